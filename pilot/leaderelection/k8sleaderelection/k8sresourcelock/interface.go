@@ -1,0 +1,132 @@
+package k8sresourcelock
+
+import (
+	"context"
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// LeaderElectionRecordAnnotationKey is the annotation of a ConfigMap lock that
+	// carries the record as JSON. client-go and istiod use the same key.
+	LeaderElectionRecordAnnotationKey = "control-plane.alpha.kubernetes.io/leader"
+	// LeaseHolderKey is the annotation of a Lease lock that carries the holder's
+	// key, for which a Lease has no field. It is absent when the key is empty.
+	LeaseHolderKey = "leader.istio.io/holder-key"
+)
+
+// The annotations that this project adds to a lock object. Other electors carry
+// them through their updates unread, so a reader believes none without its guard.
+const (
+	// MarkerAnnotation: "v1 <identity> <leaderTransitions>", then " handover".
+	MarkerAnnotation = "incumbent.dev/leader"
+	// HandoverRequestAnnotation holds a challenger's request as JSON.
+	HandoverRequestAnnotation = "incumbent.dev/handover-request"
+	// NominatedAnnotation names a candidate that somebody else wrote in as holder.
+	NominatedAnnotation = "incumbent.dev/nominated"
+	// HoldAnnotation holds an operator's transfer or pause as JSON.
+	HoldAnnotation = "incumbent.dev/hold"
+)
+
+// LeaderElectionRecord is who holds the lock, as stored. Its times come from the
+// writer's clock: compare them for equality with other records, never with a
+// local clock.
+type LeaderElectionRecord struct {
+	HolderIdentity       string      `json:"holderIdentity"`
+	HolderKey            string      `json:"holderKey"`
+	LeaseDurationSeconds int         `json:"leaseDurationSeconds"`
+	AcquireTime          metav1.Time `json:"acquireTime"`
+	RenewTime            metav1.Time `json:"renewTime"`
+	LeaderTransitions    int         `json:"leaderTransitions"`
+}
+
+// EventRecorder writes a Kubernetes Event about the lock object.
+type EventRecorder interface {
+	Eventf(obj runtime.Object, eventType, reason, message string, args ...any)
+}
+
+// ResourceLockConfig is what every kind of lock needs to know of its candidate.
+type ResourceLockConfig struct {
+	// Identity is the candidate's name, unique among live processes.
+	Identity string
+	// Key is the candidate's rank as written into the lock.
+	Key string
+	// EventRecorder is optional.
+	EventRecorder EventRecorder
+}
+
+// Interface is the least that an elector needs of a lock. One with no more than
+// this works; the elector polls it.
+type Interface interface {
+	// Get returns the record and the bytes by which a change of it shows.
+	Get(ctx context.Context) (*LeaderElectionRecord, []byte, error)
+	// Create makes the lock object; it fails when there is one.
+	Create(ctx context.Context, ler LeaderElectionRecord) error
+	// Update replaces the record of the object last read or written. It fails with
+	// a conflict when the object has changed since.
+	Update(ctx context.Context, ler LeaderElectionRecord) error
+	RecordEvent(s string)
+	Identity() string
+	Key() string
+	// Describe names the lock in errors and logs.
+	Describe() string
+}
+
+// Snapshot is the lock object as one answer of its store showed it. It is
+// immutable: readers share its maps and its object.
+type Snapshot struct {
+	// Exists is false when there is no such object; everything below, except a
+	// ResourceVersion that a deletion came with, is then empty.
+	Exists bool
+	UID    types.UID
+	// ResourceVersion is the object's version in its store: a decimal number that
+	// grows with each write. Of a deletion seen by a watch it is the deletion's.
+	ResourceVersion string
+	// Record is the decoded record; zero when there is none or it is unreadable.
+	Record LeaderElectionRecord
+	// Raw is the record's bytes as stored (ConfigMap) or as they would be (Lease);
+	// nil when the object carries no record at all.
+	Raw []byte
+	// Unreadable says why the record could not be decoded or believed.
+	Unreadable error
+	// Notes are the object's annotations with the prefix "incumbent.dev/".
+	Notes map[string]string
+	// Object is the whole object without managedFields, to write back what others put there.
+	Object runtime.Object
+}
+
+// Versioned is a lock whose writes say on which state they were decided. Every
+// lock of this package is one.
+type Versioned interface {
+	Interface
+	// Read asks the store. An absent object is an answer (Exists is false), not an error.
+	Read(ctx context.Context) (Snapshot, error)
+	// Write stores the record and exactly these notes on the object that base
+	// shows, or creates the object when base does not exist. All else on the object
+	// stays. It returns what is stored now. An error that IsConflict reports means
+	// that the store has moved on and nothing was written; any other error leaves
+	// open whether the write took place.
+	Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error)
+}
+
+// Watchable is a lock whose changes can be followed.
+type Watchable interface {
+	// Watch follows the one lock object until ctx ends or the connection does.
+	// from is a resourceVersion to resume after; "" starts with the present state.
+	// It calls up once, when the server has accepted the watch, and seen for each
+	// change in order, from one goroutine, never after it has returned. It returns
+	// the resourceVersion to resume from ("" when that is not possible, e.g. 410
+	// Gone) and why it ended; a nil error is an ordinary end.
+	Watch(ctx context.Context, from string, up func(), seen func(Snapshot)) (resume string, err error)
+}
+
+// ErrConflict is wrapped by errors of Write that mean: the store has moved on,
+// nothing was written, read again.
+var ErrConflict = errors.New("the lock has changed since it was read")
+
+// IsConflict reports whether err says for sure that nothing was written because
+// the lock object is not the one the write was decided on.
+func IsConflict(err error) bool { return errors.Is(err, ErrConflict) }
