@@ -1,0 +1,66 @@
+# make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
+
+.DEFAULT_GOAL := help
+.PHONY: help run demo test race lint sim build tools cover clean
+
+# How many seeds `make sim` plays.
+SEEDS ?= 20000
+# Where etcd, kube-apiserver, kube-controller-manager and kubectl lie. Set it to use your own.
+ifndef KUBEBUILDER_ASSETS
+KUBEBUILDER_ASSETS := $(CURDIR)/bin
+BUILD_TOOLS := tools
+endif
+export KUBEBUILDER_ASSETS
+
+# Pinned, so that lint says the same everywhere.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# The packages with goroutines of their own.
+RACE_PACKAGES ?= ./pilot/... ./pkg/...
+SIM_PACKAGES ?= ./pilot/leaderelection/k8sleaderelection/internal/core/... ./tests/simulation/...
+
+##@ See it
+
+run: build $(BUILD_TOOLS) ## Start a cluster here with a control plane in two revisions; Ctrl-C ends it (ARGS=--kubeconfig=FILE: use that cluster)
+	@exec bin/playground run $(ARGS)
+
+demo: build $(BUILD_TOOLS) ## The same, scripted: each step says what happened and how long it took (two minutes at most)
+	@exec bin/playground demo $(ARGS)
+
+##@ Check it
+
+test: $(BUILD_TOOLS) ## All tests, on a real API server, with 2,000 simulated seeds
+	go test -timeout 15m ./...
+
+race: $(BUILD_TOOLS) ## The tests of the packages with goroutines, under the race detector (fewer simulated seeds)
+	SIM_SEEDS=$${SIM_SEEDS:-100} CGO_ENABLED=1 go test -race -timeout 25m $(RACE_PACKAGES)
+
+lint: ## gofmt, vet, staticcheck and this project's own rules
+	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go run ./tests/lint
+
+sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caught on the way
+	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 60m -run 'Sim|Planted' $(SIM_PACKAGES)
+
+cover: $(BUILD_TOOLS) ## Which lines the tests reach: cover.html in .cache
+	@mkdir -p .cache
+	go test -timeout 20m -coverpkg=./pilot/...,./pkg/... -coverprofile=.cache/cover.out ./...
+	go tool cover -html=.cache/cover.out -o .cache/cover.html
+	@go tool cover -func=.cache/cover.out | tail -n 1
+
+##@ Build it
+
+build: ## Build the programs into bin
+	@mkdir -p bin
+	go build -o bin/ ./cmd/... ./tests/playground
+
+tools: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into bin (long the first time)
+	@bash tools/build.sh
+
+clean: ## Remove what was built
+	rm -rf bin .cache
+
+help: ## This list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

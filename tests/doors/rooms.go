@@ -1,0 +1,83 @@
+package doors
+
+// Shorthands for the rooms that several others open onto.
+const (
+	elections = "pilot/leaderelection"
+	elector   = "pilot/leaderelection/k8sleaderelection"
+	core      = "pilot/leaderelection/k8sleaderelection/internal/core"
+	locks     = "pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	revisions = "pkg/revisions"
+	client    = "pkg/kube"
+	features  = "pkg/features"
+)
+
+// room is one folder with all below it that is no room of its own.
+type room struct {
+	path string
+	// doors are the rooms it may import, beside itself; "pilot/..." means every room
+	// below pilot.
+	doors []string
+	// testDoors are further ones for its _test.go files.
+	testDoors []string
+	// only, when set, lists every package from outside the module that the room's
+	// files may import, its tests aside.
+	only []string
+	// without lists packages, with all below them, that neither the room nor what
+	// it imports may need.
+	without []string
+	// timeless forbids every mention of a clock.
+	timeless bool
+	// environment allows reading environment variables.
+	environment bool
+}
+
+// harness is what tests of any room may use.
+var harness = []string{"tests/cluster", "tests/internal"}
+
+// alone is what the elector and its locks do without, so that anyone can take
+// them without the rest of this module.
+var alone = []string{"istio.io", "github.com/prometheus", "sigs.k8s.io/controller-runtime"}
+
+var rooms = []room{
+	// The ground floor.
+	{path: features, environment: true},
+	{path: client, testDoors: harness},
+	{path: revisions, doors: []string{client}, testDoors: harness},
+
+	// The elector, usable by itself.
+	{
+		path: core, timeless: true,
+		only: []string{"cmp", "errors", "fmt", "maps", "math", "slices", "strconv", "strings", "time"},
+	},
+	{path: locks, testDoors: harness, without: alone},
+	{path: elector, doors: []string{core, locks}, testDoors: harness, without: alone},
+
+	// Elections and what guards them.
+	{path: elections + "/fence", doors: []string{elector, locks, client}, testDoors: harness},
+	{path: elections + "/coordination", doors: []string{elector, locks, client, revisions}, testDoors: harness},
+	{
+		path:      elections,
+		doors:     []string{elector, locks, elections + "/fence", elections + "/coordination", client, revisions, features},
+		testDoors: harness,
+	},
+
+	// The work. It gets a client and a context, and knows of no election.
+	{path: "pilot/controllers", doors: []string{client, revisions}, testDoors: harness},
+
+	// The server.
+	{path: "pilot/debug", doors: []string{elections, revisions}, testDoors: harness},
+	{path: "pilot/bootstrap", doors: []string{"pilot/...", "pkg/..."}, testDoors: harness},
+	{path: "cmd/pilot", doors: []string{"pilot/bootstrap", "pkg/..."}, testDoors: harness, environment: true},
+	{
+		path: "cmd/electionctl", doors: []string{elections, "pilot/debug", locks, client, revisions},
+		testDoors: harness, environment: true,
+	},
+
+	// Tests look at everything; nothing but a test looks at them.
+	{path: "tests/internal"},
+	{path: "tests/cluster", doors: []string{client, "tests/internal"}, environment: true},
+	{
+		path: "tests", doors: []string{"cmd/...", "pilot/...", "pkg/...", "tests/cluster", "tests/internal"},
+		environment: true,
+	},
+}

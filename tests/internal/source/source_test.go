@@ -1,0 +1,85 @@
+package source
+
+import (
+	"slices"
+	"testing"
+	"testing/fstest"
+)
+
+func load(t *testing.T, files map[string]string) *Module {
+	t.Helper()
+	fsys := fstest.MapFS{"go.mod": {Data: []byte("module example.dev/house\n\ngo 1.26\n")}}
+	for name, content := range files {
+		fsys[name] = &fstest.MapFile{Data: []byte(content)}
+	}
+	m, err := Load(fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestLoadLeavesOutWhatIsNotTheModule(t *testing.T) {
+	m := load(t, map[string]string{
+		"a/a.go":          "package a\n",
+		"a/testdata/b.go": "not even Go",
+		".hidden/c.go":    "package c\n",
+		"nested/go.mod":   "module example.dev/other\n",
+		"nested/d/d.go":   "package d\n",
+		"a/notes.txt":     "not Go either",
+	})
+	var names []string
+	for _, f := range m.Files {
+		names = append(names, f.Name)
+	}
+	if want := []string{"a/a.go"}; !slices.Equal(names, want) {
+		t.Errorf("loaded %v, want %v", names, want)
+	}
+}
+
+func TestImportsKnowTheModule(t *testing.T) {
+	m := load(t, map[string]string{"a/a.go": "package a\n\nimport (\n\t\"fmt\"\n\tbee \"example.dev/house/b\"\n)\n"})
+	got := m.Files[0].Imports()
+	want := []Import{
+		{Path: "fmt", Name: "fmt", Line: 4},
+		{Path: "example.dev/house/b", Local: "b", Name: "bee", Line: 5},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("imports %+v, want %+v", got, want)
+	}
+}
+
+func TestUsesFollowTheImportsName(t *testing.T) {
+	m := load(t, map[string]string{"a/a.go": `package a
+
+import clock "time"
+
+type t struct{}
+
+func (t) Now() {}
+
+var time t
+
+func f() {
+	time.Now()
+	_ = clock.Now
+}
+`})
+	uses := m.Files[0].Uses("time.Now")
+	if len(uses) != 1 || uses[0].Line != 13 || uses[0].Name != "time.Now" {
+		t.Errorf("uses %+v, want one of time.Now in line 13", uses)
+	}
+}
+
+func TestLoadSaysWhatIsWrong(t *testing.T) {
+	if _, err := Load(fstest.MapFS{}); err == nil {
+		t.Error("a folder without go.mod was loaded")
+	}
+	if _, err := Load(fstest.MapFS{"go.mod": {Data: []byte("go 1.26\n")}}); err == nil {
+		t.Error("a go.mod without a module was loaded")
+	}
+	broken := fstest.MapFS{"go.mod": {Data: []byte("module m\n")}, "a.go": {Data: []byte("pack age")}}
+	if _, err := Load(broken); err == nil {
+		t.Error("a file that is no Go was loaded")
+	}
+}
