@@ -1,0 +1,154 @@
+package k8sresourcelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// object is a stored lock object of either kind.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// client is what the typed clients of both kinds have in common.
+type client[T object] interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
+	Create(ctx context.Context, obj T, opts metav1.CreateOptions) (T, error)
+	Update(ctx context.Context, obj T, opts metav1.UpdateOptions) (T, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+// format is all in which the kinds of lock object differ.
+type format[T object] struct {
+	// word names the kind in errors.
+	word     string
+	kind     schema.GroupVersionKind
+	resource schema.GroupResource
+	// blank makes an empty object with its type set.
+	blank func() T
+	// snapshot decodes an object without keeping or changing it.
+	snapshot func(T) Snapshot
+	// encode stores a record in an object, leaving all else.
+	encode func(T, LeaderElectionRecord) error
+}
+
+// access is one lock object in its store.
+type access[T object] struct {
+	*format[T]
+	client client[T]
+	meta   *metav1.ObjectMeta
+	config *ResourceLockConfig
+	last   *memory
+}
+
+// describe names the lock without its kind, as client-go's locks do.
+func describe(meta *metav1.ObjectMeta) string { return meta.Namespace + "/" + meta.Name }
+
+// wrap names the lock in an error; what apierrors can tell of it stays.
+func (a access[T]) wrap(verb string, err error) error {
+	return fmt.Errorf("%s %s: %s: %w", a.word, describe(a.meta), verb, err)
+}
+
+func (a access[T]) read(ctx context.Context) (Snapshot, error) {
+	if a.client == nil {
+		return Snapshot{}, a.wrap("get", errNoClient)
+	}
+	obj, err := a.client.Get(ctx, a.meta.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return Snapshot{}, nil
+	}
+	if err != nil {
+		return Snapshot{}, a.wrap("get", err)
+	}
+	snap := a.snapshot(obj)
+	a.last.sawObject(snap)
+	return snap, nil
+}
+
+func (a access[T]) write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error) {
+	verb, send := "update", a.update
+	if !base.Exists {
+		verb, send = "create", a.create
+	}
+	if a.client == nil {
+		return Snapshot{}, a.wrap(verb, errNoClient)
+	}
+	obj, err := a.compose(base, record, notes)
+	if err != nil {
+		return Snapshot{}, a.wrap(verb, err)
+	}
+	stored, err := send(ctx, obj)
+	if err != nil {
+		return Snapshot{}, a.wrap(verb, err)
+	}
+	snap := a.snapshot(stored)
+	a.last.sawObject(snap)
+	return snap, nil
+}
+
+// compose makes the object to send. It never changes base: readers share it.
+func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, notes map[string]string) (T, error) {
+	var none T
+	if err := errors.Join(checkWritable(record), checkNotes(notes)); err != nil {
+		return none, err
+	}
+	obj, err := a.foundation(base)
+	if err != nil {
+		return none, err
+	}
+	if err := a.encode(obj, record); err != nil {
+		return none, err
+	}
+	obj.SetAnnotations(applyNotes(obj.GetAnnotations(), notes))
+	return obj, nil
+}
+
+// foundation is what a write builds on: a copy of what base shows, or a new object.
+func (a access[T]) foundation(base Snapshot) (T, error) {
+	var none T
+	if !base.Exists {
+		obj, meta := a.blank(), a.meta.DeepCopy()
+		obj.SetNamespace(meta.Namespace)
+		obj.SetName(meta.Name)
+		obj.SetLabels(meta.Labels)
+		obj.SetAnnotations(meta.Annotations)
+		obj.SetOwnerReferences(meta.OwnerReferences)
+		return obj, nil
+	}
+	shown, ok := base.Object.(T)
+	if !ok {
+		return none, fmt.Errorf("the base of the write is a %T", base.Object)
+	}
+	// Without a version the API server would overwrite whatever is there.
+	if base.ResourceVersion == "" {
+		return none, errors.New("the base of the write has no resourceVersion")
+	}
+	obj := shown.DeepCopyObject().(T)
+	obj.SetResourceVersion(base.ResourceVersion)
+	obj.SetManagedFields(nil) // none sent: the server keeps its own
+	return obj, nil
+}
+
+func (a access[T]) create(ctx context.Context, obj T) (T, error) {
+	stored, err := a.client.Create(ctx, obj, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		err = fmt.Errorf("%w: %w", ErrConflict, err)
+	}
+	return stored, err
+}
+
+func (a access[T]) update(ctx context.Context, obj T) (T, error) {
+	stored, err := a.client.Update(ctx, obj, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		err = fmt.Errorf("%w: %w", ErrConflict, err)
+	}
+	return stored, err
+}
