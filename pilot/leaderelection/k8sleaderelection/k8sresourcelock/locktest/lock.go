@@ -1,0 +1,44 @@
+package locktest
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// Locker is a full lock: versioned and watchable.
+type Locker interface {
+	k8sresourcelock.Versioned
+	k8sresourcelock.Watchable
+}
+
+// Lock is one candidate's lock on a Store, with its own way there.
+type Lock struct {
+	Locker
+	*Client
+}
+
+// Lock makes a candidate's lock.
+func (s *Store) Lock(identity, key string) *Lock {
+	return s.LockWith(k8sresourcelock.ResourceLockConfig{Identity: identity, Key: key})
+}
+
+// LockWith makes a candidate's lock with an event recorder.
+func (s *Store) LockWith(config k8sresourcelock.ResourceLockConfig) *Lock {
+	c := s.Client(config.Identity)
+	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
+	if s.kind == Lease {
+		return &Lock{Client: c, Locker: &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c, LockConfig: config}}
+	}
+	return &Lock{Client: c, Locker: &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: c, LockConfig: config}}
+}
+
+// Plain is the lock with no more than Interface: electors must poll it.
+func (l *Lock) Plain() k8sresourcelock.Interface {
+	return struct{ k8sresourcelock.Interface }{l.Locker}
+}
+
+// Unwatched is the lock without Watch.
+func (l *Lock) Unwatched() k8sresourcelock.Versioned {
+	return struct{ k8sresourcelock.Versioned }{l.Locker}
+}

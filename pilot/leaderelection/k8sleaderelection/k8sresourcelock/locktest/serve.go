@@ -1,0 +1,135 @@
+package locktest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// What the API server does with one request, without any network around it. Each of
+// these is atomic.
+
+func (s *Store) resource() schema.GroupResource {
+	if s.kind == Lease {
+		return coordinationv1.Resource("leases")
+	}
+	return schema.GroupResource{Resource: string(s.kind)}
+}
+
+func (s *Store) get(name string) (Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name != Name || s.object == nil {
+		return nil, apierrors.NewNotFound(s.resource(), name)
+	}
+	return clone(s.object), nil
+}
+
+func (s *Store) create(by string, obj Object) (Object, error) {
+	obj = clone(obj)
+	normalise(obj)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if obj.GetName() != Name || obj.GetNamespace() != Namespace {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("this store holds %s/%s alone", Namespace, Name))
+	}
+	if obj.GetResourceVersion() != "" {
+		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	}
+	if err := s.admit(obj); err != nil {
+		return nil, err
+	}
+	if s.object != nil {
+		return nil, apierrors.NewAlreadyExists(s.resource(), Name)
+	}
+	return clone(s.put(obj, by)), nil
+}
+
+func (s *Store) update(by string, obj Object) (Object, error) {
+	obj = clone(obj)
+	normalise(obj)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if obj.GetName() != Name || s.object == nil {
+		return nil, apierrors.NewNotFound(s.resource(), obj.GetName())
+	}
+	if uid := obj.GetUID(); uid != "" && uid != s.object.GetUID() {
+		return nil, apierrors.NewConflict(s.resource(), Name, errors.New("the UID in the precondition is another object's"))
+	}
+	if v := obj.GetResourceVersion(); v != "" && v != s.object.GetResourceVersion() {
+		return nil, apierrors.NewConflict(s.resource(), Name, errors.New("the object has been modified"))
+	}
+	if err := s.admit(obj); err != nil {
+		return nil, err
+	}
+	// A PUT that changes nothing commits nothing: same version, no event.
+	if sameContent(s.object, obj) {
+		return clone(s.object), nil
+	}
+	return clone(s.put(obj, by)), nil
+}
+
+// maxAnnotations is the API server's bound on all annotations of an object together.
+const maxAnnotations = 256 << 10
+
+// admit refuses what the API server's validation would.
+func (s *Store) admit(obj Object) error {
+	var errs field.ErrorList
+	size := 0
+	for k, v := range obj.GetAnnotations() {
+		size += len(k) + len(v)
+	}
+	if size > maxAnnotations {
+		errs = append(errs, field.TooLong(field.NewPath("metadata", "annotations"), "", maxAnnotations))
+	}
+	if lease, ok := obj.(*coordinationv1.Lease); ok {
+		spec := field.NewPath("spec")
+		if d := lease.Spec.LeaseDurationSeconds; d != nil && *d <= 0 {
+			errs = append(errs, field.Invalid(spec.Child("leaseDurationSeconds"), *d, "must be greater than 0"))
+		}
+		if n := lease.Spec.LeaseTransitions; n != nil && *n < 0 {
+			errs = append(errs, field.Invalid(spec.Child("leaseTransitions"), *n, "must be greater than or equal to 0"))
+		}
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: string(s.kind)}, obj.GetName(), errs)
+	}
+	return nil
+}
+
+// normalise gives an object the form in which the store's encoding keeps it.
+func normalise(obj Object) {
+	obj.SetManagedFields(nil)
+	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	lease, ok := obj.(*coordinationv1.Lease)
+	if !ok {
+		return
+	}
+	for _, t := range []**metav1.MicroTime{&lease.Spec.AcquireTime, &lease.Spec.RenewTime} {
+		switch {
+		case *t == nil:
+		case (*t).IsZero():
+			*t = nil
+		default:
+			*t = &metav1.MicroTime{Time: (*t).UTC().Truncate(time.Microsecond)}
+		}
+	}
+}
+
+// sameContent compares all that a writer decides.
+func sameContent(stored, sent Object) bool {
+	a, b := clone(stored), clone(sent)
+	for _, obj := range []Object{a, b} {
+		obj.SetResourceVersion("")
+		obj.SetUID("")
+		obj.SetCreationTimestamp(metav1.Time{})
+	}
+	return equality.Semantic.DeepEqual(a, b)
+}

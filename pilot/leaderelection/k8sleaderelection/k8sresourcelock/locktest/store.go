@@ -1,0 +1,177 @@
+package locktest
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// Kind is the kind of lock object.
+type Kind string
+
+const (
+	ConfigMap Kind = "configmaps"
+	Lease     Kind = "leases"
+)
+
+// The one object of a Store.
+const (
+	Namespace = "istio-system"
+	Name      = "istio-leader"
+)
+
+// firstVersion is where the counter starts: soon it passes from two digits to
+// three, and whoever compares versions as strings finds out.
+const firstVersion = 97
+
+// Object is a lock object: a *corev1.ConfigMap or a *coordinationv1.Lease.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Event is one committed change of the lock object.
+type Event struct {
+	Version uint64
+	At      time.Time
+	// By is the name of the client that made it; "" is a foreign edit.
+	By string
+	// Snapshot is what the change left behind; Exists is false for a deletion.
+	Snapshot k8sresourcelock.Snapshot
+
+	kind   watch.EventType
+	object Object
+}
+
+// Store is one lock object as an API server would keep it.
+type Store struct {
+	kind Kind
+
+	mu       sync.Mutex
+	version  uint64
+	floor    uint64 // versions below are compacted
+	made     int    // objects ever created, for their UIDs
+	object   Object // nil when absent; replaced, never changed
+	history  []Event
+	watchers map[*watcher]bool
+	clients  []*Client
+}
+
+// NewStore makes an empty store. Inside a bubble, make it there.
+func NewStore(kind Kind) *Store {
+	return &Store{kind: kind, version: firstVersion, floor: firstVersion, watchers: map[*watcher]bool{}}
+}
+
+// Kind is the kind of the store's object.
+func (s *Store) Kind() Kind { return s.kind }
+
+// Snapshot is the present state. It is not counted as a request.
+func (s *Store) Snapshot() k8sresourcelock.Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return snapshotOf(s.object)
+}
+
+// Version is the counter's present value.
+func (s *Store) Version() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
+// History is every committed change so far, oldest first.
+func (s *Store) History() []Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Event(nil), s.history...)
+}
+
+// Requests counts what all clients have sent, by verb; lost requests too.
+func (s *Store) Requests() map[Verb]int {
+	s.mu.Lock()
+	clients := append([]*Client(nil), s.clients...)
+	s.mu.Unlock()
+	sum := map[Verb]int{}
+	for _, c := range clients {
+		for verb, n := range c.Requests() {
+			sum[verb] += n
+		}
+	}
+	return sum
+}
+
+func snapshotOf(obj Object) k8sresourcelock.Snapshot {
+	switch obj := obj.(type) {
+	case *corev1.ConfigMap:
+		return k8sresourcelock.ConfigMapSnapshot(obj.DeepCopy())
+	case *coordinationv1.Lease:
+		return k8sresourcelock.LeaseSnapshot(obj.DeepCopy())
+	default:
+		return k8sresourcelock.Snapshot{}
+	}
+}
+
+func (s *Store) blank() Object {
+	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
+	if s.kind == Lease {
+		return &coordinationv1.Lease{ObjectMeta: meta}
+	}
+	return &corev1.ConfigMap{ObjectMeta: meta}
+}
+
+func clone(obj Object) Object { return obj.DeepCopyObject().(Object) }
+
+func format(version uint64) string { return strconv.FormatUint(version, 10) }
+
+// put commits obj as the object's new state, which it takes over. The caller holds mu.
+func (s *Store) put(obj Object, by string) Object {
+	s.version++
+	kind := watch.Modified
+	if s.object == nil {
+		kind = watch.Added
+		s.made++
+		obj.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.made)))
+		obj.SetCreationTimestamp(metav1.NewTime(now().Truncate(time.Second)))
+	} else {
+		obj.SetUID(s.object.GetUID())
+		obj.SetCreationTimestamp(s.object.GetCreationTimestamp())
+	}
+	obj.SetResourceVersion(format(s.version))
+	s.object = obj
+	s.publish(Event{Version: s.version, At: now(), By: by, Snapshot: snapshotOf(obj), kind: kind, object: obj})
+	return obj
+}
+
+// remove deletes the object. The caller holds mu and has seen that it exists.
+func (s *Store) remove(by string) {
+	s.version++
+	last := clone(s.object)
+	last.SetResourceVersion(format(s.version))
+	s.object = nil
+	gone := k8sresourcelock.Snapshot{ResourceVersion: format(s.version)}
+	s.publish(Event{Version: s.version, At: now(), By: by, Snapshot: gone, kind: watch.Deleted, object: last})
+}
+
+func (s *Store) publish(e Event) {
+	s.history = append(s.history, e)
+	for w := range s.watchers {
+		w.add(e)
+	}
+}
+
+func (s *Store) watching() map[*watcher]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.watchers)
+}
