@@ -3,6 +3,7 @@ package locktest
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -72,17 +73,16 @@ func setRecord(obj Object, r k8sresourcelock.LeaderElectionRecord) {
 }
 
 // Corrupt makes the record unreadable.
-func (s *Store) Corrupt() {
-	s.Mutate(func(obj Object) {
-		switch obj := obj.(type) {
-		case *corev1.ConfigMap:
-			annotate(obj, k8sresourcelock.LeaderElectionRecordAnnotationKey, `{"holderIdentity":"po`)
-		case *coordinationv1.Lease:
-			// The only rubbish that the API server lets into a Lease's typed fields.
-			long := string(make([]byte, 4096))
-			obj.Spec.HolderIdentity = &long
-		}
-	})
+func (s *Store) Corrupt() { s.Mutate(corrupt) }
+
+func corrupt(obj Object) {
+	switch obj := obj.(type) {
+	case *corev1.ConfigMap:
+		annotate(obj, k8sresourcelock.LeaderElectionRecordAnnotationKey, `{"holderIdentity":"po`)
+	case *coordinationv1.Lease:
+		// The typed fields of a Lease leave little room for rubbish.
+		obj.Spec.HolderIdentity = new(strings.Repeat("x", 4096))
+	}
 }
 
 // Empty takes the record away and leaves the object.

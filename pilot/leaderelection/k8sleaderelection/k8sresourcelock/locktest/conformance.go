@@ -1,0 +1,143 @@
+package locktest
+
+import (
+	"context"
+	"maps"
+	"math/big"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// Harness is what Conformance needs of a store: one lock object, absent at first,
+// and ways to touch it that no candidate has.
+type Harness struct {
+	// Lock makes another candidate's lock on the object.
+	Lock func(identity, key string) Locker
+	// Mutate changes the object, or makes it, as an administrator would.
+	Mutate func(change func(obj Object))
+	// Delete removes the object, which exists.
+	Delete func()
+	// Neighbour writes another object of the kind into the same namespace. Optional.
+	Neighbour func()
+	// Ancient is a resourceVersion that no watch can resume from any more. Optional.
+	Ancient string
+}
+
+// Harness gives the store's one object to Conformance.
+func (s *Store) Harness() Harness {
+	return Harness{
+		Lock:    func(identity, key string) Locker { return s.Lock(identity, key) },
+		Mutate:  s.Mutate,
+		Delete:  func() { s.Delete() },
+		Ancient: "1",
+	}
+}
+
+// patience bounds every wait of the suite. It is only reached by a lock that fails.
+const patience = 30 * time.Second
+
+// Conformance checks a kind of lock against all that electors rely on. harness makes
+// a fresh object for each check.
+func Conformance(t *testing.T, harness func(t *testing.T) Harness) {
+	for _, group := range [][]check{readChecks, writeChecks, foreignChecks, watchChecks, plainChecks} {
+		for _, c := range group {
+			t.Run(c.name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				c.run(&trial{T: t, Harness: harness(t), ctx: ctx})
+			})
+		}
+	}
+}
+
+type check struct {
+	name string
+	run  func(*trial)
+}
+
+// trial is one check under way.
+type trial struct {
+	*testing.T
+	Harness
+	ctx context.Context
+}
+
+// must unwraps a result that the check cannot go on without.
+func (t *trial) must(snap k8sresourcelock.Snapshot, err error) k8sresourcelock.Snapshot {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap
+}
+
+// acquire creates the object with a record of identity's.
+func (t *trial) acquire(l Locker) k8sresourcelock.Snapshot {
+	t.Helper()
+	return t.must(l.Write(t.ctx, k8sresourcelock.Snapshot{}, record(l, 1), nil))
+}
+
+func (t *trial) wantConflict(err error) {
+	t.Helper()
+	if !k8sresourcelock.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
+	}
+}
+
+// wantStored checks that the store has exactly this record, by another lock's eyes.
+func (t *trial) wantStored(want k8sresourcelock.LeaderElectionRecord) {
+	t.Helper()
+	got := t.must(t.Lock("observer", "").Read(t.ctx))
+	t.wantRecord(got, want)
+}
+
+func (t *trial) wantRecord(got k8sresourcelock.Snapshot, want k8sresourcelock.LeaderElectionRecord) {
+	t.Helper()
+	if !got.Exists || got.Unreadable != nil || got.Raw == nil || !sameRecord(got.Record, want) {
+		t.Errorf("stored: %+v (exists %v, unreadable %v, raw %q)\n  want: %+v", got.Record, got.Exists, got.Unreadable, got.Raw, want)
+	}
+}
+
+func (t *trial) wantNotes(got k8sresourcelock.Snapshot, want map[string]string) {
+	t.Helper()
+	if !maps.Equal(got.Notes, want) {
+		t.Errorf("notes %v, want %v", got.Notes, want)
+	}
+}
+
+func (t *trial) wantLater(later, earlier k8sresourcelock.Snapshot) {
+	t.Helper()
+	if number(t, later.ResourceVersion).Cmp(number(t, earlier.ResourceVersion)) <= 0 {
+		t.Errorf("version %q after %q: it must grow", later.ResourceVersion, earlier.ResourceVersion)
+	}
+}
+
+func number(t *trial, version string) *big.Int {
+	t.Helper()
+	n, ok := new(big.Int).SetString(version, 10)
+	if !ok {
+		t.Fatalf("version %q is no decimal number", version)
+	}
+	return n
+}
+
+// sameRecord compares times as instants.
+func sameRecord(a, b k8sresourcelock.LeaderElectionRecord) bool {
+	times := a.AcquireTime.Equal(&b.AcquireTime) && a.RenewTime.Equal(&b.RenewTime)
+	a.AcquireTime, a.RenewTime = b.AcquireTime, b.RenewTime
+	return times && a == b
+}
+
+// record is what candidate l writes in its n-th renewal or so: any two of them differ.
+func record(l Locker, n int) k8sresourcelock.LeaderElectionRecord {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return k8sresourcelock.LeaderElectionRecord{
+		HolderIdentity: l.Identity(), HolderKey: l.Key(), LeaseDurationSeconds: 30,
+		AcquireTime: metav1.NewTime(start), RenewTime: metav1.NewTime(start.Add(time.Duration(n) * time.Second)),
+		LeaderTransitions: n,
+	}
+}

@@ -1,0 +1,11 @@
+package locktest
+
+import "testing"
+
+func TestConformance(t *testing.T) {
+	for _, kind := range []Kind{ConfigMap, Lease} {
+		t.Run(string(kind), func(t *testing.T) {
+			Conformance(t, func(*testing.T) Harness { return NewStore(kind).Harness() })
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package locktest
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// watching is a Watch under way in a goroutine of its own.
+type watching struct {
+	t      *trial
+	cancel context.CancelFunc
+	events chan k8sresourcelock.Snapshot
+	ended  chan struct{}
+	// Valid once ended is closed:
+	resume string
+	err    error
+}
+
+// watch starts one and waits until the server has accepted it.
+func (t *trial) watch(l Locker, from string) *watching {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.ctx)
+	w := &watching{t: t, cancel: cancel, events: make(chan k8sresourcelock.Snapshot, 100), ended: make(chan struct{})}
+	up := make(chan struct{}, 100)
+	go func() {
+		defer close(w.ended)
+		w.resume, w.err = l.Watch(ctx, from, func() { up <- struct{}{} }, func(s k8sresourcelock.Snapshot) { w.events <- s })
+		close(w.events) // a call of seen from now on panics
+		if n := len(up); n > 0 {
+			t.Errorf("up was called %d times too many", n)
+		}
+	}()
+	t.Cleanup(w.stop)
+	select {
+	case <-up:
+	case <-w.ended:
+		t.Fatalf("the watch ended before it was up: %v", w.err)
+	}
+	return w
+}
+
+func (w *watching) stop() {
+	w.cancel()
+	<-w.ended
+}
+
+func (w *watching) next() k8sresourcelock.Snapshot {
+	w.t.Helper()
+	select {
+	case snap, ok := <-w.events:
+		if ok {
+			return snap
+		}
+		w.t.Fatalf("the watch ended: %v", w.err)
+	case <-w.t.ctx.Done():
+		w.t.Fatal("no event")
+	}
+	panic("not reached")
+}
+
+var watchChecks = []check{
+	{"a watch from nothing starts with the present state", func(t *trial) {
+		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
+		base := t.acquire(a)
+		w := t.watch(b, "")
+		first := w.next()
+		t.wantRecord(first, record(a, 1))
+		if first.ResourceVersion != base.ResourceVersion || first.UID != base.UID || string(first.Raw) != string(base.Raw) {
+			t.Errorf("watched %s %s %s\nwritten %s %s %s", first.UID, first.ResourceVersion, first.Raw, base.UID, base.ResourceVersion, base.Raw)
+		}
+	}},
+	{"a watch shows each change in order, deletion and return too", func(t *trial) {
+		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
+		w := t.watch(b, "")
+		base := t.acquire(a)
+		t.wantRecord(w.next(), record(a, 1))
+		for i := 2; i < 6; i++ {
+			base = t.must(a.Write(t.ctx, base, record(a, i), map[string]string{k8sresourcelock.MarkerAnnotation: "v1"}))
+		}
+		for i := 2; i < 6; i++ {
+			snap := w.next()
+			t.wantRecord(snap, record(a, i))
+			t.wantNotes(snap, map[string]string{k8sresourcelock.MarkerAnnotation: "v1"})
+			if len(snap.Object.(Object).GetManagedFields()) > 0 {
+				t.Error("managedFields are kept in memory")
+			}
+		}
+		t.Delete()
+		gone := w.next()
+		if gone.Exists || gone.UID != "" || gone.Raw != nil || gone.Object != nil {
+			t.Errorf("deleted: %+v", gone)
+		}
+		t.wantLater(gone, base)
+		t.acquire(b)
+		back := w.next()
+		t.wantRecord(back, record(b, 1))
+		t.wantLater(back, gone)
+		if back.UID == base.UID {
+			t.Error("the lock came back with its predecessor's UID")
+		}
+		w.stop()
+		if w.err != nil || w.resume != back.ResourceVersion {
+			t.Errorf("resume %q, error %v; want %q and an ordinary end", w.resume, w.err, back.ResourceVersion)
+		}
+	}},
+	{"a watch resumes after the version it is given", func(t *trial) {
+		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
+		base := t.acquire(a)
+		missed := t.must(a.Write(t.ctx, base, record(a, 2), nil))
+		w := t.watch(b, base.ResourceVersion)
+		t.wantRecord(w.next(), record(a, 2))
+		w.stop()
+		if w.resume != missed.ResourceVersion {
+			t.Errorf("resume %q, want %q", w.resume, missed.ResourceVersion)
+		}
+		t.Delete()
+		t.acquire(b)
+		w = t.watch(b, w.resume)
+		if snap := w.next(); snap.Exists {
+			t.Errorf("the deletion in between went unseen: %+v", snap.Record)
+		}
+		t.wantRecord(w.next(), record(b, 1))
+	}},
+	{"a watch that saw nothing resumes where it began", func(t *trial) {
+		a := t.Lock("pod-a", "stable")
+		base := t.acquire(a)
+		w := t.watch(a, base.ResourceVersion)
+		w.stop()
+		if w.err != nil || number(t, w.resume).Cmp(number(t, base.ResourceVersion)) < 0 {
+			t.Errorf("resume %q, error %v; want %q or a bookmark", w.resume, w.err, base.ResourceVersion)
+		}
+	}},
+	{"a watch keeps to its own object", func(t *trial) {
+		if t.Neighbour == nil {
+			t.Skip("the store holds one object alone")
+		}
+		a := t.Lock("pod-a", "stable")
+		t.Neighbour()
+		w := t.watch(a, "")
+		t.Neighbour()
+		t.acquire(a)
+		t.wantRecord(w.next(), record(a, 1))
+	}},
+	{"a watch shows what cannot be read", func(t *trial) {
+		a := t.Lock("pod-a", "stable")
+		base := t.acquire(a)
+		w := t.watch(a, base.ResourceVersion)
+		t.Mutate(corrupt)
+		if snap := w.next(); snap.Unreadable == nil || !snap.Exists {
+			t.Errorf("exists %v, unreadable %v", snap.Exists, snap.Unreadable)
+		}
+	}},
+	{"a version long gone ends the watch for good", func(t *trial) {
+		if t.Ancient == "" {
+			t.Skip("the store keeps all versions")
+		}
+		a := t.Lock("pod-a", "stable")
+		t.acquire(a)
+		resume, err := a.Watch(t.ctx, t.Ancient, func() {}, func(s k8sresourcelock.Snapshot) { t.Errorf("saw %+v", s) })
+		if resume != "" || !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+			t.Errorf("resume %q, error %v; want 410 and no resume", resume, err)
+		}
+	}},
+}

@@ -1,0 +1,223 @@
+package locktest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+var readChecks = []check{
+	{"an absent lock is an answer", func(t *trial) {
+		snap := t.must(t.Lock("pod-a", "stable").Read(t.ctx))
+		if snap.Exists || snap.UID != "" || snap.Raw != nil || snap.Object != nil {
+			t.Errorf("absent: %+v", snap)
+		}
+	}},
+	{"what was written is read, by others too", func(t *trial) {
+		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
+		notes := map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"}
+		written := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, record(a, 1), notes))
+		read := t.must(b.Read(t.ctx))
+		for _, snap := range []k8sresourcelock.Snapshot{written, read} {
+			t.wantRecord(snap, record(a, 1))
+			t.wantNotes(snap, notes)
+		}
+		if written.UID == "" || written.UID != read.UID || written.ResourceVersion != read.ResourceVersion || !bytes.Equal(written.Raw, read.Raw) {
+			t.Errorf("written %s/%s %s\n   read %s/%s %s", written.UID, written.ResourceVersion, written.Raw, read.UID, read.ResourceVersion, read.Raw)
+		}
+		number(t, written.ResourceVersion)
+	}},
+	{"a snapshot carries no managedFields", func(t *trial) {
+		a := t.Lock("pod-a", "stable")
+		for _, snap := range []k8sresourcelock.Snapshot{t.acquire(a), t.must(a.Read(t.ctx))} {
+			if snap.Object == nil || len(snap.Object.(Object).GetManagedFields()) > 0 {
+				t.Errorf("object %v", snap.Object)
+			}
+		}
+	}},
+	{"a released lock reads as held by nobody", func(t *trial) {
+		a := t.Lock("pod-a", "stable")
+		free := record(a, 2)
+		free.HolderIdentity, free.HolderKey, free.LeaseDurationSeconds = "", "", 1
+		t.wantRecord(t.must(a.Write(t.ctx, t.acquire(a), free, nil)), free)
+		t.wantStored(free)
+	}},
+	{"an ended context ends a call", func(t *trial) {
+		a := t.Lock("pod-a", "stable")
+		ctx, cancel := context.WithCancel(t.ctx)
+		cancel()
+		if _, err := a.Read(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("read: %v, want context.Canceled", err)
+		}
+		if _, err := a.Write(ctx, k8sresourcelock.Snapshot{}, record(a, 1), nil); !errors.Is(err, context.Canceled) || k8sresourcelock.IsConflict(err) {
+			t.Errorf("write: %v, want context.Canceled and no conflict", err)
+		}
+		if err := watchOnce(ctx, a); err != nil {
+			t.Errorf("watch: %v, want an ordinary end", err)
+		}
+	}},
+}
+
+func watchOnce(ctx context.Context, l Locker) error {
+	_, err := l.Watch(ctx, "", func() {}, func(k8sresourcelock.Snapshot) {})
+	return err
+}
+
+var writeChecks = []check{
+	{"creating twice is a conflict", func(t *trial) {
+		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
+		t.acquire(a)
+		_, err := b.Write(t.ctx, k8sresourcelock.Snapshot{}, record(b, 2), nil)
+		t.wantConflict(err)
+		t.wantStored(record(a, 1))
+	}},
+	{"a write on what has changed is a conflict", func(t *trial) {
+		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
+		base := t.acquire(a)
+		t.must(b.Write(t.ctx, base, record(b, 2), nil))
+		_, err := a.Write(t.ctx, base, record(a, 3), nil)
+		t.wantConflict(err)
+		t.wantStored(record(b, 2))
+	}},
+	{"of many writers on one state one wins", func(t *trial) {
+		base := t.acquire(t.Lock("pod-a", "stable"))
+		const writers = 8
+		var (
+			wg   sync.WaitGroup
+			errs [writers]error
+		)
+		for i := range writers {
+			wg.Go(func() {
+				l := t.Lock("pod-"+string(rune('b'+i)), "canary")
+				_, errs[i] = l.Write(t.ctx, base, record(l, 2), nil)
+			})
+		}
+		wg.Wait()
+		won := 0
+		for _, err := range errs {
+			if err == nil {
+				won++
+			} else {
+				t.wantConflict(err)
+			}
+		}
+		if won != 1 {
+			t.Errorf("%d writers won", won)
+		}
+	}},
+	{"versions grow, through deletion too", func(t *trial) {
+		a := t.Lock("pod-a", "stable")
+		first := t.acquire(a)
+		second := t.must(a.Write(t.ctx, first, record(a, 2), nil))
+		t.wantLater(second, first)
+		t.Delete()
+		third := t.acquire(a)
+		t.wantLater(third, second)
+		if third.UID == first.UID || second.UID != first.UID {
+			t.Errorf("UIDs %s, %s, then re-created %s", first.UID, second.UID, third.UID)
+		}
+	}},
+	{"a write on a deleted lock is a conflict and creates nothing", func(t *trial) {
+		a := t.Lock("pod-a", "stable")
+		base := t.acquire(a)
+		t.Delete()
+		_, err := a.Write(t.ctx, base, record(a, 2), nil)
+		t.wantConflict(err)
+		if snap := t.must(a.Read(t.ctx)); snap.Exists {
+			t.Errorf("the write brought the lock back: %+v", snap.Record)
+		}
+	}},
+	{"a write on a lock deleted and made anew is a conflict", func(t *trial) {
+		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
+		base := t.acquire(a)
+		t.Delete()
+		t.acquire(b)
+		_, err := a.Write(t.ctx, base, record(a, 2), nil)
+		t.wantConflict(err)
+		t.wantStored(record(b, 1))
+	}},
+	{"a write that changes nothing keeps the version", func(t *trial) {
+		a := t.Lock("pod-a", "stable")
+		base := t.acquire(a)
+		again := t.must(a.Write(t.ctx, base, record(a, 1), nil))
+		if again.ResourceVersion != base.ResourceVersion || !bytes.Equal(again.Raw, base.Raw) {
+			t.Errorf("version %s, then %s", base.ResourceVersion, again.ResourceVersion)
+		}
+	}},
+	{"a renewal a second later changes the bytes", func(t *trial) {
+		a := t.Lock("pod-a", "stable")
+		base := t.acquire(a)
+		later := base.Record
+		later.RenewTime = metav1.NewTime(later.RenewTime.Add(1e9))
+		next := t.must(a.Write(t.ctx, base, later, nil))
+		t.wantLater(next, base)
+		if bytes.Equal(next.Raw, base.Raw) {
+			t.Errorf("raw stays %s", next.Raw)
+		}
+	}},
+	{"a write leaves its base alone", func(t *trial) {
+		a := t.Lock("pod-a", "stable")
+		base := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, record(a, 1), map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"}))
+		before := base.Object.DeepCopyObject()
+		t.must(a.Write(t.ctx, base, record(a, 2), map[string]string{k8sresourcelock.NominatedAnnotation: "pod-b"}))
+		if !apiequality.Semantic.DeepEqual(base.Object, before) {
+			t.Errorf("base changed to %+v", base.Object)
+		}
+		t.wantNotes(base, map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"})
+	}},
+	{"an empty key is stored and read as such", func(t *trial) {
+		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "")
+		next := t.must(b.Write(t.ctx, t.acquire(a), record(b, 2), nil))
+		t.wantRecord(next, record(b, 2))
+		t.wantStored(record(b, 2))
+	}},
+	{"a remote key and strange characters survive", func(t *trial) {
+		a := t.Lock(`pod<&>"'\/ü`, "^stable")
+		t.acquire(a)
+		t.wantStored(record(a, 1))
+	}},
+	{"what cannot be stored is refused before it is sent", func(t *trial) {
+		a := t.Lock("pod-a", "stable")
+		base := t.acquire(a)
+		unguarded := base
+		unguarded.ResourceVersion = ""
+		hollow := base
+		hollow.Object = nil
+		spoil := func(f func(*k8sresourcelock.LeaderElectionRecord)) k8sresourcelock.LeaderElectionRecord {
+			r := record(a, 2)
+			f(&r)
+			return r
+		}
+		type rec = k8sresourcelock.LeaderElectionRecord
+		for name, try := range map[string]struct {
+			base   k8sresourcelock.Snapshot
+			record rec
+			notes  map[string]string
+		}{
+			"no version to guard": {base: unguarded, record: record(a, 2)},
+			"no object":           {base: hollow, record: record(a, 2)},
+			"foreign note":        {base: base, record: record(a, 2), notes: map[string]string{"example.com/x": "y"}},
+			"zero duration":       {base: base, record: spoil(func(r *rec) { r.LeaseDurationSeconds = 0 })},
+			"negative duration":   {base: base, record: spoil(func(r *rec) { r.LeaseDurationSeconds = -1 })},
+			"huge duration":       {base: base, record: spoil(func(r *rec) { r.LeaseDurationSeconds = math.MaxInt64 })},
+			"negative count":      {base: base, record: spoil(func(r *rec) { r.LeaderTransitions = -1 })},
+			"count at its end":    {base: base, record: spoil(func(r *rec) { r.LeaderTransitions = math.MaxInt32 })},
+			"over-long holder":    {base: base, record: spoil(func(r *rec) { r.HolderIdentity = strings.Repeat("x", 5000) })},
+			"over-long key":       {base: base, record: spoil(func(r *rec) { r.HolderKey = strings.Repeat("x", 5000) })},
+			"holder not UTF-8":    {base: base, record: spoil(func(r *rec) { r.HolderIdentity = "pod-\xff" })},
+		} {
+			if _, err := a.Write(t.ctx, try.base, try.record, try.notes); err == nil || k8sresourcelock.IsConflict(err) {
+				t.Errorf("%s: error %v, want a refusal", name, err)
+			}
+		}
+		t.wantStored(record(a, 1))
+	}},
+}
