@@ -87,10 +87,12 @@ type Snapshot struct {
 	ResourceVersion string
 	// Record is the decoded record; zero when there is none or it is unreadable.
 	Record LeaderElectionRecord
-	// Raw is the record's bytes as stored (ConfigMap) or as they would be (Lease);
-	// nil when the object carries no record at all.
+	// Raw is the record's bytes as stored (ConfigMap) or as they would be (Lease,
+	// with the microseconds of its times); nil when the object carries no record at
+	// all. Equal bytes are an unchanged record.
 	Raw []byte
-	// Unreadable says why the record could not be decoded or believed.
+	// Unreadable says why the record could not be decoded or believed; it wraps
+	// ErrUnreadable.
 	Unreadable error
 	// Notes are the object's annotations with the prefix "incumbent.dev/".
 	Notes map[string]string
@@ -119,12 +121,21 @@ type Watchable interface {
 	// It calls up once, when the server has accepted the watch, and seen for each
 	// change in order, from one goroutine, never after it has returned. It returns
 	// the resourceVersion to resume from ("" when that is not possible, e.g. 410
-	// Gone) and why it ended; a nil error is an ordinary end.
+	// Gone) and why it ended; a nil error is an ordinary end: the server's time
+	// limit, a closed connection, or the end of ctx.
+	//
+	// Three things a watch does not show. An absent object shows as nothing at all:
+	// whoever starts from "" Reads as well, or a deletion in between goes unseen. A
+	// version from before an etcd was restored from a backup may lie in the future:
+	// the watch is accepted and silent, and whoever Reads an older version than it
+	// resumed from starts again from "". And a connection that died without a word
+	// looks like a lock that nobody renews.
 	Watch(ctx context.Context, from string, up func(), seen func(Snapshot)) (resume string, err error)
 }
 
 // ErrConflict is wrapped by errors of Write that mean: the store has moved on,
-// nothing was written, read again.
+// nothing was written, read again. That holds for a request that is sent once:
+// give locks a client that does not send again by itself (see ClientConfig).
 var ErrConflict = errors.New("the lock has changed since it was read")
 
 // IsConflict reports whether err says for sure that nothing was written because

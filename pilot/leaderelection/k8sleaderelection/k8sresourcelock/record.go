@@ -77,9 +77,15 @@ func checkRecord(r LeaderElectionRecord) error {
 		return fmt.Errorf("leaseDurationSeconds %d, not within 0 and %d", r.LeaseDurationSeconds, maxSeconds)
 	case r.LeaderTransitions < 0 || r.LeaderTransitions > maxTransitions:
 		return fmt.Errorf("leaderTransitions %d, not within 0 and %d", r.LeaderTransitions, maxTransitions)
+	case !writable(r.AcquireTime) || !writable(r.RenewTime):
+		return fmt.Errorf("acquireTime %v or renewTime %v beyond the years 0 to 9999", r.AcquireTime, r.RenewTime)
 	}
 	return nil
 }
+
+// writable: RFC 3339 has four digits for the year, which an offset from UTC can
+// carry a readable time beyond.
+func writable(t metav1.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }
 
 // checkWritable reports what must not be written: beyond checkRecord, what the API
 // server would refuse or store as something else.

@@ -2,7 +2,9 @@ package k8sresourcelock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"time"
 
@@ -40,12 +42,33 @@ func (a access[T]) watch(ctx context.Context, from string, up func(), seen func(
 		return a.ended(ctx, from, err)
 	}
 	defer w.Stop()
+	first, err := peek(w)
+	if err != nil {
+		return a.ended(ctx, from, err)
+	}
 	up()
-	resume, err := a.follow(ctx, w, from, seen)
+	resume, err := a.follow(ctx, w, first, from, seen)
 	if err != nil {
 		return a.ended(ctx, resume, err)
 	}
 	return resume, nil
+}
+
+var errNotAccepted = errors.New("the connection ended before the watch was accepted")
+
+// peek tells an accepted watch from the empty one that client-go hands out without
+// an error when the connection timed out or broke off at the start. It returns the
+// event that it may have had to take for that.
+func peek(w watch.Interface) (*watch.Event, error) {
+	select {
+	case event, ok := <-w.ResultChan():
+		if !ok {
+			return nil, errNotAccepted
+		}
+		return &event, nil
+	default:
+		return nil, nil
+	}
 }
 
 // ended sorts out why a watch is over. The end of its context is the caller's own
@@ -60,30 +83,39 @@ func (a access[T]) ended(ctx context.Context, resume string, err error) (string,
 	return resume, a.wrap("watch", err)
 }
 
-func (a access[T]) follow(ctx context.Context, w watch.Interface, from string, seen func(Snapshot)) (string, error) {
+func (a access[T]) follow(ctx context.Context, w watch.Interface, first *watch.Event, from string, seen func(Snapshot)) (string, error) {
 	resume := from
-	for {
-		// A select picks at random among what is ready: asked first, an ended
-		// context is never followed by a further event.
-		if ctx.Err() != nil {
-			return resume, nil
+	for event := range events(ctx, w, first) {
+		snap, report, err := a.event(event)
+		if err != nil {
+			return resume, err
 		}
-		select {
-		case <-ctx.Done():
-			return resume, nil
-		case event, ok := <-w.ResultChan():
-			if !ok {
-				return resume, nil
-			}
-			snap, report, err := a.event(event)
-			if err != nil {
-				return resume, err
-			}
-			if report {
-				seen(snap)
-			}
-			if snap.ResourceVersion != "" {
-				resume = snap.ResourceVersion
+		if report {
+			seen(snap)
+		}
+		if snap.ResourceVersion != "" {
+			resume = snap.ResourceVersion
+		}
+	}
+	return resume, nil
+}
+
+// events are the events of a watch until it or ctx ends.
+func events(ctx context.Context, w watch.Interface, first *watch.Event) iter.Seq[watch.Event] {
+	return func(yield func(watch.Event) bool) {
+		if first != nil && !yield(*first) {
+			return
+		}
+		// A select picks at random among what is ready: asked before each, an ended
+		// context is never followed by a further event.
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case event, ok := <-w.ResultChan():
+				if !ok || !yield(event) {
+					return
+				}
 			}
 		}
 	}

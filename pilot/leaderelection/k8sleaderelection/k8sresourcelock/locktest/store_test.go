@@ -32,6 +32,14 @@ func inBubbles(t *testing.T, test func(t *testing.T, s *Store)) {
 	}
 }
 
+// elapse lets the bubble's time pass.
+func elapse(t *testing.T, d time.Duration) {
+	t.Helper()
+	if err := pass(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestFaults(t *testing.T) {
 	tests := []struct {
 		name      string
@@ -77,7 +85,7 @@ func TestFaults(t *testing.T) {
 				if got := s.Snapshot().Exists; got != tt.committed {
 					t.Errorf("committed: %v, want %v", got, tt.committed)
 				}
-				time.Sleep(time.Minute)
+				elapse(t, time.Minute)
 				if got := s.Snapshot().Exists; got != tt.later {
 					t.Errorf("committed in the end: %v, want %v", got, tt.later)
 				}
@@ -106,7 +114,7 @@ func TestLateRequestIsGuarded(t *testing.T) {
 		if _, err := b.Write(t.Context(), base, held("pod-b", 2), nil); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		elapse(t, time.Minute)
 		if got := s.Snapshot().Record.HolderIdentity; got != "pod-b" {
 			t.Errorf("the late release won: holder %q", got)
 		}
@@ -192,7 +200,7 @@ func TestWatchDelayMuteAndDrop(t *testing.T) {
 		s.Put("istiod", held("two", 2))
 		lock.SetWatchDelay(time.Second)
 		s.Put("istiod", held("three", 3)) // must not overtake
-		time.Sleep(time.Minute)
+		elapse(t, time.Minute)
 		if got := r.now().holders(); len(got) != 3 || got[1] != "two" || got[2] != "three" {
 			t.Fatalf("saw %q", got)
 		}
@@ -202,7 +210,7 @@ func TestWatchDelayMuteAndDrop(t *testing.T) {
 
 		lock.MuteWatches(true)
 		s.Put("istiod", held("four", 4))
-		time.Sleep(time.Minute)
+		elapse(t, time.Minute)
 		if got := r.now().holders(); len(got) != 3 {
 			t.Errorf("a muted watch saw %q", got)
 		}
@@ -251,11 +259,11 @@ func TestWatchBookmarkAndTimeLimit(t *testing.T) {
 		lock := s.Lock("pod-a", "stable")
 		open := follow(t.Context(), lock, "")
 		s.Bookmark()
-		time.Sleep(5*time.Minute - time.Second)
+		elapse(t, 5*time.Minute-time.Second)
 		if open.now().ended {
 			t.Fatal("ended within five minutes")
 		}
-		time.Sleep(5 * time.Minute)
+		elapse(t, 5*time.Minute)
 		r := open.now()
 		if !r.ended || r.err != nil || r.resume != "98" || len(r.seen) != 0 {
 			t.Errorf("ended %v, error %v, resume %q, saw %d; want an ordinary end at the bookmark", r.ended, r.err, r.resume, len(r.seen))

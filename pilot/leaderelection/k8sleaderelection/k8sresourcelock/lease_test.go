@@ -1,0 +1,190 @@
+package k8sresourcelock
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func micro(s string) *metav1.MicroTime { return new(metav1.MicroTime(at(s))) }
+
+func goldenLease() *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{LeaseHolderKey: "stable"}},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new("pod-a"), LeaseDurationSeconds: new(int32(30)), LeaseTransitions: new(int32(3)),
+			AcquireTime: micro("2026-01-02T03:04:05Z"), RenewTime: micro("2026-01-02T03:04:12Z"),
+		},
+	}
+}
+
+func TestLeaseGoldenBytes(t *testing.T) {
+	lease := &coordinationv1.Lease{}
+	if err := encodeLease(lease, golden); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(lease.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"holderIdentity":"pod-a","leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05.000000Z",` +
+		`"renewTime":"2026-01-02T03:04:12.000000Z","leaseTransitions":3}`
+	if string(raw) != want {
+		t.Errorf("\n got %s\nwant %s", raw, want)
+	}
+	if want := map[string]string{LeaseHolderKey: "stable"}; !reflect.DeepEqual(lease.Annotations, want) {
+		t.Errorf("annotations %v, want %v", lease.Annotations, want)
+	}
+
+	released := golden
+	released.HolderIdentity, released.HolderKey, released.LeaseDurationSeconds = "", "", 1
+	if err := encodeLease(lease, released); err != nil {
+		t.Fatal(err)
+	}
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "" {
+		t.Errorf("holder %v, want an empty string, never nil", lease.Spec.HolderIdentity)
+	}
+	if _, ok := lease.Annotations[LeaseHolderKey]; ok {
+		t.Error("the key annotation outlived its key")
+	}
+}
+
+func TestEncodeLeaseKeepsTheCoordinatorsFields(t *testing.T) {
+	lease := goldenLease()
+	lease.Spec.Strategy, lease.Spec.PreferredHolder = new(coordinationv1.OldestEmulationVersion), new("pod-z")
+	if err := encodeLease(lease, LeaderElectionRecord{LeaseDurationSeconds: 1, RenewTime: at("2026-01-02T03:04:05.987654Z")}); err != nil {
+		t.Fatal(err)
+	}
+	if *lease.Spec.Strategy != coordinationv1.OldestEmulationVersion || *lease.Spec.PreferredHolder != "pod-z" {
+		t.Errorf("%+v", lease.Spec)
+	}
+	if lease.Spec.AcquireTime != nil || !lease.Spec.RenewTime.Equal(micro("2026-01-02T03:04:05Z")) {
+		t.Errorf("times %v, %v; want none and whole seconds", lease.Spec.AcquireTime, lease.Spec.RenewTime)
+	}
+}
+
+func TestLeaseSnapshot(t *testing.T) {
+	lease := goldenLease()
+	lease.UID, lease.ResourceVersion = "u", "7"
+	lease.Annotations[MarkerAnnotation] = "v1 pod-a 3"
+	lease.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+	before := lease.DeepCopy()
+	snap := LeaseSnapshot(lease)
+	if !reflect.DeepEqual(lease, before) {
+		t.Error("decoding changed the object")
+	}
+	if !snap.Exists || snap.UID != "u" || snap.ResourceVersion != "7" || snap.Unreadable != nil || snap.Record != golden {
+		t.Errorf("%+v", snap)
+	}
+	if want := map[string]string{MarkerAnnotation: "v1 pod-a 3"}; !reflect.DeepEqual(snap.Notes, want) {
+		t.Errorf("notes %v, want %v", snap.Notes, want)
+	}
+	if want := strings.NewReplacer(`05Z`, `05.000000Z`, `12Z`, `12.000000Z`).Replace(goldenJSON); string(snap.Raw) != want {
+		t.Errorf("raw %s\nwant %s", snap.Raw, want)
+	}
+	before.ManagedFields = nil
+	if !reflect.DeepEqual(snap.Object, before) {
+		t.Errorf("object %+v", snap.Object)
+	}
+}
+
+func TestLeaseSnapshotOfLittle(t *testing.T) {
+	if LeaseSnapshot(nil).Exists {
+		t.Error("nil exists")
+	}
+	empty := LeaseSnapshot(&coordinationv1.Lease{})
+	if !empty.Exists || empty.Raw != nil || empty.Unreadable != nil {
+		t.Errorf("empty: %+v", empty)
+	}
+	// A holder of nil is nobody; the rest of the record counts.
+	lease := goldenLease()
+	lease.Spec.HolderIdentity, lease.Spec.AcquireTime, lease.Spec.RenewTime = nil, nil, nil
+	snap := LeaseSnapshot(lease)
+	want := LeaderElectionRecord{HolderKey: "stable", LeaseDurationSeconds: 30, LeaderTransitions: 3}
+	if snap.Record != want || snap.Raw == nil || snap.Unreadable != nil {
+		t.Errorf("%+v, want %+v", snap, want)
+	}
+}
+
+// What differs by less than a second must still show in Raw: peers renew that way.
+func TestLeaseRawShowsMicroseconds(t *testing.T) {
+	a, b := goldenLease(), goldenLease()
+	b.Spec.RenewTime = micro("2026-01-02T03:04:12.000001Z")
+	if string(LeaseSnapshot(a).Raw) == string(LeaseSnapshot(b).Raw) {
+		t.Error("a microsecond does not show")
+	}
+}
+
+func TestUnreadableLease(t *testing.T) {
+	for name, change := range map[string]func(*coordinationv1.Lease){
+		"negative duration":  func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(-1)) },
+		"negative count":     func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32(-1)) },
+		"count at its end":   func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32(math.MaxInt32)) },
+		"over-long identity": func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new(strings.Repeat("x", 1025)) },
+		"over-long key":      func(l *coordinationv1.Lease) { l.Annotations[LeaseHolderKey] = strings.Repeat("x", 1025) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			lease := goldenLease()
+			change(lease)
+			snap := LeaseSnapshot(lease)
+			if !errors.Is(snap.Unreadable, ErrUnreadable) || snap.Record != (LeaderElectionRecord{}) || snap.Raw == nil {
+				t.Errorf("unreadable %v, record %+v, raw %q", snap.Unreadable, snap.Record, snap.Raw)
+			}
+		})
+	}
+}
+
+// FuzzLease: whatever a Lease holds, it is either unreadable or a record that can be
+// written and reads the same again.
+func FuzzLease(f *testing.F) {
+	f.Add("pod-a", "stable", int32(30), int32(3), int64(1767322212), int64(1767322219000001), byte(0xff), `{"f:spec":{"f:renewTime":{}}}`)
+	f.Add("", "", int32(0), int32(0), int64(0), int64(0), byte(0), ``)
+	f.Add("\xff\x00", "^", int32(math.MinInt32), int32(math.MaxInt32), int64(math.MinInt64), int64(math.MaxInt64), byte(0xff), `[`)
+	f.Add(strings.Repeat("x", 5000), "k", int32(1), int32(math.MaxInt32-1), int64(-62135596800), int64(-1), byte(0b10101), `{"f:metadata":{"f:annotations":7}}`)
+	f.Fuzz(func(t *testing.T, holder, key string, seconds, count int32, acquired, renewed int64, present byte, fields string) {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Annotations:   map[string]string{LeaseHolderKey: key},
+			ManagedFields: []metav1.ManagedFieldsEntry{{}, {Manager: "x", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}},
+		}}
+		has := func(bit int) bool { return present&(1<<bit) != 0 }
+		if has(0) {
+			lease.Spec.HolderIdentity = &holder
+		}
+		if has(1) {
+			lease.Spec.LeaseDurationSeconds = &seconds
+		}
+		if has(2) {
+			lease.Spec.LeaseTransitions = &count
+		}
+		if has(3) {
+			lease.Spec.AcquireTime = &metav1.MicroTime{Time: time.Unix(acquired, 0)}
+		}
+		if has(4) {
+			lease.Spec.RenewTime = &metav1.MicroTime{Time: time.UnixMicro(renewed)}
+		}
+		snap := LeaseSnapshot(lease)
+		if snap.Unreadable != nil {
+			if snap.Record != (LeaderElectionRecord{}) {
+				t.Errorf("unreadable, yet %+v", snap.Record)
+			}
+			return
+		}
+		if err := checkRecord(snap.Record); err != nil {
+			t.Fatal(err)
+		}
+		again := &coordinationv1.Lease{}
+		if err := encodeLease(again, snap.Record); err != nil {
+			t.Fatal(err)
+		}
+		if got := LeaseSnapshot(again); got.Unreadable != nil || !sameSeconds(got.Record, snap.Record) {
+			t.Errorf("%+v became %+v (%v)", snap.Record, got.Record, got.Unreadable)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package k8sresourcelock
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+type noConfigMaps struct{ corev1client.ConfigMapsGetter }
+
+func TestValidate(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*ConfigMapLock)
+		want   string // in the error; "" is none
+	}{
+		{"sound", func(*ConfigMapLock) {}, ""},
+		{"remote key", func(l *ConfigMapLock) { l.LockConfig.Key = "^stable" }, ""},
+		{"no key", func(l *ConfigMapLock) { l.LockConfig.Key = "" }, ""},
+		{"no name", func(l *ConfigMapLock) { l.ConfigMapMeta.Name = "" }, "name is empty"},
+		{"bad name", func(l *ConfigMapLock) { l.ConfigMapMeta.Name = "Istio Leader" }, `name "Istio Leader"`},
+		{"no namespace", func(l *ConfigMapLock) { l.ConfigMapMeta.Namespace = "" }, "namespace is empty"},
+		{"no identity", func(l *ConfigMapLock) { l.LockConfig.Identity = "" }, "identity is empty"},
+		{"longest identity", func(l *ConfigMapLock) { l.LockConfig.Identity = strings.Repeat("x", 253) }, ""},
+		{"over-long identity", func(l *ConfigMapLock) { l.LockConfig.Identity = strings.Repeat("x", 254) }, "254 bytes"},
+		{"two words", func(l *ConfigMapLock) { l.LockConfig.Identity = "pod a" }, "white space"},
+		{"two lines", func(l *ConfigMapLock) { l.LockConfig.Identity = "pod\na" }, "white space"},
+		{"control character", func(l *ConfigMapLock) { l.LockConfig.Identity = "pod\x00" }, "control"},
+		{"not UTF-8", func(l *ConfigMapLock) { l.LockConfig.Identity = "pod\xff" }, "UTF-8"},
+		{"key of two words", func(l *ConfigMapLock) { l.LockConfig.Key = "a b" }, "the key"},
+		{"no client", func(l *ConfigMapLock) { l.Client = nil }, "no Client"},
+		{"two mistakes", func(l *ConfigMapLock) { l.Client, l.LockConfig.Identity = nil, "" }, "no Client"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := &ConfigMapLock{
+				ConfigMapMeta: metav1.ObjectMeta{Namespace: "istio-system", Name: "istio-leader"},
+				Client:        noConfigMaps{},
+				LockConfig:    ResourceLockConfig{Identity: "pod-a", Key: "stable"},
+			}
+			tt.change(l)
+			err := l.Validate()
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestValidateLease(t *testing.T) {
+	err := (&LeaseLock{}).Validate()
+	for _, want := range []string{"lease lock", "name is empty", "namespace is empty", "identity is empty", "no Client"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q in it", err, want)
+		}
+	}
+}
+
+// A lock without a client answers with an error, it does not panic.
+func TestNoClient(t *testing.T) {
+	for _, l := range []Versioned{&ConfigMapLock{}, &LeaseLock{}} {
+		if _, err := l.Read(t.Context()); err == nil {
+			t.Errorf("%T: no error", l)
+		}
+		if _, err := l.Write(t.Context(), Snapshot{}, golden, nil); err == nil {
+			t.Errorf("%T: no error", l)
+		}
+		if _, err := l.(Watchable).Watch(t.Context(), "", nil, nil); err == nil {
+			t.Errorf("%T: no error", l)
+		}
+	}
+}
