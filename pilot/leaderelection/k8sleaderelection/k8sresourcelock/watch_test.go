@@ -1,0 +1,144 @@
+package k8sresourcelock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// scripted is a client whose watch plays what a test wrote down.
+type scripted struct {
+	corev1client.ConfigMapInterface
+	watch func(metav1.ListOptions) (watch.Interface, error)
+}
+
+func (s scripted) ConfigMaps(string) corev1client.ConfigMapInterface { return s }
+
+func (s scripted) Watch(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	return s.watch(opts)
+}
+
+func lockOn(client corev1client.ConfigMapsGetter) *ConfigMapLock {
+	return &ConfigMapLock{
+		ConfigMapMeta: metav1.ObjectMeta{Namespace: "istio-system", Name: "istio-leader"},
+		Client:        client,
+		LockConfig:    ResourceLockConfig{Identity: "pod-a", Key: "stable"},
+	}
+}
+
+// playing gives a lock whose watch shows these events and ends.
+func playing(events ...watch.Event) *ConfigMapLock {
+	return lockOn(scripted{watch: func(metav1.ListOptions) (watch.Interface, error) {
+		w := watch.NewFakeWithChanSize(len(events), false)
+		for _, e := range events {
+			w.Action(e.Type, e.Object)
+		}
+		w.Stop()
+		return w, nil
+	}})
+}
+
+func configMap(name, version string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
+}
+
+func TestWatchEvents(t *testing.T) {
+	expired := apierrors.NewResourceExpired("too old").Status()
+	gone := apierrors.NewGone("gone").Status()
+	broken := apierrors.NewInternalError(errors.New("etcd")).Status()
+	mine := watch.Event{Type: watch.Added, Object: configMap("istio-leader", "11")}
+	tests := []struct {
+		name   string
+		events []watch.Event
+		seen   int
+		resume string
+		err    func(error) bool // nil is an ordinary end
+	}{
+		{name: "one change", events: []watch.Event{mine}, seen: 1, resume: "11"},
+		{name: "deletion", events: []watch.Event{{Type: watch.Deleted, Object: configMap("istio-leader", "12")}}, seen: 1, resume: "12"},
+		{name: "bookmark", events: []watch.Event{mine, {Type: watch.Bookmark, Object: configMap("", "15")}}, seen: 1, resume: "15"},
+		{name: "a neighbour's", events: []watch.Event{{Type: watch.Added, Object: configMap("other", "16")}}, resume: "16"},
+		{name: "expired", events: []watch.Event{mine, {Type: watch.Error, Object: &expired}}, seen: 1, err: apierrors.IsResourceExpired},
+		{name: "gone", events: []watch.Event{{Type: watch.Error, Object: &gone}}, err: apierrors.IsGone},
+		{name: "broken", events: []watch.Event{mine, {Type: watch.Error, Object: &broken}}, seen: 1, resume: "11", err: apierrors.IsInternalError},
+		{name: "error without a status", events: []watch.Event{{Type: watch.Error}}, resume: "10", err: func(err error) bool { return err != nil }},
+		{name: "another kind", events: []watch.Event{{Type: watch.Added, Object: &coordinationv1.Lease{}}}, resume: "10", err: func(err error) bool { return strings.Contains(err.Error(), "Lease") }},
+		{name: "nothing in it", events: []watch.Event{{Type: watch.Added}}, resume: "10", err: func(err error) bool { return err != nil }},
+		{name: "unknown type", events: []watch.Event{{Type: "RENAMED", Object: configMap("istio-leader", "12")}}, resume: "10", err: func(err error) bool { return strings.Contains(err.Error(), "RENAMED") }},
+		{name: "closed before it was up", resume: "10", err: func(err error) bool { return errors.Is(err, errNotAccepted) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ups, seen := 0, 0
+			resume, err := playing(tt.events...).Watch(t.Context(), "10", func() { ups++ }, func(Snapshot) { seen++ })
+			if resume != tt.resume || seen != tt.seen {
+				t.Errorf("resume %q, %d seen; want %q, %d", resume, seen, tt.resume, tt.seen)
+			}
+			if tt.err == nil && err != nil || tt.err != nil && (err == nil || !tt.err(err)) {
+				t.Errorf("error %v", err)
+			}
+			if err != nil && !strings.HasPrefix(err.Error(), "configmap istio-system/istio-leader: watch: ") {
+				t.Errorf("error %q does not name the lock", err)
+			}
+			if want := min(len(tt.events), 1); ups != want {
+				t.Errorf("up called %d times, want %d", ups, want)
+			}
+		})
+	}
+}
+
+// client-go answers a connection that broke off with an empty watch and no error.
+func TestEmptyWatchIsNotUp(t *testing.T) {
+	l := lockOn(scripted{watch: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewEmptyWatch(), nil }})
+	if _, err := l.Watch(t.Context(), "", func() { t.Error("up") }, nil); !errors.Is(err, errNotAccepted) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Once its context has ended, a watch shows nothing more, whatever is ready.
+func TestWatchEndsWithItsContext(t *testing.T) {
+	for range 50 {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := playing(
+			watch.Event{Type: watch.Added, Object: configMap("istio-leader", "11")},
+			watch.Event{Type: watch.Modified, Object: configMap("istio-leader", "12")},
+		)
+		seen := 0
+		resume, err := l.Watch(ctx, "", func() {}, func(Snapshot) { seen++; cancel() })
+		if seen != 1 || resume != "11" || err != nil {
+			t.Fatalf("%d seen, resume %q, %v", seen, resume, err)
+		}
+	}
+}
+
+func TestWatchOptions(t *testing.T) {
+	var got metav1.ListOptions
+	l := lockOn(scripted{watch: func(opts metav1.ListOptions) (watch.Interface, error) {
+		got = opts
+		return watch.NewEmptyWatch(), nil
+	}})
+	limits := map[int64]bool{}
+	for range 20 {
+		_, _ = l.Watch(t.Context(), "10", nil, nil)
+		if got.FieldSelector != "metadata.name=istio-leader" || got.ResourceVersion != "10" || !got.AllowWatchBookmarks {
+			t.Fatalf("%+v", got)
+		}
+		limit := time.Duration(*got.TimeoutSeconds) * time.Second
+		if limit < 5*time.Minute || limit > 10*time.Minute {
+			t.Errorf("limit %v, want 5 to 10 minutes", limit)
+		}
+		limits[*got.TimeoutSeconds] = true
+	}
+	if len(limits) < 2 {
+		t.Error("every watch has the same limit: they will come back together")
+	}
+}
