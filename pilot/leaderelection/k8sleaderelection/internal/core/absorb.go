@@ -1,0 +1,166 @@
+package core
+
+import "time"
+
+// jitterFactor is client-go's: a poll comes after RetryPeriod times 1 to 2.2.
+const jitterFactor = 1.2
+
+// absorb learns from one input. It chooses nothing and changes no phase.
+func (c Config) absorb(s State, in Input) State {
+	if in.Kind != Seen && in.Kind != Replied {
+		s.Beats = in.Beats
+	}
+	switch in.Kind {
+	case Tick:
+	case Seen:
+		s = c.pollAfter(s, in)
+		if !s.outdated(in.Snap) {
+			s = c.observe(s, in)
+		}
+	case Replied:
+		s = c.replied(s, in)
+	case DefaultChanged:
+		s.Spurned = s.Spurned && in.Default == s.Default
+		s.Default = in.Default
+	case Watching:
+		s.Watch, s.Stale = true, s.Stale || in.Gap
+		s = c.pollAfter(s, in)
+	case Unwatched:
+		s.Watch = false
+		s = c.pollAfter(s, in)
+	case Drained:
+		s.Alive = false
+	case StepDown:
+		s.StepDown = s.Phase == Leading || s.StepDown
+	case Stop:
+		s.Stopping = true
+	}
+	return s
+}
+
+// pollAfter sets the next poll. While a watch is up it comes only after two silent
+// RetryPeriods, in which a live holder would have written twice.
+func (c Config) pollAfter(s State, in Input) State {
+	wait := c.Retry + time.Duration(float64(c.Retry)*jitterFactor*float64(in.Jitter)/256)
+	s.PollAt = in.Now.Mono.After(wait)
+	if s.Watch {
+		s.PollAt = s.PollAt.After(c.Retry)
+	}
+	return s
+}
+
+// outdated reports whether a watch event is older than what we know.
+func (s State) outdated(snap Snapshot) bool {
+	if !s.Known {
+		return false
+	}
+	return snap.Version < s.Snap.Version || snap.Version == s.Snap.Version && !s.Snap.Exists
+}
+
+// observe takes in a snapshot. Only a change of the record restarts its holder's
+// time: other people's labels are no renewal.
+func (c Config) observe(s State, in Input) State {
+	snap, now := in.Snap, in.Now.Mono
+	if !snap.Exists {
+		// So that an event from before the deletion is told from a new object's.
+		snap.Version = max(snap.Version, s.Snap.Version)
+	}
+	changed := !s.Known || !sameRecord(s.Snap, snap) || snap.Version < s.Snap.Version
+	if s.Known && changed {
+		s = c.displaced(s, snap)
+		s.Twin = c.isTwin(s, snap)
+	}
+	if !s.Snap.evidence(c.Self) || s.Snap.Notes.Marker != snap.Notes.Marker {
+		s.EvidenceAt = now
+	}
+	if changed {
+		s.SeenAt = now
+	}
+	if snap.Exists && snap.Content == Readable {
+		s.Count = snap.Record.Transitions
+	}
+	s.Beats = in.Beats
+	s.Known, s.Stale, s.Doubt, s.Snap = true, false, false, snap
+	s.Learned++
+	return s
+}
+
+// displaced notes until when the holder that the present snapshot shows may act,
+// when next shows that its term has ended, and not well.
+func (c Config) displaced(s State, next Snapshot) State {
+	if sameHolder(s.Snap, next) || endedWell(s.Snap, next) {
+		return s
+	}
+	s.Prior = max(s.Prior, c.mayActUntil(s))
+	if s.Phase != Following && s.Snap.held() && s.Snap.Record.Holder == c.Self && next.held() && next.Record.Key == c.Key {
+		s.Spurned = true
+	}
+	return s
+}
+
+// isTwin reports whether another live process writes records in our name: one of
+// that name has changed, and it was not us.
+func (c Config) isTwin(s State, next Snapshot) bool {
+	if !next.held() || next.Record.Holder != c.Self {
+		return false
+	}
+	return !s.wrote(next) && (s.Twin || sameHolder(s.Snap, next))
+}
+
+// replied takes in the end of the call in flight.
+func (c Config) replied(s State, in Input) State {
+	call := s.Flight
+	s.Flight = Call{}
+	if in.Result == OK && call.Op != Read && in.Snap.Version == call.Base {
+		in.Result = Unknown // a write that changed nothing is no write
+	}
+	if in.Result != OK {
+		return c.failed(s, call, in)
+	}
+	s = c.pollAfter(s, in)
+	s.Fails, s.NextTry = 0, 0
+	if call.Op == Read {
+		// An answer to a question asked after we learned what we know is newer than
+		// that, whatever its version says: a store can be restored from a backup.
+		if s.Known && in.Snap.Version < s.Snap.Version && call.Learned != s.Learned {
+			return s
+		}
+		return c.observe(s, in)
+	}
+	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {
+		s = c.observe(s, in)
+	}
+	return c.acknowledged(s, call, in)
+}
+
+// failed takes in a call that brought nothing usable.
+func (c Config) failed(s State, call Call, in Input) State {
+	s.Stale = true
+	s.Fails = min(s.Fails+1, 8)
+	s.NextTry = in.Now.Mono.After(c.retryAfter(s.Fails, in.Jitter))
+	if in.Result == Conflict && s.Fails == 1 {
+		s.NextTry = 0
+	}
+	s.Doubt = s.Doubt || in.Result == Unknown && call.Op == Acquire
+	return s
+}
+
+// retryAfter grows from a sixteenth of a RetryPeriod to a whole one.
+func (c Config) retryAfter(fails, jitter uint8) time.Duration {
+	wait := min(c.Retry, c.Retry/16<<(fails-1))
+	return wait - wait/4*time.Duration(jitter)/256
+}
+
+// acknowledged takes in a write of ours that the store has confirmed. The cover
+// counts from when the request was sent: the store may have applied it right then.
+func (c Config) acknowledged(s State, call Call, in Input) State {
+	if call.Op == Acquire {
+		s.Term = Term{UID: in.Snap.UID, Transitions: call.Record.Transitions, Token: in.Snap.Version}
+	}
+	if call.Op == Release || !c.ours(s) || s.Lost {
+		return s
+	}
+	s.Cover = call.Sent.Plus(c.Cover)
+	s.Marked = s.Marked || call.Marker
+	return s
+}

@@ -1,0 +1,202 @@
+package core
+
+import "time"
+
+// decide says what should be true now. It is total and reads only its arguments.
+func (c Config) decide(s State, now Moment) Action {
+	a := c.standing(s, now)
+	switch {
+	case s.Phase == Done:
+		return a.because(s.Why)
+	case s.Flight.Op != NoOp:
+		return a.because(InFlight)
+	case !s.Known || s.Stale:
+		return c.read(s, now, a, NeedRead)
+	}
+	switch s.Phase {
+	case Following:
+		return c.decideFollowing(s, now, a)
+	case Settling, Leading, Draining:
+		return c.decideHolding(s, now, a)
+	case Releasing:
+		return c.decideReleasing(s, now, a)
+	case Done:
+	}
+	return a
+}
+
+// standing is the part of an action that holds whatever is sent.
+func (c Config) standing(s State, now Moment) Action {
+	a := Action{Wake: Never}
+	switch s.Phase {
+	case Leading:
+		a.Gate, a.Work = s.Cover, true
+		a = a.wake(now.Mono.After(s.Cover.Left(now)))
+	case Draining:
+		if !s.Lost {
+			a.Gate = s.Cover
+			a = a.wake(now.Mono.After(s.Cover.Left(now)))
+		}
+		if !s.Overdue {
+			a = a.wake(s.LimitAt)
+		}
+	case Releasing:
+		a = a.wake(s.ReleaseBy)
+	case Following, Settling, Done:
+	}
+	return a
+}
+
+// decideFollowing takes the lock when that is allowed, and otherwise waits for the
+// moment when it will be, or for news.
+func (c Config) decideFollowing(s State, now Moment, a Action) Action {
+	at, why := c.opening(s)
+	if at < s.BackOff && s.BackOff > now.Mono {
+		at, why = s.BackOff, BackingOff
+	}
+	if at <= now.Mono {
+		if now.Mono < s.NextTry {
+			return a.wake(s.NextTry).because(Retrying)
+		}
+		record, notes := c.claim(s, now)
+		return a.write(Acquire, s.Snap, record, notes).because(why)
+	}
+	if !s.Watch || s.Snap.held() {
+		if now.Mono >= s.PollAt {
+			return c.read(s, now, a, Polling)
+		}
+		a = a.wake(s.PollAt)
+	}
+	if why != BackingOff && s.Snap.held() {
+		why = HeldByOther
+	}
+	return a.wake(at).because(why)
+}
+
+// opening is from when on the lock may be taken, and the reason that then holds.
+func (c Config) opening(s State) (Instant, Reason) {
+	snap := s.Snap
+	switch {
+	case !snap.Exists:
+		return c.turn(s), Created
+	case snap.Content == Missing:
+		return c.turn(s), Filled
+	case snap.Content == Unreadable:
+		return c.expiresAt(s), Replaced
+	case snap.Record.Holder == "":
+		return c.turn(s), Free
+	case snap.Record.Holder == c.Self && !s.Twin:
+		return 0, Reclaimed
+	case snap.nominated():
+		return min(s.SeenAt.After(c.Retry), c.expiresAt(s)), Nominated
+	case c.outranks(s):
+		return 0, Preempted
+	}
+	return c.expiresAt(s), Expired
+}
+
+// turn is when a candidate may write itself into a lock that nobody holds. One that
+// would have to settle anyway loses nothing by waiting for somebody who would not:
+// the leader whose lock was deleted has only to drain. And a higher rank goes first.
+func (c Config) turn(s State) Instant {
+	at := min(s.SeenAt.After(c.Retry), c.settledAt(s))
+	if !c.highest(s) {
+		at = max(at, s.SeenAt.After(c.Moment))
+	}
+	return at
+}
+
+// decideHolding renews. A leader's next write is counted from when its last was sent.
+func (c Config) decideHolding(s State, now Moment, a Action) Action {
+	if !c.ours(s) || s.Phase == Draining && s.Stopping && s.Overdue {
+		return a.because(s.Why)
+	}
+	due := s.Renewed.After(c.Retry)
+	if s.Phase == Settling {
+		due = min(due, s.SettleAt)
+	}
+	due = max(due, s.NextTry)
+	if now.Mono < due {
+		return a.wake(due).because(Holding)
+	}
+	record, notes := c.renewal(s, now)
+	return a.write(Renew, s.Snap, record, notes).because(Renewing)
+}
+
+func (c Config) decideReleasing(s State, now Moment, a Action) Action {
+	if now.Mono < s.NextTry {
+		return a.wake(s.NextTry).because(Retrying)
+	}
+	old := s.Snap.Record
+	record := Record{
+		Lease:       time.Second,
+		Renewed:     nextStamp(old.Renewed, now.Wall),
+		Transitions: old.Transitions,
+	}
+	record.Acquired = record.Renewed
+	return a.write(Release, s.Snap, record, Notes{}).because(GivingUp)
+}
+
+// claim is the write that begins a term. It carries our marker only when we may act
+// on its acknowledgement.
+func (c Config) claim(s State, now Moment) (Record, Notes) {
+	old := s.Snap.Record
+	stamp := nextStamp(old.Renewed, now.Wall)
+	record := Record{
+		Holder: c.Self, Key: c.Key, Lease: c.Lease,
+		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
+	}
+	return record, c.notes(s, record, now.Mono >= c.settledAt(s))
+}
+
+// nextTransition counts a new term. A lock without a record goes on from the last
+// that could be read; a new object begins at 0, as client-go's does.
+func (s State) nextTransition() int {
+	if !s.Snap.Exists || s.Snap.Content == Missing && s.Count == 0 {
+		return 0
+	}
+	return min(s.Count, maxTransitions-1) + 1
+}
+
+// maxTransitions is what a Lease can carry.
+const maxTransitions = 1<<31 - 1
+
+// renewal is our own record again, changed in its renew time alone.
+func (c Config) renewal(s State, now Moment) (Record, Notes) {
+	record := s.Snap.Record
+	record.Renewed = nextStamp(record.Renewed, now.Wall)
+	record.Lease = c.Lease
+	record.Key = c.Key
+	return record, c.notes(s, record, s.Marked || now.Mono >= s.SettleAt)
+}
+
+// notes are our annotations beside the record. While settling, a marker that was
+// left behind stays: whoever comes after us has to heed it too.
+func (c Config) notes(s State, record Record, act bool) Notes {
+	if act {
+		return Notes{Marker: Marker{Identity: c.Self, Transitions: record.Transitions}}
+	}
+	if s.Snap.evidence(c.Self) {
+		return Notes{Marker: s.Snap.Notes.Marker}
+	}
+	return Notes{}
+}
+
+// read asks the store, once the back-off allows it.
+func (c Config) read(s State, now Moment, a Action, why Reason) Action {
+	if now.Mono < s.NextTry {
+		return a.wake(s.NextTry).because(Retrying)
+	}
+	a.Op = Read
+	return a.because(why)
+}
+
+func (a Action) because(why Reason) Action { a.Why = why; return a }
+
+// wake brings the wake-up forward.
+func (a Action) wake(at Instant) Action { a.Wake = min(a.Wake, at); return a }
+
+func (a Action) write(op Op, base Snapshot, r Record, n Notes) Action {
+	a.Op, a.Base, a.Record, a.Notes = op, base, r, n
+	return a
+}

@@ -1,0 +1,29 @@
+// Package core decides what a candidate of an election does next. It is pure:
+// Step takes a state and one input and gives back the next state and the whole of
+// what should now be true. It reads no clock, starts nothing and calls nobody, so
+// the simulation drives exactly what production runs.
+//
+// A step has three parts:
+//
+//	absorb   learn from the input; choose nothing
+//	settle   make the phase changes that follow from what is now known
+//	decide   say what should be done; total, and it reads only its arguments
+//
+// The phases:
+//
+//	Following ──acquired──▶ Leading ──stop, step down──▶ Draining ──drained──▶ Releasing ─▶ Following
+//	    │                     ▲  └──lost: gate shut at once──▶ Draining ──drained──▶ Following
+//	    └──acquired, but an   │
+//	       earlier holder may │
+//	       act ──▶ Settling ──┘                         (Done from anywhere, once stopped)
+//
+// Invariants, which the simulation checks at each step:
+//
+//   - Work is wanted only in Leading, and Leading is entered only on the
+//     acknowledgement of an own write that carries this term's marker.
+//   - The gate ends with the cover: RenewDeadline after the last acknowledged own
+//     write was sent, whenever its reply came.
+//   - What earlier holders may still do is bounded by the own clock and by what was
+//     seen, never by a time that somebody wrote into the record.
+//   - No new term starts before the functions of the former one have returned.
+package core

@@ -1,0 +1,66 @@
+package core
+
+import "testing"
+
+// rankKeys is every kind of key that a record can carry beside two revisions.
+var rankKeys = []string{"", "^", "stable", "^stable", "canary", "^canary", "default", "^default", "other"}
+
+var rankDefaults = []Default{
+	{}, {Synced: true}, {Synced: true, Revision: "stable"},
+	{Synced: true, Revision: "canary"}, {Synced: true, Revision: "gone"}, {Revision: "stable"},
+}
+
+// TestRankHasNoCycle walks every path of "outranks" between all keys: none comes
+// back to where it began, whatever the default is.
+func TestRankHasNoCycle(t *testing.T) {
+	for _, def := range rankDefaults {
+		for _, start := range rankKeys {
+			reached := map[string]bool{}
+			frontier := []string{start}
+			for len(frontier) > 0 {
+				k := frontier[0]
+				frontier = frontier[1:]
+				for _, next := range rankKeys {
+					if !Outranks(next, k, def) || reached[next] {
+						continue
+					}
+					if next == start {
+						t.Fatalf("with default %+v, %q outranks itself by way of %q", def, start, k)
+					}
+					reached[next] = true
+					frontier = append(frontier, next)
+				}
+			}
+		}
+	}
+}
+
+func TestOutranks(t *testing.T) {
+	stable := Default{Synced: true, Revision: "stable"}
+	for _, c := range []struct {
+		ours, theirs string
+		def          Default
+		want         bool
+	}{
+		{"stable", "canary", stable, true},
+		{"canary", "stable", stable, false},
+		{"stable", "stable", stable, false},
+		{"^stable", "canary", stable, true},
+		{"canary", "^stable", stable, false},
+		{"stable", "^stable", stable, true},
+		{"canary", "^canary", stable, true},
+		{"^canary", "canary", stable, false},
+		{"canary", "^other", stable, false},
+		{"stable", "", stable, true},
+		{"canary", "", stable, false},
+		{"", "^", stable, false},
+		{"stable", "canary", Default{}, false},
+		{"stable", "canary", Default{Synced: true}, false},
+		{"stable", "canary", Default{Revision: "stable"}, false},
+		{"stable", "^stable", Default{}, true},
+	} {
+		if got := Outranks(c.ours, c.theirs, c.def); got != c.want {
+			t.Errorf("Outranks(%q, %q, %+v) = %v, want %v", c.ours, c.theirs, c.def, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package core
+
+// Reason is the one word by which log, metric and trace name why something is so.
+type Reason string
+
+const (
+	// What a candidate waits for.
+	Starting    Reason = "starting"
+	NeedRead    Reason = "need-read"
+	InFlight    Reason = "call-in-flight"
+	HeldByOther Reason = "held-by-other"
+	BackingOff  Reason = "backing-off"
+	LetHigherGo Reason = "higher-rank-first"
+	Retrying    Reason = "waiting-to-retry"
+	Polling     Reason = "poll"
+
+	// How a term begins.
+	Created    Reason = "lock-absent"
+	Filled     Reason = "record-missing"
+	Free       Reason = "lock-free"
+	Expired    Reason = "lease-expired"
+	Preempted  Reason = "outranks"
+	Reclaimed  Reason = "own-name"
+	Replaced   Reason = "record-unreadable"
+	Nominated  Reason = "nominated"
+	Settled    Reason = "settled"
+	SettlingOn Reason = "earlier-holder-may-act"
+	Acquired   Reason = "acquired"
+
+	// How a term goes on.
+	Renewing Reason = "renew"
+	Holding  Reason = "holding"
+
+	// How a term ends.
+	Superseded       Reason = "superseded"
+	LockDeleted      Reason = "lock-deleted"
+	RecordEmptied    Reason = "record-emptied"
+	RecordUnreadable Reason = "record-unreadable"
+	IdentityConflict Reason = "identity-conflict"
+	HistoryRewound   Reason = "store-restored"
+	CoverEnded       Reason = "cover-ended"
+	Stopped          Reason = "stopped"
+	SteppedDown      Reason = "stepped-down"
+	DrainedAll       Reason = "drained"
+	GivingUp         Reason = "release"
+	Released         Reason = "released"
+	Lapsing          Reason = "left-to-lapse"
+	DrainStuck       Reason = "drain-stuck"
+)

@@ -1,0 +1,101 @@
+package core
+
+import "time"
+
+// Record is who holds the lock, decoded to plain values. Its stamps are the
+// writer's and are never compared with a local clock.
+type Record struct {
+	Holder, Key       string
+	Lease             time.Duration
+	Acquired, Renewed Stamp
+	Transitions       int
+}
+
+// Content says what kind of record an existing lock object carries.
+type Content uint8
+
+const (
+	// Missing: the object carries no record at all.
+	Missing Content = iota
+	// Unreadable: it carries something that cannot be decoded or believed.
+	Unreadable
+	// Readable: Record is what it carries.
+	Readable
+)
+
+// Marker is the annotation by which a leader of ours says that it acts. The zero
+// Marker is none.
+type Marker struct {
+	Identity    string
+	Transitions int
+	// Handover: this leader can judge and fulfil a request.
+	Handover bool
+}
+
+// Notes are our annotations on the lock object, decoded.
+type Notes struct {
+	Marker    Marker
+	Nominated string
+}
+
+// Snapshot is the lock object as one answer or watch event showed it.
+type Snapshot struct {
+	Exists  bool
+	UID     string
+	Version uint64 // grows with each write; of a deletion seen by a watch, the deletion's
+	Content Content
+	Sum     uint64 // of the record's bytes: equal sums, unchanged record
+	Record  Record
+	Notes   Notes
+}
+
+// held reports whether somebody's name stands in a record that can be read.
+func (s Snapshot) held() bool {
+	return s.Exists && s.Content == Readable && s.Record.Holder != ""
+}
+
+// acting reports whether the marker says that the recorded holder is one of ours
+// and has begun to act.
+func (s Snapshot) acting() bool {
+	m := s.Notes.Marker
+	return s.held() && m.Identity == s.Record.Holder && m.Transitions == s.Record.Transitions
+}
+
+// nominated reports whether the recorded holder was written in by somebody else and
+// has not written itself yet: it cannot be acting.
+func (s Snapshot) nominated() bool {
+	return s.held() && s.Notes.Nominated == s.Record.Holder
+}
+
+// evidence reports whether a marker of another term than the record's was left
+// behind: one of ours was displaced by a candidate that knows no markers, and may
+// still act. A marker of one's own is none: a process ends its functions before it
+// takes part again, and a process that died has ended them too.
+func (s Snapshot) evidence(self string) bool {
+	m := s.Notes.Marker
+	return s.Exists && m.Identity != "" && m.Identity != self && !s.acting()
+}
+
+// sameRecord reports whether nothing was written into the record between a and b.
+func sameRecord(a, b Snapshot) bool {
+	return a.Exists == b.Exists && a.UID == b.UID && a.Content == b.Content && a.Sum == b.Sum
+}
+
+// sameHolder reports whether the same holder stands in both, in one run of its own
+// writes. A holder that takes its own lock again is another term, but the same
+// danger: one process runs the functions of one term at a time.
+func sameHolder(a, b Snapshot) bool {
+	return a.held() && b.held() && a.UID == b.UID && a.Record.Holder == b.Record.Holder
+}
+
+// endedWell reports whether what b shows says that the term a shows ended with its
+// functions returned: by a drained release, or by a handover.
+func endedWell(a, b Snapshot) bool {
+	if !b.Exists || b.UID != a.UID || b.Content != Readable || b.Notes.Marker != (Marker{}) {
+		return false
+	}
+	if b.Record.Holder == "" {
+		return b.Record.Transitions == a.Record.Transitions
+	}
+	return b.nominated() && b.Record.Transitions == a.Record.Transitions+1
+}

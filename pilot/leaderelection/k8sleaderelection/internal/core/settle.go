@@ -1,0 +1,176 @@
+package core
+
+// maxBackOffShift bounds the back-off after step-downs in a row.
+const maxBackOffShift = 5
+
+// settle makes the phase changes that follow from what is now known. Each change can
+// make the next one follow, as when a term ends whose functions never started.
+func (c Config) settle(s State, now Moment) State {
+	for {
+		next := c.settleOnce(s, now)
+		if next == s {
+			return s
+		}
+		s = next
+	}
+}
+
+func (c Config) settleOnce(s State, now Moment) State {
+	switch s.Phase {
+	case Following:
+		return c.settleFollowing(s, now)
+	case Settling:
+		return c.settleSettling(s, now)
+	case Leading:
+		return c.settleLeading(s, now)
+	case Draining:
+		return c.settleDraining(s, now)
+	case Releasing:
+		return c.settleReleasing(s, now)
+	case Done:
+	}
+	return s
+}
+
+func (c Config) settleFollowing(s State, now Moment) State {
+	switch {
+	case c.ours(s):
+		s.BeganAt = now.Mono
+		if s.Marked {
+			return s.enter(Leading, Acquired)
+		}
+		return s.enter(Settling, SettlingOn)
+	case s.Term != Term{}:
+		s.Term, s.Cover, s.Marked = Term{}, Cover{}, false // overtaken before its reply came
+		return s
+	case !s.Stopping || s.Flight.Op != NoOp:
+		return s
+	case c.Release && (s.Doubt || c.releasable(s)):
+		s.ReleaseBy = now.Mono.After(c.Cover)
+		return s.enter(Releasing, Stopped)
+	}
+	return s.enter(Done, Stopped)
+}
+
+func (c Config) settleSettling(s State, now Moment) State {
+	switch {
+	case !c.ours(s):
+		return c.follow(s, now, c.lossReason(s))
+	case s.Stopping && s.Flight.Op == NoOp:
+		return s.enter(Done, Lapsing)
+	case s.Marked && !s.Stopping:
+		return s.enter(Leading, Settled)
+	}
+	return s
+}
+
+func (c Config) settleLeading(s State, now Moment) State {
+	switch {
+	case !c.ours(s):
+		return c.lose(s.enter(Draining, c.lossReason(s)), now)
+	case s.Cover.Left(now) <= 0:
+		return c.lose(s.enter(Draining, CoverEnded), now)
+	case s.Stopping:
+		s.LimitAt = now.Mono.After(c.StopLimit)
+		return s.enter(Draining, Stopped)
+	case s.StepDown:
+		s.LimitAt = now.Mono.After(c.StopLimit)
+		return s.enter(Draining, SteppedDown)
+	}
+	return s
+}
+
+// lose ends the term's right to act, for good. The right to renew lasts until the
+// functions have returned: giving the lease away while they run would be worse.
+func (c Config) lose(s State, now Moment) State {
+	s.Lost, s.Cover = true, Cover{}
+	s.LimitAt = now.Mono.After(c.DrainLimit)
+	s.Stopping = s.Stopping || c.OneCycle
+	return s
+}
+
+func (c Config) settleDraining(s State, now Moment) State {
+	switch {
+	case !s.Lost && (!c.ours(s) || s.Cover.Left(now) <= 0):
+		return c.lose(s, now)
+	case s.Alive && now.Mono >= s.LimitAt && s.Stopping && s.Flight.Op == NoOp:
+		return s.enter(Done, DrainStuck)
+	case s.Alive:
+		s.Overdue = s.Overdue || now.Mono >= s.LimitAt
+		return s
+	case (s.StepDown || s.Stopping && c.Release) && c.releasable(s):
+		s.ReleaseBy = now.Mono.After(c.Cover)
+		return s.enter(Releasing, DrainedAll)
+	}
+	return c.follow(s, now, s.Why)
+}
+
+func (c Config) settleReleasing(s State, now Moment) State {
+	if s.Flight.Op != NoOp {
+		return s
+	}
+	gone := s.Known && !s.Stale && !c.releasable(s)
+	if !gone && now.Mono < s.ReleaseBy {
+		return s
+	}
+	why := Lapsing
+	if gone {
+		why = Released
+	}
+	return c.follow(s, now, why)
+}
+
+// releasable reports whether the record is our own and its term's functions have
+// returned. One without our marker is not: we never acted in it, somebody else may.
+func (c Config) releasable(s State) bool {
+	return s.Snap.held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && !s.Twin &&
+		!s.Alive && (s.Snap.acting() || s.Marked && c.ours(s))
+}
+
+// follow ends the term and begins anew as a follower.
+func (c Config) follow(s State, now Moment, why Reason) State {
+	if s.BeganAt.Until(now.Mono) > c.Lease {
+		s.Steps = 0
+	}
+	if s.StepDown {
+		s.BackOff = now.Mono.After(c.Retry << min(s.Steps, maxBackOffShift))
+		s.Steps = min(s.Steps+1, maxBackOffShift)
+	}
+	if s.Twin {
+		s.BackOff = now.Mono.After(c.Lease)
+	}
+	s.Term, s.Cover = Term{}, Cover{}
+	s.Marked, s.Lost, s.StepDown, s.Overdue = false, false, false, false
+	s.LimitAt, s.ReleaseBy = 0, 0
+	if c.OneCycle {
+		s.Stopping = true
+	}
+	s = s.enter(Following, why)
+	if s.Stopping && s.Flight.Op == NoOp {
+		return s.enter(Done, why)
+	}
+	return s
+}
+
+// lossReason says why the record is no longer that of our term.
+func (c Config) lossReason(s State) Reason {
+	snap := s.Snap
+	switch {
+	case !snap.Exists || snap.UID != s.Term.UID:
+		return LockDeleted
+	case snap.Content == Unreadable:
+		return RecordUnreadable
+	case snap.Version < s.Term.Token:
+		return HistoryRewound
+	case snap.Content == Missing || snap.Record.Holder == "":
+		return RecordEmptied
+	case snap.Record.Holder == c.Self:
+		return IdentityConflict
+	}
+	return Superseded
+}
+
+func (s State) enter(p Phase, why Reason) State {
+	s.Phase, s.Why = p, why
+	return s
+}

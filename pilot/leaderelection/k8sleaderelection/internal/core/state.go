@@ -1,0 +1,200 @@
+package core
+
+import "time"
+
+// Config is what does not change in an elector's life. See LeaderElectionConfig for
+// the meaning of what the two share.
+type Config struct {
+	Self, Key   string
+	Lease       time.Duration // written into the record, in whole seconds
+	Cover       time.Duration // how long an acknowledged write lets us act
+	Retry       time.Duration // between a leader's writes, and between polls
+	CallTimeout time.Duration // the longest that one call may take
+	DrainLimit  time.Duration // after the end of cover
+	StopLimit   time.Duration // after a stop, while the lease is kept
+	PeerGrace   time.Duration // added to the lease of a holder without a valid marker
+	Moment      time.Duration // by which lower ranks let a higher one go first
+	Ranked      bool          // keys are revisions; false: nobody outranks
+	External    bool          // a KeyComparisonFunc judges instead: see Input.Beats
+	Immediate   bool          // act at once after preempting, as Istio's elector does
+	Release     bool          // a drained stop gives the lock up; false: it lapses
+	OneCycle    bool          // a lost term ends the elector
+}
+
+// Phase is where a candidate stands.
+type Phase uint8
+
+const (
+	// Following: not the holder, as far as we know, or not since our last term ended.
+	// The record of somebody else is timed, and taken when that is allowed.
+	Following Phase = iota
+	// Settling: we hold and renew the lock, but an earlier holder may still act, so
+	// nothing runs and the gate is shut. Settling is not given up early: a release
+	// from here would tell others that nobody acts.
+	Settling
+	// Leading: our marker stands in the record and our cover lasts. Functions run.
+	Leading
+	// Draining: functions have been told to stop and have not all returned. While
+	// the term is ours the lock is renewed; once Lost is set the gate is shut for good.
+	Draining
+	// Releasing: everything has returned, and the lock is being given up.
+	Releasing
+	// Done: stopped; no more inputs are expected.
+	Done
+)
+
+var phaseNames = [...]string{"following", "settling", "leading", "draining", "releasing", "done"}
+
+func (p Phase) String() string { return phaseNames[p] }
+
+// Op is the one API call that an Action asks for.
+type Op uint8
+
+const (
+	NoOp Op = iota
+	// Read asks the store for the present object.
+	Read
+	// Acquire writes us in as holder, whoever stood there: it begins a term.
+	Acquire
+	// Renew writes our own record anew.
+	Renew
+	// Release writes an empty holder.
+	Release
+)
+
+var opNames = [...]string{"none", "read", "acquire", "renew", "release"}
+
+func (o Op) String() string { return opNames[o] }
+
+// Result is how a call ended.
+type Result uint8
+
+const (
+	// OK: the store answered; Input.Snap is what it holds.
+	OK Result = iota
+	// Conflict: the store has moved on; nothing was written.
+	Conflict
+	// Unknown: no usable answer. A write may or may not have taken place, or may yet.
+	Unknown
+)
+
+var resultNames = [...]string{"ok", "conflict", "unknown"}
+
+func (r Result) String() string { return resultNames[r] }
+
+// Kind says what an Input reports.
+type Kind uint8
+
+const (
+	// Tick: the wake-up that an Action asked for, or any other.
+	Tick Kind = iota
+	// Seen: a watch event.
+	Seen
+	// Replied: the call in flight has ended.
+	Replied
+	// DefaultChanged: the default revision as of now.
+	DefaultChanged
+	// Watching: a watch was accepted.
+	Watching
+	// Unwatched: the watch is down.
+	Unwatched
+	// Drained: every function of the term has returned.
+	Drained
+	// StepDown: the term must end although it could go on, e.g. a function failed.
+	StepDown
+	// Stop: the elector must end.
+	Stop
+)
+
+var kindNames = [...]string{"tick", "seen", "replied", "default", "watching", "unwatched", "drained", "step-down", "stop"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Input is one event and when the loop picked it up.
+type Input struct {
+	Now     Moment
+	Kind    Kind
+	Snap    Snapshot // Seen; Replied with OK
+	Result  Result   // Replied
+	Default Default  // DefaultChanged
+	Gap     bool     // Watching: changes before it may have been missed
+	Beats   bool     // with Config.External: we outrank the holder of the newest snapshot
+	Jitter  uint8    // random, for the next poll: 255 is almost the whole of JitterFactor
+}
+
+// Term is one unbroken time of leadership. The zero Term is none.
+type Term struct {
+	UID         string
+	Transitions int
+	Token       uint64 // the version of the term's first own write: the fencing token
+}
+
+// Call is the API call in flight.
+type Call struct {
+	Op      Op
+	Sent    Moment
+	Base    uint64 // the version that the write is guarded by
+	Learned uint32 // Learned of the state when it was sent
+	Record  Record
+	Marker  bool // the write carries our marker
+}
+
+// State is all that an elector knows. It is comparable: tests print and compare it.
+type State struct {
+	Phase    Phase
+	Why      Reason // of the last phase change
+	Stopping bool
+
+	// What was seen of the lock.
+	Known   bool
+	Stale   bool // the snapshot is known to be behind
+	Snap    Snapshot
+	SeenAt  Instant // when the record last changed, as we saw it
+	Learned uint32  // counts changes of Snap
+	PollAt  Instant
+	Count   int // the last transitions that could be read
+	Watch   bool
+	Default Default
+	Beats   bool
+	Twin    bool // another live process writes under our identity
+	Doubt   bool // we may hold the lock by a write whose reply never came
+
+	// What earlier holders may still do.
+	Prior      Instant // until when a holder whose term did not end well may act
+	EvidenceAt Instant // when the marker left behind was first seen
+
+	// Our own writes.
+	Flight   Call
+	Mine     [4]Stamp // renew stamps of our latest writes, answered or not
+	Fails    uint8    // calls in a row that brought nothing
+	NextTry  Instant
+	Renewed  Instant // when our last write of this term was sent
+	SettleAt Instant // settling ends here; noted when the write was sent
+
+	// The term.
+	Term      Term
+	Cover     Cover
+	Marked    bool // our marker was acknowledged in this term: we may act
+	Lost      bool // the term is over: the gate never opens again in it
+	Alive     bool // functions were started and have not all returned
+	StepDown  bool // release although not stopped
+	LimitAt   Instant
+	Overdue   bool    // the drain has outstayed its limit
+	BackOff   Instant // no campaign before
+	Steps     uint8   // step-downs in a row
+	Spurned   bool    // preempted by an equal key; until the default changes
+	BeganAt   Instant // when the term began
+	ReleaseBy Instant
+}
+
+// Action is the whole of what should be true now. Applying it twice is harmless.
+type Action struct {
+	Op     Op
+	Base   Snapshot // the state the write is decided on and guarded by
+	Record Record
+	Notes  Notes
+	Gate   Cover // writes may pass until here; zero: shut
+	Work   bool  // run functions should be running
+	Wake   Instant
+	Why    Reason
+}

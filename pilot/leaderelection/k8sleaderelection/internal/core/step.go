@@ -1,0 +1,125 @@
+package core
+
+import "time"
+
+// Step takes one input and says what should now be true.
+func (c Config) Step(s State, in Input) (State, Action) {
+	s = c.absorb(s, in)
+	s = c.settle(s, in.Now)
+	a := c.decide(s, in.Now)
+	return c.sent(s, a, in.Now), a
+}
+
+// sent notes what the action sets in motion. What earlier holders may still do is
+// noted here, when the write is sent: our own write can come back by the watch
+// before its reply, and would then hide whom it displaced.
+func (c Config) sent(s State, a Action, now Moment) State {
+	s.Alive = s.Alive || a.Work
+	if a.Op == NoOp {
+		return s
+	}
+	s.Flight = Call{
+		Op: a.Op, Sent: now, Base: a.Base.Version, Learned: s.Learned,
+		Record: a.Record, Marker: a.Notes.Marker.names(a.Record),
+	}
+	if a.Op == Read {
+		return s
+	}
+	s.Mine = [4]Stamp{a.Record.Renewed, s.Mine[0], s.Mine[1], s.Mine[2]}
+	s.Renewed = now.Mono
+	if a.Op == Acquire {
+		s.SettleAt = c.settledAt(s)
+	}
+	return s
+}
+
+// names reports whether the marker is that of the record's holder and term.
+func (m Marker) names(r Record) bool {
+	return m.Identity != "" && m.Identity == r.Holder && m.Transitions == r.Transitions
+}
+
+// lease is how long the recorded holder may go without a write: the longer of its
+// lease and ours, up to a bound, so that an absurd record cannot lock everybody out.
+func (c Config) lease(r Record) time.Duration {
+	bound := max(10*c.Lease, time.Hour)
+	return max(c.Lease, min(r.Lease, bound))
+}
+
+// expiresAt is when the recorded holder's lease has run out by our own clock.
+func (c Config) expiresAt(s State) Instant {
+	if s.Snap.Content == Unreadable {
+		return s.SeenAt.After(c.Lease)
+	}
+	return s.SeenAt.After(c.lease(s.Snap.Record))
+}
+
+// mayActUntil is the last instant at which the holder that the snapshot shows may
+// act, or zero when nobody there can be acting.
+func (c Config) mayActUntil(s State) Instant {
+	snap := s.Snap
+	switch {
+	case !snap.Exists || snap.Content == Missing:
+		return 0
+	case snap.Content == Unreadable:
+		return c.expiresAt(s)
+	case snap.Record.Holder == "" || snap.nominated():
+		return 0
+	case snap.Record.Holder == c.Self && !s.Twin && (s.wrote(snap) || snap.acting()):
+		// Our own drained term; or one of a process that had our identity before us,
+		// had begun to act, and has ended.
+		return 0
+	case snap.acting() || snap.Record.Holder == c.Self:
+		return c.expiresAt(s)
+	}
+	return c.expiresAt(s).After(c.PeerGrace)
+}
+
+// settledAt is from when on we may act if we became holder now.
+func (c Config) settledAt(s State) Instant {
+	if c.Immediate && s.Snap.held() && !s.Snap.evidence(c.Self) {
+		return 0
+	}
+	at := max(s.Prior, c.mayActUntil(s))
+	if s.Snap.evidence(c.Self) {
+		at = max(at, s.EvidenceAt.After(c.lease(s.Snap.Record)))
+	}
+	return at
+}
+
+// wrote reports whether this process wrote the record that snap shows.
+func (s State) wrote(snap Snapshot) bool {
+	for _, stamp := range s.Mine {
+		if stamp != 0 && stamp == snap.Record.Renewed {
+			return true
+		}
+	}
+	return false
+}
+
+// ours reports whether the record, as far as we know, is that of our present term.
+func (c Config) ours(s State) bool {
+	snap := s.Snap
+	return s.Term != Term{} && snap.held() && snap.Record.Holder == c.Self &&
+		snap.UID == s.Term.UID && snap.Record.Transitions == s.Term.Transitions &&
+		snap.Version >= s.Term.Token && s.wrote(snap)
+}
+
+// outranks reports whether we may take the lock from the live holder it shows.
+func (c Config) outranks(s State) bool {
+	switch {
+	case c.External:
+		return s.Beats && !s.Spurned
+	case !c.Ranked:
+		return false
+	}
+	return Outranks(c.Key, s.Snap.Record.Key, s.Default) && !s.Spurned
+}
+
+// highest reports whether no candidate can outrank us, as far as we know.
+func (c Config) highest(s State) bool {
+	if !c.Ranked {
+		return true
+	}
+	rev, remote := splitKey(c.Key)
+	return !remote && (s.Default.Revision == "" || rev == s.Default.Revision)
+}
