@@ -127,12 +127,15 @@ func (a access[T]) foundation(base Snapshot) (T, error) {
 	if !ok {
 		return none, fmt.Errorf("the base of the write is a %T", base.Object)
 	}
-	// Without a version the API server would overwrite whatever is there.
-	if base.ResourceVersion == "" {
-		return none, errors.New("the base of the write has no resourceVersion")
+	// Without a version the API server would overwrite whatever ConfigMap is there.
+	// Without a UID it would make a deleted Lease anew: a PUT may create one, and only
+	// the UID is checked then, not the version.
+	if base.ResourceVersion == "" || base.UID == "" {
+		return none, fmt.Errorf("the base of the write has resourceVersion %q and UID %q", base.ResourceVersion, base.UID)
 	}
 	obj := shown.DeepCopyObject().(T)
 	obj.SetResourceVersion(base.ResourceVersion)
+	obj.SetUID(base.UID)
 	obj.SetManagedFields(nil) // none sent: the server keeps its own
 	return obj, nil
 }

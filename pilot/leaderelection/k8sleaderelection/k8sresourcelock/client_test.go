@@ -37,7 +37,7 @@ func TestClientConfigSendsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := lockOn(client.CoreV1())
-	_, err = l.Write(t.Context(), Snapshot{Exists: true, ResourceVersion: "7", Object: configMap("istio-leader", "7")}, golden, nil)
+	_, err = l.Write(t.Context(), Snapshot{Exists: true, UID: "u", ResourceVersion: "7", Object: configMap("istio-leader", "7")}, golden, nil)
 	if IsConflict(err) || !apierrors.IsServiceUnavailable(err) || requests.Load() != 1 {
 		t.Errorf("%d requests, error %v; want one, and its answer", requests.Load(), err)
 	}

@@ -21,6 +21,9 @@ type Harness struct {
 	Mutate func(change func(obj Object))
 	// Delete removes the object, which exists.
 	Delete func()
+	// Owner is an object of the same namespace that the lock can be owned by, so that
+	// a garbage collector leaves the lock alone. Optional.
+	Owner metav1.OwnerReference
 	// Neighbour writes another object of the kind into the same namespace. Optional.
 	Neighbour func()
 	// Ancient is a resourceVersion that no watch can resume from any more. Optional.

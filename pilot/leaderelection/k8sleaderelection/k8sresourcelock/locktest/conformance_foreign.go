@@ -25,12 +25,16 @@ func allNotes() map[string]string {
 const laterNote = k8sresourcelock.NotePrefix + "of-a-later-version"
 
 // decorate puts onto a lock object all that others may put there.
-func decorate(obj Object) {
+func (t *trial) decorate(obj Object) {
+	owner := t.Owner
+	if owner.UID == "" {
+		owner = metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "00000000-0000-4000-8000-00000000000a"}
+	}
 	obj.SetLabels(map[string]string{"example.com/team": "mesh"})
 	annotate(obj, "example.com/theirs", "kept")
 	annotate(obj, laterNote, "kept too")
 	obj.SetFinalizers(append(obj.GetFinalizers(), "example.com/last-word"))
-	obj.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "00000000-0000-4000-8000-00000000000a"}})
+	obj.SetOwnerReferences([]metav1.OwnerReference{owner})
 	switch obj := obj.(type) {
 	case *corev1.ConfigMap:
 		obj.Data = map[string]string{"notes.txt": "theirs"}
@@ -64,7 +68,7 @@ var foreignChecks = []check{
 	{"what others put on the lock survives", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		t.acquire(a)
-		t.Mutate(decorate)
+		t.Mutate(t.decorate)
 		t.Cleanup(func() { t.Mutate(func(obj Object) { obj.SetFinalizers(nil) }) })
 		base := t.must(a.Read(t.ctx))
 		t.wantRecord(base, record(a, 1))

@@ -189,6 +189,8 @@ var writeChecks = []check{
 		base := t.acquire(a)
 		unguarded := base
 		unguarded.ResourceVersion = ""
+		nameless := base
+		nameless.UID = ""
 		hollow := base
 		hollow.Object = nil
 		spoil := func(f func(*k8sresourcelock.LeaderElectionRecord)) k8sresourcelock.LeaderElectionRecord {
@@ -203,6 +205,7 @@ var writeChecks = []check{
 			notes  map[string]string
 		}{
 			"no version to guard": {base: unguarded, record: record(a, 2)},
+			"no UID to guard":     {base: nameless, record: record(a, 2)},
 			"no object":           {base: hollow, record: record(a, 2)},
 			"foreign note":        {base: base, record: record(a, 2), notes: map[string]string{"example.com/x": "y"}},
 			"zero duration":       {base: base, record: spoil(func(r *rec) { r.LeaseDurationSeconds = 0 })},

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -57,23 +58,49 @@ func (s *Store) update(by string, obj Object) (Object, error) {
 	normalise(obj)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if obj.GetName() != Name || s.object == nil {
+	if obj.GetName() != Name || s.object == nil && s.kind == ConfigMap {
 		return nil, apierrors.NewNotFound(s.resource(), obj.GetName())
 	}
-	if uid := obj.GetUID(); uid != "" && uid != s.object.GetUID() {
-		return nil, apierrors.NewConflict(s.resource(), Name, errors.New("the UID in the precondition is another object's"))
-	}
-	if v := obj.GetResourceVersion(); v != "" && v != s.object.GetResourceVersion() {
-		return nil, apierrors.NewConflict(s.resource(), Name, errors.New("the object has been modified"))
+	if err := s.precondition(obj); err != nil {
+		return nil, err
 	}
 	if err := s.admit(obj); err != nil {
 		return nil, err
+	}
+	if s.object == nil { // a PUT may create a Lease
+		return clone(s.put(obj, by)), nil
 	}
 	// A PUT that changes nothing commits nothing: same version, no event.
 	if sameContent(s.object, obj) {
 		return clone(s.object), nil
 	}
 	return clone(s.put(obj, by)), nil
+}
+
+// precondition checks what a PUT says about the object that it was decided on. Of a
+// Lease that is gone, only the UID tells.
+func (s *Store) precondition(obj Object) error {
+	uid, version := obj.GetUID(), obj.GetResourceVersion()
+	var present types.UID
+	if s.object != nil {
+		present = s.object.GetUID()
+	}
+	if uid != "" && uid != present {
+		return apierrors.NewConflict(s.resource(), Name, fmt.Errorf("the UID in the precondition is %s, the object's %q", uid, present))
+	}
+	switch {
+	case s.object == nil:
+		return nil
+	case version == "" && s.kind == Lease:
+		return s.invalid(field.Invalid(field.NewPath("metadata", "resourceVersion"), "", "must be specified for an update"))
+	case version != "" && version != s.object.GetResourceVersion():
+		return apierrors.NewConflict(s.resource(), Name, errors.New("the object has been modified"))
+	}
+	return nil
+}
+
+func (s *Store) invalid(errs ...*field.Error) error {
+	return apierrors.NewInvalid(schema.GroupKind{Kind: string(s.kind)}, Name, errs)
 }
 
 // maxAnnotations is the API server's bound on all annotations of an object together.
@@ -94,12 +121,15 @@ func (s *Store) admit(obj Object) error {
 		if d := lease.Spec.LeaseDurationSeconds; d != nil && *d <= 0 {
 			errs = append(errs, field.Invalid(spec.Child("leaseDurationSeconds"), *d, "must be greater than 0"))
 		}
+		if lease.Spec.PreferredHolder != nil && lease.Spec.Strategy == nil {
+			errs = append(errs, field.Forbidden(spec.Child("preferredHolder"), "may only be specified if `strategy` is defined"))
+		}
 		if n := lease.Spec.LeaseTransitions; n != nil && *n < 0 {
 			errs = append(errs, field.Invalid(spec.Child("leaseTransitions"), *n, "must be greater than or equal to 0"))
 		}
 	}
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(schema.GroupKind{Kind: string(s.kind)}, obj.GetName(), errs)
+		return s.invalid(errs...)
 	}
 	return nil
 }
