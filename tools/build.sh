@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Builds etcd, kube-apiserver, kube-controller-manager and kubectl into bin/ of the
+# repository, from their Go modules. Does nothing when they are up to date; run twice
+# at once, the second waits for the first. Needs Go only.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+bin=$(cd .. && pwd)/bin
+programs=(etcd kube-apiserver kube-controller-manager kubectl)
+stamp=$bin/.tools-stamp
+
+# The version that the programs tell is that of the modules.
+kubernetes=$(awk '$1 == "k8s.io/kubernetes" && $2 ~ /^v1/ {print $2; exit}' go.mod)
+minor=${kubernetes#v1.}
+minor=${minor%%.*}
+flags="-s -w"
+for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+	flags+=" -X $package.gitVersion=$kubernetes -X $package.gitMajor=1 -X $package.gitMinor=$minor"
+	flags+=" -X $package.gitTreeState=clean -X $package.gitCommit=module-$kubernetes"
+done
+
+hash() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi; }
+
+# What the programs are made from: these sources, the modules' sums, the compiler.
+wanted() {
+	{
+		go version
+		go env GOOS GOARCH
+		find . -type f \( -name '*.go' -o -name 'go.*' -o -name '*.sh' \) ! -name '*_test.go' | LC_ALL=C sort | while read -r file; do
+			echo "$file"
+			cat "$file"
+		done
+	} | hash
+}
+
+up_to_date() {
+	[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$1" ] || return 1
+	local program
+	for program in "${programs[@]}"; do
+		[ -x "$bin/$program" ] || return 1
+	done
+}
+
+# Reads the names of packages as they are compiled, and tells how far it is.
+progress() {
+	awk -v total="$1" -v began="$SECONDS" '
+		BEGIN { srand(); start = srand() }
+		/^[^ ]+$/ {
+			if (++done % 200 == 0) {
+				srand(); seconds = srand() - start
+				printf "  %d of at most %d packages after %d s\n", done, total, seconds
+				fflush()
+			}
+			next
+		}
+		{ print; fflush() }
+		END { if (done > 0) print "  " done " packages compiled, linking done" }'
+}
+
+want=$(wanted)
+if up_to_date "$want"; then
+	exit 0
+fi
+
+mkdir -p "$bin"
+# Where there is no flock, two builds do the work twice, but do it right.
+if command -v flock >/dev/null; then
+	exec 9>"$bin/.tools-lock"
+	if ! flock -n 9; then
+		echo "tools: another build is at work, waiting for it"
+		flock 9
+		if up_to_date "$want"; then
+			exit 0
+		fi
+	fi
+fi
+
+echo "tools: building ${programs[*]} ($kubernetes) into bin"
+if [ ! -f "$stamp" ]; then
+	echo "tools: the first build takes about 5 minutes on two cores, later ones seconds"
+fi
+
+began=$SECONDS
+export CGO_ENABLED=0 GOWORK=off
+packages=("${programs[@]/#/./}")
+total=$(go list -deps "${packages[@]}" | wc -l | tr -d ' ')
+new=$(mktemp -d "$bin/.tools-new.XXXXXX")
+trap 'rm -rf "$new"' EXIT
+go build -v -trimpath -buildvcs=false -ldflags "$flags" -o "$new/" "${packages[@]}" 2>&1 | progress "$total"
+for program in "${programs[@]}"; do
+	mv -f "$new/$program" "$bin/$program" # a running one keeps its file
+done
+echo "$want" >"$stamp"
+echo "tools: done in $((SECONDS - began)) s"

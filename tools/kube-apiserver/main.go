@@ -1,0 +1,20 @@
+// Command kube-apiserver is Kubernetes' own with a lifeline: it ends when its
+// starter is gone.
+package main
+
+import (
+	"os"
+
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of its clients
+	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+
+	"incumbent.dev/incumbent/tools/lifeline"
+)
+
+func main() {
+	lifeline.Hold()
+	os.Exit(cli.Run(app.NewAPIServerCommand()))
+}
