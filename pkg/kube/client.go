@@ -1,0 +1,109 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+// Client speaks to one API server.
+type Client interface {
+	// Kube is the typed client.
+	Kube() kubernetes.Interface
+	// Dynamic is the client for kinds that are not compiled in.
+	Dynamic() dynamic.Interface
+	// RESTConfig is a copy of the configuration that the client was made of, its
+	// options applied. A client that is made of it passes the same transport, gates
+	// included, but has a rate limiter of its own.
+	RESTConfig() *rest.Config
+}
+
+// The typed client speaks protobuf, which costs a fraction of JSON. RESTConfig stays
+// as it was given: kinds from CustomResourceDefinitions have no protobuf form.
+const (
+	protobuf       = "application/vnd.kubernetes.protobuf"
+	protobufOrJSON = protobuf + ",application/json"
+)
+
+type client struct {
+	config  *rest.Config
+	http    *http.Client
+	kube    kubernetes.Interface
+	dynamic dynamic.Interface
+}
+
+// NewClient makes a client from a configuration, which it copies. It sends nothing: an
+// API server that is away shows only later. An error means that the configuration or
+// an option is wrong, or that a file that it names cannot be read.
+func NewClient(config *rest.Config, opts ...Option) (Client, error) {
+	if config == nil {
+		return nil, errors.New("making a client: no configuration was given")
+	}
+	c := &client{config: rest.CopyConfig(config)}
+	for _, apply := range opts {
+		if err := apply(c.config); err != nil {
+			return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
+		}
+	}
+	if err := c.connect(); err != nil {
+		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
+	}
+	return c, nil
+}
+
+// Derive makes a further client for the same API server with other limits or a further
+// transport. Gates of the first one's transport are part of the new one's: to be free
+// of a gate, derive from the client that has none.
+func Derive(from Client, opts ...Option) (Client, error) {
+	if from == nil {
+		return nil, errors.New("deriving a client: no client was given")
+	}
+	return NewClient(from.RESTConfig(), opts...)
+}
+
+// CloseIdleConnections closes the connections of a client that no request is using.
+// Clients for the same server share them, unless they were made WithOwnConnections;
+// whoever needs one again opens it again.
+func CloseIdleConnections(c Client) {
+	if own, ok := c.(*client); ok {
+		utilnet.CloseIdleConnectionsFor(own.http.Transport)
+	}
+}
+
+// connect makes the clients over one transport and, if there is a limit, one limiter.
+func (c *client) connect() error {
+	config := rest.CopyConfig(c.config)
+	if config.QPS == 0 && config.RateLimiter == nil {
+		config.QPS, config.Burst = rest.DefaultQPS, rest.DefaultBurst
+	}
+	if config.QPS > 0 && config.RateLimiter == nil {
+		if config.Burst <= 0 {
+			return fmt.Errorf("a limit of %v requests/s needs a burst of at least 1, not %d", config.QPS, config.Burst)
+		}
+		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst)
+	}
+	var err error
+	if c.http, err = rest.HTTPClientFor(config); err != nil {
+		return fmt.Errorf("the transport: %w", err)
+	}
+	if c.dynamic, err = dynamic.NewForConfigAndClient(config, c.http); err != nil {
+		return fmt.Errorf("the dynamic client: %w", err)
+	}
+	config.ContentType, config.AcceptContentTypes = protobuf, protobufOrJSON
+	if c.kube, err = kubernetes.NewForConfigAndClient(config, c.http); err != nil {
+		return fmt.Errorf("the typed client: %w", err)
+	}
+	return nil
+}
+
+func (c *client) Kube() kubernetes.Interface { return c.kube }
+
+func (c *client) Dynamic() dynamic.Interface { return c.dynamic }
+
+func (c *client) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }

@@ -1,0 +1,13 @@
+// Package kube makes clients of a Kubernetes API server.
+//
+// A Client is what the rest of this module is given instead of a configuration: the
+// typed and the dynamic client over one transport and one rate limiter. Derive makes
+// another with limits, a transport or connections of its own, for work that must not
+// wait behind other work:
+//
+//	config, err := kube.LoadConfig(kube.Source{Path: path})
+//	client, err := kube.NewClient(config, kube.WithRateLimit(40, 60))
+//	elector, err := kube.Derive(client, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+//
+// No function here changes a configuration that it is given.
+package kube
