@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// assetsVariable is envtest's: the folder of the programs.
+const assetsVariable = "KUBEBUILDER_ASSETS"
+
+// The programs.
+const (
+	etcdProgram              = "etcd"
+	apiServerProgram         = "kube-apiserver"
+	controllerManagerProgram = "kube-controller-manager"
+)
+
+// assets is the folder that has all of the programs.
+func assets(folder string, programs ...string) (string, error) {
+	if folder == "" {
+		folder = os.Getenv(assetsVariable)
+	}
+	if folder == "" {
+		var err error
+		if folder, err = ownAssets(); err != nil {
+			return "", err
+		}
+	}
+	for _, program := range programs {
+		info, err := os.Stat(filepath.Join(folder, program))
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return "", fmt.Errorf("there is no %s in %s: run `make tools` in the repository, "+
+				"or set %s to a folder that has %s", program, folder, assetsVariable, strings.Join(programs, ", "))
+		case err != nil:
+			return "", fmt.Errorf("looking for %s: %w", program, err)
+		case info.IsDir() || info.Mode()&0o111 == 0:
+			return "", fmt.Errorf("%s is no program", filepath.Join(folder, program))
+		}
+	}
+	return folder, nil
+}
+
+// ownAssets is the folder of the running program if the API server is beside it, else
+// bin of the repository that the working directory is in.
+func ownAssets() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(self), apiServerProgram)); err == nil {
+			return filepath.Dir(self), nil
+		}
+	}
+	folder, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("looking for the repository: %w", err)
+	}
+	for {
+		gomod, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+		if err == nil && strings.HasPrefix(string(gomod), "module incumbent.dev/incumbent\n") {
+			return filepath.Join(folder, "bin"), nil
+		}
+		if parent := filepath.Dir(folder); parent != folder {
+			folder = parent
+			continue
+		}
+		return "", fmt.Errorf("no folder of etcd and kube-apiserver is known: "+
+			"set %s, or run inside the repository after `make tools`", assetsVariable)
+	}
+}

@@ -1,0 +1,198 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
+	"incumbent.dev/incumbent/tests/cluster/internal/process"
+)
+
+// Cluster is a control plane that was started, or one that was there.
+type Cluster struct {
+	options Options
+	assets  string
+	folder  *folder
+	admin   *rest.Config
+
+	// What follows is empty for an external cluster.
+	authority   *authority
+	block       *loopback.Block
+	address     string
+	etcd        *process.Process
+	etcdURL     string
+	api         *APIServer
+	controllers *process.Process
+
+	stop    sync.Once
+	stopErr error
+}
+
+// Start starts a cluster and waits until it works: API server ready, and unless left out,
+// controllers at work. ctx and Options.StartTimeout bound the start, not the cluster's life;
+// Stop ends that. When the start fails, nothing is left behind, and the error holds the last lines of
+// the server's log.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	options = options.withDefaults()
+	if err := options.validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, options.StartTimeout,
+		fmt.Errorf("it took longer than %v: %w", options.StartTimeout, context.DeadlineExceeded))
+	defer cancel()
+	c := &Cluster{options: options}
+	begin := c.begin
+	if options.External != "" {
+		begin = c.adopt
+	}
+	if err := begin(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the cluster: %w", err), c.Stop())
+	}
+	return c, nil
+}
+
+// begin starts the servers, each when the one before works.
+func (c *Cluster) begin(ctx context.Context) error {
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	if err := c.startEtcd(ctx); err != nil {
+		return err
+	}
+	if err := c.api.Start(ctx); err != nil {
+		return err
+	}
+	if c.options.WithoutControllers {
+		return nil
+	}
+	return c.startControllers(ctx)
+}
+
+// prepare does what needs no server: addresses, keys and files.
+func (c *Cluster) prepare() error {
+	programs := []string{etcdProgram, apiServerProgram}
+	if !c.options.WithoutControllers {
+		programs = append(programs, controllerManagerProgram)
+	}
+	var err error
+	if c.assets, err = assets(c.options.Assets, programs...); err != nil {
+		return err
+	}
+	if c.folder, err = newFolder(); err != nil {
+		return err
+	}
+	if c.block, err = loopback.Reserve(); err != nil {
+		return err
+	}
+	if c.address, err = c.block.Address(1); err != nil {
+		return err
+	}
+	if c.authority, err = newAuthority(); err != nil {
+		return err
+	}
+	if err := c.authority.writeKeys(c.folder.path, []string{c.address}); err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.folder.file(auditPolicy), []byte(c.options.AuditPolicy), 0o600); err != nil {
+		return fmt.Errorf("writing the audit policy: %w", err)
+	}
+	if c.api, err = c.newAPIServer(1); err != nil {
+		return err
+	}
+	c.admin = c.api.Admin()
+	return WriteKubeconfig(c.Kubeconfig(), c.admin, "")
+}
+
+// adopt takes a cluster that is there.
+func (c *Cluster) adopt(context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", c.options.External)
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig %s: %w", c.options.External, err)
+	}
+	c.admin = unlimited(config)
+	c.folder, err = newFolder()
+	return err
+}
+
+// External reports whether the cluster was there before.
+func (c *Cluster) External() bool { return c.options.External != "" }
+
+// Admin is a client configuration that may do everything, without a rate limit of its
+// own. The caller owns it.
+func (c *Cluster) Admin() *rest.Config { return rest.CopyConfig(c.admin) }
+
+// URL is where the API server serves.
+func (c *Cluster) URL() string { return c.admin.Host }
+
+// Kubeconfig is the path of the admin's kubeconfig.
+func (c *Cluster) Kubeconfig() string {
+	if c.External() {
+		return c.options.External
+	}
+	return c.folder.file(adminConfig)
+}
+
+// Dir is the cluster's temporary folder, with the servers' logs. Stop removes it.
+func (c *Cluster) Dir() string { return c.folder.path }
+
+// AuditLog is the path of the API server's audit log, one JSON object for each
+// request; empty unless Options.Audit is set.
+func (c *Cluster) AuditLog() string {
+	if c.api == nil || !c.options.Audit {
+		return ""
+	}
+	return c.api.auditLog()
+}
+
+// APIServer is the cluster's API server, to pause, stop, kill and start again; nil for
+// an external cluster.
+func (c *Cluster) APIServer() *APIServer { return c.api }
+
+// Stop ends the servers, controllers first and etcd last, and removes the folder. It returns
+// within some twenty seconds, as a rule within one. Stopping twice is harmless.
+func (c *Cluster) Stop() error {
+	c.stop.Do(func() { c.stopErr = c.end() })
+	return c.stopErr
+}
+
+func (c *Cluster) end() error {
+	var errs []error
+	if c.controllers != nil {
+		errs = append(errs, c.controllers.Stop(controllersGrace))
+	}
+	if c.api != nil {
+		errs = append(errs, c.api.Stop())
+	}
+	if c.etcd != nil {
+		errs = append(errs, c.etcd.Stop(etcdGrace))
+	}
+	if c.block != nil {
+		errs = append(errs, c.block.Release())
+	}
+	if c.folder != nil {
+		errs = append(errs, c.folder.remove())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("stopping the cluster: %w", err)
+	}
+	return nil
+}
+
+// serverEnvironment is ours, less what would lead the servers elsewhere.
+func serverEnvironment() []string {
+	var environment []string
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		if name != "KUBECONFIG" && !strings.HasPrefix(name, "ETCD_") {
+			environment = append(environment, entry)
+		}
+	}
+	return environment
+}

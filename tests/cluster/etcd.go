@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"incumbent.dev/incumbent/tests/cluster/internal/process"
+)
+
+const (
+	etcdClientPort = 2379
+	etcdPeerPort   = 2380
+	// etcdGrace is how long etcd has to close its files.
+	etcdGrace = 5 * time.Second
+)
+
+// startEtcd starts the cluster's etcd and waits until it answers. It listens without
+// TLS: on an address of ours, for processes of ours, with data of tests.
+func (c *Cluster) startEtcd(ctx context.Context) error {
+	clients := fmt.Sprintf("http://%s:%d", c.address, etcdClientPort)
+	peers := fmt.Sprintf("http://%s:%d", c.address, etcdPeerPort)
+	etcd, err := process.Start(process.Spec{
+		Name: etcdProgram,
+		Path: filepath.Join(c.assets, etcdProgram),
+		Args: []string{
+			"--name=default",
+			"--data-dir=" + c.folder.file("etcd"),
+			"--listen-client-urls=" + clients,
+			"--advertise-client-urls=" + clients,
+			"--listen-peer-urls=" + peers,
+			"--initial-advertise-peer-urls=" + peers,
+			"--initial-cluster=default=" + peers,
+			"--log-level=warn",
+			// It has no peers to lose, and data that nobody misses.
+			"--heartbeat-interval=10",
+			"--election-timeout=50",
+			"--unsafe-no-fsync",
+		},
+		Env: serverEnvironment(),
+		Dir: c.folder.path,
+		Log: c.folder.file("etcd.log"),
+	})
+	if err != nil {
+		return err
+	}
+	c.etcd, c.etcdURL = etcd, clients
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return await(ctx, "etcd is healthy", etcd, healthy(client, clients+"/health"))
+}

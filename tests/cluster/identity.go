@@ -1,0 +1,113 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// identityScheduler is nobody, so that no node runs an identity's Pod.
+	identityScheduler = "incumbent.dev/nobody"
+	// tokenSeconds is how long an identity's token is good for.
+	tokenSeconds = 3600
+)
+
+// IdentityOptions say who a replica is and what it may do.
+type IdentityOptions struct {
+	// Namespace is where all of it lives; it must exist.
+	Namespace string
+	// PodName is the name of the Pod that the token is bound to.
+	PodName string
+	// ServiceAccount is the Pod's; empty means one named as the Pod. Replicas may share
+	// one.
+	ServiceAccount string
+	// Rules are what the service account may do in its namespace, ClusterRules what it may do
+	// everywhere. They replace those that an earlier identity with the same service
+	// account gave; nil leaves them as they are.
+	Rules, ClusterRules []rbacv1.PolicyRule
+}
+
+// NewIdentity makes a service account with its permissions and a Pod of it that nobody
+// runs, and gives a client configuration with a token that is bound to that Pod: the API server
+// sees the Pod's name and UID in each request, and refuses the token once the Pod is
+// deleted. The token is good for an hour and is not renewed. There is no rate limit.
+func (c *Cluster) NewIdentity(ctx context.Context, options IdentityOptions) (*rest.Config, error) {
+	if options.ServiceAccount == "" {
+		options.ServiceAccount = options.PodName
+	}
+	config, err := c.newIdentity(ctx, options)
+	if err != nil {
+		return nil, fmt.Errorf("making the identity %s/%s: %w", options.Namespace, options.PodName, err)
+	}
+	return config, nil
+}
+
+func (c *Cluster) newIdentity(ctx context.Context, options IdentityOptions) (*rest.Config, error) {
+	client, done, err := c.shortLived()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if err := ensureServiceAccount(ctx, client, options.Namespace, options.ServiceAccount); err != nil {
+		return nil, err
+	}
+	if err := allow(ctx, client, options); err != nil {
+		return nil, err
+	}
+	pod, err := client.CoreV1().Pods(options.Namespace).Create(ctx, identityPod(options), metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("creating the Pod: %w", err)
+	}
+	token, err := podToken(ctx, client, pod)
+	if err != nil {
+		return nil, err
+	}
+	config := rest.AnonymousClientConfig(c.Admin())
+	config.BearerToken = token
+	return unlimited(config), nil
+}
+
+func ensureServiceAccount(ctx context.Context, client kubernetes.Interface, namespace, name string) error {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
+	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating the service account %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+func identityPod(options IdentityOptions) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: options.PodName, Namespace: options.Namespace},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: options.ServiceAccount,
+			SchedulerName:      identityScheduler,
+			Containers:         []corev1.Container{{Name: "replica", Image: "none"}},
+		},
+	}
+}
+
+// podToken asks for a token of the Pod's service account that is bound to the Pod.
+func podToken(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) (string, error) {
+	seconds := int64(tokenSeconds)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &seconds,
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID,
+		},
+	}}
+	granted, err := client.CoreV1().ServiceAccounts(pod.Namespace).
+		CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("requesting a token of service account %s: %w", pod.Spec.ServiceAccountName, err)
+	}
+	return granted.Status.Token, nil
+}

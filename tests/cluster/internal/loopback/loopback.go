@@ -1,0 +1,74 @@
+// Package loopback hands out blocks of loopback addresses, so that clusters, nodes and
+// pods of several programs at once do not meet: each block belongs to one program, and
+// every port of its addresses is free to use.
+//
+// Linux answers on all of 127.0.0.0/8 without being told; other systems on 127.0.0.1
+// only, and there Reserve fails.
+package loopback
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"syscall"
+)
+
+const (
+	// Hosts is how many addresses a block has.
+	Hosts = 253
+	// The second byte of a block, out of the way of what systems use themselves
+	// (127.0.0.1, 127.0.0.53, 127.0.1.1).
+	firstSecond, seconds = 64, 128
+	// reservationPort is held open on the last address of a block.
+	reservationPort = 61000
+	attempts        = 100
+)
+
+// Block is a reserved row of loopback addresses, 127.x.y.1 to 127.x.y.253.
+type Block struct {
+	base        [4]byte
+	reservation net.Listener
+}
+
+// Reserve takes a free block. What holds it is a listening socket on its last address, which
+// the kernel closes when the program dies: nothing to clean up, nothing to grow stale.
+func Reserve() (*Block, error) {
+	var last error
+	for range attempts {
+		b := &Block{base: [4]byte{127, byte(firstSecond + rand.IntN(seconds)), byte(rand.IntN(256)), 0}}
+		reservation, err := net.Listen("tcp4", netip.AddrPortFrom(b.address(Hosts+1), reservationPort).String())
+		if err == nil {
+			b.reservation = reservation
+			return b, nil
+		}
+		last = err
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("reserving loopback addresses (works on Linux only): %w", last)
+}
+
+// Address is the n-th address of the block, from 1 to Hosts.
+func (b *Block) Address(n int) (string, error) {
+	if n < 1 || n > Hosts {
+		return "", fmt.Errorf("loopback address %d: a block has 1 to %d", n, Hosts)
+	}
+	return b.address(n).String(), nil
+}
+
+func (b *Block) address(n int) netip.Addr {
+	bytes := b.base
+	bytes[3] = byte(n)
+	return netip.AddrFrom4(bytes)
+}
+
+// Release gives the block back.
+func (b *Block) Release() error {
+	if err := b.reservation.Close(); err != nil {
+		return fmt.Errorf("releasing loopback addresses: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package cluster
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// WriteKubeconfig writes a kubeconfig that is as good as config: certificates and
+// tokens stand in it, files that config names are named in it. namespace is what kubectl
+// takes when none is given; empty means default.
+func WriteKubeconfig(path string, config *rest.Config, namespace string) error {
+	const name = "incumbent"
+	file := api.NewConfig()
+	file.CurrentContext = name
+	file.Contexts[name] = &api.Context{Cluster: name, AuthInfo: name, Namespace: namespace}
+	file.Clusters[name] = &api.Cluster{
+		Server:                   config.Host,
+		CertificateAuthority:     config.CAFile,
+		CertificateAuthorityData: config.CAData,
+		TLSServerName:            config.ServerName,
+		InsecureSkipTLSVerify:    config.Insecure,
+	}
+	file.AuthInfos[name] = &api.AuthInfo{
+		ClientCertificate:     config.CertFile,
+		ClientCertificateData: config.CertData,
+		ClientKey:             config.KeyFile,
+		ClientKeyData:         config.KeyData,
+		Token:                 config.BearerToken,
+		TokenFile:             config.BearerTokenFile,
+		Username:              config.Username,
+		Password:              config.Password,
+		Exec:                  config.ExecProvider,
+		AuthProvider:          config.AuthProvider,
+	}
+	if err := clientcmd.WriteToFile(*file, path); err != nil {
+		return fmt.Errorf("writing the kubeconfig %s: %w", path, err)
+	}
+	return nil
+}
+
+// unlimited lifts the client's own rate limit: tests measure the API server and what is
+// tested, not the client's patience.
+func unlimited(config *rest.Config) *rest.Config {
+	config.QPS = -1
+	return config
+}

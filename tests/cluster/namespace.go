@@ -1,0 +1,39 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NewNamespace makes a namespace whose name begins with prefix, with the default
+// service account in it, which Pods need.
+func (c *Cluster) NewNamespace(ctx context.Context, prefix string) (string, error) {
+	client, done, err := c.shortLived()
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	wanted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"}}
+	made, err := client.CoreV1().Namespaces().Create(ctx, wanted, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("creating a namespace %s-…: %w", prefix, err)
+	}
+	// The controller makes it too, a moment later or, where it was left out, never.
+	return made.Name, ensureServiceAccount(ctx, client, made.Name, "default")
+}
+
+// DeleteNamespace begins to delete a namespace, and does not wait for the end.
+func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
+	client, done, err := c.shortLived()
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("deleting namespace %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"incumbent.dev/incumbent/tests/cluster/internal/process"
+)
+
+const (
+	// pollInterval is how often a starting server is asked.
+	pollInterval = 20 * time.Millisecond
+	// askTimeout bounds one question to it.
+	askTimeout = 2 * time.Second
+)
+
+// await asks until there is no error. It gives up when ctx ends or the server does,
+// and then says what was awaited, the last answer, and what the server wrote last.
+func await(ctx context.Context, what string, server *process.Process, ask func(context.Context) error) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		bounded, cancel := context.WithTimeout(ctx, askTimeout)
+		err := ask(bounded)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if failure := server.Failure(); failure != nil {
+			return fmt.Errorf("waiting until %s: %w", what, failure)
+		}
+		select {
+		case <-ticker.C:
+		case <-server.Done():
+		case <-ctx.Done():
+			return fmt.Errorf("waiting until %s: %w (the last answer: %w); %s", what, context.Cause(ctx), err, server.Tail())
+		}
+	}
+}
+
+// healthy asks a health endpoint.
+func healthy(client *http.Client, url string) func(context.Context) error {
+	return func(ctx context.Context) (err error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, response.Body.Close()) }()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s", url, response.Status)
+		}
+		return nil
+	}
+}
