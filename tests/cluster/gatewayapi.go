@@ -1,0 +1,145 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+const gatewayModule = "sigs.k8s.io/gateway-api"
+
+var definitions = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
+
+// LoadGatewayAPI installs the standard resources of the Gateway API, of the version in
+// go.mod, and waits until they can be used. Those that are there already stay as they
+// are. It needs the go command, and a working directory inside this module: the
+// definitions are read from the module cache.
+func (c *Cluster) LoadGatewayAPI(ctx context.Context) error {
+	folder, err := moduleFolder(ctx, gatewayModule)
+	if err != nil {
+		return err
+	}
+	return c.LoadDefinitions(ctx, filepath.Join(folder, "config", "crd", "standard"))
+}
+
+// LoadDefinitions installs the CustomResourceDefinitions in the YAML files of a folder, and
+// waits until they can be used. Other objects in the files are passed over.
+func (c *Cluster) LoadDefinitions(ctx context.Context, folder string) error {
+	found, err := readDefinitions(folder)
+	if err != nil {
+		return fmt.Errorf("reading resource definitions: %w", err)
+	}
+	config := c.Admin()
+	http, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("making the cluster's own client: %w", err)
+	}
+	defer http.CloseIdleConnections()
+	client, err := dynamic.NewForConfigAndClient(config, http)
+	if err != nil {
+		return fmt.Errorf("making the cluster's own client: %w", err)
+	}
+	for _, definition := range found {
+		_, err := client.Resource(definitions).Create(ctx, definition, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("installing %s: %w", definition.GetName(), err)
+		}
+	}
+	for _, definition := range found {
+		if err := awaitEstablished(ctx, client, definition.GetName()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moduleFolder is where the module's files lie; they are downloaded if they have to be.
+func moduleFolder(ctx context.Context, module string) (string, error) {
+	var complaint bytes.Buffer
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	command.Stderr = &complaint
+	output, err := command.Output()
+	var answer struct{ Dir, Error string }
+	if decoded := json.Unmarshal(output, &answer); err == nil {
+		err = decoded
+	}
+	switch {
+	case answer.Error != "":
+		return "", fmt.Errorf("locating module %s: %s", module, answer.Error)
+	case err != nil:
+		return "", fmt.Errorf("locating module %s with the go command: %w %s", module, err, complaint.String())
+	}
+	return answer.Dir, nil
+}
+
+// readDefinitions reads the definitions in a folder's YAML files.
+func readDefinitions(folder string) ([]*unstructured.Unstructured, error) {
+	names, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var found []*unstructured.Unstructured
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), len(content))
+		for {
+			object := &unstructured.Unstructured{}
+			if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			if object.GetKind() == "CustomResourceDefinition" {
+				found = append(found, object)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("there are none in %s", folder)
+	}
+	return found, nil
+}
+
+// awaitEstablished waits until the API server serves the resource.
+func awaitEstablished(ctx context.Context, client dynamic.Interface, name string) error {
+	const bound = 30 * time.Second
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, bound, true, func(ctx context.Context) (bool, error) {
+		object, err := client.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+		for _, entry := range conditions {
+			condition, _ := entry.(map[string]any)
+			if condition["type"] == "Established" && condition["status"] == "True" {
+				return true, nil
+			}
+		}
+		return false, err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until %s can be used: %w", name, err)
+	}
+	return nil
+}
