@@ -1,0 +1,112 @@
+package features
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"istio.io/pkg/env"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Features is what the environment says.
+type Features struct {
+	// EnableLeaderElection is false when every run function should start at once.
+	EnableLeaderElection bool
+	// Revision of this control plane, "" for the one without a name.
+	Revision string
+	// PodName is this process's identity, "" when the environment does not say.
+	PodName string
+	// PodNamespace is where this control plane and its locks live.
+	PodNamespace string
+	// ClusterID is the name of the cluster that this process runs in.
+	ClusterID string
+	// Kubeconfig is a list of files as kubectl takes it; "" when not set.
+	Kubeconfig string
+	// ElectionLock is "configmap" or "lease".
+	ElectionLock string
+	// LeaseDuration, RenewDeadline and RetryPeriod are the elections' timing. Each is
+	// positive; how they relate is for the election to judge.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+}
+
+// FromEnv reads the environment. A variable that is set to nothing counts as not set.
+// The error names every variable with a wrong value, and what it should be.
+func FromEnv() (Features, error) { return parse(os.LookupEnv) }
+
+func parse(lookup func(string) (string, bool)) (Features, error) {
+	r := reader{lookup: lookup}
+	f := Features{
+		EnableLeaderElection: r.boolean(enableLeaderElection),
+		Revision:             r.text(revision, validation.IsDNS1123Label),
+		PodName:              r.text(podName, validation.IsDNS1123Subdomain),
+		PodNamespace:         r.text(podNamespace, validation.IsDNS1123Label),
+		ClusterID:            r.text(clusterID, nil),
+		Kubeconfig:           r.text(kubeconfig, nil),
+		ElectionLock:         strings.ToLower(r.text(electionLock, oneOf("configmap", "lease"))),
+		LeaseDuration:        r.duration(leaseDuration),
+		RenewDeadline:        r.duration(renewDeadline),
+		RetryPeriod:          r.duration(retryPeriod),
+	}
+	return f, r.errs.ErrorOrNil()
+}
+
+// reader turns texts to values and collects what is wrong with them.
+type reader struct {
+	lookup func(string) (string, bool)
+	errs   *multierror.Error
+}
+
+func (r *reader) raw(v env.Var) string {
+	if value, _ := r.lookup(v.Name); value != "" {
+		return value
+	}
+	return v.DefaultValue
+}
+
+func (r *reader) wrong(v env.Var, err error) {
+	r.errs = multierror.Append(r.errs, fmt.Errorf("environment variable %s=%q: %w", v.Name, r.raw(v), err))
+}
+
+func (r *reader) boolean(v env.Var) bool {
+	value, err := strconv.ParseBool(r.raw(v))
+	if err != nil {
+		r.wrong(v, errors.New("give true or false"))
+	}
+	return value
+}
+
+func (r *reader) duration(v env.Var) time.Duration {
+	value, err := time.ParseDuration(r.raw(v))
+	if err != nil || value <= 0 {
+		r.wrong(v, errors.New("give a positive duration with its unit, such as 30s"))
+	}
+	return value
+}
+
+// text reads a text and, unless it is empty, has it checked.
+func (r *reader) text(v env.Var, check func(string) []string) string {
+	value := r.raw(v)
+	if value == "" || check == nil {
+		return value
+	}
+	if problems := check(value); len(problems) > 0 {
+		r.wrong(v, errors.New(strings.Join(problems, "; ")))
+	}
+	return value
+}
+
+func oneOf(words ...string) func(string) []string {
+	return func(value string) []string {
+		for _, word := range words {
+			if strings.EqualFold(value, word) {
+				return nil
+			}
+		}
+		return []string{"give one of " + strings.Join(words, ", ")}
+	}
+}

@@ -1,0 +1,110 @@
+package features
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	// OpenCensus, which istio.io/pkg/log brings, starts one when it is imported.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
+
+func from(values map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := values[name]
+		return value, ok
+	}
+}
+
+var defaults = Features{
+	EnableLeaderElection: true, PodNamespace: "istio-system", ClusterID: "Kubernetes", ElectionLock: "configmap",
+	LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond,
+}
+
+func TestParse(t *testing.T) {
+	for name, test := range map[string]struct {
+		env  map[string]string
+		want func(*Features)
+	}{
+		"nothing set":      {nil, func(*Features) {}},
+		"set to nothing":   {map[string]string{"ENABLE_LEADER_ELECTION": "", "POD_NAMESPACE": ""}, func(*Features) {}},
+		"elections off":    {map[string]string{"ENABLE_LEADER_ELECTION": "false"}, func(f *Features) { f.EnableLeaderElection = false }},
+		"identity":         {map[string]string{"POD_NAME": "istiod-6c-x", "POD_NAMESPACE": "system", "REVISION": "canary"}, func(f *Features) { f.PodName, f.PodNamespace, f.Revision = "istiod-6c-x", "system", "canary" }},
+		"cluster":          {map[string]string{"CLUSTER_ID": "East 1", "KUBECONFIG": "/a:/b"}, func(f *Features) { f.ClusterID, f.Kubeconfig = "East 1", "/a:/b" }},
+		"lock in any case": {map[string]string{"LEADER_ELECTION_LOCK": "Lease"}, func(f *Features) { f.ElectionLock = "lease" }},
+		"timing": {map[string]string{"LEADER_ELECTION_LEASE_DURATION": "6s", "LEADER_ELECTION_RENEW_DEADLINE": "4s", "LEADER_ELECTION_RETRY_PERIOD": "1s"}, func(f *Features) {
+			f.LeaseDuration, f.RenewDeadline, f.RetryPeriod = 6*time.Second, 4*time.Second, time.Second
+		}},
+		"unknown variables": {map[string]string{"PILOT_SOMETHING": "maybe"}, func(*Features) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := parse(from(test.env))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := defaults
+			test.want(&want)
+			if got != want {
+				t.Errorf("got %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestParseNamesEveryWrongVariable(t *testing.T) {
+	env := map[string]string{
+		"ENABLE_LEADER_ELECTION":         "maybe",
+		"REVISION":                       "1.26",
+		"POD_NAME":                       "Pod A",
+		"POD_NAMESPACE":                  strings.Repeat("n", 64),
+		"LEADER_ELECTION_LOCK":           "endpoints",
+		"LEADER_ELECTION_LEASE_DURATION": "30",
+		"LEADER_ELECTION_RENEW_DEADLINE": "-1s",
+		"LEADER_ELECTION_RETRY_PERIOD":   "0s",
+	}
+	_, err := parse(from(env))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for name, value := range env {
+		if want := name + `="` + value + `"`; !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not name %s:\n%v", want, err)
+		}
+	}
+}
+
+func TestFromEnvReadsTheEnvironment(t *testing.T) {
+	t.Setenv("REVISION", "canary")
+	f, err := FromEnv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Revision != "canary" {
+		t.Errorf("revision is %q", f.Revision)
+	}
+	i := slices.IndexFunc(List(), func(f Flag) bool { return f.Name == "REVISION" })
+	if i < 0 || List()[i].Value != "canary" || !List()[i].Set {
+		t.Errorf("the list says %+v", List())
+	}
+}
+
+func TestListDescribesEveryVariable(t *testing.T) {
+	flags := list(from(map[string]string{"ENABLE_LEADER_ELECTION": "maybe"}))
+	if len(flags) != len(all) || !slices.IsSortedFunc(flags, func(a, b Flag) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Errorf("got %+v", flags)
+	}
+	for _, f := range flags {
+		if f.Name == "" || f.Type == "other" || f.Description == "" {
+			t.Errorf("%+v is not described", f)
+		}
+	}
+	i := slices.IndexFunc(flags, func(f Flag) bool { return f.Name == "ENABLE_LEADER_ELECTION" })
+	if got := flags[i]; got.Type != "boolean" || got.Default != "true" || got.Value != "maybe" {
+		t.Errorf("got %+v", got)
+	}
+}

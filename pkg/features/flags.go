@@ -1,0 +1,87 @@
+package features
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"istio.io/pkg/env"
+)
+
+// The variables. A new one is registered here, gets a field in Features, and a line in
+// parse.
+var (
+	enableLeaderElection = env.Register("ENABLE_LEADER_ELECTION", true,
+		"If false, every controller runs in every replica at once and no lock is touched. For a single replica only.").Var
+	revision = env.Register("REVISION", "",
+		"The control plane's revision; empty means \"default\".").Var
+	podName = env.Register("POD_NAME", "",
+		"The process's name in elections, unique among live processes; usually metadata.name by the downward API.").Var
+	podNamespace = env.Register("POD_NAMESPACE", "istio-system",
+		"The namespace of the control plane and its locks; usually metadata.namespace by the downward API.").Var
+	clusterID = env.Register("CLUSTER_ID", "Kubernetes",
+		"The name of the cluster that the control plane runs in.").Var
+	kubeconfig = env.Register("KUBECONFIG", "",
+		"Kubeconfig files to merge, separated by colons; empty means the pod's own service account.").Var
+	electionLock = env.Register("LEADER_ELECTION_LOCK", "configmap",
+		"What kind of object the locks are: configmap, as istiod's, or lease.").Var
+	leaseDuration = env.Register("LEADER_ELECTION_LEASE_DURATION", 30*time.Second,
+		"How long a candidate waits for a silent leader before it takes over; whole seconds.").Var
+	renewDeadline = env.Register("LEADER_ELECTION_RENEW_DEADLINE", 15*time.Second,
+		"How long a leader acts after its last acknowledged renewal was sent.").Var
+	retryPeriod = env.Register("LEADER_ELECTION_RETRY_PERIOD", 7500*time.Millisecond,
+		"How often a leader renews.").Var
+)
+
+// all is every variable of ours; istio.io/pkg/env knows those of other packages too.
+var all = []env.Var{
+	enableLeaderElection, revision, podName, podNamespace, clusterID, kubeconfig,
+	electionLock, leaseDuration, renewDeadline, retryPeriod,
+}
+
+// Flag describes one variable.
+type Flag struct {
+	Name        string
+	Type        string
+	Default     string
+	Description string
+	// Value is the present one, as set or by default; it may be one that FromEnv refuses.
+	Value string
+	// Set reports whether the environment sets it to anything.
+	Set bool
+}
+
+// List describes the variables, sorted by name.
+func List() []Flag { return list(os.LookupEnv) }
+
+func list(lookup func(string) (string, bool)) []Flag {
+	flags := make([]Flag, 0, len(all))
+	for _, v := range all {
+		f := Flag{Name: v.Name, Type: typeName(v.Type), Default: v.DefaultValue, Description: v.Description}
+		f.Value = f.Default
+		if value, _ := lookup(v.Name); value != "" {
+			f.Value, f.Set = value, true
+		}
+		flags = append(flags, f)
+	}
+	slices.SortFunc(flags, func(a, b Flag) int { return strings.Compare(a.Name, b.Name) })
+	return flags
+}
+
+func typeName(t env.VarType) string {
+	switch t {
+	case env.BOOL:
+		return "boolean"
+	case env.INT:
+		return "integer"
+	case env.FLOAT:
+		return "number"
+	case env.DURATION:
+		return "duration"
+	case env.STRING:
+		return "string"
+	case env.OTHER:
+	}
+	return "other"
+}
