@@ -151,7 +151,7 @@ func FuzzLease(f *testing.F) {
 	f.Fuzz(func(t *testing.T, holder, key string, seconds, count int32, acquired, renewed int64, present byte, fields string) {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 			Annotations:   map[string]string{LeaseHolderKey: key},
-			ManagedFields: []metav1.ManagedFieldsEntry{{}, {Manager: "x", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{}, {Manager: "x", FieldsV1: metav1.NewFieldsV1(fields)}},
 		}}
 		has := func(bit int) bool { return present&(1<<bit) != 0 }
 		if has(0) {

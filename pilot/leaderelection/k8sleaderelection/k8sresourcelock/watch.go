@@ -103,7 +103,7 @@ func (a access[T]) follow(ctx context.Context, w watch.Interface, first *watch.E
 // events are the events of a watch until it or ctx ends.
 func events(ctx context.Context, w watch.Interface, first *watch.Event) iter.Seq[watch.Event] {
 	return func(yield func(watch.Event) bool) {
-		if first != nil && !yield(*first) {
+		if first != nil && (ctx.Err() != nil || !yield(*first)) {
 			return
 		}
 		// A select picks at random among what is ready: asked before each, an ended

@@ -3,6 +3,7 @@ package k8sresourcelock
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -53,7 +54,7 @@ func configMap(name, version string) *corev1.ConfigMap {
 
 func TestWatchEvents(t *testing.T) {
 	expired := apierrors.NewResourceExpired("too old").Status()
-	gone := apierrors.NewGone("gone").Status()
+	gone := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonGone}
 	broken := apierrors.NewInternalError(errors.New("etcd")).Status()
 	mine := watch.Event{Type: watch.Added, Object: configMap("istio-leader", "11")}
 	tests := []struct {

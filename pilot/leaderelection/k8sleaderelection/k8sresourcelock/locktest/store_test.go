@@ -312,3 +312,49 @@ func TestCorruptAndEmpty(t *testing.T) {
 		}
 	})
 }
+
+func TestLatencyHookAndCounters(t *testing.T) {
+	inBubbles(t, func(t *testing.T, s *Store) {
+		a, b := s.Lock("pod-a", "stable"), s.Lock("pod-b", "canary")
+		a.SetLatency(time.Second, time.Second)
+		start := time.Now()
+		if _, err := a.Read(t.Context()); err != nil || time.Since(start) != 2*time.Second {
+			t.Errorf("took %v, %v; want 2s", time.Since(start), err)
+		}
+		var asked []Verb
+		a.SetFault(func(v Verb) Fault {
+			asked = append(asked, v)
+			s.Put("peer", held("peer", len(asked))) // whatever happens meanwhile
+			return Fault{}
+		})
+		_, err := a.Write(t.Context(), k8sresourcelock.Snapshot{}, held("pod-a", 1), nil)
+		if !k8sresourcelock.IsConflict(err) || len(asked) != 1 || asked[0] != Create {
+			t.Errorf("%v, asked for %v", err, asked)
+		}
+		if _, err := b.Write(t.Context(), s.Snapshot(), held("pod-b", 2), nil); err != nil {
+			t.Error(err)
+		}
+		if got := s.Requests(); got[Get] != 1 || got[Create] != 1 || got[Update] != 1 || got[Watch] != 0 {
+			t.Errorf("requests %v", got)
+		}
+		history := s.History()
+		if len(history) != 2 || history[0].By != "peer" || history[1].By != "pod-b" || history[1].Version != s.Version() ||
+			history[1].Snapshot.Record.HolderIdentity != "pod-b" || history[1].At != start.Add(2*time.Second) {
+			t.Errorf("history %+v", history)
+		}
+	})
+}
+
+// Locks that can do less do not let the rest shine through.
+func TestLesserLocks(t *testing.T) {
+	lock := NewStore(ConfigMap).Lock("pod-a", "stable")
+	if _, ok := lock.Plain().(k8sresourcelock.Versioned); ok {
+		t.Error("a plain lock is versioned")
+	}
+	if _, ok := lock.Plain().(k8sresourcelock.Watchable); ok {
+		t.Error("a plain lock can be watched")
+	}
+	if _, ok := lock.Unwatched().(k8sresourcelock.Watchable); ok {
+		t.Error("an unwatched lock can be watched")
+	}
+}
