@@ -1,0 +1,162 @@
+package locks
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// peer is client-go's own lock on the scene's Lease. agent is the name under which
+// the API server notes its writes.
+func (s scene) peer(t *testing.T, identity, agent string) *resourcelock.LeaseLock {
+	t.Helper()
+	config := cluster.Shared(t).Admin()
+	config.UserAgent = agent + "/v1"
+	set, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: s.namespace, Name: lockName},
+		Client:     set.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+	}
+}
+
+var subSecond = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 30, 123456000, time.UTC))
+
+func theirs(holder string, transitions int) resourcelock.LeaderElectionRecord {
+	return resourcelock.LeaderElectionRecord{
+		HolderIdentity: holder, LeaseDurationSeconds: 15,
+		AcquireTime: subSecond, RenewTime: metav1.NewTime(subSecond.Add(2 * time.Second)), LeaderTransitions: transitions,
+	}
+}
+
+func TestClientGoReadsOurLease(t *testing.T) {
+	s := newScene(t, locktest.Lease, func(*rest.Config) {})
+	want := ours("pod-a", "stable", 3)
+	write(t, s.lock("pod-a", "stable"), k8sresourcelock.Snapshot{}, want, nil)
+	got, _, err := s.peer(t, "theirs", "operator").Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.HolderIdentity != want.HolderIdentity || got.LeaseDurationSeconds != want.LeaseDurationSeconds ||
+		!got.AcquireTime.Equal(&want.AcquireTime) || !got.RenewTime.Equal(&want.RenewTime) ||
+		got.LeaderTransitions != want.LeaderTransitions || got.PreferredHolder != "" || got.Strategy != "" {
+		t.Errorf("client-go reads %+v\nof %+v", got, want)
+	}
+}
+
+func TestWeReadClientGosLease(t *testing.T) {
+	s := newScene(t, locktest.Lease, func(*rest.Config) {})
+	peer := s.peer(t, "theirs", "operator")
+	if err := peer.Create(t.Context(), theirs("theirs", 2)); err != nil {
+		t.Fatal(err)
+	}
+	want := k8sresourcelock.LeaderElectionRecord{
+		HolderIdentity: "theirs", LeaseDurationSeconds: 15,
+		AcquireTime: subSecond, RenewTime: metav1.NewTime(subSecond.Add(2 * time.Second)), LeaderTransitions: 2,
+	}
+	first := read(t, s.lock("pod-a", "stable"))
+	if first.Record != want {
+		t.Errorf("read %+v\nwant %+v", first.Record, want)
+	}
+	// It renews by less than a second: that is a change.
+	renewed := theirs("theirs", 2)
+	renewed.RenewTime = metav1.NewTime(renewed.RenewTime.Add(time.Millisecond))
+	if err := peer.Update(t.Context(), renewed); err != nil {
+		t.Fatal(err)
+	}
+	if second := read(t, s.lock("pod-a", "stable")); string(second.Raw) == string(first.Raw) {
+		t.Errorf("the renewal does not show: %s", second.Raw)
+	}
+}
+
+// client-go carries our annotations along. The marker's own guard tells that it is
+// void; of the key, the API server's notes on who wrote what tell.
+func TestKeyLeftBehind(t *testing.T) {
+	tests := []struct {
+		name, agent, want string
+	}{
+		{"client-go", "operator", ""},
+		{"istiod", "pilot-discovery", "stable"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newScene(t, locktest.Lease, func(*rest.Config) {})
+			a := s.lock("pod-a", "stable")
+			notes := map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"}
+			write(t, a, k8sresourcelock.Snapshot{}, ours("pod-a", "stable", 1), notes)
+			peer := s.peer(t, "theirs", tt.agent)
+			if _, _, err := peer.Get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := peer.Update(t.Context(), theirs("theirs", 2)); err != nil {
+				t.Fatal(err)
+			}
+			snap := read(t, a)
+			if snap.Record.HolderIdentity != "theirs" || snap.Record.HolderKey != tt.want || snap.Notes[k8sresourcelock.MarkerAnnotation] != "v1 pod-a 1" {
+				t.Errorf("read %+v, notes %v; want key %q", snap.Record, snap.Notes, tt.want)
+			}
+			// A watch decides the same.
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := a.Watch(ctx, "", func() {}, func(w k8sresourcelock.Snapshot) {
+				if w.Record != snap.Record || string(w.Raw) != string(snap.Raw) {
+					t.Errorf("watched %+v\n   read %+v", w.Record, snap.Record)
+				}
+				cancel()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Taken over again with the same key, it is ours and counts.
+			back := write(t, a, snap, ours("pod-a", "stable", 3), nil)
+			if back.Record.HolderKey != "stable" || len(back.Notes) != 0 {
+				t.Errorf("taken back: %+v, notes %v", back.Record, back.Notes)
+			}
+		})
+	}
+}
+
+// A whole client-go elector takes what we release, and leaves what we can take.
+func TestClientGoElectorTakesTurnsWithUs(t *testing.T) {
+	s := newScene(t, locktest.Lease, func(*rest.Config) {})
+	a := s.lock("pod-a", "stable")
+	held := write(t, a, k8sresourcelock.Snapshot{}, ours("pod-a", "stable", 1), nil)
+	free := k8sresourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1, AcquireTime: second(20), RenewTime: second(20), LeaderTransitions: 1}
+	write(t, a, held, free, nil)
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	led := false
+	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+		Lock: s.peer(t, "theirs", "operator"), LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: time.Second,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) {
+				snap, err := a.Read(ctx)
+				led = err == nil && snap.Record.HolderIdentity == "theirs" && snap.Record.LeaderTransitions == 2 && snap.Record.HolderKey == ""
+				if !led {
+					t.Errorf("while client-go leads: %+v, %v", snap.Record, err)
+				}
+				cancel()
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	snap := read(t, a)
+	if !led || snap.Record.HolderIdentity != "" || snap.Record.LeaseDurationSeconds != 1 || snap.Record.LeaderTransitions != 2 {
+		t.Errorf("after client-go's release: %+v", snap.Record)
+	}
+	write(t, a, snap, ours("pod-a", "stable", 3), nil)
+}

@@ -1,0 +1,51 @@
+package locks
+
+import (
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// The encodings in which typed clients may talk to the API server.
+var encodings = []struct{ name, content string }{
+	{"json", "application/json"},
+	{"protobuf", "application/vnd.kubernetes.protobuf"},
+}
+
+func TestConformance(t *testing.T) {
+	for _, kind := range []locktest.Kind{locktest.ConfigMap, locktest.Lease} {
+		for _, encoding := range encodings {
+			t.Run(string(kind)+"/"+encoding.name, func(t *testing.T) {
+				s := newScene(t, kind, func(c *rest.Config) { c.ContentType = encoding.content })
+				locktest.Conformance(t, s.harness)
+			})
+		}
+	}
+}
+
+// What a candidate may not do is said with the lock's name and the API server's reason.
+func TestForbidden(t *testing.T) {
+	for _, kind := range []locktest.Kind{locktest.ConfigMap, locktest.Lease} {
+		t.Run(string(kind), func(t *testing.T) {
+			s := newScene(t, kind, func(*rest.Config) {})
+			other := lockOn(s.candidate, kind, s.namespace, "somebody-elses", "pod-a", "stable")
+			word := strings.TrimSuffix(string(kind), "s") + " " + s.namespace + "/somebody-elses: "
+			_, err := other.Read(t.Context())
+			wantForbidden(t, err, word+"get: ")
+			_, err = other.Watch(t.Context(), "", func() { t.Error("up") }, func(k8sresourcelock.Snapshot) {})
+			wantForbidden(t, err, word+"watch: ")
+		})
+	}
+}
+
+func wantForbidden(t *testing.T, err error, prefix string) {
+	t.Helper()
+	if !apierrors.IsForbidden(err) || k8sresourcelock.IsConflict(err) || !strings.HasPrefix(err.Error(), prefix) {
+		t.Errorf("error %v, want %q and Forbidden", err, prefix)
+	}
+}

@@ -1,0 +1,171 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+const lockName = "istio-leader"
+
+// rights are the least that a candidate needs: it can make an object of the kind,
+// and get, update and watch the one that is its lock.
+func rights(kind locktest.Kind) []rbacv1.PolicyRule {
+	groups := []string{""}
+	if kind == locktest.Lease {
+		groups = []string{coordinationv1.GroupName}
+	}
+	resources := []string{string(kind)}
+	return []rbacv1.PolicyRule{
+		{APIGroups: groups, Resources: resources, Verbs: []string{"create"}},
+		{APIGroups: groups, Resources: resources, Verbs: []string{"get", "update", "watch"}, ResourceNames: []string{lockName}},
+	}
+}
+
+func clientset(t *testing.T, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	set, err := kubernetes.NewForConfig(k8sresourcelock.ClientConfig(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// scene is one lock object of a kind in a namespace of its own.
+type scene struct {
+	kind      locktest.Kind
+	namespace string
+	admin     kubernetes.Interface
+	candidate kubernetes.Interface
+}
+
+// newScene makes a scene for a candidate with the least rights and a token bound to
+// its Pod. change may adjust how it connects.
+func newScene(t *testing.T, kind locktest.Kind, change func(*rest.Config)) scene {
+	t.Helper()
+	c := cluster.Shared(t)
+	namespace := c.Namespace(t)
+	config := c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: "pilot", Rules: rights(kind)})
+	change(config)
+	s := scene{kind: kind, namespace: namespace, admin: clientset(t, c.Admin()), candidate: clientset(t, config)}
+	// The API server's authorizer learns of new permissions through a watch of its own.
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, err := s.lock("pilot", "").Read(ctx)
+		if apierrors.IsForbidden(err) {
+			return false, nil
+		}
+		return true, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s scene) lock(identity, key string) locktest.Locker {
+	return lockOn(s.candidate, s.kind, s.namespace, lockName, identity, key)
+}
+
+func lockOn(set kubernetes.Interface, kind locktest.Kind, namespace, name, identity, key string) locktest.Locker {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	config := k8sresourcelock.ResourceLockConfig{Identity: identity, Key: key}
+	if kind == locktest.Lease {
+		return &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: set.CoordinationV1(), LockConfig: config}
+	}
+	return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: set.CoreV1(), LockConfig: config}
+}
+
+// harness is the scene's lock object, absent, for the conformance suite.
+func (s scene) harness(t *testing.T) locktest.Harness {
+	t.Helper()
+	s.remove(t)
+	owner, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), "owner", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		owner, err = s.admin.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	neighbours := 0
+	return locktest.Harness{
+		Lock:   s.lock,
+		Mutate: func(change func(locktest.Object)) { s.mutate(t, lockName, change) },
+		Delete: func() { s.remove(t) },
+		Owner:  metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},
+		Neighbour: func() {
+			neighbours++
+			s.mutate(t, "neighbour", func(obj locktest.Object) {
+				obj.SetLabels(map[string]string{"n": fmt.Sprint(neighbours)})
+			})
+		},
+		// No Ancient: when an API server forgets a version is its own affair.
+	}
+}
+
+// mutate changes an object with an administrator's rights, or makes it.
+func (s scene) mutate(t *testing.T, name string, change func(locktest.Object)) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // also called from cleanups
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		meta := metav1.ObjectMeta{Namespace: s.namespace, Name: name}
+		if s.kind == locktest.Lease {
+			client := s.admin.CoordinationV1().Leases(s.namespace)
+			return edit(ctx, client, name, &coordinationv1.Lease{ObjectMeta: meta}, change)
+		}
+		client := s.admin.CoreV1().ConfigMaps(s.namespace)
+		return edit(ctx, client, name, &corev1.ConfigMap{ObjectMeta: meta}, change)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+type client[T locktest.Object] interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
+	Create(ctx context.Context, obj T, opts metav1.CreateOptions) (T, error)
+	Update(ctx context.Context, obj T, opts metav1.UpdateOptions) (T, error)
+}
+
+func edit[T locktest.Object](ctx context.Context, c client[T], name string, fresh T, change func(locktest.Object)) error {
+	obj, err := c.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		change(fresh)
+		_, err = c.Create(ctx, fresh, metav1.CreateOptions{})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	change(obj)
+	_, err = c.Update(ctx, obj, metav1.UpdateOptions{})
+	return err
+}
+
+// remove deletes the lock object, if there is one.
+func (s scene) remove(t *testing.T) {
+	t.Helper()
+	var err error
+	if s.kind == locktest.Lease {
+		err = s.admin.CoordinationV1().Leases(s.namespace).Delete(t.Context(), lockName, metav1.DeleteOptions{})
+	} else {
+		err = s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), lockName, metav1.DeleteOptions{})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+}
