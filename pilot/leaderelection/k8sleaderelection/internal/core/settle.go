@@ -94,6 +94,7 @@ func (c Config) settleDraining(s State, now Moment) State {
 	case !s.Lost && (!c.ours(s) || s.Cover.Left(now) <= 0):
 		return c.lose(s, now)
 	case s.Alive && now.Mono >= s.LimitAt && s.Stopping && s.Flight.Op == NoOp:
+		s.Overdue = true
 		return s.enter(Done, DrainStuck)
 	case s.Alive:
 		s.Overdue = s.Overdue || now.Mono >= s.LimitAt

@@ -41,9 +41,11 @@ func (m Marker) names(r Record) bool {
 // lease is how long the recorded holder may go without a write: the longer of its
 // lease and ours, up to a bound, so that an absurd record cannot lock everybody out.
 func (c Config) lease(r Record) time.Duration {
-	bound := max(10*c.Lease, time.Hour)
-	return max(c.Lease, min(r.Lease, bound))
+	return max(c.Lease, min(r.Lease, c.LeaseBound()))
 }
+
+// LeaseBound is the longest lease of another that counts.
+func (c Config) LeaseBound() time.Duration { return max(10*c.Lease, time.Hour) }
 
 // expiresAt is when the recorded holder's lease has run out by our own clock.
 func (c Config) expiresAt(s State) Instant {

@@ -1,0 +1,42 @@
+package k8sleaderelection
+
+import (
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// Moment is one reading of all the machine's clocks; Cover is the end of the span in
+// which a leader may act, on each of them.
+type (
+	Moment = core.Moment
+	Cover  = core.Cover
+)
+
+// Clock reads the clocks that a cover is measured by. The zero Clock is not usable;
+// NewClock makes one. A gate has to ask the same Clock as its elector.
+type Clock struct {
+	epoch    time.Time
+	boottime func() int64
+}
+
+// NewClock returns a clock of this machine. boottime reads CLOCK_BOOTTIME in
+// nanoseconds, which goes on while the machine sleeps; nil means the real one. Tests
+// in a testing/synctest bubble give their own, because only time.Now is the bubble's.
+func NewClock(boottime func() int64) *Clock {
+	if boottime == nil {
+		boottime = readBoottime
+	}
+	return &Clock{epoch: time.Now(), boottime: boottime}
+}
+
+// Now reads all clocks. It costs one system call and allocates nothing.
+func (c *Clock) Now() Moment {
+	now := time.Now()
+	return Moment{
+		// The origin lies a nanosecond back, so that no reading is the zero Instant.
+		Mono: core.Instant(now.Sub(c.epoch)) + 1,
+		Boot: c.boottime(),
+		Wall: now.UnixNano(),
+	}
+}

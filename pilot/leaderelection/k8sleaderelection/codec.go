@@ -1,0 +1,128 @@
+package k8sleaderelection
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// codec translates between what locks store and what the core decides on.
+type codec struct{ seed maphash.Seed }
+
+// snapshot decodes a lock's snapshot to plain values. It fails when the object's
+// version is not one that grows.
+func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
+	var version uint64
+	if s.ResourceVersion != "" {
+		v, err := strconv.ParseUint(s.ResourceVersion, 10, 64)
+		if err != nil {
+			return core.Snapshot{}, fmt.Errorf("resourceVersion %q is not a decimal number: %w", s.ResourceVersion, err)
+		}
+		version = v
+	}
+	out := core.Snapshot{Exists: s.Exists, UID: string(s.UID), Version: version}
+	if !s.Exists {
+		return out, nil
+	}
+	out.Notes = decodeNotes(s.Notes)
+	switch {
+	case s.Unreadable != nil:
+		out.Content = core.Unreadable
+	case s.Raw == nil:
+		out.Content = core.Missing
+	default:
+		out.Content = core.Readable
+		out.Record = decodeRecord(s.Record)
+	}
+	out.Sum = maphash.Bytes(c.seed, s.Raw)
+	return out, nil
+}
+
+func decodeRecord(r k8sresourcelock.LeaderElectionRecord) core.Record {
+	return core.Record{
+		Holder: r.HolderIdentity, Key: r.HolderKey,
+		Lease:    time.Duration(min(r.LeaseDurationSeconds, maxLeaseSeconds)) * time.Second,
+		Acquired: stamp(r.AcquireTime), Renewed: stamp(r.RenewTime),
+		Transitions: r.LeaderTransitions,
+	}
+}
+
+// maxLeaseSeconds keeps an absurd lease from overflowing a Duration.
+const maxLeaseSeconds = 1 << 31
+
+func encodeRecord(r core.Record) k8sresourcelock.LeaderElectionRecord {
+	return k8sresourcelock.LeaderElectionRecord{
+		HolderIdentity: r.Holder, HolderKey: r.Key,
+		LeaseDurationSeconds: int(r.Lease / time.Second),
+		AcquireTime:          unstamp(r.Acquired), RenewTime: unstamp(r.Renewed),
+		LeaderTransitions: r.Transitions,
+	}
+}
+
+// stamp and unstamp are inverse. The zero time is no stamp.
+func stamp(t metav1.Time) core.Stamp {
+	if t.IsZero() {
+		return 0
+	}
+	return core.Stamp(t.UnixMicro())
+}
+
+func unstamp(s core.Stamp) metav1.Time {
+	if s == 0 {
+		return metav1.Time{}
+	}
+	return metav1.Time{Time: time.UnixMicro(int64(s)).UTC()}
+}
+
+// The marker's words.
+const (
+	markerVersion  = "v1"
+	markerHandover = "handover"
+)
+
+func decodeNotes(notes map[string]string) core.Notes {
+	return core.Notes{
+		Marker:    parseMarker(notes[k8sresourcelock.MarkerAnnotation]),
+		Nominated: notes[k8sresourcelock.NominatedAnnotation],
+	}
+}
+
+// parseMarker returns the zero Marker for anything that is not a marker of a version
+// that we know: nothing is believed without its guard.
+func parseMarker(s string) core.Marker {
+	words := strings.Split(s, " ")
+	if len(words) < 3 || len(words) > 4 || words[0] != markerVersion || words[1] == "" {
+		return core.Marker{}
+	}
+	transitions, err := strconv.Atoi(words[2])
+	if err != nil || len(words) == 4 && words[3] != markerHandover {
+		return core.Marker{}
+	}
+	return core.Marker{Identity: words[1], Transitions: transitions, Handover: len(words) == 4}
+}
+
+func encodeNotes(n core.Notes) map[string]string {
+	notes := map[string]string{}
+	if n.Marker != (core.Marker{}) {
+		notes[k8sresourcelock.MarkerAnnotation] = formatMarker(n.Marker)
+	}
+	if n.Nominated != "" {
+		notes[k8sresourcelock.NominatedAnnotation] = n.Nominated
+	}
+	return notes
+}
+
+func formatMarker(m core.Marker) string {
+	s := fmt.Sprintf("%s %s %d", markerVersion, m.Identity, m.Transitions)
+	if m.Handover {
+		s += " " + markerHandover
+	}
+	return s
+}

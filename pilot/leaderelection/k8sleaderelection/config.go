@@ -1,0 +1,224 @@
+package k8sleaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// JitterFactor is by how much of itself a poll's RetryPeriod may be longer.
+const JitterFactor = 1.2
+
+// DefaultMaxClockDrift is the share by which clock rates may differ from true time.
+// Clocks of computers stay below 0.0005 even undisciplined; this leaves room.
+const DefaultMaxClockDrift = 0.02
+
+// firstTurn is by how much a candidate lets one of higher rank go first at a free
+// lock: some watch latencies and one write on a busy API server.
+const firstTurn = 25 * time.Millisecond
+
+// KeyComparisonFunc reports whether this candidate outranks a live holder whose
+// record carries existingKey, and may therefore take its lock.
+type KeyComparisonFunc func(existingKey string) bool
+
+// LeaderCallbacks are called as the candidate's standing changes.
+type LeaderCallbacks struct {
+	// OnStartedLeading runs while the term lasts; its context ends with the term's
+	// right to act. A release waits for its return. Returning early keeps the lead.
+	OnStartedLeading func(context.Context)
+	// OnStoppedLeading is called when Run is about to return, whether it led or not,
+	// and by Campaign after each term.
+	OnStoppedLeading func()
+	// OnNewLeader is called when another identity stands in the record; the own one
+	// included. It must not block: elections wait for it.
+	OnNewLeader func(identity string)
+}
+
+// LeaderElectionConfig configures one candidate of one election. Everything below
+// Name is optional.
+type LeaderElectionConfig struct {
+	// Lock is where the record is stored. Identity and key come from it.
+	Lock k8sresourcelock.Interface
+
+	// LeaseDuration is how long a follower waits after the last change of the record
+	// that it saw, before it takes the lock. In whole seconds, at least one.
+	LeaseDuration time.Duration
+	// RenewDeadline is how long an acknowledged write lets the leader act, counted
+	// from when that write was sent.
+	RenewDeadline time.Duration
+	// RetryPeriod lies between two writes of a leader, and between polls.
+	RetryPeriod time.Duration
+
+	// KeyComparison lets this candidate preempt a live holder. With Ranked it is unused.
+	KeyComparison KeyComparisonFunc
+	Callbacks     LeaderCallbacks
+	// WatchDog, if given, reports this elector's health.
+	WatchDog *HealthzAdaptor
+	// ReleaseOnCancel gives the lock up at the end, after the drain, so that a
+	// successor need not wait for the lease to run out.
+	ReleaseOnCancel bool
+	// Name names the election in metrics and logs.
+	Name string
+
+	// Work runs while the term lasts, beside OnStartedLeading. A function that
+	// returns an error while leading makes the leader step down for a while; one that
+	// returns nil is done.
+	Work []func(ctx context.Context) error
+	// Ranked makes keys revisions: the holder of a key of the default revision (see
+	// SetDefaultRevision), or a local one of the same revision, goes before others.
+	Ranked bool
+	// DrainLimit is how long after the end of the cover run functions may take to
+	// return. 0 means the longest that the lease leaves room for.
+	DrainLimit time.Duration
+	// StopLimit is how long they may take after a stop, while the lease is kept. 0
+	// means twice the lease duration.
+	StopLimit time.Duration
+	// PeerGrace is added to the lease of a displaced holder that is not one of ours:
+	// client-go needs RetryPeriod + 2×RenewDeadline − lease; istiod up to 22.5 s.
+	PeerGrace time.Duration
+	// PreemptImmediately acts at once after preempting, as Istio's elector does. The
+	// one preempted may still act: this gives up one-at-a-time.
+	PreemptImmediately bool
+	// MaxClockDrift is the share by which this machine's clock rates may be off. 0
+	// means DefaultMaxClockDrift.
+	MaxClockDrift float64
+	// Gate refuses writes outside the cover. Only the elector's loop moves it.
+	Gate Gate
+	// Clock is what the cover is measured by; share it with Gate. nil: a new one.
+	Clock *Clock
+	// OnStuckDrain is called once for a drain that has outstayed its limit. A server
+	// ends its process here, because functions that will not end block every next term.
+	OnStuckDrain func()
+	// Observer hears of phases and calls, for metrics.
+	Observer Observer
+	// Logger gets one line per transition and per new trouble. nil: slog.Default.
+	Logger *slog.Logger
+}
+
+// Gate admits writes until an end that only the elector moves.
+type Gate interface {
+	// Set admits writes of the given term until end; the zero Cover shuts the gate.
+	// It does not block.
+	Set(term Term, end Cover)
+	// Drain admits no more writes in the present term and returns when all that were
+	// admitted have been answered or have run out.
+	Drain()
+}
+
+// Term is one unbroken time of leadership. The zero Term is none.
+type Term struct {
+	// LockUID is the UID of the lock object.
+	LockUID string
+	// Transitions is the record's leaderTransitions.
+	Transitions int
+	// Token is the fencing token: the resourceVersion of the term's first own write.
+	// It grows from term to term within one etcd history.
+	Token uint64
+}
+
+// DefaultRevision is what is known of the default revision. "Not yet synced" and
+// "there is none" are different values.
+type DefaultRevision struct {
+	Synced   bool
+	Revision string // empty: there is none
+}
+
+// Validate says what is wrong with the configuration, all of it, and how to mend it.
+func (c LeaderElectionConfig) Validate() error {
+	if c.Lock == nil {
+		return errors.New("Lock is missing: give the lock that the election is about")
+	}
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if err := k8sresourcelock.ValidateIdentity(c.Lock.Identity()); err != nil {
+		errs = append(errs, err)
+	}
+	if v, ok := c.Lock.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if c.LeaseDuration < time.Second || c.LeaseDuration%time.Second != 0 {
+		add("LeaseDuration %v: the record carries whole seconds, at least one", c.LeaseDuration)
+	}
+	if c.RetryPeriod <= 0 {
+		add("RetryPeriod %v: must be greater than zero", c.RetryPeriod)
+	}
+	if c.RenewDeadline <= time.Duration(JitterFactor*float64(c.RetryPeriod)) {
+		add("RenewDeadline %v must be greater than RetryPeriod %v times %v: lengthen RenewDeadline or shorten RetryPeriod",
+			c.RenewDeadline, c.RetryPeriod, JitterFactor)
+	}
+	if c.LeaseDuration <= c.RenewDeadline {
+		add("LeaseDuration %v must be greater than RenewDeadline %v: lengthen LeaseDuration", c.LeaseDuration, c.RenewDeadline)
+	}
+	errs = append(errs, c.validateLimits()...)
+	return errors.Join(errs...)
+}
+
+func (c LeaderElectionConfig) validateLimits() (errs []error) {
+	for name, d := range map[string]time.Duration{"DrainLimit": c.DrainLimit, "StopLimit": c.StopLimit, "PeerGrace": c.PeerGrace} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("%s %v: must not be negative", name, d))
+		}
+	}
+	if c.MaxClockDrift < 0 || c.MaxClockDrift >= 1 {
+		return append(errs, fmt.Errorf("MaxClockDrift %v: must be at least 0 and less than 1", c.MaxClockDrift))
+	}
+	c = c.withDefaults()
+	if room := c.drainRoom(); c.DrainLimit > room || room <= 0 {
+		errs = append(errs, fmt.Errorf("RenewDeadline %v and DrainLimit %v do not fit into LeaseDuration %v with clocks off by %v: "+
+			"lengthen LeaseDuration, or shorten RenewDeadline or DrainLimit (at most %v)",
+			c.RenewDeadline, c.DrainLimit, c.LeaseDuration, c.MaxClockDrift, max(room, 0)))
+	}
+	return errs
+}
+
+// drainRoom is the longest DrainLimit for which one-at-a-time holds:
+// (RenewDeadline + DrainLimit)/(1−δ) ≤ LeaseDuration/(1+δ).
+func (c LeaderElectionConfig) drainRoom() time.Duration {
+	room := float64(c.LeaseDuration)*(1-c.MaxClockDrift)/(1+c.MaxClockDrift) - float64(c.RenewDeadline)
+	return time.Duration(room).Truncate(time.Millisecond)
+}
+
+// withDefaults fills in what was left at zero.
+func (c LeaderElectionConfig) withDefaults() LeaderElectionConfig {
+	if c.MaxClockDrift == 0 {
+		c.MaxClockDrift = DefaultMaxClockDrift
+	}
+	if c.DrainLimit == 0 {
+		c.DrainLimit = c.drainRoom()
+	}
+	if c.StopLimit == 0 {
+		c.StopLimit = 2 * c.LeaseDuration
+	}
+	if c.Name == "" && c.Lock != nil {
+		c.Name = c.Lock.Describe()
+	}
+	return c
+}
+
+// core is the part of the configuration that decisions are made by.
+func (c LeaderElectionConfig) core(oneCycle bool) core.Config {
+	return core.Config{
+		Self: c.Lock.Identity(), Key: c.Lock.Key(),
+		Lease: c.LeaseDuration, Cover: c.RenewDeadline, Retry: c.RetryPeriod,
+		CallTimeout: c.callTimeout(),
+		DrainLimit:  c.DrainLimit, StopLimit: c.StopLimit, PeerGrace: c.PeerGrace,
+		Moment:    min(firstTurn, c.RetryPeriod/4),
+		Ranked:    c.Ranked,
+		External:  !c.Ranked && c.KeyComparison != nil,
+		Immediate: c.PreemptImmediately,
+		Release:   c.ReleaseOnCancel,
+		OneCycle:  oneCycle,
+	}
+}
+
+// callTimeout leaves a leader whose renewal hangs the time for another try.
+func (c LeaderElectionConfig) callTimeout() time.Duration {
+	return (c.RenewDeadline - c.RetryPeriod) / 2
+}

@@ -1,0 +1,191 @@
+package k8sleaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"time"
+
+	"go.uber.org/atomic"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+var (
+	// ErrNotLeading is the cause of a run function's context that has ended.
+	ErrNotLeading = errors.New("no longer leading")
+	// ErrStuckDrain is returned when run functions outstayed the stop limit. They are
+	// still running; the lock was not given away and lapses.
+	ErrStuckDrain = errors.New("run functions did not return within the stop limit")
+	// ErrRunning is returned by a second Run or Campaign beside a first.
+	ErrRunning = errors.New("the elector is running already")
+)
+
+// LeaderElector is one candidate of one election.
+type LeaderElector struct {
+	config  LeaderElectionConfig
+	lock    k8sresourcelock.Versioned
+	codec   codec
+	clock   *Clock
+	running atomic.Bool
+	view    atomic.Pointer[view]
+	deflt   atomic.Pointer[core.Default]
+	// poke has room for one: more pokes before the loop looks say nothing new.
+	poke     chan struct{}
+	stepDown chan struct{}
+}
+
+// view is what others may know of the loop's state. It is replaced, never changed.
+type view struct {
+	phase   core.Phase
+	why     core.Reason
+	term    Term
+	cover   Cover
+	known   bool
+	holder  string
+	key     string
+	count   int
+	deflt   core.Default
+	alive   bool
+	acked   core.Instant
+	changed time.Time
+}
+
+// NewLeaderElector checks the configuration and starts nothing.
+func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
+	if err := lec.Validate(); err != nil {
+		return nil, err
+	}
+	lec = lec.withDefaults()
+	le := &LeaderElector{
+		config:   lec,
+		lock:     versioned(lec.Lock),
+		codec:    codec{seed: maphash.MakeSeed()},
+		clock:    lec.Clock,
+		poke:     make(chan struct{}, 1),
+		stepDown: make(chan struct{}, 1),
+	}
+	if le.clock == nil {
+		le.clock = NewClock(nil)
+	}
+	le.view.Store(&view{})
+	if lec.WatchDog != nil {
+		lec.WatchDog.SetLeaderElection(le)
+	}
+	return le, nil
+}
+
+// RunOrDie runs one cycle, and panics on a configuration that is not valid.
+func RunOrDie(ctx context.Context, lec LeaderElectionConfig) {
+	le, err := NewLeaderElector(lec)
+	if err != nil {
+		panic(err)
+	}
+	le.Run(ctx)
+}
+
+// Run takes part for one cycle: it returns when ctx has ended or the term was lost,
+// after the run functions have returned and, with ReleaseOnCancel, the lock was given
+// up. Trouble is logged; Campaign returns it.
+func (le *LeaderElector) Run(ctx context.Context) {
+	if stopped := le.config.Callbacks.OnStoppedLeading; stopped != nil {
+		defer stopped()
+	}
+	if err := le.run(ctx, true); err != nil {
+		le.logger().Error("election ended with an error", "election", le.config.Name, "err", err)
+	}
+}
+
+// Campaign takes part until ctx ends, term after term. It returns once everything it
+// started has ended, with the errors of run functions that failed in the last term,
+// or ErrStuckDrain.
+func (le *LeaderElector) Campaign(ctx context.Context) error {
+	return le.run(ctx, false)
+}
+
+func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
+	if !le.running.CompareAndSwap(false, true) {
+		return fmt.Errorf("election %s: %w", le.config.Name, ErrRunning)
+	}
+	defer le.running.Store(false)
+	return newLoop(le, oneCycle).run(ctx)
+}
+
+// IsLeader reports whether this process may act now: it asks the clock, so that a
+// leader cut off from the API server stops being one on time.
+func (le *LeaderElector) IsLeader() bool {
+	return le.view.Load().cover.Left(le.clock.Now()) > 0
+}
+
+// GetLeader returns the identity in the record last seen; empty when there is none.
+func (le *LeaderElector) GetLeader() string { return le.view.Load().holder }
+
+// SetDefaultRevision tells a Ranked elector the default revision as of now. It does
+// not block and may be called at any time, before Run too.
+func (le *LeaderElector) SetDefaultRevision(d DefaultRevision) {
+	le.deflt.Store(&core.Default{Synced: d.Synced, Revision: d.Revision})
+	le.Reconsider()
+}
+
+// Reconsider makes the elector ask its KeyComparison again at once.
+func (le *LeaderElector) Reconsider() { signal(le.poke) }
+
+// StepDown ends the present term, if there is one: drain, release, and no campaign
+// for a while, so that another candidate gets its chance. It does not block.
+func (le *LeaderElector) StepDown() { signal(le.stepDown) }
+
+// Clock returns what the elector measures its cover by.
+func (le *LeaderElector) Clock() *Clock { return le.clock }
+
+// Status is where an elector stands.
+type Status struct {
+	// Phase is following, settling, leading, draining, releasing or done.
+	Phase string
+	// Reason is why it entered that phase, in one word.
+	Reason string
+	// Since is when it did, by the wall clock.
+	Since time.Time
+	// Leading: this process may act now.
+	Leading bool
+	// CoverLeft is for how much longer, without another write.
+	CoverLeft time.Duration
+	// Term is the present one; zero when there is none.
+	Term Term
+	// Known is false until the lock was read once.
+	Known bool
+	// Holder, HolderKey and Transitions are those of the record last seen.
+	Holder, HolderKey string
+	Transitions       int
+	// Default is the default revision by which this elector ranks.
+	Default DefaultRevision
+}
+
+// Status returns a consistent picture of the elector.
+func (le *LeaderElector) Status() Status {
+	v := le.view.Load()
+	left := max(0, v.cover.Left(le.clock.Now()))
+	return Status{
+		Phase: v.phase.String(), Reason: string(v.why), Since: v.changed,
+		Leading: left > 0, CoverLeft: left, Term: v.term,
+		Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.count,
+		Default: DefaultRevision{Synced: v.deflt.Synced, Revision: v.deflt.Revision},
+	}
+}
+
+func (le *LeaderElector) logger() *slog.Logger {
+	if le.config.Logger != nil {
+		return le.config.Logger
+	}
+	return slog.Default()
+}
+
+// signal leaves word in a channel with room for one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

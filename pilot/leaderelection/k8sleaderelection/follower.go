@@ -1,0 +1,83 @@
+package k8sleaderelection
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// follower keeps a watch of the lock open and posts what it shows.
+type follower struct {
+	l     *loop
+	lock  k8sresourcelock.Watchable
+	clock *Clock
+	fails int
+}
+
+func newFollower(l *loop, lock k8sresourcelock.Watchable) *follower {
+	return &follower{l: l, lock: lock, clock: l.le.clock}
+}
+
+// run returns when ctx ends.
+func (f *follower) run(ctx context.Context) {
+	from := ""
+	for ctx.Err() == nil {
+		began := f.clock.Now().Mono
+		up := false
+		resume, err := f.lock.Watch(ctx, from, func() {
+			up = true
+			f.post(ctx, &event{in: core.Input{Kind: core.Watching, Gap: from == ""}})
+			f.l.report.watching(nil)
+		}, func(snap k8sresourcelock.Snapshot) { f.seen(ctx, snap) })
+		if ctx.Err() != nil {
+			return
+		}
+		from = resume
+		if up {
+			f.post(ctx, &event{in: core.Input{Kind: core.Unwatched}})
+		}
+		if err != nil {
+			f.l.report.watching(err)
+		}
+		// A watch that lasted was a good one; one that ends at once, again and again,
+		// must not become a loop without a pause.
+		if f.fails++; began.Until(f.clock.Now().Mono) > f.l.core.Retry {
+			f.fails = 0
+		}
+		f.pause(ctx)
+	}
+}
+
+func (f *follower) seen(ctx context.Context, snap k8sresourcelock.Snapshot) {
+	decoded, err := f.l.le.codec.snapshot(snap)
+	if err != nil {
+		f.l.report.watching(err)
+		return
+	}
+	f.post(ctx, &event{in: core.Input{Kind: core.Seen, Snap: decoded}, lock: snap})
+}
+
+func (f *follower) post(ctx context.Context, ev *event) {
+	select {
+	case f.l.events <- ev:
+	case <-ctx.Done():
+	}
+}
+
+// pause waits a sixteenth of a RetryPeriod after the first failure, up to four after
+// more, less up to half of it, so that many candidates do not come back together.
+func (f *follower) pause(ctx context.Context) {
+	if f.fails == 0 {
+		return
+	}
+	d := f.l.core.Retry / 16 << min(f.fails-1, 6)
+	timer := time.NewTimer(d - rand.N(d/2+1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
