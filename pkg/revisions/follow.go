@@ -1,0 +1,256 @@
+package revisions
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+	admission "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+)
+
+const (
+	// readTimeout bounds one list or get, and the wait for a watch to be accepted.
+	readTimeout = 10 * time.Second
+	// pollInterval is how often to read where watching is forbidden.
+	pollInterval = 5 * time.Second
+	// A failed try is followed by the next after a wait that doubles between these.
+	firstRetry, lastRetry = 200 * time.Millisecond, 10 * time.Second
+	// A watch that ends before this counts as a failed try, so that a proxy which
+	// closes watches does not cause a hot loop.
+	shortWatch = time.Second
+	// The server ends a watch after a random time between these.
+	minWatch, maxWatch = 5 * time.Minute, 10 * time.Minute
+)
+
+// webhook is a MutatingWebhookConfiguration as a watcher sees it.
+type webhook = admissionv1.MutatingWebhookConfiguration
+
+// sink is told what there is, by one goroutine at a time.
+type sink struct {
+	// replace says all that there is.
+	replace func([]webhook)
+	// set says that one is there or has changed, remove that it is gone.
+	set    func(webhook)
+	remove func(name string)
+}
+
+// follower tells a sink about the webhooks that a selector matches.
+type follower struct {
+	client admission.MutatingWebhookConfigurationInterface
+	// name is the one object to follow; "" follows those that label selects.
+	name, label string
+	to          sink
+	trouble     *trouble
+}
+
+// run follows until ctx ends. Each round reads, and then watches from where the read
+// left off until the watch ends.
+func (f *follower) run(ctx context.Context) {
+	retry := firstRetry
+	for ctx.Err() == nil {
+		lasted, err := f.round(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		var wait time.Duration
+		switch {
+		case lasted:
+			retry = firstRetry
+			wait = jitter(firstRetry)
+		case apierrors.IsForbidden(err):
+			wait = jitter(pollInterval)
+		default:
+			wait = jitter(retry)
+			retry = min(2*retry, lastRetry)
+		}
+		pause(ctx, wait)
+	}
+}
+
+// round reports whether its watch lasted for a while, and why it ended.
+func (f *follower) round(ctx context.Context) (lasted bool, err error) {
+	version, err := f.read(ctx)
+	if err != nil {
+		return false, err
+	}
+	for {
+		var long bool
+		version, long, err = f.watch(ctx, version)
+		lasted = lasted || long
+		if ctx.Err() != nil || err != nil || version == "" || !long {
+			return lasted, err
+		}
+	}
+}
+
+// read tells the sink all that there is, and returns the version from which a watch
+// goes on: "" when the answer, of a get, has none.
+func (f *follower) read(ctx context.Context) (version string, err error) {
+	version, err = f.list(ctx)
+	if err != nil && f.name != "" && apierrors.IsForbidden(err) {
+		_, err = f.get(ctx)
+		return "", err
+	}
+	return version, err
+}
+
+func (f *follower) list(ctx context.Context) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	list, err := f.client.List(ctx, f.selection())
+	f.trouble.tried("list", err)
+	if err != nil {
+		return "", err
+	}
+	f.to.replace(list.Items)
+	return list.ResourceVersion, nil
+}
+
+// get tells the sink of the one object, and returns its version, "" when it is absent.
+func (f *follower) get(ctx context.Context) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	item, err := f.client.Get(ctx, f.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		f.trouble.tried("get", nil)
+		f.to.replace(nil)
+		return "", nil
+	}
+	f.trouble.tried("get", err)
+	if err != nil {
+		return "", err
+	}
+	f.to.replace([]webhook{*item})
+	return item.ResourceVersion, nil
+}
+
+// watch follows changes after a version. It returns the version to go on from, "" to
+// read again, and whether it lasted for a while; a nil error is the ordinary end.
+func (f *follower) watch(ctx context.Context, version string) (next string, lasted bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := f.open(ctx, cancel, version)
+	if expired(err) {
+		return "", false, nil
+	}
+	f.trouble.tried("watch", err)
+	if err != nil {
+		return "", false, err
+	}
+	defer w.Stop()
+	ripe := time.NewTimer(shortWatch)
+	defer ripe.Stop()
+	oldest := ""
+	if version == "" {
+		// A watch from no version begins with what is there, and says nothing when
+		// nothing is: what went between the first read and here shows only in another.
+		if oldest, err = f.get(ctx); err != nil {
+			return "", false, err
+		}
+	}
+	next, err = f.events(ctx, w, version, oldest)
+	select {
+	case <-ripe.C:
+		lasted = true
+	default:
+	}
+	return next, lasted, err
+}
+
+// open starts a watch, and gives up when the server does not accept it in time.
+func (f *follower) open(ctx context.Context, cancel context.CancelFunc, version string) (watch.Interface, error) {
+	late := time.AfterFunc(readTimeout, cancel)
+	w, err := f.client.Watch(ctx, f.watching(version))
+	if late.Stop() {
+		return w, err
+	}
+	if err == nil {
+		w.Stop()
+	}
+	return nil, fmt.Errorf("not accepted within %v", readTimeout)
+}
+
+// events hands a watch's events on until it ends. Those older than a get that was
+// answered after the watch began are old news.
+func (f *follower) events(ctx context.Context, w watch.Interface, version, oldest string) (string, error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return version, nil
+		case event, ok := <-w.ResultChan():
+			if !ok {
+				return version, nil
+			}
+			if event.Type == watch.Error {
+				if err := apierrors.FromObject(event.Object); !expired(err) {
+					return "", fmt.Errorf("watch: %w", err)
+				}
+				return "", nil
+			}
+			item, ok := event.Object.(*webhook)
+			if !ok {
+				return "", fmt.Errorf("watch: %s event with a %T", event.Type, event.Object)
+			}
+			version = item.ResourceVersion
+			if !older(version, oldest) {
+				f.hand(event.Type, item)
+			}
+		}
+	}
+}
+
+func (f *follower) hand(kind watch.EventType, item *webhook) {
+	if f.name != "" && item.Name != f.name {
+		return // also a bookmark, which has no name
+	}
+	switch kind {
+	case watch.Added, watch.Modified:
+		f.to.set(*item)
+	case watch.Deleted:
+		f.to.remove(item.Name)
+	case watch.Bookmark, watch.Error:
+	}
+}
+
+// selection is what to list: by name, the only form of list and watch that RBAC can
+// allow for one object.
+func (f *follower) selection() metav1.ListOptions {
+	if f.name != "" {
+		return metav1.ListOptions{FieldSelector: "metadata.name=" + f.name}
+	}
+	return metav1.ListOptions{LabelSelector: f.label}
+}
+
+func (f *follower) watching(version string) metav1.ListOptions {
+	options := f.selection()
+	seconds := int64((minWatch + rand.N(maxWatch-minWatch)) / time.Second)
+	options.ResourceVersion, options.TimeoutSeconds, options.AllowWatchBookmarks = version, &seconds, true
+	return options
+}
+
+// expired reports whether a version is too old to watch from.
+func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+func older(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
+}
+
+// jitter spreads a wait over half to one and a half of its length.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+
+// pause waits, or returns early when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,86 @@
+package revisions
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+const (
+	// revisionLabel of a webhook names a revision; of any object, the one it asks for.
+	revisionLabel = "istio.io/rev"
+	// tagLabel of a webhook makes its revision reachable under a further name.
+	tagLabel = "istio.io/tag"
+	// unnamed is the revision that an empty name stands for.
+	unnamed = "default"
+	// usualNamespace is the one whose default tag has no suffix.
+	usualNamespace = "istio-system"
+)
+
+// Config of a watcher.
+type Config struct {
+	// Revision is the watcher's own; "" counts as "default".
+	Revision string
+	// Namespace is the control plane's; "" counts as istio-system.
+	Namespace string
+	// Logger receives what begins and ends to fail, and changes; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Revision == "" {
+		c.Revision = unnamed
+	}
+	if c.Namespace == "" {
+		c.Namespace = usualNamespace
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// Reporter is what the watchers of this package can do beside their interfaces.
+type Reporter interface {
+	// Problem is what fails at present: a missing permission, or a server that does not
+	// answer; nil when all is well. A watcher with a problem may still be in sync, by a
+	// permission that it has instead.
+	Problem() error
+}
+
+// runner runs the two goroutines that every watcher has.
+type runner struct {
+	log     *slog.Logger
+	client  kube.Client
+	running atomic.Bool
+	trouble trouble
+}
+
+func newRunner(client kube.Client, log *slog.Logger, instead map[string]string) *runner {
+	return &runner{log: log, client: client, trouble: trouble{log: log, instead: instead, failed: map[string]error{}}}
+}
+
+// run follows and delivers until stop closes, and returns when both have ended. A
+// nil stop never closes.
+func (r *runner) run(stop <-chan struct{}, f follower, deliver func(context.Context)) {
+	if r.client == nil {
+		r.log.Error("watcher has no client, it will know nothing")
+		return
+	}
+	if !r.running.CompareAndSwap(false, true) {
+		r.log.Error("watcher runs already, its second Run does nothing")
+		return
+	}
+	defer r.running.Store(false)
+	ctx := wait.ContextForChannel(stop)
+	f.client, f.trouble = r.client.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations(), &r.trouble
+	var ended sync.WaitGroup
+	ended.Go(func() { f.run(ctx) })
+	ended.Go(func() { deliver(ctx) })
+	ended.Wait()
+}

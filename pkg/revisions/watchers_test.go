@@ -1,0 +1,176 @@
+package revisions
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func TestDefaultTagWebhook(t *testing.T) {
+	for namespace, want := range map[string]string{
+		"":             "istio-revision-tag-default",
+		"istio-system": "istio-revision-tag-default",
+		"mesh":         "istio-revision-tag-default-mesh",
+	} {
+		if got := DefaultTagWebhook(namespace); got != want {
+			t.Errorf("in %q it is %q, want %q", namespace, got, want)
+		}
+	}
+}
+
+func TestRevisionThatAWebhookNames(t *testing.T) {
+	w := NewDefault(nil, Config{Logger: quiet}).(*defaultWatcher)
+	for _, test := range []struct {
+		labels map[string]string
+		want   string
+	}{
+		{nil, ""},
+		{map[string]string{tagLabel: "default"}, ""},
+		{map[string]string{revisionLabel: ""}, "default"},
+		{map[string]string{revisionLabel: "canary"}, "canary"},
+	} {
+		if got := w.labelled(webhook{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}}); got != test.want {
+			t.Errorf("labels %v name %q, want %q", test.labels, got, test.want)
+		}
+	}
+}
+
+func TestWatchersWithoutAClientReportAndReturn(t *testing.T) {
+	var out bytes.Buffer
+	config := Config{Logger: slog.New(slog.NewTextHandler(&out, nil))}
+	NewDefault(nil, config).Run(nil)
+	NewTags(nil, config).Run(nil)
+	NewDefault(nil, config).AddHandler(nil)
+	if got := strings.Count(out.String(), "no client"); got != 2 {
+		t.Errorf("reported %d times:\n%s", got, &out)
+	}
+}
+
+func tagHook(name, tag, revision string, namespaces ...string) webhook {
+	item := webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{tagLabel: tag, revisionLabel: revision}}}
+	for _, namespace := range namespaces {
+		item.Webhooks = append(item.Webhooks, admissionv1.MutatingWebhook{
+			ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: namespace}},
+		})
+	}
+	return item
+}
+
+func TestTags(t *testing.T) {
+	object := func(revision string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Labels: map[string]string{revisionLabel: revision}}
+	}
+	for name, test := range map[string]struct {
+		revision string
+		webhooks []webhook
+		tags     []string
+		mine     []metav1.ObjectMeta
+		others   []metav1.ObjectMeta
+	}{
+		"no tags": {
+			"stable", nil, []string{"stable"},
+			[]metav1.ObjectMeta{object("stable")},
+			[]metav1.ObjectMeta{object("canary"), object("default"), object(""), {}},
+		},
+		"two tags, one the default": {
+			"stable",
+			[]webhook{tagHook("a", "prod", "stable"), tagHook("b", "default", "stable"), tagHook("c", "test", "canary")},
+			[]string{"default", "prod", "stable"},
+			[]metav1.ObjectMeta{object("stable"), object("prod"), object("default"), object(""), {}},
+			[]metav1.ObjectMeta{object("test"), object("canary")},
+		},
+		"the revision without a name": {
+			"", nil, []string{"default"},
+			[]metav1.ObjectMeta{object("default"), object(""), {}},
+			[]metav1.ObjectMeta{object("stable")},
+		},
+		"the default moved away from it": {
+			"", []webhook{tagHook("a", "default", "canary"), tagHook("b", "old", "")}, []string{"default", "old"},
+			[]metav1.ObjectMeta{object("old")},
+			[]metav1.ObjectMeta{object("default"), object(""), {}, object("canary")},
+		},
+		"of another control plane": {
+			"stable",
+			[]webhook{tagHook("a", "prod", "stable", "other"), tagHook("b", "test", "stable", "other", "istio-system")},
+			[]string{"stable", "test"},
+			[]metav1.ObjectMeta{object("test")},
+			[]metav1.ObjectMeta{object("prod")},
+		},
+		"no revision": {
+			"stable",
+			[]webhook{{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{tagLabel: "prod"}}}},
+			[]string{"stable"}, []metav1.ObjectMeta{object("stable")}, []metav1.ObjectMeta{object("prod")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := NewTags(nil, Config{Revision: test.revision, Logger: quiet}).(*tagWatcher)
+			if w.HasSynced() || len(w.GetMyTags()) != 1 {
+				t.Errorf("before anything was read: synced %v, tags %v", w.HasSynced(), w.GetMyTags())
+			}
+			for _, item := range test.webhooks {
+				w.take(item)
+			}
+			w.post()
+			if got := w.GetMyTags(); !got.Equal(sets.New(test.tags...)) {
+				t.Errorf("tags are %v, want %v", sets.List(got), test.tags)
+			}
+			for _, meta := range test.mine {
+				if !w.IsMine(meta) {
+					t.Errorf("not mine: %v", meta.Labels)
+				}
+			}
+			for _, meta := range test.others {
+				if w.IsMine(meta) {
+					t.Errorf("mine: %v", meta.Labels)
+				}
+			}
+			w.GetMyTags().Insert("changed by a caller")
+			if w.GetMyTags().Has("changed by a caller") {
+				t.Error("a caller changed the watcher's set")
+			}
+		})
+	}
+}
+
+func TestTroubleIsLoggedOncePerState(t *testing.T) {
+	var out bytes.Buffer
+	tr := trouble{log: slog.New(slog.NewTextHandler(&out, nil)), failed: map[string]error{}}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("no"))
+	lines := func() int { return strings.Count(out.String(), "\n") }
+	for i, step := range []struct {
+		verb  string
+		err   error
+		lines int
+	}{
+		{"list", nil, 0},
+		{"list", errors.New("connection refused"), 1},
+		{"list", fmt.Errorf("connection reset %d", 7), 1},
+		{"list", context.Canceled, 1},
+		{"list", forbidden, 2},
+		{"get", forbidden, 3},
+		{"list", forbidden, 3},
+		{"get", nil, 4},
+		{"list", nil, 5},
+		{"list", nil, 5},
+	} {
+		tr.tried(step.verb, step.err)
+		if lines() != step.lines {
+			t.Fatalf("step %d: %d lines, want %d:\n%s", i, lines(), step.lines, &out)
+		}
+		if failing := tr.problem() != nil; failing != (step.lines > 0 && step.lines < 5) {
+			t.Errorf("step %d: problem is %v", i, tr.problem())
+		}
+	}
+}
