@@ -3,6 +3,7 @@ package k8sleaderelection
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -15,6 +16,10 @@ type follower struct {
 	lock  k8sresourcelock.Watchable
 	clock *Clock
 	fails int
+
+	mu   sync.Mutex
+	end  context.CancelFunc // of the present watch
+	anew bool               // the next one starts with the present state
 }
 
 func newFollower(l *loop, lock k8sresourcelock.Watchable) *follower {
@@ -27,7 +32,7 @@ func (f *follower) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := f.clock.Now().Mono
 		up := false
-		resume, err := f.lock.Watch(ctx, from, func() {
+		resume, err := f.watch(ctx, from, func() {
 			up = true
 			f.post(ctx, &event{in: core.Input{Kind: core.Watching, Gap: from == ""}})
 			f.l.report.watching(nil)
@@ -48,6 +53,34 @@ func (f *follower) run(ctx context.Context) {
 			f.fails = 0
 		}
 		f.pause(ctx)
+	}
+}
+
+// watch is one watch, until restart or ctx ends it, or it breaks.
+func (f *follower) watch(ctx context.Context, from string, up func(), seen func(k8sresourcelock.Snapshot)) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.mu.Lock()
+	f.end, f.anew = cancel, false
+	f.mu.Unlock()
+	resume, err := f.lock.Watch(ctx, from, up, seen)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.anew {
+		return "", nil
+	}
+	return resume, err
+}
+
+// restart begins a new watch with the present state. The loop asks for it when the
+// store has gone back in time: a watch from a version to come would be accepted, and
+// silent. It does not block.
+func (f *follower) restart() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.anew = true
+	if f.end != nil {
+		f.end()
 	}
 }
 

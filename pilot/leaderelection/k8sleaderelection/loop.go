@@ -34,6 +34,7 @@ type loop struct {
 	replies chan *event // room for the one call in flight, which must never block
 	timer   *time.Timer
 	helpers sync.WaitGroup
+	watch   *follower // nil: the lock cannot be watched
 	report  *reporter
 }
 
@@ -56,7 +57,8 @@ func (l *loop) run(ctx context.Context) error {
 	l.timer = time.NewTimer(0)
 	defer l.timer.Stop()
 	if w, ok := l.le.lock.(k8sresourcelock.Watchable); ok {
-		l.helpers.Go(func() { newFollower(l, w).run(work) })
+		l.watch = newFollower(l, w)
+		l.helpers.Go(func() { l.watch.run(work) })
 	}
 	l.turn(work, &event{in: l.defaultNow()})
 	for stop := ctx.Done(); l.state.Phase != core.Done; {
@@ -106,6 +108,9 @@ func (l *loop) turn(ctx context.Context, ev *event) {
 	l.state = state
 	if state.Learned != before.Learned {
 		l.base = ev.lock
+		if l.watch != nil && state.Snap.Exists && state.Snap.Version < before.Snap.Version {
+			l.watch.restart()
+		}
 	}
 	l.setGate(action)
 	l.publish(before, ev.in)

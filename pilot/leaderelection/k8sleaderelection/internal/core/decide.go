@@ -158,8 +158,8 @@ func (s State) nextTransition() int {
 	return min(s.Count, maxTransitions-1) + 1
 }
 
-// maxTransitions is what a Lease can carry.
-const maxTransitions = 1<<31 - 1
+// maxTransitions is the most that a Lease can carry and still be released.
+const maxTransitions = 1<<31 - 2
 
 // renewal is our own record again, changed in its renew time alone.
 func (c Config) renewal(s State, now Moment) (Record, Notes) {

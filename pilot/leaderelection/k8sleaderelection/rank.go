@@ -1,0 +1,14 @@
+package k8sleaderelection
+
+import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+
+// RevisionKey is the key of a candidate of that revision: the revision, with "^" in
+// front when it is remote. An empty revision counts as "default".
+func RevisionKey(revision string, remote bool) string { return core.MakeKey(revision, remote) }
+
+// Outranks reports whether a candidate with key ours goes before a holder with key
+// theirs: it is of the default revision and the holder is not; or both are of the same
+// revision, it is local and the holder remote.
+func Outranks(ours, theirs string, d DefaultRevision) bool {
+	return core.Outranks(ours, theirs, core.Default{Synced: d.Synced, Revision: d.Revision})
+}
