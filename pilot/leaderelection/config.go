@@ -1,0 +1,155 @@
+package leaderelection
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/revisions"
+)
+
+// LockType is the kind of object that stores who leads.
+type LockType uint8
+
+const (
+	// ConfigMapLock stores the record in an annotation of a ConfigMap.
+	ConfigMapLock LockType = iota
+	// LeaseLock stores it in a Lease.
+	LeaseLock
+	// MultiLock holds both together, for moving from one to the other. It is not
+	// built yet: New refuses it.
+	MultiLock
+)
+
+func (l LockType) String() string {
+	switch l {
+	case ConfigMapLock:
+		return "configmap"
+	case LeaseLock:
+		return "lease"
+	case MultiLock:
+		return "multi"
+	}
+	return fmt.Sprintf("LockType(%d)", uint8(l))
+}
+
+// Config says which election a process takes part in, and as whom.
+type Config struct {
+	// Namespace of the lock object.
+	Namespace string
+	// Identity is this candidate's name, unique among live processes: the pod name.
+	// Empty means "unknown-" and the host's name.
+	Identity string
+	// ElectionID is the lock object's name; per-revision elections append to it.
+	ElectionID string
+	// Revision of this control plane; empty counts as "default".
+	Revision string
+	// PerRevision elections have a lock for each revision, and no rank.
+	PerRevision bool
+	// Remote candidates run outside the cluster whose lock it is: local ones of the
+	// same revision go before them.
+	Remote bool
+	// Lock is the kind of lock object.
+	Lock LockType
+
+	// LeaseDuration, RenewDeadline and RetryPeriod are as in LeaderElectionConfig.
+	// Zero means 30 s, 15 s and 7.5 s.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	// DrainLimit, StopLimit, PeerGrace, PreemptImmediately and OnStuckDrain: likewise.
+	DrainLimit, StopLimit, PeerGrace time.Duration
+	PreemptImmediately               bool
+	OnStuckDrain                     func()
+
+	// DefaultWatcher says which revision is the default. Its owner runs it. nil: no
+	// revision goes before another.
+	DefaultWatcher revisions.DefaultWatcher
+	// Disabled starts every run function at once and touches no lock.
+	Disabled bool
+
+	// LockClient is what the lock is read and written by, neither gated nor limited by
+	// the work's requests. nil: one of its own, which elections of one client share.
+	LockClient kubernetes.Interface
+	// EventRecorder, if given, writes Kubernetes Events about the lock object.
+	EventRecorder k8sresourcelock.EventRecorder
+	// Observer hears of phases and calls, for metrics.
+	Observer k8sleaderelection.Observer
+	// HealthTolerance is how long after the end of the lease run functions may live on
+	// before Healthz fails. Zero means 20 s.
+	HealthTolerance time.Duration
+	// Logger gets the elector's lines. nil: slog.Default.
+	Logger *slog.Logger
+}
+
+const defaultHealthTolerance = 20 * time.Second
+
+func (c Config) withDefaults() Config {
+	if c.Identity == "" {
+		c.Identity = unknownIdentity()
+	}
+	if c.Revision == "" {
+		c.Revision = "default"
+	}
+	setDefault(&c.LeaseDuration, DefaultLeaseDuration)
+	setDefault(&c.RenewDeadline, DefaultRenewDeadline)
+	setDefault(&c.RetryPeriod, DefaultRetryPeriod)
+	setDefault(&c.HealthTolerance, defaultHealthTolerance)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}
+
+// unknownIdentity is who a process is that was not told: istiod says the same.
+func unknownIdentity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "host"
+	}
+	return "unknown-" + host
+}
+
+// lockName is the lock object's name.
+func (c Config) lockName() string {
+	if c.PerRevision {
+		return c.ElectionID + "-" + c.Revision
+	}
+	return c.ElectionID
+}
+
+// key is what the candidate writes into the lock as its rank.
+func (c Config) key() string { return k8sleaderelection.RevisionKey(c.Revision, c.Remote) }
+
+// validate checks what the elector and the lock do not check.
+func (c Config) validate() error {
+	var errs []error
+	if c.ElectionID == "" {
+		errs = append(errs, errors.New("ElectionID is missing: name the election, e.g. "+NamespaceController))
+	}
+	if c.Namespace == "" {
+		errs = append(errs, errors.New("Namespace is missing: name the namespace of the lock object, e.g. istio-system"))
+	}
+	for _, problem := range validation.IsDNS1123Label(c.Revision) {
+		errs = append(errs, fmt.Errorf("Revision %q: %s", c.Revision, problem))
+	}
+	switch c.Lock {
+	case ConfigMapLock, LeaseLock:
+	case MultiLock:
+		errs = append(errs, errors.New("Lock MultiLock is not built yet: choose ConfigMapLock or LeaseLock"))
+	default:
+		errs = append(errs, fmt.Errorf("Lock %v is none of ConfigMapLock, LeaseLock, MultiLock", c.Lock))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,223 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/go-multierror"
+	"go.uber.org/atomic"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// LeaderElection is this process's part in one election.
+type LeaderElection struct {
+	cfg     Config
+	client  kube.Client
+	invalid error // what a constructor without an error of its own found
+	sharing bool  // takes part in what Istio-style elections of a client share
+
+	clock  *k8sleaderelection.Clock
+	gate   *fence.Gate
+	health *k8sleaderelection.HealthzAdaptor
+	// elector is the one that runs, or ran last. Before that it is the one by which
+	// the configuration was checked.
+	elector atomic.Pointer[k8sleaderelection.LeaderElector]
+	running atomic.Bool
+	gated   func() (kube.Client, error)
+	follow  sync.Once // the default watcher's handler is added once
+
+	mu        sync.Mutex
+	functions []func(context.Context) error
+	warm      []func(context.Context) error
+}
+
+// ErrRunning is returned by a second RunContext beside a first.
+var ErrRunning = errors.New("the election is running already")
+
+// New checks the configuration and starts nothing. The error says all that is wrong
+// with it, and how to mend it.
+func New(client kube.Client, cfg Config) (*LeaderElection, error) {
+	l := newElection(client, cfg)
+	if l.invalid != nil {
+		return nil, l.invalid
+	}
+	return l, nil
+}
+
+func newElection(client kube.Client, cfg Config) *LeaderElection {
+	cfg = cfg.withDefaults()
+	l := &LeaderElection{cfg: cfg, client: client, clock: k8sleaderelection.NewClock(nil)}
+	l.gate = fence.NewGate(cfg.lockName(), l.clock)
+	l.gated = sync.OnceValues(l.newGatedClient)
+	l.health = k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance)
+	l.invalid = l.validate()
+	return l
+}
+
+func (l *LeaderElection) validate() error {
+	if l.client == nil {
+		return errors.New("election: no client was given")
+	}
+	err := l.cfg.validate()
+	if err == nil {
+		err = l.connect(l.client.Kube())
+	}
+	if err != nil {
+		return fmt.Errorf("election %q in namespace %q: %w", l.cfg.lockName(), l.cfg.Namespace, err)
+	}
+	return nil
+}
+
+// connect makes the elector, with a lock on client.
+func (l *LeaderElection) connect(client kubernetes.Interface) error {
+	elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
+		Lock:          l.lock(client),
+		LeaseDuration: l.cfg.LeaseDuration, RenewDeadline: l.cfg.RenewDeadline, RetryPeriod: l.cfg.RetryPeriod,
+		DrainLimit: l.cfg.DrainLimit, StopLimit: l.cfg.StopLimit, PeerGrace: l.cfg.PeerGrace,
+		PreemptImmediately: l.cfg.PreemptImmediately,
+		OnStuckDrain:       l.cfg.OnStuckDrain,
+		ReleaseOnCancel:    true,
+		Name:               l.cfg.lockName(),
+		Work:               []func(context.Context) error{l.work},
+		Ranked:             !l.cfg.PerRevision,
+		Gate:               l.gate,
+		Clock:              l.clock,
+		WatchDog:           l.health,
+		Observer:           l.cfg.Observer,
+		Logger:             l.cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	l.elector.Store(elector)
+	return nil
+}
+
+func (l *LeaderElection) lock(client kubernetes.Interface) k8sresourcelock.Interface {
+	meta := metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName()}
+	who := k8sresourcelock.ResourceLockConfig{Identity: l.cfg.Identity, Key: l.cfg.key(), EventRecorder: l.cfg.EventRecorder}
+	if l.cfg.Lock == LeaseLock {
+		return &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who}
+	}
+	return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}
+}
+
+// AddRunFunction adds a function that runs while this process leads. Its channel is
+// closed when it has to stop; the lock is not given up before it has returned. Add
+// functions before the election runs.
+func (l *LeaderElection) AddRunFunction(f func(stop <-chan struct{})) *LeaderElection {
+	return l.AddRunContext(func(ctx context.Context) error {
+		f(ctx.Done())
+		return nil
+	})
+}
+
+// AddRunContext adds a function that runs while this process leads. Its context ends
+// when it has to stop. If it returns an error before that, this process steps down for
+// a while, so that another candidate gets its chance; if it returns nil, it is done
+// and the term goes on.
+func (l *LeaderElection) AddRunContext(f func(ctx context.Context) error) *LeaderElection {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.functions = append(l.functions, f)
+	return l
+}
+
+// Warm adds a function that prepares run functions, such as by filling caches, and
+// then returns. The process does not campaign before all have returned. An error ends
+// RunContext.
+func (l *LeaderElection) Warm(f func(ctx context.Context) error) *LeaderElection {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.warm = append(l.warm, f)
+	return l
+}
+
+// work runs all functions and returns when they have. The first error tells the
+// others to stop, so that the step-down need not wait for them.
+func (l *LeaderElection) work(ctx context.Context) error {
+	l.mu.Lock()
+	functions := append([]func(context.Context) error{}, l.functions...)
+	l.mu.Unlock()
+	return runAll(ctx, functions)
+}
+
+// runAll runs functions side by side until all have returned.
+func runAll(ctx context.Context, functions []func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		all  sync.WaitGroup
+		mu   sync.Mutex
+		errs *multierror.Error
+	)
+	for _, f := range functions {
+		all.Go(func() {
+			if err := f(ctx); err != nil && ctx.Err() == nil {
+				mu.Lock()
+				errs = multierror.Append(errs, err)
+				mu.Unlock()
+				cancel(err)
+			}
+		})
+	}
+	all.Wait()
+	return errs.ErrorOrNil()
+}
+
+// IsLeader reports whether this process may act now. It asks the clock: a process cut
+// off from the API server stops being leader on time.
+func (l *LeaderElection) IsLeader() bool {
+	if l.cfg.Disabled {
+		return l.running.Load()
+	}
+	e := l.elector.Load()
+	return e != nil && e.IsLeader()
+}
+
+// Leader returns who the record names, as last seen; empty when nobody.
+func (l *LeaderElection) Leader() (identity, key string) {
+	e := l.elector.Load()
+	if e == nil {
+		return "", ""
+	}
+	s := e.Status()
+	return s.Holder, s.HolderKey
+}
+
+// Client returns a client whose writes pass this election's gate: outside the term
+// they fail with fence.ErrNotLeader. Reads always pass.
+func (l *LeaderElection) Client() kube.Client {
+	if l.cfg.Disabled {
+		return l.client
+	}
+	client, err := l.gated()
+	if err != nil {
+		// The configuration made a client before, so this is no user's mistake. A
+		// client without the gate must not be handed out in its place.
+		return unusable{Client: l.client, err: err}
+	}
+	return client
+}
+
+// Gate returns the election's gate, to put into other clients' transports.
+func (l *LeaderElection) Gate() *fence.Gate { return l.gate }
+
+// Healthz returns the check that fails when run functions outlive their lease.
+func (l *LeaderElection) Healthz() *k8sleaderelection.HealthzAdaptor { return l.health }
+
+// StepDown ends this process's present term, if it has one, and keeps it from
+// campaigning for a while. It does not block.
+func (l *LeaderElection) StepDown() {
+	if e := l.elector.Load(); e != nil {
+		e.StepDown()
+	}
+}

@@ -1,0 +1,33 @@
+// Package simulation plays elections, many times faster than real, and checks what
+// they promise. It drives the very core.Step that production runs; everything around
+// it is a model: true time, machines with clocks of their own, a store with real
+// compare-and-swap, slow and lossy calls, watches that are late, reordered or down,
+// pauses, crashes, and people who edit the lock by hand.
+//
+// A run is a function of its seed: the same seed plays the same run. After a stretch
+// of faults comes a calm, in which nothing goes wrong any more and the election has
+// to come to rest.
+//
+// The checks read only the model's ground truth (who really runs, what was really
+// written, what the store really answered), so that a mistake in the core's own
+// bookkeeping cannot hide itself. Each is named by what it belongs to in a Check
+// constant. A check that cannot fail proves nothing: Bugs lists defects that are
+// planted by wrapping Step, and the tests demand that each is caught by its check.
+//
+// The tests play 2,000 seeds, spread over the modes:
+//
+//	SIM_SEEDS=20000 go test ./pilot/leaderelection/k8sleaderelection/internal/simulation
+//	SIM_SEED=1234   go test -v -run TestSimulation ...    plays one seed and prints every step
+//	SIM_SEED=12 SIM_BUG=half-lease go test -v -run TestPlantedBugs ...
+//
+// What lies outside the promises lies outside the checks, and only that:
+//
+//   - Functions of a process that was paused may outlive its cover and drain limit.
+//     Their gate may not.
+//   - A candidate that saw neither a term's record, nor any that came after it, before
+//     somebody removed the record, cannot know of it, and does not wait for it.
+//   - A store restored from a backup begins a new history. Tokens grow within one.
+//     Versions of different histories are never equal here: a request that was
+//     delayed across a restore, and then meets the very version it was meant for with
+//     another content, would defeat compare-and-swap itself.
+package simulation

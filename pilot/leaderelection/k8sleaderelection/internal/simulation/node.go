@@ -1,0 +1,138 @@
+package simulation
+
+import (
+	"fmt"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// node is one machine with room for one process: a pod's place.
+type node struct {
+	w       *world
+	name    string
+	key     string
+	clocks  clocks
+	apiDown Time // the node does not reach the store before
+	p       *process
+	started int
+
+	paused bool
+	held   []func() // what waits for the end of the pause
+	pauses int
+}
+
+// maxSkew keeps the rates of any two clocks within delta of true time.
+const maxSkew = delta * 0.95
+
+func (w *world) newNode() *node {
+	n := &node{w: w, name: fmt.Sprintf("pod-%c", 'a'+len(w.nodes)), key: w.revision()}
+	n.clocks = clocks{
+		rate:     1 + (2*w.rng.Float64()-1)*maxSkew,
+		monoZero: w.rng.Int64N(int64(1000 * time.Hour)),
+		bootZero: int64(time.Hour) + w.rng.Int64N(int64(1000*time.Hour)),
+		hasBoot:  w.rng.IntN(5) > 0,
+		asleepAt: -1,
+		wallZero: 1_780_000_000e9 + int64(w.within(10*time.Hour)) - int64(5*time.Hour),
+	}
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+// run does what the process on this node does next; a paused one does it later.
+func (n *node) run(what func()) {
+	if n.paused {
+		n.held = append(n.held, what)
+		return
+	}
+	what()
+}
+
+// pause stops the process (as SIGSTOP does) or, with suspend, the whole machine.
+func (n *node) pause(d time.Duration, suspend bool) {
+	if n.paused {
+		return
+	}
+	n.w.tracef("%s paused for %v, suspended: %v", n.name, d, suspend)
+	n.paused = true
+	n.pauses++
+	if suspend {
+		n.clocks.suspend(n.w.now)
+	}
+	if n.p != nil {
+		n.p.pausedAt, n.p.troubledAt = n.w.now, n.w.now
+	}
+	turn := n.pauses
+	n.w.after(d, func() {
+		if n.pauses == turn {
+			n.resume()
+		}
+	})
+}
+
+// resume lets everything happen that waited, in any order, since a select chooses as
+// it likes.
+func (n *node) resume() {
+	if !n.paused {
+		return
+	}
+	n.w.tracef("%s goes on", n.name)
+	n.paused = false
+	n.pauses++
+	if n.clocks.asleepAt >= 0 {
+		n.clocks.wake(n.w.now)
+	}
+	if n.p != nil {
+		n.p.pausedAt, n.p.troubledAt = n.w.now, n.w.now
+	}
+	held := n.held
+	n.held = nil
+	for _, what := range held {
+		n.w.after(n.w.within(2*time.Millisecond), func() { n.run(what) })
+	}
+}
+
+// start begins a new process, with nothing but its name from an earlier one.
+func (n *node) start() {
+	if n.p != nil || n.paused {
+		return
+	}
+	n.started++
+	w := n.w
+	p := &process{
+		w: w, n: n, id: n.name, key: n.key, serial: len(w.procs) + 1,
+		cfg: n.config(), step: stepOf(w.Bug), pausedAt: -1, troubledAt: w.now,
+		forbidden: w.chance(w.mode.Forbidden),
+	}
+	n.p = p
+	w.procs = append(w.procs, p)
+	w.tracef("%s starts, key %s, rate %.4f, %v", p, p.key, n.clocks.rate, w.timing.lease)
+	p.input(core.Input{Kind: core.Tick}, view{})
+	if w.mode.Ranked {
+		w.tellDefault(n, w.within(time.Second))
+	}
+	if !p.forbidden {
+		w.after(w.within(100*time.Millisecond), func() { p.openWatch(true) })
+	}
+}
+
+func (n *node) config() core.Config {
+	t := n.w.timing
+	return core.Config{
+		Self: n.name, Key: n.key, Lease: t.lease, Cover: t.cover, Retry: t.retry,
+		CallTimeout: (t.cover - t.retry) / 2, DrainLimit: t.drain(), StopLimit: 2 * t.lease,
+		Moment: 25 * time.Millisecond, Ranked: n.w.mode.Ranked, Release: true,
+	}
+}
+
+// kill ends the process at once, as kill -9 does; its functions end with it.
+func (n *node) kill(why string) {
+	p := n.p
+	if p == nil {
+		return
+	}
+	n.w.tracef("%s ends: %s", p, why)
+	p.ended, p.work, p.alive, p.gate = true, false, false, core.Cover{}
+	n.p, n.held = nil, nil
+	n.w.checks.leaderChanged()
+}

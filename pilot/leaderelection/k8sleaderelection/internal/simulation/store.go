@@ -1,0 +1,193 @@
+package simulation
+
+import (
+	"slices"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// term is what really was one unbroken time of holding the lock, by one process or,
+// without one, by somebody's hand.
+type term struct {
+	p           *process // nil: nobody of ours
+	id          string   // the recorded holder
+	history     int
+	token       uint64
+	marked      bool  // it was written with its own marker: its process may act
+	disturbed   bool  // somebody else changed its record
+	prev        *term // what it displaced, unless that ended by a drained release
+	removedWith *term // the term that stood when a foreign hand removed the record
+}
+
+// view is the lock as an answer or a watch event shows it, with the truth behind it,
+// which only checks may look at.
+type view struct {
+	snap     core.Snapshot
+	history  int
+	foreign  uint64 // what others keep on the object
+	term     *term  // whose record this is; nil: nobody's
+	released bool   // a drained release of ours left it so
+}
+
+// newer reports whether v was written after u.
+func (v view) newer(u view) bool {
+	return v.history > u.history || v.history == u.history && v.snap.Version > u.snap.Version
+}
+
+// histories keeps versions of different histories from being equal.
+const histories = 16
+
+// store is the API server: one object, guarded by its version.
+type store struct {
+	w       *world
+	now     view
+	past    []view
+	version uint64
+	uids    int
+	commits int
+}
+
+// next gives out a version. Versions have gaps, since the cluster writes other things.
+func (s *store) next() uint64 {
+	step := 1 + s.w.rng.Uint64N(20)
+	s.version = (s.version/histories+step)*histories + uint64(s.now.history%histories)
+	return s.version
+}
+
+// sum stands for a hash of the record's bytes.
+func sum(s core.Snapshot) uint64 {
+	const prime = 1099511628211
+	h := uint64(14695981039346656037)
+	mix := func(v uint64) { h = (h ^ v) * prime }
+	text := func(t string) {
+		for i := range len(t) {
+			mix(uint64(t[i]))
+		}
+		mix(256)
+	}
+	r := s.Record
+	mix(uint64(s.Content))
+	text(r.Holder)
+	text(r.Key)
+	for _, v := range []uint64{uint64(r.Lease), uint64(r.Acquired), uint64(r.Renewed), uint64(r.Transitions)} {
+		mix(v)
+	}
+	return h
+}
+
+// commit makes v the present state and tells the watchers. It gives it a version.
+func (s *store) commit(v view) view {
+	s.commits++
+	v.snap.Version = s.next()
+	v.history = s.now.history
+	s.past = append(s.past, s.now)
+	s.now = v
+	s.w.notify(v)
+	return v
+}
+
+// write is a request of ours that has arrived. It answers as an API server does.
+func (s *store) write(c *call) (core.Result, view) {
+	base, now := c.base, s.now
+	unguarded := base.Version == unguardedVersion
+	if !unguarded && (base.Exists != now.snap.Exists || base.Exists && (base.Version != now.snap.Version || base.UID != now.snap.UID)) {
+		return core.Conflict, view{}
+	}
+	s.w.checkGuard(c, now, unguarded)
+	next := view{snap: core.Snapshot{
+		Exists: true, UID: now.snap.UID, Content: core.Readable, Record: c.record, Notes: c.notes,
+	}}
+	next.foreign = now.foreign
+	if !now.snap.Exists {
+		s.uids++
+		next.snap.UID = uid(s.uids)
+		next.foreign = 0
+	}
+	next.snap.Sum = sum(next.snap)
+	if now.snap.Exists && next.snap.Sum == now.snap.Sum && next.snap.Notes == now.snap.Notes {
+		return core.OK, now // a PUT that changes nothing
+	}
+	s.attribute(c, now, &next)
+	next = s.commit(next)
+	if c.op == core.Acquire {
+		next.term.token = next.snap.Version
+		s.now = next
+	}
+	s.w.committed(c, now, next)
+	return core.OK, next
+}
+
+// attribute says whose record the write leaves behind.
+func (s *store) attribute(c *call, now view, next *view) {
+	if now.term != nil && now.term.p != c.p {
+		now.term.disturbed = true
+	}
+	switch c.op {
+	case core.Acquire:
+		next.term = &term{p: c.p, id: c.p.id, history: now.history}
+		if !now.released {
+			next.term.prev = now.term
+		}
+	case core.Renew:
+		next.term = now.term
+	case core.Release:
+		next.released = true
+	}
+	if next.term != nil && names(c.notes.Marker, c.record) {
+		next.term.marked = true
+	}
+}
+
+// foreignEdit is a change by somebody else's hand. removes says that it takes away
+// every trace of the record.
+func (s *store) foreignEdit(v view, removes bool) {
+	old := s.now.term
+	if old != nil && (v.term != old || removes) {
+		old.disturbed = true
+	}
+	if removes {
+		for t := old; t != nil; t = t.prev {
+			if t.removedWith == nil {
+				t.removedWith = old
+			}
+		}
+	} else if v.term != nil && v.term != old {
+		v.term.prev = old
+	}
+	if v.snap.Exists {
+		v.snap.Sum = sum(v.snap)
+	}
+	s.commit(v)
+}
+
+// restore puts an older state back: a new history begins at its version.
+func (s *store) restore(back int) {
+	if len(s.past) <= back {
+		return
+	}
+	old := s.past[len(s.past)-1-back]
+	if s.now.term != nil {
+		s.now.term.disturbed = true
+	}
+	if old.term != nil {
+		old.term.disturbed = true
+	}
+	standing := s.now.term
+	for t := standing; t != nil && t != old.term; t = t.prev {
+		if t.removedWith == nil {
+			t.removedWith = standing
+		}
+	}
+	history := s.now.history + 1
+	s.past = slices.Clip(s.past[:len(s.past)-1-back])
+	s.version = old.snap.Version
+	s.now = old
+	s.now.history = history
+}
+
+func uid(n int) string { return "uid-" + string(rune('a'+n%26)) + string(rune('a'+n/26%26)) }
+
+// names reports whether the marker is that of the record's holder and term.
+func names(m core.Marker, r core.Record) bool {
+	return m.Identity != "" && m.Identity == r.Holder && m.Transitions == r.Transitions
+}

@@ -1,0 +1,68 @@
+package simulation
+
+import (
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// openWatch brings a process's watch up. With gap it may have missed changes, and is
+// told so; without, it is told of the present state as an event, some time later.
+func (p *process) openWatch(gap bool) {
+	if p.ended || p.forbidden || p.watching {
+		return
+	}
+	if p.down() && p.w.faulty() {
+		p.w.after(p.w.within(time.Second), func() { p.openWatch(true) })
+		return
+	}
+	p.watching = true
+	p.watch++
+	p.n.run(func() { p.input(core.Input{Kind: core.Watching, Gap: gap}, view{}) })
+	if !gap && p.w.store.now.snap.Version != 0 {
+		p.show(p.w.store.now, p.watch)
+	}
+}
+
+// closeWatch breaks the watch; it comes back after d.
+func (p *process) closeWatch(d time.Duration) {
+	if p.ended || !p.watching {
+		return
+	}
+	p.watching = false
+	p.watch++
+	p.n.run(func() { p.input(core.Input{Kind: core.Unwatched}, view{}) })
+	gap := p.w.rng.IntN(4) > 0
+	p.w.after(d, func() { p.openWatch(gap) })
+}
+
+// notify tells all watchers of a change: each at its own time, so that events
+// overtake each other, and some never come.
+func (w *world) notify(v view) {
+	for _, n := range w.nodes {
+		p := n.p
+		if p == nil || !p.watching {
+			continue
+		}
+		if w.faulty() && w.chance(w.mode.Drop) {
+			w.tracef("  %v is not shown %d", p, v.snap.Version)
+			continue
+		}
+		p.show(v, p.watch)
+	}
+}
+
+// show delivers one watch event.
+func (p *process) show(v view, watch int) {
+	w := p.w
+	late := time.Millisecond + w.within(10*time.Millisecond)
+	if w.faulty() && w.chance(w.mode.Late) {
+		late = w.within(8 * time.Second)
+	}
+	w.after(late, func() {
+		if p.watch != watch {
+			return
+		}
+		p.n.run(func() { p.input(core.Input{Kind: core.Seen, Snap: v.snap}, v) })
+	})
+}

@@ -1,0 +1,193 @@
+package simulation
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// delta is the bound on clock rates that the drain limit is computed from.
+const delta = 0.02
+
+// Options choose one run.
+type Options struct {
+	Seed uint64
+	// Mode is what can go wrong; nil: the seed chooses.
+	Mode *Mode
+	// Bug is planted; nil: none.
+	Bug *Bug
+	// Trace gets a line for each step; nil: none.
+	Trace io.Writer
+}
+
+// Result is what a run showed.
+type Result struct {
+	Seed       uint64
+	Mode       string
+	Steps      int
+	Terms      int           // how often functions were started
+	Settled    time.Duration // from the calm to the last change of leader
+	Leaderless time.Duration // the longest time without one, in all of the run
+	Rate       int           // the most calls by one process in a second
+	Violations []Violation
+}
+
+// world is one run.
+type world struct {
+	Options
+	rng   *rand.Rand
+	mode  Mode
+	now   Time
+	queue queue
+	store store
+	nodes []*node
+	procs []*process // all that ever were, oldest first
+
+	timing    timing
+	calm, end Time
+	deflt     core.Default
+	apiDown   Time // nobody reaches the store before
+	checks    checks
+	result    Result
+}
+
+// timing is one set of durations, as a user would set them.
+type timing struct {
+	lease, cover, retry time.Duration
+	faults, calm        time.Duration
+}
+
+var timings = []timing{
+	{15 * time.Second, 10 * time.Second, 2 * time.Second, 150 * time.Second, 150 * time.Second},
+	{30 * time.Second, 15 * time.Second, 7500 * time.Millisecond, 300 * time.Second, 290 * time.Second},
+}
+
+// drain is how long run functions may take after the end of cover.
+func (t timing) drain() time.Duration {
+	return time.Duration(float64(t.lease)*(1-delta)/(1+delta)) - t.cover
+}
+
+// bound is how long an election may take to come to rest once nothing goes wrong any
+// more: what is in flight ends; the longest lease runs out, by a slow clock, twice
+// (an unreadable record, or a holder that died); and a higher rank preempts and settles.
+func (t timing) bound() time.Duration {
+	return 3*t.lease*105/100 + t.cover + 8*t.retry
+}
+
+// Run plays one seed.
+func Run(o Options) Result {
+	w := &world{Options: o, rng: rand.New(rand.NewPCG(o.Seed, 0x696e63756d62))}
+	w.mode = Modes[o.Seed%uint64(len(Modes))]
+	if o.Mode != nil {
+		w.mode = *o.Mode
+	}
+	w.timing = timings[0]
+	if w.rng.IntN(4) == 0 {
+		w.timing = timings[1]
+	}
+	w.calm = Time(0).add(w.timing.faults)
+	w.end = w.calm.add(w.timing.calm)
+	w.store.w, w.checks.w = w, w
+	w.result = Result{Seed: o.Seed, Mode: w.mode.Name}
+	w.build()
+	w.planFaults()
+	w.at(w.calm, w.beginCalm)
+	w.at(w.calm.add(w.timing.bound()), w.checkSettled)
+	w.play()
+	w.checkEnd()
+	return w.result
+}
+
+// build makes the machines. Some are fast, some slow, and none agrees on the time.
+func (w *world) build() {
+	if w.mode.Ranked {
+		w.deflt = core.Default{Synced: true, Revision: w.revision()}
+	}
+	for range 3 + w.rng.IntN(3) {
+		n := w.newNode()
+		start := w.within(time.Second)
+		if w.chance(w.mode.LateStart) {
+			start = w.within(w.timing.faults / 2)
+		}
+		w.after(start, func() { n.start() })
+	}
+}
+
+func (w *world) revision() string {
+	if w.rng.IntN(2) == 0 {
+		return "stable"
+	}
+	return "canary"
+}
+
+func (w *world) play() {
+	for {
+		e, some := w.queue.pop()
+		if !some || e.at > w.end {
+			w.now = w.end
+			return
+		}
+		w.now = e.at
+		e.what()
+	}
+}
+
+func (w *world) at(t Time, what func()) { w.queue.push(max(t, w.now), what) }
+
+func (w *world) after(d time.Duration, what func()) { w.at(w.now.add(d), what) }
+
+// within is a random duration below d.
+func (w *world) within(d time.Duration) time.Duration {
+	return time.Duration(w.rng.Int64N(max(1, int64(d))))
+}
+
+func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
+
+func (w *world) faulty() bool { return w.now < w.calm }
+
+func (w *world) tracef(format string, args ...any) {
+	if w.Trace != nil {
+		fmt.Fprintf(w.Trace, "%10.4f  %s\n", time.Duration(w.now).Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+// setDefault flips the default revision. Each node hears of it some time later.
+func (w *world) setDefault(revision string) {
+	w.deflt = core.Default{Synced: true, Revision: revision}
+	w.tracef("default revision is now %s", revision)
+	for _, n := range w.nodes {
+		w.tellDefault(n, w.within(3*time.Second))
+	}
+}
+
+func (w *world) tellDefault(n *node, late time.Duration) {
+	w.after(late, func() {
+		if p := n.p; p != nil {
+			n.run(func() { p.input(core.Input{Kind: core.DefaultChanged, Default: w.deflt}, view{}) })
+		}
+	})
+}
+
+// beginCalm ends all that goes wrong.
+func (w *world) beginCalm() {
+	w.tracef("calm begins")
+	w.apiDown = 0
+	for _, n := range w.nodes {
+		n.resume()
+		n.apiDown = 0
+		n.clocks.thawWall(w.now, true)
+		if n.p == nil {
+			n.start()
+			continue
+		}
+		if !n.p.watching && !n.p.forbidden {
+			n.p.openWatch(true)
+		}
+	}
+	if w.mode.Ranked {
+		w.setDefault(w.deflt.Revision)
+	}
+}

@@ -1,0 +1,150 @@
+package leaderelection
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/go-multierror"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+// RunContext takes part in the election until ctx ends, term after term. It returns
+// once everything it started has ended: the run functions, and then the lock given up.
+// The error tells what was wrong with the arguments, what a warm function returned,
+// what made the last term end early, or that run functions did not end in time.
+func (l *LeaderElection) RunContext(ctx context.Context) error {
+	if l.invalid != nil {
+		return l.invalid
+	}
+	if !l.running.CompareAndSwap(false, true) {
+		return fmt.Errorf("election %q: %w", l.cfg.lockName(), ErrRunning)
+	}
+	defer l.running.Store(false)
+	if err := l.warmUp(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if l.cfg.Disabled {
+		l.cfg.Logger.Info("leader election is disabled: run functions start at once", "election", l.cfg.lockName())
+		return l.work(ctx)
+	}
+	release, err := l.prepare()
+	if err != nil {
+		return fmt.Errorf("election %q: %w", l.cfg.lockName(), err)
+	}
+	defer release()
+	return l.elector.Load().Campaign(ctx)
+}
+
+// Run is RunContext for those who have a stop channel: an error is logged.
+func (l *LeaderElection) Run(stop <-chan struct{}) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	returned := make(chan struct{})
+	var relay sync.WaitGroup
+	relay.Go(func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-returned:
+		}
+	})
+	defer relay.Wait()
+	defer close(returned)
+	if err := l.RunContext(ctx); err != nil {
+		l.cfg.Logger.Error("the election ended with an error", "election", l.cfg.lockName(), "err", err)
+	}
+}
+
+func (l *LeaderElection) warmUp(ctx context.Context) error {
+	l.mu.Lock()
+	functions := append([]func(context.Context) error{}, l.warm...)
+	l.mu.Unlock()
+	if err := runAll(ctx, functions); err != nil {
+		return fmt.Errorf("election %q: warming up: %w", l.cfg.lockName(), err)
+	}
+	return nil
+}
+
+// prepare connects the elector to what it needs. release gives that back.
+func (l *LeaderElection) prepare() (release func(), err error) {
+	lockClient, release := l.cfg.LockClient, func() {}
+	if lockClient == nil {
+		own, err := shared.acquire(l.client)
+		if err != nil {
+			return nil, err
+		}
+		lockClient = own.lock.Kube()
+		release = own.release
+		if l.sharing {
+			l.cfg.DefaultWatcher = own.followDefault()
+			l.follow = sync.Once{} // each run may meet another watcher
+		}
+	}
+	if err := l.connect(lockClient); err != nil {
+		release()
+		return nil, err
+	}
+	l.followDefault()
+	return release, nil
+}
+
+// followDefault tells the elector each default revision, from now on.
+func (l *LeaderElection) followDefault() {
+	watcher := l.cfg.DefaultWatcher
+	if watcher == nil || l.cfg.PerRevision {
+		return
+	}
+	tell := func(revision string) {
+		l.elector.Load().SetDefaultRevision(k8sleaderelection.DefaultRevision{Synced: true, Revision: revision})
+	}
+	l.follow.Do(func() { watcher.AddHandler(tell) })
+	if watcher.HasSynced() {
+		tell(watcher.GetDefault())
+	}
+}
+
+// Set is a process's part in several elections.
+type Set struct {
+	mu  sync.Mutex
+	all []*LeaderElection
+}
+
+// NewSet makes an empty set.
+func NewSet() *Set { return &Set{} }
+
+// Add puts an election into the set. Add all before the set runs.
+func (s *Set) Add(l *LeaderElection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, l)
+}
+
+// All returns the elections of the set.
+func (s *Set) All() []*LeaderElection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*LeaderElection{}, s.all...)
+}
+
+// RunContext runs all elections of the set and returns when all have ended. The error
+// collects theirs. One that ends early does not end the others.
+func (s *Set) RunContext(ctx context.Context) error {
+	var (
+		all  sync.WaitGroup
+		mu   sync.Mutex
+		errs *multierror.Error
+	)
+	for _, l := range s.All() {
+		all.Go(func() {
+			if err := l.RunContext(ctx); err != nil {
+				mu.Lock()
+				errs = multierror.Append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return errs.ErrorOrNil()
+}

@@ -1,0 +1,106 @@
+package leaderelection
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
+)
+
+// rootNamespace is where the webhook of the default revision is named without a
+// namespace. Elections watch that one, wherever their locks are, as istiod's do.
+const rootNamespace = "istio-system"
+
+// shared is what the running elections of a client have in common.
+var shared = registry{clients: map[kube.Client]*common{}}
+
+type registry struct {
+	mu      sync.Mutex
+	clients map[kube.Client]*common
+}
+
+// common is the lock client of one kube.Client's elections and, for those made by the
+// Istio-style constructors, their default watcher. It lives while one of them runs.
+type common struct {
+	client kube.Client
+	lock   kube.Client
+	users  int
+
+	watcher revisions.DefaultWatcher
+	stop    chan struct{}
+	running sync.WaitGroup
+}
+
+func (r *registry) acquire(client kube.Client) (*common, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.clients[client]
+	if c == nil {
+		lock, err := kube.NewClient(k8sresourcelock.ClientConfig(client.RESTConfig()), kube.WithOwnConnections())
+		if err != nil {
+			return nil, fmt.Errorf("the client for locks: %w", err)
+		}
+		c = &common{client: client, lock: lock, stop: make(chan struct{})}
+		r.clients[client] = c
+	}
+	c.users++
+	return c, nil
+}
+
+// followDefault returns the watcher of all, and starts it for the first.
+func (c *common) followDefault() revisions.DefaultWatcher {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if c.watcher == nil {
+		c.watcher = revisions.NewDefaultWatcher(c.lock, "", rootNamespace)
+		watcher, stop := c.watcher, c.stop
+		c.running.Go(func() { watcher.Run(stop) })
+	}
+	return c.watcher
+}
+
+// release ends what is shared with its last user.
+func (c *common) release() {
+	shared.mu.Lock()
+	c.users--
+	last := c.users == 0
+	if last {
+		delete(shared.clients, c.client)
+	}
+	shared.mu.Unlock()
+	if last {
+		close(c.stop)
+		c.running.Wait()
+		kube.CloseIdleConnections(c.lock)
+	}
+}
+
+// newGatedClient makes the client that Client returns.
+func (l *LeaderElection) newGatedClient() (kube.Client, error) {
+	return kube.Derive(l.client, kube.WithWrapTransport(l.gate.Transport))
+}
+
+// unusable is a client whose every request fails.
+type unusable struct {
+	kube.Client
+	err error
+}
+
+func (u unusable) RESTConfig() *rest.Config {
+	return &rest.Config{Host: "http://" + rootNamespace + ".invalid", Transport: failing{u.err}}
+}
+
+func (u unusable) Kube() kubernetes.Interface { return kubernetes.NewForConfigOrDie(u.RESTConfig()) }
+
+func (u unusable) Dynamic() dynamic.Interface { return dynamic.NewForConfigOrDie(u.RESTConfig()) }
+
+type failing struct{ err error }
+
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }

@@ -1,0 +1,58 @@
+package leaderelection
+
+import (
+	"strconv"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+// Status is where this process stands in an election.
+type Status struct {
+	// ElectionID, Namespace and Lock name the election and its lock object; LockType
+	// is that object's kind.
+	ElectionID, Namespace, Lock, LockType string
+	// Identity and Key are this candidate's.
+	Identity, Key string
+	// Phase is following, settling, leading, draining, releasing or done; "disabled"
+	// when elections are off. Reason is why, in one word.
+	Phase, Reason string
+	// Leading: this process may act now.
+	Leading bool
+	// Holder and HolderKey are those of the record last seen.
+	Holder, HolderKey string
+	// Transitions is the record's count of terms; Token is this process's fencing
+	// token, empty when it has no term.
+	Transitions int
+	Token       string
+	// Since is when the present phase began.
+	Since time.Time
+	// Default is the default revision by which this candidate ranks; DefaultKnown is
+	// false until that was read. Known and empty: there is none.
+	Default      string
+	DefaultKnown bool
+}
+
+// Status returns a consistent picture.
+func (l *LeaderElection) Status() Status {
+	s := Status{
+		ElectionID: l.cfg.ElectionID, Namespace: l.cfg.Namespace, Lock: l.cfg.lockName(), LockType: l.cfg.Lock.String(),
+		Identity: l.cfg.Identity, Key: l.cfg.key(),
+	}
+	if l.cfg.Disabled {
+		s.Phase, s.Leading = "disabled", l.IsLeader()
+		return s
+	}
+	e := l.elector.Load()
+	if e == nil {
+		return s
+	}
+	now := e.Status()
+	s.Phase, s.Reason, s.Leading, s.Since = now.Phase, now.Reason, now.Leading, now.Since
+	s.Holder, s.HolderKey, s.Transitions = now.Holder, now.HolderKey, now.Transitions
+	s.Default, s.DefaultKnown = now.Default.Revision, now.Default.Synced
+	if now.Term != (k8sleaderelection.Term{}) {
+		s.Token = strconv.FormatUint(now.Term.Token, 10)
+	}
+	return s
+}
