@@ -51,10 +51,10 @@ func NewDefault(client kube.Client, config Config) DefaultWatcher {
 	return &defaultWatcher{
 		name: name, revision: config.Revision, log: log,
 		board: newBoard(func(a, b string) bool { return a == b }),
-		runner: newRunner(client, log, map[string]string{
+		runner: newRunner(client, log, config.PollInterval, map[string]string{
 			"list":  "reading it by get",
 			"get":   "the default revision stays as last read, unknown if it never was",
-			"watch": "reading it every " + pollInterval.String(),
+			"watch": "reading it every " + config.PollInterval.String(),
 		}),
 	}
 }

@@ -17,8 +17,6 @@ import (
 const (
 	// readTimeout bounds one list or get, and the wait for a watch to be accepted.
 	readTimeout = 10 * time.Second
-	// pollInterval is how often to read where watching is forbidden.
-	pollInterval = 5 * time.Second
 	// A failed try is followed by the next after a wait that doubles between these.
 	firstRetry, lastRetry = 200 * time.Millisecond, 10 * time.Second
 	// A watch that ends before this counts as a failed try, so that a proxy which
@@ -45,8 +43,10 @@ type follower struct {
 	client admission.MutatingWebhookConfigurationInterface
 	// name is the one object to follow; "" follows those that label selects.
 	name, label string
-	to          sink
-	trouble     *trouble
+	// poll is how often to read where watching is forbidden.
+	poll    time.Duration
+	to      sink
+	trouble *trouble
 }
 
 // run follows until ctx ends. Each round reads, and then watches from where the read
@@ -64,7 +64,7 @@ func (f *follower) run(ctx context.Context) {
 			retry = firstRetry
 			wait = jitter(firstRetry)
 		case apierrors.IsForbidden(err):
-			wait = jitter(pollInterval)
+			wait = jitter(f.poll)
 		default:
 			wait = jitter(retry)
 			retry = min(2*retry, lastRetry)
@@ -108,6 +108,7 @@ func (f *follower) list(ctx context.Context) (version string, err error) {
 	if err != nil {
 		return "", err
 	}
+	f.trouble.moot("get") // asked for only where list is forbidden
 	f.to.replace(list.Items)
 	return list.ResourceVersion, nil
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -20,6 +21,8 @@ const (
 	unnamed = "default"
 	// usualNamespace is the one whose default tag has no suffix.
 	usualNamespace = "istio-system"
+	// pollInterval is Config.PollInterval's default.
+	pollInterval = 5 * time.Second
 )
 
 // Config of a watcher.
@@ -28,6 +31,9 @@ type Config struct {
 	Revision string
 	// Namespace is the control plane's; "" counts as istio-system.
 	Namespace string
+	// PollInterval is how often to read where a permission is missing, watch above all;
+	// 0 counts as 5 s.
+	PollInterval time.Duration
 	// Logger receives what begins and ends to fail, and changes; nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -38,6 +44,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Namespace == "" {
 		c.Namespace = usualNamespace
+	}
+	if c.PollInterval <= 0 {
+		c.PollInterval = pollInterval
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -57,12 +66,16 @@ type Reporter interface {
 type runner struct {
 	log     *slog.Logger
 	client  kube.Client
+	poll    time.Duration
 	running atomic.Bool
 	trouble trouble
 }
 
-func newRunner(client kube.Client, log *slog.Logger, instead map[string]string) *runner {
-	return &runner{log: log, client: client, trouble: trouble{log: log, instead: instead, failed: map[string]error{}}}
+func newRunner(client kube.Client, log *slog.Logger, poll time.Duration, instead map[string]string) *runner {
+	return &runner{
+		log: log, client: client, poll: poll,
+		trouble: trouble{log: log, instead: instead, failed: map[string]error{}},
+	}
 }
 
 // run follows and delivers until stop closes, and returns when both have ended. A
@@ -78,7 +91,8 @@ func (r *runner) run(stop <-chan struct{}, f follower, deliver func(context.Cont
 	}
 	defer r.running.Store(false)
 	ctx := wait.ContextForChannel(stop)
-	f.client, f.trouble = r.client.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations(), &r.trouble
+	f.client = r.client.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
+	f.poll, f.trouble = r.poll, &r.trouble
 	var ended sync.WaitGroup
 	ended.Go(func() { f.run(ctx) })
 	ended.Go(func() { deliver(ctx) })

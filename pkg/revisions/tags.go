@@ -44,9 +44,9 @@ func NewTags(client kube.Client, config Config) TagWatcher {
 	return &tagWatcher{
 		revision: config.Revision, namespace: config.Namespace, log: log,
 		board: newBoard(tags.equal), webhooks: map[string]tagged{},
-		runner: newRunner(client, log, map[string]string{
+		runner: newRunner(client, log, config.PollInterval, map[string]string{
 			"list":  "the tags stay as last read",
-			"watch": "reading them every " + pollInterval.String(),
+			"watch": "reading them every " + config.PollInterval.String(),
 		}),
 	}
 }

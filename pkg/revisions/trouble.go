@@ -47,6 +47,13 @@ func (t *trouble) tried(verb string, err error) {
 	}
 }
 
+// moot forgets what became of a verb that is not needed any more.
+func (t *trouble) moot(verb string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.failed, verb)
+}
+
 // kind tells states apart; the texts of errors differ from try to try.
 func kind(err error) string {
 	if err == nil {

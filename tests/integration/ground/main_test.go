@@ -1,0 +1,148 @@
+package ground
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.opencensus.io/stats/view"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// patience bounds every wait of these tests; none is expected to come near.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	// istio.io/pkg/log starts OpenCensus' worker when it is imported.
+	view.Stop()
+	cluster.Main(m, cluster.Options{})
+}
+
+// client makes one whose connections close with the test.
+func client(t *testing.T, config *rest.Config) kube.Client {
+	t.Helper()
+	c, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kube.CloseIdleConnections(c) })
+	return c
+}
+
+// identity is a client with these rights in the whole cluster and no others.
+func identity(t *testing.T, c *cluster.Cluster, namespace, pod string, rules ...rbacv1.PolicyRule) kube.Client {
+	t.Helper()
+	return client(t, c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: pod, ClusterRules: rules}))
+}
+
+// await looks again and again until something holds.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not within %v: %s", patience, what)
+		case <-ticker.C:
+		}
+	}
+}
+
+// during runs something until the test ends, or the returned function is called, and
+// waits for its end.
+func during(t *testing.T, run func(stop <-chan struct{})) (end func()) {
+	t.Helper()
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		run(stop)
+	}()
+	end = sync.OnceFunc(func() {
+		close(stop)
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Errorf("still running %v after its stop", patience)
+		}
+	})
+	t.Cleanup(end)
+	return end
+}
+
+// journal keeps log records.
+type journal struct {
+	mu    *sync.Mutex
+	lines *[]string
+	with  []string
+}
+
+func newJournal() journal { return journal{mu: new(sync.Mutex), lines: new([]string)} }
+
+func (journal) Enabled(context.Context, slog.Level) bool { return true }
+
+func (j journal) Handle(_ context.Context, r slog.Record) error {
+	words := append([]string{r.Level.String(), r.Message}, j.with...)
+	r.Attrs(func(a slog.Attr) bool {
+		words = append(words, a.String())
+		return true
+	})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	*j.lines = append(*j.lines, strings.Join(words, " "))
+	return nil
+}
+
+func (j journal) WithAttrs(attrs []slog.Attr) slog.Handler {
+	j.with = slices.Clone(j.with)
+	for _, a := range attrs {
+		j.with = append(j.with, a.String())
+	}
+	return j
+}
+
+func (j journal) WithGroup(string) slog.Handler { return j }
+
+// matching counts the lines that hold all words.
+func (j journal) matching(words ...string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := 0
+	for _, line := range *j.lines {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// logger writes into the journal; a test that fails shows it.
+func (j journal) logger(t *testing.T) *slog.Logger {
+	t.Cleanup(func() {
+		if t.Failed() {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			t.Logf("logged:\n%s", strings.Join(*j.lines, "\n"))
+		}
+	})
+	return slog.New(j)
+}
+
+func merged(all ...map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, m := range all {
+		maps.Copy(out, m)
+	}
+	return out
+}

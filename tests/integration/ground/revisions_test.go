@@ -1,0 +1,303 @@
+package ground
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// poll is how often the watchers here read what they may not watch.
+const poll = 50 * time.Millisecond
+
+const (
+	revLabel = "istio.io/rev"
+	tagLabel = "istio.io/tag"
+)
+
+// put creates a webhook configuration or relabels the one that is there.
+func put(t *testing.T, c kube.Client, name string, labels map[string]string) {
+	t.Helper()
+	hooks := c.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
+	wanted := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	_, err := hooks.Create(t.Context(), wanted, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		wanted, err = hooks.Get(t.Context(), name, metav1.GetOptions{})
+		if err == nil {
+			wanted.Labels = labels
+			_, err = hooks.Update(t.Context(), wanted, metav1.UpdateOptions{})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, c kube.Client, name string) {
+	t.Helper()
+	err := c.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(t.Context(), name, metav1.DeleteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rev(revision string) map[string]string { return map[string]string{revLabel: revision} }
+
+// told is what a handler was told, in order.
+type told[T any] struct {
+	mu     sync.Mutex
+	values []T
+}
+
+func (o *told[T]) hear(v T) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.values = append(o.values, v)
+}
+
+func (o *told[T]) all() []T {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.values)
+}
+
+// may are the rights to read one webhook with some verbs.
+func may(name string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
+		ResourceNames: []string{name}, Verbs: verbs,
+	}
+}
+
+// The webhook comes, changes, is unlabelled, goes and comes again; with every set of
+// rights that allows it, each state is told, in order.
+func TestDefaultRevisionIsFollowedWithTheRightsThatThereAre(t *testing.T) {
+	for name, verbs := range map[string][]string{
+		"all":             {"get", "list", "watch"},
+		"list-and-watch":  {"list", "watch"},
+		"get-and-watch":   {"get", "watch"},
+		"get-and-list":    {"get", "list"},
+		"only-get":        {"get"},
+		"only-list":       {"list"},
+		"everything-plus": {"*"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := cluster.Shared(t)
+			admin, namespace := client(t, c.Admin()), c.Namespace(t)
+			webhook := revisions.DefaultTagWebhook(namespace)
+			j := newJournal()
+			w := revisions.NewDefault(identity(t, c, namespace, "a", may(webhook, verbs...)),
+				revisions.Config{Revision: "stable", Namespace: namespace, PollInterval: poll, Logger: j.logger(t)})
+			var heard told[string]
+			w.AddHandler(func(revision string) {
+				if got := w.GetDefault(); !w.HasSynced() {
+					t.Errorf("told %q, but the watcher knows only %q", revision, got)
+				}
+				heard.hear(revision)
+			})
+			if w.HasSynced() || w.GetDefault() != "" {
+				t.Error("synced before it ran")
+			}
+			end := during(t, w.Run)
+			var want []string
+			step := func(value string) {
+				t.Helper()
+				want = append(want, value)
+				await(t, "told "+value, func() bool { return slices.Equal(heard.all(), want) })
+			}
+			step("")
+			put(t, admin, webhook, rev("stable"))
+			step("stable")
+			put(t, admin, webhook, rev("canary"))
+			step("canary")
+			put(t, admin, webhook, nil)
+			step("")
+			put(t, admin, webhook, rev(""))
+			step("default")
+			remove(t, admin, webhook)
+			step("")
+			put(t, admin, webhook, rev("stable"))
+			step("stable")
+
+			forbidden := 0
+			for _, verb := range []string{"get", "list", "watch"} {
+				if slices.Contains(verbs, verb) || slices.Contains(verbs, "*") {
+					continue
+				}
+				// get is asked for only where list is forbidden.
+				if logged := j.matching("WARN permission is missing", "verb="+verb); verb != "get" && logged != 1 {
+					t.Errorf("missing %s was reported %d times", verb, logged)
+				}
+				forbidden++
+			}
+			if got := j.matching("WARN"); got > forbidden {
+				t.Errorf("%d warnings, more than %d missing verbs", got, forbidden)
+			}
+			end()
+			put(t, admin, webhook, rev("canary"))
+			if got := w.GetDefault(); got != "stable" {
+				t.Errorf("after the end it says %q", got)
+			}
+		})
+	}
+}
+
+func TestDefaultRevisionStaysUnknownWithoutRightsUntilTheyAreGiven(t *testing.T) {
+	t.Parallel()
+	c := cluster.Shared(t)
+	admin, namespace := client(t, c.Admin()), c.Namespace(t)
+	webhook := revisions.DefaultTagWebhook(namespace)
+	put(t, admin, webhook, rev("canary"))
+	j := newJournal()
+	limited := identity(t, c, namespace, "a", may("another", "*"))
+	w := revisions.NewDefault(limited, revisions.Config{Namespace: namespace, PollInterval: poll, Logger: j.logger(t)})
+	during(t, w.Run)
+	await(t, "both missing permissions reported", func() bool {
+		return j.matching("permission is missing", "verb=list") == 1 && j.matching("permission is missing", "verb=get") == 1
+	})
+	if w.HasSynced() || w.GetDefault() != "" {
+		t.Errorf("synced without having read anything, with %q", w.GetDefault())
+	}
+	if w.(revisions.Reporter).Problem() == nil {
+		t.Error("no problem is known")
+	}
+	grant(t, admin, namespace+":a", may(webhook, "get", "list", "watch"))
+	await(t, "synced", w.HasSynced)
+	if got := w.GetDefault(); got != "canary" {
+		t.Errorf("default is %q", got)
+	}
+	await(t, "problem over", func() bool { return w.(revisions.Reporter).Problem() == nil })
+	if got := j.matching("WARN"); got != 2 {
+		t.Errorf("%d warnings, want one for list and one for get", got)
+	}
+}
+
+// grant replaces the rules of a cluster role.
+func grant(t *testing.T, admin kube.Client, role string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	wanted := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: rules}
+	if _, err := admin.Kube().RbacV1().ClusterRoles().Update(t.Context(), wanted, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHandlerThatComesLateIsToldThePresentDefault(t *testing.T) {
+	t.Parallel()
+	c := cluster.Shared(t)
+	admin, namespace := client(t, c.Admin()), c.Namespace(t)
+	webhook := revisions.DefaultTagWebhook(namespace)
+	put(t, admin, webhook, rev("canary"))
+	w := revisions.NewDefaultWatcher(admin, "stable", namespace)
+	during(t, w.Run)
+	await(t, "synced", w.HasSynced)
+	var outer, inner told[string]
+	w.AddHandler(func(revision string) {
+		if len(outer.all()) == 0 {
+			w.AddHandler(inner.hear)
+		}
+		outer.hear(revision)
+	})
+	await(t, "both told", func() bool {
+		return slices.Equal(outer.all(), []string{"canary"}) && slices.Equal(inner.all(), []string{"canary"})
+	})
+	w.Run(nil) // reports, and returns at once
+}
+
+func TestTagsAreFollowed(t *testing.T) {
+	t.Parallel()
+	c := cluster.Shared(t)
+	admin, namespace := client(t, c.Admin()), c.Namespace(t)
+	name := func(tag string) string { return "istio-revision-tag-" + tag + "-" + namespace }
+	revision := "r-" + namespace // other tests' webhooks are visible too
+	reader := rbacv1.PolicyRule{
+		APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
+		Verbs: []string{"list", "watch"},
+	}
+	w := revisions.NewTagWatcher(identity(t, c, namespace, "a", reader), revision, namespace)
+	var heard told[sets.Set[string]]
+	w.AddHandler(heard.hear)
+	during(t, w.Run)
+	await(t, "synced", w.HasSynced)
+	tags := func(want ...string) {
+		t.Helper()
+		wanted := sets.New(append(want, revision)...)
+		await(t, "tags", func() bool { return w.GetMyTags().Equal(wanted) })
+		await(t, "told of tags", func() bool {
+			all := heard.all()
+			return len(all) > 0 && all[len(all)-1].Equal(wanted)
+		})
+	}
+	tags()
+	put(t, admin, name("prod"), merged(rev(revision), map[string]string{tagLabel: "prod"}))
+	tags("prod")
+	put(t, admin, name("test"), merged(rev(revision), map[string]string{tagLabel: "test"}))
+	tags("prod", "test")
+	if !w.IsMine(metav1.ObjectMeta{Labels: rev("prod")}) {
+		t.Error("an object of the tag is not mine")
+	}
+	put(t, admin, name("prod"), merged(rev("other"), map[string]string{tagLabel: "prod"}))
+	tags("test")
+	put(t, admin, name("test"), rev(revision)) // no tag any more: leaves the selection
+	tags()
+	put(t, admin, name("prod"), merged(rev(revision), map[string]string{tagLabel: "prod"}))
+	tags("prod")
+	remove(t, admin, name("prod"))
+	tags()
+}
+
+// Not parallel: it takes the API server away.
+func TestDefaultRevisionOutlivesTheAPIServer(t *testing.T) {
+	c := cluster.Shared(t)
+	if c.APIServer() == nil {
+		t.Skip("an external cluster is not ours to stop")
+	}
+	admin, namespace := client(t, c.Admin()), c.Namespace(t)
+	webhook := revisions.DefaultTagWebhook(namespace)
+	put(t, admin, webhook, rev("stable"))
+	reader := identity(t, c, namespace, "a", may(webhook, "get", "list", "watch"))
+	present, absent := newJournal(), newJournal()
+	w := revisions.NewDefault(reader, revisions.Config{Namespace: namespace, Logger: present.logger(t)})
+	var heard told[string]
+	w.AddHandler(heard.hear)
+	during(t, w.Run)
+	await(t, "synced", w.HasSynced)
+
+	if err := c.APIServer().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	late := revisions.NewDefault(reader, revisions.Config{Namespace: namespace, Logger: absent.logger(t)})
+	during(t, late.Run)
+	await(t, "trouble known", func() bool {
+		return w.(revisions.Reporter).Problem() != nil && late.(revisions.Reporter).Problem() != nil
+	})
+	if w.GetDefault() != "stable" || !w.HasSynced() || late.HasSynced() {
+		t.Errorf("while the server is away: %q, synced %v; the one that never read: synced %v",
+			w.GetDefault(), w.HasSynced(), late.HasSynced())
+	}
+	if err := c.APIServer().Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the late one synced", late.HasSynced)
+	put(t, admin, webhook, rev("canary"))
+	await(t, "change seen", func() bool { return w.GetDefault() == "canary" && late.GetDefault() == "canary" })
+	if got := heard.all(); !slices.Equal(got, []string{"stable", "canary"}) {
+		t.Errorf("handler was told %q", got)
+	}
+	for name, j := range map[string]journal{"running": present, "late": absent} {
+		// A server that starts may also refuse before it answers.
+		if got := j.matching("WARN"); got == 0 || got > 4 {
+			t.Errorf("the %s one warned %d times", name, got)
+		}
+	}
+}
