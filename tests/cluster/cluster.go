@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -141,6 +142,18 @@ func (c *Cluster) Kubeconfig() string {
 
 // Dir is the cluster's temporary folder, with the servers' logs. Stop removes it.
 func (c *Cluster) Dir() string { return c.folder.path }
+
+// Kubectl is the path of a kubectl: the one beside the API server if there is one, else whichever
+// the system finds.
+func (c *Cluster) Kubectl() string {
+	const program = "kubectl"
+	if own := filepath.Join(c.assets, program); c.assets != "" {
+		if _, err := os.Stat(own); err == nil {
+			return own
+		}
+	}
+	return program
+}
 
 // AuditLog is the path of the API server's audit log, one JSON object for each
 // request; empty unless Options.Audit is set.

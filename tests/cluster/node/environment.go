@@ -1,0 +1,123 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// variables are a process's environment, in the order in which they were set.
+type variables struct {
+	names  []string
+	values map[string]string
+}
+
+func (v *variables) set(name, value string) {
+	if _, known := v.values[name]; !known {
+		v.names = append(v.names, name)
+	}
+	v.values[name] = value
+}
+
+// list is the form that a process takes.
+func (v *variables) list() []string {
+	list := make([]string, 0, len(v.names))
+	for _, name := range v.names {
+		list = append(list, name+"="+v.values[name])
+	}
+	return list
+}
+
+// expand replaces $(NAME) by the value of a variable that is set, as Kubernetes does in
+// env, command and args; $$ is a dollar sign, and what is unknown stays.
+func (v *variables) expand(text string) string {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "$")
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		name, after, closed := strings.Cut(strings.TrimPrefix(rest, "("), ")")
+		value, known := v.values[name]
+		switch {
+		case strings.HasPrefix(rest, "$"):
+			out.WriteByte('$')
+			text = rest[1:]
+		case strings.HasPrefix(rest, "(") && closed && known:
+			out.WriteString(value)
+			text = after
+		default:
+			out.WriteByte('$')
+			text = rest
+		}
+	}
+}
+
+// environment is the process's whole environment: nothing of the node's own but PATH.
+func (w *worker) environment(pod *corev1.Pod, container *corev1.Container, address string) (*variables, error) {
+	v := &variables{values: map[string]string{}}
+	work := filepath.Join(w.dir, workFolder)
+	for _, own := range [][2]string{
+		{"PATH", os.Getenv("PATH")}, {"HOME", work}, {"TMPDIR", work},
+		{"KUBECONFIG", filepath.Join(w.dir, kubeconfigFile)},
+		{"POD_NAME", pod.Name}, {"POD_NAMESPACE", pod.Namespace}, {"POD_IP", address},
+	} {
+		v.set(own[0], own[1])
+	}
+	for _, variable := range container.Env {
+		value := v.expand(variable.Value)
+		if from := variable.ValueFrom; from != nil {
+			var err error
+			if value, err = w.valueFrom(pod, from, address); err != nil {
+				return nil, fmt.Errorf("variable %s: %w", variable.Name, err)
+			}
+		}
+		v.set(variable.Name, value)
+	}
+	return v, nil
+}
+
+// valueFrom is the value of a field of the Pod.
+func (w *worker) valueFrom(pod *corev1.Pod, from *corev1.EnvVarSource, address string) (string, error) {
+	if from.FieldRef == nil {
+		return "", fmt.Errorf("a process node knows values and fieldRef only")
+	}
+	path := from.FieldRef.FieldPath
+	if key, ok := subscript(path, "metadata.labels"); ok {
+		return pod.Labels[key], nil
+	}
+	if key, ok := subscript(path, "metadata.annotations"); ok {
+		return pod.Annotations[key], nil
+	}
+	switch path {
+	case "metadata.name":
+		return pod.Name, nil
+	case "metadata.namespace":
+		return pod.Namespace, nil
+	case "metadata.uid":
+		return string(pod.UID), nil
+	case "spec.nodeName":
+		return w.node.options.Name, nil
+	case "spec.serviceAccountName":
+		return pod.Spec.ServiceAccountName, nil
+	case "status.podIP", "status.podIPs":
+		return address, nil
+	case "status.hostIP", "status.hostIPs":
+		return hostAddress, nil
+	default:
+		return "", fmt.Errorf("a process node knows no field %q", path)
+	}
+}
+
+// subscript takes the key out of prefix['key'].
+func subscript(path, prefix string) (key string, ok bool) {
+	rest, ok := strings.CutPrefix(path, prefix+"['")
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(rest, "']")
+}

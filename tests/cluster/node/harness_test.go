@@ -1,0 +1,208 @@
+package node_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/cluster/node"
+)
+
+// bound is how long a test waits for what it wants to see.
+const bound = 30 * time.Second
+
+// world is a cluster with a node, and a namespace in it.
+type world struct {
+	*testing.T
+	cluster   *cluster.Cluster
+	node      *node.Node
+	client    *kubernetes.Clientset
+	namespace string
+}
+
+// newWorld starts a node of its own for the test: Pods of other tests wait for another one
+// of their own name.
+func newWorld(t *testing.T, change func(*node.Options)) *world {
+	t.Helper()
+	c := cluster.Shared(t)
+	client, err := kubernetes.NewForConfig(c.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"replica": self(t)}}
+	if change != nil {
+		change(&options)
+	}
+	n, err := node.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	w := &world{T: t, cluster: c, node: n, client: client, namespace: c.Namespace(t)}
+	t.Cleanup(func() {
+		w.removePods(ctx)
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// removePods leaves nothing for the node of the next test.
+func (w *world) removePods(ctx context.Context) {
+	now := int64(0)
+	orphan := metav1.DeletePropagationBackground
+	err := w.client.AppsV1().Deployments(w.namespace).DeleteCollection(ctx,
+		metav1.DeleteOptions{PropagationPolicy: &orphan}, metav1.ListOptions{})
+	if err != nil {
+		w.Error(err)
+	}
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, bound, true, func(ctx context.Context) (bool, error) {
+		err := w.client.CoreV1().Pods(w.namespace).DeleteCollection(ctx,
+			metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		sets, err := w.client.AppsV1().ReplicaSets(w.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil || len(sets.Items) > 0 {
+			return false, err
+		}
+		pods, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{})
+		return err == nil && len(pods.Items) == 0, err
+	})
+	if err != nil {
+		w.Error("Pods are left:", err)
+	}
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// until waits for what it is named after.
+func (w *world) until(what string, holds func(context.Context) (bool, error)) {
+	w.Helper()
+	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, bound, true, holds)
+	if err != nil {
+		w.Fatalf("waiting until %s: %v; the node has %+v", what, err, w.node.Pods())
+	}
+}
+
+// kubectl runs a command line in the namespace, and gives what it said.
+func (w *world) kubectl(args ...string) string {
+	w.Helper()
+	args = append([]string{"--kubeconfig", w.cluster.Kubeconfig(), "--namespace", w.namespace}, args...)
+	said, err := exec.CommandContext(w.Context(), w.cluster.Kubectl(), args...).CombinedOutput()
+	if err != nil {
+		w.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, said)
+	}
+	return string(said)
+}
+
+// podSpec is that of a replica.
+func podSpec(args ...string) corev1.PodSpec {
+	grace := int64(20)
+	return corev1.PodSpec{
+		TerminationGracePeriodSeconds: &grace,
+		Containers: []corev1.Container{{
+			Name: "replica", Image: "replica", Args: args,
+			Env:   []corev1.EnvVar{{Name: roleVariable, Value: "replica"}},
+			Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
+			ReadinessProbe: &corev1.Probe{
+				PeriodSeconds: 1,
+				ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+					Path: "/readyz", Port: intstr.FromString("http"),
+				}},
+			},
+		}},
+	}
+}
+
+// deploy makes a Deployment and waits until all of it is ready.
+func (w *world) deploy(name string, replicas int32) {
+	w.Helper()
+	labels := map[string]string{"app": name}
+	_, err := w.client.AppsV1().Deployments(w.namespace).Create(w.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.ready(int(replicas))
+}
+
+// pods lists the Pods that are not being deleted.
+func (w *world) pods(ctx context.Context) ([]corev1.Pod, error) {
+	list, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var live []corev1.Pod
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil {
+			live = append(live, pod)
+		}
+	}
+	return live, nil
+}
+
+// ready waits until there are this many Pods, all of them ready, and no process besides.
+func (w *world) ready(count int) []corev1.Pod {
+	w.Helper()
+	var pods []corev1.Pod
+	w.until("the wanted Pods and no others are ready", func(ctx context.Context) (bool, error) {
+		var err error
+		if pods, err = w.pods(ctx); err != nil || len(pods) != count || len(w.node.Pods()) != count {
+			return false, err
+		}
+		for _, pod := range pods {
+			if !isReady(pod) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	return pods
+}
+
+func isReady(pod corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// create makes a Pod by itself.
+func (w *world) create(name string, spec corev1.PodSpec) {
+	w.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}}, Spec: spec}
+	if _, err := w.client.CoreV1().Pods(w.namespace).Create(w.Context(), pod, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}

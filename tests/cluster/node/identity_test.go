@@ -1,0 +1,114 @@
+package node_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"incumbent.dev/incumbent/tests/cluster/node"
+)
+
+// ask gets a page of a replica, line by line.
+func (w *world) ask(pod corev1.Pod, page string) []string {
+	w.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get("http://" + pod.Status.PodIP + ":8080" + page)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
+
+func field(path string) *corev1.EnvVarSource {
+	return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
+}
+
+func TestAProcessKnowsWhoItIs(t *testing.T) {
+	w := newWorld(t, func(o *node.Options) { o.TokenRefresh = 500 * time.Millisecond })
+	spec := podSpec("--name=$(NAME)", "$(UNKNOWN)", "$$(NAME)")
+	spec.Containers[0].Env = append(spec.Containers[0].Env,
+		corev1.EnvVar{Name: "NAME", ValueFrom: field("metadata.name")},
+		corev1.EnvVar{Name: "PLACE", ValueFrom: field("metadata.namespace")},
+		corev1.EnvVar{Name: "ADDRESS", ValueFrom: field("status.podIP")},
+		corev1.EnvVar{Name: "ACCOUNT", ValueFrom: field("spec.serviceAccountName")},
+		corev1.EnvVar{Name: "APP", ValueFrom: field("metadata.labels['app']")},
+		corev1.EnvVar{Name: "BOTH", Value: "$(APP)/$(NAME)"},
+		corev1.EnvVar{Name: "POD_NAMESPACE", Value: "mine"},
+	)
+	w.create("one", spec)
+	pod := w.ready(1)[0]
+
+	environment := w.ask(pod, "/env")
+	for _, wanted := range []string{
+		"NAME=one", "PLACE=" + w.namespace, "ADDRESS=" + pod.Status.PodIP, "ACCOUNT=default", "APP=one",
+		"BOTH=one/one", "POD_NAME=one", "POD_NAMESPACE=mine", "POD_IP=" + pod.Status.PodIP,
+	} {
+		if !slices.Contains(environment, wanted) {
+			t.Errorf("%s is missing in\n%s", wanted, strings.Join(environment, "\n"))
+		}
+	}
+	if args := w.ask(pod, "/args"); !slices.Equal(args, []string{"--name=one", "$(UNKNOWN)", "$(NAME)"}) {
+		t.Errorf("its arguments are %q", args)
+	}
+
+	here, err := w.node.Pod(w.namespace, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Dir(here.Log)
+	w.isWhoItSays(filepath.Join(folder, "kubeconfig"), pod)
+	w.tokenIsReplaced(filepath.Join(folder, "token"))
+}
+
+// isWhoItSays asks the API server whose kubeconfig this is.
+func (w *world) isWhoItSays(kubeconfig string, pod corev1.Pod) {
+	w.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		w.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		w.Fatal(err)
+	}
+	review, err := client.AuthenticationV1().SelfSubjectReviews().
+		Create(w.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	user := review.Status.UserInfo
+	if user.Username != "system:serviceaccount:"+w.namespace+":default" ||
+		!slices.Equal(user.Extra["authentication.kubernetes.io/pod-name"], []string{"one"}) ||
+		!slices.Equal(user.Extra["authentication.kubernetes.io/pod-uid"], []string{string(pod.UID)}) {
+		w.Errorf("it is %+v", user)
+	}
+}
+
+func (w *world) tokenIsReplaced(file string) {
+	w.Helper()
+	before, err := os.ReadFile(file)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.until("the token is replaced", func(context.Context) (bool, error) {
+		now, err := os.ReadFile(file)
+		return string(now) != string(before), err
+	})
+}

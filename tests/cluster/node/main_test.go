@@ -1,0 +1,61 @@
+package node_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// roleVariable makes the test program play another part: a Pod's process, or a starter that
+// is killed.
+const roleVariable = "NODE_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "replica":
+		os.Exit(replica())
+	case "starter":
+		os.Exit(starter())
+	}
+	cluster.Main(m, cluster.Options{})
+}
+
+// replica is a Pod's process: it serves its readiness and its environment until SIGTERM.
+// With the argument "stubborn" it does not hear that.
+func replica() int {
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/env", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, strings.Join(os.Environ(), "\n"))
+	})
+	mux.HandleFunc("/args", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, strings.Join(os.Args[1:], "\n"))
+	})
+	listener, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("POD_IP"), "8080"))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("serving as", os.Getenv("POD_NAME"))
+	go func() {
+		for range terminated {
+			if len(os.Args) > 1 && os.Args[1] == "stubborn" {
+				continue
+			}
+			fmt.Println("told to end")
+			listener.Close()
+		}
+	}()
+	err = http.Serve(listener, mux)
+	fmt.Println("ended:", err)
+	return 0
+}

@@ -1,0 +1,152 @@
+package node_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestADeploymentLivesAsInACluster(t *testing.T) {
+	w := newWorld(t, nil)
+	w.deploy("web", 2)
+
+	first := w.ready(2)
+	if first[0].Status.PodIP == first[1].Status.PodIP {
+		t.Errorf("both Pods have the address %s", first[0].Status.PodIP)
+	}
+
+	w.kubectl("scale", "deployment/web", "--replicas=3")
+	w.ready(3)
+	w.kubectl("scale", "deployment/web", "--replicas=1")
+	left := w.ready(1)[0]
+
+	w.kubectl("delete", "pod", left.Name) // waits until the object is gone
+	if next := w.ready(1)[0]; next.Name == left.Name {
+		t.Errorf("Pod %s was not replaced", left.Name)
+	}
+
+	before := w.ready(1)[0]
+	w.kubectl("rollout", "restart", "deployment/web")
+	w.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+	if after := w.ready(1)[0]; after.Name == before.Name {
+		t.Errorf("Pod %s was not replaced by the rollout", before.Name)
+	}
+}
+
+func TestAKilledProcessIsStartedAgainInItsPod(t *testing.T) {
+	w := newWorld(t, nil)
+	w.create("one", podSpec())
+	before := w.ready(1)[0]
+	old, err := w.node.Pod(w.namespace, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := w.node.Signal(w.namespace, "one", syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.until("it is ready again", func(ctx context.Context) (bool, error) {
+		pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, "one", metav1.GetOptions{})
+		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
+			return false, err
+		}
+		return pod.Status.ContainerStatuses[0].RestartCount == 1 && isReady(*pod), nil
+	})
+	after := w.ready(1)[0]
+	if after.UID != before.UID || after.Status.PodIP != before.Status.PodIP {
+		t.Errorf("it is another Pod: %s at %s, was %s at %s", after.UID, after.Status.PodIP, before.UID, before.Status.PodIP)
+	}
+	last := after.Status.ContainerStatuses[0].LastTerminationState.Terminated
+	if last == nil || last.ExitCode != 128+int32(syscall.SIGKILL) {
+		t.Errorf("its last end is told as %+v", last)
+	}
+	now, err := w.node.Pod(w.namespace, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now.PID == old.PID || now.Restarts != 1 {
+		t.Errorf("the node tells %+v, before it was %+v", now, old)
+	}
+}
+
+func TestAnEndHasItsGracePeriod(t *testing.T) {
+	w := newWorld(t, nil)
+	w.create("polite", podSpec())
+	stubborn := podSpec("stubborn")
+	grace := int64(1)
+	stubborn.TerminationGracePeriodSeconds = &grace
+	w.create("stubborn", stubborn)
+	w.ready(2)
+	polite, err := w.node.Pod(w.namespace, "polite")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	w.kubectl("delete", "pod", "polite", "stubborn")
+	w.ready(0)
+	log, err := os.ReadFile(polite.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(log), "told to end") || !strings.Contains(string(log), "ended:") {
+		t.Errorf("the polite one did not get its time:\n%s", log)
+	}
+}
+
+func TestAnObjectRemovedByForceTakesItsProcess(t *testing.T) {
+	w := newWorld(t, nil)
+	w.create("stubborn", podSpec("stubborn"))
+	w.ready(1)
+	w.kubectl("delete", "pod", "stubborn", "--grace-period=0", "--force")
+	w.ready(0)
+	err := w.node.Signal(w.namespace, "stubborn", syscall.SIGTERM)
+	if err == nil {
+		t.Error("the node still has its process")
+	}
+}
+
+func TestAProcessThatFailsBacksOff(t *testing.T) {
+	w := newWorld(t, nil)
+	spec := podSpec()
+	spec.Containers[0].Image = "/bin/false"
+	w.create("failing", spec)
+	w.until("it is told to crash again and again", func(ctx context.Context) (bool, error) {
+		pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, "failing", metav1.GetOptions{})
+		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
+			return false, err
+		}
+		status := pod.Status.ContainerStatuses[0]
+		return status.RestartCount >= 2 && status.State.Waiting != nil &&
+			status.State.Waiting.Reason == "CrashLoopBackOff" && strings.Contains(status.State.Waiting.Message, "output"), nil
+	})
+}
+
+func TestAPodThatCannotRunSaysWhy(t *testing.T) {
+	w := newWorld(t, nil)
+	spec := podSpec()
+	spec.Containers[0].Image = "elsewhere/pilot:1.0"
+	w.create("unknown", spec)
+	two := podSpec()
+	two.Containers = append(two.Containers, two.Containers[0])
+	two.Containers[1].Name = "second"
+	w.create("two", two)
+	for name, words := range map[string]string{"unknown": "stands for no program", "two": "one container"} {
+		w.until(name+" says why", func(ctx context.Context) (bool, error) {
+			pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, name, metav1.GetOptions{})
+			if err != nil || len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Waiting == nil {
+				return false, err
+			}
+			return strings.Contains(pod.Status.ContainerStatuses[0].State.Waiting.Message, words), nil
+		})
+	}
+	w.kubectl("delete", "pod", "unknown", "two")
+	_, err := w.client.CoreV1().Pods(w.namespace).Get(t.Context(), "two", metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("a Pod that never ran is still there: %v", err)
+	}
+}

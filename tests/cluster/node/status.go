@@ -1,0 +1,243 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// hostAddress is the node's own.
+const hostAddress = "127.0.0.1"
+
+// statusWriter holds what the Pod's status should be, and writes it: always the latest, so
+// that a slow API server skips what is past.
+type statusWriter struct {
+	w       *worker
+	changed chan struct{}
+
+	mu        sync.Mutex
+	status    corev1.PodStatus
+	container corev1.ContainerStatus
+	why       string
+}
+
+func newStatusWriter(w *worker) *statusWriter {
+	return &statusWriter{w: w, changed: make(chan struct{}, 1)}
+}
+
+// run writes until ctx ends.
+func (s *statusWriter) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.changed:
+			retry(ctx, s.w.complain("writing its status"), s.write)
+		}
+	}
+}
+
+func (s *statusWriter) write(ctx context.Context) error {
+	patch, err := s.patch()
+	if err != nil {
+		return fmt.Errorf("%w (%w)", err, errFinal)
+	}
+	_, err = s.w.node.client.CoreV1().Pods(s.w.namespace).
+		Patch(ctx, s.w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // it, or this one of its name, is gone
+	}
+	return err
+}
+
+// patch is the whole of what the node says, for this Pod and no other of its name.
+func (s *statusWriter) patch() ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status := s.status
+	status.Conditions = nil
+	status.ContainerStatuses = []corev1.ContainerStatus{s.container}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return nil, err
+	}
+	conditions := make([]any, 0, len(s.status.Conditions))
+	for _, condition := range s.status.Conditions {
+		conditions = append(conditions, map[string]any{
+			"type": condition.Type, "status": condition.Status, "lastTransitionTime": condition.LastTransitionTime,
+			// Conditions are merged: what is empty has to be said, or the old one stays.
+			"reason": condition.Reason, "message": condition.Message,
+		})
+	}
+	fields["conditions"] = conditions
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.w.uid}, "status": fields})
+}
+
+// change makes a change and has it written.
+func (s *statusWriter) change(do func()) {
+	s.mu.Lock()
+	do()
+	s.conclude()
+	s.mu.Unlock()
+	select {
+	case s.changed <- struct{}{}:
+	default: // one is due already, and will be of this
+	}
+}
+
+// placed begins the status.
+func (s *statusWriter) placed(address string) {
+	s.change(func() {
+		now := metav1.Now()
+		container := corev1.Container{}
+		if pod := s.w.latest.Load(); len(pod.Spec.Containers) > 0 {
+			container = pod.Spec.Containers[0]
+		}
+		s.status.Phase = corev1.PodPending
+		s.status.StartTime = &now
+		s.status.HostIP, s.status.HostIPs = hostAddress, []corev1.HostIP{{IP: hostAddress}}
+		s.status.PodIP, s.status.PodIPs = address, []corev1.PodIP{{IP: address}}
+		s.container.Name, s.container.Image = container.Name, container.Image
+		s.container.State = waitingState("ContainerCreating", "")
+	})
+}
+
+// waiting says that there is no process, and why.
+func (s *statusWriter) waiting(reason, message string) {
+	s.change(func() {
+		s.container.State = waitingState(reason, message)
+		s.why = message
+	})
+}
+
+// running says that there is a process, after so many others.
+func (s *statusWriter) running(pid, restarts int) {
+	s.change(func() {
+		s.container.RestartCount = int32(restarts)
+		s.status.Phase = corev1.PodRunning
+		s.container.ContainerID = fmt.Sprintf("process://%d", pid)
+		s.container.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+		s.why = "it was not asked yet"
+	})
+}
+
+// ready says whether the process answers, or why it does not.
+func (s *statusWriter) ready(ready bool, why string) {
+	s.mu.Lock()
+	same := s.container.Ready == ready && s.why == why
+	s.mu.Unlock()
+	if same {
+		return
+	}
+	s.change(func() { s.container.Ready, s.why = ready, why })
+}
+
+// ended says how the process ended.
+func (s *statusWriter) ended(state *os.ProcessState) {
+	s.change(func() {
+		terminated := &corev1.ContainerStateTerminated{
+			ExitCode: exitCode(state), Reason: "Completed", Message: state.String(),
+			FinishedAt: metav1.Now(), ContainerID: s.container.ContainerID,
+		}
+		if terminated.ExitCode != 0 {
+			terminated.Reason = "Error"
+		}
+		if running := s.container.State.Running; running != nil {
+			terminated.StartedAt = running.StartedAt
+		}
+		s.container.State = corev1.ContainerState{Terminated: terminated}
+		s.container.Ready = false
+		s.why = state.String()
+	})
+}
+
+// backOff says that the process is started again after a while; failure is what kept it from
+// starting at all, if anything did.
+func (s *statusWriter) backOff(delay time.Duration, failure error) {
+	s.change(func() {
+		if s.container.State.Terminated != nil {
+			s.container.LastTerminationState = s.container.State
+		}
+		message := fmt.Sprintf("restart after %v; its output is in %s", delay, s.w.view.Log)
+		reason := "CrashLoopBackOff"
+		if failure != nil {
+			reason, message = "RunContainerError", failure.Error()
+		}
+		s.container.State = waitingState(reason, message)
+	})
+}
+
+// phase says that the Pod is over.
+func (s *statusWriter) phase(phase corev1.PodPhase) {
+	s.change(func() { s.status.Phase = phase })
+}
+
+// conclude derives the conditions.
+func (s *statusWriter) conclude() {
+	started := s.container.State.Running != nil
+	s.container.Started = &started
+	s.condition(corev1.PodInitialized, true, "", "")
+	reason, message := "", ""
+	if !s.container.Ready {
+		reason, message = "ContainersNotReady", s.why
+	}
+	s.condition(corev1.ContainersReady, s.container.Ready, reason, message)
+	s.condition(corev1.PodReady, s.container.Ready, reason, message)
+}
+
+func (s *statusWriter) condition(kind corev1.PodConditionType, holds bool, reason, message string) {
+	wanted := corev1.PodCondition{
+		Type: kind, Status: corev1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: metav1.Now(),
+	}
+	if holds {
+		wanted.Status = corev1.ConditionTrue
+	}
+	for i, present := range s.status.Conditions {
+		if present.Type != kind {
+			continue
+		}
+		if present.Status == wanted.Status {
+			wanted.LastTransitionTime = present.LastTransitionTime
+		}
+		s.status.Conditions[i] = wanted
+		return
+	}
+	s.status.Conditions = append(s.status.Conditions, wanted)
+}
+
+func waitingState(reason, message string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+}
+
+// exitCode is what a container runtime reports: 128 and the signal for a killed process.
+func exitCode(state *os.ProcessState) int32 {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int32(status.Signal())
+	}
+	return int32(state.ExitCode())
+}
+
+// finished tells whether the process is not started again, and marks the Pod as over.
+func (w *worker) finished(state *os.ProcessState) bool {
+	policy := w.latest.Load().Spec.RestartPolicy
+	succeeded := state.Success()
+	switch {
+	case policy == corev1.RestartPolicyNever && !succeeded:
+		w.status.phase(corev1.PodFailed)
+	case policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && !succeeded:
+		return false
+	default:
+		w.status.phase(corev1.PodSucceeded)
+	}
+	return true
+}

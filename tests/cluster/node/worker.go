@@ -1,0 +1,235 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"incumbent.dev/incumbent/tests/cluster/internal/process"
+)
+
+// worker runs one Pod. Its goroutine (run) goes through the Pod's life in order; two
+// contexts tell it where that stands.
+type worker struct {
+	node            *Node
+	logger          *slog.Logger
+	namespace, name string
+	uid             types.UID
+	dir             string
+	status          *statusWriter
+
+	// exists ends when the object is gone or the node stops; wanted, within it, also
+	// when the object is being deleted.
+	exists, wanted context.Context
+	gone, unwanted context.CancelFunc
+
+	latest atomic.Pointer[corev1.Pod]
+
+	// What follows is read by others.
+	mu      sync.Mutex
+	process *process.Process
+	view    Pod
+}
+
+func (n *Node) newWorker(ctx context.Context, pod *corev1.Pod) *worker {
+	w := &worker{
+		node: n, namespace: pod.Namespace, name: pod.Name, uid: pod.UID,
+		logger: n.options.Logger.With("pod", pod.Namespace+"/"+pod.Name),
+		dir:    filepath.Join(n.options.Dir, fmt.Sprintf("%s_%s_%.8s", pod.Namespace, pod.Name, pod.UID)),
+	}
+	w.exists, w.gone = context.WithCancel(ctx)
+	w.wanted, w.unwanted = context.WithCancel(w.exists)
+	w.view = Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Log: filepath.Join(w.dir, "log")}
+	w.status = newStatusWriter(w)
+	w.latest.Store(pod)
+	return w
+}
+
+// update takes a newer version of the object.
+func (w *worker) update(pod *corev1.Pod) {
+	w.latest.Store(pod)
+	if pod.DeletionTimestamp != nil {
+		w.unwanted()
+	}
+}
+
+// run takes the Pod from its binding to its end.
+func (w *worker) run() {
+	defer w.gone()
+	var helpers sync.WaitGroup
+	if w.bind() {
+		helpers.Go(func() { w.status.run(w.exists) })
+		w.runHere(&helpers)
+	}
+	// Even if no answer to the binding came: it may have been done.
+	if w.exists.Err() == nil && w.wanted.Err() != nil {
+		w.deleteObject()
+	}
+	w.gone()
+	helpers.Wait()
+}
+
+// runHere gives the Pod its address, its files and its process, and takes them back.
+func (w *worker) runHere(helpers *sync.WaitGroup) {
+	address, err := w.node.addresses.take()
+	if err != nil {
+		w.refuse("NoAddress", err)
+		return
+	}
+	defer w.node.addresses.giveBack(address)
+	w.show(func(view *Pod) { view.Address = address })
+	w.status.placed(address)
+	start, err := w.plan(address)
+	if err != nil {
+		w.refuse("CreateContainerConfigError", err)
+		return
+	}
+	if !w.setUp() {
+		return
+	}
+	helpers.Go(w.keepToken)
+	w.runProcesses(start, address)
+}
+
+// refuse tells why the Pod cannot run here, and waits until it is deleted.
+func (w *worker) refuse(reason string, err error) {
+	w.logger.Warn("a Pod cannot run", "reason", reason, "error", err)
+	w.status.waiting(reason, err.Error())
+	<-w.wanted.Done()
+}
+
+// runProcesses runs the Pod's process again and again, as its restart policy says.
+func (w *worker) runProcesses(start process.Spec, address string) {
+	delays := backoff{first: w.node.options.RestartDelay, most: w.node.options.MaxRestartDelay}
+	for w.wanted.Err() == nil {
+		stable := time.NewTimer(w.node.options.MaxRestartDelay)
+		state, err := w.runOnce(start, address)
+		long := !stable.Stop()
+		if w.wanted.Err() != nil {
+			return
+		}
+		if err == nil && w.finished(state) {
+			<-w.wanted.Done()
+			return
+		}
+		if long {
+			delays.reset()
+		}
+		delay := delays.next()
+		w.status.backOff(delay, err)
+		w.logger.Info("a Pod's process ended", "state", fmt.Sprint(state), "error", err, "restart", delay)
+		if !linger(w.wanted, delay) {
+			return
+		}
+		w.show(func(view *Pod) { view.Restarts++ })
+	}
+}
+
+// runOnce starts the process and returns when it has ended, by itself or because the
+// Pod is not wanted any more.
+func (w *worker) runOnce(start process.Spec, address string) (*os.ProcessState, error) {
+	p, err := process.Start(start)
+	if err != nil {
+		return nil, err
+	}
+	w.publish(p)
+	defer w.publish(nil)
+	w.status.running(p.Pid(), w.snapshot().Restarts)
+	probing, stop := context.WithCancel(w.exists)
+	var prober sync.WaitGroup
+	prober.Go(func() { w.probe(probing, address) })
+	select {
+	case <-p.Done():
+	case <-w.wanted.Done():
+		err = w.terminate(p)
+	}
+	stop()
+	prober.Wait()
+	if err == nil {
+		w.status.ended(p.State())
+	}
+	return p.State(), err
+}
+
+// terminate asks the process to end, and ends it after its grace period. A node that
+// stops shortens the period; an object that was removed by force has none left. A
+// process that is stopped (SIGSTOP) does not hear the request, as in a container.
+func (w *worker) terminate(p *process.Process) error {
+	grace := w.grace()
+	w.logger.Info("ending a Pod's process", "grace", grace)
+	// It may have ended by itself: the wait shows.
+	_ = p.Signal(syscall.SIGTERM)
+	ended := within(grace, p.Done(), w.exists.Done())
+	if !ended && w.node.stopping.Load() {
+		ended = within(min(grace, w.node.options.StopGrace), p.Done(), nil)
+	}
+	if ended {
+		return nil
+	}
+	return p.Kill()
+}
+
+// grace is the period that the deletion asked for, or the Pod.
+func (w *worker) grace() time.Duration {
+	pod := w.latest.Load()
+	seconds := pod.DeletionGracePeriodSeconds
+	if seconds == nil {
+		seconds = pod.Spec.TerminationGracePeriodSeconds
+	}
+	if seconds == nil {
+		return corev1.DefaultTerminationGracePeriodSeconds * time.Second
+	}
+	return time.Duration(*seconds) * time.Second
+}
+
+// within waits for done, at most for the bound or until cut, and tells whether it came.
+func within(bound time.Duration, done, cut <-chan struct{}) bool {
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-cut:
+	case <-timer.C:
+	}
+	return false
+}
+
+func (w *worker) publish(p *process.Process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.process, w.view.PID, w.view.Ready = p, 0, false
+	if p != nil {
+		w.view.PID = p.Pid()
+	}
+}
+
+func (w *worker) show(change func(*Pod)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.view)
+}
+
+func (w *worker) snapshot() Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.view
+}
+
+func (w *worker) signal(signal syscall.Signal) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.process == nil {
+		return fmt.Errorf("%s/%s has no process now: %w", w.namespace, w.name, os.ErrProcessDone)
+	}
+	return w.process.Signal(signal)
+}
