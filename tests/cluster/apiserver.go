@@ -24,7 +24,7 @@ const (
 )
 
 // APIServer is one API server of a cluster. Its methods may be called from several
-// goroutines; each takes effect before it returns.
+// goroutines.
 type APIServer struct {
 	cluster *Cluster
 	name    string
@@ -106,7 +106,7 @@ func (s *APIServer) awaitReady(ctx context.Context) error {
 }
 
 // Pause stops the process where it is (SIGSTOP): connections stay open, and no answer
-// comes. Resume lets it go on.
+// comes. The kernel does so within moments, not before Pause returns. Resume lets it go on.
 func (s *APIServer) Pause() error { return s.signal(syscall.SIGSTOP) }
 
 // Resume lets a paused API server go on.

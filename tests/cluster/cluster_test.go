@@ -1,29 +1,167 @@
 package cluster_test
 
 import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-func client(t *testing.T, c *cluster.Cluster) *kubernetes.Clientset {
+// bound is how long a test waits for what it wants to see.
+const bound = 30 * time.Second
+
+func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(c.Admin())
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return client
 }
 
-func TestTheAPIServerTellsItsVersion(t *testing.T) {
-	version, err := client(t, cluster.Shared(t)).ServerVersion()
+// until waits for what it is named after.
+func until(t *testing.T, what string, holds func(context.Context) (bool, error)) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, bound, true, holds); err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
+func TestServerAndClientTellTheirVersion(t *testing.T) {
+	c := cluster.Shared(t)
+	version, err := clientFor(t, c.Admin()).ServerVersion()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if version.Major != "1" || version.Minor == "" {
-		t.Errorf("the version is %+v", version)
+	said, err := exec.Command(c.Kubectl(), "--kubeconfig", c.Kubeconfig(), "version").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
 	}
-	t.Log(version)
+	if !strings.HasPrefix(version.GitVersion, "v1.") || !strings.Contains(string(said), "Server Version: "+version.GitVersion) {
+		t.Errorf("the server says %+v, kubectl\n%s", version, said)
+	}
+}
+
+func TestControllersCleanUp(t *testing.T) {
+	c := cluster.Shared(t)
+	client := clientFor(t, c.Admin())
+	namespace := c.Namespace(t)
+	until(t, "the namespace has the cluster's certificate", func(ctx context.Context) (bool, error) {
+		list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+		return err == nil && len(list.Items) == 1 && list.Items[0].Name == "kube-root-ca.crt", err
+	})
+
+	owner, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name:            "owned",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoreV1().ConfigMaps(namespace).Delete(t.Context(), "owner", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "what was owned is gone", func(ctx context.Context) (bool, error) {
+		list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+		return err == nil && len(list.Items) == 1, err
+	})
+}
+
+func TestRequestsAreAudited(t *testing.T) {
+	c := cluster.Shared(t)
+	namespace := c.Namespace(t)
+	log, err := os.ReadFile(c.AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(log), `"/api/v1/namespaces/`+namespace+`/serviceaccounts`) {
+		t.Errorf("the request for a service account in %s is not in the log", namespace)
+	}
+}
+
+func TestGatewayAPI(t *testing.T) {
+	c := cluster.Shared(t)
+	for range 2 { // twice: the second finds them there
+		if err := c.LoadGatewayAPI(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	served, err := clientFor(t, c.Admin()).Discovery().ServerResourcesForGroupVersion("gateway.networking.k8s.io/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(served.APIResources) == 0 {
+		t.Error("nothing is served")
+	}
+}
+
+// A cluster of its own: the shared one is for those who count on it.
+func TestTheAPIServerCanPauseStopAndComeBack(t *testing.T) {
+	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(c.Dir()); !os.IsNotExist(err) {
+			t.Errorf("its folder is still there: %v", err)
+		}
+	}()
+	impatient := c.Admin()
+	impatient.Timeout = 300 * time.Millisecond
+	client := clientFor(t, impatient)
+	answers := func(wanted bool) {
+		t.Helper()
+		until(t, "it is away, or back", func(ctx context.Context) (bool, error) {
+			_, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
+			return (err == nil) == wanted, nil
+		})
+	}
+	try := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+
+	server := c.APIServer()
+	answers(true)
+	try("pause", server.Pause())
+	answers(false)
+	try("resume", server.Resume())
+	answers(true)
+	namespace := c.Namespace(t)
+	try("kill", server.Kill())
+	answers(false)
+	if err := server.Pause(); err == nil {
+		t.Error("a killed one could be paused")
+	}
+	try("start", server.Start(t.Context()))
+	answers(true)
+	if err := server.Start(t.Context()); err == nil {
+		t.Error("a running one could be started")
+	}
+	try("stop", server.Stop())
+	try("stop again", server.Stop())
+	try("start", server.Start(t.Context()))
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{}); err != nil {
+		t.Errorf("what it knew is lost: %v", err)
+	}
 }

@@ -38,7 +38,8 @@ type IdentityOptions struct {
 // NewIdentity makes a service account with its permissions and a Pod of it that nobody
 // runs, and gives a client configuration with a token that is bound to that Pod: the API server
 // sees the Pod's name and UID in each request, and refuses the token once the Pod is
-// deleted. The token is good for an hour and is not renewed. There is no rate limit.
+// deleted (within ten seconds, if it was used before). The token is good for an hour and is not
+// renewed. There is no rate limit.
 func (c *Cluster) NewIdentity(ctx context.Context, options IdentityOptions) (*rest.Config, error) {
 	if options.ServiceAccount == "" {
 		options.ServiceAccount = options.PodName
