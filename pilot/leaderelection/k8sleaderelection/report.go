@@ -1,7 +1,6 @@
 package k8sleaderelection
 
 import (
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -105,7 +104,7 @@ func (r *reporter) answered(phase core.Phase, c call) {
 			m.SlowpathExercised(r.le.config.Name)
 		}
 	case core.Unknown:
-		r.say("call", fmt.Sprint(c.op, apierrors.ReasonForError(c.err)), troubleText(c.err), "call", c.op.String(), "err", c.err)
+		r.say("call", troubleOf(c), troubleText(c.err), "call", c.op.String(), "err", c.err)
 	}
 }
 
@@ -116,6 +115,16 @@ func (r *reporter) watching(err error) {
 		return
 	}
 	r.say("watch", string(apierrors.ReasonForError(err)), "the lock cannot be watched; polling until it can", "err", err)
+}
+
+// troubleOf tells troubles apart. An API server that is away is one for all calls; a
+// missing permission is one for each verb.
+func troubleOf(c call) string {
+	reason := string(apierrors.ReasonForError(c.err))
+	if apierrors.IsForbidden(c.err) {
+		reason += " " + c.op.String()
+	}
+	return reason
 }
 
 func troubleText(err error) string {
