@@ -117,4 +117,4 @@ func (w *defaultWatcher) AddHandler(handler DefaultHandler) {
 }
 
 // Problem is Reporter's.
-func (w *defaultWatcher) Problem() error { return w.runner.trouble.problem() }
+func (w *defaultWatcher) Problem() error { return w.runner.trouble.Problem() }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	admission "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const (
@@ -46,7 +48,7 @@ type follower struct {
 	// poll is how often to read where watching is forbidden.
 	poll    time.Duration
 	to      sink
-	trouble *trouble
+	trouble *kube.Trouble
 }
 
 // run follows until ctx ends. Each round reads, and then watches from where the read
@@ -104,11 +106,11 @@ func (f *follower) list(ctx context.Context) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	list, err := f.client.List(ctx, f.selection())
-	f.trouble.tried("list", err)
+	f.trouble.Tried("list", err)
 	if err != nil {
 		return "", err
 	}
-	f.trouble.moot("get") // asked for only where list is forbidden
+	f.trouble.Moot("get") // asked for only where list is forbidden
 	f.to.replace(list.Items)
 	return list.ResourceVersion, nil
 }
@@ -119,11 +121,11 @@ func (f *follower) get(ctx context.Context) (version string, err error) {
 	defer cancel()
 	item, err := f.client.Get(ctx, f.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		f.trouble.tried("get", nil)
+		f.trouble.Tried("get", nil)
 		f.to.replace(nil)
 		return "", nil
 	}
-	f.trouble.tried("get", err)
+	f.trouble.Tried("get", err)
 	if err != nil {
 		return "", err
 	}
@@ -140,7 +142,7 @@ func (f *follower) watch(ctx context.Context, version string) (next string, last
 	if expired(err) {
 		return "", false, nil
 	}
-	f.trouble.tried("watch", err)
+	f.trouble.Tried("watch", err)
 	if err != nil {
 		return "", false, err
 	}

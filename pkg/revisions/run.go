@@ -68,13 +68,13 @@ type runner struct {
 	client  kube.Client
 	poll    time.Duration
 	running atomic.Bool
-	trouble trouble
+	trouble *kube.Trouble
 }
 
 func newRunner(client kube.Client, log *slog.Logger, poll time.Duration, instead map[string]string) *runner {
 	return &runner{
 		log: log, client: client, poll: poll,
-		trouble: trouble{log: log, instead: instead, failed: map[string]error{}},
+		trouble: kube.NewTrouble(log, instead),
 	}
 }
 
@@ -92,7 +92,7 @@ func (r *runner) run(stop <-chan struct{}, f follower, deliver func(context.Cont
 	defer r.running.Store(false)
 	ctx := wait.ContextForChannel(stop)
 	f.client = r.client.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
-	f.poll, f.trouble = r.poll, &r.trouble
+	f.poll, f.trouble = r.poll, r.trouble
 	var ended sync.WaitGroup
 	ended.Go(func() { f.run(ctx) })
 	ended.Go(func() { deliver(ctx) })

@@ -171,4 +171,4 @@ func (w *tagWatcher) AddHandler(handler TagHandler) {
 }
 
 // Problem is Reporter's.
-func (w *tagWatcher) Problem() error { return w.runner.trouble.problem() }
+func (w *tagWatcher) Problem() error { return w.runner.trouble.Problem() }

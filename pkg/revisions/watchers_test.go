@@ -2,17 +2,12 @@ package revisions
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
@@ -141,36 +136,5 @@ func TestTags(t *testing.T) {
 				t.Error("a caller changed the watcher's set")
 			}
 		})
-	}
-}
-
-func TestTroubleIsLoggedOncePerState(t *testing.T) {
-	var out bytes.Buffer
-	tr := trouble{log: slog.New(slog.NewTextHandler(&out, nil)), failed: map[string]error{}}
-	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("no"))
-	lines := func() int { return strings.Count(out.String(), "\n") }
-	for i, step := range []struct {
-		verb  string
-		err   error
-		lines int
-	}{
-		{"list", nil, 0},
-		{"list", errors.New("connection refused"), 1},
-		{"list", fmt.Errorf("connection reset %d", 7), 1},
-		{"list", context.Canceled, 1},
-		{"list", forbidden, 2},
-		{"get", forbidden, 3},
-		{"list", forbidden, 3},
-		{"get", nil, 4},
-		{"list", nil, 5},
-		{"list", nil, 5},
-	} {
-		tr.tried(step.verb, step.err)
-		if lines() != step.lines {
-			t.Fatalf("step %d: %d lines, want %d:\n%s", i, lines(), step.lines, &out)
-		}
-		if failing := tr.problem() != nil; failing != (step.lines > 0 && step.lines < 5) {
-			t.Errorf("step %d: problem is %v", i, tr.problem())
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package revisions
+package kube
 
 import (
 	"context"
@@ -12,19 +12,24 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// trouble knows which requests fail, and logs when that begins, changes and ends: not
-// each try.
-type trouble struct {
-	log *slog.Logger
-	// instead says by verb what happens while it is forbidden.
+// Trouble knows which kinds of requests fail at present, and logs when that begins,
+// changes and ends: not each try. Its methods may be called from any goroutine.
+type Trouble struct {
+	log     *slog.Logger
 	instead map[string]string
 
 	mu     sync.Mutex
 	failed map[string]error // by verb
 }
 
-// tried takes the outcome of one request.
-func (t *trouble) tried(verb string, err error) {
+// NewTrouble makes one that logs to log. instead says by verb what happens while that
+// is forbidden, for the log.
+func NewTrouble(log *slog.Logger, instead map[string]string) *Trouble {
+	return &Trouble{log: log, instead: instead, failed: map[string]error{}}
+}
+
+// Tried takes the outcome of one request; verb says of what kind it was.
+func (t *Trouble) Tried(verb string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return // we ended it ourselves, which says nothing of the server
 	}
@@ -47,8 +52,8 @@ func (t *trouble) tried(verb string, err error) {
 	}
 }
 
-// moot forgets what became of a verb that is not needed any more.
-func (t *trouble) moot(verb string) {
+// Moot forgets what became of a verb that is not needed any more.
+func (t *Trouble) Moot(verb string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.failed, verb)
@@ -65,8 +70,8 @@ func kind(err error) string {
 	return "no answer"
 }
 
-// problem is what fails at present, in the order of verbs.
-func (t *trouble) problem() error {
+// Problem is what fails at present, in the order of verbs; nil when all is well.
+func (t *Trouble) Problem() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var problems []error
