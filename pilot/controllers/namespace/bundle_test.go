@@ -1,0 +1,122 @@
+package namespace
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func certificate(t *testing.T, serial int64) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Unix(1<<32, 0), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return block("CERTIFICATE", der)
+}
+
+func block(kind string, content []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}))
+}
+
+func TestCheckBundle(t *testing.T) {
+	one, two := certificate(t, 1), certificate(t, 2)
+	for name, test := range map[string]struct {
+		content string
+		want    string // "" when the bundle is good
+	}{
+		"one":              {one, ""},
+		"two":              {one + two, ""},
+		"with comments":    {"# ours\n" + one + "# theirs\n" + two + "\n", ""},
+		"empty":            {"", "empty"},
+		"blank":            {" \n\t\n", "empty"},
+		"no PEM":           {"hello", "no PEM"},
+		"cut off":          {one + two[:len(two)/2], "cut off"},
+		"cut off at first": {one[:len(one)/2], "cut off"},
+		"broken between":   {one[:len(one)/2] + two, "cut off"},
+		"private key":      {one + block("EC PRIVATE KEY", []byte("x")), "EC PRIVATE KEY"},
+		"no certificate":   {block("CERTIFICATE", []byte("x")), "certificate 1"},
+		"no UTF-8":         {"\xff" + one, "UTF-8"},
+		"too long":         {strings.Repeat(one, maxBundle/len(one)+1), "longer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := checkBundle([]byte(test.content))
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("error is %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func FuzzCheckBundle(f *testing.F) {
+	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if checkBundle(content) == nil && !bytes.Contains(content, []byte("CERTIFICATE")) {
+			t.Errorf("%q passed", content)
+		}
+	})
+}
+
+func TestBundleKeepsTheLastGoodOneAndReportsOnce(t *testing.T) {
+	var out bytes.Buffer
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	b := &bundle{file: file, log: slog.New(slog.NewTextHandler(&out, nil))}
+	one, two := certificate(t, 1), certificate(t, 2)
+	write := func(content string) func() {
+		return func() {
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove := func() {
+		if err := os.RemoveAll(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, step := range []struct {
+		do      func()
+		changed bool
+		current string
+		errors  int
+	}{
+		{remove, false, "", 1},
+		{remove, false, "", 1},
+		{write(one), true, one, 1},
+		{write(one), false, one, 1},
+		{write(""), false, one, 2},
+		{write("x"), false, one, 3},
+		{write("x"), false, one, 3},
+		{remove, false, one, 4},
+		{func() { _ = os.Mkdir(file, 0o700) }, false, one, 5},
+		{remove, false, one, 6},
+		{write(two), true, two, 6},
+	} {
+		step.do()
+		if changed := b.refresh(); changed != step.changed || b.current() != step.current {
+			t.Errorf("step %d: changed %v", i, changed)
+		}
+		if got := strings.Count(out.String(), "level=ERROR"); got != step.errors {
+			t.Fatalf("step %d: %d errors reported, want %d:\n%s", i, got, step.errors, &out)
+		}
+	}
+	if got := strings.Count(out.String(), "usable again"); got != 2 {
+		t.Errorf("reported %d times that it is usable again:\n%s", got, &out)
+	}
+}
