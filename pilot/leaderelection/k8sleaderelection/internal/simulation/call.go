@@ -9,13 +9,15 @@ import (
 // call is one request on its way. It may reach the store, and change it, long after
 // its sender has given up on it, or has died.
 type call struct {
-	p      *process
-	op     core.Op
-	base   core.Snapshot
-	record core.Record
-	notes  core.Notes
-	sent   core.Moment
-	sentAt Time
+	p         *process
+	op        core.Op
+	base      core.Snapshot
+	record    core.Record
+	notes     core.Notes
+	sent      core.Moment
+	sentAt    Time
+	foreign   uint64 // what the write carries of others' metadata
+	decidedOn uint64 // the version, also when the guard was lost
 }
 
 // unguardedVersion is the base of a write that a planted bug sends without a guard.
@@ -47,7 +49,7 @@ func (p *process) down() bool { return p.w.now < p.w.apiDown || p.w.now < p.n.ap
 // send starts the call. Whatever becomes of it, it is answered exactly once.
 func (p *process) send(a core.Action) {
 	w := p.w
-	c := &call{p: p, op: a.Op, base: a.Base, record: a.Record, notes: a.Notes, sent: p.now(), sentAt: w.now}
+	c := &call{p: p, op: a.Op, base: a.Base, record: a.Record, notes: a.Notes, sent: p.now(), sentAt: w.now, decidedOn: p.base.snap.Version}
 	p.call = c
 	w.checks.send(p, c)
 	deadline := p.n.clocks.when(c.sent.Mono.After(p.cfg.CallTimeout))

@@ -40,6 +40,10 @@ type process struct {
 	troubledAt  Time // when something last kept it from renewing
 	stopAsked   bool // a stop, or a failed function, explains the end of its term
 	newest      view
+	fresh       bool // the view that it was shown last is the newest
+	base        view // as the loop keeps it: what the core's snapshot was decoded from
+	lastGate    core.Cover
+	watched     core.Cover
 	sights      []sight
 	seenTerms   []*term
 	calls       []Time
@@ -67,8 +71,11 @@ func (p *process) input(in core.Input, v view) {
 		p.sees(v)
 	}
 	var a core.Action
-	before := p.s.Phase
+	before, learned := p.s.Phase, p.s.Learned
 	p.s, a = p.step(p.cfg, p.s, in)
+	if p.s.Learned != learned {
+		p.base = v
+	}
 	if w.Trace != nil {
 		p.trace(before, in, a)
 	}

@@ -48,6 +48,7 @@ type world struct {
 
 	timing    timing
 	calm, end Time
+	aborted   bool
 	deflt     core.Default
 	apiDown   Time // nobody reaches the store before
 	checks    checks
@@ -97,7 +98,9 @@ func Run(o Options) Result {
 	w.at(w.calm, w.beginCalm)
 	w.at(w.calm.add(w.timing.bound()), w.checkSettled)
 	w.play()
-	w.checkEnd()
+	if !w.aborted {
+		w.checkEnd()
+	}
 	return w.result
 }
 

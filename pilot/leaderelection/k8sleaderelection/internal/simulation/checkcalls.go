@@ -1,0 +1,170 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// maxRate bounds the calls of one process in a second, whatever happens.
+const maxRate = 30
+
+// send is called when p sends a call.
+func (c *checks) send(p *process, call *call) {
+	w := c.w
+	if p.alive && call.op == core.Release {
+		w.violate(Release, "%v releases while its functions run", p)
+	}
+	if p.alive && call.op == core.Acquire {
+		w.violate(OneTerm, "%v begins a term while its former functions run", p)
+	}
+	if call.op != core.Read && (call.base.Exists != p.base.snap.Exists || call.base.Exists && call.base.Version != p.base.snap.Version) && call.base.Version != unguardedVersion {
+		w.violate(OwnLockOnly, "%v decided on %s and knows %s", p, shown(call.base), shown(p.base.snap))
+	}
+	call.foreign = p.base.foreign
+	p.sentCalls++
+	if call.op == core.Read {
+		p.sentReads++
+	}
+	p.calls = append(p.calls, w.now)
+	for w.now.since(p.calls[0]) > time.Second {
+		p.calls = p.calls[1:]
+	}
+	w.result.Rate = max(w.result.Rate, len(p.calls))
+	if len(p.calls) == maxRate {
+		w.violate(Quiet, "%v sends %d calls within a second", p, maxRate)
+	}
+}
+
+// checkGuard is called when the store is about to apply a write.
+func (w *world) checkGuard(c *call, now view, unguarded bool) {
+	if unguarded && (c.decidedOn != now.snap.Version) {
+		w.violate(OwnLockOnly, "%v's %s, decided on %d, overwrites %s", c.p, c.op, c.decidedOn, shown(now.snap))
+	}
+	if now.snap.Exists && c.foreign != now.foreign {
+		w.violate(NothingLost, "%v's %s loses what others wrote on the lock", c.p, c.op)
+	}
+	if c.op == core.Release {
+		w.checkRelease(c, now)
+	}
+	if c.op == core.Acquire && now.snap.Exists && now.snap.Content == core.Unreadable {
+		i := slices.Index(w.nodes, c.p.n)
+		if waited := w.checks.unreadAt[i].Until(c.sent.Mono); waited < w.timing.lease {
+			w.violate(NothingLost, "%v replaces an unreadable record after %v", c.p, waited)
+		}
+	}
+}
+
+// checkRelease: a release says that nobody acts, so nobody may.
+func (w *world) checkRelease(c *call, now view) {
+	if now.term == nil || now.term.p != c.p {
+		w.violate(OwnLockOnly, "%v's release clears %s, which it did not write", c.p, shown(now.snap))
+	}
+	for _, q := range w.procs {
+		if q.mayAct() && !c.p.unknowable(q.acting) {
+			w.violate(Release, "%v's release arrives while %v may act", c.p, q)
+		}
+	}
+}
+
+// committed is called when a write of ours has changed the lock.
+func (w *world) committed(c *call, _, now view) {
+	if c.op != core.Release || w.faulty() && w.mode.Net > 0 {
+		return
+	}
+	w.checkPrompt(now)
+}
+
+// checkPrompt: in an orderly world, those who see a release act on it.
+func (w *world) checkPrompt(released view) {
+	const soon = 300 * time.Millisecond
+	ready := 0
+	for _, n := range w.nodes {
+		if p := n.p; p != nil && p.watching && p.s.Phase == core.Following && !p.s.Stopping && p.s.BackOff <= p.now().Mono {
+			ready++
+		}
+	}
+	if ready == 0 {
+		return
+	}
+	before := w.checks.orderly
+	w.after(soon, func() {
+		if w.checks.orderly == before && w.store.now.term == nil && w.store.now.snap == released.snap && w.anyFollower() {
+			w.violate(Prompt, "nobody has taken the lock %v after its release", soon)
+		}
+	})
+}
+
+func (w *world) anyFollower() bool {
+	for _, n := range w.nodes {
+		if p := n.p; p != nil && p.watching && p.s.Phase == core.Following && !p.s.Stopping && p.s.BackOff <= p.now().Mono {
+			return true
+		}
+	}
+	return false
+}
+
+// leaderChanged is called when functions start, are told to stop, or die.
+func (c *checks) leaderChanged() {
+	w := c.w
+	leaders := 0
+	for _, n := range w.nodes {
+		if n.p != nil && n.p.work {
+			leaders++
+		}
+	}
+	if c.settledOnce {
+		w.violate(Prompt, "the leader changed although nothing happened")
+	}
+	w.result.Leaderless = max(w.result.Leaderless, w.now.since(c.leaderless))
+	c.leaderless = w.now
+	if leaders > 0 {
+		c.leaderless = Time(1 << 62)
+	}
+	c.lastChange = w.now
+}
+
+// checkSettled is when the calm has lasted long enough: one leads, of the default
+// revision if somebody of it lives, and from now on nothing may change.
+func (w *world) checkSettled() {
+	w.checks.settledOnce = true
+	w.result.Settled = max(0, w.checks.lastChange.since(w.calm))
+	var leader *process
+	wanted := false
+	for _, n := range w.nodes {
+		if n.p == nil {
+			continue
+		}
+		n.p.sentAtCheck, n.p.sentReads = n.p.sentCalls, 0
+		wanted = wanted || n.p.key == w.deflt.Revision
+		if n.p.work {
+			leader = n.p
+		}
+	}
+	switch {
+	case leader == nil:
+		w.violate(Prompt, "nobody leads %v after the calm began", w.now.since(w.calm))
+	case w.mode.Ranked && wanted && leader.key != w.deflt.Revision:
+		w.violate(Prompt, "%v leads, of revision %s, %v after the calm began; the default is %s", leader, leader.key, w.now.since(w.calm), w.deflt.Revision)
+	}
+}
+
+// checkEnd looks at what was sent in the rest of the calm.
+func (w *world) checkEnd() {
+	rest := w.end.since(w.calm.add(w.timing.bound()))
+	most := int(float64(rest)/float64(w.timing.retry)*(1+delta)) + 1
+	for _, n := range w.nodes {
+		p := n.p
+		if p == nil {
+			continue
+		}
+		sent := p.sentCalls - p.sentAtCheck
+		switch {
+		case p.work && (sent > most || p.sentReads > 0):
+			w.violate(Quiet, "%v, leading, sent %d calls in %v, %d of them reads", p, sent, rest, p.sentReads)
+		case !p.work && p.watching && sent > 0:
+			w.violate(Quiet, "%v, following with its watch up, sent %d calls in %v", p, sent, rest)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package simulation
+
+import (
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// checks holds what the checks remember.
+type checks struct {
+	w           *world
+	tokens      map[int]uint64 // the largest so far, by history
+	unreadAt    []core.Instant // by node: when the record became unreadable
+	leaderless  Time           // since when nobody leads, or -1
+	lastChange  Time
+	settledOnce bool
+	orderly     int // counts releases that somebody should follow
+}
+
+// mayAct reports whether p could be acting at this very moment.
+func (p *process) mayAct() bool {
+	if p.ended {
+		return false
+	}
+	return p.gate != (core.Cover{}) && p.n.clocks.left(p.gate, p.w.now) > 0 || p.alive && !p.starved()
+}
+
+// starved reports whether the promise no longer covers p's functions: it was paused,
+// and they have outlived its cover and the drain limit.
+func (p *process) starved() bool {
+	return p.pausedAt >= p.ackedAt && p.outlived()
+}
+
+func (p *process) outlived() bool {
+	end := p.lastGate
+	end.Mono = end.Mono.After(p.cfg.DrainLimit)
+	end.Boot += int64(p.cfg.DrainLimit)
+	end.Wall += int64(p.cfg.DrainLimit)
+	return p.n.clocks.left(end, p.w.now) < 0
+}
+
+// start is called when p is about to start its functions.
+func (c *checks) start(p *process) {
+	w := c.w
+	if p.alive {
+		w.violate(OneTerm, "%v starts functions while its former ones run", p)
+	}
+	for _, q := range w.procs {
+		if q != p && q.mayAct() && !p.unknowable(q.acting) {
+			w.violate(OneAtATime, "%v starts while %v may act: functions %v, gate for %v", p, q, q.alive, q.n.clocks.left(q.gate, w.now))
+		}
+	}
+	if s, left := p.mustWait(p.now().Mono); left > 0 {
+		w.violate(Settling, "%v starts %v before the lease of %q with token %d, as it saw it, has run out", p, left, s.term.id, s.term.token)
+	}
+	c.token(p)
+	p.acting, p.stopAsked = p.acked, false
+	p.lastGate = p.gate
+	c.orderly++
+}
+
+// token checks the fencing token of the term that p begins to act in.
+func (c *checks) token(p *process) {
+	w, token := c.w, p.s.Term.Token
+	if p.acked == nil || p.acked.token != token {
+		w.violate(Token, "%v acts with token %d, which is not that of its acknowledged acquire", p, token)
+		return
+	}
+	if c.tokens == nil {
+		c.tokens = map[int]uint64{}
+	}
+	if last := c.tokens[p.acked.history]; token <= last {
+		w.violate(Token, "%v acts with token %d after one acted with %d", p, token, last)
+	}
+	c.tokens[p.acked.history] = token
+}
+
+// gate is called before p's gate is set.
+func (c *checks) gate(p *process, a core.Action) {
+	none := core.Cover{}
+	if a.Gate == none {
+		return
+	}
+	starts := a.Work && !p.work
+	if p.gate == none && !starts {
+		c.w.violate(OneTerm, "%v opens its gate again without a new term", p)
+	}
+	allowed := p.ackedSent.Plus(p.cfg.Cover)
+	if !p.anyAck || a.Gate.Mono > allowed.Mono || a.Gate.Boot > allowed.Boot || a.Gate.Wall > allowed.Wall {
+		c.w.violate(Cover, "%v may act %v longer than from the sending of its newest acknowledged write", p, allowed.Mono.Until(a.Gate.Mono))
+	}
+	p.lastGate = a.Gate
+	if a.Work {
+		c.watchCover(p, a.Gate)
+	}
+}
+
+// watchCover looks, a little after the cover has ended, whether the functions were
+// told so.
+func (c *checks) watchCover(p *process, gate core.Cover) {
+	const grace = 150 * time.Millisecond
+	if p.watched == gate {
+		return
+	}
+	p.watched = gate
+	c.w.at(p.n.clocks.when(gate.Mono).add(grace), func() {
+		if p.work && p.gate == gate && !p.ended && !p.n.paused && p.pausedAt < c.w.now.add(-grace-10*time.Millisecond) {
+			c.w.violate(HardStop, "%v's functions were not told to stop at the end of its cover", p)
+		}
+	})
+}
+
+// action is called with each action, before it is applied.
+func (c *checks) action(p *process, in core.Input, v view, a core.Action) {
+	w := c.w
+	shown := in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK
+	if shown && p.fresh && a.Work && v.snap.Exists && v.snap.Content == core.Readable &&
+		v.snap.Record.Holder != "" && v.snap.Record.Holder != p.id {
+		w.violate(HardStop, "%v goes on although it has seen %q in the record", p, v.snap.Record.Holder)
+	}
+	if p.work && !a.Work && !p.stopAsked {
+		c.lost(p)
+	}
+	if p.turnsAt.add(time.Millisecond) < w.now {
+		p.turnsAt, p.turns = w.now, 0
+	}
+	if p.turns++; p.turns == 60 {
+		w.violate(Quiet, "%v: a hot loop, 60 steps in a millisecond", p)
+		w.end, w.aborted = w.now, true // it would never end
+	}
+}
+
+// lost is called when p stops acting and nobody asked it to.
+func (c *checks) lost(p *process) {
+	w := c.w
+	if p.acting == nil || p.acting.disturbed {
+		return
+	}
+	left := p.n.clocks.moment(w.now)
+	if p.gate.Left(left) > 0 {
+		w.violate(StepDown, "%v gives up (%s) %v before its cover ends; nobody has touched its record", p, p.s.Why, p.gate.Left(left))
+		return
+	}
+	hangs := p.call != nil && w.now.since(p.call.sentAt) > slow
+	if p.troubledAt < p.ackedAt && !hangs {
+		w.violate(StepDown, "%v gives up (%s), and nothing kept it from renewing", p, p.s.Why)
+	}
+}
+
+// slow is a call that may explain why a leader could not renew.
+const slow = time.Second
+
+// answered is called when p is about to learn how a call ended.
+func (c *checks) answered(p *process, call *call, result core.Result, v view) {
+	now := c.w.now
+	if result == core.Unknown || now.since(call.sentAt) > slow {
+		p.troubledAt = now
+	}
+	if result != core.OK || call.op == core.Read || v.snap.Version == call.base.Version {
+		return
+	}
+	p.ackedSent, p.ackedAt, p.anyAck = call.sent, call.sentAt, true
+	if call.op == core.Acquire {
+		p.acked = v.term
+	}
+}
+
+// unreadable notes by each machine's clock when the record became unreadable.
+func (c *checks) unreadable() {
+	c.unreadAt = c.unreadAt[:0]
+	for _, n := range c.w.nodes {
+		c.unreadAt = append(c.unreadAt, n.clocks.mono(c.w.now))
+	}
+}

@@ -1,0 +1,246 @@
+package simulation
+
+import (
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// planFaults spreads what goes wrong over the time before the calm.
+func (w *world) planFaults() {
+	m := w.mode
+	for _, kind := range []struct {
+		most int
+		do   func()
+	}{
+		{m.Flips, w.flip},
+		{m.Edits, w.edit},
+		{m.Labels, w.label},
+		{m.Restores, w.restoreStore},
+		{m.Pauses, w.pauseSome},
+		{m.Clocks, w.clockFault},
+		{m.Stops, w.stopSome},
+		{m.Outages, w.outage},
+		{m.Cuts, w.cutWatch},
+	} {
+		if kind.most == 0 {
+			continue
+		}
+		for range 1 + w.rng.IntN(kind.most) {
+			w.after(2*time.Second+w.within(w.timing.faults-4*time.Second), kind.do)
+		}
+	}
+}
+
+// some is a node; more often than chance would, the one that leads.
+func (w *world) some() *node {
+	if w.rng.IntN(2) == 0 {
+		for _, n := range w.nodes {
+			if n.p != nil && n.p.work {
+				return n
+			}
+		}
+	}
+	return w.nodes[w.rng.IntN(len(w.nodes))]
+}
+
+// oneOf does one of several things.
+func (w *world) oneOf(things ...func()) { things[w.rng.IntN(len(things))]() }
+
+func (w *world) flip() {
+	if w.deflt.Revision == "stable" {
+		w.setDefault("canary")
+	} else {
+		w.setDefault("stable")
+	}
+}
+
+func (w *world) pauseSome() {
+	d := w.within(2 * w.timing.lease)
+	w.some().pause(d, w.rng.IntN(2) == 0)
+}
+
+// clockFault hits a wall clock. Where there is no boot clock, nothing but the wall
+// clock can notice that the machine slept, so that one is left alone.
+func (w *world) clockFault() {
+	n := w.some()
+	if !n.clocks.hasBoot {
+		return
+	}
+	w.tracef("%s: the wall clock jumps or stands still", n.name)
+	w.oneOf(
+		func() { n.clocks.wallZero += int64(w.within(4 * time.Hour)) },
+		func() { n.clocks.wallZero -= int64(w.within(4 * time.Hour)) },
+		func() { n.clocks.wallZero += int64(w.within(20*time.Second) - 10*time.Second) },
+		func() {
+			n.clocks.freezeWall(w.now)
+			w.after(w.within(60*time.Second), func() { n.clocks.thawWall(w.now, w.rng.IntN(2) == 0) })
+		},
+	)
+	if n.p != nil && !n.clocks.frozen {
+		n.p.troubledAt = w.now
+	}
+}
+
+// stopSome ends a process, well or at once, and starts it anew under its old name; or
+// starts one that was not there.
+func (w *world) stopSome() {
+	n := w.some()
+	if n.p == nil {
+		n.start()
+		return
+	}
+	again := w.within(20 * time.Second)
+	if w.rng.IntN(3) == 0 {
+		again = w.within(500 * time.Millisecond)
+	}
+	if w.rng.IntN(3) == 0 {
+		n.kill("killed")
+	} else {
+		n.p.stop()
+	}
+	w.restartLater(n, again)
+}
+
+// restartLater starts the node's next process once the last has ended.
+func (w *world) restartLater(n *node, d time.Duration) {
+	w.after(d, func() {
+		if n.p == nil {
+			n.start()
+		} else if w.faulty() {
+			w.restartLater(n, time.Second)
+		}
+	})
+}
+
+func (w *world) outage() {
+	d := w.within(w.timing.lease * 3 / 2)
+	if w.rng.IntN(2) == 0 {
+		w.apiDown = w.now.add(d)
+		w.tracef("the store is away for %v", d)
+		for _, n := range w.nodes {
+			w.cutOff(n, d)
+		}
+		return
+	}
+	n := w.some()
+	n.apiDown = w.now.add(d)
+	w.tracef("%s does not reach the store for %v", n.name, d)
+	w.cutOff(n, d)
+}
+
+// cutOff breaks the node's watch for an outage; it may take a while to notice.
+func (w *world) cutOff(n *node, d time.Duration) {
+	if p := n.p; p != nil {
+		p.watch++ // nothing comes through, noticed or not
+		w.after(w.within(d), func() { p.closeWatch(w.within(d)) })
+	}
+}
+
+func (w *world) cutWatch() {
+	if n := w.some(); n.p != nil {
+		w.tracef("%s: the watch breaks", n.p)
+		n.p.closeWatch(w.within(10 * time.Second))
+	}
+}
+
+// restoreStore puts back a state of some time ago. No API server lives through that.
+func (w *world) restoreStore() {
+	d := time.Second + w.within(5*time.Second)
+	w.apiDown = w.now.add(d)
+	for _, n := range w.nodes {
+		if n.p != nil {
+			n.p.closeWatch(d + w.within(time.Second))
+		}
+	}
+	w.store.restore(1 + w.rng.IntN(20))
+	w.tracef("the store is restored to %s", shown(w.store.now.snap))
+}
+
+// label changes metadata that is not ours.
+func (w *world) label() {
+	v := w.store.now
+	if v.snap.Exists {
+		v.foreign++
+		w.tracef("somebody labels the lock")
+		w.store.foreignEdit(v, false)
+	}
+}
+
+// edit changes the lock by somebody's hand.
+func (w *world) edit() {
+	if !w.store.now.snap.Exists {
+		return
+	}
+	w.oneOf(w.deleteLock, w.deleteLock, w.emptyRecord, w.removeRecord, w.corruptRecord, w.steal)
+	w.tracef("somebody's hand: %s", shown(w.store.now.snap))
+}
+
+func (w *world) deleteLock() {
+	w.store.foreignEdit(view{}, true)
+}
+
+// emptyRecord takes the holder's name away and leaves what else is there. Without a
+// marker, what remains says exactly what a release says.
+func (w *world) emptyRecord() {
+	v := w.store.now
+	if v.snap.Content != core.Readable || v.snap.Record.Holder == "" {
+		return
+	}
+	v.snap.Record.Holder, v.snap.Record.Key = "", ""
+	v.snap.Record.Lease = time.Second
+	w.byHand(v)
+}
+
+// removeRecord takes the record away; at times all annotations go with it.
+func (w *world) removeRecord() {
+	v := w.store.now
+	v.snap.Content, v.snap.Record = core.Missing, core.Record{}
+	if w.rng.IntN(2) == 0 {
+		v.snap.Notes = core.Notes{}
+	}
+	w.byHand(v)
+}
+
+func (w *world) corruptRecord() {
+	v := w.store.now
+	v.snap.Content, v.snap.Record = core.Unreadable, core.Record{Transitions: w.rng.IntN(1e6)}
+	v.term, v.released = &term{history: v.history}, false
+	w.store.foreignEdit(v, false)
+	w.checks.unreadable()
+}
+
+// steal writes in a holder that knows no markers, and leaves ours, as istiod does. It
+// never renews; at times it releases before its work has stopped.
+func (w *world) steal() {
+	v := w.store.now
+	if v.snap.Content != core.Readable {
+		return
+	}
+	r := &v.snap.Record
+	r.Holder, r.Key, r.Lease = "peer", "stable", w.timing.lease
+	r.Transitions++
+	r.Renewed += 1e6
+	v.term, v.released = &term{id: "peer", history: v.history}, false
+	w.store.foreignEdit(v, false)
+	if w.rng.IntN(2) == 0 {
+		w.after(w.within(3*time.Second), func() {
+			if v := w.store.now; v.snap.Exists && v.snap.Record.Holder == "peer" {
+				w.emptyRecord()
+			}
+		})
+	}
+}
+
+// byHand stores a state without a holder. While a marker is left, those who come
+// later can tell that somebody acted.
+func (w *world) byHand(v view) {
+	v.released = false
+	if marked := v.snap.Notes.Marker != (core.Marker{}); marked {
+		v.term = &term{history: v.history}
+		w.store.foreignEdit(v, false)
+		return
+	}
+	v.term = nil
+	w.store.foreignEdit(v, true)
+}

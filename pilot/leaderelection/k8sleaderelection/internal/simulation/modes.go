@@ -1,0 +1,51 @@
+package simulation
+
+// Mode says what can go wrong in a run. Counts are the most of it that happens;
+// the rest are probabilities.
+type Mode struct {
+	Name   string
+	Ranked bool // keys are revisions, and one of them is the default
+
+	Flips    int // of the default revision
+	Edits    int // by hand: deleted, emptied, corrupted, stolen
+	Labels   int // edits of others' metadata alone
+	Restores int // of the store, from a backup
+	Pauses   int // SIGSTOP and suspend
+	Clocks   int // the wall clock jumps or stands still
+	Stops    int // ends of processes, well or at once, and new starts
+	Outages  int // nobody, or one node, reaches the store
+	Cuts     int // of watches
+
+	Net       float64 // a call is slow; half of it: lost
+	Drop      float64 // a watch event never comes
+	Late      float64 // a watch event comes late
+	Forbidden float64 // a process may not watch
+	Fail      float64 // a function fails in a term
+	LateStart float64 // a node starts later than the others
+}
+
+// Modes are what seeds are spread over.
+var Modes = []Mode{
+	{Name: "orderly", Stops: 6, Labels: 4, LateStart: 0.2},
+	{Name: "upgrade", Ranked: true, Flips: 4, Stops: 4, Labels: 2, LateStart: 0.3},
+	{Name: "network", Outages: 4, Cuts: 6, Net: 0.15, Drop: 0.1, Late: 0.15, Forbidden: 0.2, Labels: 4, Stops: 2},
+	{Name: "ranked", Ranked: true, Flips: 6, Outages: 2, Cuts: 4, Net: 0.08, Drop: 0.08, Late: 0.1, Forbidden: 0.15, Stops: 4, Fail: 0.1},
+	{Name: "edits", Edits: 7, Labels: 6, Cuts: 3, Net: 0.05, Drop: 0.05, Late: 0.1, Forbidden: 0.1, Stops: 2},
+	{Name: "backup", Restores: 2, Edits: 2, Net: 0.05, Late: 0.1, Forbidden: 0.2, Stops: 3},
+	{Name: "pauses", Pauses: 8, Clocks: 4, Net: 0.05, Late: 0.05, Stops: 2, Forbidden: 0.1},
+	{Name: "restarts", Ranked: true, Flips: 2, Stops: 14, Net: 0.05, Drop: 0.03, Late: 0.05, Fail: 0.3, LateStart: 0.4, Forbidden: 0.1},
+	{
+		Name: "chaos", Ranked: true, Flips: 4, Edits: 4, Labels: 4, Restores: 1, Pauses: 4, Clocks: 3, Stops: 6,
+		Outages: 3, Cuts: 5, Net: 0.12, Drop: 0.1, Late: 0.12, Forbidden: 0.2, Fail: 0.15, LateStart: 0.3,
+	},
+}
+
+// ModeNamed returns the mode of that name.
+func ModeNamed(name string) (Mode, bool) {
+	for _, m := range Modes {
+		if m.Name == name {
+			return m, true
+		}
+	}
+	return Mode{}, false
+}

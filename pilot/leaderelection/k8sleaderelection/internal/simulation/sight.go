@@ -1,0 +1,81 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// sight is what a process has seen of a term, by its own clock: the dumbest possible
+// account of whom it has to wait for, kept beside the core's.
+type sight struct {
+	term *term
+	at   core.Instant // when its record was last new
+	sum  uint64
+}
+
+// sees notes what the process is shown.
+func (p *process) sees(v view) {
+	p.fresh = p.blank() || v.newer(p.newest)
+	if t := v.term; t != nil && !slices.Contains(p.seenTerms, t) {
+		p.seenTerms = append(p.seenTerms, t)
+	}
+	if !p.fresh {
+		return
+	}
+	p.newest = v
+	if v.released {
+		p.sights = p.sights[:0] // the one who released had waited for the others
+		return
+	}
+	if v.term == nil || p.harmless(v) {
+		return
+	}
+	now := p.now().Mono
+	for i := range p.sights {
+		if s := &p.sights[i]; s.term == v.term {
+			if s.sum != v.snap.Sum {
+				s.at, s.sum = now, v.snap.Sum
+			}
+			return
+		}
+	}
+	p.sights = append(p.sights, sight{term: v.term, at: now, sum: v.snap.Sum})
+}
+
+func (p *process) blank() bool { return p.newest == view{} }
+
+// harmless reports whether the term needs no waiting for: it is one's own, or that of
+// a dead process whose name one has, and which had begun to act.
+func (p *process) harmless(v view) bool {
+	return v.term.p == p || v.term.id == p.id && v.term.marked
+}
+
+// mustWait returns a term that the process has seen, that did not end by a drained
+// release, and whose holder may still act as far as the process can know.
+func (p *process) mustWait(now core.Instant) (sight, time.Duration) {
+	for _, s := range p.sights {
+		if left := now.Until(s.at.After(p.cfg.Lease)); left > 0 {
+			return s, left
+		}
+	}
+	return sight{}, 0
+}
+
+// unknowable reports whether q cannot know of t: somebody removed the record, and q
+// had seen neither t nor any term that came after it until then.
+func (q *process) unknowable(t *term) bool {
+	if t == nil || t.removedWith == nil {
+		return false
+	}
+	for later := t.removedWith; later != nil; later = later.prev {
+		if slices.Contains(q.seenTerms, later) {
+			return false
+		}
+		if later == t {
+			break
+		}
+	}
+	return true
+}
