@@ -43,18 +43,17 @@ up_to_date() {
 
 # Reads the names of packages as they are compiled, and tells how far it is.
 progress() {
-	awk -v total="$1" -v began="$SECONDS" '
-		BEGIN { srand(); start = srand() }
+	awk -v total="$1" '
+		BEGIN { srand(); start = srand() } # srand gives the seconds of the call before
 		/^[^ ]+$/ {
 			if (++done % 200 == 0) {
-				srand(); seconds = srand() - start
-				printf "  %d of at most %d packages after %d s\n", done, total, seconds
+				srand()
+				printf "  %d of at most %d packages after %d s\n", done, total, srand() - start
 				fflush()
 			}
 			next
 		}
-		{ print; fflush() }
-		END { if (done > 0) print "  " done " packages compiled, linking done" }'
+		{ print; fflush() }'
 }
 
 want=$(wanted)
@@ -84,6 +83,7 @@ began=$SECONDS
 export CGO_ENABLED=0 GOWORK=off
 packages=("${programs[@]/#/./}")
 total=$(go list -deps "${packages[@]}" | wc -l | tr -d ' ')
+rm -rf "$bin"/.tools-new.* # of a build that was killed
 new=$(mktemp -d "$bin/.tools-new.XXXXXX")
 trap 'rm -rf "$new"' EXIT
 go build -v -trimpath -buildvcs=false -ldflags "$flags" -o "$new/" "${packages[@]}" 2>&1 | progress "$total"

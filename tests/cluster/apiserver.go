@@ -77,6 +77,9 @@ func (s *APIServer) Start(ctx context.Context) error {
 	if s.running() {
 		return fmt.Errorf("starting %s: it is running", s.name)
 	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("starting %s: %w", s.name, err)
+	}
 	started, err := process.Start(process.Spec{
 		Name: s.name,
 		Path: filepath.Join(s.cluster.assets, apiServerProgram),

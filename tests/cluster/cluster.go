@@ -16,6 +16,9 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
 
+// maxAPIServers is how many API servers a cluster can have.
+const maxAPIServers = 4
+
 // Cluster is a control plane that was started, or one that was there.
 type Cluster struct {
 	options Options
@@ -31,6 +34,9 @@ type Cluster struct {
 	etcdURL     string
 	api         *APIServer
 	controllers *process.Process
+
+	mu      sync.Mutex
+	further []*APIServer
 
 	stop    sync.Once
 	stopErr error
@@ -92,13 +98,19 @@ func (c *Cluster) prepare() error {
 	if c.block, err = loopback.Reserve(); err != nil {
 		return err
 	}
-	if c.address, err = c.block.Address(1); err != nil {
-		return err
-	}
 	if c.authority, err = newAuthority(); err != nil {
 		return err
 	}
-	if err := c.authority.writeKeys(c.folder.path, []string{c.address}); err != nil {
+	var addresses []string // of all API servers that there may be
+	for n := range maxAPIServers {
+		address, err := c.block.Address(n + 1)
+		if err != nil {
+			return err
+		}
+		addresses = append(addresses, address)
+	}
+	c.address = addresses[0]
+	if err := c.authority.writeKeys(c.folder.path, addresses); err != nil {
 		return err
 	}
 	if err := os.WriteFile(c.folder.file(auditPolicy), []byte(c.options.AuditPolicy), 0o600); err != nil {
@@ -168,6 +180,26 @@ func (c *Cluster) AuditLog() string {
 // an external cluster.
 func (c *Cluster) APIServer() *APIServer { return c.api }
 
+// AddAPIServer starts a further API server on the same etcd, with the same keys and
+// permissions. It stops with the cluster.
+func (c *Cluster) AddAPIServer(ctx context.Context) (*APIServer, error) {
+	if c.External() {
+		return nil, errors.New("adding an API server: the cluster is an external one")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	number := len(c.further) + 2
+	if number > maxAPIServers {
+		return nil, fmt.Errorf("adding an API server: a cluster has at most %d", maxAPIServers)
+	}
+	server, err := c.newAPIServer(number)
+	if err != nil {
+		return nil, err
+	}
+	c.further = append(c.further, server)
+	return server, server.Start(ctx)
+}
+
 // Stop ends the servers, controllers first and etcd last, and removes the folder. It returns
 // within some twenty seconds, as a rule within one. Stopping twice is harmless.
 func (c *Cluster) Stop() error {
@@ -180,6 +212,11 @@ func (c *Cluster) end() error {
 	if c.controllers != nil {
 		errs = append(errs, c.controllers.Stop(controllersGrace))
 	}
+	c.mu.Lock()
+	for _, server := range c.further {
+		errs = append(errs, server.Stop())
+	}
+	c.mu.Unlock()
 	if c.api != nil {
 		errs = append(errs, c.api.Stop())
 	}

@@ -141,6 +141,8 @@ func TestTheAPIServerCanPauseStopAndComeBack(t *testing.T) {
 		}
 	}
 
+	second, err := c.AddAPIServer(t.Context())
+	try("add another", err)
 	server := c.APIServer()
 	answers(true)
 	try("pause", server.Pause())
@@ -150,6 +152,8 @@ func TestTheAPIServerCanPauseStopAndComeBack(t *testing.T) {
 	namespace := c.Namespace(t)
 	try("kill", server.Kill())
 	answers(false)
+	_, err = clientFor(t, second.Admin()).CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+	try("ask the other one", err)
 	if err := server.Pause(); err == nil {
 		t.Error("a killed one could be paused")
 	}
@@ -163,5 +167,30 @@ func TestTheAPIServerCanPauseStopAndComeBack(t *testing.T) {
 	try("start", server.Start(t.Context()))
 	if _, err := client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{}); err != nil {
 		t.Errorf("what it knew is lost: %v", err)
+	}
+}
+
+// BenchmarkStart tells how long a cluster takes to start and to stop.
+func BenchmarkStart(b *testing.B) {
+	for _, kind := range []struct {
+		name    string
+		options cluster.Options
+	}{{"controllers", cluster.Options{}}, {"without", cluster.Options{WithoutControllers: true}}} {
+		b.Run(kind.name, func(b *testing.B) {
+			var stopping time.Duration
+			for b.Loop() {
+				c, err := cluster.Start(b.Context(), kind.options)
+				if err != nil {
+					b.Fatal(err)
+				}
+				began := time.Now()
+				if err := c.Stop(); err != nil {
+					b.Fatal(err)
+				}
+				stopping += time.Since(began)
+			}
+			b.ReportMetric(stopping.Seconds()/float64(b.N), "stop-s/op")
+			b.ReportMetric((b.Elapsed()-stopping).Seconds()/float64(b.N), "start-s/op")
+		})
 	}
 }

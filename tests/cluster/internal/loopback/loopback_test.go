@@ -1,0 +1,59 @@
+package loopback
+
+import (
+	"net"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestBlocksDoNotMeet(t *testing.T) {
+	seen := map[string]bool{}
+	for range 20 {
+		block, err := Reserve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := block.Release(); err != nil {
+				t.Error(err)
+			}
+		}()
+		for _, n := range []int{1, Hosts} {
+			address, err := block.Address(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[address] {
+				t.Errorf("%s is given out twice", address)
+			}
+			seen[address] = true
+			listener, err := net.Listen("tcp", net.JoinHostPort(address, "61000"))
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			listener.Close()
+		}
+	}
+}
+
+func TestAddressesAreThoseOfTheBlock(t *testing.T) {
+	block, err := Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{-1, 0, Hosts + 1} {
+		if address, err := block.Address(n); err == nil {
+			t.Errorf("address %d is %s", n, address)
+		}
+	}
+	if err := block.Release(); err != nil {
+		t.Error(err)
+	}
+	if err := block.Release(); err == nil {
+		t.Error("a block was released twice")
+	}
+}

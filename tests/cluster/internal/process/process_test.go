@@ -1,0 +1,108 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// shell runs a script, and ends it with the test.
+func shell(t *testing.T, script string) *Process {
+	t.Helper()
+	p, err := Start(Spec{
+		Name: "the script", Path: "/bin/sh", Args: []string{"-c", script},
+		Env: []string{"PATH=" + os.Getenv("PATH")}, Log: filepath.Join(t.TempDir(), "folder", "log"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func TestAProcessThatEndsTellsHow(t *testing.T) {
+	p := shell(t, "echo one; echo two >&2; exit 3")
+	<-p.Done()
+	if code := p.State().ExitCode(); code != 3 {
+		t.Errorf("its exit code is %d", code)
+	}
+	failure := p.Failure()
+	if failure == nil {
+		t.Fatal("it did not fail")
+	}
+	for _, words := range []string{"the script ended by itself", "exit status 3", "    one\n    two", p.Log()} {
+		if !strings.Contains(failure.Error(), words) {
+			t.Errorf("%q is missing in: %v", words, failure)
+		}
+	}
+	if err := p.Signal(os.Interrupt); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("a signal to it: %v", err)
+	}
+	if err := p.Stop(time.Second); err != nil {
+		t.Errorf("stopping it: %v", err)
+	}
+}
+
+func TestARunningProcessHasNotFailed(t *testing.T) {
+	p := shell(t, "exec sleep 60")
+	if p.Failure() != nil || p.State() != nil {
+		t.Errorf("it tells %v, %v", p.Failure(), p.State())
+	}
+	if err := p.Stop(10 * time.Second); err != nil {
+		t.Error(err)
+	}
+	if p.State().String() != "signal: terminated" {
+		t.Errorf("it ended with %v", p.State())
+	}
+}
+
+func TestADeafProcessIsKilled(t *testing.T) {
+	// A signal that is ignored stays so in what exec runs.
+	p := shell(t, "trap '' TERM; echo deaf; exec sleep 60")
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.Tail(), "deaf"); {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not begin:", p.Tail())
+		}
+	}
+	if err := p.Stop(10 * time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	if p.State().String() != "signal: killed" {
+		t.Errorf("it ended with %v", p.State())
+	}
+}
+
+func TestAStartThatFailsNamesTheProgram(t *testing.T) {
+	_, err := Start(Spec{Name: "nothing", Path: "/no/such/program", Log: filepath.Join(t.TempDir(), "log")})
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "starting nothing") {
+		t.Error(err)
+	}
+	_, err = Start(Spec{Name: "nothing", Path: "/bin/true", Log: "/dev/null/log"})
+	if err == nil || !strings.Contains(err.Error(), "nothing: making the folder of its log") {
+		t.Error(err)
+	}
+}
+
+func TestTailIsShort(t *testing.T) {
+	p := shell(t, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do echo line $i; done")
+	<-p.Done()
+	if tail := p.Tail(); strings.Contains(tail, "line 1\n") || !strings.HasSuffix(tail, "line 13") {
+		t.Error(tail)
+	}
+	silent := shell(t, "")
+	<-silent.Done()
+	if !strings.Contains(silent.Tail(), "it wrote nothing") {
+		t.Error(silent.Tail())
+	}
+}

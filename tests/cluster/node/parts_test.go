@@ -1,0 +1,103 @@
+package node
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+func TestExpand(t *testing.T) {
+	v := &variables{values: map[string]string{}}
+	v.set("A", "one")
+	v.set("B", "$(A)")
+	v.set("A", "1")
+	for text, want := range map[string]string{
+		"": "", "plain": "plain", "$(A)": "1", "x$(A)y$(A)": "x1y1", "$(B)": "$(A)", "$(C)": "$(C)", "$$(A)": "$(A)",
+		"$": "$", "$$": "$", "$(": "$(", "$(A": "$(A", "$A": "$A", "$(C)$(A)": "$(C)1", "$($(A))": "$(1)",
+	} {
+		if got := v.expand(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+	if list := v.list(); !slices.Equal(list, []string{"A=1", "B=$(A)"}) {
+		t.Errorf("the environment is %q", list)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	b := backoff{first: time.Second, most: 5 * time.Second}
+	row := func() []time.Duration {
+		var waits []time.Duration
+		for range 6 {
+			waits = append(waits, b.next())
+		}
+		return waits
+	}
+	want := []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second}
+	for range 2 {
+		if got := row(); !slices.Equal(got, want) {
+			t.Errorf("the waits are %v, want %v", got, want)
+		}
+		b.reset()
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	good := Options{Config: &rest.Config{}, Dir: t.TempDir()}
+	if _, err := New(good); err != nil {
+		t.Error(err)
+	}
+	wrong := map[string]func(*Options){
+		"Config is missing":    func(o *Options) { o.Config = nil },
+		"Dir is missing":       func(o *Options) { o.Dir = "" },
+		"no less than 10m0s":   func(o *Options) { o.TokenLifetime = time.Minute },
+		"TokenRefresh":         func(o *Options) { o.TokenRefresh = 2 * time.Hour },
+		"RestartDelay":         func(o *Options) { o.RestartDelay = time.Hour },
+		"StopGrace":            func(o *Options) { o.StopGrace = -1 },
+		"program of image":     func(o *Options) { o.Images = map[string]string{"pilot": "/no/such/file"} },
+		"which is no program":  func(o *Options) { o.Images = map[string]string{"pilot": "/etc/passwd"} },
+		"stands for /, which ": func(o *Options) { o.Images = map[string]string{"pilot": "/"} },
+	}
+	for _, words := range slices.Sorted(maps.Keys(wrong)) {
+		options := good
+		wrong[words](&options)
+		if _, err := New(options); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("want %q, got %v", words, err)
+		}
+	}
+}
+
+func TestAddressesComeBackLast(t *testing.T) {
+	a, err := newAddresses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.block.Release()
+	first, err := a.take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := a.take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.giveBack(second)
+	a.giveBack(first)
+	for range 253 - 2 {
+		if next, err := a.take(); err != nil || next == first || next == second {
+			t.Fatalf("%q is given out again (%v)", next, err)
+		}
+	}
+	for _, want := range []string{second, first} {
+		if next, err := a.take(); err != nil || next != want {
+			t.Errorf("got %q (%v), want %s", next, err, want)
+		}
+	}
+	if next, err := a.take(); err == nil {
+		t.Errorf("%s is given out twice", next)
+	}
+}
