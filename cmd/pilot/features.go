@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"incumbent.dev/incumbent/pkg/features"
+)
+
+// featuresCommand lists the environment variables. It works with wrong values, too:
+// then it also says what is wrong.
+func featuresCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "features",
+		Short: "List the environment variables that the server knows, and their values here",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(table, "NAME\tTYPE\tDEFAULT\tVALUE\tDESCRIPTION")
+			for _, f := range features.List() {
+				value := "-"
+				if f.Set {
+					value = f.Value
+				}
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", f.Name, f.Type, orNone(f.Default), value, f.Description)
+			}
+			if err := table.Flush(); err != nil {
+				return err
+			}
+			_, err := features.FromEnv()
+			return err
+		},
+	}
+}
+
+func orNone(value string) string {
+	if value == "" {
+		return "(none)"
+	}
+	return value
+}

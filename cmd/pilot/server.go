@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+	"istio.io/pkg/log"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pkg/features"
+)
+
+// exitStuck is the exit code when a controller outstayed its drain.
+const exitStuck = 3
+
+// serverCommand runs a server with the environment's values, and flags before them.
+func serverCommand(env features.Features, wrong error) *cobra.Command {
+	config := bootstrap.Config{DisableElections: !env.EnableLeaderElection}
+	config.Kubernetes.List = env.Kubeconfig
+	logging := log.DefaultOptions()
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Run one replica of one revision",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if wrong != nil {
+				return wrong
+			}
+			if err := log.Configure(logging); err != nil {
+				return err
+			}
+			config.Exit = func() {
+				_ = log.Sync() // the process ends in any case
+				os.Exit(exitStuck)
+			}
+			server, err := bootstrap.New(config)
+			if err != nil {
+				return err
+			}
+			return server.Run(cmd.Context())
+		},
+	}
+	bind(cmd, &config, env)
+	logging.AttachCobraFlags(cmd)
+	return cmd
+}
+
+// bind declares the flags.
+func bind(cmd *cobra.Command, config *bootstrap.Config, env features.Features) {
+	f := cmd.Flags()
+	f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file; without it KUBECONFIG, and without that the pod's service account")
+	f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig; without it the current one")
+	f.Float32Var(&config.QPS, "kube-qps", 40, "requests a second to the API server for the work; negative for no limit. Elections are not limited")
+	f.IntVar(&config.Burst, "kube-burst", 60, "requests at once to the API server for the work")
+	f.StringVar(&config.Namespace, "namespace", env.PodNamespace, "the control plane's namespace, with its locks (POD_NAMESPACE)")
+	f.StringVar(&config.Identity, "identity", env.PodName, "this process's name in elections, unique among live processes (POD_NAME)")
+	f.StringVar(&config.Revision, "revision", env.Revision, "the control plane's revision; empty means default (REVISION)")
+	f.StringVar(&config.ClusterID, "cluster-id", env.ClusterID, "the cluster's name, for the log (CLUSTER_ID)")
+	f.StringVar(&config.Address, "address", ":15014", "where to serve /healthz, /readyz, /metrics and /debug/elections")
+	f.StringVar(&config.CABundle, "ca-bundle", "", "file of PEM certificates to spread to every namespace; it is followed when it changes")
+	f.StringSliceVar(&config.ExcludedNamespaces, "excluded-namespaces", nil, "namespaces without the CA bundle (default kube-system, kube-public, kube-node-lease, local-path-storage)")
+	f.StringVar(&config.Lock, "lock", env.ElectionLock, "kind of lock objects: configmap or lease (LEADER_ELECTION_LOCK)")
+	f.DurationVar(&config.LeaseDuration, "lease-duration", env.LeaseDuration, "how long a candidate waits for a silent leader (LEADER_ELECTION_LEASE_DURATION)")
+	f.DurationVar(&config.RenewDeadline, "renew-deadline", env.RenewDeadline, "how long a leader acts after its last acknowledged renewal (LEADER_ELECTION_RENEW_DEADLINE)")
+	f.DurationVar(&config.RetryPeriod, "retry-period", env.RetryPeriod, "how often a leader renews (LEADER_ELECTION_RETRY_PERIOD)")
+	f.DurationVar(&config.ShutdownTimeout, "shutdown-timeout", 0, "how long controllers may take to stop while their locks are kept (default 20s)")
+}

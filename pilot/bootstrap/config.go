@@ -1,0 +1,153 @@
+package bootstrap
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/controllers/namespace"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// Config of a Server. Errors about it name the flags of cmd/pilot.
+type Config struct {
+	// Kubernetes says where the API server is.
+	Kubernetes kube.Source
+	// RESTConfig, when set, is used instead of Kubernetes.
+	RESTConfig *rest.Config
+	// QPS and Burst limit the work's requests; a negative QPS means no limit. Elections
+	// and the default revision have clients of their own, without a limit. 0 means 40
+	// and 60.
+	QPS   float32
+	Burst int
+
+	// Namespace is the control plane's: its locks live there.
+	Namespace string
+	// Identity is this process's name in elections, unique among live processes.
+	Identity string
+	// Revision of this control plane; "" counts as "default".
+	Revision string
+	// ClusterID is the name of the cluster, for the log.
+	ClusterID string
+
+	// Address is where to serve health, metrics and the state of elections.
+	Address string
+	// CABundle is the file that the namespace controller spreads.
+	CABundle string
+	// ExcludedNamespaces get no bundle; nil means the controller's own list.
+	ExcludedNamespaces []string
+
+	// Lock is "configmap" or "lease"; "" means configmap.
+	Lock string
+	// LeaseDuration, RenewDeadline and RetryPeriod are the elections' timing; 0 means
+	// 30 s, 15 s and 7.5 s.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	// DisableElections runs every controller at once and touches no lock.
+	DisableElections bool
+	// ShutdownTimeout is how long controllers may take to stop while their locks are
+	// kept; 0 means 20 s. The whole stop takes some seconds more at most.
+	ShutdownTimeout time.Duration
+
+	// Exit ends the process when a controller outstays its drain: another one may lead
+	// soon, and only that makes sure that this one does not act. nil: it is logged.
+	Exit func()
+	// Logger receives everything; nil means Istio's log.
+	Logger *slog.Logger
+}
+
+const (
+	defaultQPS             = 40
+	defaultBurst           = 60
+	defaultShutdownTimeout = 20 * time.Second
+)
+
+func (c Config) withDefaults() Config {
+	if c.QPS == 0 {
+		c.QPS = defaultQPS
+	}
+	if c.Burst == 0 {
+		c.Burst = defaultBurst
+	}
+	if c.Lock == "" {
+		c.Lock = leaderelection.ConfigMapLock.String()
+	}
+	if c.ShutdownTimeout == 0 {
+		c.ShutdownTimeout = defaultShutdownTimeout
+	}
+	if c.Revision == "" {
+		c.Revision = "default"
+	}
+	if c.Logger == nil {
+		c.Logger = NewLogger()
+	}
+	return c
+}
+
+// Validate reports all that cannot be meant, by flag and with the way out. How the
+// durations relate is for the elections to judge; New asks them.
+func (c Config) Validate() error {
+	var errs *multierror.Error
+	wrong := func(format string, args ...any) { errs = multierror.Append(errs, fmt.Errorf(format, args...)) }
+	named := func(flag, value, wayOut string, check func(string) []string) {
+		if value == "" {
+			wrong("%s is empty: %s", flag, wayOut)
+			return
+		}
+		for _, problem := range check(value) {
+			wrong("%s=%q: %s", flag, value, problem)
+		}
+	}
+	named("--namespace", c.Namespace, "give the control plane's namespace, or set POD_NAMESPACE", validation.IsDNS1123Label)
+	named("--identity", c.Identity, "give a name that no other live process has, or set POD_NAME to the pod's", validation.IsDNS1123Subdomain)
+	if c.Revision != "" {
+		named("--revision", c.Revision, "", validation.IsDNS1123Label)
+	}
+	if _, _, err := net.SplitHostPort(c.Address); err != nil {
+		wrong("--address=%q: give [host]:port, such as :15014: %w", c.Address, err)
+	}
+	if c.CABundle == "" {
+		wrong("--ca-bundle is missing: give a file of PEM certificates")
+	} else if err := (namespace.Config{BundleFile: c.CABundle, Excluded: c.ExcludedNamespaces}).Validate(); err != nil {
+		wrong("--excluded-namespaces: %w", err)
+	}
+	if _, err := lockType(c.Lock); err != nil {
+		wrong("--lock: %w", err)
+	}
+	if c.ShutdownTimeout < 0 {
+		wrong("--shutdown-timeout=%v is negative: give a positive duration", c.ShutdownTimeout)
+	}
+	if c.Burst < 0 {
+		wrong("--kube-burst=%d is negative: give a positive number", c.Burst)
+	}
+	for flag, d := range map[string]time.Duration{
+		"--lease-duration": c.LeaseDuration, "--renew-deadline": c.RenewDeadline, "--retry-period": c.RetryPeriod,
+	} {
+		if d < 0 {
+			wrong("%s=%v is negative: give a positive duration", flag, d)
+		}
+	}
+	return errs.ErrorOrNil()
+}
+
+func lockType(name string) (leaderelection.LockType, error) {
+	for _, known := range []leaderelection.LockType{leaderelection.ConfigMapLock, leaderelection.LeaseLock} {
+		if name == known.String() || name == "" {
+			return known, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is none of configmap, lease", name)
+}
+
+// restConfig is where the API server is.
+func (c Config) restConfig() (*rest.Config, error) {
+	if c.RESTConfig != nil {
+		return c.RESTConfig, nil
+	}
+	return kube.LoadConfig(c.Kubernetes)
+}

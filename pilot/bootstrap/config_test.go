@@ -1,0 +1,129 @@
+package bootstrap
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+func goodConfig() Config {
+	return Config{
+		RESTConfig: &rest.Config{Host: "http://127.0.0.1:1"}, Namespace: "istio-system", Identity: "pilot-a", Revision: "stable",
+		Address: "127.0.0.1:0", CABundle: "/ca.pem", Logger: quiet,
+	}
+}
+
+func TestWrongConfigurationsNameTheFlag(t *testing.T) {
+	for flag, spoil := range map[string]func(*Config){
+		"--namespace":           func(c *Config) { c.Namespace = "" },
+		"--namespace=\"No\"":    func(c *Config) { c.Namespace = "No" },
+		"--identity is empty":   func(c *Config) { c.Identity = "" },
+		"--identity=":           func(c *Config) { c.Identity = strings.Repeat("x", 254) },
+		"--revision=\"1.2\"":    func(c *Config) { c.Revision = "1.2" },
+		"--address=":            func(c *Config) { c.Address = "15014" },
+		"--ca-bundle":           func(c *Config) { c.CABundle = "" },
+		"--excluded-namespaces": func(c *Config) { c.ExcludedNamespaces = []string{"A"} },
+		"--lock":                func(c *Config) { c.Lock = "multi" },
+		"--shutdown-timeout":    func(c *Config) { c.ShutdownTimeout = -time.Second },
+		"--kube-burst":          func(c *Config) { c.Burst = -1 },
+		"--lease-duration=-1s":  func(c *Config) { c.LeaseDuration = -time.Second },
+		"--renew-deadline":      func(c *Config) { c.RenewDeadline = time.Hour },
+		"--retry-period":        func(c *Config) { c.RetryPeriod = time.Hour },
+		"--lease-duration":      func(c *Config) { c.LeaseDuration = 1500 * time.Millisecond },
+		"no-such-file":          func(c *Config) { c.RESTConfig, c.Kubernetes = nil, kube.Source{Path: "/no-such-file"} },
+	} {
+		t.Run(flag, func(t *testing.T) {
+			config := goodConfig()
+			spoil(&config)
+			_, err := New(config)
+			if err == nil || !strings.Contains(err.Error(), flag) {
+				t.Errorf("error %v does not name it", err)
+			}
+		})
+	}
+	if _, err := New(goodConfig()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestManifestsCoverTheTable(t *testing.T) {
+	shared, perRevision := Elections()
+	if len(shared)+len(perRevision) != len(table) {
+		t.Errorf("%q and %q are not the whole table", shared, perRevision)
+	}
+	access, err := manifests.MakeAccess(manifests.Values{Locks: shared, Image: "pilot"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if access.Role.Rules[1].ResourceNames[0] != shared[0] {
+		t.Errorf("role names %q", access.Role.Rules[1].ResourceNames)
+	}
+}
+
+func get(t *testing.T, s *Server, path string) (int, string) {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	s.handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+	return recorder.Code, recorder.Body.String()
+}
+
+func TestPagesBeforeTheServerRuns(t *testing.T) {
+	s, err := New(goodConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"/":                {200, "/debug/elections"},
+		"/healthz":         {200, "ok"},
+		"/readyz":          {503, errNoDefault.Error()},
+		"/metrics":         {200, `leader_election_master_status{name="istio-namespace-controller-election"} 0`},
+		"/debug/elections": {200, `"id": "istio-namespace-controller-election"`},
+		"/elsewhere":       {404, ""},
+	} {
+		if code, text := get(t, s, path); code != want.code || !strings.Contains(text, want.text) {
+			t.Errorf("%s answers %d:\n%s", path, code, text)
+		}
+	}
+	if s.Address() != "" {
+		t.Errorf("it listens on %s", s.Address())
+	}
+	s.stopping.Store(true)
+	if code, _ := get(t, s, "/readyz"); code != 503 {
+		t.Errorf("ready while stopping: %d", code)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	s, err := New(goodConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := s.metrics.NewLeaderMetric()
+	m.On("x")
+	m.On("y")
+	m.Off("y")
+	s.metrics.SlowpathExercised("x")
+	s.metrics.Phase("x", "following", "leading", "expired")
+	s.metrics.Call("x", "update", "leader", "ok", 7*time.Millisecond)
+	_, text := get(t, s, "/metrics")
+	for _, want := range []string{
+		`leader_election_master_status{name="x"} 1`, `leader_election_master_status{name="y"} 0`,
+		`leader_election_slowpath_total{name="x"} 1`,
+		`incumbent_election_phase_changes_total{from="following",name="x",reason="expired",to="leading"} 1`,
+		`incumbent_election_request_seconds_bucket{name="x",result="ok",role="leader",verb="update",le="0.01"} 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package manifests
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Values say what to install.
+type Values struct {
+	// Namespace is the control plane's and its locks'; "" means istio-system.
+	Namespace string
+	// Name is that of the service account and the roles, and the beginning of each
+	// Deployment's; "" means "pilot".
+	Name string
+	// Locks are the names of lock objects. They are the only ones of their kinds that
+	// the server may read and change.
+	Locks []string
+	// Image to run. Its program takes the arguments of cmd/pilot.
+	Image string
+	// Replicas of each revision; 0 means 2.
+	Replicas int32
+	// Address is --address; "" means ":15014". Where pods share a network, give
+	// "$(POD_IP):15014".
+	Address string
+	// CABundle is the path of the bundle inside the container; "" means
+	// /etc/incumbent/ca/root-cert.pem.
+	CABundle string
+	// CABundleConfigMap is a ConfigMap of the namespace with the key root-cert.pem, which
+	// is mounted at /etc/incumbent/ca; "" mounts nothing.
+	CABundleConfigMap string
+	// LeaseDuration, RenewDeadline and RetryPeriod are flags of the same names; 0
+	// leaves them out.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	// Args are further arguments of the server.
+	Args []string
+	// Env are further variables of its environment.
+	Env map[string]string
+}
+
+const (
+	httpPort     = 15014
+	caFolder     = "/etc/incumbent/ca"
+	caKey        = "root-cert.pem"
+	graceSeconds = 45 // beyond the server's own bounds of its stop
+)
+
+func (v Values) withDefaults() Values {
+	setDefault(&v.Namespace, "istio-system")
+	setDefault(&v.Name, "pilot")
+	setDefault(&v.Address, fmt.Sprintf(":%d", httpPort))
+	setDefault(&v.CABundle, caFolder+"/"+caKey)
+	if v.Replicas == 0 {
+		v.Replicas = 2
+	}
+	return v
+}
+
+func setDefault(s *string, value string) {
+	if *s == "" {
+		*s = value
+	}
+}
+
+// Validate reports all that cannot be meant.
+func (v Values) Validate() error {
+	v = v.withDefaults()
+	var errs []error
+	for what, name := range map[string]string{"Namespace": v.Namespace, "Name": v.Name} {
+		for _, problem := range validation.IsDNS1123Label(name) {
+			errs = append(errs, fmt.Errorf("%s %q: %s", what, name, problem))
+		}
+	}
+	if len(v.Locks) == 0 {
+		errs = append(errs, errors.New("Locks is empty: name the lock objects, or no server can lead"))
+	}
+	if v.Image == "" {
+		errs = append(errs, errors.New("Image is missing"))
+	}
+	if v.Replicas < 0 {
+		errs = append(errs, fmt.Errorf("%d Replicas are less than none", v.Replicas))
+	}
+	return errors.Join(errs...)
+}
+
+// arguments are the server's.
+func (v Values) arguments() []string {
+	args := []string{"server", "--address=" + v.Address, "--ca-bundle=" + v.CABundle}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{{"lease-duration", v.LeaseDuration}, {"renew-deadline", v.RenewDeadline}, {"retry-period", v.RetryPeriod}} {
+		if d.value != 0 {
+			args = append(args, fmt.Sprintf("--%s=%v", d.flag, d.value))
+		}
+	}
+	return append(args, v.Args...)
+}
+
+func (v Values) envNames() []string { return slices.Sorted(maps.Keys(v.Env)) }

@@ -1,0 +1,123 @@
+package bootstrap
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/revisions"
+)
+
+// handler serves the pages.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", s.check(s.healthy))
+	mux.HandleFunc("GET /readyz", s.check(func(*http.Request) error { return s.ready() }))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /debug/elections", s.electionsPage)
+	mux.HandleFunc("GET /{$}", s.index)
+	return mux
+}
+
+func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprintf(w, "pilot %s, revision %s\n\n/healthz\n/readyz\n/metrics\n/debug/elections\n", s.config.Identity, s.config.Revision)
+}
+
+// check is a page that says ok, or what is wrong.
+func (s *Server) check(of func(*http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if err := of(req); err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, err)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
+}
+
+// healthy fails when the process had better be restarted: when controllers are at work
+// although their lease is long over.
+func (s *Server) healthy(req *http.Request) error {
+	var errs []error
+	for _, le := range s.elections.All() {
+		errs = append(errs, le.Healthz().Check(req))
+	}
+	return errors.Join(errs...)
+}
+
+var (
+	errStopping  = errors.New("the server is stopping")
+	errNoDefault = errors.New("the default revision has not been asked for yet")
+)
+
+// ready never depends on leading. Without an API server the process is as ready as it
+// can be, once it knows that there is none.
+func (s *Server) ready() error {
+	if s.stopping.Load() {
+		return errStopping
+	}
+	if s.watcher.HasSynced() {
+		return nil
+	}
+	if reporter, ok := s.watcher.(revisions.Reporter); ok && reporter.Problem() != nil {
+		return nil
+	}
+	return errNoDefault
+}
+
+// electionState is one election at /debug/elections.
+type electionState struct {
+	ID             string     `json:"id"`
+	Namespace      string     `json:"namespace"`
+	Lock           string     `json:"lock"`
+	LockType       string     `json:"lockType"`
+	Phase          string     `json:"phase"`
+	Reason         string     `json:"reason,omitempty"`
+	Since          *time.Time `json:"since,omitempty"`
+	Leading        bool       `json:"leading"`
+	Identity       string     `json:"identity"`
+	Key            string     `json:"key"`
+	LeaderIdentity string     `json:"leaderIdentity"`
+	LeaderKey      string     `json:"leaderKey"`
+	Transitions    int        `json:"transitions"`
+	Token          string     `json:"token,omitempty"`
+	// DefaultRevision is null until it is known, and "" when there is none.
+	DefaultRevision *string `json:"defaultRevision"`
+}
+
+func stateOf(le *leaderelection.LeaderElection) electionState {
+	now := le.Status()
+	state := electionState{
+		ID: now.ElectionID, Namespace: now.Namespace, Lock: now.Lock, LockType: now.LockType,
+		Phase: now.Phase, Reason: now.Reason, Leading: now.Leading,
+		Identity: now.Identity, Key: now.Key, LeaderIdentity: now.Holder, LeaderKey: now.HolderKey,
+		Transitions: now.Transitions, Token: now.Token,
+	}
+	if !now.Since.IsZero() {
+		state.Since = &now.Since
+	}
+	if now.DefaultKnown {
+		state.DefaultRevision = &now.Default
+	}
+	return state
+}
+
+func (s *Server) electionsPage(w http.ResponseWriter, _ *http.Request) {
+	states := []electionState{}
+	for _, le := range s.elections.All() {
+		states = append(states, stateOf(le))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(states); err != nil {
+		s.log.Debug("reader of /debug/elections went away", "error", err)
+	}
+}
