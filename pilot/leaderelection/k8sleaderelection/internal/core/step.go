@@ -29,6 +29,8 @@ func (c Config) sent(s State, a Action, now Moment) State {
 	s.Renewed = now.Mono
 	if a.Op == Acquire {
 		s.SettleAt = c.settledAt(s)
+		// Whatever becomes of this write or of the lock: they may still act.
+		s.Prior = max(s.Prior, s.SettleAt)
 	}
 	return s
 }
