@@ -20,7 +20,9 @@ func (c Config) absorb(s State, in Input) State {
 	case Replied:
 		s = c.replied(s, in)
 	case DefaultChanged:
-		s.Spurned = s.Spurned && in.Default == s.Default
+		if in.Default != s.Default {
+			s.Spurned, s.Rebuffed = false, 0
+		}
 		s.Default = in.Default
 	case Watching:
 		s.Watch, s.Stale = true, s.Stale || in.Gap
@@ -67,7 +69,7 @@ func (c Config) observe(s State, in Input) State {
 	}
 	changed := !s.Known || !sameRecord(s.Snap, snap) || snap.Version < s.Snap.Version
 	if s.Known && changed {
-		s = c.displaced(s, snap)
+		s = c.displaced(s, snap, now)
 		s.Twin = c.isTwin(s, snap)
 	}
 	if !s.Snap.evidence(c.Self) || s.Snap.Notes.Marker != snap.Notes.Marker {
@@ -87,13 +89,16 @@ func (c Config) observe(s State, in Input) State {
 
 // displaced notes until when the holder that the present snapshot shows may act,
 // when next shows that its term has ended, and not well.
-func (c Config) displaced(s State, next Snapshot) State {
+func (c Config) displaced(s State, next Snapshot, now Instant) State {
 	if sameHolder(s.Snap, next) || endedWell(s.Snap, next) {
 		return s
 	}
 	s.Prior = max(s.Prior, c.mayActUntil(s))
-	if s.Phase != Following && s.Snap.held() && s.Snap.Record.Holder == c.Self && next.held() && next.Record.Key == c.Key {
-		s.Spurned = true
+	if s.Snap.held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && next.held() {
+		// While two do not agree on the default yet, each outranks the other: without
+		// a pause they would take the lock from each other as fast as the store allows.
+		s.Rebuffed = now.After(c.Retry)
+		s.Spurned = s.Spurned || s.Phase != Following && next.Record.Key == c.Key
 	}
 	return s
 }

@@ -41,7 +41,9 @@ func (c Config) standing(s State, now Moment) Action {
 			a = a.wake(s.LimitAt)
 		}
 	case Releasing:
-		a = a.wake(s.ReleaseBy)
+		if s.Flight.Op == NoOp {
+			a = a.wake(s.ReleaseBy)
+		}
 	case Following, Settling, Done:
 	}
 	return a
@@ -89,8 +91,8 @@ func (c Config) opening(s State) (Instant, Reason) {
 		return 0, Reclaimed
 	case snap.nominated():
 		return min(s.SeenAt.After(c.Retry), c.expiresAt(s)), Nominated
-	case c.outranks(s):
-		return 0, Preempted
+	case c.outranks(s) && s.Rebuffed < c.expiresAt(s):
+		return s.Rebuffed, Preempted
 	}
 	return c.expiresAt(s), Expired
 }

@@ -183,6 +183,7 @@ type State struct {
 	BackOff   Instant // no campaign before
 	Steps     uint8   // step-downs in a row
 	Spurned   bool    // preempted by an equal key; until the default changes
+	Rebuffed  Instant // displaced by another: no preempting before, unless the default changes
 	BeganAt   Instant // when the term began
 	ReleaseBy Instant
 }
