@@ -121,11 +121,11 @@ func (c *checks) action(p *process, in core.Input, v view, a core.Action) {
 	if p.work && !a.Work && !p.stopAsked {
 		c.lost(p)
 	}
-	if p.turnsAt.add(time.Millisecond) < w.now {
+	if p.turnsAt.add(200*time.Millisecond) < w.now {
 		p.turnsAt, p.turns = w.now, 0
 	}
-	if p.turns++; p.turns == 60 {
-		w.violate(Quiet, "%v: a hot loop, 60 steps in a millisecond", p)
+	if p.turns++; p.turns == 150 {
+		w.violate(Quiet, "%v: a hot loop, 150 steps in 200ms", p)
 		w.end, w.aborted = w.now, true // it would never end
 	}
 }

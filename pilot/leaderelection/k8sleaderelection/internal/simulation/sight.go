@@ -46,9 +46,13 @@ func (p *process) sees(v view) {
 
 func (p *process) blank() bool { return p.newest == view{} }
 
-// harmless reports whether the term needs no waiting for: it is one's own, or that of
-// a dead process whose name one has, and which had begun to act.
+// harmless reports whether the term needs no waiting for: it is one's own; or that of
+// a dead process whose name one has, and which had begun to act; or nobody's, and the
+// marker that tells of an earlier one is one's own.
 func (p *process) harmless(v view) bool {
+	if v.term.p == nil && v.snap.Content != core.Unreadable && v.snap.Record.Holder == "" {
+		return v.snap.Notes.Marker.Identity == p.id
+	}
 	return v.term.p == p || v.term.id == p.id && v.term.marked
 }
 
