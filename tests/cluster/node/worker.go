@@ -113,7 +113,7 @@ func (w *worker) runProcesses(start process.Spec, address string) {
 	for w.wanted.Err() == nil {
 		stable := time.NewTimer(w.node.options.MaxRestartDelay)
 		state, err := w.runOnce(start, address)
-		long := !stable.Stop()
+		long := fired(stable)
 		if w.wanted.Err() != nil {
 			return
 		}
@@ -154,10 +154,12 @@ func (w *worker) runOnce(start process.Spec, address string) (*os.ProcessState, 
 	}
 	stop()
 	prober.Wait()
-	if err == nil {
-		w.status.ended(p.State())
+	if err != nil {
+		w.logger.Error("a Pod's process cannot be ended", "error", err)
+		return nil, err
 	}
-	return p.State(), err
+	w.status.ended(p.State())
+	return p.State(), nil
 }
 
 // terminate asks the process to end, and ends it after its grace period. A node that
@@ -189,6 +191,17 @@ func (w *worker) grace() time.Duration {
 		return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 	}
 	return time.Duration(*seconds) * time.Second
+}
+
+// fired tells whether the time of a timer has come, and stops it.
+func fired(timer *time.Timer) bool {
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	default:
+		return false
+	}
 }
 
 // within waits for done, at most for the bound or until cut, and tells whether it came.
