@@ -1,0 +1,304 @@
+package ground
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pilot/controllers/namespace"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// replica is a server that runs for the test.
+type replica struct {
+	*bootstrap.Server
+	journal journal
+	end     func()
+}
+
+// serve runs a server; change may alter its configuration.
+func serve(t *testing.T, config *rest.Config, home, name, revision, bundle string, change func(*bootstrap.Config)) *replica {
+	t.Helper()
+	r := &replica{journal: newJournal()}
+	wanted := bootstrap.Config{
+		RESTConfig: config, Namespace: home, Identity: name, Revision: revision, Address: "127.0.0.1:0", CABundle: bundle,
+		LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: time.Second,
+		Logger: r.journal.logger(t),
+	}
+	if change != nil {
+		change(&wanted)
+	}
+	var err error
+	if r.Server, err = bootstrap.New(wanted); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	r.end = during(t, func(stop <-chan struct{}) {
+		go func() { <-stop; cancel() }()
+		if err := r.Run(ctx); err != nil {
+			t.Errorf("server %s: %v", name, err)
+		}
+	})
+	await(t, "listening", func() bool { return r.Address() != "" })
+	return r
+}
+
+// page asks a server for a page.
+func (r *replica) page(t *testing.T, path string) (int, string) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	response, err := client.Get("http://" + r.Address() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+type state struct {
+	ID, Phase, Lock, LeaderIdentity, LeaderKey string
+	Leading                                    bool
+	DefaultRevision                            *string
+}
+
+func (r *replica) state(t *testing.T) state {
+	t.Helper()
+	_, text := r.page(t, "/debug/elections")
+	var states []state
+	if err := json.Unmarshal([]byte(text), &states); err != nil || len(states) != 1 {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return states[0]
+}
+
+// pilotIdentity may do what the manifests allow, and no more.
+func pilotIdentity(t *testing.T, c *cluster.Cluster, home, pod string) *rest.Config {
+	t.Helper()
+	shared, _ := bootstrap.Elections()
+	return c.Identity(t, cluster.IdentityOptions{
+		Namespace: home, PodName: pod, ServiceAccount: "pilot",
+		Rules: manifests.NamespaceRules(shared), ClusterRules: manifests.ClusterRules(),
+	})
+}
+
+// Two revisions under the manifests' rights: one leads and works, the default moves the
+// lead, and a stopped leader hands it over.
+func TestTwoRevisionsOfAServer(t *testing.T) {
+	for _, lock := range []string{"configmap", "lease"} {
+		t.Run(lock, func(t *testing.T) {
+			c := cluster.Shared(t)
+			admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
+			webhook := revisions.DefaultTagWebhook("")
+			put(t, admin, webhook, rev("stable"))
+			t.Cleanup(func() {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+				defer cancel()
+				_ = admin.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, webhook, metav1.DeleteOptions{})
+			})
+			bundle := newBundleFile(t, content).path
+			choose := func(config *bootstrap.Config) { config.Lock = lock }
+			replicas := map[string]*replica{}
+			for _, name := range []string{"stable", "canary"} {
+				replicas[name] = serve(t, pilotIdentity(t, c, home, name), home, name, name, bundle, choose)
+			}
+			leads := func(who string) {
+				t.Helper()
+				await(t, who+" leads", func() bool { return replicas[who].state(t).Leading })
+				for name, r := range replicas {
+					if name != who && r.state(t).Leading {
+						t.Errorf("%s leads beside %s", name, who)
+					}
+				}
+			}
+			leads("stable")
+			stable, canary := replicas["stable"], replicas["canary"]
+			s := &stage{admin: admin}
+			s.carries(t, home, content)
+			s.carries(t, "default", content)
+			for name, r := range replicas {
+				await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
+				if code, text := r.page(t, "/healthz"); code != http.StatusOK {
+					t.Errorf("%s is not healthy: %s", name, text)
+				}
+			}
+			// Where electors of one process report to is a global: the last server's metrics.
+			_, text := canary.page(t, "/metrics")
+			if want := fmt.Sprintf("leader_election_master_status{name=%q}", leaderelection.NamespaceController); !strings.Contains(text, want) {
+				t.Errorf("no %s in:\n%s", want, text)
+			}
+			await(t, "canary knows", func() bool {
+				now := canary.state(t)
+				return now.LeaderIdentity == "stable" && now.LeaderKey == "stable" && now.DefaultRevision != nil && *now.DefaultRevision == "stable"
+			})
+
+			put(t, admin, webhook, rev("canary"))
+			leads("canary")
+			if err := admin.Kube().CoreV1().ConfigMaps(home).Delete(t.Context(), namespace.ConfigMapName, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			s.carries(t, home, content)
+
+			canary.end()
+			delete(replicas, "canary")
+			leads("stable")
+			stable.end()
+			for name, r := range map[string]*replica{"stable": stable, "canary": canary} {
+				if got := r.journal.matching("forbidden"); got != 0 {
+					t.Errorf("%s was refused %d times under the manifests' rights", name, got)
+				}
+				if started, ended := r.journal.matching("run function started"), r.journal.matching("run function ended"); started == 0 || started != ended {
+					t.Errorf("%s: run functions started %d times, ended %d times", name, started, ended)
+				}
+			}
+		})
+	}
+}
+
+// The API server is away when a server starts: it is ready as far as can be, says so once,
+// and works when the API server is back.
+func TestServerStartsWithoutTheAPIServer(t *testing.T) {
+	c := cluster.Shared(t)
+	if c.APIServer() == nil {
+		t.Skip("an external cluster is not ours to stop")
+	}
+	admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
+	config := pilotIdentity(t, c, home, "a")
+	if err := c.APIServer().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r := serve(t, config, home, "a", "stable", newBundleFile(t, content).path, nil)
+	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
+	if code, text := r.page(t, "/healthz"); code != http.StatusOK {
+		t.Errorf("not healthy: %s", text)
+	}
+	await(t, "reports", func() bool { return r.journal.matching("WARN", "refused") >= 3 })
+	if got := r.journal.matching("WARN"); got > 6 {
+		t.Errorf("%d warnings", got)
+	}
+	if err := c.APIServer().Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	(&stage{admin: admin}).carries(t, home, content)
+	r.end()
+}
+
+func TestServerThatCannotListenSaysSoAndLeavesNothing(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	server, err := bootstrap.New(bootstrap.Config{
+		RESTConfig: &rest.Config{Host: "http://127.0.0.1:1"}, Namespace: "a", Identity: "a", Address: taken.Addr().String(),
+		CABundle: "x", Logger: newJournal().logger(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = server.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), taken.Addr().String()) || !strings.Contains(err.Error(), "--address") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// Without elections every replica works at once, and no lock is touched.
+func TestServersWithoutElections(t *testing.T) {
+	c := cluster.Shared(t)
+	admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
+	off := func(config *bootstrap.Config) { config.DisableElections = true }
+	bundle := newBundleFile(t, content).path
+	for _, name := range []string{"a", "b"} {
+		r := serve(t, pilotIdentity(t, c, home, name), home, name, "stable", bundle, off)
+		await(t, "work", func() bool { return r.state(t).Leading && r.journal.matching("run function started") == 1 })
+	}
+	(&stage{admin: admin}).carries(t, home, content)
+	_, err := admin.Kube().CoreV1().ConfigMaps(home).Get(t.Context(), leaderelection.NamespaceController, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the lock: %v", err)
+	}
+}
+
+// The API server takes the manifests as they are.
+func TestManifestsAreAccepted(t *testing.T) {
+	c := cluster.Shared(t)
+	admin, home := client(t, c.Admin()), c.Namespace(t)
+	shared, _ := bootstrap.Elections()
+	values := manifests.Values{
+		Namespace: home, Locks: shared, Image: "pilot", CABundleConfigMap: "ca", Env: map[string]string{"A": "b"},
+		LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: time.Second,
+	}
+	access, err := manifests.MakeAccess(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployment, err := manifests.MakeDeployment(values, "stable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict := metav1.CreateOptions{FieldValidation: "Strict", DryRun: []string{metav1.DryRunAll}}
+	for what, create := range map[string]func(kube.Client) error{
+		"service account": func(c kube.Client) error {
+			_, err := c.Kube().CoreV1().ServiceAccounts(home).Create(t.Context(), access.ServiceAccount, strict)
+			return err
+		},
+		"role": func(c kube.Client) error {
+			_, err := c.Kube().RbacV1().Roles(home).Create(t.Context(), access.Role, strict)
+			return err
+		},
+		"role binding": func(c kube.Client) error {
+			_, err := c.Kube().RbacV1().RoleBindings(home).Create(t.Context(), access.RoleBinding, strict)
+			return err
+		},
+		"cluster role": func(c kube.Client) error {
+			_, err := c.Kube().RbacV1().ClusterRoles().Create(t.Context(), access.ClusterRole, strict)
+			return err
+		},
+		"cluster role binding": func(c kube.Client) error {
+			_, err := c.Kube().RbacV1().ClusterRoleBindings().Create(t.Context(), access.ClusterRoleBinding, strict)
+			return err
+		},
+		"deployment": func(c kube.Client) error {
+			_, err := c.Kube().AppsV1().Deployments(home).Create(t.Context(), deployment, strict)
+			return err
+		},
+	} {
+		if err := create(admin); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if len(access.Objects()) != 5 {
+		t.Errorf("%d objects", len(access.Objects()))
+	}
+	for name, wrong := range map[string]manifests.Values{
+		"no locks": {Image: "x"}, "no image": {Locks: shared}, "namespace": {Namespace: "A", Locks: shared, Image: "x"},
+		"replicas": {Locks: shared, Image: "x", Replicas: -1},
+	} {
+		if _, err := manifests.MakeAccess(wrong); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := manifests.MakeDeployment(values, "1.2"); err == nil {
+		t.Error("a revision that is no label was taken")
+	}
+}
