@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -79,6 +80,14 @@ func TestControllersCleanUp(t *testing.T) {
 	until(t, "what was owned is gone", func(ctx context.Context) (bool, error) {
 		list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
 		return err == nil && len(list.Items) == 1, err
+	})
+
+	if err := c.DeleteNamespace(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the namespace is gone", func(ctx context.Context) (bool, error) {
+		_, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
 	})
 }
 
