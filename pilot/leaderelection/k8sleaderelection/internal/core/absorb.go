@@ -93,7 +93,13 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 	if sameHolder(s.Snap, next) || endedWell(s.Snap, next) {
 		return s
 	}
-	s.Prior = max(s.Prior, c.mayActUntil(s))
+	until := c.mayActUntil(s)
+	if until != 0 && !(next.held() && next.UID == s.Snap.UID && next.Version > s.Snap.Version) {
+		// Nobody took the lock from it: it may have renewed until now, without our
+		// having seen that.
+		until = until.After(s.SeenAt.Until(now))
+	}
+	s.Prior = max(s.Prior, until)
 	if s.Snap.held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && next.held() {
 		// While two do not agree on the default yet, each outranks the other: without
 		// a pause they would take the lock from each other as fast as the store allows.
@@ -162,6 +168,7 @@ func (c Config) acknowledged(s State, call Call, in Input) State {
 	if call.Op == Acquire {
 		s.Term = Term{UID: in.Snap.UID, Transitions: call.Record.Transitions, Token: in.Snap.Version}
 	}
+	s.Renewed = call.Sent.Mono
 	if call.Op == Release || !c.ours(s) || s.Lost {
 		return s
 	}

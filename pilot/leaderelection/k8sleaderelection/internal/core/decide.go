@@ -172,14 +172,15 @@ func (c Config) renewal(s State, now Moment) (Record, Notes) {
 	return record, c.notes(s, record, s.Marked || now.Mono >= s.SettleAt)
 }
 
-// notes are our annotations beside the record. While settling, a marker that was
-// left behind stays: whoever comes after us has to heed it too.
+// notes are our annotations beside the record. While settling, the marker of whoever
+// we wait for stays, whether it was left behind before us or by us: whoever comes
+// after us has to heed it too.
 func (c Config) notes(s State, record Record, act bool) Notes {
 	if act {
 		return Notes{Marker: Marker{Identity: c.Self, Transitions: record.Transitions}}
 	}
-	if s.Snap.evidence(c.Self) {
-		return Notes{Marker: s.Snap.Notes.Marker}
+	if m := s.Snap.Notes.Marker; m.Identity != c.Self {
+		return Notes{Marker: m}
 	}
 	return Notes{}
 }

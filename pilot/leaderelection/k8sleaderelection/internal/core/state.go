@@ -168,7 +168,7 @@ type State struct {
 	Mine     [4]Stamp // renew stamps of our latest writes, answered or not
 	Fails    uint8    // calls in a row that brought nothing
 	NextTry  Instant
-	Renewed  Instant // when our last write of this term was sent
+	Renewed  Instant // when our last acknowledged write was sent
 	SettleAt Instant // settling ends here; noted when the write was sent
 
 	// The term.

@@ -26,7 +26,6 @@ func (c Config) sent(s State, a Action, now Moment) State {
 		return s
 	}
 	s.Mine = [4]Stamp{a.Record.Renewed, s.Mine[0], s.Mine[1], s.Mine[2]}
-	s.Renewed = now.Mono
 	if a.Op == Acquire {
 		s.SettleAt = c.settledAt(s)
 		// Whatever becomes of this write or of the lock: they may still act.
@@ -112,11 +111,11 @@ func (c Config) ours(s State) bool {
 func (c Config) outranks(s State) bool {
 	switch {
 	case c.External:
-		return s.Beats && !s.Spurned
+		return s.Beats && !(s.Spurned && s.Snap.Record.Key == c.Key)
 	case !c.Ranked:
 		return false
 	}
-	return Outranks(c.Key, s.Snap.Record.Key, s.Default) && !s.Spurned
+	return Outranks(c.Key, s.Snap.Record.Key, s.Default)
 }
 
 // highest reports whether no candidate can outrank us, as far as we know.
