@@ -104,7 +104,7 @@ func (c *checks) watchCover(p *process, gate core.Cover) {
 	}
 	p.watched = gate
 	c.w.at(p.n.clocks.when(gate.Mono).add(grace), func() {
-		if p.work && p.gate == gate && !p.ended && !p.n.paused && p.pausedAt < c.w.now.add(-grace-10*time.Millisecond) {
+		if p.work && p.gate == gate && !p.ended && !p.n.paused && p.pausedAt < p.ackedAt {
 			c.w.violate(HardStop, "%v's functions were not told to stop at the end of its cover", p)
 		}
 	})
@@ -113,7 +113,8 @@ func (c *checks) watchCover(p *process, gate core.Cover) {
 // action is called with each action, before it is applied.
 func (c *checks) action(p *process, in core.Input, v view, a core.Action) {
 	w := c.w
-	shown := in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK
+	// An event of a restored store, with a smaller version, is taken for an old one.
+	shown := in.Kind == core.Seen && in.Snap.Version >= p.s.Snap.Version || in.Kind == core.Replied && in.Result == core.OK
 	if shown && p.fresh && a.Work && v.snap.Exists && v.snap.Content == core.Readable &&
 		v.snap.Record.Holder != "" && v.snap.Record.Holder != p.id {
 		w.violate(HardStop, "%v goes on although it has seen %q in the record", p, v.snap.Record.Holder)

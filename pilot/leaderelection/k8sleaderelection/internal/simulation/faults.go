@@ -74,11 +74,19 @@ func (w *world) clockFault() {
 		func() { n.clocks.wallZero += int64(w.within(20*time.Second) - 10*time.Second) },
 		func() {
 			n.clocks.freezeWall(w.now)
-			w.after(w.within(60*time.Second), func() { n.clocks.thawWall(w.now, w.rng.IntN(2) == 0) })
+			w.after(w.within(60*time.Second), func() { n.thawWall(w.rng.IntN(2) == 0) })
 		},
 	)
 	if n.p != nil && !n.clocks.frozen {
 		n.p.troubledAt = w.now
+	}
+}
+
+// thawWall lets the wall clock go on. Set right again, it jumps ahead.
+func (n *node) thawWall(right bool) {
+	n.clocks.thawWall(n.w.now, right)
+	if n.p != nil && right {
+		n.p.troubledAt = n.w.now
 	}
 }
 
@@ -241,6 +249,6 @@ func (w *world) byHand(v view) {
 		w.store.foreignEdit(v, false)
 		return
 	}
-	v.term = nil
+	v.term, v.released = nil, v.snap.Content == core.Readable
 	w.store.foreignEdit(v, true)
 }

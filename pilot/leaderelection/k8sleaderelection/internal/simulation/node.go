@@ -18,7 +18,7 @@ type node struct {
 	started int
 
 	paused bool
-	held   []func() // what waits for the end of the pause
+	held   []waiting
 	pauses int
 }
 
@@ -39,13 +39,24 @@ func (w *world) newNode() *node {
 	return n
 }
 
+// waiting is what a paused process will find when it goes on.
+type waiting struct {
+	what  func()
+	watch bool
+}
+
 // run does what the process on this node does next; a paused one does it later.
-func (n *node) run(what func()) {
+func (n *node) run(what func()) { n.do(waiting{what: what}) }
+
+// runWatch is run for what the watch posts.
+func (n *node) runWatch(what func()) { n.do(waiting{what: what, watch: true}) }
+
+func (n *node) do(what waiting) {
 	if n.paused {
 		n.held = append(n.held, what)
 		return
 	}
-	what()
+	what.what()
 }
 
 // pause stops the process (as SIGSTOP does) or, with suspend, the whole machine.
@@ -71,7 +82,7 @@ func (n *node) pause(d time.Duration, suspend bool) {
 }
 
 // resume lets everything happen that waited, in any order, since a select chooses as
-// it likes.
+// it likes; but what the watch posted keeps its order.
 func (n *node) resume() {
 	if !n.paused {
 		return
@@ -87,8 +98,14 @@ func (n *node) resume() {
 	}
 	held := n.held
 	n.held = nil
+	last := time.Duration(0)
 	for _, what := range held {
-		n.w.after(n.w.within(2*time.Millisecond), func() { n.run(what) })
+		late := n.w.within(2 * time.Millisecond)
+		if what.watch {
+			late = last + late/8
+			last = late
+		}
+		n.w.after(late, func() { n.do(what) })
 	}
 }
 

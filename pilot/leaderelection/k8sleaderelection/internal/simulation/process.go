@@ -46,6 +46,8 @@ type process struct {
 	watched     core.Cover
 	sights      []sight
 	seenTerms   []*term
+	leftBehind  core.Marker // of another term than the record's
+	leftAt      core.Instant
 	calls       []Time
 	turnsAt     Time
 	turns       int

@@ -18,13 +18,19 @@ type sight struct {
 // sees notes what the process is shown.
 func (p *process) sees(v view) {
 	p.fresh = p.blank() || v.newer(p.newest)
-	if t := v.term; t != nil && !slices.Contains(p.seenTerms, t) {
-		p.seenTerms = append(p.seenTerms, t)
-	}
 	if !p.fresh {
 		return
 	}
+	if t := v.term; t != nil && !slices.Contains(p.seenTerms, t) {
+		p.seenTerms = append(p.seenTerms, t)
+	}
 	p.newest = v
+	if m := v.snap.Notes.Marker; m != p.leftBehind {
+		p.leftBehind, p.leftAt = m, p.now().Mono
+		if names(m, v.snap.Record) {
+			p.leftBehind = core.Marker{}
+		}
+	}
 	if v.released {
 		p.sights = p.sights[:0] // the one who released had waited for the others
 		return
@@ -33,6 +39,9 @@ func (p *process) sees(v view) {
 		return
 	}
 	now := p.now().Mono
+	if v.term.p == nil && v.term.id == "" && v.snap.Content != core.Unreadable {
+		now = p.leftAt // nobody holds it; what counts is the marker that was left
+	}
 	for i := range p.sights {
 		if s := &p.sights[i]; s.term == v.term {
 			if s.sum != v.snap.Sum {

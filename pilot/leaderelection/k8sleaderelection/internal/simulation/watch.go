@@ -18,7 +18,7 @@ func (p *process) openWatch(gap bool) {
 	}
 	p.watching = true
 	p.watch++
-	p.n.run(func() { p.input(core.Input{Kind: core.Watching, Gap: gap}, view{}) })
+	p.n.runWatch(func() { p.input(core.Input{Kind: core.Watching, Gap: gap}, view{}) })
 	if !gap && p.w.store.now.snap.Version != 0 {
 		p.show(p.w.store.now, p.watch)
 	}
@@ -31,7 +31,7 @@ func (p *process) closeWatch(d time.Duration) {
 	}
 	p.watching = false
 	p.watch++
-	p.n.run(func() { p.input(core.Input{Kind: core.Unwatched}, view{}) })
+	p.n.runWatch(func() { p.input(core.Input{Kind: core.Unwatched}, view{}) })
 	gap := p.w.rng.IntN(4) > 0
 	p.w.after(d, func() { p.openWatch(gap) })
 }
@@ -63,6 +63,6 @@ func (p *process) show(v view, watch int) {
 		if p.watch != watch {
 			return
 		}
-		p.n.run(func() { p.input(core.Input{Kind: core.Seen, Snap: v.snap}, v) })
+		p.n.runWatch(func() { p.input(core.Input{Kind: core.Seen, Snap: v.snap}, v) })
 	})
 }

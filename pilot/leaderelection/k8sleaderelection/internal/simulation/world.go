@@ -181,7 +181,7 @@ func (w *world) beginCalm() {
 	for _, n := range w.nodes {
 		n.resume()
 		n.apiDown = 0
-		n.clocks.thawWall(w.now, true)
+		n.thawWall(n.clocks.frozen)
 		if n.p == nil {
 			n.start()
 			continue
