@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/cluster/node"
+)
+
+func (d *demo) script() []act {
+	return []act{
+		{
+			title: "elect: two replicas of stable start, then two of canary", revision: "stable",
+			expect:  "one of stable leads, which is the default revision",
+			disturb: func(context.Context) (time.Time, error) { return d.installed, nil },
+		},
+		{
+			title: "flip the default revision to canary", revision: "canary", disturb: d.flip,
+			expect: "canary takes the lock at once, and works when the last instant of stable's lease is over",
+		},
+		{
+			title: "kill the leader's process (SIGKILL)", revision: "canary", disturb: d.kill,
+			expect: "its pod starts another under the same name, which may reclaim the lock at once",
+		},
+		{
+			title: "lose the leader for good (SIGKILL, and its pod deleted by force)", revision: "canary", disturb: d.lose,
+			expect: "the others wait until its lease has run out",
+		},
+		{
+			title: "stop the leader gracefully (kubectl delete pod)", revision: "canary", disturb: d.deletePod,
+			expect: "it ends its work, releases the lock, and another follows at once",
+		},
+		{
+			title: "delete the lock", revision: "canary", disturb: d.deleteLock,
+			expect: "the leader ends its work, makes the lock again, and leads in a new term",
+		},
+		{
+			title: "corrupt the record", revision: "canary", disturb: d.corrupt,
+			expect: "the leader ends its work at once; the lock counts as held for a whole lease, then it is replaced",
+		},
+	}
+}
+
+// leader is the pod that works now.
+func (d *demo) leader() (string, error) {
+	now := working(d.journal.all(), witnessed)
+	if len(now) != 1 {
+		return "", fmt.Errorf("%d replicas work on %s", len(now), witnessed)
+	}
+	return now[0].pod, nil
+}
+
+func (d *demo) flip(ctx context.Context) (time.Time, error) {
+	at := time.Now()
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"canary"}}}`, revisionLabel)
+	_, err := d.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().
+		Patch(ctx, defaultWebhook, types.MergePatchType, patch, metav1.PatchOptions{})
+	return at, err
+}
+
+func (d *demo) kill(ctx context.Context) (time.Time, error) {
+	leader, err := d.leader()
+	if err != nil {
+		return time.Time{}, err
+	}
+	pod, err := d.node.Pod(systemNamespace, leader)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return d.killProcess(ctx, pod)
+}
+
+// lose ends a pod and its process so that nobody comes back under its name. The
+// process is stopped first, so that it cannot do anything about it.
+func (d *demo) lose(ctx context.Context) (time.Time, error) {
+	leader, err := d.leader()
+	if err != nil {
+		return time.Time{}, err
+	}
+	pod, err := d.node.Pod(systemNamespace, leader)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if err := d.node.Signal(systemNamespace, leader, syscall.SIGSTOP); err != nil {
+		return time.Time{}, fmt.Errorf("stopping pod %s: %w", leader, err)
+	}
+	if err := d.deleteNow(ctx, leader); err != nil {
+		return time.Time{}, err
+	}
+	return d.killProcess(ctx, pod)
+}
+
+func (d *demo) deletePod(ctx context.Context) (time.Time, error) {
+	leader, err := d.leader()
+	if err != nil {
+		return time.Time{}, err
+	}
+	at := time.Now()
+	return at, d.kube.CoreV1().Pods(systemNamespace).Delete(ctx, leader, metav1.DeleteOptions{})
+}
+
+// deleteNow is kubectl delete pod --force.
+func (d *demo) deleteNow(ctx context.Context, pod string) error {
+	none := int64(0)
+	return d.kube.CoreV1().Pods(systemNamespace).Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: &none})
+}
+
+func (d *demo) deleteLock(ctx context.Context) (time.Time, error) {
+	at := time.Now()
+	return at, d.kube.CoreV1().ConfigMaps(systemNamespace).Delete(ctx, witnessed, metav1.DeleteOptions{})
+}
+
+func (d *demo) corrupt(ctx context.Context) (time.Time, error) {
+	at := time.Now()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"this is no record"}}}`, locks.LeaderElectionRecordAnnotationKey)
+	_, err := d.kube.CoreV1().ConfigMaps(systemNamespace).
+		Patch(ctx, witnessed, types.MergePatchType, patch, metav1.PatchOptions{})
+	return at, err
+}
+
+// killProcess sends SIGKILL to a pod's process and returns when it is gone, with the
+// instant at which that was seen.
+func (d *demo) killProcess(ctx context.Context, pod node.Pod) (time.Time, error) {
+	err := syscall.Kill(pod.PID, syscall.SIGKILL)
+	for err == nil {
+		select {
+		case <-ctx.Done():
+			return time.Time{}, fmt.Errorf("waiting for the end of pod %s: %w", pod.Name, context.Cause(ctx))
+		case <-time.After(time.Millisecond):
+		}
+		err = syscall.Kill(pod.PID, 0)
+	}
+	if !errors.Is(err, syscall.ESRCH) {
+		return time.Time{}, fmt.Errorf("killing pod %s: %w", pod.Name, err)
+	}
+	now := time.Now()
+	d.journal.died(pod.Name, now, now)
+	return now, nil
+}

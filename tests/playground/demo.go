@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// witnessed is the election that the demo disturbs; it judges overlaps in all.
+const witnessed = "istio-namespace-controller-election"
+
+const (
+	// recheck is how often a wait looks at the processes' accounts, which no watch
+	// announces.
+	recheck = 10 * time.Millisecond
+	// poll is how often the API server is asked for one object.
+	poll = 2 * time.Millisecond
+)
+
+// demo plays acts on a stage and judges each.
+type demo struct {
+	*stage
+	number int
+	// limit is how long the election may take to settle after an act.
+	limit time.Duration
+}
+
+// act is one disturbance.
+type act struct {
+	title string
+	// expect tells the audience what to look for.
+	expect string
+	// disturb does it and says when.
+	disturb func(context.Context) (time.Time, error)
+	// revision is whose replica must lead afterwards.
+	revision string
+}
+
+// playDemo runs the script. Its error says what was wrong.
+func playDemo(ctx context.Context, s *stage) error {
+	d := &demo{stage: s, limit: 3 * s.timing.lease}
+	s.screen.print(fmt.Sprintf("Leases of %v, to be renewed within %v, each %v; all times by the processes' own logs.\n",
+		s.timing.lease, s.timing.renew, s.timing.retry))
+	for _, a := range d.script() {
+		if err := d.play(ctx, a); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx) // an interruption is no verdict
+			}
+			return fmt.Errorf("act %d, %s: %w", d.number, a.title, err)
+		}
+	}
+	return d.verdict(ctx)
+}
+
+// play runs one act, waits until the election has settled, and has the leader work.
+func (d *demo) play(ctx context.Context, a act) error {
+	d.number++
+	d.screen.print(fmt.Sprintf("\n%d. %s\n   (%s)\n", d.number, a.title, a.expect))
+	at, err := a.disturb(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.settle(ctx, a.revision, at); err != nil {
+		return err
+	}
+	d.tell(at)
+	return d.prove(ctx)
+}
+
+// settle waits until one replica of a revision works, in a span that began after
+// the disturbance, and the lock names it. It fails as soon as two work.
+func (d *demo) settle(ctx context.Context, revision string, after time.Time) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.limit, fmt.Errorf("not settled after %v", d.limit))
+	defer cancel()
+	var clash error
+	err := d.scene.await(ctx, recheck, func(v view) (bool, string) {
+		spans := d.journal.all()
+		if clash = overlap(spans, time.Now()); clash != nil {
+			return true, ""
+		}
+		why := unsettled(v, spans, revision, after)
+		return why == "", why
+	})
+	return errors.Join(clash, err)
+}
+
+// unsettled says what is missing; "" when a replica of a revision leads in a term that
+// began after an instant.
+func unsettled(v view, spans []span, revision string, after time.Time) string {
+	now := working(spans, witnessed)
+	if len(now) != 1 {
+		return fmt.Sprintf("%d replicas work", len(now))
+	}
+	l, there := v.locks[witnessed]
+	switch {
+	case !there || l.unreadable:
+		return "there is no lock that can be read"
+	case l.holder != now[0].pod:
+		return fmt.Sprintf("%s works while the lock names %q", now[0].pod, l.holder)
+	case l.key != revision:
+		return fmt.Sprintf("%s of %s leads, not one of %s", l.holder, l.key, revision)
+	case !now[0].from.After(after):
+		return fmt.Sprintf("%s has not begun a new term", now[0].pod)
+	}
+	return ""
+}
+
+// overlap is an error when two run functions of one election were ever alive at once.
+func overlap(spans []span, now time.Time) error {
+	var errs []error
+	for _, c := range clashes(spans, now) {
+		errs = append(errs, fmt.Errorf("two at once: %s and %s worked on %s together for %s",
+			c.first.pod, c.second.pod, c.first.election, round(c.length)))
+	}
+	return errors.Join(errs...)
+}
+
+// tell says what the processes reported since a disturbance.
+func (d *demo) tell(at time.Time) {
+	spans := d.journal.all()
+	for _, s := range spans {
+		if s.election == witnessed && s.from.Before(at) && !s.to.IsZero() && !s.to.Before(at) {
+			d.line("%s had stopped after %s", s.pod, round(s.to.Sub(at)))
+		}
+	}
+	for _, s := range spans {
+		if s.election == witnessed && !s.from.Before(at) {
+			d.line("%s worked after %s", s.pod, round(s.from.Sub(at)))
+		}
+	}
+	d.line("nobody worked for %s, never two at once", round(idle(spans, witnessed, at, time.Now())))
+}
+
+// prove has the leader do some work: the bundle into a new namespace, and back
+// into it when it was deleted there.
+func (d *demo) prove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.limit, fmt.Errorf("not in place after %v", d.limit))
+	defer cancel()
+	fresh := fmt.Sprintf("demo-%d", d.number)
+	created := time.Now()
+	if err := d.props.make(ctx, namespaceObject(fresh)); err != nil {
+		return err
+	}
+	if err := d.awaitBundles(ctx, fresh); err != nil {
+		return err
+	}
+	filled := time.Now()
+	if err := d.kube.CoreV1().ConfigMaps(fresh).Delete(ctx, rootCertName, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("deleting %s/%s: %w", fresh, rootCertName, err)
+	}
+	deleted := time.Now()
+	if err := d.awaitRestored(ctx, fresh); err != nil {
+		return err
+	}
+	restored := time.Now()
+	if err := d.awaitBundles(ctx, fresh); err != nil {
+		return err
+	}
+	v, _ := d.scene.now()
+	in, of, _ := v.spread(d.bundle, d.excluded)
+	d.line("%s is in place in %d of %d namespaces; in a new one after %s, deleted there and back after %s",
+		rootCertName, in, of, round(filled.Sub(created)), round(restored.Sub(deleted)))
+	return nil
+}
+
+// awaitBundles waits until the bundle is wherever it should be, a fresh namespace
+// included.
+func (d *demo) awaitBundles(ctx context.Context, fresh string) error {
+	return d.scene.await(ctx, d.limit, func(v view) (bool, string) {
+		_, _, missing := v.spread(d.bundle, d.excluded)
+		if !v.namespaces[fresh] {
+			missing = append(missing, fresh)
+		}
+		return len(missing) == 0, fmt.Sprintf("%s is missing or wrong in %s", rootCertName, strings.Join(missing, ", "))
+	})
+}
+
+// awaitRestored asks the API server itself: a watch may still show the deleted one.
+func (d *demo) awaitRestored(ctx context.Context, namespace string) error {
+	for {
+		got, err := d.kube.CoreV1().ConfigMaps(namespace).Get(ctx, rootCertName, metav1.GetOptions{})
+		if err == nil && got.Data[rootCertKey] == d.bundle {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s did not come back in %s: %w", rootCertName, namespace, context.Cause(ctx))
+		case <-time.After(poll):
+		}
+	}
+}
+
+// verdict looks once more, after a calm of two retry periods in which nothing may
+// have changed.
+func (d *demo) verdict(ctx context.Context) error {
+	before := d.journal.all()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(2 * d.timing.retry):
+	}
+	spans := d.journal.all()
+	if err := overlap(spans, time.Now()); err != nil {
+		return err
+	}
+	if len(spans) != len(before) || len(working(spans, witnessed)) != 1 {
+		return fmt.Errorf("the election did not stay settled: %d replicas work on %s", len(working(spans, witnessed)), witnessed)
+	}
+	d.screen.print(fmt.Sprintf("\nAll %d acts went as they should: %d spans of work, never two at once.\n", d.number, len(spans)))
+	return nil
+}
+
+func (d *demo) line(format string, args ...any) {
+	d.screen.print("   " + fmt.Sprintf(format, args...) + "\n")
+}
+
+// round writes a duration as people time things.
+func round(d time.Duration) string {
+	if d < 10*time.Millisecond {
+		return d.Round(100 * time.Microsecond).String()
+	}
+	return d.Round(time.Millisecond).String()
+}

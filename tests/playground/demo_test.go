@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestUnsettled(t *testing.T) {
+	canary := lock{holder: "a", key: "canary"}
+	cases := []struct {
+		name  string
+		lock  *lock
+		spans []span
+		want  string
+	}{
+		{"settled", &canary, []span{spanOf("b", 0, 1), spanOf("a", 2, alive)}, ""},
+		{"nobody works", &canary, []span{spanOf("b", 0, 1)}, "0 replicas work"},
+		{"two work", &canary, []span{spanOf("b", 0, alive), spanOf("a", 2, alive)}, "2 replicas work"},
+		{"no lock", nil, []span{spanOf("a", 2, alive)}, "no lock"},
+		{"unreadable", &lock{unreadable: true}, []span{spanOf("a", 2, alive)}, "no lock that can be read"},
+		{"another holds", &lock{holder: "b", key: "canary"}, []span{spanOf("a", 2, alive)}, `lock names "b"`},
+		{"another revision", &lock{holder: "a", key: "stable"}, []span{spanOf("a", 2, alive)}, "of stable leads"},
+		{"the old term", &canary, []span{spanOf("a", 1, alive)}, "not begun a new term"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			v := view{locks: map[string]lock{}}
+			if c.lock != nil {
+				v.locks[witnessed] = *c.lock
+			}
+			for i := range c.spans {
+				c.spans[i].election = witnessed
+			}
+			got := unsettled(v, c.spans, "canary", at(1))
+			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+				t.Errorf("unsettled: %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	if err := overlap([]span{spanOf("a", 0, 1), spanOf("b", 1, alive)}, at(9)); err != nil {
+		t.Errorf("one after the other: %v", err)
+	}
+	err := overlap([]span{spanOf("a", 0, 1), spanOf("b", 0.75, alive)}, at(9))
+	if err == nil || !strings.Contains(err.Error(), "a and b worked on e together for 250ms") {
+		t.Errorf("a quarter of a second at once: %v", err)
+	}
+}
+
+func TestSpread(t *testing.T) {
+	v := view{
+		namespaces: map[string]bool{"a": true, "b": true, "c": true, "kube-system": true},
+		bundles:    map[string]string{"a": "pem", "b": "another"},
+	}
+	in, of, missing := v.spread("pem", map[string]bool{"kube-system": true})
+	if in != 1 || of != 3 || len(missing) != 2 {
+		t.Errorf("in place in %d of %d, missing in %v; want 1 of 3, missing in b and c", in, of, missing)
+	}
+}
+
+// TestDemoSeesTwoAtOnce plays the demo with servers that have no elections: a demo that
+// calls this right could not call anything wrong.
+func TestDemoSeesTwoAtOnce(t *testing.T) {
+	pilot := filepath.Join(t.TempDir(), "pilot")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", pilot, "incumbent.dev/incumbent/cmd/pilot")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the server: %v\n%s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var said strings.Builder
+	err := play(ctx, settings{
+		demo: true, lawless: true, timing: demoTiming, pilot: pilot, programs: os.Getenv("KUBEBUILDER_ASSETS"),
+	}, &screen{out: &said})
+	if err == nil || !strings.Contains(err.Error(), "two at once") {
+		t.Errorf("the demo says %v, want two at once; it printed\n%s", err, said.String())
+	}
+}

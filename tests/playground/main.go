@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+)
+
+const usage = `usage: playground run|demo [flags]
+
+run   starts a control plane in two revisions and shows its elections until Ctrl-C
+demo  plays a script of flips and failures, and fails if an outcome is wrong
+
+flags:
+`
+
+// settings are what the command line says.
+type settings struct {
+	demo bool
+	// kubeconfig of a cluster to use, "" to start one.
+	kubeconfig string
+	// programs is the folder of kubectl and the cluster's own programs; pilot is the
+	// server's.
+	programs, pilot string
+	timing          timing
+	// lawless runs the servers without elections.
+	lawless bool
+}
+
+// timing is how the pilots' elections are set up.
+type timing struct {
+	lease, renew, retry time.Duration
+}
+
+var (
+	// demoTiming lets a lease run out while one watches.
+	demoTiming = timing{lease: 6 * time.Second, renew: 4 * time.Second, retry: time.Second}
+	// istioTiming is the server's default.
+	istioTiming = timing{lease: 30 * time.Second, renew: 15 * time.Second, retry: 7500 * time.Millisecond}
+)
+
+func main() {
+	set, err := parse(os.Args[1:], os.Stderr)
+	if err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "playground:", err)
+		}
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends this process as ever, and the others with it
+	if err := play(ctx, set, &screen{out: os.Stdout, width: terminalWidth(os.Stdout)}); err != nil {
+		fmt.Fprintln(os.Stderr, "playground:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string, out io.Writer) (settings, error) {
+	flags := flag.NewFlagSet("playground", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.Usage = func() {
+		fmt.Fprint(out, usage)
+		flags.PrintDefaults()
+	}
+	var set settings
+	bin := "bin"
+	if self, err := os.Executable(); err == nil {
+		bin = filepath.Dir(self)
+	}
+	programs := bin
+	if assets := os.Getenv("KUBEBUILDER_ASSETS"); assets != "" {
+		programs = assets
+	}
+	flags.StringVar(&set.kubeconfig, "kubeconfig", "", "use this cluster instead of starting one")
+	flags.StringVar(&set.programs, "programs", programs, "folder of etcd, kube-apiserver, kube-controller-manager and kubectl")
+	flags.StringVar(&set.pilot, "pilot", filepath.Join(bin, "pilot"), "the server to run")
+	flags.BoolVar(&set.lawless, "disable-elections", false, "run the servers without elections: all work at once, which a demo reports as wrong")
+	if len(args) == 0 {
+		flags.Usage()
+		return set, errors.New("say run or demo")
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return set, err
+	}
+	switch args[0] {
+	case "run":
+		set.timing = istioTiming
+	case "demo":
+		set.timing, set.demo = demoTiming, true
+	default:
+		flags.Usage()
+		return set, fmt.Errorf("there is no command %q", args[0])
+	}
+	if flags.NArg() > 0 {
+		return set, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return set, nil
+}
+
+// terminalWidth is 0 for what is no terminal.
+func terminalWidth(out *os.File) int {
+	width, _, err := term.GetSize(int(out.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// play raises the stage, plays on it, and takes it down whatever happened.
+func play(signalled context.Context, set settings, out *screen) error {
+	ctx, abandon := context.WithCancelCause(signalled)
+	defer abandon(nil)
+	began := time.Now()
+	s, err := raise(ctx, set, out, abandon)
+	if err == nil && set.demo {
+		err = playDemo(ctx, s)
+	} else if err == nil {
+		err = playRun(ctx, s)
+	}
+	if signalled.Err() != nil && !set.demo {
+		err = nil // Ctrl-C is how a run ends
+	}
+	if part := (broken{}); errors.As(context.Cause(ctx), &part) {
+		err = errors.Join(err, part)
+	}
+	ending := time.Now()
+	out.print("\nEnding everything …\n")
+	err = errors.Join(err, s.end(ctx))
+	out.print(fmt.Sprintf("Everything has ended, in %s; %s in all.\n", round(time.Since(ending)), round(time.Since(began))))
+	return err
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+)
+
+// prop is an object that the playground has put into the cluster.
+type prop struct {
+	resource        schema.GroupVersionResource
+	namespace, name string
+}
+
+func (p prop) String() string {
+	if p.namespace == "" {
+		return p.resource.Resource + " " + p.name
+	}
+	return fmt.Sprintf("%s %s/%s", p.resource.Resource, p.namespace, p.name)
+}
+
+// props keeps what was put into the cluster, to take it away again.
+type props struct {
+	client dynamic.Interface
+	made   []prop
+}
+
+// make creates objects. One that is there already is somebody else's: it stays as it
+// is, and that is an error.
+func (p *props) make(ctx context.Context, objects ...runtime.Object) error {
+	for _, object := range objects {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return fmt.Errorf("encoding an object: %w", err)
+		}
+		u := &unstructured.Unstructured{Object: content}
+		// Right for every kind of object that is made here.
+		resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
+		it := prop{resource, u.GetNamespace(), u.GetName()}
+		_, err = p.of(it).Create(ctx, u, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("the cluster has %v already, which is left alone: use a cluster without a control plane", it)
+		}
+		if err != nil {
+			return fmt.Errorf("creating %v: %w", it, err)
+		}
+		p.made = append(p.made, it)
+	}
+	return nil
+}
+
+// remove deletes what was made and is of these resources, or everything for none;
+// last made, first deleted.
+func (p *props) remove(ctx context.Context, resources ...string) error {
+	var errs []error
+	background := metav1.DeletePropagationBackground
+	var kept []prop
+	for _, it := range slices.Backward(p.made) {
+		if len(resources) > 0 && !slices.Contains(resources, it.resource.Resource) {
+			kept = append(kept, it)
+			continue
+		}
+		err := p.of(it).Delete(ctx, it.name, metav1.DeleteOptions{PropagationPolicy: &background})
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("deleting %v: %w", it, err))
+		}
+	}
+	slices.Reverse(kept)
+	p.made = kept
+	return errors.Join(errs...)
+}
+
+func (p *props) of(it prop) dynamic.ResourceInterface {
+	if it.namespace == "" {
+		return p.client.Resource(it.resource)
+	}
+	return p.client.Resource(it.resource).Namespace(it.namespace)
+}

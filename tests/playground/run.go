@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// drawInterval is how often the table may change.
+	drawInterval = 200 * time.Millisecond
+	// askLimit bounds a request to a replica.
+	askLimit = 5 * time.Second
+)
+
+// playRun shows the elections until ctx ends.
+func playRun(ctx context.Context, s *stage) error {
+	guide, err := s.guide(ctx)
+	if err != nil {
+		return err
+	}
+	s.screen.print(guide)
+	ticker := time.NewTicker(drawInterval)
+	defer ticker.Stop()
+	news := &news{}
+	var shown string
+	for {
+		v, _ := s.scene.now()
+		spans := s.journal.all()
+		for _, line := range news.lines(v, spans) {
+			s.screen.say(line.at, "%s", line.text)
+		}
+		lines := table(v, spans)
+		if text := strings.Join(lines, "\n"); text != shown {
+			shown = text
+			s.screen.show(time.Now(), lines)
+		}
+		select {
+		case <-ctx.Done():
+			s.screen.leave()
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// guide is what to look at and to try. It has asked each address that it names.
+func (s *stage) guide(ctx context.Context) (string, error) {
+	var text strings.Builder
+	fmt.Fprintf(&text, "\nThe control plane runs in two revisions, %s. Each replica answers:\n\n", strings.Join(revisions, " and "))
+	v, _ := s.scene.now()
+	rows := [][]string{}
+	for _, name := range slices.Sorted(maps.Keys(v.pods)) {
+		address := fmt.Sprintf("http://%s:%d/debug/elections", v.pods[name].ip, port)
+		if err := ask(ctx, address); err != nil {
+			return "", err
+		}
+		rows = append(rows, []string{"   " + name, address})
+	}
+	for _, line := range columns(rows) {
+		fmt.Fprintln(&text, line)
+	}
+	fmt.Fprintf(&text, "\nwith /healthz, /readyz and /metrics beside it. Things to try in another terminal:\n\n")
+	fmt.Fprintf(&text, "   export KUBECONFIG=%s\n", s.cluster.Kubeconfig())
+	for _, trial := range trials {
+		if trial.what != "" {
+			fmt.Fprintf(&text, "\n   # %s\n", trial.what)
+		}
+		fmt.Fprintf(&text, "   %s %s\n", s.kubectl(), trial.how)
+	}
+	fmt.Fprintf(&text, "\nCtrl-C ends all of it.\n")
+	return text.String(), nil
+}
+
+// trials are the things to try: arguments of kubectl.
+var trials = []struct{ what, how string }{
+	{"make canary the default revision", "label mutatingwebhookconfiguration " + defaultWebhook + " " + revisionLabel + "=canary --overwrite"},
+	{"more replicas", "-n " + systemNamespace + " scale deployment pilot-stable --replicas=3"},
+	{"stop the replicas of a revision, the leader maybe among them", "-n " + systemNamespace + " delete pod -l " + revisionLabel + "=stable"},
+	{"delete the lock", "-n " + systemNamespace + " delete configmap " + witnessed},
+	{"corrupt the record", "-n " + systemNamespace + " annotate configmap " + witnessed +
+		" control-plane.alpha.kubernetes.io/leader=nonsense --overwrite"},
+	{"give the leader work, and see it done", "create namespace hello"},
+	{"", "-n hello get configmap " + rootCertName},
+}
+
+// kubectl is how to call it from here.
+func (s *stage) kubectl() string {
+	path := filepath.Join(s.programs, "kubectl")
+	if _, err := os.Stat(path); err != nil {
+		return "kubectl"
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if short, err := filepath.Rel(here, path); err == nil && !strings.HasPrefix(short, "..") {
+		return short
+	}
+	return path
+}
+
+// ask fails unless an address answers with success.
+func ask(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", address, response.Status)
+	}
+	return nil
+}
+
+// news finds what has happened between two looks.
+type news struct {
+	known           map[string]span
+	defaultRevision string
+}
+
+type newsLine struct {
+	at   time.Time
+	text string
+}
+
+func (n *news) lines(v view, spans []span) []newsLine {
+	var lines []newsLine
+	if n.known != nil && v.defaultRevision != n.defaultRevision {
+		lines = append(lines, newsLine{time.Now(), fmt.Sprintf("the default revision is now %q", v.defaultRevision)})
+	}
+	n.defaultRevision = v.defaultRevision
+	if n.known == nil {
+		n.known = map[string]span{}
+	}
+	for _, s := range spans {
+		key := s.pod + s.election + s.from.String()
+		before, seen := n.known[key]
+		if !seen {
+			lines = append(lines, newsLine{s.from, fmt.Sprintf("%s began to work on %s", s.pod, s.election)})
+		}
+		if !s.to.IsZero() && before.to.IsZero() {
+			lines = append(lines, newsLine{s.to, fmt.Sprintf("%s stopped working on %s", s.pod, s.election)})
+		}
+		n.known[key] = s
+	}
+	slices.SortStableFunc(lines, func(a, b newsLine) int { return a.at.Compare(b.at) })
+	return lines
+}

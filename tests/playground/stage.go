@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/pilot/controllers/namespace"
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/cluster/node"
+)
+
+// revisions of the control plane, and how many replicas each has.
+var revisions = []string{"stable", "canary"}
+
+const replicas = 2
+
+// readyLimit bounds the wait for replicas to be ready.
+const readyLimit = time.Minute
+
+// stage is a running cluster with the control plane on it.
+type stage struct {
+	settings
+	screen  *screen
+	cluster *cluster.Cluster
+	node    *node.Node
+	kube    kubernetes.Interface
+	props   *props
+	scene   *scene
+	journal *journal
+	// bundle is the CA bundle that every namespace should carry, but for the excluded.
+	bundle   string
+	excluded map[string]bool
+	// installed is when the first Deployment was about to be made.
+	installed time.Time
+
+	// stopNode ends the pods' processes, stopWatching all that only looks.
+	stopNode, stopWatching context.CancelFunc
+	pods, watchers         sync.WaitGroup
+	// abandon ends the play because a part of the stage is broken.
+	abandon context.CancelCauseFunc
+}
+
+// broken is why a part of the stage has ended by itself.
+type broken struct{ error }
+
+// raise starts everything. What it returns is to be ended even beside an error.
+func raise(ctx context.Context, set settings, out *screen, abandon context.CancelCauseFunc) (*stage, error) {
+	s := &stage{
+		settings: set, screen: out, journal: &journal{}, abandon: abandon, excluded: map[string]bool{},
+		stopNode: func() {}, stopWatching: func() {},
+	}
+	for _, name := range namespace.DefaultExcluded() {
+		s.excluded[name] = true
+	}
+	if err := s.startCluster(ctx); err != nil {
+		return s, err
+	}
+	if err := s.startPods(ctx); err != nil {
+		return s, err
+	}
+	return s, s.setUp(ctx)
+}
+
+func (s *stage) startCluster(ctx context.Context) error {
+	if s.kubeconfig == "" {
+		s.screen.print("Starting etcd, kube-apiserver and kube-controller-manager …\n")
+	}
+	began := time.Now()
+	var err error
+	s.cluster, err = cluster.Start(ctx, cluster.Options{Assets: s.programs, External: s.kubeconfig})
+	if err != nil {
+		return err
+	}
+	if s.kube, err = kubernetes.NewForConfig(s.cluster.Admin()); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	if s.kubeconfig == "" {
+		s.screen.print(fmt.Sprintf("They are up after %s.\n", round(time.Since(began))))
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stopWatching = stop
+	s.scene, err = watchScene(ctx, watching, s.kube)
+	return err
+}
+
+// startPods starts the node that runs pods as processes, and what listens to them.
+func (s *stage) startPods(ctx context.Context) error {
+	var err error
+	s.node, err = node.New(node.Options{
+		Config: s.cluster.Admin(),
+		Dir:    filepath.Join(s.cluster.Dir(), "pods"),
+		Images: map[string]string{image: s.pilot},
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		return err
+	}
+	own := context.WithoutCancel(ctx)
+	running, stop := context.WithCancel(own)
+	s.stopNode = stop
+	s.pods.Go(func() {
+		if err := s.node.Run(running); err != nil {
+			s.abandon(broken{fmt.Errorf("the node has ended: %w", err)})
+		}
+	})
+	watching, stopWatching := context.WithCancel(own)
+	s.stopWatching = both(s.stopWatching, stopWatching)
+	listeners := &cast{pods: s.node.Pods, journal: s.journal, players: map[types.UID]*player{}}
+	s.watchers.Go(func() {
+		if err := listeners.run(watching); err != nil {
+			s.abandon(broken{err})
+		}
+	})
+	return nil
+}
+
+func both(first, second func()) func() {
+	return func() { first(); second() }
+}
+
+// setUp puts the control plane into the cluster.
+func (s *stage) setUp(ctx context.Context) error {
+	bundle, err := rootCert(time.Now())
+	if err != nil {
+		return err
+	}
+	s.bundle = string(bundle)
+	file := filepath.Join(s.cluster.Dir(), "root-cert.pem")
+	if err := os.WriteFile(file, bundle, 0o600); err != nil {
+		return fmt.Errorf("writing the CA bundle: %w", err)
+	}
+	client, err := dynamic.NewForConfig(s.cluster.Admin())
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	s.props = &props{client: client}
+	return s.install(ctx, file)
+}
+
+// awaitReady waits for all replicas of a number of revisions.
+func (s *stage) awaitReady(ctx context.Context, revisions int) error {
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	return s.scene.await(ctx, readyLimit, func(v view) (bool, string) {
+		ready := 0
+		for _, p := range v.pods {
+			if p.ready {
+				ready++
+			}
+		}
+		return ready == replicas*revisions, fmt.Sprintf("%d of %d replicas are ready", ready, replicas*revisions)
+	})
+}
