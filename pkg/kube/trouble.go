@@ -20,6 +20,7 @@ type Trouble struct {
 
 	mu     sync.Mutex
 	failed map[string]error // by verb
+	away   error            // the last request, if it got no answer
 }
 
 // NewTrouble makes one that logs to log. instead says by verb what happens while that
@@ -28,12 +29,18 @@ func NewTrouble(log *slog.Logger, instead map[string]string) *Trouble {
 	return &Trouble{log: log, instead: instead, failed: map[string]error{}}
 }
 
-// Tried takes the outcome of one request; verb says of what kind it was.
+// Tried takes the outcome of one request; verb says of what kind it was. A server that
+// does not answer at all is one trouble whatever the verb, and over with any answer.
 func (t *Trouble) Tried(verb string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return // we ended it ourselves, which says nothing of the server
 	}
+	if kind(err) == noAnswer {
+		t.unanswered(verb, err)
+		return
+	}
 	t.mu.Lock()
+	away := t.answered()
 	before := t.failed[verb]
 	if err == nil {
 		delete(t.failed, verb)
@@ -41,8 +48,11 @@ func (t *Trouble) Tried(verb string, err error) {
 		t.failed[verb] = fmt.Errorf("%s: %w", verb, err)
 	}
 	t.mu.Unlock()
+	if away {
+		t.log.Info("API server answers again")
+	}
 	switch {
-	case err == nil && before == nil, err != nil && kind(err) == kind(before):
+	case kind(err) == kind(before):
 	case err == nil:
 		t.log.Info("works again", "verb", verb)
 	case apierrors.IsForbidden(err):
@@ -52,12 +62,32 @@ func (t *Trouble) Tried(verb string, err error) {
 	}
 }
 
+// unanswered takes a request that got no answer.
+func (t *Trouble) unanswered(verb string, err error) {
+	t.mu.Lock()
+	first := t.away == nil
+	t.away = fmt.Errorf("%s: %w", verb, err)
+	t.mu.Unlock()
+	if first {
+		t.log.Warn("API server does not answer, trying on", "verb", verb, "error", err)
+	}
+}
+
+// answered notes that the server is there, and reports whether it was away.
+func (t *Trouble) answered() (wasAway bool) {
+	wasAway = t.away != nil
+	t.away = nil
+	return wasAway
+}
+
 // Moot forgets what became of a verb that is not needed any more.
 func (t *Trouble) Moot(verb string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.failed, verb)
 }
+
+const noAnswer = "no answer"
 
 // kind tells states apart; the texts of errors differ from try to try.
 func kind(err error) string {
@@ -67,14 +97,14 @@ func kind(err error) string {
 	if reason := apierrors.ReasonForError(err); reason != "" {
 		return string(reason)
 	}
-	return "no answer"
+	return noAnswer
 }
 
 // Problem is what fails at present, in the order of verbs; nil when all is well.
 func (t *Trouble) Problem() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var problems []error
+	problems := []error{t.away}
 	for _, verb := range slices.Sorted(maps.Keys(t.failed)) {
 		problems = append(problems, t.failed[verb])
 	}

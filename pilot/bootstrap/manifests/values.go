@@ -76,10 +76,10 @@ func (v Values) Validate() error {
 		}
 	}
 	if len(v.Locks) == 0 {
-		errs = append(errs, errors.New("Locks is empty: name the lock objects, or no server can lead"))
+		errs = append(errs, errors.New("no Locks: name the lock objects, or no server can lead"))
 	}
 	if v.Image == "" {
-		errs = append(errs, errors.New("Image is missing"))
+		errs = append(errs, errors.New("no Image: name the one to run"))
 	}
 	if v.Replicas < 0 {
 		errs = append(errs, fmt.Errorf("%d Replicas are less than none", v.Replicas))

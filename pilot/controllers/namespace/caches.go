@@ -2,11 +2,14 @@ package namespace
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -87,9 +90,22 @@ func listWatch[L runtime.Object](
 			options.FieldSelector = with.FieldSelector
 			w, err := follow(ctx, options)
 			trouble.Tried("watch "+what, err)
-			return w, err
+			if err == nil && options.SendInitialEvents != nil && *options.SendInitialEvents {
+				trouble.Moot("list " + what) // this watch begins with a list of its own
+			}
+			return w, interruptible(err)
 		},
 	}
+}
+
+// interruptible hides what client-go's reflector would wait for by itself, for up to
+// half a minute and deaf to the end of its context. What it does not know, it returns
+// with; then it waits as long, but listens.
+func interruptible(err error) error {
+	if utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err) {
+		return errors.New(err.Error())
+	}
+	return err
 }
 
 func onChange(i cache.SharedIndexInformer, changed func(metav1.Object)) {

@@ -60,6 +60,27 @@ func await(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// takeAway kills the API server and returns what brings it back, which the test's end
+// does at the latest. A test that does this is not parallel.
+func takeAway(t *testing.T, c *cluster.Cluster) (bringBack func()) {
+	t.Helper()
+	if c.APIServer() == nil {
+		t.Skip("an external cluster is not ours to stop")
+	}
+	if err := c.APIServer().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	bringBack = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		if err := c.APIServer().Start(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(bringBack)
+	return bringBack
+}
+
 // during runs something until the test ends, or the returned function is called, and
 // waits for its end.
 func during(t *testing.T, run func(stop <-chan struct{})) (end func()) {

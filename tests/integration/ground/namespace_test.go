@@ -373,15 +373,10 @@ func TestBundleThatComesLate(t *testing.T) {
 // Not parallel: it takes the API server away.
 func TestBundleIsRepairedAfterTheAPIServerWasAway(t *testing.T) {
 	c := cluster.Shared(t)
-	if c.APIServer() == nil {
-		t.Skip("an external cluster is not ours to stop")
-	}
 	content := certificate(t)
 	s := controllerAt(t, content)
 	s.carries(t, s.home, content)
-	if err := errors.Join(c.APIServer().Kill(), c.APIServer().Start(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	takeAway(t, c)()
 	late := c.Namespace(t)
 	if err := s.admin.Kube().CoreV1().ConfigMaps(s.home).Delete(t.Context(), namespace.ConfigMapName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -259,9 +259,6 @@ func TestTagsAreFollowed(t *testing.T) {
 // Not parallel: it takes the API server away.
 func TestDefaultRevisionOutlivesTheAPIServer(t *testing.T) {
 	c := cluster.Shared(t)
-	if c.APIServer() == nil {
-		t.Skip("an external cluster is not ours to stop")
-	}
 	admin, namespace := client(t, c.Admin()), c.Namespace(t)
 	webhook := revisions.DefaultTagWebhook(namespace)
 	put(t, admin, webhook, rev("stable"))
@@ -273,9 +270,7 @@ func TestDefaultRevisionOutlivesTheAPIServer(t *testing.T) {
 	during(t, w.Run)
 	await(t, "synced", w.HasSynced)
 
-	if err := c.APIServer().Kill(); err != nil {
-		t.Fatal(err)
-	}
+	bringBack := takeAway(t, c)
 	late := revisions.NewDefault(reader, revisions.Config{Namespace: namespace, Logger: absent.logger(t)})
 	during(t, late.Run)
 	await(t, "trouble known", func() bool {
@@ -285,9 +280,7 @@ func TestDefaultRevisionOutlivesTheAPIServer(t *testing.T) {
 		t.Errorf("while the server is away: %q, synced %v; the one that never read: synced %v",
 			w.GetDefault(), w.HasSynced(), late.HasSynced())
 	}
-	if err := c.APIServer().Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	bringBack()
 	await(t, "the late one synced", late.HasSynced)
 	put(t, admin, webhook, rev("canary"))
 	await(t, "change seen", func() bool { return w.GetDefault() == "canary" && late.GetDefault() == "canary" })
