@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	// OpenCensus, which istio.io/pkg/log brings, starts one when it is imported.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
+
+// pilot runs a command line and returns what it says.
+func pilot(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	root := command()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetArgs(args)
+	err := root.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestFeaturesAreListed(t *testing.T) {
+	t.Setenv("REVISION", "canary")
+	out, err := pilot(t, "features")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"NAME", "ENABLE_LEADER_ELECTION", "boolean", "canary"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+func TestWrongInputIsNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		env  map[string]string
+		args []string
+		want string
+	}{
+		"variable":            {map[string]string{"ENABLE_LEADER_ELECTION": "maybe"}, []string{"server"}, `ENABLE_LEADER_ELECTION="maybe"`},
+		"variable, listed":    {map[string]string{"ENABLE_LEADER_ELECTION": "maybe"}, []string{"features"}, `ENABLE_LEADER_ELECTION="maybe"`},
+		"no identity":         {nil, []string{"server", "--ca-bundle=x"}, "--identity is empty"},
+		"no bundle":           {map[string]string{"POD_NAME": "a"}, []string{"server"}, "--ca-bundle is missing"},
+		"flag before env":     {map[string]string{"POD_NAME": "a"}, []string{"server", "--ca-bundle=x", "--identity=A"}, `--identity="A"`},
+		"kubeconfig":          {map[string]string{"POD_NAME": "a"}, []string{"server", "--ca-bundle=x", "--kubeconfig=/no/such"}, "/no/such"},
+		"KUBECONFIG":          {map[string]string{"POD_NAME": "a", "KUBECONFIG": "/no/such"}, []string{"server", "--ca-bundle=x"}, "KUBECONFIG=/no/such"},
+		"duration":            {map[string]string{"POD_NAME": "a"}, []string{"server", "--lease-duration=30"}, "lease-duration"},
+		"further arguments":   {nil, []string{"server", "now"}, "now"},
+		"timing that is none": {map[string]string{"POD_NAME": "a", "KUBECONFIG": ""}, []string{"server", "--ca-bundle=x", "--lease-duration=-1s"}, "--lease-duration=-1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for variable, value := range test.env {
+				t.Setenv(variable, value)
+			}
+			if _, err := pilot(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v does not name %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestVersionIsTold(t *testing.T) {
+	if _, err := pilot(t, "version"); err != nil {
+		t.Fatal(err)
+	}
+}
