@@ -37,6 +37,7 @@ func TestInformersEndAtOnceWhileTheServerIsAway(t *testing.T) {
 					i.RunWithContext(ctx)
 				}()
 				time.Sleep(10 * time.Minute)
+				synctest.Wait()
 				if tries < 10 || tries > 60 {
 					t.Errorf("%d tries in ten minutes", tries)
 				}
