@@ -2,14 +2,20 @@ package main
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -69,21 +75,81 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestDemoSeesTwoAtOnce plays the demo with servers that have no elections: a demo that
-// calls this right could not call anything wrong.
-func TestDemoSeesTwoAtOnce(t *testing.T) {
+// buildPilot builds the server.
+func buildPilot(t *testing.T) string {
+	t.Helper()
 	pilot := filepath.Join(t.TempDir(), "pilot")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", pilot, "incumbent.dev/incumbent/cmd/pilot")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the server: %v\n%s", err, out)
 	}
+	return pilot
+}
+
+// TestDemoSeesTwoAtOnce plays the demo with servers that have no elections: a demo that
+// calls this right could not call anything wrong. It plays as a guest in a cluster that
+// was there before, and has to leave that as it was.
+func TestDemoSeesTwoAtOnce(t *testing.T) {
+	c, err := cluster.Start(t.Context(), cluster.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	before := inventory(t, c)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var said strings.Builder
-	err := play(ctx, settings{
-		demo: true, lawless: true, timing: demoTiming, pilot: pilot, programs: os.Getenv("KUBEBUILDER_ASSETS"),
+	err = play(ctx, settings{
+		demo: true, lawless: true, timing: quick, pilot: buildPilot(t), kubeconfig: c.Kubeconfig(),
 	}, &screen{out: &said})
 	if err == nil || !strings.Contains(err.Error(), "two at once") {
 		t.Errorf("the demo says %v, want two at once; it printed\n%s", err, said.String())
 	}
+	for after := inventory(t, c); !slices.Equal(before, after); after = inventory(t, c) {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("before the demo the cluster had\n%q, after it\n%q", before, after)
+		case <-time.After(recheck):
+		}
+	}
+}
+
+// inventory lists what a cluster has of all that a demo makes.
+func inventory(t *testing.T, c *cluster.Cluster) []string {
+	t.Helper()
+	config := c.Admin()
+	http, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.CloseIdleConnections()
+	client, err := dynamic.NewForConfigAndClient(config, http)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, resource := range []schema.GroupVersionResource{
+		{Version: "v1", Resource: "namespaces"},
+		{Version: "v1", Resource: "nodes"},
+		{Version: "v1", Resource: "pods"},
+		{Version: "v1", Resource: "configmaps"},
+		{Group: "apps", Version: "v1", Resource: "deployments"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+		{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
+	} {
+		list, err := client.Resource(resource).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range list.Items {
+			names = append(names, resource.Resource+" "+item.GetNamespace()+"/"+item.GetName())
+		}
+	}
+	slices.Sort(names)
+	return names
 }

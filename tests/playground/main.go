@@ -41,12 +41,8 @@ type timing struct {
 	lease, renew, retry time.Duration
 }
 
-var (
-	// demoTiming lets a lease run out while one watches.
-	demoTiming = timing{lease: 6 * time.Second, renew: 4 * time.Second, retry: time.Second}
-	// istioTiming is the server's default.
-	istioTiming = timing{lease: 30 * time.Second, renew: 15 * time.Second, retry: 7500 * time.Millisecond}
-)
+// quick lets one watch a lease run out.
+var quick = timing{lease: 6 * time.Second, renew: 4 * time.Second, retry: time.Second}
 
 func main() {
 	set, err := parse(os.Args[1:], os.Stderr)
@@ -84,6 +80,9 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&set.kubeconfig, "kubeconfig", "", "use this cluster instead of starting one")
 	flags.StringVar(&set.programs, "programs", programs, "folder of etcd, kube-apiserver, kube-controller-manager and kubectl")
 	flags.StringVar(&set.pilot, "pilot", filepath.Join(bin, "pilot"), "the server to run")
+	flags.DurationVar(&set.timing.lease, "lease-duration", quick.lease, "the elections' lease duration")
+	flags.DurationVar(&set.timing.renew, "renew-deadline", quick.renew, "their renew deadline")
+	flags.DurationVar(&set.timing.retry, "retry-period", quick.retry, "their retry period")
 	flags.BoolVar(&set.lawless, "disable-elections", false, "run the servers without elections: all work at once, which a demo reports as wrong")
 	if len(args) == 0 {
 		flags.Usage()
@@ -94,9 +93,8 @@ func parse(args []string, out io.Writer) (settings, error) {
 	}
 	switch args[0] {
 	case "run":
-		set.timing = istioTiming
 	case "demo":
-		set.timing, set.demo = demoTiming, true
+		set.demo = true
 	default:
 		flags.Usage()
 		return set, fmt.Errorf("there is no command %q", args[0])

@@ -66,7 +66,7 @@ func (s *stage) guide(ctx context.Context) (string, error) {
 	for _, line := range columns(rows) {
 		fmt.Fprintln(&text, line)
 	}
-	fmt.Fprintf(&text, "\nwith /healthz, /readyz and /metrics beside it. Things to try in another terminal:\n\n")
+	fmt.Fprintf(&text, "\nwith /healthz, /readyz and /metrics beside it. A lease lasts %v. Things to try in another terminal:\n\n", s.timing.lease)
 	fmt.Fprintf(&text, "   export KUBECONFIG=%s\n", s.cluster.Kubeconfig())
 	for _, trial := range trials {
 		if trial.what != "" {

@@ -29,10 +29,8 @@ const (
 
 // lock is what a lock object says.
 type lock struct {
-	kind        string
 	holder, key string
 	transitions int
-	version     string
 	// unreadable is set when the object carries a record that is none.
 	unreadable bool
 }
@@ -170,7 +168,7 @@ func put[V any](m map[string]V, name string, value V, exists bool) {
 }
 
 func configMapLock(obj *corev1.ConfigMap) lock {
-	l := lock{kind: "ConfigMap", version: obj.ResourceVersion}
+	var l lock
 	var record locks.LeaderElectionRecord
 	if err := json.Unmarshal([]byte(obj.Annotations[locks.LeaderElectionRecordAnnotationKey]), &record); err != nil {
 		l.unreadable = true
@@ -181,7 +179,7 @@ func configMapLock(obj *corev1.ConfigMap) lock {
 }
 
 func leaseLock(obj *coordinationv1.Lease) lock {
-	l := lock{kind: "Lease", version: obj.ResourceVersion, key: obj.Annotations[locks.LeaseHolderKey]}
+	l := lock{key: obj.Annotations[locks.LeaseHolderKey]}
 	if obj.Spec.HolderIdentity != nil {
 		l.holder = *obj.Spec.HolderIdentity
 	}

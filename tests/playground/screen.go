@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// stampLayout is how times are shown.
+const stampLayout = "15:04:05.000"
+
 // screen prints lines of what happened above a table of how things stand. On a
 // terminal the table stays below the newest line; elsewhere it is printed again,
 // with the time, whenever it has changed.
@@ -27,7 +30,7 @@ func (s *screen) say(at time.Time, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.erase()
-	fmt.Fprintf(s.out, "%s  %s\n", at.Format("15:04:05.000"), fmt.Sprintf(format, args...))
+	fmt.Fprintf(s.out, "%s  %s\n", at.Format(stampLayout), fmt.Sprintf(format, args...))
 	s.draw()
 }
 
@@ -45,7 +48,7 @@ func (s *screen) show(at time.Time, table []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.width == 0 {
-		fmt.Fprintf(s.out, "\n%s\n%s\n\n", at.Format("15:04:05.000"), strings.Join(table, "\n"))
+		fmt.Fprintf(s.out, "\n%s\n%s\n\n", at.Format(stampLayout), strings.Join(table, "\n"))
 		return
 	}
 	s.erase()

@@ -4,28 +4,21 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // table shows who leads what, by the locks and by the processes' own accounts.
 // Renewals do not change it.
 func table(v view, spans []span) []string {
-	rows := [][]string{{"ELECTION", "LOCK", "HOLDER", "REVISION", "TRANSITIONS", "WORKING"}}
+	rows := [][]string{{"ELECTION", "HOLDER", "REVISION", "TRANSITIONS", "WORKING"}}
 	for _, name := range slices.Sorted(maps.Keys(v.locks)) {
 		l := v.locks[name]
-		row := []string{name, l.kind, l.holder, l.key, strconv.Itoa(l.transitions), "nobody"}
+		row := []string{name, l.holder, l.key, strconv.Itoa(l.transitions), whoWorks(l.holder, working(spans, name))}
 		switch {
 		case l.unreadable:
-			row[2], row[3], row[4] = "(unreadable record)", "", ""
+			row[1], row[2], row[3] = "(unreadable record)", "", ""
 		case l.holder == "":
-			row[2] = "(free)"
-		}
-		for i, s := range working(spans, name) {
-			text := s.pod + " since " + s.from.Format("15:04:05.000")
-			if i == 0 {
-				row[5] = text
-			} else {
-				row[5] += " AND " + text
-			}
+			row[1] = "(free)"
 		}
 		rows = append(rows, row)
 	}
@@ -48,4 +41,23 @@ func table(v view, spans []span) []string {
 		rows = append(rows, []string{name, revision, ready, strconv.Itoa(p.restarts), p.ip})
 	}
 	return append(append(lines, ""), columns(rows)...)
+}
+
+// whoWorks names those whom the lock does not.
+func whoWorks(holder string, alive []span) string {
+	if len(alive) == 0 && holder == "" {
+		return "nobody"
+	}
+	if len(alive) == 0 {
+		return "nobody yet"
+	}
+	var texts []string
+	for _, s := range alive {
+		text := "since " + s.from.Format(stampLayout)
+		if s.pod != holder {
+			text = s.pod + " " + text
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, " AND ")
 }

@@ -9,9 +9,10 @@ func TestTable(t *testing.T) {
 	v := view{
 		defaultRevision: "stable",
 		locks: map[string]lock{
-			"e":     {kind: "ConfigMap", holder: "a", key: "stable", transitions: 3},
-			"free":  {kind: "Lease", transitions: 7},
-			"wrong": {kind: "ConfigMap", unreadable: true},
+			"e":     {holder: "a", key: "stable", transitions: 3},
+			"free":  {transitions: 7},
+			"new":   {holder: "b", key: "canary", transitions: 8},
+			"wrong": {unreadable: true},
 		},
 		pods: map[string]pod{
 			"a": {revision: "stable", ip: "127.0.1.1", ready: true},
@@ -20,10 +21,11 @@ func TestTable(t *testing.T) {
 	}
 	spans := []span{spanOf("a", 0, -1), spanOf("b", 1, -1)}
 	want := []string{
-		"ELECTION  LOCK       HOLDER               REVISION  TRANSITIONS  WORKING",
-		"e         ConfigMap  a                    stable    3            a since 12:00:00.000 AND b since 12:00:01.000",
-		"free      Lease      (free)                         7            nobody",
-		"wrong     ConfigMap  (unreadable record)                         nobody",
+		"ELECTION  HOLDER               REVISION  TRANSITIONS  WORKING",
+		"e         a                    stable    3            since 12:00:00.000 AND b since 12:00:01.000",
+		"free      (free)                         7            nobody",
+		"new       b                    canary    8            nobody yet",
+		"wrong     (unreadable record)                         nobody",
 		"",
 		"POD  REVISION          READY    RESTARTS  ADDRESS",
 		"a    stable (default)  yes      0         127.0.1.1",
