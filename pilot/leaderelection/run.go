@@ -128,9 +128,12 @@ func (s *Set) All() []*LeaderElection {
 	return append([]*LeaderElection{}, s.all...)
 }
 
-// RunContext runs all elections of the set and returns when all have ended. The error
-// collects theirs. One that ends early does not end the others.
+// RunContext runs all elections of the set and returns when all have ended. One that
+// ends with an error ends the others, in order: a process that silently lacks one of
+// its elections serves nobody. The error collects theirs.
 func (s *Set) RunContext(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var (
 		all  sync.WaitGroup
 		mu   sync.Mutex
@@ -142,6 +145,7 @@ func (s *Set) RunContext(ctx context.Context) error {
 				mu.Lock()
 				errs = multierror.Append(errs, err)
 				mu.Unlock()
+				cancel()
 			}
 		})
 	}

@@ -146,8 +146,14 @@ func (g *Gate) refusal(term k8sleaderelection.Term, reason string) error {
 }
 
 // admit counts a write as under way. Its context ends with the cover as it is now, or
-// with the term. done must be called once.
+// with the term; not with the caller's, because the server may apply a write whose
+// sender has given up, and a drain must not end before that is known. done must be
+// called.
 func (g *Gate) admit(ctx context.Context) (context.Context, func(), error) {
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	ctx = context.WithoutCancel(ctx)
 	now := g.clock.Now()
 	g.mu.Lock()
 	a, err := g.check(now)

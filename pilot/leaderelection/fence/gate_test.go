@@ -133,6 +133,39 @@ func TestShuttingCancelsAndDrainWaits(t *testing.T) {
 	})
 }
 
+func TestWriteWhoseCallerGaveUpIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate, clock, _ := newGate()
+		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
+		ctx, cancel := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/x", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan error, 1)
+		go func() {
+			resp, err := gate.Transport(server{takes: 5 * time.Second}).RoundTrip(req)
+			if err == nil {
+				err = resp.Body.Close()
+			}
+			answered <- err
+		}()
+		synctest.Wait()
+		cancel()
+		begun := time.Now()
+		gate.Drain()
+		if waited := time.Since(begun); waited != 5*time.Second {
+			t.Errorf("drained after %v: the server may still apply the write", waited)
+		}
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+		if _, err := gate.Transport(server{}).RoundTrip(req); !errors.Is(err, context.Canceled) {
+			t.Errorf("a request whose context had ended before: %v", err)
+		}
+	})
+}
+
 func TestCheckAllocatesNothing(t *testing.T) {
 	gate := fence.NewGate("istio-leader", le.NewClock(nil))
 	gate.Set(le.Term{Token: 7}, le.NewClock(nil).Now().Plus(time.Hour))
