@@ -94,9 +94,13 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 		return s
 	}
 	until := c.mayActUntil(s)
-	if until != 0 && !(next.held() && next.UID == s.Snap.UID && next.Version > s.Snap.Version) {
-		// Nobody took the lock from it: it may have renewed until now, without our
-		// having seen that.
+	took := next.held() && next.UID == s.Snap.UID && next.Version > s.Snap.Version
+	switch {
+	case until == 0:
+	case took && next.acting():
+		until = 0 // who took the lock from it has waited for it, or for its waiter
+	case !took:
+		// It may have renewed until now, without our having seen that.
 		until = until.After(s.SeenAt.Until(now))
 	}
 	s.Prior = max(s.Prior, until)
@@ -173,6 +177,13 @@ func (c Config) acknowledged(s State, call Call, in Input) State {
 		return s
 	}
 	s.Cover = call.Sent.Plus(c.Cover)
+	if call.Op == Acquire && s.Prior > s.SettleAt {
+		// Creating a lock is guarded by nothing but that there is none. This one was
+		// created and deleted again while our request was under way: we were right to
+		// say that we may act when we sent it, and no longer are.
+		s.SettleAt, s.Renewed = s.Prior, 0
+		return s
+	}
 	s.Marked = s.Marked || call.Marker
 	return s
 }
