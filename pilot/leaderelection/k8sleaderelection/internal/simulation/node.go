@@ -17,9 +17,10 @@ type node struct {
 	p       *process
 	started int
 
-	paused bool
-	held   []waiting
-	pauses int
+	paused  bool
+	held    []waiting
+	watched Time // when the last thing that the watch posted will be heard of
+	pauses  int
 }
 
 // maxSkew keeps the rates of any two clocks within delta of true time.
@@ -52,6 +53,15 @@ func (n *node) run(what func()) { n.do(waiting{what: what}) }
 func (n *node) runWatch(what func()) { n.do(waiting{what: what, watch: true}) }
 
 func (n *node) do(what waiting) {
+	if what.watch && !n.paused && n.w.now < n.watched {
+		n.watched++
+		n.w.at(n.watched, func() { n.doNow(what) })
+		return
+	}
+	n.doNow(what)
+}
+
+func (n *node) doNow(what waiting) {
 	if n.paused {
 		n.held = append(n.held, what)
 		return
@@ -104,8 +114,9 @@ func (n *node) resume() {
 		if what.watch {
 			late = last + late/8
 			last = late
+			n.watched = n.w.now.add(late)
 		}
-		n.w.after(late, func() { n.do(what) })
+		n.w.after(late, func() { n.doNow(what) })
 	}
 }
 

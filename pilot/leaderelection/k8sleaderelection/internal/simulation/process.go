@@ -29,6 +29,7 @@ type process struct {
 
 	watching, forbidden bool
 	watch               int // which watch counts
+	watchHistory        int
 
 	// The truth, for checks alone.
 	acting      *term       // the term that the functions were started in
@@ -70,7 +71,7 @@ func (p *process) input(in core.Input, v view) {
 	in.Jitter = uint8(w.rng.Uint32())
 	w.result.Steps++
 	if in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK {
-		p.sees(v)
+		p.sees(v, in.Kind == core.Seen)
 	}
 	var a core.Action
 	before, learned := p.s.Phase, p.s.Learned

@@ -15,9 +15,11 @@ type sight struct {
 	sum  uint64
 }
 
-// sees notes what the process is shown.
-func (p *process) sees(v view) {
-	p.fresh = p.blank() || v.newer(p.newest)
+// sees notes what the process is shown. An event with a smaller version is taken for
+// an old one, and rightly so, unless the store was restored: that shows in the next
+// answer.
+func (p *process) sees(v view, event bool) {
+	p.fresh = p.blank() || v.newer(p.newest) && !(event && v.snap.Version < p.newest.snap.Version)
 	if !p.fresh {
 		return
 	}

@@ -16,7 +16,9 @@ func (p *process) openWatch(gap bool) {
 		p.w.after(p.w.within(time.Second), func() { p.openWatch(true) })
 		return
 	}
-	p.watching = true
+	// After a restore no watch can go on where it was.
+	gap = gap || p.watchHistory != p.w.store.now.history
+	p.watching, p.watchHistory = true, p.w.store.now.history
 	p.watch++
 	p.n.runWatch(func() { p.input(core.Input{Kind: core.Watching, Gap: gap}, view{}) })
 	if !gap && p.w.store.now.snap.Version != 0 {
