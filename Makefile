@@ -1,7 +1,7 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test race lint sim build tools cover clean
+.PHONY: help run demo test race lint sim bench fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
@@ -16,7 +16,9 @@ export KUBEBUILDER_ASSETS
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # The packages with goroutines of their own.
 RACE_PACKAGES ?= ./pilot/... ./pkg/...
-SIM_PACKAGES ?= ./pilot/leaderelection/k8sleaderelection/internal/core/... ./tests/simulation/...
+SIM_PACKAGES := ./pilot/leaderelection/k8sleaderelection/internal/simulation
+# How long `make fuzz` spends on each target.
+FUZZTIME ?= 20s
 
 ##@ See it
 
@@ -42,7 +44,17 @@ lint: ## gofmt, vet, staticcheck and this project's own rules
 	go run ./tests/lint
 
 sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caught on the way
-	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 60m -run 'Sim|Planted' $(SIM_PACKAGES)
+	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
+
+bench: $(BUILD_TOOLS) ## Measure handovers, recovery and requests at 30 s leases, on a real API server
+	go test -run '^$$' -bench . -timeout 60m ./tests/integration/elections
+
+fuzz: ## Feed each fuzz target for FUZZTIME
+	@set -e; for package in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u); do \
+		for target in $$(git grep -h '^func Fuzz' -- $$package'/*_test.go' | sed 's/func \(Fuzz[A-Za-z0-9_]*\).*/\1/'); do \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) ./$$package; \
+		done; \
+	done
 
 cover: $(BUILD_TOOLS) ## Which lines the tests reach: cover.html in .cache
 	@mkdir -p .cache
