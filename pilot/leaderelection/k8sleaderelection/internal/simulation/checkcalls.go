@@ -62,7 +62,7 @@ func (w *world) checkRelease(c *call, now view) {
 		w.violate(OwnLockOnly, "%v's release clears %s, which it did not write", c.p, shown(now.snap))
 	}
 	for _, q := range w.procs {
-		if q.mayAct() && !c.p.unknowable(q.acting) {
+		if q.mayAct() && !c.p.unknowable(q) {
 			w.violate(Release, "%v's release arrives while %v may act", c.p, q)
 		}
 	}
@@ -70,8 +70,8 @@ func (w *world) checkRelease(c *call, now view) {
 
 // committed is called when a write of ours has changed the lock.
 func (w *world) committed(c *call, _, now view) {
-	if c.op != core.Release || w.faulty() && w.mode.Net > 0 {
-		return
+	if c.op != core.Release || w.mode.Net > 0 || w.mode.Edits > 0 {
+		return // elsewhere there are good reasons to wait
 	}
 	w.checkPrompt(now)
 }

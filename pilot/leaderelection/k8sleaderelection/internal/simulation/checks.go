@@ -46,7 +46,7 @@ func (c *checks) start(p *process) {
 		w.violate(OneTerm, "%v starts functions while its former ones run", p)
 	}
 	for _, q := range w.procs {
-		if q != p && q.mayAct() && !p.unknowable(q.acting) {
+		if q != p && q.mayAct() && !p.unknowable(q) {
 			w.violate(OneAtATime, "%v starts while %v may act: functions %v, gate for %v", p, q, q.alive, q.n.clocks.left(q.gate, w.now))
 		}
 	}
@@ -161,6 +161,7 @@ func (c *checks) answered(p *process, call *call, result core.Result, v view) {
 		return
 	}
 	p.ackedSent, p.ackedAt, p.anyAck = call.sent, call.sentAt, true
+	p.ackedVersion = position{v.history, v.snap.Version}
 	if call.op == core.Acquire {
 		p.acked = v.term
 	}

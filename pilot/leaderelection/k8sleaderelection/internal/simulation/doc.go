@@ -26,6 +26,8 @@
 //     Their gate may not.
 //   - A candidate that saw neither a term's record, nor any that came after it, before
 //     somebody removed the record, cannot know of it, and does not wait for it.
+//   - A restore from a backup may undo the very write that a leader acts by. A candidate
+//     that had seen nothing of what was undone cannot tell that anything happened.
 //   - A store restored from a backup begins a new history. Tokens grow within one.
 //     Versions of different histories are never equal here: a request that was
 //     delayed across a restore, and then meets the very version it was meant for with

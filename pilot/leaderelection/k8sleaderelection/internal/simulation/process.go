@@ -32,29 +32,31 @@ type process struct {
 	watchHistory        int
 
 	// The truth, for checks alone.
-	acting      *term       // the term that the functions were started in
-	acked       *term       // begun by the newest acquire that was acknowledged
-	ackedSent   core.Moment // of the newest acknowledged write
-	ackedAt     Time
-	anyAck      bool
-	pausedAt    Time // the last true time at which it was paused, or -1
-	troubledAt  Time // when something last kept it from renewing
-	stopAsked   bool // a stop, or a failed function, explains the end of its term
-	newest      view
-	fresh       bool // the view that it was shown last is the newest
-	base        view // as the loop keeps it: what the core's snapshot was decoded from
-	lastGate    core.Cover
-	watched     core.Cover
-	sights      []sight
-	seenTerms   []*term
-	leftBehind  core.Marker // of another term than the record's
-	leftAt      core.Instant
-	calls       []Time
-	turnsAt     Time
-	turns       int
-	sentCalls   int
-	sentReads   int
-	sentAtCheck int
+	acting       *term       // the term that the functions were started in
+	acked        *term       // begun by the newest acquire that was acknowledged
+	ackedSent    core.Moment // of the newest acknowledged write
+	ackedAt      Time
+	ackedVersion position
+	anyAck       bool
+	pausedAt     Time // the last true time at which it was paused, or -1
+	troubledAt   Time // when something last kept it from renewing
+	stopAsked    bool // a stop, or a failed function, explains the end of its term
+	newest       view
+	fresh        bool // the view that it was shown last is the newest
+	base         view // as the loop keeps it: what the core's snapshot was decoded from
+	lastGate     core.Cover
+	watched      core.Cover
+	sights       []sight
+	seenTerms    []*term
+	seenUpTo     [histories]uint64 // the newest version seen, by history
+	leftBehind   core.Marker       // of another term than the record's
+	leftAt       core.Instant
+	calls        []Time
+	turnsAt      Time
+	turns        int
+	sentCalls    int
+	sentReads    int
+	sentAtCheck  int
 }
 
 func (p *process) String() string { return fmt.Sprintf("%s#%d", p.id, p.serial) }

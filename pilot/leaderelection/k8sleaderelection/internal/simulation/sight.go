@@ -27,6 +27,7 @@ func (p *process) sees(v view, event bool) {
 		p.seenTerms = append(p.seenTerms, t)
 	}
 	p.newest = v
+	p.seenUpTo[v.history%histories] = v.snap.Version
 	if m := v.snap.Notes.Marker; m != p.leftBehind {
 		p.leftBehind, p.leftAt = m, p.now().Mono
 		if names(m, v.snap.Record) {
@@ -46,7 +47,7 @@ func (p *process) sees(v view, event bool) {
 	}
 	for i := range p.sights {
 		if s := &p.sights[i]; s.term == v.term {
-			if s.sum != v.snap.Sum {
+			if s.sum != v.snap.Sum && v.term.id != p.id {
 				s.at, s.sum = now, v.snap.Sum
 			}
 			return
@@ -78,14 +79,19 @@ func (p *process) mustWait(now core.Instant) (sight, time.Duration) {
 	return sight{}, 0
 }
 
-// unknowable reports whether q cannot know of t: somebody removed the record, and q
-// had seen neither t nor any term that came after it until then.
-func (q *process) unknowable(t *term) bool {
+// unknowable reports whether p cannot know that q may act.
+func (p *process) unknowable(q *process) bool {
+	return p.unknowableTerm(q.acting) || p.unknowableWrite(q)
+}
+
+// unknowableTerm: somebody removed the record, and p had seen neither that term nor
+// any that came after it until then.
+func (p *process) unknowableTerm(t *term) bool {
 	if t == nil || t.removedWith == nil {
 		return false
 	}
 	for later := t.removedWith; later != nil; later = later.prev {
-		if slices.Contains(q.seenTerms, later) {
+		if slices.Contains(p.seenTerms, later) {
 			return false
 		}
 		if later == t {
@@ -93,4 +99,15 @@ func (q *process) unknowable(t *term) bool {
 		}
 	}
 	return true
+}
+
+// unknowableWrite: a restore undid the write that q acts by, and p had seen nothing
+// of what it undid: to p, nothing has changed.
+func (p *process) unknowableWrite(q *process) bool {
+	for _, r := range p.w.store.restores {
+		if r.history == q.ackedVersion.history && q.ackedVersion.version > r.version && p.seenUpTo[r.history%histories] <= r.version {
+			return true
+		}
+	}
+	return false
 }

@@ -34,17 +34,24 @@ func (v view) newer(u view) bool {
 	return v.history > u.history || v.history == u.history && v.snap.Version > u.snap.Version
 }
 
+// position is a version in a history.
+type position struct {
+	history int
+	version uint64
+}
+
 // histories keeps versions of different histories from being equal.
 const histories = 16
 
 // store is the API server: one object, guarded by its version.
 type store struct {
-	w       *world
-	now     view
-	past    []view
-	version uint64
-	uids    int
-	commits int
+	w        *world
+	now      view
+	past     []view
+	restores []position // where histories were cut off
+	version  uint64
+	uids     int
+	commits  int
 }
 
 // next gives out a version. Versions have gaps, since the cluster writes other things.
@@ -178,6 +185,7 @@ func (s *store) restore(back int) {
 			t.removedWith = standing
 		}
 	}
+	s.restores = append(s.restores, position{s.now.history, old.snap.Version})
 	history := s.now.history + 1
 	s.past = slices.Clip(s.past[:len(s.past)-1-back])
 	s.version = old.snap.Version
