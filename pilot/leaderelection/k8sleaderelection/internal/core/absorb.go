@@ -75,6 +75,10 @@ func (c Config) observe(s State, in Input) State {
 	if !s.Snap.evidence(c.Self) || s.Snap.Notes.Marker != snap.Notes.Marker {
 		s.EvidenceAt = now
 	}
+	if snap.evidence(c.Self) {
+		// Noted here, because somebody's hand can take the marker away.
+		s.Prior = max(s.Prior, s.EvidenceAt.After(c.lease(snap.Record)))
+	}
 	if changed {
 		s.SeenAt = now
 	}
@@ -94,7 +98,8 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 		return s
 	}
 	until := c.mayActUntil(s)
-	took := next.held() && next.UID == s.Snap.UID && next.Version > s.Snap.Version
+	took := next.held() && next.UID == s.Snap.UID && next.Version > s.Snap.Version &&
+		next.Record.Transitions > s.Snap.Record.Transitions // fewer: an older state came back
 	switch {
 	case until == 0:
 	case took && next.acting():

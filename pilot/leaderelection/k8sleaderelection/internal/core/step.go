@@ -82,11 +82,7 @@ func (c Config) settledAt(s State) Instant {
 	if c.Immediate && s.Snap.held() && !s.Snap.evidence(c.Self) {
 		return 0
 	}
-	at := max(s.Prior, c.mayActUntil(s))
-	if s.Snap.evidence(c.Self) {
-		at = max(at, s.EvidenceAt.After(c.lease(s.Snap.Record)))
-	}
-	return at
+	return max(s.Prior, c.mayActUntil(s))
 }
 
 // wrote reports whether this process wrote the record that snap shows.
