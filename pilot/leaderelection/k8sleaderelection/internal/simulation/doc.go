@@ -26,6 +26,8 @@
 //     Their gate may not.
 //   - A candidate that saw neither a term's record, nor any that came after it, before
 //     somebody removed the record, cannot know of it, and does not wait for it.
+//   - A record that somebody emptied by hand while it carried no marker says exactly what
+//     a drained release says.
 //   - A restore from a backup may undo the very write that a leader acts by. A candidate
 //     that had seen nothing of what was undone cannot tell that anything happened.
 //   - A store restored from a backup begins a new history. Tokens grow within one.

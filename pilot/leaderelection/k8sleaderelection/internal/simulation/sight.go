@@ -85,10 +85,13 @@ func (p *process) unknowable(q *process) bool {
 }
 
 // unknowableTerm: somebody removed the record, and p had seen neither that term nor
-// any that came after it until then.
+// any that came after it until then; or what was left said what a release says.
 func (p *process) unknowableTerm(t *term) bool {
 	if t == nil || t.removedWith == nil {
 		return false
+	}
+	if t.disguised {
+		return true
 	}
 	for later := t.removedWith; later != nil; later = later.prev {
 		if slices.Contains(p.seenTerms, later) {

@@ -17,6 +17,7 @@ type term struct {
 	disturbed   bool  // somebody else changed its record
 	prev        *term // what it displaced, unless that ended by a drained release
 	removedWith *term // the term that stood when a foreign hand removed the record
+	disguised   bool  // and what was left looked like its drained release
 }
 
 // view is the lock as an answer or a watch event shows it, with the truth behind it,
@@ -157,6 +158,7 @@ func (s *store) foreignEdit(v view, removes bool) {
 			if t.removedWith == nil {
 				t.removedWith = old
 			}
+			t.disguised = t.disguised || v.released
 		}
 	} else if v.term != nil && v.term != old {
 		v.term.prev = old
