@@ -50,7 +50,7 @@ func (w *world) checkGuard(c *call, now view, unguarded bool) {
 	}
 	if c.op == core.Acquire && now.snap.Exists && now.snap.Content == core.Unreadable {
 		i := slices.Index(w.nodes, c.p.n)
-		if waited := w.checks.unreadAt[i].Until(c.sent.Mono); waited < w.timing.lease {
+		if waited := now.term.unreadAt[i].Until(c.sent.Mono); waited < w.timing.lease {
 			w.violate(NothingLost, "%v replaces an unreadable record after %v", c.p, waited)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 type checks struct {
 	w           *world
 	tokens      map[int]uint64 // the largest so far, by history
-	unreadAt    []core.Instant // by node: when the record became unreadable
 	leaderless  Time           // since when nobody leads, or -1
 	lastChange  Time
 	settledOnce bool
@@ -69,10 +68,11 @@ func (c *checks) token(p *process) {
 	if c.tokens == nil {
 		c.tokens = map[int]uint64{}
 	}
-	if last := c.tokens[p.acked.history]; token <= last {
+	history := w.store.historyOf(p.acked)
+	if last := c.tokens[history]; token <= last {
 		w.violate(Token, "%v acts with token %d after one acted with %d", p, token, last)
 	}
-	c.tokens[p.acked.history] = token
+	c.tokens[history] = token
 }
 
 // gate is called before p's gate is set.
@@ -164,13 +164,5 @@ func (c *checks) answered(p *process, call *call, result core.Result, v view) {
 	p.ackedVersion = position{v.history, v.snap.Version}
 	if call.op == core.Acquire {
 		p.acked = v.term
-	}
-}
-
-// unreadable notes by each machine's clock when the record became unreadable.
-func (c *checks) unreadable() {
-	c.unreadAt = c.unreadAt[:0]
-	for _, n := range c.w.nodes {
-		c.unreadAt = append(c.unreadAt, n.clocks.mono(c.w.now))
 	}
 }

@@ -30,6 +30,8 @@
 //     a drained release says.
 //   - A restore from a backup may undo the very write that a leader acts by. A candidate
 //     that had seen nothing of what was undone cannot tell that anything happened.
+//     Nor can it when a leader whose clock stands still writes what was undone again,
+//     byte for byte; such a run ends there.
 //   - A store restored from a backup begins a new history. Tokens grow within one.
 //     Versions of different histories are never equal here: a request that was
 //     delayed across a restore, and then meets the very version it was meant for with

@@ -214,8 +214,10 @@ func (w *world) corruptRecord() {
 	v := w.store.now
 	v.snap.Content, v.snap.Record = core.Unreadable, core.Record{Transitions: w.rng.IntN(1e6)}
 	v.term, v.released = &term{history: v.history}, false
+	for _, n := range w.nodes {
+		v.term.unreadAt = append(v.term.unreadAt, n.clocks.mono(w.now))
+	}
 	w.store.foreignEdit(v, false)
-	w.checks.unreadable()
 }
 
 // steal writes in a holder that knows no markers, and leaves ours, as istiod does. It

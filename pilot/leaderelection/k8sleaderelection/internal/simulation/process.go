@@ -42,8 +42,9 @@ type process struct {
 	troubledAt   Time // when something last kept it from renewing
 	stopAsked    bool // a stop, or a failed function, explains the end of its term
 	newest       view
-	fresh        bool // the view that it was shown last is the newest
-	base         view // as the loop keeps it: what the core's snapshot was decoded from
+	fresh        bool   // the view that it was shown last is the newest
+	reached      uint64 // the version below which events are old
+	base         view   // as the loop keeps it: what the core's snapshot was decoded from
 	lastGate     core.Cover
 	watched      core.Cover
 	sights       []sight

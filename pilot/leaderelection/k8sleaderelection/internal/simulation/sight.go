@@ -19,7 +19,7 @@ type sight struct {
 // an old one, and rightly so, unless the store was restored: that shows in the next
 // answer.
 func (p *process) sees(v view, event bool) {
-	p.fresh = p.blank() || v.newer(p.newest) && !(event && v.snap.Version < p.newest.snap.Version)
+	p.fresh = p.blank() || v.newer(p.newest) && !(event && v.snap.Version < p.reached)
 	if !p.fresh {
 		return
 	}
@@ -27,6 +27,9 @@ func (p *process) sees(v view, event bool) {
 		p.seenTerms = append(p.seenTerms, t)
 	}
 	p.newest = v
+	if p.reached = max(p.reached, v.snap.Version); v.snap.Exists {
+		p.reached = v.snap.Version // a lock that is absent does not tell its version
+	}
 	p.seenUpTo[v.history%histories] = v.snap.Version
 	if m := v.snap.Notes.Marker; m != p.leftBehind {
 		p.leftBehind, p.leftAt = m, p.now().Mono

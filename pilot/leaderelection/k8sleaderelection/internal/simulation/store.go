@@ -13,11 +13,12 @@ type term struct {
 	id          string   // the recorded holder
 	history     int
 	token       uint64
-	marked      bool  // it was written with its own marker: its process may act
-	disturbed   bool  // somebody else changed its record
-	prev        *term // what it displaced, unless that ended by a drained release
-	removedWith *term // the term that stood when a foreign hand removed the record
-	disguised   bool  // and what was left looked like its drained release
+	marked      bool           // it was written with its own marker: its process may act
+	disturbed   bool           // somebody else changed its record
+	prev        *term          // what it displaced, unless that ended by a drained release
+	removedWith *term          // the term that stood when a foreign hand removed the record
+	unreadAt    []core.Instant // by node: when somebody made the record unreadable
+	disguised   bool           // and what was left looked like its drained release
 }
 
 // view is the lock as an answer or a watch event shows it, with the truth behind it,
@@ -49,7 +50,8 @@ type store struct {
 	w        *world
 	now      view
 	past     []view
-	restores []position // where histories were cut off
+	restores []position      // where histories were cut off
+	undone   map[uint64]bool // records that restores have undone
 	version  uint64
 	uids     int
 	commits  int
@@ -86,6 +88,10 @@ func sum(s core.Snapshot) uint64 {
 // commit makes v the present state and tells the watchers. It gives it a version.
 func (s *store) commit(v view) view {
 	s.commits++
+	if s.undone[v.snap.Sum] && v.snap.Exists && v.snap.Sum != s.now.snap.Sum {
+		s.w.tracef("a record that was undone is written again, byte for byte: nobody can tell")
+		s.w.end, s.w.aborted = s.w.now, true
+	}
 	v.snap.Version = s.next()
 	v.history = s.now.history
 	s.past = append(s.past, s.now)
@@ -187,12 +193,24 @@ func (s *store) restore(back int) {
 			t.removedWith = standing
 		}
 	}
+	for _, v := range append(s.past[len(s.past)-back:], s.now) {
+		s.undone[v.snap.Sum] = true
+	}
 	s.restores = append(s.restores, position{s.now.history, old.snap.Version})
 	history := s.now.history + 1
 	s.past = slices.Clip(s.past[:len(s.past)-1-back])
 	s.version = old.snap.Version
 	s.now = old
 	s.now.history = history
+}
+
+// historyOf is the latest history that the term's first write is part of.
+func (s *store) historyOf(t *term) int {
+	for history := t.history; ; history++ {
+		if history >= len(s.restores) || t.token > s.restores[history].version {
+			return history
+		}
+	}
 }
 
 func uid(n int) string { return "uid-" + string(rune('a'+n%26)) + string(rune('a'+n/26%26)) }

@@ -92,6 +92,7 @@ func Run(o Options) Result {
 	w.calm = Time(0).add(w.timing.faults)
 	w.end = w.calm.add(w.timing.calm)
 	w.store.w, w.checks.w = w, w
+	w.store.undone = map[uint64]bool{}
 	w.result = Result{Seed: o.Seed, Mode: w.mode.Name}
 	w.build()
 	w.planFaults()
