@@ -65,7 +65,7 @@ func (p *process) send(a core.Action) {
 func (p *process) arrive(c *call) {
 	w := p.w
 	if p.down() {
-		if w.rng.IntN(2) == 0 {
+		if w.chance(w.refuses) {
 			w.after(refused, func() { p.answer(c, core.Unknown, view{}) })
 		}
 		return

@@ -8,7 +8,7 @@ import (
 )
 
 // maxRate bounds the calls of one process in a second, whatever happens.
-const maxRate = 30
+const maxRate = 15
 
 // send is called when p sends a call.
 func (c *checks) send(p *process, call *call) {

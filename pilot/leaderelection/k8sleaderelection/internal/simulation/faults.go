@@ -122,6 +122,7 @@ func (w *world) restartLater(n *node, d time.Duration) {
 }
 
 func (w *world) outage() {
+	w.refuses = float64(w.rng.IntN(3)) / 2
 	d := w.within(w.timing.lease * 3 / 2)
 	if w.rng.IntN(2) == 0 {
 		w.apiDown = w.now.add(d)

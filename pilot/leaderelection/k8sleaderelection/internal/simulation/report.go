@@ -24,6 +24,10 @@ const (
 	Quiet       Check = "quiet"         // needless calls, or a hot loop
 )
 
+var allChecks = []Check{
+	OneAtATime, Settling, Release, Cover, Token, StepDown, HardStop, OwnLockOnly, OneTerm, NothingLost, Prompt, Quiet,
+}
+
 // Violation is one failed check.
 type Violation struct {
 	Check  Check

@@ -50,7 +50,8 @@ type world struct {
 	calm, end Time
 	aborted   bool
 	deflt     core.Default
-	apiDown   Time // nobody reaches the store before
+	apiDown   Time    // nobody reaches the store before
+	refuses   float64 // how many calls in an outage are refused, instead of hanging
 	checks    checks
 	result    Result
 }
