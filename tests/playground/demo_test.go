@@ -106,6 +106,7 @@ func TestDemoSeesTwoAtOnce(t *testing.T) {
 	err = play(ctx, settings{
 		demo: true, lawless: true, timing: quick, pilot: buildPilot(t), kubeconfig: c.Kubeconfig(),
 	}, &screen{out: &said})
+	t.Log(said.String())
 	if err == nil || !strings.Contains(err.Error(), "two at once") {
 		t.Errorf("the demo says %v, want two at once; it printed\n%s", err, said.String())
 	}

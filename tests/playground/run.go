@@ -30,13 +30,14 @@ func playRun(ctx context.Context, s *stage) error {
 	defer ticker.Stop()
 	news := &news{}
 	var shown string
+	ours := lockNames()
 	for {
 		v, _ := s.scene.now()
 		spans := s.journal.all()
 		for _, line := range news.lines(v, spans) {
 			s.screen.say(line.at, "%s", line.text)
 		}
-		lines := table(v, spans)
+		lines := table(v, spans, ours)
 		if text := strings.Join(lines, "\n"); text != shown {
 			shown = text
 			s.screen.show(time.Now(), lines)

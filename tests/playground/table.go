@@ -8,12 +8,15 @@ import (
 )
 
 // table shows who leads what, by the locks and by the processes' own accounts.
-// Renewals do not change it.
-func table(v view, spans []span) []string {
+// Renewals do not change it. Of elections that are not ours it knows the lock only.
+func table(v view, spans []span, ours []string) []string {
 	rows := [][]string{{"ELECTION", "HOLDER", "REVISION", "TRANSITIONS", "WORKING"}}
 	for _, name := range slices.Sorted(maps.Keys(v.locks)) {
 		l := v.locks[name]
 		row := []string{name, l.holder, l.key, strconv.Itoa(l.transitions), whoWorks(l.holder, working(spans, name))}
+		if !slices.Contains(ours, name) {
+			row[4] = ""
+		}
 		switch {
 		case l.unreadable:
 			row[1], row[2], row[3] = "(unreadable record)", "", ""

@@ -12,6 +12,7 @@ func TestTable(t *testing.T) {
 			"e":     {holder: "a", key: "stable", transitions: 3},
 			"free":  {transitions: 7},
 			"new":   {holder: "b", key: "canary", transitions: 8},
+			"other": {holder: "c", transitions: 1},
 			"wrong": {unreadable: true},
 		},
 		pods: map[string]pod{
@@ -19,19 +20,20 @@ func TestTable(t *testing.T) {
 			"b": {revision: "canary", restarts: 2, ready: true, leaving: true},
 		},
 	}
-	spans := []span{spanOf("a", 0, -1), spanOf("b", 1, -1)}
+	spans := []span{spanOf("a", 0, alive), spanOf("b", 1, alive)}
 	want := []string{
 		"ELECTION  HOLDER               REVISION  TRANSITIONS  WORKING",
 		"e         a                    stable    3            since 12:00:00.000 AND b since 12:00:01.000",
 		"free      (free)                         7            nobody",
 		"new       b                    canary    8            nobody yet",
+		"other     c                              1",
 		"wrong     (unreadable record)                         nobody",
 		"",
 		"POD  REVISION          READY    RESTARTS  ADDRESS",
 		"a    stable (default)  yes      0         127.0.1.1",
 		"b    canary            leaving  2",
 	}
-	got := table(v, spans)
+	got := table(v, spans, []string{"e", "free", "new", "wrong"})
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("table\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

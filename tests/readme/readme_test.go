@@ -1,0 +1,63 @@
+package readme
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestTheExampleCompiles(t *testing.T) {
+	_, rest, found := strings.Cut(read(t, "README.md"), "```go\n")
+	example, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatal("README.md has no Go example")
+	}
+	folder := t.TempDir()
+	file := filepath.Join(folder, "main.go")
+	if err := os.WriteFile(file, []byte(example), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(folder, "example"), file)
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Errorf("README.md's example: %v\n%s", err, out)
+	}
+}
+
+func TestTargetsExist(t *testing.T) {
+	makefile := read(t, "Makefile")
+	for _, name := range []string{"README.md", "CONTRIBUTING.md"} {
+		text := read(t, name)
+		for _, target := range regexp.MustCompile("(?:`|    )make ([a-z]+)").FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(makefile, "\n"+target[1]+":") {
+				t.Errorf("%s says make %s, and there is no such target", name, target[1])
+			}
+		}
+	}
+}
+
+func TestFoldersExist(t *testing.T) {
+	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`[a-z0-9/]+`(?:, )?)+) \\|").FindAllStringSubmatch(read(t, "README.md"), -1) {
+		for folder := range strings.SplitSeq(row[1], ", ") {
+			folder = strings.Trim(folder, "`")
+			if info, err := fs.Stat(os.DirFS(root), folder); err != nil || !info.IsDir() {
+				t.Errorf("README.md tells of the folder %s, which is not there: %v", folder, err)
+			}
+		}
+	}
+}
