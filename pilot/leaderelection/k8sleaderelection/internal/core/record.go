@@ -89,9 +89,10 @@ func sameHolder(a, b Snapshot) bool {
 }
 
 // endedWell reports whether what b shows says that the term a shows ended with its
-// functions returned: by a drained release, or by a handover.
+// functions returned: by a drained release, or by a handover. An older state that was
+// put back shows no end of anything.
 func endedWell(a, b Snapshot) bool {
-	if !b.Exists || b.UID != a.UID || b.Content != Readable || b.Notes.Marker != (Marker{}) {
+	if !b.Exists || b.UID != a.UID || b.Version < a.Version || b.Content != Readable || b.Notes.Marker != (Marker{}) {
 		return false
 	}
 	if b.Record.Holder == "" {
