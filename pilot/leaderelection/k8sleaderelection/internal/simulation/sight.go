@@ -41,6 +41,9 @@ func (p *process) sees(v view, event bool) {
 		p.sights = p.sights[:0] // the one who released had waited for the others
 		return
 	}
+	if v.term != nil && v.term.p != p && names(v.snap.Notes.Marker, v.snap.Record) {
+		p.forget(v.term.prev) // who took the lock from them, and acts, has waited
+	}
 	if v.term == nil || p.harmless(v) {
 		return
 	}
@@ -57,6 +60,13 @@ func (p *process) sees(v view, event bool) {
 		}
 	}
 	p.sights = append(p.sights, sight{term: v.term, at: now, sum: v.snap.Sum})
+}
+
+// forget drops what was seen of a term and of those that it displaced.
+func (p *process) forget(t *term) {
+	for ; t != nil; t = t.prev {
+		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term == t })
+	}
 }
 
 func (p *process) blank() bool { return p.newest == view{} }
