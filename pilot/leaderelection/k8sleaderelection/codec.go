@@ -1,6 +1,7 @@
 package k8sleaderelection
 
 import (
+	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"strconv"
@@ -91,6 +92,7 @@ func decodeNotes(notes map[string]string) core.Notes {
 	return core.Notes{
 		Marker:    parseMarker(notes[k8sresourcelock.MarkerAnnotation]),
 		Nominated: notes[k8sresourcelock.NominatedAnnotation],
+		Request:   parseRequest(notes[k8sresourcelock.HandoverRequestAnnotation]),
 	}
 }
 
@@ -113,6 +115,9 @@ func encodeNotes(n core.Notes) map[string]string {
 	if n.Marker != (core.Marker{}) {
 		notes[k8sresourcelock.MarkerAnnotation] = formatMarker(n.Marker)
 	}
+	if n.Request != (core.Request{}) {
+		notes[k8sresourcelock.HandoverRequestAnnotation] = formatRequest(n.Request)
+	}
 	if n.Nominated != "" {
 		notes[k8sresourcelock.NominatedAnnotation] = n.Nominated
 	}
@@ -125,4 +130,34 @@ func formatMarker(m core.Marker) string {
 		s += " " + markerHandover
 	}
 	return s
+}
+
+// requestJSON is the form of a request on the lock object.
+type requestJSON struct {
+	Identity    string `json:"identity"`
+	Key         string `json:"key"`
+	Reason      string `json:"reason"`
+	Requester   string `json:"requester"`
+	Holder      string `json:"holder"`
+	Transitions int    `json:"transitions"`
+	Seconds     int    `json:"seconds"`
+	Accepted    bool   `json:"accepted"`
+	Refused     string `json:"refused,omitempty"`
+}
+
+// parseRequest returns the zero Request for anything that is not one.
+func parseRequest(s string) core.Request {
+	var r requestJSON
+	if s == "" || json.Unmarshal([]byte(s), &r) != nil || k8sresourcelock.ValidateIdentity(r.Identity) != nil {
+		return core.Request{}
+	}
+	return core.Request(r)
+}
+
+func formatRequest(r core.Request) string {
+	raw, err := json.Marshal(requestJSON(r))
+	if err != nil { // strings, numbers and booleans always can be
+		return ""
+	}
+	return string(raw)
 }

@@ -22,6 +22,10 @@ const DefaultMaxClockDrift = 0.02
 // lock: some watch latencies and one write on a busy API server.
 const firstTurn = 25 * time.Millisecond
 
+// watcherLag is how long a leader gives its own watcher of the default revision before
+// it refuses a challenger that may know of a change already.
+const watcherLag = 2 * time.Second
+
 // KeyComparisonFunc reports whether this candidate outranks a live holder whose
 // record carries existingKey, and may therefore take its lock.
 type KeyComparisonFunc func(existingKey string) bool
@@ -210,6 +214,7 @@ func (c LeaderElectionConfig) core(oneCycle bool) core.Config {
 		CallTimeout: c.callTimeout(),
 		DrainLimit:  c.DrainLimit, StopLimit: c.StopLimit, PeerGrace: c.PeerGrace,
 		Moment:    min(firstTurn, c.RetryPeriod/4),
+		Patience:  min(watcherLag, c.RetryPeriod/2),
 		Ranked:    c.Ranked,
 		External:  !c.Ranked && c.KeyComparison != nil,
 		Immediate: c.PreemptImmediately,

@@ -46,7 +46,12 @@ func enter(t *testing.T, store *locktest.Store, identity string, change ...func(
 
 func prepare(t *testing.T, store *locktest.Store, identity string, change ...func(*le.LeaderElectionConfig)) *candidate {
 	t.Helper()
-	c := &candidate{lock: store.Lock(identity, "stable"), fail: make(chan error, 1), done: make(chan error, 1)}
+	return prepareKey(t, store, identity, "stable", change...)
+}
+
+func prepareKey(t *testing.T, store *locktest.Store, identity, key string, change ...func(*le.LeaderElectionConfig)) *candidate {
+	t.Helper()
+	c := &candidate{lock: store.Lock(identity, key), fail: make(chan error, 1), done: make(chan error, 1)}
 	config := le.LeaderElectionConfig{
 		Lock: c.lock.Locker, LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry,
 		ReleaseOnCancel: true, Name: "test", Work: []func(context.Context) error{c.work},
@@ -72,6 +77,15 @@ func (c *candidate) start(t *testing.T) {
 		cancel()
 		<-c.done
 	})
+}
+
+// cut takes the candidate's connection away: what it sends and what it watches.
+func (c *candidate) cut(is bool) {
+	c.lock.MuteWatches(is)
+	c.lock.SetFault(nil)
+	if is {
+		c.lock.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} })
+	}
 }
 
 // quit stops the candidate and returns what Campaign did.

@@ -21,7 +21,7 @@ func (c Config) absorb(s State, in Input) State {
 		s = c.replied(s, in)
 	case DefaultChanged:
 		if in.Default != s.Default {
-			s.Spurned, s.Rebuffed = false, 0
+			s.Spurned, s.Rebuffed, s.AskAt, s.Asks = false, 0, 0, 0
 		}
 		s.Default = in.Default
 	case Watching:
@@ -81,6 +81,9 @@ func (c Config) observe(s State, in Input) State {
 	}
 	if changed {
 		s.SeenAt = now
+	}
+	if snap.Notes.Request.renewed(s.Snap.Notes.Request) {
+		s.RequestAt = now
 	}
 	if snap.Exists && snap.Content == Readable {
 		s.Count = snap.Record.Transitions
@@ -160,6 +163,9 @@ func (c Config) failed(s State, call Call, in Input) State {
 	s.NextTry = in.Now.Mono.After(c.retryAfter(s.Fails, in.Jitter))
 	if in.Result == Conflict && s.Fails == 1 {
 		s.NextTry = 0
+		if call.Op == Ask {
+			s.AskAt = 0 // it met a renewal: that is no answer
+		}
 	}
 	s.Doubt = s.Doubt || in.Result == Unknown && call.Op == Acquire
 	return s
@@ -177,8 +183,13 @@ func (c Config) acknowledged(s State, call Call, in Input) State {
 	if call.Op == Acquire {
 		s.Term = Term{UID: in.Snap.UID, Transitions: call.Record.Transitions, Token: in.Snap.Version}
 	}
+	switch call.Op {
+	case Release, HandOver, Ask:
+		return s
+	case NoOp, Read, Acquire, Renew:
+	}
 	s.Renewed = call.Sent.Mono
-	if call.Op == Release || !c.ours(s) || s.Lost {
+	if !c.ours(s) || s.Lost {
 		return s
 	}
 	s.Cover = call.Sent.Plus(c.Cover)

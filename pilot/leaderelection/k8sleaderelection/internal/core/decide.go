@@ -52,6 +52,12 @@ func (c Config) standing(s State, now Moment) Action {
 // decideFollowing takes the lock when that is allowed, and otherwise waits for the
 // moment when it will be, or for news.
 func (c Config) decideFollowing(s State, now Moment, a Action) Action {
+	if c.unasked(s) {
+		return c.decideReleasing(s, now, a).because(NotAsked)
+	}
+	if c.outranks(s) && c.canAsk(s) && now.Mono >= s.BackOff && now.Mono < c.expiresAt(s) {
+		return c.decideAsking(s, now, a)
+	}
 	at, why := c.opening(s)
 	if at < s.BackOff && s.BackOff > now.Mono {
 		at, why = s.BackOff, BackingOff
@@ -75,6 +81,28 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 	return a.wake(at).because(why)
 }
 
+// unasked reports whether somebody has written us in as holder although we did not
+// ask, or do not want it now. The lock is passed on at once: nobody acts.
+func (c Config) unasked(s State) bool {
+	return s.Snap.nominated() && s.Snap.Record.Holder == c.Self && !s.Twin && !s.Asked && !s.wrote(s.Snap)
+}
+
+// decideAsking asks the leader to hand over, and waits for it to do so. A challenger
+// whose request stands polls too: the answer may be what its watch is missing.
+func (c Config) decideAsking(s State, now Moment, a Action) Action {
+	at := max(c.askAt(s, now.Mono), s.NextTry)
+	if at <= now.Mono {
+		notes := s.Snap.Notes
+		notes.Request = c.request(s)
+		return a.write(Ask, s.Snap, s.Snap.Record, notes).because(Asking)
+	}
+	a = a.wake(min(at, c.expiresAt(s)))
+	if now.Mono >= s.PollAt {
+		return c.read(s, now, a, Polling)
+	}
+	return a.wake(s.PollAt).because(AskedAlready)
+}
+
 // opening is from when on the lock may be taken, and the reason that then holds.
 func (c Config) opening(s State) (Instant, Reason) {
 	snap := s.Snap
@@ -91,7 +119,7 @@ func (c Config) opening(s State) (Instant, Reason) {
 		return 0, Reclaimed
 	case snap.nominated():
 		return min(s.SeenAt.After(c.Retry), c.expiresAt(s)), Nominated
-	case c.outranks(s) && s.Rebuffed < c.expiresAt(s):
+	case c.outranks(s) && !c.canAsk(s) && s.Rebuffed < c.expiresAt(s):
 		return s.Rebuffed, Preempted
 	}
 	return c.expiresAt(s), Expired
@@ -117,19 +145,51 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 	if s.Phase == Settling {
 		due = min(due, s.SettleAt)
 	}
+	accept, refuse := false, false
+	if s.Phase == Leading {
+		again := Never
+		if accept, refuse, again = c.judge(s, now.Mono); accept || refuse {
+			due = now.Mono
+		}
+		if again > now.Mono {
+			a = a.wake(again)
+		}
+		if s.Snap.Notes.Marker.Handover != c.handsOver(s) {
+			due = min(due, s.Renewed.After(c.Retry/markerShare))
+		}
+	}
 	due = max(due, s.NextTry)
 	if now.Mono < due {
 		return a.wake(due).because(Holding)
 	}
 	record, notes := c.renewal(s, now)
+	switch {
+	case accept:
+		notes.Request.Accepted = true
+		return a.write(Renew, s.Snap, record, notes).because(Accepting)
+	case refuse:
+		notes.Request.Refused = refusedNoRank
+		return a.write(Renew, s.Snap, record, notes).because(Refusing)
+	}
 	return a.write(Renew, s.Snap, record, notes).because(Renewing)
 }
+
+// markerShare: a marker that has become wrong is written anew after this share of a
+// RetryPeriod, so that whoever keeps changing it cannot make us write without a pause.
+const markerShare = 8
+
+// handsOver reports whether we could judge a request: our own watcher has synced.
+func (c Config) handsOver(s State) bool { return c.Ranked && s.Default.Synced }
 
 func (c Config) decideReleasing(s State, now Moment, a Action) Action {
 	if now.Mono < s.NextTry {
 		return a.wake(s.NextTry).because(Retrying)
 	}
 	old := s.Snap.Record
+	if c.fulfils(s, now.Mono) {
+		record, notes := c.nomination(s, now)
+		return a.write(HandOver, s.Snap, record, notes).because(HandingOver)
+	}
 	record := Record{
 		Lease:       time.Second,
 		Renewed:     nextStamp(old.Renewed, now.Wall),
@@ -137,6 +197,18 @@ func (c Config) decideReleasing(s State, now Moment, a Action) Action {
 	}
 	record.Acquired = record.Renewed
 	return a.write(Release, s.Snap, record, Notes{}).because(GivingUp)
+}
+
+// nomination is the write that passes the lock on to the challenger whose request
+// stands. It acts only on a write of its own.
+func (c Config) nomination(s State, now Moment) (Record, Notes) {
+	r := s.Snap.Notes.Request
+	record := Record{
+		Holder: r.Identity, Key: r.Key, Lease: c.Lease,
+		Renewed: nextStamp(s.Snap.Record.Renewed, now.Wall), Transitions: s.nextTransition(),
+	}
+	record.Acquired = record.Renewed
+	return record, Notes{Nominated: r.Identity}
 }
 
 // claim is the write that begins a term. It carries our marker only when we may act
@@ -147,6 +219,9 @@ func (c Config) claim(s State, now Moment) (Record, Notes) {
 	record := Record{
 		Holder: c.Self, Key: c.Key, Lease: c.Lease,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
+	}
+	if s.Snap.nominated() && old.Holder == c.Self {
+		record.Transitions = old.Transitions // the handover has counted this term
 	}
 	return record, c.notes(s, record, now.Mono >= c.settledAt(s))
 }
@@ -177,7 +252,14 @@ func (c Config) renewal(s State, now Moment) (Record, Notes) {
 // after us has to heed it too.
 func (c Config) notes(s State, record Record, act bool) Notes {
 	if act {
-		return Notes{Marker: Marker{Identity: c.Self, Transitions: record.Transitions}}
+		notes := Notes{Marker: Marker{
+			Identity: c.Self, Transitions: record.Transitions,
+			Handover: c.handsOver(s),
+		}}
+		if s.Phase != Following && s.Snap.addressed() {
+			notes.Request = s.Snap.Notes.Request
+		}
+		return notes
 	}
 	if m := s.Snap.Notes.Marker; m.Identity != c.Self {
 		return Notes{Marker: m}

@@ -27,6 +27,14 @@ const (
 	SettlingOn Reason = "earlier-holder-may-act"
 	Acquired   Reason = "acquired"
 
+	// How a handover goes.
+	Asking       Reason = "ask-to-hand-over"
+	AskedAlready Reason = "request-stands"
+	Accepting    Reason = "accept-request"
+	Refusing     Reason = "refuse-request"
+	HandingOver  Reason = "handing-over"
+	NotAsked     Reason = "nominated-unasked"
+
 	// How a term goes on.
 	Renewing Reason = "renew"
 	Holding  Reason = "holding"

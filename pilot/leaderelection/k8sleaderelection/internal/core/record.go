@@ -36,6 +36,7 @@ type Marker struct {
 type Notes struct {
 	Marker    Marker
 	Nominated string
+	Request   Request
 }
 
 // Snapshot is the lock object as one answer or watch event showed it.

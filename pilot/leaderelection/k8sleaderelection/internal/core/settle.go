@@ -76,6 +76,12 @@ func (c Config) settleLeading(s State, now Moment) State {
 	case s.StepDown:
 		s.LimitAt = now.Mono.After(c.StopLimit)
 		return s.enter(Draining, SteppedDown)
+	case s.Snap.addressed() && s.Snap.Notes.Request.Accepted:
+		// Accepting is written before the drain, and this is that write: whoever
+		// reads it knows that the challenger is next.
+		s.Giving = true
+		s.LimitAt = now.Mono.After(c.StopLimit)
+		return s.enter(Draining, HandingOver)
 	}
 	return s
 }
@@ -99,7 +105,7 @@ func (c Config) settleDraining(s State, now Moment) State {
 	case s.Alive:
 		s.Overdue = s.Overdue || now.Mono >= s.LimitAt
 		return s
-	case (s.StepDown || s.Stopping && c.Release) && c.releasable(s):
+	case (s.StepDown || s.Giving || s.Stopping && c.Release) && c.releasable(s):
 		s.ReleaseBy = now.Mono.After(c.Cover)
 		return s.enter(Releasing, DrainedAll)
 	}
@@ -141,7 +147,8 @@ func (c Config) follow(s State, now Moment, why Reason) State {
 		s.BackOff = now.Mono.After(c.Lease)
 	}
 	s.Term, s.Cover = Term{}, Cover{}
-	s.Marked, s.Lost, s.StepDown, s.Overdue = false, false, false, false
+	s.Marked, s.Lost, s.StepDown, s.Giving, s.Overdue = false, false, false, false, false
+	s.Asked = false
 	s.LimitAt, s.ReleaseBy = 0, 0
 	if c.OneCycle {
 		s.Stopping = true

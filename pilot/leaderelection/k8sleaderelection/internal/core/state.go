@@ -13,6 +13,7 @@ type Config struct {
 	DrainLimit  time.Duration // after the end of cover
 	StopLimit   time.Duration // after a stop, while the lease is kept
 	PeerGrace   time.Duration // added to the lease of a holder without a valid marker
+	Patience    time.Duration // that a leader has with its own watcher before it refuses a request
 	Moment      time.Duration // by which lower ranks let a higher one go first
 	Ranked      bool          // keys are revisions; false: nobody outranks
 	External    bool          // a KeyComparisonFunc judges instead: see Input.Beats
@@ -60,9 +61,13 @@ const (
 	Renew
 	// Release writes an empty holder.
 	Release
+	// Ask writes a request beside the record of a leader that can hand over.
+	Ask
+	// HandOver writes the challenger in as holder, in place of a release.
+	HandOver
 )
 
-var opNames = [...]string{"none", "read", "acquire", "renew", "release"}
+var opNames = [...]string{"none", "read", "acquire", "renew", "release", "ask", "hand-over"}
 
 func (o Op) String() string { return opNames[o] }
 
@@ -163,6 +168,12 @@ type State struct {
 	Prior      Instant // until when a holder whose term did not end well may act
 	EvidenceAt Instant // when the marker left behind was first seen
 
+	// A request that stands beside the record.
+	RequestAt Instant // when it was first seen
+	AskAt     Instant // no request of ours before
+	Asks      uint8   // requests of ours in a row that were not accepted
+	Asked     bool    // we have asked somebody for this lock and still want it
+
 	// Our own writes.
 	Flight   Call
 	Mine     [4]Stamp // renew stamps of our latest writes, answered or not
@@ -178,6 +189,7 @@ type State struct {
 	Lost      bool // the term is over: the gate never opens again in it
 	Alive     bool // functions were started and have not all returned
 	StepDown  bool // release although not stopped
+	Giving    bool // a request was accepted: drain and hand over
 	LimitAt   Instant
 	Overdue   bool    // the drain has outstayed its limit
 	BackOff   Instant // no campaign before

@@ -25,6 +25,12 @@ func (c Config) sent(s State, a Action, now Moment) State {
 	if a.Op == Read {
 		return s
 	}
+	if a.Op == Ask {
+		s.Asked = true
+		s.AskAt = now.Mono.After(c.Retry << min(s.Asks, maxBackOffShift))
+		s.Asks++
+		return s
+	}
 	s.Mine = [4]Stamp{a.Record.Renewed, s.Mine[0], s.Mine[1], s.Mine[2]}
 	if a.Op == Acquire {
 		s.SettleAt = c.settledAt(s)
@@ -66,7 +72,7 @@ func (c Config) mayActUntil(s State) Instant {
 	case snap.Content == Unreadable:
 		return c.expiresAt(s)
 	case snap.Record.Holder == "" || snap.nominated():
-		return 0
+		return 0 // nobody, or somebody who has not written itself yet
 	case snap.Record.Holder == c.Self && !s.Twin && (s.wrote(snap) || snap.acting()):
 		// Our own drained term; or one of a process that had our identity before us,
 		// had begun to act, and has ended.

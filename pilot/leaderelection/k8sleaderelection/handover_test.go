@@ -1,0 +1,134 @@
+package k8sleaderelection_test
+
+import (
+	"testing"
+	"time"
+
+	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// enterRanked runs a candidate of that revision, which ranks by the default revision.
+func enterRanked(t *testing.T, store *locktest.Store, identity, revision, deflt string) *candidate {
+	t.Helper()
+	c := prepareKey(t, store, identity, revision, func(c *le.LeaderElectionConfig) { c.Ranked = true })
+	c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: deflt})
+	c.start(t)
+	return c
+}
+
+func setDefault(revision string, candidates ...*candidate) {
+	for _, c := range candidates {
+		c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: revision})
+	}
+}
+
+func TestFlipOfTheDefaultHandsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		a := enterRanked(t, store, "a", "stable", "stable")
+		pass(time.Second)
+		b := enterRanked(t, store, "b", "canary", "stable")
+		pass(time.Minute)
+		a.drain = 3 * time.Second
+		setDefault("canary", a, b)
+		pass(4 * time.Second)
+		if a.isLive() || !b.isLive() {
+			t.Fatalf("a live %v, b live %v\n%s%s", a.isLive(), b.isLive(), a.logged(), b.logged())
+		}
+		if gap := b.lastStart().Sub(a.lastStop()); gap != 0 {
+			t.Errorf("b started %v after a's function had returned", gap)
+		}
+		snap := store.Snapshot()
+		if snap.Record.HolderIdentity != "b" || snap.Record.HolderKey != "canary" || snap.Record.LeaderTransitions != 1 {
+			t.Errorf("record %+v", snap.Record)
+		}
+		if len(snap.Notes) != 1 || snap.Notes[k8sresourcelock.MarkerAnnotation] != "v1 b 1 handover" {
+			t.Errorf("notes %v", snap.Notes)
+		}
+		setDefault("stable", a, b)
+		pass(time.Second)
+		if !a.isLive() || b.isLive() {
+			t.Fatal("not handed back")
+		}
+	})
+}
+
+func TestLeaderWithALateWatcherWaitsAndThenAccepts(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		a := enterRanked(t, store, "a", "stable", "stable")
+		pass(time.Second)
+		b := enterRanked(t, store, "b", "canary", "stable")
+		pass(time.Minute)
+		setDefault("canary", b)
+		pass(time.Second)
+		if !a.isLive() {
+			t.Fatal("a gave way before its own watcher knew")
+		}
+		setDefault("canary", a)
+		pass(time.Second)
+		if !b.isLive() {
+			t.Fatal("a did not hand over once it knew")
+		}
+	})
+}
+
+func TestRefusedRequestIsJudgedAnewWhenTheDefaultChanges(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		a := enterRanked(t, store, "a", "stable", "stable")
+		pass(time.Second)
+		b := enterRanked(t, store, "b", "canary", "stable")
+		pass(time.Minute)
+		setDefault("canary", b)
+		pass(5 * time.Second)
+		if store.Snapshot().Notes[k8sresourcelock.HandoverRequestAnnotation] == "" || !a.isLive() {
+			t.Fatal("no refused request stands")
+		}
+		setDefault("canary", a)
+		pass(time.Second)
+		if !b.isLive() {
+			t.Fatal("the refusal was not judged anew")
+		}
+	})
+}
+
+func TestChallengerThatDiesLeavesTheLockToOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		a := enterRanked(t, store, "a", "stable", "stable")
+		pass(time.Second)
+		b := enterRanked(t, store, "b", "canary", "stable")
+		pass(time.Minute)
+		a.drain = 2 * time.Second
+		setDefault("canary", a, b)
+		pass(time.Second) // accepted; a drains
+		b.cut(true)
+		pass(2 * time.Second)
+		if got := record(store).HolderIdentity; got != "b" {
+			t.Fatalf("holder %q, want the nominee", got)
+		}
+		pass(retry + time.Second)
+		if !a.isLive() {
+			t.Fatalf("nobody took the lock from a nominee that never came: %+v", store.Snapshot())
+		}
+	})
+}
+
+func TestUnaskedNomineeReleases(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		store.Put("coordinator", k8sresourcelock.LeaderElectionRecord{HolderIdentity: "b", HolderKey: "canary", LeaseDurationSeconds: 30, LeaderTransitions: 4})
+		store.Annotate(k8sresourcelock.NominatedAnnotation, "b")
+		b := enterRanked(t, store, "b", "canary", "stable")
+		pass(time.Second)
+		history := store.History()
+		released := false
+		for _, e := range history {
+			released = released || e.By == "b" && e.Snapshot.Record.HolderIdentity == ""
+		}
+		if !released {
+			t.Errorf("a nominee that had not asked did not release: %+v", history)
+		}
+		if !b.isLive() {
+			t.Error("and then did not take the free lock")
+		}
+	})
+}
