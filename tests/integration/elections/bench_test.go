@@ -1,6 +1,7 @@
 package elections
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // inFlight is how many elections of a benchmark run at once.
@@ -90,6 +93,72 @@ func BenchmarkGracefulStop(b *testing.B) {
 		}
 	})
 	gap.report(b, "beyond-drain")
+}
+
+// BenchmarkLimit is what a graceful stop cannot do without: a write, its watch event at
+// another client, and that one's write; with nothing around them.
+func BenchmarkLimit(b *testing.B) {
+	var gap figures
+	stages := make([]*stage, inFlight)
+	for i := range stages {
+		stages[i] = newStage(b, leaderelection.LeaseLock)
+		stages[i].identity("a")
+		stages[i].identity("b")
+	}
+	b.ResetTimer()
+	share(b, func(w, rounds int) {
+		from, to := stages[w].rawLock("a"), stages[w].rawLock("b")
+		seen := make(chan k8sresourcelock.Snapshot)
+		ctx, cancel := context.WithCancel(b.Context())
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		defer cancel()
+		up := make(chan struct{})
+		watching.Go(func() {
+			_, err := to.Watch(ctx, "", func() { close(up) }, func(s k8sresourcelock.Snapshot) {
+				select {
+				case seen <- s:
+				case <-ctx.Done():
+				}
+			})
+			if err != nil {
+				b.Error(err)
+			}
+		})
+		<-up
+		record := k8sresourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 30}
+		write := func(lock *k8sresourcelock.LeaseLock, base k8sresourcelock.Snapshot) k8sresourcelock.Snapshot {
+			record.LeaderTransitions++
+			snap, err := lock.Write(b.Context(), base, record, nil)
+			if err != nil {
+				b.Error(err)
+			}
+			return snap
+		}
+		base := write(from, k8sresourcelock.Snapshot{})
+		<-seen
+		for range rounds {
+			began := time.Now()
+			write(from, base)
+			base = write(to, <-seen)
+			gap.add(time.Since(began))
+			<-seen
+		}
+	})
+	gap.report(b, "limit")
+}
+
+// rawLock is a lock that no elector uses.
+func (s *stage) rawLock(name string) *k8sresourcelock.LeaseLock {
+	client, err := kube.NewClient(k8sresourcelock.ClientConfig(s.identity(name)), kube.WithOwnConnections())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { kube.CloseIdleConnections(client) })
+	return &k8sresourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: election}, Client: client.Kube().CoordinationV1(),
+		LockConfig: k8sresourcelock.ResourceLockConfig{Identity: name},
+	}
 }
 
 // BenchmarkCrash measures how long after the end of the lease, counted from when the
