@@ -13,8 +13,11 @@ const maxRate = 15
 // send is called when p sends a call.
 func (c *checks) send(p *process, call *call) {
 	w := c.w
-	if p.alive && call.op == core.Release {
-		w.violate(Release, "%v releases while its functions run", p)
+	if p.alive && (call.op == core.Release || call.op == core.HandOver) {
+		w.violate(Release, "%v sends %s while its functions run", p, call.op)
+	}
+	if r := call.notes.Request; r.Accepted && !call.base.Notes.Request.Accepted && !core.Outranks(r.Key, p.key, p.s.Default) {
+		w.violate(StepDown, "%v accepts the request of %q, which does not go before it", p, r.Identity)
 	}
 	if p.alive && call.op == core.Acquire {
 		w.violate(OneTerm, "%v begins a term while its former functions run", p)
@@ -45,7 +48,7 @@ func (w *world) checkGuard(c *call, now view, unguarded bool) {
 	if now.snap.Exists && c.foreign != now.foreign {
 		w.violate(NothingLost, "%v's %s loses what others wrote on the lock", c.p, c.op)
 	}
-	if c.op == core.Release {
+	if c.op == core.Release || c.op == core.HandOver {
 		w.checkRelease(c, now)
 	}
 	if c.op == core.Acquire && now.snap.Exists && now.snap.Content == core.Unreadable {
@@ -58,7 +61,8 @@ func (w *world) checkGuard(c *call, now view, unguarded bool) {
 
 // checkRelease: a release says that nobody acts, so nobody may.
 func (w *world) checkRelease(c *call, now view) {
-	if now.term == nil || now.term.p != c.p {
+	unasked := now.released && now.snap.Notes.Nominated == c.p.id && now.snap.Record.Holder == c.p.id
+	if !unasked && (now.term == nil || now.term.p != c.p) {
 		w.violate(OwnLockOnly, "%v's release clears %s, which it did not write", c.p, shown(now.snap))
 	}
 	for _, q := range w.procs {

@@ -137,6 +137,9 @@ func (c *checks) lost(p *process) {
 	if p.acting == nil || p.acting.disturbed {
 		return
 	}
+	if p.s.Giving && p.base.snap.Notes.Request.Accepted {
+		return // it was asked, and said yes: see send
+	}
 	left := p.n.clocks.moment(w.now)
 	if p.gate.Left(left) > 0 {
 		w.violate(StepDown, "%v gives up (%s) %v before its cover ends; nobody has touched its record", p, p.s.Why, p.gate.Left(left))

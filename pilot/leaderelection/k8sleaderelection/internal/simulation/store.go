@@ -133,7 +133,7 @@ func (s *store) write(c *call) (core.Result, view) {
 
 // attribute says whose record the write leaves behind.
 func (s *store) attribute(c *call, now view, next *view) {
-	if now.term != nil && now.term.p != c.p {
+	if now.term != nil && now.term.p != c.p && c.op != core.Ask {
 		now.term.disturbed = true
 	}
 	switch c.op {
@@ -144,7 +144,10 @@ func (s *store) attribute(c *call, now view, next *view) {
 		}
 	case core.Renew:
 		next.term = now.term
-	case core.Release:
+	case core.Ask: // the record is as it was
+		next.term, next.released = now.term, now.released
+		return
+	case core.Release, core.HandOver: // a nominee does not act: it is as if nobody held the lock
 		next.released = true
 	}
 	if next.term != nil && names(c.notes.Marker, c.record) {
