@@ -44,6 +44,7 @@ func (c Config) absorb(s State, in Input) State {
 // RetryPeriods, in which a live holder would have written twice.
 func (c Config) pollAfter(s State, in Input) State {
 	wait := c.Retry + time.Duration(float64(c.Retry)*jitterFactor*float64(in.Jitter)/256)
+	s.HeardAt = in.Now.Mono
 	s.PollAt = in.Now.Mono.After(wait)
 	if s.Watch {
 		s.PollAt = s.PollAt.After(c.Retry)
@@ -81,6 +82,9 @@ func (c Config) observe(s State, in Input) State {
 	}
 	if changed {
 		s.SeenAt = now
+		if !sameHolder(s.Snap, snap) {
+			s.AskAt, s.Asks = 0, 0 // what the last leader thought of us is over
+		}
 	}
 	if snap.Notes.Request.renewed(s.Snap.Notes.Request) {
 		s.RequestAt = now

@@ -52,7 +52,7 @@ func (c Config) standing(s State, now Moment) Action {
 // decideFollowing takes the lock when that is allowed, and otherwise waits for the
 // moment when it will be, or for news.
 func (c Config) decideFollowing(s State, now Moment, a Action) Action {
-	if c.unasked(s) {
+	if c.unasked(s) && now.Mono >= c.settledAt(s) {
 		return c.decideReleasing(s, now, a).because(NotAsked)
 	}
 	if c.outranks(s) && c.canAsk(s) && now.Mono >= s.BackOff && now.Mono < c.expiresAt(s) {
@@ -97,10 +97,23 @@ func (c Config) decideAsking(s State, now Moment, a Action) Action {
 		return a.write(Ask, s.Snap, s.Snap.Record, notes).because(Asking)
 	}
 	a = a.wake(min(at, c.expiresAt(s)))
-	if now.Mono >= s.PollAt {
+	poll := s.PollAt
+	if s.requested(now.Mono) && s.Snap.Notes.Request.Identity == c.Self {
+		poll = min(poll, s.HeardAt.After(c.answerPoll(s)))
+	}
+	if now.Mono >= poll {
 		return c.read(s, now, a, Polling)
 	}
-	return a.wake(s.PollAt).because(AskedAlready)
+	return a.wake(poll).because(AskedAlready)
+}
+
+// answerPoll is how often a challenger looks for the answer to its request. Without a
+// watch it has to be quick: a nominee that does not come for a RetryPeriod is passed over.
+func (c Config) answerPoll(s State) time.Duration {
+	if s.Watch {
+		return c.Retry
+	}
+	return c.Retry / 4
 }
 
 // opening is from when on the lock may be taken, and the reason that then holds.
@@ -192,7 +205,7 @@ func (c Config) decideReleasing(s State, now Moment, a Action) Action {
 	}
 	record := Record{
 		Lease:       time.Second,
-		Renewed:     nextStamp(old.Renewed, now.Wall),
+		Renewed:     s.nextStamp(old.Renewed, now.Wall),
 		Transitions: old.Transitions,
 	}
 	record.Acquired = record.Renewed
@@ -205,7 +218,7 @@ func (c Config) nomination(s State, now Moment) (Record, Notes) {
 	r := s.Snap.Notes.Request
 	record := Record{
 		Holder: r.Identity, Key: r.Key, Lease: c.Lease,
-		Renewed: nextStamp(s.Snap.Record.Renewed, now.Wall), Transitions: s.nextTransition(),
+		Renewed: s.nextStamp(s.Snap.Record.Renewed, now.Wall), Transitions: s.nextTransition(),
 	}
 	record.Acquired = record.Renewed
 	return record, Notes{Nominated: r.Identity}
@@ -215,7 +228,7 @@ func (c Config) nomination(s State, now Moment) (Record, Notes) {
 // on its acknowledgement.
 func (c Config) claim(s State, now Moment) (Record, Notes) {
 	old := s.Snap.Record
-	stamp := nextStamp(old.Renewed, now.Wall)
+	stamp := s.nextStamp(old.Renewed, now.Wall)
 	record := Record{
 		Holder: c.Self, Key: c.Key, Lease: c.Lease,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
@@ -241,7 +254,7 @@ const maxTransitions = 1<<31 - 2
 // renewal is our own record again, changed in its renew time alone.
 func (c Config) renewal(s State, now Moment) (Record, Notes) {
 	record := s.Snap.Record
-	record.Renewed = nextStamp(record.Renewed, now.Wall)
+	record.Renewed = s.nextStamp(record.Renewed, now.Wall)
 	record.Lease = c.Lease
 	record.Key = c.Key
 	return record, c.notes(s, record, s.Marked || now.Mono >= s.SettleAt)

@@ -156,6 +156,7 @@ type State struct {
 	Snap    Snapshot
 	SeenAt  Instant // when the record last changed, as we saw it
 	Learned uint32  // counts changes of Snap
+	HeardAt Instant // when anything was last heard of the lock
 	PollAt  Instant
 	Count   int // the last transitions that could be read
 	Watch   bool

@@ -27,7 +27,7 @@ func (c Config) sent(s State, a Action, now Moment) State {
 	}
 	if a.Op == Ask {
 		s.Asked = true
-		s.AskAt = now.Mono.After(c.Retry << min(s.Asks, maxBackOffShift))
+		s.AskAt = now.Mono.After(min(c.Lease, c.Retry<<min(s.Asks, maxBackOffShift)))
 		s.Asks++
 		return s
 	}
@@ -38,6 +38,12 @@ func (c Config) sent(s State, a Action, now Moment) State {
 		s.Prior = max(s.Prior, s.SettleAt)
 	}
 	return s
+}
+
+// nextStamp is a stamp above the recorded one and above all of ours: after a restore of
+// the store, bytes that somebody saw before would look to him like no change at all.
+func (s State) nextStamp(recorded Stamp, wall int64) Stamp {
+	return nextStamp(max(recorded, s.Mine[0]), wall)
 }
 
 // names reports whether the marker is that of the record's holder and term.
