@@ -101,7 +101,8 @@ func (c Config) observe(s State, in Input) State {
 // displaced notes until when the holder that the present snapshot shows may act,
 // when next shows that its term has ended, and not well.
 func (c Config) displaced(s State, next Snapshot, now Instant) State {
-	if sameHolder(s.Snap, next) || endedWell(s.Snap, next) {
+	// A holder that is nominated has acted before, if a store was put back in between.
+	if sameHolder(s.Snap, next) && !next.nominated() || endedWell(s.Snap, next) {
 		return s
 	}
 	until := c.mayActUntil(s)
@@ -185,6 +186,7 @@ func (c Config) retryAfter(fails, jitter uint8) time.Duration {
 // counts from when the request was sent: the store may have applied it right then.
 func (c Config) acknowledged(s State, call Call, in Input) State {
 	if call.Op == Acquire {
+		s.Gone = false
 		s.Term = Term{UID: in.Snap.UID, Transitions: call.Record.Transitions, Token: in.Snap.Version}
 	}
 	switch call.Op {

@@ -16,6 +16,7 @@ func (c Config) settle(s State, now Moment) State {
 }
 
 func (c Config) settleOnce(s State, now Moment) State {
+	s.Gone = s.Gone || s.Term != Term{} && s.Known && !c.ours(s)
 	switch s.Phase {
 	case Following:
 		return c.settleFollowing(s, now)
@@ -41,7 +42,7 @@ func (c Config) settleFollowing(s State, now Moment) State {
 		}
 		return s.enter(Settling, SettlingOn)
 	case s.Term != Term{}:
-		s.Term, s.Cover, s.Marked = Term{}, Cover{}, false // overtaken before its reply came
+		s.Term, s.Cover, s.Marked, s.Gone = Term{}, Cover{}, false, false // overtaken before its reply came
 		return s
 	case !s.Stopping || s.Flight.Op != NoOp:
 		return s
@@ -130,7 +131,7 @@ func (c Config) settleReleasing(s State, now Moment) State {
 // releasable reports whether the record is our own and its term's functions have
 // returned. One without our marker is not: we never acted in it, somebody else may.
 func (c Config) releasable(s State) bool {
-	return s.Snap.held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && !s.Twin &&
+	return !s.Gone && s.Snap.held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && !s.Twin &&
 		!s.Alive && (s.Snap.acting() || s.Marked && c.ours(s))
 }
 
@@ -147,7 +148,8 @@ func (c Config) follow(s State, now Moment, why Reason) State {
 		s.BackOff = now.Mono.After(c.Lease)
 	}
 	s.Term, s.Cover = Term{}, Cover{}
-	s.Marked, s.Lost, s.StepDown, s.Giving, s.Overdue = false, false, false, false, false
+	s.Marked, s.Gone, s.Lost = false, false, false
+	s.StepDown, s.Giving, s.Overdue = false, false, false
 	s.Asked = false
 	s.LimitAt, s.ReleaseBy = 0, 0
 	if c.OneCycle {

@@ -187,6 +187,7 @@ type State struct {
 	Term      Term
 	Cover     Cover
 	Marked    bool // our marker was acknowledged in this term: we may act
+	Gone      bool // the record was seen not to be this term's: it never is again
 	Lost      bool // the term is over: the gate never opens again in it
 	Alive     bool // functions were started and have not all returned
 	StepDown  bool // release although not stopped
