@@ -1,0 +1,220 @@
+package core
+
+import (
+	"testing"
+	"time"
+)
+
+// testConfig is the 15/10/2 timing, with names as short as traces like them.
+func testConfig() Config {
+	return Config{
+		Self: "a", Key: "stable", Lease: 15 * time.Second, Cover: 10 * time.Second, Retry: 2 * time.Second,
+		CallTimeout: 4 * time.Second, DrainLimit: 4 * time.Second, StopLimit: 30 * time.Second,
+		PeerGrace: 5 * time.Second, Moment: 25 * time.Millisecond, Ranked: true, Release: true,
+	}
+}
+
+// testNow leaves room for instants before it.
+var testNow = Moment{Mono: Instant(time.Hour), Boot: int64(2 * time.Hour), Wall: 1_780_000_000e9}
+
+// testSnapshots is one lock of each kind that a candidate named a can meet.
+func testSnapshots() map[string]Snapshot {
+	record := func(holder, key string) Record {
+		return Record{Holder: holder, Key: key, Lease: 15 * time.Second, Acquired: 5e6, Renewed: 7e6, Transitions: 3}
+	}
+	lock := func(r Record, n Notes) Snapshot {
+		return Snapshot{Exists: true, UID: "u", Version: 20, Content: Readable, Sum: 1, Record: r, Notes: n}
+	}
+	marker := func(id string, transitions int) Notes {
+		return Notes{Marker: Marker{Identity: id, Transitions: transitions}}
+	}
+	return map[string]Snapshot{
+		"absent":                 {Version: 20},
+		"no record":              {Exists: true, UID: "u", Version: 20},
+		"no record, marker left": {Exists: true, UID: "u", Version: 20, Notes: marker("b", 3)},
+		"unreadable":             {Exists: true, UID: "u", Version: 20, Content: Unreadable, Sum: 2},
+		"free":                   lock(record("", ""), Notes{}),
+		"free, marker left":      lock(record("", ""), marker("b", 2)),
+		"free, own marker left":  lock(record("", ""), marker("a", 2)),
+		"mine":                   lock(record("a", "stable"), marker("a", 3)),
+		"mine, unmarked":         lock(record("a", "stable"), Notes{}),
+		"mine, other's marker":   lock(record("a", "stable"), marker("b", 2)),
+		"equal":                  lock(record("b", "stable"), marker("b", 3)),
+		"equal, unmarked":        lock(record("b", "stable"), Notes{}),
+		"lower":                  lock(record("b", "canary"), marker("b", 3)),
+		"lower, unmarked":        lock(record("b", "canary"), Notes{}),
+		"peer, marker left":      lock(record("istiod", "stable"), marker("b", 2)),
+		"nominated":              lock(record("b", "stable"), Notes{Nominated: "b"}),
+		"nominated me":           lock(record("a", "stable"), Notes{Nominated: "a"}),
+	}
+}
+
+// choices calls f once for each way to choose one of n for each of counts.
+func choices(counts []int, f func(chosen []int)) {
+	chosen := make([]int, len(counts))
+	for {
+		f(chosen)
+		i := 0
+		for ; i < len(counts); i++ {
+			if chosen[i]++; chosen[i] < counts[i] {
+				break
+			}
+			chosen[i] = 0
+		}
+		if i == len(counts) {
+			return
+		}
+	}
+}
+
+// domain describes every state that the enumeration visits, by the numbers chosen.
+var domain = []struct {
+	values int
+	set    func(s *State, n int)
+}{
+	{6, func(s *State, n int) { s.Phase = Phase(n) }},
+	{5, func(s *State, n int) { s.Flight.Op = Op(n) }},
+	{3, func(s *State, n int) { s.Known, s.Stale = n > 0, n == 1 }},
+	{2, func(s *State, n int) { s.Stopping = n == 1 }},
+	{2, func(s *State, n int) { s.Watch = n == 1 }},
+	{2, func(s *State, n int) { s.Alive = n == 1 }},
+	{2, func(s *State, n int) { s.Lost = n == 1 }},
+	{2, func(s *State, n int) { s.Marked = n == 1 }},
+	{2, func(s *State, n int) { s.StepDown = n == 1 }},
+	{2, func(s *State, n int) { s.Doubt = n == 1 }},
+	{2, func(s *State, n int) { s.Twin = n == 1 }},
+	{2, func(s *State, n int) { // ours, or a term that has been overtaken
+		if n == 1 {
+			s.Mine[0] = s.Snap.Record.Renewed
+			s.Term = Term{UID: s.Snap.UID, Transitions: s.Snap.Record.Transitions, Token: 15}
+		}
+	}},
+	{2, func(s *State, n int) { s.SeenAt = around(n, 20*time.Second) }},
+	{2, func(s *State, n int) { s.NextTry = around(n, time.Second) }},
+	{2, func(s *State, n int) { s.Prior, s.SettleAt = around(n, 3*time.Second), around(n, 3*time.Second) }},
+	{2, func(s *State, n int) {
+		if s.Phase == Leading || s.Phase == Draining && !s.Lost || s.Phase == Settling {
+			at := testNow
+			if n == 0 {
+				at.Mono -= Instant(11 * time.Second)
+				at.Boot -= int64(11 * time.Second)
+				at.Wall -= int64(11 * time.Second)
+			}
+			s.Cover = at.Plus(10 * time.Second)
+		}
+	}},
+}
+
+// around is before testNow by d, or after it.
+func around(n int, d time.Duration) Instant {
+	if n == 0 {
+		return testNow.Mono - Instant(d)
+	}
+	return testNow.Mono.After(d)
+}
+
+// impossible leaves out what no history leads to.
+func impossible(s State) bool {
+	acts := s.Phase == Leading || s.Phase == Draining
+	return s.Alive && !acts && s.Phase != Done || !s.Alive && s.Phase == Leading ||
+		s.Lost && s.Phase != Draining || s.StepDown && !acts && s.Phase != Releasing ||
+		s.Doubt && s.Phase != Following || !s.Known && s.Phase != Following && s.Phase != Done
+}
+
+// TestDecideEnumerated visits every combination of the domain, settles it, and checks
+// what decide makes of it. What holds here holds whatever the history was.
+func TestDecideEnumerated(t *testing.T) {
+	counts := make([]int, len(domain))
+	for i, d := range domain {
+		counts[i] = d.values
+	}
+	c := testConfig()
+	for name, snap := range testSnapshots() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.enumerate(t, counts, snap)
+		})
+	}
+}
+
+func (c Config) enumerate(t *testing.T, counts []int, snap Snapshot) {
+	visited := 0
+	choices(counts, func(chosen []int) {
+		s := State{Why: Starting, Snap: snap, Default: Default{Synced: true, Revision: "stable"}}
+		for i, d := range domain {
+			d.set(&s, chosen[i])
+		}
+		if t.Failed() || impossible(s) {
+			return
+		}
+		s.PollAt, s.LimitAt, s.ReleaseBy = around(1, time.Second), around(1, 2*time.Second), around(1, 2*time.Second)
+		s.Renewed = around(0, time.Second)
+		visited++
+		settled := c.settle(s, testNow)
+		a := c.decide(settled, testNow)
+		if why := c.wrong(settled, a); why != "" {
+			t.Errorf("%s\nbefore: %+v\nstate:  %+v\naction: %+v", why, s, settled, a)
+		}
+		if again := c.settle(settled, testNow); again != settled {
+			t.Errorf("settling twice is not settling once: from %+v\nto %+v", settled, again)
+		}
+	})
+	t.Logf("%d states", visited)
+}
+
+// wrong says what about an action must not be, or nothing.
+func (c Config) wrong(s State, a Action) string {
+	now := testNow.Mono
+	switch {
+	case a.Work != (s.Phase == Leading):
+		return "work is wanted in Leading, and only there"
+	case a.Gate != (Cover{}) && s.Phase != Leading && (s.Phase != Draining || s.Lost):
+		return "the gate is open without a right to act"
+	case a.Gate != (Cover{}) && a.Gate != s.Cover:
+		return "the gate does not end with the cover"
+	case s.Phase == Leading && a.Gate.Left(testNow) <= 0:
+		return "leading without cover"
+	case a.Why == "":
+		return "no reason"
+	case a.Op != NoOp && s.Flight.Op != NoOp:
+		return "a second call while one is in flight"
+	case a.Op != NoOp && now < s.NextTry:
+		return "a call before the back-off is over"
+	case a.Op != NoOp && s.Phase == Done:
+		return "a call after the end"
+	case a.Op == NoOp && a.Wake <= now:
+		return "a wake-up in the past with nothing to do: a hot loop"
+	case a.Op == NoOp && a.Wake == Never && s.Flight.Op == NoOp && s.Phase != Done && !s.Alive:
+		return "nothing to do and nothing to wait for"
+	}
+	return c.wrongWrite(s, a)
+}
+
+func (c Config) wrongWrite(s State, a Action) string {
+	if a.Op == NoOp || a.Op == Read {
+		return ""
+	}
+	mine := s.Snap.held() && s.Snap.Record.Holder == c.Self
+	marked := a.Notes.Marker.names(a.Record)
+	switch {
+	case a.Base != s.Snap || !s.Known || s.Stale:
+		return "a write that is not decided on the newest snapshot"
+	case a.Op != Release && (a.Record.Holder != c.Self || a.Record.Key != c.Key || a.Record.Lease != c.Lease):
+		return "a write in another name than one's own"
+	case a.Record.Renewed == s.Snap.Record.Renewed:
+		return "a write that changes nothing"
+	case a.Op == Acquire && s.Phase != Following, a.Op == Acquire && s.Alive:
+		return "a term begins where none may"
+	case a.Op == Acquire && marked && testNow.Mono < c.settledAt(s):
+		return "a marker although an earlier holder may act"
+	case a.Op == Renew && !c.ours(s):
+		return "a renewal of a term that is not one's own"
+	case a.Op == Renew && s.Phase == Settling && marked && !s.Marked && testNow.Mono < s.SettleAt:
+		return "a marker while settling"
+	case a.Op == Renew && s.Phase == Leading && !marked:
+		return "a leader's renewal without its marker"
+	case a.Op == Release && (!mine || s.Alive || s.Twin || a.Record.Holder != "" || a.Notes != Notes{}):
+		return "a release of what is not one's own, or of what runs"
+	}
+	return ""
+}
