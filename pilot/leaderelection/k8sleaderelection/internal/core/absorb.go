@@ -68,12 +68,13 @@ func (c Config) observe(s State, in Input) State {
 		// So that an event from before the deletion is told from a new object's.
 		snap.Version = max(snap.Version, s.Snap.Version)
 	}
-	changed := !s.Known || !sameRecord(s.Snap, snap) || snap.Version < s.Snap.Version
+	rewound := snap.Version < s.Snap.Version
+	changed := !s.Known || !sameRecord(s.Snap, snap) || rewound
 	if s.Known && changed {
 		s = c.displaced(s, snap, now)
 		s.Twin = c.isTwin(s, snap)
 	}
-	if !s.Snap.evidence(c.Self) || s.Snap.Notes.Marker != snap.Notes.Marker {
+	if !s.Snap.evidence(c.Self) || s.Snap.Notes.Marker != snap.Notes.Marker || rewound {
 		s.EvidenceAt = now
 	}
 	if snap.evidence(c.Self) {
