@@ -23,7 +23,7 @@ func (d *demo) script() []act {
 		},
 		{
 			title: "flip the default revision to canary", revision: "canary", disturb: d.flip,
-			expect: "canary takes the lock at once, and works when the last instant of stable's lease is over",
+			expect: "canary asks for the lock; stable ends its work and writes canary in",
 		},
 		{
 			title: "kill the leader's process (SIGKILL)", revision: "canary", disturb: d.kill,
