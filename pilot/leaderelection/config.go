@@ -136,20 +136,20 @@ func (c Config) key() string { return k8sleaderelection.RevisionKey(c.Revision, 
 func (c Config) validate() error {
 	var errs []error
 	if c.ElectionID == "" {
-		errs = append(errs, errors.New("ElectionID is missing: name the election, e.g. "+NamespaceController))
+		errs = append(errs, errors.New("no ElectionID: name the election, e.g. "+NamespaceController))
 	}
 	if c.Namespace == "" {
-		errs = append(errs, errors.New("Namespace is missing: name the namespace of the lock object, e.g. istio-system"))
+		errs = append(errs, errors.New("no Namespace: name the namespace of the lock object, e.g. istio-system"))
 	}
 	for _, problem := range validation.IsDNS1123Label(c.Revision) {
-		errs = append(errs, fmt.Errorf("Revision %q: %s", c.Revision, problem))
+		errs = append(errs, fmt.Errorf("the Revision %q: %s", c.Revision, problem))
 	}
 	switch c.Lock {
 	case ConfigMapLock, LeaseLock:
 	case MultiLock:
-		errs = append(errs, errors.New("Lock MultiLock is not built yet: choose ConfigMapLock or LeaseLock"))
+		errs = append(errs, errors.New("the Lock MultiLock is not built yet: choose ConfigMapLock or LeaseLock"))
 	default:
-		errs = append(errs, fmt.Errorf("Lock %v is none of ConfigMapLock, LeaseLock, MultiLock", c.Lock))
+		errs = append(errs, fmt.Errorf("the Lock %v is none of ConfigMapLock, LeaseLock, MultiLock", c.Lock))
 	}
 	return errors.Join(errs...)
 }

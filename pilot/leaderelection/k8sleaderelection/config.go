@@ -135,7 +135,7 @@ type DefaultRevision struct {
 // Validate says what is wrong with the configuration, all of it, and how to mend it.
 func (c LeaderElectionConfig) Validate() error {
 	if c.Lock == nil {
-		return errors.New("Lock is missing: give the lock that the election is about")
+		return errors.New("no Lock: give the lock that the election is about")
 	}
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

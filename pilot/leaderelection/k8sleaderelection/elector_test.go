@@ -269,7 +269,7 @@ func TestInvalidConfigurationSaysWhichDurationToChange(t *testing.T) {
 		change func(*le.LeaderElectionConfig)
 		want   string
 	}{
-		"no lock":        {func(c *le.LeaderElectionConfig) { c.Lock = nil }, "Lock is missing"},
+		"no lock":        {func(c *le.LeaderElectionConfig) { c.Lock = nil }, "no Lock"},
 		"fraction":       {func(c *le.LeaderElectionConfig) { c.LeaseDuration = 1500 * time.Millisecond }, "whole seconds"},
 		"deadline":       {func(c *le.LeaderElectionConfig) { c.RenewDeadline = lease }, "lengthen LeaseDuration"},
 		"retry":          {func(c *le.LeaderElectionConfig) { c.RetryPeriod = renew }, "shorten RetryPeriod"},
