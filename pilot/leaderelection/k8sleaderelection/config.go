@@ -74,7 +74,8 @@ type LeaderElectionConfig struct {
 	// returns nil is done.
 	Work []func(ctx context.Context) error
 	// Ranked makes keys revisions: the holder of a key of the default revision (see
-	// SetDefaultRevision), or a local one of the same revision, goes before others.
+	// SetDefaultRevision), or a local one of the same revision, goes before others. It
+	// asks a leader of ours to hand over, and preempts any other.
 	Ranked bool
 	// DrainLimit is how long after the end of the cover run functions may take to
 	// return. 0 means the longest that the lease leaves room for.
@@ -85,8 +86,8 @@ type LeaderElectionConfig struct {
 	// PeerGrace is added to the lease of a displaced holder that is not one of ours:
 	// client-go needs RetryPeriod + 2×RenewDeadline − lease; istiod up to 22.5 s.
 	PeerGrace time.Duration
-	// PreemptImmediately acts at once after preempting, as Istio's elector does. The
-	// one preempted may still act: this gives up one-at-a-time.
+	// PreemptImmediately acts at once after preempting a holder that cannot be asked,
+	// as Istio's elector does. It may still act: this gives up one-at-a-time.
 	PreemptImmediately bool
 	// MaxClockDrift is the share by which this machine's clock rates may be off. 0
 	// means DefaultMaxClockDrift.

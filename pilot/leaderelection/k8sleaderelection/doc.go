@@ -11,7 +11,8 @@
 // of an own write; their contexts end with the cover at the latest, which counts
 // from when that write was sent; a release goes out after they have returned and
 // clears nobody else's term; a follower is woken by the watch and by the exact expiry
-// of the lease, and polls only while it has no watch.
+// of the lease, and polls only while it has no watch. A challenger of higher rank asks
+// the leader, which drains and writes it in; docs/handover.md shows the protocol.
 //
 //	following ─▶ settling ─▶ leading ─▶ draining ─▶ releasing ─▶ following … done
 package k8sleaderelection

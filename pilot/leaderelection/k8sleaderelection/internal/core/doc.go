@@ -11,11 +11,15 @@
 //
 // The phases:
 //
-//	Following ──acquired──▶ Leading ──stop, step down──▶ Draining ──drained──▶ Releasing ─▶ Following
+//	Following ──acquired──▶ Leading ──stop, step down, request──▶ Draining ──▶ Releasing ─▶ Following
 //	    │                     ▲  └──lost: gate shut at once──▶ Draining ──drained──▶ Following
 //	    └──acquired, but an   │
 //	       earlier holder may │
-//	       act ──▶ Settling ──┘                         (Done from anywhere, once stopped)
+//	       act ──▶ Settling ──┘                              (Done from anywhere, once stopped)
+//
+// A challenger that outranks a leader of ours asks it (request.go); the leader accepts,
+// drains, and in place of a release writes the challenger in, which acts on its own
+// first write. From Releasing it is a release, or that handover.
 //
 // Invariants, which the simulation checks at each step:
 //
