@@ -17,6 +17,8 @@ require (
 	k8s.io/client-go v0.36.3
 )
 
+require sigs.k8s.io/gateway-api v1.6.3
+
 require (
 	cloud.google.com/go v0.121.6 // indirect
 	cloud.google.com/go/auth v0.18.1 // indirect

@@ -20,6 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	// Nothing of it is used here. It keeps the module, whose folder holds the
+	// definitions, in go.mod.
+	_ "sigs.k8s.io/gateway-api/pkg/consts"
 )
 
 const gatewayModule = "sigs.k8s.io/gateway-api"
