@@ -32,6 +32,7 @@ demo: build $(BUILD_TOOLS) ## The same, scripted: each step says what happened a
 
 test: $(BUILD_TOOLS) ## All tests, on a real API server, with 2,000 simulated seeds
 	go test -timeout 15m ./...
+	cd tools && go test -timeout 5m ./lifeline/...
 
 race: $(BUILD_TOOLS) ## The tests of the packages with goroutines, under the race detector (fewer simulated seeds)
 	SIM_SEEDS=$${SIM_SEEDS:-100} CGO_ENABLED=1 go test -race -timeout 25m $(RACE_PACKAGES)
