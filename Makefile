@@ -14,8 +14,7 @@ export KUBEBUILDER_ASSETS
 
 # Pinned, so that lint says the same everywhere.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-# The packages with goroutines of their own.
-RACE_PACKAGES ?= ./pilot/... ./pkg/...
+RACE_PACKAGES ?= ./...
 SIM_PACKAGES := ./pilot/leaderelection/k8sleaderelection/internal/simulation
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 20s
@@ -34,7 +33,7 @@ test: $(BUILD_TOOLS) ## All tests, on a real API server, with 2,000 simulated se
 	go test -timeout 15m ./...
 	cd tools && go test -timeout 5m ./lifeline/...
 
-race: $(BUILD_TOOLS) ## The tests of the packages with goroutines, under the race detector (fewer simulated seeds)
+race: $(BUILD_TOOLS) ## The same under the race detector, with fewer simulated seeds
 	SIM_SEEDS=$${SIM_SEEDS:-100} CGO_ENABLED=1 go test -race -timeout 25m $(RACE_PACKAGES)
 
 lint: ## gofmt, vet, staticcheck and this project's own rules
