@@ -245,7 +245,7 @@ func (s State) nextTransition() int {
 	if !s.Snap.Exists || s.Snap.Content == Missing && s.Count == 0 {
 		return 0
 	}
-	return min(s.Count, maxTransitions-1) + 1
+	return min(max(s.Count, s.Snap.Record.Transitions), maxTransitions-1) + 1
 }
 
 // maxTransitions is the most that a Lease can carry and still be released.

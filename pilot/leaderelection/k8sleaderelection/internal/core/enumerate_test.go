@@ -28,7 +28,17 @@ func testSnapshots() map[string]Snapshot {
 	marker := func(id string, transitions int) Notes {
 		return Notes{Marker: Marker{Identity: id, Transitions: transitions}}
 	}
+	asked := func(accepted bool) Notes {
+		n := marker("a", 3)
+		n.Request = Request{Identity: "b", Key: "canary", Holder: "a", Transitions: 3, Seconds: 15, Accepted: accepted}
+		return n
+	}
+	handsOver := marker("b", 3)
+	handsOver.Marker.Handover = true
 	return map[string]Snapshot{
+		"lower, hands over":      lock(record("b", "canary"), handsOver),
+		"mine, asked":            lock(record("a", "stable"), asked(false)),
+		"mine, accepted":         lock(record("a", "stable"), asked(true)),
 		"absent":                 {Version: 20},
 		"no record":              {Exists: true, UID: "u", Version: 20},
 		"no record, marker left": {Exists: true, UID: "u", Version: 20, Notes: marker("b", 3)},
@@ -117,7 +127,7 @@ func around(n int, d time.Duration) Instant {
 func impossible(s State) bool {
 	acts := s.Phase == Leading || s.Phase == Draining
 	return s.Alive && !acts && s.Phase != Done || !s.Alive && s.Phase == Leading ||
-		s.Lost && s.Phase != Draining || s.StepDown && !acts && s.Phase != Releasing ||
+		s.Phase == Leading && !s.Marked || s.Lost && s.Phase != Draining || s.StepDown && !acts && s.Phase != Releasing ||
 		s.Doubt && s.Phase != Following || !s.Known && s.Phase != Following && s.Phase != Done
 }
 
@@ -199,6 +209,10 @@ func (c Config) wrongWrite(s State, a Action) string {
 	switch {
 	case a.Base != s.Snap || !s.Known || s.Stale:
 		return "a write that is not decided on the newest snapshot"
+	case a.Op == Ask:
+		return c.wrongAsk(s, a)
+	case a.Op == HandOver:
+		return c.wrongHandOver(s, a)
 	case a.Op != Release && (a.Record.Holder != c.Self || a.Record.Key != c.Key || a.Record.Lease != c.Lease):
 		return "a write in another name than one's own"
 	case a.Record.Renewed == s.Snap.Record.Renewed:
@@ -215,6 +229,32 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return "a leader's renewal without its marker"
 	case a.Op == Release && (!mine || s.Alive || s.Twin || a.Record.Holder != "" || a.Notes != Notes{}):
 		return "a release of what is not one's own, or of what runs"
+	}
+	return ""
+}
+
+func (c Config) wrongAsk(s State, a Action) string {
+	r := a.Notes.Request
+	switch {
+	case s.Phase != Following || a.Record != s.Snap.Record || a.Notes.Marker != s.Snap.Notes.Marker:
+		return "a request that changes more than the request"
+	case r.Identity != c.Self || r.Holder != s.Snap.Record.Holder || r.Transitions != s.Snap.Record.Transitions || r.Accepted:
+		return "a request in another name, or to another term"
+	case !Outranks(c.Key, s.Snap.Record.Key, s.Default):
+		return "a request without rank"
+	}
+	return ""
+}
+
+func (c Config) wrongHandOver(s State, a Action) string {
+	r := s.Snap.Notes.Request
+	switch {
+	case s.Phase != Releasing || s.Alive || !c.ours(s):
+		return "a handover of what is not one's own, or of what runs"
+	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Notes != Notes{Nominated: r.Identity}:
+		return "a handover to somebody who did not ask"
+	case a.Record.Transitions <= s.Snap.Record.Transitions:
+		return "a handover that does not count a term"
 	}
 	return ""
 }
