@@ -74,7 +74,8 @@ func (d *demo) kill(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	return d.killProcess(ctx, pod)
+	at := time.Now()
+	return at, d.killProcess(ctx, pod, at)
 }
 
 // lose ends a pod and its process so that nobody comes back under its name. The
@@ -91,10 +92,11 @@ func (d *demo) lose(ctx context.Context) (time.Time, error) {
 	if err := d.node.Signal(systemNamespace, leader, syscall.SIGSTOP); err != nil {
 		return time.Time{}, fmt.Errorf("stopping pod %s: %w", leader, err)
 	}
+	at := time.Now()
 	if err := d.deleteNow(ctx, leader); err != nil {
 		return time.Time{}, err
 	}
-	return d.killProcess(ctx, pod)
+	return at, d.killProcess(ctx, pod, at)
 }
 
 func (d *demo) deletePod(ctx context.Context) (time.Time, error) {
@@ -125,22 +127,21 @@ func (d *demo) corrupt(ctx context.Context) (time.Time, error) {
 	return at, err
 }
 
-// killProcess sends SIGKILL to a pod's process and returns when it is gone, with the
-// instant at which that was seen.
-func (d *demo) killProcess(ctx context.Context, pod node.Pod) (time.Time, error) {
+// killProcess sends SIGKILL to a pod's process and returns when it is gone. Only
+// what it did before the given instant was its work: its pod may have another by then.
+func (d *demo) killProcess(ctx context.Context, pod node.Pod, at time.Time) error {
 	err := syscall.Kill(pod.PID, syscall.SIGKILL)
 	for err == nil {
 		select {
 		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("waiting for the end of pod %s: %w", pod.Name, context.Cause(ctx))
+			return fmt.Errorf("waiting for the end of pod %s: %w", pod.Name, context.Cause(ctx))
 		case <-time.After(time.Millisecond):
 		}
 		err = syscall.Kill(pod.PID, 0)
 	}
 	if !errors.Is(err, syscall.ESRCH) {
-		return time.Time{}, fmt.Errorf("killing pod %s: %w", pod.Name, err)
+		return fmt.Errorf("killing pod %s: %w", pod.Name, err)
 	}
-	now := time.Now()
-	d.journal.died(pod.Name, now, now)
-	return now, nil
+	d.journal.died(pod.Name, at, time.Now())
+	return nil
 }

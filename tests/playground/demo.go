@@ -123,12 +123,7 @@ func overlap(spans []span, now time.Time) error {
 func (d *demo) tell(at time.Time) {
 	spans := d.journal.all()
 	for _, s := range spans {
-		if s.election != witnessed || !s.from.Before(at) || s.to.IsZero() || s.to.Before(at) {
-			continue
-		}
-		if s.to.Equal(at) {
-			d.line("%s was gone", s.pod)
-		} else {
+		if s.election == witnessed && s.from.Before(at) && s.to.After(at) {
 			d.line("%s had stopped after %s", s.pod, round(s.to.Sub(at)))
 		}
 	}
