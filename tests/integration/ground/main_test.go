@@ -18,8 +18,9 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// patience bounds every wait of these tests; none is expected to come near.
-const patience = time.Minute
+// patience bounds every wait of these tests; none is expected to come near. After an API
+// server was away, client-go's reflectors may back off for a minute.
+const patience = 3 * time.Minute
 
 func TestMain(m *testing.M) {
 	// istio.io/pkg/log starts OpenCensus' worker when it is imported.
