@@ -77,8 +77,9 @@ func (c Config) observe(s State, in Input) State {
 	if !s.Snap.evidence(c.Self) || s.Snap.Notes.Marker != snap.Notes.Marker || rewound {
 		s.EvidenceAt = now
 	}
-	if snap.evidence(c.Self) {
-		// Noted here, because somebody's hand can take the marker away.
+	if snap.evidence(c.Self) && !(snap.Record.Holder == c.Self && s.wrote(snap)) {
+		// Noted here, because somebody's hand can take the marker away. Of the one that
+		// we displaced ourselves more is known: see sent.
 		s.Prior = max(s.Prior, s.EvidenceAt.After(c.lease(snap.Record)))
 	}
 	if changed {
@@ -103,7 +104,8 @@ func (c Config) observe(s State, in Input) State {
 // when next shows that its term has ended, and not well.
 func (c Config) displaced(s State, next Snapshot, now Instant) State {
 	// A holder that is nominated has acted before, if a store was put back in between.
-	if sameHolder(s.Snap, next) && !next.nominated() || endedWell(s.Snap, next) {
+	goesOn := sameHolder(s.Snap, next) && !next.nominated() && next.Version >= s.Snap.Version
+	if goesOn || endedWell(s.Snap, next) {
 		return s
 	}
 	until := c.mayActUntil(s)

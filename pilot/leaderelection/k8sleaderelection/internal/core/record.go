@@ -90,10 +90,14 @@ func sameHolder(a, b Snapshot) bool {
 }
 
 // endedWell reports whether what b shows says that the term a shows ended with its
-// functions returned: by a drained release, or by a handover. An older state that was
-// put back shows no end of anything.
+// functions returned: by a drained release, or by a handover. A marker that a's holder
+// found there and left says nothing of a's own end. An older state that was put back
+// shows no end of anything.
 func endedWell(a, b Snapshot) bool {
-	if !b.Exists || b.UID != a.UID || b.Version < a.Version || b.Content != Readable || b.Notes.Marker != (Marker{}) {
+	if !b.Exists || b.UID != a.UID || b.Version < a.Version || b.Content != Readable {
+		return false
+	}
+	if m := b.Notes.Marker; m != (Marker{}) && (a.acting() || m != a.Notes.Marker) {
 		return false
 	}
 	if b.Record.Holder == "" {
