@@ -126,7 +126,7 @@ func around(n int, d time.Duration) Instant {
 // impossible leaves out what no history leads to.
 func impossible(s State) bool {
 	acts := s.Phase == Leading || s.Phase == Draining
-	return s.Alive && !acts && s.Phase != Done || !s.Alive && s.Phase == Leading ||
+	return s.Alive && !acts && s.Phase != Done || s.Phase == Leading && !(s.Alive && s.Marked) ||
 		s.Phase == Leading && !s.Marked || s.Lost && s.Phase != Draining || s.StepDown && !acts && s.Phase != Releasing ||
 		s.Doubt && s.Phase != Following || !s.Known && s.Phase != Following && s.Phase != Done
 }
@@ -172,6 +172,42 @@ func (c Config) enumerate(t *testing.T, counts []int, snap Snapshot) {
 	t.Logf("%d states", visited)
 }
 
+// TestWrong shows that the enumeration can fail.
+func TestWrong(t *testing.T) {
+	c := testConfig()
+	leading := State{
+		Phase: Leading, Known: true, Alive: true, Marked: true, Snap: testSnapshots()["mine"],
+		Mine: [4]Stamp{7e6}, Term: Term{UID: "u", Transitions: 3, Token: 15}, Cover: testNow.Plus(time.Second),
+	}
+	good := Action{Why: Holding, Work: true, Gate: leading.Cover, Wake: leading.Cover.Mono}
+	if why := c.wrong(leading, good); why != "" {
+		t.Fatalf("a good action is called wrong: %s", why)
+	}
+	lost, following := leading, leading
+	lost.Phase, lost.Lost = Draining, true
+	following.Phase, following.Alive, following.Prior = Following, false, Never
+	asleep, open, sends, early := good, good, good, Action{Why: Free, Wake: Never}
+	asleep.Wake = testNow.Mono
+	open.Work = false
+	sends.Op, sends.Base, sends.Record = Renew, leading.Snap, leading.Snap.Record
+	early = early.write(Acquire, following.Snap, Record{Holder: c.Self, Key: c.Key, Lease: c.Lease, Transitions: 4}, Notes{Marker: Marker{Identity: c.Self, Transitions: 4}})
+	for _, bad := range []struct {
+		s    State
+		a    Action
+		want string
+	}{
+		{leading, open, "work is wanted in Leading, and only there"},
+		{lost, open, "the gate is open without a right to act"},
+		{leading, asleep, "a wake-up in the past with nothing to do: a hot loop"},
+		{leading, sends, "a write that changes nothing"},
+		{following, early, "a marker although an earlier holder may act"},
+	} {
+		if why := c.wrong(bad.s, bad.a); why != bad.want {
+			t.Errorf("wrong says %q, want %q", why, bad.want)
+		}
+	}
+}
+
 // wrong says what about an action must not be, or nothing.
 func (c Config) wrong(s State, a Action) string {
 	now := testNow.Mono
@@ -201,8 +237,8 @@ func (c Config) wrong(s State, a Action) string {
 }
 
 func (c Config) wrongWrite(s State, a Action) string {
-	if a.Op == NoOp || a.Op == Read {
-		return ""
+	if a.Op != Acquire && a.Op != Renew && a.Op != Release {
+		return "" // reads; requests and handovers, which need more than these snapshots have
 	}
 	mine := s.Snap.held() && s.Snap.Record.Holder == c.Self
 	marked := a.Notes.Marker.names(a.Record)

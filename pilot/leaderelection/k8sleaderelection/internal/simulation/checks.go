@@ -45,7 +45,7 @@ func (c *checks) start(p *process) {
 		w.violate(OneTerm, "%v starts functions while its former ones run", p)
 	}
 	for _, q := range w.procs {
-		if q != p && q.mayAct() && !p.unknowable(q) {
+		if q != p && q.mayAct() && !p.unknowable(q) && !q.unknowableTerm(p.acked) {
 			w.violate(OneAtATime, "%v starts while %v may act: functions %v, gate for %v", p, q, q.alive, q.n.clocks.left(q.gate, w.now))
 		}
 	}
@@ -67,6 +67,9 @@ func (c *checks) token(p *process) {
 	}
 	if c.tokens == nil {
 		c.tokens = map[int]uint64{}
+	}
+	if p.acked.removedWith != nil {
+		return // its record was gone before it was answered; those who came after could not know
 	}
 	history := w.store.historyOf(p.acked)
 	if last := c.tokens[history]; token <= last {

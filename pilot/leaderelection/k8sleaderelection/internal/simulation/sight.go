@@ -13,6 +13,8 @@ type sight struct {
 	term *term
 	at   core.Instant // when its record was last new
 	sum  uint64
+	// marked: it was acting when last seen.
+	marked bool
 }
 
 // sees notes what the process is shown. An event with a smaller version is taken for
@@ -44,6 +46,10 @@ func (p *process) sees(v view, event bool) {
 	if v.term != nil && v.term.p != p && names(v.snap.Notes.Marker, v.snap.Record) {
 		p.forget(v.term.prev) // who took the lock from them, and acts, has waited
 	}
+	if t := v.term; t != nil && t.id == "" && v.snap.Content == core.Readable && t.prev != nil {
+		// A peer's release; or an emptied record of a holder that has not acted yet.
+		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term.id == t.prev.id && !s.marked })
+	}
 	if v.term == nil || p.harmless(v) {
 		return
 	}
@@ -53,13 +59,14 @@ func (p *process) sees(v view, event bool) {
 	}
 	for i := range p.sights {
 		if s := &p.sights[i]; s.term == v.term {
+			s.marked = names(v.snap.Notes.Marker, v.snap.Record)
 			if s.sum != v.snap.Sum && v.term.id != p.id {
 				s.at, s.sum = now, v.snap.Sum
 			}
 			return
 		}
 	}
-	p.sights = append(p.sights, sight{term: v.term, at: now, sum: v.snap.Sum})
+	p.sights = append(p.sights, sight{term: v.term, at: now, sum: v.snap.Sum, marked: names(v.snap.Notes.Marker, v.snap.Record)})
 }
 
 // forget drops what was seen of a term and of those that it displaced.

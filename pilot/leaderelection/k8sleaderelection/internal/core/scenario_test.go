@@ -1,0 +1,283 @@
+package core
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the scenarios in testdata show into them")
+
+// scenario plays a text file: inputs at times, and below each what Step made of it.
+// testdata/README.md has the words.
+type scenario struct {
+	config Config
+	state  State
+	action Action
+	slept  time.Duration
+	wall   time.Duration // how far the wall clock has been moved
+	last   Record        // what was written last, by us
+	notes  Notes
+}
+
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			old, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			played, err := playScenario(string(old))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if played == string(old) {
+				return
+			}
+			if !*rewrite {
+				t.Fatalf("the trace differs (go test -run TestScenarios -rewrite writes it anew):\n%s", firstDifference(string(old), played))
+			}
+			if err := os.WriteFile(file, []byte(played), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func firstDifference(old, played string) string {
+	a, b := strings.Split(old, "\n"), strings.Split(played, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("line %d\n  recorded %s\n  played   %s", i+1, a[i], b[i])
+		}
+	}
+	return fmt.Sprintf("%d lines recorded, %d played", len(a), len(b))
+}
+
+// playScenario keeps comments and inputs and writes the traces anew.
+func playScenario(text string) (string, error) {
+	s := &scenario{config: testConfig()}
+	s.config.PeerGrace = 0
+	var out strings.Builder
+	for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		if strings.HasPrefix(line, " ") {
+			continue // a trace of an earlier run
+		}
+		out.WriteString(line + "\n")
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		trace, err := s.play(strings.Fields(line))
+		if err != nil {
+			return "", fmt.Errorf("line %d, %q: %w", i+1, line, err)
+		}
+		out.WriteString(trace)
+	}
+	return out.String(), nil
+}
+
+func (s *scenario) play(words []string) (string, error) {
+	if words[0] == "config" {
+		return "", s.configure(words[1:])
+	}
+	seconds, err := strconv.ParseFloat(words[0], 64)
+	if err != nil || len(words) < 2 {
+		return "", fmt.Errorf("want a time and an input")
+	}
+	at := time.Duration(seconds * float64(time.Second)).Round(time.Microsecond)
+	in, err := s.input(words[1], words[2:])
+	if err != nil {
+		return "", err
+	}
+	in.Now = Moment{
+		Mono: Instant(time.Hour + at - s.slept), Boot: int64(2*time.Hour + at),
+		Wall: 1_780_000_000e9 + int64(at+s.wall),
+	}
+	before := s.state
+	if in.Kind == Replied && before.Flight.Op == NoOp {
+		return "", fmt.Errorf("a reply, and no call is under way")
+	}
+	s.state, s.action = s.config.Step(before, in)
+	if a := s.action; a.Op != NoOp && a.Op != Read {
+		s.last, s.notes = a.Record, a.Notes
+	}
+	return s.trace(before, in.Now), nil
+}
+
+func (s *scenario) configure(words []string) error {
+	c := &s.config
+	for _, w := range words {
+		name, value, _ := strings.Cut(w, "=")
+		switch name {
+		case "key":
+			c.Key = value
+		case "unranked":
+			c.Ranked = false
+		case "no-release":
+			c.Release = false
+		case "immediate":
+			c.Immediate = true
+		case "one-cycle":
+			c.OneCycle = true
+		case "grace":
+			d, err := time.ParseDuration(value)
+			if err != nil {
+				return err
+			}
+			c.PeerGrace = d
+		default:
+			return fmt.Errorf("there is no setting %q", name)
+		}
+	}
+	return nil
+}
+
+func (s *scenario) input(kind string, args []string) (Input, error) {
+	in := Input{}
+	var err error
+	switch kind {
+	case "tick", "watching", "unwatched", "drained", "step-down", "stop":
+		in.Kind = Kind(indexOf(kindNames[:], kind))
+		in.Gap = len(args) > 0 && args[0] == "gap"
+	case "slept", "wall":
+		var d time.Duration
+		if len(args) == 1 {
+			d, err = time.ParseDuration(args[0])
+		}
+		if kind == "slept" {
+			s.slept += d
+		} else {
+			s.wall += d
+		}
+	case "default":
+		in.Kind = DefaultChanged
+		if in.Default.Synced = true; len(args) > 0 {
+			in.Default.Revision = args[0]
+		}
+	case "seen":
+		in.Kind = Seen
+		in.Snap, err = s.snapshot(args)
+	case "ok":
+		in.Kind, in.Result = Replied, OK
+		in.Snap, err = s.snapshot(args)
+	case "conflict", "unknown":
+		in.Kind, in.Result = Replied, Result(indexOf(resultNames[:], kind))
+	default:
+		err = fmt.Errorf("there is no input %q", kind)
+	}
+	return in, err
+}
+
+func indexOf(names []string, name string) int {
+	for i, n := range names {
+		if n == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// snapshot reads a lock as it is written in scenarios, for example
+// "@7 b/3 canary stamp=9 marker=b/3", "@7 absent" or "@7 written".
+func (s *scenario) snapshot(words []string) (Snapshot, error) {
+	snap := Snapshot{Exists: true, UID: "u", Content: Readable}
+	stamp := 0
+	for _, w := range words {
+		name, value, _ := strings.Cut(w, "=")
+		var err error
+		switch {
+		case w[0] == '@':
+			snap.Version, err = strconv.ParseUint(w[1:], 10, 64)
+		case w == "absent":
+			snap = Snapshot{Version: snap.Version}
+		case w == "no-record":
+			snap.Content = Missing
+		case w == "unreadable":
+			snap.Content = Unreadable
+		case w == "written":
+			snap.Record, snap.Notes = s.last, s.notes
+		case w == "free":
+			snap.Record.Lease = time.Second
+		case name == "uid":
+			snap.UID = value
+		case name == "trans":
+			snap.Record.Transitions, err = strconv.Atoi(value)
+		case name == "stamp":
+			stamp, err = strconv.Atoi(value)
+			snap.Record.Renewed = Stamp(stamp)
+		case name == "lease":
+			snap.Record.Lease, err = time.ParseDuration(value)
+		case name == "marker":
+			snap.Notes.Marker.Identity, snap.Notes.Marker.Transitions, err = who(value)
+		case name == "nominated":
+			snap.Notes.Nominated = value
+		case strings.Contains(w, "/"):
+			snap.Record.Holder, snap.Record.Transitions, err = who(w)
+			snap.Record.Lease = 15 * time.Second
+		default:
+			snap.Record.Key = w
+		}
+		if err != nil {
+			return snap, err
+		}
+	}
+	if snap.Exists {
+		snap.Sum = uint64(snap.Record.Renewed)<<8 ^ uint64(snap.Record.Transitions)<<4 ^ uint64(len(snap.Record.Holder))<<2 ^ uint64(snap.Content)
+	}
+	return snap, nil
+}
+
+func who(text string) (string, int, error) {
+	id, n, ok := strings.Cut(text, "/")
+	if !ok {
+		return "", 0, fmt.Errorf("%q: want identity/transitions", text)
+	}
+	transitions, err := strconv.Atoi(n)
+	return id, transitions, err
+}
+
+// trace is what Step made of the input, in one line.
+func (s *scenario) trace(before State, now Moment) string {
+	a := s.action
+	line := "      " + s.state.Phase.String()
+	if s.state.Phase != before.Phase {
+		line = fmt.Sprintf("      %s → %s because %s", before.Phase, s.state.Phase, s.state.Why)
+	}
+	line += ": " + string(a.Why)
+	if a.Op != NoOp {
+		line += ", " + call(a)
+	}
+	if a.Work {
+		line += ", works"
+	}
+	if a.Gate != (Cover{}) {
+		line += fmt.Sprintf(", gate %.3fs", a.Gate.Left(now).Seconds())
+	}
+	if a.Wake != Never {
+		line += fmt.Sprintf(", wake in %.3fs", now.Mono.Until(a.Wake).Seconds())
+	}
+	return line + "\n"
+}
+
+func call(a Action) string {
+	if a.Op == Read {
+		return "read"
+	}
+	text := fmt.Sprintf("%s over @%d", a.Op, a.Base.Version)
+	if a.Op != Release {
+		text += fmt.Sprintf(" %s/%d", a.Record.Holder, a.Record.Transitions)
+	}
+	if m := a.Notes.Marker; m.Identity != "" {
+		text += fmt.Sprintf(" marker=%s/%d", m.Identity, m.Transitions)
+	}
+	return text
+}
