@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -112,4 +113,17 @@ func (m *tally) String() string {
 	n := float64(m.seeds)
 	return fmt.Sprintf("%5d seeds, %d broken; %4.0f steps and %.1f terms each; at most %d calls in a second, %v until settled in the calm, %v without a leader",
 		m.seeds, m.broken, float64(m.steps)/n, float64(m.terms)/n, m.rate, m.settled.Round(time.Millisecond), m.leaderless.Round(time.Millisecond))
+}
+
+// TestSameSeedSameRun: without that, no failing seed could be played again.
+func TestSameSeedSameRun(t *testing.T) {
+	for seed := range uint64(2 * len(Modes)) {
+		var traces [2]strings.Builder
+		for i := range traces {
+			Run(Options{Seed: seed, Trace: &traces[i]})
+		}
+		if traces[0].Len() == 0 || traces[0].String() != traces[1].String() {
+			t.Errorf("seed %d plays differently the second time", seed)
+		}
+	}
 }
