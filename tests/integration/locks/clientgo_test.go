@@ -139,8 +139,18 @@ func TestClientGoElectorTakesTurnsWithUs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	led := false
+	looked := make(chan struct{})
+	// Stopped while a renewal is under way, client-go may release with a version that
+	// is behind, and fail. So it is stopped when a renewal has been answered.
+	lock := &renewing{Interface: s.peer(t, "theirs", "operator"), renewed: func() {
+		select {
+		case <-looked:
+			cancel()
+		default:
+		}
+	}}
 	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-		Lock: s.peer(t, "theirs", "operator"), LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: time.Second,
+		Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: time.Second,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {
@@ -149,7 +159,7 @@ func TestClientGoElectorTakesTurnsWithUs(t *testing.T) {
 				if !led {
 					t.Errorf("while client-go leads: %+v, %v", snap.Record, err)
 				}
-				cancel()
+				close(looked)
 			},
 			OnStoppedLeading: func() {},
 		},
@@ -159,4 +169,18 @@ func TestClientGoElectorTakesTurnsWithUs(t *testing.T) {
 		t.Errorf("after client-go's release: %+v", snap.Record)
 	}
 	write(t, a, snap, ours("pod-a", "stable", 3), nil)
+}
+
+// renewing is client-go's lock, and says when an update of its record was answered.
+type renewing struct {
+	resourcelock.Interface
+	renewed func()
+}
+
+func (r *renewing) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	err := r.Interface.Update(ctx, record)
+	if err == nil && record.HolderIdentity != "" {
+		r.renewed()
+	}
+	return err
 }
