@@ -10,7 +10,6 @@ const (
 	InFlight    Reason = "call-in-flight"
 	HeldByOther Reason = "held-by-other"
 	BackingOff  Reason = "backing-off"
-	LetHigherGo Reason = "higher-rank-first"
 	Retrying    Reason = "waiting-to-retry"
 	Polling     Reason = "poll"
 
