@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -122,10 +123,9 @@ func TestDeletedLockOfADeadLeaderIsSettledFirst(t *testing.T) {
 }
 
 func TestCorruptRecordEndsTheTermAndIsReplacedAfterALease(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		if store.Kind() == locktest.Lease {
-			t.Skip("a Lease's fields are typed: the API server admits no nonsense")
-		}
+	// Of a ConfigMap only: a Lease's fields are typed, and the API server admits no nonsense.
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.NewStore(locktest.ConfigMap)
 		a := enter(t, store, "a")
 		pass(time.Minute)
 		store.Corrupt()
