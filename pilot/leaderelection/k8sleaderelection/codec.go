@@ -86,6 +86,7 @@ func unstamp(s core.Stamp) metav1.Time {
 const (
 	markerVersion  = "v1"
 	markerHandover = "handover"
+	markerUnfit    = "unfit"
 )
 
 func decodeNotes(notes map[string]string) core.Notes {
@@ -93,6 +94,7 @@ func decodeNotes(notes map[string]string) core.Notes {
 		Marker:    parseMarker(notes[k8sresourcelock.MarkerAnnotation]),
 		Nominated: notes[k8sresourcelock.NominatedAnnotation],
 		Request:   parseRequest(notes[k8sresourcelock.HandoverRequestAnnotation]),
+		Hold:      parseHold(notes[k8sresourcelock.HoldAnnotation]),
 	}
 }
 
@@ -100,14 +102,25 @@ func decodeNotes(notes map[string]string) core.Notes {
 // that we know: nothing is believed without its guard.
 func parseMarker(s string) core.Marker {
 	words := strings.Split(s, " ")
-	if len(words) < 3 || len(words) > 4 || words[0] != markerVersion || words[1] == "" {
+	if len(words) < 3 || words[0] != markerVersion || words[1] == "" {
 		return core.Marker{}
 	}
 	transitions, err := strconv.Atoi(words[2])
-	if err != nil || len(words) == 4 && words[3] != markerHandover {
+	if err != nil {
 		return core.Marker{}
 	}
-	return core.Marker{Identity: words[1], Transitions: transitions, Handover: len(words) == 4}
+	m := core.Marker{Identity: words[1], Transitions: transitions}
+	for _, word := range words[3:] {
+		switch word {
+		case markerHandover:
+			m.Handover = true
+		case markerUnfit:
+			m.Unfit = true
+		default:
+			return core.Marker{}
+		}
+	}
+	return m
 }
 
 func encodeNotes(n core.Notes) map[string]string {
@@ -117,6 +130,9 @@ func encodeNotes(n core.Notes) map[string]string {
 	}
 	if n.Request != (core.Request{}) {
 		notes[k8sresourcelock.HandoverRequestAnnotation] = formatRequest(n.Request)
+	}
+	if n.Hold != (core.Hold{}) {
+		notes[k8sresourcelock.HoldAnnotation] = formatHold(n.Hold)
 	}
 	if n.Nominated != "" {
 		notes[k8sresourcelock.NominatedAnnotation] = n.Nominated
@@ -129,6 +145,9 @@ func formatMarker(m core.Marker) string {
 	if m.Handover {
 		s += " " + markerHandover
 	}
+	if m.Unfit {
+		s += " " + markerUnfit
+	}
 	return s
 }
 
@@ -138,24 +157,53 @@ type requestJSON struct {
 	Key         string `json:"key"`
 	Reason      string `json:"reason"`
 	Requester   string `json:"requester"`
+	Note        string `json:"note,omitempty"`
 	Holder      string `json:"holder"`
 	Transitions int    `json:"transitions"`
 	Seconds     int    `json:"seconds"`
 	Accepted    bool   `json:"accepted"`
 	Refused     string `json:"refused,omitempty"`
+	HoldSeconds int    `json:"holdSeconds,omitempty"`
 }
 
-// parseRequest returns the zero Request for anything that is not one.
+// parseRequest returns the zero Request for anything that is not one. Only an operator
+// may leave the identity open.
 func parseRequest(s string) core.Request {
 	var r requestJSON
-	if s == "" || json.Unmarshal([]byte(s), &r) != nil || k8sresourcelock.ValidateIdentity(r.Identity) != nil {
+	if s == "" || json.Unmarshal([]byte(s), &r) != nil {
+		return core.Request{}
+	}
+	if k8sresourcelock.ValidateIdentity(r.Identity) != nil && (r.Identity != "" || r.Reason != core.ForOperator) {
 		return core.Request{}
 	}
 	return core.Request(r)
 }
 
-func formatRequest(r core.Request) string {
-	raw, err := json.Marshal(requestJSON(r))
+func formatRequest(r core.Request) string { return toJSON(requestJSON(r)) }
+
+// holdJSON is the form of a hold on the lock object.
+type holdJSON struct {
+	Holder      string `json:"holder"`
+	Transitions int    `json:"transitions"`
+	Seconds     int    `json:"seconds"`
+	Requester   string `json:"requester"`
+	Reason      string `json:"reason"`
+	Note        string `json:"note,omitempty"`
+}
+
+// parseHold returns the zero Hold for anything that is not one.
+func parseHold(s string) core.Hold {
+	var h holdJSON
+	if s == "" || json.Unmarshal([]byte(s), &h) != nil {
+		return core.Hold{}
+	}
+	return core.Hold(h)
+}
+
+func formatHold(h core.Hold) string { return toJSON(holdJSON(h)) }
+
+func toJSON(v any) string {
+	raw, err := json.Marshal(v)
 	if err != nil { // strings, numbers and booleans always can be
 		return ""
 	}

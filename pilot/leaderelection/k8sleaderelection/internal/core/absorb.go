@@ -36,6 +36,8 @@ func (c Config) absorb(s State, in Input) State {
 		s.StepDown = s.Phase == Leading || s.StepDown
 	case Stop:
 		s.Stopping = true
+	case Fitness:
+		s.Unfit = in.Unfit
 	}
 	return s
 }
@@ -90,6 +92,9 @@ func (c Config) observe(s State, in Input) State {
 	}
 	if snap.Notes.Request.renewed(s.Snap.Notes.Request) {
 		s.RequestAt = now
+	}
+	if snap.Notes.Hold != s.Snap.Notes.Hold {
+		s.HoldAt = now
 	}
 	if snap.Exists && snap.Content == Readable {
 		s.Count = snap.Record.Transitions

@@ -55,12 +55,18 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 	if c.unasked(s) && now.Mono >= c.settledAt(s) {
 		return c.decideReleasing(s, now, a).because(NotAsked)
 	}
-	if c.outranks(s) && c.canAsk(s) && now.Mono >= s.BackOff && now.Mono < c.expiresAt(s) {
+	if c.mayAsk(s, now.Mono) && now.Mono >= s.BackOff && now.Mono < c.expiresAt(s) {
 		return c.decideAsking(s, now, a)
+	}
+	if ends := s.holdEnds(); ends > now.Mono {
+		a = a.wake(ends)
 	}
 	at, why := c.opening(s)
 	if at < s.BackOff && s.BackOff > now.Mono {
 		at, why = s.BackOff, BackingOff
+	}
+	if s.Unfit {
+		at, why = Never, NotFit
 	}
 	if at <= now.Mono {
 		if now.Mono < s.NextTry {
@@ -75,7 +81,7 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 		}
 		a = a.wake(s.PollAt)
 	}
-	if why != BackingOff && s.Snap.held() {
+	if why != BackingOff && why != NotFit && s.Snap.held() {
 		why = HeldByOther
 	}
 	return a.wake(at).because(why)
@@ -84,7 +90,8 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 // unasked reports whether somebody has written us in as holder although we did not
 // ask, or do not want it now. The lock is passed on at once: nobody acts.
 func (c Config) unasked(s State) bool {
-	return s.Snap.nominated() && s.Snap.Record.Holder == c.Self && !s.Twin && !s.Asked && !s.wrote(s.Snap)
+	wanted := !s.Unfit && (s.Asked || c.transferred(s))
+	return s.Snap.nominated() && s.Snap.Record.Holder == c.Self && !s.Twin && !wanted && !s.wrote(s.Snap)
 }
 
 // decideAsking asks the leader to hand over, and waits for it to do so. A challenger
@@ -125,17 +132,26 @@ func (c Config) opening(s State) (Instant, Reason) {
 	case snap.Content == Missing:
 		return c.turn(s), Filled
 	case snap.Content == Unreadable:
-		return c.expiresAt(s), Replaced
+		return c.afterHigher(s, c.expiresAt(s)), Replaced
 	case snap.Record.Holder == "":
 		return c.turn(s), Free
 	case snap.Record.Holder == c.Self && !s.Twin:
 		return 0, Reclaimed
 	case snap.nominated():
-		return min(s.SeenAt.After(c.Retry), c.expiresAt(s)), Nominated
-	case c.outranks(s) && !c.canAsk(s) && s.Rebuffed < c.expiresAt(s):
-		return s.Rebuffed, Preempted
+		return c.afterHigher(s, min(s.SeenAt.After(c.Retry), c.expiresAt(s))), Nominated
+	case c.outranks(s) && !c.canAsk(s) && max(s.Rebuffed, s.holdEnds()) < c.expiresAt(s):
+		return max(s.Rebuffed, s.holdEnds()), Preempted
 	}
-	return c.expiresAt(s), Expired
+	return c.afterHigher(s, c.expiresAt(s)), Expired
+}
+
+// afterHigher puts off what falls due for all candidates at once, so that one of the
+// highest rank goes first. Nobody waits for one who is not there.
+func (c Config) afterHigher(s State, at Instant) Instant {
+	if c.highest(s) {
+		return at
+	}
+	return at.After(c.Moment)
 }
 
 // turn is when a candidate may write itself into a lock that nobody holds. One that
@@ -158,16 +174,16 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 	if s.Phase == Settling {
 		due = min(due, s.SettleAt)
 	}
-	accept, refuse := false, false
+	accept, refuse := false, ""
 	if s.Phase == Leading {
 		again := Never
-		if accept, refuse, again = c.judge(s, now.Mono); accept || refuse {
+		if accept, refuse, again = c.judge(s, now.Mono); accept || refuse != "" {
 			due = now.Mono
 		}
 		if again > now.Mono {
 			a = a.wake(again)
 		}
-		if s.Snap.Notes.Marker.Handover != c.handsOver(s) {
+		if m := s.Snap.Notes.Marker; m.Handover != c.handsOver(s) || m.Unfit != s.Unfit {
 			due = min(due, s.Renewed.After(c.Retry/markerShare))
 		}
 	}
@@ -180,8 +196,8 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 	case accept:
 		notes.Request.Accepted = true
 		return a.write(Renew, s.Snap, record, notes).because(Accepting)
-	case refuse:
-		notes.Request.Refused = refusedNoRank
+	case refuse != "":
+		notes.Request.Refused = refuse
 		return a.write(Renew, s.Snap, record, notes).because(Refusing)
 	}
 	return a.write(Renew, s.Snap, record, notes).because(Renewing)
@@ -191,8 +207,9 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 // RetryPeriod, so that whoever keeps changing it cannot make us write without a pause.
 const markerShare = 8
 
-// handsOver reports whether we could judge a request: our own watcher has synced.
-func (c Config) handsOver(s State) bool { return c.Ranked && s.Default.Synced }
+// handsOver reports whether we could judge a request: our own watcher has synced, or
+// there is no rank to judge by.
+func (c Config) handsOver(s State) bool { return !c.Ranked || s.Default.Synced }
 
 func (c Config) decideReleasing(s State, now Moment, a Action) Action {
 	if now.Mono < s.NextTry {
@@ -221,7 +238,15 @@ func (c Config) nomination(s State, now Moment) (Record, Notes) {
 		Renewed: s.nextStamp(s.Snap.Record.Renewed, now.Wall), Transitions: s.nextTransition(),
 	}
 	record.Acquired = record.Renewed
-	return record, Notes{Nominated: r.Identity}
+	notes := Notes{Nominated: r.Identity}
+	if r.Reason == ForOperator {
+		// It also tells the nominee, which did not ask, that it is wanted.
+		notes.Hold = Hold{
+			Holder: r.Identity, Transitions: record.Transitions, Seconds: max(1, r.HoldSeconds),
+			Requester: r.Requester, Reason: HoldForTransfer, Note: r.Note,
+		}
+	}
+	return record, notes
 }
 
 // claim is the write that begins a term. It carries our marker only when we may act
@@ -236,7 +261,9 @@ func (c Config) claim(s State, now Moment) (Record, Notes) {
 	if s.Snap.nominated() && old.Holder == c.Self {
 		record.Transitions = old.Transitions // the handover has counted this term
 	}
-	return record, c.notes(s, record, now.Mono >= c.settledAt(s))
+	notes := c.notes(s, record, now.Mono >= c.settledAt(s))
+	notes.Hold = s.keptHold(record, now.Mono)
+	return record, notes
 }
 
 // nextTransition counts a new term. A lock without a record goes on from the last
@@ -257,7 +284,9 @@ func (c Config) renewal(s State, now Moment) (Record, Notes) {
 	record.Renewed = s.nextStamp(record.Renewed, now.Wall)
 	record.Lease = c.Lease
 	record.Key = c.Key
-	return record, c.notes(s, record, s.Marked || now.Mono >= s.SettleAt)
+	notes := c.notes(s, record, s.Marked || now.Mono >= s.SettleAt)
+	notes.Hold = s.keptHold(record, now.Mono)
+	return record, notes
 }
 
 // notes are our annotations beside the record. While settling, the marker of whoever
@@ -267,7 +296,7 @@ func (c Config) notes(s State, record Record, act bool) Notes {
 	if act {
 		notes := Notes{Marker: Marker{
 			Identity: c.Self, Transitions: record.Transitions,
-			Handover: c.handsOver(s),
+			Handover: c.handsOver(s), Unfit: s.Unfit,
 		}}
 		if s.Phase != Following && s.Snap.addressed() {
 			notes.Request = s.Snap.Notes.Request

@@ -35,7 +35,27 @@ func testSnapshots() map[string]Snapshot {
 	}
 	handsOver := marker("b", 3)
 	handsOver.Marker.Handover = true
+	hold := func(holder string) Hold {
+		return Hold{Holder: holder, Transitions: 3, Seconds: 10, Requester: "operator", Reason: HoldForPause}
+	}
+	operator := func(identity string) Notes {
+		n := asked(false)
+		n.Request.Identity, n.Request.Reason, n.Request.HoldSeconds = identity, ForOperator, 60
+		return n
+	}
+	unfit, paused, pausedAsked, pausedPeer := handsOver, handsOver, asked(false), Notes{Hold: hold("b")}
+	unfit.Marker.Unfit = true
+	paused.Hold, pausedAsked.Hold = hold("b"), hold("a")
+	nominatedByOperator := Notes{Nominated: "a", Hold: hold("a")}
+	nominatedByOperator.Hold.Reason = HoldForTransfer
 	return map[string]Snapshot{
+		"equal, unfit":           lock(record("b", "stable"), unfit),
+		"lower, held":            lock(record("b", "canary"), paused),
+		"lower, unmarked, held":  lock(record("b", "canary"), pausedPeer),
+		"mine, asked, held":      lock(record("a", "stable"), pausedAsked),
+		"mine, to transfer":      lock(record("a", "stable"), operator("b")),
+		"mine, to step down":     lock(record("a", "stable"), operator("")),
+		"transferred to me":      lock(record("a", "stable"), nominatedByOperator),
 		"lower, hands over":      lock(record("b", "canary"), handsOver),
 		"mine, asked":            lock(record("a", "stable"), asked(false)),
 		"mine, accepted":         lock(record("a", "stable"), asked(true)),
@@ -91,7 +111,7 @@ var domain = []struct {
 	{2, func(s *State, n int) { s.Lost = n == 1 }},
 	{2, func(s *State, n int) { s.Marked = n == 1 }},
 	{2, func(s *State, n int) { s.StepDown = n == 1 }},
-	{2, func(s *State, n int) { s.Doubt = n == 1 }},
+	{3, func(s *State, n int) { s.Doubt, s.Unfit = n == 1, n == 2 }},
 	{2, func(s *State, n int) { s.Twin = n == 1 }},
 	{2, func(s *State, n int) { // ours, or a term that has been overtaken
 		if n == 1 {
@@ -157,6 +177,7 @@ func (c Config) enumerate(t *testing.T, counts []int, snap Snapshot) {
 		if t.Failed() || impossible(s) {
 			return
 		}
+		s.HoldAt, s.RequestAt = testNow.Mono, testNow.Mono
 		s.PollAt, s.LimitAt, s.ReleaseBy = around(1, time.Second), around(1, 2*time.Second), around(1, 2*time.Second)
 		s.Renewed = around(0, time.Second)
 		visited++
@@ -230,15 +251,15 @@ func (c Config) wrong(s State, a Action) string {
 		return "a call after the end"
 	case a.Op == NoOp && a.Wake <= now:
 		return "a wake-up in the past with nothing to do: a hot loop"
-	case a.Op == NoOp && a.Wake == Never && s.Flight.Op == NoOp && s.Phase != Done && !s.Alive:
+	case a.Op == NoOp && a.Wake == Never && s.Flight.Op == NoOp && s.Phase != Done && !s.Alive && !s.Unfit:
 		return "nothing to do and nothing to wait for"
 	}
 	return c.wrongWrite(s, a)
 }
 
 func (c Config) wrongWrite(s State, a Action) string {
-	if a.Op != Acquire && a.Op != Renew && a.Op != Release {
-		return "" // reads; requests and handovers, which need more than these snapshots have
+	if a.Op == NoOp || a.Op == Read {
+		return ""
 	}
 	mine := s.Snap.held() && s.Snap.Record.Holder == c.Self
 	marked := a.Notes.Marker.names(a.Record)
@@ -253,6 +274,8 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return "a write in another name than one's own"
 	case a.Record.Renewed == s.Snap.Record.Renewed:
 		return "a write that changes nothing"
+	case a.Op == Acquire && s.Unfit && s.Phase == Following:
+		return "one that is unfit campaigns"
 	case a.Op == Acquire && s.Phase != Following, a.Op == Acquire && s.Alive:
 		return "a term begins where none may"
 	case a.Op == Acquire && marked && testNow.Mono < c.settledAt(s):
@@ -276,8 +299,14 @@ func (c Config) wrongAsk(s State, a Action) string {
 		return "a request that changes more than the request"
 	case r.Identity != c.Self || r.Holder != s.Snap.Record.Holder || r.Transitions != s.Snap.Record.Transitions || r.Accepted:
 		return "a request in another name, or to another term"
+	case s.Unfit:
+		return "one that is unfit asks for the lock"
+	case s.Snap.Notes.Marker.Unfit:
+		return ""
 	case !Outranks(c.Key, s.Snap.Record.Key, s.Default):
 		return "a request without rank"
+	case testNow.Mono < s.holdEnds():
+		return "a request against an operator's hold"
 	}
 	return ""
 }
@@ -287,8 +316,11 @@ func (c Config) wrongHandOver(s State, a Action) string {
 	switch {
 	case s.Phase != Releasing || s.Alive || !c.ours(s):
 		return "a handover of what is not one's own, or of what runs"
-	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Notes != Notes{Nominated: r.Identity}:
+	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Notes.Nominated != r.Identity ||
+		a.Notes.Marker != Marker{} || a.Notes.Request != Request{}:
 		return "a handover to somebody who did not ask"
+	case a.Notes.Hold != (Hold{}) && (r.Reason != ForOperator || !a.Notes.Hold.names(a.Record)):
+		return "a hold that no operator asked for"
 	case a.Record.Transitions <= s.Snap.Record.Transitions:
 		return "a handover that does not count a term"
 	}

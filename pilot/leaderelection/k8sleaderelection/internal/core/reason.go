@@ -12,6 +12,7 @@ const (
 	BackingOff  Reason = "backing-off"
 	Retrying    Reason = "waiting-to-retry"
 	Polling     Reason = "poll"
+	NotFit      Reason = "unfit"
 
 	// How a term begins.
 	Created    Reason = "lock-absent"

@@ -30,6 +30,8 @@ type Marker struct {
 	Transitions int
 	// Handover: this leader can judge and fulfil a request.
 	Handover bool
+	// Unfit: this leader would rather have somebody else lead.
+	Unfit bool
 }
 
 // Notes are our annotations on the lock object, decoded.
@@ -37,6 +39,7 @@ type Notes struct {
 	Marker    Marker
 	Nominated string
 	Request   Request
+	Hold      Hold
 }
 
 // Snapshot is the lock object as one answer or watch event showed it.

@@ -8,21 +8,31 @@ type Request struct {
 	Identity, Key string // the challenger's
 	Reason        string
 	Requester     string
+	Note          string // the operator's own words
 	Holder        string // whom it is addressed to, and in which term
 	Transitions   int
 	Seconds       int // for which it waits to be accepted, as each reader counts
 	Accepted      bool
 	Refused       string // the leader's reason; empty: not refused
+	// HoldSeconds is an operator's: how long the new holder stays whatever its rank or,
+	// without Identity, how long the one that steps down does not campaign.
+	HoldSeconds int
 }
 
-// ForDefaultRevision and ForLocalOverRemote are a request's reasons.
+// A request's reasons. One of an operator needs no rank, and without Identity it asks
+// the leader to step down for whoever comes.
 const (
 	ForDefaultRevision = "default-revision"
 	ForLocalOverRemote = "local-over-remote"
+	ForUnfit           = "unfit"
+	ForOperator        = "operator"
 )
 
 // Why a leader refuses.
-const refusedNoRank = "the challenger does not outrank the holder by the holder's view of the default revision"
+const (
+	refusedNoRank = "the challenger does not outrank the holder by the holder's view of the default revision"
+	refusedHeld   = "an operator's hold stands: rank does not count"
+)
 
 // maxRequestSeconds bounds what a record can make others wait.
 const maxRequestSeconds = 3600
@@ -38,8 +48,8 @@ func (r Request) renewed(old Request) bool {
 // addressed reports whether a request stands that the present term's leader was asked.
 func (s Snapshot) addressed() bool {
 	r := s.Notes.Request
-	return r.Identity != "" && s.held() && r.Holder == s.Record.Holder && r.Transitions == s.Record.Transitions &&
-		r.Identity != s.Record.Holder
+	return s.held() && r.Holder == s.Record.Holder && r.Transitions == s.Record.Transitions &&
+		r.Identity != s.Record.Holder && (r.Identity != "" || r.Reason == ForOperator)
 }
 
 // requested reports whether a request is there that the leader has to heed: addressed
@@ -61,14 +71,23 @@ func (s State) requestEnds() Instant {
 
 // canAsk reports whether the holder is a leader that hands over when it is asked.
 func (c Config) canAsk(s State) bool {
-	return c.Ranked && s.Snap.acting() && s.Snap.Notes.Marker.Handover && s.Snap.Record.Holder != c.Self
+	return !c.External && s.Snap.acting() && s.Snap.Notes.Marker.Handover && s.Snap.Record.Holder != c.Self
+}
+
+// mayAsk reports whether there is a reason to ask the leader to hand over: we outrank it
+// and no hold stands, or it has said that it is unfit.
+func (c Config) mayAsk(s State, now Instant) bool {
+	if !c.canAsk(s) || s.Unfit {
+		return false
+	}
+	return s.Snap.Notes.Marker.Unfit || c.outranks(s) && now >= s.holdEnds()
 }
 
 // askAt is from when on we may ask the leader to hand over: not while our own request
-// stands, nor one that we do not outrank.
+// stands, nor an operator's, nor one that we do not outrank.
 func (c Config) askAt(s State, now Instant) Instant {
 	r := s.Snap.Notes.Request
-	if s.requested(now) && (r.Identity == c.Self || !Outranks(c.Key, r.Key, s.Default)) {
+	if s.requested(now) && (r.Identity == c.Self || r.Reason == ForOperator || !c.Ranked || !Outranks(c.Key, r.Key, s.Default)) {
 		if r.Accepted {
 			return Never
 		}
@@ -81,7 +100,11 @@ func (c Config) askAt(s State, now Instant) Instant {
 func (c Config) request(s State) Request {
 	reason := ForDefaultRevision
 	ours, _ := splitKey(c.Key)
-	if theirs, _ := splitKey(s.Snap.Record.Key); theirs == ours {
+	theirs, _ := splitKey(s.Snap.Record.Key)
+	switch {
+	case !c.outranks(s):
+		reason = ForUnfit
+	case theirs == ours:
 		reason = ForLocalOverRemote
 	}
 	return Request{
@@ -94,25 +117,54 @@ func (c Config) request(s State) Request {
 }
 
 // judge says what a leader makes of the request that stands: accept it, or refuse it
-// once its own watcher had the time to catch up. Both false: look again at the instant.
-// A refusal is judged anew when the default changes.
-func (c Config) judge(s State, now Instant) (accept, refuse bool, again Instant) {
+// for a reason, once its own watcher had the time to catch up. Neither: look again at the
+// instant. A refusal is judged anew when the default changes.
+func (c Config) judge(s State, now Instant) (accept bool, refuse string, again Instant) {
 	r := s.Snap.Notes.Request
 	if !s.Snap.addressed() || r.Accepted || now >= s.requestEnds() {
-		return false, false, Never
+		return false, "", Never
 	}
-	if Outranks(r.Key, c.Key, s.Default) {
-		return true, false, now
+	if c.grants(s, now) {
+		return true, "", now
 	}
 	if r.Refused != "" {
-		return false, false, Never
+		return false, "", Never
 	}
-	at := s.RequestAt.After(c.Patience)
-	return false, now >= at, at
+	if now < s.holdEnds() {
+		return false, refusedHeld, now
+	}
+	if at := s.RequestAt.After(c.Patience); now < at {
+		return false, "", at
+	}
+	return false, refusedNoRank, now
+}
+
+// grants reports whether the leader's request is one to fulfil: an operator's; anybody's
+// while we are unfit; otherwise that of a higher rank, unless an operator holds us here.
+func (c Config) grants(s State, now Instant) bool {
+	r := s.Snap.Notes.Request
+	if r.Reason == ForOperator || s.Unfit {
+		return true
+	}
+	return c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= s.holdEnds()
+}
+
+// coolDown is for how long we leave the lock alone after the request that we accepted:
+// an operator says it, and one that was unfit does not come back with the first good
+// answer.
+func (c Config) coolDown(s State) time.Duration {
+	r := s.Snap.Notes.Request
+	switch {
+	case r.Reason == ForOperator && r.Identity == "":
+		return max(c.Retry, time.Duration(min(r.HoldSeconds, maxHoldSeconds))*time.Second)
+	case s.Unfit:
+		return c.Retry
+	}
+	return 0
 }
 
 // fulfils reports whether the request that stands is one to hand over to.
 func (c Config) fulfils(s State, now Instant) bool {
 	r := s.Snap.Notes.Request
-	return c.ours(s) && s.requested(now) && (r.Accepted || Outranks(r.Key, c.Key, s.Default))
+	return r.Identity != "" && c.ours(s) && s.requested(now) && (r.Accepted || c.grants(s, now))
 }

@@ -36,19 +36,21 @@ func TestOpening(t *testing.T) {
 		// have to settle leaves the lock for a RetryPeriod to whoever would not.
 		{"free, marker left", Free, 2, 15, Free, 2, 15},
 		{"no record, marker left", Filled, 2, 15, Filled, 2, 15},
-		{"peer, marker left", Expired, 15, 20, Expired, 15, 20},
-		{"unreadable", Replaced, 15, 15, Replaced, 15, 15},
+		{"peer, marker left", Expired, 15, 20, Expired, 15.025, 20},
+		{"unreadable", Replaced, 15, 15, Replaced, 15.025, 15},
 		// Rule 7: one's own name, with a marker and without.
 		{"mine", Reclaimed, at0, at0, Reclaimed, at0, at0},
 		{"mine, unmarked", Reclaimed, at0, 15, Reclaimed, at0, 15},
 		{"mine, other's marker", Reclaimed, at0, 15, Reclaimed, at0, 15},
 		// Rule 4: a nominee that does not come.
-		{"nominated", Nominated, 2, at0, Nominated, 2, at0},
-		{"equal", Expired, 15, 15, Expired, 15, 15},
-		{"equal, unmarked", Expired, 15, 20, Expired, 15, 20},
+		{"nominated", Nominated, 2, at0, Nominated, 2.025, at0},
+		{"equal", Expired, 15, 15, Expired, 15.025, 15},
+		{"equal, unmarked", Expired, 15, 20, Expired, 15.025, 20},
 		// Rule 6: rank goes before, and settles; with PeerGrace for who has no marker.
-		{"lower", Preempted, at0, 15, Expired, 15, 15},
-		{"lower, unmarked", Preempted, at0, 20, Expired, 15, 20},
+		{"lower", Preempted, at0, 15, Expired, 15.025, 15},
+		{"lower, unmarked", Preempted, at0, 20, Expired, 15.025, 20},
+		// Rule 9: while an operator's hold stands, rank does not count.
+		{"lower, unmarked, held", Preempted, 10, 20, Expired, 15.025, 20},
 	} {
 		snap := testSnapshots()[rule.lock]
 		check := func(key string, why Reason, open, act float64) {

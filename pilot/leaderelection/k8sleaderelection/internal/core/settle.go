@@ -80,7 +80,7 @@ func (c Config) settleLeading(s State, now Moment) State {
 	case s.Snap.addressed() && s.Snap.Notes.Request.Accepted:
 		// Accepting is written before the drain, and this is that write: whoever
 		// reads it knows that the challenger is next.
-		s.Giving = true
+		s.Giving, s.Cool = true, c.coolDown(s)
 		s.LimitAt = now.Mono.After(c.StopLimit)
 		return s.enter(Draining, HandingOver)
 	}
@@ -144,12 +144,15 @@ func (c Config) follow(s State, now Moment, why Reason) State {
 		s.BackOff = now.Mono.After(c.Retry << min(s.Steps, maxBackOffShift))
 		s.Steps = min(s.Steps+1, maxBackOffShift)
 	}
+	if s.Cool > 0 {
+		s.BackOff = now.Mono.After(s.Cool)
+	}
 	if s.Twin {
 		s.BackOff = now.Mono.After(c.Lease)
 	}
 	s.Term, s.Cover = Term{}, Cover{}
 	s.Marked, s.Gone, s.Lost = false, false, false
-	s.StepDown, s.Giving, s.Overdue = false, false, false
+	s.StepDown, s.Giving, s.Cool, s.Overdue = false, false, 0, false
 	s.Asked = false
 	s.LimitAt, s.ReleaseBy = 0, 0
 	if c.OneCycle {

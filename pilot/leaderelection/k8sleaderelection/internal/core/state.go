@@ -109,9 +109,11 @@ const (
 	StepDown
 	// Stop: the elector must end.
 	Stop
+	// Fitness: whether this process is fit to lead, as of now.
+	Fitness
 )
 
-var kindNames = [...]string{"tick", "seen", "replied", "default", "watching", "unwatched", "drained", "step-down", "stop"}
+var kindNames = [...]string{"tick", "seen", "replied", "default", "watching", "unwatched", "drained", "step-down", "stop", "fitness"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -123,6 +125,7 @@ type Input struct {
 	Result  Result   // Replied
 	Default Default  // DefaultChanged
 	Gap     bool     // Watching: changes before it may have been missed
+	Unfit   bool     // Fitness
 	Beats   bool     // with Config.External: we outrank the holder of the newest snapshot
 	Jitter  uint8    // random, for the next poll: 255 is almost the whole of JitterFactor
 }
@@ -164,6 +167,7 @@ type State struct {
 	Beats   bool
 	Twin    bool // another live process writes under our identity
 	Doubt   bool // we may hold the lock by a write whose reply never came
+	Unfit   bool // this process should not lead if another can
 
 	// What earlier holders may still do.
 	Prior      Instant // until when a holder whose term did not end well may act
@@ -174,6 +178,8 @@ type State struct {
 	AskAt     Instant // no request of ours before
 	Asks      uint8   // requests of ours in a row that were not accepted
 	Asked     bool    // we have asked somebody for this lock and still want it
+
+	HoldAt Instant // when the operator's hold that stands was first seen
 
 	// Our own writes.
 	Flight   Call
@@ -186,12 +192,13 @@ type State struct {
 	// The term.
 	Term      Term
 	Cover     Cover
-	Marked    bool // our marker was acknowledged in this term: we may act
-	Gone      bool // the record was seen not to be this term's: it never is again
-	Lost      bool // the term is over: the gate never opens again in it
-	Alive     bool // functions were started and have not all returned
-	StepDown  bool // release although not stopped
-	Giving    bool // a request was accepted: drain and hand over
+	Marked    bool          // our marker was acknowledged in this term: we may act
+	Gone      bool          // the record was seen not to be this term's: it never is again
+	Lost      bool          // the term is over: the gate never opens again in it
+	Alive     bool          // functions were started and have not all returned
+	StepDown  bool          // release although not stopped
+	Giving    bool          // a request was accepted: drain and hand over
+	Cool      time.Duration // for which we do not campaign after it
 	LimitAt   Instant
 	Overdue   bool    // the drain has outstayed its limit
 	BackOff   Instant // no campaign before
