@@ -84,6 +84,8 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 		DrainLimit: l.cfg.DrainLimit, StopLimit: l.cfg.StopLimit, PeerGrace: l.cfg.PeerGrace,
 		PreemptImmediately: l.cfg.PreemptImmediately,
 		OnStuckDrain:       l.cfg.OnStuckDrain,
+		ExitOnStuckDrain:   l.cfg.ExitOnStuckDrain,
+		Fit:                l.cfg.Fit,
 		ReleaseOnCancel:    true,
 		Name:               l.cfg.lockName(),
 		Work:               []func(context.Context) error{l.work},

@@ -19,6 +19,8 @@ type Status struct {
 	Phase, Reason string
 	// Leading: this process may act now.
 	Leading bool
+	// Unfit: this process should not lead, by its own Fit function.
+	Unfit bool
 	// Holder and HolderKey are those of the record last seen.
 	Holder, HolderKey string
 	// Transitions is the record's count of terms; Token is this process's fencing
@@ -49,6 +51,7 @@ func (l *LeaderElection) Status() Status {
 	}
 	now := e.Status()
 	s.Phase, s.Reason, s.Leading, s.Since = now.Phase, now.Reason, now.Leading, now.Since
+	s.Unfit = now.Unfit
 	s.Holder, s.HolderKey, s.Transitions = now.Holder, now.HolderKey, now.Transitions
 	s.Default, s.DefaultKnown = now.Default.Revision, now.Default.Synced
 	if now.Term != (k8sleaderelection.Term{}) {

@@ -39,6 +39,9 @@ func (l *loop) request(ctx context.Context, a core.Action, base k8sresourcelock.
 	if a.Op == core.Read {
 		return l.le.lock.Read(ctx)
 	}
+	if lock, ok := l.le.lock.(k8sresourcelock.Annotated); ok && a.Op == core.Ask {
+		return lock.Annotate(ctx, base, encodeNotes(a.Notes))
+	}
 	return l.le.lock.Write(ctx, base, encodeRecord(a.Record), encodeNotes(a.Notes))
 }
 

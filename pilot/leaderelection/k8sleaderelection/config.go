@@ -96,9 +96,18 @@ type LeaderElectionConfig struct {
 	Gate Gate
 	// Clock is what the cover is measured by; share it with Gate. nil: a new one.
 	Clock *Clock
-	// OnStuckDrain is called once for a drain that has outstayed its limit. A server
-	// ends its process here, because functions that will not end block every next term.
+	// Fit, if given, says whether this process is fit to lead; an error says why not. It
+	// is asked once per RetryPeriod and has that long to answer; Run waits for it to
+	// return when its context has ended. A follower that is unfit, or was not asked yet,
+	// does not campaign. A leader that becomes unfit leads on, says so in the lock, and
+	// hands over to the first candidate that asks: a lock is never left to nobody.
+	Fit func(ctx context.Context) error
+	// OnStuckDrain is called once for a drain that has outstayed its limit.
 	OnStuckDrain func()
+	// ExitOnStuckDrain ends the process, with exit code 1, for a drain that has outstayed
+	// its limit, after OnStuckDrain has returned: functions that will not end block every
+	// next term, and only the process's end is sure to end them.
+	ExitOnStuckDrain bool
 	// Observer hears of phases and calls, for metrics.
 	Observer Observer
 	// Logger gets one line per transition and per new trouble. nil: slog.Default.

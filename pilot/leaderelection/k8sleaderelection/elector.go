@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"os"
 	"time"
 
 	"go.uber.org/atomic"
@@ -30,6 +31,7 @@ type LeaderElector struct {
 	lock    k8sresourcelock.Versioned
 	codec   codec
 	clock   *Clock
+	exit    func(code int)
 	running atomic.Bool
 	view    atomic.Pointer[view]
 	deflt   atomic.Pointer[core.Default]
@@ -50,6 +52,7 @@ type view struct {
 	count   int
 	deflt   core.Default
 	alive   bool
+	unfit   bool
 	acked   core.Instant
 	changed time.Time
 }
@@ -65,6 +68,7 @@ func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
 		lock:     versioned(lec.Lock),
 		codec:    codec{seed: maphash.MakeSeed()},
 		clock:    lec.Clock,
+		exit:     os.Exit,
 		poke:     make(chan struct{}, 1),
 		stepDown: make(chan struct{}, 1),
 	}
@@ -159,6 +163,8 @@ type Status struct {
 	// Holder, HolderKey and Transitions are those of the record last seen.
 	Holder, HolderKey string
 	Transitions       int
+	// Unfit: the Fit function says that this process should not lead.
+	Unfit bool
 	// Default is the default revision by which this elector ranks.
 	Default DefaultRevision
 }
@@ -170,7 +176,7 @@ func (le *LeaderElector) Status() Status {
 	return Status{
 		Phase: v.phase.String(), Reason: string(v.why), Since: v.changed,
 		Leading: left > 0, CoverLeft: left, Term: v.term,
-		Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.count,
+		Unfit: v.unfit, Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.count,
 		Default: DefaultRevision{Synced: v.deflt.Synced, Revision: v.deflt.Revision},
 	}
 }

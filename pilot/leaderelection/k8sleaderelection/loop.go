@@ -41,6 +41,7 @@ type loop struct {
 func newLoop(le *LeaderElector, oneCycle bool) *loop {
 	return &loop{
 		le: le, core: le.config.core(oneCycle),
+		state:  core.State{Unfit: le.config.Fit != nil},
 		events: make(chan *event), replies: make(chan *event, 1),
 		report: newReporter(le),
 	}
@@ -59,6 +60,9 @@ func (l *loop) run(ctx context.Context) error {
 	if w, ok := l.le.lock.(k8sresourcelock.Watchable); ok {
 		l.watch = newFollower(l, w)
 		l.helpers.Go(func() { l.watch.run(work) })
+	}
+	if l.le.config.Fit != nil {
+		l.helpers.Go(func() { l.checkFitness(work) })
 	}
 	l.turn(work, &event{in: l.defaultNow()})
 	for stop := ctx.Done(); l.state.Phase != core.Done; {
@@ -178,7 +182,7 @@ func (l *loop) publish(before core.State, in core.Input) {
 	}
 	v := view{
 		phase: s.Phase, why: s.Why, term: exportTerm(s.Term), known: s.Known,
-		deflt: s.Default, alive: s.Alive, acked: l.acked, changed: l.changed,
+		deflt: s.Default, alive: s.Alive, unfit: s.Unfit, acked: l.acked, changed: l.changed,
 	}
 	if s.Phase == core.Leading || s.Phase == core.Draining && !s.Lost {
 		v.cover = s.Cover

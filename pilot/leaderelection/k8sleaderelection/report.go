@@ -40,6 +40,9 @@ func (r *reporter) turn(before, after core.State, lock k8sresourcelock.Snapshot)
 		if f := r.le.config.OnStuckDrain; f != nil {
 			f()
 		}
+		if r.le.config.ExitOnStuckDrain {
+			r.le.exit(1)
+		}
 	}
 	if before.Phase == after.Phase {
 		return
@@ -106,6 +109,15 @@ func (r *reporter) answered(phase core.Phase, c call) {
 	case core.Unknown:
 		r.say("call", troubleOf(c), troubleText(c.err), "call", c.op.String(), "err", c.err)
 	}
+}
+
+// fitness reports why this process should not lead; nil: it is fit.
+func (r *reporter) fitness(err error) {
+	if err == nil {
+		r.over("fitness", "fit to lead again")
+		return
+	}
+	r.say("fitness", err.Error(), "unfit to lead: a follower does not campaign, a leader hands over when it is asked", "err", err)
 }
 
 // watching reports a watch that cannot be had; nil: one that is up.

@@ -94,6 +94,30 @@ func (a access[T]) write(ctx context.Context, base Snapshot, record LeaderElecti
 	return snap, nil
 }
 
+func (a access[T]) annotate(ctx context.Context, base Snapshot, notes map[string]string) (Snapshot, error) {
+	if a.client == nil {
+		return Snapshot{}, a.wrap("annotate", errNoClient)
+	}
+	if err := checkNotes(notes); err != nil {
+		return Snapshot{}, a.wrap("annotate", err)
+	}
+	if !base.Exists {
+		return Snapshot{}, a.wrap("annotate", errNoObject)
+	}
+	obj, err := a.foundation(base)
+	if err != nil {
+		return Snapshot{}, a.wrap("annotate", err)
+	}
+	obj.SetAnnotations(applyNotes(obj.GetAnnotations(), notes))
+	stored, err := a.update(ctx, obj)
+	if err != nil {
+		return Snapshot{}, a.wrap("annotate", err)
+	}
+	snap := a.snapshot(stored)
+	a.last.sawObject(snap)
+	return snap, nil
+}
+
 // compose makes the object to send. It never changes base: readers share it.
 func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, notes map[string]string) (T, error) {
 	var none T

@@ -28,6 +28,7 @@ type ConfigMapLock struct {
 var (
 	_ Versioned = (*ConfigMapLock)(nil)
 	_ Watchable = (*ConfigMapLock)(nil)
+	_ Annotated = (*ConfigMapLock)(nil)
 )
 
 var configMaps = &format[*corev1.ConfigMap]{
@@ -94,6 +95,11 @@ func (l *ConfigMapLock) Read(ctx context.Context) (Snapshot, error) { return l.a
 // Write implements Versioned.
 func (l *ConfigMapLock) Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error) {
 	return l.access().write(ctx, base, record, notes)
+}
+
+// Annotate implements Annotated.
+func (l *ConfigMapLock) Annotate(ctx context.Context, base Snapshot, notes map[string]string) (Snapshot, error) {
+	return l.access().annotate(ctx, base, notes)
 }
 
 // Watch implements Watchable.

@@ -114,6 +114,14 @@ type Versioned interface {
 	Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error)
 }
 
+// Annotated is a lock beside whose record notes can be written by others than its
+// holder: a challenger's request, an operator's word.
+type Annotated interface {
+	// Annotate sets exactly these notes on the object that base shows and leaves the
+	// record as it is stored, to the byte. It answers as Versioned.Write does.
+	Annotate(ctx context.Context, base Snapshot, notes map[string]string) (Snapshot, error)
+}
+
 // Watchable is a lock whose changes can be followed.
 type Watchable interface {
 	// Watch follows the one lock object until ctx ends or the connection does.

@@ -28,6 +28,7 @@ type LeaseLock struct {
 var (
 	_ Versioned = (*LeaseLock)(nil)
 	_ Watchable = (*LeaseLock)(nil)
+	_ Annotated = (*LeaseLock)(nil)
 )
 
 var leases = &format[*coordinationv1.Lease]{
@@ -164,6 +165,11 @@ func (l *LeaseLock) Read(ctx context.Context) (Snapshot, error) { return l.acces
 // Write implements Versioned.
 func (l *LeaseLock) Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error) {
 	return l.access().write(ctx, base, record, notes)
+}
+
+// Annotate implements Annotated.
+func (l *LeaseLock) Annotate(ctx context.Context, base Snapshot, notes map[string]string) (Snapshot, error) {
+	return l.access().annotate(ctx, base, notes)
 }
 
 // Watch implements Watchable.

@@ -13,6 +13,7 @@ import (
 
 var (
 	errNoClient = errors.New("the lock has no Client")
+	errNoObject = errors.New("there is no object to write notes on")
 	errNotRead  = errors.New("nothing was read or created yet: call Get or Create first")
 )
 

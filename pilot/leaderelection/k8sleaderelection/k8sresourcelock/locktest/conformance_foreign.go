@@ -3,6 +3,7 @@ package locktest
 import (
 	"errors"
 	"maps"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,13 @@ func allNotes() map[string]string {
 }
 
 const laterNote = k8sresourcelock.NotePrefix + "of-a-later-version"
+
+// fineGrained gives a Lease's times the microseconds that only peers write.
+func fineGrained(obj Object) {
+	if lease, ok := obj.(*coordinationv1.Lease); ok && lease.Spec.RenewTime != nil {
+		lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(123456 * time.Microsecond)
+	}
+}
 
 // decorate puts onto a lock object all that others may put there.
 func (t *trial) decorate(obj Object) {
@@ -90,6 +98,23 @@ var foreignChecks = []check{
 		t.wantNotes(next, map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 2", laterNote: "kept"})
 		next = t.must(a.Write(t.ctx, next, record(a, 3), nil))
 		t.wantNotes(next, map[string]string{laterNote: "kept"})
+	}},
+	{"notes alone change nothing else", func(t *trial) {
+		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
+		t.acquire(a)
+		t.Mutate(fineGrained)
+		base := t.must(b.Read(t.ctx))
+		next := t.must(b.Annotate(t.ctx, base, allNotes()))
+		t.wantNotes(next, allNotes())
+		if string(next.Raw) != string(base.Raw) {
+			t.Errorf("the record was %s and is %s", base.Raw, next.Raw)
+		}
+		if _, err := b.Annotate(t.ctx, base, nil); !k8sresourcelock.IsConflict(err) {
+			t.Errorf("a second write on the same base: %v", err)
+		}
+		if _, err := b.Annotate(t.ctx, k8sresourcelock.Snapshot{}, nil); err == nil {
+			t.Error("notes were written on no object")
+		}
 	}},
 	{"an object without a record is told from no object", func(t *trial) {
 		a := t.Lock("pod-a", "stable")

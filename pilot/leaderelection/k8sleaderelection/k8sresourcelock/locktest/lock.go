@@ -6,10 +6,11 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Locker is a full lock: versioned and watchable.
+// Locker is a full lock: versioned, watchable and annotated by others.
 type Locker interface {
 	k8sresourcelock.Versioned
 	k8sresourcelock.Watchable
+	k8sresourcelock.Annotated
 }
 
 // Lock is one candidate's lock on a Store, with its own way there.

@@ -1,0 +1,255 @@
+package k8sleaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// Operator gives a person's orders about one election. They are written onto the lock
+// object, guarded by its version, with who asked, why and for how long; whoever may
+// update the lock may give them. Candidates of ours obey; a peer such as istiod reads
+// none of it.
+//
+// Orders are about the term in which they were given. Whoever holds the lock in the next
+// one knows nothing of them.
+type Operator struct {
+	// Lock is the election's. It has to store notes, as ConfigMapLock and LeaseLock do.
+	Lock k8sresourcelock.Interface
+	// Requester is who gives the orders, in words that others on call understand.
+	Requester string
+}
+
+var (
+	// ErrNoLeader: there is no leader that could obey an order.
+	ErrNoLeader = errors.New("no leader obeys orders there now")
+	// ErrNoHold is returned by Resume when there is nothing to resume from.
+	ErrNoHold = errors.New("no hold stands")
+	// ErrHandoverUnderWay: the leader has promised the lock to somebody else already.
+	ErrHandoverUnderWay = errors.New("a handover is under way already")
+	// ErrNotObeyed: an order was given and something else came of it.
+	ErrNotObeyed = errors.New("the order was not obeyed")
+)
+
+// maxHold is the longest time for which an order stands.
+const maxHold = 7 * 24 * time.Hour
+
+// Transfer has the leader drain and pass the lock on to the candidate named to, whose
+// rank is key (its revision; empty if not known), and returns once that one leads. For
+// the time of hold nobody takes it back by rank. A candidate that is not there, is unfit
+// or does not campaign yet cannot take the lock: then anybody may, a RetryPeriod later,
+// and Transfer returns ErrNotObeyed. When ctx ends first, the order stands all the same.
+func (o Operator) Transfer(ctx context.Context, to, key, why string, hold time.Duration) error {
+	if err := k8sresourcelock.ValidateIdentity(to); err != nil {
+		return o.wrap("transfer", err)
+	}
+	return o.ask(ctx, "transfer", core.Request{Identity: to, Key: key, Note: why}, hold)
+}
+
+// StepDown has the leader drain and give the lock up to whoever is there, and returns
+// once its term has ended. For the time of coolDown it does not campaign; shorter than
+// its RetryPeriod counts as that.
+func (o Operator) StepDown(ctx context.Context, why string, coolDown time.Duration) error {
+	return o.ask(ctx, "step down", core.Request{Note: why}, coolDown)
+}
+
+// Pause keeps the holder where it is for a time: no candidate of ours asks for the lock
+// or preempts by rank. It ends with that time, with Resume or with the holder's term;
+// it keeps no holder alive, and a lock that was given up or ran out is taken as ever.
+func (o Operator) Pause(ctx context.Context, why string, length time.Duration) error {
+	seconds, err := holdSeconds(length)
+	if err != nil {
+		return o.wrap("pause", err)
+	}
+	return o.note(ctx, "pause", func(snap core.Snapshot, notes map[string]string) error {
+		if snap.Record.Holder == "" {
+			return ErrNoLeader
+		}
+		notes[k8sresourcelock.HoldAnnotation] = formatHold(core.Hold{
+			Holder: snap.Record.Holder, Transitions: snap.Record.Transitions, Seconds: seconds,
+			Requester: o.Requester, Reason: core.HoldForPause, Note: why,
+		})
+		return nil
+	})
+}
+
+// Resume lets rank count again: it takes away what Pause or Transfer has left.
+func (o Operator) Resume(ctx context.Context) error {
+	return o.note(ctx, "resume", func(snap core.Snapshot, notes map[string]string) error {
+		h := snap.Notes.Hold
+		if h.Holder == "" || h.Holder != snap.Record.Holder || h.Transitions != snap.Record.Transitions {
+			return ErrNoHold
+		}
+		delete(notes, k8sresourcelock.HoldAnnotation)
+		return nil
+	})
+}
+
+// holdSeconds is how a time is written into the lock.
+func holdSeconds(d time.Duration) (int, error) {
+	if d < time.Second || d > maxHold {
+		return 0, fmt.Errorf("for %v: give a time between %v and %v", d, time.Second, maxHold)
+	}
+	return int((d + time.Second - 1) / time.Second), nil
+}
+
+// ask writes a request that needs no rank, and sees to what becomes of it.
+func (o Operator) ask(ctx context.Context, verb string, r core.Request, hold time.Duration) error {
+	seconds, err := holdSeconds(hold)
+	if err != nil {
+		return o.wrap(verb, err)
+	}
+	r.Reason, r.Requester, r.HoldSeconds = core.ForOperator, o.Requester, seconds
+	err = o.note(ctx, verb, func(snap core.Snapshot, notes map[string]string) error {
+		if err := obeys(snap, r.Identity); err != nil {
+			return err
+		}
+		r.Holder, r.Transitions = snap.Record.Holder, snap.Record.Transitions
+		r.Seconds = max(1, int(snap.Record.Lease/time.Second))
+		notes[k8sresourcelock.HandoverRequestAnnotation] = formatRequest(r)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return o.wrap(verb, o.await(ctx, r))
+}
+
+// obeys reports why nobody there would obey a request to hand over to that candidate.
+func obeys(snap core.Snapshot, to string) error {
+	holder, m, r := snap.Record.Holder, snap.Notes.Marker, snap.Notes.Request
+	switch {
+	case holder == "":
+		return fmt.Errorf("%w: the lock is free", ErrNoLeader)
+	case m.Identity != holder || m.Transitions != snap.Record.Transitions:
+		return fmt.Errorf("%w: the holder %s carries no valid marker: it is a peer, or is still settling", ErrNoLeader, holder)
+	case to == holder:
+		return fmt.Errorf("%s leads already; Pause keeps it there", to)
+	case r.Holder == holder && r.Transitions == snap.Record.Transitions && r.Accepted:
+		return fmt.Errorf("%w, to %q, asked for by %s", ErrHandoverUnderWay, r.Identity, r.Requester)
+	}
+	return nil
+}
+
+// glance is how often await looks.
+const glance = 100 * time.Millisecond
+
+// await looks at the lock until the term that r is addressed to has ended, and the next
+// leader acts.
+func (o Operator) await(ctx context.Context, r core.Request) error {
+	ticker := time.NewTicker(glance)
+	defer ticker.Stop()
+	lapse := time.NewTimer(time.Duration(r.Seconds) * time.Second)
+	defer lapse.Stop()
+	lapsed := false
+	for {
+		snap, _, err := o.read(ctx)
+		if err == nil {
+			if done, err := outcome(snap, r, lapsed); done || err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-lapse.C:
+			lapsed = true
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("gave up waiting; the order stands: %w", context.Cause(ctx)), err)
+		}
+	}
+}
+
+// outcome says what has become of a request.
+func outcome(snap core.Snapshot, r core.Request, lapsed bool) (done bool, err error) {
+	is := snap.Notes.Request
+	acting := snap.Notes.Marker.Identity == snap.Record.Holder && snap.Notes.Marker.Transitions == snap.Record.Transitions
+	switch {
+	case snap.Record.Holder == r.Holder && snap.Record.Transitions == r.Transitions:
+		switch {
+		case is.Refused != "":
+			return false, fmt.Errorf("%w: %s refuses: %s", ErrNotObeyed, r.Holder, is.Refused)
+		case is.Identity != r.Identity || is.Requester != r.Requester:
+			return false, fmt.Errorf("%w: another request has taken its place, of %s", ErrNotObeyed, is.Requester)
+		case lapsed && !is.Accepted:
+			return false, fmt.Errorf("%w: %s did not accept within %d s", ErrNotObeyed, r.Holder, r.Seconds)
+		}
+		return false, nil
+	case r.Identity == "":
+		return true, nil
+	case snap.Record.Holder == "" || snap.Record.Holder == r.Identity && !acting:
+		if snap.Record.Holder == "" {
+			return false, fmt.Errorf("%w: the lock was given up, and %s does not hold it", ErrNotObeyed, r.Identity)
+		}
+		return false, nil
+	case snap.Record.Holder != r.Identity:
+		return false, fmt.Errorf("%w: %s did not come, and %s has taken the lock", ErrNotObeyed, r.Identity, snap.Record.Holder)
+	}
+	return true, nil
+}
+
+// note changes the notes beside the record. What is decided on a state that has passed
+// is decided anew.
+func (o Operator) note(ctx context.Context, verb string, change func(core.Snapshot, map[string]string) error) error {
+	switch {
+	case o.Lock == nil:
+		return o.wrap(verb, errors.New("give the lock of the election that the order is about"))
+	case o.Requester == "":
+		return o.wrap(verb, errors.New("no Requester: say who gives the order"))
+	}
+	lock, ok := o.Lock.(k8sresourcelock.Annotated)
+	if !ok {
+		return o.wrap(verb, fmt.Errorf("a lock of type %T stores no notes", o.Lock))
+	}
+	for {
+		snap, base, err := o.read(ctx)
+		if err != nil {
+			return o.wrap(verb, err)
+		}
+		notes := map[string]string{}
+		maps.Copy(notes, base.Notes)
+		if err := change(snap, notes); err != nil {
+			return o.wrap(verb, err)
+		}
+		_, err = lock.Annotate(ctx, base, notes)
+		if !k8sresourcelock.IsConflict(err) || ctx.Err() != nil {
+			return o.wrap(verb, err)
+		}
+	}
+}
+
+// read shows the lock as the core sees it. One that nobody can hold is an error.
+func (o Operator) read(ctx context.Context) (core.Snapshot, k8sresourcelock.Snapshot, error) {
+	lock, ok := o.Lock.(k8sresourcelock.Versioned)
+	if !ok {
+		return core.Snapshot{}, k8sresourcelock.Snapshot{}, fmt.Errorf("a lock of type %T has no versions", o.Lock)
+	}
+	base, err := lock.Read(ctx)
+	if err != nil {
+		return core.Snapshot{}, base, err
+	}
+	if base.Unreadable != nil {
+		return core.Snapshot{}, base, base.Unreadable
+	}
+	if !base.Exists {
+		return core.Snapshot{}, base, fmt.Errorf("%w: there is no lock", ErrNoLeader)
+	}
+	snap, err := codec{seed: maphash.MakeSeed()}.snapshot(base)
+	return snap, base, err
+}
+
+func (o Operator) wrap(verb string, err error) error {
+	if err == nil {
+		return nil
+	}
+	name := "no lock"
+	if o.Lock != nil {
+		name = o.Lock.Describe()
+	}
+	return fmt.Errorf("%s: %s: %w", verb, name, err)
+}
