@@ -1,6 +1,8 @@
 package elections
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -13,16 +15,23 @@ import (
 
 const defaultTag = "istio-revision-tag-default"
 
-// setDefault makes revision the default one.
+// setDefault makes revision the default one of this stage.
 func (s *stage) setDefault(t testing.TB, revision string) {
 	t.Helper()
 	client := admin(t, s.cluster).AdmissionregistrationV1().MutatingWebhookConfigurations()
-	hook, err := client.Get(t.Context(), defaultTag, metav1.GetOptions{})
+	hook, err := client.Get(t.Context(), s.tag(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		hook = &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: defaultTag, Labels: map[string]string{"istio.io/rev": revision}}}
+		hook = &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: s.tag(), Labels: map[string]string{"istio.io/rev": revision}}}
 		if _, err := client.Create(t.Context(), hook, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		s.t.Cleanup(func() { // no namespace takes it along
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), soon)
+			defer cancel()
+			if err := client.Delete(ctx, s.tag(), metav1.DeleteOptions{}); err != nil {
+				s.t.Error(err)
+			}
+		})
 		return
 	}
 	if err != nil {
@@ -35,9 +44,11 @@ func (s *stage) setDefault(t testing.TB, revision string) {
 }
 
 // watched gives a replica's election a default watcher of its own, which it runs.
-func watched(t testing.TB, r *replica) revisions.DefaultWatcher {
+func (s *stage) watched(t testing.TB, r *replica) revisions.DefaultWatcher {
 	t.Helper()
-	watcher := revisions.NewDefaultWatcher(r.client, "", "istio-system")
+	watcher := revisions.NewDefault(r.client, revisions.Config{
+		Revision: "", Namespace: s.system, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
+	})
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() { defer close(ended); watcher.Run(stop) }()
 	t.Cleanup(func() {
@@ -48,17 +59,35 @@ func watched(t testing.TB, r *replica) revisions.DefaultWatcher {
 }
 
 // enterRanked runs a replica that follows the default revision.
-func (s *stage) enterRanked(t testing.TB, name, revision string) *replica {
+func (s *stage) enterRanked(t testing.TB, name, revision string, change ...func(*leaderelection.Config)) *replica {
 	t.Helper()
-	watcher := watched(t, s.replica(name, revision))
-	return s.enter(name, revision, func(c *leaderelection.Config) { c.DefaultWatcher = watcher })
+	r := s.ranked(t, name, revision, change...)
+	r.start(t)
+	return r
 }
+
+// ranked is a replica that follows the default revision and does not run yet. Its
+// watcher has synced, unless it may not.
+func (s *stage) ranked(t testing.TB, name, revision string, change ...func(*leaderelection.Config)) *replica {
+	t.Helper()
+	var watcher later
+	r := s.replica(name, revision, append(change, func(c *leaderelection.Config) { c.DefaultWatcher = &watcher })...)
+	watcher.DefaultWatcher = s.watched(t, r)
+	if !s.blind[name] {
+		eventually(t, name+" knows the default revision", watcher.HasSynced)
+	}
+	return r
+}
+
+// later is a watcher that is made of the client of the election that it is for.
+type later struct{ revisions.DefaultWatcher }
 
 // TestDefaultRevisionTakesOver is not parallel: the cluster has one default revision.
 func TestDefaultRevisionTakesOver(t *testing.T) {
 	for _, lock := range []leaderelection.LockType{leaderelection.ConfigMapLock, leaderelection.LeaseLock} {
 		t.Run(lock.String(), func(t *testing.T) {
 			s := newStage(t, lock)
+			s.system = "istio-system"
 			s.setDefault(t, "stable")
 			stable, canary := s.enterRanked(t, "stable-1", "stable"), s.enterRanked(t, "canary-1", "canary")
 			eventually(t, "stable leads", stable.live)
@@ -81,6 +110,7 @@ func TestDefaultRevisionTakesOver(t *testing.T) {
 // TestIstioConstructors moves over by import path alone.
 func TestIstioConstructors(t *testing.T) {
 	s := newStage(t, leaderelection.ConfigMapLock)
+	s.system = "istio-system"
 	s.setDefault(t, "stable")
 	r := s.replica("pilot-1", "stable")
 	stop, ended, started := make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -2,10 +2,8 @@ package elections
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +14,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -40,60 +39,16 @@ func rights() []rbacv1.PolicyRule {
 }
 
 // webhookRights let a candidate follow the default revision.
-func webhookRights() []rbacv1.PolicyRule {
+func webhookRights(names ...string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{
 		APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
-		ResourceNames: []string{"istio-revision-tag-default"}, Verbs: []string{"get", "list", "watch"},
+		ResourceNames: names, Verbs: []string{"get", "list", "watch"},
 	}}
 }
 
-// wire is a replica's connection to the API server: it counts requests, and can be cut.
-type wire struct {
-	mu       sync.Mutex
-	cut      bool
-	requests map[string]int
-}
-
-func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
-	return &end{wire: w, next: next}
-}
-
-type end struct {
-	wire *wire
-	next http.RoundTripper
-}
-
-func (e *end) RoundTrip(req *http.Request) (*http.Response, error) {
-	e.wire.mu.Lock()
-	e.wire.requests[req.Method]++
-	cut := e.wire.cut
-	e.wire.mu.Unlock()
-	if cut {
-		return nil, errors.New("the test has cut this replica off")
-	}
-	return e.next.RoundTrip(req)
-}
-
-// WrappedRoundTripper lets client-go find the transport below.
-func (e *end) WrappedRoundTripper() http.RoundTripper { return e.next }
-
-func (w *wire) total() (n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, k := range w.requests {
-		n += k
-	}
-	return n
-}
-
-func (w *wire) setCut(cut bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cut = cut
-}
-
-// span is the life of a run function. The zero end means that it goes on.
-type span struct{ from, to time.Time }
+// span is the life of a run function. The zero end means that it goes on; told is when
+// it was told to stop, and zero until then.
+type span struct{ from, told, to time.Time }
 
 // replica is one process's part, with a run function whose life it records.
 type replica struct {
@@ -105,6 +60,9 @@ type replica struct {
 
 	mu     sync.Mutex
 	spans  []span
+	linger chan struct{} // the run function returns once told to stop and this is closed; nil: at once
+	fail   chan error    // what the run function returns with although it should go on
+	dead   chan struct{} // closed by die
 	cancel context.CancelFunc
 	done   chan error
 }
@@ -116,12 +74,30 @@ type stage struct {
 	namespace string
 	lock      leaderelection.LockType
 	configs   map[string]*rest.Config
+	// system is the namespace whose default revision counts here. It is the stage's own,
+	// so that stages with defaults of their own run side by side.
+	system string
+	blind  map[string]bool // replicas that may not read the default revision
 }
+
+// tag is the webhook that says which revision is the default here.
+func (s *stage) tag() string { return revisions.DefaultTagWebhook(s.system) }
+
+// brisk is a timing for tests that wait for a lease to run out.
+func brisk(c *leaderelection.Config) {
+	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = briskLease, 2500*time.Millisecond, 500*time.Millisecond
+}
+
+const briskLease = 4 * time.Second
 
 func newStage(t testing.TB, lock leaderelection.LockType) *stage {
 	t.Helper()
 	c := cluster.Shared(t)
-	return &stage{t: t, cluster: c, namespace: c.Namespace(t), lock: lock, configs: map[string]*rest.Config{}}
+	namespace := c.Namespace(t)
+	return &stage{
+		t: t, cluster: c, namespace: namespace, system: namespace, lock: lock,
+		configs: map[string]*rest.Config{}, blind: map[string]bool{},
+	}
 }
 
 // identity is the configuration of a replica with a token of its own Pod. A process
@@ -129,9 +105,14 @@ func newStage(t testing.TB, lock leaderelection.LockType) *stage {
 func (s *stage) identity(name string) *rest.Config {
 	s.t.Helper()
 	if s.configs[name] == nil {
-		s.configs[name] = s.cluster.Identity(s.t, cluster.IdentityOptions{
-			Namespace: s.namespace, PodName: name, ServiceAccount: "pilot", Rules: rights(), ClusterRules: webhookRights(),
-		})
+		options := cluster.IdentityOptions{
+			Namespace: s.namespace, PodName: name, ServiceAccount: "pilot", Rules: rights(),
+			ClusterRules: webhookRights(defaultTag, s.tag()),
+		}
+		if s.blind[name] {
+			options.ServiceAccount, options.ClusterRules = "blind", nil
+		}
+		s.configs[name] = s.cluster.Identity(s.t, options)
 	}
 	return rest.CopyConfig(s.configs[name])
 }
@@ -139,7 +120,10 @@ func (s *stage) identity(name string) *rest.Config {
 // replica makes one that does not run yet.
 func (s *stage) replica(name, revision string, change ...func(*leaderelection.Config)) *replica {
 	s.t.Helper()
-	r := &replica{name: name, wire: &wire{requests: map[string]int{}}, log: &syncBuffer{}, done: make(chan error, 1)}
+	r := &replica{
+		name: name, wire: newWire(name), log: &syncBuffer{}, done: make(chan error, 1),
+		fail: make(chan error, 1), dead: make(chan struct{}),
+	}
 	config := s.identity(name)
 	config.Wrap(r.wire.wrap)
 	client, err := kube.NewClient(config, kube.WithOwnConnections())
@@ -176,7 +160,11 @@ func (r *replica) start(t testing.TB) {
 	r.cancel = cancel
 	go func() { r.done <- r.RunContext(ctx) }()
 	t.Cleanup(func() {
-		r.wire.setCut(false)
+		if !r.isDead() {
+			r.wire.setCut(false)
+		}
+		r.relent()
+		r.wire.end()
 		if err := r.quit(); err != nil {
 			t.Errorf("replica %s: %v", r.name, err)
 		}
@@ -199,11 +187,66 @@ func (r *replica) work(ctx context.Context) error {
 	r.spans = append(r.spans, span{from: time.Now()})
 	i := len(r.spans) - 1
 	r.mu.Unlock()
-	<-ctx.Done()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-r.fail:
+	case <-r.dead:
+	}
+	r.mu.Lock()
+	r.spans[i].told = time.Now()
+	linger := r.linger
+	r.mu.Unlock()
+	if linger != nil {
+		select {
+		case <-linger:
+		case <-r.dead:
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.spans[i].to = time.Now()
-	return nil
+	return err
+}
+
+// insist makes the run function go on when it is told to stop, until relent.
+func (r *replica) insist() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.linger = make(chan struct{})
+}
+
+func (r *replica) relent() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.linger != nil {
+		close(r.linger)
+		r.linger = nil
+	}
+}
+
+// die ends the replica as SIGKILL would, as far as others can tell: it sends nothing
+// any more, and its run function is gone.
+func (r *replica) die() {
+	r.wire.setCut(true)
+	r.wire.mute(everywhere)
+	close(r.dead)
+	r.cancel()
+}
+
+func (r *replica) isDead() bool {
+	select {
+	case <-r.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// draining reports whether the run function was told to stop and still runs.
+func (r *replica) draining() bool {
+	last := r.last()
+	return last.to.IsZero() && !last.told.IsZero()
 }
 
 func (r *replica) lives() []span {

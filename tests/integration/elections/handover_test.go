@@ -1,0 +1,229 @@
+package elections
+
+import (
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+)
+
+// pair is a leader of stable, which is the default, and a follower of canary.
+func (s *stage) pair(t *testing.T, change ...func(*leaderelection.Config)) (a, b *replica, c *chronicle) {
+	t.Helper()
+	c = s.chronicle(t)
+	s.setDefault(t, "stable")
+	a = s.enterRanked(t, "a", "stable", change...)
+	eventually(t, "a leads", a.live)
+	b = s.enterRanked(t, "b", "canary", change...)
+	eventually(t, "b follows", b.follows("a"))
+	c.await(t, "a 0, leads")
+	return a, b, c
+}
+
+func (r *replica) follows(leader string) func() bool {
+	return func() bool { id, _ := r.Leader(); return id == leader }
+}
+
+// after fails the test unless r's newest span began after every span of the others.
+func (r *replica) after(t testing.TB, others ...*replica) {
+	t.Helper()
+	for _, other := range others {
+		for _, x := range other.lives() {
+			if x.to.IsZero() || x.to.After(r.last().from) {
+				t.Errorf("%s runs since %v, %s ran until %v", r.name, r.last().from, other.name, x.to)
+			}
+		}
+	}
+}
+
+// notBefore fails the test if r's newest span began before that.
+func (r *replica) notBefore(t testing.TB, at time.Time, what string) {
+	t.Helper()
+	if early := at.Sub(r.last().from); early > 0 {
+		t.Errorf("%s started %v before %s", r.name, early, what)
+	}
+}
+
+func TestHandoverStepByStep(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t)
+		a.insist()
+		s.setDefault(t, "canary")
+		eventually(t, "a drains", a.draining)
+		if b.live() {
+			t.Error("b runs while a's function does")
+		}
+		if !a.IsLeader() || b.IsLeader() {
+			t.Errorf("while a drains: a leads %v, b leads %v", a.IsLeader(), b.IsLeader())
+		}
+		a.relent()
+		eventually(t, "b leads", b.live)
+		b.after(t, a)
+		if id, key := b.Leader(); id != "b" || key != "canary" {
+			t.Errorf("the record names %q with the key %q", id, key)
+		}
+		c.expect(t, "a 0, leads", "a 0, leads, asked by b", "a 0, leads, accepts b", "b 1, nominated", "b 1, leads")
+		noOverlap(t, a, b)
+	})
+}
+
+// A leader whose watcher is behind refuses after a moment, and judges anew when it
+// knows more, without having to be asked again.
+func TestLeaderWhoseWatcherLags(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t)
+		a.wire.mute(webhooks)
+		s.setDefault(t, "canary")
+		c.await(t, "a 0, leads, refuses b")
+		if !a.live() {
+			t.Error("a gave way before it knew why")
+		}
+		a.wire.unmute(webhooks)
+		eventually(t, "b leads", b.live)
+		b.after(t, a)
+		c.await(t, "b 1, leads")
+		noOverlap(t, a, b)
+	})
+}
+
+func TestChallengerWhoseWatcherLags(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t, brisk)
+		b.wire.mute(webhooks)
+		s.setDefault(t, "canary")
+		eventually(t, "a knows", func() bool { return a.Status().Default == "canary" })
+		c.renewals(t, 3)
+		c.expect(t, "a 0, leads")
+		b.wire.unmute(webhooks)
+		eventually(t, "b leads", b.live)
+		b.after(t, a)
+	})
+}
+
+// A leader that may not read the default revision says so by its marker: it is not
+// asked, but preempted, and its lease is waited for.
+func TestLeaderThatMayNotReadTheDefault(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		s.blind["a"] = true
+		c := s.chronicle(t)
+		s.setDefault(t, "canary")
+		a := s.enterRanked(t, "a", "stable", brisk)
+		eventually(t, "a leads", a.live)
+		b := s.enterRanked(t, "b", "canary", brisk)
+		eventually(t, "b leads", b.live)
+		b.after(t, a)
+		b.notBefore(t, a.wire.lastOwn().Add(briskLease), "the lease that a last wrote had run out")
+		c.expect(t, "a 0, leads alone", "b 1, marker of a 0", "b 1, leads")
+		noOverlap(t, a, b)
+	})
+}
+
+func TestChallengerThatMayNotReadTheDefault(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		s.blind["b"] = true
+		a, b, c := s.pair(t, brisk)
+		s.setDefault(t, "canary")
+		eventually(t, "a knows", func() bool { return a.Status().Default == "canary" })
+		c.renewals(t, 3)
+		c.expect(t, "a 0, leads")
+		if b.live() || b.Status().DefaultKnown {
+			t.Error("b acts on what it cannot know")
+		}
+	})
+}
+
+// The default moves back while the leader has not judged yet: nothing happens.
+func TestDefaultMovesBackBeforeTheLeaderKnew(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t, brisk)
+		a.wire.mute(webhooks)
+		s.setDefault(t, "canary")
+		c.await(t, "a 0, leads, asked by b")
+		s.setDefault(t, "stable")
+		eventually(t, "b knows", func() bool { return b.Status().Default == "stable" })
+		a.wire.unmute(webhooks)
+		c.renewals(t, 3)
+		c.never(t, "accepts")
+		if len(a.lives()) != 1 || !a.live() || len(b.lives()) != 0 {
+			t.Errorf("a ran %v, b ran %v", a.lives(), b.lives())
+		}
+	})
+}
+
+// The default moves back while the acceptance is under way, or while the leader
+// drains: what was accepted is completed, and the former leader asks in its turn.
+func TestDefaultMovesBackOnceAccepted(t *testing.T) {
+	for name, moment := range map[string]func(t *testing.T, s *stage, a *replica, back func()){
+		"before the drain": func(t *testing.T, s *stage, a *replica, back func()) {
+			accepting := a.wire.hold(accepts)
+			s.setDefault(t, "canary")
+			accepting.await(t)
+			back()
+			accepting.letGo()
+		},
+		"during the drain": func(t *testing.T, s *stage, a *replica, back func()) {
+			a.insist()
+			s.setDefault(t, "canary")
+			eventually(t, "a drains", a.draining)
+			back()
+			a.relent()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			both(t, func(t *testing.T, s *stage) {
+				a, b, c := s.pair(t)
+				moment(t, s, a, func() {
+					s.setDefault(t, "stable")
+					eventually(t, "both know", func() bool {
+						return a.Status().Default == "stable" && b.Status().Default == "stable"
+					})
+				})
+				eventually(t, "a leads again", func() bool { return len(a.lives()) == 2 && a.live() })
+				c.expect(t, "a 0, leads", "a 0, leads, asked by b", "a 0, leads, accepts b", "b 1, nominated", "b 1, leads",
+					"b 1, leads, asked by a", "b 1, leads, accepts a", "a 2, nominated", "a 2, leads")
+				noOverlap(t, a, b)
+			})
+		})
+	}
+}
+
+// Of two that rank the same, one asks and the other lets it.
+func TestTwoChallengersOfEqualRank(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t)
+		twin := s.enterRanked(t, "c", "canary")
+		eventually(t, "c follows", twin.follows("a"))
+		a.insist()
+		s.setDefault(t, "canary")
+		eventually(t, "a drains", a.draining)
+		a.relent()
+		next := leader(t, b, twin)
+		c.expect(t, "a 0, leads", "a 0, leads, asked by "+next.name, "a 0, leads, accepts "+next.name,
+			next.name+" 1, nominated", next.name+" 1, leads")
+		noOverlap(t, a, b, twin)
+	})
+}
+
+// One of strictly higher rank replaces a request, even an accepted one; one of lower
+// rank does not.
+func TestTwoChallengersOfDifferentRank(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		remote := func(c *leaderelection.Config) { c.Remote = true }
+		c := s.chronicle(t)
+		s.setDefault(t, "stable")
+		a := s.enterRanked(t, "a", "stable")
+		eventually(t, "a leads", a.live)
+		low := s.enterRanked(t, "low", "canary", remote)
+		a.insist()
+		s.setDefault(t, "canary")
+		eventually(t, "a drains", a.draining)
+		high, lowToo := s.enterRanked(t, "high", "canary"), s.enterRanked(t, "low-too", "canary", remote)
+		c.await(t, "a 0, leads, asked by high")
+		eventually(t, "low-too follows", lowToo.follows("a"))
+		a.relent()
+		eventually(t, "high leads", high.live)
+		c.expect(t, "a 0, leads", "a 0, leads, asked by low", "a 0, leads, accepts low", "a 0, leads, asked by high",
+			"high 1, nominated", "high 1, leads")
+		noOverlap(t, a, low, high, lowToo)
+	})
+}
