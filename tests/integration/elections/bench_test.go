@@ -40,14 +40,16 @@ func (f *figures) add(d time.Duration) {
 
 func (f *figures) report(b *testing.B, name string) {
 	b.Helper()
-	slices.Sort(f.all)
-	at := func(q float64) float64 {
-		return float64(f.all[int(q*float64(len(f.all)-1))].Microseconds()) / 1000
-	}
-	b.ReportMetric(at(0.5), name+"-median-ms")
-	b.ReportMetric(at(0.99), name+"-p99-ms")
-	b.ReportMetric(at(1), name+"-max-ms")
+	b.ReportMetric(f.at(0.5), name+"-median-ms")
+	b.ReportMetric(f.at(0.99), name+"-p99-ms")
+	b.ReportMetric(f.at(1), name+"-max-ms")
 	b.ReportMetric(0, "ns/op")
+}
+
+// at is a quantile, in milliseconds.
+func (f *figures) at(q float64) float64 {
+	slices.Sort(f.all)
+	return float64(f.all[int(q*float64(len(f.all)-1))].Microseconds()) / 1000
 }
 
 // share spreads b.N rounds over the elections in flight.

@@ -32,7 +32,7 @@ func rights() []rbacv1.PolicyRule {
 			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"create"}},
 			rbacv1.PolicyRule{
 				APIGroups: []string{group}, Resources: []string{resource},
-				ResourceNames: []string{election, election + "-stable", election + "-canary"}, Verbs: []string{"get", "update", "watch"},
+				ResourceNames: append(laneNames(), election, election+"-stable", election+"-canary"), Verbs: []string{"get", "update", "watch"},
 			})
 	}
 	return rules
