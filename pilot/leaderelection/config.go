@@ -1,7 +1,6 @@
 package leaderelection
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -63,13 +62,12 @@ type Config struct {
 	// LeaseDuration, RenewDeadline and RetryPeriod are as in LeaderElectionConfig.
 	// Zero means 30 s, 15 s and 7.5 s.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// DrainLimit, StopLimit, PeerGrace, PreemptImmediately, OnStuckDrain,
-	// ExitOnStuckDrain and Fit: likewise.
+	// DrainLimit, StopLimit, PeerGrace, PreemptImmediately, OnStuckDrain and
+	// ExitOnStuckDrain: likewise.
 	DrainLimit, StopLimit, PeerGrace time.Duration
 	PreemptImmediately               bool
 	OnStuckDrain                     func()
 	ExitOnStuckDrain                 bool
-	Fit                              func(ctx context.Context) error
 
 	// DefaultWatcher says which revision is the default. Its owner runs it. nil: no
 	// revision goes before another.

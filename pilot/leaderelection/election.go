@@ -37,6 +37,7 @@ type LeaderElection struct {
 	mu        sync.Mutex
 	functions []func(context.Context) error
 	warm      []func(context.Context) error
+	fit       []func(context.Context) error
 }
 
 // ErrRunning is returned by a second RunContext beside a first.
@@ -85,7 +86,7 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 		PreemptImmediately: l.cfg.PreemptImmediately,
 		OnStuckDrain:       l.cfg.OnStuckDrain,
 		ExitOnStuckDrain:   l.cfg.ExitOnStuckDrain,
-		Fit:                l.cfg.Fit,
+		Fit:                l.fitness(),
 		ReleaseOnCancel:    true,
 		Name:               l.cfg.lockName(),
 		Work:               []func(context.Context) error{l.work},
@@ -141,6 +142,35 @@ func (l *LeaderElection) Warm(f func(ctx context.Context) error) *LeaderElection
 	defer l.mu.Unlock()
 	l.warm = append(l.warm, f)
 	return l
+}
+
+// Fit adds a check whether this process is fit to lead; an error says why not. Checks are
+// made once per RetryPeriod and must return when their context has ended. One that is
+// unfit does not campaign; a leader that becomes unfit leads on, says so in the lock and
+// hands over to the first candidate that asks. A lock is never left to nobody for it.
+func (l *LeaderElection) Fit(f func(ctx context.Context) error) *LeaderElection {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fit = append(l.fit, f)
+	return l
+}
+
+// fitness is all checks as one; nil when there are none.
+func (l *LeaderElection) fitness() func(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.fit) == 0 {
+		return nil
+	}
+	checks := append([]func(context.Context) error{}, l.fit...)
+	return func(ctx context.Context) error {
+		for _, check := range checks {
+			if err := check(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // work runs all functions and returns when they have. The first error tells the

@@ -139,7 +139,7 @@ func (c Config) opening(s State) (Instant, Reason) {
 		return 0, Reclaimed
 	case snap.nominated():
 		return c.afterHigher(s, min(s.SeenAt.After(c.Retry), c.expiresAt(s))), Nominated
-	case c.outranks(s) && !c.canAsk(s) && max(s.Rebuffed, s.holdEnds()) < c.expiresAt(s):
+	case c.outranks(s) && (c.External || !c.canAsk(s)) && max(s.Rebuffed, s.holdEnds()) < c.expiresAt(s):
 		return max(s.Rebuffed, s.holdEnds()), Preempted
 	}
 	return c.afterHigher(s, c.expiresAt(s)), Expired
@@ -208,8 +208,17 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 const markerShare = 8
 
 // handsOver reports whether we could judge a request: our own watcher has synced, or
-// there is no rank to judge by.
-func (c Config) handsOver(s State) bool { return !c.Ranked || s.Default.Synced }
+// there is no rank to judge by. A KeyComparisonFunc cannot tell who outranks us, but one
+// that is unfit need not know.
+func (c Config) handsOver(s State) bool {
+	switch {
+	case c.Ranked:
+		return s.Default.Synced
+	case c.External:
+		return s.Unfit
+	}
+	return true
+}
 
 func (c Config) decideReleasing(s State, now Moment, a Action) Action {
 	if now.Mono < s.NextTry {

@@ -71,7 +71,7 @@ func (s State) requestEnds() Instant {
 
 // canAsk reports whether the holder is a leader that hands over when it is asked.
 func (c Config) canAsk(s State) bool {
-	return !c.External && s.Snap.acting() && s.Snap.Notes.Marker.Handover && s.Snap.Record.Holder != c.Self
+	return s.Snap.acting() && s.Snap.Notes.Marker.Handover && s.Snap.Record.Holder != c.Self
 }
 
 // mayAsk reports whether there is a reason to ask the leader to hand over: we outrank it
@@ -80,7 +80,7 @@ func (c Config) mayAsk(s State, now Instant) bool {
 	if !c.canAsk(s) || s.Unfit {
 		return false
 	}
-	return s.Snap.Notes.Marker.Unfit || c.outranks(s) && now >= s.holdEnds()
+	return s.Snap.Notes.Marker.Unfit || !c.External && c.outranks(s) && now >= s.holdEnds()
 }
 
 // askAt is from when on we may ask the leader to hand over: not while our own request
