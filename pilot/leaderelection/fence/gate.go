@@ -15,6 +15,10 @@ import (
 // with the details, through client-go's errors too.
 var ErrNotLeader = errors.New("not the leader")
 
+// ErrUpgrade is what a request to upgrade its connection fails with while the gate is
+// open: exec, attach, port-forward. Such a connection would outlive the gate.
+var ErrUpgrade = errors.New("an upgraded connection would outlive the gate: use a client without one for exec, attach and port-forward")
+
 // NotLeaderError says which gate refused a write, and why.
 type NotLeaderError struct {
 	// Election is the gate's election.
@@ -58,6 +62,8 @@ type termWrites struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	draining bool
+	// fresh ends a moment after the term's begin: until then the fence may not know of it.
+	fresh k8sleaderelection.Cover
 }
 
 // NewGate makes a gate, shut, for the election of that name. The clock has to be the
@@ -93,7 +99,7 @@ func (g *Gate) Set(term k8sleaderelection.Term, end k8sleaderelection.Cover) {
 	}
 	if g.term == nil || old.term != term {
 		ctx, cancel := context.WithCancelCause(context.Background())
-		g.term = &termWrites{ctx: ctx, cancel: cancel}
+		g.term = &termWrites{ctx: ctx, cancel: cancel, fresh: g.clock.Now().Plus(freshTerm)}
 	}
 	next := &admission{term: term, end: end, local: g.term}
 	if g.term.draining {
@@ -145,13 +151,22 @@ func (g *Gate) refusal(term k8sleaderelection.Term, reason string) error {
 	return &NotLeaderError{Election: g.election, Term: term, Reason: reason}
 }
 
-// admit counts a write as under way. Its context ends with the cover as it is now, or
-// with the term; not with the caller's, because the server may apply a write whose
-// sender has given up, and a drain must not end before that is known. done must be
-// called.
-func (g *Gate) admit(ctx context.Context) (context.Context, func(), error) {
+// admitted is a write under way.
+type admitted struct {
+	// ctx is the write's. It ends with the cover as it was, or with the term.
+	ctx context.Context
+	// done has to be called once the write is over; further calls do nothing.
+	done func()
+	// fresh ends when the term is no longer new.
+	fresh k8sleaderelection.Cover
+}
+
+// admit counts a write as under way. Its context does not end with the caller's,
+// because the server may apply a write whose sender has given up, and a drain must
+// not end before that is known.
+func (g *Gate) admit(ctx context.Context) (admitted, error) {
 	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
+		return admitted{}, context.Cause(ctx)
 	}
 	ctx = context.WithoutCancel(ctx)
 	now := g.clock.Now()
@@ -159,20 +174,17 @@ func (g *Gate) admit(ctx context.Context) (context.Context, func(), error) {
 	a, err := g.check(now)
 	if err != nil {
 		g.mu.Unlock()
-		return nil, nil, err
+		return admitted{}, err
 	}
 	g.underway++
 	g.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, a.end.Left(now), g.refusal(a.term, coverEnded))
 	unlink := context.AfterFunc(a.local.ctx, cancel)
-	var once sync.Once
-	return ctx, func() {
-		once.Do(func() {
-			unlink()
-			cancel()
-			g.leave()
-		})
-	}, nil
+	return admitted{ctx: ctx, fresh: a.local.fresh, done: sync.OnceFunc(func() {
+		unlink()
+		cancel()
+		g.leave()
+	})}, nil
 }
 
 func (g *Gate) leave() {

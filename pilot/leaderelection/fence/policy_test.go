@@ -1,0 +1,129 @@
+package fence_test
+
+import (
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+)
+
+func good() fence.Declaration {
+	return fence.Declaration{
+		Election: "istio-leader", Namespace: "istio-system", Lock: fence.ConfigMap,
+		ServiceAccounts: []string{"istio-system/pilot"},
+		Guards:          []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"x"}}},
+	}
+}
+
+func TestBadDeclarationsAreNamedWithTheWayOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*fence.Declaration)
+		want   []string
+	}{
+		"no election":       {func(d *fence.Declaration) { d.Election = "" }, []string{"no election", "such as istio-leader"}},
+		"election":          {func(d *fence.Declaration) { d.Election = "A'b" }, []string{`election "A'b"`}},
+		"no namespace":      {func(d *fence.Declaration) { d.Namespace = "" }, []string{"no namespace", "istio-system"}},
+		"namespace":         {func(d *fence.Declaration) { d.Namespace = "a.b" }, []string{`namespace "a.b"`}},
+		"lock":              {func(d *fence.Declaration) { d.Lock = "endpoints" }, []string{`lock "endpoints"`, "configmap or lease"}},
+		"remote":            {func(d *fence.Declaration) { d.Remote = true }, []string{"other clusters", "gate"}},
+		"no accounts":       {func(d *fence.Declaration) { d.ServiceAccounts = nil }, []string{"no service accounts", "istio-system/pilot"}},
+		"account":           {func(d *fence.Declaration) { d.ServiceAccounts = []string{"pilot"} }, []string{`"pilot"`, "namespace/name"}},
+		"account's quote":   {func(d *fence.Declaration) { d.ServiceAccounts = []string{"a/b'"} }, []string{`"a/b'"`}},
+		"account, revision": {func(d *fence.Declaration) { d.ServiceAccounts = []string{"a/b-{revision}"} }, []string{"needs revisions"}},
+		"coordinator":       {func(d *fence.Declaration) { d.Coordinators = []string{"a'b"} }, []string{`coordinator "a'b"`}},
+		"nothing":           {func(d *fence.Declaration) { d.Guards, d.WithoutLockGuard = nil, true }, []string{"guards nothing", "withoutLockGuard"}},
+		"revision":          {func(d *fence.Declaration) { d.Revisions = []string{"1.2"} }, []string{`revision "1.2"`}},
+		"shared revisions":  {func(d *fence.Declaration) { d.Revisions = []string{"a", "b"} }, []string{"share their service accounts", "{revision}"}},
+		"no resources":      {func(d *fence.Declaration) { d.Guards[0].Resources = nil }, []string{"no resources", "in the plural"}},
+		"all resources":     {func(d *fence.Declaration) { d.Guards[0].Resources = []string{"*"} }, []string{`resource "*"`}},
+		"kind for resource": {func(d *fence.Declaration) { d.Guards[0].Resources = []string{"ConfigMap"} }, []string{`resource "ConfigMap"`, "lower case"}},
+		"verb":              {func(d *fence.Declaration) { d.Guards[0].Verbs = []string{"patch"} }, []string{`verb "patch"`, "is an update"}},
+		"name":              {func(d *fence.Declaration) { d.Guards[0].Names = []string{"a'"} }, []string{`name "a'"`}},
+		"guard's namespace": {func(d *fence.Declaration) { d.Guards[0].Namespaces = []string{"A"} }, []string{`namespace "A"`}},
+		"label":             {func(d *fence.Declaration) { d.Guards[0].Labels = map[string]string{"a b": ""} }, []string{"labels"}},
+		"label, revision":   {func(d *fence.Declaration) { d.Guards[0].Labels = map[string]string{"a": "{revision}"} }, []string{"needs revisions"}},
+		"wide":              {func(d *fence.Declaration) { d.Guards[0].Names = nil }, []string{"everyone's writes", "wide: true"}},
+		"too long":          {func(d *fence.Declaration) { d.Election = strings.Repeat("a", 240) }, []string{"its policy's name", "253"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := good()
+			c.change(&d)
+			_, err := fence.Render("s", d)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is missing in: %v", want, err)
+				}
+			}
+		})
+	}
+	for name, render := range map[string]func() (fence.Set, error){
+		"none":     func() (fence.Set, error) { return fence.Render("s") },
+		"twice":    func() (fence.Set, error) { return fence.Render("s", good(), good()) },
+		"set name": func() (fence.Set, error) { return fence.Render("a/b", good()) },
+	} {
+		if _, err := render(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestRenderedPoliciesRefuseByDefault(t *testing.T) {
+	lease := good()
+	lease.Lock, lease.Election = fence.Lease, "other"
+	lease.Revisions = []string{"stable", "canary"}
+	lease.ServiceAccounts = []string{"istio-system/pilot-{revision}"}
+	set, err := fence.Render("s", good(), lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(set.Keep) != 2 || len(set.Locks) != 3 || len(set.Work) != 6 {
+		t.Errorf("%d keepers, %d of locks, %d of work", len(set.Keep), len(set.Locks), len(set.Work))
+	}
+	for _, p := range append(set.Locks, set.Work...) {
+		if *p.Policy.Spec.FailurePolicy != admissionv1.Fail || !strings.HasPrefix(p.Name(), fence.PolicyPrefix) || p.Binding.Spec.PolicyName != p.Name() {
+			t.Errorf("%s: %+v", p.Name(), p.Policy.Spec.FailurePolicy)
+		}
+		if p.Policy.Labels[fence.SetLabel] != "s" || p.Binding.Labels[fence.SetLabel] != "s" {
+			t.Errorf("%s: labels %v", p.Name(), p.Binding.Labels)
+		}
+		ref := p.Binding.Spec.ParamRef
+		if (ref != nil) != (p.Policy.Spec.ParamKind != nil) {
+			t.Errorf("%s: params %v", p.Name(), ref)
+		}
+		if ref == nil {
+			continue
+		}
+		if *ref.ParameterNotFoundAction != admissionv1.DenyAction || ref.Selector != nil || ref.Namespace != "istio-system" {
+			t.Errorf("%s: params %+v", p.Name(), ref)
+		}
+		// Whoever makes a missing lock anew must not be refused for want of it.
+		if left := p.Policy.Spec.MatchConstraints.ExcludeResourceRules; len(left) != 2 || len(left[1].ResourceNames) != 2 {
+			t.Errorf("%s: locks are not left out: %+v", p.Name(), left)
+		}
+	}
+	for _, p := range set.Keep {
+		if *p.Policy.Spec.FailurePolicy != admissionv1.Ignore || *p.Binding.Spec.ParamRef.ParameterNotFoundAction != admissionv1.AllowAction || p.Policy.Labels[fence.SetLabel] != "" {
+			t.Errorf("%s could refuse, or be removed with the set", p.Name())
+		}
+	}
+}
+
+func TestNamesAreEscaped(t *testing.T) {
+	// Validation lets no quote through; rendering does not rely on it.
+	d := good()
+	d.Coordinators = []string{`system:apiserver`, `CN=a b,O=c`}
+	set, err := fence.Render("s", d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range set.Locks[0].Policy.Spec.Variables {
+		if v.Name == "coordinator" && v.Expression != `request.userInfo.username in ['system:apiserver', 'CN=a b,O=c']` {
+			t.Errorf("got %s", v.Expression)
+		}
+	}
+}

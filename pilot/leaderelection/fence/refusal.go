@@ -1,0 +1,77 @@
+package fence
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// refusedBy begins the API server's word for a refusal by one of our policies. It is a
+// string in JSON and in protobuf alike.
+var refusedBy = []byte("ValidatingAdmissionPolicy '" + PolicyPrefix)
+
+// IsRefusal reports whether the API server has refused a write by one of our policies.
+func IsRefusal(err error) bool {
+	status := apierrors.APIStatus(nil)
+	return errors.As(err, &status) && bytes.Contains([]byte(status.Status().Message), refusedBy)
+}
+
+const (
+	// freshTerm is how long after its first instant a term's writes are tried again when
+	// the fence refuses them: the API server learns of a new holder a moment after it has
+	// acknowledged the write that made it.
+	freshTerm = time.Second
+	// firstPause and lastPause lie between two tries.
+	firstPause, lastPause = 5 * time.Millisecond, 100 * time.Millisecond
+	// mostRefusal bounds what is read of an answer to see whether it is a refusal.
+	mostRefusal = 64 << 10
+)
+
+// refused reports whether the answer is a refusal by one of our policies. The answer can
+// be read as before.
+func refused(resp *http.Response) bool {
+	// A policy's own verdict is the first; that its lock is missing, the second.
+	if resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusUnprocessableEntity {
+		return false
+	}
+	head, err := io.ReadAll(io.LimitReader(resp.Body, mostRefusal))
+	resp.Body = &reread{Reader: io.MultiReader(bytes.NewReader(head), &failed{err}, resp.Body), Closer: resp.Body}
+	return bytes.Contains(head, refusedBy)
+}
+
+// reread is a body that was read in part.
+type reread struct {
+	io.Reader
+	io.Closer
+}
+
+// failed repeats what went wrong while reading, if anything did.
+type failed struct{ err error }
+
+func (f *failed) Read([]byte) (int, error) {
+	if f.err != nil {
+		return 0, f.err
+	}
+	return 0, io.EOF
+}
+
+// repeat makes the same request again; nil if that cannot be done.
+func repeat(req *http.Request) *http.Request {
+	again := req.Clone(req.Context())
+	if req.Body == nil || req.Body == http.NoBody {
+		return again
+	}
+	if req.GetBody == nil {
+		return nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil
+	}
+	again.Body = body
+	return again
+}

@@ -1,0 +1,265 @@
+package fence
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
+	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+const (
+	election = "istio-leader"
+	account  = "pilot"
+	// guarded is the ConfigMap that only the leader may write.
+	guarded = "guarded"
+	// soon bounds every wait; what takes this long has failed.
+	soon = 30 * time.Second
+)
+
+// stage is a namespace with a fenced election.
+type stage struct {
+	t         *testing.T
+	cluster   *cluster.Cluster
+	admin     kubernetes.Interface
+	namespace string
+	kind      fence.LockKind
+	set       fence.Set
+}
+
+// both runs a test for each kind of lock.
+func both(t *testing.T, f func(t *testing.T, kind fence.LockKind)) {
+	for _, kind := range []fence.LockKind{fence.ConfigMap, fence.Lease} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			f(t, kind)
+		})
+	}
+}
+
+func newStage(t *testing.T, kind fence.LockKind) *stage {
+	t.Helper()
+	c := cluster.Shared(t)
+	s := &stage{t: t, cluster: c, admin: client(t, c.Admin()).Kube(), namespace: c.Namespace(t), kind: kind}
+	return s
+}
+
+// client closes its connections with the test.
+func client(t *testing.T, config *rest.Config) kube.Client {
+	t.Helper()
+	made, err := kube.NewClient(config, kube.WithOwnConnections())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kube.CloseIdleConnections(made) })
+	return made
+}
+
+// declaration is the election with one guarded ConfigMap.
+func (s *stage) declaration() fence.Declaration {
+	return fence.Declaration{
+		Election: election, Namespace: s.namespace, Lock: s.kind,
+		ServiceAccounts: []string{s.namespace + "/" + account},
+		Coordinators:    []string{"system:serviceaccount:" + s.namespace + ":coordinator"},
+		Guards: []fence.Guard{{
+			Resources: []string{"configmaps", "configmaps/status"}, Names: []string{guarded}, Namespaces: []string{s.namespace},
+		}},
+	}
+}
+
+// install puts the fence up, and takes it down with the test: all tests share an API server.
+func (s *stage) install(declarations ...fence.Declaration) {
+	s.t.Helper()
+	set, err := fence.Render(s.namespace, declarations...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.set = set
+	if _, err := install.Apply(s.t.Context(), s.admin, set); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), soon)
+		defer cancel()
+		if _, err := install.Remove(ctx, s.admin, set.Name); err != nil {
+			s.t.Error(err)
+		}
+	})
+}
+
+// rights are a candidate's, and more: what is refused is refused by the fence.
+func rights() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{
+		APIGroups: []string{"", "coordination.k8s.io", "apps"}, Verbs: []string{"*"},
+		Resources: []string{"configmaps", "secrets", "leases", "deployments", "deployments/scale", "deployments/status", "pods", "pods/exec", "serviceaccounts"},
+	}}
+}
+
+// pod is a client with a token bound to a Pod of that name.
+func (s *stage) pod(name string) kubernetes.Interface { return s.podOf(name, account).Kube() }
+
+func (s *stage) podOf(name, account string) kube.Client {
+	s.t.Helper()
+	return client(s.t, s.cluster.Identity(s.t, cluster.IdentityOptions{
+		Namespace: s.namespace, PodName: name, ServiceAccount: account, Rules: rights(),
+	}))
+}
+
+// record is what a lock carries.
+type record struct {
+	holder, key string
+	transitions int
+	renewed     time.Time
+	notes       map[string]string
+}
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func (r record) json() string {
+	at := epoch.Format(time.RFC3339)
+	renewed := r.renewed
+	if renewed.IsZero() {
+		renewed = epoch
+	}
+	return fmt.Sprintf(`{"holderIdentity":%q,"holderKey":%q,"leaseDurationSeconds":30,"acquireTime":%q,"renewTime":%q,"leaderTransitions":%d}`,
+		r.holder, r.key, at, renewed.UTC().Format(time.RFC3339), r.transitions)
+}
+
+func (r record) configMap() *corev1.ConfigMap {
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: election, Annotations: map[string]string{locks.LeaderElectionRecordAnnotationKey: r.json()}}}
+	for key, value := range r.notes {
+		cm.Annotations[key] = value
+	}
+	return cm
+}
+
+func (r record) lease() *coordinationv1.Lease {
+	seconds, transitions := int32(30), int32(r.transitions)
+	renewed := r.renewed
+	if renewed.IsZero() {
+		renewed = epoch
+	}
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: election, Annotations: r.notes},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &r.holder, LeaseDurationSeconds: &seconds, LeaseTransitions: &transitions,
+			AcquireTime: &metav1.MicroTime{Time: epoch}, RenewTime: &metav1.MicroTime{Time: renewed},
+		},
+	}
+}
+
+// create makes the lock, update replaces it whatever its version.
+func (s *stage) create(as kubernetes.Interface, r record, options ...metav1.CreateOptions) error {
+	opts := append(options, metav1.CreateOptions{})[0]
+	var err error
+	if s.kind == fence.Lease {
+		_, err = as.CoordinationV1().Leases(s.namespace).Create(s.t.Context(), r.lease(), opts)
+	} else {
+		_, err = as.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(), r.configMap(), opts)
+	}
+	return err
+}
+
+func (s *stage) update(as kubernetes.Interface, r record) error {
+	var err error
+	if s.kind == fence.Lease {
+		// A Lease is not updated without a version.
+		present, err := s.admin.CoordinationV1().Leases(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		lease := r.lease()
+		lease.ResourceVersion = present.ResourceVersion
+		_, err = as.CoordinationV1().Leases(s.namespace).Update(s.t.Context(), lease, metav1.UpdateOptions{})
+		return err
+	} else {
+		_, err = as.CoreV1().ConfigMaps(s.namespace).Update(s.t.Context(), r.configMap(), metav1.UpdateOptions{})
+	}
+	return err
+}
+
+func (s *stage) delete(as kubernetes.Interface) error {
+	if s.kind == fence.Lease {
+		return as.CoordinationV1().Leases(s.namespace).Delete(s.t.Context(), election, metav1.DeleteOptions{})
+	}
+	return as.CoreV1().ConfigMaps(s.namespace).Delete(s.t.Context(), election, metav1.DeleteOptions{})
+}
+
+// put makes the lock say so, as an operator.
+func (s *stage) put(r record) {
+	s.t.Helper()
+	err := s.update(s.admin, r)
+	if apierrors.IsNotFound(err) {
+		err = s.create(s.admin, r)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// write writes the guarded ConfigMap, dry.
+func (s *stage) write(as kubernetes.Interface) error {
+	_, err := as.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: guarded}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if apierrors.IsAlreadyExists(err) {
+		return nil // admission had nothing against it
+	}
+	return err
+}
+
+// eventually waits until f holds.
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	deadline := time.After(soon)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within %v: %s", soon, what)
+		}
+	}
+}
+
+// stands waits until the API server has taken in what was installed: the holder may
+// write and another pod may not.
+func (s *stage) stands(holder, other kubernetes.Interface) {
+	s.t.Helper()
+	eventually(s.t, "the fence stands", func() bool { return fence.IsRefusal(s.write(other)) && s.write(holder) == nil })
+}
+
+func (s *stage) allowed(what string, err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Errorf("%s: %v", what, err)
+	}
+}
+
+// refused checks that our policy refused it, and that its message names these.
+func (s *stage) refused(what string, err error, words ...string) {
+	s.t.Helper()
+	if !fence.IsRefusal(err) {
+		s.t.Errorf("%s was not refused: %v", what, err)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			s.t.Errorf("%s: %q is missing in %v", what, word, err)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package fence
+
+import (
+	"encoding/json"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// guardedLock is a stage whose lock is guarded, with a as the holder of term 3.
+func guardedLock(t *testing.T, kind fence.LockKind) (s *stage, a, b kubernetes.Interface) {
+	s = newStage(t, kind)
+	a, b = s.pod("a"), s.pod("b")
+	s.put(record{holder: "a", transitions: 3})
+	s.install(s.declaration())
+	s.stands(a, b)
+	return s, a, b
+}
+
+func request(identity string) map[string]string {
+	raw, _ := json.Marshal(map[string]any{"identity": identity, "holder": "a", "transitions": 3, "seconds": 30, "accepted": true})
+	return map[string]string{locks.HandoverRequestAnnotation: string(raw)}
+}
+
+func TestFenceGuardsTheLock(t *testing.T) {
+	both(t, func(t *testing.T, kind fence.LockKind) {
+		s, a, b := guardedLock(t, kind)
+		coordinator, other := s.podOf("co", "coordinator").Kube(), s.podOf("o", "other").Kube()
+		unbound := s.unbound(account)
+		held := record{holder: "a", transitions: 3}
+		later := record{holder: "a", transitions: 3, renewed: epoch.Add(second)}
+		for _, c := range []struct {
+			what   string
+			before record
+			as     kubernetes.Interface
+			after  record
+			passes bool
+		}{
+			{"a follower empties it", held, b, record{transitions: 3}, false},
+			{"a follower renews it for the holder", held, b, later, false},
+			{"a follower gives it to a third", held, b, record{holder: "c", transitions: 4}, false},
+			{"a follower gives it to a third who has asked", record{holder: "a", transitions: 3, notes: request("c")}, b, record{holder: "c", transitions: 4}, false},
+			{"a follower takes it without a new term", held, b, record{holder: "b", transitions: 3}, false},
+			{"a follower lowers the transitions", held, b, record{holder: "b", transitions: 2}, false},
+			{"the holder lowers them", held, a, record{holder: "a", transitions: 2}, false},
+			{"an unbound token takes it", held, unbound, record{holder: "a", transitions: 4}, false},
+			{"an unbound token takes it for b", held, unbound, record{holder: "b", transitions: 4}, false},
+			{"another account takes it", held, other, record{holder: "o", transitions: 4}, false},
+			{"another account frees it", held, other, record{transitions: 3}, false},
+			{"the holder gives it to one who has not asked", held, a, record{holder: "b", transitions: 4}, false},
+			{"the holder gives it to another than has asked", record{holder: "a", transitions: 3, notes: request("c")}, a, record{holder: "b", transitions: 4}, false},
+			{"a coordinator empties it", held, coordinator, record{transitions: 3}, false},
+
+			{"the holder renews", held, a, later, true},
+			{"the holder releases, as istiod does", held, a, record{transitions: 3}, true},
+			{"a challenger asks", held, b, record{holder: "a", transitions: 3, notes: request("b")}, true},
+			{"anyone labels or annotates", held, other, record{holder: "a", transitions: 3, notes: map[string]string{"x": "y"}}, true},
+			{"a hold is noted", held, b, record{holder: "a", transitions: 3, notes: map[string]string{locks.HoldAnnotation: "{}"}}, true},
+			{"the holder hands over to who has asked", record{holder: "a", transitions: 3, notes: request("b")}, a,
+				record{holder: "b", transitions: 4, notes: map[string]string{locks.NominatedAnnotation: "b"}}, true},
+			{"the nominee begins its term", record{holder: "b", transitions: 4, notes: map[string]string{locks.NominatedAnnotation: "b"}}, b,
+				record{holder: "b", transitions: 4, renewed: epoch.Add(second)}, true},
+			{"a coordinator nominates", held, coordinator, record{holder: "b", transitions: 4}, true},
+			{"a candidate takes an expired one", held, b, record{holder: "b", transitions: 4}, true},
+			{"a candidate takes a free one", record{transitions: 3}, b, record{holder: "b", transitions: 4}, true},
+			{"a candidate reclaims its own", record{holder: "b", transitions: 3}, b, record{holder: "b", transitions: 4}, true},
+			{"an operator empties it", held, s.admin, record{transitions: 3}, true},
+		} {
+			s.put(c.before)
+			err := s.update(c.as, c.after)
+			if c.passes {
+				s.allowed(c.what, err)
+			} else {
+				s.refused(c.what, err, election)
+			}
+		}
+	})
+}
+
+func TestFenceGuardsTheLockFromItsBeginToItsEnd(t *testing.T) {
+	both(t, func(t *testing.T, kind fence.LockKind) {
+		s, a, b := guardedLock(t, kind)
+		s.refused("a follower deletes it", s.delete(b), "deleted by its holder or by an operator")
+		err := b.CoordinationV1().Leases(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+		if kind == fence.ConfigMap {
+			err = b.CoreV1().ConfigMaps(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+		}
+		s.refused("a follower deletes all of its kind", err)
+		s.allowed("an operator deletes it", s.delete(s.admin))
+		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		s.refused("making it for another", s.create(b, record{holder: "a"}, dry))
+		s.refused("making it with an unbound token", s.create(s.unbound(account), record{holder: "b"}, dry))
+		s.allowed("making it for nobody", s.create(b, record{}, dry))
+		s.allowed("making it for oneself", s.create(a, record{holder: "a"}, dry))
+	})
+}
+
+func TestFenceRefusesRecordsThatReadTwoWays(t *testing.T) {
+	s, a, b := guardedLock(t, fence.ConfigMap)
+	write := func(as kubernetes.Interface, raw string) error {
+		cm := record{}.configMap()
+		cm.Annotations[locks.LeaderElectionRecordAnnotationKey] = raw
+		_, err := as.CoreV1().ConfigMaps(s.namespace).Update(t.Context(), cm, metav1.UpdateOptions{})
+		return err
+	}
+	times := `"leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:04:05Z","leaderTransitions":4`
+	for what, raw := range map[string]string{
+		"two holders":                `{"holderIdentity":"b",` + times + `,"holderIdentity":"c"}`,
+		"a holder in capitals":       `{"holderIdentity":"b",` + times + `,"HOLDERIDENTITY":"c"}`,
+		"no record":                  `x`,
+		"a holder that is no string": `{"holderIdentity":["b"],` + times + `}`,
+		"an escaped holder":          `{"holderIdentity":"\u0062",` + times + `}`,
+		"space":                      `{ "holderIdentity":"b",` + times + `}`,
+	} {
+		s.put(record{holder: "a", transitions: 3})
+		s.refused(what+" by a follower", write(b, raw))
+		s.refused(what+" by the holder", write(a, raw))
+	}
+	t.Log("an operator may ruin it, and any candidate replaces what cannot be read")
+	s.allowed("an operator", write(s.admin, "this is no record"))
+	eventually(t, "nobody may write", func() bool { return fence.IsRefusal(s.write(a)) })
+	s.allowed("replacing it", s.update(b, record{holder: "b", transitions: 4}))
+	s.stands(b, a)
+	t.Log("as istiod and client-go write it")
+	s.put(record{transitions: 5})
+	s.allowed("a record without a key", write(b, `{"holderIdentity":"b","leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:04:05Z","leaderTransitions":6,"strategy":"","preferredHolder":""}`))
+}

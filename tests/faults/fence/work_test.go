@@ -1,0 +1,199 @@
+package fence
+
+import (
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+)
+
+func TestFenceAdmitsTheHolderAlone(t *testing.T) {
+	both(t, func(t *testing.T, kind fence.LockKind) {
+		s := newStage(t, kind)
+		a, b := s.pod("a"), s.pod("b")
+		s.put(record{holder: "a", transitions: 3})
+		s.install(s.declaration())
+		s.stands(a, b)
+		s.refused("a write of another pod", s.write(b), "pod b is not the leader", "names a")
+
+		t.Log("a handover: the right to write goes with the record")
+		s.put(record{holder: "b", transitions: 4})
+		s.stands(b, a)
+		t.Log("a release: nobody may")
+		s.put(record{transitions: 4})
+		eventually(t, "b is refused", func() bool { return fence.IsRefusal(s.write(b)) })
+		s.refused("a write of nobody's time", s.write(a), "names nobody")
+		t.Log("a name that another's begins with")
+		s.put(record{holder: "ab", transitions: 5})
+		s.refused("a write of pod a while ab leads", s.write(a))
+	})
+}
+
+func TestFenceJudgesByTheTokensPod(t *testing.T) {
+	both(t, func(t *testing.T, kind fence.LockKind) {
+		s := newStage(t, kind)
+		a, b := s.pod("a"), s.pod("b")
+		s.put(record{holder: "a", transitions: 3})
+		s.install(s.declaration())
+		s.stands(a, b)
+		s.refused("a token that is bound to no pod", s.write(s.unbound(account)), "bound to no pod")
+		t.Log("another account is RBAC's matter, whatever its pod is called")
+		s.allowed("a write by another account", s.write(s.podOf("elsewhere", "other").Kube()))
+		t.Log("a second pod that claims the first one's name in the election")
+		if err := s.update(b, record{holder: "a", transitions: 3, renewed: epoch.Add(second)}); !fence.IsRefusal(err) {
+			t.Errorf("pod b renewed as a: %v", err)
+		}
+		s.refused("a write of pod b, which claims to be a", s.write(b))
+	})
+}
+
+// unbound is a client with a token of a service account alone.
+func (s *stage) unbound(account string) kubernetes.Interface {
+	s.t.Helper()
+	granted, err := s.admin.CoreV1().ServiceAccounts(s.namespace).CreateToken(s.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(s.cluster.Admin())
+	config.BearerToken = granted.Status.Token
+	return client(s.t, config).Kube()
+}
+
+func TestFenceCoversEveryVerb(t *testing.T) {
+	s := newStage(t, fence.Lease)
+	d := s.declaration()
+	d.Guards = append(d.Guards,
+		fence.Guard{Group: "apps", Resources: []string{"deployments/scale"}, Names: []string{guarded}, Namespaces: []string{s.namespace}},
+		fence.Guard{Resources: []string{"pods/exec"}, Verbs: []string{"connect"}, Namespaces: []string{s.namespace}},
+		fence.Guard{Resources: []string{"secrets"}, Labels: map[string]string{"managed": "yes"}, Namespaces: []string{s.namespace}})
+	a, b := s.pod("a"), s.pod("b")
+	s.put(record{holder: "a", transitions: 3})
+	maps, dry := s.admin.CoreV1().ConfigMaps(s.namespace), []string{metav1.DryRunAll}
+	for _, name := range []string{guarded, "free"} {
+		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), deployment(), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	secret := func(name string, labels map[string]string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	}
+	managed := map[string]string{"managed": "yes"}
+	if _, err := s.admin.CoreV1().Secrets(s.namespace).Create(t.Context(), secret("managed", managed), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.install(d)
+	s.stands(a, b)
+
+	for what, write := range map[string]func(as kubernetes.Interface) error{
+		"create": func(as kubernetes.Interface) error {
+			_, err := as.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: guarded}}, metav1.CreateOptions{DryRun: dry})
+			return exists(err)
+		},
+		"update": func(as kubernetes.Interface) error {
+			_, err := as.CoreV1().ConfigMaps(s.namespace).Update(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: guarded}}, metav1.UpdateOptions{DryRun: dry})
+			return err
+		},
+		"patch": func(as kubernetes.Interface) error {
+			_, err := as.CoreV1().ConfigMaps(s.namespace).Patch(t.Context(), guarded, mergePatch, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{DryRun: dry})
+			return err
+		},
+		"server-side apply": func(as kubernetes.Interface) error {
+			body := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"guarded"},"data":{"a":"b"}}`)
+			_, err := as.CoreV1().ConfigMaps(s.namespace).Patch(t.Context(), guarded, applyPatch, body, metav1.PatchOptions{DryRun: dry, FieldManager: "t"})
+			return err
+		},
+		"delete": func(as kubernetes.Interface) error {
+			return as.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), guarded, metav1.DeleteOptions{DryRun: dry})
+		},
+		"scale": func(as kubernetes.Interface) error {
+			_, err := as.AppsV1().Deployments(s.namespace).Patch(t.Context(), guarded, mergePatch, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{DryRun: dry}, "scale")
+			return err
+		},
+		"create by label": func(as kubernetes.Interface) error {
+			_, err := as.CoreV1().Secrets(s.namespace).Create(t.Context(), secret("new", managed), metav1.CreateOptions{DryRun: dry})
+			return err
+		},
+		"taking the label away": func(as kubernetes.Interface) error {
+			_, err := as.CoreV1().Secrets(s.namespace).Patch(t.Context(), "managed", mergePatch, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{DryRun: dry})
+			return err
+		},
+		"deleting the labelled": func(as kubernetes.Interface) error {
+			return as.CoreV1().Secrets(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{DryRun: dry}, metav1.ListOptions{})
+		},
+	} {
+		s.allowed(what+" by the holder", write(a))
+		s.refused(what+" by another", write(b), "pod b is not the leader")
+	}
+	t.Log("exec is judged before it is tried")
+	s.refused("exec by another", exec(t, b, s.namespace))
+	if err := exec(t, a, s.namespace); fence.IsRefusal(err) {
+		t.Errorf("exec by the holder: %v", err)
+	}
+	t.Log("whole collections, in which what is guarded has no name")
+	for who, as := range map[string]kubernetes.Interface{"another": b, "the holder": a} {
+		err := as.CoreV1().ConfigMaps(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{DryRun: dry}, metav1.ListOptions{})
+		s.refused("deleting all by "+who, err, "is deleted by name")
+	}
+	t.Log("what is not guarded, and who is not judged")
+	_, err := b.CoreV1().ConfigMaps(s.namespace).Patch(t.Context(), "free", mergePatch, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{DryRun: dry})
+	s.allowed("another ConfigMap", err)
+	_, err = b.CoreV1().Secrets(s.namespace).Create(t.Context(), secret("plain", nil), metav1.CreateOptions{DryRun: dry})
+	s.allowed("a Secret without the label", err)
+	s.allowed("an operator's write", s.write(s.admin))
+}
+
+// exists takes the answer of a dry-run create that admission had nothing against.
+func exists(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+func TestFenceWithoutALock(t *testing.T) {
+	both(t, func(t *testing.T, kind fence.LockKind) {
+		s := newStage(t, kind)
+		a, b := s.pod("a"), s.pod("b")
+		s.put(record{holder: "a", transitions: 3})
+		s.install(s.declaration())
+		s.stands(a, b)
+		if err := s.delete(s.admin); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "everyone is refused", func() bool { return fence.IsRefusal(s.write(a)) })
+		s.refused("a write of the former holder", s.write(a), "no params found")
+		t.Log("whoever makes the lock anew is let to, and leads")
+		s.allowed("making the lock anew", s.create(b, record{holder: "b"}))
+		s.stands(b, a)
+	})
+}
+
+func TestFenceOfPerRevisionElections(t *testing.T) {
+	s := newStage(t, fence.Lease)
+	d := s.declaration()
+	d.Revisions = []string{"stable", "canary"}
+	d.ServiceAccounts = []string{s.namespace + "/pilot-{revision}"}
+	holder := func(revision, name string) {
+		lease := record{holder: name}.lease()
+		lease.Name = election + "-" + revision
+		if _, err := s.admin.CoordinationV1().Leases(s.namespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holder("stable", "a")
+	holder("canary", "c")
+	a, b := s.podOf("a", "pilot-stable").Kube(), s.podOf("b", "pilot-stable").Kube()
+	c, d2 := s.podOf("c", "pilot-canary").Kube(), s.podOf("d", "pilot-canary").Kube()
+	s.install(d)
+	s.stands(a, b)
+	s.stands(c, d2)
+}
