@@ -1,0 +1,81 @@
+package elections
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+// operator gives orders with the rights of a replica of its own.
+func (s *stage) operator(t *testing.T) k8sleaderelection.Operator {
+	t.Helper()
+	o, err := s.replica("operator", "stable").Operator("alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestOperatorTransfersPausesAndResumes(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, _ := s.pair(t)
+		o := s.operator(t)
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		defer cancel()
+		if err := o.Transfer(ctx, "b", "canary", "before the upgrade", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		b.after(t, a)
+		if !b.live() || a.live() {
+			t.Fatalf("live: a %v, b %v", a.live(), b.live())
+		}
+		if err := o.Resume(ctx); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a, which outranks b, leads again", a.live)
+		a.after(t, b)
+		if err := o.Pause(ctx, "while we look", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		s.setDefault(t, "canary")
+		eventually(t, "b knows of the new default", func() bool { return b.Status().Default == "canary" })
+		if err := o.StepDown(ctx, "enough", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "b leads", b.live)
+		b.after(t, a)
+		if err := o.Resume(ctx); !errors.Is(err, k8sleaderelection.ErrNoHold) {
+			t.Errorf("the pause was about a's term, and resuming says %v", err)
+		}
+		noOverlap(t, a, b)
+	})
+}
+
+func TestAnUnfitLeaderHandsOverToOneOfNoRank(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		var unfit atomic.Bool
+		s.setDefault(t, "stable")
+		a := s.ranked(t, "a", "stable")
+		a.Fit(func(context.Context) error {
+			if unfit.Load() {
+				return errors.New("its cache is cold")
+			}
+			return nil
+		})
+		a.start(t)
+		eventually(t, "a leads", a.live)
+		b := s.enterRanked(t, "b", "canary")
+		eventually(t, "b follows", b.follows("a"))
+		unfit.Store(true)
+		eventually(t, "b leads", b.live)
+		b.after(t, a)
+		unfit.Store(false)
+		eventually(t, "a is fit, outranks b and leads again", a.live)
+		a.after(t, b)
+		noOverlap(t, a, b)
+	})
+}
