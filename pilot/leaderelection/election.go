@@ -33,6 +33,7 @@ type LeaderElection struct {
 	running atomic.Bool
 	gated   func() (kube.Client, error)
 	follow  sync.Once // the default watcher's handler is added once
+	hub     *k8sresourcelock.WatchHub
 
 	mu        sync.Mutex
 	functions []func(context.Context) error
@@ -108,7 +109,7 @@ func (l *LeaderElection) lock(client kubernetes.Interface) k8sresourcelock.Inter
 	meta := metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName()}
 	who := k8sresourcelock.ResourceLockConfig{Identity: l.cfg.Identity, Key: l.cfg.key(), EventRecorder: l.cfg.EventRecorder}
 	if l.cfg.Lock == LeaseLock {
-		return &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who}
+		return &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Hub: l.hub}
 	}
 	return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}
 }

@@ -75,7 +75,7 @@ func (l *LeaderElection) prepare() (release func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		lockClient = own.lock.Kube()
+		lockClient, l.hub = own.lock.Kube(), own.hub
 		release = own.release
 		if l.sharing {
 			l.cfg.DefaultWatcher = own.followDefault()

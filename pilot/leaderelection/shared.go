@@ -26,11 +26,12 @@ type registry struct {
 	clients map[kube.Client]*common
 }
 
-// common is the lock client of one kube.Client's elections and, for those made by the
-// Istio-style constructors, their default watcher. It lives while one of them runs.
+// common is the lock client of one kube.Client's elections, the watches that their
+// Leases share and, for those made by the Istio-style constructors, their default watcher. It lives while one of them runs.
 type common struct {
 	client kube.Client
 	lock   kube.Client
+	hub    *k8sresourcelock.WatchHub
 	users  int
 
 	watcher revisions.DefaultWatcher
@@ -47,7 +48,8 @@ func (r *registry) acquire(client kube.Client) (*common, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the client for locks: %w", err)
 		}
-		c = &common{client: client, lock: lock, stop: make(chan struct{})}
+		hub := &k8sresourcelock.WatchHub{Client: lock.Kube().CoordinationV1()}
+		c = &common{client: client, lock: lock, hub: hub, stop: make(chan struct{})}
 		r.clients[client] = c
 	}
 	c.users++

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
@@ -25,6 +26,19 @@ func TestConformance(t *testing.T) {
 				locktest.Conformance(t, s.harness)
 			})
 		}
+	}
+}
+
+// Locks that share watches show the same, with the right to watch the whole namespace
+// and without it.
+func TestConformanceOfSharedWatches(t *testing.T) {
+	wide := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"watch"}}
+	for name, more := range map[string][]rbacv1.PolicyRule{"allowed": {wide}, "by name alone": nil} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, locktest.Lease, func(*rest.Config) {}, more...)
+			s.hub = &k8sresourcelock.WatchHub{Client: s.candidate.CoordinationV1(), ShareFrom: 1}
+			locktest.Conformance(t, s.harness)
+		})
 	}
 }
 

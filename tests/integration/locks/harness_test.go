@@ -49,6 +49,7 @@ func clientset(t *testing.T, config *rest.Config) kubernetes.Interface {
 // scene is one lock object of a kind in a namespace of its own.
 type scene struct {
 	kind      locktest.Kind
+	hub       *k8sresourcelock.WatchHub // nil: each lock has a watch of its own
 	namespace string
 	admin     kubernetes.Interface
 	candidate kubernetes.Interface
@@ -56,11 +57,11 @@ type scene struct {
 
 // newScene makes a scene for a candidate with the least rights and a token bound to
 // its Pod. change may adjust how it connects.
-func newScene(t *testing.T, kind locktest.Kind, change func(*rest.Config)) scene {
+func newScene(t *testing.T, kind locktest.Kind, change func(*rest.Config), more ...rbacv1.PolicyRule) scene {
 	t.Helper()
 	c := cluster.Shared(t)
 	namespace := c.Namespace(t)
-	config := c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: "pilot", Rules: rights(kind)})
+	config := c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: "pilot", Rules: append(rights(kind), more...)})
 	change(config)
 	s := scene{kind: kind, namespace: namespace, admin: clientset(t, c.Admin()), candidate: clientset(t, config)}
 	// The API server's authorizer learns of new permissions through a watch of its own.
@@ -78,7 +79,11 @@ func newScene(t *testing.T, kind locktest.Kind, change func(*rest.Config)) scene
 }
 
 func (s scene) lock(identity, key string) locktest.Locker {
-	return lockOn(s.candidate, s.kind, s.namespace, lockName, identity, key)
+	lock := lockOn(s.candidate, s.kind, s.namespace, lockName, identity, key)
+	if lease, ok := lock.(*k8sresourcelock.LeaseLock); ok {
+		lease.Hub = s.hub
+	}
+	return lock
 }
 
 func lockOn(set kubernetes.Interface, kind locktest.Kind, namespace, name, identity, key string) locktest.Locker {

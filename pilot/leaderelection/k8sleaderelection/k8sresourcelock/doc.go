@@ -18,6 +18,8 @@
 //   - An answer that never came is an error other than ErrConflict: the write may
 //     have taken place.
 //
+// Leases of one namespace can be watched together: see WatchHub.
+//
 // The package imports no other of this module and can be used alone. Get, Create and
 // Update serve callers of client-go's locks; electors that care which state a write was
 // decided on use Read and Write.

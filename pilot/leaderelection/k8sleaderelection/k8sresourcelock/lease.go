@@ -21,6 +21,8 @@ type LeaseLock struct {
 	LeaseMeta  metav1.ObjectMeta
 	Client     coordinationv1client.LeasesGetter
 	LockConfig ResourceLockConfig
+	// Hub, if given, is what locks share watches by.
+	Hub *WatchHub
 
 	last memory
 }
@@ -174,6 +176,9 @@ func (l *LeaseLock) Annotate(ctx context.Context, base Snapshot, notes map[strin
 
 // Watch implements Watchable.
 func (l *LeaseLock) Watch(ctx context.Context, from string, up func(), seen func(Snapshot)) (string, error) {
+	if l.Hub != nil && l.Client != nil {
+		return l.Hub.watch(ctx, l.access(), from, up, seen)
+	}
 	return l.access().watch(ctx, from, up, seen)
 }
 

@@ -21,12 +21,16 @@ const (
 	maxWatch = 10 * time.Minute
 )
 
-// watchOptions asks for one object by its name, which is the only form of watch
-// that RBAC can grant with resourceNames.
-func watchOptions(name, from string) metav1.ListOptions {
+// byName asks for one object by its name, which is the only form of watch that RBAC
+// can grant with resourceNames.
+func byName(name string) string {
+	return fields.OneTermEqualSelector("metadata.name", name).String()
+}
+
+func watchOptions(selector, from string) metav1.ListOptions {
 	seconds := int64((minWatch + rand.N(maxWatch-minWatch)) / time.Second)
 	return metav1.ListOptions{
-		FieldSelector:       fields.OneTermEqualSelector("metadata.name", name).String(),
+		FieldSelector:       selector,
 		ResourceVersion:     from,
 		AllowWatchBookmarks: true,
 		TimeoutSeconds:      &seconds,
@@ -37,7 +41,7 @@ func (a access[T]) watch(ctx context.Context, from string, up func(), seen func(
 	if a.client == nil {
 		return from, a.wrap("watch", errNoClient)
 	}
-	w, err := a.client.Watch(ctx, watchOptions(a.meta.Name, from))
+	w, err := a.client.Watch(ctx, watchOptions(byName(a.meta.Name), from))
 	if err != nil {
 		return a.ended(ctx, from, err)
 	}
@@ -124,27 +128,33 @@ func events(ctx context.Context, w watch.Interface, first *watch.Event) iter.Seq
 // event decodes one watch event. A bookmark has a version to resume from and
 // nothing to report.
 func (a access[T]) event(event watch.Event) (snap Snapshot, report bool, err error) {
-	if event.Type == watch.Error {
-		return Snapshot{}, false, apierrors.FromObject(event.Object)
-	}
-	obj, ok := event.Object.(T)
-	if !ok {
-		return Snapshot{}, false, fmt.Errorf("%s event with a %T", event.Type, event.Object)
+	obj, err := a.take(event)
+	if err != nil {
+		return Snapshot{}, false, err
 	}
 	version := Snapshot{ResourceVersion: obj.GetResourceVersion()}
-	switch event.Type {
-	case watch.Added, watch.Modified, watch.Deleted:
-		// A server that does not know the selector sends the neighbours' too.
-		if obj.GetName() != a.meta.Name {
-			return version, false, nil
-		}
-		if event.Type == watch.Deleted {
-			return version, true, nil
-		}
-		return a.snapshot(obj), true, nil
-	case watch.Bookmark:
+	switch {
+	// A server that does not know the selector sends the neighbours' too.
+	case event.Type == watch.Bookmark || obj.GetName() != a.meta.Name:
 		return version, false, nil
+	case event.Type == watch.Deleted:
+		return version, true, nil
+	}
+	return a.snapshot(obj), true, nil
+}
+
+// take is the object of an event: a change or a bookmark.
+func (f *format[T]) take(event watch.Event) (T, error) {
+	obj, ok := event.Object.(T)
+	switch event.Type {
+	case watch.Error:
+		return obj, apierrors.FromObject(event.Object)
+	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
+		if !ok {
+			return obj, fmt.Errorf("%s event with a %T", event.Type, event.Object)
+		}
+		return obj, nil
 	default:
-		return Snapshot{}, false, fmt.Errorf("event of unknown type %q", event.Type)
+		return obj, fmt.Errorf("event of unknown type %q", event.Type)
 	}
 }

@@ -1,6 +1,12 @@
 package locktest
 
-import "testing"
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
 
 func TestConformance(t *testing.T) {
 	for _, kind := range []Kind{ConfigMap, Lease} {
@@ -8,4 +14,21 @@ func TestConformance(t *testing.T) {
 			Conformance(t, func(*testing.T) Harness { return NewStore(kind).Harness() })
 		})
 	}
+	t.Run("leases that share watches", func(t *testing.T) {
+		Conformance(t, func(*testing.T) Harness { return sharing(NewStore(Lease)) })
+	})
+}
+
+// sharing is a store's harness whose locks watch by way of a hub each.
+func sharing(s *Store) Harness {
+	h := s.Harness()
+	h.Lock = func(identity, key string) Locker {
+		c := s.Client(identity)
+		return &k8sresourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name}, Client: c,
+			LockConfig: k8sresourcelock.ResourceLockConfig{Identity: identity, Key: key},
+			Hub:        &k8sresourcelock.WatchHub{Client: c, ShareFrom: 1},
+		}
+	}
+	return h
 }
