@@ -26,6 +26,8 @@ func admin(t testing.TB, c *cluster.Cluster) kubernetes.Interface {
 
 // both runs a test for each kind of lock.
 func both(t *testing.T, f func(t *testing.T, s *stage)) {
+	t.Helper()
+	t.Parallel()
 	for _, lock := range []leaderelection.LockType{leaderelection.ConfigMapLock, leaderelection.LeaseLock} {
 		t.Run(lock.String(), func(t *testing.T) {
 			t.Parallel()

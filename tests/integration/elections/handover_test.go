@@ -36,6 +36,9 @@ func (r *replica) after(t testing.TB, others ...*replica) {
 	}
 }
 
+// seenApart is by how much one watch may show a change after another.
+const seenApart = 500 * time.Millisecond
+
 // notBefore fails the test if r's newest span began before that.
 func (r *replica) notBefore(t testing.TB, at time.Time, what string) {
 	t.Helper()
@@ -153,6 +156,7 @@ func TestDefaultMovesBackBeforeTheLeaderKnew(t *testing.T) {
 // The default moves back while the acceptance is under way, or while the leader
 // drains: what was accepted is completed, and the former leader asks in its turn.
 func TestDefaultMovesBackOnceAccepted(t *testing.T) {
+	t.Parallel()
 	for name, moment := range map[string]func(t *testing.T, s *stage, a *replica, back func()){
 		"before the drain": func(t *testing.T, s *stage, a *replica, back func()) {
 			accepting := a.wire.hold(accepts)

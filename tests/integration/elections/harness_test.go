@@ -234,14 +234,7 @@ func (r *replica) die() {
 	r.cancel()
 }
 
-func (r *replica) isDead() bool {
-	select {
-	case <-r.dead:
-		return true
-	default:
-		return false
-	}
-}
+func (r *replica) isDead() bool { return isClosed(r.dead) }
 
 // draining reports whether the run function was told to stop and still runs.
 func (r *replica) draining() bool {

@@ -326,3 +326,17 @@ func (c *chronicle) firstSeen(t testing.TB, step string) time.Time {
 	t.Fatal(errors.New("the lock never was: " + step))
 	return time.Time{}
 }
+
+// asked counts the steps in which somebody asks.
+func (c *chronicle) asked(who string) (n int) {
+	for _, step := range c.steps() {
+		if strings.HasSuffix(step, "asked by "+who) {
+			n++
+		}
+	}
+	return n
+}
+
+func step(holder string, transitions int, words string) string {
+	return fmt.Sprintf("%s %d, %s", holder, transitions, words)
+}

@@ -308,6 +308,19 @@ func (w *wire) meet(kind string) *fault {
 
 func (f *fault) letGo() { f.once.Do(func() { close(f.free) }) }
 
+func met(f *fault) bool { return isClosed(f.met) }
+
+func (f *fault) isDone() bool { return isClosed(f.done) }
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // await waits until the request was met.
 func (f *fault) await(t testing.TB) {
 	t.Helper()

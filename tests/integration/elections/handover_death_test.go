@@ -1,0 +1,210 @@
+package elections
+
+import (
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+)
+
+// The deaths and pauses here are of the connection: nothing of the replica is heard any
+// more, and it hears nothing. Real processes are killed and stopped in process_test.go.
+
+// Its leader does not know of the flip yet: it goes on, and the request runs out.
+func TestChallengerDiesAfterAsking(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t, brisk)
+		a.wire.mute(webhooks)
+		s.setDefault(t, "canary")
+		c.await(t, "a 0, leads, refuses b")
+		asked := c.firstSeen(t, "a 0, leads, asked by b")
+		b.die()
+		eventually(t, "the request has run out", func() bool { return time.Since(asked) > requestLasts })
+		a.wire.unmute(webhooks)
+		eventually(t, "a knows", func() bool { return a.Status().Default == "canary" })
+		c.renewals(t, 3)
+		c.never(t, "accepts")
+		if len(a.lives()) != 1 || !a.live() {
+			t.Errorf("a ran %v", a.lives())
+		}
+	})
+}
+
+// requestLasts is longer than a brisk challenger's first request.
+const requestLasts = 2500 * time.Millisecond
+
+// Its leader accepts the request of a process that is gone: the lock goes to a nominee
+// that never comes, and to others a RetryPeriod later.
+func TestChallengerDiesUnheard(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t)
+		third := s.enterRanked(t, "c", "stable")
+		eventually(t, "c follows", third.follows("a"))
+		a.wire.mute(webhooks)
+		asked := b.wire.swallow(asking)
+		s.setDefault(t, "canary")
+		asked.await(t)
+		b.die()
+		a.wire.unmute(webhooks)
+		c.await(t, "b 1, nominated")
+		next := leader(t, a, third)
+		c.expect(t, "a 0, leads", "a 0, leads, asked by b", "a 0, leads, accepts b", "b 1, nominated", next.name+" 2, leads")
+		if len(b.lives()) != 0 {
+			t.Errorf("b ran %v", b.lives())
+		}
+		noOverlap(t, a, third)
+	})
+}
+
+func TestChallengerDiesAfterAcceptance(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t)
+		third := s.enterRanked(t, "c", "canary")
+		eventually(t, "c follows", third.follows("a"))
+		a.insist()
+		s.setDefault(t, "canary")
+		eventually(t, "a drains", a.draining)
+		gone, next := b, third
+		if c.asked(b.name) == 0 {
+			gone, next = third, b
+		}
+		gone.die()
+		a.relent()
+		c.await(t, gone.name+" 1, nominated")
+		heir := leader(t, a, next)
+		c.await(t, heir.name+" 2, leads")
+		if len(gone.lives()) != 0 {
+			t.Errorf("%s ran %v", gone.name, gone.lives())
+		}
+		noOverlap(t, a, next)
+	})
+}
+
+// The nominee's first write is on its way when the nominee dies, and never arrives.
+func TestNomineeDies(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t)
+		third := s.enterRanked(t, "c", "stable")
+		eventually(t, "c follows", third.follows("a"))
+		first := b.wire.hold(taking)
+		s.setDefault(t, "canary")
+		first.await(t)
+		b.die()
+		heir := leader(t, a, third)
+		c.expect(t, "a 0, leads", "a 0, leads, asked by b", "a 0, leads, accepts b", "b 1, nominated", heir.name+" 2, leads")
+		if len(b.lives()) != 0 {
+			t.Errorf("b ran %v", b.lives())
+		}
+		noOverlap(t, a, third)
+	})
+}
+
+// The nominee's first write arrives when somebody else has the lock already: it is
+// refused, and the nominee never acted.
+func TestNomineeIsPausedWhileAnotherTakesOver(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t)
+		third := s.enterRanked(t, "c", "canary") // ranks as b does: b has no reason to ask it
+		eventually(t, "c follows", third.follows("a"))
+		first, second := b.wire.delay(taking), third.wire.delay(taking)
+		s.setDefault(t, "canary")
+		eventually(t, "somebody was nominated", func() bool { return met(first) || met(second) })
+		paused, late, other := b, first, third
+		if met(second) {
+			paused, late, other = third, second, b
+		}
+		for _, f := range []*fault{first, second} {
+			if f != late {
+				f.letGo()
+			}
+		}
+		heir := leader(t, a, other)
+		c.await(t, heir.name+" 2, leads")
+		late.letGo()
+		eventually(t, "the nominee knows that it was passed over", paused.follows(heir.name))
+		c.renewals(t, 1)
+		if len(paused.lives()) != 0 {
+			t.Errorf("%s ran %v", paused.name, paused.lives())
+		}
+		if late.isDone() && late.code < 300 {
+			t.Errorf("the late write was stored: %d", late.code)
+		}
+		c.expect(t, append(passes("a", paused.name, 0), heir.name+" 2, leads")...)
+		noOverlap(t, a, b, third)
+	})
+}
+
+// The nominee's watch shows the nomination only after somebody else has taken over.
+func TestNomineeWhoseWatchIsLate(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t)
+		third := s.enterRanked(t, "c", "stable")
+		eventually(t, "c follows", third.follows("a"))
+		a.insist()
+		s.setDefault(t, "canary")
+		eventually(t, "a drains", a.draining)
+		b.wire.mute("configmaps")
+		b.wire.mute("leases")
+		looks := []*fault{b.wire.hold(reading), b.wire.hold(reading)} // it polls, too, while its request stands
+		a.relent()
+		c.await(t, "b 1, nominated")
+		heir := leader(t, a, third)
+		c.await(t, heir.name+" 2, leads")
+		for _, look := range looks {
+			look.letGo()
+		}
+		b.wire.unmute("configmaps")
+		b.wire.unmute("leases")
+		// b asks the next leader in its turn.
+		eventually(t, "b leads", b.live)
+		c.expect(t, append(append(passes("a", "b", 0), heir.name+" 2, leads"), append(passes(heir.name, "b", 2)[1:], "b 3, leads")...)...)
+		noOverlap(t, a, b, third)
+	})
+}
+
+// passes are the steps by which a lock goes from one to the other, the other's own
+// first write excepted.
+func passes(from, to string, transitions int) []string {
+	return []string{
+		step(from, transitions, "leads"), step(from, transitions, "leads, asked by "+to),
+		step(from, transitions, "leads, accepts "+to), step(to, transitions+1, "nominated"),
+	}
+}
+
+func TestLeaderDiesWhileDraining(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t, brisk)
+		a.insist()
+		s.setDefault(t, "canary")
+		eventually(t, "a drains", a.draining)
+		a.die()
+		last := a.wire.lastOwn()
+		eventually(t, "b leads", b.live)
+		b.notBefore(t, last.Add(briskLease), "the lease of a had run out")
+		c.expect(t, "a 0, leads", "a 0, leads, asked by b", "a 0, leads, accepts b", "b 1, leads")
+		noOverlap(t, a, b)
+	})
+}
+
+// A drain that outstays the stop limit is reported once; the lock is kept, and passed on
+// when the functions have returned after all.
+func TestLeaderDrainsTooLong(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		stuck := make(chan struct{}, 8)
+		a, b, c := s.pair(t, brisk, func(c *leaderelection.Config) {
+			c.StopLimit = 600 * time.Millisecond
+			c.OnStuckDrain = func() { stuck <- struct{}{} }
+		})
+		a.insist()
+		s.setDefault(t, "canary")
+		eventually(t, "it is reported", func() bool { return len(stuck) > 0 })
+		c.renewals(t, 3)
+		if b.live() || len(stuck) != 1 {
+			t.Errorf("b runs: %v; reported %d times", b.live(), len(stuck))
+		}
+		a.relent()
+		eventually(t, "b leads", b.live)
+		c.expect(t, append(passes("a", "b", 0), "b 1, leads")...)
+		noOverlap(t, a, b)
+	})
+}
