@@ -66,6 +66,7 @@ var Bugs = []Bug{
 	{"gives-up-trying", "network", Prompt, each(givesUpTrying)},
 	{"waits-for-a-poll", "orderly", Prompt, each(waitsForAPoll)},
 	{"ignores-default", "upgrade", Prompt, each(ignoresDefault)},
+	{"no-peer-grace", "mixed-bad", Peers, each(noPeerGrace)},
 }
 
 func coverFromReply(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
@@ -281,5 +282,11 @@ func ignoresDefault(c core.Config, s core.State, in core.Input) (core.State, cor
 	if in.Kind == core.DefaultChanged && s.Default.Synced {
 		in = core.Input{Kind: core.Tick, Now: in.Now}
 	}
+	return c.Step(s, in)
+}
+
+// noPeerGrace takes a peer at its lease's word.
+func noPeerGrace(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
+	c.PeerGrace = 0
 	return c.Step(s, in)
 }

@@ -74,7 +74,7 @@ func (w *world) checkRelease(c *call, now view) {
 
 // committed is called when a write of ours has changed the lock.
 func (w *world) committed(c *call, _, now view) {
-	if c.op != core.Release || w.mode.Net > 0 || w.mode.Edits > 0 {
+	if c.op != core.Release || w.mode.Net > 0 || w.mode.Edits > 0 || w.mode.Peers > 0 {
 		return // elsewhere there are good reasons to wait
 	}
 	w.checkPrompt(now)
@@ -114,7 +114,7 @@ func (c *checks) leaderChanged() {
 	w := c.w
 	leaders := 0
 	for _, n := range w.nodes {
-		if n.p != nil && n.p.work {
+		if n.leads() {
 			leaders++
 		}
 	}
@@ -134,29 +134,31 @@ func (c *checks) leaderChanged() {
 func (w *world) checkSettled() {
 	w.checks.settledOnce = true
 	w.result.Settled = max(0, w.checks.lastChange.since(w.calm))
-	var leader *process
-	wanted := false
+	var leader *node
 	for _, n := range w.nodes {
-		if n.p == nil {
-			continue
+		if n.p != nil {
+			n.p.sentAtCheck, n.p.sentReads = n.p.sentCalls, 0
 		}
-		n.p.sentAtCheck, n.p.sentReads = n.p.sentCalls, 0
-		wanted = wanted || n.p.key == w.deflt.Revision
-		if n.p.work {
-			leader = n.p
+		if n.leads() {
+			leader = n
 		}
 	}
-	switch {
-	case leader == nil:
+	if leader == nil {
 		w.violate(Prompt, "nobody leads %v after the calm began", w.now.since(w.calm))
-	case w.mode.Ranked && wanted && leader.key != w.deflt.Revision:
-		w.violate(Prompt, "%v leads, of revision %s, %v after the calm began; the default is %s", leader, leader.key, w.now.since(w.calm), w.deflt.Revision)
+		return
+	}
+	for _, n := range w.nodes {
+		if w.mode.Ranked && !n.idle() && core.Outranks(n.key, leader.key, w.deflt) {
+			w.violate(Prompt, "%s leads, of key %s, %v after the calm began; the default is %s and %s is of key %s",
+				leader.name, leader.key, w.now.since(w.calm), w.deflt.Revision, n.name, n.key)
+			return
+		}
 	}
 }
 
 // checkEnd looks at what was sent in the rest of the calm.
 func (w *world) checkEnd() {
-	rest := w.end.since(w.calm.add(w.timing.bound()))
+	rest := w.end.since(w.rest)
 	most := int(float64(rest)/float64(w.timing.retry)*(1+delta)) + 1
 	for _, n := range w.nodes {
 		p := n.p

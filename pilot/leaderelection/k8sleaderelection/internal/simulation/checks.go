@@ -52,6 +52,7 @@ func (c *checks) start(p *process) {
 	if s, left := p.mustWait(p.now().Mono); left > 0 {
 		w.violate(Settling, "%v starts %v before the lease of %q with token %d, as it saw it, has run out", p, left, s.term.id, s.term.token)
 	}
+	c.besidePeers(p)
 	c.token(p)
 	p.acting, p.stopAsked = p.acked, false
 	p.lastGate = p.gate

@@ -36,7 +36,7 @@ func (w *world) planFaults() {
 func (w *world) some() *node {
 	if w.rng.IntN(2) == 0 {
 		for _, n := range w.nodes {
-			if n.p != nil && n.p.work {
+			if n.leads() {
 				return n
 			}
 		}
@@ -64,7 +64,7 @@ func (w *world) pauseSome() {
 // clock can notice that the machine slept, so that one is left alone.
 func (w *world) clockFault() {
 	n := w.some()
-	if !n.clocks.hasBoot {
+	if !n.clocks.hasBoot || n.kind != nil {
 		return
 	}
 	w.tracef("%s: the wall clock jumps or stands still", n.name)
@@ -94,7 +94,7 @@ func (n *node) thawWall(right bool) {
 // starts one that was not there.
 func (w *world) stopSome() {
 	n := w.some()
-	if n.p == nil {
+	if n.idle() {
 		n.start()
 		return
 	}
@@ -105,15 +105,33 @@ func (w *world) stopSome() {
 	if w.rng.IntN(3) == 0 {
 		n.kill("killed")
 	} else {
-		n.p.stop()
+		n.stop()
+	}
+	if w.chance(w.mode.Convert) && n != w.nodes[0] && len(w.nodes) < maxNodes {
+		n = w.convert(n)
 	}
 	w.restartLater(n, again)
+}
+
+// maxNodes bounds how many upgrades a run sees.
+const maxNodes = 12
+
+// convert replaces a node by one of the other kind, as an upgrade or its undoing does.
+// Its pod has another name.
+func (w *world) convert(old *node) *node {
+	old.retired = true
+	n := w.newNode()
+	n.key, n.kind = old.key, nil
+	if old.kind == nil {
+		n.kind = w.mode.peerKind()
+	}
+	return n
 }
 
 // restartLater starts the node's next process once the last has ended.
 func (w *world) restartLater(n *node, d time.Duration) {
 	w.after(d, func() {
-		if n.p == nil {
+		if n.idle() {
 			n.start()
 		} else if w.faulty() {
 			w.restartLater(n, time.Second)
@@ -181,7 +199,11 @@ func (w *world) edit() {
 	if !w.store.now.snap.Exists {
 		return
 	}
-	w.oneOf(w.deleteLock, w.deleteLock, w.emptyRecord, w.removeRecord, w.corruptRecord, w.steal)
+	if w.mode.Peers > 0 {
+		w.deleteLock() // the rest is for those who promise something then
+	} else {
+		w.oneOf(w.deleteLock, w.deleteLock, w.emptyRecord, w.removeRecord, w.corruptRecord, w.steal)
+	}
 	w.tracef("somebody's hand: %s", shown(w.store.now.snap))
 }
 

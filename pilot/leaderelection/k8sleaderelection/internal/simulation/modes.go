@@ -22,6 +22,10 @@ type Mode struct {
 	Forbidden float64 // a process may not watch
 	Fail      float64 // a function fails in a term
 	LateStart float64 // a node starts later than the others
+
+	Peers    float64 // a node runs another elector than ours
+	ClientGo bool    // and it is client-go's; otherwise istiod's
+	Convert  float64 // a process that ends is replaced by one of the other kind
 }
 
 // Modes are what seeds are spread over.
@@ -38,6 +42,20 @@ var Modes = []Mode{
 		Name: "chaos", Ranked: true, Flips: 4, Edits: 4, Labels: 4, Restores: 1, Pauses: 4, Clocks: 3, Stops: 6,
 		Outages: 3, Cuts: 5, Net: 0.12, Drop: 0.1, Late: 0.12, Forbidden: 0.2, Fail: 0.15, LateStart: 0.3,
 	},
+	{Name: "mixed", Ranked: true, Peers: 0.5, Convert: 0.5, Flips: 5, Stops: 8, Labels: 2, LateStart: 0.3},
+	{
+		Name: "mixed-bad", Ranked: true, Peers: 0.5, Convert: 0.3, Flips: 5, Stops: 6, Edits: 2, Pauses: 3, Outages: 2, Cuts: 3,
+		Net: 0.08, Drop: 0.08, Late: 0.1, Forbidden: 0.15, Fail: 0.1, LateStart: 0.3,
+	},
+	{Name: "client-go", Peers: 0.5, ClientGo: true, Convert: 0.3, Stops: 6, Pauses: 3, Outages: 2, Cuts: 2, Net: 0.06, Late: 0.08, Forbidden: 0.15, LateStart: 0.3},
+}
+
+// peerKind is what the other electors are.
+func (m Mode) peerKind() *peerKind {
+	if m.ClientGo {
+		return clientGo
+	}
+	return istiod
 }
 
 // ModeNamed returns the mode of that name.

@@ -15,6 +15,9 @@ type node struct {
 	clocks  clocks
 	apiDown Time // the node does not reach the store before
 	p       *process
+	kind    *peerKind // nil: its processes are ours
+	q       *peer
+	retired bool // nothing starts here any more
 	started int
 
 	paused  bool
@@ -80,9 +83,7 @@ func (n *node) pause(d time.Duration, suspend bool) {
 	if suspend {
 		n.clocks.suspend(n.w.now)
 	}
-	if n.p != nil {
-		n.p.pausedAt, n.p.troubledAt = n.w.now, n.w.now
-	}
+	n.noticePause()
 	turn := n.pauses
 	n.w.after(d, func() {
 		if n.pauses == turn {
@@ -103,9 +104,7 @@ func (n *node) resume() {
 	if n.clocks.asleepAt >= 0 {
 		n.clocks.wake(n.w.now)
 	}
-	if n.p != nil {
-		n.p.pausedAt, n.p.troubledAt = n.w.now, n.w.now
-	}
+	n.noticePause()
 	held := n.held
 	n.held = nil
 	last := time.Duration(0)
@@ -120,13 +119,43 @@ func (n *node) resume() {
 	}
 }
 
+// noticePause notes that a pause begins or ends: it explains much.
+func (n *node) noticePause() {
+	if n.p != nil {
+		n.p.pausedAt, n.p.troubledAt = n.w.now, n.w.now
+	}
+	if n.q != nil {
+		n.q.pausedAt = n.w.now
+	}
+}
+
+// idle reports whether no process runs here.
+func (n *node) idle() bool { return n.p == nil && n.q == nil }
+
+// stop asks the process to end well.
+func (n *node) stop() {
+	if n.p != nil {
+		n.p.stop()
+	}
+	if n.q != nil {
+		n.q.stop()
+	}
+}
+
+// leads reports whether functions are wanted here.
+func (n *node) leads() bool { return n.p != nil && n.p.work || n.q != nil && n.q.leads }
+
 // start begins a new process, with nothing but its name from an earlier one.
 func (n *node) start() {
-	if n.p != nil || n.paused {
+	if !n.idle() || n.paused || n.retired {
 		return
 	}
 	n.started++
 	w := n.w
+	if n.kind != nil {
+		n.startPeer()
+		return
+	}
 	p := &process{
 		w: w, n: n, id: n.name, key: n.key, serial: len(w.procs) + 1,
 		cfg: n.config(), step: stepOf(w.Bug), pausedAt: -1, troubledAt: w.now,
@@ -146,15 +175,27 @@ func (n *node) start() {
 
 func (n *node) config() core.Config {
 	t := n.w.timing
-	return core.Config{
+	c := core.Config{
 		Self: n.name, Key: n.key, Lease: t.lease, Cover: t.cover, Retry: t.retry,
 		CallTimeout: (t.cover - t.retry) / 2, DrainLimit: t.drain(), StopLimit: 2 * t.lease,
-		Moment: 25 * time.Millisecond, Ranked: n.w.mode.Ranked, Release: true,
+		Moment: 25 * time.Millisecond, Patience: min(2*time.Second, t.retry/2),
+		Ranked: n.w.mode.Ranked, Release: true,
 	}
+	if n.w.mode.Peers > 0 {
+		c.PeerGrace = t.grace()
+	}
+	return c
 }
 
 // kill ends the process at once, as kill -9 does; its functions end with it.
 func (n *node) kill(why string) {
+	if q := n.q; q != nil {
+		n.w.tracef("%s ends: %s", q, why)
+		q.ended, q.leads = true, false
+		n.q, n.held = nil, nil
+		n.w.checks.leaderChanged()
+		return
+	}
 	p := n.p
 	if p == nil {
 		return

@@ -11,6 +11,7 @@ type Check string
 
 const (
 	OneAtATime  Check = "one-at-a-time" // functions, or gates, of two processes at once
+	Peers       Check = "peers"         // the same towards other electors, as far as they stop in time
 	Settling    Check = "settling"      // began to act before those it had seen were bound to have ended
 	Release     Check = "release"       // said that nobody acts while somebody did
 	Cover       Check = "cover"         // a gate open for longer than an acknowledged write allows
@@ -25,7 +26,7 @@ const (
 )
 
 var allChecks = []Check{
-	OneAtATime, Settling, Release, Cover, Token, StepDown, HardStop, OwnLockOnly, OneTerm, NothingLost, Prompt, Quiet,
+	OneAtATime, Peers, Settling, Release, Cover, Token, StepDown, HardStop, OwnLockOnly, OneTerm, NothingLost, Prompt, Quiet,
 }
 
 // Violation is one failed check.

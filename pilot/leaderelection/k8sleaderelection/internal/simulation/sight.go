@@ -44,7 +44,7 @@ func (p *process) sees(v view, event bool) {
 		return
 	}
 	if v.term != nil && v.term.p != p && names(v.snap.Notes.Marker, v.snap.Record) {
-		p.forget(v.term.prev) // who took the lock from them, and acts, has waited
+		p.forgetBefore(v.term) // who took the lock from them, and acts, has waited
 	}
 	if t := v.term; t != nil && t.id == "" && v.snap.Content == core.Readable && t.prev != nil {
 		// A peer's release; or an emptied record of a holder that has not acted yet.
@@ -69,10 +69,17 @@ func (p *process) sees(v view, event bool) {
 	p.sights = append(p.sights, sight{term: v.term, at: now, sum: v.snap.Sum, marked: names(v.snap.Notes.Marker, v.snap.Record)})
 }
 
-// forget drops what was seen of a term and of those that it displaced.
-func (p *process) forget(t *term) {
-	for ; t != nil; t = t.prev {
-		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term == t })
+// forgetBefore drops what was seen of those that a term displaced. If the first in that
+// chain took the lock after a drained release, whoever released it had waited for all
+// that came before.
+func (p *process) forgetBefore(now *term) {
+	first := now
+	for ; first.prev != nil; first = first.prev {
+		displaced := first.prev
+		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term == displaced })
+	}
+	if first.clean {
+		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term != now })
 	}
 }
 
@@ -83,7 +90,8 @@ func (p *process) blank() bool { return p.newest == view{} }
 // marker that tells of an earlier one is one's own.
 func (p *process) harmless(v view) bool {
 	if v.term.p == nil && v.snap.Content != core.Unreadable && v.snap.Record.Holder == "" {
-		return v.snap.Notes.Marker.Identity == p.id
+		m := v.snap.Notes.Marker
+		return m == (core.Marker{}) || m.Identity == p.id
 	}
 	return v.term.p == p || v.term.id == p.id && v.term.marked
 }
@@ -92,7 +100,11 @@ func (p *process) harmless(v view) bool {
 // release, and whose holder may still act as far as the process can know.
 func (p *process) mustWait(now core.Instant) (sight, time.Duration) {
 	for _, s := range p.sights {
-		if left := now.Until(s.at.After(p.cfg.Lease)); left > 0 {
+		wait := p.cfg.Lease
+		if s.term.p == nil && s.term.id != "" {
+			wait += p.cfg.PeerGrace
+		}
+		if left := now.Until(s.at.After(wait)); left > 0 {
 			return s, left
 		}
 	}

@@ -56,6 +56,19 @@ func play(seeds uint64, mode *Mode, bug *Bug, got func(Result) bool) {
 	all.Wait()
 }
 
+// chosenMode is the mode that the environment names; nil: each seed has its own.
+func chosenMode(t *testing.T) *Mode {
+	name := os.Getenv("SIM_MODE")
+	if name == "" {
+		return nil
+	}
+	mode, ok := ModeNamed(name)
+	if !ok {
+		t.Fatalf("SIM_MODE=%s: there is no such mode", name)
+	}
+	return &mode
+}
+
 // tally is what one mode's seeds add up to.
 type tally struct {
 	seeds, steps, terms, rate, broken int
@@ -64,7 +77,7 @@ type tally struct {
 
 func TestSimulation(t *testing.T) {
 	if seed, one := number(t, "SIM_SEED", 0); one && os.Getenv("SIM_BUG") == "" {
-		r := Run(Options{Seed: seed, Trace: os.Stdout})
+		r := Run(Options{Seed: seed, Mode: chosenMode(t), Trace: os.Stdout})
 		t.Log(r)
 		if len(r.Violations) > 0 {
 			t.Fail()
@@ -72,10 +85,11 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	seeds, _ := number(t, "SIM_SEEDS", defaultSeeds)
+	only := chosenMode(t)
 	tallies := map[string]*tally{}
 	began := time.Now()
 	steps := 0
-	play(seeds, nil, nil, func(r Result) bool {
+	play(seeds, only, nil, func(r Result) bool {
 		m := tallies[r.Mode]
 		if m == nil {
 			m = &tally{}
@@ -84,7 +98,7 @@ func TestSimulation(t *testing.T) {
 		m.add(r)
 		steps += r.Steps
 		if len(r.Violations) > 0 && m.broken <= 5 {
-			t.Errorf("%v\n  replay: SIM_SEED=%d go test -v -run TestSimulation .", r, r.Seed)
+			t.Errorf("%v\n  replay: SIM_SEED=%d SIM_MODE=%s go test -v -run TestSimulation .", r, r.Seed, r.Mode)
 		}
 		return true
 	})

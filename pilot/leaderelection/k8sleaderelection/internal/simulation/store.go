@@ -10,15 +10,19 @@ import (
 // without one, by somebody's hand.
 type term struct {
 	p           *process // nil: nobody of ours
+	q           *peer    // nil: no peer
 	id          string   // the recorded holder
 	history     int
 	token       uint64
 	marked      bool           // it was written with its own marker: its process may act
 	disturbed   bool           // somebody else changed its record
 	prev        *term          // what it displaced, unless that ended by a drained release
+	clean       bool           // it did
 	removedWith *term          // the term that stood when a foreign hand removed the record
 	unreadAt    []core.Instant // by node: when somebody made the record unreadable
 	disguised   bool           // and what was left looked like its drained release
+	letGo       bool           // a peer released the lock over it
+	wiped       bool           // and it was another peer's that held it
 }
 
 // view is the lock as an answer or a watch event shows it, with the truth behind it,
@@ -138,7 +142,7 @@ func (s *store) attribute(c *call, now view, next *view) {
 	}
 	switch c.op {
 	case core.Acquire:
-		next.term = &term{p: c.p, id: c.p.id, history: now.history}
+		next.term = &term{p: c.p, id: c.p.id, history: now.history, clean: now.released}
 		if !now.released {
 			next.term.prev = now.term
 		}
@@ -157,7 +161,7 @@ func (s *store) attribute(c *call, now view, next *view) {
 
 // foreignEdit is a change by somebody else's hand. removes says that it takes away
 // every trace of the record.
-func (s *store) foreignEdit(v view, removes bool) {
+func (s *store) foreignEdit(v view, removes bool) view {
 	old := s.now.term
 	if old != nil && (v.term != old || removes) {
 		old.disturbed = true
@@ -175,7 +179,7 @@ func (s *store) foreignEdit(v view, removes bool) {
 	if v.snap.Exists {
 		v.snap.Sum = sum(v.snap)
 	}
-	s.commit(v)
+	return s.commit(v)
 }
 
 // restore puts an older state back: a new history begins at its version.

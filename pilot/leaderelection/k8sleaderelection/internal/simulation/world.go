@@ -29,6 +29,7 @@ type Result struct {
 	Mode       string
 	Steps      int
 	Terms      int           // how often functions were started
+	PeerTerms  int           // and those of peers
 	Settled    time.Duration // from the calm to the last change of leader
 	Leaderless time.Duration // the longest time without one, in all of the run
 	Rate       int           // the most calls by one process in a second
@@ -44,10 +45,12 @@ type world struct {
 	queue queue
 	store store
 	nodes []*node
-	procs []*process // all that ever were, oldest first
+	procs []*process // all of ours that ever were, oldest first
+	peers int        // how many of others ever were
 
 	timing    timing
 	calm, end Time
+	rest      Time // the calm has lasted long enough
 	aborted   bool
 	deflt     core.Default
 	apiDown   Time    // nobody reaches the store before
@@ -79,6 +82,9 @@ func (t timing) bound() time.Duration {
 	return 3*t.lease*105/100 + t.cover + 8*t.retry
 }
 
+// peerBound is what peers add to that: they poll, and who preempts them waits longer.
+func (t timing) peerBound() time.Duration { return t.lease + t.grace() + 5*t.retry }
+
 // Run plays one seed.
 func Run(o Options) Result {
 	w := &world{Options: o, rng: rand.New(rand.NewPCG(o.Seed, 0x696e63756d62))}
@@ -91,14 +97,18 @@ func Run(o Options) Result {
 		w.timing = timings[1]
 	}
 	w.calm = Time(0).add(w.timing.faults)
-	w.end = w.calm.add(w.timing.calm)
+	w.rest = w.calm.add(w.timing.bound())
+	if w.mode.Peers > 0 {
+		w.rest = w.rest.add(w.timing.peerBound())
+	}
+	w.end = w.rest.add(w.timing.calm - w.timing.bound())
 	w.store.w, w.checks.w = w, w
 	w.store.undone = map[uint64]bool{}
 	w.result = Result{Seed: o.Seed, Mode: w.mode.Name}
 	w.build()
 	w.planFaults()
 	w.at(w.calm, w.beginCalm)
-	w.at(w.calm.add(w.timing.bound()), w.checkSettled)
+	w.at(w.rest, w.checkSettled)
 	w.play()
 	if !w.aborted {
 		w.checkEnd()
@@ -111,8 +121,11 @@ func (w *world) build() {
 	if w.mode.Ranked {
 		w.deflt = core.Default{Synced: true, Revision: w.revision()}
 	}
-	for range 3 + w.rng.IntN(3) {
+	for i := range 3 + w.rng.IntN(3) {
 		n := w.newNode()
+		if i > 0 && w.chance(w.mode.Peers) {
+			n.kind = w.mode.peerKind()
+		}
 		start := w.within(time.Second)
 		if w.chance(w.mode.LateStart) {
 			start = w.within(w.timing.faults / 2)
@@ -173,6 +186,9 @@ func (w *world) tellDefault(n *node, late time.Duration) {
 		if p := n.p; p != nil {
 			n.run(func() { p.input(core.Input{Kind: core.DefaultChanged, Default: w.deflt}, view{}) })
 		}
+		if n.q != nil {
+			n.q.deflt = w.deflt
+		}
 	})
 }
 
@@ -184,8 +200,10 @@ func (w *world) beginCalm() {
 		n.resume()
 		n.apiDown = 0
 		n.thawWall(n.clocks.frozen)
-		if n.p == nil {
+		if n.idle() {
 			n.start()
+		}
+		if n.p == nil {
 			continue
 		}
 		if !n.p.watching && !n.p.forbidden {
