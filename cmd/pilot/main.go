@@ -42,6 +42,6 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serverCommand(flags, wrong), featuresCommand(), version.CobraCommand())
+	root.AddCommand(serverCommand(flags, wrong), fenceCommand(flags, wrong), featuresCommand(), version.CobraCommand())
 	return root
 }

@@ -15,7 +15,7 @@ const exitStuck = 3
 
 // serverCommand runs a server with the environment's values, and flags before them.
 func serverCommand(env features.Features, wrong error) *cobra.Command {
-	config := bootstrap.Config{DisableElections: !env.EnableLeaderElection}
+	config := bootstrap.Config{DisableElections: !env.EnableLeaderElection, DisableGate: !env.EnableWriteGate, Fence: env.EnableWriteFence}
 	config.Kubernetes.List = env.Kubeconfig
 	logging := log.DefaultOptions()
 	cmd := &cobra.Command{

@@ -50,6 +50,12 @@ type Config struct {
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	// DisableElections runs every controller at once and touches no lock.
 	DisableElections bool
+	// DisableGate gives controllers a client that writes whoever leads.
+	DisableGate bool
+	// Fence says that policies in the API server guard what controllers write (see
+	// FenceConfig). The server then finds out by itself, at its start and whenever a term
+	// begins or has ended, whether they do.
+	Fence bool
 	// ShutdownTimeout is how long controllers may take to stop while their locks are
 	// kept; 0 means 20 s. The whole stop takes some seconds more at most.
 	ShutdownTimeout time.Duration

@@ -7,6 +7,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -27,11 +28,16 @@ type election struct {
 	perRevision bool
 	// guards makes the controller. The client's writes pass the election's gate.
 	guards func(client kube.Client, config Config, log *slog.Logger) (job, error)
+	// writes are what a fence guards for the holder: all that the controller writes.
+	writes []fence.Guard
 }
 
 // table is which elections a server takes part in.
 var table = []election{
-	{id: leaderelection.NamespaceController, guards: namespaceController},
+	{
+		id: leaderelection.NamespaceController, guards: namespaceController,
+		writes: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{namespace.ConfigMapName}}},
+	},
 }
 
 // Elections lists the names of the elections that a server takes part in; those of
@@ -61,11 +67,16 @@ func (s *Server) elect() error {
 			return fmt.Errorf("elections (--lease-duration, --renew-deadline, --retry-period): %w", err)
 		}
 		log := s.log.With("election", row.id)
-		j, err := row.guards(le.Client(), s.config, log)
+		client := le.Client()
+		if s.config.DisableGate {
+			client = s.work
+		}
+		j, err := row.guards(client, s.config, log)
 		if err != nil {
 			return err
 		}
 		le.Warm(j.Warm).AddRunContext(logged(log, j.Run))
+		s.fence.watch(le, row)
 		s.jobs = append(s.jobs, j)
 		s.elections.Add(le)
 		s.metrics.leader.WithLabelValues(le.Status().Lock).Set(0)

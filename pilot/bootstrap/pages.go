@@ -90,6 +90,8 @@ type electionState struct {
 	Token          string     `json:"token,omitempty"`
 	// DefaultRevision is null until it is known, and "" when there is none.
 	DefaultRevision *string `json:"defaultRevision"`
+	// Fence is what the self-test found last; absent without a fence.
+	Fence *fenceState `json:"fence,omitempty"`
 }
 
 func stateOf(le *leaderelection.LeaderElection) electionState {
@@ -112,7 +114,9 @@ func stateOf(le *leaderelection.LeaderElection) electionState {
 func (s *Server) electionsPage(w http.ResponseWriter, _ *http.Request) {
 	states := []electionState{}
 	for _, le := range s.elections.All() {
-		states = append(states, stateOf(le))
+		state := stateOf(le)
+		state.Fence = s.fence.state(le)
+		states = append(states, state)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)

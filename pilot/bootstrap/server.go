@@ -31,6 +31,7 @@ type Server struct {
 	elections *leaderelection.Set
 	jobs      []job
 	metrics   *metrics
+	fence     *fenceWatch
 	http      *httpServer
 	stopping  atomic.Bool
 }
@@ -46,6 +47,7 @@ func New(config Config) (*Server, error) {
 	if err := s.connect(); err != nil {
 		return nil, err
 	}
+	s.fence = newFenceWatch(s.own.Dynamic(), s.metrics.registry, s.log, config.Fence && !config.DisableElections)
 	s.events = newEvents(s.own, config.Identity)
 	// Whatever the server's namespace, elections go by the one webhook that istiod's go by.
 	s.watcher = revisions.NewDefault(s.own, revisions.Config{Revision: config.Revision, Logger: s.log})
@@ -75,13 +77,14 @@ func (s *Server) connect() error {
 // ended, too, or when a part of it fails. Locks that it held are released.
 func (s *Server) Run(ctx context.Context) error {
 	s.log.Info("server", "identity", s.config.Identity, "namespace", s.config.Namespace, "revision", s.config.Revision,
-		"cluster", s.config.ClusterID, "lock", s.config.Lock, "elections", !s.config.DisableElections)
+		"cluster", s.config.ClusterID, "lock", s.config.Lock, "elections", !s.config.DisableElections, "gate", !s.config.DisableGate, "fence", s.config.Fence)
 	k8sleaderelection.SetProvider(s.metrics)
 	defer context.AfterFunc(ctx, func() { s.stopping.Store(true) })()
 	err := runParts(ctx, s.log, []part{
 		{name: "the HTTP server", start: s.http.listen, run: s.http.serve, bound: httpStop + stopGrace},
 		{name: "the recorder of events", run: s.events.run, bound: stopGrace},
 		{name: "the watcher of the default revision", run: s.watch, bound: stopGrace},
+		{name: "the fence's self-test", run: s.fence.run, bound: stopGrace},
 		{name: "the elections", run: s.campaign, bound: s.config.ShutdownTimeout + 2*stopGrace},
 	})
 	kube.CloseIdleConnections(s.work)

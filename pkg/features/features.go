@@ -17,6 +17,10 @@ import (
 type Features struct {
 	// EnableLeaderElection is false when every run function should start at once.
 	EnableLeaderElection bool
+	// EnableWriteGate is false when controllers may write whoever leads.
+	EnableWriteGate bool
+	// EnableWriteFence is true when policies guard what controllers write.
+	EnableWriteFence bool
 	// Revision of this control plane, "" for the one without a name.
 	Revision string
 	// PodName is this process's identity, "" when the environment does not say.
@@ -42,6 +46,8 @@ func parse(lookup func(string) (string, bool)) (Features, error) {
 	r := reader{lookup: lookup}
 	f := Features{
 		EnableLeaderElection: r.boolean(enableLeaderElection),
+		EnableWriteGate:      r.boolean(enableWriteGate),
+		EnableWriteFence:     r.boolean(enableWriteFence),
 		Revision:             r.text(revision, validation.IsDNS1123Label),
 		PodName:              r.text(podName, validation.IsDNS1123Subdomain),
 		PodNamespace:         r.text(podNamespace, validation.IsDNS1123Label),

@@ -24,6 +24,10 @@ var (
 		"The name of the cluster that the control plane runs in.").Var
 	kubeconfig = env.Register("KUBECONFIG", "",
 		"Kubeconfig files to merge, separated by colons; empty means the pod's own service account.").Var
+	enableWriteGate = env.Register("ENABLE_WRITE_GATE", true,
+		"If false, controllers write whoever leads: a process that was stopped for a while sends what it had queued.").Var
+	enableWriteFence = env.Register("ENABLE_WRITE_FENCE", false,
+		"If true, policies in the API server guard what controllers write (pilot fence install), and the server checks that they do.").Var
 	electionLock = env.Register("LEADER_ELECTION_LOCK", "configmap",
 		"What kind of object the locks are: configmap, as istiod's, or lease.").Var
 	leaseDuration = env.Register("LEADER_ELECTION_LEASE_DURATION", 30*time.Second,
@@ -36,7 +40,7 @@ var (
 
 // all is every variable of ours; istio.io/pkg/env knows those of other packages too.
 var all = []env.Var{
-	enableLeaderElection, revision, podName, podNamespace, clusterID, kubeconfig,
+	enableLeaderElection, enableWriteGate, enableWriteFence, revision, podName, podNamespace, clusterID, kubeconfig,
 	electionLock, leaseDuration, renewDeadline, retryPeriod,
 }
 

@@ -9,8 +9,9 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// podClaim is where the API server puts the name of the pod that a token is bound to.
-const podClaim = "authentication.kubernetes.io/pod-name"
+// PodClaim is where the API server puts the name of the pod that a token is bound to,
+// among what it knows of a user beyond its name.
+const PodClaim = "authentication.kubernetes.io/pod-name"
 
 // quote writes a string as CEL does.
 func quote(s string) string {
@@ -28,7 +29,7 @@ func quoteAll(all []string) string {
 // podVariable is the pod that writes, "" for a token that is bound to none. The key has
 // to be looked for before it is read: what is missing is an error in CEL.
 func podVariable() admissionv1.Variable {
-	claim := quote(podClaim)
+	claim := quote(PodClaim)
 	return admissionv1.Variable{Name: "pod", Expression: "has(request.userInfo.extra) && " + claim + " in request.userInfo.extra && " +
 		"request.userInfo.extra[" + claim + "].size() == 1 ? request.userInfo.extra[" + claim + "][0] : ''"}
 }

@@ -115,6 +115,7 @@ func pair(name, set string, spec admissionv1.ValidatingAdmissionPolicySpec, para
 	}
 	version := admissionv1.SchemeGroupVersion.String()
 	bound := *meta.DeepCopy()
+	complete(spec.MatchConstraints)
 	return Pair{
 		Policy: &admissionv1.ValidatingAdmissionPolicy{
 			TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "ValidatingAdmissionPolicy"}, ObjectMeta: meta, Spec: spec,
@@ -126,6 +127,24 @@ func pair(name, set string, spec admissionv1.ValidatingAdmissionPolicySpec, para
 				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 			},
 		},
+	}
+}
+
+// complete says what the API server would fill in, so that what is installed can be
+// compared with what was rendered.
+func complete(match *admissionv1.MatchResources) {
+	equivalent, anywhere := admissionv1.Equivalent, admissionv1.AllScopes
+	match.MatchPolicy = &equivalent
+	if match.NamespaceSelector == nil {
+		match.NamespaceSelector = &metav1.LabelSelector{}
+	}
+	if match.ObjectSelector == nil {
+		match.ObjectSelector = &metav1.LabelSelector{}
+	}
+	for _, all := range [][]admissionv1.NamedRuleWithOperations{match.ResourceRules, match.ExcludeResourceRules} {
+		for i := range all {
+			all[i].Scope = &anywhere
+		}
 	}
 }
 

@@ -93,12 +93,17 @@ func (s *stage) install(declarations ...fence.Declaration) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), soon)
-		defer cancel()
-		if _, err := install.Remove(ctx, s.admin, set.Name); err != nil {
+		if _, err := install.Remove(cleanup(s.t), s.admin, set.Name); err != nil {
 			s.t.Error(err)
 		}
 	})
+}
+
+// cleanup is a context for after a test.
+func cleanup(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), soon)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // rights are a candidate's, and more: what is refused is refused by the fence.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,52 +68,125 @@ type applier struct {
 	err     error
 }
 
-func (a *applier) policy(p fence.Pair) {
-	policies := a.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	a.apply(policyKind, p.Name(), p.Policy,
-		func() (metav1.Object, error) { return policies.Get(a.ctx, p.Name(), metav1.GetOptions{}) },
-		func(body []byte, options metav1.PatchOptions) (metav1.Object, error) {
-			return policies.Patch(a.ctx, p.Name(), types.ApplyPatchType, body, options)
-		})
+func (a *applier) policy(p fence.Pair)  { a.apply(policyOf(a.ctx, a.client, p)) }
+func (a *applier) binding(p fence.Pair) { a.apply(bindingOf(a.ctx, a.client, p)) }
+
+// target is one object with what can be done to it.
+type target struct {
+	kind, name string
+	object     runtime.Object
+	get        func() (metav1.Object, error)
+	patch      func([]byte, metav1.PatchOptions) (metav1.Object, error)
+	// exact reports whether a stored object says what was rendered and no more; replace
+	// makes it so.
+	exact   func(stored metav1.Object) bool
+	replace func(version string) (metav1.Object, error)
 }
 
-func (a *applier) binding(p fence.Pair) {
-	bindings := a.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	a.apply(bindingKind, p.Name(), p.Binding,
-		func() (metav1.Object, error) { return bindings.Get(a.ctx, p.Name(), metav1.GetOptions{}) },
-		func(body []byte, options metav1.PatchOptions) (metav1.Object, error) {
-			return bindings.Patch(a.ctx, p.Name(), types.ApplyPatchType, body, options)
-		})
+func policyOf(ctx context.Context, client kubernetes.Interface, p fence.Pair) target {
+	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	return target{
+		kind: policyKind, name: p.Name(), object: p.Policy,
+		get: func() (metav1.Object, error) { return policies.Get(ctx, p.Name(), metav1.GetOptions{}) },
+		patch: func(body []byte, options metav1.PatchOptions) (metav1.Object, error) {
+			return policies.Patch(ctx, p.Name(), types.ApplyPatchType, body, options)
+		},
+		exact: func(stored metav1.Object) bool {
+			policy, ok := stored.(*admissionv1.ValidatingAdmissionPolicy)
+			return ok && equality.Semantic.DeepEqual(policy.Spec, p.Policy.Spec)
+		},
+		replace: func(version string) (metav1.Object, error) {
+			policy := p.Policy.DeepCopy()
+			policy.ResourceVersion = version
+			return policies.Update(ctx, policy, metav1.UpdateOptions{FieldManager: FieldManager})
+		},
+	}
 }
 
-func (a *applier) apply(kind, name string, object runtime.Object, get func() (metav1.Object, error),
-	patch func([]byte, metav1.PatchOptions) (metav1.Object, error),
-) {
+func bindingOf(ctx context.Context, client kubernetes.Interface, p fence.Pair) target {
+	bindings := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	return target{
+		kind: bindingKind, name: p.Name(), object: p.Binding,
+		get: func() (metav1.Object, error) { return bindings.Get(ctx, p.Name(), metav1.GetOptions{}) },
+		patch: func(body []byte, options metav1.PatchOptions) (metav1.Object, error) {
+			return bindings.Patch(ctx, p.Name(), types.ApplyPatchType, body, options)
+		},
+		exact: func(stored metav1.Object) bool {
+			binding, ok := stored.(*admissionv1.ValidatingAdmissionPolicyBinding)
+			return ok && equality.Semantic.DeepEqual(binding.Spec, p.Binding.Spec)
+		},
+		replace: func(version string) (metav1.Object, error) {
+			binding := p.Binding.DeepCopy()
+			binding.ResourceVersion = version
+			return bindings.Update(ctx, binding, metav1.UpdateOptions{FieldManager: FieldManager})
+		},
+	}
+}
+
+func (a *applier) apply(t target) {
 	if a.err != nil {
 		return
 	}
-	body, err := applicable(object)
+	change, err := t.apply()
 	if err != nil {
-		a.err = fmt.Errorf("%s %s: %w", kind, name, err)
+		a.err = fmt.Errorf("%s %s: %w", t.kind, t.name, err)
 		return
 	}
-	before, err := get()
-	if err != nil && !apierrors.IsNotFound(err) {
-		a.err = fmt.Errorf("%s %s: %w", kind, name, err)
-		return
-	}
-	there := err == nil
-	force := true // our names are ours: whatever else was written there goes
-	after, err := patch(body, metav1.PatchOptions{FieldManager: FieldManager, Force: &force})
+	a.changes = append(a.changes, change)
+}
+
+// apply makes the object what it should be. Applying takes back what others changed of
+// ours, but leaves what they added, such as a rule that leaves something out; that goes
+// by a replacement.
+func (t target) apply() (Change, error) {
+	before, after, err := t.applied()
 	if err != nil {
-		a.err = fmt.Errorf("%s %s: %w", kind, name, err)
-		return
+		return Change{}, err
 	}
-	verb := "applied"
-	if there && before.GetResourceVersion() == after.GetResourceVersion() {
-		verb = "unchanged"
+	if !t.exact(after) {
+		if after, err = t.replace(after.GetResourceVersion()); err != nil {
+			return Change{}, err
+		}
 	}
-	a.changes = append(a.changes, Change{verb, kind, name})
+	if before != nil && before.GetGeneration() == after.GetGeneration() {
+		return Change{"unchanged", t.kind, t.name}, nil
+	}
+	return Change{"applied", t.kind, t.name}, nil
+}
+
+// applied applies, and returns the object before that, nil if there was none, and after it.
+func (t target) applied() (before, after metav1.Object, err error) {
+	body, err := applicable(t.object)
+	if err != nil {
+		return nil, nil, err
+	}
+	before, err = t.get()
+	if apierrors.IsNotFound(err) {
+		before, err = nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	force := true // our names are ours
+	after, err = t.patch(body, metav1.PatchOptions{FieldManager: FieldManager, Force: &force})
+	return before, after, err
+}
+
+// differs tells in what a pair is not installed as it was rendered.
+func differs(ctx context.Context, client kubernetes.Interface, p fence.Pair) ([]string, error) {
+	var found []string
+	for _, t := range []target{policyOf(ctx, client, p), bindingOf(ctx, client, p)} {
+		stored, err := t.get()
+		switch {
+		case apierrors.IsNotFound(err):
+			found = append(found, t.kind+" is missing")
+		case err != nil:
+			return nil, err
+		case !t.exact(stored):
+			found = append(found, t.kind+" is another")
+		}
+	}
+	return found, nil
 }
 
 // applicable is an object as server-side apply wants it: nothing in it that is not ours

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pkg/features"
+)
+
+// fenceCommand is what an administrator does about the fence.
+func fenceCommand(env features.Features, wrong error) *cobra.Command {
+	config := bootstrap.FenceConfig{}
+	config.Kubernetes.List = env.Kubeconfig
+	root := &cobra.Command{
+		Use:   "fence",
+		Short: "Have the API server refuse the writes of whoever does not lead",
+	}
+	f := root.PersistentFlags()
+	f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file; without it KUBECONFIG, and without that the pod's service account")
+	f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig; without it the current one")
+	f.StringVar(&config.Set, "set", "", "name of this fence in the cluster (default the namespace's)")
+	f.StringVarP(&config.File, "file", "f", "", "YAML file of declarations; without it, the elections of pilot server, by the flags below")
+	f.StringVar(&config.Namespace, "namespace", env.PodNamespace, "the control plane's namespace, with its locks (POD_NAMESPACE)")
+	f.StringVar(&config.Lock, "lock", env.ElectionLock, "kind of lock objects: configmap or lease (LEADER_ELECTION_LOCK)")
+	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "the servers' service accounts, as name or namespace/name; {revision} stands for each revision (default pilot)")
+	f.StringSliceVar(&config.Revisions, "revisions", nil, "the revisions that there are, for elections within one")
+	f.StringSliceVar(&config.Coordinators, "coordinator", nil, "users that may write candidates in as holders, such as system:apiserver")
+	f.BoolVar(&config.WithoutLockGuard, "without-lock-guard", false, "leave the locks themselves to RBAC")
+
+	does := func(use, short string, do func(context.Context, io.Writer) error) *cobra.Command {
+		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			if wrong != nil {
+				return wrong
+			}
+			return do(cmd.Context(), cmd.OutOrStdout())
+		}}
+	}
+	render := does("render", "Print the policies and bindings as YAML", func(_ context.Context, out io.Writer) error { return config.Render(out) })
+	put := does("install", "Put the fence up or bring it up to date, and wait until it stands", func(ctx context.Context, out io.Writer) error { return config.Install(ctx, out) })
+	put.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "how long to wait until the fence stands; 0 for not at all")
+	verify := does("verify", "Try it with dry-run writes as the leader and as others, and say what holds", func(ctx context.Context, out io.Writer) error { return config.Verify(ctx, out) })
+	remove := does("remove", "Take the fence away; what keeps the API server's view of locks alive stays", func(ctx context.Context, out io.Writer) error { return config.Remove(ctx, out) })
+	root.AddCommand(render, put, verify, remove)
+	return root
+}

@@ -1,0 +1,277 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// FenceConfig says which fence, and in which cluster. Errors about it name the flags of
+// cmd/pilot.
+type FenceConfig struct {
+	// Kubernetes says where the API server is; RESTConfig, when set, is used instead.
+	Kubernetes kube.Source
+	RESTConfig *rest.Config
+	// Set is the fence's name in the cluster; "" means the namespace's.
+	Set string
+	// File holds declarations as YAML, "elections" with a list of fence.Declaration. "" means
+	// the elections that a server takes part in, by the fields below.
+	File string
+	// Namespace of the control plane, with its locks; "" means istio-system.
+	Namespace string
+	// Lock is "configmap" or "lease"; "" means configmap.
+	Lock string
+	// ServiceAccounts are the servers', as name or namespace/name; none means "pilot".
+	// fence.RevisionWord in them stands for each of the revisions.
+	ServiceAccounts []string
+	// Revisions that there are, for elections within one.
+	Revisions []string
+	// Coordinators may write candidates in as holders.
+	Coordinators []string
+	// WithoutLockGuard leaves the locks to RBAC.
+	WithoutLockGuard bool
+	// Wait is how long an installation waits until the fence stands; 0 means not at all.
+	Wait time.Duration
+}
+
+func (c FenceConfig) withDefaults() FenceConfig {
+	if c.Namespace == "" {
+		c.Namespace = "istio-system"
+	}
+	if c.Set == "" {
+		c.Set = c.Namespace
+	}
+	if c.Lock == "" {
+		c.Lock = string(fence.ConfigMap)
+	}
+	if len(c.ServiceAccounts) == 0 {
+		c.ServiceAccounts = []string{"pilot"}
+	}
+	return c
+}
+
+// Declarations are what the fence guards.
+func (c FenceConfig) Declarations() ([]fence.Declaration, error) {
+	c = c.withDefaults()
+	if c.File != "" {
+		return declared(c.File)
+	}
+	var all []fence.Declaration
+	for _, row := range table {
+		d := fence.Declaration{
+			Election: row.id, Namespace: c.Namespace, Lock: fence.LockKind(c.Lock), ServiceAccounts: c.accounts(),
+			Coordinators: c.Coordinators, Guards: row.writes, WithoutLockGuard: c.WithoutLockGuard,
+		}
+		if row.perRevision {
+			if len(c.Revisions) == 0 {
+				return nil, fmt.Errorf("election %s is held within each revision: name them with --revisions", row.id)
+			}
+			d.Revisions = c.Revisions
+		} else {
+			d.ServiceAccounts = c.expanded()
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// accounts are with their namespaces.
+func (c FenceConfig) accounts() []string {
+	var all []string
+	for _, account := range c.ServiceAccounts {
+		if !strings.Contains(account, "/") {
+			account = c.Namespace + "/" + account
+		}
+		all = append(all, account)
+	}
+	return all
+}
+
+// expanded are those of all revisions, which share an election.
+func (c FenceConfig) expanded() []string {
+	var all []string
+	for _, account := range c.accounts() {
+		if !strings.Contains(account, fence.RevisionWord) || len(c.Revisions) == 0 {
+			all = append(all, account)
+			continue
+		}
+		for _, revision := range c.Revisions {
+			all = append(all, strings.ReplaceAll(account, fence.RevisionWord, revision))
+		}
+	}
+	return all
+}
+
+// declared reads a file of declarations.
+func declared(name string) ([]fence.Declaration, error) {
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("--file: %w", err)
+	}
+	var file struct {
+		Elections []fence.Declaration `json:"elections"`
+	}
+	if err := yaml.UnmarshalStrict(raw, &file); err != nil {
+		return nil, fmt.Errorf("--file=%s: %w; give a list of declarations under elections", name, err)
+	}
+	if len(file.Elections) == 0 {
+		return nil, fmt.Errorf("--file=%s declares nothing: give a list of declarations under elections", name)
+	}
+	return file.Elections, nil
+}
+
+func (c FenceConfig) render() (fence.Set, []fence.Declaration, error) {
+	declarations, err := c.Declarations()
+	if err != nil {
+		return fence.Set{}, nil, err
+	}
+	set, err := fence.Render(c.withDefaults().Set, declarations...)
+	return set, declarations, err
+}
+
+// Render writes the policies and bindings as YAML, in the order in which to install them.
+func (c FenceConfig) Render(out io.Writer) error {
+	set, _, err := c.render()
+	if err != nil {
+		return err
+	}
+	for _, p := range set.All() {
+		for _, object := range []runtime.Object{p.Policy, p.Binding} {
+			text, err := plainYAML(object)
+			if err != nil {
+				return fmt.Errorf("encoding %s: %w", p.Name(), err)
+			}
+			if _, err := fmt.Fprintf(out, "---\n%s", text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// plainYAML leaves out what only a server fills in.
+func plainYAML(object runtime.Object) ([]byte, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
+	delete(content, "status")
+	if meta, ok := content["metadata"].(map[string]any); ok {
+		delete(meta, "creationTimestamp")
+	}
+	return yaml.Marshal(content)
+}
+
+// connect makes a client for what an administrator does, and what ends it.
+func (c FenceConfig) connect() (kube.Client, func(), error) {
+	config, err := Config{Kubernetes: c.Kubernetes, RESTConfig: c.RESTConfig}.restConfig()
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithUserAgent(userAgent), kube.WithOwnConnections())
+	if err != nil {
+		return nil, nil, err
+	}
+	return client, func() { kube.CloseIdleConnections(client) }, nil
+}
+
+// Install puts the fence up, or brings it up to date, and says what it did. It returns
+// when the fence stands, or with what does not hold after Wait.
+func (c FenceConfig) Install(ctx context.Context, out io.Writer) error {
+	set, declarations, err := c.render()
+	if err != nil {
+		return err
+	}
+	client, done, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer done()
+	changes, err := install.Apply(ctx, client.Kube(), set)
+	for _, change := range changes {
+		fmt.Fprintln(out, change)
+	}
+	if err != nil || c.Wait <= 0 {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Wait, fmt.Errorf("not within %v", c.Wait))
+	defer cancel()
+	findings, err := awaitFence(ctx, client.RESTConfig(), set, declarations)
+	for _, f := range findings {
+		fmt.Fprintln(out, f)
+	}
+	return err
+}
+
+// lookAgain lies between two looks at a fence that was just installed. API servers take
+// policies in every second.
+const lookAgain = 200 * time.Millisecond
+
+func awaitFence(ctx context.Context, config *rest.Config, set fence.Set, declarations []fence.Declaration) ([]install.Finding, error) {
+	for {
+		findings, err := install.Verify(ctx, config, set, declarations...)
+		if err == nil {
+			err = install.Stands(findings)
+		}
+		if err == nil {
+			return findings, nil
+		}
+		again := time.NewTimer(lookAgain)
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return findings, errors.Join(err, context.Cause(ctx))
+		case <-again.C:
+		}
+	}
+}
+
+// Verify says what of the fence holds and what does not; the latter is an error.
+func (c FenceConfig) Verify(ctx context.Context, out io.Writer) error {
+	set, declarations, err := c.render()
+	if err != nil {
+		return err
+	}
+	client, done, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer done()
+	findings, err := install.Verify(ctx, client.RESTConfig(), set, declarations...)
+	for _, f := range findings {
+		fmt.Fprintln(out, f)
+	}
+	if err != nil {
+		return err
+	}
+	return install.Stands(findings)
+}
+
+// Remove takes the fence away, and says what went.
+func (c FenceConfig) Remove(ctx context.Context, out io.Writer) error {
+	client, done, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer done()
+	changes, err := install.Remove(ctx, client.Kube(), c.withDefaults().Set)
+	for _, change := range changes {
+		fmt.Fprintln(out, change)
+	}
+	if err == nil && len(changes) == 0 {
+		fmt.Fprintf(out, "there is no fence %q\n", c.withDefaults().Set)
+	}
+	return err
+}

@@ -1,0 +1,71 @@
+package fence
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Probe is one group of guarded writes with a write that tries it. Made dry, it is judged
+// as any other and changes nothing.
+type Probe struct {
+	// Lock, Namespace and Name are the lock object's.
+	Lock            LockKind
+	Namespace, Name string
+	// ServiceAccounts are those whose writes are judged.
+	ServiceAccounts []string
+	Guard           Guard
+	// Resource and Object are what to create; Object is nil when no write is known that
+	// the API server would judge by the fence and not refuse for another reason.
+	Resource schema.GroupVersionResource
+	Object   *unstructured.Unstructured
+}
+
+// Where names the lock, for people.
+func (p Probe) Where() string { return fmt.Sprintf("%s %s/%s", p.Lock, p.Namespace, p.Name) }
+
+// Probes lists what declarations guard, with writes to try it.
+func Probes(declarations ...Declaration) []Probe {
+	var all []Probe
+	for _, d := range declarations {
+		for _, s := range d.split() {
+			for _, g := range s.Guards {
+				all = append(all, s.probe(g))
+			}
+		}
+	}
+	return all
+}
+
+// creatable are kinds of which an object without content is valid, by resource.
+var creatable = map[schema.GroupResource]schema.GroupVersionKind{
+	{Resource: "configmaps"}:                                  {Version: "v1", Kind: "ConfigMap"},
+	{Resource: "secrets"}:                                     {Version: "v1", Kind: "Secret"},
+	{Resource: "serviceaccounts"}:                             {Version: "v1", Kind: "ServiceAccount"},
+	{Group: "coordination.k8s.io", Resource: "leases"}:        {Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
+	{Group: "rbac.authorization.k8s.io", Resource: "roles"}:   {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
+	{Group: "networking.k8s.io", Resource: "networkpolicies"}: {Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+}
+
+func (s single) probe(g Guard) Probe {
+	p := Probe{Lock: s.Lock, Namespace: s.Namespace, Name: s.lock, ServiceAccounts: s.ServiceAccounts, Guard: g}
+	if !slices.Contains(g.operations(), "CREATE") {
+		return p
+	}
+	for _, resource := range g.Resources {
+		kind := creatable[schema.GroupResource{Group: g.Group, Resource: resource}]
+		if kind.Kind == "" || len(g.Versions) > 0 && !slices.Contains(g.Versions, kind.Version) {
+			continue
+		}
+		p.Resource = kind.GroupVersion().WithResource(resource)
+		p.Object = &unstructured.Unstructured{}
+		p.Object.SetGroupVersionKind(kind)
+		p.Object.SetName(append(slices.Clone(g.Names), "incumbent-fence-probe")[0])
+		p.Object.SetNamespace(append(slices.Clone(g.Namespaces), s.Namespace)[0])
+		p.Object.SetLabels(g.Labels)
+		return p
+	}
+	return p
+}
