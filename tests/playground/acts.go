@@ -45,6 +45,11 @@ func (d *demo) script() []act {
 			title: "corrupt the record", revision: "canary", disturb: d.corrupt,
 			expect: "the leader ends its work at once; the lock counts as held for a whole lease, then it is replaced",
 		},
+		{
+			title: "zombie: stop the leader (SIGSTOP), let another take over, and let it go on (SIGCONT)", revision: "canary",
+			disturb: d.freeze, then: d.revive,
+			expect: "whatever it believes: its gate refuses its writes, and the API server those that pass no gate",
+		},
 	}
 }
 

@@ -28,7 +28,7 @@ func (s *stage) end(ctx context.Context) error {
 	s.stopNode()
 	s.pods.Wait()
 	if guest {
-		errs = append(errs, s.removeBundles(ctx), s.removeNode(ctx), s.props.remove(ctx))
+		errs = append(errs, s.takeFence(ctx), s.removeBundles(ctx), s.removeNode(ctx), s.props.remove(ctx))
 	}
 	s.stopWatching()
 	s.watchers.Wait()

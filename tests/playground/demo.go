@@ -26,7 +26,8 @@ type demo struct {
 	*stage
 	number int
 	// limit is how long the election may take to settle after an act.
-	limit time.Duration
+	limit  time.Duration
+	zombie zombie
 }
 
 // act is one disturbance.
@@ -38,6 +39,8 @@ type act struct {
 	disturb func(context.Context) (time.Time, error)
 	// revision is whose replica must lead afterwards.
 	revision string
+	// then, if given, is done once the election has settled.
+	then func(context.Context) error
 }
 
 // playDemo runs the script. Its error says what was wrong.
@@ -68,6 +71,11 @@ func (d *demo) play(ctx context.Context, a act) error {
 		return err
 	}
 	d.tell(at)
+	if a.then != nil {
+		if err := a.then(ctx); err != nil {
+			return err
+		}
+	}
 	return d.prove(ctx)
 }
 

@@ -36,6 +36,7 @@ func (s *stage) install(ctx context.Context, bundleFile string) error {
 
 		LeaseDuration: s.timing.lease, RenewDeadline: s.timing.renew, RetryPeriod: s.timing.retry,
 	}
+	values.Env = map[string]string{"ENABLE_WRITE_FENCE": "true"}
 	if s.lawless {
 		values.Env = map[string]string{"ENABLE_LEADER_ELECTION": "false"}
 	}
@@ -47,6 +48,9 @@ func (s *stage) install(ctx context.Context, bundleFile string) error {
 		return err
 	}
 	if err := s.props.make(ctx, access.Objects()...); err != nil {
+		return err
+	}
+	if err := s.putFence(ctx); err != nil {
 		return err
 	}
 	s.installed = time.Now()

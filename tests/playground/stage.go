@@ -39,6 +39,8 @@ type stage struct {
 	// bundle is the CA bundle that every namespace should carry, but for the excluded.
 	bundle   string
 	excluded map[string]bool
+	// fenced: a fence was put up, and has to be taken away.
+	fenced bool
 	// installed is when the first Deployment was about to be made.
 	installed time.Time
 
