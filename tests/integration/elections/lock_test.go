@@ -272,8 +272,12 @@ func describe(s k8sresourcelock.Snapshot) string {
 		}
 		words = append(words, word+r.Identity)
 	}
-	if nominated := s.Notes[nominatedNote]; nominated != "" {
+	switch nominated := s.Notes[nominatedNote]; nominated {
+	case "":
+	case s.Record.HolderIdentity:
 		words = append(words, "nominated")
+	default:
+		words = append(words, "nominee "+nominated)
 	}
 	return strings.Join(words, ", ")
 }
