@@ -344,3 +344,9 @@ func (c *chronicle) asked(who string) (n int) {
 func step(holder string, transitions int, words string) string {
 	return fmt.Sprintf("%s %d, %s", holder, transitions, words)
 }
+
+func (c *chronicle) all() []k8sresourcelock.Snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.states)
+}

@@ -1,0 +1,298 @@
+package elections
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+)
+
+// What somebody's hand can do to a lock while it is being handed over.
+var hands = map[string]func(t *testing.T, s *stage){
+	"deleted": func(t *testing.T, s *stage) { s.deleteLock(t) },
+	"emptied": func(t *testing.T, s *stage) { s.empty(t) },
+}
+
+func eachHand(t *testing.T, f func(t *testing.T, s *stage, c *chronicle, hand func(*testing.T, *stage))) {
+	t.Parallel()
+	for name, hand := range hands {
+		t.Run(name, func(t *testing.T) {
+			both(t, func(t *testing.T, s *stage) { f(t, s, s.chronicle(t), hand) })
+		})
+	}
+}
+
+// While the leader drains: it loses its term, and whoever takes the lock waits for its
+// functions or for the last instant at which they may run.
+func TestLockIsTakenAwayWhileTheLeaderDrains(t *testing.T) {
+	eachHand(t, func(t *testing.T, s *stage, c *chronicle, hand func(*testing.T, *stage)) {
+		a, b, _ := s.pair(t, brisk)
+		a.insist()
+		s.setDefault(t, "canary")
+		eventually(t, "a drains", a.draining)
+		hand(t, s)
+		eventually(t, "a has lost its term", func() bool { return !a.IsLeader() })
+		if b.live() {
+			t.Error("b runs while a's function does")
+		}
+		a.relent()
+		eventually(t, "b leads", b.live)
+		c.endsTerm(t)
+		b.after(t, a)
+		noOverlap(t, a, b)
+	})
+}
+
+// endsTerm fails the test if a handover was stored that belongs to the term which
+// somebody's hand has ended: a new one has to be asked for anew.
+func (c *chronicle) endsTerm(t *testing.T) {
+	t.Helper()
+	steps := c.steps()
+	at := slices.IndexFunc(steps, func(step string) bool { return step == "gone" || step == "empty" })
+	if at < 0 || at+1 == len(steps) || strings.Contains(steps[at+1], "nominated") {
+		t.Errorf("nothing new begins after somebody's hand: %q", steps)
+	}
+}
+
+// While the handover is under way: it is refused.
+func TestLockIsTakenAwayFromTheHandover(t *testing.T) {
+	eachHand(t, func(t *testing.T, s *stage, c *chronicle, hand func(*testing.T, *stage)) {
+		a, b, _ := s.pair(t, brisk)
+		handover := a.wire.hold(passing)
+		s.setDefault(t, "canary")
+		handover.await(t)
+		hand(t, s)
+		handover.letGo()
+		eventually(t, "b leads", b.live)
+		c.endsTerm(t)
+		noOverlap(t, a, b)
+	})
+}
+
+// While the nominee's first write is under way: it is refused.
+func TestLockIsTakenAwayFromTheNominee(t *testing.T) {
+	eachHand(t, func(t *testing.T, s *stage, c *chronicle, hand func(*testing.T, *stage)) {
+		a, b, _ := s.pair(t, brisk)
+		first := b.wire.hold(taking)
+		s.setDefault(t, "canary")
+		first.await(t)
+		hand(t, s)
+		first.letGo()
+		eventually(t, "b leads", b.live)
+		c.endsTerm(t)
+		noOverlap(t, a, b)
+	})
+}
+
+// A process that comes back under its name in each phase of a handover.
+
+func TestChallengerRestarts(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t)
+		a.insist()
+		s.setDefault(t, "canary")
+		eventually(t, "a drains", a.draining)
+		b.die()
+		again := s.enterRanked(t, "b", "canary")
+		eventually(t, "the new b follows", again.follows("a"))
+		a.relent()
+		eventually(t, "the new b leads", again.live)
+		// It did not ask: it releases what was handed to it, and takes the free lock.
+		c.expect(t, append(passes("a", "b", 0), "nobody 1", "b 2, leads")...)
+		noOverlap(t, a, b, again)
+	})
+}
+
+func TestNomineeRestarts(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t)
+		first := b.wire.hold(taking)
+		s.setDefault(t, "canary")
+		first.await(t)
+		b.die()
+		again := s.enterRanked(t, "b", "canary")
+		eventually(t, "somebody leads", func() bool { return a.live() || again.live() })
+		eventually(t, "the new b leads", again.live)
+		c.never(t, "b 1, leads")
+		noOverlap(t, a, b, again)
+	})
+}
+
+// The leader dies while it drains, with an accepted request: under its name a new term
+// begins, to which that request is nothing.
+func TestDrainingLeaderRestarts(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t, brisk)
+		a.insist()
+		s.setDefault(t, "canary")
+		eventually(t, "a drains", a.draining)
+		a.die()
+		again := s.enterRanked(t, "a", "stable", brisk)
+		eventually(t, "b leads", b.live)
+		c.expect(t, append(append(passes("a", "b", 0)[:3], passes("a", "b", 1)...), "b 2, leads")...)
+		if len(again.lives()) != 1 {
+			t.Errorf("the new a ran %v", again.lives())
+		}
+		noOverlap(t, a, b, again)
+	})
+}
+
+// The leader has drained and dies before its handover arrives.
+func TestReleasingLeaderRestarts(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t, brisk)
+		handover := a.wire.hold(passing)
+		s.setDefault(t, "canary")
+		handover.await(t)
+		a.die()
+		again := s.enterRanked(t, "a", "stable", brisk)
+		eventually(t, "b leads", b.live)
+		c.expect(t, append(append(passes("a", "b", 0)[:3], passes("a", "b", 1)...), "b 2, leads")...)
+		noOverlap(t, a, b, again)
+	})
+}
+
+// A process that settles dies: the next of its name finds a record of that name without
+// a marker, and settles a full lease anew.
+func TestSettlingHolderRestarts(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		c := s.chronicle(t)
+		s.setDefault(t, "canary")
+		s.put(t, record{"istiod", "stable", 4, 3})
+		b := s.enterRanked(t, "b", "canary", brisk)
+		c.await(t, "b 4")
+		b.die()
+		again := s.enterRanked(t, "b", "canary", brisk)
+		eventually(t, "the new b leads", again.live)
+		again.notBefore(t, c.firstSeen(t, "b 5").Add(briskLease-seenApart), "a lease had run out since it saw the record")
+		c.expect(t, "istiod 3", "b 4", "b 5", "b 5, leads")
+		if len(b.lives()) != 0 {
+			t.Errorf("the old b ran %v", b.lives())
+		}
+	})
+}
+
+// Two live processes of one name: a mistake in a deployment. It is named, and it ends
+// with one of them at work.
+func TestTwoProcessesOfOneName(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		s.setDefault(t, "stable")
+		one := s.enterRanked(t, "a", "stable", brisk)
+		eventually(t, "the first leads", one.live)
+		two := s.enterRanked(t, "a", "stable", brisk)
+		eventually(t, "it is named", func() bool {
+			return strings.Contains(one.log.String()+two.log.String(), "another live process uses this identity")
+		})
+		eventually(t, "one of them works", func() bool { return one.live() != two.live() })
+	})
+}
+
+// The challenger has a double: the nomination is for one name, and compare-and-swap lets
+// one of them take it.
+func TestTwoChallengersOfOneName(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t, brisk)
+		double := s.enterRanked(t, "b", "canary", brisk)
+		eventually(t, "the double follows", double.follows("a"))
+		s.setDefault(t, "canary")
+		c.await(t, "b 1, nominated")
+		eventually(t, "one of them works", func() bool { return b.live() != double.live() })
+		noOverlap(t, a, b)
+		noOverlap(t, a, double)
+	})
+}
+
+// Per-revision elections do not know rank: a flip moves nothing, and a successor is of
+// the same revision.
+func TestPerRevisionKnowsNoRank(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, leaderelection.LeaseLock)
+	per := func(c *leaderelection.Config) { c.PerRevision = true }
+	s.setDefault(t, "stable")
+	stable, next, canary := s.enterRanked(t, "a", "stable", per), s.enterRanked(t, "b", "stable", per), s.enterRanked(t, "c", "canary", per)
+	first := leader(t, stable, next)
+	eventually(t, "canary leads its own", canary.live)
+	s.setDefault(t, "canary")
+	second := map[*replica]*replica{stable: next, next: stable}[first]
+	if err := first.quit(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the other of stable follows", second.live)
+	if len(canary.lives()) != 1 || !canary.live() || len(first.lives()) != 1 {
+		t.Errorf("canary ran %v, the first of stable %v", canary.lives(), first.lives())
+	}
+	if leaderelection.LocationPrioritizedComparison("stable", canary.LeaderElection) {
+		t.Error("a per-revision election claims a rank")
+	}
+	noOverlap(t, stable, next)
+}
+
+// Of one revision, the local candidate goes before the remote one: it asks, and says why.
+func TestLocalGoesBeforeRemote(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		c := s.chronicle(t)
+		remote := s.enterRanked(t, "remote", "stable", func(c *leaderelection.Config) { c.Remote = true })
+		s.setDefault(t, "stable")
+		eventually(t, "remote leads", remote.live)
+		if id, key := remote.Leader(); id != "remote" || key != "^stable" {
+			t.Errorf("the record names %q with the key %q", id, key)
+		}
+		local := s.enterRanked(t, "local", "stable")
+		eventually(t, "local leads", local.live)
+		c.expect(t, append(passes("remote", "local", 0), "local 1, leads")...)
+		for _, state := range c.all() {
+			if r := requestIn(state.Notes); r.Identity != "" && r.Reason != "local-over-remote" {
+				t.Errorf("it asked for the reason %q", r.Reason)
+			}
+		}
+		noOverlap(t, remote, local)
+	})
+}
+
+// The default revision goes before place, and a remote candidate of it too.
+func TestDefaultGoesBeforeLocal(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		c := s.chronicle(t)
+		s.setDefault(t, "stable")
+		local := s.enterRanked(t, "local", "stable")
+		eventually(t, "local leads", local.live)
+		remote := s.enterRanked(t, "remote", "canary", func(c *leaderelection.Config) { c.Remote = true })
+		eventually(t, "remote follows", remote.follows("local"))
+		s.setDefault(t, "canary")
+		eventually(t, "remote leads", remote.live)
+		c.expect(t, append(passes("local", "remote", 0), "remote 1, leads")...)
+		noOverlap(t, remote, local)
+	})
+}
+
+// A remote peer, which cannot be asked, is preempted by a local candidate.
+func TestLocalPreemptsARemotePeer(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		c := s.chronicle(t)
+		s.put(t, record{"istiod", "^stable", 4, 3})
+		a := s.enterRanked(t, "a", "stable", brisk)
+		eventually(t, "a leads", a.live)
+		a.notBefore(t, c.firstSeen(t, "a 4").Add(briskLease-seenApart), "istiod's lease had run out")
+		c.expect(t, "istiod 3", "a 4", "a 4, leads")
+	})
+}
+
+// ENABLE_LEADER_ELECTION=false: everybody works, whatever the record says.
+func TestDisabledByTheEnvironment(t *testing.T) {
+	t.Setenv("ENABLE_LEADER_ELECTION", "false")
+	s := newStage(t, leaderelection.LeaseLock)
+	s.put(t, record{"istiod", "stable", 60, 3})
+	c := s.chronicle(t)
+	for _, name := range []string{"a", "b"} {
+		r := s.replica(name, "stable")
+		r.LeaderElection = leaderelection.NewLeaseLeaderElection(s.namespace, name, election, "stable", r.client)
+		r.AddRunContext(r.work)
+		r.start(t)
+		eventually(t, name+" works", r.live)
+		if err := r.quit(); err != nil || r.live() {
+			t.Errorf("%s ended with %v, live %v", name, err, r.live())
+		}
+	}
+	c.expect(t, "istiod 3")
+}
