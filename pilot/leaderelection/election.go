@@ -183,9 +183,10 @@ func (l *LeaderElection) work(ctx context.Context) error {
 	return runAll(ctx, functions)
 }
 
-// runAll runs functions side by side until all have returned.
-func runAll(ctx context.Context, functions []func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+// runAll runs functions side by side until all have returned. What one says after
+// parent told it to stop is no failure.
+func runAll(parent context.Context, functions []func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	var (
 		all  sync.WaitGroup
@@ -194,16 +195,23 @@ func runAll(ctx context.Context, functions []func(context.Context) error) error 
 	)
 	for _, f := range functions {
 		all.Go(func() {
-			if err := f(ctx); err != nil && ctx.Err() == nil {
-				mu.Lock()
-				errs = multierror.Append(errs, err)
-				mu.Unlock()
-				cancel(err)
+			err := f(ctx)
+			if err == nil || parent.Err() != nil || echoes(ctx, err) {
+				return
 			}
+			mu.Lock()
+			errs = multierror.Append(errs, err)
+			mu.Unlock()
+			cancel(err)
 		})
 	}
 	all.Wait()
 	return errs.ErrorOrNil()
+}
+
+// echoes reports whether err only repeats that ctx has ended.
+func echoes(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)))
 }
 
 // IsLeader reports whether this process may act now. It asks the clock: a process cut

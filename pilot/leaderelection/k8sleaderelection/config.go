@@ -183,11 +183,17 @@ func (c LeaderElectionConfig) validateLimits() (errs []error) {
 	if c.MaxClockDrift < 0 || c.MaxClockDrift >= 1 {
 		return append(errs, fmt.Errorf("MaxClockDrift %v: must be at least 0 and less than 1", c.MaxClockDrift))
 	}
+	limit := c.DrainLimit // before a default that comes of the other durations
 	c = c.withDefaults()
-	if room := c.drainRoom(); c.DrainLimit > room || room <= 0 {
+	switch room := c.drainRoom(); {
+	case room <= 0:
+		errs = append(errs, fmt.Errorf("RenewDeadline %v leaves no time to drain within LeaseDuration %v with clocks off by %v: "+
+			"lengthen LeaseDuration, or shorten RenewDeadline (to less than %v)",
+			c.RenewDeadline, c.LeaseDuration, c.MaxClockDrift, c.safeLease().Truncate(time.Millisecond)))
+	case limit > room:
 		errs = append(errs, fmt.Errorf("RenewDeadline %v and DrainLimit %v do not fit into LeaseDuration %v with clocks off by %v: "+
 			"lengthen LeaseDuration, or shorten RenewDeadline or DrainLimit (at most %v)",
-			c.RenewDeadline, c.DrainLimit, c.LeaseDuration, c.MaxClockDrift, max(room, 0)))
+			c.RenewDeadline, limit, c.LeaseDuration, c.MaxClockDrift, room))
 	}
 	return errs
 }
@@ -195,8 +201,12 @@ func (c LeaderElectionConfig) validateLimits() (errs []error) {
 // drainRoom is the longest DrainLimit for which one-at-a-time holds:
 // (RenewDeadline + DrainLimit)/(1−δ) ≤ LeaseDuration/(1+δ).
 func (c LeaderElectionConfig) drainRoom() time.Duration {
-	room := float64(c.LeaseDuration)*(1-c.MaxClockDrift)/(1+c.MaxClockDrift) - float64(c.RenewDeadline)
-	return time.Duration(room).Truncate(time.Millisecond)
+	return (c.safeLease() - c.RenewDeadline).Truncate(time.Millisecond)
+}
+
+// safeLease is for how long a slow clock may count before a fast one has counted the lease.
+func (c LeaderElectionConfig) safeLease() time.Duration {
+	return time.Duration(float64(c.LeaseDuration) * (1 - c.MaxClockDrift) / (1 + c.MaxClockDrift))
 }
 
 // withDefaults fills in what was left at zero.

@@ -161,6 +161,35 @@ func TestFailedFunctionGivesAnotherItsChance(t *testing.T) {
 	})
 }
 
+func TestErrorsOfATermAreCollected(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		one, two, second := errors.New("no database"), errors.New("no disk"), make(chan struct{})
+		a := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
+			c.Work = append(c.Work, func(context.Context) error { <-second; return two })
+			c.Observer = failsNext{second}
+		})
+		a.start(t)
+		pass(time.Minute)
+		a.fail <- one
+		pass(time.Second)
+		if err := a.quit(); !errors.Is(err, one) || !errors.Is(err, two) {
+			t.Errorf("got %v, want both errors", err)
+		}
+	})
+}
+
+// failsNext lets another function fail between the first failure and the term's end.
+type failsNext struct{ next chan struct{} }
+
+func (f failsNext) Phase(_, _, to, _ string) {
+	if to == "draining" {
+		close(f.next)
+		synctest.Wait()
+	}
+}
+
+func (failsNext) Call(_, _, _, _ string, _ time.Duration) {}
+
 func TestForbiddenWatchFallsBackToPolling(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		a := enter(t, store, "a")

@@ -157,6 +157,9 @@ func (l *loop) setWork(ctx context.Context, a core.Action) {
 
 // termEnded follows the return of the last run function.
 func (l *loop) termEnded() {
+	if l.term.err != nil {
+		l.err = l.term.err
+	}
 	l.term = nil
 	if stopped := l.le.config.Callbacks.OnStoppedLeading; stopped != nil && !l.core.OneCycle {
 		stopped()

@@ -12,6 +12,7 @@ type term struct {
 	cancel context.CancelCauseFunc
 	failed chan error    // room for one: the first error while leading
 	done   chan struct{} // closed once told to stop and all have returned
+	err    error         // all errors while leading; to be read once done is closed
 }
 
 type termKey struct{}
@@ -59,6 +60,7 @@ func (t *term) run(ctx context.Context, functions []func(context.Context) error,
 		})
 	}
 	all.Wait()
+	t.err = errs.ErrorOrNil()
 	<-ctx.Done()
 	if gate != nil {
 		gate.Drain()
