@@ -2,6 +2,7 @@ package elections
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"strings"
@@ -63,6 +64,7 @@ type replica struct {
 	linger chan struct{} // the run function returns once told to stop and this is closed; nil: at once
 	fail   chan error    // what the run function returns with although it should go on
 	dead   chan struct{} // closed by die
+	ends   error         // what RunContext may end with, besides nil
 	cancel context.CancelFunc
 	done   chan error
 }
@@ -165,7 +167,7 @@ func (r *replica) start(t testing.TB) {
 		}
 		r.relent()
 		r.wire.end()
-		if err := r.quit(); err != nil {
+		if err := r.quit(); err != nil && !errors.Is(err, r.ends) {
 			t.Errorf("replica %s: %v", r.name, err)
 		}
 		if t.Failed() {
