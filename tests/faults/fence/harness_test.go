@@ -33,7 +33,7 @@ const (
 
 // stage is a namespace with a fenced election.
 type stage struct {
-	t         *testing.T
+	t         testing.TB
 	cluster   *cluster.Cluster
 	admin     kubernetes.Interface
 	namespace string
@@ -51,15 +51,34 @@ func both(t *testing.T, f func(t *testing.T, kind fence.LockKind)) {
 	}
 }
 
-func newStage(t *testing.T, kind fence.LockKind) *stage {
+func newStage(t testing.TB, kind fence.LockKind) *stage {
 	t.Helper()
-	c := cluster.Shared(t)
-	s := &stage{t: t, cluster: c, admin: client(t, c.Admin()).Kube(), namespace: c.Namespace(t), kind: kind}
-	return s
+	return stageOn(t, cluster.Shared(t), kind)
+}
+
+func stageOn(t testing.TB, c *cluster.Cluster, kind fence.LockKind) *stage {
+	t.Helper()
+	return &stage{t: t, cluster: c, admin: client(t, c.Admin()).Kube(), namespace: c.Namespace(t), kind: kind}
+}
+
+// ownCluster is one whose servers the test stops, or looks into.
+func ownCluster(t testing.TB, options cluster.Options) *cluster.Cluster {
+	t.Helper()
+	options.WithoutControllers = true
+	c, err := cluster.Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
 }
 
 // client closes its connections with the test.
-func client(t *testing.T, config *rest.Config) kube.Client {
+func client(t testing.TB, config *rest.Config) kube.Client {
 	t.Helper()
 	made, err := kube.NewClient(config, kube.WithOwnConnections())
 	if err != nil {
@@ -100,7 +119,7 @@ func (s *stage) install(declarations ...fence.Declaration) {
 }
 
 // cleanup is a context for after a test.
-func cleanup(t *testing.T) context.Context {
+func cleanup(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), soon)
 	t.Cleanup(cancel)
 	return ctx
@@ -119,9 +138,14 @@ func (s *stage) pod(name string) kubernetes.Interface { return s.podOf(name, acc
 
 func (s *stage) podOf(name, account string) kube.Client {
 	s.t.Helper()
-	return client(s.t, s.cluster.Identity(s.t, cluster.IdentityOptions{
+	return client(s.t, s.identity(name, account))
+}
+
+func (s *stage) identity(name, account string) *rest.Config {
+	s.t.Helper()
+	return s.cluster.Identity(s.t, cluster.IdentityOptions{
 		Namespace: s.namespace, PodName: name, ServiceAccount: account, Rules: rights(),
-	}))
+	})
 }
 
 // record is what a lock carries.

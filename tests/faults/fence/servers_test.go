@@ -1,0 +1,257 @@
+package fence
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// renewing changes the lock's annotations again and again, until stop.
+func (s *stage) renewing() (stop func()) {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var renewer sync.WaitGroup
+	renewer.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case at := <-tick.C:
+				body := `{"metadata":{"annotations":{"renewed":"` + at.String() + `"}}}`
+				// It fails while there is no API server, which the test is about.
+				_, _ = s.admin.CoordinationV1().Leases(s.namespace).Patch(ctx, election, mergePatch, []byte(body), metav1.PatchOptions{})
+			}
+		}
+	})
+	return func() { cancel(); renewer.Wait() }
+}
+
+// reinstall takes the fence away, waits until that is so, changes the holder, and puts
+// the fence up again.
+func (s *stage) reinstall(other kubernetes.Interface, holder string) {
+	s.t.Helper()
+	if _, err := install.Remove(s.t.Context(), s.admin, s.set.Name); err != nil {
+		s.t.Fatal(err)
+	}
+	eventually(s.t, "the fence is gone", func() bool { return s.write(other) == nil })
+	// The API server looks at what changed once a second, and stops informers then.
+	lapse(s.t, 2*second)
+	s.handTo(holder)
+	if _, err := install.Apply(s.t.Context(), s.admin, s.set); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// lapse waits for what cannot be seen.
+func lapse(t testing.TB, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+	}
+}
+
+// handTo makes the lock name another holder, in its next term. Others change the lock, too.
+func (s *stage) handTo(holder string) {
+	s.t.Helper()
+	eventually(s.t, "the lock names "+holder, func() bool {
+		lease, err := s.admin.CoordinationV1().Leases(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		*lease.Spec.LeaseTransitions++
+		lease.Spec.HolderIdentity = &holder
+		_, err = s.admin.CoordinationV1().Leases(s.namespace).Update(s.t.Context(), lease, metav1.UpdateOptions{})
+		return err == nil
+	})
+}
+
+// Policies go and come while the election goes on. With the keepers in place the API
+// server keeps up; without them it judges by what it saw last, until it is restarted.
+func TestFenceComesBack(t *testing.T) {
+	t.Parallel()
+	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
+	a, b := s.pod("a"), s.pod("b")
+	s.put(record{holder: "a", transitions: 3})
+	set, err := fence.Render(s.namespace, s.declaration())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.set = set
+	stop := s.renewing()
+	defer stop()
+	if _, err := install.Apply(t.Context(), s.admin, set); err != nil {
+		t.Fatal(err)
+	}
+	s.stands(a, b)
+	t.Log("with keepers")
+	s.reinstall(b, "b")
+	s.stands(b, a)
+	s.handTo("a")
+	s.stands(a, b)
+
+	t.Log("without keepers")
+	s.removeKeepers()
+	s.set.Keep = nil
+	s.reinstall(b, "b")
+	eventually(t, "the fence judges", func() bool { return fence.IsRefusal(s.write(a)) || fence.IsRefusal(s.write(b)) })
+	lapse(t, second)
+	if !fence.IsRefusal(s.write(b)) || s.write(a) != nil {
+		t.Error("the API server has kept up without keepers: if it always does so, they are not needed any more")
+	}
+	t.Log("the former leader is let to and the new one is not; installing with keepers does not mend it, a restart does")
+	if _, err := install.Apply(t.Context(), s.admin, set); err != nil {
+		t.Fatal(err)
+	}
+	s.restart()
+	s.stands(b, a)
+}
+
+func (s *stage) removeKeepers() {
+	s.t.Helper()
+	for _, p := range s.set.Keep {
+		if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(s.t.Context(), p.Name(), metav1.DeleteOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(s.t.Context(), p.Name(), metav1.DeleteOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// restart kills the API server and starts it again.
+func (s *stage) restart() {
+	s.t.Helper()
+	if err := s.cluster.APIServer().Kill(); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.cluster.APIServer().Start(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// An API server that comes up admits nothing that it cannot judge yet.
+func TestFenceStandsFromTheFirstAnswerAfterARestart(t *testing.T) {
+	t.Parallel()
+	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
+	a, b := s.pod("a"), s.pod("b")
+	s.put(record{holder: "a", transitions: 3})
+	s.install(s.declaration())
+	s.stands(a, b)
+	ctx, cancel := context.WithCancel(t.Context())
+	var writer sync.WaitGroup
+	var admitted, refused, unanswered int
+	writer.Go(func() {
+		for ctx.Err() == nil {
+			switch err := s.write(b); {
+			case err == nil:
+				admitted++
+			case fence.IsRefusal(err):
+				refused++
+			default:
+				unanswered++
+				lapse(t, 5*time.Millisecond)
+			}
+		}
+	})
+	s.restart()
+	s.stands(a, b)
+	cancel()
+	writer.Wait()
+	s.handTo("b")
+	s.stands(b, a)
+	if admitted > 0 || refused == 0 {
+		t.Errorf("of the writes of a pod that did not lead, %d were admitted, %d refused by the fence, %d not answered", admitted, refused, unanswered)
+	}
+	t.Logf("%d refused by the fence, %d not answered or refused for another reason while it was away", refused, unanswered)
+}
+
+// through is a client of the same identity at another API server.
+func (s *stage) through(server *cluster.APIServer, config *rest.Config) kubernetes.Interface {
+	s.t.Helper()
+	there := rest.CopyConfig(config)
+	there.Host = server.URL()
+	return client(s.t, there).Kube()
+}
+
+// Two API servers judge each by what it has seen. One that was stopped for a while goes on
+// with what it knew.
+func TestFenceAtTwoAPIServers(t *testing.T) {
+	t.Parallel()
+	c := ownCluster(t, cluster.Options{})
+	second, err := c.AddAPIServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := stageOn(t, c, fence.Lease)
+	atA, atB := s.identity("a", account), s.identity("b", account)
+	a1, b1 := client(t, atA).Kube(), client(t, atB).Kube()
+	a2, b2 := s.through(second, atA), s.through(second, atB)
+	s.put(record{holder: "a", transitions: 3})
+	s.install(s.declaration())
+	s.stands(a1, b1)
+	s.stands(a2, b2)
+	s.handTo("b")
+	s.stands(b1, a1)
+	s.stands(b2, a2)
+
+	if err := second.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	queued := make(chan error, 1)
+	go func() { queued <- s.write(b2) }() // b's last write, which the stopped server gets while b still leads
+	lapse(t, 200*time.Millisecond)
+	s.handTo("a")
+	s.stands(a1, b1)
+	resumed := time.Now()
+	if err := second.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	stale, last := 0, time.Duration(0)
+	eventually(t, "the stopped server has caught up", func() bool {
+		sent := time.Since(resumed)
+		if s.write(b2) == nil {
+			stale, last = stale+1, sent
+			return false
+		}
+		return true
+	})
+	s.stands(a2, b2)
+	t.Logf("figure: a server that was stopped over a handover admitted %d stale writes sent after it went on, the last one after %v; the one that waited for it: %v",
+		stale, last, <-queued)
+}
+
+// A Pod that is deleted keeps its right to write, if it leads, until its token is refused.
+func TestFenceWhenThePodIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, fence.Lease)
+	a, b := s.pod("a"), s.pod("b")
+	s.put(record{holder: "a", transitions: 3})
+	s.install(s.declaration())
+	s.stands(a, b)
+	none := int64(0)
+	if err := s.admin.CoreV1().Pods(s.namespace).Delete(t.Context(), "a", metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
+		t.Fatal(err)
+	}
+	deleted := time.Now()
+	var err error
+	eventually(t, "the token is refused", func() bool { err = s.write(a); return err != nil })
+	if !apierrors.IsUnauthorized(err) {
+		t.Errorf("the write of a deleted Pod was answered with %v", err)
+	}
+	t.Logf("figure: the token of a deleted Pod was refused after %v", time.Since(deleted).Round(100*time.Millisecond))
+	s.handTo("b")
+	eventually(t, "its successor may write", func() bool { return s.write(b) == nil })
+}
