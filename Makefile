@@ -47,7 +47,7 @@ sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caug
 	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
 
 bench: $(BUILD_TOOLS) ## Measure handovers, recovery and requests at 30 s leases, on a real API server
-	go test -run '^$$' -bench . -timeout 60m ./tests/integration/elections
+	go test -run '^$$' -bench . -timeout 60m ./tests/integration/elections ./tests/faults/fence
 
 fuzz: ## Feed each fuzz target for FUZZTIME
 	@set -e; for package in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u); do \

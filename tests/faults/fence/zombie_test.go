@@ -1,0 +1,304 @@
+package fence
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/cluster/node"
+)
+
+// auditGuarded has the API server note writes to what is guarded, and nothing else.
+const auditGuarded = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  verbs: [patch]
+  resources: [{group: "", resources: [configmaps], resourceNames: [guarded]}]
+- level: None
+`
+
+// auditedWrite is one guarded write as the audit log has it.
+type auditedWrite struct {
+	pod string
+	// passed is when it passed the gate by the process's clock, received when it arrived.
+	passed, received time.Time
+	code             int
+}
+
+func (s *stage) audited() []auditedWrite {
+	s.t.Helper()
+	raw, err := os.ReadFile(s.cluster.AuditLog())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var all []auditedWrite
+	lines := bufio.NewScanner(bytes.NewReader(raw))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var line struct {
+			UserAgent                string
+			User                     struct{ Extra map[string][]string }
+			ObjectRef                struct{ Namespace string }
+			ResponseStatus           struct{ Code int }
+			RequestReceivedTimestamp time.Time
+		}
+		if json.Unmarshal(lines.Bytes(), &line) != nil {
+			continue // the last line, half written
+		}
+		nanos, err := strconv.ParseInt(strings.TrimPrefix(line.UserAgent, stampPrefix), 10, 64)
+		pods := line.User.Extra[fence.PodClaim]
+		if err != nil || len(pods) != 1 || line.ObjectRef.Namespace != s.namespace {
+			continue
+		}
+		all = append(all, auditedWrite{pods[0], time.Unix(0, nanos), line.RequestReceivedTimestamp, line.ResponseStatus.Code})
+	}
+	return all
+}
+
+// history is every version of the guarded object, and by whom it is.
+type history struct {
+	mu       sync.Mutex
+	versions []version
+}
+
+type version struct {
+	number uint64
+	by     string
+}
+
+func (h *history) add(object metav1.Object, by string) {
+	number, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	if err != nil {
+		panic(err) // of the API server's own
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.versions = append(h.versions, version{number, by})
+}
+
+func (h *history) all() []version {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]version{}, h.versions...)
+}
+
+func (h *history) last() string {
+	all := h.all()
+	if len(all) == 0 {
+		return ""
+	}
+	return all[len(all)-1].by
+}
+
+// by counts versions by a pod that are later than another.
+func (h *history) by(pod string, after uint64) (n int) {
+	for _, v := range h.all() {
+		if v.by == pod && v.number > after {
+			n++
+		}
+	}
+	return n
+}
+
+// follow notes who wrote each version of the guarded ConfigMap, until the test ends.
+func (s *stage) follow() *history {
+	s.t.Helper()
+	watch, err := s.admin.CoreV1().ConfigMaps(s.namespace).Watch(s.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + guarded})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	h := &history{}
+	var follower sync.WaitGroup
+	follower.Go(func() {
+		for event := range watch.ResultChan() {
+			if cm, ok := event.Object.(*corev1.ConfigMap); ok {
+				h.add(cm, cm.Data["pod"])
+			}
+		}
+	})
+	s.t.Cleanup(func() { watch.Stop(); follower.Wait() })
+	return h
+}
+
+// holder is who the lock names, and the version that says so.
+func (s *stage) holder() (string, uint64) {
+	s.t.Helper()
+	var object metav1.Object
+	var name string
+	if s.kind == fence.Lease {
+		lease, err := s.admin.CoordinationV1().Leases(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
+		if err != nil {
+			return "", 0
+		}
+		object, name = lease, *lease.Spec.HolderIdentity
+	} else {
+		cm, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
+		if err != nil {
+			return "", 0
+		}
+		var r struct{ HolderIdentity string }
+		if json.Unmarshal([]byte(cm.Annotations["control-plane.alpha.kubernetes.io/leader"]), &r) != nil {
+			return "", 0
+		}
+		object, name = cm, r.HolderIdentity
+	}
+	number, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return name, number
+}
+
+// runNode runs Pods as processes of this program.
+func (s *stage) runNode() *node.Node {
+	s.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	n, err := node.New(node.Options{
+		Config: s.cluster.Admin(), Dir: s.t.TempDir(), Images: map[string]string{"writer": self}, StopGrace: 3 * time.Second,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	s.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			s.t.Error(err)
+		}
+	})
+	return n
+}
+
+// A leader's process is stopped until another leads, and goes on with writes that it had
+// queued. With the gate none gets out; without it, the fence refuses each.
+func TestFenceStopsAZombie(t *testing.T) {
+	t.Parallel()
+	c := ownCluster(t, cluster.Options{Audit: true, AuditPolicy: auditGuarded})
+	for _, test := range []struct {
+		kind fence.LockKind
+		gate string
+	}{{fence.ConfigMap, "on"}, {fence.Lease, "off"}} {
+		t.Run(fmt.Sprintf("%s, gate %s", test.kind, test.gate), func(t *testing.T) {
+			s := stageOn(t, c, test.kind)
+			n := s.runNode()
+			history := s.prepare()
+			for _, name := range []string{"a", "b"} {
+				if _, err := s.admin.CoreV1().Pods(s.namespace).Create(t.Context(), writerPod(name, test.kind, test.gate), metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			eventually(t, "one leads and writes", func() bool { by := history.last(); return by != "" && history.by(by, 0) > 20 })
+			zombie := history.last()
+			if err := n.Signal(s.namespace, zombie, syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "another leads and writes", func() bool { return history.last() != zombie && history.by(history.last(), 0) > 20 })
+			successor, _ := s.holder()
+			var taken uint64 // the successor's first write came after its lock's
+			for _, v := range history.all() {
+				if v.by == successor {
+					taken = v.number
+					break
+				}
+			}
+			before := s.tries(n, zombie)
+			awake := time.Now()
+			if err := n.Signal(s.namespace, zombie, syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the zombie has tried hundreds of times", func() bool { return s.tries(n, zombie) > before+300 })
+			s.judge(test.gate, zombie, awake, history, taken)
+			if leads, _ := s.holder(); leads != successor {
+				t.Errorf("%s leads, and no longer %s", leads, successor)
+			}
+		})
+	}
+}
+
+// prepare makes the guarded ConfigMap and the fence, before anybody leads.
+func (s *stage) prepare() *history {
+	s.t.Helper()
+	s.identity("nobody", account) // the account and its rights
+	if _, err := s.admin.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: guarded}}, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	history := s.follow()
+	s.install(s.declaration())
+	return history
+}
+
+// tries is how often a process says it has tried to write.
+func (s *stage) tries(n *node.Node, pod string) int {
+	s.t.Helper()
+	p, err := n.Pod(s.namespace, pod)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	log, err := os.ReadFile(p.Log)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	last := 0
+	for line := range strings.Lines(string(log)) {
+		if n := 0; strings.HasPrefix(line, "try ") {
+			if _, err := fmt.Sscanf(line, "try %d", &n); err == nil {
+				last = max(last, n)
+			}
+		}
+	}
+	return last
+}
+
+// judge looks at what the zombie's writes became.
+func (s *stage) judge(gate, zombie string, awake time.Time, history *history, taken uint64) {
+	s.t.Helper()
+	var out, past, refused, admitted int
+	for _, w := range s.audited() {
+		if w.pod != zombie || w.received.Before(awake) {
+			continue
+		}
+		if w.passed.After(awake) {
+			out++
+		} else {
+			past++
+		}
+		switch w.code {
+		case 403:
+			refused++
+		case 200:
+			admitted++
+		}
+	}
+	if gate == "on" && out > 0 {
+		s.t.Errorf("%d gated writes whose check came after the pause got out", out)
+	}
+	if gate == "off" && refused < 200 {
+		s.t.Errorf("only %d writes were refused by the fence", refused)
+	}
+	if n := history.by(zombie, taken); n > 0 || admitted > 0 {
+		s.t.Errorf("%d writes of the zombie stand after the successor's first; %d were admitted after it woke", n, admitted)
+	}
+	s.t.Logf("figure: gate %s: of the zombie's writes, %d came out after the pause and %d had passed the check before; the server refused %d and admitted %d",
+		gate, out, past, refused, admitted)
+}
