@@ -114,7 +114,7 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 		return s
 	}
 	until := c.mayActUntil(s)
-	took := next.held() && next.UID == s.Snap.UID && next.Version > s.Snap.Version &&
+	took := next.held() && continues(s.Snap, next) && next.Version > s.Snap.Version &&
 		next.Record.Transitions > s.Snap.Record.Transitions // fewer: an older state came back
 	switch {
 	case until == 0:

@@ -267,7 +267,7 @@ func (c Config) claim(s State, now Moment) (Record, Notes) {
 		Holder: c.Self, Key: c.Key, Lease: c.Lease,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
 	}
-	if s.Snap.nominated() && old.Holder == c.Self {
+	if s.Snap.nominated() && old.Holder == c.Self && old.Transitions >= s.Snap.Floor {
 		record.Transitions = old.Transitions // the handover has counted this term
 	}
 	notes := c.notes(s, record, now.Mono >= c.settledAt(s))
@@ -281,7 +281,7 @@ func (s State) nextTransition() int {
 	if !s.Snap.Exists || s.Snap.Content == Missing && s.Count == 0 {
 		return 0
 	}
-	return min(max(s.Count, s.Snap.Record.Transitions), maxTransitions-1) + 1
+	return min(max(s.Count, s.Snap.Record.Transitions, s.Snap.Floor), maxTransitions-1) + 1
 }
 
 // maxTransitions is the most that a Lease can carry and still be released.

@@ -44,6 +44,7 @@ const (
 	LockDeleted      Reason = "lock-deleted"
 	RecordEmptied    Reason = "record-emptied"
 	RecordUnreadable Reason = "record-unreadable"
+	HalfLost         Reason = "one-of-two-locks-lost"
 	IdentityConflict Reason = "identity-conflict"
 	HistoryRewound   Reason = "store-restored"
 	CoverEnded       Reason = "cover-ended"

@@ -1,6 +1,9 @@
 package core
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Record is who holds the lock, decoded to plain values. Its stamps are the
 // writer's and are never compared with a local clock.
@@ -51,6 +54,27 @@ type Snapshot struct {
 	Sum     uint64 // of the record's bytes: equal sums, unchanged record
 	Record  Record
 	Notes   Notes
+	// Of a lock that is two objects, Stands says in which the record stands, in this
+	// term, and Floor is the most transitions that either counts.
+	Stands Stands
+	Floor  int
+}
+
+// Stands is in which of a lock's two objects a record stands. Zero: the lock is one.
+type Stands uint8
+
+const (
+	InFirst Stands = 1 << iota
+	InSecond
+)
+
+// half reports whether the record stands in one of two objects: nobody may act on that.
+func (s Stands) half() bool { return s == InFirst || s == InSecond }
+
+// continues reports whether b's record can be what became of a's: the lock was not made
+// anew, and the one object in which a stood is not one of which b says nothing.
+func continues(a, b Snapshot) bool {
+	return sameLock(a.UID, b.UID) && (a.Stands == b.Stands || a.Stands&b.Stands != 0)
 }
 
 // held reports whether somebody's name stands in a record that can be read.
@@ -89,7 +113,18 @@ func sameRecord(a, b Snapshot) bool {
 // writes. A holder that takes its own lock again is another term, but the same
 // danger: one process runs the functions of one term at a time.
 func sameHolder(a, b Snapshot) bool {
-	return a.held() && b.held() && a.UID == b.UID && a.Record.Holder == b.Record.Holder
+	return a.held() && b.held() && sameLock(a.UID, b.UID) && a.Record.Holder == b.Record.Holder
+}
+
+// sameLock reports whether neither UID is that of an object made anew. A lock of two
+// objects has two UIDs, "a+b"; one that is not there has no say.
+func sameLock(a, b string) bool {
+	a1, a2, pair := strings.Cut(a, "+")
+	b1, b2, _ := strings.Cut(b, "+")
+	if a == b || !pair {
+		return a == b
+	}
+	return (a1 == b1 || a1 == "" || b1 == "") && (a2 == b2 || a2 == "" || b2 == "")
 }
 
 // endedWell reports whether what b shows says that the term a shows ended with its
@@ -97,7 +132,7 @@ func sameHolder(a, b Snapshot) bool {
 // found there and left says nothing of a's own end. An older state that was put back
 // shows no end of anything.
 func endedWell(a, b Snapshot) bool {
-	if !b.Exists || b.UID != a.UID || b.Version < a.Version || b.Content != Readable {
+	if !b.Exists || !continues(a, b) || b.Version < a.Version || b.Content != Readable {
 		return false
 	}
 	if m := b.Notes.Marker; m != (Marker{}) && (a.acting() || m != a.Notes.Marker) {

@@ -177,6 +177,8 @@ func (c Config) lossReason(s State) Reason {
 		return HistoryRewound
 	case snap.Content == Missing || snap.Record.Holder == "":
 		return RecordEmptied
+	case snap.Record.Holder == c.Self && snap.Stands.half():
+		return HalfLost
 	case snap.Record.Holder == c.Self:
 		return IdentityConflict
 	}

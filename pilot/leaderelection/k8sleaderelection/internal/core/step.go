@@ -110,7 +110,7 @@ func (s State) wrote(snap Snapshot) bool {
 // ours reports whether the record, as far as we know, is that of our present term.
 func (c Config) ours(s State) bool {
 	snap := s.Snap
-	return !s.Gone && s.Term != Term{} && snap.held() && snap.Record.Holder == c.Self &&
+	return !s.Gone && s.Term != Term{} && snap.held() && !snap.Stands.half() && snap.Record.Holder == c.Self &&
 		snap.UID == s.Term.UID && snap.Record.Transitions == s.Term.Transitions &&
 		snap.Version >= s.Term.Token && s.wrote(snap)
 }
