@@ -20,15 +20,11 @@ type codec struct{ seed maphash.Seed }
 // snapshot decodes a lock's snapshot to plain values. It fails when the object's
 // version is not one that grows.
 func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
-	var version uint64
-	if s.ResourceVersion != "" {
-		v, err := strconv.ParseUint(s.ResourceVersion, 10, 64)
-		if err != nil {
-			return core.Snapshot{}, fmt.Errorf("resourceVersion %q is not a decimal number: %w", s.ResourceVersion, err)
-		}
-		version = v
+	version, err := parseVersion(s.ResourceVersion)
+	if err != nil {
+		return core.Snapshot{}, err
 	}
-	out := core.Snapshot{Exists: s.Exists, UID: string(s.UID), Version: version}
+	out := core.Snapshot{Exists: s.Exists, UID: string(s.UID), Version: version, Stands: core.Stands(s.Stands), Floor: s.Floor}
 	if !s.Exists {
 		return out, nil
 	}
@@ -44,6 +40,22 @@ func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 	}
 	out.Sum = maphash.Bytes(c.seed, s.Raw)
 	return out, nil
+}
+
+// parseVersion reads an object's version; none is 0. Of the two of a MultiLock it is
+// the sum, which grows with each write to either, as neither does alone.
+func parseVersion(s string) (sum uint64, err error) {
+	if s == "" {
+		return 0, nil
+	}
+	for part := range strings.SplitSeq(s, "+") {
+		v, err := strconv.ParseUint(part, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("resourceVersion %q is not a decimal number: %w", s, err)
+		}
+		sum += v
+	}
+	return sum, nil
 }
 
 func decodeRecord(r k8sresourcelock.LeaderElectionRecord) core.Record {

@@ -126,11 +126,12 @@ type Gate interface {
 
 // Term is one unbroken time of leadership. The zero Term is none.
 type Term struct {
-	// LockUID is the UID of the lock object.
+	// LockUID is the UID of the lock object; of a MultiLock, of the secondary.
 	LockUID string
 	// Transitions is the record's leaderTransitions.
 	Transitions int
-	// Token is the fencing token: the resourceVersion of the term's first own write.
+	// Token is the fencing token: the resourceVersion of the term's first own write; with
+	// a MultiLock, of that to the secondary.
 	// It grows from term to term within one etcd history.
 	Token uint64
 }

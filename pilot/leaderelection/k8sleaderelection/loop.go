@@ -28,6 +28,7 @@ type loop struct {
 	acked   core.Instant
 	changed time.Time
 	term    *term
+	which   Term  // the present one, as others know it
 	err     error // of the last term that failed
 
 	events  chan *event
@@ -116,6 +117,7 @@ func (l *loop) turn(ctx context.Context, ev *event) {
 			l.watch.restart()
 		}
 	}
+	l.setTerm(before, ev)
 	l.setGate(action)
 	l.publish(before, ev.in)
 	l.report.turn(before, state, l.base)
@@ -140,7 +142,7 @@ func (l *loop) beats(in core.Input) bool {
 
 func (l *loop) setGate(a core.Action) {
 	if gate := l.le.config.Gate; gate != nil {
-		gate.Set(exportTerm(l.state.Term), a.Gate)
+		gate.Set(l.which, a.Gate)
 	}
 }
 
@@ -149,7 +151,7 @@ func (l *loop) setWork(ctx context.Context, a core.Action) {
 	switch {
 	case a.Work && l.term == nil:
 		l.err = nil
-		l.term = startTerm(ctx, l.le.config, exportTerm(l.state.Term))
+		l.term = startTerm(ctx, l.le.config, l.which)
 	case !a.Work && l.term != nil:
 		l.term.cancel(fmt.Errorf("election %s: %w: %s", l.le.config.Name, ErrNotLeading, l.state.Why))
 	}
@@ -184,7 +186,7 @@ func (l *loop) publish(before core.State, in core.Input) {
 		l.changed = time.Now()
 	}
 	v := view{
-		phase: s.Phase, why: s.Why, term: exportTerm(s.Term), known: s.Known,
+		phase: s.Phase, why: s.Why, term: l.which, known: s.Known,
 		deflt: s.Default, alive: s.Alive, unfit: s.Unfit, acked: l.acked, changed: l.changed,
 	}
 	if s.Phase == core.Leading || s.Phase == core.Draining && !s.Lost {
@@ -203,6 +205,17 @@ func (l *loop) publish(before core.State, in core.Input) {
 	}
 }
 
-func exportTerm(t core.Term) Term {
-	return Term{LockUID: t.UID, Transitions: t.Transitions, Token: t.Token}
+// setTerm notes the present term in the form that others get. Its token is the version
+// of the object that a fence goes by, which of a lock of two objects is one of them.
+func (l *loop) setTerm(before core.State, ev *event) {
+	t := l.state.Term
+	switch t {
+	case before.Term:
+	case core.Term{}:
+		l.which = Term{}
+	default:
+		uid, version := ev.lock.Fence()
+		token, _ := parseVersion(version) // as the codec did when it took the snapshot in
+		l.which = Term{LockUID: string(uid), Transitions: t.Transitions, Token: token}
+	}
 }

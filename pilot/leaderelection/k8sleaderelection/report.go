@@ -48,7 +48,7 @@ func (r *reporter) turn(before, after core.State, lock k8sresourcelock.Snapshot)
 		return
 	}
 	r.log.Info("election phase changed", "from", before.Phase.String(), "to", after.Phase.String(), "why", string(after.Why),
-		"holder", after.Snap.Record.Holder, "key", after.Snap.Record.Key, "transitions", after.Snap.Record.Transitions, "token", after.Term.Token)
+		"holder", after.Snap.Record.Holder, "key", after.Snap.Record.Key, "transitions", after.Snap.Record.Transitions, "token", r.le.view.Load().term.Token)
 	if o := r.le.config.Observer; o != nil {
 		o.Phase(r.le.config.Name, before.Phase.String(), after.Phase.String(), string(after.Why))
 	}

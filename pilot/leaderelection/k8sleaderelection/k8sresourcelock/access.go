@@ -74,24 +74,40 @@ func (a access[T]) read(ctx context.Context) (Snapshot, error) {
 }
 
 func (a access[T]) write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error) {
+	stored, err := a.send(ctx, base, record, notes, nil)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	snap := a.snapshot(stored)
+	a.last.sawObject(snap)
+	return snap, nil
+}
+
+// rehearse asks the server whether it would accept a write, with all its checks, and
+// changes nothing.
+func (a access[T]) rehearse(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) error {
+	_, err := a.send(ctx, base, record, notes, []string{metav1.DryRunAll})
+	return err
+}
+
+func (a access[T]) send(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string, dryRun []string) (T, error) {
+	var none T
 	verb, send := "update", a.update
 	if !base.Exists {
 		verb, send = "create", a.create
 	}
 	if a.client == nil {
-		return Snapshot{}, a.wrap(verb, errNoClient)
+		return none, a.wrap(verb, errNoClient)
 	}
 	obj, err := a.compose(base, record, notes)
 	if err != nil {
-		return Snapshot{}, a.wrap(verb, err)
+		return none, a.wrap(verb, err)
 	}
-	stored, err := send(ctx, obj)
+	stored, err := send(ctx, obj, dryRun)
 	if err != nil {
-		return Snapshot{}, a.wrap(verb, err)
+		return none, a.wrap(verb, err)
 	}
-	snap := a.snapshot(stored)
-	a.last.sawObject(snap)
-	return snap, nil
+	return stored, nil
 }
 
 func (a access[T]) annotate(ctx context.Context, base Snapshot, notes map[string]string) (Snapshot, error) {
@@ -109,7 +125,7 @@ func (a access[T]) annotate(ctx context.Context, base Snapshot, notes map[string
 		return Snapshot{}, a.wrap("annotate", err)
 	}
 	obj.SetAnnotations(applyNotes(obj.GetAnnotations(), notes))
-	stored, err := a.update(ctx, obj)
+	stored, err := a.update(ctx, obj, nil)
 	if err != nil {
 		return Snapshot{}, a.wrap("annotate", err)
 	}
@@ -131,7 +147,11 @@ func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, notes map
 	if err := a.encode(obj, record); err != nil {
 		return none, err
 	}
-	obj.SetAnnotations(applyNotes(obj.GetAnnotations(), notes))
+	annotations := applyNotes(obj.GetAnnotations(), notes)
+	if !namesTerm(annotations[MultiLockAnnotation], record) {
+		delete(annotations, MultiLockAnnotation)
+	}
+	obj.SetAnnotations(annotations)
 	return obj, nil
 }
 
@@ -164,16 +184,16 @@ func (a access[T]) foundation(base Snapshot) (T, error) {
 	return obj, nil
 }
 
-func (a access[T]) create(ctx context.Context, obj T) (T, error) {
-	stored, err := a.client.Create(ctx, obj, metav1.CreateOptions{})
+func (a access[T]) create(ctx context.Context, obj T, dryRun []string) (T, error) {
+	stored, err := a.client.Create(ctx, obj, metav1.CreateOptions{DryRun: dryRun})
 	if apierrors.IsAlreadyExists(err) {
 		err = fmt.Errorf("%w: %w", ErrConflict, err)
 	}
 	return stored, err
 }
 
-func (a access[T]) update(ctx context.Context, obj T) (T, error) {
-	stored, err := a.client.Update(ctx, obj, metav1.UpdateOptions{})
+func (a access[T]) update(ctx context.Context, obj T, dryRun []string) (T, error) {
+	stored, err := a.client.Update(ctx, obj, metav1.UpdateOptions{DryRun: dryRun})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		err = fmt.Errorf("%w: %w", ErrConflict, err)
 	}

@@ -102,6 +102,11 @@ func (l *ConfigMapLock) Annotate(ctx context.Context, base Snapshot, notes map[s
 	return l.access().annotate(ctx, base, notes)
 }
 
+// Rehearse asks the server whether it would accept a Write, and changes nothing.
+func (l *ConfigMapLock) Rehearse(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) error {
+	return l.access().rehearse(ctx, base, record, notes)
+}
+
 // Watch implements Watchable.
 func (l *ConfigMapLock) Watch(ctx context.Context, from string, up func(), seen func(Snapshot)) (string, error) {
 	return l.access().watch(ctx, from, up, seen)

@@ -29,6 +29,10 @@ const (
 	NominatedAnnotation = "incumbent.dev/nominated"
 	// HoldAnnotation holds an operator's transfer or pause as JSON.
 	HoldAnnotation = "incumbent.dev/hold"
+	// MultiLockAnnotation: "v1 <identity> <leaderTransitions>", then the other object's
+	// UID if there is one. The holder leads only while it stands in both objects of a
+	// MultiLock.
+	MultiLockAnnotation = "incumbent.dev/multilock"
 )
 
 // LeaderElectionRecord is who holds the lock, as stored. Its times come from the
@@ -96,8 +100,14 @@ type Snapshot struct {
 	Unreadable error
 	// Notes are the object's annotations with the prefix "incumbent.dev/".
 	Notes map[string]string
-	// Object is the whole object without managedFields, to write back what others put there.
+	// Object is the whole object without managedFields, to write back what others put
+	// there; of a MultiLock it is a *Pair.
 	Object runtime.Object
+	// Stands says of a MultiLock in which of its objects the record stands in this term.
+	// A holder that stands in one must not act. Zero: the lock is one object.
+	Stands Stands
+	// Floor is the most transitions that an object of a MultiLock counts.
+	Floor int
 }
 
 // Versioned is a lock whose writes say on which state they were decided. Every

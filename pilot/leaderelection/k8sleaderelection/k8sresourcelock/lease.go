@@ -174,6 +174,11 @@ func (l *LeaseLock) Annotate(ctx context.Context, base Snapshot, notes map[strin
 	return l.access().annotate(ctx, base, notes)
 }
 
+// Rehearse asks the server whether it would accept a Write, and changes nothing.
+func (l *LeaseLock) Rehearse(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) error {
+	return l.access().rehearse(ctx, base, record, notes)
+}
+
 // Watch implements Watchable.
 func (l *LeaseLock) Watch(ctx context.Context, from string, up func(), seen func(Snapshot)) (string, error) {
 	if l.Hub != nil && l.Client != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math/big"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +27,9 @@ type Harness struct {
 	Owner metav1.OwnerReference
 	// Neighbour writes another object of the kind into the same namespace. Optional.
 	Neighbour func()
+	// Merged says that the lock is two objects: a watch shows the one's changes beside
+	// any of the other's, and may pass over what was there for a moment only.
+	Merged bool
 	// Ancient is a resourceVersion that no watch can resume from any more. Optional.
 	Ancient string
 }
@@ -121,11 +125,15 @@ func (t *trial) wantLater(later, earlier k8sresourcelock.Snapshot) {
 
 func number(t *trial, version string) *big.Int {
 	t.Helper()
-	n, ok := new(big.Int).SetString(version, 10)
-	if !ok {
-		t.Fatalf("version %q is no decimal number", version)
+	sum := new(big.Int) // of the two of a MultiLock
+	for part := range strings.SplitSeq(version, "+") {
+		n, ok := new(big.Int).SetString(part, 10)
+		if !ok {
+			t.Fatalf("version %q is no decimal number", version)
+		}
+		sum.Add(sum, n)
 	}
-	return n
+	return sum
 }
 
 // sameRecord compares times as instants.

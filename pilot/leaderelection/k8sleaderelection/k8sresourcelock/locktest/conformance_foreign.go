@@ -53,9 +53,15 @@ func (t *trial) decorate(obj Object) {
 	}
 }
 
-// undecorated is an object without what a write of ours decides.
-func undecorated(snap k8sresourcelock.Snapshot) Object {
-	obj := clone(snap.Object.(Object))
+// undecorated are a lock's objects without what a write of ours decides.
+func undecorated(snap k8sresourcelock.Snapshot) (all []Object) {
+	for _, obj := range objects(snap) {
+		all = append(all, undecoratedObject(clone(obj)))
+	}
+	return all
+}
+
+func undecoratedObject(obj Object) Object {
 	normalise(obj)
 	obj.SetResourceVersion("")
 	obj.SetGeneration(0)
@@ -65,6 +71,7 @@ func undecorated(snap k8sresourcelock.Snapshot) Object {
 	}
 	delete(annotations, k8sresourcelock.LeaderElectionRecordAnnotationKey)
 	delete(annotations, k8sresourcelock.LeaseHolderKey)
+	delete(annotations, k8sresourcelock.MultiLockAnnotation)
 	obj.SetAnnotations(annotations)
 	if lease, ok := obj.(*coordinationv1.Lease); ok {
 		lease.Spec = coordinationv1.LeaseSpec{Strategy: lease.Spec.Strategy, PreferredHolder: lease.Spec.PreferredHolder}
@@ -85,8 +92,10 @@ var foreignChecks = []check{
 		if was, is := undecorated(base), undecorated(next); !apiequality.Semantic.DeepEqual(was, is) {
 			t.Errorf("was %+v\n is %+v", was, is)
 		}
-		if is := next.Object.(Object); is.GetAnnotations()["example.com/theirs"] != "kept" || len(is.GetFinalizers()) == 0 {
-			t.Errorf("annotations %v, finalizers %v", is.GetAnnotations(), is.GetFinalizers())
+		for _, is := range objects(next) {
+			if is.GetAnnotations()["example.com/theirs"] != "kept" || len(is.GetFinalizers()) == 0 {
+				t.Errorf("annotations %v, finalizers %v", is.GetAnnotations(), is.GetFinalizers())
+			}
 		}
 	}},
 	{"notes are set exactly, a later version's stay", func(t *trial) {
@@ -125,8 +134,10 @@ var foreignChecks = []check{
 		}
 		next := t.must(a.Write(t.ctx, base, record(a, 1), nil))
 		t.wantRecord(next, record(a, 1))
-		if next.Object.(Object).GetLabels()["example.com/team"] != "mesh" {
-			t.Error("their label is gone")
+		for _, is := range objects(next) {
+			if is.GetLabels()["example.com/team"] != "mesh" {
+				t.Error("their label is gone")
+			}
 		}
 	}},
 	{"an unreadable record is reported and can be replaced", func(t *trial) {

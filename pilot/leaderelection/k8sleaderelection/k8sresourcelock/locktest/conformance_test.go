@@ -14,6 +14,9 @@ func TestConformance(t *testing.T) {
 			Conformance(t, func(*testing.T) Harness { return NewStore(kind).Harness() })
 		})
 	}
+	t.Run("multi", func(t *testing.T) {
+		Conformance(t, func(*testing.T) Harness { return NewPair().Harness() })
+	})
 	t.Run("leases that share watches", func(t *testing.T) {
 		Conformance(t, func(*testing.T) Harness { return sharing(NewStore(Lease)) })
 	})

@@ -47,18 +47,32 @@ func (w *watching) stop() {
 	<-w.ended
 }
 
+// next is the next event; of a merged lock, the next that shows it whole.
 func (w *watching) next() k8sresourcelock.Snapshot {
 	w.t.Helper()
-	select {
-	case snap, ok := <-w.events:
-		if ok {
-			return snap
+	for {
+		select {
+		case snap, ok := <-w.events:
+			if !ok {
+				w.t.Fatalf("the watch ended: %v", w.err)
+			}
+			if !snap.Half() {
+				return snap
+			}
+		case <-w.t.ctx.Done():
+			w.t.Fatal("no event")
 		}
-		w.t.Fatalf("the watch ended: %v", w.err)
-	case <-w.t.ctx.Done():
-		w.t.Fatal("no event")
 	}
-	panic("not reached")
+}
+
+// nextTerm is the next event; of a merged lock, the next of that holder and term.
+func (w *watching) nextTerm(want k8sresourcelock.LeaderElectionRecord) k8sresourcelock.Snapshot {
+	w.t.Helper()
+	snap := w.next()
+	for w.t.Merged && !sameRecord(snap.Record, want) {
+		snap = w.next()
+	}
+	return snap
 }
 
 var watchChecks = []check{
@@ -81,11 +95,16 @@ var watchChecks = []check{
 			base = t.must(a.Write(t.ctx, base, record(a, i), map[string]string{k8sresourcelock.MarkerAnnotation: "v1"}))
 		}
 		for i := 2; i < 6; i++ {
-			snap := w.next()
+			if t.Merged && i < 5 {
+				continue
+			}
+			snap := w.nextTerm(record(a, i))
 			t.wantRecord(snap, record(a, i))
 			t.wantNotes(snap, map[string]string{k8sresourcelock.MarkerAnnotation: "v1"})
-			if len(snap.Object.(Object).GetManagedFields()) > 0 {
-				t.Error("managedFields are kept in memory")
+			for _, obj := range objects(snap) {
+				if len(obj.GetManagedFields()) > 0 {
+					t.Error("managedFields are kept in memory")
+				}
 			}
 		}
 		t.Delete()
@@ -95,14 +114,14 @@ var watchChecks = []check{
 		}
 		t.wantLater(gone, base)
 		t.acquire(b)
-		back := w.next()
+		back := w.nextTerm(record(b, 1))
 		t.wantRecord(back, record(b, 1))
 		t.wantLater(back, gone)
 		if back.UID == base.UID {
 			t.Error("the lock came back with its predecessor's UID")
 		}
 		w.stop()
-		if w.err != nil || w.resume != back.ResourceVersion {
+		if w.err != nil || w.resume != back.ResourceVersion && !t.Merged {
 			t.Errorf("resume %q, error %v; want %q and an ordinary end", w.resume, w.err, back.ResourceVersion)
 		}
 	}},
@@ -113,16 +132,18 @@ var watchChecks = []check{
 		w := t.watch(b, base.ResourceVersion)
 		t.wantRecord(w.next(), record(a, 2))
 		w.stop()
-		if w.resume != missed.ResourceVersion {
+		if w.resume != missed.ResourceVersion && !t.Merged {
 			t.Errorf("resume %q, want %q", w.resume, missed.ResourceVersion)
 		}
 		t.Delete()
 		t.acquire(b)
 		w = t.watch(b, w.resume)
-		if snap := w.next(); snap.Exists {
-			t.Errorf("the deletion in between went unseen: %+v", snap.Record)
+		if !t.Merged {
+			if snap := w.next(); snap.Exists {
+				t.Errorf("the deletion in between went unseen: %+v", snap.Record)
+			}
 		}
-		t.wantRecord(w.next(), record(b, 1))
+		t.wantRecord(w.nextTerm(record(b, 1)), record(b, 1))
 	}},
 	{"a watch that saw nothing resumes where it began", func(t *trial) {
 		a := t.Lock("pod-a", "stable")

@@ -33,7 +33,7 @@ func (s *Store) get(name string) (Object, error) {
 	return clone(s.object), nil
 }
 
-func (s *Store) create(by string, obj Object) (Object, error) {
+func (s *Store) create(by string, obj Object, dryRun bool) (Object, error) {
 	obj = clone(obj)
 	normalise(obj)
 	s.mu.Lock()
@@ -50,10 +50,13 @@ func (s *Store) create(by string, obj Object) (Object, error) {
 	if s.object != nil {
 		return nil, apierrors.NewAlreadyExists(s.resource(), Name)
 	}
+	if dryRun {
+		return obj, nil
+	}
 	return clone(s.put(obj, by)), nil
 }
 
-func (s *Store) update(by string, obj Object) (Object, error) {
+func (s *Store) update(by string, obj Object, dryRun bool) (Object, error) {
 	obj = clone(obj)
 	normalise(obj)
 	s.mu.Lock()
@@ -66,6 +69,9 @@ func (s *Store) update(by string, obj Object) (Object, error) {
 	}
 	if err := s.admit(obj); err != nil {
 		return nil, err
+	}
+	if dryRun {
+		return obj, nil
 	}
 	if s.object == nil { // a PUT may create a Lease
 		return clone(s.put(obj, by)), nil

@@ -58,8 +58,7 @@ type Event struct {
 type Store struct {
 	kind Kind
 
-	mu       sync.Mutex
-	version  uint64
+	*revisions
 	floor    uint64 // versions below are compacted
 	made     int    // objects ever created, for their UIDs
 	object   Object // nil when absent; replaced, never changed
@@ -68,9 +67,23 @@ type Store struct {
 	clients  []*Client
 }
 
+// revisions is the counter that all objects of one etcd share, with the mutex of all.
+type revisions struct {
+	mu      sync.Mutex
+	version uint64
+}
+
 // NewStore makes an empty store. Inside a bubble, make it there.
 func NewStore(kind Kind) *Store {
-	return &Store{kind: kind, version: firstVersion, floor: firstVersion, watchers: map[*watcher]bool{}}
+	return newStore(kind, &revisions{version: firstVersion})
+}
+
+// Beside makes an empty store of another object in the same etcd: their versions come
+// from one counter.
+func (s *Store) Beside(kind Kind) *Store { return newStore(kind, s.revisions) }
+
+func newStore(kind Kind, etcd *revisions) *Store {
+	return &Store{kind: kind, revisions: etcd, floor: firstVersion, watchers: map[*watcher]bool{}}
 }
 
 // Kind is the kind of the store's object.
