@@ -26,6 +26,8 @@
 // Data, certificates and logs lie in a temporary folder that Stop removes. A
 // starter that was killed leaves its folder behind; the next Start removes it.
 //
+// Backup and Restore put etcd's data back to an earlier moment, as after a disaster.
+//
 // Not envtest: it hides the processes, which tests here stop, kill and start again, gives
 // them no lifeline, and tries a failing server five times before it tells. What is the same
 // is KUBEBUILDER_ASSETS and its folder.

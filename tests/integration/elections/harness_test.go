@@ -94,7 +94,11 @@ const briskLease = 4 * time.Second
 
 func newStage(t testing.TB, lock leaderelection.LockType) *stage {
 	t.Helper()
-	c := cluster.Shared(t)
+	return newStageOn(t, cluster.Shared(t), lock)
+}
+
+func newStageOn(t testing.TB, c *cluster.Cluster, lock leaderelection.LockType) *stage {
+	t.Helper()
 	namespace := c.Namespace(t)
 	return &stage{
 		t: t, cluster: c, namespace: namespace, system: namespace, lock: lock,
