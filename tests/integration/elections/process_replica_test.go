@@ -1,0 +1,99 @@
+package elections
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
+)
+
+// The test program plays a Pod's process when this says so.
+const (
+	roleVariable = "ELECTIONS_TEST_ROLE"
+	replicaRole  = "replica"
+)
+
+// What a process says on its output, each with a time before it.
+const (
+	sayRunning = "running"
+	sayTold    = "told"
+	sayEnded   = "ended"
+	sayWrote   = "wrote"
+)
+
+func say(word string) { fmt.Println(time.Now().UnixNano(), word) }
+
+// replicaProcess is a candidate in a process of its own, until SIGTERM. Its run function
+// takes DRAIN to return, and then writes once more with the gated client.
+func replicaProcess() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := playReplica(ctx); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+func playReplica(ctx context.Context) error {
+	config, err := kube.LoadConfig(kube.Source{Path: os.Getenv("KUBECONFIG")})
+	if err != nil {
+		return err
+	}
+	client, err := kube.NewClient(config)
+	if err != nil {
+		return err
+	}
+	drain, err := time.ParseDuration(os.Getenv("DRAIN"))
+	if err != nil {
+		return err
+	}
+	watcher := revisions.NewDefaultWatcher(client, os.Getenv("REVISION"), os.Getenv("POD_NAMESPACE"))
+	go watcher.Run(ctx.Done())
+	cfg := leaderelection.Config{
+		Namespace: os.Getenv("POD_NAMESPACE"), Identity: os.Getenv("POD_NAME"), ElectionID: election,
+		Revision: os.Getenv("REVISION"), Lock: leaderelection.LeaseLock, DefaultWatcher: watcher,
+	}
+	brisk(&cfg)
+	le, err := leaderelection.New(client, cfg)
+	if err != nil {
+		return err
+	}
+	le.Warm(func(ctx context.Context) error { // so that its first term's marker says that it hands over
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for !watcher.HasSynced() {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	le.AddRunContext(func(ctx context.Context) error {
+		say(sayRunning)
+		defer say(sayEnded)
+		<-ctx.Done()
+		say(sayTold)
+		timer := time.NewTimer(drain)
+		defer timer.Stop()
+		<-timer.C
+		// Not with ctx, which has ended: only the gate can stop this.
+		last := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "of-" + cfg.Identity + "-"}}
+		if _, err := le.Client().Kube().CoreV1().ConfigMaps(cfg.Namespace).Create(context.WithoutCancel(ctx), last, metav1.CreateOptions{}); err == nil {
+			say(sayWrote)
+		}
+		return nil
+	})
+	return le.RunContext(ctx)
+}
