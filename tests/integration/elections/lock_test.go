@@ -3,7 +3,6 @@ package elections
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -318,17 +317,13 @@ func (c *chronicle) renewals(t testing.TB, n int) {
 }
 
 // firstSeen is when the lock first was as a step says.
-func (c *chronicle) firstSeen(t testing.TB, step string) time.Time {
+func (c *chronicle) firstSeen(t testing.TB, step string) (at time.Time) {
 	t.Helper()
+	c.await(t, step)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, state := range c.states {
-		if describe(state) == step {
-			return c.seen[i]
-		}
-	}
-	t.Fatal(errors.New("the lock never was: " + step))
-	return time.Time{}
+	i := slices.IndexFunc(c.states, func(s k8sresourcelock.Snapshot) bool { return describe(s) == step })
+	return c.seen[i]
 }
 
 // asked counts the steps in which somebody asks.
