@@ -1,0 +1,241 @@
+package fencing_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	rbacv1 "k8s.io/api/rbac/v1"
+	_ "modernc.org/sqlite"
+
+	"incumbent.dev/incumbent/examples/fencing"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{WithoutControllers: true}) }
+
+const (
+	election = "example"
+	soon     = 30 * time.Second
+)
+
+// store is either of them.
+type store interface {
+	Put(ctx context.Context, token uint64, name, value string) error
+	Raise(ctx context.Context, token uint64) error
+	Get(ctx context.Context, name string) (string, error)
+}
+
+func sqlStore(t *testing.T) store {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(10000)&_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s, err := fencing.NewSQL(t.Context(), db, election)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// etcdStore starts the etcd beside the API server's program.
+func etcdStore(t *testing.T) store {
+	t.Helper()
+	address := "http://" + freeAddress(t)
+	c := cluster.Shared(t)
+	etcd := exec.Command(filepath.Join(filepath.Dir(c.Kubectl()), "etcd"), "--data-dir="+t.TempDir(), "--log-level=error",
+		"--listen-client-urls="+address, "--advertise-client-urls="+address, "--listen-peer-urls=http://"+freeAddress(t))
+	if err := etcd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = etcd.Process.Kill()
+		_ = etcd.Wait() // it was killed, and says so
+	})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: soon, Context: context.WithoutCancel(t.Context())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	if _, err := client.Get(ctx, "ready"); err != nil {
+		t.Fatal(err)
+	}
+	return fencing.NewEtcd(client, election)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func both(t *testing.T, f func(t *testing.T, s store)) {
+	t.Run("sql", func(t *testing.T) { f(t, sqlStore(t)) })
+	t.Run("etcd", func(t *testing.T) { f(t, etcdStore(t)) })
+}
+
+func TestLaterTermsFenceEarlierOnes(t *testing.T) {
+	both(t, func(t *testing.T, s store) {
+		ctx := t.Context()
+		expect := func(what string, err, want error) {
+			t.Helper()
+			if !errors.Is(err, want) || (want == nil) != (err == nil) {
+				t.Errorf("%s: %v, want %v", what, err, want)
+			}
+		}
+		expect("the first write", s.Put(ctx, 99, "x", "a"), nil)
+		expect("the same term's next", s.Put(ctx, 99, "x", "b"), nil)
+		expect("a later term, with one digit more", s.Put(ctx, 100, "x", "c"), nil)
+		expect("the earlier one", s.Put(ctx, 99, "x", "d"), fencing.ErrStale)
+		expect("a term that only raises", s.Raise(ctx, 1000), nil)
+		expect("the one before it", s.Put(ctx, 100, "x", "e"), fencing.ErrStale)
+		if value, err := s.Get(ctx, "x"); value != "c" || err != nil {
+			t.Errorf("x is %q, %v", value, err)
+		}
+		if err := s.Put(ctx, 0, "x", "f"); err == nil || errors.Is(err, fencing.ErrStale) {
+			t.Errorf("no token: %v", err)
+		}
+		if value, err := s.Get(ctx, "y"); value != "" || err != nil {
+			t.Errorf("y is %q, %v", value, err)
+		}
+	})
+}
+
+// Terms race: whatever the order, the last value that stands is of the largest token seen
+// before it.
+func TestRacingTerms(t *testing.T) {
+	both(t, func(t *testing.T, s store) {
+		const terms, writes = 8, 20
+		answers := make(chan error, terms*writes)
+		for term := range terms {
+			go func() {
+				for range writes {
+					answers <- s.Put(t.Context(), uint64(term+1), "x", fmt.Sprint(term+1))
+				}
+			}()
+		}
+		for range terms * writes {
+			if err := <-answers; err != nil && !errors.Is(err, fencing.ErrStale) {
+				t.Error(err)
+			}
+		}
+		if value, err := s.Get(t.Context(), "x"); value != fmt.Sprint(terms) || err != nil {
+			t.Errorf("x is %q, %v: the last term's writes cannot be refused", value, err)
+		}
+	})
+}
+
+// Two candidates on a real API server, each writing with its term's token. The first one's last
+// write is held up until the second one leads.
+func TestALeadersLateWriteIsRefused(t *testing.T) {
+	c := cluster.Shared(t)
+	namespace := c.Namespace(t)
+	both(t, func(t *testing.T, s store) {
+		late := make(chan error, 1)
+		release := make(chan struct{})
+		name := "late-" + filepath.Base(t.Name())
+		first := candidate(t, c, namespace, name, "a-"+filepath.Base(t.Name()), func(ctx context.Context, token uint64) error {
+			if err := s.Put(ctx, token, "leader", "a"); err != nil {
+				return err
+			}
+			go func() {
+				<-release
+				late <- s.Put(context.WithoutCancel(ctx), token, "leader", "a, late")
+			}()
+			return nil
+		})
+		await(t, "a writes", func() bool { value, _ := s.Get(t.Context(), "leader"); return value == "a" })
+		candidate(t, c, namespace, name, "b-"+filepath.Base(t.Name()), func(ctx context.Context, token uint64) error {
+			return s.Put(ctx, token, "leader", "b")
+		})
+		first()
+		await(t, "b writes", func() bool { value, _ := s.Get(t.Context(), "leader"); return value == "b" })
+		close(release)
+		if err := <-late; !errors.Is(err, fencing.ErrStale) {
+			t.Errorf("the former leader's write: %v", err)
+		}
+		if value, err := s.Get(t.Context(), "leader"); value != "b" || err != nil {
+			t.Errorf("leader is %q, %v", value, err)
+		}
+	})
+}
+
+// candidate runs one until quit or the test ends.
+func candidate(t *testing.T, c *cluster.Cluster, namespace, lock, pod string, work func(ctx context.Context, token uint64) error) (quit func()) {
+	t.Helper()
+	config := c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: pod, ServiceAccount: "example", Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update", "watch"},
+	}}})
+	client, err := kube.NewClient(config, kube.WithOwnConnections())
+	if err != nil {
+		t.Fatal(err)
+	}
+	le, err := leaderelection.New(client, leaderelection.Config{
+		Namespace: namespace, Identity: pod, ElectionID: lock, Lock: leaderelection.LeaseLock, Revision: "default",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	le.AddRunContext(func(ctx context.Context) error {
+		term, ok := k8sleaderelection.TermFromContext(ctx)
+		if !ok {
+			return errors.New("a run function's context has no term")
+		}
+		if err := work(ctx, term.Token); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := le.RunContext(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	quit = func() { cancel(); <-done }
+	t.Cleanup(func() { quit(); kube.CloseIdleConnections(client) })
+	return quit
+}
+
+func await(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	deadline := time.After(soon)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within %v: %s", soon, what)
+		}
+	}
+}
