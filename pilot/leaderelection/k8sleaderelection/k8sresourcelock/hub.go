@@ -2,8 +2,6 @@ package k8sresourcelock
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,8 +13,8 @@ import (
 const defaultShareFrom = 4
 
 // WatchHub lets the LeaseLocks of a process share one watch of each namespace, instead
-// of one watch and two goroutines for each lock. Set LeaseLock.Hub; nothing else
-// changes for those who call Watch.
+// of one watch and three goroutines for each lock. Set LeaseLock.Hub: Watch then shares
+// where it can, and Subscribe needs no goroutine at all.
 //
 // A watch of a whole namespace needs a right that cannot be restricted to names. Where
 // it is missing, each lock is watched by its name, and the right is tried again after
@@ -45,58 +43,44 @@ type watchers struct {
 	refused *time.Timer
 }
 
-// errNotShared ends what was begun on a namespace that may not be watched as a whole.
-var errNotShared = errors.New("the namespace may not be watched as a whole")
-
 // watch serves LeaseLock.Watch.
 func (h *WatchHub) watch(ctx context.Context, a access[*coordinationv1.Lease], from string, up func(), seen func(Snapshot)) (string, error) {
-	sub := h.enter(ctx, a.meta.Namespace, a.meta.Name, from)
+	h.enter(a.meta.Namespace)
 	defer h.leave(a.meta.Namespace)
-	if sub == nil {
-		return a.watch(ctx, from, up, seen)
+	if sub := h.join(ctx, a.meta.Namespace, a.meta.Name, from); sub != nil {
+		resume, shared, err := sub.follow(ctx, a, from, up, seen)
+		sub.end()
+		switch {
+		case err != nil:
+			return a.ended(ctx, resume, err)
+		case shared:
+			return resume, nil
+		}
 	}
-	resume, err := sub.follow(ctx, a, from, up, seen)
-	h.unsubscribe(sub)
-	if errors.Is(err, errNotShared) {
-		return a.watch(ctx, from, up, seen)
-	}
-	if err != nil {
-		return a.ended(ctx, resume, err)
-	}
-	return resume, nil
+	return a.watch(ctx, from, up, seen)
 }
 
-// enter counts a watcher, and subscribes it to the namespace's watch unless it should
-// watch by name: then it returns nil.
-func (h *WatchHub) enter(ctx context.Context, namespace, name, from string) *subscriber {
+// subscribe serves LeaseLock.Subscribe.
+func (h *WatchHub) subscribe(ctx context.Context, namespace, name string) *Subscription {
+	h.enter(namespace)
+	sub := h.join(ctx, namespace, name, "")
+	if sub == nil {
+		h.leave(namespace)
+	}
+	return sub
+}
+
+// enter counts somebody who watches in a namespace.
+func (h *WatchHub) enter(namespace string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.namespaces == nil {
 		h.namespaces = map[string]*watchers{}
 	}
-	all := h.namespaces[namespace]
-	if all == nil {
-		all = &watchers{}
-		h.namespaces[namespace] = all
+	if h.namespaces[namespace] == nil {
+		h.namespaces[namespace] = &watchers{}
 	}
-	all.count++
-	share := h.ShareFrom
-	if share == 0 {
-		share = defaultShareFrom
-	}
-	if h.Client == nil || all.refused != nil || all.shared == nil && all.count < share {
-		return nil
-	}
-	if all.shared == nil {
-		all.shared = newSharedWatch(ctx, h, namespace, from)
-	}
-	if from == "" && all.shared.unproven() {
-		return nil
-	}
-	sub := &subscriber{of: all.shared, name: name, wake: make(chan struct{}, 1)}
-	sub.late = from != "" && !sub.of.joinable(name, from)
-	sub.of.subscribers[name] = append(sub.of.subscribers[name], sub)
-	return sub
+	h.namespaces[namespace].count++
 }
 
 // leave ends what enter counted. What a namespace has comes to its end with its last
@@ -114,25 +98,26 @@ func (h *WatchHub) leave(namespace string) {
 	delete(h.namespaces, namespace)
 }
 
-// unsubscribe takes a subscriber out. The last one ends the shared watch, and waits
-// for that.
-func (h *WatchHub) unsubscribe(sub *subscriber) {
-	w := sub.of
+// join subscribes somebody who has entered to the namespace's watch. It returns nil
+// when a Lease should be watched by its name.
+func (h *WatchHub) join(ctx context.Context, namespace, name, from string) *Subscription {
 	h.mu.Lock()
-	rest := slices.DeleteFunc(w.subscribers[sub.name], func(s *subscriber) bool { return s == sub })
-	w.subscribers[sub.name] = rest
-	if len(rest) == 0 {
-		delete(w.subscribers, sub.name)
+	defer h.mu.Unlock()
+	all, share := h.namespaces[namespace], h.ShareFrom
+	if share == 0 {
+		share = defaultShareFrom
 	}
-	last := len(w.subscribers) == 0
-	if last {
-		h.forget(w)
+	switch {
+	case h.Client == nil || all.refused != nil:
+		return nil
+	case all.shared == nil && all.count < share:
+		return nil
+	case all.shared == nil:
+		all.shared = newSharedWatch(ctx, h, namespace, from)
+	case from == "" && all.shared.unproven():
+		return nil
 	}
-	h.mu.Unlock()
-	if last {
-		w.cancel()
-		<-w.done
-	}
+	return all.shared.add(name, from)
 }
 
 // forget keeps newcomers away from a watch that ends. The caller holds mu.

@@ -187,6 +187,14 @@ func (l *LeaseLock) Watch(ctx context.Context, from string, up func(), seen func
 	return l.access().watch(ctx, from, up, seen)
 }
 
+// Subscribe implements Subscribable, where there is a Hub.
+func (l *LeaseLock) Subscribe(ctx context.Context) *Subscription {
+	if l.Hub == nil || l.Client == nil {
+		return nil
+	}
+	return l.Hub.subscribe(ctx, l.LeaseMeta.Namespace, l.LeaseMeta.Name)
+}
+
 // Get returns the record and the bytes by which it is compared; a NotFound when
 // there is no such Lease.
 func (l *LeaseLock) Get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
