@@ -184,8 +184,19 @@ func (l *LeaderElection) work(ctx context.Context) error {
 }
 
 // runAll runs functions side by side until all have returned. What one says after
-// parent told it to stop is no failure.
+// parent told it to stop is no failure. A single one runs right here, and needs no
+// goroutine.
 func runAll(parent context.Context, functions []func(context.Context) error) error {
+	if len(functions) == 1 {
+		if err := functions[0](parent); err != nil && parent.Err() == nil {
+			return multierror.Append(nil, err)
+		}
+		return nil
+	}
+	return runSideBySide(parent, functions)
+}
+
+func runSideBySide(parent context.Context, functions []func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	var (

@@ -15,26 +15,42 @@ import (
 // The error tells what was wrong with the arguments, what a warm function returned,
 // what made the last term end early, or that run functions did not end in time.
 func (l *LeaderElection) RunContext(ctx context.Context) error {
-	if l.invalid != nil {
-		return l.invalid
-	}
-	if !l.running.CompareAndSwap(false, true) {
-		return fmt.Errorf("election %q: %w", l.cfg.lockName(), ErrRunning)
+	if err := l.begin(); err != nil {
+		return err
 	}
 	defer l.running.Store(false)
 	if err := l.warmUp(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	if l.cfg.Disabled {
-		l.cfg.Logger.Info("leader election is disabled: run functions start at once", "election", l.cfg.lockName())
-		return l.work(ctx)
+		return l.bypass(ctx)
 	}
 	release, err := l.prepare()
 	if err != nil {
-		return fmt.Errorf("election %q: %w", l.cfg.lockName(), err)
+		return l.wrap(err)
 	}
 	defer release()
 	return l.elector.Load().Campaign(ctx)
+}
+
+func (l *LeaderElection) begin() error {
+	if l.invalid != nil {
+		return l.invalid
+	}
+	if !l.running.CompareAndSwap(false, true) {
+		return l.wrap(ErrRunning)
+	}
+	return nil
+}
+
+// bypass is what there is to run when elections are off.
+func (l *LeaderElection) bypass(ctx context.Context) error {
+	l.cfg.Logger.Info("leader election is disabled: run functions start at once", "election", l.cfg.lockName())
+	return l.work(ctx)
+}
+
+func (l *LeaderElection) wrap(err error) error {
+	return fmt.Errorf("election %q: %w", l.cfg.lockName(), err)
 }
 
 // Run is RunContext for those who have a stop channel: an error is logged.

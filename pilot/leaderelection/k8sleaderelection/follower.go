@@ -30,6 +30,13 @@ func newFollower(l *loop, lock k8sresourcelock.Watchable) *follower {
 func (f *follower) run(ctx context.Context) {
 	from := ""
 	for ctx.Err() == nil {
+		// There may be enough by now to share a watch.
+		if sub := f.l.subscribe(ctx); sub != nil {
+			if !f.post(ctx, &event{sub: sub}) {
+				sub.End()
+			}
+			return
+		}
 		began := f.clock.Now().Mono
 		up := false
 		resume, err := f.watch(ctx, from, func() {
@@ -93,10 +100,12 @@ func (f *follower) seen(ctx context.Context, snap k8sresourcelock.Snapshot) {
 	f.post(ctx, &event{in: core.Input{Kind: core.Seen, Snap: decoded}, lock: snap})
 }
 
-func (f *follower) post(ctx context.Context, ev *event) {
+func (f *follower) post(ctx context.Context, ev *event) bool {
 	select {
 	case f.l.events <- ev:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -15,7 +15,9 @@ import (
 type event struct {
 	in   core.Input
 	lock k8sresourcelock.Snapshot
-	call call // Replied
+	call call                          // Replied
+	news *k8sresourcelock.News         // what it says is not in yet
+	sub  *k8sresourcelock.Subscription // takes the place of a watch
 }
 
 // loop owns an elector's state while it runs. Watch, replies and run functions post
@@ -35,7 +37,10 @@ type loop struct {
 	replies chan *event // room for the one call in flight, which must never block
 	timer   *time.Timer
 	helpers sync.WaitGroup
-	watch   *follower // nil: the lock cannot be watched
+	stop    <-chan struct{} // nil once it was seen to be closed
+	watch   *follower       // nil: the lock cannot be watched, or there is
+	sub     *k8sresourcelock.Subscription
+	news    []k8sresourcelock.News // taken from sub, and not gone by yet
 	report  *reporter
 }
 
@@ -58,35 +63,15 @@ func (l *loop) run(ctx context.Context) error {
 	l.changed = time.Now()
 	l.timer = time.NewTimer(0)
 	defer l.timer.Stop()
-	if w, ok := l.le.lock.(k8sresourcelock.Watchable); ok {
-		l.watch = newFollower(l, w)
-		l.helpers.Go(func() { l.watch.run(work) })
-	}
+	l.startWatching(work)
+	defer l.stopWatching()
 	if l.le.config.Fit != nil {
 		l.helpers.Go(func() { l.checkFitness(work) })
 	}
-	l.turn(work, &event{in: l.defaultNow()})
-	for stop := ctx.Done(); l.state.Phase != core.Done; {
-		ev := &event{}
-		select {
-		case <-l.timer.C:
-		case ev = <-l.events:
-		case ev = <-l.replies:
-			l.report.answered(l.state.Phase, ev.call)
-		case err := <-l.term.failures():
-			ev.in.Kind = core.StepDown
-			l.err = err
-		case <-l.term.ended():
-			ev.in.Kind = core.Drained
-			l.termEnded()
-		case <-l.le.stepDown:
-			ev.in.Kind = core.StepDown
-		case <-l.le.poke:
-			ev.in = l.defaultNow()
-		case <-stop:
-			ev.in.Kind, stop = core.Stop, nil
-		}
-		l.turn(work, ev)
+	l.stop = ctx.Done()
+	l.turn(work, l.defaultNow())
+	for l.state.Phase != core.Done {
+		l.turn(work, l.next())
 	}
 	if l.term != nil {
 		return fmt.Errorf("election %s: %w", l.le.config.Name, ErrStuckDrain)
@@ -94,17 +79,72 @@ func (l *loop) run(ctx context.Context) error {
 	return l.err
 }
 
-// defaultNow is the input that tells the default revision.
-func (l *loop) defaultNow() core.Input {
-	if d := l.le.deflt.Load(); d != nil {
-		return core.Input{Kind: core.DefaultChanged, Default: *d}
+// next waits for whatever comes first.
+func (l *loop) next() *event {
+	if ev := l.nextNews(); ev != nil {
+		return ev
 	}
-	return core.Input{Kind: core.Tick}
+	select {
+	case <-l.timer.C:
+		return &event{}
+	case ev := <-l.events:
+		return ev
+	case ev := <-l.replies:
+		return ev
+	case <-l.subscribed():
+		l.news = l.sub.Next()
+		return l.nextNews()
+	case err := <-l.term.failures():
+		l.err = err
+		return eventOf(core.StepDown)
+	case <-l.term.ended():
+		return eventOf(core.Drained)
+	case <-l.le.stepDown:
+		return eventOf(core.StepDown)
+	case <-l.le.poke:
+		return l.defaultNow()
+	case <-l.stop:
+		l.stop = nil
+		return eventOf(core.Stop)
+	}
 }
 
-// turn is one pass: stamp the time, step, and make true what the core wants. The gate
-// comes first, because closing it must wait for nothing.
+func eventOf(kind core.Kind) *event { return &event{in: core.Input{Kind: kind}} }
+
+// defaultNow tells the default revision.
+func (l *loop) defaultNow() *event {
+	ev := eventOf(core.Tick)
+	if d := l.le.deflt.Load(); d != nil {
+		ev.in.Kind, ev.in.Default = core.DefaultChanged, *d
+	}
+	return ev
+}
+
+// turn is one pass, for which the loop waits. Its goroutine lends it the stack that it
+// needs, some 30 KiB: the loop's own would keep them until the next pass, and a process
+// can have a thousand idle electors.
 func (l *loop) turn(ctx context.Context, ev *event) {
+	if ev == nil {
+		return
+	}
+	var pass sync.WaitGroup
+	pass.Go(func() { l.pass(ctx, ev) })
+	pass.Wait()
+}
+
+// pass stamps the time, steps, and makes true what the core wants. The gate comes
+// first, because closing it must wait for nothing.
+func (l *loop) pass(ctx context.Context, ev *event) {
+	switch {
+	case ev.news != nil:
+		l.hear(ctx, ev)
+	case ev.sub != nil:
+		l.sub, l.watch = ev.sub, nil
+	case ev.in.Kind == core.Replied:
+		l.report.answered(l.state.Phase, ev.call)
+	case ev.in.Kind == core.Drained:
+		l.termEnded()
+	}
 	ev.in.Now = l.le.clock.Now()
 	ev.in.Jitter = uint8(rand.Uint32())
 	ev.in.Beats = l.beats(ev.in)
@@ -113,8 +153,8 @@ func (l *loop) turn(ctx context.Context, ev *event) {
 	l.state = state
 	if state.Learned != before.Learned {
 		l.base = ev.lock
-		if l.watch != nil && state.Snap.Exists && state.Snap.Version < before.Snap.Version {
-			l.watch.restart()
+		if state.Snap.Exists && state.Snap.Version < before.Snap.Version {
+			l.rewound()
 		}
 	}
 	l.setTerm(before, ev)

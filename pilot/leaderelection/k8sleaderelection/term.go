@@ -12,7 +12,9 @@ type term struct {
 	cancel context.CancelCauseFunc
 	failed chan error    // room for one: the first error while leading
 	done   chan struct{} // closed once told to stop and all have returned
-	err    error         // all errors while leading; to be read once done is closed
+
+	mu  sync.Mutex
+	err error // all errors while leading; to be read once done is closed
 }
 
 type termKey struct{}
@@ -36,35 +38,37 @@ func startTerm(parent context.Context, config LeaderElectionConfig, which Term) 
 }
 
 // run returns when every function has, the term was told to stop and no admitted
-// write is under way. Functions that return early are done; the term goes on.
+// write is under way. Functions that return early are done; the term goes on. The last
+// one runs right here: most terms have but one.
 func (t *term) run(ctx context.Context, functions []func(context.Context) error, gate Gate) {
 	defer close(t.done)
-	var (
-		all  sync.WaitGroup
-		mu   sync.Mutex
-		errs *multierror.Error
-	)
-	for _, f := range functions {
-		all.Go(func() {
-			err := f(ctx)
-			if err == nil || ctx.Err() != nil {
-				return // what a function says after it was told to stop is no failure
-			}
-			mu.Lock()
-			errs = multierror.Append(errs, err)
-			first := errs.Len() == 1
-			mu.Unlock()
-			if first {
-				t.failed <- err
-			}
-		})
+	if last := len(functions) - 1; last >= 0 {
+		var others sync.WaitGroup
+		for _, f := range functions[:last] {
+			others.Go(func() { t.call(ctx, f) })
+		}
+		t.call(ctx, functions[last])
+		others.Wait()
 	}
-	all.Wait()
-	t.err = errs.ErrorOrNil()
 	<-ctx.Done()
 	if gate != nil {
 		gate.Drain()
 	}
+}
+
+// call runs one function. What it says after it was told to stop is no failure, and
+// the first failure is enough to end the term.
+func (t *term) call(ctx context.Context, f func(context.Context) error) {
+	err := f(ctx)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil {
+		t.failed <- err
+	}
+	t.err = multierror.Append(t.err, err)
 }
 
 func (t *term) failures() <-chan error {
