@@ -104,7 +104,7 @@ const (
 func decodeNotes(notes map[string]string) core.Notes {
 	return core.Notes{
 		Marker:    parseMarker(notes[k8sresourcelock.MarkerAnnotation]),
-		Nominated: notes[k8sresourcelock.NominatedAnnotation],
+		Nominated: parseNomination(notes[k8sresourcelock.NominatedAnnotation]),
 		Request:   parseRequest(notes[k8sresourcelock.HandoverRequestAnnotation]),
 		Hold:      parseHold(notes[k8sresourcelock.HoldAnnotation]),
 	}
@@ -135,6 +135,17 @@ func parseMarker(s string) core.Marker {
 	return m
 }
 
+// parseNomination returns the zero Nomination for anything that does not say for which
+// term it is.
+func parseNomination(s string) core.Nomination {
+	identity, number, _ := strings.Cut(s, " ")
+	transitions, err := strconv.Atoi(number)
+	if identity == "" || err != nil {
+		return core.Nomination{}
+	}
+	return core.Nomination{Identity: identity, Transitions: transitions}
+}
+
 func encodeNotes(n core.Notes) map[string]string {
 	notes := map[string]string{}
 	if n.Marker != (core.Marker{}) {
@@ -146,8 +157,8 @@ func encodeNotes(n core.Notes) map[string]string {
 	if n.Hold != (core.Hold{}) {
 		notes[k8sresourcelock.HoldAnnotation] = formatHold(n.Hold)
 	}
-	if n.Nominated != "" {
-		notes[k8sresourcelock.NominatedAnnotation] = n.Nominated
+	if n.Nominated != (core.Nomination{}) {
+		notes[k8sresourcelock.NominatedAnnotation] = fmt.Sprintf("%s %d", n.Nominated.Identity, n.Nominated.Transitions)
 	}
 	return notes
 }

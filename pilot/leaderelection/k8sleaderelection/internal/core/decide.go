@@ -243,11 +243,13 @@ func (c Config) decideReleasing(s State, now Moment, a Action) Action {
 func (c Config) nomination(s State, now Moment) (Record, Notes) {
 	r := s.Snap.Notes.Request
 	record := Record{
-		Holder: r.Identity, Key: r.Key, Lease: c.Lease,
+		// Not quite our lease: a nominee that is a peer writes its own, so that its first
+		// write changes the record even within the second that ours was made in.
+		Holder: r.Identity, Key: r.Key, Lease: c.Lease + time.Second,
 		Renewed: s.nextStamp(s.Snap.Record.Renewed, now.Wall), Transitions: s.nextTransition(),
 	}
 	record.Acquired = record.Renewed
-	notes := Notes{Nominated: r.Identity}
+	notes := Notes{Nominated: Nomination{r.Identity, record.Transitions}}
 	if r.Reason == ForOperator {
 		// It also tells the nominee, which did not ask, that it is wanted.
 		notes.Hold = Hold{

@@ -46,7 +46,8 @@ func testSnapshots() map[string]Snapshot {
 	unfit, paused, pausedAsked, pausedPeer := handsOver, handsOver, asked(false), Notes{Hold: hold("b")}
 	unfit.Marker.Unfit = true
 	paused.Hold, pausedAsked.Hold = hold("b"), hold("a")
-	nominatedByOperator := Notes{Nominated: "a", Hold: hold("a")}
+	untouched := func(r Record) Record { r.Renewed = r.Acquired; return r }
+	nominatedByOperator := Notes{Nominated: Nomination{"a", 3}, Hold: hold("a")}
 	nominatedByOperator.Hold.Reason = HoldForTransfer
 	return map[string]Snapshot{
 		"equal, unfit":           lock(record("b", "stable"), unfit),
@@ -55,7 +56,7 @@ func testSnapshots() map[string]Snapshot {
 		"mine, asked, held":      lock(record("a", "stable"), pausedAsked),
 		"mine, to transfer":      lock(record("a", "stable"), operator("b")),
 		"mine, to step down":     lock(record("a", "stable"), operator("")),
-		"transferred to me":      lock(record("a", "stable"), nominatedByOperator),
+		"transferred to me":      lock(untouched(record("a", "stable")), nominatedByOperator),
 		"lower, hands over":      lock(record("b", "canary"), handsOver),
 		"mine, asked":            lock(record("a", "stable"), asked(false)),
 		"mine, accepted":         lock(record("a", "stable"), asked(true)),
@@ -74,8 +75,8 @@ func testSnapshots() map[string]Snapshot {
 		"lower":                  lock(record("b", "canary"), marker("b", 3)),
 		"lower, unmarked":        lock(record("b", "canary"), Notes{}),
 		"peer, marker left":      lock(record("istiod", "stable"), marker("b", 2)),
-		"nominated":              lock(record("b", "stable"), Notes{Nominated: "b"}),
-		"nominated me":           lock(record("a", "stable"), Notes{Nominated: "a"}),
+		"nominated":              lock(untouched(record("b", "stable")), Notes{Nominated: Nomination{"b", 3}}),
+		"nominated me":           lock(untouched(record("a", "stable")), Notes{Nominated: Nomination{"a", 3}}),
 	}
 }
 
@@ -316,7 +317,7 @@ func (c Config) wrongHandOver(s State, a Action) string {
 	switch {
 	case s.Phase != Releasing || s.Alive || !c.ours(s):
 		return "a handover of what is not one's own, or of what runs"
-	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Notes.Nominated != r.Identity ||
+	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Notes.Nominated != Nomination{r.Identity, a.Record.Transitions} ||
 		a.Notes.Marker != Marker{} || a.Notes.Request != Request{}:
 		return "a handover to somebody who did not ask"
 	case a.Notes.Hold != (Hold{}) && (r.Reason != ForOperator || !a.Notes.Hold.names(a.Record)):

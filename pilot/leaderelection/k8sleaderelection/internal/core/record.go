@@ -37,10 +37,17 @@ type Marker struct {
 	Unfit bool
 }
 
+// Nomination is the annotation by which somebody says that it has written the holder in,
+// for that term. The zero Nomination is none.
+type Nomination struct {
+	Identity    string
+	Transitions int
+}
+
 // Notes are our annotations on the lock object, decoded.
 type Notes struct {
 	Marker    Marker
-	Nominated string
+	Nominated Nomination
 	Request   Request
 	Hold      Hold
 }
@@ -90,9 +97,12 @@ func (s Snapshot) acting() bool {
 }
 
 // nominated reports whether the recorded holder was written in by somebody else and
-// has not written itself yet: it cannot be acting.
+// has not written itself yet: it cannot be acting. One of ours takes the annotation away
+// with its first own write. A peer that an operator had put there keeps it, even through
+// later terms of its own; its renewals and its transitions tell.
 func (s Snapshot) nominated() bool {
-	return s.held() && s.Notes.Nominated == s.Record.Holder
+	return s.held() && s.Notes.Nominated == Nomination{s.Record.Holder, s.Record.Transitions} &&
+		s.Record.Renewed == s.Record.Acquired
 }
 
 // evidence reports whether a marker of another term than the record's was left

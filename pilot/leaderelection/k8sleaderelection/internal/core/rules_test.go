@@ -95,8 +95,9 @@ func TestDisplaced(t *testing.T) {
 		{"a drained release", acting, after(acting, empty), 0},
 		{"a peer's release", peer, after(peer, empty), 0},
 		{"a handover", acting, after(acting, func(s *Snapshot) {
-			s.Record.Holder, s.Notes = "c", Notes{Nominated: "c"}
 			s.Record.Transitions++
+			s.Record.Holder, s.Notes = "c", Notes{Nominated: Nomination{"c", s.Record.Transitions}}
+			s.Record.Acquired = s.Record.Renewed
 		}), 0},
 		{"emptied, the marker left", acting, after(acting, func(s *Snapshot) { s.Record.Holder = "" }), 25},
 		{"emptied, in another term", acting, after(acting, func(s *Snapshot) { empty(s); s.Record.Transitions++ }), 25},

@@ -219,7 +219,7 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 		case name == "marker":
 			snap.Notes.Marker.Identity, snap.Notes.Marker.Transitions, err = who(value)
 		case name == "nominated":
-			snap.Notes.Nominated = value
+			snap.Notes.Nominated.Identity, snap.Notes.Nominated.Transitions, err = who(value)
 		case strings.Contains(w, "/"):
 			snap.Record.Holder, snap.Record.Transitions, err = who(w)
 			snap.Record.Lease = 15 * time.Second

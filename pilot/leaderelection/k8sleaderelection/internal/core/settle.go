@@ -46,7 +46,9 @@ func (c Config) settleFollowing(s State, now Moment) State {
 		return s
 	case !s.Stopping || s.Flight.Op != NoOp:
 		return s
-	case c.Release && (s.Doubt || c.releasable(s)):
+	case c.Release && (s.Doubt || c.releasable(s)) && now.Mono >= s.Prior:
+		// Before that, the record may be an older one that was put back: to release it
+		// would say that nobody acts.
 		s.ReleaseBy = now.Mono.After(c.Cover)
 		return s.enter(Releasing, Stopped)
 	}

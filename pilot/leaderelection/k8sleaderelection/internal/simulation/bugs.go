@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -31,13 +32,16 @@ func each(s stepper) func() stepper { return func() stepper { return s } }
 
 // BugNamed returns the bug of that name.
 func BugNamed(name string) (Bug, bool) {
-	for _, b := range Bugs {
+	for _, b := range AllBugs() {
 		if b.Name == name {
 			return b, true
 		}
 	}
 	return Bug{}, false
 }
+
+// AllBugs are the planted defects, those of the handover last.
+func AllBugs() []Bug { return slices.Concat(Bugs, handoverBugs) }
 
 // Bugs are the planted defects. Several could be caught by more than one check; each
 // names the one that it is there to prove.

@@ -16,9 +16,7 @@ func (c *checks) send(p *process, call *call) {
 	if p.alive && (call.op == core.Release || call.op == core.HandOver) {
 		w.violate(Release, "%v sends %s while its functions run", p, call.op)
 	}
-	if r := call.notes.Request; r.Accepted && !call.base.Notes.Request.Accepted && !core.Outranks(r.Key, p.key, p.s.Default) {
-		w.violate(StepDown, "%v accepts the request of %q, which does not go before it", p, r.Identity)
-	}
+	c.write(p, call)
 	if p.alive && call.op == core.Acquire {
 		w.violate(OneTerm, "%v begins a term while its former functions run", p)
 	}
@@ -61,7 +59,7 @@ func (w *world) checkGuard(c *call, now view, unguarded bool) {
 
 // checkRelease: a release says that nobody acts, so nobody may.
 func (w *world) checkRelease(c *call, now view) {
-	unasked := now.released && now.snap.Notes.Nominated == c.p.id && now.snap.Record.Holder == c.p.id
+	unasked := now.released && now.snap.Notes.Nominated.Identity == c.p.id && now.snap.Record.Holder == c.p.id
 	if !unasked && (now.term == nil || now.term.p != c.p) {
 		w.violate(OwnLockOnly, "%v's release clears %s, which it did not write", c.p, shown(now.snap))
 	}
@@ -74,6 +72,9 @@ func (w *world) checkRelease(c *call, now view) {
 
 // committed is called when a write of ours has changed the lock.
 func (w *world) committed(c *call, _, now view) {
+	if c.op == core.HandOver && w.mode.Net == 0 {
+		w.checkNominee(now)
+	}
 	if c.op != core.Release || w.mode.Net > 0 || w.mode.Edits > 0 || w.mode.Peers > 0 {
 		return // elsewhere there are good reasons to wait
 	}
@@ -83,13 +84,7 @@ func (w *world) committed(c *call, _, now view) {
 // checkPrompt: in an orderly world, those who see a release act on it.
 func (w *world) checkPrompt(released view) {
 	const soon = 300 * time.Millisecond
-	ready := 0
-	for _, n := range w.nodes {
-		if p := n.p; p != nil && p.watching && p.s.Phase == core.Following && !p.s.Stopping && p.s.BackOff <= p.now().Mono {
-			ready++
-		}
-	}
-	if ready == 0 {
+	if !w.anyFollower() {
 		return
 	}
 	before := w.checks.orderly
@@ -100,13 +95,41 @@ func (w *world) checkPrompt(released view) {
 	})
 }
 
+// checkNominee: a nominee that is there, and asked, takes the lock at once.
+func (w *world) checkNominee(nomination view) {
+	const soon = 300 * time.Millisecond
+	n := w.nodeOf(nomination.snap.Record.Holder)
+	if n == nil || !n.attends() || !n.p.seen.asked || n.p.seen.unfit {
+		return
+	}
+	p := n.p
+	w.after(soon, func() {
+		// A call that hangs is waited for: there is only one under way.
+		hangs := p.call != nil && p.call.sentAt < w.now.add(-soon) || p.troubledAt >= w.now.add(-soon)
+		backsOff := p.s.BackOff > p.now().Mono // an operator moved the lock to one that it had told to cool down
+		if n.p == p && n.attends() && !hangs && !backsOff && w.store.now.snap.Version == nomination.snap.Version && !p.seen.unfit {
+			w.violate(Prompt, "%v has not taken the lock %v after it was nominated", p, soon)
+		}
+	})
+}
+
 func (w *world) anyFollower() bool {
 	for _, n := range w.nodes {
-		if p := n.p; p != nil && p.watching && p.s.Phase == core.Following && !p.s.Stopping && p.s.BackOff <= p.now().Mono {
+		p := n.p
+		if p == nil || p.s.Phase != core.Following || p.seen.unfit || !n.attends() {
+			continue
+		}
+		// One that would have to settle lets others go first for a RetryPeriod.
+		if now := p.now().Mono; p.s.BackOff <= now && p.s.Prior <= now {
 			return true
 		}
 	}
 	return false
+}
+
+// attends reports whether what happens to the lock is bound to reach the process here.
+func (n *node) attends() bool {
+	return n.p != nil && n.p.watching && !n.p.s.Stopping && !n.paused && n.apiDown < n.w.now && !n.p.cut
 }
 
 // leaderChanged is called when functions start, are told to stop, or die.
@@ -148,12 +171,18 @@ func (w *world) checkSettled() {
 		return
 	}
 	for _, n := range w.nodes {
-		if w.mode.Ranked && !n.idle() && core.Outranks(n.key, leader.key, w.deflt) {
+		if w.mode.Ranked && !w.held() && !n.idle() && !(n.p != nil && n.p.blind) && core.Outranks(n.key, leader.key, w.deflt) {
 			w.violate(Prompt, "%s leads, of key %s, %v after the calm began; the default is %s and %s is of key %s",
 				leader.name, leader.key, w.now.since(w.calm), w.deflt.Revision, n.name, n.key)
 			return
 		}
 	}
+}
+
+// held reports whether an operator's hold may still stand on the present holder.
+func (w *world) held() bool {
+	s := w.store.now.snap
+	return s.Notes.Hold.Holder != "" && s.Notes.Hold.Holder == s.Record.Holder && s.Notes.Hold.Transitions == s.Record.Transitions
 }
 
 // checkEnd looks at what was sent in the rest of the calm.

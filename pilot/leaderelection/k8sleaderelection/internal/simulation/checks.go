@@ -141,8 +141,8 @@ func (c *checks) lost(p *process) {
 	if p.acting == nil || p.acting.disturbed {
 		return
 	}
-	if p.s.Giving && p.base.snap.Notes.Request.Accepted {
-		return // it was asked, and said yes: see send
+	if p.s.Giving && addressed(p.base.snap) && p.base.snap.Notes.Request.Accepted {
+		return // it was asked, and said yes: see accepts
 	}
 	left := p.n.clocks.moment(w.now)
 	if p.gate.Left(left) > 0 {
@@ -171,5 +171,8 @@ func (c *checks) answered(p *process, call *call, result core.Result, v view) {
 	p.ackedVersion = position{v.history, v.snap.Version}
 	if call.op == core.Acquire {
 		p.acked = v.term
+	}
+	if call.op == core.Acquire || call.op == core.Renew {
+		p.newestStamp = call.record.Renewed
 	}
 }

@@ -22,6 +22,8 @@ func (w *world) planFaults() {
 		{m.Stops, w.stopSome},
 		{m.Outages, w.outage},
 		{m.Cuts, w.cutWatch},
+		{m.Orders, w.operate},
+		{m.Unfits, w.unfitSome},
 	} {
 		if kind.most == 0 {
 			continue
@@ -48,6 +50,9 @@ func (w *world) some() *node {
 func (w *world) oneOf(things ...func()) { things[w.rng.IntN(len(things))]() }
 
 func (w *world) flip() {
+	if !w.mode.Ranked {
+		return
+	}
 	if w.deflt.Revision == "stable" {
 		w.setDefault("canary")
 	} else {
@@ -160,6 +165,7 @@ func (w *world) outage() {
 func (w *world) cutOff(n *node, d time.Duration) {
 	if p := n.p; p != nil {
 		p.watch++ // nothing comes through, noticed or not
+		p.cut = true
 		w.after(w.within(d), func() { p.closeWatch(w.within(d)) })
 	}
 }

@@ -23,6 +23,14 @@ type Mode struct {
 	Fail      float64 // a function fails in a term
 	LateStart float64 // a node starts later than the others
 
+	Orders int // of an operator
+	Unfits int // times that a process is unfit for a while
+
+	Ambush float64 // a step of a handover is followed by something that goes wrong
+	Meddle bool    // somebody's hand may be in it
+	Remote float64 // a node is outside the cluster
+	Blind  float64 // a process never learns the default revision
+
 	Peers    float64 // a node runs another elector than ours
 	ClientGo bool    // and it is client-go's; otherwise istiod's
 	Convert  float64 // a process that ends is replaced by one of the other kind
@@ -42,9 +50,20 @@ var Modes = []Mode{
 		Name: "chaos", Ranked: true, Flips: 4, Edits: 4, Labels: 4, Restores: 1, Pauses: 4, Clocks: 3, Stops: 6,
 		Outages: 3, Cuts: 5, Net: 0.12, Drop: 0.1, Late: 0.12, Forbidden: 0.2, Fail: 0.15, LateStart: 0.3,
 	},
-	{Name: "mixed", Ranked: true, Peers: 0.5, Convert: 0.5, Flips: 5, Stops: 8, Labels: 2, LateStart: 0.3},
+	{Name: "handover", Ranked: true, Remote: 0.4, Flips: 10, Stops: 4, Labels: 3, Ambush: 0.4, Blind: 0.1},
 	{
-		Name: "mixed-bad", Ranked: true, Peers: 0.5, Convert: 0.3, Flips: 5, Stops: 6, Edits: 2, Pauses: 3, Outages: 2, Cuts: 3,
+		Name: "handover-bad", Ranked: true, Remote: 0.3, Flips: 10, Stops: 4, Labels: 3, Ambush: 0.4, Meddle: true, Blind: 0.1,
+		Pauses: 2, Cuts: 3, Net: 0.08, Drop: 0.08, Late: 0.1, Forbidden: 0.2, Fail: 0.1,
+	},
+	{Name: "operator", Ranked: true, Remote: 0.2, Flips: 5, Stops: 3, Orders: 10, Unfits: 4, Labels: 2},
+	{
+		Name: "operator-bad", Ranked: true, Remote: 0.2, Flips: 6, Stops: 4, Orders: 8, Unfits: 6, Ambush: 0.2, Meddle: true, Blind: 0.1,
+		Peers: 0.2, Cuts: 3, Outages: 1, Net: 0.06, Drop: 0.06, Late: 0.08, Forbidden: 0.15, Fail: 0.1,
+	},
+	{Name: "unranked-orders", Flips: 0, Stops: 3, Orders: 8, Unfits: 6, Ambush: 0.1, Net: 0.02},
+	{Name: "mixed", Ranked: true, Remote: 0.2, Ambush: 0.2, Peers: 0.5, Convert: 0.5, Flips: 5, Stops: 8, Labels: 2, LateStart: 0.3},
+	{
+		Name: "mixed-bad", Ranked: true, Remote: 0.2, Ambush: 0.2, Peers: 0.5, Convert: 0.3, Flips: 5, Stops: 6, Edits: 2, Pauses: 3, Outages: 2, Cuts: 3,
 		Net: 0.08, Drop: 0.08, Late: 0.1, Forbidden: 0.15, Fail: 0.1, LateStart: 0.3,
 	},
 	{Name: "client-go", Peers: 0.5, ClientGo: true, Convert: 0.3, Stops: 6, Pauses: 3, Outages: 2, Cuts: 2, Net: 0.06, Late: 0.08, Forbidden: 0.15, LateStart: 0.3},

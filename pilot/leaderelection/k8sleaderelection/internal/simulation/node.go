@@ -18,7 +18,9 @@ type node struct {
 	kind    *peerKind // nil: its processes are ours
 	q       *peer
 	retired bool // nothing starts here any more
-	started int
+	// drainsFor is how long the next drain takes that keeps the lease; 0: as they do.
+	drainsFor time.Duration
+	started   int
 
 	paused  bool
 	held    []waiting
@@ -31,6 +33,9 @@ const maxSkew = delta * 0.95
 
 func (w *world) newNode() *node {
 	n := &node{w: w, name: fmt.Sprintf("pod-%c", 'a'+len(w.nodes)), key: w.revision()}
+	if w.chance(w.mode.Remote) {
+		n.key = "^" + n.key
+	}
 	n.clocks = clocks{
 		rate:     1 + (2*w.rng.Float64()-1)*maxSkew,
 		monoZero: w.rng.Int64N(int64(1000 * time.Hour)),
@@ -159,7 +164,7 @@ func (n *node) start() {
 	p := &process{
 		w: w, n: n, id: n.name, key: n.key, serial: len(w.procs) + 1,
 		cfg: n.config(), step: stepOf(w.Bug), pausedAt: -1, troubledAt: w.now,
-		forbidden: w.chance(w.mode.Forbidden),
+		forbidden: w.chance(w.mode.Forbidden), blind: w.chance(w.mode.Blind),
 	}
 	n.p = p
 	w.procs = append(w.procs, p)

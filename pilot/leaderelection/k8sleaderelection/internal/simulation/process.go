@@ -28,7 +28,9 @@ type process struct {
 	timer    int // which timer counts
 
 	watching, forbidden bool
-	watch               int // which watch counts
+	blind               bool // it never learns the default revision
+	watch               int  // which watch counts
+	cut                 bool // and nothing comes through
 	watchHistory        int
 
 	// The truth, for checks alone.
@@ -41,6 +43,8 @@ type process struct {
 	pausedAt     Time // the last true time at which it was paused, or -1
 	troubledAt   Time // when something last kept it from renewing
 	stopAsked    bool // a stop, or a failed function, explains the end of its term
+	seen         witness
+	newestStamp  core.Stamp // of its newest acknowledged write
 	newest       view
 	fresh        bool   // the view that it was shown last is the newest
 	reached      uint64 // the version below which events are old
@@ -76,11 +80,13 @@ func (p *process) input(in core.Input, v view) {
 	if in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK {
 		p.sees(v, in.Kind == core.Seen)
 	}
+	p.seen.told(in)
 	var a core.Action
 	before, learned := p.s.Phase, p.s.Learned
 	p.s, a = p.step(p.cfg, p.s, in)
 	if p.s.Learned != learned {
 		p.base = v
+		p.seen.shown(p, v.snap, in.Now.Mono)
 	}
 	if w.Trace != nil {
 		p.trace(before, in, a)
@@ -140,7 +146,11 @@ func (p *process) setWork(a core.Action) {
 		if a.Gate != (core.Cover{}) && p.w.chance(0.1) {
 			limit = p.cfg.StopLimit // the lease is kept; a slow stop is allowed
 		}
-		p.planReturn(p.w.within(limit * 8 / 10))
+		d := p.w.within(limit * 8 / 10)
+		if a.Gate != (core.Cover{}) && p.n.drainsFor > 0 {
+			d, p.n.drainsFor = p.n.drainsFor, 0
+		}
+		p.planReturn(d)
 	case p.alive && !p.work && a.Gate == (core.Cover{}):
 		// The cover went while they drained: now the drain limit counts.
 		if limit := p.cfg.DrainLimit * 8 / 10; p.returnAt > p.w.now.add(limit) {

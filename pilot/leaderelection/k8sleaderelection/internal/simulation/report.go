@@ -13,6 +13,10 @@ const (
 	OneAtATime  Check = "one-at-a-time" // functions, or gates, of two processes at once
 	Peers       Check = "peers"         // the same towards other electors, as far as they stop in time
 	Settling    Check = "settling"      // began to act before those it had seen were bound to have ended
+	Handover    Check = "handover"      // a rule of asking, accepting, nominating and taking over
+	Orders      Check = "orders"        // rank before an operator's hold
+	Fitness     Check = "fitness"       // one that is unfit wants to lead
+	NoFlapping  Check = "no-flapping"   // not the highest rank first, or back without end
 	Release     Check = "release"       // said that nobody acts while somebody did
 	Cover       Check = "cover"         // a gate open for longer than an acknowledged write allows
 	Token       Check = "token"         // fencing tokens that do not grow, or are not one's own
@@ -26,7 +30,7 @@ const (
 )
 
 var allChecks = []Check{
-	OneAtATime, Peers, Settling, Release, Cover, Token, StepDown, HardStop, OwnLockOnly, OneTerm, NothingLost, Prompt, Quiet,
+	OneAtATime, Peers, Settling, Handover, Orders, Fitness, NoFlapping, Release, Cover, Token, StepDown, HardStop, OwnLockOnly, OneTerm, NothingLost, Prompt, Quiet,
 }
 
 // Violation is one failed check.

@@ -106,7 +106,7 @@ func TestSimulation(t *testing.T) {
 	t.Logf("%d seeds in %v: %.0f seeds/s, %d steps", seeds, took.Round(time.Millisecond), float64(seeds)/took.Seconds(), steps)
 	for _, mode := range Modes {
 		if m := tallies[mode.Name]; m != nil {
-			t.Logf("%-9s %v", mode.Name, m)
+			t.Logf("%-12s %v", mode.Name, m)
 		}
 	}
 }

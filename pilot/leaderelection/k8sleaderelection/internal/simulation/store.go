@@ -132,6 +132,7 @@ func (s *store) write(c *call) (core.Result, view) {
 		s.now = next
 	}
 	s.w.committed(c, now, next)
+	s.w.ambush(c)
 	return core.OK, next
 }
 

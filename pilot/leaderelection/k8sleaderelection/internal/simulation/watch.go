@@ -18,6 +18,7 @@ func (p *process) openWatch(gap bool) {
 	}
 	// After a restore no watch can go on where it was.
 	gap = gap || p.watchHistory != p.w.store.now.history
+	p.cut = false
 	p.watching, p.watchHistory = true, p.w.store.now.history
 	p.watch++
 	p.n.runWatch(func() { p.input(core.Input{Kind: core.Watching, Gap: gap}, view{}) })

@@ -62,12 +62,12 @@ type world struct {
 // timing is one set of durations, as a user would set them.
 type timing struct {
 	lease, cover, retry time.Duration
-	faults, calm        time.Duration
+	faults, quiet       time.Duration
 }
 
 var timings = []timing{
-	{15 * time.Second, 10 * time.Second, 2 * time.Second, 150 * time.Second, 150 * time.Second},
-	{30 * time.Second, 15 * time.Second, 7500 * time.Millisecond, 300 * time.Second, 290 * time.Second},
+	{15 * time.Second, 10 * time.Second, 2 * time.Second, 150 * time.Second, 40 * time.Second},
+	{30 * time.Second, 15 * time.Second, 7500 * time.Millisecond, 300 * time.Second, 75 * time.Second},
 }
 
 // drain is how long run functions may take after the end of cover.
@@ -101,7 +101,7 @@ func Run(o Options) Result {
 	if w.mode.Peers > 0 {
 		w.rest = w.rest.add(w.timing.peerBound())
 	}
-	w.end = w.rest.add(w.timing.calm - w.timing.bound())
+	w.end = w.rest.add(w.timing.quiet)
 	w.store.w, w.checks.w = w, w
 	w.store.undone = map[uint64]bool{}
 	w.result = Result{Seed: o.Seed, Mode: w.mode.Name}
@@ -183,7 +183,7 @@ func (w *world) setDefault(revision string) {
 
 func (w *world) tellDefault(n *node, late time.Duration) {
 	w.after(late, func() {
-		if p := n.p; p != nil {
+		if p := n.p; p != nil && !p.blind {
 			n.run(func() { p.input(core.Input{Kind: core.DefaultChanged, Default: w.deflt}, view{}) })
 		}
 		if n.q != nil {
@@ -196,6 +196,7 @@ func (w *world) tellDefault(n *node, late time.Duration) {
 func (w *world) beginCalm() {
 	w.tracef("calm begins")
 	w.apiDown = 0
+	w.resumeRank()
 	for _, n := range w.nodes {
 		n.resume()
 		n.apiDown = 0
@@ -206,6 +207,7 @@ func (w *world) beginCalm() {
 		if n.p == nil {
 			continue
 		}
+		w.fitness(n.p, false)
 		if !n.p.watching && !n.p.forbidden {
 			n.p.openWatch(true)
 		}

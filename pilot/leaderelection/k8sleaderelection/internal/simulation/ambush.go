@@ -1,0 +1,108 @@
+package simulation
+
+import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+
+// ambush is called when a step of a handover has just been written: it lets something go
+// wrong right then, where chance alone would seldom strike. The cases are those that the
+// scenarios of the core tell one by one.
+func (w *world) ambush(c *call) {
+	if !w.faulty() || !w.chance(w.mode.Ambush) {
+		return
+	}
+	leader, challenger := c.p.n, w.nodeOf(c.notes.Request.Identity)
+	switch {
+	case c.op == core.Ask:
+		leader, challenger = w.nodeOf(c.record.Holder), c.p.n
+	case c.op == core.HandOver:
+		challenger = w.nodeOf(c.record.Holder)
+	case c.op == core.Renew && c.notes.Request.Accepted && !c.base.Notes.Request.Accepted:
+	default:
+		return
+	}
+	if leader == nil || challenger == nil {
+		return
+	}
+	w.after(w.within(w.timing.retry/4), func() {
+		w.tracef("ambush after %s, of %s and %s", c.op, leader.name, challenger.name)
+		w.oneOf(
+			func() { w.strike(leader) },
+			func() { w.strike(challenger) },
+			func() { w.strike(challenger) },
+			w.flip,
+			w.meddle,
+		)
+	})
+}
+
+// strike hits one side of a handover.
+func (w *world) strike(n *node) {
+	again := w.within(2 * w.timing.retry)
+	w.oneOf(
+		func() {
+			n.kill("killed in a handover")
+			w.restartLater(n, again)
+		},
+		func() {
+			n.stop()
+			w.restartLater(n, again)
+		},
+		func() { n.pause(w.within(2*w.timing.lease), w.rng.IntN(2) == 0) },
+		func() {
+			d := w.within(w.timing.lease)
+			n.apiDown = w.now.add(d)
+			w.cutOff(n, d)
+		},
+		func() {
+			if n.p != nil {
+				n.p.closeWatch(w.within(2 * w.timing.lease))
+			}
+		},
+		func() { n.drainsFor = w.within(3 * w.timing.lease) },
+	)
+}
+
+// meddle does to the lock what has nothing to do with the handover.
+func (w *world) meddle() {
+	if !w.store.now.snap.Exists {
+		return
+	}
+	if !w.mode.Meddle {
+		w.label()
+		return
+	}
+	w.oneOf(w.label, w.deleteLock, w.emptyRecord, w.steal, w.strayRequest)
+	w.tracef("somebody's hand: %s", shown(w.store.now.snap))
+}
+
+// strayRequest writes a request that must not be honoured: one of another term, as it may
+// be found weeks later; one that has run out; or one of somebody without rank.
+func (w *world) strayRequest() {
+	v := w.store.now
+	if v.snap.Content != core.Readable || v.snap.Record.Holder == "" {
+		return
+	}
+	r := core.Request{
+		Identity: w.nodes[w.rng.IntN(len(w.nodes))].name, Key: "stable", Reason: core.ForDefaultRevision, Requester: "nobody",
+		Holder: v.snap.Record.Holder, Transitions: v.snap.Record.Transitions, Seconds: 30 + w.rng.IntN(1000),
+		Accepted: w.rng.IntN(3) == 0,
+	}
+	w.oneOf(
+		func() { r.Transitions -= 1 + w.rng.IntN(3) },
+		func() { r.Holder += "-old" },
+		func() { r.Seconds, r.Accepted = 0, false },
+		func() { r.Key, r.Accepted = "nightly", false },
+	)
+	v.snap.Notes.Request = r
+	w.tracef("a stray request: %+v", r)
+	w.store.foreignEdit(v, false)
+}
+
+// nodeOf is where the newest process of that name runs, or ran.
+func (w *world) nodeOf(name string) *node {
+	for i := len(w.nodes) - 1; i >= 0; i-- {
+		if n := w.nodes[i]; n.name == name && !n.retired {
+			return n
+		}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package simulation
+
+import (
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// operate is what a person orders at the terminal: guarded writes of annotations, which
+// only candidates of ours obey.
+func (w *world) operate() {
+	v := w.store.now
+	if v.snap.Content != core.Readable || v.snap.Record.Holder == "" {
+		return
+	}
+	w.oneOf(
+		func() { w.order(v, w.nodes[w.rng.IntN(len(w.nodes))].name) },
+		func() { w.order(v, w.nodes[w.rng.IntN(len(w.nodes))].name) },
+		func() { w.order(v, "nobody") },
+		func() { w.order(v, "") },
+		func() { w.hold(v, v.snap.Record.Holder, v.snap.Record.Transitions) },
+		func() { w.hold(v, v.snap.Record.Holder, v.snap.Record.Transitions-1) }, // one of a former term
+		w.resumeRank,
+	)
+}
+
+// order asks the leader to pass the lock on, or to step down for whoever comes.
+func (w *world) order(v view, to string) {
+	s := v.snap
+	if !names(s.Notes.Marker, s.Record) || to == s.Record.Holder || addressed(s) && s.Notes.Request.Accepted {
+		return // it would not be obeyed, so nobody is made to believe it was
+	}
+	r := core.Request{
+		Identity: to, Reason: core.ForOperator, Requester: "operator", Holder: s.Record.Holder, Transitions: s.Record.Transitions,
+		Seconds: w.seconds(w.timing.lease), HoldSeconds: w.seconds(w.timing.lease),
+	}
+	if n := w.nodeOf(to); n != nil {
+		r.Key = n.key
+	}
+	v.snap.Notes.Request = r
+	w.tracef("an operator orders: from %s in term %d to %q", r.Holder, r.Transitions, to)
+	v = w.store.foreignEdit(v, false)
+	if w.mode.Net == 0 && w.mode.Ambush == 0 {
+		w.checkObeyed(v)
+	}
+}
+
+// hold keeps the holder where it is, if the term is the present one.
+func (w *world) hold(v view, holder string, transitions int) {
+	v.snap.Notes.Hold = core.Hold{
+		Holder: holder, Transitions: transitions, Seconds: w.seconds(w.timing.lease), Requester: "operator", Reason: core.HoldForPause,
+	}
+	w.tracef("an operator holds %s in term %d for %ds", holder, transitions, v.snap.Notes.Hold.Seconds)
+	w.store.foreignEdit(v, false)
+}
+
+func (w *world) resumeRank() {
+	if v := w.store.now; v.snap.Notes.Hold != (core.Hold{}) {
+		v.snap.Notes.Hold = core.Hold{}
+		w.tracef("an operator lets rank count again")
+		w.store.foreignEdit(v, false)
+	}
+}
+
+// seconds is a time of up to d, as it is written into the lock.
+func (w *world) seconds(d time.Duration) int { return 1 + int(w.within(d).Seconds()) }
+
+// checkObeyed: a leader that is there accepts an order before long.
+func (w *world) checkObeyed(ordered view) {
+	p := ordered.term.p
+	if p == nil || !p.n.attends() || p.s.Phase != core.Leading {
+		return
+	}
+	w.after(w.timing.retry, func() {
+		if s := w.store.now.snap; p.n.attends() && s.Exists && s.UID == ordered.snap.UID && s.Record == ordered.snap.Record &&
+			s.Notes.Request == ordered.snap.Notes.Request {
+			w.violate(Orders, "%v has not obeyed %+v within a RetryPeriod", p, s.Notes.Request)
+		}
+	})
+}
+
+// unfitSome lets the check of fitness of some process fail for a while.
+func (w *world) unfitSome() {
+	n := w.some()
+	p := n.p
+	if p == nil {
+		return
+	}
+	w.tracef("%v is unfit", p)
+	w.fitness(p, true)
+	w.after(w.within(2*w.timing.lease), func() { w.fitness(p, false) })
+}
+
+func (w *world) fitness(p *process, unfit bool) {
+	p.n.run(func() {
+		if !p.ended && p.seen.unfit != unfit {
+			p.input(core.Input{Kind: core.Fitness, Unfit: unfit}, view{})
+		}
+	})
+}

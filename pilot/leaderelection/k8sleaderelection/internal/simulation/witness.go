@@ -1,0 +1,89 @@
+package simulation
+
+import (
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// witness is what a process has been shown and told, and when by its own clock. It is
+// kept beside the core's memory, for checks alone.
+type witness struct {
+	snap     core.Snapshot
+	known    bool
+	recordAt core.Instant // when the record was last another
+	deflt    core.Default
+	toldAt   core.Instant // when the default was last another
+	unfit    bool
+	asked    bool // it has sent a request in its life
+
+	request   core.Request // as its challenger wrote it
+	refused   bool
+	requestAt core.Instant
+	holdAt    core.Instant
+	ousted    bool // somebody took the lock from it while it held it
+	oustedAt  core.Instant
+	oustedKey string
+}
+
+// shown notes a view that is newer than all before.
+func (t *witness) shown(p *process, s core.Snapshot, now core.Instant) {
+	old := t.snap
+	if !t.known || old.Exists != s.Exists || old.UID != s.UID || old.Sum != s.Sum || old.Content != s.Content {
+		t.recordAt = now
+	}
+	held := p.acked != nil && old.Exists && old.Record.Holder == p.id && old.Record.Renewed == p.newestStamp
+	if held && s.Exists && s.Content == core.Readable && s.Record.Holder != "" && s.Record.Holder != p.id && s.Notes.Nominated.Identity == "" {
+		t.ousted, t.oustedAt, t.oustedKey = true, now, s.Record.Key
+	}
+	r := s.Notes.Request
+	refused := r.Refused != ""
+	r.Accepted, r.Refused = false, ""
+	if r != t.request || t.refused && !refused {
+		t.requestAt = now
+	}
+	t.request, t.refused = r, refused
+	if s.Notes.Hold != old.Notes.Hold {
+		t.holdAt = now
+	}
+	t.snap, t.known = s, true
+}
+
+// told notes what else the process learns.
+func (t *witness) told(in core.Input) {
+	switch in.Kind {
+	case core.DefaultChanged:
+		if in.Default != t.deflt {
+			t.toldAt, t.ousted = in.Now.Mono, false
+		}
+		t.deflt = in.Default
+	case core.Fitness:
+		t.unfit = in.Unfit
+	case core.Tick, core.Seen, core.Replied, core.Watching, core.Unwatched, core.Drained, core.StepDown, core.Stop:
+	}
+}
+
+// stands reports whether a request is one that the recorded holder was asked in its
+// present term, and which has not run out.
+func (t *witness) stands(now core.Instant) bool {
+	r := t.snap.Notes.Request
+	return addressed(t.snap) && (r.Accepted || r.Refused == "" && now < t.runsOut())
+}
+
+func (t *witness) runsOut() core.Instant {
+	return t.requestAt.After(time.Duration(t.snap.Notes.Request.Seconds) * time.Second)
+}
+
+// paused reports whether an operator's hold stands on the recorded holder.
+func (t *witness) paused(now core.Instant) bool {
+	h := t.snap.Notes.Hold
+	return t.snap.Exists && h.Holder != "" && h.Holder == t.snap.Record.Holder && h.Transitions == t.snap.Record.Transitions &&
+		now < t.holdAt.After(time.Duration(h.Seconds)*time.Second)
+}
+
+// addressed reports whether the request names the recorded holder and term.
+func addressed(s core.Snapshot) bool {
+	r := s.Notes.Request
+	return s.Exists && s.Content == core.Readable && r.Holder != "" && r.Holder == s.Record.Holder &&
+		r.Transitions == s.Record.Transitions && r.Identity != r.Holder
+}
