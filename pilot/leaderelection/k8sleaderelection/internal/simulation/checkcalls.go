@@ -23,6 +23,9 @@ func (c *checks) send(p *process, call *call) {
 	if call.op != core.Read && (call.base.Exists != p.base.snap.Exists || call.base.Exists && call.base.Version != p.base.snap.Version) && call.base.Version != unguardedVersion {
 		w.violate(OwnLockOnly, "%v decided on %s and knows %s", p, shown(call.base), shown(p.base.snap))
 	}
+	if call.op == core.Acquire || call.op == core.Renew {
+		p.wrote = [4]core.Record{call.record, p.wrote[0], p.wrote[1], p.wrote[2]}
+	}
 	call.foreign = p.base.foreign
 	p.sentCalls++
 	if call.op == core.Read {
@@ -145,6 +148,9 @@ func (c *checks) leaderChanged() {
 		w.violate(Prompt, "the leader changed although nothing happened")
 	}
 	w.result.Leaderless = max(w.result.Leaderless, w.now.since(c.leaderless))
+	if idle := w.now.since(max(c.leaderless, c.busyAt)); w.mode.mild() && leaders > 0 && idle > w.timing.idle() {
+		w.violate(Prompt, "nobody acted for %v, and nothing was in the way", idle)
+	}
 	c.leaderless = w.now
 	if leaders > 0 {
 		c.leaderless = Time(1 << 62)

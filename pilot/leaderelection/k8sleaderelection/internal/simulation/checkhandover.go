@@ -12,6 +12,9 @@ func (c *checks) write(p *process, call *call) {
 	if call.base.Version == unguardedVersion {
 		return
 	}
+	if h := call.notes.Hold; call.op != core.HandOver && h != (core.Hold{}) && h != p.seen.snap.Notes.Hold {
+		c.w.violate(Orders, "%v writes a hold that no operator gave: %+v", p, h)
+	}
 	switch call.op {
 	case core.Ask:
 		c.asks(p, call)

@@ -12,6 +12,7 @@ type checks struct {
 	tokens      map[int]uint64 // the largest so far, by history
 	leaderless  Time           // since when nobody leads, or -1
 	lastChange  Time
+	busyAt      Time // when functions last returned, or somebody last ended, or came to an empty place
 	settledOnce bool
 	orderly     int // counts releases that somebody should follow
 }

@@ -107,6 +107,9 @@ func (w *world) stopSome() {
 	if w.rng.IntN(3) == 0 {
 		again = w.within(500 * time.Millisecond)
 	}
+	if w.rng.IntN(8) == 0 {
+		again = w.within(4 * w.timing.lease)
+	}
 	if w.rng.IntN(3) == 0 {
 		n.kill("killed")
 	} else {

@@ -32,7 +32,7 @@ var handoverBugs = []Bug{
 	{"lease-counted-twice", "orderly", Prompt, each(leaseShiftedBy(func(c core.Config, _ core.State, _ core.Input) time.Duration { return -2 * c.Lease }))},
 	{"lower-goes-first", "upgrade", NoFlapping, each(lowerGoesFirst)},
 	{"hold-ignored", "operator", Orders, each(holdIgnored)},
-	{"hold-of-another-term", "operator", Prompt, each(holdOfAnotherTerm)},
+	{"hold-of-another-term", "operator", Orders, each(holdOfAnotherTerm)},
 	{"operator-refused", "operator", Orders, each(operatorRefused)},
 	{"unfit-campaigns", "operator", Fitness, each(unfitCampaigns)},
 	{"unfit-gives-up", "operator", StepDown, each(unfitGivesUp)},

@@ -69,6 +69,12 @@ var Modes = []Mode{
 	{Name: "client-go", Peers: 0.5, ClientGo: true, Convert: 0.3, Stops: 6, Pauses: 3, Outages: 2, Cuts: 2, Net: 0.06, Late: 0.08, Forbidden: 0.15, LateStart: 0.3},
 }
 
+// mild reports whether nothing goes wrong but that processes end and come back.
+func (m Mode) mild() bool {
+	hard := m.Edits + m.Restores + m.Pauses + m.Clocks + m.Outages + m.Cuts + m.Orders + m.Unfits
+	return hard == 0 && m.Net+m.Drop+m.Late+m.Forbidden+m.Fail+m.Peers+m.Ambush+m.Blind == 0
+}
+
 // peerKind is what the other electors are.
 func (m Mode) peerKind() *peerKind {
 	if m.ClientGo {

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -137,6 +138,11 @@ func (n *node) noticePause() {
 // idle reports whether no process runs here.
 func (n *node) idle() bool { return n.p == nil && n.q == nil }
 
+// anybody reports whether some process runs.
+func (w *world) anybody() bool {
+	return slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.idle() })
+}
+
 // stop asks the process to end well.
 func (n *node) stop() {
 	if n.p != nil {
@@ -165,6 +171,9 @@ func (n *node) start() {
 		w: w, n: n, id: n.name, key: n.key, serial: len(w.procs) + 1,
 		cfg: n.config(), step: stepOf(w.Bug), pausedAt: -1, troubledAt: w.now,
 		forbidden: w.chance(w.mode.Forbidden), blind: w.chance(w.mode.Blind),
+	}
+	if !w.anybody() {
+		w.checks.busyAt = w.now
 	}
 	n.p = p
 	w.procs = append(w.procs, p)
@@ -207,6 +216,7 @@ func (n *node) kill(why string) {
 	}
 	n.w.tracef("%s ends: %s", p, why)
 	p.ended, p.work, p.alive, p.gate = true, false, false, core.Cover{}
+	n.w.checks.busyAt = n.w.now
 	n.p, n.held = nil, nil
 	n.w.checks.leaderChanged()
 }

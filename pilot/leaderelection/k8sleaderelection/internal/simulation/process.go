@@ -44,7 +44,8 @@ type process struct {
 	troubledAt   Time // when something last kept it from renewing
 	stopAsked    bool // a stop, or a failed function, explains the end of its term
 	seen         witness
-	newestStamp  core.Stamp // of its newest acknowledged write
+	newestStamp  core.Stamp     // of its newest acknowledged write
+	wrote        [4]core.Record // what it sent last, answered or not
 	newest       view
 	fresh        bool   // the view that it was shown last is the newest
 	reached      uint64 // the version below which events are old
@@ -190,6 +191,7 @@ func (p *process) planReturn(d time.Duration) {
 				return
 			}
 			p.alive, p.acting = false, nil
+			p.w.checks.busyAt = p.w.now
 			p.w.tracef("%s: functions have returned", p)
 			p.input(core.Input{Kind: core.Drained}, view{})
 		})

@@ -85,6 +85,10 @@ func (t timing) bound() time.Duration {
 // peerBound is what peers add to that: they poll, and who preempts them waits longer.
 func (t timing) peerBound() time.Duration { return t.lease + t.grace() + 5*t.retry }
 
+// idle is how long nobody may act while nothing goes wrong but that processes end: a
+// lease runs out, and if its holder was settling, so does whoever comes next.
+func (t timing) idle() time.Duration { return 2*t.lease*105/100 + 3*t.retry }
+
 // Run plays one seed.
 func Run(o Options) Result {
 	w := &world{Options: o, rng: rand.New(rand.NewPCG(o.Seed, 0x696e63756d62))}
