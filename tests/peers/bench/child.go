@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"incumbent.dev/incumbent/tests/peers/electors"
+)
+
+// order is what a child is told, one JSON object per line. Each is answered by a sample.
+type order struct {
+	// Begin makes this process of this library; it comes first.
+	Begin *begin `json:"begin,omitempty"`
+	// Enter starts candidates.
+	Enter *enter `json:"enter,omitempty"`
+	// Collect has the garbage collected before the sample, so that heap is what is used.
+	Collect bool `json:"collect,omitempty"`
+}
+
+type begin struct {
+	Library    electors.Library
+	Kubeconfig string
+}
+
+// enter starts Elections candidates, one in each election, spread over a while so that their
+// periods are.
+type enter struct {
+	Spec      electors.Spec
+	Elections int
+	Over      time.Duration
+}
+
+// sample is where a child stands.
+type sample struct {
+	Error      string         `json:",omitempty"`
+	Counts     map[string]int // requests so far
+	CPU        float64        // seconds so far
+	Heap       uint64         // bytes in use
+	Stack      uint64
+	Goroutines int
+	Live       int // candidates that lead
+	Spans      int // terms so far
+}
+
+// serve is what a child does: it follows orders until its input ends.
+func serve() error {
+	var c childProcess
+	orders, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for {
+		var o order
+		if err := orders.Decode(&o); errors.Is(err, io.EOF) {
+			return nil // candidates end with the process, as in a crash; nobody waits for them
+		} else if err != nil {
+			return err
+		}
+		answer := sample{}
+		if err := c.follow(o); err != nil {
+			answer.Error = err.Error()
+		} else {
+			answer = c.sample(o.Collect)
+		}
+		if err := answers.Encode(answer); err != nil {
+			return err
+		}
+	}
+}
+
+type childProcess struct {
+	process    *electors.Process
+	candidates []*electors.Candidate
+}
+
+func (c *childProcess) follow(o order) error {
+	if o.Begin != nil {
+		config, err := clientcmd.BuildConfigFromFlags("", o.Begin.Kubeconfig)
+		if err != nil {
+			return err
+		}
+		if c.process, err = electors.NewProcess(o.Begin.Library, config); err != nil {
+			return err
+		}
+	}
+	if o.Enter != nil {
+		return c.enter(*o.Enter)
+	}
+	return nil
+}
+
+func (c *childProcess) enter(e enter) error {
+	ctx := context.Background()
+	began := time.Now()
+	for i := range e.Elections {
+		spec := e.Spec
+		spec.Election = fmt.Sprintf("%s-%d", spec.Election, i)
+		candidate, err := c.process.Candidate(spec)
+		if err != nil {
+			return err
+		}
+		due := began.Add(e.Over * time.Duration(i) / time.Duration(e.Elections))
+		<-time.After(time.Until(due))
+		candidate.Start(ctx)
+		c.candidates = append(c.candidates, candidate)
+	}
+	return nil
+}
+
+func (c *childProcess) sample(collect bool) sample {
+	if collect {
+		// Twice, because of what has finalizers; then what pools and freed stacks keep is given back.
+		runtime.GC()
+		runtime.GC()
+		debug.FreeOSMemory()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	s := sample{
+		CPU: ownCPU(), Heap: m.HeapAlloc, Stack: m.StackInuse, Goroutines: runtime.NumGoroutine(),
+		Counts: c.process.Wire.Counts(),
+	}
+	for _, candidate := range c.candidates {
+		if candidate.Live() {
+			s.Live++
+		}
+		s.Spans += len(candidate.Spans())
+	}
+	return s
+}
+
+// child is a process of candidates, as its parent sees it.
+type child struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *json.Decoder
+	orders *json.Encoder
+}
+
+// newChild starts this program as a process of candidates.
+func (l *lab) newChild(library electors.Library) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := &child{cmd: exec.CommandContext(l.ctx, self, "-child")}
+	c.cmd.Stderr = os.Stderr
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.out, c.orders = json.NewDecoder(bufio.NewReader(out)), json.NewEncoder(c.in)
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting a process of candidates: %w", err)
+	}
+	if _, err := c.tell(order{Begin: &begin{Library: library, Kubeconfig: l.cluster.Kubeconfig()}}); err != nil {
+		c.end()
+		return nil, err
+	}
+	return c, nil
+}
+
+// tell gives an order and returns the answer.
+func (c *child) tell(o order) (sample, error) {
+	var s sample
+	if err := c.orders.Encode(o); err != nil {
+		return s, fmt.Errorf("telling a process of candidates: %w", err)
+	}
+	if err := c.out.Decode(&s); err != nil {
+		return s, fmt.Errorf("hearing a process of candidates: %w", err)
+	}
+	if s.Error != "" {
+		return s, errors.New(s.Error)
+	}
+	return s, nil
+}
+
+// end stops the process at once.
+func (c *child) end() {
+	_ = c.in.Close()
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait()
+}

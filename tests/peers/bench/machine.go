@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"incumbent.dev/incumbent/tests/peers/report"
+)
+
+// machine describes what the run ran on.
+func machine() string {
+	return fmt.Sprintf("%d cores (%s), %s of memory, Linux, %s",
+		runtime.NumCPU(), field("/proc/cpuinfo", "model name"), memory(), runtime.Version())
+}
+
+// field is the first value of a name in a file of "name : value" lines.
+func field(path, name string) string {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return "unknown"
+	}
+	for line := range strings.Lines(string(raw)) {
+		if before, after, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(before) == name {
+			return strings.TrimSpace(after)
+		}
+	}
+	return "unknown"
+}
+
+func memory() string {
+	kb, err := strconv.Atoi(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"))
+	if err != nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%d GiB", (kb+1<<19)>>20)
+}
+
+// versions are those of the electors, by library.
+func versions() map[string]string {
+	versions := map[string]string{report.Ours: commit()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return versions
+	}
+	for _, dep := range info.Deps {
+		switch dep.Path {
+		case "istio.io/istio":
+			versions[report.Istio] = dep.Version[strings.LastIndexByte(dep.Version, '-')+1:]
+		case "k8s.io/client-go":
+			versions[report.ClientGo] = dep.Version
+		}
+	}
+	return versions
+}
+
+// commit is the one that is measured, with a + when files differ from it.
+var commit = sync.OnceValue(func() string {
+	id, err := exec.Command("git", "rev-parse", "--short=10", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	// What counts is what is compiled in: the library.
+	diff, err := exec.Command("git", "status", "--porcelain", "--", "../../pilot", "../../pkg", "../../go.mod").Output()
+	dirty := ""
+	if err != nil || len(bytes.TrimSpace(diff)) > 0 {
+		dirty = "+"
+	}
+	return strings.TrimSpace(string(id)) + dirty
+})
+
+// ownCPU is the CPU time of this process so far, in seconds.
+func ownCPU() float64 {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return (time.Duration(usage.Utime.Nano()) + time.Duration(usage.Stime.Nano())).Seconds()
+}
+
+// serverCPU is that of the API server and etcd, which are children of this process.
+func (l *lab) serverCPU() (sum float64) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0
+	}
+	for _, path := range stats {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		sum += childCPU(string(raw))
+	}
+	return sum
+}
+
+// clockTicks is USER_HZ, which is 100 wherever Go runs on Linux.
+const clockTicks = 100
+
+// childCPU reads a line of /proc/PID/stat, if it is of a server that this process started.
+func childCPU(stat string) float64 {
+	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
+	if open < 0 || end < open {
+		return 0
+	}
+	name, rest := stat[open+1:end], strings.Fields(stat[end+1:])
+	if name != "etcd" && name != "kube-apiserver" || len(rest) < 13 || rest[1] != strconv.Itoa(os.Getpid()) {
+		return 0
+	}
+	user, err1 := strconv.ParseFloat(rest[11], 64)
+	system, err2 := strconv.ParseFloat(rest[12], 64)
+	if err1 != nil || err2 != nil {
+		return 0
+	}
+	return (user + system) / clockTicks
+}

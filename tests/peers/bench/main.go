@@ -1,0 +1,141 @@
+// Command bench measures incumbent's elector beside istiod's and client-go's, on one API
+// server and in one run, and writes the tables and the picture of docs/benchmarks.md.
+//
+//	go run ./bench                          all scenarios, about half an hour
+//	go run ./bench -quick                   all in five minutes, printed only
+//	go run ./bench -scenarios graceful,crash
+//	go run ./bench -resume                  those that this commit has not measured yet
+//	go run ./bench -render                  measures nothing, writes the page anew
+//
+// Run it in tests/peers. Each scenario's results are stored when it is done.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/peers/report"
+)
+
+const (
+	latest      = "results/latest.json"
+	quickLatest = "results/quick.json.tmp"
+	page        = "../../docs/benchmarks.md"
+	picture     = "../../docs/benchmarks.svg"
+)
+
+type flags struct {
+	quick, resume, render, child bool
+	scenarios                    string
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	var f flags
+	flag.BoolVar(&f.quick, "quick", false, "fewer rounds; print the tables and leave the page alone")
+	flag.BoolVar(&f.resume, "resume", false, "leave out what this commit has measured in full already")
+	flag.BoolVar(&f.render, "render", false, "measure nothing, write the page and the picture from "+latest)
+	flag.StringVar(&f.scenarios, "scenarios", strings.Join(report.Scenarios, ","), "which to measure")
+	flag.BoolVar(&f.child, "child", false, "be a process of candidates (the program starts itself so)")
+	flag.Parse()
+	switch {
+	case f.child:
+		return serve()
+	case f.render:
+		return render()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	return measure(ctx, f)
+}
+
+// wanted is what to measure, in order.
+func (f flags) wanted(results *report.Results) ([]string, error) {
+	var wanted []string
+	for name := range strings.SplitSeq(f.scenarios, ",") {
+		if !slices.Contains(report.Scenarios, name) {
+			return nil, fmt.Errorf("%q is none of the scenarios %s", name, strings.Join(report.Scenarios, ","))
+		}
+		done := results.Scenarios[name]
+		if f.resume && done != nil && done.Versions[report.Ours] == commit() && !strings.HasSuffix(commit(), "+") {
+			fmt.Printf("%s is measured already\n", name)
+			continue
+		}
+		wanted = append(wanted, name)
+	}
+	return wanted, nil
+}
+
+func measure(ctx context.Context, f flags) (err error) {
+	path, results := latest, &report.Results{Scenarios: map[string]*report.Scenario{}}
+	if f.quick {
+		path = quickLatest
+	} else if results, err = report.Read(latest); err != nil {
+		return err
+	}
+	wanted, err := f.wanted(results)
+	if err != nil || len(wanted) == 0 {
+		return err
+	}
+	began := time.Now()
+	c, err := cluster.Start(ctx, cluster.Options{WithoutControllers: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	lab, err := newLab(ctx, c, f.quick)
+	if err != nil {
+		return err
+	}
+	for _, name := range wanted {
+		fmt.Printf("\n%s …\n\n", name)
+		s, err := lab.measure(name)
+		if err != nil {
+			return fmt.Errorf("scenario %s: %w", name, err)
+		}
+		results.Scenarios[name] = s
+		if err := results.Write(path); err != nil {
+			return err
+		}
+		fmt.Println(results.Tables(name))
+	}
+	fmt.Printf("Numbers to reach:\n\n%s\nAll of it took %v.\n", results.GoalTable(), time.Since(began).Round(time.Second))
+	if f.quick {
+		return nil
+	}
+	return render()
+}
+
+// render writes the page and the picture.
+func render() error {
+	results, err := report.Read(latest)
+	if err != nil {
+		return err
+	}
+	old, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	text, err := results.Page(string(old))
+	if err != nil {
+		return fmt.Errorf("%s: %w", page, err)
+	}
+	if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(picture, []byte(results.Picture()), 0o644)
+}

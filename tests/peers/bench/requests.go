@@ -1,0 +1,146 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"incumbent.dev/incumbent/tests/peers/electors"
+	"incumbent.dev/incumbent/tests/peers/report"
+)
+
+const (
+	replicas       = 3
+	quietElections = 8
+)
+
+// requests counts what quiet elections send, and takes the CPU time of their
+// processes: for each setup three processes with a candidate in each of eight elections.
+// The first leads all of them.
+func (l *lab) requests(s *report.Scenario) error {
+	namespace, err := l.cluster.NewNamespace(l.ctx, "requests")
+	if err != nil {
+		return err
+	}
+	var (
+		all   sync.WaitGroup
+		loads = make([][]report.Load, len(setups))
+		errs  = make([]error, len(setups))
+	)
+	for i, setup := range setups {
+		if setup.byDefault() {
+			all.Go(func() { loads[i], errs[i] = l.quietly(setup, namespace, fmt.Sprintf("e%d", i)) })
+		}
+	}
+	all.Wait()
+	for _, measured := range loads {
+		s.Loads = append(s.Loads, measured...)
+	}
+	return errors.Join(errs...)
+}
+
+// byDefault leaves out, of libraries with two kinds of lock, the second one: what is sent is
+// the same.
+func (s setup) byDefault() bool {
+	return s.library == electors.ClientGo || s.timing != electors.IstioTiming || s.lock == electors.ConfigMap
+}
+
+// quietly measures the processes of one setup.
+func (l *lab) quietly(s setup, namespace, name string) ([]report.Load, error) {
+	var children []*child
+	defer func() {
+		for _, c := range children {
+			c.end()
+		}
+	}()
+	for i := range replicas {
+		c, err := l.newChild(s.library)
+		if err != nil {
+			return nil, err
+		}
+		children = append(children, c)
+		spec := s.spec(namespace, name, fmt.Sprintf("replica-%d", i))
+		over := s.timing.Retry // so that their renewals are spread over a period
+		if _, err := c.tell(order{Enter: &enter{Spec: spec, Elections: quietElections, Over: over}}); err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			if err := l.leading(c, quietElections); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := l.pause(2 * s.timing.Retry); err != nil {
+		return nil, err
+	}
+	before, err := samples(children)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := l.pause(choose(l, 40*time.Second, 300*time.Second)); err != nil {
+		return nil, err
+	}
+	after, err := samples(children)
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(began)
+	var loads []report.Load
+	for i := range children {
+		loads = append(loads, s.load(i, before[i], after[i], took))
+		if want := map[bool]int{true: quietElections}[i == 0]; after[i].Live != want || after[i].Spans != want {
+			return nil, fmt.Errorf("replica %d of %v leads %d elections in its term %d, want %d", i, s.library, after[i].Live, after[i].Spans, want)
+		}
+	}
+	return loads, nil
+}
+
+func (s setup) load(replica int, before, after sample, took time.Duration) report.Load {
+	load := report.Load{
+		Library: s.library.String(), Timing: s.timing.String(), Role: report.Follower, Elections: quietElections,
+		CPU: (after.CPU - before.CPU) / took.Hours(), PerMinute: map[string]float64{},
+	}
+	if replica == 0 {
+		load.Role = report.Leader
+	}
+	for what, n := range after.Counts {
+		if more := n - before.Counts[what]; more > 0 {
+			load.PerMinute[what] = float64(more) / took.Minutes() / quietElections
+		}
+	}
+	return load
+}
+
+// leading waits until a child leads so many elections.
+func (l *lab) leading(c *child, elections int) error {
+	deadline := time.Now().Add(bound)
+	for {
+		s, err := c.tell(order{})
+		if err != nil {
+			return err
+		}
+		if s.Live == elections {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("it leads %d of %d elections after %v", s.Live, elections, bound)
+		}
+		if err := l.pause(200 * time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func samples(children []*child) ([]sample, error) {
+	var all []sample
+	for _, c := range children {
+		s, err := c.tell(order{})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}

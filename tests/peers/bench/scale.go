@@ -1,0 +1,145 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"incumbent.dev/incumbent/tests/peers/electors"
+	"incumbent.dev/incumbent/tests/peers/report"
+)
+
+// scale measures what elections of one process take, by their number: two processes
+// with a candidate in each, of which the first leads all. What a process takes before
+// it has elections is not counted.
+func (l *lab) scale(s *report.Scenario) error {
+	namespace, err := l.cluster.NewNamespace(l.ctx, "scale")
+	if err != nil {
+		return err
+	}
+	for _, elections := range choose(l, []int{1, 100}, []int{1, 100, 1000, 5000}) {
+		var (
+			all   sync.WaitGroup
+			sizes = make([][]report.Size, len(electors.Libraries))
+			errs  = make([]error, len(electors.Libraries))
+		)
+		for i, library := range electors.Libraries {
+			one := func() { sizes[i], errs[i] = l.many(library, namespace, elections) }
+			if elections > 1000 { // two cores hold one such load, not three
+				one()
+			} else {
+				all.Go(one)
+			}
+		}
+		all.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+		for _, measured := range sizes {
+			s.Sizes = append(s.Sizes, measured...)
+		}
+	}
+	return nil
+}
+
+// many measures a leading and a following process of one library.
+func (l *lab) many(library electors.Library, namespace string, elections int) ([]report.Size, error) {
+	var (
+		children []*child
+		empty    []sample
+	)
+	defer func() {
+		for _, c := range children {
+			c.end()
+		}
+	}()
+	timing := electors.IstioTiming
+	for i := range 2 {
+		c, err := l.newChild(library)
+		if err != nil {
+			return nil, err
+		}
+		children = append(children, c)
+		spec := electors.Spec{
+			Namespace: namespace, Election: fmt.Sprintf("%s-%d", map[electors.Library]string{
+				electors.Incumbent: "ours", electors.Istio: "istio", electors.ClientGo: "client-go",
+			}[library], elections),
+			Identity: fmt.Sprintf("replica-%d", i), Revision: stable, Lock: electors.Lease, Timing: timing,
+		}
+		// The first connection and what comes with it belong to the process.
+		warm := spec
+		warm.Election += "-warm"
+		if _, err := c.tell(order{Enter: &enter{Spec: warm, Elections: 1}}); err != nil {
+			return nil, err
+		}
+		if err := l.pause(time.Second); err != nil {
+			return nil, err
+		}
+		before, err := c.tell(order{Collect: true})
+		if err != nil {
+			return nil, err
+		}
+		empty = append(empty, before)
+		// Five milliseconds each: two cores make some two hundred locks a second beside all else.
+		over := max(timing.Retry, time.Duration(elections)*5*time.Millisecond)
+		if _, err := c.tell(order{Enter: &enter{Spec: spec, Elections: elections, Over: over}}); err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			if err := l.leading(c, elections+1); err != nil {
+				return nil, fmt.Errorf("%v, %d elections: %w", library, elections, err)
+			}
+		}
+	}
+	return l.settled(library, elections, children, empty)
+}
+
+// settled measures once every follower has polled, were it to poll.
+func (l *lab) settled(library electors.Library, elections int, children []*child, empty []sample) ([]report.Size, error) {
+	if err := l.pause(choose(l, 10*time.Second, 20*time.Second)); err != nil {
+		return nil, err
+	}
+	before, err := samples(children)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := l.pause(choose(l, 20*time.Second, 45*time.Second)); err != nil {
+		return nil, err
+	}
+	after, err := samples(children)
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(began)
+	var sizes []report.Size
+	for i, c := range children {
+		full, err := c.tell(order{Collect: true})
+		if err != nil {
+			return nil, err
+		}
+		n := float64(elections)
+		size := report.Size{
+			Library: library.String(), Timing: electors.IstioTiming.String(), Elections: elections,
+			Role:       []string{report.Leader, report.Follower}[i],
+			HeapKiB:    less(full.Heap, empty[i].Heap) / 1024 / n,
+			StackKiB:   less(full.Stack, empty[i].Stack) / 1024 / n,
+			Goroutines: float64(full.Goroutines-empty[i].Goroutines) / n,
+			PerSecond:  float64(sum(after[i].Counts)-sum(before[i].Counts)) / took.Seconds(),
+			CPU:        (after[i].CPU - before[i].CPU) / took.Hours() / n,
+			Lost:       after[i].Spans - before[i].Spans,
+		}
+		sizes = append(sizes, size)
+	}
+	return sizes, nil
+}
+
+func less(a, b uint64) float64 { return float64(a) - float64(b) }
+
+func sum(counts map[string]int) (n int) {
+	for _, k := range counts {
+		n += k
+	}
+	return n
+}

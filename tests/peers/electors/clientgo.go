@@ -1,0 +1,42 @@
+package electors
+
+import (
+	"context"
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+type clientgo struct {
+	config leaderelection.LeaderElectionConfig
+}
+
+func (p *Process) newClientGo(c *Candidate) (elector, error) {
+	if c.Lock != Lease || c.PerRevision || c.Remote {
+		return nil, errors.New("client-go has no such election")
+	}
+	config := leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Election},
+			Client:    p.goes.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: c.Identity},
+		},
+		LeaseDuration: c.Timing.Lease, RenewDeadline: c.Timing.Deadline, RetryPeriod: c.Timing.Retry,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) { c.work(ctx.Done()) },
+			OnStoppedLeading: func() {},
+		},
+	}
+	_, err := leaderelection.NewLeaderElector(config)
+	return clientgo{config}, err
+}
+
+// campaign begins anew after each term, as istiod does; client-go itself leaves that to
+// its caller, who often ends the process instead.
+func (g clientgo) campaign(ctx context.Context) {
+	for ctx.Err() == nil {
+		leaderelection.RunOrDie(ctx, g.config)
+	}
+}

@@ -1,0 +1,39 @@
+package electors
+
+import (
+	"context"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+)
+
+type ours struct {
+	*leaderelection.LeaderElection
+	p *Process
+}
+
+func (p *Process) newOurs(c *Candidate) (elector, error) {
+	lock := leaderelection.ConfigMapLock
+	if c.Lock == Lease {
+		lock = leaderelection.LeaseLock
+	}
+	le, err := leaderelection.New(p.ours, leaderelection.Config{
+		Namespace: c.Namespace, Identity: c.Identity, ElectionID: c.Election, Revision: c.Revision,
+		PerRevision: c.PerRevision, Remote: c.Remote, Lock: lock,
+		LeaseDuration: c.Timing.Lease, RenewDeadline: c.Timing.Deadline, RetryPeriod: c.Timing.Retry,
+		PeerGrace: c.PeerGrace, DefaultWatcher: p.watcher, Logger: p.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	le.AddRunContext(func(ctx context.Context) error {
+		c.work(ctx.Done())
+		return nil
+	})
+	return ours{le, p}, nil
+}
+
+func (o ours) campaign(ctx context.Context) {
+	if err := o.RunContext(ctx); err != nil {
+		o.p.Logger.Error("the election ended", "err", err)
+	}
+}

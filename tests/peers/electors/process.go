@@ -1,0 +1,98 @@
+package electors
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	istiokube "istio.io/istio/pkg/kube"
+
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/peers/wire"
+)
+
+// Process is what candidates of one process share. All of them are of one library.
+type Process struct {
+	Library Library
+	Wire    *wire.Wire
+	// Logger gets incumbent's lines; the peers' are silenced.
+	Logger *slog.Logger
+
+	ours    kube.Client
+	watcher revisions.DefaultWatcher
+	istio   istiokube.Client
+	goes    kubernetes.Interface
+
+	stop    chan struct{}
+	running sync.WaitGroup
+}
+
+// NewProcess makes a process's clients. base is whose rights it has.
+func NewProcess(library Library, base *rest.Config) (*Process, error) {
+	quiet()
+	p := &Process{Library: library, Wire: wire.New(), Logger: slog.New(slog.DiscardHandler), stop: make(chan struct{})}
+	config := p.Wire.Config(base)
+	var err error
+	switch library {
+	case Incumbent:
+		err = p.connectOurs(config)
+	case Istio:
+		p.istio, err = istiokube.NewClient(istiokube.NewClientConfigForRestConfig(config), "peers")
+	case ClientGo:
+		// As in Kubernetes' own programs, and in incumbent's clients.
+		config.ContentType = "application/vnd.kubernetes.protobuf"
+		config.AcceptContentTypes = config.ContentType + ",application/json"
+		p.goes, err = kubernetes.NewForConfig(config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the clients of a process of %v: %w", library, err)
+	}
+	return p, nil
+}
+
+// connectOurs makes the client, and the watcher that a process has of the default revision.
+func (p *Process) connectOurs(config *rest.Config) error {
+	var err error
+	if p.ours, err = kube.NewClient(config); err != nil {
+		return err
+	}
+	p.watcher = revisions.NewDefault(p.ours, revisions.Config{Logger: p.Logger})
+	p.running.Go(func() { p.watcher.Run(p.stop) })
+	return nil
+}
+
+// Candidate makes a candidate that does not campaign yet.
+func (p *Process) Candidate(spec Spec) (*Candidate, error) {
+	c := &Candidate{Spec: spec, Library: p.Library, changed: make(chan struct{})}
+	var err error
+	switch p.Library {
+	case Incumbent:
+		c.elector, err = p.newOurs(c)
+	case Istio:
+		c.elector, err = p.newIstio(c)
+	case ClientGo:
+		c.elector, err = p.newClientGo(c)
+	default:
+		err = errors.New("an unknown library")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("candidate %s of %v: %w", spec.Identity, p.Library, err)
+	}
+	return c, nil
+}
+
+// Close ends what candidates shared; they have to be stopped before. The wire is
+// cut, so that nothing goes on behind one's back.
+func (p *Process) Close() {
+	close(p.stop)
+	p.Wire.Set(wire.Refused)
+	if p.istio != nil {
+		p.istio.Shutdown()
+	}
+	p.running.Wait()
+}
