@@ -42,6 +42,15 @@ type Candidate struct {
 	ended   chan struct{}
 }
 
+// Sees is who leads as this candidate has last seen it; istiod does not tell.
+func (c *Candidate) Sees() (holder string, told bool) {
+	if o, ok := c.elector.(interface{ Leader() (string, string) }); ok {
+		holder, _ = o.Leader()
+		return holder, true
+	}
+	return "", false
+}
+
 // Start begins to campaign. Stop ends that.
 func (c *Candidate) Start(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -32,11 +32,18 @@ type Process struct {
 	running sync.WaitGroup
 }
 
+// agents are the names under which programs of each library write, as the API server
+// notes them: readers of a Lease go by that to tell whose key stands beside a record.
+var agents = map[Library]string{
+	Incumbent: "pilot/v0 (linux/amd64) peers", Istio: "pilot-discovery/1.31 (linux/amd64) peers", ClientGo: "controller/v0 (linux/amd64) peers",
+}
+
 // NewProcess makes a process's clients. base is whose rights it has.
 func NewProcess(library Library, base *rest.Config) (*Process, error) {
 	quiet()
 	p := &Process{Library: library, Wire: wire.New(), Logger: slog.New(slog.DiscardHandler), stop: make(chan struct{})}
 	config := p.Wire.Config(base)
+	config.UserAgent = agents[library]
 	var err error
 	switch library {
 	case Incumbent:

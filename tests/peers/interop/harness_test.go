@@ -1,0 +1,282 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/peers/electors"
+	"incumbent.dev/incumbent/tests/peers/wire"
+)
+
+// timing is a seventh of istiod's, with its proportions. A lease in a record has whole seconds.
+var timing = electors.Timing{Lease: 4 * time.Second, Deadline: 2 * time.Second, Retry: time.Second}
+
+// soon bounds every wait of a test; what takes this long has failed.
+const soon = time.Minute
+
+const (
+	stable = "stable"
+	canary = "canary"
+)
+
+// pairing is two libraries that share a kind of lock; the first leads first.
+type pairing struct {
+	lock          electors.Lock
+	first, second electors.Library
+}
+
+func (p pairing) String() string {
+	return fmt.Sprintf("%v/%v-then-%v", p.lock, p.first, p.second)
+}
+
+// pairings are all of ours with a peer, in both roles.
+var pairings = []pairing{
+	{electors.ConfigMap, electors.Incumbent, electors.Istio},
+	{electors.ConfigMap, electors.Istio, electors.Incumbent},
+	{electors.Lease, electors.Incumbent, electors.Istio},
+	{electors.Lease, electors.Istio, electors.Incumbent},
+	{electors.Lease, electors.Incumbent, electors.ClientGo},
+	{electors.Lease, electors.ClientGo, electors.Incumbent},
+}
+
+// ranked are those in which both know what a default revision is.
+var ranked = pairings[:4]
+
+// each runs a test for each pairing, side by side.
+func each(t *testing.T, pairings []pairing, f func(t *testing.T, s *stage, p pairing)) {
+	for _, p := range pairings {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			f(t, newStage(t, p.lock, election), p)
+		})
+	}
+}
+
+const election = "istio-namespace-controller-election"
+
+// stage is one election, with its history.
+type stage struct {
+	t         *testing.T
+	cluster   *cluster.Cluster
+	admin     kubernetes.Interface
+	namespace string
+	election  string
+	lock      electors.Lock
+	members   []*member
+	journal   *journal
+	began     time.Time
+	log       logs
+}
+
+// member is a candidate that is a process by itself.
+type member struct {
+	*electors.Candidate
+	process *electors.Process
+}
+
+// newStage makes a lock object that others use too, and watches it.
+func newStage(t *testing.T, lock electors.Lock, election string) *stage {
+	t.Helper()
+	c := cluster.Shared(t)
+	admin, err := kubernetes.NewForConfig(c.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{
+		t: t, cluster: c, admin: admin, namespace: c.Namespace(t), election: election, lock: lock, began: time.Now(),
+	}
+	s.journal = s.watch()
+	s.create()
+	t.Cleanup(s.end)
+	return s
+}
+
+// What others put on the lock object.
+var (
+	foreignAnnotation = map[string]string{"team.example/note": "keep this"}
+	foreignLabel      = map[string]string{"team.example/owner": "mesh"}
+)
+
+// create makes a lock object without a record.
+func (s *stage) create() {
+	s.t.Helper()
+	meta := metav1.ObjectMeta{Name: s.election, Annotations: foreignAnnotation, Labels: foreignLabel}
+	var err error
+	if s.lock == electors.Lease {
+		_, err = s.admin.CoordinationV1().Leases(s.namespace).
+			Create(s.t.Context(), &coordinationv1.Lease{ObjectMeta: meta}, metav1.CreateOptions{})
+	} else {
+		_, err = s.admin.CoreV1().ConfigMaps(s.namespace).
+			Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"other": "data"}}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// deleteLock removes the lock object, and with it what others put there.
+func (s *stage) deleteLock() {
+	s.t.Helper()
+	var err error
+	if s.lock == electors.Lease {
+		err = s.admin.CoordinationV1().Leases(s.namespace).Delete(s.t.Context(), s.election, metav1.DeleteOptions{})
+	} else {
+		err = s.admin.CoreV1().ConfigMaps(s.namespace).Delete(s.t.Context(), s.election, metav1.DeleteOptions{})
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// enter starts a candidate of revision stable.
+func (s *stage) enter(library electors.Library, name string, change ...func(*electors.Spec)) *member {
+	s.t.Helper()
+	spec := electors.Spec{
+		Namespace: s.namespace, Election: s.election, Identity: name, Revision: stable, Lock: s.lock, Timing: timing,
+	}
+	for _, f := range change {
+		f(&spec)
+	}
+	p, err := electors.NewProcess(library, s.cluster.Admin())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	p.Logger = slog.New(slog.NewTextHandler(&s.log, nil)).With("me", name)
+	c, err := p.Candidate(spec)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	m := &member{c, p}
+	s.members = append(s.members, m)
+	c.Start(s.t.Context())
+	return m
+}
+
+// leads waits for a member's run function.
+func (s *stage) leads(m *member) {
+	s.t.Helper()
+	s.await(m.what("leads"), func(ctx context.Context) error { return m.Await(ctx, true) })
+}
+
+// stops waits for the end of a member's run function.
+func (s *stage) stops(m *member) {
+	s.t.Helper()
+	s.await(m.what("stops"), func(ctx context.Context) error { return m.Await(ctx, false) })
+}
+
+func (s *stage) await(what string, f func(context.Context) error) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), soon)
+	defer cancel()
+	if err := f(ctx); err != nil {
+		s.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// joined waits until a candidate has seen the lock: from then on it follows.
+func (s *stage) joined(m *member) {
+	s.t.Helper()
+	s.await(m.what("sees the lock"), func(ctx context.Context) error {
+		return until(ctx, func() bool {
+			if seen, tells := m.Sees(); tells {
+				return seen == s.journal.holder()
+			}
+			return s.sent(m) > 0
+		})
+	})
+}
+
+// sees waits until a member knows who holds the lock. istiod and client-go do not tell;
+// they have polled twice then.
+func (s *stage) sees(m *member, holder string) {
+	s.t.Helper()
+	from := s.sent(m)
+	s.await(m.what("sees who leads"), func(ctx context.Context) error {
+		return until(ctx, func() bool {
+			if seen, tells := m.Sees(); tells {
+				return seen == holder
+			}
+			return s.sent(m) >= from+2
+		})
+	})
+}
+
+// steady waits until a peer that leads has renewed. Told to stop before that, istiod fails
+// to release.
+func (s *stage) steady(m *member) {
+	s.t.Helper()
+	if m.Library != electors.Incumbent {
+		s.sees(m, "")
+	}
+}
+
+// sent is how many requests for the lock a member has sent.
+func (s *stage) sent(m *member) (all int) {
+	for what, count := range m.process.Wire.Counts() {
+		if strings.HasSuffix(what, s.lock.Resource()) {
+			all += count
+		}
+	}
+	return all
+}
+
+func (m *member) what(does string) string {
+	return fmt.Sprintf("%v's %s %s", m.Library, m.Identity, does)
+}
+
+// until looks again and again.
+func until(ctx context.Context, f func() bool) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// end stops everyone and then judges what was recorded.
+func (s *stage) end() {
+	var all sync.WaitGroup
+	for _, m := range s.members {
+		all.Go(func() {
+			if !s.t.Failed() {
+				m.process.Wire.Set(wire.Open)
+			} else {
+				m.process.Wire.Set(wire.Refused) // nothing is waited for
+			}
+			m.Stop()
+			m.process.Close()
+		})
+	}
+	all.Wait()
+	s.journal.stop()
+	s.judge()
+	s.tell()
+}
+
+// logs collects what candidates of ours say.
+type logs struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}

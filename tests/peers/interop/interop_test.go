@@ -1,0 +1,160 @@
+package interop
+
+import (
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/tests/peers/electors"
+	"incumbent.dev/incumbent/tests/peers/wire"
+)
+
+// ours joins one more of ours to an election, so that there are two.
+func (s *stage) ours(name string) *member { return s.enter(electors.Incumbent, name) }
+
+func TestAfterARelease(t *testing.T) {
+	each(t, pairings, func(_ *testing.T, s *stage, p pairing) {
+		first := s.enter(p.first, "first")
+		s.leads(first)
+		second := s.enter(p.second, "second")
+		s.joined(second)
+		s.steady(first)
+		first.Stop()
+		s.leads(second)
+		third := s.ours("third")
+		s.joined(third)
+		s.steady(second)
+		second.Stop()
+		s.leads(third)
+	})
+}
+
+// TestAfterACrash cuts the leader off and, once a successor leads, lets it come back: what
+// it had sent, and what it still believes, must not harm.
+func TestAfterACrash(t *testing.T) {
+	for _, mode := range []wire.Mode{wire.Refused, wire.Swallowed} {
+		t.Run(mode.String(), func(t *testing.T) {
+			each(t, pairings, func(_ *testing.T, s *stage, p pairing) {
+				first := s.enter(p.first, "first")
+				s.leads(first)
+				second := s.enter(p.second, "second")
+				s.joined(second)
+				s.steady(first)
+				first.process.Wire.Set(mode)
+				s.leads(second)
+				s.stops(first)
+				first.process.Wire.Set(wire.Open)
+				third := s.ours("third")
+				s.joined(third)
+				s.sees(first, "second")
+				second.process.Wire.Set(mode)
+				s.stops(second)
+				s.await("one of the others leads", anyOf(first, third))
+				second.process.Wire.Set(wire.Open)
+			})
+		})
+	}
+}
+
+// TestAPeerOutlivesItsLease: client-go's leader that is cut off in silence works on after
+// its lease. PeerGrace is what one gives it.
+func TestAPeerOutlivesItsLease(t *testing.T) {
+	each(t, []pairing{{electors.Lease, electors.ClientGo, electors.Incumbent}}, func(_ *testing.T, s *stage, p pairing) {
+		first := s.enter(p.first, "first")
+		s.leads(first)
+		grace := timing.Retry + 2*timing.Deadline - timing.Lease + time.Second
+		second := s.enter(p.second, "second", func(spec *electors.Spec) { spec.PeerGrace = grace })
+		s.joined(second)
+		first.process.Wire.Set(wire.Swallowed)
+		s.leads(second)
+		s.stops(first)
+	})
+}
+
+func TestLocalGoesBeforeRemote(t *testing.T) {
+	each(t, ranked[:2], func(_ *testing.T, s *stage, p pairing) {
+		remote := s.enter(p.first, "remote", func(spec *electors.Spec) { spec.Remote = true })
+		s.leads(remote)
+		local := s.enter(p.second, "local")
+		s.leads(local)
+		s.stops(remote)
+		local.Stop()
+		s.leads(remote)
+	})
+}
+
+// TestPerRevision: each revision has a lock of its own, which one of ours and istiod's share.
+func TestPerRevision(t *testing.T) {
+	for _, p := range ranked[2:] {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, p.lock, election+"-"+stable)
+			of := func(revision string) func(*electors.Spec) {
+				return func(spec *electors.Spec) {
+					spec.Election, spec.PerRevision, spec.Revision = election, true, revision
+				}
+			}
+			first := s.enter(p.first, "first", of(stable))
+			s.leads(first)
+			second := s.enter(p.second, "second", of(stable))
+			s.joined(second)
+			// Of another revision and with another lock: no part of this stage's verdict.
+			other := newStage(t, p.lock, election+"-"+canary)
+			elsewhere := other.enter(p.second, "elsewhere", of(canary))
+			other.leads(elsewhere)
+			if !first.Live() || second.Live() {
+				t.Errorf("first works: %v, second works: %v", first.Live(), second.Live())
+			}
+			first.Stop()
+			s.leads(second)
+		})
+	}
+}
+
+func TestDeletedLock(t *testing.T) {
+	each(t, pairings, func(t *testing.T, s *stage, p pairing) {
+		first := s.enter(p.first, "first")
+		s.leads(first)
+		second, third := s.enter(p.second, "second"), s.ours("third")
+		s.joined(second)
+		s.joined(third)
+		s.steady(first)
+		s.deleteLock()
+		s.await("there is a new lock", func(ctx ctx) error { return until(ctx, s.journal.anew) })
+		s.await("somebody leads under the new lock", func(ctx ctx) error {
+			return until(ctx, func() bool {
+				holder := s.journal.holder()
+				for _, m := range s.members {
+					if m.Identity == holder && m.Live() {
+						return true
+					}
+				}
+				return false
+			})
+		})
+		s.stopOthers()
+	})
+}
+
+// TestAllThree has candidates of all libraries in one election, and stops whoever leads
+// until nobody is left.
+func TestAllThree(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, electors.Lease, election)
+	for name, library := range map[string]electors.Library{
+		"ours-1": electors.Incumbent, "ours-2": electors.Incumbent, "istio-1": electors.Istio, "istio-2": electors.Istio,
+		"go-1": electors.ClientGo, "go-2": electors.ClientGo,
+	} {
+		s.joined(s.enter(library, name))
+	}
+	left := append([]*member{}, s.members...)
+	for len(left) > 0 {
+		s.await("one of those left leads", anyOf(left...))
+		for i, m := range left {
+			if m.Live() {
+				m.Stop()
+				left = append(left[:i], left[i+1:]...)
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	istiolock "istio.io/istio/pilot/pkg/leaderelection/k8sleaderelection/k8sresourcelock"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/peers/electors"
+)
+
+// journal is every version of the lock object, in order.
+type journal struct {
+	watch watch.Interface
+	ended sync.WaitGroup
+	mu    sync.Mutex
+	all   []entry
+}
+
+// entry is one version, as our code reads it.
+type entry struct {
+	at      time.Time // when the watch showed it
+	deleted bool
+	meta    metav1.ObjectMeta
+	snap    k8sresourcelock.Snapshot
+	// One of these is the object.
+	lease *coordinationv1.Lease
+	cm    *corev1.ConfigMap
+}
+
+func (s *stage) watch() *journal {
+	s.t.Helper()
+	options := metav1.ListOptions{FieldSelector: "metadata.name=" + s.election}
+	var (
+		w   watch.Interface
+		err error
+		ctx = context.WithoutCancel(s.t.Context()) // members release their locks after the test
+	)
+	if s.lock == electors.Lease {
+		w, err = s.admin.CoordinationV1().Leases(s.namespace).Watch(ctx, options)
+	} else {
+		w, err = s.admin.CoreV1().ConfigMaps(s.namespace).Watch(ctx, options)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	j := &journal{watch: w}
+	j.ended.Go(func() {
+		for event := range w.ResultChan() {
+			j.note(event)
+		}
+	})
+	return j
+}
+
+func (j *journal) note(event watch.Event) {
+	e := entry{at: time.Now(), deleted: event.Type == watch.Deleted}
+	switch object := event.Object.(type) {
+	case *coordinationv1.Lease:
+		e.meta, e.snap, e.lease = object.ObjectMeta, k8sresourcelock.LeaseSnapshot(object), object
+	case *corev1.ConfigMap:
+		e.meta, e.snap, e.cm = object.ObjectMeta, k8sresourcelock.ConfigMapSnapshot(object), object
+	default:
+		return // the watch was stopped
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.all = append(j.all, e)
+}
+
+func (j *journal) entries() []entry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return append([]entry{}, j.all...)
+}
+
+func (j *journal) stop() {
+	j.watch.Stop()
+	j.ended.Wait()
+}
+
+// holder is the newest version's.
+func (j *journal) holder() string {
+	all := j.entries()
+	if len(all) == 0 || all[len(all)-1].deleted {
+		return ""
+	}
+	return all[len(all)-1].snap.Record.HolderIdentity
+}
+
+// anew reports whether the lock was deleted and has a holder again.
+func (j *journal) anew() bool {
+	deleted := false
+	for _, e := range j.entries() {
+		deleted = deleted || e.deleted
+	}
+	return deleted && j.holder() != ""
+}
+
+// The peers read through their own locks, from an API that has just this object.
+
+type oneLease struct {
+	coordinationclient.LeaseInterface
+	lease *coordinationv1.Lease
+}
+
+func (o oneLease) Leases(string) coordinationclient.LeaseInterface { return o }
+
+func (o oneLease) Get(context.Context, string, metav1.GetOptions) (*coordinationv1.Lease, error) {
+	return o.lease.DeepCopy(), nil
+}
+
+type oneConfigMap struct {
+	coreclient.ConfigMapInterface
+	cm *corev1.ConfigMap
+}
+
+func (o oneConfigMap) ConfigMaps(string) coreclient.ConfigMapInterface { return o }
+
+func (o oneConfigMap) Get(context.Context, string, metav1.GetOptions) (*corev1.ConfigMap, error) {
+	return o.cm.DeepCopy(), nil
+}
+
+// readByPeers compares how the peers read a version with how we do.
+func (e entry) readByPeers(ctx context.Context, writer electors.Library) error {
+	if e.cm != nil {
+		theirs, _, err := (&istiolock.ConfigMapLock{Client: oneConfigMap{cm: e.cm}}).Get(ctx)
+		if err != nil {
+			return err
+		}
+		return same("Istio", k8sresourcelock.LeaderElectionRecord(*theirs), e.snap.Record)
+	}
+	istios, _, err := (&istiolock.LeaseLock{Client: oneLease{lease: e.lease}}).Get(ctx)
+	if err != nil {
+		return err
+	}
+	goes, _, err := (&resourcelock.LeaseLock{Client: oneLease{lease: e.lease}}).Get(ctx)
+	if err != nil {
+		return err
+	}
+	if writer == electors.ClientGo {
+		// It has no key, and leaves that of an earlier holder behind. Istio believes it; we do not.
+		istios.HolderKey = ""
+	}
+	return errors.Join(same("Istio", k8sresourcelock.LeaderElectionRecord(*istios), e.snap.Record),
+		same("client-go", k8sresourcelock.LeaderElectionRecord{
+			HolderIdentity: goes.HolderIdentity, HolderKey: istios.HolderKey, // client-go's record has none
+			LeaseDurationSeconds: goes.LeaseDurationSeconds, AcquireTime: goes.AcquireTime,
+			RenewTime: goes.RenewTime, LeaderTransitions: goes.LeaderTransitions,
+		}, e.snap.Record))
+}

@@ -1,0 +1,180 @@
+package interop
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/peers/electors"
+)
+
+// same compares records field by field.
+func same(who string, theirs, ours k8sresourcelock.LeaderElectionRecord) error {
+	var differ []string
+	check := func(field string, a, b any, equal bool) {
+		if !equal {
+			differ = append(differ, fmt.Sprintf("%s %v, not %v", field, a, b))
+		}
+	}
+	check("holderIdentity", theirs.HolderIdentity, ours.HolderIdentity, theirs.HolderIdentity == ours.HolderIdentity)
+	check("holderKey", theirs.HolderKey, ours.HolderKey, theirs.HolderKey == ours.HolderKey)
+	check("leaseDurationSeconds", theirs.LeaseDurationSeconds, ours.LeaseDurationSeconds, theirs.LeaseDurationSeconds == ours.LeaseDurationSeconds)
+	check("acquireTime", theirs.AcquireTime, ours.AcquireTime, theirs.AcquireTime.Equal(&ours.AcquireTime))
+	check("renewTime", theirs.RenewTime, ours.RenewTime, theirs.RenewTime.Equal(&ours.RenewTime))
+	check("leaderTransitions", theirs.LeaderTransitions, ours.LeaderTransitions, theirs.LeaderTransitions == ours.LeaderTransitions)
+	if len(differ) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s reads another record than we do: %s", who, strings.Join(differ, "; "))
+}
+
+// judge holds what was recorded against what has to hold.
+func (s *stage) judge() {
+	s.oursNeverOverlap()
+	s.oursWaitForPeers()
+	s.recordsAndForeignParts()
+}
+
+func (s *stage) oursNeverOverlap() {
+	now := time.Now()
+	for i, a := range s.members {
+		for _, b := range s.members[i+1:] {
+			if a.Library != electors.Incumbent || b.Library != electors.Incumbent {
+				continue
+			}
+			if d := electors.Overlap(a.Candidate, b.Candidate, s.began, now); d > 0 {
+				s.t.Errorf("%s and %s, both ours, worked at once for %v", a.Identity, b.Identity, d)
+			}
+		}
+	}
+}
+
+// oursWaitForPeers: whenever one of ours started, every peer that had started before had
+// been told to stop, or the lease that it had written last was over.
+func (s *stage) oursWaitForPeers() {
+	for _, a := range s.members {
+		if a.Library != electors.Incumbent {
+			continue
+		}
+		for _, start := range a.Spans() {
+			for _, b := range s.members {
+				if b.Library != electors.Incumbent {
+					s.waited(a, start.From, b)
+				}
+			}
+		}
+	}
+}
+
+func (s *stage) waited(a *member, start time.Time, b *member) {
+	for _, span := range b.Spans() {
+		told := !span.Told.IsZero() && !span.Told.After(start)
+		if span.From.After(start) || told {
+			continue
+		}
+		over := s.leaseEnd(b.Identity, start).Add(a.PeerGrace)
+		if start.Before(over) {
+			s.t.Errorf("%s started %v before the lease of %v's %s was over, which had not been told",
+				a.Identity, over.Sub(start), b.Library, b.Identity)
+		}
+	}
+}
+
+// leaseEnd is when the last lease that a peer wrote before a moment ends. Its renewTime is
+// from before it was sent and by the clock of this machine, so nobody saw it earlier.
+func (s *stage) leaseEnd(holder string, before time.Time) time.Time {
+	var end time.Time
+	for _, e := range s.journal.entries() {
+		r := e.snap.Record
+		if e.deleted || r.HolderIdentity != holder || r.RenewTime.After(before) {
+			continue
+		}
+		end = r.RenewTime.Add(time.Duration(r.LeaseDurationSeconds) * time.Second)
+	}
+	return end
+}
+
+func (s *stage) recordsAndForeignParts() {
+	deleted := false
+	transitions, uid := 0, ""
+	for _, e := range s.journal.entries() {
+		if err := e.readByPeers(s.t.Context(), s.writer(e)); err != nil {
+			s.t.Errorf("version %s: %v", e.meta.ResourceVersion, err)
+		}
+		if e.snap.Unreadable != nil {
+			s.t.Errorf("version %s: %v", e.meta.ResourceVersion, e.snap.Unreadable)
+		}
+		if e.deleted {
+			deleted = true
+			continue
+		}
+		if uid != string(e.meta.UID) {
+			uid, transitions = string(e.meta.UID), 0
+		}
+		if n := e.snap.Record.LeaderTransitions; n < transitions {
+			s.t.Errorf("version %s: leaderTransitions fell from %d to %d", e.meta.ResourceVersion, transitions, n)
+		} else {
+			transitions = n
+		}
+		if !deleted {
+			s.foreignParts(e)
+		}
+	}
+}
+
+// writer is whose record it is; released ones count as client-go's where there is one,
+// because nobody's key stands beside them.
+func (s *stage) writer(e entry) electors.Library {
+	for _, m := range s.members {
+		if m.Identity == e.snap.Record.HolderIdentity || e.snap.Record.HolderIdentity == "" && m.Library == electors.ClientGo {
+			return m.Library
+		}
+	}
+	return electors.Incumbent
+}
+
+func (s *stage) foreignParts(e entry) {
+	for key, value := range foreignAnnotation {
+		if e.meta.Annotations[key] != value {
+			s.t.Errorf("version %s lost the annotation %s", e.meta.ResourceVersion, key)
+		}
+	}
+	for key, value := range foreignLabel {
+		if e.meta.Labels[key] != value {
+			s.t.Errorf("version %s lost the label %s", e.meta.ResourceVersion, key)
+		}
+	}
+}
+
+// tell logs who worked when, in seconds since the stage was set, and who overlapped.
+func (s *stage) tell() {
+	now := time.Now()
+	at := func(t time.Time) string {
+		if t.IsZero() {
+			return "…"
+		}
+		return fmt.Sprintf("%.2f", t.Sub(s.began).Seconds())
+	}
+	for i, a := range s.members {
+		var spans []string
+		for _, span := range a.Spans() {
+			spans = append(spans, at(span.From)+"–"+at(span.To))
+		}
+		s.t.Logf("%-9v %-10s worked at %s", a.Library, a.Identity, strings.Join(spans, ", "))
+		for _, b := range s.members[:i] {
+			if d := electors.Overlap(a.Candidate, b.Candidate, s.began, now); d > 0 {
+				s.t.Logf("          … beside %v's %s for %v", b.Library, b.Identity, d.Round(time.Millisecond))
+			}
+		}
+	}
+	if !s.t.Failed() {
+		return
+	}
+	for _, e := range s.journal.entries() {
+		r := e.snap.Record
+		s.t.Logf("%s version %s deleted=%v holder %q key %q transitions %d notes %v", at(e.at), e.meta.ResourceVersion,
+			e.deleted, r.HolderIdentity, r.HolderKey, r.LeaderTransitions, e.snap.Notes)
+	}
+	s.t.Log(s.log.b.String())
+}
