@@ -1,7 +1,7 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test race lint sim bench fuzz cover build tools clean
+.PHONY: help run demo test race lint sim interop bench bench-quick bench-ours fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
@@ -48,7 +48,16 @@ lint: ## gofmt, vet, staticcheck and this project's own rules
 sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caught on the way
 	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
 
-bench: $(BUILD_TOOLS) ## Measure handovers, recovery and requests at 30 s leases, on a real API server
+interop: $(BUILD_TOOLS) ## Elect together with istiod's and client-go's electors, the real ones (compiling them takes minutes)
+	cd tests/peers && go vet ./... && go test -count=1 -timeout 15m ./... $(ARGS)
+
+bench: $(BUILD_TOOLS) ## Measure us beside istiod's and client-go's electors, half an hour, and write docs/benchmarks.md (ARGS=-resume, ARGS=-scenarios=crash)
+	cd tests/peers && go run ./bench $(ARGS)
+
+bench-quick: $(BUILD_TOOLS) ## The same with few rounds in five minutes, printed only
+	cd tests/peers && go run ./bench -quick $(ARGS)
+
+bench-ours: $(BUILD_TOOLS) ## Go benchmarks of ours alone: handovers, recovery, requests and the fence, on a real API server
 	go test -run '^$$' -bench . -timeout 60m ./tests/integration/elections ./tests/faults/fence
 
 fuzz: ## Feed each fuzz target for FUZZTIME
@@ -77,4 +86,4 @@ clean: ## Remove what was built
 	rm -rf bin .cache
 
 help: ## This list
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -1,6 +1,8 @@
 package readme
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -58,6 +60,20 @@ func TestFoldersExist(t *testing.T) {
 			if info, err := fs.Stat(os.DirFS(root), folder); err != nil || !info.IsDir() {
 				t.Errorf("README.md tells of the folder %s, which is not there: %v", folder, err)
 			}
+		}
+	}
+}
+
+// TestBenchmarksAreOfTheLatestResults: the tables and the picture say of which results they are.
+func TestBenchmarksAreOfTheLatestResults(t *testing.T) {
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(read(t, "tests/peers/results/latest.json"))))[:16]
+	for _, name := range []string{"docs/benchmarks.md", "docs/benchmarks.svg"} {
+		text := read(t, name)
+		if !strings.Contains(text, "of results "+sum) {
+			t.Errorf("%s is not of tests/peers/results/latest.json: run `make bench ARGS=-render`", name)
+		}
+		if n := strings.Count(text, "of results "); n != strings.Count(text, "of results "+sum) {
+			t.Errorf("%s is of several results", name)
 		}
 	}
 }

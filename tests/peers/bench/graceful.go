@@ -21,7 +21,7 @@ func (l *lab) graceful(s *report.Scenario) error {
 		return err
 	}
 	elections := choose(l, 15, 60)
-	until := time.Now().Add(choose(l, 40*time.Second, 150*time.Second))
+	until := time.Now().Add(choose(l, 35*time.Second, 150*time.Second))
 	var (
 		r   rows
 		all sync.WaitGroup

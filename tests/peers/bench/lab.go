@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -41,6 +43,29 @@ func choose[T any](l *lab, quick, full T) T {
 		return quick
 	}
 	return full
+}
+
+// measureAll runs scenarios at the same time.
+func (l *lab) measureAll(names []string) (map[string]*report.Scenario, error) {
+	var (
+		all      sync.WaitGroup
+		mu       sync.Mutex
+		errs     []error
+		measured = map[string]*report.Scenario{}
+	)
+	for _, name := range names {
+		all.Go(func() {
+			s, err := l.measure(name)
+			mu.Lock()
+			defer mu.Unlock()
+			measured[name] = s
+			if err != nil {
+				errs = append(errs, fmt.Errorf("scenario %s: %w", name, err))
+			}
+		})
+	}
+	all.Wait()
+	return measured, errors.Join(errs...)
 }
 
 // measure runs one scenario.

@@ -101,29 +101,56 @@ func measure(ctx context.Context, f flags) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, name := range wanted {
-		fmt.Printf("\n%s …\n\n", name)
-		s, err := lab.measure(name)
+	for _, names := range groups(wanted, f.quick) {
+		fmt.Printf("\n%s …\n", strings.Join(names, ", "))
+		measured, err := lab.measureAll(names)
 		if err != nil {
-			return fmt.Errorf("scenario %s: %w", name, err)
+			return err
 		}
-		results.Scenarios[name] = s
+		for _, name := range names {
+			results.Scenarios[name] = measured[name]
+			fmt.Printf("\n### %s\n\n%s", name, results.Tables(name))
+		}
 		if err := results.Write(path); err != nil {
 			return err
 		}
-		fmt.Println(results.Tables(name))
 	}
-	fmt.Printf("Numbers to reach:\n\n%s\nAll of it took %v.\n", results.GoalTable(), time.Since(began).Round(time.Second))
+	fmt.Printf("\nNumbers to reach:\n\n%s\nAll of it took %v.\n", results.GoalTable(), time.Since(began).Round(time.Second))
 	if f.quick {
+		fmt.Println("(A quick run has few rounds: its p99 is its slowest one.)")
 		return nil
 	}
 	return render()
 }
 
-// render writes the page and the picture.
+// groups are scenarios that run at the same time: in a full run each has the machine
+// for itself.
+func groups(wanted []string, quick bool) [][]string {
+	if !quick {
+		var alone [][]string
+		for _, name := range wanted {
+			alone = append(alone, []string{name})
+		}
+		return alone
+	}
+	var all [][]string
+	for _, together := range [][]string{{report.Graceful, report.Requests}, {report.Crash, report.Scale}, {report.Steal}} {
+		together = slices.DeleteFunc(together, func(name string) bool { return !slices.Contains(wanted, name) })
+		if len(together) > 0 {
+			all = append(all, together)
+		}
+	}
+	return all
+}
+
+// render writes the page and the picture, and the results as it read them, so that all
+// three have the same sum.
 func render() error {
 	results, err := report.Read(latest)
 	if err != nil {
+		return err
+	}
+	if err := results.Write(latest); err != nil {
 		return err
 	}
 	old, err := os.ReadFile(page)

@@ -19,10 +19,6 @@ const (
 // processes: for each setup three processes with a candidate in each of eight elections.
 // The first leads all of them.
 func (l *lab) requests(s *report.Scenario) error {
-	namespace, err := l.cluster.NewNamespace(l.ctx, "requests")
-	if err != nil {
-		return err
-	}
 	var (
 		all   sync.WaitGroup
 		loads = make([][]report.Load, len(setups))
@@ -30,7 +26,7 @@ func (l *lab) requests(s *report.Scenario) error {
 	)
 	for i, setup := range setups {
 		if setup.byDefault() {
-			all.Go(func() { loads[i], errs[i] = l.quietly(setup, namespace, fmt.Sprintf("e%d", i)) })
+			all.Go(func() { loads[i], errs[i] = l.quietly(setup) })
 		}
 	}
 	all.Wait()
@@ -46,8 +42,13 @@ func (s setup) byDefault() bool {
 	return s.library == electors.ClientGo || s.timing != electors.IstioTiming || s.lock == electors.ConfigMap
 }
 
-// quietly measures the processes of one setup.
-func (l *lab) quietly(s setup, namespace, name string) ([]report.Load, error) {
+// quietly measures the processes of one setup, in a namespace of its own: a watch may be
+// of all locks in a namespace.
+func (l *lab) quietly(s setup) ([]report.Load, error) {
+	namespace, err := l.cluster.NewNamespace(l.ctx, "requests")
+	if err != nil {
+		return nil, err
+	}
 	var children []*child
 	defer func() {
 		for _, c := range children {
@@ -60,7 +61,7 @@ func (l *lab) quietly(s setup, namespace, name string) ([]report.Load, error) {
 			return nil, err
 		}
 		children = append(children, c)
-		spec := s.spec(namespace, name, fmt.Sprintf("replica-%d", i))
+		spec := s.spec(namespace, "e", fmt.Sprintf("replica-%d", i))
 		over := s.timing.Retry // so that their renewals are spread over a period
 		if _, err := c.tell(order{Enter: &enter{Spec: spec, Elections: quietElections, Over: over}}); err != nil {
 			return nil, err

@@ -14,10 +14,6 @@ import (
 // with a candidate in each, of which the first leads all. What a process takes before
 // it has elections is not counted.
 func (l *lab) scale(s *report.Scenario) error {
-	namespace, err := l.cluster.NewNamespace(l.ctx, "scale")
-	if err != nil {
-		return err
-	}
 	for _, elections := range choose(l, []int{1, 100}, []int{1, 100, 1000, 5000}) {
 		var (
 			all   sync.WaitGroup
@@ -25,7 +21,7 @@ func (l *lab) scale(s *report.Scenario) error {
 			errs  = make([]error, len(electors.Libraries))
 		)
 		for i, library := range electors.Libraries {
-			one := func() { sizes[i], errs[i] = l.many(library, namespace, elections) }
+			one := func() { sizes[i], errs[i] = l.many(library, elections) }
 			if elections > 1000 { // two cores hold one such load, not three
 				one()
 			} else {
@@ -43,8 +39,13 @@ func (l *lab) scale(s *report.Scenario) error {
 	return nil
 }
 
-// many measures a leading and a following process of one library.
-func (l *lab) many(library electors.Library, namespace string, elections int) ([]report.Size, error) {
+// many measures a leading and a following process of one library, in a namespace of
+// their own: a watch may be of all locks in a namespace.
+func (l *lab) many(library electors.Library, elections int) ([]report.Size, error) {
+	namespace, err := l.cluster.NewNamespace(l.ctx, "scale")
+	if err != nil {
+		return nil, err
+	}
 	var (
 		children []*child
 		empty    []sample
@@ -62,10 +63,7 @@ func (l *lab) many(library electors.Library, namespace string, elections int) ([
 		}
 		children = append(children, c)
 		spec := electors.Spec{
-			Namespace: namespace, Election: fmt.Sprintf("%s-%d", map[electors.Library]string{
-				electors.Incumbent: "ours", electors.Istio: "istio", electors.ClientGo: "client-go",
-			}[library], elections),
-			Identity: fmt.Sprintf("replica-%d", i), Revision: stable, Lock: electors.Lease, Timing: timing,
+			Namespace: namespace, Election: "e", Identity: fmt.Sprintf("replica-%d", i), Revision: stable, Lock: electors.Lease, Timing: timing,
 		}
 		// The first connection and what comes with it belong to the process.
 		warm := spec

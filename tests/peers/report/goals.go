@@ -119,6 +119,9 @@ func (r *Results) crashGoals() []Goal {
 	return goals
 }
 
+// edge is for the edges of a window of time: it holds whole renewals only, one more or less.
+const edge = 1.01
+
 func (r *Results) requestGoals() []Goal {
 	s := r.Scenarios[Requests]
 	if s == nil {
@@ -127,7 +130,7 @@ func (r *Results) requestGoals() []Goal {
 	all := s.whole(Ours, IstioTiming)
 	goals := []Goal{{
 		What: "requests per minute and election, 3 replicas at 30/15/7.5: ours ≤ 8", Value: digits(all),
-		Reached: all <= 8, Measured: all > 0,
+		Reached: all <= 8*edge, Measured: all > 0,
 	}}
 	for _, peer := range []struct{ library, timing string }{{Istio, IstioTiming}, {ClientGo, IstioTiming}, {ClientGo, KubernetesTiming}} {
 		ours, theirs := s.cpu(Ours, peer.timing, Follower), s.cpu(peer.library, peer.timing, Follower)
@@ -144,8 +147,8 @@ const (
 	goalKiB        = 12
 	goalGoroutines = 3
 	goalElections  = 1000
-	// A write per RetryPeriod of 7.5 s and led election, and a little for watches.
-	goalPerSecond = goalElections / 7.5 * 1.02
+	// A write per RetryPeriod of 7.5 s and led election.
+	goalPerSecond = goalElections / 7.5 * edge
 )
 
 func (r *Results) scaleGoals() []Goal {

@@ -1,0 +1,216 @@
+package interop
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgo "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	istio "istio.io/istio/pilot/pkg/leaderelection/k8sleaderelection"
+	istiolock "istio.io/istio/pilot/pkg/leaderelection/k8sleaderelection/k8sresourcelock"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/tests/peers/electors"
+)
+
+// Known defects of electors, played to the real ones over an in-memory store with time of
+// its own. Ours must not show them. A peer has to show each, or the case would prove
+// nothing.
+
+// subject is a candidate "a" that leads the store's election.
+type subject struct {
+	client  *locktest.Client
+	mu      sync.Mutex
+	live    int
+	terms   int
+	stopped time.Time
+	cancel  context.CancelFunc
+	ended   chan struct{}
+}
+
+func (s *subject) work(ctx context.Context) {
+	s.mu.Lock()
+	s.live++
+	s.terms++
+	s.mu.Unlock()
+	<-ctx.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live--
+	s.stopped = time.Now()
+}
+
+func (s *subject) isLive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live > 0
+}
+
+const (
+	defectLease = 30 * time.Second
+	defectRenew = 15 * time.Second
+	defectRetry = 7500 * time.Millisecond
+)
+
+// enterSubject lets a lead for a minute and a second, so that it is between two renewals.
+func enterSubject(t *testing.T, library electors.Library, store *locktest.Store) *subject {
+	t.Helper()
+	s := &subject{ended: make(chan struct{})}
+	campaign := s.campaign(t, library, store)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.cancel = cancel
+	go func() {
+		defer close(s.ended)
+		campaign(ctx)
+	}()
+	t.Cleanup(func() {
+		s.client.SetFault(nil)
+		cancel()
+		<-s.ended
+		synctest.Wait()
+	})
+	pass(time.Minute + time.Second)
+	if !s.isLive() {
+		t.Fatalf("%v does not lead", library)
+	}
+	return s
+}
+
+func (s *subject) campaign(t *testing.T, library electors.Library, store *locktest.Store) func(context.Context) {
+	meta := metav1.ObjectMeta{Namespace: locktest.Namespace, Name: locktest.Name}
+	switch library {
+	case electors.Istio:
+		s.client = store.Client("a")
+		config := istio.LeaderElectionConfig{
+			Lock:          &istiolock.LeaseLock{LeaseMeta: meta, Client: s.client, LockConfig: istiolock.ResourceLockConfig{Identity: "a", Key: stable}},
+			LeaseDuration: defectLease, RenewDeadline: defectRenew, RetryPeriod: defectRetry, ReleaseOnCancel: true,
+			Callbacks: istio.LeaderCallbacks{OnStartedLeading: s.work, OnStoppedLeading: func() {}},
+		}
+		return again(func(ctx context.Context) { istio.RunOrDie(ctx, config) })
+	case electors.ClientGo:
+		s.client = store.Client("a")
+		config := clientgo.LeaderElectionConfig{
+			Lock:          &resourcelock.LeaseLock{LeaseMeta: meta, Client: s.client, LockConfig: resourcelock.ResourceLockConfig{Identity: "a"}},
+			LeaseDuration: defectLease, RenewDeadline: defectRenew, RetryPeriod: defectRetry, ReleaseOnCancel: true,
+			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: s.work, OnStoppedLeading: func() {}},
+		}
+		return again(func(ctx context.Context) { clientgo.RunOrDie(ctx, config) })
+	default:
+		lock := store.Lock("a", stable)
+		s.client = lock.Client
+		epoch := time.Now()
+		elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
+			Lock: lock.Locker, LeaseDuration: defectLease, RenewDeadline: defectRenew, RetryPeriod: defectRetry, ReleaseOnCancel: true,
+			Logger: slog.New(slog.DiscardHandler),
+			Clock:  k8sleaderelection.NewClock(func() int64 { return int64(time.Since(epoch)) }),
+			Work:   []func(context.Context) error{func(ctx context.Context) error { s.work(ctx); return nil }},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func(ctx context.Context) {
+			if err := elector.Campaign(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// again begins a new cycle after each term.
+func again(cycle func(context.Context)) func(context.Context) {
+	return func(ctx context.Context) {
+		for ctx.Err() == nil {
+			cycle(ctx)
+		}
+	}
+}
+
+// pass lets the bubble's time pass and everything that follows from it happen.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// stranger is a record of a holder that is not there.
+func stranger() k8sresourcelock.LeaderElectionRecord {
+	now := metav1.Time{Time: time.Now().UTC().Truncate(time.Second)}
+	return k8sresourcelock.LeaderElectionRecord{
+		HolderIdentity: "stranger", HolderKey: stable, LeaseDurationSeconds: 30, AcquireTime: now, RenewTime: now, LeaderTransitions: 1,
+	}
+}
+
+// deaf takes the watch away: what the others never had, ours has to do without.
+func (s *subject) deaf() { s.client.MuteWatches(true) }
+
+// defects tell whether a subject shows one.
+var defects = map[string]func(t *testing.T, s *subject, store *locktest.Store) bool{
+	"a release wipes the lease of a new holder": func(_ *testing.T, s *subject, store *locktest.Store) bool {
+		s.deaf() // as if it had slept
+		store.Put("stranger", stranger())
+		s.cancel()
+		pass(time.Second)
+		return store.Snapshot().Record.HolderIdentity != "stranger"
+	},
+	"a leader that has seen another holder works on until its deadline": func(_ *testing.T, s *subject, store *locktest.Store) bool {
+		s.deaf()
+		store.Put("stranger", stranger())
+		pass(defectRetry + time.Second) // by now its renewal has shown it
+		return s.isLive()
+	},
+	"a reply that comes late stretches the time in which the leader works": func(t *testing.T, s *subject, store *locktest.Store) bool {
+		before := store.Snapshot().Record.RenewTime
+		s.client.FailNext(locktest.Update, locktest.Fault{After: 12 * time.Second})
+		for now := before; now.Equal(&before); now = store.Snapshot().Record.RenewTime {
+			pass(10 * time.Millisecond)
+		}
+		stored := time.Now()
+		pass(12*time.Second + 100*time.Millisecond)
+		s.client.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} })
+		s.deaf()
+		pass(time.Minute)
+		if s.isLive() {
+			t.Fatal("it never stops")
+		}
+		return s.stopped.Sub(stored) > defectLease
+	},
+	"losing and regaining between two renewals goes on as one term": func(_ *testing.T, s *subject, store *locktest.Store) bool {
+		s.deaf()
+		store.Put("stranger", stranger())
+		released := stranger()
+		released.HolderIdentity, released.HolderKey, released.LeaseDurationSeconds = "", "", 1
+		store.Put("stranger", released)
+		pass(2 * defectLease)
+		return s.isLive() && s.terms == 1
+	},
+}
+
+func TestKnownDefects(t *testing.T) {
+	for name, shows := range defects {
+		t.Run(name, func(t *testing.T) {
+			somebody := false
+			for _, library := range electors.Libraries {
+				shown := false
+				synctest.Test(t, func(t *testing.T) {
+					store := locktest.NewStore(locktest.Lease)
+					shown = shows(t, enterSubject(t, library, store), store)
+				})
+				t.Logf("%v: %v", library, shown)
+				if shown && library == electors.Incumbent {
+					t.Error("ours shows it")
+				}
+				somebody = somebody || shown
+			}
+			if !somebody {
+				t.Error("nobody shows it: the case proves nothing")
+			}
+		})
+	}
+}
