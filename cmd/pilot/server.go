@@ -59,7 +59,7 @@ func bind(cmd *cobra.Command, config *bootstrap.Config, env features.Features) {
 	f.StringVar(&config.Address, "address", ":15014", "where to serve /healthz, /readyz, /metrics and /debug/elections")
 	f.StringVar(&config.CABundle, "ca-bundle", "", "file of PEM certificates to spread to every namespace; it is followed when it changes")
 	f.StringSliceVar(&config.ExcludedNamespaces, "excluded-namespaces", nil, "namespaces without the CA bundle (default kube-system, kube-public, kube-node-lease, local-path-storage)")
-	f.StringVar(&config.Lock, "lock", env.ElectionLock, "kind of lock objects: configmap or lease (LEADER_ELECTION_LOCK)")
+	f.StringVar(&config.Lock, "lock", env.ElectionLock, "kind of lock objects: configmap, lease, or multi to move from one to the other (LEADER_ELECTION_LOCK)")
 	f.DurationVar(&config.LeaseDuration, "lease-duration", env.LeaseDuration, "how long a candidate waits for a silent leader (LEADER_ELECTION_LEASE_DURATION)")
 	f.DurationVar(&config.RenewDeadline, "renew-deadline", env.RenewDeadline, "how long a leader acts after its last acknowledged renewal (LEADER_ELECTION_RENEW_DEADLINE)")
 	f.DurationVar(&config.RetryPeriod, "retry-period", env.RetryPeriod, "how often a leader renews (LEADER_ELECTION_RETRY_PERIOD)")

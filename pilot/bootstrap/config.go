@@ -43,7 +43,7 @@ type Config struct {
 	// ExcludedNamespaces get no bundle; nil means the controller's own list.
 	ExcludedNamespaces []string
 
-	// Lock is "configmap" or "lease"; "" means configmap.
+	// Lock is "configmap", "lease" or, between the two, "multi"; "" means configmap.
 	Lock string
 	// LeaseDuration, RenewDeadline and RetryPeriod are the elections' timing; 0 means
 	// 30 s, 15 s and 7.5 s.
@@ -142,12 +142,12 @@ func (c Config) Validate() error {
 }
 
 func lockType(name string) (leaderelection.LockType, error) {
-	for _, known := range []leaderelection.LockType{leaderelection.ConfigMapLock, leaderelection.LeaseLock} {
+	for _, known := range []leaderelection.LockType{leaderelection.ConfigMapLock, leaderelection.LeaseLock, leaderelection.MultiLock} {
 		if name == known.String() || name == "" {
 			return known, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is none of configmap, lease", name)
+	return 0, fmt.Errorf("%q is none of configmap, multi, lease", name)
 }
 
 // restConfig is where the API server is.

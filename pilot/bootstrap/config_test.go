@@ -30,7 +30,7 @@ func TestWrongConfigurationsNameTheFlag(t *testing.T) {
 		"--address=":            func(c *Config) { c.Address = "15014" },
 		"--ca-bundle":           func(c *Config) { c.CABundle = "" },
 		"--excluded-namespaces": func(c *Config) { c.ExcludedNamespaces = []string{"A"} },
-		"--lock":                func(c *Config) { c.Lock = "multi" },
+		"--lock":                func(c *Config) { c.Lock = "endpoints" },
 		"--shutdown-timeout":    func(c *Config) { c.ShutdownTimeout = -time.Second },
 		"--kube-burst":          func(c *Config) { c.Burst = -1 },
 		"--lease-duration=-1s":  func(c *Config) { c.LeaseDuration = -time.Second },

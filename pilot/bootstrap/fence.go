@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -31,7 +32,7 @@ type FenceConfig struct {
 	File string
 	// Namespace of the control plane, with its locks; "" means istio-system.
 	Namespace string
-	// Lock is "configmap" or "lease"; "" means configmap.
+	// Lock is "configmap", "lease" or "multi", which means the lease; "" means configmap.
 	Lock string
 	// ServiceAccounts are the servers', as name or namespace/name; none means "pilot".
 	// fence.RevisionWord in them stands for each of the revisions.
@@ -53,8 +54,11 @@ func (c FenceConfig) withDefaults() FenceConfig {
 	if c.Set == "" {
 		c.Set = c.Namespace
 	}
-	if c.Lock == "" {
+	switch c.Lock {
+	case "":
 		c.Lock = string(fence.ConfigMap)
+	case leaderelection.MultiLock.String():
+		c.Lock = string(fence.Lease) // which says who leads, once nobody elects by ConfigMap alone
 	}
 	if len(c.ServiceAccounts) == 0 {
 		c.ServiceAccounts = []string{"pilot"}

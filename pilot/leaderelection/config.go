@@ -23,8 +23,9 @@ const (
 	ConfigMapLock LockType = iota
 	// LeaseLock stores it in a Lease.
 	LeaseLock
-	// MultiLock holds both together, for moving from one to the other. It is not
-	// built yet: New refuses it.
+	// MultiLock holds both together, for moving an election from the one to the other:
+	// ConfigMapLock, then MultiLock, then LeaseLock. All replicas have to be on MultiLock
+	// before the first goes on to LeaseLock; docs/migration.md has the steps.
 	MultiLock
 )
 
@@ -147,9 +148,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("the Revision %q: %s", c.Revision, problem))
 	}
 	switch c.Lock {
-	case ConfigMapLock, LeaseLock:
-	case MultiLock:
-		errs = append(errs, errors.New("the Lock MultiLock is not built yet: choose ConfigMapLock or LeaseLock"))
+	case ConfigMapLock, LeaseLock, MultiLock:
 	default:
 		errs = append(errs, fmt.Errorf("the Lock %v is none of ConfigMapLock, LeaseLock, MultiLock", c.Lock))
 	}

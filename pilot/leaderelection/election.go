@@ -108,10 +108,16 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 func (l *LeaderElection) lock(client kubernetes.Interface) k8sresourcelock.Interface {
 	meta := metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName()}
 	who := k8sresourcelock.ResourceLockConfig{Identity: l.cfg.Identity, Key: l.cfg.key(), EventRecorder: l.cfg.EventRecorder}
-	if l.cfg.Lock == LeaseLock {
-		return &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Hub: l.hub}
+	configMap := &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}
+	lease := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Hub: l.hub}
+	switch l.cfg.Lock {
+	case LeaseLock:
+		return lease
+	case MultiLock:
+		return &k8sresourcelock.MultiLock{Primary: configMap, Secondary: lease}
+	case ConfigMapLock:
 	}
-	return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}
+	return configMap
 }
 
 // AddRunFunction adds a function that runs while this process leads. Its channel is

@@ -31,7 +31,7 @@ type Features struct {
 	ClusterID string
 	// Kubeconfig is a list of files as kubectl takes it; "" when not set.
 	Kubeconfig string
-	// ElectionLock is "configmap" or "lease".
+	// ElectionLock is "configmap", "multi" or "lease".
 	ElectionLock string
 	// LeaseDuration, RenewDeadline and RetryPeriod are the elections' timing. Each is
 	// positive; how they relate is for the election to judge.
@@ -53,7 +53,7 @@ func parse(lookup func(string) (string, bool)) (Features, error) {
 		PodNamespace:         r.text(podNamespace, validation.IsDNS1123Label),
 		ClusterID:            r.text(clusterID, nil),
 		Kubeconfig:           r.text(kubeconfig, nil),
-		ElectionLock:         strings.ToLower(r.text(electionLock, oneOf("configmap", "lease"))),
+		ElectionLock:         strings.ToLower(r.text(electionLock, oneOf("configmap", "multi", "lease"))),
 		LeaseDuration:        r.duration(leaseDuration),
 		RenewDeadline:        r.duration(renewDeadline),
 		RetryPeriod:          r.duration(retryPeriod),

@@ -29,7 +29,7 @@ var (
 	enableWriteFence = env.Register("ENABLE_WRITE_FENCE", false,
 		"If true, policies in the API server guard what controllers write (pilot fence install), and the server checks that they do.").Var
 	electionLock = env.Register("LEADER_ELECTION_LOCK", "configmap",
-		"What kind of object the locks are: configmap, as istiod's, or lease.").Var
+		"What kind of object the locks are: configmap, as istiod's, or lease; multi holds both, to move from one to the other.").Var
 	leaseDuration = env.Register("LEADER_ELECTION_LEASE_DURATION", 30*time.Second,
 		"How long a candidate waits for a silent leader before it takes over; whole seconds.").Var
 	renewDeadline = env.Register("LEADER_ELECTION_RENEW_DEADLINE", 15*time.Second,
