@@ -46,13 +46,13 @@ func (s *stage) flip(b *testing.B, client kubernetes.Interface, revision string)
 
 // crew is a process of one revision with a part in each of the elections: one client,
 // one watcher of the default revision.
-func (s *stage) crew(b *testing.B, name, revision string) []*replica {
+func (s *stage) crew(b *testing.B, name, revision string, elections int) []*replica {
 	b.Helper()
 	first := s.replica(name, revision)
 	watcher := s.watched(b, first)
 	eventually(b, name+" knows the default revision", watcher.HasSynced)
 	var crew []*replica
-	for i := range inFlight {
+	for i := range elections {
 		r := s.replica(name, revision)
 		r.client, r.wire = first.client, first.wire
 		var err error
@@ -70,22 +70,29 @@ func (s *stage) crew(b *testing.B, name, revision string) []*replica {
 	return crew
 }
 
-// BenchmarkHandover flips the default revision under eight elections at 30 s leases and
-// measures, for each, from when the flip was sent to the start of the new leader's run
-// function, less what the old one took to return. Beside it: for how long nobody led,
-// and the limit, which is the same writes and watch events with nothing around them.
+// BenchmarkHandover flips the default revision under one election, and under eight, at
+// 30 s leases and measures, for each, from when the flip was sent to the start of the new
+// leader's run function, less what the old one took to return. Beside it: for how long
+// nobody led, and the limit, which is the same writes and watch events with nothing around
+// them.
 func BenchmarkHandover(b *testing.B) {
+	for _, elections := range []int{1, inFlight} {
+		b.Run(fmt.Sprintf("elections=%d", elections), func(b *testing.B) { benchmarkHandover(b, elections) })
+	}
+}
+
+func benchmarkHandover(b *testing.B, elections int) {
 	var handover, nobody, limit, limitNobody figures
 	s := newStage(b, leaderelection.LeaseLock)
 	s.system = "istio-system"
 	s.setDefault(b, "stable")
 	client := admin(b, s.cluster)
-	stable, canary := s.crew(b, "stable", "stable"), s.crew(b, "canary", "canary")
+	stable, canary := s.crew(b, "stable", "stable", elections), s.crew(b, "canary", "canary", elections)
 	eventually(b, "stable leads all", func() bool { return all(stable, (*replica).live) })
 	eventually(b, "canary follows all", func() bool {
 		return all(canary, func(r *replica) bool { return r.follows("stable")() })
 	})
-	raw := s.rawLanes(b)
+	raw := s.rawLanes(b, elections)
 
 	revision := map[bool]string{true: "canary", false: "stable"}
 	from, to := stable, canary
@@ -93,7 +100,7 @@ func BenchmarkHandover(b *testing.B) {
 	for toCanary := true; b.Loop(); toCanary = !toCanary {
 		flipped := s.flip(b, client, revision[toCanary])
 		eventually(b, "all are handed over", func() bool { return all(to, (*replica).live) })
-		for i := range inFlight {
+		for i := range elections {
 			old, next := from[i].last(), to[i].last()
 			if gap := next.from.Sub(old.to); gap < 0 || old.told.Before(flipped) {
 				b.Errorf("lane %d: told at %v, ended at %v, started at %v", i, old.told, old.to, next.from)
@@ -104,7 +111,7 @@ func BenchmarkHandover(b *testing.B) {
 		from, to = to, from
 	}
 	requests := stable[0].wire.total() + canary[0].wire.total() - before
-	for i := range inFlight {
+	for i := range elections {
 		noOverlap(b, stable[i], canary[i])
 	}
 	for _, r := range slices.Concat(stable, canary) {
@@ -112,7 +119,7 @@ func BenchmarkHandover(b *testing.B) {
 			b.Error(err)
 		}
 	}
-	for round := range handover.rounds() {
+	for round := range len(handover.all) / elections {
 		flipped := s.flip(b, client, revision[round%2 == 0]+"-limit")
 		raw.round(b, flipped, &limit, &limitNobody)
 	}
@@ -130,13 +137,9 @@ func all(crew []*replica, holds func(*replica) bool) bool {
 	return !slices.ContainsFunc(crew, func(r *replica) bool { return !holds(r) })
 }
 
-func (f *figures) rounds() int { return len(f.all) / inFlight }
-
 // rawLanes are the elections' locks without electors: two processes, each with one
 // client and one watch of each lock and of the default revision.
-type rawLanes struct {
-	lanes [inFlight]rawLane
-}
+type rawLanes struct{ lanes []rawLane }
 
 type rawLane struct {
 	leader, challenger *rawSide
@@ -151,9 +154,9 @@ type rawSide struct {
 	flip chan struct{}
 }
 
-func (s *stage) rawLanes(b *testing.B) *rawLanes {
+func (s *stage) rawLanes(b *testing.B, elections int) *rawLanes {
 	b.Helper()
-	r := &rawLanes{}
+	r := &rawLanes{make([]rawLane, elections)}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.Context()))
 	var watching sync.WaitGroup
 	b.Cleanup(func() { cancel(); watching.Wait() })
@@ -164,7 +167,7 @@ func (s *stage) rawLanes(b *testing.B) *rawLanes {
 		}
 		b.Cleanup(func() { kube.CloseIdleConnections(client) })
 		var sides []*rawSide
-		for i := range inFlight {
+		for i := range elections {
 			side := &rawSide{
 				lock: &k8sresourcelock.LeaseLock{
 					LeaseMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: laneName(i) + "-raw"}, Client: client.Kube().CoordinationV1(),
