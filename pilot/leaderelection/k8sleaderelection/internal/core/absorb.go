@@ -21,7 +21,7 @@ func (c Config) absorb(s State, in Input) State {
 		s = c.replied(s, in)
 	case DefaultChanged:
 		if in.Default != s.Default {
-			s.Spurned, s.Rebuffed, s.AskAt, s.Asks = false, 0, 0, 0
+			s.Spurned, s.Rebuffed, s.Rebuffs, s.AskAt, s.Asks = false, 0, 0, 0, 0
 		}
 		s.Default = in.Default
 	case Watching:
@@ -128,7 +128,13 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 	if s.Snap.held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && next.held() {
 		// While two do not agree on the default yet, each outranks the other: without
 		// a pause they would take the lock from each other as fast as the store allows.
-		s.Rebuffed = now.After(c.Retry)
+		// The pause grows until one of them has the time to settle: they may disagree
+		// for as long as one's watch of the default is down.
+		if s.Phase == Leading {
+			s.Rebuffs = 0
+		}
+		s.Rebuffed = now.After(min(c.Retry<<s.Rebuffs, 2*c.Lease))
+		s.Rebuffs = min(s.Rebuffs+1, maxBackOffShift)
 		s.Spurned = s.Spurned || s.Phase != Following && next.Record.Key == c.Key
 	}
 	return s

@@ -205,6 +205,7 @@ type State struct {
 	Steps     uint8   // step-downs in a row
 	Spurned   bool    // preempted by an equal key; until the default changes
 	Rebuffed  Instant // displaced by another: no preempting before, unless the default changes
+	Rebuffs   uint8   // in a row, without having led
 	BeganAt   Instant // when the term began
 	ReleaseBy Instant
 }
