@@ -216,3 +216,21 @@ func TestPeerStealsFromTheNominee(t *testing.T) {
 		noOverlap(t, a, b, istiod.work())
 	})
 }
+
+// Two that do not agree on the default each outrank the other, and neither can be asked
+// while it settles. They give each other room in the end.
+func TestDisagreementLeavesTheLockToSomebody(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		s.setDefault(t, "stable")
+		a, b := s.ranked(t, "a", "stable", brisk), s.ranked(t, "b", "canary", brisk)
+		a.wire.mute(webhooks)
+		s.setDefault(t, "canary")
+		s.put(t, record{"istiod", "old", int(briskLease / time.Second), 3})
+		a.start(t)
+		eventually(t, "a settles", func() bool { return a.Status().Phase == "settling" })
+		b.start(t)
+		eventually(t, "b knows another default", func() bool { return b.Status().Default == "canary" })
+		leader(t, a, b)
+		noOverlap(t, a, b)
+	})
+}
