@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -60,6 +62,56 @@ func TestWrongInputIsNamed(t *testing.T) {
 			}
 			if _, err := pilot(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v does not name %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestFenceIsRendered(t *testing.T) {
+	out, err := pilot(t, "fence", "render", "--namespace=mesh", "--lock=lease", "--service-account=istiod-{revision}", "--revisions=stable,canary", "--coordinator=system:apiserver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"kind: ValidatingAdmissionPolicyBinding", "failurePolicy: Fail", "parameterNotFoundAction: Deny", "kind: Lease", "namespace: mesh",
+		"system:serviceaccount:mesh:istiod-stable", "system:serviceaccount:mesh:istiod-canary", "system:apiserver", "istio-ca-root-cert",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+}
+
+func TestFenceNamesWrongInput(t *testing.T) {
+	file := func(content string) string {
+		name := filepath.Join(t.TempDir(), "fence.yaml")
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return "--file=" + name
+	}
+	const good = "elections:\n- {election: e, namespace: ns, lock: lease, serviceAccounts: [ns/s], guards: [{resources: [secrets], names: [x]}]}\n"
+	if out, err := pilot(t, "fence", "render", file(good)); err != nil || !strings.Contains(out, "incumbent-fence.ns.e.lease.work-1") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no such file":     {[]string{"render", "--file=/no/such"}, "--file: open /no/such"},
+		"unknown field":    {[]string{"render", file(strings.Replace(good, "lock:", "lokc:", 1))}, `unknown field "lokc"`},
+		"no declarations":  {[]string{"render", file("{}")}, "give a list of declarations under elections"},
+		"wide":             {[]string{"render", file(strings.Replace(good, ", names: [x]", "", 1))}, "wide: true"},
+		"lock":             {[]string{"render", "--lock=endpoints"}, `lock "endpoints"`},
+		"service account":  {[]string{"render", "--service-account=A"}, `service account "istio-system/A"`},
+		"no server":        {[]string{"verify", "--kubeconfig=/no/such"}, "/no/such"},
+		"no server either": {[]string{"install", "--kubeconfig=/no/such"}, "/no/such"},
+		"to remove":        {[]string{"remove", "--kubeconfig=/no/such"}, "/no/such"},
+		"argument":         {[]string{"render", "now"}, "now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := pilot(t, append([]string{"fence"}, test.args...)...); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v does not say %s", err, test.want)
 			}
 		})
 	}

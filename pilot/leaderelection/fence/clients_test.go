@@ -82,6 +82,9 @@ func TestRefusalIsTypedThroughEveryClient(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	if byGate, byFence := gate.Refused(); byGate != 10 || byFence != 0 {
+		t.Errorf("%d refused by the gate, %d by the fence", byGate, byFence)
+	}
 	if _, err := maps.Get(t.Context(), "b", metav1.GetOptions{}); errors.Is(err, fence.ErrNotLeader) || err == nil {
 		t.Errorf("a read did not get out: %v", err)
 	}
@@ -176,6 +179,9 @@ func TestRefusalByTheFenceIsTriedAgainInANewTerm(t *testing.T) {
 					t.Errorf("sent %q", c.judge.got)
 				}
 				gate.Drain() // nothing is under way any more
+				if byGate, byFence := gate.Refused(); byGate != 0 || (byFence > 0) != (c.judge.words == ours) {
+					t.Errorf("%d refused by the gate, %d by the fence", byGate, byFence)
+				}
 			})
 		})
 	}

@@ -42,6 +42,8 @@ type Gate struct {
 	clock    *k8sleaderelection.Clock
 	// open is read on each request; it is replaced, never changed.
 	open atomic.Pointer[admission]
+	// byGate and byFence count refusals.
+	byGate, byFence atomic.Uint64
 
 	mu       sync.Mutex
 	term     *termWrites
@@ -129,6 +131,10 @@ func (g *Gate) Drain() {
 	g.mu.Unlock()
 	<-idle // bounded: the context of each write ends with its cover
 }
+
+// Refused is how many writes were refused so far: by the gate, and by the fence although
+// the gate was open. The latter include those that were tried again and admitted then.
+func (g *Gate) Refused() (byGate, byFence uint64) { return g.byGate.Load(), g.byFence.Load() }
 
 // Check reports whether a write may pass now; the error is a *NotLeaderError.
 func (g *Gate) Check() error {

@@ -42,6 +42,7 @@ func (t *gated) RoundTrip(req *http.Request) (*http.Response, error) {
 		err = fmt.Errorf("election %s: %w", t.gate.election, ErrUpgrade)
 	}
 	if err != nil {
+		t.gate.byGate.Inc()
 		if req.Body != nil {
 			req.Body.Close()
 		}
@@ -63,8 +64,12 @@ func (t *gated) send(req *http.Request, pass admitted) (*http.Response, error) {
 	req = req.WithContext(pass.ctx)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		resp, err := t.next.RoundTrip(req)
-		if err != nil || pass.fresh.Left(t.gate.clock.Now()) <= 0 || !refused(resp) {
+		if err != nil || !refused(resp) {
 			return resp, err
+		}
+		t.gate.byFence.Inc()
+		if pass.fresh.Left(t.gate.clock.Now()) <= 0 {
+			return resp, nil
 		}
 		again := repeat(req)
 		if again == nil || !linger(pause, caller, pass.ctx) || t.gate.Check() != nil {

@@ -1,0 +1,22 @@
+package bootstrap
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+)
+
+// countRefused exports how many writes of an election's controller were refused, by whom.
+func countRefused(registry prometheus.Registerer, le *leaderelection.LeaderElection) {
+	refused := map[string]func() float64{
+		"gate":  func() float64 { n, _ := le.Gate().Refused(); return float64(n) },
+		"fence": func() float64 { _, n := le.Gate().Refused(); return float64(n) },
+	}
+	for by, count := range refused {
+		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "incumbent_election_refused_writes_total",
+			Help:        "How many writes guarded by that election were refused, by the gate in this process or by the fence in the API server.",
+			ConstLabels: prometheus.Labels{"name": le.Status().Lock, "by": by},
+		}, count))
+	}
+}
