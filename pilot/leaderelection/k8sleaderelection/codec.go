@@ -29,6 +29,7 @@ func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 		return out, nil
 	}
 	out.Notes = decodeNotes(s.Notes)
+	out.Notes.Nominated = nomination(s, out.Notes.Hold)
 	switch {
 	case s.Unreadable != nil:
 		out.Content = core.Unreadable
@@ -103,10 +104,9 @@ const (
 
 func decodeNotes(notes map[string]string) core.Notes {
 	return core.Notes{
-		Marker:    parseMarker(notes[k8sresourcelock.MarkerAnnotation]),
-		Nominated: parseNomination(notes[k8sresourcelock.NominatedAnnotation]),
-		Request:   parseRequest(notes[k8sresourcelock.HandoverRequestAnnotation]),
-		Hold:      parseHold(notes[k8sresourcelock.HoldAnnotation]),
+		Marker:  parseMarker(notes[k8sresourcelock.MarkerAnnotation]),
+		Request: parseRequest(notes[k8sresourcelock.HandoverRequestAnnotation]),
+		Hold:    parseHold(notes[k8sresourcelock.HoldAnnotation]),
 	}
 }
 
@@ -135,15 +135,21 @@ func parseMarker(s string) core.Marker {
 	return m
 }
 
-// parseNomination returns the zero Nomination for anything that does not say for which
-// term it is.
-func parseNomination(s string) core.Nomination {
-	identity, number, _ := strings.Cut(s, " ")
-	transitions, err := strconv.Atoi(number)
-	if identity == "" || err != nil {
+// nomination says who was written in, and for which term. The annotation is no more than
+// a name, which is enough for a nominee of ours: it takes it away with its first write. A
+// peer keeps it, through later terms too; it can only have been put there by an
+// operator's transfer, whose hold names the term.
+func nomination(s k8sresourcelock.Snapshot, hold core.Hold) core.Nomination {
+	n := core.Nomination{Identity: s.Notes[k8sresourcelock.NominatedAnnotation]}
+	switch {
+	case n.Identity == "":
 		return core.Nomination{}
+	case hold.Reason == core.HoldForTransfer && hold.Holder == n.Identity:
+		n.Transitions = hold.Transitions
+	default:
+		n.Transitions = s.Record.LeaderTransitions
 	}
-	return core.Nomination{Identity: identity, Transitions: transitions}
+	return n
 }
 
 func encodeNotes(n core.Notes) map[string]string {
@@ -157,8 +163,8 @@ func encodeNotes(n core.Notes) map[string]string {
 	if n.Hold != (core.Hold{}) {
 		notes[k8sresourcelock.HoldAnnotation] = formatHold(n.Hold)
 	}
-	if n.Nominated != (core.Nomination{}) {
-		notes[k8sresourcelock.NominatedAnnotation] = fmt.Sprintf("%s %d", n.Nominated.Identity, n.Nominated.Transitions)
+	if n.Nominated.Identity != "" {
+		notes[k8sresourcelock.NominatedAnnotation] = n.Nominated.Identity
 	}
 	return notes
 }

@@ -116,7 +116,7 @@ func TestChallengerThatDiesLeavesTheLockToOthers(t *testing.T) {
 func TestUnaskedNomineeReleases(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		store.Put("coordinator", k8sresourcelock.LeaderElectionRecord{HolderIdentity: "b", HolderKey: "canary", LeaseDurationSeconds: 30, LeaderTransitions: 4})
-		store.Annotate(k8sresourcelock.NominatedAnnotation, "b 4")
+		store.Annotate(k8sresourcelock.NominatedAnnotation, "b")
 		b := enterRanked(t, store, "b", "canary", "stable")
 		pass(time.Second)
 		history := store.History()

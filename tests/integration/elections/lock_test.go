@@ -273,7 +273,7 @@ func describe(s k8sresourcelock.Snapshot) string {
 	}
 	switch nominated := s.Notes[nominatedNote]; nominated {
 	case "":
-	case fmt.Sprintf("%s %d", s.Record.HolderIdentity, s.Record.LeaderTransitions):
+	case s.Record.HolderIdentity:
 		words = append(words, "nominated")
 	default:
 		words = append(words, "nominee "+nominated)

@@ -212,7 +212,7 @@ func TestPeerStealsFromTheNominee(t *testing.T) {
 		first.letGo()
 		eventually(t, "b leads", b.live)
 		c.never(t, "b 1, leads")
-		b.notBefore(t, c.firstSeen(t, "istiod 2, nominee b 1").Add(briskLease-seenApart), "istiod's lease had run out")
+		b.notBefore(t, c.firstSeen(t, "istiod 2, nominee b").Add(briskLease-seenApart), "istiod's lease had run out")
 		noOverlap(t, a, b, istiod.work())
 	})
 }

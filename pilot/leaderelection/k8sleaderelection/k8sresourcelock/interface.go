@@ -25,8 +25,7 @@ const (
 	MarkerAnnotation = "incumbent.dev/leader"
 	// HandoverRequestAnnotation holds a challenger's request as JSON.
 	HandoverRequestAnnotation = "incumbent.dev/handover-request"
-	// NominatedAnnotation names a candidate that somebody else wrote in as holder, and for
-	// which transitions.
+	// NominatedAnnotation names a candidate that somebody else wrote in as holder.
 	NominatedAnnotation = "incumbent.dev/nominated"
 	// HoldAnnotation holds an operator's transfer or pause as JSON.
 	HoldAnnotation = "incumbent.dev/hold"

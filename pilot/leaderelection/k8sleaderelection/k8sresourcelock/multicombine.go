@@ -40,8 +40,8 @@ func standingOf(s Snapshot) standing {
 		return vacant
 	case holder == "":
 		return nobody
-	case s.Notes[NominatedAnnotation] == holder:
-		return nominee
+	case s.Notes[NominatedAnnotation] == holder && s.Record.AcquireTime.Equal(&s.Record.RenewTime):
+		return nominee // a peer keeps the annotation, and its renewals tell
 	case namesTerm(s.Notes[MultiLockAnnotation], s.Record):
 		return half
 	}
