@@ -60,6 +60,10 @@ type Config struct {
 	// Lock is the kind of lock object.
 	Lock LockType
 
+	// Predecessor, if given, is a lock that guarded this election's work in earlier
+	// versions: run functions start once it is held too.
+	Predecessor *Predecessor
+
 	// LeaseDuration, RenewDeadline and RetryPeriod are as in LeaderElectionConfig.
 	// Zero means 30 s, 15 s and 7.5 s.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -152,5 +156,19 @@ func (c Config) validate() error {
 	default:
 		errs = append(errs, fmt.Errorf("the Lock %v is none of ConfigMapLock, LeaseLock, MultiLock", c.Lock))
 	}
+	if c.Predecessor != nil {
+		errs = append(errs, c.validatePredecessor())
+	}
 	return errors.Join(errs...)
+}
+
+func (c Config) validatePredecessor() error {
+	p := *c.Predecessor
+	if err := p.validate(); err != nil {
+		return err
+	}
+	if (p.Namespace == "" || p.Namespace == c.Namespace) && p.Name == c.lockName() && (p.Lock == c.Lock || c.Lock == MultiLock) {
+		return fmt.Errorf("the Predecessor %s is the election's own lock", p.Name)
+	}
+	return nil
 }

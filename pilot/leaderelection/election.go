@@ -26,6 +26,7 @@ type LeaderElection struct {
 
 	clock  *k8sleaderelection.Clock
 	gate   *fence.Gate
+	bound  *boundGate // what moves gate, when there is a predecessor
 	health *k8sleaderelection.HealthzAdaptor
 	// elector is the one that runs, or ran last. Before that it is the one by which
 	// the configuration was checked.
@@ -58,6 +59,7 @@ func newElection(client kube.Client, cfg Config) *LeaderElection {
 	cfg = cfg.withDefaults()
 	l := &LeaderElection{cfg: cfg, client: client, clock: k8sleaderelection.NewClock(nil)}
 	l.gate = fence.NewGate(cfg.lockName(), l.clock)
+	l.bound = &boundGate{gate: l.gate}
 	l.gated = sync.OnceValues(l.newGatedClient)
 	l.health = k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance)
 	l.invalid = l.validate()
@@ -80,6 +82,11 @@ func (l *LeaderElection) validate() error {
 
 // connect makes the elector, with a lock on client.
 func (l *LeaderElection) connect(client kubernetes.Interface) error {
+	work, gate := l.work, k8sleaderelection.Gate(l.gate)
+	if l.cfg.Predecessor != nil {
+		gate = l.bound
+		work = func(ctx context.Context) error { return l.keeper(client).run(ctx, l.work) }
+	}
 	elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
 		Lock:          l.lock(client),
 		LeaseDuration: l.cfg.LeaseDuration, RenewDeadline: l.cfg.RenewDeadline, RetryPeriod: l.cfg.RetryPeriod,
@@ -90,9 +97,9 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 		Fit:                l.fitness(),
 		ReleaseOnCancel:    true,
 		Name:               l.cfg.lockName(),
-		Work:               []func(context.Context) error{l.work},
+		Work:               []func(context.Context) error{work},
 		Ranked:             !l.cfg.PerRevision,
-		Gate:               l.gate,
+		Gate:               gate,
 		Clock:              l.clock,
 		WatchDog:           l.health,
 		Observer:           l.cfg.Observer,
@@ -106,11 +113,14 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 }
 
 func (l *LeaderElection) lock(client kubernetes.Interface) k8sresourcelock.Interface {
-	meta := metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName()}
+	return l.lockOn(client, metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName()}, l.cfg.Lock)
+}
+
+func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectMeta, kind LockType) watchedLock {
 	who := k8sresourcelock.ResourceLockConfig{Identity: l.cfg.Identity, Key: l.cfg.key(), EventRecorder: l.cfg.EventRecorder}
 	configMap := &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}
 	lease := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Hub: l.hub}
-	switch l.cfg.Lock {
+	switch kind {
 	case LeaseLock:
 		return lease
 	case MultiLock:
@@ -238,7 +248,7 @@ func (l *LeaderElection) IsLeader() bool {
 		return l.running.Load()
 	}
 	e := l.elector.Load()
-	return e != nil && e.IsLeader()
+	return e != nil && e.IsLeader() && l.mayWork()
 }
 
 // Leader returns who the record names, as last seen; empty when nobody.

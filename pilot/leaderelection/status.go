@@ -19,6 +19,8 @@ type Status struct {
 	Phase, Reason string
 	// Leading: this process may act now.
 	Leading bool
+	// Waiting: this process leads the election, but its predecessor's lock is not kept.
+	Waiting bool
 	// Unfit: this process should not lead, by its own Fit function.
 	Unfit bool
 	// Holder and HolderKey are those of the record last seen.
@@ -50,7 +52,8 @@ func (l *LeaderElection) Status() Status {
 		return s
 	}
 	now := e.Status()
-	s.Phase, s.Reason, s.Leading, s.Since = now.Phase, now.Reason, now.Leading, now.Since
+	s.Phase, s.Reason, s.Leading, s.Since = now.Phase, now.Reason, now.Leading && l.mayWork(), now.Since
+	s.Waiting = now.Leading && !s.Leading
 	s.Unfit = now.Unfit
 	s.Holder, s.HolderKey, s.Transitions = now.Holder, now.HolderKey, now.Transitions
 	s.Default, s.DefaultKnown = now.Default.Revision, now.Default.Synced

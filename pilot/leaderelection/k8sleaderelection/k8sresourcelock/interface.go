@@ -33,6 +33,10 @@ const (
 	// UID if there is one. The holder leads only while it stands in both objects of a
 	// MultiLock.
 	MultiLockAnnotation = "incumbent.dev/multilock"
+	// PredecessorAnnotation: "v1 <holder> <leaderTransitions>", then who wrote last. The
+	// recorded holder does not act on this lock: it keeps it from those who would, for the
+	// elections that have come in its place.
+	PredecessorAnnotation = "incumbent.dev/predecessor"
 )
 
 // LeaderElectionRecord is who holds the lock, as stored. Its times come from the

@@ -10,7 +10,7 @@ const NotePrefix = "incumbent.dev/"
 
 // knownNotes are the annotations that this version may remove. One with our prefix
 // that is not among them is a later version's, and not ours to take away.
-var knownNotes = []string{MarkerAnnotation, HandoverRequestAnnotation, NominatedAnnotation, HoldAnnotation}
+var knownNotes = []string{MarkerAnnotation, HandoverRequestAnnotation, NominatedAnnotation, HoldAnnotation, PredecessorAnnotation}
 
 // notesOf picks our annotations out of an object's; nil when there are none.
 func notesOf(annotations map[string]string) map[string]string {

@@ -1,0 +1,18 @@
+package k8sresourcelock
+
+import "fmt"
+
+// Successors is the holder of a lock that is kept as a predecessor: not a process, so
+// that none that comes back under an old name takes itself for the leader.
+const Successors = "incumbent-successors"
+
+// KeptForSuccessors reports whether the lock is held only as a predecessor.
+func (s Snapshot) KeptForSuccessors() bool {
+	return s.Exists && s.Unreadable == nil && s.Record.HolderIdentity == Successors &&
+		namesTerm(s.Notes[PredecessorAnnotation], s.Record)
+}
+
+// SuccessorsNote is the note that makes a record of Successors one.
+func SuccessorsNote(r LeaderElectionRecord, writer string) string {
+	return fmt.Sprintf("v1 %s %d %s", r.HolderIdentity, r.LeaderTransitions, writer)
+}

@@ -1,0 +1,268 @@
+package leaderelection
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+const (
+	oldLease = 30 * time.Second
+	oldRenew = 15 * time.Second
+	oldRetry = 7500 * time.Millisecond
+)
+
+// part is somebody's part in a lock, old or new, with a run function.
+type part struct {
+	name   string
+	client *locktest.Client
+	drain  time.Duration
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu      sync.Mutex
+	live    bool
+	started time.Time
+	stopped time.Time
+	bound   k8sleaderelection.Cover
+	watched func(p *part, works bool)
+	faults  func(locktest.Verb) locktest.Fault
+	plant   func(*keeper) // a bug
+}
+
+func (p *part) work(ctx context.Context) error {
+	p.mu.Lock()
+	p.live, p.started = true, time.Now()
+	p.mu.Unlock()
+	if p.watched != nil {
+		p.watched(p, true)
+		defer p.watched(p, false)
+	}
+	<-ctx.Done()
+	<-time.After(p.drain)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live, p.stopped = false, time.Now()
+	return nil
+}
+
+func (p *part) works() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.live
+}
+
+func (p *part) quit() {
+	p.cancel()
+	<-p.done
+}
+
+func newPart(t *testing.T, name string, change ...func(*part)) (*part, context.Context) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &part{name: name, cancel: cancel, done: make(chan struct{})}
+	for _, f := range change {
+		f(p)
+	}
+	t.Cleanup(p.quit)
+	return p, ctx
+}
+
+func bubbleClock() *k8sleaderelection.Clock {
+	epoch := time.Now()
+	return k8sleaderelection.NewClock(func() int64 { return int64(time.Since(epoch)) })
+}
+
+func electorOf(lock k8sresourcelock.Interface, work func(context.Context) error, seen func(string)) (*k8sleaderelection.LeaderElector, error) {
+	return k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: oldLease, RenewDeadline: oldRenew, RetryPeriod: oldRetry,
+		ReleaseOnCancel: true, Ranked: true, Work: []func(context.Context) error{work},
+		Callbacks: k8sleaderelection.LeaderCallbacks{OnNewLeader: seen},
+		Clock:     bubbleClock(), Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+// old is a replica of an earlier version: it acts while it holds the one lock.
+func old(t *testing.T, store *locktest.Store, name string, change ...func(*part)) *part {
+	p, ctx := newPart(t, name, change...)
+	lock := store.Lock(name, "stable")
+	p.client = lock.Client
+	p.client.SetFault(p.faults)
+	e, err := electorOf(lock.Locker, p.work, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.SetDefaultRevision(k8sleaderelection.DefaultRevision{Synced: true, Revision: "stable"})
+	go func() {
+		defer close(p.done)
+		_ = e.Campaign(ctx)
+	}()
+	return p
+}
+
+// successor is a leader of an election that has a predecessor.
+func successor(t *testing.T, store *locktest.Store, name string, change ...func(*part)) *part {
+	p, ctx := newPart(t, name, change...)
+	lock := store.Lock(name, "canary")
+	p.client = lock.Client
+	p.client.SetFault(p.faults)
+	k := &keeper{
+		lock: lock.Locker, clock: bubbleClock(), log: slog.New(slog.DiscardHandler),
+		lease: oldLease, deadline: oldRenew, retry: oldRetry,
+		key:   func() string { return "stable" },
+		deflt: func() k8sleaderelection.DefaultRevision { return k8sleaderelection.DefaultRevision{} },
+		bound: func(c k8sleaderelection.Cover) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.bound = c
+		},
+		elect: func(lead func(context.Context) error, seen func(string)) (candidate, error) {
+			return electorOf(lock.Locker, lead, seen)
+		},
+	}
+	if p.plant != nil {
+		p.plant(k)
+	}
+	go func() {
+		defer close(p.done)
+		if err := k.run(ctx, p.work); err != nil {
+			t.Error(err)
+		}
+	}()
+	return p
+}
+
+func passes(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func bubble(t *testing.T, f func(t *testing.T, store *locktest.Store)) {
+	synctest.Test(t, func(t *testing.T) { f(t, locktest.NewStore(locktest.ConfigMap)) })
+}
+
+func TestSuccessorsWaitForTheOldLeaderAndThenShutOutOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		a := old(t, store, "a")
+		passes(time.Second)
+		s1, s2 := successor(t, store, "s1"), successor(t, store, "s2")
+		passes(2 * time.Minute)
+		if !a.works() || s1.works() || s2.works() {
+			t.Fatalf("old %v, new %v and %v", a.works(), s1.works(), s2.works())
+		}
+		a.drain = 3 * time.Second
+		a.quit()
+		passes(2 * time.Second)
+		if !s1.works() || !s2.works() {
+			t.Fatalf("the old leader is gone: new %v and %v", s1.works(), s2.works())
+		}
+		if s1.started.Before(a.stopped) || s2.started.Before(a.stopped) {
+			t.Error("a successor started before the old leader's function had returned")
+		}
+		b := old(t, store, "b")
+		passes(2 * time.Minute)
+		s1.quit()
+		passes(2 * time.Minute)
+		if b.works() || !s2.works() {
+			t.Fatalf("an old replica works %v beside a successor that works %v", b.works(), s2.works())
+		}
+		s2.drain = 4 * time.Second
+		s2.quit()
+		last := s2.stopped
+		passes(oldLease)
+		if !b.works() || b.started.Before(last) {
+			t.Errorf("the way back: works %v, from %v on, the last successor stopped at %v", b.works(), b.started, last)
+		}
+	})
+}
+
+func TestSuccessorKeepsTheLockWhileItDrains(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		s := successor(t, store, "s")
+		passes(time.Second)
+		b := old(t, store, "b")
+		s.drain = 2 * oldLease
+		s.quit()
+		if b.works() {
+			t.Fatal("an old replica works while the successor's function has not returned")
+		}
+		passes(oldLease + time.Second)
+		if !b.works() {
+			t.Error("and not after")
+		}
+	})
+}
+
+func TestSuccessorStopsWhenTheLockIsLost(t *testing.T) {
+	for name, lose := range map[string]func(store *locktest.Store){
+		"taken by an istiod": func(store *locktest.Store) {
+			store.Put("istiod", k8sresourcelock.LeaderElectionRecord{HolderIdentity: "istiod", HolderKey: "stable", LeaseDurationSeconds: 30, LeaderTransitions: 9})
+		},
+		"deleted":    func(store *locktest.Store) { store.Delete() },
+		"unreadable": func(store *locktest.Store) { store.Corrupt() },
+		"taken by an istiod under the successors' name": func(store *locktest.Store) {
+			store.Put("istiod", k8sresourcelock.LeaderElectionRecord{HolderIdentity: k8sresourcelock.Successors, LeaseDurationSeconds: 30, LeaderTransitions: 9})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *locktest.Store) {
+				s := successor(t, store, "s")
+				passes(time.Minute)
+				first := s.started
+				if !s.works() {
+					t.Fatal("does not work")
+				}
+				lose(store)
+				synctest.Wait()
+				if s.works() && s.started == first {
+					t.Fatal("goes on")
+				}
+				passes(2 * oldLease)
+				if !s.works() {
+					t.Error("does not work again after two leases without a sign of anybody")
+				}
+			})
+		})
+	}
+}
+
+func TestSuccessorStopsAtTheEndOfItsCover(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		s := successor(t, store, "s")
+		passes(time.Second)
+		b := old(t, store, "b")
+		passes(time.Minute)
+		s.client.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} })
+		s.client.MuteWatches(true)
+		last := store.Snapshot().Record.RenewTime.Time
+		passes(oldRenew)
+		if s.works() || s.bound != (k8sleaderelection.Cover{}) {
+			t.Errorf("works %v, the gate's bound %v", s.works(), s.bound)
+		}
+		passes(oldLease)
+		if !b.works() || b.started.Before(last.Add(oldLease)) {
+			t.Errorf("the old replica works %v, from %v on; the last write %v", b.works(), b.started, last)
+		}
+	})
+}
+
+func TestSuccessorMeetsAnEvidentOldLeader(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		a := old(t, store, "a")
+		passes(time.Minute)
+		// Cut off, it acts until its cover ends; its lease is waited for.
+		a.client.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} })
+		a.client.MuteWatches(true)
+		s := successor(t, store, "s")
+		passes(2 * oldLease)
+		if !s.works() || s.started.Before(a.stopped) {
+			t.Errorf("works %v since %v; the old leader stopped at %v", s.works(), s.started, a.stopped)
+		}
+	})
+}
