@@ -194,7 +194,7 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 	record, notes := c.renewal(s, now)
 	switch {
 	case accept:
-		notes.Request.Accepted = true
+		notes.Request.Accepted, notes.Request.Refused = true, ""
 		return a.write(Renew, s.Snap, record, notes).because(Accepting)
 	case refuse != "":
 		notes.Request.Refused = refuse

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func firstDifference(old, played string) string {
 // playScenario keeps comments and inputs and writes the traces anew.
 func playScenario(text string) (string, error) {
 	s := &scenario{config: testConfig()}
-	s.config.PeerGrace = 0
+	s.config.PeerGrace, s.config.Patience = 0, time.Second
 	var out strings.Builder
 	for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
 		if strings.HasPrefix(line, " ") {
@@ -122,6 +123,8 @@ func (s *scenario) configure(words []string) error {
 			c.Key = value
 		case "unranked":
 			c.Ranked = false
+		case "external":
+			c.Ranked, c.External = false, true
 		case "no-release":
 			c.Release = false
 		case "immediate":
@@ -158,16 +161,18 @@ func (s *scenario) input(kind string, args []string) (Input, error) {
 		} else {
 			s.wall += d
 		}
+	case "unfit", "fit":
+		in.Kind, in.Unfit = Fitness, kind == "unfit"
 	case "default":
 		in.Kind = DefaultChanged
 		if in.Default.Synced = true; len(args) > 0 {
 			in.Default.Revision = args[0]
 		}
 	case "seen":
-		in.Kind = Seen
+		in.Kind, in.Beats = Seen, slices.Contains(args, "beats")
 		in.Snap, err = s.snapshot(args)
 	case "ok":
-		in.Kind, in.Result = Replied, OK
+		in.Kind, in.Result, in.Beats = Replied, OK, slices.Contains(args, "beats")
 		in.Snap, err = s.snapshot(args)
 	case "conflict", "unknown":
 		in.Kind, in.Result = Replied, Result(indexOf(resultNames[:], kind))
@@ -190,7 +195,7 @@ func indexOf(names []string, name string) int {
 // "@7 b/3 canary stamp=9 marker=b/3", "@7 absent" or "@7 written".
 func (s *scenario) snapshot(words []string) (Snapshot, error) {
 	snap := Snapshot{Exists: true, UID: "u", Content: Readable}
-	stamp := 0
+	stamp, renewed := 0, false
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
 		var err error
@@ -217,7 +222,14 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 		case name == "lease":
 			snap.Record.Lease, err = time.ParseDuration(value)
 		case name == "marker":
-			snap.Notes.Marker.Identity, snap.Notes.Marker.Transitions, err = who(value)
+			snap.Notes.Marker, err = marker(value)
+		case name == "request":
+			snap.Notes.Request, err = request(value)
+		case name == "hold":
+			snap.Notes.Hold, err = hold(value)
+		case w == "beats": // see input
+		case w == "renewed":
+			renewed = true
 		case name == "nominated":
 			snap.Notes.Nominated.Identity, snap.Notes.Nominated.Transitions, err = who(value)
 		case strings.Contains(w, "/"):
@@ -230,10 +242,60 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 			return snap, err
 		}
 	}
+	if snap.Notes.Nominated.Identity != "" && !renewed {
+		snap.Record.Acquired = snap.Record.Renewed // nobody has written it since
+	}
 	if snap.Exists {
 		snap.Sum = uint64(snap.Record.Renewed)<<8 ^ uint64(snap.Record.Transitions)<<4 ^ uint64(len(snap.Record.Holder))<<2 ^ uint64(snap.Content)
 	}
 	return snap, nil
+}
+
+// marker reads "b/3" or "b/3+handover+unfit".
+func marker(text string) (m Marker, err error) {
+	words := strings.Split(text, "+")
+	m.Identity, m.Transitions, err = who(words[0])
+	m.Handover, m.Unfit = slices.Contains(words, "handover"), slices.Contains(words, "unfit")
+	return m, err
+}
+
+// request reads "c:canary:b/3", who asks with which key and whom in which term; then
+// "+accepted", "+refused", "+operator" or "+9s", the time for which it waits.
+func request(text string) (r Request, err error) {
+	words := strings.Split(text, "+")
+	parts := strings.Split(words[0], ":")
+	if len(parts) != 3 {
+		return r, fmt.Errorf("%q: want identity:key:holder/transitions", words[0])
+	}
+	r = Request{Identity: parts[0], Key: parts[1], Reason: ForDefaultRevision, Requester: parts[0], Seconds: 4}
+	r.Holder, r.Transitions, err = who(parts[2])
+	for _, w := range words[1:] {
+		switch w {
+		case "accepted":
+			r.Accepted = true
+		case "refused":
+			r.Refused = refusedNoRank
+		case "operator":
+			r.Reason, r.Requester, r.HoldSeconds = ForOperator, "operator", 60
+		default:
+			var d time.Duration
+			d, err = time.ParseDuration(w)
+			r.Seconds = int(d / time.Second)
+		}
+	}
+	return r, err
+}
+
+// hold reads "b/3:10s".
+func hold(text string) (h Hold, err error) {
+	term, length, _ := strings.Cut(text, ":")
+	d, err := time.ParseDuration(length)
+	if err != nil {
+		return h, err
+	}
+	h = Hold{Seconds: int(d / time.Second), Requester: "operator", Reason: HoldForPause}
+	h.Holder, h.Transitions, err = who(term)
+	return h, err
 }
 
 func who(text string) (string, int, error) {
@@ -273,11 +335,34 @@ func call(a Action) string {
 		return "read"
 	}
 	text := fmt.Sprintf("%s over @%d", a.Op, a.Base.Version)
-	if a.Op != Release {
+	if a.Op != Release && a.Op != Ask {
 		text += fmt.Sprintf(" %s/%d", a.Record.Holder, a.Record.Transitions)
 	}
-	if m := a.Notes.Marker; m.Identity != "" {
-		text += fmt.Sprintf(" marker=%s/%d", m.Identity, m.Transitions)
+	return text + notes(a.Notes)
+}
+
+// notes is what stands beside a record, as scenarios write it.
+func notes(n Notes) string {
+	text := ""
+	if m := n.Marker; m.Identity != "" {
+		text += fmt.Sprintf(" marker=%s/%d%s%s", m.Identity, m.Transitions, word("+handover", m.Handover), word("+unfit", m.Unfit))
+	}
+	if r := n.Request; r != (Request{}) {
+		text += fmt.Sprintf(" request=%s:%s:%s/%d%s%s%s+%ds", r.Identity, r.Key, r.Holder, r.Transitions,
+			word("+operator", r.Reason == ForOperator), word("+accepted", r.Accepted), word("+refused", r.Refused != ""), r.Seconds)
+	}
+	if n.Nominated != (Nomination{}) {
+		text += fmt.Sprintf(" nominated=%s/%d", n.Nominated.Identity, n.Nominated.Transitions)
+	}
+	if h := n.Hold; h != (Hold{}) {
+		text += fmt.Sprintf(" hold=%s/%d:%ds", h.Holder, h.Transitions, h.Seconds)
 	}
 	return text
+}
+
+func word(w string, so bool) string {
+	if so {
+		return w
+	}
+	return ""
 }

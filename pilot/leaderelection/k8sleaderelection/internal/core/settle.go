@@ -100,8 +100,10 @@ func (c Config) lose(s State, now Moment) State {
 
 func (c Config) settleDraining(s State, now Moment) State {
 	switch {
-	case !s.Lost && (!c.ours(s) || s.Cover.Left(now) <= 0):
-		return c.lose(s, now)
+	case !s.Lost && !c.ours(s):
+		return c.lose(s.enter(Draining, c.lossReason(s)), now)
+	case !s.Lost && s.Cover.Left(now) <= 0:
+		return c.lose(s.enter(Draining, CoverEnded), now)
 	case s.Alive && now.Mono >= s.LimitAt && s.Stopping && s.Flight.Op == NoOp:
 		s.Overdue = true
 		return s.enter(Done, DrainStuck)

@@ -96,12 +96,28 @@ func (s *store) commit(v view) view {
 		s.w.tracef("a record that was undone is written again, byte for byte: nobody can tell")
 		s.w.end, s.w.aborted = s.w.now, true
 	}
+	v.snap.Notes.Nominated = decoded(v.snap)
 	v.snap.Version = s.next()
 	v.history = s.now.history
 	s.past = append(s.past, s.now)
 	s.now = v
 	s.w.notify(v)
 	return v
+}
+
+// decoded is the nomination as our electors read it: the annotation is a name, and an
+// operator's transfer tells for which term it was.
+func decoded(s core.Snapshot) core.Nomination {
+	n, h := s.Notes.Nominated, s.Notes.Hold
+	switch {
+	case n.Identity == "":
+		return core.Nomination{}
+	case h.Reason == core.HoldForTransfer && h.Holder == n.Identity:
+		n.Transitions = h.Transitions
+	default:
+		n.Transitions = s.Record.Transitions
+	}
+	return n
 }
 
 // write is a request of ours that has arrived. It answers as an API server does.
