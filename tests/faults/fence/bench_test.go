@@ -115,7 +115,7 @@ func (s *stage) churn(rate int) (count func() int) {
 	if rate == 0 {
 		return func() int { return 0 }
 	}
-	const lanes = 40
+	const lanes = 16
 	ctx, stop := context.WithCancel(s.t.Context())
 	var all sync.WaitGroup
 	var mu sync.Mutex

@@ -105,6 +105,14 @@ func TestFenceLetsElectorsPass(t *testing.T) {
 		if err := s.write(a.Client().Kube()); err != nil {
 			t.Errorf("a's first write in its second term: %v", err)
 		}
+		token := a.Status().Token
+		if err := s.delete(s.admin); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a has made the lock anew", func() bool { now := a.Status(); return now.Leading && now.Token != token })
+		if err := s.write(a.Client().Kube()); err != nil {
+			t.Errorf("a's first write after the lock was deleted: %v", err)
+		}
 	})
 }
 
