@@ -10,9 +10,9 @@ import (
 
 // Sizes of the picture, in its own units.
 const (
-	pictureWidth = 900
+	pictureWidth = 940
 	labelWidth   = 250
-	valueWidth   = 150
+	valueWidth   = 180
 	rowHeight    = 26
 	headHeight   = 34
 	axisHeight   = 46
@@ -20,21 +20,23 @@ const (
 	maxDots      = 120
 )
 
-// pictureStyle has colors for light and for dark surroundings.
+// pictureStyle has colors for light surroundings, and others for dark ones. Plain values,
+// because not everything that draws SVG knows variables.
 const pictureStyle = `
-  svg { --paper: #ffffff; --ink: #1f2328; --faint: #59636e; --grid: #d1d9e0;
-        --incumbent: #0969da; --istio: #bc4c00; --clientgo: #1a7f37; --limit: #6e7781; }
-  @media (prefers-color-scheme: dark) {
-    svg { --paper: #0d1117; --ink: #f0f6fc; --faint: #9198a1; --grid: #3d444d;
-          --incumbent: #58a6ff; --istio: #f0883e; --clientgo: #3fb950; --limit: #9198a1; }
-  }
-  text { font-family: system-ui, sans-serif; font-size: 13px; fill: var(--ink); }
+  text { font-family: system-ui, sans-serif; font-size: 13px; fill: #1f2328; }
   .title { font-size: 17px; font-weight: 600; } .head { font-weight: 600; }
-  .axis { font-size: 12px; fill: var(--faint); } .paper { fill: var(--paper); }
-  line.grid { stroke: var(--grid); stroke-width: 1; } line.median { stroke: var(--ink); stroke-width: 2.5; }
-  .incumbent { fill: var(--incumbent); stroke: var(--incumbent); } .istio { fill: var(--istio); stroke: var(--istio); }
-  .client-go { fill: var(--clientgo); stroke: var(--clientgo); } .limit { fill: var(--limit); stroke: var(--limit); }
-  circle { stroke: none; opacity: 0.35; } line.reach { stroke-width: 1.5; opacity: 0.7; }
+  .axis { font-size: 12px; fill: #59636e; } .paper { fill: #ffffff; }
+  .grid { stroke: #d1d9e0; stroke-width: 1; } .median { stroke: #1f2328; stroke-width: 2.5; }
+  .incumbent { fill: #0969da; stroke: #0969da; } .istio { fill: #bc4c00; stroke: #bc4c00; }
+  .client-go { fill: #1a7f37; stroke: #1a7f37; } .limit { fill: #6e7781; stroke: #6e7781; }
+  .reach { stroke-width: 1.5; opacity: 0.7; } circle { stroke: none; opacity: 0.35; }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #f0f6fc; } .axis { fill: #9198a1; } .paper { fill: #0d1117; }
+    .grid { stroke: #3d444d; } .median { stroke: #f0f6fc; }
+    .incumbent { fill: #58a6ff; stroke: #58a6ff; } .istio { fill: #f0883e; stroke: #f0883e; }
+    .client-go { fill: #3fb950; stroke: #3fb950; } .limit { fill: #9198a1; stroke: #9198a1; }
+    circle { stroke: none; }
+  }
 `
 
 // panel is one group of rows with its own head.
@@ -72,7 +74,6 @@ func (r *Results) panels() []panel {
 // sample by rank), a line from the least to the largest, and a mark at the median.
 func (r *Results) Picture() string {
 	panels := r.panels()
-	x := newAxis(panels)
 	height := topHeight
 	for _, p := range panels {
 		height += headHeight + len(p.rows)*rowHeight + axisHeight
@@ -86,28 +87,39 @@ func (r *Results) Picture() string {
 	fmt.Fprintf(&b, "<text class=\"title\" x=\"16\" y=\"30\">How long until the next leader works (log scale; mark: median)</text>\n")
 	y := topHeight
 	for _, p := range panels {
-		y = x.panel(&b, p, y)
+		y = newAxis(p).panel(&b, p, y)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
-// axis is the logarithmic scale that all panels share.
-type axis struct{ from, to float64 } // decades of milliseconds
+// axis is a panel's logarithmic scale, in decades of milliseconds.
+type axis struct{ from, to float64 }
 
-func newAxis(panels []panel) axis {
-	a := axis{from: 0, to: 1}
-	for i, p := range panels {
-		for j, row := range p.rows {
-			d := SpreadOf(row.Millis)
-			low, high := math.Floor(math.Log10(max(d.Min, 0.01))), math.Ceil(math.Log10(max(d.Max, 0.02)))
-			if i == 0 && j == 0 {
-				a = axis{low, high}
-			}
-			a = axis{min(a.from, low), max(a.to, high)}
+func newAxis(p panel) axis {
+	a := axis{from: math.Inf(1), to: math.Inf(-1)}
+	for _, row := range p.rows {
+		d := SpreadOf(row.Millis)
+		a.from = min(a.from, math.Floor(math.Log10(max(d.Min, 0.01))))
+		a.to = max(a.to, math.Ceil(math.Log10(max(d.Max, 0.02))))
+	}
+	a.to = max(a.to, a.from+1)
+	return a
+}
+
+// ticks are the decades, and what lies between them where there is room.
+func (a axis) ticks() []float64 {
+	between := []float64{1}
+	if a.to-a.from <= 2 {
+		between = []float64{1, 2, 3, 5}
+	}
+	var ticks []float64
+	for decade := a.from; decade < a.to; decade++ {
+		for _, n := range between {
+			ticks = append(ticks, n*math.Pow(10, decade))
 		}
 	}
-	return a
+	return append(ticks, math.Pow(10, a.to))
 }
 
 func (a axis) at(ms float64) float64 {
@@ -120,10 +132,10 @@ func (a axis) panel(b *strings.Builder, p panel, y int) int {
 	fmt.Fprintf(b, "<text class=\"head\" x=\"16\" y=\"%d\">%s</text>\n", y+18, html.EscapeString(p.head))
 	top := y + headHeight
 	bottom := top + len(p.rows)*rowHeight
-	for decade := a.from; decade <= a.to; decade++ {
-		x := a.at(math.Pow(10, decade))
+	for _, ms := range a.ticks() {
+		x := a.at(ms)
 		fmt.Fprintf(b, "<line class=\"grid\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>", x, top-4, x, bottom)
-		fmt.Fprintf(b, "<text class=\"axis\" text-anchor=\"middle\" x=\"%.1f\" y=\"%d\">%s</text>\n", x, bottom+16, tick(decade))
+		fmt.Fprintf(b, "<text class=\"axis\" text-anchor=\"middle\" x=\"%.1f\" y=\"%d\">%s</text>\n", x, bottom+16, tick(ms))
 	}
 	fmt.Fprintf(b, "<text class=\"axis\" text-anchor=\"middle\" x=\"%d\" y=\"%d\">time, log scale</text>\n",
 		(labelWidth+pictureWidth-valueWidth)/2, bottom+32)
@@ -133,9 +145,9 @@ func (a axis) panel(b *strings.Builder, p panel, y int) int {
 	return bottom + axisHeight
 }
 
-// tick names a decade of milliseconds.
-func tick(decade float64) string {
-	switch ms := math.Pow(10, decade); {
+// tick names a time on the axis.
+func tick(ms float64) string {
+	switch {
 	case ms >= 1000:
 		return fmt.Sprintf("%g s", ms/1000)
 	case ms < 1:
