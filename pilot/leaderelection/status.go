@@ -17,8 +17,10 @@ type Status struct {
 	// Phase is following, settling, leading, draining, releasing or done; "disabled"
 	// when elections are off. Reason is why, in one word.
 	Phase, Reason string
-	// Leading: this process may act now.
-	Leading bool
+	// Leading: this process may act now; CoverLeft is for how much longer, without
+	// another write.
+	Leading   bool
+	CoverLeft time.Duration
 	// Waiting: this process leads the election, but its predecessor's lock is not kept.
 	Waiting bool
 	// Unfit: this process should not lead, by its own Fit function.
@@ -54,6 +56,9 @@ func (l *LeaderElection) Status() Status {
 	now := e.Status()
 	s.Phase, s.Reason, s.Leading, s.Since = now.Phase, now.Reason, now.Leading && l.mayWork(), now.Since
 	s.Waiting = now.Leading && !s.Leading
+	if s.Leading {
+		s.CoverLeft = now.CoverLeft
+	}
 	s.Unfit = now.Unfit
 	s.Holder, s.HolderKey, s.Transitions = now.Holder, now.HolderKey, now.Transitions
 	s.Default, s.DefaultKnown = now.Default.Revision, now.Default.Synced

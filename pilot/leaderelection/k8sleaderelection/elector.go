@@ -52,6 +52,7 @@ type view struct {
 	count   int
 	deflt   core.Default
 	alive   bool
+	left    <-chan struct{} // closed once functions that were left behind have ended
 	unfit   bool
 	acked   core.Instant
 	changed time.Time

@@ -176,6 +176,13 @@ func bubble(t *testing.T, f func(t *testing.T, store *locktest.Store)) {
 			synctest.Test(t, func(t *testing.T) { f(t, locktest.NewStore(kind)) })
 		})
 	}
+	t.Run("leases that share watches", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			store := locktest.NewStore(locktest.Lease)
+			store.ShareWatches()
+			f(t, store)
+		})
+	})
 }
 
 func total(requests map[locktest.Verb]int) (n int) {

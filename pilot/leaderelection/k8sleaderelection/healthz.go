@@ -50,6 +50,11 @@ func (le *LeaderElector) Check(maxTolerableExpiredLease time.Duration) error {
 	if !v.alive {
 		return nil
 	}
+	select {
+	case <-v.left: // they did end, after the elector had given up on them
+		return nil
+	default:
+	}
 	late := v.acked.Until(le.clock.Now().Mono) - le.config.LeaseDuration
 	if late <= maxTolerableExpiredLease {
 		return nil

@@ -45,12 +45,13 @@ type loop struct {
 }
 
 func newLoop(le *LeaderElector, oneCycle bool) *loop {
-	return &loop{
+	l := &loop{
 		le: le, core: le.config.core(oneCycle),
 		state:  core.State{Unfit: le.config.Fit != nil},
 		events: make(chan *event), replies: make(chan *event, 1),
-		report: newReporter(le),
 	}
+	l.report = newReporter(le, &l.core)
+	return l
 }
 
 // run returns when the core says Done and everything it started has ended, except
@@ -74,6 +75,9 @@ func (l *loop) run(ctx context.Context) error {
 		l.turn(work, l.next())
 	}
 	if l.term != nil {
+		last := *l.le.view.Load()
+		last.left = l.term.done
+		l.le.view.Store(&last)
 		return fmt.Errorf("election %s: %w", l.le.config.Name, ErrStuckDrain)
 	}
 	return l.err
@@ -160,7 +164,7 @@ func (l *loop) pass(ctx context.Context, ev *event) {
 	l.setTerm(before, ev)
 	l.setGate(action)
 	l.publish(before, ev.in)
-	l.report.turn(before, state, l.base)
+	l.report.turn(&change{in: ev.in, before: before, after: state, action: action, lock: l.base})
 	l.setWork(ctx, action)
 	if action.Op != core.NoOp {
 		l.send(ctx, action)

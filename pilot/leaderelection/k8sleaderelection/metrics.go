@@ -27,9 +27,46 @@ type SlowpathMetric interface {
 type Observer interface {
 	// Phase: the candidate went from one phase to another, for a reason of one word.
 	Phase(name, from, to, reason string)
-	// Call: a request for the lock has ended, after took.
+	// Call: a request for the lock has ended, after took. verb is what it was for:
+	// read, acquire, renew, release, ask or hand-over; role is the candidate's phase.
 	Call(name, verb, role, result string, took time.Duration)
 }
+
+// TermObserver is an optional extension of Observer.
+type TermObserver interface {
+	Observer
+	// Term: a term of this process began (how it came by the lock is the reason) or
+	// ended. A term begins when run functions may run.
+	Term(name string, began bool, reason string)
+	// Lasted: something that takes its time is over.
+	Lasted(name string, what Lasting, took time.Duration)
+}
+
+// Lasting is what a TermObserver hears the duration of.
+type Lasting string
+
+const (
+	// Drain: from telling run functions to stop until all had returned and every
+	// admitted write was answered.
+	Drain Lasting = "drain"
+	// Handover: from sending the first request for this lock until this process,
+	// nominated, leads. The drain of the former leader is part of it.
+	Handover Lasting = "handover"
+	// HandoverGiven: from accepting a request until the challenger is written in.
+	HandoverGiven Lasting = "handover-given"
+	// Leaderless: how long nobody acted, as this one process sees it; every candidate
+	// that looks on reports it. It begins when a record is seen that names nobody, or
+	// somebody nominated who has not written itself yet, or when there is no record or
+	// none that can be read, or when the recorded lease runs out by this process's
+	// clock. It ends when a record is seen whose holder acts.
+	//
+	// It is too short by what nobody can see: a leader that died acts no more from
+	// then, and not from the end of its lease; and another candidate without a marker
+	// counts as acting, for nothing tells a peer, which has none, from one of ours that
+	// settles. It is too long by the latency of the watch. What was before the process
+	// first read the lock is not in it, nor is an end that it did not live to see.
+	Leaderless Lasting = "leaderless"
+)
 
 var provider struct {
 	sync.Mutex

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -55,6 +57,7 @@ func TestTransferToOneWhoDoesNotComeLeavesTheLockToOthers(t *testing.T) {
 		if !errors.Is(err, le.ErrNotObeyed) || !strings.Contains(err.Error(), "nobody did not come") {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		if a.isLive() == b.isLive() {
 			t.Errorf("live: a %v, b %v", a.isLive(), b.isLive())
 		}
@@ -165,9 +168,22 @@ func TestOrdersThatCannotBeObeyedSayWhy(t *testing.T) {
 }
 
 // switchable is a fitness that a test can change.
-type switchable struct{ err error }
+type switchable struct {
+	mu  sync.Mutex
+	err error
+}
 
-func (s *switchable) check(context.Context) error { return s.err }
+func (s *switchable) check(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *switchable) set(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
 
 func TestAnUnfitLeaderIsRelievedAndNeverLeavesTheLockToNobody(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
@@ -177,7 +193,7 @@ func TestAnUnfitLeaderIsRelievedAndNeverLeavesTheLockToNobody(t *testing.T) {
 		}
 		a := enter(t, store, "a", with(fitness))
 		pass(time.Second)
-		fitness.err = errors.New("its cache is cold")
+		fitness.set(errors.New("its cache is cold"))
 		pass(time.Minute)
 		if !a.isLive() || a.terms() != 1 {
 			t.Fatal("nobody else is there, and a has left the lock")
@@ -185,7 +201,7 @@ func TestAnUnfitLeaderIsRelievedAndNeverLeavesTheLockToNobody(t *testing.T) {
 		if is := store.Snapshot().Notes[k8sresourcelock.MarkerAnnotation]; is != "v1 a 0 handover unfit" {
 			t.Errorf("marker %s", is)
 		}
-		unfit := enter(t, store, "u", with(&switchable{errors.New("never was")}))
+		unfit := enter(t, store, "u", with(&switchable{err: errors.New("never was")}))
 		pass(time.Minute)
 		if !a.isLive() || unfit.terms() != 0 {
 			t.Fatal("one that is unfit has taken the lock")
@@ -200,7 +216,7 @@ func TestAnUnfitLeaderIsRelievedAndNeverLeavesTheLockToNobody(t *testing.T) {
 		if a.terms() != 1 || unfit.terms() != 0 {
 			t.Fatal("an unfit follower campaigns")
 		}
-		fitness.err = nil
+		fitness.set(nil)
 		pass(time.Minute)
 		if !a.isLive() {
 			t.Error("a is fit again and does not campaign")

@@ -3,7 +3,6 @@ package k8sleaderelection
 import (
 	"log/slog"
 	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -15,27 +14,50 @@ import (
 // changes or is over, so that an API server that is away does not fill the log.
 type reporter struct {
 	le     *LeaderElector
+	core   *core.Config
 	log    *slog.Logger
 	metric SwitchMetric
 	on     bool
+	spans  spans
+
+	claim     core.Reason // why the lock was taken, last time
+	displaced string      // who held it then
 
 	mu      sync.Mutex // calls report from the loop, watches from their own goroutine
 	trouble map[string]string
 }
 
-func newReporter(le *LeaderElector) *reporter {
+func newReporter(le *LeaderElector, c *core.Config) *reporter {
 	return &reporter{
 		le:      le,
+		core:    c,
 		log:     le.logger().With("election", le.config.Name, "lock", le.config.Lock.Describe(), "identity", le.config.Lock.Identity()),
 		metric:  newLeaderMetric(),
 		trouble: map[string]string{},
 	}
 }
 
+// change is what one pass of the loop came to.
+type change struct {
+	in            core.Input
+	before, after core.State
+	action        core.Action
+	lock          k8sresourcelock.Snapshot
+}
+
+// acknowledged is what of ours the store has confirmed, NoOp when that is nothing.
+func (c *change) acknowledged() core.Op {
+	if c.in.Kind != core.Replied || c.in.Result != core.OK || c.in.Snap.Version == c.before.Flight.Base {
+		return core.NoOp
+	}
+	return c.before.Flight.Op
+}
+
 // turn reports what one pass of the loop changed.
-func (r *reporter) turn(before, after core.State, lock k8sresourcelock.Snapshot) {
-	r.record(before, after, lock)
-	if after.Overdue && !before.Overdue {
+func (r *reporter) turn(c *change) {
+	after := &c.after
+	r.record(c)
+	if after.Overdue && !c.before.Overdue {
 		r.log.Error("run functions have outstayed the drain limit; the lock is not given away", "why", string(after.Why))
 		if f := r.le.config.OnStuckDrain; f != nil {
 			f()
@@ -44,44 +66,63 @@ func (r *reporter) turn(before, after core.State, lock k8sresourcelock.Snapshot)
 			r.le.exit(1)
 		}
 	}
-	if before.Phase == after.Phase {
-		return
+	r.handover(c)
+	if c.before.Phase != after.Phase {
+		r.log.Info("election phase changed", "from", c.before.Phase.String(), "to", after.Phase.String(), "why", string(after.Why),
+			"holder", after.Snap.Record.Holder, "key", after.Snap.Record.Key, "transitions", after.Snap.Record.Transitions, "token", r.le.view.Load().term.Token)
+		if o := r.le.config.Observer; o != nil {
+			o.Phase(r.le.config.Name, c.before.Phase.String(), after.Phase.String(), string(after.Why))
+		}
+		r.lead(after)
 	}
-	r.log.Info("election phase changed", "from", before.Phase.String(), "to", after.Phase.String(), "why", string(after.Why),
-		"holder", after.Snap.Record.Holder, "key", after.Snap.Record.Key, "transitions", after.Snap.Record.Transitions, "token", r.le.view.Load().term.Token)
-	if o := r.le.config.Observer; o != nil {
-		o.Phase(r.le.config.Name, before.Phase.String(), after.Phase.String(), string(after.Why))
-	}
-	r.lead(after)
+	r.spans.turn(r, c)
 }
 
-// lead reports the begin and the end of a term to metric and event log.
-func (r *reporter) lead(s core.State) {
+// lead reports the begin and the end of a term to metrics and as Events.
+func (r *reporter) lead(s *core.State) {
 	leading := s.Phase == core.Leading
 	if leading == r.on {
 		return
 	}
 	r.on = leading
-	if leading {
+	why := s.Why
+	switch {
+	case leading:
+		why = r.claim
 		r.metric.On(r.le.config.Name)
-		r.le.config.Lock.RecordEvent("became leader")
-		return
+		r.event("became leader (%s)", why)
+	case s.Lost:
+		r.metric.Off(r.le.config.Name)
+		r.warn("stopped leading (%s)", why)
+	default:
+		r.metric.Off(r.le.config.Name)
+		r.event("stopped leading (%s)", why)
 	}
-	r.metric.Off(r.le.config.Name)
-	r.le.config.Lock.RecordEvent("stopped leading")
+	if o := r.terms(); o != nil {
+		o.Term(r.le.config.Name, leading, string(why))
+	}
+}
+
+// terms is who hears of terms; nil when nobody does.
+func (r *reporter) terms() TermObserver {
+	o, _ := r.le.config.Observer.(TermObserver)
+	return o
 }
 
 // record reports a record that cannot be believed, and a process of the same name.
-func (r *reporter) record(before, after core.State, lock k8sresourcelock.Snapshot) {
+func (r *reporter) record(c *change) {
+	before, after, lock := &c.before, &c.after, &c.lock
 	if after.Learned == before.Learned {
 		return
 	}
 	switch after.Snap.Content {
 	case core.Unreadable:
-		r.say("record", lock.Unreadable.Error(), "the lock's record cannot be read; it counts as held until unchanged for a lease", "err", lock.Unreadable)
+		if r.say("record", lock.Unreadable.Error(), "the lock's record cannot be read; it counts as held until unchanged for a lease", "err", lock.Unreadable) {
+			r.warn("cannot read the record: %v", lock.Unreadable)
+		}
 	case core.Readable:
 		// Beyond this the core counts a shorter time: see DESIGN, promise nothing-lost.
-		if bound := r.leaseBound(); after.Snap.Record.Lease > bound {
+		if bound := r.core.LeaseBound(); after.Snap.Record.Lease > bound {
 			r.say("record", after.Snap.Record.Lease.String(), "the holder's lease duration is absurd; a shorter one counts",
 				"recorded", after.Snap.Record.Lease, "counted", bound, "holder", after.Snap.Record.Holder)
 			break
@@ -91,6 +132,7 @@ func (r *reporter) record(before, after core.State, lock k8sresourcelock.Snapsho
 	}
 	if after.Twin && !before.Twin {
 		r.log.Error("another live process uses this identity; give each process its own", "holder", after.Snap.Record.Holder)
+		r.warn("is not alone: another live process uses this identity")
 	}
 }
 
@@ -147,7 +189,7 @@ func troubleText(err error) string {
 }
 
 // say logs a trouble unless it is the one already known under topic.
-func (r *reporter) say(topic, what, message string, args ...any) {
+func (r *reporter) say(topic, what, message string, args ...any) (news bool) {
 	r.mu.Lock()
 	last, had := r.trouble[topic]
 	known := had && last == what
@@ -156,6 +198,7 @@ func (r *reporter) say(topic, what, message string, args ...any) {
 	if !known {
 		r.log.Warn(message, args...)
 	}
+	return !known
 }
 
 // over logs that a topic's trouble has ended, if there was one.
@@ -167,9 +210,4 @@ func (r *reporter) over(topic, message string) {
 	if had {
 		r.log.Info(message)
 	}
-}
-
-// leaseBound is the longest lease of another that counts.
-func (r *reporter) leaseBound() time.Duration {
-	return r.le.config.core(false).LeaseBound()
 }

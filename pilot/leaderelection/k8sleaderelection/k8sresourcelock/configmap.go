@@ -130,7 +130,10 @@ func (l *ConfigMapLock) Update(ctx context.Context, ler LeaderElectionRecord) er
 }
 
 // RecordEvent writes an Event about the ConfigMap, if there is a recorder.
-func (l *ConfigMapLock) RecordEvent(s string) { l.access().recordEvent(s) }
+func (l *ConfigMapLock) RecordEvent(s string) { l.access().recordEvent(corev1.EventTypeNormal, s) }
+
+// RecordWarning implements Warning.
+func (l *ConfigMapLock) RecordWarning(s string) { l.access().recordEvent(corev1.EventTypeWarning, s) }
 
 // Identity is the candidate's own.
 func (l *ConfigMapLock) Identity() string { return l.LockConfig.Identity }

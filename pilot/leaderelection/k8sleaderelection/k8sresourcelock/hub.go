@@ -83,19 +83,15 @@ func (h *WatchHub) enter(namespace string) {
 	h.namespaces[namespace].count++
 }
 
-// leave ends what enter counted. What a namespace has comes to its end with its last
-// watcher.
+// leave ends what enter counted. That a namespace may not be watched outlives the last
+// one who watches there: he may be about to watch by name.
 func (h *WatchHub) leave(namespace string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := h.namespaces[namespace]
-	if all.count--; all.count > 0 {
-		return
+	if all.count--; all.count == 0 && all.refused == nil {
+		delete(h.namespaces, namespace)
 	}
-	if all.refused != nil {
-		all.refused.Stop()
-	}
-	delete(h.namespaces, namespace)
 }
 
 // join subscribes somebody who has entered to the namespace's watch. It returns nil
@@ -136,6 +132,8 @@ func (h *WatchHub) refuse(namespace string) {
 	all.refused = time.AfterFunc(maxWatch, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		all.refused = nil
+		if all.refused = nil; all.count == 0 {
+			delete(h.namespaces, namespace)
+		}
 	})
 }

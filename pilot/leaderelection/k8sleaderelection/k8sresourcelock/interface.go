@@ -83,6 +83,12 @@ type Interface interface {
 	Describe() string
 }
 
+// Warning is a lock whose Events can be of type Warning.
+type Warning interface {
+	// RecordWarning is RecordEvent for what somebody should look after.
+	RecordWarning(s string)
+}
+
 // Snapshot is the lock object as one answer of its store showed it. It is
 // immutable: readers share its maps and its object.
 type Snapshot struct {

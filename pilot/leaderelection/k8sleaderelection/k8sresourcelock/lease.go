@@ -6,6 +6,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
@@ -213,7 +214,10 @@ func (l *LeaseLock) Update(ctx context.Context, ler LeaderElectionRecord) error 
 }
 
 // RecordEvent writes an Event about the Lease, if there is a recorder.
-func (l *LeaseLock) RecordEvent(s string) { l.access().recordEvent(s) }
+func (l *LeaseLock) RecordEvent(s string) { l.access().recordEvent(corev1.EventTypeNormal, s) }
+
+// RecordWarning implements Warning.
+func (l *LeaseLock) RecordWarning(s string) { l.access().recordEvent(corev1.EventTypeWarning, s) }
 
 // Identity is the candidate's own.
 func (l *LeaseLock) Identity() string { return l.LockConfig.Identity }

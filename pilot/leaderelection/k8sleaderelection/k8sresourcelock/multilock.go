@@ -252,6 +252,17 @@ func (l *MultiLock) RecordEvent(s string) {
 	l.Secondary.RecordEvent(s)
 }
 
+// RecordWarning implements Warning, where the two locks do.
+func (l *MultiLock) RecordWarning(s string) {
+	for _, one := range []Interface{l.Primary, l.Secondary} {
+		if w, ok := one.(Warning); ok {
+			w.RecordWarning(s)
+			continue
+		}
+		one.RecordEvent(s)
+	}
+}
+
 // Identity is the candidate's own.
 func (l *MultiLock) Identity() string { return l.Primary.Identity() }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -87,7 +86,7 @@ func (a access[T]) updatePlain(ctx context.Context, record LeaderElectionRecord)
 }
 
 // recordEvent writes an Event about the lock object, as client-go words it.
-func (a access[T]) recordEvent(s string) {
+func (a access[T]) recordEvent(kind, s string) {
 	if a.config.EventRecorder == nil {
 		return
 	}
@@ -98,5 +97,5 @@ func (a access[T]) recordEvent(s string) {
 	about.SetUID(a.last.uid)
 	about.SetResourceVersion(a.last.version)
 	a.last.mu.Unlock()
-	a.config.EventRecorder.Eventf(about, corev1.EventTypeNormal, "LeaderElection", "%s", fmt.Sprintf("%s %s", a.config.Identity, s))
+	a.config.EventRecorder.Eventf(about, kind, "LeaderElection", "%s", fmt.Sprintf("%s %s", a.config.Identity, s))
 }

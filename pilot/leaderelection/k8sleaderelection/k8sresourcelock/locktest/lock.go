@@ -29,7 +29,11 @@ func (s *Store) LockWith(config k8sresourcelock.ResourceLockConfig) *Lock {
 	c := s.Client(config.Identity)
 	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
 	if s.kind == Lease {
-		return &Lock{Client: c, Locker: &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c, LockConfig: config}}
+		lock := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c, LockConfig: config}
+		if s.sharing() {
+			lock.Hub = &k8sresourcelock.WatchHub{Client: c, ShareFrom: 1}
+		}
+		return &Lock{Client: c, Locker: lock}
 	}
 	return &Lock{Client: c, Locker: &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: c, LockConfig: config}}
 }
@@ -42,4 +46,18 @@ func (l *Lock) Plain() k8sresourcelock.Interface {
 // Unwatched is the lock without Watch.
 func (l *Lock) Unwatched() k8sresourcelock.Versioned {
 	return struct{ k8sresourcelock.Versioned }{l.Locker}
+}
+
+// ShareWatches has Lease locks that are made from now on watch by way of a WatchHub,
+// one for each client.
+func (s *Store) ShareWatches() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shared = true
+}
+
+func (s *Store) sharing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shared
 }

@@ -65,6 +65,7 @@ type Store struct {
 	history  []Event
 	watchers map[*watcher]bool
 	clients  []*Client
+	shared   bool // locks share watches
 }
 
 // revisions is the counter that all objects of one etcd share, with the mutex of all.

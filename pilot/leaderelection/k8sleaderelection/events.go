@@ -1,0 +1,56 @@
+package k8sleaderelection
+
+import (
+	"fmt"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// event writes an Event about the lock object. The lock begins it with the identity.
+func (r *reporter) event(format string, args ...any) {
+	r.le.config.Lock.RecordEvent(fmt.Sprintf(format, args...))
+}
+
+// warn writes an Event of type Warning, if the lock knows that type.
+func (r *reporter) warn(format string, args ...any) {
+	if lock, ok := r.le.config.Lock.(k8sresourcelock.Warning); ok {
+		lock.RecordWarning(fmt.Sprintf(format, args...))
+		return
+	}
+	r.event(format, args...)
+}
+
+// handover writes Events about how the lock passes from one to another.
+func (r *reporter) handover(c *change) {
+	switch c.acknowledged() {
+	case core.Ask:
+		request := c.in.Snap.Notes.Request
+		r.event("asked %s to hand over (%s)", c.in.Snap.Record.Holder, request.Reason)
+	case core.HandOver:
+		r.event("handed over to %s", c.before.Flight.Record.Holder)
+	case core.Acquire:
+		if r.claim == core.Preempted {
+			r.event("preempted %s", r.displaced)
+		}
+	case core.NoOp, core.Read, core.Renew, core.Release:
+	}
+	if c.after.Giving && !c.before.Giving {
+		r.event("accepted the request of %s, drains", c.after.Snap.Notes.Request.Identity)
+	}
+	if c.action.Op == core.Acquire {
+		snap := &c.after.Snap
+		r.claim, r.displaced = c.action.Why, snap.Record.Holder
+		if snap.Record.Holder == r.le.config.Lock.Identity() && nominated(snap) {
+			r.claim = core.Nominated
+		}
+	}
+}
+
+// nominated reports whether the holder was written in by somebody else and has not
+// written itself yet, as the core judges it.
+func nominated(snap *core.Snapshot) bool {
+	r := snap.Record
+	return r.Holder != "" && r.Renewed == r.Acquired &&
+		snap.Notes.Nominated == core.Nomination{Identity: r.Holder, Transitions: r.Transitions}
+}

@@ -1,0 +1,84 @@
+package k8sleaderelection
+
+import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+
+// spans measures what a TermObserver hears the duration of. Each instant is the begin of
+// what goes on, and zero when nothing does.
+type spans struct {
+	drain, asked, giving, vacant core.Instant
+}
+
+func (s *spans) turn(r *reporter, c *change) {
+	if r.terms() == nil {
+		return
+	}
+	now, before, after := c.in.Now.Mono, &c.before, &c.after
+	if after.Phase == core.Draining && before.Phase != core.Draining {
+		s.drain = now
+	}
+	if !after.Alive {
+		r.lasted(Drain, &s.drain, now)
+	}
+	s.handover(r, c)
+	switch since := r.vacantSince(c); {
+	case since == 0 && after.Known:
+		r.lasted(Leaderless, &s.vacant, now)
+	case s.vacant == 0:
+		s.vacant = since
+	}
+}
+
+// handover: the challenger's part and the leader's.
+func (s *spans) handover(r *reporter, c *change) {
+	now := c.in.Now.Mono
+	op := c.acknowledged()
+	switch {
+	case op == core.Ask && s.asked == 0:
+		s.asked = c.before.Flight.Sent.Mono
+	case c.after.Phase == core.Leading && c.before.Phase != core.Leading && r.claim == core.Nominated:
+		r.lasted(Handover, &s.asked, now)
+	}
+	if !c.after.Asked && op != core.Ask && c.after.Phase == core.Following || c.after.Phase == core.Leading {
+		s.asked = 0 // it did not come to that
+	}
+	if c.after.Giving && !c.before.Giving {
+		s.giving = now
+	}
+	switch {
+	case op == core.HandOver:
+		r.lasted(HandoverGiven, &s.giving, now)
+	case !c.after.Giving && c.after.Phase == core.Following:
+		s.giving = 0
+	}
+}
+
+// lasted reports what has begun at the instant, if it has, and is over now.
+func (r *reporter) lasted(what Lasting, since *core.Instant, now core.Instant) {
+	if *since != 0 {
+		r.terms().Lasted(r.le.config.Name, what, since.Until(now))
+	}
+	*since = 0
+}
+
+// vacantSince is since when nobody acts by what the record shows now, zero when
+// somebody does or the record is not known. See Leaderless.
+func (r *reporter) vacantSince(c *change) core.Instant {
+	now, s := c.in.Now.Mono, &c.after
+	holder := s.Snap.Record.Holder
+	switch {
+	case !s.Known:
+		return 0
+	case !s.Snap.Exists || s.Snap.Content != core.Readable || holder == "":
+		return now
+	case nominated(&s.Snap):
+		return now
+	case holder == r.le.config.Lock.Identity() && s.Phase != core.Leading && s.Phase != core.Draining:
+		return now // of ourselves we know it
+	}
+	// A lease that has run out did so then, whenever we look.
+	expired := s.SeenAt.After(max(r.core.Lease, min(s.Snap.Record.Lease, r.core.LeaseBound())))
+	if now >= expired {
+		return expired
+	}
+	return 0
+}
