@@ -128,16 +128,24 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 	if s.Snap.held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && next.held() {
 		// While two do not agree on the default yet, each outranks the other: without
 		// a pause they would take the lock from each other as fast as the store allows.
-		// The pause grows until one of them has the time to settle: they may disagree
-		// for as long as one's watch of the default is down.
 		if s.Phase == Leading {
 			s.Rebuffs = 0
 		}
-		s.Rebuffed = now.After(min(c.Retry<<s.Rebuffs, 2*c.Lease))
+		s.Rebuffed = now.After(c.rebuff(s.Rebuffs))
 		s.Rebuffs = min(s.Rebuffs+1, maxBackOffShift)
 		s.Spurned = s.Spurned || s.Phase != Following && next.Record.Key == c.Key
 	}
 	return s
+}
+
+// rebuff is for how long one does not preempt who has displaced it, after n times in a
+// row. At first it is long enough for both to learn of a new default. But they may disagree
+// for as long as one's watch of it is down: then one leaves the other the time to settle.
+func (c Config) rebuff(n uint8) time.Duration {
+	if n == 0 {
+		return c.Retry
+	}
+	return (c.Lease + c.PeerGrace + c.Retry) << (n - 1)
 }
 
 // isTwin reports whether another live process writes records in our name: one of
