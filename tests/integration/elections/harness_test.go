@@ -23,7 +23,7 @@ import (
 const election = leaderelection.NamespaceController
 
 // soon bounds every wait of a test; what takes this long has failed.
-const soon = 30 * time.Second
+const soon = time.Minute
 
 // rights are the least that a candidate needs, for both kinds of lock.
 func rights() []rbacv1.PolicyRule {
