@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -167,7 +168,7 @@ func TestSettlingHolderRestarts(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		c := s.chronicle(t)
 		s.setDefault(t, "canary")
-		s.put(t, record{"istiod", "stable", 4, 3})
+		s.put(t, record{"istiod", "stable", int(briskLease / time.Second), 3})
 		b := s.enterRanked(t, "b", "canary", brisk)
 		c.await(t, "b 4")
 		b.die()
@@ -278,7 +279,7 @@ func TestDefaultGoesBeforeLocal(t *testing.T) {
 func TestLocalPreemptsARemotePeer(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		c := s.chronicle(t)
-		s.put(t, record{"istiod", "^stable", 4, 3})
+		s.put(t, record{"istiod", "^stable", int(briskLease / time.Second), 3})
 		a := s.enterRanked(t, "a", "stable", brisk)
 		eventually(t, "a leads", a.live)
 		a.notBefore(t, c.firstSeen(t, "a 4").Add(briskLease-seenApart), "istiod's lease had run out")

@@ -1,10 +1,12 @@
 package elections
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // pair is a leader of stable, which is the default, and a follower of canary.
@@ -37,7 +39,7 @@ func (r *replica) after(t testing.TB, others ...*replica) {
 }
 
 // seenApart is by how much one watch may show a change after another.
-const seenApart = 500 * time.Millisecond
+const seenApart = 2 * time.Second
 
 // notBefore fails the test if r's newest span began before that.
 func (r *replica) notBefore(t testing.TB, at time.Time, what string) {
@@ -135,22 +137,76 @@ func TestChallengerThatMayNotReadTheDefault(t *testing.T) {
 	})
 }
 
-// The default moves back while the leader has not judged yet: nothing happens.
+// The default moves back while the leader has not heard of its move: nothing happens.
 func TestDefaultMovesBackBeforeTheLeaderKnew(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
-		a, b, c := s.pair(t, brisk)
-		a.wire.mute(webhooks)
+		c := s.chronicle(t)
+		s.setDefault(t, "stable")
+		var late lateWatcher
+		a := s.replica("a", "stable", brisk, func(c *leaderelection.Config) { c.DefaultWatcher = &late })
+		late.DefaultWatcher = s.watched(t, a)
+		eventually(t, "a knows the default revision", late.HasSynced)
+		a.start(t)
+		eventually(t, "a leads", a.live)
+		b := s.enterRanked(t, "b", "canary", brisk)
+		eventually(t, "b follows", b.follows("a"))
+		late.hold()
 		s.setDefault(t, "canary")
 		c.await(t, "a 0, leads, asked by b")
 		s.setDefault(t, "stable")
 		eventually(t, "b knows", func() bool { return b.Status().Default == "stable" })
-		a.wire.unmute(webhooks)
+		eventually(t, "a's watcher has heard of both", func() bool { return late.heard() == 2 })
+		late.letGo()
 		c.renewals(t, 3)
 		c.never(t, "accepts")
 		if len(a.lives()) != 1 || !a.live() || len(b.lives()) != 0 {
 			t.Errorf("a ran %v, b ran %v", a.lives(), b.lives())
 		}
 	})
+}
+
+// lateWatcher keeps what it hears to itself while it is held, and then tells the last.
+type lateWatcher struct {
+	revisions.DefaultWatcher
+	mu      sync.Mutex
+	held    bool
+	kept    []string
+	handler revisions.DefaultHandler
+}
+
+func (l *lateWatcher) AddHandler(handler revisions.DefaultHandler) {
+	l.handler = handler
+	l.DefaultWatcher.AddHandler(func(revision string) {
+		l.mu.Lock()
+		held := l.held
+		if held {
+			l.kept = append(l.kept, revision)
+		}
+		l.mu.Unlock()
+		if !held {
+			handler(revision)
+		}
+	})
+}
+
+func (l *lateWatcher) hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = true
+}
+
+func (l *lateWatcher) heard() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.kept)
+}
+
+func (l *lateWatcher) letGo() {
+	l.mu.Lock()
+	l.held = false
+	last := l.kept[len(l.kept)-1]
+	l.mu.Unlock()
+	l.handler(last)
 }
 
 // The default moves back while the acceptance is under way, or while the leader

@@ -3,6 +3,7 @@ package elections
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -95,7 +96,7 @@ func TestWhatADisplacedLeaderLeavesBehind(t *testing.T) {
 		s.setDefault(t, "canary")
 		c.await(t, "a 0, leads, refuses b")
 		preempting := b.wire.hold(taking)
-		s.put(t, record{"istiod", "stable", 4, 1})
+		s.put(t, record{"istiod", "stable", int(briskLease / time.Second), 1})
 		preempting.await(t)
 		a.wire.unmute(webhooks)
 		eventually(t, "a knows", func() bool { return a.Status().Default == "canary" })
@@ -137,7 +138,7 @@ func TestOldRequestIsFoundLater(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, s *stage){
 		"at a free lock": func(t *testing.T, s *stage) { s.put(t, record{"", "", 1, 3}) },
 		"at one's own": func(t *testing.T, s *stage) {
-			s.put(t, record{"a", "stable", 4, 4})
+			s.put(t, record{"a", "stable", int(briskLease / time.Second), 4})
 			s.note(t, markerNote, "v1 a 4 handover")
 		},
 	} {
