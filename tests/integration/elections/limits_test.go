@@ -87,7 +87,8 @@ func TestFailingFunctionStepsDownAndStandsBack(t *testing.T) {
 		eventually(t, "b follows", b.follows("a"))
 		a.fail <- errors.New("no database")
 		eventually(t, "b leads", b.live)
-		// Failing again and again it stands back longer each time, and comes back.
+		c.await(t, "b 1, leads alone")
+		c.renewals(t, 3) // longer than a stands back
 		b.ends = errors.New("no database either")
 		b.fail <- b.ends
 		eventually(t, "a leads again", func() bool { return len(a.lives()) == 2 && a.live() })

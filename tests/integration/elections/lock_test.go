@@ -303,6 +303,20 @@ func (c *chronicle) expect(t testing.TB, steps ...string) {
 	eventually(t, "the lock's story is told: "+strings.Join(steps, " | "), func() bool { return slices.Equal(c.steps(), steps) })
 }
 
+// next is the step that follows these first ones.
+func (c *chronicle) next(t testing.TB, first ...string) (step string) {
+	t.Helper()
+	eventually(t, "the lock's story goes on after: "+strings.Join(first, " | "), func() bool {
+		told := c.steps()
+		if len(told) <= len(first) || !slices.Equal(told[:len(first)], first) {
+			return false
+		}
+		step = told[len(first)]
+		return true
+	})
+	return step
+}
+
 // renewals waits until the present record was renewed n times.
 func (c *chronicle) renewals(t testing.TB, n int) {
 	t.Helper()
@@ -324,16 +338,6 @@ func (c *chronicle) firstSeen(t testing.TB, step string) (at time.Time) {
 	defer c.mu.Unlock()
 	i := slices.IndexFunc(c.states, func(s k8sresourcelock.Snapshot) bool { return describe(s) == step })
 	return c.seen[i]
-}
-
-// asked counts the steps in which somebody asks.
-func (c *chronicle) asked(who string) (n int) {
-	for _, step := range c.steps() {
-		if strings.HasSuffix(step, "asked by "+who) {
-			n++
-		}
-	}
-	return n
 }
 
 func step(holder string, transitions int, words string) string {

@@ -308,8 +308,6 @@ func (w *wire) meet(kind string) *fault {
 
 func (f *fault) letGo() { f.once.Do(func() { close(f.free) }) }
 
-func met(f *fault) bool { return isClosed(f.met) }
-
 func (f *fault) isDone() bool { return isClosed(f.done) }
 
 func isClosed(c <-chan struct{}) bool {
