@@ -1,0 +1,157 @@
+package k8sresourcelock
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// one is one object of a pair in short: "@version", then "absent", "no-record",
+// "unreadable", or "holder/transitions" ("-" for nobody), and as needed "half" (with the
+// other object's UID after "="), "nominated", "marker", "request=…".
+func one(t *testing.T, uid, text string) side {
+	t.Helper()
+	words := strings.Fields(text)
+	var version uint64
+	if _, err := fmt.Sscanf(words[0], "@%d", &version); err != nil {
+		t.Fatal(err)
+	}
+	s := Snapshot{Exists: true, UID: "", ResourceVersion: words[0][1:], Notes: map[string]string{}}
+	switch what := words[1]; what {
+	case "absent":
+		return side{Snapshot{}, version}
+	case "no-record":
+	case "unreadable":
+		s.Raw, s.Unreadable = []byte("{"), unreadable("broken")
+	default:
+		holder, count, _ := strings.Cut(what, "/")
+		if holder != "-" {
+			s.Record.HolderIdentity = holder
+		}
+		if _, err := fmt.Sscan(count, &s.Record.LeaderTransitions); err != nil {
+			t.Fatal(err)
+		}
+		s.Raw = []byte(what)
+	}
+	for _, word := range words[2:] {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "half":
+			s.Notes[MultiLockAnnotation] = multiNote(s.Record, value)
+		case "nominated":
+			s.Notes[NominatedAnnotation] = s.Record.HolderIdentity
+		case "marker":
+			s.Notes[MarkerAnnotation] = multiNote(s.Record, "")
+		case "request":
+			s.Notes[HandoverRequestAnnotation] = value
+		case "uid":
+			uid = value
+		default:
+			t.Fatalf("word %q", word)
+		}
+	}
+	s.UID = types.UID(uid)
+	return side{s, version}
+}
+
+func TestCombine(t *testing.T) {
+	for _, c := range []struct{ name, primary, secondary, want string }{
+		// The first step: who needs the primary alone decides.
+		{"step one, no secondary yet", "@5 c/3 marker", "@0 absent", "c/3 in 1"},
+		{"step one, a stale claim in the secondary", "@9 c/4", "@7 b/3 half", "c/4 in 1"},
+		{"step one, released", "@9 -/4", "@7 b/3 half", "-/4 in 1"},
+		{"step one, released, no secondary yet", "@9 -/4", "@0 absent", "-/4 in 1"},
+		{"step one, handed over", "@9 me/5 nominated", "@7 b/3 half", "me/5 in 1"},
+		{"step one, handed over to one who needs the primary", "@9 c/5", "@7 c/5 nominated", "c/5 in 1"},
+		// The third step: who needs the secondary alone does.
+		{"step three", "@5 b/3 half", "@9 l/4", "l/4 in 2"},
+		{"step three, released", "@5 b/3 half=s", "@9 -/4", "-/4 in 2"},
+		{"step three, handed over", "@5 b/3 half=s", "@9 me/5 nominated", "me/5 in 2"},
+		{"step three, the primary deleted", "@0 absent", "@9 -/4", "-/4 in 2"},
+		{"step three, the secondary made anew", "@5 b/7 half=old", "@9 -/0 uid=new", "-/0 in 2"},
+		// Both.
+		{"both", "@5 b/3 half marker", "@6 b/3 half marker", "b/3 in 3"},
+		{"both, the primary renewed first", "@7 b/3 half", "@6 b/3 half", "b/3 in 3"},
+		{"both free", "@7 -/3", "@8 -/3", "-/3 in 3"},
+		{"both handed over", "@7 me/4 nominated", "@8 me/4 nominated", "me/4 in 3"},
+		// A claim under way is not disturbed.
+		{"a claim", "@7 b/4 half=s", "@6 -/3", "b/4 in 1"},
+		{"a claim, and a late release", "@7 b/4 half=s", "@8 -/3", "b/4 in 1"},
+		{"a claim over another", "@7 b/4 half=s", "@6 a/3 half", "b/4 in 1"},
+		{"a claim of a nominee", "@9 b/4 half=s", "@8 b/4 nominated", "b/4 in 1"},
+		{"a claim, no secondary yet", "@7 b/4 half", "@0 absent", "b/4 in 1"},
+		{"one's own claim", "@7 me/4 half=s", "@6 -/3", "me/4 in 1"},
+		{"one's own claim, and another there", "@7 me/4 half=s", "@8 l/4", "l/4 in 2"},
+		// What is half done is its writer's to finish.
+		{"half released", "@7 -/3", "@6 b/3 half marker", "b/3 in 2"},
+		{"half handed over", "@7 c/4 nominated", "@6 b/3 half marker", "b/3 in 2"},
+		{"released before the present claim", "@5 -/3", "@8 b/4 half", "b/4 in 2"},
+		// A hand.
+		{"the primary deleted", "@9 absent", "@8 b/3 half", "b/3 in 2"},
+		{"the primary emptied", "@9 no-record", "@8 b/3 half", "b/3 in 2"},
+		{"the secondary deleted", "@5 b/3 half=s", "@9 absent", "b/3 in 1"},
+		{"the primary unreadable", "@9 unreadable", "@8 b/3 half", "unreadable"},
+		{"the secondary unreadable", "@9 c/3", "@8 unreadable", "unreadable"},
+		{"neither", "@9 absent", "@8 absent", "absent"},
+		{"neither has a record", "@9 no-record", "@8 no-record", "no record"},
+		// The steps that must not meet.
+		{"one and three, the newer", "@9 c/3", "@8 l/3", "c/3 in 1"},
+		{"one and three, never oneself", "@9 me/3", "@8 l/3", "l/3 in 2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := combine(one(t, "p", c.primary), one(t, "s", c.secondary), "me")
+			if is := inShort(got); is != c.want {
+				t.Errorf("%s | %s shows as %s, want %s", c.primary, c.secondary, is, c.want)
+			}
+		})
+	}
+}
+
+func inShort(s Snapshot) string {
+	switch {
+	case !s.Exists:
+		return "absent"
+	case s.Unreadable != nil:
+		return "unreadable"
+	case s.Raw == nil:
+		return "no record"
+	}
+	holder := s.Record.HolderIdentity
+	if holder == "" {
+		holder = "-"
+	}
+	return fmt.Sprintf("%s/%d in %d", holder, s.Record.LeaderTransitions, s.Stands)
+}
+
+func TestCombineMergesWhatStandsBesideOneTerm(t *testing.T) {
+	got := combine(one(t, "p", "@7 b/3 half request=old-replica"), one(t, "s", "@6 b/3 half marker"), "me")
+	if got.Notes[HandoverRequestAnnotation] != "old-replica" || got.Notes[MarkerAnnotation] == "" || got.Notes[MultiLockAnnotation] != "" {
+		t.Errorf("notes %v", got.Notes)
+	}
+	got = combine(one(t, "p", "@5 b/3 half request=earlier"), one(t, "s", "@6 b/3 half request=later"), "me")
+	if got.Notes[HandoverRequestAnnotation] != "later" {
+		t.Errorf("notes %v", got.Notes)
+	}
+	got = combine(one(t, "p", "@5 c/3 request=mine"), one(t, "s", "@6 b/2 half request=stale"), "me")
+	if got.Notes[HandoverRequestAnnotation] != "mine" {
+		t.Errorf("notes %v", got.Notes)
+	}
+}
+
+func TestCombineNamesBothObjects(t *testing.T) {
+	got := combine(one(t, "p", "@5 b/3 half"), one(t, "s", "@6 a/9 half"), "me")
+	uid, version := got.Fence()
+	if got.UID != "p+s" || got.ResourceVersion != "5+6" || uid != "s" || version != "6" || got.Floor != 9 {
+		t.Errorf("UID %s, version %s, fence %s %s, floor %d", got.UID, got.ResourceVersion, uid, version, got.Floor)
+	}
+	single := Snapshot{Exists: true, UID: "u", ResourceVersion: "7"}
+	if uid, version := single.Fence(); uid != "u" || version != "7" {
+		t.Errorf("fence of one object: %s %s", uid, version)
+	}
+	if !errors.Is(combine(one(t, "p", "@5 unreadable"), one(t, "s", "@6 absent"), "me").Unreadable, ErrUnreadable) {
+		t.Error("no ErrUnreadable")
+	}
+}

@@ -1,0 +1,430 @@
+package k8sleaderelection_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// The timing of the migration's electors.
+const (
+	moveLease = 10 * time.Second
+	moveRenew = 6 * time.Second
+	moveRetry = 1500 * time.Millisecond
+)
+
+var (
+	moveSeeds = flag.Int("migration.seeds", 150, "how many random migrations to play")
+	moveFirst = flag.Int("migration.first", 0, "the first seed")
+)
+
+// kindOf is by which objects a replica elects.
+type kindOf int
+
+const (
+	primaryOnly kindOf = iota
+	bothLocks
+	secondaryOnly
+)
+
+func (k kindOf) String() string { return [...]string{"configmap", "both", "lease"}[k] }
+
+// move is one random run of replicas in two neighbouring steps of a migration.
+type move struct {
+	t      *testing.T
+	rand   *rand.Rand
+	pair   locktest.Pair
+	single kindOf // the kind that takes part beside bothLocks
+	twist  func(*k8sresourcelock.MultiLock) lockOf
+	deflt  string
+	log    *strings.Builder
+	calm   bool
+
+	replicas  []*mover
+	untouched time.Time // no process starts before: it would not know what was deleted
+	started   time.Time
+
+	mu         sync.Mutex
+	live       map[string]int
+	violations []string
+	terms      int
+}
+
+// lockOf is what an elector needs of its lock.
+type lockOf interface {
+	k8sresourcelock.Versioned
+	k8sresourcelock.Watchable
+	k8sresourcelock.Annotated
+}
+
+// mover is one process of a replica.
+type mover struct {
+	m        *move
+	name     string
+	revision string
+	kind     kindOf
+	elector  *le.LeaderElector
+	clients  []*locktest.Client
+	cancel   context.CancelFunc
+	done     chan struct{}
+	dead     bool // guarded by m.mu: killed, so its function's end counts no more
+	running  bool // guarded by m.mu
+}
+
+func (m *move) logf(format string, args ...any) {
+	fmt.Fprintf(m.log, "%v "+format+"\n", append([]any{time.Since(m.started)}, args...)...)
+}
+
+// start runs a process of that name.
+func (m *move) start(name, revision string, kind kindOf) *mover {
+	p := &mover{m: m, name: name, revision: revision, kind: kind, done: make(chan struct{})}
+	var lock lockOf
+	switch kind {
+	case primaryOnly:
+		l := m.pair.Primary.Lock(name, revision)
+		lock, p.clients = l.Locker, []*locktest.Client{l.Client}
+	case secondaryOnly:
+		l := m.pair.Secondary.Lock(name, revision)
+		lock, p.clients = l.Locker, []*locktest.Client{l.Client}
+	case bothLocks:
+		l := m.pair.Lock(name, revision)
+		lock, p.clients = m.twist(l.MultiLock), []*locktest.Client{l.Primary.Client, l.Secondary.Client}
+	}
+	p.network(m.faults)
+	elector, err := le.NewLeaderElector(le.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: moveLease, RenewDeadline: moveRenew, RetryPeriod: moveRetry,
+		ReleaseOnCancel: true, Ranked: true, Name: name, Clock: bubbleClock(),
+		Work:   []func(context.Context) error{p.work},
+		Logger: slog.New(slog.NewTextHandler(&stamped{m}, nil)),
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	p.elector = elector
+	elector.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: m.deflt})
+	ctx, cancel := context.WithCancel(m.t.Context())
+	p.cancel = cancel
+	go func() {
+		defer close(p.done)
+		_ = elector.Campaign(ctx) // a stuck drain would be an overlap, and is seen as that
+	}()
+	m.logf("start %s (%s, %v)", name, revision, kind)
+	m.replicas = append(m.replicas, p)
+	return p
+}
+
+type stamped struct{ m *move }
+
+func (s *stamped) Write(b []byte) (int, error) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	s.m.logf("%s", strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// work is the run function: it must never be alive twice.
+func (p *mover) work(ctx context.Context) error {
+	m := p.m
+	m.mu.Lock()
+	for other, n := range m.live {
+		if n > 0 {
+			m.violations = append(m.violations, fmt.Sprintf("%v: %s started while %s runs", time.Since(m.started), p.name, other))
+		}
+	}
+	m.live[p.name]++
+	p.running = true
+	m.terms++
+	drain := time.Duration(m.rand.Int64N(int64(2 * time.Second)))
+	m.logf("%s works", p.name)
+	m.mu.Unlock()
+	<-ctx.Done()
+	after(drain)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !p.dead {
+		p.running = false
+		m.live[p.name]--
+		m.logf("%s has stopped", p.name)
+	}
+	return nil
+}
+
+// network has f decide on each request of the process.
+func (p *mover) network(f func(locktest.Verb) locktest.Fault) {
+	for _, c := range p.clients {
+		c.SetFault(f)
+	}
+}
+
+// faults is a network that is mostly quick, now and then slow, and loses things.
+func (m *move) faults(locktest.Verb) locktest.Fault {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	some := func(d time.Duration) time.Duration { return time.Duration(m.rand.Int64N(int64(d))) }
+	f := locktest.Fault{Before: some(20 * time.Millisecond), After: some(20 * time.Millisecond)}
+	if m.calm {
+		return f
+	}
+	switch n := m.rand.IntN(100); {
+	case n < 3:
+		f.Lose = locktest.TheRequest
+	case n < 7:
+		f.Lose = locktest.TheReply
+	case n < 9:
+		f.Lose, f.Hang = locktest.TheReply, true
+	case n < 15:
+		f.Before, f.Arrives = some(4*time.Second), true
+	case n < 20:
+		f.After = some(3 * time.Second)
+	}
+	return f
+}
+
+func dark(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} }
+
+func (p *mover) cut(is bool) {
+	for _, c := range p.clients {
+		c.MuteWatches(is)
+	}
+	if is {
+		p.network(dark)
+	} else {
+		p.network(p.m.faults)
+	}
+}
+
+// kill ends the process without a word: nothing it does from now on counts or arrives.
+func (p *mover) kill() {
+	p.m.logf("kill %s", p.name)
+	p.m.mu.Lock()
+	p.dead = true
+	if p.running {
+		p.m.live[p.name]--
+	}
+	p.m.mu.Unlock()
+	p.cut(true)
+	p.cancel()
+	p.m.forget(p)
+}
+
+// quit ends the process in order.
+func (p *mover) quit() {
+	p.m.logf("quit %s", p.name)
+	p.cancel()
+	p.m.forget(p)
+	<-p.done
+	p.m.logf("%s has quit", p.name)
+}
+
+func (m *move) forget(p *mover) {
+	for i, r := range m.replicas {
+		if r == p {
+			m.replicas = append(m.replicas[:i:i], m.replicas[i+1:]...)
+			return
+		}
+	}
+}
+
+func (m *move) pick() *mover { return m.replicas[m.intn(len(m.replicas))] }
+
+func (m *move) intn(n int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rand.IntN(n)
+}
+
+func (m *move) kind() kindOf {
+	if m.intn(2) == 0 {
+		return bothLocks
+	}
+	return m.single
+}
+
+func (m *move) store() *locktest.Store {
+	if m.intn(2) == 0 {
+		return m.pair.Primary
+	}
+	return m.pair.Secondary
+}
+
+// act does one thing to the replicas or to their locks.
+func (m *move) act(fresh *int) {
+	switch m.intn(12) {
+	case 0, 1: // a process dies, and comes back under its name
+		p := m.pick()
+		p.kill()
+		if m.intn(2) == 0 {
+			m.wait(5 * time.Second)
+			m.startable()
+			m.start(p.name, p.revision, m.kind())
+		}
+	case 2, 3: // a rollout replaces one
+		m.startable()
+		p := m.pick()
+		p.quit()
+		*fresh++
+		m.start(fmt.Sprintf("p%d", *fresh), p.revision, m.kind())
+	case 4, 5:
+		m.deflt = []string{"stable", "canary"}[m.intn(2)]
+		m.logf("default is %s", m.deflt)
+		for _, p := range m.replicas {
+			p.elector.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: m.deflt})
+		}
+	case 6: // cut off for a while
+		p := m.pick()
+		m.logf("cut %s", p.name)
+		p.cut(true)
+		m.wait(12 * time.Second)
+		p.cut(false)
+		m.logf("%s is back", p.name)
+	case 7:
+		for _, c := range m.pick().clients {
+			if m.intn(2) == 0 {
+				c.DropWatches()
+			} else {
+				c.ExpireWatches()
+			}
+		}
+	case 8, 9: // somebody's hand. A process that starts now would know of nothing before.
+		after(8 * time.Second) // those that have just started, or come back, have seen what is there
+		s := m.store()
+		what := m.intn(3)
+		m.logf("hand %d on %s", what, s.Kind())
+		switch what {
+		case 0:
+			s.Delete()
+		case 1:
+			s.Empty()
+		case 2:
+			s.Corrupt()
+		}
+		m.untouched = time.Now().Add(2*moveLease + 5*time.Second)
+	case 10: // somebody's label
+		m.store().Annotate("example.com/n", fmt.Sprint(m.intn(1000)))
+	case 11:
+		m.wait(20 * time.Second)
+	}
+	if len(m.replicas) < 2 {
+		m.startable()
+		*fresh++
+		m.start(fmt.Sprintf("p%d", *fresh), []string{"stable", "canary"}[m.intn(2)], m.kind())
+	}
+}
+
+// startable waits until a process that starts is not one that promises exclude: one
+// that has never seen a record whose holder may still act.
+func (m *move) startable() {
+	if d := time.Until(m.untouched); d > 0 {
+		after(d)
+	}
+}
+
+func (m *move) wait(most time.Duration) { after(time.Duration(m.intn(int(most)))) }
+
+// run plays one seed and returns what went wrong.
+func runMove(t *testing.T, seed uint64, twist func(*k8sresourcelock.MultiLock) lockOf) (violations []string, terms int, log string) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &move{
+			t: t, rand: rand.New(rand.NewPCG(seed, 5)), pair: locktest.NewPair(), twist: twist,
+			deflt: "stable", log: &strings.Builder{}, live: map[string]int{}, started: time.Now(),
+		}
+		m.single = []kindOf{primaryOnly, secondaryOnly}[seed%2]
+		fresh := 3
+		for i := range fresh {
+			m.start(fmt.Sprintf("p%d", i+1), []string{"stable", "canary"}[i%2], m.kind())
+		}
+		for range 25 {
+			m.wait(12 * time.Second)
+			m.act(&fresh)
+		}
+		m.settle()
+		for len(m.replicas) > 0 {
+			m.replicas[0].quit()
+		}
+		synctest.Wait()
+		violations, terms, log = m.violations, m.terms, m.log.String()
+	})
+	return violations, terms, log
+}
+
+// settle lets everything heal and wants one leader, of the default revision if it has
+// a replica.
+func (m *move) settle() {
+	m.mu.Lock()
+	m.calm = true
+	m.mu.Unlock()
+	m.logf("calm")
+	// An unreadable object keeps those out who need both while a leader that needs only
+	// the other one renews. They report it, and an operator deletes it.
+	for _, s := range []*locktest.Store{m.pair.Primary, m.pair.Secondary} {
+		if s.Snapshot().Unreadable != nil {
+			m.startable()
+			s.Delete()
+		}
+	}
+	after(5 * moveLease)
+	wanted := false
+	for _, p := range m.replicas {
+		wanted = wanted || p.revision == m.deflt
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.replicas {
+		if p.running && (!wanted || p.revision == m.deflt) {
+			return
+		}
+	}
+	for _, p := range m.replicas {
+		m.logf("%s %v: %+v", p.name, p.kind, p.elector.Status())
+	}
+	m.logf("primary %+v", m.pair.Primary.Snapshot())
+	m.logf("secondary %+v", m.pair.Secondary.Snapshot())
+	m.violations = append(m.violations, fmt.Sprintf("%v after five quiet leases nobody leads, or the wrong one: default %s, live %v, %+v\n%+v",
+		time.Since(m.started), m.deflt, m.live, m.pair.Primary.Snapshot().Record, m.pair.Secondary.Snapshot().Record))
+}
+
+// playMoves returns what went wrong in the first seed in which something did.
+func playMoves(t *testing.T, seeds int, twist func(*k8sresourcelock.MultiLock) lockOf) (violations []string, seed, terms int, log string) {
+	for seed = *moveFirst; seed < *moveFirst+seeds; seed++ {
+		bad, n, said := runMove(t, uint64(seed), twist)
+		if terms += n; len(bad) > 0 {
+			return bad, seed, terms, said
+		}
+	}
+	return nil, seed, terms, ""
+}
+
+// Replicas in neighbouring steps never work at once, and one of them always does in the
+// end. A seed fixes what is done, not how goroutines interleave.
+func TestMigrationAtRandom(t *testing.T) {
+	violations, seed, terms, log := playMoves(t, *moveSeeds, func(l *k8sresourcelock.MultiLock) lockOf { return l })
+	if len(violations) > 0 {
+		t.Errorf("seed %d: %s", seed, strings.Join(violations, "; "))
+		t.Logf("%s", log)
+	}
+	t.Logf("%d seeds, %d terms", *moveSeeds, terms)
+}
+
+// Bugs that are planted in the merging of two locks have to show.
+func TestMigrationShowsPlantedBugs(t *testing.T) {
+	for name, bug := range moveBugs {
+		t.Run(name, func(t *testing.T) {
+			violations, seed, _, _ := playMoves(t, 2000, bug)
+			if len(violations) == 0 {
+				t.Fatal("nothing shows in 2000 seeds")
+			}
+			t.Logf("seed %d: %s", seed, violations[0])
+		})
+	}
+}

@@ -1,0 +1,104 @@
+package k8sleaderelection_test
+
+import (
+	"context"
+	"encoding/json"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// moveBugs are ways to get the merging of two locks wrong.
+var moveBugs = map[string]func(*k8sresourcelock.MultiLock) lockOf{
+	"held once the primary is written": func(l *k8sresourcelock.MultiLock) lockOf {
+		l.Secondary = hopeful{l.Secondary.(lockOf)}
+		return l
+	},
+	"the loss of one object goes unseen": showing(func(_ string, s k8sresourcelock.Snapshot, _ *k8sresourcelock.Pair) k8sresourcelock.Snapshot {
+		s.Stands = k8sresourcelock.InPrimary | k8sresourcelock.InSecondary
+		return s
+	}),
+	"the primary alone counts": showing(func(_ string, s k8sresourcelock.Snapshot, p *k8sresourcelock.Pair) k8sresourcelock.Snapshot {
+		return shownAs(s, p.Primary)
+	}),
+	"the secondary alone counts": showing(func(_ string, s k8sresourcelock.Snapshot, p *k8sresourcelock.Pair) k8sresourcelock.Snapshot {
+		return shownAs(s, p.Secondary)
+	}),
+	"either being free is enough": showing(func(_ string, s k8sresourcelock.Snapshot, p *k8sresourcelock.Pair) k8sresourcelock.Snapshot {
+		for _, half := range []k8sresourcelock.Snapshot{p.Primary, p.Secondary} {
+			if half.Raw != nil && half.Unreadable == nil && half.Record.HolderIdentity == "" {
+				return shownAs(s, half)
+			}
+		}
+		return s
+	}),
+	"a nomination on either is enough": showing(func(_ string, s k8sresourcelock.Snapshot, p *k8sresourcelock.Pair) k8sresourcelock.Snapshot {
+		for _, half := range []k8sresourcelock.Snapshot{p.Primary, p.Secondary} {
+			if n := half.Notes[k8sresourcelock.NominatedAnnotation]; n != "" && n == half.Record.HolderIdentity {
+				return shownAs(s, half)
+			}
+		}
+		return s
+	}),
+}
+
+// shownAs is the pair with one object's word in place of that of both.
+func shownAs(s, half k8sresourcelock.Snapshot) k8sresourcelock.Snapshot {
+	s.Record, s.Notes, s.Unreadable = half.Record, half.Notes, half.Unreadable
+	if half.Raw == nil {
+		s.Raw = nil
+	} else if s.Raw == nil {
+		s.Raw = half.Raw
+	}
+	s.Stands = k8sresourcelock.InPrimary | k8sresourcelock.InSecondary
+	return s
+}
+
+// showing makes a bug of what is shown.
+func showing(show func(self string, s k8sresourcelock.Snapshot, p *k8sresourcelock.Pair) k8sresourcelock.Snapshot) func(*k8sresourcelock.MultiLock) lockOf {
+	return func(l *k8sresourcelock.MultiLock) lockOf {
+		return wrong{l, func(s k8sresourcelock.Snapshot) k8sresourcelock.Snapshot {
+			pair, ok := s.Object.(*k8sresourcelock.Pair)
+			if !ok {
+				return s
+			}
+			return show(l.Identity(), s, pair)
+		}}
+	}
+}
+
+// wrong is a MultiLock that shows something else.
+type wrong struct {
+	*k8sresourcelock.MultiLock
+	show func(k8sresourcelock.Snapshot) k8sresourcelock.Snapshot
+}
+
+func (w wrong) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
+	s, err := w.MultiLock.Read(ctx)
+	return w.show(s), err
+}
+
+func (w wrong) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+	s, err := w.MultiLock.Write(ctx, base, r, notes)
+	return w.show(s), err
+}
+
+func (w wrong) Watch(ctx context.Context, from string, up func(), seen func(k8sresourcelock.Snapshot)) (string, error) {
+	return w.MultiLock.Watch(ctx, from, up, func(s k8sresourcelock.Snapshot) { seen(w.show(s)) })
+}
+
+// hopeful is a secondary whose failed writes count as done.
+type hopeful struct{ lockOf }
+
+func (h hopeful) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+	s, err := h.lockOf.Write(ctx, base, r, notes)
+	if err == nil {
+		return s, nil
+	}
+	s = base
+	s.Exists, s.Record, s.Notes = true, r, notes
+	s.Raw, _ = json.Marshal(r)
+	if s.UID == "" {
+		s.UID, s.ResourceVersion = "hoped-for", "1"
+	}
+	return s, nil
+}
