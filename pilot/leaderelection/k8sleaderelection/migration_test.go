@@ -297,7 +297,10 @@ func (m *move) act(fresh *int) {
 			}
 		}
 	case 8, 9: // somebody's hand. A process that starts now would know of nothing before.
-		after(8 * time.Second) // those that have just started, or come back, have seen what is there
+		after(8 * time.Second)
+		if !m.allKnow() {
+			return // a promise excludes who never saw the record before it was gone
+		}
 		s := m.store()
 		what := m.intn(3)
 		m.logf("hand %d on %s", what, s.Kind())
@@ -320,6 +323,18 @@ func (m *move) act(fresh *int) {
 		*fresh++
 		m.start(fmt.Sprintf("p%d", *fresh), []string{"stable", "canary"}[m.intn(2)], m.kind())
 	}
+}
+
+// allKnow reports whether every process has seen who holds the locks.
+func (m *move) allKnow() bool {
+	first, second := record(m.pair.Primary).HolderIdentity, record(m.pair.Secondary).HolderIdentity
+	for _, p := range m.replicas {
+		s := p.elector.Status()
+		if !s.Known || p.kind != secondaryOnly && s.Holder != first && s.Holder != second || p.kind == secondaryOnly && s.Holder != second {
+			return false
+		}
+	}
+	return true
 }
 
 // startable waits until a process that starts is not one that promises exclude: one
