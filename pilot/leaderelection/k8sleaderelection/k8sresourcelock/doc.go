@@ -20,6 +20,9 @@
 //
 // Leases of one namespace can be watched together: see WatchHub.
 //
+// A MultiLock shows two objects as one lock, for moving from one to the other; see
+// combine for what it makes of them.
+//
 // The package imports no other of this module and can be used alone. Get, Create and
 // Update serve callers of client-go's locks; electors that care which state a write was
 // decided on use Read and Write.

@@ -200,7 +200,7 @@ func (l *MultiLock) Annotate(ctx context.Context, base Snapshot, notes map[strin
 // unknown is err without the claim that nothing was written.
 func unknown(err error) error {
 	if IsConflict(err) {
-		return fmt.Errorf("%v", err) //nolint:errorlint // hides ErrConflict, which is the point
+		return errors.New(err.Error()) // not wrapped: that would still say ErrConflict
 	}
 	return err
 }
@@ -248,8 +248,11 @@ func (l *MultiLock) Update(ctx context.Context, ler LeaderElectionRecord) error 
 
 // RecordEvent writes an Event about each of the two objects.
 func (l *MultiLock) RecordEvent(s string) {
-	l.Primary.RecordEvent(s)
-	l.Secondary.RecordEvent(s)
+	for _, half := range []Interface{l.Primary, l.Secondary} {
+		if half != nil {
+			half.RecordEvent(s)
+		}
+	}
 }
 
 // RecordWarning implements Warning, where the two locks do.
@@ -259,15 +262,32 @@ func (l *MultiLock) RecordWarning(s string) {
 			w.RecordWarning(s)
 			continue
 		}
-		one.RecordEvent(s)
+		if one != nil {
+			one.RecordEvent(s)
+		}
 	}
 }
 
-// Identity is the candidate's own.
-func (l *MultiLock) Identity() string { return l.Primary.Identity() }
+// Identity is the candidate's own; empty without a Primary.
+func (l *MultiLock) Identity() string {
+	if l.Primary == nil {
+		return ""
+	}
+	return l.Primary.Identity()
+}
 
 // Key is the candidate's rank as it is written into the locks.
-func (l *MultiLock) Key() string { return l.Primary.Key() }
+func (l *MultiLock) Key() string {
+	if l.Primary == nil {
+		return ""
+	}
+	return l.Primary.Key()
+}
 
 // Describe is the primary's "namespace/name".
-func (l *MultiLock) Describe() string { return l.Primary.Describe() }
+func (l *MultiLock) Describe() string {
+	if l.Primary == nil {
+		return ""
+	}
+	return l.Primary.Describe()
+}
