@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -67,6 +69,20 @@ func TestManifestsCoverTheTable(t *testing.T) {
 	}
 }
 
+func TestManyLocksMayShareAWatch(t *testing.T) {
+	unnamed := func(locks ...string) (n int) {
+		for _, rule := range manifests.NamespaceRules(locks) {
+			if slices.Contains(rule.Verbs, "watch") && len(rule.ResourceNames) == 0 {
+				n++
+			}
+		}
+		return n
+	}
+	if few, many := unnamed("a", "b", "c"), unnamed("a", "b", "c", "d"); few != 0 || many != 1 {
+		t.Errorf("%d and %d rules allow to watch everything", few, many)
+	}
+}
+
 func get(t *testing.T, s *Server, path string) (int, string) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
@@ -114,13 +130,32 @@ func TestMetrics(t *testing.T) {
 	m.Off("y")
 	s.metrics.SlowpathExercised("x")
 	s.metrics.Phase("x", "following", "leading", "expired")
-	s.metrics.Call("x", "update", "leader", "ok", 7*time.Millisecond)
+	s.metrics.Call("x", "renew", "leading", "ok", 7*time.Millisecond)
+	s.metrics.Call("x", "renew", "leading", "unknown", time.Second)
+	s.metrics.Term("x", true, "lease-expired")
+	s.metrics.Term("x", false, "superseded")
+	for _, what := range []k8sleaderelection.Lasting{
+		k8sleaderelection.Drain, k8sleaderelection.Handover, k8sleaderelection.HandoverGiven, k8sleaderelection.Leaderless,
+	} {
+		s.metrics.Lasted("x", what, 20*time.Millisecond)
+	}
 	_, text := get(t, s, "/metrics")
 	for _, want := range []string{
 		`leader_election_master_status{name="x"} 1`, `leader_election_master_status{name="y"} 0`,
 		`leader_election_slowpath_total{name="x"} 1`,
 		`incumbent_election_phase_changes_total{from="following",name="x",reason="expired",to="leading"} 1`,
-		`incumbent_election_request_seconds_bucket{name="x",result="ok",role="leader",verb="update",le="0.01"} 1`,
+		`incumbent_election_requests_total{name="x",result="ok",role="leading",verb="renew"} 1`,
+		`incumbent_election_request_seconds_count{name="x",verb="renew"} 2`,
+		`incumbent_election_renew_seconds_bucket{name="x",le="0.01"} 1`,
+		`incumbent_election_renew_seconds_count{name="x"} 1`,
+		`incumbent_election_transitions_total{change="began",name="x",reason="lease-expired"} 1`,
+		`incumbent_election_transitions_total{change="ended",name="x",reason="superseded"} 1`,
+		`incumbent_election_drain_seconds_bucket{name="x",le="0.025"} 1`,
+		`incumbent_election_handover_seconds_count{name="x"} 1`,
+		`incumbent_election_handover_given_seconds_count{name="x"} 1`,
+		`incumbent_election_leaderless_seconds_count{name="x"} 1`,
+		`incumbent_election_cover_left_seconds{name="istio-namespace-controller-election"} 0`,
+		`incumbent_election_refused_writes_total{by="gate",name="istio-namespace-controller-election"} 0`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)

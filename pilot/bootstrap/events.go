@@ -2,15 +2,26 @@ package bootstrap
 
 import (
 	"context"
+	"log/slog"
+	"time"
 
 	"go.uber.org/atomic"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
 	"incumbent.dev/incumbent/pkg/kube"
+)
+
+const (
+	// eventTimeout bounds one request for an Event.
+	eventTimeout = 5 * time.Second
+	// eventsStop bounds how long the last Events may take to be written.
+	eventsStop = 2 * time.Second
 )
 
 // events writes Kubernetes Events while it runs; before and after, they are dropped.
@@ -19,22 +30,33 @@ import (
 type events struct {
 	client   kube.Client
 	identity string
+	log      *slog.Logger
 	recorder atomic.Pointer[record.EventRecorderLogger]
 }
 
-func newEvents(client kube.Client, identity string) *events {
-	return &events{client: client, identity: identity}
+func newEvents(client kube.Client, identity string, log *slog.Logger) *events {
+	return &events{client: client, identity: identity, log: log}
 }
 
 func (e *events) run(ctx context.Context) error {
-	broadcaster := record.NewBroadcaster()
-	defer broadcaster.Shutdown()
-	defer e.recorder.Store(nil)
-	watch := broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: e.client.Kube().CoreV1().Events("")})
-	defer watch.Stop()
+	// The Events of the elections' end are still to be written when ctx ends.
+	writing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	sink := &eventSink{ctx: writing, client: e.client, log: e.log, flushed: make(chan struct{})}
+	broadcaster := record.NewBroadcaster(record.WithContext(writing))
+	broadcaster.StartRecordingToSink(sink)
 	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: userAgent, Host: e.identity})
 	e.recorder.Store(&recorder)
 	<-ctx.Done()
+	e.recorder.Store(nil)
+	recorder.Eventf(&corev1.ObjectReference{Kind: lastEvent}, corev1.EventTypeNormal, lastEvent, lastEvent)
+	late := time.NewTimer(eventsStop)
+	defer late.Stop()
+	select {
+	case <-sink.flushed:
+	case <-late.C:
+		e.log.Info("the last Events were not written in time")
+	}
 	return nil
 }
 
@@ -42,5 +64,57 @@ func (e *events) run(ctx context.Context) error {
 func (e *events) Eventf(object runtime.Object, kind, reason, message string, args ...any) {
 	if recorder := e.recorder.Load(); recorder != nil {
 		(*recorder).Eventf(object, kind, reason, message, args...)
+	}
+}
+
+// lastEvent is the reason of an Event that is never written: a broadcaster has no other
+// way to tell that those before it were.
+const lastEvent = "Last"
+
+// eventSink writes Events. A broadcaster calls it from one goroutine.
+type eventSink struct {
+	ctx     context.Context
+	client  kube.Client
+	log     *slog.Logger
+	flushed chan struct{}
+	refused bool // said already
+}
+
+func (s *eventSink) Create(event *corev1.Event) (*corev1.Event, error) {
+	if event.Reason == lastEvent {
+		close(s.flushed)
+		return event, nil
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, eventTimeout)
+	defer cancel()
+	return s.written(event)(s.client.Kube().CoreV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{}))
+}
+
+// Update is part of the interface; broadcasters patch.
+func (s *eventSink) Update(event *corev1.Event) (*corev1.Event, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, eventTimeout)
+	defer cancel()
+	return s.written(event)(s.client.Kube().CoreV1().Events(event.Namespace).Update(ctx, event, metav1.UpdateOptions{}))
+}
+
+func (s *eventSink) Patch(event *corev1.Event, patch []byte) (*corev1.Event, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, eventTimeout)
+	defer cancel()
+	return s.written(event)(s.client.Kube().CoreV1().Events(event.Namespace).
+		Patch(ctx, event.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}))
+}
+
+// written says once that Events may not be written, instead of once for each.
+func (s *eventSink) written(event *corev1.Event) func(*corev1.Event, error) (*corev1.Event, error) {
+	return func(stored *corev1.Event, err error) (*corev1.Event, error) {
+		if !apierrors.IsForbidden(err) {
+			s.refused = s.refused && err != nil
+			return stored, err
+		}
+		if !s.refused {
+			s.refused = true
+			s.log.Info("Events may not be written; the log has the same", "error", err)
+		}
+		return event, nil
 	}
 }

@@ -10,45 +10,78 @@ import (
 )
 
 // metrics are a server's, in a registry of its own. The first two have client-go's
-// names and meaning.
+// names and meaning. What is true at the moment of asking is in standing.
 type metrics struct {
 	registry *prometheus.Registry
 	leader   *prometheus.GaugeVec
 	slowpath *prometheus.CounterVec
 	phases   *prometheus.CounterVec
-	requests *prometheus.HistogramVec
+	terms    *prometheus.CounterVec
+	requests *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	renewals *prometheus.HistogramVec
+	lasted   map[k8sleaderelection.Lasting]*prometheus.HistogramVec
 }
 
+// From what a request takes to what a lease does, in seconds.
+var (
+	requestBuckets = []float64{.002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	spanBuckets    = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300}
+)
+
 func newMetrics() *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		leader: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "leader_election_master_status",
-			Help: "Whether this process leads the election of that name: 1, or 0.",
-		}, []string{"name"}),
-		slowpath: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "leader_election_slowpath_total",
-			Help: "How many renewals of that election needed a read first.",
-		}, []string{"name"}),
-		phases: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "incumbent_election_phase_changes_total",
-			Help: "How often this process went from one phase of that election to another, by reason.",
-		}, []string{"name", "from", "to", "reason"}),
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "incumbent_election_request_seconds",
-			Help:    "How long requests for that election's lock took, by verb, role of this process and result.",
-			Buckets: []float64{.002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}, []string{"name", "verb", "role", "result"}),
+	m := &metrics{registry: prometheus.NewRegistry()}
+	m.leader = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "leader_election_master_status",
+		Help: "Whether this process leads the election of that name: 1, or 0.",
+	}, []string{"name"})
+	m.slowpath = m.counter("leader_election_slowpath_total",
+		"How many renewals of that election needed a read first.", "name")
+	m.phases = m.counter("incumbent_election_phase_changes_total",
+		"How often this process went from one phase of that election to another, by reason.", "name", "from", "to", "reason")
+	m.terms = m.counter("incumbent_election_transitions_total",
+		"How often a term of this process began or ended, by reason: how it came by the lock, and why it stopped.", "name", "change", "reason")
+	m.requests = m.counter("incumbent_election_requests_total",
+		"How many requests for that election's lock have ended, by what they were for, the phase of this process and the result. Watches are not in it.",
+		"name", "verb", "role", "result")
+	m.took = m.histogram("incumbent_election_request_seconds",
+		"How long requests for that election's lock took, by what they were for.", requestBuckets, "name", "verb")
+	m.renewals = m.histogram("incumbent_election_renew_seconds",
+		"How long acknowledged renewals took, from sending to the answer.", requestBuckets, "name")
+	m.lasted = map[k8sleaderelection.Lasting]*prometheus.HistogramVec{
+		k8sleaderelection.Drain: m.span("drain", "From telling run functions to stop until all had returned and every admitted write was answered."),
+		k8sleaderelection.Handover: m.span("handover",
+			"From asking a leader for its lock until this process led, the drain of the former leader included."),
+		k8sleaderelection.HandoverGiven: m.span("handover_given", "From accepting a request until the challenger was written in, the drain included."),
+		k8sleaderelection.Leaderless: m.span("leaderless",
+			"How long nobody acted as this process saw it, from a record that shows no live holder to one whose holder acts. "+
+				"Each process that looks on has its own; they are not to be added up."),
 	}
-	m.registry.MustRegister(m.leader, m.slowpath, m.phases, m.requests,
+	m.registry.MustRegister(m.leader,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+func (m *metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *metrics) span(what, help string) *prometheus.HistogramVec {
+	return m.histogram("incumbent_election_"+what+"_seconds", help, spanBuckets, "name")
 }
 
 var (
 	_ k8sleaderelection.MetricsProvider = (*metrics)(nil)
 	_ k8sleaderelection.SlowpathMetric  = (*metrics)(nil)
-	_ k8sleaderelection.Observer        = (*metrics)(nil)
+	_ k8sleaderelection.TermObserver    = (*metrics)(nil)
 )
 
 // NewLeaderMetric is MetricsProvider's: the electors of this process share it.
@@ -67,5 +100,24 @@ func (m *metrics) Phase(name, from, to, reason string) {
 }
 
 func (m *metrics) Call(name, verb, role, result string, took time.Duration) {
-	m.requests.WithLabelValues(name, verb, role, result).Observe(took.Seconds())
+	m.requests.WithLabelValues(name, verb, role, result).Inc()
+	m.took.WithLabelValues(name, verb).Observe(took.Seconds())
+	if verb == "renew" && result == "ok" {
+		m.renewals.WithLabelValues(name).Observe(took.Seconds())
+	}
+}
+
+// Term and Lasted are TermObserver's.
+func (m *metrics) Term(name string, began bool, reason string) {
+	change := "ended"
+	if began {
+		change = "began"
+	}
+	m.terms.WithLabelValues(name, change, reason).Inc()
+}
+
+func (m *metrics) Lasted(name string, what k8sleaderelection.Lasting, took time.Duration) {
+	if h := m.lasted[what]; h != nil {
+		h.WithLabelValues(name).Observe(took.Seconds())
+	}
 }

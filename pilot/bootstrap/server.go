@@ -48,7 +48,8 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s.fence = newFenceWatch(s.own.Dynamic(), s.metrics.registry, s.log, config.Fence && !config.DisableElections)
-	s.events = newEvents(s.own, config.Identity)
+	s.events = newEvents(s.own, config.Identity, s.log)
+	s.metrics.registry.MustRegister(standing{s.elections})
 	// Whatever the server's namespace, elections go by the one webhook that istiod's go by.
 	s.watcher = revisions.NewDefault(s.own, revisions.Config{Revision: config.Revision, Logger: s.log})
 	if err := s.elect(); err != nil {
@@ -82,7 +83,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { s.stopping.Store(true) })()
 	err := runParts(ctx, s.log, []part{
 		{name: "the HTTP server", start: s.http.listen, run: s.http.serve, bound: httpStop + stopGrace},
-		{name: "the recorder of events", run: s.events.run, bound: stopGrace},
+		{name: "the recorder of events", run: s.events.run, bound: eventsStop + stopGrace},
 		{name: "the watcher of the default revision", run: s.watch, bound: stopGrace},
 		{name: "the fence's self-test", run: s.fence.run, bound: stopGrace},
 		{name: "the elections", run: s.campaign, bound: s.config.ShutdownTimeout + 2*stopGrace},

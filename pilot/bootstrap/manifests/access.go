@@ -9,16 +9,24 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
+// manyLocks is from how many on elections share a watch of all Leases of the namespace,
+// which no rule can restrict to names. Without the right each is watched by its own.
+const manyLocks = 4
+
 // NamespaceRules are what a server may do in its own namespace: keep these locks, and
 // write Events about them.
 func NamespaceRules(locks []string) []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
+	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: locks, Verbs: []string{"get", "watch", "update"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: locks, Verbs: []string{"get", "watch", "update"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}
+	if len(locks) >= manyLocks {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"watch"}})
+	}
+	return rules
 }
 
 // ClusterRules are what a server may do everywhere: learn the default revision, and

@@ -1,0 +1,78 @@
+package ground
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// eventsOn are the messages of a lock's Events, with their type unless that is Normal.
+func eventsOn(t *testing.T, admin kube.Client, home, kind string) []string {
+	t.Helper()
+	all, err := admin.Kube().CoreV1().Events(home).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var messages []string
+	for _, e := range all.Items {
+		if about := e.InvolvedObject; about.Kind == kind && about.Name == leaderelection.NamespaceController && e.Reason == "LeaderElection" {
+			messages = append(messages, strings.TrimPrefix(e.Type+": ", corev1.EventTypeNormal+": ")+e.Message)
+		}
+	}
+	slices.Sort(messages)
+	return messages
+}
+
+// Under the manifests' rights a server writes Events about its lock, the one of its own
+// end too.
+func TestEventsOfAServer(t *testing.T) {
+	for lock, kind := range map[string]string{"configmap": "ConfigMap", "lease": "Lease"} {
+		t.Run(lock, func(t *testing.T) {
+			c := cluster.Shared(t)
+			admin, home := client(t, c.Admin()), c.Namespace(t)
+			r := serve(t, pilotIdentity(t, c, home, "a"), home, "a", "stable", newBundleFile(t, certificate(t)).path,
+				func(config *bootstrap.Config) { config.Lock = lock })
+			await(t, "a leads", func() bool { return r.state(t).Leading })
+			r.end()
+			want := []string{"a became leader (lock-absent)", "a stopped leading (stopped)"}
+			if got := eventsOn(t, admin, home, kind); !slices.Equal(got, want) {
+				t.Errorf("Events %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// Without the right to write Events nothing is lost but they, and that is said once.
+func TestServerWithoutTheRightToWriteEvents(t *testing.T) {
+	c := cluster.Shared(t)
+	admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
+	shared, _ := bootstrap.Elections()
+	rules := slices.DeleteFunc(manifests.NamespaceRules(shared), func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.Resources, "events")
+	})
+	config := c.Identity(t, cluster.IdentityOptions{
+		Namespace: home, PodName: "a", ServiceAccount: "pilot", Rules: rules, ClusterRules: manifests.ClusterRules(),
+	})
+	r := serve(t, config, home, "a", "stable", newBundleFile(t, content).path, nil)
+	await(t, "a leads", func() bool { return r.state(t).Leading })
+	(&stage{admin: admin}).carries(t, home, content)
+	r.end()
+	if n := r.journal.matching("Events may not be written"); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+	if got := eventsOn(t, admin, home, "ConfigMap"); len(got) != 0 {
+		t.Errorf("Events %q", got)
+	}
+	again := serve(t, config, home, "a", "stable", newBundleFile(t, content).path, nil)
+	await(t, "the lock was released, and a leads again", func() bool { return again.state(t).Leading })
+}
