@@ -107,8 +107,11 @@ func TestChallengerRestarts(t *testing.T) {
 		eventually(t, "the new b follows", again.follows("a"))
 		a.relent()
 		eventually(t, "the new b leads", again.live)
-		// It did not ask: it releases what was handed to it, and takes the free lock.
-		c.expect(t, append(passes("a", "b", 0), "nobody 1", "b 2, leads")...)
+		// It did not ask: it releases what was handed to it, and takes the free lock, or
+		// asks for it if a slow moment lets a be quicker.
+		if next := c.next(t, append(passes("a", "b", 0), "nobody 1")...); next != "b 2, leads" && next != "a 2, leads" {
+			t.Errorf("the release is followed by %q", next)
+		}
 		noOverlap(t, a, b, again)
 	})
 }
