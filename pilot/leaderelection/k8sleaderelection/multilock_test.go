@@ -134,3 +134,39 @@ func TestHandoverBetweenBothLocksIsPrompt(t *testing.T) {
 		}
 	})
 }
+
+// Without a watch of one object the lock is polled, however lively the other's watch is.
+func TestBothLocksArePolledWhileOneIsNotWatched(t *testing.T) {
+	for name, disturb := range map[string]func(*locktest.Client){
+		"forbidden": func(c *locktest.Client) { c.Forbid(locktest.Watch) },
+		"hanging":   func(c *locktest.Client) { c.FailNext(locktest.Watch, locktest.Fault{Hang: true}) },
+	} {
+		for half, which := range map[string]func(*locktest.PairLock) *locktest.Lock{
+			"primary":   func(l *locktest.PairLock) *locktest.Lock { return l.Primary },
+			"secondary": func(l *locktest.PairLock) *locktest.Lock { return l.Secondary },
+		} {
+			t.Run(name+" "+half, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					pair := locktest.NewPair()
+					a, _ := enterPair(t, pair, "a")
+					pass(time.Second)
+					lock := pair.Lock("b", "stable")
+					disturb(which(lock).Client)
+					b := prepare(t, pair.Primary, "b", func(c *le.LeaderElectionConfig) { c.Lock = lock.MultiLock })
+					b.start(t)
+					pass(time.Minute)
+					if !a.isLive() || b.isLive() || b.GetLeader() != "a" {
+						t.Fatalf("a live %v, b live %v, b sees %q", a.isLive(), b.isLive(), b.GetLeader())
+					}
+					if err := a.quit(); err != nil {
+						t.Fatal(err)
+					}
+					pass(retry * 3)
+					if !b.isLive() {
+						t.Error("b has not polled its way to the released lock")
+					}
+				})
+			})
+		}
+	}
+}

@@ -63,3 +63,31 @@ func wantForbidden(t *testing.T, err error, prefix string) {
 		t.Errorf("error %v, want %q and Forbidden", err, prefix)
 	}
 }
+
+func TestConformanceOfBothTogether(t *testing.T) {
+	first := newScene(t, locktest.ConfigMap, func(*rest.Config) {}, rights(locktest.Lease)...)
+	second := first
+	second.kind = locktest.Lease
+	locktest.Conformance(t, func(t *testing.T) locktest.Harness {
+		h, other := first.harness(t), second.harness(t)
+		return locktest.Harness{
+			Lock: func(identity, key string) locktest.Locker {
+				return &k8sresourcelock.MultiLock{Primary: first.lock(identity, key), Secondary: second.lock(identity, key)}
+			},
+			Mutate: func(change func(locktest.Object)) {
+				h.Mutate(change)
+				other.Mutate(change)
+			},
+			Delete: func() {
+				h.Delete()
+				other.Delete()
+			},
+			Neighbour: func() {
+				h.Neighbour()
+				other.Neighbour()
+			},
+			Owner:  h.Owner,
+			Merged: true,
+		}
+	})
+}
