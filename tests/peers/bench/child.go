@@ -43,6 +43,7 @@ type enter struct {
 
 // sample is where a child stands.
 type sample struct {
+	At         time.Time
 	Error      string         `json:",omitempty"`
 	Counts     map[string]int // requests so far
 	CPU        float64        // seconds so far
@@ -125,7 +126,7 @@ func (c *childProcess) sample(collect bool) sample {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	s := sample{
-		CPU: ownCPU(), Heap: m.HeapAlloc, Stack: m.StackInuse, Goroutines: runtime.NumGoroutine(),
+		At: time.Now(), CPU: ownCPU(), Heap: m.HeapAlloc, Stack: m.StackInuse, Goroutines: runtime.NumGoroutine(),
 		Counts: c.process.Wire.Counts(),
 	}
 	for _, candidate := range c.candidates {

@@ -25,6 +25,8 @@ type lab struct {
 	cluster *cluster.Cluster
 	admin   kubernetes.Interface
 	quick   bool
+	// sizes are how many elections the scenario scale has in one process.
+	sizes []int
 }
 
 func newLab(ctx context.Context, c *cluster.Cluster, quick bool) (*lab, error) {

@@ -34,7 +34,7 @@ const (
 
 type flags struct {
 	quick, resume, render, child bool
-	scenarios                    string
+	scenarios, sizes             string
 }
 
 func main() {
@@ -50,6 +50,7 @@ func run() error {
 	flag.BoolVar(&f.resume, "resume", false, "leave out what this commit has measured in full already")
 	flag.BoolVar(&f.render, "render", false, "measure nothing, write the page and the picture from "+latest)
 	flag.StringVar(&f.scenarios, "scenarios", strings.Join(report.Scenarios, ","), "which to measure")
+	flag.StringVar(&f.sizes, "sizes", "", "how many elections in one process, for the scenario scale, such as 1,100")
 	flag.BoolVar(&f.child, "child", false, "be a process of candidates (the program starts itself so)")
 	flag.Parse()
 	switch {
@@ -99,6 +100,9 @@ func measure(ctx context.Context, f flags) (err error) {
 	defer func() { err = errors.Join(err, c.Stop()) }()
 	lab, err := newLab(ctx, c, f.quick)
 	if err != nil {
+		return err
+	}
+	if err := lab.setSizes(f.sizes); err != nil {
 		return err
 	}
 	for _, names := range groups(wanted, f.quick) {

@@ -79,7 +79,6 @@ func (l *lab) quietly(s setup) ([]report.Load, error) {
 	if err != nil {
 		return nil, err
 	}
-	began := time.Now()
 	if err := l.pause(choose(l, 40*time.Second, 300*time.Second)); err != nil {
 		return nil, err
 	}
@@ -87,10 +86,9 @@ func (l *lab) quietly(s setup) ([]report.Load, error) {
 	if err != nil {
 		return nil, err
 	}
-	took := time.Since(began)
 	var loads []report.Load
 	for i := range children {
-		loads = append(loads, s.load(i, before[i], after[i], took))
+		loads = append(loads, s.load(i, before[i], after[i]))
 		if want := map[bool]int{true: quietElections}[i == 0]; after[i].Live != want || after[i].Spans != want {
 			return nil, fmt.Errorf("replica %d of %v leads %d elections in its term %d, want %d", i, s.library, after[i].Live, after[i].Spans, want)
 		}
@@ -98,7 +96,8 @@ func (l *lab) quietly(s setup) ([]report.Load, error) {
 	return loads, nil
 }
 
-func (s setup) load(replica int, before, after sample, took time.Duration) report.Load {
+func (s setup) load(replica int, before, after sample) report.Load {
+	took := after.At.Sub(before.At)
 	load := report.Load{
 		Library: s.library.String(), Timing: s.timing.String(), Role: report.Follower, Elections: quietElections,
 		CPU: (after.CPU - before.CPU) / took.Hours(), PerMinute: map[string]float64{},

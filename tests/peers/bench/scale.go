@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 // with a candidate in each, of which the first leads all. What a process takes before
 // it has elections is not counted.
 func (l *lab) scale(s *report.Scenario) error {
-	for _, elections := range choose(l, []int{1, 100}, []int{1, 100, 1000, 5000}) {
+	for _, elections := range l.sizes {
 		var (
 			all   sync.WaitGroup
 			sizes = make([][]report.Size, len(electors.Libraries))
@@ -35,6 +37,23 @@ func (l *lab) scale(s *report.Scenario) error {
 		for _, measured := range sizes {
 			s.Sizes = append(s.Sizes, measured...)
 		}
+	}
+	return nil
+}
+
+// setSizes reads numbers with commas between; none are those of a quick or a full run.
+func (l *lab) setSizes(list string) error {
+	l.sizes = choose(l, []int{1, 100}, []int{1, 100, 1000, 5000})
+	if list == "" {
+		return nil
+	}
+	l.sizes = nil
+	for word := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 {
+			return fmt.Errorf("sizes: %q is no number of elections", word)
+		}
+		l.sizes = append(l.sizes, n)
 	}
 	return nil
 }
@@ -102,7 +121,6 @@ func (l *lab) settled(library electors.Library, elections int, children []*child
 	if err != nil {
 		return nil, err
 	}
-	began := time.Now()
 	if err := l.pause(choose(l, 20*time.Second, 45*time.Second)); err != nil {
 		return nil, err
 	}
@@ -110,14 +128,13 @@ func (l *lab) settled(library electors.Library, elections int, children []*child
 	if err != nil {
 		return nil, err
 	}
-	took := time.Since(began)
 	var sizes []report.Size
 	for i, c := range children {
 		full, err := c.tell(order{Collect: true})
 		if err != nil {
 			return nil, err
 		}
-		n := float64(elections)
+		n, took := float64(elections), after[i].At.Sub(before[i].At)
 		size := report.Size{
 			Library: library.String(), Timing: electors.IstioTiming.String(), Elections: elections,
 			Role:       []string{report.Leader, report.Follower}[i],
