@@ -154,7 +154,9 @@ func (c Config) isTwin(s State, next Snapshot) bool {
 	if !next.held() || next.Record.Holder != c.Self {
 		return false
 	}
-	return !s.wrote(next) && (s.Twin || sameHolder(s.Snap, next))
+	// Nobody but a process of that name writes its marker.
+	appeared := next.acting() && next.Version >= s.Snap.Version
+	return !s.wrote(next) && (s.Twin || sameHolder(s.Snap, next) || appeared)
 }
 
 // replied takes in the end of the call in flight.

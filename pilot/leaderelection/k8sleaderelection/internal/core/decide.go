@@ -139,7 +139,7 @@ func (c Config) opening(s State) (Instant, Reason) {
 		return 0, Reclaimed
 	case snap.nominated():
 		return c.afterHigher(s, min(s.SeenAt.After(c.Retry), c.expiresAt(s))), Nominated
-	case c.outranks(s) && (c.External || !c.canAsk(s)) && max(s.Rebuffed, s.holdEnds()) < c.expiresAt(s):
+	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.canAsk(s)) && max(s.Rebuffed, s.holdEnds()) < c.expiresAt(s):
 		return max(s.Rebuffed, s.holdEnds()), Preempted
 	}
 	return c.afterHigher(s, c.expiresAt(s)), Expired

@@ -31,7 +31,11 @@ func (c Config) sent(s State, a Action, now Moment) State {
 		s.Asks++
 		return s
 	}
-	s.Mine = [4]Stamp{a.Record.Renewed, s.Mine[0], s.Mine[1], s.Mine[2]}
+	if a.Op == Acquire || a.Op == Renew {
+		// Not of a release: what another process writes in our name over the same record
+		// can get the same stamp, and would then seem to be ours.
+		s.Mine = [4]Stamp{a.Record.Renewed, s.Mine[0], s.Mine[1], s.Mine[2]}
+	}
 	if a.Op == Acquire {
 		s.SettleAt = c.settledAt(s)
 		// Whatever becomes of this write or of the lock: they may still act.

@@ -24,7 +24,7 @@ func (c *checks) send(p *process, call *call) {
 		w.violate(OwnLockOnly, "%v decided on %s and knows %s", p, shown(call.base), shown(p.base.snap))
 	}
 	if call.op == core.Acquire || call.op == core.Renew {
-		p.wrote = [4]core.Record{call.record, p.wrote[0], p.wrote[1], p.wrote[2]}
+		p.wrote = [4]core.Stamp{call.record.Renewed, p.wrote[0], p.wrote[1], p.wrote[2]}
 	}
 	call.foreign = p.base.foreign
 	p.sentCalls++
@@ -63,11 +63,14 @@ func (w *world) checkGuard(c *call, now view, unguarded bool) {
 // checkRelease: a release says that nobody acts, so nobody may.
 func (w *world) checkRelease(c *call, now view) {
 	unasked := now.released && now.snap.Notes.Nominated.Identity == c.p.id && now.snap.Record.Holder == c.p.id
-	if !unasked && (now.term == nil || now.term.p != c.p) {
+	// A dead process of its name can have written, late, what looks like its own.
+	late := now.term != nil && now.term.id == c.p.id && c.p.stamped(now.snap.Record)
+	if !unasked && !late && (now.term == nil || now.term.p != c.p) {
 		w.violate(OwnLockOnly, "%v's release clears %s, which it did not write", c.p, shown(now.snap))
 	}
 	for _, q := range w.procs {
-		if q.mayAct() && !c.p.unknowable(q) {
+		twin := q != c.p && q.id == c.p.id
+		if q.mayAct() && !twin && !q.twinned() && !c.p.unknowable(q) {
 			w.violate(Release, "%v's release arrives while %v may act", c.p, q)
 		}
 	}
@@ -177,6 +180,10 @@ func (w *world) checkSettled() {
 		return
 	}
 	for _, n := range w.nodes {
+		if w.mode.External && !n.idle() && n.key > leader.key {
+			w.violate(Prompt, "%s leads, of key %s, %v after the calm began; %s is of key %s", leader.name, leader.key, w.now.since(w.calm), n.name, n.key)
+			return
+		}
 		if w.mode.Ranked && !w.held() && !n.idle() && !(n.p != nil && n.p.blind) && core.Outranks(n.key, leader.key, w.deflt) {
 			w.violate(Prompt, "%s leads, of key %s, %v after the calm began; the default is %s and %s is of key %s",
 				leader.name, leader.key, w.now.since(w.calm), w.deflt.Revision, n.name, n.key)

@@ -117,6 +117,8 @@ func (c *checks) acquires(p *process, call *call) {
 		if h := s.Notes.Hold; !p.seen.asked && h.Holder != p.id && names(call.notes.Marker, call.record) {
 			w.violate(Handover, "%v takes a lock that it never asked for", p)
 		}
+	case holder == p.id && p.seen.twin && seen < p.cfg.Lease:
+		w.violate(NoFlapping, "%v takes the lock from a process of its own name %v after that has written", p, seen)
 	case nominated && seen < p.cfg.Retry:
 		w.violate(Handover, "%v passes over the nominee %q %v after it saw the nomination", p, holder, seen)
 	case holder == "" && s.Exists && s.Content == core.Readable && !p.mayBeFirst() && seen < p.cfg.Moment:

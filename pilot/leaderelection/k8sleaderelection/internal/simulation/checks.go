@@ -31,6 +31,10 @@ func (p *process) starved() bool {
 	return p.pausedAt >= p.ackedAt && p.outlived()
 }
 
+// twinned reports whether another live process of p's name has taken its lock. Names have
+// to be unique; where they are not, all that is left is that both step down.
+func (p *process) twinned() bool { return p.acting != nil && p.acting.twinned }
+
 func (p *process) outlived() bool {
 	end := p.lastGate
 	end.Mono = end.Mono.After(p.cfg.DrainLimit)
@@ -46,7 +50,7 @@ func (c *checks) start(p *process) {
 		w.violate(OneTerm, "%v starts functions while its former ones run", p)
 	}
 	for _, q := range w.procs {
-		if q != p && q.mayAct() && !p.unknowable(q) && !q.unknowableTerm(p.acked) {
+		if q != p && q.id != p.id && q.mayAct() && !q.twinned() && !p.unknowable(q) && !q.unknowableTerm(p.acked) {
 			w.violate(OneAtATime, "%v starts while %v may act: functions %v, gate for %v", p, q, q.alive, q.n.clocks.left(q.gate, w.now))
 		}
 	}
@@ -70,7 +74,7 @@ func (c *checks) token(p *process) {
 	if c.tokens == nil {
 		c.tokens = map[int]uint64{}
 	}
-	if p.acked.removedWith != nil {
+	if p.acked.removedWith != nil || p.acked.twinned {
 		return // its record was gone before it was answered; those who came after could not know
 	}
 	history := w.store.historyOf(p.acked)
@@ -123,6 +127,10 @@ func (c *checks) action(p *process, in core.Input, v view, a core.Action) {
 	if shown && p.fresh && a.Work && v.snap.Exists && v.snap.Content == core.Readable &&
 		v.snap.Record.Holder != "" && v.snap.Record.Holder != p.id {
 		w.violate(HardStop, "%v goes on although it has seen %q in the record", p, v.snap.Record.Holder)
+	}
+	if shown && p.fresh && a.Work && v.term != nil && v.term.id == p.id && v.term.p != p && v.snap.Record.Holder == p.id &&
+		!p.stamped(v.snap.Record) {
+		w.violate(HardStop, "%v goes on although it has seen that another process writes in its name", p)
 	}
 	if p.work && !a.Work && !p.stopAsked {
 		c.lost(p)

@@ -23,6 +23,7 @@ func (w *world) planFaults() {
 		{m.Outages, w.outage},
 		{m.Cuts, w.cutWatch},
 		{m.Orders, w.operate},
+		{m.Twins, w.twinSome},
 		{m.Unfits, w.unfitSome},
 	} {
 		if kind.most == 0 {
@@ -144,6 +145,22 @@ func (w *world) restartLater(n *node, d time.Duration) {
 		} else if w.faulty() {
 			w.restartLater(n, time.Second)
 		}
+	})
+}
+
+// twinSome starts a second process under the name of one that is alive, for a while.
+func (w *world) twinSome() {
+	first := w.some()
+	if first.p == nil || first.twin || len(w.nodes) >= maxNodes {
+		return
+	}
+	n := w.newNode()
+	n.name, n.twin = first.name, true
+	w.tracef("a twin of %v", first.p)
+	n.start()
+	w.after(w.within(40*time.Second), func() {
+		n.retired = true
+		w.oneOf(n.stop, func() { n.kill("killed") })
 	})
 }
 

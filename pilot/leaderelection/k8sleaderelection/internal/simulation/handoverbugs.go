@@ -36,6 +36,9 @@ var handoverBugs = []Bug{
 	{"operator-refused", "operator", Orders, each(operatorRefused)},
 	{"unfit-campaigns", "operator", Fitness, each(unfitCampaigns)},
 	{"unfit-gives-up", "operator", StepDown, each(unfitGivesUp)},
+	{"twin-takes-back", "twins", NoFlapping, each(twinTakesBack)},
+	{"equal-preempts-back", "external", NoFlapping, each(equalPreemptsBack)},
+	{"settler-releases-in-one-cycle", "one-cycle", Release, each(releaseWhileSettling)},
 	{"preempts-back", "ranked", NoFlapping, each(preemptsBack)},
 }
 
@@ -261,5 +264,20 @@ func unfitGivesUp(c core.Config, s core.State, in core.Input) (core.State, core.
 	if in.Kind == core.Fitness && in.Unfit && s.Phase == core.Leading {
 		s.StepDown = true
 	}
+	return c.Step(s, in)
+}
+
+// twinTakesBack takes any record in its own name for one that it may reclaim.
+func twinTakesBack(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
+	s, a := c.Step(s, in)
+	if s.Twin && s.Phase == core.Following && a.Op == core.NoOp && s.Flight.Op == core.NoOp {
+		s.Twin, s.BackOff = false, 0
+		return c.Step(s, core.Input{Kind: core.Tick, Now: in.Now})
+	}
+	return s, a
+}
+
+func equalPreemptsBack(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
+	s.Spurned = false
 	return c.Step(s, in)
 }

@@ -19,6 +19,7 @@ type node struct {
 	kind    *peerKind // nil: its processes are ours
 	q       *peer
 	retired bool // nothing starts here any more
+	twin    bool // its processes have the name of those of another node
 	// drainsFor is how long the next drain takes that keeps the lease; 0: as they do.
 	drainsFor time.Duration
 	started   int
@@ -34,6 +35,9 @@ const maxSkew = delta * 0.95
 
 func (w *world) newNode() *node {
 	n := &node{w: w, name: fmt.Sprintf("pod-%c", 'a'+len(w.nodes)), key: w.revision()}
+	if w.mode.External {
+		n.key = fmt.Sprintf("v%d", 1+w.rng.IntN(3))
+	}
 	if w.chance(w.mode.Remote) {
 		n.key = "^" + n.key
 	}
@@ -194,6 +198,10 @@ func (n *node) config() core.Config {
 		CallTimeout: (t.cover - t.retry) / 2, DrainLimit: t.drain(), StopLimit: 2 * t.lease,
 		Moment: 25 * time.Millisecond, Patience: min(2*time.Second, t.retry/2),
 		Ranked: n.w.mode.Ranked, Release: true,
+	}
+	c.External, c.OneCycle = n.w.mode.External, n.w.mode.OneCycle
+	if c.OneCycle {
+		c.Release = n.started%2 == 0
 	}
 	if n.w.mode.Peers > 0 {
 		c.PeerGrace = t.grace()

@@ -44,8 +44,8 @@ type process struct {
 	troubledAt   Time // when something last kept it from renewing
 	stopAsked    bool // a stop, or a failed function, explains the end of its term
 	seen         witness
-	newestStamp  core.Stamp     // of its newest acknowledged write
-	wrote        [4]core.Record // what it sent last, answered or not
+	newestStamp  core.Stamp    // of its newest acknowledged write
+	wrote        [4]core.Stamp // of what it sent last, answered or not
 	newest       view
 	fresh        bool   // the view that it was shown last is the newest
 	reached      uint64 // the version below which events are old
@@ -77,6 +77,7 @@ func (p *process) input(in core.Input, v view) {
 	w := p.w
 	in.Now = p.now()
 	in.Jitter = uint8(w.rng.Uint32())
+	in.Beats = p.beats(in)
 	w.result.Steps++
 	if in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK {
 		p.sees(v, in.Kind == core.Seen)
@@ -99,7 +100,20 @@ func (p *process) input(in core.Input, v view) {
 	}
 	if p.s.Phase == core.Done && !p.ended {
 		p.n.kill("done: " + string(p.s.Why))
+		if p.cfg.OneCycle {
+			w.restartLater(p.n, w.within(3*time.Second))
+		}
 	}
+}
+
+// beats is the user's comparison of keys, for the holder that the input shows or, if it
+// shows none, the one that is known.
+func (p *process) beats(in core.Input) bool {
+	record := p.s.Snap.Record
+	if in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK {
+		record = in.Snap.Record
+	}
+	return p.cfg.External && record.Holder != "" && (p.key > record.Key || p.w.loose && p.key == record.Key)
 }
 
 // apply makes true what the action wants: first the gate, then the work, then the

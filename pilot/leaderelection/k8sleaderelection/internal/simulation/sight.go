@@ -86,16 +86,20 @@ func (p *process) forgetBefore(now *term) {
 func (p *process) blank() bool { return p.newest == view{} }
 
 // harmless reports whether the term needs no waiting for: it is one's own; or that of
-// a dead process whose name one has, and which had begun to act, or whose late write is
-// byte for byte what one has written oneself; or nobody's, and the marker that tells of
+// a dead process whose name one has, and which had begun to act, or whose late write
+// looks like what one has written oneself; or nobody's, and the marker that tells of
 // an earlier one is one's own.
 func (p *process) harmless(v view) bool {
 	if v.term.p == nil && v.snap.Content != core.Unreadable && v.snap.Record.Holder == "" {
 		m := v.snap.Notes.Marker
 		return m == (core.Marker{}) || m.Identity == p.id
 	}
-	return v.term.p == p || v.term.id == p.id && (v.term.marked || slices.Contains(p.wrote[:], v.snap.Record))
+	return v.term.p == p || v.term.id == p.id && (v.term.marked || p.stamped(v.snap.Record))
 }
+
+// stamped reports whether the record carries the stamp of a write of p's own. Two of one
+// name that write over the same record can give it the same.
+func (p *process) stamped(r core.Record) bool { return slices.Contains(p.wrote[:], r.Renewed) }
 
 // mustWait returns a term that the process has seen, that did not end by a drained
 // release, and whose holder may still act as far as the process can know.

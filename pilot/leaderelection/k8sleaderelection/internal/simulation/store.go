@@ -21,6 +21,7 @@ type term struct {
 	removedWith *term          // the term that stood when a foreign hand removed the record
 	unreadAt    []core.Instant // by node: when somebody made the record unreadable
 	disguised   bool           // and what was left looked like its drained release
+	twinned     bool           // another live process of that name took it over
 	letGo       bool           // a peer released the lock over it
 	wiped       bool           // and it was another peer's that held it
 }
@@ -56,6 +57,7 @@ type store struct {
 	past     []view
 	restores []position      // where histories were cut off
 	undone   map[uint64]bool // records that restores have undone
+	lost     []*term         // and whose terms those were
 	version  uint64
 	uids     int
 	commits  int
@@ -156,6 +158,7 @@ func (s *store) write(c *call) (core.Result, view) {
 func (s *store) attribute(c *call, now view, next *view) {
 	if now.term != nil && now.term.p != c.p && c.op != core.Ask {
 		now.term.disturbed = true
+		now.term.twinned = now.term.twinned || now.term.id == c.p.id && now.term.p != nil && !now.term.p.ended
 	}
 	switch c.op {
 	case core.Acquire:
@@ -190,6 +193,9 @@ func (s *store) foreignEdit(v view, removes bool) view {
 			}
 			t.disguised = t.disguised || v.released
 		}
+		for _, t := range s.lost {
+			t.disguised = t.disguised || v.released
+		}
 	} else if v.term != nil && v.term != old {
 		v.term.prev = old
 	}
@@ -216,6 +222,7 @@ func (s *store) restore(back int) {
 		if t.removedWith == nil {
 			t.removedWith = standing
 		}
+		s.lost = append(s.lost, t)
 	}
 	for _, v := range append(s.past[len(s.past)-back:], s.now) {
 		s.undone[v.snap.Sum] = true

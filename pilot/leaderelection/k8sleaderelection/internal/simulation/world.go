@@ -55,6 +55,7 @@ type world struct {
 	deflt     core.Default
 	apiDown   Time    // nobody reaches the store before
 	refuses   float64 // how many calls in an outage are refused, instead of hanging
+	loose     bool    // equal keys beat each other
 	checks    checks
 	result    Result
 }
@@ -109,6 +110,7 @@ func Run(o Options) Result {
 	w.store.w, w.checks.w = w, w
 	w.store.undone = map[uint64]bool{}
 	w.result = Result{Seed: o.Seed, Mode: w.mode.Name}
+	w.loose = w.mode.External && w.rng.IntN(3) == 0
 	w.build()
 	w.planFaults()
 	w.at(w.calm, w.beginCalm)
@@ -205,6 +207,10 @@ func (w *world) beginCalm() {
 		n.resume()
 		n.apiDown = 0
 		n.thawWall(n.clocks.frozen)
+		if n.twin {
+			n.retired = true
+			n.kill("its name is another's")
+		}
 		if n.idle() {
 			n.start()
 		}
