@@ -38,7 +38,6 @@ var handoverBugs = []Bug{
 	{"unfit-gives-up", "operator", StepDown, each(unfitGivesUp)},
 	{"twin-takes-back", "twins", NoFlapping, each(twinTakesBack)},
 	{"equal-preempts-back", "external", NoFlapping, each(equalPreemptsBack)},
-	{"settler-releases-in-one-cycle", "one-cycle", Release, each(releaseWhileSettling)},
 	{"preempts-back", "ranked", NoFlapping, each(preemptsBack)},
 }
 
