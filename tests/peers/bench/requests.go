@@ -113,6 +113,9 @@ func (s setup) load(replica int, before, after sample) report.Load {
 	return load
 }
 
+// errNotAll means that a process did not come to lead all its elections.
+var errNotAll = errors.New("too many elections")
+
 // leading waits until a child leads so many elections.
 func (l *lab) leading(c *child, elections int) error {
 	deadline := time.Now().Add(bound)
@@ -125,7 +128,7 @@ func (l *lab) leading(c *child, elections int) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("it leads %d of %d elections after %v", s.Live, elections, bound)
+			return fmt.Errorf("%w: it leads %d of %d elections after %v", errNotAll, s.Live, elections, bound)
 		}
 		if err := l.pause(200 * time.Millisecond); err != nil {
 			return err

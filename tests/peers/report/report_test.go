@@ -28,7 +28,10 @@ func sample() *Results {
 			{Library: Istio, Timing: IstioTiming, Role: Leader, PerMinute: map[string]float64{"update leases": 8, "get leases": 8}, CPU: 4},
 			{Library: Istio, Timing: IstioTiming, Role: Follower, PerMinute: map[string]float64{"get leases": 5}, CPU: 0.5},
 		}},
-		Scale: {Sizes: []Size{{Library: Ours, Role: Leader, Elections: 1000, HeapKiB: 13, Goroutines: 3, PerSecond: 133}}},
+		Scale: {Sizes: []Size{
+			{Library: Ours, Role: Leader, Elections: 1000, HeapKiB: 13, Goroutines: 3, PerSecond: 133},
+			{Library: Istio, Role: Leader, Elections: 1000, Failed: "too many"},
+		}},
 	}}
 }
 
@@ -60,6 +63,7 @@ func TestTables(t *testing.T) {
 			"| Istio | 30/15/7.5 | 21.0 | 2.62× | 4.00 | 2.00× | 0.50 | 0.50× |",
 			"| Istio | 30/15/7.5 | follower | 5.00 | 0.00 |",
 		},
+		Scale: {"| leader | 1000 | Istio: too many | – |", "| leader | 1000 | incumbent | 13.0 KiB | 0.00 KiB | 1.00× |"},
 		Crash: {"Not measured"},
 	} {
 		text := r.Tables(scenario)

@@ -98,6 +98,8 @@ type Size struct {
 	CPU float64 `json:"cpuSecondsPerHour"`
 	// Lost is how many terms ended while it was measured, which none should.
 	Lost int `json:"lostTerms,omitempty"`
+	// Failed says why there is nothing to measure.
+	Failed string `json:"failed,omitempty"`
 }
 
 // Load reads results; none yet is an empty Results.

@@ -222,6 +222,10 @@ func (s *Scenario) sizes() string {
 			o = *ours
 		}
 		name := x.Library
+		if x.Failed != "" {
+			g.row(x.Role, fmt.Sprint(x.Elections), name+": "+x.Failed, "–", "–", "–", "–", "–", "–", "–", "–", "–")
+			continue
+		}
 		if x.Lost > 0 {
 			name += fmt.Sprintf(" (lost %d terms meanwhile)", x.Lost)
 		}
@@ -238,7 +242,7 @@ func (x Size) memory() float64 { return x.HeapKiB + x.StackKiB }
 
 func (s *Scenario) size(library, role string, elections int) *Size {
 	for i, x := range s.Sizes {
-		if x.Library == library && x.Role == role && x.Elections == elections {
+		if x.Library == library && x.Role == role && x.Elections == elections && x.Failed == "" {
 			return &s.Sizes[i]
 		}
 	}
