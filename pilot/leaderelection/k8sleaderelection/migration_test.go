@@ -47,6 +47,7 @@ type move struct {
 	single kindOf // the kind that takes part beside bothLocks
 	twist  func(*k8sresourcelock.MultiLock) lockOf
 	deflt  string
+	logMu  sync.Mutex
 	log    *strings.Builder
 	calm   bool
 
@@ -82,6 +83,8 @@ type mover struct {
 }
 
 func (m *move) logf(format string, args ...any) {
+	m.logMu.Lock()
+	defer m.logMu.Unlock()
 	fmt.Fprintf(m.log, "%v "+format+"\n", append([]any{time.Since(m.started)}, args...)...)
 }
 
@@ -126,8 +129,6 @@ func (m *move) start(name, revision string, kind kindOf) *mover {
 type stamped struct{ m *move }
 
 func (s *stamped) Write(b []byte) (int, error) {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
 	s.m.logf("%s", strings.TrimSpace(string(b)))
 	return len(b), nil
 }

@@ -130,6 +130,8 @@ func runMove(t *testing.T, seed uint64, twist func(*k8sresourcelock.MultiLock) l
 			m.replicas[0].quit()
 		}
 		synctest.Wait()
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		violations, terms, log = m.violations, m.terms, m.log.String()
 	})
 	return violations, terms, log
