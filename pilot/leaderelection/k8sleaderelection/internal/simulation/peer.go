@@ -200,16 +200,6 @@ func (q *peer) stop() {
 	})
 }
 
-// mayAct reports whether functions of its own are running at this moment.
-func (q *peer) mayAct() bool {
-	for _, work := range q.works {
-		if !work.over && !q.ended {
-			return true
-		}
-	}
-	return false
-}
-
 // steals is Istio's comparison: the default revision before the others, and local
 // before remote.
 func (q *peer) steals(held string) bool {
