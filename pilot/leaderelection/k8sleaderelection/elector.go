@@ -113,10 +113,14 @@ func (le *LeaderElector) Campaign(ctx context.Context) error {
 
 func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
 	if !le.running.CompareAndSwap(false, true) {
-		return fmt.Errorf("election %s: %w", le.config.Name, ErrRunning)
+		return le.busy()
 	}
 	defer le.running.Store(false)
 	return newLoop(le, oneCycle).run(ctx)
+}
+
+func (le *LeaderElector) busy() error {
+	return fmt.Errorf("election %s: %w", le.config.Name, ErrRunning)
 }
 
 // IsLeader reports whether this process may act now: it asks the clock, so that a

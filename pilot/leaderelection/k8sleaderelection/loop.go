@@ -55,32 +55,46 @@ func newLoop(le *LeaderElector, oneCycle bool) *loop {
 }
 
 // run returns when the core says Done and everything it started has ended, except
-// run functions that outstayed the stop limit.
+// run functions that outstayed the stop limit. Its frame, and those of its callers, stay
+// on the stack for as long as the election lasts: what needs room is done elsewhere.
 func (l *loop) run(ctx context.Context) error {
 	// What the loop starts must outlive ctx: a release comes after the stop.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer l.helpers.Wait()
-	defer cancel()
-	l.changed = time.Now()
-	l.timer = time.NewTimer(0)
-	defer l.timer.Stop()
-	l.startWatching(work)
-	defer l.stopWatching()
-	if l.le.config.Fit != nil {
-		l.helpers.Go(func() { l.checkFitness(work) })
-	}
-	l.stop = ctx.Done()
-	l.turn(work, l.defaultNow())
+	defer l.finish(cancel)
+	l.start(ctx, work)
 	for l.state.Phase != core.Done {
 		l.turn(work, l.next())
 	}
-	if l.term != nil {
-		last := *l.le.view.Load()
-		last.left = l.term.done
-		l.le.view.Store(&last)
-		return fmt.Errorf("election %s: %w", l.le.config.Name, ErrStuckDrain)
+	return l.outcome()
+}
+
+func (l *loop) start(ctx, work context.Context) {
+	l.changed = time.Now()
+	l.timer = time.NewTimer(0)
+	l.stop = ctx.Done()
+	l.startWatching(work)
+	if l.le.config.Fit != nil {
+		l.helpers.Go(func() { l.checkFitness(work) })
 	}
-	return l.err
+	l.turn(work, l.defaultNow())
+}
+
+func (l *loop) finish(cancel context.CancelFunc) {
+	l.stopWatching()
+	l.timer.Stop()
+	cancel()
+	l.helpers.Wait()
+}
+
+// outcome is what run returns.
+func (l *loop) outcome() error {
+	if l.term == nil {
+		return l.err
+	}
+	last := *l.le.view.Load()
+	last.left = l.term.done
+	l.le.view.Store(&last)
+	return fmt.Errorf("election %s: %w", l.le.config.Name, ErrStuckDrain)
 }
 
 // next waits for whatever comes first.

@@ -29,11 +29,10 @@ type reporter struct {
 
 func newReporter(le *LeaderElector, c *core.Config) *reporter {
 	return &reporter{
-		le:      le,
-		core:    c,
-		log:     le.logger().With("election", le.config.Name, "lock", le.config.Lock.Describe(), "identity", le.config.Lock.Identity()),
-		metric:  newLeaderMetric(),
-		trouble: map[string]string{},
+		le:     le,
+		core:   c,
+		log:    le.logger().With("election", le.config.Name, "lock", le.config.Lock.Describe(), "identity", le.config.Lock.Identity()),
+		metric: newLeaderMetric(),
 	}
 }
 
@@ -193,6 +192,9 @@ func (r *reporter) say(topic, what, message string, args ...any) (news bool) {
 	r.mu.Lock()
 	last, had := r.trouble[topic]
 	known := had && last == what
+	if r.trouble == nil {
+		r.trouble = map[string]string{}
+	}
 	r.trouble[topic] = what
 	r.mu.Unlock()
 	if !known {
@@ -205,7 +207,9 @@ func (r *reporter) say(topic, what, message string, args ...any) (news bool) {
 func (r *reporter) over(topic, message string) {
 	r.mu.Lock()
 	_, had := r.trouble[topic]
-	delete(r.trouble, topic)
+	if delete(r.trouble, topic); len(r.trouble) == 0 {
+		r.trouble = nil // most electors have none
+	}
 	r.mu.Unlock()
 	if had {
 		r.log.Info(message)

@@ -59,10 +59,12 @@ func (t *term) run(ctx context.Context, functions []func(context.Context) error,
 // call runs one function. What it says after it was told to stop is no failure, and
 // the first failure is enough to end the term.
 func (t *term) call(ctx context.Context, f func(context.Context) error) {
-	err := f(ctx)
-	if err == nil || ctx.Err() != nil {
-		return
+	if err := f(ctx); err != nil && ctx.Err() == nil {
+		t.fail(err)
 	}
+}
+
+func (t *term) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.err == nil {

@@ -27,7 +27,8 @@ const many = 1000
 // part in very many, as leader of all and as follower of all: memory, goroutines and
 // requests. Each has the timing that istiod's have, a rank, a gate and a run function.
 //
-//   - KiB/election is what it keeps: heap and stacks after garbage collections.
+//   - KiB/election is what it keeps: heap and stacks after garbage collections, the run
+//     function's own stack included; heap-KiB/election is the heap alone.
 //   - stacks-KiB/election is what stacks took before them, after work had grown them;
 //     it counts the stacks alone.
 //   - requests/period counts what each election sent in a RetryPeriod.
@@ -119,6 +120,7 @@ func (c *crowd) measure(leads bool) {
 	sent = c.wire.total() - sent
 	after := usage()
 	c.ReportMetric((after.memory()-before.memory())/many, "KiB/election")
+	c.ReportMetric((after.heap-before.heap)/many, "heap-KiB/election")
 	c.ReportMetric((after.grown-before.grown)/many, "stacks-KiB/election")
 	c.ReportMetric(float64(after.goroutines-before.goroutines)/many, "goroutines/election")
 	c.ReportMetric(float64(sent)/many/periods, "requests/period")

@@ -23,7 +23,7 @@ type memory struct {
 	mu      sync.Mutex
 	uid     types.UID
 	version string
-	base    Snapshot
+	base    *Snapshot // nil until the first call
 }
 
 func (m *memory) sawObject(s Snapshot) {
@@ -35,13 +35,16 @@ func (m *memory) sawObject(s Snapshot) {
 func (m *memory) setBase(s Snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.base = s
+	m.base = &s
 }
 
 func (m *memory) getBase() Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.base
+	if m.base == nil {
+		return Snapshot{}
+	}
+	return *m.base
 }
 
 // get serves Interface.Get. An absent lock is a NotFound, as in client-go. An
