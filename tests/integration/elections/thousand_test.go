@@ -103,14 +103,13 @@ func (c *crowd) measure(leads bool) {
 	if !leads {
 		c.holdAll()
 	}
-	c.all = make([]*leaderelection.LeaderElection, 0, many)
-	before := usage()
-	// One comes first and opens the connection. Each request that has to wait for one
-	// leaves a KiB behind in net/http's queue of those who wait.
+	c.all = make([]*leaderelection.LeaderElection, 0, many+1)
+	// One comes first, opens the connection and pays for what all share.
 	c.enter(0)
 	c.settle(leads)
-	for i := 1; i < many; i++ {
-		c.enter(i)
+	before := usage()
+	for i := range many {
+		c.enter(1 + i)
 	}
 	c.settle(leads)
 	c.pass(2 * leaderelection.DefaultRetryPeriod)
@@ -192,8 +191,8 @@ func (c *crowd) holdAll() {
 	}
 	c.Cleanup(func() { kube.CloseIdleConnections(client) })
 	record := k8sresourcelock.LeaderElectionRecord{HolderIdentity: "another", HolderKey: "stable", LeaseDurationSeconds: 30}
-	locks := make([]k8sresourcelock.Versioned, many)
-	held := make([]k8sresourcelock.Snapshot, many)
+	locks := make([]k8sresourcelock.Versioned, many+1)
+	held := make([]k8sresourcelock.Snapshot, many+1)
 	renew := func(ctx context.Context, i int) {
 		record.RenewTime = metav1.NewTime(record.RenewTime.Add(time.Second))
 		snap, err := locks[i].Write(ctx, held[i], record, nil)
@@ -202,7 +201,7 @@ func (c *crowd) holdAll() {
 		}
 		held[i] = snap
 	}
-	for i := range many {
+	for i := range locks {
 		meta, who := metav1.ObjectMeta{Namespace: c.namespace, Name: lockOf(i)}, k8sresourcelock.ResourceLockConfig{Identity: "another"}
 		locks[i] = &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.Kube().CoreV1(), LockConfig: who}
 		if c.lock == leaderelection.LeaseLock {
@@ -211,9 +210,9 @@ func (c *crowd) holdAll() {
 		renew(c.B.Context(), i)
 	}
 	c.during(func(ctx context.Context) {
-		tick := time.NewTicker(leaderelection.DefaultRetryPeriod / many)
+		tick := time.NewTicker(leaderelection.DefaultRetryPeriod / (many + 1))
 		defer tick.Stop()
-		for i := 0; ; i = (i + 1) % many {
+		for i := 0; ; i = (i + 1) % len(locks) {
 			select {
 			case <-tick.C:
 				renew(ctx, i)
