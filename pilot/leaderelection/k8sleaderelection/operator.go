@@ -213,6 +213,11 @@ func (o Operator) note(ctx context.Context, verb string, change func(core.Snapsh
 		}
 		notes := map[string]string{}
 		maps.Copy(notes, base.Notes)
+		if n, r := snap.Notes.Nominated, snap.Record; n.Transitions != r.Transitions || r.Renewed != r.Acquired {
+			// A peer keeps a nomination that it has come after, and the hold tells that it
+			// is old. It goes before the hold can.
+			delete(notes, k8sresourcelock.NominatedAnnotation)
+		}
 		if err := change(snap, notes); err != nil {
 			return o.wrap(verb, err)
 		}

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
@@ -136,6 +138,31 @@ func TestAPauseKeepsAPeerToo(t *testing.T) {
 			t.Error("a pause keeps no holder alive, and b did not take the lapsed lock")
 		}
 	})
+}
+
+// An operator moved the lock to a peer, which keeps our annotations. The hold tells that
+// the nomination is of a former term; whoever takes the hold away takes that with it.
+func TestAnOrderTakesAnOldNominationAway(t *testing.T) {
+	for _, order := range []func(le.Operator) error{
+		func(o le.Operator) error { return o.Pause(t.Context(), "", time.Hour) },
+		func(o le.Operator) error { return o.Resume(t.Context()) },
+	} {
+		bubble(t, func(t *testing.T, store *locktest.Store) {
+			now := metav1.Now()
+			store.Put("istiod", k8sresourcelock.LeaderElectionRecord{
+				HolderIdentity: "istiod", LeaseDurationSeconds: 30, LeaderTransitions: 4,
+				AcquireTime: now, RenewTime: metav1.NewTime(now.Add(8 * time.Second)),
+			})
+			store.Annotate(k8sresourcelock.NominatedAnnotation, "istiod")
+			store.Annotate(k8sresourcelock.HoldAnnotation, `{"holder":"istiod","transitions":4,"seconds":600,"requester":"o","reason":"transfer"}`)
+			if err := order(operator(store)); err != nil {
+				t.Fatal(err)
+			}
+			if left := store.Snapshot().Notes[k8sresourcelock.NominatedAnnotation]; left != "" {
+				t.Errorf("the nomination of %q is left", left)
+			}
+		})
+	}
 }
 
 func TestOrdersThatCannotBeObeyedSayWhy(t *testing.T) {

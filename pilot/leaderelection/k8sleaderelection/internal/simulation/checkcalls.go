@@ -133,9 +133,11 @@ func (w *world) anyFollower() bool {
 	return false
 }
 
-// attends reports whether what happens to the lock is bound to reach the process here.
+// attends reports whether what happens to the lock is bound to reach the process here,
+// and whether it is free to act on that: there is only one call under way.
 func (n *node) attends() bool {
-	return n.p != nil && n.p.watching && !n.p.s.Stopping && !n.paused && n.apiDown < n.w.now && !n.p.cut
+	hangs := n.p != nil && n.p.call != nil && n.w.now.since(n.p.call.sentAt) > slow/4
+	return !hangs && n.p != nil && n.p.watching && !n.p.s.Stopping && !n.paused && n.apiDown < n.w.now && !n.p.cut
 }
 
 // leaderChanged is called when functions start, are told to stop, or die.

@@ -47,6 +47,7 @@ func (w *world) order(v view, to string) {
 
 // hold keeps the holder where it is, if the term is the present one.
 func (w *world) hold(v view, holder string, transitions int) {
+	v.snap = withoutOld(v.snap)
 	v.snap.Notes.Hold = core.Hold{
 		Holder: holder, Transitions: transitions, Seconds: w.seconds(w.timing.lease), Requester: "operator", Reason: core.HoldForPause,
 	}
@@ -55,7 +56,8 @@ func (w *world) hold(v view, holder string, transitions int) {
 }
 
 func (w *world) resumeRank() {
-	if v := w.store.now; v.snap.Notes.Hold != (core.Hold{}) {
+	if v := w.store.now; w.held() {
+		v.snap = withoutOld(v.snap)
 		v.snap.Notes.Hold = core.Hold{}
 		w.tracef("an operator lets rank count again")
 		w.store.foreignEdit(v, false)
@@ -92,9 +94,19 @@ func (w *world) unfitSome() {
 }
 
 func (w *world) fitness(p *process, unfit bool) {
+	p.unfit = unfit
 	p.n.run(func() {
-		if !p.ended && p.seen.unfit != unfit {
-			p.input(core.Input{Kind: core.Fitness, Unfit: unfit}, view{})
+		if !p.ended && p.seen.unfit != p.unfit {
+			p.input(core.Input{Kind: core.Fitness, Unfit: p.unfit}, view{})
 		}
 	})
+}
+
+// withoutOld is what the operator's tool writes back: it takes a nomination away that does
+// not count any more, before it replaces the hold that tells so.
+func withoutOld(s core.Snapshot) core.Snapshot {
+	if s.Notes.Nominated.Transitions != s.Record.Transitions || s.Record.Renewed != s.Record.Acquired {
+		s.Notes.Nominated = core.Nomination{}
+	}
+	return s
 }

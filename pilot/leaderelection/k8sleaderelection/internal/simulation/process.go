@@ -29,6 +29,7 @@ type process struct {
 
 	watching, forbidden bool
 	blind               bool // it never learns the default revision
+	unfit               bool // what its check of fitness would say
 	watch               int  // which watch counts
 	cut                 bool // and nothing comes through
 	watchHistory        int
@@ -88,7 +89,7 @@ func (p *process) input(in core.Input, v view) {
 	p.s, a = p.step(p.cfg, p.s, in)
 	if p.s.Learned != learned {
 		p.base = v
-		p.seen.shown(p, v.snap, in.Now.Mono)
+		p.seen.shown(p, v.snap, in.Now.Mono, before)
 	}
 	if w.Trace != nil {
 		p.trace(before, in, a)

@@ -28,7 +28,7 @@ type witness struct {
 }
 
 // shown notes a view that is newer than all before.
-func (t *witness) shown(p *process, s core.Snapshot, now core.Instant) {
+func (t *witness) shown(p *process, s core.Snapshot, now core.Instant, was core.Phase) {
 	old := t.snap
 	if !t.known || old.Exists != s.Exists || old.UID != s.UID || old.Sum != s.Sum || old.Content != s.Content {
 		t.recordAt = now
@@ -37,7 +37,10 @@ func (t *witness) shown(p *process, s core.Snapshot, now core.Instant) {
 	t.twin = s.Exists && s.Record.Holder == p.id && !p.stamped(s.Record) && (t.twin || mine && old.Sum != s.Sum)
 	held := p.acked != nil && old.Exists && old.Record.Holder == p.id && old.Record.Renewed == p.newestStamp
 	if held && s.Exists && s.Content == core.Readable && s.Record.Holder != "" && s.Record.Holder != p.id && s.Notes.Nominated.Identity == "" {
-		t.ousted, t.oustedAt, t.oustedKey = true, now, s.Record.Key
+		t.ousted, t.oustedAt, t.oustedKey = true, now, ""
+		if was != core.Following {
+			t.oustedKey = s.Record.Key
+		}
 	}
 	r := s.Notes.Request
 	refused := r.Refused != ""

@@ -181,6 +181,7 @@ func (w *world) tracef(format string, args ...any) {
 // setDefault flips the default revision. Each node hears of it some time later.
 func (w *world) setDefault(revision string) {
 	w.deflt = core.Default{Synced: true, Revision: revision}
+	w.checks.busyAt = w.now // whoever settles may have to give way, and the next one settles anew
 	w.tracef("default revision is now %s", revision)
 	for _, n := range w.nodes {
 		w.tellDefault(n, w.within(3*time.Second))
