@@ -29,10 +29,8 @@ func TestOperatorTransfersPausesAndResumes(t *testing.T) {
 		if err := o.Transfer(ctx, "b", "canary", "before the upgrade", time.Hour); err != nil {
 			t.Fatal(err)
 		}
+		eventually(t, "b, whose first write the order has waited for, leads", b.live)
 		b.after(t, a)
-		if !b.live() || a.live() {
-			t.Fatalf("live: a %v, b %v", a.live(), b.live())
-		}
 		if err := o.Resume(ctx); err != nil {
 			t.Fatal(err)
 		}
