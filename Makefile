@@ -34,8 +34,8 @@ test: $(BUILD_TOOLS) ## All tests, on a real API server, with 2,000 simulated se
 	cd tools && go test -timeout 5m ./lifeline/...
 	cd examples/fencing && go test -timeout 5m ./...
 
-race: $(BUILD_TOOLS) ## The same under the race detector, with fewer simulated seeds
-	SIM_SEEDS=$${SIM_SEEDS:-100} CGO_ENABLED=1 go test -race -timeout 25m $(RACE_PACKAGES)
+race: $(BUILD_TOOLS) ## The same under the race detector, one package at a time, with fewer simulated seeds
+	SIM_SEEDS=$${SIM_SEEDS:-100} CGO_ENABLED=1 go test -race -p 1 -timeout 25m $(RACE_PACKAGES)
 
 lint: ## gofmt, vet, staticcheck and this project's own rules
 	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
