@@ -1,12 +1,14 @@
 package elections
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 )
 
 // The deaths and pauses here are of the connection: nothing of the replica is heard any
@@ -171,25 +173,52 @@ func TestLeaderDiesWhileDraining(t *testing.T) {
 	})
 }
 
-// A drain that outstays the stop limit is reported once; the lock is kept, and passed on
-// when the functions have returned after all.
+// A drain that outstays the stop limit is reported once, and the lock is renewed no more.
+// It is passed on if the functions return while it lasts.
 func TestLeaderDrainsTooLong(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
-		stuck := make(chan struct{}, 8)
-		a, b, c := s.pair(t, brisk, func(c *leaderelection.Config) {
-			c.StopLimit = 600 * time.Millisecond
-			c.OnStuckDrain = func() { stuck <- struct{}{} }
-		})
-		a.insist()
-		s.setDefault(t, "canary")
-		eventually(t, "it is reported", func() bool { return len(stuck) > 0 })
-		c.renewals(t, 3)
-		if b.live() || len(stuck) != 1 {
-			t.Errorf("b runs: %v; reported %d times", b.live(), len(stuck))
-		}
+		a, b, c, stuck := s.stuckPair(t)
 		a.relent()
 		eventually(t, "b leads", b.live)
 		c.expect(t, append(passes("a", "b", 0), "b 1, leads")...)
+		if len(stuck) != 0 {
+			t.Errorf("reported %d times more", len(stuck))
+		}
 		noOverlap(t, a, b)
 	})
+}
+
+// If they never return the lock lapses: somebody else leads once the lease has run out,
+// and what still runs cannot write.
+func TestLeaderNeverEndsItsDrain(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c, _ := s.stuckPair(t)
+		eventually(t, "b leads", b.live)
+		last := a.wire.lastOwn()
+		b.notBefore(t, last.Add(briskLease), "the lease of a had run out")
+		c.expect(t, "a 0, leads", "a 0, leads, asked by b", "a 0, leads, accepts b", "b 1, leads")
+		if err := a.Gate().Check(); !errors.Is(err, fence.ErrNotLeader) {
+			t.Errorf("the gate of a, whose function still runs: %v", err)
+		}
+		if !a.live() {
+			t.Error("the function of a does not run any more")
+		}
+		a.relent()
+		eventually(t, "a follows", a.follows("b"))
+	})
+}
+
+// stuckPair is a pair whose leader has been asked for the lock, and has reported that its
+// function outstays the stop limit.
+func (s *stage) stuckPair(t *testing.T) (a, b *replica, c *chronicle, stuck chan struct{}) {
+	stuck = make(chan struct{}, 8)
+	a, b, c = s.pair(t, brisk, func(c *leaderelection.Config) {
+		c.StopLimit = 600 * time.Millisecond
+		c.OnStuckDrain = func() { stuck <- struct{}{} }
+	})
+	a.insist()
+	s.setDefault(t, "canary")
+	eventually(t, "it is reported", func() bool { return len(stuck) > 0 })
+	<-stuck
+	return a, b, c, stuck
 }

@@ -90,7 +90,8 @@ func (c Config) settleLeading(s State, now Moment) State {
 }
 
 // lose ends the term's right to act, for good. The right to renew lasts until the
-// functions have returned: giving the lease away while they run would be worse.
+// functions have returned, or have outstayed their limit: giving the lease away while
+// they run would be worse.
 func (c Config) lose(s State, now Moment) State {
 	s.Lost, s.Cover = true, Cover{}
 	s.LimitAt = now.Mono.After(c.DrainLimit)
