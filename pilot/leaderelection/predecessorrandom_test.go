@@ -73,12 +73,14 @@ func (o *takeover) faults(locktest.Verb) locktest.Fault {
 // play has old and new replicas come and go, and be cut off, at random.
 func (o *takeover) play(t *testing.T, store *locktest.Store) {
 	var parts []*part
+	entered := 0
 	enter := func() {
 		setup := func(p *part) {
 			p.watched, p.faults, p.plant = o.watched, o.faults, o.plant
 			p.drain = time.Duration(o.intn(8000)) * time.Millisecond
 		}
-		name := fmt.Sprintf("p%d", o.terms+1000*len(parts)+o.intn(900))
+		entered++ // no two processes of one name: those are outside the promise
+		name := fmt.Sprintf("p%d", entered)
 		if o.intn(2) == 0 {
 			parts = append(parts, old(t, store, name, setup, func(p *part) {
 				o.mu.Lock()
@@ -115,6 +117,9 @@ func (o *takeover) play(t *testing.T, store *locktest.Store) {
 		case 3:
 			p.client.DropWatches()
 		}
+	}
+	for _, p := range parts { // nothing is lost or late any more
+		p.client.SetFault(nil)
 	}
 	<-time.After(5 * oldLease)
 	o.mu.Lock()
