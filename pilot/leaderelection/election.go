@@ -26,15 +26,16 @@ type LeaderElection struct {
 
 	clock  *k8sleaderelection.Clock
 	gate   *fence.Gate
-	bound  *boundGate // what moves gate, when there is a predecessor
+	bound  *boundGate // what moves gate; nil without a predecessor
 	health *k8sleaderelection.HealthzAdaptor
 	// elector is the one that runs, or ran last. Before that it is the one by which
 	// the configuration was checked.
 	elector atomic.Pointer[k8sleaderelection.LeaderElector]
 	running atomic.Bool
-	gated   func() (kube.Client, error)
+	gated   gatedClient
 	follow  sync.Once // the default watcher's handler is added once
 	hub     *k8sresourcelock.WatchHub
+	calls   *k8sleaderelection.Dispatcher
 
 	mu        sync.Mutex
 	functions []func(context.Context) error
@@ -59,8 +60,9 @@ func newElection(client kube.Client, cfg Config) *LeaderElection {
 	cfg = cfg.withDefaults()
 	l := &LeaderElection{cfg: cfg, client: client, clock: k8sleaderelection.NewClock(nil)}
 	l.gate = fence.NewGate(cfg.lockName(), l.clock)
-	l.bound = &boundGate{gate: l.gate}
-	l.gated = sync.OnceValues(l.newGatedClient)
+	if cfg.Predecessor != nil {
+		l.bound = &boundGate{gate: l.gate}
+	}
 	l.health = k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance)
 	l.invalid = l.validate()
 	return l
@@ -83,9 +85,14 @@ func (l *LeaderElection) validate() error {
 // connect makes the elector, with a lock on client.
 func (l *LeaderElection) connect(client kubernetes.Interface) error {
 	work, gate := l.work, k8sleaderelection.Gate(l.gate)
-	if l.cfg.Predecessor != nil {
+	switch {
+	case l.cfg.Predecessor != nil:
 		gate = l.bound
 		work = func(ctx context.Context) error { return l.keeper(client).run(ctx, l.work) }
+	default:
+		if only := l.onlyFunction(); only != nil {
+			work = only
+		}
 	}
 	elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
 		Lock:          l.lock(client),
@@ -102,6 +109,7 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 		Gate:               gate,
 		Clock:              l.clock,
 		WatchDog:           l.health,
+		Dispatcher:         l.calls,
 		Observer:           l.cfg.Observer,
 		Logger:             l.cfg.Logger,
 	})
@@ -199,6 +207,16 @@ func (l *LeaderElection) work(ctx context.Context) error {
 	return runAll(ctx, functions)
 }
 
+// onlyFunction is the run function if there is one and no other: it needs nothing around it.
+func (l *LeaderElection) onlyFunction() func(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.functions) != 1 {
+		return nil
+	}
+	return l.functions[0]
+}
+
 // runAll runs functions side by side until all have returned. What one says after
 // parent told it to stop is no failure. A single one runs right here, and needs no
 // goroutine.
@@ -267,7 +285,7 @@ func (l *LeaderElection) Client() kube.Client {
 	if l.cfg.Disabled {
 		return l.client
 	}
-	client, err := l.gated()
+	client, err := l.gated.get(l)
 	if err != nil {
 		// The configuration made a client before, so this is no user's mistake. A
 		// client without the gate must not be handed out in its place.

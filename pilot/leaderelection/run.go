@@ -15,22 +15,54 @@ import (
 // The error tells what was wrong with the arguments, what a warm function returned,
 // what made the last term end early, or that run functions did not end in time.
 func (l *LeaderElection) RunContext(ctx context.Context) error {
-	if err := l.begin(); err != nil {
-		return err
+	end := make(chan error, 1)
+	go l.Begin(ctx, func(err error) { end <- err })
+	return <-end
+}
+
+// Begin is RunContext for those who do not wait for its end: ended is called, once, with
+// what it would return. A process may take part in a thousand elections, and a goroutine
+// that does nothing but wait takes as much memory as the rest of one. Begin itself takes
+// as long as the warm functions do; with Disabled, as the run functions do.
+func (l *LeaderElection) Begin(ctx context.Context, ended func(error)) {
+	if err, over := l.tryStart(ctx, ended); over {
+		ended(err)
 	}
-	defer l.running.Store(false)
+}
+
+// beginsAtOnce reports whether Begin takes no time.
+func (l *LeaderElection) beginsAtOnce() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.cfg.Disabled && len(l.warm) == 0
+}
+
+// tryStart reports whether the election is over already, and how it ended then.
+func (l *LeaderElection) tryStart(ctx context.Context, ended func(error)) (err error, over bool) {
+	if err := l.begin(); err != nil {
+		return err, true
+	}
+	defer func() {
+		if over {
+			l.running.Store(false)
+		}
+	}()
 	if err := l.warmUp(ctx); err != nil || ctx.Err() != nil {
-		return err
+		return err, true
 	}
 	if l.cfg.Disabled {
-		return l.bypass(ctx)
+		return l.bypass(ctx), true
 	}
 	release, err := l.prepare()
 	if err != nil {
-		return l.wrap(err)
+		return l.wrap(err), true
 	}
-	defer release()
-	return l.elector.Load().Campaign(ctx)
+	l.elector.Load().Begin(ctx, func(err error) {
+		release()
+		l.running.Store(false)
+		ended(err)
+	})
+	return nil, false
 }
 
 func (l *LeaderElection) begin() error {
@@ -91,7 +123,7 @@ func (l *LeaderElection) prepare() (release func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		lockClient, l.hub = own.lock.Kube(), own.hub
+		lockClient, l.hub, l.calls = own.lock.Kube(), own.hub, own.calls
 		release = own.release
 		if l.sharing {
 			l.cfg.DefaultWatcher = own.followDefault()
@@ -156,14 +188,21 @@ func (s *Set) RunContext(ctx context.Context) error {
 		errs *multierror.Error
 	)
 	for _, l := range s.All() {
-		all.Go(func() {
-			if err := l.RunContext(ctx); err != nil {
+		all.Add(1)
+		ended := func(err error) {
+			if err != nil {
 				mu.Lock()
 				errs = multierror.Append(errs, err)
 				mu.Unlock()
 				cancel()
 			}
-		})
+			all.Done()
+		}
+		if l.beginsAtOnce() {
+			l.Begin(ctx, ended)
+		} else {
+			go l.Begin(ctx, ended)
+		}
 	}
 	all.Wait()
 	return errs.ErrorOrNil()

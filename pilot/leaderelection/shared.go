@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -17,6 +18,10 @@ import (
 // rootNamespace is where the webhook of the default revision is named without a
 // namespace. Elections watch that one, wherever their locks are, as istiod's do.
 const rootNamespace = "istio-system"
+
+// callsAtOnce is how many calls for locks a client has under way. An API server serves
+// more on one connection.
+const callsAtOnce = 64
 
 // shared is what the running elections of a client have in common.
 var shared = registry{clients: map[kube.Client]*common{}}
@@ -32,6 +37,7 @@ type common struct {
 	client kube.Client
 	lock   kube.Client
 	hub    *k8sresourcelock.WatchHub
+	calls  *k8sleaderelection.Dispatcher
 	users  int
 
 	watcher revisions.DefaultWatcher
@@ -49,7 +55,10 @@ func (r *registry) acquire(client kube.Client) (*common, error) {
 			return nil, fmt.Errorf("the client for locks: %w", err)
 		}
 		hub := &k8sresourcelock.WatchHub{Client: lock.Kube().CoordinationV1()}
-		c = &common{client: client, lock: lock, hub: hub, stop: make(chan struct{})}
+		c = &common{
+			client: client, lock: lock, hub: hub, stop: make(chan struct{}),
+			calls: k8sleaderelection.NewDispatcher(callsAtOnce),
+		}
 		r.clients[client] = c
 	}
 	c.users++
@@ -84,9 +93,16 @@ func (c *common) release() {
 	}
 }
 
-// newGatedClient makes the client that Client returns.
-func (l *LeaderElection) newGatedClient() (kube.Client, error) {
-	return kube.Derive(l.client, kube.WithWrapTransport(l.gate.Transport))
+// gatedClient is what Client returns, made when it is first asked for.
+type gatedClient struct {
+	once   sync.Once
+	client kube.Client
+	err    error
+}
+
+func (g *gatedClient) get(l *LeaderElection) (kube.Client, error) {
+	g.once.Do(func() { g.client, g.err = kube.Derive(l.client, kube.WithWrapTransport(l.gate.Transport)) })
+	return g.client, g.err
 }
 
 // unusable is a client whose every request fails.

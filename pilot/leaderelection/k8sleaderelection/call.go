@@ -2,6 +2,7 @@ package k8sleaderelection
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -18,21 +19,40 @@ type call struct {
 
 // send makes the action's call. It always ends, by its own deadline, and always posts
 // exactly one reply.
-func (l *loop) send(ctx context.Context, a core.Action) {
+func (l *loop) send(a core.Action) {
 	base := l.base
-	l.helpers.Go(func() {
-		call, cancel := context.WithTimeout(ctx, l.core.CallTimeout)
-		defer cancel()
-		sent := l.le.clock.Now().Mono
-		snap, err := l.request(call, a, base)
-		ev := &event{in: core.Input{Kind: core.Replied}, lock: snap}
-		if err == nil {
-			ev.in.Snap, err = l.le.codec.snapshot(snap)
-		}
-		ev.in.Result = resultOf(err)
-		ev.call = callOf(a.Op, ev.in.Result, err, sent.Until(l.le.clock.Now().Mono))
-		l.replies <- ev
+	call, cancel := context.WithTimeout(l.values, l.core.CallTimeout)
+	l.endCall = cancel
+	l.helpers.Add(1)
+	l.dispatcher.call(call, func() {
+		defer l.helpers.Done()
+		ev := l.exchange(call, a, base)
+		cancel()
+		l.dispatcher.ended()
+		l.reply(ev)
+	}, func() {
+		defer l.helpers.Done()
+		cancel()
+		ev := &event{in: core.Input{Kind: core.Replied, Result: core.Unknown}}
+		ev.call = callOf(a.Op, core.Unknown, errCrowded, l.core.CallTimeout)
+		l.reply(ev)
 	})
+}
+
+// errCrowded is why a call was never made.
+var errCrowded = errors.New("not sent: too many other calls had not ended")
+
+// exchange is the call itself, and what came of it.
+func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock.Snapshot) *event {
+	sent := l.le.clock.Now().Mono
+	snap, err := l.request(ctx, a, base)
+	ev := &event{in: core.Input{Kind: core.Replied}, lock: snap}
+	if err == nil {
+		ev.in.Snap, err = l.le.codec.snapshot(snap)
+	}
+	ev.in.Result = resultOf(err)
+	ev.call = callOf(a.Op, ev.in.Result, err, sent.Until(l.le.clock.Now().Mono))
+	return ev
 }
 
 func (l *loop) request(ctx context.Context, a core.Action, base k8sresourcelock.Snapshot) (k8sresourcelock.Snapshot, error) {

@@ -102,12 +102,16 @@ type LeaderElectionConfig struct {
 	// does not campaign. A leader that becomes unfit leads on, says so in the lock, and
 	// hands over to the first candidate that asks: a lock is never left to nobody.
 	Fit func(ctx context.Context) error
-	// OnStuckDrain is called once for a drain that has outstayed its limit.
+	// OnStuckDrain is called once for a drain that has outstayed its limit. From then on
+	// the lock is not renewed: it lapses, and somebody else leads beside what still runs.
 	OnStuckDrain func()
 	// ExitOnStuckDrain ends the process, with exit code 1, for a drain that has outstayed
 	// its limit, after OnStuckDrain has returned: functions that will not end block every
 	// next term, and only the process's end is sure to end them.
 	ExitOnStuckDrain bool
+	// Dispatcher, if given, is shared with other electors of the same API server, of which
+	// a process then can have very many.
+	Dispatcher *Dispatcher
 	// Observer hears of phases and calls, for metrics.
 	Observer Observer
 	// Logger gets one line per transition and per new trouble. nil: slog.Default.

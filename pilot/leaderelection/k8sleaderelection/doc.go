@@ -2,8 +2,8 @@
 // core, its terms, its observation of the lock, its health and its metrics hooks. It
 // can be used alone, in place of client-go's leaderelection package.
 //
-// One goroutine owns a candidate's state. Watch events, replies and run functions
-// post inputs to it. In each pass it stamps the time, steps the core, and makes true
+// One goroutine at a time owns a candidate's state, and there is none while nothing
+// happens. Watch events, replies, run functions and a timer post inputs. In each pass it stamps the time, steps the core, and makes true
 // what the core wants: the gate first, then the run functions, then at most one API
 // call, then one timer. It never waits for the network.
 //

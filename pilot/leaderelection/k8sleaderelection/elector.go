@@ -35,9 +35,7 @@ type LeaderElector struct {
 	running atomic.Bool
 	view    atomic.Pointer[view]
 	deflt   atomic.Pointer[core.Default]
-	// poke has room for one: more pokes before the loop looks say nothing new.
-	poke     chan struct{}
-	stepDown chan struct{}
+	loop    atomic.Pointer[loop] // nil unless it runs
 }
 
 // view is what others may know of the loop's state. It is replaced, never changed.
@@ -65,13 +63,11 @@ func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
 	}
 	lec = lec.withDefaults()
 	le := &LeaderElector{
-		config:   lec,
-		lock:     versioned(lec.Lock),
-		codec:    codec{seed: maphash.MakeSeed()},
-		clock:    lec.Clock,
-		exit:     os.Exit,
-		poke:     make(chan struct{}, 1),
-		stepDown: make(chan struct{}, 1),
+		config: lec,
+		lock:   versioned(lec.Lock),
+		codec:  codec{seed: maphash.MakeSeed()},
+		clock:  lec.Clock,
+		exit:   os.Exit,
 	}
 	if le.clock == nil {
 		le.clock = NewClock(nil)
@@ -107,16 +103,30 @@ func (le *LeaderElector) Run(ctx context.Context) {
 // Campaign takes part until ctx ends, term after term. It returns once everything it
 // started has ended, with the errors of run functions that failed in the last term,
 // or ErrStuckDrain.
-func (le *LeaderElector) Campaign(ctx context.Context) error {
-	return le.run(ctx, false)
+func (le *LeaderElector) Campaign(ctx context.Context) error { return le.run(ctx, false) }
+
+// Begin is Campaign without a goroutine that waits for its end: it returns when the first
+// call for the lock is on its way, and ended is called, once, with what Campaign would
+// return.
+func (le *LeaderElector) Begin(ctx context.Context, ended func(error)) { le.begin(ctx, false, ended) }
+
+// run waits with nothing on its stack that is not needed: it stays for as long as the
+// election lasts.
+func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
+	end := make(chan error, 1)
+	go le.begin(ctx, oneCycle, func(err error) { end <- err })
+	return <-end
 }
 
-func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
+func (le *LeaderElector) begin(ctx context.Context, oneCycle bool, ended func(error)) {
 	if !le.running.CompareAndSwap(false, true) {
-		return le.busy()
+		ended(le.busy())
+		return
 	}
-	defer le.running.Store(false)
-	return newLoop(le, oneCycle).run(ctx)
+	newLoop(le, oneCycle).begin(ctx, func(err error) {
+		le.running.Store(false)
+		ended(err)
+	})
 }
 
 func (le *LeaderElector) busy() error {
@@ -140,11 +150,17 @@ func (le *LeaderElector) SetDefaultRevision(d DefaultRevision) {
 }
 
 // Reconsider makes the elector ask its KeyComparison again at once.
-func (le *LeaderElector) Reconsider() { signal(le.poke) }
+func (le *LeaderElector) Reconsider() { le.give(poked) }
 
 // StepDown ends the present term, if there is one: drain, release, and no campaign
 // for a while, so that another candidate gets its chance. It does not block.
-func (le *LeaderElector) StepDown() { signal(le.stepDown) }
+func (le *LeaderElector) StepDown() { le.give(stepsDown) }
+
+func (le *LeaderElector) give(s signal) {
+	if l := le.loop.Load(); l != nil {
+		l.give(s)
+	}
+}
 
 // Clock returns what the elector measures its cover by.
 func (le *LeaderElector) Clock() *Clock { return le.clock }
@@ -191,12 +207,4 @@ func (le *LeaderElector) logger() *slog.Logger {
 		return le.config.Logger
 	}
 	return slog.Default()
-}
-
-// signal leaves word in a channel with room for one.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

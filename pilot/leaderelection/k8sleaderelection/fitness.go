@@ -29,11 +29,7 @@ func (l *loop) checkFitness(ctx context.Context) {
 			continue
 		}
 		unfit = err != nil
-		select {
-		case l.events <- &event{in: core.Input{Kind: core.Fitness, Unfit: unfit}}:
-		case <-ctx.Done():
-			return
-		}
+		l.post(&event{in: core.Input{Kind: core.Fitness, Unfit: unfit}})
 	}
 }
 

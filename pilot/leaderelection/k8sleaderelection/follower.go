@@ -31,7 +31,7 @@ func (f *follower) run(ctx context.Context) {
 	from := ""
 	for ctx.Err() == nil {
 		// There may be enough by now to share a watch.
-		if sub := f.l.subscribe(ctx); sub != nil {
+		if sub := f.l.subscribe(); sub != nil {
 			if !f.post(ctx, &event{sub: sub}) {
 				sub.End()
 			}
@@ -100,11 +100,20 @@ func (f *follower) seen(ctx context.Context, snap k8sresourcelock.Snapshot) {
 	f.post(ctx, &event{in: core.Input{Kind: core.Seen, Snap: decoded}, lock: snap})
 }
 
+// post waits until the loop has taken ev in, so that a watch is never ahead of it by more
+// than one event; false: it never will, for it has ended.
 func (f *follower) post(ctx context.Context, ev *event) bool {
+	ev.taken = make(chan struct{})
+	f.l.post(ev)
 	select {
-	case f.l.events <- ev:
+	case <-ev.taken:
 		return true
 	case <-ctx.Done():
+	}
+	select { // both may have happened
+	case <-ev.taken:
+		return true
+	default:
 		return false
 	}
 }

@@ -13,15 +13,17 @@ import (
 
 // event is an input on its way to the loop, with the lock as it was stored.
 type event struct {
-	in   core.Input
-	lock k8sresourcelock.Snapshot
-	call call                          // Replied
-	news *k8sresourcelock.News         // what it says is not in yet
-	sub  *k8sresourcelock.Subscription // takes the place of a watch
+	in    core.Input
+	lock  k8sresourcelock.Snapshot
+	call  call                          // Replied
+	err   error                         // StepDown: the run function's
+	news  *k8sresourcelock.News         // what it says is not in yet
+	sub   *k8sresourcelock.Subscription // takes the place of a watch
+	taken chan struct{}                 // closed once it was taken in; nil: nobody waits
 }
 
 // loop owns an elector's state while it runs. Watch, replies and run functions post
-// events; nobody else reads or writes the state.
+// events; nobody but the one goroutine that takes them in reads or writes the state.
 type loop struct {
 	le      *LeaderElector
 	core    core.Config
@@ -33,133 +35,151 @@ type loop struct {
 	which   Term  // the present one, as others know it
 	err     error // of the last term that failed
 
-	events  chan *event
-	replies chan *event // room for the one call in flight, which must never block
-	timer   *time.Timer
+	inbox   inbox
+	ended   func(error)
+	unheed  func() bool // of the end of Run's context
+	alarm   alarm
 	helpers sync.WaitGroup
-	stop    <-chan struct{} // nil once it was seen to be closed
-	watch   *follower       // nil: the lock cannot be watched, or there is
+	values  context.Context    // Run's, without its end: a release comes after the stop
+	endCall context.CancelFunc // of the one in flight
+	work    context.Context    // of what runs beside the loop; nil: nothing does
+	endWork context.CancelFunc
+	watch   *follower // nil: the lock cannot be watched, or there is
 	sub     *k8sresourcelock.Subscription
-	news    []k8sresourcelock.News // taken from sub, and not gone by yet
 	report  *reporter
+
+	dispatcher *Dispatcher
 }
 
 func newLoop(le *LeaderElector, oneCycle bool) *loop {
 	l := &loop{
 		le: le, core: le.config.core(oneCycle),
-		state:  core.State{Unfit: le.config.Fit != nil},
-		events: make(chan *event), replies: make(chan *event, 1),
+		state: core.State{Unfit: le.config.Fit != nil}, dispatcher: le.config.Dispatcher,
 	}
-	l.report = newReporter(le, &l.core)
+	if l.dispatcher == nil {
+		l.dispatcher = NewDispatcher(0)
+	}
+	l.alarm.ring = l.tick
 	return l
 }
 
-// run returns when the core says Done and everything it started has ended, except
-// run functions that outstayed the stop limit. Its frame, and those of its callers, stay
-// on the stack for as long as the election lasts: what needs room is done elsewhere.
-func (l *loop) run(ctx context.Context) error {
-	// What the loop starts must outlive ctx: a release comes after the stop.
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer l.finish(cancel)
-	l.start(ctx, work)
-	for l.state.Phase != core.Done {
-		l.turn(work, l.next())
-	}
-	return l.outcome()
+// begin starts the loop, and takes the first pass here and now. When the core has said Done, and everything the loop started
+// has ended, except run functions that outstayed the stop limit, it calls ended.
+func (l *loop) begin(ctx context.Context, ended func(error)) {
+	l.ended = ended
+	l.values = context.WithoutCancel(ctx)
+	l.inbox.taking = true
+	l.helpers.Add(1)
+	defer l.helpers.Done()
+	l.start(ctx)
+	l.takeIn()
 }
 
-func (l *loop) start(ctx, work context.Context) {
+func (l *loop) start(ctx context.Context) {
+	l.report = newReporter(l.le, &l.core)
 	l.changed = time.Now()
-	l.timer = time.NewTimer(0)
-	l.stop = ctx.Done()
-	l.startWatching(work)
+	l.unheed = context.AfterFunc(ctx, func() { l.give(stopping) })
+	l.startWatching()
 	if l.le.config.Fit != nil {
+		work := l.background()
 		l.helpers.Go(func() { l.checkFitness(work) })
 	}
-	l.turn(work, l.defaultNow())
+	l.le.loop.Store(l)
+	l.pass(l.defaultNow())
 }
 
-func (l *loop) finish(cancel context.CancelFunc) {
+// background ends with the loop.
+func (l *loop) background() context.Context {
+	if l.work == nil {
+		l.work, l.endWork = context.WithCancel(l.values)
+	}
+	return l.work
+}
+
+// finish ends all that the loop started.
+func (l *loop) finish() {
+	l.le.loop.Store(nil)
+	l.unheed()
 	l.stopWatching()
-	l.timer.Stop()
-	cancel()
+	l.dispatcher.unset(&l.alarm)
+	if l.endCall != nil {
+		l.endCall()
+	}
+	if l.endWork != nil {
+		l.endWork()
+	}
 	l.helpers.Wait()
+	l.ended(l.outcome())
 }
 
-// outcome is what run returns.
+// outcome is how it ended.
 func (l *loop) outcome() error {
 	if l.term == nil {
 		return l.err
 	}
 	last := *l.le.view.Load()
-	last.left = l.term.done
+	last.left = l.term.left()
 	l.le.view.Store(&last)
 	return fmt.Errorf("election %s: %w", l.le.config.Name, ErrStuckDrain)
 }
 
-// next waits for whatever comes first.
-func (l *loop) next() *event {
-	if ev := l.nextNews(); ev != nil {
-		return ev
+// takeIn takes in what there is, until there is no more.
+func (l *loop) takeIn() {
+	for l.state.Phase != core.Done {
+		s, ev := l.next()
+		switch {
+		case s == told:
+			l.hearAll()
+		case s != 0:
+			l.pass(l.eventOf(s))
+		case ev != nil:
+			l.pass(ev)
+		default:
+			return
+		}
 	}
-	select {
-	case <-l.timer.C:
-		return &event{}
-	case ev := <-l.events:
-		return ev
-	case ev := <-l.replies:
-		return ev
-	case <-l.subscribed():
-		l.news = l.sub.Next()
-		return l.nextNews()
-	case err := <-l.term.failures():
-		l.err = err
-		return eventOf(core.StepDown)
-	case <-l.term.ended():
-		return eventOf(core.Drained)
-	case <-l.le.stepDown:
-		return eventOf(core.StepDown)
-	case <-l.le.poke:
-		return l.defaultNow()
-	case <-l.stop:
-		l.stop = nil
-		return eventOf(core.Stop)
-	}
+	l.close()
 }
 
-func eventOf(kind core.Kind) *event { return &event{in: core.Input{Kind: kind}} }
+// eventOf is what a signal says.
+func (l *loop) eventOf(s signal) *event {
+	switch s {
+	case stopping:
+		return &event{in: core.Input{Kind: core.Stop}}
+	case poked:
+		return l.defaultNow()
+	case stepsDown:
+		return &event{in: core.Input{Kind: core.StepDown}}
+	}
+	return &event{}
+}
 
 // defaultNow tells the default revision.
 func (l *loop) defaultNow() *event {
-	ev := eventOf(core.Tick)
+	ev := &event{}
 	if d := l.le.deflt.Load(); d != nil {
 		ev.in.Kind, ev.in.Default = core.DefaultChanged, *d
 	}
 	return ev
 }
 
-// turn is one pass, for which the loop waits. Its goroutine lends it the stack that it
-// needs, some 30 KiB: the loop's own would keep them until the next pass, and a process
-// can have a thousand idle electors.
-func (l *loop) turn(ctx context.Context, ev *event) {
-	if ev == nil {
-		return
-	}
-	var pass sync.WaitGroup
-	pass.Go(func() { l.pass(ctx, ev) })
-	pass.Wait()
-}
-
 // pass stamps the time, steps, and makes true what the core wants. The gate comes
 // first, because closing it must wait for nothing.
-func (l *loop) pass(ctx context.Context, ev *event) {
+func (l *loop) pass(ev *event) {
+	if ev.taken != nil {
+		close(ev.taken)
+	}
 	switch {
 	case ev.news != nil:
-		l.hear(ctx, ev)
+		l.hear(ev)
 	case ev.sub != nil:
 		l.sub, l.watch = ev.sub, nil
+		l.give(told) // it may have been before there was anybody to hear
 	case ev.in.Kind == core.Replied:
+		l.endCall = nil
 		l.report.answered(l.state.Phase, ev.call)
+	case ev.err != nil:
+		l.err = ev.err
 	case ev.in.Kind == core.Drained:
 		l.termEnded()
 	}
@@ -170,7 +190,7 @@ func (l *loop) pass(ctx context.Context, ev *event) {
 	state, action := l.core.Step(before, ev.in)
 	l.state = state
 	if state.Learned != before.Learned {
-		l.base = ev.lock
+		l.base = ev.lock.Base()
 		if state.Snap.Exists && state.Snap.Version < before.Snap.Version {
 			l.rewound()
 		}
@@ -178,10 +198,10 @@ func (l *loop) pass(ctx context.Context, ev *event) {
 	l.setTerm(before, ev)
 	l.setGate(action)
 	l.publish(before, ev.in)
-	l.report.turn(&change{in: ev.in, before: before, after: state, action: action, lock: l.base})
-	l.setWork(ctx, action)
+	l.report.turn(&change{in: ev.in, before: before, after: state, action: action, lock: ev.lock})
+	l.setWork(action)
 	if action.Op != core.NoOp {
-		l.send(ctx, action)
+		l.send(action)
 	}
 	l.setTimer(action.Wake)
 }
@@ -205,11 +225,11 @@ func (l *loop) setGate(a core.Action) {
 }
 
 // setWork starts the term's functions, or tells them to stop.
-func (l *loop) setWork(ctx context.Context, a core.Action) {
+func (l *loop) setWork(a core.Action) {
 	switch {
 	case a.Work && l.term == nil:
 		l.err = nil
-		l.term = startTerm(ctx, l.le.config, l.which)
+		l.term = startTerm(l, l.which)
 	case !a.Work && l.term != nil:
 		l.term.cancel(fmt.Errorf("election %s: %w: %s", l.le.config.Name, ErrNotLeading, l.state.Why))
 	}
@@ -217,8 +237,8 @@ func (l *loop) setWork(ctx context.Context, a core.Action) {
 
 // termEnded follows the return of the last run function.
 func (l *loop) termEnded() {
-	if l.term.err != nil {
-		l.err = l.term.err
+	if err := l.term.failure(); err != nil {
+		l.err = err
 	}
 	l.term = nil
 	if stopped := l.le.config.Callbacks.OnStoppedLeading; stopped != nil && !l.core.OneCycle {
@@ -228,10 +248,10 @@ func (l *loop) termEnded() {
 
 func (l *loop) setTimer(wake core.Instant) {
 	if wake == core.Never || l.state.Phase == core.Done {
-		l.timer.Stop()
+		l.dispatcher.unset(&l.alarm)
 		return
 	}
-	l.timer.Reset(max(0, l.le.clock.Now().Mono.Until(wake)))
+	l.dispatcher.set(&l.alarm, l.le.clock.Now().Mono.Until(wake))
 }
 
 // publish shows others where the loop stands.

@@ -57,7 +57,7 @@ func (r *reporter) turn(c *change) {
 	after := &c.after
 	r.record(c)
 	if after.Overdue && !c.before.Overdue {
-		r.log.Error("run functions have outstayed the drain limit; the lock is not given away", "why", string(after.Why))
+		r.log.Error("run functions have outstayed the drain limit; the lock is not given away, it lapses", "why", string(after.Why))
 		if f := r.le.config.OnStuckDrain; f != nil {
 			f()
 		}

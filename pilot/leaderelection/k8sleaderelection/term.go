@@ -5,16 +5,19 @@ import (
 	"sync"
 
 	"github.com/hashicorp/go-multierror"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
 // term is one time of leadership: the run functions' context and their end.
 type term struct {
+	l      *loop
 	cancel context.CancelCauseFunc
-	failed chan error    // room for one: the first error while leading
-	done   chan struct{} // closed once told to stop and all have returned
 
-	mu  sync.Mutex
-	err error // all errors while leading; to be read once done is closed
+	mu    sync.Mutex
+	err   error         // all errors while leading
+	over  bool          // told to stop, and all have returned
+	ended chan struct{} // closed then; nil while nobody asked for it
 }
 
 type termKey struct{}
@@ -25,23 +28,24 @@ func TermFromContext(ctx context.Context) (Term, bool) {
 	return t, ok
 }
 
-// startTerm starts the run functions. The caller waits for done.
-func startTerm(parent context.Context, config LeaderElectionConfig, which Term) *term {
-	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(parent), termKey{}, which))
-	t := &term{cancel: cancel, failed: make(chan error, 1), done: make(chan struct{})}
+// startTerm starts the run functions. The loop hears of the first that fails, and of
+// their end.
+func startTerm(l *loop, which Term) *term {
+	config := &l.le.config
+	ctx, cancel := context.WithCancelCause(context.WithValue(l.values, termKey{}, which))
+	t := &term{l: l, cancel: cancel}
 	functions := config.Work
 	if started := config.Callbacks.OnStartedLeading; started != nil {
 		functions = append([]func(context.Context) error{func(ctx context.Context) error { started(ctx); return nil }}, functions...)
 	}
-	go t.run(ctx, functions, config.Gate)
+	go t.run(ctx, functions)
 	return t
 }
 
 // run returns when every function has, the term was told to stop and no admitted
 // write is under way. Functions that return early are done; the term goes on. The last
 // one runs right here: most terms have but one.
-func (t *term) run(ctx context.Context, functions []func(context.Context) error, gate Gate) {
-	defer close(t.done)
+func (t *term) run(ctx context.Context, functions []func(context.Context) error) {
 	if last := len(functions) - 1; last >= 0 {
 		var others sync.WaitGroup
 		for _, f := range functions[:last] {
@@ -51,9 +55,10 @@ func (t *term) run(ctx context.Context, functions []func(context.Context) error,
 		others.Wait()
 	}
 	<-ctx.Done()
-	if gate != nil {
+	if gate := t.l.le.config.Gate; gate != nil {
 		gate.Drain()
 	}
+	t.end()
 }
 
 // call runs one function. What it says after it was told to stop is no failure, and
@@ -66,23 +71,41 @@ func (t *term) call(ctx context.Context, f func(context.Context) error) {
 
 func (t *term) fail(err error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err == nil {
-		t.failed <- err
-	}
+	first := t.err == nil
 	t.err = multierror.Append(t.err, err)
+	t.mu.Unlock()
+	if first {
+		t.l.post(&event{in: core.Input{Kind: core.StepDown}, err: err})
+	}
 }
 
-func (t *term) failures() <-chan error {
-	if t == nil {
-		return nil
-	}
-	return t.failed
+// failure is all errors while leading.
+func (t *term) failure() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
 }
 
-func (t *term) ended() <-chan struct{} {
-	if t == nil {
-		return nil
+func (t *term) end() {
+	t.mu.Lock()
+	t.over = true
+	if t.ended != nil {
+		close(t.ended)
 	}
-	return t.done
+	t.mu.Unlock()
+	t.l.post(&event{in: core.Input{Kind: core.Drained}})
+}
+
+// left is closed once all functions have returned. Only a term that the loop did not
+// wait for is asked for it.
+func (t *term) left() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended == nil {
+		t.ended = make(chan struct{})
+		if t.over {
+			close(t.ended)
+		}
+	}
+	return t.ended
 }

@@ -1,33 +1,32 @@
 package k8sleaderelection
 
 import (
-	"context"
-
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // startWatching follows the lock by a subscription, if its watch can be shared, or by a
 // watch of its own.
-func (l *loop) startWatching(ctx context.Context) {
-	if l.sub = l.subscribe(ctx); l.sub == nil {
-		l.watchAlone(ctx)
+func (l *loop) startWatching() {
+	if l.sub = l.subscribe(); l.sub == nil {
+		l.watchAlone()
 	}
 }
 
 // subscribe is nil when the lock's watch is not to be shared.
-func (l *loop) subscribe(ctx context.Context) *k8sresourcelock.Subscription {
+func (l *loop) subscribe() *k8sresourcelock.Subscription {
 	if lock, ok := l.le.lock.(k8sresourcelock.Subscribable); ok {
-		return lock.Subscribe(ctx)
+		return lock.Subscribe(l.values, func() { l.give(told) })
 	}
 	return nil
 }
 
 // watchAlone follows the lock by a watch of its own, if it can be watched.
-func (l *loop) watchAlone(ctx context.Context) {
+func (l *loop) watchAlone() {
 	if w, ok := l.le.lock.(k8sresourcelock.Watchable); ok {
-		l.watch = newFollower(l, w)
-		l.helpers.Go(func() { l.watch.run(ctx) })
+		f, work := newFollower(l, w), l.background()
+		l.watch = f
+		l.helpers.Go(func() { f.run(work) })
 	}
 }
 
@@ -35,30 +34,26 @@ func (l *loop) watchAlone(ctx context.Context) {
 func (l *loop) stopWatching() {
 	if l.sub != nil {
 		l.sub.End()
-		l.sub, l.news = nil, nil
+		l.sub = nil
 	}
 }
 
-func (l *loop) subscribed() <-chan struct{} {
-	if l.sub == nil {
-		return nil
+// hearAll takes in what the subscription has to tell, each of it in a pass of its own.
+func (l *loop) hearAll() {
+	sub := l.sub
+	if sub == nil {
+		return
 	}
-	return l.sub.Ready()
-}
-
-// nextNews is the oldest that was taken from the subscription; nil when there is none.
-func (l *loop) nextNews() *event {
-	if len(l.news) == 0 {
-		l.news = nil
-		return nil
+	for _, n := range sub.Next() {
+		if l.sub != sub || l.state.Phase == core.Done {
+			return // it was ended by what it told
+		}
+		l.pass(&event{news: &n})
 	}
-	ev := &event{news: &l.news[0]}
-	l.news = l.news[1:]
-	return ev
 }
 
 // hear turns news into an input.
-func (l *loop) hear(ctx context.Context, ev *event) {
+func (l *loop) hear(ev *event) {
 	switch n := ev.news; n.Kind {
 	case k8sresourcelock.Up:
 		ev.in.Kind, ev.in.Gap = core.Watching, n.Gap
@@ -82,7 +77,7 @@ func (l *loop) hear(ctx context.Context, ev *event) {
 			ev.in.Kind = core.Unwatched
 		}
 		l.stopWatching()
-		l.watchAlone(ctx)
+		l.watchAlone()
 	}
 }
 

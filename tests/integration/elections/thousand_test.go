@@ -25,7 +25,8 @@ const many = 1000
 
 // BenchmarkThousandElections measures what an election costs in a process that takes
 // part in very many, as leader of all and as follower of all: memory, goroutines and
-// requests. Each has the timing that istiod's have, a rank, a gate and a run function.
+// requests. Each has the timing that istiod's have, a rank, a gate and a run function. They
+// run as one Set, and once more with a goroutine for each that waits in RunContext.
 //
 //   - KiB/election is what it keeps: heap and stacks after garbage collections, the run
 //     function's own stack included; heap-KiB/election is the heap alone.
@@ -33,12 +34,22 @@ const many = 1000
 //     it counts the stacks alone.
 //   - requests/period counts what each election sent in a RetryPeriod.
 func BenchmarkThousandElections(b *testing.B) {
-	for _, lock := range []leaderelection.LockType{leaderelection.LeaseLock, leaderelection.ConfigMapLock} {
+	for _, way := range []struct {
+		name string
+		lock leaderelection.LockType
+		each bool // has a goroutine of its own
+	}{
+		{"lease", leaderelection.LeaseLock, false},
+		{"lease-each-alone", leaderelection.LeaseLock, true},
+		{"configmap", leaderelection.ConfigMapLock, false},
+	} {
 		for _, leads := range []bool{true, false} {
 			role := map[bool]string{true: "leader", false: "follower"}[leads]
-			b.Run(lock.String()+"/"+role, func(b *testing.B) {
+			b.Run(way.name+"/"+role, func(b *testing.B) {
 				for range b.N {
-					newCrowd(b, lock).measure(leads)
+					c := newCrowd(b, way.lock)
+					c.each = way.each
+					c.measure(leads)
 				}
 			})
 		}
@@ -53,6 +64,7 @@ type crowd struct {
 	client  kube.Client
 	watcher revisions.DefaultWatcher
 	all     []*leaderelection.LeaderElection
+	each    bool
 	ctx     context.Context
 	running sync.WaitGroup
 	live    atomic.Int64 // run functions that are alive
@@ -105,12 +117,10 @@ func (c *crowd) measure(leads bool) {
 	}
 	c.all = make([]*leaderelection.LeaderElection, 0, many+1)
 	// One comes first, opens the connection and pays for what all share.
-	c.enter(0)
+	c.enter(0, 1)
 	c.settle(leads)
 	before := usage()
-	for i := range many {
-		c.enter(1 + i)
-	}
+	c.enter(1, many)
 	c.settle(leads)
 	c.pass(2 * leaderelection.DefaultRetryPeriod)
 	sent := c.wire.total()
@@ -162,24 +172,42 @@ func (c *crowd) pass(d time.Duration) {
 	}
 }
 
-func (c *crowd) enter(i int) {
+// enter takes part in count more elections.
+func (c *crowd) enter(from, count int) {
+	set := leaderelection.NewSet()
+	for i := range count {
+		l := c.join(from + i)
+		c.all = append(c.all, l)
+		if c.each {
+			c.run(l.RunContext)
+		}
+		set.Add(l)
+	}
+	if !c.each {
+		c.run(set.RunContext)
+	}
+}
+
+func (c *crowd) run(f func(context.Context) error) {
+	c.running.Go(func() {
+		if err := f(c.ctx); err != nil {
+			c.Error(err)
+		}
+	})
+}
+
+func (c *crowd) join(i int) *leaderelection.LeaderElection {
 	l, err := leaderelection.New(c.client, leaderelection.Config{
 		Namespace: c.namespace, Identity: "crowd", ElectionID: lockOf(i), Revision: "stable", Lock: c.lock,
 		DefaultWatcher: c.watcher, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
-		c.B.Fatal(err)
+		c.Fatal(err)
 	}
-	l.AddRunContext(func(ctx context.Context) error {
+	return l.AddRunContext(func(ctx context.Context) error {
 		c.live.Add(1)
 		<-ctx.Done()
 		return nil
-	})
-	c.all = append(c.all, l)
-	c.running.Go(func() {
-		if err := l.RunContext(c.ctx); err != nil {
-			c.Error(err)
-		}
 	})
 }
 

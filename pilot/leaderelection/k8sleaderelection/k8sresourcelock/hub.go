@@ -47,8 +47,15 @@ type watchers struct {
 func (h *WatchHub) watch(ctx context.Context, a access[*coordinationv1.Lease], from string, up func(), seen func(Snapshot)) (string, error) {
 	h.enter(a.meta.Namespace)
 	defer h.leave(a.meta.Namespace)
-	if sub := h.join(ctx, a.meta.Namespace, a.meta.Name, from); sub != nil {
-		resume, shared, err := sub.follow(ctx, a, from, up, seen)
+	ready := make(chan struct{}, 1) // room for the one word that there are News
+	wake := func() {
+		select {
+		case ready <- struct{}{}:
+		default:
+		}
+	}
+	if sub := h.join(ctx, a.meta.Namespace, a.meta.Name, from, wake); sub != nil {
+		resume, shared, err := sub.follow(ctx, a, from, ready, up, seen)
 		sub.end()
 		switch {
 		case err != nil:
@@ -61,9 +68,9 @@ func (h *WatchHub) watch(ctx context.Context, a access[*coordinationv1.Lease], f
 }
 
 // subscribe serves LeaseLock.Subscribe.
-func (h *WatchHub) subscribe(ctx context.Context, namespace, name string) *Subscription {
+func (h *WatchHub) subscribe(ctx context.Context, namespace, name string, wake func()) *Subscription {
 	h.enter(namespace)
-	sub := h.join(ctx, namespace, name, "")
+	sub := h.join(ctx, namespace, name, "", wake)
 	if sub == nil {
 		h.leave(namespace)
 	}
@@ -96,7 +103,7 @@ func (h *WatchHub) leave(namespace string) {
 
 // join subscribes somebody who has entered to the namespace's watch. It returns nil
 // when a Lease should be watched by its name.
-func (h *WatchHub) join(ctx context.Context, namespace, name, from string) *Subscription {
+func (h *WatchHub) join(ctx context.Context, namespace, name, from string, wake func()) *Subscription {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all, share := h.namespaces[namespace], h.ShareFrom
@@ -113,7 +120,7 @@ func (h *WatchHub) join(ctx context.Context, namespace, name, from string) *Subs
 	case from == "" && all.shared.unproven():
 		return nil
 	}
-	return all.shared.add(name, from)
+	return all.shared.add(name, from, wake)
 }
 
 // forget keeps newcomers away from a watch that ends. The caller holds mu.

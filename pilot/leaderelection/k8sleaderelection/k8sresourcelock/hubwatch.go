@@ -44,8 +44,8 @@ func newSharedWatch(ctx context.Context, h *WatchHub, namespace, from string) *s
 }
 
 // add makes a subscription. The caller holds hub.mu.
-func (w *sharedWatch) add(name, from string) *Subscription {
-	sub := &Subscription{of: w, name: name, from: from, ready: make(chan struct{}, 1)}
+func (w *sharedWatch) add(name, from string, wake func()) *Subscription {
+	sub := &Subscription{of: w, name: name, from: from, wake: wake}
 	w.subscribers[name] = append(w.subscribers[name], sub)
 	if w.up {
 		sub.began()

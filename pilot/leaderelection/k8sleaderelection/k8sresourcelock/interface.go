@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -120,6 +122,16 @@ type Snapshot struct {
 	Floor int
 }
 
+// Base is as much of the Snapshot as has to be kept to write on: an object of the API
+// server has its record and its notes itself. Of any other the Base is all of it.
+func (s Snapshot) Base() Snapshot {
+	switch s.Object.(type) {
+	case *coordinationv1.Lease, *corev1.ConfigMap:
+		s.Raw, s.Notes = nil, nil
+	}
+	return s
+}
+
 // Versioned is a lock whose writes say on which state they were decided. Every
 // lock of this package is one.
 type Versioned interface {
@@ -130,7 +142,7 @@ type Versioned interface {
 	// shows, or creates the object when base does not exist. All else on the object
 	// stays. It returns what is stored now. An error that IsConflict reports means
 	// that the store has moved on and nothing was written; any other error leaves
-	// open whether the write took place.
+	// open whether the write took place. base may be a Snapshot's Base.
 	Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error)
 }
 

@@ -189,11 +189,11 @@ func (l *LeaseLock) Watch(ctx context.Context, from string, up func(), seen func
 }
 
 // Subscribe implements Subscribable, where there is a Hub.
-func (l *LeaseLock) Subscribe(ctx context.Context) *Subscription {
+func (l *LeaseLock) Subscribe(ctx context.Context, wake func()) *Subscription {
 	if l.Hub == nil || l.Client == nil {
 		return nil
 	}
-	return l.Hub.subscribe(ctx, l.LeaseMeta.Namespace, l.LeaseMeta.Name)
+	return l.Hub.subscribe(ctx, l.LeaseMeta.Namespace, l.LeaseMeta.Name, wake)
 }
 
 // Get returns the record and the bytes by which it is compared; a NotFound when

@@ -12,7 +12,9 @@ import (
 type Subscribable interface {
 	// Subscribe follows the lock object until End, over all connections that this
 	// takes. It returns nil when the lock has to be followed by Watch. It does not block.
-	Subscribe(ctx context.Context) *Subscription
+	// It calls wake, before it has returned too, when there are News for Next after there
+	// were none. wake must not block, nor call the Subscription.
+	Subscribe(ctx context.Context, wake func()) *Subscription
 }
 
 // NewsKind says what News are about.
@@ -50,9 +52,9 @@ var errBehind = fmt.Errorf("more than %d changes were not taken in", maxPending)
 
 // Subscription is one lock's part in a shared watch.
 type Subscription struct {
-	of    *sharedWatch
-	name  string
-	ready chan struct{}
+	of   *sharedWatch
+	name string
+	wake func()
 
 	// of.hub.mu guards these. from is the version as of which the Lease is known,
 	// unless it has been up already: then it is kept up to date by what it is told.
@@ -60,9 +62,6 @@ type Subscription struct {
 	known bool
 	news  []News
 }
-
-// Ready receives when there may be News.
-func (s *Subscription) Ready() <-chan struct{} { return s.ready }
 
 // Next takes what is in store, oldest first; nil when there is nothing.
 func (s *Subscription) Next() []News {
@@ -97,15 +96,14 @@ func (s *Subscription) put(n News) {
 		s.news = append(s.news[:0], News{Kind: Down, Err: errBehind}, News{Kind: Up, Gap: true})
 	}
 	s.news = append(s.news, n)
-	select {
-	case s.ready <- struct{}{}:
-	default:
+	if len(s.news) == 1 {
+		s.wake()
 	}
 }
 
 // follow is Watch, as far as one connection of the shared watch goes; shared is false
 // when the namespace may not be watched.
-func (s *Subscription) follow(ctx context.Context, a access[*coordinationv1.Lease], from string, up func(), seen func(Snapshot)) (last string, shared bool, err error) {
+func (s *Subscription) follow(ctx context.Context, a access[*coordinationv1.Lease], from string, ready <-chan struct{}, up func(), seen func(Snapshot)) (last string, shared bool, err error) {
 	last, isUp := from, false
 	for {
 		for _, n := range s.Next() {
@@ -130,7 +128,7 @@ func (s *Subscription) follow(ctx context.Context, a access[*coordinationv1.Leas
 			}
 		}
 		select {
-		case <-s.ready:
+		case <-ready:
 		case <-ctx.Done():
 			return last, true, nil
 		}

@@ -40,7 +40,7 @@ func wantTold(t *testing.T, s *Subscription, want ...string) {
 
 func TestSubscription(t *testing.T) {
 	subscribe := func(t *testing.T, h *WatchHub, name string) *Subscription {
-		sub := (&LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Client: h.Client, Hub: h}).Subscribe(t.Context())
+		sub := (&LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Client: h.Client, Hub: h}).Subscribe(t.Context(), func() {})
 		t.Cleanup(sub.End)
 		synctest.Wait()
 		return sub
@@ -87,7 +87,7 @@ func TestSubscription(t *testing.T) {
 		}
 		wantTold(t, subscribe(t, h, "a"), "refused")
 		lock := &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b"}, Client: s, Hub: h}
-		if lock.Subscribe(t.Context()) != nil {
+		if lock.Subscribe(t.Context(), func() {}) != nil {
 			t.Error("another one is made")
 		}
 	})
@@ -102,7 +102,7 @@ func TestSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLeaseServer()
 		lock := &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Client: s, Hub: &WatchHub{Client: s}}
-		if lock.Subscribe(t.Context()) != nil {
+		if lock.Subscribe(t.Context(), func() {}) != nil {
 			t.Error("a single lock has a right of its own that is smaller")
 		}
 	})

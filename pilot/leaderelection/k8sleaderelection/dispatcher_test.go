@@ -1,0 +1,111 @@
+package k8sleaderelection
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestDispatcherBoundsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDispatcher(2)
+		end := make(chan struct{})
+		var began, late []int
+		call := func(ctx context.Context, i int) {
+			d.call(ctx, func() {
+				began = append(began, i)
+				<-end
+				d.ended()
+			}, func() { late = append(late, i) })
+			synctest.Wait()
+		}
+		for i := range 3 {
+			call(t.Context(), i)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		call(short, 3)
+		call(t.Context(), 4)
+		if want := []int{0, 1}; !slices.Equal(began, want) {
+			t.Fatalf("%v are under way, want %v", began, want)
+		}
+		<-time.After(time.Second)
+		synctest.Wait()
+		if want := []int{3}; !slices.Equal(late, want) {
+			t.Errorf("%v came too late, want %v", late, want)
+		}
+		for range 4 {
+			end <- struct{}{}
+			synctest.Wait()
+		}
+		if want := []int{0, 1, 2, 4}; !slices.Equal(began, want) {
+			t.Errorf("%v were made, want %v", began, want)
+		}
+		if d.underway != 0 || len(d.waiting) != 0 {
+			t.Errorf("%d under way, %d waiting", d.underway, len(d.waiting))
+		}
+	})
+}
+
+func TestDispatcherRings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDispatcher(0)
+		began := time.Now()
+		rung := make(chan string, 10)
+		alarmOf := func(name string) *alarm {
+			return &alarm{ring: func() { rung <- name + " " + time.Since(began).String() }}
+		}
+		a, b, c := alarmOf("a"), alarmOf("b"), alarmOf("c")
+		d.set(a, 3*time.Second)
+		d.set(b, time.Second)
+		d.set(c, 2*time.Second)
+		d.set(a, 1500*time.Millisecond) // earlier
+		d.set(b, 4*time.Second)         // later, and it was the first
+		d.unset(c)
+		d.unset(c)
+		<-time.After(10 * time.Second)
+		d.set(c, -time.Second) // at once
+		synctest.Wait()
+		close(rung)
+		if got, want := slices.Collect(all(rung)), []string{"a 1.5s", "b 4s", "c 10s"}; !slices.Equal(got, want) {
+			t.Errorf("rung %q, want %q", got, want)
+		}
+	})
+}
+
+// An alarm that blocks holds up no other, though they are due at the same time.
+func TestDispatcherRingsBesideABlockedAlarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDispatcher(0)
+		free := make(chan struct{})
+		rung := make(chan int, 10)
+		for i := range 10 {
+			d.set(&alarm{ring: func() {
+				if i == 0 {
+					<-free
+				}
+				rung <- i
+			}}, time.Second)
+		}
+		<-time.After(time.Second)
+		synctest.Wait()
+		if len(rung) != 9 {
+			t.Errorf("%d of 9 have rung", len(rung))
+		}
+		close(free)
+		synctest.Wait()
+	})
+}
+
+// all is what a closed channel still holds.
+func all[T any](c <-chan T) func(func(T) bool) {
+	return func(yield func(T) bool) {
+		for v := range c {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}

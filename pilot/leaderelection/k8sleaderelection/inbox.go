@@ -1,0 +1,103 @@
+package k8sleaderelection
+
+import "sync"
+
+// signal is word for the loop of which once is enough, however often it was given.
+type signal uint8
+
+const (
+	ticked    signal = 1 << iota // the timer's
+	stopping                     // Run's context has ended
+	poked                        // the default revision or the comparison may have changed
+	stepsDown                    // StepDown
+	told                         // the subscription has News
+)
+
+// inbox holds what a loop has yet to take in. At most one goroutine at a time takes it
+// in, and it exists only while there is something: a process may have a thousand
+// electors that wait, and what taking in needs is some 30 KiB of stack.
+type inbox struct {
+	mu      sync.Mutex
+	signals signal
+	queue   []*event
+	taking  bool // a goroutine takes in
+	closed  bool
+}
+
+// give leaves word with the loop. It does not block.
+func (l *loop) give(s signal) {
+	if l.leave(s, nil) {
+		go l.takeOver()
+	}
+}
+
+// post hands the loop an event. It does not block; events are taken in in order.
+func (l *loop) post(ev *event) {
+	if l.leave(0, ev) {
+		go l.takeOver()
+	}
+}
+
+// tick is the alarm's. Its goroutine has nothing else to do than to take in.
+func (l *loop) tick() {
+	if l.leave(ticked, nil) {
+		l.takeOver()
+	}
+}
+
+// reply is post for a call that has ended, whose goroutine has nothing else to do either.
+func (l *loop) reply(ev *event) {
+	if l.leave(0, ev) {
+		l.takeOver()
+	}
+}
+
+// leave puts into the inbox what is to be taken in, and reports whether the caller has to
+// see to that, with takeOver.
+func (l *loop) leave(s signal, ev *event) bool {
+	l.inbox.mu.Lock()
+	defer l.inbox.mu.Unlock()
+	l.inbox.signals |= s
+	if ev != nil {
+		l.inbox.queue = append(l.inbox.queue, ev)
+	}
+	if l.inbox.taking || l.inbox.closed {
+		return false
+	}
+	l.inbox.taking = true
+	l.helpers.Add(1) // under the lock: once the loop is closed nobody begins
+	return true
+}
+
+func (l *loop) takeOver() {
+	defer l.helpers.Done()
+	l.takeIn()
+}
+
+// next is what to take in, in a pass of its own each; when there is nothing, whoever
+// asked is no longer the one who takes in.
+func (l *loop) next() (signal, *event) {
+	l.inbox.mu.Lock()
+	defer l.inbox.mu.Unlock()
+	if s := l.inbox.signals & -l.inbox.signals; s != 0 { // the lowest bit
+		l.inbox.signals &^= s
+		return s, nil
+	}
+	if len(l.inbox.queue) == 0 {
+		l.inbox.queue = nil // an idle one keeps no room
+		l.inbox.taking = false
+		return 0, nil
+	}
+	ev := l.inbox.queue[0]
+	l.inbox.queue = l.inbox.queue[1:]
+	return 0, ev
+}
+
+// close has nothing taken in any more. Whoever takes in the last is one of those that
+// finish waits for.
+func (l *loop) close() {
+	l.inbox.mu.Lock()
+	defer l.inbox.mu.Unlock()
+	l.inbox.closed = true
+	go l.finish()
+}
