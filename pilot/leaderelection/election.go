@@ -85,14 +85,9 @@ func (l *LeaderElection) validate() error {
 // connect makes the elector, with a lock on client.
 func (l *LeaderElection) connect(client kubernetes.Interface) error {
 	work, gate := l.work, k8sleaderelection.Gate(l.gate)
-	switch {
-	case l.cfg.Predecessor != nil:
+	if l.cfg.Predecessor != nil {
 		gate = l.bound
 		work = func(ctx context.Context) error { return l.keeper(client).run(ctx, l.work) }
-	default:
-		if only := l.onlyFunction(); only != nil {
-			work = only
-		}
 	}
 	elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
 		Lock:          l.lock(client),
@@ -199,15 +194,21 @@ func (l *LeaderElection) fitness() func(context.Context) error {
 }
 
 // work runs all functions and returns when they have. The first error tells the
-// others to stop, so that the step-down need not wait for them.
+// others to stop, so that the step-down need not wait for them. What one says after it was
+// told to stop is no failure. A single one stands here for as long as a term lasts: it gets
+// no goroutine of its own, and as little stack below it as can be.
 func (l *LeaderElection) work(ctx context.Context) error {
-	l.mu.Lock()
-	functions := append([]func(context.Context) error{}, l.functions...)
-	l.mu.Unlock()
-	return runAll(ctx, functions)
+	only := l.onlyFunction()
+	if only == nil {
+		return l.workSideBySide(ctx)
+	}
+	if err := only(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
-// onlyFunction is the run function if there is one and no other: it needs nothing around it.
+// onlyFunction is the run function if there is one and no other.
 func (l *LeaderElection) onlyFunction() func(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,20 +218,15 @@ func (l *LeaderElection) onlyFunction() func(context.Context) error {
 	return l.functions[0]
 }
 
-// runAll runs functions side by side until all have returned. What one says after
-// parent told it to stop is no failure. A single one runs right here, and needs no
-// goroutine.
-func runAll(parent context.Context, functions []func(context.Context) error) error {
-	if len(functions) == 1 {
-		if err := functions[0](parent); err != nil && parent.Err() == nil {
-			return multierror.Append(nil, err)
-		}
-		return nil
-	}
-	return runSideBySide(parent, functions)
+func (l *LeaderElection) workSideBySide(ctx context.Context) error {
+	l.mu.Lock()
+	functions := append([]func(context.Context) error{}, l.functions...)
+	l.mu.Unlock()
+	return runAll(ctx, functions)
 }
 
-func runSideBySide(parent context.Context, functions []func(context.Context) error) error {
+// runAll runs functions side by side until all have returned.
+func runAll(parent context.Context, functions []func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	var (

@@ -16,14 +16,20 @@ import (
 // what made the last term end early, or that run functions did not end in time.
 func (l *LeaderElection) RunContext(ctx context.Context) error {
 	end := make(chan error, 1)
-	go l.Begin(ctx, func(err error) { end <- err })
+	ended := func(err error) { end <- err }
+	if l.beginsAtOnce() {
+		go l.Begin(ctx, ended) // what it needs of stack would stay this goroutine's
+	} else {
+		l.Begin(ctx, ended) // whose functions are the caller's
+	}
 	return <-end
 }
 
 // Begin is RunContext for those who do not wait for its end: ended is called, once, with
-// what it would return. A process may take part in a thousand elections, and a goroutine
-// that does nothing but wait takes as much memory as the rest of one. Begin itself takes
-// as long as the warm functions do; with Disabled, as the run functions do.
+// what it would return; that may be before Begin has returned, on its goroutine or on
+// another. A process may take part in a thousand elections, and a goroutine that does
+// nothing but wait takes as much memory as half of a follower. Begin itself takes as long
+// as the warm functions do; with Disabled, as the run functions do.
 func (l *LeaderElection) Begin(ctx context.Context, ended func(error)) {
 	if err, over := l.tryStart(ctx, ended); over {
 		ended(err)
@@ -42,8 +48,9 @@ func (l *LeaderElection) tryStart(ctx context.Context, ended func(error)) (err e
 	if err := l.begin(); err != nil {
 		return err, true
 	}
+	begun := false
 	defer func() {
-		if over {
+		if !begun {
 			l.running.Store(false)
 		}
 	}()
@@ -57,6 +64,7 @@ func (l *LeaderElection) tryStart(ctx context.Context, ended func(error)) (err e
 	if err != nil {
 		return l.wrap(err), true
 	}
+	begun = true
 	l.elector.Load().Begin(ctx, func(err error) {
 		release()
 		l.running.Store(false)

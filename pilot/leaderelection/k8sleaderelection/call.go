@@ -24,9 +24,10 @@ func (l *loop) send(a core.Action) {
 	call, cancel := context.WithTimeout(l.values, l.core.CallTimeout)
 	l.endCall = cancel
 	l.helpers.Add(1)
-	l.dispatcher.call(call, func() {
+	decided := l.le.clock.mono()
+	l.dispatcher.call(call, l.core.CallTimeout/2, func() {
 		defer l.helpers.Done()
-		ev := l.exchange(call, a, base)
+		ev := l.exchange(call, a, base, decided)
 		cancel()
 		l.dispatcher.ended()
 		l.reply(ev)
@@ -34,24 +35,24 @@ func (l *loop) send(a core.Action) {
 		defer l.helpers.Done()
 		cancel()
 		ev := &event{in: core.Input{Kind: core.Replied, Result: core.Unknown}}
-		ev.call = callOf(a.Op, core.Unknown, errCrowded, l.core.CallTimeout)
+		ev.call = callOf(a.Op, core.Unknown, errCrowded, decided.Until(l.le.clock.mono()))
 		l.reply(ev)
 	})
 }
 
 // errCrowded is why a call was never made.
-var errCrowded = errors.New("not sent: too many other calls had not ended")
+var errCrowded = errors.New("not sent: others were before it when the elector ended")
 
-// exchange is the call itself, and what came of it.
-func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock.Snapshot) *event {
-	sent := l.le.clock.Now().Mono
+// exchange is the call itself, and what came of it. It counts from when it was decided on,
+// as the cover that it brings does.
+func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock.Snapshot, decided core.Instant) *event {
 	snap, err := l.request(ctx, a, base)
 	ev := &event{in: core.Input{Kind: core.Replied}, lock: snap}
 	if err == nil {
 		ev.in.Snap, err = l.le.codec.snapshot(snap)
 	}
 	ev.in.Result = resultOf(err)
-	ev.call = callOf(a.Op, ev.in.Result, err, sent.Until(l.le.clock.Now().Mono))
+	ev.call = callOf(a.Op, ev.in.Result, err, decided.Until(l.le.clock.mono()))
 	return ev
 }
 

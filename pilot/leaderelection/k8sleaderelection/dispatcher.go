@@ -17,8 +17,8 @@ import (
 // stacks the process keeps.
 //
 // Waiting counts: a call's deadline and the cover that it brings run from when the call
-// was decided on. Share none among electors of different API servers: one that hangs
-// would hold up the calls to the others.
+// was decided on. It lasts for half of the call's time at most. Share none among electors
+// of different API servers all the same: one that hangs would delay the calls to the others.
 type Dispatcher struct {
 	limit int
 	clock *Clock
@@ -38,13 +38,14 @@ func NewDispatcher(limit int) *Dispatcher {
 // job is a call that waits for others to end.
 type job struct {
 	run   func()
-	taken bool // it runs, or has been given up
-	stop  func() bool
+	taken bool   // it runs, or has been given up
+	stop  func() // of what bounds its wait
 }
 
-// call has run called on a goroutine of its own once there is room; run has to call ended.
-// If ctx ends before there is, late is called instead.
-func (d *Dispatcher) call(ctx context.Context, run, late func()) {
+// call has run called on a goroutine of its own; run has to call ended. While as many calls
+// as the limit are under way it waits, but for no longer than patience: hanging calls must
+// not hold up all others for ever. If ctx ends while it waits, late is called instead.
+func (d *Dispatcher) call(ctx context.Context, patience time.Duration, run, late func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.limit == 0 || d.underway < d.limit {
@@ -53,22 +54,34 @@ func (d *Dispatcher) call(ctx context.Context, run, late func()) {
 		return
 	}
 	j := &job{run: run}
-	j.stop = context.AfterFunc(ctx, func() {
-		if d.giveUp(j) {
+	bound, cancel := context.WithTimeout(ctx, patience)
+	unheed := context.AfterFunc(bound, func() {
+		defer cancel()
+		switch {
+		case !d.take(j):
+		case ctx.Err() != nil:
+			d.ended()
 			late()
+		default:
+			run()
 		}
 	})
+	j.stop = func() {
+		unheed()
+		cancel()
+	}
 	d.waiting = append(d.waiting, j)
 }
 
-// giveUp reports whether j had still been waiting.
-func (d *Dispatcher) giveUp(j *job) bool {
+// take counts j among those that are under way, unless it has been.
+func (d *Dispatcher) take(j *job) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if j.taken {
 		return false
 	}
 	j.taken = true
+	d.underway++
 	d.waiting = slices.DeleteFunc(d.waiting, func(o *job) bool { return o == j })
 	return true
 }
@@ -77,7 +90,7 @@ func (d *Dispatcher) giveUp(j *job) bool {
 func (d *Dispatcher) ended() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.waiting) == 0 {
+	if len(d.waiting) == 0 || d.underway > d.limit {
 		d.underway--
 		return
 	}

@@ -14,7 +14,7 @@ func TestDispatcherBoundsCalls(t *testing.T) {
 		end := make(chan struct{})
 		var began, late []int
 		call := func(ctx context.Context, i int) {
-			d.call(ctx, func() {
+			d.call(ctx, time.Minute, func() {
 				began = append(began, i)
 				<-end
 				d.ended()
@@ -42,6 +42,36 @@ func TestDispatcherBoundsCalls(t *testing.T) {
 		}
 		if want := []int{0, 1, 2, 4}; !slices.Equal(began, want) {
 			t.Errorf("%v were made, want %v", began, want)
+		}
+		if d.underway != 0 || len(d.waiting) != 0 {
+			t.Errorf("%d under way, %d waiting", d.underway, len(d.waiting))
+		}
+	})
+}
+
+// Calls that hang hold up others for no longer than these have patience.
+func TestDispatcherLetsNoCallWaitForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDispatcher(1)
+		hang := make(chan struct{})
+		began := time.Now()
+		made := make(chan time.Duration, 3)
+		for i := range 3 {
+			d.call(t.Context(), 2*time.Second, func() {
+				made <- time.Since(began)
+				if i == 0 {
+					<-hang
+				}
+				d.ended()
+			}, func() { t.Errorf("%d is given up", i) })
+		}
+		<-time.After(3 * time.Second)
+		synctest.Wait()
+		close(hang)
+		synctest.Wait()
+		close(made)
+		if got, want := slices.Collect(all(made)), []time.Duration{0, 2 * time.Second, 2 * time.Second}; !slices.Equal(got, want) {
+			t.Errorf("made after %v, want %v", got, want)
 		}
 		if d.underway != 0 || len(d.waiting) != 0 {
 			t.Errorf("%d under way, %d waiting", d.underway, len(d.waiting))

@@ -107,7 +107,7 @@ func (le *LeaderElector) Campaign(ctx context.Context) error { return le.run(ctx
 
 // Begin is Campaign without a goroutine that waits for its end: it returns when the first
 // call for the lock is on its way, and ended is called, once, with what Campaign would
-// return.
+// return. That may be before Begin has returned, on its goroutine or on another.
 func (le *LeaderElector) Begin(ctx context.Context, ended func(error)) { le.begin(ctx, false, ended) }
 
 // run waits with nothing on its stack that is not needed: it stays for as long as the

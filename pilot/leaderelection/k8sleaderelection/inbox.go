@@ -6,11 +6,11 @@ import "sync"
 type signal uint8
 
 const (
-	ticked    signal = 1 << iota // the timer's
-	stopping                     // Run's context has ended
+	stopping  signal = 1 << iota // Run's context has ended
 	poked                        // the default revision or the comparison may have changed
 	stepsDown                    // StepDown
 	told                         // the subscription has News
+	ticked                       // the timer's
 )
 
 // inbox holds what a loop has yet to take in. At most one goroutine at a time takes it
@@ -75,22 +75,39 @@ func (l *loop) takeOver() {
 }
 
 // next is what to take in, in a pass of its own each; when there is nothing, whoever
-// asked is no longer the one who takes in.
+// asked is no longer the one who takes in. The tick comes last: what else is there may be
+// the acknowledgement, or the end of a drain, whose absence a tick at its time would find.
 func (l *loop) next() (signal, *event) {
 	l.inbox.mu.Lock()
 	defer l.inbox.mu.Unlock()
-	if s := l.inbox.signals & -l.inbox.signals; s != 0 { // the lowest bit
+	s := l.inbox.signals & -l.inbox.signals // the lowest bit
+	switch {
+	case s != 0 && s != ticked, s == ticked && len(l.inbox.queue) == 0:
 		l.inbox.signals &^= s
 		return s, nil
+	case len(l.inbox.queue) > 0:
+		ev := l.inbox.queue[0]
+		l.inbox.queue = l.inbox.queue[1:]
+		return 0, ev
 	}
-	if len(l.inbox.queue) == 0 {
-		l.inbox.queue = nil // an idle one keeps no room
-		l.inbox.taking = false
-		return 0, nil
-	}
-	ev := l.inbox.queue[0]
-	l.inbox.queue = l.inbox.queue[1:]
-	return 0, ev
+	l.inbox.queue = nil // an idle one keeps no room
+	l.inbox.taking = false
+	return 0, nil
+}
+
+// empty reports whether there is nothing to take in. The caller takes in no longer then.
+func (l *loop) empty() bool {
+	l.inbox.mu.Lock()
+	defer l.inbox.mu.Unlock()
+	l.inbox.taking = l.inbox.signals != 0 || len(l.inbox.queue) > 0
+	return !l.inbox.taking
+}
+
+// isClosed reports whether the loop is over, or about to be.
+func (l *loop) isClosed() bool {
+	l.inbox.mu.Lock()
+	defer l.inbox.mu.Unlock()
+	return l.inbox.closed
 }
 
 // close has nothing taken in any more. Whoever takes in the last is one of those that

@@ -70,9 +70,12 @@ func (l *loop) begin(ctx context.Context, ended func(error)) {
 	l.values = context.WithoutCancel(ctx)
 	l.inbox.taking = true
 	l.helpers.Add(1)
-	defer l.helpers.Done()
 	l.start(ctx)
-	l.takeIn()
+	if l.state.Phase != core.Done && l.empty() {
+		l.helpers.Done()
+		return
+	}
+	go l.takeOver()
 }
 
 func (l *loop) start(ctx context.Context) {

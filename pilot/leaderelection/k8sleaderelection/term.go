@@ -55,7 +55,9 @@ func (t *term) run(ctx context.Context, functions []func(context.Context) error)
 		others.Wait()
 	}
 	<-ctx.Done()
-	if gate := t.l.le.config.Gate; gate != nil {
+	// A loop that has given these functions up has shut the gate, which may be open by now
+	// for a term of the next.
+	if gate := t.l.le.config.Gate; gate != nil && !t.l.isClosed() {
 		gate.Drain()
 	}
 	t.end()

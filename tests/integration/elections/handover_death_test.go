@@ -1,14 +1,17 @@
 package elections
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // The deaths and pauses here are of the connection: nothing of the replica is heard any
@@ -21,9 +24,9 @@ func TestChallengerDiesAfterAsking(t *testing.T) {
 		a.wire.mute(webhooks)
 		s.setDefault(t, "canary")
 		c.await(t, "a 0, leads, refuses b")
-		asked := c.firstSeen(t, "a 0, leads, asked by b")
+		asked, lasts := c.firstSeen(t, "a 0, leads, asked by b"), c.requestLasts(t, "a 0, leads, asked by b")
 		b.die()
-		eventually(t, "the request has run out", func() bool { return time.Since(asked) > requestLasts })
+		eventually(t, "the request has run out", func() bool { return time.Since(asked) > lasts+time.Second })
 		a.wire.unmute(webhooks)
 		eventually(t, "a knows", func() bool { return a.Status().Default == "canary" })
 		c.renewals(t, 3)
@@ -34,8 +37,19 @@ func TestChallengerDiesAfterAsking(t *testing.T) {
 	})
 }
 
-// requestLasts is longer than a brisk challenger's first request.
-const requestLasts = 2500 * time.Millisecond
+// requestLasts is for how long the request of a step stands. One that has met a conflict
+// asks for longer.
+func (c *chronicle) requestLasts(t testing.TB, step string) time.Duration {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.states, func(s k8sresourcelock.Snapshot) bool { return describe(s) == step })
+	var request struct{ Seconds int }
+	if err := json.Unmarshal([]byte(c.states[i].Notes[k8sresourcelock.HandoverRequestAnnotation]), &request); err != nil || request.Seconds < 1 {
+		t.Fatalf("the request of %q: %v, %v", step, c.states[i].Notes, err)
+	}
+	return time.Duration(request.Seconds) * time.Second
+}
 
 // Its leader accepts the request of a process that is gone: the lock goes to a nominee
 // that never comes, and to others a RetryPeriod later.

@@ -94,7 +94,9 @@ func (c Config) settleLeading(s State, now Moment) State {
 // they run would be worse.
 func (c Config) lose(s State, now Moment) State {
 	s.Lost, s.Cover = true, Cover{}
-	s.LimitAt = now.Mono.After(c.DrainLimit)
+	if !s.Overdue { // one that is past a limit gets no other: a stop must find it so
+		s.LimitAt = now.Mono.After(c.DrainLimit)
+	}
 	s.Stopping = s.Stopping || c.OneCycle
 	return s
 }
