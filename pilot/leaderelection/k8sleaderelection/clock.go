@@ -18,6 +18,7 @@ type (
 type Clock struct {
 	epoch    time.Time
 	boottime func() int64
+	wall     func() int64 // nil: the real one
 }
 
 // NewClock returns a clock of this machine. boottime reads CLOCK_BOOTTIME in
@@ -30,16 +31,28 @@ func NewClock(boottime func() int64) *Clock {
 	return &Clock{epoch: time.Now(), boottime: boottime}
 }
 
+// WithWall returns a clock like c whose wall clock, in nanoseconds since 1970, is another:
+// for tests of what happens when it stands still or is set.
+func (c *Clock) WithWall(wall func() int64) *Clock {
+	other := *c
+	other.wall = wall
+	return &other
+}
+
 // mono is Now().Mono, for those who need no more.
 func (c *Clock) mono() core.Instant { return core.Instant(time.Since(c.epoch)) + 1 }
 
 // Now reads all clocks. It costs one system call and allocates nothing.
 func (c *Clock) Now() Moment {
 	now := time.Now()
+	wall := now.UnixNano()
+	if c.wall != nil {
+		wall = c.wall()
+	}
 	return Moment{
 		// The origin lies a nanosecond back, so that no reading is the zero Instant.
 		Mono: core.Instant(now.Sub(c.epoch)) + 1,
 		Boot: c.boottime(),
-		Wall: now.UnixNano(),
+		Wall: wall,
 	}
 }
