@@ -303,6 +303,26 @@ func (c *chronicle) expect(t testing.TB, steps ...string) {
 	eventually(t, "the lock's story is told: "+strings.Join(steps, " | "), func() bool { return slices.Equal(c.steps(), steps) })
 }
 
+// expectButRequests is expect for a story in which a challenger may or may not have asked
+// again meanwhile: what it asks, and whether that is refused, is left out.
+func (c *chronicle) expectButRequests(t testing.TB, steps ...string) {
+	t.Helper()
+	eventually(t, "the lock's story is told, but for requests: "+strings.Join(steps, " | "), func() bool {
+		told := c.steps()
+		for i, step := range told {
+			told[i] = butRequest(step)
+		}
+		return slices.Equal(slices.Compact(told), steps)
+	})
+}
+
+func butRequest(step string) string {
+	for _, word := range []string{", asked by ", ", refuses "} {
+		step, _, _ = strings.Cut(step, word)
+	}
+	return step
+}
+
 // next is the step that follows these first ones.
 func (c *chronicle) next(t testing.TB, first ...string) (step string) {
 	t.Helper()
@@ -338,6 +358,21 @@ func (c *chronicle) firstSeen(t testing.TB, step string) (at time.Time) {
 	defer c.mu.Unlock()
 	i := slices.IndexFunc(c.states, func(s k8sresourcelock.Snapshot) bool { return describe(s) == step })
 	return c.seen[i]
+}
+
+// firstSeenButRequests is when the lock first was as a step says, whatever was asked.
+func (c *chronicle) firstSeenButRequests(t testing.TB, step string) time.Time {
+	t.Helper()
+	var full string
+	eventually(t, "the lock says "+step+", whatever is asked", func() bool {
+		steps := c.steps()
+		i := slices.IndexFunc(steps, func(s string) bool { return butRequest(s) == step })
+		if i >= 0 {
+			full = steps[i]
+		}
+		return i >= 0
+	})
+	return c.firstSeen(t, full)
 }
 
 func step(holder string, transitions int, words string) string {
