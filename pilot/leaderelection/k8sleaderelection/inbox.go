@@ -2,7 +2,8 @@ package k8sleaderelection
 
 import "sync"
 
-// signal is word for the loop of which once is enough, however often it was given.
+// signal is word for the loop of which once is enough, however often it was given. The
+// lower comes first.
 type signal uint8
 
 const (
@@ -75,20 +76,21 @@ func (l *loop) takeOver() {
 }
 
 // next is what to take in, in a pass of its own each; when there is nothing, whoever
-// asked is no longer the one who takes in. The tick comes last: what else is there may be
-// the acknowledgement, or the end of a drain, whose absence a tick at its time would find.
+// asked is no longer the one who takes in. Events come first: whoever posts them posts few
+// and waits, while signals may be given without end. The tick comes last: what else is
+// there may be the acknowledgement, or the end of a drain, whose absence a tick at its time
+// would find.
 func (l *loop) next() (signal, *event) {
 	l.inbox.mu.Lock()
 	defer l.inbox.mu.Unlock()
-	s := l.inbox.signals & -l.inbox.signals // the lowest bit
-	switch {
-	case s != 0 && s != ticked, s == ticked && len(l.inbox.queue) == 0:
-		l.inbox.signals &^= s
-		return s, nil
-	case len(l.inbox.queue) > 0:
+	if len(l.inbox.queue) > 0 {
 		ev := l.inbox.queue[0]
 		l.inbox.queue = l.inbox.queue[1:]
 		return 0, ev
+	}
+	if s := l.inbox.signals & -l.inbox.signals; s != 0 { // the lowest bit
+		l.inbox.signals &^= s
+		return s, nil
 	}
 	l.inbox.queue = nil // an idle one keeps no room
 	l.inbox.taking = false

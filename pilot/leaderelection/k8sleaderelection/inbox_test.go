@@ -19,7 +19,7 @@ func TestInboxGivesTheTickLast(t *testing.T) {
 	for i, want := range []struct {
 		s    signal
 		kind core.Kind
-	}{{stopping, 0}, {told, 0}, {0, core.Replied}, {0, core.Drained}, {ticked, 0}} {
+	}{{0, core.Replied}, {0, core.Drained}, {stopping, 0}, {told, 0}, {ticked, 0}} {
 		s, ev := l.next()
 		if s != want.s || (ev != nil) != (want.s == 0) || ev != nil && ev.in.Kind != want.kind {
 			t.Errorf("%d: signal %d, event %+v; want %+v", i, s, ev, want)

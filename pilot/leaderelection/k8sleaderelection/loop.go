@@ -63,8 +63,9 @@ func newLoop(le *LeaderElector, oneCycle bool) *loop {
 	return l
 }
 
-// begin starts the loop, and takes the first pass here and now. When the core has said Done, and everything the loop started
-// has ended, except run functions that outstayed the stop limit, it calls ended.
+// begin starts the loop, and takes the first pass here and now. When the core has said
+// Done, and everything the loop started has ended, except run functions that outstayed
+// the stop limit, it calls ended.
 func (l *loop) begin(ctx context.Context, ended func(error)) {
 	l.ended = ended
 	l.values = context.WithoutCancel(ctx)
