@@ -290,7 +290,7 @@ func (w *wire) hold(kind string) *fault { return w.add(&fault{kind: kind, hold: 
 // delay is hold for a request that goes on its way although its sender has given up.
 func (w *wire) delay(kind string) *fault { return w.add(&fault{kind: kind, hold: true, late: true}) }
 
-// swallow lets the next request of that kind through and loses the answer.
+// swallow lets the next request of that kind through that succeeds, and loses the answer.
 func (w *wire) swallow(kind string) *fault { return w.add(&fault{kind: kind, lost: true}) }
 
 // meet is the fault that awaits a request, if there is one.
@@ -304,6 +304,13 @@ func (w *wire) meet(kind string) *fault {
 		}
 	}
 	return nil
+}
+
+// again puts a fault back that has had no effect.
+func (w *wire) again(f *fault) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.faults = slices.Insert(w.faults, 0, f)
 }
 
 func (f *fault) letGo() { f.once.Do(func() { close(f.free) }) }
@@ -354,6 +361,12 @@ func (f *fault) play(e *end, req *http.Request, body []byte) (*http.Response, er
 	resp, err := e.next.RoundTrip(req)
 	if err != nil || !f.lost {
 		return resp, err
+	}
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		// A write that met another's has changed nothing: its sender tries again, and
+		// the answer to be lost is that one's.
+		e.wire.again(f)
+		return resp, nil
 	}
 	defer close(f.met)
 	return nil, errors.Join(errors.New("the test has lost the answer"), resp.Body.Close())
