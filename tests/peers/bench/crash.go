@@ -21,7 +21,7 @@ func (l *lab) crash(s *report.Scenario) error {
 	if err != nil {
 		return err
 	}
-	elections, rounds := choose(l, 10, 60), choose(l, 1, 2)
+	elections, rounds := choose(l, 10, 60), choose(l, 1, 4)
 	var (
 		r   rows
 		all sync.WaitGroup

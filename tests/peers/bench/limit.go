@@ -44,7 +44,7 @@ func (l *lab) limit(namespace, name string, until time.Time, row *row) error {
 	}
 	defer events.Stop()
 	for n := int32(1); time.Now().Before(until); n += 2 {
-		if err := l.pause(50*time.Millisecond + rand.N(400*time.Millisecond)); err != nil {
+		if err := l.pause(200*time.Millisecond + rand.N(800*time.Millisecond)); err != nil {
 			return err
 		}
 		began := time.Now()
