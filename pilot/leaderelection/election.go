@@ -33,9 +33,11 @@ type LeaderElection struct {
 	elector atomic.Pointer[k8sleaderelection.LeaderElector]
 	running atomic.Bool
 	gated   gatedClient
-	follow  sync.Once // the default watcher's handler is added once
-	hub     *k8sresourcelock.WatchHub
-	calls   *k8sleaderelection.Dispatcher
+	telling sync.Mutex
+	// followed: the default watcher has our handler, which cannot be taken back.
+	followed bool
+	hub      *k8sresourcelock.WatchHub
+	calls    *k8sleaderelection.Dispatcher
 
 	mu        sync.Mutex
 	functions []func(context.Context) error
@@ -90,7 +92,7 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 		work = func(ctx context.Context) error { return l.keeper(client).run(ctx, l.work) }
 	}
 	elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
-		Lock:          l.lock(client),
+		Lock:          l.lock(client, l.hub),
 		LeaseDuration: l.cfg.LeaseDuration, RenewDeadline: l.cfg.RenewDeadline, RetryPeriod: l.cfg.RetryPeriod,
 		DrainLimit: l.cfg.DrainLimit, StopLimit: l.cfg.StopLimit, PeerGrace: l.cfg.PeerGrace,
 		PreemptImmediately: l.cfg.PreemptImmediately,
@@ -115,14 +117,15 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 	return nil
 }
 
-func (l *LeaderElection) lock(client kubernetes.Interface) k8sresourcelock.Interface {
-	return l.lockOn(client, metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName()}, l.cfg.Lock)
+// lock makes the election's. Without a hub its watch is its own.
+func (l *LeaderElection) lock(client kubernetes.Interface, hub *k8sresourcelock.WatchHub) k8sresourcelock.Interface {
+	return l.lockOn(client, metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName()}, l.cfg.Lock, hub)
 }
 
-func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectMeta, kind LockType) watchedLock {
+func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectMeta, kind LockType, hub *k8sresourcelock.WatchHub) watchedLock {
 	who := k8sresourcelock.ResourceLockConfig{Identity: l.cfg.Identity, Key: l.cfg.key(), EventRecorder: l.cfg.EventRecorder}
 	configMap := &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}
-	lease := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Hub: l.hub}
+	lease := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Hub: hub}
 	switch kind {
 	case LeaseLock:
 		return lease

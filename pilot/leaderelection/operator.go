@@ -9,5 +9,5 @@ func (l *LeaderElection) Operator(requester string) (k8sleaderelection.Operator,
 	if l.invalid != nil {
 		return k8sleaderelection.Operator{}, l.invalid
 	}
-	return k8sleaderelection.Operator{Lock: l.lock(l.client.Kube()), Requester: requester}, nil
+	return k8sleaderelection.Operator{Lock: l.lock(l.client.Kube(), nil), Requester: requester}, nil
 }

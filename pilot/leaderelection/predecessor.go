@@ -1,6 +1,7 @@
 package leaderelection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +79,10 @@ type keeper struct {
 	elect func(lead func(context.Context) error, seen func(holder string)) (candidate, error)
 	// deflt is the default revision, by which that candidate ranks.
 	deflt func() k8sleaderelection.DefaultRevision
+	// drainLimit is how long functions may take to return once the lock was lost; then
+	// stepDown ends the term of the election itself.
+	drainLimit time.Duration
+	stepDown   func()
 }
 
 // candidate is an elector for the predecessor's lock.
@@ -136,6 +141,9 @@ func (k *keeper) acquire(ctx context.Context) (hold, bool) {
 
 // win takes the lock as a candidate among those of earlier versions, by their rules, and
 // hands it over to the successors. With giveWay it returns when somebody else has.
+//
+// Without it, what is seen of the holder does not tell that another of the successors has
+// written the note that was missing, so the lock is looked at.
 func (k *keeper) win(parent context.Context, giveWay bool) (held hold, ok bool) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -168,22 +176,35 @@ func (k *keeper) win(parent context.Context, giveWay bool) (held hold, ok bool) 
 	var helper sync.WaitGroup
 	defer helper.Wait()
 	defer cancel()
-	helper.Go(func() { k.rank(ctx, elector) })
+	helper.Go(func() {
+		k.rank(ctx, elector, func() {
+			if !giveWay && k.isKept(ctx) {
+				cancel()
+			}
+		})
+	})
 	if err := elector.Campaign(ctx); err != nil {
 		k.log.Warn("the candidate for the predecessor's lock ended with an error", "lock", k.lock.Describe(), "err", err)
 	}
 	return held, ok
 }
 
+// isKept reports whether the lock is known to be one that the successors keep.
+func (k *keeper) isKept(ctx context.Context) bool {
+	snap, err := k.read(ctx)
+	return err == nil && snap.KeptForSuccessors()
+}
+
 // rank tells the candidate the default revision, again and again: a handler of the
-// watcher's could not be taken back.
-func (k *keeper) rank(ctx context.Context, elector candidate) {
+// watcher's could not be taken back. also is called as often.
+func (k *keeper) rank(ctx context.Context, elector candidate, also func()) {
 	ticker := time.NewTicker(k.retry)
 	defer ticker.Stop()
 	for {
 		elector.SetDefaultRevision(k.deflt())
 		select {
 		case <-ticker.C:
+			also()
 		case <-ctx.Done():
 			return
 		}
@@ -262,10 +283,27 @@ func (k *keeper) keep(ctx context.Context, held hold, work func(context.Context)
 		k.bound(k8sleaderelection.Cover{})
 		cancel(err)
 		if s.alive {
-			<-done // within the drain limit, or the elector reports it
+			k.awaitDrain(done)
 		}
 	}
 	return err
+}
+
+// awaitDrain waits for functions that were told to stop because the lock was lost. The
+// election's own lock stays held meanwhile, so that no drain of the elector's is under way: when
+// they outstay their limit the term is ended, and the elector reports them, and ends the process if
+// it is to.
+func (k *keeper) awaitDrain(done <-chan error) {
+	limit := time.NewTimer(k.drainLimit)
+	defer limit.Stop()
+	select {
+	case <-done:
+		return
+	case <-limit.C:
+	}
+	k.log.Error("run functions did not return in time after the predecessor's lock was lost; stepping down", "lock", k.lock.Describe(), "limit", k.drainLimit)
+	k.stepDown()
+	<-done // bounded by what the elector does about a drain that outstays its limit
 }
 
 // mayWork reports whether the predecessor's lock, if there is one, is kept now.
@@ -279,11 +317,12 @@ func (l *LeaderElection) keeper(client kubernetes.Interface) *keeper {
 	if p.Namespace == "" {
 		p.Namespace = l.cfg.Namespace
 	}
-	lock := l.lockOn(client, metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, p.Lock)
+	lock := l.lockOn(client, metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, p.Lock, l.hub)
 	k := &keeper{
 		lock: lock, clock: l.clock, log: l.cfg.Logger.With("election", l.cfg.lockName()),
 		lease: l.cfg.LeaseDuration, deadline: l.cfg.RenewDeadline, retry: l.cfg.RetryPeriod,
 		key: l.keptKey, bound: l.bound.setBound, deflt: l.knownDefault,
+		drainLimit: cmp.Or(l.cfg.DrainLimit, l.cfg.LeaseDuration-l.cfg.RenewDeadline), stepDown: l.StepDown,
 	}
 	k.elect = func(lead func(context.Context) error, seen func(string)) (candidate, error) {
 		return l.predecessorCandidate(lock, lead, seen)

@@ -32,6 +32,9 @@ type part struct {
 	started time.Time
 	stopped time.Time
 	bound   k8sleaderelection.Cover
+	// steppedDown is when it was told that its functions outstay their limit.
+	steppedDown []time.Time
+
 	watched func(p *part, works bool)
 	faults  func(locktest.Verb) locktest.Fault
 	plant   func(*keeper) // a bug
@@ -57,6 +60,14 @@ func (p *part) works() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.live
+}
+
+// stepDown ends the term of the election that has the predecessor.
+func (p *part) stepDown() {
+	p.mu.Lock()
+	p.steppedDown = append(p.steppedDown, time.Now())
+	p.mu.Unlock()
+	p.cancel()
 }
 
 func (p *part) quit() {
@@ -125,6 +136,7 @@ func successor(t *testing.T, store *locktest.Store, name string, change ...func(
 		elect: func(lead func(context.Context) error, seen func(string)) (candidate, error) {
 			return electorOf(lock.Locker, lead, seen)
 		},
+		drainLimit: oldLease - oldRenew, stepDown: p.stepDown,
 	}
 	if p.plant != nil {
 		p.plant(k)
@@ -230,6 +242,39 @@ func TestSuccessorStopsWhenTheLockIsLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The term of the election's own lock goes on when the predecessor's is lost, so that it has to be
+// ended for functions that do not return: nobody else would report them.
+func TestFunctionsThatOutliveThePredecessorsLockEndTheTerm(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		s := successor(t, store, "s")
+		passes(time.Minute)
+		s.drain = 10 * oldLease
+		lost := time.Now()
+		store.Put("istiod", k8sresourcelock.LeaderElectionRecord{HolderIdentity: "istiod", HolderKey: "stable", LeaseDurationSeconds: 30, LeaderTransitions: 9})
+		passes(oldLease)
+		if len(s.steppedDown) != 1 || s.steppedDown[0].Sub(lost) != oldLease-oldRenew || !s.works() {
+			t.Errorf("stepped down at %v, the lock was lost at %v, works %v", s.steppedDown, lost, s.works())
+		}
+	})
+}
+
+// Somebody has taken away what says that the lock is kept for successors. One of them puts it
+// back, and the other must not wait for the first to stop.
+func TestBothRevisionsComeBackAfterTheNoteWasTakenAway(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		one, other := successor(t, store, "one"), successor(t, store, "other")
+		passes(2 * oldLease)
+		if !one.works() || !other.works() {
+			t.Fatalf("work: %v and %v", one.works(), other.works())
+		}
+		store.Put("istiod", k8sresourcelock.LeaderElectionRecord{HolderIdentity: k8sresourcelock.Successors, LeaseDurationSeconds: 30, LeaderTransitions: 9})
+		passes(3 * oldLease)
+		if !one.works() || !other.works() {
+			t.Errorf("work: %v and %v", one.works(), other.works())
+		}
+	})
 }
 
 func TestSuccessorStopsAtTheEndOfItsCover(t *testing.T) {

@@ -29,7 +29,7 @@ func (l *LeaderElection) RunContext(ctx context.Context) error {
 // what it would return; that may be before Begin has returned, on its goroutine or on
 // another. A process may take part in a thousand elections, and a goroutine that does
 // nothing but wait takes as much memory as half of a follower. Begin itself takes as long
-// as the warm functions do; with Disabled, as the run functions do.
+// as the warm functions do and what is left of an earlier run's; with Disabled, as the run functions do.
 func (l *LeaderElection) Begin(ctx context.Context, ended func(error)) {
 	if err, over := l.tryStart(ctx, ended); over {
 		ended(err)
@@ -40,7 +40,7 @@ func (l *LeaderElection) Begin(ctx context.Context, ended func(error)) {
 func (l *LeaderElection) beginsAtOnce() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.cfg.Disabled && len(l.warm) == 0
+	return l.invalid != nil || !l.cfg.Disabled && len(l.warm) == 0 && !l.hasLeft()
 }
 
 // tryStart reports whether the election is over already, and how it ended then.
@@ -55,6 +55,9 @@ func (l *LeaderElection) tryStart(ctx context.Context, ended func(error)) (err e
 		}
 	}()
 	if err := l.warmUp(ctx); err != nil || ctx.Err() != nil {
+		return err, true
+	}
+	if err := l.awaitLeft(ctx); err != nil {
 		return err, true
 	}
 	if l.cfg.Disabled {
@@ -81,6 +84,29 @@ func (l *LeaderElection) begin() error {
 		return l.wrap(ErrRunning)
 	}
 	return nil
+}
+
+// awaitLeft waits for run functions that an earlier run has left behind.
+func (l *LeaderElection) awaitLeft(ctx context.Context) error {
+	if !l.hasLeft() {
+		return nil
+	}
+	l.cfg.Logger.Warn("waiting for run functions of an earlier run to return", "election", l.cfg.lockName())
+	select {
+	case <-l.elector.Load().Left():
+		return nil
+	case <-ctx.Done():
+		return l.wrap(k8sleaderelection.ErrStuckDrain)
+	}
+}
+
+func (l *LeaderElection) hasLeft() bool {
+	select {
+	case <-l.elector.Load().Left():
+		return false
+	default:
+		return true
+	}
 }
 
 // bypass is what there is to run when elections are off.
@@ -134,8 +160,9 @@ func (l *LeaderElection) prepare() (release func(), err error) {
 		lockClient, l.hub, l.calls = own.lock.Kube(), own.hub, own.calls
 		release = own.release
 		if l.sharing {
-			l.cfg.DefaultWatcher = own.followDefault()
-			l.follow = sync.Once{} // each run may meet another watcher
+			if w := own.followDefault(); w != l.cfg.DefaultWatcher {
+				l.cfg.DefaultWatcher, l.followed = w, false
+			}
 		}
 	}
 	if err := l.connect(lockClient); err != nil {
@@ -152,12 +179,20 @@ func (l *LeaderElection) followDefault() {
 	if watcher == nil || l.cfg.PerRevision {
 		return
 	}
-	tell := func(revision string) {
-		l.elector.Load().SetDefaultRevision(k8sleaderelection.DefaultRevision{Synced: true, Revision: revision})
+	if !l.followed {
+		l.followed = true
+		watcher.AddHandler(func(string) { l.tellDefault() })
 	}
-	l.follow.Do(func() { watcher.AddHandler(tell) })
-	if watcher.HasSynced() {
-		tell(watcher.GetDefault())
+	l.tellDefault()
+}
+
+// tellDefault tells the elector the default revision as it is now. One at a time does: what a
+// slow one has read would come after what is newer, and stay.
+func (l *LeaderElection) tellDefault() {
+	l.telling.Lock()
+	defer l.telling.Unlock()
+	if d := l.knownDefault(); d.Synced {
+		l.elector.Load().SetDefaultRevision(d)
 	}
 }
 

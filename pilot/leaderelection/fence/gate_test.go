@@ -166,6 +166,26 @@ func TestWriteWhoseCallerGaveUpIsWaitedFor(t *testing.T) {
 	})
 }
 
+// An answer whose body nobody closes: its context ends with the cover, and so does the wait.
+func TestAnAnswerThatNobodyClosesDoesNotHoldUpTheDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate, clock, _ := newGate()
+		gate.Set(le.Term{Token: 1}, clock.Now().Plus(15*time.Second))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/api/v1/namespaces/x/configmaps", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := gate.Transport(server{}).RoundTrip(req); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		gate.Drain()
+		if d := time.Since(began); d != 15*time.Second {
+			t.Errorf("the drain took %v", d)
+		}
+	})
+}
+
 func TestCheckAllocatesNothing(t *testing.T) {
 	gate := fence.NewGate("istio-leader", le.NewClock(nil))
 	gate.Set(le.Term{Token: 7}, le.NewClock(nil).Now().Plus(time.Hour))

@@ -54,7 +54,12 @@ func (t *gated) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	// The answer is still being read: its context must live until that is over.
-	resp.Body = &answer{ReadCloser: resp.Body, done: pass.done}
+	// But a caller that never closes it must not keep a drain waiting for ever.
+	late := context.AfterFunc(pass.ctx, pass.done)
+	resp.Body = &answer{ReadCloser: resp.Body, done: func() {
+		late()
+		pass.done()
+	}}
 	return resp, nil
 }
 

@@ -202,6 +202,9 @@ func parseRequest(s string) core.Request {
 	if s == "" || json.Unmarshal([]byte(s), &r) != nil {
 		return core.Request{}
 	}
+	if k8sresourcelock.ValidateKey(r.Key) != nil {
+		return core.Request{} // with it the handover could not be written
+	}
 	if k8sresourcelock.ValidateIdentity(r.Identity) != nil && (r.Identity != "" || r.Reason != core.ForOperator) {
 		return core.Request{}
 	}

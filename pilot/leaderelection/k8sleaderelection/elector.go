@@ -90,19 +90,23 @@ func RunOrDie(ctx context.Context, lec LeaderElectionConfig) {
 
 // Run takes part for one cycle: it returns when ctx has ended or the term was lost,
 // after the run functions have returned and, with ReleaseOnCancel, the lock was given
-// up. Trouble is logged; Campaign returns it.
+// up. Trouble is logged; Campaign returns it. If functions of an earlier run are still
+// there, it takes part when they have returned.
 func (le *LeaderElector) Run(ctx context.Context) {
-	if stopped := le.config.Callbacks.OnStoppedLeading; stopped != nil {
-		defer stopped()
-	}
-	if err := le.run(ctx, true); err != nil {
+	err := le.run(ctx, true)
+	if err != nil {
 		le.logger().Error("election ended with an error", "election", le.config.Name, "err", err)
+	}
+	// A second Run must not tell the first one's user that it has stopped.
+	if stopped := le.config.Callbacks.OnStoppedLeading; stopped != nil && errors.Unwrap(err) != ErrRunning {
+		stopped()
 	}
 }
 
 // Campaign takes part until ctx ends, term after term. It returns once everything it
 // started has ended, with the errors of run functions that failed in the last term,
-// or ErrStuckDrain.
+// or ErrStuckDrain. If functions of an earlier run are still there, it takes part when
+// they have returned.
 func (le *LeaderElector) Campaign(ctx context.Context) error { return le.run(ctx, false) }
 
 // Begin is Campaign without a goroutine that waits for its end: it returns when the first
@@ -123,10 +127,43 @@ func (le *LeaderElector) begin(ctx context.Context, oneCycle bool, ended func(er
 		ended(le.busy())
 		return
 	}
-	newLoop(le, oneCycle).begin(ctx, func(err error) {
+	over := func(err error) {
 		le.running.Store(false)
 		ended(err)
-	})
+	}
+	left := le.Left()
+	select {
+	case <-left:
+		newLoop(le, oneCycle).begin(ctx, over)
+	default:
+		// In a new term they would be beside those that it starts, and its gate open to them.
+		le.logger().Warn("waiting for run functions of an earlier run to return", "election", le.config.Name)
+		go le.beginAfter(ctx, left, oneCycle, over)
+	}
+}
+
+func (le *LeaderElector) beginAfter(ctx context.Context, left <-chan struct{}, oneCycle bool, over func(error)) {
+	select {
+	case <-left:
+		newLoop(le, oneCycle).begin(ctx, over)
+	case <-ctx.Done():
+		over(le.stuck())
+	}
+}
+
+// Left is closed when no run function of a run that has ended with ErrStuckDrain is there
+// any more; at once if there was none.
+func (le *LeaderElector) Left() <-chan struct{} {
+	if left := le.view.Load().left; left != nil {
+		return left
+	}
+	return noneLeft
+}
+
+var noneLeft = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+func (le *LeaderElector) stuck() error {
+	return fmt.Errorf("election %s: %w", le.config.Name, ErrStuckDrain)
 }
 
 func (le *LeaderElector) busy() error {

@@ -254,6 +254,68 @@ func TestRunIsOneCycle(t *testing.T) {
 	})
 }
 
+func TestASecondRunDoesNotSayThatTheFirstHasStopped(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		stopped := 0
+		c := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
+			c.Callbacks.OnStoppedLeading = func() { stopped++ }
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); c.Run(ctx) }()
+		pass(time.Minute)
+		c.Run(ctx)
+		if stopped != 0 || !c.isLive() {
+			t.Errorf("OnStoppedLeading was called %d times; live %v", stopped, c.isLive())
+		}
+		cancel()
+		<-done
+		if stopped != 1 {
+			t.Errorf("OnStoppedLeading was called %d times", stopped)
+		}
+	})
+}
+
+// A user who calls Run again and again must not get new functions beside those that are
+// stuck, nor a gate that lets these through.
+func TestNoNewRunBesideFunctionsThatAreStuck(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		release := make(chan struct{})
+		started := 0
+		c := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
+			c.Work = []func(context.Context) error{func(context.Context) error { started++; <-release; return nil }}
+		})
+		run := func() (stop func(), done chan struct{}) {
+			ctx, cancel := context.WithCancel(t.Context())
+			done = make(chan struct{})
+			go func() { defer close(done); c.Run(ctx) }()
+			return cancel, done
+		}
+		_, done := run()
+		pass(time.Minute)
+		c.cut(true)
+		pass(2 * lease)
+		<-done // the term was lost, and the function does not return
+		c.cut(false)
+		stop, done := run()
+		pass(time.Minute)
+		if started != 1 || c.IsLeader() {
+			t.Fatalf("%d functions were started beside each other; leads %v", started, c.IsLeader())
+		}
+		stop()
+		<-done
+		stop, done = run()
+		pass(time.Minute)
+		close(release)
+		pass(time.Minute)
+		if started != 2 {
+			t.Errorf("%d functions were started in the end", started)
+		}
+		stop()
+		<-done
+	})
+}
+
 func TestStuckDrainIsReportedAndTheLockKept(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		stuck := 0

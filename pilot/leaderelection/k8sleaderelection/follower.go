@@ -39,9 +39,9 @@ func (f *follower) run(ctx context.Context) {
 		}
 		began := f.clock.Now().Mono
 		up := false
-		resume, err := f.watch(ctx, from, func() {
+		resume, err := f.watch(ctx, from, func(gap bool) {
 			up = true
-			f.post(ctx, &event{in: core.Input{Kind: core.Watching, Gap: from == ""}})
+			f.post(ctx, &event{in: core.Input{Kind: core.Watching, Gap: gap}})
 			f.l.report.watching(nil)
 		}, func(snap k8sresourcelock.Snapshot) { f.seen(ctx, snap) })
 		if ctx.Err() != nil {
@@ -63,14 +63,18 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// watch is one watch, until restart or ctx ends it, or it breaks.
-func (f *follower) watch(ctx context.Context, from string, up func(), seen func(k8sresourcelock.Snapshot)) (string, error) {
+// watch is one watch, until restart or ctx ends it, or it breaks. It begins with the present
+// state if restart was asked for while there was no watch.
+func (f *follower) watch(ctx context.Context, from string, up func(gap bool), seen func(k8sresourcelock.Snapshot)) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f.mu.Lock()
+	if f.anew {
+		from = ""
+	}
 	f.end, f.anew = cancel, false
 	f.mu.Unlock()
-	resume, err := f.lock.Watch(ctx, from, up, seen)
+	resume, err := f.lock.Watch(ctx, from, func() { up(from == "") }, seen)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.anew {

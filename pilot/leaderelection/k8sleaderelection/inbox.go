@@ -105,13 +105,6 @@ func (l *loop) empty() bool {
 	return !l.inbox.taking
 }
 
-// isClosed reports whether the loop is over, or about to be.
-func (l *loop) isClosed() bool {
-	l.inbox.mu.Lock()
-	defer l.inbox.mu.Unlock()
-	return l.inbox.closed
-}
-
 // close has nothing taken in any more. Whoever takes in the last is one of those that
 // finish waits for.
 func (l *loop) close() {

@@ -124,7 +124,7 @@ func (l *loop) outcome() error {
 	last := *l.le.view.Load()
 	last.left = l.term.left()
 	l.le.view.Store(&last)
-	return fmt.Errorf("election %s: %w", l.le.config.Name, ErrStuckDrain)
+	return l.le.stuck()
 }
 
 // takeIn takes in what there is, until there is no more.

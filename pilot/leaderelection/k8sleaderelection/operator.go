@@ -37,6 +37,8 @@ var (
 	ErrNotObeyed = errors.New("the order was not obeyed")
 )
 
+var errNoLock = fmt.Errorf("%w: there is no lock", ErrNoLeader)
+
 // maxHold is the longest time for which an order stands.
 const maxHold = 7 * 24 * time.Hour
 
@@ -46,7 +48,7 @@ const maxHold = 7 * 24 * time.Hour
 // or does not campaign yet cannot take the lock: then anybody may, a RetryPeriod later,
 // and Transfer returns ErrNotObeyed. When ctx ends first, the order stands all the same.
 func (o Operator) Transfer(ctx context.Context, to, key, why string, hold time.Duration) error {
-	if err := k8sresourcelock.ValidateIdentity(to); err != nil {
+	if err := errors.Join(k8sresourcelock.ValidateIdentity(to), k8sresourcelock.ValidateKey(key)); err != nil {
 		return o.wrap("transfer", err)
 	}
 	return o.ask(ctx, "transfer", core.Request{Identity: to, Key: key, Note: why}, hold)
@@ -150,6 +152,9 @@ func (o Operator) await(ctx context.Context, r core.Request) error {
 	lapsed := false
 	for {
 		snap, _, err := o.read(ctx)
+		if errors.Is(err, errNoLock) {
+			return fmt.Errorf("%w: the lock was deleted meanwhile", ErrNotObeyed)
+		}
 		if err == nil {
 			if done, err := outcome(snap, r, lapsed); done || err != nil {
 				return err
@@ -242,7 +247,7 @@ func (o Operator) read(ctx context.Context) (core.Snapshot, k8sresourcelock.Snap
 		return core.Snapshot{}, base, base.Unreadable
 	}
 	if !base.Exists {
-		return core.Snapshot{}, base, fmt.Errorf("%w: there is no lock", ErrNoLeader)
+		return core.Snapshot{}, base, errNoLock
 	}
 	snap, err := codec{seed: maphash.MakeSeed()}.snapshot(base)
 	return snap, base, err

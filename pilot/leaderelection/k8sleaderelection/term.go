@@ -55,9 +55,9 @@ func (t *term) run(ctx context.Context, functions []func(context.Context) error)
 		others.Wait()
 	}
 	<-ctx.Done()
-	// A loop that has given these functions up has shut the gate, which may be open by now
-	// for a term of the next.
-	if gate := t.l.le.config.Gate; gate != nil && !t.l.isClosed() {
+	// If the loop has given these functions up, no other begins before they have ended:
+	// the gate is still this term's.
+	if gate := t.l.le.config.Gate; gate != nil {
 		gate.Drain()
 	}
 	t.end()

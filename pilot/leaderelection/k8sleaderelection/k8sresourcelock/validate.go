@@ -20,7 +20,7 @@ func validate(word string, meta *metav1.ObjectMeta, config *ResourceLockConfig, 
 		validateObject("namespace", meta.Namespace, validation.IsDNS1123Label(meta.Namespace)),
 		validateObject("name", meta.Name, validation.IsDNS1123Subdomain(meta.Name)),
 		ValidateIdentity(config.Identity),
-		validateWord("key", config.Key),
+		ValidateKey(config.Key),
 	}
 	if !hasClient {
 		errs = append(errs, errNoClient)
@@ -49,6 +49,9 @@ func ValidateIdentity(identity string) error {
 	}
 	return validateWord("identity", identity)
 }
+
+// ValidateKey reports why a key cannot be written into a lock. An empty one can.
+func ValidateKey(key string) error { return validateWord("key", key) }
 
 func validateWord(what, is string) error {
 	switch {

@@ -156,7 +156,7 @@ func (c Config) coolDown(s State) time.Duration {
 	r := s.Snap.Notes.Request
 	switch {
 	case r.Reason == ForOperator && r.Identity == "":
-		return max(c.Retry, time.Duration(min(r.HoldSeconds, maxHoldSeconds))*time.Second)
+		return max(c.Retry, time.Duration(max(0, min(r.HoldSeconds, maxHoldSeconds)))*time.Second)
 	case s.Unfit:
 		return c.Retry
 	}
