@@ -99,12 +99,12 @@ func TestDemoSeesTwoAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	before := inventory(t, c)
+	before, pilot := inventory(t, c), buildPilot(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var said strings.Builder
 	err = play(ctx, settings{
-		demo: true, lawless: true, timing: quick, pilot: buildPilot(t), kubeconfig: c.Kubeconfig(),
+		demo: true, lawless: true, timing: quick, pilot: pilot, kubeconfig: c.Kubeconfig(),
 	}, &screen{out: &said})
 	t.Log(said.String())
 	if err == nil || !strings.Contains(err.Error(), "two at once") {

@@ -182,6 +182,7 @@ func TestOrdersThatCannotBeObeyedSayWhy(t *testing.T) {
 		want(o.Transfer(ctx, "a", "stable", "", time.Minute), nil, "a leads already")
 		for _, err := range []error{
 			o.Pause(ctx, "", 0), o.Pause(ctx, "", 8*24*time.Hour), o.Transfer(ctx, "b c", "", "", time.Minute),
+			o.Transfer(ctx, "b", strings.Repeat("k", 2000), "", time.Minute),
 			le.Operator{Lock: o.Lock}.Pause(ctx, "", time.Minute), le.Operator{Requester: "bob"}.Resume(ctx),
 		} {
 			t.Log(err)
@@ -191,6 +192,23 @@ func TestOrdersThatCannotBeObeyedSayWhy(t *testing.T) {
 		}
 		a.quit()
 		want(o.Pause(ctx, "", time.Minute), le.ErrNoLeader, "")
+	})
+}
+
+// The order is written on a lock object that is gone: nothing will come of it.
+func TestAnOrderWhoseLockIsDeletedEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		a := enterRanked(t, store, "a", "stable", "stable")
+		pass(time.Second)
+		a.drain = lease
+		told := make(chan error, 1)
+		go func() { told <- operator(store).Transfer(t.Context(), "b", "stable", "", time.Minute) }()
+		pass(time.Second)
+		a.cut(true)
+		store.Delete()
+		if err := <-told; !errors.Is(err, le.ErrNotObeyed) || !strings.Contains(err.Error(), "deleted") {
+			t.Error(err)
+		}
 	})
 }
 

@@ -39,7 +39,7 @@ func (r *replica) after(t testing.TB, others ...*replica) {
 }
 
 // seenApart is by how much one watch may show a change after another.
-const seenApart = 2 * time.Second
+const seenApart = 4 * time.Second
 
 // notBefore fails the test if r's newest span began before that.
 func (r *replica) notBefore(t testing.TB, at time.Time, what string) {
@@ -274,12 +274,14 @@ func TestTwoChallengersOfDifferentRank(t *testing.T) {
 		a := s.enterRanked(t, "a", "stable")
 		eventually(t, "a leads", a.live)
 		low := s.enterRanked(t, "low", "canary", remote)
+		high, lowToo := s.ranked(t, "high", "canary"), s.ranked(t, "low-too", "canary", remote)
 		a.insist()
 		s.setDefault(t, "canary")
 		eventually(t, "a drains", a.draining)
-		high, lowToo := s.enterRanked(t, "high", "canary"), s.enterRanked(t, "low-too", "canary", remote)
-		c.await(t, "a 0, leads, asked by high")
+		lowToo.start(t)
 		eventually(t, "low-too follows", lowToo.follows("a"))
+		high.start(t)
+		c.await(t, "a 0, leads, asked by high")
 		a.relent()
 		eventually(t, "high leads", high.live)
 		c.expect(t, "a 0, leads", "a 0, leads, asked by low", "a 0, leads, accepts low", "a 0, leads, asked by high",

@@ -87,12 +87,12 @@ func (s *stage) tag() string { return revisions.DefaultTagWebhook(s.system) }
 
 // brisk is a timing for tests that wait for a lease to run out.
 func brisk(c *leaderelection.Config) {
-	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = briskLease, 4*time.Second, 750*time.Millisecond
+	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = briskLease, 8*time.Second, 2*time.Second
 }
 
 // briskLease leaves room for a machine that does something else for a while: a test tells
 // its story exactly, and a term that ends for lack of a processor is not part of it.
-const briskLease = 6 * time.Second
+const briskLease = 10 * time.Second
 
 func newStage(t testing.TB, lock leaderelection.LockType) *stage {
 	t.Helper()
@@ -142,7 +142,7 @@ func (s *stage) replica(name, revision string, change ...func(*leaderelection.Co
 	s.t.Cleanup(func() { kube.CloseIdleConnections(client) })
 	cfg := leaderelection.Config{
 		Namespace: s.namespace, Identity: name, ElectionID: election, Revision: revision, Lock: s.lock,
-		LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: time.Second,
+		LeaseDuration: 15 * time.Second, RenewDeadline: 12 * time.Second, RetryPeriod: 3 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(r.log), nil)),
 	}
 	for _, f := range change {
@@ -240,6 +240,7 @@ func (r *replica) die() {
 	r.wire.mute(everywhere)
 	close(r.dead)
 	r.cancel()
+	r.wire.quiet() // what was on its way has arrived, before another of its name comes
 }
 
 func (r *replica) isDead() bool { return isClosed(r.dead) }

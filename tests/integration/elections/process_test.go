@@ -82,7 +82,7 @@ type actor struct {
 }
 
 // drains is how long the processes' functions take to return.
-const drains = 700 * time.Millisecond
+const drains = 3 * time.Second
 
 // enter starts a Pod and waits until it follows or leads.
 func (tr *troupe) enter(name, revision string, policy corev1.RestartPolicy) *actor {

@@ -2,7 +2,6 @@ package elections
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -44,6 +42,7 @@ type wire struct {
 	all      []*fault
 	muted    map[string]chan struct{} // by resource, closed when it is heard again
 	late     sync.WaitGroup
+	underway sync.WaitGroup // requests but watches; added to under mu, while the wire is not cut
 }
 
 // everywhere is a resource to mute: all of them.
@@ -86,23 +85,47 @@ func (e *end) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	e.wire.mu.Lock()
 	e.wire.requests[req.Method]++
-	if kind == taking || kind == renewing {
-		e.wire.sent = time.Now()
+	cut, watch := e.wire.cut, req.URL.Query().Get("watch") == "true"
+	if !cut && !watch {
+		e.wire.underway.Add(1)
+		defer e.wire.underway.Done()
 	}
-	cut := e.wire.cut
 	e.wire.mu.Unlock()
 	if cut {
 		return nil, errCut
 	}
-	if f := e.wire.meet(kind); f != nil {
-		return f.play(e, req, body)
+	began := time.Now()
+	resp, err := e.pass(kind, req, body)
+	if kind == taking || kind == renewing {
+		e.wire.wrote(began, resp, err)
 	}
-	resp, err := e.next.RoundTrip(req)
-	if err == nil && req.URL.Query().Get("watch") == "true" {
+	if err == nil && watch {
 		resp.Body = &tap{ReadCloser: resp.Body, wire: e.wire, resource: resourceOf(req), closed: make(chan struct{})}
 	}
 	return resp, err
 }
+
+func (e *end) pass(kind string, req *http.Request, body []byte) (*http.Response, error) {
+	if f := e.wire.meet(kind); f != nil {
+		return f.play(e, req, body)
+	}
+	return e.next.RoundTrip(req)
+}
+
+// wrote notes a write with our own name as holder that may have been stored.
+func (w *wire) wrote(at time.Time, resp *http.Response, err error) {
+	if err == nil && resp.StatusCode >= http.StatusMultipleChoices || errors.Is(err, errCut) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at.After(w.sent) {
+		w.sent = at
+	}
+}
+
+// quiet waits until nothing that was sent is without an answer. The wire is cut.
+func (w *wire) quiet() { w.underway.Wait() }
 
 // WrappedRoundTripper lets client-go find the transport below.
 func (e *end) WrappedRoundTripper() http.RoundTripper { return e.next }
@@ -122,7 +145,7 @@ func (w *wire) setCut(cut bool) {
 	w.cut = cut
 }
 
-// lastOwn is when this replica last sent a write that names it as holder.
+// lastOwn is when this replica last sent a write that names it as holder, and was not refused.
 func (w *wire) lastOwn() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -257,138 +280,4 @@ func (w *wire) kindOf(holder string, first bool, notes map[string]string) string
 		return taking
 	}
 	return renewing
-}
-
-// fault is what becomes of the next request of a kind.
-type fault struct {
-	kind string
-	lost bool // the answer, or if it is held for ever the request
-	late bool // the request goes on its way although its sender has given up
-	hold bool
-
-	met  chan struct{} // closed when the request is there; if only its answer is lost, when it was answered
-	free chan struct{} // closed by the test: it may go on
-	done chan struct{} // closed when a late request was answered
-	code int           // with which status
-	once sync.Once
-}
-
-func (w *wire) add(f *fault) *fault {
-	f.met, f.free, f.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
-	if !f.hold {
-		f.letGo()
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.faults, w.all = append(w.faults, f), append(w.all, f)
-	return f
-}
-
-// hold keeps the next request of that kind until it is let go or its sender gives up.
-func (w *wire) hold(kind string) *fault { return w.add(&fault{kind: kind, hold: true}) }
-
-// delay is hold for a request that goes on its way although its sender has given up.
-func (w *wire) delay(kind string) *fault { return w.add(&fault{kind: kind, hold: true, late: true}) }
-
-// swallow lets the next request of that kind through that succeeds, and loses the answer.
-func (w *wire) swallow(kind string) *fault { return w.add(&fault{kind: kind, lost: true}) }
-
-// meet is the fault that awaits a request, if there is one.
-func (w *wire) meet(kind string) *fault {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, f := range w.faults {
-		if f.kind == kind {
-			w.faults = slices.Delete(w.faults, i, i+1)
-			return f
-		}
-	}
-	return nil
-}
-
-// again puts a fault back that has had no effect.
-func (w *wire) again(f *fault) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.faults = slices.Insert(w.faults, 0, f)
-}
-
-func (f *fault) letGo() { f.once.Do(func() { close(f.free) }) }
-
-func (f *fault) isDone() bool { return isClosed(f.done) }
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// await waits until the request was met.
-func (f *fault) await(t testing.TB) {
-	t.Helper()
-	within(t, "a request of the kind "+f.kind, f.met)
-}
-
-func within(t testing.TB, what string, c <-chan struct{}) {
-	t.Helper()
-	timer := time.NewTimer(soon)
-	defer timer.Stop()
-	select {
-	case <-c:
-	case <-timer.C:
-		t.Fatalf("not within %v: %s", soon, what)
-	}
-}
-
-func (f *fault) play(e *end, req *http.Request, body []byte) (*http.Response, error) {
-	if f.hold {
-		close(f.met)
-		select {
-		case <-f.free:
-		case <-req.Context().Done():
-			if f.late {
-				e.wire.late.Go(func() { f.playLate(e, req, body) })
-			}
-			return nil, req.Context().Err()
-		}
-	}
-	if e.wire.isCut() {
-		return nil, errCut
-	}
-	resp, err := e.next.RoundTrip(req)
-	if err != nil || !f.lost {
-		return resp, err
-	}
-	if resp.StatusCode >= http.StatusMultipleChoices {
-		// A write that met another's has changed nothing: its sender tries again, and
-		// the answer to be lost is that one's.
-		e.wire.again(f)
-		return resp, nil
-	}
-	defer close(f.met)
-	return nil, errors.Join(errors.New("the test has lost the answer"), resp.Body.Close())
-}
-
-func (f *fault) playLate(e *end, req *http.Request, body []byte) {
-	defer close(f.done)
-	<-f.free
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), soon)
-	defer cancel()
-	late := req.Clone(ctx)
-	late.Body = io.NopCloser(bytes.NewReader(body))
-	resp, err := e.next.RoundTrip(late)
-	if err != nil {
-		return
-	}
-	f.code = resp.StatusCode
-	_ = resp.Body.Close()
-}
-
-func (w *wire) isCut() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.cut
 }

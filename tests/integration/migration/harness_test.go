@@ -26,15 +26,15 @@ import (
 // election is the one that moves.
 const election = leaderelection.GatewayStatusController
 
-// The timing, so short that a whole migration takes half a minute.
+// The timing, so short that a whole migration takes a minute.
 const (
-	leaseDuration = 3 * time.Second
-	renewDeadline = 2 * time.Second
-	retryPeriod   = 600 * time.Millisecond
+	leaseDuration = 6 * time.Second
+	renewDeadline = 4 * time.Second
+	retryPeriod   = 750 * time.Millisecond
 )
 
 // soon bounds every wait; what takes this long has failed.
-const soon = 30 * time.Second
+const soon = time.Minute
 
 // rights are the least that a candidate needs for both kinds of lock.
 func rights() (rules []rbacv1.PolicyRule) {
@@ -114,6 +114,7 @@ type replica struct {
 
 	mu     sync.Mutex
 	cutOff bool
+	stuck  map[string]chan struct{} // by resource: writes of it wait
 	spans  []span
 	cancel context.CancelFunc
 	done   chan error
@@ -131,7 +132,46 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	if w.of.isCut() {
 		return nil, errCut
 	}
+	if free := w.of.waitsFor(req); free != nil {
+		select {
+		case <-free:
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
+		if w.of.isCut() {
+			return nil, errCut
+		}
+	}
 	return w.next.RoundTrip(req)
+}
+
+// waitsFor is what a request has to wait for; nil: nothing.
+func (r *replica) waitsFor(req *http.Request) <-chan struct{} {
+	if req.Method == http.MethodGet || req.URL.Query().Get("dryRun") != "" {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for resource, free := range r.stuck {
+		if strings.Contains(req.URL.Path, "/"+resource) {
+			return free
+		}
+	}
+	return nil
+}
+
+// hold keeps writes of a resource from being sent, until what it returns is called.
+func (r *replica) hold(resource string) (letGo func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	free := make(chan struct{})
+	r.stuck[resource] = free
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.stuck, resource)
+		close(free)
+	}
 }
 
 // WrappedRoundTripper lets client-go find the transport below.
@@ -152,9 +192,17 @@ func (r *replica) cut(is bool) {
 // enter runs a replica until the test or quit ends it.
 func (s *stage) enter(name, revision string, lock leaderelection.LockType, change ...func(*leaderelection.Config)) *replica {
 	s.t.Helper()
-	r := &replica{name: name, log: &journal{}, done: make(chan error, 1)}
+	r := s.prepare(name, revision, lock, "pilot", rights(), change...)
+	r.start(s.t)
+	return r
+}
+
+// prepare makes a replica with the given rights that does not run yet.
+func (s *stage) prepare(name, revision string, lock leaderelection.LockType, account string, rules []rbacv1.PolicyRule, change ...func(*leaderelection.Config)) *replica {
+	s.t.Helper()
+	r := &replica{name: name, log: &journal{}, stuck: map[string]chan struct{}{}, done: make(chan error, 1)}
 	config := s.cluster.Identity(s.t, cluster.IdentityOptions{
-		Namespace: s.namespace, PodName: name, ServiceAccount: "pilot", Rules: rights(),
+		Namespace: s.namespace, PodName: name, ServiceAccount: account, Rules: rules,
 	})
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &wire{r, next} })
 	client, err := kube.NewClient(config, kube.WithOwnConnections())
@@ -176,7 +224,6 @@ func (s *stage) enter(name, revision string, lock leaderelection.LockType, chang
 	}
 	r.AddRunContext(r.work)
 	s.all = append(s.all, r)
-	r.start(s.t)
 	return r
 }
 

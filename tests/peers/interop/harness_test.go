@@ -106,6 +106,7 @@ func newStage(t *testing.T, lock electors.Lock, election string) *stage {
 var (
 	foreignAnnotation = map[string]string{"team.example/note": "keep this"}
 	foreignLabel      = map[string]string{"team.example/owner": "mesh"}
+	foreignData       = map[string]string{"other": "data"} // of a ConfigMap
 )
 
 // create makes a lock object without a record.
@@ -118,7 +119,7 @@ func (s *stage) create() {
 			Create(s.t.Context(), &coordinationv1.Lease{ObjectMeta: meta}, metav1.CreateOptions{})
 	} else {
 		_, err = s.admin.CoreV1().ConfigMaps(s.namespace).
-			Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"other": "data"}}, metav1.CreateOptions{})
+			Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: foreignData}, metav1.CreateOptions{})
 	}
 	if err != nil {
 		s.t.Fatal(err)

@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -26,6 +27,9 @@ type journal struct {
 	ended sync.WaitGroup
 	mu    sync.Mutex
 	all   []entry
+	// broken says why the history has a hole.
+	broken  error
+	stopped bool
 }
 
 // entry is one version, as our code reads it.
@@ -60,11 +64,18 @@ func (s *stage) watch() *journal {
 		for event := range w.ResultChan() {
 			j.note(event)
 		}
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if !j.stopped {
+			j.broken = errors.Join(j.broken, errors.New("its watch ended before the test"))
+		}
 	})
 	return j
 }
 
 func (j *journal) note(event watch.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	e := entry{at: time.Now(), deleted: event.Type == watch.Deleted}
 	switch object := event.Object.(type) {
 	case *coordinationv1.Lease:
@@ -72,10 +83,11 @@ func (j *journal) note(event watch.Event) {
 	case *corev1.ConfigMap:
 		e.meta, e.snap, e.cm = object.ObjectMeta, k8sresourcelock.ConfigMapSnapshot(object), object
 	default:
-		return // the watch was stopped
+		if !j.stopped {
+			j.broken = errors.Join(j.broken, fmt.Errorf("its watch showed %s %v", event.Type, event.Object))
+		}
+		return
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	j.all = append(j.all, e)
 }
 
@@ -85,7 +97,20 @@ func (j *journal) entries() []entry {
 	return append([]entry{}, j.all...)
 }
 
+// whole is an error if the history does not show all there was.
+func (j *journal) whole() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.all) == 0 {
+		return errors.Join(j.broken, errors.New("it shows nothing"))
+	}
+	return j.broken
+}
+
 func (j *journal) stop() {
+	j.mu.Lock()
+	j.stopped = true
+	j.mu.Unlock()
 	j.watch.Stop()
 	j.ended.Wait()
 }

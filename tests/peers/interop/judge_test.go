@@ -31,6 +31,9 @@ func same(who string, theirs, ours k8sresourcelock.LeaderElectionRecord) error {
 
 // judge holds what was recorded against what has to hold.
 func (s *stage) judge() {
+	if err := s.journal.whole(); err != nil {
+		s.t.Errorf("the history of the lock: %v", err)
+	}
 	s.oursNeverOverlap()
 	s.oursWaitForPeers()
 	s.recordsAndForeignParts()
@@ -73,7 +76,11 @@ func (s *stage) waited(a *member, start time.Time, b *member) {
 		if span.From.After(start) || told {
 			continue
 		}
-		over := s.leaseEnd(b.Identity, start).Add(a.PeerGrace)
+		end := s.leaseEnd(b.Identity, start)
+		if end.IsZero() {
+			s.t.Errorf("%v's %s worked at %v without a record that says so", b.Library, b.Identity, span)
+		}
+		over := end.Add(a.PeerGrace)
 		if start.Before(over) {
 			s.t.Errorf("%s started %v before the lease of %v's %s was over, which had not been told",
 				a.Identity, over.Sub(start), b.Library, b.Identity)
@@ -143,6 +150,14 @@ func (s *stage) foreignParts(e entry) {
 	for key, value := range foreignLabel {
 		if e.meta.Labels[key] != value {
 			s.t.Errorf("version %s lost the label %s", e.meta.ResourceVersion, key)
+		}
+	}
+	if e.cm == nil {
+		return
+	}
+	for key, value := range foreignData {
+		if e.cm.Data[key] != value {
+			s.t.Errorf("version %s lost the data of the key %s", e.meta.ResourceVersion, key)
 		}
 	}
 }

@@ -66,41 +66,82 @@ func setDefault(t *testing.T, admin kubernetes.Interface, revision string) {
 	}
 }
 
+// noDefault leaves the cluster without a default revision, as the other tests want it.
+func noDefault(t *testing.T, admin kubernetes.Interface) {
+	ctx := context.WithoutCancel(t.Context())
+	err := admin.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, defaultTag, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}
+
+// flip is a pairing whose first candidate is of revision stable and whose second is of
+// canary. A further one of ours shares the revision of one of ours.
+type flip struct {
+	*stage
+	stable, canary []*member
+}
+
+func newFlip(t *testing.T, p pairing) flip {
+	s := newStage(t, p.lock, election)
+	of := func(spec *electors.Spec) { spec.Revision = canary }
+	f := flip{stage: s, stable: []*member{s.enter(p.first, p.first.String()+"-stable")}}
+	s.leads(f.stable[0])
+	f.canary = []*member{s.enter(p.second, p.second.String()+"-canary", of)}
+	s.joined(f.canary[0])
+	if p.second == electors.Incumbent {
+		f.canary = append(f.canary, s.enter(electors.Incumbent, "further-canary", of))
+		s.joined(f.canary[1])
+	} else {
+		// No canary of ours: its watch would be quicker than the peer's poll.
+		f.stable = append(f.stable, s.enter(electors.Incumbent, "further-stable"))
+		s.joined(f.stable[1])
+	}
+	return f
+}
+
+// moved waits until one side works and the other has stopped.
+func (f flip) moved(to, from []*member) {
+	f.t.Helper()
+	f.await("the other revision leads", anyOf(to...))
+	for _, m := range from {
+		f.stops(m)
+	}
+	f.stopOthers()
+}
+
 // TestDefaultRevisionMoves plays all pairings at once: the cluster has one default
-// revision. The other tests' candidates are all of one revision and do not mind.
+// revision. client-go knows none: what it holds is taken from it, and it takes nothing.
 func TestDefaultRevisionMoves(t *testing.T) {
 	admin, err := kubernetes.NewForConfig(cluster.Shared(t).Admin())
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { noDefault(t, admin) })
 	setDefault(t, admin, stable)
-	type pair struct {
-		*stage
-		stable, canary, further *member
+	var flips []flip
+	for _, p := range append([]pairing{{electors.ConfigMap, electors.Incumbent, electors.Incumbent}, {electors.Lease, electors.Incumbent, electors.Incumbent}}, ranked...) {
+		flips = append(flips, newFlip(t, p))
 	}
-	var pairs []pair
-	pairings := append([]pairing{{electors.ConfigMap, electors.Incumbent, electors.Incumbent}, {electors.Lease, electors.Incumbent, electors.Incumbent}}, ranked...)
-	for _, p := range pairings {
-		s := newStage(t, p.lock, election)
-		of := func(spec *electors.Spec) { spec.Revision = canary }
-		first := s.enter(p.first, p.first.String()+"-stable")
-		s.leads(first)
-		second := s.enter(p.second, p.second.String()+"-canary", of)
-		further := s.enter(electors.Incumbent, "further-canary", of)
-		s.joined(second)
-		s.joined(further)
-		pairs = append(pairs, pair{s, first, second, further})
-	}
+	taken := newFlip(t, pairing{electors.Lease, electors.ClientGo, electors.Incumbent})
+	kept := newStage(t, electors.Lease, election)
+	keeper := kept.enter(electors.Incumbent, "keeper")
+	kept.leads(keeper)
+	goes := kept.enter(electors.ClientGo, "go")
+	kept.joined(goes)
+
 	setDefault(t, admin, canary)
-	for _, p := range pairs {
-		p.await("canary leads", anyOf(p.canary, p.further))
-		p.stops(p.stable)
-		p.stopOthers()
+	for _, f := range append(flips, taken) {
+		f.moved(f.canary, f.stable)
 	}
 	setDefault(t, admin, stable)
-	for _, p := range pairs {
-		p.leads(p.stable)
-		p.stops(p.canary)
-		p.stops(p.further)
+	for _, f := range flips {
+		f.moved(f.stable, f.canary)
+	}
+	if taken.stable[0].Live() {
+		t.Error("client-go took the lock back, by a rank that it does not know")
+	}
+	if len(keeper.Spans()) != 1 || !keeper.Live() || len(goes.Spans()) != 0 {
+		t.Errorf("ours beside client-go worked at %v, client-go's at %v", keeper.Spans(), goes.Spans())
 	}
 }

@@ -1,0 +1,252 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// A candidate of the second step holds two objects, and either can be harmed.
+
+// damages are what a hand with rights may do to one of the two.
+var damages = map[string]func(ctx context.Context, s *stage) error{
+	"the ConfigMap is deleted": func(ctx context.Context, s *stage) error {
+		return s.admin.CoreV1().ConfigMaps(s.namespace).Delete(ctx, election, metav1.DeleteOptions{})
+	},
+	"the Lease is deleted": func(ctx context.Context, s *stage) error {
+		return s.admin.CoordinationV1().Leases(s.namespace).Delete(ctx, election, metav1.DeleteOptions{})
+	},
+	"the ConfigMap is emptied": func(ctx context.Context, s *stage) error {
+		return s.editConfigMap(ctx, func(cm *corev1.ConfigMap) {
+			delete(cm.Annotations, k8sresourcelock.LeaderElectionRecordAnnotationKey)
+		})
+	},
+	"the ConfigMap cannot be read": func(ctx context.Context, s *stage) error {
+		return s.editConfigMap(ctx, func(cm *corev1.ConfigMap) {
+			cm.Annotations[k8sresourcelock.LeaderElectionRecordAnnotationKey] = "{"
+		})
+	},
+	"the Lease is emptied": func(ctx context.Context, s *stage) error {
+		leases := s.admin.CoordinationV1().Leases(s.namespace)
+		lease, err := leases.Get(ctx, election, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		lease.Spec = coordinationv1.LeaseSpec{}
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+		return err
+	},
+}
+
+func (s *stage) editConfigMap(ctx context.Context, edit func(*corev1.ConfigMap)) error {
+	maps := s.admin.CoreV1().ConfigMaps(s.namespace)
+	cm, err := maps.Get(ctx, election, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	edit(cm)
+	_, err = maps.Update(ctx, cm, metav1.UpdateOptions{})
+	return err
+}
+
+// The leader's term is over; one of the two leads again, by both objects.
+func TestOneOfBothLocksIsHarmed(t *testing.T) {
+	for name, harm := range damages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			b1 := s.enter("b1", "stable", leaderelection.MultiLock)
+			s.leads(b1, "alone")
+			b2 := s.enter("b2", "stable", leaderelection.MultiLock)
+			s.eventually("b2 follows", func() bool { holder, _ := b2.Leader(); return holder == "b1" })
+			token := b1.Status().Token
+			s.eventually(name, func() bool { return harm(t.Context(), s) == nil })
+			s.eventually("b1's term is over", func() bool {
+				lives := b1.lives()
+				return !lives[0].to.IsZero()
+			})
+			s.eventually("one of them leads by both", func() bool {
+				for _, r := range []*replica{b1, b2} {
+					if r.works() && r.Status().Token != token {
+						both := s.try()
+						return both == r.name+"/"+r.name
+					}
+				}
+				return false
+			})
+			s.oneAtATime(s.all...)
+		})
+	}
+}
+
+// try is holders where an object may be missing.
+func (s *stage) try() string {
+	cm, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	lease, err := s.admin.CoordinationV1().Leases(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s/%s", k8sresourcelock.ConfigMapSnapshot(cm).Record.HolderIdentity,
+		k8sresourcelock.LeaseSnapshot(lease).Record.HolderIdentity)
+}
+
+// Between the two writes of an acquisition nobody works. Its writer completes it.
+func TestHalfDoneClaimIsCompleted(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b1 := s.prepare("b1", "stable", leaderelection.MultiLock, "pilot", rights())
+	letGo := b1.hold("leases")
+	b1.start(t)
+	s.eventually("the ConfigMap is b1's, the Lease is not", func() bool { return strings.HasPrefix(s.half(), "b1/") })
+	if b1.works() || b1.IsLeader() {
+		t.Error("b1 works with one of both")
+	}
+	if got := s.half(); got != "b1/" {
+		t.Errorf("holders %q", got)
+	}
+	letGo()
+	s.leads(b1, "its second write has arrived")
+	if got := s.holders(); got != "b1/b1" {
+		t.Errorf("holders %q", got)
+	}
+}
+
+// half is holders where there may be no Lease yet.
+func (s *stage) half() string {
+	holders := s.try()
+	if !strings.Contains(holders, "leases") {
+		return holders
+	}
+	return s.configMap().Record.HolderIdentity + "/"
+}
+
+// If its writer is gone, it lapses: the others wait for a lease.
+func TestHalfDoneClaimLapses(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b1 := s.prepare("b1", "stable", leaderelection.MultiLock, "pilot", rights())
+	b1.hold("leases")
+	b1.start(t)
+	s.eventually("the ConfigMap is b1's", func() bool { return strings.HasPrefix(s.half(), "b1/") })
+	b1.cut(true)
+	claimed := s.configMap().Record.RenewTime.Time
+	c := s.enter("c", "stable", leaderelection.ConfigMapLock)
+	b2 := s.enter("b2", "stable", leaderelection.MultiLock)
+	s.eventually("another leads", func() bool { return c.works() || b2.works() })
+	for _, r := range []*replica{c, b2} {
+		// The record's time has whole seconds.
+		if lives := r.lives(); len(lives) > 0 && lives[0].from.Before(claimed.Add(leaseDuration)) {
+			t.Errorf("%s did not wait for the lease: it began %v after the claim", r.name, lives[0].from.Sub(claimed))
+		}
+	}
+	if len(b1.lives()) != 0 {
+		t.Errorf("b1 worked at %v", b1.lives())
+	}
+	s.oneAtATime(s.all...)
+}
+
+// A handover between its two writes: the nominee stands in the ConfigMap, the former leader in the Lease.
+// Nobody works, and it is completed.
+func TestHalfDoneHandoverIsCompleted(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b1 := s.enter("b1", "stable", leaderelection.MultiLock)
+	s.leads(b1, "alone")
+	b2 := s.enter("b2", "canary", leaderelection.MultiLock)
+	s.eventually("b2 follows", func() bool { holder, _ := b2.Leader(); return holder == "b1" })
+	s.deflt.set("canary")
+	s.eventually("b1 has drained", func() bool { return len(b1.lives()) == 1 && !b1.works() })
+	s.leads(b2, "it was handed both")
+	if got := s.holders(); got != "b2/b2" {
+		t.Errorf("holders %q", got)
+	}
+	letGo := b2.hold("leases") // and so the way back is held up between b2's two writes
+	s.deflt.set("stable")
+	s.eventually("b2 has drained", func() bool { return !b2.works() })
+	letGo()
+	s.eventually("somebody leads by both", func() bool {
+		return b1.works() && s.try() == "b1/b1" || b2.works() && s.try() == "b2/b2"
+	})
+	s.leads(b1, "it outranks b2")
+	s.oneAtATime(s.all...)
+}
+
+// Without rights to Leases a candidate of the second step claims nothing, so that those of
+// the first go on.
+func TestWithoutRightsToLeases(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	poor := rights()
+	for i := range poor {
+		if poor[i].APIGroups[0] == coordinationv1.GroupName {
+			poor = append(poor[:i:i], poor[i+2:]...)
+			break
+		}
+	}
+	b := s.prepare("b", "stable", leaderelection.MultiLock, "poor", poor)
+	b.start(t)
+	s.eventually("b says what it lacks", func() bool { return strings.Contains(b.log.String(), "forbidden") })
+	c := s.enter("c", "stable", leaderelection.ConfigMapLock)
+	s.leads(c, "the ConfigMap was left alone")
+	if len(b.lives()) != 0 {
+		t.Errorf("b worked at %v", b.lives())
+	}
+}
+
+// The way back, step by step: Lease, both, ConfigMap.
+func TestThreeStepsBack(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	l := s.enter("l", "stable", leaderelection.LeaseLock)
+	s.leads(l, "alone, by the Lease")
+	b1 := s.enter("b1", "stable", leaderelection.MultiLock)
+	b2 := s.enter("b2", "canary", leaderelection.MultiLock)
+	s.must(l.quit())
+	s.eventually("b1 or b2 leads", func() bool { return b1.works() || b2.works() })
+	s.leads(b1, "l was replaced; b1 is of the default revision")
+	s.deflt.set("canary")
+	s.leads(b2, "one of step two asks the other")
+	c1 := s.enter("c1", "stable", leaderelection.ConfigMapLock)
+	s.deflt.set("stable")
+	s.eventually("b1 or c1 leads", func() bool { return b1.works() || c1.works() })
+	s.must(b1.quit())
+	s.leads(c1, "b1 was replaced")
+	c1.cut(true)
+	s.leads(b2, "c1 is lost: its lease is waited for")
+	c1.cut(false)
+	s.leads(c1, "it is back, and asks")
+	s.must(b2.quit())
+	if got := s.configMap(); got.Record.HolderIdentity != "c1" || !c1.works() {
+		t.Errorf("the ConfigMap in the end: %+v, c1 works: %v", got.Record, c1.works())
+	}
+	s.oneAtATime(s.all...)
+}
+
+// The leader of the old kind is lost. Its lease is waited for, from the last that was seen of it.
+func TestPredecessorIsLost(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	o := s.enter("o", "stable", leaderelection.ConfigMapLock)
+	s.leads(o, "the old kind, alone")
+	n := s.enter("n", "stable", leaderelection.LeaseLock, perRevision)
+	s.eventually("n waits", func() bool { return n.Status().Waiting })
+	o.cut(true)
+	last := s.configMap().Record.RenewTime.Time
+	s.leads(n, "the old leader is lost")
+	if from := n.lives()[0].from; from.Before(last.Add(leaseDuration - time.Second)) {
+		t.Errorf("n began %v after the last renewal", from.Sub(last))
+	}
+	s.oneAtATime(s.all...)
+}
