@@ -211,10 +211,12 @@ func TestRestartUnderTheSameNameReclaims(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a := s.enter("a", "stable")
 		eventually(t, "a leads", a.live)
-		a.wire.setCut(true) // as after a crash: nothing is released
-		eventually(t, "a's cover ends", func() bool { return !a.live() })
+		a.die()
 		again := s.enter("a", "stable")
 		eventually(t, "the new process leads", again.live)
+		if from, lapse := again.lives()[0].from, a.wire.lastOwn().Add(calmLease); !from.Before(lapse) {
+			t.Errorf("it began %v after the lease of its former self had run out", from.Sub(lapse))
+		}
 		noOverlap(t, a, again)
 	})
 }

@@ -116,6 +116,26 @@ func TestChallengerRestarts(t *testing.T) {
 	})
 }
 
+// The same before its request was accepted: its leader accepts what nobody stands by any more.
+func TestChallengerRestartsBeforeItIsAccepted(t *testing.T) {
+	both(t, func(t *testing.T, s *stage) {
+		a, b, c := s.pair(t)
+		accepting := a.wire.hold(accepts)
+		s.setDefault(t, "canary")
+		accepting.await(t)
+		b.die()
+		again := s.enterRanked(t, "b", "canary")
+		eventually(t, "the new b follows", again.follows("a"))
+		accepting.letGo()
+		eventually(t, "the new b leads", again.live)
+		c.never(t, "refuses")
+		if len(b.lives()) != 0 {
+			t.Errorf("the old b ran %v", b.lives())
+		}
+		noOverlap(t, a, again)
+	})
+}
+
 func TestNomineeRestarts(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
@@ -189,6 +209,7 @@ func TestSettlingHolderRestarts(t *testing.T) {
 // with one of them at work.
 func TestTwoProcessesOfOneName(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
+		c := s.chronicle(t)
 		s.setDefault(t, "stable")
 		one := s.enterRanked(t, "a", "stable", brisk)
 		eventually(t, "the first leads", one.live)
@@ -196,7 +217,13 @@ func TestTwoProcessesOfOneName(t *testing.T) {
 		eventually(t, "it is named", func() bool {
 			return strings.Contains(one.log.String()+two.log.String(), "another live process uses this identity")
 		})
+		eventually(t, "the first has stepped down", func() bool { return !one.lives()[0].to.IsZero() })
 		eventually(t, "one of them works", func() bool { return one.live() != two.live() })
+		terms := len(one.lives()) + len(two.lives())
+		c.renewals(t, 4)
+		if one.live() == two.live() || len(one.lives())+len(two.lives()) != terms {
+			t.Errorf("they take it from each other: the first ran %v, the second %v", one.lives(), two.lives())
+		}
 	})
 }
 

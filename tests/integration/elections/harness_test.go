@@ -85,6 +85,9 @@ type stage struct {
 // tag is the webhook that says which revision is the default here.
 func (s *stage) tag() string { return revisions.DefaultTagWebhook(s.system) }
 
+// calmLease is what a replica has else: room for a machine that does something else meanwhile.
+const calmLease = 15 * time.Second
+
 // brisk is a timing for tests that wait for a lease to run out.
 func brisk(c *leaderelection.Config) {
 	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = briskLease, 8*time.Second, 2*time.Second
@@ -142,7 +145,7 @@ func (s *stage) replica(name, revision string, change ...func(*leaderelection.Co
 	s.t.Cleanup(func() { kube.CloseIdleConnections(client) })
 	cfg := leaderelection.Config{
 		Namespace: s.namespace, Identity: name, ElectionID: election, Revision: revision, Lock: s.lock,
-		LeaseDuration: 15 * time.Second, RenewDeadline: 12 * time.Second, RetryPeriod: 3 * time.Second,
+		LeaseDuration: calmLease, RenewDeadline: 12 * time.Second, RetryPeriod: 3 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(r.log), nil)),
 	}
 	for _, f := range change {

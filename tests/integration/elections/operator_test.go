@@ -3,6 +3,7 @@ package elections
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func (s *stage) operator(t *testing.T) k8sleaderelection.Operator {
 
 func TestOperatorTransfersPausesAndResumes(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
-		a, b, _ := s.pair(t)
+		a, b, c := s.pair(t)
 		o := s.operator(t)
 		ctx, cancel := context.WithTimeout(t.Context(), soon)
 		defer cancel()
@@ -41,6 +42,10 @@ func TestOperatorTransfersPausesAndResumes(t *testing.T) {
 		}
 		s.setDefault(t, "canary")
 		eventually(t, "b knows of the new default", func() bool { return b.Status().Default == "canary" })
+		c.renewals(t, 2)
+		if last := c.steps()[len(c.steps())-1]; !a.live() || !strings.HasPrefix(last, "a 2, leads") || strings.Contains(last, "asked") {
+			t.Errorf("during the pause the lock says %q; a works %v", last, a.live())
+		}
 		if err := o.StepDown(ctx, "enough", time.Minute); err != nil {
 			t.Fatal(err)
 		}

@@ -35,11 +35,15 @@ func (l *lab) steal(s *report.Scenario) error {
 	}
 	mixed := peers
 	mixed.canary, mixed.elections = electors.Incumbent, 20
+	// A round of theirs takes half a minute, so that these are few. They show that it does not
+	// matter to them how many move at once; the row of many shows their tail.
+	fewPeers := peers
+	fewPeers.elections, fewPeers.what, fewPeers.flips = inFlight, few.what, choose(l, 2, 6)
 
 	var r rows
-	rounds := [][]flipped{{few}, {lease}, {many}, {peers, mixed}}
+	rounds := [][]flipped{{few}, {fewPeers}, {lease}, {many}, {peers, mixed}}
 	if l.quick {
-		rounds = [][]flipped{{few}, {peers}} // to take over from a peer takes a lease
+		rounds = rounds[:2] // to take over from a peer takes a lease
 	}
 	for _, together := range rounds {
 		if err := l.flipAll(together, &r); err != nil {
@@ -105,7 +109,7 @@ func (l *lab) flipAll(all []flipped, r *rows) error {
 func (f flipped) series(from, to electors.Library) report.Series {
 	what := f.what
 	if from != to {
-		what = fmt.Sprintf("taking over from %v", from)
+		what = fmt.Sprintf("%s %v", report.TakingOver, from)
 	}
 	return report.Series{Library: to.String(), Timing: electors.IstioTiming.String(), Case: what}
 }

@@ -25,8 +25,9 @@ import (
 // its own. Ours must not show them. A peer has to show each, or the case would prove
 // nothing.
 
-// subject is a candidate "a" that leads the store's election.
+// subject is a candidate of the default revision.
 type subject struct {
+	name    string
 	client  *locktest.Client
 	mu      sync.Mutex
 	live    int
@@ -60,10 +61,20 @@ const (
 	defectRetry = 7500 * time.Millisecond
 )
 
-// enterSubject lets a lead for a minute and a second, so that it is between two renewals.
+// enterSubject has a candidate lead for a minute and a second, so that it is between two
+// renewals.
 func enterSubject(t *testing.T, library electors.Library, store *locktest.Store) *subject {
 	t.Helper()
-	s := &subject{ended: make(chan struct{})}
+	s := enterNamed(t, "a", library, store)
+	if !s.isLive() {
+		t.Fatalf("%v does not lead", library)
+	}
+	return s
+}
+
+func enterNamed(t *testing.T, name string, library electors.Library, store *locktest.Store) *subject {
+	t.Helper()
+	s := &subject{name: name, ended: make(chan struct{})}
 	campaign := s.campaign(t, library, store)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.cancel = cancel
@@ -78,9 +89,6 @@ func enterSubject(t *testing.T, library electors.Library, store *locktest.Store)
 		synctest.Wait()
 	})
 	pass(time.Minute + time.Second)
-	if !s.isLive() {
-		t.Fatalf("%v does not lead", library)
-	}
 	return s
 }
 
@@ -88,34 +96,37 @@ func (s *subject) campaign(t *testing.T, library electors.Library, store *lockte
 	meta := metav1.ObjectMeta{Namespace: locktest.Namespace, Name: locktest.Name}
 	switch library {
 	case electors.Istio:
-		s.client = store.Client("a")
+		s.client = store.Client(s.name)
 		config := istio.LeaderElectionConfig{
-			Lock:          &istiolock.LeaseLock{LeaseMeta: meta, Client: s.client, LockConfig: istiolock.ResourceLockConfig{Identity: "a", Key: stable}},
+			Lock:          &istiolock.LeaseLock{LeaseMeta: meta, Client: s.client, LockConfig: istiolock.ResourceLockConfig{Identity: s.name, Key: stable}},
 			LeaseDuration: defectLease, RenewDeadline: defectRenew, RetryPeriod: defectRetry, ReleaseOnCancel: true,
 			Callbacks: istio.LeaderCallbacks{OnStartedLeading: s.work, OnStoppedLeading: func() {}},
+			// istiod's own, for a default revision that is this candidate's.
+			KeyComparison: func(key string) bool { return key != stable },
 		}
 		return again(func(ctx context.Context) { istio.RunOrDie(ctx, config) })
 	case electors.ClientGo:
-		s.client = store.Client("a")
+		s.client = store.Client(s.name)
 		config := clientgo.LeaderElectionConfig{
-			Lock:          &resourcelock.LeaseLock{LeaseMeta: meta, Client: s.client, LockConfig: resourcelock.ResourceLockConfig{Identity: "a"}},
+			Lock:          &resourcelock.LeaseLock{LeaseMeta: meta, Client: s.client, LockConfig: resourcelock.ResourceLockConfig{Identity: s.name}},
 			LeaseDuration: defectLease, RenewDeadline: defectRenew, RetryPeriod: defectRetry, ReleaseOnCancel: true,
 			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: s.work, OnStoppedLeading: func() {}},
 		}
 		return again(func(ctx context.Context) { clientgo.RunOrDie(ctx, config) })
 	default:
-		lock := store.Lock("a", stable)
+		lock := store.Lock(s.name, stable)
 		s.client = lock.Client
 		epoch := time.Now()
 		elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
 			Lock: lock.Locker, LeaseDuration: defectLease, RenewDeadline: defectRenew, RetryPeriod: defectRetry, ReleaseOnCancel: true,
-			Logger: slog.New(slog.DiscardHandler),
-			Clock:  k8sleaderelection.NewClock(func() int64 { return int64(time.Since(epoch)) }),
-			Work:   []func(context.Context) error{func(ctx context.Context) error { s.work(ctx); return nil }},
+			Logger: slog.New(slog.DiscardHandler), Ranked: true,
+			Clock: k8sleaderelection.NewClock(func() int64 { return int64(time.Since(epoch)) }),
+			Work:  []func(context.Context) error{func(ctx context.Context) error { s.work(ctx); return nil }},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
+		elector.SetDefaultRevision(k8sleaderelection.DefaultRevision{Synced: true, Revision: stable})
 		return func(ctx context.Context) {
 			if err := elector.Campaign(ctx); err != nil {
 				t.Error(err)
@@ -190,6 +201,32 @@ var defects = map[string]func(t *testing.T, s *subject, store *locktest.Store) b
 		pass(2 * defectLease)
 		return s.isLive() && s.terms == 1
 	},
+}
+
+// TestAMissingKeyStartsNoStealing: the key of a Lease stands beside its record, in an annotation, and
+// somebody takes it away again and again. Of no revision is of another revision.
+func TestAMissingKeyStartsNoStealing(t *testing.T) {
+	for library, steals := range map[electors.Library]bool{electors.Istio: true, electors.Incumbent: false} {
+		t.Run(library.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := locktest.NewStore(locktest.Lease)
+				one, other := enterSubject(t, library, store), enterNamed(t, "b", library, store)
+				before := store.Snapshot().Record.LeaderTransitions
+				for range 4 * int(defectLease/time.Second) {
+					store.Annotate(k8sresourcelock.LeaseHolderKey, "")
+					pass(time.Second)
+				}
+				moves := store.Snapshot().Record.LeaderTransitions - before
+				t.Logf("the lock moved %d times in four leases", moves)
+				if steals && moves < 4 {
+					t.Error("it does not show the defect: the case proves nothing")
+				}
+				if !steals && (moves != 0 || !one.isLive() || other.isLive()) {
+					t.Errorf("the lock moved %d times; live: %v and %v", moves, one.isLive(), other.isLive())
+				}
+			})
+		})
+	}
 }
 
 func TestKnownDefects(t *testing.T) {

@@ -20,7 +20,7 @@ func (r *Results) Page(text string) (string, error) {
 		content := ""
 		switch name {
 		case "goals":
-			content = r.GoalTable()
+			content = r.GoalTable() + "\n" + r.Provenance()
 		default:
 			content = r.Tables(name)
 		}

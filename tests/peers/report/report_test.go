@@ -94,6 +94,33 @@ func TestGoals(t *testing.T) {
 	}
 }
 
+func TestProvenance(t *testing.T) {
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	whole := func() *Results {
+		r := &Results{Scenarios: map[string]*Scenario{}}
+		for i, name := range Scenarios {
+			r.Scenarios[name] = &Scenario{
+				Began: began.Add(time.Duration(i) * 101 * time.Second), Seconds: 100, Machine: "a", Versions: map[string]string{Ours: "1"},
+			}
+		}
+		return r
+	}
+	for want, change := range map[string]func(r *Results){
+		"All of one run":           func(*Results) {},
+		"Of one run, without 1":    func(r *Results) { delete(r.Scenarios, Scale) },
+		"Not of one run**: gracef": func(r *Results) { r.Scenarios[Steal].Machine = "b" },
+		"with 2, on a":             func(r *Results) { r.Scenarios[Crash].Versions = map[string]string{Ours: "2"} },
+		"Not of one run**":         func(r *Results) { r.Scenarios[Scale].Began = began.Add(time.Hour) },
+		"; crash at":               func(r *Results) { r.Scenarios[Graceful].Began = began.Add(time.Hour) },
+	} {
+		r := whole()
+		change(r)
+		if got := r.Provenance(); !strings.Contains(got, want) {
+			t.Errorf("%q does not say %q", got, want)
+		}
+	}
+}
+
 func TestPictureIsXMLAndShowsEachRow(t *testing.T) {
 	text := sample().Picture()
 	decoder := xml.NewDecoder(strings.NewReader(text))

@@ -31,6 +31,9 @@ const (
 	Limit    = "limit"
 )
 
+// TakingOver begins the case of a row in which one library takes over from another.
+const TakingOver = "taking over from"
+
 // Results is what was measured, scenario by scenario.
 type Results struct {
 	Scenarios map[string]*Scenario `json:"scenarios"`
