@@ -38,7 +38,7 @@ func (l *lab) steal(s *report.Scenario) error {
 	// A round of theirs takes half a minute, so that these are few. They show that it does not
 	// matter to them how many move at once; the row of many shows their tail.
 	fewPeers := peers
-	fewPeers.elections, fewPeers.what, fewPeers.flips = inFlight, few.what, choose(l, 2, 6)
+	fewPeers.elections, fewPeers.what, fewPeers.flips = inFlight, few.what, choose(l, 1, 6)
 
 	var r rows
 	rounds := [][]flipped{{few}, {fewPeers}, {lease}, {many}, {peers, mixed}}
