@@ -200,15 +200,16 @@ func TestAnOrderWhoseLockIsDeletedEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		a := enterRanked(t, store, "a", "stable", "stable")
 		pass(time.Second)
-		a.drain = lease
+		a.drain = 5 * time.Second
 		told := make(chan error, 1)
 		go func() { told <- operator(store).Transfer(t.Context(), "b", "stable", "", time.Minute) }()
 		pass(time.Second)
-		a.cut(true)
+		a.cut(true) // or it makes its lock anew
 		store.Delete()
 		if err := <-told; !errors.Is(err, le.ErrNotObeyed) || !strings.Contains(err.Error(), "deleted") {
 			t.Error(err)
 		}
+		a.cut(false)
 	})
 }
 
