@@ -87,12 +87,20 @@ func (m *move) act(fresh *int) {
 	}
 }
 
-// allKnow reports whether every process has seen who holds the locks.
+// allKnow reports whether every process has seen who holds the locks, and in which term. Where the
+// two say different things that is who holds the one that some hold alone: what stands
+// in the other may be one's own claim, beside a holder that one has not seen.
 func (m *move) allKnow() bool {
-	first, second := record(m.pair.Primary).HolderIdentity, record(m.pair.Secondary).HolderIdentity
+	alone, other := record(m.pair.Primary), record(m.pair.Secondary)
+	if m.single == secondaryOnly {
+		alone, other = other, alone
+	}
 	for _, p := range m.replicas {
-		s := p.elector.Status()
-		if !s.Known || p.kind != secondaryOnly && s.Holder != first && s.Holder != second || p.kind == secondaryOnly && s.Holder != second {
+		s, holds := p.elector.Status(), alone
+		if p.kind == bothLocks && holds.HolderIdentity == "" {
+			holds = other
+		}
+		if !s.Known || s.Holder != holds.HolderIdentity || s.Transitions != holds.LeaderTransitions {
 			return false
 		}
 	}

@@ -25,7 +25,10 @@ func (c Config) absorb(s State, in Input) State {
 		}
 		s.Default = in.Default
 	case Watching:
-		s.Watch, s.Stale = true, s.Stale || in.Gap
+		if in.Gap {
+			s = s.gap()
+		}
+		s.Watch = true
 		s = c.pollAfter(s, in)
 	case Unwatched:
 		s.Watch = false
@@ -38,6 +41,17 @@ func (c Config) absorb(s State, in Input) State {
 		s.Stopping = true
 	case Fitness:
 		s.Unfit = in.Unfit
+	}
+	return s
+}
+
+// gap notes that a watch began with the present state. What is gone by then makes no event: only
+// a read that was sent since shows it. Of two objects one may be gone while the other's events
+// go on. The first read of all may have been sent before: a cycle begins with both.
+func (s State) gap() State {
+	s.Stale = true
+	if s.Known {
+		s.Missed, s.Flight.BeforeGap = true, s.Flight.Op == Read
 	}
 	return s
 }
@@ -100,7 +114,7 @@ func (c Config) observe(s State, in Input) State {
 		s.Count = snap.Record.Transitions
 	}
 	s.Beats = in.Beats
-	s.Known, s.Stale, s.Doubt, s.Snap = true, false, false, snap
+	s.Known, s.Stale, s.Doubt, s.Snap = true, s.Missed, false, snap
 	s.Learned++
 	return s
 }
@@ -177,6 +191,7 @@ func (c Config) replied(s State, in Input) State {
 		if s.Known && in.Snap.Version < s.Snap.Version && call.Learned != s.Learned {
 			return s
 		}
+		s.Missed = s.Missed && call.BeforeGap
 		return c.observe(s, in)
 	}
 	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {

@@ -139,12 +139,13 @@ type Term struct {
 
 // Call is the API call in flight.
 type Call struct {
-	Op      Op
-	Sent    Moment
-	Base    uint64 // the version that the write is guarded by
-	Learned uint32 // Learned of the state when it was sent
-	Record  Record
-	Marker  bool // the write carries our marker
+	Op        Op
+	Sent      Moment
+	Base      uint64 // the version that the write is guarded by
+	Learned   uint32 // Learned of the state when it was sent
+	Record    Record
+	Marker    bool // the write carries our marker
+	BeforeGap bool // a Read that was sent before the present watch began
 }
 
 // State is all that an elector knows. It is comparable: tests print and compare it.
@@ -156,6 +157,7 @@ type State struct {
 	// What was seen of the lock.
 	Known   bool
 	Stale   bool // the snapshot is known to be behind
+	Missed  bool // a watch began since the last read was sent: see gap
 	Snap    Snapshot
 	SeenAt  Instant // when the record last changed, as we saw it
 	Learned uint32  // counts changes of Snap
