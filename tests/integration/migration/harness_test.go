@@ -115,6 +115,7 @@ type replica struct {
 	mu     sync.Mutex
 	cutOff bool
 	stuck  map[string]chan struct{} // by resource: writes of it wait
+	onStop func()                   // what the run function does before it returns; nil: nothing
 	spans  []span
 	cancel context.CancelFunc
 	done   chan error
@@ -256,6 +257,12 @@ func (r *replica) work(ctx context.Context) error {
 	i := len(r.spans) - 1
 	r.mu.Unlock()
 	<-ctx.Done()
+	r.mu.Lock()
+	onStop := r.onStop
+	r.mu.Unlock()
+	if onStop != nil {
+		onStop()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.spans[i].to = time.Now()
