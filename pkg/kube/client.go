@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net/http"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/flowcontrol"
 )
 
@@ -34,6 +34,7 @@ const (
 type client struct {
 	config  *rest.Config
 	http    *http.Client
+	base    http.RoundTripper // below everything that wraps it: what has the connections
 	kube    kubernetes.Interface
 	dynamic dynamic.Interface
 }
@@ -72,7 +73,19 @@ func Derive(from Client, opts ...Option) (Client, error) {
 // whoever needs one again opens it again.
 func CloseIdleConnections(c Client) {
 	if own, ok := c.(*client); ok {
-		utilnet.CloseIdleConnectionsFor(own.http.Transport)
+		closeIdle(own.base)
+	}
+}
+
+// closeIdle looks for what has connections. client-go's function for it writes a warning
+// to the log when it meets a transport of the user's that it cannot look into; that one
+// then has connections of its own, or none.
+func closeIdle(transport http.RoundTripper) {
+	switch t := transport.(type) {
+	case interface{ CloseIdleConnections() }:
+		t.CloseIdleConnections()
+	case interface{ WrappedRoundTripper() http.RoundTripper }:
+		closeIdle(t.WrappedRoundTripper())
 	}
 }
 
@@ -88,6 +101,11 @@ func (c *client) connect() error {
 		}
 		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst)
 	}
+	// What wraps the transport need not let anyone look below it, so it is kept here.
+	config.WrapTransport = transport.Wrappers(func(base http.RoundTripper) http.RoundTripper {
+		c.base = base
+		return base
+	}, config.WrapTransport)
 	var err error
 	if c.http, err = rest.HTTPClientFor(config); err != nil {
 		return fmt.Errorf("the transport: %w", err)

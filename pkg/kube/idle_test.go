@@ -1,0 +1,102 @@
+package kube
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+)
+
+// locked is a buffer for several goroutines.
+type locked struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *locked) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// A user's transport that lets nobody look below it keeps no connection open, and its
+// type is no news for the log.
+func TestIdleConnectionsCloseBelowATransportOfTheUsers(t *testing.T) {
+	var log locked
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(&log, nil)))
+	defer klog.ClearLogger()
+	open, closed := make(chan struct{}, 10), make(chan struct{}, 10)
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateIdle:
+			open <- struct{}{}
+		case http.StateClosed:
+			closed <- struct{}{}
+		case http.StateNew, http.StateActive, http.StateHijacked:
+		}
+	}
+	server.Start()
+	defer server.Close()
+	opaque := WithWrapTransport(func(next http.RoundTripper) http.RoundTripper { return roundTripper(next.RoundTrip) })
+	c, err := NewClient(&rest.Config{Host: server.URL}, opaque, WithOwnConnections())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = c.Kube().CoreV1().Namespaces().Get(t.Context(), "a", metav1.GetOptions{})
+	<-open
+	CloseIdleConnections(c)
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("the connection stays open")
+	}
+	if text := log.String(); text != "" {
+		t.Errorf("client-go logged: %s", text)
+	}
+}
+
+// One that has connections of its own closes them itself; one that has none is passed over.
+func TestIdleConnectionsOfATransportThatIsTheUsersOwn(t *testing.T) {
+	for name, test := range map[string]struct {
+		transport func(*int) http.RoundTripper
+		want      int
+	}{
+		"closes": {func(n *int) http.RoundTripper { return closer{n} }, 1},
+		"wraps":  {func(n *int) http.RoundTripper { return wrapper{closer{n}} }, 1},
+		"opaque": {func(*int) http.RoundTripper { return roundTripper(http.DefaultTransport.RoundTrip) }, 0},
+	} {
+		closed := 0
+		c, err := NewClient(&rest.Config{Host: "http://127.0.0.1:1", Transport: test.transport(&closed)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if CloseIdleConnections(c); closed != test.want {
+			t.Errorf("%s: closed %d times", name, closed)
+		}
+	}
+}
+
+type closer struct{ n *int }
+
+func (closer) RoundTrip(*http.Request) (*http.Response, error) { return nil, errRecorded }
+
+func (c closer) CloseIdleConnections() { *c.n++ }
+
+type wrapper struct{ http.RoundTripper }
+
+func (w wrapper) WrappedRoundTripper() http.RoundTripper { return w.RoundTripper }
