@@ -12,6 +12,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/errlist"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -138,7 +139,7 @@ func (c Config) Validate() error {
 			wrong("%s=%v is negative: give a positive duration", flag, d)
 		}
 	}
-	return errs.ErrorOrNil()
+	return errlist.Error(errs)
 }
 
 func lockType(name string) (leaderelection.LockType, error) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-multierror"
+
+	"incumbent.dev/incumbent/pkg/errlist"
 )
 
 // part is one of the things that a server is made of.
@@ -66,7 +68,7 @@ func runParts(ctx context.Context, log *slog.Logger, parts []part) error {
 		}
 		log.Debug("stopped", "part", r.name)
 	}
-	return errs.ErrorOrNil()
+	return errlist.Error(errs)
 }
 
 // begin runs a part with a context that outlives ctx: stop ends it, in its turn.

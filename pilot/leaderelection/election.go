@@ -14,6 +14,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/errlist"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -250,7 +251,7 @@ func runAll(parent context.Context, functions []func(context.Context) error) err
 		})
 	}
 	all.Wait()
-	return errs.ErrorOrNil()
+	return errlist.Error(errs)
 }
 
 // echoes reports whether err only repeats that ctx has ended.

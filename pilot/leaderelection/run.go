@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pkg/errlist"
 )
 
 // RunContext takes part in the election until ctx ends, term after term. It returns
@@ -248,5 +249,5 @@ func (s *Set) RunContext(ctx context.Context) error {
 		}
 	}
 	all.Wait()
-	return errs.ErrorOrNil()
+	return errlist.Error(errs)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"istio.io/pkg/env"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"incumbent.dev/incumbent/pkg/errlist"
 )
 
 // Features is what the environment says.
@@ -58,7 +60,7 @@ func parse(lookup func(string) (string, bool)) (Features, error) {
 		RenewDeadline:        r.duration(renewDeadline),
 		RetryPeriod:          r.duration(retryPeriod),
 	}
-	return f, r.errs.ErrorOrNil()
+	return f, errlist.Error(r.errs)
 }
 
 // reader turns texts to values and collects what is wrong with them.

@@ -9,6 +9,7 @@ const (
 	revisions = "pkg/revisions"
 	client    = "pkg/kube"
 	features  = "pkg/features"
+	errlist   = "pkg/errlist"
 )
 
 // room is one folder with all below it that is no room of its own.
@@ -40,7 +41,8 @@ var alone = []string{"istio.io", "github.com/prometheus", "sigs.k8s.io/controlle
 
 var rooms = []room{
 	// The ground floor.
-	{path: features, environment: true},
+	{path: errlist},
+	{path: features, doors: []string{errlist}, environment: true},
 	{path: client, testDoors: harness},
 	{path: revisions, doors: []string{client}, testDoors: harness},
 
@@ -57,7 +59,7 @@ var rooms = []room{
 	{path: elections + "/coordination", doors: []string{elector, locks, client, revisions}, testDoors: harness},
 	{
 		path:      elections,
-		doors:     []string{elector, locks, elections + "/fence", elections + "/coordination", client, revisions, features},
+		doors:     []string{elector, locks, elections + "/fence", elections + "/coordination", client, revisions, features, errlist},
 		testDoors: harness,
 	},
 

@@ -175,6 +175,8 @@ func TestErrorsOfATermAreCollected(t *testing.T) {
 		pass(time.Second)
 		if err := a.quit(); !errors.Is(err, one) || !errors.Is(err, two) {
 			t.Errorf("got %v, want both errors", err)
+		} else if !strings.HasSuffix(err.Error(), "no database; no disk") {
+			t.Errorf("got %q, which is no one line for a log field", err)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package k8sleaderelection
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/go-multierror"
@@ -74,11 +75,21 @@ func (t *term) call(ctx context.Context, f func(context.Context) error) {
 func (t *term) fail(err error) {
 	t.mu.Lock()
 	first := t.err == nil
-	t.err = multierror.Append(t.err, err)
+	errs := multierror.Append(t.err, err)
+	errs.ErrorFormat = oneLine // it becomes a field of a log line
+	t.err = errs
 	t.mu.Unlock()
 	if first {
 		t.l.post(&event{in: core.Input{Kind: core.StepDown}, err: err})
 	}
+}
+
+func oneLine(errs []error) string {
+	texts := make([]string, 0, len(errs))
+	for _, err := range errs {
+		texts = append(texts, err.Error())
+	}
+	return strings.Join(texts, "; ")
 }
 
 // failure is all errors while leading.

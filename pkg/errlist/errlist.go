@@ -1,0 +1,23 @@
+package errlist
+
+import (
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+)
+
+// Error is errs as an error whose text is theirs, in one line; nil when there are none.
+func Error(errs *multierror.Error) error {
+	if errs != nil {
+		errs.ErrorFormat = line
+	}
+	return errs.ErrorOrNil()
+}
+
+func line(errs []error) string {
+	texts := make([]string, 0, len(errs))
+	for _, err := range errs {
+		texts = append(texts, err.Error())
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,25 @@
+package errlist
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hashicorp/go-multierror"
+)
+
+func TestErrorsAreOneLine(t *testing.T) {
+	a, b := errors.New("a"), errors.New("b")
+	for want, list := range map[string]*multierror.Error{
+		"a": multierror.Append(nil, a), "a; b": multierror.Append(nil, a, b),
+	} {
+		if err := Error(list); err == nil || err.Error() != want || !errors.Is(err, a) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if err := Error(nil); err != nil {
+		t.Error(err)
+	}
+	if err := Error(&multierror.Error{}); err != nil {
+		t.Error(err)
+	}
+}
