@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 
 	"go.uber.org/atomic"
@@ -15,9 +16,15 @@ import (
 // with the details, through client-go's errors too.
 var ErrNotLeader = errors.New("not the leader")
 
+// ErrOutcomeUnknown is what a write fails with that was sent and then given up, because
+// the term or its caller's time ended before the API server had answered. It may have been
+// applied, or may yet be. errors.As finds an *OutcomeUnknownError with the details.
+var ErrOutcomeUnknown = errors.New("the outcome of the write is unknown")
+
 // ErrUpgrade is what a request to upgrade its connection fails with while the gate is
-// open: exec, attach, port-forward. Such a connection would outlive the gate.
-var ErrUpgrade = errors.New("an upgraded connection would outlive the gate: use a client without one for exec, attach and port-forward")
+// open: exec, attach, port-forward, CONNECT, and whatever else becomes a connection of its
+// own. Such a connection would outlive the gate; see Gate.AllowUpgrades.
+var ErrUpgrade = errors.New("an upgraded connection would outlive the gate: declare it with AllowUpgrades, or use a client without a gate for it")
 
 // NotLeaderError says which gate refused a write, and why.
 type NotLeaderError struct {
@@ -25,7 +32,8 @@ type NotLeaderError struct {
 	Election string
 	// Term is the one that the gate was last open in; zero when it never was.
 	Term k8sleaderelection.Term
-	// Reason: "not leading", "the cover has ended" or "draining".
+	// Reason: "not leading", "the cover has ended", "draining", or "the request's context
+	// belongs to another term".
 	Reason string
 }
 
@@ -36,6 +44,29 @@ func (e *NotLeaderError) Error() string {
 // Is makes errors.Is(err, ErrNotLeader) true.
 func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
 
+// OutcomeUnknownError says which write was given up, and why. Whoever gets it reads the
+// object before deciding on anything: neither is the write done, nor is it not.
+type OutcomeUnknownError struct {
+	// Election is the gate's election, and Term the one that the write was admitted in.
+	Election string
+	Term     k8sleaderelection.Term
+	// Reason: "the cover ended", "the term ended" or "the caller gave up".
+	Reason string
+	// Err is the cause of the end of the caller's context; nil if it did not end.
+	Err error
+}
+
+func (e *OutcomeUnknownError) Error() string {
+	return fmt.Sprintf("election %s: %v: %s before the API server had answered (term %d, token %d): it may have been applied, or may yet be; "+
+		"read the object before deciding what to do", e.Election, ErrOutcomeUnknown, e.Reason, e.Term.Transitions, e.Term.Token)
+}
+
+// Is makes errors.Is(err, ErrOutcomeUnknown) true.
+func (e *OutcomeUnknownError) Is(target error) bool { return target == ErrOutcomeUnknown }
+
+// Unwrap makes errors.Is(err, context.DeadlineExceeded) true for a caller's own deadline.
+func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
+
 // Gate admits writes within the cover of a term. Its zero value is not usable.
 type Gate struct {
 	election string
@@ -44,6 +75,7 @@ type Gate struct {
 	open atomic.Pointer[admission]
 	// byGate and byFence count refusals.
 	byGate, byFence atomic.Uint64
+	declared        atomic.Pointer[func(*http.Request) bool]
 
 	mu       sync.Mutex
 	term     *termWrites
@@ -64,8 +96,6 @@ type termWrites struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	draining bool
-	// fresh ends a moment after the term's begin: until then the fence may not know of it.
-	fresh k8sleaderelection.Cover
 }
 
 // NewGate makes a gate, shut, for the election of that name. The clock has to be the
@@ -80,6 +110,11 @@ const (
 	notLeading = "not leading"
 	coverEnded = "the cover has ended"
 	draining   = "draining"
+	otherTerm  = "the request's context belongs to another term"
+
+	coverCut  = "the cover ended"
+	termCut   = "the term ended"
+	callerCut = "the caller gave up"
 )
 
 // Set admits writes of term until end. The zero Cover shuts the gate and cancels the
@@ -101,7 +136,7 @@ func (g *Gate) Set(term k8sleaderelection.Term, end k8sleaderelection.Cover) {
 	}
 	if g.term == nil || old.term != term {
 		ctx, cancel := context.WithCancelCause(context.Background())
-		g.term = &termWrites{ctx: ctx, cancel: cancel, fresh: g.clock.Now().Plus(freshTerm)}
+		g.term = &termWrites{ctx: ctx, cancel: cancel}
 	}
 	next := &admission{term: term, end: end, local: g.term}
 	if g.term.draining {
@@ -163,34 +198,63 @@ type admitted struct {
 	ctx context.Context
 	// done has to be called once the write is over; further calls do nothing.
 	done func()
-	// fresh ends when the term is no longer new.
-	fresh k8sleaderelection.Cover
+	of   *admission
 }
 
 // admit counts a write as under way. Its context does not end with the caller's,
 // because the server may apply a write whose sender has given up, and a drain must
 // not end before that is known.
-func (g *Gate) admit(ctx context.Context) (admitted, error) {
-	if ctx.Err() != nil {
-		return admitted{}, context.Cause(ctx)
+func (g *Gate) admit(caller context.Context) (admitted, error) {
+	if caller.Err() != nil {
+		return admitted{}, context.Cause(caller)
 	}
-	ctx = context.WithoutCancel(ctx)
 	now := g.clock.Now()
 	g.mu.Lock()
 	a, err := g.check(now)
+	if err == nil {
+		err = g.checkTerm(caller, a)
+	}
 	if err != nil {
 		g.mu.Unlock()
 		return admitted{}, err
 	}
 	g.underway++
 	g.mu.Unlock()
-	ctx, cancel := context.WithTimeoutCause(ctx, a.end.Left(now), g.refusal(a.term, coverEnded))
+	// The end is that of the reading by which the gate was open. One that is counted from
+	// here would be later by as much as the process was stopped in between.
+	end := g.clock.Deadline(now, a.end)
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(caller), end)
 	unlink := context.AfterFunc(a.local.ctx, cancel)
-	return admitted{ctx: ctx, fresh: a.local.fresh, done: sync.OnceFunc(func() {
+	done := sync.OnceFunc(func() {
 		unlink()
 		cancel()
 		g.leave()
-	})}, nil
+	})
+	if ctx.Err() != nil {
+		done()
+		return admitted{}, g.refusal(a.term, coverEnded)
+	}
+	return admitted{ctx: ctx, done: done, of: a}, nil
+}
+
+// checkTerm refuses what a goroutine sends that has outlived the term it was started in.
+func (g *Gate) checkTerm(caller context.Context, a *admission) error {
+	if term, ok := k8sleaderelection.TermFromContext(caller); ok && term != a.term {
+		return g.refusal(a.term, otherTerm)
+	}
+	return nil
+}
+
+// unknown is the error for a write that was given up after it had been handed on.
+func (g *Gate) unknown(pass admitted, caller context.Context) error {
+	err := &OutcomeUnknownError{Election: g.election, Term: pass.of.term, Reason: coverCut}
+	switch {
+	case pass.of.local.ctx.Err() != nil:
+		err.Reason = termCut
+	case pass.ctx.Err() == nil:
+		err.Reason, err.Err = callerCut, context.Cause(caller)
+	}
+	return err
 }
 
 func (g *Gate) leave() {

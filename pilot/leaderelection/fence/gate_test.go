@@ -94,7 +94,7 @@ func TestGateEndsWithTheCoverAndWithASuspend(t *testing.T) {
 			t.Fatalf("after a suspend that only the boot clock counted: %v", err)
 		}
 		*suspended = 0
-		if err := send(t, gate, server{takes: time.Minute}, "POST", "/x"); !errors.Is(err, fence.ErrNotLeader) {
+		if err := send(t, gate, server{takes: time.Minute}, "POST", "/x"); !errors.Is(err, fence.ErrOutcomeUnknown) {
 			t.Fatalf("a write outlived the cover: %v", err)
 		}
 		if err := gate.Check(); !errors.Is(err, fence.ErrNotLeader) {
@@ -153,12 +153,12 @@ func TestWriteWhoseCallerGaveUpIsWaitedFor(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		begun := time.Now()
+		if err := <-answered; !errors.Is(err, fence.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) || time.Since(begun) != 0 {
+			t.Errorf("the caller was told %v after it had given up: %v", time.Since(begun), err)
+		}
 		gate.Drain()
 		if waited := time.Since(begun); waited != 5*time.Second {
 			t.Errorf("drained after %v: the server may still apply the write", waited)
-		}
-		if err := <-answered; err != nil {
-			t.Error(err)
 		}
 		if _, err := gate.Transport(server{}).RoundTrip(req); !errors.Is(err, context.Canceled) {
 			t.Errorf("a request whose context had ended before: %v", err)

@@ -21,12 +21,9 @@ func IsRefusal(err error) bool {
 }
 
 const (
-	// freshTerm is how long after its first instant a term's writes are tried again when
-	// the fence refuses them: the API server learns of a new holder a moment after it has
-	// acknowledged the write that made it.
-	freshTerm = time.Second
-	// firstPause and lastPause lie between two tries.
-	firstPause, lastPause = 5 * time.Millisecond, 100 * time.Millisecond
+	// firstPause and lastPause lie between two tries. The last is long enough for a policy
+	// that refuses for good to cost two requests a second.
+	firstPause, lastPause = 5 * time.Millisecond, 500 * time.Millisecond
 	// mostRefusal bounds what is read of an answer to see whether it is a refusal.
 	mostRefusal = 64 << 10
 )

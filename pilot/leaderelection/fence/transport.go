@@ -2,8 +2,10 @@ package fence
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,26 +22,48 @@ import (
 // dry runs and requests through a proxy subresource included. A connection that is to
 // be upgraded is refused whoever leads: ErrUpgrade.
 //
-// A write that the fence refuses although the gate is open is tried again during the
-// first second of a term, because the API server that judges it may not have heard of
-// the new holder yet. It was refused, so that sending it again does nothing twice.
+// A write that the fence refuses although the gate is open is tried again for as long as
+// the cover lasts and the caller waits, because the API server that judges it may not have
+// heard of the new holder yet. It was refused, so that sending it again does nothing twice.
+//
+// A write that was sent is waited for by Drain until it is answered or its cover has ended,
+// whatever its caller does: the caller's context, and the time-out of its client, end its
+// own wait alone. Who gives up before the answer is told ErrOutcomeUnknown.
+//
+// A request whose context comes from a run function passes in that function's term alone
+// (k8sleaderelection.TermFromContext).
 func (g *Gate) Transport(next http.RoundTripper) http.RoundTripper {
-	return &gated{gate: g, next: next}
+	return &gated{gate: g, next: next, upgrading: isUpgrader(next)}
+}
+
+// AllowUpgrades declares the requests that may upgrade their connection while the gate is
+// open. Such a connection is out of the gate's hands from then on: it outlives the term, and
+// what is written into it is bound by nothing here. A second call replaces the first.
+func (g *Gate) AllowUpgrades(declared func(*http.Request) bool) { g.declared.Store(&declared) }
+
+func (g *Gate) allowsUpgrade(req *http.Request) bool {
+	declared := g.declared.Load()
+	return declared != nil && *declared != nil && (*declared)(req)
 }
 
 type gated struct {
-	gate *Gate
-	next http.RoundTripper
+	gate      *Gate
+	next      http.RoundTripper
+	upgrading bool // next turns whatever it is given into a connection of its own
 }
 
 func (t *gated) RoundTrip(req *http.Request) (*http.Response, error) {
-	if isRead(req) {
-		return t.next.RoundTrip(req)
+	upgrade := t.upgrading || upgrades(req)
+	if !upgrade && isRead(req) {
+		return t.unlessUpgraded(t.next.RoundTrip(req))
 	}
 	pass, err := t.gate.admit(req.Context())
-	if err == nil && upgrades(req) {
+	if err == nil && upgrade {
 		pass.done()
-		err = fmt.Errorf("election %s: %w", t.gate.election, ErrUpgrade)
+		if t.gate.allowsUpgrade(req) {
+			return t.next.RoundTrip(req)
+		}
+		err = t.upgradeRefused()
 	}
 	if err != nil {
 		t.gate.byGate.Inc()
@@ -48,41 +72,107 @@ func (t *gated) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	resp, err := t.send(req, pass)
-	if err != nil {
-		pass.done()
-		return nil, err
-	}
-	// The answer is still being read: its context must live until that is over.
-	// But a caller that never closes it must not keep a drain waiting for ever.
-	late := context.AfterFunc(pass.ctx, pass.done)
-	resp.Body = &answer{ReadCloser: resp.Body, done: func() {
-		late()
-		pass.done()
-	}}
-	return resp, nil
+	return t.unlessUpgraded(t.write(req, pass))
 }
 
-// send sends a write, again and again while the term is new and the fence refuses it.
-func (t *gated) send(req *http.Request, pass admitted) (*http.Response, error) {
+func (t *gated) upgradeRefused() error {
+	return fmt.Errorf("election %s: %w", t.gate.election, ErrUpgrade)
+}
+
+// unlessUpgraded ends a connection that was upgraded although nothing in its request told.
+func (t *gated) unlessUpgraded(resp *http.Response, err error) (*http.Response, error) {
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		return resp, err
+	}
+	t.gate.byGate.Inc()
+	resp.Body.Close()
+	return nil, t.upgradeRefused()
+}
+
+// write sends an admitted write and waits for its answer: as long as the caller does. What
+// comes after that is for the drain.
+func (t *gated) write(req *http.Request, pass admitted) (*http.Response, error) {
 	caller := req.Context()
-	req = req.WithContext(pass.ctx)
+	if caller.Done() == nil {
+		return t.answered(caller, pass, t.send(req, pass))
+	}
+	result, abandoned := make(chan outcome), make(chan struct{})
+	go func() { // ends with the cover at the latest; Drain waits for it
+		o := t.send(req, pass)
+		select {
+		case result <- o:
+		case <-abandoned:
+			o.discard()
+			pass.done()
+		}
+	}()
+	select {
+	case o := <-result:
+		return t.answered(caller, pass, o)
+	case <-caller.Done():
+		close(abandoned)
+		return nil, t.gate.unknown(pass, caller)
+	}
+}
+
+// outcome is what came of a request.
+type outcome struct {
+	resp *http.Response
+	err  error
+}
+
+func (o outcome) discard() {
+	if o.err == nil {
+		o.resp.Body.Close()
+	}
+}
+
+// answered hands the answer on. It is still being read: its context lives until that is
+// over, or the caller's is. But a caller that never closes it must not keep a drain waiting
+// for ever.
+func (t *gated) answered(caller context.Context, pass admitted, o outcome) (*http.Response, error) {
+	if o.err != nil {
+		defer pass.done()
+		if pass.ctx.Err() != nil {
+			return nil, t.gate.unknown(pass, caller)
+		}
+		return nil, o.err
+	}
+	late := context.AfterFunc(pass.ctx, pass.done)
+	gone := context.AfterFunc(caller, pass.done)
+	o.resp.Body = &answer{ReadCloser: o.resp.Body, caller: caller, done: func() {
+		late()
+		gone()
+		pass.done()
+	}}
+	return o.resp, nil
+}
+
+// send sends a write, again and again while the fence refuses it.
+func (t *gated) send(req *http.Request, pass admitted) outcome {
+	caller := req.Context()
+	req = detached(req, pass.ctx)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		resp, err := t.next.RoundTrip(req)
 		if err != nil || !refused(resp) {
-			return resp, err
+			return outcome{resp, err}
 		}
 		t.gate.byFence.Inc()
-		if pass.fresh.Left(t.gate.clock.Now()) <= 0 {
-			return resp, nil
-		}
 		again := repeat(req)
 		if again == nil || !linger(pause, caller, pass.ctx) || t.gate.Check() != nil {
-			return resp, nil
+			return outcome{resp, nil}
 		}
 		resp.Body.Close()
 		req = again
 	}
+}
+
+// detached is the request with another context. It does not end with the time-out of an
+// http.Client (rest.Config.Timeout) either, which comes in a channel beside the context.
+func detached(req *http.Request, ctx context.Context) *http.Request {
+	req = req.WithContext(ctx)
+	req.Cancel = nil //lint:ignore SA1019 an http.Client sets it for round trippers that it does not know
+	return req
 }
 
 // linger waits, and reports whether both contexts are still alive.
@@ -103,7 +193,16 @@ func (t *gated) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 type answer struct {
 	io.ReadCloser
-	done func()
+	caller context.Context
+	done   func()
+}
+
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && a.caller.Err() != nil {
+		err = context.Cause(a.caller)
+	}
+	return n, err
 }
 
 func (a *answer) Close() error {
@@ -119,7 +218,7 @@ var reviews = []string{
 
 // isRead reports whether the request changes nothing.
 func isRead(req *http.Request) bool {
-	if upgrades(req) || subresource(req.URL.Path) == "proxy" {
+	if subresource(req.URL.Path) == "proxy" {
 		return false
 	}
 	switch req.Method {
@@ -134,12 +233,31 @@ func isRead(req *http.Request) bool {
 // upgrades reports whether the request is to become a connection of its own. client-go
 // sets the header that says so below this transport; its paths and protocols tell.
 func upgrades(req *http.Request) bool {
-	if req.Header.Get("Upgrade") != "" || req.Header.Get("Sec-Websocket-Protocol") != "" {
+	if req.Method == http.MethodConnect {
 		return true
+	}
+	for _, header := range []string{"Upgrade", "Sec-Websocket-Protocol", "X-Stream-Protocol-Version"} {
+		if req.Header.Get(header) != "" {
+			return true
+		}
 	}
 	switch subresource(req.URL.Path) {
 	case "exec", "attach", "portforward":
 		return true
+	}
+	return false
+}
+
+// isUpgrader reports whether a round tripper makes connections of its own of all that it is
+// given, as those of client-go's executors do; they set the headers further down.
+func isUpgrader(rt http.RoundTripper) bool {
+	switch next := rt.(type) {
+	case interface {
+		Dial(*http.Request) (net.Conn, error) // SPDY
+	}, interface{ DataBufferSize() int }: // WebSocket
+		return true
+	case interface{ WrappedRoundTripper() http.RoundTripper }:
+		return isUpgrader(next.WrappedRoundTripper())
 	}
 	return false
 }

@@ -42,6 +42,13 @@ func (c *Clock) WithWall(wall func() int64) *Clock {
 // mono is Now().Mono, for those who need no more.
 func (c *Clock) mono() core.Instant { return core.Instant(time.Since(c.epoch)) + 1 }
 
+// Deadline is when a cover ends, for a context: as much after the reading now as was left
+// of it then. A deadline that is counted from a second reading would be later by as much as
+// the process was stopped between the two.
+func (c *Clock) Deadline(now Moment, end Cover) time.Time {
+	return c.epoch.Add(time.Duration(now.Mono-1) + end.Left(now))
+}
+
 // Now reads all clocks. It costs one system call and allocates nothing.
 func (c *Clock) Now() Moment {
 	now := time.Now()

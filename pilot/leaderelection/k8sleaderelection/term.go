@@ -29,11 +29,17 @@ func TermFromContext(ctx context.Context) (Term, bool) {
 	return t, ok
 }
 
+// ContextWithTerm returns a context that belongs to a term, as that of a run function does:
+// for those who make contexts of their own, and for tests.
+func ContextWithTerm(ctx context.Context, t Term) context.Context {
+	return context.WithValue(ctx, termKey{}, t)
+}
+
 // startTerm starts the run functions. The loop hears of the first that fails, and of
 // their end.
 func startTerm(l *loop, which Term) *term {
 	config := &l.le.config
-	ctx, cancel := context.WithCancelCause(context.WithValue(l.values, termKey{}, which))
+	ctx, cancel := context.WithCancelCause(ContextWithTerm(l.values, which))
 	t := &term{l: l, cancel: cancel}
 	functions := config.Work
 	if started := config.Callbacks.OnStartedLeading; started != nil {
