@@ -11,6 +11,25 @@ import (
 // ours joins one more of ours to an election, so that there are two.
 func (s *stage) ours(name string) *member { return s.enter(electors.Incumbent, name) }
 
+// TestTheFirstTermOfAnEmptyObject: where others made the object without a record, all of them
+// count the first term as 1. One that they make themselves begins at 0.
+func TestTheFirstTermOfAnEmptyObject(t *testing.T) {
+	each(t, pairings, func(t *testing.T, s *stage, p pairing) {
+		first := s.enter(p.first, "first")
+		s.leads(first)
+		for _, e := range s.journal.entries() {
+			if e.snap.Record.HolderIdentity == "" {
+				continue
+			}
+			if got := e.snap.Record.LeaderTransitions; got != 1 {
+				t.Errorf("%v's first term is number %d", p.first, got)
+			}
+			break
+		}
+		s.steady(first)
+	})
+}
+
 func TestAfterARelease(t *testing.T) {
 	each(t, pairings, func(_ *testing.T, s *stage, p pairing) {
 		first := s.enter(p.first, "first")

@@ -278,9 +278,10 @@ func (c Config) claim(s State, now Moment) (Record, Notes) {
 }
 
 // nextTransition counts a new term. A lock without a record goes on from the last
-// that could be read; a new object begins at 0, as client-go's does.
+// that could be read; a new object begins at 0, and one that others made without a record
+// at 1, as client-go's and istiod's do.
 func (s State) nextTransition() int {
-	if !s.Snap.Exists || s.Snap.Content == Missing && s.Count == 0 {
+	if !s.Snap.Exists {
 		return 0
 	}
 	return min(max(s.Count, s.Snap.Record.Transitions, s.Snap.Floor), maxTransitions-1) + 1

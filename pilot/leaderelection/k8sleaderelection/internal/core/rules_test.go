@@ -157,3 +157,25 @@ func TestStampChanges(t *testing.T) {
 		}
 	}
 }
+
+// TestNextTransition: a new object begins at 0 as client-go's and istiod's do, and one without
+// a record at 1; one whose record went goes on from what was read last.
+func TestNextTransition(t *testing.T) {
+	for name, test := range map[string]struct {
+		s    State
+		want int
+	}{
+		"no object":                {State{}, 0},
+		"a deleted object":         {State{Count: 7}, 0},
+		"without a record":         {State{Snap: Snapshot{Exists: true, Content: Missing}}, 1},
+		"whose record was removed": {State{Count: 7, Snap: Snapshot{Exists: true, Content: Missing}}, 8},
+		"with a record":            {State{Count: 7, Snap: Snapshot{Exists: true, Content: Readable, Record: Record{Transitions: 7}}}, 8},
+		"an unreadable one":        {State{Count: 7, Snap: Snapshot{Exists: true, Content: Unreadable}}, 8},
+		"with a floor":             {State{Snap: Snapshot{Exists: true, Content: Missing, Floor: 3}}, 4},
+		"at its end":               {State{Count: maxTransitions, Snap: Snapshot{Exists: true, Content: Readable}}, maxTransitions},
+	} {
+		if got := test.s.nextTransition(); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
