@@ -240,14 +240,17 @@ func runAll(parent context.Context, functions []func(context.Context) error) err
 	)
 	for _, f := range functions {
 		all.Go(func() {
-			err := f(ctx)
-			if err == nil || parent.Err() != nil || echoes(ctx, err) {
-				return
-			}
-			mu.Lock()
-			errs = multierror.Append(errs, err)
-			mu.Unlock()
-			cancel(err)
+			err := k8sleaderelection.ErrGoexit // unless f returns
+			defer func() {
+				if err == nil || parent.Err() != nil || echoes(ctx, err) {
+					return
+				}
+				mu.Lock()
+				errs = multierror.Append(errs, err)
+				mu.Unlock()
+				cancel(err)
+			}()
+			err = f(ctx)
 		})
 	}
 	all.Wait()

@@ -113,7 +113,7 @@ func (l *LeaderElection) hasLeft() bool {
 // bypass is what there is to run when elections are off.
 func (l *LeaderElection) bypass(ctx context.Context) error {
 	l.cfg.Logger.Info("leader election is disabled: run functions start at once", "election", l.cfg.lockName())
-	return l.work(ctx)
+	return l.workSideBySide(ctx) // one that ends its goroutine must not end this one
 }
 
 func (l *LeaderElection) wrap(err error) error {

@@ -10,17 +10,20 @@ import (
 
 // checkFitness asks the Fit function once per RetryPeriod, and posts each change of its
 // answer. A check has a RetryPeriod's time; one that has not answered by then has said
-// no. Until the first answer the candidate counts as unfit: see newLoop.
+// no, and no other is made before it has returned. Until the first answer the candidate
+// counts as unfit: see newLoop.
 func (l *loop) checkFitness(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
+	var f fitCheck
+	defer func() { f.end(l) }()
 	for unfit := true; ; pause.Reset(l.core.Retry) {
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			return
 		}
-		err := l.fit(ctx)
+		err := f.ask(ctx, l)
 		if ctx.Err() != nil {
 			return
 		}
@@ -33,14 +36,49 @@ func (l *loop) checkFitness(ctx context.Context) {
 	}
 }
 
-func (l *loop) fit(ctx context.Context) error {
+// fitCheck is a call of the Fit function, which may ignore the end of its context.
+type fitCheck struct {
+	answer chan error // nil: none is under way
+}
+
+// ask returns the check's answer, or an error when it has none in time.
+func (f *fitCheck) ask(ctx context.Context, l *loop) error {
 	ctx, cancel := context.WithTimeout(ctx, l.core.Retry)
 	defer cancel()
-	if err := l.le.config.Fit(ctx); err != nil {
+	if f.answer == nil {
+		answer := make(chan error, 1)
+		f.answer = answer
+		go func() {
+			err := ErrGoexit // unless the function returns
+			defer func() { answer <- err }()
+			if err = l.le.config.Fit(ctx); err == nil && ctx.Err() != nil {
+				err = errUnanswered(l)
+			}
+		}()
+	}
+	select {
+	case err := <-f.answer:
+		f.answer = nil
 		return err
+	case <-ctx.Done():
+		return errUnanswered(l)
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("the check took longer than a RetryPeriod of %v", l.core.Retry)
+}
+
+func errUnanswered(l *loop) error {
+	return fmt.Errorf("the check has not answered within a RetryPeriod of %v", l.core.Retry)
+}
+
+// end gives a check that is under way the time to notice that its context has ended.
+func (f *fitCheck) end(l *loop) {
+	if f.answer == nil {
+		return
 	}
-	return nil
+	limit := time.NewTimer(l.core.Retry)
+	defer limit.Stop()
+	select {
+	case <-f.answer:
+	case <-limit.C:
+		l.report.log.Error("a Fit check does not return although its context has ended; it is left behind")
+	}
 }

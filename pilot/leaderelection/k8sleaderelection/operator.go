@@ -143,37 +143,76 @@ func obeys(snap core.Snapshot, to string) error {
 const glance = 100 * time.Millisecond
 
 // await looks at the lock until the term that r is addressed to has ended, and the next
-// leader acts.
+// leader acts. It does not wait for ever on what nobody does: a record that stays as it is
+// for a lease has no live holder, and one who holds it for two without a sign that it leads
+// does not read our notes.
 func (o Operator) await(ctx context.Context, r core.Request) error {
 	ticker := time.NewTicker(glance)
 	defer ticker.Stop()
-	lapse := time.NewTimer(time.Duration(r.Seconds) * time.Second)
-	defer lapse.Stop()
-	lapsed := false
+	w := waiting{r: r, lease: time.Duration(r.Seconds) * time.Second, began: time.Now(), changed: time.Now()}
 	for {
-		snap, _, err := o.read(ctx)
-		if errors.Is(err, errNoLock) {
+		snap, err := o.look(ctx, w.lease)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, errNoLock):
 			return fmt.Errorf("%w: the lock was deleted meanwhile", ErrNotObeyed)
-		}
-		if err == nil {
-			if done, err := outcome(snap, r, lapsed); done || err != nil {
+		default:
+			if done, err := w.judge(snap, err, time.Now()); done || err != nil {
 				return err
 			}
 		}
 		select {
 		case <-ticker.C:
-		case <-lapse.C:
-			lapsed = true
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("gave up waiting; the order stands: %w", context.Cause(ctx)), err)
 		}
 	}
 }
 
-// outcome says what has become of a request.
-func outcome(snap core.Snapshot, r core.Request, lapsed bool) (done bool, err error) {
-	is := snap.Notes.Request
-	acting := snap.Notes.Marker.Identity == snap.Record.Holder && snap.Notes.Marker.Transitions == snap.Record.Transitions
+// look is one reading of the lock, of bounded length.
+func (o Operator) look(ctx context.Context, limit time.Duration) (core.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	snap, _, err := o.read(ctx)
+	return snap, err
+}
+
+// waiting is what an operator has seen of an order since it was given.
+type waiting struct {
+	r       core.Request
+	lease   time.Duration // of the record last seen
+	began   time.Time
+	last    core.Record
+	changed time.Time // when the record last did
+	taken   time.Time // when the one named was first seen as the holder
+}
+
+// judge says what has become of the request by what was read now.
+func (w *waiting) judge(snap core.Snapshot, err error, now time.Time) (done bool, _ error) {
+	if err == nil {
+		if snap.Record != w.last {
+			w.last, w.changed = snap.Record, now
+			w.lease = max(time.Second, min(snap.Record.Lease, maxLeaseAwaited))
+		}
+		if done, err := w.outcome(snap, now); done || err != nil {
+			return done, err
+		}
+	}
+	if now.Sub(w.changed) <= w.lease+time.Second {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("gave up waiting; the order stands: the lock could not be read for %v: %w", w.lease, err)
+	}
+	return false, fmt.Errorf("%w: nobody has written the lock for its lease of %v; it names %q", ErrNotObeyed, w.lease, snap.Record.Holder)
+}
+
+// maxLeaseAwaited is the longest that await believes a record's lease to be.
+const maxLeaseAwaited = time.Hour
+
+// outcome says what has become of the request by what the lock shows.
+func (w *waiting) outcome(snap core.Snapshot, now time.Time) (done bool, err error) {
+	r, is := w.r, snap.Notes.Request
 	switch {
 	case snap.Record.Holder == r.Holder && snap.Record.Transitions == r.Transitions:
 		switch {
@@ -181,22 +220,42 @@ func outcome(snap core.Snapshot, r core.Request, lapsed bool) (done bool, err er
 			return false, fmt.Errorf("%w: %s refuses: %s", ErrNotObeyed, r.Holder, is.Refused)
 		case is.Identity != r.Identity || is.Requester != r.Requester:
 			return false, fmt.Errorf("%w: another request has taken its place, of %s", ErrNotObeyed, is.Requester)
-		case lapsed && !is.Accepted:
+		case !is.Accepted && now.Sub(w.began) >= time.Duration(r.Seconds)*time.Second:
 			return false, fmt.Errorf("%w: %s did not accept within %d s", ErrNotObeyed, r.Holder, r.Seconds)
 		}
 		return false, nil
 	case r.Identity == "":
 		return true, nil
-	case snap.Record.Holder == "" || snap.Record.Holder == r.Identity && !acting:
-		if snap.Record.Holder == "" {
-			return false, fmt.Errorf("%w: the lock was given up, and %s does not hold it", ErrNotObeyed, r.Identity)
-		}
-		return false, nil
+	case snap.Record.Holder == "":
+		return false, fmt.Errorf("%w: the lock was given up, and %s does not hold it", ErrNotObeyed, r.Identity)
 	case snap.Record.Holder != r.Identity:
 		return false, fmt.Errorf("%w: %s did not come, and %s has taken the lock", ErrNotObeyed, r.Identity, snap.Record.Holder)
 	}
-	return true, nil
+	return w.arrived(snap, now)
 }
+
+// arrived says whether the one named, who holds the lock, leads. One of ours says so by its
+// marker. A peer, which knows neither that nor the nomination, leaves the latter there, and
+// leads from its first own write on.
+func (w *waiting) arrived(snap core.Snapshot, now time.Time) (done bool, err error) {
+	if w.taken.IsZero() {
+		w.taken = now
+	}
+	marker, record := snap.Notes.Marker, snap.Record
+	named := snap.Notes.Nominated.Identity == record.Holder
+	switch {
+	case marker.Identity == record.Holder && marker.Transitions == record.Transitions:
+		return true, nil
+	case named && record.Renewed != record.Acquired:
+		return true, nil
+	case !named && now.Sub(w.taken) > 2*w.lease:
+		return false, fmt.Errorf("%w: %s holds the lock for %v and does not say that it leads", ErrNotObeyed, record.Holder, 2*w.lease)
+	}
+	return false, nil
+}
+
+// maxOrderTries bounds how often an order meets another write.
+const maxOrderTries = 20
 
 // note changes the notes beside the record. What is decided on a state that has passed
 // is decided anew.
@@ -211,7 +270,7 @@ func (o Operator) note(ctx context.Context, verb string, change func(core.Snapsh
 	if !ok {
 		return o.wrap(verb, fmt.Errorf("a lock of type %T stores no notes", o.Lock))
 	}
-	for {
+	for try := 1; ; try++ {
 		snap, base, err := o.read(ctx)
 		if err != nil {
 			return o.wrap(verb, err)
@@ -227,7 +286,7 @@ func (o Operator) note(ctx context.Context, verb string, change func(core.Snapsh
 			return o.wrap(verb, err)
 		}
 		_, err = lock.Annotate(ctx, base, notes)
-		if !k8sresourcelock.IsConflict(err) || ctx.Err() != nil {
+		if !k8sresourcelock.IsConflict(err) || ctx.Err() != nil || try == maxOrderTries {
 			return o.wrap(verb, err)
 		}
 	}

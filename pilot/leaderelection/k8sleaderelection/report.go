@@ -2,6 +2,7 @@ package k8sleaderelection
 
 import (
 	"log/slog"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,6 +43,7 @@ type change struct {
 	before, after core.State
 	action        core.Action
 	lock          k8sresourcelock.Snapshot
+	err           error // a run function's
 }
 
 // acknowledged is what of ours the store has confirmed, NoOp when that is nothing.
@@ -55,6 +57,9 @@ func (c *change) acknowledged() core.Op {
 // turn reports what one pass of the loop changed.
 func (r *reporter) turn(c *change) {
 	after := &c.after
+	if c.err != nil { // each of them: nothing else tells why a leader stepped down
+		r.log.Error("a run function failed; stepping down for a while", "err", c.err)
+	}
 	r.record(c)
 	if after.Overdue && !c.before.Overdue {
 		r.log.Error("run functions have outstayed the drain limit; the lock is not given away, it lapses", "why", string(after.Why))
@@ -72,13 +77,14 @@ func (r *reporter) turn(c *change) {
 		if o := r.le.config.Observer; o != nil {
 			o.Phase(r.le.config.Name, c.before.Phase.String(), after.Phase.String(), string(after.Why))
 		}
-		r.lead(after)
+		r.lead(after, c.err)
 	}
 	r.spans.turn(r, c)
 }
 
-// lead reports the begin and the end of a term to metrics and as Events.
-func (r *reporter) lead(s *core.State) {
+// lead reports the begin and the end of a term to metrics and as Events; failure is the
+// run function's error that ended it, if one did.
+func (r *reporter) lead(s *core.State, failure error) {
 	leading := s.Phase == core.Leading
 	if leading == r.on {
 		return
@@ -93,6 +99,9 @@ func (r *reporter) lead(s *core.State) {
 	case s.Lost:
 		r.metric.Off(r.le.config.Name)
 		r.warn("stopped leading (%s)", why)
+	case failure != nil:
+		r.metric.Off(r.le.config.Name)
+		r.warn("stopped leading (%s): %s", why, brief(failure))
 	default:
 		r.metric.Off(r.le.config.Name)
 		r.event("stopped leading (%s)", why)
@@ -100,6 +109,18 @@ func (r *reporter) lead(s *core.State) {
 	if o := r.terms(); o != nil {
 		o.Term(r.le.config.Name, leading, string(why))
 	}
+}
+
+// maxBrief leaves room in the 1,024 bytes that an Event's text may have.
+const maxBrief = 800
+
+// brief is an error's text on one line, as an Event can carry it.
+func brief(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) > maxBrief {
+		text = strings.ToValidUTF8(text[:maxBrief], "") + "…"
+	}
+	return text
 }
 
 // terms is who hears of terms; nil when nobody does.

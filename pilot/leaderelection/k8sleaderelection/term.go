@@ -2,6 +2,7 @@ package k8sleaderelection
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 
@@ -49,18 +50,33 @@ func startTerm(l *loop, which Term) *term {
 	return t
 }
 
-// run returns when every function has, the term was told to stop and no admitted
+// ErrGoexit stands for the error of a run function that ended its goroutine with
+// runtime.Goexit, as a test's FailNow does, in place of returning.
+var ErrGoexit = errors.New("the run function ended its goroutine with runtime.Goexit")
+
+// run ends the term when every function has returned, it was told to stop and no admitted
 // write is under way. Functions that return early are done; the term goes on. The last
 // one runs right here: most terms have but one.
 func (t *term) run(ctx context.Context, functions []func(context.Context) error) {
+	var others sync.WaitGroup
+	// Deferred, because a function may end this goroutine. A panic must not wait here for a
+	// stop that may never come: the process is to die of it now.
+	defer func() {
+		if p := recover(); p != nil {
+			panic(p)
+		}
+		others.Wait()
+		t.finish(ctx)
+	}()
 	if last := len(functions) - 1; last >= 0 {
-		var others sync.WaitGroup
 		for _, f := range functions[:last] {
 			others.Go(func() { t.call(ctx, f) })
 		}
 		t.call(ctx, functions[last])
-		others.Wait()
 	}
+}
+
+func (t *term) finish(ctx context.Context) {
 	<-ctx.Done()
 	// If the loop has given these functions up, no other begins before they have ended:
 	// the gate is still this term's.
@@ -73,21 +89,23 @@ func (t *term) run(ctx context.Context, functions []func(context.Context) error)
 // call runs one function. What it says after it was told to stop is no failure, and
 // the first failure is enough to end the term.
 func (t *term) call(ctx context.Context, f func(context.Context) error) {
-	if err := f(ctx); err != nil && ctx.Err() == nil {
-		t.fail(err)
-	}
+	err := ErrGoexit // unless f returns
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			t.fail(err)
+		}
+	}()
+	err = f(ctx)
 }
 
+// fail tells the loop of each failure, which is reported; the first one ends the term.
 func (t *term) fail(err error) {
 	t.mu.Lock()
-	first := t.err == nil
 	errs := multierror.Append(t.err, err)
 	errs.ErrorFormat = oneLine // it becomes a field of a log line
 	t.err = errs
 	t.mu.Unlock()
-	if first {
-		t.l.post(&event{in: core.Input{Kind: core.StepDown}, err: err})
-	}
+	t.l.post(&event{in: core.Input{Kind: core.StepDown}, err: err})
 }
 
 func oneLine(errs []error) string {
