@@ -149,7 +149,8 @@ const glance = 100 * time.Millisecond
 func (o Operator) await(ctx context.Context, r core.Request) error {
 	ticker := time.NewTicker(glance)
 	defer ticker.Stop()
-	w := waiting{r: r, lease: time.Duration(r.Seconds) * time.Second, began: time.Now(), changed: time.Now()}
+	clock := NewClock(nil)
+	w := waiting{r: r, lease: time.Duration(r.Seconds) * time.Second, began: clock.mono(), changed: clock.mono()}
 	for {
 		snap, err := o.look(ctx, w.lease)
 		switch {
@@ -157,7 +158,7 @@ func (o Operator) await(ctx context.Context, r core.Request) error {
 		case errors.Is(err, errNoLock):
 			return fmt.Errorf("%w: the lock was deleted meanwhile", ErrNotObeyed)
 		default:
-			if done, err := w.judge(snap, err, time.Now()); done || err != nil {
+			if done, err := w.judge(snap, err, clock.mono()); done || err != nil {
 				return err
 			}
 		}
@@ -181,14 +182,14 @@ func (o Operator) look(ctx context.Context, limit time.Duration) (core.Snapshot,
 type waiting struct {
 	r       core.Request
 	lease   time.Duration // of the record last seen
-	began   time.Time
+	began   core.Instant
 	last    core.Record
-	changed time.Time // when the record last did
-	taken   time.Time // when the one named was first seen as the holder
+	changed core.Instant // when the record last did
+	taken   core.Instant // when the one named was first seen as the holder; 0: it was not
 }
 
 // judge says what has become of the request by what was read now.
-func (w *waiting) judge(snap core.Snapshot, err error, now time.Time) (done bool, _ error) {
+func (w *waiting) judge(snap core.Snapshot, err error, now core.Instant) (done bool, _ error) {
 	if err == nil {
 		if snap.Record != w.last {
 			w.last, w.changed = snap.Record, now
@@ -198,7 +199,7 @@ func (w *waiting) judge(snap core.Snapshot, err error, now time.Time) (done bool
 			return done, err
 		}
 	}
-	if now.Sub(w.changed) <= w.lease+time.Second {
+	if w.changed.Until(now) <= w.lease+time.Second {
 		return false, nil
 	}
 	if err != nil {
@@ -211,7 +212,7 @@ func (w *waiting) judge(snap core.Snapshot, err error, now time.Time) (done bool
 const maxLeaseAwaited = time.Hour
 
 // outcome says what has become of the request by what the lock shows.
-func (w *waiting) outcome(snap core.Snapshot, now time.Time) (done bool, err error) {
+func (w *waiting) outcome(snap core.Snapshot, now core.Instant) (done bool, err error) {
 	r, is := w.r, snap.Notes.Request
 	switch {
 	case snap.Record.Holder == r.Holder && snap.Record.Transitions == r.Transitions:
@@ -220,7 +221,7 @@ func (w *waiting) outcome(snap core.Snapshot, now time.Time) (done bool, err err
 			return false, fmt.Errorf("%w: %s refuses: %s", ErrNotObeyed, r.Holder, is.Refused)
 		case is.Identity != r.Identity || is.Requester != r.Requester:
 			return false, fmt.Errorf("%w: another request has taken its place, of %s", ErrNotObeyed, is.Requester)
-		case !is.Accepted && now.Sub(w.began) >= time.Duration(r.Seconds)*time.Second:
+		case !is.Accepted && w.began.Until(now) >= time.Duration(r.Seconds)*time.Second:
 			return false, fmt.Errorf("%w: %s did not accept within %d s", ErrNotObeyed, r.Holder, r.Seconds)
 		}
 		return false, nil
@@ -237,8 +238,8 @@ func (w *waiting) outcome(snap core.Snapshot, now time.Time) (done bool, err err
 // arrived says whether the one named, who holds the lock, leads. One of ours says so by its
 // marker. A peer, which knows neither that nor the nomination, leaves the latter there, and
 // leads from its first own write on.
-func (w *waiting) arrived(snap core.Snapshot, now time.Time) (done bool, err error) {
-	if w.taken.IsZero() {
+func (w *waiting) arrived(snap core.Snapshot, now core.Instant) (done bool, err error) {
+	if w.taken == 0 {
 		w.taken = now
 	}
 	marker, record := snap.Notes.Marker, snap.Record
@@ -248,7 +249,7 @@ func (w *waiting) arrived(snap core.Snapshot, now time.Time) (done bool, err err
 		return true, nil
 	case named && record.Renewed != record.Acquired:
 		return true, nil
-	case !named && now.Sub(w.taken) > 2*w.lease:
+	case !named && w.taken.Until(now) > 2*w.lease:
 		return false, fmt.Errorf("%w: %s holds the lock for %v and does not say that it leads", ErrNotObeyed, record.Holder, 2*w.lease)
 	}
 	return false, nil
