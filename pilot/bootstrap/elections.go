@@ -77,7 +77,7 @@ func (s *Server) elect() error {
 		}
 		le.Warm(j.Warm).AddRunContext(logged(log, j.Run))
 		s.fence.watch(le, row)
-		countRefused(s.metrics.registry, le)
+		countWrites(s.metrics.registry, le)
 		s.jobs = append(s.jobs, j)
 		s.elections.Add(le)
 		s.metrics.leader.WithLabelValues(le.Status().Lock).Set(0)

@@ -76,6 +76,8 @@ type Gate struct {
 	// byGate and byFence count refusals.
 	byGate, byFence atomic.Uint64
 	declared        atomic.Pointer[func(*http.Request) bool]
+	// passed counts the writes that were let through.
+	passed atomic.Uint64
 
 	mu       sync.Mutex
 	term     *termWrites
@@ -171,6 +173,10 @@ func (g *Gate) Drain() {
 // the gate was open. The latter include those that were tried again and admitted then.
 func (g *Gate) Refused() (byGate, byFence uint64) { return g.byGate.Load(), g.byFence.Load() }
 
+// Admitted is how many writes the gate has let through so far. Work whose writes do not
+// add to it is done with a client that has no gate.
+func (g *Gate) Admitted() uint64 { return g.passed.Load() }
+
 // Check reports whether a write may pass now; the error is a *NotLeaderError.
 func (g *Gate) Check() error {
 	_, err := g.check(g.clock.Now())
@@ -220,6 +226,7 @@ func (g *Gate) admit(caller context.Context) (admitted, error) {
 	}
 	g.underway++
 	g.mu.Unlock()
+	g.passed.Inc()
 	// The end is that of the reading by which the gate was open. One that is counted from
 	// here would be later by as much as the process was stopped in between.
 	end := g.clock.Deadline(now, a.end)

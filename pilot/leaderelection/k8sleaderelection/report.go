@@ -72,7 +72,12 @@ func (r *reporter) turn(c *change) {
 	}
 	r.handover(c)
 	if c.before.Phase != after.Phase {
-		r.log.Info("election phase changed", "from", c.before.Phase.String(), "to", after.Phase.String(), "why", string(after.Why),
+		log := r.log
+		if after.Phase == core.Leading {
+			// How the lock was come by: with the phases alone a release looks like a lease that ran out.
+			log = log.With("claim", string(r.claim))
+		}
+		log.Info("election phase changed", "from", c.before.Phase.String(), "to", after.Phase.String(), "why", string(after.Why),
 			"holder", after.Snap.Record.Holder, "key", after.Snap.Record.Key, "transitions", after.Snap.Record.Transitions, "token", r.le.view.Load().term.Token)
 		if o := r.le.config.Observer; o != nil {
 			o.Phase(r.le.config.Name, c.before.Phase.String(), after.Phase.String(), string(after.Why))

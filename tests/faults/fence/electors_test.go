@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,7 +136,7 @@ func TestFenceOfAnElectionAcrossTwoAPIServers(t *testing.T) {
 	eventually(t, "the fence refuses while there is no lock", func() bool { return fence.IsRefusal(s.write(ungated)) })
 	a, _ := s.candidate(atA, "a", "stable", nil, 3*time.Second)
 	eventually(t, "a leads", a.IsLeader)
-	stop := s.writeAs(ungated, "a")
+	stop, seen := s.writeAs(ungated, "a")
 	eventually(t, "a writes", func() bool { return history.by("a", 0) > 20 })
 	b, _ := s.candidate(atB, "b", "stable", nil, 3*time.Second)
 	eventually(t, "b follows", func() bool { id, _ := b.Leader(); return id == "a" })
@@ -156,6 +157,7 @@ func TestFenceOfAnElectionAcrossTwoAPIServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the server that was stopped refuses a", func() bool { return fence.IsRefusal(s.write(ungated)) })
+	seen.refused.Store(true)
 	caught := time.Since(resumed)
 	slipped := history.by("a", token)
 	eventually(t, "a knows", func() bool { return !a.IsLeader() && a.Status().Holder == "b" })
@@ -164,6 +166,9 @@ func TestFenceOfAnElectionAcrossTwoAPIServers(t *testing.T) {
 	stop()
 	if more := history.by("a", token); more > settled {
 		t.Errorf("%d further writes of a were admitted after its server had caught up", more-settled)
+	}
+	if n, tried := seen.admitted.Load(), seen.tried.Load(); n > 0 || tried == 0 {
+		t.Errorf("of %d writes of a that were sent after its server had refused one, %d were admitted", tried, n)
 	}
 	t.Logf("figure: the server of a former leader was stopped over a takeover: %d of its writes without a gate slipped through until it refused, %v after it went on (%d at last)",
 		slipped, caught.Round(time.Millisecond), settled)
@@ -178,14 +183,29 @@ func patchGuarded(ctx context.Context, as kubernetes.Interface, namespace, pod s
 	return err
 }
 
+// afterRefusal counts writes that were sent after one was refused.
+type afterRefusal struct {
+	refused         atomic.Bool // set by the test
+	tried, admitted atomic.Int64
+}
+
 // writeAs writes without a pause and whatever comes of it, until stop.
-func (s *stage) writeAs(as kubernetes.Interface, pod string) (stop func()) {
+func (s *stage) writeAs(as kubernetes.Interface, pod string) (stop func(), seen *afterRefusal) {
+	seen = &afterRefusal{}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	var all sync.WaitGroup
 	for range writers {
 		all.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				if patchGuarded(ctx, as, s.namespace, pod, n) != nil {
+				late := seen.refused.Load()
+				err := patchGuarded(ctx, as, s.namespace, pod, n)
+				if late && ctx.Err() == nil {
+					seen.tried.Add(1)
+				}
+				if err == nil && late {
+					seen.admitted.Add(1)
+				}
+				if err != nil {
 					pause(ctx)
 				}
 			}
@@ -193,7 +213,7 @@ func (s *stage) writeAs(as kubernetes.Interface, pod string) (stop func()) {
 	}
 	stop = func() { cancel(); all.Wait() }
 	s.t.Cleanup(stop)
-	return stop
+	return stop, seen
 }
 
 // client-go's elector under the guard: it acquires, renews, releases, and another follows.

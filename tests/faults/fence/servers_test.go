@@ -248,6 +248,11 @@ func TestFenceAtTwoAPIServers(t *testing.T) {
 	lapse(t, 200*time.Millisecond)
 	s.handTo("a")
 	s.stands(a1, b1)
+	select {
+	case err := <-queued:
+		t.Fatalf("the stopped server has answered (%v): it was not stopped over the handover", err)
+	default:
+	}
 	resumed := time.Now()
 	if err := second.Resume(); err != nil {
 		t.Fatal(err)
@@ -255,13 +260,23 @@ func TestFenceAtTwoAPIServers(t *testing.T) {
 	stale, last := 0, time.Duration(0)
 	eventually(t, "the stopped server has caught up", func() bool {
 		sent := time.Since(resumed)
-		if s.write(b2) == nil {
+		err := s.write(b2)
+		if err == nil {
 			stale, last = stale+1, sent
-			return false
 		}
-		return true
+		return fence.IsRefusal(err)
 	})
+	// What it has seen it does not forget: stale writes come before the first refusal or not at all.
+	after := s.tally(b2)
 	s.stands(a2, b2)
+	for range 20 {
+		if err := s.write(a2); err != nil {
+			t.Errorf("the holder's write at the server that has caught up: %v", err)
+		}
+	}
+	if admitted, refused := after(); admitted > 0 || refused == 0 {
+		t.Errorf("after its first refusal the server that was stopped admitted %d stale writes, and refused %d", admitted, refused)
+	}
 	t.Logf("figure: a server that was stopped over a handover admitted %d stale writes sent after it went on, the last one after %v; the one that waited for it: %v",
 		stale, last, <-queued)
 }

@@ -51,6 +51,7 @@ func TestGracefulStopHandsOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the other leads", second.live)
+		second.came(t, "lock-free")
 		noOverlap(t, a, b)
 	})
 }
@@ -63,6 +64,7 @@ func TestCutOffLeaderStopsBeforeItsSuccessorStarts(t *testing.T) {
 		before := len(a.log.String())
 		a.wire.setCut(true)
 		eventually(t, "b leads", b.live)
+		b.came(t, "lease-expired")
 		if a.live() || a.IsLeader() {
 			t.Error("a still acts")
 		}
@@ -82,6 +84,7 @@ func TestDeletedLock(t *testing.T) {
 		before := a.Status().Token
 		s.deleteLock(t)
 		eventually(t, "a leads again, in a new term", func() bool { return len(a.lives()) == 2 && a.live() })
+		a.came(t, "lock-absent", "lock-absent")
 		if after := a.Status().Token; after == before {
 			t.Errorf("the new term has the token %q of the old one", after)
 		}
@@ -214,6 +217,7 @@ func TestRestartUnderTheSameNameReclaims(t *testing.T) {
 		a.die()
 		again := s.enter("a", "stable")
 		eventually(t, "the new process leads", again.live)
+		again.came(t, "own-name")
 		if from, lapse := again.lives()[0].from, a.wire.lastOwn().Add(calmLease); !from.Before(lapse) {
 			t.Errorf("it began %v after the lease of its former self had run out", from.Sub(lapse))
 		}

@@ -127,6 +127,9 @@ func (f *fault) play(e *end, req *http.Request, body []byte) (*http.Response, er
 		req = req.Clone(ctx)
 	}
 	resp, err := e.next.RoundTrip(req)
+	if f.late {
+		f.answered(resp, err) // its sender has not given up
+	}
 	if err != nil || !f.lost {
 		return resp, err
 	}
@@ -151,18 +154,24 @@ func keep(resp *http.Response) (*http.Response, error) {
 }
 
 func (f *fault) playLate(e *end, req *http.Request, body []byte) {
-	defer close(f.done)
 	<-f.free
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), soon)
 	defer cancel()
 	late := req.Clone(ctx)
 	late.Body = io.NopCloser(bytes.NewReader(body))
 	resp, err := e.next.RoundTrip(late)
-	if err != nil {
-		return
+	f.answered(resp, err)
+	if err == nil {
+		_ = resp.Body.Close()
 	}
-	f.code = resp.StatusCode
-	_ = resp.Body.Close()
+}
+
+// answered notes what became of a request that was held up; code stays 0 when no answer came.
+func (f *fault) answered(resp *http.Response, err error) {
+	if err == nil {
+		f.code = resp.StatusCode
+	}
+	close(f.done)
 }
 
 func (w *wire) isCut() bool {

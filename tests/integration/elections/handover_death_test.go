@@ -132,7 +132,8 @@ func TestNomineeIsPausedWhileAnotherTakesOver(t *testing.T) {
 		late.letGo()
 		eventually(t, "b leads in its turn", b.live)
 		c.expect(t, append(append(passes("a", "b", 0), passes(heir, "b", 2)...), "b 3, leads")...)
-		if late.isDone() && late.code != http.StatusConflict {
+		eventually(t, "the late write is answered", late.isDone)
+		if late.code != http.StatusConflict {
 			t.Errorf("the late write was answered %d", late.code)
 		}
 		if len(b.lives()) != 1 || len(a.lives())+len(third.lives()) != 2 {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -320,6 +322,22 @@ func overlap(x, y span, now time.Time) time.Duration {
 		to = end(y)
 	}
 	return to.Sub(from)
+}
+
+// claims finds in a log how each term came by its lock.
+var claims = regexp.MustCompile(`msg="election phase changed" .*claim=(\S+) .*to=leading`)
+
+// came checks how each of the replica's terms came by the lock, by the elector's own word: a
+// release that was not seen ends like one that was, a lease later.
+func (r *replica) came(t testing.TB, want ...string) {
+	t.Helper()
+	var got []string
+	for _, match := range claims.FindAllStringSubmatch(r.log.String(), -1) {
+		got = append(got, match[1])
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the terms of %s came by the lock as %q, want %q", r.name, got, want)
+	}
 }
 
 // leader is the one replica that runs.

@@ -178,6 +178,9 @@ func TestSeveralElectionsOfAProcess(t *testing.T) {
 			wantQuiet(t, a, b)
 			a.quit()
 			eventually(t, "b leads all", func() bool { return b.leads() == several })
+			if n := strings.Count(b.log.String(), "claim=lock-free"); n != several {
+				t.Errorf("%d of %d locks were found released, the others were waited for:\n%s", n, several, b.log.String())
+			}
 			if n := a.leads(); n != 0 {
 				t.Errorf("%d functions of a are alive", n)
 			}

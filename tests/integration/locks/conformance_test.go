@@ -86,8 +86,9 @@ func TestConformanceOfBothTogether(t *testing.T) {
 				h.Neighbour()
 				other.Neighbour()
 			},
-			Owner:  h.Owner,
-			Merged: true,
+			Owner:   h.Owner,
+			Merged:  true,
+			Ancient: h.Ancient + "+" + other.Ancient,
 		}
 	})
 }

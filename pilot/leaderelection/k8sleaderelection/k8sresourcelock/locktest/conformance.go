@@ -25,22 +25,23 @@ type Harness struct {
 	// Owner is an object of the same namespace that the lock can be owned by, so that
 	// a garbage collector leaves the lock alone. Optional.
 	Owner metav1.OwnerReference
-	// Neighbour writes another object of the kind into the same namespace. Optional.
+	// Neighbour writes another object of the kind into the same namespace.
 	Neighbour func()
 	// Merged says that the lock is two objects: a watch shows the one's changes beside
 	// any of the other's, and may pass over what was there for a moment only.
 	Merged bool
-	// Ancient is a resourceVersion that no watch can resume from any more. Optional.
+	// Ancient is a resourceVersion that no watch can resume from any more.
 	Ancient string
 }
 
 // Harness gives the store's one object to Conformance.
 func (s *Store) Harness() Harness {
 	return Harness{
-		Lock:    func(identity, key string) Locker { return s.Lock(identity, key) },
-		Mutate:  s.Mutate,
-		Delete:  func() { s.Delete() },
-		Ancient: "1",
+		Lock:      func(identity, key string) Locker { return s.Lock(identity, key) },
+		Mutate:    s.Mutate,
+		Delete:    func() { s.Delete() },
+		Neighbour: s.Neighbour,
+		Ancient:   "1",
 	}
 }
 
@@ -55,7 +56,11 @@ func Conformance(t *testing.T, harness func(t *testing.T) Harness) {
 			t.Run(c.name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
-				c.run(&trial{T: t, Harness: harness(t), ctx: ctx})
+				h := harness(t)
+				if h.Neighbour == nil || h.Ancient == "" {
+					t.Fatal("the harness lacks Neighbour or Ancient, without which checks would prove nothing")
+				}
+				c.run(&trial{T: t, Harness: h, ctx: ctx})
 			})
 		}
 	}

@@ -155,9 +155,6 @@ var watchChecks = []check{
 		}
 	}},
 	{"a watch keeps to its own object", func(t *trial) {
-		if t.Neighbour == nil {
-			t.Skip("the store holds one object alone")
-		}
 		a := t.Lock("pod-a", "stable")
 		t.Neighbour()
 		w := t.watch(a, "")
@@ -175,9 +172,6 @@ var watchChecks = []check{
 		}
 	}},
 	{"a version long gone ends the watch for good", func(t *trial) {
-		if t.Ancient == "" {
-			t.Skip("the store keeps all versions")
-		}
 		a := t.Lock("pod-a", "stable")
 		t.acquire(a)
 		resume, err := a.Watch(t.ctx, t.Ancient, func() {}, func(s k8sresourcelock.Snapshot) { t.Errorf("saw %+v", s) })

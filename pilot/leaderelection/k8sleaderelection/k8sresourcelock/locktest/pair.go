@@ -38,7 +38,11 @@ func (p Pair) Harness() Harness {
 			p.Primary.Mutate(change)
 			p.Secondary.Mutate(change)
 		},
-		Delete:  p.Delete,
+		Delete: p.Delete,
+		Neighbour: func() {
+			p.Primary.Neighbour()
+			p.Secondary.Neighbour()
+		},
 		Merged:  true,
 		Ancient: "1+1",
 	}

@@ -184,6 +184,25 @@ func (s *Store) publish(e Event) {
 	}
 }
 
+// neighbour is the name of another object in the namespace, which nobody keeps.
+const neighbour = "neighbour"
+
+// Neighbour writes another object of the kind: watches that asked for no more than the lock
+// do not show it.
+func (s *Store) Neighbour() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	obj := s.blank()
+	obj.SetName(neighbour)
+	obj.SetResourceVersion(format(s.version))
+	for w := range s.watchers {
+		if w.others {
+			w.add(Event{Version: s.version, At: now(), kind: watch.Modified, object: obj})
+		}
+	}
+}
+
 func (s *Store) watching() map[*watcher]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

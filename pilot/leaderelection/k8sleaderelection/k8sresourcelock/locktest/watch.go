@@ -77,6 +77,7 @@ func (c *Client) due() time.Time {
 type watcher struct {
 	client  *Client
 	marks   bool // the reader allowed bookmarks
+	others  bool // the reader asked for objects beside the lock, too
 	results chan watch.Event
 	wake    chan struct{}
 	gone    chan struct{}
@@ -103,7 +104,11 @@ func (s *Store) watch(ctx context.Context, c *Client, opts metav1.ListOptions) (
 		client: c, marks: opts.AllowWatchBookmarks,
 		results: make(chan watch.Event), wake: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
-	matches := selector.Matches(fields.Set{"metadata.name": Name, "metadata.namespace": Namespace})
+	selects := func(name string) bool {
+		return selector.Matches(fields.Set{"metadata.name": name, "metadata.namespace": Namespace})
+	}
+	matches := selects(Name)
+	w.others = selects(neighbour)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.catchUp(w, opts.ResourceVersion, matches); err != nil {
