@@ -18,36 +18,44 @@ func (d *demo) script() []act {
 	return []act{
 		{
 			title: "elect: two replicas of stable start, then two of canary", revision: "stable",
+			course:  electedFirst,
 			expect:  "one of stable leads, which is the default revision",
 			disturb: func(context.Context) (time.Time, error) { return d.installed, nil },
 		},
 		{
 			title: "flip the default revision to canary", revision: "canary", disturb: d.flip,
+			course: handedOver,
 			expect: "canary asks for the lock; stable ends its work and writes canary in",
 		},
 		{
 			title: "kill the leader's process (SIGKILL)", revision: "canary", disturb: d.kill,
+			course: reclaimed,
 			expect: "its pod starts another under the same name, which may reclaim the lock at once",
 		},
 		{
 			title: "lose the leader for good (SIGKILL, and its pod deleted by force)", revision: "canary", disturb: d.lose,
+			course: waitedFor,
 			expect: "the others wait until its lease has run out",
 		},
 		{
 			title: "stop the leader gracefully (kubectl delete pod)", revision: "canary", disturb: d.deletePod,
+			course: released,
 			expect: "it ends its work, releases the lock, and another follows at once",
 		},
 		{
 			title: "delete the lock", revision: "canary", disturb: d.deleteLock,
+			course: madeAgain,
 			expect: "the leader ends its work, makes the lock again, and leads in a new term",
 		},
 		{
 			title: "corrupt the record", revision: "canary", disturb: d.corrupt,
+			course: outwaited,
 			expect: "the leader ends its work at once; the lock counts as held for a whole lease, then it is replaced",
 		},
 		{
 			title: "zombie: stop the leader (SIGSTOP), let another take over, and let it go on (SIGCONT)", revision: "canary",
 			disturb: d.freeze, then: d.revive,
+			course: waitedFor,
 			expect: "whatever it believes: its gate refuses its writes, and the API server those that pass no gate",
 		},
 	}

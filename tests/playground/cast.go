@@ -108,12 +108,16 @@ func (c *cast) hear(p *player, line []byte) {
 		return
 	}
 	switch said.message {
-	case "server":
-		// A process' first words: the one before was gone.
+	case saidServer:
+		// The process before was gone.
 		c.journal.died(p.name, said.at, said.at)
-	case "run function started":
+	case saidBegan:
 		c.journal.began(p.name, said.election, said.at)
-	case "run function ended":
+	case saidEnded:
 		c.journal.ended(p.name, said.election, said.at)
+	case saidPhase, saidInOrder:
+	default:
+		return
 	}
+	c.journal.note(p.name, said)
 }

@@ -35,6 +35,8 @@ type act struct {
 	title string
 	// expect tells the audience what to look for.
 	expect string
+	// course is how it has to go.
+	course course
 	// disturb does it and says when.
 	disturb func(context.Context) (time.Time, error)
 	// revision is whose replica must lead afterwards.
@@ -48,7 +50,13 @@ func playDemo(ctx context.Context, s *stage) error {
 	d := &demo{stage: s, limit: 3 * s.timing.lease}
 	s.screen.print(fmt.Sprintf("Leases of %v, to be renewed within %v, each %v; all times by the processes' own logs.\n",
 		s.timing.lease, s.timing.renew, s.timing.retry))
-	for _, a := range d.script() {
+	for i, a := range d.script() {
+		if d.only > 0 && i > 0 {
+			if i+1 != d.only {
+				continue
+			}
+			d.number, a.revision = i, revisions[0] // the default has not been flipped
+		}
 		if err := d.play(ctx, a); err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx) // an interruption is no verdict
@@ -63,11 +71,23 @@ func playDemo(ctx context.Context, s *stage) error {
 func (d *demo) play(ctx context.Context, a act) error {
 	d.number++
 	d.screen.print(fmt.Sprintf("\n%d. %s\n   (%s)\n", d.number, a.title, a.expect))
+	former := ""
+	if d.number > 1 {
+		var err error
+		if former, err = d.leader(); err != nil {
+			return err
+		}
+	}
 	at, err := a.disturb(ctx)
 	if err != nil {
 		return err
 	}
-	if err := d.settle(ctx, a.revision, at); err != nil {
+	settled := d.settle(ctx, a.revision, at)
+	if overlap(d.journal.all(), time.Now()) != nil {
+		return settled
+	}
+	// One that has not settled in time may still say by its causes why.
+	if err := errors.Join(settled, d.judge(ctx, a.course, former, at)); err != nil {
 		return err
 	}
 	d.tell(at)
@@ -94,6 +114,27 @@ func (d *demo) settle(ctx context.Context, revision string, after time.Time) err
 		return why == "", why
 	})
 	return errors.Join(clash, err)
+}
+
+// judge waits until all that is known of an act fits its course. What does not fit by then is
+// wrong: logs and watches are a moment late at most.
+func (d *demo) judge(ctx context.Context, c course, former string, at time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, d.timing.lease)
+	defer cancel()
+	var verdict error
+	_ = d.scene.await(ctx, recheck, func(view) (bool, string) {
+		leader, err := d.leader()
+		if err != nil {
+			verdict = err
+			return false, ""
+		}
+		verdict = c.convict(evidence{
+			former: former, leader: leader, said: d.journal.since(at), steps: d.scene.witnessed.since(at),
+			lease: d.timing.lease, retry: d.timing.retry,
+		})
+		return verdict == nil, ""
+	})
+	return verdict
 }
 
 // unsettled says what is missing; "" when a replica of a revision leads in a term that
@@ -137,17 +178,28 @@ func (d *demo) tell(at time.Time) {
 	}
 	for _, s := range spans {
 		if s.election == witnessed && !s.from.Before(at) {
-			d.line("%s worked after %s", s.pod, round(s.from.Sub(at)))
+			d.line("%s worked after %s (%s)", s.pod, round(s.from.Sub(at)), evidence{leader: s.pod, said: d.journal.since(at)}.claimed())
 		}
 	}
 	d.line("nobody worked for %s, never two at once", round(idle(spans, witnessed, at, time.Now())))
 }
+
+// proofWrites is the least that a leader writes in prove: a bundle, and the same again.
+const proofWrites = 2
 
 // prove has the leader do some work: the bundle into a new namespace, and back
 // into it when it was deleted there.
 func (d *demo) prove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.limit, fmt.Errorf("not in place after %v", d.limit))
 	defer cancel()
+	leader, err := d.leader()
+	if err != nil {
+		return err
+	}
+	before, _, err := d.admitted(ctx, leader)
+	if err != nil {
+		return err
+	}
 	fresh := fmt.Sprintf("demo-%d", d.number)
 	created := time.Now()
 	if err := d.props.make(ctx, namespaceObject(fresh)); err != nil {
@@ -166,6 +218,17 @@ func (d *demo) prove(ctx context.Context) error {
 	}
 	restored := time.Now()
 	if err := d.awaitBundles(ctx, fresh); err != nil {
+		return err
+	}
+	after, _, err := d.admitted(ctx, leader)
+	if err != nil {
+		return err
+	}
+	if after-before < proofWrites {
+		return fmt.Errorf("%s has written %d times at least, and its gate has let %v writes through: the others have gone past it",
+			leader, proofWrites, after-before)
+	}
+	if err := errors.Join(d.consistent(ctx), d.announced(ctx)); err != nil {
 		return err
 	}
 	v, _ := d.scene.now()
@@ -217,6 +280,9 @@ func (d *demo) verdict(ctx context.Context) error {
 	}
 	if len(spans) != len(before) || len(working(spans, witnessed)) != 1 {
 		return fmt.Errorf("the election did not stay settled: %d replicas work on %s", len(working(spans, witnessed)), witnessed)
+	}
+	if err := d.quiet(ctx); err != nil {
+		return err
 	}
 	d.screen.print(fmt.Sprintf("\nAll %d acts went as they should: %d spans of work, never two at once.\n", d.number, len(spans)))
 	return nil

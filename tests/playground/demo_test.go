@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -86,10 +89,18 @@ func buildPilot(t *testing.T) string {
 	return pilot
 }
 
-// TestDemoSeesTwoAtOnce plays the demo with servers that have no elections: a demo that
-// calls this right could not call anything wrong. It plays as a guest in a cluster that
-// was there before, and has to leave that as it was.
-func TestDemoSeesTwoAtOnce(t *testing.T) {
+// killedByTerm runs a server for which SIGTERM is what SIGKILL is.
+const killedByTerm = `#!/bin/sh
+%s "$@" &
+child=$!
+trap 'kill -KILL $child; wait $child; exit 143' TERM
+wait $child
+`
+
+// TestDemoConvicts plays the demo with servers that are wrong: a demo that calls these right
+// could not call anything wrong. It plays as a guest in a cluster that was there before,
+// and has to leave that as it was.
+func TestDemoConvicts(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -99,23 +110,40 @@ func TestDemoSeesTwoAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	before, pilot := inventory(t, c), buildPilot(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	var said strings.Builder
-	err = play(ctx, settings{
-		demo: true, lawless: true, timing: quick, pilot: pilot, kubeconfig: c.Kubeconfig(),
-	}, &screen{out: &said})
-	t.Log(said.String())
-	if err == nil || !strings.Contains(err.Error(), "two at once") {
-		t.Errorf("the demo says %v, want two at once; it printed\n%s", err, said.String())
+	pilot := buildPilot(t)
+	mortal := filepath.Join(t.TempDir(), "mortal")
+	if err := os.WriteFile(mortal, fmt.Appendf(nil, killedByTerm, pilot), 0o700); err != nil {
+		t.Fatal(err)
 	}
-	for after := inventory(t, c); !slices.Equal(before, after); after = inventory(t, c) {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("the demo left %q, and took %q", without(after, before), without(before, after))
-		case <-time.After(recheck):
-		}
+	for _, fault := range []struct {
+		name string
+		set  settings
+		want string
+	}{
+		{"elections are off", settings{lawless: true}, "act 1, elect: two replicas of stable start, then two of canary: two at once"},
+		{"the work's client has no gate", settings{env: map[string]string{"ENABLE_WRITE_GATE": "false"}}, "the others have gone past it"},
+		{"there is no fence", settings{unfenced: true}, "its fence does not stand"},
+		{"SIGTERM kills", settings{pilot: mortal, only: 5}, `by "lease-expired", and it should be by "lock-free"`},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			before := inventory(t, c)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			set := fault.set
+			set.demo, set.timing, set.kubeconfig, set.pilot = true, quick, c.Kubeconfig(), cmp.Or(set.pilot, pilot)
+			var said strings.Builder
+			err = play(ctx, set, &screen{out: &said})
+			if err == nil || !strings.Contains(err.Error(), fault.want) {
+				t.Errorf("the demo says %v, want %s; it printed\n%s", err, fault.want, said.String())
+			}
+			for after := inventory(t, c); !slices.Equal(before, after); after = inventory(t, c) {
+				select {
+				case <-ctx.Done():
+					t.Fatalf("the demo left %q, and took %q", without(after, before), without(before, after))
+				case <-time.After(recheck):
+				}
+			}
+		})
 	}
 }
 

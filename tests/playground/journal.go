@@ -10,6 +10,33 @@ import (
 type journal struct {
 	mu    sync.Mutex
 	spans []span
+	said  []statement
+}
+
+// statement is a line of a process's log, and whose.
+type statement struct {
+	pod string
+	logLine
+}
+
+// note keeps a line that the demo may judge by.
+func (j *journal) note(pod string, line logLine) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.said = append(j.said, statement{pod, line})
+}
+
+// since is what the processes said from an instant on, each in its own order.
+func (j *journal) since(at time.Time) []statement {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var later []statement
+	for _, s := range j.said {
+		if !s.at.Before(at) {
+			later = append(later, s)
+		}
+	}
+	return later
 }
 
 // began notes that a pod's run function started.

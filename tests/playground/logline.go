@@ -11,7 +11,18 @@ type logLine struct {
 	at       time.Time
 	message  string
 	election string
+	// from, to, why and claim are of a change of phase: claim is how a new leader came by the lock.
+	from, to, why, claim string
 }
+
+// The server's own words, by which the demo judges.
+const (
+	saidServer  = "server" // the first words of a process
+	saidBegan   = "run function started"
+	saidEnded   = "run function ended"
+	saidPhase   = "election phase changed"
+	saidInOrder = "server has ended"
+)
 
 // parseLine reads "time\tlevel\tscope\tmessage\tkey=value key=value". Other lines, such
 // as a panic's, are none.
@@ -25,10 +36,14 @@ func parseLine(line []byte) (logLine, bool) {
 		return logLine{}, false
 	}
 	said := logLine{at: at.Local(), message: fields[3]}
+	wanted := map[string]*string{
+		"election": &said.election, "from": &said.from, "to": &said.to, "why": &said.why, "claim": &said.claim,
+	}
 	for _, label := range fields[4:] {
 		for pair := range strings.FieldsSeq(label) {
-			if value, ok := strings.CutPrefix(pair, "election="); ok {
-				said.election = value
+			key, value, _ := strings.Cut(pair, "=")
+			if into := wanted[key]; into != nil && *into == "" {
+				*into = value
 			}
 		}
 	}

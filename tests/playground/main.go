@@ -34,6 +34,12 @@ type settings struct {
 	timing          timing
 	// lawless runs the servers without elections.
 	lawless bool
+
+	// What follows is for tests of the demo itself: unfenced leaves the fence out, env are further
+	// variables of the servers, and only is the one act after the first that is played.
+	unfenced bool
+	env      map[string]string
+	only     int
 }
 
 // timing is how the pilots' elections are set up.

@@ -63,6 +63,8 @@ func (v view) clone() view {
 // scene follows the cluster by watches.
 type scene struct {
 	factory informers.SharedInformerFactory
+	// witnessed is the history of the lock that the demo disturbs.
+	witnessed chronicle
 
 	mu      sync.Mutex
 	view    view
@@ -151,6 +153,13 @@ func (s *scene) take(obj any, exists bool) {
 func (s *scene) takeConfigMap(obj *corev1.ConfigMap, exists bool) {
 	if obj.Name == rootCertName {
 		put(s.view.bundles, obj.Namespace, obj.Data[rootCertKey], exists)
+	}
+	if obj.Namespace == systemNamespace && obj.Name == witnessed {
+		state := recordState{gone: true}
+		if exists {
+			state = stateOf(obj)
+		}
+		s.witnessed.take(state, time.Now())
 	}
 	if _, isLock := obj.Annotations[locks.LeaderElectionRecordAnnotationKey]; isLock && obj.Namespace == systemNamespace {
 		put(s.view.locks, obj.Name, configMapLock(obj), exists)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,6 +41,7 @@ func (s *stage) install(ctx context.Context, bundleFile string) error {
 	if s.lawless {
 		values.Env = map[string]string{"ENABLE_LEADER_ELECTION": "false"}
 	}
+	maps.Copy(values.Env, s.env)
 	access, err := manifests.MakeAccess(values)
 	if err != nil {
 		return err

@@ -31,8 +31,8 @@ func (s *stage) fenceConfig() bootstrap.FenceConfig {
 
 // putFence has the API server judge by the locks, before anyone may lead.
 func (s *stage) putFence(ctx context.Context) error {
-	if s.lawless {
-		return nil // nobody would hold a lock, and nobody could write
+	if s.lawless || s.unfenced {
+		return nil // without elections nobody would hold a lock, and nobody could write
 	}
 	began := time.Now()
 	var said strings.Builder
@@ -56,11 +56,14 @@ func (s *stage) takeFence(ctx context.Context) error {
 // zombie is a leader that is stopped for so long that another leads.
 type zombie struct {
 	pod, kubeconfig, address string
+	// at is when it was stopped, refused how many of its writes the fence had refused by then.
+	at      time.Time
+	refused float64
 }
 
 // freeze stops the leader's process. It does nothing more until it is let go on, and what
 // it does then is for gate and fence to stop.
-func (d *demo) freeze(context.Context) (time.Time, error) {
+func (d *demo) freeze(ctx context.Context) (time.Time, error) {
 	leader, err := d.leader()
 	if err != nil {
 		return time.Time{}, err
@@ -70,7 +73,11 @@ func (d *demo) freeze(context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	d.zombie = zombie{pod: leader, kubeconfig: filepath.Join(filepath.Dir(pod.Log), "kubeconfig"), address: pod.Address}
+	if _, d.zombie.refused, err = d.admitted(ctx, leader); err != nil {
+		return time.Time{}, err
+	}
 	at := time.Now()
+	d.zombie.at = at
 	if err := d.node.Signal(systemNamespace, leader, syscall.SIGSTOP); err != nil {
 		return at, fmt.Errorf("stopping pod %s: %w", leader, err)
 	}
@@ -95,7 +102,14 @@ func (d *demo) revive(ctx context.Context) error {
 		return err
 	}
 	d.line("%s goes on, and knows after %s: it is %s", d.zombie.pod, round(time.Since(at)), phase)
-	return nil
+	_, refused, err := d.admitted(ctx, d.zombie.pod)
+	if err != nil {
+		return err
+	}
+	if refused > d.zombie.refused {
+		return fmt.Errorf("the gate of %s has let %v writes through after its term, which the fence refused", d.zombie.pod, refused-d.zombie.refused)
+	}
+	return d.judge(ctx, awake, d.zombie.pod, d.zombie.at)
 }
 
 // writeAsZombie is refused, or something is wrong.
