@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -12,7 +13,9 @@ import (
 )
 
 // fenceCommand is what an administrator does about the fence.
-func fenceCommand(env features.Features, wrong error) *cobra.Command {
+func fenceCommand(
+	env features.Features, wrong error, run func(ctx context.Context, verb string, config bootstrap.FenceConfig, out io.Writer) error,
+) *cobra.Command {
 	config := bootstrap.FenceConfig{}
 	config.Kubernetes.List = env.Kubeconfig
 	root := &cobra.Command{
@@ -31,19 +34,35 @@ func fenceCommand(env features.Features, wrong error) *cobra.Command {
 	f.StringSliceVar(&config.Coordinators, "coordinator", nil, "users that may write candidates in as holders, such as system:apiserver")
 	f.BoolVar(&config.WithoutLockGuard, "without-lock-guard", false, "leave the locks themselves to RBAC")
 
-	does := func(use, short string, do func(context.Context, io.Writer) error) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	does := func(verb, short string) *cobra.Command {
+		return &cobra.Command{Use: verb, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			if wrong != nil {
 				return wrong
 			}
-			return do(cmd.Context(), cmd.OutOrStdout())
+			return run(cmd.Context(), verb, config, cmd.OutOrStdout())
 		}}
 	}
-	render := does("render", "Print the policies and bindings as YAML", func(_ context.Context, out io.Writer) error { return config.Render(out) })
-	put := does("install", "Put the fence up or bring it up to date, and wait until it stands", func(ctx context.Context, out io.Writer) error { return config.Install(ctx, out) })
-	put.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "how long to wait until the fence stands; 0 for not at all")
-	verify := does("verify", "Try it with dry-run writes as the leader and as others, and say what holds", func(ctx context.Context, out io.Writer) error { return config.Verify(ctx, out) })
-	remove := does("remove", "Take the fence away; what keeps the API server's view of locks alive stays", func(ctx context.Context, out io.Writer) error { return config.Remove(ctx, out) })
-	root.AddCommand(render, put, verify, remove)
+	install := does("install", "Put the fence up or bring it up to date, and wait until it stands")
+	install.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "how long to wait until the fence stands; 0 for not at all")
+	root.AddCommand(
+		does("render", "Print the policies and bindings as YAML"), install,
+		does("verify", "Try it with dry-run writes as the leader and as others, and say what holds"),
+		does("remove", "Take the fence away; what keeps the API server's view of locks alive stays"),
+	)
 	return root
+}
+
+// fence does what a verb says.
+func fence(ctx context.Context, verb string, config bootstrap.FenceConfig, out io.Writer) error {
+	switch verb {
+	case "render":
+		return config.Render(out)
+	case "install":
+		return config.Install(ctx, out)
+	case "verify":
+		return config.Verify(ctx, out)
+	case "remove":
+		return config.Remove(ctx, out)
+	}
+	return fmt.Errorf("there is no pilot fence %s", verb)
 }

@@ -3,14 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"istio.io/pkg/log"
-	"istio.io/pkg/version"
 
+	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
 )
 
@@ -25,16 +26,22 @@ func run() int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	defer log.Sync() //nolint:errcheck // standard output cannot always be synced, and the process ends
-	if err := command().ExecuteContext(ctx); err != nil {
+	if err := command(programs{serve: serve, fence: fence}).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "pilot:", err)
 		return 1
 	}
 	return 0
 }
 
+// programs is what the command line starts.
+type programs struct {
+	serve func(context.Context, bootstrap.Config) error
+	fence func(ctx context.Context, verb string, config bootstrap.FenceConfig, out io.Writer) error
+}
+
 // command puts the command line together. What the environment says are the flags'
 // defaults; what is wrong with it matters to the server alone.
-func command() *cobra.Command {
+func command(start programs) *cobra.Command {
 	flags, wrong := features.FromEnv()
 	root := &cobra.Command{
 		Use:           "pilot",
@@ -42,6 +49,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serverCommand(flags, wrong), fenceCommand(flags, wrong), featuresCommand(), version.CobraCommand())
+	root.SetGlobalNormalizationFunc(istioNames)
+	root.AddCommand(serverCommand(flags, wrong, start.serve), fenceCommand(flags, wrong, start.fence), featuresCommand(), versionCommand())
 	return root
 }

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 // pilot runs a command line and returns what it says.
 func pilot(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	root := command()
+	root := command(programs{serve: serve, fence: fence})
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetArgs(args)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -13,11 +14,20 @@ import (
 // exitStuck is the exit code when a controller outstayed its drain.
 const exitStuck = 3
 
+// serve runs a server until ctx ends.
+func serve(ctx context.Context, config bootstrap.Config) error {
+	server, err := bootstrap.New(config)
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx)
+}
+
 // serverCommand runs a server with the environment's values, and flags before them.
-func serverCommand(env features.Features, wrong error) *cobra.Command {
+func serverCommand(env features.Features, wrong error, run func(context.Context, bootstrap.Config) error) *cobra.Command {
 	config := bootstrap.Config{DisableElections: !env.EnableLeaderElection, DisableGate: !env.EnableWriteGate, Fence: env.EnableWriteFence}
 	config.Kubernetes.List = env.Kubeconfig
-	logging := log.DefaultOptions()
+	var logging logging
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "Run one replica of one revision",
@@ -26,22 +36,18 @@ func serverCommand(env features.Features, wrong error) *cobra.Command {
 			if wrong != nil {
 				return wrong
 			}
-			if err := log.Configure(logging); err != nil {
+			if err := logging.configure(); err != nil {
 				return err
 			}
 			config.Exit = func() {
 				_ = log.Sync() // the process ends in any case
 				os.Exit(exitStuck)
 			}
-			server, err := bootstrap.New(config)
-			if err != nil {
-				return err
-			}
-			return server.Run(cmd.Context())
+			return run(cmd.Context(), config)
 		},
 	}
 	bind(cmd, &config, env)
-	logging.AttachCobraFlags(cmd)
+	logging.declare(cmd.Flags())
 	return cmd
 }
 
@@ -57,6 +63,7 @@ func bind(cmd *cobra.Command, config *bootstrap.Config, env features.Features) {
 	f.StringVar(&config.Revision, "revision", env.Revision, "the control plane's revision; empty means default (REVISION)")
 	f.StringVar(&config.ClusterID, "cluster-id", env.ClusterID, "the cluster's name, for the log (CLUSTER_ID)")
 	f.StringVar(&config.Address, "address", ":15014", "where to serve /healthz, /readyz, /metrics and /debug/elections")
+	f.BoolVar(&config.Profiling, "pprof", false, "serve Go's profiles at --address, under /debug/pprof/; they tell much about the process, so keep the address to yourself")
 	f.StringVar(&config.CABundle, "ca-bundle", "", "file of PEM certificates to spread to every namespace; it is followed when it changes")
 	f.StringSliceVar(&config.ExcludedNamespaces, "excluded-namespaces", nil, "namespaces without the CA bundle (default kube-system, kube-public, kube-node-lease, local-path-storage)")
 	f.StringVar(&config.Lock, "lock", env.ElectionLock, "kind of lock objects: configmap, lease, or multi to move from one to the other (LEADER_ELECTION_LOCK)")

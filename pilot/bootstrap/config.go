@@ -61,11 +61,18 @@ type Config struct {
 	// kept; 0 means 20 s. The whole stop takes some seconds more at most.
 	ShutdownTimeout time.Duration
 
+	// Profiling serves Go's profiles at Address, under /debug/pprof/.
+	Profiling bool
+
 	// Exit ends the process when a controller outstays its drain: another one may lead
 	// soon, and only that makes sure that this one does not act. nil: it is logged.
 	Exit func()
 	// Logger receives everything; nil means Istio's log.
 	Logger *slog.Logger
+
+	// Tests shorten these: how long run functions may outlive their lease before the server
+	// counts as unhealthy, and how often the fence's self-test looks by itself.
+	healthTolerance, fenceEvery time.Duration
 }
 
 const (

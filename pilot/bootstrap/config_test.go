@@ -101,7 +101,7 @@ func TestPagesBeforeTheServerRuns(t *testing.T) {
 	}{
 		"/":                {200, "/debug/elections"},
 		"/healthz":         {200, "ok"},
-		"/readyz":          {503, errNoDefault.Error()},
+		"/readyz":          {503, errNotReached.Error()},
 		"/metrics":         {200, `leader_election_master_status{name="istio-namespace-controller-election"} 0`},
 		"/debug/elections": {200, `"id": "istio-namespace-controller-election"`},
 		"/elsewhere":       {404, ""},
@@ -124,16 +124,13 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := s.metrics.NewLeaderMetric()
-	m.On("x")
-	m.On("y")
-	m.Off("y")
-	s.metrics.SlowpathExercised("x")
 	s.metrics.Phase("x", "following", "leading", "expired")
 	s.metrics.Call("x", "renew", "leading", "ok", 7*time.Millisecond)
 	s.metrics.Call("x", "renew", "leading", "unknown", time.Second)
+	s.metrics.Call("x", "renew", "leading", "conflict", time.Millisecond)
 	s.metrics.Term("x", true, "lease-expired")
-	s.metrics.Term("x", false, "superseded")
+	s.metrics.Term("y", true, "lock-free")
+	s.metrics.Term("y", false, "superseded")
 	for _, what := range []k8sleaderelection.Lasting{
 		k8sleaderelection.Drain, k8sleaderelection.Handover, k8sleaderelection.HandoverGiven, k8sleaderelection.Leaderless,
 	} {
@@ -145,11 +142,11 @@ func TestMetrics(t *testing.T) {
 		`leader_election_slowpath_total{name="x"} 1`,
 		`incumbent_election_phase_changes_total{from="following",name="x",reason="expired",to="leading"} 1`,
 		`incumbent_election_requests_total{name="x",result="ok",role="leading",verb="renew"} 1`,
-		`incumbent_election_request_seconds_count{name="x",verb="renew"} 2`,
+		`incumbent_election_request_seconds_count{name="x",verb="renew"} 3`,
 		`incumbent_election_renew_seconds_bucket{name="x",le="0.01"} 1`,
 		`incumbent_election_renew_seconds_count{name="x"} 1`,
 		`incumbent_election_transitions_total{change="began",name="x",reason="lease-expired"} 1`,
-		`incumbent_election_transitions_total{change="ended",name="x",reason="superseded"} 1`,
+		`incumbent_election_transitions_total{change="ended",name="y",reason="superseded"} 1`,
 		`incumbent_election_drain_seconds_bucket{name="x",le="0.025"} 1`,
 		`incumbent_election_handover_seconds_count{name="x"} 1`,
 		`incumbent_election_handover_given_seconds_count{name="x"} 1`,

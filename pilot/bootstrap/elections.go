@@ -59,9 +59,9 @@ func namespaceController(client kube.Client, config Config, log *slog.Logger) (j
 	})
 }
 
-// elect puts the table's elections together.
-func (s *Server) elect() error {
-	for _, row := range table {
+// elect puts the elections of a table together.
+func (s *Server) elect(rows []election) error {
+	for _, row := range rows {
 		le, err := leaderelection.New(s.work, s.electionConfig(row))
 		if err != nil {
 			return fmt.Errorf("elections (--lease-duration, --renew-deadline, --retry-period): %w", err)
@@ -77,6 +77,7 @@ func (s *Server) elect() error {
 		}
 		le.Warm(j.Warm).AddRunContext(logged(log, j.Run))
 		s.fence.watch(le, row)
+		s.others.watch(le)
 		countWrites(s.metrics.registry, le)
 		s.jobs = append(s.jobs, j)
 		s.elections.Add(le)
@@ -91,11 +92,12 @@ func (s *Server) electionConfig(row election) leaderelection.Config {
 		Namespace: s.config.Namespace, Identity: s.config.Identity, Revision: s.config.Revision,
 		ElectionID: row.id, PerRevision: row.perRevision, Lock: lock,
 		LeaseDuration: s.config.LeaseDuration, RenewDeadline: s.config.RenewDeadline, RetryPeriod: s.config.RetryPeriod,
-		StopLimit:      s.config.ShutdownTimeout,
-		DefaultWatcher: s.watcher,
-		Disabled:       s.config.DisableElections,
-		EventRecorder:  s.events,
-		Observer:       s.metrics,
+		StopLimit:       s.config.ShutdownTimeout,
+		HealthTolerance: s.config.healthTolerance,
+		DefaultWatcher:  s.watcher,
+		Disabled:        s.config.DisableElections,
+		EventRecorder:   s.events,
+		Observer:        s.metrics,
 		OnStuckDrain: func() {
 			s.log.Error("a controller has outstayed its drain", "election", row.id, "exit", s.config.Exit != nil)
 			if s.config.Exit != nil {

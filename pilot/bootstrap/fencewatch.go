@@ -24,9 +24,10 @@ type fenceWatch struct {
 	stands *prometheus.GaugeVec
 	checks *prometheus.CounterVec
 
-	// wake has room for one: the self-test looks at all elections whenever a term begins
-	// or has ended.
-	wake   chan struct{}
+	// The self-test looks at all elections whenever a term begins or has ended, and every
+	// now and then: a fence may also fall while nothing else changes.
+	wake   wakeup
+	every  time.Duration
 	probes map[*leaderelection.LeaderElection][]fence.Probe
 
 	mu     sync.Mutex
@@ -53,11 +54,13 @@ const (
 	// API server lag behind the lock, is repeated.
 	checkPause = 100 * time.Millisecond
 	checkTries = 30
+	// checkEvery is how often to look while no term begins or ends.
+	checkEvery = time.Minute
 )
 
-func newFenceWatch(client dynamic.Interface, registry prometheus.Registerer, log *slog.Logger, on bool) *fenceWatch {
+func newFenceWatch(client dynamic.Interface, registry prometheus.Registerer, log *slog.Logger, config Config) *fenceWatch {
 	w := &fenceWatch{
-		on: on, client: client, log: log, wake: make(chan struct{}, 1),
+		on: config.Fence && !config.DisableElections, client: client, log: log, wake: newWakeup(), every: config.fenceEvery,
 		probes: map[*leaderelection.LeaderElection][]fence.Probe{}, states: map[*leaderelection.LeaderElection]fenceState{},
 		stands: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "incumbent_fence_stands",
@@ -68,14 +71,16 @@ func newFenceWatch(client dynamic.Interface, registry prometheus.Registerer, log
 			Help: "How many dry-run writes tried the fence of that election, by what this process was (leading, following) and the answer (admitted, refused, unclear).",
 		}, []string{"name", "role", "answer"}),
 	}
-	if on {
+	if w.every == 0 {
+		w.every = checkEvery
+	}
+	if w.on {
 		registry.MustRegister(w.stands, w.checks)
 	}
 	return w
 }
 
-// watch has the self-test look at an election. Its run function tells of terms; it is one
-// of those that the election waits for, and ends at once.
+// watch has the self-test look at an election.
 func (w *fenceWatch) watch(le *leaderelection.LeaderElection, row election) {
 	if !w.on {
 		return
@@ -86,53 +91,57 @@ func (w *fenceWatch) watch(le *leaderelection.LeaderElection, row election) {
 		kind = fence.Lease
 	}
 	w.probes[le] = fence.Probes(fence.Declaration{Election: now.Lock, Namespace: now.Namespace, Lock: kind, Guards: row.writes})
-	le.AddRunContext(func(ctx context.Context) error {
-		w.nudge()
-		<-ctx.Done()
-		w.nudge()
-		return nil
-	})
+	w.wake.onTerms(le)
 }
 
-func (w *fenceWatch) nudge() {
-	select {
-	case w.wake <- struct{}{}:
-	default: // one is due anyway
-	}
-}
-
-// run looks at the start, and whenever it was woken.
+// run looks at the start, whenever it was woken, and every now and then.
 func (w *fenceWatch) run(ctx context.Context) error {
+	ticker := time.NewTicker(w.every)
+	defer ticker.Stop()
 	for {
-		for le, probes := range w.probes {
-			for _, p := range probes {
-				w.check(ctx, le, p)
-			}
+		for le := range w.probes {
+			w.check(ctx, le)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-w.wake:
+		case <-ticker.C:
 		}
 	}
 }
 
-// check tries a probe until the answer is what it should be, or has been another for a while.
-func (w *fenceWatch) check(ctx context.Context, le *leaderelection.LeaderElection, p fence.Probe) {
-	if p.Object == nil {
-		return // nothing is known to try it with
-	}
-	var last fenceState
-	for range checkTries {
-		state, settled := w.look(ctx, le, p)
+// check tries an election's probes and reports the first that is not answered as it
+// should be, or else the last.
+func (w *fenceWatch) check(ctx context.Context, le *leaderelection.LeaderElection) {
+	found, tried := fenceState{}, false
+	for _, p := range w.probes[le] {
+		if p.Object == nil {
+			continue // nothing is known to try it with
+		}
+		state := w.try(ctx, le, p)
 		if ctx.Err() != nil {
 			return
 		}
+		if found, tried = state, true; !state.Stands {
+			break
+		}
+	}
+	if tried {
+		w.report(le, found)
+	}
+}
+
+// try tries a probe until the answer is what it should be, or has been another for a
+// while; it returns the zero state when the election did not settle in that time.
+func (w *fenceWatch) try(ctx context.Context, le *leaderelection.LeaderElection, p fence.Probe) (last fenceState) {
+	for range checkTries {
+		state, settled := w.look(ctx, le, p)
 		last = fenceState{}
 		if settled {
 			last = state
 		}
-		if last.Stands {
+		if last.Stands || ctx.Err() != nil {
 			break
 		}
 		pause := time.NewTimer(checkPause)
@@ -140,10 +149,9 @@ func (w *fenceWatch) check(ctx context.Context, le *leaderelection.LeaderElectio
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return
 		}
 	}
-	w.report(le, last)
+	return last
 }
 
 // look tries a probe once. It is not settled when this process began or ended a term on
@@ -177,31 +185,39 @@ func (w *fenceWatch) look(ctx context.Context, le *leaderelection.LeaderElection
 
 var errUnsettled = errors.New("the election did not settle while the fence was tried")
 
-// report keeps what was found, and logs it when it is another than before.
+// report keeps what was found, and logs it when it is another than before. What is not
+// known now is not what was known last.
 func (w *fenceWatch) report(le *leaderelection.LeaderElection, state fenceState) {
-	if state.Answer == "" {
-		w.log.Debug("fence was not tried", "election", le.Status().Lock, "error", errUnsettled)
-		return
-	}
-	w.mu.Lock()
-	last, known := w.states[le]
-	w.states[le] = state
-	w.mu.Unlock()
 	name := le.Status().Lock
+	w.mu.Lock()
+	last := w.states[le]
+	if state.Answer == "" {
+		delete(w.states, le)
+	} else {
+		w.states[le] = state
+	}
+	w.mu.Unlock()
+	news := last.Answer != state.Answer || last.Leading != state.Leading || last.Stands != state.Stands
 	log := w.log.With("election", name, "leading", state.Leading, "answer", state.Answer)
 	switch {
+	case state.Answer == "":
+		w.stands.DeleteLabelValues(name)
+		w.log.Debug("fence was not tried", "election", name, "error", errUnsettled)
 	case state.Answer == install.Unclear.String():
 		w.stands.DeleteLabelValues(name)
-		log.Warn("whether the fence stands is not clear", "detail", state.Detail)
-		return
+		if news {
+			log.Warn("whether the fence stands is not clear", "detail", state.Detail)
+		}
 	case !state.Stands:
 		w.stands.WithLabelValues(name).Set(0)
-		log.Error("the fence does not stand; pilot fence verify says more", "detail", state.Detail)
-		return
-	}
-	w.stands.WithLabelValues(name).Set(1)
-	if !known || !last.Stands || last.Leading != state.Leading {
-		log.Info("fence stands", "detail", state.Detail)
+		if news {
+			log.Error("the fence does not stand; pilot fence verify says more", "detail", state.Detail)
+		}
+	default:
+		w.stands.WithLabelValues(name).Set(1)
+		if news {
+			log.Info("fence stands", "detail", state.Detail)
+		}
 	}
 }
 

@@ -78,21 +78,9 @@ func (m *metrics) span(what, help string) *prometheus.HistogramVec {
 	return m.histogram("incumbent_election_"+what+"_seconds", help, spanBuckets, "name")
 }
 
-var (
-	_ k8sleaderelection.MetricsProvider = (*metrics)(nil)
-	_ k8sleaderelection.SlowpathMetric  = (*metrics)(nil)
-	_ k8sleaderelection.TermObserver    = (*metrics)(nil)
-)
-
-// NewLeaderMetric is MetricsProvider's: the electors of this process share it.
-func (m *metrics) NewLeaderMetric() k8sleaderelection.SwitchMetric { return m }
-
-// On and Off are SwitchMetric's, SlowpathExercised is SlowpathMetric's.
-func (m *metrics) On(name string) { m.leader.WithLabelValues(name).Set(1) }
-
-func (m *metrics) Off(name string) { m.leader.WithLabelValues(name).Set(0) }
-
-func (m *metrics) SlowpathExercised(name string) { m.slowpath.WithLabelValues(name).Inc() }
+// client-go's way, a MetricsProvider, is one for the whole process: two servers in one,
+// as tests have them, would report to whichever came last.
+var _ k8sleaderelection.TermObserver = (*metrics)(nil)
 
 // Phase and Call are Observer's.
 func (m *metrics) Phase(name, from, to, reason string) {
@@ -102,6 +90,9 @@ func (m *metrics) Phase(name, from, to, reason string) {
 func (m *metrics) Call(name, verb, role, result string, took time.Duration) {
 	m.requests.WithLabelValues(name, verb, role, result).Inc()
 	m.took.WithLabelValues(name, verb).Observe(took.Seconds())
+	if result == "conflict" {
+		m.slowpath.WithLabelValues(name).Inc() // the elector's picture was behind: it reads now
+	}
 	if verb == "renew" && result == "ok" {
 		m.renewals.WithLabelValues(name).Observe(took.Seconds())
 	}
@@ -109,10 +100,11 @@ func (m *metrics) Call(name, verb, role, result string, took time.Duration) {
 
 // Term and Lasted are TermObserver's.
 func (m *metrics) Term(name string, began bool, reason string) {
-	change := "ended"
+	change, leads := "ended", 0.0
 	if began {
-		change = "began"
+		change, leads = "began", 1
 	}
+	m.leader.WithLabelValues(name).Set(leads)
 	m.terms.WithLabelValues(name, change, reason).Inc()
 }
 

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -21,12 +23,22 @@ func (s *Server) handler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /debug/elections", s.electionsPage)
 	mux.HandleFunc("GET /{$}", s.index)
+	if s.config.Profiling {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	return mux
 }
 
 func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprintf(w, "pilot %s, revision %s\n\n/healthz\n/readyz\n/metrics\n/debug/elections\n", s.config.Identity, s.config.Revision)
+	if s.config.Profiling {
+		fmt.Fprintln(w, "/debug/pprof/")
+	}
 }
 
 // check is a page that says ok, or what is wrong.
@@ -53,23 +65,33 @@ func (s *Server) healthy(req *http.Request) error {
 }
 
 var (
-	errStopping  = errors.New("the server is stopping")
-	errNoDefault = errors.New("the default revision has not been asked for yet")
+	errStopping   = errors.New("the server is stopping")
+	errNotReached = errors.New("the API server has not answered yet")
 )
 
-// ready never depends on leading. Without an API server the process is as ready as it
-// can be, once it knows that there is none.
+// ready never depends on leading. It begins when the API server has let this process in
+// for the first time, and does not end with the API server: all replicas at once would
+// count as gone then, and none of them could do better than wait.
 func (s *Server) ready() error {
-	if s.stopping.Load() {
+	switch {
+	case s.stopping.Load():
 		return errStopping
-	}
-	if s.watcher.HasSynced() {
+	case s.reached.Load():
+		return nil
+	case s.watcher.HasSynced():
+		s.reached.Store(true)
 		return nil
 	}
-	if reporter, ok := s.watcher.(revisions.Reporter); ok && reporter.Problem() != nil {
+	reporter, ok := s.watcher.(revisions.Reporter)
+	if !ok {
+		return errNotReached
+	}
+	problem := reporter.Problem()
+	if apierrors.IsForbidden(problem) { // it knows who asks, and elections do without the answer
+		s.reached.Store(true)
 		return nil
 	}
-	return errNoDefault
+	return errors.Join(errNotReached, problem)
 }
 
 // electionState is one election at /debug/elections.
@@ -92,6 +114,8 @@ type electionState struct {
 	DefaultRevision *string `json:"defaultRevision"`
 	// Fence is what the self-test found last; absent without a fence.
 	Fence *fenceState `json:"fence,omitempty"`
+	// OtherLock says who holds a lock of the other kind with this election's name.
+	OtherLock string `json:"otherLock,omitempty"`
 }
 
 func stateOf(le *leaderelection.LeaderElection) electionState {
@@ -115,7 +139,7 @@ func (s *Server) electionsPage(w http.ResponseWriter, _ *http.Request) {
 	states := []electionState{}
 	for _, le := range s.elections.All() {
 		state := stateOf(le)
-		state.Fence = s.fence.state(le)
+		state.Fence, state.OtherLock = s.fence.state(le), s.others.state(le)
 		states = append(states, state)
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -35,8 +35,9 @@ var errOutstayed = errors.New("has not ended in time")
 
 // runParts starts parts one after the other, waits until ctx ends or a part does, and
 // stops them in reverse. A part that ends by itself ends the others; the error says
-// which, and what went wrong with any of them.
-func runParts(ctx context.Context, log *slog.Logger, parts []part) error {
+// which, and what went wrong with any of them. stopping is called before the first of
+// them is told to stop.
+func runParts(ctx context.Context, log *slog.Logger, stopping func(), parts []part) error {
 	var errs *multierror.Error
 	var started []running
 	early := make(chan string, len(parts))
@@ -62,6 +63,7 @@ func runParts(ctx context.Context, log *slog.Logger, parts []part) error {
 			errs = multierror.Append(errs, fmt.Errorf("%s has ended by itself", name))
 		}
 	}
+	stopping()
 	for _, r := range slices.Backward(started) {
 		if err := r.stop(); err != nil {
 			errs = multierror.Append(errs, fmt.Errorf("%s: %w", r.name, err))

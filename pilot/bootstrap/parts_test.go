@@ -48,7 +48,7 @@ func TestPartsStopInReverseEachAfterTheOther(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
 		var d diary
-		err := runParts(ctx, quiet, []part{d.part("a", 0, nil), d.part("b", time.Second, nil), d.part("c", 3*time.Second, nil)})
+		err := runParts(ctx, quiet, func() {}, []part{d.part("a", 0, nil), d.part("b", time.Second, nil), d.part("c", 3*time.Second, nil)})
 		if err != nil {
 			t.Error(err)
 		}
@@ -62,7 +62,7 @@ func TestFailedStartRollsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
 		broken := errors.New("broken")
-		err := runParts(t.Context(), quiet, []part{d.part("a", 0, nil), d.part("b", 0, broken), d.part("c", 0, nil)})
+		err := runParts(t.Context(), quiet, func() {}, []part{d.part("a", 0, nil), d.part("b", 0, broken), d.part("c", 0, nil)})
 		if !errors.Is(err, broken) || !strings.Contains(err.Error(), "starting b") {
 			t.Errorf("error is %v", err)
 		}
@@ -77,7 +77,7 @@ func TestPartThatEndsByItselfEndsTheOthers(t *testing.T) {
 		var d diary
 		lost := errors.New("lost")
 		early := part{name: "b", bound: time.Second, run: func(context.Context) error { return lost }}
-		err := runParts(t.Context(), quiet, []part{d.part("a", 0, nil), early, d.part("c", 0, nil)})
+		err := runParts(t.Context(), quiet, func() {}, []part{d.part("a", 0, nil), early, d.part("c", 0, nil)})
 		if !errors.Is(err, lost) || !strings.Contains(err.Error(), "b has ended by itself") {
 			t.Errorf("error is %v", err)
 		}
@@ -98,7 +98,7 @@ func TestPartThatOutstaysItsBoundIsReportedAndLeftBehind(t *testing.T) {
 			run:   func(context.Context) error { <-held; return nil },
 		}
 		began := time.Now()
-		err := runParts(ctx, quiet, []part{d.part("a", 0, nil), stuck})
+		err := runParts(ctx, quiet, func() {}, []part{d.part("a", 0, nil), stuck})
 		if !errors.Is(err, errOutstayed) || !strings.Contains(err.Error(), "stuck") || time.Since(began) != 10*time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
@@ -115,7 +115,7 @@ func TestStopDuringStartStartsNoFurtherPart(t *testing.T) {
 		var d diary
 		first := d.part("a", 0, nil)
 		first.start = func() error { cancel(); return nil }
-		if err := runParts(ctx, quiet, []part{first, d.part("b", 0, nil)}); err != nil {
+		if err := runParts(ctx, quiet, func() {}, []part{first, d.part("b", 0, nil)}); err != nil {
 			t.Error(err)
 		}
 		if want := []string{"end a"}; !slices.Equal(d.lines, want) {

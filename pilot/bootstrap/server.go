@@ -9,7 +9,6 @@ import (
 	"go.uber.org/atomic"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -32,13 +31,17 @@ type Server struct {
 	jobs      []job
 	metrics   *metrics
 	fence     *fenceWatch
+	others    *otherLocks
 	http      *httpServer
 	stopping  atomic.Bool
+	reached   atomic.Bool // the API server has let this process in once
 }
 
 // New checks the configuration, reads the kubeconfig and puts the server together. It
 // starts nothing.
-func New(config Config) (*Server, error) {
+func New(config Config) (*Server, error) { return newServer(config, table) }
+
+func newServer(config Config, rows []election) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -47,12 +50,13 @@ func New(config Config) (*Server, error) {
 	if err := s.connect(); err != nil {
 		return nil, err
 	}
-	s.fence = newFenceWatch(s.own.Dynamic(), s.metrics.registry, s.log, config.Fence && !config.DisableElections)
+	s.fence = newFenceWatch(s.own.Dynamic(), s.metrics.registry, s.log, config)
 	s.events = newEvents(s.own, config.Identity, s.log)
-	s.metrics.registry.MustRegister(standing{s.elections})
+	s.others = newOtherLocks(s.own, s.events, s.metrics.registry, s.log, config)
+	s.metrics.registry.MustRegister(standing{s.elections}, ReadBuild().metric())
 	// Whatever the server's namespace, elections go by the one webhook that istiod's go by.
 	s.watcher = revisions.NewDefault(s.own, revisions.Config{Revision: config.Revision, Logger: s.log})
-	if err := s.elect(); err != nil {
+	if err := s.elect(rows); err != nil {
 		return nil, err
 	}
 	s.http = newHTTPServer(config.Address, s.handler(), s.log)
@@ -77,14 +81,13 @@ func (s *Server) connect() error {
 // Run starts the server and returns when ctx has ended and all that was started has
 // ended, too, or when a part of it fails. Locks that it held are released.
 func (s *Server) Run(ctx context.Context) error {
-	s.log.Info("server", "identity", s.config.Identity, "namespace", s.config.Namespace, "revision", s.config.Revision,
+	s.log.Info("server", "version", ReadBuild().Version, "identity", s.config.Identity, "namespace", s.config.Namespace, "revision", s.config.Revision,
 		"cluster", s.config.ClusterID, "lock", s.config.Lock, "elections", !s.config.DisableElections, "gate", !s.config.DisableGate, "fence", s.config.Fence)
-	k8sleaderelection.SetProvider(s.metrics)
-	defer context.AfterFunc(ctx, func() { s.stopping.Store(true) })()
-	err := runParts(ctx, s.log, []part{
+	err := runParts(ctx, s.log, func() { s.stopping.Store(true) }, []part{
 		{name: "the HTTP server", start: s.http.listen, run: s.http.serve, bound: httpStop + stopGrace},
 		{name: "the recorder of events", run: s.events.run, bound: eventsStop + stopGrace},
 		{name: "the watcher of the default revision", run: s.watch, bound: stopGrace},
+		{name: "the look-out for other locks", run: s.others.run, bound: stopGrace},
 		{name: "the fence's self-test", run: s.fence.run, bound: stopGrace},
 		{name: "the elections", run: s.campaign, bound: s.config.ShutdownTimeout + 2*stopGrace},
 	})
