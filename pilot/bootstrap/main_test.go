@@ -3,10 +3,13 @@ package bootstrap
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"go.opencensus.io/stats/view"
+
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 func TestMain(m *testing.M) {
-	// OpenCensus, which istio.io/pkg/log brings, starts one when it is imported.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+	// istio.io/pkg/log starts OpenCensus' worker when it is imported.
+	view.Stop()
+	cluster.Main(m, cluster.Options{WithoutControllers: true})
 }

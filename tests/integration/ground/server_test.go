@@ -77,9 +77,9 @@ func (r *replica) page(t *testing.T, path string) (int, string) {
 }
 
 type state struct {
-	ID, Phase, Lock, LeaderIdentity, LeaderKey string
-	Leading                                    bool
-	DefaultRevision                            *string
+	ID, Phase, Lock, LeaderIdentity, LeaderKey, Identity, Key string
+	Leading                                                   bool
+	DefaultRevision                                           *string
 }
 
 func (r *replica) state(t *testing.T) state {
@@ -102,6 +102,28 @@ func pilotIdentity(t *testing.T, c *cluster.Cluster, home, pod string) *rest.Con
 	})
 }
 
+// metric is the value of a sample, "" when there is none.
+func (r *replica) metric(t *testing.T, sample string) string {
+	t.Helper()
+	_, text := r.page(t, "/metrics")
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, sample+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// terms is a sample of how often this server's terms began or ended, for a reason.
+func terms(change, reason string) string {
+	return fmt.Sprintf("incumbent_election_transitions_total{change=%q,name=%q,reason=%q}", change, leaderelection.NamespaceController, reason)
+}
+
+// patient has leases that no part of a test waits for: whoever comes to lead was let to.
+func patient(config *bootstrap.Config) {
+	config.LeaseDuration, config.RenewDeadline, config.RetryPeriod = 10*time.Minute, 5*time.Minute, time.Second
+}
+
 // Two revisions under the manifests' rights: one leads and works, the default moves the
 // lead, and a stopped leader hands it over.
 func TestTwoRevisionsOfAServer(t *testing.T) {
@@ -117,10 +139,14 @@ func TestTwoRevisionsOfAServer(t *testing.T) {
 				_ = admin.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, webhook, metav1.DeleteOptions{})
 			})
 			bundle := newBundleFile(t, content).path
-			choose := func(config *bootstrap.Config) { config.Lock = lock }
+			choose := func(config *bootstrap.Config) {
+				patient(config)
+				config.Lock = lock
+			}
 			replicas := map[string]*replica{}
 			for _, name := range []string{"stable", "canary"} {
-				replicas[name] = serve(t, pilotIdentity(t, c, home, name), home, name, name, bundle, choose)
+				pod := "pod-of-" + name
+				replicas[name] = serve(t, pilotIdentity(t, c, home, pod), home, pod, name, bundle, choose)
 			}
 			leads := func(who string) {
 				t.Helper()
@@ -129,6 +155,11 @@ func TestTwoRevisionsOfAServer(t *testing.T) {
 					if name != who && r.state(t).Leading {
 						t.Errorf("%s leads beside %s", name, who)
 					}
+					// Each server tells of itself, although they share a process here.
+					want := map[bool]string{true: "1", false: "0"}[name == who]
+					await(t, name+" says whether it leads", func() bool {
+						return r.metric(t, fmt.Sprintf("leader_election_master_status{name=%q}", leaderelection.NamespaceController)) == want
+					})
 				}
 			}
 			leads("stable")
@@ -138,20 +169,26 @@ func TestTwoRevisionsOfAServer(t *testing.T) {
 			s.carries(t, "default", content)
 			for name, r := range replicas {
 				await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
-				if code, text := r.page(t, "/healthz"); code != http.StatusOK {
+				if code, text := r.page(t, "/healthz"); code != http.StatusOK || text != "ok\n" {
 					t.Errorf("%s is not healthy: %s", name, text)
 				}
 			}
-			// Where electors of one process report to is a global: the last server's metrics.
-			_, text := canary.page(t, "/metrics")
-			if want := fmt.Sprintf("leader_election_master_status{name=%q}", leaderelection.NamespaceController); !strings.Contains(text, want) {
-				t.Errorf("no %s in:\n%s", want, text)
-			}
 			await(t, "canary knows", func() bool {
 				now := canary.state(t)
-				return now.LeaderIdentity == "stable" && now.LeaderKey == "stable" && now.DefaultRevision != nil && *now.DefaultRevision == "stable"
+				return now.LeaderIdentity == "pod-of-stable" && now.LeaderKey == "stable" && now.DefaultRevision != nil && *now.DefaultRevision == "stable"
 			})
+			if now := canary.state(t); now.Identity != "pod-of-canary" || now.Key != "canary" || now.Phase != "following" {
+				t.Errorf("canary says of itself: %+v", now)
+			}
 
+			put(t, admin, webhook, rev("canary"))
+			leads("canary")
+			// It was asked for and written in, not taken from a leader that was cut off.
+			if given, got := stable.metric(t, terms("ended", "handing-over")), canary.metric(t, terms("began", "nominated")); given != "1" || got != "1" {
+				t.Errorf("stable handed over %q times, canary was nominated %q times", given, got)
+			}
+			put(t, admin, webhook, rev("stable"))
+			leads("stable")
 			put(t, admin, webhook, rev("canary"))
 			leads("canary")
 			if err := admin.Kube().CoreV1().ConfigMaps(home).Delete(t.Context(), namespace.ConfigMapName, metav1.DeleteOptions{}); err != nil {
@@ -162,37 +199,44 @@ func TestTwoRevisionsOfAServer(t *testing.T) {
 			canary.end()
 			delete(replicas, "canary")
 			leads("stable")
+			if got := stable.metric(t, terms("began", "lock-free")); got != "1" {
+				t.Errorf("stable has found the lock free %q times, of which one was due to canary's release", got)
+			}
 			stable.end()
 			for name, r := range map[string]*replica{"stable": stable, "canary": canary} {
 				if got := r.journal.matching("forbidden"); got != 0 {
 					t.Errorf("%s was refused %d times under the manifests' rights", name, got)
 				}
-				if started, ended := r.journal.matching("run function started"), r.journal.matching("run function ended"); started == 0 || started != ended {
-					t.Errorf("%s: run functions started %d times, ended %d times", name, started, ended)
+				want := map[string]int{"stable": 3, "canary": 2}[name]
+				if started, ended := r.journal.matching("run function started"), r.journal.matching("run function ended"); started != want || started != ended {
+					t.Errorf("%s: run functions started %d times, ended %d times, not %d", name, started, ended, want)
 				}
 			}
 		})
 	}
 }
 
-// The API server is away when a server starts: it is ready as far as can be, says so once,
-// and works when the API server is back.
+// The API server is away when a server starts: it is not ready, says why, once, and works when
+// the API server is back.
 func TestServerStartsWithoutTheAPIServer(t *testing.T) {
 	c := cluster.Shared(t)
 	admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
 	config := pilotIdentity(t, c, home, "a")
 	bringBack := takeAway(t, c)
 	r := serve(t, config, home, "a", "stable", newBundleFile(t, content).path, nil)
-	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
-	if code, text := r.page(t, "/healthz"); code != http.StatusOK {
-		t.Errorf("not healthy: %s", text)
-	}
 	// One from the watcher of the default revision, one from the controller.
 	await(t, "reports", func() bool { return r.journal.matching("WARN", "refused") == 2 })
 	if got := r.journal.matching("WARN"); got != 2 {
 		t.Errorf("%d warnings", got)
 	}
+	if code, text := r.page(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "connection refused") {
+		t.Errorf("without an API server it says %d: %s", code, text)
+	}
+	if code, text := r.page(t, "/healthz"); code != http.StatusOK {
+		t.Errorf("a restart would not help, and it is unhealthy: %s", text)
+	}
 	bringBack()
+	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
 	(&stage{admin: admin}).carries(t, home, content)
 	r.end()
 }

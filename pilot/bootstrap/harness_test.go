@@ -1,0 +1,323 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+const (
+	// patience bounds every wait; none is expected to come near.
+	patience = time.Minute
+	// electionID is that of the tests' own row.
+	electionID = "tests-election"
+	// guarded is the ConfigMap that the row's controller writes.
+	guarded = "guarded"
+)
+
+// environment is a namespace of the shared cluster.
+type environment struct {
+	cluster *cluster.Cluster
+	admin   kube.Client
+	home    string
+}
+
+func newEnvironment(t *testing.T) *environment {
+	t.Helper()
+	c := cluster.Shared(t)
+	return &environment{cluster: c, admin: newClient(t, c.Admin()), home: c.Namespace(t)}
+}
+
+func newClient(t *testing.T, config *rest.Config) kube.Client {
+	t.Helper()
+	c, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kube.CloseIdleConnections(c) })
+	return c
+}
+
+// identity is a Pod's, with the manifests' rights and those of the tests' controller.
+func (e *environment) identity(t *testing.T, pod string) *rest.Config {
+	t.Helper()
+	return e.cluster.Identity(t, cluster.IdentityOptions{
+		Namespace: e.home, PodName: pod, ServiceAccount: "pilot", Rules: e.rules(), ClusterRules: manifests.ClusterRules(),
+	})
+}
+
+func (e *environment) rules() []rbacv1.PolicyRule {
+	shared, _ := Elections()
+	return append(manifests.NamespaceRules(append(shared, electionID)),
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update"}})
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// controller is a job of the tests: it works until it is told to stop, and longer if held.
+type controller struct {
+	client kube.Client
+	began  chan struct{} // once for each term
+	held   chan struct{} // nil, or what Run waits for beside its context
+	fails  chan error
+	closed bool
+}
+
+func newController() *controller {
+	return &controller{began: make(chan struct{}, 100), fails: make(chan error, 1)}
+}
+
+func (*controller) Warm(context.Context) error { return nil }
+
+func (c *controller) Run(ctx context.Context) error {
+	c.began <- struct{}{}
+	select {
+	case <-ctx.Done():
+	case err := <-c.fails:
+		return err
+	}
+	if c.held != nil {
+		<-c.held
+	}
+	return nil
+}
+
+func (c *controller) Close() { c.closed = true }
+
+// rows is a table of one election, whose controller this is.
+func (c *controller) rows() []election {
+	return []election{{
+		id: electionID,
+		guards: func(client kube.Client, _ Config, _ *slog.Logger) (job, error) {
+			c.client = client
+			return c, nil
+		},
+		writes: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{guarded}}},
+	}}
+}
+
+// write creates a ConfigMap by the client that the controller was given.
+func (c *controller) write(ctx context.Context, namespace, name string) error {
+	_, err := c.client.Kube().CoreV1().ConfigMaps(namespace).Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	return err
+}
+
+// replica is a server that runs.
+type replica struct {
+	*Server
+	lines *lines
+	end   func() error // stops it, and says how it ended
+}
+
+// config is that of a replica. Its lease is long: what happens within a test was not
+// caused by one that ran out.
+func (e *environment) config(t *testing.T, pod string) Config {
+	t.Helper()
+	return Config{
+		RESTConfig: e.identity(t, pod), Namespace: e.home, Identity: pod, Revision: "stable", Address: "127.0.0.1:0", CABundle: "/no/such/file",
+		LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
+	}
+}
+
+// start runs a server until the test's end.
+func start(t *testing.T, config Config, rows []election) *replica {
+	t.Helper()
+	r := &replica{lines: &lines{}}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.NewTextHandler(r.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	var err error
+	if r.Server, err = newServer(config, rows); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	r.end = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() {
+		_ = r.end()
+		if t.Failed() {
+			t.Logf("%s logged:\n%s", config.Identity, r.lines)
+		}
+	})
+	await(t, "it listens", func() bool { return r.Address() != "" })
+	return r
+}
+
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not within %v: %s", patience, what)
+		case <-ticker.C:
+		}
+	}
+}
+
+// page asks a server for a page.
+func (r *replica) page(t *testing.T, path string) (int, string) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.Address()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// election is the server's one election, at /debug/elections.
+func (r *replica) election(t *testing.T) electionState {
+	t.Helper()
+	_, text := r.page(t, "/debug/elections")
+	var all []electionState
+	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != 1 {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return all[0]
+}
+
+func (r *replica) leads(t *testing.T) {
+	t.Helper()
+	await(t, "it leads", func() bool { return r.election(t).Leading })
+}
+
+// metric is a sample of the server's, "" when there is none.
+func (r *replica) metric(t *testing.T, sample string) string {
+	t.Helper()
+	_, text := r.page(t, "/metrics")
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, sample+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// configMapRecord is what a ConfigMap lock says, as istiod reads it.
+func (e *environment) configMapRecord(t *testing.T) (record locks.LeaderElectionRecord, annotations map[string]string) {
+	t.Helper()
+	lock, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), electionID, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(lock.Annotations[locks.LeaderElectionRecordAnnotationKey]), &record); err != nil {
+		t.Fatal(err)
+	}
+	return record, lock.Annotations
+}
+
+// lines is a log.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// count is how many lines hold all words.
+func (l *lines) count(words ...string) int {
+	n := 0
+next:
+	for line := range strings.Lines(l.String()) {
+		for _, word := range words {
+			if !strings.Contains(line, word) {
+				continue next
+			}
+		}
+		n++
+	}
+	return n
+}
+
+// requests notes what passes a transport, before it is sent.
+type requests struct {
+	mu  sync.Mutex
+	all []noted
+}
+
+type noted struct {
+	*http.Request
+	at time.Time
+}
+
+// through has a configuration's requests noted.
+func (r *requests) through(config *rest.Config) *rest.Config {
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			r.mu.Lock()
+			r.all = append(r.all, noted{req, time.Now()})
+			r.mu.Unlock()
+			return next.RoundTrip(req)
+		})
+	})
+	return config
+}
+
+// that are those for which a condition holds.
+func (r *requests) that(holds func(*http.Request) bool) (found []noted) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range r.all {
+		if holds(n.Request) {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

@@ -1,0 +1,261 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
+)
+
+// fenced is a table whose controller writes objects that no other test does.
+func (c *controller) fenced(e *environment) []election {
+	rows := c.rows()
+	rows[0].writes = []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{e.guardedName()}, Namespaces: []string{e.home}}}
+	return rows
+}
+
+func (e *environment) guardedName() string { return guarded + "-" + e.home }
+
+// putFence puts up a fence for such a table, and returns what takes it down.
+func (e *environment) putFence(t *testing.T, rows []election) (remove func()) {
+	t.Helper()
+	declaration := fence.Declaration{
+		Election: electionID, Namespace: e.home, Lock: fence.ConfigMap, ServiceAccounts: []string{e.home + "/pilot"}, Guards: rows[0].writes,
+	}
+	set, err := fence.Render(e.home, declaration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := install.Apply(t.Context(), e.admin.Kube(), set); err != nil {
+		t.Fatal(err)
+	}
+	remove = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		if _, err := install.Remove(ctx, e.admin.Kube(), set.Name); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(remove)
+	return remove
+}
+
+const (
+	standsSample = "incumbent_fence_stands{name=%q}"
+	checksSample = "incumbent_fence_checks_total{answer=%q,name=%q,role=%q}"
+)
+
+func (r *replica) stands(t *testing.T) string {
+	return r.metric(t, fmt.Sprintf(standsSample, electionID))
+}
+
+func (r *replica) checks(t *testing.T, answer, role string) string {
+	return r.metric(t, fmt.Sprintf(checksSample, answer, electionID, role))
+}
+
+func fenceHasItsEffect(t *testing.T, e *environment) {
+	c := newController()
+	rows := c.fenced(e)
+	e.putFence(t, rows)
+	without := start(t, e.config(t, "without"), rows)
+	without.leads(t)
+	if state := without.election(t); state.Fence != nil || without.stands(t) != "" {
+		t.Errorf("without Fence, it says %+v", state.Fence)
+	}
+	config := e.config(t, "with")
+	config.Fence = true
+	with := start(t, config, newController().fenced(e))
+	await(t, "it was tried", func() bool { s := with.election(t).Fence; return s != nil && s.Answer == "refused" })
+}
+
+// fenceFallsAndIsNoticed: while nobody's term begins or ends, and by writes that are dry.
+func fenceFallsAndIsNoticed(t *testing.T, e *environment) {
+	leading, following := newController(), newController()
+	remove := e.putFence(t, leading.fenced(e))
+	config := e.config(t, "a")
+	config.Fence, config.fenceEvery = true, 100*time.Millisecond
+	a := start(t, config, leading.fenced(e))
+	await(t, "the leader's write is admitted", func() bool { return a.stands(t) == "1" && a.checks(t, "admitted", "leading") != "" })
+	var sent requests
+	config = e.config(t, "b")
+	sent.through(config.RESTConfig)
+	config.Fence, config.fenceEvery = true, 100*time.Millisecond
+	b := start(t, config, following.fenced(e))
+	await(t, "the follower's write is refused", func() bool {
+		now := b.election(t)
+		return b.stands(t) == "1" && b.checks(t, "refused", "following") != "" && now.Fence != nil && now.Fence.Stands && !now.Fence.Leading &&
+			strings.Contains(now.Fence.Detail, "b is not the leader")
+	})
+	token := a.election(t).Token
+
+	remove()
+	await(t, "it is noticed that it fell", func() bool {
+		now := b.election(t)
+		return b.stands(t) == "0" && now.Fence != nil && !now.Fence.Stands && now.Fence.Answer == "admitted"
+	})
+	if a.election(t).Token != token {
+		t.Error("a term has ended meanwhile: it proves nothing")
+	}
+	e.putFence(t, leading.fenced(e))
+	await(t, "it is noticed that it stands again", func() bool { return b.stands(t) == "1" })
+	if n := b.lines.count("the fence does not stand"); n != 1 {
+		t.Errorf("that it fell was said %d times", n)
+	}
+	wet := sent.that(func(r *http.Request) bool {
+		return r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/configmaps") && r.URL.Query().Get("dryRun") != metav1.DryRunAll
+	})
+	if len(wet) > 0 {
+		t.Errorf("a follower sent %s %s", wet[0].Method, wet[0].URL)
+	}
+	if _, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), e.guardedName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("what was tried was written: %v", err)
+	}
+
+	t.Log("the right to write goes: nothing is known of the fence then")
+	e.forbid(t, "configmaps", "create")
+	await(t, "it is not clear", func() bool {
+		now := b.election(t).Fence
+		return b.stands(t) == "" && now != nil && now.Answer == "unclear" && b.checks(t, "unclear", "following") != ""
+	})
+	before := b.checks(t, "unclear", "following")
+	await(t, "it was tried again", func() bool { return b.checks(t, "unclear", "following") != before })
+	if n := b.lines.count("not clear"); n != 1 {
+		t.Errorf("that it is not clear was said %d times", n)
+	}
+}
+
+// forbid takes a right away from the servers of the namespace.
+func (e *environment) forbid(t *testing.T, resource, verb string) {
+	t.Helper()
+	without := func(rules []rbacv1.PolicyRule) (left []rbacv1.PolicyRule) {
+		for _, rule := range rules {
+			if strings.Join(rule.Resources, ",") == resource && strings.Contains(strings.Join(rule.Verbs, ","), verb) {
+				rule.Verbs = strings.Split(strings.ReplaceAll(strings.Join(rule.Verbs, ","), verb, "get"), ",")
+			}
+			left = append(left, rule)
+		}
+		return left
+	}
+	role, err := e.admin.Kube().RbacV1().Roles(e.home).Get(t.Context(), "pilot", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	role.Rules = without(role.Rules)
+	if _, err := e.admin.Kube().RbacV1().Roles(e.home).Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	everywhere, err := e.admin.Kube().RbacV1().ClusterRoles().Get(t.Context(), e.home+":pilot", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	everywhere.Rules = without(everywhere.Rules)
+	if _, err := e.admin.Kube().RbacV1().ClusterRoles().Update(t.Context(), everywhere, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is not known any more is not what was known last, and of several writes the one that
+// went wrong counts.
+func TestFenceStateIsOfNow(t *testing.T) {
+	config := goodConfig()
+	config.Fence = true
+	s, err := newServer(config, newController().rows())
+	if err != nil {
+		t.Fatal(err)
+	}
+	le := s.elections.All()[0]
+	sample := fmt.Sprintf(standsSample, electionID)
+	shows := func(want string) {
+		t.Helper()
+		_, text := get(t, s, "/metrics")
+		if _, after, found := strings.Cut(text, "\n"+sample+" "); found != (want != "") || found && !strings.HasPrefix(after, want) {
+			t.Errorf("%s is not %q in\n%.0s", sample, want, text)
+		}
+	}
+	for _, step := range []struct {
+		state fenceState
+		want  string
+	}{
+		{fenceState{Answer: "refused", Stands: true}, "1"},
+		{fenceState{}, ""}, // the election did not settle
+		{fenceState{Answer: "admitted"}, "0"},
+		{fenceState{Answer: "unclear"}, ""},
+		{fenceState{Answer: "admitted", Leading: true, Stands: true}, "1"},
+	} {
+		s.fence.report(le, step.state)
+		shows(step.want)
+		if known := s.fence.state(le) != nil; known != (step.state.Answer != "") {
+			t.Errorf("after %+v the page knows something: %v", step.state, known)
+		}
+	}
+}
+
+// A fence whose probes are answered differently does not stand.
+func TestFenceStandsOnlyIfAllOfItDoes(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	for name, order := range map[string][2]string{"first": {"open", "closed"}, "last": {"closed", "open"}} {
+		c := newController()
+		rows := c.rows()
+		guards := map[string]fence.Guard{
+			"closed": {Resources: []string{"configmaps"}, Names: []string{e.guardedName()}, Namespaces: []string{e.home}},
+			"open":   {Resources: []string{"configmaps"}, Names: []string{e.guardedName() + "-open"}, Namespaces: []string{e.home}},
+		}
+		rows[0].writes = []fence.Guard{guards["closed"]}
+		remove := e.putFence(t, rows)
+		a := start(t, e.config(t, "a-"+name), newController().rows())
+		a.leads(t)
+		rows[0].writes = []fence.Guard{guards[order[0]], guards[order[1]]}
+		config := e.config(t, "b-"+name)
+		config.Fence, config.fenceEvery = true, 100*time.Millisecond
+		b := start(t, config, rows)
+		await(t, "both were tried, and one does not hold", func() bool {
+			return b.stands(t) == "0" && b.checks(t, "admitted", "following") != ""
+		})
+		if err := b.end(); err != nil {
+			t.Error(err)
+		}
+		if err := a.end(); err != nil {
+			t.Error(err)
+		}
+		remove()
+	}
+}
+
+// FenceConfig's own way to put a fence up, try it and take it away leads to the same one.
+func TestFenceConfigNamesTheFence(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := FenceConfig{RESTConfig: e.cluster.Admin(), Namespace: e.home, WithoutLockGuard: true}
+	var text strings.Builder
+	if err := config.Install(t.Context(), &text); err != nil {
+		t.Fatal(err)
+	}
+	other := config
+	other.Set = "another"
+	var said strings.Builder
+	if err := other.Remove(t.Context(), &said); err != nil || said.String() != "there is no fence \"another\"\n" {
+		t.Errorf("removing another: %v, %s", err, &said)
+	}
+	if err := config.Remove(t.Context(), io.Discard); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"applied ValidatingAdmissionPolicy incumbent-fence." + e.home + ".", ".work-1"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %s in\n%s", want, &text)
+		}
+	}
+	if strings.Contains(text.String(), ".lock") {
+		t.Errorf("WithoutLockGuard, and there is one:\n%s", &text)
+	}
+}
