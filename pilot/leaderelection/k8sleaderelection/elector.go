@@ -199,6 +199,10 @@ func (le *LeaderElector) give(s signal) {
 	}
 }
 
+// DrainLimit is how long run functions may take to return once a cover has ended: the
+// configured limit or, without one, the longest for which two of ours never act at once.
+func (le *LeaderElector) DrainLimit() time.Duration { return le.config.DrainLimit }
+
 // Clock returns what the elector measures its cover by.
 func (le *LeaderElector) Clock() *Clock { return le.clock }
 

@@ -1,6 +1,7 @@
 package k8sleaderelection_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,5 +169,30 @@ func TestBothLocksArePolledWhileOneIsNotWatched(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// The two objects are watched by two connections, and what was written second may be seen
+// first: the nomination in both is not the work of another process of one's name.
+func TestHandoverBetweenBothLocksWhoseWatchesDiffer(t *testing.T) {
+	for _, slow := range []string{"primary", "secondary"} {
+		t.Run(slow, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pair := locktest.NewPair()
+				a, _ := enterPair(t, pair, "a")
+				pass(time.Second)
+				b, ways := enterPair(t, pair, "b")
+				map[string]*locktest.Lock{"primary": ways.Primary, "secondary": ways.Secondary}[slow].SetWatchDelay(200 * time.Millisecond)
+				pass(time.Minute)
+				began := time.Now()
+				o := le.Operator{Lock: pair.Lock("operator", "").MultiLock, Requester: "alice"}
+				if err := o.Transfer(t.Context(), "b", "stable", "", time.Minute); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); !b.isLive() || a.isLive() || took > time.Second || strings.Contains(b.logged(), "another live process") {
+					t.Errorf("a live %v, b live %v after %v\n%s", a.isLive(), b.isLive(), took, b.logged())
+				}
+			})
+		})
 	}
 }

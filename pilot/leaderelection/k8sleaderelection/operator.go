@@ -81,14 +81,18 @@ func (o Operator) Pause(ctx context.Context, why string, length time.Duration) e
 	})
 }
 
-// Resume lets rank count again: it takes away what Pause or Transfer has left.
+// Resume lets rank count again: it ends what Pause or Transfer has left. The hold stays
+// there with no time left, until the holder takes it away: of a lock of two objects the other
+// one may still show the old one, and what is absent could not be told from what has not
+// arrived there yet.
 func (o Operator) Resume(ctx context.Context) error {
 	return o.note(ctx, "resume", func(snap core.Snapshot, notes map[string]string) error {
 		h := snap.Notes.Hold
-		if h.Holder == "" || h.Holder != snap.Record.Holder || h.Transitions != snap.Record.Transitions {
+		if h.Holder == "" || h.Holder != snap.Record.Holder || h.Transitions != snap.Record.Transitions || h.Seconds <= 0 {
 			return ErrNoHold
 		}
-		delete(notes, k8sresourcelock.HoldAnnotation)
+		h.Seconds, h.Requester = 0, o.Requester
+		notes[k8sresourcelock.HoldAnnotation] = formatHold(h)
 		return nil
 	})
 }

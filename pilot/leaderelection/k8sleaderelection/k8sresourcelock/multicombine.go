@@ -215,7 +215,7 @@ func showRest(p, s side) int {
 // the first step knows no other place. Where both have one, the newer object's counts.
 func mergeNotes(notes map[string]string, p, s side) map[string]string {
 	notes = maps.Clone(notes)
-	for _, key := range []string{HandoverRequestAnnotation, HoldAnnotation} {
+	for _, key := range othersNotes {
 		v := p.Notes[key]
 		if v == "" || notes[key] != "" && s.version > p.version {
 			continue

@@ -166,7 +166,7 @@ func (l *MultiLock) annotate(ctx context.Context, pair Pair, record LeaderElecti
 	}
 	halves := [2]Versioned{primary, secondary}
 	bases := [2]Snapshot{pair.Primary, pair.Secondary}
-	i, _ := choose(sideOf(pair.Primary), sideOf(pair.Secondary), l.Identity())
+	i, full := choose(sideOf(pair.Primary), sideOf(pair.Secondary), l.Identity())
 	notes = withNote(notes, MultiLockAnnotation, bases[i].Notes[MultiLockAnnotation])
 	var next Snapshot
 	if half, ok := halves[i].(Annotated); ok {
@@ -181,7 +181,34 @@ func (l *MultiLock) annotate(ctx context.Context, pair Pair, record LeaderElecti
 		return Snapshot{}, unknown(err)
 	}
 	bases[i] = next
+	if other := 1 - i; full {
+		if bases[other], err = l.alignHold(ctx, halves[other], bases[other], record, notes[HoldAnnotation]); err != nil {
+			return Snapshot{}, unknown(err)
+		}
+		if err := l.mem.stored(other, bases[other]); err != nil {
+			return Snapshot{}, unknown(err)
+		}
+	}
 	return combine(sideOf(bases[0]), sideOf(bases[1]), l.Identity()), nil
+}
+
+// alignHold replaces a hold that the other object of one term shows. Of two that differ the
+// newer object's counts, and a label on the one would bring back what an operator has ended.
+func (l *MultiLock) alignHold(ctx context.Context, half Versioned, base Snapshot, record LeaderElectionRecord, hold string) (Snapshot, error) {
+	lock, ok := half.(Annotated)
+	for range maxAmends {
+		if is := base.Notes[HoldAnnotation]; !ok || is == "" || is == hold || !sameTerm(base, record) {
+			return base, nil
+		}
+		next, err := lock.Annotate(ctx, base, withNote(base.Notes, HoldAnnotation, hold))
+		if !IsConflict(err) {
+			return next, err
+		}
+		if base, err = half.Read(ctx); err != nil {
+			return Snapshot{}, err
+		}
+	}
+	return Snapshot{}, fmt.Errorf("the hold was written to one lock, and the other changes too often: %w", ErrConflict)
 }
 
 // Annotate writes exactly these notes beside the record that base shows, on the object

@@ -56,8 +56,12 @@ func (w pairWrite) notesFor(other Snapshot) map[string]string {
 	return withNote(w.notes, MultiLockAnnotation, multiNote(w.record, string(other.UID)))
 }
 
+// othersNotes are written by others than the holder, at any time.
+var othersNotes = []string{HandoverRequestAnnotation, HoldAnnotation}
+
 // second writes the secondary, after the primary holds the record. What others put
-// there meanwhile is looked at anew: somebody's request does not end the write.
+// there meanwhile is looked at anew: a request or a hold does not end the write, nor does
+// the write undo them.
 func (w pairWrite) second(ctx context.Context, first Snapshot) (Snapshot, error) {
 	base, notes := w.base.Secondary, w.notesFor(first)
 	for range maxAmends {
@@ -75,8 +79,10 @@ func (w pairWrite) second(ctx context.Context, first Snapshot) (Snapshot, error)
 		if err := w.yields(now); err != nil {
 			return Snapshot{}, err
 		}
-		if request := now.Notes[HandoverRequestAnnotation]; w.renews() && request != w.base.Secondary.Notes[HandoverRequestAnnotation] {
-			notes = withNote(notes, HandoverRequestAnnotation, request)
+		for _, key := range othersNotes {
+			if w.renews() && now.Notes[key] != w.base.Secondary.Notes[key] {
+				notes = withNote(notes, key, now.Notes[key])
+			}
 		}
 		base = now
 	}

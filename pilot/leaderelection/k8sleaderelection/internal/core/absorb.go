@@ -170,7 +170,9 @@ func (c Config) isTwin(s State, next Snapshot) bool {
 	}
 	// Nobody but a process of that name writes its marker.
 	appeared := next.acting() && next.Version >= s.Snap.Version
-	return !s.wrote(next) && (s.Twin || sameHolder(s.Snap, next) || appeared)
+	// The same record that now stands in the other of two objects too is not one more write.
+	changed := sameHolder(s.Snap, next) && s.Snap.Record != next.Record
+	return !s.wrote(next) && (s.Twin || changed || appeared)
 }
 
 // replied takes in the end of the call in flight.
