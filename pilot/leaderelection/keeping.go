@@ -19,6 +19,7 @@ type keeping struct {
 	answers chan answer                   // room for the one call in flight
 	flying  bool
 	stale   bool // a read is needed before the next write
+	fails   int  // calls that failed since the last write
 	tryAt   k8sleaderelection.Moment
 	calls   sync.WaitGroup
 }
@@ -109,8 +110,10 @@ func (s *keeping) answered(a answer) (lost bool) {
 	switch {
 	case a.err != nil:
 		s.stale = true
-		if !k8sresourcelock.IsConflict(a.err) {
-			s.tryAt.Mono = s.clock.Now().Mono.After(s.retry / 8)
+		// One conflict is another successor's renewal. More of them mean that there is
+		// something that looking at once does not help against.
+		if s.fails++; s.fails > 1 || !k8sresourcelock.IsConflict(a.err) {
+			s.tryAt.Mono = s.clock.Now().Mono.After(min(s.retry, s.retry/8<<min(s.fails-1, 3)))
 		}
 		return false
 	case a.read:
@@ -118,6 +121,7 @@ func (s *keeping) answered(a answer) (lost bool) {
 		s.held.snap = a.snap
 		return !a.snap.KeptForSuccessors()
 	}
+	s.fails = 0
 	newer := s.held.snap
 	s.held = a.held
 	if versionOf(newer) > versionOf(a.held.snap) {
@@ -131,7 +135,8 @@ func (s *keeping) answered(a answer) (lost bool) {
 // finds out.
 func (s *keeping) follow(ctx context.Context) {
 	from := ""
-	for ctx.Err() == nil {
+	for fails := 0; ctx.Err() == nil; fails++ {
+		began := s.clock.Now().Mono
 		resume, err := s.lock.Watch(ctx, from, func() {}, func(snap k8sresourcelock.Snapshot) {
 			select {
 			case s.news <- snap:
@@ -142,6 +147,9 @@ func (s *keeping) follow(ctx context.Context) {
 		if err != nil {
 			from = ""
 		}
-		s.pause(ctx)
+		if began.Until(s.clock.Now().Mono) > s.retry {
+			fails = 0 // it was a good one
+		}
+		s.backOff(ctx, fails, 4*s.retry)
 	}
 }

@@ -1,7 +1,6 @@
 package leaderelection
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,26 +116,35 @@ func (k *keeper) run(ctx context.Context, work func(context.Context) error) erro
 	return nil
 }
 
-// acquire returns once the lock is kept by a write of our own; false: ctx has ended.
+// acquire returns once the lock is kept by a write of our own that lets us act now; false:
+// ctx has ended. Taking the lock may last longer than what it brings: see win.
 func (k *keeper) acquire(ctx context.Context) (hold, bool) {
-	for ctx.Err() == nil {
-		snap, err := k.read(ctx)
-		switch {
-		case err != nil:
-		case snap.KeptForSuccessors():
-			if held, err := k.write(ctx, snap); err == nil {
-				return held, true
-			}
-		default:
-			k.log.Info("waiting for the predecessor's lock", "lock", k.lock.Describe(), "holder", snap.Record.HolderIdentity)
-			// A record of theirs without the note that makes it one is anybody's.
-			if held, ok := k.win(ctx, snap.Record.HolderIdentity != k8sresourcelock.Successors); ok {
-				return held, true
-			}
+	for fails := 0; ctx.Err() == nil; fails++ {
+		began := k.clock.Now()
+		if held, ok := k.take(ctx); ok && held.cover.Left(k.clock.Now()) > 0 {
+			return held, true
 		}
-		k.pause(ctx)
+		if began.Mono.Until(k.clock.Now().Mono) > k.retry {
+			fails = 0 // it was not in vain: somebody else had the lock meanwhile
+		}
+		k.backOff(ctx, fails, 2*k.retry)
 	}
 	return hold{}, false
+}
+
+// take is one attempt to keep the lock.
+func (k *keeper) take(ctx context.Context) (hold, bool) {
+	snap, err := k.read(ctx)
+	switch {
+	case err != nil:
+		return hold{}, false
+	case snap.KeptForSuccessors():
+		held, err := k.write(ctx, snap)
+		return held, err == nil
+	}
+	k.log.Info("waiting for the predecessor's lock", "lock", k.lock.Describe(), "holder", snap.Record.HolderIdentity)
+	// A record of theirs without the note that makes it one is anybody's.
+	return k.win(ctx, snap.Record.HolderIdentity != k8sresourcelock.Successors)
 }
 
 // win takes the lock as a candidate among those of earlier versions, by their rules, and
@@ -148,7 +156,7 @@ func (k *keeper) win(parent context.Context, giveWay bool) (held hold, ok bool) 
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	lead := func(leading context.Context) error {
-		for leading.Err() == nil {
+		for fails := 0; leading.Err() == nil; fails++ {
 			snap, err := k.read(leading)
 			if err == nil && snap.Record.HolderIdentity != k.lock.Identity() {
 				return nil // taken from us; the elector sees it too
@@ -160,7 +168,7 @@ func (k *keeper) win(parent context.Context, giveWay bool) (held hold, ok bool) 
 					return nil
 				}
 			}
-			k.pause(leading)
+			k.backOff(leading, fails, k.retry)
 		}
 		return nil
 	}
@@ -211,9 +219,10 @@ func (k *keeper) rank(ctx context.Context, elector candidate, also func()) {
 	}
 }
 
-// pause is short beside the lease: whoever waits for the lock lets nobody work.
-func (k *keeper) pause(ctx context.Context) {
-	timer := time.NewTimer(k.retry / 8)
+// backOff waits after failures: an eighth of a RetryPeriod after the first, because whoever
+// waits for the lock lets nobody work, and up to most after more.
+func (k *keeper) backOff(ctx context.Context, fails int, most time.Duration) {
+	timer := time.NewTimer(min(k.retry/8<<min(fails, 6), most))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -277,7 +286,11 @@ func (k *keeper) keep(ctx context.Context, held hold, work func(context.Context)
 	defer cancel(nil)
 	done := make(chan error, 1)
 	k.bound(held.cover)
-	go func() { done <- work(working) }()
+	go func() {
+		err := k8sleaderelection.ErrGoexit // unless work returns
+		defer func() { done <- err }()
+		err = work(working)
+	}()
 	err := s.loop(background, ctx.Done(), done)
 	if errors.Is(err, errKeepLost) {
 		k.bound(k8sleaderelection.Cover{})
@@ -322,7 +335,7 @@ func (l *LeaderElection) keeper(client kubernetes.Interface) *keeper {
 		lock: lock, clock: l.clock, log: l.cfg.Logger.With("election", l.cfg.lockName()),
 		lease: l.cfg.LeaseDuration, deadline: l.cfg.RenewDeadline, retry: l.cfg.RetryPeriod,
 		key: l.keptKey, bound: l.bound.setBound, deflt: l.knownDefault,
-		drainLimit: cmp.Or(l.cfg.DrainLimit, l.cfg.LeaseDuration-l.cfg.RenewDeadline), stepDown: l.StepDown,
+		drainLimit: l.elector.Load().DrainLimit(), stepDown: l.StepDown,
 	}
 	k.elect = func(lead func(context.Context) error, seen func(string)) (candidate, error) {
 		return l.predecessorCandidate(lock, lead, seen)

@@ -123,20 +123,12 @@ func successor(t *testing.T, store *locktest.Store, name string, change ...func(
 	lock := store.Lock(name, "canary")
 	p.client = lock.Client
 	p.client.SetFault(p.faults)
-	k := &keeper{
-		lock: lock.Locker, clock: bubbleClock(), log: slog.New(slog.DiscardHandler),
-		lease: oldLease, deadline: oldRenew, retry: oldRetry,
-		key:   func() string { return "stable" },
-		deflt: func() k8sleaderelection.DefaultRevision { return k8sleaderelection.DefaultRevision{} },
-		bound: func(c k8sleaderelection.Cover) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.bound = c
-		},
-		elect: func(lead func(context.Context) error, seen func(string)) (candidate, error) {
-			return electorOf(lock.Locker, lead, seen)
-		},
-		drainLimit: oldLease - oldRenew, stepDown: p.stepDown,
+	k := keeperOf(lock)
+	k.stepDown = p.stepDown
+	k.bound = func(c k8sleaderelection.Cover) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.bound = c
 	}
 	if p.plant != nil {
 		p.plant(k)
@@ -148,6 +140,21 @@ func successor(t *testing.T, store *locktest.Store, name string, change ...func(
 		}
 	}()
 	return p
+}
+
+// keeperOf keeps that lock as a predecessor.
+func keeperOf(lock *locktest.Lock) *keeper {
+	return &keeper{
+		lock: lock.Locker, clock: bubbleClock(), log: slog.New(slog.DiscardHandler),
+		lease: oldLease, deadline: oldRenew, retry: oldRetry,
+		key:   func() string { return "stable" },
+		deflt: func() k8sleaderelection.DefaultRevision { return k8sleaderelection.DefaultRevision{} },
+		bound: func(k8sleaderelection.Cover) {},
+		elect: func(lead func(context.Context) error, seen func(string)) (candidate, error) {
+			return electorOf(lock.Locker, lead, seen)
+		},
+		drainLimit: oldLease - oldRenew, stepDown: func() {},
+	}
 }
 
 func passes(d time.Duration) {
