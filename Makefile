@@ -1,10 +1,12 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test race lint sim interop bench bench-quick bench-ours fuzz cover build tools clean
+.PHONY: help run demo test race lint sim connections interop bench bench-quick bench-ours fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
+# How many connections `make connections` kills.
+RUNS ?= 100
 # Where etcd, kube-apiserver, kube-controller-manager and kubectl lie. Set it to use your own.
 ifndef KUBEBUILDER_ASSETS
 KUBEBUILDER_ASSETS := $(CURDIR)/bin
@@ -47,6 +49,9 @@ lint: ## gofmt, vet, staticcheck and this project's own rules
 
 sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caught on the way
 	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
+
+connections: $(BUILD_TOOLS) ## How many terms dead connections cost, RUNS of them (five minutes for 100)
+	DEAD_CONNECTIONS=$(RUNS) go test -count=1 -v -timeout 60m -run 'TestTermsLostByDeadConnections' ./tests/faults/connections
 
 interop: $(BUILD_TOOLS) ## Elect together with istiod's and client-go's electors, the real ones (compiling them takes minutes)
 	cd tests/peers && go vet ./... && go test -count=1 -timeout 15m ./... $(ARGS)

@@ -32,16 +32,20 @@ const (
 )
 
 type client struct {
-	config  *rest.Config
-	http    *http.Client
-	base    http.RoundTripper // below everything that wraps it: what has the connections
-	kube    kubernetes.Interface
-	dynamic dynamic.Interface
+	config *rest.Config
+	http   *http.Client
+	base   http.RoundTripper // below everything that wraps it: what has the connections
+	// fresh takes the connections over; wraps are the wrappers that the user gave.
+	fresh, wraps transport.WrapperFunc
+	kube         kubernetes.Interface
+	dynamic      dynamic.Interface
 }
 
 // NewClient makes a client from a configuration, which it copies. It sends nothing: an
 // API server that is away shows only later. An error means that the configuration or
 // an option is wrong, or that a file that it names cannot be read.
+//
+// Its connections are as FreshConnections says.
 func NewClient(config *rest.Config, opts ...Option) (Client, error) {
 	if config == nil {
 		return nil, errors.New("making a client: no configuration was given")
@@ -51,6 +55,12 @@ func NewClient(config *rest.Config, opts ...Option) (Client, error) {
 		if err := apply(c.config); err != nil {
 			return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 		}
+	}
+	// The wrappers that were there are kept apart, for connect.
+	c.wraps = c.config.WrapTransport
+	if c.config.Transport == nil {
+		c.fresh = newFreshener().wrap
+		c.config.WrapTransport = transport.Wrappers(c.fresh, c.wraps)
 	}
 	if err := c.connect(); err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
@@ -69,7 +79,7 @@ func Derive(from Client, opts ...Option) (Client, error) {
 }
 
 // CloseIdleConnections closes the connections of a client that no request is using.
-// Clients for the same server share them, unless they were made WithOwnConnections;
+// Clients that were derived from it share them, unless they were made WithOwnConnections;
 // whoever needs one again opens it again.
 func CloseIdleConnections(c Client) {
 	if own, ok := c.(*client); ok {
@@ -102,10 +112,10 @@ func (c *client) connect() error {
 		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst)
 	}
 	// What wraps the transport need not let anyone look below it, so it is kept here.
-	config.WrapTransport = transport.Wrappers(func(base http.RoundTripper) http.RoundTripper {
+	config.WrapTransport = transport.Wrappers(c.fresh, func(base http.RoundTripper) http.RoundTripper {
 		c.base = base
 		return base
-	}, config.WrapTransport)
+	}, c.wraps)
 	var err error
 	if c.http, err = rest.HTTPClientFor(config); err != nil {
 		return fmt.Errorf("the transport: %w", err)

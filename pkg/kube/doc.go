@@ -9,5 +9,8 @@
 //	client, err := kube.NewClient(config, kube.WithRateLimit(40, 60))
 //	elector, err := kube.Derive(client, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
 //
+// A request that timed out is not followed by another on the same connection, and none waits
+// for long on one that is dead: FreshConnections says how.
+//
 // No function here changes a configuration that it is given.
 package kube

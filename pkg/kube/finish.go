@@ -44,7 +44,9 @@ func (f finishing) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), f.limit)
-	resp, err := f.next.RoundTrip(req.WithContext(ctx))
+	sent := req.WithContext(ctx)
+	sent.Cancel = nil //lint:ignore SA1019 by it the time-out of an http.Client would end the write all the same
+	resp, err := f.next.RoundTrip(sent)
 	if err != nil {
 		cancel()
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -141,4 +142,43 @@ func TestFinishedWritesByMethod(t *testing.T) {
 	if err := WithFinishedWrites(0)(&rest.Config{}); err == nil {
 		t.Error("a limit of nothing was taken")
 	}
+}
+
+// rest.Config.Timeout ends requests by a channel beside the context.
+func TestATimeoutOfTheClientDoesNotCutAFinishedWrite(t *testing.T) {
+	arrived, release, cut := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		close(arrived)
+		select {
+		case <-r.Context().Done():
+			cut <- true
+		case <-release:
+			cut <- false
+		}
+	}))
+	defer api.Close()
+	c, err := NewClient(&rest.Config{Host: api.URL, Timeout: 50 * time.Millisecond}, WithFinishedWrites(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer CloseIdleConnections(c)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Kube().CoreV1().Namespaces().Delete(t.Context(), "a", metav1.DeleteOptions{})
+	}()
+	<-arrived
+	timeout := time.NewTimer(200 * time.Millisecond) // longer than the client's; the server must notice nothing of that
+	defer timeout.Stop()
+	select {
+	case <-cut:
+		t.Error("the write was cut")
+	case <-timeout.C:
+		close(release)
+		if <-cut {
+			t.Error("the write was cut")
+		}
+	}
+	<-ended
 }

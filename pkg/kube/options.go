@@ -55,10 +55,10 @@ const (
 	dialKeepAlive = 30 * time.Second
 )
 
-// WithOwnConnections gives the client TCP connections of its own. By default clients
-// for the same server share one, where a large answer or a stalled stream of one
-// holds up the requests of all. A configuration with a dialer keeps that dialer, and
-// with it what it shares.
+// WithOwnConnections gives the client TCP connections of its own. By default a client
+// shares those of the one that it is derived from, where a large answer or a stalled
+// stream of one holds up the requests of all. What is derived from a client with
+// connections of its own, or with a dialer of the user's, has connections of its own, too.
 func WithOwnConnections() Option {
 	return func(config *rest.Config) error {
 		if config.Dial != nil || config.Transport != nil {

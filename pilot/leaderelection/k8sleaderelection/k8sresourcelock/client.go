@@ -14,6 +14,11 @@ import (
 // Retry-After. The first one may have been stored all the same; the second then
 // reports a conflict, which reads as "nothing was written". Electors have their own
 // pace and must hear the first answer.
+//
+// It leaves the connections as they are. client-go's carry calls and watches together and
+// are given up 45 s after they have died; a call that timed out is followed by others on the
+// same one until then, which costs a leader its term. pkg/kube's FreshConnections, around the
+// result, mends that; a clientset that was made without it cannot be mended from here.
 func ClientConfig(base *rest.Config) *rest.Config {
 	config := rest.CopyConfig(base)
 	config.QPS, config.Burst, config.RateLimiter = -1, 0, nil

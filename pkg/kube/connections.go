@@ -1,0 +1,170 @@
+package kube
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+)
+
+// FreshConnections derives a configuration whose clients do not go on with a connection on
+// which a request has timed out. NewClient does so by itself; this is for those who make
+// their clients otherwise, such as for an elector alone.
+//
+// A request that was sent and not answered before the deadline of its context takes its
+// connection out of use: later ones get another, while what is under way on it goes on, such
+// as a watch. Watches, and logs that are followed, have connections of their own. A connection
+// on which nothing was read for a while is asked for a sign of life (HTTP/2 has a frame for
+// it) and closed when there is none, and with it all that waits on it. A connection that takes
+// long to set up is raced by another; nothing is sent twice for that.
+//
+// TLS settings, client certificates, the dialer and the proxy are those of the configuration,
+// with the reloading that they do. A configuration with a Transport of its own keeps it as it
+// is, and with it all that is said here is its matter.
+func FreshConnections(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.WrapTransport = transport.Wrappers(newFreshener().wrap, config.WrapTransport)
+	return config
+}
+
+// freshener puts connections in the place of those that client-go would use: the same for
+// each client of a configuration and of its copies, as long as the copies connect alike.
+type freshener struct {
+	mu   sync.Mutex
+	made *connections
+}
+
+func newFreshener() *freshener { return &freshener{} }
+
+// wrap has to be the innermost of a configuration's wrappers: what it is given is thrown
+// away but for its settings.
+func (f *freshener) wrap(next http.RoundTripper) http.RoundTripper {
+	c, ok := next.(*connections)
+	if !ok {
+		// client-go makes one transport of equal settings, so that it tells them apart.
+		if c = newConnections(next); c == nil {
+			return next
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.made == nil:
+		f.made = c
+	case f.made.base == c.base:
+		c.pools = f.made.pools
+	}
+	return c
+}
+
+// connections is a round tripper.
+type connections struct {
+	base http.RoundTripper
+	*pools
+}
+
+// pools are the connections for requests that are answered at once, and for streams.
+type pools struct{ calls, streams pool }
+
+func newConnections(base http.RoundTripper) *connections {
+	like := modelOf(base)
+	if like == nil {
+		return nil
+	}
+	return &connections{base: base, pools: &pools{
+		calls:   pool{like: like},
+		streams: pool{like: like, streams: true},
+	}}
+}
+
+// WrappedRoundTripper lets client-go find the TLS settings.
+func (c *connections) WrappedRoundTripper() http.RoundTripper { return c.base }
+
+// CloseIdleConnections closes those that no request is using.
+func (c *connections) CloseIdleConnections() {
+	c.calls.closeIdle()
+	c.streams.closeIdle()
+}
+
+// RoundTrip sends a request.
+func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
+	if isStream(req) {
+		return c.streams.roundTrip(req)
+	}
+	return c.calls.roundTrip(req)
+}
+
+// isStream reports whether the answer is one that goes on.
+func isStream(req *http.Request) bool {
+	if req.Method != http.MethodGet || !strings.Contains(req.URL.RawQuery, "watch=") && !strings.Contains(req.URL.RawQuery, "follow=") {
+		return false
+	}
+	query := req.URL.Query()
+	isTrue := func(s string) bool { return s == "true" || s == "1" }
+	return isTrue(query.Get("watch")) || isTrue(query.Get("follow"))
+}
+
+// model is the transport with the settings that are to be used. It changes when client-go
+// reloads a CA.
+type model interface {
+	settings() *http.Transport
+	// refresh has client-go look for a CA that has changed, if it is time to.
+	refresh(ctx context.Context)
+}
+
+// holders are client-go's round trippers around a bare transport. What is around a
+// transport otherwise does something with requests and has to stay.
+var holders = []string{"*transport.trackedTransport", "*transport.atomicTransportHolder"}
+
+// modelOf is nil for what client-go did not make.
+func modelOf(base http.RoundTripper) model {
+	if t, ok := base.(*http.Transport); ok {
+		return fixed{t}
+	}
+	held := held{top: base}
+	for slices.Contains(holders, reflect.TypeOf(base).String()) {
+		holder, ok := base.(interface{ WrappedRoundTripper() http.RoundTripper })
+		if !ok {
+			return nil
+		}
+		held.last, base = holder, holder.WrappedRoundTripper()
+		if _, ok := base.(*http.Transport); ok {
+			return held
+		}
+	}
+	return nil
+}
+
+type fixed struct{ *http.Transport }
+
+func (f fixed) settings() *http.Transport { return f.Transport }
+func (fixed) refresh(context.Context)     {}
+
+type held struct {
+	top  http.RoundTripper
+	last interface{ WrappedRoundTripper() http.RoundTripper }
+}
+
+func (h held) settings() *http.Transport {
+	t, _ := h.last.WrappedRoundTripper().(*http.Transport) // it was, and only its settings change
+	return t
+}
+
+// refresh sends a request that has ended before it began: client-go looks for a new CA in
+// the course of requests only.
+func (h held) refresh(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost", nil)
+	if err != nil {
+		return
+	}
+	if resp, err := h.top.RoundTrip(req); err == nil {
+		_ = resp.Body.Close()
+	}
+}

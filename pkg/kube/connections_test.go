@@ -1,0 +1,320 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// secured is an API server over HTTP/2 that counts its connections. What it is asked for
+// the namespace "slow" it answers when the test ends; "watch" is a stream that lasts as long.
+type secured struct {
+	*httptest.Server
+	made   atomic.Int32
+	posts  atomic.Int32
+	accept atomic.Int32 // so many connections are taken and not served
+	end    chan struct{}
+}
+
+func secure(t *testing.T) (*secured, *rest.Config) {
+	t.Helper()
+	s := &secured{end: make(chan struct{})}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method == http.MethodPost:
+			s.posts.Add(1)
+		case r.URL.Query().Get("watch") == "true":
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			<-s.end
+		case r.URL.Path == "/api/v1/namespaces/slow":
+			select {
+			case <-s.end:
+			case <-r.Context().Done():
+			}
+		}
+		_, _ = io.WriteString(w, `{"kind":"Namespace","apiVersion":"v1"}`)
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			s.made.Add(1)
+		}
+	}
+	s.EnableHTTP2 = true
+	s.Listener = &deaf{Listener: s.Listener, swallow: &s.accept}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	t.Cleanup(sync.OnceFunc(func() { close(s.end) }))
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	return s, &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}, QPS: -1}
+}
+
+// deaf takes some connections and does not serve them.
+type deaf struct {
+	net.Listener
+	swallow *atomic.Int32
+	mu      sync.Mutex
+	taken   []net.Conn
+}
+
+func (d *deaf) Accept() (net.Conn, error) {
+	for {
+		conn, err := d.Listener.Accept()
+		if err != nil || d.swallow.Add(-1) < 0 {
+			return conn, err
+		}
+		d.mu.Lock()
+		d.taken = append(d.taken, conn)
+		d.mu.Unlock()
+	}
+}
+
+func (d *deaf) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, conn := range d.taken {
+		conn.Close()
+	}
+	return d.Listener.Close()
+}
+
+func made(t *testing.T, config *rest.Config, opts ...Option) Client {
+	t.Helper()
+	c, err := NewClient(config, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { CloseIdleConnections(c) })
+	return c
+}
+
+func get(ctx context.Context, c kubernetes.Interface, name string) error {
+	_, err := c.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	return err
+}
+
+func TestARequestThatTimedOutTakesItsConnectionOutOfUse(t *testing.T) {
+	s, config := secure(t)
+	c := made(t, config).Kube()
+	for range 3 {
+		if err := get(t.Context(), c, "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.made.Load(); n != 1 {
+		t.Fatalf("%d connections for requests that were answered", n)
+	}
+	// What is under way on the connection goes on, and is answered in the end.
+	other := make(chan error, 1)
+	go func() { other <- get(t.Context(), c, "slow") }()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := get(ctx, c, "slow"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if err := get(t.Context(), c, "a"); err != nil || s.made.Load() != 2 {
+		t.Errorf("after a time-out: %v, over connection %d", err, s.made.Load())
+	}
+	select {
+	case err := <-other:
+		t.Errorf("another's request ended: %v", err)
+	default:
+	}
+	// A caller that gives up says nothing of the connection.
+	ctx, cancel = context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if err := get(ctx, c, "slow"); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := get(t.Context(), c, "a"); err != nil || s.made.Load() != 2 {
+		t.Errorf("after a cancellation: %v, over connection %d", err, s.made.Load())
+	}
+	s.end <- struct{}{}
+	if err := <-other; err != nil {
+		t.Errorf("another's request on a connection out of use: %v", err)
+	}
+	if n := s.made.Load(); n != 2 {
+		t.Errorf("%d connections in the end: another's request was sent again", n)
+	}
+}
+
+// A connection that is being set up for long is raced by another, and nothing is sent twice.
+func TestSetupIsRaced(t *testing.T) {
+	s, config := secure(t)
+	s.accept.Store(2)
+	c := made(t, config).Kube()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // less than the TLS handshake's
+	defer cancel()
+	err := c.CoreV1().RESTClient().Post().Resource("namespaces").Body([]byte(`{}`)).Do(ctx).Error()
+	if err != nil || s.posts.Load() != 1 {
+		t.Errorf("sent %d times: %v", s.posts.Load(), err)
+	}
+}
+
+func TestWhoSharesConnections(t *testing.T) {
+	s, config := secure(t)
+	first := made(t, config)
+	count := func(c kubernetes.Interface) int32 {
+		t.Helper()
+		before := s.made.Load()
+		if err := get(t.Context(), c, "a"); err != nil {
+			t.Fatal(err)
+		}
+		return s.made.Load() - before
+	}
+	derive := func(from Client, opts ...Option) Client {
+		t.Helper()
+		c, err := Derive(from, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { CloseIdleConnections(c) })
+		return c
+	}
+	if n := count(first.Kube()); n != 1 {
+		t.Errorf("the first client made %d connections", n)
+	}
+	wrapped := derive(first, WithWrapTransport(func(next http.RoundTripper) http.RoundTripper { return roundTripper(next.RoundTrip) }))
+	if n := count(derive(wrapped).Kube()); n != 0 {
+		t.Errorf("a derived client made %d connections", n)
+	}
+	users, err := kubernetes.NewForConfig(first.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := count(users); n != 0 {
+		t.Errorf("a client of RESTConfig made %d connections", n)
+	}
+	own := derive(first, WithOwnConnections())
+	if n := count(own.Kube()); n != 1 {
+		t.Errorf("one with connections of its own made %d", n)
+	}
+	if n := count(first.Kube()) + count(own.Kube()); n != 0 {
+		t.Errorf("the two made %d more", n)
+	}
+	// Another CA, another transport: what was verified for one is not used for another.
+	other := first.RESTConfig()
+	other.CAData = nil
+	distrusts, err := kubernetes.NewForConfig(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := get(t.Context(), distrusts, "a"); err == nil {
+		t.Error("a configuration with another CA goes over connections that were verified by this one's")
+	}
+}
+
+// A watch has a connection of its own and outlives the time-out of a request.
+func TestAWatchOutlivesTimeOuts(t *testing.T) {
+	s, config := secure(t)
+	c := made(t, config).Kube()
+	w, err := c.CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if err := get(ctx, c, "slow"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		cancel()
+	}
+	select {
+	case _, open := <-w.ResultChan():
+		t.Errorf("the watch has ended, or says something: %v", open)
+	default:
+	}
+	if n := s.made.Load(); n != 3 {
+		t.Errorf("%d connections, one for the watch and two that timed out", n)
+	}
+}
+
+// reloaded is a model whose settings change, as client-go's do with a CA.
+type reloaded struct {
+	present atomic.Pointer[http.Transport]
+}
+
+func (r *reloaded) settings() *http.Transport { return r.present.Load() }
+func (*reloaded) refresh(context.Context)     {}
+
+func TestSettingsThatWereReloadedCount(t *testing.T) {
+	s, config := secure(t)
+	rt, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := &reloaded{}
+	model.present.Store(&http.Transport{ForceAttemptHTTP2: true}) // knows no CA but the machine's
+	p := &pool{like: model}
+	send := func() error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, bytes.NewReader(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := p.roundTrip(req)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		return err
+	}
+	if err := send(); err == nil {
+		t.Fatal("it trusts whom it does not know")
+	}
+	model.present.Store(modelOf(rt).settings())
+	if err := send(); err != nil {
+		t.Errorf("with the CA that was reloaded: %v", err)
+	}
+	p.closeIdle()
+}
+
+// client-go's round trippers around a bare transport are looked through, and nothing else is:
+// what wraps a transport has to stay.
+func TestWhatIsReplaced(t *testing.T) {
+	_, config := secure(t)
+	byFile := rest.CopyConfig(config)
+	byFile.CAData, byFile.CAFile = nil, file(t, config.CAData)
+	for name, c := range map[string]struct {
+		config *rest.Config
+		ours   bool
+	}{
+		"TLS":              {config, true},
+		"CA in a file":     {byFile, true},
+		"no TLS":           {&rest.Config{Host: "http://127.0.0.1:1"}, true},
+		"a dialer":         {&rest.Config{Host: config.Host, Dial: (&net.Dialer{}).DialContext}, true},
+		"user's transport": {&rest.Config{Host: "http://127.0.0.1:1", Transport: roundTripper(nil)}, false},
+		"another's":        {&rest.Config{Host: "http://127.0.0.1:1", Transport: wrapper{http.DefaultTransport}}, false},
+	} {
+		rt, err := rest.TransportFor(c.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := newConnections(rt) != nil; got != c.ours {
+			t.Errorf("%s (%T): %v", name, rt, got)
+		}
+	}
+}
+
+func file(t *testing.T, content []byte) string {
+	t.Helper()
+	name := t.TempDir() + "/ca.crt"
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}

@@ -1,0 +1,299 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// quietConnection is how long nothing may be read on a connection before it is asked
+	// for a sign of life, and signOfLife how long that may take. Nothing that waits on a
+	// dead connection waits for longer than the two together.
+	quietConnection, signOfLife = 5 * time.Second, 5 * time.Second
+	// unwritable is how long a connection may take nothing.
+	unwritable = 10 * time.Second
+	// firstSetup is how long a connection may take to be set up before it is raced by
+	// another; each further one is given twice as long, the last one what the dialer gives.
+	firstSetup, lastSetup = 250 * time.Millisecond, 4 * time.Second
+	// streamBegins is how long a stream may take to begin.
+	streamBegins = 30 * time.Second
+)
+
+// pool is connections for one kind of request: those of the present generation.
+type pool struct {
+	like    model
+	streams bool
+
+	mu      sync.Mutex
+	present *generation
+}
+
+// generation is the connections that requests share until one of them times out.
+type generation struct {
+	*http.Transport
+	like *http.Transport
+
+	mu      sync.Mutex
+	used    int // by so many requests
+	retired bool
+	open    map[*connection]struct{}
+}
+
+// take has to be followed by leave.
+func (p *pool) take() *generation {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if like := p.like.settings(); p.present == nil || p.present.like != like {
+		if p.present != nil {
+			p.present.retire()
+		}
+		p.present = p.generation(like)
+	}
+	p.present.mu.Lock()
+	defer p.present.mu.Unlock()
+	p.present.used++
+	return p.present
+}
+
+func (p *pool) generation(like *http.Transport) *generation {
+	g := &generation{Transport: like.Clone(), like: like, open: map[*connection]struct{}{}}
+	_, http2 := like.TLSNextProto["h2"]
+	// What client-go has set up for HTTP/2 belongs to its own transport's connections.
+	g.TLSNextProto, g.ForceAttemptHTTP2 = nil, http2 || like.ForceAttemptHTTP2
+	g.HTTP2 = &http.HTTP2Config{SendPingTimeout: quietConnection, PingTimeout: signOfLife, WriteByteTimeout: unwritable}
+	if p.streams {
+		g.ResponseHeaderTimeout = streamBegins
+	}
+	dial := like.DialContext
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialKeepAlive}).DialContext
+	}
+	g.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		p.like.refresh(ctx)
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return g.opened(conn), nil
+	}
+	return g
+}
+
+// retire takes a generation out of use.
+func (p *pool) retire(g *generation) {
+	p.mu.Lock()
+	if p.present == g {
+		p.present = nil
+	}
+	p.mu.Unlock()
+	g.retire()
+}
+
+func (p *pool) closeIdle() {
+	p.mu.Lock()
+	present := p.present
+	p.mu.Unlock()
+	if present != nil {
+		present.CloseIdleConnections()
+	}
+}
+
+func (g *generation) retire() {
+	g.mu.Lock()
+	g.retired = true
+	g.mu.Unlock()
+	g.CloseIdleConnections()
+	g.closeUnused()
+}
+
+func (g *generation) leave() {
+	g.mu.Lock()
+	g.used--
+	g.mu.Unlock()
+	g.closeUnused()
+}
+
+// closeUnused closes what is left of a retired generation that nobody uses any more.
+func (g *generation) closeUnused() {
+	g.mu.Lock()
+	var unused []*connection
+	if g.retired && g.used == 0 {
+		for c := range g.open {
+			unused = append(unused, c)
+		}
+	}
+	g.mu.Unlock()
+	for _, c := range unused {
+		_ = c.Close()
+	}
+}
+
+func (g *generation) opened(conn net.Conn) net.Conn {
+	c := &connection{Conn: conn, of: g}
+	g.mu.Lock()
+	g.open[c] = struct{}{}
+	late := g.retired && g.used == 0
+	g.mu.Unlock()
+	if late {
+		_ = c.Close()
+	}
+	return c
+}
+
+// connection is one that its generation knows of while it is open.
+type connection struct {
+	net.Conn
+	of *generation
+}
+
+func (c *connection) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+var (
+	// errSlowSetup ends a try for which there was no connection yet.
+	errSlowSetup = errors.New("setting up a connection takes long")
+	errCrossed   = errors.New("the connection was there too late")
+)
+
+// roundTrip tries again while a connection is being set up: what is set up already goes on,
+// and the first that is ready is used.
+func (p *pool) roundTrip(req *http.Request) (*http.Response, error) {
+	for patience := firstSetup; ; patience *= 2 {
+		next := again(req)
+		if patience > lastSetup || next == nil {
+			patience = 0
+		}
+		resp, err := p.try(req, patience)
+		isRead := req.Method == http.MethodGet || req.Method == http.MethodHead
+		if !errors.Is(err, errSlowSetup) && !(errors.Is(err, errCrossed) && isRead) {
+			return resp, err
+		}
+		req = next
+	}
+}
+
+// again is the same request with a body that was not read; nil if there is none.
+func again(req *http.Request) *http.Request {
+	if req.Body == nil || req.Body == http.NoBody {
+		return req
+	}
+	if req.GetBody == nil {
+		return nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil
+	}
+	next := req.WithContext(req.Context())
+	next.Body = body
+	return next
+}
+
+// try is one request. With a patience it ends with errSlowSetup when that is over and no
+// connection is there: nothing was sent then.
+func (p *pool) try(req *http.Request, patience time.Duration) (*http.Response, error) {
+	caller := req.Context()
+	ctx, cancel := context.WithCancelCause(caller)
+	g := p.take()
+	end := sync.OnceFunc(func() {
+		cancel(nil)
+		g.leave()
+	})
+	setup := &setup{cancel: cancel}
+	if patience > 0 {
+		timer := time.AfterFunc(patience, setup.giveUp)
+		defer timer.Stop()
+	}
+	resp, err := g.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: setup.gotConn})))
+	if err != nil {
+		defer end()
+		return nil, p.failed(g, caller, setup, err)
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols { // which is a connection for its caller
+		resp.Body = &body{ReadCloser: resp.Body, end: end, failed: func(err error) error {
+			return p.failed(g, caller, setup, err)
+		}}
+	}
+	return resp, nil
+}
+
+// failed retires the generation whose connection did not answer in time.
+func (p *pool) failed(g *generation, caller context.Context, setup *setup, err error) error {
+	switch {
+	case caller.Err() != nil && setup.state.Load() > connected: // err would say that the set-up was slow
+		return context.Cause(caller)
+	case setup.state.Load() == crossed:
+		return errCrossed
+	case setup.state.Load() == connected && timedOut(caller, err):
+		p.retire(g)
+	}
+	return err
+}
+
+// timedOut reports whether a request failed because there was no answer in time. That its
+// caller has cancelled it says nothing of the connection.
+func timedOut(caller context.Context, err error) bool {
+	var timeout net.Error
+	return errors.Is(caller.Err(), context.DeadlineExceeded) || caller.Err() == nil && errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// setup is how far a request has come.
+type setup struct {
+	state  atomic.Int32
+	cancel context.CancelCauseFunc
+}
+
+const (
+	connecting int32 = iota
+	connected
+	gaveUp
+	// crossed: the connection came while it was being given up. Over HTTP/1.1 the request
+	// may have been sent.
+	crossed
+)
+
+// giveUp is the timer's.
+func (s *setup) giveUp() {
+	if s.state.CompareAndSwap(connecting, gaveUp) {
+		s.cancel(errSlowSetup)
+	}
+}
+
+// gotConn comes right before the request is sent.
+func (s *setup) gotConn(httptrace.GotConnInfo) {
+	if !s.state.CompareAndSwap(connecting, connected) {
+		s.state.Store(crossed)
+		s.cancel(errSlowSetup)
+	}
+}
+
+// body is an answer that is being read.
+type body struct {
+	io.ReadCloser
+	end    func()
+	failed func(error) error
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = b.failed(err)
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}

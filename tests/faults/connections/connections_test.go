@@ -1,0 +1,152 @@
+package connections
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/relay"
+)
+
+// The leader's connections fail, in each of the ways of networks, and new ones can be made.
+// Its term goes on, and so does its work.
+func TestConnectionsFailAndNewOnesWork(t *testing.T) {
+	for name, fail := range map[string]func(*relay.Relay){
+		"silent":               func(r *relay.Relay) { r.Present(relay.Silent) },
+		"half-open, up lost":   func(r *relay.Relay) { r.Present(relay.Fate{Up: relay.Flow{Vanish: true}}) },
+		"half-open, down lost": func(r *relay.Relay) { r.Present(relay.Fate{Down: relay.Flow{Vanish: true}}) },
+		"stalled": func(r *relay.Relay) {
+			r.Present(relay.Fate{Up: relay.Flow{Stall: true}, Down: relay.Flow{Stall: true}})
+		},
+		"reset":           (*relay.Relay).Reset,
+		"cut in mid-body": func(r *relay.Relay) { r.Present(relay.Fate{Down: relay.Flow{CutAfter: 150}}) },
+		"slow":            func(r *relay.Relay) { r.Present(slow); r.Coming(slow) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := enter(t, cluster.Shared(t), clientGo)
+			d.lead(t)
+			fail(d.relay)
+			d.goesOn(t, 3, 5)
+			longest, _ := d.worst()
+			t.Logf("figure: connections %s: the work's longest write took %v; %d connections in all", name, longest.Round(time.Millisecond), d.relay.Made())
+		})
+	}
+}
+
+var slow = relay.Fate{Up: relay.Flow{Delay: 100 * time.Millisecond}, Down: relay.Flow{Delay: 100 * time.Millisecond}}
+
+// New connections are swallowed, those that are there work: nobody needs new ones.
+func TestOnlyNewConnectionsFail(t *testing.T) {
+	t.Parallel()
+	d := enter(t, cluster.Shared(t), clientGo)
+	d.lead(t)
+	d.relay.Coming(relay.Silent)
+	d.goesOn(t, 3, 5)
+}
+
+// Nothing passes any more: the leader stops by itself, and its work with it. When things
+// pass again it leads again.
+func TestNoConnectionWorks(t *testing.T) {
+	t.Parallel()
+	d := enter(t, cluster.Shared(t), brisk)
+	d.lead(t)
+	d.relay.Present(relay.Silent)
+	d.relay.Coming(relay.Silent)
+	eventually(t, "it stops", func() bool { return !d.IsLeader() && d.Status().Token == "" })
+	if err := d.Gate().Check(); err == nil {
+		t.Error("its gate is open")
+	}
+	d.relay.Coming(relay.Fate{})
+	before, _ := d.counts()
+	eventually(t, "it leads again", func() bool { terms, _ := d.counts(); return terms > before && d.IsLeader() })
+	d.goesOn(t, 1, 5)
+}
+
+// A balancer gives out three API servers in turn, and one of them is stopped: its
+// connections are taken and not answered, the new ones as well.
+func TestABalancerOfThreeAPIServersOfWhichOneStops(t *testing.T) {
+	t.Parallel()
+	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	second, err := c.AddAPIServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	third, err := c.AddAPIServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The admin's requests go to the first one, which lives.
+	var all []*candidate
+	for i, timing := range []timing{clientGo, istio, brisk} {
+		all = append(all, enterIn(t, c, c.Namespace(t), fmt.Sprintf("pilot-%d", i), timing, second.URL(), third.URL(), c.URL()))
+	}
+	for _, d := range all {
+		d.lead(t)
+	}
+	for _, stopped := range []*cluster.APIServer{second, third} {
+		if err := stopped.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		var each sync.WaitGroup
+		for _, d := range all {
+			each.Go(func() { d.goesOn(t, 3, 5) })
+		}
+		each.Wait()
+		if err := stopped.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// How many terms dead connections cost. DEAD_CONNECTIONS is how many times; a few by default.
+func TestTermsLostByDeadConnections(t *testing.T) {
+	t.Parallel()
+	times := 4
+	if s := os.Getenv("DEAD_CONNECTIONS"); s != "" {
+		var err error
+		if times, err = strconv.Atoi(s); err != nil || times <= 0 {
+			t.Fatalf("DEAD_CONNECTIONS=%s: give a number of runs", s)
+		}
+	}
+	const together = 20 // as many as two processors take
+	var (
+		mu      sync.Mutex
+		lost    int
+		longest time.Duration
+	)
+	for done := 0; done < times; done += together {
+		t.Run("", func(t *testing.T) {
+			for i := range min(together, times-done) {
+				timing := []timing{istio, clientGo, brisk}[i%3]
+				t.Run(fmt.Sprintf("%v", timing.lease), func(t *testing.T) {
+					t.Parallel()
+					d := enter(t, cluster.Shared(t), timing)
+					d.lead(t)
+					d.relay.Present(relay.Silent)
+					d.goesOn(t, 2, 2)
+					took, _ := d.worst()
+					mu.Lock()
+					defer mu.Unlock()
+					longest = max(longest, took)
+					if t.Failed() {
+						lost++
+					}
+				})
+			}
+		})
+	}
+	t.Logf("figure: %d dead connections cost %d terms; the work's longest write took %v", times, lost, longest.Round(time.Millisecond))
+}
