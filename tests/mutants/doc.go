@@ -1,4 +1,4 @@
-// Mutants asks whether the tests can fail: it plants small faults in the code, one at a
+// Command mutants asks whether the tests can fail: it plants small faults in the code, one at a
 // time, and reports those that no test notices.
 //
 // All faults of a room are compiled into one test binary per package and chosen by an
