@@ -32,6 +32,8 @@ func fenceCommand(
 	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "the servers' service accounts, as name or namespace/name; {revision} stands for each revision (default pilot)")
 	f.StringSliceVar(&config.Revisions, "revisions", nil, "the revisions that there are, for elections within one")
 	f.StringSliceVar(&config.Coordinators, "coordinator", nil, "users that may write candidates in as holders, such as system:apiserver")
+	f.StringVar(&config.Mode, "mode", "", "what becomes of writes that are found wrong: deny, warn or audit (default what each declaration says, or deny)")
+	f.StringSliceVar(&config.APIServers, "api-server", nil, "addresses of further API servers, such as https://10.0.0.2:6443: what is installed or removed has to be seen by each, and each is asked")
 	f.BoolVar(&config.WithoutLockGuard, "without-lock-guard", false, "leave the locks themselves to RBAC")
 
 	does := func(verb, short string) *cobra.Command {
@@ -44,9 +46,15 @@ func fenceCommand(
 	}
 	install := does("install", "Put the fence up or bring it up to date, and wait until it stands")
 	install.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "how long to wait until the fence stands; 0 for not at all")
+	install.Flags().BoolVar(&config.TakeOver, "take-over", false, "take locks over that another set guards, or that this one guarded for other service accounts")
+	verify := does("verify", "Try it with dry-run writes as the leader and as others, and say what holds")
+	verify.Flags().BoolVar(&config.Strict, "strict", false, "accept nothing but what was tried and held: no mode but deny, and a leader to try it as")
+	for _, cmd := range []*cobra.Command{install, verify} {
+		cmd.Flags().BoolVar(&config.AllowUnclear, "allow-unclear", false, "accept that something could not be tried")
+		cmd.Flags().StringVarP(&config.Output, "output", "o", "table", "table, json or yaml")
+	}
 	root.AddCommand(
-		does("render", "Print the policies and bindings as YAML"), install,
-		does("verify", "Try it with dry-run writes as the leader and as others, and say what holds"),
+		does("render", "Print the policies and bindings as YAML"), install, verify,
 		does("remove", "Take the fence away; what keeps the API server's view of locks alive stays"),
 	)
 	return root

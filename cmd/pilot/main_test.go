@@ -91,7 +91,7 @@ func TestFenceNamesWrongInput(t *testing.T) {
 		return "--file=" + name
 	}
 	const good = "elections:\n- {election: e, namespace: ns, lock: lease, serviceAccounts: [ns/s], guards: [{resources: [secrets], names: [x]}]}\n"
-	if out, err := pilot(t, "fence", "render", file(good)); err != nil || !strings.Contains(out, "incumbent-fence.ns.e.lease.work-1") {
+	if out, err := pilot(t, "fence", "render", file(good)); err != nil || !strings.Contains(out, "incumbent-fence.istio-system.ns.e.lease.work-") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for name, test := range map[string]struct {

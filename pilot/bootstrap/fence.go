@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,8 +44,23 @@ type FenceConfig struct {
 	Coordinators []string
 	// WithoutLockGuard leaves the locks to RBAC.
 	WithoutLockGuard bool
+	// Mode is what becomes of writes that are found wrong: deny, warn or audit; "" means what
+	// each declaration of File says, or deny.
+	Mode string
+	// APIServers are the addresses of further API servers. Install and Remove wait for each,
+	// Verify asks each.
+	APIServers []string
+	// TakeOver takes locks over that another set guards.
+	TakeOver bool
+	// AllowUnclear accepts that something could not be tried, Strict accepts nothing else than
+	// what was tried and held.
+	AllowUnclear, Strict bool
+	// Output is how Verify and Report write what they found: table, json or yaml; "" means table.
+	Output string
 	// Wait is how long an installation waits until the fence stands; 0 means not at all.
 	Wait time.Duration
+	// multi: the lease is one of two locks.
+	multi bool
 }
 
 func (c FenceConfig) withDefaults() FenceConfig {
@@ -58,7 +74,7 @@ func (c FenceConfig) withDefaults() FenceConfig {
 	case "":
 		c.Lock = string(fence.ConfigMap)
 	case leaderelection.MultiLock.String():
-		c.Lock = string(fence.Lease) // which says who leads, once nobody elects by ConfigMap alone
+		c.Lock, c.multi = string(fence.Lease), true // which says who leads, once nobody elects by ConfigMap alone
 	}
 	if len(c.ServiceAccounts) == 0 {
 		c.ServiceAccounts = []string{"pilot"}
@@ -68,14 +84,23 @@ func (c FenceConfig) withDefaults() FenceConfig {
 
 // Declarations are what the fence guards.
 func (c FenceConfig) Declarations() ([]fence.Declaration, error) {
-	c = c.withDefaults()
+	all, err := c.withDefaults().declarations()
+	for i := range all {
+		if c.Mode != "" {
+			all[i].Mode = fence.Mode(c.Mode)
+		}
+	}
+	return all, err
+}
+
+func (c FenceConfig) declarations() ([]fence.Declaration, error) {
 	if c.File != "" {
 		return declared(c.File)
 	}
 	var all []fence.Declaration
 	for _, row := range table {
 		d := fence.Declaration{
-			Election: row.id, Namespace: c.Namespace, Lock: fence.LockKind(c.Lock), ServiceAccounts: c.accounts(),
+			Election: row.id, Namespace: c.Namespace, Lock: fence.LockKind(c.Lock), Multi: c.multi, ServiceAccounts: c.accounts(),
 			Coordinators: c.Coordinators, Guards: row.writes, WithoutLockGuard: c.WithoutLockGuard,
 		}
 		if row.perRevision {
@@ -191,8 +216,40 @@ func (c FenceConfig) connect() (kube.Client, func(), error) {
 	return client, func() { kube.CloseIdleConnections(client) }, nil
 }
 
+// options are those of an installation, and what ends its connections.
+func (c FenceConfig) options(config *rest.Config) (options install.Options, end func(), err error) {
+	options.TakeOver = c.TakeOver
+	var ends []func()
+	end = func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+	for _, there := range c.elsewhere(config) {
+		client, err := kube.NewClient(there, kube.WithRateLimit(-1, 0), kube.WithUserAgent(userAgent), kube.WithOwnConnections())
+		if err != nil {
+			end()
+			return options, nil, fmt.Errorf("--api-server=%s: %w", there.Host, err)
+		}
+		ends = append(ends, func() { kube.CloseIdleConnections(client) })
+		options.Servers = append(options.Servers, client.Kube())
+	}
+	return options, end, nil
+}
+
+// elsewhere reach the further API servers with the same credentials.
+func (c FenceConfig) elsewhere(config *rest.Config) []*rest.Config {
+	var all []*rest.Config
+	for _, address := range c.APIServers {
+		there := rest.CopyConfig(config)
+		there.Host = address
+		all = append(all, there)
+	}
+	return all
+}
+
 // Install puts the fence up, or brings it up to date, and says what it did. It returns
-// when the fence stands, or with what does not hold after Wait.
+// when every API server acts on it and what was tried holds, or with what does not after Wait.
 func (c FenceConfig) Install(ctx context.Context, out io.Writer) error {
 	set, declarations, err := c.render()
 	if err != nil {
@@ -203,7 +260,12 @@ func (c FenceConfig) Install(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer done()
-	changes, err := install.Apply(ctx, client.Kube(), set)
+	options, end, err := c.options(client.RESTConfig())
+	if err != nil {
+		return err
+	}
+	defer end()
+	changes, err := install.Apply(ctx, client.Kube(), set, options)
 	for _, change := range changes {
 		fmt.Fprintln(out, change)
 	}
@@ -212,25 +274,21 @@ func (c FenceConfig) Install(ctx context.Context, out io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Wait, fmt.Errorf("not within %v", c.Wait))
 	defer cancel()
-	findings, err := awaitFence(ctx, client.RESTConfig(), set, declarations)
-	for _, f := range findings {
-		fmt.Fprintln(out, f)
-	}
-	return err
+	findings, err := c.await(ctx, client.RESTConfig(), set, declarations)
+	return errors.Join(c.print(out, findings), err)
 }
 
-// lookAgain lies between two looks at a fence that was just installed. API servers take
-// policies in every second.
+// lookAgain lies between two looks at a fence that was just installed.
 const lookAgain = 200 * time.Millisecond
 
-func awaitFence(ctx context.Context, config *rest.Config, set fence.Set, declarations []fence.Declaration) ([]install.Finding, error) {
+func (c FenceConfig) await(ctx context.Context, config *rest.Config, set fence.Set, declarations []fence.Declaration) ([]install.Finding, error) {
 	for {
-		findings, err := install.Verify(ctx, config, set, declarations...)
+		findings, err := c.look(ctx, config, set, declarations)
 		if err == nil {
-			err = install.Stands(findings)
+			err = install.Judge(findings, install.Judging{AllowUnclear: true})
 		}
-		if err == nil {
-			return findings, nil
+		if err == nil { // what is unclear does not become clear by waiting
+			return findings, c.judge(findings)
 		}
 		again := time.NewTimer(lookAgain)
 		select {
@@ -240,6 +298,54 @@ func awaitFence(ctx context.Context, config *rest.Config, set fence.Set, declara
 		case <-again.C:
 		}
 	}
+}
+
+// look asks each API server.
+func (c FenceConfig) look(ctx context.Context, config *rest.Config, set fence.Set, declarations []fence.Declaration) ([]install.Finding, error) {
+	var all []install.Finding
+	for _, there := range append([]*rest.Config{config}, c.elsewhere(config)...) {
+		findings, err := install.Verify(ctx, there, set, declarations...)
+		all = append(all, findings...)
+		if err != nil {
+			return all, fmt.Errorf("API server %s: %w", there.Host, err)
+		}
+	}
+	return all, nil
+}
+
+func (c FenceConfig) judge(findings []install.Finding) error {
+	return install.Judge(findings, install.Judging{AllowUnclear: c.AllowUnclear, Strict: c.Strict})
+}
+
+// print writes findings, or whatever else there is a list of, in the form that was asked for.
+func (c FenceConfig) print(out io.Writer, findings []install.Finding) error {
+	if c.Output == "" || c.Output == "table" {
+		for _, f := range findings {
+			fmt.Fprintln(out, f)
+		}
+		return nil
+	}
+	return encode(out, c.Output, findings)
+}
+
+// encode writes a value as JSON or YAML.
+func encode(out io.Writer, form string, value any) error {
+	var text []byte
+	var err error
+	switch form {
+	case "json":
+		text, err = json.MarshalIndent(value, "", "  ")
+		text = append(text, '\n')
+	case "yaml":
+		text, err = yaml.Marshal(value)
+	default:
+		return fmt.Errorf("--output=%s: give table, json or yaml", form)
+	}
+	if err != nil {
+		return fmt.Errorf("--output=%s: %w", form, err)
+	}
+	_, err = out.Write(text)
+	return err
 }
 
 // Verify says what of the fence holds and what does not; the latter is an error.
@@ -253,14 +359,11 @@ func (c FenceConfig) Verify(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer done()
-	findings, err := install.Verify(ctx, client.RESTConfig(), set, declarations...)
-	for _, f := range findings {
-		fmt.Fprintln(out, f)
+	findings, err := c.look(ctx, client.RESTConfig(), set, declarations)
+	if printed := c.print(out, findings); printed != nil || err != nil {
+		return errors.Join(printed, err)
 	}
-	if err != nil {
-		return err
-	}
-	return install.Stands(findings)
+	return c.judge(findings)
 }
 
 // Remove takes the fence away, and says what went.
@@ -270,7 +373,12 @@ func (c FenceConfig) Remove(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer done()
-	changes, err := install.Remove(ctx, client.Kube(), c.withDefaults().Set)
+	options, end, err := c.options(client.RESTConfig())
+	if err != nil {
+		return err
+	}
+	defer end()
+	changes, err := install.Remove(ctx, client.Kube(), c.withDefaults().Set, options)
 	for _, change := range changes {
 		fmt.Fprintln(out, change)
 	}

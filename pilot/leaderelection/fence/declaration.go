@@ -3,9 +3,9 @@ package fence
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -16,6 +16,20 @@ type LockKind string
 const (
 	ConfigMap LockKind = "configmap"
 	Lease     LockKind = "lease"
+)
+
+// Mode is what becomes of a write that a fence finds wrong.
+type Mode string
+
+// The modes. In all but Deny the API server admits the write, and a missing lock refuses
+// nobody: nothing is guarded yet.
+const (
+	// Deny refuses it.
+	Deny Mode = "deny"
+	// Warn admits it, warns its sender, and notes it in the audit log.
+	Warn Mode = "warn"
+	// Audit admits it, and notes it in the audit log.
+	Audit Mode = "audit"
 )
 
 // RevisionWord stands for the revision in the names of service accounts and in the
@@ -34,6 +48,12 @@ type Declaration struct {
 	// Revisions makes it a per-revision election: one lock, "<election>-<revision>",
 	// and one set of policies for each.
 	Revisions []string `json:"revisions,omitempty"`
+	// Multi: the lock is one of two that are held together. Its count of terms then may
+	// jump to the other's.
+	Multi bool `json:"multi,omitempty"`
+	// Mode is what becomes of a write that is found wrong: "deny", which is the default,
+	// "warn" or "audit".
+	Mode Mode `json:"mode,omitempty"`
 	// Remote: candidates of other clusters take part. Their tokens are not bound to
 	// pods of this one, so that no policy here can know them: it is refused.
 	Remote bool `json:"remote,omitempty"`
@@ -48,34 +68,6 @@ type Declaration struct {
 	// WithoutLockGuard leaves the lock object itself to RBAC.
 	WithoutLockGuard bool `json:"withoutLockGuard,omitempty"`
 }
-
-// Guard is a group of writes.
-type Guard struct {
-	// Group is the API group, "" for the core one.
-	Group string `json:"group,omitempty"`
-	// Versions of the group; none means all.
-	Versions []string `json:"versions,omitempty"`
-	// Resources in the plural, with their subresources: "configmaps", "gateways/status",
-	// "deployments/*".
-	Resources []string `json:"resources"`
-	// Verbs among create, update, delete and connect; a patch is an update. None means
-	// create, update and delete.
-	Verbs []string `json:"verbs,omitempty"`
-	// Names of the objects; none means all.
-	Names []string `json:"names,omitempty"`
-	// Labels that the object has before the write or after it; none means all.
-	Labels map[string]string `json:"labels,omitempty"`
-	// Namespaces that they lie in; none means all.
-	Namespaces []string `json:"namespaces,omitempty"`
-	// Wide says that neither Names nor Labels nor Namespaces is meant to narrow it down.
-	// While the lock is missing the API server refuses the guarded writes of everyone,
-	// not of the declared accounts alone, because it looks for the lock before it looks
-	// at who writes.
-	Wide bool `json:"wide,omitempty"`
-}
-
-// operations are the API server's words for verbs.
-var operations = map[string]string{"create": "CREATE", "update": "UPDATE", "delete": "DELETE", "connect": "CONNECT"}
 
 // Validate reports all that is wrong with the declaration, and the way out.
 func (d Declaration) Validate() error {
@@ -95,6 +87,9 @@ func (d Declaration) Validate() error {
 	}
 	if d.Lock != ConfigMap && d.Lock != Lease {
 		wrong("lock %q: give configmap or lease; of two locks held together, the lease", d.Lock)
+	}
+	if !slices.Contains([]Mode{"", Deny, Warn, Audit}, d.Mode) {
+		wrong("mode %q: give deny, warn or audit", d.Mode)
 	}
 	if d.Remote {
 		wrong("candidates of other clusters take part, whose tokens are not bound to pods of this one: " +
@@ -157,70 +152,6 @@ func (d Declaration) validateWho() (errs []error) {
 	return errs
 }
 
-func (g Guard) validate(perRevision bool) error {
-	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if len(g.Resources) == 0 {
-		wrong("no resources: name them in the plural, such as configmaps or gateways/status")
-	}
-	for _, resource := range g.Resources {
-		if main, _, _ := strings.Cut(resource, "/"); main == "" || main == "*" || strings.ToLower(resource) != resource {
-			wrong("resource %q: name it in the plural and in lower case, such as configmaps or gateways/status; "+
-				"not all at once, which would cover the locks and the policies themselves", resource)
-		}
-	}
-	for _, verb := range g.Verbs {
-		if operations[verb] == "" {
-			wrong("verb %q: give create, update, delete or connect; a patch is an update", verb)
-		}
-	}
-	for _, name := range g.Names {
-		for _, problem := range validation.IsDNS1123Subdomain(name) {
-			wrong("name %q: %s", name, problem)
-		}
-	}
-	for _, namespace := range g.Namespaces {
-		for _, problem := range validation.IsDNS1123Label(namespace) {
-			wrong("namespace %q: %s", namespace, problem)
-		}
-	}
-	if _, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: g.inRevision("x").Labels}); err != nil {
-		wrong("labels: %w", err)
-	}
-	if g.perRevision() && !perRevision {
-		wrong("a label with %s needs revisions: list them", RevisionWord)
-	}
-	if !g.narrow() && !g.Wide {
-		wrong("neither names nor labels nor namespaces narrow it down: while the lock is missing, everyone's writes to these " +
-			"would be refused; narrow it down, or say wide: true if nobody else writes them")
-	}
-	return errors.Join(errs...)
-}
-
-func (g Guard) narrow() bool { return len(g.Names)+len(g.Labels)+len(g.Namespaces) > 0 }
-
-// perRevision reports whether the objects of revisions are told apart.
-func (g Guard) perRevision() bool {
-	for _, value := range g.Labels {
-		if strings.Contains(value, RevisionWord) {
-			return true
-		}
-	}
-	return false
-}
-
-// inRevision puts a revision's name where RevisionWord stands.
-func (g Guard) inRevision(revision string) Guard {
-	labels := map[string]string{}
-	for key, value := range g.Labels {
-		labels[key] = strings.ReplaceAll(value, RevisionWord, revision)
-	}
-	if len(labels) > 0 {
-		g.Labels = labels
-	}
-	return g
-}
-
 // orNothing checks a value unless it is empty.
 func orNothing(value string, check func(string) []string) []string {
 	if value == "" {
@@ -254,6 +185,12 @@ func (d Declaration) split() []single {
 	}
 	return all
 }
+
+// refuses reports whether writes that are found wrong are refused.
+func (s single) refuses() bool { return s.Mode == "" || s.Mode == Deny }
+
+// where names the lock, for people.
+func (s single) where() string { return fmt.Sprintf("%s %s/%s", s.Lock, s.Namespace, s.lock) }
 
 // users are the names that the API server knows the service accounts by.
 func (s single) users() []string {

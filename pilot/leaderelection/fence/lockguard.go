@@ -2,6 +2,7 @@ package fence
 
 import (
 	"fmt"
+	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,47 +10,89 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// lockGuard judges changes of the record in a lock object, by what it was and what it is to be:
+// lockGuard judges changes of a lock object. The record's, by what it was and what it is to be:
 //
-//	same record           anyone: annotations, labels and data alone
-//	same holder           the holder
-//	to oneself            a candidate; a term that follows another's counts one more
-//	to nobody             the holder
-//	to somebody else      the holder, if that one has asked; a coordinator
-//	fewer transitions     nobody
+//	same        anyone: annotations, labels and data alone
+//	begins      anyone: a new lock that names nobody
+//	renews      the holder, with the same count
+//	takes       a candidate, for itself; a term that follows another's counts one more
+//	releases    the holder, to nobody, with the same count
+//	handsOver   the holder, to whoever has asked
+//	nominates   a coordinator, to somebody
 //
-// A candidate is a pod of a declared service account. Whoever may delete the guard itself
-// may do all of it: operators, and the controllers that delete what is in a namespace.
+// and what could take the lock from everybody: jumps of the count, ownerReferences and
+// finalizers, more notes than leave room for the record, its deletion. Each is a variable of
+// the policy, by which a refusal names it.
+//
+// A candidate is a pod of a declared service account. Whoever may delete policies may do all
+// of it: operators, and the controllers that delete what is in a namespace.
 //
 // That a live holder is displaced too early cannot be seen here, as CEL has no clock.
 // The displaced one cannot write any more, then, so it costs a term and no safety.
+//
+// The policy matches by the lock's name, so that a cluster's other locks are not slowed down by
+// it; what has no name is aroundLocks'.
 func (s single) lockGuard(set string) Pair {
-	name := s.name("lock")
 	group, resource := s.Lock.resource()
+	return part{
+		set: set, about: []single{s}, what: "lock", mode: s.Mode,
+		spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{
+				ResourceRules:     rules(group, nil, []string{resource}, []string{"CREATE", "UPDATE", "DELETE"}, []string{s.lock}),
+				NamespaceSelector: inNamespaces([]string{s.Namespace}),
+			},
+			Variables:   s.lockVariables(),
+			Validations: s.lockRules(),
+		},
+	}.pair()
+}
+
+// operator is true for whoever may delete policies.
+const operator = "authorizer.group('admissionregistration.k8s.io').resource('validatingadmissionpolicies').check('delete').allowed()"
+
+// Bounds of what may lie in a lock object beside its record, in bytes. An object with more than
+// 256 KiB of annotations, or 1.5 MiB altogether, can be written by nobody. Candidates get more, so that
+// others cannot keep a request out.
+const (
+	othersBulk     = 32 << 10
+	candidatesBulk = 64 << 10
+)
+
+// jump bounds the count to which the lock of a MultiLock may follow the other's.
+const jump = 1_000_000
+
+func (s single) lockVariables() []admissionv1.Variable {
 	variables := []admissionv1.Variable{podVariable()}
 	variables = append(variables, recordVariables(s.Lock, "oldObject", "old")...)
 	variables = append(variables, recordVariables(s.Lock, "object", "new")...)
-	variables = append(variables,
-		admissionv1.Variable{Name: "operator", Expression: "authorizer.group('admissionregistration.k8s.io').resource('validatingadmissionpolicies')" +
-			".name(" + quote(name) + ").check('delete').allowed()"},
-		admissionv1.Variable{Name: "candidate", Expression: "variables.pod != '' && " + isOneOf(s.users())},
-		admissionv1.Variable{Name: "coordinator", Expression: isOneOf(s.Coordinators)},
-		admissionv1.Variable{Name: "asked", Expression: annotation("oldObject", k8sresourcelock.HandoverRequestAnnotation)},
-		admissionv1.Variable{Name: "same", Expression: sameRecord(s.Lock)},
-	)
-	return pair(name, set, admissionv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: &admissionv1.MatchResources{
-			ResourceRules:     rules(group, nil, []string{resource}, []string{"CREATE", "UPDATE", "DELETE"}, nil),
-			NamespaceSelector: inNamespaces([]string{s.Namespace}),
-		},
-		// By a condition: the deletion of a collection has no name that a rule could match.
-		MatchConditions: []admissionv1.MatchCondition{{
-			Name:       "lock",
-			Expression: "request.operation == 'DELETE' ? oldObject != null && oldObject.metadata.name == " + quote(s.lock) + " : object.metadata.name == " + quote(s.lock),
-		}},
-		Variables:   variables,
-		Validations: s.judgements(),
-	}, nil)
+	counts := fmt.Sprintf("variables.oldTransitions < 0 ? variables.newTransitions >= 0 || variables.newHolder == '' : " +
+		"variables.newTransitions == variables.oldTransitions || variables.newTransitions == variables.oldTransitions + 1")
+	if s.Multi {
+		counts += fmt.Sprintf(" || variables.newTransitions > variables.oldTransitions && variables.newTransitions <= %d", jump)
+	}
+	for _, v := range []admissionv1.Variable{
+		{Name: "operator", Expression: operator},
+		{Name: "candidate", Expression: "variables.pod != '' && " + isOneOf(s.users())},
+		{Name: "coordinator", Expression: isOneOf(s.Coordinators)},
+		{Name: "asked", Expression: annotation("oldObject", k8sresourcelock.HandoverRequestAnnotation)},
+		{Name: "same", Expression: sameRecord(s.Lock)},
+		// At its end the count stays, or the lock could never be taken again.
+		{Name: "counts", Expression: counts},
+		{Name: "countsUp", Expression: fmt.Sprintf("variables.newTransitions > variables.oldTransitions || variables.oldTransitions >= %d", mostTransitions)},
+		{Name: "begins", Expression: "request.operation == 'CREATE' && variables.newHolder == '' && (variables.newTransitions >= 0 || " + countless(s.Lock) + ")"},
+		{Name: "renews", Expression: "variables.candidate && variables.newHolder == variables.oldHolder && variables.pod == variables.oldHolder"},
+		{Name: "takes", Expression: "variables.candidate && variables.newHolder == variables.pod && (variables.oldHolder == '' || variables.countsUp)"},
+		{Name: "releases", Expression: "variables.candidate && variables.newHolder == '' && variables.pod == variables.oldHolder && variables.newTransitions == variables.oldTransitions"},
+		{Name: "handsOver", Expression: `variables.candidate && variables.pod == variables.oldHolder && variables.newHolder != '' && variables.asked.contains('"identity":"' + variables.newHolder + '"') && variables.countsUp`},
+		{Name: "nominates", Expression: "variables.coordinator && variables.newHolder != ''"},
+		{Name: "attempt", Expression: "variables.newHolder == '' ? (variables.oldHolder == '' ? 'begins' : 'releases') : " +
+			"variables.newHolder == variables.oldHolder ? 'renews' : variables.newHolder == variables.pod ? 'takes' : variables.coordinator ? 'nominates' : 'handsOver'"},
+		{Name: "oldBulk", Expression: bulk(s.Lock, "oldObject")},
+		{Name: "newBulk", Expression: bulk(s.Lock, "object")},
+	} {
+		variables = append(variables, v)
+	}
+	return variables
 }
 
 // sameRecord is true for an update that leaves the record alone.
@@ -60,42 +103,129 @@ func sameRecord(kind LockKind) string {
 	return "request.operation != 'DELETE' && variables.oldRecord == variables.newRecord"
 }
 
-func (s single) judgements() []admissionv1.Validation {
-	where := fmt.Sprintf("%s %s/%s: ", s.Lock, s.Namespace, s.lock)
+// countless is true for an object that carries no count of terms at all.
+func countless(kind LockKind) string {
+	if kind == Lease {
+		return "!has(object.spec) || !has(object.spec.leaseTransitions)"
+	}
+	return "variables.newRecord == ''"
+}
+
+// sameField is true for a write that leaves a field of metadata as it was, which is without it
+// in a new object.
+func sameField(field string) string {
+	return fmt.Sprintf("(oldObject != null && has(oldObject.metadata.%[1]s) ? has(object.metadata.%[1]s) && object.metadata.%[1]s == oldObject.metadata.%[1]s : !has(object.metadata.%[1]s))", field)
+}
+
+func (s single) lockRules() []admissionv1.Validation {
 	reason := metav1.StatusReasonForbidden
+	// Operators and the garbage collector delete. What is no deletion is judged by the rest.
 	judge := func(expression, message, detail string) admissionv1.Validation {
-		v := admissionv1.Validation{Expression: expression, Message: where + message, Reason: &reason}
+		v := admissionv1.Validation{Expression: expression, Message: s.where() + ": " + message, Reason: &reason}
 		if detail != "" {
-			v.MessageExpression = quote(where+message) + " + " + detail
+			v.MessageExpression = quote(v.Message) + " + " + detail
 		}
 		return v
 	}
-	writer := "' (' + (variables.pod == '' ? request.userInfo.username + ', bound to no pod' : 'pod ' + variables.pod)"
+	unless := func(clause string) string {
+		return "request.operation == 'DELETE' || " + clause + " || variables.operator"
+	}
+	writer := "' (' + variables.attempt + ': ' + (variables.pod == '' ? request.userInfo.username + ', bound to no pod' : 'pod ' + variables.pod)"
 	all := []admissionv1.Validation{
 		judge("request.operation != 'DELETE' || variables.candidate && variables.pod == variables.oldHolder || variables.operator",
 			"it is deleted by its holder or by an operator alone", ""),
-		judge("request.operation == 'DELETE' || variables.newTransitions >= variables.oldTransitions || variables.operator",
-			"the count of terms never goes back", "' (from ' + string(variables.oldTransitions) + ' to ' + string(variables.newTransitions) + ')'"),
-		judge("request.operation == 'DELETE' || variables.same || "+s.changes()+" || variables.operator",
+		judge(unless("variables.same || variables.counts"), "the count of terms never goes back, nor on by more than one",
+			"' (counts: from ' + string(variables.oldTransitions) + ' to ' + string(variables.newTransitions) + ')'"),
+		judge(unless("variables.same || variables.begins || variables.renews || variables.takes || variables.releases || variables.handsOver || variables.nominates"),
 			"nobody but its holder gives it away, and nobody takes it but for itself",
 			writer+" + ', from ' + (variables.oldHolder == '' ? 'nobody' : variables.oldHolder) + ' to ' + (variables.newHolder == '' ? 'nobody' : variables.newHolder) + ')'"),
+		judge(unless(sameField("ownerReferences")+" && "+sameField("finalizers")),
+			"ownerReferences and finalizers of a lock, by which it could be deleted or kept from it, are an operator's", ""),
+		judge(unless(fmt.Sprintf("variables.candidate && !variables.same || variables.newBulk <= (variables.candidate ? %d : %d) || variables.newBulk <= variables.oldBulk", candidatesBulk, othersBulk)),
+			fmt.Sprintf("annotations, labels and data beside its record are more than %d bytes", othersBulk), "' (' + string(variables.newBulk) + ')'"),
 	}
 	if s.Lock == ConfigMap {
-		all = append(all, judge("request.operation == 'DELETE' || variables.same || variables.newRecord.matches("+quote(recordForm)+") || variables.operator",
+		all = append(all, judge(unless("variables.same || variables.begins && variables.newRecord == '' || variables.newForm && "+readableTimes("new")),
 			"the record is not one that an elector writes", ""))
 	}
 	return all
 }
 
-// changes is true for a change of the record that its author may make.
-func (s single) changes() string {
-	const (
-		create  = "request.operation == 'CREATE' && variables.newHolder == ''"
-		renew   = "variables.newHolder == variables.oldHolder && variables.pod == variables.oldHolder"
-		take    = "variables.newHolder == variables.pod && (variables.oldHolder == '' || variables.newTransitions > variables.oldTransitions)"
-		release = "variables.newHolder == '' && variables.pod == variables.oldHolder"
-		pass    = `variables.pod == variables.oldHolder && variables.asked.contains('"identity":"' + variables.newHolder + '"')`
-	)
-	candidate := fmt.Sprintf("variables.candidate && (%s || %s || %s || %s)", renew, take, release, pass)
-	return fmt.Sprintf("%s || %s || variables.coordinator && variables.newHolder != ''", create, candidate)
+// aroundLocks guards what a rule with a lock's name cannot match: deletions of
+// collections, which have no name; and of the namespace, which would delete a lock before what it
+// guards. A missing lock refuses everyone, so that the namespace could never be emptied.
+func aroundLocks(set string, locks []single) []Pair {
+	var pairs []Pair
+	reason := metav1.StatusReasonForbidden
+	for _, group := range byPlace(locks, func(s single) bool { return !s.WithoutLockGuard }, func(s single) string { return s.Namespace + "/" + string(s.Lock) }) {
+		var names []string
+		for _, s := range group {
+			names = append(names, s.lock)
+		}
+		apiGroup, resource := group[0].Lock.resource()
+		pairs = append(pairs, part{
+			set: set, about: group, shared: true, what: group[0].Namespace + "." + string(group[0].Lock) + ".locks", mode: mildest(group),
+			spec: admissionv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionv1.MatchResources{
+					ResourceRules:     rules(apiGroup, nil, []string{resource}, []string{"DELETE"}, nil),
+					NamespaceSelector: inNamespaces([]string{group[0].Namespace}),
+				},
+				MatchConditions: []admissionv1.MatchCondition{
+					{Name: "collection", Expression: nameless},
+					{Name: "lock", Expression: "oldObject != null && oldObject.metadata.name in " + quoteAll(names)},
+				},
+				Variables: []admissionv1.Variable{{Name: "operator", Expression: operator}},
+				Validations: []admissionv1.Validation{{
+					Expression: "variables.operator", Reason: &reason,
+					Message:           fmt.Sprintf("locks in namespace %s are deleted by name, or by an operator", group[0].Namespace),
+					MessageExpression: quote(fmt.Sprintf("%s %s/", group[0].Lock, group[0].Namespace)) + " + oldObject.metadata.name + ': it is deleted by its holder or by an operator alone'",
+				}},
+			},
+		}.pair())
+	}
+	guarding := func(s single) bool { return len(s.Guards) > 0 && s.refuses() }
+	for _, group := range byPlace(locks, guarding, func(s single) string { return s.Namespace }) {
+		namespace := group[0].Namespace
+		pairs = append(pairs, part{
+			set: set, about: group, shared: true, what: namespace + ".namespace",
+			spec: admissionv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionv1.MatchResources{
+					ResourceRules: rules("", nil, []string{"namespaces"}, []string{"DELETE"}, []string{namespace}),
+				},
+				Validations: []admissionv1.Validation{{
+					Expression: "false", Reason: &reason,
+					Message: fmt.Sprintf("namespace %s has locks without which the API server refuses everyone's guarded writes, deletions too: "+
+						"take the fence away first, with `pilot fence remove --set %s`", namespace, set),
+				}},
+			},
+		}.pair())
+	}
+	return pairs
+}
+
+// byPlace groups the locks that are wanted by where they lie, in order of the places.
+func byPlace(locks []single, wanted func(single) bool, place func(single) string) [][]single {
+	var groups [][]single
+	for _, s := range locks {
+		if !wanted(s) {
+			continue
+		}
+		if i := slices.IndexFunc(groups, func(g []single) bool { return place(g[0]) == place(s) }); i >= 0 {
+			groups[i] = append(groups[i], s)
+		} else {
+			groups = append(groups, []single{s})
+		}
+	}
+	return groups
+}
+
+// mildest is the mode of several locks' guard: it refuses only if all do.
+func mildest(locks []single) Mode {
+	mild := Deny
+	for _, s := range locks {
+		if s.Mode == Audit || s.Mode == Warn && mild == Deny {
+			mild = s.Mode
+		}
+	}
+	return mild
 }

@@ -1,10 +1,13 @@
 package fence
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +19,10 @@ const (
 	PolicyPrefix = "incumbent-fence."
 	// SetLabel is on each of them; its value names the set that they belong to.
 	SetLabel = "incumbent.dev/fence"
+	// LocksAnnotation lists the lock objects that a policy is about, as "lease namespace/name",
+	// and AccountsAnnotation the service accounts that it judges, both with commas between them.
+	LocksAnnotation    = "incumbent.dev/fence-locks"
+	AccountsAnnotation = "incumbent.dev/fence-accounts"
 	// keepPrefix begins the names of those that keep the API server's informers alive.
 	keepPrefix = "incumbent-fence-keep."
 )
@@ -38,7 +45,7 @@ type Set struct {
 	// When the last binding with a param kind goes, its informer may stop for good, and a fence
 	// that is installed later judges by what it saw last. They belong to no set and stay.
 	Keep []Pair
-	// Locks guard the lock objects, Work what elections guard.
+	// Locks guard the lock objects and their namespaces, Work what elections guard.
 	Locks, Work []Pair
 }
 
@@ -50,7 +57,8 @@ func (s Set) All() []Pair { return slices.Concat(s.Keep, s.Locks, s.Work) }
 func Render(name string, declarations ...Declaration) (Set, error) {
 	set := Set{Name: name}
 	var errs []error
-	for _, problem := range validation.IsValidLabelValue(name) {
+	// It is a part of names, in which dots separate.
+	for _, problem := range validation.IsDNS1123Label(name) {
 		errs = append(errs, fmt.Errorf("the set's name %q: %s", name, problem))
 	}
 	if len(declarations) == 0 {
@@ -78,62 +86,157 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 		}
 		set.Work = append(set.Work, s.work(name, locks)...)
 	}
-	return set, nil
+	set.Locks = append(set.Locks, aroundLocks(name, locks)...)
+	set.Locks, set.Work = unique(set.Locks), unique(set.Work)
+	return set, long(set)
 }
 
-// distinct reports locks that are declared twice, and names that are too long.
+// unique leaves out what is declared twice, word for word.
+func unique(pairs []Pair) []Pair {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(pairs, func(p Pair) bool {
+		again := seen[p.Name()]
+		seen[p.Name()] = true
+		return again
+	})
+}
+
+// distinct reports locks that are declared twice.
 func distinct(locks []single) (errs []error) {
 	seen := map[string]bool{}
 	for _, s := range locks {
-		name := s.name("collection")
-		if seen[name] {
-			errs = append(errs, fmt.Errorf("%s %s/%s is declared twice: put all of its guards into one declaration", s.Lock, s.Namespace, s.lock))
+		if seen[s.where()] {
+			errs = append(errs, fmt.Errorf("%s is declared twice: put all of its guards into one declaration", s.where()))
 		}
-		seen[name] = true
-		for _, problem := range validation.IsDNS1123Subdomain(name) {
-			errs = append(errs, fmt.Errorf("%s %s/%s: its policy's name %q: %s", s.Lock, s.Namespace, s.lock, name, problem))
-		}
+		seen[s.where()] = true
 	}
 	return errs
 }
 
-// name is the kind's, too: a lock that moves from one to the other has two fences for a
-// while, and none of them changes what it watches.
-func (s single) name(part string) string {
-	return PolicyPrefix + s.Namespace + "." + s.lock + "." + string(s.Lock) + "." + part
+// long reports names that are too long.
+func long(set Set) error {
+	var errs []error
+	for _, p := range set.All() {
+		for _, problem := range validation.IsDNS1123Subdomain(p.Name()) {
+			errs = append(errs, fmt.Errorf("%s: its policy's name %q: %s", p.Policy.Annotations[LocksAnnotation], p.Name(), problem))
+		}
+	}
+	return errors.Join(errs...)
 }
 
-// pair puts a policy and its binding together. Both refuse by default.
-func pair(name, set string, spec admissionv1.ValidatingAdmissionPolicySpec, params *admissionv1.ParamRef) Pair {
-	fail := admissionv1.Fail
-	if spec.FailurePolicy == nil {
-		spec.FailurePolicy = &fail
+// part is a policy with its binding, before it has its name.
+type part struct {
+	set string
+	// about are the locks that it is about.
+	about []single
+	// shared: it is about all locks of a place, and not about one.
+	shared bool
+	// what it guards, for people: a word of its name.
+	what   string
+	spec   admissionv1.ValidatingAdmissionPolicySpec
+	params *admissionv1.ParamRef
+	// mode "" means Deny.
+	mode Mode
+}
+
+// pair gives a part its name and completes it.
+//
+// The name says the set and the content. So no two sets have a policy in common, and what is
+// changed in a declaration becomes a policy beside the present one, which can stand until that
+// does. A name that said its place in the declaration would be another guard's after an insertion.
+func (p part) pair() Pair {
+	if p.spec.FailurePolicy == nil {
+		fail := admissionv1.Fail
+		if p.mode != "" && p.mode != Deny {
+			// A failure of whatever kind would refuse the write, whatever the binding's actions are.
+			fail = admissionv1.Ignore
+		}
+		p.spec.FailurePolicy = &fail
 	}
-	meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/part-of": "incumbent"}}
-	if set != "" {
-		meta.Labels[SetLabel] = set
+	complete(p.spec.MatchConstraints)
+	binding := admissionv1.ValidatingAdmissionPolicyBindingSpec{ParamRef: p.params, ValidationActions: p.mode.actions()}
+	meta := metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/part-of": "incumbent"}}
+	if p.set != "" {
+		meta.Labels[SetLabel] = p.set
+		meta.Annotations = p.annotations()
+		meta.Name = PolicyPrefix + p.set + "." + p.lockName() + p.what + "-" + digest(p.set, p.spec, binding)
+	} else {
+		meta.Name = keepPrefix + p.what
 	}
+	binding.PolicyName = meta.Name
 	version := admissionv1.SchemeGroupVersion.String()
-	bound := *meta.DeepCopy()
-	complete(spec.MatchConstraints)
 	return Pair{
 		Policy: &admissionv1.ValidatingAdmissionPolicy{
-			TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "ValidatingAdmissionPolicy"}, ObjectMeta: meta, Spec: spec,
+			TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "ValidatingAdmissionPolicy"}, ObjectMeta: meta, Spec: p.spec,
 		},
 		Binding: &admissionv1.ValidatingAdmissionPolicyBinding{
-			TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "ValidatingAdmissionPolicyBinding"}, ObjectMeta: bound,
-			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName: name, ParamRef: params,
-				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			},
+			TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "ValidatingAdmissionPolicyBinding"}, ObjectMeta: *meta.DeepCopy(), Spec: binding,
 		},
 	}
+}
+
+// lockName is the lock in a policy's name. The kind is in it: a
+// lock that moves from one to the other has two fences for a while.
+func (p part) lockName() string {
+	if p.shared {
+		return ""
+	}
+	s := p.about[0]
+	if s.Namespace == p.set { // as it is by default
+		return s.lock + "." + string(s.Lock) + "."
+	}
+	return s.Namespace + "." + s.lock + "." + string(s.Lock) + "."
+}
+
+func (p part) annotations() map[string]string {
+	var locks, accounts []string
+	for _, s := range p.about {
+		locks = append(locks, s.where())
+		accounts = append(accounts, s.ServiceAccounts...)
+	}
+	slices.Sort(accounts)
+	return map[string]string{LocksAnnotation: strings.Join(locks, ","), AccountsAnnotation: strings.Join(slices.Compact(accounts), ",")}
+}
+
+// actions are what the API server is to do about a write that is found wrong.
+func (m Mode) actions() []admissionv1.ValidationAction {
+	switch m {
+	case Audit:
+		return []admissionv1.ValidationAction{admissionv1.Audit}
+	case Warn:
+		return []admissionv1.ValidationAction{admissionv1.Warn, admissionv1.Audit}
+	case Deny:
+	}
+	return []admissionv1.ValidationAction{admissionv1.Deny}
+}
+
+// missing is what a missing lock does to what it guards.
+func (m Mode) missing() *admissionv1.ParameterNotFoundActionType {
+	action := admissionv1.DenyAction
+	if m == Warn || m == Audit {
+		action = admissionv1.AllowAction
+	}
+	return &action
+}
+
+// digest tells contents apart.
+func digest(content ...any) string {
+	raw, err := json.Marshal(content)
+	if err != nil {
+		panic(fmt.Sprintf("a policy has no JSON form: %v", err)) // the types are Kubernetes' own
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:5])
 }
 
 // complete says what the API server would fill in, so that what is installed can be
 // compared with what was rendered.
 func complete(match *admissionv1.MatchResources) {
 	equivalent, anywhere := admissionv1.Equivalent, admissionv1.AllScopes
+	if match.NamespaceSelector != nil {
+		// A selector of namespaces lets every object pass that lies in none.
+		anywhere = admissionv1.NamespacedScope
+	}
 	match.MatchPolicy = &equivalent
 	if match.NamespaceSelector == nil {
 		match.NamespaceSelector = &metav1.LabelSelector{}
@@ -158,12 +261,16 @@ func paramKind(kind LockKind) *admissionv1.ParamKind {
 // keeper matches a resource that no API server has.
 func keeper(kind LockKind) Pair {
 	ignore, allow := admissionv1.Ignore, admissionv1.AllowAction
-	return pair(keepPrefix+string(kind), "", admissionv1.ValidatingAdmissionPolicySpec{
-		FailurePolicy:    &ignore,
-		ParamKind:        paramKind(kind),
-		MatchConstraints: &admissionv1.MatchResources{ResourceRules: rules("none.incumbent.dev", nil, []string{"nothing"}, []string{"CREATE"}, nil)},
-		Validations:      []admissionv1.Validation{{Expression: "true"}},
-	}, &admissionv1.ParamRef{Namespace: "kube-system", Name: "incumbent-fence-keep", ParameterNotFoundAction: &allow})
+	return part{
+		what: string(kind),
+		spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy:    &ignore,
+			ParamKind:        paramKind(kind),
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: rules("none.incumbent.dev", nil, []string{"nothing"}, []string{"CREATE"}, nil)},
+			Validations:      []admissionv1.Validation{{Expression: "true"}},
+		},
+		params: &admissionv1.ParamRef{Namespace: "kube-system", Name: "incumbent-fence-keep", ParameterNotFoundAction: &allow},
+	}.pair()
 }
 
 func rules(group string, versions, resources, verbs, names []string) []admissionv1.NamedRuleWithOperations {
@@ -191,101 +298,6 @@ func inNamespaces(names []string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 		Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: names,
 	}}}
-}
-
-// work makes the policies for what an election guards: one for each Guard, as what
-// narrows one down says nothing of the next.
-func (s single) work(set string, locks []single) []Pair {
-	var pairs []Pair
-	for i, g := range s.Guards {
-		part := fmt.Sprintf("work-%d", i+1)
-		pairs = append(pairs, s.holderOnly(set, part, g, locks))
-		if len(g.Names) > 0 && slices.Contains(g.operations(), "DELETE") {
-			pairs = append(pairs, s.noCollection(set, part+"-collection", g))
-		}
-	}
-	return pairs
-}
-
-func (g Guard) operations() []string {
-	verbs := g.Verbs
-	if len(verbs) == 0 {
-		verbs = []string{"create", "update", "delete"}
-	}
-	words := map[string]bool{}
-	for _, verb := range verbs {
-		words[operations[verb]] = true
-	}
-	return slices.Sorted(maps.Keys(words))
-}
-
-// holderOnly refuses the accounts' writes unless the lock names the pod that writes.
-//
-// Locks are left out by a rule and not by a condition: a missing lock refuses whatever the
-// rules match before any condition is looked at, and the first to be refused would be
-// whoever makes the lock anew.
-func (s single) holderOnly(set, part string, g Guard, locks []single) Pair {
-	deny := admissionv1.DenyAction
-	match := &admissionv1.MatchResources{
-		ResourceRules:        rules(g.Group, g.Versions, g.Resources, g.operations(), g.Names),
-		ExcludeResourceRules: lockRules(locks),
-		NamespaceSelector:    inNamespaces(g.Namespaces),
-	}
-	if len(g.Labels) > 0 {
-		match.ObjectSelector = &metav1.LabelSelector{MatchLabels: g.Labels}
-	}
-	reason := metav1.StatusReasonForbidden
-	where := fmt.Sprintf("%s %s/%s", s.Lock, s.Namespace, s.lock)
-	return pair(s.name(part), set, admissionv1.ValidatingAdmissionPolicySpec{
-		ParamKind:        paramKind(s.Lock),
-		MatchConstraints: match,
-		MatchConditions:  []admissionv1.MatchCondition{{Name: "candidate", Expression: isOneOf(s.users())}},
-		Variables:        append([]admissionv1.Variable{podVariable()}, recordVariables(s.Lock, "params", "lock")...),
-		Validations: []admissionv1.Validation{{
-			Expression: holds(s.Lock),
-			Reason:     &reason,
-			Message:    "only the pod that " + where + " names as its holder may write this",
-			MessageExpression: "(variables.pod == '' ? 'a token that is bound to no pod' : 'pod ' + variables.pod) + " +
-				quote(" is not the leader: "+where+" ") + " + (variables.lockHolder == '' ? 'names nobody' : 'names ' + variables.lockHolder)",
-		}},
-	}, &admissionv1.ParamRef{Namespace: s.Namespace, Name: s.lock, ParameterNotFoundAction: &deny})
-}
-
-// noCollection refuses the accounts to delete whole collections: such a request has no
-// name, and so no rule with names matches it.
-func (s single) noCollection(set, part string, g Guard) Pair {
-	reason := metav1.StatusReasonForbidden
-	return pair(s.name(part), set, admissionv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: &admissionv1.MatchResources{
-			ResourceRules:     rules(g.Group, g.Versions, g.Resources, []string{"DELETE"}, nil),
-			NamespaceSelector: inNamespaces(g.Namespaces),
-		},
-		MatchConditions: []admissionv1.MatchCondition{
-			{Name: "candidate", Expression: isOneOf(s.users())},
-			{Name: "collection", Expression: "!has(request.name) || request.name == ''"},
-			{Name: "guarded", Expression: "oldObject == null || oldObject.metadata.name in " + quoteAll(g.Names)},
-		},
-		Validations: []admissionv1.Validation{{
-			Expression: "false", Reason: &reason,
-			Message: fmt.Sprintf("what %s %s/%s guards is deleted by name", s.Lock, s.Namespace, s.lock),
-		}},
-	}, nil)
-}
-
-// lockRules match the lock objects of all elections.
-func lockRules(locks []single) []admissionv1.NamedRuleWithOperations {
-	names := map[LockKind][]string{}
-	for _, s := range locks {
-		names[s.Lock] = append(names[s.Lock], s.lock)
-	}
-	var all []admissionv1.NamedRuleWithOperations
-	for _, kind := range []LockKind{ConfigMap, Lease} {
-		if len(names[kind]) > 0 {
-			group, resource := kind.resource()
-			all = append(all, rules(group, nil, []string{resource}, []string{"*"}, names[kind])...)
-		}
-	}
-	return all
 }
 
 // resource is what locks of the kind are called in requests.

@@ -16,7 +16,9 @@ type Probe struct {
 	Namespace, Name string
 	// ServiceAccounts are those whose writes are judged.
 	ServiceAccounts []string
-	Guard           Guard
+	// Mode is what is to become of a write that is found wrong.
+	Mode  Mode
+	Guard Guard
 	// Resource and Object are what to create; Object is nil when no write is known that
 	// the API server would judge by the fence and not refuse for another reason.
 	Resource schema.GroupVersionResource
@@ -50,8 +52,11 @@ var creatable = map[schema.GroupResource]schema.GroupVersionKind{
 }
 
 func (s single) probe(g Guard) Probe {
-	p := Probe{Lock: s.Lock, Namespace: s.Namespace, Name: s.lock, ServiceAccounts: s.ServiceAccounts, Guard: g}
-	if !slices.Contains(g.operations(), "CREATE") {
+	p := Probe{Lock: s.Lock, Namespace: s.Namespace, Name: s.lock, ServiceAccounts: s.ServiceAccounts, Mode: s.Mode, Guard: g}
+	if p.Mode == "" {
+		p.Mode = Deny
+	}
+	if !slices.Contains(g.Operations(), "CREATE") {
 		return p
 	}
 	for _, resource := range g.Resources {

@@ -65,6 +65,11 @@ func stageOn(t testing.TB, c *cluster.Cluster, kind fence.LockKind) *stage {
 func ownCluster(t testing.TB, options cluster.Options) *cluster.Cluster {
 	t.Helper()
 	options.WithoutControllers = true
+	return startCluster(t, options)
+}
+
+func startCluster(t testing.TB, options cluster.Options) *cluster.Cluster {
+	t.Helper()
 	c, err := cluster.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
@@ -77,10 +82,11 @@ func ownCluster(t testing.TB, options cluster.Options) *cluster.Cluster {
 	return c
 }
 
-// client closes its connections with the test.
+// client closes its connections with the test. Nothing slows it down: a writer at client-go's
+// five requests a second would find few holes.
 func client(t testing.TB, config *rest.Config) kube.Client {
 	t.Helper()
-	made, err := kube.NewClient(config, kube.WithOwnConnections())
+	made, err := kube.NewClient(config, kube.WithOwnConnections(), kube.WithRateLimit(-1, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +135,7 @@ func cleanup(t testing.TB) context.Context {
 func rights() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{
 		APIGroups: []string{"", "coordination.k8s.io", "apps"}, Verbs: []string{"*"},
-		Resources: []string{"configmaps", "secrets", "leases", "deployments", "deployments/scale", "deployments/status", "pods", "pods/exec", "serviceaccounts"},
+		Resources: []string{"configmaps", "secrets", "leases", "deployments", "deployments/scale", "deployments/status", "pods", "pods/exec", "pods/eviction", "pods/binding", "bindings", "serviceaccounts"},
 	}}
 }
 

@@ -64,7 +64,7 @@ func TestFenceIsInstalledAgainAndAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := install.Stands(findings); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicyBinding is another") || !strings.Contains(err.Error(), "a pod that does not lead is refused: admitted") {
+	if err := install.Stands(findings); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicyBinding is another") || !strings.Contains(err.Error(), "a pod that does not lead is refused: create was admitted") {
 		t.Errorf("verify says %v", err)
 	}
 	repaired, err := install.Apply(t.Context(), s.admin, s.set)
@@ -85,14 +85,14 @@ func TestFenceIsInstalledAgainAndAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	changes, err := install.Apply(t.Context(), s.admin, set)
-	if err != nil || count(changes, "removed") != 4 {
+	if err != nil || count(changes, "removed") != 8 {
 		t.Errorf("less: %v, %v", changes, err)
 	}
-	if got := s.installed(); len(got) != 2 {
+	if got := s.installed(); len(got) != 4 {
 		t.Errorf("installed are %v", got)
 	}
 	t.Log("and away")
-	if changes, err := install.Remove(t.Context(), s.admin, s.namespace); err != nil || len(changes) != 2 || changes[0].Kind != "ValidatingAdmissionPolicyBinding" {
+	if changes, err := install.Remove(t.Context(), s.admin, s.namespace); err != nil || len(changes) != 4 || changes[0].Kind != "ValidatingAdmissionPolicyBinding" {
 		t.Errorf("removed %v, %v", changes, err)
 	}
 	if got := s.installed(); len(got) != 0 {

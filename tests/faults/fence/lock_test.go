@@ -2,6 +2,8 @@ package fence
 
 import (
 	"encoding/json"
+	"strconv"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +49,12 @@ func TestFenceGuardsTheLock(t *testing.T) {
 			{"a follower takes it without a new term", held, b, record{holder: "b", transitions: 3}, false},
 			{"a follower lowers the transitions", held, b, record{holder: "b", transitions: 2}, false},
 			{"the holder lowers them", held, a, record{holder: "a", transitions: 2}, false},
+			{"a follower takes it with a count far ahead", held, b, record{holder: "b", transitions: 2147483646}, false},
+			{"a follower takes it with two terms at once", held, b, record{holder: "b", transitions: 5}, false},
+			{"the holder counts on without a new term to its release", held, a, record{transitions: 4}, false},
+			{"the holder counts far ahead", held, a, record{holder: "a", transitions: 1000}, false},
+			{"a coordinator counts far ahead", held, coordinator, record{holder: "b", transitions: 1000}, false},
+			{"a follower takes one at the end of its count, from the beginning", record{holder: "a", transitions: 2147483646}, b, record{holder: "b"}, false},
 			{"an unbound token takes it", held, unbound, record{holder: "a", transitions: 4}, false},
 			{"an unbound token takes it for b", held, unbound, record{holder: "b", transitions: 4}, false},
 			{"another account takes it", held, other, record{holder: "o", transitions: 4}, false},
@@ -64,6 +72,9 @@ func TestFenceGuardsTheLock(t *testing.T) {
 				record{holder: "b", transitions: 4, notes: map[string]string{locks.NominatedAnnotation: "b"}}, true},
 			{"the nominee begins its term", record{holder: "b", transitions: 4, notes: map[string]string{locks.NominatedAnnotation: "b"}}, b,
 				record{holder: "b", transitions: 4, renewed: epoch.Add(second)}, true},
+			{"a candidate takes one at the end of its count, which stays", record{holder: "a", transitions: 2147483646}, b, record{holder: "b", transitions: 2147483646}, true},
+			{"a candidate takes the last that can be counted", record{holder: "a", transitions: 2147483645}, b, record{holder: "b", transitions: 2147483646}, true},
+			{"a candidate takes one whose count nobody can read", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 4}, true},
 			{"a coordinator nominates", held, coordinator, record{holder: "b", transitions: 4}, true},
 			{"a candidate takes an expired one", held, b, record{holder: "b", transitions: 4}, true},
 			{"a candidate takes a free one", record{transitions: 3}, b, record{holder: "b", transitions: 4}, true},
@@ -115,6 +126,14 @@ func TestFenceRefusesRecordsThatReadTwoWays(t *testing.T) {
 		"a holder that is no string": `{"holderIdentity":["b"],` + times + `}`,
 		"an escaped holder":          `{"holderIdentity":"\u0062",` + times + `}`,
 		"space":                      `{ "holderIdentity":"b",` + times + `}`,
+		"a raw newline":              "{\"holderIdentity\":\"b\",\"holderKey\":\"x\ny\"," + times + "}",
+		"a word as time":             strings.Replace(`{"holderIdentity":"b",`+times+`}`, "2026-01-02T03:04:05Z", "tomorrow", 1),
+		"a day that is not":          strings.Replace(`{"holderIdentity":"b",`+times+`}`, "2026-01-02", "2026-02-30", 1),
+		"a time without a zone":      strings.Replace(`{"holderIdentity":"b",`+times+`}`, "05Z", "05", 1),
+		"leading zeros":              strings.Replace(`{"holderIdentity":"b",`+times+`}`, `"leaderTransitions":4`, `"leaderTransitions":004`, 1),
+		"a lease of ten digits":      strings.Replace(`{"holderIdentity":"b",`+times+`}`, `:30,`, `:9999999999,`, 1),
+		"a lease that begins with 0": strings.Replace(`{"holderIdentity":"b",`+times+`}`, `:30,`, `:030,`, 1),
+		"a count of ten digits":      strings.Replace(`{"holderIdentity":"b",`+times+`}`, `"leaderTransitions":4`, `"leaderTransitions":9999999999`, 1),
 	} {
 		s.put(record{holder: "a", transitions: 3})
 		s.refused(what+" by a follower", write(b, raw))
@@ -128,4 +147,73 @@ func TestFenceRefusesRecordsThatReadTwoWays(t *testing.T) {
 	t.Log("as istiod and client-go write it")
 	s.put(record{transitions: 5})
 	s.allowed("a record without a key", write(b, `{"holderIdentity":"b","leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:04:05Z","leaderTransitions":6,"strategy":"","preferredHolder":""}`))
+}
+
+// patch changes the lock object's metadata, or what else is in it.
+func (s *stage) patch(as kubernetes.Interface, body string) error {
+	if s.kind == fence.Lease {
+		_, err := as.CoordinationV1().Leases(s.namespace).Patch(s.t.Context(), election, mergePatch, []byte(body), metav1.PatchOptions{})
+		return err
+	}
+	_, err := as.CoreV1().ConfigMaps(s.namespace).Patch(s.t.Context(), election, mergePatch, []byte(body), metav1.PatchOptions{})
+	return err
+}
+
+// By an ownerReference the garbage collector deletes the lock, and a finalizer keeps it from being
+// made anew.
+func TestFenceGuardsOwnersAndFinalizersOfTheLock(t *testing.T) {
+	both(t, func(t *testing.T, kind fence.LockKind) {
+		s, a, b := guardedLock(t, kind)
+		owned := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1d4b1f25-0000-0000-0000-000000000000"}]}}`
+		held := `{"metadata":{"finalizers":["example.com/held"]}}`
+		for who, as := range map[string]kubernetes.Interface{"the holder": a, "a follower": b, "another account": s.podOf("o", "other").Kube()} {
+			s.refused("an ownerReference by "+who, s.patch(as, owned), "ownerReferences and finalizers")
+			s.refused("a finalizer by "+who, s.patch(as, held), "ownerReferences and finalizers")
+		}
+		s.allowed("a finalizer by an operator", s.patch(s.admin, held))
+		s.refused("taking it away", s.patch(b, `{"metadata":{"finalizers":null}}`), "ownerReferences and finalizers")
+		s.allowed("what leaves it alone", s.patch(b, `{"metadata":{"labels":{"x":"y"}}}`))
+		s.allowed("an operator takes it away", s.patch(s.admin, `{"metadata":{"finalizers":null}}`))
+
+		t.Log("a new lock has none")
+		s.allowed("an operator deletes it", s.delete(s.admin))
+		lease, cm := record{holder: "b"}.lease(), record{holder: "b"}.configMap()
+		lease.Finalizers, cm.Finalizers = []string{"example.com/held"}, []string{"example.com/held"}
+		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		_, err := b.CoordinationV1().Leases(s.namespace).Create(t.Context(), lease, dry)
+		if kind == fence.ConfigMap {
+			_, err = b.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), cm, dry)
+		}
+		s.refused("making it with a finalizer", err, "ownerReferences and finalizers")
+	})
+}
+
+// Whoever may patch the lock could fill it up to what an object may hold.
+func TestFenceKeepsRoomInTheLock(t *testing.T) {
+	both(t, func(t *testing.T, kind fence.LockKind) {
+		s, a, b := guardedLock(t, kind)
+		other := s.podOf("o", "other").Kube()
+		fill := func(field string, bytes int) string {
+			return `{"metadata":{"` + field + `":{"x":"` + strings.Repeat("x", bytes) + `"}}}`
+		}
+		s.refused("annotations up to the limit", s.patch(other, fill("annotations", 256<<10-1000)), "more than 32768 bytes")
+		s.refused("letters of three bytes", s.patch(other, `{"metadata":{"annotations":{"x":"`+strings.Repeat("€", 11<<10)+`"}}}`), "more than 32768 bytes")
+		var many []string
+		for i := range 700 {
+			many = append(many, `"`+strings.Repeat("x", i%7+1)+strconv.Itoa(i)+`":"`+strings.Repeat("y", 60)+`"`)
+		}
+		s.refused("labels", s.patch(other, `{"metadata":{"labels":{`+strings.Join(many, ",")+`}}}`), "more than 32768 bytes")
+		if kind == fence.ConfigMap {
+			s.refused("data", s.patch(other, `{"data":{"x":"`+strings.Repeat("x", 600<<10)+`"}}`), "more than 32768 bytes")
+		}
+		s.allowed("30 KiB of annotations", s.patch(other, fill("annotations", 30<<10)))
+		s.refused("more by others", s.patch(other, fill("annotations", 33<<10)), "more than 32768 bytes")
+		s.allowed("a candidate's request beside it", s.patch(b, fill("annotations", 40<<10)))
+		s.refused("too much by a candidate", s.patch(b, fill("annotations", 70<<10)), "bytes")
+
+		t.Log("what an operator has put there keeps nobody from writing what does not add to it")
+		s.allowed("an operator", s.patch(s.admin, fill("annotations", 100<<10)))
+		s.allowed("a label in the place of more", s.patch(other, fill("annotations", 90<<10)))
+		s.allowed("the holder renews", s.update(a, record{holder: "a", transitions: 3, renewed: epoch.Add(second), notes: map[string]string{"x": strings.Repeat("x", 100<<10)}}))
+	})
 }

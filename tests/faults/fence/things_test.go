@@ -15,6 +15,7 @@ import (
 const (
 	mergePatch = types.MergePatchType
 	applyPatch = types.ApplyPatchType
+	jsonPatch  = types.JSONPatchType
 	second     = time.Second
 )
 

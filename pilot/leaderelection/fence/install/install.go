@@ -36,10 +36,35 @@ const (
 	bindingKind = "ValidatingAdmissionPolicyBinding"
 )
 
-// Apply installs a set, or brings what is installed of it up to date. On an error, what
-// the changes list has been done, and the fence is no weaker than before.
-func Apply(ctx context.Context, client kubernetes.Interface, set fence.Set) ([]Change, error) {
+// Options of Apply and Remove. The zero value is useful.
+type Options struct {
+	// Servers are further API servers, beside the one that the client reaches. Nothing that stood
+	// is taken away before all of them have taken in what replaces it.
+	Servers []kubernetes.Interface
+	// TakeOver removes what other sets have installed about the same locks, once this one stands,
+	// and lets a set go over to other service accounts altogether.
+	TakeOver bool
+}
+
+// servers are all whose answer is waited for.
+func (o Options) servers(client kubernetes.Interface) []kubernetes.Interface {
+	return append([]kubernetes.Interface{client}, o.Servers...)
+}
+
+// Apply installs a set, or brings what is installed of it up to date, and returns when
+// every API server that it was given has taken it in. What the set no longer has goes last, so
+// that an Apply that fails or is interrupted, at whatever point, leaves nothing open that was
+// shut. The changes list what has been done, after an error too.
+func Apply(ctx context.Context, client kubernetes.Interface, set fence.Set, options ...Options) ([]Change, error) {
+	o := append(options, Options{})[0]
 	a := applier{ctx: ctx, client: client}
+	installed, err := list(ctx, client)
+	if err == nil {
+		err = errors.Join(installed.conflicts(set, o.TakeOver), scopes(client, set))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("installing the fence %q: %w", set.Name, err)
+	}
 	for _, p := range set.Keep {
 		a.policy(p)
 		a.binding(p)
@@ -51,12 +76,19 @@ func Apply(ctx context.Context, client kubernetes.Interface, set fence.Set) ([]C
 	for _, p := range rest {
 		a.binding(p)
 	}
+	if a.err == nil {
+		a.err = seen(ctx, set.Name, client, o)
+	}
 	if a.err != nil {
 		return a.changes, fmt.Errorf("installing the fence %q: %w", set.Name, a.err)
 	}
-	obsolete, err := remove(ctx, client, set.Name, func(name string) bool {
-		return slices.ContainsFunc(rest, func(p fence.Pair) bool { return p.Name() == name })
+	obsolete, err := remove(ctx, client, func(was object) bool {
+		taken := o.TakeOver && len(was.locks()) > 0 && len(was.shared(set)) == len(was.locks())
+		return (was.of(set.Name) || taken) && !slices.ContainsFunc(rest, func(p fence.Pair) bool { return p.Name() == was.GetName() })
 	})
+	if err != nil {
+		err = fmt.Errorf("removing what the fence %q no longer has: %w", set.Name, err)
+	}
 	return append(a.changes, obsolete...), err
 }
 
@@ -93,7 +125,7 @@ func policyOf(ctx context.Context, client kubernetes.Interface, p fence.Pair) ta
 		},
 		exact: func(stored metav1.Object) bool {
 			policy, ok := stored.(*admissionv1.ValidatingAdmissionPolicy)
-			return ok && equality.Semantic.DeepEqual(policy.Spec, p.Policy.Spec)
+			return ok && equality.Semantic.DeepEqual(policy.Spec, p.Policy.Spec) && marked(stored, p.Policy)
 		},
 		replace: func(version string) (metav1.Object, error) {
 			policy := p.Policy.DeepCopy()
@@ -113,7 +145,7 @@ func bindingOf(ctx context.Context, client kubernetes.Interface, p fence.Pair) t
 		},
 		exact: func(stored metav1.Object) bool {
 			binding, ok := stored.(*admissionv1.ValidatingAdmissionPolicyBinding)
-			return ok && equality.Semantic.DeepEqual(binding.Spec, p.Binding.Spec)
+			return ok && equality.Semantic.DeepEqual(binding.Spec, p.Binding.Spec) && marked(stored, p.Binding)
 		},
 		replace: func(version string) (metav1.Object, error) {
 			binding := p.Binding.DeepCopy()
@@ -135,41 +167,53 @@ func (a *applier) apply(t target) {
 	a.changes = append(a.changes, change)
 }
 
+// mostConflicts bounds how often an object is made what it should be while others change it.
+const mostConflicts = 10
+
 // apply makes the object what it should be. Applying takes back what others changed of
 // ours, but leaves what they added, such as a rule that leaves something out; that goes
 // by a replacement.
 func (t target) apply() (Change, error) {
-	before, after, err := t.applied()
+	before, err := t.get()
+	switch {
+	case err == nil && t.exact(before):
+		return Change{"unchanged", t.kind, t.name}, nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return Change{}, err
+	}
+	body, err := applicable(t.object)
 	if err != nil {
 		return Change{}, err
 	}
-	if !t.exact(after) {
-		if after, err = t.replace(after.GetResourceVersion()); err != nil {
-			return Change{}, err
+	force := true // our names are ours
+	for range mostConflicts {
+		var after metav1.Object
+		after, err = t.patch(body, metav1.PatchOptions{FieldManager: FieldManager, Force: &force})
+		if err == nil && !t.exact(after) {
+			_, err = t.replace(after.GetResourceVersion())
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			break // otherwise somebody else repairs it as well, or breaks it
 		}
 	}
-	if before != nil && before.GetGeneration() == after.GetGeneration() {
-		return Change{"unchanged", t.kind, t.name}, nil
+	if err != nil {
+		return Change{}, err
 	}
 	return Change{"applied", t.kind, t.name}, nil
 }
 
-// applied applies, and returns the object before that, nil if there was none, and after it.
-func (t target) applied() (before, after metav1.Object, err error) {
-	body, err := applicable(t.object)
-	if err != nil {
-		return nil, nil, err
+// marked reports whether an object says, beyond what it does, whose it is.
+func marked(stored, rendered metav1.Object) bool {
+	return contains(stored.GetLabels(), rendered.GetLabels()) && contains(stored.GetAnnotations(), rendered.GetAnnotations())
+}
+
+func contains(all, some map[string]string) bool {
+	for key, value := range some {
+		if got, there := all[key]; !there || got != value {
+			return false
+		}
 	}
-	before, err = t.get()
-	if apierrors.IsNotFound(err) {
-		before, err = nil, nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	force := true // our names are ours
-	after, err = t.patch(body, metav1.PatchOptions{FieldManager: FieldManager, Force: &force})
-	return before, after, err
+	return true
 }
 
 // differs tells in what a pair is not installed as it was rendered.
@@ -201,48 +245,4 @@ func applicable(object runtime.Object) ([]byte, error) {
 		delete(meta, "creationTimestamp")
 	}
 	return json.Marshal(content)
-}
-
-// Remove takes a set away, bindings before policies. The keepers stay: without them, a
-// fence that is installed later might judge by locks as they are now until the API
-// servers restart.
-func Remove(ctx context.Context, client kubernetes.Interface, set string) ([]Change, error) {
-	return remove(ctx, client, set, func(string) bool { return false })
-}
-
-func remove(ctx context.Context, client kubernetes.Interface, set string, keep func(name string) bool) ([]Change, error) {
-	if set == "" {
-		return nil, errors.New("removing a fence: no set is named")
-	}
-	options := metav1.ListOptions{LabelSelector: fence.SetLabel + "=" + set}
-	var changes []Change
-	bindings, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, options)
-	if err != nil {
-		return nil, fmt.Errorf("removing from the fence %q: %w", set, err)
-	}
-	for _, b := range bindings.Items {
-		if keep(b.Name) {
-			continue
-		}
-		err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, b.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return changes, fmt.Errorf("removing %s %s: %w", bindingKind, b.Name, err)
-		}
-		changes = append(changes, Change{"removed", bindingKind, b.Name})
-	}
-	policies, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, options)
-	if err != nil {
-		return changes, fmt.Errorf("removing from the fence %q: %w", set, err)
-	}
-	for _, p := range policies.Items {
-		if keep(p.Name) {
-			continue
-		}
-		err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, p.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return changes, fmt.Errorf("removing %s %s: %w", policyKind, p.Name, err)
-		}
-		changes = append(changes, Change{"removed", policyKind, p.Name})
-	}
-	return changes, nil
 }

@@ -2,14 +2,12 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
@@ -48,53 +46,18 @@ func Try(ctx context.Context, client dynamic.Interface, p fence.Probe) (Answer, 
 	}
 	_, err := client.Resource(p.Resource).Namespace(p.Object.GetNamespace()).
 		Create(ctx, p.Object.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return answerOf(err), err
+}
+
+// answerOf tells what an answer says of the fence.
+func answerOf(err error) Answer {
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err): // admission comes before the object is looked for
-		return Admitted, nil
+		return Admitted
 	case fence.IsRefusal(err):
-		return Refused, err
+		return Refused
 	}
-	return Unclear, err
-}
-
-// Finding is one thing that was looked at.
-type Finding struct {
-	// What was looked at, as a sentence.
-	What string
-	// Holds: it is as it should be. Known is false when that could not be found out.
-	Holds, Known bool
-	// Why is what was seen.
-	Why string
-}
-
-func (f Finding) String() string {
-	verdict := "unclear"
-	switch {
-	case f.Known && f.Holds:
-		verdict = "holds"
-	case f.Known:
-		verdict = "FAILS"
-	}
-	text := fmt.Sprintf("%-7s  %s", verdict, f.What)
-	if f.Why != "" {
-		text += ": " + f.Why
-	}
-	return text
-}
-
-// Stands reports whether everything holds, or could not be found out for a reason other
-// than the fence.
-func Stands(findings []Finding) error {
-	var errs []error
-	for _, f := range findings {
-		if f.Known && !f.Holds {
-			errs = append(errs, fmt.Errorf("%s: %s", f.What, f.Why))
-		}
-	}
-	if len(errs) > 0 {
-		return fmt.Errorf("the fence does not stand: %w", errors.Join(errs...))
-	}
-	return nil
+	return Unclear
 }
 
 // Verify finds out whether a fence stands: that its objects are as rendered, and by
@@ -107,12 +70,12 @@ func Verify(ctx context.Context, config *rest.Config, set fence.Set, declaration
 		return nil, err
 	}
 	defer kube.CloseIdleConnections(client)
-	v := verifier{ctx: ctx, config: config, client: client.Kube()}
+	v := &verifier{ctx: ctx, config: client.RESTConfig(), client: client, accounts: map[string]bool{}}
 	for _, p := range set.All() {
 		v.object(p)
 	}
 	for _, p := range fence.Probes(declarations...) {
-		v.probe(p)
+		v.guard(p)
 	}
 	return v.findings, v.err
 }
@@ -121,13 +84,15 @@ func Verify(ctx context.Context, config *rest.Config, set fence.Set, declaration
 type verifier struct {
 	ctx      context.Context
 	config   *rest.Config
-	client   kubernetes.Interface
+	client   kube.Client
+	kinds    kinds
+	accounts map[string]bool // those that were looked for
 	findings []Finding
 	err      error
 }
 
-func (v *verifier) found(what string, holds bool, why string) {
-	v.findings = append(v.findings, Finding{What: what, Holds: holds, Known: true, Why: why})
+func (v *verifier) found(verdict Verdict, what, why string) {
+	v.findings = append(v.findings, Finding{Server: v.config.Host, What: what, Verdict: verdict, Why: why})
 }
 
 // object looks whether a pair is installed as it was rendered: whether applying it
@@ -136,31 +101,32 @@ func (v *verifier) object(p fence.Pair) {
 	if v.err != nil {
 		return
 	}
-	changes, err := differs(v.ctx, v.client, p)
+	changes, err := differs(v.ctx, v.client.Kube(), p)
 	if err != nil {
 		v.err = fmt.Errorf("looking at %s: %w", p.Name(), err)
 		return
 	}
-	why := ""
+	what := "policy " + p.Name() + " is installed"
 	if len(changes) > 0 {
-		why = strings.Join(changes, ", ") + "; `pilot fence install` puts it right"
+		v.found(Fails, what, strings.Join(changes, ", ")+"; `pilot fence install` puts it right")
+		return
 	}
-	v.found("policy "+p.Name()+" is installed", len(changes) == 0, why)
+	v.found(Holds, what, "")
 }
 
 // stranger is no pod: it never leads.
 const stranger = "incumbent-fence-nobody"
 
-// probe tries a group of writes as the leader, as another pod, and with a token that is
-// bound to none, for each account.
-func (v *verifier) probe(p fence.Probe) {
+// guard tries a group of writes for each account: as another pod than leads, with a
+// token that is bound to none, and as the leader.
+func (v *verifier) guard(p fence.Probe) {
 	if v.err != nil {
 		return
 	}
-	what := fmt.Sprintf("%s guards %s", p.Where(), strings.Join(p.Guard.Resources, ", "))
-	if p.Object == nil {
-		v.findings = append(v.findings, Finding{What: what, Why: "not tried, no write is known for it"})
-		return
+	if v.kinds == nil {
+		if v.kinds, v.err = served(v.client.Kube()); v.err != nil {
+			return
+		}
 	}
 	holder, there, err := v.holder(p)
 	if err != nil {
@@ -168,46 +134,114 @@ func (v *verifier) probe(p fence.Probe) {
 		return
 	}
 	for _, account := range p.ServiceAccounts {
-		as := what + " for " + account + ": "
-		v.try(p, account, stranger, Refused, as+"a pod that does not lead is refused")
-		v.try(p, account, "", Refused, as+"a token that is bound to no pod is refused")
+		v.account(account)
+		for _, resource := range p.Guard.Resources {
+			v.resource(p, account, resource, holder, there)
+		}
 	}
+}
+
+// account looks for a service account: one that is not there has no rights, and everything
+// that is tried as it would be refused by RBAC.
+func (v *verifier) account(account string) {
+	if v.accounts[account] {
+		return
+	}
+	v.accounts[account] = true
+	namespace, name, _ := strings.Cut(account, "/")
+	what := "service account " + account + " is there"
+	switch _, err := v.client.Kube().CoreV1().ServiceAccounts(namespace).Get(v.ctx, name, metav1.GetOptions{}); {
+	case err == nil:
+		v.found(Holds, what, "")
+	case apierrors.IsNotFound(err):
+		v.found(Undecided, what, "there is none of that name: nothing can be tried as it, and a leader by another account is not guarded")
+	default:
+		v.found(Undecided, what, err.Error())
+	}
+}
+
+// resource tries all that is guarded of one resource, for one account.
+func (v *verifier) resource(p fence.Probe, account, resource, holder string, there bool) {
+	what := fmt.Sprintf("%s guards %s for %s: ", p.Where(), resource, account)
+	if p.Mode == fence.Audit {
+		v.found(Skipped, what+"a pod that does not lead is refused", "by its mode, audit, nobody is refused yet")
+		return
+	}
+	writes, why := v.kinds.writes(v.ctx, v.client.Dynamic(), p, resource)
+	if len(writes) == 0 {
+		v.found(Undecided, what+"a pod that does not lead is refused", why)
+		return
+	}
+	judged := v.refused(p, account, stranger, what+"a pod that does not lead is refused", writes)
+	if p.Mode == fence.Warn || len(judged) == 0 {
+		return
+	}
+	v.refused(p, account, "", what+"a token that is bound to no pod is refused", judged)
 	switch {
 	case !there:
-		v.findings = append(v.findings, Finding{What: what + ": the leader may write", Why: "there is no such lock, so that everyone's writes are refused until somebody leads"})
+		v.found(Skipped, what+"the leader may write", "there is no such lock, so that everyone's writes are refused until somebody leads")
 	case holder == "":
-		v.findings = append(v.findings, Finding{What: what + ": the leader may write", Why: "nobody leads now"})
+		v.found(Skipped, what+"the leader may write", "nobody leads now")
 	default:
-		v.leader(p, holder, what)
+		v.admitted(account, holder, fmt.Sprintf("%spod %s, which leads, may write", what, holder), judged)
 	}
 }
 
-// leader tries the write as the holder. Its account is not in the record: one of those
-// declared must be let to, and RBAC may keep the others from it.
-func (v *verifier) leader(p fence.Probe, holder, what string) {
-	for _, account := range p.ServiceAccounts {
-		v.try(p, account, holder, Admitted, fmt.Sprintf("%s for %s: pod %s, which leads, may write", what, account, holder))
+// refused tries writes that have to be refused, and returns those that the fence has judged.
+// RBAC may refuse some of them before: an account that may do none at all is unclear.
+func (v *verifier) refused(p fence.Probe, account, pod, what string, writes []write) (judged []write) {
+	var done, why []string
+	said := ""
+	for _, w := range writes {
+		answer, err := v.try(account, pod, w)
+		if p.Mode == fence.Warn {
+			answer = w.warned(answer)
+		}
+		switch answer {
+		case Refused:
+			judged, done = append(judged, w), append(done, w.verb)
+			if said == "" && err != nil {
+				said = ": " + err.Error()
+			}
+		case Admitted:
+			v.found(Fails, what, w.verb+" was admitted")
+			return nil
+		case Unclear:
+			if err != nil {
+				why = append(why, w.verb+": "+err.Error())
+			}
+		}
 	}
+	if len(judged) == 0 {
+		v.found(Undecided, what, strings.Join(why, "; "))
+		return nil
+	}
+	v.found(Holds, what, strings.Join(done, ", ")+said)
+	return judged
 }
 
-func (v *verifier) try(p fence.Probe, account, pod string, want Answer, what string) {
-	if v.err != nil {
-		return
+// admitted tries as the leader what the fence judges. What it does not refuse, it admits: whatever
+// else is wrong with the write was so before.
+func (v *verifier) admitted(account, holder, what string, writes []write) {
+	for _, w := range writes {
+		if answer, err := v.try(account, holder, w); answer == Refused {
+			v.found(Fails, what, w.verb+" was refused: "+err.Error())
+			return
+		}
 	}
-	client, err := dynamic.NewForConfig(impersonate(v.config, account, pod))
+	v.found(Holds, what, "")
+}
+
+// try makes a write as a pod of an account.
+func (v *verifier) try(account, pod string, w write) (Answer, error) {
+	config := impersonate(v.config, account, pod)
+	config.WarningHandler = w.warnings
+	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		v.err = err
-		return
+		return Unclear, err
 	}
-	got, err := Try(v.ctx, client, p)
-	f := Finding{What: what, Holds: got == want, Known: got != Unclear}
-	if got != want {
-		f.Why = got.String()
-	}
-	if err != nil {
-		f.Why = err.Error()
-	}
-	v.findings = append(v.findings, f)
+	err = w.do(v.ctx, client)
+	return answerOf(err), err
 }
 
 // impersonate acts as a pod of a service account; pod "" is a token bound to none.
@@ -229,13 +263,13 @@ func impersonate(config *rest.Config, account, pod string) *rest.Config {
 func (v *verifier) holder(p fence.Probe) (holder string, there bool, err error) {
 	var snap k8sresourcelock.Snapshot
 	if p.Lock == fence.Lease {
-		lease, err := v.client.CoordinationV1().Leases(p.Namespace).Get(v.ctx, p.Name, metav1.GetOptions{})
+		lease, err := v.client.Kube().CoordinationV1().Leases(p.Namespace).Get(v.ctx, p.Name, metav1.GetOptions{})
 		if err != nil {
 			return "", false, missing(p, err)
 		}
 		snap = k8sresourcelock.LeaseSnapshot(lease)
 	} else {
-		configMap, err := v.client.CoreV1().ConfigMaps(p.Namespace).Get(v.ctx, p.Name, metav1.GetOptions{})
+		configMap, err := v.client.Kube().CoreV1().ConfigMaps(p.Namespace).Get(v.ctx, p.Name, metav1.GetOptions{})
 		if err != nil {
 			return "", false, missing(p, err)
 		}

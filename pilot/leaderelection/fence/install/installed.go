@@ -1,0 +1,224 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+)
+
+// object is a policy or a binding of some fence.
+type object struct {
+	metav1.Object
+	kind string
+}
+
+// rendered is how a name ends that says its content.
+var rendered = regexp.MustCompile(`-[0-9a-f]{10}$`)
+
+// of reports whether a set has made it. The name says so as well as the label, which others
+// can take away.
+func (o object) of(set string) bool {
+	if strings.HasPrefix(o.GetName(), fence.PolicyPrefix+set+".") && rendered.MatchString(o.GetName()) {
+		return true
+	}
+	return o.GetLabels()[fence.SetLabel] == set
+}
+
+// set is the name of the one that has made it.
+func (o object) set() string {
+	rest := strings.TrimPrefix(o.GetName(), fence.PolicyPrefix)
+	if set, _, found := strings.Cut(rest, "."); found && rendered.MatchString(rest) {
+		return set
+	}
+	return o.GetLabels()[fence.SetLabel]
+}
+
+// locks are those that it is about.
+func (o object) locks() []string { return listed(o, fence.LocksAnnotation) }
+
+func listed(o metav1.Object, annotation string) []string {
+	if value := o.GetAnnotations()[annotation]; value != "" {
+		return strings.Split(value, ",")
+	}
+	return nil
+}
+
+// shared are the locks of a set that it is about, too.
+func (o object) shared(set fence.Set) []string {
+	var shared []string
+	for _, lock := range o.locks() {
+		for _, p := range slices.Concat(set.Locks, set.Work) {
+			if slices.Contains(listed(p.Policy, fence.LocksAnnotation), lock) {
+				shared = append(shared, lock)
+				break
+			}
+		}
+	}
+	return shared
+}
+
+// inventory is what is installed of all fences, bindings first.
+type inventory []object
+
+func list(ctx context.Context, client kubernetes.Interface) (inventory, error) {
+	var all inventory
+	bindings, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	policies, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range bindings.Items {
+		all = append(all, object{&bindings.Items[i], bindingKind})
+	}
+	for i := range policies.Items {
+		all = append(all, object{&policies.Items[i], policyKind})
+	}
+	return slices.DeleteFunc(all, func(o object) bool {
+		return !strings.HasPrefix(o.GetName(), fence.PolicyPrefix) && o.GetLabels()[fence.SetLabel] == ""
+	}), nil
+}
+
+// conflicts reports what is installed about the set's locks by others, or by itself for
+// other accounts.
+func (all inventory) conflicts(set fence.Set, takeOver bool) error {
+	if takeOver {
+		return nil
+	}
+	var errs []error
+	told := map[string]bool{}
+	tell := func(format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); !told[text] {
+			told[text] = true
+			errs = append(errs, errors.New(text))
+		}
+	}
+	for _, o := range all {
+		shared := o.shared(set)
+		if len(shared) == 0 {
+			continue
+		}
+		if !o.of(set.Name) {
+			tell("%s is guarded by the fence %q already: a lock belongs to one fence; remove that one, declare it there, or take it over (--take-over)",
+				strings.Join(shared, ", "), o.set())
+			continue
+		}
+		before := listed(o, fence.AccountsAnnotation)
+		for _, p := range slices.Concat(set.Locks, set.Work) {
+			after := listed(p.Policy, fence.AccountsAnnotation)
+			same := slices.Equal(o.locks(), listed(p.Policy, fence.LocksAnnotation))
+			if same && len(before) > 0 && !slices.ContainsFunc(before, func(a string) bool { return slices.Contains(after, a) }) {
+				tell("%s is guarded for %s, of which %s has none: its leader would be refused; correct the service accounts, or say that they are meant (--take-over)",
+					strings.Join(shared, ", "), strings.Join(before, ", "), strings.Join(after, ", "))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// scopes reports guards that namespaces do not narrow down, because their kinds lie in none.
+func scopes(client kubernetes.Interface, set fence.Set) error {
+	narrowed := slices.DeleteFunc(slices.Clone(set.Work), func(p fence.Pair) bool {
+		return len(p.Policy.Spec.MatchConstraints.NamespaceSelector.MatchExpressions) == 0
+	})
+	if len(narrowed) == 0 {
+		return nil
+	}
+	groups, lists, err := client.Discovery().ServerGroupsAndResources()
+	if err != nil && groups == nil {
+		return fmt.Errorf("learning which kinds lie in namespaces: %w", err)
+	}
+	outside := map[string]bool{}
+	for _, l := range lists {
+		group, _, found := strings.Cut(l.GroupVersion, "/")
+		if !found {
+			group = "" // the core group has a version alone
+		}
+		for _, r := range l.APIResources {
+			if !r.Namespaced {
+				outside[group+"/"+r.Name] = true
+			}
+		}
+	}
+	var errs []error
+	for _, p := range narrowed {
+		for _, rule := range p.Policy.Spec.MatchConstraints.ResourceRules {
+			for _, resource := range rule.Resources {
+				if outside[rule.APIGroups[0]+"/"+resource] {
+					errs = append(errs, fmt.Errorf("%s guards %s by namespaces, but such objects lie in none: give names or labels", strings.Join(listed(p.Policy, fence.LocksAnnotation), ", "), resource))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Remove takes a set away, bindings before policies, and returns when the API servers have
+// noticed. The keepers stay: without them, a fence that is installed later might judge by
+// locks as they are now until the API servers restart.
+func Remove(ctx context.Context, client kubernetes.Interface, set string, options ...Options) ([]Change, error) {
+	if set == "" {
+		return nil, errors.New("removing a fence: no set is named")
+	}
+	ours := func(o object) bool { return o.of(set) }
+	changes, err := remove(ctx, client, ours)
+	if err != nil || len(changes) == 0 {
+		return changes, wrapped(err, "removing the fence %q", set)
+	}
+	if err := seen(ctx, set, client, append(options, Options{})[0]); err != nil {
+		return changes, fmt.Errorf("the fence %q is removed, but whether the API servers know is not: %w", set, err)
+	}
+	_, err = remove(ctx, client, ours)
+	return changes, wrapped(err, "removing the fence %q", set)
+}
+
+func wrapped(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}
+
+// remove takes away what is wanted, bindings first.
+func remove(ctx context.Context, client kubernetes.Interface, wanted func(object) bool) ([]Change, error) {
+	all, err := list(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	var changes []Change
+	for _, o := range all {
+		if !wanted(o) {
+			continue
+		}
+		deletion := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete
+		if o.kind == bindingKind {
+			deletion = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete
+		}
+		uid := o.GetUID()
+		err := deletion(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return changes, fmt.Errorf("%s %s: %w", o.kind, o.GetName(), err)
+		}
+		if !strings.HasPrefix(o.GetName(), barrierPrefix(o.set())) {
+			changes = append(changes, Change{"removed", o.kind, o.GetName()})
+		}
+	}
+	return changes, nil
+}
+
+var (
+	_ metav1.Object = (*admissionv1.ValidatingAdmissionPolicy)(nil)
+	_ metav1.Object = (*admissionv1.ValidatingAdmissionPolicyBinding)(nil)
+)

@@ -1,0 +1,261 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+)
+
+// write is a guarded write that changes nothing.
+type write struct {
+	// verb names it, for people.
+	verb     string
+	do       func(ctx context.Context, as dynamic.Interface) error
+	warnings *warnings
+}
+
+// warnings collects what an API server warns of.
+type warnings struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+// HandleWarningHeader is rest.WarningHandler's.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.texts = append(w.texts, text)
+}
+
+// warned takes an admitted write that one of our policies has warned of for a refused one.
+func (w write) warned(answer Answer) Answer {
+	w.warnings.mu.Lock()
+	defer w.warnings.mu.Unlock()
+	about := func(text string) bool {
+		return strings.Contains(text, "ValidatingAdmissionPolicy '"+fence.PolicyPrefix)
+	}
+	if answer == Admitted && slices.ContainsFunc(w.warnings.texts, about) {
+		return Refused
+	}
+	return answer
+}
+
+// kind is a resource that an API server serves.
+type kind struct {
+	schema.GroupVersionResource
+	namespaced bool
+}
+
+// kinds are what it serves, by group and resource.
+type kinds map[schema.GroupResource]kind
+
+func served(client kubernetes.Interface) (kinds, error) {
+	lists, err := client.Discovery().ServerPreferredResources()
+	if len(lists) == 0 && err != nil {
+		return nil, fmt.Errorf("learning which kinds there are: %w", err)
+	}
+	all := kinds{}
+	for _, l := range lists {
+		version, err := schema.ParseGroupVersion(l.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for _, r := range l.APIResources {
+			all[schema.GroupResource{Group: version.Group, Resource: r.Name}] = kind{version.WithResource(r.Name), r.Namespaced}
+		}
+	}
+	return all, nil
+}
+
+var (
+	dryCreate = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	dryUpdate = metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}
+	dryPatch  = metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+)
+
+// writes are what a guard judges of a resource and can be tried now; without any, why.
+func (all kinds) writes(ctx context.Context, admin dynamic.Interface, p fence.Probe, resource string) ([]write, string) {
+	main, sub, _ := strings.Cut(resource, "/")
+	served, known := all[schema.GroupResource{Group: p.Guard.Group, Resource: main}]
+	if !known {
+		return nil, "the API server has no " + resource
+	}
+	if len(p.Guard.Versions) > 0 && !slices.Contains(p.Guard.Versions, "*") {
+		served.Version = p.Guard.Versions[0]
+	}
+	example, err := served.example(ctx, admin, p)
+	if err != nil {
+		return nil, err.Error()
+	}
+	a := attempts{kind: served, sub: sub, example: example, probe: p}
+	for _, operation := range p.Guard.Operations() {
+		switch operation {
+		case "CREATE":
+			a.creates()
+		case "UPDATE":
+			a.updates(ctx, admin)
+		case "DELETE":
+			a.deletes()
+		case "CONNECT":
+			a.connects()
+		}
+	}
+	return a.all, "there is no such object to try it with"
+}
+
+// example is an object that is guarded, nil without any.
+func (k kind) example(ctx context.Context, admin dynamic.Interface, p fence.Probe) (*unstructured.Unstructured, error) {
+	options := metav1.ListOptions{Limit: 1, LabelSelector: labels.SelectorFromSet(p.Guard.Labels).String()}
+	for _, namespace := range append(slices.Clone(p.Guard.Namespaces), "")[:max(1, len(p.Guard.Namespaces))] {
+		for _, name := range append(slices.Clone(p.Guard.Names), "")[:max(1, len(p.Guard.Names))] {
+			if name != "" {
+				options.FieldSelector = "metadata.name=" + name
+			}
+			list, err := admin.Resource(k.GroupVersionResource).Namespace(namespace).List(ctx, options)
+			if err != nil {
+				return nil, fmt.Errorf("looking for an object to try it with: %w", err)
+			}
+			if len(list.Items) > 0 {
+				return &list.Items[0], nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// attempts puts writes together.
+type attempts struct {
+	kind    kind
+	sub     string
+	example *unstructured.Unstructured
+	probe   fence.Probe
+	all     []write
+}
+
+func (a *attempts) add(verb string, do func(ctx context.Context, as dynamic.ResourceInterface) error) {
+	namespace := a.namespace()
+	a.all = append(a.all, write{verb: verb, warnings: &warnings{}, do: func(ctx context.Context, as dynamic.Interface) error {
+		if !a.kind.namespaced {
+			return do(ctx, as.Resource(a.kind.GroupVersionResource))
+		}
+		return do(ctx, as.Resource(a.kind.GroupVersionResource).Namespace(namespace))
+	}})
+}
+
+// namespace is where to try.
+func (a *attempts) namespace() string {
+	if a.example != nil {
+		return a.example.GetNamespace()
+	}
+	return append(slices.Clone(a.probe.Guard.Namespaces), a.probe.Namespace)[0]
+}
+
+// whole: what is written is the object itself.
+func (a *attempts) whole() bool { return a.sub == "" || a.sub == "*" }
+
+func (a *attempts) creates() {
+	object := a.example.DeepCopy()
+	switch {
+	case !a.whole():
+		a.createsSub()
+		return
+	case object == nil && a.probe.Object != nil && a.probe.Resource.Resource == a.kind.Resource:
+		object = a.probe.Object.DeepCopy()
+	case object == nil:
+		return
+	default:
+		// The object is there: what is valid is refused as already existing, after admission.
+		object.SetResourceVersion("")
+		object.SetUID("")
+		object.SetManagedFields(nil)
+		object.SetOwnerReferences(nil)
+	}
+	a.add("create", func(ctx context.Context, as dynamic.ResourceInterface) error {
+		_, err := as.Create(ctx, object.DeepCopy(), dryCreate)
+		return err
+	})
+}
+
+// createsSub are subresources that are only ever created.
+func (a *attempts) createsSub() {
+	if a.example == nil {
+		return
+	}
+	body := map[string]any{"metadata": map[string]any{"name": a.example.GetName(), "namespace": a.example.GetNamespace()}}
+	switch a.kind.Resource + "/" + a.sub {
+	case "pods/eviction":
+		body["apiVersion"], body["kind"] = "policy/v1", "Eviction"
+		body["deleteOptions"] = map[string]any{"dryRun": []any{metav1.DryRunAll}}
+	case "pods/binding":
+		body["apiVersion"], body["kind"] = "v1", "Binding"
+		body["target"] = map[string]any{"kind": "Node", "name": "incumbent-fence-probe"}
+	case "serviceaccounts/token":
+		body["apiVersion"], body["kind"] = "authentication.k8s.io/v1", "TokenRequest"
+	default:
+		return
+	}
+	a.add("create", func(ctx context.Context, as dynamic.ResourceInterface) error {
+		_, err := as.Create(ctx, &unstructured.Unstructured{Object: body}, dryCreate, a.sub)
+		return err
+	})
+}
+
+func (a *attempts) updates(ctx context.Context, admin dynamic.Interface) {
+	if a.example == nil {
+		return
+	}
+	var subs []string
+	if !a.whole() {
+		subs = []string{a.sub}
+	}
+	name := a.example.GetName()
+	object, err := admin.Resource(a.kind.GroupVersionResource).Namespace(a.example.GetNamespace()).Get(ctx, name, metav1.GetOptions{}, subs...)
+	if err != nil {
+		return // such a subresource is never updated
+	}
+	object.SetResourceVersion("") // or another's write in between would refuse it first
+	a.add("patch", func(ctx context.Context, as dynamic.ResourceInterface) error {
+		_, err := as.Patch(ctx, name, types.MergePatchType, []byte("{}"), dryPatch, subs...)
+		return err
+	})
+	a.add("update", func(ctx context.Context, as dynamic.ResourceInterface) error {
+		_, err := as.Update(ctx, object.DeepCopy(), dryUpdate, subs...)
+		return err
+	})
+}
+
+func (a *attempts) deletes() {
+	if a.example == nil || !a.whole() {
+		return
+	}
+	name := a.example.GetName()
+	a.add("delete", func(ctx context.Context, as dynamic.ResourceInterface) error {
+		return as.Delete(ctx, name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+	})
+}
+
+// connects asks for a connection without the upgrade that it takes: it is judged, and if it is
+// not refused, nothing comes of it.
+func (a *attempts) connects() {
+	if !slices.Contains([]string{"exec", "attach", "portforward"}, a.sub) {
+		return
+	}
+	name := append(slices.Clone(a.probe.Guard.Names), "incumbent-fence-probe")[0]
+	a.add("connect", func(ctx context.Context, as dynamic.ResourceInterface) error {
+		body := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name}}}
+		_, err := as.Create(ctx, body, metav1.CreateOptions{}, a.sub)
+		return err
+	})
+}

@@ -1,0 +1,130 @@
+package fence
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// work makes the policies for what an election guards: one for each Guard, as what
+// narrows one down says nothing of the next.
+func (s single) work(set string, locks []single) []Pair {
+	var pairs []Pair
+	for _, g := range s.Guards {
+		pairs = append(pairs, s.holderOnly(set, g, locks))
+		if len(g.Names) > 0 && slices.Contains(g.Operations(), "DELETE") {
+			pairs = append(pairs, s.noCollection(set, g))
+		}
+	}
+	return pairs
+}
+
+// Operations are the guard's verbs in the API server's words.
+func (g Guard) Operations() []string {
+	verbs := g.Verbs
+	if len(verbs) == 0 {
+		verbs = []string{"create", "update", "delete"}
+	}
+	words := map[string]bool{}
+	for _, verb := range verbs {
+		words[operations[verb]] = true
+	}
+	return slices.Sorted(maps.Keys(words))
+}
+
+// resources are those that are declared, and by which else they are written.
+func (g Guard) resources() []string {
+	if g.Group == "" && slices.Contains(g.Resources, "pods/binding") && !slices.Contains(g.Resources, "bindings") {
+		return append(slices.Clone(g.Resources), "bindings")
+	}
+	return g.Resources
+}
+
+// matches are the guard's writes.
+func (g Guard) matches() *admissionv1.MatchResources {
+	match := &admissionv1.MatchResources{
+		ResourceRules:     rules(g.Group, g.Versions, g.resources(), g.Operations(), g.Names),
+		NamespaceSelector: inNamespaces(g.Namespaces),
+	}
+	if len(g.Labels) > 0 {
+		match.ObjectSelector = &metav1.LabelSelector{MatchLabels: g.Labels}
+	}
+	return match
+}
+
+// holderOnly refuses the accounts' writes unless the lock names the pod that writes.
+//
+// Locks are left out by a rule and not by a condition: a missing lock refuses whatever the
+// rules match before any condition is looked at, and the first to be refused would be
+// whoever makes the lock anew.
+func (s single) holderOnly(set string, g Guard, locks []single) Pair {
+	match := g.matches()
+	if slices.ContainsFunc(g.Resources, func(resource string) bool { return isLockResource(g.Group, resource) }) {
+		match.ExcludeResourceRules = lockRules(locks)
+	}
+	reason := metav1.StatusReasonForbidden
+	where := s.where()
+	return part{
+		set: set, about: []single{s}, what: "work", mode: s.Mode,
+		spec: admissionv1.ValidatingAdmissionPolicySpec{
+			ParamKind:        paramKind(s.Lock),
+			MatchConstraints: match,
+			MatchConditions:  []admissionv1.MatchCondition{{Name: "candidate", Expression: isOneOf(s.users())}},
+			Variables:        append([]admissionv1.Variable{podVariable()}, recordVariables(s.Lock, "params", "lock")...),
+			Validations: []admissionv1.Validation{{
+				Expression: holds(s.Lock),
+				Reason:     &reason,
+				Message:    "only the pod that " + where + " names as its holder may write this",
+				MessageExpression: "(variables.pod == '' ? 'a token that is bound to no pod' : 'pod ' + variables.pod) + " +
+					quote(" is not the leader: "+where+" ") + " + (variables.lockHolder == '' ? 'names nobody' : 'names ' + variables.lockHolder)",
+			}},
+		},
+		params: &admissionv1.ParamRef{Namespace: s.Namespace, Name: s.lock, ParameterNotFoundAction: s.Mode.missing()},
+	}.pair()
+}
+
+// noCollection refuses the accounts to delete whole collections: such a request has no
+// name, and so no rule with names matches it.
+func (s single) noCollection(set string, g Guard) Pair {
+	reason := metav1.StatusReasonForbidden
+	match := g.matches()
+	match.ResourceRules = rules(g.Group, g.Versions, g.resources(), []string{"DELETE"}, nil)
+	return part{
+		set: set, about: []single{s}, what: "collection", mode: s.Mode,
+		spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: match,
+			MatchConditions: []admissionv1.MatchCondition{
+				{Name: "candidate", Expression: isOneOf(s.users())},
+				{Name: "collection", Expression: nameless},
+				{Name: "guarded", Expression: "oldObject == null || oldObject.metadata.name in " + quoteAll(g.Names)},
+			},
+			Validations: []admissionv1.Validation{{
+				Expression: "false", Reason: &reason,
+				Message: fmt.Sprintf("what %s guards is deleted by name", s.where()),
+			}},
+		},
+	}.pair()
+}
+
+// nameless is true for a request about a collection.
+const nameless = "!has(request.name) || request.name == ''"
+
+// lockRules match the lock objects of all elections.
+func lockRules(locks []single) []admissionv1.NamedRuleWithOperations {
+	names := map[LockKind][]string{}
+	for _, s := range locks {
+		names[s.Lock] = append(names[s.Lock], s.lock)
+	}
+	var all []admissionv1.NamedRuleWithOperations
+	for _, kind := range []LockKind{ConfigMap, Lease} {
+		if len(names[kind]) > 0 {
+			group, resource := kind.resource()
+			slices.Sort(names[kind])
+			all = append(all, rules(group, nil, []string{resource}, []string{"*"}, slices.Compact(names[kind]))...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,255 @@
+package fence
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// finding is the one whose sentence has all these words, once.
+func finding(t *testing.T, findings []install.Finding, words ...string) install.Finding {
+	t.Helper()
+	var found []install.Finding
+	for _, f := range findings {
+		all := true
+		for _, word := range words {
+			all = all && strings.Contains(f.What, word)
+		}
+		if all {
+			found = append(found, f)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d findings about %v in %v", len(found), words, findings)
+	}
+	return found[0]
+}
+
+// versions are those of all objects of the namespace that a probe could have touched.
+func (s *stage) versions() string {
+	s.t.Helper()
+	var all []string
+	add := func(o metav1.Object) { all = append(all, o.GetName()+"@"+o.GetResourceVersion()) }
+	secrets, err := s.admin.CoreV1().Secrets(s.namespace).List(s.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range secrets.Items {
+		add(&secrets.Items[i])
+	}
+	maps, err := s.admin.CoreV1().ConfigMaps(s.namespace).List(s.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range maps.Items {
+		add(&maps.Items[i])
+	}
+	deployments, err := s.admin.AppsV1().Deployments(s.namespace).List(s.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range deployments.Items {
+		add(&deployments.Items[i])
+	}
+	pods, err := s.admin.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range pods.Items {
+		add(&pods.Items[i])
+	}
+	return strings.Join(all, " ")
+}
+
+// Each verb and each resource is tried, as the leader and as others, and nothing is changed by it.
+func TestFenceVerifyTriesEveryWrite(t *testing.T) {
+	s := newStage(t, fence.Lease)
+	a, b := s.pod("a"), s.pod("b")
+	s.put(record{holder: "a", transitions: 3})
+	managed := map[string]string{"managed": "yes"}
+	d := s.declaration()
+	d.Guards[0].Resources = []string{"configmaps"}
+	d.Guards = append(d.Guards,
+		fence.Guard{Resources: []string{"secrets"}, Labels: managed},
+		fence.Guard{Group: "apps", Resources: []string{"deployments", "deployments/scale"}, Names: []string{guarded}, Namespaces: []string{s.namespace}},
+		fence.Guard{Resources: []string{"pods/eviction"}, Namespaces: []string{s.namespace}},
+		fence.Guard{Resources: []string{"pods/exec"}, Verbs: []string{"connect"}, Namespaces: []string{s.namespace}})
+	if _, err := s.admin.CoreV1().Secrets(s.namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "managed", Labels: managed}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.install(d)
+	s.stands(a, b)
+	verify := func() []install.Finding {
+		t.Helper()
+		findings, err := install.Verify(t.Context(), s.cluster.Admin(), s.set, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return findings
+	}
+	findings := verify()
+	if f := finding(t, findings, "deployments/scale", "does not lead"); f.Verdict != install.Undecided {
+		t.Errorf("without any Deployment, its scale is %v", f)
+	}
+	if err := install.Stands(findings); err == nil || !strings.Contains(err.Error(), "deployments/scale") {
+		t.Errorf("what could not be tried stands: %v", err)
+	}
+	if err := install.Judge(findings, install.Judging{AllowUnclear: true}); err != nil {
+		t.Errorf("what could not be tried was to be accepted: %v", err)
+	}
+	if _, err := s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), deployment(), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before := s.versions()
+	findings = verify()
+	if err := install.Judge(findings, install.Judging{Strict: true}); err != nil {
+		t.Errorf("all could be tried: %v", err)
+	}
+	for resource, verbs := range map[string]string{
+		"guards configmaps ": "create", "guards secrets ": "create, delete, patch, update", "guards deployments ": "create, delete, patch, update",
+		"guards deployments/scale ": "patch, update", "guards pods/eviction ": "create", "guards pods/exec ": "connect",
+	} {
+		for _, who := range []string{"a pod that does not lead", "a token that is bound to no pod"} {
+			if f := finding(t, findings, resource, who); f.Verdict != install.Holds || !strings.HasPrefix(f.Why, verbs+":") {
+				t.Errorf("%s%s: %v", resource, who, f)
+			}
+		}
+		if f := finding(t, findings, resource, "pod a, which leads"); f.Verdict != install.Holds {
+			t.Errorf("%v", f)
+		}
+	}
+	if after := s.versions(); after != before {
+		t.Errorf("verifying changed\n%s to\n%s", before, after)
+	}
+	t.Log("a guard without one of its verbs, by another's hand")
+	soften := `[{"op":"replace","path":"/spec/matchConstraints/resourceRules/0/operations","value":["CREATE","UPDATE"]}]`
+	for _, p := range s.set.Work {
+		if len(p.Policy.Spec.MatchConstraints.ObjectSelector.MatchLabels) > 0 {
+			if _, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Patch(t.Context(), p.Name(), jsonPatch, []byte(soften), metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	eventually(t, "the deletion is admitted", func() bool { return finding(t, verify(), "guards secrets ", "does not lead").Verdict == install.Fails })
+	if after := s.versions(); after != before {
+		t.Errorf("an admitted probe changed\n%s to\n%s", before, after)
+	}
+}
+
+// An API server that does not act on policies at all: neither installing nor verifying believes
+// what is stored.
+func TestFenceWithoutTheAdmissionPlugin(t *testing.T) {
+	t.Parallel()
+	s := stageOn(t, ownCluster(t, cluster.Options{APIServerArgs: []string{"--disable-admission-plugins=ValidatingAdmissionPolicy"}}), fence.Lease)
+	s.pod("a")
+	s.put(record{holder: "a", transitions: 3})
+	set, err := fence.Render(s.namespace, s.declaration())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounded, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, install.ErrNotSeen)
+	defer cancel()
+	if changes, err := install.Apply(bounded, s.admin, set); !errors.Is(err, install.ErrNotSeen) || len(changes) == 0 {
+		t.Errorf("installing: %v, %v", changes, err)
+	}
+	findings, err := install.Verify(t.Context(), s.cluster.Admin(), set, s.declaration())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := install.Stands(findings); err == nil || !strings.Contains(err.Error(), "create was admitted") {
+		t.Errorf("verify: %v", err)
+	}
+}
+
+// A declaration whose account has a typing error: nothing can be tried as it, and that is said.
+func TestFenceVerifyOfAnAccountThatIsNot(t *testing.T) {
+	s := newStage(t, fence.Lease)
+	d := s.declaration()
+	d.ServiceAccounts = []string{s.namespace + "/pilto"}
+	s.install(d)
+	findings, err := install.Verify(t.Context(), s.cluster.Admin(), s.set, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := finding(t, findings, "service account "+s.namespace+"/pilto"); f.Verdict != install.Undecided {
+		t.Errorf("got %v", f)
+	}
+	if install.Stands(findings) == nil {
+		t.Error("it stands")
+	}
+}
+
+// audit and warn admit what they find wrong, and a missing lock refuses nobody.
+func TestFenceModes(t *testing.T) {
+	for _, mode := range []fence.Mode{fence.Audit, fence.Warn} {
+		t.Run(string(mode), func(t *testing.T) {
+			s := newStage(t, fence.ConfigMap)
+			b := s.pod("b")
+			d := s.declaration()
+			d.Mode = mode
+			s.install(d) // it waits until the policies are in use
+			s.allowed("a write without a lock", s.write(b))
+			s.put(record{holder: "a", transitions: 3})
+			s.allowed("a write of another pod", s.write(b))
+			s.allowed("a lock taken with a jump", s.update(b, record{holder: "b", transitions: 40}))
+			s.allowed("a lock deleted", s.delete(b))
+			s.put(record{holder: "a", transitions: 3})
+			var warned bool
+			eventually(t, "the API server knows the lock", func() bool {
+				findings, err := install.Verify(t.Context(), s.cluster.Admin(), s.set, d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f := finding(t, findings, "guards configmaps ", "does not lead")
+				if mode == fence.Audit {
+					if f.Verdict != install.Skipped || install.Judge(findings, install.Judging{Strict: true}) == nil {
+						t.Errorf("in audit: %v", f)
+					}
+					return true
+				}
+				warned = f.Verdict == install.Holds
+				return warned
+			})
+			t.Log("and then it refuses: the softer one goes")
+			strict := s.declaration()
+			set, err := fence.Render(s.namespace, strict)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := install.Apply(t.Context(), s.admin, set); err != nil {
+				t.Fatal(err)
+			}
+			s.refused("a write of another pod", s.write(b))
+		})
+	}
+}
+
+// Findings as JSON have the same fields as install.Finding.
+func TestFenceVerifyInJSON(t *testing.T) {
+	s := newStage(t, fence.ConfigMap)
+	s.pod("a")
+	config := bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, ServiceAccounts: []string{account}, Output: "json"}
+	var out strings.Builder
+	if err := config.Verify(t.Context(), &out); err == nil {
+		t.Error("a fence that is not there stands")
+	}
+	var findings []install.Finding
+	if err := json.Unmarshal([]byte(out.String()), &findings); err != nil || len(findings) < 2 || findings[1].Verdict != install.Fails || findings[0].Server == "" {
+		t.Errorf("%v: %+v in\n%s", err, findings, &out)
+	}
+	config.Output = "xml"
+	if err := config.Verify(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "table, json or yaml") {
+		t.Errorf("xml: %v", err)
+	}
+}
