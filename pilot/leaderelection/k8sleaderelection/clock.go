@@ -19,16 +19,27 @@ type Clock struct {
 	epoch    time.Time
 	boottime func() int64
 	wall     func() int64 // nil: the real one
+	jumps    *jumps
+	// alarms wake by CLOCK_BOOTTIME; nil: there are none here.
+	alarms bootAlarms
+}
+
+// bootAlarms are like a Dispatcher's, but what they wait for is that much of CLOCK_BOOTTIME:
+// timers of the Go runtime stand still while the machine sleeps, and so ring late by as much.
+type bootAlarms interface {
+	set(a *alarm, wait time.Duration)
+	unset(a *alarm)
 }
 
 // NewClock returns a clock of this machine. boottime reads CLOCK_BOOTTIME in
 // nanoseconds, which goes on while the machine sleeps; nil means the real one. Tests
 // in a testing/synctest bubble give their own, because only time.Now is the bubble's.
 func NewClock(boottime func() int64) *Clock {
+	c := &Clock{epoch: time.Now(), boottime: boottime, jumps: newJumps()}
 	if boottime == nil {
-		boottime = readBoottime
+		c.boottime, c.alarms = readBoottime, processAlarms()
 	}
-	return &Clock{epoch: time.Now(), boottime: boottime}
+	return c
 }
 
 // WithWall returns a clock like c whose wall clock, in nanoseconds since 1970, is another:
@@ -49,8 +60,18 @@ func (c *Clock) Deadline(now Moment, end Cover) time.Time {
 	return c.epoch.Add(time.Duration(now.Mono-1) + end.Left(now))
 }
 
-// Now reads all clocks. It costs one system call and allocates nothing.
+// Now reads all clocks. It costs one system call and allocates nothing. The first reading
+// after the machine has slept wakes the electors that go by this clock.
 func (c *Clock) Now() Moment {
+	now := c.read()
+	if c.jumps.seen(now) {
+		c.jumps.tell()
+	}
+	return now
+}
+
+// read is Now for a loop, which is awake.
+func (c *Clock) read() Moment {
 	now := time.Now()
 	wall := now.UnixNano()
 	if c.wall != nil {

@@ -39,6 +39,7 @@ type loop struct {
 	ended   func(error)
 	unheed  func() bool // of the end of Run's context
 	alarm   alarm
+	asleep  alarm // by CLOCK_BOOTTIME: the same, should the machine sleep meanwhile
 	helpers sync.WaitGroup
 	values  context.Context    // Run's, without its end: a release comes after the stop
 	endCall context.CancelFunc // of the one in flight
@@ -60,6 +61,7 @@ func newLoop(le *LeaderElector, oneCycle bool) *loop {
 		l.dispatcher = NewDispatcher(0)
 	}
 	l.alarm.ring = l.tick
+	l.asleep.ring = l.awake
 	return l
 }
 
@@ -89,6 +91,7 @@ func (l *loop) start(ctx context.Context) {
 		l.helpers.Go(func() { l.checkFitness(work) })
 	}
 	l.le.loop.Store(l)
+	l.le.clock.jumps.add(l)
 	l.pass(l.defaultNow())
 }
 
@@ -105,7 +108,9 @@ func (l *loop) finish() {
 	l.le.loop.Store(nil)
 	l.unheed()
 	l.stopWatching()
+	l.le.clock.jumps.remove(l)
 	l.dispatcher.unset(&l.alarm)
+	l.sleepUntil(core.Never)
 	if l.endCall != nil {
 		l.endCall()
 	}
@@ -187,7 +192,7 @@ func (l *loop) pass(ev *event) {
 	case ev.in.Kind == core.Drained:
 		l.termEnded()
 	}
-	ev.in.Now = l.le.clock.Now()
+	ev.in.Now = l.le.clock.read()
 	ev.in.Jitter = uint8(rand.Uint32())
 	ev.in.Beats = l.beats(ev.in)
 	before := l.state
@@ -253,9 +258,11 @@ func (l *loop) termEnded() {
 func (l *loop) setTimer(wake core.Instant) {
 	if wake == core.Never || l.state.Phase == core.Done {
 		l.dispatcher.unset(&l.alarm)
+		l.sleepUntil(core.Never)
 		return
 	}
-	l.dispatcher.set(&l.alarm, l.le.clock.Now().Mono.Until(wake))
+	l.dispatcher.set(&l.alarm, l.le.clock.mono().Until(wake))
+	l.sleepUntil(wake)
 }
 
 // publish shows others where the loop stands.
