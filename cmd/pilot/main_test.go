@@ -2,18 +2,14 @@ package main
 
 import (
 	"bytes"
+	"debug/buildinfo"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
-
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) {
-	// OpenCensus, which istio.io/pkg/log brings, starts one when it is imported.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
-}
 
 // pilot runs a command line and returns what it says.
 func pilot(t *testing.T, args ...string) (string, error) {
@@ -54,6 +50,9 @@ func TestWrongInputIsNamed(t *testing.T) {
 		"KUBECONFIG":          {map[string]string{"POD_NAME": "a", "KUBECONFIG": "/no/such"}, []string{"server", "--ca-bundle=x"}, "KUBECONFIG=/no/such"},
 		"duration":            {map[string]string{"POD_NAME": "a"}, []string{"server", "--lease-duration=30"}, "lease-duration"},
 		"further arguments":   {nil, []string{"server", "now"}, "now"},
+		"log level":           {nil, []string{"server", "--log-level=loud"}, `--log-level=loud: "loud"`},
+		"log scope":           {nil, []string{"server", "--log-level=info,nobody:debug"}, `there is no scope "nobody"`},
+		"log target":          {nil, []string{"server", "--log-target=/no/such/folder/log"}, "--log-target=/no/such/folder/log"},
 		"timing that is none": {map[string]string{"POD_NAME": "a", "KUBECONFIG": ""}, []string{"server", "--ca-bundle=x", "--lease-duration=-1s"}, "--lease-duration=-1s"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +117,41 @@ func TestFenceNamesWrongInput(t *testing.T) {
 }
 
 func TestVersionIsTold(t *testing.T) {
-	if _, err := pilot(t, "version"); err != nil {
+	program, err := os.Executable()
+	if err != nil {
 		t.Fatal(err)
+	}
+	built, err := buildinfo.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"version": built.Main.Version, "go": built.GoVersion, "platform": runtime.GOOS + "/" + runtime.GOARCH}
+	if built.Main.Version == "" { // as go test has it
+		want["version"] = "(devel)"
+	}
+	out, err := pilot(t, "version", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	for key, value := range want {
+		if got[key] != value {
+			t.Errorf("%s is %v, want %v", key, got[key], value)
+		}
+	}
+	for _, key := range []string{"revision", "time", "modified"} {
+		if _, there := got[key]; !there {
+			t.Errorf("no %s in %s", key, out)
+		}
+	}
+	text, err := pilot(t, "version")
+	if err != nil || strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "pilot "+want["version"].(string)+", "+built.GoVersion+", ") {
+		t.Errorf("%v, %s", err, text)
+	}
+	if _, err := pilot(t, "version", "-o", "yaml"); err == nil || !strings.Contains(err.Error(), `--output="yaml"`) {
+		t.Errorf("error %v does not name the flag", err)
 	}
 }

@@ -84,7 +84,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.log.Info("server", "version", ReadBuild().Version, "identity", s.config.Identity, "namespace", s.config.Namespace, "revision", s.config.Revision,
 		"cluster", s.config.ClusterID, "lock", s.config.Lock, "elections", !s.config.DisableElections, "gate", !s.config.DisableGate, "fence", s.config.Fence)
 	err := runParts(ctx, s.log, func() { s.stopping.Store(true) }, []part{
-		{name: "the HTTP server", start: s.http.listen, run: s.http.serve, bound: httpStop + stopGrace},
+		{name: "the HTTP server", start: s.listen, run: s.http.serve, bound: httpStop + stopGrace},
 		{name: "the recorder of events", run: s.events.run, bound: eventsStop + stopGrace},
 		{name: "the watcher of the default revision", run: s.watch, bound: stopGrace},
 		{name: "the look-out for other locks", run: s.others.run, bound: stopGrace},
@@ -97,6 +97,15 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("server %s: %w", s.config.Identity, err)
 	}
 	s.log.Info("server has ended", "identity", s.config.Identity)
+	return nil
+}
+
+// listen says where, which --address may have left to the system.
+func (s *Server) listen() error {
+	if err := s.http.listen(); err != nil {
+		return err
+	}
+	s.log.Info("serving", "address", s.http.address(), "pprof", s.config.Profiling)
 	return nil
 }
 

@@ -1,0 +1,36 @@
+package bootstrap
+
+import (
+	"runtime"
+	"runtime/debug"
+	"testing"
+)
+
+func TestBuildIsWhatTheToolchainNoted(t *testing.T) {
+	here := runtime.GOOS + "/" + runtime.GOARCH
+	for text, test := range map[string]struct {
+		info debug.BuildInfo
+		want Build
+	}{
+		"pilot v1.2.3, go1.26.8, " + here + ", commit abc of 2026-01-02T03:04:05Z, with changes that were not committed": {
+			debug.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
+				{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-01-02T03:04:05Z"}, {Key: "vcs.modified", Value: "true"},
+			}},
+			Build{Version: "v1.2.3", Revision: "abc", Time: "2026-01-02T03:04:05Z", Modified: true, Go: "go1.26.8", Platform: here},
+		},
+		"pilot v1.2.3, go1.26.8, " + here + ", commit abc of 2026-01-02T03:04:05Z": {
+			debug.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
+				{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-01-02T03:04:05Z"}, {Key: "vcs.modified", Value: "false"},
+			}},
+			Build{Version: "v1.2.3", Revision: "abc", Time: "2026-01-02T03:04:05Z", Go: "go1.26.8", Platform: here},
+		},
+		"pilot (devel), go1.27, " + here: {debug.BuildInfo{GoVersion: "go1.27"}, Build{Version: "(devel)", Go: "go1.27", Platform: here}},
+	} {
+		if got := buildOf(&test.info); got != test.want || got.String() != text {
+			t.Errorf("got %+v, %s\nwant %+v, %s", got, got, test.want, text)
+		}
+	}
+	if here := ReadBuild(); here.Go != runtime.Version() {
+		t.Errorf("this program was built by %s", here.Go)
+	}
+}
