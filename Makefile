@@ -1,12 +1,15 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test race lint sim connections interop bench bench-quick bench-ours fuzz cover build tools clean
+.PHONY: help run demo test race lint sim mutants connections interop bench bench-quick bench-ours fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
 # How many connections `make connections` kills.
 RUNS ?= 100
+# What `make mutants` plants faults in, and how many of them; empty and 0: all.
+ROOM ?=
+MUTANTS_N ?= 0
 # Where etcd, kube-apiserver, kube-controller-manager and kubectl lie. Set it to use your own.
 ifndef KUBEBUILDER_ASSETS
 KUBEBUILDER_ASSETS := $(CURDIR)/bin
@@ -52,6 +55,9 @@ sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caug
 
 connections: $(BUILD_TOOLS) ## How many terms dead connections cost, RUNS of them (five minutes for 100)
 	DEAD_CONNECTIONS=$(RUNS) go test -count=1 -v -timeout 60m -run 'TestTermsLostByDeadConnections' ./tests/faults/connections
+
+mutants: $(BUILD_TOOLS) ## Plant small faults in the code and list those that no test notices: make mutants ROOM=core MUTANTS_N=200 (ARGS=-again)
+	go run ./tests/mutants -rooms='$(ROOM)' -n='$(MUTANTS_N)' $(if $(MUTANTS_SEED),-seed='$(MUTANTS_SEED)') $(ARGS)
 
 interop: $(BUILD_TOOLS) ## Elect together with istiod's and client-go's electors, the real ones (compiling them takes minutes)
 	cd tests/peers && go vet ./... && go test -count=1 -timeout 15m ./... $(ARGS)

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// tally is what became of a room's mutants.
+type tally struct {
+	room                              string
+	mutants, killed, slow, equivalent int
+	untried                           int
+	// survivors have no reason, stale reasons have no survivor.
+	survivors []survivor
+	stale     []string
+}
+
+// survivor is a mutant that no test noticed.
+type survivor struct {
+	key, position, outcome string
+}
+
+func count(r room, mutants []*mutant, known state, excused excuses) *tally {
+	t := &tally{room: r.name, mutants: len(mutants)}
+	keys, packages := map[string]bool{}, map[string]bool{}
+	for _, m := range mutants {
+		key := m.key()
+		keys[key], packages[shortPath(m.pkg.path)] = true, true
+		result, tried := known.Results[key]
+		_, reason := excused[key]
+		switch {
+		case !tried:
+			t.untried++
+		case result.killed():
+			t.killed++
+			if result.Outcome == outcomeTimeout {
+				t.slow++
+			}
+			if reason {
+				t.stale = append(t.stale, key+" (killed by "+result.By+")")
+			}
+		case reason:
+			t.equivalent++
+		default:
+			t.survivors = append(t.survivors, survivor{key, m.position(), result.Outcome})
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(excused)) {
+		name, _, _ := strings.Cut(key, " ")
+		if packages[name] && !keys[key] && r.owns(key, mutants) {
+			t.stale = append(t.stale, key+" (there is no such mutant)")
+		}
+	}
+	return t
+}
+
+// owns reports whether a reason that fits no mutant is this room's business: of the
+// rooms that share a package, the one that has the function, or the first.
+func (r room) owns(key string, mutants []*mutant) bool {
+	if len(r.files) == 0 {
+		return true
+	}
+	for _, m := range mutants {
+		if strings.HasPrefix(key, shortPath(m.pkg.path)+" "+m.fn+":") {
+			return true
+		}
+	}
+	return false
+}
+
+// report prints the survivors and the table, and says whether all is well.
+func report(out io.Writer, tallies []*tally) bool {
+	sound := true
+	for _, t := range tallies {
+		for _, s := range t.survivors {
+			note := ""
+			if s.outcome == outcomeUnreached {
+				note = " (no test comes past it)"
+			}
+			fmt.Fprintf(out, "survived: %s\n          %s%s\n", s.key, s.position, note)
+		}
+		for _, key := range t.stale {
+			fmt.Fprintf(out, "excuses nothing: %s\n", key)
+		}
+		sound = sound && len(t.survivors) == 0 && len(t.stale) == 0
+	}
+	fmt.Fprintln(out)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "room\tmutants\tkilled\tof these by time-out\tequivalent\tsurvived\tnot tried")
+	for _, t := range tallies {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", t.room, t.mutants, t.killed, t.slow, t.equivalent, len(t.survivors), t.untried)
+	}
+	w.Flush()
+	return sound
+}
+
+// pageHead begins the page of results.
+const pageHead = `# Mutants
+
+Written by ` + "`make mutants`" + `. Small faults were planted in the code, one at a time: a condition always
+true, a bound moved, an assignment left out. A fault is killed when a test fails with it. See
+[CONTRIBUTING.md](../CONTRIBUTING.md#mutants) on how to run it.
+
+`
+
+// writePage writes what is known of all rooms.
+func (o options) writePage(excused excuses) error {
+	var page strings.Builder
+	page.WriteString(pageHead)
+	page.WriteString("| room | mutants | killed | of these by time-out | equivalent | survived | not tried |\n")
+	page.WriteString("| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	var lists strings.Builder
+	for _, r := range o.table {
+		known, err := readState(o.work, r.name)
+		if err != nil {
+			return err
+		}
+		if known.Mutants == 0 {
+			continue
+		}
+		var killed, slow int
+		var equivalent, survived []string
+		for _, key := range slices.Sorted(maps.Keys(known.Results)) {
+			result := known.Results[key]
+			reason, known := excused[key]
+			switch {
+			case result.killed():
+				killed++
+				if result.Outcome == outcomeTimeout {
+					slow++
+				}
+			case known:
+				equivalent = append(equivalent, fmt.Sprintf("- `%s`: %s\n", quoted(key), reason))
+			default:
+				survived = append(survived, fmt.Sprintf("- `%s`\n", quoted(key)))
+			}
+		}
+		fmt.Fprintf(&page, "| %s | %d | %d | %d | %d | %d | %d |\n", r.name, known.Mutants, killed, slow,
+			len(equivalent), len(survived), known.Mutants-len(known.Results))
+		section(&lists, "Equivalent in "+r.name, equivalent)
+		section(&lists, "Survived in "+r.name, survived)
+	}
+	page.WriteString(lists.String())
+	return os.WriteFile(o.page, []byte(page.String()), 0o644)
+}
+
+func section(out *strings.Builder, title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\n## %s\n\n%s", title, strings.Join(lines, ""))
+}
+
+func quoted(key string) string { return strings.ReplaceAll(key, "`", "'") }

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"time"
+)
+
+// room is what mutants are planted in at once, and which tests judge them.
+type room struct {
+	name string
+	// packages are what the go command calls them, from the module's root.
+	packages []string
+	// files narrows a room to some of its packages' files, by their base names.
+	files []string
+	// not leaves some out.
+	not []string
+	// judges are tried in this order; those of the second pass, with a real API server,
+	// on what the others have let survive.
+	judges []judge
+	budget time.Duration
+}
+
+// judge is a package whose tests judge a room's mutants.
+type judge struct {
+	pkg string
+	// run and skip narrow it to some of its tests.
+	run, skip string
+	// second puts it into the second pass.
+	second bool
+	// together runs its tests as one, where starting them costs the most.
+	together bool
+	// env is added to the environment.
+	env []string
+}
+
+func (j judge) allows(name string) bool {
+	if j.run != "" && !regexp.MustCompile("^("+j.run+")$").MatchString(name) {
+		return false
+	}
+	return j.skip == "" || !regexp.MustCompile("^("+j.skip+")$").MatchString(name)
+}
+
+func (r room) includes(file string) bool {
+	return (len(r.files) == 0 || slices.Contains(r.files, file)) && !slices.Contains(r.not, file)
+}
+
+const (
+	elections = "./pilot/leaderelection"
+	elector   = elections + "/k8sleaderelection"
+	core      = elector + "/internal/core"
+	sim       = elector + "/internal/simulation"
+	locks     = elector + "/k8sresourcelock"
+	fence     = elections + "/fence"
+	server    = "./pilot/bootstrap"
+	ground    = "./tests/integration/ground"
+)
+
+// fewSeeds cuts the simulation down: a mutant that only one seed in thousands shows is
+// rare, and each costs all of them.
+var fewSeeds, someSeeds = []string{"SIM_SEEDS=60"}, []string{"SIM_SEEDS=600"}
+
+// long are the elector's tests that play at random for many seconds, and those that
+// plant faults of their own.
+const long = "TestMigrationAtRandom|TestMigrationShowsPlantedBugs"
+
+var rooms = []room{
+	{
+		name: "core", packages: []string{core}, budget: 15 * time.Minute,
+		judges: []judge{
+			{pkg: core},
+			{pkg: sim, env: fewSeeds, skip: "TestPlantedBugs"},
+			{pkg: elector, skip: long},
+			{pkg: sim, env: someSeeds, run: "TestSimulation", second: true},
+		},
+	},
+	{
+		name: "loop", packages: []string{elector}, budget: 20 * time.Minute,
+		judges: []judge{{pkg: elector, skip: long}, {pkg: elections}},
+	},
+	{
+		name: "locks", packages: []string{locks}, budget: 15 * time.Minute,
+		judges: []judge{{pkg: locks}, {pkg: locks + "/locktest"}, {pkg: elector, skip: long}},
+	},
+	{
+		name: "predecessor", packages: []string{elections}, budget: 15 * time.Minute,
+		judges: []judge{{pkg: elections}, {pkg: "./tests/integration/migration", run: "TestPredecessor.*", second: true, together: true}},
+	},
+	{
+		name: "gate", packages: []string{fence}, files: gateFiles, budget: 10 * time.Minute,
+		judges: []judge{{pkg: fence}},
+	},
+	{
+		name: "policies", packages: []string{fence, fence + "/install"}, not: gateFiles, budget: 20 * time.Minute,
+		judges: []judge{{pkg: fence}, {pkg: "./tests/faults/fence", skip: "TestFenceAtTwo.*|TestFenceComesBack|TestFenceOfAnElectionAcross.*", second: true, together: true}},
+	},
+	{
+		name: "bootstrap", packages: []string{server}, budget: 20 * time.Minute,
+		judges: []judge{{pkg: server}, {pkg: ground, run: "TestServer.*|TestTwoRevisions.*|TestEvents.*", second: true, together: true}},
+	},
+	{
+		name: "manifests", packages: []string{server + "/manifests"}, budget: 10 * time.Minute,
+		judges: []judge{{pkg: server}, {pkg: ground, run: "TestManifests.*|TestTwoRevisions.*", second: true, together: true}},
+	},
+	{
+		name: "cmd", packages: []string{"./cmd/pilot"}, budget: 10 * time.Minute,
+		judges: []judge{{pkg: "./cmd/pilot"}},
+	},
+	{
+		name: "namespace", packages: []string{"./pilot/controllers/namespace"}, budget: 15 * time.Minute,
+		judges: []judge{
+			{pkg: "./pilot/controllers/namespace"},
+			{pkg: ground, run: "TestBundle.*|TestTerminating.*|TestMissingRights.*|TestWarmed.*", second: true, together: true},
+		},
+	},
+	{
+		name: "revisions", packages: []string{"./pkg/revisions"}, budget: 15 * time.Minute,
+		judges: []judge{{pkg: "./pkg/revisions"}, {pkg: ground, run: "TestDefault.*|TestHandler.*|TestTags.*", second: true, together: true}},
+	},
+	{
+		name: "kube", packages: []string{"./pkg/kube"}, budget: 5 * time.Minute,
+		judges: []judge{{pkg: "./pkg/kube"}},
+	},
+	{
+		name: "cluster", budget: 30 * time.Minute,
+		packages: []string{"./tests/cluster", "./tests/cluster/node", "./tests/cluster/internal/process", "./tests/cluster/internal/loopback"},
+		judges: []judge{
+			{pkg: "./tests/cluster/internal/process"},
+			{pkg: "./tests/cluster/internal/loopback"},
+			{pkg: "./tests/cluster", second: true, together: true},
+			{pkg: "./tests/cluster/node", second: true, together: true},
+		},
+	},
+}
+
+// gateFiles are the client's side of the fence; the other files are the API server's.
+var gateFiles = []string{"gate.go", "transport.go", "refusal.go"}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// state is what is known of a room, kept between runs.
+type state struct {
+	// Sum is the build that the results are of.
+	Sum string `json:"sum"`
+	// Mutants is how many the room has, Results what became of those that were tried.
+	Mutants int               `json:"mutants"`
+	Results map[string]result `json:"results"`
+}
+
+func stateFile(work, room string) string { return filepath.Join(work, room, "state.json") }
+
+func readState(work, room string) (state, error) {
+	s := state{Results: map[string]result{}}
+	text, err := os.ReadFile(stateFile(work, room))
+	if errors.Is(err, os.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("reading what is known of %s (remove it to begin anew): %w", room, err)
+	}
+	return s, nil
+}
+
+func (s state) write(work, room string) error {
+	text, err := json.MarshalIndent(s, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(stateFile(work, room), text, 0o644)
+}
+
+// excuses are the mutants that change nothing that can be observed, with reasons.
+type excuses map[string]string
+
+// readExcuses reads a file of keys, each followed by its reason on lines that are
+// indented.
+func readExcuses(path string) (excuses, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	all := excuses{}
+	key := ""
+	for i, line := range strings.Split(string(text), "\n") {
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case trimmed == "" || strings.HasPrefix(line, "#"):
+		case line[0] != ' ' && line[0] != '\t':
+			if key != "" && all[key] == "" {
+				return nil, fmt.Errorf("%s:%d: %q has no reason", path, i, key)
+			}
+			if _, twice := all[trimmed]; twice {
+				return nil, fmt.Errorf("%s:%d: %q stands there twice", path, i+1, trimmed)
+			}
+			key = trimmed
+			all[key] = ""
+		case key == "":
+			return nil, fmt.Errorf("%s:%d: a reason without a mutant", path, i+1)
+		default:
+			all[key] = strings.TrimSpace(all[key] + " " + trimmed)
+		}
+	}
+	if key != "" && all[key] == "" {
+		return nil, fmt.Errorf("%s: %q has no reason", path, key)
+	}
+	return all, nil
+}
