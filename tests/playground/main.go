@@ -13,6 +13,10 @@ import (
 	"time"
 
 	"golang.org/x/term"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const usage = `usage: playground run|demo [flags]
@@ -61,7 +65,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends this process as ever, and the others with it
-	if err := play(ctx, set, &screen{out: os.Stdout, width: terminalWidth(os.Stdout)}); err != nil {
+	if err := play(ctx, set, &screen{out: os.Stdout, size: terminalSize(os.Stdout)}); err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		os.Exit(1)
 	}
@@ -108,16 +112,39 @@ func parse(args []string, out io.Writer) (settings, error) {
 	if flags.NArg() > 0 {
 		return set, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	return set, nil
+	return set, set.timing.check()
 }
 
-// terminalWidth is 0 for what is no terminal.
-func terminalWidth(out *os.File) int {
-	width, _, err := term.GetSize(int(out.Fd()))
+// check asks an election whether it would do with the timing: the servers would not start, and say
+// so in their logs only.
+func (t timing) check() error {
+	client, err := kube.NewClient(&rest.Config{Host: "https://localhost"})
 	if err != nil {
-		return 0
+		return err
 	}
-	return width
+	_, err = leaderelection.New(client, leaderelection.Config{
+		Namespace: systemNamespace, Identity: "nobody", ElectionID: witnessed, Revision: revisions[0],
+		LeaseDuration: t.lease, RenewDeadline: t.renew, RetryPeriod: t.retry,
+	})
+	if err != nil {
+		return fmt.Errorf("--lease-duration, --renew-deadline, --retry-period: %w", err)
+	}
+	return nil
+}
+
+// terminalSize tells the size of a terminal whenever it is asked; nil for what is none.
+func terminalSize(out *os.File) func() (width, height int) {
+	size := func() (int, int) {
+		width, height, err := term.GetSize(int(out.Fd()))
+		if err != nil || width == 0 || height == 0 {
+			return 80, 24 // it is gone, or does not know
+		}
+		return width, height
+	}
+	if !term.IsTerminal(int(out.Fd())) {
+		return nil
+	}
+	return size
 }
 
 // play raises the stage, plays on it, and takes it down whatever happened.

@@ -9,12 +9,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
 const (
 	// drawInterval is how often the table may change.
 	drawInterval = 200 * time.Millisecond
+	// serverInterval is how often the API server is asked whether it is there, serverLimit how
+	// long it may take to say so.
+	serverInterval, serverLimit = 500 * time.Millisecond, 2 * time.Second
 	// askLimit bounds a request to a replica.
 	askLimit = 5 * time.Second
 )
@@ -26,6 +30,11 @@ func playRun(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.screen.print(guide)
+	asking, stop := context.WithCancel(ctx)
+	var asker sync.WaitGroup
+	asker.Go(func() { s.askServer(asking) })
+	defer asker.Wait()
+	defer stop()
 	ticker := time.NewTicker(drawInterval)
 	defer ticker.Stop()
 	news := &news{}
@@ -37,16 +46,37 @@ func playRun(ctx context.Context, s *stage) error {
 		for _, line := range news.lines(v, spans) {
 			s.screen.say(line.at, "%s", line.text)
 		}
-		lines := table(v, spans, ours)
-		if text := strings.Join(lines, "\n"); text != shown {
+		layout := func(width int) []string { return table(v, spans, ours, width) }
+		if text := strings.Join(layout(0), "\n"); text != shown {
 			shown = text
-			s.screen.show(time.Now(), lines)
+			s.screen.show(time.Now(), layout)
 		}
+		s.screen.fit()
 		select {
 		case <-ctx.Done():
 			s.screen.leave()
 			return nil
 		case <-ticker.C:
+		}
+	}
+}
+
+// askServer asks the API server now and then whether it is there, until ctx ends.
+func (s *stage) askServer(ctx context.Context) {
+	ticker := time.NewTicker(serverInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		bounded, cancel := context.WithTimeout(ctx, serverLimit)
+		asked := time.Now()
+		_, err := s.kube.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(bounded)
+		cancel()
+		if ctx.Err() == nil {
+			s.scene.serverReady(err == nil, asked)
 		}
 	}
 }
@@ -131,6 +161,7 @@ func ask(ctx context.Context, address string) error {
 type news struct {
 	known           map[string]span
 	defaultRevision string
+	away            bool
 }
 
 type newsLine struct {
@@ -144,6 +175,13 @@ func (n *news) lines(v view, spans []span) []newsLine {
 		lines = append(lines, newsLine{time.Now(), fmt.Sprintf("the default revision is now %q", v.defaultRevision)})
 	}
 	n.defaultRevision = v.defaultRevision
+	switch {
+	case !v.awaySince.IsZero() && !n.away:
+		lines = append(lines, newsLine{v.awaySince, "the API server is not ready any more"})
+	case v.awaySince.IsZero() && n.away:
+		lines = append(lines, newsLine{time.Now(), "the API server is ready again"})
+	}
+	n.away = !v.awaySince.IsZero()
 	if n.known == nil {
 		n.known = map[string]span{}
 	}

@@ -52,6 +52,8 @@ type view struct {
 	// namespaces lists those that live; bundles, what each one's ConfigMap carries.
 	namespaces map[string]bool
 	bundles    map[string]string
+	// awaySince is when the API server ceased to be ready; zero while it is.
+	awaySince time.Time
 }
 
 func (v view) clone() view {
@@ -117,6 +119,21 @@ func (s *scene) now() (view, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.view.clone(), s.changed
+}
+
+// serverReady notes whether the API server is: watches do not tell, they only fall silent.
+func (s *scene) serverReady(is bool, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if is == s.view.awaySince.IsZero() {
+		return
+	}
+	s.view.awaySince = time.Time{}
+	if !is {
+		s.view.awaySince = at
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // take notes that an object is as given, or gone.

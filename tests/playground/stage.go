@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -148,17 +150,44 @@ func (s *stage) setUp(ctx context.Context) error {
 	return s.install(ctx, file)
 }
 
-// awaitReady waits for all replicas of a number of revisions.
+// awaitReady waits for all replicas of a number of revisions. It does not wait for processes that end
+// again and again: their last words are the cause.
 func (s *stage) awaitReady(ctx context.Context, revisions int) error {
-	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, readyLimit, fmt.Errorf("not within %v", readyLimit))
 	defer cancel()
-	return s.scene.await(ctx, readyLimit, func(v view) (bool, string) {
+	var ends error
+	err := s.scene.await(ctx, drawInterval, func(v view) (bool, string) {
 		ready := 0
 		for _, p := range v.pods {
 			if p.ready {
 				ready++
 			}
 		}
+		if ends = s.endsAgain(); ends != nil {
+			return true, ""
+		}
 		return ready == replicas*revisions, fmt.Sprintf("%d of %d replicas are ready", ready, replicas*revisions)
 	})
+	return errors.Join(ends, err)
+}
+
+// endsAgain is an error when a pod's process has ended twice without ever being ready.
+func (s *stage) endsAgain() error {
+	for _, p := range s.node.Pods() {
+		if p.Restarts >= 2 && !p.Ready {
+			return fmt.Errorf("the process of pod %s has ended %d times; the last lines of its log:\n%s", p.Name, p.Restarts, lastLines(p.Log))
+		}
+	}
+	return nil
+}
+
+// lastLines is the end of a log, indented.
+func lastLines(name string) string {
+	const most = 5
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "   " + err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return "   " + strings.Join(lines[max(0, len(lines)-most):], "\n   ")
 }

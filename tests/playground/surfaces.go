@@ -140,23 +140,33 @@ func (d *demo) consistent(ctx context.Context) error {
 	// Each needs a moment to learn of the leader, and its fence's self-test some tries.
 	ctx, cancel := context.WithTimeoutCause(ctx, d.timing.lease, fmt.Errorf("still so after %v", d.timing.lease))
 	defer cancel()
+	var verdict error
 	return d.scene.await(ctx, 10*recheck, func(v view) (bool, string) {
-		var verdict error
-		for name, p := range v.pods {
-			if !p.ready || p.leaving {
-				continue // it will be asked in the next act
-			}
-			s, err := surfaceOf(ctx, p.ip)
-			if err == nil {
-				err = s.contradiction(name, leader, v.defaultRevision, !d.lawless, d.timing.renew)
-			}
-			verdict = errors.Join(verdict, err)
+		now := d.contradictions(ctx, v, leader)
+		if ctx.Err() == nil { // else it is about the questions that were cut off
+			verdict = now
 		}
 		if verdict != nil {
 			return false, verdict.Error()
 		}
-		return true, ""
+		return ctx.Err() == nil, ""
 	})
+}
+
+// contradictions asks each replica that is ready.
+func (d *demo) contradictions(ctx context.Context, v view, leader string) error {
+	var errs []error
+	for name, p := range v.pods {
+		if !p.ready || p.leaving {
+			continue // it will be asked in the next act
+		}
+		s, err := surfaceOf(ctx, p.ip)
+		if err == nil {
+			err = s.contradiction(name, leader, v.defaultRevision, !d.lawless, d.timing.renew)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // announced waits for the Event in which the leader says how it came by the lock.

@@ -1,15 +1,27 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// table shows who leads what, by the locks and by the processes' own accounts.
-// Renewals do not change it. Of elections that are not ours it knows the lock only.
-func table(v view, spans []span, ours []string) []string {
+// table shows who leads what, by the locks and by the processes' own accounts, in lines for a
+// terminal of that width, 0 for any. Renewals do not change it. Of elections that are not ours it
+// knows the lock only. What an API server that does not answer said last is marked so.
+func table(v view, spans []span, ours []string, width int) []string {
+	var lines []string
+	if !v.awaySince.IsZero() {
+		lines = append(lines, fmt.Sprintf("The API server has not been ready since %s. Holders and pods are", v.awaySince.Format(stampLayout)),
+			"what it said before; who works is known from the processes.", "")
+	}
+	lines = append(append(lines, fitted(electionRows(v, spans, ours), width)...), "")
+	return append(lines, fitted(podRows(v), width)...)
+}
+
+func electionRows(v view, spans []span, ours []string) [][]string {
 	rows := [][]string{{"ELECTION", "HOLDER", "REVISION", "TRANSITIONS", "WORKING"}}
 	for _, name := range slices.Sorted(maps.Keys(v.locks)) {
 		l := v.locks[name]
@@ -25,13 +37,17 @@ func table(v view, spans []span, ours []string) []string {
 		}
 		rows = append(rows, row)
 	}
-	lines := columns(rows)
+	return rows
+}
 
-	rows = [][]string{{"POD", "REVISION", "READY", "RESTARTS", "ADDRESS"}}
+func podRows(v view) [][]string {
+	rows := [][]string{{"POD", "REVISION", "READY", "RESTARTS", "ADDRESS"}}
 	for _, name := range slices.Sorted(maps.Keys(v.pods)) {
 		p := v.pods[name]
 		ready := "no"
 		switch {
+		case !v.awaySince.IsZero():
+			ready = "unknown"
 		case p.leaving:
 			ready = "leaving"
 		case p.ready:
@@ -43,7 +59,7 @@ func table(v view, spans []span, ours []string) []string {
 		}
 		rows = append(rows, []string{name, revision, ready, strconv.Itoa(p.restarts), p.ip})
 	}
-	return append(append(lines, ""), columns(rows)...)
+	return rows
 }
 
 // whoWorks names those whom the lock does not.

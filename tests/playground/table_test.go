@@ -33,7 +33,7 @@ func TestTable(t *testing.T) {
 		"a    stable (default)  yes      0         127.0.1.1",
 		"b    canary            leaving  2",
 	}
-	got := table(v, spans, []string{"e", "free", "new", "wrong"})
+	got := table(v, spans, []string{"e", "free", "new", "wrong"}, 0)
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("table\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
