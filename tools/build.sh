@@ -41,21 +41,6 @@ up_to_date() {
 	done
 }
 
-# Reads the names of packages as they are compiled, and tells how far it is.
-progress() {
-	awk -v total="$1" '
-		BEGIN { srand(); start = srand() } # srand gives the seconds of the call before
-		/^[^ ]+$/ {
-			if (++done % 200 == 0) {
-				srand()
-				printf "  %d of at most %d packages after %d s\n", done, total, srand() - start
-				fflush()
-			}
-			next
-		}
-		{ print; fflush() }'
-}
-
 want=$(wanted)
 if up_to_date "$want"; then
 	exit 0
@@ -67,14 +52,15 @@ if command -v flock >/dev/null; then
 	exec 9>"$bin/.tools-lock"
 	if ! flock -n 9; then
 		echo "tools: another build is at work, waiting for it"
-		flock 9
+		until flock -w 3 9; do
+			echo "tools: still waiting after $SECONDS s"
+		done
 		if up_to_date "$want"; then
 			exit 0
 		fi
 	fi
 fi
 
-echo "tools: building ${programs[*]} ($kubernetes) into bin"
 if [ ! -f "$stamp" ]; then
 	echo "tools: the first build takes about 5 minutes on two cores, later ones seconds"
 fi
@@ -82,11 +68,11 @@ fi
 began=$SECONDS
 export CGO_ENABLED=0 GOWORK=off
 packages=("${programs[@]/#/./}")
-total=$(go list -deps "${packages[@]}" | wc -l | tr -d ' ')
 rm -rf "$bin"/.tools-new.* # of a build that was killed
 new=$(mktemp -d "$bin/.tools-new.XXXXXX")
 trap 'rm -rf "$new"' EXIT
-go build -v -trimpath -buildvcs=false -ldflags "$flags" -o "$new/" "${packages[@]}" 2>&1 | progress "$total"
+bash progress.sh "tools: building ${programs[*]} ($kubernetes) into bin" \
+	go build -v -trimpath -buildvcs=false -ldflags "$flags" -o "$new/" "${packages[@]}"
 for program in "${programs[@]}"; do
 	mv -f "$new/$program" "$bin/$program" # a running one keeps its file
 done

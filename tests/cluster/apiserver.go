@@ -160,6 +160,10 @@ func (s *APIServer) arguments() []string {
 		"--tls-cert-file=" + c.folder.file(servingCert),
 		"--tls-private-key-file=" + c.folder.file(servingKey),
 		"--client-ca-file=" + c.folder.file(caFile),
+		// Who it is to the node, which serves logs.
+		"--kubelet-client-certificate=" + c.folder.file(kubeletCert),
+		"--kubelet-client-key=" + c.folder.file(kubeletKey),
+		"--kubelet-preferred-address-types=InternalIP",
 		"--authorization-mode=RBAC",
 		"--service-account-issuer=" + serviceIssuer,
 		"--service-account-key-file=" + c.folder.file(tokenKey),

@@ -116,6 +116,8 @@ const (
 	servingCert    = "apiserver.crt"
 	servingKey     = "apiserver.key"
 	tokenKey       = "service-account.key"
+	kubeletCert    = "apiserver-kubelet-client.crt"
+	kubeletKey     = "apiserver-kubelet-client.key"
 	auditPolicy    = "audit-policy.yaml"
 	adminConfig    = "admin.kubeconfig"
 	managersConfig = "controller-manager.kubeconfig"
@@ -125,6 +127,10 @@ const (
 // signs service account tokens is one for all API servers of a cluster.
 func (a *authority) writeKeys(folder string, addresses []string) error {
 	serving, err := a.server(addresses)
+	if err != nil {
+		return err
+	}
+	kubelets, err := a.client("kube-apiserver-kubelet-client", "system:masters")
 	if err != nil {
 		return err
 	}
@@ -138,6 +144,7 @@ func (a *authority) writeKeys(folder string, addresses []string) error {
 	}
 	for name, content := range map[string][]byte{
 		caFile: a.pem, servingCert: serving.cert, servingKey: serving.key, tokenKey: tokensPEM,
+		kubeletCert: kubelets.cert, kubeletKey: kubelets.key,
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
 			return fmt.Errorf("writing the cluster's keys: %w", err)

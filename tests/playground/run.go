@@ -81,23 +81,24 @@ func (s *stage) askServer(ctx context.Context) {
 	}
 }
 
-// guide is what to look at and to try. It has asked each address that it names.
+// guide is what to look at and to try. It has asked each replica. Their addresses stand in the table,
+// because they change when Pods do.
 func (s *stage) guide(ctx context.Context) (string, error) {
 	var text strings.Builder
-	fmt.Fprintf(&text, "\nThe control plane runs in two revisions, %s. Each replica answers:\n\n", strings.Join(revisions, " and "))
 	v, _ := s.scene.now()
-	rows := [][]string{}
+	one := ""
 	for _, name := range slices.Sorted(maps.Keys(v.pods)) {
-		address := fmt.Sprintf("http://%s:%d/debug/elections", v.pods[name].ip, port)
-		if err := ask(ctx, address); err != nil {
+		one = fmt.Sprintf("http://%s/debug/elections", address(v.pods[name]))
+		if err := ask(ctx, one); err != nil {
 			return "", err
 		}
-		rows = append(rows, []string{"   " + name, address})
 	}
-	for _, line := range columns(rows) {
-		fmt.Fprintln(&text, line)
-	}
-	fmt.Fprintf(&text, "\nwith /healthz, /readyz and /metrics beside it. A lease lasts %v. Things to try in another terminal:\n\n", s.timing.lease)
+	fmt.Fprintf(&text, `
+The control plane runs in two revisions, %s. Each replica answers at its address in
+the table below, such as %s
+with /healthz, /readyz and /metrics beside it. A lease lasts %v. Things to try in another terminal:
+
+`, strings.Join(revisions, " and "), one, s.timing.lease)
 	fmt.Fprintf(&text, "   export KUBECONFIG=%s\n", s.cluster.Kubeconfig())
 	for _, trial := range trials {
 		if trial.what != "" {
@@ -114,6 +115,7 @@ var trials = []struct{ what, how string }{
 	{"make canary the default revision", "label mutatingwebhookconfiguration " + defaultWebhook + " " + revisionLabel + "=canary --overwrite"},
 	{"more replicas", "-n " + systemNamespace + " scale deployment pilot-stable --replicas=3"},
 	{"stop the replicas of a revision, the leader maybe among them", "-n " + systemNamespace + " delete pod -l " + revisionLabel + "=stable"},
+	{"what they say", "-n " + systemNamespace + " logs -l " + revisionLabel + "=stable --prefix --tail=3"},
 	{"delete the lock", "-n " + systemNamespace + " delete configmap " + witnessed},
 	{"corrupt the record", "-n " + systemNamespace + " annotate configmap " + witnessed +
 		" control-plane.alpha.kubernetes.io/leader=nonsense --overwrite"},

@@ -251,7 +251,7 @@ func TestTableFitsItsTerminal(t *testing.T) {
 			t.Errorf("%d columns are too few for\n%s", width, strings.Join(lines, "\n"))
 		}
 		text := strings.Join(lines, "\n")
-		for _, word := range []string{witnessed, leader, "WORKING", "since 12:00:00.000", "127.191.255.253", "stable (default)"} {
+		for _, word := range []string{witnessed, leader, "WORKING", "since 12:00:00.000", "127.191.255.253:15014", "(default revision: stable)"} {
 			if !strings.Contains(text, word) {
 				t.Errorf("at %d columns %q is missing in\n%s", width, word, text)
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,7 +42,11 @@ func electionRows(v view, spans []span, ours []string) [][]string {
 }
 
 func podRows(v view) [][]string {
-	rows := [][]string{{"POD", "REVISION", "READY", "RESTARTS", "ADDRESS"}}
+	title := "POD (no default revision)"
+	if v.defaultRevision != "" {
+		title = fmt.Sprintf("POD (default revision: %s)", v.defaultRevision)
+	}
+	rows := [][]string{{title, "REVISION", "READY", "RESTARTS", "ADDRESS"}}
 	for _, name := range slices.Sorted(maps.Keys(v.pods)) {
 		p := v.pods[name]
 		ready := "no"
@@ -53,13 +58,17 @@ func podRows(v view) [][]string {
 		case p.ready:
 			ready = "yes"
 		}
-		revision := p.revision
-		if revision == v.defaultRevision {
-			revision += " (default)"
-		}
-		rows = append(rows, []string{name, revision, ready, strconv.Itoa(p.restarts), p.ip})
+		rows = append(rows, []string{name, p.revision, ready, strconv.Itoa(p.restarts), address(p)})
 	}
 	return rows
+}
+
+// address is where a replica answers; "" while it has none.
+func address(p pod) string {
+	if p.ip == "" {
+		return ""
+	}
+	return net.JoinHostPort(p.ip, strconv.Itoa(port))
 }
 
 // whoWorks names those whom the lock does not.

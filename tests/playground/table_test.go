@@ -29,9 +29,9 @@ func TestTable(t *testing.T) {
 		"other     c                              1",
 		"wrong     (unreadable record)                         nobody",
 		"",
-		"POD  REVISION          READY    RESTARTS  ADDRESS",
-		"a    stable (default)  yes      0         127.0.1.1",
-		"b    canary            leaving  2",
+		"POD (default revision: stable)  REVISION  READY    RESTARTS  ADDRESS",
+		"a                               stable    yes      0         127.0.1.1:15014",
+		"b                               canary    leaving  2",
 	}
 	got := table(v, spans, []string{"e", "free", "new", "wrong"}, 0)
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

@@ -69,22 +69,44 @@ func (n *Node) report(doing string) func(error) {
 	}
 }
 
-// register makes the Node's object. Binding does not ask for it; kubectl and tokens, which
-// name a node that is there, do.
+// register makes the Node's object, or takes over one that is left of an earlier node of this
+// name, whose address was another. Binding does not ask for it; kubectl, tokens and logs do.
 func (n *Node) register(ctx context.Context) error {
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.options.Name},
-		Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{
-				Type: corev1.NodeReady, Status: corev1.ConditionTrue,
-				Reason: "ProcessNode", Message: "Pods run as processes",
-				LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
-			}},
-		},
-	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.options.Name}, Status: n.status()}
 	_, err := n.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return n.renew(ctx)
+	case err != nil:
 		return fmt.Errorf("creating node %s: %w", n.options.Name, err)
 	}
 	return nil
+}
+
+// renew writes the present status into the Node that is there.
+func (n *Node) renew(ctx context.Context) error {
+	present, err := n.client.CoreV1().Nodes().Get(ctx, n.options.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading node %s: %w", n.options.Name, err)
+	}
+	present.Status = n.status()
+	if _, err := n.client.CoreV1().Nodes().UpdateStatus(ctx, present, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("writing the status of node %s: %w", n.options.Name, err)
+	}
+	return nil
+}
+
+func (n *Node) status() corev1.NodeStatus {
+	now := metav1.Now()
+	return corev1.NodeStatus{
+		Conditions: []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+			Reason: "ProcessNode", Message: "Pods run as processes",
+			LastHeartbeatTime: now, LastTransitionTime: now,
+		}},
+		Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: n.address}, {Type: corev1.NodeHostName, Address: n.options.Name},
+		},
+		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: kubeletPort}},
+	}
 }

@@ -22,8 +22,10 @@
 // folder of its own. It has a loopback address of its own (status.podIP), on which every port
 // is free; its readiness is asked there.
 //
-// Its output is appended to a file (Pod.Log); `kubectl logs` does not work. What is not here
-// either: volumes, several containers, init containers, liveness probes, hooks,
+// Its output is appended to a file (Pod.Log), and `kubectl logs` shows it, also with -f, --previous
+// and --tail: the node serves a kubelet's log endpoint, at an address of its own that stands in
+// the Node's status, to those whose client certificate the cluster's authority has signed and who may
+// get nodes/proxy. Of an API server elsewhere it cannot be reached. What is not here: exec, volumes, several containers, init containers, liveness probes, hooks,
 // resource limits. A Pod that asks for what would change its meaning (a second
 // container, a value from a Secret) does not run, and its status says why.
 //

@@ -107,7 +107,7 @@ func (w *worker) valueFrom(pod *corev1.Pod, from *corev1.EnvVarSource, address s
 	case "status.podIP", "status.podIPs":
 		return address, nil
 	case "status.hostIP", "status.hostIPs":
-		return hostAddress, nil
+		return w.node.address, nil
 	default:
 		return "", fmt.Errorf("a process node knows no field %q", path)
 	}

@@ -30,6 +30,8 @@ type Node struct {
 	stopping atomic.Bool
 
 	addresses *addresses
+	// address is the node's own, where it serves logs. Set by Run before there are workers.
+	address string
 	// workers are by the Pod's UID. Only the informer's handler adds and removes.
 	mu      sync.Mutex
 	workers map[types.UID]*worker
@@ -74,6 +76,14 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.addresses.block.Release()) }()
+	if n.address, err = n.addresses.take(); err != nil {
+		return err
+	}
+	logs, err := n.serve(ctx, n.address)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, logs.close()) }()
 	if !retry(ctx, n.report("registering the node"), n.register) {
 		return nil
 	}

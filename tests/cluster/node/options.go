@@ -14,7 +14,7 @@ import (
 // Options say what a node runs, and for which cluster.
 type Options struct {
 	// Config reaches the cluster; it may bind Pods, write their status, delete them,
-	// request tokens and create Nodes: an admin's.
+	// request tokens, create Nodes and review access: an admin's.
 	Config *rest.Config
 	// Dir is a folder for the Pods' files and logs, made if need be. They stay after the
 	// Pods are gone.

@@ -16,9 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// hostAddress is the node's own.
-const hostAddress = "127.0.0.1"
-
 // statusWriter holds what the Pod's status should be, and writes it: always the latest, so
 // that a slow API server skips what is past.
 type statusWriter struct {
@@ -105,7 +102,8 @@ func (s *statusWriter) placed(address string) {
 		}
 		s.status.Phase = corev1.PodPending
 		s.status.StartTime = &now
-		s.status.HostIP, s.status.HostIPs = hostAddress, []corev1.HostIP{{IP: hostAddress}}
+		host := s.w.node.address
+		s.status.HostIP, s.status.HostIPs = host, []corev1.HostIP{{IP: host}}
 		s.status.PodIP, s.status.PodIPs = address, []corev1.PodIP{{IP: address}}
 		s.container.Name, s.container.Image = container.Name, container.Image
 		s.container.State = waitingState("ContainerCreating", "")

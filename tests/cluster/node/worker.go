@@ -38,6 +38,8 @@ type worker struct {
 	mu      sync.Mutex
 	process *process.Process
 	view    Pod
+	// starts are where in the log the output of each process begins.
+	starts []int64
 }
 
 func (n *Node) newWorker(ctx context.Context, pod *corev1.Pod) *worker {
@@ -137,6 +139,9 @@ func (w *worker) runProcesses(start process.Spec, address string) {
 // runOnce starts the process and returns when it has ended, by itself or because the
 // Pod is not wanted any more.
 func (w *worker) runOnce(start process.Spec, address string) (*os.ProcessState, error) {
+	if err := w.mark(); err != nil {
+		return nil, err
+	}
 	p, err := process.Start(start)
 	if err != nil {
 		return nil, err

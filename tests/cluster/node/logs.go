@@ -1,0 +1,231 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+)
+
+const (
+	// followInterval is how often a log that is followed is looked at.
+	followInterval = 50 * time.Millisecond
+	tailBlock      = 16 << 10
+)
+
+// logRequest is what of `kubectl logs` a process node can do.
+type logRequest struct {
+	follow, previous bool
+	// tail is how many of the last lines are wanted, limit how many bytes; -1: all.
+	tail, limit int64
+}
+
+// parseLogRequest refuses what it cannot do: lines here have no times but their own.
+func parseLogRequest(query url.Values) (logRequest, error) {
+	r := logRequest{tail: -1, limit: -1}
+	for key, values := range query {
+		var err error
+		switch value := values[0]; key {
+		case "follow":
+			r.follow, err = strconv.ParseBool(value)
+		case "previous":
+			r.previous, err = strconv.ParseBool(value)
+		case "tailLines":
+			r.tail, err = strconv.ParseInt(value, 10, 64)
+		case "limitBytes":
+			r.limit, err = strconv.ParseInt(value, 10, 64)
+		case "timestamps":
+			var wanted bool
+			if wanted, err = strconv.ParseBool(value); wanted {
+				err = errors.New("lines have no times but those that the process wrote")
+			}
+		case "sinceSeconds", "sinceTime":
+			err = errors.New("a process node does not know when a line was written: use --tail")
+		case "stream":
+			if value != "All" {
+				err = errors.New("standard output and error are one stream here")
+			}
+		}
+		if err != nil {
+			return r, fmt.Errorf("%s=%q: %w", key, values[0], err)
+		}
+	}
+	return r, nil
+}
+
+// logs answers `kubectl logs`.
+func (e *endpoint) logs(w http.ResponseWriter, r *http.Request) {
+	request, err := parseLogRequest(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	worker := e.node.worker(r.PathValue("namespace"), r.PathValue("pod"))
+	if worker == nil {
+		http.Error(w, fmt.Sprintf("%s/%s: %v", r.PathValue("namespace"), r.PathValue("pod"), ErrNoPod), http.StatusNotFound)
+		return
+	}
+	if containers := worker.latest.Load().Spec.Containers; len(containers) != 1 || containers[0].Name != r.PathValue("container") {
+		http.Error(w, fmt.Sprintf("the Pod has no container %q here", r.PathValue("container")), http.StatusNotFound)
+		return
+	}
+	which := worker.runs() - 1
+	if request.previous {
+		which--
+	}
+	if which < 0 {
+		http.Error(w, "there was no such process", http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain")
+	// What goes wrong once it has begun can only be cut off.
+	if err := worker.sendLog(r.Context(), w, which, request); err != nil && r.Context().Err() == nil {
+		worker.logger.Warn("a Pod's log was cut off", "error", err)
+	}
+}
+
+// worker is that of the Pod of that name, or nil. After a Pod of the same name the newer one counts.
+func (n *Node) worker(namespace, name string) *worker {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var found *worker
+	for _, w := range n.workers {
+		if w.namespace == namespace && w.name == name && (found == nil || w.newer(found)) {
+			found = w
+		}
+	}
+	return found
+}
+
+func (w *worker) newer(than *worker) bool {
+	return than.latest.Load().CreationTimestamp.Before(&w.latest.Load().CreationTimestamp)
+}
+
+// mark notes where in the log the next process begins to write.
+func (w *worker) mark() error {
+	end := int64(0)
+	info, err := os.Stat(w.view.Log)
+	switch {
+	case err == nil:
+		end = info.Size()
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("looking at the Pod's log: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.starts = append(w.starts, end)
+	return nil
+}
+
+// runs is how many processes have been started.
+func (w *worker) runs() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.starts)
+}
+
+// part is where the output of the n-th process begins and ends in the log; to is -1 while it may
+// grow.
+func (w *worker) part(n int) (from, to int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	from, to = w.starts[n], -1
+	if n+1 < len(w.starts) {
+		to = w.starts[n+1]
+	}
+	return from, to
+}
+
+// sendLog copies the output of the n-th process, and goes on while it lives if it is followed.
+func (w *worker) sendLog(ctx context.Context, out http.ResponseWriter, n int, request logRequest) error {
+	file, err := os.Open(w.view.Log)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	from, to := w.part(n)
+	end := to
+	if end < 0 {
+		if end, err = file.Seek(0, io.SeekEnd); err != nil {
+			return err
+		}
+	}
+	if from, err = lastLines(file, from, end, request.tail); err != nil {
+		return err
+	}
+	flush := http.NewResponseController(out)
+	for {
+		// What it is now is asked before reading: what was written by then is all there.
+		alive := w.writes(n)
+		if _, to = w.part(n); to < 0 {
+			if to, err = file.Seek(0, io.SeekEnd); err != nil {
+				return err
+			}
+		}
+		size := to - from
+		if request.limit >= 0 {
+			size = min(size, request.limit)
+		}
+		if _, err := io.Copy(out, io.NewSectionReader(file, from, size)); err != nil {
+			return err
+		}
+		from += size
+		if request.limit >= 0 {
+			request.limit -= size
+		}
+		if err := flush.Flush(); err != nil {
+			return err
+		}
+		if !request.follow || !alive || request.limit == 0 || !linger(ctx, followInterval) {
+			return nil
+		}
+	}
+}
+
+// writes reports whether the n-th process lives.
+func (w *worker) writes(n int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return n == len(w.starts)-1 && w.process != nil && w.process.State() == nil
+}
+
+// lastLines is where the last lines of a part of a file begin; all of them for -1.
+func lastLines(file io.ReaderAt, from, to, lines int64) (int64, error) {
+	if lines < 0 {
+		return from, nil
+	}
+	if lines == 0 {
+		return to, nil
+	}
+	at, seen := to, int64(0)
+	for at > from {
+		block := make([]byte, min(tailBlock, at-from))
+		if _, err := file.ReadAt(block, at-int64(len(block))); err != nil {
+			return from, err
+		}
+		for {
+			i := bytes.LastIndexByte(block, '\n')
+			if i < 0 {
+				break
+			}
+			after := at - int64(len(block)) + int64(i) + 1
+			// The newline at the very end ends the last line, and begins none.
+			if after < to {
+				if seen++; seen == lines {
+					return after, nil
+				}
+			}
+			at -= int64(len(block) - i)
+			block = block[:i]
+		}
+		at -= int64(len(block))
+	}
+	return from, nil
+}
