@@ -55,20 +55,6 @@ func TestWrongConfigurationsNameTheFlag(t *testing.T) {
 	}
 }
 
-func TestManifestsCoverTheTable(t *testing.T) {
-	shared, perRevision := Elections()
-	if len(shared)+len(perRevision) != len(table) {
-		t.Errorf("%q and %q are not the whole table", shared, perRevision)
-	}
-	access, err := manifests.MakeAccess(manifests.Values{Locks: shared, Image: "pilot"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if access.Role.Rules[1].ResourceNames[0] != shared[0] {
-		t.Errorf("role names %q", access.Role.Rules[1].ResourceNames)
-	}
-}
-
 func TestManyLocksMayShareAWatch(t *testing.T) {
 	unnamed := func(locks ...string) (n int) {
 		for _, rule := range manifests.NamespaceRules(locks) {

@@ -1,0 +1,181 @@
+package bootstrap
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pilot/controllers/namespace"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/revisions"
+)
+
+// mayDo is all that the manifests allow, as "verb group/resource namespace name"; "home" is the
+// control plane's namespace, "other" is any, "-" is none.
+var mayDo = map[string]bool{
+	"create configmaps home new": true, "create coordination.k8s.io/leases home new": true,
+	"get configmaps home lock": true, "watch configmaps home lock": true, "update configmaps home lock": true,
+	"get coordination.k8s.io/leases home lock": true, "watch coordination.k8s.io/leases home lock": true, "update coordination.k8s.io/leases home lock": true,
+	"create events home new": true, "patch events home new": true, "patch events home lock": true, "patch events home bundle": true, "patch events home webhook": true,
+	"list namespaces - new": true, "watch namespaces - new": true,
+	"create configmaps other new": true, "create configmaps - new": true,
+	"list configmaps - bundle": true, "watch configmaps - bundle": true, "patch configmaps - bundle": true,
+	"list configmaps home bundle": true, "watch configmaps home bundle": true, "patch configmaps home bundle": true,
+	"list configmaps other bundle": true, "watch configmaps other bundle": true, "patch configmaps other bundle": true,
+	"get admissionregistration.k8s.io/mutatingwebhookconfigurations - webhook":   true,
+	"list admissionregistration.k8s.io/mutatingwebhookconfigurations - webhook":  true,
+	"watch admissionregistration.k8s.io/mutatingwebhookconfigurations - webhook": true,
+}
+
+var (
+	verbs     = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate"}
+	resources = []string{
+		"configmaps", "coordination.k8s.io/leases", "events", "namespaces", "secrets", "pods", "serviceaccounts", "users",
+		"admissionregistration.k8s.io/mutatingwebhookconfigurations", "admissionregistration.k8s.io/validatingadmissionpolicies",
+		"rbac.authorization.k8s.io/roles", "rbac.authorization.k8s.io/clusterroles", "apps/deployments", "*/*",
+	}
+)
+
+// allowed reports whether mayDo has it, or what implies it.
+func allowed(verb, resource, place, name string) bool {
+	key := strings.Join([]string{verb, resource, place, name}, " ")
+	if mayDo[key] {
+		return true
+	}
+	// What is allowed without a name is allowed with any.
+	if mayDo[strings.Join([]string{verb, resource, place, "new"}, " ")] {
+		return true
+	}
+	// What is allowed everywhere is so in each namespace. (A namespace is of none.)
+	for _, n := range []string{name, "new"} {
+		if mayDo[strings.Join([]string{verb, resource, "-", n}, " ")] {
+			return true
+		}
+	}
+	return false
+}
+
+// The manifests as they are, in a real cluster: what they allow and, of all else that can be
+// asked for, nothing.
+func TestAccessIsWhatItShouldBeAndNoMore(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	locks, _ := Elections()
+	access, err := manifests.MakeAccess(manifests.Values{Namespace: e.home, Name: "plane", Locks: locks, Image: "pilot"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.create(t, access)
+	names := map[string]string{"lock": locks[0], "bundle": namespace.ConfigMapName, "webhook": revisions.DefaultTagWebhook(""), "new": ""}
+	places := map[string]string{"home": e.home, "other": "default", "-": ""}
+	may := func(account, verb, resource, place, name string) bool {
+		group, kind, grouped := strings.Cut(resource, "/")
+		if !grouped {
+			group, kind = "", resource
+		}
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + e.home + ":" + account, Groups: []string{"system:serviceaccounts", "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: kind, Namespace: places[place], Name: names[name]},
+		}}
+		answer, err := e.admin.Kube().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			t.Error(err)
+			return false
+		}
+		return answer.Status.Allowed
+	}
+	await(t, "the API server knows the rights", func() bool {
+		return may("plane", "create", "events", "home", "new") && may("plane", "list", "namespaces", "-", "new")
+	})
+	var asking sync.WaitGroup
+	for _, verb := range verbs {
+		asking.Go(func() {
+			for _, resource := range resources {
+				for place := range places {
+					for name := range names {
+						if got, want := may("plane", verb, resource, place, name), allowed(verb, resource, place, name); got != want {
+							t.Errorf("%s %s in %s, %s: %v, want %v", verb, resource, place, name, got, want)
+						}
+					}
+				}
+			}
+		})
+	}
+	asking.Wait()
+	for _, other := range []string{"default", "pilot"} {
+		if may(other, "get", "configmaps", "home", "lock") || may(other, "list", "namespaces", "-", "new") {
+			t.Errorf("the service account %s may as well", other)
+		}
+	}
+}
+
+// create makes the objects of the access.
+func (e *environment) create(t *testing.T, access manifests.Access) {
+	t.Helper()
+	kube, strict := e.admin.Kube(), metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+	var kinds []string
+	for _, object := range access.Objects() {
+		var err error
+		switch o := object.(type) {
+		case *corev1.ServiceAccount:
+			_, err = kube.CoreV1().ServiceAccounts(o.Namespace).Create(t.Context(), o, strict)
+		case *rbacv1.Role:
+			_, err = kube.RbacV1().Roles(o.Namespace).Create(t.Context(), o, strict)
+		case *rbacv1.RoleBinding:
+			_, err = kube.RbacV1().RoleBindings(o.Namespace).Create(t.Context(), o, strict)
+		case *rbacv1.ClusterRole:
+			_, err = kube.RbacV1().ClusterRoles().Create(t.Context(), o, strict)
+		case *rbacv1.ClusterRoleBinding:
+			_, err = kube.RbacV1().ClusterRoleBindings().Create(t.Context(), o, strict)
+		default:
+			t.Errorf("an object of the access is a %T", o)
+		}
+		kinds = append(kinds, strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1."))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}; !slices.Equal(kinds, want) {
+		t.Errorf("the objects are %q, to be created in the order %q", kinds, want)
+	}
+}
+
+// What a Deployment asks of a server, a server answers: its probes' pages are there, and a
+// stop takes less than its grace period.
+func TestDeploymentAsksForWhatIsThere(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	deployment, err := manifests.MakeDeployment(manifests.Values{Locks: []string{"lock"}, Image: "pilot"}, "canary")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := deployment.Spec.Template.Spec
+	container := pod.Containers[0]
+	r := start(t, e.config(t, "a"), newController().rows())
+	for probe, want := range map[*corev1.Probe]string{container.ReadinessProbe: "/readyz", container.LivenessProbe: "/healthz"} {
+		if path := probe.HTTPGet.Path; path != want {
+			t.Errorf("a probe asks for %s, not for %s", path, want)
+		}
+		await(t, "the probe's page is there", func() bool { code, _ := r.page(t, probe.HTTPGet.Path); return code == http.StatusOK })
+		if port := probe.HTTPGet.Port.String(); port != container.Ports[0].Name {
+			t.Errorf("a probe asks at port %s", port)
+		}
+	}
+	longest := defaultShutdownTimeout + 4*stopGrace // the elections' own bound and, beside what waits for nothing, two more
+	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < longest {
+		t.Errorf("the grace period is %v, and a stop may take %v", grace, longest)
+	}
+	if shared, perRevision := Elections(); !slices.Equal(shared, []string{leaderelection.NamespaceController}) || len(perRevision) != 0 {
+		t.Errorf("the elections are %q and %q: the manifests, the docs and the demo know the former alone", shared, perRevision)
+	}
+}

@@ -1,0 +1,160 @@
+package manifests
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the manifests as they are now to testdata")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// full has a value of its own in each field.
+func full() Values {
+	return Values{
+		Namespace: "mesh", Name: "plane", Locks: []string{"lock-a", "lock-b"}, Image: "registry.example/plane:1", Replicas: 3,
+		Address: "$(POD_IP):15099", CABundle: "/etc/other/ca.pem", CABundleConfigMap: "the-bundle",
+		LeaseDuration: 40 * time.Second, RenewDeadline: 30 * time.Second, RetryPeriod: 5 * time.Second,
+		Args: []string{"--pprof", "--log-level=debug"}, Env: map[string]string{"ZONE": "z", "ENABLE_WRITE_FENCE": "true"},
+	}
+}
+
+func minimal() Values { return Values{Locks: []string{"lock"}, Image: "pilot"} }
+
+// The manifests word by word: rights, probes, grace period, selectors and all. A change
+// of them is a change of these files (-rewrite), which a reviewer reads.
+func TestManifestsAreAsWritten(t *testing.T) {
+	many := minimal()
+	many.Locks = []string{"a", "b", "c", "d"}
+	for name, values := range map[string]Values{"minimal": minimal(), "full": full(), "many-locks": many} {
+		access, err := MakeAccess(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deployment, err := MakeDeployment(values, "canary")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := text(t, append(access.Objects(), deployment)...)
+		file := filepath.Join("testdata", name+".yaml")
+		if *rewrite {
+			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s is not what is made of its values (go test -rewrite writes it):\n%s", file, difference(string(want), got))
+		}
+	}
+}
+
+func text(t *testing.T, objects ...runtime.Object) string {
+	t.Helper()
+	var all strings.Builder
+	for _, object := range objects {
+		content, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString("---\n" + string(content))
+	}
+	return all.String()
+}
+
+// difference is the first place where two texts differ.
+func difference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(w), len(g)) {
+		if w[i] != g[i] {
+			return "want " + w[i] + "\ngot  " + g[i]
+		}
+	}
+	return "one of them goes on"
+}
+
+// Each field of Values changes the manifests; one that is not in full fails.
+func TestEveryValueIsUsed(t *testing.T) {
+	whole := reflect.ValueOf(full())
+	all := func(v Values) string {
+		access, err := MakeAccess(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deployment, err := MakeDeployment(v, "canary")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text(t, append(access.Objects(), deployment)...)
+	}
+	before := all(minimal())
+	for i := range whole.NumField() {
+		v := minimal()
+		name, value := whole.Type().Field(i).Name, whole.Field(i)
+		if value.IsZero() {
+			t.Errorf("full says nothing of %s", name)
+			continue
+		}
+		reflect.ValueOf(&v).Elem().Field(i).Set(value)
+		if all(v) == before {
+			t.Errorf("%s changes nothing", name)
+		}
+	}
+}
+
+func TestWrongValuesAreNamed(t *testing.T) {
+	for want, spoil := range map[string]func(*Values){
+		`Namespace "A"`:            func(v *Values) { v.Namespace = "A" },
+		`Name "a.b"`:               func(v *Values) { v.Name = "a.b" },
+		"no Locks":                 func(v *Values) { v.Locks = nil },
+		"no Image":                 func(v *Values) { v.Image = "" },
+		"-1 Replicas":              func(v *Values) { v.Replicas = -1 },
+		"no Image: name the one t": func(v *Values) { *v = Values{} },
+	} {
+		v := minimal()
+		spoil(&v)
+		if _, err := MakeAccess(v); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("MakeAccess says %v, not %s", err, want)
+		}
+		if _, err := MakeDeployment(v, "canary"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("MakeDeployment says %v, not %s", err, want)
+		}
+	}
+	if _, err := MakeDeployment(minimal(), "1.2"); err == nil || !strings.Contains(err.Error(), `revision "1.2"`) {
+		t.Errorf("a revision that is no label: %v", err)
+	}
+}
+
+// The Pods get longer than the server takes to stop at most, and what selects them is on them.
+func TestDeploymentFitsTheServer(t *testing.T) {
+	d, err := MakeDeployment(full(), "canary")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := d.Spec.Template
+	for key, value := range d.Spec.Selector.MatchLabels {
+		if pod.Labels[key] != value {
+			t.Errorf("the selector wants %s=%s, the Pods have %q", key, value, pod.Labels[key])
+		}
+	}
+	if other, err := MakeDeployment(full(), "stable"); err != nil || reflect.DeepEqual(other.Spec.Selector, d.Spec.Selector) || other.Name == d.Name {
+		t.Errorf("two revisions have one selector or one name: %v", err)
+	}
+	args := pod.Spec.Containers[0].Args
+	if i := slices.Index(args, "--pprof"); i < 0 || args[0] != "server" {
+		t.Errorf("arguments are %q", args)
+	}
+}
