@@ -1,7 +1,7 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test race lint sim mutants connections interop bench bench-quick bench-ours fuzz cover build tools clean
+.PHONY: help run demo test race size lint sim mutants connections interop bench bench-quick bench-ours fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
@@ -41,6 +41,9 @@ test: $(BUILD_TOOLS) ## All tests, on a real API server, with 2,000 simulated se
 
 race: $(BUILD_TOOLS) ## The same under the race detector, one package at a time, with fewer simulated seeds
 	SIM_SEEDS=$${SIM_SEEDS:-100} CGO_ENABLED=1 go test -race -p 1 -timeout 25m $(RACE_PACKAGES)
+
+size: ## Packages and stripped size of README's example, beside the same program with client-go alone
+	go test -count=1 -v -run TestPackagesOfTheExample ./tests/library -sizes
 
 lint: ## gofmt, vet, staticcheck and this project's own rules
 	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \

@@ -1,8 +1,9 @@
 package leaderelection
 
 import (
+	"fmt"
+
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pkg/features"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -33,30 +34,35 @@ func NewLeaderElectionMulticluster(namespace, name, electionID, revision string,
 }
 
 // compatible makes an election with what istiod's constructors take from the
-// environment: whether elections are on, and the watcher that all of a client share.
+// environment, and the watcher that all of a client share.
 func compatible(client kube.Client, cfg Config) *LeaderElection {
-	flags, err := features.FromEnv()
-	cfg.Disabled = !flags.EnableLeaderElection
-	cfg.LeaseDuration, cfg.RenewDeadline, cfg.RetryPeriod = flags.LeaseDuration, flags.RenewDeadline, flags.RetryPeriod
+	cfg, err := cfg.fromEnvironment(environment)
 	l := newElection(client, cfg)
 	l.sharing = !cfg.PerRevision
-	if l.invalid == nil {
-		l.invalid = err
+	if err != nil { // before what follows from it
+		l.invalid = fmt.Errorf("election %q in namespace %q: %w", l.cfg.lockName(), l.cfg.Namespace, err)
 	}
 	return l
 }
 
 // LocationPrioritizedComparison reports whether l goes before a holder whose record
-// carries the key currentLeaderRevision, by the default revision that l knows.
+// carries the key currentLeaderRevision, by the default revision that its watcher knows
+// now, whether l runs or not.
 func LocationPrioritizedComparison(currentLeaderRevision string, l *LeaderElection) bool {
 	if l.cfg.PerRevision {
 		return false
 	}
-	return k8sleaderelection.Outranks(l.cfg.key(), currentLeaderRevision, l.defaultRevision())
+	return k8sleaderelection.Outranks(l.cfg.key(), currentLeaderRevision, l.presentDefault())
 }
 
-// defaultRevision is the one that l ranks by.
-func (l *LeaderElection) defaultRevision() k8sleaderelection.DefaultRevision {
+// presentDefault is what l ranks by, or would if it ran. The watcher that elections of a
+// client share runs with them: before, it knows nothing.
+func (l *LeaderElection) presentDefault() k8sleaderelection.DefaultRevision {
+	if !l.sharing {
+		if d := l.knownDefault(); d.Synced {
+			return d
+		}
+	}
 	if e := l.elector.Load(); e != nil {
 		return e.Status().Default
 	}

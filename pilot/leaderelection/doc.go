@@ -19,5 +19,11 @@
 //
 // The constructors NewLeaderElection, NewLeaseLeaderElection,
 // NewPerRevisionLeaderElection and NewLeaderElectionMulticluster have the signatures
-// of istiod's package, so that moving over is a change of import path.
+// of istiod's package, so that moving over is a change of import path. They read the
+// environment variables ENABLE_LEADER_ELECTION and LEADER_ELECTION_{LEASE_DURATION,
+// RENEW_DEADLINE,RETRY_PERIOD}; everything else here takes values.
+//
+// On client-go's fake clientsets, which unit tests use, elections work within one process:
+// such a store compares nothing when writes meet, and the log says so once. Nor has it a
+// transport for a gate.
 package leaderelection

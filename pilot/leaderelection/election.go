@@ -37,6 +37,7 @@ type LeaderElection struct {
 	telling sync.Mutex
 	// followed: the default watcher has our handler, which cannot be taken back.
 	followed bool
+	deaf     bool // it takes none: it is asked
 	hub      *k8sresourcelock.WatchHub
 	calls    *k8sleaderelection.Dispatcher
 
@@ -283,7 +284,8 @@ func (l *LeaderElection) Leader() (identity, key string) {
 }
 
 // Client returns a client whose writes pass this election's gate: outside the term
-// they fail with fence.ErrNotLeader. Reads always pass.
+// they fail with fence.ErrNotLeader. Reads always pass. A fake clientset has no transport
+// to put a gate into: it is returned as it is.
 func (l *LeaderElection) Client() kube.Client {
 	if l.cfg.Disabled {
 		return l.client

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/errlist"
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // RunContext takes part in the election until ctx ends, term after term. It returns
@@ -30,7 +32,7 @@ func (l *LeaderElection) RunContext(ctx context.Context) error {
 // what it would return; that may be before Begin has returned, on its goroutine or on
 // another. A process may take part in a thousand elections, and a goroutine that does
 // nothing but wait takes as much memory as half of a follower. Begin itself takes as long
-// as the warm functions do and what is left of an earlier run's; with Disabled, as the run functions do.
+// as the warm functions do and what is left of an earlier run's; with Disabled, until ctx ends.
 func (l *LeaderElection) Begin(ctx context.Context, ended func(error)) {
 	if err, over := l.tryStart(ctx, ended); over {
 		ended(err)
@@ -110,10 +112,15 @@ func (l *LeaderElection) hasLeft() bool {
 	}
 }
 
-// bypass is what there is to run when elections are off.
+// bypass is what there is to run when elections are off. As in a term, a function that is
+// done leaves the process leading.
 func (l *LeaderElection) bypass(ctx context.Context) error {
 	l.cfg.Logger.Info("leader election is disabled: run functions start at once", "election", l.cfg.lockName())
-	return l.workSideBySide(ctx) // one that ends its goroutine must not end this one
+	if err := l.workSideBySide(ctx); err != nil { // one that ends its goroutine must not end this one
+		return err
+	}
+	<-ctx.Done()
+	return nil
 }
 
 func (l *LeaderElection) wrap(err error) error {
@@ -170,21 +177,64 @@ func (l *LeaderElection) prepare() (release func(), err error) {
 		release()
 		return nil, err
 	}
-	l.followDefault()
-	return release, nil
+	unfollow, giveBack := l.followDefault(), release
+	return func() { unfollow(); giveBack() }, nil
 }
 
-// followDefault tells the elector each default revision, from now on.
-func (l *LeaderElection) followDefault() {
+// followDefault tells the elector each default revision, from now on. unfollow ends what
+// that takes.
+func (l *LeaderElection) followDefault() (unfollow func()) {
 	watcher := l.cfg.DefaultWatcher
 	if watcher == nil || l.cfg.PerRevision {
-		return
+		return func() {}
 	}
 	if !l.followed {
 		l.followed = true
-		watcher.AddHandler(func(string) { l.tellDefault() })
+		l.deaf = !l.handle(watcher)
 	}
 	l.tellDefault()
+	if l.deaf {
+		return l.pollDefault()
+	}
+	return func() {}
+}
+
+// handle gives the watcher our handler. Doubles that tests bring from istiod, whose
+// elections ask instead of being told, panic here: those are asked.
+func (l *LeaderElection) handle(watcher revisions.DefaultWatcher) (taken bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.cfg.Logger.Warn("the watcher of the default revision takes no handlers: asking it once per RetryPeriod",
+				"election", l.cfg.lockName(), "panic", p)
+		}
+	}()
+	watcher.AddHandler(func(string) { l.tellDefault() })
+	return true
+}
+
+// pollDefault asks the watcher until end is called.
+func (l *LeaderElection) pollDefault() (end func()) {
+	over := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		ticker := time.NewTicker(l.cfg.RetryPeriod)
+		defer ticker.Stop()
+		for last := l.knownDefault(); ; {
+			select {
+			case <-over:
+				return
+			case <-ticker.C:
+			}
+			if d := l.knownDefault(); d != last {
+				last = d
+				l.tellDefault()
+			}
+		}
+	})
+	return func() {
+		close(over)
+		asking.Wait()
+	}
 }
 
 // tellDefault tells the elector the default revision as it is now. One at a time does: what a

@@ -1,8 +1,10 @@
 package leaderelection
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"sync"
 
 	"k8s.io/client-go/dynamic"
@@ -39,6 +41,8 @@ type common struct {
 	hub    *k8sresourcelock.WatchHub
 	calls  *k8sleaderelection.Dispatcher
 	users  int
+	// registered: others that come with the same client find this one.
+	registered bool
 
 	watcher revisions.DefaultWatcher
 	stop    chan struct{}
@@ -48,20 +52,37 @@ type common struct {
 func (r *registry) acquire(client kube.Client) (*common, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.clients[client]
-	if c == nil {
-		lock, err := kube.NewClient(k8sresourcelock.ClientConfig(client.RESTConfig()), kube.WithOwnConnections())
-		if err != nil {
-			return nil, fmt.Errorf("the client for locks: %w", err)
-		}
-		hub := &k8sresourcelock.WatchHub{Client: lock.Kube().CoordinationV1()}
-		c = &common{
-			client: client, lock: lock, hub: hub, stop: make(chan struct{}),
-			calls: k8sleaderelection.NewDispatcher(callsAtOnce),
-		}
-		r.clients[client] = c
+	comparable := reflect.ValueOf(client).Comparable() // a caller's own type need not be
+	if comparable && r.clients[client] != nil {
+		r.clients[client].users++
+		return r.clients[client], nil
+	}
+	c, err := newCommon(client)
+	if err != nil {
+		return nil, fmt.Errorf("the client for locks: %w", err)
+	}
+	if comparable {
+		c.registered, r.clients[client] = true, c
 	}
 	c.users++
+	return c, nil
+}
+
+func newCommon(client kube.Client) (*common, error) {
+	c := &common{client: client, stop: make(chan struct{}), calls: k8sleaderelection.NewDispatcher(callsAtOnce)}
+	if kube.InMemory(client) {
+		c.lock = client
+		return c, nil
+	}
+	config := client.RESTConfig()
+	if config == nil {
+		return nil, errors.New("the client that was given has no RESTConfig: make it with kube.NewClient, or give a LockClient")
+	}
+	var err error
+	if c.lock, err = kube.NewClient(k8sresourcelock.ClientConfig(config), kube.WithOwnConnections()); err != nil {
+		return nil, err
+	}
+	c.hub = &k8sresourcelock.WatchHub{Client: c.lock.Kube().CoordinationV1()}
 	return c, nil
 }
 
@@ -82,7 +103,7 @@ func (c *common) release() {
 	shared.mu.Lock()
 	c.users--
 	last := c.users == 0
-	if last {
+	if last && c.registered {
 		delete(shared.clients, c.client)
 	}
 	shared.mu.Unlock()

@@ -70,12 +70,26 @@ func NewClient(config *rest.Config, opts ...Option) (Client, error) {
 
 // Derive makes a further client for the same API server with other limits or a further
 // transport. Gates of the first one's transport are part of the new one's: to be free
-// of a gate, derive from the client that has none.
+// of a gate, derive from the client that has none. One that is InMemory has no transport
+// that an option could change: it is returned as it is.
 func Derive(from Client, opts ...Option) (Client, error) {
 	if from == nil {
 		return nil, errors.New("deriving a client: no client was given")
 	}
+	if InMemory(from) {
+		return from, nil
+	}
 	return NewClient(from.RESTConfig(), opts...)
+}
+
+// InMemory reports whether there is no server behind a client, as with client-go's fake
+// clientsets, which unit tests use. Those have no REST client.
+func InMemory(c Client) bool {
+	if c == nil || c.Kube() == nil {
+		return false
+	}
+	below, ok := c.Kube().CoreV1().RESTClient().(*rest.RESTClient)
+	return ok && below == nil
 }
 
 // CloseIdleConnections closes the connections of a client that no request is using.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -75,20 +76,15 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// round reports whether its watch lasted for a while, and why it ended.
+// round reports whether its watch lasted for a while, and why it ended. It begins with a
+// read, always: a version from before an etcd was restored may lie in its future, and a watch
+// that goes on from there is accepted, and silent.
 func (f *follower) round(ctx context.Context) (lasted bool, err error) {
 	version, err := f.read(ctx)
 	if err != nil {
 		return false, err
 	}
-	for {
-		var long bool
-		version, long, err = f.watch(ctx, version)
-		lasted = lasted || long
-		if ctx.Err() != nil || err != nil || version == "" || !long {
-			return lasted, err
-		}
-	}
+	return f.watch(ctx, version)
 }
 
 // read tells the sink all that there is, and returns the version from which a watch
@@ -111,7 +107,7 @@ func (f *follower) list(ctx context.Context) (version string, err error) {
 		return "", err
 	}
 	f.trouble.Moot("get") // asked for only where list is forbidden
-	f.to.replace(list.Items)
+	f.to.replace(slices.DeleteFunc(list.Items, func(item webhook) bool { return !f.concerns(&item) }))
 	return list.ResourceVersion, nil
 }
 
@@ -133,18 +129,18 @@ func (f *follower) get(ctx context.Context) (version string, err error) {
 	return item.ResourceVersion, nil
 }
 
-// watch follows changes after a version. It returns the version to go on from, "" to
-// read again, and whether it lasted for a while; a nil error is the ordinary end.
-func (f *follower) watch(ctx context.Context, version string) (next string, lasted bool, err error) {
+// watch follows changes after a version until the server ends it, and reports whether it
+// lasted for a while; a nil error is the ordinary end.
+func (f *follower) watch(ctx context.Context, version string) (lasted bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, err := f.open(ctx, cancel, version)
 	if expired(err) {
-		return "", false, nil
+		return false, nil
 	}
 	f.trouble.Tried("watch", err)
 	if err != nil {
-		return "", false, err
+		return false, err
 	}
 	defer w.Stop()
 	ripe := time.NewTimer(shortWatch)
@@ -154,16 +150,16 @@ func (f *follower) watch(ctx context.Context, version string) (next string, last
 		// A watch from no version begins with what is there, and says nothing when
 		// nothing is: what went between the first read and here shows only in another.
 		if oldest, err = f.get(ctx); err != nil {
-			return "", false, err
+			return false, err
 		}
 	}
-	next, err = f.events(ctx, w, version, oldest)
+	err = f.events(ctx, w, oldest)
 	select {
 	case <-ripe.C:
 		lasted = true
 	default:
 	}
-	return next, lasted, err
+	return lasted, err
 }
 
 // open starts a watch, and gives up when the server does not accept it in time.
@@ -181,27 +177,26 @@ func (f *follower) open(ctx context.Context, cancel context.CancelFunc, version 
 
 // events hands a watch's events on until it ends. Those older than a get that was
 // answered after the watch began are old news.
-func (f *follower) events(ctx context.Context, w watch.Interface, version, oldest string) (string, error) {
+func (f *follower) events(ctx context.Context, w watch.Interface, oldest string) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return version, nil
+			return nil
 		case event, ok := <-w.ResultChan():
 			if !ok {
-				return version, nil
+				return nil
 			}
 			if event.Type == watch.Error {
 				if err := apierrors.FromObject(event.Object); !expired(err) {
-					return "", fmt.Errorf("watch: %w", err)
+					return fmt.Errorf("watch: %w", err)
 				}
-				return "", nil
+				return nil
 			}
 			item, ok := event.Object.(*webhook)
 			if !ok {
-				return "", fmt.Errorf("watch: %s event with a %T", event.Type, event.Object)
+				return fmt.Errorf("watch: %s event with a %T", event.Type, event.Object)
 			}
-			version = item.ResourceVersion
-			if !older(version, oldest) {
+			if !older(item.ResourceVersion, oldest) {
 				f.hand(event.Type, item)
 			}
 		}
@@ -209,8 +204,8 @@ func (f *follower) events(ctx context.Context, w watch.Interface, version, oldes
 }
 
 func (f *follower) hand(kind watch.EventType, item *webhook) {
-	if f.name != "" && item.Name != f.name {
-		return // also a bookmark, which has no name
+	if !f.concerns(item) {
+		return
 	}
 	switch kind {
 	case watch.Added, watch.Modified:
@@ -220,6 +215,10 @@ func (f *follower) hand(kind watch.EventType, item *webhook) {
 	case watch.Bookmark, watch.Error:
 	}
 }
+
+// concerns reports whether this is the one object to follow, if it is one. A bookmark has
+// no name, and a store that knows no field selectors, as a fake clientset, shows others too.
+func (f *follower) concerns(item *webhook) bool { return f.name == "" || item.Name == f.name }
 
 // selection is what to list: by name, the only form of list and watch that RBAC can
 // allow for one object.

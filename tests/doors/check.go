@@ -142,7 +142,7 @@ func (c *checker) mentions() {
 			c.report(use.Line, "%s reads no clock, so no %s", c.here.path, use.Name)
 		}
 	}
-	if !c.here.environment {
+	if !c.here.environment && (c.here.environmentFile == "" || c.file.Name != c.here.path+"/"+c.here.environmentFile) {
 		for _, use := range c.file.Uses(environmentReads...) {
 			c.report(use.Line, "%s is for %s and the commands: pass the value down", use.Name, features)
 		}

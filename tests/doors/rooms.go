@@ -28,8 +28,10 @@ type room struct {
 	without []string
 	// timeless forbids every mention of a clock.
 	timeless bool
-	// environment allows reading environment variables.
-	environment bool
+	// environment allows reading environment variables; environmentFile allows it in
+	// one file.
+	environment     bool
+	environmentFile string
 }
 
 // harness is what tests of any room may use.
@@ -39,12 +41,16 @@ var harness = []string{"tests/cluster", "tests/internal"}
 // them without the rest of this module.
 var alone = []string{"istio.io", "github.com/prometheus", "sigs.k8s.io/controller-runtime"}
 
+// library is what all that other people's programs import does without: Istio's flags come
+// with its log package, which takes over the logging of the program, and with 250 packages.
+var library = []string{"istio.io"}
+
 var rooms = []room{
 	// The ground floor.
 	{path: errlist},
 	{path: features, doors: []string{errlist}, environment: true},
-	{path: client, testDoors: harness},
-	{path: revisions, doors: []string{client}, testDoors: harness},
+	{path: client, testDoors: harness, without: library},
+	{path: revisions, doors: []string{client}, testDoors: harness, without: library},
 
 	// The elector, usable by itself.
 	{
@@ -55,12 +61,14 @@ var rooms = []room{
 	{path: elector, doors: []string{core, locks}, testDoors: harness, without: alone},
 
 	// Elections and what guards them.
-	{path: elections + "/fence", doors: []string{elector, locks, client}, testDoors: harness},
+	{path: elections + "/fence", doors: []string{elector, locks, client}, testDoors: harness, without: library},
 	{path: elections + "/coordination", doors: []string{elector, locks, client, revisions}, testDoors: harness},
 	{
 		path:      elections,
-		doors:     []string{elector, locks, elections + "/fence", elections + "/coordination", client, revisions, features, errlist},
-		testDoors: harness,
+		doors:     []string{elector, locks, elections + "/fence", elections + "/coordination", client, revisions, errlist},
+		testDoors: harness, without: library,
+		// Istio-style constructors read what concerns an election, as istiod's do.
+		environmentFile: "environment.go",
 	},
 
 	// The work. It gets a client and a context, and knows of no election.

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"incumbent.dev/incumbent/tests/internal/example"
 )
 
 const root = "../.."
@@ -24,20 +25,13 @@ func read(t *testing.T, name string) string {
 }
 
 func TestTheExampleCompiles(t *testing.T) {
-	_, rest, found := strings.Cut(read(t, "README.md"), "```go\n")
-	example, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatal("README.md has no Go example")
-	}
 	folder := t.TempDir()
-	file := filepath.Join(folder, "main.go")
-	if err := os.WriteFile(file, []byte(example), 0o600); err != nil {
+	file, err := example.Write(root, folder)
+	if err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(folder, "example"), file)
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Errorf("README.md's example: %v\n%s", err, out)
+	if err := example.Build(t.Context(), root, file, filepath.Join(folder, "example")); err != nil {
+		t.Errorf("README.md's example: %v", err)
 	}
 }
 

@@ -140,6 +140,10 @@ func (r *reporter) record(c *change) {
 	if after.Learned == before.Learned {
 		return
 	}
+	if lock.Unversioned() {
+		r.say("store", "unversioned", "the lock's store keeps no versions, as client-go's fake clientset: it has no compare-and-swap, "+
+			"and excludes nobody but the electors of this process")
+	}
 	switch after.Snap.Content {
 	case core.Unreadable:
 		if r.say("record", lock.Unreadable.Error(), "the lock's record cannot be read; it counts as held until unchanged for a lease", "err", lock.Unreadable) {

@@ -68,7 +68,10 @@ func (a access[T]) read(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, a.wrap("get", err)
 	}
-	snap := a.snapshot(obj)
+	snap, err := a.show(ctx, obj)
+	if err != nil {
+		return Snapshot{}, err
+	}
 	a.last.sawObject(snap)
 	return snap, nil
 }
@@ -173,8 +176,8 @@ func (a access[T]) foundation(base Snapshot) (T, error) {
 	}
 	// Without a version the API server would overwrite whatever ConfigMap is there.
 	// Without a UID it would make a deleted Lease anew: a PUT may create one, and only
-	// the UID is checked then, not the version.
-	if base.ResourceVersion == "" || base.UID == "" {
+	// the UID is checked then, not the version. An unversioned store checks neither.
+	if base.ResourceVersion == "" || base.UID == "" && shown.GetUID() != "" {
 		return none, fmt.Errorf("the base of the write has resourceVersion %q and UID %q", base.ResourceVersion, base.UID)
 	}
 	obj := shown.DeepCopyObject().(T)
@@ -189,10 +192,19 @@ func (a access[T]) create(ctx context.Context, obj T, dryRun []string) (T, error
 	if apierrors.IsAlreadyExists(err) {
 		err = fmt.Errorf("%w: %w", ErrConflict, err)
 	}
+	if err == nil && unversioned(stored.GetUID()) && dryRun == nil {
+		return a.replace(ctx, stored)
+	}
 	return stored, err
 }
 
 func (a access[T]) update(ctx context.Context, obj T, dryRun []string) (T, error) {
+	if unversioned(obj.GetUID()) {
+		if dryRun != nil {
+			return obj, nil // it would write
+		}
+		return a.replace(ctx, obj)
+	}
 	stored, err := a.client.Update(ctx, obj, metav1.UpdateOptions{DryRun: dryRun})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		err = fmt.Errorf("%w: %w", ErrConflict, err)

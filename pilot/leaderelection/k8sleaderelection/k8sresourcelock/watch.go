@@ -90,7 +90,7 @@ func (a access[T]) ended(ctx context.Context, resume string, err error) (string,
 func (a access[T]) follow(ctx context.Context, w watch.Interface, first *watch.Event, from string, seen func(Snapshot)) (string, error) {
 	resume := from
 	for event := range events(ctx, w, first) {
-		snap, report, err := a.event(event)
+		snap, report, err := a.event(ctx, event)
 		if err != nil {
 			return resume, err
 		}
@@ -127,7 +127,7 @@ func events(ctx context.Context, w watch.Interface, first *watch.Event) iter.Seq
 
 // event decodes one watch event. A bookmark has a version to resume from and
 // nothing to report.
-func (a access[T]) event(event watch.Event) (snap Snapshot, report bool, err error) {
+func (a access[T]) event(ctx context.Context, event watch.Event) (snap Snapshot, report bool, err error) {
 	obj, err := a.take(event)
 	if err != nil {
 		return Snapshot{}, false, err
@@ -140,7 +140,8 @@ func (a access[T]) event(event watch.Event) (snap Snapshot, report bool, err err
 	case event.Type == watch.Deleted:
 		return version, true, nil
 	}
-	return a.snapshot(obj), true, nil
+	snap, err = a.show(ctx, obj)
+	return snap, err == nil, err
 }
 
 // take is the object of an event: a change or a bookmark.

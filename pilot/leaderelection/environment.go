@@ -1,0 +1,54 @@
+package leaderelection
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// The variables that concern an election, which istiod's constructors take from the
+// environment. pkg/features registers them under the same names and with the same defaults
+// (a test compares the two); they are read here once more, because its flags come with a log
+// package that takes over the logging of the program that imports it.
+const (
+	envEnable        = "ENABLE_LEADER_ELECTION"
+	envLeaseDuration = "LEADER_ELECTION_LEASE_DURATION"
+	envRenewDeadline = "LEADER_ELECTION_RENEW_DEADLINE"
+	envRetryPeriod   = "LEADER_ELECTION_RETRY_PERIOD"
+)
+
+// fromEnvironment sets what the environment decides. A variable that is set to nothing counts
+// as not set. The error names every variable with a wrong value, and what it should be.
+func (c Config) fromEnvironment(lookup func(string) (string, bool)) (Config, error) {
+	var errs []error
+	c.Disabled = false
+	if value, _ := lookup(envEnable); value != "" {
+		enabled, err := strconv.ParseBool(value)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("environment variable %s=%q: give true or false", envEnable, value))
+		}
+		c.Disabled = err == nil && !enabled
+	}
+	for _, v := range []struct {
+		name string
+		to   *time.Duration
+	}{
+		{envLeaseDuration, &c.LeaseDuration}, {envRenewDeadline, &c.RenewDeadline}, {envRetryPeriod, &c.RetryPeriod},
+	} {
+		value, _ := lookup(v.name)
+		if value == "" {
+			continue
+		}
+		d, err := time.ParseDuration(value)
+		if err != nil || d <= 0 {
+			errs = append(errs, fmt.Errorf("environment variable %s=%q: give a positive duration with its unit, such as 30s", v.name, value))
+			continue
+		}
+		*v.to = d
+	}
+	return c, errors.Join(errs...)
+}
+
+var environment = os.LookupEnv

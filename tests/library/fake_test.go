@@ -1,0 +1,315 @@
+package library
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
+)
+
+// double is how a unit test makes a kube.Client of a fake clientset. Its maps make it one
+// that cannot be a map's key.
+type double struct {
+	clientset kubernetes.Interface
+	config    *rest.Config
+	unused    map[string]string
+}
+
+func (d double) Kube() kubernetes.Interface { return d.clientset }
+func (d double) Dynamic() dynamic.Interface { return nil }
+func (d double) RESTConfig() *rest.Config   { return d.config }
+
+// clientset is either of client-go's.
+type clientset interface {
+	kubernetes.Interface
+	Actions() []clienttesting.Action
+}
+
+func fakes() map[string]clientset {
+	return map[string]clientset{
+		"NewClientset":       fake.NewClientset(),
+		"NewSimpleClientset": fake.NewSimpleClientset(), //nolint:staticcheck // people's tests use it
+	}
+}
+
+func short(t *testing.T) {
+	t.Setenv("LEADER_ELECTION_LEASE_DURATION", "3s")
+	t.Setenv("LEADER_ELECTION_RENEW_DEADLINE", "2s")
+	t.Setenv("LEADER_ELECTION_RETRY_PERIOD", "100ms")
+}
+
+// start runs an election; the returned function stops it and waits for its end.
+func start(t *testing.T, l *leaderelection.LeaderElection) (end func()) {
+	t.Helper()
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.Run(stop)
+	}()
+	end = sync.OnceFunc(func() {
+		close(stop)
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Error("Run does not return")
+		}
+	})
+	t.Cleanup(end)
+	return end
+}
+
+// writes counts an object's updates.
+func writes(c clientset) (n int) {
+	for _, a := range c.Actions() {
+		if a.GetVerb() == "update" {
+			n++
+		}
+	}
+	return n
+}
+
+// On each fake clientset, with every constructor: one leads and renews, with a few requests for
+// each renewal and no more; the next one follows, and leads once the first has stopped.
+func TestElectionsOnFakeClientsets(t *testing.T) {
+	short(t)
+	names := istioStyle("a", double{clientset: fake.NewClientset()})
+	for kind := range fakes() {
+		for which := range names {
+			t.Run(kind+"/"+which, func(t *testing.T) {
+				store := fakes()[kind]
+				client := double{clientset: store, config: &rest.Config{}}
+				a, b := istioStyle("a", client)[which], istioStyle("b", client)[which]
+				endA := start(t, a.AddRunFunction(func(stop <-chan struct{}) { <-stop }))
+				await(t, "a leads", a.IsLeader)
+				start(t, b.AddRunFunction(func(stop <-chan struct{}) { <-stop }))
+				await(t, "b follows", func() bool { holder, _ := b.Leader(); return holder == "a" })
+				const renewals = 5
+				from := writes(store)
+				await(t, "a renews", func() bool { return writes(store) >= from+renewals })
+				// A renewal is a read and an update here. Beside it there are what each of them
+				// reads and watches at its start, and polls of a watch that is silent for long.
+				if got := len(store.Actions()); got > 4*(from+renewals)+40 {
+					t.Errorf("%d requests for %d updates", got, writes(store))
+				}
+				if b.IsLeader() {
+					t.Error("b leads beside a")
+				}
+				endA()
+				await(t, "b leads", b.IsLeader)
+			})
+		}
+	}
+}
+
+// elect makes an election of our own style on a fake clientset.
+func elect(t *testing.T, client kube.Client, name, revision string, change func(*leaderelection.Config)) *leaderelection.LeaderElection {
+	t.Helper()
+	config := leaderelection.Config{
+		Namespace: "istio-system", Identity: name, ElectionID: "an-election", Revision: revision,
+		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 100 * time.Millisecond,
+	}
+	change(&config)
+	l, err := leaderelection.New(client, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.AddRunFunction(func(stop <-chan struct{}) { <-stop })
+}
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+// It is said once that such a store compares nothing; a deleted lock is made anew, and what
+// others write there is seen.
+func TestAFakeClientsetIsSaidToHaveNoCompareAndSwap(t *testing.T) {
+	for _, lock := range []leaderelection.LockType{leaderelection.ConfigMapLock, leaderelection.LeaseLock, leaderelection.MultiLock} {
+		t.Run(lock.String(), func(t *testing.T) {
+			store := fake.NewClientset()
+			var log lines
+			a := elect(t, double{clientset: store}, "a", "stable", func(c *leaderelection.Config) {
+				c.Lock, c.Logger = lock, slog.New(slog.NewTextHandler(&log, nil))
+			})
+			end := start(t, a)
+			await(t, "a leads", a.IsLeader)
+			from := writes(store)
+			await(t, "a renews", func() bool { return writes(store) >= from+6 })
+			if got := log.count("no compare-and-swap"); got != 1 {
+				t.Errorf("said %d times:\n%s", got, &log.text)
+			}
+			// A fake carries out dry runs: the two objects of a MultiLock meet their own rehearsal.
+			if got := log.count("level=WARN"); got > 1 && lock != leaderelection.MultiLock || got > 2 {
+				t.Errorf("%d warnings:\n%s", got, &log.text)
+			}
+			if got := log.count("to=leading"); got != 1 {
+				t.Errorf("%d terms:\n%s", got, &log.text)
+			}
+			end()
+		})
+	}
+}
+
+func TestALockOnAFakeClientsetIsDeletedAndStolen(t *testing.T) {
+	store := fake.NewClientset()
+	a := elect(t, double{clientset: store}, "a", "stable", func(*leaderelection.Config) {})
+	start(t, a)
+	await(t, "a leads", a.IsLeader)
+	token := a.Status().Token
+	locks := store.CoreV1().ConfigMaps("istio-system")
+	if err := locks.Delete(t.Context(), "an-election", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a leads in a new term", func() bool { return a.IsLeader() && a.Status().Token != token })
+	for _, how := range []string{"with the version that is there", "without any"} {
+		cm, err := locks.Get(t.Context(), "an-election", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if how == "without any" {
+			cm.UID, cm.ResourceVersion = "", ""
+		}
+		cm.Annotations = map[string]string{
+			k8sresourcelock.LeaderElectionRecordAnnotationKey: `{"holderIdentity":"thief","holderKey":"stable","leaseDurationSeconds":1,` +
+				`"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:04:05Z","leaderTransitions":50}`,
+		}
+		if _, err := locks.Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, how+": a does not lead", func() bool { return !a.IsLeader() })
+		await(t, how+": a leads again once that lease is over", a.IsLeader)
+	}
+}
+
+// istiodsDouble is the double of a default watcher as istiod's tests have it.
+type istiodsDouble struct {
+	mu       sync.Mutex
+	revision string
+}
+
+func (w *istiodsDouble) set(revision string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.revision = revision
+}
+
+func (w *istiodsDouble) Run(<-chan struct{})                 {}
+func (w *istiodsDouble) HasSynced() bool                     { return true }
+func (w *istiodsDouble) AddHandler(revisions.DefaultHandler) { panic("unimplemented") }
+func (w *istiodsDouble) GetDefault() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.revision
+}
+
+// A watcher whose AddHandler panics is asked instead, as istiod's elections ask theirs.
+func TestAWatcherThatTakesNoHandlers(t *testing.T) {
+	watcher := &istiodsDouble{revision: "green"}
+	client := double{clientset: fake.NewClientset()}
+	var log lines
+	watched := func(c *leaderelection.Config) {
+		c.DefaultWatcher, c.Logger = watcher, slog.New(slog.NewTextHandler(&log, nil))
+	}
+	green, red := elect(t, client, "pod1", "green", watched), elect(t, client, "pod2", "red", watched)
+	if leaderelection.LocationPrioritizedComparison("green", red) || !leaderelection.LocationPrioritizedComparison("red", green) {
+		t.Error("right before Run the comparison does not go by what the watcher says")
+	}
+	start(t, green)
+	await(t, "green leads", green.IsLeader)
+	endRed := start(t, red)
+	await(t, "red follows", func() bool { holder, _ := red.Leader(); return holder == "pod1" })
+	watcher.set("red")
+	if !leaderelection.LocationPrioritizedComparison("green", red) {
+		t.Error("while red runs the comparison does not go by what the watcher says")
+	}
+	await(t, "red leads", func() bool { return red.IsLeader() && !green.IsLeader() })
+	if got := log.count("takes no handlers"); got != 2 {
+		t.Errorf("two elections said %d times that the watcher takes no handlers:\n%s", got, &log.text)
+	}
+	endRed()
+	await(t, "green leads again", green.IsLeader)
+}
+
+// The comparison right before Run is istiod's, for every pair of keys.
+func TestComparisonRightBeforeRun(t *testing.T) {
+	client := double{clientset: fake.NewClientset()}
+	keys := []string{"", "^", "default", "^default", "red", "^red", "green"}
+	for _, dflt := range []string{"", "default", "red"} {
+		for _, own := range []string{"default", "red"} {
+			for _, remote := range []bool{false, true} {
+				l := elect(t, client, "a", own, func(c *leaderelection.Config) {
+					c.Remote, c.DefaultWatcher = remote, &istiodsDouble{revision: dflt}
+				})
+				for _, key := range keys {
+					revision, theirsRemote := strings.CutPrefix(key, "^")
+					want := own != revision && dflt != "" && dflt == own || own == revision && !remote && theirsRemote
+					if got := leaderelection.LocationPrioritizedComparison(key, l); got != want {
+						t.Errorf("default %q, own %q, remote %v, holder %q: %v, want %v", dflt, own, remote, key, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The watcher of a client that is a fake clientset: of several webhooks it reads its own, though
+// the fake knows no field selectors.
+func TestDefaultWatcherOnAFakeClientset(t *testing.T) {
+	hook := func(name, revision string) *admissionv1.MutatingWebhookConfiguration {
+		return &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"istio.io/rev": revision}}}
+	}
+	for kind, store := range map[string]kubernetes.Interface{
+		"NewClientset":       fake.NewClientset(hook("another", "blue")),
+		"NewSimpleClientset": fake.NewSimpleClientset(hook("another", "blue")), //nolint:staticcheck // people's tests use it
+	} {
+		t.Run(kind, func(t *testing.T) {
+			w := revisions.NewDefaultWatcher(double{clientset: store}, "red", "")
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { defer close(ended); w.Run(ctx.Done()) }()
+			defer func() { cancel(); <-ended }()
+			await(t, "synced", w.HasSynced)
+			if got := w.GetDefault(); got != "" {
+				t.Errorf("another webhook's revision counts: %q", got)
+			}
+			hooks := store.AdmissionregistrationV1().MutatingWebhookConfigurations()
+			if _, err := hooks.Create(t.Context(), hook(revisions.DefaultTagWebhook(""), "red"), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "red", func() bool { return w.GetDefault() == "red" })
+			if err := hooks.Delete(t.Context(), revisions.DefaultTagWebhook(""), metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "none", func() bool { return w.GetDefault() == "" })
+		})
+	}
+}
