@@ -75,7 +75,8 @@ type Config struct {
 	ExitOnStuckDrain                 bool
 
 	// DefaultWatcher says which revision is the default. Its owner runs it. nil: no
-	// revision goes before another.
+	// revision goes before another. Until it has synced the election takes no lock, for
+	// three seconds or a quarter of the lease at most: nobody has to wait for it before Run.
 	DefaultWatcher revisions.DefaultWatcher
 	// Disabled starts every run function at once and touches no lock.
 	Disabled bool
@@ -138,6 +139,17 @@ func (c Config) lockName() string {
 
 // key is what the candidate writes into the lock as its rank.
 func (c Config) key() string { return k8sleaderelection.RevisionKey(c.Revision, c.Remote) }
+
+// maxSyncWait is about as long as a watcher takes to sync beside a process that starts.
+const maxSyncWait = 3 * time.Second
+
+// syncWait is how long the elector waits for the default watcher.
+func (c Config) syncWait() time.Duration {
+	if c.DefaultWatcher == nil || c.PerRevision {
+		return 0
+	}
+	return min(maxSyncWait, c.LeaseDuration/4)
+}
 
 // validate checks what the elector and the lock do not check.
 func (c Config) validate() error {

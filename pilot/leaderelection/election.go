@@ -105,6 +105,7 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 		Name:               l.cfg.lockName(),
 		Work:               []func(context.Context) error{work},
 		Ranked:             !l.cfg.PerRevision,
+		SyncWait:           l.cfg.syncWait(),
 		Gate:               gate,
 		Clock:              l.clock,
 		WatchDog:           l.health,

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -52,6 +54,9 @@ func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock
 		ev.in.Snap, err = l.le.codec.snapshot(snap)
 	}
 	ev.in.Result = resultOf(err)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && ev.in.Result == core.Refused {
+		ev.in.RetryAfter = time.Duration(min(max(seconds, 0), maxRetryAfter)) * time.Second
+	}
 	ev.call = callOf(a.Op, ev.in.Result, err, decided.Until(l.le.clock.mono()))
 	return ev
 }
@@ -66,7 +71,13 @@ func (l *loop) request(ctx context.Context, a core.Action, base k8sresourcelock.
 	return l.le.lock.Write(ctx, base, encodeRecord(a.Record), encodeNotes(a.Notes))
 }
 
-// resultOf sorts errors by what they prove. Only a conflict proves that nothing was
+// maxRetryAfter keeps an absurd wish from overflowing a Duration; the core bounds it further.
+const maxRetryAfter = 3600
+
+// fromServer reports whether err is an API server's answer.
+func fromServer(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
+
+// resultOf sorts errors by what they prove. A conflict and a refusal prove that nothing was
 // written; anything else, a time-out above all, leaves it open.
 func resultOf(err error) core.Result {
 	switch {
@@ -74,6 +85,8 @@ func resultOf(err error) core.Result {
 		return core.OK
 	case k8sresourcelock.IsConflict(err):
 		return core.Conflict
+	case k8sresourcelock.IsRefused(err):
+		return core.Refused
 	}
 	return core.Unknown
 }

@@ -77,6 +77,11 @@ type LeaderElectionConfig struct {
 	// SetDefaultRevision), or a local one of the same revision, goes before others. It
 	// asks a leader of ours to hand over, and preempts any other.
 	Ranked bool
+	// SyncWait is how long a Ranked elector that was not told the default revision yet
+	// waits for it, from its begin, before it takes a lock. A leader that does not know the
+	// default cannot judge a request, so a candidate of higher rank preempts it, and then
+	// settles for a lease. 0: not at all.
+	SyncWait time.Duration
 	// DrainLimit is how long after the end of the cover run functions may take to
 	// return. 0 means the longest that the lease leaves room for.
 	DrainLimit time.Duration
@@ -180,7 +185,7 @@ func (c LeaderElectionConfig) Validate() error {
 }
 
 func (c LeaderElectionConfig) validateLimits() (errs []error) {
-	for name, d := range map[string]time.Duration{"DrainLimit": c.DrainLimit, "StopLimit": c.StopLimit, "PeerGrace": c.PeerGrace} {
+	for name, d := range map[string]time.Duration{"DrainLimit": c.DrainLimit, "StopLimit": c.StopLimit, "PeerGrace": c.PeerGrace, "SyncWait": c.SyncWait} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("%s %v: must not be negative", name, d))
 		}
@@ -241,6 +246,7 @@ func (c LeaderElectionConfig) core(oneCycle bool) core.Config {
 		Moment:    min(firstTurn, c.RetryPeriod/4),
 		Patience:  min(watcherLag, c.RetryPeriod/2),
 		Ranked:    c.Ranked,
+		SyncWait:  c.SyncWait,
 		External:  !c.Ranked && c.KeyComparison != nil,
 		Immediate: c.PreemptImmediately,
 		Release:   c.ReleaseOnCancel,

@@ -3,7 +3,6 @@ package k8sleaderelection
 import (
 	"log/slog"
 	"strings"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -23,9 +22,7 @@ type reporter struct {
 
 	claim     core.Reason // why the lock was taken, last time
 	displaced string      // who held it then
-
-	mu      sync.Mutex // calls report from the loop, watches from their own goroutine
-	trouble map[string]string
+	troubles  troubles
 }
 
 func newReporter(le *LeaderElector, c *core.Config) *reporter {
@@ -34,6 +31,8 @@ func newReporter(le *LeaderElector, c *core.Config) *reporter {
 		core:   c,
 		log:    le.logger().With("election", le.config.Name, "lock", le.config.Lock.Describe(), "identity", le.config.Lock.Identity()),
 		metric: newLeaderMetric(),
+
+		troubles: troubles{now: le.clock.mono},
 	}
 }
 
@@ -146,17 +145,17 @@ func (r *reporter) record(c *change) {
 	}
 	switch after.Snap.Content {
 	case core.Unreadable:
-		if r.say("record", lock.Unreadable.Error(), "the lock's record cannot be read; it counts as held until unchanged for a lease", "err", lock.Unreadable) {
+		if r.say(topicRecord, lock.Unreadable.Error(), "the lock's record cannot be read; it counts as held until unchanged for a lease", "err", lock.Unreadable) {
 			r.warn("cannot read the record: %v", lock.Unreadable)
 		}
 	case core.Readable:
 		// Beyond this the core counts a shorter time: see DESIGN, promise nothing-lost.
 		if bound := r.core.LeaseBound(); after.Snap.Record.Lease > bound {
-			r.say("record", after.Snap.Record.Lease.String(), "the holder's lease duration is absurd; a shorter one counts",
+			r.say(topicRecord, after.Snap.Record.Lease.String(), "the holder's lease duration is absurd; a shorter one counts",
 				"recorded", after.Snap.Record.Lease, "counted", bound, "holder", after.Snap.Record.Holder)
 			break
 		}
-		r.over("record", "the lock's record can be read again")
+		r.over(topicRecord, "the lock's record can be read again")
 	case core.Missing:
 	}
 	if after.Twin && !before.Twin {
@@ -172,76 +171,30 @@ func (r *reporter) answered(phase core.Phase, c call) {
 	}
 	switch c.result {
 	case core.OK:
-		r.over("call", "the lock's API server answers again")
+		r.callSucceeded(c)
 	case core.Conflict:
 		if m, ok := r.metric.(SlowpathMetric); ok {
 			m.SlowpathExercised(r.le.config.Name)
 		}
-	case core.Unknown:
-		r.say("call", troubleOf(c), troubleText(c.err), "call", c.op.String(), "err", c.err)
+	case core.Unknown, core.Refused:
+		r.callFailed(c)
 	}
 }
 
 // fitness reports why this process should not lead; nil: it is fit.
 func (r *reporter) fitness(err error) {
 	if err == nil {
-		r.over("fitness", "fit to lead again")
+		r.over(topicFitness, "fit to lead again")
 		return
 	}
-	r.say("fitness", err.Error(), "unfit to lead: a follower does not campaign, a leader hands over when it is asked", "err", err)
+	r.say(topicFitness, err.Error(), "unfit to lead: a follower does not campaign, a leader hands over when it is asked", "err", err)
 }
 
 // watching reports a watch that cannot be had; nil: one that is up.
 func (r *reporter) watching(err error) {
 	if err == nil {
-		r.over("watch", "the lock is being watched again")
+		r.over(topicWatch, "the lock is being watched again")
 		return
 	}
-	r.say("watch", string(apierrors.ReasonForError(err)), "the lock cannot be watched; polling until it can", "err", err)
-}
-
-// troubleOf tells troubles apart. An API server that is away is one for all calls; a
-// missing permission is one for each verb.
-func troubleOf(c call) string {
-	reason := string(apierrors.ReasonForError(c.err))
-	if apierrors.IsForbidden(c.err) {
-		reason += " " + c.op.String()
-	}
-	return reason
-}
-
-func troubleText(err error) string {
-	if apierrors.IsForbidden(err) {
-		return "a permission on the lock is missing; still trying"
-	}
-	return "a call for the lock failed; still trying"
-}
-
-// say logs a trouble unless it is the one already known under topic.
-func (r *reporter) say(topic, what, message string, args ...any) (news bool) {
-	r.mu.Lock()
-	last, had := r.trouble[topic]
-	known := had && last == what
-	if r.trouble == nil {
-		r.trouble = map[string]string{}
-	}
-	r.trouble[topic] = what
-	r.mu.Unlock()
-	if !known {
-		r.log.Warn(message, args...)
-	}
-	return !known
-}
-
-// over logs that a topic's trouble has ended, if there was one.
-func (r *reporter) over(topic, message string) {
-	r.mu.Lock()
-	_, had := r.trouble[topic]
-	if delete(r.trouble, topic); len(r.trouble) == 0 {
-		r.trouble = nil // most electors have none
-	}
-	r.mu.Unlock()
-	if had {
-		r.log.Info(message)
-	}
+	r.say(topicWatch, string(apierrors.ReasonForError(err)), "the lock cannot be watched; polling until it can", "err", err)
 }

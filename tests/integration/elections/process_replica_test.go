@@ -68,18 +68,6 @@ func playReplica(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	le.Warm(func(ctx context.Context) error { // so that its first term's marker says that it hands over
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for !watcher.HasSynced() {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		return nil
-	})
 	le.AddRunContext(func(ctx context.Context) error {
 		say(sayRunning)
 		defer say(sayEnded)

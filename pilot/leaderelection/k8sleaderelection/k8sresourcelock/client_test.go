@@ -2,6 +2,7 @@ package k8sresourcelock
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -40,5 +41,62 @@ func TestClientConfigSendsOnce(t *testing.T) {
 	_, err = l.Write(t.Context(), Snapshot{Exists: true, UID: "u", ResourceVersion: "7", Object: configMap("istio-leader", "7")}, golden, nil)
 	if IsConflict(err) || !apierrors.IsServiceUnavailable(err) || requests.Load() != 1 {
 		t.Errorf("%d requests, error %v; want one, and its answer", requests.Load(), err)
+	}
+}
+
+// What a 429 asks for comes through to whoever asks apierrors, whatever its body was.
+func TestClientConfigKeepsTheDelay(t *testing.T) {
+	for name, body := range map[string]string{
+		"text":     "Too many requests, please try again later.\n",
+		"a status": `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","message":"busy","code":429}`,
+		"nothing":  "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				requests.Add(1)
+				w.Header().Set("Retry-After", "7")
+				w.WriteHeader(http.StatusTooManyRequests)
+				_, _ = w.Write([]byte(body))
+			}))
+			defer server.Close()
+			client, err := kubernetes.NewForConfig(ClientConfig(&rest.Config{Host: server.URL}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = lockOn(client.CoreV1()).Read(t.Context())
+			seconds, _ := apierrors.SuggestsClientDelay(err)
+			if !apierrors.IsTooManyRequests(err) || !IsRefused(err) || seconds != 7 || requests.Load() != 1 {
+				t.Errorf("%d requests, delay %d, error %v; want one, and a 429 with its delay", requests.Load(), seconds, err)
+			}
+		})
+	}
+}
+
+// Only what an API server has certainly not done is refused.
+func TestIsRefused(t *testing.T) {
+	resource := configMaps.resource
+	half := unknown(apierrors.NewForbidden(resource, "x", nil))
+	for name, try := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"forbidden":      {apierrors.NewForbidden(resource, "x", nil), true},
+		"invalid":        {apierrors.NewInvalid(configMaps.kind.GroupKind(), "x", nil), true},
+		"too many":       {apierrors.NewTooManyRequests("busy", 1), true},
+		"half":           {half, false},
+		"conflict":       {fmt.Errorf("%w: %w", ErrConflict, apierrors.NewNotFound(resource, "x")), false},
+		"unavailable":    {apierrors.NewServiceUnavailable("away"), false},
+		"internal":       {apierrors.NewInternalError(errNoObject), false},
+		"server timeout": {apierrors.NewServerTimeout(resource, "update", 1), false},
+		"no answer":      {errNoObject, false},
+		"none":           {nil, false},
+	} {
+		if got := IsRefused(try.err); got != try.want {
+			t.Errorf("%s: refused %v, want %v", name, got, try.want)
+		}
+	}
+	if !apierrors.IsForbidden(half) {
+		t.Errorf("what is half done has lost its cause: %v", half)
 	}
 }

@@ -3,9 +3,11 @@ package k8sresourcelock
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -141,8 +143,9 @@ type Versioned interface {
 	// Write stores the record and exactly these notes on the object that base
 	// shows, or creates the object when base does not exist. All else on the object
 	// stays. It returns what is stored now. An error that IsConflict reports means
-	// that the store has moved on and nothing was written; any other error leaves
-	// open whether the write took place. base may be a Snapshot's Base.
+	// that the store has moved on and nothing was written, one that IsRefused reports
+	// that nothing was; any other error leaves open whether the write took place. base
+	// may be a Snapshot's Base.
 	Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error)
 }
 
@@ -181,3 +184,22 @@ var ErrConflict = errors.New("the lock has changed since it was read")
 // IsConflict reports whether err says for sure that nothing was written because
 // the lock object is not the one the write was decided on.
 func IsConflict(err error) bool { return errors.Is(err, ErrConflict) }
+
+// errInPart is wrapped by errors of a write that has changed one of two objects.
+var errInPart = errors.New("a part of the write may have been stored")
+
+// IsRefused reports whether err says for sure that the API server did not do what it was
+// asked for, and will not as things are: a permission, a quota, a policy, a namespace that
+// is missing or ends, too many requests. That holds as ErrConflict does.
+func IsRefused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || errors.Is(err, ErrConflict) || errors.Is(err, errInPart) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusRequestTimeout, http.StatusConflict:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
+}

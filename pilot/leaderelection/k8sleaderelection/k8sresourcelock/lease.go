@@ -3,6 +3,8 @@ package k8sresourcelock
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"math"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -123,6 +125,9 @@ func leaseBytes(r LeaderElectionRecord) []byte {
 // encodeLease leaves the fields of a coordinator (strategy, preferredHolder) alone.
 // The holder is never nil: kube-apiserver's own coordinator would crash on it.
 func encodeLease(lease *coordinationv1.Lease, r LeaderElectionRecord) error {
+	if r.LeaderTransitions > math.MaxInt32 {
+		return fmt.Errorf("leaderTransitions %d does not fit into a Lease: delete the ConfigMap lock that counts so far, its next holder begins at 0", r.LeaderTransitions)
+	}
 	seconds, transitions := int32(r.LeaseDurationSeconds), int32(r.LeaderTransitions)
 	lease.Spec.HolderIdentity = &r.HolderIdentity
 	lease.Spec.LeaseDurationSeconds = &seconds

@@ -126,7 +126,6 @@ func TestUnreadableLease(t *testing.T) {
 	for name, change := range map[string]func(*coordinationv1.Lease){
 		"negative duration":  func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(-1)) },
 		"negative count":     func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32(-1)) },
-		"count at its end":   func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32(math.MaxInt32)) },
 		"over-long identity": func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new(strings.Repeat("x", 1025)) },
 		"over-long key":      func(l *coordinationv1.Lease) { l.Annotations[LeaseHolderKey] = strings.Repeat("x", 1025) },
 	} {

@@ -229,7 +229,7 @@ func unknown(err error) error {
 	if IsConflict(err) {
 		return errors.New(err.Error()) // not wrapped: that would still say ErrConflict
 	}
-	return err
+	return fmt.Errorf("%w: %w", errInPart, err)
 }
 
 // Get returns the record and the bytes by which a change of either object shows; a

@@ -11,9 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Bounds of what is believed and written. The numbers are those of a Lease's
-// int32 fields, for a ConfigMap too: a record must fit into both, so that an
-// election can move from one to the other.
+// Bounds of what is believed and written. The number is that of a Lease's int32
+// field, for a ConfigMap too: a record must fit into both, so that an election can
+// move from one to the other. A count of transitions beyond it is believed all the
+// same: at the maximum the count stays, as a guard of the lock wants it, and a record
+// that could neither be counted up nor down would be a lock that nobody takes.
 const (
 	// maxName bounds a recorded identity or key. Pod names end at 253 bytes;
 	// client-go's customary identities add a UUID.
@@ -23,9 +25,6 @@ const (
 	// maxSeconds bounds a recorded lease duration. How much of it is waited for is
 	// the elector's to judge.
 	maxSeconds = math.MaxInt32
-	// maxTransitions leaves room for one more: a counter at its end could never be
-	// taken over again.
-	maxTransitions = math.MaxInt32 - 1
 )
 
 // ErrUnreadable is wrapped by Snapshot.Unreadable: the lock object carries
@@ -75,8 +74,8 @@ func checkRecord(r LeaderElectionRecord) error {
 		return fmt.Errorf("holderKey of %d bytes, more than %d", len(r.HolderKey), maxName)
 	case r.LeaseDurationSeconds < 0 || r.LeaseDurationSeconds > maxSeconds:
 		return fmt.Errorf("leaseDurationSeconds %d, not within 0 and %d", r.LeaseDurationSeconds, maxSeconds)
-	case r.LeaderTransitions < 0 || r.LeaderTransitions > maxTransitions:
-		return fmt.Errorf("leaderTransitions %d, not within 0 and %d", r.LeaderTransitions, maxTransitions)
+	case r.LeaderTransitions < 0:
+		return fmt.Errorf("leaderTransitions %d, less than 0", r.LeaderTransitions)
 	case !writable(r.AcquireTime) || !writable(r.RenewTime):
 		return fmt.Errorf("acquireTime %v or renewTime %v beyond the years 0 to 9999", r.AcquireTime, r.RenewTime)
 	}

@@ -76,7 +76,8 @@ func TestDecodeJSON(t *testing.T) {
 		"empty object":     {`{}`, LeaderElectionRecord{}},
 		"null times":       {`{"holderIdentity":"a","acquireTime":null,"renewTime":null}`, LeaderElectionRecord{HolderIdentity: "a"}},
 		"longest duration": {`{"leaseDurationSeconds":2147483647}`, LeaderElectionRecord{LeaseDurationSeconds: 2147483647}},
-		"highest count":    {`{"leaderTransitions":2147483646}`, LeaderElectionRecord{LeaderTransitions: 2147483646}},
+		"highest count":    {`{"leaderTransitions":2147483647}`, LeaderElectionRecord{LeaderTransitions: 2147483647}},
+		"absurd count":     {`{"leaderTransitions":9999999999}`, LeaderElectionRecord{LeaderTransitions: 9999999999}},
 		"long identity":    {`{"holderIdentity":"` + strings.Repeat("x", 1024) + `"}`, LeaderElectionRecord{HolderIdentity: strings.Repeat("x", 1024)}},
 	}
 	for name, tt := range tests {
@@ -107,7 +108,7 @@ var unreadableJSON = map[string]string{
 	"duration absurd":     `{"leaseDurationSeconds":2147483648}`,
 	"duration too large":  `{"leaseDurationSeconds":1e300}`,
 	"count negative":      `{"leaderTransitions":-1}`,
-	"count at its end":    `{"leaderTransitions":2147483647}`,
+	"count too large":     `{"leaderTransitions":9223372036854775808}`,
 	"time a number":       `{"renewTime":1767322212}`,
 	"time a word":         `{"renewTime":"yesterday"}`,
 	"year out of range":   `{"renewTime":"12026-01-02T03:04:12Z"}`,

@@ -13,15 +13,16 @@ func (c Config) absorb(s State, in Input) State {
 	switch in.Kind {
 	case Tick:
 	case Seen:
-		s = c.pollAfter(s, in)
+		// An event that is late says nothing of the present: it puts no poll off.
 		if !s.outdated(in.Snap) {
+			s = c.pollAfter(s, in)
 			s = c.observe(s, in)
 		}
 	case Replied:
 		s = c.replied(s, in)
 	case DefaultChanged:
 		if in.Default != s.Default {
-			s.Spurned, s.Rebuffed, s.Rebuffs, s.AskAt, s.Asks = false, 0, 0, 0, 0
+			s.Spurned, s.Rebuffed, s.Rebuffs, s.AskAt, s.AskCount = false, 0, 0, 0, 0
 		}
 		s.Default = in.Default
 	case Watching:
@@ -60,7 +61,6 @@ func (s State) gap() State {
 // RetryPeriods, in which a live holder would have written twice.
 func (c Config) pollAfter(s State, in Input) State {
 	wait := c.Retry + time.Duration(float64(c.Retry)*jitterFactor*float64(in.Jitter)/256)
-	s.HeardAt = in.Now.Mono
 	s.PollAt = in.Now.Mono.After(wait)
 	if s.Watch {
 		s.PollAt = s.PollAt.After(c.Retry)
@@ -100,9 +100,6 @@ func (c Config) observe(s State, in Input) State {
 	}
 	if changed {
 		s.SeenAt = now
-		if !sameHolder(s.Snap, snap) {
-			s.AskAt, s.Asks = 0, 0 // what the last leader thought of us is over
-		}
 	}
 	if snap.Notes.Request.renewed(s.Snap.Notes.Request) {
 		s.RequestAt = now
@@ -114,6 +111,12 @@ func (c Config) observe(s State, in Input) State {
 		s.Count = snap.Record.Transitions
 	}
 	s.Beats = in.Beats
+	if s.Snap.Version != snap.Version {
+		s.Unseen = 0
+	}
+	if snap.held() && snap.Record.Holder == c.Self && s.wrote(snap) {
+		s.Acked = snap.Record.Renewed
+	}
 	s.Known, s.Stale, s.Doubt, s.Snap = true, s.Missed, false, snap
 	s.Learned++
 	return s
@@ -127,6 +130,9 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 	if goesOn || endedWell(s.Snap, next) {
 		return s
 	}
+	if s.back(next) {
+		s.Prior, s.Away = s.Away.Prior, Away{}
+	}
 	until := c.mayActUntil(s)
 	took := next.held() && continues(s.Snap, next) && next.Version > s.Snap.Version &&
 		next.Record.Transitions > s.Snap.Record.Transitions // fewer: an older state came back
@@ -134,11 +140,18 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 	case until == 0:
 	case took && next.acting():
 		until = 0 // who took the lock from it has waited for it, or for its waiter
+	case s.Snap.acting() && s.Snap.Record.Holder == next.Record.Holder && next.acting() && next.Version > s.Snap.Version:
+		until = 0 // it acts in a lock made anew: it has ended what it did in the one before
 	case !took:
 		// It may have renewed until now, without our having seen that.
 		until = until.After(s.SeenAt.Until(now))
 	}
-	s.Prior = max(s.Prior, until)
+	if without := s.Prior; until > without {
+		s.Prior = until
+		if !next.Exists && s.Snap.acting() && next.Version >= s.Snap.Version {
+			s.Away = Away{Holder: s.Snap.Record.Holder, Prior: without, Until: until}
+		}
+	}
 	if s.Snap.held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && next.held() {
 		// While two do not agree on the default yet, each outranks the other: without
 		// a pause they would take the lock from each other as fast as the store allows.
@@ -175,6 +188,12 @@ func (c Config) isTwin(s State, next Snapshot) bool {
 	return !s.wrote(next) && (s.Twin || changed || appeared)
 }
 
+// back reports whether next shows the leader acting whose lock was deleted before, and
+// nobody else has given a reason to wait since.
+func (s State) back(next Snapshot) bool {
+	return s.Away.Holder != "" && !s.Snap.Exists && next.acting() && next.Record.Holder == s.Away.Holder && s.Prior == s.Away.Until
+}
+
 // replied takes in the end of the call in flight.
 func (c Config) replied(s State, in Input) State {
 	call := s.Flight
@@ -186,7 +205,8 @@ func (c Config) replied(s State, in Input) State {
 		return c.failed(s, call, in)
 	}
 	s = c.pollAfter(s, in)
-	s.Fails, s.NextTry = 0, 0
+	s.AnswerAt = in.Now.Mono
+	*s.effort(call.Op) = Effort{}
 	if call.Op == Read {
 		// An answer to a question asked after we learned what we know is newer than
 		// that, whatever its version says: a store can be restored from a backup.
@@ -200,27 +220,6 @@ func (c Config) replied(s State, in Input) State {
 		s = c.observe(s, in)
 	}
 	return c.acknowledged(s, call, in)
-}
-
-// failed takes in a call that brought nothing usable.
-func (c Config) failed(s State, call Call, in Input) State {
-	s.Stale = true
-	s.Fails = min(s.Fails+1, 8)
-	s.NextTry = in.Now.Mono.After(c.retryAfter(s.Fails, in.Jitter))
-	if in.Result == Conflict && s.Fails == 1 {
-		s.NextTry = 0
-		if call.Op == Ask {
-			s.AskAt = 0 // it met a renewal: that is no answer
-		}
-	}
-	s.Doubt = s.Doubt || in.Result == Unknown && call.Op == Acquire
-	return s
-}
-
-// retryAfter grows from a sixteenth of a RetryPeriod to a whole one.
-func (c Config) retryAfter(fails, jitter uint8) time.Duration {
-	wait := min(c.Retry, c.Retry/16<<(fails-1))
-	return wait - wait/4*time.Duration(jitter)/256
 }
 
 // acknowledged takes in a write of ours that the store has confirmed. The cover

@@ -10,8 +10,10 @@ func (c Config) decide(s State, now Moment) Action {
 		return a.because(s.Why)
 	case s.Flight.Op != NoOp:
 		return a.because(InFlight)
-	case !s.Known || s.Stale:
+	case !s.Known || s.Stale && !c.renewsUnread(s, now):
 		return c.read(s, now, a, NeedRead)
+	case s.Stale:
+		a = a.wake(s.Reads.Next)
 	}
 	switch s.Phase {
 	case Following:
@@ -23,6 +25,14 @@ func (c Config) decide(s State, now Moment) Action {
 	case Done:
 	}
 	return a
+}
+
+// renewsUnread reports whether a holder whose reads fail goes on with what it knows. Its
+// renewal is guarded by that version: if it succeeds, nothing was missed. A conflict has
+// shown that something was.
+func (c Config) renewsUnread(s State, now Moment) bool {
+	return s.Reads.Fails > 0 && now.Mono < s.Reads.Next && s.Writes.Conflicts == 0 && c.ours(s) &&
+		(s.Phase == Settling || s.Phase == Leading || s.Phase == Draining)
 }
 
 // standing is the part of an action that holds whatever is sent.
@@ -65,15 +75,21 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 	if at < s.BackOff && s.BackOff > now.Mono {
 		at, why = s.BackOff, BackingOff
 	}
+	if at < s.SyncBy && now.Mono < s.SyncBy && c.Ranked && !s.Default.Synced {
+		// Whoever takes the lock before it can judge a request has to be preempted, and
+		// that costs a lease.
+		at, why = s.SyncBy, Unsynced
+	}
 	if s.Unfit {
 		at, why = Never, NotFit
 	}
-	if at <= now.Mono {
-		if now.Mono < s.NextTry {
-			return a.wake(s.NextTry).because(Retrying)
-		}
+	if at <= now.Mono && now.Mono >= s.Writes.Next {
 		record, notes := c.claim(s, now)
 		return a.write(Acquire, s.Snap, record, notes).because(why)
+	}
+	if at <= now.Mono {
+		// No polls meanwhile: the next try finds out what has become of the lock.
+		return a.wake(s.Writes.Next).because(Retrying)
 	}
 	if !s.Watch || s.Snap.held() {
 		if now.Mono >= s.PollAt {
@@ -81,7 +97,7 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 		}
 		a = a.wake(s.PollAt)
 	}
-	if why != BackingOff && why != NotFit && s.Snap.held() {
+	if why != BackingOff && why != NotFit && why != Unsynced && s.Snap.held() {
 		why = HeldByOther
 	}
 	return a.wake(at).because(why)
@@ -95,9 +111,10 @@ func (c Config) unasked(s State) bool {
 }
 
 // decideAsking asks the leader to hand over, and waits for it to do so. A challenger
-// whose request stands polls too: the answer may be what its watch is missing.
+// whose request stands polls too, whatever its watch shows: that may be an hour old, and
+// a nominee that does not come for a RetryPeriod is passed over.
 func (c Config) decideAsking(s State, now Moment, a Action) Action {
-	at := max(c.askAt(s, now.Mono), s.NextTry)
+	at := max(c.askAt(s, now.Mono), s.Asks.Next)
 	if at <= now.Mono {
 		notes := s.Snap.Notes
 		notes.Request = c.request(s)
@@ -106,7 +123,7 @@ func (c Config) decideAsking(s State, now Moment, a Action) Action {
 	a = a.wake(min(at, c.expiresAt(s)))
 	poll := s.PollAt
 	if s.requested(now.Mono) && s.Snap.Notes.Request.Identity == c.Self {
-		poll = min(poll, s.HeardAt.After(c.answerPoll(s)))
+		poll = min(poll, max(s.AnswerAt.After(c.answerPoll(s)), s.Reads.Next))
 	}
 	if now.Mono >= poll {
 		return c.read(s, now, a, Polling)
@@ -115,10 +132,10 @@ func (c Config) decideAsking(s State, now Moment, a Action) Action {
 }
 
 // answerPoll is how often a challenger looks for the answer to its request. Without a
-// watch it has to be quick: a nominee that does not come for a RetryPeriod is passed over.
+// watch the poll is all that it has.
 func (c Config) answerPoll(s State) time.Duration {
 	if s.Watch {
-		return c.Retry
+		return c.Retry / 2
 	}
 	return c.Retry / 4
 }
@@ -187,7 +204,7 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 			due = min(due, s.Renewed.After(c.Retry/markerShare))
 		}
 	}
-	due = max(due, s.NextTry)
+	due = max(due, s.Writes.Next)
 	if now.Mono < due {
 		return a.wake(due).because(Holding)
 	}
@@ -221,8 +238,8 @@ func (c Config) handsOver(s State) bool {
 }
 
 func (c Config) decideReleasing(s State, now Moment, a Action) Action {
-	if now.Mono < s.NextTry {
-		return a.wake(s.NextTry).because(Retrying)
+	if now.Mono < s.Writes.Next {
+		return a.wake(s.Writes.Next).because(Retrying)
 	}
 	old := s.Snap.Record
 	if c.fulfils(s, now.Mono) {
@@ -264,7 +281,7 @@ func (c Config) nomination(s State, now Moment) (Record, Notes) {
 // on its acknowledgement.
 func (c Config) claim(s State, now Moment) (Record, Notes) {
 	old := s.Snap.Record
-	stamp := s.nextStamp(old.Renewed, now.Wall)
+	stamp := s.ownStamp(old.Renewed, now.Wall)
 	record := Record{
 		Holder: c.Self, Key: c.Key, Lease: c.Lease,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
@@ -284,16 +301,27 @@ func (s State) nextTransition() int {
 	if !s.Snap.Exists {
 		return 0
 	}
-	return min(max(s.Count, s.Snap.Record.Transitions, s.Snap.Floor), maxTransitions-1) + 1
+	return after(max(s.Count, s.Snap.Record.Transitions, s.Snap.Floor))
 }
 
-// maxTransitions is the most that a Lease can carry and still be released.
-const maxTransitions = 1<<31 - 2
+// maxTransitions is the most that a Lease can carry.
+const maxTransitions = 1<<31 - 1
+
+// after is the number of the term that follows. At the maximum, and beyond it, which only
+// somebody's hand can write into a ConfigMap, the count stays: a lower one would be refused
+// by a guard of the lock, and a higher one has no room. Terms are told apart by their
+// token then, and by holder and marker as ever.
+func after(transitions int) int {
+	if transitions >= maxTransitions {
+		return transitions
+	}
+	return transitions + 1
+}
 
 // renewal is our own record again, changed in its renew time alone.
 func (c Config) renewal(s State, now Moment) (Record, Notes) {
 	record := s.Snap.Record
-	record.Renewed = s.nextStamp(record.Renewed, now.Wall)
+	record.Renewed = s.ownStamp(record.Renewed, now.Wall)
 	record.Lease = c.Lease
 	record.Key = c.Key
 	notes := c.notes(s, record, s.Marked || now.Mono >= s.SettleAt)
@@ -323,8 +351,8 @@ func (c Config) notes(s State, record Record, act bool) Notes {
 
 // read asks the store, once the back-off allows it.
 func (c Config) read(s State, now Moment, a Action, why Reason) Action {
-	if now.Mono < s.NextTry {
-		return a.wake(s.NextTry).because(Retrying)
+	if now.Mono < s.Reads.Next {
+		return a.wake(s.Reads.Next).because(Retrying)
 	}
 	a.Op = Read
 	return a.because(why)

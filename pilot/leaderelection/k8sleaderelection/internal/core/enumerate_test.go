@@ -121,7 +121,13 @@ var domain = []struct {
 		}
 	}},
 	{2, func(s *State, n int) { s.SeenAt = around(n, 20*time.Second) }},
-	{2, func(s *State, n int) { s.NextTry = around(n, time.Second) }},
+	{2, func(s *State, n int) {
+		next := around(n, time.Second)
+		s.Reads.Next, s.Writes.Next, s.Asks.Next = next, next, next
+		if n == 1 && s.Stale { // reads fail, and a write may be tried
+			s.Reads.Fails, s.Writes.Next = 1, around(0, time.Second)
+		}
+	}},
 	{2, func(s *State, n int) { s.Prior, s.SettleAt = around(n, 3*time.Second), around(n, 3*time.Second) }},
 	{2, func(s *State, n int) {
 		if s.Phase == Leading || s.Phase == Draining && !s.Lost || s.Phase == Settling {
@@ -246,7 +252,7 @@ func (c Config) wrong(s State, a Action) string {
 		return "no reason"
 	case a.Op != NoOp && s.Flight.Op != NoOp:
 		return "a second call while one is in flight"
-	case a.Op != NoOp && now < s.NextTry:
+	case a.Op != NoOp && now < s.effort(a.Op).Next:
 		return "a call before the back-off is over"
 	case a.Op != NoOp && s.Phase == Done:
 		return "a call after the end"
@@ -265,7 +271,7 @@ func (c Config) wrongWrite(s State, a Action) string {
 	mine := s.Snap.held() && s.Snap.Record.Holder == c.Self
 	marked := a.Notes.Marker.names(a.Record)
 	switch {
-	case a.Base != s.Snap || !s.Known || s.Stale:
+	case a.Base != s.Snap || !s.Known || s.Stale && !(a.Op == Renew && s.Reads.Fails > 0):
 		return "a write that is not decided on the newest snapshot"
 	case a.Op == Ask:
 		return c.wrongAsk(s, a)

@@ -13,6 +13,7 @@ const (
 	Retrying    Reason = "waiting-to-retry"
 	Polling     Reason = "poll"
 	NotFit      Reason = "unfit"
+	Unsynced    Reason = "default-not-synced"
 
 	// How a term begins.
 	Created    Reason = "lock-absent"

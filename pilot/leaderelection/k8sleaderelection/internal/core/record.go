@@ -151,5 +151,5 @@ func endedWell(a, b Snapshot) bool {
 	if b.Record.Holder == "" {
 		return b.Record.Transitions == a.Record.Transitions
 	}
-	return b.nominated() && b.Record.Transitions == a.Record.Transitions+1
+	return b.nominated() && b.Record.Transitions == after(a.Record.Transitions)
 }

@@ -112,7 +112,7 @@ func (c Config) request(s State) Request {
 		Holder: s.Snap.Record.Holder, Transitions: s.Snap.Record.Transitions,
 		// Long enough for a leader that misses one renewal; and another number each
 		// time, because a write that changes no byte is none.
-		Seconds: int((2*c.Retry+time.Second-1)/time.Second) + int(s.Asks),
+		Seconds: int((2*c.Retry+time.Second-1)/time.Second) + int(s.AskCount%32),
 	}
 }
 

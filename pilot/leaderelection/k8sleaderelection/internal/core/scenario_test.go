@@ -131,12 +131,16 @@ func (s *scenario) configure(words []string) error {
 			c.Immediate = true
 		case "one-cycle":
 			c.OneCycle = true
-		case "grace":
+		case "grace", "sync-wait":
 			d, err := time.ParseDuration(value)
 			if err != nil {
 				return err
 			}
-			c.PeerGrace = d
+			if name == "grace" {
+				c.PeerGrace = d
+			} else {
+				c.SyncWait = d
+			}
 		default:
 			return fmt.Errorf("there is no setting %q", name)
 		}
@@ -174,8 +178,11 @@ func (s *scenario) input(kind string, args []string) (Input, error) {
 	case "ok":
 		in.Kind, in.Result, in.Beats = Replied, OK, slices.Contains(args, "beats")
 		in.Snap, err = s.snapshot(args)
-	case "conflict", "unknown":
+	case "conflict", "unknown", "refused":
 		in.Kind, in.Result = Replied, Result(indexOf(resultNames[:], kind))
+		if len(args) == 1 {
+			in.RetryAfter, err = time.ParseDuration(args[0])
+		}
 	default:
 		err = fmt.Errorf("there is no input %q", kind)
 	}

@@ -36,7 +36,7 @@ func (c Config) settleOnce(s State, now Moment) State {
 func (c Config) settleFollowing(s State, now Moment) State {
 	switch {
 	case c.ours(s):
-		s.BeganAt = now.Mono
+		s.BeganAt, s.AskCount = now.Mono, 0
 		if s.Marked {
 			return s.enter(Leading, Acquired)
 		}
@@ -128,11 +128,21 @@ func (c Config) settleReleasing(s State, now Moment) State {
 	if !gone && now.Mono < s.ReleaseBy {
 		return s
 	}
-	why := Lapsing
-	if gone {
-		why = Released
+	return c.follow(s, now, c.releaseReason(s, gone))
+}
+
+// releaseReason says what became of a lock that we wanted to give up. That it is not ours
+// any more does not mean that we released it.
+func (c Config) releaseReason(s State, gone bool) Reason {
+	switch {
+	case !gone:
+		return Lapsing
+	case s.Gave:
+		return Released
+	case s.Term == Term{}:
+		return Stopped // it was not ours to begin with, as it turned out
 	}
-	return c.follow(s, now, why)
+	return c.lossReason(s)
 }
 
 // releasable reports whether the record is our own and its term's functions have
@@ -160,7 +170,7 @@ func (c Config) follow(s State, now Moment, why Reason) State {
 	s.Term, s.Cover = Term{}, Cover{}
 	s.Marked, s.Gone, s.Lost = false, false, false
 	s.StepDown, s.Giving, s.Cool, s.Overdue = false, false, 0, false
-	s.Asked = false
+	s.Asked, s.Gave = false, false
 	s.LimitAt, s.ReleaseBy = 0, 0
 	if c.OneCycle {
 		s.Stopping = true

@@ -17,6 +17,7 @@ type Config struct {
 	Moment      time.Duration // by which lower ranks let a higher one go first
 	Ranked      bool          // keys are revisions; false: nobody outranks
 	External    bool          // a KeyComparisonFunc judges instead: see Input.Beats
+	SyncWait    time.Duration // how long, from its first step, a ranked candidate waits for the default before it takes a lock
 	Immediate   bool          // act at once after preempting, as Istio's elector does
 	Release     bool          // a drained stop gives the lock up; false: it lapses
 	OneCycle    bool          // a lost term ends the elector
@@ -81,9 +82,12 @@ const (
 	Conflict
 	// Unknown: no usable answer. A write may or may not have taken place, or may yet.
 	Unknown
+	// Refused: the server will not do it as things are (no permission, a quota, a policy,
+	// too many requests). Nothing was written, and nothing was learned of the lock.
+	Refused
 )
 
-var resultNames = [...]string{"ok", "conflict", "unknown"}
+var resultNames = [...]string{"ok", "conflict", "unknown", "refused"}
 
 func (r Result) String() string { return resultNames[r] }
 
@@ -119,15 +123,17 @@ func (k Kind) String() string { return kindNames[k] }
 
 // Input is one event and when the loop picked it up.
 type Input struct {
-	Now     Moment
-	Kind    Kind
-	Snap    Snapshot // Seen; Replied with OK
-	Result  Result   // Replied
-	Default Default  // DefaultChanged
-	Gap     bool     // Watching: changes before it may have been missed
-	Unfit   bool     // Fitness
-	Beats   bool     // with Config.External: we outrank the holder of the newest snapshot
-	Jitter  uint8    // random, for the next poll: 255 is almost the whole of JitterFactor
+	Now    Moment
+	Kind   Kind
+	Snap   Snapshot // Seen; Replied with OK
+	Result Result   // Replied
+	// RetryAfter is the server's wish, with Refused: it is heeded within bounds.
+	RetryAfter time.Duration
+	Default    Default // DefaultChanged
+	Gap        bool    // Watching: changes before it may have been missed
+	Unfit      bool    // Fitness
+	Beats      bool    // with Config.External: we outrank the holder of the newest snapshot
+	Jitter     uint8   // random, for the next poll: 255 is almost the whole of JitterFactor
 }
 
 // Term is one unbroken time of leadership. The zero Term is none.
@@ -153,32 +159,34 @@ type State struct {
 	Phase    Phase
 	Why      Reason // of the last phase change
 	Stopping bool
+	SyncBy   Instant // when waiting for the default revision ends; noted at the first step
 
 	// What was seen of the lock.
-	Known   bool
-	Stale   bool // the snapshot is known to be behind
-	Missed  bool // a watch began since the last read was sent: see gap
-	Snap    Snapshot
-	SeenAt  Instant // when the record last changed, as we saw it
-	Learned uint32  // counts changes of Snap
-	HeardAt Instant // when anything was last heard of the lock
-	PollAt  Instant
-	Count   int // the last transitions that could be read
-	Watch   bool
-	Default Default
-	Beats   bool
-	Twin    bool // another live process writes under our identity
-	Doubt   bool // we may hold the lock by a write whose reply never came
-	Unfit   bool // this process should not lead if another can
+	Known    bool
+	Stale    bool // the snapshot is known to be behind
+	Missed   bool // a watch began since the last read was sent: see gap
+	Snap     Snapshot
+	SeenAt   Instant // when the record last changed, as we saw it
+	Learned  uint32  // counts changes of Snap
+	AnswerAt Instant // when the store last answered: a watch may lag behind it
+	PollAt   Instant
+	Count    int // the last transitions that could be read
+	Watch    bool
+	Default  Default
+	Beats    bool
+	Twin     bool // another live process writes under our identity
+	Doubt    bool // we may hold the lock by a write whose reply never came
+	Unfit    bool // this process should not lead if another can
 
 	// What earlier holders may still do.
 	Prior      Instant // until when a holder whose term did not end well may act
+	Away       Away    // the leader whose lock was deleted last
 	EvidenceAt Instant // when the marker left behind was first seen
 
 	// A request that stands beside the record.
 	RequestAt Instant // when it was first seen
 	AskAt     Instant // no request of ours before
-	Asks      uint8   // requests of ours in a row that were not accepted
+	AskCount  uint8   // requests of ours in a row that have not made us leader, whoever was asked
 	Asked     bool    // we have asked somebody for this lock and still want it
 
 	HoldAt Instant // when the operator's hold that stands was first seen
@@ -186,8 +194,11 @@ type State struct {
 	// Our own writes.
 	Flight   Call
 	Mine     [4]Stamp // renew stamps of our latest writes, answered or not
-	Fails    uint8    // calls in a row that brought nothing
-	NextTry  Instant
+	Acked    Stamp    // of the newest record of ours that was seen stored
+	Unseen   uint8    // stamps in Mine that were made for the version that Snap still has
+	Reads    Effort
+	Writes   Effort  // of everything but requests
+	Asks     Effort  // of requests
 	Renewed  Instant // when our last acknowledged write was sent
 	SettleAt Instant // settling ends here; noted when the write was sent
 
@@ -210,6 +221,15 @@ type State struct {
 	Rebuffs   uint8   // in a row, without having led
 	BeganAt   Instant // when the term began
 	ReleaseBy Instant
+	Gave      bool // a release or handover was sent and may have been stored
+}
+
+// Away is a leader of ours whose lock object was deleted while it acted. When its own
+// marker stands in the next object, its functions of before have returned.
+type Away struct {
+	Holder string
+	Prior  Instant // State.Prior without it
+	Until  Instant // and with it
 }
 
 // Action is the whole of what should be true now. Applying it twice is harmless.

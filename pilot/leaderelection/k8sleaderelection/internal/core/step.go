@@ -4,6 +4,9 @@ import "time"
 
 // Step takes one input and says what should now be true.
 func (c Config) Step(s State, in Input) (State, Action) {
+	if s.SyncBy == 0 {
+		s.SyncBy = in.Now.Mono.After(c.SyncWait)
+	}
 	s = c.absorb(s, in)
 	s = c.settle(s, in.Now)
 	a := c.decide(s, in.Now)
@@ -27,14 +30,18 @@ func (c Config) sent(s State, a Action, now Moment) State {
 	}
 	if a.Op == Ask {
 		s.Asked = true
-		s.AskAt = now.Mono.After(min(c.Lease, c.Retry<<min(s.Asks, maxBackOffShift)))
-		s.Asks++
+		s.AskAt = now.Mono.After(min(c.Lease, c.Retry<<min(s.AskCount, maxBackOffShift)))
+		s.AskCount++
 		return s
 	}
+	s.Gave = s.Gave || a.Op == Release || a.Op == HandOver
 	if a.Op == Acquire || a.Op == Renew {
 		// Not of a release: what another process writes in our name over the same record
 		// can get the same stamp, and would then seem to be ours.
-		s.Mine = [4]Stamp{a.Record.Renewed, s.Mine[0], s.Mine[1], s.Mine[2]}
+		if a.Record.Renewed != s.Mine[0] {
+			s.Mine = [4]Stamp{a.Record.Renewed, s.Mine[0], s.Mine[1], s.Mine[2]}
+		}
+		s.Unseen = min(s.Unseen+1, uint8(len(s.Mine)))
 	}
 	if a.Op == Acquire {
 		s.SettleAt = c.settledAt(s)
@@ -48,6 +55,17 @@ func (c Config) sent(s State, a Action, now Moment) State {
 // the store, bytes that somebody saw before would look to him like no change at all.
 func (s State) nextStamp(recorded Stamp, wall int64) Stamp {
 	return nextStamp(max(recorded, s.Mine[0]), wall)
+}
+
+// ownStamp is nextStamp for a record of our own. Of a write that was not answered only one
+// for each version can have been stored, or can be yet. When as many as we remember have
+// been tried, the next is the last one again, byte for byte: what is stored in the end is
+// known for ours.
+func (s State) ownStamp(recorded Stamp, wall int64) Stamp {
+	if int(s.Unseen) == len(s.Mine) && s.Mine[0] != recorded {
+		return s.Mine[0]
+	}
+	return s.nextStamp(recorded, wall)
 }
 
 // names reports whether the marker is that of the record's holder and term.
@@ -103,6 +121,9 @@ func (c Config) settledAt(s State) Instant {
 
 // wrote reports whether this process wrote the record that snap shows.
 func (s State) wrote(snap Snapshot) bool {
+	if s.Acked != 0 && s.Acked == snap.Record.Renewed {
+		return true
+	}
 	for _, stamp := range s.Mine {
 		if stamp != 0 && stamp == snap.Record.Renewed {
 			return true

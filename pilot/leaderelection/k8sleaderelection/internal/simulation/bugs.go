@@ -259,7 +259,7 @@ func pollsAlways(c core.Config, s core.State, in core.Input) (core.State, core.A
 func noBackOff(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	s, a := c.Step(s, in)
 	if a.Op == core.NoOp && a.Why == core.Retrying {
-		s.NextTry = 0
+		s.Reads.Next, s.Writes.Next, s.Asks.Next = 0, 0, 0
 		return c.Step(s, core.Input{Kind: core.Tick, Now: in.Now})
 	}
 	return s, a
@@ -268,8 +268,8 @@ func noBackOff(c core.Config, s core.State, in core.Input) (core.State, core.Act
 // givesUpTrying never tries again after three failures in a row.
 func givesUpTrying(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	s, a := c.Step(s, in)
-	if s.Fails >= 3 && a.Op == core.NoOp {
-		s.NextTry, a.Wake = core.Never, core.Never
+	if max(s.Reads.Fails, s.Writes.Fails) >= 3 && a.Op == core.NoOp {
+		s.Reads.Next, s.Writes.Next, a.Wake = core.Never, core.Never, core.Never
 	}
 	return s, a
 }

@@ -99,7 +99,9 @@ func (p *process) harmless(v view) bool {
 
 // stamped reports whether the record carries the stamp of a write of p's own. Two of one
 // name that write over the same record can give it the same.
-func (p *process) stamped(r core.Record) bool { return slices.Contains(p.wrote[:], r.Renewed) }
+func (p *process) stamped(r core.Record) bool {
+	return slices.Contains(p.wrote[:], r.Renewed) || r.Renewed != 0 && r.Renewed == p.newestStamp
+}
 
 // mustWait returns a term that the process has seen, that did not end by a drained
 // release, and whose holder may still act as far as the process can know.

@@ -1,0 +1,103 @@
+package core
+
+import "time"
+
+// Effort is how one kind of call has fared. Reads, writes and requests have one each: a
+// read that succeeds says nothing about writes, and the other way round.
+type Effort struct {
+	Fails     uint8   // calls in a row that brought nothing
+	Conflicts uint8   // writes in a row that met another version
+	Next      Instant // none before
+	Last      Instant // when one last failed
+}
+
+// effort is that of the operation's kind.
+func (s *State) effort(op Op) *Effort {
+	switch op {
+	case Read:
+		return &s.Reads
+	case Ask:
+		return &s.Asks
+	case NoOp, Acquire, Renew, Release, HandOver:
+	}
+	return &s.Writes
+}
+
+// failed takes in a call that brought nothing usable.
+func (c Config) failed(s State, call Call, in Input) State {
+	now, e := in.Now.Mono, s.effort(call.Op)
+	if e.Last.After(2*c.Lease) < now { // that was another trouble
+		*e = Effort{}
+	}
+	switch {
+	case in.Result == Conflict:
+		s = c.conflicted(s, call, in)
+	default:
+		e.Fails = min(e.Fails+1, maxFails)
+		wait := c.pause(s, call.Op, e.Fails, in.Jitter)
+		if in.Result == Refused {
+			wait = max(wait, min(in.RetryAfter, c.longestPause(s, call.Op)))
+		}
+		e.Next = now.After(wait)
+	}
+	e.Last = now
+	if in.Result == Refused && call.Op != Read && s.Watch {
+		return s // what we know of the lock is as good as before
+	}
+	if in.Result != Conflict && call.Op != Read {
+		s.Reads.Next = max(s.Reads.Next, now.After(c.pause(s, Read, 1, in.Jitter)))
+	}
+	s.Stale = true
+	s.Gave = s.Gave && in.Result == Unknown
+	s.Doubt = s.Doubt || in.Result == Unknown && call.Op == Acquire
+	return s
+}
+
+// conflicted takes in a write that met another version. The first is tried again as soon
+// as the store was asked; a server that answers so each time must not be asked without end.
+func (c Config) conflicted(s State, call Call, in Input) State {
+	e := s.effort(call.Op)
+	if e.Last.After(2*c.Retry) < in.Now.Mono {
+		e.Conflicts = 0
+	}
+	e.Conflicts = min(e.Conflicts+1, maxFails)
+	e.Next = 0
+	switch {
+	case e.Conflicts > 1:
+		e.Next = in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in.Jitter))
+	case call.Op == Ask:
+		s.AskAt = 0 // it met a renewal: that is no answer
+	}
+	return s
+}
+
+// maxFails bounds the counts: more makes no longer pause.
+const maxFails = 12
+
+// pause is how long to wait after so many failures in a row. A read, and a write of one
+// that holds the lock, is tried again after a sixteenth of a RetryPeriod, and at the latest
+// after a whole one. Others who cannot write need not try that often: after a while their
+// pause is a lease, which is what a crash costs too.
+func (c Config) pause(s State, op Op, fails, jitter uint8) time.Duration {
+	wait := c.Retry / 16
+	switch {
+	case op == Read:
+		wait <<= fails - 1
+	case fails > 1 && holds(s):
+		wait <<= fails
+	case fails > 1:
+		wait <<= 2 * (fails - 1)
+	}
+	wait = min(wait, c.longestPause(s, op))
+	return wait - wait/4*time.Duration(jitter)/256
+}
+
+func (c Config) longestPause(s State, op Op) time.Duration {
+	if op == Read || holds(s) {
+		return c.Retry
+	}
+	return c.Lease
+}
+
+// holds reports whether we have something to lose.
+func holds(s State) bool { return s.Phase != Following && s.Phase != Done }

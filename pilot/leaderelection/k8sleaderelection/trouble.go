@@ -1,0 +1,164 @@
+package k8sleaderelection
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// What can be in trouble. Calls of one kind can fail while those of another succeed, so
+// each kind is a topic of its own; a server that cannot be reached is one for all.
+const (
+	topicReach   = "reach"
+	topicRead    = "read"
+	topicWrite   = "write"
+	topicAsk     = "ask"
+	topicWatch   = "watch"
+	topicFitness = "fitness"
+	topicRecord  = "record"
+)
+
+// quietFor bounds the lines about one topic: after its end, or after a line about it, one
+// that comes back at once is not reported until it has stayed for as long.
+const quietFor = time.Minute
+
+// troubles remembers what has been reported: each cause once in a spell of trouble.
+type troubles struct {
+	now func() core.Instant
+
+	mu     sync.Mutex // calls report from the loop, watches from their own goroutine
+	topics map[string]*spell
+}
+
+// spell is one time in which a topic was in trouble, or its quiet after that.
+type spell struct {
+	causes []string // that were reported; none: nothing was, or it is over
+	said   core.Instant
+	ever   bool // said is set
+}
+
+// maxCauses bounds the lines of a spell in which the cause keeps changing.
+const maxCauses = 8
+
+// begin notes a cause and reports whether it is to be logged.
+func (t *troubles) begin(topic, cause string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.topics == nil {
+		t.topics = map[string]*spell{}
+	}
+	s := t.topics[topic]
+	if s == nil {
+		s = &spell{}
+		t.topics[topic] = s
+	}
+	now := t.now()
+	if slices.Contains(s.causes, cause) || len(s.causes) == maxCauses {
+		return false
+	}
+	if s.ever && len(s.causes) == 0 && topic != topicRecord && s.said.Until(now) < quietFor {
+		return false
+	}
+	s.causes, s.said, s.ever = append(s.causes, cause), now, true
+	return true
+}
+
+// end reports whether there was a trouble that had been logged.
+func (t *troubles) end(topic string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.topics[topic]
+	if s == nil || len(s.causes) == 0 {
+		return false
+	}
+	s.causes, s.said = nil, t.now()
+	return true
+}
+
+// say logs a trouble, unless it is known.
+func (r *reporter) say(topic, cause, message string, args ...any) (news bool) {
+	if !r.troubles.begin(topic, cause) {
+		return false
+	}
+	r.log.Warn(message, args...)
+	return true
+}
+
+// over logs that a topic's trouble has ended, if there was one.
+func (r *reporter) over(topic, message string) {
+	if r.troubles.end(topic) {
+		r.log.Info(message)
+	}
+}
+
+// callFailed reports a call that brought nothing.
+func (r *reporter) callFailed(c call) {
+	if !fromServer(c.err) {
+		r.say(topicReach, string(apierrors.ReasonForError(c.err)), "a call for the lock failed; still trying", "call", c.op.String(), "err", c.err)
+		return
+	}
+	cause := causeOf(c.err)
+	r.say(topicOf(c.op), cause.name, cause.message, "call", c.op.String(), "cause", cause.name, "err", c.err)
+}
+
+// callSucceeded ends the troubles of its kind.
+func (r *reporter) callSucceeded(c call) {
+	r.over(topicReach, "the lock's API server answers again")
+	switch topic := topicOf(c.op); topic {
+	case topicRead:
+		r.over(topic, "the lock can be read again")
+	case topicWrite:
+		r.over(topic, "the lock can be written again")
+	default:
+		r.over(topic, "requests to hand over can be written again")
+	}
+}
+
+func topicOf(op core.Op) string {
+	switch op {
+	case core.Read:
+		return topicRead
+	case core.Ask:
+		return topicAsk
+	case core.NoOp, core.Acquire, core.Renew, core.Release, core.HandOver:
+	}
+	return topicWrite
+}
+
+// cause says why an API server does not do what it was asked for.
+type cause struct{ name, message string }
+
+// causeOf names what an API server says in so many words. Its reason alone would not do:
+// a policy, a quota and a missing permission are all Forbidden.
+func causeOf(err error) cause {
+	text := err.Error()
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return cause{"namespace-terminating", "the lock's namespace is being deleted, no lock can be created in it; still trying"}
+	case strings.Contains(text, "exceeded quota"):
+		return cause{"quota", "a quota leaves no room for the lock; still trying"}
+	case strings.Contains(text, "ValidatingAdmissionPolicy"):
+		return cause{"admission-policy", "an admission policy denies the lock's change; still trying"}
+	case strings.Contains(text, "admission webhook"):
+		return cause{"admission-webhook", "an admission webhook denies the lock's change; still trying"}
+	case strings.Contains(text, "failed calling webhook"):
+		return cause{"admission-webhook-down", "an admission webhook does not answer, and the lock cannot be changed without it; still trying"}
+	case strings.Contains(text, "database space exceeded"):
+		return cause{"store-full", "the API server's store is full; still trying"}
+	case apierrors.IsTooManyRequests(err):
+		return cause{"too-many-requests", "the API server has too many requests; still trying, at its pace"}
+	case apierrors.IsForbidden(err):
+		return cause{"forbidden", "a permission on the lock is missing; still trying"}
+	case apierrors.IsUnauthorized(err):
+		return cause{"unauthorized", "the API server does not know this process's credentials; still trying"}
+	case apierrors.IsNotFound(err):
+		return cause{"namespace-missing", "the lock's namespace does not exist; still trying"}
+	}
+	return cause{"error " + string(apierrors.ReasonForError(err)), "a call for the lock failed; still trying"}
+}
