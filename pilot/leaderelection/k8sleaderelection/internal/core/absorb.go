@@ -207,6 +207,9 @@ func (c Config) replied(s State, in Input) State {
 	s = c.pollAfter(s, in)
 	s.AnswerAt = in.Now.Mono
 	*s.effort(call.Op) = Effort{}
+	if call.Op == Ask {
+		s.Writes.Next = 0 // whoever may ask can often write as well: a nominee has no time to lose
+	}
 	if call.Op == Read {
 		// An answer to a question asked after we learned what we know is newer than
 		// that, whatever its version says: a store can be restored from a backup.

@@ -75,7 +75,7 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 	if at < s.BackOff && s.BackOff > now.Mono {
 		at, why = s.BackOff, BackingOff
 	}
-	if at < s.SyncBy && now.Mono < s.SyncBy && c.Ranked && !s.Default.Synced {
+	if nominee := s.Snap.nominated() && s.Snap.Record.Holder == c.Self; !nominee && now.Mono < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
 		// Whoever takes the lock before it can judge a request has to be preempted, and
 		// that costs a lease.
 		at, why = s.SyncBy, Unsynced

@@ -30,7 +30,7 @@ func (c Config) failed(s State, call Call, in Input) State {
 		*e = Effort{}
 	}
 	switch {
-	case in.Result == Conflict:
+	case in.Result == Conflict && call.Op != Read:
 		s = c.conflicted(s, call, in)
 	default:
 		e.Fails = min(e.Fails+1, maxFails)

@@ -16,8 +16,9 @@ type call struct {
 	notes     core.Notes
 	sent      core.Moment
 	sentAt    Time
-	foreign   uint64 // what the write carries of others' metadata
-	decidedOn uint64 // the version, also when the guard was lost
+	foreign   uint64        // what the write carries of others' metadata
+	after     time.Duration // a refusal's Retry-After
+	decidedOn uint64        // the version, also when the guard was lost
 }
 
 // unguardedVersion is the base of a write that a planted bug sends without a guard.
@@ -70,6 +71,16 @@ func (p *process) arrive(c *call) {
 		}
 		return
 	}
+	if s := p.hit(kindOf(c.op)); s != nil {
+		c.after = s.after
+		w.after(w.latency(p.cfg.CallTimeout), func() {
+			if s.kind == writes {
+				p.troubledAt = w.now
+			}
+			p.answer(c, s.result, view{})
+		})
+		return
+	}
 	result, v := core.OK, w.store.now
 	if c.op != core.Read {
 		result, v = w.store.write(c)
@@ -95,7 +106,7 @@ func (p *process) answer(c *call, result core.Result, v view) {
 		}
 		p.call = nil
 		p.w.checks.answered(p, c, result, v)
-		in := core.Input{Kind: core.Replied, Result: result}
+		in := core.Input{Kind: core.Replied, Result: result, RetryAfter: c.after}
 		if result == core.OK {
 			in.Snap = v.snap
 		}

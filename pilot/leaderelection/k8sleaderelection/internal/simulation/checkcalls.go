@@ -28,6 +28,7 @@ func (c *checks) send(p *process, call *call) {
 	}
 	call.foreign = p.base.foreign
 	p.sentCalls++
+	c.spends(p)
 	if call.op == core.Read {
 		p.sentReads++
 	}
@@ -49,6 +50,7 @@ func (w *world) checkGuard(c *call, now view, unguarded bool) {
 	if now.snap.Exists && c.foreign != now.foreign {
 		w.violate(NothingLost, "%v's %s loses what others wrote on the lock", c.p, c.op)
 	}
+	w.checkCount(c, now)
 	if c.op == core.Release || c.op == core.HandOver {
 		w.checkRelease(c, now)
 	}
@@ -81,7 +83,7 @@ func (w *world) committed(c *call, _, now view) {
 	if c.op == core.HandOver && w.mode.Net == 0 {
 		w.checkNominee(now)
 	}
-	if c.op != core.Release || w.mode.Net > 0 || w.mode.Edits > 0 || w.mode.Peers > 0 {
+	if c.op != core.Release || w.mode.Net > 0 || w.mode.Edits > 0 || w.mode.Peers > 0 || w.mode.Refusals > 0 || w.mode.Lag > 0 {
 		return // elsewhere there are good reasons to wait
 	}
 	w.checkPrompt(now)
@@ -105,7 +107,7 @@ func (w *world) checkPrompt(released view) {
 func (w *world) checkNominee(nomination view) {
 	const soon = 300 * time.Millisecond
 	n := w.nodeOf(nomination.snap.Record.Holder)
-	if n == nil || !n.attends() || !n.p.seen.asked || n.p.seen.unfit {
+	if n == nil || !n.attends() || n.trouble() || n.p.lag > 0 || !n.p.seen.asked || n.p.seen.unfit {
 		return
 	}
 	p := n.p
@@ -122,7 +124,7 @@ func (w *world) checkNominee(nomination view) {
 func (w *world) anyFollower() bool {
 	for _, n := range w.nodes {
 		p := n.p
-		if p == nil || p.s.Phase != core.Following || p.seen.unfit || !n.attends() {
+		if p == nil || p.s.Phase != core.Following || p.seen.unfit || !n.attends() || p.awaitsDefault() {
 			continue
 		}
 		// One that would have to settle lets others go first for a RetryPeriod.

@@ -95,7 +95,7 @@ func (c *checks) handsOver(p *process, call *call) {
 	}
 	n := call.notes
 	if call.record.Holder != r.Identity || call.record.Key != r.Key || n.Nominated != (core.Nomination{Identity: r.Identity, Transitions: call.record.Transitions}) ||
-		n.Marker != (core.Marker{}) || n.Request != (core.Request{}) || call.record.Transitions != call.base.Record.Transitions+1 {
+		n.Marker != (core.Marker{}) || n.Request != (core.Request{}) || call.record.Transitions != min(call.base.Record.Transitions+1, 1<<31-1) {
 		w.violate(Handover, "%v hands over to %q of %q, and writes %+v with %+v", p, r.Identity, r.Key, call.record, n)
 	}
 }
@@ -110,6 +110,8 @@ func (c *checks) acquires(p *process, call *call) {
 	}
 	nominated := holder != "" && s.Notes.Nominated == (core.Nomination{Identity: holder, Transitions: s.Record.Transitions}) && s.Record.Renewed == s.Record.Acquired
 	switch {
+	case p.awaitsDefault() && !(nominated && holder == p.id):
+		w.violate(NoFlapping, "%v takes a lock before it knows the default, %v after its start", p, p.startedAt.Until(now))
 	case p.seen.unfit:
 		w.violate(Fitness, "%v campaigns, and is unfit", p)
 	case nominated && holder == p.id:
@@ -174,4 +176,9 @@ func (c *checks) marks(p *process, call *call) {
 	if call.base.Exists && left != (core.Marker{}) && left.Identity != p.id && m != left {
 		c.w.violate(Settling, "%v settles and removes the marker of %s", p, left.Identity)
 	}
+}
+
+// awaitsDefault reports whether p does not know the default yet, and may still wait for it.
+func (p *process) awaitsDefault() bool {
+	return p.cfg.Ranked && !p.seen.deflt.Synced && p.startedAt.Until(p.now().Mono) < p.cfg.SyncWait
 }

@@ -25,6 +25,8 @@ func (c *checks) excused(p *process, q *peer, work *peerWork) bool {
 	switch {
 	case work.let, work.term.wiped, q.pausedAt > q.wroteAt:
 		return true
+	case p.acked != nil && p.acked.removedWith != nil:
+		return true // p's own record was removed before it was answered, and q found no lock
 	case work.term.overwrote(p.acked):
 		return true // it took the lock from p, which has not heard of it yet
 	case work.term.letGo && !slices.Contains(p.seenTerms, work.term):

@@ -15,6 +15,8 @@ type checks struct {
 	busyAt      Time // when functions last returned, or somebody last ended, or came to an empty place
 	settledOnce bool
 	orderly     int // counts releases that somebody should follow
+	handovers   budget
+	leader      string // who last started functions
 }
 
 // mayAct reports whether p could be acting at this very moment.
@@ -170,8 +172,11 @@ const slow = time.Second
 // answered is called when p is about to learn how a call ended.
 func (c *checks) answered(p *process, call *call, result core.Result, v view) {
 	now := c.w.now
-	if result == core.Unknown || now.since(call.sentAt) > slow {
+	if result == core.Unknown && p.hit(kindOf(call.op)) == nil || now.since(call.sentAt) > slow {
 		p.troubledAt = now
+	}
+	if result == core.Conflict && call.op != core.Read && p.hit(reads) != nil {
+		p.troubledAt = now // somebody has labelled the lock, and nothing shows which version that made
 	}
 	if result != core.OK || call.op == core.Read || v.snap.Version == call.base.Version {
 		return

@@ -25,6 +25,7 @@ func (w *world) planFaults() {
 		{m.Orders, w.operate},
 		{m.Twins, w.twinSome},
 		{m.Unfits, w.unfitSome},
+		{m.Refusals, w.refuse},
 	} {
 		if kind.most == 0 {
 			continue

@@ -16,9 +16,12 @@ type Mode struct {
 	Outages  int // nobody, or one node, reaches the store
 	Cuts     int // of watches
 
+	Refusals int // spells in which calls of one kind fail
+
 	Net       float64 // a call is slow; half of it: lost
 	Drop      float64 // a watch event never comes
 	Late      float64 // a watch event comes late
+	Lag       float64 // a process's watch is behind by more than a RetryPeriod, all the time
 	Forbidden float64 // a process may not watch
 	Fail      float64 // a function fails in a term
 	LateStart float64 // a node starts later than the others
@@ -38,6 +41,7 @@ type Mode struct {
 	OneCycle bool // a lost term ends its process, as client-go's users have it
 
 	Peers    float64 // a node runs another elector than ours
+	Maximum  bool    // the lock's count of terms is at its maximum
 	ClientGo bool    // and it is client-go's; otherwise istiod's
 	Convert  float64 // a process that ends is replaced by one of the other kind
 }
@@ -75,13 +79,18 @@ var Modes = []Mode{
 		Name: "mixed-bad", Ranked: true, Remote: 0.2, Ambush: 0.2, Peers: 0.5, Convert: 0.3, Flips: 5, Stops: 6, Edits: 2, Pauses: 3, Outages: 2, Cuts: 3,
 		Net: 0.08, Drop: 0.08, Late: 0.1, Forbidden: 0.15, Fail: 0.1, LateStart: 0.3,
 	},
+	{Name: "refused", Ranked: true, Refusals: 4, Flips: 1, Stops: 1},
+	{Name: "one-sided", Ranked: true, Refusals: 6, Flips: 3, Stops: 3, Labels: 4, Cuts: 3, Forbidden: 0.2, Lag: 0.1},
+	{Name: "refused-bad", Ranked: true, Refusals: 4, Flips: 4, Stops: 4, Edits: 2, Outages: 1, Net: 0.05, Drop: 0.05, Late: 0.05, Forbidden: 0.2, Fail: 0.1, Orders: 2},
+	{Name: "lagging", Ranked: true, Flips: 3, Lag: 0.5, Remote: 0.2},
+	{Name: "maximum", Ranked: true, Maximum: true, Flips: 6, Stops: 6, Orders: 3, Cuts: 2, Net: 0.03, Drop: 0.03, Late: 0.05, Fail: 0.1},
 	{Name: "client-go", Peers: 0.5, ClientGo: true, Convert: 0.3, Stops: 6, Pauses: 3, Outages: 2, Cuts: 2, Net: 0.06, Late: 0.08, Forbidden: 0.15, LateStart: 0.3},
 }
 
 // mild reports whether nothing goes wrong but that processes end and come back.
 func (m Mode) mild() bool {
-	hard := m.Edits + m.Restores + m.Pauses + m.Clocks + m.Outages + m.Cuts + m.Orders + m.Unfits
-	return hard == 0 && m.Net+m.Drop+m.Late+m.Forbidden+m.Fail+m.Peers+m.Ambush+m.Blind == 0
+	hard := m.Edits + m.Restores + m.Pauses + m.Clocks + m.Outages + m.Cuts + m.Orders + m.Unfits + m.Refusals
+	return hard == 0 && m.Lag+m.Net+m.Drop+m.Late+m.Forbidden+m.Fail+m.Peers+m.Ambush+m.Blind == 0
 }
 
 // peerKind is what the other electors are.

@@ -174,8 +174,13 @@ func (n *node) start() {
 	p := &process{
 		w: w, n: n, id: n.name, key: n.key, serial: len(w.procs) + 1,
 		cfg: n.config(), step: stepOf(w.Bug), pausedAt: -1, troubledAt: w.now,
-		forbidden: w.chance(w.mode.Forbidden), blind: w.chance(w.mode.Blind),
+		forbidden: w.chance(w.mode.Forbidden), blind: w.chance(w.mode.Blind), efforts: newEfforts(w.now),
 	}
+	p.startedAt = p.now().Mono
+	if w.chance(w.mode.Lag) {
+		p.lag = w.timing.retry + w.within(2*w.timing.retry)
+	}
+	w.happened(1)
 	if !w.anybody() {
 		w.checks.busyAt = w.now
 	}
@@ -197,7 +202,7 @@ func (n *node) config() core.Config {
 		Self: n.name, Key: n.key, Lease: t.lease, Cover: t.cover, Retry: t.retry,
 		CallTimeout: (t.cover - t.retry) / 2, DrainLimit: t.drain(), StopLimit: 2 * t.lease,
 		Moment: 25 * time.Millisecond, Patience: min(2*time.Second, t.retry/2),
-		Ranked: n.w.mode.Ranked, Release: true,
+		Ranked: n.w.mode.Ranked, Release: true, SyncWait: n.w.syncWait,
 	}
 	c.External, c.OneCycle = n.w.mode.External, n.w.mode.OneCycle
 	if c.OneCycle {
@@ -223,6 +228,7 @@ func (n *node) kill(why string) {
 		return
 	}
 	n.w.tracef("%s ends: %s", p, why)
+	n.w.happened(1)
 	p.ended, p.work, p.alive, p.gate = true, false, false, core.Cover{}
 	n.w.checks.busyAt = n.w.now
 	n.p, n.held = nil, nil

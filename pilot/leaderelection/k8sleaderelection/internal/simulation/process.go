@@ -28,8 +28,10 @@ type process struct {
 	timer    int // which timer counts
 
 	watching, forbidden bool
-	blind               bool // it never learns the default revision
-	unfit               bool // what its check of fitness would say
+	blind               bool          // it never learns the default revision
+	unfit               bool          // what its check of fitness would say
+	lag                 time.Duration // by which its watch is behind, all the time
+	startedAt           core.Instant
 	watch               int  // which watch counts
 	cut                 bool // and nothing comes through
 	watchHistory        int
@@ -64,6 +66,7 @@ type process struct {
 	sentCalls    int
 	sentReads    int
 	sentAtCheck  int
+	efforts
 }
 
 func (p *process) String() string { return fmt.Sprintf("%s#%d", p.id, p.serial) }
@@ -84,6 +87,7 @@ func (p *process) input(in core.Input, v view) {
 		p.sees(v, in.Kind == core.Seen)
 	}
 	p.seen.told(in)
+	p.learns(in, v)
 	var a core.Action
 	before, learned := p.s.Phase, p.s.Learned
 	p.s, a = p.step(p.cfg, p.s, in)
@@ -95,6 +99,7 @@ func (p *process) input(in core.Input, v view) {
 		p.trace(before, in, a)
 	}
 	w.checks.action(p, in, v, a)
+	w.checks.says(p, before)
 	p.apply(a)
 	if w.chance(0.05) {
 		p.apply(a)
@@ -177,6 +182,7 @@ func (p *process) setWork(a core.Action) {
 
 func (p *process) startWork() {
 	p.w.checks.start(p)
+	p.w.checks.changes(p)
 	p.work, p.alive = true, true
 	p.returns++
 	p.w.result.Terms++

@@ -27,10 +27,14 @@ const (
 	NothingLost Check = "nothing-lost"  // others' metadata, or an unreadable record, overwritten
 	Prompt      Check = "prompt"        // nobody leads although somebody could
 	Quiet       Check = "quiet"         // needless calls, or a hot loop
+	Effort      Check = "effort"        // more calls than time and causes explain
+	Reports     Check = "reports"       // a state that is reported again and again
+	Changes     Check = "changes"       // the leader changes more often than there are causes
+	Count       Check = "count"         // a count of terms that a guard of the lock would refuse
 )
 
 var allChecks = []Check{
-	OneAtATime, Peers, Settling, Handover, Orders, Fitness, NoFlapping, Release, Cover, Token, StepDown, HardStop, OwnLockOnly, OneTerm, NothingLost, Prompt, Quiet,
+	OneAtATime, Peers, Settling, Handover, Orders, Fitness, NoFlapping, Release, Cover, Token, StepDown, HardStop, OwnLockOnly, OneTerm, NothingLost, Prompt, Quiet, Effort, Reports, Changes, Count,
 }
 
 // Violation is one failed check.

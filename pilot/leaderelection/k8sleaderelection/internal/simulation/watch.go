@@ -12,7 +12,7 @@ func (p *process) openWatch(gap bool) {
 	if p.ended || p.forbidden || p.watching {
 		return
 	}
-	if p.down() && p.w.faulty() {
+	if (p.down() || p.hit(watches) != nil) && p.w.faulty() {
 		p.w.after(p.w.within(time.Second), func() { p.openWatch(true) })
 		return
 	}
@@ -61,6 +61,9 @@ func (p *process) show(v view, watch int) {
 	late := time.Millisecond + w.within(10*time.Millisecond)
 	if w.faulty() && w.chance(w.mode.Late) {
 		late = w.within(8 * time.Second)
+	}
+	if w.faulty() {
+		late += p.lag
 	}
 	w.after(late, func() {
 		if p.watch != watch {

@@ -55,7 +55,9 @@ type world struct {
 	deflt     core.Default
 	apiDown   Time    // nobody reaches the store before
 	refuses   float64 // how many calls in an outage are refused, instead of hanging
-	loose     bool    // equal keys beat each other
+	syncWait  time.Duration
+	loose     bool // equal keys beat each other
+	spells    []*spell
 	checks    checks
 	result    Result
 }
@@ -103,13 +105,20 @@ func Run(o Options) Result {
 	}
 	w.calm = Time(0).add(w.timing.faults)
 	w.rest = w.calm.add(w.timing.bound())
+	if w.mode.Refusals > 0 {
+		w.rest = w.rest.add(w.timing.lease) // the longest pause of those who could not write
+	}
 	if w.mode.Peers > 0 {
 		w.rest = w.rest.add(w.timing.peerBound())
 	}
 	w.end = w.rest.add(w.timing.quiet)
 	w.store.w, w.checks.w = w, w
 	w.store.undone = map[uint64]bool{}
+	w.checks.handovers.left = handoverBudget
 	w.result = Result{Seed: o.Seed, Mode: w.mode.Name}
+	if w.rng.IntN(3) > 0 {
+		w.syncWait = 3 * time.Second
+	}
 	w.loose = w.mode.External && w.rng.IntN(3) == 0
 	w.build()
 	w.planFaults()
@@ -124,6 +133,9 @@ func Run(o Options) Result {
 
 // build makes the machines. Some are fast, some slow, and none agrees on the time.
 func (w *world) build() {
+	if w.mode.Maximum {
+		w.startAtTheMaximum()
+	}
 	if w.mode.Ranked {
 		w.deflt = core.Default{Synced: true, Revision: w.revision()}
 	}
@@ -181,6 +193,7 @@ func (w *world) tracef(format string, args ...any) {
 // setDefault flips the default revision. Each node hears of it some time later.
 func (w *world) setDefault(revision string) {
 	w.deflt = core.Default{Synced: true, Revision: revision}
+	w.happened(2)
 	w.checks.busyAt = w.now // whoever settles may have to give way, and the next one settles anew
 	w.tracef("default revision is now %s", revision)
 	for _, n := range w.nodes {
@@ -203,6 +216,8 @@ func (w *world) tellDefault(n *node, late time.Duration) {
 func (w *world) beginCalm() {
 	w.tracef("calm begins")
 	w.apiDown = 0
+	w.spells = nil
+	w.happened(3)
 	w.resumeRank()
 	for _, n := range w.nodes {
 		n.resume()
