@@ -8,24 +8,27 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/dynamic"
+	corev1 "k8s.io/api/core/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // fenceWatch is the fence's self-test. It tries guarded writes, dry and past the gate, as
 // this process: while it leads they must be admitted, and otherwise refused.
 type fenceWatch struct {
 	on     bool
-	client dynamic.Interface
+	client kube.Client
+	events *events
 	log    *slog.Logger
 	stands *prometheus.GaugeVec
+	guards *prometheus.GaugeVec
 	checks *prometheus.CounterVec
 
-	// The self-test looks at all elections whenever a term begins or has ended, and every
-	// now and then: a fence may also fall while nothing else changes.
+	// The self-test looks at all elections whenever a term begins or has ended, or a fence's
+	// policies were changed, and every now and then: what changes a fence may also be unseen.
 	wake   wakeup
 	every  time.Duration
 	probes map[*leaderelection.LeaderElection][]fence.Probe
@@ -45,6 +48,15 @@ type fenceState struct {
 	// Detail is what the API server said.
 	Detail string    `json:"detail,omitempty"`
 	At     time.Time `json:"at"`
+	// Guards are the answers by what is guarded.
+	Guards []guardState `json:"guards,omitempty"`
+}
+
+// guardState is what the self-test found of one group of guarded writes.
+type guardState struct {
+	Guard  string `json:"guard"`
+	Stands bool   `json:"stands"`
+	Answer string `json:"answer"`
 }
 
 const (
@@ -58,14 +70,18 @@ const (
 	checkEvery = time.Minute
 )
 
-func newFenceWatch(client dynamic.Interface, registry prometheus.Registerer, log *slog.Logger, config Config) *fenceWatch {
+func newFenceWatch(client kube.Client, events *events, registry prometheus.Registerer, log *slog.Logger, config Config) *fenceWatch {
 	w := &fenceWatch{
-		on: config.Fence && !config.DisableElections, client: client, log: log, wake: newWakeup(), every: config.fenceEvery,
+		on: config.Fence && !config.DisableElections, client: client, events: events, log: log, wake: newWakeup(), every: config.fenceEvery,
 		probes: map[*leaderelection.LeaderElection][]fence.Probe{}, states: map[*leaderelection.LeaderElection]fenceState{},
 		stands: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "incumbent_fence_stands",
 			Help: "Whether the API server did with this process's guarded writes of that election what it should: 1, or 0. Absent while unknown.",
 		}, []string{"name"}),
+		guards: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "incumbent_fence_guard_stands",
+			Help: "As incumbent_fence_stands, for one group of guarded writes. Absent while unknown.",
+		}, []string{"name", "guard"}),
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "incumbent_fence_checks_total",
 			Help: "How many dry-run writes tried the fence of that election, by what this process was (leading, following) and the answer (admitted, refused, unclear).",
@@ -75,7 +91,7 @@ func newFenceWatch(client dynamic.Interface, registry prometheus.Registerer, log
 		w.every = checkEvery
 	}
 	if w.on {
-		registry.MustRegister(w.stands, w.checks)
+		registry.MustRegister(w.stands, w.guards, w.checks)
 	}
 	return w
 }
@@ -98,6 +114,15 @@ func (w *fenceWatch) watch(le *leaderelection.LeaderElection, row election) {
 func (w *fenceWatch) run(ctx context.Context) error {
 	ticker := time.NewTicker(w.every)
 	defer ticker.Stop()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	if w.on {
+		watching.Go(func() {
+			install.Watch(ctx, w.client.Kube(), w.wake.nudge, func(err error) {
+				w.log.Info("the fence's policies cannot be watched; it is tried every now and then", "every", w.every, "error", err)
+			})
+		})
+	}
 	for {
 		for le := range w.probes {
 			w.check(ctx, le)
@@ -115,6 +140,7 @@ func (w *fenceWatch) run(ctx context.Context) error {
 // should be, or else the last.
 func (w *fenceWatch) check(ctx context.Context, le *leaderelection.LeaderElection) {
 	found, tried := fenceState{}, false
+	var guards []guardState
 	for _, p := range w.probes[le] {
 		if p.Object == nil {
 			continue // nothing is known to try it with
@@ -123,13 +149,42 @@ func (w *fenceWatch) check(ctx context.Context, le *leaderelection.LeaderElectio
 		if ctx.Err() != nil {
 			return
 		}
-		if found, tried = state, true; !state.Stands {
-			break
+		guards = append(guards, guardState{Guard: p.Guard.String(), Stands: state.Stands, Answer: state.Answer})
+		if !tried || found.Stands {
+			found, tried = state, true
 		}
 	}
 	if tried {
+		found.Guards = guards
+		w.measure(le, guards)
 		w.report(le, found)
 	}
+}
+
+// measure sets the metric of each group of guarded writes.
+func (w *fenceWatch) measure(le *leaderelection.LeaderElection, guards []guardState) {
+	name := le.Status().Lock
+	for _, g := range guards {
+		switch {
+		case g.Answer == "" || g.Answer == install.Unclear.String():
+			w.guards.DeleteLabelValues(name, g.Guard)
+		case g.Stands:
+			w.guards.WithLabelValues(name, g.Guard).Set(1)
+		default:
+			w.guards.WithLabelValues(name, g.Guard).Set(0)
+		}
+	}
+}
+
+// event tells of a fence on its lock, where those look who care about the election.
+func (w *fenceWatch) event(le *leaderelection.LeaderElection, kind, format string, args ...any) {
+	status := le.Status()
+	object, single := objectKinds[status.LockType]
+	if !single {
+		object = objectKinds[leaderelection.LeaseLock.String()] // of two locks, the one that a fence goes by
+	}
+	object.Namespace, object.Name = status.Namespace, status.Lock
+	w.events.Eventf(&object, kind, "WriteFence", format, args...)
 }
 
 // try tries a probe until the answer is what it should be, or has been another for a
@@ -159,7 +214,7 @@ func (w *fenceWatch) try(ctx context.Context, le *leaderelection.LeaderElection,
 func (w *fenceWatch) look(ctx context.Context, le *leaderelection.LeaderElection, p fence.Probe) (state fenceState, settled bool) {
 	before := le.Status()
 	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
-	answer, err := install.Try(bounded, w.client, p)
+	answer, err := install.Try(bounded, w.client.Dynamic(), p)
 	cancel()
 	after := le.Status()
 	state = fenceState{Leading: after.Leading, Answer: answer.String(), At: time.Now()}
@@ -212,11 +267,15 @@ func (w *fenceWatch) report(le *leaderelection.LeaderElection, state fenceState)
 		w.stands.WithLabelValues(name).Set(0)
 		if news {
 			log.Error("the fence does not stand; pilot fence verify says more", "detail", state.Detail)
+			w.event(le, corev1.EventTypeWarning, "the fence does not stand: a write by %s, leading %t, was %s", le.Status().Identity, state.Leading, state.Answer)
 		}
 	default:
 		w.stands.WithLabelValues(name).Set(1)
 		if news {
 			log.Info("fence stands", "detail", state.Detail)
+			if last.Answer != "" && !last.Stands {
+				w.event(le, corev1.EventTypeNormal, "the fence stands again")
+			}
 		}
 	}
 }

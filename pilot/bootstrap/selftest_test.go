@@ -89,7 +89,8 @@ func fenceFallsAndIsNoticed(t *testing.T, e *environment) {
 	var sent requests
 	config = e.config(t, "b")
 	sent.through(config.RESTConfig)
-	config.Fence, config.fenceEvery = true, 100*time.Millisecond
+	// It looks so seldom that what it notices is what it watches.
+	config.Fence, config.fenceEvery = true, time.Hour
 	b := start(t, config, following.fenced(e))
 	await(t, "the follower's write is refused", func() bool {
 		now := b.election(t)
@@ -97,12 +98,23 @@ func fenceFallsAndIsNoticed(t *testing.T, e *environment) {
 			strings.Contains(now.Fence.Detail, "b is not the leader")
 	})
 	token := a.election(t).Token
+	guard := fmt.Sprintf("incumbent_fence_guard_stands{guard=%q,name=%q}", "configmaps "+e.guardedName()+" "+e.home, electionID)
+	if got := b.metric(t, guard); got != "1" {
+		t.Errorf("%s is %q", guard, got)
+	}
 
 	remove()
 	await(t, "it is noticed that it fell", func() bool {
 		now := b.election(t)
 		return b.stands(t) == "0" && now.Fence != nil && !now.Fence.Stands && now.Fence.Answer == "admitted"
 	})
+	await(t, "the Event of it", func() bool {
+		events, err := e.admin.Kube().CoreV1().Events(e.home).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=WriteFence,type=Warning"})
+		return err == nil && len(events.Items) > 0
+	})
+	if now := b.election(t).Fence; b.metric(t, guard) != "0" || len(now.Guards) != 1 || now.Guards[0].Stands {
+		t.Errorf("%s is %q, and the page has %+v", guard, b.metric(t, guard), now.Guards)
+	}
 	if a.election(t).Token != token {
 		t.Error("a term has ended meanwhile: it proves nothing")
 	}
@@ -122,6 +134,13 @@ func fenceFallsAndIsNoticed(t *testing.T, e *environment) {
 	}
 
 	t.Log("the right to write goes: nothing is known of the fence then")
+	if err := b.end(); err != nil {
+		t.Error(err)
+	}
+	config = e.config(t, "c")
+	config.Fence, config.fenceEvery = true, 100*time.Millisecond
+	b = start(t, config, newController().fenced(e))
+	await(t, "the follower's write is refused", func() bool { return b.stands(t) == "1" })
 	e.forbid(t, "configmaps", "create")
 	await(t, "it is not clear", func() bool {
 		now := b.election(t).Fence

@@ -50,8 +50,8 @@ func newServer(config Config, rows []election) (*Server, error) {
 	if err := s.connect(); err != nil {
 		return nil, err
 	}
-	s.fence = newFenceWatch(s.own.Dynamic(), s.metrics.registry, s.log, config)
 	s.events = newEvents(s.own, config.Identity, s.log)
+	s.fence = newFenceWatch(s.own, s.events, s.metrics.registry, s.log, config)
 	s.others = newOtherLocks(s.own, s.events, s.metrics.registry, s.log, config)
 	s.metrics.registry.MustRegister(standing{s.elections}, ReadBuild().metric())
 	// Whatever the server's namespace, elections go by the one webhook that istiod's go by.

@@ -29,8 +29,8 @@ func NamespaceRules(locks []string) []rbacv1.PolicyRule {
 	return rules
 }
 
-// ClusterRules are what a server may do everywhere: learn the default revision, and
-// keep the CA bundle in every namespace.
+// ClusterRules are what a server may do everywhere: learn the default revision, keep the
+// CA bundle in every namespace, and see when a fence is changed.
 func ClusterRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{
@@ -42,6 +42,10 @@ func ClusterRules() []rbacv1.PolicyRule {
 		{
 			APIGroups: []string{""}, Resources: []string{"configmaps"},
 			ResourceNames: []string{namespace.ConfigMapName}, Verbs: []string{"list", "watch", "patch"},
+		},
+		{
+			APIGroups: []string{"admissionregistration.k8s.io"},
+			Resources: []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}, Verbs: []string{"list", "watch"},
 		},
 	}
 }

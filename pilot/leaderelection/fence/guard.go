@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -142,6 +143,23 @@ func isLockResource(group, resource string) bool {
 		}
 	}
 	return false
+}
+
+// String is short, for metrics and pages: what is guarded, and by what it is narrowed down.
+func (g Guard) String() string {
+	text := strings.Join(g.Resources, ",")
+	if g.Group != "" {
+		text = g.Group + "/" + text
+	}
+	for _, by := range [][]string{g.Names, g.Namespaces} {
+		if len(by) > 0 {
+			text += " " + strings.Join(by, ",")
+		}
+	}
+	if len(g.Labels) > 0 {
+		text += " " + labels.Set(g.Labels).String()
+	}
+	return text
 }
 
 func (g Guard) narrow() bool { return len(g.Names)+len(g.Labels)+len(g.Namespaces) > 0 }
