@@ -89,6 +89,10 @@ func TestTellingTheGateWhatItKnowsCostsNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { gate.Set(le.Term{Token: 7}, end) }); n != 0 {
 		t.Errorf("the same cover again: %v allocations", n)
 	}
+	gate.Set(le.Term{}, le.Cover{})
+	if n := testing.AllocsPerRun(100, func() { gate.Set(le.Term{}, le.Cover{}) }); n != 0 {
+		t.Errorf("shutting a gate that has been open: %v allocations", n)
+	}
 }
 
 // Two drains wait for two writes, of which one takes longer.
@@ -251,7 +255,31 @@ func TestErrorsFromBelowAreTold(t *testing.T) {
 			t.Errorf("%d: closing the answer: %v", status, err)
 		}
 	}
+
+	// What broke once is not taken for the end, though nothing is left to read.
+	once := &body{Reader: &breaksOnce{}}
+	resp, err := gate.Transport(answering(http.StatusForbidden, once)).RoundTrip(request(t, t.Context()))
+	if err == nil {
+		if _, err := io.ReadAll(resp.Body); !errors.Is(err, errBroken) {
+			t.Errorf("a refusal that broke off: %v", err)
+		}
+		err = resp.Body.Close()
+	}
+	if err != nil {
+		t.Error(err)
+	}
 	gate.Drain()
+}
+
+// breaksOnce fails, and is at its end from then on.
+type breaksOnce struct{ broke bool }
+
+func (b *breaksOnce) Read([]byte) (int, error) {
+	if b.broke {
+		return 0, io.EOF
+	}
+	b.broke = true
+	return 0, errBroken
 }
 
 // While an answer is read its caller gives up: that is what the reader is told then, but
@@ -335,4 +363,3 @@ func TestTheCallersEndEndsAnAnswerThatNobodyCloses(t *testing.T) {
 		}
 	})
 }
-
