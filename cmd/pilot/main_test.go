@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"incumbent.dev/incumbent/pkg/features"
 )
 
 // pilot runs a command line and returns what it says.
@@ -32,6 +35,39 @@ func TestFeaturesAreListed(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
+	}
+}
+
+var rewrite = flag.Bool("rewrite", false, "write what pilot says of itself to testdata")
+
+// What each command says of itself: flags, what they default to without an environment, and
+// the environment variables.
+func TestHelpIsAsWritten(t *testing.T) {
+	for _, variable := range features.List() {
+		t.Setenv(variable.Name, "")
+	}
+	var all strings.Builder
+	for _, args := range [][]string{
+		{"--help"}, {"server", "--help"}, {"fence", "--help"}, {"fence", "install", "--help"}, {"version", "--help"}, {"features"},
+	} {
+		out, err := pilot(t, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString("$ pilot " + strings.Join(args, " ") + "\n" + out + "\n")
+	}
+	const file = "testdata/help.txt"
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(all.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all.String() != string(want) {
+		t.Errorf("%s is not what pilot says (go test -rewrite writes it):\n%s", file, all.String())
 	}
 }
 

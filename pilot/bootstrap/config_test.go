@@ -117,10 +117,10 @@ func TestMetrics(t *testing.T) {
 	s.metrics.Term("x", true, "lease-expired")
 	s.metrics.Term("y", true, "lock-free")
 	s.metrics.Term("y", false, "superseded")
-	for _, what := range []k8sleaderelection.Lasting{
+	for i, what := range []k8sleaderelection.Lasting{
 		k8sleaderelection.Drain, k8sleaderelection.Handover, k8sleaderelection.HandoverGiven, k8sleaderelection.Leaderless,
 	} {
-		s.metrics.Lasted("x", what, 20*time.Millisecond)
+		s.metrics.Lasted("x", what, time.Duration(i+1)*time.Second)
 	}
 	_, text := get(t, s, "/metrics")
 	for _, want := range []string{
@@ -133,10 +133,9 @@ func TestMetrics(t *testing.T) {
 		`incumbent_election_renew_seconds_count{name="x"} 1`,
 		`incumbent_election_transitions_total{change="began",name="x",reason="lease-expired"} 1`,
 		`incumbent_election_transitions_total{change="ended",name="y",reason="superseded"} 1`,
-		`incumbent_election_drain_seconds_bucket{name="x",le="0.025"} 1`,
-		`incumbent_election_handover_seconds_count{name="x"} 1`,
-		`incumbent_election_handover_given_seconds_count{name="x"} 1`,
-		`incumbent_election_leaderless_seconds_count{name="x"} 1`,
+		`incumbent_election_drain_seconds_bucket{name="x",le="1"} 1`,
+		`incumbent_election_drain_seconds_sum{name="x"} 1`, `incumbent_election_handover_seconds_sum{name="x"} 2`,
+		`incumbent_election_handover_given_seconds_sum{name="x"} 3`, `incumbent_election_leaderless_seconds_sum{name="x"} 4`,
 		`incumbent_election_cover_left_seconds{name="istio-namespace-controller-election"} 0`,
 		`incumbent_election_refused_writes_total{by="gate",name="istio-namespace-controller-election"} 0`,
 	} {

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,41 @@ func TestMetricsAreTheServersOwn(t *testing.T) {
 	build := ReadBuild()
 	if _, text := b.page(t, "/metrics"); !strings.Contains(text, `incumbent_build_info{goversion="`+build.Go+`"`) {
 		t.Error("no incumbent_build_info")
+	}
+}
+
+// What the page says of an election is what the lock says, and what the metrics say.
+func TestElectionsPage(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	first := start(t, e.config(t, "first"), newController().rows())
+	first.leads(t)
+	if err := first.end(); err != nil {
+		t.Fatal(err)
+	}
+	config := e.config(t, "second")
+	config.Revision = "canary"
+	r := start(t, config, newController().rows())
+	r.leads(t)
+	await(t, "it knows that there is no default revision", func() bool { return r.election(t).DefaultRevision != nil })
+	record, _ := e.configMapRecord(t)
+	now := r.election(t)
+	if now.Since == nil || *now.DefaultRevision != "" {
+		t.Errorf("since %v, default revision %q", now.Since, *now.DefaultRevision)
+	}
+	if n, err := strconv.ParseFloat(r.metric(t, "incumbent_election_term_token{name=\""+electionID+"\"}"), 64); err != nil || strconv.FormatFloat(n, 'f', -1, 64) != now.Token {
+		t.Errorf("the token is %v, %v, and the page says %s", n, err, now.Token)
+	}
+	if n := r.metric(t, "incumbent_election_term_transitions{name=\""+electionID+"\"}"); n != strconv.Itoa(record.LeaderTransitions) || now.Transitions != record.LeaderTransitions || n == "0" {
+		t.Errorf("%s terms by metric, %d by the page, %d by the lock", n, now.Transitions, record.LeaderTransitions)
+	}
+	now.Since, now.DefaultRevision, now.Token, now.Transitions = nil, nil, "", 0
+	want := electionState{
+		ID: electionID, Namespace: e.home, Lock: electionID, LockType: "configmap", Phase: "leading", Reason: now.Reason, Leading: true,
+		Identity: "second", Key: "canary", LeaderIdentity: "second", LeaderKey: "canary",
+	}
+	if now != want || now.Reason == "" {
+		t.Errorf("got %+v\nwant %+v", now, want)
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +28,7 @@ func TestRecordsReachIstiosLog(t *testing.T) {
 	child.Warn("message", "took", 2*time.Second, "error", errors.New("no"), slog.Group("who", "id", 7), "names", []string{"a", "b"})
 	log.Debug("not enabled")
 	log.Info("unlabelled")
+	log.Error("bad", "at", time.Unix(0, 0).UTC(), "yes", true)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +49,10 @@ func TestRecordsReachIstiosLog(t *testing.T) {
 	got = nil
 	if err := decoder.Decode(&got); err != nil || got["msg"] != "unlabelled" || got["election"] != nil {
 		t.Errorf("second line is %v, %v", got, err)
+	}
+	got = nil
+	if err := decoder.Decode(&got); err != nil || got["level"] != "error" || got["msg"] != "bad" || got["yes"] != true || !strings.HasPrefix(fmt.Sprint(got["at"]), "1970-01-01") {
+		t.Errorf("third line is %v, %v", got, err)
 	}
 	if decoder.More() {
 		t.Error("a line at a level that is off was written")
