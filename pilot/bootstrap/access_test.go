@@ -35,6 +35,10 @@ var mayDo = map[string]bool{
 	"get admissionregistration.k8s.io/mutatingwebhookconfigurations - webhook":   true,
 	"list admissionregistration.k8s.io/mutatingwebhookconfigurations - webhook":  true,
 	"watch admissionregistration.k8s.io/mutatingwebhookconfigurations - webhook": true,
+	"list admissionregistration.k8s.io/validatingadmissionpolicies - new":        true,
+	"watch admissionregistration.k8s.io/validatingadmissionpolicies - new":       true,
+	"list admissionregistration.k8s.io/validatingadmissionpolicybindings - new":  true,
+	"watch admissionregistration.k8s.io/validatingadmissionpolicybindings - new": true,
 }
 
 var (
@@ -42,6 +46,7 @@ var (
 	resources = []string{
 		"configmaps", "coordination.k8s.io/leases", "events", "namespaces", "secrets", "pods", "serviceaccounts", "users",
 		"admissionregistration.k8s.io/mutatingwebhookconfigurations", "admissionregistration.k8s.io/validatingadmissionpolicies",
+		"admissionregistration.k8s.io/validatingadmissionpolicybindings",
 		"rbac.authorization.k8s.io/roles", "rbac.authorization.k8s.io/clusterroles", "apps/deployments", "*/*",
 	}
 )

@@ -21,7 +21,7 @@ const (
 var (
 	quoted = regexp.MustCompile("`([^`]+)`")
 	verb   = regexp.MustCompile(`%[a-z]`)
-	event  = regexp.MustCompile(`(?:r\.event|r\.warn)\(("[^"]+")|EventTypeWarning, "LeaderElection",\s*("[^"]+")`)
+	event  = regexp.MustCompile(`(?:r\.event|r\.warn|w\.event)\((?:le, corev1\.EventType[A-Za-z]+, )?("[^"]+")|EventTypeWarning, "LeaderElection",\s*("[^"]+")`)
 	fqName = regexp.MustCompile(`fqName: "([^"]+)"`)
 )
 
