@@ -51,10 +51,14 @@ func fenceCommand(
 	verify.Flags().BoolVar(&config.Strict, "strict", false, "accept nothing but what was tried and held: no mode but deny, and a leader to try it as")
 	for _, cmd := range []*cobra.Command{install, verify} {
 		cmd.Flags().BoolVar(&config.AllowUnclear, "allow-unclear", false, "accept that something could not be tried")
+	}
+	report := does("report", "Say what was refused, or would be in mode deny, by an API server's audit log")
+	report.Flags().StringVar(&config.AuditLog, "audit-log", "-", "the audit log, one event as JSON in each line; - is the standard input")
+	for _, cmd := range []*cobra.Command{install, verify, report} {
 		cmd.Flags().StringVarP(&config.Output, "output", "o", "table", "table, json or yaml")
 	}
 	root.AddCommand(
-		does("render", "Print the policies and bindings as YAML"), install, verify,
+		does("render", "Print the policies and bindings as YAML"), install, verify, report,
 		does("remove", "Take the fence away; what keeps the API server's view of locks alive stays"),
 	)
 	return root
@@ -69,6 +73,8 @@ func fence(ctx context.Context, verb string, config bootstrap.FenceConfig, out i
 		return config.Install(ctx, out)
 	case "verify":
 		return config.Verify(ctx, out)
+	case "report":
+		return config.Report(out)
 	case "remove":
 		return config.Remove(ctx, out)
 	}

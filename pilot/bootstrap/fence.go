@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -57,6 +56,8 @@ type FenceConfig struct {
 	AllowUnclear, Strict bool
 	// Output is how Verify and Report write what they found: table, json or yaml; "" means table.
 	Output string
+	// AuditLog is the file that Report reads; "-" or "" means the standard input.
+	AuditLog string
 	// Wait is how long an installation waits until the fence stands; 0 means not at all.
 	Wait time.Duration
 	// multi: the lease is one of two locks.
@@ -315,37 +316,6 @@ func (c FenceConfig) look(ctx context.Context, config *rest.Config, set fence.Se
 
 func (c FenceConfig) judge(findings []install.Finding) error {
 	return install.Judge(findings, install.Judging{AllowUnclear: c.AllowUnclear, Strict: c.Strict})
-}
-
-// print writes findings, or whatever else there is a list of, in the form that was asked for.
-func (c FenceConfig) print(out io.Writer, findings []install.Finding) error {
-	if c.Output == "" || c.Output == "table" {
-		for _, f := range findings {
-			fmt.Fprintln(out, f)
-		}
-		return nil
-	}
-	return encode(out, c.Output, findings)
-}
-
-// encode writes a value as JSON or YAML.
-func encode(out io.Writer, form string, value any) error {
-	var text []byte
-	var err error
-	switch form {
-	case "json":
-		text, err = json.MarshalIndent(value, "", "  ")
-		text = append(text, '\n')
-	case "yaml":
-		text, err = yaml.Marshal(value)
-	default:
-		return fmt.Errorf("--output=%s: give table, json or yaml", form)
-	}
-	if err != nil {
-		return fmt.Errorf("--output=%s: %w", form, err)
-	}
-	_, err = out.Write(text)
-	return err
 }
 
 // Verify says what of the fence holds and what does not; the latter is an error.

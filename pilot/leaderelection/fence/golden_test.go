@@ -1,0 +1,123 @@
+package fence_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+// What is rendered, word for word: a change of what an API server is to do is to be seen as such.
+// What it does is tested on a real one (tests/faults/fence).
+func TestRenderedPoliciesAsText(t *testing.T) {
+	configMap := good()
+	configMap.Coordinators = []string{"system:apiserver"}
+	configMap.Guards = []fence.Guard{
+		{Resources: []string{"configmaps"}, Names: []string{"x", "y"}, Namespaces: []string{"apps"}},
+		{Resources: []string{"secrets"}, Labels: map[string]string{"app": "x"}, Verbs: []string{"create", "update"}, Versions: []string{"v1"}},
+		{Resources: []string{"pods/binding", "pods/exec"}, Verbs: []string{"create", "connect"}, Namespaces: []string{"apps"}},
+		{Group: "apps", Resources: []string{"deployments/scale"}, Wide: true},
+	}
+	lease := good()
+	lease.Lock, lease.Election, lease.Multi, lease.Mode = fence.Lease, "other", true, fence.Warn
+	perRevision := good()
+	perRevision.Lock, perRevision.Election, perRevision.Mode = fence.Lease, "each", fence.Audit
+	perRevision.Revisions, perRevision.ServiceAccounts = []string{"stable"}, []string{"istio-system/pilot-{revision}"}
+	set, err := fence.Render("s", configMap, lease, perRevision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	barrier, _ := fence.Barrier("s", "0123", "default")
+	var got bytes.Buffer
+	for _, p := range append(set.All(), barrier) {
+		for _, object := range []any{p.Policy, p.Binding} {
+			text, err := yaml.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.WriteString("---\n")
+			got.Write(text)
+		}
+	}
+	name := filepath.Join("testdata", "rendered.yaml")
+	if *rewrite {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		for i, line := range bytes.Split(got.Bytes(), []byte("\n")) {
+			if wants := bytes.Split(want, []byte("\n")); i >= len(wants) || !bytes.Equal(line, wants[i]) {
+				t.Fatalf("line %d of %s is now %q; go test -rewrite writes it anew", i+1, name, line)
+			}
+		}
+		t.Fatalf("%s has more than what is rendered now", name)
+	}
+}
+
+// FuzzDeclarations: whatever a declaration says, it is refused with an error or rendered into
+// policies whose names are their own, that match something, and that refuse nothing in modes that refuse
+// nothing. That an API server takes them is tested on a real one (TestFenceFuzzedDeclarations).
+func FuzzDeclarations(f *testing.F) {
+	f.Add("s", "e", "ns", "lease", "ns/a", "configmaps", "", "x", "", "deny", "create", false)
+	f.Add("s", "e", "ns", "configmap", "ns/a", "deployments/scale", "apps", "", "ns", "audit", "update", true)
+	f.Add("s", "e'", "ns", "lease", "ns/a-{revision}", "*", "", "", "", "warn", "connect", true)
+	f.Fuzz(func(t *testing.T, set, election, namespace, lock, account, resource, group, name, in, mode, verb string, wide bool) {
+		g := fence.Guard{Group: group, Resources: []string{resource}, Verbs: []string{verb}, Wide: wide}
+		if name != "" {
+			g.Names = []string{name}
+		}
+		if in != "" {
+			g.Namespaces = []string{in}
+		}
+		d := fence.Declaration{Election: election, Namespace: namespace, Lock: fence.LockKind(lock), ServiceAccounts: []string{account}, Mode: fence.Mode(mode), Guards: []fence.Guard{g}}
+		rendered, err := fence.Render(set, d)
+		if err != nil {
+			return
+		}
+		names := map[string]bool{}
+		for _, p := range rendered.All() {
+			if names[p.Name()] {
+				t.Errorf("two policies are called %s", p.Name())
+			}
+			names[p.Name()] = true
+			if p.Name() != p.Binding.Name || p.Binding.Spec.PolicyName != p.Name() || len(p.Policy.Spec.MatchConstraints.ResourceRules) == 0 {
+				t.Errorf("%s: %+v", p.Name(), p.Binding)
+			}
+		}
+		again, err := fence.Render(set, d)
+		if err != nil || len(again.All()) != len(rendered.All()) || again.Work[0].Name() != rendered.Work[0].Name() {
+			t.Errorf("rendered again, it is another: %v", err)
+		}
+		other := d
+		other.Guards = append([]fence.Guard{{Resources: []string{"secrets"}, Names: []string{"first"}}}, d.Guards...)
+		if inserted, err := fence.Render(set, other); err != nil {
+			t.Errorf("with a guard put first: %v", err)
+		} else if !containsPair(inserted.Work, rendered.Work[0].Name()) {
+			t.Errorf("with a guard put first, %s is another", rendered.Work[0].Name())
+		}
+	})
+}
+
+func containsPair(all []fence.Pair, name string) bool {
+	for _, p := range all {
+		if p.Name() == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,155 @@
+package install
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+)
+
+// Found is what an audit log tells of one kind of write that a fence found wrong: which
+// policy, who, and what.
+type Found struct {
+	Policy string `json:"policy"`
+	User   string `json:"user"`
+	Pod    string `json:"pod,omitempty"`
+	Verb   string `json:"verb"`
+	Object string `json:"object"`
+	// Refused says whether it was refused; otherwise it was admitted, and is to be refused in
+	// mode deny.
+	Refused bool `json:"refused"`
+	// Count is how often it was, First and Last when.
+	Count int       `json:"count"`
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+	// Message is the last one.
+	Message string `json:"message"`
+}
+
+func (f Found) String() string {
+	who, what := f.User, "would be refused"
+	if f.Pod != "" {
+		who += " (pod " + f.Pod + ")"
+	}
+	if f.Refused {
+		what = "refused"
+	}
+	return fmt.Sprintf("%6d  %-16s  %s %s by %s, last at %s: %s", f.Count, what, f.Verb, f.Object, who, f.Last.UTC().Format(time.RFC3339), f.Message)
+}
+
+// failureAnnotation is under which an API server notes what it admitted against a policy.
+const failureAnnotation = "validation.policy.admission.k8s.io/validation_failure"
+
+// auditEvent is what is needed of an audit log's line.
+type auditEvent struct {
+	Stage string    `json:"stage"`
+	At    time.Time `json:"requestReceivedTimestamp"`
+	Verb  string    `json:"verb"`
+	User  struct {
+		Username string              `json:"username"`
+		Extra    map[string][]string `json:"extra"`
+	} `json:"user"`
+	Object struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	Response struct {
+		Message string `json:"message"`
+	} `json:"responseStatus"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// longestLine bounds a line of an audit log, bodies of requests included.
+const longestLine = 16 << 20
+
+// Report reads an API server's audit log, an event as JSON in each line, and tells what
+// fences found wrong, the most frequent first. It counts what mode audit or warn let pass and what deny
+// refused.
+func Report(log io.Reader) ([]Found, error) {
+	all := map[Found]*Found{}
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, longestLine)
+	for n := 1; lines.Scan(); n++ {
+		if len(strings.TrimSpace(lines.Text())) == 0 {
+			continue
+		}
+		var event auditEvent
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			return nil, fmt.Errorf("line %d of the audit log is no event as JSON: %w", n, err)
+		}
+		if event.Stage != "ResponseComplete" && event.Stage != "" {
+			continue // the same request is told of in several stages
+		}
+		found, any := event.found()
+		if !any {
+			continue
+		}
+		key := Found{Policy: found.Policy, User: found.User, Pod: found.Pod, Verb: found.Verb, Object: found.Object, Refused: found.Refused}
+		known := all[key]
+		if known == nil {
+			known = &Found{Policy: key.Policy, User: key.User, Pod: key.Pod, Verb: key.Verb, Object: key.Object, Refused: key.Refused, First: event.At}
+			all[key] = known
+		}
+		known.Count++
+		known.Message = found.Message
+		if event.At.Before(known.First) {
+			known.First = event.At
+		}
+		if event.At.After(known.Last) {
+			known.Last = event.At
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("reading the audit log: %w", err)
+	}
+	report := make([]Found, 0, len(all))
+	for _, f := range all {
+		report = append(report, *f)
+	}
+	slices.SortFunc(report, func(a, b Found) int {
+		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Object, b.Object), cmp.Compare(a.User+a.Pod, b.User+b.Pod), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Verb, b.Verb))
+	})
+	return report, nil
+}
+
+// found is what the event says of a fence.
+func (e auditEvent) found() (Found, bool) {
+	f := Found{User: e.User.Username, Verb: e.Verb, Object: e.Object.Resource}
+	if pods := e.User.Extra[fence.PodClaim]; len(pods) == 1 {
+		f.Pod = pods[0]
+	}
+	if e.Object.Subresource != "" {
+		f.Object += "/" + e.Object.Subresource
+	}
+	f.Object += " " + strings.TrimPrefix(e.Object.Namespace+"/"+e.Object.Name, "/")
+	var failures []struct {
+		Message string `json:"message"`
+		Policy  string `json:"policy"`
+	}
+	if text := e.Annotations[failureAnnotation]; text != "" && json.Unmarshal([]byte(text), &failures) == nil {
+		for _, failure := range failures {
+			if strings.HasPrefix(failure.Policy, fence.PolicyPrefix) {
+				f.Policy, f.Message = failure.Policy, failure.Message
+				return f, true
+			}
+		}
+	}
+	_, rest, ours := strings.Cut(e.Response.Message, "ValidatingAdmissionPolicy '"+fence.PolicyPrefix)
+	if !ours {
+		return f, false
+	}
+	name, rest, _ := strings.Cut(rest, "'")
+	if _, message, found := strings.Cut(rest, "denied request: "); found {
+		rest = message
+	}
+	f.Policy, f.Message, f.Refused = fence.PolicyPrefix+name, rest, true
+	return f, true
+}

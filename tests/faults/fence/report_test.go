@@ -1,0 +1,76 @@
+package fence
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// What mode audit let pass is in the audit log, and the report tells it apart from what deny
+// refused.
+func TestFenceReportsWhatItWouldRefuse(t *testing.T) {
+	t.Parallel()
+	c := ownCluster(t, cluster.Options{Audit: true})
+	s := stageOn(t, c, fence.Lease)
+	a, b := s.pod("a"), s.pod("b")
+	s.put(record{holder: "a", transitions: 3})
+	d := s.declaration()
+	d.Mode = fence.Audit
+	s.install(d)
+	const times = 3
+	for range times {
+		s.allowed("a write of another pod", s.write(b))
+	}
+	s.allowed("a write of the leader", s.write(a))
+	set, err := fence.Render(s.namespace, s.declaration())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := install.Apply(t.Context(), s.admin, set); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("a write of another pod", s.write(b))
+	read := func() (would, was install.Found) {
+		file, err := os.Open(c.AuditLog())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		found, err := install.Report(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if f.Pod == "a" {
+				t.Errorf("of the leader it says %v", f)
+			}
+			switch {
+			case f.Pod == "b" && f.Refused:
+				was = f
+			case f.Pod == "b":
+				would = f
+			}
+		}
+		return would, was
+	}
+	eventually(t, "both are in the audit log", func() bool {
+		would, was := read()
+		return would.Count == times && was.Count == 1
+	})
+	would, was := read()
+	for _, f := range []install.Found{would, was} {
+		if f.User != "system:serviceaccount:"+s.namespace+":"+account || f.Verb != "create" || !strings.Contains(f.Object, "configmaps "+s.namespace) ||
+			!strings.Contains(f.Message, "pod b is not the leader") || !strings.Contains(f.Policy, ".work-") || f.First.IsZero() || f.Last.Before(f.First) {
+			t.Errorf("got %+v", f)
+		}
+	}
+	var out strings.Builder
+	if err := (bootstrap.FenceConfig{AuditLog: c.AuditLog()}).Report(&out); err != nil || !strings.Contains(out.String(), "3  would be refused") {
+		t.Errorf("%v\n%s", err, &out)
+	}
+}
