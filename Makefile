@@ -21,6 +21,8 @@ export KUBEBUILDER_ASSETS
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 RACE_PACKAGES ?= ./...
 SIM_PACKAGES := ./pilot/leaderelection/k8sleaderelection/internal/simulation
+# How many seeds it plays through real loops, locks and watches, and the planted bugs with them.
+PLAY_SEEDS ?= 2000
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 20s
 
@@ -55,6 +57,7 @@ lint: ## gofmt, vet, staticcheck and this project's own rules
 
 sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caught on the way
 	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
+	SIM_SEEDS=$(PLAY_SEEDS) go test -count=1 -v -timeout 60m -run 'ElectionsAtRandom' ./pilot/leaderelection
 
 connections: $(BUILD_TOOLS) ## How many terms dead connections cost, RUNS of them (five minutes for 100)
 	DEAD_CONNECTIONS=$(RUNS) go test -count=1 -v -timeout 60m -run 'TestTermsLostByDeadConnections' ./tests/faults/connections

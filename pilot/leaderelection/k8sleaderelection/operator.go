@@ -156,7 +156,7 @@ func (o Operator) await(ctx context.Context, r core.Request) error {
 	clock := NewClock(nil)
 	w := waiting{r: r, lease: time.Duration(r.Seconds) * time.Second, began: clock.mono(), changed: clock.mono()}
 	for {
-		snap, err := o.look(ctx, w.lease)
+		snap, _, err := o.read(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, errNoLock):
@@ -172,14 +172,6 @@ func (o Operator) await(ctx context.Context, r core.Request) error {
 			return errors.Join(fmt.Errorf("gave up waiting; the order stands: %w", context.Cause(ctx)), err)
 		}
 	}
-}
-
-// look is one reading of the lock, of bounded length.
-func (o Operator) look(ctx context.Context, limit time.Duration) (core.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	snap, _, err := o.read(ctx)
-	return snap, err
 }
 
 // waiting is what an operator has seen of an order since it was given.
@@ -290,11 +282,20 @@ func (o Operator) note(ctx context.Context, verb string, change func(core.Snapsh
 		if err := change(snap, notes); err != nil {
 			return o.wrap(verb, err)
 		}
-		_, err = lock.Annotate(ctx, base, notes)
+		_, err = o.annotate(ctx, lock, base, notes)
 		if !k8sresourcelock.IsConflict(err) || ctx.Err() != nil || try == maxOrderTries {
 			return o.wrap(verb, err)
 		}
 	}
+}
+
+// orderCall is how long one call for an order may take: an operator's context need not end.
+const orderCall = 10 * time.Second
+
+func (o Operator) annotate(ctx context.Context, lock k8sresourcelock.Annotated, base k8sresourcelock.Snapshot, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, orderCall)
+	defer cancel()
+	return lock.Annotate(ctx, base, notes)
 }
 
 // read shows the lock as the core sees it. One that nobody can hold is an error.
@@ -303,6 +304,8 @@ func (o Operator) read(ctx context.Context) (core.Snapshot, k8sresourcelock.Snap
 	if !ok {
 		return core.Snapshot{}, k8sresourcelock.Snapshot{}, fmt.Errorf("a lock of type %T has no versions", o.Lock)
 	}
+	ctx, cancel := context.WithTimeout(ctx, orderCall)
+	defer cancel()
 	base, err := lock.Read(ctx)
 	if err != nil {
 		return core.Snapshot{}, base, err

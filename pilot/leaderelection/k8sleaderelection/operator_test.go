@@ -143,9 +143,9 @@ func TestAPauseKeepsAPeerToo(t *testing.T) {
 // An operator moved the lock to a peer, which keeps our annotations. The hold tells that
 // the nomination is of a former term; whoever takes the hold away takes that with it.
 func TestAnOrderTakesAnOldNominationAway(t *testing.T) {
-	for _, order := range []func(le.Operator) error{
-		func(o le.Operator) error { return o.Pause(t.Context(), "", time.Hour) },
-		func(o le.Operator) error { return o.Resume(t.Context()) },
+	for _, order := range []func(context.Context, le.Operator) error{
+		func(ctx context.Context, o le.Operator) error { return o.Pause(ctx, "", time.Hour) },
+		func(ctx context.Context, o le.Operator) error { return o.Resume(ctx) },
 	} {
 		bubble(t, func(t *testing.T, store *locktest.Store) {
 			now := metav1.Now()
@@ -155,7 +155,7 @@ func TestAnOrderTakesAnOldNominationAway(t *testing.T) {
 			})
 			store.Annotate(k8sresourcelock.NominatedAnnotation, "istiod")
 			store.Annotate(k8sresourcelock.HoldAnnotation, `{"holder":"istiod","transitions":4,"seconds":600,"requester":"o","reason":"transfer"}`)
-			if err := order(operator(store)); err != nil {
+			if err := order(t.Context(), operator(store)); err != nil {
 				t.Fatal(err)
 			}
 			if left := store.Snapshot().Notes[k8sresourcelock.NominatedAnnotation]; left != "" {

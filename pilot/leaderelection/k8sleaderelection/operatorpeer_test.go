@@ -197,3 +197,20 @@ func TestAnOrderThatMeetsAnotherWriteIsGivenAgain(t *testing.T) {
 		}
 	})
 }
+
+// Its context has no end, and the API server does not answer.
+func TestAnOrderWhoseCallsHangEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		enterRanked(t, store, "a", "stable", "stable")
+		pass(time.Second)
+		for _, hangs := range []locktest.Verb{locktest.Get, locktest.Update} {
+			lock := store.Lock("operator", "")
+			lock.SetFault(func(v locktest.Verb) locktest.Fault { return locktest.Fault{Hang: v == hangs} })
+			began := time.Now()
+			err := le.Operator{Lock: lock.Locker, Requester: "alice"}.Pause(t.Context(), "", time.Hour)
+			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > lease {
+				t.Errorf("%s hangs: told %v after %v", hangs, err, took)
+			}
+		}
+	})
+}

@@ -193,3 +193,26 @@ func TestASharedWatchComesBackAfterErrors(t *testing.T) {
 		})
 	}
 }
+
+// The request for a watch is never answered: the lock is polled, until the next try.
+func TestAWatchThatIsNotAnsweredIsAskedForAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		a := enter(t, store, "a")
+		pass(time.Second)
+		b := prepare(t, store, "b")
+		b.lock.FailNext(locktest.Watch, locktest.Fault{Hang: true}, locktest.Fault{Lose: locktest.TheReply, Hang: true})
+		b.start(t)
+		pass(time.Minute)
+		if b.lock.Watching() != 1 {
+			t.Errorf("%d watches", b.lock.Watching())
+		}
+		before := total(b.lock.Requests())
+		pass(5 * time.Minute)
+		if n := total(b.lock.Requests()) - before; n > 1 {
+			t.Errorf("%d requests in five minutes", n)
+		}
+		if !a.isLive() {
+			t.Error("a does not lead")
+		}
+	})
+}

@@ -120,11 +120,13 @@ func (w *sharedWatch) connect(ctx context.Context) (shown bool, err error) {
 	w.broken = cancel
 	from := w.at
 	w.hub.mu.Unlock()
-	stream, err := w.hub.Client.Leases(w.namespace).Watch(ctx, watchOptions("", from))
+	stream, end, err := accepted(ctx, func(ctx context.Context) (watch.Interface, error) {
+		return w.hub.Client.Leases(w.namespace).Watch(ctx, watchOptions("", from))
+	})
 	if err != nil {
 		return false, err
 	}
-	defer stream.Stop()
+	defer end()
 	first, err := peek(stream)
 	if err != nil {
 		return false, err

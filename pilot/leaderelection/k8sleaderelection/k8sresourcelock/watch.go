@@ -41,11 +41,13 @@ func (a access[T]) watch(ctx context.Context, from string, up func(), seen func(
 	if a.client == nil {
 		return from, a.wrap("watch", errNoClient)
 	}
-	w, err := a.client.Watch(ctx, watchOptions(byName(a.meta.Name), from))
+	w, end, err := accepted(ctx, func(ctx context.Context) (watch.Interface, error) {
+		return a.client.Watch(ctx, watchOptions(byName(a.meta.Name), from))
+	})
 	if err != nil {
 		return a.ended(ctx, from, err)
 	}
-	defer w.Stop()
+	defer end()
 	first, err := peek(w)
 	if err != nil {
 		return a.ended(ctx, from, err)
@@ -56,6 +58,28 @@ func (a access[T]) watch(ctx context.Context, from string, up func(), seen func(
 		return a.ended(ctx, resume, err)
 	}
 	return resume, nil
+}
+
+// acceptLimit is how long an API server may take to accept a watch. One that never answers
+// would be waited for as long as the election lasts, and the lock polled.
+const acceptLimit = 10 * time.Second
+
+// accepted opens a watch within acceptLimit. end ends it.
+func accepted(parent context.Context, open func(context.Context) (watch.Interface, error)) (w watch.Interface, end func(), err error) {
+	ctx, cancel := context.WithCancel(parent)
+	limit := time.AfterFunc(acceptLimit, cancel)
+	w, err = open(ctx)
+	if !limit.Stop() && parent.Err() == nil {
+		if err == nil {
+			w.Stop()
+		}
+		err = fmt.Errorf("no answer within %v: %w", acceptLimit, context.DeadlineExceeded)
+	}
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	return w, func() { w.Stop(); cancel() }, nil
 }
 
 var errNotAccepted = errors.New("the connection ended before the watch was accepted")

@@ -1,0 +1,124 @@
+package leaderelection
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// between is what a process reaches its Leases through, when there is a bug in it.
+type between struct {
+	coordinationv1client.LeasesGetter
+	make func(coordinationv1client.LeaseInterface) coordinationv1client.LeaseInterface
+}
+
+func (b between) Leases(namespace string) coordinationv1client.LeaseInterface {
+	return b.make(b.LeasesGetter.Leases(namespace))
+}
+
+type leasesOf = coordinationv1client.LeaseInterface
+
+func through(f func(*process, leasesOf) leasesOf) func(*process, coordinationv1client.LeasesGetter) coordinationv1client.LeasesGetter {
+	return func(p *process, c coordinationv1client.LeasesGetter) coordinationv1client.LeasesGetter {
+		return between{c, func(l leasesOf) leasesOf { return f(p, l) }}
+	}
+}
+
+// overwrites writes whatever the object has become meanwhile.
+type overwrites struct {
+	coordinationv1client.LeaseInterface
+}
+
+func (o overwrites) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	stored, err := o.LeaseInterface.Update(ctx, lease, opts)
+	if !apierrors.IsConflict(err) {
+		return stored, err
+	}
+	now, err := o.Get(ctx, lease.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	lease = lease.DeepCopy()
+	lease.ResourceVersion, lease.UID = now.ResourceVersion, now.UID
+	return o.LeaseInterface.Update(ctx, lease, opts)
+}
+
+// insists sends a refused request again and again, as fast as it is answered.
+type insists struct {
+	coordinationv1client.LeaseInterface
+}
+
+func (i insists) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (stored *coordinationv1.Lease, err error) {
+	for range 100 {
+		if stored, err = i.LeaseInterface.Update(ctx, lease, opts); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return stored, err
+}
+
+// deaf has a watch that is accepted and says nothing.
+type deaf struct {
+	coordinationv1client.LeaseInterface
+}
+
+func (d deaf) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return watch.NewFake(), nil
+}
+
+// givesUp hangs with each write once all is well.
+type givesUp struct {
+	coordinationv1client.LeaseInterface
+	p *process
+}
+
+func (g givesUp) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	if g.p.w.isCalm() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return g.LeaseInterface.Update(ctx, lease, opts)
+}
+
+// playBugs are by what has to be said of them.
+var playBugs = map[string]struct {
+	bug
+	shows string
+}{
+	"the work's writes pass no gate":             {bug{ungated: true}, "writes while"},
+	"functions return before their work has":     {bug{leavesWork: true}, "while"},
+	"a lock is given up with work alive":         {bug{leavesWork: true}, "and its functions ran"},
+	"a token that does not grow":                 {bug{token: true}, "has the token"},
+	"the default revision wavers":                {bug{wavers: 2 * time.Second}, "for no cause"},
+	"a write is no compare-and-swap":             {bug{client: through(func(_ *process, l leasesOf) leasesOf { return overwrites{l} })}, "started while"},
+	"a refused write is sent again and again":    {bug{client: through(func(_ *process, l leasesOf) leasesOf { return insists{l} })}, "about one object"},
+	"a watch that is up and says nothing":        {bug{client: through(func(_ *process, l leasesOf) leasesOf { return deaf{l} })}, "works false, sent"},
+	"nobody can write any more when all is well": {bug{client: through(func(p *process, l leasesOf) leasesOf { return givesUp{l, p} })}, "nobody leads"},
+}
+
+// bugSeeds is the most that a planted bug gets to show itself in.
+const bugSeeds = 200
+
+// Bugs that are planted around the elections have to show.
+func TestElectionsAtRandomShowPlantedBugs(t *testing.T) {
+	for name, b := range playBugs {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(bugSeeds) {
+				for _, v := range playElection(t, seed, b.bug).violations {
+					if strings.Contains(v, b.shows) {
+						t.Logf("seed %d: %s", seed, v)
+						return
+					}
+				}
+			}
+			t.Errorf("no violation %q in %d seeds", b.shows, bugSeeds)
+		})
+	}
+}

@@ -1,0 +1,288 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	clientgo "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/pkg/revisions"
+)
+
+func (d *playWatcher) AddHandler(h revisions.DefaultHandler) {
+	d.mu.Lock()
+	d.handlers = append(d.handlers, h)
+	d.mu.Unlock()
+	h(d.GetDefault())
+}
+
+// process is one process of a play, ours or a peer.
+type process struct {
+	w        *world
+	name     string
+	revision string
+	make     make_
+	l        *LeaderElection // nil: a peer
+	watcher  *playWatcher
+	clients  []*locktest.Client // to the ConfigMap and to the Lease
+	writes   http.RoundTripper
+	cancel   context.CancelFunc
+	done     chan struct{}
+	beside   sync.WaitGroup // writers that its functions leave behind
+
+	// w.mu guards these.
+	dead    bool
+	cut     bool
+	refuse  map[locktest.Verb]error
+	running bool
+	runs    []span
+	unfit   error
+	lines   []time.Duration // when it logged
+	sent    [2][]time.Duration
+	verbs   [2]map[locktest.Verb]int
+}
+
+// span is one run of the functions; to is zero while it lasts.
+type span struct{ from, to time.Time }
+
+func (w *world) name() string {
+	w.serial++
+	return "p" + string(rune('a'+w.serial/26)) + string(rune('a'+w.serial%26))
+}
+
+func (w *world) revision() string { return playRevisions[w.intn(len(playRevisions))] }
+func (w *world) kind() make_      { return w.cast[w.intn(len(w.cast))] }
+
+// start runs a process of that name.
+func (w *world) start(name, revision string, m make_) {
+	p := &process{w: w, name: name, revision: revision, make: m, done: make(chan struct{}), refuse: map[locktest.Verb]error{}}
+	p.verbs = [2]map[locktest.Verb]int{{}, {}}
+	p.clients = []*locktest.Client{w.objects.Client(name), w.leases[revision].Client(name)}
+	for i, c := range p.clients {
+		c.SetFault(func(v locktest.Verb) locktest.Fault { return p.fault(i, v) })
+		if w.intn(3) == 0 {
+			c.SetWatchDelay(w.some(300 * time.Millisecond))
+		}
+	}
+	p.watcher = &playWatcher{revision: w.deflt}
+	ctx, cancel := context.WithCancel(w.ctx)
+	p.cancel = cancel
+	if w.bug.wavers > 0 {
+		p.beside.Go(func() { p.waver(ctx) })
+	}
+	run := p.elector()
+	go func() {
+		defer close(p.done)
+		run(ctx)
+		p.beside.Wait()
+	}()
+	w.logf("start %s (%s, %v)", name, revision, m)
+	w.processes = append(w.processes, p)
+	w.all = append(w.all, p)
+}
+
+// elector is how the process takes part.
+func (p *process) elector() (run func(context.Context)) {
+	w := p.w
+	switch p.make {
+	case istiodPeer:
+		return p.istiod().Run
+	case clientGoPeer:
+		e, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
+			Lock: &resourcelock.LeaseLock{
+				LeaseMeta: metav1.ObjectMeta{Namespace: locktest.Namespace, Name: locktest.Name},
+				Client:    p.clients[1], LockConfig: resourcelock.ResourceLockConfig{Identity: p.name},
+			},
+			LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry, ReleaseOnCancel: true,
+			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: p.peerWork, OnStoppedLeading: func() {}},
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return func(ctx context.Context) {
+			for ctx.Err() == nil {
+				e.Run(ctx)
+			}
+		}
+	case configMapOnly, bothLocks, leaseOnly, withPredecessor:
+	}
+	k := playKube{configMaps: p.clients[0], leases: p.clients[1]}
+	if wrap := w.bug.client; wrap != nil {
+		k.wrap = func(c coordinationv1client.LeasesGetter) coordinationv1client.LeasesGetter { return wrap(p, c) }
+	}
+	p.l = w.election(p.name, p.revision, p.make, k, p.watcher, slog.New(slog.NewTextHandler(&playLog{p}, nil)))
+	p.l.Fit(p.fit).AddRunContext(p.work)
+	p.writes = p.l.Gate().Transport(playServer{p})
+	if w.bug.ungated {
+		p.writes = playServer{p}
+	}
+	return func(ctx context.Context) { _ = p.l.RunContext(ctx) } // what functions fail with
+}
+
+// waver has the default revision change all the time.
+func (p *process) waver(ctx context.Context) {
+	for i := 0; ctx.Err() == nil; i++ {
+		select {
+		case <-time.After(p.w.bug.wavers):
+			p.watcher.set(playRevisions[i%2])
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (p *process) istiod() *locktest.Peer {
+	way := p.clients[1]
+	if p.w.cast[0] != leaseOnly {
+		way = p.clients[0]
+	}
+	return &locktest.Peer{
+		Client: way, Identity: p.name, Key: p.revision, Lease: playLease, Renew: playRenew, Retry: playRetry, Work: p.peerWork,
+		Outranks: func(key string) bool { d := p.watcher.GetDefault(); return key != d && p.revision == d },
+	}
+}
+
+// peerWork ends with its context. What others do beside it is not ours to answer for.
+func (p *process) peerWork(ctx context.Context) {
+	p.ran(true)
+	<-ctx.Done()
+	p.ran(false)
+}
+
+// playLog counts lines.
+type playLog struct{ p *process }
+
+func (l *playLog) Write(b []byte) (int, error) {
+	w := l.p.w
+	w.logf("%s: %s", l.p.name, strings.TrimSpace(string(b)))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.p.lines = append(l.p.lines, time.Since(w.began))
+	return len(b), nil
+}
+
+func (p *process) fit(context.Context) error {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return p.unfit
+}
+
+// ran notes the begin or the end of the functions. A process that was killed runs nothing.
+func (p *process) ran(is bool) {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.dead {
+		return
+	}
+	p.running = is
+	if is {
+		p.runs = append(p.runs, span{from: time.Now()})
+	} else {
+		p.runs[len(p.runs)-1].to = time.Now()
+	}
+}
+
+var errPlay = errors.New("the function has failed")
+
+// work is the run function: it writes through the gate for as long as it lasts, and leaves a
+// writer behind that goes on for a while. It returns late, fails or ends its goroutine.
+func (p *process) work(ctx context.Context) error {
+	w := p.w
+	w.checkStart(p, ctx)
+	p.ran(true)
+	drain, fails := w.some(playDrain), w.some(20*playLease)
+	straggling, stop := context.WithCancel(context.WithoutCancel(ctx))
+	p.beside.Go(func() { p.write(straggling) })
+	p.beside.Go(func() {
+		defer stop()
+		<-ctx.Done()
+		<-time.After(playLease / 2)
+	})
+	if w.bug.leavesWork {
+		p.beside.Go(func() {
+			<-ctx.Done()
+			<-time.After(drain)
+			p.ran(false)
+		})
+		<-ctx.Done()
+		return nil
+	}
+	failed := time.NewTimer(fails)
+	defer failed.Stop()
+	select {
+	case <-ctx.Done():
+		<-time.After(drain)
+		p.ran(false)
+		return nil
+	case <-failed.C:
+	}
+	if w.isCalm() {
+		<-ctx.Done()
+		p.ran(false)
+		return nil
+	}
+	p.ran(false)
+	if w.intn(2) == 0 {
+		runtime.Goexit()
+	}
+	return errPlay
+}
+
+func (w *world) isCalm() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calm
+}
+
+// write writes again and again through the gate.
+func (p *process) write(ctx context.Context) {
+	for ctx.Err() == nil {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://play.invalid/api/v1/namespaces/default/configmaps", http.NoBody)
+		if err != nil {
+			p.w.t.Error(err)
+			return
+		}
+		if resp, err := p.writes.RoundTrip(req); err == nil {
+			_ = resp.Body.Close()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(p.w.some(time.Second)):
+		}
+	}
+}
+
+// playServer is what the work writes to.
+type playServer struct{ p *process }
+
+func (s playServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	w := s.p.w
+	w.checkWrite(s.p)
+	select { // the answer's way
+	case <-time.After(w.some(20 * time.Millisecond)):
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(http.NoBody), Request: req}, nil
+}
+
+// term is the fencing token that a run function sees.
+func (w *world) token(ctx context.Context) uint64 {
+	term, _ := k8sleaderelection.TermFromContext(ctx)
+	if w.bug.token {
+		return 7
+	}
+	return term.Token
+}

@@ -1,0 +1,63 @@
+package leaderelection
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// bug is a mistake that is planted around what is played.
+type bug struct {
+	client     func(*process, coordinationv1client.LeasesGetter) coordinationv1client.LeasesGetter
+	ungated    bool // the work's writes pass no gate
+	leavesWork bool // functions return before their work has ended
+	token      bool // the token stays the same
+	// wavers: the watchers change their minds again and again, and no two at once.
+	wavers time.Duration
+}
+
+// playedSeeds is how many runs an ordinary test plays.
+const playedSeeds = 400
+
+func seeds(t *testing.T) int {
+	text := os.Getenv("SIM_SEEDS")
+	if text == "" {
+		return playedSeeds
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("SIM_SEEDS=%s: %v", text, err)
+	}
+	return n
+}
+
+// One at a time, nothing given away with work alive, nobody waits for ever, nobody makes a
+// noise, whatever fails. A seed fixes what is done, not how goroutines interleave.
+func TestElectionsAtRandom(t *testing.T) {
+	first, n, failed := firstSeed(t), seeds(t), 0
+	var terms, orders, most int
+	for seed := first; seed < first+n && failed < 5; seed++ {
+		p := playElection(t, uint64(seed), bug{})
+		terms, orders, most = terms+p.terms, orders+p.orders, max(most, p.most)
+		if len(p.violations) > 0 {
+			failed++
+			t.Errorf("seed %d: %s", seed, strings.Join(p.violations, "; "))
+			if os.Getenv("PLAY_LOG") != "" {
+				t.Log(p.log)
+			}
+		}
+	}
+	t.Logf("%d seeds, %d terms, %d orders, at most %d requests about an object in %v", n, terms, orders, most, budgetSpan)
+}
+
+func firstSeed(t *testing.T) int {
+	n, err := strconv.Atoi(os.Getenv("PLAY_FIRST"))
+	if err != nil && os.Getenv("PLAY_FIRST") != "" {
+		t.Fatal(err)
+	}
+	return n
+}
