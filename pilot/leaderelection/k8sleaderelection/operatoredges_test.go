@@ -1,0 +1,199 @@
+package k8sleaderelection
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+func TestHowLongAnOrderStands(t *testing.T) {
+	for d, want := range map[time.Duration]int{
+		time.Second: 1, time.Second + 1: 2, maxHold: 7 * 24 * 3600, time.Second - 1: 0, maxHold + 1: 0, 0: 0, -time.Hour: 0,
+	} {
+		got, err := holdSeconds(d)
+		if got != want || (err == nil) != (want > 0) {
+			t.Errorf("%v: %d, %v", d, got, err)
+		}
+	}
+}
+
+// ledBy is a lock that a leader of ours holds.
+func ledBy(holder string, transitions int) core.Snapshot {
+	return core.Snapshot{
+		Exists: true, Content: core.Readable,
+		Record: core.Record{Holder: holder, Transitions: transitions, Lease: 10 * time.Second, Acquired: 1, Renewed: 2},
+		Notes:  core.Notes{Marker: core.Marker{Identity: holder, Transitions: transitions}},
+	}
+}
+
+func TestWhoObeysAnOrder(t *testing.T) {
+	promised := core.Request{Identity: "b", Holder: "a", Transitions: 3, Accepted: true}
+	for name, c := range map[string]struct {
+		change func(*core.Snapshot)
+		to     string
+		is     error
+		fails  bool
+	}{
+		"a leader of ours":           {func(*core.Snapshot) {}, "b", nil, false},
+		"to whoever comes":           {func(*core.Snapshot) {}, "", nil, false},
+		"a free lock":                {func(s *core.Snapshot) { s.Record.Holder = ""; s.Notes.Marker.Identity = "" }, "b", ErrNoLeader, true},
+		"no marker":                  {func(s *core.Snapshot) { s.Notes.Marker = core.Marker{} }, "b", ErrNoLeader, true},
+		"another term's marker":      {func(s *core.Snapshot) { s.Notes.Marker.Transitions = 2 }, "b", ErrNoLeader, true},
+		"another's marker":           {func(s *core.Snapshot) { s.Notes.Marker.Identity = "c" }, "b", ErrNoLeader, true},
+		"it leads already":           {func(*core.Snapshot) {}, "a", nil, true},
+		"promised":                   {func(s *core.Snapshot) { s.Notes.Request = promised }, "c", ErrHandoverUnderWay, true},
+		"asked, not yet promised":    {func(s *core.Snapshot) { s.Notes.Request = promised; s.Notes.Request.Accepted = false }, "c", nil, false},
+		"promised in another term":   {func(s *core.Snapshot) { s.Notes.Request = promised; s.Notes.Request.Transitions = 2 }, "c", nil, false},
+		"promised by another leader": {func(s *core.Snapshot) { s.Notes.Request = promised; s.Notes.Request.Holder = "x" }, "c", nil, false},
+	} {
+		snap := ledBy("a", 3)
+		c.change(&snap)
+		if err := obeys(snap, c.to); (err != nil) != c.fails || c.is != nil && !errors.Is(err, c.is) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What has become of an order, by what the lock shows at an instant.
+func TestWhatBecomesOfAnOrder(t *testing.T) {
+	order := core.Request{Identity: "b", Requester: "op", Reason: core.ForOperator, Holder: "a", Transitions: 3, Seconds: 10}
+	const began = core.Instant(time.Hour)
+	at := func(d time.Duration) core.Instant { return began.After(d) }
+	waits := func(change func(*core.Request)) core.Snapshot {
+		s := ledBy("a", 3)
+		s.Notes.Request = order
+		change(&s.Notes.Request)
+		return s
+	}
+	taken := func(holder string, change func(*core.Snapshot)) core.Snapshot {
+		s := ledBy(holder, 4)
+		change(&s)
+		return s
+	}
+	as := func(*core.Request) {}
+	unmarked := func(s *core.Snapshot) { s.Notes.Marker = core.Marker{} }
+	for name, c := range map[string]struct {
+		snap  core.Snapshot
+		now   core.Instant
+		any   bool // the order names nobody
+		taken core.Instant
+		done  bool
+		fails bool
+	}{
+		"not accepted yet":          {snap: waits(as), now: at(10*time.Second - 1)},
+		"not accepted in time":      {snap: waits(as), now: at(10 * time.Second), fails: true},
+		"accepted":                  {snap: waits(func(r *core.Request) { r.Accepted = true }), now: at(time.Minute)},
+		"refused":                   {snap: waits(func(r *core.Request) { r.Refused = "no" }), now: at(0), fails: true},
+		"another's request":         {snap: waits(func(r *core.Request) { r.Requester = "other" }), now: at(0), fails: true},
+		"a request for another":     {snap: waits(func(r *core.Request) { r.Identity = "c" }), now: at(0), fails: true},
+		"it came":                   {snap: taken("b", func(*core.Snapshot) {}), now: at(0), done: true},
+		"whoever came":              {snap: taken("c", func(*core.Snapshot) {}), now: at(0), any: true, done: true},
+		"another came":              {snap: taken("c", func(*core.Snapshot) {}), now: at(0), fails: true},
+		"nobody came":               {snap: taken("", unmarked), now: at(0), fails: true},
+		"it settles":                {snap: taken("b", unmarked), now: at(0)},
+		"it settles for two leases": {snap: taken("b", unmarked), now: at(20 * time.Second), taken: began},
+		"it settles for longer":     {snap: taken("b", unmarked), now: at(20*time.Second + 1), taken: began, fails: true},
+		"a marker of another term":  {snap: taken("b", func(s *core.Snapshot) { s.Notes.Marker.Transitions = 3 }), now: at(0)},
+		"a marker of another":       {snap: taken("b", func(s *core.Snapshot) { s.Notes.Marker.Identity = "a" }), now: at(0)},
+		"a peer, written in": {snap: taken("b", func(s *core.Snapshot) {
+			unmarked(s)
+			s.Notes.Nominated.Identity, s.Record.Renewed = "b", s.Record.Acquired
+		}), now: at(time.Hour), taken: began},
+		"a peer that writes": {snap: taken("b", func(s *core.Snapshot) {
+			unmarked(s)
+			s.Notes.Nominated.Identity = "b"
+		}), now: at(0), done: true},
+	} {
+		w := waiting{r: order, lease: 10 * time.Second, began: began, changed: began, taken: c.taken}
+		if c.any {
+			w.r.Identity = ""
+		}
+		done, err := w.outcome(c.snap, c.now)
+		if done != c.done || (err != nil) != c.fails || err != nil && !errors.Is(err, ErrNotObeyed) {
+			t.Errorf("%s: %v, %v", name, done, err)
+		}
+	}
+}
+
+// The patience of an order is counted from when its nominee was first seen, and from the
+// last change of the record.
+func TestHowLongAnOrderIsWaitedFor(t *testing.T) {
+	order := core.Request{Identity: "b", Requester: "op", Holder: "a", Transitions: 3, Seconds: 10, Accepted: true}
+	const began = core.Instant(time.Hour)
+	snap := ledBy("b", 4)
+	snap.Notes.Marker = core.Marker{}
+	w := waiting{r: order, lease: 10 * time.Second, began: began, changed: began}
+	for i := range 2 {
+		if done, err := w.arrived(snap, began.After(time.Duration(i)*20*time.Second)); done || err != nil {
+			t.Errorf("%v, %v", done, err)
+		}
+	}
+	if _, err := w.arrived(snap, began.After(20*time.Second+1)); !errors.Is(err, ErrNotObeyed) {
+		t.Errorf("%v", err)
+	}
+
+	still := ledBy("a", 3)
+	still.Notes.Request = order
+	w = waiting{r: order, lease: 30 * time.Second, began: began, changed: began}
+	unreachable := errors.New("unreachable")
+	for _, c := range []struct {
+		snap  core.Snapshot
+		err   error
+		after time.Duration
+		fails error
+	}{
+		{still, nil, 5 * time.Second, nil},                    // a change: its lease of 10 s counts now
+		{still, nil, 16 * time.Second, nil},                   // 11 s after it
+		{core.Snapshot{}, unreachable, 16 * time.Second, nil}, //
+		{core.Snapshot{}, unreachable, 16*time.Second + 1, unreachable},
+		{still, nil, 16*time.Second + 1, ErrNotObeyed},
+	} {
+		done, err := w.judge(c.snap, c.err, began.After(c.after))
+		if done || !errors.Is(err, c.fails) || (err == nil) != (c.fails == nil) {
+			t.Errorf("after %v: %v, %v", c.after, done, err)
+		}
+	}
+}
+
+// A call that has waited for long enough is made beside those under way, and counts: none
+// follows before there is room again.
+func TestPatienceMakesACallBesideThoseThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDispatcher(1)
+		began, ends := map[string]bool{}, map[string]chan struct{}{}
+		call := func(name string, patience time.Duration) {
+			ends[name] = make(chan struct{})
+			d.call(t.Context(), patience, func() {
+				began[name] = true
+				<-ends[name]
+				d.ended()
+			}, func() { t.Errorf("%s came too late", name) })
+			synctest.Wait()
+		}
+		end := func(name string) {
+			close(ends[name])
+			synctest.Wait()
+		}
+		call("hangs", time.Hour)
+		call("impatient", time.Second)
+		call("patient", time.Hour)
+		if began["impatient"] || began["patient"] {
+			t.Error("more than the limit at once")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !began["impatient"] || began["patient"] {
+			t.Errorf("after the patience of one: %v", began)
+		}
+		if end("hangs"); began["patient"] {
+			t.Error("the next began although one is under way")
+		}
+		if end("impatient"); !began["patient"] {
+			t.Error("the next did not begin when there was room")
+		}
+		end("patient")
+	})
+}
