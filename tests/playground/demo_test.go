@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/tests/cluster"
@@ -145,6 +147,22 @@ func TestDemoConvicts(t *testing.T) {
 			}
 		})
 	}
+	t.Run("somebody else's objects", func(t *testing.T) {
+		client, err := kubernetes.NewForConfig(c.Admin())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.CoreV1().Namespaces().Create(t.Context(), namespaceObject(systemNamespace), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		err = play(t.Context(), settings{demo: true, timing: quick, pilot: pilot, kubeconfig: c.Kubeconfig()}, &screen{out: io.Discard})
+		if err == nil || !strings.Contains(err.Error(), "namespaces istio-system already, which is left alone") {
+			t.Errorf("it says %v", err)
+		}
+		if there, err := client.CoreV1().Namespaces().Get(t.Context(), systemNamespace, metav1.GetOptions{}); err != nil || there.DeletionTimestamp != nil {
+			t.Errorf("the namespace is %v (%v)", there, err)
+		}
+	})
 }
 
 // without is what of some is not among others.

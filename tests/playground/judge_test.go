@@ -258,6 +258,11 @@ func TestSurfacesThatContradictWhatIsSo(t *testing.T) {
 			t.Errorf("the verdict is %v, want %s", err, want)
 		}
 	}
+	two := follower
+	two.leads = true
+	if err := verdict(two, "b"); err == nil || !strings.Contains(err.Error(), "b says at /debug/elections that leading is true") {
+		t.Errorf("a second leader: %v", err)
+	}
 	follower.metrics = metrics
 	if err := verdict(follower, "b"); err == nil {
 		t.Error("a follower with a leader's metrics is not convicted")

@@ -200,6 +200,9 @@ func wantOneTable(t *testing.T, tty *terminal, s *screen, seed uint64, step int)
 		t.Fatalf("seed %d, step %d, %d×%d (unknown %q): shows\n%s\nwant at its end\n%s", seed, step, tty.width, tty.height, tty.broken,
 			strings.Join(shown, "\n"), strings.Join(want, "\n"))
 	}
+	if above := len(shown) - len(want) - 1; above >= 0 && shown[above] == "" {
+		t.Fatalf("seed %d, step %d: a row is left above the table:\n%s", seed, step, strings.Join(shown, "\n"))
+	}
 	if headers := strings.Count(strings.Join(shown, "\n"), "ELECTION"); headers != 1 {
 		t.Fatalf("seed %d, step %d: the table is there %d times:\n%s", seed, step, headers, strings.Join(shown, "\n"))
 	}

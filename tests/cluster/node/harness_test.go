@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +30,8 @@ type world struct {
 	node      *node.Node
 	client    *kubernetes.Clientset
 	namespace string
+	// stop ends the node, and returns when and how it has ended.
+	stop func() error
 }
 
 // newWorld starts a node of its own for the test: Pods of other tests wait for another one
@@ -51,11 +54,11 @@ func newWorld(t *testing.T, change func(*node.Options)) *world {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
-	w := &world{T: t, cluster: c, node: n, client: client, namespace: c.Namespace(t)}
+	end := sync.OnceValue(func() error { stop(); return <-done })
+	w := &world{T: t, cluster: c, node: n, client: client, namespace: c.Namespace(t), stop: end}
 	t.Cleanup(func() {
-		w.removePods(ctx)
-		stop()
-		if err := <-done; err != nil {
+		w.removePods(context.WithoutCancel(ctx))
+		if err := end(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -114,7 +114,7 @@ func TestAnObjectRemovedByForceTakesItsProcess(t *testing.T) {
 	w.kubectl("delete", "pod", "stubborn", "--grace-period=0", "--force")
 	// The node forgets the Pod in any case: what counts is the process.
 	w.until("its process is gone", func(context.Context) (bool, error) {
-		return errors.Is(syscall.Kill(here.PID, 0), syscall.ESRCH), nil
+		return gone(here.PID), nil
 	})
 	w.ready(0)
 	if err := w.node.Signal(w.namespace, "stubborn", syscall.SIGTERM); !errors.Is(err, node.ErrNoPod) {
