@@ -37,8 +37,9 @@ func (g *Gate) Transport(next http.RoundTripper) http.RoundTripper {
 }
 
 // AllowUpgrades declares the requests that may upgrade their connection while the gate is
-// open. Such a connection is out of the gate's hands from then on: it outlives the term, and
-// what is written into it is bound by nothing here. A second call replaces the first.
+// open, all others that match included: the gate asks whether it is open when they begin, and
+// no more. Such a connection outlives the term, what is written into it is bound by nothing
+// here, and no drain waits for it. A second call replaces the first.
 func (g *Gate) AllowUpgrades(declared func(*http.Request) bool) { g.declared.Store(&declared) }
 
 func (g *Gate) allowsUpgrade(req *http.Request) bool {
@@ -53,16 +54,17 @@ type gated struct {
 }
 
 func (t *gated) RoundTrip(req *http.Request) (*http.Response, error) {
-	upgrade := t.upgrading || upgrades(req)
-	if !upgrade && isRead(req) {
+	upgrade, declared := t.upgrading || upgrades(req), t.gate.allowsUpgrade(req)
+	if !upgrade && !declared && isRead(req) {
 		return t.unlessUpgraded(t.next.RoundTrip(req))
 	}
 	pass, err := t.gate.admit(req.Context())
-	if err == nil && upgrade {
+	switch {
+	case err == nil && declared:
 		pass.done()
-		if t.gate.allowsUpgrade(req) {
-			return t.next.RoundTrip(req)
-		}
+		return t.next.RoundTrip(req)
+	case err == nil && upgrade:
+		pass.done()
 		err = t.upgradeRefused()
 	}
 	if err != nil {

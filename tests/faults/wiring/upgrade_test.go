@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,7 +111,7 @@ func TestAnUpgradeThroughAProxyIsRefused(t *testing.T) {
 		t.Errorf("the pod was asked %d times to upgrade a connection: %v", u.asked.Load(), err)
 	}
 	eventually(t, "the connection is closed", func() bool { return u.over.Load() == 1 })
-	a.Gate().AllowUpgrades(func(*http.Request) bool { return true })
+	a.Gate().AllowUpgrades(func(req *http.Request) bool { return strings.Contains(req.URL.Path, "/proxy/") })
 	if code, err := post(); code != http.StatusSwitchingProtocols || err != nil {
 		t.Errorf("one that was declared: status %d, %v", code, err)
 	}
