@@ -10,6 +10,8 @@ RUNS ?= 100
 # What `make mutants` plants faults in, and how many of them; empty and 0: all.
 ROOM ?=
 MUTANTS_N ?= 0
+# By how much deeper it explores every state than `make test` does.
+DEPTH ?= 3
 # Where etcd, kube-apiserver, kube-controller-manager and kubectl lie. Set it to use your own.
 ifndef KUBEBUILDER_ASSETS
 KUBEBUILDER_ASSETS := $(CURDIR)/bin
@@ -56,7 +58,7 @@ lint: ## gofmt, vet, staticcheck and this project's own rules
 	go run ./tests/lint
 
 sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caught on the way
-	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
+	SIM_SEEDS=$(SEEDS) SIM_DEPTH=$(DEPTH) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
 	SIM_SEEDS=$(PLAY_SEEDS) go test -count=1 -v -timeout 60m -run 'ElectionsAtRandom' ./pilot/leaderelection
 
 connections: $(BUILD_TOOLS) ## How many terms dead connections cost, RUNS of them (five minutes for 100)

@@ -29,6 +29,10 @@
 //	SIM_MODE=mixed  with either of them: plays that mode alone
 //	SIM_SEED=12 SIM_BUG=half-lease go test -v -run TestPlantedBugs ...
 //
+// Beside the seeds, which sample long runs, TestExplore visits every state that two and three
+// candidates can come to within a few steps, whatever the order of their messages
+// (explore_test.go). SIM_DEPTH=3 goes three steps deeper.
+//
 // What lies outside the promises lies outside the checks, and only that:
 //
 //   - Functions of a process that was paused may outlive its cover and drain limit.
