@@ -1,0 +1,113 @@
+package elections
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+)
+
+// The API server refuses writes of the lock, by its own rules, while reads and watches go on:
+// the leader leads until its cover ends, nobody tries without a pause, and the cause is named
+// once. The bounds count what is sent: a slow machine sends less.
+func TestRefusedWrites(t *testing.T) {
+	for name, refuse := range map[string]struct {
+		begin func(t *testing.T, s *stage)
+		says  string
+	}{
+		"a permission is taken away": {func(t *testing.T, s *stage) { s.allow(t, "get", "watch") }, "a permission on the lock is missing"},
+		"an admission policy denies": {func(t *testing.T, s *stage) { s.deny(t) }, "an admission policy denies the lock's change"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, leaderelection.LeaseLock)
+			a := s.enter("a", "stable", brisk)
+			eventually(t, "a leads", a.live)
+			b := s.enter("b", "stable", brisk)
+			eventually(t, "b follows", b.follows("a"))
+			refuse.begin(t, s)
+			eventually(t, "the cause is named", func() bool { return strings.Contains(a.log.String(), refuse.says) })
+			before, began := a.wire.total()+b.wire.total(), time.Now()
+			eventually(t, "a has stopped", func() bool { return !a.live() })
+			if led := a.lives()[0].told.Sub(a.wire.lastOwn()); led < 5*time.Second {
+				t.Errorf("a was told to stop %v after its last renewal, its cover is 8s", led)
+			}
+			eventually(t, "the lease has run out twice", func() bool { return time.Since(began) > 2*briskLease })
+			if sent := a.wire.total() + b.wire.total() - before; sent > 40 {
+				t.Errorf("a and b sent %d requests in %v", sent, time.Since(began))
+			} else {
+				t.Logf("a and b sent %d requests in %v", sent, time.Since(began))
+			}
+			for _, r := range []*replica{a, b} {
+				if n := strings.Count(r.log.String(), refuse.says); n > 1 {
+					t.Errorf("%s says %q %d times", r.name, refuse.says, n)
+				}
+			}
+		})
+	}
+}
+
+// deny has the API server refuse every change of a Lease in the stage's namespace.
+func (s *stage) deny(t *testing.T) {
+	t.Helper()
+	client := admin(t, s.cluster).AdmissionregistrationV1()
+	name := "deny-" + s.namespace
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.namespace}},
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+					Rule:       admissionv1.Rule{APIGroups: []string{"coordination.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"leases"}},
+				}}},
+			},
+			Validations: []admissionv1.Validation{{Expression: "false", Message: "not on Fridays"}},
+		},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+	}
+	if _, err := client.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Somebody has written the highest count that there is, or one beyond: elections go on, and the
+// count stays, which is what a guard of the lock asks for.
+func TestCountAtItsEnd(t *testing.T) {
+	for name, try := range map[string]struct {
+		lock  leaderelection.LockType
+		count int
+	}{
+		"lease, at the maximum": {leaderelection.LeaseLock, math.MaxInt32},
+		"config map, beyond it": {leaderelection.ConfigMapLock, 9999999999},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, try.lock)
+			s.put(t, record{seconds: 1, transitions: try.count})
+			a := s.enter("a", "stable", brisk)
+			eventually(t, "a leads", a.live)
+			b := s.enter("b", "stable", brisk)
+			eventually(t, "b follows", b.follows("a"))
+			if err := a.quit(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "b leads", b.live)
+			if got := b.Status().Transitions; got != try.count {
+				t.Errorf("the count is %d, want %d", got, try.count)
+			}
+			noOverlap(t, a, b)
+		})
+	}
+}
