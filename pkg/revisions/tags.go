@@ -72,7 +72,11 @@ func (t tags) equal(other tags) bool {
 }
 
 func (w *tagWatcher) Run(stopCh <-chan struct{}) {
-	w.runner.run(stopCh, follower{label: tagLabel, to: sink{
+	w.runner.run(stopCh, follower{label: tagLabel, to: w.sink()}, w.board.deliver)
+}
+
+func (w *tagWatcher) sink() sink {
+	return sink{
 		replace: func(all []webhook) {
 			clear(w.webhooks)
 			for _, item := range all {
@@ -88,7 +92,7 @@ func (w *tagWatcher) Run(stopCh <-chan struct{}) {
 			delete(w.webhooks, name)
 			w.post()
 		},
-	}}, w.board.deliver)
+	}
 }
 
 func (w *tagWatcher) take(item webhook) {

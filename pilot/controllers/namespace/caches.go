@@ -28,9 +28,13 @@ type caches struct {
 func startCaches(ctx context.Context, client kube.Client, trouble *kube.Trouble, current func() string, touched func(namespace string)) *caches {
 	core := client.Kube().CoreV1()
 	named := metav1.ListOptions{FieldSelector: "metadata.name=" + ConfigMapName}
+	// A fake clientset has no watches that begin with a list, and says so.
+	source := func(lw *cache.ListWatch) cache.ListerWatcher {
+		return cache.ToListWatcherWithWatchListSemantics(lw, client.Kube())
+	}
 	c := &caches{
-		namespaces: informer(&corev1.Namespace{}, slimNamespace, listWatch(trouble, "namespaces", metav1.ListOptions{}, core.Namespaces().List, core.Namespaces().Watch)),
-		configMaps: informer(&corev1.ConfigMap{}, slimConfigMap(current), listWatch(trouble, "configmaps", named, core.ConfigMaps("").List, core.ConfigMaps("").Watch)),
+		namespaces: informer(&corev1.Namespace{}, slimNamespace, source(listWatch(trouble, "namespaces", metav1.ListOptions{}, core.Namespaces().List, core.Namespaces().Watch))),
+		configMaps: informer(&corev1.ConfigMap{}, slimConfigMap(current), source(listWatch(trouble, "configmaps", named, core.ConfigMaps("").List, core.ConfigMaps("").Watch))),
 	}
 	onChange(c.namespaces, func(o metav1.Object) { touched(o.GetName()) })
 	onChange(c.configMaps, func(o metav1.Object) { touched(o.GetNamespace()) })

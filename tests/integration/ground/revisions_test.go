@@ -146,6 +146,10 @@ func TestDefaultRevisionIsFollowedWithTheRightsThatThereAre(t *testing.T) {
 			}
 			end()
 			put(t, admin, webhook, rev("canary"))
+			// Another one that began after the change has seen it: so would this one have.
+			other := revisions.NewDefault(admin, revisions.Config{Namespace: namespace, Logger: j.logger(t)})
+			during(t, other.Run)
+			await(t, "the change is seen by another", func() bool { return other.GetDefault() == "canary" })
 			if got := w.GetDefault(); got != "stable" {
 				t.Errorf("after the end it says %q", got)
 			}

@@ -1,0 +1,181 @@
+package revisions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	admission "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+var hooksResource = schema.GroupResource{Resource: "mutatingwebhookconfigurations"}
+
+// script answers a follower's requests and notes when each came, in a synctest bubble.
+type script struct {
+	admission.MutatingWebhookConfigurationInterface
+	began time.Time
+	calls []call
+	list  func(n int) (*admissionv1.MutatingWebhookConfigurationList, error)
+	get   func(n int) (*webhook, error)
+	watch func(ctx context.Context, n int, options metav1.ListOptions) (watch.Interface, error)
+}
+
+type call struct {
+	verb string
+	at   time.Duration
+	from string // a watch's version
+}
+
+func (s *script) note(verb, from string) int {
+	n := s.count(verb)
+	s.calls = append(s.calls, call{verb, time.Since(s.began), from})
+	return n
+}
+
+func (s *script) count(verb string) (n int) {
+	for _, c := range s.calls {
+		if c.verb == verb {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *script) List(ctx context.Context, options metav1.ListOptions) (*admissionv1.MutatingWebhookConfigurationList, error) {
+	n := s.note("list", "")
+	if s.list == nil {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if options.FieldSelector == "" && options.LabelSelector == "" {
+		return nil, errors.New("a list of all")
+	}
+	return s.list(n)
+}
+
+func (s *script) Get(context.Context, string, metav1.GetOptions) (*webhook, error) {
+	return s.get(s.note("get", ""))
+}
+
+func (s *script) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	n := s.note("watch", options.ResourceVersion)
+	if options.TimeoutSeconds == nil || *options.TimeoutSeconds < 300 || *options.TimeoutSeconds > 600 {
+		return nil, fmt.Errorf("a watch without its bound: %v", options.TimeoutSeconds)
+	}
+	return s.watch(ctx, n, options)
+}
+
+// heard is what a sink was told.
+type heard []string
+
+func (h *heard) sink() sink {
+	return sink{
+		replace: func(all []webhook) {
+			what := "all:"
+			for _, item := range all {
+				what += " " + item.Name + "@" + item.ResourceVersion
+			}
+			*h = append(*h, what)
+		},
+		set:    func(item webhook) { *h = append(*h, "set "+item.Name+"@"+item.ResourceVersion) },
+		remove: func(name string) { *h = append(*h, "remove "+name) },
+	}
+}
+
+func (h heard) count(what string) (n int) {
+	for _, one := range h {
+		if one == what {
+			n++
+		}
+	}
+	return n
+}
+
+// follow runs a follower of the webhook "a" for a time, and then ends it, at once.
+func follow(t *testing.T, s *script, h *heard, d time.Duration) (problem error) {
+	t.Helper()
+	s.began = time.Now()
+	f := follower{client: s, name: "a", poll: 5 * time.Second, to: h.sink(), trouble: kube.NewTrouble(slog.New(slog.DiscardHandler), nil)}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.run(ctx)
+	}()
+	<-time.After(d)
+	synctest.Wait()
+	problem = f.trouble.Problem()
+	cancel()
+	synctest.Wait()
+	select {
+	case <-ended:
+	default:
+		t.Error("it goes on after its end")
+		<-ended
+	}
+	calls := len(s.calls)
+	<-time.After(time.Hour)
+	if got := len(s.calls) - calls; got != 0 {
+		t.Errorf("%d requests after its end", got)
+	}
+	return problem
+}
+
+func hook(name, version string) webhook {
+	return webhook{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
+}
+
+func listed(version string, items ...webhook) (*admissionv1.MutatingWebhookConfigurationList, error) {
+	return &admissionv1.MutatingWebhookConfigurationList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: items}, nil
+}
+
+// events is a watch that shows these and stays open until it is stopped.
+func events(all ...watch.Event) *watch.FakeWatcher {
+	w := watch.NewFakeWithChanSize(len(all), false)
+	for _, e := range all {
+		w.Action(e.Type, e.Object)
+	}
+	return w
+}
+
+// ends is one that the server ends after a time.
+func ends(after time.Duration, all ...watch.Event) *watch.FakeWatcher {
+	w := events(all...)
+	time.AfterFunc(after, w.Stop)
+	return w
+}
+
+func event(kind watch.EventType, name, version string) watch.Event {
+	item := hook(name, version)
+	return watch.Event{Type: kind, Object: &item}
+}
+
+func failure(err *apierrors.StatusError) watch.Event {
+	return watch.Event{Type: watch.Error, Object: &err.ErrStatus}
+}
+
+// tries are the times between the requests of a verb.
+func (s *script) tries(verb string) (waits []time.Duration) {
+	last := time.Duration(-1)
+	for _, c := range s.calls {
+		if c.verb != verb {
+			continue
+		}
+		if last >= 0 {
+			waits = append(waits, c.at-last)
+		}
+		last = c.at
+	}
+	return waits
+}

@@ -1,0 +1,162 @@
+package example
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/cluster/node"
+	"incumbent.dev/incumbent/tests/internal/example"
+)
+
+const (
+	root = "../../.."
+	// patience bounds every wait; none is expected to come near.
+	patience = 2 * time.Minute
+	// What the example calls its election.
+	home, election = "istio-system", "my-controller"
+)
+
+// prepare gives the service account of a namespace the rights of a candidate.
+func prepare(t *testing.T, admin kubernetes.Interface) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: home, Name: election}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: home, Name: election}}
+	var errs []error
+	add := func(_ any, err error) {
+		if !apierrors.IsAlreadyExists(err) {
+			errs = append(errs, err)
+		}
+	}
+	none := metav1.CreateOptions{}
+	add(admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}}, none))
+	add(admin.CoreV1().ServiceAccounts(home).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta}, none))
+	add(admin.RbacV1().Roles(home).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "update", "watch"}, ResourceNames: []string{election}},
+	}}, none))
+	add(admin.RbacV1().RoleBindings(home).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: election},
+	}, none))
+	add(admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"}, Verbs: []string{"get", "list", "watch"}},
+	}}, none))
+	add(admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: election},
+	}, none))
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// runNode runs Pods of the example until the test ends.
+func runNode(t *testing.T, c *cluster.Cluster, binary string) *node.Node {
+	t.Helper()
+	n, err := node.New(node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"example": binary}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// A Pod of README.md's example leads. kubectl delete pod stops it by SIGTERM, and when the Pod
+// is gone the lock is released, long before its lease of 30 s: the next one need not wait.
+func TestTheExampleReleasesItsLockInAPodThatIsDeleted(t *testing.T) {
+	c := cluster.Shared(t)
+	admin, err := kubernetes.NewForConfig(c.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	file, err := example.Write(root, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(folder, "example")
+	if err := example.Build(t.Context(), root, file, binary, "-ldflags=-s -w"); err != nil {
+		t.Fatal(err)
+	}
+	prepare(t, admin)
+	n := runNode(t, c, binary)
+	snapshot := func() k8sresourcelock.Snapshot {
+		cm, err := admin.CoreV1().ConfigMaps(home).Get(t.Context(), election, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		if err != nil {
+			return k8sresourcelock.Snapshot{}
+		}
+		return k8sresourcelock.ConfigMapSnapshot(cm)
+	}
+	for transitions, name := range []string{"one", "two"} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
+			ServiceAccountName: election,
+			Containers:         []corev1.Container{{Name: "example", Image: "example"}},
+		}}
+		if _, err := admin.CoreV1().Pods(home).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		leads(t, name, n, snapshot)
+		process, err := n.Pod(home, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"--kubeconfig", c.Kubeconfig(), "--namespace", home, "delete", "pod", name, "--timeout", patience.String()}
+		if said, err := exec.CommandContext(t.Context(), c.Kubectl(), args...).CombinedOutput(); err != nil {
+			t.Fatalf("kubectl delete pod: %v\n%s", err, said)
+		}
+		now := snapshot()
+		if now.Unreadable != nil || now.Record.HolderIdentity != "" || now.Record.LeaseDurationSeconds != 1 || now.Record.LeaderTransitions != transitions {
+			said, err := os.ReadFile(process.Log)
+			t.Errorf("after Pod %s was deleted the record is %+v; it said (%v):\n%s", name, now.Record, err, said)
+		}
+		if len(now.Notes) != 0 {
+			t.Errorf("left beside the record: %v", now.Notes)
+		}
+	}
+}
+
+// leads waits until a Pod holds the lock, and its run function has said so.
+func leads(t *testing.T, name string, n *node.Node, snapshot func() k8sresourcelock.Snapshot) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		var said []byte
+		if process, err := n.Pod(home, name); err == nil {
+			said, _ = os.ReadFile(process.Log) // there is none before it starts
+		}
+		if strings.Contains(string(said), " leading") && snapshot().Record.HolderIdentity == name {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("Pod %s does not lead within %v; the record is %+v; it said:\n%s", name, patience, snapshot().Record, said)
+		case <-ticker.C:
+		}
+	}
+}
