@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,8 +70,9 @@ func (s *suite) run(ctx context.Context, tests []string, work, limit time.Durati
 	return out.String(), err
 }
 
-// measure runs each test alone and notes what it reaches.
-func (p *planted) measure(ctx context.Context, suites []*suite, workers int) ([]*test, error) {
+// measure runs each test alone and notes what it reaches, unless that is known of this
+// build.
+func (p *planted) measure(ctx context.Context, known *state, suites []*suite, workers int) ([]*test, error) {
 	var tests []*test
 	for _, s := range suites {
 		if s.together {
@@ -81,28 +83,56 @@ func (p *planted) measure(ctx context.Context, suites []*suite, workers int) ([]
 			tests = append(tests, &test{suite: s, names: []string{name}, reached: map[int]bool{}})
 		}
 	}
+	var mu sync.Mutex
 	return tests, each(ctx, workers, tests, func(t *test) error {
-		reached := filepath.Join(p.work, fmt.Sprintf("reached-%s-%s", filepath.Base(t.suite.binary), t.names[0]))
-		defer os.Remove(reached)
-		began := time.Now()
-		out, err := t.suite.run(ctx, t.names, 2*baseLimit, baseLimit, envReached+"="+reached, p.goflags())
-		t.took = time.Since(began)
-		if err != nil {
-			return fmt.Errorf("%s of %s fails without a mutant: %w\n%s", strings.Join(t.names, ", "), t.suite.pkg, err, tail(out))
-		}
-		text, err := os.ReadFile(reached)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		for _, line := range strings.Fields(string(text)) {
-			id, err := strconv.Atoi(line)
-			if err != nil {
-				return fmt.Errorf("what %s reached: %w", t.names[0], err)
+		mu.Lock()
+		before, measured := known.Tests[t.key()]
+		mu.Unlock()
+		if !measured {
+			if err := p.measureOne(ctx, t); err != nil {
+				return err
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			known.Tests[t.key()] = seen{Took: t.took, Reached: slices.Sorted(maps.Keys(t.reached))}
+			return nil
+		}
+		t.took = before.Took
+		for _, id := range before.Reached {
 			t.reached[id] = true
 		}
 		return nil
 	})
+}
+
+func (t *test) key() string {
+	return t.suite.pkg + " " + strings.Join(t.suite.env, " ") + " " + strings.Join(t.names, " ")
+}
+
+func (p *planted) measureOne(ctx context.Context, t *test) error {
+	reached := filepath.Join(p.work, fmt.Sprintf("reached-%s-%s", filepath.Base(t.suite.binary), t.names[0]))
+	defer os.Remove(reached)
+	began := time.Now()
+	out, err := t.suite.run(ctx, t.names, 2*baseLimit, baseLimit, envReached+"="+reached, p.goflags())
+	t.took = time.Since(began)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%s of %s fails without a mutant: %w\n%s", strings.Join(t.names, ", "), t.suite.pkg, err, tail(out))
+	}
+	text, err := os.ReadFile(reached)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, line := range strings.Fields(string(text)) {
+		id, err := strconv.Atoi(line)
+		if err != nil {
+			return fmt.Errorf("what %s reached: %w", t.names[0], err)
+		}
+		t.reached[id] = true
+	}
+	return nil
 }
 
 // goflags lets programs that a test builds have the mutants too.

@@ -58,7 +58,7 @@ func parseOptions(args []string) (options, error) {
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what the draw depends on")
 	flags.DurationVar(&o.budget, "budget", 0, "for each room; 0: what the table of rooms says. What is left is tried by the next run")
 	flags.IntVar(&o.workers, "workers", 2, "how many tests run at once")
-	flags.BoolVar(&o.again, "again", false, "after a change: believe that what was killed stays so, try the rest again")
+	flags.BoolVar(&o.again, "again", false, "after a change: believe that what was killed stays so, try the rest again; with -n, of the earlier draw")
 	flags.BoolVar(&o.only, "list", false, "list the mutants and try none")
 	flags.StringVar(&o.page, "page", "", "write what is known of all rooms into this file")
 	if err := flags.Parse(args); err != nil {
@@ -133,6 +133,10 @@ func (o options) room(ctx context.Context, r room, excused excuses) (*tally, err
 	if err != nil {
 		return nil, err
 	}
+	chosen := o.choose(p.mutants)
+	if o.again && o.n > 0 {
+		chosen = known.tried(p.mutants)
+	}
 	known = known.after(p, o.again)
 	budget := o.budget
 	if budget == 0 {
@@ -141,7 +145,6 @@ func (o options) room(ctx context.Context, r room, excused excuses) (*tally, err
 	fmt.Fprintf(o.out, "%s: %d mutants, %d known, for at most %v\n", r.name, len(p.mutants), len(known.Results), budget)
 	within, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	chosen := o.choose(p.mutants)
 	for pass := 1; pass <= r.passes(); pass++ {
 		err := o.pass(within, p, &known, chosen, pass)
 		if err := known.write(o.work, r.name); err != nil {
@@ -170,9 +173,20 @@ func (o options) choose(mutants []*mutant) []*mutant {
 	return chosen
 }
 
+// tried are those of the mutants that an earlier run has tried.
+func (s state) tried(mutants []*mutant) []*mutant {
+	return slices.DeleteFunc(slices.Clone(mutants), func(m *mutant) bool {
+		_, tried := s.Results[m.key()]
+		return !tried
+	})
+}
+
 // after is what is still known once a room was built anew.
 func (s state) after(p *planted, again bool) state {
-	next := state{Sum: p.sum, Mutants: len(p.mutants), Results: map[string]result{}}
+	next := state{Sum: p.sum, Mutants: len(p.mutants), Results: map[string]result{}, Tests: map[string]seen{}}
+	if s.Sum == p.sum && s.Tests != nil {
+		next.Tests = s.Tests
+	}
 	for _, m := range p.mutants {
 		r, tried := s.Results[m.key()]
 		if tried && (s.Sum == p.sum || again && r.killed()) {

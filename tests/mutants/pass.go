@@ -38,7 +38,7 @@ func (o options) pass(ctx context.Context, p *planted, known *state, chosen []*m
 	if pass == 2 {
 		workers = 1 // an API server each
 	}
-	tests, err := p.measure(ctx, suites, workers)
+	tests, err := p.measure(ctx, known, suites, workers)
 	if err != nil {
 		return err
 	}

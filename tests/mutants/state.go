@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // state is what is known of a room, kept between runs.
@@ -16,12 +17,20 @@ type state struct {
 	// Mutants is how many the room has, Results what became of those that were tried.
 	Mutants int               `json:"mutants"`
 	Results map[string]result `json:"results"`
+	// Tests is what was seen of the build's tests without a mutant.
+	Tests map[string]seen `json:"tests,omitempty"`
+}
+
+// seen is what is kept of a test.
+type seen struct {
+	Took    time.Duration `json:"took"`
+	Reached []int         `json:"reached"`
 }
 
 func stateFile(work, room string) string { return filepath.Join(work, room, "state.json") }
 
 func readState(work, room string) (state, error) {
-	s := state{Results: map[string]result{}}
+	s := state{Results: map[string]result{}, Tests: map[string]seen{}}
 	text, err := os.ReadFile(stateFile(work, room))
 	if errors.Is(err, os.ErrNotExist) {
 		return s, nil
