@@ -104,7 +104,10 @@ var rooms = []room{
 	},
 	{
 		name: "cmd", packages: []string{"./cmd/pilot"}, budget: 10 * time.Minute,
-		judges: []judge{{pkg: "./cmd/pilot"}},
+		judges: []judge{
+			{pkg: "./cmd/pilot", skip: "TestSignal.*"},
+			{pkg: "./cmd/pilot", run: "TestSignal.*", second: true, together: true},
+		},
 	},
 	{
 		name: "namespace", packages: []string{"./pilot/controllers/namespace"}, budget: 15 * time.Minute,
