@@ -189,7 +189,7 @@ func (s state) after(p *planted, again bool) state {
 	}
 	for _, m := range p.mutants {
 		r, tried := s.Results[m.key()]
-		if tried && (s.Sum == p.sum || again && r.killed()) {
+		if tried && (s.Sum == p.sum && !again || again && r.killed()) {
 			next.Results[m.key()] = r
 		}
 	}
