@@ -122,9 +122,14 @@ func TestNamesAreEscaped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	found := false
 	for _, v := range set.Locks[0].Policy.Spec.Variables {
+		found = found || v.Name == "coordinator"
 		if v.Name == "coordinator" && v.Expression != `request.userInfo.username in ['system:apiserver', 'CN=a b,O=c']` {
 			t.Errorf("got %s", v.Expression)
 		}
+	}
+	if !found {
+		t.Error("no coordinator is declared")
 	}
 }

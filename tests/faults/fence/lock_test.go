@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -33,6 +34,7 @@ func TestFenceGuardsTheLock(t *testing.T) {
 		s, a, b := guardedLock(t, kind)
 		coordinator, other := s.podOf("co", "coordinator").Kube(), s.podOf("o", "other").Kube()
 		unbound := s.unbound(account)
+		elsewhere := s.podElsewhere("a")
 		held := record{holder: "a", transitions: 3}
 		later := record{holder: "a", transitions: 3, renewed: epoch.Add(second)}
 		for _, c := range []struct {
@@ -55,6 +57,9 @@ func TestFenceGuardsTheLock(t *testing.T) {
 			{"the holder counts far ahead", held, a, record{holder: "a", transitions: 1000}, false},
 			{"a coordinator counts far ahead", held, coordinator, record{holder: "b", transitions: 1000}, false},
 			{"a follower takes one at the end of its count, from the beginning", record{holder: "a", transitions: 2147483646}, b, record{holder: "b"}, false},
+			{"an unbound token releases it", held, unbound, record{transitions: 3}, false},
+			{"a pod of the holder's name in another namespace releases it", held, elsewhere, record{transitions: 3}, false},
+			{"a pod of the holder's name in another namespace renews it", held, elsewhere, later, false},
 			{"an unbound token takes it", held, unbound, record{holder: "a", transitions: 4}, false},
 			{"an unbound token takes it for b", held, unbound, record{holder: "b", transitions: 4}, false},
 			{"another account takes it", held, other, record{holder: "o", transitions: 4}, false},
@@ -216,4 +221,27 @@ func TestFenceKeepsRoomInTheLock(t *testing.T) {
 		s.allowed("a label in the place of more", s.patch(other, fill("annotations", 90<<10)))
 		s.allowed("the holder renews", s.update(a, record{holder: "a", transitions: 3, renewed: epoch.Add(second), notes: map[string]string{"x": strings.Repeat("x", 100<<10)}}))
 	})
+}
+
+// podElsewhere is a client with a token of a Pod of that name in another namespace, whose service
+// account is called as the candidates' is and may write the lock.
+func (s *stage) podElsewhere(name string) kubernetes.Interface {
+	s.t.Helper()
+	there := *s
+	there.namespace = s.cluster.Namespace(s.t)
+	config := there.identity(name, account)
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: there.namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: there.namespace, Name: account}},
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: there.namespace}, Rules: rights()}
+	binding.RoleRef.Name = role.Name
+	if _, err := s.admin.RbacV1().ClusterRoles().Create(s.t.Context(), role, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.admin.RbacV1().ClusterRoleBindings().Create(s.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	return client(s.t, config).Kube()
 }

@@ -58,6 +58,11 @@ func TestFenceReportsWhatItWouldRefuse(t *testing.T) {
 		}
 		return would, was
 	}
+	t.Cleanup(func() {
+		if would, was := read(); t.Failed() {
+			t.Logf("found %+v and %+v", would, was)
+		}
+	})
 	eventually(t, "both are in the audit log", func() bool {
 		would, was := read()
 		return would.Count == times && was.Count == 1

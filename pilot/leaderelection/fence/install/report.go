@@ -130,6 +130,15 @@ func (e auditEvent) found() (Found, bool) {
 		f.Object += "/" + e.Object.Subresource
 	}
 	f.Object += " " + strings.TrimPrefix(e.Object.Namespace+"/"+e.Object.Name, "/")
+	// While a fence goes over from one mode to another, both speak of one request.
+	if _, rest, ours := strings.Cut(e.Response.Message, "ValidatingAdmissionPolicy '"+fence.PolicyPrefix); ours {
+		name, rest, _ := strings.Cut(rest, "'")
+		if _, message, found := strings.Cut(rest, "denied request: "); found {
+			rest = message
+		}
+		f.Policy, f.Message, f.Refused = fence.PolicyPrefix+name, rest, true
+		return f, true
+	}
 	var failures []struct {
 		Message string `json:"message"`
 		Policy  string `json:"policy"`
@@ -142,14 +151,5 @@ func (e auditEvent) found() (Found, bool) {
 			}
 		}
 	}
-	_, rest, ours := strings.Cut(e.Response.Message, "ValidatingAdmissionPolicy '"+fence.PolicyPrefix)
-	if !ours {
-		return f, false
-	}
-	name, rest, _ := strings.Cut(rest, "'")
-	if _, message, found := strings.Cut(rest, "denied request: "); found {
-		rest = message
-	}
-	f.Policy, f.Message, f.Refused = fence.PolicyPrefix+name, rest, true
-	return f, true
+	return f, false
 }
