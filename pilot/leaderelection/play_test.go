@@ -15,6 +15,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
@@ -208,6 +209,12 @@ func (w *world) election(name, revision string, m make_, k playKube, watcher *pl
 	l, err := New(playClient{kube: k}, cfg)
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	// CLOCK_BOOTTIME is real inside a bubble, and what waits for it stops the bubble's time.
+	l.clock = bubbleClock()
+	l.gate = fence.NewGate(cfg.lockName(), l.clock)
+	if l.bound != nil {
+		l.bound = &boundGate{gate: l.gate}
 	}
 	// Those of one process share their watches; here each has its own way to the store.
 	l.hub = &k8sresourcelock.WatchHub{Client: k.getter(), ShareFrom: 1 + w.intn(2)}

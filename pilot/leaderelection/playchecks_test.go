@@ -119,9 +119,9 @@ const (
 	budgetSpan = 10 * playRetry
 	// maxRequests is the most that a process sends about one object in a span, in whatever
 	// state and failure; a leader's renewals are ten of them.
-	maxRequests = 340
+	maxRequests = 100
 	// maxLines is the most that it logs.
-	maxLines = 240
+	maxLines = 100
 )
 
 // inSpan is the most of these instants that fall in one span.
