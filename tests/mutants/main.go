@@ -107,10 +107,7 @@ func (o options) run(ctx context.Context) (bool, error) {
 			tallies = append(tallies, t)
 		}
 	}
-	if o.only {
-		return true, nil
-	}
-	sound := report(o.out, tallies)
+	sound := o.only || report(o.out, tallies)
 	if o.page != "" {
 		return sound, o.writePage(excused)
 	}
@@ -125,7 +122,7 @@ func (o options) room(ctx context.Context, r room, excused excuses) (*tally, err
 	}
 	if o.only {
 		for _, m := range p.mutants {
-			fmt.Fprintf(o.out, "%s\n\t%s\n", m.key(), m.position())
+			fmt.Fprintf(o.out, "%s\n\t%s, %s=%d\n", m.key(), m.position(), envMutant, m.id)
 		}
 		return nil, nil
 	}

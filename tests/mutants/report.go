@@ -103,8 +103,10 @@ func report(out io.Writer, tallies []*tally) bool {
 const pageHead = `# Mutants
 
 Written by ` + "`make mutants`" + `. Small faults were planted in the code, one at a time: a condition always
-true, a bound moved, an assignment left out. A fault is killed when a test fails with it. See
-[CONTRIBUTING.md](../CONTRIBUTING.md#mutants) on how to run it.
+true, a bound moved, an assignment left out. A fault is killed when a test fails with it. A room of
+which some were not tried was sampled, or its time was over before all tests had judged them: then what
+survived has come through the unit tests alone. See [CONTRIBUTING.md](../CONTRIBUTING.md#mutants) on how
+to run it.
 
 `
 
