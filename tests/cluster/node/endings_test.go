@@ -3,6 +3,8 @@ package node_test
 import (
 	"context"
 	"errors"
+	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,7 +22,7 @@ func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) 
 // A node that stops does not return before its Pods' processes have ended, and does not wait for
 // their own grace periods.
 func TestANodeThatStopsEndsItsProcessesFirst(t *testing.T) {
-	w := newWorld(t, func(o *node.Options) { o.StopGrace = 100 * time.Millisecond })
+	w := newWorld(t, func(o *node.Options) { o.StopGrace = 3 * time.Second })
 	stubborn := podSpec("stubborn")
 	grace := int64(600)
 	stubborn.TerminationGracePeriodSeconds = &grace
@@ -41,6 +43,13 @@ func TestANodeThatStopsEndsItsProcessesFirst(t *testing.T) {
 	for _, pod := range pods {
 		if !gone(pod.PID) {
 			t.Errorf("the process of Pod %s is still there", pod.Name)
+		}
+		log, err := os.ReadFile(pod.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if polite := pod.Name == "polite"; polite && !strings.Contains(string(log), "ended:") {
+			t.Errorf("the polite one was not given time to end:\n%s", log)
 		}
 	}
 }

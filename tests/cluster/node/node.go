@@ -26,8 +26,6 @@ type Node struct {
 	http    *http.Client
 	client  kubernetes.Interface
 	started atomic.Bool
-	// stopping tells an object that is gone from a node that goes.
-	stopping atomic.Bool
 
 	addresses *addresses
 	// address is the node's own, where it serves logs. Set by Run before there are workers.
@@ -91,7 +89,6 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	if _, err := informer.AddEventHandler(n.handler(ctx)); err != nil {
 		return fmt.Errorf("watching Pods: %w", err)
 	}
-	defer context.AfterFunc(ctx, func() { n.stopping.Store(true) })()
 	informer.RunWithContext(ctx)
 	// It has returned from the last handler: nobody adds workers any more.
 	n.running.Wait()

@@ -30,6 +30,9 @@ type worker struct {
 	// exists ends when the object is gone or the node stops; wanted, within it, also
 	// when the object is being deleted.
 	exists, wanted context.Context
+	// running ends when the node stops, before exists does: that tells an object that is gone from a
+	// node that goes.
+	running        context.Context
 	gone, unwanted context.CancelFunc
 
 	latest atomic.Pointer[corev1.Pod]
@@ -48,6 +51,7 @@ func (n *Node) newWorker(ctx context.Context, pod *corev1.Pod) *worker {
 		logger: n.options.Logger.With("pod", pod.Namespace+"/"+pod.Name),
 		dir:    filepath.Join(n.options.Dir, fmt.Sprintf("%s_%s_%.8s", pod.Namespace, pod.Name, pod.UID)),
 	}
+	w.running = ctx
 	w.exists, w.gone = context.WithCancel(ctx)
 	w.wanted, w.unwanted = context.WithCancel(w.exists)
 	w.view = Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Log: filepath.Join(w.dir, "log")}
@@ -176,7 +180,7 @@ func (w *worker) terminate(p *process.Process) error {
 	// It may have ended by itself: the wait shows.
 	_ = p.Signal(syscall.SIGTERM)
 	ended := within(grace, p.Done(), w.exists.Done())
-	if !ended && w.node.stopping.Load() {
+	if !ended && w.running.Err() != nil {
 		ended = within(min(grace, w.node.options.StopGrace), p.Done(), nil)
 	}
 	if ended {
