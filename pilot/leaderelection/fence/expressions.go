@@ -52,15 +52,16 @@ const recordBegin = `{"holderIdentity":"`
 const (
 	nameForm  = `[^"\\\x00-\x1f\x7f]{0,512}`
 	timeForm  = `("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"|null)`
-	countForm = `(0|[1-9][0-9]{0,9})`
+	countForm = `(0|[1-9][0-9]{0,17})`
 
 	recordForm = `^[{]"holderIdentity":"` + nameForm + `"(,"holderKey":"` + nameForm + `")?,"leaseDurationSeconds":(0|[1-9][0-9]{0,8}),` +
 		`"acquireTime":` + timeForm + `,"renewTime":` + timeForm + `,"leaderTransitions":` + countForm +
 		`(,"(strategy|preferredHolder)":"` + nameForm + `")*[}]$`
 )
 
-// mostTransitions is the most that electors can read. A count beyond it is as none.
-const mostTransitions = 1<<31 - 2
+// mostTransitions is the most that a Lease can carry. Nobody counts beyond it; what an operator has put
+// there stays as it is, or becomes less.
+const mostTransitions = 1<<31 - 1
 
 // recordVariables decode what a lock object carries: <as>Record and <as>Form (of a
 // ConfigMap), <as>Holder and <as>Transitions, which is -1 where electors can read none. The
@@ -70,8 +71,7 @@ func recordVariables(kind LockKind, object, as string) []admissionv1.Variable {
 		spec := fmt.Sprintf("%[1]s != null && has(%[1]s.spec)", object)
 		return []admissionv1.Variable{
 			{Name: as + "Holder", Expression: fmt.Sprintf("%s && has(%[2]s.spec.holderIdentity) ? %[2]s.spec.holderIdentity : ''", spec, object)},
-			{Name: as + "Transitions", Expression: fmt.Sprintf("%s && has(%[2]s.spec.leaseTransitions) && int(%[2]s.spec.leaseTransitions) <= %[3]d ? int(%[2]s.spec.leaseTransitions) : -1",
-				spec, object, mostTransitions)},
+			{Name: as + "Transitions", Expression: fmt.Sprintf("%s && has(%[2]s.spec.leaseTransitions) ? int(%[2]s.spec.leaseTransitions) : -1", spec, object)},
 		}
 	}
 	record, form := "variables."+as+"Record", "variables."+as+"Form"
@@ -81,7 +81,7 @@ func recordVariables(kind LockKind, object, as string) []admissionv1.Variable {
 		{Name: as + "Form", Expression: record + ".matches(" + quote(recordForm) + ")"},
 		{Name: as + "Holder", Expression: fmt.Sprintf(`%s.find(%s).replace(%s, '').replace('"', '')`,
 			record, quote(`^[{]"holderIdentity":"[^"\\]*"`), quote(recordBegin))},
-		{Name: as + "Transitions", Expression: fmt.Sprintf("%s && %s <= %d ? %s : -1", form, count, mostTransitions, count)},
+		{Name: as + "Transitions", Expression: form + " ? " + count + " : -1"},
 	}
 }
 

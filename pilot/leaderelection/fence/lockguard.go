@@ -65,8 +65,9 @@ func (s single) lockVariables() []admissionv1.Variable {
 	variables := []admissionv1.Variable{podVariable()}
 	variables = append(variables, recordVariables(s.Lock, "oldObject", "old")...)
 	variables = append(variables, recordVariables(s.Lock, "object", "new")...)
-	counts := fmt.Sprintf("variables.oldTransitions < 0 ? variables.newTransitions >= 0 || variables.newHolder == '' : " +
-		"variables.newTransitions == variables.oldTransitions || variables.newTransitions == variables.oldTransitions + 1")
+	counts := fmt.Sprintf("variables.newTransitions == variables.oldTransitions || variables.newTransitions <= %d && "+
+		"(variables.oldTransitions < 0 ? variables.newTransitions >= 0 || variables.newHolder == '' : "+
+		"variables.newTransitions == variables.oldTransitions + 1 || variables.oldTransitions >= %[1]d && variables.newTransitions >= 0)", mostTransitions)
 	if s.Multi {
 		counts += fmt.Sprintf(" || variables.newTransitions > variables.oldTransitions && variables.newTransitions <= %d", jump)
 	}
@@ -78,7 +79,7 @@ func (s single) lockVariables() []admissionv1.Variable {
 		{Name: "same", Expression: sameRecord(s.Lock)},
 		// At its end the count stays, or the lock could never be taken again.
 		{Name: "counts", Expression: counts},
-		{Name: "countsUp", Expression: fmt.Sprintf("variables.newTransitions > variables.oldTransitions || variables.oldTransitions >= %d", mostTransitions)},
+		{Name: "countsUp", Expression: fmt.Sprintf("variables.newTransitions > variables.oldTransitions || variables.oldTransitions >= %d", mostTransitions-1)},
 		{Name: "begins", Expression: "request.operation == 'CREATE' && variables.newHolder == '' && (variables.newTransitions >= 0 || " + countless(s.Lock) + ")"},
 		{Name: "renews", Expression: "variables.candidate && variables.newHolder == variables.oldHolder && variables.pod == variables.oldHolder"},
 		{Name: "takes", Expression: "variables.candidate && variables.newHolder == variables.pod && (variables.oldHolder == '' || variables.countsUp)"},

@@ -114,6 +114,19 @@ func TestRenderedPoliciesRefuseByDefault(t *testing.T) {
 	}
 }
 
+// A guard that is declared word for word twice makes one policy.
+func TestAGuardDeclaredTwiceIsOne(t *testing.T) {
+	twice := good()
+	twice.Guards = append(twice.Guards, twice.Guards[0])
+	one, err := fence.Render("s", good())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if two, err := fence.Render("s", twice); err != nil || len(two.All()) != len(one.All()) {
+		t.Errorf("%d policies instead of %d, %v", len(two.All()), len(one.All()), err)
+	}
+}
+
 func TestNamesAreEscaped(t *testing.T) {
 	// Validation lets no quote through; rendering does not rely on it.
 	d := good()

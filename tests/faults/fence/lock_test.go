@@ -79,7 +79,8 @@ func TestFenceGuardsTheLock(t *testing.T) {
 				record{holder: "b", transitions: 4, renewed: epoch.Add(second)}, true},
 			{"a candidate takes one at the end of its count, which stays", record{holder: "a", transitions: 2147483646}, b, record{holder: "b", transitions: 2147483646}, true},
 			{"a candidate takes the last that can be counted", record{holder: "a", transitions: 2147483645}, b, record{holder: "b", transitions: 2147483646}, true},
-			{"a candidate takes one whose count nobody can read", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 4}, true},
+			{"a candidate takes one at the very end, which stays", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 2147483647}, true},
+			{"a candidate takes one at the very end, and begins anew", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 4}, true},
 			{"a coordinator nominates", held, coordinator, record{holder: "b", transitions: 4}, true},
 			{"a candidate takes an expired one", held, b, record{holder: "b", transitions: 4}, true},
 			{"a candidate takes a free one", record{transitions: 3}, b, record{holder: "b", transitions: 4}, true},
@@ -149,6 +150,11 @@ func TestFenceRefusesRecordsThatReadTwoWays(t *testing.T) {
 	eventually(t, "nobody may write", func() bool { return fence.IsRefusal(s.write(a)) })
 	s.allowed("replacing it", s.update(b, record{holder: "b", transitions: 4}))
 	s.stands(b, a)
+	t.Log("a count that an operator has put beyond what a Lease can carry stays, and nobody else puts one there")
+	s.put(record{holder: "a", transitions: 9999999999})
+	s.allowed("taking it", s.update(b, record{holder: "b", transitions: 9999999999}))
+	s.allowed("renewing it", s.update(b, record{holder: "b", transitions: 9999999999, renewed: epoch.Add(second)}))
+	s.refused("counting it on", s.update(b, record{holder: "b", transitions: 10000000000}))
 	t.Log("as istiod and client-go write it")
 	s.put(record{transitions: 5})
 	s.allowed("a record without a key", write(b, `{"holderIdentity":"b","leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:04:05Z","leaderTransitions":6,"strategy":"","preferredHolder":""}`))
