@@ -150,16 +150,16 @@ func TestSecondSignalKills(t *testing.T) {
 	p := stuck(t, "--shutdown-timeout=10m")
 	p.signal(t, syscall.SIGTERM)
 	await(t, "it stops", func() bool { return strings.Contains(p.log(), "stopping") })
-	for {
+	await(t, "it is killed", func() bool {
 		// Again and again: the first one's handler goes a moment later, and so may the process.
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-p.ended:
-		case <-time.After(100 * time.Millisecond):
-			continue
+			return true
+		default:
+			return false
 		}
-		break
-	}
+	})
 	if code := p.exit(t); code != -int(syscall.SIGTERM) {
 		t.Errorf("it ended with %d", code)
 	}
