@@ -28,7 +28,7 @@ import (
 type double struct {
 	clientset kubernetes.Interface
 	config    *rest.Config
-	unused    map[string]string
+	_         map[string]string
 }
 
 func (d double) Kube() kubernetes.Interface { return d.clientset }

@@ -71,7 +71,7 @@ func (s single) lockVariables() []admissionv1.Variable {
 	if s.Multi {
 		counts += fmt.Sprintf(" || variables.newTransitions > variables.oldTransitions && variables.newTransitions <= %d", jump)
 	}
-	for _, v := range []admissionv1.Variable{
+	return append(variables, []admissionv1.Variable{
 		{Name: "operator", Expression: operator},
 		{Name: "candidate", Expression: "variables.pod != '' && " + isOneOf(s.users())},
 		{Name: "coordinator", Expression: isOneOf(s.Coordinators)},
@@ -90,10 +90,7 @@ func (s single) lockVariables() []admissionv1.Variable {
 			"variables.newHolder == variables.oldHolder ? 'renews' : variables.newHolder == variables.pod ? 'takes' : variables.coordinator ? 'nominates' : 'handsOver'"},
 		{Name: "oldBulk", Expression: bulk(s.Lock, "oldObject")},
 		{Name: "newBulk", Expression: bulk(s.Lock, "object")},
-	} {
-		variables = append(variables, v)
-	}
-	return variables
+	}...)
 }
 
 // sameRecord is true for an update that leaves the record alone.
