@@ -24,6 +24,8 @@ func TestRenderedPoliciesAsText(t *testing.T) {
 		{Resources: []string{"secrets"}, Labels: map[string]string{"app": "x"}, Verbs: []string{"create", "update"}, Versions: []string{"v1"}},
 		{Resources: []string{"pods/binding", "pods/exec"}, Verbs: []string{"create", "connect"}, Namespaces: []string{"apps"}},
 		{Group: "apps", Resources: []string{"deployments/scale"}, Wide: true},
+		{Resources: []string{"services"}, Names: []string{"x"}, Verbs: []string{"create"}}, // nothing to delete
+		{Resources: []string{"services"}, Names: []string{"y"}, Verbs: []string{"delete"}},
 	}
 	lease := good()
 	lease.Lock, lease.Election, lease.Multi, lease.Mode = fence.Lease, "other", true, fence.Warn

@@ -126,7 +126,7 @@ func (g Guard) validateResource(resource string) error {
 			"put it into a guard of its own, narrowed down by names or namespaces", resource)
 	case len(g.Namespaces) > 0 && slices.Contains(clusterScoped[g.Group], main):
 		return fmt.Errorf("resource %q: it lies in no namespace, so that namespaces do not narrow it down: give names or labels", resource)
-	case sub == "" && len(g.Names)+len(g.Labels) == 0 && isLockResource(g.Group, main):
+	case (sub == "" || sub == "*") && len(g.Names)+len(g.Labels) == 0 && isLockResource(g.Group, main):
 		// Its lock's absence would refuse the locks of all others, and what other elections of the
 		// cluster and its nodes renew all the time.
 		return fmt.Errorf("resource %q: locks of other elections are such objects, and would be refused while this election's lock is missing: "+

@@ -45,7 +45,29 @@ func TestBadDeclarationsAreNamedWithTheWayOut(t *testing.T) {
 		"label":             {func(d *fence.Declaration) { d.Guards[0].Labels = map[string]string{"a b": ""} }, []string{"labels"}},
 		"label, revision":   {func(d *fence.Declaration) { d.Guards[0].Labels = map[string]string{"a": "{revision}"} }, []string{"needs revisions"}},
 		"wide":              {func(d *fence.Declaration) { d.Guards[0].Names = nil }, []string{"everyone's writes", "wide: true"}},
-		"too long":          {func(d *fence.Declaration) { d.Election = strings.Repeat("a", 240) }, []string{"its policy's name", "253"}},
+		"mode":              {func(d *fence.Declaration) { d.Mode = "log" }, []string{`mode "log"`, "deny, warn or audit"}},
+		"labels of a scale": {func(d *fence.Declaration) {
+			d.Guards[0] = fence.Guard{Group: "apps", Resources: []string{"deployments/scale"}, Labels: map[string]string{"a": "b"}}
+		}, []string{`"deployments/scale"`, "without labels", "names or namespaces"}},
+		"all of a kind by labels": {func(d *fence.Declaration) {
+			d.Guards[0] = fence.Guard{Resources: []string{"pods/*"}, Labels: map[string]string{"a": "b"}}
+		}, []string{`"pods/*"`, "without labels"}},
+		"cluster-scoped, by namespaces": {func(d *fence.Declaration) {
+			d.Guards[0] = fence.Guard{Resources: []string{"nodes"}, Namespaces: []string{"x"}}
+		}, []string{`"nodes"`, "in no namespace"}},
+		"policies": {func(d *fence.Declaration) {
+			d.Guards[0] = fence.Guard{Group: "admissionregistration.k8s.io", Resources: []string{"validatingadmissionpolicies"}, Names: []string{"x"}}
+		}, []string{`"validatingadmissionpolicies"`, "leave it to RBAC"}},
+		"reviews": {func(d *fence.Declaration) {
+			d.Guards[0] = fence.Guard{Group: "authentication.k8s.io", Resources: []string{"tokenreviews"}, Wide: true}
+		}, []string{`"tokenreviews"`, "leave it to RBAC"}},
+		"configmaps by namespaces": {func(d *fence.Declaration) {
+			d.Guards[0] = fence.Guard{Resources: []string{"configmaps"}, Namespaces: []string{"x"}}
+		}, []string{"locks of other elections", "names or labels"}},
+		"all leases": {func(d *fence.Declaration) {
+			d.Guards[0] = fence.Guard{Group: "coordination.k8s.io", Resources: []string{"leases/*"}, Wide: true}
+		}, []string{"locks of other elections"}},
+		"too long": {func(d *fence.Declaration) { d.Election = strings.Repeat("a", 240) }, []string{"its policy's name", "253"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := good()

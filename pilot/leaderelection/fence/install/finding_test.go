@@ -1,0 +1,29 @@
+package install
+
+import "testing"
+
+// What is accepted, for each verdict.
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		verdict                 Verdict
+		plain, unclear, stricts bool
+	}{
+		{Holds, true, true, true},
+		{Skipped, true, true, false},
+		{Undecided, false, true, false},
+		{Fails, false, false, false},
+	} {
+		findings := []Finding{{Verdict: Holds}, {Verdict: c.verdict, What: "w", Why: "y"}}
+		for _, by := range []struct {
+			judging Judging
+			want    bool
+		}{{Judging{}, c.plain}, {Judging{AllowUnclear: true}, c.unclear}, {Judging{Strict: true}, c.stricts}, {Judging{Strict: true, AllowUnclear: true}, c.stricts}} {
+			if got := Judge(findings, by.judging) == nil; got != by.want {
+				t.Errorf("%s, by %+v: accepted is %v", c.verdict, by.judging, got)
+			}
+		}
+	}
+	if Judge(nil, Judging{AllowUnclear: true}) == nil {
+		t.Error("nothing that was looked at stands")
+	}
+}
