@@ -53,6 +53,7 @@ var fenceEffects = map[string]func(t *testing.T){
 	"output":             installedHasItsEffects,
 	"take-over":          installedHasItsEffects,
 	"api-server":         installedHasItsEffects,
+	"audit-log":          reportReadsItsLog,
 }
 
 func TestEveryFlagOfTheFenceHasItsEffect(t *testing.T) {
@@ -93,6 +94,22 @@ func fileHasItsEffect(t *testing.T) {
 		t.Fatal(err)
 	}
 	rendered("--file="+name, "mine", "istio-namespace-controller-election")(t)
+}
+
+func reportReadsItsLog(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "audit.log")
+	const event = `{"stage":"ResponseComplete","verb":"update","objectRef":{"resource":"secrets","namespace":"ns","name":"x"},` +
+		`"responseStatus":{"message":"ValidatingAdmissionPolicy 'incumbent-fence.s.work-1' with binding 'y' denied request: not the leader"}}`
+	if err := os.WriteFile(name, []byte(event+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := pilot(t, "fence", "report", "--audit-log="+name)
+	if err != nil || !strings.Contains(out, "secrets ns/x") || !strings.Contains(out, "not the leader") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := pilot(t, "fence", "report", "--audit-log="+name+".none"); err == nil || !strings.Contains(err.Error(), name+".none") {
+		t.Errorf("of a log that is not there: %v", err)
+	}
 }
 
 // fenceReachesItsCluster: by a kubeconfig whose own context leads nowhere.
