@@ -16,6 +16,7 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	p.asked = time.Since(w.began)
 	if !p.dead && p.l != nil {
 		p.verbs[object][v]++
 		p.sent[object] = append(p.sent[object], time.Since(w.began))

@@ -2,7 +2,9 @@ package leaderelection
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -196,7 +198,22 @@ func (w *world) settle() {
 			return
 		}
 	}
-	w.violated("after twelve quiet leases nobody leads: default %s, %+v, %+v", w.deflt, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record)
+	w.violated("after twelve quiet leases nobody leads: default %s, %+v, %+v; %s", w.deflt, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record, w.standing())
+}
+
+// standing tells where each process is, for those who hold mu.
+func (w *world) standing() string {
+	var b strings.Builder
+	for _, p := range w.processes {
+		fmt.Fprintf(&b, "\n\t%s (%s, %v): last request at %v", p.name, p.revision, p.make, p.asked)
+		if p.l == nil {
+			continue
+		}
+		s := p.l.Status()
+		fmt.Fprintf(&b, "; %s (%s) for %v, sees %q in term %d, default %q (%v), waiting %v, unfit %v",
+			s.Phase, s.Reason, time.Since(s.Since), s.Holder, s.Transitions, s.Default, s.DefaultKnown, s.Waiting, s.Unfit)
+	}
+	return b.String()
 }
 
 // staysQuiet wants that nothing happens any more: nobody starts, nobody logs, a leader writes

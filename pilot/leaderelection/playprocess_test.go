@@ -51,6 +51,7 @@ type process struct {
 	unfit   error
 	lines   []time.Duration // when it logged
 	sent    [2][]time.Duration
+	asked   time.Duration // when it sent its last request
 	verbs   [2]map[locktest.Verb]int
 }
 
@@ -103,7 +104,7 @@ func (p *process) elector() (run func(context.Context)) {
 		e, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
 				LeaseMeta: metav1.ObjectMeta{Namespace: locktest.Namespace, Name: locktest.Name},
-				Client:    p.clients[1], LockConfig: resourcelock.ResourceLockConfig{Identity: p.name},
+				Client:    clientGoClient{p.clients[1]}, LockConfig: resourcelock.ResourceLockConfig{Identity: p.name},
 			},
 			LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry, ReleaseOnCancel: true,
 			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: p.peerWork, OnStoppedLeading: func() {}},

@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -91,14 +92,20 @@ func TestThePredecessorCostsFewRequestsWhateverFails(t *testing.T) {
 	forbidden := func(verbs ...locktest.Verb) func(*part) {
 		return func(p *part) { p.client.Forbid(verbs...) }
 	}
-	conflicts := func(p *part) {
-		p.client.SetFault(func(v locktest.Verb) locktest.Fault {
-			if v == locktest.Update {
-				return locktest.Fault{Before: 4 * time.Millisecond, Err: apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("always"))}
-			}
-			return locktest.Fault{Before: 4 * time.Millisecond}
-		})
+	refused := func(err error) func(*part) {
+		return func(p *part) {
+			p.client.SetFault(func(v locktest.Verb) locktest.Fault {
+				f := locktest.Fault{Before: 4 * time.Millisecond}
+				if v == locktest.Update || v == locktest.Create {
+					f.Err = err
+				}
+				return f
+			})
+		}
 	}
+	gr := schema.GroupResource{Resource: "configmaps"}
+	conflicts := refused(apierrors.NewConflict(gr, "x", errors.New("always")))
+	exists := refused(apierrors.NewAlreadyExists(gr, "x")) // what a create meets
 	for name, break_ := range map[string]func(*part){
 		"nothing":                      func(*part) {},
 		"watches":                      forbidden(locktest.Watch),
@@ -106,32 +113,44 @@ func TestThePredecessorCostsFewRequestsWhateverFails(t *testing.T) {
 		"reads":                        forbidden(locktest.Get),
 		"writes and watches":           forbidden(locktest.Update, locktest.Create, locktest.Watch),
 		"writes meet another each":     conflicts,
+		"writes meet one that is made": exists,
 		"the same without a watch too": func(p *part) { conflicts(p); p.client.Forbid(locktest.Watch) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, store *locktest.Store) {
-				s := successor(t, store, "s")
-				passes(time.Minute)
-				break_(s)
-				// A watch that is up stays up when new ones are forbidden.
-				for _, act := range []func(){func() {}, s.client.DropWatches} {
-					act()
-					before := s.client.Requests()
-					const minutes = 10
-					passes(minutes * time.Minute)
-					sum := 0
-					for verb, n := range s.client.Requests() {
-						n -= before[verb]
-						sum += n
-						t.Logf("%s: %.1f a minute", verb, float64(n)/minutes)
-					}
-					if sum > 24*minutes {
-						t.Errorf("%d requests in %d minutes", sum, minutes)
-					}
-				}
+		for _, deleted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, the lock deleted %v", name, deleted), func(t *testing.T) {
+				predecessorCosts(t, break_, deleted)
 			})
-		})
+		}
 	}
+}
+
+func predecessorCosts(t *testing.T, break_ func(*part), deleted bool) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		s := successor(t, store, "s")
+		passes(time.Minute)
+		break_(s)
+		gone := func() {}
+		if deleted {
+			// Whoever waits for a lock that is gone makes it anew.
+			gone = func() { store.Delete() }
+		}
+		// A watch that is up stays up when new ones are forbidden.
+		for _, act := range []func(){gone, s.client.DropWatches} {
+			act()
+			before := s.client.Requests()
+			const minutes = 10
+			passes(minutes * time.Minute)
+			sum := 0
+			for verb, n := range s.client.Requests() {
+				n -= before[verb]
+				sum += n
+				t.Logf("%s: %.1f a minute", verb, float64(n)/minutes)
+			}
+			if sum > 24*minutes {
+				t.Errorf("%d requests in %d minutes", sum, minutes)
+			}
+		}
+	})
 }
 
 // With the limits that hold when none is given, functions that take all the time they have are

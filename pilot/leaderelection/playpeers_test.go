@@ -1,0 +1,71 @@
+package leaderelection
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// clientGoClient bounds each request of a client-go candidate, as its users do by the rest.Config's
+// Timeout: while it wants the lock the elector itself bounds none, and with a reply that
+// never comes it would wait for ever. This is NewFromKubeconfig's timeout.
+type clientGoClient struct{ *locktest.Client }
+
+const clientGoTimeout = playRenew / 2
+
+func (c clientGoClient) Leases(namespace string) coordinationv1client.LeaseInterface {
+	return boundLeases{c.Client.Leases(namespace)}
+}
+
+type boundLeases struct {
+	coordinationv1client.LeaseInterface
+}
+
+func (l boundLeases) Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, clientGoTimeout)
+	defer cancel()
+	return l.LeaseInterface.Get(ctx, name, opts)
+}
+
+func (l boundLeases) Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, clientGoTimeout)
+	defer cancel()
+	return l.LeaseInterface.Create(ctx, lease, opts)
+}
+
+func (l boundLeases) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, clientGoTimeout)
+	defer cancel()
+	return l.LeaseInterface.Update(ctx, lease, opts)
+}
+
+// A client-go candidate whose reply never comes goes on; else a play could end with nobody who
+// leads, and the elector not to blame.
+func TestAPlaysClientGoPeerOutlivesALostReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const leaseCast = 1
+		w := newWorld(t, leaseCast, bug{})
+		ctx, cancel := context.WithCancel(t.Context())
+		w.ctx, w.calm = ctx, true
+		w.start(w.name(), "stable", clientGoPeer)
+		p := w.processes[0]
+		w.set(p, func() { p.cut = true })
+		<-time.After(playLease)
+		w.set(p, func() { p.cut = false })
+		<-time.After(playLease)
+		w.mu.Lock()
+		if !p.running {
+			t.Errorf("it does not lead a lease after its API server is back:%s", w.standing())
+		}
+		w.mu.Unlock()
+		w.quit(p)
+		cancel()
+	})
+}
