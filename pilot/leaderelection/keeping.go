@@ -153,3 +153,19 @@ func (s *keeping) follow(ctx context.Context) {
 		s.backOff(ctx, fails, 4*s.retry)
 	}
 }
+
+// backOff waits after failures: an eighth of a RetryPeriod after the first, because whoever
+// waits for the lock lets nobody work, and up to most after more.
+func (k *keeper) backOff(ctx context.Context, fails int, most time.Duration) {
+	k.linger(ctx, min(k.retry/8<<min(fails, 6), most))
+}
+
+// linger waits, unless ctx ends before.
+func (k *keeper) linger(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -82,11 +82,15 @@ type keeper struct {
 	// stepDown ends the term of the election itself.
 	drainLimit time.Duration
 	stepDown   func()
+	peerGrace  time.Duration
+
+	former former
 }
 
 // candidate is an elector for the predecessor's lock.
 type candidate interface {
 	Campaign(ctx context.Context) error
+	Status() k8sleaderelection.Status
 	SetDefaultRevision(d k8sleaderelection.DefaultRevision)
 }
 
@@ -122,7 +126,12 @@ func (k *keeper) acquire(ctx context.Context) (hold, bool) {
 	for fails := 0; ctx.Err() == nil; fails++ {
 		began := k.clock.Now()
 		if held, ok := k.take(ctx); ok && held.cover.Left(k.clock.Now()) > 0 {
-			return held, true
+			wait := k.former.actsFor(k.clock.Now())
+			if wait <= 0 {
+				return held, true
+			}
+			k.linger(ctx, min(wait, k.retry)) // and keep the lock meanwhile
+			continue
 		}
 		if began.Mono.Until(k.clock.Now().Mono) > k.retry {
 			fails = 0 // it was not in vain: somebody else had the lock meanwhile
@@ -139,9 +148,14 @@ func (k *keeper) take(ctx context.Context) (hold, bool) {
 	case err != nil:
 		return hold{}, false
 	case snap.KeptForSuccessors():
+		if k.former.rewound(snap.Record.LeaderTransitions, k.clock.Now(), k.lease+k.peerGrace) {
+			k.log.Warn("the predecessor's lock went back to an earlier state; run functions wait for the holder that was seen in it",
+				"lock", k.lock.Describe(), "wait", k.lease+k.peerGrace)
+		}
 		held, err := k.write(ctx, snap)
 		return held, err == nil
 	}
+	k.former.saw(snap.Record.HolderIdentity, snap.Record.LeaderTransitions)
 	k.log.Info("waiting for the predecessor's lock", "lock", k.lock.Describe(), "holder", snap.Record.HolderIdentity)
 	// A record of theirs without the note that makes it one is anybody's.
 	return k.win(ctx, snap.Record.HolderIdentity != k8sresourcelock.Successors)
@@ -172,7 +186,11 @@ func (k *keeper) win(parent context.Context, giveWay bool) (held hold, ok bool) 
 		}
 		return nil
 	}
+	var elector candidate
 	elector, err := k.elect(lead, func(holder string) {
+		if s := elector.Status(); s.Holder == holder { // else there is a newer one already
+			k.former.saw(holder, s.Transitions)
+		}
 		if giveWay && holder == k8sresourcelock.Successors {
 			cancel()
 		}
@@ -216,17 +234,6 @@ func (k *keeper) rank(ctx context.Context, elector candidate, also func()) {
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// backOff waits after failures: an eighth of a RetryPeriod after the first, because whoever
-// waits for the lock lets nobody work, and up to most after more.
-func (k *keeper) backOff(ctx context.Context, fails int, most time.Duration) {
-	timer := time.NewTimer(min(k.retry/8<<min(fails, 6), most))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 
@@ -335,7 +342,7 @@ func (l *LeaderElection) keeper(client kubernetes.Interface) *keeper {
 		lock: lock, clock: l.clock, log: l.cfg.Logger.With("election", l.cfg.lockName()),
 		lease: l.cfg.LeaseDuration, deadline: l.cfg.RenewDeadline, retry: l.cfg.RetryPeriod,
 		key: l.keptKey, bound: l.bound.setBound, deflt: l.knownDefault,
-		drainLimit: l.elector.Load().DrainLimit(), stepDown: l.StepDown,
+		drainLimit: l.elector.Load().DrainLimit(), stepDown: l.StepDown, peerGrace: l.cfg.PeerGrace,
 	}
 	k.elect = func(lead func(context.Context) error, seen func(string)) (candidate, error) {
 		return l.predecessorCandidate(lock, lead, seen)

@@ -318,3 +318,33 @@ func TestSuccessorMeetsAnEvidentOldLeader(t *testing.T) {
 		}
 	})
 }
+
+// A restore puts a kept record back beneath an old leader that is cut off: it acts until the end
+// of its cover, and drains.
+func TestARestoredKeptLockDoesNotEndTheOldLeader(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		first := successor(t, store, "first")
+		passes(time.Second)
+		kept := store.Backup()
+		first.quit()
+		a := old(t, store, "a")
+		passes(2 * oldLease)
+		s := successor(t, store, "s")
+		passes(time.Minute)
+		if !a.works() || s.works() {
+			t.Fatalf("before the restore: old %v, new %v", a.works(), s.works())
+		}
+		a.drain = oldLease - oldRenew - time.Second // as long as it may
+		a.client.MuteWatches(true)
+		a.client.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} })
+		store.Restore(kept)
+		s.client.ExpireWatches() // and that of the old leader has it not yet
+		passes(2 * oldLease)
+		if a.works() || !s.works() {
+			t.Fatalf("after the restore: old %v, new %v", a.works(), s.works())
+		}
+		if s.started.Before(a.stopped) {
+			t.Errorf("the successor started %v before the old leader's function had returned", a.stopped.Sub(s.started))
+		}
+	})
+}
