@@ -73,7 +73,7 @@ func TestRenderedPoliciesAsText(t *testing.T) {
 
 // FuzzDeclarations: whatever a declaration says, it is refused with an error or rendered into
 // policies whose names are their own, that match something, and that refuse nothing in modes that refuse
-// nothing. That an API server takes them is tested on a real one (TestFenceFuzzedDeclarations).
+// nothing. It does not ask an API server whether that takes them.
 func FuzzDeclarations(f *testing.F) {
 	f.Add("s", "e", "ns", "lease", "ns/a", "configmaps", "", "x", "", "deny", "create", false)
 	f.Add("s", "e", "ns", "configmap", "ns/a", "deployments/scale", "apps", "", "ns", "audit", "update", true)

@@ -86,9 +86,9 @@ func (e *restoredElection) goOn(t *testing.T) {
 // check: b ends its term by the first word that it hears of the store. Whoever leads next
 // has settled, because the record that came back may be of somebody who acts.
 //
-// Who that is stays open. A watch of the default revision that survived the restart goes on
-// from a version that is yet to come, and is silent until then: candidates may rank by a
-// default that the store has forgotten.
+// Who that is stays open: a watch of the default revision that survived the restart may be silent
+// until the API server ends it, and candidates may rank by a default that the store has
+// forgotten meanwhile.
 func (e *restoredElection) check(t *testing.T) {
 	t.Helper()
 	eventually(t, "b's term ends", func() bool { return !e.b.lives()[0].to.IsZero() })
