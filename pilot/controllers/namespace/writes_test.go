@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,9 +152,19 @@ func TestWritesBySituation(t *testing.T) {
 func TestFailedWritesBackOffAndBeginAnew(t *testing.T) {
 	file := bundleFileWith(t, certificate(t, 1))
 	synctest.Test(t, func(t *testing.T) {
-		var tries []time.Time
-		fails := true
+		var (
+			mu    sync.Mutex
+			tries []time.Time
+			fails = true
+		)
+		set := func(f bool) { // from now on, and counted anew
+			mu.Lock()
+			defer mu.Unlock()
+			fails, tries = f, nil
+		}
 		d, end := controllerOn(t, file, func(clienttesting.Action) (bool, runtime.Object, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			tries = append(tries, time.Now())
 			return fails, nil, errors.New("no")
 		}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
@@ -161,6 +172,8 @@ func TestFailedWritesBackOffAndBeginAnew(t *testing.T) {
 			t.Helper()
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if len(tries) < n {
 				t.Fatalf("%d tries", len(tries))
 			}
@@ -178,14 +191,14 @@ func TestFailedWritesBackOffAndBeginAnew(t *testing.T) {
 			}
 		}
 		check(20)
-		fails = false
+		set(false)
 		time.Sleep(lastRetry)
 		synctest.Wait()
 		maps := d.CoreV1().ConfigMaps("a")
 		if _, err := maps.Get(t.Context(), ConfigMapName, metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		fails, tries = true, nil
+		set(true)
 		if err := maps.Delete(t.Context(), ConfigMapName, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
