@@ -106,8 +106,8 @@ func TestWritesBySituation(t *testing.T) {
 		min, max  int
 	}{
 		"it is as it should be":        {there: bundleMap("a", func(m *corev1.ConfigMap) { m.Data[BundleKey] = content })},
-		"it is missing":                {min: 1, max: 1},
-		"it differs":                   {there: bundleMap("a", func(m *corev1.ConfigMap) { m.Data[BundleKey] = "x" }), min: 1, max: 1},
+		"it is missing":                {min: 1, max: 3},
+		"it differs":                   {there: bundleMap("a", func(m *corev1.ConfigMap) { m.Data[BundleKey] = "x" }), min: 1, max: 3},
 		"it is being deleted":          {there: bundleMap("a", func(m *corev1.ConfigMap) { m.DeletionTimestamp, m.Finalizers = &now, []string{"x"} })},
 		"excluded namespace":           {namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}},
 		"namespace is being deleted":   {namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", DeletionTimestamp: &now, Finalizers: []string{"x"}}}},
