@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,12 +22,22 @@ import (
 // refusing answers by the words of a policy of ours.
 type refusing struct {
 	status int
+
+	mu     sync.Mutex // a write whose caller has left goes on for a while
 	bodies []*body
+}
+
+func (r *refusing) answered() []*body {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*body{}, r.bodies...)
 }
 
 func (r *refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	b := &body{Reader: strings.NewReader(ours)}
+	r.mu.Lock()
 	r.bodies = append(r.bodies, b)
+	r.mu.Unlock()
 	return &http.Response{StatusCode: r.status, Body: b, Request: req}, nil
 }
 
@@ -64,8 +75,8 @@ func TestWhenAWriteIsNotTriedAgain(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(begun); took != c.takes || len(api.bodies) != c.tries {
-					t.Errorf("%d tries in %v", len(api.bodies), took)
+				if took := time.Since(begun); took != c.takes || len(api.answered()) != c.tries {
+					t.Errorf("%d tries in %v", len(api.answered()), took)
 				}
 				if got, err := io.ReadAll(resp.Body); err != nil || string(got) != ours || resp.StatusCode != c.status {
 					t.Errorf("%d %q, %v", resp.StatusCode, got, err)
@@ -73,9 +84,9 @@ func TestWhenAWriteIsNotTriedAgain(t *testing.T) {
 				if err := resp.Body.Close(); err != nil {
 					t.Error(err)
 				}
-				for i, b := range api.bodies {
+				for i, b := range api.answered() {
 					if b.closed != 1 {
-						t.Errorf("answer %d of %d was closed %d times", i, len(api.bodies), b.closed)
+						t.Errorf("answer %d of %d was closed %d times", i, len(api.answered()), b.closed)
 					}
 				}
 			})
@@ -100,12 +111,12 @@ func TestTriesEndWithTheCallerAndWithTheTerm(t *testing.T) {
 				time.AfterFunc(5*time.Second+time.Millisecond, func() { end(gate, cancel) })
 				begun := time.Now()
 				err := finish(gate.Transport(api).RoundTrip(request(t, ctx)))
-				tries, took := len(api.bodies), time.Since(begun)
+				tries, took := len(api.answered()), time.Since(begun)
 				if took > 6*time.Second || name == "caller" && !errors.Is(err, fence.ErrOutcomeUnknown) {
 					t.Errorf("told after %v: %v", took, err)
 				}
-				if time.Sleep(5 * time.Second); len(api.bodies) != tries {
-					t.Errorf("%d tries after the end", len(api.bodies)-tries)
+				if time.Sleep(5 * time.Second); len(api.answered()) != tries {
+					t.Errorf("%d tries after the end", len(api.answered())-tries)
 				}
 				begun = time.Now()
 				if gate.Drain(); time.Since(begun) != 0 {

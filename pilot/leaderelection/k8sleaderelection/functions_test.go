@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,10 +15,12 @@ import (
 
 func TestAFitnessCheckThatNeverReturnsIsANo(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		release, hangs, calls := make(chan struct{}), false, 0
+		release := make(chan struct{})
+		var hangs atomic.Bool
+		var calls atomic.Int64
 		a := enter(t, store, "a", func(c *le.LeaderElectionConfig) {
 			c.Fit = func(context.Context) error {
-				if calls++; hangs {
+				if calls.Add(1); hangs.Load() {
 					<-release // whatever becomes of its context
 				}
 				return nil
@@ -27,23 +30,23 @@ func TestAFitnessCheckThatNeverReturnsIsANo(t *testing.T) {
 		if !a.isLive() {
 			t.Fatal("a is fit and does not lead")
 		}
-		hangs = true
+		hangs.Store(true)
 		pass(4 * retry)
 		if !a.Status().Unfit {
 			t.Fatal("a check that hangs counts as a yes")
 		}
-		before := calls
+		before := calls.Load()
 		pass(time.Minute)
-		if calls != before {
-			t.Errorf("%d more checks beside one that hangs", calls-before)
+		if n := calls.Load() - before; n != 0 {
+			t.Errorf("%d more checks beside one that hangs", n)
 		}
-		hangs = false
+		hangs.Store(false)
 		release <- struct{}{}
 		pass(3 * retry)
 		if a.Status().Unfit || !strings.Contains(a.logged(), "has not answered within a RetryPeriod of 7.5s") {
 			t.Errorf("the check answers again: unfit %v\n%s", a.Status().Unfit, a.logged())
 		}
-		hangs = true
+		hangs.Store(true)
 		pass(2 * retry)
 		began := time.Now()
 		if err := a.quit(); err != nil || time.Since(began) > 2*retry {

@@ -2,6 +2,7 @@ package k8sleaderelection
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,12 +164,24 @@ func TestHowLongAnOrderIsWaitedFor(t *testing.T) {
 func TestPatienceMakesACallBesideThoseThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDispatcher(1)
-		began, ends := map[string]bool{}, map[string]chan struct{}{}
+		var (
+			mu    sync.Mutex
+			calls = map[string]bool{}
+			ends  = map[string]chan struct{}{}
+		)
+		began := func(name string) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return calls[name]
+		}
 		call := func(name string, patience time.Duration) {
 			ends[name] = make(chan struct{})
+			over := ends[name]
 			d.call(t.Context(), patience, func() {
-				began[name] = true
-				<-ends[name]
+				mu.Lock()
+				calls[name] = true
+				mu.Unlock()
+				<-over
 				d.ended()
 			}, func() { t.Errorf("%s came too late", name) })
 			synctest.Wait()
@@ -180,18 +193,18 @@ func TestPatienceMakesACallBesideThoseThatHang(t *testing.T) {
 		call("hangs", time.Hour)
 		call("impatient", time.Second)
 		call("patient", time.Hour)
-		if began["impatient"] || began["patient"] {
+		if began("impatient") || began("patient") {
 			t.Error("more than the limit at once")
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if !began["impatient"] || began["patient"] {
-			t.Errorf("after the patience of one: %v", began)
+		if !began("impatient") || began("patient") {
+			t.Errorf("after the patience of one: %v, %v", began("impatient"), began("patient"))
 		}
-		if end("hangs"); began["patient"] {
+		if end("hangs"); began("patient") {
 			t.Error("the next began although one is under way")
 		}
-		if end("impatient"); !began["patient"] {
+		if end("impatient"); !began("patient") {
 			t.Error("the next did not begin when there was room")
 		}
 		end("patient")

@@ -147,8 +147,9 @@ func (m *meter) judge(t *testing.T, timing [3]time.Duration, says string, unknow
 	for i, n := range m.requests {
 		sum += n
 		// An answer that leaves open what was written is followed by a read; the first minute
-		// has the quick tries that save a term when the trouble is short.
-		if most := mostRequests; n > most && !(unknown && i == 0 && n <= 5*most/2) {
+		// has the quick tries that save a term when the trouble is short. Those of a definite answer
+		// are a few more than the number with the shorter lease, by the jitter.
+		if most := mostRequests; n > most && !(unknown && i == 0 && n <= 5*most/2) && !(timing[0] < 30*time.Second && i == 0 && n <= most+4) {
 			t.Errorf("%s sent %d requests in minute %d, more than %d", id, n, i+1, most)
 		}
 		// In the first minute a leader also says that it drains and then follows.
