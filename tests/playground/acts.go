@@ -127,7 +127,22 @@ func (d *demo) deleteNow(ctx context.Context, pod string) error {
 	return d.kube.CoreV1().Pods(systemNamespace).Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: &none})
 }
 
+// deleteLock deletes the lock once all replicas know of it: one that starts at that moment, in the
+// place of another act's Pod, finds none, and may make it as well as the leader whose it was.
 func (d *demo) deleteLock(ctx context.Context) (time.Time, error) {
+	waiting, cancel := context.WithTimeoutCause(ctx, d.limit, fmt.Errorf("not all replicas are ready after %v", d.limit))
+	defer cancel()
+	if err := d.scene.await(waiting, recheck, func(v view) (bool, string) {
+		n := 0
+		for _, p := range v.pods {
+			if p.ready {
+				n++
+			}
+		}
+		return n == len(v.pods) && n >= 4, fmt.Sprintf("%d of %d replicas are ready", n, len(v.pods))
+	}); err != nil {
+		return time.Time{}, err
+	}
 	at := time.Now()
 	return at, d.kube.CoreV1().ConfigMaps(systemNamespace).Delete(ctx, witnessed, metav1.DeleteOptions{})
 }
