@@ -267,7 +267,7 @@ func (w *world) order() {
 	})
 }
 
-// edit is somebody's hand. A process that starts now would know of nothing before.
+// edit changes a lock object by hand. A process that starts now would know of nothing before.
 func (w *world) edit() {
 	<-time.After(8 * time.Second)
 	if !w.allKnow() {

@@ -308,7 +308,7 @@ func (s State) nextTransition() int {
 const maxTransitions = 1<<31 - 1
 
 // after is the number of the term that follows. At the maximum, and beyond it, which only
-// somebody's hand can write into a ConfigMap, the count stays: a lower one would be refused
+// a manual edit can write into a ConfigMap, the count stays: a lower one would be refused
 // by a guard of the lock, and a higher one has no room. Terms are told apart by their
 // token then, and by holder and marker as ever.
 func after(transitions int) int {
