@@ -25,9 +25,10 @@ type options struct {
 	seed         uint64
 	budget       time.Duration
 	workers      int
-	again, only  bool
-	page         string
-	out          io.Writer
+	// own: only the tests of the room's own packages and of those below them judge.
+	again, only, own bool
+	page             string
+	out              io.Writer
 }
 
 func main() {
@@ -59,6 +60,7 @@ func parseOptions(args []string) (options, error) {
 	flags.DurationVar(&o.budget, "budget", 0, "for each room; 0: what the table of rooms says. What is left is tried by the next run")
 	flags.IntVar(&o.workers, "workers", 2, "how many tests run at once")
 	flags.BoolVar(&o.again, "again", false, "after a change: believe that what was killed stays so, try the rest again; with -n, of the earlier draw")
+	flags.BoolVar(&o.own, "own", false, "let only the tests of the room's own packages judge: quick, and what survives is tried by all tests in the next run without it")
 	flags.BoolVar(&o.only, "list", false, "list the mutants and try none")
 	flags.StringVar(&o.page, "page", "", "write what is known of all rooms into this file")
 	if err := flags.Parse(args); err != nil {
@@ -142,7 +144,11 @@ func (o options) room(ctx context.Context, r room, excused excuses) (*tally, err
 	fmt.Fprintf(o.out, "%s: %d mutants, %d known, for at most %v\n", r.name, len(p.mutants), len(known.Results), budget)
 	within, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	for pass := 1; pass <= r.passes(); pass++ {
+	passes := r.passes()
+	if o.own {
+		passes = 1
+	}
+	for pass := 1; pass <= passes; pass++ {
 		err := o.pass(within, p, &known, chosen, pass)
 		if err := known.write(o.work, r.name); err != nil {
 			return nil, err

@@ -235,3 +235,34 @@ func TestDraw(t *testing.T) {
 		t.Error("two seeds draw the same")
 	}
 }
+
+// With -own, other packages' tests do not run. What survived is not settled by that: the
+// next run without it tries it again, and only it.
+func TestOwnTestsAlone(t *testing.T) {
+	r := room{packages: []string{"./a/b"}}
+	for pkg, want := range map[string]bool{"./a/b": true, "./a/b/c": true, "./a/bc": false, "./a": false} {
+		if got := r.has(judge{pkg: pkg}); got != want {
+			t.Errorf("room of ./a/b has %s: %v", pkg, got)
+		}
+	}
+	o, out := fixture(t)
+	o.work, o.own, o.n, o.seed = t.TempDir(), true, 12, 3
+	if _, err := o.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	survived := len(survivors(out.String()))
+	if survived == 0 || survived == o.n {
+		t.Fatalf("%d of %d survived, which shows nothing:\n%s", survived, o.n, out)
+	}
+	for _, own := range []bool{true, false} {
+		out.Reset()
+		o.own = own
+		if _, err := o.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		again := strings.Contains(out.String(), fmt.Sprintf("pass 1: %d mutants", survived))
+		if tried := strings.Contains(out.String(), "pass 1:"); tried != !own || again != !own {
+			t.Errorf("own %v after own: %s", own, out)
+		}
+	}
+}

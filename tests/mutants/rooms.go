@@ -3,6 +3,7 @@ package main
 import (
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -43,6 +44,14 @@ func (j judge) allows(name string) bool {
 
 func (r room) includes(file string) bool {
 	return (len(r.files) == 0 || slices.Contains(r.files, file)) && !slices.Contains(r.not, file)
+}
+
+// has reports whether a judge's tests belong to the room: to one of its packages, or to
+// one below it.
+func (r room) has(j judge) bool {
+	return slices.ContainsFunc(r.packages, func(pkg string) bool {
+		return j.pkg == pkg || strings.HasPrefix(j.pkg, pkg+"/")
+	})
 }
 
 const (
