@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"os"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,15 +34,15 @@ type timerfd struct {
 	ended  chan struct{} // closed when nobody waits on file any more
 }
 
-// set has a.ring called after wait of CLOCK_BOOTTIME; it must not take long. Where the
-// system has no such timer, nothing is: the others ring, only later.
-func (t *timerfd) set(a *alarm, wait time.Duration) {
+// set has a.ring called when CLOCK_BOOTTIME is at at, or at once if it has been; it must not
+// take long. Where the system has no such timer, nothing is: the others ring, only later.
+func (t *timerfd) set(a *alarm, at int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.file == nil && !t.open() {
 		return
 	}
-	a.at = core.Instant(readBoottime()).After(max(0, wait))
+	a.at = core.Instant(at)
 	if a.slot == 0 {
 		heap.Push(&t.alarms, a)
 	} else {

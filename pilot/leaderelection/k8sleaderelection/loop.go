@@ -110,7 +110,7 @@ func (l *loop) finish() {
 	l.stopWatching()
 	l.le.clock.jumps.remove(l)
 	l.dispatcher.unset(&l.alarm)
-	l.sleepUntil(core.Never)
+	l.sleepUntil(Moment{}, core.Never)
 	if l.endCall != nil {
 		l.endCall()
 	}
@@ -212,7 +212,7 @@ func (l *loop) pass(ev *event) {
 	if action.Op != core.NoOp {
 		l.send(action)
 	}
-	l.setTimer(action.Wake)
+	l.setTimer(ev.in.Now, action.Wake)
 }
 
 // beats asks the KeyComparisonFunc about the holder of the newest snapshot.
@@ -255,14 +255,14 @@ func (l *loop) termEnded() {
 	}
 }
 
-func (l *loop) setTimer(wake core.Instant) {
+func (l *loop) setTimer(now Moment, wake core.Instant) {
 	if wake == core.Never || l.state.Phase == core.Done {
 		l.dispatcher.unset(&l.alarm)
-		l.sleepUntil(core.Never)
+		l.sleepUntil(now, core.Never)
 		return
 	}
 	l.dispatcher.set(&l.alarm, l.le.clock.mono().Until(wake))
-	l.sleepUntil(wake)
+	l.sleepUntil(now, wake)
 }
 
 // publish shows others where the loop stands.

@@ -13,14 +13,16 @@ import (
 // sleepUntil has the loop woken at that time by CLOCK_BOOTTIME as well, if it has a cover:
 // that ends while the machine sleeps, and run functions are to hear of it as soon as the
 // process runs again. A follower waits for another's lease, which runs by monotonic time.
-func (l *loop) sleepUntil(wake core.Instant) {
+// The alarm is counted from now, the reading that the core went by: were it counted from a
+// second one, the machine could sleep between the two, and the alarm would wait once more.
+func (l *loop) sleepUntil(now Moment, wake core.Instant) {
 	alarms := l.le.clock.alarms
 	switch {
 	case alarms == nil:
 	case wake == core.Never || l.state.Cover == core.Cover{}:
 		alarms.unset(&l.asleep)
 	default:
-		alarms.set(&l.asleep, l.le.clock.mono().Until(wake))
+		alarms.set(&l.asleep, now.Boot+int64(now.Mono.Until(wake)))
 	}
 }
 

@@ -25,13 +25,20 @@ type sleeper struct {
 func (s *sleeper) boottime() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return readBoottime() + int64(s.slept)
+	return s.now()
 }
 
-func (s *sleeper) set(a *alarm, wait time.Duration) {
-	at := s.boottime() + int64(wait)
+// now is for who holds mu.
+func (s *sleeper) now() int64 { return readBoottime() + int64(s.slept) }
+
+func (s *sleeper) set(a *alarm, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if at <= s.now() {
+		delete(s.due, a)
+		go a.ring()
+		return
+	}
 	s.due[a] = at
 }
 
@@ -45,10 +52,8 @@ func (s *sleeper) unset(a *alarm) {
 func (s *sleeper) sleep(d time.Duration) {
 	s.mu.Lock()
 	s.slept += d
-	s.mu.Unlock()
-	now := s.boottime()
+	now := s.now()
 	var due []*alarm
-	s.mu.Lock()
 	for a, at := range s.due {
 		if at <= now {
 			due = append(due, a)
@@ -103,6 +108,28 @@ func TestRunFunctionsAreToldOfASuspend(t *testing.T) {
 	t.Logf("figure: %d suspends past the end of the cover: run functions were told %v after the process ran again, at most", suspends, longest.Round(time.Microsecond))
 }
 
+// The machine may sleep between the reading that the core went by and the setting of the timer.
+func TestASleepBeforeTheTimerIsSetCounts(t *testing.T) {
+	s := &sleeper{due: map[*alarm]int64{}}
+	clock := NewClock(s.boottime)
+	clock.alarms = s
+	l := &loop{le: &LeaderElector{clock: clock}}
+	rang := make(chan struct{})
+	l.asleep.ring = func() { close(rang) }
+	now := clock.read()
+	l.state.Cover = now.Plus(time.Hour)
+	s.sleep(3 * time.Hour)
+	l.sleepUntil(now, now.Mono.After(time.Hour))
+	select {
+	case <-rang:
+	case <-time.After(time.Minute):
+		t.Fatal("the timer has not rung within a minute of its time")
+	}
+}
+
+// after is in so much time, by CLOCK_BOOTTIME.
+func after(wait time.Duration) int64 { return readBoottime() + int64(wait) }
+
 // The process has one timer, whoever sets it, and none when nobody does.
 func TestTimerOfTheProcess(t *testing.T) {
 	files := openTimers(t)
@@ -111,12 +138,12 @@ func TestTimerOfTheProcess(t *testing.T) {
 	for i, wait := range []time.Duration{40 * time.Millisecond, time.Hour, 10 * time.Millisecond, time.Hour} {
 		a := &alarm{ring: func() { rang <- i }}
 		all = append(all, a)
-		timers.set(a, wait)
+		timers.set(a, after(wait))
 	}
 	if n := openTimers(t) - files; n != 1 {
 		t.Errorf("%d files for four alarms", n)
 	}
-	timers.set(all[3], 70*time.Millisecond)
+	timers.set(all[3], after(70*time.Millisecond))
 	for _, want := range []int{2, 0, 3} {
 		if got := <-rang; got != want {
 			t.Errorf("alarm %d rang, not %d", got, want)
@@ -127,7 +154,7 @@ func TestTimerOfTheProcess(t *testing.T) {
 		t.Errorf("%d files are left", n)
 	}
 	// Set again, and one that is past.
-	timers.set(all[0], -time.Second)
+	timers.set(all[0], after(-time.Second))
 	if got := <-rang; got != 0 {
 		t.Errorf("alarm %d rang", got)
 	}
@@ -161,7 +188,7 @@ func TestOnlyALeaderSetsTheTimer(t *testing.T) {
 	clock.alarms = s
 	l := &loop{le: &LeaderElector{clock: clock}}
 	count := func(wake core.Instant) int {
-		l.sleepUntil(wake)
+		l.sleepUntil(clock.read(), wake)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.due)
