@@ -101,7 +101,7 @@ var rooms = []room{
 	},
 	{
 		name: "policies", packages: []string{fence, fence + "/install"}, not: gateFiles, budget: 20 * time.Minute,
-		judges: []judge{{pkg: fence}, {pkg: "./tests/faults/fence", skip: "TestFenceAtTwo.*|TestFenceComesBack|TestFenceOfAnElectionAcross.*", second: true, together: true}},
+		judges: []judge{{pkg: fence}, {pkg: fence + "/install"}, {pkg: "./tests/faults/fence", skip: "TestFenceAtTwo.*|TestFenceComesBack|TestFenceOfAnElectionAcross.*", second: true, together: true}},
 	},
 	{
 		name: "bootstrap", packages: []string{server}, budget: 20 * time.Minute,
