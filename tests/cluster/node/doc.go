@@ -20,12 +20,15 @@
 // KUBECONFIG with a token that is bound to the Pod and kept fresh, POD_NAME,
 // POD_NAMESPACE and POD_IP unless the Pod sets them, PATH, and HOME and TMPDIR in a
 // folder of its own. It has a loopback address of its own (status.podIP), on which every port
-// is free; its readiness is asked there.
+// is free; its readinessProbe and its livenessProbe ask there, by httpGet or tcpSocket. A process
+// that does not answer the latter gets its grace period and is started again.
 //
 // Its output is appended to a file (Pod.Log), and `kubectl logs` shows it, also with -f, --previous
 // and --tail: the node serves a kubelet's log endpoint, at an address of its own that stands in
 // the Node's status, to those whose client certificate the cluster's authority has signed and who may
-// get nodes/proxy. Of an API server elsewhere it cannot be reached. What is not here: exec, volumes, several containers, init containers, liveness probes, hooks,
+// get nodes/proxy. Of an API server elsewhere it cannot be reached.
+//
+// What is not here: exec, volumes, several containers, init containers, startup probes, hooks,
 // resource limits. A Pod that asks for what would change its meaning (a second
 // container, a value from a Secret) does not run, and its status says why.
 //

@@ -60,6 +60,11 @@ func onlyContainer(pod *corev1.Pod) (*corev1.Container, error) {
 		return nil, fmt.Errorf("a process node runs one container in a Pod, this one has %d", len(pod.Spec.Containers))
 	case len(pod.Spec.Containers[0].EnvFrom) > 0:
 		return nil, errors.New("a process node knows no envFrom: name the variables in env")
+	case pod.Spec.Containers[0].StartupProbe != nil:
+		return nil, errors.New("a process node knows no startupProbe: give the livenessProbe an initialDelaySeconds")
+	}
+	if alive := pod.Spec.Containers[0].LivenessProbe; alive != nil && alive.HTTPGet == nil && alive.TCPSocket == nil {
+		return nil, fmt.Errorf("livenessProbe: %w", errHandler)
 	}
 	return &pod.Spec.Containers[0], nil
 }

@@ -19,6 +19,9 @@ import (
 // whole period, and a rollout here is watched by someone.
 const eager = 100 * time.Millisecond
 
+// errHandler is what becomes of a probe that a process node cannot do.
+var errHandler = errors.New("a process node asks by httpGet or tcpSocket only")
+
 // probe asks for readiness as the container's readinessProbe says, until ctx ends. The
 // initial delay is not kept: until the first success it asks ten times a second.
 func (w *worker) probe(ctx context.Context, address string) {
@@ -28,19 +31,16 @@ func (w *worker) probe(ctx context.Context, address string) {
 		return
 	}
 	probe := *container.ReadinessProbe
-	ask, done := asker(container, address)
+	ask, done := asker(probe, container, address)
 	defer done()
-	timeout := time.Duration(max(1, probe.TimeoutSeconds)) * time.Second
 	wait, failures := eager, 0
 	for {
-		bounded, cancel := context.WithTimeout(ctx, timeout)
-		err := ask(bounded)
-		cancel()
+		err := ask(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			wait, failures = time.Duration(max(1, probe.PeriodSeconds))*time.Second, 0
+			wait, failures = seconds(probe.PeriodSeconds), 0
 			w.setReady(true, "")
 		default:
 			failures++
@@ -54,15 +54,53 @@ func (w *worker) probe(ctx context.Context, address string) {
 	}
 }
 
+// watchLife asks whether the process lives as the container's livenessProbe says. It returns
+// when the probe has failed as often in a row as the probe allows, with the last answer, or
+// with nil when ctx has ended. Nothing is hurried here: what is asked too soon is killed.
+func (w *worker) watchLife(ctx context.Context, address string) error {
+	container := w.latest.Load().Spec.Containers[0]
+	if container.LivenessProbe == nil {
+		<-ctx.Done()
+		return nil
+	}
+	probe := *container.LivenessProbe
+	ask, done := asker(probe, container, address)
+	defer done()
+	failures := 0
+	for wait := time.Duration(probe.InitialDelaySeconds) * time.Second; linger(ctx, wait); wait = seconds(probe.PeriodSeconds) {
+		err := ask(ctx)
+		if err == nil {
+			failures = 0
+			continue
+		}
+		if failures++; ctx.Err() == nil && failures >= int(max(1, probe.FailureThreshold)) {
+			return fmt.Errorf("its liveness probe has failed %d times in a row: %w", failures, err)
+		}
+	}
+	return nil
+}
+
+// seconds are at least one.
+func seconds(n int32) time.Duration { return time.Duration(max(1, n)) * time.Second }
+
 func (w *worker) setReady(ready bool, why string) {
 	w.show(func(view *Pod) { view.Ready = ready })
 	w.status.ready(ready, why)
 }
 
-// asker is how to ask for readiness, and what to call in the end.
-func asker(container corev1.Container, address string) (ask func(context.Context) error, done func()) {
+// asker is how to ask once, within the probe's time, and what to call in the end.
+func asker(probe corev1.Probe, container corev1.Container, address string) (ask func(context.Context) error, done func()) {
+	unbounded, done := asking(probe.ProbeHandler, container, address)
+	return func(ctx context.Context) error {
+		bounded, cancel := context.WithTimeout(ctx, seconds(probe.TimeoutSeconds))
+		defer cancel()
+		return unbounded(bounded)
+	}, done
+}
+
+func asking(handler corev1.ProbeHandler, container corev1.Container, address string) (ask func(context.Context) error, done func()) {
 	none := func() {}
-	switch handler := container.ReadinessProbe.ProbeHandler; {
+	switch {
 	case handler.HTTPGet != nil:
 		// As a kubelet does, it trusts any certificate: it asks for life, not for truth.
 		transport := &http.Transport{
@@ -83,7 +121,7 @@ func asker(container corev1.Container, address string) (ask func(context.Context
 		}, none
 	default:
 		return func(context.Context) error {
-			return errors.New("a process node asks for readiness by httpGet or tcpSocket only")
+			return errHandler
 		}, none
 	}
 }

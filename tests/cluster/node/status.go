@@ -51,8 +51,12 @@ func (s *statusWriter) write(ctx context.Context) error {
 	}
 	_, err = s.w.node.client.CoreV1().Pods(s.w.namespace).
 		Patch(ctx, s.w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return nil // it, or this one of its name, is gone
+	case apierrors.IsInvalid(err):
+		// Nor does it become valid. Another one of its name is refused like this: it has another UID.
+		return fmt.Errorf("%w (%w)", err, errFinal)
 	}
 	return err
 }

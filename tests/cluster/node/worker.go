@@ -140,8 +140,8 @@ func (w *worker) runProcesses(start process.Spec, address string) {
 	}
 }
 
-// runOnce starts the process and returns when it has ended, by itself or because the
-// Pod is not wanted any more.
+// runOnce starts the process and returns when it has ended, by itself, because it did not
+// answer its liveness probe, or because the Pod is not wanted any more.
 func (w *worker) runOnce(start process.Spec, address string) (*os.ProcessState, error) {
 	if err := w.mark(); err != nil {
 		return nil, err
@@ -156,9 +156,14 @@ func (w *worker) runOnce(start process.Spec, address string) (*os.ProcessState, 
 	probing, stop := context.WithCancel(w.exists)
 	var prober sync.WaitGroup
 	prober.Go(func() { w.probe(probing, address) })
+	dead := make(chan error, 1)
+	prober.Go(func() { dead <- w.watchLife(probing, address) })
 	select {
 	case <-p.Done():
 	case <-w.wanted.Done():
+		err = w.terminate(p)
+	case why := <-dead: // nil when the Pod is not wanted any more
+		w.logger.Warn("a Pod's process does not live", "error", why)
 		err = w.terminate(p)
 	}
 	stop()
