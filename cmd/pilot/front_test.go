@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +83,13 @@ func (f *front) before(config *rest.Config) *rest.Config {
 	f.token = config.BearerToken
 	through.Host, through.TLSClientConfig = f.server.URL, rest.TLSClientConfig{}
 	return through
+}
+
+// asked is all that was asked for so far, watches aside.
+func (f *front) asked() []asked {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.all)
 }
 
 // work is what was asked for by the controller, which the limit is for.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -34,6 +35,24 @@ func TestFeaturesAreListed(t *testing.T) {
 	for _, want := range []string{"NAME", "ENABLE_LEADER_ELECTION", "boolean", "canary"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+// full is a file system without room.
+type full struct{}
+
+var errFull = errors.New("no space left, says the test")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestWhatCannotBeWrittenIsAnError(t *testing.T) {
+	for _, args := range [][]string{{"features"}, {"version"}, {"version", "-o", "json"}, {"fence", "render"}} {
+		root := command(programs{serve: serve, fence: fence})
+		root.SetOut(full{})
+		root.SetArgs(args)
+		if err := root.ExecuteContext(t.Context()); !errors.Is(err, errFull) {
+			t.Errorf("pilot %q: %v", args, err)
 		}
 	}
 }
@@ -77,19 +96,21 @@ func TestWrongInputIsNamed(t *testing.T) {
 		args []string
 		want string
 	}{
-		"variable":            {map[string]string{"ENABLE_LEADER_ELECTION": "maybe"}, []string{"server"}, `ENABLE_LEADER_ELECTION="maybe"`},
-		"variable, listed":    {map[string]string{"ENABLE_LEADER_ELECTION": "maybe"}, []string{"features"}, `ENABLE_LEADER_ELECTION="maybe"`},
-		"no identity":         {nil, []string{"server", "--ca-bundle=x"}, "--identity is empty"},
-		"no bundle":           {map[string]string{"POD_NAME": "a"}, []string{"server"}, "--ca-bundle is missing"},
-		"flag before env":     {map[string]string{"POD_NAME": "a"}, []string{"server", "--ca-bundle=x", "--identity=A"}, `--identity="A"`},
-		"kubeconfig":          {map[string]string{"POD_NAME": "a"}, []string{"server", "--ca-bundle=x", "--kubeconfig=/no/such"}, "/no/such"},
-		"KUBECONFIG":          {map[string]string{"POD_NAME": "a", "KUBECONFIG": "/no/such"}, []string{"server", "--ca-bundle=x"}, "KUBECONFIG=/no/such"},
-		"duration":            {map[string]string{"POD_NAME": "a"}, []string{"server", "--lease-duration=30"}, "lease-duration"},
-		"further arguments":   {nil, []string{"server", "now"}, "now"},
-		"log level":           {nil, []string{"server", "--log-level=loud"}, `--log-level=loud: "loud"`},
-		"log scope":           {nil, []string{"server", "--log-level=info,nobody:debug"}, `there is no scope "nobody"`},
-		"log target":          {nil, []string{"server", "--log-target=/no/such/folder/log"}, "--log-target=/no/such/folder/log"},
-		"timing that is none": {map[string]string{"POD_NAME": "a", "KUBECONFIG": ""}, []string{"server", "--ca-bundle=x", "--lease-duration=-1s"}, "--lease-duration=-1s"},
+		"variable":              {map[string]string{"ENABLE_LEADER_ELECTION": "maybe"}, []string{"server"}, `ENABLE_LEADER_ELECTION="maybe"`},
+		"variable, listed":      {map[string]string{"ENABLE_LEADER_ELECTION": "maybe"}, []string{"features"}, `ENABLE_LEADER_ELECTION="maybe"`},
+		"no identity":           {nil, []string{"server", "--ca-bundle=x"}, "--identity is empty"},
+		"no bundle":             {map[string]string{"POD_NAME": "a"}, []string{"server"}, "--ca-bundle is missing"},
+		"flag before env":       {map[string]string{"POD_NAME": "a"}, []string{"server", "--ca-bundle=x", "--identity=A"}, `--identity="A"`},
+		"kubeconfig":            {map[string]string{"POD_NAME": "a"}, []string{"server", "--ca-bundle=x", "--kubeconfig=/no/such"}, "/no/such"},
+		"KUBECONFIG":            {map[string]string{"POD_NAME": "a", "KUBECONFIG": "/no/such"}, []string{"server", "--ca-bundle=x"}, "KUBECONFIG=/no/such"},
+		"duration":              {map[string]string{"POD_NAME": "a"}, []string{"server", "--lease-duration=30"}, "lease-duration"},
+		"further arguments":     {nil, []string{"server", "now"}, "now"},
+		"arguments of features": {nil, []string{"features", "now"}, "now"},
+		"arguments of version":  {nil, []string{"version", "now"}, "now"},
+		"log level":             {nil, []string{"server", "--log-level=loud"}, `--log-level=loud: "loud"`},
+		"log scope":             {nil, []string{"server", "--log-level=info,nobody:debug"}, `there is no scope "nobody"`},
+		"log target":            {nil, []string{"server", "--log-target=/no/such/folder/log"}, "--log-target=/no/such/folder/log"},
+		"timing that is none":   {map[string]string{"POD_NAME": "a", "KUBECONFIG": ""}, []string{"server", "--ca-bundle=x", "--lease-duration=-1s"}, "--lease-duration=-1s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for variable, value := range test.env {

@@ -178,7 +178,7 @@ func launch(t *testing.T, name string, env []string, args ...string) *process {
 		t.Fatal(err)
 	}
 	p := &process{name: name, cmd: exec.Command(program, args...), ended: make(chan struct{})}
-	p.cmd.Env = append([]string{asProgram + "=1", "HOME=" + t.TempDir()}, env...)
+	p.cmd.Env = append(append([]string{asProgram + "=1", "HOME=" + t.TempDir()}, mutants()...), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errors
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.began = time.Now()
@@ -197,6 +197,16 @@ func launch(t *testing.T, name string, env []string, args ...string) *process {
 		}
 	})
 	return p
+}
+
+// mutants are the variables of tests/mutants, by which the process has the fault that is tried.
+func mutants() (all []string) {
+	for _, entry := range os.Environ() {
+		if strings.HasPrefix(entry, "INCUMBENT_MUTANT") {
+			all = append(all, entry)
+		}
+	}
+	return all
 }
 
 // log is what it has logged so far.

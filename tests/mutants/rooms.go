@@ -105,11 +105,18 @@ var rooms = []room{
 	},
 	{
 		name: "bootstrap", packages: []string{server}, budget: 20 * time.Minute,
-		judges: []judge{{pkg: server}, {pkg: ground, run: "TestServer.*|TestTwoRevisions.*|TestEvents.*", second: true, together: true}},
+		judges: []judge{
+			{pkg: server}, {pkg: "./cmd/pilot", run: "TestFence.*|TestWhatCannotBe.*"},
+			{pkg: "./cmd/pilot", run: "TestEveryFlagOfTheFence.*", second: true, together: true},
+			{pkg: ground, run: "TestServer.*|TestTwoRevisions.*|TestEvents.*", second: true, together: true},
+		},
 	},
 	{
 		name: "manifests", packages: []string{server + "/manifests"}, budget: 10 * time.Minute,
-		judges: []judge{{pkg: server}, {pkg: ground, run: "TestManifests.*|TestTwoRevisions.*", second: true, together: true}},
+		judges: []judge{
+			{pkg: server + "/manifests"}, {pkg: server, run: "TestAccess.*|TestDeployment.*", second: true, together: true},
+			{pkg: ground, run: "TestManifests.*|TestTwoRevisions.*", second: true, together: true},
+		},
 	},
 	{
 		name: "cmd", packages: []string{"./cmd/pilot"}, budget: 10 * time.Minute,
