@@ -33,7 +33,7 @@ func fenceCommand(
 	f.StringSliceVar(&config.Revisions, "revisions", nil, "the revisions that there are, for elections within one")
 	f.StringSliceVar(&config.Coordinators, "coordinator", nil, "users that may write candidates in as holders, such as system:apiserver")
 	f.StringVar(&config.Mode, "mode", "", "what becomes of writes that are found wrong: deny, warn or audit (default what each declaration says, or deny)")
-	f.StringSliceVar(&config.APIServers, "api-server", nil, "addresses of further API servers, such as https://10.0.0.2:6443: what is installed or removed has to be seen by each, and each is asked")
+	f.StringSliceVar(&config.APIServers, "api-server", nil, "addresses of further API servers, such as https://10.0.0.2:6443: what is installed or removed has to be seen by each, and each is asked (default those that the Service default/kubernetes lists)")
 	f.BoolVar(&config.WithoutLockGuard, "without-lock-guard", false, "leave the locks themselves to RBAC")
 
 	does := func(verb, short string) *cobra.Command {

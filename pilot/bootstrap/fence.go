@@ -47,7 +47,7 @@ type FenceConfig struct {
 	// each declaration of File says, or deny.
 	Mode string
 	// APIServers are the addresses of further API servers. Install and Remove wait for each,
-	// Verify asks each.
+	// Verify asks each. Without any, those are taken that the Service default/kubernetes lists.
 	APIServers []string
 	// TakeOver takes locks over that another set guards.
 	TakeOver bool
@@ -217,8 +217,9 @@ func (c FenceConfig) connect() (kube.Client, func(), error) {
 	return client, func() { kube.CloseIdleConnections(client) }, nil
 }
 
-// options are those of an installation, and what ends its connections.
-func (c FenceConfig) options(config *rest.Config) (options install.Options, end func(), err error) {
+// options are those of an installation that these further API servers have to see, and what ends
+// its connections.
+func (c FenceConfig) options(further []*rest.Config) (options install.Options, end func(), err error) {
 	options.TakeOver = c.TakeOver
 	var ends []func()
 	end = func() {
@@ -226,7 +227,7 @@ func (c FenceConfig) options(config *rest.Config) (options install.Options, end 
 			end()
 		}
 	}
-	for _, there := range c.elsewhere(config) {
+	for _, there := range further {
 		client, err := kube.NewClient(there, kube.WithRateLimit(-1, 0), kube.WithUserAgent(userAgent), kube.WithOwnConnections())
 		if err != nil {
 			end()
@@ -236,17 +237,6 @@ func (c FenceConfig) options(config *rest.Config) (options install.Options, end 
 		options.Servers = append(options.Servers, client.Kube())
 	}
 	return options, end, nil
-}
-
-// elsewhere reach the further API servers with the same credentials.
-func (c FenceConfig) elsewhere(config *rest.Config) []*rest.Config {
-	var all []*rest.Config
-	for _, address := range c.APIServers {
-		there := rest.CopyConfig(config)
-		there.Host = address
-		all = append(all, there)
-	}
-	return all
 }
 
 // Install puts the fence up, or brings it up to date, and says what it did. It returns
@@ -261,7 +251,12 @@ func (c FenceConfig) Install(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer done()
-	options, end, err := c.options(client.RESTConfig())
+	further, unasked := c.apiServers(ctx, client)
+	if err := install.Judge(unasked, install.Judging{AllowUnclear: c.AllowUnclear, Strict: c.Strict}); len(unasked) > 0 && err != nil {
+		// What stands must not go before each API server has what replaces it.
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	options, end, err := c.options(further)
 	if err != nil {
 		return err
 	}
@@ -270,21 +265,25 @@ func (c FenceConfig) Install(ctx context.Context, out io.Writer) error {
 	for _, change := range changes {
 		fmt.Fprintln(out, change)
 	}
-	if err != nil || c.Wait <= 0 {
+	switch {
+	case err == nil && c.Wait > 0:
+	case len(unasked) > 0:
+		return errors.Join(c.print(out, unasked), err)
+	default:
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Wait, fmt.Errorf("not within %v", c.Wait))
 	defer cancel()
-	findings, err := c.await(ctx, client.RESTConfig(), set, declarations)
-	return errors.Join(c.print(out, findings), err)
+	findings, err := c.await(ctx, append([]*rest.Config{client.RESTConfig()}, further...), set, declarations)
+	return errors.Join(c.print(out, append(unasked, findings...)), err)
 }
 
 // lookAgain lies between two looks at a fence that was just installed.
 const lookAgain = 200 * time.Millisecond
 
-func (c FenceConfig) await(ctx context.Context, config *rest.Config, set fence.Set, declarations []fence.Declaration) ([]install.Finding, error) {
+func (c FenceConfig) await(ctx context.Context, servers []*rest.Config, set fence.Set, declarations []fence.Declaration) ([]install.Finding, error) {
 	for {
-		findings, err := c.look(ctx, config, set, declarations)
+		findings, err := look(ctx, servers, set, declarations)
 		if err == nil {
 			err = install.Judge(findings, install.Judging{AllowUnclear: true})
 		}
@@ -302,9 +301,9 @@ func (c FenceConfig) await(ctx context.Context, config *rest.Config, set fence.S
 }
 
 // look asks each API server.
-func (c FenceConfig) look(ctx context.Context, config *rest.Config, set fence.Set, declarations []fence.Declaration) ([]install.Finding, error) {
+func look(ctx context.Context, servers []*rest.Config, set fence.Set, declarations []fence.Declaration) ([]install.Finding, error) {
 	var all []install.Finding
-	for _, there := range append([]*rest.Config{config}, c.elsewhere(config)...) {
+	for _, there := range servers {
 		findings, err := install.Verify(ctx, there, set, declarations...)
 		all = append(all, findings...)
 		if err != nil {
@@ -329,7 +328,9 @@ func (c FenceConfig) Verify(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer done()
-	findings, err := c.look(ctx, client.RESTConfig(), set, declarations)
+	further, findings := c.apiServers(ctx, client)
+	found, err := look(ctx, append([]*rest.Config{client.RESTConfig()}, further...), set, declarations)
+	findings = append(findings, found...)
 	if printed := c.print(out, findings); printed != nil || err != nil {
 		return errors.Join(printed, err)
 	}
@@ -343,11 +344,15 @@ func (c FenceConfig) Remove(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer done()
-	options, end, err := c.options(client.RESTConfig())
+	further, unasked := c.apiServers(ctx, client)
+	options, end, err := c.options(further)
 	if err != nil {
 		return err
 	}
 	defer end()
+	for _, f := range unasked {
+		fmt.Fprintln(out, f)
+	}
 	changes, err := install.Remove(ctx, client.Kube(), c.withDefaults().Set, options)
 	for _, change := range changes {
 		fmt.Fprintln(out, change)

@@ -156,7 +156,8 @@ func scopes(client kubernetes.Interface, set fence.Set) error {
 	for _, p := range narrowed {
 		for _, rule := range p.Policy.Spec.MatchConstraints.ResourceRules {
 			for _, resource := range rule.Resources {
-				if outside[rule.APIGroups[0]+"/"+resource] {
+				main, _, _ := strings.Cut(resource, "/") // discovery has no subresources/*
+				if outside[rule.APIGroups[0]+"/"+main] {
 					errs = append(errs, fmt.Errorf("%s guards %s by namespaces, but such objects lie in none: give names or labels", strings.Join(listed(p.Policy, fence.LocksAnnotation), ", "), resource))
 				}
 			}

@@ -1,0 +1,204 @@
+package fence
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// customGroup has a kind that lies in namespaces, buoys, and one that does not, beacons.
+const customGroup = "fence.incumbent.dev"
+
+func customKind(plural, kind, scope string) string {
+	return `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: ` + plural + "." + customGroup + `}
+spec:
+  group: ` + customGroup + `
+  scope: ` + scope + `
+  names: {plural: ` + plural + `, singular: ` + strings.ToLower(kind) + `, kind: ` + kind + `}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+    subresources: {status: {}}
+`
+}
+
+// loadKinds has the API server serve custom kinds.
+func loadKinds(t testing.TB, c *cluster.Cluster, kinds ...string) {
+	t.Helper()
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "kinds.yaml"), []byte(strings.Join(kinds, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.LoadDefinitions(t.Context(), folder); err != nil {
+		t.Fatal(err)
+	}
+	admin := client(t, c.Admin()).Kube()
+	eventually(t, "discovery lists the custom kinds", func() bool {
+		list, err := admin.Discovery().ServerResourcesForGroupVersion(customGroup + "/v1")
+		_, all, _ := admin.Discovery().ServerGroupsAndResources()
+		return err == nil && len(list.APIResources) == 2*len(kinds) && slices.ContainsFunc(all, func(l *metav1.APIResourceList) bool {
+			return l.GroupVersion == customGroup+"/v1" && len(l.APIResources) == 2*len(kinds)
+		})
+	})
+}
+
+// as is a pod of an account by impersonation, as verify does it. Of RBAC it has all rights: what is
+// refused is refused by the fence.
+func (s *stage) as(account, pod string) *rest.Config {
+	config := rest.CopyConfig(s.cluster.Admin())
+	namespace, name, _ := strings.Cut(account, "/")
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:masters"},
+		Extra: map[string][]string{fence.PodClaim: {pod}},
+	}
+	return config
+}
+
+// Namespaces narrow nothing down where objects lie in none, which is found out when a fence is
+// installed; by name such objects are guarded as others are.
+func TestFenceOfCustomKindsWithoutANamespace(t *testing.T) {
+	t.Parallel()
+	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
+	s.pod("a")
+	s.put(record{holder: "a", transitions: 3})
+	buoys, beacons := customKind("buoys", "Buoy", "Namespaced"), customKind("beacons", "Beacon", "Cluster")
+	declare := func(g fence.Guard) fence.Declaration {
+		d := s.declaration()
+		g.Group = customGroup
+		d.Guards = []fence.Guard{g}
+		return d
+	}
+	here := []string{s.namespace}
+
+	t.Log("a kind that is not there yet: it cannot be tried, so that nobody believes that it is guarded")
+	d := declare(fence.Guard{Resources: []string{"beacons"}, Namespaces: here})
+	s.install(d)
+	findings, err := install.Verify(t.Context(), s.cluster.Admin(), s.set, d)
+	if err != nil || install.Stands(findings) == nil || !strings.Contains(install.Stands(findings).Error(), "has no beacons") {
+		t.Errorf("verifying: %v, %v", findings, err)
+	}
+	if _, err := install.Remove(t.Context(), s.admin, s.set.Name); err != nil {
+		t.Fatal(err)
+	}
+
+	loadKinds(t, s.cluster, buoys, beacons)
+	for _, resource := range []string{"beacons", "beacons/status", "beacons/*"} {
+		set, err := fence.Render(s.namespace, declare(fence.Guard{Resources: []string{"buoys", resource}, Namespaces: here}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = install.Apply(t.Context(), s.admin, set)
+		if err == nil || !strings.Contains(err.Error(), resource+" by namespaces") || strings.Contains(err.Error(), "buoys") {
+			t.Errorf("guarding %s by namespaces: %v", resource, err)
+		}
+	}
+	if got := s.installed(); len(got) > 0 {
+		t.Errorf("installed all the same: %v", got)
+	}
+
+	s.install(declare(fence.Guard{Resources: []string{"beacons", "beacons/*"}, Names: []string{guarded}}), s.buoys())
+	leader, other := client(t, s.as(s.namespace+"/"+account, "a")).Dynamic(), client(t, s.as(s.namespace+"/"+account, "b")).Dynamic()
+	kind := schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: "beacons"}
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": customGroup + "/v1", "kind": "Beacon", "metadata": map[string]any{"name": guarded}}}
+	_, err = other.Resource(kind).Create(t.Context(), object, metav1.CreateOptions{})
+	s.refused("making it", err, "pod b is not the leader")
+	_, err = leader.Resource(kind).Create(t.Context(), object, metav1.CreateOptions{})
+	s.allowed("making it", err)
+	for _, sub := range [][]string{nil, {"status"}} {
+		_, err = other.Resource(kind).Patch(t.Context(), guarded, mergePatch, []byte(`{"status":{"a":"b"}}`), metav1.PatchOptions{}, sub...)
+		s.refused("a patch", err, "pod b is not the leader")
+		_, err = leader.Resource(kind).Patch(t.Context(), guarded, mergePatch, []byte(`{"status":{"a":"b"}}`), metav1.PatchOptions{}, sub...)
+		s.allowed("a patch", err)
+	}
+	s.refused("deleting it", other.Resource(kind).Delete(t.Context(), guarded, metav1.DeleteOptions{}))
+	s.refused("deleting all", other.Resource(kind).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}), "is deleted by name")
+	s.allowed("deleting it", leader.Resource(kind).Delete(t.Context(), guarded, metav1.DeleteOptions{}))
+}
+
+// buoys guards what lies in a namespace by it.
+func (s *stage) buoys() fence.Declaration {
+	d := s.declaration()
+	d.Election += "-buoys"
+	d.Guards = []fence.Guard{{Group: customGroup, Resources: []string{"buoys"}, Namespaces: []string{s.namespace}}}
+	return d
+}
+
+// What no policy sees is refused in declarations, and here is that no policy sees it: what would
+// be a guard of it admits everyone. Webhook configurations are another matter: they are judged.
+func TestFenceOfKindsThatPoliciesDoNotSee(t *testing.T) {
+	t.Parallel()
+	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
+	s.pod("a")
+	s.put(record{holder: "a", transitions: 3})
+	const group = "admissionregistration.k8s.io"
+	unseen := map[string]string{
+		"validatingadmissionpolicies": "ValidatingAdmissionPolicy", "validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBinding",
+		"mutatingadmissionpolicies": "MutatingAdmissionPolicy", "mutatingadmissionpolicybindings": "MutatingAdmissionPolicyBinding",
+	}
+	seen := map[string]string{
+		"validatingwebhookconfigurations": "ValidatingWebhookConfiguration", "mutatingwebhookconfigurations": "MutatingWebhookConfiguration",
+	}
+	d := s.declaration()
+	d.Guards = nil
+	for resource := range unseen {
+		wrong := s.declaration()
+		wrong.Guards = []fence.Guard{{Group: group, Resources: []string{resource}, Names: []string{guarded}}}
+		if err := wrong.Validate(); err == nil || !strings.Contains(err.Error(), resource) {
+			t.Errorf("a guard of %s: %v", resource, err)
+		}
+	}
+	for resource := range seen {
+		d.Guards = append(d.Guards, fence.Guard{Group: group, Resources: []string{resource}, Names: []string{guarded}})
+	}
+	set, err := fence.Render(s.namespace, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// By hand: a guard of the others, as it would be.
+	for _, p := range set.Work {
+		rules := p.Policy.Spec.MatchConstraints.ResourceRules
+		for resource := range unseen {
+			rules[0].Resources = append(rules[0].Resources, resource)
+		}
+	}
+	if _, err := install.Apply(t.Context(), s.admin, set); err != nil {
+		t.Fatal(err)
+	}
+	leader, other := client(t, s.as(s.namespace+"/"+account, "a")).Dynamic(), client(t, s.as(s.namespace+"/"+account, "b")).Dynamic()
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	for resource, kind := range seen {
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1", "kind": kind, "metadata": map[string]any{"name": guarded}}}
+		at := schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
+		_, err := other.Resource(at).Create(t.Context(), object, dry)
+		s.refused("making a "+kind, err)
+		_, err = leader.Resource(at).Create(t.Context(), object, dry)
+		s.allowed("making a "+kind, err)
+	}
+	for resource, kind := range unseen {
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1", "kind": kind, "metadata": map[string]any{"name": guarded}, "spec": map[string]any{}}}
+		_, err := other.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).Create(t.Context(), object, dry)
+		switch {
+		case fence.IsRefusal(err):
+			t.Errorf("%s are judged by policies here: they can be guarded", resource)
+		case err != nil && !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err): // the last is a version that is not served
+			t.Errorf("%s: %v", resource, err)
+		}
+	}
+}
