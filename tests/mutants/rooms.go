@@ -73,14 +73,18 @@ var fewSeeds, someSeeds = []string{"SIM_SEEDS=60"}, []string{"SIM_SEEDS=600"}
 // plant faults of their own.
 const long = "TestMigrationAtRandom|TestMigrationShowsPlantedBugs"
 
+// enumeration is the core's one test that takes half a minute.
+const enumeration = "TestDecideEnumerated"
+
 var rooms = []room{
 	{
 		name: "core", packages: []string{core}, budget: 15 * time.Minute,
 		judges: []judge{
-			{pkg: core},
+			{pkg: core, skip: enumeration},
 			{pkg: sim, env: fewSeeds, skip: "TestPlantedBugs"},
 			{pkg: elector, skip: long},
 			{pkg: sim, env: someSeeds, run: "TestSimulation", second: true},
+			{pkg: core, run: enumeration, second: true},
 		},
 	},
 	{
