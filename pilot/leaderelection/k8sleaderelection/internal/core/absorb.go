@@ -148,7 +148,7 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 	}
 	if without := s.Prior; until > without {
 		s.Prior = until
-		if !next.Exists && s.Snap.acting() && next.Version >= s.Snap.Version {
+		if !next.Exists && s.Snap.acting() {
 			s.Away = Away{Holder: s.Snap.Record.Holder, Prior: without, Until: until}
 		}
 	}
@@ -191,7 +191,7 @@ func (c Config) isTwin(s State, next Snapshot) bool {
 // back reports whether next shows the leader acting whose lock was deleted before, and
 // nobody else has given a reason to wait since.
 func (s State) back(next Snapshot) bool {
-	return s.Away.Holder != "" && !s.Snap.Exists && next.acting() && next.Record.Holder == s.Away.Holder && s.Prior == s.Away.Until
+	return !s.Snap.Exists && next.acting() && next.Record.Holder == s.Away.Holder && s.Prior == s.Away.Until
 }
 
 // replied takes in the end of the call in flight.
@@ -213,10 +213,10 @@ func (c Config) replied(s State, in Input) State {
 	if call.Op == Read {
 		// An answer to a question asked after we learned what we know is newer than
 		// that, whatever its version says: a store can be restored from a backup.
-		if s.Known && in.Snap.Version < s.Snap.Version && call.Learned != s.Learned {
+		if in.Snap.Version < s.Snap.Version && call.Learned != s.Learned {
 			return s
 		}
-		s.Missed = s.Missed && call.BeforeGap
+		s.Missed = call.BeforeGap
 		return c.observe(s, in)
 	}
 	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {
@@ -229,7 +229,6 @@ func (c Config) replied(s State, in Input) State {
 // counts from when the request was sent: the store may have applied it right then.
 func (c Config) acknowledged(s State, call Call, in Input) State {
 	if call.Op == Acquire {
-		s.Gone = false
 		s.Term = Term{UID: in.Snap.UID, Transitions: call.Record.Transitions, Token: in.Snap.Version}
 	}
 	switch call.Op {

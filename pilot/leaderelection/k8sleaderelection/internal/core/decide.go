@@ -184,7 +184,7 @@ func (c Config) turn(s State) Instant {
 
 // decideHolding renews. A leader's next write is counted from when its last was sent.
 func (c Config) decideHolding(s State, now Moment, a Action) Action {
-	if !c.ours(s) || s.Phase == Draining && s.Overdue {
+	if !c.ours(s) || s.Overdue {
 		return a.because(s.Why)
 	}
 	due := s.Renewed.After(c.Retry)

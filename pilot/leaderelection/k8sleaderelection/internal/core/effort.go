@@ -44,7 +44,7 @@ func (c Config) failed(s State, call Call, in Input) State {
 	if in.Result == Refused && call.Op != Read && s.Watch {
 		return s // what we know of the lock is as good as before
 	}
-	if in.Result != Conflict && call.Op != Read {
+	if in.Result != Conflict {
 		s.Reads.Next = max(s.Reads.Next, now.After(c.pause(s, Read, 1, in.Jitter)))
 	}
 	s.Stale = true
@@ -85,7 +85,7 @@ func (c Config) pause(s State, op Op, fails, jitter uint8) time.Duration {
 		wait <<= fails - 1
 	case fails > 1 && holds(s):
 		wait <<= fails
-	case fails > 1:
+	default:
 		wait <<= 2 * (fails - 1)
 	}
 	wait = min(wait, c.longestPause(s, op))

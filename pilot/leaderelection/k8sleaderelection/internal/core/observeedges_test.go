@@ -168,9 +168,7 @@ func TestALeaderComesBack(t *testing.T) {
 	nobody := s
 	nobody.Away = Away{}
 	there := s
-	there.Snap = lock("unreadable", newer)
-	nameless := nobody
-	nameless.Away = Away{Until: s.Prior}
+	there.Snap = lock("free", newer)
 	for name, x := range map[string]struct {
 		s     State
 		next  Snapshot
@@ -181,8 +179,7 @@ func TestALeaderComesBack(t *testing.T) {
 		"another acts":                 {s, with(to("c", 0), marked("c", 0)), 25},
 		"somebody else is waited for":  {waited, back, 50},
 		"it was nobody":                {nobody, back, 25},
-		"a record without a name":      {nameless, with(released, marked("", 0)), 25},
-		"the lock was there meanwhile": {there, back, 15 + 12},
+		"the lock was there meanwhile": {there, back, 25},
 	} {
 		got := c.observe(x.s, later(12, x.next))
 		if got.Prior != seconds(x.until) {
@@ -220,7 +217,7 @@ func TestWhoHoldsBackAfterBeingDisplaced(t *testing.T) {
 		"one that follows":              {lock("mine"), Following, nil, theirs(), 2, 1, false},
 		"spurned before":                {lock("mine"), Leading, func(s *State) { s.Spurned = true }, theirs(lower), 2, 1, true},
 		"a record of another process":   {lock("mine"), Leading, func(s *State) { s.Mine, s.Acked = [4]Stamp{}, 0 }, theirs(), 0, 0, false},
-		"another's record":              {lock("lower"), Following, nil, theirs(), 0, 0, false},
+		"another's record":              {lock("lower"), Leading, nil, theirs(to("c", 4), marked("c", 4)), 0, 0, false},
 		"what is left of a deleted one": {lock("mine", deleted), Settling, nil, theirs(), 0, 0, false},
 		"by a release":                  {lock("mine"), Leading, nil, theirs(released, func(s *Snapshot) { s.Notes = Notes{} }), 0, 0, false},
 		"by somebody who empties it":    {lock("mine"), Leading, nil, theirs(released), 0, 0, false},

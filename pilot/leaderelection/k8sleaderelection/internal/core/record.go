@@ -131,7 +131,7 @@ func sameHolder(a, b Snapshot) bool {
 func sameLock(a, b string) bool {
 	a1, a2, pair := strings.Cut(a, "+")
 	b1, b2, _ := strings.Cut(b, "+")
-	if a == b || !pair {
+	if !pair {
 		return a == b
 	}
 	return (a1 == b1 || a1 == "" || b1 == "") && (a2 == b2 || a2 == "" || b2 == "")

@@ -168,7 +168,7 @@ func TestHowARequestIsJudged(t *testing.T) {
 	change := func(f func(*Request)) func(*Snapshot) { return asked(f) }
 	higher := change(func(r *Request) { r.Key = "best" })
 	held := func(s *Snapshot) { s.Notes.Hold = Hold{Holder: "a", Transitions: 3, Seconds: 10} }
-	local := change(func(r *Request) { r.Key = "^stable" })
+	local := change(func(r *Request) { r.Key = "stable" })
 	for name, c := range map[string]struct {
 		lock   Snapshot // its request waits for 15 s
 		age    int
@@ -181,6 +181,7 @@ func TestHowARequestIsJudged(t *testing.T) {
 		"without rank":             {lock("mine, asked"), 1, nil, false, refusedNoRank, 0},
 		"with rank":                {lock("mine, asked", higher), 0, nil, true, "", 0},
 		"against a hold":           {lock("mine, asked", higher, held), 9, nil, false, refusedHeld, 0},
+		"without rank, at its end": {lock("mine, asked", held), 10, nil, false, refusedNoRank, 0},
 		"when the hold ends":       {lock("mine, asked", higher, held), 10, nil, true, "", 0},
 		"of nobody's term":         {lock("mine, asked", higher, to("a", 4)), 0, nil, false, "", -1},
 		"run out":                  {lock("mine, asked", higher), 15, nil, false, "", -1},
@@ -190,7 +191,7 @@ func TestHowARequestIsJudged(t *testing.T) {
 		"an operator's":            {lock("mine, to transfer", held), 0, nil, true, "", 0},
 		"of one that is unfit":     {lock("mine, asked", held), 0, func(_ *Config, s *State) { s.Unfit = true }, true, "", 0},
 		"where there are no ranks": {lock("mine, asked", local), 1, func(c *Config, _ *State) { c.Ranked, c.Key = false, "^stable" }, false, refusedNoRank, 0},
-		"a local one":              {lock("mine, asked", change(func(r *Request) { r.Key = "stable" })), 1, func(c *Config, _ *State) { c.Key = "^stable" }, true, "", 0},
+		"a local one":              {lock("mine, asked", local), 1, func(c *Config, _ *State) { c.Key = "^stable" }, true, "", 0},
 	} {
 		config := testConfig()
 		config.Patience = time.Second

@@ -16,7 +16,7 @@ func (c Config) settle(s State, now Moment) State {
 }
 
 func (c Config) settleOnce(s State, now Moment) State {
-	s.Gone = s.Gone || s.Term != Term{} && s.Known && !c.ours(s)
+	s.Gone = s.Gone || s.Term != Term{} && !c.ours(s)
 	switch s.Phase {
 	case Following:
 		return c.settleFollowing(s, now)
@@ -111,7 +111,7 @@ func (c Config) settleDraining(s State, now Moment) State {
 		s.Overdue = true
 		return s.enter(Done, DrainStuck)
 	case s.Alive:
-		s.Overdue = s.Overdue || now.Mono >= s.LimitAt
+		s.Overdue = now.Mono >= s.LimitAt
 		return s
 	case (s.StepDown || s.Giving || s.Stopping && c.Release) && c.releasable(s):
 		s.ReleaseBy = now.Mono.After(c.Cover)
@@ -124,7 +124,7 @@ func (c Config) settleReleasing(s State, now Moment) State {
 	if s.Flight.Op != NoOp {
 		return s
 	}
-	gone := s.Known && !s.Stale && !c.releasable(s)
+	gone := !s.Stale && !c.releasable(s)
 	if !gone && now.Mono < s.ReleaseBy {
 		return s
 	}

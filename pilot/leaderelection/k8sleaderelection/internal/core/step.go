@@ -25,9 +25,6 @@ func (c Config) sent(s State, a Action, now Moment) State {
 		Op: a.Op, Sent: now, Base: a.Base.Version, Learned: s.Learned,
 		Record: a.Record, Marker: a.Notes.Marker.names(a.Record),
 	}
-	if a.Op == Read {
-		return s
-	}
 	if a.Op == Ask {
 		s.Asked = true
 		s.AskAt = now.Mono.After(min(c.Lease, c.Retry<<min(s.AskCount, maxBackOffShift)))
@@ -84,9 +81,6 @@ func (c Config) LeaseBound() time.Duration { return max(10*c.Lease, time.Hour) }
 
 // expiresAt is when the recorded holder's lease has run out by our own clock.
 func (c Config) expiresAt(s State) Instant {
-	if s.Snap.Content == Unreadable {
-		return s.SeenAt.After(c.Lease)
-	}
 	return s.SeenAt.After(c.lease(s.Snap.Record))
 }
 

@@ -1,0 +1,428 @@
+package core
+
+import (
+	"testing"
+	"time"
+)
+
+// A term is ours while its record stands as we wrote it, in its lock.
+func TestWhenATermIsOurs(t *testing.T) {
+	c := testConfig()
+	good := ours(seenAt(0, lock("mine")), Leading)
+	if !c.ours(good) {
+		t.Fatal("our own record is not ours")
+	}
+	for name, spoil := range map[string]func(*State){
+		"it was gone once":       func(s *State) { s.Gone = true },
+		"there is no term":       func(s *State) { s.Term, s.Snap.UID, s.Snap.Record.Transitions = Term{}, "", 0 },
+		"deleted":                func(s *State) { s.Snap.Exists = false },
+		"unreadable":             func(s *State) { s.Snap.Content = Unreadable },
+		"released":               func(s *State) { s.Snap.Record.Holder = "" },
+		"another's":              func(s *State) { s.Snap.Record.Holder = "b" },
+		"made anew":              func(s *State) { s.Snap.UID = "v" },
+		"another term":           func(s *State) { s.Snap.Record.Transitions = 4 },
+		"from before the term":   func(s *State) { s.Snap.Version = 14 },
+		"written by another":     func(s *State) { s.Snap.Record.Renewed = 8e6 },
+		"in one of two objects":  func(s *State) { s.Snap.Stands = InFirst },
+		"in the other of them":   func(s *State) { s.Snap.Stands = InSecond },
+		"of which one was alone": func(s *State) { s.Snap.Version, s.Snap.UID = 15, "u+v" },
+	} {
+		s := good
+		if spoil(&s); c.ours(s) {
+			t.Errorf("%s: it is ours", name)
+		}
+	}
+	if good.Snap.Version = 15; !c.ours(good) {
+		t.Error("the term's first write is not ours")
+	}
+}
+
+// Until when a holder may act, by what was seen of it at testNow. PeerGrace is 5 s.
+func TestUntilWhenAHolderMayAct(t *testing.T) {
+	c := testConfig()
+	wrote, twin := func(s *State) { s.Mine[0] = 7e6 }, func(s *State) { s.Mine[0], s.Twin = 7e6, true }
+	long := func(s *Snapshot) { s.Record.Lease = 40 * time.Second }
+	for name, x := range map[string]struct {
+		lock   Snapshot
+		change func(*State)
+		until  float64 // 0: nobody acts
+	}{
+		"one of ours":                           {lock("equal"), nil, 15},
+		"with a longer lease":                   {lock("equal", long), nil, 40},
+		"a peer":                                {lock("equal, unmarked"), nil, 20},
+		"unreadable":                            {lock("unreadable"), nil, 15},
+		"deleted":                               {lock("equal", deleted), nil, 0},
+		"its record was removed":                {lock("equal", func(s *Snapshot) { s.Content = Missing }), nil, 0},
+		"nobody":                                {lock("free"), nil, 0},
+		"a nominee":                             {lock("nominated"), nil, 0},
+		"we ourselves":                          {lock("mine, unmarked"), wrote, 0},
+		"of our name before us, acting":         {lock("mine"), nil, 0},
+		"of our name before us, not acting yet": {lock("mine, unmarked"), nil, 15},
+		"a twin of ours":                        {lock("mine"), twin, 15},
+	} {
+		s := seenAt(0, x.lock)
+		if x.change != nil {
+			x.change(&s)
+		}
+		want := Instant(0)
+		if x.until > 0 {
+			want = seconds(x.until)
+		}
+		if got := c.mayActUntil(s); got != want {
+			t.Errorf("%s: until %v after the sight, want %v", name, testNow.Mono.Until(got), testNow.Mono.Until(want))
+		}
+		if s.Prior = seconds(17); c.settledAt(s) != max(want, seconds(17)) {
+			t.Errorf("%s: settled in %v", name, testNow.Mono.Until(c.settledAt(s)))
+		}
+	}
+	// As Istio's elector does: who takes the lock from a holder acts at once. Where nobody
+	// holds it, or a leader of ours was displaced, there is no such promise to keep up with.
+	c.Immediate = true
+	for name, want := range map[string]Instant{"lower": 0, "free": seconds(17), "peer, marker left": seconds(20)} {
+		s := seenAt(0, lock(name))
+		s.Prior = seconds(17)
+		if got := c.settledAt(s); got != want {
+			t.Errorf("immediate, %s: settled in %v", name, testNow.Mono.Until(got))
+		}
+	}
+}
+
+// Who outranks whom where ranks are compared by somebody else's function, or not at all.
+func TestRanksOfOthers(t *testing.T) {
+	external := testConfig()
+	external.Ranked, external.External = false, true
+	for name, x := range map[string]struct {
+		lock           string
+		beats, spurned bool
+		want           bool
+	}{
+		"beats":                       {"lower", true, false, true},
+		"does not":                    {"lower", false, false, false},
+		"spurned by an equal":         {"equal", true, true, false},
+		"spurned, and this is lower":  {"lower", true, true, true},
+		"an equal, and never spurned": {"equal", true, false, true},
+	} {
+		s := seenAt(0, lock(x.lock))
+		s.Beats, s.Spurned = x.beats, x.spurned
+		if got := external.outranks(s); got != x.want {
+			t.Errorf("%s: outranks: %v", name, got)
+		}
+	}
+	unranked := testConfig()
+	unranked.Ranked = false
+	s := seenAt(0, lock("lower"))
+	s.Beats = true
+	if unranked.outranks(s) {
+		t.Error("without ranks, one outranks")
+	}
+	for key, want := range map[string]bool{"stable": true, "canary": false, "^stable": false} {
+		c := testConfig()
+		if c.Key = key; c.highest(s) != want {
+			t.Errorf("%s is the highest: %v", key, !want)
+		}
+		if c.Ranked = false; !c.highest(s) {
+			t.Errorf("%s is not the highest although there are no ranks", key)
+		}
+		nobody := State{Default: Default{Synced: true}}
+		if c.Ranked = true; c.highest(nobody) != (key[0] != '^') {
+			t.Errorf("%s, without a default revision", key)
+		}
+	}
+}
+
+// Why a term is over, by what stands there now.
+func TestWhyATermIsOver(t *testing.T) {
+	for name, x := range map[string]struct {
+		lock Snapshot
+		want Reason
+	}{
+		"deleted":               {lock("mine", deleted), LockDeleted},
+		"made anew":             {lock("mine", anew), LockDeleted},
+		"unreadable":            {lock("mine", unreadable), RecordUnreadable},
+		"an older state":        {lock("mine", older), HistoryRewound},
+		"the record is gone":    {lock("mine", func(s *Snapshot) { s.Content = Missing }), RecordEmptied},
+		"released by somebody":  {lock("mine", released), RecordEmptied},
+		"one of two objects":    {lock("mine", func(s *Snapshot) { s.Stands = InFirst }), HalfLost},
+		"another's, in one":     {lock("equal", func(s *Snapshot) { s.Stands = InFirst }), Superseded},
+		"another's, in both":    {lock("equal", func(s *Snapshot) { s.Stands = InFirst | InSecond }), Superseded},
+		"ours, by another":      {lock("mine"), IdentityConflict},
+		"the term's own write":  {lock("mine", func(s *Snapshot) { s.Version = 15 }), IdentityConflict},
+		"another's":             {lock("equal"), Superseded},
+		"older, and unreadable": {lock("mine", older, unreadable), RecordUnreadable},
+	} {
+		s := State{Snap: x.lock, Term: Term{UID: "u", Transitions: 3, Token: 15}}
+		if got := testConfig().lossReason(s); got != x.want {
+			t.Errorf("%s: %s, want %s", name, got, x.want)
+		}
+	}
+}
+
+// A record may be released that is ours, whose functions have returned: by our marker or by
+// this term's own writes we know that nobody else may be acting in it.
+func TestWhatMayBeReleased(t *testing.T) {
+	c := testConfig()
+	good := ours(seenAt(0, lock("mine")), Draining)
+	unmarked := func(s *State) { s.Snap.Notes = Notes{} }
+	for name, x := range map[string]struct {
+		change func(*State)
+		want   bool
+	}{
+		"our own":                     {func(*State) {}, true},
+		"its functions run":           {func(s *State) { s.Alive = true }, false},
+		"it was gone once":            {func(s *State) { s.Gone = true }, false},
+		"deleted":                     {func(s *State) { s.Snap.Exists = false }, false},
+		"unreadable":                  {func(s *State) { s.Snap.Content = Unreadable }, false},
+		"another's, with our stamp":   {func(s *State) { s.Snap = lock("equal") }, false},
+		"not written by us":           {func(s *State) { s.Mine[0] = 1 }, false},
+		"a twin is there":             {func(s *State) { s.Twin = true }, false},
+		"its marker was removed":      {unmarked, true},
+		"we never acted in it":        {func(s *State) { unmarked(s); s.Marked = false }, false},
+		"of before us, by our marker": {func(s *State) { s.Term, s.Marked = Term{}, false }, true},
+		"unmarked, of another term":   {func(s *State) { unmarked(s); s.Term.Transitions = 2 }, false},
+	} {
+		s := good
+		x.change(&s)
+		if got := c.releasable(s); got != x.want {
+			t.Errorf("%s: may be released: %v", name, got)
+		}
+	}
+	ended := good
+	ended.Term = Term{}
+	for name, x := range map[string]struct {
+		s    State
+		gave bool
+		gone bool
+		want Reason
+	}{
+		"time is up":                  {good, true, false, Lapsing},
+		"released":                    {good, true, true, Released},
+		"it was not ours":             {ended, false, true, Stopped},
+		"somebody took it meanwhile":  {ours(seenAt(0, lock("equal")), Releasing), false, true, Superseded},
+		"it was not ours, and we did": {ended, true, true, Released},
+	} {
+		x.s.Gave = x.gave
+		if got := c.releaseReason(x.s, x.gone); got != x.want {
+			t.Errorf("%s: %s, want %s", name, got, x.want)
+		}
+	}
+}
+
+// What a term that has ended leaves behind for the next: nothing but its back-off.
+func TestWhatATermLeavesBehind(t *testing.T) {
+	c := testConfig() // RetryPeriod 2 s
+	for name, x := range map[string]struct {
+		change func(*State)
+		off    float64 // 0: none
+		steps  uint8
+	}{
+		"a loss":                              {func(*State) {}, 0, 2},
+		"a loss after a lease":                {func(s *State) { s.BeganAt = seconds(-15.001) }, 0, 0},
+		"a loss within a lease":               {func(s *State) { s.BeganAt = seconds(-15) }, 0, 2},
+		"a step-down":                         {func(s *State) { s.StepDown = true }, 8, 3},
+		"the first":                           {func(s *State) { s.StepDown, s.Steps = true, 0 }, 2, 1},
+		"a step-down after a lease":           {func(s *State) { s.StepDown, s.BeganAt = true, seconds(-16) }, 2, 1},
+		"one of many":                         {func(s *State) { s.StepDown, s.Steps = true, 5 }, 64, 5},
+		"an operator's order":                 {func(s *State) { s.Giving, s.Cool = true, 40*time.Second }, 40, 2},
+		"a step-down, by an operator's order": {func(s *State) { s.StepDown, s.Cool = true, time.Second }, 1, 3},
+		"a twin":                              {func(s *State) { s.Twin = true }, 15, 2},
+	} {
+		s := ours(seenAt(0, lock("mine")), Draining)
+		s.Lost, s.Overdue, s.Asked, s.Gave, s.Gone, s.Steps = true, true, true, true, true, 2
+		x.change(&s)
+		twin := s.Twin
+		s = c.follow(s, testNow, Superseded)
+		off := Instant(0)
+		if x.off > 0 {
+			off = seconds(x.off)
+		}
+		if s.BackOff != off || s.Steps != x.steps {
+			t.Errorf("%s: backs off for %v, after %d steps", name, testNow.Mono.Until(s.BackOff), s.Steps)
+		}
+		want := seenAt(0, lock("mine"))
+		want.Phase, want.Why, want.BackOff, want.Steps, want.Twin = Following, Superseded, off, x.steps, twin
+		want.Mine, want.Renewed, want.BeganAt = s.Mine, s.Renewed, s.BeganAt
+		if s != want {
+			t.Errorf("%s:\nleft %+v\nwant %+v", name, s, want)
+		}
+	}
+	// The elector ends with its term if it has to, once no call is under way.
+	for op, want := range map[Op]Phase{NoOp: Done, Renew: Following} {
+		s := ours(seenAt(0, lock("mine")), Draining)
+		s.Stopping, s.Flight.Op = true, op
+		if s = c.follow(s, testNow, Superseded); s.Phase != want || s.Why != Superseded {
+			t.Errorf("stopping, with a call %q: %s because %s", op, s.Phase, s.Why)
+		}
+	}
+}
+
+// What an elector does that is told to stop while it follows: a lock that is its own it gives
+// up, unless an earlier holder may still act in it.
+func TestStoppingWhileFollowing(t *testing.T) {
+	c := testConfig()
+	for name, x := range map[string]struct {
+		lock   string
+		change func(*Config, *State)
+		want   Phase
+	}{
+		"another's":              {"equal", func(*Config, *State) {}, Done},
+		"our own of before":      {"mine", func(*Config, *State) {}, Releasing},
+		"our own, left to lapse": {"mine", func(c *Config, _ *State) { c.Release = false }, Done},
+		"perhaps our own":        {"equal", func(_ *Config, s *State) { s.Doubt = true }, Releasing},
+		"somebody may act":       {"mine", func(_ *Config, s *State) { s.Prior = seconds(1) }, Done},
+		"somebody acted":         {"mine", func(_ *Config, s *State) { s.Prior = testNow.Mono }, Releasing},
+		"a call is under way":    {"mine", func(_ *Config, s *State) { s.Flight.Op = Read }, Following},
+		"it need not stop":       {"mine", func(_ *Config, s *State) { s.Stopping = false }, Following},
+	} {
+		config, s := c, seenAt(0, lock(x.lock))
+		s.Stopping, s.Mine[0] = true, 7e6
+		if x.lock == "equal" {
+			s.Mine[0] = 0
+		}
+		x.change(&config, &s)
+		s = config.settleFollowing(s, testNow)
+		if s.Phase != x.want || s.Phase == Releasing && s.ReleaseBy != seconds(10) || s.Phase != Following && s.Why != Stopped {
+			t.Errorf("%s: %s because %s, until %v", name, s.Phase, s.Why, testNow.Mono.Until(s.ReleaseBy))
+		}
+	}
+}
+
+// A claim that was acknowledged begins a term; one that was overtaken by then begins none.
+func TestATermBeginsOrWasOvertaken(t *testing.T) {
+	c := testConfig()
+	s := ours(seenAt(0, lock("mine")), Following)
+	s.AskCount, s.BeganAt = 3, 0
+	if got := c.settle(s, testNow); got.Phase != Leading || got.AskCount != 0 || got.BeganAt != testNow.Mono {
+		t.Errorf("acknowledged: %+v", got)
+	}
+	s.Marked = false
+	if got := c.settle(s, testNow); got.Phase != Settling || got.AskCount != 0 || got.BeganAt != testNow.Mono {
+		t.Errorf("acknowledged, without a marker: %+v", got)
+	}
+	s.Marked, s.Snap = true, lock("equal", newer)
+	got := c.settle(s, testNow)
+	if got.Phase != Following || got.Term != (Term{}) || got.Cover != (Cover{}) || got.Marked || got.Gone {
+		t.Errorf("overtaken: %+v", got)
+	}
+}
+
+// A record that was seen not to be its term's never is again, whatever is put back.
+func TestATermThatWasGoneStaysGone(t *testing.T) {
+	c := testConfig()
+	s := ours(seenAt(0, lock("mine")), Draining)
+	s.Alive = true
+	kept := s.Snap
+	s.Snap = lock("equal", newer)
+	s = c.settle(s, testNow)
+	if !s.Gone || !s.Lost || s.LimitAt != seconds(4) {
+		t.Fatalf("taken by another: %+v", s)
+	}
+	s.Snap = kept
+	if s = c.settle(s, testNow); !s.Gone || c.ours(s) {
+		t.Errorf("an older state was put back: %+v", s)
+	}
+	if again := c.settle(ours(seenAt(0, lock("mine")), Draining), testNow); again.Gone {
+		t.Error("a term that stands is gone")
+	}
+}
+
+// How a drain ends.
+func TestHowADrainEnds(t *testing.T) {
+	for name, x := range map[string]struct {
+		change  func(*Config, *State)
+		want    Phase
+		why     Reason
+		overdue bool
+	}{
+		"it goes on":                       {func(_ *Config, s *State) { s.Alive = true }, Draining, Stopped, false},
+		"past its limit":                   {func(_ *Config, s *State) { s.Alive, s.LimitAt = true, testNow.Mono }, Draining, Stopped, true},
+		"past its limit, and told to stop": {func(_ *Config, s *State) { s.Alive, s.LimitAt, s.Stopping = true, testNow.Mono, true }, Done, DrainStuck, true},
+		"the same, with a call under way": {func(_ *Config, s *State) {
+			s.Alive, s.LimitAt, s.Stopping, s.Flight.Op = true, testNow.Mono, true, Renew
+		}, Draining, Stopped, true},
+		"drained past its limit":             {func(_ *Config, s *State) { s.LimitAt, s.Stopping, s.Overdue = testNow.Mono, true, true }, Releasing, DrainedAll, true},
+		"drained to stop":                    {func(_ *Config, s *State) { s.Stopping = true }, Releasing, DrainedAll, false},
+		"drained to stop, without a release": {func(c *Config, s *State) { s.Stopping, c.Release = true, false }, Done, Stopped, false},
+		"drained to step down":               {func(_ *Config, s *State) { s.StepDown = true }, Releasing, DrainedAll, false},
+		"drained to hand over":               {func(_ *Config, s *State) { s.Giving = true }, Releasing, DrainedAll, false},
+		"drained after a loss":               {func(_ *Config, s *State) { s.Lost, s.Cover = true, Cover{} }, Following, Stopped, false},
+		"taken meanwhile":                    {func(_ *Config, s *State) { s.StepDown, s.Snap = true, lock("equal", newer) }, Following, Superseded, false},
+	} {
+		c, s := testConfig(), ours(seenAt(0, lock("mine")), Draining)
+		s.Why = Stopped
+		x.change(&c, &s)
+		s = c.settle(s, testNow)
+		if s.Phase != x.want || s.Why != x.why || s.Overdue != x.overdue {
+			t.Errorf("%s: %s because %s, overdue %v", name, s.Phase, s.Why, s.Overdue)
+		}
+		if s.Phase == Releasing && s.ReleaseBy != seconds(10) {
+			t.Errorf("%s: releases for %v", name, testNow.Mono.Until(s.ReleaseBy))
+		}
+	}
+}
+
+// How long the functions of a leader that ends in order may take: StopLimit.
+func TestHowLongALeadersDrainMayTake(t *testing.T) {
+	for name, x := range map[string]struct {
+		lock   string
+		change func(*State)
+		why    Reason
+		cool   time.Duration
+	}{
+		"a stop":              {"mine", func(s *State) { s.Stopping = true }, Stopped, 0},
+		"a step-down":         {"mine", func(s *State) { s.StepDown = true }, SteppedDown, 0},
+		"a handover":          {"mine, accepted", func(*State) {}, HandingOver, 0},
+		"a handover if unfit": {"mine, accepted", func(s *State) { s.Unfit = true }, HandingOver, 2 * time.Second},
+	} {
+		s := ours(seenAt(0, lock(x.lock)), Leading)
+		s.Alive, s.LimitAt = true, 0
+		x.change(&s)
+		s = testConfig().settle(s, testNow)
+		if s.Phase != Draining || s.Why != x.why || s.LimitAt != seconds(30) || s.Cool != x.cool || s.Giving != (x.why == HandingOver) {
+			t.Errorf("%s: %s because %s, for %v, then stays away for %v", name, s.Phase, s.Why, testNow.Mono.Until(s.LimitAt), s.Cool)
+		}
+	}
+	// A loss does not take back that the elector was told to stop.
+	for _, stopping := range []bool{false, true} {
+		for _, once := range []bool{false, true} {
+			c, s := testConfig(), ours(seenAt(0, lock("equal", newer)), Leading)
+			c.OneCycle, s.Stopping, s.Alive = once, stopping, true
+			if s = c.settle(s, testNow); s.Stopping != (stopping || once) || s.LimitAt != seconds(4) || !s.Lost {
+				t.Errorf("stopping %v, one cycle %v: %+v", stopping, once, s)
+			}
+		}
+	}
+}
+
+// One that settles lets the lock lapse when it is told to stop: nobody can say that the
+// earlier holder has ended.
+func TestStoppingWhileSettling(t *testing.T) {
+	for op, want := range map[Op]Phase{NoOp: Done, Renew: Settling} {
+		for _, acts := range []bool{false, true} {
+			s := ours(seenAt(0, lock("mine")), Settling)
+			s.Stopping, s.Marked, s.Flight.Op = true, acts, op
+			if s = testConfig().settle(s, testNow); s.Phase != want {
+				t.Errorf("with a call %q, marked %v: %s because %s", op, acts, s.Phase, s.Why)
+			}
+		}
+	}
+}
+
+// A release ends when it is known what became of the lock, and in any case after a cover.
+func TestWhenAReleaseEnds(t *testing.T) {
+	for name, x := range map[string]struct {
+		change func(*State)
+		want   Phase
+	}{
+		"ours still":          {func(*State) {}, Releasing},
+		"time is up":          {func(s *State) { s.ReleaseBy = testNow.Mono }, Following},
+		"a call is under way": {func(s *State) { s.ReleaseBy, s.Flight.Op = testNow.Mono, Release }, Releasing},
+		"gone":                {func(s *State) { s.Snap = lock("free", newer) }, Following},
+		"gone, as it seems":   {func(s *State) { s.Snap, s.Stale = lock("free", newer), true }, Releasing},
+	} {
+		s := ours(seenAt(0, lock("mine")), Releasing)
+		x.change(&s)
+		if s = testConfig().settle(s, testNow); s.Phase != x.want {
+			t.Errorf("%s: %s because %s", name, s.Phase, s.Why)
+		}
+	}
+}
