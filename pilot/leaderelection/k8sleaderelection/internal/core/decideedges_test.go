@@ -1,0 +1,174 @@
+package core
+
+import (
+	"testing"
+	"time"
+)
+
+// decided is what is asked of an action.
+type decided struct {
+	op   Op
+	why  Reason
+	wake float64 // from testNow; -1: never
+}
+
+func (d decided) check(t *testing.T, name string, a Action) {
+	t.Helper()
+	wake := Never
+	if d.wake >= 0 {
+		wake = seconds(d.wake)
+	}
+	if a.Op != d.op || a.Why != d.why || d.op == NoOp && a.Wake != wake {
+		t.Errorf("%s: %s because %s, wakes in %v; want %s because %s, in %v",
+			name, a.Op, a.Why, testNow.Mono.Until(a.Wake), d.op, d.why, testNow.Mono.Until(wake))
+	}
+}
+
+// What a follower waits for, and what it calls that.
+func TestWhatAFollowerWaitsFor(t *testing.T) {
+	const free, lower, mine = "free", "lower, unmarked", "mine"
+	for name, x := range map[string]struct {
+		lock   string
+		change func(*Config, *State)
+		want   decided
+	}{
+		"nothing": {lower, nil, decided{Acquire, Preempted, 0}},
+		// A back-off ends on the instant, and is over then: the claim has its own reason.
+		"a back-off":                           {mine, func(_ *Config, s *State) { s.BackOff = seconds(1) }, decided{NoOp, BackingOff, 1}},
+		"a back-off that ends now":             {mine, func(_ *Config, s *State) { s.BackOff = testNow.Mono }, decided{Acquire, Reclaimed, 0}},
+		"a back-off that has ended":            {mine, func(_ *Config, s *State) { s.BackOff = seconds(-1) }, decided{Acquire, Reclaimed, 0}},
+		"a back-off for as long as the holder": {"equal", func(_ *Config, s *State) { s.BackOff = seconds(15) }, decided{NoOp, HeldByOther, 15}},
+		"a back-off within the holder's time":  {"equal", func(_ *Config, s *State) { s.BackOff = seconds(3) }, decided{NoOp, HeldByOther, 15}},
+		// Until it can judge who outranks whom it leaves a lock to others; not one that was
+		// given to it, and not where there are no ranks.
+		"its default":                              {free, unsynced, decided{NoOp, Unsynced, 3}},
+		"its default, before another's time":       {"equal", unsynced, decided{NoOp, HeldByOther, 15}},
+		"its default, as long as the holder":       {"equal", func(c *Config, s *State) { unsynced(c, s); s.SyncBy = seconds(15) }, decided{NoOp, HeldByOther, 15}},
+		"its default, longer than the holder":      {"equal", func(c *Config, s *State) { unsynced(c, s); s.SyncBy = seconds(16) }, decided{NoOp, Unsynced, 16}},
+		"its default until now":                    {free, func(c *Config, s *State) { unsynced(c, s); s.SyncBy = testNow.Mono }, decided{Acquire, Free, 0}},
+		"its default, nominated for another":       {"nominated", func(c *Config, s *State) { unsynced(c, s); s.SeenAt = seconds(-9) }, decided{NoOp, Unsynced, 3}},
+		"its default, nominated itself":            {"transferred to me", unsynced, decided{Acquire, Reclaimed, 0}},
+		"its default, with a record of its own":    {mine, unsynced, decided{NoOp, Unsynced, 3}},
+		"its default, although there are no ranks": {free, func(c *Config, s *State) { unsynced(c, s); c.Ranked = false }, decided{Acquire, Free, 0}},
+		"to be fit": {free, func(_ *Config, s *State) { s.Unfit = true }, decided{NoOp, NotFit, -1}},
+		// A write that is held back is no reason to wake before it may be sent.
+		"to write again":                {mine, func(_ *Config, s *State) { s.Writes.Next = seconds(2) }, decided{NoOp, Retrying, 2}},
+		"to write again what falls due": {"equal", func(_ *Config, s *State) { s.SeenAt, s.Writes.Next = seconds(-15), seconds(2) }, decided{NoOp, Retrying, 2}},
+		// Rank does not count while a hold stands, nor until those that were displaced have
+		// left the other the time to act; what is later counts.
+		"a hold":                         {"lower, unmarked, held", nil, decided{NoOp, HeldByOther, 10}},
+		"a hold that ends now":           {"lower, unmarked, held", func(_ *Config, s *State) { s.HoldAt = seconds(-10) }, decided{Acquire, Preempted, 0}},
+		"another's hold that ends now":   {"lower, unmarked, held", func(c *Config, s *State) { s.HoldAt, c.Key = seconds(-10), "other" }, decided{NoOp, HeldByOther, 15.025}},
+		"the other to settle":            {lower, func(_ *Config, s *State) { s.Rebuffed = seconds(4) }, decided{NoOp, HeldByOther, 4}},
+		"a hold, and the other":          {"lower, unmarked, held", func(_ *Config, s *State) { s.Rebuffed = seconds(4) }, decided{NoOp, HeldByOther, 10}},
+		"the other, and a hold":          {"lower, unmarked, held", func(_ *Config, s *State) { s.Rebuffed = seconds(12) }, decided{NoOp, HeldByOther, 10}},
+		"the other, past its time":       {lower, func(_ *Config, s *State) { s.Rebuffed = seconds(22) }, decided{NoOp, HeldByOther, 15}},
+		"the other, which runs out with": {lower, func(_ *Config, s *State) { s.SeenAt, s.Rebuffed = seconds(-15), testNow.Mono }, decided{Acquire, Expired, 0}},
+	} {
+		c, s := testConfig(), seenAt(0, lock(x.lock))
+		if s.Count = 3; x.change != nil {
+			x.change(&c, &s)
+		}
+		x.want.check(t, name, c.decide(s, testNow))
+	}
+}
+
+// unsynced waits for the default for 3 s more.
+func unsynced(_ *Config, s *State) { s.Default, s.SyncBy = Default{}, seconds(3) }
+
+// A nominee that did not ask, or does not want the lock now, passes it on; not while somebody
+// may act in it, and not what it has taken already.
+func TestWhatIsDoneWithALockThatNobodyAskedFor(t *testing.T) {
+	for name, x := range map[string]struct {
+		lock   string
+		change func(*State)
+		want   decided
+	}{
+		"it did not ask":             {"nominated me", func(*State) {}, decided{Release, NotAsked, 0}},
+		"it asked":                   {"nominated me", func(s *State) { s.Asked = true }, decided{Acquire, Reclaimed, 0}},
+		"an operator did":            {"transferred to me", func(*State) {}, decided{Acquire, Reclaimed, 0}},
+		"an operator did, it cannot": {"transferred to me", func(s *State) { s.Unfit = true }, decided{Release, NotAsked, 0}},
+		"it asked, and cannot":       {"nominated me", func(s *State) { s.Asked, s.Unfit = true, true }, decided{Release, NotAsked, 0}},
+		"somebody may act":           {"nominated me", func(s *State) { s.Prior = seconds(1) }, decided{Acquire, Reclaimed, 0}},
+		"nobody may act any more":    {"nominated me", func(s *State) { s.Prior = testNow.Mono }, decided{Release, NotAsked, 0}},
+		"it may be a twin's":         {"nominated me", func(s *State) { s.Twin = true }, decided{NoOp, HeldByOther, 2}},
+		"it wrote that itself":       {"nominated me", func(s *State) { s.Mine[0] = 5e6 }, decided{Acquire, Reclaimed, 0}},
+		"another is nominated":       {"nominated", func(*State) {}, decided{NoOp, HeldByOther, 2}},
+	} {
+		s := seenAt(0, lock(x.lock))
+		x.change(&s)
+		x.want.check(t, name, testConfig().decide(s, testNow))
+	}
+}
+
+// When a challenger asks, and when it looks for the answer.
+func TestWhenAChallengerAsks(t *testing.T) {
+	const stands = "stands"
+	ours := func(s *Snapshot) {
+		s.Notes.Request = Request{Identity: "a", Key: "stable", Holder: "b", Transitions: 3, Seconds: 9}
+	}
+	for name, x := range map[string]struct {
+		change func(*State)
+		want   decided
+	}{
+		"at once":                      {func(*State) {}, decided{Ask, Asking, 0}},
+		"not while it backs off":       {func(s *State) { s.BackOff = seconds(1) }, decided{NoOp, HeldByOther, 15}},
+		"once it backs off no more":    {func(s *State) { s.BackOff = testNow.Mono }, decided{Ask, Asking, 0}},
+		"not once the lease is over":   {func(s *State) { s.SeenAt = seconds(-15) }, decided{Acquire, Expired, 0}},
+		"not while requests fail":      {func(s *State) { s.Asks.Next = seconds(3) }, decided{NoOp, AskedAlready, 3}},
+		"not too often":                {func(s *State) { s.AskAt = seconds(4) }, decided{NoOp, AskedAlready, 4}},
+		"not beyond the lease":         {func(s *State) { s.AskAt = seconds(40) }, decided{NoOp, AskedAlready, 15}},
+		"it polls meanwhile":           {func(s *State) { s.AskAt, s.PollAt = seconds(4), testNow.Mono }, decided{Read, Polling, 0}},
+		"it will poll meanwhile":       {func(s *State) { s.AskAt, s.PollAt = seconds(4), seconds(2) }, decided{NoOp, AskedAlready, 2}},
+		stands:                         {func(s *State) { ours(&s.Snap); s.AnswerAt = testNow.Mono }, decided{NoOp, AskedAlready, 1}},
+		stands + ", unwatched":         {func(s *State) { ours(&s.Snap); s.AnswerAt, s.Watch = testNow.Mono, false }, decided{NoOp, AskedAlready, 0.5}},
+		stands + ", and a poll is due": {func(s *State) { ours(&s.Snap); s.AnswerAt = seconds(-1) }, decided{Read, Polling, 0}},
+		stands + ", and reads fail":    {func(s *State) { ours(&s.Snap); s.AnswerAt, s.Reads.Next = seconds(-1), seconds(1) }, decided{NoOp, AskedAlready, 1}},
+		stands + ", another's":         {func(s *State) { ours(&s.Snap); s.Snap.Notes.Request.Identity = "c"; s.AnswerAt = seconds(-1) }, decided{NoOp, AskedAlready, 9}},
+		stands + ", which has run out": {func(s *State) { ours(&s.Snap); s.RequestAt = seconds(-9) }, decided{Ask, Asking, 0}},
+	} {
+		s := seenAt(0, lock("lower, hands over"))
+		x.change(&s)
+		x.want.check(t, name, testConfig().decide(s, testNow))
+	}
+}
+
+// When a holder writes: a RetryPeriod after its last write was sent, and one that settles
+// as soon as it may act, if that is earlier.
+func TestWhenAHolderWrites(t *testing.T) {
+	for name, x := range map[string]struct {
+		phase  Phase
+		change func(*State)
+		want   decided
+	}{
+		"a leader":                    {Leading, func(*State) {}, decided{NoOp, Holding, 2}},
+		"one that settles":            {Settling, func(s *State) { s.SettleAt = seconds(9) }, decided{NoOp, Holding, 2}},
+		"one that has almost settled": {Settling, func(s *State) { s.SettleAt = seconds(1) }, decided{NoOp, Holding, 1}},
+		"one that has settled":        {Settling, func(s *State) { s.SettleAt = testNow.Mono }, decided{Renew, Renewing, 0}},
+		"one that drains":             {Draining, func(s *State) { s.Alive = true }, decided{NoOp, Holding, 2}},
+		"past its limit":              {Draining, func(s *State) { s.Alive, s.Overdue, s.Why = true, true, Stopped }, decided{NoOp, Stopped, 10}},
+		"while writes fail":           {Leading, func(s *State) { s.Renewed, s.Writes.Next = seconds(-2), seconds(1) }, decided{NoOp, Holding, 1}},
+		"that became unfit":           {Leading, func(s *State) { s.Unfit = true }, decided{NoOp, Holding, 0.25}},
+		// While its reads fail it goes on with what it knows.
+		"a leader that cannot read":       {Leading, cannotRead, decided{Renew, Renewing, 0}},
+		"one that settles, cannot read":   {Settling, func(s *State) { cannotRead(s); s.SettleAt = seconds(9) }, decided{Renew, Renewing, 0}},
+		"one that drains, cannot read":    {Draining, func(s *State) { cannotRead(s); s.Alive = true }, decided{Renew, Renewing, 0}},
+		"past a conflict, cannot read":    {Leading, func(s *State) { cannotRead(s); s.Writes.Conflicts = 1 }, decided{NoOp, Retrying, 1}},
+		"that reads again":                {Leading, func(s *State) { cannotRead(s); s.Reads.Next = testNow.Mono }, decided{Read, NeedRead, 0}},
+		"that has lost, and cannot read":  {Draining, func(s *State) { cannotRead(s); s.Alive, s.Gone, s.Lost = true, true, true }, decided{NoOp, Retrying, 1}},
+		"a follower that cannot read":     {Following, cannotRead, decided{NoOp, Retrying, 1}},
+		"one that releases, cannot read":  {Releasing, cannotRead, decided{NoOp, Retrying, 1}},
+		"one whose reads have not failed": {Leading, func(s *State) { s.Stale = true }, decided{Read, NeedRead, 0}},
+	} {
+		s := ours(seenAt(0, lock("mine")), x.phase)
+		s.Snap.Notes.Marker.Handover = true
+		x.change(&s)
+		x.want.check(t, name, testConfig().decide(s, testNow))
+	}
+}
+
+// cannotRead needs a read, which may be tried in a second, and a renewal is due.
+func cannotRead(s *State) {
+	s.Stale, s.Renewed = true, seconds(-3)
+	s.Reads = Effort{Fails: 2, Next: testNow.Mono.After(time.Second), Last: testNow.Mono}
+}
