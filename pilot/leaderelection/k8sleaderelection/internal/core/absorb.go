@@ -96,7 +96,7 @@ func (c Config) observe(s State, in Input) State {
 	if snap.evidence(c.Self) && !(snap.Record.Holder == c.Self && s.wrote(snap)) {
 		// Noted here, because somebody's hand can take the marker away. Of the one that
 		// we displaced ourselves more is known: see sent.
-		s.Prior = max(s.Prior, s.EvidenceAt.After(c.lease(snap.Record)))
+		s = s.waits(s.EvidenceAt.After(c.lease(snap.Record)))
 	}
 	if changed {
 		s.SeenAt = now
@@ -146,11 +146,11 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 		// It may have renewed until now, without our having seen that.
 		until = until.After(s.SeenAt.Until(now))
 	}
-	if without := s.Prior; until > without {
+	if until > s.Prior && !next.Exists && s.Snap.acting() {
+		s.Away = Away{Holder: s.Snap.Record.Holder, Prior: s.Prior, Until: until}
 		s.Prior = until
-		if !next.Exists && s.Snap.acting() {
-			s.Away = Away{Holder: s.Snap.Record.Holder, Prior: without, Until: until}
-		}
+	} else {
+		s = s.waits(until)
 	}
 	if s.Snap.held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && next.held() {
 		// While two do not agree on the default yet, each outranks the other: without
@@ -161,6 +161,15 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 		s.Rebuffed = now.After(c.rebuff(s.Rebuffs))
 		s.Rebuffs = min(s.Rebuffs+1, maxBackOffShift)
 		s.Spurned = s.Spurned || s.Phase != Following && next.Record.Key == c.Key
+	}
+	return s
+}
+
+// waits notes that somebody may act until then, even if the leader that is away comes back.
+func (s State) waits(until Instant) State {
+	s.Prior = max(s.Prior, until)
+	if s.Away != (Away{}) {
+		s.Away.Prior = max(s.Away.Prior, until)
 	}
 	return s
 }

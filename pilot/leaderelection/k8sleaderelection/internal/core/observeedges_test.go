@@ -273,3 +273,41 @@ func TestWhoIsATwin(t *testing.T) {
 		}
 	}
 }
+
+// Who is waited for for a shorter time than a leader that is away is not forgotten when that
+// one comes back.
+func TestALeaderThatComesBackHidesNobody(t *testing.T) {
+	c := testConfig() // lease 15 s, grace 5 s
+	long := func(s *Snapshot) { s.Record.Lease = time.Minute }
+	gone := func(version uint64) Snapshot { return Snapshot{Version: version} }
+	there := func(version uint64, uid string, snap Snapshot) Snapshot {
+		snap.Version, snap.UID = version, uid
+		return snap
+	}
+	back := there(50, "w", lock("equal", long, to("b", 0), marked("b", 0)))
+	for name, x := range map[string]struct {
+		between Snapshot
+		until   float64
+	}{
+		"a peer":                    {lock("equal, unmarked", to("istiod", 0)), 11 + 20 + 1},
+		"a marker that was left":    {lock("free, marker left", marked("c", 2)), 11 + 15},
+		"nobody":                    {lock("free"), 0},
+		"another leader, also away": {lock("equal", to("c", 0), marked("c", 0)), 11 + 15 + 1},
+	} {
+		s := follower(c, lock("equal", long), "stable")
+		s = c.observe(s, later(10, gone(30)))
+		s = c.observe(s, later(11, there(31, "v", x.between)))
+		s = c.observe(s, later(12, gone(40)))
+		if s.Prior != seconds(70) {
+			t.Fatalf("%s: the leader that is away is waited for until %v", name, testNow.Mono.Until(s.Prior))
+		}
+		s = c.observe(s, later(13, back))
+		want := Instant(0)
+		if x.until > 0 {
+			want = seconds(x.until)
+		}
+		if s.Prior != want {
+			t.Errorf("%s: waits until %v after the first sight, want %v", name, testNow.Mono.Until(s.Prior), testNow.Mono.Until(want))
+		}
+	}
+}

@@ -16,7 +16,7 @@ func (c Config) settle(s State, now Moment) State {
 }
 
 func (c Config) settleOnce(s State, now Moment) State {
-	s.Gone = s.Gone || s.Term != Term{} && !c.ours(s)
+	s.Gone = s.Term != Term{} && !c.ours(s) // nor will it be again: see ours
 	switch s.Phase {
 	case Following:
 		return c.settleFollowing(s, now)
@@ -148,7 +148,7 @@ func (c Config) releaseReason(s State, gone bool) Reason {
 // releasable reports whether the record is our own and its term's functions have
 // returned. One without our marker is not: we never acted in it, somebody else may.
 func (c Config) releasable(s State) bool {
-	return !s.Gone && s.Snap.held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && !s.Twin &&
+	return !s.Gone && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && !s.Twin &&
 		!s.Alive && (s.Snap.acting() || s.Marked && c.ours(s))
 }
 
