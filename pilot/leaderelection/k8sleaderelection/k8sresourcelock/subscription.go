@@ -142,7 +142,7 @@ func (s *Subscription) present(ctx context.Context, a access[*coordinationv1.Lea
 		up()
 		return from, nil
 	}
-	snap, err := a.read(ctx)
+	snap, err := readWithin(ctx, a)
 	if err != nil {
 		return "", err
 	}
@@ -155,4 +155,12 @@ func (s *Subscription) present(ctx context.Context, a access[*coordinationv1.Lea
 	}
 	seen(snap)
 	return snap.ResourceVersion, nil
+}
+
+// readWithin is read within acceptLimit: a connection that swallows the answer must not keep
+// a watch from ever being up, or from ending.
+func readWithin(parent context.Context, a access[*coordinationv1.Lease]) (Snapshot, error) {
+	ctx, cancel := context.WithTimeout(parent, acceptLimit)
+	defer cancel()
+	return a.read(ctx)
 }
