@@ -216,17 +216,6 @@ func (w *world) standing() string {
 	return b.String()
 }
 
-// asks reports whether a request of the process's stands. It may do so for ever: a peer that has
-// come under the name of one of ours renews the record with that one's marker beside it.
-func (w *world) asks(p *process) bool {
-	for _, s := range w.stores() {
-		if strings.Contains(s.Snapshot().Notes[k8sresourcelock.HandoverRequestAnnotation], `"`+p.name+`"`) {
-			return true
-		}
-	}
-	return false
-}
-
 // staysQuiet wants that nothing happens any more: nobody starts, nobody logs, a leader writes
 // once in a RetryPeriod, and a follower whose watch is up sends nothing.
 func (w *world) staysQuiet() {
@@ -254,15 +243,9 @@ func (w *world) staysQuiet() {
 		if n := is[1] - was[1]; n > 0 {
 			w.violated("%s logged %d lines for no cause", p.name, n)
 		}
-		most := 4 // a watch reaches its time limit
-		// A leader renews, and may be waiting for the predecessor's lock. A follower of both objects was
-		// seen, once in two thousand seeds, to poll for as long as it followed, with no watch refused or
-		// asked for anew; why is not known.
-		if p.l.Status().Phase == "leading" || p.make == bothLocks {
+		most := 4                            // a watch reaches its time limit
+		if p.l.Status().Phase == "leading" { // it renews, and may be waiting for the predecessor's lock
 			most += 2 * (int(span/playRetry) + 1) // there may be two objects
-		}
-		if w.asks(p) { // a challenger polls twice in a RetryPeriod, and asks again
-			most += 6 * (int(span/playRetry) + 1)
 		}
 		if n := is[2] - was[2]; n > most {
 			w.violated("%s, which works %v, sent %d requests in %v: %v, before %v", p.name, p.running, n, span, p.verbs, verbs[p])

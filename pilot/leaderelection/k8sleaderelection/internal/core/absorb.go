@@ -98,6 +98,7 @@ func (c Config) observe(s State, in Input) State {
 		// we displaced ourselves more is known: see sent.
 		s = s.waits(s.EvidenceAt.After(c.lease(snap.Record)))
 	}
+	s = c.heed(s, snap, now)
 	if changed {
 		s.SeenAt = now
 	}

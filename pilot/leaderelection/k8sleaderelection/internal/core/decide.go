@@ -192,7 +192,9 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 		due = min(due, s.SettleAt)
 	}
 	accept, refuse := false, ""
-	if s.Phase == Leading {
+	if s.Phase != Settling {
+		// Also while it drains for another reason: whoever renews and does not answer is
+		// no leader of ours. See mute.
 		again := Never
 		if accept, refuse, again = c.judge(s, now.Mono); accept || refuse != "" {
 			due = now.Mono
@@ -200,6 +202,8 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 		if again > now.Mono {
 			a = a.wake(again)
 		}
+	}
+	if s.Phase == Leading {
 		if m := s.Snap.Notes.Marker; m.Handover != c.handsOver(s) || m.Unfit != s.Unfit {
 			due = min(due, s.Renewed.After(c.Retry/markerShare))
 		}

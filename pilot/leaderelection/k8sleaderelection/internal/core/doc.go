@@ -21,6 +21,16 @@
 // drains, and in place of a release writes the challenger in, which acts on its own
 // first write. From Releasing it is a release, or that handover.
 //
+// That a holder can be asked is what its marker says, and a marker may be another's: a peer
+// that comes under the identity of one of ours renews the same term, and leaves our
+// annotations as they are. A leader of ours that renews also answers: in Leading and in
+// Draining it accepts or refuses what it was asked, at the latest after its Patience, and one
+// that has accepted stops renewing at its StopLimit. A holder that has renewed for a lease beside
+// requests that stood, without an answer (and for that StopLimit, once a request is accepted), is
+// therefore taken for a peer: who outranks it preempts it and settles, until its lease and
+// PeerGrace have run out. Should that be a mistake, two of ours still do not act at once; a
+// term has ended early. See Config.mute.
+//
 // Invariants, which the simulation checks at each step:
 //
 //   - Work is wanted only in Leading, and Leading is entered only on the

@@ -71,7 +71,44 @@ func (s State) requestEnds() Instant {
 
 // canAsk reports whether the holder is a leader that hands over when it is asked.
 func (c Config) canAsk(s State) bool {
-	return s.Snap.acting() && s.Snap.Notes.Marker.Handover && s.Snap.Record.Holder != c.Self
+	return s.Snap.acting() && s.Snap.Notes.Marker.Handover && s.Snap.Record.Holder != c.Self && !c.mute(s)
+}
+
+// A marker can be another's: a peer that has come under the identity of one of ours renews
+// the record as it finds it, in the same term, and never answers. mute reports whether the
+// holder is such a one: it has renewed for a lease beside requests of ours, or for longer
+// beside one that is accepted, and has neither answered nor handed over.
+//
+// A renewal is guarded by the version that it was decided on, so whoever writes the record
+// beside a request has read the request. A leader of ours that can renew also answers, leading
+// or draining, at the latest after its Patience (see judge), unless its writes fail for as long as
+// the request waits. One that has accepted stops renewing at its StopLimit. Should the holder
+// be one of ours nevertheless, it loses its term early: it is preempted, and we settle until
+// it has ended, as with any holder.
+func (c Config) mute(s State) bool {
+	longest := c.lease(s.Snap.Record)
+	if s.Snap.addressed() && s.Snap.Notes.Request.Accepted {
+		longest += c.StopLimit
+	}
+	return s.Ignored > longest
+}
+
+// heed adds up for how long the holder has been renewing where an answer should be. Another
+// term, another marker and any answer begin anew. Of what others have asked, and of what has
+// run out, a leader need not take notice.
+func (c Config) heed(s State, next Snapshot, now Instant) State {
+	was, r := s.Snap, next.Notes.Request
+	if !next.acting() || !sameHolder(was, next) || was.Notes.Marker != next.Notes.Marker || next.Version < was.Version ||
+		next.addressed() && (r.Refused != "" || r.Accepted != was.Notes.Request.Accepted) {
+		s.Ignored = 0
+		return s
+	}
+	stands := s.requested(now) && (r.Accepted || r.Identity == c.Self)
+	if stands && r == was.Notes.Request && was.Record != next.Record {
+		// More than a live holder's pause may have been ours.
+		s.Ignored += min(max(s.SeenAt, s.RequestAt).Until(now), 2*c.Retry)
+	}
+	return s
 }
 
 // mayAsk reports whether there is a reason to ask the leader to hand over: we outrank it

@@ -107,6 +107,9 @@ func (c Config) settleDraining(s State, now Moment) State {
 		return c.lose(s.enter(Draining, c.lossReason(s)), now)
 	case !s.Lost && s.Cover.Left(now) <= 0:
 		return c.lose(s.enter(Draining, CoverEnded), now)
+	case !s.Giving && c.ours(s) && s.Snap.addressed() && s.Snap.Notes.Request.Accepted:
+		s.Giving, s.Cool = true, c.coolDown(s)
+		return s
 	case s.Alive && now.Mono >= s.LimitAt && s.Stopping && s.Flight.Op == NoOp:
 		s.Overdue = true
 		return s.enter(Done, DrainStuck)
@@ -162,7 +165,7 @@ func (c Config) follow(s State, now Moment, why Reason) State {
 		s.Steps = min(s.Steps+1, maxBackOffShift)
 	}
 	if s.Cool > 0 {
-		s.BackOff = now.Mono.After(s.Cool)
+		s.BackOff = max(s.BackOff, now.Mono.After(s.Cool))
 	}
 	if s.Twin {
 		s.BackOff = now.Mono.After(c.Lease)

@@ -189,6 +189,10 @@ type State struct {
 	AskCount  uint8   // requests of ours in a row that have not made us leader, whoever was asked
 	Asked     bool    // we have asked somebody for this lock and still want it
 
+	// Ignored is for how long the holder has renewed beside requests of ours, in this term
+	// and without an answer to anybody: see mute.
+	Ignored time.Duration
+
 	HoldAt Instant // when the operator's hold that stands was first seen
 
 	// Our own writes.

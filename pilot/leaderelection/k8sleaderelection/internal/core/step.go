@@ -99,7 +99,7 @@ func (c Config) mayActUntil(s State) Instant {
 		// Our own drained term; or one of a process that had our identity before us,
 		// had begun to act, and has ended.
 		return 0
-	case snap.acting() || snap.Record.Holder == c.Self:
+	case snap.acting() && !c.mute(s) || snap.Record.Holder == c.Self:
 		return c.expiresAt(s)
 	}
 	return c.expiresAt(s).After(c.PeerGrace)

@@ -143,7 +143,7 @@ func (c *checks) preempts(p *process, s core.Snapshot, now core.Instant) {
 		}
 	case !core.Outranks(p.key, s.Record.Key, p.seen.deflt):
 		w.violate(OneAtATime, "%v overwrites %s, whom it does not outrank", p, shown(s))
-	case names(m, s.Record) && m.Handover:
+	case names(m, s.Record) && m.Handover && (p.base.term == nil || p.base.term.q == nil): // ours, and no peer that only looks so
 		w.violate(Handover, "%v overwrites %s, which would have handed over", p, shown(s))
 	}
 	if p.seen.paused(now) {

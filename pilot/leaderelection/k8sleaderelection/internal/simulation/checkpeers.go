@@ -19,11 +19,12 @@ func (c *checks) besidePeers(p *process) {
 
 // excused reports whether p may start although a peer's functions run: it has released
 // the lock itself, before they returned; it has overwritten p's own record, and p has
-// not heard of that yet; another peer released the lock in its stead, or a hand removed
+// not heard of that yet; it goes by the marker of one of ours, which ends with its
+// lease; another peer released the lock in its stead, or a hand removed
 // every word of it before p could see any; or it was paused and has outlived its lease.
 func (c *checks) excused(p *process, q *peer, work *peerWork) bool {
 	switch {
-	case work.let, work.term.wiped, q.pausedAt > q.wroteAt:
+	case work.let, work.term.wiped, work.term.namesake, q.pausedAt > q.wroteAt:
 		return true
 	case p.acked != nil && p.acked.removedWith != nil:
 		return true // p's own record was removed before it was answered, and q found no lock

@@ -114,6 +114,7 @@ func (w *world) stopSome() {
 	}
 	if w.rng.IntN(3) == 0 {
 		n.kill("killed")
+		w.inherit(n)
 	} else {
 		n.stop()
 	}
@@ -125,6 +126,19 @@ func (w *world) stopSome() {
 
 // maxNodes bounds how many upgrades a run sees.
 const maxNodes = 12
+
+// inherit has the node's next process be of the other kind. It has the name of the one that
+// was killed, and perhaps its lock.
+func (w *world) inherit(n *node) {
+	if !w.chance(w.mode.Inherit) || n == w.nodes[0] {
+		return
+	}
+	if n.kind != nil {
+		n.kind = nil
+	} else {
+		n.kind = w.mode.peerKind()
+	}
+}
 
 // convert replaces a node by one of the other kind, as an upgrade or its undoing does.
 // Its pod has another name.

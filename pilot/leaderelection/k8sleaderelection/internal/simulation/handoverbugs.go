@@ -28,6 +28,7 @@ var handoverBugs = []Bug{
 	{"marker-while-settling", "upgrade", Settling, each(markerWhileSettling)},
 	{"settler-removes-marker", "mixed", Settling, each(settlerRemovesMarker)},
 	{"never-accepts", "handover", Prompt, each(neverAccepts)},
+	{"asks-for-ever", "namesake", Prompt, each(asksForEver)},
 	{"nominee-waits-for-a-poll", "handover", Prompt, each(nomineeWaitsForAPoll)},
 	{"lease-counted-twice", "orderly", Prompt, each(leaseShiftedBy(func(c core.Config, _ core.State, _ core.Input) time.Duration { return -2 * c.Lease }))},
 	{"lower-goes-first", "upgrade", NoFlapping, each(lowerGoesFirst)},
@@ -205,6 +206,12 @@ func neverAccepts(c core.Config, s core.State, in core.Input) (core.State, core.
 	if in.Snap.Record.Holder == c.Self {
 		in.Snap.Notes.Request = core.Request{}
 	}
+	return c.Step(s, in)
+}
+
+// asksForEver takes a marker for its holder's, however long that does not answer.
+func asksForEver(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
+	s.Ignored = 0
 	return c.Step(s, in)
 }
 

@@ -44,6 +44,7 @@ type Mode struct {
 	Maximum  bool    // the lock's count of terms is at its maximum
 	ClientGo bool    // and it is client-go's; otherwise istiod's
 	Convert  float64 // a process that ends is replaced by one of the other kind
+	Inherit  float64 // a process that is killed is, and under its name
 }
 
 // Modes are what seeds are spread over.
@@ -79,6 +80,7 @@ var Modes = []Mode{
 		Name: "mixed-bad", Ranked: true, Remote: 0.2, Ambush: 0.2, Peers: 0.5, Convert: 0.3, Flips: 5, Stops: 6, Edits: 2, Pauses: 3, Outages: 2, Cuts: 3,
 		Net: 0.08, Drop: 0.08, Late: 0.1, Forbidden: 0.15, Fail: 0.1, LateStart: 0.3,
 	},
+	{Name: "namesake", Ranked: true, Peers: 0.3, Inherit: 0.8, Flips: 5, Stops: 8, Labels: 2, LateStart: 0.2},
 	{Name: "refused", Ranked: true, Refusals: 4, Flips: 1, Stops: 1},
 	{Name: "one-sided", Ranked: true, Refusals: 6, Flips: 3, Stops: 3, Labels: 4, Cuts: 3, Forbidden: 0.2, Lag: 0.1},
 	{Name: "refused-bad", Ranked: true, Refusals: 4, Flips: 4, Stops: 4, Edits: 2, Outages: 1, Net: 0.05, Drop: 0.05, Late: 0.05, Forbidden: 0.2, Fail: 0.1, Orders: 2},

@@ -94,7 +94,7 @@ func (p *process) harmless(v view) bool {
 		m := v.snap.Notes.Marker
 		return m == (core.Marker{}) || m.Identity == p.id
 	}
-	return v.term.p == p || v.term.id == p.id && (v.term.marked || p.stamped(v.snap.Record))
+	return v.term.p == p || v.term.id == p.id && (v.term.marked || v.term.namesake || p.stamped(v.snap.Record))
 }
 
 // stamped reports whether the record carries the stamp of a write of p's own. Two of one
@@ -108,7 +108,7 @@ func (p *process) stamped(r core.Record) bool {
 func (p *process) mustWait(now core.Instant) (sight, time.Duration) {
 	for _, s := range p.sights {
 		wait := p.cfg.Lease
-		if s.term.p == nil && s.term.id != "" {
+		if s.term.p == nil && s.term.id != "" && s.term.id != p.id && !s.term.namesake {
 			wait += p.cfg.PeerGrace
 		}
 		if left := now.Until(s.at.After(wait)); left > 0 {

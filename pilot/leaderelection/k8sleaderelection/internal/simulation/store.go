@@ -24,6 +24,7 @@ type term struct {
 	twinned     bool           // another live process of that name took it over
 	letGo       bool           // a peer released the lock over it
 	wiped       bool           // and it was another peer's that held it
+	namesake    bool           // a peer's, and the marker of one of ours that had its name stands beside it
 }
 
 // view is the lock as an answer or a watch event shows it, with the truth behind it,

@@ -221,7 +221,7 @@ func (w *world) beginCalm() {
 	w.resumeRank()
 	for _, n := range w.nodes {
 		n.resume()
-		n.apiDown = 0
+		n.apiDown, n.drainsFor = 0, 0
 		n.thawWall(n.clocks.frozen)
 		if n.twin {
 			n.retired = true
