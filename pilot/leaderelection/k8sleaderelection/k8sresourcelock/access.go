@@ -30,7 +30,6 @@ type client[T object] interface {
 type format[T object] struct {
 	// word names the kind in errors.
 	word     string
-	kind     schema.GroupVersionKind
 	resource schema.GroupResource
 	// blank makes an empty object with its type set.
 	blank func() T

@@ -41,8 +41,8 @@ type sendOnce struct{ http.RoundTripper }
 
 func (s sendOnce) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := s.RoundTripper.RoundTrip(req)
-	if resp == nil {
-		return resp, err
+	if err != nil {
+		return nil, err
 	}
 	after, numeric := strconv.Atoi(resp.Header.Get("Retry-After"))
 	resp.Header.Del("Retry-After")
@@ -51,7 +51,7 @@ func (s sendOnce) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	return resp, err
+	return resp, nil
 }
 
 // maxRefusal bounds how much of an answer is read here.

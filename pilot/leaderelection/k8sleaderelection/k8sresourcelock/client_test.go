@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -82,7 +83,7 @@ func TestIsRefused(t *testing.T) {
 		want bool
 	}{
 		"forbidden":      {apierrors.NewForbidden(resource, "x", nil), true},
-		"invalid":        {apierrors.NewInvalid(configMaps.kind.GroupKind(), "x", nil), true},
+		"invalid":        {apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "x", nil), true},
 		"too many":       {apierrors.NewTooManyRequests("busy", 1), true},
 		"half":           {half, false},
 		"conflict":       {fmt.Errorf("%w: %w", ErrConflict, apierrors.NewNotFound(resource, "x")), false},

@@ -33,7 +33,6 @@ var (
 
 var configMaps = &format[*corev1.ConfigMap]{
 	word:     "configmap",
-	kind:     corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 	resource: corev1.Resource("configmaps"),
 	blank: func() *corev1.ConfigMap {
 		return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}

@@ -125,7 +125,7 @@ func (h *WatchHub) join(ctx context.Context, namespace, name, from string, wake 
 
 // forget keeps newcomers away from a watch that ends. The caller holds mu.
 func (h *WatchHub) forget(w *sharedWatch) {
-	if all := h.namespaces[w.namespace]; all != nil && all.shared == w {
+	if all := h.namespaces[w.namespace]; all.shared == w {
 		all.shared = nil
 	}
 }
@@ -133,9 +133,6 @@ func (h *WatchHub) forget(w *sharedWatch) {
 // refuse has a namespace's locks watched by name for a while. The caller holds mu.
 func (h *WatchHub) refuse(namespace string) {
 	all := h.namespaces[namespace]
-	if all == nil || all.refused != nil {
-		return
-	}
 	all.refused = time.AfterFunc(maxWatch, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()

@@ -74,7 +74,6 @@ func (w *sharedWatch) remove(sub *Subscription) {
 
 func (w *sharedWatch) run(ctx context.Context) {
 	defer close(w.done)
-	defer w.stop()
 	fails := 0
 	for ctx.Err() == nil {
 		shown, err := w.connect(ctx)
@@ -233,9 +232,6 @@ func (w *sharedWatch) show(event watch.Event) error {
 // joinable reports whether somebody who knows a Lease as of version from can be told
 // all that happened after it. The caller holds hub.mu.
 func (w *sharedWatch) joinable(name, from string) bool {
-	if from == "" {
-		return false
-	}
 	if shown, ok := w.latest[name]; ok {
 		return !later(shown, from)
 	}
@@ -256,17 +252,12 @@ func (w *sharedWatch) rewound(name, present string) bool {
 		return false
 	}
 	w.reset()
-	if w.broken != nil {
-		w.broken()
-		w.broken = nil
-	}
+	w.broken() // there is a connection: it has shown something
+	w.broken = nil
 	return true
 }
 
 // later compares versions, which are decimal numbers of any length.
 func later(a, b string) bool {
-	if len(a) != len(b) {
-		return len(a) > len(b)
-	}
-	return a > b
+	return len(a) > len(b) || len(a) == len(b) && a > b
 }

@@ -54,7 +54,7 @@ func inWholeSeconds(t *metav1.MicroTime) bool {
 func managersOf(entries []metav1.ManagedFieldsEntry, path ...string) map[string]bool {
 	owners := map[string]bool{}
 	for _, entry := range entries {
-		if entry.FieldsV1 != nil && hasPath(entry.FieldsV1.GetRawBytes(), path) {
+		if hasPath(entry.FieldsV1.GetRawBytes(), path) {
 			owners[entry.Manager] = true
 		}
 	}

@@ -33,6 +33,11 @@ func TestRecordedKey(t *testing.T) {
 		{name: "set by hand", peer: true, managed: []metav1.ManagedFieldsEntry{entry("kubectl", note), entry("operator", record)}},
 		{name: "nothing noted", peer: true, want: "stable"},
 		{name: "half noted", peer: true, want: "stable", managed: []metav1.ManagedFieldsEntry{entry("operator", record), {Manager: "empty"}}},
+		{name: "the annotation noted, the record not", peer: true, want: "stable", managed: []metav1.ManagedFieldsEntry{entry("operator", note)}},
+		{name: "a peer whose name begins istiod's", peer: true, managed: []metav1.ManagedFieldsEntry{entry("kubectl", note), entry("pilot", record)}},
+		{name: "istiod of a revision", peer: true, want: "stable", managed: []metav1.ManagedFieldsEntry{entry("pilot", note), entry("pilot-discovery-1-26", record)}},
+		{name: "rubbish beside client-go", peer: true, managed: []metav1.ManagedFieldsEntry{entry("pilot", note), entry("operator", record), entry("x", `[`)}},
+		{name: "another field of the record's", peer: true, managed: []metav1.ManagedFieldsEntry{entry("kubectl", note), entry("kubectl", `{"f:spec":{"f:strategy":{}}}`), entry("operator", record)}},
 		{name: "rubbish noted", peer: true, want: "stable", managed: []metav1.ManagedFieldsEntry{entry("a", `[`), entry("b", `{"f:spec":7}`)}},
 	}
 	for _, tt := range tests {
@@ -44,6 +49,12 @@ func TestRecordedKey(t *testing.T) {
 			}
 			if got := LeaseSnapshot(lease).Record.HolderKey; got != tt.want {
 				t.Errorf("key %q, want %q", got, tt.want)
+			}
+			if tt.peer { // which acquired in microseconds, and renewed in a whole second
+				lease.Spec.AcquireTime, lease.Spec.RenewTime = lease.Spec.RenewTime, lease.Spec.AcquireTime
+				if got := LeaseSnapshot(lease).Record.HolderKey; got != tt.want {
+					t.Errorf("key %q, want %q", got, tt.want)
+				}
 			}
 		})
 	}

@@ -36,7 +36,7 @@ func standingOf(s Snapshot) standing {
 	switch {
 	case s.Unreadable != nil:
 		return unreadableRecord
-	case !s.Exists || s.Raw == nil:
+	case s.Raw == nil:
 		return vacant
 	case holder == "":
 		return nobody
@@ -130,7 +130,7 @@ func combine(p, s side, self string) Snapshot {
 	if p.Unreadable != nil || s.Unreadable != nil {
 		out.Unreadable, out.Record = errors.Join(p.Unreadable, s.Unreadable), LeaderElectionRecord{}
 	}
-	if shown.Raw != nil || out.Unreadable != nil {
+	if shown.Raw != nil {
 		out.Raw = rawOf(p, s)
 	}
 	if full {
@@ -163,10 +163,9 @@ func choose(p, s side, self string) (which int, full bool) {
 			return primary, false
 		}
 		return newer, false
-	case ps == vacant && ss == vacant && p.Exists != s.Exists:
-		if p.Exists {
-			return primary, false
-		}
+	case !s.Exists:
+		return primary, false
+	case !p.Exists:
 		return secondary, false
 	case ps == vacant && ss == vacant:
 		return newer, false
@@ -181,13 +180,13 @@ func choose(p, s side, self string) (which int, full bool) {
 	case ss == half:
 		return showRest(p, s), false
 	}
-	return newer, ps == ss && sameTerm(p.Snapshot, s.Record)
+	return newer, sameTerm(p.Snapshot, s.Record)
 }
 
 // showClaim judges a holder that stands in the primary alone, beside a secondary that
 // is free or nominates somebody. It may be writing the secondary just now, and then
 // must not be disturbed. It no longer can when the secondary is another object than
-// the claim was decided on, or counts a term that the claim does not exceed.
+// the claim was decided on, or has come to count a later term.
 func showClaim(p, s side) int {
 	passed := s.version > p.version && s.Record.LeaderTransitions > p.Record.LeaderTransitions
 	anew := s.UID != types.UID(otherUID(p.Notes[MultiLockAnnotation]))
@@ -211,10 +210,9 @@ func showRest(p, s side) int {
 	return 0
 }
 
-// mergeNotes adds to the secondary's notes what stands on the primary: a candidate of
+// mergeNotes adds to a copy of the secondary's notes what stands on the primary: a candidate of
 // the first step knows no other place. Where both have one, the newer object's counts.
 func mergeNotes(notes map[string]string, p, s side) map[string]string {
-	notes = maps.Clone(notes)
 	for _, key := range othersNotes {
 		v := p.Notes[key]
 		if v == "" || notes[key] != "" && s.version > p.version {
@@ -229,14 +227,8 @@ func mergeNotes(notes map[string]string, p, s side) map[string]string {
 }
 
 func without(notes map[string]string, key string) map[string]string {
-	if _, ok := notes[key]; !ok {
-		return notes
-	}
 	notes = maps.Clone(notes)
 	delete(notes, key)
-	if len(notes) == 0 {
-		return nil
-	}
 	return notes
 }
 

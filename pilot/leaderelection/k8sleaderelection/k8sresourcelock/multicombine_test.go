@@ -11,7 +11,7 @@ import (
 
 // one is one object of a pair in short: "@version", then "absent", "no-record",
 // "unreadable", or "holder/transitions" ("-" for nobody), and as needed "half" (with the
-// other object's UID after "="), "nominated", "marker", "request=…".
+// other object's UID after "="), "nominated", "renewed", "marker", "request=…", "hold=…".
 func one(t *testing.T, uid, text string) side {
 	t.Helper()
 	words := strings.Fields(text)
@@ -45,8 +45,12 @@ func one(t *testing.T, uid, text string) side {
 			s.Notes[NominatedAnnotation] = s.Record.HolderIdentity
 		case "marker":
 			s.Notes[MarkerAnnotation] = multiNote(s.Record, "")
+		case "renewed":
+			s.Record.RenewTime = at("2026-01-02T03:04:12Z")
 		case "request":
 			s.Notes[HandoverRequestAnnotation] = value
+		case "hold":
+			s.Notes[HoldAnnotation] = value
 		case "uid":
 			uid = value
 		default:

@@ -115,7 +115,7 @@ func (l *MultiLock) Write(ctx context.Context, base Snapshot, record LeaderElect
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if base.Exists && base.Unreadable == nil && base.Raw != nil && record.HolderIdentity != "" && sameRecord(base.Record, record) {
+	if record.HolderIdentity != "" && sameRecord(base.Record, record) {
 		return l.annotate(ctx, pair, record, notes)
 	}
 	w := pairWrite{lock: l, secondary: secondary, base: pair, record: record, notes: notes}

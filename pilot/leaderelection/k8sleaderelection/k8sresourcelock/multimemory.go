@@ -31,7 +31,7 @@ func (m *pairMemory) asked(i int) (changes int) {
 // is older: a store can be restored from a backup.
 func (m *pairMemory) answered(i int, snap Snapshot, asked int) error {
 	return m.note(i, snap, func(now remembered, next side) bool {
-		return now.changes == asked || snap.Exists && next.version >= now.version
+		return now.changes == asked || next.version >= now.version
 	})
 }
 
@@ -52,7 +52,7 @@ func (m *pairMemory) note(i int, snap Snapshot, counts func(now remembered, next
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := &m.sides[i]
-	if now.known && !counts(*now, next) {
+	if !counts(*now, next) {
 		return nil
 	}
 	if !snap.Exists {

@@ -52,7 +52,7 @@ type pairWatch struct {
 
 func (w *pairWatch) follow(ctx context.Context, half Watchable, i int, from string) {
 	resume, err := half.Watch(ctx, from,
-		func() { w.news <- sight{half: i, up: true} },
+		func() { w.news <- sight{up: true} },
 		func(s Snapshot) { w.news <- sight{half: i, snap: s} })
 	w.news <- sight{half: i, ended: true, resume: resume, err: err}
 }

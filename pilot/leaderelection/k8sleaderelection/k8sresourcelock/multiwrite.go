@@ -27,7 +27,7 @@ func (w pairWrite) claims() bool {
 }
 
 func sameTerm(s Snapshot, r LeaderElectionRecord) bool {
-	return s.Exists && s.Raw != nil && s.Unreadable == nil &&
+	return s.Raw != nil && s.Unreadable == nil &&
 		s.Record.HolderIdentity == r.HolderIdentity && s.Record.LeaderTransitions == r.LeaderTransitions
 }
 
@@ -50,7 +50,7 @@ func (w pairWrite) rehearse(ctx context.Context) error {
 // notesFor are the notes beside the record on one object. On the candidate's own they
 // say that it needs the other object too.
 func (w pairWrite) notesFor(other Snapshot) map[string]string {
-	if w.record.HolderIdentity == "" || w.record.HolderIdentity != w.lock.Identity() {
+	if w.record.HolderIdentity != w.lock.Identity() {
 		return w.notes
 	}
 	return withNote(w.notes, MultiLockAnnotation, multiNote(w.record, string(other.UID)))

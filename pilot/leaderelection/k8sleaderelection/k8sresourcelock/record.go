@@ -58,12 +58,7 @@ func decodeJSON(raw []byte) (LeaderElectionRecord, error) {
 	return record, nil
 }
 
-func utc(t metav1.Time) metav1.Time {
-	if t.IsZero() {
-		return metav1.Time{}
-	}
-	return metav1.Time{Time: t.UTC()}
-}
+func utc(t metav1.Time) metav1.Time { return metav1.Time{Time: t.UTC()} }
 
 // checkRecord reports what no lock can represent.
 func checkRecord(r LeaderElectionRecord) error {

@@ -115,7 +115,7 @@ func (s *Subscription) follow(ctx context.Context, a access[*coordinationv1.Leas
 			case n.Kind == Down:
 				return n.Resume, true, n.Err
 			case n.Kind == Up && isUp:
-			case n.Kind == Up && n.Gap && from != "":
+			case n.Gap && from != "":
 				return "", true, nil // too late to be told all
 			case n.Kind == Up:
 				if last, err = s.present(ctx, a, from, up, seen); err != nil {

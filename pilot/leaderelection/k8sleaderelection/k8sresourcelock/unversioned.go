@@ -40,10 +40,8 @@ var made struct {
 // nextVersion is greater than all before it, and than that of the object it is for. Its
 // caller holds the lock.
 func nextVersion(before string) string {
-	if v, err := strconv.ParseUint(before, 10, 64); err == nil {
-		made.last = max(made.last, v)
-	}
-	made.last++
+	v, _ := strconv.ParseUint(before, 10, 64) // none is 0
+	made.last = max(made.last, v) + 1
 	return strconv.FormatUint(made.last, 10)
 }
 

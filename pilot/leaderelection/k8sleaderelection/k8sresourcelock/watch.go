@@ -139,7 +139,6 @@ func events(ctx context.Context, w watch.Interface, first *watch.Event) iter.Seq
 		for ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
-				return
 			case event, ok := <-w.ResultChan():
 				if !ok || !yield(event) {
 					return
@@ -165,7 +164,7 @@ func (a access[T]) event(ctx context.Context, event watch.Event) (snap Snapshot,
 		return version, true, nil
 	}
 	snap, err = a.show(ctx, obj)
-	return snap, err == nil, err
+	return snap, true, err
 }
 
 // take is the object of an event: a change or a bookmark.

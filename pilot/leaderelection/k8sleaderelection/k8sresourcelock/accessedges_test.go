@@ -1,0 +1,306 @@
+package k8sresourcelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// sent takes in writes, and answers as if it had stored them as version 9.
+type sent struct {
+	corev1client.ConfigMapInterface
+	all []*corev1.ConfigMap
+	err error
+}
+
+func (s *sent) ConfigMaps(string) corev1client.ConfigMapInterface { return s }
+
+func (s *sent) take(cm *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+	s.all = append(s.all, cm)
+	stored := cm.DeepCopy()
+	stored.UID, stored.ResourceVersion = "u", "9"
+	return stored, s.err
+}
+
+func (s *sent) Get(context.Context, string, metav1.GetOptions) (*corev1.ConfigMap, error) {
+	cm := configMap("istio-leader", "7")
+	cm.UID = "u"
+	return cm, s.err
+}
+
+func (s *sent) Create(_ context.Context, cm *corev1.ConfigMap, _ metav1.CreateOptions) (*corev1.ConfigMap, error) {
+	return s.take(cm)
+}
+
+func (s *sent) Update(_ context.Context, cm *corev1.ConfigMap, _ metav1.UpdateOptions) (*corev1.ConfigMap, error) {
+	return s.take(cm)
+}
+
+func (s *sent) last() *corev1.ConfigMap { return s.all[len(s.all)-1] }
+
+// shownAs is a base of a write, with these annotations.
+func shownAs(annotations map[string]string) Snapshot {
+	cm := configMap("istio-leader", "7")
+	cm.UID, cm.Annotations = "u", annotations
+	return ConfigMapSnapshot(cm)
+}
+
+// What guards a write is what its base says, whatever else the object carries.
+func TestAWriteIsGuardedByItsBase(t *testing.T) {
+	store := &sent{}
+	base := shownAs(map[string]string{LeaderElectionRecordAnnotationKey: goldenJSON, MarkerAnnotation: "m"})
+	if base.Raw == nil || base.Notes == nil {
+		t.Fatalf("a base of nothing: %+v", base)
+	}
+	base.UID, base.ResourceVersion = "v", "8"
+	base.Object.(*corev1.ConfigMap).ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+	for range 2 {
+		if _, err := lockOn(store).Write(t.Context(), base, golden, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := store.last(); got.UID != "v" || got.ResourceVersion != "8" || got.ManagedFields != nil {
+			t.Errorf("sent %+v", got.ObjectMeta)
+		}
+		base = base.Base()
+	}
+	if base.Raw != nil || base.Notes != nil || base.Object == nil {
+		t.Errorf("a base keeps %+v", base)
+	}
+	other := Snapshot{Raw: []byte("{}"), Notes: map[string]string{"a": "b"}, Object: &Pair{}}
+	if kept := other.Base(); kept.Raw == nil || kept.Notes == nil {
+		t.Errorf("of an object that is not the API server's a base keeps %+v", kept)
+	}
+}
+
+// A candidate that needs one object alone does not leave behind what said of an earlier
+// holder that it needed both.
+func TestAWriteAndTheNoteOfTwoObjects(t *testing.T) {
+	for note, want := range map[string]string{"v1 pod-a 3 uid": "v1 pod-a 3 uid", "v1 pod-b 2 uid": "", "": ""} {
+		store := &sent{}
+		annotations := map[string]string{}
+		if note != "" {
+			annotations[MultiLockAnnotation] = note
+		}
+		if _, err := lockOn(store).Write(t.Context(), shownAs(annotations), golden, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := store.last().Annotations[MultiLockAnnotation]; got != want {
+			t.Errorf("%q became %q", note, got)
+		}
+	}
+}
+
+func TestNotesReplaceAllThatThisVersionKnows(t *testing.T) {
+	all := map[string]string{
+		MarkerAnnotation: "m", HandoverRequestAnnotation: "r", NominatedAnnotation: "n", HoldAnnotation: "h", PredecessorAnnotation: "p",
+		NotePrefix + "later": "l", "example.com/x": "y",
+	}
+	got := applyNotes(maps.Clone(all), map[string]string{MarkerAnnotation: "new"})
+	if want := map[string]string{MarkerAnnotation: "new", NotePrefix + "later": "l", "example.com/x": "y"}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := applyNotes(nil, map[string]string{MarkerAnnotation: "new"}); !maps.Equal(got, map[string]string{MarkerAnnotation: "new"}) {
+		t.Errorf("on an object without annotations: %v", got)
+	}
+	if got := applyNotes(nil, nil); got != nil {
+		t.Errorf("no notes make %v", got)
+	}
+}
+
+func TestAnnotateRefuses(t *testing.T) {
+	store := &sent{}
+	for name, c := range map[string]struct {
+		lock  Annotated
+		base  Snapshot
+		notes map[string]string
+		want  string
+	}{
+		"no client":      {&ConfigMapLock{}, shownAs(nil), nil, "no Client"},
+		"a foreign note": {lockOn(store), shownAs(nil), map[string]string{"example.com/x": "y"}, "example.com/x"},
+		"no object":      {lockOn(store), Snapshot{}, nil, "no object"},
+		"another kind":   {lockOn(store), Snapshot{Exists: true, UID: "u", ResourceVersion: "7", Object: &coordinationv1.Lease{}}, nil, "Lease"},
+	} {
+		if _, err := c.lock.Annotate(t.Context(), c.base, c.notes); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), ": annotate: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, l := range map[string]interface {
+		Rehearse(context.Context, Snapshot, LeaderElectionRecord, map[string]string) error
+	}{"configmap": lockOn(&sent{err: errors.New("broken")}), "lease": &LeaseLock{}} {
+		if err := l.Rehearse(t.Context(), Snapshot{}, golden, nil); err == nil {
+			t.Errorf("%s: rehearsed without an error", name)
+		}
+	}
+	if len(store.all) > 0 {
+		t.Errorf("%d writes were sent", len(store.all))
+	}
+}
+
+func TestGetHandsErrorsOn(t *testing.T) {
+	broken := errors.New("broken")
+	if record, raw, err := lockOn(&sent{err: broken}).Get(t.Context()); !errors.Is(err, broken) || record != nil || raw != nil {
+		t.Errorf("%v %s, error %v", record, raw, err)
+	}
+	for word, err := range map[string]error{
+		`configmaps "istio-leader" not found`:                 apierrors.NewNotFound(configMaps.resource, "istio-leader"),
+		`leases.coordination.k8s.io "istio-leader" not found`: apierrors.NewNotFound(leases.resource, "istio-leader"),
+	} {
+		if err.Error() != word {
+			t.Errorf("%q, want %q", err, word)
+		}
+	}
+}
+
+// events notes what Events are about.
+type eventLog struct {
+	about []metav1.Object
+	kinds []string
+}
+
+func (e *eventLog) Eventf(obj runtime.Object, kind, _, message string, args ...any) {
+	e.about = append(e.about, obj.(metav1.Object))
+	e.kinds = append(e.kinds, kind+" "+obj.GetObjectKind().GroupVersionKind().String()+": "+fmt.Sprintf(message, args...))
+}
+
+// An Event is about the object as it was seen last, in whichever way.
+func TestEventsAreAboutWhatWasSeen(t *testing.T) {
+	log := &eventLog{}
+	l := lockOn(&sent{})
+	l.LockConfig.EventRecorder = log
+	version := func() string {
+		l.RecordEvent("x")
+		about := log.about[len(log.about)-1]
+		return string(about.GetUID()) + "@" + about.GetResourceVersion()
+	}
+	if got := version(); got != "@" {
+		t.Errorf("before anything was seen: %s", got)
+	}
+	if _, err := l.Read(t.Context()); err != nil || version() != "u@7" {
+		t.Errorf("after a read: %s, error %v", version(), err)
+	}
+	if _, err := l.Annotate(t.Context(), shownAs(nil), nil); err != nil || version() != "u@9" {
+		t.Errorf("after notes: %s, error %v", version(), err)
+	}
+	lease := &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: "n"}, LockConfig: ResourceLockConfig{Identity: "pod-a", EventRecorder: log}}
+	log.kinds = nil
+	lease.RecordEvent("leads")
+	lease.RecordWarning("is stuck")
+	l.RecordWarning("is stuck")
+	want := []string{
+		"Normal coordination.k8s.io/v1, Kind=Lease: pod-a leads", "Warning coordination.k8s.io/v1, Kind=Lease: pod-a is stuck",
+		"Warning /v1, Kind=ConfigMap: pod-a is stuck",
+	}
+	if !reflect.DeepEqual(log.kinds, want) {
+		t.Errorf("%q, want %q", log.kinds, want)
+	}
+}
+
+// leaseStore takes in Leases.
+type leaseStore struct {
+	coordinationv1client.LeaseInterface
+	sent []*coordinationv1.Lease
+}
+
+func (s *leaseStore) Leases(string) coordinationv1client.LeaseInterface { return s }
+
+func (s *leaseStore) Create(_ context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	s.sent = append(s.sent, lease)
+	stored := lease.DeepCopy()
+	stored.UID, stored.ResourceVersion = "u", "9"
+	return stored, nil
+}
+
+func TestALeaseThatIsMade(t *testing.T) {
+	store := &leaseStore{}
+	l := &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: "n"}, Client: store}
+	record := golden
+	record.HolderKey = ""
+	if _, err := l.Write(t.Context(), Snapshot{}, record, map[string]string{MarkerAnnotation: "m"}); err != nil {
+		t.Fatal(err)
+	}
+	got := store.sent[0]
+	if got.Kind != "Lease" || got.APIVersion != "coordination.k8s.io/v1" || !maps.Equal(got.Annotations, map[string]string{MarkerAnnotation: "m"}) {
+		t.Errorf("%+v", got)
+	}
+	record.LeaderTransitions = math.MaxInt32
+	if _, err := l.Write(t.Context(), Snapshot{}, record, nil); err != nil || *store.sent[1].Spec.LeaseTransitions != math.MaxInt32 {
+		t.Errorf("the last count that fits: %v", err)
+	}
+	record.LeaderTransitions++
+	if _, err := l.Write(t.Context(), Snapshot{}, record, nil); err == nil || !strings.Contains(err.Error(), "does not fit into a Lease") || len(store.sent) != 2 {
+		t.Errorf("one that does not: %v, %d sent", err, len(store.sent))
+	}
+}
+
+// Each field of a Lease by itself is a record.
+func TestALeaseCarriesARecordByAnyOfItsFields(t *testing.T) {
+	for name, spec := range map[string]coordinationv1.LeaseSpec{
+		"holder":      {HolderIdentity: new("")},
+		"duration":    {LeaseDurationSeconds: new(int32(0))},
+		"acquired":    {AcquireTime: micro("2026-01-02T03:04:05Z")},
+		"renewed":     {RenewTime: micro("2026-01-02T03:04:05Z")},
+		"transitions": {LeaseTransitions: new(int32(0))},
+	} {
+		if snap := LeaseSnapshot(&coordinationv1.Lease{Spec: spec}); snap.Raw == nil || snap.Unreadable != nil {
+			t.Errorf("%s alone is no record: %+v", name, snap)
+		}
+	}
+	if snap := LeaseSnapshot(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: types.UID("u")}, Spec: coordinationv1.LeaseSpec{PreferredHolder: new("z")}}); snap.Raw != nil {
+		t.Errorf("a coordinator's field is no record: %s", snap.Raw)
+	}
+}
+
+// What is at a bound is within it.
+func TestRecordsAtTheirBounds(t *testing.T) {
+	record := func(change func(*LeaderElectionRecord)) LeaderElectionRecord {
+		r := golden
+		change(&r)
+		return r
+	}
+	type rec = LeaderElectionRecord
+	for name, c := range map[string]struct {
+		record rec
+		fits   bool
+	}{
+		"identity":        {record(func(r *rec) { r.HolderIdentity = strings.Repeat("x", maxName) }), true},
+		"key":             {record(func(r *rec) { r.HolderKey = strings.Repeat("x", maxName) }), true},
+		"key, longer":     {record(func(r *rec) { r.HolderKey = strings.Repeat("x", maxName+1) }), false},
+		"year 0":          {record(func(r *rec) { r.AcquireTime = at("0000-01-01T00:00:00Z") }), true},
+		"year 9999":       {record(func(r *rec) { r.AcquireTime = at("9999-12-31T23:59:59Z") }), true},
+		"before year 0":   {record(func(r *rec) { r.AcquireTime = at("0000-01-01T00:00:00+01:00") }), false},
+		"after year 9999": {record(func(r *rec) { r.AcquireTime = at("9999-12-31T23:59:59-01:00") }), false},
+		"renewed before":  {record(func(r *rec) { r.RenewTime = at("0000-01-01T00:00:00+01:00") }), false},
+	} {
+		if err := checkRecord(c.record); (err == nil) != c.fits {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := checkWritable(record(func(r *rec) { r.HolderKey = "\xff" })); err == nil {
+		t.Error("a key that is not UTF-8 can be written")
+	}
+	raw := []byte(goldenJSON)
+	full := append(raw, strings.Repeat(" ", maxRecord-len(raw))...)
+	if _, err := decodeJSON(full); err != nil {
+		t.Errorf("%d bytes: %v", len(full), err)
+	}
+	if _, err := decodeJSON(append(full, ' ')); err == nil {
+		t.Errorf("%d bytes are believed", len(full)+1)
+	}
+	if got := utc(metav1.Time{}); got != (metav1.Time{}) {
+		t.Errorf("no time became %#v", got)
+	}
+}

@@ -1,0 +1,391 @@
+package k8sresourcelock
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// wholeNamespace refuses the watch of a namespace with this, and no other.
+func wholeNamespace(err error) func(string) error {
+	return func(selector string) error {
+		if selector == "" {
+			return err
+		}
+		return nil
+	}
+}
+
+// set has requests for watches answered so from now on.
+func (s *leaseServer) set(refuse func(string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = refuse
+}
+
+// kept is how many namespaces the hub knows of.
+func (h *WatchHub) kept() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.namespaces)
+}
+
+var noRight = apierrors.NewForbidden(coordinationv1.Resource("leases"), "", errors.New("no"))
+
+func leaseLock(h *WatchHub, name string) *LeaseLock {
+	return &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Client: h.Client, Hub: h}
+}
+
+func subscribed(t *testing.T, h *WatchHub, name string) *Subscription {
+	t.Helper()
+	sub := leaseLock(h, name).Subscribe(t.Context(), func() {})
+	if sub == nil {
+		t.Fatal("no subscription")
+	}
+	synctest.Wait()
+	return sub
+}
+
+// shared are the watches of the whole namespace.
+func (s *leaseServer) shared() []string {
+	return slices.DeleteFunc(s.watches(), func(w string) bool { return !strings.HasPrefix(w, "@") })
+}
+
+func (s *leaseServer) wantShared(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	if got := s.shared(); !slices.Equal(got, want) {
+		t.Errorf("watches of the namespace %q, want %q", got, want)
+	}
+}
+
+func TestHubCountsWhoWatches(t *testing.T) {
+	hubTest(t, "and keeps nothing of those who have gone", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		h.ShareFrom = 0
+		for range 10 {
+			if leaseLock(h, "a").Subscribe(t.Context(), func() {}) != nil {
+				t.Fatal("a single lock shares a watch")
+			}
+		}
+		if h.kept() != 0 {
+			t.Errorf("%d namespaces are kept", h.kept())
+		}
+		h.ShareFrom = 1
+		for _, sub := range []*Subscription{subscribed(t, h, "a"), subscribed(t, h, "b")} {
+			sub.End()
+		}
+		if h.kept() != 0 {
+			t.Errorf("%d namespaces are kept", h.kept())
+		}
+	})
+	hubTest(t, "and goes on sharing with fewer", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		h.ShareFrom = 3
+		x, y, a := look(t, h, "x", ""), look(t, h, "y", ""), look(t, h, "a", "")
+		x.quit()
+		y.quit()
+		b := look(t, h, "b", "")
+		a.quit()
+		c := look(t, h, "c", "")
+		s.say(watch.Added, "b", "9")
+		s.say(watch.Added, "c", "10")
+		b.wants(t, "9")
+		c.wants(t, "10")
+		s.wantShared(t, "@")
+	})
+	hubTest(t, "and begins anew after the last of those who share", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		h.ShareFrom = 2
+		byName := look(t, h, "x", "")
+		look(t, h, "a", "").quit()
+		again := look(t, h, "a", "")
+		s.say(watch.Added, "a", "9")
+		again.wants(t, "9")
+		byName.wants(t)
+		s.wantShared(t, "@", "@")
+	})
+	hubTest(t, "and does without a client of its own", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		lock := leaseLock(h, "a")
+		lock.Hub = &WatchHub{ShareFrom: 1}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if _, err := lock.Watch(ctx, "", func() {}, func(Snapshot) {}); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		cancel()
+		<-done
+		if got := s.watches(); !slices.Equal(got, []string{"metadata.name=a@"}) || lock.Subscribe(t.Context(), func() {}) != nil {
+			t.Errorf("watches %q", got)
+		}
+		for _, lesser := range []*LeaseLock{{LeaseMeta: lock.LeaseMeta, Client: s}, {LeaseMeta: lock.LeaseMeta, Hub: h}} {
+			if lesser.Subscribe(t.Context(), func() {}) != nil {
+				t.Errorf("%+v: a subscription", lesser)
+			}
+		}
+		if _, err := (&LeaseLock{LeaseMeta: lock.LeaseMeta, Hub: h}).Watch(ctx, "7", nil, nil); !errors.Is(err, errNoClient) {
+			t.Errorf("a lock without a client: %v", err)
+		}
+	})
+	hubTest(t, "and hands on why a watch by name fails", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		h.ShareFrom = 2
+		s.set(func(string) error { return apierrors.NewInternalError(errors.New("etcd")) })
+		look(t, h, "a", "5").ends(t, "5", apierrors.IsInternalError)
+	})
+}
+
+func TestHubKnowsWhoCanBeToldAll(t *testing.T) {
+	hubTest(t, "who knows what was shown, and who knows less", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		look(t, h, "a", "90")
+		joins := look(t, h, "b", "95")
+		s.say(watch.Added, "b", "96")
+		joins.wants(t, "96")
+		look(t, h, "c", "50").ends(t, "", noError)
+		look(t, h, "c", "90").wants(t)
+		look(t, h, "b", "96").wants(t)
+		s.present["d"] = "92"
+		late := look(t, h, "d", "")
+		late.wants(t, "92")
+		s.wantShared(t, "@90")
+		if n := len(s.watches()); n != 1 {
+			t.Errorf("%d watches: the shared one has shown that it lives", n)
+		}
+	})
+	hubTest(t, "one whose Lease was not shown may have missed its deletion", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		look(t, h, "a", "")
+		s.say(watch.Added, "a", "90")
+		look(t, h, "b", "50").ends(t, "", noError)
+	})
+	hubTest(t, "all are behind after a trouble before anything was shown", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		a := subscribed(t, h, "a")
+		defer a.End()
+		wantTold(t, a, "up after a gap")
+		s.fail(apierrors.NewInternalError(errors.New("etcd")))
+		wantTold(t, a, "down: Internal error occurred: etcd")
+		<-time.After(minPause)
+		wantTold(t, a, "up after a gap")
+	})
+	hubTest(t, "410 in the older form is one, too", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		a := subscribed(t, h, "a")
+		defer a.End()
+		s.say(watch.Added, "a", "9")
+		s.fail(&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonGone, Message: "gone"}})
+		wantTold(t, a, "up after a gap", "changed9", "down: gone")
+		<-time.After(minPause)
+		wantTold(t, a, "up after a gap")
+		s.wantShared(t, "@", "@")
+	})
+	hubTest(t, "it goes on after the latest, in whichever order things came", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		a := subscribed(t, h, "a")
+		defer a.End()
+		s.say(watch.Added, "a", "9")
+		s.say(watch.Modified, "a", "9") // once more
+		s.say(watch.Added, "b", "5")
+		wantTold(t, a, "up after a gap", "changed9")
+		s.streams[""].Stop()
+		wantTold(t, a, "up")
+		s.wantShared(t, "@", "@9")
+	})
+}
+
+func TestHubAndItsConnection(t *testing.T) {
+	hubTest(t, "who comes while it is down is not told that it is up", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		a := subscribed(t, h, "a")
+		defer a.End()
+		s.fail(apierrors.NewInternalError(errors.New("etcd")))
+		synctest.Wait()
+		b := subscribed(t, h, "b")
+		defer b.End()
+		wantTold(t, b)
+		<-time.After(minPause)
+		wantTold(t, b, "up after a gap")
+	})
+	hubTest(t, "one that ends at once was not up", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		h.Client = empty{s}
+		a := leaseLock(h, "a").Subscribe(t.Context(), func() {})
+		defer a.End()
+		wantTold(t, a, "down: "+errNotAccepted.Error())
+	})
+	for name, trouble := range map[string]func(*leaseServer, *WatchHub){
+		"that are refused": func(s *leaseServer, _ *WatchHub) {
+			s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd"))))
+		},
+		"that end at once":         func(s *leaseServer, h *WatchHub) { h.Client = empty{s} },
+		"that begin with an error": func(s *leaseServer, h *WatchHub) { h.Client = erring{s} },
+	} {
+		hubTest(t, "further and further apart: connections "+name, func(t *testing.T, s *leaseServer, h *WatchHub) {
+			trouble(s, h)
+			a := leaseLock(h, "a").Subscribe(t.Context(), func() {})
+			defer a.End()
+			<-time.After(10 * time.Minute)
+			if n := len(s.watches()); n < 10*60/16 || n > 10*60/8+8 {
+				t.Errorf("%d connections in ten minutes", n)
+			}
+		})
+	}
+	hubTest(t, "further and further apart: connections that show nothing", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		a := subscribed(t, h, "a")
+		defer a.End()
+		began := time.Now()
+		for range 10 {
+			n := len(s.watches())
+			s.streams[""].Stop()
+			for len(s.watches()) == n {
+				<-time.After(minPause / 8)
+				synctest.Wait()
+			}
+		}
+		if took := time.Since(began); took < 20*time.Second {
+			t.Errorf("ten connections within %v", took)
+		}
+	})
+	hubTest(t, "soon again after one that has shown something", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd"))))
+		a := leaseLock(h, "a").Subscribe(t.Context(), func() {})
+		defer a.End()
+		<-time.After(time.Minute)
+		s.set(wholeNamespace(nil))
+		<-time.After(minPause << maxPauseShift)
+		s.say(watch.Added, "a", "9")
+		n := len(s.watches())
+		s.fail(apierrors.NewInternalError(errors.New("etcd")))
+		<-time.After(minPause)
+		synctest.Wait()
+		if len(s.watches()) != n+1 {
+			t.Errorf("%d connections more within %v", len(s.watches())-n, minPause)
+		}
+	})
+	hubTest(t, "at random moments, so that many do not come back together", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		w := &sharedWatch{}
+		var least, most time.Duration
+		for range 300 {
+			began := time.Now()
+			w.pause(t.Context(), 3)
+			took := time.Since(began)
+			if least == 0 || took < least {
+				least = took
+			}
+			most = max(most, took)
+		}
+		if full := minPause << 2; least < full/2 || least > full*6/10 || most > full || most < full*9/10 {
+			t.Errorf("pauses from %v to %v, want them between the half and the whole of %v", least, most, full)
+		}
+	})
+}
+
+// empty serves watches that end at once, as client-go does when a connection broke off.
+type empty struct{ *leaseServer }
+
+func (e empty) Leases(string) coordinationv1client.LeaseInterface { return e }
+
+func (e empty) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if _, err := e.leaseServer.Watch(ctx, opts); err != nil {
+		return nil, err
+	}
+	return watch.NewEmptyWatch(), nil
+}
+
+// erring serves watches whose first event is an error.
+type erring struct{ *leaseServer }
+
+func (e erring) Leases(string) coordinationv1client.LeaseInterface { return e }
+
+func (e erring) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if _, err := e.leaseServer.Watch(ctx, opts); err != nil {
+		return nil, err
+	}
+	status := apierrors.NewInternalError(errors.New("etcd")).Status()
+	w := watch.NewFakeWithChanSize(1, false)
+	w.Error(&status)
+	return w, nil
+}
+
+func TestHubRemembersThatItHasNoRight(t *testing.T) {
+	hubTest(t, "when nobody watches any more, for as long as it said", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		s.set(wholeNamespace(noRight))
+		look(t, h, "a", "").quit()
+		<-time.After(maxWatch / 2)
+		look(t, h, "a", "").quit()
+		s.wantShared(t, "@")
+		<-time.After(maxWatch)
+		if h.kept() != 0 {
+			t.Errorf("%d namespaces are kept", h.kept())
+		}
+	})
+	hubTest(t, "and leaves those alone who came when it had it again", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		s.set(wholeNamespace(noRight))
+		a := subscribed(t, h, "a") // and does not look
+		s.set(wholeNamespace(nil))
+		<-time.After(maxWatch / 2)
+		s.wantShared(t, "@")
+		<-time.After(maxWatch)
+		b := subscribed(t, h, "b")
+		defer b.End()
+		wantTold(t, b, "up after a gap")
+		s.wantShared(t, "@", "@")
+		a.End()
+		c := subscribed(t, h, "c")
+		defer c.End()
+		wantTold(t, c, "up after a gap")
+		s.wantShared(t, "@", "@")
+	})
+}
+
+func TestHubInARestoredStore(t *testing.T) {
+	hubTest(t, "who finds that out is not told that all is well", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		look(t, h, "a", "")
+		s.say(watch.Added, "a", "90")
+		s.present["a"] = "40"
+		back := look(t, h, "a", "")
+		back.ends(t, "", noError)
+		if back.ups != 0 || len(back.saw) != 0 {
+			t.Errorf("up %d times, saw %q", back.ups, back.saw)
+		}
+	})
+	hubTest(t, "an absent Lease says nothing about the store", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		a := look(t, h, "a", "")
+		s.say(watch.Added, "a", "90")
+		s.say(watch.Deleted, "a", "91")
+		look(t, h, "a", "").wants(t)
+		a.wants(t, "90", "-91")
+		s.wantShared(t, "@")
+	})
+	hubTest(t, "what the old connection still shows does not count", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		a := subscribed(t, h, "a")
+		defer a.End()
+		s.say(watch.Added, "a", "90")
+		told(a)
+		a.Rewound("40")
+		if err := a.of.show(watch.Event{Type: watch.Modified, Object: leaseOf("a", "91")}); err != nil {
+			t.Error(err)
+		}
+		for _, n := range told(a) {
+			if strings.HasPrefix(n, "changed") {
+				t.Errorf("told %q", n)
+			}
+		}
+	})
+}
+
+func TestVersionsAreNumbers(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{{"10", "9", true}, {"9", "10", false}, {"10", "10", false}, {"11", "10", true}, {"10", "11", false}, {"1", "", true}, {"", "1", false}, {"", "", false}} {
+		if later(c.a, c.b) != c.want {
+			t.Errorf("%q is later than %q: %v", c.a, c.b, !c.want)
+		}
+	}
+}

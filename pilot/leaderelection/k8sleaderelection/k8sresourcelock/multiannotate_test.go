@@ -1,0 +1,186 @@
+package k8sresourcelock_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// Notes go to the object whose record is shown; the other one loses no more than a hold
+// that this one replaces.
+func TestMultiLockAnnotates(t *testing.T) {
+	// begin has both objects show a hold, the secondary a request and a marker too.
+	begin := func(t *testing.T) (pairTrial, k8sresourcelock.Snapshot) {
+		p := newPairTrial(t)
+		base := p.held()
+		if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), notes{hold: "old", marker: "v1 b 3"}); err != nil {
+			t.Fatal(err)
+		}
+		return p, p.read()
+	}
+	writes := func(p pairTrial) int { return p.lock.Primary.Requests()[locktest.Update] }
+	t.Run("a hold replaces the other object's", func(t *testing.T) {
+		for _, next := range []string{"new", ""} {
+			p, base := begin(t)
+			want := notes{marker: "v1 b 3"}
+			if next != "" {
+				want[hold] = next
+			}
+			before := p.lock.Primary.Requests()
+			snap, err := p.lock.Annotate(t.Context(), base, want)
+			after := p.lock.Primary.Requests()
+			if after[locktest.Get] != before[locktest.Get] || after[locktest.Update] != before[locktest.Update]+1 {
+				t.Errorf("%q: requests %v, then %v", next, before, after)
+			}
+			if err != nil || snap.Notes[hold] != next || p.read().Notes[hold] != next {
+				t.Errorf("%q: error %v, notes %v, then %v", next, err, snap.Notes, p.read().Notes)
+			}
+			if other := p.Primary.Snapshot().Notes; other[hold] != next || other[marker] != "v1 b 3" || other[needs] == "" {
+				t.Errorf("%q: the primary's notes %v", next, other)
+			}
+		}
+	})
+	t.Run("the same hold, and none, are left alone", func(t *testing.T) {
+		p, base := begin(t)
+		before := writes(p)
+		if _, err := p.lock.Annotate(t.Context(), base, notes{hold: "old", request: "{}"}); err != nil || writes(p) != before {
+			t.Errorf("error %v, %d requests to the primary", err, writes(p)-before)
+		}
+		p.Primary.Annotate(hold, "")
+		if _, err := p.lock.Annotate(t.Context(), p.read(), notes{hold: "new"}); err != nil || writes(p) != before {
+			t.Errorf("error %v, %d requests to the primary", err, writes(p)-before)
+		}
+		if p.Primary.Snapshot().Notes[hold] != "" {
+			t.Error("the hold was written to both")
+		}
+	})
+	t.Run("past a label, not past another term", func(t *testing.T) {
+		p, base := begin(t)
+		p.Primary.Annotate("example.com/x", "y")
+		if _, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"}); err != nil || p.Primary.Snapshot().Notes[hold] != "new" {
+			t.Errorf("error %v, the primary's notes %v", err, p.Primary.Snapshot().Notes)
+		}
+		p, base = begin(t)
+		p.Primary.Put("c", termOf("c", 4, 1))
+		if snap, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"}); err != nil || p.Primary.Snapshot().Notes[hold] != "old" || snap.Record.HolderIdentity != "c" {
+			t.Errorf("error %v, the primary's notes %v, shown %+v", err, p.Primary.Snapshot().Notes, snap.Record)
+		}
+	})
+	t.Run("where the record is shown alone, the other's hold is not this term's", func(t *testing.T) {
+		p, _ := begin(t)
+		p.Primary.Put("c", termOf("b", 3, 0)) // named by another writer
+		p.Primary.Annotate(needs, "")
+		p.Primary.Annotate(k8sresourcelock.NominatedAnnotation, "b")
+		base := p.read()
+		if !base.Half() {
+			t.Fatalf("shown in %d", base.Stands)
+		}
+		if _, err := p.lock.Annotate(t.Context(), base, nil); err != nil || p.Secondary.Snapshot().Notes[hold] != "old" {
+			t.Errorf("error %v, the secondary's notes %v", err, p.Secondary.Snapshot().Notes)
+		}
+	})
+	for name, fail := range map[string]func(pairTrial){
+		"refused": func(p pairTrial) { p.lock.Primary.Forbid(locktest.Update) },
+		"no way to look": func(p pairTrial) {
+			p.Primary.Annotate("example.com/x", "y")
+			p.lock.Primary.Forbid(locktest.Get)
+		},
+		"always too late": func(p pairTrial) {
+			n := 0
+			p.lock.Primary.SetFault(func(v locktest.Verb) locktest.Fault {
+				if v == locktest.Update {
+					n++
+					p.Primary.Annotate("example.com/x", strings.Repeat("y", n))
+				}
+				return locktest.Fault{}
+			})
+		},
+	} {
+		t.Run("leaves it open: "+name, func(t *testing.T) {
+			p, base := begin(t)
+			fail(p)
+			before := writes(p)
+			_, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"})
+			if err == nil || k8sresourcelock.IsConflict(err) || k8sresourcelock.IsRefused(err) {
+				t.Errorf("error %v, want one that leaves it open", err)
+			}
+			if p.Secondary.Snapshot().Notes[hold] != "new" || writes(p)-before > 4 {
+				t.Errorf("the secondary's notes %v, %d requests", p.Secondary.Snapshot().Notes, writes(p)-before)
+			}
+		})
+	}
+	t.Run("a conflict where it is shown writes nothing", func(t *testing.T) {
+		p, base := begin(t)
+		p.Secondary.Annotate("example.com/x", "y")
+		if _, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"}); !k8sresourcelock.IsConflict(err) {
+			t.Errorf("error %v", err)
+		}
+		if _, err := p.lock.Write(t.Context(), base, base.Record, notes{hold: "new"}); !k8sresourcelock.IsConflict(err) {
+			t.Errorf("written as notes alone: error %v", err)
+		}
+		if p.Primary.Snapshot().Notes[hold] != "old" {
+			t.Errorf("the primary's notes %v", p.Primary.Snapshot().Notes)
+		}
+	})
+	t.Run("by a lock that is only versioned", func(t *testing.T) {
+		p, base := begin(t)
+		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Unwatched(), Secondary: p.lock.Secondary.Unwatched()}
+		snap, err := lock.Annotate(t.Context(), base, notes{hold: "new", marker: "v1 b 3"})
+		if err != nil || p.Secondary.Snapshot().Notes[hold] != "new" || snap.Record.HolderIdentity != "b" {
+			t.Errorf("error %v, notes %v", err, p.Secondary.Snapshot().Notes)
+		}
+	})
+	t.Run("with the note that both are needed", func(t *testing.T) {
+		p, base := begin(t)
+		var got notes
+		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Locker, Secondary: hear{Locker: p.lock.Secondary.Locker, annotated: func(n notes) { got = n }}}
+		if _, err := lock.Annotate(t.Context(), base, nil); err != nil || got[needs] != p.Secondary.Snapshot().Notes[needs] || got[needs] == "" {
+			t.Errorf("error %v, notes %v", err, got)
+		}
+	})
+}
+
+// said collects Events.
+type said struct{ all []string }
+
+func (s *said) Eventf(obj runtime.Object, kind, _, _ string, args ...any) {
+	s.all = append(s.all, kind+" "+obj.GetObjectKind().GroupVersionKind().Kind+" "+args[0].(string))
+}
+
+// speechless is a lock that knows no warnings.
+type speechless struct{ k8sresourcelock.Versioned }
+
+func TestMultiLockSaysItOfBothObjects(t *testing.T) {
+	pair, events := locktest.NewPair(), &said{}
+	config := k8sresourcelock.ResourceLockConfig{Identity: "b", Key: "stable", EventRecorder: events}
+	primary, secondary := pair.Primary.LockWith(config), pair.Secondary.LockWith(config)
+	both := &k8sresourcelock.MultiLock{Primary: primary.Locker, Secondary: secondary.Locker}
+	mute := &k8sresourcelock.MultiLock{Primary: speechless{primary}, Secondary: secondary.Locker}
+	both.RecordEvent("leads")
+	both.RecordWarning("is stuck")
+	mute.RecordWarning("is stuck")
+	want := []string{
+		"Normal ConfigMap b leads", "Normal Lease b leads",
+		"Warning ConfigMap b is stuck", "Warning Lease b is stuck",
+		"Normal ConfigMap b is stuck", "Warning Lease b is stuck",
+	}
+	if !reflect.DeepEqual(events.all, want) {
+		t.Errorf("%q, want %q", events.all, want)
+	}
+	for _, l := range []*locktest.Lock{primary, secondary} {
+		events.all = nil
+		l.Locker.RecordEvent("leads")
+		l.Locker.(k8sresourcelock.Warning).RecordWarning("is stuck")
+		if len(events.all) != 2 || !strings.HasPrefix(events.all[0], "Normal ") || !strings.HasPrefix(events.all[1], "Warning ") {
+			t.Errorf("%q", events.all)
+		}
+	}
+	if both.Key() != "stable" || both.Identity() != "b" || (&k8sresourcelock.MultiLock{}).Key() != "" {
+		t.Errorf("key %q, identity %q", both.Key(), both.Identity())
+	}
+}

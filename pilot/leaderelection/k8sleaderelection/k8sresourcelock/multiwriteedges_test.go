@@ -1,0 +1,166 @@
+package k8sresourcelock
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// pairIn is a lock of me's with a pair in short, and a record to write.
+func pairIn(t *testing.T, primary, secondary, record string) pairWrite {
+	t.Helper()
+	me := lockOn(nil)
+	me.LockConfig.Identity = "me"
+	w := pairWrite{lock: &MultiLock{Primary: me, Secondary: me}, record: one(t, "", "@1 "+record).Record}
+	w.base = Pair{one(t, "p", primary).Snapshot, one(t, "s", secondary).Snapshot}
+	return w
+}
+
+// A renewal goes on with what stands in both; a claim begins what is one's own.
+func TestPairWriteIsARenewalOrAClaim(t *testing.T) {
+	for _, c := range []struct {
+		primary, secondary, record string
+		renews, claims             bool
+	}{
+		{"@5 me/3 half", "@6 me/3 half", "me/3", true, false},
+		{"@5 me/3 half", "@6 me/3 half", "me/4", false, true},
+		{"@5 -/3", "@6 me/3 half", "me/3", false, true},
+		{"@5 me/3 half", "@6 -/3", "me/3", false, true},
+		{"@5 me/3 half", "@6 me/3 half", "a/4", false, false},
+		{"@5 me/3 half", "@6 me/3 half", "-/3", false, false},
+	} {
+		w := pairIn(t, c.primary, c.secondary, c.record)
+		if w.renews() != c.renews || w.claims() != c.claims {
+			t.Errorf("%s on %s | %s: renews %v, claims %v", c.record, c.primary, c.secondary, w.renews(), w.claims())
+		}
+	}
+}
+
+// What the secondary has become while the primary was written, and whether the second
+// write goes over it.
+func TestPairWriteYields(t *testing.T) {
+	const renewal, claim, handover, release = "me/3", "me/5", "a/4", "-/3"
+	for _, c := range []struct {
+		name, record, was, now string
+		yields                 bool
+	}{
+		{"a label", renewal, "@6 me/3 half", "@9 me/3 half", false},
+		{"a label, while passing on", handover, "@6 me/3 half", "@9 me/3 half", false},
+		{"a nomination of the same bytes", renewal, "@6 me/3 half", "@9 me/3 half nominated", true},
+		{"a nomination of the same bytes, while claiming", claim, "@6 me/3 half", "@9 me/3 half nominated", false},
+		{"it was made", claim, "@0 absent", "@9 -/0 uid=new", true},
+		{"it was made, in a store without UIDs", claim, "@0 absent", "@9 no-record uid=", true},
+		{"it was deleted", claim, "@6 -/3", "@9 absent", true},
+
+		{"an earlier term ended", claim, "@6 a/3 half", "@9 -/4", false},
+		{"the claim's own term ended", claim, "@6 a/3 half", "@9 -/5", true},
+		{"a later term ended", claim, "@6 a/3 half", "@9 -/6", true},
+		{"a term ended, while renewing", renewal, "@6 me/3 half", "@9 -/2", true},
+		{"a term ended, while releasing", release, "@6 me/3 half", "@9 -/2", true},
+
+		{"a nomination to an earlier term", claim, "@6 a/3 half", "@9 b/4 nominated", false},
+		{"a nomination to the claim's term", claim, "@6 a/3 half", "@9 b/5 nominated", false},
+		{"a nomination to a later term", claim, "@6 a/3 half", "@9 b/6 nominated", true},
+		{"a nomination, while passing on", handover, "@6 me/3 half", "@9 b/3 nominated", true},
+
+		{"an earlier half", claim, "@6 -/3", "@9 a/4 half", false},
+		{"a half of the claim's term", claim, "@6 -/3", "@9 a/5 half", true},
+		{"a later half", claim, "@6 -/3", "@9 a/6 half", true},
+		{"a half, while releasing", release, "@6 me/3 half", "@9 a/2 half", true},
+
+		{"one who needs it alone", claim, "@6 -/3", "@9 l/4", true},
+		{"emptied", claim, "@6 -/3", "@9 no-record", true},
+		{"unreadable", claim, "@6 -/3", "@9 unreadable", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := pairIn(t, "@5 me/3 half", c.was, c.record)
+			now := one(t, "s", c.now).Snapshot
+			if !w.base.Secondary.Exists && now.UID == types.UID("s") {
+				t.Fatal("an object that was made has a UID of its own")
+			}
+			err := w.yields(now)
+			if (err != nil) != c.yields || err != nil && !IsConflict(err) {
+				t.Errorf("%s over %s, where %s was: %v", c.record, c.now, c.was, err)
+			}
+		})
+	}
+}
+
+// What one call shows does not take back what another has shown.
+func TestPairMemory(t *testing.T) {
+	at := func(version string) Snapshot {
+		return Snapshot{Exists: version != "", ResourceVersion: version, Raw: []byte("{}")}
+	}
+	type step struct {
+		what    string // "ask", "answer", "store"
+		version string
+		want    string // the version that is known then
+	}
+	for name, steps := range map[string][]step{
+		"a read counts":                                   {{"ask", "", "0"}, {"answer", "10", "10"}},
+		"an older write's answer does not":                {{"store", "10", "10"}, {"store", "9", "10"}},
+		"a read of a restored store counts":               {{"store", "10", "10"}, {"ask", "", "10"}, {"answer", "8", "8"}},
+		"not one that was under way":                      {{"store", "8", "8"}, {"ask", "", "8"}, {"store", "10", "10"}, {"answer", "9", "10"}},
+		"one that was under way and is newer":             {{"ask", "", "0"}, {"store", "10", "10"}, {"answer", "11", "11"}},
+		"under way while a write changed nothing":         {{"store", "10", "10"}, {"ask", "", "10"}, {"store", "10", "10"}, {"answer", "9", "10"}},
+		"under way while the lock was deleted":            {{"store", "10", "10"}, {"ask", "", "10"}, {"store", "12", "12"}, {"answer", "", "12"}},
+		"a deletion is later than what it deleted":        {{"store", "10", "10"}, {"ask", "", "10"}, {"answer", "", "10"}},
+		"of two reads under way the first to be answered": {{"store", "10", "10"}, {"ask", "", "10"}, {"answer", "10", "10"}, {"answer", "9", "10"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m pairMemory
+			asked := 0
+			for _, s := range steps {
+				var err error
+				switch s.what {
+				case "ask":
+					asked = m.asked(0)
+				case "answer":
+					err = m.answered(0, at(s.version), asked)
+				case "store":
+					err = m.stored(0, at(s.version))
+				}
+				if got := m.sides[0].version; err != nil || joinVersions(got, 0) != s.want+"+0" {
+					t.Fatalf("%s %s: version %d is known, error %v; want %s", s.what, s.version, got, err, s.want)
+				}
+			}
+		})
+	}
+}
+
+func TestPairMemoryShowsWhatIsNew(t *testing.T) {
+	var m pairMemory
+	show := func(i int, text string) (string, bool) {
+		t.Helper()
+		pair, ok, err := m.seen(i, one(t, []string{"p", "s"}[i], text).Snapshot, "me")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair.ResourceVersion, ok
+	}
+	if got, ok := show(0, "@5 b/3 half"); ok {
+		t.Errorf("shown: %s, and the secondary is not known", got)
+	}
+	if got, ok := show(1, "@6 b/3 half"); !ok || got != "5+6" {
+		t.Errorf("shown: %v %s", ok, got)
+	}
+	if got, ok := show(1, "@4 b/2 half"); ok {
+		t.Errorf("outdated, and shown as %s", got)
+	}
+	if got, ok := show(0, "@5 b/3 half"); !ok || got != "5+6" {
+		t.Errorf("a watch that begins with what is known shows %v %s", ok, got)
+	}
+	var other pairMemory
+	if _, ok, err := other.seen(1, one(t, "s", "@6 b/3 half").Snapshot, "me"); ok || err != nil {
+		t.Errorf("shown %v, error %v, and the primary is not known", ok, err)
+	}
+	if pair, ok, err := m.seen(0, Snapshot{Exists: true, ResourceVersion: "1a"}, "me"); ok || err == nil || pair.Exists {
+		t.Errorf("version 1a: shown %v, error %v", ok, err)
+	}
+	if _, ok, err := m.seen(0, Snapshot{}, "me"); ok || err == nil {
+		t.Errorf("a change without a version: shown %v, error %v", ok, err)
+	}
+	if err := m.stored(0, Snapshot{Exists: true, ResourceVersion: "1a"}); err == nil {
+		t.Error("version 1a is stored")
+	}
+}

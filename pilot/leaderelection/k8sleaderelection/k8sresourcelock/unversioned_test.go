@@ -1,0 +1,329 @@
+package k8sresourcelock
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// shelf keeps one ConfigMap as it is sent: it gives nothing a version and compares
+// nothing, like the stores that people's unit tests have.
+type shelf struct {
+	corev1client.ConfigMapInterface
+
+	mu     sync.Mutex
+	object *corev1.ConfigMap
+	// fail answers the n-th request of all, from 1, in the store's place.
+	fail   func(n int) error
+	n      int
+	events chan watch.Event
+}
+
+func (s *shelf) ConfigMaps(string) corev1client.ConfigMapInterface { return s }
+
+func (s *shelf) begin() error {
+	runtime.Gosched() // others may come between
+	s.n++
+	if s.fail != nil {
+		return s.fail(s.n)
+	}
+	return nil
+}
+
+func (s *shelf) Get(context.Context, string, metav1.GetOptions) (*corev1.ConfigMap, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	if s.object == nil {
+		return nil, apierrors.NewNotFound(configMaps.resource, "istio-leader")
+	}
+	return s.object.DeepCopy(), nil
+}
+
+func (s *shelf) Create(_ context.Context, cm *corev1.ConfigMap, _ metav1.CreateOptions) (*corev1.ConfigMap, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	if s.object != nil {
+		return nil, apierrors.NewAlreadyExists(configMaps.resource, "istio-leader")
+	}
+	s.object = cm.DeepCopy()
+	return cm.DeepCopy(), nil
+}
+
+func (s *shelf) Update(_ context.Context, cm *corev1.ConfigMap, _ metav1.UpdateOptions) (*corev1.ConfigMap, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	if s.object == nil {
+		return nil, apierrors.NewNotFound(configMaps.resource, "istio-leader")
+	}
+	s.object = cm.DeepCopy()
+	return cm.DeepCopy(), nil
+}
+
+func (s *shelf) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return watch.NewProxyWatcher(s.events), nil
+}
+
+// failNext has the n-th request from now on fail.
+func (s *shelf) failNext(n int, err error) {
+	last := s.n + n
+	s.fail = func(n int) error {
+		if n == last {
+			return err
+		}
+		return nil
+	}
+}
+
+func termed(term int) LeaderElectionRecord {
+	r := golden
+	r.LeaderTransitions = term
+	return r
+}
+
+// versionOf is a version as a number, which it has to be.
+func versionOf(t *testing.T, s Snapshot) uint64 {
+	t.Helper()
+	v, err := strconv.ParseUint(s.ResourceVersion, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestAStoreThatKeepsNoVersions(t *testing.T) {
+	store := &shelf{}
+	l := lockOn(store)
+	first, err := l.Write(t.Context(), Snapshot{}, termed(1), nil)
+	if err != nil || !first.Unversioned() || !strings.HasPrefix(string(first.UID), madeUID) {
+		t.Fatalf("%+v, error %v", first, err)
+	}
+	second, err := l.Write(t.Context(), first, termed(2), nil)
+	if err != nil || second.UID != first.UID || versionOf(t, second) <= versionOf(t, first) {
+		t.Fatalf("UID %s then %s, version %s then %s, error %v", first.UID, second.UID, first.ResourceVersion, second.ResourceVersion, err)
+	}
+	read, err := l.Read(t.Context())
+	if err != nil || read.UID != second.UID || read.ResourceVersion != second.ResourceVersion || read.Record.LeaderTransitions != 2 {
+		t.Errorf("read %+v, error %v", read, err)
+	}
+	if _, err := l.Write(t.Context(), first, termed(3), nil); !IsConflict(err) || store.object.ResourceVersion != second.ResourceVersion {
+		t.Errorf("on what has changed: error %v, version %s", err, store.object.ResourceVersion)
+	}
+	if err := l.Rehearse(t.Context(), second, termed(3), nil); err != nil || store.object.ResourceVersion != second.ResourceVersion {
+		t.Errorf("rehearsed: error %v, version %s", err, store.object.ResourceVersion)
+	}
+	store.object = nil
+	if _, err := l.Write(t.Context(), second, termed(3), nil); !IsConflict(err) || !apierrors.IsNotFound(err) || store.object != nil {
+		t.Errorf("on what is gone: error %v", err)
+	}
+	anew, err := l.Write(t.Context(), Snapshot{}, termed(1), nil)
+	if err != nil || anew.UID == first.UID {
+		t.Errorf("made anew with UID %s, error %v", anew.UID, err)
+	}
+	if _, err := l.Write(t.Context(), second, termed(3), nil); !IsConflict(err) {
+		t.Errorf("on what was made anew: error %v", err)
+	}
+}
+
+// What others put there has neither UID nor version, and may change at any time.
+func TestAStoreThatKeepsNoVersionsAndOthers(t *testing.T) {
+	store := &shelf{object: configMap("istio-leader", "")}
+	l := lockOn(store)
+	first, err := l.Read(t.Context())
+	if err != nil || !first.Exists || first.UID != "" || !first.Unversioned() {
+		t.Fatalf("%+v, error %v", first, err)
+	}
+	second, err := l.Read(t.Context())
+	if err != nil || versionOf(t, second) <= versionOf(t, first) {
+		t.Fatalf("version %s then %s, error %v", first.ResourceVersion, second.ResourceVersion, err)
+	}
+	written, err := l.Write(t.Context(), second, termed(1), nil)
+	if err != nil || written.UID == "" || versionOf(t, written) <= versionOf(t, second) {
+		t.Fatalf("%+v, error %v", written, err)
+	}
+	if _, err := l.Write(t.Context(), second, termed(2), nil); !IsConflict(err) {
+		t.Errorf("a second write on it: error %v", err)
+	}
+	// Versions go on from what is there, whoever gave it.
+	high := versionOf(t, written) + 1000000
+	store.object.ResourceVersion = strconv.FormatUint(high, 10)
+	read, err := l.Read(t.Context())
+	if err != nil || versionOf(t, read) != high {
+		t.Fatalf("%+v, error %v", read, err)
+	}
+	if next, err := l.Write(t.Context(), read, termed(3), nil); err != nil || versionOf(t, next) != high+1 {
+		t.Errorf("version %s after %d, error %v", next.ResourceVersion, high, err)
+	}
+	// What has one of the two is of another kind of store, also if it has it since just now.
+	for _, is := range []metav1.ObjectMeta{{UID: "u"}, {ResourceVersion: "50"}} {
+		store.object = configMap("istio-leader", is.ResourceVersion)
+		store.object.UID = is.UID
+		n := store.n
+		if odd, err := l.Read(t.Context()); err != nil || odd.UID != is.UID || odd.ResourceVersion != is.ResourceVersion || store.n != n+1 {
+			t.Errorf("%+v after %d requests, error %v", odd, store.n-n, err)
+		}
+		late := store.object
+		store.object = configMap("istio-leader", "")
+		store.fail = func(n int) error {
+			if n == 2 {
+				store.object = late
+			}
+			return nil
+		}
+		store.n = 0
+		if odd, err := l.Read(t.Context()); err != nil || odd.UID != is.UID || odd.ResourceVersion != is.ResourceVersion || store.n != 2 {
+			t.Errorf("%+v after %d requests, error %v", odd, store.n, err)
+		}
+		store.fail = nil
+	}
+}
+
+func TestAStoreThatKeepsNoVersionsFails(t *testing.T) {
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		there bool
+		fails int
+		do    func(l *ConfigMapLock, base Snapshot) error
+	}{
+		"looking again": {true, 2, func(l *ConfigMapLock, _ Snapshot) error { _, err := l.Read(t.Context()); return err }},
+		"giving a new one a UID": {false, 2, func(l *ConfigMapLock, _ Snapshot) error {
+			_, err := l.Write(t.Context(), Snapshot{}, golden, nil)
+			return err
+		}},
+		"storing a new one's UID": {false, 3, func(l *ConfigMapLock, _ Snapshot) error {
+			_, err := l.Write(t.Context(), Snapshot{}, golden, nil)
+			return err
+		}},
+		"comparing before a write": {true, 1, func(l *ConfigMapLock, base Snapshot) error {
+			_, err := l.Write(t.Context(), base, golden, nil)
+			return err
+		}},
+		"writing after a comparison": {true, 2, func(l *ConfigMapLock, base Snapshot) error {
+			_, err := l.Write(t.Context(), base, golden, nil)
+			return err
+		}},
+	} {
+		store := &shelf{}
+		l := lockOn(store)
+		var base Snapshot
+		if c.there {
+			store.object = configMap("istio-leader", "")
+			var err error
+			if base, err = l.Read(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		store.failNext(c.fails, broken)
+		if err := c.do(l, base); !errors.Is(err, broken) || IsConflict(err) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	// It went while it was looked at again.
+	store := &shelf{object: configMap("istio-leader", "")}
+	store.failNext(2, apierrors.NewNotFound(configMaps.resource, "istio-leader"))
+	if snap, err := lockOn(store).Read(t.Context()); err != nil || snap.Exists {
+		t.Errorf("gone: %+v, error %v", snap, err)
+	}
+}
+
+// It excludes the electors of one process from each other.
+func TestOfManyWritersToAStoreWithoutVersionsOneWins(t *testing.T) {
+	for range 20 {
+		store := &shelf{}
+		base, err := lockOn(store).Write(t.Context(), Snapshot{}, golden, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var (
+			wg  sync.WaitGroup
+			won atomic.Int32
+		)
+		for i := range 8 {
+			wg.Go(func() {
+				if _, err := lockOn(store).Write(t.Context(), base, termed(10+i), nil); err == nil {
+					won.Add(1)
+				} else if !IsConflict(err) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if won.Load() != 1 {
+			t.Fatalf("%d writers won", won.Load())
+		}
+	}
+}
+
+// Its watches show objects without versions: each is looked at again.
+func TestAWatchWithoutVersions(t *testing.T) {
+	broken := errors.New("broken")
+	shown := configMap("istio-leader", "")
+	for name, c := range map[string]struct {
+		prepare func(*shelf)
+		exists  bool
+		err     error
+	}{
+		"there":  {func(s *shelf) { s.object = shown }, true, nil},
+		"gone":   {func(*shelf) {}, false, nil},
+		"broken": {func(s *shelf) { s.failNext(1, broken) }, false, broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &shelf{events: make(chan watch.Event, 1)}
+			c.prepare(store)
+			store.events <- watch.Event{Type: watch.Added, Object: shown}
+			close(store.events)
+			var seen []Snapshot
+			resume, err := lockOn(store).Watch(t.Context(), "7", func() {}, func(s Snapshot) { seen = append(seen, s) })
+			if !errors.Is(err, c.err) || (len(seen) == 1) != (c.err == nil) {
+				t.Fatalf("%d changes, error %v", len(seen), err)
+			}
+			if c.err == nil && (seen[0].Exists != c.exists || c.exists && resume != seen[0].ResourceVersion || !c.exists && resume != "7") {
+				t.Errorf("%+v, resume %q", seen[0], resume)
+			}
+		})
+	}
+}
+
+func TestUnversioned(t *testing.T) {
+	object := configMap("istio-leader", "")
+	for _, c := range []struct {
+		snap Snapshot
+		want bool
+	}{
+		{Snapshot{Exists: true, UID: "u", Object: object}, false},
+		{Snapshot{Exists: true, UID: madeUID + "7", Object: object}, true},
+		{Snapshot{Exists: true, UID: "u+" + madeUID + "7", Object: object}, true}, // of a MultiLock
+		{Snapshot{Exists: true, Object: object}, true},
+		{Snapshot{Exists: true}, false}, // of a plain lock: nobody knows
+		{Snapshot{UID: madeUID + "7", Object: object}, false},
+	} {
+		if c.snap.Unversioned() != c.want {
+			t.Errorf("%+v: unversioned %v", c.snap, !c.want)
+		}
+	}
+	for uid, want := range map[types.UID]bool{"": true, madeUID + "1": true, "u": false} {
+		if unversioned(uid) != want {
+			t.Errorf("UID %q: unversioned %v", uid, !want)
+		}
+	}
+}
