@@ -30,6 +30,8 @@ const (
 	election = "istio-leader"
 	// work is the ConfigMap that the leader writes.
 	work = "work"
+	// upgrades is a resource whose requests ask for an upgrade, below the gate.
+	upgrades = "upgrades"
 	// soon bounds every wait; what takes this long has failed.
 	soon = time.Minute
 )
@@ -97,7 +99,7 @@ func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
 			return late{t.next}.RoundTrip(req)
 		}
 	}
-	if strings.Contains(req.URL.Path, "/proxy/") {
+	if strings.Contains(req.URL.Path, "/"+upgrades+"/") {
 		req = req.Clone(req.Context())
 		req.Header.Set("Connection", "Upgrade")
 		req.Header.Set("Upgrade", "SPDY/3.1")
