@@ -170,7 +170,6 @@ func (s *APIServer) arguments() []string {
 		"--service-account-signing-key-file=" + c.folder.file(tokenKey),
 		// Tokens end when they say, not a year later.
 		"--service-account-extend-token-expiration=false",
-		"--allow-privileged=true",
 	}
 	if c.options.Audit {
 		args = append(args,

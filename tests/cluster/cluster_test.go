@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,6 +90,67 @@ func TestControllersCleanUp(t *testing.T) {
 		_, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
+	// Each controller is its own service account, as in a real cluster.
+	log, err := os.ReadFile(c.AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, who := range []string{"namespace-controller", "generic-garbage-collector"} {
+		if !strings.Contains(string(log), `"username":"system:serviceaccount:kube-system:`+who+`"`) {
+			t.Errorf("nothing was asked by the %s", who)
+		}
+	}
+}
+
+// What else of a real cluster is at work, because somebody's tests count on it.
+func TestControllersKeepPoliciesAndRolesUpToDate(t *testing.T) {
+	c := cluster.Shared(t)
+	client := clientFor(t, c.Admin())
+	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	_, err := policies.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "unbound"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				},
+			}}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "object.metadata.name != 'x'"}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the policy was checked", func(ctx context.Context) (bool, error) {
+		p, err := policies.Get(ctx, "unbound", metav1.GetOptions{})
+		return err == nil && p.Status.ObservedGeneration == p.Generation && p.Status.TypeChecking != nil, err
+	})
+	until(t, "the role view has what is aggregated into it", func(ctx context.Context) (bool, error) {
+		role, err := client.RbacV1().ClusterRoles().Get(ctx, "view", metav1.GetOptions{})
+		return err == nil && len(role.Rules) > 0, err
+	})
+	leases, err := client.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lease := range leases.Items {
+		if strings.Contains(lease.Name, "controller-manager") {
+			t.Errorf("there is an election %s, which would be in the way of what is tested", lease.Name)
+		}
+	}
+}
+
+// What a caller does to a configuration is the caller's own, and none is limited.
+func TestConfigurationsAreTheCallers(t *testing.T) {
+	c := cluster.Shared(t)
+	c.Admin().Host, c.APIServer().Admin().Host = "elsewhere", "elsewhere"
+	identity := c.Identity(t, cluster.IdentityOptions{Namespace: c.Namespace(t), PodName: "a"})
+	for who, config := range map[string]*rest.Config{"admin": c.Admin(), "the API server's admin": c.APIServer().Admin(), "an identity": identity} {
+		if config.Host != c.URL() || config.QPS != -1 {
+			t.Errorf("%s is at %s with %v requests per second", who, config.Host, config.QPS)
+		}
+	}
 }
 
 func TestRequestsAreAudited(t *testing.T) {

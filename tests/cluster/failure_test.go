@@ -78,11 +78,22 @@ func TestTheFolderOfAKilledStarterIsRemoved(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dead, "lock"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Start(t.Context(), cluster.Options{External: cluster.Shared(t).Kubeconfig()})
+	external := cluster.Options{External: cluster.Shared(t).Kubeconfig()}
+	c, err := cluster.Start(t.Context(), external)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Stop(); err != nil {
+	// It leaves another one's folder alone, even one that is locked and nothing else.
+	other, err := cluster.Start(t.Context(), external)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{c.Dir(), other.Dir()} {
+		if _, err := os.Stat(folder); err != nil {
+			t.Errorf("the folder of a living starter: %v", err)
+		}
+	}
+	if err := errors.Join(c.Stop(), other.Stop()); err != nil {
 		t.Error(err)
 	}
 	left, err := filepath.Glob(filepath.Join(temporary, "*"))

@@ -2,10 +2,14 @@ package cluster_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,6 +82,101 @@ func TestAnIdentityMayDoNoMoreThanItsRules(t *testing.T) {
 	}
 	if _, err := client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("reading secrets: %v", err)
+	}
+}
+
+// A service account has the rules that it was given last, and all of them go.
+func TestRulesReplaceEarlierOnes(t *testing.T) {
+	c := cluster.Shared(t)
+	namespace, other := c.Namespace(t), c.Namespace(t)
+	secrets := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}}}
+	identity := func(pod string, rules, clusterRules []rbacv1.PolicyRule) *kubernetes.Clientset {
+		return clientFor(t, c.Identity(t, cluster.IdentityOptions{
+			Namespace: namespace, PodName: pod, ServiceAccount: "pilot", Rules: rules, ClusterRules: clusterRules,
+		}))
+	}
+	may := func(client *kubernetes.Clientset, namespace string) (secrets, maps bool) {
+		_, secretsErr := client.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
+		_, mapsErr := client.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
+		return secretsErr == nil, mapsErr == nil
+	}
+	identity("a", secrets, secrets)
+	b := identity("b", readConfigMaps, nil)
+	until(t, "its rules are those that came last, and those that nobody replaced", func(context.Context) (bool, error) {
+		_, mapsHere := may(b, namespace)
+		secretsThere, mapsThere := may(b, other)
+		return mapsHere && secretsThere && !mapsThere, nil
+	})
+	b = identity("c", nil, readConfigMaps)
+	until(t, "what was replaced is gone", func(context.Context) (bool, error) {
+		secretsHere, mapsHere := may(b, namespace)
+		secretsThere, mapsThere := may(b, other)
+		return !secretsHere && mapsHere && !secretsThere && mapsThere, nil
+	})
+}
+
+// claims are what a token says, unchecked.
+func claims(t *testing.T, token string) (said struct {
+	Issuer   string   `json:"iss"`
+	Audience []string `json:"aud"`
+	Issued   int64    `json:"iat"`
+	Expires  int64    `json:"exp"`
+}) {
+	t.Helper()
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		t.Fatalf("a token of %d parts", len(parts))
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err == nil {
+		err = json.Unmarshal(text, &said)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said
+}
+
+// Tokens are the API server's own and for it alone, and end when they say.
+func TestTokensAreForTheAPIServerAndEnd(t *testing.T) {
+	c := cluster.Shared(t)
+	namespace := c.Namespace(t)
+	admin := clientFor(t, c.Admin())
+	config := c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: "a"})
+	const own = "https://kubernetes.default.svc"
+	if said := claims(t, config.BearerToken); said.Issuer != own || !slices.Equal(said.Audience, []string{own}) || said.Expires-said.Issued != 3600 {
+		t.Errorf("it says %+v", said)
+	}
+	token := func(seconds int64, audiences ...string) string {
+		granted, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "a", &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, Audiences: audiences},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return granted.Status.Token
+	}
+	// What kubelets ask for is what API servers extend to a year unless they are told not to.
+	const kubelets = 3607
+	if said := claims(t, token(kubelets)); said.Expires-said.Issued != kubelets {
+		t.Errorf("a token of %d s ends after %d s", kubelets, said.Expires-said.Issued)
+	}
+	config.BearerToken = token(3600, "somebody-else")
+	if _, err := whoami(t.Context(), clientFor(t, config)); !apierrors.IsUnauthorized(err) {
+		t.Errorf("a token for somebody else: %v", err)
+	}
+}
+
+// A Pod has a service account, as everywhere.
+func TestAPodNeedsItsServiceAccount(t *testing.T) {
+	c := cluster.Shared(t)
+	namespace := c.Namespace(t)
+	pods := clientFor(t, c.Admin()).CoreV1().Pods(namespace)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PodSpec{
+		ServiceAccountName: "nobody", Containers: []corev1.Container{{Name: "a", Image: "none"}},
+	}}
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("a Pod of a service account that is not there: %v", err)
 	}
 }
 

@@ -52,10 +52,20 @@ func TestAProcessKnowsWhoItIs(t *testing.T) {
 		corev1.EnvVar{Name: "BOTH", Value: "$(APP)/$(NAME)"},
 		corev1.EnvVar{Name: "POD_NAMESPACE", Value: "mine"},
 	)
+	t.Setenv("OF_THE_NODE", "only")
 	w.create("one", spec)
 	pod := w.ready(1)[0]
 
 	environment := w.ask(pod, "/env")
+	names := []string{
+		"INCUMBENT_LIFELINE", // by which the process ends with the node
+		"PATH", "HOME", "TMPDIR", "KUBECONFIG", "POD_NAME", "POD_NAMESPACE", "POD_IP", "NAME", "PLACE", "ADDRESS", "ACCOUNT", "APP", "BOTH", roleVariable,
+	}
+	for _, entry := range environment {
+		if name, _, _ := strings.Cut(entry, "="); !slices.Contains(names, name) {
+			t.Errorf("the process has %s in its environment", entry)
+		}
+	}
 	for _, wanted := range []string{
 		"NAME=one", "PLACE=" + w.namespace, "ADDRESS=" + pod.Status.PodIP, "ACCOUNT=default", "APP=one",
 		"BOTH=one/one", "POD_NAME=one", "POD_NAMESPACE=mine", "POD_IP=" + pod.Status.PodIP,

@@ -1,7 +1,10 @@
 package loopback
 
 import (
+	"errors"
 	"net"
+	"net/netip"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -56,4 +59,24 @@ func TestAddressesAreThoseOfTheBlock(t *testing.T) {
 	if err := block.Release(); err == nil {
 		t.Error("a block was released twice")
 	}
+}
+
+// What holds a block is a socket on its last address, until the block is released.
+func TestABlockIsHeldUntilItsRelease(t *testing.T) {
+	block, err := Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := netip.AddrPortFrom(block.address(Hosts+1), reservationPort).String()
+	if listener, err := net.Listen("tcp4", held); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("%s is free: %v, %v", held, listener, err)
+	}
+	if err := block.Release(); err != nil {
+		t.Error(err)
+	}
+	listener, err := net.Listen("tcp4", held)
+	if err != nil {
+		t.Fatalf("%s is held after the release: %v", held, err)
+	}
+	listener.Close()
 }
