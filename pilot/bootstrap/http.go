@@ -23,12 +23,13 @@ const (
 // httpServer serves until it is told to stop.
 type httpServer struct {
 	wanted   string
+	bound    time.Duration // httpStop
 	server   *http.Server
 	listener atomic.Value // of net.Listener
 }
 
 func newHTTPServer(address string, handler http.Handler, log *slog.Logger) *httpServer {
-	return &httpServer{wanted: address, server: &http.Server{
+	return &httpServer{wanted: address, bound: httpStop, server: &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
@@ -59,7 +60,7 @@ func (h *httpServer) serve(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpStop)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.bound)
 	defer cancel()
 	err := h.server.Shutdown(bounded)
 	if err != nil {

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,7 +87,8 @@ func TestRefusedEventsAreSaidOnce(t *testing.T) {
 	}
 }
 
-// A request under way gets its answer when the server stops; one that does not end is cut off.
+// When the server stops, none comes in any more, a request under way gets its answer, which
+// ends the server, and one that does not end is cut off.
 func TestHTTPServerEndsRequestsInOrder(t *testing.T) {
 	for name, ends := range map[string]bool{"it ends": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
@@ -102,6 +105,9 @@ func TestHTTPServerEndsRequestsInOrder(t *testing.T) {
 			if err := h.listen(); err != nil {
 				t.Fatal(err)
 			}
+			if ends {
+				h.bound = time.Hour // what it waited for was not that
+			}
 			ctx, cancel := context.WithCancel(t.Context())
 			served, answered := make(chan error, 1), make(chan string, 1)
 			go func() { served <- h.serve(ctx) }()
@@ -109,6 +115,13 @@ func TestHTTPServerEndsRequestsInOrder(t *testing.T) {
 			<-arrived
 			cancel()
 			if ends {
+				await(t, "none comes in any more", func() bool {
+					conn, err := net.Dial("tcp", h.address())
+					if err == nil {
+						conn.Close()
+					}
+					return errors.Is(err, syscall.ECONNREFUSED)
+				})
 				close(release)
 			} else {
 				defer close(release)

@@ -147,9 +147,16 @@ func TestTokensAreForTheAPIServerAndEnd(t *testing.T) {
 	if said := claims(t, config.BearerToken); said.Issuer != own || !slices.Equal(said.Audience, []string{own}) || said.Expires-said.Issued != 3600 {
 		t.Errorf("it says %+v", said)
 	}
+	pod, err := admin.CoreV1().Pods(namespace).Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	token := func(seconds int64, audiences ...string) string {
 		granted, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "a", &authenticationv1.TokenRequest{
-			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, Audiences: audiences},
+			Spec: authenticationv1.TokenRequestSpec{
+				ExpirationSeconds: &seconds, Audiences: audiences,
+				BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "a", UID: pod.UID},
+			},
 		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -107,6 +110,12 @@ func TestServersOfAClusterKeepToThemselves(t *testing.T) {
 			t.Error(c.Stop())
 		}
 	}()
+	client := clientFor(t, c.Admin())
+	_, noAccount := client.CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{})
+	_, noBundle := client.CoreV1().ConfigMaps("default").Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
+	if err := errors.Join(noAccount, noBundle); err != nil {
+		t.Errorf("it has started before its controllers work: %v", err)
+	}
 	if _, err := c.AddAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
