@@ -38,7 +38,7 @@ func NewDispatcher(limit int) *Dispatcher {
 // job is a call that waits for others to end.
 type job struct {
 	run   func()
-	taken bool   // it runs, or has been given up
+	taken bool   // there was room for it
 	stop  func() // of what bounds its wait
 }
 
@@ -80,7 +80,6 @@ func (d *Dispatcher) take(j *job) bool {
 	if j.taken {
 		return false
 	}
-	j.taken = true
 	d.underway++
 	d.waiting = slices.DeleteFunc(d.waiting, func(o *job) bool { return o == j })
 	return true

@@ -51,6 +51,6 @@ func (r *reporter) handover(c *change) {
 // written itself yet, as the core judges it.
 func nominated(snap *core.Snapshot) bool {
 	r := snap.Record
-	return r.Holder != "" && r.Renewed == r.Acquired &&
+	return r.Renewed == r.Acquired &&
 		snap.Notes.Nominated == core.Nomination{Identity: r.Holder, Transitions: r.Transitions}
 }

@@ -88,7 +88,7 @@ func (o Operator) Pause(ctx context.Context, why string, length time.Duration) e
 func (o Operator) Resume(ctx context.Context) error {
 	return o.note(ctx, "resume", func(snap core.Snapshot, notes map[string]string) error {
 		h := snap.Notes.Hold
-		if h.Holder == "" || h.Holder != snap.Record.Holder || h.Transitions != snap.Record.Transitions || h.Seconds <= 0 {
+		if h.Holder != snap.Record.Holder || h.Transitions != snap.Record.Transitions || h.Seconds <= 0 {
 			return ErrNoHold
 		}
 		h.Seconds, h.Requester = 0, o.Requester

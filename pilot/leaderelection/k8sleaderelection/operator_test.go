@@ -31,6 +31,7 @@ func TestTransferGoesToTheOneNamedAndStaysThere(t *testing.T) {
 		if err := operator(store).Transfer(t.Context(), "c", "canary", "trying it out", 10*time.Minute); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // it is said by c's write, and its functions start on the answer
 		if !c.isLive() || a.isLive() || !c.lastStart().Equal(a.lastStop()) {
 			t.Fatalf("live: a %v, c %v", a.isLive(), c.isLive())
 		}

@@ -1,0 +1,234 @@
+package k8sleaderelection
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// stillLoop is the loop of an elector that does not run: nobody takes in what it is given.
+func stillLoop(t *testing.T, lock k8sresourcelock.Interface, change ...func(*LeaderElectionConfig)) *loop {
+	t.Helper()
+	config := LeaderElectionConfig{Lock: lock, LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond}
+	for _, f := range change {
+		f(&config)
+	}
+	le, err := NewLeaderElector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLoop(le, false)
+	l.values = t.Context()
+	l.inbox.taking = true
+	l.report = newReporter(le, &l.core)
+	return l
+}
+
+// A call whose time was over while it waited for others is told as one that was not made.
+func TestACallThatWasNeverMadeIsToldAsThat(t *testing.T) {
+	d := NewDispatcher(1)
+	hang := make(chan struct{})
+	d.call(t.Context(), time.Hour, func() { <-hang; d.ended() }, func() {})
+	defer close(hang)
+	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) { c.Dispatcher = d })
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	l.values = ended
+	l.send(core.Action{Op: core.Renew})
+	l.helpers.Wait()
+	if len(l.inbox.queue) != 1 {
+		t.Fatalf("%d events", len(l.inbox.queue))
+	}
+	ev := l.inbox.queue[0]
+	if ev.in.Kind != core.Replied || ev.in.Result != core.Unknown || ev.call.op != core.Renew || ev.call.result != core.Unknown ||
+		!errors.Is(ev.call.err, errCrowded) || ev.call.took <= 0 {
+		t.Errorf("told %+v, %+v", ev.in, ev.call)
+	}
+}
+
+func TestADeadlineIsCountedFromItsReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		epoch := time.Now()
+		clock := NewClock(func() int64 { return int64(time.Since(epoch)) })
+		<-time.After(time.Minute)
+		now := clock.Now()
+		end := Cover{Mono: now.Mono.After(10 * time.Second), Boot: now.Boot + int64(9*time.Second), Wall: now.Wall + int64(11*time.Second)}
+		at := time.Now()
+		<-time.After(time.Hour) // a pause, which does not put it off
+		if got, want := clock.Deadline(now, end), at.Add(9*time.Second); !got.Equal(want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+// retiring ends the follower's context when it is asked to share a watch.
+type retiring struct {
+	*k8sresourcelock.LeaseLock
+	retire context.CancelFunc
+}
+
+func (r retiring) Subscribe(ctx context.Context, wake func()) *k8sresourcelock.Subscription {
+	sub := r.LeaseLock.Subscribe(ctx, wake)
+	r.retire()
+	return sub
+}
+
+// A share in a watch that the loop never heard of is given back.
+func TestASubscriptionThatNobodyTakesIsEnded(t *testing.T) {
+	store := locktest.NewStore(locktest.Lease)
+	store.ShareWatches()
+	ctx, cancel := context.WithCancel(t.Context())
+	client := store.Lock("a", "stable")
+	lock := retiring{client.Locker.(*k8sresourcelock.LeaseLock), cancel}
+	l := stillLoop(t, lock)
+	newFollower(l, lock).run(ctx)
+	if n := client.Watching(); n != 0 || ctx.Err() == nil {
+		t.Errorf("%d watches are open", n)
+	}
+	if sub := l.subscribe(); sub == nil {
+		t.Error("a lock whose watch can be shared is not subscribed to")
+	} else {
+		sub.End()
+	}
+	l.le.lock = store.Lock("b", "stable").Unwatched()
+	if l.subscribe() != nil {
+		t.Error("one that cannot is")
+	}
+}
+
+// Refused, it is watched alone, and the share in the other watch is over.
+func TestARefusedSubscriptionIsOver(t *testing.T) {
+	store := locktest.NewStore(locktest.Lease)
+	store.ShareWatches()
+	l := stillLoop(t, store.Lock("a", "stable").Locker)
+	l.startWatching()
+	if l.sub == nil {
+		t.Fatal("no subscription")
+	}
+	l.hear(&event{news: &k8sresourcelock.News{Kind: k8sresourcelock.Refused}})
+	if l.sub != nil || l.watch == nil {
+		t.Errorf("subscription %v, watch %v", l.sub, l.watch)
+	}
+	l.endWork()
+	l.helpers.Wait()
+}
+
+// Pauses grow, and are random within their upper half.
+func TestAFollowersPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &follower{l: &loop{core: core.Config{Retry: 16 * time.Second}}}
+		measure := func(fails int) (least, most time.Duration) {
+			f.fails, least = fails, time.Hour
+			for range 300 {
+				began := time.Now()
+				f.pause(t.Context())
+				took := time.Since(began)
+				least, most = min(least, took), max(most, took)
+			}
+			return least, most
+		}
+		if _, most := measure(0); most != 0 {
+			t.Errorf("a pause of %v without a failure", most)
+		}
+		for fails, full := range map[int]time.Duration{1: time.Second, 3: 4 * time.Second, 7: 64 * time.Second, 70: 64 * time.Second} {
+			least, most := measure(fails)
+			if least < full/2 || least > full*6/10 || most > full || most < full*9/10 {
+				t.Errorf("after %d failures from %v to %v, want them within the upper half of %v", fails, least, most, full)
+			}
+		}
+	})
+}
+
+// since is vacantSince of one pass.
+func TestSinceWhenNobodyActs(t *testing.T) {
+	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
+	const seen, now = core.Instant(1000), core.Instant(1 << 60)
+	for name, c := range map[string]struct {
+		record core.Record
+		want   core.Instant
+	}{
+		"a lease":           {core.Record{Holder: "x", Lease: 40 * time.Second}, seen.After(40 * time.Second)},
+		"a shorter one":     {core.Record{Holder: "x", Lease: time.Second}, seen.After(30 * time.Second)},
+		"an absurd one":     {core.Record{Holder: "x", Lease: 100 * time.Hour}, seen.After(l.core.LeaseBound())},
+		"nobody, in term 0": {core.Record{}, now},
+	} {
+		s := core.State{Known: true, SeenAt: seen, Snap: core.Snapshot{Exists: true, Content: core.Readable, Record: c.record}}
+		if got := l.report.vacantSince(&change{in: core.Input{Now: Moment{Mono: now}}, after: s}); got != c.want {
+			t.Errorf("%s: since %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// bare is a lock with no more than Interface, that answers with what a test says.
+type bare struct {
+	k8sresourcelock.Interface
+	record *k8sresourcelock.LeaderElectionRecord
+	raw    []byte
+	err    error
+}
+
+func (b *bare) Get(context.Context) (*k8sresourcelock.LeaderElectionRecord, []byte, error) {
+	return b.record, b.raw, b.err
+}
+func (b *bare) Create(context.Context, k8sresourcelock.LeaderElectionRecord) error { return b.err }
+func (b *bare) Update(context.Context, k8sresourcelock.LeaderElectionRecord) error { return b.err }
+func (b *bare) Describe() string                                                   { return "ns/bare" }
+
+func TestAPlainLockIsGivenVersions(t *testing.T) {
+	resource := schema.GroupResource{Resource: "locks"}
+	b := &bare{}
+	p := versioned(b).(*plainLock)
+	read := func() string {
+		snap, err := p.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if snap.Exists && snap.Raw == nil {
+			t.Errorf("a record without bytes: %+v", snap)
+		}
+		return snap.ResourceVersion
+	}
+	record := k8sresourcelock.LeaderElectionRecord{HolderIdentity: "x", LeaseDurationSeconds: 30, RenewTime: metav1.Now()}
+	b.record = &record // its Get gives no bytes
+	first := read()
+	b.raw = []byte("x")
+	second := read()
+	if third := read(); first == "" || second == first || third != second {
+		t.Errorf("versions %q, %q, and %q without a change", first, second, third)
+	}
+	b.err = errors.New("broken")
+	if _, err := p.Read(t.Context()); !errors.Is(err, b.err) {
+		t.Errorf("read: %v", err)
+	}
+	for _, base := range []k8sresourcelock.Snapshot{{}, {Exists: true}} {
+		if snap, err := p.Write(t.Context(), base, record, nil); !errors.Is(err, b.err) || k8sresourcelock.IsConflict(err) || snap.Exists {
+			t.Errorf("written on %+v: %v", base, err)
+		}
+	}
+	for _, b.err = range []error{apierrors.NewConflict(resource, "x", nil), apierrors.NewAlreadyExists(resource, "x"), apierrors.NewNotFound(resource, "x")} {
+		if _, err := p.Write(t.Context(), k8sresourcelock.Snapshot{}, record, nil); !k8sresourcelock.IsConflict(err) || !errors.Is(err, b.err) {
+			t.Errorf("%v is written as %v", b.err, err)
+		}
+	}
+	if b.err = nil; read() != second {
+		t.Error("what failed has left a version")
+	}
+	b.record = nil
+	if _, err := p.Read(t.Context()); err == nil {
+		t.Error("neither a record nor an error is believed")
+	}
+	b.err = apierrors.NewNotFound(resource, "x")
+	if snap, err := p.Read(t.Context()); err != nil || snap.Exists {
+		t.Errorf("absent: %+v, %v", snap, err)
+	}
+}
