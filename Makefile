@@ -1,12 +1,15 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test race size lint sim mutants connections interop bench bench-quick bench-ours fuzz cover build tools clean
+.PHONY: help run demo test race size lint sim mutants connections fence interop bench bench-quick bench-ours fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
 # How many connections `make connections` kills.
 RUNS ?= 100
+# How many random upgrades and random declarations `make fence` installs.
+UPGRADES ?= 500
+DECLARATIONS ?= 300
 # What `make mutants` plants faults in, and how many of them; empty and 0: all.
 ROOM ?=
 MUTANTS_N ?= 0
@@ -63,6 +66,10 @@ sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caug
 
 connections: $(BUILD_TOOLS) ## How many terms dead connections cost, RUNS of them (five minutes for 100)
 	DEAD_CONNECTIONS=$(RUNS) go test -count=1 -v -timeout 60m -run 'TestTermsLostByDeadConnections' ./tests/faults/connections
+
+fence: $(BUILD_TOOLS) ## Install UPGRADES random upgrades and DECLARATIONS random declarations of fences on a real API server, and 200 times as many upgrades on a model
+	FENCE_MODEL_UPGRADES=$$(( $(UPGRADES) * 200 )) go test -count=1 -v -timeout 60m -run 'TestUpgradesOnAModel' ./pilot/leaderelection/fence/install
+	FENCE_UPGRADES=$(UPGRADES) FENCE_DECLARATIONS=$(DECLARATIONS) go test -count=1 -v -timeout 60m -run 'TestFenceRandomUpgrades|TestFenceOfRandomDeclarations' ./tests/faults/fence
 
 mutants: $(BUILD_TOOLS) ## Plant small faults in the code and list those that no test notices: make mutants ROOM=core MUTANTS_N=200 (ARGS=-again)
 	go run ./tests/mutants -rooms='$(ROOM)' -n='$(MUTANTS_N)' $(if $(MUTANTS_SEED),-seed='$(MUTANTS_SEED)') $(ARGS)

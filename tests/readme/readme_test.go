@@ -47,6 +47,36 @@ func TestTargetsExist(t *testing.T) {
 	}
 }
 
+// What the pages name as shown by a test has one.
+func TestTestsThatPagesNameExist(t *testing.T) {
+	there := map[string]bool{}
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(name)
+		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`).FindAllSubmatch(content, -1) {
+			there[string(found[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	for _, page := range append(pages, filepath.Join(root, "README.md")) {
+		text := read(t, strings.TrimPrefix(page, root))
+		for _, named := range regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(text, -1) {
+			if !there[named[1]] {
+				t.Errorf("%s names %s, and there is no such test", filepath.Base(page), named[1])
+			}
+		}
+	}
+}
+
 func TestFoldersExist(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`[a-z0-9/]+`(?:, )?)+) \\|").FindAllStringSubmatch(read(t, "README.md"), -1) {
 		for folder := range strings.SplitSeq(row[1], ", ") {

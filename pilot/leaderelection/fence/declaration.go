@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -98,7 +99,7 @@ func (d Declaration) Validate() error {
 	errs = append(errs, d.validateRevisions()...)
 	errs = append(errs, d.validateWho()...)
 	for i, g := range d.Guards {
-		if err := g.validate(len(d.Revisions) > 0); err != nil {
+		if err := g.validate(d.Revisions); err != nil {
 			wrong("guard %d (%s): %w", i+1, strings.Join(g.Resources, ", "), err)
 		}
 	}
@@ -145,7 +146,7 @@ func (d Declaration) validateWho() (errs []error) {
 		}
 	}
 	for _, user := range d.Coordinators {
-		if user == "" || strings.ContainsAny(user, "'\\\n") {
+		if user == "" || strings.ContainsAny(user, `'\`) || strings.ContainsFunc(user, unicode.IsControl) {
 			errs = append(errs, fmt.Errorf("coordinator %q: give a user's name, such as system:apiserver", user))
 		}
 	}

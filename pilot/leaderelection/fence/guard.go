@@ -73,9 +73,17 @@ var clusterScoped = map[string][]string{
 	"node.k8s.io":                  {"runtimeclasses"},
 }
 
-func (g Guard) validate(perRevision bool) error {
+func (g Guard) validate(revisions []string) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for _, problem := range orNothing(g.Group, validation.IsDNS1123Subdomain) {
+		wrong("group %q: name one API group, such as apps, or leave it out for the core one: %s", g.Group, problem)
+	}
+	for _, version := range g.Versions {
+		if version != "*" && len(validation.IsDNS1035Label(version)) > 0 {
+			wrong("version %q: give one such as v1, or leave them out for all", version)
+		}
+	}
 	if len(g.Resources) == 0 {
 		wrong("no resources: name them in the plural, such as configmaps or gateways/status")
 	}
@@ -99,10 +107,13 @@ func (g Guard) validate(perRevision bool) error {
 			wrong("namespace %q: %s", namespace, problem)
 		}
 	}
-	if _, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: g.inRevision("x").Labels}); err != nil {
-		wrong("labels: %w", err)
+	for _, revision := range append(revisions[:len(revisions):len(revisions)], "x") {
+		if _, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: g.inRevision(revision).Labels}); err != nil {
+			wrong("labels: %w", err)
+			break
+		}
 	}
-	if g.perRevision() && !perRevision {
+	if g.perRevision() && len(revisions) == 0 {
 		wrong("a label with %s needs revisions: list them", RevisionWord)
 	}
 	if !g.narrow() && !g.Wide {
@@ -114,11 +125,13 @@ func (g Guard) validate(perRevision bool) error {
 
 // validateResource reports what cannot be guarded at all, or not by what narrows it down.
 func (g Guard) validateResource(resource string) error {
-	main, sub, _ := strings.Cut(resource, "/")
+	main, sub, within := strings.Cut(resource, "/")
 	switch {
 	case main == "" || main == "*" || strings.ToLower(resource) != resource:
 		return fmt.Errorf("resource %q: name it in the plural and in lower case, such as configmaps or gateways/status; "+
 			"not all at once, which would cover the locks and the policies themselves", resource)
+	case len(validation.IsDNS1123Label(main)) > 0, within && sub != "*" && len(validation.IsDNS1123Label(sub)) > 0:
+		return fmt.Errorf("resource %q: that is no resource's name: give one such as configmaps, gateways/status or deployments/*", resource)
 	case slices.Contains(unjudged[g.Group], main):
 		return fmt.Errorf("resource %q: an API server judges no write of this kind by policies, so that no fence can guard it: leave it to RBAC", resource)
 	case len(g.Labels) > 0 && sub != "" && !slices.Contains(labelledSubresources, sub):

@@ -110,6 +110,23 @@ func distinct(locks []single) (errs []error) {
 		}
 		seen[s.where()] = true
 	}
+	for _, s := range locks {
+		for _, g := range s.Guards {
+			errs = append(errs, g.lockNames(locks)...)
+		}
+	}
+	return errs
+}
+
+// lockNames reports objects that a guard names as locks are: those are left out of what is guarded, by
+// their names alone.
+func (g Guard) lockNames(locks []single) (errs []error) {
+	for _, s := range locks {
+		group, resource := s.Lock.resource()
+		if g.Group == group && slices.Contains(g.Names, s.lock) && slices.ContainsFunc(g.Resources, func(r string) bool { return r == resource || r == resource+"/*" }) {
+			errs = append(errs, fmt.Errorf("a guard names %s %q, as the lock %s is named: locks are not guarded so, and nor is what has such a name in another namespace; give the object another name", resource, s.lock, s.where()))
+		}
+	}
 	return errs
 }
 
@@ -274,7 +291,7 @@ func keeper(kind LockKind) Pair {
 }
 
 func rules(group string, versions, resources, verbs, names []string) []admissionv1.NamedRuleWithOperations {
-	if len(versions) == 0 {
+	if len(versions) == 0 || slices.Contains(versions, "*") {
 		versions = []string{"*"}
 	}
 	var types []admissionv1.OperationType
@@ -282,10 +299,10 @@ func rules(group string, versions, resources, verbs, names []string) []admission
 		types = append(types, admissionv1.OperationType(verb))
 	}
 	return []admissionv1.NamedRuleWithOperations{{
-		ResourceNames: names,
+		ResourceNames: each(names),
 		RuleWithOperations: admissionv1.RuleWithOperations{
 			Operations: types,
-			Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: versions, Resources: resources},
+			Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: each(versions), Resources: resources},
 		},
 	}}
 }

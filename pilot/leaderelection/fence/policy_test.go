@@ -1,6 +1,7 @@
 package fence_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -67,6 +68,19 @@ func TestBadDeclarationsAreNamedWithTheWayOut(t *testing.T) {
 		"all leases": {func(d *fence.Declaration) {
 			d.Guards[0] = fence.Guard{Group: "coordination.k8s.io", Resources: []string{"leases/*"}, Wide: true}
 		}, []string{"locks of other elections"}},
+		"all groups": {func(d *fence.Declaration) { d.Guards[0].Group = "*" }, []string{`group "*"`, "one API group"}},
+		"a version":  {func(d *fence.Declaration) { d.Guards[0].Versions = []string{"V 1"} }, []string{`version "V 1"`, "such as v1"}},
+		"no resource's name": {func(d *fence.Declaration) {
+			d.Guards[0].Resources = []string{"config maps", "configmaps/a/b", "configmaps/"}
+		}, []string{`"config maps"`, `"configmaps/a/b"`, `"configmaps/"`}},
+		"a control character": {func(d *fence.Declaration) { d.Coordinators = []string{"a\rb"} }, []string{`coordinator "a\rb"`}},
+		"a label too long with a revision": {func(d *fence.Declaration) {
+			d.Revisions = []string{strings.Repeat("r", 60)}
+			d.Guards[0].Labels = map[string]string{"app": "revision-{revision}"}
+		}, []string{"labels", "63"}},
+		"named as a lock": {func(d *fence.Declaration) {
+			d.Guards[0] = fence.Guard{Resources: []string{"configmaps"}, Names: []string{"x", d.Election}}
+		}, []string{"as the lock configmap istio-system/", "another name"}},
 		"too long": {func(d *fence.Declaration) { d.Election = strings.Repeat("a", 240) }, []string{"its policy's name", "253"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,5 +180,24 @@ func TestNamesAreEscaped(t *testing.T) {
 	}
 	if !found {
 		t.Error("no coordinator is declared")
+	}
+}
+
+// An API server takes nothing twice, and no subresource beside the wildcard that has it.
+func TestRulesSayEachThingOnce(t *testing.T) {
+	d := good()
+	d.Guards = []fence.Guard{{
+		Group: "apps", Resources: []string{"deployments/scale", "deployments/*", "deployments", "deployments/*", "deployments"},
+		Versions: []string{"v1", "*"}, Names: []string{"x", "y", "x"}, Verbs: []string{"update", "update"},
+	}, {Resources: []string{"pods/*"}, Versions: []string{"v1", "v1"}, Names: []string{"x"}, Verbs: []string{"create"}}}
+	set, err := fence.Render("s", d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"[x y] [UPDATE] [*] [deployments/* deployments]", "[x] [CREATE] [v1] [pods/* bindings]"} {
+		rule := set.Work[i].Policy.Spec.MatchConstraints.ResourceRules[0]
+		if got := fmt.Sprintf("%v %v %v %v", rule.ResourceNames, rule.Operations, rule.APIVersions, rule.Resources); got != want {
+			t.Errorf("got %s instead of %s", got, want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,12 +36,30 @@ func (g Guard) Operations() []string {
 	return slices.Sorted(maps.Keys(words))
 }
 
-// resources are those that are declared, and by which else they are written.
+// resources are those that are declared, each once, and by which else they are written. An API server takes
+// no resource beside a wildcard that covers it.
 func (g Guard) resources() []string {
-	if g.Group == "" && slices.Contains(g.Resources, "pods/binding") && !slices.Contains(g.Resources, "bindings") {
-		return append(slices.Clone(g.Resources), "bindings")
+	var all []string
+	for _, resource := range g.Resources {
+		main, sub, _ := strings.Cut(resource, "/")
+		if covered := sub != "*" && sub != "" && slices.Contains(g.Resources, main+"/*"); !covered && !slices.Contains(all, resource) {
+			all = append(all, resource)
+		}
 	}
-	return g.Resources
+	if g.Group == "" && (slices.Contains(all, "pods/binding") || slices.Contains(all, "pods/*")) && !slices.Contains(all, "bindings") {
+		all = append(all, "bindings")
+	}
+	return all
+}
+
+// each leaves out what is there a second time, which an API server does not take.
+func each(all []string) (once []string) {
+	for _, one := range all {
+		if !slices.Contains(once, one) {
+			once = append(once, one)
+		}
+	}
+	return once
 }
 
 // matches are the guard's writes.

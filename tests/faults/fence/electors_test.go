@@ -62,10 +62,17 @@ func (s *stage) candidate(config *rest.Config, name, revision string, watcher re
 	if s.kind == fence.Lease {
 		lock = leaderelection.LeaseLock
 	}
-	le, err := leaderelection.New(client(s.t, config), leaderelection.Config{
-		Namespace: s.namespace, Identity: name, ElectionID: election, Revision: revision, Lock: lock, DefaultWatcher: watcher,
-		LeaseDuration: lease, RenewDeadline: lease * 2 / 3, RetryPeriod: lease / 6, Logger: slog.New(slog.DiscardHandler),
+	return s.runs(config, leaderelection.Config{
+		Identity: name, ElectionID: election, Revision: revision, Lock: lock, DefaultWatcher: watcher,
+		LeaseDuration: lease, RenewDeadline: lease * 2 / 3, RetryPeriod: lease / 6,
 	})
+}
+
+func (s *stage) runs(config *rest.Config, c leaderelection.Config) (le *leaderelection.LeaderElection, quit func()) {
+	s.t.Helper()
+	c.Namespace, c.Logger = s.namespace, slog.New(slog.DiscardHandler)
+	name := c.Identity
+	le, err := leaderelection.New(client(s.t, config), c)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -84,12 +84,16 @@ func (s *stage) handTo(holder string) {
 // tally writes all the time, and counts what was admitted and what the fence refused
 // until stop.
 func (s *stage) tally(as kubernetes.Interface) (stop func() (admitted, refused int)) {
+	return s.tallyOf(func() error { return s.write(as) })
+}
+
+func (s *stage) tallyOf(write func() error) (stop func() (admitted, refused int)) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var writer sync.WaitGroup
 	var admitted, refused int
 	writer.Go(func() {
 		for ctx.Err() == nil {
-			switch err := s.write(as); {
+			switch err := write(); {
 			case err == nil:
 				admitted++
 			case fence.IsRefusal(err):

@@ -1,0 +1,106 @@
+package fence
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/controllers/namespace"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// An election and its fence move from a ConfigMap to a Lease as docs/migration.md has it, while the
+// leader writes, whoever it is, and another pod as well. In the end the API server need not watch ConfigMaps.
+func TestFenceMovesFromConfigMapToLease(t *testing.T) {
+	t.Parallel()
+	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
+	write := func(as kubernetes.Interface) error {
+		_, err := as.CoreV1().ConfigMaps(s.namespace).Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: namespace.ConfigMapName}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	enter := func(name string, lock leaderelection.LockType) (*leaderelection.LeaderElection, func()) {
+		return s.runs(s.identity(name, account), leaderelection.Config{
+			Identity: name, ElectionID: leaderelection.NamespaceController, Revision: "stable", Lock: lock, DefaultWatcher: &told{revision: "stable"},
+			LeaseDuration: 2 * soon, RenewDeadline: soon, RetryPeriod: 2 * time.Second,
+		})
+	}
+	install := func(lock string) {
+		t.Helper()
+		t.Logf("pilot fence install --lock %s", lock)
+		config := bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, ServiceAccounts: []string{account}, Lock: lock, Wait: soon}
+		if err := config.Install(t.Context(), t.Output()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stranger := s.pod("stranger")
+	one, quitOne := enter("one", leaderelection.ConfigMapLock)
+	eventually(t, "one leads by the ConfigMap", one.IsLeader)
+	install("configmap")
+	other, first := s.tallyOf(func() error { return write(stranger) }), s.tallyOf(func() error { return write(one.Client().Kube()) })
+
+	both, quitBoth := enter("both", leaderelection.MultiLock)
+	eventually(t, "both follows", func() bool { id, _ := both.Leader(); return id == "one" })
+	quitOne()
+	eventually(t, "both leads by both", both.IsLeader)
+	second := s.tallyOf(func() error { return write(both.Client().Kube()) })
+	install("multi")
+	install("configmap") // the way back
+	install("multi")
+
+	last, _ := enter("last", leaderelection.LeaseLock)
+	eventually(t, "last follows", func() bool { id, _ := last.Leader(); return id == "both" })
+	quitBoth()
+	eventually(t, "last leads by the Lease", last.IsLeader)
+	third := s.tallyOf(func() error { return write(last.Client().Kube()) })
+	install("lease")
+	if err := s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), leaderelection.NamespaceController, metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "last writes once more", func() bool { return write(last.Client().Kube()) == nil })
+	for name, leader := range map[string]func() (int, int){"one": first, "both": second, "last": third} {
+		if admitted, refused := leader(); admitted == 0 || refused > 0 {
+			t.Errorf("of the writes of %s, %d were admitted and %d refused", name, admitted, refused)
+		}
+	}
+	if admitted, refused := other(); admitted > 0 || refused == 0 {
+		t.Errorf("of another pod's writes, %d were admitted and %d refused", admitted, refused)
+	}
+
+	t.Log("nothing but the keeper has the API server watch ConfigMaps")
+	keeper := "incumbent-fence-keep." + string(fence.ConfigMap)
+	if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), keeper, metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), keeper, metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	s.restart()
+	for _, name := range s.params() {
+		if name != "Lease" {
+			t.Errorf("a policy still has a %s as its param", name)
+		}
+	}
+	eventually(t, "the fence stands", func() bool { return fence.IsRefusal(write(stranger)) && write(last.Client().Kube()) == nil })
+}
+
+// params are the kinds of all policies' params.
+func (s *stage) params() (kinds []string) {
+	s.t.Helper()
+	policies, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(s.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, p := range policies.Items {
+		if p.Spec.ParamKind != nil {
+			kinds = append(kinds, p.Spec.ParamKind.Kind)
+		}
+	}
+	return kinds
+}
