@@ -53,8 +53,18 @@ func (s *shelf[T]) get(name string) (none T, err error) {
 	return s.stored[i], nil
 }
 
+// another reports whether a stored object has something of another field manager.
+func (s *shelf[T]) another(name string) (T, bool) {
+	i := s.index(name)
+	if i < 0 {
+		var none T
+		return none, false
+	}
+	return s.stored[i], len(s.stored[i].GetManagedFields()) > 0
+}
+
 // put stores an object. With a version it replaces that one alone, as an update does; without, it
-// is made or overwritten, as by server-side apply of the only owner.
+// is made or overwritten.
 func (s *shelf[T]) put(name, version string, object T) (none T, err error) {
 	if err := s.w.request(true); err != nil {
 		return none, err
@@ -182,10 +192,19 @@ func (c policiesAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*
 	return c.s.get(name)
 }
 
-func (c policiesAPI) Patch(_ context.Context, name string, kind types.PatchType, body []byte, _ metav1.PatchOptions, _ ...string) (*admissionv1.ValidatingAdmissionPolicy, error) {
+func (c policiesAPI) Patch(_ context.Context, name string, kind types.PatchType, body []byte, o metav1.PatchOptions, _ ...string) (*admissionv1.ValidatingAdmissionPolicy, error) {
 	var object admissionv1.ValidatingAdmissionPolicy
 	if err := decode(kind, body, &object); err != nil {
 		return nil, err
+	}
+	if was, another := c.s.another(name); another {
+		if o.Force == nil || !*o.Force {
+			return nil, apierrors.NewConflict(c.s.group, name, errors.New("another manager owns a field"))
+		}
+		// A rule more is the other's; applying leaves it.
+		if rules := was.Spec.MatchConstraints.ExcludeResourceRules; len(rules) > len(object.Spec.MatchConstraints.ExcludeResourceRules) {
+			object.Spec.MatchConstraints.ExcludeResourceRules, object.ManagedFields = rules, was.ManagedFields
+		}
 	}
 	c.a.w.barrier(name, c.a.planted, &object)
 	return c.s.put(name, "", &object)
@@ -217,10 +236,13 @@ func (c bindingsAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*
 	return c.s.get(name)
 }
 
-func (c bindingsAPI) Patch(_ context.Context, name string, kind types.PatchType, body []byte, _ metav1.PatchOptions, _ ...string) (*admissionv1.ValidatingAdmissionPolicyBinding, error) {
+func (c bindingsAPI) Patch(_ context.Context, name string, kind types.PatchType, body []byte, o metav1.PatchOptions, _ ...string) (*admissionv1.ValidatingAdmissionPolicyBinding, error) {
 	var object admissionv1.ValidatingAdmissionPolicyBinding
 	if err := decode(kind, body, &object); err != nil {
 		return nil, err
+	}
+	if _, another := c.s.another(name); another && (o.Force == nil || !*o.Force) {
+		return nil, apierrors.NewConflict(c.s.group, name, errors.New("another manager owns a field"))
 	}
 	return c.s.put(name, "", &object)
 }

@@ -1,0 +1,186 @@
+package install
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+)
+
+// calm is a world with API servers that take in all that they are asked about.
+func calm(servers int) *world {
+	w := newWorld(rand.New(rand.NewPCG(1, 1)), servers)
+	w.lazy = 0
+	return w
+}
+
+func simple(t *testing.T, set string, accounts ...string) fence.Set {
+	t.Helper()
+	rendered, err := fence.Render(set, fence.Declaration{
+		Election: elections[0], Namespace: home, Lock: fence.Lease, ServiceAccounts: accounts,
+		Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"x"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rendered
+}
+
+// Installing what stands changes nothing, and says so of each object.
+func TestInstallingAgainChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, set := calm(1), simple(t, home, "home/p1")
+		client := w.clients(none)[0]
+		first, err := Apply(t.Context(), client, set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Apply(t.Context(), client, set)
+		if err != nil || len(first) != len(again) || len(first) != 2*len(set.All()) {
+			t.Errorf("%v: %v and %v", err, first, again)
+		}
+		for i := range again {
+			if first[i].Verb != "applied" || again[i].Verb != "unchanged" {
+				t.Errorf("%v and %v", first[i], again[i])
+			}
+		}
+		if got := len(w.policies.stored); got != len(set.All()) {
+			t.Errorf("%d policies are there, of %d: a barrier was left behind", got, len(set.All()))
+		}
+	})
+}
+
+// What others have changed of ours is taken back: what they took away by applying, what they added by
+// replacing.
+func TestWhatOthersChangedIsTakenBack(t *testing.T) {
+	for name, change := range map[string]func(p *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding){
+		"a rule that leaves all out": func(p *admissionv1.ValidatingAdmissionPolicy, _ *admissionv1.ValidatingAdmissionPolicyBinding) {
+			p.Spec.MatchConstraints.ExcludeResourceRules = append(p.Spec.MatchConstraints.ExcludeResourceRules, p.Spec.MatchConstraints.ResourceRules...)
+		},
+		"a label": func(p *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
+			delete(p.Labels, fence.SetLabel)
+			delete(b.Labels, fence.SetLabel)
+		},
+		"an annotation": func(p *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
+			p.Annotations[fence.LocksAnnotation] = "none"
+			b.Annotations[fence.LocksAnnotation] = "none"
+		},
+		"an action": func(_ *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
+			b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, set := calm(1), simple(t, home, "home/p1")
+				client := w.clients(none)[0]
+				if _, err := Apply(t.Context(), client, set); err != nil {
+					t.Fatal(err)
+				}
+				work := set.Work[0].Name()
+				p, b := w.policies.stored[w.policies.index(work)].DeepCopy(), w.bindings.stored[w.bindings.index(work)].DeepCopy()
+				change(p, b)
+				p.ManagedFields, b.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "another"}}, []metav1.ManagedFieldsEntry{{Manager: "another"}}
+				if _, err := w.policies.put(work, "", p); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := w.bindings.put(work, "", b); err != nil {
+					t.Fatal(err)
+				}
+				found, err := differs(t.Context(), client, set.Work[0])
+				if err != nil || len(found) == 0 {
+					t.Errorf("differs: %v, %v", found, err)
+				}
+				if _, err := Apply(t.Context(), client, set); err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range set.All() {
+					if found, err := differs(t.Context(), client, p); err != nil || len(found) > 0 {
+						t.Errorf("%s: %v, %v", p.Name(), found, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A lock belongs to one set, and to accounts of which some stay; who takes it over says so.
+func TestWhoseALockIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(1)
+		client := w.clients(none)[0]
+		if _, err := Apply(t.Context(), client, simple(t, home, "home/p1")); err != nil {
+			t.Fatal(err)
+		}
+		before := len(w.policies.events) + len(w.bindings.events)
+		for _, c := range []struct {
+			set  fence.Set
+			want []string
+		}{
+			{simple(t, "away", "home/p1"), []string{`fence "home" already`, "lease home/one", "--take-over"}},
+			{simple(t, home, "home/p2"), []string{"guarded for home/p1", "home/p2 has none", "--take-over"}},
+		} {
+			_, err := Apply(t.Context(), client, c.set)
+			for _, want := range c.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is missing in: %v", want, err)
+				}
+			}
+		}
+		if after := len(w.policies.events) + len(w.bindings.events); after != before {
+			t.Errorf("%d objects were changed all the same", after-before)
+		}
+		// Labels can be taken away: the name says the set as well.
+		for _, o := range w.policies.stored {
+			o.Labels = nil
+		}
+		if _, err := Apply(t.Context(), client, simple(t, "away", "home/p1")); err == nil || !strings.Contains(err.Error(), `fence "home" already`) {
+			t.Errorf("without labels: %v", err)
+		}
+		if _, err := Apply(t.Context(), client, simple(t, "away", "home/p1"), Options{TakeOver: true}); err != nil {
+			t.Error(err)
+		}
+		if i := slices.IndexFunc(w.policies.stored, func(o *admissionv1.ValidatingAdmissionPolicy) bool {
+			return strings.HasPrefix(o.Name, fence.PolicyPrefix+home+".")
+		}); i >= 0 {
+			t.Errorf("%s is left of what was taken over", w.policies.stored[i].Name)
+		}
+	})
+}
+
+// An API server that never acts on policies, and an installer that is interrupted: both are told, and by
+// which object or server.
+func TestWhyAnInstallationFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, set := calm(2), simple(t, home, "home/p1")
+		clients := w.clients(none)
+		w.servers[1].stalled = true
+		_, err := Apply(t.Context(), clients[0], set, Options{Servers: clients[1:]})
+		if !errors.Is(err, ErrNotSeen) || !strings.Contains(err.Error(), "API server 2") || !strings.Contains(err.Error(), "it admitted what the policy refuses") {
+			t.Errorf("stalled: %v", err)
+		}
+		w.servers[1].stalled = false
+		for writes := range 2 * len(set.All()) {
+			w := calm(1)
+			w.left = writes
+			_, err := Apply(t.Context(), w.clients(none)[0], set)
+			name := slices.Concat(set.Keep, set.Locks, set.Work)[0].Name()
+			if !errors.Is(err, errInterrupted) || writes == 0 && !strings.Contains(err.Error(), policyKind+" "+name) || writes == 1 && !strings.Contains(err.Error(), bindingKind+" "+name) {
+				t.Errorf("after %d writes: %v", writes, err)
+			}
+		}
+		w.left = 1
+		if changes, err := Remove(t.Context(), clients[0], home, Options{}); !errors.Is(err, errInterrupted) || !strings.Contains(err.Error(), `the fence "home"`) || len(changes) != 1 {
+			t.Errorf("removing: %v, %v", changes, err)
+		}
+		if _, err := Remove(t.Context(), clients[0], ""); err == nil {
+			t.Error("a set without a name was removed")
+		}
+	})
+}
