@@ -90,9 +90,7 @@ func newFenceWatch(client kube.Client, events *events, registry prometheus.Regis
 	if w.every == 0 {
 		w.every = checkEvery
 	}
-	if w.on {
-		registry.MustRegister(w.stands, w.guards, w.checks)
-	}
+	registry.MustRegister(w.stands, w.guards, w.checks) // which show nothing without a fence
 	return w
 }
 

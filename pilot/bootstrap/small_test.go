@@ -105,6 +105,9 @@ func TestHTTPServerEndsRequestsInOrder(t *testing.T) {
 			if err := h.listen(); err != nil {
 				t.Fatal(err)
 			}
+			if patience := h.server.ReadHeaderTimeout; patience <= 0 || patience > headerTimeout {
+				t.Errorf("a client that asks nothing is waited for for %v", patience)
+			}
 			if ends {
 				h.bound = time.Hour // what it waited for was not that
 			}

@@ -153,6 +153,14 @@ func TestServersOfAClusterKeepToThemselves(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Stop() }()
 	endInOrder(t, c.Dir(), ended)
+	// What reserves the addresses: package loopback.
+	free, err := net.Listen("tcp4", block+"254:61000")
+	if err != nil {
+		t.Fatalf("its addresses are not given back: %v", err)
+	}
+	if err := free.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // orphaned: what a server needs has ended before it.

@@ -1,0 +1,90 @@
+package bootstrap
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// Every value of the server's configuration gets to the one of its elections that it is for. What
+// a running server makes of each is in effects.
+func TestElectionsGetTheServersConfiguration(t *testing.T) {
+	config := goodConfig()
+	config.Namespace, config.Identity, config.Revision, config.Lock = "a-namespace", "an-identity", "a-revision", "lease"
+	config.LeaseDuration, config.RenewDeadline, config.RetryPeriod, config.ShutdownTimeout = 41*time.Second, 23*time.Second, 5*time.Second, 7*time.Second
+	config.healthTolerance, config.DisableElections = 3*time.Second, true
+	stuck := 0
+	config.Exit = func() { stuck++ }
+	s, err := newServer(config, newController().rows())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := s.electionConfig(election{id: "an-election", perRevision: true})
+	if got.OnStuckDrain(); stuck != 1 {
+		t.Errorf("a stuck drain has ended the process %d times", stuck)
+	}
+	got.OnStuckDrain = nil
+	want := leaderelection.Config{
+		Namespace: "a-namespace", Identity: "an-identity", Revision: "a-revision", ElectionID: "an-election", PerRevision: true,
+		Lock: leaderelection.LeaseLock, LeaseDuration: 41 * time.Second, RenewDeadline: 23 * time.Second, RetryPeriod: 5 * time.Second,
+		StopLimit: 7 * time.Second, HealthTolerance: 3 * time.Second, Disabled: true,
+		DefaultWatcher: s.watcher, EventRecorder: s.events, Observer: s.metrics, Logger: s.log,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+// What is empty is named once, and not again for not being a name.
+func TestWhatIsEmptyIsNamedOnce(t *testing.T) {
+	config := goodConfig()
+	config.Namespace, config.Identity = "", ""
+	_, err := New(config)
+	for _, flag := range []string{"--namespace", "--identity"} {
+		if err == nil || strings.Count(err.Error(), flag) != 1 {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}
+
+// Each request for an Event has its time, and its failure is the broadcaster's to know.
+func TestRequestsForEventsAreBoundedAndFail(t *testing.T) {
+	tried := 0
+	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1", WrapTransport: func(http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			tried++
+			deadline, bounded := r.Context().Deadline()
+			if left := time.Until(deadline); !bounded || left <= 0 || left > eventTimeout {
+				t.Errorf("%s %s has %v (%v)", r.Method, r.URL.Path, left, bounded)
+			}
+			return nil, errAway
+		})
+	}}, kube.WithOwnConnections())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kube.CloseIdleConnections(client)
+	sink := &eventSink{ctx: t.Context(), client: client, log: slog.New(slog.DiscardHandler)}
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "an-event"}}
+	for verb, send := range map[string]func() (*corev1.Event, error){
+		"create": func() (*corev1.Event, error) { return sink.Create(event) },
+		"update": func() (*corev1.Event, error) { return sink.Update(event) },
+		"patch":  func() (*corev1.Event, error) { return sink.Patch(event, []byte("{}")) },
+	} {
+		before := tried
+		if _, err := send(); !errors.Is(err, errAway) || tried == before {
+			t.Errorf("%s: %v, after %d requests", verb, err, tried-before)
+		}
+	}
+}
