@@ -20,6 +20,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/play"
 )
 
 // The timing of the plays.
@@ -30,38 +31,11 @@ const (
 	playDrain = 2 * time.Second // the longest that functions take to return
 )
 
-// make is what a process elects by.
-type make_ int
-
-const (
-	configMapOnly make_ = iota
-	bothLocks
-	leaseOnly
-	withPredecessor // a Lease of its revision's, with the ConfigMap as the predecessor
-	istiodPeer
-	clientGoPeer
-)
-
-func (m make_) String() string {
-	return [...]string{"configmap", "both", "lease", "predecessor", "istiod", "client-go"}[m]
-}
-
-// casts are the makes that may take part beside each other. A seed plays one of them.
-var casts = [][]make_{
-	{configMapOnly, configMapOnly, istiodPeer},
-	{leaseOnly, leaseOnly, clientGoPeer},
-	{leaseOnly, leaseOnly, istiodPeer},
-	{configMapOnly, bothLocks},
-	{bothLocks, leaseOnly},
-	{withPredecessor, withPredecessor, configMapOnly},
-	{withPredecessor, istiodPeer},
-}
-
 // world is one random run of an election's processes over stores in memory.
 type world struct {
 	t       *testing.T
 	bug     bug
-	cast    []make_
+	cast    []play.Make
 	began   time.Time
 	ctx     context.Context
 	objects *locktest.Store            // the ConfigMap
@@ -79,8 +53,7 @@ type world struct {
 	calm       bool
 	deflt      string
 	restored   time.Time
-	tokens     map[string]held
-	terms      int
+	judge      play.Judge
 	ordered    int
 	events     []locktest.Event
 	violations []string
@@ -89,21 +62,20 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64, b bug) *world {
 	w := &world{
-		t: t, bug: b, cast: casts[seed%uint64(len(casts))], began: time.Now(),
-		rand: rand.New(rand.NewPCG(seed, 17)), deflt: "stable", tokens: map[string]held{},
+		t: t, bug: b, cast: play.Cast(seed), began: time.Now(),
+		rand: rand.New(rand.NewPCG(seed, 17)), deflt: "stable",
 		objects: locktest.NewStore(locktest.ConfigMap), leases: map[string]*locktest.Store{},
 	}
 	shared := w.objects.Beside(locktest.Lease)
-	for _, revision := range playRevisions {
+	for _, revision := range play.Revisions {
 		w.leases[revision] = shared
-		if w.cast[0] == withPredecessor {
+		if w.cast[0] == play.WithPredecessor {
 			w.leases[revision] = w.objects.Beside(locktest.Lease)
 		}
 	}
+	w.judge.Violated = w.violated
 	return w
 }
-
-var playRevisions = []string{"stable", "canary"}
 
 func (w *world) stores() []*locktest.Store {
 	stores := []*locktest.Store{w.objects, w.leases["stable"]}
@@ -130,13 +102,14 @@ func (w *world) violated(format string, args ...any) {
 	w.violations = append(w.violations, fmt.Sprintf("%v: ", time.Since(w.began))+fmt.Sprintf(format, args...))
 }
 
-func (w *world) intn(n int) int {
+// Intn is a number below n.
+func (w *world) Intn(n int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.rand.IntN(n)
 }
 
-func (w *world) some(most time.Duration) time.Duration { return time.Duration(w.intn(int(most))) }
+func (w *world) some(most time.Duration) time.Duration { return time.Duration(w.Intn(int(most))) }
 
 func (w *world) wait(most time.Duration) { <-time.After(w.some(most)) }
 
@@ -189,22 +162,22 @@ type playClient struct {
 func (c playClient) Kube() kubernetes.Interface { return c.kube }
 
 // election makes a process's part, or the one that only gives an operator's orders.
-func (w *world) election(name, revision string, m make_, k playKube, watcher *playWatcher, log *slog.Logger) *LeaderElection {
+func (w *world) election(name, revision string, m play.Make, k playKube, watcher *playWatcher, log *slog.Logger) *LeaderElection {
 	cfg := Config{
 		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: revision,
 		LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry,
 		LockClient: k, DefaultWatcher: watcher, Logger: log,
 	}
 	switch m {
-	case configMapOnly:
+	case play.ConfigMapOnly:
 		cfg.Lock = ConfigMapLock
-	case bothLocks:
+	case play.BothLocks:
 		cfg.Lock = MultiLock
-	case leaseOnly:
+	case play.LeaseOnly:
 		cfg.Lock = LeaseLock
-	case withPredecessor:
+	case play.WithPredecessor:
 		cfg.Lock, cfg.Predecessor = LeaseLock, &Predecessor{Name: locktest.Name, Lock: ConfigMapLock}
-	case istiodPeer, clientGoPeer:
+	case play.IstiodPeer, play.ClientGoPeer:
 	}
 	l, err := New(playClient{kube: k}, cfg)
 	if err != nil {
@@ -217,7 +190,7 @@ func (w *world) election(name, revision string, m make_, k playKube, watcher *pl
 		l.bound = &boundGate{gate: l.gate}
 	}
 	// Those of one process share their watches; here each has its own way to the store.
-	l.hub = &k8sresourcelock.WatchHub{Client: k.getter(), ShareFrom: 1 + w.intn(2)}
+	l.hub = &k8sresourcelock.WatchHub{Client: k.getter(), ShareFrom: 1 + w.Intn(2)}
 	return l
 }
 
@@ -271,7 +244,7 @@ func playElection(t *testing.T, seed uint64, b bug) (result played) {
 		w.checkBudgets()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		result = played{violations: w.violations, terms: w.terms, orders: w.ordered, log: w.log.String(), most: w.mostRequests()}
+		result = played{violations: w.violations, terms: w.judge.Terms, orders: w.ordered, log: w.log.String(), most: w.mostRequests()}
 	})
 	return result
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/tests/play"
 )
 
 // fault is what happens to one request of the process for one of the two objects.
@@ -17,13 +18,13 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.asked = time.Since(w.began)
-	if !p.dead && p.l != nil {
+	if !p.Dead && p.l != nil {
 		p.verbs[object][v]++
 		p.sent[object] = append(p.sent[object], time.Since(w.began))
 	}
 	f := locktest.Fault{Before: w.upTo(20 * time.Millisecond), After: w.upTo(20 * time.Millisecond)}
 	switch {
-	case p.dead || p.cut:
+	case p.Dead || p.cut:
 		return locktest.Fault{Hang: true}
 	case p.refuse[v] != nil:
 		f.Err = p.refuse[v]
@@ -51,52 +52,46 @@ func (w *world) upTo(most time.Duration) time.Duration {
 	return time.Duration(w.rand.Int64N(int64(most)))
 }
 
-func (w *world) pick() *process { return w.processes[w.intn(len(w.processes))] }
+func (w *world) pick() *process { return w.processes[w.Intn(len(w.processes))] }
+
+var _ play.World = (*world)(nil)
 
 // act does one thing to the processes, to their locks or to what is between them.
 func (w *world) act() {
-	switch w.intn(18) {
-	case 0, 1: // one dies, and comes back under its name
-		p := w.pick()
-		w.kill(p)
-		if w.intn(2) == 0 {
-			w.wait(playLease / 2)
-			w.startable()
-			w.start(p.name, p.revision, w.kind())
-		}
-	case 2, 3: // a rollout replaces one
-		w.startable()
-		p := w.pick()
-		w.quit(p)
-		w.start(w.name(), p.revision, w.kind())
-	case 4, 5:
-		w.flip()
-	case 6:
-		w.oneIsCutOff()
-	case 7:
-		w.watchesEnd()
-	case 8, 9, 10:
-		w.oneSided()
-	case 11, 12, 13:
-		w.order()
-	case 14:
-		w.edit()
-	case 15:
-		w.store().Annotate("example.com/n", fmt.Sprint(w.intn(1000)))
-	case 16:
-		w.fitness()
-	case 17:
-		w.backUpOrRestore()
-	}
+	play.Move(w)
 	if len(w.processes) < 2 {
 		w.startable()
 		w.start(w.name(), w.revision(), w.kind())
 	}
 }
 
+// Crash has one die, and maybe come back under its name.
+func (w *world) Crash() {
+	p := w.pick()
+	w.kill(p)
+	if w.Intn(2) == 0 {
+		w.wait(playLease / 2)
+		w.startable()
+		w.start(p.Name, p.Revision, w.kind())
+	}
+}
+
+// Replace is a rollout's.
+func (w *world) Replace() {
+	w.startable()
+	p := w.pick()
+	w.quit(p)
+	w.start(w.name(), p.Revision, w.kind())
+}
+
+// Note is what a stranger writes on a lock.
+func (w *world) Note() {
+	w.store().Annotate("example.com/n", fmt.Sprint(w.Intn(1000)))
+}
+
 func (w *world) store() *locktest.Store {
 	stores := w.stores()
-	return stores[w.intn(len(stores))]
+	return stores[w.Intn(len(stores))]
 }
 
 func (w *world) set(p *process, change func()) {
@@ -106,12 +101,9 @@ func (w *world) set(p *process, change func()) {
 }
 
 func (w *world) kill(p *process) {
-	w.logf("kill %s", p.name)
+	w.logf("kill %s", p.Name)
 	w.set(p, func() {
-		if p.running {
-			p.runs[len(p.runs)-1].to = time.Now()
-		}
-		p.dead, p.running = true, false
+		p.Kill(time.Now())
 	})
 	for _, c := range p.clients {
 		c.MuteWatches(true)
@@ -121,13 +113,13 @@ func (w *world) kill(p *process) {
 }
 
 func (w *world) quit(p *process) {
-	w.logf("quit %s", p.name)
+	w.logf("quit %s", p.Name)
 	p.cancel()
 	w.forget(p)
 	began := time.Now()
 	<-p.done
 	if took := time.Since(began); took > 5*playLease {
-		w.violate("%s took %v to end", p.name, took)
+		w.violate("%s took %v to end", p.Name, took)
 	}
 }
 
@@ -148,9 +140,9 @@ func (w *world) startable() {
 	}
 }
 
-// flip changes the default revision; each process hears of it when its own watch has it.
-func (w *world) flip() {
-	w.set(nil, func() { w.deflt = playRevisions[w.rand.IntN(len(playRevisions))] })
+// Flip changes the default revision; each process hears of it when its own watch has it.
+func (w *world) Flip() {
+	w.set(nil, func() { w.deflt = play.Revisions[w.rand.IntN(len(play.Revisions))] })
 	w.logf("default is %s", w.deflt)
 	revision := w.deflt
 	for _, p := range w.processes {
@@ -162,9 +154,10 @@ func (w *world) flip() {
 	}
 }
 
-func (w *world) oneIsCutOff() {
+// CutOff is of one process.
+func (w *world) CutOff() {
 	p := w.pick()
-	w.logf("cut %s", p.name)
+	w.logf("cut %s", p.Name)
 	w.set(p, func() { p.cut = true })
 	for _, c := range p.clients {
 		c.MuteWatches(true)
@@ -174,12 +167,13 @@ func (w *world) oneIsCutOff() {
 	for _, c := range p.clients {
 		c.MuteWatches(false)
 	}
-	w.logf("%s is back", p.name)
+	w.logf("%s is back", p.Name)
 }
 
-func (w *world) watchesEnd() {
+// EndWatches is of one process.
+func (w *world) EndWatches() {
 	for _, c := range w.pick().clients {
-		switch w.intn(4) {
+		switch w.Intn(4) {
 		case 0:
 			c.DropWatches()
 		case 1:
@@ -192,17 +186,17 @@ func (w *world) watchesEnd() {
 	}
 }
 
-// oneSided has some kinds of request refused for a while, of one process or of all.
-func (w *world) oneSided() {
+// Refuse has some kinds of request refused for a while, of one process or of all.
+func (w *world) Refuse() {
 	gr := schema.GroupResource{Resource: "locks"}
 	why := []error{
 		apierrors.NewForbidden(gr, locktest.Name, nil), apierrors.NewInternalError(locktest.ErrConnection),
 		apierrors.NewTooManyRequests("later", 1), apierrors.NewConflict(gr, locktest.Name, locktest.ErrConnection),
 	}
-	verbs := [][]locktest.Verb{{locktest.Get}, {locktest.Update, locktest.Create}, {locktest.Watch}, {locktest.Update, locktest.Watch}}[w.intn(4)]
-	err := why[w.intn(len(why))]
+	verbs := [][]locktest.Verb{{locktest.Get}, {locktest.Update, locktest.Create}, {locktest.Watch}, {locktest.Update, locktest.Watch}}[w.Intn(4)]
+	err := why[w.Intn(len(why))]
 	some := w.processes
-	if w.intn(2) == 0 {
+	if w.Intn(2) == 0 {
 		some = []*process{w.pick()}
 	}
 	w.logf("refused to %d: %v: %v", len(some), verbs, err)
@@ -216,7 +210,7 @@ func (w *world) oneSided() {
 		}
 	}
 	set(err)
-	if w.intn(2) == 0 {
+	if w.Intn(2) == 0 {
 		for _, p := range some {
 			for _, c := range p.clients {
 				c.DropWatches()
@@ -228,16 +222,16 @@ func (w *world) oneSided() {
 	w.logf("refused no more")
 }
 
-// order gives an operator's order, which has to come back by itself.
-func (w *world) order() {
-	m := w.cast[w.intn(len(w.cast))]
-	for m == istiodPeer || m == clientGoPeer {
+// Order gives an operator's order, which has to come back by itself.
+func (w *world) Order() {
+	m := w.cast[w.Intn(len(w.cast))]
+	for m.Peer() {
 		m = w.cast[0]
 	}
 	revision := w.revision()
 	to := "nobody"
-	if w.intn(4) > 0 {
-		to = w.pick().name
+	if w.Intn(4) > 0 {
+		to = w.pick().Name
 	}
 	k := playKube{configMaps: w.objects.Client("operator"), leases: w.leases[revision].Client("operator")}
 	o, err := w.election("operator", revision, m, k, &playWatcher{}, nil).Operator("play")
@@ -249,7 +243,7 @@ func (w *world) order() {
 		c.SetFault(func(v locktest.Verb) locktest.Fault { return p.fault(0, v) })
 	}
 	length := time.Second + w.some(2*playLease)
-	which := w.intn(4)
+	which := w.Intn(4)
 	w.ordered++
 	w.orders.Go(func() {
 		began := time.Now()
@@ -267,19 +261,20 @@ func (w *world) order() {
 	})
 }
 
-// edit changes a lock object by hand. A process that starts now would know of nothing before.
-func (w *world) edit() {
+// Edit changes a lock object by hand. A process that starts now would know of nothing before.
+func (w *world) Edit() {
 	<-time.After(8 * time.Second)
 	if !w.allKnow() {
 		return // a promise excludes who never saw the record before it was gone
 	}
-	s, what := w.store(), w.intn(3)
+	s, what := w.store(), w.Intn(3)
 	w.logf("edit %d on %s", what, s.Kind())
 	[]func(){func() { s.Delete() }, s.Empty, s.Corrupt}[what]()
 	w.untouched = time.Now().Add(2*playLease + 5*time.Second)
 }
 
-func (w *world) fitness() {
+// Fitness is of one process.
+func (w *world) Fitness() {
 	p := w.pick()
 	err := context.DeadlineExceeded
 	w.set(p, func() {
@@ -289,12 +284,12 @@ func (w *world) fitness() {
 			p.unfit = nil
 		}
 	})
-	w.logf("%s is unfit: %v", p.name, p.unfit != nil)
+	w.logf("%s is unfit: %v", p.Name, p.unfit != nil)
 }
 
-// backUpOrRestore takes the etcd's state, or puts an earlier one back.
-func (w *world) backUpOrRestore() {
-	if len(w.backups) == 0 || w.intn(2) == 0 {
+// Rewind takes the etcd's state, or puts an earlier one back.
+func (w *world) Rewind() {
+	if len(w.backups) == 0 || w.Intn(2) == 0 {
 		backup := map[*locktest.Store]locktest.Backup{}
 		for _, s := range w.stores() {
 			backup[s] = s.Backup()
@@ -306,12 +301,12 @@ func (w *world) backUpOrRestore() {
 	if !w.allKnow() {
 		return
 	}
-	n := w.intn(len(w.backups))
+	n := w.Intn(len(w.backups))
 	w.logf("restore %d", n)
 	w.takeEvents()
 	w.set(nil, func() {
 		w.restored = time.Now()
-		clear(w.tokens)
+		w.judge.Forget()
 	})
 	for _, s := range w.stores() {
 		s.Restore(w.backups[n][s])
@@ -331,11 +326,11 @@ func (w *world) allKnow() bool {
 			return false
 		}
 		record := w.objects.Snapshot().Record
-		if p.make == leaseOnly || p.make == withPredecessor {
-			record = w.leases[p.revision].Snapshot().Record
+		if p.Make == play.LeaseOnly || p.Make == play.WithPredecessor {
+			record = w.leases[p.Revision].Snapshot().Record
 		}
-		if p.make == bothLocks && record.HolderIdentity != s.Holder {
-			record = w.leases[p.revision].Snapshot().Record
+		if p.Make == play.BothLocks && record.HolderIdentity != s.Holder {
+			record = w.leases[p.Revision].Snapshot().Record
 		}
 		if s.Holder != record.HolderIdentity || s.Transitions != record.LeaderTransitions {
 			return false

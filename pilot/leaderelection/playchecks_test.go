@@ -9,70 +9,23 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/tests/play"
 )
-
-// excludes reports whether the two must never run at once. Leaders that have come in one
-// predecessor's place do not wait for each other; and for peers nobody answers.
-func (p *process) excludes(q *process) bool {
-	if p == q || p.l == nil || q.l == nil {
-		return false
-	}
-	return p.make != withPredecessor || q.make != withPredecessor || p.revision == q.revision
-}
-
-// election names the one that a process takes part in, by which tokens grow.
-func (p *process) election() string {
-	if p.make == withPredecessor {
-		return p.revision
-	}
-	return ""
-}
 
 // checkStart is one-at-a-time, and that tokens grow within one history.
 func (w *world) checkStart(p *process, ctx context.Context) {
 	token := w.token(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p.dead {
-		return
-	}
-	w.terms++
-	for _, q := range w.all {
-		if q.running && p.excludes(q) {
-			w.violated("%s started while %s runs", p.name, q.name)
-		}
-	}
 	// A start that follows a write from before a restore belongs to neither history.
-	if time.Since(w.restored) < playLease && !w.restored.IsZero() {
-		return
-	}
-	last := w.tokens[p.election()]
-	// When the predecessor's lock was lost, functions start again in the same term.
-	again := p.make == withPredecessor && token == last.token && p == last.process
-	if token <= last.token && !again {
-		w.violated("%s has the token %d after %d", p.name, token, last.token)
-	}
-	w.tokens[p.election()] = held{token, p}
-}
-
-// held is the newest token of an election, and whose it is.
-type held struct {
-	token   uint64
-	process *process
+	w.judge.Starts(&p.Part, token, time.Since(w.restored) < playLease && !w.restored.IsZero())
 }
 
 // checkWrite is that no write gets past the gate while another's functions run.
 func (w *world) checkWrite(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p.dead {
-		return
-	}
-	for _, q := range w.all {
-		if q.running && p.excludes(q) {
-			w.violated("%s writes while %s runs", p.name, q.name)
-		}
-	}
+	w.judge.Writes(&p.Part)
 }
 
 // takeEvents keeps the history: a restore forgets the lost future.
@@ -98,12 +51,12 @@ func (w *world) checkEvents() {
 			continue
 		}
 		for _, p := range w.all {
-			if p.name != e.By || p.l == nil || !gaveAway(e, p) {
+			if p.Name != e.By || p.l == nil || !gaveAway(e, p) {
 				continue
 			}
-			for _, run := range p.runs {
-				if e.At.After(run.from) && (run.to.IsZero() || e.At.Before(run.to)) {
-					w.violated("%s wrote %q in as the holder at %v, and its functions ran", p.name, holder, e.At.Sub(w.began))
+			for _, run := range p.Runs {
+				if e.At.After(run.From) && (run.To.IsZero() || e.At.Before(run.To)) {
+					w.violated("%s wrote %q in as the holder at %v, and its functions ran", p.Name, holder, e.At.Sub(w.began))
 				}
 			}
 		}
@@ -116,26 +69,8 @@ func gaveAway(e locktest.Event, p *process) bool {
 	return holder == "" || e.Snapshot.Notes[k8sresourcelock.NominatedAnnotation] == holder
 }
 
-// The budgets: a span is ten RetryPeriods.
-const (
-	budgetSpan = 10 * playRetry
-	// maxRequests is the most that a process sends about one object in a span, in whatever
-	// state and failure; a leader's renewals are ten of them.
-	maxRequests = 100
-	// maxLines is the most that it logs.
-	maxLines = 100
-)
-
-// inSpan is the most of these instants that fall in one span.
-func inSpan(at []time.Duration) (most int) {
-	for i, first := 0, 0; i < len(at); i++ {
-		for at[i]-at[first] > budgetSpan {
-			first++
-		}
-		most = max(most, i-first+1)
-	}
-	return most
-}
+// budgetSpan is what the budgets are for.
+const budgetSpan = 10 * playRetry
 
 // checkBudgets is bounded effort.
 func (w *world) checkBudgets() {
@@ -146,12 +81,12 @@ func (w *world) checkBudgets() {
 			continue
 		}
 		for _, sent := range p.sent {
-			if n := inSpan(sent); n > maxRequests {
-				w.violated("%s sent %d requests about one object in %v", p.name, n, budgetSpan)
+			if n := play.InSpan(sent, budgetSpan); n > play.MaxRequests {
+				w.violated("%s sent %d requests about one object in %v", p.Name, n, budgetSpan)
 			}
 		}
-		if n := inSpan(p.lines); n > maxLines {
-			w.violated("%s logged %d lines in %v", p.name, n, budgetSpan)
+		if n := play.InSpan(p.lines, budgetSpan); n > play.MaxLines {
+			w.violated("%s logged %d lines in %v", p.Name, n, budgetSpan)
 		}
 	}
 }
@@ -159,7 +94,7 @@ func (w *world) checkBudgets() {
 func (w *world) mostRequests() (most int) {
 	for _, p := range w.all {
 		if p.l != nil {
-			most = max(most, inSpan(p.sent[0]), inSpan(p.sent[1]))
+			most = max(most, play.InSpan(p.sent[0], budgetSpan), play.InSpan(p.sent[1], budgetSpan))
 		}
 	}
 	return most
@@ -194,7 +129,7 @@ func (w *world) settle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.processes {
-		if p.running {
+		if p.Running {
 			return
 		}
 	}
@@ -205,7 +140,7 @@ func (w *world) settle() {
 func (w *world) standing() string {
 	var b strings.Builder
 	for _, p := range w.processes {
-		fmt.Fprintf(&b, "\n\t%s (%s, %v): last request at %v", p.name, p.revision, p.make, p.asked)
+		fmt.Fprintf(&b, "\n\t%s (%s, %v): last request at %v", p.Name, p.Revision, p.Make, p.asked)
 		if p.l == nil {
 			continue
 		}
@@ -221,7 +156,7 @@ func (w *world) standing() string {
 func (w *world) staysQuiet() {
 	before := map[*process][3]int{}
 	verbs := map[*process][2]map[locktest.Verb]int{}
-	count := func(p *process) [3]int { return [3]int{len(p.runs), len(p.lines), len(p.sent[0]) + len(p.sent[1])} }
+	count := func(p *process) [3]int { return [3]int{len(p.Runs), len(p.lines), len(p.sent[0]) + len(p.sent[1])} }
 	w.mu.Lock()
 	for _, p := range w.processes {
 		before[p] = count(p)
@@ -238,17 +173,17 @@ func (w *world) staysQuiet() {
 			continue
 		}
 		if n := is[0] - was[0]; n > 0 {
-			w.violated("%s started %d times for no cause", p.name, n)
+			w.violated("%s started %d times for no cause", p.Name, n)
 		}
 		if n := is[1] - was[1]; n > 0 {
-			w.violated("%s logged %d lines for no cause", p.name, n)
+			w.violated("%s logged %d lines for no cause", p.Name, n)
 		}
 		most := 4                            // a watch reaches its time limit
 		if p.l.Status().Phase == "leading" { // it renews, and may be waiting for the predecessor's lock
 			most += 2 * (int(span/playRetry) + 1) // there may be two objects
 		}
 		if n := is[2] - was[2]; n > most {
-			w.violated("%s, which works %v, sent %d requests in %v: %v, before %v", p.name, p.running, n, span, p.verbs, verbs[p])
+			w.violated("%s, which works %v, sent %d requests in %v: %v, before %v", p.Name, p.Running, n, span, p.verbs, verbs[p])
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/tests/play"
 )
 
 // clientGoClient bounds each request of a client-go candidate, as its users do by the rest.Config's
@@ -54,14 +55,14 @@ func TestAPlaysClientGoPeerOutlivesALostReply(t *testing.T) {
 		w := newWorld(t, leaseCast, bug{})
 		ctx, cancel := context.WithCancel(t.Context())
 		w.ctx, w.calm = ctx, true
-		w.start(w.name(), "stable", clientGoPeer)
+		w.start(w.name(), "stable", play.ClientGoPeer)
 		p := w.processes[0]
 		w.set(p, func() { p.cut = true })
 		<-time.After(playLease)
 		w.set(p, func() { p.cut = false })
 		<-time.After(playLease)
 		w.mu.Lock()
-		if !p.running {
+		if !p.Running {
 			t.Errorf("it does not lead a lease after its API server is back:%s", w.standing())
 		}
 		w.mu.Unlock()

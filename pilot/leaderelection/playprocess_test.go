@@ -19,6 +19,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/play"
 )
 
 func (d *playWatcher) AddHandler(h revisions.DefaultHandler) {
@@ -30,50 +31,43 @@ func (d *playWatcher) AddHandler(h revisions.DefaultHandler) {
 
 // process is one process of a play, ours or a peer.
 type process struct {
-	w        *world
-	name     string
-	revision string
-	make     make_
-	l        *LeaderElection // nil: a peer
-	watcher  *playWatcher
-	clients  []*locktest.Client // to the ConfigMap and to the Lease
-	writes   http.RoundTripper
-	cancel   context.CancelFunc
-	done     chan struct{}
-	beside   sync.WaitGroup // writers that its functions leave behind
+	play.Part // guarded by w.mu, but for its names
+
+	w       *world
+	l       *LeaderElection // nil: a peer
+	watcher *playWatcher
+	clients []*locktest.Client // to the ConfigMap and to the Lease
+	writes  http.RoundTripper
+	cancel  context.CancelFunc
+	done    chan struct{}
+	beside  sync.WaitGroup // writers that its functions leave behind
 
 	// w.mu guards these.
-	dead    bool
-	cut     bool
-	refuse  map[locktest.Verb]error
-	running bool
-	runs    []span
-	unfit   error
-	lines   []time.Duration // when it logged
-	sent    [2][]time.Duration
-	asked   time.Duration // when it sent its last request
-	verbs   [2]map[locktest.Verb]int
+	cut    bool
+	refuse map[locktest.Verb]error
+	unfit  error
+	lines  []time.Duration // when it logged
+	sent   [2][]time.Duration
+	asked  time.Duration // when it sent its last request
+	verbs  [2]map[locktest.Verb]int
 }
-
-// span is one run of the functions; to is zero while it lasts.
-type span struct{ from, to time.Time }
 
 func (w *world) name() string {
 	w.serial++
 	return "p" + string(rune('a'+w.serial/26)) + string(rune('a'+w.serial%26))
 }
 
-func (w *world) revision() string { return playRevisions[w.intn(len(playRevisions))] }
-func (w *world) kind() make_      { return w.cast[w.intn(len(w.cast))] }
+func (w *world) revision() string { return play.Revisions[w.Intn(len(play.Revisions))] }
+func (w *world) kind() play.Make  { return w.cast[w.Intn(len(w.cast))] }
 
 // start runs a process of that name.
-func (w *world) start(name, revision string, m make_) {
-	p := &process{w: w, name: name, revision: revision, make: m, done: make(chan struct{}), refuse: map[locktest.Verb]error{}}
+func (w *world) start(name, revision string, m play.Make) {
+	p := &process{w: w, Part: play.Part{Name: name, Revision: revision, Make: m}, done: make(chan struct{}), refuse: map[locktest.Verb]error{}}
 	p.verbs = [2]map[locktest.Verb]int{{}, {}}
 	p.clients = []*locktest.Client{w.objects.Client(name), w.leases[revision].Client(name)}
 	for i, c := range p.clients {
 		c.SetFault(func(v locktest.Verb) locktest.Fault { return p.fault(i, v) })
-		if w.intn(3) == 0 {
+		if w.Intn(3) == 0 {
 			c.SetWatchDelay(w.some(300 * time.Millisecond))
 		}
 	}
@@ -92,19 +86,20 @@ func (w *world) start(name, revision string, m make_) {
 	w.logf("start %s (%s, %v)", name, revision, m)
 	w.processes = append(w.processes, p)
 	w.all = append(w.all, p)
+	w.set(p, func() { w.judge.Enters(&p.Part) })
 }
 
 // elector is how the process takes part.
 func (p *process) elector() (run func(context.Context)) {
 	w := p.w
-	switch p.make {
-	case istiodPeer:
+	switch p.Make {
+	case play.IstiodPeer:
 		return p.istiod().Run
-	case clientGoPeer:
+	case play.ClientGoPeer:
 		e, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
 				LeaseMeta: metav1.ObjectMeta{Namespace: locktest.Namespace, Name: locktest.Name},
-				Client:    clientGoClient{p.clients[1]}, LockConfig: resourcelock.ResourceLockConfig{Identity: p.name},
+				Client:    clientGoClient{p.clients[1]}, LockConfig: resourcelock.ResourceLockConfig{Identity: p.Name},
 			},
 			LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry, ReleaseOnCancel: true,
 			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: p.peerWork, OnStoppedLeading: func() {}},
@@ -117,13 +112,13 @@ func (p *process) elector() (run func(context.Context)) {
 				e.Run(ctx)
 			}
 		}
-	case configMapOnly, bothLocks, leaseOnly, withPredecessor:
+	case play.ConfigMapOnly, play.BothLocks, play.LeaseOnly, play.WithPredecessor:
 	}
 	k := playKube{configMaps: p.clients[0], leases: p.clients[1]}
 	if wrap := w.bug.client; wrap != nil {
 		k.wrap = func(c coordinationv1client.LeasesGetter) coordinationv1client.LeasesGetter { return wrap(p, c) }
 	}
-	p.l = w.election(p.name, p.revision, p.make, k, p.watcher, slog.New(slog.NewTextHandler(&playLog{p}, nil)))
+	p.l = w.election(p.Name, p.Revision, p.Make, k, p.watcher, slog.New(slog.NewTextHandler(&playLog{p}, nil)))
 	p.l.Fit(p.fit).AddRunContext(p.work)
 	p.writes = p.l.Gate().Transport(playServer{p})
 	if w.bug.ungated {
@@ -137,7 +132,7 @@ func (p *process) waver(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		select {
 		case <-time.After(p.w.bug.wavers):
-			p.watcher.set(playRevisions[i%2])
+			p.watcher.set(play.Revisions[i%2])
 		case <-ctx.Done():
 		}
 	}
@@ -145,12 +140,12 @@ func (p *process) waver(ctx context.Context) {
 
 func (p *process) istiod() *locktest.Peer {
 	way := p.clients[1]
-	if p.w.cast[0] != leaseOnly {
+	if p.w.cast[0] != play.LeaseOnly {
 		way = p.clients[0]
 	}
 	return &locktest.Peer{
-		Client: way, Identity: p.name, Key: p.revision, Lease: playLease, Renew: playRenew, Retry: playRetry, Work: p.peerWork,
-		Outranks: func(key string) bool { d := p.watcher.GetDefault(); return key != d && p.revision == d },
+		Client: way, Identity: p.Name, Key: p.Revision, Lease: playLease, Renew: playRenew, Retry: playRetry, Work: p.peerWork,
+		Outranks: func(key string) bool { d := p.watcher.GetDefault(); return key != d && p.Revision == d },
 	}
 }
 
@@ -166,7 +161,7 @@ type playLog struct{ p *process }
 
 func (l *playLog) Write(b []byte) (int, error) {
 	w := l.p.w
-	w.logf("%s: %s", l.p.name, strings.TrimSpace(string(b)))
+	w.logf("%s: %s", l.p.Name, strings.TrimSpace(string(b)))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.p.lines = append(l.p.lines, time.Since(w.began))
@@ -184,15 +179,7 @@ func (p *process) ran(is bool) {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p.dead {
-		return
-	}
-	p.running = is
-	if is {
-		p.runs = append(p.runs, span{from: time.Now()})
-	} else {
-		p.runs[len(p.runs)-1].to = time.Now()
-	}
+	p.Ran(is, time.Now())
 }
 
 var errPlay = errors.New("the function has failed")
@@ -235,7 +222,7 @@ func (p *process) work(ctx context.Context) error {
 		return nil
 	}
 	p.ran(false)
-	if w.intn(2) == 0 {
+	if w.Intn(2) == 0 {
 		runtime.Goexit()
 	}
 	return errPlay

@@ -35,7 +35,7 @@ type room struct {
 }
 
 // harness is what tests of any room may use.
-var harness = []string{"tests/cluster", "tests/internal"}
+var harness = []string{"tests/cluster", "tests/internal", "tests/play"}
 
 // alone is what the elector and its locks do without, so that anyone can take
 // them without the rest of this module.
@@ -85,9 +85,11 @@ var rooms = []room{
 
 	// Tests look at everything; nothing but a test looks at them.
 	{path: "tests/internal"},
+	// What random runs over stores in memory, beside the code, share with those on a real API server.
+	{path: "tests/play"},
 	{path: "tests/cluster", doors: []string{client, "tests/internal"}, environment: true},
 	{
-		path: "tests", doors: []string{"cmd/...", "pilot/...", "pkg/...", "tests/cluster", "tests/internal"},
+		path: "tests", doors: []string{"cmd/...", "pilot/...", "pkg/...", "tests/cluster", "tests/internal", "tests/play"},
 		environment: true,
 	},
 }

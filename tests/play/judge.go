@@ -1,0 +1,131 @@
+package play
+
+import "time"
+
+// Part is a process's part in an election, as its judge sees it.
+type Part struct {
+	Name, Revision string
+	Make           Make
+
+	Dead    bool // it was killed: it runs nothing, whatever its goroutines do
+	Running bool // its functions run
+	Runs    []Span
+}
+
+// Span is one run of the functions; To is zero while it lasts.
+type Span struct{ From, To time.Time }
+
+// Ran notes the begin or the end of the functions.
+func (p *Part) Ran(is bool, now time.Time) {
+	if p.Dead {
+		return
+	}
+	if p.Running = is; is {
+		p.Runs = append(p.Runs, Span{From: now})
+	} else {
+		p.Runs[len(p.Runs)-1].To = now
+	}
+}
+
+// Kill is the end of a process without a word.
+func (p *Part) Kill(now time.Time) {
+	if p.Running {
+		p.Ran(false, now)
+	}
+	p.Dead = true
+}
+
+// Excludes reports whether the two must never run at once. Leaders that have come in one
+// predecessor's place do not wait for each other; and for peers nobody answers.
+func (p *Part) Excludes(q *Part) bool {
+	if p == q || p.Make.Peer() || q.Make.Peer() {
+		return false
+	}
+	return p.Make != WithPredecessor || q.Make != WithPredecessor || p.Revision == q.Revision
+}
+
+// Election names the one that a process takes part in, by which tokens grow.
+func (p *Part) Election() string {
+	if p.Make == WithPredecessor {
+		return p.Revision
+	}
+	return ""
+}
+
+// Judge is one-at-a-time, and that tokens grow. Its users hold their own lock.
+type Judge struct {
+	// Violated is told what must not be.
+	Violated func(format string, args ...any)
+
+	all    []*Part
+	tokens map[string]held
+	Terms  int
+}
+
+// held is the newest token of an election, and whose it is.
+type held struct {
+	token uint64
+	part  *Part
+}
+
+// Enters adds a process.
+func (j *Judge) Enters(p *Part) { j.all = append(j.all, p) }
+
+// Forget begins a new history, in which tokens start anew.
+func (j *Judge) Forget() { j.tokens = nil }
+
+// Starts is asked when a process's functions start. excused: their token belongs to no history.
+func (j *Judge) Starts(p *Part, token uint64, excused bool) {
+	if p.Dead {
+		return
+	}
+	j.Terms++
+	for _, q := range j.all {
+		if q.Running && p.Excludes(q) {
+			j.Violated("%s started while %s runs", p.Name, q.Name)
+		}
+	}
+	if excused {
+		return
+	}
+	last := j.tokens[p.Election()]
+	// When the predecessor's lock was lost, functions start again in the same term.
+	again := p.Make == WithPredecessor && token == last.token && p == last.part
+	if token <= last.token && !again {
+		j.Violated("%s has the token %d after %d", p.Name, token, last.token)
+	}
+	if j.tokens == nil {
+		j.tokens = map[string]held{}
+	}
+	j.tokens[p.Election()] = held{token, p}
+}
+
+// Writes is asked when a write has passed the gate: no other's functions run.
+func (j *Judge) Writes(p *Part) {
+	if p.Dead {
+		return
+	}
+	for _, q := range j.all {
+		if q.Running && p.Excludes(q) {
+			j.Violated("%s writes while %s runs", p.Name, q.Name)
+		}
+	}
+}
+
+// MaxRequests is the most that a process may send about one object in ten RetryPeriods, in
+// whatever state and failure; a leader's renewals are ten of them.
+const MaxRequests = 100
+
+// MaxLines is the most that it may log in that time.
+const MaxLines = 100
+
+// InSpan is the most of these instants, in their order, that fall in one span.
+func InSpan(at []time.Duration, span time.Duration) (most int) {
+	for i, first := 0, 0; i < len(at); i++ {
+		for at[i]-at[first] > span {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}
