@@ -69,15 +69,18 @@ func otherUID(note string) string {
 	return ""
 }
 
-// side is one object of a pair. Of an absent object version is the last that was known.
+// side is one object of a pair. Of an absent object version is the last that was known. echo
+// says that it is as this process's latest write of both left it: what others had to say since
+// is not there.
 type side struct {
 	Snapshot
 	version uint64
+	echo    bool
 }
 
 func sideOf(s Snapshot) side {
 	version, _ := strconv.ParseUint(s.ResourceVersion, 10, 64) // checked when it was remembered
-	return side{s, version}
+	return side{Snapshot: s, version: version}
 }
 
 // Stands is in which of a MultiLock's objects a record stands.
@@ -211,11 +214,13 @@ func showRest(p, s side) int {
 }
 
 // mergeNotes adds to a copy of the secondary's notes what stands on the primary: a candidate of
-// the first step knows no other place. Where both have one, the newer object's counts.
+// the first step knows no other place. Where both have one, the newer object's counts; but what
+// was written to the primary between the holder's two writes is newer than the second of them.
 func mergeNotes(notes map[string]string, p, s side) map[string]string {
 	for _, key := range othersNotes {
 		v := p.Notes[key]
-		if v == "" || notes[key] != "" && s.version > p.version {
+		echoed := s.echo && !p.echo
+		if v == "" || notes[key] != "" && s.version > p.version && !echoed {
 			continue
 		}
 		if notes == nil {

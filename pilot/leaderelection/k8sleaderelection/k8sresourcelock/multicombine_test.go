@@ -22,7 +22,7 @@ func one(t *testing.T, uid, text string) side {
 	s := Snapshot{Exists: true, UID: "", ResourceVersion: words[0][1:], Notes: map[string]string{}}
 	switch what := words[1]; what {
 	case "absent":
-		return side{Snapshot{}, version}
+		return side{version: version}
 	case "no-record":
 	case "unreadable":
 		s.Raw, s.Unreadable = []byte("{"), unreadable("broken")
@@ -58,7 +58,7 @@ func one(t *testing.T, uid, text string) side {
 		}
 	}
 	s.UID = types.UID(uid)
-	return side{s, version}
+	return side{Snapshot: s, version: version}
 }
 
 func TestCombine(t *testing.T) {

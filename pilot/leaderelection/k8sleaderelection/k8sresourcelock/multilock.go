@@ -136,6 +136,7 @@ func (l *MultiLock) Write(ctx context.Context, base Snapshot, record LeaderElect
 	if err := l.mem.stored(1, second); err != nil {
 		return Snapshot{}, unknown(err)
 	}
+	l.mem.wroteBoth(first, second)
 	if l.mem.overtaken(first, second) {
 		return Snapshot{}, errors.New("both locks were written, but one has changed since")
 	}

@@ -11,6 +11,7 @@ import (
 type pairMemory struct {
 	mu    sync.Mutex
 	sides [2]remembered
+	wrote [2]uint64 // the versions that the latest write of both made
 	base  Snapshot
 }
 
@@ -77,13 +78,27 @@ func (m *pairMemory) seen(i int, snap Snapshot, self string) (pair Snapshot, ok 
 	if version < m.sides[i].version || !m.sides[0].known || !m.sides[1].known {
 		return Snapshot{}, false, nil
 	}
-	return combine(m.sides[0].side, m.sides[1].side, self), true, nil
+	return m.pair(self), true, nil
 }
 
 func (m *pairMemory) combined(self string) Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return combine(m.sides[0].side, m.sides[1].side, self)
+	return m.pair(self)
+}
+
+// pair is what the two make together. The caller holds mu.
+func (m *pairMemory) pair(self string) Snapshot {
+	p, s := m.sides[0].side, m.sides[1].side
+	p.echo, s.echo = p.version <= m.wrote[0], s.version <= m.wrote[1]
+	return combine(p, s, self)
+}
+
+// wroteBoth notes what a write of both has made of them.
+func (m *pairMemory) wroteBoth(first, second Snapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wrote = [2]uint64{sideOf(first).version, sideOf(second).version}
 }
 
 // overtaken reports whether something newer than these two is known.
