@@ -86,7 +86,10 @@ type explorer struct {
 	t      *testing.T
 	step   []stepper
 	seed   maphash.Seed
-	seen   map[uint64]bool
+	seen   map[uint64]struct{}
+	orders [][]int // in which candidates that are equal may stand
+	canon  canon
+	next   model // what is tried, until it turns out to be new
 	states int
 	levels []int // new states by depth
 	acting int   // states in which somebody acts
@@ -94,29 +97,36 @@ type explorer struct {
 	trace  []string
 }
 
-func (m model) clone() model {
-	m.sides = slices.Clone(m.sides)
-	for i := range m.sides {
-		m.sides[i].wires = slices.Clone(m.sides[i].wires)
-		m.sides[i].events = slices.Clone(m.sides[i].events)
+// copyOf makes m a copy of n, in the room that m has.
+func (m *model) copyOf(n *model) {
+	sides := m.sides
+	if sides == nil {
+		sides = make([]side, len(n.sides))
 	}
-	return m
+	*m = *n
+	m.sides = sides
+	for i := range sides {
+		wires, events := sides[i].wires[:0], sides[i].events[:0]
+		sides[i] = n.sides[i]
+		sides[i].wires, sides[i].events = append(wires, n.sides[i].wires...), append(events, n.sides[i].events...)
+	}
 }
 
 func (m *model) moment() core.Moment {
 	return core.Moment{Mono: m.now, Boot: int64(m.now), Wall: 1_780_000_000e9 + int64(m.now)}
 }
 
-// node is a state and how it was reached.
+// node is a state and how it was reached. The model goes when all that follows is known.
 type exploredNode struct {
 	m    model
+	now  core.Instant
 	from *exploredNode
 	how  string
 }
 
 // explore visits every state up to the depth, those that are near first.
 func (x *explorer) explore() {
-	x.seed, x.seen = maphash.MakeSeed(), map[uint64]bool{}
+	x.seed, x.seen = maphash.MakeSeed(), map[uint64]struct{}{}
 	first := model{
 		now: core.Instant(time.Hour), next: 10, sides: make([]side, x.candidates),
 		delays: x.delays, losses: x.losses, mishaps: x.mishaps, deletions: x.deletions, flips: x.flips,
@@ -130,23 +140,27 @@ func (x *explorer) explore() {
 		x.input(&first, i, core.Input{Kind: core.DefaultChanged, Default: first.def})
 		x.input(&first, i, core.Input{Kind: core.Watching, Gap: true})
 	}
-	level := []*exploredNode{{m: first}}
+	level := []*exploredNode{{m: first, now: first.now}}
 	for depth := 0; depth < x.depth && len(level) > 0 && x.wrong == ""; depth++ {
 		var next []*exploredNode
 		for _, n := range level {
-			x.successors(n, func(how string, m model) {
+			x.successors(n, func(how string, m *model) {
 				if x.wrong != "" {
 					x.blame(n, how)
 					return
 				}
-				if key := x.key(&m); !x.seen[key] {
-					x.seen[key] = true
-					next = append(next, &exploredNode{m: m, from: n, how: how})
+				key := x.key(m)
+				if _, known := x.seen[key]; !known {
+					x.seen[key] = struct{}{}
+					found := &exploredNode{from: n, how: how, now: m.now}
+					found.m.copyOf(m)
+					next = append(next, found)
 				}
 			})
 			if x.wrong != "" {
 				break
 			}
+			n.m = model{}
 		}
 		level = next
 		x.levels = append(x.levels, len(level))
@@ -159,21 +173,22 @@ func (x *explorer) blame(n *exploredNode, last string) {
 		return
 	}
 	for ; n != nil; n = n.from {
-		x.trace = append(x.trace, fmt.Sprintf("%v %s", time.Duration(n.m.now), n.how))
+		x.trace = append(x.trace, fmt.Sprintf("%v %s", time.Duration(n.now), n.how))
 	}
 	slices.Reverse(x.trace)
 	x.trace = append(x.trace, last)
 }
 
 // successors calls each with everything that can happen next.
-func (x *explorer) successors(n *exploredNode, each func(string, model)) {
+func (x *explorer) successors(n *exploredNode, each func(string, *model)) {
 	try := func(how string, do func(m *model)) {
 		if x.wrong != "" {
 			return
 		}
-		m := n.m.clone()
-		do(&m)
-		x.check(&m)
+		m := &x.next
+		m.copyOf(&n.m)
+		do(m)
+		x.check(m)
 		each(how, m)
 	}
 	for i := range n.m.sides {

@@ -47,11 +47,11 @@ func TestExplore(t *testing.T) {
 
 func explorations() map[string]exploration {
 	return map[string]exploration{
-		"two, crashes and losses":   {candidates: 2, depth: 7, losses: 1, mishaps: 1},
-		"two, late answers":         {candidates: 2, depth: 8, delays: 2},
-		"two ranked, one flip":      {candidates: 2, depth: 8, ranked: true, flips: 1},
-		"two, the lock is deleted":  {candidates: 2, depth: 9, deletions: 1},
-		"three, nothing goes wrong": {candidates: 3, depth: 6},
+		"two, crashes and losses":   {candidates: 2, depth: 8, losses: 1, mishaps: 1},
+		"two, late answers":         {candidates: 2, depth: 9, delays: 2},
+		"two ranked, one flip":      {candidates: 2, depth: 9, ranked: true, flips: 1},
+		"two, the lock is deleted":  {candidates: 2, depth: 10, deletions: 1},
+		"three, nothing goes wrong": {candidates: 3, depth: 9},
 	}
 }
 
