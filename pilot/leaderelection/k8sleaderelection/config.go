@@ -230,7 +230,7 @@ func (c LeaderElectionConfig) withDefaults() LeaderElectionConfig {
 	if c.StopLimit == 0 {
 		c.StopLimit = 2 * c.LeaseDuration
 	}
-	if c.Name == "" && c.Lock != nil {
+	if c.Name == "" {
 		c.Name = c.Lock.Describe()
 	}
 	return c
