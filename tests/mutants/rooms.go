@@ -96,8 +96,20 @@ var rooms = []room{
 		judges: []judge{{pkg: locks}, {pkg: locks + "/locktest"}, {pkg: elector, skip: long}},
 	},
 	{
-		name: "predecessor", packages: []string{elections}, budget: 15 * time.Minute,
-		judges: []judge{{pkg: elections, skip: "TestRandomTakeovers.*"}, {pkg: "./tests/integration/migration", run: "TestPredecessor.*", second: true, together: true}},
+		name: "predecessor", packages: []string{elections}, files: predecessorFiles, budget: 15 * time.Minute,
+		judges: []judge{
+			{pkg: elections, skip: plays},
+			{pkg: elections, run: plays, second: true, env: fewSeeds},
+			{pkg: "./tests/integration/migration", run: "TestPredecessor.*", second: true, together: true},
+		},
+	},
+	{
+		name: "elections", packages: []string{elections}, not: predecessorFiles, budget: 20 * time.Minute,
+		judges: []judge{
+			{pkg: elections, skip: plays},
+			{pkg: elections, run: plays, second: true, env: fewSeeds},
+			{pkg: "./tests/integration/elections", run: "TestConfig.*|TestElection.*|TestShared.*|TestStatus.*", second: true, together: true},
+		},
 	},
 	{
 		name: "gate", packages: []string{fence}, files: gateFiles, budget: 10 * time.Minute,
@@ -160,6 +172,12 @@ var rooms = []room{
 		},
 	},
 }
+
+// predecessorFiles keep the lock of earlier versions; the other files are named elections.
+var predecessorFiles = []string{"predecessor.go", "keeping.go", "former.go", "boundgate.go"}
+
+// plays are the tests of elections that play at random for many seconds.
+const plays = "TestElectionsAtRandom.*|TestOldReplicasAreAloneAtRandom|TestRandomTakeovers.*"
 
 // gateFiles are the client's side of the fence; the other files are the API server's.
 var gateFiles = []string{"gate.go", "transport.go", "refusal.go"}
