@@ -108,7 +108,7 @@ var rooms = []room{
 		judges: []judge{
 			{pkg: elections, skip: plays},
 			{pkg: elections, run: plays, second: true, env: fewSeeds},
-			{pkg: "./tests/integration/elections", run: "TestConfig.*|TestElection.*|TestShared.*|TestStatus.*", second: true, together: true},
+			{pkg: "./tests/integration/elections", run: "TestConfigurationErrors|TestGracefulStop.*|TestPerRevision.*|TestDisabled.*|TestWarm.*|TestSet.*|TestSeveral.*|TestStopLimit|TestDrainLimit", second: true, together: true},
 		},
 	},
 	{
