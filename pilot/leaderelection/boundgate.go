@@ -45,11 +45,7 @@ func (g *boundGate) left(now k8sleaderelection.Moment) time.Duration {
 }
 
 func (g *boundGate) apply() {
-	var none k8sleaderelection.Cover
-	if g.end == none || g.bound == none {
-		g.gate.Set(g.term, none)
-		return
-	}
+	// No cover is the zero one, which is the earliest.
 	g.gate.Set(g.term, k8sleaderelection.Cover{
 		Mono: min(g.end.Mono, g.bound.Mono), Boot: min(g.end.Boot, g.bound.Boot), Wall: min(g.end.Wall, g.bound.Wall),
 	})

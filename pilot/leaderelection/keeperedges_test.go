@@ -162,6 +162,7 @@ func TestWhatAKeeperMakesOfAnAnswer(t *testing.T) {
 func TestWhatAKeeperWrites(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		k := keeperOf(store.Lock("s", "canary"))
+		passes(1500 * time.Millisecond)
 		now := k.clock.Now()
 		second := time.Unix(0, now.Wall).UTC().Truncate(time.Second)
 		for name, x := range map[string]struct{ recorded, want time.Time }{
@@ -174,6 +175,7 @@ func TestWhatAKeeperWrites(t *testing.T) {
 			"a day ahead, no clock": {second.Add(24*time.Hour - time.Second), second},
 		} {
 			base := keptLock("10")
+			base.Record.LeaseDurationSeconds = 7
 			base.Record.RenewTime, base.Record.AcquireTime = metav1.NewTime(x.recorded), metav1.NewTime(second.Add(-time.Hour))
 			got := k.record(base, now)
 			if !got.RenewTime.Time.Equal(x.want) || got.LeaderTransitions != 4 || !got.AcquireTime.Time.Equal(second.Add(-time.Hour)) {
@@ -265,6 +267,7 @@ func TestWhoIsRememberedOfEarlierVersions(t *testing.T) {
 		"kept in its term":         {"istiod", []int{7}, 7, true},
 		"kept before its term":     {"istiod", []int{7}, 3, true},
 		"before the newest":        {"istiod", []int{7, 5}, 6, true},
+		"at its very beginning":    {"istiod", []int{0}, 0, true},
 		"after the newest, seen 1": {"istiod", []int{5, 7}, 8, false},
 	} {
 		var f former
@@ -340,116 +343,4 @@ func TestAGateBesideThePredecessorsLock(t *testing.T) {
 			t.Error("it does not drain")
 		}
 	}
-}
-
-// runs starts a keeper with work and gives back how it ends.
-func runs(ctx context.Context, k *keeper, work func(context.Context) error) <-chan error {
-	ended := make(chan error, 1)
-	go func() { ended <- k.run(ctx, work) }()
-	return ended
-}
-
-// A keeper whose functions have returned keeps the lock for as long as the term lasts: its
-// election leads, and an old replica would act beside what they have set up.
-func TestAKeeperWhoseFunctionsHaveReturnedKeepsTheLock(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		k := keeperOf(store.Lock("s", "canary"))
-		ended := runs(ctx, k, func(context.Context) error { return nil })
-		passes(4 * oldLease)
-		snap := store.Snapshot()
-		if age := time.Since(snap.Record.RenewTime.Time); !snap.KeptForSuccessors() || age > oldRetry+time.Second {
-			t.Errorf("kept %v, renewed %v ago", snap.KeptForSuccessors(), age)
-		}
-		select {
-		case err := <-ended:
-			t.Fatalf("it has ended: %v", err)
-		default:
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("it ended with %v", err)
-		}
-		before := store.Snapshot().ResourceVersion
-		if passes(oldLease); store.Snapshot().ResourceVersion != before {
-			t.Error("it writes after its end")
-		}
-	})
-}
-
-// A function that fails ends the keeper with its error; the gate's bound stays until the
-// elector, which is told, has shut it.
-func TestAFunctionThatFailsEndsTheKeeper(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		failed := errors.New("failed")
-		k := keeperOf(store.Lock("s", "canary"))
-		if err := k.run(t.Context(), func(context.Context) error { <-time.After(time.Minute); return failed }); !errors.Is(err, failed) {
-			t.Errorf("told %v", err)
-		}
-	})
-}
-
-// Without a watch, a keeper learns of a loss by the read after a write that met another: it
-// stops its functions then, and leaves alone what the other wrote.
-func TestAKeeperLearnsOfALossByReading(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		s := successor(t, store, "s")
-		passes(time.Minute)
-		s.client.MuteWatches(true)
-		store.Put("istiod", istiodsLock("1").Record)
-		lost := time.Now()
-		passes(oldRetry + time.Second)
-		if s.works() || s.stopped.Sub(lost) > oldRetry {
-			t.Errorf("works %v, stopped %v after the loss", s.works(), s.stopped.Sub(lost))
-		}
-		if by := store.Snapshot().Record.HolderIdentity; by != "istiod" {
-			t.Errorf("the lock is held by %q", by)
-		}
-	})
-}
-
-// A keeper that waits for the lock ends with its context, and has not started anything.
-func TestAKeeperThatWaitsEnds(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := old(t, store, "a")
-		passes(time.Second)
-		ctx, cancel := context.WithCancel(t.Context())
-		k := keeperOf(store.Lock("s", "canary"))
-		var bounds []k8sleaderelection.Cover
-		k.bound = func(c k8sleaderelection.Cover) { bounds = append(bounds, c) }
-		ended := runs(ctx, k, func(context.Context) error { t.Error("it works"); return nil })
-		passes(oldLease)
-		cancel()
-		began := time.Now()
-		if err := <-ended; err != nil || time.Since(began) > time.Second {
-			t.Errorf("ended with %v after %v", err, time.Since(began))
-		}
-		if len(bounds) != 1 || bounds[0] != (k8sleaderelection.Cover{}) {
-			t.Errorf("the gate was told %+v", bounds)
-		}
-		if !a.works() {
-			t.Error("the old replica does not work")
-		}
-	})
-}
-
-// What a keeper takes a write for that was acknowledged without having changed anything: for
-// none.
-func TestAKeepersWriteThatChangesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		k := keeperOf(store.Lock("s", "canary"))
-		k.lock = deafLock{k.lock}
-		base := keptLock("10")
-		if held, err := k.write(t.Context(), base); err == nil || held.cover != (k8sleaderelection.Cover{}) {
-			t.Errorf("%+v, %v", held, err)
-		}
-	})
-}
-
-// deafLock acknowledges writes that change nothing.
-type deafLock struct{ watchedLock }
-
-func (deafLock) Write(_ context.Context, base k8sresourcelock.Snapshot, _ k8sresourcelock.LeaderElectionRecord, _ map[string]string) (k8sresourcelock.Snapshot, error) {
-	return base, nil
 }

@@ -113,7 +113,7 @@ func (s *keeping) answered(a answer) (lost bool) {
 		// One conflict is another successor's renewal. More of them mean that there is
 		// something that looking at once does not help against.
 		if s.fails++; s.fails > 1 || !k8sresourcelock.IsConflict(a.err) {
-			s.tryAt.Mono = s.clock.Now().Mono.After(min(s.retry, s.retry/8<<min(s.fails-1, 3)))
+			s.tryAt.Mono = s.clock.Now().Mono.After(s.retry / 8 << min(s.fails-1, 3))
 		}
 		return false
 	case a.read:
