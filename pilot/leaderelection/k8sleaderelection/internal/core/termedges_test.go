@@ -223,7 +223,7 @@ func TestWhatATermLeavesBehind(t *testing.T) {
 		"a step-down after a lease":           {func(s *State) { s.StepDown, s.BeganAt = true, seconds(-16) }, 2, 1},
 		"one of many":                         {func(s *State) { s.StepDown, s.Steps = true, 5 }, 64, 5},
 		"an operator's order":                 {func(s *State) { s.Giving, s.Cool = true, 40*time.Second }, 40, 2},
-		"a step-down, by an operator's order": {func(s *State) { s.StepDown, s.Cool = true, time.Second }, 1, 3},
+		"a step-down, by an operator's order": {func(s *State) { s.StepDown, s.Cool = true, time.Second }, 8, 3},
 		"a twin":                              {func(s *State) { s.Twin = true }, 15, 2},
 	} {
 		s := ours(seenAt(0, lock("mine")), Draining)
