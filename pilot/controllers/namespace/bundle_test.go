@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -118,5 +119,26 @@ func TestBundleKeepsTheLastGoodOneAndReportsOnce(t *testing.T) {
 	}
 	if got := strings.Count(out.String(), "usable again"); got != 2 {
 		t.Errorf("reported %d times that it is usable again:\n%s", got, &out)
+	}
+}
+
+// A pipe has no end: it must not be read. And what is wrong with a file is said.
+func TestReadBundleRefusesWhatIsNoFile(t *testing.T) {
+	folder := t.TempDir()
+	pipe := filepath.Join(folder, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{pipe: "no regular file", folder: "no regular file", filepath.Join(folder, "missing"): "no such file"} {
+		if content, err := readBundle(path); err == nil || !strings.Contains(err.Error(), want) || content != "" {
+			t.Errorf("%s: %q, %v; want %q", path, content, err, want)
+		}
+	}
+	long := filepath.Join(folder, "long")
+	if err := os.WriteFile(long, bytes.Repeat([]byte("x"), maxBundle+10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if content, err := readBundle(long); err == nil || len(content) != maxBundle+1 {
+		t.Errorf("%d bytes were read, %v", len(content), err)
 	}
 }

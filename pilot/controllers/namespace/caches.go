@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +20,9 @@ import (
 // caches are what a controller knows of the cluster, kept by two watches.
 type caches struct {
 	namespaces, configMaps cache.SharedIndexInformer
+	unseen                 *unseen
+	slim                   cache.TransformFunc                       // of ConfigMaps
+	told                   [2]cache.ResourceEventHandlerRegistration // what hears of changes
 	cancel                 context.CancelFunc
 	ended                  sync.WaitGroup
 }
@@ -32,27 +36,69 @@ func startCaches(ctx context.Context, client kube.Client, trouble *kube.Trouble,
 	source := func(lw *cache.ListWatch) cache.ListerWatcher {
 		return cache.ToListWatcherWithWatchListSemantics(lw, client.Kube())
 	}
+	slim := slimConfigMap(current)
 	c := &caches{
 		namespaces: informer(&corev1.Namespace{}, slimNamespace, source(listWatch(trouble, "namespaces", metav1.ListOptions{}, core.Namespaces().List, core.Namespaces().Watch))),
-		configMaps: informer(&corev1.ConfigMap{}, slimConfigMap(current), source(listWatch(trouble, "configmaps", named, core.ConfigMaps("").List, core.ConfigMaps("").Watch))),
+		configMaps: informer(&corev1.ConfigMap{}, slim, source(listWatch(trouble, "configmaps", named, core.ConfigMaps("").List, core.ConfigMaps("").Watch))),
+		unseen:     newUnseen(touched), slim: slim,
 	}
-	onChange(c.namespaces, func(o metav1.Object) { touched(o.GetName()) })
-	onChange(c.configMaps, func(o metav1.Object) { touched(o.GetNamespace()) })
+	c.told[0] = onChange(c.namespaces, func(o metav1.Object, changed bool) {
+		if changed {
+			touched(o.GetName())
+		}
+	})
+	c.told[1] = onChange(c.configMaps, func(o metav1.Object, changed bool) {
+		if c.unseen.seen(o.GetNamespace(), o.GetResourceVersion()) || changed {
+			touched(o.GetNamespace())
+		}
+	})
 	ctx, c.cancel = context.WithCancel(ctx)
 	c.ended.Go(func() { c.namespaces.RunWithContext(ctx) })
 	c.ended.Go(func() { c.configMaps.RunWithContext(ctx) })
 	return c
 }
 
-// synced waits until the caches hold all that there is; false means that ctx ended.
+// synced waits until the caches hold all that there is, and have told so: what comes later is a
+// change. False means that ctx ended.
 func (c *caches) synced(ctx context.Context) bool {
-	return cache.WaitFor(ctx, "", c.namespaces.HasSyncedChecker(), c.configMaps.HasSyncedChecker())
+	return cache.WaitFor(ctx, "", c.told[0].HasSyncedChecker(), c.told[1].HasSyncedChecker())
 }
 
 // stop ends the watches and returns when all has ended.
 func (c *caches) stop() {
 	c.cancel()
 	c.ended.Wait()
+	c.unseen.clear()
+}
+
+// latest returns a namespace's ConfigMap as the cache shows it or, where that is later, as it
+// was written; nil when there is none. It is not known while an answer has told of more than
+// the cache shows.
+func (c *caches) latest(namespace *corev1.Namespace) (configMap *corev1.ConfigMap, known bool) {
+	// Asked first: what has been seen by now, the cache shows.
+	answer := c.unseen.of(namespace.Name, namespace.UID)
+	configMap = c.configMap(namespace.Name)
+	switch {
+	case answer == nil:
+		return configMap, true
+	case answer.object == nil:
+		return nil, false
+	case configMap == nil || !answer.shownBy(configMap.ResourceVersion):
+		return answer.object, true
+	}
+	return configMap, true
+}
+
+// wrote takes a ConfigMap as the answer to a write shows it.
+func (c *caches) wrote(namespace *corev1.Namespace, configMap *corev1.ConfigMap) {
+	slim, _ := c.slim(configMap) // the error is never set
+	configMap, _ = slim.(*corev1.ConfigMap)
+	c.unseen.add(namespace.Name, &answer{in: namespace.UID, object: configMap})
+}
+
+// behind notes that an answer told of more than the cache shows, which is a version, "" for none.
+func (c *caches) behind(namespace *corev1.Namespace, version string) {
+	c.unseen.add(namespace.Name, &answer{in: namespace.UID, stale: version})
 }
 
 // namespace returns one, nil when it does not exist.
@@ -112,20 +158,42 @@ func interruptible(err error) error {
 	return err
 }
 
-func onChange(i cache.SharedIndexInformer, changed func(metav1.Object)) {
-	object := func(obj any) {
+// onChange calls shown with each object that the cache shows anew, or shows no more, and whether
+// anything of it has changed that the controller looks at. What has not must not cause a try: it
+// would go past the back-off of a namespace whose writes fail.
+func onChange(i cache.SharedIndexInformer, shown func(o metav1.Object, changed bool)) cache.ResourceEventHandlerRegistration {
+	one := func(obj any, changed bool) {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = gone.Obj
 		}
 		if o, ok := obj.(metav1.Object); ok {
-			changed(o)
+			shown(o, changed)
 		}
 	}
-	_, _ = i.AddEventHandler(cache.ResourceEventHandlerFuncs{ // fails only for one that has ended
-		AddFunc:    object,
-		UpdateFunc: func(_, obj any) { object(obj) },
-		DeleteFunc: object,
+	registered, _ := i.AddEventHandler(cache.ResourceEventHandlerFuncs{ // fails only for one that has ended
+		AddFunc:    func(obj any) { one(obj, true) },
+		UpdateFunc: func(before, obj any) { one(obj, !alike(before, obj)) },
+		DeleteFunc: func(obj any) { one(obj, true) },
 	})
+	return registered
+}
+
+// alike reports whether two versions of an object are the same to the controller.
+func alike(before, after any) bool {
+	versionless := func(obj any) any {
+		switch o := obj.(type) {
+		case *corev1.Namespace:
+			slim := *o
+			slim.ResourceVersion = ""
+			return slim
+		case *corev1.ConfigMap:
+			slim := *o
+			slim.ResourceVersion = ""
+			return slim
+		}
+		return obj
+	}
+	return equality.Semantic.DeepEqual(versionless(before), versionless(after))
 }
 
 // slimNamespace keeps what the controller looks at.

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"reflect"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,5 +51,47 @@ func TestInformersEndAtOnceWhileTheServerIsAway(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// What is kept of an object is what is looked at, and no bundle twice.
+func TestSlim(t *testing.T) {
+	now, yes := metav1.Now(), true
+	meta := metav1.ObjectMeta{
+		Name: "n", Namespace: "s", UID: "u", ResourceVersion: "7", DeletionTimestamp: &now,
+		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{}},
+	}
+	kept := metav1.ObjectMeta{Name: "n", Namespace: "s", UID: "u", ResourceVersion: "7", DeletionTimestamp: &now}
+	content := string([]byte("content"))
+	slim := slimConfigMap(func() string { return content })
+	for name, test := range map[string]struct {
+		slim     func(any) (any, error)
+		in, want any
+	}{
+		"namespace": {
+			slimNamespace,
+			&corev1.Namespace{ObjectMeta: meta, Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"x"}}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}},
+			&corev1.Namespace{ObjectMeta: kept, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}},
+		},
+		"what is no namespace": {slimNamespace, "gone", "gone"},
+		"ConfigMap": {
+			slim,
+			&corev1.ConfigMap{ObjectMeta: meta, Immutable: &yes, Data: map[string]string{"theirs": "x", BundleKey: "y"}, BinaryData: map[string][]byte{"theirs": {1}}},
+			&corev1.ConfigMap{ObjectMeta: kept, Immutable: &yes, Data: map[string]string{BundleKey: "y"}},
+		},
+		"binary ConfigMap": {
+			slim,
+			&corev1.ConfigMap{ObjectMeta: meta, BinaryData: map[string][]byte{BundleKey: {1}}},
+			&corev1.ConfigMap{ObjectMeta: kept, BinaryData: map[string][]byte{BundleKey: nil}},
+		},
+		"what is no ConfigMap": {slim, "gone", "gone"},
+	} {
+		if got, err := test.slim(test.in); err != nil || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: kept %+v, %v; want %+v", name, got, err, test.want)
+		}
+	}
+	got, _ := slim(&corev1.ConfigMap{Data: map[string]string{BundleKey: string([]byte("content"))}})
+	if in := got.(*corev1.ConfigMap).Data[BundleKey]; unsafe.StringData(in) != unsafe.StringData(content) {
+		t.Error("the bundle in force is kept once more")
 	}
 }

@@ -1,6 +1,8 @@
 package namespace
 
 import (
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,10 +23,36 @@ func TestNewNamesAllThatIsWrong(t *testing.T) {
 			t.Errorf("error %v lacks %q", err, want)
 		}
 	}
-	if _, err := New(nil, Config{BundleFile: "x"}); err == nil {
-		t.Error("made without a client")
+	if _, err := New(nil, Config{BundleFile: "x"}); err == nil || !strings.Contains(err.Error(), "no client") {
+		t.Errorf("made without a client: %v", err)
+	}
+	broken := brokenClient{client}
+	if _, err := New(broken, Config{BundleFile: "x"}); err == nil || !strings.Contains(err.Error(), "namespace controller: ") || !strings.Contains(err.Error(), "/no/such/ca") {
+		t.Errorf("made with a client that none can be derived from: %v", err)
 	}
 	if _, err := New(client, Config{BundleFile: "x"}); err != nil {
 		t.Error(err)
+	}
+}
+
+// brokenClient has a configuration of which no client can be made.
+type brokenClient struct{ kube.Client }
+
+func (b brokenClient) RESTConfig() *rest.Config {
+	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "/no/such/ca"}}
+}
+
+func TestDefaults(t *testing.T) {
+	got := Config{}.withDefaults()
+	if want := []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}; !slices.Equal(got.Excluded, want) {
+		t.Errorf("excluded are %q, want %q", got.Excluded, want)
+	}
+	if got.BundleInterval != time.Second || got.Workers != 4 || got.Logger != slog.Default() {
+		t.Errorf("defaults are %+v", got)
+	}
+	log := slog.New(slog.DiscardHandler)
+	got = Config{Excluded: []string{}, BundleInterval: time.Minute, Workers: 1, Logger: log}.withDefaults()
+	if len(got.Excluded) != 0 || got.BundleInterval != time.Minute || got.Workers != 1 || got.Logger != log {
+		t.Errorf("what was given became %+v", got)
 	}
 }

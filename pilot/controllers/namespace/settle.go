@@ -13,16 +13,18 @@ import (
 
 // settle makes one namespace's ConfigMap carry the bundle, if it should and does not.
 func (c *Controller) settle(ctx context.Context, caches *caches, name string) error {
-	content := c.bundle.current()
-	if content == "" || c.excluded.Has(name) || !lives(caches.namespace(name)) {
+	content, namespace := c.bundle.current(), caches.namespace(name)
+	if content == "" || c.excluded.Has(name) || !lives(namespace) {
 		return nil
 	}
-	have := caches.configMap(name)
+	have, known := caches.latest(namespace)
 	switch {
+	case !known:
+		return nil
 	case have == nil:
-		return c.create(ctx, name, content)
+		return c.create(ctx, caches, namespace, content)
 	case have.DeletionTimestamp == nil && !carries(have, content):
-		return c.patch(ctx, have, content)
+		return c.patch(ctx, caches, namespace, have, content)
 	}
 	return nil
 }
@@ -36,27 +38,27 @@ func carries(configMap *corev1.ConfigMap, content string) bool {
 	return configMap.Data[BundleKey] == content
 }
 
-func (c *Controller) create(ctx context.Context, namespace, content string) error {
+func (c *Controller) create(ctx context.Context, caches *caches, namespace *corev1.Namespace, content string) error {
 	wanted := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: ConfigMapName, Namespace: namespace, Labels: map[string]string{configLabel: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: ConfigMapName, Namespace: namespace.Name, Labels: map[string]string{configLabel: "true"}},
 		Data:       map[string]string{BundleKey: content},
 	}
-	_, err := c.client.Kube().CoreV1().ConfigMaps(namespace).Create(ctx, wanted, metav1.CreateOptions{})
+	made, err := c.client.Kube().CoreV1().ConfigMaps(namespace.Name).Create(ctx, wanted, metav1.CreateOptions{})
 	switch {
-	case apierrors.IsAlreadyExists(err):
-		// The cache is behind; it will show the object and what to repair in it.
+	case apierrors.IsAlreadyExists(err), // the cache will show the object, and what to repair in it
+		apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause): // or that the namespace is going
+		caches.behind(namespace, "")
 		return nil
-	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // the namespace is going
 	case err != nil:
-		return fmt.Errorf("creating ConfigMap %s/%s: %w", namespace, ConfigMapName, err)
+		return fmt.Errorf("creating ConfigMap %s/%s: %w", namespace.Name, ConfigMapName, err)
 	}
+	caches.wrote(namespace, made)
 	return nil
 }
 
 // patch sets the one key. All else stays, whatever the version of the object: the
 // bundle is right for each of them.
-func (c *Controller) patch(ctx context.Context, have *corev1.ConfigMap, content string) error {
+func (c *Controller) patch(ctx context.Context, caches *caches, namespace *corev1.Namespace, have *corev1.ConfigMap, content string) error {
 	change := map[string]any{"data": map[string]string{BundleKey: content}}
 	if _, binary := have.BinaryData[BundleKey]; binary {
 		change["binaryData"] = map[string]any{BundleKey: nil} // a key may stand in one of the two
@@ -65,15 +67,17 @@ func (c *Controller) patch(ctx context.Context, have *corev1.ConfigMap, content 
 	if err != nil {
 		return fmt.Errorf("repairing ConfigMap %s/%s: %w", have.Namespace, ConfigMapName, err)
 	}
-	_, err = c.client.Kube().CoreV1().ConfigMaps(have.Namespace).
+	repaired, err := c.client.Kube().CoreV1().ConfigMaps(have.Namespace).
 		Patch(ctx, ConfigMapName, types.MergePatchType, body, metav1.PatchOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // the cache is behind; it will show that there is none
+		caches.behind(namespace, have.ResourceVersion) // it will show that there is none
+		return nil
 	case err != nil && have.Immutable != nil && *have.Immutable:
 		return fmt.Errorf("repairing ConfigMap %s/%s, which somebody made immutable: delete it to have it made anew: %w", have.Namespace, ConfigMapName, err)
 	case err != nil:
 		return fmt.Errorf("repairing ConfigMap %s/%s: %w", have.Namespace, ConfigMapName, err)
 	}
+	caches.wrote(namespace, repaired)
 	return nil
 }

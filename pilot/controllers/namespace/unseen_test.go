@@ -1,0 +1,273 @@
+package namespace
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// since are the times of the writes so far, from a moment on.
+func (a *api) since(began time.Time) (waits []time.Duration) {
+	for _, c := range a.writes() {
+		if !c.at.Before(began) {
+			waits = append(waits, c.at.Sub(began))
+		}
+	}
+	return waits
+}
+
+// What a write left is known before the caches show it, and what others do is known once they do.
+func TestWhatTheCachesDoNotShowYet(t *testing.T) {
+	const (
+		lag  = 10 * time.Second
+		path = "configmaps/a/" + ConfigMapName
+	)
+	one, two := certificate(t, 1), certificate(t, 2)
+	again := func(a *api, _ string) { // the namespace is deleted and made anew, with all in it
+		a.remove(path)
+		a.remove("namespaces/a")
+		a.put(space("a"))
+	}
+	for name, test := range map[string]struct {
+		there *corev1.ConfigMap // before the controller starts
+		// do comes 2.5 s after the first write, which is right away.
+		do     func(a *api, file string)
+		writes []time.Duration // since then; a file is looked at each second
+		bundle string
+	}{
+		"nothing happens": {do: func(*api, string) {}, bundle: one},
+		"the bundle changes": {
+			do: func(a *api, file string) { write(t, file, two) }, writes: []time.Duration{time.Second / 2}, bundle: two,
+		},
+		"the bundle changes, of one that was repaired": {
+			there: bundleMap("a", func(m *corev1.ConfigMap) { m.Data[BundleKey] = "x" }),
+			do:    func(a *api, file string) { write(t, file, two) }, writes: []time.Duration{time.Second / 2}, bundle: two,
+		},
+		"another deletes it": {
+			do: func(a *api, _ string) { a.remove(path) }, writes: []time.Duration{lag}, bundle: one,
+		},
+		"another changes it": {
+			do:     func(a *api, _ string) { a.put(bundleMap("a", func(m *corev1.ConfigMap) { m.Data[BundleKey] = "x" })) },
+			writes: []time.Duration{lag}, bundle: one,
+		},
+		"its namespace is made anew": {do: again, writes: []time.Duration{0}, bundle: one},
+		"another deletes it while there is no watch": {
+			do: func(a *api, _ string) {
+				a.cut()
+				a.remove(path)
+			},
+			writes: []time.Duration{unseenLimit - 2500*time.Millisecond}, bundle: one,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := bundleFileWith(t, one)
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI(t, space("a"))
+				if test.there != nil {
+					a.put(test.there.DeepCopy())
+				}
+				a.setLag(lag)
+				end := controllerOn(t, a, file)
+				defer end()
+				time.Sleep(2500 * time.Millisecond)
+				if got := len(a.writes()); got != 1 {
+					t.Fatalf("%d writes", got)
+				}
+				began := time.Now()
+				test.do(a, file)
+				for range 600 {
+					time.Sleep(time.Second)
+					a.mu.Lock()
+					a.store(labelled(a.objects["namespaces/a"].(*corev1.Namespace)))
+					a.mu.Unlock()
+				}
+				synctest.Wait()
+				got := a.since(began)
+				if len(got) != len(test.writes) {
+					t.Fatalf("writes after %v, want %v", got, test.writes)
+				}
+				for i := range got {
+					if got[i] < test.writes[i] || got[i] > test.writes[i]+time.Second {
+						t.Errorf("writes after %v, want %v", got, test.writes)
+					}
+				}
+				if a.bundle("a") != test.bundle {
+					t.Errorf("it carries %q", a.bundle("a"))
+				}
+			})
+		})
+	}
+}
+
+// labelled is a namespace with a label of the time.
+func labelled(n *corev1.Namespace) *corev1.Namespace {
+	n = n.DeepCopy()
+	n.Labels = map[string]string{"changed": time.Now().Format("150405")}
+	return n
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Error(err)
+	}
+}
+
+// By these answers the cache is behind. What it shows next is right, and it is not asked for
+// earlier than that.
+func TestAnswersByWhichTheCacheIsBehind(t *testing.T) {
+	content := certificate(t, 1)
+	file := bundleFileWith(t, content)
+	maps := schema.GroupResource{Resource: "configmaps"}
+	for name, test := range map[string]struct {
+		there  *corev1.ConfigMap
+		answer error // to the first write
+		shown  func(*api)
+		writes []time.Duration
+	}{
+		"it exists, and is right": {
+			answer: apierrors.NewAlreadyExists(maps, ConfigMapName),
+			shown:  func(a *api) { a.put(bundleMap("a", func(m *corev1.ConfigMap) { m.Data[BundleKey] = content })) },
+			writes: []time.Duration{0},
+		},
+		"it exists, and is wrong": {
+			answer: apierrors.NewAlreadyExists(maps, ConfigMapName),
+			shown:  func(a *api) { a.put(bundleMap("a", func(m *corev1.ConfigMap) { m.Data[BundleKey] = "x" })) },
+			writes: []time.Duration{0, 5 * time.Second},
+		},
+		"there is none to repair": {
+			there:  bundleMap("a", func(m *corev1.ConfigMap) { m.Data[BundleKey] = "x" }),
+			answer: apierrors.NewNotFound(maps, ConfigMapName),
+			shown:  func(a *api) { a.remove("configmaps/a/" + ConfigMapName) },
+			writes: []time.Duration{0, 5 * time.Second},
+		},
+		"the namespace goes": {
+			answer: apierrors.NewNotFound(maps, ConfigMapName),
+			shown:  func(a *api) { a.remove("namespaces/a") },
+			writes: []time.Duration{0},
+		},
+		"the namespace goes and comes": {
+			answer: apierrors.NewNotFound(maps, ConfigMapName),
+			shown: func(a *api) {
+				a.remove("namespaces/a")
+				a.put(space("a"))
+			},
+			writes: []time.Duration{0, 5 * time.Second},
+		},
+		"it was refused, and then made by another": {
+			answer: apierrors.NewForbidden(maps, ConfigMapName, errors.New("no")),
+			shown:  func(a *api) { a.put(bundleMap("a", func(m *corev1.ConfigMap) { m.Data[BundleKey] = content })) },
+			writes: []time.Duration{0, 100 * time.Millisecond},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI(t, space("a"))
+				if test.there != nil {
+					a.put(test.there.DeepCopy())
+				}
+				n := 0
+				a.answer = func(c call) error {
+					if c.object == "" {
+						return nil
+					}
+					if n++; n == 1 {
+						return test.answer
+					}
+					return nil
+				}
+				began := time.Now()
+				end := controllerOn(t, a, file)
+				defer end()
+				time.Sleep(5 * time.Second)
+				test.shown(a)
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				got := a.since(began)
+				if len(got) != len(test.writes) {
+					t.Fatalf("writes after %v, want %v", got, test.writes)
+				}
+				for i := range got {
+					if got[i] != test.writes[i] {
+						t.Errorf("writes after %v, want %v", got, test.writes)
+					}
+				}
+				if bundle := a.bundle("a"); len(got) > 1 && bundle != content {
+					t.Errorf("it carries %q", bundle)
+				}
+			})
+		})
+	}
+}
+
+// A refused write waits out its back-off, whatever changes that does not matter.
+func TestChangesThatDoNotMatterCauseNoTry(t *testing.T) {
+	file := bundleFileWith(t, certificate(t, 1))
+	synctest.Test(t, func(t *testing.T) {
+		there := bundleMap("a", func(m *corev1.ConfigMap) { m.Data[BundleKey] = "x" })
+		a := newAPI(t, space("a"), there)
+		a.answer = func(c call) error {
+			if c.object == "" {
+				return nil
+			}
+			return errors.New("no")
+		}
+		end := controllerOn(t, a, file)
+		defer end()
+		time.Sleep(10 * time.Minute)
+		before := len(a.writes())
+		for range 20 { // in 20 s there is one try at most
+			time.Sleep(time.Second)
+			changed := bundleMap("a", func(m *corev1.ConfigMap) {
+				m.Labels = map[string]string{"changed": time.Now().Format("150405")}
+				m.Data[BundleKey], m.Data["theirs"] = "x", time.Now().Format("150405")
+			})
+			a.put(changed)
+			a.put(labelled(space("a")))
+		}
+		synctest.Wait()
+		if got := len(a.writes()) - before; got > 1 {
+			t.Errorf("%d tries in 20 s", got)
+		}
+		before = len(a.writes())
+		a.put(bundleMap("a", func(m *corev1.ConfigMap) { m.Data[BundleKey] = "y" }))
+		synctest.Wait()
+		if got := len(a.writes()) - before; got != 1 {
+			t.Errorf("%d tries after a change that matters", got)
+		}
+	})
+}
+
+// Nothing is left of what was not seen when the caches end.
+func TestUnseenAnswersEndWithTheCaches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		overdue := 0
+		u := newUnseen(func(string) { overdue++ })
+		u.add("a", &answer{in: "1", stale: "5"})
+		u.add("b", &answer{in: "2", object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}})
+		u.add("b", &answer{in: "2", object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}}})
+		if u.seen("b", "7") || u.seen("a", "5") || u.seen("c", "9") {
+			t.Error("an earlier version counts")
+		}
+		if u.of("a", "2") != nil || u.of("a", "1") == nil || u.of("b", "2").object.ResourceVersion != "8" {
+			t.Error("the answer of another namespace, or none")
+		}
+		if !u.seen("b", "8") || u.of("b", "2") != nil || u.seen("b", "8") {
+			t.Error("it was seen, and is still waited for")
+		}
+		u.clear()
+		u.add("d", &answer{})
+		time.Sleep(2 * unseenLimit)
+		synctest.Wait()
+		if overdue != 1 || len(u.answers) != 0 {
+			t.Errorf("told %d times of what was not seen, %d are left", overdue, len(u.answers))
+		}
+	})
+}
