@@ -86,7 +86,6 @@ func (b *board[T]) next() (delivery[T], bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.queue) == 0 {
-		b.queue = nil
 		return delivery[T]{}, false
 	}
 	d := b.queue[0]

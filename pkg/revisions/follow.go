@@ -58,9 +58,6 @@ func (f *follower) run(ctx context.Context) {
 	retry := firstRetry
 	for ctx.Err() == nil {
 		lasted, err := f.round(ctx)
-		if ctx.Err() != nil {
-			return
-		}
 		var wait time.Duration
 		switch {
 		case lasted:
@@ -91,7 +88,7 @@ func (f *follower) round(ctx context.Context) (lasted bool, err error) {
 // goes on: "" when the answer, of a get, has none.
 func (f *follower) read(ctx context.Context) (version string, err error) {
 	version, err = f.list(ctx)
-	if err != nil && f.name != "" && apierrors.IsForbidden(err) {
+	if f.name != "" && apierrors.IsForbidden(err) {
 		_, err = f.get(ctx)
 		return "", err
 	}
@@ -143,8 +140,7 @@ func (f *follower) watch(ctx context.Context, version string) (lasted bool, err 
 		return false, err
 	}
 	defer w.Stop()
-	ripe := time.NewTimer(shortWatch)
-	defer ripe.Stop()
+	ripe := time.After(shortWatch)
 	oldest := ""
 	if version == "" {
 		// A watch from no version begins with what is there, and says nothing when
@@ -155,7 +151,7 @@ func (f *follower) watch(ctx context.Context, version string) (lasted bool, err 
 	}
 	err = f.events(ctx, w, oldest)
 	select {
-	case <-ripe.C:
+	case <-ripe:
 		lasted = true
 	default:
 	}
@@ -182,21 +178,14 @@ func (f *follower) events(ctx context.Context, w watch.Interface, oldest string)
 		select {
 		case <-ctx.Done():
 			return nil
-		case event, ok := <-w.ResultChan():
-			if !ok {
-				return nil
-			}
-			if event.Type == watch.Error {
-				if err := apierrors.FromObject(event.Object); !expired(err) {
-					return fmt.Errorf("watch: %w", err)
-				}
-				return nil
-			}
+		case event := <-w.ResultChan():
 			item, ok := event.Object.(*webhook)
-			if !ok {
-				return fmt.Errorf("watch: %s event with a %T", event.Type, event.Object)
-			}
-			if !older(item.ResourceVersion, oldest) {
+			switch {
+			case event.Type == watch.Error:
+				return apierrors.FromObject(event.Object)
+			case !ok:
+				return nil // the watch has ended, or shows what it was not asked for
+			case !older(item.ResourceVersion, oldest):
 				f.hand(event.Type, item)
 			}
 		}
@@ -239,9 +228,10 @@ func (f *follower) watching(version string) metav1.ListOptions {
 // expired reports whether a version is too old to watch from.
 func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
+// older reports whether a version is of before another; what is none is not.
 func older(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	return err == nil && order < 0
+	order, _ := resourceversion.CompareResourceVersion(version, than) // 0 with an error
+	return order < 0
 }
 
 // jitter spreads a wait over half to one and a half of its length.
@@ -249,10 +239,8 @@ func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
 // pause waits, or returns early when ctx ends.
 func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }

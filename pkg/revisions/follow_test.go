@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,47 +39,71 @@ func TestRetriesBackOff(t *testing.T) {
 		s     script
 		verb  string
 		times [2]int // bounds, within ten minutes
+		// problem is what it reports in the end, "" for none.
+		problem string
 	}{
 		"a list that fails": {script{
 			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, refused },
-		}, "list", [2]int{55, 75}},
+		}, "list", [2]int{55, 75}, "list: Internal error"},
 		"a watch that is not accepted": {script{
 			list:  func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
 			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
-		}, "watch", [2]int{55, 75}},
+		}, "watch", [2]int{55, 75}, "watch: Internal error"},
 		"a watch that ends at once": {script{
 			list:  func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
 			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return ends(0), nil },
-		}, "watch", [2]int{55, 75}},
+		}, "watch", [2]int{55, 75}, ""},
 		"a watch that begins with an error": {script{
 			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
 			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
 				return events(failure(refused)), nil
 			},
-		}, "list", [2]int{55, 75}},
+		}, "list", [2]int{55, 75}, ""},
 		"a watch whose version has expired": {script{
 			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
 			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
 				return nil, apierrors.NewResourceExpired("old")
 			},
-		}, "list", [2]int{55, 75}},
+		}, "list", [2]int{55, 75}, ""},
 		"a watch that shows something else": {script{
 			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
 			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
 				return events(watch.Event{Type: watch.Added, Object: &metav1.Status{}}), nil
 			},
-		}, "list", [2]int{55, 75}},
+		}, "list", [2]int{55, 75}, ""},
 		"a get that fails": {script{
 			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden },
 			get:  func(int) (*webhook, error) { return nil, refused },
-		}, "get", [2]int{55, 75}},
+		}, "get", [2]int{55, 75}, "list: mutatingwebhookconfigurations"},
+		"a watch whose version is gone": {script{
+			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
+			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
+				return nil, apierrors.NewGone("old")
+			},
+		}, "list", [2]int{55, 75}, ""},
+		"a list of all that a label selects": {script{
+			label: tagLabel,
+			list:  func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, refused },
+		}, "list", [2]int{55, 75}, "list: Internal error"},
+		"a second get that fails": {script{
+			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden },
+			get: func(n int) (*webhook, error) {
+				if item := hook("a", "5"); n%2 == 0 {
+					return &item, nil
+				}
+				return nil, refused
+			},
+			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
+				return ends(2 * time.Hour), nil
+			},
+		}, "list", [2]int{55, 75}, "get: Internal error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := test.s
 				problem := follow(t, &s, new(heard), 10*time.Minute)
-				if name == "a watch whose version has expired" && problem != nil {
-					t.Errorf("an expired version is no trouble: %v", problem)
+				if (problem == nil) != (test.problem == "") || problem != nil && !strings.Contains(problem.Error(), test.problem) {
+					t.Errorf("it reports %v, want %q", problem, test.problem)
 				}
 				if got := s.count(test.verb); got < test.times[0] || got > test.times[1] {
 					t.Errorf("%d tries in ten minutes, want %v", got, test.times)
@@ -92,19 +117,103 @@ func TestRetriesBackOff(t *testing.T) {
 // What is forbidden is tried at the pace of polls, and does not lengthen other waits.
 func TestForbiddenVerbsArePolled(t *testing.T) {
 	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
+	one := func() (*webhook, error) { item := hook("a", "5"); return &item, nil }
+	good := func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5", hook("a", "5")) }
+	bad := func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden }
+	for name, test := range map[string]struct {
+		s       script
+		gets    bool
+		problem string
+	}{
+		"watch": {script{
+			list:  good,
+			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return nil, forbidden },
+		}, false, "watch: "},
+		"watch, once it was accepted": {script{
+			list: good,
+			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
+				return events(failure(forbidden)), nil
+			},
+		}, false, ""},
+		"list of all": {script{label: tagLabel, list: bad}, false, "list: "},
+		"list and get": {script{
+			list: bad,
+			get:  func(int) (*webhook, error) { return nil, forbidden },
+		}, true, "get: "},
+		"list and watch": {script{
+			list:  bad,
+			get:   func(int) (*webhook, error) { return one() },
+			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return nil, forbidden },
+		}, true, "watch: "},
+		"list, and get in the end": {script{
+			list: bad,
+			get: func(n int) (*webhook, error) {
+				if n%2 == 0 {
+					return one()
+				}
+				return nil, forbidden
+			},
+			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return events(), nil },
+		}, true, "get: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := test.s
+				problem := follow(t, &s, new(heard), 10*time.Minute)
+				if (problem == nil) != (test.problem == "") || problem != nil && !strings.Contains(problem.Error(), test.problem) {
+					t.Errorf("it reports %v, want %q", problem, test.problem)
+				}
+				for i, wait := range s.tries("list") {
+					if wait < 2500*time.Millisecond || wait > 7500*time.Millisecond {
+						t.Errorf("poll %d after %v", i, wait)
+					}
+				}
+				if got := s.count("list"); got < 100 || got > 140 {
+					t.Errorf("%d polls in ten minutes", got)
+				}
+				if gets := s.count("get") > 0; gets != test.gets {
+					t.Errorf("%d gets", s.count("get"))
+				}
+			})
+		})
+	}
+}
+
+// Once it may list again, nothing is reported of the get that it does without.
+func TestATroubleEndsWithItsCause(t *testing.T) {
+	refused := apierrors.NewInternalError(errors.New("no"))
+	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
 	synctest.Test(t, func(t *testing.T) {
 		s := script{
-			list:  func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5", hook("a", "5")) },
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return nil, forbidden },
+			list: func(n int) (*admissionv1.MutatingWebhookConfigurationList, error) {
+				if n < 3 {
+					return nil, forbidden
+				}
+				return listed("5")
+			},
+			get:   func(int) (*webhook, error) { return nil, refused },
+			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return events(), nil },
 		}
-		follow(t, &s, new(heard), 10*time.Minute)
-		for i, wait := range s.tries("list") {
-			if wait < 2500*time.Millisecond || wait > 7500*time.Millisecond {
-				t.Errorf("poll %d after %v", i, wait)
-			}
+		if problem := follow(t, &s, new(heard), time.Minute); problem != nil || s.count("get") != 3 {
+			t.Errorf("after %d gets it reports %v", s.count("get"), problem)
 		}
-		if got := s.count("list"); got < 100 || got > 140 {
-			t.Errorf("%d polls in ten minutes", got)
+	})
+	// That there is none is an answer.
+	synctest.Test(t, func(t *testing.T) {
+		var h heard
+		s := script{
+			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden },
+			get: func(n int) (*webhook, error) {
+				if n == 0 {
+					return nil, refused
+				}
+				return nil, apierrors.NewNotFound(hooksResource, "a")
+			},
+			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return events(), nil },
+		}
+		problem := follow(t, &s, &h, time.Minute)
+		if problem == nil || strings.Contains(problem.Error(), "get: ") || !slices.Equal(h, []string{"all:", "all:"}) {
+			t.Errorf("it was told %q and reports %v", h, problem)
 		}
 	})
 }
@@ -143,8 +252,12 @@ func TestBackOffIsReset(t *testing.T) {
 
 // A read and the acceptance of a watch have a deadline.
 func TestRequestsThatAreNotAnsweredAreGivenUp(t *testing.T) {
+	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
 	for verb, s := range map[string]*script{
 		"list": {},
+		"get": {
+			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden },
+		},
 		"watch": {
 			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
 			watch: func(ctx context.Context, _ int, _ metav1.ListOptions) (watch.Interface, error) {

@@ -2,8 +2,6 @@ package revisions
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -24,23 +22,71 @@ var hooksResource = schema.GroupResource{Resource: "mutatingwebhookconfiguration
 // script answers a follower's requests and notes when each came, in a synctest bubble.
 type script struct {
 	admission.MutatingWebhookConfigurationInterface
-	began time.Time
-	calls []call
-	list  func(n int) (*admissionv1.MutatingWebhookConfigurationList, error)
-	get   func(n int) (*webhook, error)
-	watch func(ctx context.Context, n int, options metav1.ListOptions) (watch.Interface, error)
+	t *testing.T
+	// name or label is what each list and watch has to ask for.
+	name, label string
+	began       time.Time
+	calls       []call
+	list        func(n int) (*admissionv1.MutatingWebhookConfigurationList, error)
+	get         func(n int) (*webhook, error)
+	watch       func(ctx context.Context, n int, options metav1.ListOptions) (watch.Interface, error)
 }
 
 type call struct {
-	verb string
-	at   time.Duration
-	from string // a watch's version
+	verb  string
+	at    time.Duration
+	from  string // a watch's version
+	ctx   context.Context
+	shown *shown
 }
 
-func (s *script) note(verb, from string) int {
+// shown is a watch that knows whether it was ended.
+type shown struct {
+	watch.Interface
+	stopped bool
+}
+
+func (s *shown) Stop() {
+	s.stopped = true
+	s.Interface.Stop()
+}
+
+func (s *script) note(ctx context.Context, verb, from string) int {
 	n := s.count(verb)
-	s.calls = append(s.calls, call{verb, time.Since(s.began), from})
+	if verb == "list" {
+		s.left()
+	}
+	s.calls = append(s.calls, call{verb: verb, at: time.Since(s.began), from: from, ctx: ctx})
 	return n
+}
+
+// left checks that nothing is left of the requests so far.
+func (s *script) left() {
+	for i, c := range s.calls {
+		if c.ctx.Err() == nil {
+			s.t.Errorf("the context of request %d, %s, goes on after its round", i, c.verb)
+		}
+		if c.shown != nil && !c.shown.stopped {
+			s.t.Errorf("the watch of request %d was not ended", i)
+		}
+	}
+}
+
+// asked checks what a list or watch asks for.
+func (s *script) asked(verb string, options metav1.ListOptions) {
+	want := metav1.ListOptions{LabelSelector: s.label}
+	if s.name != "" {
+		want = metav1.ListOptions{FieldSelector: "metadata.name=" + s.name}
+	}
+	if verb == "watch" {
+		want.ResourceVersion, want.TimeoutSeconds, want.AllowWatchBookmarks = options.ResourceVersion, options.TimeoutSeconds, true
+		if options.TimeoutSeconds == nil || *options.TimeoutSeconds < 300 || *options.TimeoutSeconds > 600 {
+			s.t.Errorf("a watch without its bound: %v", options.TimeoutSeconds)
+		}
+	}
+	if options != want {
+		s.t.Errorf("%s asks for %+v, want %+v", verb, options, want)
+	}
 }
 
 func (s *script) count(verb string) (n int) {
@@ -53,27 +99,37 @@ func (s *script) count(verb string) (n int) {
 }
 
 func (s *script) List(ctx context.Context, options metav1.ListOptions) (*admissionv1.MutatingWebhookConfigurationList, error) {
-	n := s.note("list", "")
+	n := s.note(ctx, "list", "")
+	s.asked("list", options)
 	if s.list == nil {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	if options.FieldSelector == "" && options.LabelSelector == "" {
-		return nil, errors.New("a list of all")
-	}
 	return s.list(n)
 }
 
-func (s *script) Get(context.Context, string, metav1.GetOptions) (*webhook, error) {
-	return s.get(s.note("get", ""))
+func (s *script) Get(ctx context.Context, name string, _ metav1.GetOptions) (*webhook, error) {
+	n := s.note(ctx, "get", "")
+	if name != s.name {
+		s.t.Errorf("get of %q", name)
+	}
+	if s.get == nil {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.get(n)
 }
 
 func (s *script) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	n := s.note("watch", options.ResourceVersion)
-	if options.TimeoutSeconds == nil || *options.TimeoutSeconds < 300 || *options.TimeoutSeconds > 600 {
-		return nil, fmt.Errorf("a watch without its bound: %v", options.TimeoutSeconds)
+	n := s.note(ctx, "watch", options.ResourceVersion)
+	s.asked("watch", options)
+	w, err := s.watch(ctx, n, options)
+	if err != nil {
+		return nil, err
 	}
-	return s.watch(ctx, n, options)
+	at := &s.calls[len(s.calls)-1]
+	at.shown = &shown{Interface: w}
+	return at.shown, nil
 }
 
 // heard is what a sink was told.
@@ -105,8 +161,11 @@ func (h heard) count(what string) (n int) {
 // follow runs a follower of the webhook "a" for a time, and then ends it, at once.
 func follow(t *testing.T, s *script, h *heard, d time.Duration) (problem error) {
 	t.Helper()
-	s.began = time.Now()
-	f := follower{client: s, name: "a", poll: 5 * time.Second, to: h.sink(), trouble: kube.NewTrouble(slog.New(slog.DiscardHandler), nil)}
+	s.began, s.t = time.Now(), t
+	if s.label == "" {
+		s.name = "a"
+	}
+	f := follower{client: s, name: s.name, label: s.label, poll: 5 * time.Second, to: h.sink(), trouble: kube.NewTrouble(slog.New(slog.DiscardHandler), nil)}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -124,6 +183,7 @@ func follow(t *testing.T, s *script, h *heard, d time.Duration) (problem error) 
 		t.Error("it goes on after its end")
 		<-ended
 	}
+	s.left()
 	calls := len(s.calls)
 	<-time.After(time.Hour)
 	if got := len(s.calls) - calls; got != 0 {

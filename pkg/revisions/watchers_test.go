@@ -103,6 +103,19 @@ func TestTags(t *testing.T) {
 			[]metav1.ObjectMeta{object("test")},
 			[]metav1.ObjectMeta{object("prod")},
 		},
+		"by a URL": {
+			"stable",
+			[]webhook{{
+				ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{tagLabel: "prod", revisionLabel: "stable"}},
+				Webhooks:   []admissionv1.MutatingWebhook{{ClientConfig: admissionv1.WebhookClientConfig{URL: new(string)}}},
+			}},
+			[]string{"prod", "stable"}, []metav1.ObjectMeta{object("prod")}, nil,
+		},
+		"no revision, to the one without a name": {
+			"",
+			[]webhook{{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{tagLabel: "prod"}}}, tagHook("b", "", "default")},
+			[]string{"default"}, nil, []metav1.ObjectMeta{object("prod")},
+		},
 		"no revision": {
 			"stable",
 			[]webhook{{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{tagLabel: "prod"}}}},

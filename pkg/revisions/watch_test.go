@@ -1,0 +1,369 @@
+package revisions
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	admission "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// scripted is a client whose webhooks are a script's.
+type scripted struct {
+	kube.Client
+	*script
+}
+
+func (s scripted) Kube() kubernetes.Interface { return scriptedSet{script: s.script} }
+
+type scriptedSet struct {
+	kubernetes.Interface
+	*script
+}
+
+func (s scriptedSet) AdmissionregistrationV1() admission.AdmissionregistrationV1Interface {
+	return scriptedGroup{script: s.script}
+}
+
+type scriptedGroup struct {
+	admission.AdmissionregistrationV1Interface
+	*script
+}
+
+func (s scriptedGroup) MutatingWebhookConfigurations() admission.MutatingWebhookConfigurationInterface {
+	return s.script
+}
+
+// runs is a watcher's Run; end ends it and is back when it has returned.
+func runs(run func(<-chan struct{})) (end func()) {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		run(stop)
+	}()
+	return func() {
+		close(stop)
+		<-ended
+	}
+}
+
+// shows is a script whose watch shows what is sent.
+func shows(t *testing.T, name, label string, items ...webhook) (*script, chan<- watch.Event) {
+	all := make(chan watch.Event)
+	return &script{
+		t: t, name: name, label: label,
+		list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5", items...) },
+		watch: func(ctx context.Context, _ int, _ metav1.ListOptions) (watch.Interface, error) {
+			w := watch.NewFake()
+			go func() {
+				for {
+					select {
+					case <-ctx.Done():
+						return
+					case e := <-all:
+						w.Action(e.Type, e.Object)
+					}
+				}
+			}()
+			return w, nil
+		},
+	}, all
+}
+
+func of(kind watch.EventType, item webhook) watch.Event {
+	item.ResourceVersion = "9"
+	return watch.Event{Type: kind, Object: &item}
+}
+
+func revisionHook(name, revision string) webhook {
+	return webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{revisionLabel: revision}}}
+}
+
+func TestDefaultWatcherFollowsItsWebhook(t *testing.T) {
+	for namespace, name := range map[string]string{"": "istio-revision-tag-default", "mesh": "istio-revision-tag-default-mesh"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, show := shows(t, name, "", revisionHook("another", "another"), revisionHook(name, "stable"))
+				w := NewDefaultWatcher(scripted{script: s}, "stable", namespace)
+				var told []string
+				w.AddHandler(func(revision string) {
+					if revision != w.GetDefault() { // a handler may call the watcher
+						t.Errorf("told %q of %q", revision, w.GetDefault())
+					}
+					told = append(told, revision)
+				})
+				if w.HasSynced() || w.GetDefault() != "" {
+					t.Errorf("before it ran it is synced %v, and the default %q", w.HasSynced(), w.GetDefault())
+				}
+				end := runs(w.Run)
+				synctest.Wait()
+				if !w.HasSynced() || w.GetDefault() != "stable" {
+					t.Errorf("synced %v, and the default is %q", w.HasSynced(), w.GetDefault())
+				}
+				for _, e := range []watch.Event{
+					of(watch.Modified, revisionHook(name, "canary")), of(watch.Modified, revisionHook(name, "canary")),
+					of(watch.Modified, revisionHook("another", "x")), of(watch.Deleted, revisionHook("another", "x")),
+					of(watch.Deleted, revisionHook(name, "canary")), of(watch.Added, revisionHook(name, "")),
+				} {
+					show <- e
+					synctest.Wait()
+				}
+				end()
+				if want := []string{"stable", "canary", "", "default"}; !slices.Equal(told, want) {
+					t.Errorf("told %q, want %q", told, want)
+				}
+				if !w.HasSynced() || w.GetDefault() != "default" || w.(Reporter).Problem() != nil {
+					t.Errorf("after its end: synced %v, default %q, problem %v", w.HasSynced(), w.GetDefault(), w.(Reporter).Problem())
+				}
+			})
+		})
+	}
+}
+
+// None is a default, too; and it is known once it was read.
+func TestDefaultWatcherKnowsThatThereIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := shows(t, "istio-revision-tag-default", "")
+		w := NewDefaultWatcher(scripted{script: s}, "stable", "")
+		var told []string
+		end := runs(w.Run)
+		synctest.Wait()
+		w.AddHandler(func(revision string) { told = append(told, revision) })
+		synctest.Wait()
+		if !w.HasSynced() || w.GetDefault() != "" || !slices.Equal(told, []string{""}) {
+			t.Errorf("synced %v, default %q, told %q", w.HasSynced(), w.GetDefault(), told)
+		}
+		end()
+	})
+}
+
+// Changes are logged, each once, and that they make the default ours; a second Run is refused
+// while there is one, and none is once that has ended.
+func TestDefaultWatcherReports(t *testing.T) {
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		name := "istio-revision-tag-default"
+		s, show := shows(t, name, "", revisionHook(name, "stable"))
+		w := NewDefault(scripted{script: s}, Config{Revision: "stable", Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		w.AddHandler(nil)
+		end := runs(w.Run)
+		synctest.Wait()
+		w.Run(nil)
+		for _, revision := range []string{"stable", "canary", "canary"} {
+			show <- of(watch.Modified, revisionHook(name, revision))
+			synctest.Wait()
+		}
+		w.Run(nil)
+		end()
+		end = runs(w.Run)
+		synctest.Wait()
+		show <- of(watch.Modified, revisionHook(name, "third"))
+		synctest.Wait()
+		end()
+		s.left()
+		if w.GetDefault() != "third" {
+			t.Errorf("in its second Run it does not follow: %q", w.GetDefault())
+		}
+	})
+	for line, n := range map[string]int{
+		`msg="handler is nil, it is left out" webhook=istio-revision-tag-default`:                            1,
+		`msg="watcher runs already, its second Run does nothing"`:                                            2,
+		`msg="default revision" webhook=istio-revision-tag-default`:                                          4,
+		`msg="default revision" webhook=istio-revision-tag-default revision=stable before="" ours=true`:      1,
+		`msg="default revision" webhook=istio-revision-tag-default revision=canary before=stable ours=false`: 1,
+		`msg="default revision" webhook=istio-revision-tag-default revision=stable before=canary ours=true`:  1,
+	} {
+		if got := strings.Count(out.String(), line); got != n {
+			t.Errorf("%d times %q, want %d:\n%s", got, line, n, &out)
+		}
+	}
+}
+
+// A default that is there from the start is the first that is logged, also where it is none.
+func TestDefaultWatcherLogsThatThereIsNone(t *testing.T) {
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := shows(t, "istio-revision-tag-default", "")
+		w := NewDefault(scripted{script: s}, Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		end := runs(w.Run)
+		synctest.Wait()
+		end()
+	})
+	if got := strings.Count(out.String(), `msg="default revision" webhook=istio-revision-tag-default revision="" before="" ours=false`); got != 1 {
+		t.Errorf("said %d times:\n%s", got, &out)
+	}
+}
+
+// Run does not return before all that it started has ended.
+func TestRunAwaitsItsHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := "istio-revision-tag-default"
+		s, _ := shows(t, name, "", revisionHook(name, "stable"))
+		w := NewDefaultWatcher(scripted{script: s}, "", "")
+		ended := false
+		w.AddHandler(func(string) {
+			<-time.After(time.Minute)
+			ended = true
+		})
+		end := runs(w.Run)
+		synctest.Wait()
+		end()
+		if !ended {
+			t.Error("Run returned while a handler ran")
+		}
+		s.left()
+	})
+}
+
+// Permissions that are missing are said once, with what happens instead, and where there is no
+// watch it is read at the pace that is configured, 5 s by default.
+func TestWatchersSayWhatTheyLack(t *testing.T) {
+	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
+	for _, poll := range []time.Duration{0, time.Minute} {
+		pace := poll
+		if poll == 0 {
+			pace = 5 * time.Second
+		}
+		for name, test := range map[string]struct {
+			name, label string
+			watcher     func(kube.Client, Config) interface{ Run(<-chan struct{}) }
+			instead     map[string]string
+		}{
+			"default": {
+				"istio-revision-tag-default", "",
+				func(c kube.Client, config Config) interface{ Run(<-chan struct{}) } { return NewDefault(c, config) },
+				map[string]string{
+					"list": "reading it by get", "get": "the default revision stays as last read, unknown if it never was",
+					"watch": "reading it every " + pace.String(),
+				},
+			},
+			"tags": {
+				"", "istio.io/tag",
+				func(c kube.Client, config Config) interface{ Run(<-chan struct{}) } { return NewTags(c, config) },
+				map[string]string{"list": "the tags stay as last read", "watch": "reading them every " + pace.String()},
+			},
+		} {
+			t.Run(fmt.Sprint(name, ", every ", pace), func(t *testing.T) {
+				var out bytes.Buffer
+				synctest.Test(t, func(t *testing.T) {
+					s := &script{t: t, name: test.name, label: test.label, began: time.Now()}
+					s.list = func(n int) (*admissionv1.MutatingWebhookConfigurationList, error) {
+						if n < 5 {
+							return nil, forbidden
+						}
+						return listed("5")
+					}
+					s.get = func(n int) (*webhook, error) { return nil, forbidden }
+					s.watch = func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return nil, forbidden }
+					w := test.watcher(scripted{script: s}, Config{PollInterval: poll, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+					end := runs(w.Run)
+					<-time.After(20 * pace)
+					problem := w.(Reporter).Problem()
+					if problem == nil || !strings.Contains(problem.Error(), "watch: ") {
+						t.Errorf("it reports %v", problem)
+					}
+					end()
+					for i, wait := range s.tries("list") {
+						if wait < pace/2 || wait > 3*pace/2 {
+							t.Errorf("read %d comes %v after the one before", i, wait)
+						}
+					}
+					if got := s.count("list"); got < 14 || got > 30 {
+						t.Errorf("%d reads in 20 times %v", got, pace)
+					}
+				})
+				for verb, instead := range test.instead {
+					line := fmt.Sprintf(`msg="permission is missing"`)
+					rest := fmt.Sprintf(`verb=%s instead=%q`, verb, instead)
+					n := 0
+					for _, one := range strings.Split(out.String(), "\n") {
+						if strings.Contains(one, line) && strings.Contains(one, rest) {
+							n++
+						}
+					}
+					if n != 1 {
+						t.Errorf("said %d times that %s:\n%s", n, rest, &out)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Handlers are told when the tags change, or only those of others, which is what IsMine goes by.
+func TestTagWatcherFollowsAllTags(t *testing.T) {
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		s, show := shows(t, "", "istio.io/tag", tagHook("a", "prod", "stable"), tagHook("b", "test", "canary"))
+		w := NewTags(scripted{script: s}, Config{Revision: "stable", Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		var told []string
+		w.AddHandler(nil)
+		w.AddHandler(func(tags sets.Set[string]) { told = append(told, strings.Join(sets.List(tags), " ")) })
+		end := runs(w.Run)
+		synctest.Wait()
+		if !w.HasSynced() {
+			t.Error("not synced")
+		}
+		for _, e := range []watch.Event{
+			of(watch.Modified, tagHook("a", "prod", "stable")), // nothing new
+			of(watch.Added, tagHook("c", "stable", "canary")),  // a tag of another, of our name
+			of(watch.Added, tagHook("d", "new", "stable")),
+			of(watch.Deleted, tagHook("a", "prod", "stable")),
+		} {
+			show <- e
+			synctest.Wait()
+			if e.Object.(*webhook).Name == "c" && w.IsMine(metav1.ObjectMeta{Labels: map[string]string{revisionLabel: "stable"}}) {
+				t.Error("mine, though a tag of that name is another's")
+			}
+		}
+		end()
+		if want := []string{"prod stable", "prod stable", "new prod stable", "new stable"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
+	if got := strings.Count(out.String(), "msg=tags"); got != 4 {
+		t.Errorf("%d lines of tags:\n%s", got, &out)
+	}
+	if got := strings.Count(out.String(), "handler is nil"); got != 1 {
+		t.Errorf("a handler that is nil is reported %d times", got)
+	}
+}
+
+func TestNewTagWatcherIsOfItsRevisionAndNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := shows(t, "", "istio.io/tag", tagHook("a", "ours", "stable", "mesh"), tagHook("b", "theirs", "stable", "istio-system"))
+		w := NewTagWatcher(scripted{script: s}, "stable", "mesh")
+		end := runs(w.Run)
+		synctest.Wait()
+		if got := w.GetMyTags(); !got.Equal(sets.New("stable", "ours")) {
+			t.Errorf("tags are %v", sets.List(got))
+		}
+		end()
+	})
+}
+
+func TestDefaults(t *testing.T) {
+	got := Config{}.withDefaults()
+	if got.Revision != "default" || got.Namespace != "istio-system" || got.PollInterval != 5*time.Second || got.Logger != slog.Default() {
+		t.Errorf("defaults are %+v", got)
+	}
+	given := Config{Revision: "a", Namespace: "b", PollInterval: time.Minute, Logger: quiet}
+	if got := given.withDefaults(); got != given {
+		t.Errorf("what was given became %+v", got)
+	}
+}
