@@ -1,15 +1,23 @@
 package kube
 
 import (
+	"context"
 	"errors"
+	"net"
 	"net/http"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 var errRecorded = errors.New("recorded, not sent")
@@ -58,11 +66,17 @@ func TestTypedClientSpeaksProtobufAndTheDynamicOneDoesNot(t *testing.T) {
 	if _, err := c.Dynamic().Resource(kind).Get(t.Context(), "a", metav1.GetOptions{}); !errors.Is(err, errRecorded) {
 		t.Fatal(err)
 	}
-	if got := headers[0].Get("Accept"); got != protobufOrJSON {
+	if got := headers[0].Get("Accept"); got != "application/vnd.kubernetes.protobuf,application/json" {
 		t.Errorf("typed client accepts %q", got)
 	}
 	if got := headers[1].Get("Accept"); strings.Contains(got, "protobuf") {
 		t.Errorf("dynamic client accepts %q", got)
+	}
+	if _, err := c.Kube().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{}, metav1.CreateOptions{}); !errors.Is(err, errRecorded) {
+		t.Fatal(err)
+	}
+	if got := headers[2].Get("Content-Type"); got != "application/vnd.kubernetes.protobuf" {
+		t.Errorf("typed client sends %q", got)
 	}
 	if got := headers[0].Get("User-Agent"); got != "pilot-test" {
 		t.Errorf("user agent is %q", got)
@@ -139,6 +153,7 @@ func TestWrongOptions(t *testing.T) {
 		"no requests":      {&rest.Config{}, WithRateLimit(0, 1), "would stop all work"},
 		"no burst":         {&rest.Config{}, WithRateLimit(1, 0), "burst of at least 1"},
 		"no wrapper":       {&rest.Config{}, WithWrapTransport(nil), "is nil"},
+		"wrong address":    {&rest.Config{Host: "http://[::1"}, nil, "the dynamic client: "},
 		"burst in config":  {&rest.Config{QPS: 2}, nil, "burst of at least 1"},
 		"no such CA":       {&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "/no/such/ca"}}, nil, "/no/such/ca"},
 	} {
@@ -154,5 +169,125 @@ func TestWrongOptions(t *testing.T) {
 	}
 	if _, err := Derive(nil); err == nil {
 		t.Error("a client was derived from none")
+	}
+	c, err := NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if derived, err := Derive(c, WithRateLimit(0, 1)); err == nil || derived != nil {
+		t.Errorf("derived with a wrong option: %v", err)
+	}
+}
+
+// The typed and the dynamic client have one limiter: that of the options, of the configuration,
+// or client-go's usual one.
+func TestLimits(t *testing.T) {
+	given := flowcontrol.NewTokenBucketRateLimiter(1000, 7)
+	for name, test := range map[string]struct {
+		config *rest.Config
+		opts   []Option
+		burst  int
+	}{
+		"none given":                     {&rest.Config{}, nil, 10},
+		"of the options":                 {&rest.Config{QPS: 100, Burst: 100}, []Option{WithRateLimit(0.001, 3)}, 3},
+		"of the configuration":           {&rest.Config{QPS: 0.001, Burst: 4}, nil, 4},
+		"a limiter of the configuration": {&rest.Config{RateLimiter: given}, nil, 7},
+		"both":                           {&rest.Config{RateLimiter: given, QPS: 0.001, Burst: 1}, nil, 7},
+		"options over a limiter":         {&rest.Config{RateLimiter: given}, []Option{WithRateLimit(0.001, 2)}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var headers []http.Header
+			test.config.Host = "http://127.0.0.1:1"
+			c, err := NewClient(test.config, append(test.opts, record(&headers))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			limiter := c.Kube().CoreV1().RESTClient().GetRateLimiter()
+			if test.config.RateLimiter != nil && len(test.opts) == 0 {
+				if limiter != given {
+					t.Errorf("the limiter is %v", limiter)
+				}
+				return
+			}
+			for i := range test.burst {
+				if !limiter.TryAccept() {
+					t.Fatalf("request %d is held back", i)
+				}
+			}
+			if limiter.TryAccept() {
+				t.Error("one more than the burst is let through")
+			}
+			if name == "none given" {
+				return // it lets another through in 200 ms
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			kind := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+			if _, err := c.Dynamic().Resource(kind).Get(ctx, "a", metav1.GetOptions{}); err == nil || len(headers) != 0 {
+				t.Errorf("the dynamic client has a limit of its own: %v", err)
+			}
+		})
+	}
+}
+
+// memory is a client without a server.
+type memory struct {
+	Client
+	set kubernetes.Interface
+}
+
+func (m memory) Kube() kubernetes.Interface { return m.set }
+
+// another's REST client, which may have a server behind it.
+type foreign struct {
+	kubernetes.Interface
+	typedcore.CoreV1Interface
+}
+
+func (f foreign) CoreV1() typedcore.CoreV1Interface { return f }
+func (foreign) RESTClient() rest.Interface          { return nil }
+
+func TestInMemory(t *testing.T) {
+	real, err := NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := memory{set: fake.NewClientset()}
+	for name, test := range map[string]struct {
+		client Client
+		want   bool
+	}{
+		"a fake clientset":      {none, true},
+		"a server's":            {real, false},
+		"none":                  {nil, false},
+		"one without clientset": {memory{}, false},
+		"a user's":              {memory{set: foreign{}}, false},
+	} {
+		if got := InMemory(test.client); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if derived, err := Derive(none, WithUserAgent("a")); err != nil || derived != Client(none) {
+		t.Errorf("derived %v, %v", derived, err)
+	}
+	CloseIdleConnections(none) // has none
+}
+
+// A dialer of the user's stays, and a transport needs none.
+func TestWhoHasConnectionsOfTheirOwnAnyway(t *testing.T) {
+	dialed := 0
+	config := &rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
+		dialed++
+		return nil, errRecorded
+	}}
+	if err := WithOwnConnections()(config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.Dial(t.Context(), "", ""); !errors.Is(err, errRecorded) || dialed != 1 {
+		t.Errorf("dialed %d times: %v", dialed, err)
+	}
+	config = &rest.Config{Transport: roundTripper(nil)}
+	if err := WithOwnConnections()(config); err != nil || config.Dial != nil {
+		t.Errorf("a transport of the user's is given a dialer, %v", err)
 	}
 }

@@ -35,7 +35,7 @@ func LoadConfig(from Source) (*rest.Config, error) {
 		return nil, err
 	}
 	if rules == nil {
-		return inCluster()
+		return inCluster(rest.InClusterConfig)
 	}
 	files, err := rules.Load()
 	if err != nil {
@@ -72,9 +72,6 @@ func (s Source) rules() (*clientcmd.ClientConfigLoadingRules, string, error) {
 	var paths []string
 	var missing error
 	for _, path := range filepath.SplitList(s.List) {
-		if path == "" {
-			continue
-		}
 		err := readable(path)
 		if err == nil {
 			paths = append(paths, path)
@@ -97,18 +94,14 @@ func readable(path string) error {
 		return errors.Unwrap(err) // the caller names the file
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return fmt.Errorf("looking at it: %w", err)
-	}
-	if info.IsDir() {
+	if info, err := file.Stat(); err == nil && info.IsDir() {
 		return errors.New("it is a folder")
 	}
 	return nil
 }
 
-func inCluster() (*rest.Config, error) {
-	config, err := rest.InClusterConfig()
+func inCluster(read func() (*rest.Config, error)) (*rest.Config, error) {
+	config, err := read()
 	if errors.Is(err, rest.ErrNotInCluster) {
 		return nil, fmt.Errorf("no API server is known: no kubeconfig is given and this is not a cluster's pod; %s", wayOut)
 	}

@@ -1,10 +1,14 @@
 package kube
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/rest"
 )
 
 const kubeconfig = `apiVersion: v1
@@ -51,21 +55,27 @@ func TestLoadConfigErrorsNameTheFileAndTheWayOut(t *testing.T) {
 	good := write(t, kubeconfig)
 	garbage := write(t, "{")
 	empty := write(t, "")
+	gone := write(t, strings.ReplaceAll(kubeconfig, "name: one", "name: other"))
+	none := write(t, strings.ReplaceAll(kubeconfig, "current-context: one", ""))
 	missing := filepath.Join(t.TempDir(), "missing")
 	for name, test := range map[string]struct {
 		from  Source
 		wants []string
 	}{
-		"missing":         {Source{Path: missing}, []string{missing, "no such file", wayOut}},
-		"folder":          {Source{Path: filepath.Dir(good)}, []string{filepath.Dir(good), "folder", wayOut}},
-		"garbage":         {Source{Path: garbage}, []string{garbage, wayOut}},
-		"empty":           {Source{Path: empty}, []string{empty, "no cluster", wayOut}},
-		"list of missing": {Source{List: missing}, []string{missing, "KUBECONFIG", wayOut}},
-		"garbage in list": {Source{List: good + string(filepath.ListSeparator) + garbage}, []string{garbage, wayOut}},
-		"no such context": {Source{Path: good, Context: "two"}, []string{good, `"two"`, "get-contexts"}},
-		"broken context":  {Source{Path: good, Context: "broken"}, []string{good, `"broken"`, wayOut}},
-		"nothing at all":  {Source{}, []string{"not a cluster's pod", wayOut}},
-		"empty list":      {Source{List: string(filepath.ListSeparator)}, []string{"not a cluster's pod", wayOut}},
+		"missing":                           {Source{Path: missing}, []string{"reading kubeconfig " + missing + ": no such file or directory; ", wayOut}},
+		"folder":                            {Source{Path: filepath.Dir(good)}, []string{filepath.Dir(good), "folder", wayOut}},
+		"garbage":                           {Source{Path: garbage}, []string{garbage, wayOut}},
+		"empty":                             {Source{Path: empty}, []string{empty, "no cluster", wayOut}},
+		"list of missing":                   {Source{List: missing}, []string{"none of the files of KUBECONFIG=" + missing + " exists: no such file", wayOut}},
+		"folder in list":                    {Source{List: good + string(filepath.ListSeparator) + filepath.Dir(good)}, []string{filepath.Dir(good) + " of KUBECONFIG: it is a folder", wayOut}},
+		"no context, and one that is named": {Source{Path: empty, Context: "two"}, []string{`no context "two"`}},
+		"current context is gone":           {Source{Path: gone}, []string{gone + ` has no context "one"`, "get-contexts"}},
+		"no current context":                {Source{Path: none}, []string{none + `, context ""`, wayOut}},
+		"garbage in list":                   {Source{List: good + string(filepath.ListSeparator) + garbage}, []string{garbage, wayOut}},
+		"no such context":                   {Source{Path: good, Context: "two"}, []string{good, `"two"`, "get-contexts"}},
+		"broken context":                    {Source{Path: good, Context: "broken"}, []string{good, `"broken"`, wayOut}},
+		"nothing at all":                    {Source{}, []string{"not a cluster's pod", wayOut}},
+		"empty list":                        {Source{List: string(filepath.ListSeparator)}, []string{"not a cluster's pod", wayOut}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := LoadConfig(test.from)
@@ -78,5 +88,42 @@ func TestLoadConfigErrorsNameTheFileAndTheWayOut(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The files are closed that were opened to see whether they can be.
+func TestLoadConfigLeavesNoFileOpen(t *testing.T) {
+	good := write(t, kubeconfig)
+	open := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	before := open()
+	for range 100 {
+		if err := readable(good); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := open(); after > before+50 {
+		t.Errorf("%d files are open, %d before", after, before)
+	}
+}
+
+func TestInCluster(t *testing.T) {
+	want := &rest.Config{Host: "https://10.0.0.1"}
+	if got, err := inCluster(func() (*rest.Config, error) { return want, nil }); err != nil || got != want {
+		t.Errorf("%v, %v", got, err)
+	}
+	for cause, say := range map[error]string{
+		fmt.Errorf("looking: %w", rest.ErrNotInCluster): "this is not a cluster's pod; " + wayOut,
+		errors.New("no token"):                          "the pod's own service account: no token; " + wayOut,
+	} {
+		got, err := inCluster(func() (*rest.Config, error) { return nil, cause })
+		if got != nil || err == nil || !strings.HasSuffix(err.Error(), say) {
+			t.Errorf("%v, %v; want %q", got, err, say)
+		}
 	}
 }

@@ -3,9 +3,9 @@ package kube
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -101,12 +101,9 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // isStream reports whether the answer is one that goes on.
 func isStream(req *http.Request) bool {
-	if req.Method != http.MethodGet || !strings.Contains(req.URL.RawQuery, "watch=") && !strings.Contains(req.URL.RawQuery, "follow=") {
-		return false
-	}
 	query := req.URL.Query()
 	isTrue := func(s string) bool { return s == "true" || s == "1" }
-	return isTrue(query.Get("watch")) || isTrue(query.Get("follow"))
+	return req.Method == http.MethodGet && (isTrue(query.Get("watch")) || isTrue(query.Get("follow")))
 }
 
 // model is the transport with the settings that are to be used. It changes when client-go
@@ -160,11 +157,8 @@ func (h held) settings() *http.Transport {
 func (h held) refresh(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost", nil)
-	if err != nil {
-		return
-	}
-	if resp, err := h.top.RoundTrip(req); err == nil {
+	req := &http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "https", Host: "localhost"}, Header: http.Header{}}
+	if resp, err := h.top.RoundTrip(req.WithContext(ctx)); err == nil {
 		_ = resp.Body.Close()
 	}
 }

@@ -304,8 +304,12 @@ func TestWhatIsReplaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := newConnections(rt) != nil; got != c.ours {
+		got := newConnections(rt)
+		if (got != nil) != c.ours {
 			t.Errorf("%s (%T): %v", name, rt, got)
+		}
+		if got != nil && got.calls.like.settings() == nil {
+			t.Errorf("%s (%T): no settings", name, rt)
 		}
 	}
 }

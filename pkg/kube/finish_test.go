@@ -182,3 +182,29 @@ func TestATimeoutOfTheClientDoesNotCutAFinishedWrite(t *testing.T) {
 	}
 	<-ended
 }
+
+// A write that fails leaves nothing behind; one without a body is as good as another.
+func TestFinishedWritesThatFail(t *testing.T) {
+	var sent context.Context
+	f := finishing{roundTripper(func(req *http.Request) (*http.Response, error) {
+		sent = req.Context()
+		return nil, errRecorded
+	}), time.Hour}
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, "http://127.0.0.1:1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.RoundTrip(req); !errors.Is(err, errRecorded) || sent.Err() == nil {
+		t.Errorf("%v; its context ended with %v", err, sent.Err())
+	}
+	cancel()
+	sent = nil
+	if _, err := f.RoundTrip(req); !errors.Is(err, context.Canceled) || sent != nil {
+		t.Errorf("after the end of its context: %v", err)
+	}
+	body := &finishedBody{ReadCloser: &content{}, cancel: func() {}}
+	if err := body.Close(); !errors.Is(err, errClosing) {
+		t.Errorf("closing the answer: %v", err)
+	}
+}

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"time"
 
@@ -20,9 +19,6 @@ func WithRateLimit(qps float32, burst int) Option {
 	return func(config *rest.Config) error {
 		if qps == 0 {
 			return errors.New("a limit of 0 requests/s would stop all work: give a positive number, or a negative one for no limit")
-		}
-		if qps > 0 && burst <= 0 {
-			return fmt.Errorf("a limit of %v requests/s needs a burst of at least 1, not %d", qps, burst)
 		}
 		config.QPS, config.Burst, config.RateLimiter = qps, burst, nil
 		return nil
@@ -66,8 +62,9 @@ func WithOwnConnections() Option {
 		}
 		// client-go shares transports whose settings are equal, and a dialer is equal
 		// to itself alone.
-		dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: dialKeepAlive}
-		config.Dial = dialer.DialContext
+		config.Dial = newDialer().DialContext
 		return nil
 	}
 }
+
+func newDialer() *net.Dialer { return &net.Dialer{Timeout: dialTimeout, KeepAlive: dialKeepAlive} }

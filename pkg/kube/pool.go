@@ -73,7 +73,7 @@ func (p *pool) generation(like *http.Transport) *generation {
 	}
 	dial := like.DialContext
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialKeepAlive}).DialContext
+		dial = newDialer().DialContext
 	}
 	g.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		p.like.refresh(ctx)
@@ -175,17 +175,22 @@ func (p *pool) roundTrip(req *http.Request) (*http.Response, error) {
 			patience = 0
 		}
 		resp, err := p.try(req, patience)
-		isRead := req.Method == http.MethodGet || req.Method == http.MethodHead
-		if !errors.Is(err, errSlowSetup) && !(errors.Is(err, errCrossed) && isRead) {
+		if !mayGoAgain(req.Method, err) {
 			return resp, err
 		}
 		req = next
 	}
 }
 
+// mayGoAgain reports whether a request was not sent, or does no harm if it was.
+func mayGoAgain(method string, err error) bool {
+	isRead := method == http.MethodGet || method == http.MethodHead
+	return errors.Is(err, errSlowSetup) || isRead && errors.Is(err, errCrossed)
+}
+
 // again is the same request with a body that was not read; nil if there is none.
 func again(req *http.Request) *http.Request {
-	if req.Body == nil || req.Body == http.NoBody {
+	if req.Body == nil {
 		return req
 	}
 	if req.GetBody == nil {

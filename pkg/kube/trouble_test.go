@@ -46,3 +46,52 @@ func TestTroubleIsLoggedOncePerState(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatTroubleSays(t *testing.T) {
+	var out bytes.Buffer
+	tr := NewTrouble(slog.New(slog.NewTextHandler(&out, nil)), map[string]string{"watch": "listing"})
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("no"))
+	internal := apierrors.NewInternalError(errors.New("no"))
+	for i, step := range []struct {
+		verb    string
+		err     error
+		line    string // the last one; "" for none
+		problem string // what is in it; "" for none
+	}{
+		{"watch", fmt.Errorf("get: %w", context.Canceled), "", ""},
+		{"watch", nil, "", ""},
+		{"watch", forbidden, `level=WARN msg="permission is missing" verb=watch instead=listing error=`, "watch: "},
+		{"watch", internal, `level=WARN msg="API server does not answer as it should, trying on" verb=watch error=`, "watch: Internal error"},
+		{"list", internal, `level=WARN msg="API server does not answer as it should, trying on" verb=list error=`, "list: Internal error"},
+		{"watch", nil, `level=INFO msg="works again" verb=watch`, "list: Internal error"},
+		{"list", nil, `level=INFO msg="works again" verb=list`, ""},
+		{"list", errors.New("refused"), `level=WARN msg="API server does not answer, trying on" verb=list error=refused`, "list: refused"},
+		{"watch", nil, `level=INFO msg="API server answers again"`, ""},
+	} {
+		out.Reset()
+		tr.Tried(step.verb, step.err)
+		if got := strings.TrimSpace(out.String()); (got == "") != (step.line == "") || !strings.Contains(got, step.line) {
+			t.Errorf("step %d: it says %q, want %q", i, got, step.line)
+		}
+		got := ""
+		if problem := tr.Problem(); problem != nil {
+			got = problem.Error()
+		}
+		if (got == "") != (step.problem == "") || !strings.Contains(got, step.problem) {
+			t.Errorf("step %d: the problem is %q, want %q", i, got, step.problem)
+		}
+	}
+	tr.Tried("get", forbidden)
+	tr.Moot("list")
+	if tr.Problem() == nil {
+		t.Error("another verb's trouble is forgotten")
+	}
+	tr.Moot("get")
+	if err := tr.Problem(); err != nil {
+		t.Errorf("what is not needed any more is a problem: %v", err)
+	}
+	out.Reset()
+	if tr.Tried("get", nil); out.Len() != 0 {
+		t.Errorf("that it works again is said of what was not needed: %s", &out)
+	}
+}

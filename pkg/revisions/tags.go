@@ -130,7 +130,7 @@ func (w *tagWatcher) post() {
 			t.others.Insert(webhook.tag)
 		}
 	}
-	if before, known := w.board.read(); !known || !before.equal(t) {
+	if before, _ := w.board.read(); !before.equal(t) { // of none, too: there is one's own always
 		w.log.Info("tags", "mine", sets.List(t.mine), "others", sets.List(t.others))
 	}
 	w.board.post(t)

@@ -367,3 +367,22 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("what was given became %+v", got)
 	}
 }
+
+// One that is made without a logger logs to the usual one, and knows which revision is its own.
+func TestNewDefaultWatcherLogsWhetherTheDefaultIsOurs(t *testing.T) {
+	var out bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	defer slog.SetDefault(before)
+	synctest.Test(t, func(t *testing.T) {
+		name := "istio-revision-tag-default"
+		s, _ := shows(t, name, "", revisionHook(name, "canary"))
+		w := NewDefaultWatcher(scripted{script: s}, "canary", "")
+		end := runs(w.Run)
+		synctest.Wait()
+		end()
+	})
+	if !strings.Contains(out.String(), "revision=canary") || !strings.Contains(out.String(), "ours=true") {
+		t.Errorf("it says %s", &out)
+	}
+}

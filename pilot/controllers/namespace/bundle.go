@@ -78,11 +78,7 @@ func (b *bundle) follow(ctx context.Context, every time.Duration, changed func()
 
 // readBundle reads a file, following symlinks, and refuses what is no bundle.
 func readBundle(file string) (string, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() {
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
 		return "", fmt.Errorf("it is no regular file but %v", info.Mode().Type())
 	}
 	f, err := os.Open(file)

@@ -41,19 +41,20 @@ func TestCheckBundle(t *testing.T) {
 		content string
 		want    string // "" when the bundle is good
 	}{
-		"one":              {one, ""},
-		"two":              {one + two, ""},
-		"with comments":    {"# ours\n" + one + "# theirs\n" + two + "\n", ""},
-		"empty":            {"", "empty"},
-		"blank":            {" \n\t\n", "empty"},
-		"no PEM":           {"hello", "no PEM"},
-		"cut off":          {one + two[:len(two)/2], "cut off"},
-		"cut off at first": {one[:len(one)/2], "cut off"},
-		"broken between":   {one[:len(one)/2] + two, "cut off"},
-		"private key":      {one + block("EC PRIVATE KEY", []byte("x")), "EC PRIVATE KEY"},
-		"no certificate":   {block("CERTIFICATE", []byte("x")), "certificate 1"},
-		"no UTF-8":         {"\xff" + one, "UTF-8"},
-		"too long":         {strings.Repeat(one, maxBundle/len(one)+1), "longer"},
+		"one":               {one, ""},
+		"two":               {one + two, ""},
+		"with comments":     {"# ours\n" + one + "# theirs\n" + two + "\n", ""},
+		"empty":             {"", "empty"},
+		"blank":             {" \n\t\n", "empty"},
+		"no PEM":            {"hello", "no PEM"},
+		"cut off":           {one + two[:len(two)/2], "cut off"},
+		"cut off at first":  {one[:len(one)/2], "cut off"},
+		"broken between":    {one[:len(one)/2] + two, "cut off"},
+		"private key":       {one + block("EC PRIVATE KEY", []byte("x")), "EC PRIVATE KEY"},
+		"no certificate":    {block("CERTIFICATE", []byte("x")), "certificate 1"},
+		"no UTF-8":          {"\xff" + one, "UTF-8"},
+		"as long as can be": {one + strings.Repeat("#", maxBundle-len(one)), ""},
+		"too long":          {strings.Repeat(one, maxBundle/len(one)+1), "longer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := checkBundle([]byte(test.content))
@@ -132,6 +133,21 @@ func TestReadBundleRefusesWhatIsNoFile(t *testing.T) {
 	for path, want := range map[string]string{pipe: "no regular file", folder: "no regular file", filepath.Join(folder, "missing"): "no such file"} {
 		if content, err := readBundle(path); err == nil || !strings.Contains(err.Error(), want) || content != "" {
 			t.Errorf("%s: %q, %v; want %q", path, content, err, want)
+		}
+	}
+	if _, err := readBundle("/proc/self/mem"); err == nil || !strings.Contains(err.Error(), "input/output error") {
+		t.Errorf("a file that cannot be read: %v", err)
+	}
+	open := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	for before, n := open(), 0; n < 100; n++ {
+		if _, _ = readBundle("/proc/self/stat"); open() > before+50 {
+			t.Fatalf("%d files are open, %d before", open(), before)
 		}
 	}
 	long := filepath.Join(folder, "long")

@@ -71,22 +71,15 @@ func (c *caches) stop() {
 	c.unseen.clear()
 }
 
-// latest returns a namespace's ConfigMap as the cache shows it or, where that is later, as it
+// latest returns a namespace's ConfigMap as the cache shows it or, until it shows that, as it
 // was written; nil when there is none. It is not known while an answer has told of more than
 // the cache shows.
 func (c *caches) latest(namespace *corev1.Namespace) (configMap *corev1.ConfigMap, known bool) {
-	// Asked first: what has been seen by now, the cache shows.
-	answer := c.unseen.of(namespace.Name, namespace.UID)
-	configMap = c.configMap(namespace.Name)
-	switch {
-	case answer == nil:
-		return configMap, true
-	case answer.object == nil:
-		return nil, false
-	case configMap == nil || !answer.shownBy(configMap.ResourceVersion):
-		return answer.object, true
+	// Asked before the cache is: what has been seen by now, the cache shows.
+	if answer := c.unseen.of(namespace.Name, namespace.UID); answer != nil {
+		return answer.object, answer.object != nil
 	}
-	return configMap, true
+	return c.configMap(namespace.Name), true
 }
 
 // wrote takes a ConfigMap as the answer to a write shows it.
@@ -140,8 +133,8 @@ func listWatch[L runtime.Object](
 			options.FieldSelector = with.FieldSelector
 			w, err := follow(ctx, options)
 			trouble.Tried("watch "+what, err)
-			if err == nil && options.SendInitialEvents != nil && *options.SendInitialEvents {
-				trouble.Moot("list " + what) // this watch begins with a list of its own
+			if err == nil {
+				trouble.Moot("list " + what) // this watch begins with a list of its own, or came after one
 			}
 			return w, interruptible(err)
 		},
@@ -219,9 +212,6 @@ func slimConfigMap(current func() string) cache.TransformFunc {
 				value = in
 			}
 			slim.Data = map[string]string{BundleKey: value}
-		}
-		if _, ok := configMap.BinaryData[BundleKey]; ok {
-			slim.BinaryData = map[string][]byte{BundleKey: nil}
 		}
 		return slim, nil
 	}

@@ -76,13 +76,8 @@ func TestSlim(t *testing.T) {
 		"what is no namespace": {slimNamespace, "gone", "gone"},
 		"ConfigMap": {
 			slim,
-			&corev1.ConfigMap{ObjectMeta: meta, Immutable: &yes, Data: map[string]string{"theirs": "x", BundleKey: "y"}, BinaryData: map[string][]byte{"theirs": {1}}},
+			&corev1.ConfigMap{ObjectMeta: meta, Immutable: &yes, Data: map[string]string{"theirs": "x", BundleKey: "y"}, BinaryData: map[string][]byte{BundleKey: {1}}},
 			&corev1.ConfigMap{ObjectMeta: kept, Immutable: &yes, Data: map[string]string{BundleKey: "y"}},
-		},
-		"binary ConfigMap": {
-			slim,
-			&corev1.ConfigMap{ObjectMeta: meta, BinaryData: map[string][]byte{BundleKey: {1}}},
-			&corev1.ConfigMap{ObjectMeta: kept, BinaryData: map[string][]byte{BundleKey: nil}},
 		},
 		"what is no ConfigMap": {slim, "gone", "gone"},
 	} {

@@ -34,9 +34,6 @@ type queue = workqueue.TypedRateLimitingInterface[string]
 // New checks the configuration and starts nothing. The controller reads and writes
 // through client alone.
 func New(client kube.Client, config Config) (*Controller, error) {
-	if client == nil {
-		return nil, errors.New("namespace controller: no client was given")
-	}
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("namespace controller: %w", err)
 	}
@@ -163,9 +160,6 @@ func (c *Controller) work(ctx context.Context, caches *caches, queue queue) {
 }
 
 func (c *Controller) one(ctx context.Context, caches *caches, queue queue, name string) {
-	if ctx.Err() != nil {
-		return
-	}
 	err := c.settle(ctx, caches, name)
 	if ctx.Err() != nil {
 		return // what fails now fails because of the stop

@@ -27,9 +27,6 @@ func (f *failures) note(namespace string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before, now := f.kind[namespace], kind(err)
-	if before == now {
-		return
-	}
 	if now != "" {
 		f.kind[namespace] = now
 		f.of[now]++
@@ -43,7 +40,6 @@ func (f *failures) note(namespace string, err error) {
 		return
 	}
 	if f.of[before]--; f.of[before] == 0 {
-		delete(f.of, before)
 		f.log.Info("CA bundle is written again", "namespace", namespace, "after", before)
 	}
 }

@@ -42,6 +42,9 @@ func TestWarmedControllerReadsNothingMore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if c.bundle.current() == "" {
+			t.Error("the bundle is not looked at, and a wrong one would not be reported")
+		}
 		cancel() // the caches stay
 		want := []string{"watch configmaps metadata.name=" + ConfigMapName, "watch namespaces"}
 		for range 3 {

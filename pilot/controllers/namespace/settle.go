@@ -59,14 +59,10 @@ func (c *Controller) create(ctx context.Context, caches *caches, namespace *core
 // patch sets the one key. All else stays, whatever the version of the object: the
 // bundle is right for each of them.
 func (c *Controller) patch(ctx context.Context, caches *caches, namespace *corev1.Namespace, have *corev1.ConfigMap, content string) error {
-	change := map[string]any{"data": map[string]string{BundleKey: content}}
-	if _, binary := have.BinaryData[BundleKey]; binary {
-		change["binaryData"] = map[string]any{BundleKey: nil} // a key may stand in one of the two
-	}
-	body, err := json.Marshal(change)
-	if err != nil {
-		return fmt.Errorf("repairing ConfigMap %s/%s: %w", have.Namespace, ConfigMapName, err)
-	}
+	body, _ := json.Marshal(map[string]any{ // which cannot fail
+		"data":       map[string]string{BundleKey: content},
+		"binaryData": map[string]any{BundleKey: nil}, // a key may stand in one of the two
+	})
 	repaired, err := c.client.Kube().CoreV1().ConfigMaps(have.Namespace).
 		Patch(ctx, ConfigMapName, types.MergePatchType, body, metav1.PatchOptions{})
 	switch {

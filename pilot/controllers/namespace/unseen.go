@@ -32,7 +32,6 @@ type answer struct {
 	// is behind, which showed the version stale then, "" for none.
 	object *corev1.ConfigMap
 	stale  string
-	limit  *time.Timer
 }
 
 func newUnseen(overdue func(string)) *unseen {
@@ -43,9 +42,8 @@ func newUnseen(overdue func(string)) *unseen {
 func (u *unseen) add(namespace string, a *answer) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.remove(namespace)
 	u.answers[namespace] = a
-	a.limit = time.AfterFunc(unseenLimit, func() {
+	time.AfterFunc(unseenLimit, func() {
 		if u.drop(namespace, a) {
 			u.overdue(namespace)
 		}
@@ -71,7 +69,7 @@ func (u *unseen) seen(namespace, version string) bool {
 	if a == nil || !a.shownBy(version) {
 		return false
 	}
-	u.remove(namespace)
+	delete(u.answers, namespace)
 	return true
 }
 
@@ -90,7 +88,7 @@ func (u *unseen) drop(namespace string, a *answer) bool {
 	if u.answers[namespace] != a {
 		return false
 	}
-	u.remove(namespace)
+	delete(u.answers, namespace)
 	return true
 }
 
@@ -98,20 +96,11 @@ func (u *unseen) drop(namespace string, a *answer) bool {
 func (u *unseen) clear() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for namespace := range u.answers {
-		u.remove(namespace)
-	}
-}
-
-func (u *unseen) remove(namespace string) {
-	if a := u.answers[namespace]; a != nil {
-		a.limit.Stop()
-		delete(u.answers, namespace)
-	}
+	clear(u.answers)
 }
 
 // older reports whether a version is of before another. One that is not known is not.
 func older(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	return err == nil && order < 0
+	order, _ := resourceversion.CompareResourceVersion(version, than) // 0 with an error
+	return order < 0
 }

@@ -1,8 +1,12 @@
 package namespace
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,11 +86,9 @@ func TestWhatTheCachesDoNotShowYet(t *testing.T) {
 				}
 				began := time.Now()
 				test.do(a, file)
-				for range 600 {
+				for range 600 { // it is looked at again each second
 					time.Sleep(time.Second)
-					a.mu.Lock()
-					a.store(labelled(a.objects["namespaces/a"].(*corev1.Namespace)))
-					a.mu.Unlock()
+					a.touch()
 				}
 				synctest.Wait()
 				got := a.since(began)
@@ -103,6 +105,19 @@ func TestWhatTheCachesDoNotShowYet(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// touch changes the namespace in a way that has it looked at, and does not matter.
+func (a *api) touch() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if before, ok := a.objects["namespaces/a"].(*corev1.Namespace); ok {
+		n := before.DeepCopy()
+		if n.Status.Phase = corev1.NamespaceActive; before.Status.Phase == n.Status.Phase {
+			n.Status.Phase = ""
+		}
+		a.store(n)
 	}
 }
 
@@ -186,7 +201,12 @@ func TestAnswersByWhichTheCacheIsBehind(t *testing.T) {
 				began := time.Now()
 				end := controllerOn(t, a, file)
 				defer end()
-				time.Sleep(5 * time.Second)
+				for range 5 {
+					time.Sleep(time.Second)
+					if n == 1 {
+						a.touch()
+					}
+				}
 				test.shown(a)
 				time.Sleep(10 * time.Minute)
 				synctest.Wait()
@@ -262,6 +282,11 @@ func TestUnseenAnswersEndWithTheCaches(t *testing.T) {
 		if !u.seen("b", "8") || u.of("b", "2") != nil || u.seen("b", "8") {
 			t.Error("it was seen, and is still waited for")
 		}
+		old := u.of("a", "1")
+		u.add("a", &answer{in: "1", stale: "6"})
+		if u.drop("a", old) || u.of("a", "1") == nil {
+			t.Error("the limit of an earlier answer is the end of a later one")
+		}
 		u.clear()
 		u.add("d", &answer{})
 		time.Sleep(2 * unseenLimit)
@@ -269,5 +294,81 @@ func TestUnseenAnswersEndWithTheCaches(t *testing.T) {
 		if overdue != 1 || len(u.answers) != 0 {
 			t.Errorf("told %d times of what was not seen, %d are left", overdue, len(u.answers))
 		}
+	})
+}
+
+// What was written is kept as slim as the cache keeps it, until the caches end, and they end
+// before stop returns.
+func TestWhatIsKeptOfAWrite(t *testing.T) {
+	content := certificate(t, 1)
+	file := bundleFileWith(t, content)
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t, space("a"))
+		a.setLag(time.Hour)
+		c, err := New(a.client(), Config{BundleFile: file, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		end := running(t, c)
+		synctest.Wait()
+		caches := c.caches
+		kept := caches.unseen.answers["a"].object
+		if kept == nil || kept.Labels != nil || kept.Data[BundleKey] != content || kept.ResourceVersion == "" {
+			t.Errorf("kept %v", kept)
+		}
+		end()
+		c.Close()
+		if !caches.namespaces.IsStopped() || !caches.configMaps.IsStopped() || len(caches.unseen.answers) != 0 {
+			t.Errorf("after their end the caches go on, or %d answers are left", len(caches.unseen.answers))
+		}
+	})
+}
+
+// What is deleted while there is no watch is missed once there is one again.
+func TestADeletionThatNoEventTellsOf(t *testing.T) {
+	file := bundleFileWith(t, certificate(t, 1))
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t, space("a"))
+		end := controllerOn(t, a, file)
+		defer end()
+		time.Sleep(time.Hour)
+		a.cut()
+		a.remove("configmaps/a/" + ConfigMapName)
+		time.Sleep(unseenLimit)
+		synctest.Wait()
+		if got := len(a.writes()); got != 2 || a.bundle("a") == "" {
+			t.Errorf("%d writes", got)
+		}
+	})
+}
+
+// A server that knows no watches which begin with a list is listed.
+func TestAServerWithoutInitialEvents(t *testing.T) {
+	content := certificate(t, 1)
+	file := bundleFileWith(t, content)
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		a := newAPI(t, space("a"))
+		a.old = true
+		c, err := New(a.client(), Config{BundleFile: file, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := running(t, c)
+		time.Sleep(time.Minute)
+		a.put(space("b"))
+		synctest.Wait()
+		if a.bundle("a") != content || a.bundle("b") != content {
+			t.Error("it is not spread")
+		}
+		lists := a.made("list")
+		slices.SortFunc(lists, func(a, b call) int { return strings.Compare(a.kind, b.kind) })
+		if len(lists) != 2 || lists[0].selector != "metadata.name="+ConfigMapName || lists[1].selector != "" {
+			t.Errorf("it lists %+v", lists)
+		}
+		end()
 	})
 }

@@ -1,0 +1,180 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// For clients that are made otherwise: those of one configuration share connections, which go
+// out of use with a time-out; what wraps the transport stays, and so does the configuration.
+func TestFreshConnections(t *testing.T) {
+	s, config := secure(t)
+	wrapped := 0
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			wrapped++
+			return next.RoundTrip(req)
+		})
+	})
+	before := config.WrapTransport
+	fresh := FreshConnections(config)
+	if reflect.ValueOf(config.WrapTransport).Pointer() != reflect.ValueOf(before).Pointer() {
+		t.Error("the configuration has changed")
+	}
+	client, err := rest.HTTPClientFor(fresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeIdle(client.Transport)
+	c, err := kubernetes.NewForConfigAndClient(fresh, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if err := get(t.Context(), c, "a"); err != nil || s.made.Load() != int32(i+1) {
+			t.Errorf("round %d: %v, over connection %d", i, err, s.made.Load())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if err := get(ctx, c, "slow"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		cancel()
+	}
+	if wrapped != 4 {
+		t.Errorf("the user's wrapper saw %d requests", wrapped)
+	}
+	// What is not understood is left alone.
+	sent := 0
+	own, err := rest.HTTPClientFor(FreshConnections(&rest.Config{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+		sent++
+		return nil, errRecorded
+	})}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := own.Do(req)
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	if !errors.Is(err, errRecorded) || sent != 1 {
+		t.Errorf("sent %d times over the user's transport: %v", sent, err)
+	}
+}
+
+// A transport that the user gives is used as it is, time-outs or not.
+func TestTheUsersTransportIsUsedAsItIs(t *testing.T) {
+	s, config := secure(t)
+	rt, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := modelOf(rt).settings().Clone()
+	defer users.CloseIdleConnections()
+	users.TLSNextProto, users.ForceAttemptHTTP2 = nil, true
+	c := made(t, &rest.Config{Host: config.Host, Transport: users, QPS: -1}).Kube()
+	for range 2 {
+		if err := get(t.Context(), c, "a"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if err := get(ctx, c, "slow"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		cancel()
+	}
+	if n := s.made.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// Idle connections are closed, those of streams, too.
+func TestCloseIdleConnections(t *testing.T) {
+	s, config := secure(t)
+	c := made(t, config)
+	w, err := c.Kube().CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := get(t.Context(), c.Kube(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	pools := c.(*client).base.(*connections).pools
+	open := func(p *pool) int {
+		p.mu.Lock()
+		g := p.present
+		p.mu.Unlock()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(g.open)
+	}
+	if open(&pools.calls) != 1 || open(&pools.streams) != 1 || s.made.Load() != 2 {
+		t.Fatalf("%d and %d connections", open(&pools.calls), open(&pools.streams))
+	}
+	w.Stop()
+	for deadline := time.Now().Add(10 * time.Second); open(&pools.calls)+open(&pools.streams) > 0; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d and %d connections stay open", open(&pools.calls), open(&pools.streams))
+		}
+		CloseIdleConnections(c) // the watch's is idle a moment after its end
+		runtime.Gosched()
+	}
+}
+
+// A watch that cannot be begun says why.
+func TestAWatchThatFailsToBegin(t *testing.T) {
+	c := made(t, &rest.Config{Host: "http://127.0.0.1:1", QPS: -1})
+	if w, err := c.Kube().CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("%v, %v", w, err)
+	}
+}
+
+func TestWhatIsAStream(t *testing.T) {
+	for query, want := range map[string]bool{
+		"": false, "watch=true": true, "a=b&watch=1": true, "watch=false": false, "watch=0": false, "watch=": false,
+		"follow=true": true, "follow=1&a=b": true, "follow=false": false, "fieldSelector=watch%3Dtrue": false, "rewatch=true": false,
+	} {
+		for _, method := range []string{"GET", "POST", "DELETE"} {
+			req, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:1/?"+query, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := isStream(req); got != (want && method == "GET") {
+				t.Errorf("%s ?%s: %v", method, query, got)
+			}
+		}
+	}
+}
+
+// What has client-go look for a new CA is a request that reaches no server.
+func TestALookForANewCASendsNothing(t *testing.T) {
+	seen, answer := 0, &content{}
+	h := held{top: roundTripper(func(req *http.Request) (*http.Response, error) {
+		seen++
+		if req.Context().Err() == nil {
+			t.Error("it would be sent")
+		}
+		if seen == 2 {
+			return nil, errRecorded
+		}
+		return &http.Response{Body: answer}, nil
+	})}
+	h.refresh(t.Context())
+	h.refresh(t.Context())
+	if seen != 2 || answer.closed != 1 {
+		t.Errorf("%d requests, an answer closed %d times", seen, answer.closed)
+	}
+}

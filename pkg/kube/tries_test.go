@@ -1,0 +1,163 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestTimedOut(t *testing.T) {
+	late, stop := context.WithTimeout(t.Context(), -time.Second)
+	defer stop()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, test := range map[string]struct {
+		caller context.Context
+		err    error
+		want   bool
+	}{
+		"its deadline":                   {late, errors.New("any"), true},
+		"its deadline, and a time-out":   {late, timeoutError{true}, true},
+		"a time-out":                     {t.Context(), fmt.Errorf("get: %w", timeoutError{true}), true},
+		"of the system":                  {t.Context(), os.ErrDeadlineExceeded, true},
+		"a failure of the net":           {t.Context(), timeoutError{false}, false},
+		"another failure":                {t.Context(), io.ErrUnexpectedEOF, false},
+		"a cancellation":                 {cancelled, context.Canceled, false},
+		"a cancellation, and a time-out": {cancelled, timeoutError{true}, false},
+	} {
+		if got := timedOut(test.caller, test.err); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestSetup(t *testing.T) {
+	for name, test := range map[string]struct {
+		do    func(*setup)
+		state int32
+		ended bool
+	}{
+		"connected":                {func(s *setup) { s.gotConn(httptrace.GotConnInfo{}) }, connected, false},
+		"given up":                 {(*setup).giveUp, gaveUp, true},
+		"connected, then given up": {func(s *setup) { s.gotConn(httptrace.GotConnInfo{}); s.giveUp() }, connected, false},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s := &setup{cancel: cancel}
+		test.do(s)
+		if s.state.Load() != test.state || (ctx.Err() != nil) != test.ended || test.ended && context.Cause(ctx) != errSlowSetup {
+			t.Errorf("%s: state %d, ended by %v", name, s.state.Load(), context.Cause(ctx))
+		}
+		cancel(nil)
+	}
+	// Whichever comes second, nothing is sent on a connection that was given up.
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s := &setup{cancel: cancel}
+	s.state.Store(gaveUp)
+	s.gotConn(httptrace.GotConnInfo{})
+	if s.state.Load() != crossed || context.Cause(ctx) != errSlowSetup {
+		t.Errorf("state %d, ended by %v", s.state.Load(), context.Cause(ctx))
+	}
+}
+
+func TestWhatMayGoAgain(t *testing.T) {
+	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
+		read := method == "GET" || method == "HEAD"
+		for err, want := range map[error]bool{
+			nil: false, errSlowSetup: true, errCrossed: read, io.EOF: false, context.Canceled: false,
+		} {
+			if got := mayGoAgain(method, err); got != want {
+				t.Errorf("%s after %v: %v", method, err, got)
+			}
+		}
+		if wrapped := fmt.Errorf("get: %w", errSlowSetup); !mayGoAgain(method, wrapped) || mayGoAgain(method, fmt.Errorf("get: %w", errCrossed)) != read {
+			t.Errorf("%s: an error that is wrapped is another", method)
+		}
+	}
+}
+
+// once is a body that cannot be had again.
+type once struct{ io.Reader }
+
+// Tries come after 250 ms and twice as much each time, as many as fit 8 s; the last one is given
+// all the time there is. What cannot be sent again is tried once.
+func TestTriesOfASetup(t *testing.T) {
+	five := []time.Duration{0, 250 * time.Millisecond, 750 * time.Millisecond, 1750 * time.Millisecond, 3750 * time.Millisecond, 7750 * time.Millisecond}
+	for name, test := range map[string]struct {
+		method string
+		body   func() io.Reader
+		want   []time.Duration
+	}{
+		"without a body":                {"GET", func() io.Reader { return nil }, five},
+		"with a body":                   {"POST", func() io.Reader { return strings.NewReader("text") }, five},
+		"with a body that is read once": {"POST", func() io.Reader { return once{strings.NewReader("text")} }, five[:1]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var (
+					mu    sync.Mutex
+					tries []time.Duration
+					began = time.Now()
+				)
+				p := stubbed(func(req *http.Request) (*http.Response, error) {
+					mu.Lock()
+					tries = append(tries, time.Since(began))
+					mu.Unlock()
+					if req.Body != nil {
+						if text, err := io.ReadAll(req.Body); err != nil || string(text) != "text" {
+							t.Errorf("sent %q, %v", text, err)
+						}
+						_ = req.Body.Close()
+					}
+					<-req.Context().Done()
+					return nil, context.Cause(req.Context())
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				_, err := p.roundTrip(stubRequest(ctx, t, test.method, test.body()))
+				if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Hour {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+				if !slices.Equal(tries, test.want) {
+					t.Errorf("tries after %v, want %v", tries, test.want)
+				}
+				if p.present.used != 0 {
+					t.Errorf("in use %d times", p.present.used)
+				}
+			})
+		})
+	}
+}
+
+func TestAgain(t *testing.T) {
+	plain := stubRequest(t.Context(), t, http.MethodGet, nil)
+	if again(plain) != plain {
+		t.Error("a request without a body is another one")
+	}
+	text := stubRequest(t.Context(), t, http.MethodPost, strings.NewReader("text"))
+	_, _ = io.ReadAll(text.Body)
+	next := again(text)
+	if next == nil || next == text {
+		t.Fatal("the same request")
+	}
+	if got, err := io.ReadAll(next.Body); err != nil || string(got) != "text" {
+		t.Errorf("its body is %q, %v", got, err)
+	}
+	text.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
+	if again(text) != nil {
+		t.Error("a request whose body is gone")
+	}
+	text.GetBody = nil
+	if again(text) != nil {
+		t.Error("a request whose body can be had once")
+	}
+}
