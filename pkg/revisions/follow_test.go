@@ -3,7 +3,6 @@ package revisions
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -282,176 +280,5 @@ func TestRequestsThatAreNotAnsweredAreGivenUp(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// Every watch begins where a read of just now ended, whatever became of the one before: also
-// where a store that was put back has versions that are smaller than before.
-func TestEachWatchFollowsARead(t *testing.T) {
-	for name, test := range map[string]func() watch.Interface{
-		"after the server's ordinary end": func() watch.Interface { return ends(6 * time.Minute) },
-		"after an error event":            func() watch.Interface { return events(failure(apierrors.NewInternalError(errors.New("no")))) },
-		"after an expired version":        func() watch.Interface { return events(failure(apierrors.NewResourceExpired("old"))) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var h heard
-				s := script{
-					list: func(n int) (*admissionv1.MutatingWebhookConfigurationList, error) {
-						version := fmt.Sprint(100 - n)
-						return listed(version, hook("a", version), hook("b", "7"))
-					},
-					watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return test(), nil },
-				}
-				follow(t, &s, &h, 20*time.Minute)
-				if s.count("watch") < 3 || s.count("list") != s.count("watch") {
-					t.Fatalf("%d watches, %d lists", s.count("watch"), s.count("list"))
-				}
-				for _, wait := range s.tries("watch") {
-					if lasts := 6 * time.Minute; name == "after the server's ordinary end" && wait < lasts+firstRetry/2 {
-						t.Errorf("the next watch comes %v after the last one's end", wait-lasts)
-					}
-				}
-				n := 0
-				for _, c := range s.calls {
-					if c.verb != "watch" {
-						continue
-					}
-					if want := fmt.Sprint(100 - n); c.from != want {
-						t.Errorf("watch %d is from version %q, want %q", n, c.from, want)
-					}
-					if want := "all: a@" + c.from; h.count(want) != 1 {
-						t.Errorf("told %q %d times: %q", want, h.count(want), h)
-					}
-					n++
-				}
-			})
-		})
-	}
-}
-
-// Events in their order, of the one object, and no word of bookmarks.
-func TestEventsAreHandedOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var h heard
-		s := script{
-			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-				return events(event(watch.Added, "a", "6"), event(watch.Modified, "b", "7"), event(watch.Modified, "a", "8"),
-					event(watch.Bookmark, "", "9"), event(watch.Deleted, "a", "10"), event(watch.Added, "a", "11")), nil
-			},
-		}
-		follow(t, &s, &h, time.Minute)
-		if want := []string{"all:", "set a@6", "set a@8", "remove a", "set a@11"}; !slices.Equal(h, want) {
-			t.Errorf("told %q, want %q", h, want)
-		}
-	})
-}
-
-// Without list, a watch begins with what is there; a get that is sent once it is accepted
-// shows what went in between, and what the watch then shows of before that is old.
-func TestWithoutListNothingIsMissedAndNothingOldIsTold(t *testing.T) {
-	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
-	one := func(version string) (*webhook, error) { item := hook("a", version); return &item, nil }
-	gone := func() (*webhook, error) { return nil, apierrors.NewNotFound(hooksResource, "a") }
-	for name, test := range map[string]struct {
-		get  func(n int) (*webhook, error)
-		show []watch.Event
-		want []string
-	}{
-		"deleted in between": {
-			get: func(n int) (*webhook, error) {
-				if n == 0 {
-					return one("5")
-				}
-				return gone()
-			},
-			want: []string{"all: a@5", "all:"},
-		},
-		"changed in between": {
-			get: func(n int) (*webhook, error) { return one(fmt.Sprint(5 + 4*n)) },
-			show: []watch.Event{
-				event(watch.Added, "a", "5"), event(watch.Modified, "a", "7"), event(watch.Modified, "a", "9"), event(watch.Modified, "a", "10"),
-			},
-			want: []string{"all: a@5", "all: a@9", "set a@9", "set a@10"},
-		},
-		"deleted and made anew in between": {
-			get:  func(n int) (*webhook, error) { return one(fmt.Sprint(5 + 4*n)) },
-			show: []watch.Event{event(watch.Deleted, "a", "8"), event(watch.Added, "a", "9")},
-			want: []string{"all: a@5", "all: a@9", "set a@9"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var h heard
-				s := script{
-					list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden },
-					get:  test.get,
-					watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-						return events(test.show...), nil
-					},
-				}
-				follow(t, &s, &h, time.Minute)
-				if !slices.Equal(h, test.want) {
-					t.Errorf("told %q, want %q", h, test.want)
-				}
-			})
-		})
-	}
-}
-
-// A tag lasts no longer than its label, the webhook's other label, or the webhook.
-func TestATagEndsWithItsLabel(t *testing.T) {
-	for name, change := range map[string]func(*tagWatcher){
-		"with its webhook":     func(w *tagWatcher) { w.sink().remove("a") },
-		"while nobody watched": func(w *tagWatcher) { w.sink().replace([]webhook{tagHook("b", "test", "stable")}) },
-		"without the tag's label": func(w *tagWatcher) {
-			w.sink().set(webhook{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{revisionLabel: "stable"}}})
-		},
-		"without the revision's label": func(w *tagWatcher) {
-			w.sink().set(webhook{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{tagLabel: "prod"}}})
-		},
-		"with another tag":         func(w *tagWatcher) { w.sink().set(tagHook("a", "other", "stable")) },
-		"of another revision":      func(w *tagWatcher) { w.sink().set(tagHook("a", "prod", "canary")) },
-		"of another control plane": func(w *tagWatcher) { w.sink().set(tagHook("a", "prod", "stable", "elsewhere")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := NewTags(nil, Config{Revision: "stable", Logger: quiet}).(*tagWatcher)
-			w.take(tagHook("a", "prod", "stable"))
-			w.post()
-			if !w.GetMyTags().Has("prod") {
-				t.Fatal("the tag is not known")
-			}
-			change(w)
-			if w.GetMyTags().Has("prod") {
-				t.Error("the tag is still there")
-			}
-		})
-	}
-}
-
-// A handler may do with its set what it likes.
-func TestTagHandlersHaveASetOfTheirOwn(t *testing.T) {
-	w := NewTags(nil, Config{Revision: "stable", Logger: quiet}).(*tagWatcher)
-	w.AddHandler(func(tags sets.Set[string]) { tags.Insert("changed by a handler") })
-	w.post()
-	d, _ := w.board.next()
-	for _, handler := range d.to {
-		handler(d.value)
-	}
-	if len(d.to) != 1 || w.GetMyTags().Has("changed by a handler") {
-		t.Errorf("%d handlers; tags %v", len(d.to), w.GetMyTags())
-	}
-}
-
-// What selects by label hears of every name, and of no bookmark.
-func TestEventsByLabel(t *testing.T) {
-	var h heard
-	f := follower{label: tagLabel, to: h.sink()}
-	for _, e := range []watch.Event{event(watch.Added, "a", "6"), event(watch.Bookmark, "", "9"), event(watch.Modified, "b", "10")} {
-		f.hand(e.Type, e.Object.(*webhook))
-	}
-	if want := []string{"set a@6", "set b@10"}; !slices.Equal(h, want) {
-		t.Errorf("told %q, want %q", h, want)
 	}
 }
