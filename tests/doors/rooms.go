@@ -85,11 +85,14 @@ var rooms = []room{
 
 	// Tests look at everything; nothing but a test looks at them.
 	{path: "tests/internal"},
+	{path: "tests/internal/defaults", doors: []string{revisions}},
 	// What random runs over stores in memory, beside the code, share with those on a real API server.
 	{path: "tests/play"},
 	{path: "tests/cluster", doors: []string{client, "tests/internal"}, environment: true},
 	{
-		path: "tests", doors: []string{"cmd/...", "pilot/...", "pkg/...", "tests/cluster", "tests/internal", "tests/play"},
+		path: "tests", doors: []string{
+			"cmd/...", "pilot/...", "pkg/...", "tests/cluster", "tests/internal", "tests/internal/defaults", "tests/play",
+		},
 		environment: true,
 	},
 }

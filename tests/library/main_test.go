@@ -1,12 +1,13 @@
 package library
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"go.opencensus.io/stats/view"
 	"go.uber.org/goleak"
+
+	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
 const root = "../.."
@@ -21,17 +22,4 @@ func TestMain(m *testing.M) {
 }
 
 // await looks again and again until something holds.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within %v: %s", patience, what)
-		case <-ticker.C:
-		}
-	}
-}
+var await = waits.Until

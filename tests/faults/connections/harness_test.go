@@ -22,6 +22,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/internal/relay"
+	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
 const (
@@ -215,20 +216,8 @@ func (d *candidate) goesOn(t testing.TB, renewals, writes int) {
 	}
 }
 
-// eventually waits until f holds.
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	deadline := time.After(soon)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within %v: %s", soon, what)
-		}
-	}
-}
+// eventually waits until something holds.
+var eventually = waits.Until
 
 type buffer struct {
 	mu sync.Mutex

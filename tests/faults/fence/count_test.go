@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/tests/internal/defaults"
 )
 
 // At the end of the count of terms elector and guard have to agree on what follows: a take-over,
@@ -26,12 +27,12 @@ func TestFenceLetsElectorsPassAtTheEndOfTheCount(t *testing.T) {
 			s.put(record{transitions: c.from})
 			s.install(s.declaration())
 			eventually(t, "the fence refuses while nobody leads", func() bool { return fence.IsRefusal(s.write(client(t, atA).Kube())) })
-			watcher := &told{revision: "stable"}
+			watcher := defaults.New("stable")
 			a, _ := s.candidate(atA, "a", "stable", watcher, 2*soon)
 			eventually(t, "a leads", a.IsLeader)
 			b, quitB := s.candidate(atB, "b", "canary", watcher, 2*soon)
 			eventually(t, "b follows", func() bool { id, _ := b.Leader(); return id == "a" })
-			watcher.tell("canary")
+			watcher.Set("canary")
 			eventually(t, "b was handed the lock", b.IsLeader)
 			if err := s.write(b.Client().Kube()); err != nil {
 				t.Errorf("the new leader's write: %v", err)

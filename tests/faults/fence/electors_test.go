@@ -21,39 +21,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/defaults"
 )
-
-// told is a watcher of the default revision that is told it.
-type told struct {
-	mu       sync.Mutex
-	revision string
-	handlers []revisions.DefaultHandler
-}
-
-func (w *told) Run(stop <-chan struct{}) { <-stop }
-func (w *told) HasSynced() bool          { return true }
-
-func (w *told) GetDefault() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.revision
-}
-
-func (w *told) AddHandler(h revisions.DefaultHandler) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.handlers = append(w.handlers, h)
-}
-
-func (w *told) tell(revision string) {
-	w.mu.Lock()
-	w.revision = revision
-	handlers := append([]revisions.DefaultHandler{}, w.handlers...)
-	w.mu.Unlock()
-	for _, h := range handlers {
-		h(revision)
-	}
-}
 
 // candidate runs an elector until quit, or the test's end.
 func (s *stage) candidate(config *rest.Config, name, revision string, watcher revisions.DefaultWatcher, lease time.Duration) (le *leaderelection.LeaderElection, quit func()) {
@@ -96,7 +65,7 @@ func TestFenceLetsElectorsPass(t *testing.T) {
 		s := newStage(t, kind)
 		atA, atB := s.identity("a", account), s.identity("b", account)
 		s.install(s.declaration())
-		watcher := &told{revision: "stable"}
+		watcher := defaults.New("stable")
 		eventually(t, "the fence refuses while there is no lock", func() bool { return fence.IsRefusal(s.write(client(t, atA).Kube())) })
 		a, _ := s.candidate(atA, "a", "stable", watcher, 2*soon)
 		eventually(t, "a leads", a.IsLeader)
@@ -105,7 +74,7 @@ func TestFenceLetsElectorsPass(t *testing.T) {
 		if err := s.write(a.Client().Kube()); err != nil {
 			t.Errorf("a write of the leader: %v", err)
 		}
-		watcher.tell("canary")
+		watcher.Set("canary")
 		eventually(t, "b was handed the lock", b.IsLeader)
 		if err := s.write(b.Client().Kube()); err != nil {
 			t.Errorf("the new leader's first write, which the fence may be behind of: %v", err)

@@ -20,6 +20,7 @@ import (
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
 const (
@@ -256,20 +257,8 @@ func (s *stage) write(as kubernetes.Interface) error {
 	return err
 }
 
-// eventually waits until f holds.
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	deadline := time.After(soon)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within %v: %s", soon, what)
-		}
-	}
-}
+// eventually waits until something holds.
+var eventually = waits.Until
 
 // stands waits until the API server has taken in what was installed: the holder may
 // write and another pod may not.

@@ -24,6 +24,7 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/internal/relay"
+	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
 const (
@@ -258,17 +259,5 @@ func (s *stage) prepare() {
 	}
 }
 
-// eventually waits until f holds.
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	deadline := time.After(soon)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within %v: %s", soon, what)
-		}
-	}
-}
+// eventually waits until something holds.
+var eventually = waits.Until

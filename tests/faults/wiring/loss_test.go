@@ -9,7 +9,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
-	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/internal/defaults"
 	"incumbent.dev/incumbent/tests/internal/relay"
 )
 
@@ -48,22 +48,22 @@ func TestNoWriteGetsOutAfterALoss(t *testing.T) {
 // A leader that stops, or hands over, drains with the gate open, and has it shut before the
 // lock is given away.
 func TestNoWriteGetsOutAfterARelease(t *testing.T) {
-	for name, leave := range map[string]func(*stage, *watcher, *candidate){
-		"stop": func(s *stage, _ *watcher, a *candidate) {
+	for name, leave := range map[string]func(*stage, *defaults.Watcher, *candidate){
+		"stop": func(s *stage, _ *defaults.Watcher, a *candidate) {
 			var quit sync.WaitGroup
 			quit.Go(a.quit)
 			s.t.Cleanup(quit.Wait)
 		},
-		"handover": func(s *stage, w *watcher, _ *candidate) {
+		"handover": func(s *stage, w *defaults.Watcher, _ *candidate) {
 			s.enter("pilot-1", "canary", w)
-			w.tell("canary")
+			w.Set("canary")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, leaderelection.LeaseLock)
 			s.prepare()
-			w := &watcher{revision: "stable"}
+			w := defaults.New("stable")
 			a := s.enter("pilot-0", "stable", w)
 			a.leads()
 			leave(s, w, a)
@@ -133,37 +133,5 @@ func refuseWrites(c *candidate) {
 	err := s.admin.RbacV1().RoleBindings(s.namespace).DeleteCollection(s.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
 	if err != nil {
 		s.t.Fatal(err)
-	}
-}
-
-// watcher is told the default revision.
-type watcher struct {
-	mu       sync.Mutex
-	revision string
-	handlers []revisions.DefaultHandler
-}
-
-func (w *watcher) Run(stop <-chan struct{}) { <-stop }
-func (w *watcher) HasSynced() bool          { return true }
-
-func (w *watcher) GetDefault() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.revision
-}
-
-func (w *watcher) AddHandler(h revisions.DefaultHandler) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.handlers = append(w.handlers, h)
-}
-
-func (w *watcher) tell(revision string) {
-	w.mu.Lock()
-	w.revision = revision
-	handlers := append([]revisions.DefaultHandler{}, w.handlers...)
-	w.mu.Unlock()
-	for _, h := range handlers {
-		h(revision)
 	}
 }

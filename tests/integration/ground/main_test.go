@@ -16,6 +16,7 @@ import (
 
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
 // patience bounds every wait of these tests; none is expected to come near. After an API
@@ -46,20 +47,7 @@ func identity(t *testing.T, c *cluster.Cluster, namespace, pod string, rules ...
 }
 
 // await looks again and again until something holds.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within %v: %s", patience, what)
-		case <-ticker.C:
-		}
-	}
-}
+var await = waits.Until
 
 // takeAway kills the API server and returns what brings it back, which the test's end
 // does at the latest. A test that does this is not parallel.

@@ -19,8 +19,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/defaults"
 )
 
 // election is the one that moves.
@@ -49,46 +49,13 @@ func rights() (rules []rbacv1.PolicyRule) {
 	return rules
 }
 
-// defaults is the default revision as the test says.
-type defaults struct {
-	mu       sync.Mutex
-	revision string
-	handlers []revisions.DefaultHandler
-}
-
-func (d *defaults) Run(stop <-chan struct{}) { <-stop }
-
-func (d *defaults) HasSynced() bool { return true }
-
-func (d *defaults) GetDefault() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.revision
-}
-
-func (d *defaults) AddHandler(h revisions.DefaultHandler) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.handlers = append(d.handlers, h)
-}
-
-func (d *defaults) set(revision string) {
-	d.mu.Lock()
-	d.revision = revision
-	handlers := append([]revisions.DefaultHandler{}, d.handlers...)
-	d.mu.Unlock()
-	for _, h := range handlers {
-		h(revision)
-	}
-}
-
 // stage is a namespace in which replicas elect.
 type stage struct {
 	t         *testing.T
 	cluster   *cluster.Cluster
 	namespace string
 	admin     kubernetes.Interface
-	deflt     *defaults
+	deflt     *defaults.Watcher
 	all       []*replica
 	began     time.Time
 }
@@ -100,7 +67,7 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &stage{t: t, cluster: c, namespace: c.Namespace(t), admin: admin, deflt: &defaults{revision: "stable"}, began: time.Now()}
+	return &stage{t: t, cluster: c, namespace: c.Namespace(t), admin: admin, deflt: defaults.New("stable"), began: time.Now()}
 }
 
 // span is the life of a run function. The zero end means that it goes on.
