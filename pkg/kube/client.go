@@ -109,7 +109,7 @@ func closeIdle(transport http.RoundTripper) {
 // connect makes the clients over one transport and, if there is a limit, one limiter.
 func (c *client) connect() error {
 	config := rest.CopyConfig(c.config)
-	if config.QPS == 0 && config.RateLimiter == nil {
+	if config.QPS == 0 {
 		config.QPS, config.Burst = rest.DefaultQPS, rest.DefaultBurst
 	}
 	if config.QPS > 0 && config.RateLimiter == nil {

@@ -209,6 +209,9 @@ func TestLimits(t *testing.T) {
 				}
 				return
 			}
+			if c.Kube().CoordinationV1().RESTClient().GetRateLimiter() != limiter {
+				t.Error("another group has a limiter of its own")
+			}
 			for i := range test.burst {
 				if !limiter.TryAccept() {
 					t.Fatalf("request %d is held back", i)

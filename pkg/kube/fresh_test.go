@@ -3,7 +3,10 @@ package kube
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
 	"reflect"
 	"runtime"
 	"strings"
@@ -167,6 +170,9 @@ func TestALookForANewCASendsNothing(t *testing.T) {
 		if req.Context().Err() == nil {
 			t.Error("it would be sent")
 		}
+		if req.Method != http.MethodGet || req.URL.String() != "https://localhost" || req.Header == nil {
+			t.Errorf("it is %s %v, with %v", req.Method, req.URL, req.Header)
+		}
 		if seen == 2 {
 			return nil, errRecorded
 		}
@@ -176,5 +182,57 @@ func TestALookForANewCASendsNothing(t *testing.T) {
 	h.refresh(t.Context())
 	if seen != 2 || answer.closed != 1 {
 		t.Errorf("%d requests, an answer closed %d times", seen, answer.closed)
+	}
+}
+
+// What a retired generation does not use is closed at once, though another request goes on.
+func TestRetiringClosesWhatIsIdle(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			arrived <- struct{}{}
+			<-release
+		}
+	}))
+	defer api.Close()
+	p := &pool{like: fixed{&http.Transport{}}}
+	idle := make(chan error, 2)
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{PutIdleConn: func(err error) { idle <- err }})
+	send := func(path string) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, api.URL+path, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := p.roundTrip(req)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		return errors.Join(err, resp.Body.Close())
+	}
+	slow := make(chan error, 2)
+	for range 2 { // two connections
+		go func() { slow <- send("/slow") }()
+		<-arrived
+	}
+	release <- struct{}{}
+	if err := errors.Join(<-slow, <-idle); err != nil {
+		t.Fatal(err)
+	}
+	g := p.present
+	open := func() int {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(g.open)
+	}
+	if open() != 2 {
+		t.Fatalf("%d connections", open())
+	}
+	if p.retire(g); open() != 1 {
+		t.Errorf("%d connections of a generation that one request uses", open())
+	}
+	release <- struct{}{}
+	if err := <-slow; err != nil || open() != 0 {
+		t.Errorf("%d connections after its last request: %v", open(), err)
 	}
 }

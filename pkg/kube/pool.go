@@ -64,9 +64,9 @@ func (p *pool) take() *generation {
 
 func (p *pool) generation(like *http.Transport) *generation {
 	g := &generation{Transport: like.Clone(), like: like, open: map[*connection]struct{}{}}
+	// What is set up for HTTP/2, by client-go or by Clone, belongs to that transport's connections.
 	_, http2 := like.TLSNextProto["h2"]
-	// What client-go has set up for HTTP/2 belongs to its own transport's connections.
-	g.TLSNextProto, g.ForceAttemptHTTP2 = nil, http2 || like.ForceAttemptHTTP2
+	g.TLSNextProto, g.ForceAttemptHTTP2 = nil, http2
 	g.HTTP2 = &http.HTTP2Config{SendPingTimeout: quietConnection, PingTimeout: signOfLife, WriteByteTimeout: unwritable}
 	if p.streams {
 		g.ResponseHeaderTimeout = streamBegins
