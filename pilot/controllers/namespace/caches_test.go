@@ -79,6 +79,9 @@ func TestSlim(t *testing.T) {
 			&corev1.ConfigMap{ObjectMeta: meta, Immutable: &yes, Data: map[string]string{"theirs": "x", BundleKey: "y"}, BinaryData: map[string][]byte{BundleKey: {1}}},
 			&corev1.ConfigMap{ObjectMeta: kept, Immutable: &yes, Data: map[string]string{BundleKey: "y"}},
 		},
+		"ConfigMap without the key": {
+			slim, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"theirs": "x"}}, &corev1.ConfigMap{ObjectMeta: kept},
+		},
 		"what is no ConfigMap": {slim, "gone", "gone"},
 	} {
 		if got, err := test.slim(test.in); err != nil || !reflect.DeepEqual(got, test.want) {

@@ -270,7 +270,7 @@ func TestUnseenAnswersEndWithTheCaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		overdue := 0
 		u := newUnseen(func(string) { overdue++ })
-		u.add("a", &answer{in: "1", stale: "5"})
+		(&caches{unseen: u}).behind(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}, "5")
 		u.add("b", &answer{in: "2", object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}})
 		u.add("b", &answer{in: "2", object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}}})
 		if u.seen("b", "7") || u.seen("a", "5") || u.seen("c", "9") {
