@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,12 +189,12 @@ func TestAnswersByWhichTheCacheIsBehind(t *testing.T) {
 				if test.there != nil {
 					a.put(test.there.DeepCopy())
 				}
-				n := 0
+				var n atomic.Int32
 				a.answer = func(c call) error {
 					if c.object == "" {
 						return nil
 					}
-					if n++; n == 1 {
+					if n.Add(1) == 1 {
 						return test.answer
 					}
 					return nil
@@ -203,7 +204,7 @@ func TestAnswersByWhichTheCacheIsBehind(t *testing.T) {
 				defer end()
 				for range 5 {
 					time.Sleep(time.Second)
-					if n == 1 {
+					if n.Load() == 1 {
 						a.touch()
 					}
 				}
