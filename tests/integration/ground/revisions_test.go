@@ -288,9 +288,7 @@ func TestDefaultRevisionOutlivesTheAPIServer(t *testing.T) {
 	await(t, "the late one synced", late.HasSynced)
 	put(t, admin, webhook, rev("canary"))
 	await(t, "change seen", func() bool { return w.GetDefault() == "canary" && late.GetDefault() == "canary" })
-	if got := heard.all(); !slices.Equal(got, []string{"stable", "canary"}) {
-		t.Errorf("handler was told %q", got)
-	}
+	await(t, "handler told", func() bool { return slices.Equal(heard.all(), []string{"stable", "canary"}) }) // a moment later
 	for name, j := range map[string]journal{"running": present, "late": absent} {
 		// A server that starts may also refuse before it answers.
 		if got := j.matching("WARN"); got == 0 || got > 4 {
