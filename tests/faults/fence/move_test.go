@@ -13,6 +13,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/defaults"
 )
 
 // An election and its fence move from a ConfigMap to a Lease as docs/migration.md has it, while the
@@ -27,7 +28,7 @@ func TestFenceMovesFromConfigMapToLease(t *testing.T) {
 	}
 	enter := func(name string, lock leaderelection.LockType) (*leaderelection.LeaderElection, func()) {
 		return s.runs(s.identity(name, account), leaderelection.Config{
-			Identity: name, ElectionID: leaderelection.NamespaceController, Revision: "stable", Lock: lock, DefaultWatcher: &told{revision: "stable"},
+			Identity: name, ElectionID: leaderelection.NamespaceController, Revision: "stable", Lock: lock, DefaultWatcher: defaults.New("stable"),
 			LeaseDuration: 2 * soon, RenewDeadline: soon, RetryPeriod: 2 * time.Second,
 		})
 	}
