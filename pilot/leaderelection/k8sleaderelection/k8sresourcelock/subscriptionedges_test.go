@@ -2,10 +2,12 @@ package k8sresourcelock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -90,4 +92,39 @@ func (b blind) Leases(string) coordinationv1client.LeaseInterface { return b }
 
 func (b blind) Get(context.Context, string, metav1.GetOptions) (*coordinationv1.Lease, error) {
 	return nil, noRight
+}
+
+// slow answers when its context ends, or at once; it keeps the context.
+type slow struct {
+	*leaseServer
+	hangs bool
+	ctx   context.Context
+}
+
+func (s *slow) Leases(string) coordinationv1client.LeaseInterface { return s }
+
+func (s *slow) Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error) {
+	if s.ctx = ctx; s.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.leaseServer.Get(ctx, name, opts)
+}
+
+func TestTheFirstLookHasALimit(t *testing.T) {
+	hubTest(t, "and a watch that cannot look ends", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		h.Client = &slow{leaseServer: s, hangs: true}
+		began := time.Now()
+		if _, err := leaseLock(h, "a").Watch(t.Context(), "", func() { t.Error("up") }, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != acceptLimit {
+			t.Errorf("error %v after %v", err, time.Since(began))
+		}
+	})
+	hubTest(t, "and leaves nothing behind", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		client := &slow{leaseServer: s}
+		h.Client = client
+		look(t, h, "a", "").wants(t)
+		if client.ctx.Err() == nil {
+			t.Error("the look's context is open while the watch goes on")
+		}
+	})
 }
