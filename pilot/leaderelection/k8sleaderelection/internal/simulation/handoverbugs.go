@@ -29,6 +29,7 @@ var handoverBugs = []Bug{
 	{"settler-removes-marker", "mixed", Settling, each(settlerRemovesMarker)},
 	{"never-accepts", "handover", Prompt, each(neverAccepts)},
 	{"asks-for-ever", "namesake", Prompt, each(asksForEver)},
+	{"mute-while-draining", "handover", Handover, each(muteWhileDraining)},
 	{"nominee-waits-for-a-poll", "handover", Prompt, each(nomineeWaitsForAPoll)},
 	{"lease-counted-twice", "orderly", Prompt, each(leaseShiftedBy(func(c core.Config, _ core.State, _ core.Input) time.Duration { return -2 * c.Lease }))},
 	{"lower-goes-first", "upgrade", NoFlapping, each(lowerGoesFirst)},
@@ -212,6 +213,15 @@ func neverAccepts(c core.Config, s core.State, in core.Input) (core.State, core.
 // asksForEver takes a marker for its holder's, however long that does not answer.
 func asksForEver(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	s.Ignored = 0
+	return c.Step(s, in)
+}
+
+// muteWhileDraining leaves what it is asked without an answer while it drains for another
+// reason, and is taken for a peer.
+func muteWhileDraining(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
+	if s.Phase == core.Draining && !s.Giving {
+		s.RequestAt = in.Now.Mono - core.Instant(time.Hour)
+	}
 	return c.Step(s, in)
 }
 
