@@ -75,6 +75,9 @@ func TestProbesOfWhatIsNotThere(t *testing.T) {
 			continue
 		}
 		p := probes[0]
+		if p.Where() != "configmap "+d.Namespace+"/"+d.Election {
+			t.Errorf("by %s", p.Where())
+		}
 		if p.Resource.Resource != resource || p.Resource.Group != group || p.Object.GetName() != "x" || p.Object.GetNamespace() != "n" || p.Object.GetLabels()["a"] != "b" || p.Mode != fence.Deny {
 			t.Errorf("%s: %+v", resource, p)
 		}
@@ -91,5 +94,29 @@ func TestProbesOfWhatIsNotThere(t *testing.T) {
 	d.Guards = []fence.Guard{{Resources: []string{"secrets"}, Labels: map[string]string{"a": "b"}}}
 	if p := fence.Probes(d)[0]; p.Object.GetName() != "incumbent-fence-probe" || p.Object.GetNamespace() != d.Namespace {
 		t.Errorf("without names and namespaces: %v", p.Object)
+	}
+}
+
+// Kubernetes' own kinds without a namespace are not narrowed down by one.
+func TestNamespacesDoNotNarrowDownWhatLiesInNone(t *testing.T) {
+	for group, resources := range map[string][]string{
+		"":                             {"namespaces", "nodes", "persistentvolumes", "componentstatuses"},
+		"admissionregistration.k8s.io": {"validatingwebhookconfigurations", "mutatingwebhookconfigurations"},
+		"apiextensions.k8s.io":         {"customresourcedefinitions"},
+		"apiregistration.k8s.io":       {"apiservices"},
+		"certificates.k8s.io":          {"certificatesigningrequests", "clustertrustbundles"},
+		"rbac.authorization.k8s.io":    {"clusterroles", "clusterrolebindings"},
+		"storage.k8s.io":               {"storageclasses", "volumeattachments", "csinodes", "csidrivers"},
+		"scheduling.k8s.io":            {"priorityclasses"},
+		"networking.k8s.io":            {"ingressclasses", "ipaddresses", "servicecidrs"},
+		"node.k8s.io":                  {"runtimeclasses"},
+	} {
+		for _, resource := range resources {
+			d := good()
+			d.Guards = []fence.Guard{{Group: group, Resources: []string{resource}, Namespaces: []string{"x"}}}
+			if err := d.Validate(); err == nil || !strings.Contains(err.Error(), resource) || !strings.Contains(err.Error(), "lies in no namespace") {
+				t.Errorf("%s: %v", resource, err)
+			}
+		}
 	}
 }

@@ -38,11 +38,11 @@ func (s single) lockGuard(set string) Pair {
 		set: set, about: []single{s}, what: "lock", mode: s.Mode,
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{
-				ResourceRules:     rules(group, nil, []string{resource}, []string{"CREATE", "UPDATE", "DELETE"}, []string{s.lock}),
-				NamespaceSelector: inNamespaces([]string{s.Namespace}),
+				ResourceRules: rules(group, nil, []string{resource}, []string{"CREATE", "UPDATE", "DELETE"}, []string{s.lock}),
 			},
-			Variables:   s.lockVariables(),
-			Validations: s.lockRules(),
+			MatchConditions: []admissionv1.MatchCondition{liesIn([]string{s.Namespace})},
+			Variables:       s.lockVariables(),
+			Validations:     s.lockRules(),
 		},
 	}.pair()
 }
@@ -165,10 +165,10 @@ func aroundLocks(set string, locks []single) []Pair {
 			set: set, about: group, shared: true, what: group[0].Namespace + "." + string(group[0].Lock) + ".locks", mode: mildest(group),
 			spec: admissionv1.ValidatingAdmissionPolicySpec{
 				MatchConstraints: &admissionv1.MatchResources{
-					ResourceRules:     rules(apiGroup, nil, []string{resource}, []string{"DELETE"}, nil),
-					NamespaceSelector: inNamespaces([]string{group[0].Namespace}),
+					ResourceRules: rules(apiGroup, nil, []string{resource}, []string{"DELETE"}, nil),
 				},
 				MatchConditions: []admissionv1.MatchCondition{
+					liesIn([]string{group[0].Namespace}),
 					{Name: "collection", Expression: nameless},
 					{Name: "lock", Expression: "oldObject != null && oldObject.metadata.name in " + quoteAll(names)},
 				},

@@ -111,15 +111,20 @@ func (s single) noCollection(set string, g Guard) Pair {
 	reason := metav1.StatusReasonForbidden
 	match := g.matches()
 	match.ResourceRules = rules(g.Group, g.Versions, g.resources(), []string{"DELETE"}, nil)
+	var conditions []admissionv1.MatchCondition
+	if len(g.Namespaces) > 0 {
+		match.NamespaceSelector = nil
+		conditions = append(conditions, liesIn(g.Namespaces))
+	}
 	return part{
 		set: set, about: []single{s}, what: "collection", mode: s.Mode,
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: match,
-			MatchConditions: []admissionv1.MatchCondition{
-				{Name: "candidate", Expression: isOneOf(s.users())},
-				{Name: "collection", Expression: nameless},
-				{Name: "guarded", Expression: "oldObject == null || oldObject.metadata.name in " + quoteAll(g.Names)},
-			},
+			MatchConditions: append(conditions,
+				admissionv1.MatchCondition{Name: "candidate", Expression: isOneOf(s.users())},
+				admissionv1.MatchCondition{Name: "collection", Expression: nameless},
+				admissionv1.MatchCondition{Name: "guarded", Expression: "oldObject == null || oldObject.metadata.name in " + quoteAll(g.Names)},
+			),
 			Validations: []admissionv1.Validation{{
 				Expression: "false", Reason: &reason,
 				Message: fmt.Sprintf("what %s guards is deleted by name", s.where()),

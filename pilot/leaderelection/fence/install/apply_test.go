@@ -2,6 +2,7 @@ package install
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -175,12 +176,93 @@ func TestWhyAnInstallationFailed(t *testing.T) {
 				t.Errorf("after %d writes: %v", writes, err)
 			}
 		}
-		w.left = 1
-		if changes, err := Remove(t.Context(), clients[0], home, Options{}); !errors.Is(err, errInterrupted) || !strings.Contains(err.Error(), `the fence "home"`) || len(changes) != 1 {
-			t.Errorf("removing: %v, %v", changes, err)
-		}
 		if _, err := Remove(t.Context(), clients[0], ""); err == nil {
 			t.Error("a set without a name was removed")
 		}
 	})
+}
+
+// A removal says so until it is whole: when it was interrupted anywhere, and when an API server does
+// not notice. What somebody else removes meanwhile is no error, and what has the set's label alone goes as well.
+func TestWhatARemovalSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := simple(t, home, "home/p1")
+		standing := func(servers int) *world {
+			w := calm(servers)
+			if _, err := Apply(t.Context(), w.clients(none)[0], set); err != nil {
+				t.Fatal(err)
+			}
+			w.settle()
+			return w
+		}
+		for writes := 0; ; writes++ {
+			w := standing(1)
+			w.left = writes
+			changes, err := Remove(t.Context(), w.clients(none)[0], home)
+			if w.interrupted {
+				if !errors.Is(err, errInterrupted) || !strings.Contains(err.Error(), `the fence "home"`) || writes == 1 && (len(changes) != 1 || !strings.Contains(err.Error(), "removing the fence")) {
+					t.Errorf("after %d writes: %v, %v", writes, changes, err)
+				}
+				continue
+			}
+			if err != nil || len(w.policies.stored) != len(set.Keep) || len(changes) != 2*len(set.Locks)+2*len(set.Work) {
+				t.Errorf("whole: %v, %v, and %d policies are left", changes, err, len(w.policies.stored))
+			}
+			break
+		}
+		w := standing(1)
+		w.servers[0].stalled = true
+		if _, err := Remove(t.Context(), w.clients(none)[0], home); !errors.Is(err, ErrNotSeen) || !strings.Contains(err.Error(), "is removed") {
+			t.Errorf("stalled: %v", err)
+		}
+		w = standing(1)
+		w.policies.raced, w.bindings.raced = true, true
+		other := set.Work[0].Policy.DeepCopy()
+		other.Name = "copied-by-hand"
+		if _, err := w.policies.put(other.Name, "", other); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Remove(t.Context(), w.clients(none)[0], home); err != nil || len(w.policies.stored) != len(set.Keep) {
+			t.Errorf("raced: %v, and %d policies are left", err, len(w.policies.stored))
+		}
+	})
+}
+
+// Kinds that lie in no namespace are known by discovery, with all that is below them.
+func TestScopesOfCustomKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for resource, refused := range map[string]bool{"buoys": false, "beacons": true, "beacons/status": true, "beacons/*": true, "krakens": false} {
+			set, err := fence.Render(home, fence.Declaration{
+				Election: elections[0], Namespace: home, Lock: fence.Lease, ServiceAccounts: []string{"home/p1"},
+				Guards: []fence.Guard{{Group: "c.example", Resources: []string{resource}, Namespaces: []string{work}}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Apply(t.Context(), calm(1).clients(none)[0], set)
+			if refused != (err != nil) || refused && (!strings.Contains(err.Error(), "lease home/one guards "+resource+" by namespaces") || !strings.Contains(err.Error(), "names or labels")) {
+				t.Errorf("%s: %v", resource, err)
+			}
+		}
+	})
+}
+
+// A report counts what is the same, and tells subresources from their objects.
+func TestReportCounts(t *testing.T) {
+	const refused = `{"stage":"ResponseComplete","verb":"%s","objectRef":{"resource":"deployments","subresource":"%s","namespace":"ns","name":"x"},"user":{"username":"u"},` +
+		`"responseStatus":{"message":"ValidatingAdmissionPolicy 'incumbent-fence.s.work-1' with binding 'y' denied request: not the leader"}}` + "\n"
+	var log strings.Builder
+	for _, sub := range []string{"", "scale", "scale"} {
+		fmt.Fprintf(&log, refused, "update", sub)
+	}
+	found, err := Report(strings.NewReader(log.String()))
+	if err != nil || len(found) != 2 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	text := fmt.Sprint(found)
+	for _, want := range []string{"deployments ns/x", "deployments/scale ns/x"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in %s", want, text)
+		}
+	}
 }

@@ -194,6 +194,8 @@ func (h hook) refuses(w asked, holder string) bool {
 	for _, c := range h.policy.Spec.MatchConditions {
 		met := false
 		switch c.Name {
+		case "namespace":
+			met = w.namespace != "" && strings.Contains(c.Expression, "'"+w.namespace+"'")
 		case "candidate":
 			met = strings.Contains(c.Expression, "'"+w.user+"'")
 		case "collection":

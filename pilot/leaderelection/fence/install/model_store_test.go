@@ -29,6 +29,8 @@ type shelf[T metav1.Object] struct {
 	w      *world
 	group  schema.GroupResource
 	stored []T // in order of creation
+	// raced: somebody else deletes what is to be deleted a moment before.
+	raced  bool
 	events []event[T]
 }
 
@@ -102,6 +104,9 @@ func (s *shelf[T]) delete(name string, options metav1.DeleteOptions) error {
 	}
 	s.events = append(s.events, event[T]{object: s.stored[i], gone: true})
 	s.stored = slices.Delete(s.stored, i, i+1)
+	if s.raced {
+		return apierrors.NewNotFound(s.group, name)
+	}
 	return nil
 }
 
@@ -128,6 +133,7 @@ type discoveryAPI struct {
 func (d discoveryAPI) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 	return []*metav1.APIGroup{}, []*metav1.APIResourceList{
 		{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Namespaced: true}, {Name: "secrets", Namespaced: true}}},
+		{GroupVersion: "c.example/v1", APIResources: []metav1.APIResource{{Name: "buoys", Namespaced: true}, {Name: "beacons"}, {Name: "beacons/status"}}},
 		{GroupVersion: "rbac.authorization.k8s.io/v1", APIResources: []metav1.APIResource{{Name: "clusterroles"}}},
 	}, d.a.w.request(false)
 }
@@ -196,6 +202,9 @@ func (c policiesAPI) Patch(_ context.Context, name string, kind types.PatchType,
 	var object admissionv1.ValidatingAdmissionPolicy
 	if err := decode(kind, body, &object); err != nil {
 		return nil, err
+	}
+	if o.FieldManager == "" {
+		return nil, apierrors.NewBadRequest("fieldManager is required for apply patch")
 	}
 	if was, another := c.s.another(name); another {
 		if o.Force == nil || !*o.Force {
