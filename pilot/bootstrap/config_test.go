@@ -3,14 +3,12 @@ package bootstrap
 import (
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -52,20 +50,6 @@ func TestWrongConfigurationsNameTheFlag(t *testing.T) {
 	}
 	if _, err := New(goodConfig()); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestManyLocksMayShareAWatch(t *testing.T) {
-	unnamed := func(locks ...string) (n int) {
-		for _, rule := range manifests.NamespaceRules(locks) {
-			if slices.Contains(rule.Verbs, "watch") && len(rule.ResourceNames) == 0 {
-				n++
-			}
-		}
-		return n
-	}
-	if few, many := unnamed("a", "b", "c"), unnamed("a", "b", "c", "d"); few != 0 || many != 1 {
-		t.Errorf("%d and %d rules allow to watch everything", few, many)
 	}
 }
 

@@ -158,3 +158,17 @@ func TestDeploymentFitsTheServer(t *testing.T) {
 		t.Errorf("arguments are %q", args)
 	}
 }
+
+func TestManyLocksMayShareAWatch(t *testing.T) {
+	unnamed := func(locks ...string) (n int) {
+		for _, rule := range NamespaceRules(locks) {
+			if slices.Contains(rule.Verbs, "watch") && len(rule.ResourceNames) == 0 {
+				n++
+			}
+		}
+		return n
+	}
+	if few, many := unnamed("a", "b", "c"), unnamed("a", "b", "c", "d"); few != 0 || many != 1 {
+		t.Errorf("%d and %d rules allow to watch everything", few, many)
+	}
+}

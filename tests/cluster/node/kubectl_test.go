@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
@@ -112,12 +114,24 @@ func TestANodeThatStartsAnewHasItsLogsAtItsNewAddress(t *testing.T) {
 	if strangers := stranger(t, address()); strangers == nil {
 		t.Error("the node serves those who show no certificate")
 	}
+	// Who has one of the cluster's, and no right to what nodes serve.
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(second.cluster.Dir(), "controller-manager.kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stranger(t, address(), certificate); err == nil || !strings.Contains(err.Error(), "403") {
+		t.Errorf("the node serves those who may not get nodes/proxy: %v", err)
+	}
 }
 
-// stranger asks a node's endpoint without a certificate.
-func stranger(t *testing.T, address string) error {
+// stranger asks a node's endpoint, with a certificate or without.
+func stranger(t *testing.T, address string, certificates ...tls.Certificate) error {
 	t.Helper()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}, DisableKeepAlives: true}
 	client := &http.Client{Transport: transport, Timeout: bound}
 	response, err := client.Get("https://" + net.JoinHostPort(address, "10250") + "/containerLogs/default/one/replica")
 	if err != nil {
