@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"incumbent.dev/incumbent/pkg/kube"
@@ -91,5 +92,22 @@ func TestSlim(t *testing.T) {
 	got, _ := slim(&corev1.ConfigMap{Data: map[string]string{BundleKey: string([]byte("content"))}})
 	if in := got.(*corev1.ConfigMap).Data[BundleKey]; unsafe.StringData(in) != unsafe.StringData(content) {
 		t.Error("the bundle in force is kept once more")
+	}
+}
+
+// What client-go's reflector would wait for is hidden from it, in every run of the test above.
+func TestInterruptible(t *testing.T) {
+	refused := fmt.Errorf("get: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+	for _, err := range []error{refused, apierrors.NewTooManyRequests("slow down", 1)} {
+		if got := interruptible(err); got == nil || got.Error() != err.Error() || utilnet.IsConnectionRefused(got) || apierrors.IsTooManyRequests(got) {
+			t.Errorf("%v stays %T: %v", err, got, got)
+		}
+	}
+	expired := apierrors.NewResourceExpired("old")
+	if got := interruptible(expired); got != error(expired) {
+		t.Errorf("%v became %T: %v", expired, got, got)
+	}
+	if got := interruptible(nil); got != nil {
+		t.Errorf("nothing became %v", got)
 	}
 }
