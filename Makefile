@@ -64,8 +64,8 @@ sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caug
 	SIM_SEEDS=$(SEEDS) SIM_DEPTH=$(DEPTH) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
 	SIM_SEEDS=$(PLAY_SEEDS) go test -count=1 -v -timeout 60m -run 'ElectionsAtRandom' ./pilot/leaderelection
 
-connections: $(BUILD_TOOLS) ## How many terms dead connections cost, RUNS of them (five minutes for 100)
-	DEAD_CONNECTIONS=$(RUNS) go test -count=1 -v -timeout 60m -run 'TestTermsLostByDeadConnections' ./tests/faults/connections
+connections: $(BUILD_TOOLS) ## How many terms dead connections cost, RUNS of them (two minutes for 100)
+	DEAD_CONNECTIONS=$(RUNS) go test -count=1 -v -timeout 20m -run 'TestTermsLostByDeadConnections' ./tests/faults/connections
 
 fence: $(BUILD_TOOLS) ## Install UPGRADES random upgrades and DECLARATIONS random declarations of fences on a real API server, and 200 times as many upgrades on a model
 	FENCE_MODEL_UPGRADES=$$(( $(UPGRADES) * 200 )) go test -count=1 -v -timeout 60m -run 'TestUpgradesOnAModel' ./pilot/leaderelection/fence/install

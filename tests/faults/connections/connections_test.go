@@ -121,32 +121,54 @@ func TestTermsLostByDeadConnections(t *testing.T) {
 			t.Fatalf("DEAD_CONNECTIONS=%s: give a number of runs", s)
 		}
 	}
-	const together = 20 // as many as two processors take
-	var (
-		mu      sync.Mutex
-		lost    int
-		longest time.Duration
-	)
-	for done := 0; done < times; done += together {
-		t.Run("", func(t *testing.T) {
-			for i := range min(together, times-done) {
-				timing := []timing{istio, clientGo, brisk}[i%3]
-				t.Run(fmt.Sprintf("%v", timing.lease), func(t *testing.T) {
-					t.Parallel()
-					d := enter(t, cluster.Shared(t), timing)
-					d.lead(t)
-					d.relay.Present(relay.Silent)
-					d.goesOn(t, 2, 2)
-					took, _ := d.worst()
-					mu.Lock()
-					defer mu.Unlock()
-					longest = max(longest, took)
-					if t.Failed() {
-						lost++
-					}
-				})
-			}
-		})
+	var all tally
+	t.Run("", func(t *testing.T) { // waits for all of them
+		for i := range times {
+			timing := []timing{istio, clientGo, brisk}[i%3]
+			t.Run(fmt.Sprintf("%v", timing.lease), func(t *testing.T) {
+				t.Parallel()
+				all.kill(t, timing)
+			})
+		}
+	})
+	t.Logf("figure: %d dead connections cost %d terms; the work's longest write took %v; %d runs were repeated, because the API server itself took longer than %v to answer",
+		all.runs, all.lost, all.longest.Round(time.Millisecond), all.repeated, prompt)
+}
+
+// prompt is how fast the API server has to answer a request that goes by no relay, for a run to
+// be about connections and not about a machine that has no processor left.
+const prompt = time.Second
+
+// tally is what became of dead connections.
+type tally struct {
+	mu                   sync.Mutex
+	runs, lost, repeated int
+	longest              time.Duration
+}
+
+// kill has one leader's connections die. A term that is lost while the API server answers
+// nobody is tried again, twice at most.
+func (a *tally) kill(t *testing.T, timing timing) {
+	for tries := 1; ; tries++ {
+		d := enter(t, cluster.Shared(t), timing)
+		d.lead(t)
+		d.relay.Present(relay.Silent)
+		problem := d.carriesOn(t, 2, 2)
+		took, _ := d.worst()
+		a.mu.Lock()
+		if problem != "" && d.slowest > prompt && tries < 3 {
+			a.repeated++
+			a.mu.Unlock()
+			t.Logf("%s; a direct request took %v", problem, d.slowest)
+			continue
+		}
+		a.runs++
+		a.longest = max(a.longest, took)
+		if problem != "" {
+			a.lost++
+			t.Error(problem)
+		}
+		a.mu.Unlock()
+		return
 	}
-	t.Logf("figure: %d dead connections cost %d terms; the work's longest write took %v", times, lost, longest.Round(time.Millisecond))
 }

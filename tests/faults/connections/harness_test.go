@@ -22,13 +22,15 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/internal/relay"
-	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
 const (
 	election = "istio-leader"
 	// soon bounds every wait; what takes this long has failed.
 	soon = time.Minute
+	// pace is how often a candidate's work writes, and how often a test looks. Many run at once,
+	// and more of either is load that the terms are then lost to.
+	pace = 200 * time.Millisecond
 )
 
 // through is a configuration that goes through a relay to where it went, or to other
@@ -69,6 +71,7 @@ type candidate struct {
 	admin     kubernetes.Interface
 	namespace string
 	log       *buffer
+	slowest   time.Duration // that the API server took to answer the test, which goes by no relay
 
 	mu      sync.Mutex
 	terms   int
@@ -148,7 +151,7 @@ func (d *candidate) work(ctx context.Context) error {
 	d.mu.Unlock()
 	maps := d.Client().Kube().CoreV1().ConfigMaps(d.namespace)
 	_, _ = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "work"}}, metav1.CreateOptions{})
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for n := 0; ctx.Err() == nil; n++ {
 		began := time.Now()
@@ -188,16 +191,26 @@ func (d *candidate) lead(t testing.TB) {
 
 func (d *candidate) record(t testing.TB) coordinationv1.LeaseSpec {
 	t.Helper()
+	asked := time.Now()
 	lease, err := d.admin.CoordinationV1().Leases(d.namespace).Get(t.Context(), election, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.slowest = max(d.slowest, time.Since(asked))
 	return lease.Spec
 }
 
 // goesOn waits for renewals and for writes of the work, all after now, and fails if it took
 // another term for that.
 func (d *candidate) goesOn(t testing.TB, renewals, writes int) {
+	t.Helper()
+	if problem := d.carriesOn(t, renewals, writes); problem != "" {
+		t.Error(problem)
+	}
+}
+
+// carriesOn is goesOn, and says what is wrong; empty: nothing.
+func (d *candidate) carriesOn(t testing.TB, renewals, writes int) (problem string) {
 	t.Helper()
 	before, written := d.counts()
 	token := d.Status().Token
@@ -212,12 +225,25 @@ func (d *candidate) goesOn(t testing.TB, renewals, writes int) {
 	}
 	eventually(t, "its work goes on", func() bool { _, now := d.counts(); return now >= written+writes })
 	if terms, _ := d.counts(); terms != before || d.Status().Token != token {
-		t.Errorf("a term was lost: %d terms before, %d now; token %s before, %s now", before, terms, token, d.Status().Token)
+		return fmt.Sprintf("a term was lost: %d terms before, %d now; token %s before, %s now", before, terms, token, d.Status().Token)
 	}
+	return ""
 }
 
-// eventually waits until something holds.
-var eventually = waits.Until
+// eventually waits until f holds, and looks at the test's pace.
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	deadline := time.After(soon)
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within %v: %s", soon, what)
+		}
+	}
+}
 
 type buffer struct {
 	mu sync.Mutex
