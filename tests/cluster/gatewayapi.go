@@ -133,17 +133,23 @@ func awaitEstablished(ctx context.Context, client dynamic.Interface, name string
 		if err != nil {
 			return false, err
 		}
-		conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
-		for _, entry := range conditions {
-			condition, _ := entry.(map[string]any)
-			if condition["type"] == "Established" && condition["status"] == "True" {
-				return true, nil
-			}
-		}
-		return false, err
+		return established(object), nil
 	})
 	if err != nil {
 		return fmt.Errorf("waiting until %s can be used: %w", name, err)
 	}
 	return nil
+}
+
+// established reports whether a definition can be used. One that was made a moment ago may have no conditions, or
+// null in their place, which says as much.
+func established(definition *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
+	for _, entry := range conditions {
+		condition, _ := entry.(map[string]any)
+		if condition["type"] == "Established" && condition["status"] == "True" {
+			return true
+		}
+	}
+	return false
 }
