@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -104,5 +105,41 @@ func TestTailIsShort(t *testing.T) {
 	<-silent.Done()
 	if !strings.Contains(silent.Tail(), "it wrote nothing") {
 		t.Error(silent.Tail())
+	}
+}
+
+// One that is stopped hears that it is to end: it is woken for that.
+func TestAStoppedProcessIsWokenToEnd(t *testing.T) {
+	p := shell(t, "trap 'exit 7' TERM; echo up; while :; do sleep 0.02; done")
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.Tail(), "up"); {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not begin:", p.Tail())
+		}
+	}
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Stop(20 * time.Second); err != nil {
+		t.Error(err)
+	}
+	if code := p.State().ExitCode(); code != 7 {
+		t.Errorf("it ended with %v", p.State())
+	}
+}
+
+// A process has the environment and the folder that it was given, and nothing of its starter's.
+func TestAProcessHasWhatItWasGiven(t *testing.T) {
+	t.Setenv("OF_THE_STARTER", "only")
+	folder := t.TempDir()
+	p, err := Start(Spec{
+		Name: "the script", Path: "/bin/sh", Args: []string{"-c", "pwd; echo given=$GIVEN starter=$OF_THE_STARTER"},
+		Env: []string{"GIVEN=yes"}, Dir: folder, Log: filepath.Join(t.TempDir(), "log"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if tail := p.Tail(); !strings.Contains(tail, "    "+folder+"\n") || !strings.HasSuffix(tail, "given=yes starter=") {
+		t.Error(tail)
 	}
 }
