@@ -25,7 +25,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	etcd, err := process.Start(process.Spec{
 		Name: etcdProgram,
 		Path: filepath.Join(c.assets, etcdProgram),
-		Args: []string{
+		Args: append([]string{
 			"--name=default",
 			"--data-dir=" + c.folder.file("etcd"),
 			"--listen-client-urls=" + clients,
@@ -38,7 +38,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 			"--heartbeat-interval=10",
 			"--election-timeout=50",
 			"--unsafe-no-fsync",
-		},
+		}, c.options.EtcdArgs...),
 		Env: serverEnvironment(),
 		Dir: c.folder.path,
 		Log: c.folder.file("etcd.log"),

@@ -26,6 +26,8 @@ type Options struct {
 	// APIServerArgs are further arguments of the API server, such as
 	// "--feature-gates=…". They come last, and so win.
 	APIServerArgs []string
+	// EtcdArgs are further arguments of etcd, such as "--quota-backend-bytes=…".
+	EtcdArgs []string
 	// StartTimeout bounds Start; zero means a minute.
 	StartTimeout time.Duration
 }

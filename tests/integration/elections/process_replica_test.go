@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -12,14 +13,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/internal/history"
 )
 
 // The test program plays a Pod's process when this says so.
 const (
 	roleVariable = "ELECTIONS_TEST_ROLE"
 	replicaRole  = "replica"
+	// With it a process's function does nothing but write, with the gated client or another.
+	writesVariable = "WRITES"
+	gated          = "gated"
+	ungated        = "ungated"
 )
 
 // What a process says on its output, each with a time before it.
@@ -49,7 +56,7 @@ func playReplica(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := kube.NewClient(config)
+	client, err := kube.NewClient(config, kube.WithRateLimit(-1, 0))
 	if err != nil {
 		return err
 	}
@@ -68,6 +75,16 @@ func playReplica(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if how := os.Getenv(writesVariable); how != "" {
+		le.AddRunContext(func(ctx context.Context) error {
+			c := le.Client()
+			if how == ungated {
+				c = client
+			}
+			return writeOn(ctx, c, &cfg)
+		})
+		return le.RunContext(ctx)
+	}
 	le.AddRunContext(func(ctx context.Context) error {
 		say(sayRunning)
 		defer say(sayEnded)
@@ -84,4 +101,36 @@ func playReplica(ctx context.Context) error {
 		return nil
 	})
 	return le.RunContext(ctx)
+}
+
+// writeOn makes an object every few milliseconds, and goes on for a moment once it is told to
+// stop: as a worker that has not heard of it yet.
+func writeOn(ctx context.Context, client kube.Client, cfg *leaderelection.Config) error {
+	say(sayRunning)
+	defer say(sayEnded)
+	term, _ := k8sleaderelection.TermFromContext(ctx)
+	token := strconv.FormatUint(term.Token, 10)
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "of-" + cfg.Identity + "-",
+		Labels:       history.Write{By: cfg.Identity, Run: cfg.Identity + "-" + token, Token: term.Token}.Labels(),
+	}}
+	told := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		say(sayTold)
+		close(told)
+	})
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for left := 20; left > 0; left-- {
+		if ctx.Err() == nil {
+			left = 20
+		}
+		// Not with ctx: only the gate can stop this. It ends within the drain, whatever the API server does.
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		_, _ = client.Kube().CoreV1().ConfigMaps(cfg.Namespace).Create(call, object, metav1.CreateOptions{}) // a refusal is what the gate is for
+		cancel()
+		<-tick.C
+	}
+	<-told
+	return nil
 }

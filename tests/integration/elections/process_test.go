@@ -31,6 +31,8 @@ func TestProcesses(t *testing.T) {
 		"leader is stopped while it drains":       drainingLeaderIsStopped,
 		"leader is told to end while it drains":   drainingLeaderIsTerminated,
 		"all goes well and each drains in a turn": processesHandOver,
+		"leader is suspended past its cover":      leaderIsSuspended,
+		"and writes past its gate":                ungatedLeaderIsSuspended,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,17 +86,18 @@ type actor struct {
 // drains is how long the processes' functions take to return.
 const drains = 3 * time.Second
 
+func env(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
+
 // enter starts a Pod and waits until it follows or leads.
-func (tr *troupe) enter(name, revision string, policy corev1.RestartPolicy) *actor {
+func (tr *troupe) enter(name, revision string, policy corev1.RestartPolicy, more ...corev1.EnvVar) *actor {
 	tr.Helper()
-	env := func(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "pilot", RestartPolicy: policy,
 			Containers: []corev1.Container{{
 				Name: "replica", Image: "replica",
-				Env: []corev1.EnvVar{env(roleVariable, replicaRole), env("REVISION", revision), env("DRAIN", drains.String())},
+				Env: append(more, env(roleVariable, replicaRole), env("REVISION", revision), env("DRAIN", drains.String())),
 			}},
 		},
 	}

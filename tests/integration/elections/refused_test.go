@@ -2,6 +2,7 @@ package elections
 
 import (
 	"math"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -10,45 +11,81 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // The API server refuses writes of the lock, by its own rules, while reads and watches go on:
 // the leader leads until its cover ends, nobody tries without a pause, and the cause is named
 // once. The bounds count what is sent: a slow machine sends less.
 func TestRefusedWrites(t *testing.T) {
-	for name, refuse := range map[string]struct {
-		begin func(t *testing.T, s *stage)
-		says  string
-	}{
-		"a permission is taken away": {func(t *testing.T, s *stage) { s.allow(t, "get", "watch") }, "a permission on the lock is missing"},
-		"an admission policy denies": {func(t *testing.T, s *stage) { s.deny(t) }, "an admission policy denies the lock's change"},
+	for name, refuse := range map[string]refusal{
+		"a permission is taken away": {func(t *testing.T, s *stage) { s.allow(t, "get", "watch") }, "a permission on the lock is missing", false},
+		"an admission policy denies": {func(t *testing.T, s *stage) { s.deny(t) }, "an admission policy denies the lock's change", false},
+		"a webhook denies":           {func(t *testing.T, s *stage) { s.webhook(t, http.StatusForbidden) }, "an admission webhook denies the lock's change", false},
+		"a webhook says 429":         {func(t *testing.T, s *stage) { s.webhook(t, http.StatusTooManyRequests) }, "an admission webhook denies the lock's change", false},
+		"a webhook does not answer":  {func(t *testing.T, s *stage) { s.webhook(t, 0) }, "an admission webhook does not answer", false},
+		"the namespace is being deleted": {func(t *testing.T, s *stage) {
+			s.terminate(t)
+			s.deleteLock(t)
+		}, "the lock's namespace is being deleted", true},
+		"a quota leaves no room": {func(t *testing.T, s *stage) {
+			s.quota(t)
+			s.deleteLock(t)
+		}, "a quota leaves no room for the lock", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, leaderelection.LeaseLock)
-			a := s.enter("a", "stable", brisk)
-			eventually(t, "a leads", a.live)
-			b := s.enter("b", "stable", brisk)
-			eventually(t, "b follows", b.follows("a"))
-			refuse.begin(t, s)
-			eventually(t, "the cause is named", func() bool { return strings.Contains(a.log.String(), refuse.says) })
-			before, began := a.wire.total()+b.wire.total(), time.Now()
-			eventually(t, "a has stopped", func() bool { return !a.live() })
-			if led := a.lives()[0].told.Sub(a.wire.lastOwn()); led < 5*time.Second {
-				t.Errorf("a was told to stop %v after its last renewal, its cover is 8s", led)
-			}
-			eventually(t, "the lease has run out twice", func() bool { return time.Since(began) > 2*briskLease })
-			if sent := a.wire.total() + b.wire.total() - before; sent > 40 {
-				t.Errorf("a and b sent %d requests in %v", sent, time.Since(began))
-			} else {
-				t.Logf("a and b sent %d requests in %v", sent, time.Since(began))
-			}
-			for _, r := range []*replica{a, b} {
-				if n := strings.Count(r.log.String(), refuse.says); n > 1 {
-					t.Errorf("%s says %q %d times", r.name, refuse.says, n)
-				}
-			}
+			refuse.check(t, newStage(t, leaderelection.LeaseLock))
 		})
+	}
+}
+
+// The store has no space left: an alarm that etcd raises, and that no time ends.
+func TestWritesAreRefusedByAFullStore(t *testing.T) {
+	t.Parallel()
+	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true, EtcdArgs: []string{"--quota-backend-bytes=16777216"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	refusal{func(t *testing.T, s *stage) { s.fill(t) }, "the API server's store is full", false}.check(t, newStageOn(t, c, leaderelection.LeaseLock))
+}
+
+// refusal is a way in which an API server refuses writes; gone: only those that make an object,
+// and the lock is deleted.
+type refusal struct {
+	begin func(t *testing.T, s *stage)
+	says  string
+	gone  bool
+}
+
+func (refuse refusal) check(t *testing.T, s *stage) {
+	t.Helper()
+	a := s.enter("a", "stable", brisk)
+	eventually(t, "a leads", a.live)
+	b := s.enter("b", "stable", brisk)
+	eventually(t, "b follows", b.follows("a"))
+	refuse.begin(t, s)
+	eventually(t, "the cause is named", func() bool { return strings.Contains(a.log.String()+b.log.String(), refuse.says) })
+	before, began := a.wire.total()+b.wire.total(), time.Now()
+	eventually(t, "a has stopped", func() bool { return !a.live() })
+	if led := a.lives()[0].told.Sub(a.wire.lastOwn()); led < 5*time.Second && !refuse.gone {
+		t.Errorf("a was told to stop %v after its last renewal, its cover is 8s", led)
+	}
+	eventually(t, "the lease has run out twice", func() bool { return time.Since(began) > 2*briskLease })
+	sent, took := a.wire.total()+b.wire.total()-before, time.Since(began)
+	if periods := took.Seconds() / 2; float64(sent) > 4*periods {
+		t.Errorf("a and b sent %d requests in %v, which is %.1f in a RetryPeriod", sent, took, float64(sent)/periods)
+	}
+	t.Logf("figure: %s: a and b sent %d requests in %v", refuse.says, sent, took.Round(time.Millisecond))
+	for _, r := range []*replica{a, b} {
+		if n := strings.Count(r.log.String(), refuse.says); n > 1 {
+			t.Errorf("%s says %q %d times", r.name, refuse.says, n)
+		}
 	}
 }
 
