@@ -97,6 +97,9 @@ type heeded struct {
 	waiting int
 }
 
+// Value hides the context below, which the package context would go to directly.
+func (h *heeded) Value(any) any { return nil }
+
 // AfterFunc is what the package context calls, if it is there.
 func (h *heeded) AfterFunc(f func()) func() bool {
 	h.mu.Lock()
