@@ -288,7 +288,7 @@ func TestWatchersSayWhatTheyLack(t *testing.T) {
 					}
 				})
 				for verb, instead := range test.instead {
-					line := fmt.Sprintf(`msg="permission is missing"`)
+					line := `msg="permission is missing"`
 					rest := fmt.Sprintf(`verb=%s instead=%q`, verb, instead)
 					n := 0
 					for _, one := range strings.Split(out.String(), "\n") {
