@@ -25,11 +25,19 @@ func TestAKeeperWhoseFunctionsHaveReturnedKeepsTheLock(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		k := keeperOf(store.Lock("s", "canary"))
+		steppedDown := false
+		k.stepDown = func() { steppedDown = true }
 		ended := runs(ctx, k, func(context.Context) error { return nil })
 		passes(4 * oldLease)
 		snap := store.Snapshot()
 		if age := time.Since(snap.Record.RenewTime.Time); !snap.KeptForSuccessors() || age > oldRetry+time.Second {
 			t.Errorf("kept %v, renewed %v ago", snap.KeptForSuccessors(), age)
+		}
+		// When the lock is lost, nobody is waited for: it is kept anew, once that is allowed.
+		store.Put("istiod", istiodsLock("1").Record)
+		passes(2 * oldLease)
+		if !store.Snapshot().KeptForSuccessors() || steppedDown {
+			t.Errorf("after a loss: kept %v, stepped down %v", store.Snapshot().KeptForSuccessors(), steppedDown)
 		}
 		select {
 		case err := <-ended:

@@ -85,6 +85,9 @@ func TestWhatIsDoneWithTheLockThatWasWon(t *testing.T) {
 				if ok != x.kept || store.Snapshot().KeptForSuccessors() != x.kept || (held.cover == k8sleaderelection.Cover{}) == x.kept {
 					t.Errorf("won: %v, %+v; the lock: %+v", ok, held, store.Snapshot().Record)
 				}
+				if n := lock.Client.Requests()[locktest.Create]; n != 0 {
+					t.Errorf("%d times it made a lock that is there", n)
+				}
 				if took := time.Since(began); took < x.takes || took > x.takes+time.Second {
 					t.Errorf("it takes %v, want %v", took, x.takes)
 				}
@@ -251,15 +254,15 @@ func TestAKeeperWaitsForWhoWasSeen(t *testing.T) {
 		}
 		lock := store.Lock("s", "canary")
 		k := trialOf(lock)
-		k.lease, k.peerGrace = 12*time.Second, 3*time.Second
+		k.lease, k.peerGrace = 15*time.Second, 3*time.Second
 		k.former.saw("istiod", 5)
 		began, before := time.Now(), lock.Client.Requests()[locktest.Update]
 		held, ok := k.acquire(t.Context())
-		if !ok || time.Since(began) != 15*time.Second || held.sent.Mono != k.clock.Now().Mono {
+		if !ok || time.Since(began) != 18*time.Second || held.sent.Mono != k.clock.Now().Mono {
 			t.Errorf("kept %v, after %v", ok, time.Since(began))
 		}
-		// At once, after a RetryPeriod, and at the end.
-		if n := lock.Client.Requests()[locktest.Update] - before; n != 3 {
+		// At once, after each RetryPeriod, and at the end.
+		if n := lock.Client.Requests()[locktest.Update] - before; n != 4 {
 			t.Errorf("%d writes meanwhile", n)
 		}
 	})

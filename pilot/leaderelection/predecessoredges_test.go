@@ -49,7 +49,9 @@ func TestWhichPredecessorsAreRefused(t *testing.T) {
 
 // What the keeper of an election takes over from its configuration.
 func TestTheKeeperOfAnElection(t *testing.T) {
+	var text strings.Builder
 	l := electionFor(t, Config{
+		Logger:        slog.New(slog.NewTextHandler(&text, nil)),
 		Predecessor:   &Predecessor{Name: "old", Lock: LeaseLock},
 		LeaseDuration: 40 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 5 * time.Second,
 		PeerGrace: 3 * time.Second, DrainLimit: 4 * time.Second, Revision: "canary", DefaultWatcher: watcher("stable"),
@@ -64,6 +66,19 @@ func TestTheKeeperOfAnElection(t *testing.T) {
 	}
 	if k.key() != "stable" || k.deflt() != (k8sleaderelection.DefaultRevision{Synced: true, Revision: "stable"}) {
 		t.Errorf("key %q, default %+v", k.key(), k.deflt())
+	}
+	k.log.Info("said")
+	if said := text.String(); !strings.Contains(said, "election=new") {
+		t.Errorf("it logs %q", said)
+	}
+	k.stepDown() // which an election that does not run may be told
+	nothing := func(context.Context) error { return nil }
+	if c, err := k.elect(nothing, func(string) {}); err != nil || c == nil {
+		t.Errorf("a candidate: %v, %v", c, err)
+	}
+	l.cfg.LeaseDuration = time.Second
+	if _, err := k.elect(nothing, func(string) {}); err == nil {
+		t.Error("a candidate with a lease that is shorter than its cover")
 	}
 	// A lock that is kept lets one act, by the gate's bound.
 	if l.mayWork() {
@@ -107,7 +122,8 @@ func TestWhichRankAKeptLockShows(t *testing.T) {
 func TestTheCandidateForThePredecessorsLock(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		store.Put("istiod", istiodsLock("1").Record) // of the key "", which every default outranks
-		l := electionFor(t, Config{Predecessor: &Predecessor{Name: "old"}, PeerGrace: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		var text strings.Builder
+		l := electionFor(t, Config{Predecessor: &Predecessor{Name: "old"}, PeerGrace: 3 * time.Second, Logger: slog.New(slog.NewTextHandler(&text, nil))})
 		l.clock = bubbleClock()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -151,6 +167,9 @@ func TestTheCandidateForThePredecessorsLock(t *testing.T) {
 		}
 		if holder := store.Snapshot().Record.HolderIdentity; holder != "" {
 			t.Errorf("at its end the lock is held by %s", holder)
+		}
+		if said := text.String(); !strings.Contains(said, `election="new (predecessor)"`) {
+			t.Errorf("it logs %q", said)
 		}
 	})
 }
