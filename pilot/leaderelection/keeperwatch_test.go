@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -128,27 +129,27 @@ func TestAKeeperWaitsForWhatItHasStarted(t *testing.T) {
 					<-ctx.Done()
 					return "", nil
 				}}
-				ended := false
+				var ended atomic.Bool
 				late(&quiet, func() {
 					<-time.After(time.Minute)
-					ended = true
+					ended.Store(true)
 				})
 				k.lock = quiet
 				base := keptLock("0").Record
 				store.Put("other", base)
 				store.Annotate(k8sresourcelock.PredecessorAnnotation, k8sresourcelock.SuccessorsNote(base, "other"))
-				var bound k8sleaderelection.Cover
-				k.bound = func(c k8sleaderelection.Cover) { bound = c }
+				var bound atomic.Pointer[k8sleaderelection.Cover]
+				k.bound = func(c k8sleaderelection.Cover) { bound.Store(&c) }
 				ctx, cancel := context.WithCancel(t.Context())
 				began := k.clock.Now()
 				done := runs(ctx, k.keeper, func(ctx context.Context) error { <-ctx.Done(); return nil })
 				passes(time.Second)
-				if bound != began.Plus(oldRenew) {
-					t.Errorf("the gate is open until %+v, and was written to at %+v", bound, began)
+				if open := *bound.Load(); open != began.Plus(oldRenew) {
+					t.Errorf("the gate is open until %+v, and the lock was written at %+v", open, began)
 				}
 				passes(oldRetry) // a write is under way
 				cancel()
-				if err := <-done; err != nil || !ended {
+				if err := <-done; err != nil || !ended.Load() {
 					t.Errorf("ended with %v while %s has not", err, name)
 				}
 			})
