@@ -39,13 +39,14 @@ type podWorld struct {
 
 // newPodWorld runs pilot in a Pod with a token of its own. Its probes ask where the manifests
 // say, but more often than there: change may say how often.
-func newPodWorld(t *testing.T, name string, holds func(*http.Request) bool, change func(*corev1.PodSpec)) *podWorld {
+// file is the bundle that it spreads. Other servers of the cluster spread theirs, so none of
+// this one's writes may get out.
+func newPodWorld(t *testing.T, name, file string, holds func(*http.Request) bool, change func(*corev1.PodSpec)) *podWorld {
 	t.Helper()
 	w := &podWorld{T: t, admin: admin(t), home: newNamespaces(t, name, 1)[0], name: name, holds: atomic.NewPointer(&holds)}
 	w.front = newFront(t, func(r *http.Request) bool { return (*w.holds.Load())(r) })
 	w.runNode()
 	identity(t, w.home, "for-its-rights")
-	file, _ := bundle(t)
 	locks, _ := bootstrap.Elections()
 	env := map[string]string{asProgram: "1", "KUBECONFIG": t.TempDir() + "/kubeconfig"}
 	for _, entry := range mutants() {
@@ -163,7 +164,8 @@ func (w *podWorld) until(what string, holds func(pod *corev1.Pod, container core
 // any more while it stops: by its status, as a Service or a Deployment sees it.
 func TestAPodIsReadyFromBeingLetInToItsStop(t *testing.T) {
 	t.Parallel()
-	w := newPodWorld(t, "readiness", all, func(*corev1.PodSpec) {})
+	file, _ := bundle(t)
+	w := newPodWorld(t, "readiness", file, all, func(*corev1.PodSpec) {})
 	running := func(c corev1.ContainerStatus) bool { return c.State.Running != nil && c.RestartCount == 0 }
 	w.until("it runs and is not ready", func(_ *corev1.Pod, c corev1.ContainerStatus, ready corev1.PodCondition) bool {
 		return running(c) && !c.Ready && ready.Status == corev1.ConditionFalse && ready.Reason == "ContainersNotReady" &&
@@ -171,13 +173,14 @@ func TestAPodIsReadyFromBeingLetInToItsStop(t *testing.T) {
 	})
 	works := make(chan struct{})
 	once := sync.OnceFunc(func() { close(works) })
-	w.answers(func(r *http.Request) bool {
-		if isBundleWrite(r) {
+	work := func(r *http.Request) bool {
+		if isBundleWrite(r) || strings.HasSuffix(r.URL.Path, "/configmaps/"+bundleName) {
 			once()
 			return true
 		}
 		return false
-	})
+	}
+	w.answers(work)
 	w.until("it is ready", func(_ *corev1.Pod, c corev1.ContainerStatus, ready corev1.PodCondition) bool {
 		return running(c) && c.Ready && ready.Status == corev1.ConditionTrue
 	})
@@ -193,7 +196,7 @@ func TestAPodIsReadyFromBeingLetInToItsStop(t *testing.T) {
 		return pod.DeletionTimestamp != nil && running(c) && !c.Ready && ready.Status == corev1.ConditionFalse &&
 			strings.Contains(ready.Message, "/readyz answers 503")
 	})
-	w.answers(none)
+	w.answers(work) // what is under way fails, and nothing is begun any more
 	await(t, "its object is gone", func() bool {
 		_, err := w.admin.CoreV1().Pods(w.home).Get(t.Context(), w.name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
@@ -212,7 +215,7 @@ func TestAPodIsReadyFromBeingLetInToItsStop(t *testing.T) {
 // and leads again under its name.
 func TestAPodThatHangsIsRestarted(t *testing.T) {
 	t.Parallel()
-	w := newPodWorld(t, "liveness", none, func(spec *corev1.PodSpec) {
+	w := newPodWorld(t, "liveness", strings.TrimPrefix(noBundle(t), "--ca-bundle="), none, func(spec *corev1.PodSpec) {
 		grace := int64(1)
 		spec.TerminationGracePeriodSeconds = &grace
 		spec.Containers[0].LivenessProbe.TimeoutSeconds = 2
