@@ -1,11 +1,11 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test race size lint sim mutants connections fence interop bench bench-quick bench-ours fuzz cover build tools clean
+.PHONY: help run demo test race size lint sim play mutants connections fence interop bench bench-quick bench-ours fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
-# How many connections `make connections` kills.
+# How many connections `make connections` kills, and how many seeds `make play` plays.
 RUNS ?= 100
 # How many random upgrades and random declarations `make fence` installs.
 UPGRADES ?= 500
@@ -63,6 +63,9 @@ lint: ## gofmt, vet, staticcheck and this project's own rules
 sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caught on the way
 	SIM_SEEDS=$(SEEDS) SIM_DEPTH=$(DEPTH) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
 	SIM_SEEDS=$(PLAY_SEEDS) go test -count=1 -v -timeout 60m -run 'ElectionsAtRandom' ./pilot/leaderelection
+
+play: $(BUILD_TOOLS) ## Elections at random on a real API server, RUNS seeds of them (five seconds a seed; PLAY_FIRST=17 RUNS=1 plays that one again)
+	PLAY_SEEDS=$(RUNS) go test -count=1 -v -timeout 60m ./tests/integration/play
 
 connections: $(BUILD_TOOLS) ## How many terms dead connections cost, RUNS of them (two minutes for 100)
 	DEAD_CONNECTIONS=$(RUNS) go test -count=1 -v -timeout 20m -run 'TestTermsLostByDeadConnections' ./tests/faults/connections

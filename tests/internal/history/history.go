@@ -51,7 +51,7 @@ func Of(object metav1.Object) (Write, error) {
 // Judge says what is wrong with the writes of those of whom one at a time may act: two runs of
 // theirs are interleaved, a run has a token that is not above its election's last, or it wrote
 // before the write of the lock that made its term. again allows one process to run twice in a
-// term. Judge sorts the writes.
+// term, and what the first run has left behind to go on. Judge sorts the writes.
 func Judge(writes []Write, again bool) (wrong []string) {
 	slices.SortFunc(writes, func(a, b Write) int { return cmp.Compare(a.Version, b.Version) })
 	runs, tokens := map[string]bool{}, map[string]Write{} // the newest of each election
@@ -60,7 +60,7 @@ func Judge(writes []Write, again bool) (wrong []string) {
 		if w.Version <= w.Token {
 			wrong = append(wrong, fmt.Sprintf("%s wrote at %d, before its term %d was made", w.By, w.Version, w.Token))
 		}
-		if runs[w.Run] && now.Run != w.Run {
+		if sameTerm := again && w.By == now.By && w.Token == now.Token; runs[w.Run] && now.Run != w.Run && !sameTerm {
 			wrong = append(wrong, fmt.Sprintf("%s wrote at %d in its term %d, after %s had written at %d in the term %d: two at once",
 				w.By, w.Version, w.Token, now.By, now.Version, now.Token))
 		}

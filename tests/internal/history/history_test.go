@@ -25,6 +25,7 @@ func TestJudge(t *testing.T) {
 		"a term of two processes":  {[]Write{w(11, "a", "1", 10), w(12, "b", "2", 10)}, true, "token 10, after a"},
 		"twice in a term":          {[]Write{w(11, "a", "1", 10), w(12, "a", "2", 10)}, false, "token 10, after a"},
 		"twice in a term, allowed": {[]Write{w(11, "a", "1", 10), w(12, "a", "2", 10)}, true, ""},
+		"and what it left behind":  {[]Write{w(11, "a", "1", 10), w(12, "a", "2", 10), w(13, "a", "1", 10)}, true, ""},
 		"a term of the future":     {[]Write{w(11, "a", "1", 12)}, false, "before its term 12 was made"},
 		"another election's token": {[]Write{w(21, "b", "1", 20), {Version: 22, By: "a", Run: "2", Election: "other", Token: 10}}, false, ""},
 	} {
