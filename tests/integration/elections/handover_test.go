@@ -281,11 +281,11 @@ func TestTwoChallengersOfDifferentRank(t *testing.T) {
 		lowToo.start(t)
 		eventually(t, "low-too follows", lowToo.follows("a"))
 		high.start(t)
-		c.await(t, "a 0, leads, asked by high")
+		c.await(t, "a 0, leads, accepts high") // it answers while it drains
 		a.relent()
 		eventually(t, "high leads", high.live)
 		c.expect(t, "a 0, leads", "a 0, leads, asked by low", "a 0, leads, accepts low", "a 0, leads, asked by high",
-			"high 1, nominated", "high 1, leads")
+			"a 0, leads, accepts high", "high 1, nominated", "high 1, leads")
 		noOverlap(t, a, low, high, lowToo)
 	})
 }
