@@ -24,7 +24,6 @@ type call struct {
 func (l *loop) send(a core.Action) {
 	base := l.base
 	call, cancel := context.WithTimeout(l.values, l.core.CallTimeout)
-	l.endCall = cancel
 	l.helpers.Add(1)
 	decided := l.le.clock.mono()
 	l.dispatcher.call(call, l.core.CallTimeout/2, func() {
@@ -35,7 +34,6 @@ func (l *loop) send(a core.Action) {
 		l.reply(ev)
 	}, func() {
 		defer l.helpers.Done()
-		cancel()
 		ev := &event{in: core.Input{Kind: core.Replied, Result: core.Unknown}}
 		ev.call = callOf(a.Op, core.Unknown, errCrowded, decided.Until(l.le.clock.mono()))
 		l.reply(ev)

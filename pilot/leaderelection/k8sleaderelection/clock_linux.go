@@ -54,14 +54,11 @@ func (t *timerfd) set(a *alarm, at int64) {
 // unset returns when nothing that the last alarm needed is there any more.
 func (t *timerfd) unset(a *alarm) {
 	t.mu.Lock()
-	first := a.slot == 1
 	if a.slot > 0 {
-		heap.Remove(&t.alarms, a.slot-1)
+		heap.Remove(&t.alarms, a.slot-1) // the timer may ring for it yet, and due sets it anew
 	}
 	var ended chan struct{}
-	if len(t.alarms) > 0 && first {
-		t.arm()
-	} else if len(t.alarms) == 0 && t.file != nil {
+	if len(t.alarms) == 0 && t.file != nil {
 		t.file.Close() // which ends the read
 		ended = t.ended
 		t.file = nil
@@ -101,21 +98,21 @@ func (t *timerfd) wait(file *os.File, ended chan struct{}) {
 		if _, err := file.Read(expirations); err != nil {
 			return
 		}
-		for _, a := range t.due(file) {
+		for _, a := range t.due() {
 			a.ring()
 		}
 	}
 }
 
 // due takes out the alarms whose time has come.
-func (t *timerfd) due(file *os.File) (due []*alarm) {
+func (t *timerfd) due() (due []*alarm) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := core.Instant(readBoottime())
 	for len(t.alarms) > 0 && t.alarms[0].at <= now {
 		due = append(due, heap.Pop(&t.alarms).(*alarm))
 	}
-	if len(t.alarms) > 0 && t.file == file {
+	if len(t.alarms) > 0 {
 		t.arm()
 	}
 	return due

@@ -159,13 +159,9 @@ func (c LeaderElectionConfig) Validate() error {
 	}
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if err := k8sresourcelock.ValidateIdentity(c.Lock.Identity()); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, k8sresourcelock.ValidateIdentity(c.Lock.Identity()))
 	if v, ok := c.Lock.(interface{ Validate() error }); ok {
-		if err := v.Validate(); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, v.Validate())
 	}
 	if c.LeaseDuration < time.Second || c.LeaseDuration%time.Second != 0 {
 		add("LeaseDuration %v: the record carries whole seconds, at least one", c.LeaseDuration)
@@ -181,7 +177,7 @@ func (c LeaderElectionConfig) Validate() error {
 		add("LeaseDuration %v must be greater than RenewDeadline %v: lengthen LeaseDuration", c.LeaseDuration, c.RenewDeadline)
 	}
 	errs = append(errs, c.validateLimits()...)
-	return errors.Join(errs...)
+	return errors.Join(errs...) // which leaves out nil
 }
 
 func (c LeaderElectionConfig) validateLimits() (errs []error) {

@@ -56,7 +56,6 @@ func (d *Dispatcher) call(ctx context.Context, patience time.Duration, run, late
 	j := &job{run: run}
 	bound, cancel := context.WithTimeout(ctx, patience)
 	unheed := context.AfterFunc(bound, func() {
-		defer cancel()
 		switch {
 		case !d.take(j):
 		case ctx.Err() != nil:
@@ -137,9 +136,8 @@ func (d *Dispatcher) unset(a *alarm) {
 // arm sets the timer to the earliest alarm. The caller holds mu.
 func (d *Dispatcher) arm() {
 	switch {
-	case len(d.alarms) == 0 && d.timer != nil:
-		d.timer.Stop()
 	case len(d.alarms) == 0:
+		d.timer.Stop() // made for the alarm that was the last
 	case d.timer == nil:
 		d.timer = time.AfterFunc(d.clock.mono().Until(d.alarms[0].at), d.ring)
 	default:

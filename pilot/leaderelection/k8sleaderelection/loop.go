@@ -41,9 +41,8 @@ type loop struct {
 	alarm   alarm
 	asleep  alarm // by CLOCK_BOOTTIME: the same, should the machine sleep meanwhile
 	helpers sync.WaitGroup
-	values  context.Context    // Run's, without its end: a release comes after the stop
-	endCall context.CancelFunc // of the one in flight
-	work    context.Context    // of what runs beside the loop; nil: nothing does
+	values  context.Context // Run's, without its end: a release comes after the stop
+	work    context.Context // of what runs beside the loop; nil: nothing does
 	endWork context.CancelFunc
 	watch   *follower // nil: the lock cannot be watched, or there is
 	sub     *k8sresourcelock.Subscription
@@ -111,9 +110,6 @@ func (l *loop) finish() {
 	l.le.clock.jumps.remove(l)
 	l.dispatcher.unset(&l.alarm)
 	l.sleepUntil(Moment{}, core.Never)
-	if l.endCall != nil {
-		l.endCall()
-	}
 	if l.endWork != nil {
 		l.endWork()
 	}
@@ -185,7 +181,6 @@ func (l *loop) pass(ev *event) {
 		l.sub, l.watch = ev.sub, nil
 		l.give(told) // it may have been before there was anybody to hear
 	case ev.in.Kind == core.Replied:
-		l.endCall = nil
 		l.report.answered(l.state.Phase, ev.call)
 	case ev.err != nil:
 		l.err = ev.err

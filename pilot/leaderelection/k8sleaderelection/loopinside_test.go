@@ -85,25 +85,28 @@ func (r retiring) Subscribe(ctx context.Context, wake func()) *k8sresourcelock.S
 
 // A share in a watch that the loop never heard of is given back.
 func TestASubscriptionThatNobodyTakesIsEnded(t *testing.T) {
-	store := locktest.NewStore(locktest.Lease)
-	store.ShareWatches()
-	ctx, cancel := context.WithCancel(t.Context())
-	client := store.Lock("a", "stable")
-	lock := retiring{client.Locker.(*k8sresourcelock.LeaseLock), cancel}
-	l := stillLoop(t, lock)
-	newFollower(l, lock).run(ctx)
-	if n := client.Watching(); n != 0 || ctx.Err() == nil {
-		t.Errorf("%d watches are open", n)
-	}
-	if sub := l.subscribe(); sub == nil {
-		t.Error("a lock whose watch can be shared is not subscribed to")
-	} else {
-		sub.End()
-	}
-	l.le.lock = store.Lock("b", "stable").Unwatched()
-	if l.subscribe() != nil {
-		t.Error("one that cannot is")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.NewStore(locktest.Lease)
+		store.ShareWatches()
+		ctx, cancel := context.WithCancel(t.Context())
+		client := store.Lock("a", "stable")
+		lock := retiring{client.Locker.(*k8sresourcelock.LeaseLock), cancel}
+		l := stillLoop(t, lock)
+		newFollower(l, lock).run(ctx)
+		synctest.Wait() // the store closes its side by itself
+		if n := client.Watching(); n != 0 || ctx.Err() == nil {
+			t.Errorf("%d watches are open", n)
+		}
+		if sub := l.subscribe(); sub == nil {
+			t.Error("a lock whose watch can be shared is not subscribed to")
+		} else {
+			sub.End()
+		}
+		l.le.lock = store.Lock("b", "stable").Unwatched()
+		if l.subscribe() != nil {
+			t.Error("one that cannot is")
+		}
+	})
 }
 
 // Refused, it is watched alone, and the share in the other watch is over.
