@@ -21,7 +21,7 @@ type options struct {
 	root, work, excuses string
 	// table is all rooms, rooms those that are tried.
 	table, rooms []room
-	n            int
+	n, from      int
 	seed         uint64
 	budget       time.Duration
 	workers      int
@@ -56,6 +56,7 @@ func parseOptions(args []string) (options, error) {
 	names := flags.String("rooms", "", "the rooms, with commas; empty: all")
 	flags.StringVar(&o.root, "root", ".", "the module's root")
 	flags.IntVar(&o.n, "n", 0, "try so many mutants of each room, drawn by the seed; 0: all")
+	flags.IntVar(&o.from, "from", 0, "leave out the mutants before this number, which -list prints")
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what the draw depends on")
 	flags.DurationVar(&o.budget, "budget", 0, "for each room; 0: what the table of rooms says. What is left is tried by the next run")
 	flags.IntVar(&o.workers, "workers", 2, "how many tests run at once")
@@ -165,6 +166,7 @@ func (o options) room(ctx context.Context, r room, excused excuses) (*tally, err
 
 // choose draws the mutants to try.
 func (o options) choose(mutants []*mutant) []*mutant {
+	mutants = slices.DeleteFunc(slices.Clone(mutants), func(m *mutant) bool { return m.id < o.from })
 	if o.n <= 0 || o.n >= len(mutants) {
 		return mutants
 	}
