@@ -1,0 +1,113 @@
+package k8sleaderelection
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// endless is a lock whose watch lasts until it is ended.
+type endless struct{ begun chan struct{} }
+
+func (e endless) Watch(ctx context.Context, _ string, _ func(), _ func(k8sresourcelock.Snapshot)) (string, error) {
+	e.begun <- struct{}{}
+	<-ctx.Done()
+	return "1000", errors.New("ended")
+}
+
+// A watch that goes on when the store goes back in time ends there and then. That is no
+// trouble, and where it was is nothing to go on from.
+func TestARestartEndsTheWatchUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := endless{make(chan struct{})}
+		f := &follower{lock: lock}
+		f.restart() // none is under way yet
+		go func() {
+			<-lock.begun
+			f.restart()
+		}()
+		if resume, err := f.watch(t.Context(), "900", func(bool) {}, nil); resume != "" || err != nil {
+			t.Errorf("goes on from %q, error %v", resume, err)
+		}
+	})
+}
+
+// What the watch shows and the loop could not judge goes to the log, and no further.
+func TestAFollowerDoesNotTellWhatItCannotRead(t *testing.T) {
+	var log bytes.Buffer
+	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nobody takes in
+	(&follower{l: l}).seen(ctx, k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "1a"})
+	if len(l.inbox.queue) != 0 || !strings.Contains(log.String(), "the lock cannot be watched") || !strings.Contains(log.String(), "1a") {
+		t.Errorf("%d events, log %q", len(l.inbox.queue), log.String())
+	}
+}
+
+// takingLate is a context that has ended just when the event before it was taken in.
+type takingLate struct {
+	context.Context
+	take func()
+}
+
+func (c takingLate) Done() <-chan struct{} {
+	c.take()
+	return c.Context.Done()
+}
+
+// An event that the loop has taken in is its own, though the follower has to end too.
+func TestAnEventThatWasTakenInIsNotTakenBack(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
+	f := &follower{l: l}
+	for range 50 { // of two that are ready select takes any
+		ev := &event{in: core.Input{Kind: core.Unwatched}}
+		if !f.post(takingLate{ended, func() { close(ev.taken) }}, ev) {
+			t.Fatal("it was taken in, and the follower says that it was not")
+		}
+	}
+}
+
+// A pause ends with the elector, and there is one for the shortest RetryPeriod too.
+func TestAFollowersPauseEndsWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &follower{l: &loop{core: core.Config{Retry: time.Minute}}, fails: 7}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if f.pause(ctx); time.Since(began) != time.Second {
+			t.Errorf("it ends %v after its begin, was to end after a second", time.Since(began))
+		}
+		f.fails, f.l.core.Retry = 1, 16
+		f.pause(t.Context())
+	})
+}
+
+// Functions are tolerated for the lease and what is granted beyond it, to the nanosecond.
+func TestHealthAtItsBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tolerated = 10 * time.Second
+		l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) { c.Name = "test" })
+		l.le.view.Store(&view{alive: true, acked: l.le.clock.mono()})
+		<-time.After(l.le.config.LeaseDuration + tolerated)
+		if err := l.le.Check(tolerated); err != nil {
+			t.Errorf("at the bound: %v", err)
+		}
+		<-time.After(time.Second)
+		if err := l.le.Check(tolerated); err == nil || err.Error() != "election test: run functions are still alive 11s after the lease ran out" {
+			t.Errorf("beyond it: %v", err)
+		}
+	})
+}

@@ -1,0 +1,31 @@
+package k8sleaderelection
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// The lease that a record tells is believed within bounds: from a second to an hour.
+func TestWhichLeaseAnOrderBelieves(t *testing.T) {
+	const began = core.Instant(time.Hour)
+	order := core.Request{Identity: "b", Requester: "op", Holder: "a", Transitions: 3, Seconds: 10, Accepted: true}
+	for recorded, believed := range map[time.Duration]time.Duration{
+		0: time.Second, -time.Hour: time.Second, time.Second: time.Second, 2 * time.Second: 2 * time.Second,
+		time.Hour: time.Hour, 1000 * time.Hour: time.Hour,
+	} {
+		snap := ledBy("a", 3)
+		snap.Notes.Request, snap.Record.Lease = order, recorded
+		w := waiting{r: order, lease: time.Minute, began: began, changed: began}
+		for _, passed := range []time.Duration{0, believed + time.Second} {
+			if _, err := w.judge(snap, nil, began.After(passed)); err != nil {
+				t.Errorf("a lease of %v, after %v: %v", recorded, passed, err)
+			}
+		}
+		if _, err := w.judge(snap, nil, began.After(believed+time.Second+1)); !errors.Is(err, ErrNotObeyed) || w.lease != believed {
+			t.Errorf("a lease of %v counts as %v: %v", recorded, w.lease, err)
+		}
+	}
+}
