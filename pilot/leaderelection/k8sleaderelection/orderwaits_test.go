@@ -2,6 +2,7 @@ package k8sleaderelection
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +27,24 @@ func TestWhichLeaseAnOrderBelieves(t *testing.T) {
 		}
 		if _, err := w.judge(snap, nil, began.After(believed+time.Second+1)); !errors.Is(err, ErrNotObeyed) || w.lease != believed {
 			t.Errorf("a lease of %v counts as %v: %v", recorded, w.lease, err)
+		}
+	}
+}
+
+// What became of an order that was not obeyed is told by what the lock shows.
+func TestWhatIsToldOfAnOrderThatWasNotObeyed(t *testing.T) {
+	order := core.Request{Identity: "b", Requester: "op", Holder: "a", Transitions: 3, Seconds: 10}
+	refused := ledBy("a", 3)
+	refused.Notes.Request = order
+	refused.Notes.Request.Refused = "not fit"
+	for want, snap := range map[string]core.Snapshot{
+		"a refuses: not fit":               refused,
+		"the lock was given up":            ledBy("", 4),
+		"b did not come, and c has taken ": ledBy("c", 4),
+	} {
+		w := waiting{r: order, lease: 10 * time.Second}
+		if done, err := w.judge(snap, nil, 1); done || !errors.Is(err, ErrNotObeyed) || !strings.Contains(err.Error(), want) {
+			t.Errorf("done %v, %v, want %s", done, err, want)
 		}
 	}
 }

@@ -1,0 +1,140 @@
+package k8sleaderelection
+
+import (
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// passOf is one pass at a second, from one state to the next.
+func passOf(before, after core.State, acknowledged core.Op) *change {
+	c := &change{in: core.Input{Now: Moment{Mono: core.Instant(time.Second)}}, before: before, after: after}
+	c.before.Flight = core.Call{Op: core.Renew, Sent: Moment{Mono: 300}}
+	if acknowledged != core.NoOp {
+		c.in.Kind, c.in.Result, c.in.Snap.Version = core.Replied, core.OK, 1
+		c.before.Flight.Op = acknowledged
+	}
+	return c
+}
+
+// What a handover takes is counted from when it was asked for, and from when it was promised,
+// and forgotten with that.
+func TestFromWhenAHandoverCounts(t *testing.T) {
+	following := core.State{Phase: core.Following}
+	asking := core.State{Phase: core.Following, Asked: true}
+	settling, leading := core.State{Phase: core.Settling}, core.State{Phase: core.Leading}
+	giving := core.State{Phase: core.Draining, Giving: true}
+	draining := core.State{Phase: core.Draining}
+	for name, c := range map[string]struct {
+		change    *change
+		claim     core.Reason
+		was, want spans
+		told      []string
+	}{
+		"it has asked":                   {passOf(following, asking, core.Ask), "", spans{}, spans{asked: 300}, nil},
+		"it has asked again":             {passOf(asking, asking, core.Ask), "", spans{asked: 100}, spans{asked: 100}, nil},
+		"it asked, and wants no more":    {passOf(asking, following, core.Ask), "", spans{}, spans{asked: 300}, nil},
+		"nothing was asked":              {passOf(settling, settling, core.NoOp), "", spans{}, spans{}, nil},
+		"it waits":                       {passOf(asking, asking, core.NoOp), "", spans{asked: 100}, spans{asked: 100}, nil},
+		"it wants no more":               {passOf(asking, following, core.NoOp), "", spans{asked: 100}, spans{}, nil},
+		"it settles":                     {passOf(asking, settling, core.NoOp), "", spans{asked: 100}, spans{asked: 100}, nil},
+		"it leads by its nomination":     {passOf(settling, leading, core.NoOp), core.Nominated, spans{asked: core.Instant(time.Second / 2)}, spans{}, []string{"lasted e handover 500ms"}},
+		"it leads by itself":             {passOf(settling, leading, core.NoOp), core.Expired, spans{asked: 100}, spans{}, nil},
+		"nominated, it does not lead":    {passOf(settling, settling, core.NoOp), core.Nominated, spans{asked: 100}, spans{asked: 100}, nil},
+		"it promises":                    {passOf(leading, giving, core.NoOp), "", spans{}, spans{giving: core.Instant(time.Second)}, nil},
+		"it drains for one":              {passOf(giving, giving, core.NoOp), "", spans{giving: 100}, spans{giving: 100}, nil},
+		"it drains for nobody":           {passOf(leading, draining, core.NoOp), "", spans{}, spans{}, nil},
+		"it has given":                   {passOf(giving, following, core.HandOver), "", spans{giving: core.Instant(time.Second / 4)}, spans{}, []string{"lasted e handover-given 750ms"}},
+		"it lost what it would give":     {passOf(giving, following, core.NoOp), "", spans{giving: 100}, spans{}, nil},
+		"it gives, as the phase says no": {passOf(giving, core.State{Phase: core.Following, Giving: true}, core.NoOp), "", spans{giving: 100}, spans{giving: 100}, nil},
+		"it drains, to give no more":     {passOf(giving, draining, core.NoOp), "", spans{giving: 100}, spans{giving: 100}, nil},
+	} {
+		r, heard, _ := reporting(t)
+		r.claim = c.claim
+		s := c.was
+		s.handover(r, c.change)
+		if s != c.want {
+			t.Errorf("%s: %+v, want %+v", name, s, c.want)
+		}
+		heard.wants(t, name, c.told...)
+	}
+}
+
+// A lock is vacant from now on when its record says so.
+func TestARecordThatNamesNobodyWhoActs(t *testing.T) {
+	r, heard, _ := reporting(t)
+	const now = core.Instant(time.Second)
+	held := core.Record{Holder: "x", Key: "k", Lease: 30 * time.Second, Transitions: 4, Acquired: 1, Renewed: 2}
+	lock := func(change func(*core.Snapshot)) core.Snapshot {
+		s := core.Snapshot{Exists: true, Content: core.Readable, Record: held}
+		change(&s)
+		return s
+	}
+	for name, c := range map[string]struct {
+		snap core.Snapshot
+		want core.Instant
+	}{
+		"held":       {lock(func(*core.Snapshot) {}), 0},
+		"absent":     {lock(func(s *core.Snapshot) { s.Exists = false }), now},
+		"unreadable": {lock(func(s *core.Snapshot) { s.Content = core.Unreadable }), now},
+		"free":       {lock(func(s *core.Snapshot) { s.Record.Holder = "" }), now},
+		"nominated": {lock(func(s *core.Snapshot) {
+			s.Record.Renewed = s.Record.Acquired
+			s.Notes.Nominated = core.Nomination{Identity: "x", Transitions: 4}
+		}), now},
+	} {
+		s := core.State{Known: true, SeenAt: now, Snap: c.snap}
+		if got := r.vacantSince(&change{in: core.Input{Now: Moment{Mono: now}}, after: s}); got != c.want {
+			t.Errorf("%s: vacant since %d, want %d", name, got, c.want)
+		}
+	}
+	// What is not known ends nothing.
+	s := spans{vacant: 1}
+	if s.turn(r, &change{in: core.Input{Now: Moment{Mono: now}}}); s.vacant != 1 {
+		t.Errorf("vacant since %d", s.vacant)
+	}
+	heard.wants(t, "what is not known")
+}
+
+// A clock has jumped when it went ahead of the monotonic one by more than readings differ.
+func TestWhenAClockHasJumped(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	j := newJumps()
+	for i, c := range []struct {
+		mono, boot, wall int64 // in milliseconds; the nanoseconds come apart
+		more             int64 // of CLOCK_BOOTTIME
+		want             bool
+	}{
+		{mono: 1000, boot: 500, wall: 900000},                        // the first reading tells nothing
+		{mono: 2000, boot: 1500, wall: 901000},                       // time passes
+		{mono: 3000, boot: 2520, wall: 902000},                       // by as much as readings may differ
+		{mono: 3000, boot: 2520, wall: 902000, more: 1, want: true},  // from the reading that was lowest
+		{mono: 4000, boot: 3600, wall: 903000, want: true},           // the machine slept
+		{mono: 4000, boot: 3600, wall: 903000},                       // that was told
+		{mono: 5000, boot: 4600, wall: 904021, want: true},           // the wall clock was set
+		{mono: 6000, boot: 5600, wall: 900000},                       // back
+		{mono: 7000, boot: 6600, wall: 901021, want: true},           // and forth
+		{mono: 8000, boot: 7600 + 21, wall: 902021 + 21, want: true}, // both
+		{mono: 9000, boot: 8600 + 21, wall: 903021 + 21},             //
+	} {
+		now := Moment{Mono: core.Instant(c.mono * ms), Boot: c.boot*ms + c.more, Wall: c.wall * ms}
+		if got := j.seen(now); got != c.want {
+			t.Errorf("%d: %+v seen as a jump %v", i, c, got)
+		}
+	}
+}
+
+// Whoever reads the clocks tells the loops that are there, and no other.
+func TestAnEndedLoopIsNotToldOfJumps(t *testing.T) {
+	j, l := newJumps(), &loop{inbox: inbox{taking: true}}
+	j.add(l)
+	if j.tell(); l.inbox.signals != ticked {
+		t.Errorf("signals %d", l.inbox.signals)
+	}
+	l.inbox.signals = 0
+	j.remove(l)
+	if j.tell(); l.inbox.signals != 0 {
+		t.Errorf("it has ended, and has signals %d", l.inbox.signals)
+	}
+}
