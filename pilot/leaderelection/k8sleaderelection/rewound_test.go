@@ -1,0 +1,80 @@
+package k8sleaderelection_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// An etcd that was restored from a backup gives its versions out a second time: a watch from a
+// version of the future that was lost is accepted, and silent. Whoever has read that the store
+// went back begins its watch anew, and hears of a release at once again.
+func TestAWatchBeginsAnewWhenTheStoreHasGoneBack(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		a := enter(t, store, "a")
+		pass(time.Second)
+		b := enter(t, store, "b")
+		pass(time.Minute)
+		backup := store.Backup()
+		pass(20 * time.Minute) // of renewals, which are lost
+		store.Restore(backup)
+		pass(2 * lease)
+		leader, other := a, b
+		if b.isLive() {
+			leader, other = b, a
+		}
+		reads := other.lock.Requests()[locktest.Get]
+		leader.quit()
+		synctest.Wait()
+		if n := other.lock.Requests()[locktest.Get] - reads; !other.isLive() || !other.lastStart().Equal(leader.lastStop()) || n != 0 {
+			t.Errorf("the other one leads %v, after %d reads", other.isLive(), n)
+		}
+	})
+}
+
+// OnStartedLeading runs beside the other functions of a term, and ends with it.
+func TestACallbackIsAFunctionOfTheTerm(t *testing.T) {
+	alone(t, func(t *testing.T, store *locktest.Store) {
+		var began, ended []le.Term
+		a := enter(t, store, "a", func(c *le.LeaderElectionConfig) {
+			c.Callbacks.OnStartedLeading = func(ctx context.Context) {
+				term, _ := le.TermFromContext(ctx)
+				began = append(began, term)
+				<-ctx.Done()
+				after(3 * time.Second)
+				ended = append(ended, term)
+			}
+		})
+		pass(time.Minute)
+		term := a.Status().Term
+		if !a.isLive() || len(began) != 1 || began[0] != term || len(ended) != 0 {
+			t.Fatalf("the function runs %v, the callback began in %+v, ended in %+v", a.isLive(), began, ended)
+		}
+		stopped := time.Now()
+		if err := a.quit(); err != nil || len(ended) != 1 || time.Since(stopped) != 3*time.Second {
+			t.Errorf("ended after %v with %v, the callback in %+v", time.Since(stopped), err, ended)
+		}
+	})
+}
+
+// What a function says after it was told to stop is no failure.
+func TestAnErrorAfterTheStopIsNone(t *testing.T) {
+	alone(t, func(t *testing.T, store *locktest.Store) {
+		a := enter(t, store, "a", func(c *le.LeaderElectionConfig) {
+			c.Work = []func(context.Context) error{func(ctx context.Context) error {
+				<-ctx.Done()
+				return errors.New("interrupted")
+			}}
+		})
+		pass(time.Minute)
+		if err := a.quit(); err != nil || strings.Contains(a.logged(), "interrupted") {
+			t.Errorf("%v\n%s", err, a.logged())
+		}
+	})
+}
