@@ -21,8 +21,7 @@ type inbox struct {
 	mu      sync.Mutex
 	signals signal
 	queue   []*event
-	taking  bool // a goroutine takes in
-	closed  bool
+	taking  bool // a goroutine takes in; it stays set once the loop has ended
 }
 
 // give leaves word with the loop. It does not block.
@@ -62,11 +61,11 @@ func (l *loop) leave(s signal, ev *event) bool {
 	if ev != nil {
 		l.inbox.queue = append(l.inbox.queue, ev)
 	}
-	if l.inbox.taking || l.inbox.closed {
+	if l.inbox.taking {
 		return false
 	}
 	l.inbox.taking = true
-	l.helpers.Add(1) // under the lock: once the loop is closed nobody begins
+	l.helpers.Add(1) // of a loop that has not ended: who took in the last of it never stopped taking in
 	return true
 }
 
@@ -103,13 +102,4 @@ func (l *loop) empty() bool {
 	defer l.inbox.mu.Unlock()
 	l.inbox.taking = l.inbox.signals != 0 || len(l.inbox.queue) > 0
 	return !l.inbox.taking
-}
-
-// close has nothing taken in any more. Whoever takes in the last is one of those that
-// finish waits for.
-func (l *loop) close() {
-	l.inbox.mu.Lock()
-	defer l.inbox.mu.Unlock()
-	l.inbox.closed = true
-	go l.finish()
 }

@@ -143,7 +143,9 @@ func (l *loop) takeIn() {
 			return
 		}
 	}
-	l.close()
+	// Nobody takes in any more: taking stays set. Whoever took in the last is one of those
+	// that finish waits for.
+	go l.finish()
 }
 
 // eventOf is what a signal says.
@@ -251,7 +253,7 @@ func (l *loop) termEnded() {
 }
 
 func (l *loop) setTimer(now Moment, wake core.Instant) {
-	if wake == core.Never || l.state.Phase == core.Done {
+	if wake == core.Never {
 		l.dispatcher.unset(&l.alarm)
 		l.sleepUntil(now, core.Never)
 		return
