@@ -236,6 +236,20 @@ func TestDraw(t *testing.T) {
 	}
 }
 
+// A run can begin at a mutant of the list.
+func TestFrom(t *testing.T) {
+	var all []*mutant
+	for id := 1; id <= 9; id++ {
+		all = append(all, &mutant{id: id})
+	}
+	for from, want := range map[int][2]int{0: {1, 9}, 1: {1, 9}, 4: {4, 6}, 9: {9, 1}} {
+		chosen := options{from: from}.choose(all)
+		if len(chosen) != want[1] || chosen[0].id != want[0] || len(all) != 9 || all[0].id != 1 {
+			t.Errorf("from %d: %d chosen, the first %d", from, len(chosen), chosen[0].id)
+		}
+	}
+}
+
 // With -own, other packages' tests do not run. What survived is not settled by that: the
 // next run without it tries it again, and only it.
 func TestOwnTestsAlone(t *testing.T) {
