@@ -33,7 +33,7 @@ type loop struct {
 	changed time.Time
 	term    *term
 	which   Term  // the present one, as others know it
-	err     error // of the last term that failed
+	err     error // of the last term that has ended
 
 	inbox   inbox
 	ended   func(error)
@@ -108,8 +108,6 @@ func (l *loop) finish() {
 	l.unheed()
 	l.stopWatching()
 	l.le.clock.jumps.remove(l)
-	l.dispatcher.unset(&l.alarm)
-	l.sleepUntil(Moment{}, core.Never)
 	if l.endWork != nil {
 		l.endWork()
 	}
@@ -184,8 +182,6 @@ func (l *loop) pass(ev *event) {
 		l.give(told) // it may have been before there was anybody to hear
 	case ev.in.Kind == core.Replied:
 		l.report.answered(l.state.Phase, ev.call)
-	case ev.err != nil:
-		l.err = ev.err
 	case ev.in.Kind == core.Drained:
 		l.termEnded()
 	}
@@ -234,7 +230,6 @@ func (l *loop) setGate(a core.Action) {
 func (l *loop) setWork(a core.Action) {
 	switch {
 	case a.Work && l.term == nil:
-		l.err = nil
 		l.term = startTerm(l, l.which)
 	case !a.Work && l.term != nil:
 		l.term.cancel(fmt.Errorf("election %s: %w: %s", l.le.config.Name, ErrNotLeading, l.state.Why))
@@ -243,15 +238,13 @@ func (l *loop) setWork(a core.Action) {
 
 // termEnded follows the return of the last run function.
 func (l *loop) termEnded() {
-	if err := l.term.failure(); err != nil {
-		l.err = err
-	}
-	l.term = nil
+	l.err, l.term = l.term.failure(), nil
 	if stopped := l.le.config.Callbacks.OnStoppedLeading; stopped != nil && !l.core.OneCycle {
 		stopped()
 	}
 }
 
+// setTimer has the loop woken at that time; an election that has ended wants that never.
 func (l *loop) setTimer(now Moment, wake core.Instant) {
 	if wake == core.Never {
 		l.dispatcher.unset(&l.alarm)

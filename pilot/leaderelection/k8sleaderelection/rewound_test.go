@@ -78,3 +78,32 @@ func TestAnErrorAfterTheStopIsNone(t *testing.T) {
 		}
 	})
 }
+
+// A lock that was deleted is not a store that went back: its watch goes on.
+func TestADeletedLockNeedsNoNewWatch(t *testing.T) {
+	alone(t, func(t *testing.T, store *locktest.Store) {
+		a := enter(t, store, "a")
+		pass(time.Minute)
+		a.lock.MuteWatches(true)
+		before := a.lock.Requests()[locktest.Watch]
+		store.Delete()
+		pass(lease)
+		if n := a.lock.Requests()[locktest.Watch] - before; n != 0 || !store.Snapshot().Exists {
+			t.Errorf("%d new watches", n)
+		}
+		a.lock.MuteWatches(false)
+	})
+}
+
+// A KeyComparison that says no takes nothing from a holder.
+func TestKeyComparisonThatSaysNo(t *testing.T) {
+	alone(t, func(t *testing.T, store *locktest.Store) {
+		a := enter(t, store, "a")
+		pass(time.Minute)
+		enter(t, store, "b", func(c *le.LeaderElectionConfig) { c.KeyComparison = func(string) bool { return false } })
+		pass(10 * time.Minute)
+		if !a.isLive() || a.terms() != 1 {
+			t.Errorf("a leads %v, in its term %d", a.isLive(), a.terms())
+		}
+	})
+}

@@ -99,6 +99,9 @@ func TestARecordThatNamesNobodyWhoActs(t *testing.T) {
 
 // A clock has jumped when it went ahead of the monotonic one by more than readings differ.
 func TestWhenAClockHasJumped(t *testing.T) {
+	if newJumps().seen(Moment{Mono: 1, Boot: int64(time.Hour)}) || newJumps().seen(Moment{Mono: 1, Wall: int64(time.Hour)}) {
+		t.Error("the first reading is ahead of none")
+	}
 	const ms = int64(time.Millisecond)
 	j := newJumps()
 	for i, c := range []struct {

@@ -96,7 +96,7 @@ func TestWhatAServersRefusalTells(t *testing.T) {
 		if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), end) {
 			t.Errorf("%v succeeds, want %q:\n%s", op, end, log)
 		}
-		log.Reset()
+		r, _, log = reporting(t)
 		r.callFailed(call{op: op, err: errors.New("no route")})
 		if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "a call for the lock failed") || strings.Contains(log.String(), "cause=") {
 			t.Errorf("%v without an answer:\n%s", op, log)
@@ -133,6 +133,9 @@ func TestWhatNewsBecome(t *testing.T) {
 	l := stillLoop(t, store.Lock("a", "stable").Plain())
 	l.report = r
 	l.report.watching(errors.New("x"))
+	if l.hear(&event{news: &k8sresourcelock.News{Kind: k8sresourcelock.Down}}); strings.Contains(log.String(), "watched again") {
+		t.Errorf("a watch is down: %s", log)
+	}
 	if l.hear(&event{news: &k8sresourcelock.News{Kind: k8sresourcelock.Up}}); !strings.Contains(log.String(), "the lock is being watched again") {
 		t.Errorf("a watch is up: %s", log)
 	}
@@ -246,5 +249,25 @@ func TestWhoTakesInAfterTheFirstPass(t *testing.T) {
 		if got := l.empty(); got != c.empty || l.inbox.taking == c.empty {
 			t.Errorf("%s: empty %v, taking in %v", name, got, l.inbox.taking)
 		}
+	}
+}
+
+// A follower's watch begins anew when the store has gone back.
+func TestARewoundStoreRestartsTheFollower(t *testing.T) {
+	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
+	l.rewound() // there is no watch
+	f := &follower{l: l}
+	l.watch = f
+	if l.rewound(); !f.anew {
+		t.Error("its watch goes on from a version to come")
+	}
+}
+
+// The terms of a lock with no more than Interface are of one object, by its UID.
+func TestATermOfAPlainLockNamesIt(t *testing.T) {
+	p := versioned(locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Plain())
+	snap, err := p.Write(t.Context(), k8sresourcelock.Snapshot{}, k8sresourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 30}, nil)
+	if uid, _ := snap.Fence(); err != nil || uid != "plain" {
+		t.Errorf("UID %q, %v", uid, err)
 	}
 }

@@ -1,0 +1,169 @@
+package k8sleaderelection
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// A KeyComparison is asked about the newest record that is known, if it names a holder.
+func TestWhomAKeyComparisonIsAskedAbout(t *testing.T) {
+	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+		c.KeyComparison = func(key string) bool { return key == "low" }
+	})
+	l.state.Snap.Record = core.Record{Holder: "x", Key: "high"}
+	low, high := core.Record{Holder: "y", Key: "low"}, core.Record{Holder: "y", Key: "high"}
+	for name, c := range map[string]struct {
+		kind   core.Kind
+		result core.Result
+		record core.Record
+		want   bool
+	}{
+		"seen":              {core.Seen, core.Unknown, low, true},
+		"read":              {core.Replied, core.OK, low, true},
+		"not read":          {core.Replied, core.Refused, low, false},
+		"neither":           {core.Unwatched, core.OK, low, false},
+		"seen with no rank": {core.Seen, core.OK, high, false},
+		"seen free":         {core.Seen, core.OK, core.Record{Key: "low"}, false},
+	} {
+		if got := l.beats(core.Input{Kind: c.kind, Result: c.result, Snap: core.Snapshot{Record: c.record}}); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if l.core.External = false; l.beats(core.Input{Kind: core.Seen, Snap: core.Snapshot{Record: low}}) {
+		t.Error("asked though there is none")
+	}
+}
+
+// What others may know of the state.
+func TestWhatIsPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var leaders []string
+		l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+			c.Callbacks.OnNewLeader = func(name string) { leaders = append(leaders, name) }
+		})
+		publish := func(kind core.Kind, change func(*core.State)) view {
+			before := l.state
+			before.Flight.Sent.Mono = 300
+			change(&l.state)
+			<-time.After(time.Second)
+			l.publish(before, core.Input{Kind: kind})
+			l.helpers.Wait()
+			return *l.le.view.Load()
+		}
+		cover := core.Cover{Mono: 1 << 60, Boot: 1 << 60, Wall: 1 << 60}
+		if v := publish(core.Seen, func(s *core.State) { s.Cover, s.Phase = cover, core.Leading }); v.known || v.acked != 0 || v.cover != cover || !v.changed.Equal(time.Now()) {
+			t.Errorf("no reply: %+v", v)
+		}
+		began := time.Now()
+		if v := publish(core.Replied, func(s *core.State) { s.Cover.Mono++ }); v.acked != 300 || v.cover != l.state.Cover || !v.changed.Equal(began) {
+			t.Errorf("a reply that covers: %+v", v)
+		}
+		l.acked = 7
+		if v := publish(core.Replied, func(s *core.State) { s.Known = true }); v.acked != 7 || !v.known {
+			t.Errorf("a reply that does not: %+v", v)
+		}
+		if v := publish(core.Replied, func(s *core.State) { s.Cover = core.Cover{} }); v.acked != 7 {
+			t.Errorf("a reply that ends the cover: %+v", v)
+		}
+		if v := publish(core.Seen, func(s *core.State) { s.Cover, s.Phase = cover, core.Draining }); v.cover != cover {
+			t.Errorf("it drains: %+v", v)
+		}
+		if v := publish(core.Seen, func(s *core.State) { s.Lost = true }); v.cover != (core.Cover{}) {
+			t.Errorf("it drains, and has lost the lock: %+v", v)
+		}
+		held := core.Snapshot{Exists: true, Content: core.Readable, Record: core.Record{Holder: "x", Key: "k", Transitions: 3}}
+		if v := publish(core.Seen, func(s *core.State) { s.Snap = held }); v.holder != "x" || v.key != "k" || v.count != 3 {
+			t.Errorf("a holder: %+v", v)
+		}
+		publish(core.Seen, func(s *core.State) { s.Unfit = true })
+		if v := publish(core.Seen, func(s *core.State) { s.Snap.Exists = false }); v.holder != "" {
+			t.Errorf("it is gone: %+v", v)
+		}
+		if v := publish(core.Seen, func(s *core.State) { s.Snap = held; s.Snap.Content = core.Unreadable }); v.holder != "" {
+			t.Errorf("it cannot be read: %+v", v)
+		}
+		if len(leaders) != 1 || leaders[0] != "x" {
+			t.Errorf("new leaders %q", leaders)
+		}
+	})
+}
+
+// A term that is over is no term, whatever the object that shows it.
+func TestATermThatIsOverHasNoToken(t *testing.T) {
+	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
+	l.which = Term{LockUID: "u", Transitions: 3, Token: 7}
+	ev := &event{}
+	ev.lock.UID, ev.lock.ResourceVersion = "u", "9"
+	if l.setTerm(core.State{Term: core.Term{UID: "u", Transitions: 3}}, ev); l.which != (Term{}) {
+		t.Errorf("term %+v", l.which)
+	}
+}
+
+// A subscription that a follower has got takes the place of its watch, and is heard.
+func TestASubscriptionTakesTheWatchsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.NewStore(locktest.Lease)
+		store.ShareWatches()
+		l := stillLoop(t, store.Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+			c.Clock = NewClock(func() int64 { return time.Now().UnixNano() })
+		})
+		l.watch = &follower{l: l}
+		sub := l.subscribe()
+		synctest.Wait()
+		l.inbox.signals = 0
+		if l.pass(&event{sub: sub}); l.sub != sub || l.watch != nil || l.inbox.signals != told {
+			t.Errorf("subscription %v, watch %v, signals %d", l.sub == sub, l.watch, l.inbox.signals)
+		}
+		sub.End()
+		if l.endCall != nil {
+			l.endCall()
+		}
+		l.dispatcher.unset(&l.alarm)
+		l.helpers.Wait()
+	})
+}
+
+// A campaign tells the end of each of its terms, when its functions have returned.
+func TestACampaignTellsTheEndOfEachTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		epoch, lives, stopped := time.Now(), 0, 0
+		le, err := NewLeaderElector(LeaderElectionConfig{
+			Lock:          locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker,
+			LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond, ReleaseOnCancel: true,
+			Clock: NewClock(func() int64 { return int64(time.Since(epoch)) }),
+			Callbacks: LeaderCallbacks{OnStoppedLeading: func() {
+				if stopped++; lives != 0 {
+					t.Errorf("told while %d functions run", lives)
+				}
+			}},
+			Work: []func(context.Context) error{func(ctx context.Context) error {
+				lives++
+				<-ctx.Done()
+				<-time.After(time.Second)
+				lives--
+				return nil
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- le.Campaign(ctx) }()
+		<-time.After(time.Minute)
+		le.StepDown()
+		<-time.After(10 * time.Minute)
+		if stopped != 1 || lives != 1 {
+			t.Errorf("after a step-down: told %d times, %d functions run", stopped, lives)
+		}
+		cancel()
+		if err := <-ended; err != nil || stopped != 2 {
+			t.Errorf("%v, told %d times", err, stopped)
+		}
+	})
+}
