@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,13 +108,14 @@ func TestSinceWhenAnElectorFollows(t *testing.T) {
 // Campaign returns the errors of the last term, not of one before.
 func TestAnErrorIsOfItsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		epoch, terms := time.Now(), 0
+		epoch := time.Now()
+		var terms atomic.Int32
 		le, err := NewLeaderElector(LeaderElectionConfig{
 			Lock:          locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker,
 			LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond, ReleaseOnCancel: true,
 			Clock: NewClock(func() int64 { return int64(time.Since(epoch)) }),
 			Work: []func(context.Context) error{func(ctx context.Context) error {
-				if terms++; terms == 1 {
+				if terms.Add(1) == 1 {
 					return errors.New("the first")
 				}
 				<-ctx.Done()
@@ -128,8 +130,8 @@ func TestAnErrorIsOfItsTerm(t *testing.T) {
 		go func() { ended <- le.Campaign(ctx) }()
 		<-time.After(10 * time.Minute)
 		cancel()
-		if err := <-ended; err != nil || terms != 2 {
-			t.Errorf("%v after %d terms", err, terms)
+		if err := <-ended; err != nil || terms.Load() != 2 {
+			t.Errorf("%v after %d terms", err, terms.Load())
 		}
 	})
 }

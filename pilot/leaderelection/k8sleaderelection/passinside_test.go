@@ -2,6 +2,7 @@ package k8sleaderelection
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,21 +132,22 @@ func TestASubscriptionTakesTheWatchsPlace(t *testing.T) {
 // A campaign tells the end of each of its terms, when its functions have returned.
 func TestACampaignTellsTheEndOfEachTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		epoch, lives, stopped := time.Now(), 0, 0
+		epoch := time.Now()
+		var lives, stopped atomic.Int32
 		le, err := NewLeaderElector(LeaderElectionConfig{
 			Lock:          locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker,
 			LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond, ReleaseOnCancel: true,
 			Clock: NewClock(func() int64 { return int64(time.Since(epoch)) }),
 			Callbacks: LeaderCallbacks{OnStoppedLeading: func() {
-				if stopped++; lives != 0 {
-					t.Errorf("told while %d functions run", lives)
+				if stopped.Add(1); lives.Load() != 0 {
+					t.Error("told while a function runs")
 				}
 			}},
 			Work: []func(context.Context) error{func(ctx context.Context) error {
-				lives++
+				lives.Add(1)
 				<-ctx.Done()
 				<-time.After(time.Second)
-				lives--
+				lives.Add(-1)
 				return nil
 			}},
 		})
@@ -158,12 +160,12 @@ func TestACampaignTellsTheEndOfEachTerm(t *testing.T) {
 		<-time.After(time.Minute)
 		le.StepDown()
 		<-time.After(10 * time.Minute)
-		if stopped != 1 || lives != 1 {
-			t.Errorf("after a step-down: told %d times, %d functions run", stopped, lives)
+		if stopped.Load() != 1 || lives.Load() != 1 {
+			t.Errorf("after a step-down: told %d times, %d functions run", stopped.Load(), lives.Load())
 		}
 		cancel()
-		if err := <-ended; err != nil || stopped != 2 {
-			t.Errorf("%v, told %d times", err, stopped)
+		if err := <-ended; err != nil || stopped.Load() != 2 {
+			t.Errorf("%v, told %d times", err, stopped.Load())
 		}
 	})
 }
