@@ -121,9 +121,6 @@ func TestASubscriptionTakesTheWatchsPlace(t *testing.T) {
 			t.Errorf("subscription %v, watch %v, signals %d", l.sub == sub, l.watch, l.inbox.signals)
 		}
 		sub.End()
-		if l.endCall != nil {
-			l.endCall()
-		}
 		l.dispatcher.unset(&l.alarm)
 		l.helpers.Wait()
 	})

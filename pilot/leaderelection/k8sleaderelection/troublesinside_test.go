@@ -179,9 +179,6 @@ func TestNewsEndWithTheirSubscription(t *testing.T) {
 				t.Errorf("%s has ended: %d pieces were taken in", name, gate.told)
 			}
 			sub.End()
-			if l.endCall != nil {
-				l.endCall()
-			}
 			l.dispatcher.unset(&l.alarm)
 			l.helpers.Wait()
 		})
