@@ -47,7 +47,7 @@ func TestNothingIsLeftOfAnElectorThatHasEnded(t *testing.T) {
 			RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond, Clock: clock, Dispatcher: d,
 			Work: []func(context.Context) error{func(ctx context.Context) error { <-ctx.Done(); return nil }},
 			Callbacks: LeaderCallbacks{OnNewLeader: func(string) {
-				<-time.After(time.Minute)
+				<-time.After(47 * time.Second) // before an alarm that was left rings
 				called = true
 			}},
 		})

@@ -193,7 +193,7 @@ func (l *loop) pass(ev *event) {
 	l.state = state
 	if state.Learned != before.Learned {
 		l.base = ev.lock.Base()
-		if state.Snap.Exists && state.Snap.Version < before.Snap.Version {
+		if state.Snap.Version < before.Snap.Version { // the core gives an absent lock the version of before
 			l.rewound()
 		}
 	}
