@@ -111,3 +111,39 @@ func TestHealthAtItsBound(t *testing.T) {
 		}
 	})
 }
+
+// lasting is a lock whose first watch lasts for so long.
+type lasting struct {
+	f     *follower
+	lasts time.Duration
+	first context.Context
+	fails int // before the second
+	end   context.CancelFunc
+}
+
+func (s *lasting) Watch(ctx context.Context, _ string, _ func(), _ func(k8sresourcelock.Snapshot)) (string, error) {
+	if s.first == nil {
+		s.first = ctx
+		<-time.After(s.lasts)
+		return "", nil
+	}
+	s.fails = s.f.fails
+	s.end()
+	return "", nil
+}
+
+// A watch was a good one when it has lasted for more than a RetryPeriod; its context ends with it.
+func TestWhichWatchWasAGoodOne(t *testing.T) {
+	for more, want := range map[time.Duration]int{0: 1, 1: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Plain())
+			ctx, cancel := context.WithCancel(t.Context())
+			lock := &lasting{lasts: l.core.Retry + more, end: cancel}
+			lock.f = &follower{l: l, lock: lock, clock: NewClock(func() int64 { return time.Now().UnixNano() })}
+			lock.f.run(ctx)
+			if lock.fails != want || lock.first.Err() == nil {
+				t.Errorf("a watch that lasted %v counts as %d failures, its context has ended: %v", lock.lasts, lock.fails, lock.first.Err())
+			}
+		})
+	}
+}
