@@ -67,7 +67,10 @@ func (p *process) arrive(c *call) {
 	w := p.w
 	if p.down() {
 		if w.chance(w.refuses) {
-			w.after(refused, func() { p.answer(c, core.Unknown, view{}) })
+			w.after(refused, func() {
+				p.troubledAt = w.now // a spell may refuse writes at the same time; it is not that which kept this one
+				p.answer(c, core.Unknown, view{})
+			})
 		}
 		return
 	}

@@ -132,9 +132,14 @@ func (c *checks) changes(p *process) {
 }
 
 // watchMinutes looks at whole minutes of a spell in which nobody can write and nothing
-// else happens: what a candidate sends then is bounded by the clock, not by its timing.
+// else happens: what a candidate sends then is bounded by the clock, not by its timing. But
+// where no answer is definite, each write is followed by the read that says what has become
+// of it, and who holds the lock without acting tries once a RetryPeriod, less its jitter.
 func (w *world) watchMinutes(s *spell) {
-	const most = 12
+	most := 12
+	if s.result != core.Refused {
+		most = max(most, 2*int(time.Minute/(w.timing.retry*3/4))+8)
+	}
 	if s.kind != writes || s.node != nil {
 		return
 	}
