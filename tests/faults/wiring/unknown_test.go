@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
@@ -37,10 +38,15 @@ func TestAWriteWhoseAnswerIsLateIsUnknownAndApplied(t *testing.T) {
 	written := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	go func() { written <- a.writeAs(ctx, "late") }()
+	// In a key of its own: a write of the work that was under way may come after it.
+	go func() {
+		maps := a.Client().Kube().CoreV1().ConfigMaps(s.namespace)
+		_, err := maps.Patch(ctx, work, types.MergePatchType, []byte(`{"data":{"late":"yes"}}`), metav1.PatchOptions{})
+		written <- err
+	}()
 	eventually(t, "the API server has applied it", func() bool {
 		cm, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(ctx, work, metav1.GetOptions{})
-		return err == nil && cm.Data["by"] == "late"
+		return err == nil && cm.Data["late"] == "yes"
 	})
 	overwrite(a)
 	err := <-written
