@@ -1,6 +1,8 @@
 package leaderelection
 
 import (
+	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"time"
 
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/klog/v2"
 )
 
 // bug is a mistake that is planted around what is played.
@@ -38,18 +41,23 @@ func seeds(t *testing.T) int {
 // One at a time, nothing given away with work alive, nobody waits for ever, nobody makes a
 // noise, whatever fails. A seed fixes what is done, not how goroutines interleave.
 func TestElectionsAtRandom(t *testing.T) {
-	first, n, failed := firstSeed(t), seeds(t), 0
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's candidates would bury a failure
+	defer klog.ClearLogger()
+	first, n := firstSeed(t), seeds(t)
+	var failed []string
 	var terms, orders, most int
-	for seed := first; seed < first+n && failed < 5; seed++ {
+	for seed := first; seed < first+n && len(failed) < 5; seed++ {
 		p := playElection(t, uint64(seed), bug{})
 		terms, orders, most = terms+p.terms, orders+p.orders, max(most, p.most)
 		if len(p.violations) > 0 {
-			failed++
-			t.Errorf("seed %d: %s", seed, strings.Join(p.violations, "; "))
-			t.Log(p.log) // the seed alone does not bring it back
+			failed = append(failed, fmt.Sprintf("seed %d: %s", seed, strings.Join(p.violations, "; ")))
+			t.Logf("seed %d:\n%s", seed, p.log) // the seed alone does not bring it back
 		}
 	}
 	t.Logf("%d seeds, %d terms, %d orders, at most %d requests about an object in %v", n, terms, orders, most, budgetSpan)
+	for _, violations := range failed {
+		t.Error(violations) // last, where one who sees the end of a long log finds it
+	}
 }
 
 func firstSeed(t *testing.T) int {
