@@ -6,6 +6,7 @@ const (
 	elector   = "pilot/leaderelection/k8sleaderelection"
 	core      = "pilot/leaderelection/k8sleaderelection/internal/core"
 	locks     = "pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	reconcile = "pilot/controllers/reconcile"
 	revisions = "pkg/revisions"
 	client    = "pkg/kube"
 	features  = "pkg/features"
@@ -72,7 +73,8 @@ var rooms = []room{
 	},
 
 	// The work. It gets a client and a context, and knows of no election.
-	{path: "pilot/controllers", doors: []string{client, revisions}, testDoors: harness},
+	{path: "pilot/controllers", doors: []string{reconcile, client, revisions}, testDoors: harness},
+	{path: reconcile, doors: []string{client}, testDoors: harness, without: library},
 
 	// The server.
 	{path: "pilot/debug", doors: []string{elections, revisions}, testDoors: harness},

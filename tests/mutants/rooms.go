@@ -154,6 +154,13 @@ var rooms = []room{
 		},
 	},
 	{
+		name: "reconcile", packages: []string{"./pilot/controllers/reconcile"}, budget: 15 * time.Minute,
+		judges: []judge{
+			{pkg: "./pilot/controllers/reconcile"}, {pkg: "./pilot/controllers/namespace"},
+			{pkg: ground, run: "TestBundle.*|TestTerminating.*|TestMissingRights.*|TestWarmed.*", second: true, together: true},
+		},
+	},
+	{
 		name: "revisions", packages: []string{"./pkg/revisions"}, budget: 15 * time.Minute,
 		judges: []judge{{pkg: "./pkg/revisions"}, {pkg: ground, run: "TestDefault.*|TestHandler.*|TestTags.*", second: true, together: true}},
 	},

@@ -19,11 +19,7 @@ const (
 	configLabel = "istio.io/config"
 
 	defaultBundleInterval = time.Second
-	defaultWorkers        = 4
-	// writeLimit bounds the wait for one write's answer, also after a stop.
-	writeLimit = 5 * time.Second
-	// A namespace whose write failed is tried again after a wait that doubles between these.
-	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
+	name                  = "namespace controller"
 )
 
 // DefaultExcluded are the namespaces that get no bundle unless Config says otherwise:
@@ -52,9 +48,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.BundleInterval == 0 {
 		c.BundleInterval = defaultBundleInterval
-	}
-	if c.Workers == 0 {
-		c.Workers = defaultWorkers
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -47,7 +47,7 @@ func TestDefaults(t *testing.T) {
 	if want := []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}; !slices.Equal(got.Excluded, want) {
 		t.Errorf("excluded are %q, want %q", got.Excluded, want)
 	}
-	if got.BundleInterval != time.Second || got.Workers != 4 || got.Logger != slog.Default() {
+	if got.BundleInterval != time.Second || got.Workers != 0 || got.Logger != slog.Default() {
 		t.Errorf("defaults are %+v", got)
 	}
 	log := slog.New(slog.DiscardHandler)

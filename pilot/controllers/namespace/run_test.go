@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 // reads are the requests that read, in their order.
@@ -58,7 +60,7 @@ func TestWarmedControllerReadsNothingMore(t *testing.T) {
 			if got := len(a.writes()) - writes; got != 1 {
 				t.Errorf("%d writes right at its start, want that of the namespace without one", got)
 			}
-			if err := c.Run(t.Context()); !errors.Is(err, ErrRunning) {
+			if err := c.Run(t.Context()); !errors.Is(err, reconcile.ErrRunning) {
 				t.Errorf("a second Run returned %v", err)
 			}
 			a.remove("configmaps/a/" + ConfigMapName)
@@ -142,7 +144,7 @@ func TestControllerThatCannotRead(t *testing.T) {
 				if a.bundle("a") == "" {
 					t.Error("nothing is spread once it may read")
 				}
-				if err := c.trouble.Problem(); err != nil {
+				if err := c.loop.Problem(); err != nil {
 					t.Errorf("its problem is still %v", err)
 				}
 				end()
@@ -221,10 +223,10 @@ func TestFailedWritesAreReported(t *testing.T) {
 				end := running(t, c)
 				time.Sleep(time.Minute)
 				end()
-				if strings.Count(out.String(), "cannot be written") != 1 || !strings.Contains(out.String(), test.want) {
+				if strings.Count(out.String(), "reconciling fails") != 1 || !strings.Contains(out.String(), test.want) {
 					t.Errorf("no line with %q, or more than one:\n%s", test.want, &out)
 				}
-				if strings.Count(out.String(), "is written again") != 1 || tries != 5 {
+				if strings.Count(out.String(), "reconciling works again") != 1 || tries != 5 {
 					t.Errorf("%d tries; in the end:\n%s", tries, &out)
 				}
 			})

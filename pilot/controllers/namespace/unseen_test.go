@@ -14,8 +14,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// As reconcile has them.
+const (
+	unseenLimit           = 30 * time.Second
+	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
 )
 
 // since are the times of the writes so far, from a moment on.
@@ -262,68 +267,6 @@ func TestChangesThatDoNotMatterCauseNoTry(t *testing.T) {
 		synctest.Wait()
 		if got := len(a.writes()) - before; got != 1 {
 			t.Errorf("%d tries after a change that matters", got)
-		}
-	})
-}
-
-// Nothing is left of what was not seen when the caches end.
-func TestUnseenAnswersEndWithTheCaches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		overdue := 0
-		u := newUnseen(func(string) { overdue++ })
-		(&caches{unseen: u}).behind(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}, "5")
-		u.add("b", &answer{in: "2", object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}})
-		u.add("b", &answer{in: "2", object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}}})
-		if u.seen("b", "7") || u.seen("a", "5") || u.seen("c", "9") {
-			t.Error("an earlier version counts")
-		}
-		if u.of("a", "2") != nil || u.of("a", "1") == nil || u.of("b", "2").object.ResourceVersion != "8" {
-			t.Error("the answer of another namespace, or none")
-		}
-		if !u.seen("b", "8") || u.of("b", "2") != nil || u.seen("b", "8") {
-			t.Error("it was seen, and is still waited for")
-		}
-		old := u.of("a", "1")
-		u.add("a", &answer{in: "1", stale: "6"})
-		if u.drop("a", old) || u.of("a", "1") == nil {
-			t.Error("the limit of an earlier answer is the end of a later one")
-		}
-		u.clear()
-		u.add("d", &answer{})
-		time.Sleep(2 * unseenLimit)
-		synctest.Wait()
-		if overdue != 1 || len(u.answers) != 0 {
-			t.Errorf("told %d times of what was not seen, %d are left", overdue, len(u.answers))
-		}
-	})
-}
-
-// What was written is kept as slim as the cache keeps it, until the caches end, and they end
-// before stop returns.
-func TestWhatIsKeptOfAWrite(t *testing.T) {
-	content := certificate(t, 1)
-	file := bundleFileWith(t, content)
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPI(t, space("a"))
-		a.setLag(time.Hour)
-		c, err := New(a.client(), Config{BundleFile: file, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		end := running(t, c)
-		synctest.Wait()
-		caches := c.caches
-		kept := caches.unseen.answers["a"].object
-		if kept == nil || kept.Labels != nil || kept.Data[BundleKey] != content || kept.ResourceVersion == "" {
-			t.Errorf("kept %v", kept)
-		}
-		end()
-		c.Close()
-		if !caches.namespaces.IsStopped() || !caches.configMaps.IsStopped() || len(caches.unseen.answers) != 0 {
-			t.Errorf("after their end the caches go on, or %d answers are left", len(caches.unseen.answers))
 		}
 	})
 }

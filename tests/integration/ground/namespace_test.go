@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -350,7 +351,7 @@ func TestWarmedControllerStartsWithoutReading(t *testing.T) {
 	for range 3 {
 		s.run(t)
 		s.carries(t, home, content)
-		if err := controller.Run(t.Context()); !errors.Is(err, namespace.ErrRunning) {
+		if err := controller.Run(t.Context()); !errors.Is(err, reconcile.ErrRunning) {
 			t.Errorf("a second Run returned %v", err)
 		}
 		s.end()

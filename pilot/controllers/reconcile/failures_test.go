@@ -1,4 +1,4 @@
-package namespace
+package reconcile
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 func TestFailuresOfOneKindAreOneLine(t *testing.T) {
 	var out bytes.Buffer
-	f := newFailures(slog.New(slog.NewTextHandler(&out, nil)))
+	f := newFailures[string](slog.New(slog.NewTextHandler(&out, nil)))
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("no"))
 	for i, step := range []struct {
 		namespace string

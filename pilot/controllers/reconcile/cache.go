@@ -1,0 +1,241 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"go.uber.org/atomic"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Object is what a cache holds: a pointer to an API object.
+type Object interface {
+	comparable
+	metav1.Object
+	runtime.Object
+}
+
+// Kind is a kind of objects that a controller keeps a cache of.
+type Kind[K comparable, T Object] struct {
+	// Name is what the API server calls it, for the log: the plural, such as "ingresses".
+	Name string
+	// From is where its objects are read.
+	From Source
+	// Keep makes of an object what is kept of it, which is all that its changes are judged
+	// by; Meta helps. It gets one of its own. nil keeps all but managedFields.
+	Keep func(T) T
+	// Keys are the keys to look at when an object is there at first, new, changed or gone; of
+	// a changed one, those of before, too. nil: it is only read.
+	Keys func(T) []K
+	// Indexes are further names for objects, for Cache.By: each by the name of the index.
+	Indexes map[string]func(T) []string
+}
+
+// Cache holds the objects of one kind.
+type Cache[K comparable, T Object] struct {
+	kind       Kind[K, T]
+	controller *Controller[K]
+	answers    *answers[K, T]
+	missing    atomic.Bool // the API server does not know the kind
+	informer   atomic.Pointer[running]
+}
+
+type running struct{ cache.SharedIndexInformer }
+
+// Watch adds a kind to a controller that was not warmed or run yet.
+func Watch[K comparable, T Object](c *Controller[K], kind Kind[K, T]) *Cache[K, T] {
+	if kind.Keep == nil {
+		kind.Keep = func(o T) T {
+			o.SetManagedFields(nil)
+			return o
+		}
+	}
+	if kind.Keys == nil {
+		kind.Keys = func(T) []K { return nil }
+	}
+	c.instead["list "+kind.Name] = c.config.Idle
+	c.instead["watch "+kind.Name] = "listing them every now and then"
+	k := &Cache[K, T]{kind: kind, controller: c, answers: newAnswers[K, T](func(key K) { c.Enqueue(key) })}
+	c.kinds = append(c.kinds, k)
+	return k
+}
+
+// Meta is what tells an object and its life from others: all of its metadata that controllers
+// need as a rule. Labels, annotations and more are added by who looks at them.
+func Meta(meta metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion,
+		DeletionTimestamp: meta.DeletionTimestamp,
+	}
+}
+
+// Get returns an object as the cache shows it, nil when it shows none. It is shared: who
+// changes it makes a copy before.
+func (k *Cache[K, T]) Get(namespace, name string) T {
+	key := name
+	if namespace != "" {
+		key = namespace + "/" + name
+	}
+	found, _, _ := k.store().GetByKey(key) // the error is never set
+	object, _ := found.(T)
+	return object
+}
+
+// List returns all objects that the cache shows, in no order.
+func (k *Cache[K, T]) List() []T { return typed[T](k.store().List()) }
+
+// By returns the objects that an index has under a value, in no order.
+func (k *Cache[K, T]) By(index, value string) []T {
+	found, _ := k.store().ByIndex(index, value) // fails for an index that there is not
+	return typed[T](found)
+}
+
+func typed[T Object](objects []any) []T {
+	all := make([]T, 0, len(objects))
+	for _, o := range objects {
+		if object, ok := o.(T); ok {
+			all = append(all, object)
+		}
+	}
+	return all
+}
+
+// store is empty before the first start.
+func (k *Cache[K, T]) store() cache.Indexer {
+	if informer := k.informer.Load(); informer != nil {
+		return informer.GetIndexer()
+	}
+	return cache.NewIndexer(cache.MetaNamespaceKeyFunc, k.indexers())
+}
+
+func (k *Cache[K, T]) start(ctx context.Context, ended *sync.WaitGroup) cache.DoneChecker {
+	example, _ := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
+	// A fake clientset has no watches that begin with a list, and says so.
+	source := cache.ToListWatcherWithWatchListSemantics(k.kind.From.listWatch(k.tried, k.watched), k.controller.client.Kube())
+	i := cache.NewSharedIndexInformer(source, example, 0, k.indexers())
+	// None of these fails before the informer runs.
+	_ = i.SetTransform(func(obj any) (any, error) {
+		if o, ok := obj.(T); ok {
+			return k.kind.Keep(o), nil
+		}
+		return obj, nil
+	})
+	_ = i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}) // tried reports
+	told, _ := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { k.shown(nil, obj) },
+		UpdateFunc: func(before, obj any) {
+			if alike(before, obj) {
+				before, obj = nil, unchanged{obj}
+			}
+			k.shown(before, obj)
+		},
+		DeleteFunc: func(obj any) { k.shown(nil, obj) },
+	})
+	k.informer.Store(&running{i})
+	ended.Go(func() { i.RunWithContext(ctx) })
+	return told.HasSyncedChecker()
+}
+
+func (k *Cache[K, T]) indexers() cache.Indexers {
+	all := cache.Indexers{}
+	for name, values := range k.kind.Indexes {
+		all[name] = func(obj any) ([]string, error) {
+			if o, ok := obj.(T); ok {
+				return values(o), nil
+			}
+			return nil, nil
+		}
+	}
+	return all
+}
+
+func (k *Cache[K, T]) stopped() { k.answers.clear() }
+
+func (k *Cache[K, T]) keys(each func(K)) {
+	for _, o := range k.List() {
+		for _, key := range k.kind.Keys(o) {
+			each(key)
+		}
+	}
+}
+
+// unchanged is an object of which nothing has changed that is kept. That must not cause a try:
+// it would go past the back-off of a key that fails.
+type unchanged struct{ object any }
+
+// shown is called with each object that the cache shows anew, or shows no more.
+func (k *Cache[K, T]) shown(before, now any) {
+	same, isSame := now.(unchanged)
+	if isSame {
+		now = same.object
+	}
+	if gone, ok := now.(cache.DeletedFinalStateUnknown); ok {
+		now = gone.Obj
+	}
+	o, ok := now.(T)
+	if !ok {
+		return
+	}
+	if a := k.answers.seen(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}, o.GetResourceVersion()); a != nil {
+		k.controller.Enqueue(a.key)
+	}
+	if isSame {
+		return
+	}
+	if old, ok := before.(T); ok {
+		k.controller.Enqueue(k.kind.Keys(old)...)
+	}
+	k.controller.Enqueue(k.kind.Keys(o)...)
+}
+
+// alike reports whether two versions of an object are the same, their versions aside.
+func alike(before, after any) bool {
+	return equality.Semantic.DeepEqual(versionless(before), versionless(after))
+}
+
+func versionless(obj any) any {
+	from := reflect.ValueOf(obj)
+	if from.Kind() != reflect.Pointer || from.IsNil() {
+		return obj
+	}
+	slim := reflect.New(from.Type().Elem())
+	slim.Elem().Set(from.Elem()) // metadata is part of it, and copied
+	if o, ok := slim.Interface().(metav1.Object); ok {
+		o.SetResourceVersion("")
+	}
+	return slim.Interface()
+}
+
+// tried takes the outcome of one request.
+func (k *Cache[K, T]) tried(verb string, err error) {
+	name := verb + " " + k.kind.Name
+	switch {
+	case apierrors.IsNotFound(err):
+		k.controller.trouble.Moot(name)
+		k.controller.trouble.Tried("", nil) // it did answer
+		if !k.missing.Swap(true) {
+			k.controller.config.Logger.Warn("the API server does not know a kind, waiting for its definition", "kind", k.kind.Name, "instead", k.controller.config.Idle)
+		}
+		return
+	case err == nil && k.missing.Swap(false):
+		k.controller.config.Logger.Info("the API server knows the kind now", "kind", k.kind.Name)
+	}
+	k.controller.trouble.Tried(name, err)
+}
+
+// watched is called when a watch was let in: it begins with a list of its own, or came after one.
+func (k *Cache[K, T]) watched() { k.controller.trouble.Moot("list " + k.kind.Name) }
+
+func (k *Cache[K, T]) problem() error {
+	if k.missing.Load() {
+		return fmt.Errorf("%s: the API server does not know the kind: its definition is missing", k.kind.Name)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package reconcile
+
+import (
+	"log/slog"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// failures knows which keys fail at present. The first of a kind is logged, and when the
+// last of a kind is over: a missing permission is one line, not one for each key and try.
+type failures[K comparable] struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	kind map[K]string   // by key
+	of   map[string]int // how many keys, by kind
+}
+
+func newFailures[K comparable](log *slog.Logger) *failures[K] {
+	return &failures[K]{log: log, kind: map[K]string{}, of: map[string]int{}}
+}
+
+// note takes the outcome of one try, and reports whether the key begins to fail by it, or
+// fails in another way than before.
+func (f *failures[K]) note(key K, err error) (begins bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before, now := f.kind[key], kindOf(err)
+	if now != "" {
+		f.kind[key] = now
+		f.of[now]++
+		if f.of[now] == 1 {
+			f.log.Warn("reconciling fails, trying on", "key", key, "error", err)
+		}
+	} else {
+		delete(f.kind, key)
+	}
+	if before != "" {
+		if f.of[before]--; f.of[before] == 0 {
+			f.log.Info("reconciling works again", "key", key, "after", before)
+		}
+	}
+	return now != "" && now != before
+}
+
+func kindOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	if reason := apierrors.ReasonForError(err); reason != "" {
+		return string(reason)
+	}
+	return "no answer"
+}
