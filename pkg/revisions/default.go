@@ -68,7 +68,7 @@ type defaultWatcher struct {
 }
 
 func (w *defaultWatcher) Run(stopCh <-chan struct{}) {
-	w.runner.run(stopCh, follower{name: w.name, to: sink{
+	w.runner.run(stopCh, w.board.deliver, webhooks(follower[webhook]{name: w.name, to: sink[webhook]{
 		replace: func(all []webhook) {
 			if len(all) == 0 {
 				w.post("")
@@ -78,7 +78,7 @@ func (w *defaultWatcher) Run(stopCh <-chan struct{}) {
 		},
 		set:    func(item webhook) { w.post(w.labelled(item)) },
 		remove: func(string) { w.post("") },
-	}}, w.board.deliver)
+	}}))
 }
 
 // labelled is the revision that the webhook names. A label that is there but empty

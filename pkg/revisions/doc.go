@@ -3,7 +3,11 @@
 //
 // Both are labels of MutatingWebhookConfigurations: the default revision is the label
 // istio.io/rev of the one named istio-revision-tag-default, and a tag is the label
-// istio.io/tag of one whose istio.io/rev is the revision.
+// istio.io/tag of one whose istio.io/rev is the revision. Since 1.27 istiod's tags may be
+// labels of Services in its namespace, too, and where there is no default tag, objects
+// without a label are those of the revision that istiod-default-validator is labelled
+// with: TagWatcher knows both. DefaultWatcher reads neither, as istiod's does not:
+// elections go by the webhook alone.
 //
 // A watcher knows three states apart: it has not read anything yet (HasSynced is
 // false), there is none, and there is one. What it has read it keeps while the API

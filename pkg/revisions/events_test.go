@@ -147,9 +147,7 @@ func TestATagEndsWithItsLabel(t *testing.T) {
 		"of another control plane": func(w *tagWatcher) { w.sink().set(tagHook("a", "prod", "stable", "elsewhere")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := NewTags(nil, Config{Revision: "stable", Logger: quiet}).(*tagWatcher)
-			w.take(tagHook("a", "prod", "stable"))
-			w.post()
+			w := tagsOf(Config{Revision: "stable"}, tagHook("a", "prod", "stable"))
 			if !w.GetMyTags().Has("prod") {
 				t.Fatal("the tag is not known")
 			}
@@ -165,7 +163,7 @@ func TestATagEndsWithItsLabel(t *testing.T) {
 func TestTagHandlersHaveASetOfTheirOwn(t *testing.T) {
 	w := NewTags(nil, Config{Revision: "stable", Logger: quiet}).(*tagWatcher)
 	w.AddHandler(func(tags sets.Set[string]) { tags.Insert("changed by a handler") })
-	w.post()
+	w.readAll()
 	d, _ := w.board.next()
 	for _, handler := range d.to {
 		handler(d.value)
@@ -178,7 +176,7 @@ func TestTagHandlersHaveASetOfTheirOwn(t *testing.T) {
 // What selects by label hears of every name, and of no bookmark.
 func TestEventsByLabel(t *testing.T) {
 	var h heard
-	f := follower{label: tagLabel, to: h.sink()}
+	f := follower[webhook]{label: tagLabel, to: h.sink()}
 	for _, e := range []watch.Event{event(watch.Added, "a", "6"), event(watch.Bookmark, "", "9"), event(watch.Modified, "b", "10")} {
 		f.hand(e.Type, e.Object.(*webhook))
 	}

@@ -7,12 +7,10 @@ import (
 	"slices"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
-	admission "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -29,32 +27,35 @@ const (
 	minWatch, maxWatch = 5 * time.Minute, 10 * time.Minute
 )
 
-// webhook is a MutatingWebhookConfiguration as a watcher sees it.
-type webhook = admissionv1.MutatingWebhookConfiguration
-
 // sink is told what there is, by one goroutine at a time.
-type sink struct {
+type sink[T any] struct {
 	// replace says all that there is.
-	replace func([]webhook)
+	replace func([]T)
 	// set says that one is there or has changed, remove that it is gone.
-	set    func(webhook)
+	set    func(T)
 	remove func(name string)
 }
 
-// follower tells a sink about the webhooks that a selector matches.
-type follower struct {
-	client admission.MutatingWebhookConfigurationInterface
+// follower tells a sink about the objects of one kind that a selector matches.
+type follower[T any] struct {
+	source[T]
+	// of follows the verb where a trouble is reported, for a watcher of several kinds.
+	of string
 	// name is the one object to follow; "" follows those that label selects.
 	name, label string
+	// optional objects count as absent where reading them is forbidden from the start.
+	optional bool
 	// poll is how often to read where watching is forbidden.
 	poll    time.Duration
-	to      sink
+	to      sink[T]
 	trouble *kube.Trouble
+	// known says that the sink has been told all that there is.
+	known bool
 }
 
 // run follows until ctx ends. Each round reads, and then watches from where the read
 // left off until the watch ends.
-func (f *follower) run(ctx context.Context) {
+func (f *follower[T]) run(ctx context.Context) {
 	retry := firstRetry
 	for ctx.Err() == nil {
 		lasted, err := f.round(ctx)
@@ -76,7 +77,7 @@ func (f *follower) run(ctx context.Context) {
 // round reports whether its watch lasted for a while, and why it ended. It begins with a
 // read, always: a version from before an etcd was restored may lie in its future, and a watch
 // that goes on from there is accepted, and silent.
-func (f *follower) round(ctx context.Context) (lasted bool, err error) {
+func (f *follower[T]) round(ctx context.Context) (lasted bool, err error) {
 	version, err := f.read(ctx)
 	if err != nil {
 		return false, err
@@ -86,56 +87,68 @@ func (f *follower) round(ctx context.Context) (lasted bool, err error) {
 
 // read tells the sink all that there is, and returns the version from which a watch
 // goes on: "" when the answer, of a get, has none.
-func (f *follower) read(ctx context.Context) (version string, err error) {
+func (f *follower[T]) read(ctx context.Context) (version string, err error) {
 	version, err = f.list(ctx)
 	if f.name != "" && apierrors.IsForbidden(err) {
-		_, err = f.get(ctx)
-		return "", err
+		version, err = "", f.getOne(ctx)
+	}
+	if f.optional && !f.known && apierrors.IsForbidden(err) {
+		f.replace(nil)
 	}
 	return version, err
 }
 
-func (f *follower) list(ctx context.Context) (version string, err error) {
+func (f *follower[T]) getOne(ctx context.Context) error {
+	_, err := f.get(ctx)
+	return err
+}
+
+func (f *follower[T]) replace(all []T) {
+	f.known = true
+	f.to.replace(all)
+}
+
+func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	list, err := f.client.List(ctx, f.selection())
-	f.trouble.Tried("list", err)
+	all, version, err := f.source.list(ctx, f.selection())
+	f.trouble.Tried("list"+f.of, err)
 	if err != nil {
 		return "", err
 	}
-	f.trouble.Moot("get") // asked for only where list is forbidden
-	f.to.replace(slices.DeleteFunc(list.Items, func(item webhook) bool { return !f.concerns(&item) }))
-	return list.ResourceVersion, nil
+	f.trouble.Moot("get" + f.of) // asked for only where list is forbidden
+	f.replace(slices.DeleteFunc(all, func(item T) bool { return !f.concerns(&item) }))
+	return version, nil
 }
 
 // get tells the sink of the one object, and returns its version, "" when it is absent.
-func (f *follower) get(ctx context.Context) (version string, err error) {
+func (f *follower[T]) get(ctx context.Context) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	item, err := f.client.Get(ctx, f.name, metav1.GetOptions{})
+	item, err := f.source.get(ctx, f.name)
 	if apierrors.IsNotFound(err) {
-		f.trouble.Tried("get", nil)
-		f.to.replace(nil)
+		f.trouble.Tried("get"+f.of, nil)
+		f.replace(nil)
 		return "", nil
 	}
-	f.trouble.Tried("get", err)
+	f.trouble.Tried("get"+f.of, err)
 	if err != nil {
 		return "", err
 	}
-	f.to.replace([]webhook{*item})
-	return item.ResourceVersion, nil
+	f.replace([]T{*item})
+	return metaOf(item).GetResourceVersion(), nil
 }
 
 // watch follows changes after a version until the server ends it, and reports whether it
 // lasted for a while; a nil error is the ordinary end.
-func (f *follower) watch(ctx context.Context, version string) (lasted bool, err error) {
+func (f *follower[T]) watch(ctx context.Context, version string) (lasted bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, err := f.open(ctx, cancel, version)
 	if expired(err) {
 		return false, nil
 	}
-	f.trouble.Tried("watch", err)
+	f.trouble.Tried("watch"+f.of, err)
 	if err != nil {
 		return false, err
 	}
@@ -159,9 +172,9 @@ func (f *follower) watch(ctx context.Context, version string) (lasted bool, err 
 }
 
 // open starts a watch, and gives up when the server does not accept it in time.
-func (f *follower) open(ctx context.Context, cancel context.CancelFunc, version string) (watch.Interface, error) {
+func (f *follower[T]) open(ctx context.Context, cancel context.CancelFunc, version string) (watch.Interface, error) {
 	late := time.AfterFunc(readTimeout, cancel)
-	w, err := f.client.Watch(ctx, f.watching(version))
+	w, err := f.source.watch(ctx, f.watching(version))
 	if late.Stop() {
 		return w, err
 	}
@@ -173,26 +186,26 @@ func (f *follower) open(ctx context.Context, cancel context.CancelFunc, version 
 
 // events hands a watch's events on until it ends. Those older than a get that was
 // answered after the watch began are old news.
-func (f *follower) events(ctx context.Context, w watch.Interface, oldest string) error {
+func (f *follower[T]) events(ctx context.Context, w watch.Interface, oldest string) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case event := <-w.ResultChan():
-			item, ok := event.Object.(*webhook)
+			item, ok := any(event.Object).(*T)
 			switch {
 			case event.Type == watch.Error:
 				return apierrors.FromObject(event.Object)
 			case !ok:
 				return nil // the watch has ended, or shows what it was not asked for
-			case !older(item.ResourceVersion, oldest):
+			case !older(metaOf(item).GetResourceVersion(), oldest):
 				f.hand(event.Type, item)
 			}
 		}
 	}
 }
 
-func (f *follower) hand(kind watch.EventType, item *webhook) {
+func (f *follower[T]) hand(kind watch.EventType, item *T) {
 	if !f.concerns(item) {
 		return
 	}
@@ -200,25 +213,25 @@ func (f *follower) hand(kind watch.EventType, item *webhook) {
 	case watch.Added, watch.Modified:
 		f.to.set(*item)
 	case watch.Deleted:
-		f.to.remove(item.Name)
+		f.to.remove(metaOf(item).GetName())
 	case watch.Bookmark, watch.Error:
 	}
 }
 
 // concerns reports whether this is the one object to follow, if it is one. A bookmark has
 // no name, and a store that knows no field selectors, as a fake clientset, shows others too.
-func (f *follower) concerns(item *webhook) bool { return f.name == "" || item.Name == f.name }
+func (f *follower[T]) concerns(item *T) bool { return f.name == "" || metaOf(item).GetName() == f.name }
 
 // selection is what to list: by name, the only form of list and watch that RBAC can
 // allow for one object.
-func (f *follower) selection() metav1.ListOptions {
+func (f *follower[T]) selection() metav1.ListOptions {
 	if f.name != "" {
 		return metav1.ListOptions{FieldSelector: "metadata.name=" + f.name}
 	}
 	return metav1.ListOptions{LabelSelector: f.label}
 }
 
-func (f *follower) watching(version string) metav1.ListOptions {
+func (f *follower[T]) watching(version string) metav1.ListOptions {
 	options := f.selection()
 	seconds := int64((minWatch + rand.N(maxWatch-minWatch)) / time.Second)
 	options.ResourceVersion, options.TimeoutSeconds, options.AllowWatchBookmarks = version, &seconds, true

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"incumbent.dev/incumbent/pkg/kube"
@@ -21,6 +23,9 @@ const (
 	unnamed = "default"
 	// usualNamespace is the one whose default tag has no suffix.
 	usualNamespace = "istio-system"
+	// defaultValidator validates what no revision's own validator does. Its revision is the
+	// default one where there is no default tag.
+	defaultValidator = "istiod-default-validator"
 	// pollInterval is Config.PollInterval's default.
 	pollInterval = 5 * time.Second
 )
@@ -62,7 +67,12 @@ type Reporter interface {
 	Problem() error
 }
 
-// runner runs the two goroutines that every watcher has.
+type (
+	webhook   = admissionv1.MutatingWebhookConfiguration
+	validator = admissionv1.ValidatingWebhookConfiguration
+)
+
+// runner runs the goroutines of a watcher.
 type runner struct {
 	log     *slog.Logger
 	client  kube.Client
@@ -78,9 +88,12 @@ func newRunner(client kube.Client, log *slog.Logger, poll time.Duration, instead
 	}
 }
 
-// run follows and delivers until stop closes, and returns when both have ended. A
+// following is one of the followers of a watcher: made for the client and run.
+type following func(context.Context, *runner)
+
+// run follows and delivers until stop closes, and returns when all have ended. A
 // nil stop never closes.
-func (r *runner) run(stop <-chan struct{}, f follower, deliver func(context.Context)) {
+func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), all ...following) {
 	if r.client == nil {
 		r.log.Error("watcher has no client, it will know nothing")
 		return
@@ -91,10 +104,43 @@ func (r *runner) run(stop <-chan struct{}, f follower, deliver func(context.Cont
 	}
 	defer r.running.Store(false)
 	ctx := wait.ContextForChannel(stop)
-	f.client = r.client.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
-	f.poll, f.trouble = r.poll, r.trouble
 	var ended sync.WaitGroup
-	ended.Go(func() { f.run(ctx) })
+	for _, follow := range all {
+		ended.Go(func() { follow(ctx, r) })
+	}
 	ended.Go(func() { deliver(ctx) })
 	ended.Wait()
+}
+
+// webhooks follows MutatingWebhookConfigurations.
+func webhooks(f follower[webhook]) following {
+	return func(ctx context.Context, r *runner) {
+		f.source = sourceOf(r.client.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations(),
+			func(list *admissionv1.MutatingWebhookConfigurationList) []webhook { return list.Items })
+		f.runFor(ctx, r)
+	}
+}
+
+// services follows Services of a namespace.
+func services(namespace string, f follower[corev1.Service]) following {
+	return func(ctx context.Context, r *runner) {
+		f.source = sourceOf(r.client.Kube().CoreV1().Services(namespace),
+			func(list *corev1.ServiceList) []corev1.Service { return list.Items })
+		f.runFor(ctx, r)
+	}
+}
+
+// validators follows ValidatingWebhookConfigurations.
+func validators(f follower[validator]) following {
+	return func(ctx context.Context, r *runner) {
+		f.source = sourceOf(r.client.Kube().AdmissionregistrationV1().ValidatingWebhookConfigurations(),
+			func(list *admissionv1.ValidatingWebhookConfigurationList) []validator { return list.Items })
+		f.runFor(ctx, r)
+	}
+}
+
+// runFor runs the follower as a watcher's.
+func (f *follower[T]) runFor(ctx context.Context, r *runner) {
+	f.poll, f.trouble = r.poll, r.trouble
+	f.run(ctx)
 }

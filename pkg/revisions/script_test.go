@@ -132,11 +132,16 @@ func (s *script) Watch(ctx context.Context, options metav1.ListOptions) (watch.I
 	return at.shown, nil
 }
 
+// source reads what the script answers.
+func (s *script) source() source[webhook] {
+	return sourceOf(s, func(list *admissionv1.MutatingWebhookConfigurationList) []webhook { return list.Items })
+}
+
 // heard is what a sink was told.
 type heard []string
 
-func (h *heard) sink() sink {
-	return sink{
+func (h *heard) sink() sink[webhook] {
+	return sink[webhook]{
 		replace: func(all []webhook) {
 			what := "all:"
 			for _, item := range all {
@@ -165,7 +170,7 @@ func follow(t *testing.T, s *script, h *heard, d time.Duration) (problem error) 
 	if s.label == "" {
 		s.name = "a"
 	}
-	f := follower{client: s, name: s.name, label: s.label, poll: 5 * time.Second, to: h.sink(), trouble: kube.NewTrouble(slog.New(slog.DiscardHandler), nil)}
+	f := follower[webhook]{source: s.source(), name: s.name, label: s.label, poll: 5 * time.Second, to: h.sink(), trouble: kube.NewTrouble(slog.New(slog.DiscardHandler), nil)}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

@@ -2,7 +2,10 @@ package revisions
 
 import (
 	"log/slog"
+	"maps"
+	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -11,10 +14,17 @@ import (
 
 // TagWatcher knows under which names one revision is reachable. Its methods may be
 // called from any goroutine.
+//
+// A tag is a MutatingWebhookConfiguration or, in the control plane's namespace, a Service
+// with the labels istio.io/tag and istio.io/rev. Where both have a tag, the Service counts:
+// istiod takes a tag from either, so two of its revisions call an object theirs while the
+// two disagree, and its log names the webhook as the one to delete.
 type TagWatcher interface {
-	// Run follows the webhooks until stopCh closes, as DefaultWatcher's does.
+	// Run follows the tags until stopCh closes, as DefaultWatcher's does.
 	Run(stopCh <-chan struct{})
-	// HasSynced reports whether the webhooks have been read at least once.
+	// HasSynced reports whether webhooks, Services and the default validator have been
+	// read at least once. Services and the validator count as absent when reading them is
+	// forbidden from the start.
 	HasSynced() bool
 	// AddHandler has handler called by Run with the present tags, once HasSynced, and
 	// whenever they or what IsMine says change.
@@ -23,8 +33,27 @@ type TagWatcher interface {
 	GetMyTags() sets.Set[string]
 	// IsMine reports whether an object, or a namespace, belongs to the revision: by its
 	// label istio.io/rev, which names the revision or a tag of it. One without the
-	// label belongs to whoever has the tag default.
+	// label belongs to whoever has the tag default; where there is no such tag, to the
+	// revision of the ValidatingWebhookConfiguration istiod-default-validator; and where
+	// there is none either, to the revision without a name. Inherited gives an object the
+	// label of its namespace.
 	IsMine(metav1.ObjectMeta) bool
+}
+
+// Inherited is an object's metadata with the revision of its namespace, given by the
+// namespace's labels, unless it has a label of its own.
+func Inherited(object metav1.ObjectMeta, namespace map[string]string) metav1.ObjectMeta {
+	revision, there := namespace[revisionLabel]
+	if _, own := object.Labels[revisionLabel]; own || !there {
+		return object
+	}
+	labels := maps.Clone(object.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[revisionLabel] = revision
+	object.Labels = labels
+	return object
 }
 
 // TagHandler is told the revision's own name and its tags. The set is the handler's.
@@ -41,70 +70,145 @@ func NewTagWatcher(client kube.Client, revision string, systemNamespace string) 
 func NewTags(client kube.Client, config Config) TagWatcher {
 	config = config.withDefaults()
 	log := config.Logger.With("revision", config.Revision)
+	every := "reading them every " + config.PollInterval.String()
 	return &tagWatcher{
 		revision: config.Revision, namespace: config.Namespace, log: log,
-		board: newBoard(tags.equal), webhooks: map[string]tagged{},
+		board: newBoard(tags.equal), webhooks: tagged{}, services: tagged{},
+		unread: sets.New(ofWebhooks, ofServices, ofValidator),
 		runner: newRunner(client, log, config.PollInterval, map[string]string{
-			"list":  "the tags stay as last read",
-			"watch": "reading them every " + config.PollInterval.String(),
+			"list":                "the tags stay as last read",
+			"watch":               every,
+			"list" + ofServices:   "tags of Services stay as last read, none if they never were",
+			"watch" + ofServices:  every,
+			"list" + ofValidator:  "reading it by get",
+			"get" + ofValidator:   "the default validator counts as last read, as absent if it never was",
+			"watch" + ofValidator: "reading it every " + config.PollInterval.String(),
 		}),
 	}
 }
+
+// What a watcher of tags reads, as it is said of a trouble.
+const (
+	ofWebhooks  = ""
+	ofServices  = " services"
+	ofValidator = " validator"
+)
 
 type tagWatcher struct {
 	revision, namespace string
 	log                 *slog.Logger
 	board               *board[tags]
 	runner              *runner
-	// webhooks are those read so far; only the follower's goroutine touches them.
-	webhooks map[string]tagged
+
+	// mu orders the followers, each of which has a goroutine of its own. What they have
+	// read so far is below.
+	mu                 sync.Mutex
+	unread             sets.Set[string]
+	webhooks, services tagged
+	// validator is the revision of the default validator, "" when there is none.
+	validator string
 }
 
-// tagged is what one webhook says.
-type tagged struct{ tag, revision string }
+// tagged is what the objects of one kind say, by their names.
+type tagged map[string]tag
+
+type tag struct{ name, revision string }
 
 // tags are the names of the revision, and those that are tags of another one. A set in
 // here is never changed.
-type tags struct{ mine, others sets.Set[string] }
+type tags struct {
+	mine, others sets.Set[string]
+	// unlabelled says that objects without a label are the revision's.
+	unlabelled bool
+}
 
 func (t tags) equal(other tags) bool {
-	return t.mine.Equal(other.mine) && t.others.Equal(other.others)
+	return t.mine.Equal(other.mine) && t.others.Equal(other.others) && t.unlabelled == other.unlabelled
 }
 
 func (w *tagWatcher) Run(stopCh <-chan struct{}) {
-	w.runner.run(stopCh, follower{label: tagLabel, to: w.sink()}, w.board.deliver)
+	w.runner.run(stopCh, w.board.deliver,
+		webhooks(follower[webhook]{label: tagLabel, of: ofWebhooks, to: w.sink()}),
+		services(w.namespace, follower[corev1.Service]{label: tagLabel, of: ofServices, optional: true, to: w.serviceSink()}),
+		validators(follower[validator]{name: defaultValidator, of: ofValidator, optional: true, to: w.validatorSink()}))
 }
 
-func (w *tagWatcher) sink() sink {
-	return sink{
-		replace: func(all []webhook) {
-			clear(w.webhooks)
-			for _, item := range all {
-				w.take(item)
+func (w *tagWatcher) sink() sink[webhook] {
+	return tagSink(w, ofWebhooks, w.webhooks, func(item webhook) (name string, told tag, ok bool) {
+		told, ok = tagOf(item.Labels)
+		return item.Name, told, ok && w.concerns(item)
+	})
+}
+
+func (w *tagWatcher) serviceSink() sink[corev1.Service] {
+	return tagSink(w, ofServices, w.services, func(item corev1.Service) (name string, told tag, ok bool) {
+		told, ok = tagOf(item.Labels)
+		return item.Name, told, ok
+	})
+}
+
+// tagSink keeps the tags of one kind of objects.
+func tagSink[T any](w *tagWatcher, of string, known tagged, read func(T) (name string, told tag, ok bool)) sink[T] {
+	take := func(item T) {
+		name, told, ok := read(item)
+		delete(known, name)
+		if ok {
+			known[name] = told
+		}
+	}
+	return sink[T]{
+		replace: func(all []T) {
+			w.change(of, func() {
+				clear(known)
+				for _, item := range all {
+					take(item)
+				}
+			})
+		},
+		set:    func(item T) { w.change(of, func() { take(item) }) },
+		remove: func(name string) { w.change(of, func() { delete(known, name) }) },
+	}
+}
+
+func (w *tagWatcher) validatorSink() sink[validator] {
+	to := func(revision string) { w.change(ofValidator, func() { w.validator = revision }) }
+	return sink[validator]{
+		replace: func(all []validator) {
+			if len(all) == 0 {
+				to("")
+				return
 			}
-			w.post()
+			to(w.validates(all[0]))
 		},
-		set: func(item webhook) {
-			w.take(item)
-			w.post()
-		},
-		remove: func(name string) {
-			delete(w.webhooks, name)
-			w.post()
-		},
+		set:    func(item validator) { to(w.validates(item)) },
+		remove: func(string) { to("") },
 	}
 }
 
-func (w *tagWatcher) take(item webhook) {
-	delete(w.webhooks, item.Name)
-	tag, revision := item.Labels[tagLabel], item.Labels[revisionLabel]
-	if _, labelled := item.Labels[revisionLabel]; !labelled || tag == "" || !w.concerns(item) {
-		return
+// validates is the revision that a default validator names, "" for none of this control plane.
+func (w *tagWatcher) validates(item validator) string {
+	for _, hook := range item.Webhooks {
+		if service := hook.ClientConfig.Service; service != nil && service.Namespace != w.namespace {
+			return ""
+		}
 	}
-	if revision == "" {
-		revision = unnamed
+	return named(item.Labels)
+}
+
+// named is the revision that labels name: the one without a name for an empty label, and
+// "" without the label.
+func named(labels map[string]string) string {
+	revision, labelled := labels[revisionLabel]
+	if labelled && revision == "" {
+		return unnamed
 	}
-	w.webhooks[item.Name] = tagged{tag, revision}
+	return revision
+}
+
+// tagOf is the tag that labels tell of.
+func tagOf(labels map[string]string) (told tag, ok bool) {
+	told = tag{labels[tagLabel], named(labels)}
+	return told, told.name != "" && told.revision != ""
 }
 
 // concerns reports whether a webhook is this control plane's: not when all that it
@@ -121,19 +225,62 @@ func (w *tagWatcher) concerns(item webhook) bool {
 	return false
 }
 
-func (w *tagWatcher) post() {
-	t := tags{mine: sets.New(w.revision), others: sets.New[string]()}
-	for _, webhook := range w.webhooks {
-		if webhook.revision == w.revision {
-			t.mine.Insert(webhook.tag)
-		} else {
-			t.others.Insert(webhook.tag)
-		}
+// change takes what was read of one kind. The tags are known once each kind was read.
+func (w *tagWatcher) change(of string, take func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	take()
+	w.unread.Delete(of)
+	if len(w.unread) == 0 {
+		w.post()
 	}
+}
+
+func (w *tagWatcher) post() {
+	t := w.read()
 	if before, _ := w.board.read(); !before.equal(t) { // of none, too: there is one's own always
-		w.log.Info("tags", "mine", sets.List(t.mine), "others", sets.List(t.others))
+		w.log.Info("tags", "mine", sets.List(t.mine), "others", sets.List(t.others), "unlabelled", t.unlabelled)
 	}
 	w.board.post(t)
+}
+
+// read is what the objects that were read make together.
+func (w *tagWatcher) read() tags {
+	t := tags{mine: sets.New(w.revision), others: sets.New[string]()}
+	defaultTag := false
+	take := func(told tag) {
+		defaultTag = defaultTag || told.name == unnamed
+		if told.revision == w.revision {
+			t.mine.Insert(told.name)
+		} else {
+			t.others.Insert(told.name)
+		}
+	}
+	byService := sets.New[string]()
+	for _, told := range w.services {
+		byService.Insert(told.name)
+		take(told)
+	}
+	for _, told := range w.webhooks {
+		if !byService.Has(told.name) {
+			take(told)
+		}
+	}
+	t.unlabelled = t.isMine(unnamed, w.revision)
+	if !defaultTag && w.validator != "" {
+		t.unlabelled = w.validator == w.revision
+	}
+	return t
+}
+
+// isMine reports whether a label's value names the revision.
+func (t tags) isMine(name, revision string) bool {
+	if name == revision {
+		// A tag of the same name takes it away: with the default tag on another
+		// revision, the one without a name is no longer the default.
+		return !t.others.Has(name)
+	}
+	return t.mine.Has(name)
 }
 
 func (w *tagWatcher) HasSynced() bool {
@@ -144,24 +291,18 @@ func (w *tagWatcher) HasSynced() bool {
 func (w *tagWatcher) GetMyTags() sets.Set[string] { return w.present().mine.Clone() }
 
 func (w *tagWatcher) IsMine(object metav1.ObjectMeta) bool {
-	name := object.Labels[revisionLabel]
-	if name == "" {
-		name = unnamed
-	}
 	t := w.present()
-	if name == w.revision {
-		// A tag of the same name takes it away: with the default tag on another
-		// revision, the one without a name is no longer the default.
-		return !t.others.Has(name)
+	if name := object.Labels[revisionLabel]; name != "" {
+		return t.isMine(name, w.revision)
 	}
-	return t.mine.Has(name)
+	return t.unlabelled
 }
 
 // present is what is known; before anything is, the revision's own name.
 func (w *tagWatcher) present() tags {
 	t, known := w.board.read()
 	if !known {
-		return tags{mine: sets.New(w.revision)}
+		return tags{mine: sets.New(w.revision), unlabelled: w.revision == unnamed}
 	}
 	return t
 }

@@ -63,6 +63,21 @@ func tagHook(name, tag, revision string, namespaces ...string) webhook {
 	return item
 }
 
+// tagsOf is a watcher that has read these webhooks, and that there is nothing else.
+func tagsOf(config Config, all ...webhook) *tagWatcher {
+	config.Logger = quiet
+	w := NewTags(nil, config).(*tagWatcher)
+	w.readAll(all...)
+	return w
+}
+
+// readAll has the watcher read these webhooks, and that there is nothing else.
+func (w *tagWatcher) readAll(all ...webhook) {
+	w.sink().replace(all)
+	w.serviceSink().replace(nil)
+	w.validatorSink().replace(nil)
+}
+
 func TestTags(t *testing.T) {
 	object := func(revision string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Labels: map[string]string{revisionLabel: revision}}
@@ -127,10 +142,7 @@ func TestTags(t *testing.T) {
 			if w.HasSynced() || len(w.GetMyTags()) != 1 {
 				t.Errorf("before anything was read: synced %v, tags %v", w.HasSynced(), w.GetMyTags())
 			}
-			for _, item := range test.webhooks {
-				w.take(item)
-			}
-			w.post()
+			w.readAll(test.webhooks...)
 			if got := w.GetMyTags(); !got.Equal(sets.New(test.tags...)) {
 				t.Errorf("tags are %v, want %v", sets.List(got), test.tags)
 			}

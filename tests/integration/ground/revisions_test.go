@@ -1,15 +1,18 @@
 package ground
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/pkg/kube"
@@ -258,6 +261,80 @@ func TestTagsAreFollowed(t *testing.T) {
 	tags("prod")
 	remove(t, admin, name("prod"))
 	tags()
+}
+
+// Tags of Services and the default validator are read with the rights that there are: first without, then with.
+func TestTagsOfServicesAndTheDefaultValidator(t *testing.T) {
+	t.Parallel()
+	c := cluster.Shared(t)
+	admin, namespace := client(t, c.Admin()), c.Namespace(t)
+	revision, role := "r-"+namespace, namespace+":a"
+	hooks := rbacv1.PolicyRule{
+		APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"}, Verbs: []string{"list", "watch"},
+	}
+	j := newJournal()
+	w := revisions.NewTags(identity(t, c, namespace, "a", hooks), revisions.Config{Revision: revision, Namespace: namespace, PollInterval: poll, Logger: j.logger(t)})
+	var heard told[sets.Set[string]]
+	w.AddHandler(heard.hear)
+	end := during(t, w.Run)
+	mine := func(what string, unlabelled bool, tags ...string) {
+		t.Helper()
+		await(t, what, func() bool {
+			return w.HasSynced() && w.GetMyTags().Equal(sets.New(append(tags, revision)...)) && w.IsMine(metav1.ObjectMeta{}) == unlabelled
+		})
+	}
+	services, validators := admin.Kube().CoreV1().Services(namespace), admin.Kube().AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	tag := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "istiod-revision-tag-prod", Labels: merged(rev(revision), map[string]string{tagLabel: "prod"})},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
+	}
+	validator := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "istiod-default-validator", Labels: rev(revision)}}
+	must(t)(services.Create(t.Context(), tag, metav1.CreateOptions{}))
+	must(t)(validators.Create(t.Context(), validator, metav1.CreateOptions{}))
+	t.Cleanup(func() {
+		err := validators.Delete(context.WithoutCancel(t.Context()), validator.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	mine("known without rights to Services and validators", false)
+	await(t, "said so", func() bool { return j.matching("permission is missing") == 3 })
+	if w.(revisions.Reporter).Problem() == nil {
+		t.Error("it has no problem to report")
+	}
+
+	grant(t, admin, role, hooks,
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"list", "watch"}},
+		rbacv1.PolicyRule{
+			APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"validatingwebhookconfigurations"},
+			ResourceNames: []string{validator.Name}, Verbs: []string{"list", "watch"},
+		})
+	mine("both read", true, "prod")
+	if j.matching("permission is missing") != 3 || w.(revisions.Reporter).Problem() != nil {
+		t.Errorf("said %d times; problem %v", j.matching("permission is missing"), w.(revisions.Reporter).Problem())
+	}
+	must(t)(services.Patch(t.Context(), tag.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"istio.io/rev":"other"}}}`), metav1.PatchOptions{}))
+	mine("a tag of another", true)
+	must(t)(validators.Patch(t.Context(), validator.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"istio.io/rev":"other"}}}`), metav1.PatchOptions{}))
+	mine("another default", false)
+	must(t)(services.Patch(t.Context(), tag.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"istio.io/rev":"`+revision+`"}}}`), metav1.PatchOptions{}))
+	mine("ours again", false, "prod")
+	if err := services.Delete(t.Context(), tag.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	mine("the Service is deleted", false)
+	end()
+}
+
+// must ends the test at an error.
+func must(t *testing.T) func(_ any, err error) {
+	t.Helper()
+	return func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Not parallel: it takes the API server away.

@@ -1,0 +1,342 @@
+package revisions
+
+import (
+	"bytes"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+func tagService(name, tag, revision string) corev1.Service {
+	return corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{tagLabel: tag, revisionLabel: revision}}}
+}
+
+func defaultValidators(labels map[string]string, namespaces ...string) []validator {
+	v := validator{ObjectMeta: metav1.ObjectMeta{Name: defaultValidator, Labels: labels}}
+	for _, namespace := range namespaces {
+		hook := admissionv1.ValidatingWebhook{ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: namespace}}}
+		if namespace == "" { // by a URL
+			hook.ClientConfig.Service = nil
+		}
+		v.Webhooks = append(v.Webhooks, hook)
+	}
+	return []validator{v}
+}
+
+// Who has an object is asked of each revision: never two say that it is theirs.
+func TestWhoseAnObjectIs(t *testing.T) {
+	stable := map[string]string{revisionLabel: "stable"}
+	for name, test := range map[string]struct {
+		webhooks   []webhook
+		services   []corev1.Service
+		validators []validator
+		// want is the one revision that has an object with a label, "" for none.
+		want map[string]string
+	}{
+		"nothing": {want: map[string]string{"": "default", "default": "default", "stable": "stable", "prod": ""}},
+		"a tag by a Service": {
+			services: []corev1.Service{tagService("a", "prod", "stable")},
+			want:     map[string]string{"prod": "stable", "": "default"},
+		},
+		"one tag by both": {
+			webhooks: []webhook{tagHook("a", "prod", "stable")}, services: []corev1.Service{tagService("a", "prod", "stable")},
+			want: map[string]string{"prod": "stable"},
+		},
+		"the Service counts where both differ": {
+			webhooks: []webhook{tagHook("a", "prod", "canary"), tagHook("b", "test", "canary")},
+			services: []corev1.Service{tagService("a", "prod", "stable")},
+			want:     map[string]string{"prod": "stable", "test": "canary"},
+		},
+		"a Service without a revision is no tag": {
+			webhooks: []webhook{tagHook("a", "prod", "canary")},
+			services: []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{tagLabel: "prod"}}}, tagService("b", "", "stable")},
+			want:     map[string]string{"prod": "canary"},
+		},
+		"the default tag by a Service": {
+			services: []corev1.Service{tagService("a", "default", "stable")},
+			want:     map[string]string{"": "stable", "default": "stable"},
+		},
+		"the default tags differ": {
+			webhooks: []webhook{tagHook("a", "default", "canary")}, services: []corev1.Service{tagService("a", "default", "stable")},
+			want: map[string]string{"": "stable", "default": "stable"},
+		},
+		"the default validator": {
+			validators: defaultValidators(stable, "istio-system"),
+			want:       map[string]string{"": "stable", "stable": "stable", "default": "default"},
+		},
+		"one that calls nothing":   {validators: defaultValidators(stable), want: map[string]string{"": "stable"}},
+		"one by a URL":             {validators: defaultValidators(stable, ""), want: map[string]string{"": "stable"}},
+		"of another control plane": {validators: defaultValidators(stable, "istio-system", "elsewhere"), want: map[string]string{"": "default"}},
+		"without a revision":       {validators: defaultValidators(nil, "istio-system"), want: map[string]string{"": "default"}},
+		"of the one without a name": {
+			validators: defaultValidators(map[string]string{revisionLabel: ""}, "istio-system"), want: map[string]string{"": "default"},
+		},
+		"a default tag goes before the validator": {
+			webhooks: []webhook{tagHook("a", "default", "canary")}, validators: defaultValidators(stable),
+			want: map[string]string{"": "canary", "default": "canary"},
+		},
+		"one by a Service too": {
+			services: []corev1.Service{tagService("a", "default", "canary")}, validators: defaultValidators(stable),
+			want: map[string]string{"": "canary", "default": "canary"},
+		},
+		"and one of the revision without a name": {
+			webhooks: []webhook{tagHook("a", "default", "default")}, validators: defaultValidators(stable),
+			want: map[string]string{"": "default", "default": "default"},
+		},
+		"another tag does not": {
+			webhooks: []webhook{tagHook("a", "prod", "canary")}, validators: defaultValidators(stable),
+			want: map[string]string{"": "stable", "prod": "canary"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for label, want := range test.want {
+				for _, revision := range []string{"stable", "canary", "default"} {
+					w := NewTags(nil, Config{Revision: revision, Logger: quiet}).(*tagWatcher)
+					w.sink().replace(test.webhooks)
+					w.serviceSink().replace(test.services)
+					w.validatorSink().replace(test.validators)
+					objects := []metav1.ObjectMeta{{Labels: map[string]string{revisionLabel: label}}}
+					if label == "" {
+						objects = append(objects, metav1.ObjectMeta{})
+					}
+					for _, object := range objects {
+						if got := w.IsMine(object); got != (revision == want) {
+							t.Errorf("labelled %q, it is %s's: %v, want that of %q", label, revision, got, want)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// Nothing is known before each kind was read.
+func TestTagsAreKnownOnceAllKindsWereRead(t *testing.T) {
+	reads := map[string]func(*tagWatcher){
+		"webhooks":  func(w *tagWatcher) { w.sink().replace(nil) },
+		"services":  func(w *tagWatcher) { w.serviceSink().replace(nil) },
+		"validator": func(w *tagWatcher) { w.validatorSink().replace(nil) },
+	}
+	for last := range reads {
+		w := NewTags(nil, Config{Logger: quiet}).(*tagWatcher)
+		for name, read := range reads {
+			if name != last {
+				read(w)
+			}
+		}
+		if w.HasSynced() || !w.IsMine(metav1.ObjectMeta{}) {
+			t.Errorf("without %s: synced %v", last, w.HasSynced())
+		}
+		if reads[last](w); !w.HasSynced() {
+			t.Errorf("with %s: not synced", last)
+		}
+	}
+}
+
+func TestInherited(t *testing.T) {
+	for name, test := range map[string]struct{ own, namespace, want map[string]string }{
+		"neither":       {nil, nil, nil},
+		"its own":       {map[string]string{revisionLabel: "a"}, map[string]string{revisionLabel: "b"}, map[string]string{revisionLabel: "a"}},
+		"its own empty": {map[string]string{revisionLabel: ""}, map[string]string{revisionLabel: "b"}, map[string]string{revisionLabel: ""}},
+		"its namespace's": {
+			map[string]string{"x": "y"}, map[string]string{revisionLabel: "b", "z": ""}, map[string]string{"x": "y", revisionLabel: "b"},
+		},
+		"without labels": {nil, map[string]string{revisionLabel: "b"}, map[string]string{revisionLabel: "b"}},
+	} {
+		before := maps.Clone(test.own)
+		got := Inherited(metav1.ObjectMeta{Name: "a", Labels: test.own}, test.namespace)
+		if !maps.Equal(got.Labels, test.want) || got.Name != "a" {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+		if !maps.Equal(test.own, before) {
+			t.Errorf("%s: the object was changed", name)
+		}
+	}
+}
+
+const (
+	hooksPath      = "mutatingwebhookconfigurations"
+	validatorsPath = "validatingwebhookconfigurations"
+	servicesPath   = "namespaces/mesh/services"
+	validatorName  = " metadata.name=istiod-default-validator"
+)
+
+// All three kinds are read once and then watched, each by its own selector, and nothing else is.
+func TestTagWatcherReadsThreeKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := transport{t: t, all: map[string][]any{
+			hooksPath:  {wire("MutatingWebhookConfiguration", "a", map[string]string{tagLabel: "old", revisionLabel: "stable"})},
+			"services": {wire("Service", "b", map[string]string{tagLabel: "prod", revisionLabel: "stable"})},
+			validatorsPath: {
+				wire("ValidatingWebhookConfiguration", "another", map[string]string{revisionLabel: "canary"}),
+				wire("ValidatingWebhookConfiguration", defaultValidator, map[string]string{revisionLabel: "stable"}, calling("mesh")),
+			},
+		}}
+		w := NewTags(s.client(), Config{Revision: "stable", Namespace: "mesh", Logger: quiet})
+		told := 0
+		w.AddHandler(func(sets.Set[string]) { told++ })
+		end := runs(w.Run)
+		check := func(step string, times int, unlabelled bool, tags ...string) {
+			t.Helper()
+			synctest.Wait()
+			if got := w.GetMyTags(); !got.Equal(sets.New(append(tags, "stable")...)) || told != times || w.IsMine(metav1.ObjectMeta{}) != unlabelled {
+				t.Errorf("%s: tags %v, told %d times, want %d; objects without a label are mine: %v", step, sets.List(got), told, times, !unlabelled)
+			}
+		}
+		check("as read", 1, true, "old", "prod")
+		<-time.After(time.Hour)
+		check("an hour later", 1, true, "old", "prod")
+		want := []string{
+			"list " + hooksPath + " istio.io/tag", "list " + servicesPath + " istio.io/tag", "list " + validatorsPath + validatorName,
+			"watch " + hooksPath + " istio.io/tag", "watch " + servicesPath + " istio.io/tag", "watch " + validatorsPath + validatorName,
+		}
+		if got := slices.Sorted(slices.Values(s.asked)); !slices.Equal(got, want) {
+			t.Errorf("asked for %q, want %q", got, want)
+		}
+		v := func(revision string) any {
+			return wire("ValidatingWebhookConfiguration", defaultValidator, map[string]string{revisionLabel: revision}, calling("mesh"))
+		}
+		s.show(watch.Modified, "services", wire("Service", "b", map[string]string{tagLabel: "new", revisionLabel: "stable"}))
+		check("another tag", 2, true, "old", "new")
+		s.show(watch.Modified, validatorsPath, v("canary"))
+		check("another default", 3, false, "old", "new")
+		s.show(watch.Modified, validatorsPath, v("stable"))
+		check("ours again", 4, true, "old", "new")
+		s.show(watch.Deleted, validatorsPath, v("stable"))
+		check("no validator", 5, false, "old", "new")
+		s.show(watch.Deleted, "services", wire("Service", "b", map[string]string{tagLabel: "new", revisionLabel: "stable"}))
+		check("no Service", 6, false, "old")
+		// What came and went while there was no watch shows in the read before the next one.
+		s.set(func() { s.all["services"], s.all[validatorsPath] = nil, []any{v("stable")} })
+		s.cut("services")
+		s.cut(validatorsPath)
+		<-time.After(time.Minute)
+		check("read again", 7, true, "old")
+		for _, resource := range []string{hooksPath, "services", validatorsPath} {
+			defer s.cut(resource)
+		}
+		end()
+	})
+}
+
+// Without the right to Services or to the validator the rest is known, each lack is said once,
+// and what comes to be allowed is read.
+func TestTagWatcherWithoutRights(t *testing.T) {
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		missing := []string{
+			"list " + servicesPath + " istio.io/tag", "list " + validatorsPath + validatorName,
+			"get " + validatorsPath + "/" + defaultValidator,
+		}
+		s := transport{t: t, forbidden: missing, all: map[string][]any{
+			hooksPath:      {wire("MutatingWebhookConfiguration", "a", map[string]string{tagLabel: "old", revisionLabel: "stable"})},
+			"services":     {wire("Service", "b", map[string]string{tagLabel: "prod", revisionLabel: "stable"})},
+			validatorsPath: {wire("ValidatingWebhookConfiguration", defaultValidator, map[string]string{revisionLabel: "stable"})},
+		}}
+		w := NewTags(s.client(), Config{Revision: "stable", Namespace: "mesh", Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		end := runs(w.Run)
+		synctest.Wait()
+		if !w.HasSynced() || !w.GetMyTags().Equal(sets.New("stable", "old")) || w.IsMine(metav1.ObjectMeta{}) {
+			t.Errorf("synced %v, tags %v", w.HasSynced(), w.GetMyTags())
+		}
+		<-time.After(10 * time.Minute)
+		for _, what := range missing {
+			if n := s.count(what); n < 100 || n > 140 { // each 5 s
+				t.Errorf("asked %d times for %s", n, what)
+			}
+		}
+		if problem := w.(Reporter).Problem(); problem == nil || !strings.Contains(problem.Error(), "list services") || !strings.Contains(problem.Error(), "get validator") {
+			t.Errorf("it reports %v", problem)
+		}
+		s.set(func() { s.forbidden = nil })
+		<-time.After(time.Minute)
+		if !w.GetMyTags().Equal(sets.New("stable", "old", "prod")) || !w.IsMine(metav1.ObjectMeta{}) || w.(Reporter).Problem() != nil {
+			t.Errorf("once allowed: tags %v, problem %v", w.GetMyTags(), w.(Reporter).Problem())
+		}
+		// What was read stays when the right goes.
+		s.set(func() { s.forbidden = missing })
+		s.cut("services")
+		s.cut(validatorsPath)
+		<-time.After(time.Minute)
+		if !w.GetMyTags().Equal(sets.New("stable", "old", "prod")) || !w.IsMine(metav1.ObjectMeta{}) {
+			t.Errorf("forbidden again: tags %v", w.GetMyTags())
+		}
+		s.cut(hooksPath)
+		end()
+	})
+	for line, n := range map[string]int{
+		`verb="list services" instead="tags of Services stay as last read, none if they never were"`:          2,
+		`verb="list validator" instead="reading it by get"`:                                                   2,
+		`verb="get validator" instead="the default validator counts as last read, as absent if it never was"`: 2,
+		`msg="permission is missing"`: 6,
+	} {
+		if got := strings.Count(out.String(), line); got != n {
+			t.Errorf("said %d times %s, want %d:\n%s", got, line, n, &out)
+		}
+	}
+}
+
+// Without watch they are read again and again; and by get where only that is allowed.
+func TestTagWatcherPolls(t *testing.T) {
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		s := transport{t: t, all: map[string][]any{}, forbidden: []string{
+			"watch " + servicesPath + " istio.io/tag", "watch " + validatorsPath + validatorName, "list " + validatorsPath + validatorName,
+		}}
+		w := NewTags(s.client(), Config{Revision: "stable", Namespace: "mesh", PollInterval: time.Minute, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		end := runs(w.Run)
+		<-time.After(10 * time.Minute)
+		s.set(func() {
+			s.all["services"] = []any{wire("Service", "b", map[string]string{tagLabel: "prod", revisionLabel: "stable"})}
+			s.all[validatorsPath] = []any{wire("ValidatingWebhookConfiguration", defaultValidator, map[string]string{revisionLabel: "stable"})}
+		})
+		<-time.After(10 * time.Minute)
+		if !w.GetMyTags().Equal(sets.New("stable", "prod")) || !w.IsMine(metav1.ObjectMeta{}) {
+			t.Errorf("tags are %v", w.GetMyTags())
+		}
+		if n := s.count("get " + validatorsPath + "/" + defaultValidator); n < 14 || n > 41 {
+			t.Errorf("%d gets in 20 minutes", n)
+		}
+		s.cut(hooksPath)
+		end()
+	})
+	for _, line := range []string{`verb="watch services" instead="reading them every 1m0s"`, `verb="watch validator" instead="reading it every 1m0s"`} {
+		if got := strings.Count(out.String(), line); got != 1 {
+			t.Errorf("said %d times %s:\n%s", got, line, &out)
+		}
+	}
+}
+
+// A server that fails is no permission that is missing: nothing is known until it has answered.
+func TestTagWatcherWaitsForAServerThatFails(t *testing.T) {
+	for _, what := range []string{"list " + servicesPath + " istio.io/tag", "list " + validatorsPath + validatorName} {
+		synctest.Test(t, func(t *testing.T) {
+			s := transport{t: t, failing: []string{what}, all: map[string][]any{}}
+			w := NewTags(s.client(), Config{Namespace: "mesh", Logger: quiet})
+			end := runs(w.Run)
+			<-time.After(10 * time.Minute)
+			if n := s.count(what); w.HasSynced() || n < 55 || n > 75 {
+				t.Errorf("%s fails: synced %v after %d tries", what, w.HasSynced(), n)
+			}
+			s.set(func() { s.failing = nil })
+			<-time.After(time.Minute)
+			if !w.HasSynced() {
+				t.Errorf("%s does not fail any more: not synced", what)
+			}
+			for _, resource := range []string{hooksPath, "services", validatorsPath} {
+				s.cut(resource)
+			}
+			end()
+		})
+	}
+}
