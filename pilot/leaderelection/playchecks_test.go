@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -47,11 +49,11 @@ func (w *world) checkEvents() {
 	defer w.mu.Unlock()
 	for _, e := range w.events {
 		holder := e.Snapshot.Record.HolderIdentity
-		if !e.Snapshot.Exists || holder == e.By || holder == k8sresourcelock.Successors {
+		if !e.Snapshot.Exists || holder == k8sresourcelock.Successors {
 			continue
 		}
 		for _, p := range w.all {
-			if p.Name != e.By || p.l == nil || !gaveAway(e, p) {
+			if p.writer != e.By || p.l == nil || holder == p.Name || !gaveAway(e, p) {
 				continue
 			}
 			for _, run := range p.Runs {
@@ -186,4 +188,45 @@ func (w *world) staysQuiet() {
 			w.violated("%s, which works %v, sent %d requests in %v: %v, before %v", p.Name, p.Running, n, span, p.verbs, verbs[p])
 		}
 	}
+}
+
+// A write that a killed process had sent may be stored while the next one of its name works. It is
+// not that one's; the same write by that one is a violation.
+func TestAPlaysLateWriteIsOfTheProcessThatSentIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const leaseCast = 1
+		w := newWorld(t, leaseCast, bug{})
+		ctx, cancel := context.WithCancel(t.Context())
+		w.ctx, w.calm = ctx, true
+		name := w.name()
+		w.start(name, "stable", play.LeaseOnly)
+		first := w.processes[0]
+		<-time.After(playLease)
+		w.kill(first)
+		<-first.done
+		<-time.After(3 * playLease)
+		w.start(name, "stable", play.LeaseOnly)
+		next := w.processes[0]
+		<-time.After(3 * playLease)
+		given := locktest.Event{At: time.Now().Add(-time.Second), By: first.writer}
+		given.Snapshot.Exists = true
+		given.Snapshot.Record.HolderIdentity = "other"
+		given.Snapshot.Notes = map[string]string{k8sresourcelock.NominatedAnnotation: "other"}
+		if !next.Running {
+			t.Errorf("the next process does not work:%s", w.standing())
+		}
+		w.events = append(w.events, given)
+		w.checkEvents()
+		if len(w.violations) != 0 {
+			t.Error(w.violations)
+		}
+		given.By = next.writer
+		w.events = append(w.events, given)
+		w.checkEvents()
+		if len(w.violations) != 1 {
+			t.Errorf("%d violations: %v", len(w.violations), w.violations)
+		}
+		w.quit(next)
+		cancel()
+	})
 }

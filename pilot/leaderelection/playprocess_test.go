@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -37,6 +38,7 @@ type process struct {
 	l       *LeaderElection // nil: a peer
 	watcher *playWatcher
 	clients []*locktest.Client // to the ConfigMap and to the Lease
+	writer  string             // whose the clients' writes are: processes that come again share their name
 	writes  http.RoundTripper
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -64,7 +66,8 @@ func (w *world) kind() play.Make  { return w.cast[w.Intn(len(w.cast))] }
 func (w *world) start(name, revision string, m play.Make) {
 	p := &process{w: w, Part: play.Part{Name: name, Revision: revision, Make: m}, done: make(chan struct{}), refuse: map[locktest.Verb]error{}}
 	p.verbs = [2]map[locktest.Verb]int{{}, {}}
-	p.clients = []*locktest.Client{w.objects.Client(name), w.leases[revision].Client(name)}
+	p.writer = fmt.Sprintf("%s, process %d", name, len(w.all))
+	p.clients = []*locktest.Client{w.objects.Client(p.writer), w.leases[revision].Client(p.writer)}
 	for i, c := range p.clients {
 		c.SetFault(func(v locktest.Verb) locktest.Fault { return p.fault(i, v) })
 		if w.Intn(3) == 0 {
