@@ -88,12 +88,22 @@ func (l *LeaderElection) validate() error {
 
 // connect makes the elector, with a lock on client.
 func (l *LeaderElection) connect(client kubernetes.Interface) error {
+	elector, err := k8sleaderelection.NewLeaderElector(l.electorConfig(client))
+	if err != nil {
+		return err
+	}
+	l.elector.Store(elector)
+	return nil
+}
+
+// electorConfig is what the election asks of its elector.
+func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderelection.LeaderElectionConfig {
 	work, gate := l.work, k8sleaderelection.Gate(l.gate)
 	if l.cfg.Predecessor != nil {
 		gate = l.bound
 		work = func(ctx context.Context) error { return l.keeper(client).run(ctx, l.work) }
 	}
-	elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
+	return k8sleaderelection.LeaderElectionConfig{
 		Lock:          l.lock(client, l.hub),
 		LeaseDuration: l.cfg.LeaseDuration, RenewDeadline: l.cfg.RenewDeadline, RetryPeriod: l.cfg.RetryPeriod,
 		DrainLimit: l.cfg.DrainLimit, StopLimit: l.cfg.StopLimit, PeerGrace: l.cfg.PeerGrace,
@@ -112,12 +122,7 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 		Dispatcher:         l.calls,
 		Observer:           l.cfg.Observer,
 		Logger:             l.cfg.Logger,
-	})
-	if err != nil {
-		return err
 	}
-	l.elector.Store(elector)
-	return nil
 }
 
 // lock makes the election's. Without a hub its watch is its own.

@@ -174,11 +174,21 @@ var rooms = []room{
 		judges: []judge{
 			{pkg: "./tests/cluster/internal/process"},
 			{pkg: "./tests/cluster/internal/loopback"},
-			{pkg: "./tests/cluster", second: true, together: true},
-			{pkg: "./tests/cluster/node", second: true, together: true},
+			// Together costs a start for all, apart the quick ones judge before those that
+			// stop servers and wait.
+			{pkg: "./tests/cluster", skip: slowCluster, second: true, together: true},
+			{pkg: "./tests/cluster/node", skip: slowNode, second: true, together: true},
+			{pkg: "./tests/cluster", run: slowCluster, second: true},
+			{pkg: "./tests/cluster/node", run: slowNode, second: true},
 		},
 	},
 }
+
+// slowCluster and slowNode are the tests of clusters and nodes that take more than a few seconds.
+const (
+	slowCluster = "TestABackup.*|TestGatewayAPI|TestTheAPIServerCanPause.*|TestServersOfACluster.*"
+	slowNode    = "TestANamesake.*|TestAPodThatWent.*|TestReadiness.*|TestNothingOutlives.*|TestPodsOutlive.*|TestLifeWaits.*|TestANodeThatStops.*"
+)
 
 // predecessorFiles keep the lock of earlier versions; the other files are named elections.
 var predecessorFiles = []string{"predecessor.go", "keeping.go", "former.go", "boundgate.go"}

@@ -1,0 +1,292 @@
+package leaderelection
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// nobody is a client that reaches no API server.
+func nobody(t *testing.T) kube.Client {
+	t.Helper()
+	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// What is not given has its default, and what is given stays.
+func TestDefaultsOfAnElection(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := New(nobody(t), Config{Namespace: "istio-system", ElectionID: "new"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Namespace: "istio-system", ElectionID: "new", Identity: "unknown-" + host, Revision: "default",
+		LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond,
+		HealthTolerance: 20 * time.Second, Logger: slog.Default(),
+	}
+	if !sameConfig(l.cfg, want) {
+		t.Errorf("%+v", l.cfg)
+	}
+	given := Config{
+		Namespace: "istio-system", ElectionID: "new", Identity: "a", Revision: "canary",
+		LeaseDuration: 20 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		HealthTolerance: time.Second, Logger: slog.New(slog.DiscardHandler),
+	}
+	if l, err = New(nobody(t), given); err != nil || !sameConfig(l.cfg, given) {
+		t.Errorf("%v, %+v", err, l.cfg)
+	}
+}
+
+// sameConfig compares what a Config says by itself, without what it points to.
+func sameConfig(a, b Config) bool {
+	a.OnStuckDrain, b.OnStuckDrain = nil, nil
+	same := a.Logger == b.Logger && a.DefaultWatcher == b.DefaultWatcher && a.LockClient == b.LockClient &&
+		a.Predecessor == b.Predecessor && a.Observer == b.Observer && a.EventRecorder == b.EventRecorder
+	return same && a.Namespace == b.Namespace && a.Identity == b.Identity && a.ElectionID == b.ElectionID &&
+		a.Revision == b.Revision && a.PerRevision == b.PerRevision && a.Remote == b.Remote && a.Lock == b.Lock &&
+		a.LeaseDuration == b.LeaseDuration && a.RenewDeadline == b.RenewDeadline && a.RetryPeriod == b.RetryPeriod &&
+		a.HealthTolerance == b.HealthTolerance && a.Disabled == b.Disabled
+}
+
+// The lock's name, the key that ranks a candidate, and how long it waits for its watcher.
+func TestWhatFollowsFromAConfig(t *testing.T) {
+	const lease = 8 * time.Second
+	for name, x := range map[string]struct {
+		cfg       Config
+		lock, key string
+		wait      time.Duration
+	}{
+		"plain":                  {Config{}, "new", "canary", 0},
+		"per revision":           {Config{PerRevision: true, DefaultWatcher: watcher("?")}, "new-canary", "canary", 0},
+		"remote":                 {Config{Remote: true}, "new", "^canary", 0},
+		"watched":                {Config{DefaultWatcher: watcher("?")}, "new", "canary", lease / 4},
+		"watched, a long lease":  {Config{DefaultWatcher: watcher("?"), LeaseDuration: time.Minute}, "new", "canary", 3 * time.Second},
+		"watched, at the bounds": {Config{DefaultWatcher: watcher("?"), LeaseDuration: 12 * time.Second}, "new", "canary", 3 * time.Second},
+	} {
+		c := x.cfg
+		c.ElectionID, c.Revision = "new", "canary"
+		setDefault(&c.LeaseDuration, lease)
+		if c.lockName() != x.lock || c.key() != x.key || c.syncWait() != x.wait {
+			t.Errorf("%s: lock %q, key %q, waits %v", name, c.lockName(), c.key(), c.syncWait())
+		}
+	}
+}
+
+// All that is wrong is said, with what to do about it; a constructor without an error of its
+// own keeps it for who runs the election.
+func TestWhichElectionsAreRefused(t *testing.T) {
+	for name, x := range map[string]struct {
+		change func(*Config)
+		want   []string // none: it is a good one
+		not    string
+	}{
+		"good":              {change: func(*Config) {}},
+		"a Lease":           {change: func(c *Config) { c.Lock = LeaseLock }},
+		"both":              {change: func(c *Config) { c.Lock = MultiLock }},
+		"no election":       {change: func(c *Config) { c.ElectionID = "" }, want: []string{"no ElectionID: name the election, e.g. " + NamespaceController}, not: "no Namespace"},
+		"no namespace":      {change: func(c *Config) { c.Namespace = "" }, want: []string{"no Namespace: name the namespace"}, not: "no ElectionID"},
+		"no such revision":  {change: func(c *Config) { c.Revision = "A b" }, want: []string{`the Revision "A b"`}},
+		"no such lock":      {change: func(c *Config) { c.Lock = 7 }, want: []string{"the Lock LockType(7) is none of ConfigMapLock, LeaseLock, MultiLock"}},
+		"its own lock":      {change: func(c *Config) { c.Predecessor = &Predecessor{Name: "new"} }, want: []string{"the Predecessor new is the election's own lock"}},
+		"a lease too short": {change: func(c *Config) { c.LeaseDuration = time.Second }, want: []string{"LeaseDuration 1s must be greater than RenewDeadline"}},
+		"all":               {change: func(c *Config) { c.ElectionID, c.Namespace, c.Lock = "", "", 7 }, want: []string{"no ElectionID", "no Namespace", "the Lock LockType(7)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{Namespace: "istio-system", ElectionID: "new", Identity: "a", Revision: "canary"}
+			x.change(&cfg)
+			l, err := New(nobody(t), cfg)
+			ended := newElection(nobody(t), cfg)
+			if len(x.want) == 0 {
+				if err != nil || l == nil || ended.invalid != nil {
+					t.Errorf("refused: %v, %v", err, ended.invalid)
+				}
+				return
+			}
+			if err == nil || l != nil {
+				t.Fatalf("accepted: %v, %v", l, err)
+			}
+			if x.not != "" && strings.Contains(err.Error(), x.not) {
+				t.Errorf("the error is %v", err)
+			}
+			_, orders := ended.Operator("me")
+			for what, err := range map[string]error{"New": err, "RunContext": ended.RunContext(t.Context()), "Operator": orders} {
+				for _, want := range append(x.want, `election "`, `in namespace "`) {
+					if err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("%s: the error is %v and lacks %s", what, err, want)
+					}
+				}
+			}
+		})
+	}
+	if l, err := New(nil, Config{}); l != nil || err == nil || err.Error() != "election: no client was given" {
+		t.Errorf("without a client: %v, %v", l, err)
+	}
+}
+
+// Each constructor of Istio's style makes the election that its name says.
+func TestWhatTheConstructorsMake(t *testing.T) {
+	client := nobody(t)
+	base := Config{Namespace: "istio-system", Identity: "a", ElectionID: "new", Revision: "canary"}
+	with := func(change func(*Config)) Config { c := base; change(&c); return c.withDefaults() }
+	for name, x := range map[string]struct {
+		made    *LeaderElection
+		want    Config
+		sharing bool
+	}{
+		"ConfigMap":    {NewLeaderElection("istio-system", "a", "new", "canary", client), with(func(*Config) {}), true},
+		"Lease":        {NewLeaseLeaderElection("istio-system", "a", "new", "canary", client), with(func(c *Config) { c.Lock = LeaseLock }), true},
+		"per revision": {NewPerRevisionLeaderElection("istio-system", "a", "new", "canary", client), with(func(c *Config) { c.Lock, c.PerRevision = LeaseLock, true }), false},
+		"remote":       {NewLeaderElectionMulticluster("istio-system", "a", "new", "canary", true, client), with(func(c *Config) { c.Remote = true }), true},
+		"local":        {NewLeaderElectionMulticluster("istio-system", "a", "new", "canary", false, client), with(func(*Config) {}), true},
+	} {
+		if !sameConfig(x.made.cfg, x.want) || x.made.sharing != x.sharing || x.made.client != client || x.made.invalid != nil {
+			t.Errorf("%s: sharing %v, invalid %v, %+v", name, x.made.sharing, x.made.invalid, x.made.cfg)
+		}
+	}
+	t.Setenv(envLeaseDuration, "soon")
+	l := NewLeaderElection("istio-system", "a", "", "canary", client)
+	if err := l.RunContext(t.Context()); err == nil || !strings.Contains(err.Error(), `election "" in namespace "istio-system": environment variable LEADER_ELECTION_LEASE_DURATION="soon"`) {
+		t.Errorf("with a wrong variable: %v", err)
+	}
+}
+
+// What the environment decides, variable by variable.
+func TestAnElectionFromTheEnvironment(t *testing.T) {
+	type variables map[string]string
+	for name, x := range map[string]struct {
+		given variables
+		want  Config
+		err   []string
+	}{
+		"none":         {variables{}, Config{RetryPeriod: 1}, nil},
+		"set to none":  {variables{envEnable: "", envLeaseDuration: "", envRenewDeadline: "", envRetryPeriod: ""}, Config{RetryPeriod: 1}, nil},
+		"on":           {variables{envEnable: "true"}, Config{RetryPeriod: 1}, nil},
+		"off":          {variables{envEnable: "false"}, Config{RetryPeriod: 1, Disabled: true}, nil},
+		"off, as 0":    {variables{envEnable: "0"}, Config{RetryPeriod: 1, Disabled: true}, nil},
+		"lease":        {variables{envLeaseDuration: "40s"}, Config{RetryPeriod: 1, LeaseDuration: 40 * time.Second}, nil},
+		"deadline":     {variables{envRenewDeadline: "20s"}, Config{RetryPeriod: 1, RenewDeadline: 20 * time.Second}, nil},
+		"retry":        {variables{envRetryPeriod: "1ns"}, Config{RetryPeriod: 1}, nil},
+		"longer retry": {variables{envRetryPeriod: "5s"}, Config{RetryPeriod: 5 * time.Second}, nil},
+		"perhaps":      {variables{envEnable: "maybe"}, Config{RetryPeriod: 1}, []string{envEnable + `="maybe": give true or false`}},
+		"no time":      {variables{envLeaseDuration: "0s"}, Config{RetryPeriod: 1}, []string{envLeaseDuration + `="0s": give a positive duration`}},
+		"less time":    {variables{envRetryPeriod: "-1ns"}, Config{RetryPeriod: 1}, []string{envRetryPeriod + `="-1ns": give a positive duration`}},
+		"all wrong": {
+			variables{envEnable: "maybe", envLeaseDuration: "30", envRenewDeadline: "x", envRetryPeriod: "0"},
+			Config{RetryPeriod: 1}, []string{envEnable, envLeaseDuration, envRenewDeadline, envRetryPeriod},
+		},
+		"one wrong": {variables{envLeaseDuration: "30", envRetryPeriod: "2s"}, Config{RetryPeriod: 2 * time.Second}, []string{envLeaseDuration}},
+	} {
+		// What is there already stays, but for Disabled: without a variable elections are on.
+		got, err := Config{RetryPeriod: 1, Disabled: true}.fromEnvironment(func(name string) (string, bool) {
+			value, found := x.given[name]
+			return value, found
+		})
+		if !sameConfig(got, x.want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if (err != nil) != (len(x.err) > 0) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, want := range x.err {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v lacks %s", name, err, want)
+			}
+		}
+	}
+}
+
+// Who goes before whom, by what is known of the default revision when the election does not run.
+func TestComparisonBesideARun(t *testing.T) {
+	l := electionFor(t, Config{Revision: "canary", DefaultWatcher: watcher("canary")})
+	if !LocationPrioritizedComparison("stable", l) || LocationPrioritizedComparison("canary", l) {
+		t.Error("the default revision does not go before another")
+	}
+	if l := electionFor(t, Config{Revision: "canary", DefaultWatcher: watcher("stable")}); LocationPrioritizedComparison("stable", l) || LocationPrioritizedComparison("other", l) {
+		t.Error("a revision goes before another by what another's default is")
+	}
+	if !LocationPrioritizedComparison("^canary", electionFor(t, Config{Revision: "canary"})) {
+		t.Error("a local one does not go before a remote one")
+	}
+	if LocationPrioritizedComparison("^canary", electionFor(t, Config{Revision: "canary", PerRevision: true})) {
+		t.Error("an election of one revision has ranks")
+	}
+	// Where the watcher knows nothing, the elector was perhaps told before.
+	for name, change := range map[string]func(*LeaderElection){
+		"not synced": func(l *LeaderElection) { l.cfg.DefaultWatcher = watcher("?") },
+		"shared":     func(l *LeaderElection) { l.sharing = true },
+	} {
+		l := electionFor(t, Config{Revision: "canary", DefaultWatcher: watcher("stable")})
+		change(l)
+		l.elector.Load().SetDefaultRevision(k8sleaderelection.DefaultRevision{Synced: true, Revision: "canary"})
+		if got := l.presentDefault(); got != (k8sleaderelection.DefaultRevision{}) && got.Revision != "canary" || LocationPrioritizedComparison("stable", l) != (got.Revision == "canary") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	refused := newElection(nobody(t), Config{})
+	if refused.presentDefault() != (k8sleaderelection.DefaultRevision{}) {
+		t.Error("an election that was refused knows a default revision")
+	}
+	// Nor does one that was refused lead, know a leader or need a step down.
+	if identity, key := refused.Leader(); identity != "" || key != "" || refused.IsLeader() {
+		t.Errorf("led by %q of %q", identity, key)
+	}
+	refused.StepDown()
+	if s := refused.Status(); s.Phase != "" || s.LockType != "configmap" || s.Leading {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A client that has no gate is never handed out in the place of one that has.
+func TestTheClientOfAnElection(t *testing.T) {
+	client := nobody(t)
+	l, err := New(client, Config{Namespace: "istio-system", ElectionID: "new", Disabled: true})
+	if err != nil || l.Client() != client {
+		t.Errorf("without an election the client is another one: %v", err)
+	}
+	if l, err = New(client, Config{Namespace: "istio-system", ElectionID: "new"}); err != nil {
+		t.Fatal(err)
+	}
+	gated := l.Client()
+	if gated == client || gated != l.Client() {
+		t.Error("the gated client is the ungated one, or made anew each time")
+	}
+	err = gated.Kube().CoreV1().RESTClient().Delete().AbsPath("/api/v1/namespaces/a").Do(t.Context()).Error()
+	if err == nil || !strings.Contains(err.Error(), "not lead") && !strings.Contains(err.Error(), "not the leader") {
+		t.Errorf("a write outside the term: %v", err)
+	}
+	broken := errors.New("no such transport")
+	l.gated = gatedClient{}
+	l.gated.once.Do(func() { l.gated.err = broken })
+	for what, kubeErr := range map[string]error{
+		"typed": l.Client().Kube().CoreV1().RESTClient().Get().AbsPath("/api").Do(t.Context()).Error(),
+		"dynamic": func() error {
+			_, err := l.Client().Dynamic().Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Get(t.Context(), "a", metav1.GetOptions{})
+			return err
+		}(),
+	} {
+		if kubeErr == nil || !strings.Contains(kubeErr.Error(), broken.Error()) {
+			t.Errorf("%s: %v", what, kubeErr)
+		}
+	}
+	if u, ok := l.Client().(unusable); !ok || u.Client != client {
+		t.Errorf("%T", l.Client())
+	}
+}

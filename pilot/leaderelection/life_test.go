@@ -1,0 +1,330 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// A whole life with each kind of lock: what it does, says and leaves behind.
+func TestTheLifeOfAnElection(t *testing.T) {
+	for _, kind := range []LockType{ConfigMapLock, LeaseLock, MultiLock} {
+		t.Run(kind.String(), func(t *testing.T) {
+			onStage(t, func(t *testing.T, s *stage) {
+				before := s.actor(t, "before", func(c *Config) { c.Lock = kind }).starts(t)
+				passes(time.Second)
+				if err := before.quits(); err != nil {
+					t.Fatal(err)
+				}
+				a := s.actor(t, "a", func(c *Config) { c.Lock, c.DefaultWatcher = kind, watcher("stable") })
+				a.AddRunContext(a.work)
+				if a.IsLeader() || a.works() || a.admits(t) {
+					t.Error("it leads before it runs")
+				}
+				a.starts(t)
+				passes(10 * time.Second)
+				if !a.IsLeader() || !a.works() || !a.admits(t) {
+					t.Fatalf("it does not lead: %+v", a.Status())
+				}
+				held := map[bool]string{true: "a"}
+				if o, l := s.objects.Snapshot().Record.HolderIdentity, s.leases.Snapshot().Record.HolderIdentity; o != held[kind != LeaseLock] || l != held[kind != ConfigMapLock] {
+					t.Errorf("the ConfigMap is held by %q, the Lease by %q", o, l)
+				}
+				if holder, key := a.Leader(); holder != "a" || key != "stable" {
+					t.Errorf("led by %q of %q", holder, key)
+				}
+				checkLeadersStatus(t, a.Status(), kind)
+				if len(a.events) == 0 || a.log.count("election="+locktest.Name) == 0 {
+					t.Errorf("Events %v, log %s", a.events, &a.log.text)
+				}
+				if err := a.quits(); err != nil || a.works() || a.IsLeader() || a.admits(t) {
+					t.Errorf("it ended with %v; its function runs: %v, it leads: %v", err, a.works(), a.IsLeader())
+				}
+				if o, l := s.objects.Snapshot().Record.HolderIdentity, s.leases.Snapshot().Record.HolderIdentity; o != "" || l != "" {
+					t.Errorf("left behind: the ConfigMap held by %q, the Lease by %q", o, l)
+				}
+				if st := a.Status(); st.Phase != "done" || st.Leading || st.CoverLeft != 0 || st.Token != "" || st.Waiting {
+					t.Errorf("%+v", st)
+				}
+			})
+		})
+	}
+}
+
+func checkLeadersStatus(t *testing.T, got Status, kind LockType) {
+	t.Helper()
+	if got.CoverLeft < playRenew-playRetry-time.Second || got.CoverLeft > playRenew {
+		t.Errorf("covered for %v", got.CoverLeft)
+	}
+	if since := time.Since(got.Since); got.Token == "" || since < 5*time.Second || since > 10*time.Second {
+		t.Errorf("token %q, since %v", got.Token, since)
+	}
+	want := Status{
+		ElectionID: locktest.Name, Namespace: locktest.Namespace, Lock: locktest.Name, LockType: kind.String(),
+		Identity: "a", Key: "stable", Phase: "leading", Reason: got.Reason, Leading: true, CoverLeft: got.CoverLeft,
+		Holder: "a", HolderKey: "stable", Transitions: 1, Token: got.Token, Since: got.Since, Default: "stable", DefaultKnown: true,
+	}
+	if got != want || got.Reason == "" {
+		t.Errorf("%+v,\nwant %+v", got, want)
+	}
+}
+
+// A follower knows who leads, and follows with the lease.
+func TestAFollowerKnowsItsLeader(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a := s.actor(t, "a").starts(t)
+		passes(time.Second)
+		b := s.actor(t, "b")
+		b.AddRunContext(b.work)
+		b.Fit(func(context.Context) error { return errPlay })
+		b.starts(t)
+		passes(5 * time.Second)
+		if st := b.Status(); st.Leading || st.CoverLeft != 0 || st.Token != "" || !st.Unfit || st.Holder != "a" || st.Phase != "following" || st.DefaultKnown || st.Waiting {
+			t.Errorf("%+v", st)
+		}
+		if st := a.Status(); st.Unfit || !st.Leading {
+			t.Errorf("%+v", st)
+		}
+		if holder, _ := b.Leader(); holder != "a" || b.IsLeader() {
+			t.Errorf("led by %q", holder)
+		}
+		// Told to step down it gives the lock up, and lets others go first.
+		c := s.actor(t, "c").starts(t)
+		passes(time.Second)
+		a.StepDown()
+		passes(time.Second)
+		if a.IsLeader() || !c.IsLeader() || b.works() {
+			t.Errorf("after a step down a leads: %v, c: %v, b: %v", a.IsLeader(), c.IsLeader(), b.IsLeader())
+		}
+		for _, x := range []*actor{a, b, c} {
+			if err := x.quits(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Beside a predecessor's lock that another holds, the election leads and yet may not act.
+func TestAnElectionThatWaitsForItsPredecessor(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		before := old(t, s.objects, "former")
+		passes(time.Minute)
+		a := s.actor(t, "a", func(c *Config) { c.Predecessor = &Predecessor{Name: locktest.Name} })
+		a.AddRunContext(a.work)
+		a.starts(t)
+		passes(5 * time.Second)
+		if st := a.Status(); !st.Waiting || st.Leading || st.CoverLeft != 0 || a.IsLeader() || a.works() || a.admits(t) {
+			t.Errorf("beside its predecessor: %+v", st)
+		}
+		before.quit()
+		passes(time.Minute)
+		if st := a.Status(); st.Waiting || !st.Leading || !a.IsLeader() || !a.works() || !a.admits(t) {
+			t.Errorf("after its predecessor: %+v", st)
+		}
+		if err := a.quits(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// One run at a time, after the warm functions, and each ended run leaves room for the next.
+func TestTheRunsOfAnElection(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a := s.actor(t, "a")
+		a.AddRunContext(a.work)
+		warmed, warm := make(chan struct{}), errors.New("no cache")
+		fails := false
+		a.Warm(func(ctx context.Context) error {
+			if fails {
+				return warm
+			}
+			select {
+			case <-warmed:
+			case <-ctx.Done():
+			}
+			return nil
+		})
+		a.starts(t)
+		passes(time.Minute)
+		if s.leases.Version() != 0 && len(s.leases.Requests()) > 0 || a.works() {
+			t.Errorf("it campaigns before it is warm: %v", s.leases.Requests())
+		}
+		if err := a.RunContext(t.Context()); !errors.Is(err, ErrRunning) || !strings.Contains(err.Error(), `election "`+locktest.Name+`"`) {
+			t.Errorf("a second run beside it: %v", err)
+		}
+		if err := a.quits(); err != nil || len(s.leases.Requests()) > 0 {
+			t.Errorf("ended while it was warming up: %v, %v", err, s.leases.Requests())
+		}
+		close(warmed)
+		a.starts(t)
+		passes(5 * time.Second)
+		if !a.works() {
+			t.Error("it does not lead once it is warm")
+		}
+		if err := a.RunContext(t.Context()); !errors.Is(err, ErrRunning) {
+			t.Errorf("a second run beside it: %v", err)
+		}
+		if err := a.quits(); err != nil {
+			t.Error(err)
+		}
+		fails = true
+		if err := a.RunContext(t.Context()); !errors.Is(err, warm) || !strings.Contains(err.Error(), `election "`+locktest.Name+`": warming up: `) {
+			t.Errorf("a warm function failed: %v", err)
+		}
+		fails = false
+		a.starts(t)
+		passes(5 * time.Second)
+		if !a.works() || a.terms != 2 {
+			t.Errorf("it does not lead again: %d terms", a.terms)
+		}
+		if err := a.quits(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A run waits for functions that an earlier one had to leave behind.
+func TestARunAfterOneThatLeftFunctionsBehind(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a := s.actor(t, "a", func(c *Config) { c.StopLimit = time.Second })
+		release, runs := make(chan struct{}), 0
+		a.AddRunContext(func(context.Context) error { runs++; <-release; return nil })
+		a.starts(t)
+		passes(5 * time.Second)
+		if err := a.quits(); !errors.Is(err, k8sleaderelection.ErrStuckDrain) {
+			t.Fatalf("it ended with %v", err)
+		}
+		if a.beginsAtOnce() {
+			t.Error("what waits for functions begins at once")
+		}
+		a.starts(t)
+		passes(time.Minute)
+		if runs != 1 || a.IsLeader() || a.log.count("waiting for run functions of an earlier run") != 1 {
+			t.Errorf("%d runs beside a function that was left behind:\n%s", runs, &a.log.text)
+		}
+		if err := a.quits(); !errors.Is(err, k8sleaderelection.ErrStuckDrain) || !strings.Contains(err.Error(), `election "`+locktest.Name+`"`) {
+			t.Errorf("ended while it waited: %v", err)
+		}
+		a.starts(t)
+		passes(5 * time.Second)
+		close(release)
+		passes(time.Minute)
+		if runs != 2 || !a.IsLeader() {
+			t.Errorf("%d runs after the function has returned", runs)
+		}
+		if err := a.quits(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An election that is off runs its functions at once, without a lock, until it is stopped.
+func TestAnElectionThatIsOff(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a := s.actor(t, "a", func(c *Config) { c.Disabled = true })
+		a.AddRunContext(a.work).AddRunContext(func(context.Context) error { return nil })
+		if a.IsLeader() || a.Status().Phase != "disabled" || a.Status().Leading {
+			t.Errorf("before it runs: %+v", a.Status())
+		}
+		a.starts(t)
+		passes(time.Minute)
+		if !a.works() || !a.IsLeader() || !a.Status().Leading || a.Status().Phase != "disabled" || len(s.leases.Requests()) > 0 {
+			t.Errorf("%+v, requests %v", a.Status(), s.leases.Requests())
+		}
+		if err := a.quits(); err != nil || a.works() || a.IsLeader() || a.Status().Leading {
+			t.Errorf("ended with %v; it leads: %v", err, a.IsLeader())
+		}
+		done := s.actor(t, "b", func(c *Config) { c.Disabled = true })
+		done.AddRunContext(func(context.Context) error { return nil })
+		done.starts(t)
+		passes(time.Minute)
+		if !done.IsLeader() || len(done.ended) > 0 {
+			t.Error("a function that is done ends what is off")
+		}
+		if err := done.quits(); err != nil {
+			t.Error(err)
+		}
+		wrong := s.actor(t, "c", func(c *Config) { c.Disabled = true })
+		wrong.AddRunContext(func(context.Context) error { return errPlay })
+		if err := wrong.starts(t).waits(); !errors.Is(err, errPlay) || wrong.IsLeader() {
+			t.Errorf("its function failed: %v", err)
+		}
+	})
+}
+
+func (a *actor) waits() error { return <-a.ended }
+
+// Run with a stop channel ends with the channel, or with what is wrong, and logs that.
+func TestRunWithAStopChannel(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a := s.actor(t, "a")
+		a.AddRunContext(a.work)
+		stop, ended := make(chan struct{}), make(chan struct{})
+		go func() { defer close(ended); a.Run(stop) }()
+		passes(5 * time.Second)
+		if !a.works() {
+			t.Error("it does not lead")
+		}
+		close(stop)
+		<-ended
+		if a.works() || a.log.count("ended with an error") != 0 {
+			t.Errorf("%s", &a.log.text)
+		}
+		a.Warm(func(context.Context) error { return errPlay })
+		a.Run(make(chan struct{}))
+		if a.log.count("the election ended with an error") != 1 || a.log.count(errPlay.Error()) != 1 {
+			t.Errorf("%s", &a.log.text)
+		}
+	})
+}
+
+// What fails in one election of a set ends the others, in order, and is told.
+func TestASetOfElections(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		set := NewSet()
+		a := s.actor(t, "a")
+		a.AddRunContext(a.work)
+		warmed := make(chan struct{})
+		b := s.actor(t, "b", func(c *Config) { c.ElectionID, c.Lock = "other", ConfigMapLock })
+		b.Warm(func(context.Context) error { <-warmed; return errPlay })
+		off := s.actor(t, "c", func(c *Config) { c.Disabled = true })
+		off.AddRunContext(off.work)
+		for _, one := range []*actor{b, off, a} {
+			set.Add(one.LeaderElection)
+		}
+		if all := set.All(); len(all) != 3 || all[0] != b.LeaderElection || all[2] != a.LeaderElection {
+			t.Errorf("%v", all)
+		}
+		set.All()[0] = nil
+		if set.All()[0] == nil {
+			t.Error("what All returns is the set itself")
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- set.RunContext(t.Context()) }()
+		passes(5 * time.Second)
+		if !a.works() || !off.works() || len(ended) > 0 {
+			t.Error("one that is warming up keeps another from leading")
+		}
+		close(warmed)
+		if err := <-ended; !errors.Is(err, errPlay) || a.works() || off.works() {
+			t.Errorf("ended with %v; functions run: %v, %v", err, a.works(), off.works())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		one := NewSet()
+		one.Add(a.LeaderElection)
+		go func() { ended <- one.RunContext(ctx) }()
+		passes(5 * time.Second)
+		cancel()
+		if err := <-ended; err != nil || a.terms != 2 {
+			t.Errorf("stopped: %v, after %d terms", err, a.terms)
+		}
+		if err := NewSet().RunContext(ctx); err != nil {
+			t.Errorf("an empty set: %v", err)
+		}
+	})
+}

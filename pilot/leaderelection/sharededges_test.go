@@ -1,0 +1,208 @@
+package leaderelection
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// emptyServer is an API server that has nothing, and counts what reaches it.
+type emptyServer struct {
+	*httptest.Server
+	mu    sync.Mutex
+	hooks int               // requests about webhooks
+	open  map[net.Conn]bool // its connections
+}
+
+func newEmptyServer(t *testing.T) *emptyServer {
+	s := &emptyServer{open: map[net.Conn]bool{}}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		if strings.Contains(r.URL.Path, "mutatingwebhookconfigurations") {
+			s.hooks++
+		}
+		s.mu.Unlock()
+		http.NotFound(w, r)
+	}))
+	s.Config.ConnState = func(c net.Conn, state http.ConnState) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		switch state {
+		case http.StateNew:
+			s.open[c] = true
+		case http.StateClosed, http.StateHijacked:
+			delete(s.open, c)
+		case http.StateActive, http.StateIdle:
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *emptyServer) counts() (hooks, open int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hooks, len(s.open)
+}
+
+// await waits until it holds, within a bound.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ticker, bound := time.NewTicker(5*time.Millisecond), time.After(30*time.Second)
+	defer ticker.Stop()
+	for !holds() {
+		select {
+		case <-ticker.C:
+		case <-bound:
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// given is a caller's own kind of client, of which some cannot be a map's key.
+type given struct {
+	kube.Client
+	kube   kubernetes.Interface
+	config *rest.Config
+}
+
+func (g given) Kube() kubernetes.Interface { return g.kube }
+func (g given) RESTConfig() *rest.Config   { return g.config }
+
+type unlike struct {
+	given
+	_ map[string]string
+}
+
+// Elections of one client have the lock's client in common, from the first to the last that
+// runs; those of another client, or of one that cannot be told from others, do not.
+func TestWhatElectionsOfAClientShare(t *testing.T) {
+	server := newEmptyServer(t)
+	client, err := kube.NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &shared
+	acquire := func(c kube.Client) *common {
+		t.Helper()
+		got, err := r.acquire(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	first, other := acquire(client), acquire(given{config: &rest.Config{Host: server.URL}, kube: client.Kube()})
+	if acquire(client) != first || other == first || first.lock == client || first.hub == nil || first.hub.Client == nil || first.calls == nil {
+		t.Errorf("%+v, %+v", first, other)
+	}
+	if w := first.followDefault(); w == nil || w != first.followDefault() || w == other.followDefault() {
+		t.Error("the elections of a client do not share a watcher, or share it with others")
+	}
+	await(t, "the watcher reads webhooks", func() bool { hooks, _ := server.counts(); return hooks > 0 })
+	other.release()
+	first.release()
+	if acquire(client) != first {
+		t.Error("what is used was given up")
+	}
+	first.release()
+	first.release()
+	await(t, "the connections are closed", func() bool { _, open := server.counts(); return open == 0 })
+	if again := acquire(client); again == first {
+		t.Error("what nobody uses was kept")
+	} else {
+		again.release()
+	}
+	plain := unlike{given: given{config: &rest.Config{Host: server.URL}, kube: client.Kube()}}
+	a, b := acquire(plain), acquire(plain)
+	if a == b || len(r.clients) != 0 {
+		t.Errorf("clients that cannot be compared: the same %v, %d known", a == b, len(r.clients))
+	}
+	a.release()
+	b.release()
+	for what, x := range map[string]struct {
+		client kube.Client
+		want   string
+	}{
+		"without a configuration": {given{kube: client.Kube()}, "the client for locks: the client that was given has no RESTConfig: make it with kube.NewClient, or give a LockClient"},
+		"with a wrong one":        {given{kube: client.Kube(), config: &rest.Config{Host: "http://a b"}}, "the client for locks: making a client for http://a b"},
+	} {
+		if c, err := r.acquire(x.client); c != nil || err == nil || !strings.HasPrefix(err.Error(), x.want) {
+			t.Errorf("%s: %v, %v", what, c, err)
+		}
+	}
+	if len(r.clients) != 0 {
+		t.Errorf("%d clients are left", len(r.clients))
+	}
+}
+
+// What an election takes when it begins, it gives back when it ends or cannot begin.
+func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
+	server := newEmptyServer(t)
+	client, err := kube.NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewLeaseLeaderElection("istio-system", "a", "new", "canary", client)
+	began := l.elector.Load()
+	giveBack, err := l.prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := shared.clients[client]
+	if c == nil || c.users != 1 || l.hub != c.hub || l.calls != c.calls || l.cfg.DefaultWatcher != c.watcher || !l.followed || l.elector.Load() == began {
+		t.Errorf("%+v", c)
+	}
+	own, err := New(client, Config{Namespace: "istio-system", ElectionID: "new", DefaultWatcher: watcher("canary")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := own.prepare()
+	if err != nil || c.users != 2 || own.cfg.DefaultWatcher != watcher("canary") {
+		t.Errorf("one with a watcher of its own: %v, %d users, %v", err, c.users, own.cfg.DefaultWatcher)
+	}
+	second()
+	giveBack()
+	if len(shared.clients) != 0 {
+		t.Error("not given back")
+	}
+	// The next run has another watcher, which is followed anew.
+	before := l.cfg.DefaultWatcher
+	if giveBack, err = l.prepare(); err != nil || l.cfg.DefaultWatcher == before || !l.followed {
+		t.Errorf("in the next run: %v", err)
+	}
+	giveBack()
+	l.cfg.LeaseDuration = time.Second
+	if _, err := l.prepare(); err == nil || len(shared.clients) != 0 {
+		t.Errorf("with a wrong lease: %v, %d clients left", err, len(shared.clients))
+	}
+	if err := l.RunContext(t.Context()); err == nil || !strings.HasPrefix(err.Error(), `election "new": `) {
+		t.Errorf("with a wrong lease: %v", err)
+	}
+	// One that was given a client for its lock shares nothing.
+	apart, err := New(client, Config{Namespace: "istio-system", ElectionID: "new", LockClient: client.Kube()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	giveBack, err = apart.prepare()
+	if err != nil || len(shared.clients) != 0 || apart.hub != nil || apart.calls != nil {
+		t.Errorf("with a client of its own: %v, %d clients", err, len(shared.clients))
+	}
+	giveBack()
+	broken, err := New(given{kube: client.Kube()}, Config{Namespace: "istio-system", ElectionID: "new"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := broken.prepare(); err == nil || !strings.Contains(err.Error(), "no RESTConfig") {
+		t.Errorf("without a configuration: %v", err)
+	}
+}

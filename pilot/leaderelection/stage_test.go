@@ -1,0 +1,144 @@
+package leaderelection
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// stage is an API server that has nothing but the locks.
+type stage struct {
+	objects, leases *locktest.Store
+}
+
+func onStage(t *testing.T, f func(t *testing.T, s *stage)) {
+	synctest.Test(t, func(t *testing.T) {
+		objects := locktest.NewStore(locktest.ConfigMap)
+		f(t, &stage{objects, objects.Beside(locktest.Lease)})
+	})
+}
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+// actor is one process's part, and what its function has seen.
+type actor struct {
+	*LeaderElection
+	client *locktest.Client // to the Lease
+	log    lines
+	cancel context.CancelFunc
+	ended  chan error
+
+	mu     sync.Mutex
+	live   bool
+	terms  int
+	events []string
+}
+
+func (a *actor) Eventf(_ k8sruntime.Object, _, reason, _ string, _ ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.events = append(a.events, reason)
+}
+
+func (a *actor) works() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.live
+}
+
+func (a *actor) work(ctx context.Context) error {
+	a.mu.Lock()
+	a.live, a.terms = true, a.terms+1
+	a.mu.Unlock()
+	<-ctx.Done()
+	a.mu.Lock()
+	a.live = false
+	a.mu.Unlock()
+	return nil
+}
+
+// actor makes an election, which does not run yet.
+func (s *stage) actor(t *testing.T, name string, change ...func(*Config)) *actor {
+	t.Helper()
+	a := &actor{client: s.leases.Client(name), ended: make(chan error, 1)}
+	k := playKube{configMaps: s.objects.Client(name), leases: a.client}
+	cfg := Config{
+		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: "stable", Lock: LeaseLock,
+		LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry,
+		LockClient: k, Logger: slog.New(slog.NewTextHandler(&a.log, nil)), EventRecorder: a,
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	l, err := New(playClient{kube: k}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// CLOCK_BOOTTIME is real inside a bubble, and what waits for it stops the bubble's time.
+	l.clock = bubbleClock()
+	l.gate = fence.NewGate(l.cfg.lockName(), l.clock)
+	if l.bound != nil {
+		l.bound = &boundGate{gate: l.gate}
+	}
+	a.LeaderElection = l
+	return a
+}
+
+// starts runs an election until the test or quit ends it.
+func (a *actor) starts(t *testing.T) *actor {
+	ctx, cancel := context.WithCancel(t.Context())
+	a.cancel = cancel
+	go func() { a.ended <- a.RunContext(ctx) }()
+	t.Cleanup(cancel)
+	return a
+}
+
+func (a *actor) quits() error {
+	a.cancel()
+	return <-a.ended
+}
+
+func (a *actor) admits(t *testing.T) bool {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://play.invalid/api/v1/namespaces/default/configmaps", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := a.Gate().Transport(answering{}).RoundTrip(req)
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	return err == nil
+}
+
+type answering struct{}
+
+func (answering) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: req}, nil
+}

@@ -1,0 +1,162 @@
+package leaderelection
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/pkg/revisions"
+)
+
+// telling is a watcher whose handlers the test calls, or that takes none.
+type telling struct {
+	mu       sync.Mutex
+	revision string
+	synced   bool
+	takes    bool
+	handlers []revisions.DefaultHandler
+	asked    int
+}
+
+func (*telling) Run(<-chan struct{}) {}
+
+func (w *telling) HasSynced() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked++
+	return w.synced
+}
+
+func (w *telling) GetDefault() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.revision
+}
+
+func (w *telling) AddHandler(h revisions.DefaultHandler) {
+	if !w.takes {
+		panic("unimplemented")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.handlers = append(w.handlers, h)
+}
+
+func (w *telling) is(revision string) {
+	w.mu.Lock()
+	w.revision, w.synced = revision, true
+	handlers := append([]revisions.DefaultHandler{}, w.handlers...)
+	w.mu.Unlock()
+	for _, h := range handlers {
+		h(revision)
+	}
+}
+
+func (w *telling) count() (asked, handlers int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.asked, len(w.handlers)
+}
+
+// The elector is told each default revision, by one handler however often it runs, and from
+// the watcher's first on; one that takes no handlers is asked once per RetryPeriod.
+func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
+	for _, takes := range []bool{true, false} {
+		onStage(t, func(t *testing.T, s *stage) {
+			w := &telling{takes: takes}
+			a := s.actor(t, "a", func(c *Config) { c.DefaultWatcher = w })
+			a.sharing = true // so that the comparison goes by what the elector was told
+			a.starts(t)
+			passes(time.Second)
+			if a.IsLeader() || a.Status().DefaultKnown || a.presentDefault().Synced {
+				t.Errorf("handlers %v: before the watcher has synced: %+v", takes, a.Status())
+			}
+			w.is("canary")
+			if passes(0); takes != a.Status().DefaultKnown {
+				t.Errorf("handlers %v: at once: %+v", takes, a.Status())
+			}
+			passes(playRetry + time.Millisecond)
+			if st := a.Status(); !st.DefaultKnown || st.Default != "canary" || a.presentDefault().Revision != "canary" {
+				t.Errorf("handlers %v: %+v", takes, st)
+			}
+			from, _ := w.count()
+			passes(10 * playRetry)
+			if asked, _ := w.count(); takes && asked != from || !takes && (asked-from < 9 || asked-from > 11) {
+				t.Errorf("handlers %v: asked %d times", takes, asked-from)
+			}
+			if err := a.quits(); err != nil {
+				t.Error(err)
+			}
+			from, _ = w.count()
+			passes(10 * playRetry)
+			if asked, _ := w.count(); asked != from {
+				t.Errorf("handlers %v: asked after the end", takes)
+			}
+			a.starts(t)
+			passes(time.Second)
+			if _, handlers := w.count(); takes && handlers != 1 || a.Status().Default != "canary" {
+				t.Errorf("handlers %v: %d handlers, %+v", takes, handlers, a.Status())
+			}
+			if err := a.quits(); err != nil {
+				t.Error(err)
+			}
+			if got := a.log.count("takes no handlers"); takes != (got == 0) || got > 1 {
+				t.Errorf("handlers %v: said %d times", takes, got)
+			}
+		})
+	}
+	// An election of one revision has no rank, and asks nobody.
+	onStage(t, func(t *testing.T, s *stage) {
+		w := &telling{takes: true}
+		a := s.actor(t, "a", func(c *Config) { c.DefaultWatcher, c.PerRevision = w, true })
+		unfollow := a.followDefault()
+		unfollow()
+		if asked, handlers := w.count(); asked > 0 || handlers > 0 {
+			t.Errorf("asked %d times, %d handlers", asked, handlers)
+		}
+	})
+}
+
+// A watcher that has not synced holds a start up for a quarter of the lease, no longer.
+func TestAStartWaitsForTheDefaultRevision(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a := s.actor(t, "a", func(c *Config) { c.DefaultWatcher = &telling{takes: true} })
+		a.starts(t)
+		if passes(playLease/4 - 100*time.Millisecond); a.IsLeader() {
+			t.Error("it does not wait")
+		}
+		if passes(300 * time.Millisecond); !a.IsLeader() {
+			t.Errorf("it waits on: %+v", a.Status())
+		}
+		if err := a.quits(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Functions that outlive the lease by more than the tolerance make the process unhealthy.
+func TestTheHealthOfAnElection(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a := s.actor(t, "a", func(c *Config) { c.HealthTolerance = 5 * time.Second })
+		release := make(chan struct{})
+		a.AddRunContext(func(context.Context) error { <-release; return nil })
+		a.starts(t)
+		passes(time.Second)
+		if !a.IsLeader() || a.Healthz().Check(nil) != nil {
+			t.Errorf("%+v, %v", a.Status(), a.Healthz().Check(nil))
+		}
+		a.client.Forbid(locktest.Update)
+		passes(playLease + 3*time.Second)
+		if err := a.Healthz().Check(nil); err != nil {
+			t.Errorf("within what is tolerated: %v", err)
+		}
+		if passes(3 * time.Second); a.Healthz().Check(nil) == nil {
+			t.Error("a function that outlives its lease is healthy")
+		}
+		close(release)
+		passes(time.Second)
+		_ = a.quits() // whose lock nobody could write
+	})
+}

@@ -1,0 +1,218 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+type silentObserver struct{ _ int }
+
+func (*silentObserver) Phase(_, _, _, _ string)                 {}
+func (*silentObserver) Call(_, _, _, _ string, _ time.Duration) {}
+
+type silentRecorder struct{ _ int }
+
+func (*silentRecorder) Eventf(k8sruntime.Object, string, string, string, ...any) {}
+
+// Every field of the elector's configuration comes from the election's, but for those that
+// elections do not offer.
+func TestWhatAnElectionAsksOfItsElector(t *testing.T) {
+	stuck := 0
+	cfg := Config{
+		Namespace: "istio-system", ElectionID: "new", Identity: "a", Revision: "canary",
+		LeaseDuration: 40 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 3 * time.Second,
+		DrainLimit: 4 * time.Second, StopLimit: 5 * time.Second, PeerGrace: 6 * time.Second,
+		PreemptImmediately: true, ExitOnStuckDrain: true, OnStuckDrain: func() { stuck++ },
+		DefaultWatcher: watcher("?"), Observer: &silentObserver{}, Logger: slog.New(slog.DiscardHandler), HealthTolerance: time.Second,
+	}
+	l, err := New(nobody(t), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.calls = k8sleaderelection.NewDispatcher(1)
+	l.Fit(func(context.Context) error { return errPlay })
+	c := l.electorConfig(l.client.Kube())
+	notOffered := []string{"KeyComparison", "Callbacks", "MaxClockDrift"}
+	for v, i := reflect.ValueOf(c), 0; i < v.NumField(); i++ {
+		name := v.Type().Field(i).Name
+		if v.Field(i).IsZero() != slices.Contains(notOffered, name) {
+			t.Errorf("%s: %v", name, v.Field(i))
+		}
+	}
+	if c.LeaseDuration != cfg.LeaseDuration || c.RenewDeadline != cfg.RenewDeadline || c.RetryPeriod != cfg.RetryPeriod ||
+		c.DrainLimit != cfg.DrainLimit || c.StopLimit != cfg.StopLimit || c.PeerGrace != cfg.PeerGrace || c.SyncWait != 3*time.Second {
+		t.Errorf("%+v", c)
+	}
+	if c.Name != "new" || c.Gate != k8sleaderelection.Gate(l.gate) || c.Clock != l.clock || c.WatchDog != l.health || c.Dispatcher != l.calls ||
+		c.Observer != cfg.Observer || c.Logger != cfg.Logger || c.Lock.Describe() != "istio-system/new" || c.Lock.Identity() != "a" {
+		t.Errorf("%+v", c)
+	}
+	if c.OnStuckDrain(); stuck != 1 || !errors.Is(c.Fit(t.Context()), errPlay) || len(c.Work) != 1 {
+		t.Errorf("told %d times, fit: %v, %d functions", stuck, c.Fit(t.Context()), len(c.Work))
+	}
+	// The health check tolerates what was given, and is about this election's elector.
+	if *l.health == *k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance) {
+		t.Error("the health check is about no elector")
+	}
+	plain, err := New(nobody(t), Config{Namespace: "istio-system", ElectionID: "new", Identity: "a", PerRevision: true, DefaultWatcher: watcher("?")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c = plain.electorConfig(plain.client.Kube()); c.Ranked || c.SyncWait != 0 || c.PreemptImmediately || c.ExitOnStuckDrain || c.Fit != nil || c.Dispatcher != nil {
+		t.Errorf("%+v", c)
+	}
+}
+
+// What stores the record, by the kind of lock.
+func TestTheLockOfAnElection(t *testing.T) {
+	recorder := &silentRecorder{}
+	hub := &k8sresourcelock.WatchHub{}
+	for kind, gvr := range map[LockType]schema.GroupVersionResource{
+		ConfigMapLock: {Version: "v1", Resource: "configmaps"}, LeaseLock: {Version: "v1", Resource: "leases"}, MultiLock: {},
+	} {
+		l := electionFor(t, Config{Lock: kind, Revision: "canary", Remote: true, EventRecorder: recorder})
+		checkPlain := func(lock k8sresourcelock.Interface) {
+			t.Helper()
+			who := k8sresourcelock.ResourceLockConfig{Identity: "a", Key: "^canary", EventRecorder: recorder}
+			switch lock := lock.(type) {
+			case *k8sresourcelock.ConfigMapLock:
+				if lock.ConfigMapMeta.Name != "new" || lock.ConfigMapMeta.Namespace != "istio-system" || lock.Client == nil || lock.LockConfig != who {
+					t.Errorf("%+v", lock)
+				}
+			case *k8sresourcelock.LeaseLock:
+				if lock.LeaseMeta.Name != "new" || lock.LeaseMeta.Namespace != "istio-system" || lock.Client == nil || lock.LockConfig != who || lock.Hub != hub {
+					t.Errorf("%+v", lock)
+				}
+			default:
+				t.Errorf("%v: %T", gvr, lock)
+			}
+		}
+		lock := l.lock(l.client.Kube(), hub)
+		if both, ok := lock.(*k8sresourcelock.MultiLock); ok != (kind == MultiLock) {
+			t.Errorf("%v: %T", kind, lock)
+		} else if ok {
+			checkPlain(both.Primary)
+			checkPlain(both.Secondary)
+			if _, ok := both.Primary.(*k8sresourcelock.ConfigMapLock); !ok {
+				t.Errorf("the first lock of both is %T", both.Primary)
+			}
+			if _, ok := both.Secondary.(*k8sresourcelock.LeaseLock); !ok {
+				t.Errorf("the second lock of both is %T", both.Secondary)
+			}
+			continue
+		}
+		checkPlain(lock)
+		if _, ok := lock.(*k8sresourcelock.LeaseLock); ok != (kind == LeaseLock) {
+			t.Errorf("%v: %T", kind, lock)
+		}
+		orders, err := l.Operator("me")
+		if err != nil || orders.Requester != "me" || orders.Lock.Describe() != "istio-system/new" || orders.Lock.Identity() != "a" {
+			t.Errorf("an operator: %v, %+v", err, orders)
+		}
+	}
+}
+
+// The work of a term is all run functions: what one fails with ends the others and is told,
+// what it says after it was told to stop is not.
+func TestTheWorkOfATerm(t *testing.T) {
+	other := errors.New("another one")
+	until := func(err error) func(context.Context) error {
+		return func(ctx context.Context) error { <-ctx.Done(); return err }
+	}
+	at := func(err error) func(context.Context) error {
+		return func(context.Context) error { return err }
+	}
+	echo := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+	ends := func(context.Context) error { runtime.Goexit(); return nil }
+	type functions = []func(context.Context) error
+	for name, x := range map[string]struct {
+		functions functions
+		stopped   bool // before it began
+		want      []error
+		not       error
+	}{
+		"none":                                           {},
+		"one that is done":                               {functions: functions{at(nil)}},
+		"one that fails":                                 {functions: functions{at(errPlay)}, want: []error{errPlay}},
+		"one that fails after the end":                   {functions: functions{at(errPlay)}, stopped: true},
+		"one that is told to stop":                       {functions: functions{until(errPlay)}, stopped: true},
+		"two that are done":                              {functions: functions{at(nil), at(nil)}},
+		"two, one of which fails":                        {functions: functions{at(errPlay), until(nil)}, want: []error{errPlay}},
+		"two, one of which fails first":                  {functions: functions{until(other), at(errPlay)}, want: []error{errPlay, other}},
+		"two, one of which says why":                     {functions: functions{echo, at(errPlay)}, want: []error{errPlay}},
+		"two, one of which is cancelled":                 {functions: functions{until(context.Canceled), at(errPlay)}, want: []error{errPlay}, not: context.Canceled},
+		"two that are told to stop":                      {functions: functions{until(errPlay), until(other)}, stopped: true},
+		"two, one of which ends":                         {functions: functions{ends, until(nil)}, want: []error{k8sleaderelection.ErrGoexit}},
+		"one that is cancelled by itself beside another": {functions: functions{at(context.Canceled), at(nil)}, want: []error{context.Canceled}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := electionFor(t, Config{})
+			for _, f := range x.functions {
+				l.AddRunContext(f)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if x.stopped {
+				cancel()
+			}
+			err := l.work(ctx)
+			if (err != nil) != (len(x.want) > 0) || errors.Is(err, x.not) && x.not != nil {
+				t.Errorf("it ended with %v", err)
+			}
+			for _, want := range x.want {
+				if !errors.Is(err, want) {
+					t.Errorf("it ended with %v, without %v", err, want)
+				}
+			}
+			if err != nil && strings.Count(err.Error(), errPlay.Error()) > 1 {
+				t.Errorf("told twice: %v", err)
+			}
+		})
+	}
+	// A function's context is over when all have returned.
+	var last context.Context
+	if err := runAll(t.Context(), functions{func(ctx context.Context) error { last = ctx; return nil }}); err != nil || last.Err() == nil {
+		t.Errorf("%v, %v", err, last.Err())
+	}
+	told := make(chan struct{}, 1)
+	l := electionFor(t, Config{}).AddRunFunction(func(stop <-chan struct{}) { <-stop; told <- struct{}{} })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.work(ctx); err != nil || len(told) != 1 {
+		t.Errorf("a function with a channel: %v, told %d times", err, len(told))
+	}
+}
+
+// Of several checks of fitness the first that fails says why.
+func TestTheFitnessOfAnElection(t *testing.T) {
+	l := electionFor(t, Config{})
+	if l.fitness() != nil {
+		t.Error("an election without checks has one")
+	}
+	asked := ""
+	var first, second error
+	l.Fit(func(context.Context) error { asked += "1"; return first }).Fit(func(context.Context) error { asked += "2"; return second })
+	fit := l.fitness()
+	if err := fit(t.Context()); err != nil || asked != "12" {
+		t.Errorf("asked %s: %v", asked, err)
+	}
+	if second = errPlay; !errors.Is(fit(t.Context()), errPlay) || asked != "1212" {
+		t.Errorf("asked %s", asked)
+	}
+	if first = errors.New("unwell"); !errors.Is(fit(t.Context()), first) || asked != "12121" {
+		t.Errorf("asked %s", asked)
+	}
+}
