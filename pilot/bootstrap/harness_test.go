@@ -82,6 +82,8 @@ func readFile(t *testing.T, name string) string {
 // controller is a job of the tests: it works until it is told to stop, and longer if held.
 type controller struct {
 	client kube.Client
+	warms  chan struct{} // once for each Warm
+	cold   chan struct{} // nil, or what Warm waits for beside its context
 	began  chan struct{} // once for each term
 	held   chan struct{} // nil, or what Run waits for beside its context
 	fails  chan error
@@ -89,10 +91,19 @@ type controller struct {
 }
 
 func newController() *controller {
-	return &controller{began: make(chan struct{}, 100), fails: make(chan error, 1)}
+	return &controller{warms: make(chan struct{}, 100), began: make(chan struct{}, 100), fails: make(chan error, 1)}
 }
 
-func (*controller) Warm(context.Context) error { return nil }
+func (c *controller) Warm(ctx context.Context) error {
+	c.warms <- struct{}{}
+	if c.cold != nil {
+		select {
+		case <-c.cold:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
 
 func (c *controller) Run(ctx context.Context) error {
 	c.began <- struct{}{}

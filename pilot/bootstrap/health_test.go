@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -112,7 +113,8 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// A server that may not read the default revision was let in all the same, and elects.
+// A server that may not read the default revision was let in all the same, and elects. It stays
+// ready when the API server goes away.
 func TestReadyWithoutTheRightToReadTheDefaultRevision(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
@@ -120,12 +122,21 @@ func TestReadyWithoutTheRightToReadTheDefaultRevision(t *testing.T) {
 	config.RESTConfig = e.cluster.Identity(t, cluster.IdentityOptions{
 		Namespace: e.home, PodName: "b", ServiceAccount: "other", Rules: e.rules(),
 	})
+	gone := away(config.RESTConfig)
+	gone.Store(false)
 	r := start(t, config, newController().rows())
 	await(t, "it is ready", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
 	r.leads(t)
 	if r.lines.count("level=WARN", "permission is missing") == 0 {
 		t.Error("the log does not say that the permission is missing")
 	}
+	gone.Store(true)
+	reporter, _ := r.watcher.(revisions.Reporter)
+	await(t, "it sees that the API server is away", func() bool { return errors.Is(reporter.Problem(), errAway) })
+	if code, text := r.page(t, "/readyz"); code != http.StatusOK {
+		t.Errorf("not ready any more, because the API server is away: %s", text)
+	}
+	gone.Store(false)
 }
 
 // Whoever the API server does not know is not ready.

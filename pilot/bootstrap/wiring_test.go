@@ -88,3 +88,39 @@ func TestRequestsForEventsAreBoundedAndFail(t *testing.T) {
 		}
 	}
 }
+
+// A controller is prepared before its process campaigns: nobody asks for the lock until then.
+func TestNobodyCampaignsBeforeItsControllerIsWarm(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "a")
+	var sent requests
+	sent.through(config.RESTConfig)
+	c := newController()
+	c.cold = make(chan struct{})
+	r := start(t, config, c.rows())
+	select {
+	case <-c.warms:
+	case <-time.After(patience):
+		t.Fatal("its controller is not prepared")
+	}
+	other := start(t, e.config(t, "b"), newController().rows())
+	other.leads(t)
+	campaigns := sent.that(func(r *http.Request) bool {
+		return r.Method != http.MethodGet && strings.Contains(r.URL.Path, "configmaps")
+	})
+	if len(campaigns) > 0 || r.election(t).Leading {
+		t.Errorf("it has sent %d writes for the lock before its controller was warm", len(campaigns))
+	}
+	close(c.cold)
+	await(t, "it follows", func() bool { return r.election(t).LeaderIdentity == "b" })
+	if err := other.end(); err != nil {
+		t.Error(err)
+	}
+	r.leads(t)
+	select {
+	case <-c.began:
+	case <-time.After(patience):
+		t.Error("it does not work")
+	}
+}

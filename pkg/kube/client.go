@@ -28,10 +28,12 @@ type client struct {
 	config *rest.Config
 	http   *http.Client
 	base   http.RoundTripper // below everything that wraps it: what has the connections
-	// fresh takes the connections over; wraps are the wrappers that the user gave.
-	fresh, wraps transport.WrapperFunc
-	kube         kubernetes.Interface
-	dynamic      dynamic.Interface
+	// fresh takes the connections over, nil where they are the user's; wraps are the wrappers
+	// that the user gave.
+	fresh   *freshener
+	wraps   transport.WrapperFunc
+	kube    kubernetes.Interface
+	dynamic dynamic.Interface
 }
 
 // NewClient makes a client from a configuration, which it copies. It sends nothing: an
@@ -52,8 +54,8 @@ func NewClient(config *rest.Config, opts ...Option) (Client, error) {
 	// The wrappers that were there are kept apart, for connect.
 	c.wraps = c.config.WrapTransport
 	if c.config.Transport == nil {
-		c.fresh = newFreshener().wrap
-		c.config.WrapTransport = transport.Wrappers(c.fresh, c.wraps)
+		c.fresh = newFreshener()
+		c.config.WrapTransport = transport.Wrappers(c.fresh.wrap, c.wraps)
 	}
 	if err := c.connect(); err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
@@ -85,12 +87,17 @@ func InMemory(c Client) bool {
 	return ok && below == nil
 }
 
-// CloseIdleConnections closes the connections of a client that no request is using.
-// Clients that were derived from it share them, unless they were made WithOwnConnections;
-// whoever needs one again opens it again.
+// CloseIdleConnections closes the connections of a client, and those of all that were derived
+// from it: at once where no request is using them, and otherwise when the requests that do
+// have ended. Whoever needs one again opens it again.
 func CloseIdleConnections(c Client) {
-	if own, ok := c.(*client); ok {
-		closeIdle(own.base)
+	own, ok := c.(*client)
+	if !ok {
+		return
+	}
+	closeIdle(own.base)
+	if own.fresh != nil {
+		own.fresh.closeIdle()
 	}
 }
 
@@ -119,7 +126,11 @@ func (c *client) connect() error {
 		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst)
 	}
 	// What wraps the transport need not let anyone look below it, so it is kept here.
-	config.WrapTransport = transport.Wrappers(c.fresh, func(base http.RoundTripper) http.RoundTripper {
+	var fresh transport.WrapperFunc
+	if c.fresh != nil {
+		fresh = c.fresh.wrap
+	}
+	config.WrapTransport = transport.Wrappers(fresh, func(base http.RoundTripper) http.RoundTripper {
 		c.base = base
 		return base
 	}, c.wraps)

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"weak"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
@@ -37,6 +38,9 @@ func FreshConnections(config *rest.Config) *rest.Config {
 type freshener struct {
 	mu   sync.Mutex
 	made *connections
+	// all are those of every client of the configuration and of what was derived from it, as
+	// long as there is such a client.
+	all []weak.Pointer[pools]
 }
 
 func newFreshener() *freshener { return &freshener{} }
@@ -59,7 +63,21 @@ func (f *freshener) wrap(next http.RoundTripper) http.RoundTripper {
 	case f.made.base == c.base:
 		c.pools = f.made.pools
 	}
+	f.all = slices.DeleteFunc(f.all, func(p weak.Pointer[pools]) bool { return p.Value() == nil || p.Value() == c.pools })
+	f.all = append(f.all, weak.Make(c.pools))
 	return c
+}
+
+// closeIdle is CloseIdleConnections for all of them.
+func (f *freshener) closeIdle() {
+	f.mu.Lock()
+	all := slices.Clone(f.all)
+	f.mu.Unlock()
+	for _, p := range all {
+		if there := p.Value(); there != nil {
+			there.CloseIdleConnections()
+		}
+	}
 }
 
 // connections is a round tripper.
@@ -85,10 +103,11 @@ func newConnections(base http.RoundTripper) *connections {
 // WrappedRoundTripper lets client-go find the TLS settings.
 func (c *connections) WrappedRoundTripper() http.RoundTripper { return c.base }
 
-// CloseIdleConnections closes those that no request is using.
-func (c *connections) CloseIdleConnections() {
-	c.calls.closeIdle()
-	c.streams.closeIdle()
+// CloseIdleConnections closes those that no request is using, and the others after their
+// last request.
+func (p *pools) CloseIdleConnections() {
+	p.calls.closeIdle()
+	p.streams.closeIdle()
 }
 
 // RoundTrip sends a request.

@@ -8,12 +8,13 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"reflect"
-	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -104,36 +105,55 @@ func TestTheUsersTransportIsUsedAsItIs(t *testing.T) {
 	}
 }
 
-// Idle connections are closed, those of streams, too.
+// The connections are closed, those of streams too, once nothing is under way on them: also
+// those whose last request has ended just now, and those of clients that were derived.
 func TestCloseIdleConnections(t *testing.T) {
 	s, config := secure(t)
-	c := made(t, config)
-	w, err := c.Kube().CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{})
+	parent := made(t, config)
+	child, err := Derive(parent, WithOwnConnections())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := get(t.Context(), c.Kube(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	pools := c.(*client).base.(*connections).pools
-	open := func(p *pool) int {
-		p.mu.Lock()
-		g := p.present
-		p.mu.Unlock()
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return len(g.open)
-	}
-	if open(&pools.calls) != 1 || open(&pools.streams) != 1 || s.made.Load() != 2 {
-		t.Fatalf("%d and %d connections", open(&pools.calls), open(&pools.streams))
-	}
-	w.Stop()
-	for deadline := time.Now().Add(10 * time.Second); open(&pools.calls)+open(&pools.streams) > 0; {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d and %d connections stay open", open(&pools.calls), open(&pools.streams))
+	var generations []*generation
+	var watches []watch.Interface
+	for _, c := range []Client{parent, child} {
+		w, err := c.Kube().CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		CloseIdleConnections(c) // the watch's is idle a moment after its end
-		runtime.Gosched()
+		if err := get(t.Context(), c.Kube(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		pools := c.(*client).base.(*connections).pools
+		watches = append(watches, w)
+		generations = append(generations, pools.calls.present, pools.streams.present)
+	}
+	open := func() (n []int) {
+		for _, g := range generations {
+			g.mu.Lock()
+			n = append(n, len(g.open))
+			g.mu.Unlock()
+		}
+		return n
+	}
+	if !slices.Equal(open(), []int{1, 1, 1, 1}) || s.made.Load() != 4 {
+		t.Fatalf("%v connections", open())
+	}
+	watches[0].Stop()
+	CloseIdleConnections(child)
+	if !slices.Equal(open(), []int{1, 1, 0, 1}) {
+		t.Errorf("%v connections are open: those of the parent stay, and the one of a watch", open())
+	}
+	CloseIdleConnections(parent)
+	if !slices.Equal(open(), []int{0, 0, 0, 1}) {
+		t.Errorf("%v connections are open", open())
+	}
+	watches[1].Stop()
+	if !slices.Equal(open(), []int{0, 0, 0, 0}) {
+		t.Errorf("%v connections are open after the last watch", open())
+	}
+	if err := get(t.Context(), parent.Kube(), "a"); err != nil || s.made.Load() != 5 {
+		t.Errorf("%v, %d connections: whoever needs one again opens it again", err, s.made.Load())
 	}
 }
 

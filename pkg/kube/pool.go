@@ -96,12 +96,15 @@ func (p *pool) retire(g *generation) {
 	g.retire()
 }
 
+// closeIdle closes what no request is using, and the rest as soon as its requests have ended:
+// an HTTP/2 connection counts as idle only a moment after its last request, and would stay.
 func (p *pool) closeIdle() {
 	p.mu.Lock()
 	present := p.present
+	p.present = nil
 	p.mu.Unlock()
 	if present != nil {
-		present.CloseIdleConnections()
+		present.retire()
 	}
 }
 

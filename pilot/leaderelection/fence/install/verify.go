@@ -236,11 +236,12 @@ func (v *verifier) admitted(account, holder, what string, writes []write) {
 func (v *verifier) try(account, pod string, w write) (Answer, error) {
 	config := impersonate(v.config, account, pod)
 	config.WarningHandler = w.warnings
-	client, err := dynamic.NewForConfig(config)
+	client, err := kube.NewClient(config)
 	if err != nil {
 		return Unclear, err
 	}
-	err = w.do(v.ctx, client)
+	defer kube.CloseIdleConnections(client)
+	err = w.do(v.ctx, client.Dynamic())
 	return answerOf(err), err
 }
 
