@@ -20,6 +20,9 @@ func TestGoodDeclarationsAreAccepted(t *testing.T) {
 			d.Revisions = []string{"stable", "canary"}
 			d.Guards = []fence.Guard{{Resources: []string{"secrets"}, Labels: map[string]string{"rev": "{revision}"}}}
 		},
+		"a subresource of the locks' kind, by namespaces": func(d *fence.Declaration) {
+			d.Guards[0] = fence.Guard{Resources: []string{"configmaps/status"}, Namespaces: []string{"apps"}}
+		},
 		"deny, said so": func(d *fence.Declaration) { d.Mode = fence.Deny },
 	} {
 		d := good()

@@ -1,0 +1,188 @@
+package install
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+)
+
+// judging is an API server as a verifier meets it: it has what it was given, and answers writes
+// as it is told. A write that would change something fails the test.
+type judging struct {
+	*httptest.Server
+	// objects are what is there, by the path of the request; lists are those of collections.
+	objects, lists map[string]any
+	// answers says what becomes of a write: nil for admitted.
+	answers func(attempt) error
+	// warns is what it warns of beside an answer.
+	warns string
+
+	mu       sync.Mutex
+	attempts []attempt
+	asked    []string
+	wrong    []string
+}
+
+// attempt is a write that was tried.
+type attempt struct{ verb, path, user, pod string }
+
+func (a attempt) String() string {
+	return fmt.Sprintf("%s %s by %s, pod %q", a.verb, a.path, a.user, a.pod)
+}
+
+func newJudging(t *testing.T) *judging {
+	j := &judging{objects: map[string]any{}, lists: map[string]any{}, answers: func(attempt) error { return nil }}
+	j.Server = httptest.NewServer(j)
+	t.Cleanup(func() {
+		j.Close()
+		for _, what := range j.wrong {
+			t.Error(what)
+		}
+	})
+	j.serves("v1", "/api/v1", "configmaps", "secrets", "services", "pods", "serviceaccounts", "-nodes")
+	j.objects["/api"] = metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
+	apps := metav1.GroupVersionForDiscovery{GroupVersion: "apps/v1", Version: "v1"}
+	j.objects["/apis"] = metav1.APIGroupList{
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+		Groups:   []metav1.APIGroup{{Name: "apps", Versions: []metav1.GroupVersionForDiscovery{apps}, PreferredVersion: apps}},
+	}
+	j.serves("apps/v1", "/apis/apps/v1", "deployments")
+	return j
+}
+
+// serves makes kinds known; "-" before one that lies in no namespace.
+func (j *judging) serves(version, path string, resources ...string) {
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: version}
+	for _, r := range resources {
+		name, nowhere := strings.CutPrefix(r, "-")
+		list.APIResources = append(list.APIResources, metav1.APIResource{
+			Name: name, Kind: name, Namespaced: !nowhere, Verbs: metav1.Verbs{"get", "list", "create", "update", "delete"},
+		})
+	}
+	j.objects[path] = list
+}
+
+// has puts an object there; it is found by its own path and in the list of its kind.
+func (j *judging) has(version, kind, prefix, namespace, resource, name string, content map[string]any) {
+	object := map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{
+		"name": name, "namespace": namespace, "uid": "1", "resourceVersion": "7", "labels": map[string]any{"app": name},
+		"managedFields": []any{map[string]any{"manager": "m"}}, "ownerReferences": []any{map[string]any{"uid": "2", "name": "o", "kind": "k", "apiVersion": "v1"}},
+	}}
+	for key, value := range content {
+		object[key] = value
+	}
+	where := prefix
+	if namespace != "" {
+		where += "/namespaces/" + namespace
+	}
+	j.objects[where+"/"+resource+"/"+name] = object
+	for _, sub := range []string{"scale", "status"} {
+		j.objects[where+"/"+resource+"/"+name+"/"+sub] = object
+	}
+	for _, path := range []string{where + "/" + resource, prefix + "/" + resource} {
+		for _, selector := range []string{"", "metadata.name=" + name} {
+			j.lists[path+"?"+selector] = map[string]any{"apiVersion": version, "kind": kind + "List", "metadata": map[string]any{}, "items": []any{object}}
+		}
+	}
+}
+
+func (j *judging) installed(set fence.Set) {
+	for _, p := range set.All() {
+		j.objects["/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/"+p.Name()] = p.Policy
+		j.objects["/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/"+p.Name()] = p.Binding
+	}
+}
+
+func (j *judging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if r.Method != http.MethodGet {
+		j.write(w, r)
+		return
+	}
+	query := r.URL.Query()
+	if object, there := j.objects[r.URL.Path]; there {
+		answer(w, object)
+		return
+	}
+	if query.Has("limit") {
+		j.asked = append(j.asked, r.URL.Path+" "+query.Get("fieldSelector")+" "+query.Get("labelSelector")+" "+query.Get("limit"))
+		if list, there := j.lists[r.URL.Path+"?"+query.Get("fieldSelector")]; there {
+			answer(w, list)
+			return
+		}
+		answer(w, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": []any{}})
+		return
+	}
+	refuse(w, apierrors.NewNotFound(schema.GroupResource{Resource: r.URL.Path}, "it"))
+}
+
+func (j *judging) write(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	a := attempt{verb: map[string]string{"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[r.Method], path: r.URL.Path}
+	a.user, a.pod = r.Header.Get("Impersonate-User"), r.Header.Get("Impersonate-Extra-"+strings.ReplaceAll(fence.PodClaim, "/", "%2f"))
+	namespace, name, _ := strings.Cut(strings.TrimPrefix(a.user, "system:serviceaccount:"), ":")
+	if groups := r.Header.Values("Impersonate-Group"); !slices.Equal(groups, []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}) || name == "" {
+		j.wrong = append(j.wrong, fmt.Sprintf("%v in the groups %v", a, groups))
+	}
+	// What would change something: all but a connection without an upgrade is dry, and an update is
+	// not one of a version that another's write may have left behind.
+	dry := slices.Contains(r.URL.Query()["dryRun"], "All") || strings.Contains(string(body), `"dryRun":["All"]`)
+	if !dry && !strings.HasSuffix(a.path, "/exec") || strings.Contains(string(body), "resourceVersion") ||
+		a.verb == "create" && (strings.Contains(string(body), `"uid"`) || strings.Contains(string(body), "managedFields")) {
+		j.wrong = append(j.wrong, fmt.Sprintf("%v: %s?%s\n%s", a, r.URL.Path, r.URL.RawQuery, body))
+	}
+	j.attempts = append(j.attempts, a)
+	if j.warns != "" {
+		w.Header().Add("Warning", `299 - "`+j.warns+`"`)
+	}
+	if err := j.answers(a); err != nil {
+		refuse(w, err)
+		return
+	}
+	if object, there := j.objects[r.URL.Path]; there { // a patch says nothing of itself
+		answer(w, object)
+		return
+	}
+	answer(w, json.RawMessage(body))
+}
+
+func answer(w http.ResponseWriter, object any) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(object); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	status := err.(apierrors.APIStatus).Status() //nolint:errorlint // the tests' own
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(int(status.Code))
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+// byPolicy is a refusal by a policy of ours, byRBAC one that came before.
+func byPolicy(a attempt) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "y",
+		fmt.Errorf("ValidatingAdmissionPolicy '%ss.work-1' with binding 'b' denied request: pod %s is not the leader", fence.PolicyPrefix, a.pod))
+}
+
+func byRBAC(attempt) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "y", fmt.Errorf("it may not"))
+}
+
+func (j *judging) config() *rest.Config { return &rest.Config{Host: j.URL} }

@@ -1,0 +1,109 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+)
+
+// told is an audit log's line.
+type told struct {
+	stage, verb, user, pods string
+	resource, sub           string
+	namespace, name         string
+	at                      int // seconds
+	message, failures       string
+}
+
+func (l told) String() string {
+	at := time.Date(2026, 1, 2, 3, 4, l.at, 0, time.UTC).Format(time.RFC3339)
+	return fmt.Sprintf(`{"stage":%q,"requestReceivedTimestamp":%q,"verb":%q,"user":{"username":%q,"extra":{%q:[%s]}},`+
+		`"objectRef":{"resource":%q,"subresource":%q,"namespace":%q,"name":%q},"responseStatus":{"message":%q},"annotations":{%q:%q}}`+"\n",
+		l.stage, at, l.verb, l.user, fence.PodClaim, l.pods, l.resource, l.sub, l.namespace, l.name, l.message, failureAnnotation, l.failures)
+}
+
+func denied(policy, why string) string {
+	return "x is forbidden: ValidatingAdmissionPolicy '" + policy + "' with binding '" + policy + "' denied request: " + why
+}
+
+// Each kind of write is counted for itself, with its first and last time and its last message; the most
+// frequent is first, then by object, by who, by policy and by verb.
+func TestAReportInFull(t *testing.T) {
+	const ours, other = fence.PolicyPrefix + "s.work-1", fence.PolicyPrefix + "s.work-2"
+	base := told{stage: "ResponseComplete", verb: "update", user: "u", pods: `"p"`, resource: "configmaps", namespace: "ns", name: "x", message: denied(ours, "first")}
+	with := func(change func(*told)) told { l := base; change(&l); return l }
+	var log strings.Builder
+	for _, l := range []told{
+		with(func(l *told) { l.at = 5 }),
+		with(func(l *told) { l.at = 3; l.message = denied(ours, "second") }),
+		with(func(l *told) { l.at = 9; l.message = denied(ours, "third") }),
+		with(func(l *told) { l.stage = ""; l.at = 4; l.message = denied(ours, "last") }),
+		with(func(l *told) { l.stage = "RequestReceived" }),
+		with(func(l *told) { l.message = "" }),
+		with(func(l *told) { l.verb = "patch" }),
+		with(func(l *told) { l.message = denied(other, "another policy") }),
+		with(func(l *told) { l.user = "t" }),
+		with(func(l *told) { l.pods = `"q"` }),
+		with(func(l *told) { l.pods = `"p","q"` }),
+		with(func(l *told) { l.pods = "" }),
+		with(func(l *told) { l.name = "a" }),
+		with(func(l *told) { l.namespace, l.resource, l.name = "", "nodes", "n" }),
+		with(func(l *told) { l.resource, l.sub = "pods", "exec" }),
+		with(func(l *told) {
+			l.message, l.failures = "", `[{"message":"theirs","policy":"another"},{"message":"admitted","policy":"`+ours+`"}]`
+		}),
+		with(func(l *told) { l.message, l.failures = "", `[{"message":"theirs","policy":"another"}]` }),
+		with(func(l *told) { l.message, l.failures = "", `no JSON` }),
+		// Both speak of one request: it was refused.
+		with(func(l *told) { l.name, l.failures = "b", `[{"message":"admitted","policy":"`+other+`"}]` }),
+		// Without the usual words the rest is the message.
+		with(func(l *told) { l.name, l.message = "c", "ValidatingAdmissionPolicy '"+ours+"' with binding 'b'" }),
+	} {
+		log.WriteString(l.String())
+	}
+	log.WriteString("\n  \n" + with(func(l *told) { l.name = strings.Repeat("n", 1<<20) }).String())
+	found, err := Report(strings.NewReader(log.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range found {
+		f.Object = strings.ReplaceAll(f.Object, strings.Repeat("n", 1<<20), "long")
+		got = append(got, f.String())
+	}
+	const line = "%6d  %-16s  %s %s by %s, last at 2026-01-02T03:04:%02dZ: %s"
+	want := []string{
+		fmt.Sprintf(line, 4, "refused", "update", "configmaps ns/x", "u (pod p)", 9, "last"),
+		fmt.Sprintf(line, 1, "refused", "update", "configmaps ns/a", "u (pod p)", 0, "first"),
+		fmt.Sprintf(line, 1, "refused", "update", "configmaps ns/b", "u (pod p)", 0, "first"),
+		fmt.Sprintf(line, 1, "refused", "update", "configmaps ns/c", "u (pod p)", 0, " with binding 'b'"),
+		fmt.Sprintf(line, 1, "refused", "update", "configmaps ns/long", "u (pod p)", 0, "first"),
+		fmt.Sprintf(line, 1, "refused", "update", "configmaps ns/x", "t (pod p)", 0, "first"),
+		"",
+		fmt.Sprintf(line, 1, "refused", "patch", "configmaps ns/x", "u (pod p)", 0, "first"),
+		fmt.Sprintf(line, 1, "would be refused", "update", "configmaps ns/x", "u (pod p)", 0, "admitted"),
+		fmt.Sprintf(line, 1, "refused", "update", "configmaps ns/x", "u (pod p)", 0, "another policy"),
+		fmt.Sprintf(line, 1, "refused", "update", "configmaps ns/x", "u (pod q)", 0, "first"),
+		fmt.Sprintf(line, 1, "refused", "update", "nodes n", "u (pod p)", 0, "first"),
+		fmt.Sprintf(line, 1, "refused", "update", "pods/exec ns/x", "u (pod p)", 0, "first"),
+	}
+	want[6] = fmt.Sprintf(line, 2, "refused", "update", "configmaps ns/x", "u", 0, "first")
+	// Two pods' claims are none: both count as one that is bound to no pod, the second most frequent.
+	want = append([]string{want[0], want[6]}, append(want[1:6:6], want[7:]...)...)
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if f := found[0]; f.First.Second() != 3 || f.Last.Second() != 9 || f.Policy != ours {
+		t.Errorf("%+v", f)
+	}
+	broken := errors.New("no such disk")
+	if _, err := Report(io.MultiReader(strings.NewReader(base.String()), iotest.ErrReader(broken))); !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "reading the audit log: ") {
+		t.Errorf("got %v", err)
+	}
+}
