@@ -178,6 +178,7 @@ func TestWhatCannotStartEndsWithOne(t *testing.T) {
 		"pilot: --identity is empty":                        {"server", config, "--address=127.0.0.1:0", "--ca-bundle=x"},
 		"listening on " + taken.Addr().String():             {"server", config, "--identity=a", "--ca-bundle=x", "--address=" + taken.Addr().String()},
 		`pilot: unknown command "serve"`:                    {"serve"},
+		`pilot: unknown command "instal" for "pilot fence"`: {"fence", "instal"},
 		"pilot: unknown flag: --leas-duration":              {"server", "--leas-duration=1s"},
 		"pilot: the fence does not stand":                   {"fence", "verify", "--kubeconfig=" + kubeconfig(t, adminConfig(t)), "--namespace=default"},
 		"pilot: environment variable ENABLE_WRITE_GATE=\"x": {"server", "--ca-bundle=x"},
@@ -187,8 +188,10 @@ func TestWhatCannotStartEndsWithOne(t *testing.T) {
 			env = []string{"ENABLE_WRITE_GATE=x", "POD_NAME=a"}
 		}
 		p := launch(t, want, env, args...)
-		if code := p.exit(t); code != 1 || !strings.Contains(p.errors.String(), want) {
-			t.Errorf("%v: it ended with %d:\n%s", args, code, &p.errors)
+		code := p.exit(t)
+		// One line, and no usage.
+		if said := p.errors.String(); code != 1 || !strings.Contains(said, want) || strings.Count(said, "pilot: ") != 1 || strings.Contains(said, "Usage:") {
+			t.Errorf("%v: it ended with %d:\n%s", args, code, said)
 		}
 	}
 	if p := launch(t, "version", nil, "version"); p.exit(t) != 0 || !strings.HasPrefix(p.out.String(), "pilot ") {

@@ -21,6 +21,9 @@ func fenceCommand(
 	root := &cobra.Command{
 		Use:   "fence",
 		Short: "Have the API server refuse the writes of whoever does not lead",
+		// Without these, a verb that is misspelt would be answered with the help and exit code 0.
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := root.PersistentFlags()
 	f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file; without it KUBECONFIG, and without that the pod's service account")

@@ -9,9 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
 )
 
@@ -66,9 +70,16 @@ func TestHelpIsAsWritten(t *testing.T) {
 		t.Setenv(variable.Name, "")
 	}
 	var all strings.Builder
-	for _, args := range [][]string{
-		{"--help"}, {"server", "--help"}, {"fence", "--help"}, {"fence", "install", "--help"}, {"version", "--help"}, {"features"},
-	} {
+	asked := [][]string{{"features"}}
+	var ask func(c *cobra.Command, words []string)
+	ask = func(c *cobra.Command, words []string) {
+		asked = append(asked, append(slices.Clone(words), "--help"))
+		for _, below := range c.Commands() {
+			ask(below, append(slices.Clone(words), below.Name()))
+		}
+	}
+	ask(command(programs{}), nil)
+	for _, args := range asked {
 		out, err := pilot(t, args...)
 		if err != nil {
 			t.Fatal(err)
@@ -164,12 +175,20 @@ func TestFenceNamesWrongInput(t *testing.T) {
 		"no server either": {[]string{"install", "--kubeconfig=/no/such"}, "/no/such"},
 		"to remove":        {[]string{"remove", "--kubeconfig=/no/such"}, "/no/such"},
 		"argument":         {[]string{"render", "now"}, "now"},
+		"no such verb":     {[]string{"dance"}, `unknown command "dance" for "pilot fence"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := pilot(t, append([]string{"fence"}, test.args...)...); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v does not say %s", err, test.want)
 			}
 		})
+	}
+}
+
+// Whoever calls it by a verb that there is not is told so.
+func TestFenceKnowsItsVerbs(t *testing.T) {
+	if err := fence(t.Context(), "dance", bootstrap.FenceConfig{}, full{}); err == nil || !strings.Contains(err.Error(), "there is no pilot fence dance") {
+		t.Errorf("error %v does not name the verb", err)
 	}
 }
 
