@@ -200,7 +200,7 @@ func (l *loop) pass(ev *event) {
 	l.setTerm(before, ev)
 	l.setGate(action)
 	l.publish(before, ev.in)
-	l.report.turn(&change{in: ev.in, before: before, after: state, action: action, lock: ev.lock, err: ev.err})
+	l.report.turn(&change{in: ev.in, before: before, after: state, action: action, lock: ev.lock, call: ev.call, err: ev.err})
 	l.setWork(action)
 	if action.Op != core.NoOp {
 		l.send(action)

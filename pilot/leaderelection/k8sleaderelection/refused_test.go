@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
@@ -59,6 +60,12 @@ var refusals = map[string]struct {
 	"a patience beyond all bounds": {func() error {
 		return apierrors.NewTooManyRequests("busy", 1<<30)
 	}, "the API server has too many requests", false},
+	// For the elector that is a conflict, with nobody: see core.Effort.
+	"webhook with a conflict": {func() error {
+		err := apierrors.NewConflict(leases, locktest.Name, nil)
+		err.ErrStatus.Message = "admission webhook \"no.example.com\" denied the request: never"
+		return fmt.Errorf("%w: %w", k8sresourcelock.ErrConflict, err)
+	}, "an admission webhook denies the lock's change", true},
 	"store full": {func() error {
 		return apierrors.NewInternalError(errors.New("etcdserver: mvcc: database space exceeded"))
 	}, "the API server's store is full", true},
@@ -146,7 +153,8 @@ func refuseWrites(t *testing.T, timing [3]time.Duration, err func() error, says 
 // makes 16 requests of the 24 that were counted. Fewer tries would lower its chance: a store that is
 // well again for the last seconds of the cover saves the term by whichever try falls there, and a
 // single last one is lost with one slow answer. Wider pauses in between, with a last try, would save
-// six requests and still not reach the number.
+// six requests and still not reach the number. A conflict costs one try more: the first is taken for
+// another writer's, and tried again at once.
 func (m *meter) judge(t *testing.T, timing [3]time.Duration, says string, unknown bool) {
 	t.Helper()
 	id := m.lock.Identity()

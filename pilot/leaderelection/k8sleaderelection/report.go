@@ -42,7 +42,14 @@ type change struct {
 	before, after core.State
 	action        core.Action
 	lock          k8sresourcelock.Snapshot
+	call          call  // that has ended
 	err           error // a run function's
+}
+
+// denied reports whether a write has met a conflict with nobody, which the core counts as a failure.
+func (c *change) denied() bool {
+	return c.in.Kind == core.Replied && c.in.Result == core.Conflict &&
+		(c.after.Writes.Fails > c.before.Writes.Fails || c.after.Asks.Fails > c.before.Asks.Fails)
 }
 
 // acknowledged is what of ours the store has confirmed, NoOp when that is nothing.
@@ -58,6 +65,9 @@ func (r *reporter) turn(c *change) {
 	after := &c.after
 	if c.err != nil { // each of them: nothing else tells why a leader stepped down
 		r.log.Error("a run function failed; stepping down for a while", "err", c.err)
+	}
+	if c.denied() {
+		r.callFailed(c.call)
 	}
 	r.record(c)
 	if after.Overdue && !c.before.Overdue {

@@ -7,6 +7,7 @@ import "time"
 type Effort struct {
 	Fails     uint8   // calls in a row that brought nothing
 	Conflicts uint8   // writes in a row that met another version
+	Base      uint64  // what the last of those was guarded by
 	Next      Instant // none before
 	Last      Instant // when one last failed
 }
@@ -30,13 +31,13 @@ func (c Config) failed(s State, call Call, in Input) State {
 		*e = Effort{}
 	}
 	switch {
-	case in.Result == Conflict && call.Op != Read:
+	case in.Result == Conflict && call.Op != Read && !e.denied(call):
 		s = c.conflicted(s, call, in)
 	default:
 		e.Fails = min(e.Fails+1, maxFails)
-		wait := c.pause(s, call.Op, e.Fails, in.Jitter)
+		wait := c.pause(s, call.Op, e.Fails, in)
 		if in.Result == Refused {
-			wait = max(wait, min(in.RetryAfter, c.longestPause(s, call.Op)))
+			wait = max(wait, min(in.RetryAfter, c.longestPause(s, call.Op, now)))
 		}
 		e.Next = now.After(wait)
 	}
@@ -45,7 +46,7 @@ func (c Config) failed(s State, call Call, in Input) State {
 		return s // what we know of the lock is as good as before
 	}
 	if in.Result != Conflict {
-		s.Reads.Next = max(s.Reads.Next, now.After(c.pause(s, Read, 1, in.Jitter)))
+		s.Reads.Next = max(s.Reads.Next, now.After(c.pause(s, Read, 1, in)))
 	}
 	s.Stale = true
 	s.Gave = s.Gave && in.Result == Unknown
@@ -53,18 +54,23 @@ func (c Config) failed(s State, call Call, in Input) State {
 	return s
 }
 
+// denied reports whether a write that is in conflict was so before, guarded by the version that it
+// has now: the store was asked in between, and nobody else has written. Then it is no other writer,
+// but something that denies writes with that code, for as long as it will.
+func (e *Effort) denied(call Call) bool { return e.Conflicts > 0 && e.Base == call.Base }
+
 // conflicted takes in a write that met another version. The first is tried again as soon
-// as the store was asked; a server that answers so each time must not be asked without end.
+// as the store was asked; where others write all the time, one tries no more than they do.
 func (c Config) conflicted(s State, call Call, in Input) State {
 	e := s.effort(call.Op)
 	if e.Last.After(2*c.Retry) < in.Now.Mono {
 		e.Conflicts = 0
 	}
-	e.Conflicts = min(e.Conflicts+1, maxFails)
+	e.Conflicts, e.Base = min(e.Conflicts+1, maxFails), call.Base
 	e.Next = 0
 	switch {
 	case e.Conflicts > 1:
-		e.Next = in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in.Jitter))
+		e.Next = in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in))
 	case call.Op == Ask:
 		s.AskAt = 0 // it met a renewal: that is no answer
 	}
@@ -75,29 +81,39 @@ func (c Config) conflicted(s State, call Call, in Input) State {
 const maxFails = 12
 
 // pause is how long to wait after so many failures in a row. A read, and a write of one
-// that holds the lock, is tried again after a sixteenth of a RetryPeriod, and at the latest
+// that has something to lose, is tried again after a sixteenth of a RetryPeriod, and at the latest
 // after a whole one. Others who cannot write need not try that often: after a while their
 // pause is a lease, which is what a crash costs too.
-func (c Config) pause(s State, op Op, fails, jitter uint8) time.Duration {
+func (c Config) pause(s State, op Op, fails uint8, in Input) time.Duration {
 	wait := c.Retry / 16
 	switch {
 	case op == Read:
 		wait <<= fails - 1
-	case fails > 1 && holds(s):
+	case fails > 1 && c.holds(s, in.Now.Mono):
 		wait <<= fails
 	default:
 		wait <<= 2 * (fails - 1)
 	}
-	wait = min(wait, c.longestPause(s, op))
-	return wait - wait/4*time.Duration(jitter)/256
+	wait = min(wait, c.longestPause(s, op, in.Now.Mono))
+	return wait - wait/4*time.Duration(in.Jitter)/256
 }
 
-func (c Config) longestPause(s State, op Op) time.Duration {
-	if op == Read || holds(s) {
+func (c Config) longestPause(s State, op Op, now Instant) time.Duration {
+	if op == Read || c.holds(s, now) {
 		return c.Retry
 	}
 	return c.Lease
 }
 
-// holds reports whether we have something to lose.
-func holds(s State) bool { return s.Phase != Following && s.Phase != Done }
+// holds reports whether we have something to lose: a term in which we act or have acted or,
+// while we settle, a lease that has not run out. Anybody may take the lock after that.
+func (c Config) holds(s State, now Instant) bool {
+	switch s.Phase {
+	case Leading, Draining, Releasing:
+		return true
+	case Settling:
+		return now < c.expiresAt(s)
+	case Following, Done:
+	}
+	return false
+}

@@ -167,22 +167,25 @@ func TestHowAFailureIsCounted(t *testing.T) {
 	for name, x := range map[string]struct {
 		op     Op
 		result Result
+		base   uint64 // that it was guarded by; the conflicts before by 20
 		last   Instant
 		want   Effort // of writes
 	}{
-		"the first":                   {Renew, Unknown, long, Effort{Fails: 1, Next: seconds(0.125), Last: testNow.Mono}},
-		"another":                     {Renew, Unknown, seconds(-30), Effort{Fails: 6, Conflicts: 2, Next: seconds(2), Last: testNow.Mono}},
-		"the first, after a while":    {Renew, Refused, long, Effort{Fails: 1, Next: seconds(0.125), Last: testNow.Mono}},
-		"a conflict":                  {Renew, Conflict, long, Effort{Conflicts: 1, Last: testNow.Mono}},
-		"a conflict after a while":    {Renew, Conflict, seconds(-5), Effort{Fails: 5, Conflicts: 1, Last: testNow.Mono}},
-		"a second conflict":           {Renew, Conflict, seconds(-4), Effort{Fails: 5, Conflicts: 3, Next: seconds(0.25), Last: testNow.Mono}},
-		"a conflict within a moment":  {Renew, Conflict, seconds(-1), Effort{Fails: 5, Conflicts: 3, Next: seconds(0.25), Last: testNow.Mono}},
-		"a read, as if in a conflict": {Read, Conflict, long, Effort{Fails: 5, Conflicts: 2, Next: seconds(7), Last: long}},
+		"the first":                   {Renew, Unknown, 20, long, Effort{Fails: 1, Next: seconds(0.125), Last: testNow.Mono}},
+		"another":                     {Renew, Unknown, 20, seconds(-30), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
+		"the first, after a while":    {Renew, Refused, 20, long, Effort{Fails: 1, Next: seconds(0.125), Last: testNow.Mono}},
+		"a conflict":                  {Renew, Conflict, 20, long, Effort{Conflicts: 1, Base: 20, Last: testNow.Mono}},
+		"a conflict after a while":    {Renew, Conflict, 21, seconds(-5), Effort{Fails: 5, Conflicts: 1, Base: 21, Last: testNow.Mono}},
+		"a second conflict":           {Renew, Conflict, 21, seconds(-4), Effort{Fails: 5, Conflicts: 3, Base: 21, Next: seconds(0.25), Last: testNow.Mono}},
+		"a conflict within a moment":  {Renew, Conflict, 21, seconds(-1), Effort{Fails: 5, Conflicts: 3, Base: 21, Next: seconds(0.25), Last: testNow.Mono}},
+		"a conflict with nobody":      {Renew, Conflict, 20, seconds(-5), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
+		"and again soon":              {Renew, Conflict, 20, seconds(-1), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
+		"a read, as if in a conflict": {Read, Conflict, 20, long, Effort{Fails: 5, Conflicts: 2, Base: 20, Next: seconds(7), Last: long}},
 	} {
 		s := ours(seenAt(0, lock("mine")), Leading)
-		s.Writes = Effort{Fails: 5, Conflicts: 2, Next: seconds(7), Last: x.last}
+		s.Writes = Effort{Fails: 5, Conflicts: 2, Base: 20, Next: seconds(7), Last: x.last}
 		s.Reads.Last = testNow.Mono
-		s = c.failed(s, Call{Op: x.op}, reply(0, x.result, Snapshot{}))
+		s = c.failed(s, Call{Op: x.op, Base: x.base}, reply(0, x.result, Snapshot{}))
 		if s.Writes != x.want {
 			t.Errorf("%s: %+v", name, s.Writes)
 		}
@@ -200,7 +203,7 @@ func TestHowAFailureIsCounted(t *testing.T) {
 		t.Errorf("a request that met a renewal is put off: %+v", s)
 	}
 	s.AskAt = seconds(9)
-	if s = c.failed(s, Call{Op: Ask}, reply(0, Conflict, Snapshot{})); s.AskAt != seconds(9) || s.Asks.Next != seconds(0.125) {
+	if s = c.failed(s, Call{Op: Ask, Base: 1}, reply(0, Conflict, Snapshot{})); s.AskAt != seconds(9) || s.Asks.Next != seconds(0.125) {
 		t.Errorf("a request that meets one after the other: %+v", s)
 	}
 	s = ours(seenAt(0, lock("mine")), Leading)
@@ -252,7 +255,8 @@ func TestWhatAFailureLeavesInDoubt(t *testing.T) {
 }
 
 // How long the pauses are: up to a RetryPeriod for reads and for who has something to lose,
-// up to a lease for writes of others; by up to a quarter less, at random.
+// up to a lease for writes of others, and of one that settles when its own lease has run out; by up
+// to a quarter less, at random.
 func TestHowLongThePausesAre(t *testing.T) {
 	c := testConfig()
 	const ms = time.Millisecond
@@ -260,25 +264,28 @@ func TestHowLongThePausesAre(t *testing.T) {
 		phase  Phase
 		op     Op
 		jitter uint8
+		seen   float64 // when its record was last another, before now
 		want   []time.Duration
 	}{
-		"reads":                    {Following, Read, 0, []time.Duration{125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
-		"a holder's writes":        {Leading, Renew, 0, []time.Duration{125 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
-		"a follower's writes":      {Following, Acquire, 0, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms, 15000 * ms}},
-		"one's that has ended":     {Done, Release, 0, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms}},
-		"shortened by an eighth":   {Following, Acquire, 128, []time.Duration{125*ms - 125*ms/8, 500*ms - 500*ms/8}},
-		"of one that settles":      {Settling, Renew, 0, []time.Duration{125 * ms, 500 * ms, 1000 * ms, 2000 * ms}},
-		"of a drain and its reads": {Draining, Read, 0, []time.Duration{125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms}},
+		"reads":                      {Following, Read, 0, 0, []time.Duration{125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
+		"a holder's writes":          {Leading, Renew, 0, 0, []time.Duration{125 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
+		"a follower's writes":        {Following, Acquire, 0, 0, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms, 15000 * ms}},
+		"one's that has ended":       {Done, Release, 0, 0, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms}},
+		"shortened by an eighth":     {Following, Acquire, 128, 0, []time.Duration{125*ms - 125*ms/8, 500*ms - 500*ms/8}},
+		"of one that settles":        {Settling, Renew, 0, 14.999, []time.Duration{125 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
+		"of one whose lease is over": {Settling, Renew, 0, 15, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms}},
+		"of a drain and its reads":   {Draining, Read, 0, 0, []time.Duration{125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms}},
 	} {
 		for i, want := range x.want {
-			if got := c.pause(State{Phase: x.phase}, x.op, uint8(i+1), x.jitter); got != want {
+			s := State{Phase: x.phase, SeenAt: seconds(-x.seen)}
+			if got := c.pause(s, x.op, uint8(i+1), Input{Now: testNow, Jitter: x.jitter}); got != want {
 				t.Errorf("%s: after %d failures %v, want %v", name, i+1, got, want)
 			}
 		}
 	}
 	// What the server wishes is heeded, but no longer than a pause may be.
 	for phase, x := range map[Phase]struct{ wish, want float64 }{Leading: {60, 2}, Following: {60, 15}, Settling: {1, 1}} {
-		s := State{Phase: phase, Known: true, Watch: true}
+		s := State{Phase: phase, Known: true, Watch: true, SeenAt: testNow.Mono}
 		in := reply(0, Refused, Snapshot{})
 		in.RetryAfter = time.Duration(x.wish) * time.Second
 		if got := c.failed(s, Call{Op: Renew}, in).Writes.Next; got != seconds(x.want) {

@@ -132,14 +132,11 @@ func (c *checks) changes(p *process) {
 }
 
 // watchMinutes looks at whole minutes of a spell in which nobody can write and nothing
-// else happens: what a candidate sends then is bounded by the clock, not by its timing. But
-// where no answer is definite, each write is followed by the read that says what has become
-// of it, and who holds the lock without acting tries once a RetryPeriod, less its jitter.
+// else happens: what a candidate sends then is bounded by the clock, not by its timing. It is the
+// same where no answer is definite, and a read follows each write. The first minute has the quick
+// tries that save a lease when the trouble is short.
 func (w *world) watchMinutes(s *spell) {
-	most := 12
-	if s.result != core.Refused {
-		most = max(most, 2*int(time.Minute/(w.timing.retry*3/4))+8)
-	}
+	const most = 12
 	if s.kind != writes || s.node != nil {
 		return
 	}

@@ -10,6 +10,7 @@ var effortBugs = []Bug{
 	{"refusal-read-again", "refused", Effort, each(refusalReadAgain)},
 	{"polls-beside-refusals", "refused", Effort, each(pollsBesideRefusals)},
 	{"conflicts-without-pause", "one-sided", Effort, each(conflictsWithoutPause)},
+	{"conflicts-with-nobody", "one-sided", Effort, each(conflictsWithNobody)},
 	{"heeds-any-delay", "refused", Prompt, each(heedsAnyDelay)},
 	{"ring-of-stamps", "refused", StepDown, each(ringOfStamps)},
 	{"renews-only-what-it-read", "one-sided", StepDown, each(renewsOnlyWhatItRead)},
@@ -54,6 +55,12 @@ func pollsBesideRefusals(c core.Config, s core.State, in core.Input) (core.State
 
 func conflictsWithoutPause(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	s.Writes.Conflicts, s.Asks.Conflicts = 0, 0
+	return c.Step(s, in)
+}
+
+// conflictsWithNobody takes every conflict for one with another writer, who will not be there for long.
+func conflictsWithNobody(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
+	s.Writes.Base, s.Asks.Base = 0, 0
 	return c.Step(s, in)
 }
 
