@@ -120,6 +120,9 @@ func (c Config) observe(s State, in Input) State {
 	}
 	s.Known, s.Stale, s.Doubt, s.Snap = true, s.Missed, false, snap
 	s.Learned++
+	if changed {
+		s = c.unhindered(s)
+	}
 	return s
 }
 
@@ -194,7 +197,7 @@ func (c Config) isTwin(s State, next Snapshot) bool {
 	// Nobody but a process of that name writes its marker.
 	appeared := next.acting() && next.Version >= s.Snap.Version
 	// The same record that now stands in the other of two objects too is not one more write.
-	changed := sameHolder(s.Snap, next) && s.Snap.Record != next.Record
+	changed := sameHolder(s.Snap, next) && s.Snap.Record != next.Record && !next.nominated()
 	return !s.wrote(next) && (s.Twin || changed || appeared)
 }
 
@@ -212,14 +215,15 @@ func (c Config) replied(s State, in Input) State {
 		in.Result = Unknown // a write that changed nothing is no write
 	}
 	if in.Result != OK {
-		return c.failed(s, call, in)
+		s = c.failed(s, call, in)
+		if call.Sent.Mono < s.SeenAt {
+			s = c.unhindered(s) // it was nominated while the call was under way
+		}
+		return s
 	}
 	s = c.pollAfter(s, in)
 	s.AnswerAt = in.Now.Mono
 	*s.effort(call.Op) = Effort{}
-	if call.Op == Ask {
-		s.Writes.Next = 0 // whoever may ask can often write as well: a nominee has no time to lose
-	}
 	if call.Op == Read {
 		// An answer to a question asked after we learned what we know is newer than
 		// that, whatever its version says: a store can be restored from a backup.

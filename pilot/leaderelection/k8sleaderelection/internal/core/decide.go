@@ -72,10 +72,10 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 		a = a.wake(ends)
 	}
 	at, why := c.opening(s)
-	if at < s.BackOff && s.BackOff > now.Mono {
+	if at < s.BackOff && s.BackOff > now.Mono && !(c.nominee(s) && c.transferred(s)) {
 		at, why = s.BackOff, BackingOff
 	}
-	if nominee := s.Snap.nominated() && s.Snap.Record.Holder == c.Self; !nominee && now.Mono < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
+	if !c.nominee(s) && now.Mono < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
 		// Whoever takes the lock before it can judge a request has to be preempted, and
 		// that costs a lease.
 		at, why = s.SyncBy, Unsynced
@@ -106,8 +106,12 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 // unasked reports whether somebody has written us in as holder although we did not
 // ask, or do not want it now. The lock is passed on at once: nobody acts.
 func (c Config) unasked(s State) bool {
-	wanted := !s.Unfit && (s.Asked || c.transferred(s))
-	return s.Snap.nominated() && s.Snap.Record.Holder == c.Self && !s.Twin && !wanted && !s.wrote(s.Snap)
+	return c.nominee(s) && (s.Unfit || !s.Asked && !c.transferred(s))
+}
+
+// nominee reports whether somebody has written us in as holder, and nothing was written since.
+func (c Config) nominee(s State) bool {
+	return s.Snap.nominated() && s.Snap.Record.Holder == c.Self && !s.Twin
 }
 
 // decideAsking asks the leader to hand over, and waits for it to do so. A challenger

@@ -77,7 +77,7 @@ func TestWhatAFollowerWaitsFor(t *testing.T) {
 func unsynced(_ *Config, s *State) { s.Default, s.SyncBy = Default{}, seconds(3) }
 
 // A nominee that did not ask, or does not want the lock now, passes it on; not while somebody
-// may act in it, and not what it has taken already.
+// may act in it. That others use the stamps that it has used does not make it its own.
 func TestWhatIsDoneWithALockThatNobodyAskedFor(t *testing.T) {
 	for name, x := range map[string]struct {
 		lock   string
@@ -92,7 +92,7 @@ func TestWhatIsDoneWithALockThatNobodyAskedFor(t *testing.T) {
 		"somebody may act":           {"nominated me", func(s *State) { s.Prior = seconds(1) }, decided{Acquire, Reclaimed, 0}},
 		"nobody may act any more":    {"nominated me", func(s *State) { s.Prior = testNow.Mono }, decided{Release, NotAsked, 0}},
 		"it may be a twin's":         {"nominated me", func(s *State) { s.Twin = true }, decided{NoOp, HeldByOther, 2}},
-		"it wrote that itself":       {"nominated me", func(s *State) { s.Mine[0] = 5e6 }, decided{Acquire, Reclaimed, 0}},
+		"its own stamp, by chance":   {"nominated me", func(s *State) { s.Mine[0] = 5e6 }, decided{Release, NotAsked, 0}},
 		"another is nominated":       {"nominated", func(*State) {}, decided{NoOp, HeldByOther, 2}},
 	} {
 		s := seenAt(0, lock(x.lock))

@@ -44,6 +44,7 @@ func TestForHowLongAHolderIsMute(t *testing.T) {
 		"another was asked, who refused":  {with(astray), with(newer, renewed, astray), nil, 2, 5},
 		"another holder":                  {was, with(newer, to("c", 4), marked("c", 4)), nil, 2, 0},
 		"another term of its own":         {was, with(newer, to("b", 4), marked("b", 4)), nil, 2, 0},
+		"another, of the same number":     {was, with(newer, renewed, func(s *Snapshot) { s.Record.Acquired = s.Record.Renewed }), nil, 2, 0},
 		"another, by its old marker":      {was, with(newer, to("b", 4)), nil, 2, 0},
 		"it took its marker back":         {was, with(newer, renewed, marked("", 0)), nil, 2, 0},
 		"it has another marker":           {was, with(newer, renewed, func(s *Snapshot) { s.Notes.Marker.Unfit = true }), nil, 2, 0},

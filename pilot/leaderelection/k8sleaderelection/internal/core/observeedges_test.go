@@ -261,6 +261,8 @@ func TestWhoIsATwin(t *testing.T) {
 		"it is gone":                       {lock("mine"), lock("equal", newer, to("b", 4)), true, false, false},
 		"it is deleted":                    {lock("mine"), lock("mine", deleted, newer), true, false, false},
 		"what it wrote can't be read":      {lock("mine"), lock("mine", unreadable, newer), true, false, false},
+		"written in anew, from our term":   {lock("mine"), lock("mine", newer, nominated("a", 5)), false, false, false},
+		"it was one, and is written in":    {lock("mine"), lock("mine", newer, nominated("a", 5)), true, false, true},
 		"it was written over what is gone": {lock("mine", deleted), lock("mine, unmarked", newer, renewed), false, false, false},
 	} {
 		s := seenAt(0, x.before)

@@ -48,15 +48,14 @@ func TestWhichAnswersAreNews(t *testing.T) {
 	}
 }
 
-// An answer ends what was wrong with calls of its kind, and only of that. Whoever may ask
-// can mostly write too: a nominee has no time to lose.
+// An answer ends what was wrong with calls of its kind, and only of that.
 func TestWhatAnAnswerMends(t *testing.T) {
 	c := testConfig()
 	bad := Effort{Fails: 3, Conflicts: 2, Next: seconds(9), Last: testNow.Mono}
 	for op, x := range map[Op]struct{ reads, writes, asks Effort }{
 		Read:  {Effort{}, bad, bad},
 		Renew: {bad, Effort{}, bad},
-		Ask:   {bad, Effort{Fails: 3, Conflicts: 2, Last: testNow.Mono}, Effort{}},
+		Ask:   {bad, bad, Effort{}},
 	} {
 		s := calling(seenAt(0, lock("equal")), op)
 		s.Reads, s.Writes, s.Asks = bad, bad, bad

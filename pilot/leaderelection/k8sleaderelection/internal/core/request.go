@@ -94,11 +94,12 @@ func (c Config) mute(s State) bool {
 }
 
 // heed adds up for how long the holder has been renewing where an answer should be. Another
-// term, another marker and any answer begin anew. Of what others have asked, and of what has
+// term, another marker and any answer begin anew; at the end of the count all terms have one number,
+// and when they began tells them apart. Of what others have asked, and of what has
 // run out, a leader need not take notice.
 func (c Config) heed(s State, next Snapshot, now Instant) State {
 	was, r := s.Snap, next.Notes.Request
-	if !next.acting() || !sameHolder(was, next) || was.Notes.Marker != next.Notes.Marker || next.Version < was.Version ||
+	if !next.acting() || !sameHolder(was, next) || was.Notes.Marker != next.Notes.Marker || was.Record.Acquired != next.Record.Acquired || next.Version < was.Version ||
 		next.addressed() && (r.Refused != "" || r.Accepted != was.Notes.Request.Accepted) {
 		s.Ignored = 0
 		return s

@@ -293,14 +293,18 @@ func request(text string) (r Request, err error) {
 	return r, err
 }
 
-// hold reads "b/3:10s".
+// hold reads "b/3:10s", a pause, or "b/3:10s+transfer".
 func hold(text string) (h Hold, err error) {
 	term, length, _ := strings.Cut(text, ":")
+	length, transfer := strings.CutSuffix(length, "+transfer")
 	d, err := time.ParseDuration(length)
 	if err != nil {
 		return h, err
 	}
 	h = Hold{Seconds: int(d / time.Second), Requester: "operator", Reason: HoldForPause}
+	if transfer {
+		h.Reason = HoldForTransfer
+	}
 	h.Holder, h.Transitions, err = who(term)
 	return h, err
 }

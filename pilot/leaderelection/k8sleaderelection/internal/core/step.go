@@ -113,8 +113,12 @@ func (c Config) settledAt(s State) Instant {
 	return max(s.Prior, c.mayActUntil(s))
 }
 
-// wrote reports whether this process wrote the record that snap shows.
+// wrote reports whether this process wrote the record that snap shows. Stamps are whole seconds of
+// somebody's clock: who nominates us can have used one of ours. But nobody nominates itself.
 func (s State) wrote(snap Snapshot) bool {
+	if snap.nominated() {
+		return false
+	}
 	if s.Acked != 0 && s.Acked == snap.Record.Renewed {
 		return true
 	}

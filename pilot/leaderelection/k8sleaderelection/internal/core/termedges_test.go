@@ -13,16 +13,20 @@ func TestWhenATermIsOurs(t *testing.T) {
 		t.Fatal("our own record is not ours")
 	}
 	for name, spoil := range map[string]func(*State){
-		"it was gone once":       func(s *State) { s.Gone = true },
-		"there is no term":       func(s *State) { s.Term, s.Snap.UID, s.Snap.Record.Transitions = Term{}, "", 0 },
-		"deleted":                func(s *State) { s.Snap.Exists = false },
-		"unreadable":             func(s *State) { s.Snap.Content = Unreadable },
-		"released":               func(s *State) { s.Snap.Record.Holder = "" },
-		"another's":              func(s *State) { s.Snap.Record.Holder = "b" },
-		"made anew":              func(s *State) { s.Snap.UID = "v" },
-		"another term":           func(s *State) { s.Snap.Record.Transitions = 4 },
-		"from before the term":   func(s *State) { s.Snap.Version = 14 },
-		"written by another":     func(s *State) { s.Snap.Record.Renewed = 8e6 },
+		"it was gone once":     func(s *State) { s.Gone = true },
+		"there is no term":     func(s *State) { s.Term, s.Snap.UID, s.Snap.Record.Transitions = Term{}, "", 0 },
+		"deleted":              func(s *State) { s.Snap.Exists = false },
+		"unreadable":           func(s *State) { s.Snap.Content = Unreadable },
+		"released":             func(s *State) { s.Snap.Record.Holder = "" },
+		"another's":            func(s *State) { s.Snap.Record.Holder = "b" },
+		"made anew":            func(s *State) { s.Snap.UID = "v" },
+		"another term":         func(s *State) { s.Snap.Record.Transitions = 4 },
+		"from before the term": func(s *State) { s.Snap.Version = 14 },
+		"written by another":   func(s *State) { s.Snap.Record.Renewed = 8e6 },
+		// At the end of the count a nominee's term has the same number, and its stamp is a second of another's clock.
+		"written in anew": func(s *State) {
+			s.Snap.Notes, s.Snap.Record.Acquired = Notes{Nominated: Nomination{"a", 3}}, s.Snap.Record.Renewed
+		},
 		"in one of two objects":  func(s *State) { s.Snap.Stands = InFirst },
 		"in the other of them":   func(s *State) { s.Snap.Stands = InSecond },
 		"of which one was alone": func(s *State) { s.Snap.Version, s.Snap.UID = 15, "u+v" },

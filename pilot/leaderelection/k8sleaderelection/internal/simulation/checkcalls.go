@@ -114,8 +114,7 @@ func (w *world) checkNominee(nomination view) {
 	w.after(soon, func() {
 		// A call that hangs is waited for: there is only one under way.
 		hangs := p.call != nil && p.call.sentAt < w.now.add(-soon) || p.troubledAt >= w.now.add(-soon)
-		backsOff := p.s.BackOff > p.now().Mono // an operator moved the lock to one that it had told to cool down
-		if n.p == p && n.attends() && !hangs && !backsOff && w.store.now.snap.Version == nomination.snap.Version && !p.seen.unfit {
+		if n.p == p && n.attends() && !hangs && w.store.now.snap.Version == nomination.snap.Version && !p.seen.unfit {
 			w.violate(Prompt, "%v has not taken the lock %v after it was nominated", p, soon)
 		}
 	})

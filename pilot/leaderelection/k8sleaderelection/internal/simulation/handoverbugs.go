@@ -55,7 +55,8 @@ func actsOnNomination(c core.Config, s core.State, in core.Input) (core.State, c
 	mine := in.Snap.Notes.Nominated.Identity == c.Self && in.Snap.Record.Holder == c.Self
 	if in.Kind == core.Seen && mine && s.Phase == core.Following && s.Flight.Op == core.NoOp {
 		s.Flight = core.Call{Op: core.Acquire, Sent: in.Now, Learned: s.Learned, Record: in.Snap.Record, Marker: true}
-		s.Mine[0] = in.Snap.Record.Renewed
+		s.Mine[0], in.Snap.Notes.Nominated = in.Snap.Record.Renewed, core.Nomination{}
+		s.SettleAt = core.Never // who nominated it has ended well
 		in.Kind, in.Result = core.Replied, core.OK
 	}
 	return c.Step(s, in)
