@@ -1,10 +1,15 @@
 package main
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"istio.io/pkg/log"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
 // --log-level: what names no scope is for all, wherever it stands; what names one is for it
@@ -51,6 +56,44 @@ func TestWrongLogLevelsNameWhatThereIs(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), word) {
 				t.Errorf("--log-level=%s: %v does not say %q", level, err, word)
 			}
+		}
+	}
+}
+
+// What the flags of the log do to a server's lines.
+func TestLogFlagsHaveTheirEffect(t *testing.T) {
+	clearVariables(t)
+	t.Cleanup(func() {
+		if err := (&logging{level: "info", target: []string{"stdout"}}).configure(); err != nil {
+			t.Error(err)
+		}
+	})
+	for flags, want := range map[string]struct{ json, debug bool }{
+		"":                         {},
+		"--log-level=debug":        {debug: true},
+		"--log-output-level=debug": {debug: true}, // as istiod calls it
+		"--log_output_level=debug": {debug: true},
+		"--log-as-json":            {json: true},
+		"--log_as_json":            {json: true},
+	} {
+		file := filepath.Join(t.TempDir(), "log")
+		root := command(programs{serve: func(context.Context, bootstrap.Config) error {
+			bootstrap.NewLogger().Info("told")
+			bootstrap.NewLogger().Debug("whispered")
+			return nil
+		}})
+		root.SetArgs(append([]string{"server", "--log-target=" + file}, strings.Fields(flags)...))
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Errorf("%s: %v", flags, err)
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := string(text)
+		if !strings.Contains(lines, "told") || strings.Contains(lines, "whispered") != want.debug || strings.HasPrefix(lines, "{") != want.json {
+			t.Errorf("%s: the log is\n%s", flags, lines)
 		}
 	}
 }
