@@ -42,8 +42,10 @@ var table = []election{
 
 // Elections lists the names of the elections that a server takes part in; those of
 // perRevision get "-<revision>" appended to make their lock's name.
-func Elections() (shared, perRevision []string) {
-	for _, row := range table {
+func Elections() (shared, perRevision []string) { return electionsOf(table) }
+
+func electionsOf(rows []election) (shared, perRevision []string) {
+	for _, row := range rows {
 		if row.perRevision {
 			perRevision = append(perRevision, row.id)
 		} else {

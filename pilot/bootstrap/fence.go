@@ -85,7 +85,7 @@ func (c FenceConfig) withDefaults() FenceConfig {
 
 // Declarations are what the fence guards.
 func (c FenceConfig) Declarations() ([]fence.Declaration, error) {
-	all, err := c.withDefaults().declarations()
+	all, err := c.withDefaults().declarations(table)
 	for i := range all {
 		if c.Mode != "" {
 			all[i].Mode = fence.Mode(c.Mode)
@@ -94,12 +94,12 @@ func (c FenceConfig) Declarations() ([]fence.Declaration, error) {
 	return all, err
 }
 
-func (c FenceConfig) declarations() ([]fence.Declaration, error) {
+func (c FenceConfig) declarations(rows []election) ([]fence.Declaration, error) {
 	if c.File != "" {
 		return declared(c.File)
 	}
 	var all []fence.Declaration
-	for _, row := range table {
+	for _, row := range rows {
 		d := fence.Declaration{
 			Election: row.id, Namespace: c.Namespace, Lock: fence.LockKind(c.Lock), Multi: c.multi, ServiceAccounts: c.accounts(),
 			Coordinators: c.Coordinators, Guards: row.writes, WithoutLockGuard: c.WithoutLockGuard,
