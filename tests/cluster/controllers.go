@@ -44,27 +44,32 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	c.controllers, err = process.Start(process.Spec{
 		Name: controllerManagerProgram,
 		Path: filepath.Join(c.assets, controllerManagerProgram),
-		Args: []string{
-			"--kubeconfig=" + kubeconfig,
-			"--controllers=" + strings.Join(controllers, ","),
-			// Each controller is its own service account, as in a real cluster: policies
-			// that know the namespace controller by its name see it here too.
-			"--use-service-account-credentials=true",
-			"--root-ca-file=" + c.folder.file(caFile),
-			"--leader-elect=false",
-			"--secure-port=0",
-			// The default of 20 requests per second is for sharing an API server.
-			"--kube-api-qps=1000",
-			"--kube-api-burst=1000",
-		},
-		Env: serverEnvironment(),
-		Dir: c.folder.path,
-		Log: c.folder.file(controllerManagerProgram + ".log"),
+		Args: c.controllerArguments(kubeconfig),
+		Env:  serverEnvironment(),
+		Dir:  c.folder.path,
+		Log:  c.folder.file(controllerManagerProgram + ".log"),
 	})
 	if err != nil {
 		return err
 	}
 	return c.awaitControllers(ctx)
+}
+
+// controllerArguments puts the command line together.
+func (c *Cluster) controllerArguments(kubeconfig string) []string {
+	return []string{
+		"--kubeconfig=" + kubeconfig,
+		"--controllers=" + strings.Join(controllers, ","),
+		// Each controller is its own service account, as in a real cluster: policies
+		// that know the namespace controller by its name see it here too.
+		"--use-service-account-credentials=true",
+		"--root-ca-file=" + c.folder.file(caFile),
+		"--leader-elect=false",
+		"--secure-port=0",
+		// The default of 20 requests per second is for sharing an API server.
+		"--kube-api-qps=1000",
+		"--kube-api-burst=1000",
+	}
 }
 
 func (c *Cluster) awaitControllers(ctx context.Context) error {

@@ -25,23 +25,10 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	etcd, err := process.Start(process.Spec{
 		Name: etcdProgram,
 		Path: filepath.Join(c.assets, etcdProgram),
-		Args: append([]string{
-			"--name=default",
-			"--data-dir=" + c.folder.file("etcd"),
-			"--listen-client-urls=" + clients,
-			"--advertise-client-urls=" + clients,
-			"--listen-peer-urls=" + peers,
-			"--initial-advertise-peer-urls=" + peers,
-			"--initial-cluster=default=" + peers,
-			"--log-level=warn",
-			// It has no peers to lose, and data that nobody misses.
-			"--heartbeat-interval=10",
-			"--election-timeout=50",
-			"--unsafe-no-fsync",
-		}, c.options.EtcdArgs...),
-		Env: serverEnvironment(),
-		Dir: c.folder.path,
-		Log: c.folder.file("etcd.log"),
+		Args: c.etcdArguments(clients, peers),
+		Env:  serverEnvironment(),
+		Dir:  c.folder.path,
+		Log:  c.folder.file("etcd.log"),
 	})
 	if err != nil {
 		return err
@@ -49,4 +36,22 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	c.etcd, c.etcdURL = etcd, clients
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return await(ctx, "etcd is healthy", etcd, healthy(client, clients+"/health"))
+}
+
+// etcdArguments puts the command line together.
+func (c *Cluster) etcdArguments(clients, peers string) []string {
+	return append([]string{
+		"--name=default",
+		"--data-dir=" + c.folder.file("etcd"),
+		"--listen-client-urls=" + clients,
+		"--advertise-client-urls=" + clients,
+		"--listen-peer-urls=" + peers,
+		"--initial-advertise-peer-urls=" + peers,
+		"--initial-cluster=default=" + peers,
+		"--log-level=warn",
+		// It has no peers to lose, and data that nobody misses.
+		"--heartbeat-interval=10",
+		"--election-timeout=50",
+		"--unsafe-no-fsync",
+	}, c.options.EtcdArgs...)
 }

@@ -174,18 +174,24 @@ var rooms = []room{
 		judges: []judge{
 			{pkg: "./tests/cluster/internal/process"},
 			{pkg: "./tests/cluster/internal/loopback"},
+			{pkg: "./tests/cluster", run: alone},
+			{pkg: "./tests/cluster/node", run: alone},
 			// Together costs a start for all, apart the quick ones judge before those that
 			// stop servers and wait.
-			{pkg: "./tests/cluster", skip: slowCluster, second: true, together: true},
-			{pkg: "./tests/cluster/node", skip: slowNode, second: true, together: true},
+			{pkg: "./tests/cluster", skip: slowCluster + "|" + alone, second: true, together: true},
+			{pkg: "./tests/cluster/node", skip: slowNode + "|" + alone, second: true, together: true},
 			{pkg: "./tests/cluster", run: slowCluster, second: true},
 			{pkg: "./tests/cluster/node", run: slowNode, second: true},
 		},
 	},
 }
 
-// slowCluster and slowNode are the tests of clusters and nodes that take more than a few seconds.
+// alone are the tests of clusters and nodes that start none; slowCluster and slowNode are those
+// that take more than a few seconds.
 const (
+	alone = "TestADefinition.*|TestMissingPrograms.*|TestOptionsAreChecked|TestTheCommandLines|TestWhoIsHealthy|TestAKubeconfig.*|TestTheFolderOfACluster|TestDefaultsOf.*|" +
+		"TestLastLines|TestLogRequests.*|TestExpand|TestBackoff|TestAddresses.*|TestLifeIsNotAsked.*|TestRetry.*|TestWhichPods.*|TestANodeTells.*|TestThePeriod.*|" +
+		"TestHowAProcess.*|TestThePlan.*|TestWhichPart.*|TestTheObject.*|TestWhatIsAsked.*|TestABinding.*|TestTheStatus.*|TestWhichLogs.*"
 	slowCluster = "TestABackup.*|TestGatewayAPI|TestTheAPIServerCanPause.*|TestServersOfACluster.*"
 	slowNode    = "TestANamesake.*|TestAPodThatWent.*|TestReadiness.*|TestNothingOutlives.*|TestPodsOutlive.*|TestLifeWaits.*|TestANodeThatStops.*"
 )
