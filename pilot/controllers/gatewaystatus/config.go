@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -27,17 +26,11 @@ type Config struct {
 	Workers int
 	// Logger receives what begins and ends to fail; nil means slog.Default().
 	Logger *slog.Logger
-
-	// now is the time for conditions; nil means time.Now.
-	now func() time.Time
 }
 
 func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
-	}
-	if c.now == nil {
-		c.now = time.Now
 	}
 	return c
 }

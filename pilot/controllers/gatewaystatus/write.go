@@ -16,7 +16,8 @@ import (
 
 const statusOf = "status"
 
-func (c *Controller) now() metav1.Time { return metav1.NewTime(c.config.now()).Rfc3339Copy() }
+// now is the time as the API server would keep it.
+func now() metav1.Time { return metav1.Now().Rfc3339Copy() }
 
 // reconcileClass makes the class istio where it is missing, and writes the status of classes that are ours.
 func (c *Controller) reconcileClass(ctx context.Context, k key) error {
@@ -40,7 +41,7 @@ func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 		return nil
 	}
 	wanted := classStatus(have)
-	wanted.Conditions = timed(have.Status.Conditions, wanted.Conditions, c.now())
+	wanted.Conditions = timed(have.Status.Conditions, wanted.Conditions, now())
 	if equality.Semantic.DeepEqual(have.Status, wanted) {
 		return nil
 	}
@@ -61,8 +62,8 @@ func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 		return nil
 	}
 	wanted := gatewayStatus(c, have)
-	now := c.now()
-	wanted.Conditions = timed(have.Status.Conditions, wanted.Conditions, now)
+	at := now()
+	wanted.Conditions = timed(have.Status.Conditions, wanted.Conditions, at)
 	for i, l := range wanted.Listeners {
 		var before []metav1.Condition
 		for _, b := range have.Status.Listeners {
@@ -70,7 +71,7 @@ func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 				before = b.Conditions
 			}
 		}
-		wanted.Listeners[i].Conditions = only(before, l.Conditions, now)
+		wanted.Listeners[i].Conditions = only(before, l.Conditions, at)
 	}
 	if equality.Semantic.DeepEqual(have.Status.Addresses, wanted.Addresses) && equality.Semantic.DeepEqual(have.Status.Conditions, wanted.Conditions) &&
 		equality.Semantic.DeepEqual(have.Status.Listeners, wanted.Listeners) {
@@ -96,7 +97,7 @@ func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
 		c.full.note(k, 0)
 		return nil
 	}
-	change, left := changeParents(have, routeParents(c, have), c.now())
+	change, left := changeParents(have, routeParents(c, have), now())
 	c.full.note(k, left)
 	if change == nil {
 		return nil
