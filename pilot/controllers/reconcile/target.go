@@ -75,4 +75,13 @@ func (t Target[K, T]) Behind(have T) {
 		a.stale = have.GetResourceVersion()
 	}
 	t.cache.answers.add(t.name(), a)
+	// The cache may have shown it before the answer came: then nothing more comes to look at the key for.
+	shown := t.cache.Get(t.ref.Namespace, t.ref.Name)
+	more := have != none // and gone by now
+	if shown != none {
+		more = a.shownBy(shown.GetResourceVersion())
+	}
+	if more && t.cache.answers.drop(t.name(), a) {
+		t.cache.controller.Enqueue(t.key)
+	}
 }
