@@ -30,6 +30,18 @@ var controllers = []string{
 	"validatingadmissionpolicy-status-controller",
 }
 
+// sliceController is the one that Options.Services asks for.
+const sliceController = "endpointslice-controller"
+
+// controllers are those that run.
+func (o Options) controllers() string {
+	all := strings.Join(controllers, ",")
+	if o.Services {
+		all += "," + sliceController
+	}
+	return all
+}
+
 // startControllers starts the controller manager and waits until it has made what
 // every namespace gets.
 func (c *Cluster) startControllers(ctx context.Context) error {
@@ -59,7 +71,7 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 func (c *Cluster) controllerArguments(kubeconfig string) []string {
 	return []string{
 		"--kubeconfig=" + kubeconfig,
-		"--controllers=" + strings.Join(controllers, ","),
+		"--controllers=" + c.options.controllers(),
 		// Each controller is its own service account, as in a real cluster: policies
 		// that know the namespace controller by its name see it here too.
 		"--use-service-account-credentials=true",

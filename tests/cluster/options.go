@@ -18,6 +18,9 @@ type Options struct {
 	// second earlier, and Deployments, garbage collection and the deletion of namespaces
 	// do nothing.
 	WithoutControllers bool
+	// Services has EndpointSlices made for Services. The addresses of Pods must not be loopback ones
+	// then: see node.Options.PodNetwork.
+	Services bool
 	// Audit writes each finished request to AuditLog.
 	Audit bool
 	// AuditPolicy is the audit policy, as YAML; empty means the metadata of every

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
 )
 
 // ErrNoPod is what is returned for a Pod that this node does not run.
@@ -27,7 +29,7 @@ type Node struct {
 	client  kubernetes.Interface
 	started atomic.Bool
 
-	addresses *addresses
+	addresses *loopback.Pool
 	// address is the node's own, where it serves logs. Set by Run before there are workers.
 	address string
 	// workers are by the Pod's UID. Only the informer's handler adds and removes.
@@ -70,11 +72,11 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	if err := os.MkdirAll(n.options.Dir, 0o700); err != nil {
 		return fmt.Errorf("making the node's folder: %w", err)
 	}
-	if n.addresses, err = newAddresses(); err != nil {
+	if n.addresses, err = loopback.NewPool(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, n.addresses.block.Release()) }()
-	if n.address, err = n.addresses.take(); err != nil {
+	defer func() { err = errors.Join(err, n.addresses.Release()) }()
+	if n.address, err = n.addresses.Take(); err != nil {
 		return err
 	}
 	logs, err := n.serve(ctx, n.address)

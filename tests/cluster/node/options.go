@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
 )
 
 // Options say what a node runs, and for which cluster.
@@ -37,6 +39,10 @@ type Options struct {
 	// StopGrace is the most that a Pod gets of its grace period when the node stops; zero
 	// means five seconds.
 	StopGrace time.Duration
+	// PodNetwork has the status of Pods show 10.x.y.z for the loopback address 127.x.y.z that their process has, which
+	// knows it as POD_IP and status.podIP. An API server takes no loopback addresses in EndpointSlices, so
+	// Services need this; package balancer forwards to the one when it reads the other.
+	PodNetwork bool
 	// Logger hears of what happens to Pods; nil means nobody.
 	Logger *slog.Logger
 }
@@ -50,6 +56,14 @@ func (o Options) withDefaults() Options {
 	o.StopGrace = orElse(o.StopGrace, 5*time.Second)
 	o.Logger = orElse(o.Logger, slog.New(slog.DiscardHandler))
 	return o
+}
+
+// published is the address that a Pod's status shows.
+func (o Options) published(address string) string {
+	if o.PodNetwork {
+		return loopback.Published(address)
+	}
+	return address
 }
 
 func orElse[T comparable](value, otherwise T) T {

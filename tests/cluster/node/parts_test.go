@@ -71,33 +71,10 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-func TestAddressesComeBackLast(t *testing.T) {
-	a, err := newAddresses()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.block.Release()
-	first, err := a.take()
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := a.take()
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.giveBack(second)
-	a.giveBack(first)
-	for range 253 - 2 {
-		if next, err := a.take(); err != nil || next == first || next == second {
-			t.Fatalf("%q is given out again (%v)", next, err)
+func TestWhichAddressAPodsStatusShows(t *testing.T) {
+	for network, want := range map[bool]string{false: "127.70.1.2", true: "10.70.1.2"} {
+		if got := (Options{PodNetwork: network}).published("127.70.1.2"); got != want {
+			t.Errorf("PodNetwork %v: %s, want %s", network, got, want)
 		}
-	}
-	for _, want := range []string{second, first} {
-		if next, err := a.take(); err != nil || next != want {
-			t.Errorf("got %q (%v), want %s", next, err, want)
-		}
-	}
-	if next, err := a.take(); err == nil {
-		t.Errorf("%s is given out twice", next)
 	}
 }

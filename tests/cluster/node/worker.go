@@ -86,14 +86,14 @@ func (w *worker) run() {
 
 // runHere gives the Pod its address, its files and its process, and takes them back.
 func (w *worker) runHere(helpers *sync.WaitGroup) {
-	address, err := w.node.addresses.take()
+	address, err := w.node.addresses.Take()
 	if err != nil {
 		w.refuse("NoAddress", err)
 		return
 	}
-	defer w.node.addresses.giveBack(address)
+	defer w.node.addresses.GiveBack(address)
 	w.show(func(view *Pod) { view.Address = address })
-	w.status.placed(address)
+	w.status.placed(w.node.options.published(address))
 	start, err := w.plan(address)
 	if err != nil {
 		w.refuse("CreateContainerConfigError", err)

@@ -1,0 +1,376 @@
+package balancer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/cluster/balancer"
+)
+
+// bound is how long a test waits for what it wants to see.
+const bound = 30 * time.Second
+
+// world is a namespace with a balancer at work.
+type world struct {
+	*testing.T
+	client    *kubernetes.Clientset
+	namespace string
+	// stop ends the balancer, and returns when and how it has ended.
+	stop func() error
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	c := cluster.Shared(t)
+	client, err := kubernetes.NewForConfig(c.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := balancer.New(balancer.Options{Config: c.Admin()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	w := &world{T: t, client: client, namespace: c.Namespace(t), stop: sync.OnceValue(func() error { stop(); return <-done })}
+	t.Cleanup(func() {
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func (w *world) until(what string, holds func() error) {
+	w.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, bound, true, func(context.Context) (bool, error) {
+		last = holds()
+		return last == nil, nil
+	})
+	if err != nil {
+		w.Fatalf("waiting until %s: %v: %v", what, err, last)
+	}
+}
+
+// service makes one of type LoadBalancer without a selector: its endpoints are the test's to write.
+func (w *world) service(name string, ports ...int32) {
+	w.Helper()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: servicePorts(ports...)},
+	}
+	if _, err := w.client.CoreV1().Services(w.namespace).Create(w.Context(), service, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func servicePorts(ports ...int32) (all []corev1.ServicePort) {
+	for _, port := range ports {
+		all = append(all, corev1.ServicePort{Name: "p" + strconv.Itoa(int(port)), Port: port, TargetPort: intstr.FromInt32(port)})
+	}
+	return all
+}
+
+// address is the one in the status, "" while there is none.
+func (w *world) address(name string) string {
+	w.Helper()
+	service, err := w.client.CoreV1().Services(w.namespace).Get(w.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if in := service.Status.LoadBalancer.Ingress; len(in) == 1 {
+		return in[0].IP
+	}
+	return ""
+}
+
+func (w *world) addressed(name string) (address string) {
+	w.Helper()
+	w.until("it has an address", func() error {
+		if address = w.address(name); address == "" {
+			return errors.New("it has none")
+		}
+		return nil
+	})
+	return address
+}
+
+// backend is a server that says who it is.
+type backend struct {
+	*httptest.Server
+	name string
+	port int32
+}
+
+func newBackend(t *testing.T, name, address string) backend {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) }))
+	if err := s.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Listener = listener
+	s.Start()
+	t.Cleanup(s.Close)
+	_, text, _ := net.SplitHostPort(listener.Addr().String())
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return backend{s, name, int32(port)}
+}
+
+// endpoints writes the slice of a Service: one for each backend, each ready or not.
+func (w *world) endpoints(service string, servicePort int32, b backend, ready bool) {
+	w.Helper()
+	portName := "p" + strconv.Itoa(int(servicePort))
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: service + "-" + b.name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &portName, Port: &b.port}},
+		Endpoints: []discoveryv1.Endpoint{{
+			// As a Pod's status shows 127.0.0.1.
+			Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		}},
+	}
+	slices := w.client.DiscoveryV1().EndpointSlices(w.namespace)
+	_, err := slices.Update(w.Context(), slice, metav1.UpdateOptions{})
+	if err != nil {
+		_, err = slices.Create(w.Context(), slice, metav1.CreateOptions{})
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// ask is one request on a connection of its own.
+func ask(ctx context.Context, address string, port int32) (string, error) {
+	transport := &http.Transport{DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: bound}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(address, strconv.Itoa(int(port))), nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}
+
+// answers waits until these answer, in any order, and no others.
+func (w *world) answers(address string, port int32, names ...string) {
+	w.Helper()
+	want := strings.Join(names, ",")
+	w.until("it is answered by "+want, func() error {
+		seen := map[string]bool{}
+		for range 2 * max(1, len(names)) {
+			name, err := ask(w.Context(), address, port)
+			if err != nil {
+				return err
+			}
+			seen[name] = true
+		}
+		for _, name := range names {
+			if !seen[name] {
+				return fmt.Errorf("%s does not, of %v", name, seen)
+			}
+		}
+		if len(seen) != len(names) {
+			return fmt.Errorf("it is answered by %v", seen)
+		}
+		return nil
+	})
+}
+
+func (w *world) silent(address string, port int32) {
+	w.Helper()
+	w.until("nothing answers", func() error {
+		name, err := ask(w.Context(), address, port)
+		if err == nil {
+			return fmt.Errorf("%s does", name)
+		}
+		return nil
+	})
+}
+
+func TestConnectionsGoToReadyEndpoints(t *testing.T) {
+	w := newWorld(t)
+	w.service("web", 8080)
+	address := w.addressed("web")
+	if !strings.HasPrefix(address, "127.") {
+		t.Errorf("the address is %s", address)
+	}
+	w.silent(address, 8080)
+	a, b := newBackend(t, "a", "127.0.0.1"), newBackend(t, "b", "127.0.0.1")
+	w.endpoints("web", 8080, a, true)
+	w.endpoints("web", 8080, b, false)
+	w.answers(address, 8080, "a")
+	w.endpoints("web", 8080, b, true)
+	w.answers(address, 8080, "a", "b")
+	w.endpoints("web", 8080, a, false)
+	w.answers(address, 8080, "b")
+	// One that died, and does not show it yet, costs nobody a connection.
+	w.endpoints("web", 8080, a, true)
+	w.answers(address, 8080, "a", "b")
+	a.Close()
+	w.answers(address, 8080, "b")
+}
+
+func TestPortsAndServicesComeAndGo(t *testing.T) {
+	w := newWorld(t)
+	one, two := newBackend(t, "one", "127.0.0.1"), newBackend(t, "two", "127.0.0.1")
+	w.service("web", 8080)
+	w.service("other", 8080)
+	address, other := w.addressed("web"), w.addressed("other")
+	if address == other {
+		t.Fatalf("both have the address %s", address)
+	}
+	w.endpoints("web", 8080, one, true)
+	w.endpoints("other", 8080, two, true)
+	w.answers(address, 8080, "one")
+	w.answers(other, 8080, "two")
+
+	services := w.client.CoreV1().Services(w.namespace)
+	patch := func(name, body string) {
+		t.Helper()
+		if _, err := services.Patch(t.Context(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch("web", `{"spec":{"ports":[{"name":"p9090","port":9090}]}}`)
+	w.endpoints("web", 9090, one, true)
+	w.answers(address, 9090, "one")
+	w.silent(address, 8080)
+	w.answers(other, 8080, "two")
+
+	patch("web", `{"spec":{"type":"ClusterIP"}}`)
+	w.silent(address, 9090)
+	if got := w.address("web"); got != "" {
+		t.Errorf("a Service of type ClusterIP has the address %s", got)
+	}
+	if err := services.Delete(t.Context(), "other", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.silent(other, 8080)
+}
+
+// A connection is bytes in both directions, each of which may end before the other; when the balancer ends, so does
+// the connection.
+func TestAConnectionLivesUntilTheBalancerEnds(t *testing.T) {
+	w := newWorld(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	var echoing sync.WaitGroup
+	defer echoing.Wait()
+	echoing.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			echoing.Go(func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn)
+			})
+		}
+	})
+	defer listener.Close()
+	w.service("echo", 7007)
+	_, text, _ := net.SplitHostPort(listener.Addr().String())
+	port, _ := strconv.Atoi(text)
+	w.endpoints("echo", 7007, backend{name: "echo", port: int32(port)}, true)
+	address := w.addressed("echo")
+	dial := func() net.Conn {
+		var conn net.Conn
+		w.until("it is echoed", func() error {
+			if conn, err = net.Dial("tcp", net.JoinHostPort(address, "7007")); err != nil {
+				return err
+			}
+			if err := conn.SetDeadline(time.Now().Add(bound)); err != nil {
+				return err
+			}
+			_, _ = conn.Write([]byte("x"))
+			got := make([]byte, 1)
+			if _, err := io.ReadFull(conn, got); err != nil {
+				return errors.Join(err, conn.Close())
+			}
+			return nil
+		})
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	half, ok := dial().(*net.TCPConn)
+	if !ok {
+		t.Fatal("it is no TCP connection")
+	}
+	if _, err := half.Write([]byte("rest")); err != nil {
+		t.Fatal(err)
+	}
+	if err := half.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(half); string(rest) != "rest" || err != nil {
+		t.Errorf("what comes back is %q, %v", rest, err)
+	}
+	open := dial()
+	if err := w.stop(); err != nil {
+		t.Error(err)
+	}
+	if n, err := open.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Errorf("the connection gave %d bytes, %v, after the balancer's end", n, err)
+	}
+	if conn, err := net.Dial("tcp", net.JoinHostPort(address, "7007")); err == nil {
+		t.Error("it takes connections after its end")
+		conn.Close()
+	}
+}
+
+func TestABalancerRunsOnce(t *testing.T) {
+	if _, err := balancer.New(balancer.Options{}); err == nil {
+		t.Error("there is one without a cluster")
+	}
+	c := cluster.Shared(t)
+	b, err := balancer.New(balancer.Options{Config: c.Admin()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := b.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := b.Run(t.Context()); err == nil {
+		t.Error("it runs twice")
+	}
+}

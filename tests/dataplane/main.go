@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	statusPort = "15021"
+	readyPath  = "/healthz/ready"
+	// headerTimeout bounds the wait for a request's header.
+	headerTimeout = 10 * time.Second
+)
+
+func main() {
+	ports := flag.String("ports", "", "the ports to serve, separated by commas")
+	backend := flag.String("backend", os.Getenv("BACKEND"), "the URL that all requests go to; none: each is answered with 404")
+	drain := flag.Duration("drain", 5*time.Second, "how long requests under way may take after SIGTERM")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Getenv("POD_IP"), *ports, *backend, *drain); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run serves until ctx ends. Then it is not ready any more, takes no new connections, and ends when the requests under way have
+// been answered, or after the drain's time.
+func run(ctx context.Context, address, ports, backend string, drain time.Duration) error {
+	handler, done, err := proxy(backend)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var draining atomic.Bool
+	status := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != readyPath:
+			http.NotFound(w, r)
+		case draining.Load():
+			http.Error(w, "draining", http.StatusServiceUnavailable)
+		}
+	})
+	failed := make(chan error, 1)
+	var ended sync.WaitGroup
+	defer ended.Wait()
+	var servers []*http.Server
+	defer func() {
+		for _, server := range servers {
+			_ = server.Close() // what it says, Serve or Shutdown has said
+		}
+	}()
+	listen := func(port string, handler http.Handler) error {
+		listener, err := net.Listen("tcp", net.JoinHostPort(address, port))
+		if err != nil {
+			return err
+		}
+		server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}
+		servers = append(servers, server)
+		ended.Go(func() {
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				select {
+				case failed <- err:
+				default: // one is enough to end
+				}
+			}
+		})
+		return nil
+	}
+	for port := range strings.FieldsFuncSeq(ports, func(r rune) bool { return r == ',' }) {
+		if err := listen(port, handler); err != nil {
+			return err
+		}
+	}
+	work := len(servers)
+	// Last: it is ready when all ports are served.
+	if err := listen(statusPort, status); err != nil {
+		return err
+	}
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	draining.Store(true)
+	return shutDown(context.WithoutCancel(ctx), servers[:work], drain)
+}
+
+// shutDown waits for the requests that are under way.
+func shutDown(ctx context.Context, servers []*http.Server, drain time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, drain)
+	defer cancel()
+	errs := make([]error, len(servers))
+	var all sync.WaitGroup
+	for i, server := range servers {
+		all.Go(func() { errs[i] = server.Shutdown(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// proxy hands requests on. Each answer says which Pod it went through.
+func proxy(backend string) (handler http.Handler, done func(), err error) {
+	through := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Gateway-Pod", os.Getenv("POD_NAME"))
+			next.ServeHTTP(w, r)
+		})
+	}
+	if backend == "" {
+		return through(http.NotFoundHandler()), func() {}, nil
+	}
+	target, err := url.Parse(backend)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the backend: %w", err)
+	}
+	if target.Host == "" {
+		return nil, nil, fmt.Errorf("the backend %q is no URL with a host", backend)
+	}
+	transport := &http.Transport{MaxIdleConns: 32, IdleConnTimeout: time.Minute}
+	forward := &httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.SetXForwarded()
+		},
+	}
+	return through(forward), transport.CloseIdleConnections, nil
+}
