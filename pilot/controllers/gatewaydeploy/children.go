@@ -1,0 +1,156 @@
+package gatewaydeploy
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/csaupgrade"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// children are the objects of one kind, of whatever type.
+type children interface {
+	// latest is one of a Gateway's namespace, as far as known; nil for none.
+	latest(of key, name string) (o metav1.Object, known bool)
+	// write carries out a step.
+	write(ctx context.Context, client kube.Client, of key, s Step) error
+}
+
+// child is the cache of one kind.
+type child[T reconcile.Object] struct {
+	kind  Kind
+	cache *reconcile.Cache[key, T]
+}
+
+// watchChild adds a kind. Of an object that is ours all is kept that an apply may own; keep leaves out the rest. Of
+// others it is enough that they are there.
+func watchChild[T reconcile.Object](c *Controller, kind Kind, from reconcile.Source, keep func(T) T) children {
+	return child[T]{kind, reconcile.Watch(c.loop, reconcile.Kind[key, T]{
+		Name: kind.Resource().Resource, From: from,
+		Keep: func(o T) T { return kept(kind, o, keep) },
+		Keys: func(o T) []key { return c.indexed(byWanted, indexed(kind, o.GetNamespace(), o.GetName())) },
+	})}
+}
+
+func kept[T reconcile.Object](kind Kind, o T, keep func(T) T) T {
+	if _, ours := o.GetLabels()[ManagedLabel]; ours {
+		o = keep(o)
+		o.SetManagedFields(ourFields(o.GetManagedFields()))
+		return o
+	}
+	slim, ok := known[kind].empty().(T)
+	if !ok {
+		return o
+	}
+	slim.SetNamespace(o.GetNamespace())
+	slim.SetName(o.GetName())
+	slim.SetUID(o.GetUID())
+	slim.SetResourceVersion(o.GetResourceVersion())
+	return slim
+}
+
+func (k child[T]) target(of key, name string) reconcile.Target[key, T] {
+	return k.cache.At(of, reconcile.Ref{Namespace: of.Namespace, Name: name})
+}
+
+func (k child[T]) latest(of key, name string) (metav1.Object, bool) {
+	o, seen := k.target(of, name).Latest()
+	var none T
+	if o == none {
+		return nil, seen
+	}
+	return o, seen
+}
+
+func (k child[T]) write(ctx context.Context, client kube.Client, of key, s Step) error {
+	have, _ := s.read.(T) // what the plan was made of: by now the cache may show more
+	resource := client.Dynamic().Resource(s.Kind.Resource()).Namespace(s.Namespace)
+	var got *unstructured.Unstructured
+	var err error
+	if s.Action == Create {
+		got, err = resource.Create(ctx, &unstructured.Unstructured{Object: s.Document}, metav1.CreateOptions{FieldManager: ControllerName})
+	} else {
+		got, err = apply(ctx, resource, s)
+	}
+	var object T
+	if err == nil {
+		object, err = typedAs[T](s.Kind, got)
+	}
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // the Gateway ends with it
+	case err == nil, apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
+		return k.target(of, s.Name).Answered(have, object, err)
+	}
+	return fmt.Errorf("%s %s %s/%s: %w", s.Action, s.Kind, s.Namespace, s.Name, err)
+}
+
+// apply sends what is wanted, by the version that was read. Fields that our create wrote become those of an apply
+// before: interrupted in between, the object is as it was, and the next try goes on.
+func apply(ctx context.Context, resource dynamic.ResourceInterface, s Step) (*unstructured.Unstructured, error) {
+	wanted := unstructured.Unstructured{Object: s.Document}
+	if s.Claim {
+		claimed, err := claim(ctx, resource, s.Name, wanted.GetResourceVersion())
+		if err != nil {
+			return nil, err
+		}
+		wanted.SetResourceVersion(claimed.GetResourceVersion())
+	}
+	body, err := json.Marshal(wanted.Object)
+	if err != nil {
+		return nil, err
+	}
+	force := true // a field that somebody else has changed is wanted all the same
+	return resource.Patch(ctx, s.Name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: ControllerName, Force: &force})
+}
+
+// claim makes the fields of our create those of our apply. Whose the others are has to be read: the cache does not keep it.
+func claim(ctx context.Context, resource dynamic.ResourceInterface, name, version string) (*unstructured.Unstructured, error) {
+	present, err := resource.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if present.GetResourceVersion() != version {
+		return nil, apierrors.NewConflict(Deployment.Resource().GroupResource(), name, fmt.Errorf("it is at %s, and was read at %s", present.GetResourceVersion(), version))
+	}
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(present, sets.New(ControllerName), ControllerName)
+	if err != nil || len(patch) == 0 {
+		return present, err
+	}
+	return resource.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: ControllerName})
+}
+
+// typedAs reads an answer.
+func typedAs[T reconcile.Object](kind Kind, got *unstructured.Unstructured) (T, error) {
+	var none T
+	to := known[kind].empty()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, to); err != nil {
+		return none, fmt.Errorf("reading the answer: %w", err)
+	}
+	object, ok := to.(T)
+	if !ok {
+		return none, fmt.Errorf("the answer is a %T", to)
+	}
+	return object, nil
+}
+
+// ourFields are the entries of our writes.
+func ourFields(all []metav1.ManagedFieldsEntry) (ours []metav1.ManagedFieldsEntry) {
+	for _, entry := range all {
+		if entry.Manager == ControllerName && entry.Subresource == "" {
+			ours = append(ours, entry)
+		}
+	}
+	return ours
+}

@@ -1,0 +1,234 @@
+package gatewaydeploy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// The indexes of the Gateways' cache, and one of the ConfigMaps'.
+const (
+	byClass      = "class"      // by the name of their class
+	byWanted     = "wanted"     // by kind and name of what is made for them
+	byParameters = "parameters" // by the name of the ConfigMap that they refer to
+	byDefaults   = "defaults"   // by the class that they are defaults of
+)
+
+// key names a Gateway.
+type key = types.NamespacedName
+
+// Controller makes what Gateways need.
+type Controller struct {
+	config Config
+	loop   *reconcile.Controller[key]
+	writer gatewayclient.GatewaysGetter // to write
+
+	gateways   *reconcile.Cache[key, *gateway.Gateway]
+	classes    *reconcile.Cache[key, *gateway.GatewayClass]
+	configMaps *reconcile.Cache[key, *corev1.ConfigMap]
+	children   map[Kind]children
+
+	mu       sync.Mutex
+	template parsed
+	reported map[key]string // the problems that were reported last, by Gateway
+}
+
+// New checks the configuration and starts nothing. The controller reads and writes through client alone.
+func New(client kube.Client, config Config) (*Controller, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("gateway deployment controller: %w", err)
+	}
+	c := &Controller{config: config.withDefaults(), reported: map[key]string{}, template: parsed{template: DefaultTemplate()}}
+	var err error
+	c.loop, err = reconcile.New(client, reconcile.Config[key]{
+		Name: "gateway deployment controller", Reconcile: c.reconcile, Idle: "no Gateway is deployed",
+		Failing: c.failing, Workers: config.Workers, Logger: c.config.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	writer, err := gatewayclient.NewForConfig(c.loop.Client().RESTConfig())
+	if err != nil {
+		return nil, fmt.Errorf("gateway deployment controller: %w", err)
+	}
+	c.writer = writer
+	c.watch(writer)
+	return c, nil
+}
+
+// watch adds the kinds that are looked at.
+func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
+	kube := c.loop.Client().Kube()
+	c.gateways = reconcile.Watch(c.loop, reconcile.Kind[key, *gateway.Gateway]{
+		Name: "gateways", From: reconcile.From(reader.Gateways(""), reconcile.Selector{}), Keep: keepGateway,
+		Keys: func(gw *gateway.Gateway) []key { return []key{keyOf(gw)} },
+		Indexes: map[string]func(*gateway.Gateway) []string{
+			byClass: func(gw *gateway.Gateway) []string { return []string{string(gw.Spec.GatewayClassName)} },
+			byWanted: func(gw *gateway.Gateway) (wanted []string) {
+				for _, kind := range Kinds {
+					wanted = append(wanted, indexed(kind, gw.Namespace, namesOf(gw).of(kind)))
+				}
+				return wanted
+			},
+			byParameters: func(gw *gateway.Gateway) []string {
+				if name, _ := parametersOf(gw); name != "" {
+					return []string{gw.Namespace + "/" + name}
+				}
+				return nil
+			},
+		},
+	})
+	c.classes = reconcile.Watch(c.loop, reconcile.Kind[key, *gateway.GatewayClass]{
+		Name: "gatewayclasses", From: reconcile.From(reader.GatewayClasses(), reconcile.Selector{}), Keep: keepClass,
+		Keys: func(class *gateway.GatewayClass) []key { return c.indexed(byClass, class.Name) },
+	})
+	c.configMaps = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.ConfigMap]{
+		Name: "configmaps", From: reconcile.From(kube.CoreV1().ConfigMaps(""), reconcile.Selector{}),
+		Keep: c.keepConfigMap, Keys: c.concerned,
+		Indexes: map[string]func(*corev1.ConfigMap) []string{byDefaults: func(configMap *corev1.ConfigMap) []string {
+			if class := configMap.Labels[ClassDefaultsLabel]; class != "" && configMap.Namespace == c.config.Namespace {
+				return []string{class}
+			}
+			return nil
+		}},
+	})
+	c.children = map[Kind]children{
+		ServiceAccount: watchChild(c, ServiceAccount, reconcile.From(kube.CoreV1().ServiceAccounts(""), reconcile.Selector{}),
+			func(o *corev1.ServiceAccount) *corev1.ServiceAccount {
+				return &corev1.ServiceAccount{ObjectMeta: o.ObjectMeta, ImagePullSecrets: o.ImagePullSecrets, AutomountServiceAccountToken: o.AutomountServiceAccountToken}
+			}),
+		Service: watchChild(c, Service, reconcile.From(kube.CoreV1().Services(""), reconcile.Selector{}),
+			func(o *corev1.Service) *corev1.Service {
+				return &corev1.Service{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
+			}),
+		Deployment: watchChild(c, Deployment, reconcile.From(kube.AppsV1().Deployments(""), reconcile.Selector{}),
+			func(o *appsv1.Deployment) *appsv1.Deployment {
+				return &appsv1.Deployment{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
+			}),
+	}
+}
+
+// Warm fills the caches, so that a Run later starts at once. It returns when they are filled, or with ctx's error;
+// they are kept up to date until Close in either case.
+func (c *Controller) Warm(ctx context.Context) error { return c.loop.Warm(ctx) }
+
+// Run deploys Gateways until ctx ends. It returns nil then, when no write is under way.
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+// Close ends what Warm started, and returns when it has ended.
+func (c *Controller) Close() { c.loop.Close() }
+
+// Problem is what keeps the controller from knowing the cluster, nil when nothing does.
+func (c *Controller) Problem() error { return c.loop.Problem() }
+
+// Refresh has all Gateways looked at, when IsMine answers otherwise than before.
+func (c *Controller) Refresh() { c.loop.EnqueueAll() }
+
+func keyOf(o metav1.Object) key { return key{Namespace: o.GetNamespace(), Name: o.GetName()} }
+
+func indexed(kind Kind, namespace, name string) string {
+	return string(kind) + "/" + namespace + "/" + name
+}
+
+// indexed are the Gateways that an index has under a value.
+func (c *Controller) indexed(index, value string) (keys []key) {
+	for _, gw := range c.gateways.By(index, value) {
+		keys = append(keys, keyOf(gw))
+	}
+	return keys
+}
+
+// concerned are the Gateways to look at when a ConfigMap has changed.
+func (c *Controller) concerned(configMap *corev1.ConfigMap) []key {
+	if c.isTemplate(configMap) {
+		var all []key
+		for _, gw := range c.gateways.List() {
+			all = append(all, keyOf(gw))
+		}
+		return all
+	}
+	keys := c.indexed(byParameters, configMap.Namespace+"/"+configMap.Name)
+	if class := configMap.Labels[ClassDefaultsLabel]; class != "" && configMap.Namespace == c.config.Namespace {
+		keys = append(keys, c.indexed(byClass, class)...)
+	}
+	return keys
+}
+
+func (c *Controller) isTemplate(configMap *corev1.ConfigMap) bool {
+	return configMap.Namespace == c.config.Namespace && configMap.Name == c.config.Template
+}
+
+// defaults is the overlay of a class: of several the oldest.
+func (c *Controller) defaults(class string) *corev1.ConfigMap {
+	all := c.configMaps.By(byDefaults, class)
+	if len(all) == 0 {
+		return nil
+	}
+	return slices.MinFunc(all, func(a, b *corev1.ConfigMap) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// reconcile makes what one Gateway needs.
+func (c *Controller) reconcile(ctx context.Context, of key) error {
+	self := c.gateways.At(of, reconcile.Ref{Namespace: of.Namespace, Name: of.Name})
+	gw, known := self.Latest()
+	if !known {
+		return nil
+	}
+	if gw == nil {
+		c.report(nil, of, nil)
+		return nil
+	}
+	view, seen := c.view(of, gw)
+	plan := Decide(view)
+	if !*seen {
+		return nil // the caches are behind; what they show next has the Gateway looked at again
+	}
+	if plan.Version {
+		if err := c.writeVersion(ctx, self, gw); err != nil {
+			return err
+		}
+	}
+	problems := []*Problem{plan.Problem}
+	var errs []error
+	for _, step := range plan.Steps {
+		problems = append(problems, step.Problem)
+		if step.Action != Leave {
+			errs = append(errs, c.children[step.Kind].write(ctx, c.loop.Client(), of, step))
+		}
+	}
+	c.report(gw, of, problems)
+	return errors.Join(errs...)
+}
+
+// view is what the caches show of a Gateway. seen becomes false when they are behind an answer.
+func (c *Controller) view(of key, gw *gateway.Gateway) (v View, seen *bool) {
+	all := true
+	v = View{
+		Gateway: gw, Class: c.classes.Get("", string(gw.Spec.GatewayClassName)), IsMine: c.config.IsMine,
+		Defaults:   c.defaults(string(gw.Spec.GatewayClassName)),
+		Parameters: func(name string) *corev1.ConfigMap { return c.configMaps.Get(gw.Namespace, name) },
+		Existing: func(kind Kind, name string) metav1.Object {
+			o, known := c.children[kind].latest(of, name)
+			all = all && known
+			return o
+		},
+		Image: c.config.Image, Revision: c.config.Revision,
+	}
+	v.Template, v.TemplateProblem = c.currentTemplate()
+	return v, &all
+}

@@ -1,0 +1,346 @@
+package gatewaydeploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
+
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// bound is how long a test waits for what it wants to see.
+const bound = 30 * time.Second
+
+// rights are all that the controller needs.
+func rights() []rbacv1.PolicyRule {
+	reads, writes := []string{"list", "watch"}, []string{"get", "list", "watch", "create", "patch"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{gateway.GroupName}, Resources: []string{"gateways", "gatewayclasses"}, Verbs: reads},
+		{APIGroups: []string{gateway.GroupName}, Resources: []string{"gateways"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: reads},
+		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: writes},
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: writes},
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: writes},
+	}
+}
+
+// world is a namespace whose Gateways a controller deploys, which has no more rights than it needs. The system
+// namespace is the same one.
+type world struct {
+	*testing.T
+	cluster   *cluster.Cluster
+	namespace string
+	admin     *kubernetes.Clientset
+	objects   dynamic.Interface
+	gateways  gatewayclient.GatewayInterface
+	config    *rest.Config
+
+	mu sync.Mutex
+	// onWrite is called before a write is sent; an error keeps it from being sent. nil: none.
+	onWrite func(call) error
+	writes  []call
+	// accepted are the writes that the API server took: one by a version that was changed meanwhile is refused, and tried again.
+	accepted []call
+	events   []string
+}
+
+// call is a write.
+type call struct{ verb, path string }
+
+func (c call) String() string {
+	return c.verb + " " + strings.Join(strings.Split(c.path, "/")[max(0, len(strings.Split(c.path, "/"))-2):], "/")
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	c := cluster.Shared(t)
+	if err := c.LoadGatewayAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t, cluster: c, namespace: c.Namespace(t)}
+	var errs [3]error
+	w.admin, errs[0] = kubernetes.NewForConfig(c.Admin())
+	w.objects, errs[1] = dynamic.NewForConfig(c.Admin())
+	all, err := gatewayclient.NewForConfig(c.Admin())
+	errs[2] = err
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
+	}
+	w.gateways = all.Gateways(w.namespace)
+	w.config = c.Identity(t, cluster.IdentityOptions{Namespace: w.namespace, PodName: "controller", ClusterRules: rights()})
+	return w
+}
+
+// controller is one that is at work until stop or the test's end.
+func (w *world) controller() (c *Controller, stop func()) {
+	w.Helper()
+	c = w.new()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Error(err)
+		}
+		kube.CloseIdleConnections(c.loop.Client())
+	})
+	w.Cleanup(stop)
+	return c, stop
+}
+
+func (w *world) new() *Controller {
+	w.Helper()
+	client, err := kube.NewClient(w.config, kube.WithRateLimit(-1, 0), kube.WithWrapTransport(func(next http.RoundTripper) http.RoundTripper {
+		return counted{next, w}
+	}))
+	if err != nil {
+		w.Fatal(err)
+	}
+	c, err := New(client, Config{
+		Namespace: w.namespace, Image: "proxy",
+		IsMine: func(meta metav1.ObjectMeta) bool { return meta.Namespace == w.namespace },
+		Event: func(o runtime.Object, kind, reason, message string, args ...any) {
+			about, ok := o.(*corev1.ObjectReference)
+			if !ok || kind != corev1.EventTypeWarning || about.Kind != "Gateway" || about.UID == "" {
+				w.Errorf("an Event of type %s is about %#v", kind, o)
+				return
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.events = append(w.events, fmt.Sprintf("%s %s: ", about.Name, reason)+fmt.Sprintf(message, args...))
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return c
+}
+
+// counted notes writes.
+type counted struct {
+	next http.RoundTripper
+	w    *world
+}
+
+func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet {
+		return c.next.RoundTrip(req)
+	}
+	one := call{verb: req.Method, path: req.URL.Path}
+	if req.Header.Get("Content-Type") == string(types.ApplyPatchType) {
+		one.verb = "APPLY"
+	}
+	c.w.mu.Lock()
+	c.w.writes = append(c.w.writes, one)
+	hook := c.w.onWrite
+	c.w.mu.Unlock()
+	if hook != nil {
+		if err := hook(one); err != nil {
+			return nil, err
+		}
+	}
+	resp, err := c.next.RoundTrip(req)
+	if err == nil && resp.StatusCode < http.StatusMultipleChoices {
+		c.w.mu.Lock()
+		c.w.accepted = append(c.w.accepted, one)
+		c.w.mu.Unlock()
+	}
+	return resp, err
+}
+
+func (c counted) WrappedRoundTripper() http.RoundTripper { return c.next }
+
+func (w *world) hook(f func(call) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.onWrite = f
+}
+
+// written are the writes so far.
+func (w *world) written() []call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.writes)
+}
+
+// took are the writes that the API server has taken so far.
+func (w *world) took() []call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.accepted)
+}
+
+// said are the Events so far.
+func (w *world) said() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.events)
+}
+
+func (w *world) until(what string, holds func() error) {
+	w.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, bound, true, func(context.Context) (bool, error) {
+		last = holds()
+		return last == nil, nil
+	})
+	if err != nil {
+		w.Fatalf("waiting until %s: %v: %v; writes: %v; events: %q", what, err, last, w.written(), w.said())
+	}
+}
+
+// event waits until there is one that has all these parts.
+func (w *world) event(parts ...string) {
+	w.Helper()
+	w.until(fmt.Sprintf("there is an Event with %q", parts), func() error {
+		for _, said := range w.said() {
+			if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(said, part) }) {
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+}
+
+// create makes a Gateway with one listener.
+func (w *world) create(name string, change ...func(*gateway.Gateway)) *gateway.Gateway {
+	w.Helper()
+	gw := &gateway.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: gateway.GatewaySpec{
+			GatewayClassName: DefaultClass,
+			Listeners:        []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}},
+		},
+	}
+	for _, do := range change {
+		do(gw)
+	}
+	made, err := w.gateways.Create(w.Context(), gw, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return made
+}
+
+// edit changes a Gateway.
+func (w *world) edit(name, patch string) {
+	w.Helper()
+	if _, err := w.gateways.Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// get is an object, nil when there is none.
+func (w *world) get(kind Kind, name string) *unstructured.Unstructured {
+	w.Helper()
+	o, err := w.objects.Resource(kind.Resource()).Namespace(w.namespace).Get(w.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return o
+}
+
+// patch changes an object as somebody else.
+func (w *world) patch(kind Kind, name, patch string) {
+	w.Helper()
+	_, err := w.objects.Resource(kind.Resource()).Namespace(w.namespace).Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// deployed waits until all objects of that name are there.
+func (w *world) deployed(name string) {
+	w.Helper()
+	w.until(name+" is deployed", func() error {
+		for _, kind := range Kinds {
+			if w.get(kind, name) == nil {
+				return fmt.Errorf("there is no %s", kind)
+			}
+		}
+		return nil
+	})
+}
+
+// ports waits until the Service has these, by number.
+func (w *world) ports(service string, want ...int64) {
+	w.Helper()
+	w.until(fmt.Sprintf("%s has the ports %v", service, want), func() error {
+		o := w.get(Service, service)
+		if o == nil {
+			return errors.New("there is none")
+		}
+		ports, _, _ := unstructured.NestedSlice(o.Object, "spec", "ports")
+		var numbers []int64
+		for _, p := range ports {
+			if port, ok := p.(map[string]any); ok {
+				number, _ := port["port"].(int64)
+				numbers = append(numbers, number)
+			}
+		}
+		if !slices.Equal(numbers, want) {
+			return fmt.Errorf("it has %v", numbers)
+		}
+		return nil
+	})
+}
+
+var sentinels int
+
+// settled waits until all that was changed before has been looked at: a Gateway that is made now is deployed, and by then
+// the watches have shown what was before.
+func (w *world) settled() {
+	w.Helper()
+	sentinels++
+	name := fmt.Sprintf("sentinel-%d", sentinels)
+	w.create(name, annotated(versionAnnotation, "5"))
+	w.until(name+" is written", func() error {
+		written := w.written()
+		creates := 0
+		for _, kind := range Kinds {
+			if w.get(kind, name+"-istio") != nil {
+				creates++
+			}
+		}
+		if creates < len(Kinds) {
+			return fmt.Errorf("%d objects are there, after %v", creates, written)
+		}
+		return nil
+	})
+}
+
+// sentinelWrites are those of one settled.
+const sentinelWrites = 3
+
+// allow gives the controller other rights from now on.
+func (w *world) allow(pod string, rules []rbacv1.PolicyRule) {
+	w.Helper()
+	w.cluster.Identity(w.T, cluster.IdentityOptions{Namespace: w.namespace, PodName: pod, ServiceAccount: "controller", ClusterRules: rules})
+}
