@@ -76,7 +76,7 @@ func TestRetriesBackOff(t *testing.T) {
 		"a watch whose version is gone": {script{
 			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
 			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-				return nil, apierrors.NewResourceExpired("old")
+				return nil, apierrors.NewGone("old")
 			},
 		}, "list", [2]int{55, 75}, ""},
 		"a list of all that a label selects": {script{
@@ -173,6 +173,24 @@ func TestForbiddenVerbsArePolled(t *testing.T) {
 					t.Errorf("%d gets", s.count("get"))
 				}
 			})
+		})
+	}
+}
+
+// That reading is forbidden says of no object that it is absent, unless it is one that may be missing.
+func TestWhatMayNotBeReadIsNotKnown(t *testing.T) {
+	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
+	for _, label := range []string{"", tagLabel} {
+		synctest.Test(t, func(t *testing.T) {
+			s := script{
+				label: label,
+				list:  func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden },
+				get:   func(int) (*webhook, error) { return nil, forbidden },
+			}
+			var h heard
+			if follow(t, &s, &h, time.Minute); len(h) != 0 {
+				t.Errorf("told %q", h)
+			}
 		})
 	}
 }

@@ -85,6 +85,10 @@ func TestWhoseAnObjectIs(t *testing.T) {
 			webhooks: []webhook{tagHook("a", "default", "canary")}, validators: defaultValidators(stable),
 			want: map[string]string{"": "canary", "default": "canary"},
 		},
+		"beside other tags": {
+			services: []corev1.Service{tagService("a", "default", "canary")}, webhooks: []webhook{tagHook("b", "prod", "canary")},
+			validators: defaultValidators(stable), want: map[string]string{"": "canary", "prod": "canary"},
+		},
 		"one by a Service too": {
 			services: []corev1.Service{tagService("a", "default", "canary")}, validators: defaultValidators(stable),
 			want: map[string]string{"": "canary", "default": "canary"},
@@ -136,6 +140,9 @@ func TestTagsAreKnownOnceAllKindsWereRead(t *testing.T) {
 		}
 		if w.HasSynced() || !w.IsMine(metav1.ObjectMeta{}) {
 			t.Errorf("without %s: synced %v", last, w.HasSynced())
+		}
+		if NewTags(nil, Config{Revision: "stable", Logger: quiet}).IsMine(metav1.ObjectMeta{}) {
+			t.Error("a revision with a name has what has no label before anything was read")
 		}
 		if reads[last](w); !w.HasSynced() {
 			t.Errorf("with %s: not synced", last)

@@ -1,0 +1,221 @@
+package gatewaystatus
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
+	"incumbent.dev/incumbent/pkg/revisions"
+)
+
+// Names of indexes.
+const (
+	byNamespace   = "namespace"
+	byClass       = "class"
+	byCertificate = "certificate"
+	byParent      = "parent"
+	byBackend     = "backend"
+	byGateway     = "gateway"
+)
+
+// caches are the view of a controller.
+type caches struct {
+	tags          revisions.TagWatcher
+	classCache    *reconcile.Cache[key, *gateway.GatewayClass]
+	gatewayCache  *reconcile.Cache[key, *gateway.Gateway]
+	routeCache    *reconcile.Cache[key, *gateway.HTTPRoute]
+	grantCache    *reconcile.Cache[key, *gateway.ReferenceGrant]
+	spaceCache    *reconcile.Cache[key, *corev1.Namespace]
+	serviceCache  *reconcile.Cache[key, *corev1.Service]
+	secretCache   *reconcile.Cache[key, *corev1.Secret]
+	workloadCache *reconcile.Cache[key, *appsv1.Deployment]
+}
+
+// watch adds the kinds. What changes of one has those looked at whose status depends on it.
+func (c *caches) watch(loop *reconcile.Controller[key], api versioned.GatewayV1Interface, client kubernetes.Interface, tags revisions.TagWatcher) {
+	c.tags = tags
+	c.watchGateways(loop, api)
+	c.watchRest(loop, client)
+}
+
+func (c *caches) watchGateways(loop *reconcile.Controller[key], api versioned.GatewayV1Interface) {
+	c.classCache = reconcile.Watch(loop, reconcile.Kind[key, *gateway.GatewayClass]{
+		Name: "gatewayclasses", From: reconcile.From(api.GatewayClasses(), reconcile.Selector{}),
+		Keep: func(o *gateway.GatewayClass) *gateway.GatewayClass { o.ObjectMeta = meta(o.ObjectMeta); return o },
+		Keys: func(o *gateway.GatewayClass) []key {
+			return append(c.gatewayKeys(c.gatewayCache.By(byClass, o.Name)), key{classKind, "", o.Name})
+		},
+	})
+	c.gatewayCache = reconcile.Watch(loop, reconcile.Kind[key, *gateway.Gateway]{
+		Name: "gateways", From: reconcile.From(api.Gateways(""), reconcile.Selector{}),
+		Keep: func(o *gateway.Gateway) *gateway.Gateway { o.ObjectMeta = meta(o.ObjectMeta); return o },
+		Keys: func(o *gateway.Gateway) []key { return c.gatewayKeys([]*gateway.Gateway{o}) },
+		Indexes: map[string]func(*gateway.Gateway) []string{
+			byNamespace:   func(o *gateway.Gateway) []string { return []string{o.Namespace} },
+			byClass:       func(o *gateway.Gateway) []string { return []string{string(o.Spec.GatewayClassName)} },
+			byCertificate: certificateNames,
+		},
+	})
+	c.routeCache = reconcile.Watch(loop, reconcile.Kind[key, *gateway.HTTPRoute]{
+		Name: "httproutes", From: reconcile.From(api.HTTPRoutes(""), reconcile.Selector{}),
+		Keep: func(o *gateway.HTTPRoute) *gateway.HTTPRoute { o.ObjectMeta = meta(o.ObjectMeta); return o },
+		Keys: func(o *gateway.HTTPRoute) []key { return c.routeKeys([]*gateway.HTTPRoute{o}) },
+		Indexes: map[string]func(*gateway.HTTPRoute) []string{
+			byNamespace: func(o *gateway.HTTPRoute) []string { return []string{o.Namespace} },
+			byParent:    parentNames, byBackend: backendNames,
+		},
+	})
+	c.grantCache = reconcile.Watch(loop, reconcile.Kind[key, *gateway.ReferenceGrant]{
+		Name: "referencegrants", From: reconcile.From(api.ReferenceGrants(""), reconcile.Selector{}),
+		Keep: func(o *gateway.ReferenceGrant) *gateway.ReferenceGrant { o.ObjectMeta = meta(o.ObjectMeta); return o },
+		Keys: c.grantKeys,
+		Indexes: map[string]func(*gateway.ReferenceGrant) []string{
+			byNamespace: func(o *gateway.ReferenceGrant) []string { return []string{o.Namespace} },
+		},
+	})
+}
+
+func (c *caches) watchRest(loop *reconcile.Controller[key], client kubernetes.Interface) {
+	c.spaceCache = reconcile.Watch(loop, reconcile.Kind[key, *corev1.Namespace]{
+		Name: "namespaces", From: reconcile.From(client.CoreV1().Namespaces(), reconcile.Selector{}),
+		Keep: func(o *corev1.Namespace) *corev1.Namespace { return &corev1.Namespace{ObjectMeta: meta(o.ObjectMeta)} },
+		Keys: c.namespaceKeys,
+	})
+	c.serviceCache = reconcile.Watch(loop, reconcile.Kind[key, *corev1.Service]{
+		Name: "services", From: reconcile.From(client.CoreV1().Services(""), reconcile.Selector{}), Keep: keptService,
+		Keys: func(o *corev1.Service) []key {
+			var all []key
+			for _, route := range c.routeCache.By(byBackend, o.Namespace+"/"+o.Name) {
+				all = append(all, key{routeKind, route.Namespace, route.Name})
+			}
+			return append(all, ownerKeys(o)...)
+		},
+		Indexes: map[string]func(*corev1.Service) []string{byGateway: func(o *corev1.Service) []string { return gatewayNames(o) }},
+	})
+	c.secretCache = reconcile.Watch(loop, reconcile.Kind[key, *corev1.Secret]{
+		Name: "secrets", From: reconcile.From(client.CoreV1().Secrets(""), reconcile.Selector{Fields: "type=" + string(corev1.SecretTypeTLS)}),
+		Keep: judgedSecret,
+		Keys: func(o *corev1.Secret) []key {
+			return c.gatewayKeys(c.gatewayCache.By(byCertificate, o.Namespace+"/"+o.Name))
+		},
+	})
+	c.workloadCache = reconcile.Watch(loop, reconcile.Kind[key, *appsv1.Deployment]{
+		Name: "deployments", From: reconcile.From(client.AppsV1().Deployments(""), reconcile.Selector{Labels: gateway.GatewayNameLabelKey}),
+		Keep: func(o *appsv1.Deployment) *appsv1.Deployment {
+			kept := &appsv1.Deployment{ObjectMeta: meta(o.ObjectMeta), Status: o.Status}
+			kept.OwnerReferences = o.OwnerReferences
+			return kept
+		},
+		Keys:    func(o *appsv1.Deployment) []key { return ownerKeys(o) },
+		Indexes: map[string]func(*appsv1.Deployment) []string{byGateway: func(o *appsv1.Deployment) []string { return gatewayNames(o) }},
+	})
+}
+
+func keptService(o *corev1.Service) *corev1.Service {
+	kept := &corev1.Service{ObjectMeta: meta(o.ObjectMeta), Status: corev1.ServiceStatus{LoadBalancer: o.Status.LoadBalancer}}
+	kept.OwnerReferences = o.OwnerReferences
+	kept.Spec = corev1.ServiceSpec{Type: o.Spec.Type, ExternalIPs: o.Spec.ExternalIPs, ClusterIPs: o.Spec.ClusterIPs}
+	for _, p := range o.Spec.Ports {
+		kept.Spec.Ports = append(kept.Spec.Ports, corev1.ServicePort{Port: p.Port})
+	}
+	return kept
+}
+
+// gatewayKeys are Gateways and the routes whose parents they are.
+func (c *caches) gatewayKeys(gateways []*gateway.Gateway) (all []key) {
+	for _, g := range gateways {
+		all = append(all, key{gatewayKind, g.Namespace, g.Name})
+		for _, route := range c.routeCache.By(byParent, g.Namespace+"/"+g.Name) {
+			all = append(all, key{routeKind, route.Namespace, route.Name})
+		}
+	}
+	return all
+}
+
+// routeKeys are routes and the Gateways that they name.
+func (c *caches) routeKeys(routes []*gateway.HTTPRoute) (all []key) {
+	for _, route := range routes {
+		all = append(all, key{routeKind, route.Namespace, route.Name})
+		for _, ref := range route.Spec.ParentRefs {
+			if name, ok := parentGateway(route, ref); ok {
+				all = append(all, key{gatewayKind, name.Namespace, name.Name})
+			}
+		}
+	}
+	return all
+}
+
+// grantKeys are all whom a grant concerns.
+func (c *caches) grantKeys(grant *gateway.ReferenceGrant) (all []key) {
+	for _, from := range grant.Spec.From {
+		for _, g := range c.gatewayCache.By(byNamespace, string(from.Namespace)) {
+			all = append(all, key{gatewayKind, g.Namespace, g.Name})
+		}
+		for _, route := range c.routeCache.By(byNamespace, string(from.Namespace)) {
+			all = append(all, key{routeKind, route.Namespace, route.Name})
+		}
+	}
+	return all
+}
+
+// namespaceKeys are all in a namespace, and those whom they name or are named by: its labels
+// say whose they are, and what listeners take.
+func (c *caches) namespaceKeys(namespace *corev1.Namespace) []key {
+	return append(c.gatewayKeys(c.gatewayCache.By(byNamespace, namespace.Name)), c.routeKeys(c.routeCache.By(byNamespace, namespace.Name))...)
+}
+
+func ownerKeys(o metav1.Object) []key {
+	if name := o.GetLabels()[gateway.GatewayNameLabelKey]; name != "" {
+		return []key{{gatewayKind, o.GetNamespace(), name}}
+	}
+	return nil
+}
+
+func gatewayNames(o metav1.Object) []string {
+	if name := o.GetLabels()[gateway.GatewayNameLabelKey]; name != "" {
+		return []string{o.GetNamespace() + "/" + name}
+	}
+	return nil
+}
+
+// certificateNames are the Secrets that a Gateway refers to.
+func certificateNames(g *gateway.Gateway) (all []string) {
+	for _, l := range g.Spec.Listeners {
+		if l.TLS == nil {
+			continue
+		}
+		for _, ref := range l.TLS.CertificateRefs {
+			all = append(all, string(valueOr(ref.Namespace, gateway.Namespace(g.Namespace)))+"/"+string(ref.Name))
+		}
+	}
+	return distinct(all)
+}
+
+// parentNames are the Gateways that a route refers to.
+func parentNames(route *gateway.HTTPRoute) (all []string) {
+	for _, ref := range route.Spec.ParentRefs {
+		if name, ok := parentGateway(route, ref); ok {
+			all = append(all, name.Namespace+"/"+name.Name)
+		}
+	}
+	return distinct(all)
+}
+
+// backendNames are the objects that a route refers to as backends.
+func backendNames(route *gateway.HTTPRoute) (all []string) {
+	for _, ref := range backends(route) {
+		all = append(all, string(valueOr(ref.Namespace, gateway.Namespace(route.Namespace)))+"/"+string(ref.Name))
+	}
+	return distinct(all)
+}
+
+func distinct(all []string) []string {
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,44 @@
+package gatewaystatus
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+var _ view = (*caches)(nil)
+
+func (c *caches) class(name string) *gateway.GatewayClass { return c.classCache.Get("", name) }
+
+func (c *caches) gateway(namespace, name string) *gateway.Gateway {
+	return c.gatewayCache.Get(namespace, name)
+}
+
+func (c *caches) service(namespace, name string) *corev1.Service {
+	return c.serviceCache.Get(namespace, name)
+}
+
+func (c *caches) secret(namespace, name string) *corev1.Secret {
+	return c.secretCache.Get(namespace, name)
+}
+
+func (c *caches) namespace(name string) *corev1.Namespace { return c.spaceCache.Get("", name) }
+
+func (c *caches) grants(namespace string) []*gateway.ReferenceGrant {
+	return c.grantCache.By(byNamespace, namespace)
+}
+
+func (c *caches) routes(namespace, name string) []*gateway.HTTPRoute {
+	return c.routeCache.By(byParent, namespace+"/"+name)
+}
+
+func (c *caches) deployments(namespace, name string) []*appsv1.Deployment {
+	return c.workloadCache.By(byGateway, namespace+"/"+name)
+}
+
+func (c *caches) services(namespace, name string) []*corev1.Service {
+	return c.serviceCache.By(byGateway, namespace+"/"+name)
+}
+
+func (c *caches) isMine(object metav1.ObjectMeta) bool { return c.tags.IsMine(object) }

@@ -1,0 +1,48 @@
+package gatewaystatus
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"incumbent.dev/incumbent/pkg/revisions"
+)
+
+const (
+	// name is what logs and errors call the controller.
+	name = "gateway status controller"
+	// maxParents is how many entries the status of a route may have, of all controllers.
+	maxParents = 32
+)
+
+// Config of a Controller.
+type Config struct {
+	// Tags says which objects the revision has. Whoever made it runs it; the controller
+	// waits for its HasSynced, and looks at all objects when it changes.
+	Tags revisions.TagWatcher
+	// LeaveClass says that the class istio is not made where it is missing.
+	LeaveClass bool
+	// Workers is how many writes may be under way at once; 0 means 4.
+	Workers int
+	// Logger receives what begins and ends to fail; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// Validate reports all that cannot be meant.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Tags == nil {
+		errs = append(errs, errors.New("the watcher of tags is missing: make one with revisions.NewTags"))
+	}
+	if c.Workers < 0 {
+		errs = append(errs, fmt.Errorf("%d workers are less than none", c.Workers))
+	}
+	return errors.Join(errs...)
+}

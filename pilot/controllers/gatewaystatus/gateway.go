@@ -1,0 +1,172 @@
+package gatewaystatus
+
+import (
+	"net/netip"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// maxAddresses is how many addresses a Gateway's status may have.
+const maxAddresses = 16
+
+// gatewayStatus is what the status of a Gateway that is ours should be, without times.
+func gatewayStatus(v view, g *gateway.Gateway) gateway.GatewayStatus {
+	listeners := judged(v, g)
+	service := owned(g, v.services(g.Namespace, g.Name))
+	var addresses []gateway.GatewayStatusAddress
+	if service != nil {
+		addresses = addressesOf(service)
+	}
+	accepted := acceptance(g, listeners)
+	waiting := unprogrammed(v, g, accepted, service, addresses)
+	programmed := condition(gateway.GatewayConditionProgrammed, true, gateway.GatewayReasonProgrammed, "", g.Generation)
+	switch serves := func(l listener) bool { return l.valid() && hasPort(service, int32(l.Port)) }; {
+	case waiting != nil:
+		programmed = condition(gateway.GatewayConditionProgrammed, false, waiting.reason, waiting.message, g.Generation)
+	case !slices.ContainsFunc(listeners, func(l listener) bool { return l.valid() }):
+		programmed = condition(gateway.GatewayConditionProgrammed, false, gateway.GatewayReasonInvalid, "no listener is valid", g.Generation)
+	case !slices.ContainsFunc(listeners, serves):
+		programmed = condition(gateway.GatewayConditionProgrammed, false, gateway.GatewayReasonPending, "Service "+service.Name+" has no port of a listener yet", g.Generation)
+	}
+	status := gateway.GatewayStatus{Addresses: addresses, Conditions: []metav1.Condition{accepted, programmed}}
+	attached := attachments(v, g, listeners)
+	for i := range listeners {
+		p := waiting
+		if p == nil && !hasPort(service, int32(listeners[i].Port)) {
+			p = problemf(gateway.ListenerReasonPending, "Service %s has no port %d yet", service.Name, listeners[i].Port)
+		}
+		if p != nil {
+			p = &problem{string(gateway.ListenerReasonPending), p.message}
+		}
+		status.Listeners = append(status.Listeners, listeners[i].status(g.Generation, attached[i], p))
+	}
+	return status
+}
+
+// acceptance is the condition Accepted.
+func acceptance(g *gateway.Gateway, listeners []listener) metav1.Condition {
+	is := func(status bool, reason gateway.GatewayConditionReason, message string) metav1.Condition {
+		return condition(gateway.GatewayConditionAccepted, status, reason, message, g.Generation)
+	}
+	if p := g.Spec.Infrastructure; p != nil && p.ParametersRef != nil && (p.ParametersRef.Group != "" || p.ParametersRef.Kind != "ConfigMap") {
+		return is(false, gateway.GatewayReasonInvalidParameters, "infrastructure.parametersRef has to name a ConfigMap, not a "+string(p.ParametersRef.Kind))
+	}
+	for _, address := range g.Spec.Addresses {
+		if address.Value != "" || valueOr(address.Type, gateway.IPAddressType) != gateway.IPAddressType {
+			return is(false, gateway.GatewayReasonUnsupportedAddress, "addresses cannot be asked for: leave out "+address.Value)
+		}
+	}
+	valid := func(l *listener) bool { return l.valid() }
+	switch {
+	case !slices.ContainsFunc(listeners, func(l listener) bool { return l.accepted() }):
+		return is(false, gateway.GatewayReasonListenersNotValid, "no listener is accepted: "+names(listeners, (*listener).accepted))
+	case names(listeners, valid) != names(nil, valid):
+		return is(true, gateway.GatewayReasonListenersNotValid, "listeners that are not valid: "+names(listeners, valid))
+	}
+	return is(true, gateway.GatewayReasonAccepted, "")
+}
+
+// unprogrammed says why nothing serves a Gateway yet, nil when something does.
+func unprogrammed(v view, g *gateway.Gateway, accepted metav1.Condition, service *corev1.Service, addresses []gateway.GatewayStatusAddress) *problem {
+	deployment := owned(g, v.deployments(g.Namespace, g.Name))
+	switch {
+	case accepted.Status != metav1.ConditionTrue:
+		return problemf(gateway.GatewayReasonInvalid, "the Gateway is not accepted")
+	case deployment == nil:
+		return problemf(gateway.GatewayReasonPending, "there is no Deployment of this Gateway yet")
+	case !available(deployment):
+		return problemf(gateway.GatewayReasonPending, "Deployment %s is not available in its present form", deployment.Name)
+	case service == nil:
+		return problemf(gateway.GatewayReasonPending, "there is no Service of this Gateway yet")
+	case len(addresses) == 0:
+		return problemf(gateway.GatewayReasonAddressNotAssigned, "Service %s has no address yet", service.Name)
+	}
+	return nil
+}
+
+// owned is the first by name of some objects that is owned by a Gateway, nil for none: a label
+// alone may have been set by anyone.
+func owned[T any, P interface {
+	*T
+	metav1.Object
+}](g *gateway.Gateway, all []P) P {
+	var first P
+	for _, o := range all {
+		if !slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == g.UID }) {
+			continue
+		}
+		if first == nil || o.GetName() < first.GetName() {
+			first = o
+		}
+	}
+	return first
+}
+
+// available reports whether pods of a Deployment's present form serve.
+func available(d *appsv1.Deployment) bool {
+	return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas > 0 &&
+		slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+			return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
+		})
+}
+
+func hasPort(service *corev1.Service, port int32) bool {
+	return slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
+}
+
+// addressesOf are where a Service can be reached: what its load balancer was given, and external
+// IPs; one without a load balancer by its cluster IPs.
+func addressesOf(service *corev1.Service) []gateway.GatewayStatusAddress {
+	var all []gateway.GatewayStatusAddress
+	add := func(value string) {
+		kind := gateway.HostnameAddressType
+		if _, err := netip.ParseAddr(value); err == nil {
+			kind = gateway.IPAddressType
+		}
+		known := slices.ContainsFunc(all, func(a gateway.GatewayStatusAddress) bool { return a.Value == value })
+		if value != "" && value != corev1.ClusterIPNone && !known && len(all) < maxAddresses {
+			all = append(all, gateway.GatewayStatusAddress{Type: &kind, Value: value})
+		}
+	}
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		add(ingress.IP)
+		add(ingress.Hostname)
+	}
+	for _, ip := range service.Spec.ExternalIPs {
+		add(ip)
+	}
+	if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		for _, ip := range service.Spec.ClusterIPs {
+			add(ip)
+		}
+	}
+	return all
+}
+
+// attachments counts the routes of each listener.
+func attachments(v view, g *gateway.Gateway, listeners []listener) []int32 {
+	counts := make([]int32, len(listeners))
+	for _, route := range v.routes(g.Namespace, g.Name) {
+		if !mine(v, route.ObjectMeta) {
+			continue
+		}
+		counted := make([]bool, len(listeners))
+		for _, ref := range route.Spec.ParentRefs {
+			if !refersTo(route, ref, g) {
+				continue
+			}
+			on, _ := attach(v, route, ref, g, listeners)
+			for _, i := range on {
+				if !counted[i] {
+					counted[i] = true
+					counts[i]++
+				}
+			}
+		}
+	}
+	return counts
+}

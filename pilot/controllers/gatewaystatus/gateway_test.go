@@ -1,0 +1,293 @@
+package gatewaystatus
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+const (
+	plain  = `{name: http, port: 80, protocol: HTTP}`
+	secure = `{name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: %s}]}}`
+	good   = "True/Accepted False/NoConflicts True/ResolvedRefs True/Programmed"
+)
+
+// listenersSay are the listeners' four conditions, kinds and routes.
+func listenersSay(t *testing.T, status gateway.GatewayStatus) (all []string) {
+	t.Helper()
+	for _, l := range status.Listeners {
+		one := string(l.Name) + ":"
+		for _, kind := range []gateway.ListenerConditionType{
+			gateway.ListenerConditionAccepted, gateway.ListenerConditionConflicted, gateway.ListenerConditionResolvedRefs, gateway.ListenerConditionProgrammed,
+		} {
+			one += " " + said(t, l.Conditions, kind, 3)
+		}
+		if l.SupportedKinds == nil {
+			t.Error("supportedKinds is null")
+		}
+		if n := len(l.SupportedKinds); n > 1 || n == 1 && (l.SupportedKinds[0].Kind != "HTTPRoute" || *l.SupportedKinds[0].Group != gateway.GroupName) {
+			t.Errorf("kinds are %v", l.SupportedKinds)
+		}
+		all = append(all, fmt.Sprintf("%s, %d kinds, %d routes", one, len(l.SupportedKinds), l.AttachedRoutes))
+	}
+	return all
+}
+
+func TestStatusOfListeners(t *testing.T) {
+	unresolved := func(reason string) string {
+		return "https: True/Accepted False/NoConflicts False/" + reason + " False/Invalid, 1 kinds, 0 routes"
+	}
+	certificate := func(ref string) string { return fmt.Sprintf(secure, ref) }
+	for name, test := range map[string]struct {
+		listeners []string
+		grants    []string // in the namespace web
+		accepted  string   // the Gateway's
+		want      []string
+	}{
+		"HTTP":             {[]string{plain}, nil, "True/Accepted", []string{"http: " + good + ", 1 kinds, 0 routes"}},
+		"HTTPS":            {[]string{certificate("good")}, nil, "True/Accepted", []string{"https: " + good + ", 1 kinds, 0 routes"}},
+		"no Secret":        {[]string{certificate("none")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
+		"a bad Secret":     {[]string{certificate("bad")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
+		"two, one bad":     {[]string{certificate("good}, {name: bad")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
+		"of another group": {[]string{certificate("good, group: example.com")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
+		"of another kind":  {[]string{certificate("good, kind: ConfigMap")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
+		"no certificate": {
+			[]string{`{name: https, port: 443, protocol: HTTPS}`}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")},
+		},
+		"an empty tls": {
+			[]string{`{name: https, port: 443, protocol: HTTPS, tls: {}}`}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")},
+		},
+		"certificate without grant":         {[]string{certificate("good, namespace: web")}, nil, "True/ListenersNotValid", []string{unresolved("RefNotPermitted")}},
+		"missing certificate without grant": {[]string{certificate("none, namespace: web")}, nil, "True/ListenersNotValid", []string{unresolved("RefNotPermitted")}},
+		"with grants of others": {[]string{certificate("good, namespace: web")}, []string{
+			`{from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: infra}], to: [{group: "", kind: Secret}]}`,
+			`{from: [{group: example.com, kind: Gateway, namespace: infra}], to: [{group: "", kind: Secret}]}`,
+			`{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: web}], to: [{group: "", kind: Secret}]}`,
+			`{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}], to: [{group: "", kind: Service}]}`,
+			`{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}], to: [{group: example.com, kind: Secret}]}`,
+			`{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}], to: [{group: "", kind: Secret, name: other}]}`,
+		}, "True/ListenersNotValid", []string{unresolved("RefNotPermitted")}},
+		"with a grant": {[]string{certificate("good, namespace: web")}, []string{
+			`{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}], to: [{group: "", kind: Secret, name: good}]}`,
+		}, "True/Accepted", []string{"https: " + good + ", 1 kinds, 0 routes"}},
+		"with a grant for all": {[]string{certificate("good, namespace: web")}, []string{
+			`{from: [{group: a, kind: B, namespace: c}, {group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}], to: [{group: d, kind: E}, {group: "", kind: Secret}]}`,
+		}, "True/Accepted", []string{"https: " + good + ", 1 kinds, 0 routes"}},
+		"an unknown protocol": {
+			[]string{`{name: tcp, port: 81, protocol: TCP}`}, nil, "False/ListenersNotValid",
+			[]string{"tcp: False/UnsupportedProtocol False/NoConflicts True/ResolvedRefs False/Invalid, 0 kinds, 0 routes"},
+		},
+		"one of two known": {
+			[]string{plain, `{name: tcp, port: 81, protocol: TCP}`}, nil, "True/ListenersNotValid",
+			[]string{"http: " + good + ", 1 kinds, 0 routes", "tcp: False/UnsupportedProtocol False/NoConflicts True/ResolvedRefs False/Invalid, 0 kinds, 0 routes"},
+		},
+		"only an unknown kind": {
+			[]string{`{name: http, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: InvalidRoute}]}}`}, nil, "True/ListenersNotValid",
+			[]string{"http: True/Accepted False/NoConflicts False/InvalidRouteKinds False/Invalid, 0 kinds, 0 routes"},
+		},
+		"of another group's kind": {
+			[]string{`{name: http, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{group: example.com, kind: HTTPRoute}]}}`}, nil, "True/ListenersNotValid",
+			[]string{"http: True/Accepted False/NoConflicts False/InvalidRouteKinds False/Invalid, 0 kinds, 0 routes"},
+		},
+		"an unknown kind, too": {
+			[]string{`{name: http, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: InvalidRoute}, {kind: HTTPRoute}, {group: gateway.networking.k8s.io, kind: HTTPRoute}]}}`},
+			nil, "True/ListenersNotValid",
+			[]string{"http: True/Accepted False/NoConflicts False/InvalidRouteKinds False/Invalid, 1 kinds, 0 routes"},
+		},
+		"two protocols at a port": {
+			[]string{plain, `{name: https, port: 80, protocol: HTTPS, tls: {certificateRefs: [{name: good}]}}`}, nil, "False/ListenersNotValid",
+			[]string{
+				"http: False/ProtocolConflict True/ProtocolConflict True/ResolvedRefs False/Invalid, 1 kinds, 0 routes",
+				"https: False/ProtocolConflict True/ProtocolConflict True/ResolvedRefs False/Invalid, 1 kinds, 0 routes",
+			},
+		},
+		"two with a hostname": {
+			[]string{
+				`{name: a, port: 80, protocol: HTTP, hostname: a.example}`, `{name: b, port: 80, protocol: HTTP, hostname: a.example}`,
+				`{name: c, port: 80, protocol: HTTP, hostname: c.example}`,
+			}, nil, "True/ListenersNotValid",
+			[]string{
+				"a: False/HostnameConflict True/HostnameConflict True/ResolvedRefs False/Invalid, 1 kinds, 0 routes",
+				"b: False/HostnameConflict True/HostnameConflict True/ResolvedRefs False/Invalid, 1 kinds, 0 routes",
+				"c: " + good + ", 1 kinds, 0 routes",
+			},
+		},
+		"a port that the Service has not": {
+			[]string{plain, `{name: new, port: 8081, protocol: HTTP}`}, nil, "True/Accepted",
+			[]string{"http: " + good + ", 1 kinds, 0 routes", "new: True/Accepted False/NoConflicts True/ResolvedRefs False/Pending, 1 kinds, 0 routes"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := aGateway(t, test.listeners...)
+			v := usual(t, g)
+			for _, spec := range test.grants {
+				v.objects = append(v.objects, grant(t, "web", spec))
+			}
+			status := gatewayStatus(v, g)
+			if got := listenersSay(t, status); !slices.Equal(got, test.want) {
+				t.Errorf("listeners are\n%q, want\n%q", got, test.want)
+			}
+			if got := said(t, status.Conditions, gateway.GatewayConditionAccepted, 3); got != test.accepted {
+				t.Errorf("Accepted is %s, want %s", got, test.accepted)
+			}
+		})
+	}
+}
+
+// Programmed is earned: by the Gateway's own Deployment and Service, in their present form.
+func TestProgrammed(t *testing.T) {
+	deployment := func(change func(*appsv1.Deployment)) func(*table) {
+		return func(v *table) { change(v.deployments("infra", "gw")[0]) }
+	}
+	service := func(change func(*corev1.Service)) func(*table) {
+		return func(v *table) { change(v.services("infra", "gw")[0]) }
+	}
+	for name, test := range map[string]struct {
+		change            func(*table)
+		gateway, listener string
+	}{
+		"all there":                             {func(*table) {}, "True/Programmed", "True/Programmed"},
+		"no Deployment":                         {deployment(func(d *appsv1.Deployment) { d.Labels = nil }), "False/Pending", "False/Pending"},
+		"a foreign Deployment":                  {deployment(func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "other" }), "False/Pending", "False/Pending"},
+		"a Deployment of an earlier generation": {deployment(func(d *appsv1.Deployment) { d.Generation = 1 }), "False/Pending", "False/Pending"},
+		"one of the present generation": {
+			deployment(func(d *appsv1.Deployment) { d.Generation, d.Status.ObservedGeneration = 2, 2 }), "True/Programmed", "True/Programmed",
+		},
+		"no pod of the present form": {deployment(func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 0 }), "False/Pending", "False/Pending"},
+		"not available":              {deployment(func(d *appsv1.Deployment) { d.Status.Conditions[0].Status = corev1.ConditionFalse }), "False/Pending", "False/Pending"},
+		"progressing only":           {deployment(func(d *appsv1.Deployment) { d.Status.Conditions[0].Type = appsv1.DeploymentProgressing }), "False/Pending", "False/Pending"},
+		"no Service":                 {service(func(s *corev1.Service) { s.Labels = nil }), "False/Pending", "False/Pending"},
+		"a foreign Service":          {service(func(s *corev1.Service) { s.OwnerReferences = nil }), "False/Pending", "False/Pending"},
+		"no address":                 {service(func(s *corev1.Service) { s.Status.LoadBalancer.Ingress = nil }), "False/AddressNotAssigned", "False/Pending"},
+		"no port of a listener":      {service(func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }), "False/Pending", "False/Pending"},
+		"parameters of another kind": {func(v *table) {
+			v.gateway("infra", "gw").Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Group: "a", Kind: "B"}}
+		}, "False/Invalid", "False/Pending"},
+		"parameters of a ConfigMap": {func(v *table) {
+			v.gateway("infra", "gw").Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap"}}
+		}, "True/Programmed", "True/Programmed"},
+		"an address that it asks for": {func(v *table) {
+			v.gateway("infra", "gw").Spec.Addresses = []gateway.GatewaySpecAddress{{Value: "10.0.0.1"}}
+		}, "False/Invalid", "False/Pending"},
+		"any hostname": {func(v *table) {
+			kind := gateway.HostnameAddressType
+			v.gateway("infra", "gw").Spec.Addresses = []gateway.GatewaySpecAddress{{Type: &kind}}
+		}, "False/Invalid", "False/Pending"},
+		"any address": {func(v *table) {
+			v.gateway("infra", "gw").Spec.Addresses = []gateway.GatewaySpecAddress{{}}
+		}, "True/Programmed", "True/Programmed"},
+		"no listener valid": {func(v *table) {
+			v.gateway("infra", "gw").Spec.Listeners[0] = *read[gateway.Listener](t, fmt.Sprintf(secure, "bad"))
+		}, "False/Invalid", "False/Invalid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := usual(t, aGateway(t, plain))
+			test.change(v)
+			status := gatewayStatus(v, v.gateway("infra", "gw"))
+			if got := said(t, status.Conditions, gateway.GatewayConditionProgrammed, 3); got != test.gateway {
+				t.Errorf("the Gateway says %s, want %s", got, test.gateway)
+			}
+			if got := said(t, status.Listeners[0].Conditions, gateway.ListenerConditionProgrammed, 3); got != test.listener {
+				t.Errorf("its listener says %s, want %s", got, test.listener)
+			}
+		})
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for name, test := range map[string]struct {
+		service corev1.Service
+		want    []string
+	}{
+		"none": {corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIPs: []string{"10.0.0.1"}}}, nil},
+		"of a load balancer": {corev1.Service{
+			Spec:   corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalIPs: []string{"1.2.3.4", "5.6.7.8"}},
+			Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: "a.example"}, {IP: "1.2.3.4"}, {IP: "::1", Hostname: "b.example"}}}},
+		}, []string{"Hostname a.example", "IPAddress 1.2.3.4", "IPAddress ::1", "Hostname b.example", "IPAddress 5.6.7.8"}},
+		"of the cluster": {corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIPs: []string{"10.0.0.1", "fd00::1"}}}, []string{"IPAddress 10.0.0.1", "IPAddress fd00::1"}},
+		"headless":       {corev1.Service{Spec: corev1.ServiceSpec{ClusterIPs: []string{"None"}}}, nil},
+	} {
+		var got []string
+		for _, a := range addressesOf(&test.service) {
+			got = append(got, string(*a.Type)+" "+a.Value)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+	many := corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	for i := range maxAddresses + 1 {
+		many.Spec.ExternalIPs = append(many.Spec.ExternalIPs, fmt.Sprintf("10.0.0.%d", i))
+	}
+	if got := len(addressesOf(&many)); got != maxAddresses {
+		t.Errorf("%d addresses", got)
+	}
+}
+
+// Of two Deployments it is the first by name that counts, in whatever order they come.
+func TestTheFirstOwnedCounts(t *testing.T) {
+	g := aGateway(t)
+	of := func(name, owner string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{UID: "x"}, {UID: "g"}}[:map[string]int{"x": 1, "g": 2}[owner]]}}
+	}
+	for _, all := range [][]*corev1.Service{{of("a", "x"), of("b", "g"), of("c", "g")}, {of("c", "g"), of("b", "g"), of("a", "x")}} {
+		if got := owned(g, all); got == nil || got.Name != "b" {
+			t.Errorf("it is %v", got)
+		}
+	}
+}
+
+func TestStatusOfAClass(t *testing.T) {
+	class := newClass()
+	class.Generation = 3
+	status := classStatus(class)
+	if got := said(t, status.Conditions, gateway.GatewayClassConditionStatusAccepted, 3); got != "True/Accepted" {
+		t.Errorf("Accepted is %s", got)
+	}
+	if !slices.IsSortedFunc(status.SupportedFeatures, func(a, b gateway.SupportedFeature) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) }) || len(status.SupportedFeatures) == 0 {
+		t.Errorf("features are %v", status.SupportedFeatures)
+	}
+	class.Spec.ParametersRef = &gateway.ParametersReference{}
+	if got := said(t, classStatus(class).Conditions, gateway.GatewayClassConditionStatusAccepted, 3); got != "False/InvalidParameters" {
+		t.Errorf("with parameters Accepted is %s", got)
+	}
+}
+
+func TestAJudgedSecretHasNoKey(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1<<32, 0)}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := map[string][]byte{
+		corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
+		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}),
+	}
+	if got := judgedSecret(&corev1.Secret{Data: data}); got.Data != nil || got.StringData[verdictKey] != "" {
+		t.Errorf("a good one is %v", got)
+	}
+	data[corev1.TLSPrivateKeyKey] = []byte("Hello world")
+	if got := judgedSecret(&corev1.Secret{Data: data}); got.Data != nil || got.StringData[verdictKey] == "" {
+		t.Errorf("a bad one is %v", got)
+	}
+}

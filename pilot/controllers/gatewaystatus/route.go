@@ -1,0 +1,114 @@
+package gatewaystatus
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// parentGateway is the Gateway that a route's parentRef names, and whether it names one.
+func parentGateway(route *gateway.HTTPRoute, ref gateway.ParentReference) (name types.NamespacedName, ok bool) {
+	name = types.NamespacedName{Namespace: string(valueOr(ref.Namespace, gateway.Namespace(route.Namespace))), Name: string(ref.Name)}
+	return name, valueOr(ref.Group, gateway.GroupName) == gateway.GroupName && valueOr(ref.Kind, gatewayKind) == gatewayKind
+}
+
+func refersTo(route *gateway.HTTPRoute, ref gateway.ParentReference, g *gateway.Gateway) bool {
+	name, ok := parentGateway(route, ref)
+	return ok && name.Namespace == g.Namespace && name.Name == g.Name
+}
+
+// routeParents are the entries that a route's status should have of this controller, without
+// times, in the order of parentRefs. Others' Gateways get none.
+func routeParents(v view, route *gateway.HTTPRoute) []gateway.RouteParentStatus {
+	var all []gateway.RouteParentStatus
+	if !mine(v, route.ObjectMeta) {
+		return nil
+	}
+	for _, ref := range route.Spec.ParentRefs {
+		name, ok := parentGateway(route, ref)
+		if !ok {
+			continue
+		}
+		g := v.gateway(name.Namespace, name.Name)
+		if !ours(v, g) {
+			continue
+		}
+		accepted := condition(gateway.RouteConditionAccepted, true, gateway.RouteReasonAccepted, "", route.Generation)
+		if _, wrong := attach(v, route, ref, g, judged(v, g)); wrong != nil {
+			accepted = condition(gateway.RouteConditionAccepted, false, wrong.reason, wrong.message, route.Generation)
+		}
+		all = append(all, gateway.RouteParentStatus{
+			ParentRef: ref, ControllerName: ControllerName, Conditions: []metav1.Condition{accepted, resolution(v, route)},
+		})
+	}
+	return all
+}
+
+// resolution is the condition ResolvedRefs of a route.
+func resolution(v view, route *gateway.HTTPRoute) metav1.Condition {
+	for _, ref := range backends(route) {
+		if p := backendProblem(v, route, ref); p != nil {
+			return condition(gateway.RouteConditionResolvedRefs, false, p.reason, p.message, route.Generation)
+		}
+	}
+	return condition(gateway.RouteConditionResolvedRefs, true, gateway.RouteReasonResolvedRefs, "", route.Generation)
+}
+
+// attach returns the listeners that a route attaches to by a parentRef, and why it is not
+// accepted, nil if it is.
+func attach(v view, route *gateway.HTTPRoute, ref gateway.ParentReference, g *gateway.Gateway, listeners []listener) (on []int, wrong *problem) {
+	matching, allowed := 0, 0
+	var namespaceLabels map[string]string
+	if namespace := v.namespace(route.Namespace); namespace != nil {
+		namespaceLabels = namespace.Labels
+	}
+	for i := range listeners {
+		l := &listeners[i]
+		if ref.SectionName != nil && *ref.SectionName != l.Name || ref.Port != nil && *ref.Port != l.Port {
+			continue
+		}
+		matching++
+		if !l.takes(g, route.Namespace, namespaceLabels) {
+			continue
+		}
+		allowed++
+		if hostsMeet(string(valueOr(l.Hostname, "")), route.Spec.Hostnames) {
+			on = append(on, i)
+		}
+	}
+	switch {
+	case matching == 0:
+		return nil, problemf(gateway.RouteReasonNoMatchingParent, "Gateway %s/%s has no listener of this name and port", g.Namespace, g.Name)
+	case allowed == 0:
+		return nil, problemf(gateway.RouteReasonNotAllowedByListeners, "no such listener of Gateway %s/%s takes HTTPRoutes of namespace %s", g.Namespace, g.Name, route.Namespace)
+	case len(on) == 0:
+		return nil, problemf(gateway.RouteReasonNoMatchingListenerHostname, "no hostname of the route is one of a listener of Gateway %s/%s", g.Namespace, g.Name)
+	}
+	return on, nil
+}
+
+// hostsMeet reports whether a listener's hostname and a route's have a host in common. None
+// means all.
+func hostsMeet(listener string, route []gateway.Hostname) bool {
+	if listener == "" || len(route) == 0 {
+		return true
+	}
+	for _, host := range route {
+		if hostMatches(listener, string(host)) || hostMatches(string(host), listener) {
+			return true
+		}
+	}
+	return false
+}
+
+// hostMatches reports whether a pattern, which may begin with "*.", has all hosts of another.
+// The star is one label or more, and not none.
+func hostMatches(pattern, host string) bool {
+	pattern, host = strings.ToLower(pattern), strings.ToLower(host)
+	if suffix, wild := strings.CutPrefix(pattern, "*"); wild {
+		return strings.HasSuffix(host, suffix) && len(host) > len(suffix)
+	}
+	return pattern == host
+}

@@ -1,0 +1,173 @@
+package gatewaystatus
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// table is a view of what a test lists.
+type table struct {
+	objects []metav1.Object
+	revision,
+	defaultRevision string
+}
+
+func find[T any, P interface {
+	*T
+	metav1.Object
+}](t *table, namespace string, matches func(P) bool) (all []P) {
+	for _, o := range t.objects {
+		if object, ok := o.(P); ok && object.GetNamespace() == namespace && (matches == nil || matches(object)) {
+			all = append(all, object)
+		}
+	}
+	return all
+}
+
+func one[T any, P interface {
+	*T
+	metav1.Object
+}](t *table, namespace, name string) P {
+	for _, o := range find[T, P](t, namespace, nil) {
+		if o.GetName() == name {
+			return o
+		}
+	}
+	return nil
+}
+
+func (t *table) class(name string) *gateway.GatewayClass {
+	return one[gateway.GatewayClass](t, "", name)
+}
+func (t *table) gateway(namespace, name string) *gateway.Gateway {
+	return one[gateway.Gateway](t, namespace, name)
+}
+func (t *table) service(namespace, name string) *corev1.Service {
+	return one[corev1.Service](t, namespace, name)
+}
+func (t *table) secret(namespace, name string) *corev1.Secret {
+	return one[corev1.Secret](t, namespace, name)
+}
+func (t *table) namespace(name string) *corev1.Namespace { return one[corev1.Namespace](t, "", name) }
+func (t *table) grants(namespace string) []*gateway.ReferenceGrant {
+	return find[gateway.ReferenceGrant](t, namespace, nil)
+}
+
+func (t *table) routes(namespace, name string) (all []*gateway.HTTPRoute) {
+	for _, o := range t.objects {
+		route, ok := o.(*gateway.HTTPRoute)
+		if !ok {
+			continue
+		}
+		for _, key := range parentNames(route) {
+			if key == namespace+"/"+name {
+				all = append(all, route)
+			}
+		}
+	}
+	return all
+}
+
+func (t *table) deployments(namespace, name string) []*appsv1.Deployment {
+	return find(t, namespace, func(d *appsv1.Deployment) bool { return d.Labels[gateway.GatewayNameLabelKey] == name })
+}
+
+func (t *table) services(namespace, name string) []*corev1.Service {
+	return find(t, namespace, func(s *corev1.Service) bool { return s.Labels[gateway.GatewayNameLabelKey] == name })
+}
+
+func (t *table) isMine(object metav1.ObjectMeta) bool {
+	revision := object.Labels["istio.io/rev"]
+	if revision == "" {
+		revision = t.defaultRevision
+	}
+	return revision == t.revision
+}
+
+// read is an object of its YAML.
+func read[T any](t *testing.T, content string) *T {
+	t.Helper()
+	o := new(T)
+	if err := yaml.UnmarshalStrict([]byte(content), o); err != nil {
+		t.Fatalf("%v:\n%s", err, content)
+	}
+	return o
+}
+
+// usual is a cluster with the class, the namespaces infra and web, a Service in each, and a Gateway's
+// Deployment and Service.
+func usual(t *testing.T, objects ...metav1.Object) *table {
+	t.Helper()
+	owner := []metav1.OwnerReference{{UID: "g"}}
+	labels := map[string]string{gateway.GatewayNameLabelKey: "gw"}
+	here := metav1.ObjectMeta{Name: "gw-istio", Namespace: "infra", Labels: labels, OwnerReferences: owner}
+	service := func(namespace string) *corev1.Service {
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "backend", Namespace: namespace}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8080}}},
+		}
+	}
+	namespace := func(name string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}}
+	}
+	return &table{revision: "stable", defaultRevision: "stable", objects: append(objects,
+		newClass(), &gateway.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: gateway.GatewayClassSpec{ControllerName: "example.com/other"}},
+		namespace("infra"), namespace("web"), service("infra"), service("web"),
+		&appsv1.Deployment{ObjectMeta: here, Status: appsv1.DeploymentStatus{
+			UpdatedReplicas: 1, Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}},
+		}},
+		&corev1.Service{
+			ObjectMeta: here, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}, {Port: 443}}},
+			Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "127.0.0.9"}}}},
+		},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "good", Namespace: "infra"}, Type: corev1.SecretTypeTLS},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "good", Namespace: "web"}, Type: corev1.SecretTypeTLS},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bad", Namespace: "infra"}, Type: corev1.SecretTypeTLS, StringData: map[string]string{verdictKey: "rubbish"}},
+	)}
+}
+
+// aGateway has a listener for each text.
+func aGateway(t *testing.T, listeners ...string) *gateway.Gateway {
+	t.Helper()
+	g := &gateway.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: "infra", UID: types.UID("g"), Generation: 3},
+		Spec:       gateway.GatewaySpec{GatewayClassName: ClassName},
+	}
+	for _, l := range listeners {
+		g.Spec.Listeners = append(g.Spec.Listeners, *read[gateway.Listener](t, l))
+	}
+	return g
+}
+
+// aRoute is one of a namespace with this specification.
+func aRoute(t *testing.T, namespace, spec string) *gateway.HTTPRoute {
+	t.Helper()
+	return &gateway.HTTPRoute{
+		ObjectMeta: metav1.ObjectMeta{Name: "route", Namespace: namespace, Generation: 5}, Spec: *read[gateway.HTTPRouteSpec](t, spec),
+	}
+}
+
+func grant(t *testing.T, namespace, spec string) *gateway.ReferenceGrant {
+	t.Helper()
+	return &gateway.ReferenceGrant{ObjectMeta: metav1.ObjectMeta{Name: "grant", Namespace: namespace}, Spec: *read[gateway.ReferenceGrantSpec](t, spec)}
+}
+
+// said is a condition as "Status/Reason", "" when there is none, and reports one of another generation.
+func said[T ~string](t *testing.T, conditions []metav1.Condition, kind T, generation int64) string {
+	t.Helper()
+	for _, c := range conditions {
+		if c.Type != string(kind) {
+			continue
+		}
+		if c.ObservedGeneration != generation {
+			t.Errorf("%s is of generation %d, want %d", kind, c.ObservedGeneration, generation)
+		}
+		return string(c.Status) + "/" + c.Reason
+	}
+	return ""
+}
