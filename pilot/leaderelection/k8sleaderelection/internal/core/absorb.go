@@ -138,6 +138,10 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 		s.Prior, s.Away = s.Away.Prior, Away{}
 	}
 	until := c.mayActUntil(s)
+	if s.Snap.nominated() && s.Snap.Record.Holder != c.Self && !(next.held() && continues(s.Snap, next)) {
+		// Nobody has taken the lock from the nominee: its own first write may have been there, unseen.
+		until = c.expiresAt(s).After(c.PeerGrace)
+	}
 	took := next.held() && continues(s.Snap, next) && next.Version > s.Snap.Version &&
 		next.Record.Transitions > s.Snap.Record.Transitions // fewer: an older state came back
 	switch {

@@ -30,10 +30,14 @@ func (c Config) failed(s State, call Call, in Input) State {
 	if e.Last.After(2*c.Lease) < now { // that was another trouble
 		*e = Effort{}
 	}
+	denied := in.Result == Conflict && e.denied(call)
 	switch {
-	case in.Result == Conflict && call.Op != Read && !e.denied(call):
+	case in.Result == Conflict && call.Op != Read && !denied:
 		s = c.conflicted(s, call, in)
 	default:
+		if denied {
+			e.Fails = max(e.Fails, 1) // so was the first of them, as it turns out
+		}
 		e.Fails = min(e.Fails+1, maxFails)
 		wait := c.pause(s, call.Op, e.Fails, in)
 		if in.Result == Refused {

@@ -108,6 +108,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	taken := []func(*Snapshot){newer, to("c", 4), marked("c", 4)}
 	gone := Snapshot{Version: 30}
 	const well, ranOn = 0, 25 // it may have renewed until it was seen gone
+	nominee := lock("equal", nominated("b", 3))
 	for name, x := range map[string]struct {
 		before, next Snapshot
 		until        float64
@@ -131,6 +132,15 @@ func TestWhoIsWaitedFor(t *testing.T) {
 		"deleted":                                 {acting, gone, ranOn, true},
 		"deleted, it did not act":                 {unmarked, gone, ranOn, false},
 		"emptied, its marker left":                {acting, lock("equal", newer, released), ranOn, false},
+		// A nominee's own first write may have been there, unseen, if nobody has taken the lock from it.
+		"nominated, and deleted":             {nominee, gone, ranOn, false},
+		"nominated, and emptied":             {nominee, lock("equal", newer, func(s *Snapshot) { s.Content = Missing }), ranOn, false},
+		"nominated, it cannot be read":       {nominee, lock("equal", newer, unreadable), ranOn, false},
+		"nominated, in a lock made anew":     {nominee, lock("equal", newer, anew, to("c", 0), marked("c", 0)), ranOn, false},
+		"nominated, it has released":         {nominee, lock("equal", newer, released, marked("", 0)), well, false},
+		"nominated, taken by one who acts":   {nominee, lock("equal", taken...), well, false},
+		"nominated, taken by one who waits":  {nominee, lock("equal", newer, to("c", 4), marked("", 0)), well, false},
+		"we were nominated, and are deleted": {lock("mine", nominated("a", 3)), gone, well, false},
 	} {
 		s := c.observe(follower(c, x.before, "stable"), later(10, x.next))
 		// What a marker left behind asks for is another rule's, and not asked here.
@@ -144,6 +154,10 @@ func TestWhoIsWaitedFor(t *testing.T) {
 		if away := (Away{Holder: "b", Until: want}); (s.Away == away) != x.away || !x.away && s.Away != (Away{}) {
 			t.Errorf("%s: away is %+v", name, s.Away)
 		}
+	}
+	c.PeerGrace = 7 * time.Second
+	if s := c.observe(follower(c, nominee, "stable"), later(10, gone)); s.Prior != seconds(ranOn+7) {
+		t.Errorf("a nominee that may be a peer: waits until %v after the first sight", testNow.Mono.Until(s.Prior))
 	}
 }
 

@@ -25,7 +25,7 @@ func TestPlantedBugs(t *testing.T) {
 		}
 		first := map[Check]uint64{}
 		played := 0
-		play(bugSeeds, &mode, &bug, func(r Result) bool {
+		play(0, bugSeeds, &mode, &bug, func(r Result) bool {
 			played++
 			for _, v := range r.Violations {
 				if old, seen := first[v.Check]; !seen || r.Seed < old {

@@ -25,6 +25,7 @@
 // The tests play 2,000 seeds, spread over the modes:
 //
 //	SIM_SEEDS=20000 go test ./pilot/leaderelection/k8sleaderelection/internal/simulation
+//	SIM_FIRST=20000 with it: begins with that seed
 //	SIM_SEED=1234   go test -v -run TestSimulation ...    plays one seed and prints every step
 //	SIM_MODE=mixed  with either of them: plays that mode alone
 //	SIM_SEED=12 SIM_BUG=half-lease go test -v -run TestPlantedBugs ...

@@ -28,9 +28,9 @@ func number(t *testing.T, name string, otherwise uint64) (uint64, bool) {
 	return n, true
 }
 
-// play runs seeds on all CPUs and hands each result to got, one at a time. It ends
+// play runs the seeds from first on, on all CPUs, and hands each result to got, one at a time. It ends
 // early when got says so.
-func play(seeds uint64, mode *Mode, bug *Bug, got func(Result) bool) {
+func play(first, seeds uint64, mode *Mode, bug *Bug, got func(Result) bool) {
 	var (
 		next atomic.Uint64
 		mu   sync.Mutex
@@ -40,11 +40,11 @@ func play(seeds uint64, mode *Mode, bug *Bug, got func(Result) bool) {
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
 			for !over.Load() {
-				seed := next.Add(1) - 1
-				if seed >= seeds {
+				nth := next.Add(1) - 1
+				if nth >= seeds {
 					return
 				}
-				r := Run(Options{Seed: seed, Mode: mode, Bug: bug})
+				r := Run(Options{Seed: first + nth, Mode: mode, Bug: bug})
 				mu.Lock()
 				if !got(r) {
 					over.Store(true)
@@ -85,11 +85,12 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	seeds, _ := number(t, "SIM_SEEDS", defaultSeeds)
+	first, _ := number(t, "SIM_FIRST", 0)
 	only := chosenMode(t)
 	tallies := map[string]*tally{}
 	began := time.Now()
 	steps := 0
-	play(seeds, only, nil, func(r Result) bool {
+	play(first, seeds, only, nil, func(r Result) bool {
 		m := tallies[r.Mode]
 		if m == nil {
 			m = &tally{}
@@ -103,7 +104,7 @@ func TestSimulation(t *testing.T) {
 		return true
 	})
 	took := time.Since(began)
-	t.Logf("%d seeds in %v: %.0f seeds/s, %d steps", seeds, took.Round(time.Millisecond), float64(seeds)/took.Seconds(), steps)
+	t.Logf("%d seeds from %d in %v: %.0f seeds/s, %d steps", seeds, first, took.Round(time.Millisecond), float64(seeds)/took.Seconds(), steps)
 	for _, mode := range Modes {
 		if m := tallies[mode.Name]; m != nil {
 			t.Logf("%-12s %v", mode.Name, m)
