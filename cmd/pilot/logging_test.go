@@ -32,6 +32,8 @@ func TestLogLevels(t *testing.T) {
 		"pilot:error":         {log.ErrorLevel, log.InfoLevel},
 		"default:error,debug": {log.DebugLevel, log.ErrorLevel},
 		"warn,error":          {log.ErrorLevel, log.ErrorLevel},
+		"pilot:debug,pilot:error":      {log.ErrorLevel, log.InfoLevel},
+		"pilot:error,warn,pilot:debug": {log.DebugLevel, log.WarnLevel},
 	} {
 		if err := (&logging{level: level, target: []string{"stdout"}}).configure(); err != nil {
 			t.Errorf("%s: %v", level, err)
