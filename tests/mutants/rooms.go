@@ -125,9 +125,10 @@ var rooms = []room{
 		},
 	},
 	{
-		name: "bootstrap", packages: []string{server}, budget: 20 * time.Minute,
+		name: "bootstrap", packages: []string{server}, budget: 40 * time.Minute,
 		judges: []judge{
-			{pkg: server}, {pkg: "./cmd/pilot", run: "TestFence.*|TestWhatCannotBe.*"},
+			{pkg: server, skip: serves}, {pkg: "./cmd/pilot", run: "TestFence.*|TestWhatCannotBe.*", skip: launches},
+			{pkg: server, run: serves, second: true},
 			{pkg: "./cmd/pilot", run: "TestEveryFlagOfTheFence.*", second: true, together: true},
 			{pkg: ground, run: "TestServer.*|TestTwoRevisions.*|TestEvents.*", second: true, together: true},
 		},
@@ -140,11 +141,8 @@ var rooms = []room{
 		},
 	},
 	{
-		name: "cmd", packages: []string{"./cmd/pilot"}, budget: 10 * time.Minute,
-		judges: []judge{
-			{pkg: "./cmd/pilot", skip: "TestSignal.*"},
-			{pkg: "./cmd/pilot", run: "TestSignal.*", second: true, together: true},
-		},
+		name: "cmd", packages: []string{"./cmd/pilot"}, budget: 20 * time.Minute,
+		judges: []judge{{pkg: "./cmd/pilot", skip: launches}, {pkg: "./cmd/pilot", run: launches, second: true}},
 	},
 	{
 		name: "namespace", packages: []string{"./pilot/controllers/namespace"}, budget: 15 * time.Minute,
@@ -198,6 +196,15 @@ const (
 
 // predecessorFiles keep the lock of earlier versions; the other files are named elections.
 var predecessorFiles = []string{"predecessor.go", "keeping.go", "former.go", "boundgate.go"}
+
+// serves are the server's tests that need an API server, launches those of the program that
+// do, or that start it.
+const (
+	serves = "TestAccess.*|TestDeploymentAsks.*|TestEveryFieldOfConfig.*|TestReadiness|TestReadyWithout.*|TestNotReady.*|TestMetricsAre.*|" +
+		"TestElectionsPage|TestFailedController.*|TestSelfTest.*|TestFenceStandsOnly.*|TestFenceConfigNames.*|TestInstallations.*|TestMoveFrom.*|" +
+		"TestLockThatWas.*|TestNobodyCampaigns.*|TestAServerThat.*|TestACommandThat.*"
+	launches = "TestEveryFlagAndVariable.*|TestEveryFlagOfTheFence.*|TestFenceByTheEnvironment|TestSignal.*|TestSecondSignal.*|TestWhatCannotStart.*|TestAPod.*"
+)
 
 // plays are the tests of elections that play at random for many seconds.
 const plays = "TestElectionsAtRandom.*|TestOldReplicasAreAloneAtRandom|TestRandomTakeovers.*"
