@@ -22,16 +22,16 @@ func TestLogLevels(t *testing.T) {
 		}
 	})
 	for level, want := range map[string][2]log.Level{
-		"debug":               {log.DebugLevel, log.DebugLevel},
-		"info":                {log.InfoLevel, log.InfoLevel},
-		"warn":                {log.WarnLevel, log.WarnLevel},
-		"error":               {log.ErrorLevel, log.ErrorLevel},
-		"none":                {log.NoneLevel, log.NoneLevel},
-		"warn,pilot:debug":    {log.DebugLevel, log.WarnLevel},
-		"pilot:debug,warn":    {log.DebugLevel, log.WarnLevel},
-		"pilot:error":         {log.ErrorLevel, log.InfoLevel},
-		"default:error,debug": {log.DebugLevel, log.ErrorLevel},
-		"warn,error":          {log.ErrorLevel, log.ErrorLevel},
+		"debug":                        {log.DebugLevel, log.DebugLevel},
+		"info":                         {log.InfoLevel, log.InfoLevel},
+		"warn":                         {log.WarnLevel, log.WarnLevel},
+		"error":                        {log.ErrorLevel, log.ErrorLevel},
+		"none":                         {log.NoneLevel, log.NoneLevel},
+		"warn,pilot:debug":             {log.DebugLevel, log.WarnLevel},
+		"pilot:debug,warn":             {log.DebugLevel, log.WarnLevel},
+		"pilot:error":                  {log.ErrorLevel, log.InfoLevel},
+		"default:error,debug":          {log.DebugLevel, log.ErrorLevel},
+		"warn,error":                   {log.ErrorLevel, log.ErrorLevel},
 		"pilot:debug,pilot:error":      {log.ErrorLevel, log.InfoLevel},
 		"pilot:error,warn,pilot:debug": {log.DebugLevel, log.WarnLevel},
 	} {
