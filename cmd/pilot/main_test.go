@@ -185,6 +185,20 @@ func TestFenceNamesWrongInput(t *testing.T) {
 	}
 }
 
+// What is wrong is said once, by main, and without a page of usage.
+func TestErrorsAreLeftToMain(t *testing.T) {
+	for _, args := range [][]string{{"server", "--no-such-flag"}, {"dance"}, {"fence", "render", "--lock=endpoints"}} {
+		root := command(programs{serve: serve, fence: fence})
+		var said bytes.Buffer
+		root.SetOut(&said)
+		root.SetErr(&said)
+		root.SetArgs(args)
+		if err := root.ExecuteContext(t.Context()); err == nil || said.Len() > 0 {
+			t.Errorf("pilot %q: error %v, and it says\n%s", args, err, &said)
+		}
+	}
+}
+
 // Whoever calls it by a verb that there is not is told so.
 func TestFenceKnowsItsVerbs(t *testing.T) {
 	if err := fence(t.Context(), "dance", bootstrap.FenceConfig{}, full{}); err == nil || !strings.Contains(err.Error(), "there is no pilot fence dance") {
@@ -210,7 +224,7 @@ func TestVersionIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got map[string]any
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || !strings.HasPrefix(out, "{\n  \"") {
 		t.Fatalf("%v in %s", err, out)
 	}
 	for key, value := range want {
