@@ -224,7 +224,7 @@ func TestVersionIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got map[string]any
-	if err := json.Unmarshal([]byte(out), &got); err != nil || !strings.HasPrefix(out, "{\n  \"") {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || !strings.HasPrefix(out, "{\n  \"") || !strings.HasSuffix(out, "\n}\n") {
 		t.Fatalf("%v in %s", err, out)
 	}
 	for key, value := range want {
