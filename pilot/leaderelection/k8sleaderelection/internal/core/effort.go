@@ -30,7 +30,7 @@ func (c Config) failed(s State, call Call, in Input) State {
 	if e.Last.After(2*c.Lease) < now { // that was another trouble
 		*e = Effort{}
 	}
-	denied := in.Result == Conflict && e.denied(call)
+	denied := e.denied(call)
 	switch {
 	case in.Result == Conflict && call.Op != Read && !denied:
 		s = c.conflicted(s, call, in)
@@ -58,7 +58,7 @@ func (c Config) failed(s State, call Call, in Input) State {
 	return s
 }
 
-// denied reports whether a write that is in conflict was so before, guarded by the version that it
+// denied reports whether a write that has failed was in conflict before, guarded by the version that it
 // has now: the store was asked in between, and nobody else has written. Then it is no other writer,
 // but something that denies writes with that code, for as long as it will.
 func (e *Effort) denied(call Call) bool { return e.Conflicts > 0 && e.Base == call.Base }

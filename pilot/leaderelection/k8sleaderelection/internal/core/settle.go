@@ -42,7 +42,7 @@ func (c Config) settleFollowing(s State, now Moment) State {
 		}
 		return s.enter(Settling, SettlingOn)
 	case s.Term != Term{}:
-		s.Term, s.Cover, s.Marked, s.Gone = Term{}, Cover{}, false, false // overtaken before its reply came
+		s.Term, s.Cover, s.Marked = Term{}, Cover{}, false // overtaken before its reply came
 		return s
 	case !s.Stopping || s.Flight.Op != NoOp:
 		return s
@@ -82,7 +82,6 @@ func (c Config) settleLeading(s State, now Moment) State {
 	case s.Snap.addressed() && s.Snap.Notes.Request.Accepted:
 		// Accepting is written before the drain, and this is that write: whoever
 		// reads it knows that the challenger is next.
-		s.Giving, s.Cool = true, c.coolDown(s)
 		s.LimitAt = now.Mono.After(c.StopLimit)
 		return s.enter(Draining, HandingOver)
 	}
