@@ -23,7 +23,7 @@ import (
 // fieldOf are the fields of flags whose names are not those of their fields.
 var fieldOf = map[string]string{
 	"kubeconfig": "Kubernetes.Path", "context": "Kubernetes.Context", "kube-qps": "QPS", "kube-burst": "Burst",
-	"pprof": "Profiling", "service-account": "ServiceAccounts", "coordinator": "Coordinators", "api-server": "APIServers",
+	"ingress-controller-mode": "IngressMode", "pprof": "Profiling", "service-account": "ServiceAccounts", "coordinator": "Coordinators", "api-server": "APIServers",
 }
 
 // notHanded are flags that the command line itself acts on.

@@ -93,7 +93,7 @@ type lockState struct {
 
 func configMapRecord(t *testing.T, home string) (state lockState) {
 	t.Helper()
-	names, _ := bootstrap.Elections()
+	names, _ := bootstrap.Elections(bootstrap.Config{})
 	lock, err := admin(t).CoreV1().ConfigMaps(home).Get(t.Context(), names[0], metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

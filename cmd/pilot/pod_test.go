@@ -47,7 +47,7 @@ func newPodWorld(t *testing.T, name, file string, holds func(*http.Request) bool
 	w.front = newFront(t, func(r *http.Request) bool { return (*w.holds.Load())(r) })
 	w.runNode()
 	identity(t, w.home, "for-its-rights")
-	locks, _ := bootstrap.Elections()
+	locks, _ := bootstrap.Elections(bootstrap.Config{})
 	env := map[string]string{asProgram: "1", "KUBECONFIG": t.TempDir() + "/kubeconfig"}
 	for _, entry := range mutants() {
 		key, value, _ := strings.Cut(entry, "=")
@@ -201,7 +201,7 @@ func TestAPodIsReadyFromBeingLetInToItsStop(t *testing.T) {
 		_, err := w.admin.CoreV1().Pods(w.home).Get(t.Context(), w.name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	locks, _ := bootstrap.Elections()
+	locks, _ := bootstrap.Elections(bootstrap.Config{})
 	lease, err := w.admin.CoordinationV1().Leases(w.home).Get(t.Context(), locks[0], metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

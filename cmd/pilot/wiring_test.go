@@ -54,6 +54,7 @@ func newWorld(t *testing.T) *world {
 		"kube-qps": fmt.Sprint(limitQPS), "kube-burst": fmt.Sprint(limitBurst),
 		"namespace": home, "identity": "flag-pod", "revision": "flag-revision", "cluster-id": "flag-cluster",
 		"address": "127.0.0.5:0", "pprof": "true", "ca-bundle": file, "excluded-namespaces": w.ours + "," + w.spared,
+		"ingress-controller-mode": "default", "ingress-class": "flag-class", "ingress-service": "flag-gateway",
 		"lock": "lease", "lease-duration": "50s", "renew-deadline": "35s", "retry-period": "1s", "shutdown-timeout": "30s",
 		"log-level": "info,pilot:debug", "log-as-json": "true", "log-target": filepath.Join(t.TempDir(), "log"),
 	}
@@ -76,7 +77,8 @@ func newWorld(t *testing.T) *world {
 // twoContexts writes byFlag's kubeconfig, whose own context leads nowhere.
 func (w *world) twoContexts(t *testing.T, home string) {
 	t.Helper()
-	right := kubeconfig(t, w.front.before(identity(t, home, w.flags["identity"])))
+	rights := bootstrap.Config{IngressService: w.flags["ingress-service"]}
+	right := kubeconfig(t, w.front.before(identityFor(t, rights, home, w.flags["identity"])))
 	file, err := clientcmd.LoadFromFile(right)
 	if err != nil {
 		t.Fatal(err)
@@ -96,10 +98,17 @@ func pairs(prefix string, values map[string]string) (all []string) {
 	return all
 }
 
+// namespaceElection is the name of the election whose controller spreads the bundle.
+func namespaceElection(t *testing.T) string {
+	t.Helper()
+	shared, _ := bootstrap.Elections(bootstrap.Config{})
+	return shared[0]
+}
+
 // lease is the lock of one that elects by Lease.
 func (w *world) lease(t *testing.T, home string) *coordinationv1.Lease {
 	t.Helper()
-	locks, _ := bootstrap.Elections()
+	locks, _ := bootstrap.Elections(bootstrap.Config{})
 	lease, err := w.admin.CoordinationV1().Leases(home).Get(t.Context(), locks[0], metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -172,17 +181,20 @@ var effects = map[string]func(t *testing.T, w *world){
 			t.Errorf("the holder is %s", holder)
 		}
 	},
-	"server --revision":            keyIs((*world).flagLease, "flag-revision"),
-	"server --cluster-id":          logged(byFlag, "flag-cluster"),
-	"server --address":             servesAt("127.0.0.5:"),
-	"server --pprof":               profiles,
-	"server --ca-bundle":           spreads,
-	"server --excluded-namespaces": spreads,
-	"server --lock":                lockKind(byFlag, "lease", false),
-	"server --lease-duration":      leaseOf((*world).flagLease, 50),
-	"server --renew-deadline":      covered(byFlag, 30, 35),
-	"server --retry-period":        renewed((*world).flagLease, 1900*time.Millisecond),
-	"server --shutdown-timeout":    stuckProcessEnds,
+	"server --revision":                keyIs((*world).flagLease, "flag-revision"),
+	"server --cluster-id":              logged(byFlag, "flag-cluster"),
+	"server --address":                 servesAt("127.0.0.5:"),
+	"server --pprof":                   profiles,
+	"server --ca-bundle":               spreads,
+	"server --excluded-namespaces":     spreads,
+	"server --ingress-controller-mode": ingresses,
+	"server --ingress-class":           ingresses,
+	"server --ingress-service":         ingresses,
+	"server --lock":                    lockKind(byFlag, "lease", false),
+	"server --lease-duration":          leaseOf((*world).flagLease, 50),
+	"server --renew-deadline":          covered(byFlag, 30, 35),
+	"server --retry-period":            renewed((*world).flagLease, 1900*time.Millisecond),
+	"server --shutdown-timeout":        stuckProcessEnds,
 	"server --log-level": func(t *testing.T, w *world) {
 		if !strings.Contains(w.byFlag.log(), `"level":"debug"`) || strings.Contains(w.byEnv.log(), "\tdebug\t") {
 			t.Error("lines of debug are to be in the one log, and not in the other")
@@ -246,7 +258,7 @@ func lockKind(p func(*world) *process, kind string, configMap bool) func(*testin
 			home = w.env["POD_NAMESPACE"]
 		}
 		w.lease(t, home)
-		locks, _ := bootstrap.Elections()
+		locks, _ := bootstrap.Elections(bootstrap.Config{})
 		_, err := w.admin.CoreV1().ConfigMaps(home).Get(t.Context(), locks[0], metav1.GetOptions{})
 		if now := p(w).election(t); (err == nil) != configMap || now.LockType != kind {
 			t.Errorf("it says %q, and the ConfigMap: %v", now.LockType, err)
@@ -299,7 +311,7 @@ func gate(t *testing.T, w *world) {
 	await(t, "both have written", func() bool {
 		return carries(t, w.admin, w.ours, w.content) && carries(t, w.admin, w.limited[0], w.content)
 	})
-	const admitted = "incumbent_election_admitted_writes_total"
+	admitted := fmt.Sprintf("incumbent_election_admitted_writes_total{name=%q}", namespaceElection(t))
 	if with, without := w.byFlag.metric(t, admitted), w.byEnv.metric(t, admitted); with == "0" || with == "" || without != "0" {
 		t.Errorf("with a gate it has admitted %q writes, without %q", with, without)
 	}
@@ -315,7 +327,7 @@ func withoutElections(t *testing.T, w *world) {
 	p := launch(t, "without elections", []string{"ENABLE_LEADER_ELECTION=false", "POD_NAME=a"},
 		"server", "--kubeconfig="+kubeconfig(t, identity(t, home, "a")), "--namespace="+home, "--address=127.0.0.1:0", "--ca-bundle="+file)
 	await(t, "it works at once", func() bool { now := p.election(t); return now.Leading && now.Phase == "disabled" })
-	locks, _ := bootstrap.Elections()
+	locks, _ := bootstrap.Elections(bootstrap.Config{})
 	if _, err := w.admin.CoreV1().ConfigMaps(home).Get(t.Context(), locks[0], metav1.GetOptions{}); err == nil {
 		t.Error("there is a lock")
 	}

@@ -27,7 +27,12 @@ var mayDo = map[string]bool{
 	"get configmaps home lock": true, "watch configmaps home lock": true, "update configmaps home lock": true,
 	"get coordination.k8s.io/leases home lock": true, "watch coordination.k8s.io/leases home lock": true, "update coordination.k8s.io/leases home lock": true,
 	"create events home new": true, "patch events home new": true, "patch events home lock": true, "patch events home bundle": true, "patch events home webhook": true,
-	"list namespaces - new": true, "watch namespaces - new": true,
+	"list services home gateway": true, "watch services home gateway": true, "list pods home new": true, "watch pods home new": true,
+	"list nodes - new": true, "watch nodes - new": true, "create events - new": true, "patch events - new": true,
+	"list networking.k8s.io/ingresses - new": true, "watch networking.k8s.io/ingresses - new": true,
+	"list networking.k8s.io/ingressclasses - new": true, "watch networking.k8s.io/ingressclasses - new": true,
+	"patch networking.k8s.io/ingresses/status - new": true,
+	"list namespaces - new":                          true, "watch namespaces - new": true,
 	"create configmaps other new": true, "create configmaps - new": true,
 	"list configmaps - bundle": true, "watch configmaps - bundle": true, "patch configmaps - bundle": true,
 	"list configmaps home bundle": true, "watch configmaps home bundle": true, "patch configmaps home bundle": true,
@@ -47,7 +52,7 @@ var (
 		"configmaps", "coordination.k8s.io/leases", "events", "namespaces", "secrets", "pods", "serviceaccounts", "users",
 		"admissionregistration.k8s.io/mutatingwebhookconfigurations", "admissionregistration.k8s.io/validatingadmissionpolicies",
 		"admissionregistration.k8s.io/validatingadmissionpolicybindings",
-		"rbac.authorization.k8s.io/roles", "rbac.authorization.k8s.io/clusterroles", "apps/deployments", "*/*",
+		"rbac.authorization.k8s.io/roles", "rbac.authorization.k8s.io/clusterroles", "apps/deployments", "services", "nodes", "networking.k8s.io/ingresses", "networking.k8s.io/ingressclasses", "networking.k8s.io/ingresses/status", "*/*",
 	}
 )
 
@@ -75,22 +80,23 @@ func allowed(verb, resource, place, name string) bool {
 func TestAccessIsWhatItShouldBeAndNoMore(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
-	locks, _ := Elections()
-	access, err := manifests.MakeAccess(manifests.Values{Namespace: e.home, Name: "plane", Locks: locks, Image: "pilot"})
+	locks, _ := Elections(Config{})
+	access, err := manifests.MakeAccess(manifests.Values{Namespace: e.home, Name: "plane", Locks: locks, Rights: Rights(Config{}), Image: "pilot"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.create(t, access)
-	names := map[string]string{"lock": locks[0], "bundle": namespace.ConfigMapName, "webhook": revisions.DefaultTagWebhook(""), "new": ""}
+	names := map[string]string{"lock": locks[0], "bundle": namespace.ConfigMapName, "webhook": revisions.DefaultTagWebhook(""), "gateway": "istio-ingressgateway", "new": ""}
 	places := map[string]string{"home": e.home, "other": "default", "-": ""}
 	may := func(account, verb, resource, place, name string) bool {
 		group, kind, grouped := strings.Cut(resource, "/")
 		if !grouped {
 			group, kind = "", resource
 		}
+		kind, subresource, _ := strings.Cut(kind, "/")
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:" + e.home + ":" + account, Groups: []string{"system:serviceaccounts", "system:authenticated"},
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: kind, Namespace: places[place], Name: names[name]},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: kind, Subresource: subresource, Namespace: places[place], Name: names[name]},
 		}}
 		answer, err := e.admin.Kube().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
 		if err != nil {
@@ -180,7 +186,7 @@ func TestDeploymentAsksForWhatIsThere(t *testing.T) {
 	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < longest {
 		t.Errorf("the grace period is %v, and a stop may take %v", grace, longest)
 	}
-	if shared, perRevision := Elections(); !slices.Equal(shared, []string{leaderelection.NamespaceController}) || len(perRevision) != 0 {
+	if shared, perRevision := Elections(Config{}); !slices.Equal(shared, []string{leaderelection.NamespaceController, leaderelection.IngressController}) || len(perRevision) != 0 {
 		t.Errorf("the elections are %q and %q: the manifests, the docs and the demo know the former alone", shared, perRevision)
 	}
 }

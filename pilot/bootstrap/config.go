@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-multierror"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/pilot/controllers/ingress"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/errlist"
@@ -43,6 +45,13 @@ type Config struct {
 	CABundle string
 	// ExcludedNamespaces get no bundle; nil means the controller's own list.
 	ExcludedNamespaces []string
+
+	// IngressMode and IngressClass say which Ingresses get a status: OFF (none, and no election),
+	// STRICT or DEFAULT, as ingress.Mode has it; "" means STRICT, and "istio".
+	IngressMode, IngressClass string
+	// IngressService is the Service of the control plane's namespace whose addresses are
+	// the Ingresses'; "" means istio-ingressgateway.
+	IngressService string
 
 	// Lock is "configmap", "lease" or, between the two, "multi"; "" means configmap.
 	Lock string
@@ -88,6 +97,9 @@ func (c Config) withDefaults() Config {
 	if c.Burst == 0 {
 		c.Burst = defaultBurst
 	}
+	setDefault(&c.IngressMode, string(ingress.Strict))
+	setDefault(&c.IngressClass, "istio")
+	setDefault(&c.IngressService, "istio-ingressgateway")
 	if c.Lock == "" {
 		c.Lock = leaderelection.ConfigMapLock.String()
 	}
@@ -101,6 +113,32 @@ func (c Config) withDefaults() Config {
 		c.Logger = NewLogger()
 	}
 	return c
+}
+
+func setDefault(text *string, value string) {
+	if *text == "" {
+		*text = value
+	}
+}
+
+// ingress is the configuration of the ingress controller, as far as flags have it.
+func (c Config) ingress() ingress.Config {
+	mode, err := ingress.ParseMode(c.IngressMode)
+	if err != nil {
+		mode = ingress.Mode(c.IngressMode) // for Validate to refuse
+	}
+	return ingress.Config{Mode: mode, Class: c.IngressClass, Service: types.NamespacedName{Namespace: c.Namespace, Name: c.IngressService}}
+}
+
+// validateIngress names what is wrong with the ingress controller's flags.
+func (c Config) validateIngress(wrong func(format string, args ...any)) {
+	c = c.withDefaults()
+	if _, err := ingress.ParseMode(c.IngressMode); err != nil {
+		wrong("--ingress-controller-mode: %w", err)
+	}
+	for _, problem := range validation.IsDNS1035Label(c.IngressService) {
+		wrong("--ingress-service=%q: %s", c.IngressService, problem)
+	}
 }
 
 // Validate reports all that cannot be meant, by flag and with the way out. How the
@@ -130,6 +168,7 @@ func (c Config) Validate() error {
 	} else if err := (namespace.Config{BundleFile: c.CABundle, Excluded: c.ExcludedNamespaces}).Validate(); err != nil {
 		wrong("--excluded-namespaces: %w", err)
 	}
+	c.validateIngress(wrong)
 	if _, err := lockType(c.Lock); err != nil {
 		wrong("--lock: %w", err)
 	}

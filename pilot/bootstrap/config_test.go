@@ -30,14 +30,16 @@ func TestWrongConfigurationsNameTheFlag(t *testing.T) {
 		"--address=":            func(c *Config) { c.Address = "15014" },
 		"--ca-bundle":           func(c *Config) { c.CABundle = "" },
 		"--excluded-namespaces": func(c *Config) { c.ExcludedNamespaces = []string{"A"} },
-		"--lock":                func(c *Config) { c.Lock = "endpoints" },
-		"--shutdown-timeout":    func(c *Config) { c.ShutdownTimeout = -time.Second },
-		"--kube-burst":          func(c *Config) { c.Burst = -1 },
-		"--lease-duration=-1s":  func(c *Config) { c.LeaseDuration = -time.Second },
-		"--renew-deadline":      func(c *Config) { c.RenewDeadline = time.Hour },
-		"--retry-period":        func(c *Config) { c.RetryPeriod = time.Hour },
-		"--lease-duration":      func(c *Config) { c.LeaseDuration = 1500 * time.Millisecond },
-		"no-such-file":          func(c *Config) { c.RESTConfig, c.Kubernetes = nil, kube.Source{Path: "/no-such-file"} },
+		"--ingress-controller-mode: \"sometimes\" is none of OFF, STRICT, DEFAULT": func(c *Config) { c.IngressMode = "sometimes" },
+		"--ingress-service=\"A.b\"": func(c *Config) { c.IngressService = "A.b" },
+		"--lock":                    func(c *Config) { c.Lock = "endpoints" },
+		"--shutdown-timeout":        func(c *Config) { c.ShutdownTimeout = -time.Second },
+		"--kube-burst":              func(c *Config) { c.Burst = -1 },
+		"--lease-duration=-1s":      func(c *Config) { c.LeaseDuration = -time.Second },
+		"--renew-deadline":          func(c *Config) { c.RenewDeadline = time.Hour },
+		"--retry-period":            func(c *Config) { c.RetryPeriod = time.Hour },
+		"--lease-duration":          func(c *Config) { c.LeaseDuration = 1500 * time.Millisecond },
+		"no-such-file":              func(c *Config) { c.RESTConfig, c.Kubernetes = nil, kube.Source{Path: "/no-such-file"} },
 	} {
 		t.Run(flag, func(t *testing.T) {
 			config := goodConfig()
@@ -122,6 +124,7 @@ func TestMetrics(t *testing.T) {
 		`incumbent_election_drain_seconds_bucket{name="x",le="1"} 1`,
 		`incumbent_election_drain_seconds_sum{name="x"} 1`, `incumbent_election_handover_seconds_sum{name="x"} 2`,
 		`incumbent_election_handover_given_seconds_sum{name="x"} 3`, `incumbent_election_leaderless_seconds_sum{name="x"} 4`,
+		`leader_election_master_status{name="istio-leader"} 0`,
 		`incumbent_election_cover_left_seconds{name="istio-namespace-controller-election"} 0`,
 		`incumbent_election_refused_writes_total{by="gate",name="istio-namespace-controller-election"} 0`,
 	} {

@@ -38,6 +38,9 @@ var effects = map[string]func(t *testing.T, e *environment){
 	"Address":            addressHasItsEffect,
 	"CABundle":           bundleHasItsEffect,
 	"ExcludedNamespaces": bundleHasItsEffect,
+	"IngressMode":        ingressHasItsEffect,
+	"IngressClass":       ingressHasItsEffect,
+	"IngressService":     ingressHasItsEffect,
 	"Lock":               lockHasItsEffect,
 	"LeaseDuration":      timingHasItsEffect,
 	"RenewDeadline":      timingHasItsEffect,
@@ -207,7 +210,7 @@ func bundleHasItsEffect(t *testing.T, e *environment) {
 		t.Fatal(err)
 	}
 	config.ExcludedNamespaces = []string{without}
-	start(t, config, table).leads(t)
+	start(t, config, table[:1]).leads(t)
 	content := readFile(t, config.CABundle)
 	for range 3 { // whose turn comes after the one's without
 		with, err := e.cluster.NewNamespace(t.Context(), "with")

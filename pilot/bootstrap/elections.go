@@ -4,7 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pilot/controllers/ingress"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
@@ -26,23 +31,57 @@ type election struct {
 	id string
 	// perRevision: each revision elects for itself.
 	perRevision bool
+	// lease: its lock is a Lease, whatever --lock says.
+	lease bool
+	// predecessor, if given, is the lock that guarded the same work in earlier versions
+	// (docs/migration.md).
+	predecessor *leaderelection.Predecessor
+	// on reports whether a server takes part, by its flags; nil means always. Where it does not,
+	// nobody asks for the row's rights.
+	on func(config Config) bool
+	// kinds must be known to the API server before the controller warms its caches: those
+	// of CustomResourceDefinitions. Until then the row waits, and says so once.
+	kinds []schema.GroupVersionResource
 	// guards makes the controller. The client's writes pass the election's gate.
-	guards func(client kube.Client, config Config, log *slog.Logger) (job, error)
-	// writes are what a fence guards for the holder: all that the controller writes.
+	guards func(client kube.Client, config Config, tools tools) (job, error)
+	// rights are all that the controller reads and writes.
+	rights func(config Config) manifests.Rights
+	// writes are what a fence guards for the holder: all that the controller writes, and that
+	// can be narrowed down. A status cannot: while its lock is missing, a fence of it would
+	// refuse everyone's. It gets the gate alone, unless a declaration of the user's own (pilot fence
+	// --file) names it, with wide: true.
 	writes []fence.Guard
 }
 
-// table is which elections a server takes part in.
+// tools are what a controller gets beside its client and configuration.
+type tools struct {
+	log *slog.Logger
+	// events writes Events about the controller's objects. They are no writes of a term.
+	events *events
+}
+
+// table is which elections a server takes part in. A further controller is one more row here: its
+// flags are fields of Config, which its functions on, guards and rights look at, and a line in docs/controllers.md.
+// Its rights are rendered with the others' (Rights), and its lock is named with theirs (Elections).
 var table = []election{
 	{
-		id: leaderelection.NamespaceController, guards: namespaceController,
+		id: leaderelection.NamespaceController, guards: namespaceController, rights: namespaceRights,
 		writes: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{namespace.ConfigMapName}}},
 	},
+	{
+		id: leaderelection.IngressController, guards: ingressController, rights: ingressRights,
+		on: func(c Config) bool { return c.ingress().Mode != ingress.Off },
+	},
+}
+
+// rows are those of the table that a configuration turns on.
+func (c Config) rows() []election {
+	return slices.DeleteFunc(slices.Clone(table), func(row election) bool { return row.on != nil && !row.on(c.withDefaults()) })
 }
 
 // Elections lists the names of the elections that a server takes part in; those of
 // perRevision get "-<revision>" appended to make their lock's name.
-func Elections() (shared, perRevision []string) { return electionsOf(table) }
+func Elections(config Config) (shared, perRevision []string) { return electionsOf(config.rows()) }
 
 func electionsOf(rows []election) (shared, perRevision []string) {
 	for _, row := range rows {
@@ -55,10 +94,25 @@ func electionsOf(rows []election) (shared, perRevision []string) {
 	return shared, perRevision
 }
 
-func namespaceController(client kube.Client, config Config, log *slog.Logger) (job, error) {
+// Rights are what the controllers of a server need, beside what each server may.
+func Rights(config Config) (all manifests.Rights) {
+	for _, row := range config.rows() {
+		rights := row.rights(config.withDefaults())
+		all.Home, all.Everywhere = append(all.Home, rights.Home...), append(all.Everywhere, rights.Everywhere...)
+	}
+	return all
+}
+
+func namespaceController(client kube.Client, config Config, tools tools) (job, error) {
 	return namespace.New(client, namespace.Config{
-		BundleFile: config.CABundle, Excluded: config.ExcludedNamespaces, Logger: log,
+		BundleFile: config.CABundle, Excluded: config.ExcludedNamespaces, Logger: tools.log,
 	})
+}
+
+func ingressController(client kube.Client, config Config, tools tools) (job, error) {
+	c := config.ingress()
+	c.Events, c.Logger = tools.events, tools.log
+	return ingress.New(client, c)
 }
 
 // elect puts the elections of a table together.
@@ -73,11 +127,11 @@ func (s *Server) elect(rows []election) error {
 		if s.config.DisableGate {
 			client = s.work
 		}
-		j, err := row.guards(client, s.config, log)
+		j, err := row.guards(client, s.config, tools{log: log, events: s.events})
 		if err != nil {
 			return err
 		}
-		le.Warm(j.Warm).AddRunContext(logged(log, j.Run))
+		le.Warm(s.known(row.kinds, log)).Warm(j.Warm).AddRunContext(logged(log, j.Run))
 		s.fence.watch(le, row)
 		s.others.watch(le)
 		countWrites(s.metrics.registry, le)
@@ -90,9 +144,12 @@ func (s *Server) elect(rows []election) error {
 
 func (s *Server) electionConfig(row election) leaderelection.Config {
 	lock, _ := lockType(s.config.Lock) // validated
+	if row.lease {
+		lock = leaderelection.LeaseLock
+	}
 	return leaderelection.Config{
 		Namespace: s.config.Namespace, Identity: s.config.Identity, Revision: s.config.Revision,
-		ElectionID: row.id, PerRevision: row.perRevision, Lock: lock,
+		ElectionID: row.id, PerRevision: row.perRevision, Lock: lock, Predecessor: row.predecessor,
 		LeaseDuration: s.config.LeaseDuration, RenewDeadline: s.config.RenewDeadline, RetryPeriod: s.config.RetryPeriod,
 		StopLimit:       s.config.ShutdownTimeout,
 		HealthTolerance: s.config.healthTolerance,

@@ -100,6 +100,9 @@ func (c FenceConfig) declarations(rows []election) ([]fence.Declaration, error) 
 	}
 	var all []fence.Declaration
 	for _, row := range rows {
+		if len(row.writes) == 0 {
+			continue
+		}
 		d := fence.Declaration{
 			Election: row.id, Namespace: c.Namespace, Lock: fence.LockKind(c.Lock), Multi: c.multi, ServiceAccounts: c.accounts(),
 			Coordinators: c.Coordinators, Guards: row.writes, WithoutLockGuard: c.WithoutLockGuard,

@@ -24,7 +24,7 @@ import (
 // the revisions there is no telling which.
 func TestDeclarationsOfElectionsWithinARevision(t *testing.T) {
 	guards := []fence.Guard{{Resources: []string{"secrets"}, Names: []string{"x"}}}
-	rows := []election{{id: "all"}, {id: "each", perRevision: true, writes: guards}, {id: "both"}}
+	rows := []election{{id: "all", writes: guards}, {id: "each", perRevision: true, writes: guards}, {id: "both"}}
 	if shared, perRevision := electionsOf(rows); !slices.Equal(shared, []string{"all", "both"}) || !slices.Equal(perRevision, []string{"each"}) {
 		t.Errorf("the elections are %q and %q", shared, perRevision)
 	}
@@ -33,9 +33,9 @@ func TestDeclarationsOfElectionsWithinARevision(t *testing.T) {
 		t.Errorf("without the revisions: %v", err)
 	}
 	config.Revisions = []string{"x", "y"}
-	got, err := config.declarations(rows[:2])
+	got, err := config.declarations(rows) // of which the last has nothing to guard
 	want := []fence.Declaration{
-		{Election: "all", Namespace: "mesh", Lock: fence.ConfigMap, ServiceAccounts: []string{"mesh/a-x", "mesh/a-y"}},
+		{Election: "all", Namespace: "mesh", Lock: fence.ConfigMap, ServiceAccounts: []string{"mesh/a-x", "mesh/a-y"}, Guards: guards},
 		{Election: "each", Namespace: "mesh", Lock: fence.ConfigMap, ServiceAccounts: []string{"mesh/a-{revision}"}, Revisions: []string{"x", "y"}, Guards: guards},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {

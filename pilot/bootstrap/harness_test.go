@@ -60,13 +60,13 @@ func newClient(t *testing.T, config *rest.Config) kube.Client {
 func (e *environment) identity(t *testing.T, pod string) *rest.Config {
 	t.Helper()
 	return e.cluster.Identity(t, cluster.IdentityOptions{
-		Namespace: e.home, PodName: pod, ServiceAccount: "pilot", Rules: e.rules(), ClusterRules: manifests.ClusterRules(),
+		Namespace: e.home, PodName: pod, ServiceAccount: "pilot", Rules: e.rules(), ClusterRules: manifests.ClusterRules(Rights(Config{})),
 	})
 }
 
 func (e *environment) rules() []rbacv1.PolicyRule {
-	shared, _ := Elections()
-	return append(manifests.NamespaceRules(append(shared, electionID)),
+	shared, _ := Elections(Config{})
+	return append(manifests.NamespaceRules(append(shared, electionID), Rights(Config{})),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update"}})
 }
 
@@ -124,7 +124,7 @@ func (c *controller) Close() { c.closed = true }
 func (c *controller) rows() []election {
 	return []election{{
 		id: electionID,
-		guards: func(client kube.Client, _ Config, _ *slog.Logger) (job, error) {
+		guards: func(client kube.Client, _ Config, _ tools) (job, error) {
 			c.client = client
 			return c, nil
 		},
@@ -219,12 +219,12 @@ func (r *replica) page(t *testing.T, path string) (int, string) {
 	return response.StatusCode, string(text)
 }
 
-// election is the server's one election, at /debug/elections.
+// election is the server's first election, at /debug/elections.
 func (r *replica) election(t *testing.T) electionState {
 	t.Helper()
 	_, text := r.page(t, "/debug/elections")
 	var all []electionState
-	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != 1 {
+	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) == 0 {
 		t.Fatalf("%v in %s", err, text)
 	}
 	return all[0]

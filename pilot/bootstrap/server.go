@@ -39,7 +39,7 @@ type Server struct {
 
 // New checks the configuration, reads the kubeconfig and puts the server together. It
 // starts nothing.
-func New(config Config) (*Server, error) { return newServer(config, table) }
+func New(config Config) (*Server, error) { return newServer(config, config.rows()) }
 
 func newServer(config Config, rows []election) (*Server, error) {
 	if err := config.Validate(); err != nil {

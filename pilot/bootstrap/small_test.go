@@ -27,11 +27,11 @@ import (
 
 func TestDefaults(t *testing.T) {
 	got := Config{Logger: quiet}.withDefaults()
-	want := Config{QPS: 40, Burst: 60, Lock: "configmap", ShutdownTimeout: 20 * time.Second, Revision: "default", Logger: quiet}
+	want := Config{QPS: 40, Burst: 60, IngressMode: "STRICT", IngressClass: "istio", IngressService: "istio-ingressgateway", Lock: "configmap", ShutdownTimeout: 20 * time.Second, Revision: "default", Logger: quiet}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	given := Config{QPS: -1, Burst: 2, Lock: "lease", ShutdownTimeout: time.Second, Revision: "r", Logger: quiet}
+	given := Config{QPS: -1, Burst: 2, IngressMode: "OFF", IngressClass: "c", IngressService: "s", Lock: "lease", ShutdownTimeout: time.Second, Revision: "r", Logger: quiet}
 	if got := given.withDefaults(); !reflect.DeepEqual(got, given) {
 		t.Errorf("what was given became %+v", got)
 	}
@@ -41,7 +41,7 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestDeclarationsOfTheServersElections(t *testing.T) {
-	shared, _ := Elections()
+	shared, _ := Elections(Config{})
 	for name, test := range map[string]struct {
 		config FenceConfig
 		want   fence.Declaration

@@ -44,6 +44,15 @@ func TestElectionsGetTheServersConfiguration(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
+	// A row may say what kind its lock is of, and which one was before it.
+	s.config.Lock = "multi"
+	before := &leaderelection.Predecessor{Name: "an-election"}
+	if got := s.electionConfig(election{lease: true, predecessor: before}); got.Lock != leaderelection.LeaseLock || got.Predecessor != before {
+		t.Errorf("of a row's own lock: %v, %v", got.Lock, got.Predecessor)
+	}
+	if got := s.electionConfig(election{}); got.Lock != leaderelection.MultiLock || got.Predecessor != nil {
+		t.Errorf("of a row without: %v, %v", got.Lock, got.Predecessor)
+	}
 }
 
 // What is empty is named once, and not again for not being a name.

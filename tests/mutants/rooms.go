@@ -159,6 +159,13 @@ var rooms = []room{
 		},
 	},
 	{
+		name: "ingress", packages: []string{"./pilot/controllers/ingress"}, budget: 10 * time.Minute,
+		judges: []judge{
+			{pkg: "./pilot/controllers/ingress", run: pureIngress},
+			{pkg: "./pilot/controllers/ingress", skip: pureIngress, second: true, together: true},
+		},
+	},
+	{
 		name: "revisions", packages: []string{"./pkg/revisions"}, budget: 15 * time.Minute,
 		judges: []judge{{pkg: "./pkg/revisions"}, {pkg: ground, run: "TestDefault.*|TestHandler.*|TestTags.*", second: true, together: true}},
 	},
@@ -193,6 +200,9 @@ const (
 	slowCluster = "TestABackup.*|TestGatewayAPI|TestTheAPIServerCanPause.*|TestServersOfACluster.*"
 	slowNode    = "TestANamesake.*|TestAPodThatWent.*|TestReadiness.*|TestNothingOutlives.*|TestPodsOutlive.*|TestLifeWaits.*|TestANodeThatStops.*"
 )
+
+// pureIngress are the ingress controller's tests that need no API server.
+const pureIngress = "TestClass|TestAddresses|TestNewNames.*|TestSlim"
 
 // predecessorFiles keep the lock of earlier versions; the other files are named elections.
 var predecessorFiles = []string{"predecessor.go", "keeping.go", "former.go", "boundgate.go"}

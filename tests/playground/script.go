@@ -30,6 +30,7 @@ func (s *stage) install(ctx context.Context, bundleFile string) error {
 	values := manifests.Values{
 		Namespace: systemNamespace,
 		Locks:     lockNames(),
+		Rights:    bootstrap.Rights(bootstrap.Config{}),
 		Image:     image,
 		Replicas:  replicas,
 		Address:   fmt.Sprintf("$(POD_IP):%d", port),
@@ -79,7 +80,7 @@ func (s *stage) install(ctx context.Context, bundleFile string) error {
 
 // lockNames are the names of all lock objects of all revisions.
 func lockNames() []string {
-	names, perRevision := bootstrap.Elections()
+	names, perRevision := bootstrap.Elections(bootstrap.Config{})
 	names = slices.Clone(names)
 	for _, id := range perRevision {
 		for _, revision := range revisions {

@@ -5,7 +5,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -13,9 +12,15 @@ import (
 // which no rule can restrict to names. Without the right each is watched by its own.
 const manyLocks = 4
 
-// NamespaceRules are what a server may do in its own namespace: keep these locks, and
-// write Events about them.
-func NamespaceRules(locks []string) []rbacv1.PolicyRule {
+// Rights are what controllers may do, beside what every server may: in the control plane's own
+// namespace, and everywhere. bootstrap.Rights lists those of a configuration.
+type Rights struct {
+	Home, Everywhere []rbacv1.PolicyRule
+}
+
+// NamespaceRules are what a server may do in its own namespace: keep these locks, write Events
+// about them, and what its controllers need.
+func NamespaceRules(locks []string, rights Rights) []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: locks, Verbs: []string{"get", "watch", "update"}},
@@ -26,28 +31,22 @@ func NamespaceRules(locks []string) []rbacv1.PolicyRule {
 	if len(locks) >= manyLocks {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"watch"}})
 	}
-	return rules
+	return append(rules, rights.Home...)
 }
 
-// ClusterRules are what a server may do everywhere: learn the default revision, keep the
-// CA bundle in every namespace, and see when a fence is changed.
-func ClusterRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
+// ClusterRules are what a server may do everywhere: learn the default revision, see when a
+// fence is changed, and what its controllers need.
+func ClusterRules(rights Rights) []rbacv1.PolicyRule {
+	return append([]rbacv1.PolicyRule{
 		{
 			APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
 			ResourceNames: []string{revisions.DefaultTagWebhook("")}, Verbs: []string{"get", "list", "watch"},
-		},
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list", "watch"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
-		{
-			APIGroups: []string{""}, Resources: []string{"configmaps"},
-			ResourceNames: []string{namespace.ConfigMapName}, Verbs: []string{"list", "watch", "patch"},
 		},
 		{
 			APIGroups: []string{"admissionregistration.k8s.io"},
 			Resources: []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}, Verbs: []string{"list", "watch"},
 		},
-	}
+	}, rights.Everywhere...)
 }
 
 // Access is who a server is and what it may do. All revisions share it.
@@ -67,12 +66,12 @@ func (v Values) access() Access {
 	rbac := rbacv1.SchemeGroupVersion.String()
 	return Access{
 		ServiceAccount: &corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: here},
-		Role:           &rbacv1.Role{TypeMeta: kind(rbac, "Role"), ObjectMeta: here, Rules: NamespaceRules(v.Locks)},
+		Role:           &rbacv1.Role{TypeMeta: kind(rbac, "Role"), ObjectMeta: here, Rules: NamespaceRules(v.Locks, v.Rights)},
 		RoleBinding: &rbacv1.RoleBinding{
 			TypeMeta: kind(rbac, "RoleBinding"), ObjectMeta: here, Subjects: who,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: here.Name},
 		},
-		ClusterRole: &rbacv1.ClusterRole{TypeMeta: kind(rbac, "ClusterRole"), ObjectMeta: everywhere, Rules: ClusterRules()},
+		ClusterRole: &rbacv1.ClusterRole{TypeMeta: kind(rbac, "ClusterRole"), ObjectMeta: everywhere, Rules: ClusterRules(v.Rights)},
 		ClusterRoleBinding: &rbacv1.ClusterRoleBinding{
 			TypeMeta: kind(rbac, "ClusterRoleBinding"), ObjectMeta: everywhere, Subjects: who,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: everywhere.Name},

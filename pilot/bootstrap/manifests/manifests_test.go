@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
@@ -22,10 +23,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // full has a value of its own in each field.
 func full() Values {
 	return Values{
-		Namespace: "mesh", Name: "plane", Locks: []string{"lock-a", "lock-b"}, Image: "registry.example/plane:1", Replicas: 3,
+		Namespace: "mesh", Name: "plane", Locks: []string{"lock-a", "lock-b"}, Rights: rights(), Image: "registry.example/plane:1", Replicas: 3,
 		Address: "$(POD_IP):15099", CABundle: "/etc/other/ca.pem", CABundleConfigMap: "the-bundle",
 		LeaseDuration: 40 * time.Second, RenewDeadline: 30 * time.Second, RetryPeriod: 5 * time.Second,
 		Args: []string{"--pprof", "--log-level=debug"}, Env: map[string]string{"ZONE": "z", "ENABLE_WRITE_FENCE": "true"},
+	}
+}
+
+// rights are some of a controller's.
+func rights() Rights {
+	return Rights{
+		Home:       []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}},
+		Everywhere: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}}},
 	}
 }
 
@@ -161,7 +170,7 @@ func TestDeploymentFitsTheServer(t *testing.T) {
 
 func TestManyLocksMayShareAWatch(t *testing.T) {
 	unnamed := func(locks ...string) (n int) {
-		for _, rule := range NamespaceRules(locks) {
+		for _, rule := range NamespaceRules(locks, Rights{}) {
 			if slices.Contains(rule.Verbs, "watch") && len(rule.ResourceNames) == 0 {
 				n++
 			}

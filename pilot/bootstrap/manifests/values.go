@@ -20,6 +20,8 @@ type Values struct {
 	// Locks are the names of lock objects. They are the only ones of their kinds that
 	// the server may read and change.
 	Locks []string
+	// Rights are what its controllers need, as bootstrap.Rights lists them for the flags in Args.
+	Rights Rights
 	// Image to run. Its program takes the arguments of cmd/pilot.
 	Image string
 	// Replicas of each revision; 0 means 2.

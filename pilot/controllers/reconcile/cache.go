@@ -44,10 +44,10 @@ type Cache[K comparable, T Object] struct {
 	controller *Controller[K]
 	answers    *answers[K, T]
 	missing    atomic.Bool // the API server does not know the kind
-	informer   atomic.Pointer[running]
+	informer   atomic.Pointer[informer]
 }
 
-type running struct{ cache.SharedIndexInformer }
+type informer struct{ cache.SharedIndexInformer }
 
 // Watch adds a kind to a controller that was not warmed or run yet.
 func Watch[K comparable, T Object](c *Controller[K], kind Kind[K, T]) *Cache[K, T] {
@@ -138,7 +138,7 @@ func (k *Cache[K, T]) start(ctx context.Context, ended *sync.WaitGroup) cache.Do
 		},
 		DeleteFunc: func(obj any) { k.shown(nil, obj) },
 	})
-	k.informer.Store(&running{i})
+	k.informer.Store(&informer{i})
 	ended.Go(func() { i.RunWithContext(ctx) })
 	return told.HasSyncedChecker()
 }

@@ -39,10 +39,10 @@ func TestARefusalThatTheCacheHasShownTheReasonOf(t *testing.T) {
 				t.Fatal(err)
 			}
 			k := Watch(loop, Kind[string, *corev1.ConfigMap]{Name: "configmaps"})
-			informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.ConfigMap{}, 0, cache.Indexers{})
-			k.informer.Store(&running{informer})
+			filled := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.ConfigMap{}, 0, cache.Indexers{})
+			k.informer.Store(&informer{filled})
 			if c.shown != nil {
-				if err := informer.GetIndexer().Add(c.shown); err != nil {
+				if err := filled.GetIndexer().Add(c.shown); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -51,10 +51,10 @@ func bundle(t *testing.T) string {
 // serve runs a server under the manifests' rights, with a fence to test by itself.
 func (s *stage) serve(t *testing.T, name, bundle string) (server *bootstrap.Server, end func()) {
 	t.Helper()
-	shared, _ := bootstrap.Elections()
+	shared, _ := bootstrap.Elections(bootstrap.Config{})
 	config := s.cluster.Identity(t, cluster.IdentityOptions{
 		Namespace: s.namespace, PodName: name, ServiceAccount: account,
-		Rules: manifests.NamespaceRules(shared), ClusterRules: manifests.ClusterRules(),
+		Rules: manifests.NamespaceRules(shared, bootstrap.Rights(bootstrap.Config{})), ClusterRules: manifests.ClusterRules(bootstrap.Rights(bootstrap.Config{})),
 	})
 	server, err := bootstrap.New(bootstrap.Config{
 		RESTConfig: config, Namespace: s.namespace, Identity: name, Revision: "stable", Address: "127.0.0.1:0", CABundle: bundle,

@@ -56,12 +56,12 @@ func TestEventsOfAServer(t *testing.T) {
 func TestServerWithoutTheRightToWriteEvents(t *testing.T) {
 	c := cluster.Shared(t)
 	admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
-	shared, _ := bootstrap.Elections()
-	rules := slices.DeleteFunc(manifests.NamespaceRules(shared), func(r rbacv1.PolicyRule) bool {
+	shared, _ := bootstrap.Elections(bootstrap.Config{})
+	rules := slices.DeleteFunc(manifests.NamespaceRules(shared, bootstrap.Rights(oneElection)), func(r rbacv1.PolicyRule) bool {
 		return slices.Contains(r.Resources, "events")
 	})
 	config := c.Identity(t, cluster.IdentityOptions{
-		Namespace: home, PodName: "a", ServiceAccount: "pilot", Rules: rules, ClusterRules: manifests.ClusterRules(),
+		Namespace: home, PodName: "a", ServiceAccount: "pilot", Rules: rules, ClusterRules: manifests.ClusterRules(bootstrap.Rights(oneElection)),
 	})
 	r := serve(t, config, home, "a", "stable", newBundleFile(t, content).path, nil)
 	await(t, "a leads", func() bool { return r.state(t).Leading })

@@ -32,6 +32,9 @@ type replica struct {
 	end     func()
 }
 
+// oneElection leaves a server the namespace controller's alone, by which these tests count.
+var oneElection = bootstrap.Config{IngressMode: "OFF"}
+
 // serve runs a server; change may alter its configuration.
 func serve(t *testing.T, config *rest.Config, home, name, revision, bundle string, change func(*bootstrap.Config)) *replica {
 	t.Helper()
@@ -39,7 +42,7 @@ func serve(t *testing.T, config *rest.Config, home, name, revision, bundle strin
 	wanted := bootstrap.Config{
 		RESTConfig: config, Namespace: home, Identity: name, Revision: revision, Address: "127.0.0.1:0", CABundle: bundle,
 		LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: time.Second,
-		Logger: r.journal.logger(t),
+		IngressMode: oneElection.IngressMode, Logger: r.journal.logger(t),
 	}
 	if change != nil {
 		change(&wanted)
@@ -95,10 +98,10 @@ func (r *replica) state(t *testing.T) state {
 // pilotIdentity may do what the manifests allow, and no more.
 func pilotIdentity(t *testing.T, c *cluster.Cluster, home, pod string) *rest.Config {
 	t.Helper()
-	shared, _ := bootstrap.Elections()
+	shared, _ := bootstrap.Elections(bootstrap.Config{})
 	return c.Identity(t, cluster.IdentityOptions{
 		Namespace: home, PodName: pod, ServiceAccount: "pilot",
-		Rules: manifests.NamespaceRules(shared), ClusterRules: manifests.ClusterRules(),
+		Rules: manifests.NamespaceRules(shared, bootstrap.Rights(bootstrap.Config{})), ClusterRules: manifests.ClusterRules(bootstrap.Rights(bootstrap.Config{})),
 	})
 }
 
@@ -281,9 +284,9 @@ func TestServersWithoutElections(t *testing.T) {
 func TestManifestsAreAccepted(t *testing.T) {
 	c := cluster.Shared(t)
 	admin, home := client(t, c.Admin()), c.Namespace(t)
-	shared, _ := bootstrap.Elections()
+	shared, _ := bootstrap.Elections(bootstrap.Config{})
 	values := manifests.Values{
-		Namespace: home, Locks: shared, Image: "pilot", CABundleConfigMap: "ca", Env: map[string]string{"A": "b"},
+		Namespace: home, Locks: shared, Rights: bootstrap.Rights(bootstrap.Config{}), Image: "pilot", CABundleConfigMap: "ca", Env: map[string]string{"A": "b"},
 		LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: time.Second,
 	}
 	access, err := manifests.MakeAccess(values)
@@ -329,8 +332,8 @@ func TestManifestsAreAccepted(t *testing.T) {
 		t.Errorf("%d objects", len(access.Objects()))
 	}
 	for name, wrong := range map[string]manifests.Values{
-		"no locks": {Image: "x"}, "no image": {Locks: shared}, "namespace": {Namespace: "A", Locks: shared, Image: "x"},
-		"replicas": {Locks: shared, Image: "x", Replicas: -1},
+		"no locks": {Image: "x"}, "no image": {Locks: shared}, "namespace": {Namespace: "A", Locks: shared, Rights: bootstrap.Rights(bootstrap.Config{}), Image: "x"},
+		"replicas": {Locks: shared, Rights: bootstrap.Rights(bootstrap.Config{}), Image: "x", Replicas: -1},
 	} {
 		if _, err := manifests.MakeAccess(wrong); err == nil {
 			t.Errorf("%s: no error", name)

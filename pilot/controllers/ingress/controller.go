@@ -1,0 +1,185 @@
+package ingress
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"go.uber.org/atomic"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// Controller writes the status of Ingresses. Its keys are their names.
+type Controller struct {
+	loop      *reconcile.Controller[key]
+	config    Config
+	ingresses *reconcile.Cache[key, *networkingv1.Ingress]
+	classes   *reconcile.Cache[key, *networkingv1.IngressClass]
+	services  *reconcile.Cache[key, *corev1.Service]
+	pods      *reconcile.Cache[key, *corev1.Pod]
+	nodes     *reconcile.Cache[key, *corev1.Node]
+	missing   atomic.Bool // the Service, and said so
+}
+
+type key = types.NamespacedName
+
+// byClass is the index of Ingresses by the IngressClass that they name.
+const byClass = "class"
+
+// New checks the configuration and starts nothing. The controller reads and writes
+// through client alone.
+func New(client kube.Client, config Config) (*Controller, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	config.Mode, _ = ParseMode(string(config.Mode)) // validated
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	c := &Controller{config: config}
+	var err error
+	c.loop, err = reconcile.New(client, reconcile.Config[key]{
+		Name: name, Reconcile: c.reconcile, Failing: c.failing, Idle: "no status is written", Workers: config.Workers, Logger: config.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.watch()
+	return c, nil
+}
+
+// watch declares what the controller reads.
+func (c *Controller) watch() {
+	core, networking := c.loop.Client().Kube().CoreV1(), c.loop.Client().Kube().NetworkingV1()
+	c.ingresses = reconcile.Watch(c.loop, reconcile.Kind[key, *networkingv1.Ingress]{
+		Name: "ingresses", From: reconcile.From(networking.Ingresses(""), reconcile.Selector{}), Keep: slimIngress,
+		Keys: func(i *networkingv1.Ingress) []key { return []key{nameOf(i)} },
+		Indexes: map[string]func(*networkingv1.Ingress) []string{byClass: func(i *networkingv1.Ingress) []string {
+			if i.Spec.IngressClassName == nil {
+				return nil
+			}
+			return []string{*i.Spec.IngressClassName}
+		}},
+	})
+	c.classes = reconcile.Watch(c.loop, reconcile.Kind[key, *networkingv1.IngressClass]{
+		Name: "ingressclasses", From: reconcile.From(networking.IngressClasses(), reconcile.Selector{}), Keep: slimClass,
+		Keys: func(class *networkingv1.IngressClass) []key { return names(c.ingresses.By(byClass, class.Name)) },
+	})
+	c.services = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Service]{
+		Name: "services", From: reconcile.From(core.Services(c.config.Service.Namespace), reconcile.Selector{Fields: "metadata.name=" + c.config.Service.Name}),
+		Keep: slimService, Keys: func(*corev1.Service) []key { return names(c.ingresses.List()) },
+	})
+	c.pods = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Pod]{
+		Name: "pods", From: reconcile.From(core.Pods(c.config.Service.Namespace), reconcile.Selector{}), Keep: slimPod,
+		Keys: func(p *corev1.Pod) []key {
+			if service := c.service(); service == nil || !selects(service, p) {
+				return nil
+			}
+			return c.ifNodesCount()
+		},
+	})
+	c.nodes = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Node]{
+		Name: "nodes", From: reconcile.From(core.Nodes(), reconcile.Selector{}), Keep: slimNode,
+		Keys: func(*corev1.Node) []key { return c.ifNodesCount() },
+	})
+}
+
+// ifNodesCount are all Ingresses where their addresses are the nodes', else none: in a cluster
+// that has a load balancer, pods come and go without a look at each Ingress.
+func (c *Controller) ifNodesCount() []key {
+	service := c.service()
+	if service == nil || len(addressesOf(service, nil, nil)) > 0 {
+		return nil
+	}
+	return names(c.ingresses.List())
+}
+
+func nameOf(o metav1.Object) key { return key{Namespace: o.GetNamespace(), Name: o.GetName()} }
+
+func names(ingresses []*networkingv1.Ingress) []key {
+	all := make([]key, 0, len(ingresses))
+	for _, i := range ingresses {
+		all = append(all, nameOf(i))
+	}
+	return all
+}
+
+// Warm fills the caches, so that a Run later starts at once. It returns when they are filled, or
+// with ctx's error; they are kept up to date until Close in either case.
+func (c *Controller) Warm(ctx context.Context) error { return c.loop.Warm(ctx) }
+
+// Run keeps the status of the class's Ingresses until ctx ends. It returns nil then, when
+// nothing that it started goes on and no write is under way.
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+// Close ends what Warm started, and returns when it has ended. A closed controller may
+// be warmed again.
+func (c *Controller) Close() { c.loop.Close() }
+
+// service is the gateway's, nil when it does not exist.
+func (c *Controller) service() *corev1.Service {
+	return c.services.Get(c.config.Service.Namespace, c.config.Service.Name)
+}
+
+// reconcile writes one Ingress's status, if it is of our class and differs.
+func (c *Controller) reconcile(ctx context.Context, name key) error {
+	target := c.ingresses.At(name, reconcile.Ref{Namespace: name.Namespace, Name: name.Name})
+	have, known := target.Latest()
+	if !known || have == nil || have.DeletionTimestamp != nil || !c.ours(have) {
+		return nil
+	}
+	wanted, exists := c.addresses()
+	if !exists || equality.Semantic.DeepEqual(have.Status.LoadBalancer.Ingress, wanted) {
+		return nil
+	}
+	// A patch leaves alone what the cache does not keep; by the version and the UID in it, it
+	// is refused for any other Ingress than the one that was looked at.
+	body, _ := json.Marshal(map[string]any{ // which cannot fail
+		"metadata": map[string]any{"resourceVersion": have.ResourceVersion, "uid": have.UID},
+		"status":   map[string]any{"loadBalancer": map[string]any{"ingress": wanted}},
+	})
+	got, err := c.loop.Client().Kube().NetworkingV1().Ingresses(name.Namespace).
+		Patch(ctx, name.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
+	if err := target.Answered(have, got, err); err != nil {
+		return fmt.Errorf("writing the status of Ingress %s: %w", name, err)
+	}
+	return nil
+}
+
+func (c *Controller) ours(ingress *networkingv1.Ingress) bool {
+	var named *networkingv1.IngressClass
+	if ingress.Spec.IngressClassName != nil {
+		named = c.classes.Get("", *ingress.Spec.IngressClassName)
+	}
+	return ours(c.config.Mode, c.config.Class, ingress, named)
+}
+
+// addresses are those of the Service, if it exists. Whether it does is said once.
+func (c *Controller) addresses() (all []address, exists bool) {
+	service := c.service()
+	if service == nil {
+		if !c.missing.Swap(true) {
+			c.config.Logger.Warn("the gateway's Service does not exist, Ingresses keep their status", "service", c.config.Service)
+		}
+		return nil, false
+	}
+	if c.missing.Swap(false) {
+		c.config.Logger.Info("the gateway's Service exists now", "service", c.config.Service)
+	}
+	return addressesOf(service, c.pods.List(), func(name string) *corev1.Node { return c.nodes.Get("", name) }), true
+}
+
+// failing says on an Ingress why its status cannot be written.
+func (c *Controller) failing(name key, err error) {
+	if ingress := c.ingresses.Get(name.Namespace, name.Name); ingress != nil && c.config.Events != nil {
+		c.config.Events.Eventf(ingress, corev1.EventTypeWarning, "StatusNotWritten", "%v", err)
+	}
+}
