@@ -1,0 +1,130 @@
+package conformance
+
+import (
+	"context"
+	"embed"
+	"io/fs"
+	"slices"
+	"testing"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/gateway-api/apis/v1beta1"
+	upstream "sigs.k8s.io/gateway-api/conformance"
+	"sigs.k8s.io/gateway-api/conformance/tests"
+	"sigs.k8s.io/gateway-api/conformance/utils/kubernetes"
+	"sigs.k8s.io/gateway-api/conformance/utils/suite"
+	"sigs.k8s.io/gateway-api/pkg/features"
+
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/waits"
+)
+
+//go:embed manifests
+var own embed.FS
+
+// named are the tests of the suite that are run. The first are of its core.
+var named = []string{
+	"GatewayClassObservedGenerationBump",
+	"GatewayInvalidRouteKind",
+	"GatewayInvalidTLSConfiguration",
+	"GatewayListenerUnsupportedProtocol",
+	"GatewayModifyListeners",
+	"GatewayObservedGenerationBump",
+	"GatewaySecretInvalidReferenceGrant",
+	"GatewaySecretMissingReferenceGrant",
+	"GatewaySecretReferenceGrantAllInNamespace",
+	"GatewaySecretReferenceGrantSpecific",
+	"GatewayWithAttachedRoutes",
+	"HTTPRouteInvalidCrossNamespaceParentRef",
+	"HTTPRouteInvalidParentRefNotMatchingSectionName",
+	"HTTPRouteObservedGenerationBump",
+	// Of extended features.
+	"GatewayInvalidParametersRef",
+	"GatewayOptionalAddressValue",
+	"GatewayWithAttachedRoutesWithPort8080",
+	"HTTPRouteInvalidParentRefSectionNameNotMatchingPort",
+}
+
+func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{WithoutControllers: true}) }
+
+// TestByName runs them with one revision, and then with two between which the default goes to and fro.
+func TestByName(t *testing.T) {
+	for _, flips := range []bool{false, true} {
+		t.Run(map[bool]string{false: "steady", true: "flipping"}[flips], func(t *testing.T) {
+			s := newSuite(t, flips)
+			for _, name := range named {
+				i := slices.IndexFunc(tests.ConformanceTests, func(one suite.ConformanceTest) bool { return one.ShortName == name })
+				if i < 0 {
+					t.Errorf("the suite has no test %s", name)
+					continue
+				}
+				t.Run(name, func(t *testing.T) {
+					tests.ConformanceTests[i].Run(t, s)
+					if t.Skipped() {
+						t.Errorf("it was skipped: a feature of it is not claimed")
+					}
+				})
+			}
+		})
+	}
+}
+
+// newSuite starts the controllers, and prepares what the suite's own set-up would: not that, because it
+// waits for proxies.
+func newSuite(t *testing.T, flips bool) *suite.ConformanceTestSuite {
+	t.Helper()
+	c := cluster.Shared(t)
+	must(t, c.LoadGatewayAPI(t.Context()))
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, gateway.Install, v1beta1.Install, apiextensions.AddToScheme} {
+		must(t, add(known))
+	}
+	admin := newAdmin(t, c)
+	api, err := client.New(admin.RESTConfig(), client.Options{Scheme: known})
+	must(t, err)
+	s, err := suite.NewConformanceTestSuite(suite.ConformanceOptions{
+		ConfigurableOptions: suite.ConfigurableOptions{
+			GatewayClassName: "istio", CleanupTestResources: true, DisableParallelTests: true,
+			SupportedFeatures: []features.FeatureName{
+				features.SupportGateway, features.SupportHTTPRoute, features.SupportReferenceGrant, features.SupportGatewayAddressEmpty,
+				features.SupportGatewayInfrastructure, features.SupportGatewayPort8080, features.SupportHTTPRouteParentRefPort,
+			},
+		},
+		Client: api, Clientset: admin.Kube(), RestConfig: admin.RESTConfig(), ManifestFS: []fs.FS{&upstream.Manifests, own},
+	})
+	must(t, err)
+	control(t, admin, flips)
+	// What is not there yet is an error to the suite.
+	waits.Until(t, "the class is made", func() bool {
+		return api.Get(t.Context(), types.NamespacedName{Name: "istio"}, &gateway.GatewayClass{}) == nil
+	})
+	s.ControllerName = kubernetes.GWCMustHaveAcceptedConditionTrue(t, api, s.TimeoutConfig, "istio")
+	s.Applier.ManifestFS, s.Applier.GatewayClass, s.Applier.ControllerName = s.ManifestFS, "istio", s.ControllerName
+	s.Applier.MustApplyWithCleanup(t, api, s.TimeoutConfig, "manifests/base.yaml", false)
+	play(t, admin)
+	for _, secret := range []struct{ namespace, name string }{
+		{suite.WebBackendNamespace, "certificate"}, {suite.InfrastructureNamespace, "tls-validity-checks-certificate"},
+	} {
+		o := kubernetes.MustCreateSelfSignedCertSecret(t, secret.namespace, secret.name, []string{"*"})
+		s.Applier.MustApplyObjectsWithCleanup(t, api, s.TimeoutConfig, []client.Object{o}, false)
+	}
+	kubernetes.NamespacesMustBeReady(t, api, s.TimeoutConfig, []string{suite.InfrastructureNamespace})
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// detached is a context that outlives the test, for what ends in its clean-up.
+func detached(t *testing.T) (context.Context, context.CancelFunc) {
+	return context.WithCancel(context.WithoutCancel(t.Context()))
+}
