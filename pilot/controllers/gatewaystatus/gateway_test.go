@@ -283,8 +283,12 @@ func TestAJudgedSecretHasNoKey(t *testing.T) {
 		corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
 		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}),
 	}
-	if got := judgedSecret(&corev1.Secret{Data: data}); got.Data != nil || got.StringData[verdictKey] != "" {
+	got := judgedSecret(&corev1.Secret{Data: data})
+	if got.Data != nil || got.StringData[verdictKey] != "" {
 		t.Errorf("a good one is %v", got)
+	}
+	if again := judgedSecret(got); again.StringData[verdictKey] != "" {
+		t.Errorf("judged again it is %v", again)
 	}
 	data[corev1.TLSPrivateKeyKey] = []byte("Hello world")
 	if got := judgedSecret(&corev1.Secret{Data: data}); got.Data != nil || got.StringData[verdictKey] == "" {

@@ -55,11 +55,15 @@ func certificateProblem(v view, g *gateway.Gateway, ref gateway.SecretObjectRefe
 // verdictKey is where the cache keeps what is wrong with a Secret: its key pair is dropped.
 const verdictKey = "problem"
 
-// judgedSecret is a Secret without its data, but with a verdict on them.
+// judgedSecret is a Secret without its data, but with a verdict on them. One that was judged already
+// is returned as it is: an informer may transform what it has once more.
 func judgedSecret(secret *corev1.Secret) *corev1.Secret {
-	judged := &corev1.Secret{ObjectMeta: meta(secret.ObjectMeta), Type: secret.Type}
+	if _, done := secret.StringData[verdictKey]; done { // an API server sends no such field
+		return secret
+	}
+	judged := &corev1.Secret{ObjectMeta: meta(secret.ObjectMeta), Type: secret.Type, StringData: map[string]string{verdictKey: ""}}
 	if _, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]); err != nil {
-		judged.StringData = map[string]string{verdictKey: fmt.Sprintf("%s and %s are no key pair: %v", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)}
+		judged.StringData[verdictKey] = fmt.Sprintf("%s and %s are no key pair: %v", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)
 	}
 	return judged
 }
