@@ -98,6 +98,14 @@ func newSuite(t *testing.T, flips bool) *suite.ConformanceTestSuite {
 		Client: api, Clientset: admin.Kube(), RestConfig: admin.RESTConfig(), ManifestFS: []fs.FS{&upstream.Manifests, own},
 	})
 	must(t, err)
+	t.Cleanup(func() {
+		all := &gateway.GatewayList{}
+		if t.Failed() && api.List(context.WithoutCancel(t.Context()), all) == nil {
+			for _, g := range all.Items {
+				t.Logf("Gateway %s: %+v", g.Name, g.Status)
+			}
+		}
+	})
 	control(t, admin, flips)
 	// What is not there yet is an error to the suite.
 	waits.Until(t, "the class is made", func() bool {

@@ -153,27 +153,28 @@ func serve(ctx context.Context, admin kube.Client, g *gateway.Gateway) error {
 		}
 	}
 	have, err := services.Get(ctx, meta.Name, metav1.GetOptions{})
-	switch {
-	case err == nil && len(have.Spec.Ports) != len(service.Spec.Ports):
+	if apierrors.IsNotFound(err) {
+		have, err = services.Create(ctx, service, metav1.CreateOptions{})
+	}
+	if err == nil && len(have.Spec.Ports) != len(service.Spec.Ports) {
 		have.Spec.Ports = service.Spec.Ports
-		_, err = services.Update(ctx, have, metav1.UpdateOptions{})
-		return err
-	case !apierrors.IsNotFound(err):
-		return err
+		have, err = services.Update(ctx, have, metav1.UpdateOptions{})
 	}
-	made, err := services.Create(ctx, service, metav1.CreateOptions{})
+	if err == nil && len(have.Status.LoadBalancer.Ingress) == 0 {
+		have.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "127.0.0.9"}}
+		_, err = services.UpdateStatus(ctx, have, metav1.UpdateOptions{})
+	}
 	if err != nil {
 		return err
 	}
-	made.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "127.0.0.9"}}
-	if _, err := services.UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
-		return err
+	d, err := deployments.Get(ctx, meta.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		d, err = deployments.Create(ctx, &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}},
+		}}, metav1.CreateOptions{})
 	}
-	d, err := deployments.Create(ctx, &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}},
-	}}, metav1.CreateOptions{})
-	if err != nil {
+	if err != nil || d.Status.UpdatedReplicas > 0 {
 		return err
 	}
 	d.Status = appsv1.DeploymentStatus{
