@@ -77,7 +77,10 @@ func checkLeadersStatus(t *testing.T, got Status, kind LockType) {
 // A follower knows who leads, and follows with the lease.
 func TestAFollowerKnowsItsLeader(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		a := s.actor(t, "a").starts(t)
+		a := s.actor(t, "a")
+		if a.starts(t); a.log.count("takes no handlers") != 0 {
+			t.Error("without a watcher it asks one")
+		}
 		passes(time.Second)
 		b := s.actor(t, "b")
 		b.AddRunContext(b.work)
@@ -129,7 +132,31 @@ func TestAnElectionThatWaitsForItsPredecessor(t *testing.T) {
 		if err := a.quits(); err != nil {
 			t.Error(err)
 		}
+		fails := s.actor(t, "b", func(c *Config) { c.Predecessor = &Predecessor{Name: locktest.Name} })
+		fails.AddRunContext(func(context.Context) error { return errPlay })
+		fails.starts(t)
+		passes(10 * time.Second)
+		if err := fails.quits(); !errors.Is(err, errPlay) {
+			t.Errorf("a function failed, and the election ended with %v", err)
+		}
 	})
+}
+
+// An election begins at once unless something is waited for before.
+func TestWhichElectionsBeginAtOnce(t *testing.T) {
+	for name, x := range map[string]struct {
+		l    *LeaderElection
+		want bool
+	}{
+		"plain":   {electionFor(t, Config{}), true},
+		"warm":    {electionFor(t, Config{}).Warm(func(context.Context) error { return nil }), false},
+		"off":     {electionFor(t, Config{Disabled: true}), false},
+		"refused": {newElection(nobody(t), Config{Disabled: true}), true},
+	} {
+		if got := x.l.beginsAtOnce(); got != x.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }
 
 // One run at a time, after the warm functions, and each ended run leaves room for the next.
@@ -322,6 +349,13 @@ func TestASetOfElections(t *testing.T) {
 		cancel()
 		if err := <-ended; err != nil || a.terms != 2 {
 			t.Errorf("stopped: %v, after %d terms", err, a.terms)
+		}
+		both := NewSet()
+		for _, name := range []string{"d", "e"} {
+			both.Add(newElection(nobody(t), Config{ElectionID: name})) // which names no namespace
+		}
+		if err := both.RunContext(t.Context()); err == nil || !strings.Contains(err.Error(), `election "d" in`) || !strings.Contains(err.Error(), `election "e" in`) {
+			t.Errorf("two that are refused: %v", err)
 		}
 		if err := NewSet().RunContext(ctx); err != nil {
 			t.Errorf("an empty set: %v", err)

@@ -19,12 +19,7 @@ import (
 // what made the last term end early, or that run functions did not end in time.
 func (l *LeaderElection) RunContext(ctx context.Context) error {
 	end := make(chan error, 1)
-	ended := func(err error) { end <- err }
-	if l.beginsAtOnce() {
-		go l.Begin(ctx, ended) // what it needs of stack would stay this goroutine's
-	} else {
-		l.Begin(ctx, ended) // whose functions are the caller's
-	}
+	go l.Begin(ctx, func(err error) { end <- err }) // what it needs of stack would stay this goroutine's
 	return <-end
 }
 

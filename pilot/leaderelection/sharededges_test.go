@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pkg/kube"
@@ -129,6 +130,13 @@ func TestWhatElectionsOfAClientShare(t *testing.T) {
 	}
 	a.release()
 	b.release()
+	// There is no server behind a fake clientset, which a client of its own would reach.
+	memory := given{kube: fake.NewClientset()}
+	if c := acquire(memory); c.lock != kube.Client(memory) || c.hub != nil || c.calls == nil {
+		t.Errorf("%+v", c)
+	} else {
+		c.release()
+	}
 	for what, x := range map[string]struct {
 		client kube.Client
 		want   string
@@ -181,6 +189,23 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 		t.Errorf("in the next run: %v", err)
 	}
 	giveBack()
+	// A watcher has one handler of an election, however often that runs.
+	c, err = shared.acquire(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, next := &telling{takes: true}, &telling{takes: true}
+	for _, w := range []*telling{first, first, next} {
+		c.watcher = w
+		if giveBack, err = l.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		giveBack()
+		if _, handlers := w.count(); handlers != 1 {
+			t.Errorf("%d handlers", handlers)
+		}
+	}
+	c.release()
 	l.cfg.LeaseDuration = time.Second
 	if _, err := l.prepare(); err == nil || len(shared.clients) != 0 {
 		t.Errorf("with a wrong lease: %v, %d clients left", err, len(shared.clients))

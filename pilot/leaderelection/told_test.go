@@ -107,6 +107,23 @@ func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
 			}
 		})
 	}
+	// Where the watcher has forgotten, the elector has not.
+	onStage(t, func(t *testing.T, s *stage) {
+		w := &telling{takes: true, synced: true, revision: "canary"}
+		a := s.actor(t, "a", func(c *Config) { c.DefaultWatcher = w }).starts(t)
+		passes(time.Second)
+		w.mu.Lock()
+		w.synced = false
+		w.mu.Unlock()
+		w.handlers[0]("")
+		passes(time.Second)
+		if d := a.presentDefault(); !d.Synced || d.Revision != "canary" || a.Status().Default != "canary" {
+			t.Errorf("%+v, %+v", d, a.Status())
+		}
+		if err := a.quits(); err != nil {
+			t.Error(err)
+		}
+	})
 	// An election of one revision has no rank, and asks nobody.
 	onStage(t, func(t *testing.T, s *stage) {
 		w := &telling{takes: true}
@@ -115,6 +132,37 @@ func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
 		unfollow()
 		if asked, handlers := w.count(); asked > 0 || handlers > 0 {
 			t.Errorf("asked %d times, %d handlers", asked, handlers)
+		}
+	})
+}
+
+// answersLate is a watcher that answers once it is let.
+type answersLate struct {
+	watcher
+	let chan struct{}
+}
+
+func (w *answersLate) HasSynced() bool { <-w.let; return true }
+
+// Who stops asking, or gives back what elections share, waits for what is under way.
+func TestWhatIsUnderWayIsWaitedFor(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		w := &answersLate{let: make(chan struct{}, 1)}
+		w.let <- struct{}{} // to the first question
+		a := s.actor(t, "a", func(c *Config) { c.DefaultWatcher = w })
+		end := a.pollDefault()
+		c := &common{users: 1, stop: make(chan struct{}), lock: nobody(t)}
+		c.running.Go(func() { <-c.stop; <-w.let })
+		passes(playRetry + time.Millisecond)
+		var ended, released bool
+		go func() { end(); ended = true }()
+		go func() { c.release(); released = true }()
+		if passes(time.Minute); ended || released {
+			t.Errorf("asking has ended: %v, it is given back: %v", ended, released)
+		}
+		close(w.let)
+		if passes(time.Minute); !ended || !released {
+			t.Errorf("asking has ended: %v, it is given back: %v", ended, released)
 		}
 	})
 }

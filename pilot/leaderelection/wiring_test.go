@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"runtime"
@@ -136,6 +137,7 @@ func TestTheWorkOfATerm(t *testing.T) {
 		return func(context.Context) error { return err }
 	}
 	echo := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+	wordy := func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("told: %w", context.Cause(ctx)) }
 	ends := func(context.Context) error { runtime.Goexit(); return nil }
 	type functions = []func(context.Context) error
 	for name, x := range map[string]struct {
@@ -144,16 +146,20 @@ func TestTheWorkOfATerm(t *testing.T) {
 		want      []error
 		not       error
 	}{
-		"none":                                           {},
-		"one that is done":                               {functions: functions{at(nil)}},
-		"one that fails":                                 {functions: functions{at(errPlay)}, want: []error{errPlay}},
-		"one that fails after the end":                   {functions: functions{at(errPlay)}, stopped: true},
-		"one that is told to stop":                       {functions: functions{until(errPlay)}, stopped: true},
-		"two that are done":                              {functions: functions{at(nil), at(nil)}},
-		"two, one of which fails":                        {functions: functions{at(errPlay), until(nil)}, want: []error{errPlay}},
-		"two, one of which fails first":                  {functions: functions{until(other), at(errPlay)}, want: []error{errPlay, other}},
-		"two, one of which says why":                     {functions: functions{echo, at(errPlay)}, want: []error{errPlay}},
-		"two, one of which is cancelled":                 {functions: functions{until(context.Canceled), at(errPlay)}, want: []error{errPlay}, not: context.Canceled},
+		"none":                                      {},
+		"one that is done":                          {functions: functions{at(nil)}},
+		"one that fails":                            {functions: functions{at(errPlay)}, want: []error{errPlay}},
+		"one that fails after the end":              {functions: functions{at(errPlay)}, stopped: true},
+		"one that is told to stop":                  {functions: functions{until(errPlay)}, stopped: true},
+		"two that are done":                         {functions: functions{at(nil), at(nil)}},
+		"two, one of which fails":                   {functions: functions{at(errPlay), until(nil)}, want: []error{errPlay}},
+		"two, one of which fails first":             {functions: functions{until(other), at(errPlay)}, want: []error{errPlay, other}},
+		"two, one of which says why":                {functions: functions{echo, at(errPlay)}, want: []error{errPlay}},
+		"two, one of which is cancelled":            {functions: functions{until(context.Canceled), at(errPlay)}, want: []error{errPlay}, not: context.Canceled},
+		"two, one of which says why in other words": {functions: functions{wordy, at(errPlay)}, want: []error{errPlay}},
+		"two, one of which is cancelled in other words": {
+			functions: functions{until(fmt.Errorf("told: %w", context.Canceled)), at(errPlay)}, want: []error{errPlay}, not: context.Canceled,
+		},
 		"two that are told to stop":                      {functions: functions{until(errPlay), until(other)}, stopped: true},
 		"two, one of which ends":                         {functions: functions{ends, until(nil)}, want: []error{k8sleaderelection.ErrGoexit}},
 		"one that is cancelled by itself beside another": {functions: functions{at(context.Canceled), at(nil)}, want: []error{context.Canceled}},
