@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pkg/kube"
@@ -80,6 +80,14 @@ type given struct {
 func (g given) Kube() kubernetes.Interface { return g.kube }
 func (g given) RESTConfig() *rest.Config   { return g.config }
 
+// serverless has no REST client, as client-go's fake clientsets have none.
+type serverless struct{ kubernetes.Interface }
+
+type serverlessCore struct{ corev1client.CoreV1Interface }
+
+func (serverless) CoreV1() corev1client.CoreV1Interface { return serverlessCore{} }
+func (serverlessCore) RESTClient() rest.Interface       { return (*rest.RESTClient)(nil) }
+
 type unlike struct {
 	given
 	_ map[string]string
@@ -130,8 +138,8 @@ func TestWhatElectionsOfAClientShare(t *testing.T) {
 	}
 	a.release()
 	b.release()
-	// There is no server behind a fake clientset, which a client of its own would reach.
-	memory := given{kube: fake.NewClientset()}
+	// There is no server behind such a client that a client of its own would reach.
+	memory := given{kube: serverless{}}
 	if c := acquire(memory); c.lock != kube.Client(memory) || c.hub != nil || c.calls == nil {
 		t.Errorf("%+v", c)
 	} else {

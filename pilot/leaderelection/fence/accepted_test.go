@@ -123,3 +123,22 @@ func TestNamespacesDoNotNarrowDownWhatLiesInNone(t *testing.T) {
 		}
 	}
 }
+
+// The locks of a namespace have one guard against the deletion of collections, and one of the namespace.
+func TestLocksOfANamespaceHaveOneGuard(t *testing.T) {
+	other := good()
+	other.Election = "other"
+	set, err := fence.Render("s", good(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := 0
+	for _, p := range set.Locks {
+		if p.Policy.Annotations[fence.LocksAnnotation] == "configmap istio-system/istio-leader,configmap istio-system/other" {
+			both++
+		}
+	}
+	if both != 2 || len(set.Locks) != 4 {
+		t.Errorf("%d policies about locks, %d of them about both", len(set.Locks), both)
+	}
+}

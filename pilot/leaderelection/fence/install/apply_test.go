@@ -73,6 +73,9 @@ func TestWhatOthersChangedIsTakenBack(t *testing.T) {
 			p.Annotations[fence.LocksAnnotation] = "none"
 			b.Annotations[fence.LocksAnnotation] = "none"
 		},
+		"what narrows a binding down": func(_ *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
+			b.Spec.MatchResources = &admissionv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
+		},
 		"an action": func(_ *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
 			b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
 		},
@@ -109,6 +112,42 @@ func TestWhatOthersChangedIsTakenBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Labels and annotations that others have put there are left alone; without the accounts that a policy was for,
+// the set may have others.
+func TestWhatOthersAddedStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(1)
+		client, set := w.clients(none)[0], simple(t, home, "home/p1")
+		if _, err := Apply(t.Context(), client, set); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range w.policies.stored {
+			p.Labels["team"] = "mesh"
+		}
+		for _, b := range w.bindings.stored {
+			b.Labels["team"] = "mesh"
+		}
+		changes, err := Apply(t.Context(), client, set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range changes {
+			if c.Verb != "unchanged" {
+				t.Errorf("%v", c)
+			}
+		}
+		for _, p := range w.policies.stored {
+			delete(p.Annotations, fence.AccountsAnnotation)
+		}
+		for _, b := range w.bindings.stored {
+			delete(b.Annotations, fence.AccountsAnnotation)
+		}
+		if _, err := Apply(t.Context(), client, simple(t, home, "home/p2")); err != nil {
+			t.Errorf("for other accounts than nobody: %v", err)
+		}
+	})
 }
 
 // A lock belongs to one set, and to accounts of which some stay; who takes it over says so.

@@ -145,6 +145,13 @@ func (j *judging) write(w http.ResponseWriter, r *http.Request) {
 		a.verb == "create" && (strings.Contains(string(body), `"uid"`) || strings.Contains(string(body), "managedFields")) {
 		j.wrong = append(j.wrong, fmt.Sprintf("%v: %s?%s\n%s", a, r.URL.Path, r.URL.RawQuery, body))
 	}
+	for ending, words := range bodies {
+		for _, word := range words {
+			if strings.HasSuffix(a.path, ending) && !strings.Contains(string(body), word) {
+				j.wrong = append(j.wrong, fmt.Sprintf("%v: %s is missing in %s", a, word, body))
+			}
+		}
+	}
 	j.attempts = append(j.attempts, a)
 	if j.warns != "" {
 		w.Header().Add("Warning", `299 - "`+j.warns+`"`)
@@ -158,6 +165,14 @@ func (j *judging) write(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, json.RawMessage(body))
+}
+
+// bodies are what has to be in the bodies of some writes, by how their paths end.
+var bodies = map[string][]string{
+	"/eviction": {`"kind":"Eviction"`, `"apiVersion":"policy/v1"`, `"dryRun":["All"]`, `"name":"p"`, `"namespace":"apps"`},
+	"/binding":  {`"kind":"Binding"`, `"apiVersion":"v1"`, `"kind":"Node"`, `"name":"p"`, `"namespace":"apps"`},
+	"/token":    {`"kind":"TokenRequest"`, `"apiVersion":"authentication.k8s.io/v1"`, `"name":"pilot"`},
+	"/exec":     {`"kind":"Pod"`, `"apiVersion":"v1"`},
 }
 
 func answer(w http.ResponseWriter, object any) {

@@ -198,9 +198,9 @@ func (c policiesAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*
 	return c.s.get(name)
 }
 
-func (c policiesAPI) Patch(_ context.Context, name string, kind types.PatchType, body []byte, o metav1.PatchOptions, _ ...string) (*admissionv1.ValidatingAdmissionPolicy, error) {
+func (c policiesAPI) Patch(ctx context.Context, name string, kind types.PatchType, body []byte, o metav1.PatchOptions, _ ...string) (*admissionv1.ValidatingAdmissionPolicy, error) {
 	var object admissionv1.ValidatingAdmissionPolicy
-	if err := decode(kind, body, &object); err != nil {
+	if err := errors.Join(ctx.Err(), decode(kind, body, &object)); err != nil {
 		return nil, err
 	}
 	if o.FieldManager == "" {
@@ -250,8 +250,14 @@ func (c bindingsAPI) Patch(_ context.Context, name string, kind types.PatchType,
 	if err := decode(kind, body, &object); err != nil {
 		return nil, err
 	}
-	if _, another := c.s.another(name); another && (o.Force == nil || !*o.Force) {
-		return nil, apierrors.NewConflict(c.s.group, name, errors.New("another manager owns a field"))
+	if was, another := c.s.another(name); another {
+		if o.Force == nil || !*o.Force {
+			return nil, apierrors.NewConflict(c.s.group, name, errors.New("another manager owns a field"))
+		}
+		// What narrows it down is the other's; applying leaves it.
+		if was.Spec.MatchResources != nil && object.Spec.MatchResources == nil {
+			object.Spec.MatchResources, object.ManagedFields = was.Spec.MatchResources, was.ManagedFields
+		}
 	}
 	return c.s.put(name, "", &object)
 }

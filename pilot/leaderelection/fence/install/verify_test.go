@@ -149,6 +149,21 @@ func TestWhatAVerificationTries(t *testing.T) {
 	}
 }
 
+// Of two kinds of which there is nothing yet, the one is tried that can be made out of nothing.
+func TestAVerificationTriesEachKindByItself(t *testing.T) {
+	d := guarding(fence.Guard{Resources: []string{"services", "secrets"}, Names: []string{"s"}})
+	j, set := fenced(t, d)
+	lines := verified(t, j, set, d)
+	for _, a := range j.attempts {
+		if a.path != "/api/v1/namespaces/sys/secrets" {
+			t.Errorf("%v", a)
+		}
+	}
+	if want := "unclear  lease sys/e guards services for sys/pilot: a pod that does not lead is refused: there is no such object to try it with"; len(j.attempts) != 3 || !slices.Contains(lines, want) {
+		t.Errorf("%v\n%s", j.attempts, strings.Join(lines, "\n"))
+	}
+}
+
 // Which example is looked for: one, by what narrows the guard down, place by place.
 func TestWhichExampleAVerificationLooksFor(t *testing.T) {
 	d := guarding(fence.Guard{Resources: []string{"secrets"}, Names: []string{"a", "b"}, Namespaces: []string{"n", "m"}, Labels: map[string]string{"k": "v"}})
@@ -342,7 +357,16 @@ func TestAVerificationThatCannotAsk(t *testing.T) {
 			}
 		})
 	}
+	d.Lock = fence.ConfigMap
 	j, set := fenced(t, d)
+	skipped := "skipped  configmap sys/e guards configmaps for sys/pilot: the leader may write: there is no such lock, so that everyone's writes are refused until somebody leads"
+	if got := verified(t, j, set, d); !slices.Contains(got, skipped) {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+	j.objects["/api/v1/namespaces/sys/configmaps/e"] = unable
+	if found, err := Verify(t.Context(), j.config(), set, d); err == nil || !strings.HasPrefix(err.Error(), "reading configmap sys/e: ") {
+		t.Errorf("%v, %v", found, err)
+	}
 	config := j.config()
 	config.Host = "http://a b"
 	if _, err := Verify(t.Context(), config, set, d); err == nil {
