@@ -77,11 +77,10 @@ func checkLeadersStatus(t *testing.T, got Status, kind LockType) {
 // A follower knows who leads, and follows with the lease.
 func TestAFollowerKnowsItsLeader(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		a := s.actor(t, "a")
-		if a.starts(t); a.log.count("takes no handlers") != 0 {
+		a := s.actor(t, "a").starts(t)
+		if passes(time.Second); a.log.count("takes no handlers") != 0 {
 			t.Error("without a watcher it asks one")
 		}
-		passes(time.Second)
 		b := s.actor(t, "b")
 		b.AddRunContext(b.work)
 		b.Fit(func(context.Context) error { return errPlay })
