@@ -95,12 +95,59 @@ func readableTimes(as string) string {
 	return readable("acquireTime") + " && " + readable("renewTime")
 }
 
-// holds is true when the record of the param names the pod that writes.
-func holds(kind LockKind) string {
+// writer is the pod's name in a request for which boundToPod is true. Conditions know no variables.
+const (
+	writer     = "request.userInfo.extra['" + PodClaim + "'][0]"
+	boundToPod = "has(request.userInfo.extra) && '" + PodClaim + "' in request.userInfo.extra && " +
+		"request.userInfo.extra['" + PodClaim + "'].size() == 1 && " + writer + " != ''"
+)
+
+// leads is true when the record in an object names the pod that writes. The object may be null.
+func leads(kind LockKind, object string) string {
 	if kind == Lease {
-		return "variables.pod != '' && variables.lockHolder == variables.pod"
+		return fmt.Sprintf("%s && %[2]s != null && has(%[2]s.spec) && has(%[2]s.spec.holderIdentity) && %[2]s.spec.holderIdentity == %[3]s", boundToPod, object, writer)
 	}
-	return "variables.pod != '' && variables.lockRecord.startsWith(" + quote(recordBegin) + ` + variables.pod + '"')`
+	return fmt.Sprintf(`%s && !%s.contains('"') && %s && %s.startsWith(%s + %[2]s + '"')`, boundToPod, writer, hasRecord(object), recordOf(object), quote(recordBegin))
+}
+
+// recordOf is a ConfigMap's record, where hasRecord is true.
+func recordOf(object string) string {
+	return object + ".metadata.annotations[" + quote(k8sresourcelock.LeaderElectionRecordAnnotationKey) + "]"
+}
+
+func hasRecord(object string) string {
+	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.annotations) && %[2]s in %[1]s.metadata.annotations", object, quote(k8sresourcelock.LeaderElectionRecordAnnotationKey))
+}
+
+// plainForm is what the record of a renewal looks like: of the canonical form, with times of which a calendar has the day, and a
+// count that a term more does not bring to its end. With at most plainSize characters, its names are short enough, too. It is
+// cheaper to match than recordForm, since it counts less.
+const (
+	plainSize = 512
+	plainName = `[^"\\\x00-\x1f\x7f]*`
+	plainTime = `"[1-9][0-9]{3}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)T([01][0-9]|2[0-3])(:[0-5][0-9]){2}Z"`
+	plainForm = `^[{]"holderIdentity":"` + plainName + `"(,"holderKey":"` + plainName + `")?,"leaseDurationSeconds":(0|[1-9][0-9]{0,8}),` +
+		`"acquireTime":` + plainTime + `,"renewTime":` + plainTime + `,"leaderTransitions":(0|[1-9][0-9]{0,8})[}]$`
+)
+
+// renewal is true for what its holder writes again and again: the record with another time of renewal, ownerReferences and finalizers
+// as they are. It is never an error, and whatever it is true for, the guard's rules admit: it says renews, counts, and the
+// form of the record in one, to be cheap.
+func (s single) renewal() string {
+	clauses := []string{"request.operation == 'UPDATE'", isOneOf(s.users()), leads(s.Lock, "oldObject")}
+	if s.Lock == Lease {
+		clauses = append(clauses, "has(object.spec)")
+		for _, field := range []string{"holderIdentity", "leaseTransitions"} {
+			clauses = append(clauses, fmt.Sprintf("has(object.spec.%[1]s) && has(oldObject.spec.%[1]s) && object.spec.%[1]s == oldObject.spec.%[1]s", field))
+		}
+		clauses = append(clauses, "has(object.spec.renewTime) && has(oldObject.spec.renewTime) && object.spec.renewTime != oldObject.spec.renewTime")
+	} else {
+		before, after := recordOf("oldObject"), recordOf("object")
+		clauses = append(clauses, hasRecord("object"), before+" != "+after,
+			fmt.Sprintf("%[1]s.size() <= %[2]d && %[1]s.matches(%[3]s)", after, plainSize, quote(plainForm)),
+			fmt.Sprintf("%[1]s == %[2]s.replace(%[2]s.find(%[3]s), %[1]s.find(%[3]s))", before, after, quote(`"renewTime":"[^"]*"`)))
+	}
+	return strings.Join(append(clauses, sameField("ownerReferences"), sameField("finalizers")), " && ")
 }
 
 // bulk is how many bytes an object carries in what anyone may write, annotations aside

@@ -31,16 +31,17 @@ import (
 // The displaced one cannot write any more, then, so it costs a term and no safety.
 //
 // The policy matches by the lock's name, so that a cluster's other locks are not slowed down by
-// it; what has no name is aroundLocks'.
+// it; what has no name is aroundLocks'. Renewals, of which there are many, are told by a condition and not by the
+// validations: an API server evaluates all of those and their messages for each write that meets the conditions.
 func (s single) lockGuard(set string) Pair {
 	group, resource := s.Lock.resource()
 	return part{
-		set: set, about: []single{s}, what: "lock", mode: s.Mode,
+		set: set, about: []single{s}, what: "lock", mode: s.Mode, namespaces: []string{s.Namespace},
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{
 				ResourceRules: rules(group, nil, []string{resource}, []string{"CREATE", "UPDATE", "DELETE"}, []string{s.lock}),
 			},
-			MatchConditions: []admissionv1.MatchCondition{liesIn([]string{s.Namespace})},
+			MatchConditions: []admissionv1.MatchCondition{{Name: "change", Expression: "!(" + s.renewal() + ")"}},
 			Variables:       s.lockVariables(),
 			Validations:     s.lockRules(),
 		},
@@ -162,13 +163,12 @@ func aroundLocks(set string, locks []single) []Pair {
 		}
 		apiGroup, resource := group[0].Lock.resource()
 		pairs = append(pairs, part{
-			set: set, about: group, shared: true, what: group[0].Namespace + "." + string(group[0].Lock) + ".locks", mode: mildest(group),
+			set: set, about: group, shared: true, what: group[0].Namespace + "." + string(group[0].Lock) + ".locks", mode: mildest(group), namespaces: []string{group[0].Namespace},
 			spec: admissionv1.ValidatingAdmissionPolicySpec{
 				MatchConstraints: &admissionv1.MatchResources{
 					ResourceRules: rules(apiGroup, nil, []string{resource}, []string{"DELETE"}, nil),
 				},
 				MatchConditions: []admissionv1.MatchCondition{
-					liesIn([]string{group[0].Namespace}),
 					{Name: "collection", Expression: nameless},
 					{Name: "lock", Expression: "oldObject != null && oldObject.metadata.name in " + quoteAll(names)},
 				},

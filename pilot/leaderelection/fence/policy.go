@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -152,6 +153,9 @@ type part struct {
 	what   string
 	spec   admissionv1.ValidatingAdmissionPolicySpec
 	params *admissionv1.ParamRef
+	// namespaces and labels narrow it down further; without any, they do not.
+	namespaces []string
+	labels     map[string]string
 	// mode "" means Deny.
 	mode Mode
 }
@@ -170,8 +174,8 @@ func (p part) pair() Pair {
 		}
 		p.spec.FailurePolicy = &fail
 	}
-	complete(p.spec.MatchConstraints)
-	binding := admissionv1.ValidatingAdmissionPolicyBindingSpec{ParamRef: p.params, ValidationActions: p.mode.actions()}
+	p.complete()
+	binding := admissionv1.ValidatingAdmissionPolicyBindingSpec{ParamRef: p.params, MatchResources: p.within(), ValidationActions: p.mode.actions()}
 	meta := metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/part-of": "incumbent"}}
 	if p.set != "" {
 		meta.Labels[SetLabel] = p.set
@@ -248,24 +252,36 @@ func digest(content ...any) string {
 
 // complete says what the API server would fill in, so that what is installed can be
 // compared with what was rendered.
-func complete(match *admissionv1.MatchResources) {
-	equivalent, anywhere := admissionv1.Equivalent, admissionv1.AllScopes
-	if match.NamespaceSelector != nil {
+func (p part) complete() {
+	match := p.spec.MatchConstraints
+	policy, anywhere := admissionv1.Equivalent, admissionv1.AllScopes
+	if exact(match.ResourceRules) {
+		policy = admissionv1.Exact
+	}
+	if len(p.namespaces) > 0 {
 		// A selector of namespaces lets every object pass that lies in none.
 		anywhere = admissionv1.NamespacedScope
 	}
-	match.MatchPolicy = &equivalent
-	if match.NamespaceSelector == nil {
-		match.NamespaceSelector = &metav1.LabelSelector{}
-	}
-	if match.ObjectSelector == nil {
-		match.ObjectSelector = &metav1.LabelSelector{}
-	}
+	match.MatchPolicy = &policy
+	match.NamespaceSelector, match.ObjectSelector = &metav1.LabelSelector{}, &metav1.LabelSelector{}
 	for _, all := range [][]admissionv1.NamedRuleWithOperations{match.ResourceRules, match.ExcludeResourceRules} {
 		for i := range all {
 			all[i].Scope = &anywhere
 		}
 	}
+}
+
+// exact is true for rules that no other group or version of a kind could go around: all versions of kinds that one group alone
+// has. For others an API server looks up what is equivalent, for each policy and each request.
+func exact(rules []admissionv1.NamedRuleWithOperations) bool {
+	groups := map[string]string{"configmaps": "", "leases": "coordination.k8s.io", "namespaces": "", "nothing": nowhere}
+	return !slices.ContainsFunc(rules, func(r admissionv1.NamedRuleWithOperations) bool {
+		return !slices.Equal(r.APIVersions, []string{"*"}) || slices.ContainsFunc(r.Resources, func(resource string) bool {
+			main, _, _ := strings.Cut(resource, "/")
+			group, known := groups[main]
+			return !known || !slices.Equal(r.APIGroups, []string{group})
+		})
+	})
 }
 
 func paramKind(kind LockKind) *admissionv1.ParamKind {
@@ -275,6 +291,9 @@ func paramKind(kind LockKind) *admissionv1.ParamKind {
 	return &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 }
 
+// nowhere is a group that no API server has.
+const nowhere = "none.incumbent.dev"
+
 // keeper matches a resource that no API server has.
 func keeper(kind LockKind) Pair {
 	ignore, allow := admissionv1.Ignore, admissionv1.AllowAction
@@ -283,7 +302,7 @@ func keeper(kind LockKind) Pair {
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy:    &ignore,
 			ParamKind:        paramKind(kind),
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: rules("none.incumbent.dev", nil, []string{"nothing"}, []string{"CREATE"}, nil)},
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: rules(nowhere, nil, []string{"nothing"}, []string{"CREATE"}, nil)},
 			Validations:      []admissionv1.Validation{{Expression: "true"}},
 		},
 		params: &admissionv1.ParamRef{Namespace: "kube-system", Name: "incumbent-fence-keep", ParameterNotFoundAction: &allow},
@@ -307,21 +326,26 @@ func rules(group string, versions, resources, verbs, names []string) []admission
 	}}
 }
 
-// inNamespaces selects namespaces by the label that the API server keeps on each.
-func inNamespaces(names []string) *metav1.LabelSelector {
-	if len(names) == 0 {
+// within are the selectors, which lie in the binding: for each request an API server parses those of every policy before
+// it looks at the policy's rules, which costs more than all else about policies that a request does not concern. Those of a
+// binding it parses when the policy's rules have matched, and before it looks for the param, so that a missing lock
+// refuses no more than what is narrowed down. Namespaces are selected by the label that the API server keeps on each.
+func (p part) within() *admissionv1.MatchResources {
+	if len(p.namespaces)+len(p.labels) == 0 {
 		return nil
 	}
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: names,
-	}}}
-}
-
-// liesIn says the same in a condition. For each request an API server parses the selectors of every policy before it
-// looks at the policy's rules, which costs more than all else about policies that a request does not concern. A policy
-// with a param needs the selector nevertheless: a missing param refuses before conditions are looked at.
-func liesIn(namespaces []string) admissionv1.MatchCondition {
-	return admissionv1.MatchCondition{Name: "namespace", Expression: "has(request.namespace) && request.namespace in " + quoteAll(namespaces)}
+	equivalent := admissionv1.Equivalent
+	match := &admissionv1.MatchResources{
+		MatchPolicy:       &equivalent,
+		NamespaceSelector: &metav1.LabelSelector{},
+		ObjectSelector:    &metav1.LabelSelector{MatchLabels: p.labels},
+	}
+	if len(p.namespaces) > 0 {
+		match.NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: p.namespaces,
+		}}
+	}
+	return match
 }
 
 // resource is what locks of the kind are called in requests.

@@ -62,39 +62,33 @@ func each(all []string) (once []string) {
 	return once
 }
 
-// matches are the guard's writes.
-func (g Guard) matches() *admissionv1.MatchResources {
-	match := &admissionv1.MatchResources{
-		ResourceRules:     rules(g.Group, g.Versions, g.resources(), g.Operations(), g.Names),
-		NamespaceSelector: inNamespaces(g.Namespaces),
-	}
-	if len(g.Labels) > 0 {
-		match.ObjectSelector = &metav1.LabelSelector{MatchLabels: g.Labels}
-	}
-	return match
-}
-
 // holderOnly refuses the accounts' writes unless the lock names the pod that writes.
 //
 // Locks are left out by a rule and not by a condition: a missing lock refuses whatever the
 // rules match before any condition is looked at, and the first to be refused would be
 // whoever makes the lock anew.
+//
+// The holder's writes are let pass by a condition and not by the validation: an API server evaluates the validations, and the
+// message that goes with them, for each write that meets the conditions.
 func (s single) holderOnly(set string, g Guard, locks []single) Pair {
-	match := g.matches()
+	match := &admissionv1.MatchResources{ResourceRules: rules(g.Group, g.Versions, g.resources(), g.Operations(), g.Names)}
 	if slices.ContainsFunc(g.Resources, func(resource string) bool { return isLockResource(g.Group, resource) }) {
 		match.ExcludeResourceRules = lockRules(locks)
 	}
 	reason := metav1.StatusReasonForbidden
 	where := s.where()
 	return part{
-		set: set, about: []single{s}, what: "work", mode: s.Mode,
+		set: set, about: []single{s}, what: "work", mode: s.Mode, namespaces: g.Namespaces, labels: g.Labels,
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
 			ParamKind:        paramKind(s.Lock),
 			MatchConstraints: match,
-			MatchConditions:  []admissionv1.MatchCondition{{Name: "candidate", Expression: isOneOf(s.users())}},
-			Variables:        append([]admissionv1.Variable{podVariable()}, recordVariables(s.Lock, "params", "lock")...),
+			MatchConditions: []admissionv1.MatchCondition{
+				{Name: "candidate", Expression: isOneOf(s.users())},
+				{Name: "follower", Expression: "!(" + leads(s.Lock, "params") + ")"},
+			},
+			Variables: append([]admissionv1.Variable{podVariable()}, recordVariables(s.Lock, "params", "lock")...),
 			Validations: []admissionv1.Validation{{
-				Expression: holds(s.Lock),
+				Expression: "false",
 				Reason:     &reason,
 				Message:    "only the pod that " + where + " names as its holder may write this",
 				MessageExpression: "(variables.pod == '' ? 'a token that is bound to no pod' : 'pod ' + variables.pod) + " +
@@ -109,22 +103,15 @@ func (s single) holderOnly(set string, g Guard, locks []single) Pair {
 // name, and so no rule with names matches it.
 func (s single) noCollection(set string, g Guard) Pair {
 	reason := metav1.StatusReasonForbidden
-	match := g.matches()
-	match.ResourceRules = rules(g.Group, g.Versions, g.resources(), []string{"DELETE"}, nil)
-	var conditions []admissionv1.MatchCondition
-	if len(g.Namespaces) > 0 {
-		match.NamespaceSelector = nil
-		conditions = append(conditions, liesIn(g.Namespaces))
-	}
 	return part{
-		set: set, about: []single{s}, what: "collection", mode: s.Mode,
+		set: set, about: []single{s}, what: "collection", mode: s.Mode, namespaces: g.Namespaces, labels: g.Labels,
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: match,
-			MatchConditions: append(conditions,
-				admissionv1.MatchCondition{Name: "candidate", Expression: isOneOf(s.users())},
-				admissionv1.MatchCondition{Name: "collection", Expression: nameless},
-				admissionv1.MatchCondition{Name: "guarded", Expression: "oldObject == null || oldObject.metadata.name in " + quoteAll(g.Names)},
-			),
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: rules(g.Group, g.Versions, g.resources(), []string{"DELETE"}, nil)},
+			MatchConditions: []admissionv1.MatchCondition{
+				{Name: "candidate", Expression: isOneOf(s.users())},
+				{Name: "collection", Expression: nameless},
+				{Name: "guarded", Expression: "oldObject == null || oldObject.metadata.name in " + quoteAll(g.Names)},
+			},
 			Validations: []admissionv1.Validation{{
 				Expression: "false", Reason: &reason,
 				Message: fmt.Sprintf("what %s guards is deleted by name", s.where()),

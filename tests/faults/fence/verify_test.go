@@ -135,7 +135,7 @@ func TestFenceVerifyTriesEveryWrite(t *testing.T) {
 	t.Log("a guard without one of its verbs, by another's hand")
 	soften := `[{"op":"replace","path":"/spec/matchConstraints/resourceRules/0/operations","value":["CREATE","UPDATE"]}]`
 	for _, p := range s.set.Work {
-		if len(p.Policy.Spec.MatchConstraints.ObjectSelector.MatchLabels) > 0 {
+		if within := p.Binding.Spec.MatchResources; within != nil && len(within.ObjectSelector.MatchLabels) > 0 {
 			if _, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Patch(t.Context(), p.Name(), jsonPatch, []byte(soften), metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}

@@ -131,7 +131,8 @@ func (all inventory) conflicts(set fence.Set, takeOver bool) error {
 // scopes reports guards that namespaces do not narrow down, because their kinds lie in none.
 func scopes(client kubernetes.Interface, set fence.Set) error {
 	narrowed := slices.DeleteFunc(slices.Clone(set.Work), func(p fence.Pair) bool {
-		return len(p.Policy.Spec.MatchConstraints.NamespaceSelector.MatchExpressions) == 0
+		within := p.Binding.Spec.MatchResources
+		return within == nil || len(within.NamespaceSelector.MatchExpressions) == 0
 	})
 	if len(narrowed) == 0 {
 		return nil

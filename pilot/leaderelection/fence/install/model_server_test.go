@@ -169,7 +169,7 @@ type verdict struct {
 func (s *server) verdict(w asked) verdict {
 	var waits bool
 	for _, h := range s.inUse {
-		if !s.w.matches(h.policy, w) || h.kind != "" && h.binding.Spec.ParamRef == nil {
+		if !s.w.matches(h, w) || h.kind != "" && h.binding.Spec.ParamRef == nil {
 			continue // the latter is half an update in place
 		}
 		holder, there := "", true
@@ -194,10 +194,12 @@ func (h hook) refuses(w asked, holder string) bool {
 	for _, c := range h.policy.Spec.MatchConditions {
 		met := false
 		switch c.Name {
-		case "namespace":
-			met = w.namespace != "" && strings.Contains(c.Expression, "'"+w.namespace+"'")
 		case "candidate":
 			met = strings.Contains(c.Expression, "'"+w.user+"'")
+		case "follower":
+			met = w.pod == "" || w.pod != holder
+		case "change":
+			met = !w.renews
 		case "collection":
 			met = w.name == ""
 		case "guarded", "lock":
@@ -213,8 +215,6 @@ func (h hook) refuses(w asked, holder string) bool {
 		return w.steals
 	}
 	switch e := h.policy.Spec.Validations[0].Expression; {
-	case strings.HasPrefix(e, "variables.pod != '' && variables.lock"):
-		return w.pod != holder
 	case e == "false":
 		return true
 	case e == "variables.operator":
@@ -226,17 +226,28 @@ func (h hook) refuses(w asked, holder string) bool {
 	}
 }
 
-// matches remembers which writes of the universe a policy is about.
-func (w *world) matches(policy *admissionv1.ValidatingAdmissionPolicy, a asked) bool {
-	if a.place == 0 {
-		return matches(policy.Spec.MatchConstraints, a)
+// about is a policy with a binding, whatever is made of them.
+type about struct {
+	policy  *admissionv1.ValidatingAdmissionPolicy
+	binding *admissionv1.ValidatingAdmissionPolicyBinding
+}
+
+// matches remembers which writes of the universe a policy with its binding is about.
+func (w *world) matches(h hook, a asked) bool {
+	matched := func(a asked) bool {
+		within := h.binding.Spec.MatchResources
+		return matches(h.policy.Spec.MatchConstraints, a) && (within == nil || matches(within, a))
 	}
-	known := w.about[policy]
+	if a.place == 0 {
+		return matched(a)
+	}
+	key := about{h.policy, h.binding}
+	known := w.about[key]
 	if known == nil {
 		for _, a := range universe {
-			known = append(known, matches(policy.Spec.MatchConstraints, a))
+			known = append(known, matched(a))
 		}
-		w.about[policy] = known
+		w.about[key] = known
 	}
 	return known[a.place-1]
 }
@@ -245,7 +256,7 @@ func matches(m *admissionv1.MatchResources, w asked) bool {
 	met := func(rules []admissionv1.NamedRuleWithOperations) bool {
 		return slices.ContainsFunc(rules, func(r admissionv1.NamedRuleWithOperations) bool { return meets(r, w) })
 	}
-	if !met(m.ResourceRules) || met(m.ExcludeResourceRules) {
+	if len(m.ResourceRules) > 0 && !met(m.ResourceRules) || met(m.ExcludeResourceRules) {
 		return false
 	}
 	space, err := metav1.LabelSelectorAsSelector(m.NamespaceSelector)

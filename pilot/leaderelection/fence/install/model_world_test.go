@@ -43,7 +43,7 @@ type world struct {
 	servers    []*server
 	configMaps schema.GroupResource
 	newest     string // barrier
-	about      map[*admissionv1.ValidatingAdmissionPolicy][]bool
+	about      map[about][]bool
 
 	// left are the installer's writes until it is interrupted; below 0 it is not.
 	left        int
@@ -57,7 +57,7 @@ type world struct {
 }
 
 func newWorld(r *rand.Rand, servers int) *world {
-	w := &world{r: r, left: -1, lazy: []int{10, 60, 90}[r.IntN(3)], configMaps: schema.GroupResource{Resource: "configmaps"}, standing: standing{}, about: map[*admissionv1.ValidatingAdmissionPolicy][]bool{}}
+	w := &world{r: r, left: -1, lazy: []int{10, 60, 90}[r.IntN(3)], configMaps: schema.GroupResource{Resource: "configmaps"}, standing: standing{}, about: map[about][]bool{}}
 	w.policies = &shelf[*admissionv1.ValidatingAdmissionPolicy]{w: w}
 	w.bindings = &shelf[*admissionv1.ValidatingAdmissionPolicyBinding]{w: w}
 	for _, e := range elections {
