@@ -150,6 +150,11 @@ func (s single) renewal() string {
 	return strings.Join(append(clauses, sameField("ownerReferences"), sameField("finalizers")), " && ")
 }
 
+// managers is how many field managers an object has.
+func managers(object string) string {
+	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.managedFields) ? %[1]s.metadata.managedFields.size() : 0", object)
+}
+
 // bulk is how many bytes an object carries in what anyone may write, annotations aside
 // that the record lies in.
 func bulk(kind LockKind, object string) string {
@@ -161,11 +166,11 @@ func bulk(kind LockKind, object string) string {
 		} else {
 			keys += ".filter(k, true)"
 		}
-		return fmt.Sprintf("(has(%[1]s) ? %[2]s.map(k, bytes(k).size() + bytes(%[1]s[k]).size()).sum() : 0)", where, keys)
+		return fmt.Sprintf("(has(%[1]s) ? %[2]s.map(k, %[3]d + bytes(k).size() + bytes(%[1]s[k]).size()).sum() : 0)", where, keys, keyBulk)
 	}
 	sum := size("metadata.annotations", k8sresourcelock.LeaderElectionRecordAnnotationKey) + " + " + size("metadata.labels", "")
 	if kind == ConfigMap {
-		sum += " + " + size("data", "") + fmt.Sprintf(" + (has(%[1]s.binaryData) ? %[1]s.binaryData.filter(k, true).map(k, bytes(k).size() + %[1]s.binaryData[k].size()).sum() : 0)", object)
+		sum += " + " + size("data", "") + fmt.Sprintf(" + (has(%[1]s.binaryData) ? %[1]s.binaryData.filter(k, true).map(k, %[2]d + bytes(k).size() + %[1]s.binaryData[k].size()).sum() : 0)", object, keyBulk)
 	}
 	return object + " == null ? 0 : " + sum
 }

@@ -57,6 +57,15 @@ const operator = "authorizer.group('admissionregistration.k8s.io').resource('val
 const (
 	othersBulk     = 32 << 10
 	candidatesBulk = 64 << 10
+	// keyBulk is what each key counts beyond its bytes: an API server notes it once for each of its managers.
+	keyBulk = 16
+)
+
+// Bounds of how many field managers a lock has. By server-side apply, any number of them can own the same keys, and the
+// API server's note of that lies in the object.
+const (
+	othersManagers     = 16
+	candidatesManagers = 20
 )
 
 // jump bounds the count to which the lock of a MultiLock may follow the other's.
@@ -91,6 +100,8 @@ func (s single) lockVariables() []admissionv1.Variable {
 			"variables.newHolder == variables.oldHolder ? 'renews' : variables.newHolder == variables.pod ? 'takes' : variables.coordinator ? 'nominates' : 'handsOver'"},
 		{Name: "oldBulk", Expression: bulk(s.Lock, "oldObject")},
 		{Name: "newBulk", Expression: bulk(s.Lock, "object")},
+		{Name: "oldManagers", Expression: managers("oldObject")},
+		{Name: "newManagers", Expression: managers("object")},
 	}...)
 }
 
@@ -142,6 +153,8 @@ func (s single) lockRules() []admissionv1.Validation {
 			"ownerReferences and finalizers of a lock, by which it could be deleted or kept from it, are an operator's", ""),
 		judge(unless(fmt.Sprintf("variables.candidate && !variables.same || variables.newBulk <= (variables.candidate ? %d : %d) || variables.newBulk <= variables.oldBulk", candidatesBulk, othersBulk)),
 			fmt.Sprintf("annotations, labels and data beside its record are more than %d bytes", othersBulk), "' (' + string(variables.newBulk) + ')'"),
+		judge(unless(fmt.Sprintf("variables.candidate && !variables.same || variables.newManagers <= (variables.candidate ? %d : %d) || variables.newManagers <= variables.oldManagers", candidatesManagers, othersManagers)),
+			fmt.Sprintf("its fields have more than %d managers, of which the API server's notes would take the record's room", othersManagers), "' (' + string(variables.newManagers) + ')'"),
 	}
 	if s.Lock == ConfigMap {
 		all = append(all, judge(unless("variables.same || variables.begins && variables.newRecord == '' || variables.newForm && "+readableTimes("new")),

@@ -88,6 +88,7 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 		set.Work = append(set.Work, s.work(name, locks)...)
 	}
 	set.Locks = append(set.Locks, aroundLocks(name, locks)...)
+	set.Work = append(set.Work, collections(name, locks)...)
 	set.Locks, set.Work = unique(set.Locks), unique(set.Work)
 	return set, long(set)
 }
@@ -274,7 +275,7 @@ func (p part) complete() {
 // exact is true for rules that no other group or version of a kind could go around: all versions of kinds that one group alone
 // has. For others an API server looks up what is equivalent, for each policy and each request.
 func exact(rules []admissionv1.NamedRuleWithOperations) bool {
-	groups := map[string]string{"configmaps": "", "leases": "coordination.k8s.io", "namespaces": "", "nothing": nowhere}
+	groups := map[string]string{"configmaps": "", "leases": "coordination.k8s.io", "namespaces": ""}
 	return !slices.ContainsFunc(rules, func(r admissionv1.NamedRuleWithOperations) bool {
 		return !slices.Equal(r.APIVersions, []string{"*"}) || slices.ContainsFunc(r.Resources, func(resource string) bool {
 			main, _, _ := strings.Cut(resource, "/")
@@ -291,9 +292,6 @@ func paramKind(kind LockKind) *admissionv1.ParamKind {
 	return &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 }
 
-// nowhere is a group that no API server has.
-const nowhere = "none.incumbent.dev"
-
 // keeper matches a resource that no API server has.
 func keeper(kind LockKind) Pair {
 	ignore, allow := admissionv1.Ignore, admissionv1.AllowAction
@@ -302,7 +300,7 @@ func keeper(kind LockKind) Pair {
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy:    &ignore,
 			ParamKind:        paramKind(kind),
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: rules(nowhere, nil, []string{"nothing"}, []string{"CREATE"}, nil)},
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: rules("none.incumbent.dev", nil, []string{"nothing"}, []string{"CREATE"}, nil)},
 			Validations:      []admissionv1.Validation{{Expression: "true"}},
 		},
 		params: &admissionv1.ParamRef{Namespace: "kube-system", Name: "incumbent-fence-keep", ParameterNotFoundAction: &allow},

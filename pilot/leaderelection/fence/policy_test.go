@@ -2,6 +2,7 @@ package fence_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -160,6 +161,60 @@ func TestAGuardDeclaredTwiceIsOne(t *testing.T) {
 	}
 	if two, err := fence.Render("s", twice); err != nil || len(two.All()) != len(one.All()) {
 		t.Errorf("%d policies instead of %d, %v", len(two.All()), len(one.All()), err)
+	}
+}
+
+// Guards that differ in their names alone have one policy against deletions of collections; others have their own.
+func TestOnePolicyOfCollectionsForWhatIsAlike(t *testing.T) {
+	one, two, three := good(), good(), good()
+	two.Election, two.Guards[0] = "two", fence.Guard{Resources: []string{"configmaps"}, Names: []string{"y", "x"}}
+	three.Election, three.ServiceAccounts = "three", []string{"istio-system/other"}
+	set, err := fence.Render("s", one, two, three)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range set.Work {
+		if p.Policy.Spec.ParamKind == nil {
+			conditions := p.Policy.Spec.MatchConditions
+			got = append(got, p.Policy.Annotations[fence.LocksAnnotation]+": "+conditions[len(conditions)-1].Expression+" ("+p.Policy.Spec.Validations[0].Message+")")
+		}
+	}
+	want := []string{
+		"configmap istio-system/istio-leader,configmap istio-system/two: oldObject == null || oldObject.metadata.name in ['x', 'y'] (what is guarded by configmap istio-system/istio-leader, configmap istio-system/two is deleted by name)",
+		"configmap istio-system/three: oldObject == null || oldObject.metadata.name in ['x'] (what is guarded by configmap istio-system/three is deleted by name)",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	many := []fence.Declaration{one, two}
+	for i := range 3 {
+		more := good()
+		more.Election = fmt.Sprint("more-", i)
+		many = append(many, more)
+	}
+	set, err = fence.Render("s", many...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := set.Work[len(set.Work)-1].Policy
+	if message := last.Spec.Validations[0].Message; len(set.Work) != 6 || !strings.HasSuffix(message, "configmap istio-system/more-0 and 2 more is deleted by name") {
+		t.Errorf("of five locks: %d policies, %q", len(set.Work), message)
+	}
+	for name, change := range map[string]func(*fence.Declaration){
+		"mode":       func(d *fence.Declaration) { d.Mode = fence.Warn },
+		"group":      func(d *fence.Declaration) { d.Guards[0].Group = "x" },
+		"versions":   func(d *fence.Declaration) { d.Guards[0].Versions = []string{"v1"} },
+		"resources":  func(d *fence.Declaration) { d.Guards[0].Resources = []string{"secrets"} },
+		"namespaces": func(d *fence.Declaration) { d.Guards[0].Namespaces = []string{"apps"} },
+		"labels":     func(d *fence.Declaration) { d.Guards[0].Labels = map[string]string{"a": "b"} },
+	} {
+		other := good()
+		other.Election = "two"
+		change(&other)
+		if set, err := fence.Render("s", good(), other); err != nil || len(set.Work) != 4 {
+			t.Errorf("of another %s: %d policies, %v", name, len(set.Work), err)
+		}
 	}
 }
 

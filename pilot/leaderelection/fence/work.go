@@ -16,9 +16,6 @@ func (s single) work(set string, locks []single) []Pair {
 	var pairs []Pair
 	for _, g := range s.Guards {
 		pairs = append(pairs, s.holderOnly(set, g, locks))
-		if len(g.Names) > 0 && slices.Contains(g.Operations(), "DELETE") {
-			pairs = append(pairs, s.noCollection(set, g))
-		}
 	}
 	return pairs
 }
@@ -99,22 +96,73 @@ func (s single) holderOnly(set string, g Guard, locks []single) Pair {
 	}.pair()
 }
 
-// noCollection refuses the accounts to delete whole collections: such a request has no
-// name, and so no rule with names matches it.
-func (s single) noCollection(set string, g Guard) Pair {
+// collections refuse the accounts to delete whole collections: such a request has no name, and so no rule with names
+// matches it. Guards that differ in nothing but their names and their locks have one policy together, as each costs every
+// request of the cluster a little, and an API server a megabyte.
+func collections(set string, locks []single) []Pair {
+	type guarded struct {
+		s single
+		Guard
+	}
+	var groups [][]guarded
+	like := func(a, b guarded) bool {
+		return slices.Equal(a.s.users(), b.s.users()) && a.s.Mode == b.s.Mode && a.Group == b.Group && slices.Equal(a.Versions, b.Versions) &&
+			slices.Equal(a.resources(), b.resources()) && slices.Equal(a.Namespaces, b.Namespaces) && maps.Equal(a.Labels, b.Labels)
+	}
+	for _, s := range locks {
+		for _, g := range s.Guards {
+			if len(g.Names) == 0 || !slices.Contains(g.Operations(), "DELETE") {
+				continue
+			}
+			one := guarded{s, g}
+			if i := slices.IndexFunc(groups, func(group []guarded) bool { return like(group[0], one) }); i >= 0 {
+				groups[i] = append(groups[i], one)
+			} else {
+				groups = append(groups, []guarded{one})
+			}
+		}
+	}
+	var pairs []Pair
+	for _, group := range groups {
+		var about []single
+		var names []string
+		for _, one := range group {
+			if !slices.ContainsFunc(about, func(s single) bool { return s.where() == one.s.where() }) {
+				about = append(about, one.s)
+			}
+			names = append(names, one.Names...)
+		}
+		pairs = append(pairs, group[0].s.noCollection(set, group[0].Guard, each(names), about))
+	}
+	return pairs
+}
+
+// mostNamed is how many locks a refusal names.
+const mostNamed = 3
+
+// noCollection is the policy of one guard, or of several that have all but names in common.
+func (s single) noCollection(set string, g Guard, names []string, about []single) Pair {
 	reason := metav1.StatusReasonForbidden
+	var wheres []string
+	for _, lock := range about[:min(len(about), mostNamed)] {
+		wheres = append(wheres, lock.where())
+	}
+	guarded := "what is guarded by " + strings.Join(wheres, ", ")
+	if more := len(about) - mostNamed; more > 0 {
+		guarded += fmt.Sprintf(" and %d more", more)
+	}
 	return part{
-		set: set, about: []single{s}, what: "collection", mode: s.Mode, namespaces: g.Namespaces, labels: g.Labels,
+		set: set, about: about, shared: len(about) > 1, what: "collection", mode: s.Mode, namespaces: g.Namespaces, labels: g.Labels,
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: rules(g.Group, g.Versions, g.resources(), []string{"DELETE"}, nil)},
 			MatchConditions: []admissionv1.MatchCondition{
 				{Name: "candidate", Expression: isOneOf(s.users())},
 				{Name: "collection", Expression: nameless},
-				{Name: "guarded", Expression: "oldObject == null || oldObject.metadata.name in " + quoteAll(g.Names)},
+				{Name: "guarded", Expression: "oldObject == null || oldObject.metadata.name in " + quoteAll(names)},
 			},
 			Validations: []admissionv1.Validation{{
 				Expression: "false", Reason: &reason,
-				Message: fmt.Sprintf("what %s guards is deleted by name", s.where()),
+				Message: guarded + " is deleted by name",
 			}},
 		},
 	}.pair()

@@ -2,12 +2,14 @@ package fence
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
@@ -227,6 +229,51 @@ func TestFenceKeepsRoomInTheLock(t *testing.T) {
 		s.allowed("a label in the place of more", s.patch(other, fill("annotations", 90<<10)))
 		s.allowed("the holder renews", s.update(a, record{holder: "a", transitions: 3, renewed: epoch.Add(second), notes: map[string]string{"x": strings.Repeat("x", 100<<10)}}))
 	})
+}
+
+// Any number of field managers can own the same keys, by server-side apply, and the API server's notes of that lie in the
+// lock: some 120 KiB for each, of keys that have 30 KiB themselves.
+func TestFenceKeepsRoomInTheLockFromManagers(t *testing.T) {
+	both(t, func(t *testing.T, kind fence.LockKind) {
+		s, a, b := guardedLock(t, kind)
+		other := s.podOf("o", "other").Kube()
+		s.refused("short keys, of which each counts more than its letters", s.applyNotes(other, "m", 7000), "more than 32768 bytes")
+		managers, err := 0, error(nil)
+		for ; err == nil && managers < 30; managers++ {
+			err = s.applyNotes(other, fmt.Sprint("manager-", managers), 1500)
+		}
+		s.refused("another manager of the same keys", err, "more than 16 managers")
+		if managers < 8 {
+			t.Errorf("%d managers are too many", managers)
+		}
+		s.allowed("the holder renews", s.update(a, record{holder: "a", transitions: 3, renewed: epoch.Add(second)}))
+		s.allowed("a follower takes it", s.update(b, record{holder: "b", transitions: 4}))
+	})
+}
+
+// applyNotes has a field manager own that many annotations, which are empty and have names of four letters.
+func (s *stage) applyNotes(as kubernetes.Interface, manager string, keys int) error {
+	s.t.Helper()
+	notes := map[string]string{}
+	for i := range keys {
+		notes[fmt.Sprintf("%04d", i)] = ""
+	}
+	version, name := "coordination.k8s.io/v1", "Lease"
+	if s.kind == fence.ConfigMap {
+		version, name = "v1", "ConfigMap"
+	}
+	body, err := json.Marshal(map[string]any{"apiVersion": version, "kind": name, "metadata": map[string]any{"name": election, "annotations": notes}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	force := true
+	options := metav1.PatchOptions{FieldManager: manager, Force: &force}
+	if s.kind == fence.Lease {
+		_, err = as.CoordinationV1().Leases(s.namespace).Patch(s.t.Context(), election, types.ApplyPatchType, body, options)
+	} else {
+		_, err = as.CoreV1().ConfigMaps(s.namespace).Patch(s.t.Context(), election, types.ApplyPatchType, body, options)
+	}
+	return err
 }
 
 // podElsewhere is a client with a token of a Pod of that name in another namespace, whose service

@@ -7,12 +7,17 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
@@ -129,6 +134,66 @@ func (s *stage) unbroken(leader, other func() (admitted, refused int)) {
 	}
 	if admitted, refused := other(); admitted > 0 || refused == 0 {
 		s.t.Errorf("%d of another pod's writes to what is guarded all the time were admitted, %d refused", admitted, refused)
+	}
+}
+
+// What an earlier version has installed (with selectors in the policies, and validations of what conditions tell now) goes
+// over into what this one renders, and nothing is open in between.
+func TestFenceUpgradeFromAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, fence.Lease)
+	a, b := s.pod("a"), s.pod("b")
+	s.put(record{holder: "a", transitions: 3})
+	s.earlier()
+	s.stands(a, b)
+	before := s.installed()
+	leader, other := s.tally(a), s.tally(b)
+	s.install(s.declaration())
+	s.unbroken(leader, other)
+	now := s.installed()
+	for _, name := range before {
+		if slices.Contains(now, name) {
+			t.Errorf("%s is still there", name)
+		}
+	}
+	if len(now) != 2*len(s.set.Locks)+2*len(s.set.Work) {
+		t.Errorf("installed are %v", now)
+	}
+	s.stands(a, b)
+}
+
+// earlier installs the policies of testdata/earlier.yaml, which an earlier version has rendered of the stage's declaration, in their order.
+func (s *stage) earlier() {
+	s.t.Helper()
+	text, err := os.ReadFile("testdata/earlier.yaml")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	api := s.admin.AdmissionregistrationV1()
+	var bindings []*admissionv1.ValidatingAdmissionPolicyBinding
+	for _, document := range strings.Split(strings.ReplaceAll(string(text), "stage-namespace", s.namespace), "\n---\n") {
+		policy, binding := &admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}
+		if err := yaml.Unmarshal([]byte(document), binding); err != nil {
+			s.t.Fatal(err)
+		}
+		if strings.HasPrefix(binding.Name, "incumbent-fence-keep.") {
+			continue // the present one does the same, and is all tests'
+		}
+		if binding.Kind == "ValidatingAdmissionPolicyBinding" {
+			bindings = append(bindings, binding)
+			continue
+		}
+		if err := yaml.Unmarshal([]byte(document), policy); err != nil {
+			s.t.Fatal(err)
+		}
+		if _, err := api.ValidatingAdmissionPolicies().Create(s.t.Context(), policy, metav1.CreateOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for _, binding := range bindings {
+		if _, err := api.ValidatingAdmissionPolicyBindings().Create(s.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 }
 
