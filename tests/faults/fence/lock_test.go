@@ -232,15 +232,15 @@ func TestFenceKeepsRoomInTheLock(t *testing.T) {
 }
 
 // Any number of field managers can own the same keys, by server-side apply, and the API server's notes of that lie in the
-// lock: some 120 KiB for each, of keys that have 30 KiB themselves.
+// lock: of many short keys, some 120 KiB for each.
 func TestFenceKeepsRoomInTheLockFromManagers(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
 		other := s.podOf("o", "other").Kube()
-		s.refused("short keys, of which each counts more than its letters", s.applyNotes(other, "m", 7000), "more than 32768 bytes")
+		s.refused("short keys, of which each counts more than its letters", s.applyNotes(other, "m", 1800), "more than 32768 bytes")
 		managers, err := 0, error(nil)
 		for ; err == nil && managers < 30; managers++ {
-			err = s.applyNotes(other, fmt.Sprint("manager-", managers), 1500)
+			err = s.applyNotes(other, fmt.Sprint("manager-", managers), 100)
 		}
 		s.refused("another manager of the same keys", err, "more than 16 managers")
 		if managers < 8 {
