@@ -3,6 +3,7 @@ package revisions
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -76,7 +77,7 @@ func TestRetriesBackOff(t *testing.T) {
 		"a watch whose version is gone": {script{
 			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
 			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-				return nil, apierrors.NewGone("old")
+				return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusGone, Reason: metav1.StatusReasonGone}}
 			},
 		}, "list", [2]int{55, 75}, ""},
 		"a list of all that a label selects": {script{

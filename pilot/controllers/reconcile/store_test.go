@@ -105,21 +105,6 @@ func (s *store) update(o *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	return s.put(o), nil
 }
 
-func (s *store) data(name string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if o := s.objects[name]; o != nil {
-		return o.Data["data"]
-	}
-	return ""
-}
-
-func (s *store) setLag(lag time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lag = lag
-}
-
 // answer has reads answered by an error from now on, and ends the watches; nil ends that.
 func (s *store) answer(err error) {
 	s.mu.Lock()
