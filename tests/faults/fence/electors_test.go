@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -137,9 +138,13 @@ func TestFenceOfAnElectionAcrossTwoAPIServers(t *testing.T) {
 	caught := time.Since(resumed)
 	slipped := history.by("a", token)
 	eventually(t, "a knows", func() bool { return !a.IsLeader() && a.Status().Holder == "b" })
+	// What was on its way when its server refused may still be stored, and is not known of at once.
+	eventually(t, "each writer has sent one since", func() bool { return seen.writers() == writers })
+	s.known(history)
 	settled := history.by("a", token)
 	lapse(t, 200*time.Millisecond)
 	stop()
+	s.known(history)
 	if more := history.by("a", token); more > settled {
 		t.Errorf("%d further writes of a were admitted after its server had caught up", more-settled)
 	}
@@ -163,6 +168,28 @@ func patchGuarded(ctx context.Context, as kubernetes.Interface, namespace, pod s
 type afterRefusal struct {
 	refused         atomic.Bool // set by the test
 	tried, admitted atomic.Int64
+	by              [writers]atomic.Bool // who has sent such a write, and had its answer
+}
+
+func (a *afterRefusal) writers() (n int) {
+	for i := range a.by {
+		if a.by[i].Load() {
+			n++
+		}
+	}
+	return n
+}
+
+// known waits until the history has the version that is stored now.
+func (s *stage) known(h *history) {
+	s.t.Helper()
+	now, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(s.t.Context(), guarded, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	eventually(s.t, "the history has the stored version", func() bool {
+		return slices.ContainsFunc(h.all(), func(v version) bool { return strconv.FormatUint(v.number, 10) == now.ResourceVersion })
+	})
 }
 
 // writeAs writes without a pause and whatever comes of it, until stop.
@@ -170,13 +197,14 @@ func (s *stage) writeAs(as kubernetes.Interface, pod string) (stop func(), seen 
 	seen = &afterRefusal{}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	var all sync.WaitGroup
-	for range writers {
+	for i := range writers {
 		all.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				late := seen.refused.Load()
 				err := patchGuarded(ctx, as, s.namespace, pod, n)
 				if late && ctx.Err() == nil {
 					seen.tried.Add(1)
+					seen.by[i].Store(true)
 				}
 				if err == nil && late {
 					seen.admitted.Add(1)
