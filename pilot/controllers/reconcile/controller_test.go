@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,8 +196,14 @@ func TestFailing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newStore(configMap("a", "1")), &looks{}
 		var fails []string
-		err := error(apierrors.NewForbidden(maps1, "a", errors.New("no")))
-		l.do = func(context.Context, string) error { return err }
+		var answer atomic.Pointer[apierrors.StatusError] // nil: all is well
+		answer.Store(apierrors.NewForbidden(maps1, "a", errors.New("no")))
+		l.do = func(context.Context, string) error {
+			if err := answer.Load(); err != nil {
+				return err
+			}
+			return nil
+		}
 		c, _ := newController(t, l, s, nil, func(config *Config[string], _ *Kind[string, *corev1.ConfigMap]) {
 			config.Workers = 1
 			config.Failing = func(key string, err error) { fails = append(fails, key+": "+string(apierrors.ReasonForError(err))) }
@@ -207,11 +214,11 @@ func TestFailing(t *testing.T) {
 		if n := len(l.since()); n < 25 || n > 32 {
 			t.Errorf("%d tries in ten minutes", n)
 		}
-		err = apierrors.NewInternalError(errors.New("no"))
+		answer.Store(apierrors.NewInternalError(errors.New("no")))
 		time.Sleep(time.Minute)
-		err = nil
+		answer.Store(nil)
 		time.Sleep(time.Minute)
-		err = apierrors.NewForbidden(maps1, "a", errors.New("no"))
+		answer.Store(apierrors.NewForbidden(maps1, "a", errors.New("no")))
 		c.EnqueueAll()
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -237,27 +244,27 @@ func TestRunsEnd(t *testing.T) {
 		}
 		var out bytes.Buffer
 		c, _ := newController(t, l, s, slog.New(slog.NewTextHandler(&out, nil)), nil)
-		began, ended := false, false
+		var began, ended atomic.Bool
 		end := running(t, c, func(ctx context.Context) {
-			began = true
+			began.Store(true)
 			<-ctx.Done()
 			time.Sleep(time.Second)
-			ended = true
+			ended.Store(true)
 		})
 		time.Sleep(time.Minute)
-		if began {
+		if began.Load() {
 			t.Error("what runs beside runs before the caches are filled")
 		}
 		s.answer(nil)
-		for !began {
+		for !began.Load() {
 			time.Sleep(100 * time.Millisecond)
 		}
 		synctest.Wait()
 		if err := c.Run(t.Context()); !errors.Is(err, ErrRunning) {
 			t.Errorf("a second Run returned %v", err)
 		}
-		if took := end(); took < 2*time.Second || took > 3*time.Second || !ended {
-			t.Errorf("its end took %v; what ran beside has ended: %v", took, ended)
+		if took := end(); took < 2*time.Second || took > 3*time.Second || !ended.Load() {
+			t.Errorf("its end took %v; what ran beside has ended: %v", took, ended.Load())
 		}
 		if n := len(l.since()); n != 4 {
 			t.Errorf("%d were begun, want as many as there are workers", n)
