@@ -117,7 +117,9 @@ func TestASubscriptionTakesTheWatchsPlace(t *testing.T) {
 		sub := l.subscribe()
 		synctest.Wait()
 		l.inbox.signals = 0
-		if l.pass(&event{sub: sub}); l.sub != sub || l.watch != nil || l.inbox.signals != told {
+		l.pass(&event{sub: sub})
+		synctest.Wait() // a call's reply has come
+		if l.sub != sub || l.watch != nil || l.inbox.signals != told {
 			t.Errorf("subscription %v, watch %v, signals %d", l.sub == sub, l.watch, l.inbox.signals)
 		}
 		sub.End()
