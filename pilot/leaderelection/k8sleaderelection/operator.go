@@ -46,7 +46,8 @@ const maxHold = 7 * 24 * time.Hour
 // rank is key (its revision; empty if not known), and returns once that one leads. For
 // the time of hold nobody takes it back by rank. A candidate that is not there, is unfit
 // or does not campaign yet cannot take the lock: then anybody may, a RetryPeriod later,
-// and Transfer returns ErrNotObeyed. When ctx ends first, the order stands all the same.
+// and Transfer returns ErrNotObeyed. When ctx ends first, or a leader that has accepted holds
+// the lock for eight leases more, the order stands all the same.
 func (o Operator) Transfer(ctx context.Context, to, key, why string, hold time.Duration) error {
 	if err := errors.Join(k8sresourcelock.ValidateIdentity(to), k8sresourcelock.ValidateKey(key)); err != nil {
 		return o.wrap("transfer", err)
@@ -148,8 +149,9 @@ const glance = 100 * time.Millisecond
 
 // await looks at the lock until the term that r is addressed to has ended, and the next
 // leader acts. It does not wait for ever on what nobody does: a record that stays as it is
-// for a lease has no live holder, and one who holds it for two without a sign that it leads
-// does not read our notes.
+// for a lease has no live holder, one who holds it for two without a sign that it leads
+// does not read our notes, and who holds it for eight after it accepted may have been replaced
+// by a peer of its name, which keeps our notes and does not read them.
 func (o Operator) await(ctx context.Context, r core.Request) error {
 	ticker := time.NewTicker(glance)
 	defer ticker.Stop()
@@ -182,7 +184,11 @@ type waiting struct {
 	last    core.Record
 	changed core.Instant // when the record last did
 	taken   core.Instant // when the one named was first seen as the holder; 0: it was not
+	agreed  core.Instant // when the order was first seen as accepted; 0: it was not
 }
+
+// maxDrainAwaited is for how many of its leases a drain is waited for.
+const maxDrainAwaited = 8
 
 // judge says what has become of the request by what was read now.
 func (w *waiting) judge(snap core.Snapshot, err error, now core.Instant) (done bool, _ error) {
@@ -219,6 +225,11 @@ func (w *waiting) outcome(snap core.Snapshot, now core.Instant) (done bool, err 
 			return false, fmt.Errorf("%w: another request has taken its place, of %s", ErrNotObeyed, is.Requester)
 		case !is.Accepted && w.began.Until(now) >= time.Duration(r.Seconds)*time.Second:
 			return false, fmt.Errorf("%w: %s did not accept within %d s", ErrNotObeyed, r.Holder, r.Seconds)
+		case is.Accepted && w.agreed == 0:
+			w.agreed = now
+		case is.Accepted && w.agreed.Until(now) > maxDrainAwaited*w.lease:
+			return false, fmt.Errorf("gave up waiting; the order stands: %s accepted it and holds the lock for %v since: its functions have not returned, or a process that does not know orders has its name",
+				r.Holder, maxDrainAwaited*w.lease)
 		}
 		return false, nil
 	case r.Identity == "":

@@ -2,6 +2,7 @@ package k8sleaderelection
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -116,6 +117,37 @@ func TestWhatBecomesOfAnOrder(t *testing.T) {
 		if done != c.done || (err != nil) != c.fails || err != nil && !errors.Is(err, ErrNotObeyed) {
 			t.Errorf("%s: %v, %v", name, done, err)
 		}
+	}
+}
+
+// Who has accepted drains; who renews for eight leases after may be a peer under the name of one that
+// was killed, and an order ends without it.
+func TestHowLongADrainIsWaitedFor(t *testing.T) {
+	order := core.Request{Identity: "b", Requester: "op", Holder: "a", Transitions: 3, Seconds: 10}
+	const began = core.Instant(time.Hour)
+	snap := ledBy("a", 3)
+	snap.Notes.Request = order
+	w := waiting{r: order, lease: 10 * time.Second, began: began, changed: began}
+	look := func(after time.Duration) error {
+		snap.Record.Renewed++ // it renews
+		done, err := w.judge(snap, nil, began.After(after))
+		if done {
+			t.Errorf("done after %v", after)
+		}
+		return err
+	}
+	lease := snap.Record.Lease
+	if err := look(5 * time.Second); err != nil {
+		t.Error(err)
+	}
+	snap.Notes.Request.Accepted = true
+	for _, after := range []time.Duration{0, lease, 8 * lease} {
+		if err := look(6*time.Second + after); err != nil {
+			t.Errorf("%v after it was seen to accept: %v", after, err)
+		}
+	}
+	if err := look(6*time.Second + 8*lease + 1); err == nil || errors.Is(err, ErrNotObeyed) || !strings.Contains(err.Error(), "a accepted it and holds the lock for") {
+		t.Errorf("later: %v", err)
 	}
 }
 
