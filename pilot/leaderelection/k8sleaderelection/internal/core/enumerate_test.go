@@ -1,6 +1,7 @@
 package core
 
 import (
+	"runtime/debug"
 	"testing"
 	"time"
 )
@@ -161,6 +162,8 @@ func impossible(s State) bool {
 // TestDecideEnumerated visits every combination of the domain, settles it, and checks
 // what decide makes of it. What holds here holds whatever the history was.
 func TestDecideEnumerated(t *testing.T) {
+	often := debug.SetGCPercent(800) // half of the time would go into small garbage
+	t.Cleanup(func() { debug.SetGCPercent(often) })
 	counts := make([]int, len(domain))
 	for i, d := range domain {
 		counts[i] = d.values
