@@ -19,7 +19,6 @@ import (
 
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -332,40 +331,6 @@ func gateHasItsEffect(t *testing.T, e *environment) {
 	await(t, "c follows", func() bool { return c.election(t).LeaderIdentity == "b" })
 	if err := open.write(t.Context(), e.home, "by-c"); err != nil {
 		t.Errorf("a follower without a gate: %v", err)
-	}
-}
-
-// stuckControllerEndsTheProcess: after ShutdownTimeout, by Exit.
-func stuckControllerEndsTheProcess(t *testing.T, e *environment) {
-	config := e.config(t, "a")
-	exited := make(chan time.Time, 1)
-	config.ShutdownTimeout, config.Exit = time.Second, func() { exited <- time.Now() }
-	c := newController()
-	c.held = make(chan struct{})
-	r := start(t, config, c.rows())
-	r.leads(t)
-	stopped := time.Now()
-	ended := make(chan error, 1)
-	go func() { ended <- r.end() }()
-	select {
-	case at := <-exited:
-		if took := at.Sub(stopped); took < config.ShutdownTimeout || took >= defaultShutdownTimeout {
-			t.Errorf("Exit was called after %v", took)
-		}
-	case <-time.After(patience):
-		t.Error("Exit was not called")
-	}
-	var err error
-	select {
-	case err = <-ended: // it does not wait for what is stuck
-	case <-time.After(patience):
-	}
-	close(c.held)
-	if !errors.Is(err, k8sleaderelection.ErrStuckDrain) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("it ended with %v", err)
-	}
-	if !c.closed {
-		t.Error("the controller was not closed")
 	}
 }
 

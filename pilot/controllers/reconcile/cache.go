@@ -29,7 +29,8 @@ type Kind[K comparable, T Object] struct {
 	// From is where its objects are read.
 	From Source
 	// Keep makes of an object what is kept of it, which is all that its changes are judged
-	// by; Meta helps. It gets one of its own. nil keeps all but managedFields.
+	// by; Meta helps. It gets one of its own. nil keeps all but managedFields. Of what it has returned
+	// it must keep all: where a watch begins with a list, an informer gives it that once more.
 	Keep func(T) T
 	// Keys are the keys to look at when an object is there at first, new, changed or gone; of
 	// a changed one, those of before, too. nil: it is only read.
