@@ -28,6 +28,7 @@ type LeaderElection struct {
 	clock  *k8sleaderelection.Clock
 	gate   *fence.Gate
 	bound  *boundGate // what moves gate; nil without a predecessor
+	former former     // who was seen in the predecessor's lock, by the terms so far
 	health *k8sleaderelection.HealthzAdaptor
 	// elector is the one that runs, or ran last. Before that it is the one by which
 	// the configuration was checked.

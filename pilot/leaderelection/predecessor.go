@@ -83,8 +83,8 @@ type keeper struct {
 	drainLimit time.Duration
 	stepDown   func()
 	peerGrace  time.Duration
-
-	former former
+	// former outlives a term: whoever was seen in one may still act in the next.
+	former *former
 }
 
 // candidate is an elector for the predecessor's lock.
@@ -343,6 +343,7 @@ func (l *LeaderElection) keeper(client kubernetes.Interface) *keeper {
 		lease: l.cfg.LeaseDuration, deadline: l.cfg.RenewDeadline, retry: l.cfg.RetryPeriod,
 		key: l.keptKey, bound: l.bound.setBound, deflt: l.knownDefault,
 		drainLimit: l.elector.Load().DrainLimit(), stepDown: l.StepDown, peerGrace: l.cfg.PeerGrace,
+		former: &l.former,
 	}
 	k.elect = func(lead func(context.Context) error, seen func(string)) (candidate, error) {
 		return l.predecessorCandidate(lock, lead, seen)

@@ -145,7 +145,7 @@ func successor(t *testing.T, store *locktest.Store, name string, change ...func(
 // keeperOf keeps that lock as a predecessor.
 func keeperOf(lock *locktest.Lock) *keeper {
 	return &keeper{
-		lock: lock.Locker, clock: bubbleClock(), log: slog.New(slog.DiscardHandler),
+		former: &former{}, lock: lock.Locker, clock: bubbleClock(), log: slog.New(slog.DiscardHandler),
 		lease: oldLease, deadline: oldRenew, retry: oldRetry,
 		key:   func() string { return "stable" },
 		deflt: func() k8sleaderelection.DefaultRevision { return k8sleaderelection.DefaultRevision{} },
