@@ -111,7 +111,7 @@ func namespaceController(client kube.Client, config Config, tools tools) (job, e
 
 func ingressController(client kube.Client, config Config, tools tools) (job, error) {
 	c := config.ingress()
-	c.Events, c.Logger = tools.events, tools.log
+	c.Event, c.Logger = tools.events.Eventf, tools.log
 	return ingress.New(client, c)
 }
 

@@ -22,6 +22,7 @@ var (
 	quoted = regexp.MustCompile("`([^`]+)`")
 	verb   = regexp.MustCompile(`%[a-z]`)
 	event  = regexp.MustCompile(`(?:r\.event|r\.warn|w\.event)\((?:le, corev1\.EventType[A-Za-z]+, )?("[^"]+")|EventTypeWarning, "LeaderElection",\s*("[^"]+")`)
+	reason = regexp.MustCompile(`\tReason[A-Z][A-Za-z]* += "([A-Za-z]+)"`)
 	fqName = regexp.MustCompile(`fqName: "([^"]+)"`)
 )
 
@@ -89,6 +90,19 @@ func TestTroubleshootingNamesEveryEvent(t *testing.T) {
 		t.Fatalf("only %q are found in the code", written)
 	}
 	same(t, "Events", named(t, "Events"), written)
+}
+
+func TestTroubleshootingNamesEveryReasonOfAnEvent(t *testing.T) {
+	var written []string
+	for _, found := range reason.FindAllStringSubmatch(sources(t), -1) {
+		if !slices.Contains(written, found[1]) {
+			written = append(written, found[1])
+		}
+	}
+	if len(written) < 8 {
+		t.Fatalf("only %q are found in the code", written)
+	}
+	same(t, "Events on what controllers look at", named(t, "Events on what controllers look at"), written)
 }
 
 func TestTroubleshootingNamesEveryMetric(t *testing.T) {

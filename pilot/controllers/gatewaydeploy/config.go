@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 const (
@@ -33,8 +34,8 @@ type Config struct {
 	Template string
 	// Image is the proxy's; "" means auto.
 	Image string
-	// Event reports a problem of an object: kind is Warning. nil: problems are only logged.
-	Event func(object runtime.Object, kind, reason, message string, args ...any)
+	// Event receives what is wrong, on the Gateway. nil: problems are only logged.
+	Event reconcile.Event
 	// Workers is how many Gateways may be worked on at once; 0 means 4.
 	Workers int
 	// Logger receives what begins and ends to fail; nil means slog.Default().
@@ -53,9 +54,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Image == "" {
 		c.Image = defaultImage
-	}
-	if c.Event == nil {
-		c.Event = func(runtime.Object, string, string, string, ...any) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

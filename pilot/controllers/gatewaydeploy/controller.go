@@ -41,9 +41,10 @@ type Controller struct {
 	configMaps *reconcile.Cache[key, *corev1.ConfigMap]
 	children   map[Kind]children
 
+	problems *reconcile.Problems[key]
+
 	mu       sync.Mutex
 	template parsed
-	reported map[key]string // the problems that were reported last, by Gateway
 }
 
 // New checks the configuration and starts nothing. The controller reads and writes through client alone.
@@ -51,11 +52,14 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("gateway deployment controller: %w", err)
 	}
-	c := &Controller{config: config.withDefaults(), reported: map[key]string{}, template: parsed{template: DefaultTemplate()}}
+	config = config.withDefaults()
+	c := &Controller{config: config, template: parsed{template: DefaultTemplate()}, problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
+		Begins: "Gateway cannot be deployed as it is", Over: "Gateway can be deployed again", Event: config.Event, Logger: config.Logger,
+	})}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
 		Name: "gateway deployment controller", Reconcile: c.reconcile, Idle: "no Gateway is deployed",
-		Failing: c.failing, Workers: config.Workers, Logger: c.config.Logger,
+		Failing: c.failing, Workers: config.Workers, Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -190,7 +194,7 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 		return nil
 	}
 	if gw == nil {
-		c.report(nil, of, nil)
+		c.problems.Report(of, nil)
 		return nil
 	}
 	view, seen := c.view(of, gw)
@@ -199,7 +203,9 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 		return nil // the caches are behind; what they show next has the Gateway looked at again
 	}
 	if plan.Version {
-		if err := c.writeVersion(ctx, self, gw); err != nil {
+		// A Gateway that has changed meanwhile may be another version's by now: nothing is made for it before it was
+		// looked at again.
+		if written, err := c.writeVersion(ctx, self, gw); !written {
 			return err
 		}
 	}
@@ -211,7 +217,7 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 			errs = append(errs, c.children[step.Kind].write(ctx, c.loop.Client(), of, step))
 		}
 	}
-	c.report(gw, of, problems)
+	c.problems.Report(of, reference(gw), problems...)
 	return errors.Join(errs...)
 }
 

@@ -125,7 +125,7 @@ func TestAPlanThatWasCarriedOutLeavesNothingToDo(t *testing.T) {
 			gw.Spec.Listeners = append(gw.Spec.Listeners, gateway.Listener{Name: "b.c", Port: 81})
 		},
 		"no listeners":  func(gw *gateway.Gateway) { gw.Spec.Listeners = nil },
-		"a chosen name": annotated(nameOverride, "edge"),
+		"a chosen name": annotated(NameOverride, "edge"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := play(t, change)

@@ -31,7 +31,9 @@ const (
 	// formerGatewayLabel is what selectors used before Istio 1.24. A selector cannot be changed.
 	formerGatewayLabel = "istio.io/gateway-name"
 
-	nameOverride        = "gateway.istio.io/name-override"
+	// NameOverride is a Gateway's annotation with the name of its Service and Deployment.
+	NameOverride = "gateway.istio.io/name-override"
+
 	accountOverride     = "gateway.istio.io/service-account"
 	versionAnnotation   = "gateway.istio.io/controller-version"
 	serviceTypeOverride = "networking.istio.io/service-type"
@@ -58,7 +60,7 @@ func namesOf(gw *gateway.Gateway) names {
 	usual := gw.Name + "-" + string(gw.Spec.GatewayClassName)
 	account, chosen := gw.Annotations[accountOverride]
 	return names{
-		workload:      cmp.Or(gw.Annotations[nameOverride], usual),
+		workload:      cmp.Or(gw.Annotations[NameOverride], usual),
 		account:       cmp.Or(account, usual),
 		chosenAccount: chosen && account != "",
 	}
@@ -72,14 +74,21 @@ func (n names) problem(gw *gateway.Gateway) *Problem {
 	}
 	if wrong := validation.IsDNS1123Label(n.workload); len(wrong) > 0 {
 		return problemf(ReasonInvalidName, "Service and Deployment cannot be called %q (%d characters): %s; choose a name with annotation %s",
-			n.workload, len(n.workload), strings.Join(wrong, ", "), nameOverride)
+			n.workload, len(n.workload), strings.Join(wrong, ", "), NameOverride)
 	}
 	if wrong := validation.IsDNS1123Subdomain(n.account); len(wrong) > 0 {
 		return problemf(ReasonInvalidName, "the ServiceAccount cannot be called %q: %s; choose a name with annotation %s",
 			n.account, strings.Join(wrong, ", "), accountOverride)
 	}
+	if class := string(gw.Spec.GatewayClassName); len(class) > validation.LabelValueMaxLength {
+		return problemf(ReasonInvalidName, "the name of the class %s has %d characters and is the value of label %s on what is made for the Gateway, which may have %d: give it a shorter name",
+			class, len(class), ClassLabel, validation.LabelValueMaxLength)
+	}
 	return nil
 }
+
+// WorkloadName is what Service and Deployment of a Gateway are called.
+func WorkloadName(gw *gateway.Gateway) string { return namesOf(gw).workload }
 
 // takesPart tells by the controller version on a Gateway whether it is ours to serve, and whether our
 // version has to be written onto it. Larger numbers win; what is no number is of a scheme that is not known yet.
@@ -164,7 +173,7 @@ func infrastructure(gw *gateway.Gateway) (labels, annotations map[string]string)
 		}
 	}
 	return without(labels), without(annotations,
-		corev1.LastAppliedConfigAnnotation, nameOverride, accountOverride, versionAnnotation)
+		corev1.LastAppliedConfigAnnotation, NameOverride, accountOverride, versionAnnotation)
 }
 
 func texts[K, V ~string](from map[K]V) map[string]string {

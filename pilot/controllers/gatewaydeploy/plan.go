@@ -263,10 +263,10 @@ func (v View) step(kind Kind, called names, document map[string]any) Step {
 	switch {
 	case !managed && !chosen:
 		s.Problem = problemf(ReasonNotManaged, "%s %s/%s was not made for a Gateway, it has no label %s: it stays as it is; rename or delete it, or choose a name with annotation %s",
-			kind, s.Namespace, s.Name, ManagedLabel, nameOverride)
+			kind, s.Namespace, s.Name, ManagedLabel, NameOverride)
 	case managed && !chosen && !ownedBy(present, v.Gateway):
 		s.Problem = problemf(ReasonNameTaken, "%s %s/%s was made for Gateway %s: choose another name with annotation %s",
-			kind, s.Namespace, s.Name, present.GetLabels()[GatewayLabel], nameOverride)
+			kind, s.Namespace, s.Name, present.GetLabels()[GatewayLabel], NameOverride)
 	}
 	if s.Problem != nil || !managed || !ownedBy(present, v.Gateway) || present.GetDeletionTimestamp() != nil {
 		return s

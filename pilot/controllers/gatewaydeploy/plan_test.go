@@ -188,7 +188,7 @@ func TestWhichGatewaysAreServed(t *testing.T) {
 		"an empty controller version":               {change: annotated(versionAnnotation, ""), skipped: "controller version"},
 		"a controller version larger than any int":  {change: annotated(versionAnnotation, "99999999999999999999"), skipped: "controller version"},
 		"a negative controller version is smaller":  {change: annotated(versionAnnotation, "-1"), version: true},
-		"an override does not matter to who serves": {change: annotated(nameOverride, "edge"), version: true},
+		"an override does not matter to who serves": {change: annotated(NameOverride, "edge"), version: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var changes []func(*gateway.Gateway)
@@ -259,21 +259,26 @@ func TestNames(t *testing.T) {
 		workload, account string
 		reason            string
 	}{
-		"by default":                     {nil, "web-istio", "web-istio", ""},
-		"another name":                   {[]func(*gateway.Gateway){annotated(nameOverride, "edge")}, "edge", "web-istio", ""},
-		"another account":                {[]func(*gateway.Gateway){annotated(accountOverride, "sa")}, "web-istio", "sa", ""},
-		"an empty override is none":      {[]func(*gateway.Gateway){annotated(nameOverride, ""), annotated(accountOverride, "")}, "web-istio", "web-istio", ""},
-		"63 characters":                  {[]func(*gateway.Gateway){named(long)}, long + "-istio", long + "-istio", ""},
-		"64 characters":                  {[]func(*gateway.Gateway){named(long + "b")}, "", "", ReasonInvalidName},
-		"64 characters with a name":      {[]func(*gateway.Gateway){named(long + "b"), annotated(nameOverride, "edge")}, "edge", long + "b-istio", ""},
-		"the Gateway's own name of 64":   {[]func(*gateway.Gateway){named(strings.Repeat("a", 64)), annotated(nameOverride, "edge")}, "", "", ReasonInvalidName},
-		"a name that is none":            {[]func(*gateway.Gateway){annotated(nameOverride, "No_Name")}, "", "", ReasonInvalidName},
+		"by default":                   {nil, "web-istio", "web-istio", ""},
+		"another name":                 {[]func(*gateway.Gateway){annotated(NameOverride, "edge")}, "edge", "web-istio", ""},
+		"another account":              {[]func(*gateway.Gateway){annotated(accountOverride, "sa")}, "web-istio", "sa", ""},
+		"an empty override is none":    {[]func(*gateway.Gateway){annotated(NameOverride, ""), annotated(accountOverride, "")}, "web-istio", "web-istio", ""},
+		"63 characters":                {[]func(*gateway.Gateway){named(long)}, long + "-istio", long + "-istio", ""},
+		"64 characters":                {[]func(*gateway.Gateway){named(long + "b")}, "", "", ReasonInvalidName},
+		"64 characters with a name":    {[]func(*gateway.Gateway){named(long + "b"), annotated(NameOverride, "edge")}, "edge", long + "b-istio", ""},
+		"the Gateway's own name of 64": {[]func(*gateway.Gateway){named(strings.Repeat("a", 64)), annotated(NameOverride, "edge")}, "", "", ReasonInvalidName},
+		"a class of 64 characters": {[]func(*gateway.Gateway){func(gw *gateway.Gateway) {
+			gw.Spec.GatewayClassName = gateway.ObjectName(strings.Repeat("c", 64))
+		}, annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "", "", ReasonInvalidName},
+		"a name that is none":            {[]func(*gateway.Gateway){annotated(NameOverride, "No_Name")}, "", "", ReasonInvalidName},
 		"an account that is none":        {[]func(*gateway.Gateway){annotated(accountOverride, "No_Name")}, "", "", ReasonInvalidName},
-		"a name with a path in it":       {[]func(*gateway.Gateway){annotated(nameOverride, "../other")}, "", "", ReasonInvalidName},
-		"a name that breaks out of YAML": {[]func(*gateway.Gateway){annotated(nameOverride, "a\"\nkind: Secret")}, "", "", ReasonInvalidName},
+		"a name with a path in it":       {[]func(*gateway.Gateway){annotated(NameOverride, "../other")}, "", "", ReasonInvalidName},
+		"a name that breaks out of YAML": {[]func(*gateway.Gateway){annotated(NameOverride, "a\"\nkind: Secret")}, "", "", ReasonInvalidName},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan := play(t, c.change...).plan()
+			p := play(t, c.change...)
+			p.Class = &gateway.GatewayClass{Spec: gateway.GatewayClassSpec{ControllerName: ControllerName}}
+			plan := p.plan()
 			if c.reason != "" {
 				if plan.Problem == nil || plan.Problem.Reason != c.reason {
 					t.Errorf("the plan is %+v, want %s", plan, c.reason)
@@ -338,7 +343,7 @@ func TestPortsAreUniqueInNumberAndName(t *testing.T) {
 func TestInfrastructure(t *testing.T) {
 	own := func(gw *gateway.Gateway) {
 		gw.Labels = map[string]string{"own": "label"}
-		gw.Annotations = map[string]string{"own": "annotation", nameOverride: "edge", versionAnnotation: "5", corev1.LastAppliedConfigAnnotation: "{}"}
+		gw.Annotations = map[string]string{"own": "annotation", NameOverride: "edge", versionAnnotation: "5", corev1.LastAppliedConfigAnnotation: "{}"}
 	}
 	given := func(gw *gateway.Gateway) {
 		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{

@@ -1,6 +1,6 @@
 package gatewaydeploy
 
-import "fmt"
+import "incumbent.dev/incumbent/pilot/controllers/reconcile"
 
 // The reasons of problems, which are the reasons of the Events about them.
 const (
@@ -18,11 +18,9 @@ const (
 	ReasonWriteFailed = "WriteFailed"
 )
 
-// Problem is why something is not done that a Gateway asks for. It stays until an object changes.
-type Problem struct{ Reason, Message string }
+// Problem is why something is not done that a Gateway asks for.
+type Problem = reconcile.Problem
 
 func problemf(reason, format string, args ...any) *Problem {
-	return &Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	return reconcile.Problemf(reason, format, args...)
 }
-
-func (p *Problem) Error() string { return p.Reason + ": " + p.Message }

@@ -3,7 +3,9 @@ package gatewaydeploy
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -224,6 +226,36 @@ func TestWhatChangesBetweenReadAndWriteIsNotTakenOver(t *testing.T) {
 	}
 }
 
+// Of two versions of the controller that come to a new Gateway at once, the larger one serves it, alone.
+func TestALargerVersionThatComesBetweenReadAndWriteWins(t *testing.T) {
+	w := newWorld(t)
+	var mu sync.Mutex
+	claimed := false
+	w.hook(func(c call) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if c.verb == http.MethodPatch && strings.HasSuffix(c.path, "/gateways/web") && !claimed {
+			claimed = true
+			w.edit("web", `{"metadata":{"annotations":{"`+versionAnnotation+`":"6"}}}`)
+		}
+		return nil
+	})
+	w.create("web")
+	w.controller()
+	w.until("it tries to write its version", func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !claimed {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	w.settled()
+	if writes := w.took(); len(writes) != sentinelWrites || w.get(Service, "web-istio") != nil {
+		t.Errorf("the smaller version has written: %v", writes)
+	}
+}
+
 func TestBadInputIsSaidOnceAndHarmsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.create("web")
@@ -250,7 +282,7 @@ func TestBadInputIsSaidOnceAndHarmsNothing(t *testing.T) {
 	w.create(strings.Repeat("long", 15))
 	w.create("renaming", refer("rename"))
 	w.create("missing", refer("nowhere"))
-	w.create("taken", annotated(nameOverride, "web-istio"))
+	w.create("taken", annotated(NameOverride, "web-istio"))
 	w.create("refused", annotated(serviceTypeOverride, "Nonsense"))
 	w.event(strings.Repeat("long", 15)+" "+ReasonInvalidName, "66 characters")
 	w.event("renaming "+ReasonInvalidParameters, "metadata.name")

@@ -17,6 +17,7 @@ func ClusterRules(makesClass bool) []rbacv1.PolicyRule {
 		{APIGroups: []string{gateway.GroupName}, Resources: []string{"gatewayclasses/status", "gateways/status", "httproutes/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"namespaces", "secrets", "services"}, Verbs: read},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}
 	if makesClass {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{gateway.GroupName}, Resources: []string{"gatewayclasses"}, Verbs: []string{"create"}})

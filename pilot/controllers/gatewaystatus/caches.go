@@ -10,6 +10,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -54,7 +55,7 @@ func (c *caches) watchGateways(loop *reconcile.Controller[key], api versioned.Ga
 	})
 	c.gatewayCache = reconcile.Watch(loop, reconcile.Kind[key, *gateway.Gateway]{
 		Name: "gateways", From: reconcile.From(api.Gateways(""), reconcile.Selector{}),
-		Keep: func(o *gateway.Gateway) *gateway.Gateway { o.ObjectMeta = meta(o.ObjectMeta); return o },
+		Keep: keptGateway,
 		Keys: func(o *gateway.Gateway) []key { return c.gatewayKeys([]*gateway.Gateway{o}) },
 		Indexes: map[string]func(*gateway.Gateway) []string{
 			byNamespace:   func(o *gateway.Gateway) []string { return []string{o.Namespace} },
@@ -115,6 +116,15 @@ func (c *caches) watchRest(loop *reconcile.Controller[key], client kubernetes.In
 		Keys:    func(o *appsv1.Deployment) []key { return ownerKeys(o) },
 		Indexes: map[string]func(*appsv1.Deployment) []string{byGateway: func(o *appsv1.Deployment) []string { return gatewayNames(o) }},
 	})
+}
+
+func keptGateway(o *gateway.Gateway) *gateway.Gateway {
+	override, chosen := o.Annotations[gatewaydeploy.NameOverride]
+	o.ObjectMeta = meta(o.ObjectMeta)
+	if chosen {
+		o.Annotations = map[string]string{gatewaydeploy.NameOverride: override}
+	}
+	return o
 }
 
 func keptService(o *corev1.Service) *corev1.Service {

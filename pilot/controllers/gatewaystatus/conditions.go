@@ -18,7 +18,8 @@ func condition[T, R ~string](kind T, status bool, reason R, message string, gene
 }
 
 // timed are wanted conditions with their times: that of before where the status has not changed.
-// Conditions of other types that there were stay, before them, as they were.
+// Conditions of other types that there were stay, before them, as they were; and so does one that was
+// written for a later generation, as the Gateway API asks of implementations.
 func timed(before, wanted []metav1.Condition, now metav1.Time) []metav1.Condition {
 	all := slices.Clone(before)
 	for _, c := range wanted {
@@ -26,6 +27,9 @@ func timed(before, wanted []metav1.Condition, now metav1.Time) []metav1.Conditio
 		i := slices.IndexFunc(all, func(b metav1.Condition) bool { return b.Type == c.Type })
 		if i < 0 {
 			all = append(all, c)
+			continue
+		}
+		if all[i].ObservedGeneration > c.ObservedGeneration {
 			continue
 		}
 		if all[i].Status == c.Status {
@@ -43,10 +47,4 @@ func only(before, wanted []metav1.Condition, now metav1.Time) []metav1.Condition
 		return !slices.ContainsFunc(wanted, func(c metav1.Condition) bool { return b.Type == c.Type })
 	})
 	return timed(before, wanted, now)
-}
-
-// ahead reports whether a condition was written for a later generation than that of the object in
-// the cache: then the cache is behind, and what it shows next is right.
-func ahead(conditions []metav1.Condition, generation int64) bool {
-	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.ObservedGeneration > generation })
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -15,6 +16,16 @@ const (
 	maxParents = 32
 )
 
+// The reasons of Events on the objects whose status is written.
+const (
+	// ReasonUnknownClass: a Gateway names a class that does not exist, so it is nobody's.
+	ReasonUnknownClass = "UnknownClass"
+	// ReasonStatusFull: a route's status has no room for all entries.
+	ReasonStatusFull = "StatusFull"
+	// ReasonNotWritten: the API server refused to have a status written.
+	ReasonNotWritten = "StatusNotWritten"
+)
+
 // Config of a Controller.
 type Config struct {
 	// Tags says which objects the revision has. Whoever made it runs it; the controller
@@ -22,6 +33,8 @@ type Config struct {
 	Tags revisions.TagWatcher
 	// LeaveClass says that the class istio is not made where it is missing.
 	LeaveClass bool
+	// Event receives what is wrong and stands in no condition, on the object. nil: it is only logged.
+	Event reconcile.Event
 	// Workers is how many writes may be under way at once; 0 means 4.
 	Workers int
 	// Logger receives what begins and ends to fail; nil means slog.Default().

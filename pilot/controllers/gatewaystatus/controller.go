@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -23,7 +25,7 @@ type Controller struct {
 	config Config
 	api    versioned.GatewayV1Interface
 	caches
-	full *fullRoutes
+	problems *reconcile.Problems[key]
 	// retagged has room for one: the tags have changed.
 	retagged chan struct{}
 }
@@ -35,10 +37,13 @@ func New(client kube.Client, config Config) (*Controller, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	config = config.withDefaults()
-	c := &Controller{config: config, full: newFullRoutes(config.Logger), retagged: make(chan struct{}, 1)}
+	c := &Controller{config: config, retagged: make(chan struct{}, 1), problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
+		Begins: "no status, or not all of it, is written", Over: "the status can be written again", Event: config.Event, Logger: config.Logger,
+	})}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
-		Name: name, Reconcile: c.reconcile, Idle: "no status of Gateways and routes is written", Workers: config.Workers, Logger: config.Logger,
+		Name: name, Reconcile: c.reconcile, Failing: c.failing, Idle: "no status of Gateways and routes is written",
+		Workers: config.Workers, Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -96,6 +101,37 @@ func (c *Controller) reconcile(ctx context.Context, k key) error {
 	default:
 		return c.reconcileRoute(ctx, k)
 	}
+}
+
+// failing is called when writes for an object begin to fail.
+func (c *Controller) failing(k key, err error) {
+	if o := c.object(k); o != nil {
+		c.problems.Failed(reference(k, o), ReasonNotWritten, err)
+	}
+}
+
+// object is the one of a key, nil when there is none.
+func (c *Controller) object(k key) metav1.Object {
+	switch k.kind {
+	case classKind:
+		if class := c.class(k.name); class != nil {
+			return class
+		}
+	case gatewayKind:
+		if g := c.gateway(k.namespace, k.name); g != nil {
+			return g
+		}
+	default:
+		if route := c.routeCache.Get(k.namespace, k.name); route != nil {
+			return route
+		}
+	}
+	return nil
+}
+
+// reference is what an Event is about.
+func reference(k key, o metav1.Object) *corev1.ObjectReference {
+	return reconcile.Reference(gateway.GroupVersion.String(), k.kind, o)
 }
 
 // lives reports whether an object's namespace exists and will go on to.

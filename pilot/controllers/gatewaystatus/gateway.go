@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 )
 
 // maxAddresses is how many addresses a Gateway's status may have.
@@ -55,9 +57,12 @@ func acceptance(g *gateway.Gateway, listeners []listener) metav1.Condition {
 	if p := g.Spec.Infrastructure; p != nil && p.ParametersRef != nil && (p.ParametersRef.Group != "" || p.ParametersRef.Kind != "ConfigMap") {
 		return is(false, gateway.GatewayReasonInvalidParameters, "infrastructure.parametersRef has to name a ConfigMap, not a "+string(p.ParametersRef.Kind))
 	}
+	if len(g.Spec.Addresses) > 1 {
+		return is(false, gateway.GatewayReasonUnsupportedAddress, "one address at most can be asked for")
+	}
 	for _, address := range g.Spec.Addresses {
-		if address.Value != "" || valueOr(address.Type, gateway.IPAddressType) != gateway.IPAddressType {
-			return is(false, gateway.GatewayReasonUnsupportedAddress, "addresses cannot be asked for: leave out "+address.Value)
+		if kind := valueOr(address.Type, gateway.IPAddressType); kind != gateway.IPAddressType {
+			return is(false, gateway.GatewayReasonUnsupportedAddress, "an address of type "+string(kind)+" cannot be asked for: use "+string(gateway.IPAddressType))
 		}
 	}
 	valid := func(l *listener) bool { return l.valid() }
@@ -77,38 +82,53 @@ func unprogrammed(v view, g *gateway.Gateway, accepted metav1.Condition, service
 	case accepted.Status != metav1.ConditionTrue:
 		return problemf(gateway.GatewayReasonInvalid, "the Gateway is not accepted")
 	case deployment == nil:
-		return problemf(gateway.GatewayReasonPending, "there is no Deployment of this Gateway yet")
+		return problemf(gateway.GatewayReasonPending, "there is no Deployment %s of this Gateway yet", gatewaydeploy.WorkloadName(g))
 	case !available(deployment):
 		return problemf(gateway.GatewayReasonPending, "Deployment %s is not available in its present form", deployment.Name)
 	case service == nil:
-		return problemf(gateway.GatewayReasonPending, "there is no Service of this Gateway yet")
+		return problemf(gateway.GatewayReasonPending, "there is no Service %s of this Gateway yet", gatewaydeploy.WorkloadName(g))
 	case len(addresses) == 0:
 		return problemf(gateway.GatewayReasonAddressNotAssigned, "Service %s has no address yet", service.Name)
+	}
+	for _, wanted := range g.Spec.Addresses {
+		if wanted.Value != "" && !slices.ContainsFunc(addresses, func(a gateway.GatewayStatusAddress) bool { return sameIP(a.Value, wanted.Value) }) {
+			return problemf(gateway.GatewayReasonAddressNotUsable, "Service %s has not got the address %s", service.Name, wanted.Value)
+		}
 	}
 	return nil
 }
 
-// owned is the first by name of some objects that is owned by a Gateway, nil for none: a label
-// alone may have been set by anyone.
+// sameIP reports whether two texts are one IP address.
+func sameIP(a, b string) bool {
+	first, err := netip.ParseAddr(a)
+	if err != nil {
+		return false
+	}
+	second, err := netip.ParseAddr(b)
+	return err == nil && first == second
+}
+
+// owned is the one of some objects that is owned by a Gateway and has the name of what is made for it, nil for
+// none. A label alone may have been set by anyone; and what was made under a name that the Gateway had
+// before stays, and serves nothing new.
 func owned[T any, P interface {
 	*T
 	metav1.Object
 }](g *gateway.Gateway, all []P) P {
-	var first P
 	for _, o := range all {
-		if !slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == g.UID }) {
-			continue
-		}
-		if first == nil || o.GetName() < first.GetName() {
-			first = o
+		if o.GetName() == gatewaydeploy.WorkloadName(g) &&
+			slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == g.UID }) {
+			return o
 		}
 	}
-	return first
+	return nil
 }
 
-// available reports whether pods of a Deployment's present form serve.
+// available reports whether a pod of a Deployment's present form serves: more pods are available than
+// there are of former ones.
 func available(d *appsv1.Deployment) bool {
-	return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas > 0 &&
+	former := d.Status.Replicas - d.Status.UpdatedReplicas
+	return d.Status.ObservedGeneration >= d.Generation && d.Status.AvailableReplicas > former &&
 		slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
 			return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
 		})

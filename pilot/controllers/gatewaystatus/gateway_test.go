@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 )
 
 const (
@@ -166,21 +168,34 @@ func TestProgrammed(t *testing.T) {
 			deployment(func(d *appsv1.Deployment) { d.Generation, d.Status.ObservedGeneration = 2, 2 }), "True/Programmed", "True/Programmed",
 		},
 		"no pod of the present form": {deployment(func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 0 }), "False/Pending", "False/Pending"},
-		"not available":              {deployment(func(d *appsv1.Deployment) { d.Status.Conditions[0].Status = corev1.ConditionFalse }), "False/Pending", "False/Pending"},
-		"progressing only":           {deployment(func(d *appsv1.Deployment) { d.Status.Conditions[0].Type = appsv1.DeploymentProgressing }), "False/Pending", "False/Pending"},
-		"no Service":                 {service(func(s *corev1.Service) { s.Labels = nil }), "False/Pending", "False/Pending"},
-		"a foreign Service":          {service(func(s *corev1.Service) { s.OwnerReferences = nil }), "False/Pending", "False/Pending"},
-		"no address":                 {service(func(s *corev1.Service) { s.Status.LoadBalancer.Ingress = nil }), "False/AddressNotAssigned", "False/Pending"},
-		"no port of a listener":      {service(func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }), "False/Pending", "False/Pending"},
+		"one of the present form that serves not yet": {
+			deployment(func(d *appsv1.Deployment) { d.Status.Replicas = 2 }), "False/Pending", "False/Pending",
+		},
+		"one of the present form that serves, too": {
+			deployment(func(d *appsv1.Deployment) { d.Status.Replicas, d.Status.AvailableReplicas = 2, 2 }), "True/Programmed", "True/Programmed",
+		},
+		"no pod at all": {deployment(func(d *appsv1.Deployment) {
+			d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = 0, 0, 0
+		}), "False/Pending", "False/Pending"},
+		"another name than before": {func(v *table) {
+			v.gateway("infra", "gw").Annotations = map[string]string{gatewaydeploy.NameOverride: "edge"}
+		}, "False/Pending", "False/Pending"},
+		"not available":         {deployment(func(d *appsv1.Deployment) { d.Status.Conditions[0].Status = corev1.ConditionFalse }), "False/Pending", "False/Pending"},
+		"progressing only":      {deployment(func(d *appsv1.Deployment) { d.Status.Conditions[0].Type = appsv1.DeploymentProgressing }), "False/Pending", "False/Pending"},
+		"no Service":            {service(func(s *corev1.Service) { s.Labels = nil }), "False/Pending", "False/Pending"},
+		"a foreign Service":     {service(func(s *corev1.Service) { s.OwnerReferences = nil }), "False/Pending", "False/Pending"},
+		"no address":            {service(func(s *corev1.Service) { s.Status.LoadBalancer.Ingress = nil }), "False/AddressNotAssigned", "False/Pending"},
+		"no port of a listener": {service(func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }), "False/Pending", "False/Pending"},
 		"parameters of another kind": {func(v *table) {
 			v.gateway("infra", "gw").Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Group: "a", Kind: "B"}}
 		}, "False/Invalid", "False/Pending"},
 		"parameters of a ConfigMap": {func(v *table) {
 			v.gateway("infra", "gw").Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap"}}
 		}, "True/Programmed", "True/Programmed"},
-		"an address that it asks for": {func(v *table) {
-			v.gateway("infra", "gw").Spec.Addresses = []gateway.GatewaySpecAddress{{Value: "10.0.0.1"}}
-		}, "False/Invalid", "False/Pending"},
+		"an address that it asks for, and has not got": {asking("10.0.0.1"), "False/AddressNotUsable", "False/Pending"},
+		"an address that it asks for, and has":         {asking("127.0.0.9"), "True/Programmed", "True/Programmed"},
+		"an address that is none":                      {asking("::ffff:rubbish"), "False/AddressNotUsable", "False/Pending"},
+		"two addresses":                                {asking("127.0.0.9", "127.0.0.9"), "False/Invalid", "False/Pending"},
 		"any hostname": {func(v *table) {
 			kind := gateway.HostnameAddressType
 			v.gateway("infra", "gw").Spec.Addresses = []gateway.GatewaySpecAddress{{Type: &kind}}
@@ -236,16 +251,43 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Of two Deployments it is the first by name that counts, in whatever order they come.
-func TestTheFirstOwnedCounts(t *testing.T) {
-	g := aGateway(t)
+// asking has the Gateway ask for addresses.
+func asking(values ...string) func(*table) {
+	return func(v *table) {
+		for _, value := range values {
+			g := v.gateway("infra", "gw")
+			g.Spec.Addresses = append(g.Spec.Addresses, gateway.GatewaySpecAddress{Value: value})
+		}
+	}
+}
+
+// Of several Services it is the one that has the name of what is made for the Gateway now, and is its own, in
+// whatever order they come.
+func TestTheOneOfTheWantedNameCounts(t *testing.T) {
 	of := func(name, owner string) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{UID: "x"}, {UID: "g"}}[:map[string]int{"x": 1, "g": 2}[owner]]}}
 	}
-	for _, all := range [][]*corev1.Service{{of("a", "x"), of("b", "g"), of("c", "g")}, {of("c", "g"), of("b", "g"), of("a", "x")}} {
-		if got := owned(g, all); got == nil || got.Name != "b" {
-			t.Errorf("it is %v", got)
+	for override, want := range map[string]string{"": "gw-istio", "edge": "edge", "theirs": "", "none": ""} {
+		g := aGateway(t)
+		g.Annotations = map[string]string{gatewaydeploy.NameOverride: override, "other": "annotation"}
+		g = keptGateway(g)
+		if len(g.Annotations) != 1 {
+			t.Errorf("what is kept of the annotations is %v", g.Annotations)
 		}
+		all := []*corev1.Service{of("a", "g"), of("gw-istio", "g"), of("edge", "g"), of("theirs", "x")}
+		for range 2 {
+			got := ""
+			if found := owned(g, all); found != nil {
+				got = found.Name
+			}
+			if got != want {
+				t.Errorf("with the override %q it is %q, want %q", override, got, want)
+			}
+			slices.Reverse(all)
+		}
+	}
+	if kept := keptGateway(aGateway(t)); kept.Annotations != nil {
+		t.Errorf("without one, what is kept of the annotations is %v", kept.Annotations)
 	}
 }
 

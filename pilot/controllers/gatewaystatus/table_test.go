@@ -119,7 +119,7 @@ func usual(t *testing.T, objects ...metav1.Object) *table {
 		newClass(), &gateway.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: gateway.GatewayClassSpec{ControllerName: "example.com/other"}},
 		namespace("infra"), namespace("web"), service("infra"), service("web"),
 		&appsv1.Deployment{ObjectMeta: here, Status: appsv1.DeploymentStatus{
-			UpdatedReplicas: 1, Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}},
+			Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1, Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}},
 		}},
 		&corev1.Service{
 			ObjectMeta: here, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}, {Port: 443}}},

@@ -54,6 +54,16 @@ func ours(v view, g *gateway.Gateway) bool {
 	return class != nil && class.Spec.ControllerName == ControllerName && mine(v, g.ObjectMeta)
 }
 
+// unknownClass says that a Gateway of the revision is nobody's because there is no class of the name,
+// nil where that is not so.
+func unknownClass(v view, g *gateway.Gateway) *reconcile.Problem {
+	class := string(g.Spec.GatewayClassName)
+	if v.class(class) != nil || !mine(v, g.ObjectMeta) {
+		return nil
+	}
+	return reconcile.Problemf(ReasonUnknownClass, "there is no GatewayClass %s: the Gateway is nobody's before it is there", class)
+}
+
 // valueOr is what a pointer points to, and the default for nil.
 func valueOr[T any](value *T, otherwise T) T {
 	if value == nil {

@@ -37,7 +37,7 @@ func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 			c.loop.Enqueue(k) // it has no status yet
 		}
 		return nil
-	case have.Spec.ControllerName != ControllerName || have.DeletionTimestamp != nil || !c.isMine(have.ObjectMeta) || ahead(have.Status.Conditions, have.Generation):
+	case have.Spec.ControllerName != ControllerName || have.DeletionTimestamp != nil || !c.isMine(have.ObjectMeta):
 		return nil
 	}
 	wanted := classStatus(have)
@@ -58,7 +58,15 @@ func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 	target := c.gatewayCache.At(k, reconcile.Ref{Namespace: k.namespace, Name: k.name})
 	have, known := target.Latest()
-	if !known || have == nil || have.DeletionTimestamp != nil || !lives(c.namespace(k.namespace)) || !ours(c, have) || ahead(have.Status.Conditions, have.Generation) {
+	if !known {
+		return nil
+	}
+	if have == nil || have.DeletionTimestamp != nil || !lives(c.namespace(k.namespace)) {
+		c.problems.Report(k, nil)
+		return nil
+	}
+	c.problems.Report(k, reference(k, have), unknownClass(c, have))
+	if !ours(c, have) {
 		return nil
 	}
 	wanted := gatewayStatus(c, have)
@@ -94,11 +102,11 @@ func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
 		return nil
 	}
 	if have == nil || have.DeletionTimestamp != nil || !lives(c.namespace(k.namespace)) || !mine(c, have.ObjectMeta) {
-		c.full.note(k, 0)
+		c.problems.Report(k, nil)
 		return nil
 	}
 	change, left := changeParents(have, routeParents(c, have), now())
-	c.full.note(k, left)
+	c.problems.Report(k, reference(k, have), full(left))
 	if change == nil {
 		return nil
 	}
@@ -131,12 +139,10 @@ func changeParents(route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus,
 	guard := len(ops)
 	present, written := route.Status.Parents, make([]bool, len(wanted))
 	var gone []int
-	stale := false
 	for i, have := range present {
 		if have.ControllerName != ControllerName {
 			continue
 		}
-		stale = stale || ahead(have.Conditions, route.Generation)
 		j := indexOf(wanted, written, route, have.ParentRef)
 		if j < 0 {
 			gone = append(gone, i)
@@ -148,9 +154,6 @@ func changeParents(route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus,
 		if !equality.Semantic.DeepEqual(have, entry) {
 			ops = append(ops, map[string]any{"op": "replace", "path": fmt.Sprint("/status/parents/", i), "value": entry})
 		}
-	}
-	if stale {
-		return nil, 0
 	}
 	for _, i := range backwards(gone) { // so that what is before keeps its index
 		ops = append(ops, map[string]any{"op": "remove", "path": fmt.Sprint("/status/parents/", i)})
@@ -176,6 +179,14 @@ func changeParents(route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus,
 	}
 	body, _ := json.Marshal(ops) // which cannot fail
 	return &patch{types.JSONPatchType, body}, left
+}
+
+// full says that entries of ours find no room in a route's status, nil when none is left.
+func full(left int) *reconcile.Problem {
+	if left == 0 {
+		return nil
+	}
+	return reconcile.Problemf(ReasonStatusFull, "status.parents has room for %d entries and is full of other controllers': some of %s are left out", maxParents, ControllerName)
 }
 
 // indexOf is the wanted entry for a parent, of those that are not written yet; -1 for none.

@@ -1,10 +1,8 @@
 package gatewaystatus
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -47,11 +45,18 @@ func TestTimesMoveWithTheStatusAlone(t *testing.T) {
 	}
 }
 
-func TestAheadIsALaterGeneration(t *testing.T) {
-	for generation, want := range map[int64]bool{4: false, 5: false, 6: true} {
-		if got := ahead([]metav1.Condition{{}, {ObservedGeneration: generation}}, 5); got != want {
-			t.Errorf("%d is ahead of 5: %v", generation, got)
-		}
+// A condition of a later generation stays as it is, whosever it is, and keeps no other from being written.
+func TestAConditionOfALaterGenerationStays(t *testing.T) {
+	at := func(kind string, status metav1.ConditionStatus, generation int64, when metav1.Time) metav1.Condition {
+		c := conditionOf(kind, status, "R", when)
+		c.ObservedGeneration = generation
+		return c
+	}
+	before := []metav1.Condition{at("Odd", "True", 1_000_000, early), at("Accepted", "False", 5, early), at("Programmed", "False", 6, early)}
+	wanted := []metav1.Condition{at("Accepted", "True", 5, metav1.Time{}), at("Programmed", "True", 5, metav1.Time{})}
+	want := []metav1.Condition{before[0], at("Accepted", "True", 5, late), before[2]}
+	if got := timed(before, wanted, late); !slices.Equal(got, want) {
+		t.Errorf("conditions are %v, want %v", got, want)
 	}
 }
 
@@ -111,6 +116,9 @@ func TestOnlyOurEntriesAreInAPatch(t *testing.T) {
 	explicit.ParentRef.Namespace = &namespace
 	observed := entry("a", ours, "False", early)
 	observed.Conditions[0].ObservedGeneration = 6
+	odd := entry("a", ours, "False", early)
+	odd.Conditions = slices.Insert(odd.Conditions, 0, conditionOf("Odd", "Unknown", "R", early))
+	odd.Conditions[0].ObservedGeneration = 6
 	for name, test := range map[string]struct {
 		have, wanted []gateway.RouteParentStatus
 		want         []string
@@ -141,6 +149,9 @@ func TestOnlyOurEntriesAreInAPatch(t *testing.T) {
 		"room by one that goes": {append(many(31), entry("c", ours, "True", early)), []gateway.RouteParentStatus{a}, []string{
 			guard, "remove /status/parents/31", "add /status/parents/- a True " + stamp,
 		}, 0},
+		"a foreign condition of a later generation": {[]gateway.RouteParentStatus{odd}, []gateway.RouteParentStatus{a}, []string{
+			guard, "replace /status/parents/0 a Unknown " + early.UTC().Format(time.RFC3339),
+		}, 0},
 		"written for a later generation": {[]gateway.RouteParentStatus{observed}, []gateway.RouteParentStatus{a}, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,17 +162,6 @@ func TestOnlyOurEntriesAreInAPatch(t *testing.T) {
 				t.Errorf("the patch is\n%q, want\n%q; %d are left out, want %d", got, test.want, left, test.left)
 			}
 		})
-	}
-}
-
-func TestAFullRouteIsSaidOnce(t *testing.T) {
-	var out bytes.Buffer
-	f := newFullRoutes(slog.New(slog.NewTextHandler(&out, nil)))
-	for _, left := range []int{0, 2, 1, 0, 0, 3} {
-		f.note(key{routeKind, "infra", "route"}, left)
-	}
-	if full, room := strings.Count(out.String(), "is full"), strings.Count(out.String(), "has room again"); full != 2 || room != 1 {
-		t.Errorf("said %d and %d times:\n%s", full, room, &out)
 	}
 }
 

@@ -6,9 +6,10 @@ import (
 	"log/slog"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 // Mode says which Ingresses are of our class, by the names that Istio has for it.
@@ -28,6 +29,11 @@ const (
 	// ControllerName is the controller of an IngressClass whose Ingresses are ours.
 	ControllerName = "istio.io/ingress-controller"
 
+	// ReasonUnknownClass and ReasonNotWritten are the reasons of Events on an Ingress: it names an IngressClass that
+	// does not exist; its status cannot be written.
+	ReasonUnknownClass = "UnknownClass"
+	ReasonNotWritten   = "StatusNotWritten"
+
 	classAnnotation = "kubernetes.io/ingress.class"
 	name            = "ingress controller"
 )
@@ -42,11 +48,6 @@ func ParseMode(text string) (Mode, error) {
 	return "", fmt.Errorf("%q is none of %s, %s, %s", text, Off, Strict, Default)
 }
 
-// Recorder writes Events. record.EventRecorder is one.
-type Recorder interface {
-	Eventf(object runtime.Object, kind, reason, message string, args ...any)
-}
-
 // Config of a Controller.
 type Config struct {
 	// Mode and Class say which Ingresses are ours.
@@ -56,8 +57,8 @@ type Config struct {
 	Service types.NamespacedName
 	// Workers is how many writes may be under way at once; 0 means 4.
 	Workers int
-	// Events receives why a status cannot be written, on the Ingress; nil means nobody does.
-	Events Recorder
+	// Event receives why a status is not written, on the Ingress; nil means nobody does.
+	Event reconcile.Event
 	// Logger receives what begins and ends to fail; nil means slog.Default().
 	Logger *slog.Logger
 }

@@ -27,6 +27,7 @@ type Controller struct {
 	pods      *reconcile.Cache[key, *corev1.Pod]
 	nodes     *reconcile.Cache[key, *corev1.Node]
 	missing   atomic.Bool // the Service, and said so
+	problems  *reconcile.Problems[key]
 }
 
 type key = types.NamespacedName
@@ -44,7 +45,9 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	c := &Controller{config: config}
+	c := &Controller{config: config, problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
+		Begins: "Ingress gets no status", Over: "nothing is wrong with the Ingress any more", Event: config.Event, Logger: config.Logger,
+	})}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
 		Name: name, Reconcile: c.reconcile, Failing: c.failing, Idle: "no status is written", Workers: config.Workers, Logger: config.Logger,
@@ -133,7 +136,16 @@ func (c *Controller) service() *corev1.Service {
 func (c *Controller) reconcile(ctx context.Context, name key) error {
 	target := c.ingresses.At(name, reconcile.Ref{Namespace: name.Namespace, Name: name.Name})
 	have, known := target.Latest()
-	if !known || have == nil || have.DeletionTimestamp != nil || !c.ours(have) {
+	if !known {
+		return nil
+	}
+	if have == nil || have.DeletionTimestamp != nil {
+		c.problems.Report(name, nil)
+		return nil
+	}
+	class := c.class(have)
+	c.problems.Report(name, have, unknownClass(c.config.Mode, have, class))
+	if !ours(c.config.Mode, c.config.Class, have, class) {
 		return nil
 	}
 	wanted, exists := c.addresses()
@@ -154,12 +166,12 @@ func (c *Controller) reconcile(ctx context.Context, name key) error {
 	return nil
 }
 
-func (c *Controller) ours(ingress *networkingv1.Ingress) bool {
-	var named *networkingv1.IngressClass
-	if ingress.Spec.IngressClassName != nil {
-		named = c.classes.Get("", *ingress.Spec.IngressClassName)
+// class is the one that an Ingress's spec names, nil where it names none or one that does not exist.
+func (c *Controller) class(ingress *networkingv1.Ingress) *networkingv1.IngressClass {
+	if ingress.Spec.IngressClassName == nil {
+		return nil
 	}
-	return ours(c.config.Mode, c.config.Class, ingress, named)
+	return c.classes.Get("", *ingress.Spec.IngressClassName)
 }
 
 // addresses are those of the Service, if it exists. Whether it does is said once.
@@ -179,7 +191,7 @@ func (c *Controller) addresses() (all []address, exists bool) {
 
 // failing says on an Ingress why its status cannot be written.
 func (c *Controller) failing(name key, err error) {
-	if ingress := c.ingresses.Get(name.Namespace, name.Name); ingress != nil && c.config.Events != nil {
-		c.config.Events.Eventf(ingress, corev1.EventTypeWarning, "StatusNotWritten", "%v", err)
+	if ingress := c.ingresses.Get(name.Namespace, name.Name); ingress != nil {
+		c.problems.Failed(ingress, ReasonNotWritten, err)
 	}
 }

@@ -76,7 +76,7 @@ func (e *environment) controller(config *rest.Config) *Controller {
 	}
 	e.Cleanup(func() { kube.CloseIdleConnections(client) })
 	c, err := New(client, Config{
-		Mode: Strict, Class: e.class, Service: key{Namespace: e.home, Name: "gateway"}, Events: &e.events, Logger: slog.New(slog.NewTextHandler(&e.log, nil)),
+		Mode: Strict, Class: e.class, Service: key{Namespace: e.home, Name: "gateway"}, Event: e.events.Eventf, Logger: slog.New(slog.NewTextHandler(&e.log, nil)),
 	})
 	if err != nil {
 		e.Fatal(err)

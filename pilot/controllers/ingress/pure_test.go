@@ -71,6 +71,33 @@ func runningPod(node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
+// An Ingress is told that its class is unknown where that is why it gets no status.
+func TestUnknownClass(t *testing.T) {
+	name, mine := "later", &networkingv1.IngressClass{Spec: networkingv1.IngressClassSpec{Controller: ControllerName}}
+	for what, test := range map[string]struct {
+		mode      Mode
+		annotated bool
+		class     *string
+		named     *networkingv1.IngressClass
+		want      bool
+	}{
+		"one that does not exist":                  {Strict, false, &name, nil, true},
+		"one that exists":                          {Strict, false, &name, mine, false},
+		"none":                                     {Strict, false, nil, nil, false},
+		"one that does not exist, by annotation":   {Strict, true, &name, nil, false},
+		"one that does not exist, in mode DEFAULT": {Default, false, &name, nil, false},
+		"one that does not exist, in mode OFF":     {Off, false, &name, nil, false},
+	} {
+		i := &networkingv1.Ingress{Spec: networkingv1.IngressSpec{IngressClassName: test.class}}
+		if test.annotated {
+			i.Annotations = map[string]string{classAnnotation: ""}
+		}
+		if got := unknownClass(test.mode, i, test.named); (got != nil) != test.want || got != nil && (got.Reason != ReasonUnknownClass || !strings.Contains(got.Message, name)) {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	why := "it is taken"
 	now := metav1.Now()

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net/http"
@@ -17,8 +18,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -43,6 +46,7 @@ type cell struct {
 	api       versioned.GatewayV1Interface
 	writes    *writes
 	log       *journal
+	events    *events
 	role      string
 	identity  *rest.Config
 	end       func()
@@ -91,6 +95,31 @@ func (w *writes) count(words ...string) (n int) {
 	return n
 }
 
+// events are those that a controller reports.
+type events struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (e *events) note(object runtime.Object, kind, reason, message string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	about, _ := object.(*corev1.ObjectReference)
+	e.all = append(e.all, fmt.Sprintf("%s %s %s %s %v: ", about.Kind, about.Name, kind, reason, about.UID != "")+fmt.Sprintf(message, args...))
+}
+
+// of are those that begin with some words.
+func (e *events) of(words string) (all []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, one := range e.all {
+		if strings.HasPrefix(one, words) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
 // journal is a log that can be read while it is written.
 type journal struct {
 	mu  sync.Mutex
@@ -116,7 +145,7 @@ func newCell(t *testing.T) *cell {
 	if err := shared.LoadGatewayAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := &cell{t: t, c: shared, namespace: shared.Namespace(t), writes: &writes{}, log: &journal{}}
+	c := &cell{t: t, c: shared, namespace: shared.Namespace(t), writes: &writes{}, log: &journal{}, events: &events{}}
 	c.admin = c.client(shared.Admin())
 	c.role = c.namespace + ":pilot"
 	var err error
@@ -159,7 +188,7 @@ func (c *cell) start() {
 	client := c.client(c.identity, kube.WithWrapTransport(c.writes.wrap))
 	log := slog.New(slog.NewTextHandler(c.log, nil))
 	tags := revisions.NewTags(c.admin, revisions.Config{Revision: c.namespace, Namespace: c.namespace, Logger: log})
-	controller, err := gatewaystatus.New(client, gatewaystatus.Config{Tags: tags, Logger: log})
+	controller, err := gatewaystatus.New(client, gatewaystatus.Config{Tags: tags, Event: c.events.note, Logger: log})
 	c.must(err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
 	var ended sync.WaitGroup

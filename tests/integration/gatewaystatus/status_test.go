@@ -1,6 +1,7 @@
 package gatewaystatus
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -253,10 +254,49 @@ func TestARouteWith32Parents(t *testing.T) {
 	if n, said := c.writes.count("/route/"), strings.Count(c.log.String(), "full of other controllers"); n != 0 || said != 1 {
 		t.Errorf("%d writes, said %d times", n, said)
 	}
+	if said := c.events.of("HTTPRoute route Warning StatusFull true: "); len(said) != 1 {
+		t.Errorf("the Events are %q", c.events.of(""))
+	}
 	c.setParents("route", full[:31]...)
 	c.says("route", c.ofRoute("route", "gw"), "Accepted", "True/Accepted")
 	if got := c.theirs("route"); !reflect.DeepEqual(got, before[:31]) {
 		t.Errorf("theirs have changed: %d", len(got))
+	}
+}
+
+// A Gateway whose class does not exist is nobody's: it is told so once, and nothing is written to it. It is served
+// when the class comes, and by nobody when that is another controller's.
+func TestAnUnknownClass(t *testing.T) {
+	c := newCell(t)
+	c.start()
+	class := func(name, controller string) {
+		t.Helper()
+		c.must(c.api.RESTClient().Post().Resource("gatewayclasses").SetHeader("Content-Type", "application/json").
+			Body([]byte(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"GatewayClass","metadata":{"name":"` + name + `"},"spec":{"controllerName":"` + controller + `"}}`)).
+			Do(t.Context()).Error())
+		t.Cleanup(func() {
+			c.must(c.api.GatewayClasses().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}))
+		})
+	}
+	class("theirs", "example.com/other")
+	for _, name := range []string{"later", "never", "theirs"} {
+		c.put("Gateway", name, strings.Replace(listening, `"istio"`, `"`+name+`"`, 1))
+	}
+	said := func(name string) []string { return c.events.of("Gateway " + name + " Warning UnknownClass true: ") }
+	c.await("both are told", func() bool { return len(said("later")) == 1 && len(said("never")) == 1 })
+	_, err := c.api.Gateways(c.namespace).Patch(t.Context(), "never", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+	c.must(err)
+	c.put("HTTPRoute", "route", strings.Replace(routing, `"gw"`, `"never"`, 1))
+	class("later", string(gatewaystatus.ControllerName))
+	c.says("later", c.ofGateway("later"), "Accepted", "True/Accepted")
+	c.settled()
+	for name, want := range map[string]int{"later": 1, "never": 1, "theirs": 0} {
+		if got := said(name); len(got) != want {
+			t.Errorf("%s is told %q", name, got)
+		}
+	}
+	if n := c.writes.count("/never/") + c.writes.count("/theirs/") + c.writes.count("/route/"); n != 0 {
+		t.Errorf("%d writes to what is nobody's or another's: %q", n, c.writes.all)
 	}
 }
 
@@ -337,6 +377,12 @@ func TestARightIsTakenAway(t *testing.T) {
 	c.says("second", c.ofGateway("second"), "Accepted", "True/Accepted")
 	if n := strings.Count(c.log.String(), "reconciling fails"); n != 1 {
 		t.Errorf("said %d times", n)
+	}
+	for i := range 3 {
+		said := c.events.of(fmt.Sprintf("HTTPRoute route%d Warning StatusNotWritten true: ", i))
+		if len(said) != 1 || !strings.Contains(said[0], "forbidden") {
+			t.Errorf("the Events are %q", c.events.of(""))
+		}
 	}
 	c.grant(rules...)
 	for i := range 3 {
