@@ -58,7 +58,7 @@ var rooms = []room{
 		path: core, timeless: true,
 		only: []string{"cmp", "errors", "fmt", "maps", "math", "slices", "strconv", "strings", "time"},
 	},
-	{path: locks, testDoors: harness, without: alone},
+	{path: locks, doors: []string{core}, testDoors: harness, without: alone},
 	{path: elector, doors: []string{core, locks}, testDoors: harness, without: alone},
 
 	// Elections and what guards them.

@@ -20,11 +20,17 @@ type codec struct{ seed maphash.Seed }
 // snapshot decodes a lock's snapshot to plain values. It fails when the object's
 // version is not one that grows.
 func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
-	version, err := parseVersion(s.ResourceVersion)
-	if err != nil {
-		return core.Snapshot{}, err
+	out := core.Snapshot{Exists: s.Exists, Stands: core.Stands(s.Stands), Floor: s.Floor}
+	if s.Parts == [2]k8sresourcelock.Part{} {
+		version, err := parseVersion(s.ResourceVersion)
+		if err != nil {
+			return core.Snapshot{}, err
+		}
+		out.UID.First, out.Version = string(s.UID), version
+	} else {
+		pair := core.Pair{Primary: part(s.Parts[0]), Secondary: part(s.Parts[1])}
+		out.UID, out.Version = pair.UID(), pair.Version()
 	}
-	out := core.Snapshot{Exists: s.Exists, UID: string(s.UID), Version: version, Stands: core.Stands(s.Stands), Floor: s.Floor}
 	if !s.Exists {
 		return out, nil
 	}
@@ -43,20 +49,20 @@ func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 	return out, nil
 }
 
-// parseVersion reads an object's version; none is 0. Of the two of a MultiLock it is
-// the sum, which grows with each write to either, as neither does alone.
-func parseVersion(s string) (sum uint64, err error) {
+func part(p k8sresourcelock.Part) core.Snapshot {
+	return core.Snapshot{UID: core.UID{First: string(p.UID)}, Version: p.Version}
+}
+
+// parseVersion reads an object's version; none is 0.
+func parseVersion(s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
 	}
-	for part := range strings.SplitSeq(s, "+") {
-		v, err := strconv.ParseUint(part, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("resourceVersion %q is not a decimal number: %w", s, err)
-		}
-		sum += v
+	version, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("resourceVersion %q is not a decimal number: %w", s, err)
 	}
-	return sum, nil
+	return version, nil
 }
 
 func decodeRecord(r k8sresourcelock.LeaderElectionRecord) core.Record {

@@ -140,14 +140,16 @@ func TestRanksOfKeys(t *testing.T) {
 
 func TestWhatIsNoVersionAndWhatIsNoObject(t *testing.T) {
 	var c codec
-	if _, err := c.snapshot(k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "12x"}); err == nil {
-		t.Error("12x counts as a version")
+	for _, odd := range []string{"12x", "12+30"} {
+		if _, err := c.snapshot(k8sresourcelock.Snapshot{Exists: true, ResourceVersion: odd}); err == nil {
+			t.Errorf("%s counts as a version", odd)
+		}
 	}
 	got, err := c.snapshot(k8sresourcelock.Snapshot{
-		ResourceVersion: "12+30", UID: "u",
+		ResourceVersion: "30", UID: "s", Parts: [2]k8sresourcelock.Part{{UID: "p", Version: 12}, {UID: "s", Version: 30}},
 		Notes: map[string]string{k8sresourcelock.NominatedAnnotation: "a"}, // what is not there has none
 	})
-	if want := (core.Snapshot{Version: 42, UID: "u"}); err != nil || got != want {
+	if want := (core.Snapshot{Version: 42, UID: core.UID{First: "p", Second: "s"}}); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -293,8 +293,7 @@ func (l *loop) setTerm(before core.State, ev *event) {
 	case core.Term{}:
 		l.which = Term{}
 	default:
-		uid, version := ev.lock.Fence()
-		token, _ := parseVersion(version) // as the codec did when it took the snapshot in
-		l.which = Term{LockUID: string(uid), Transitions: t.Transitions, Token: token}
+		token, _ := parseVersion(ev.lock.ResourceVersion) // as the codec did when it took the snapshot in
+		l.which = Term{LockUID: string(ev.lock.UID), Transitions: t.Transitions, Token: token}
 	}
 }

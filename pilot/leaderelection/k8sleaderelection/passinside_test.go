@@ -100,7 +100,7 @@ func TestATermThatIsOverHasNoToken(t *testing.T) {
 	l.which = Term{LockUID: "u", Transitions: 3, Token: 7}
 	ev := &event{}
 	ev.lock.UID, ev.lock.ResourceVersion = "u", "9"
-	if l.setTerm(core.State{Term: core.Term{UID: "u", Transitions: 3}}, ev); l.which != (Term{}) {
+	if l.setTerm(core.State{Term: core.Term{UID: core.UID{First: "u"}, Transitions: 3}}, ev); l.which != (Term{}) {
 		t.Errorf("term %+v", l.which)
 	}
 }

@@ -264,7 +264,7 @@ func TestARewoundStoreRestartsTheFollower(t *testing.T) {
 func TestATermOfAPlainLockNamesIt(t *testing.T) {
 	p := versioned(locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Plain())
 	snap, err := p.Write(t.Context(), k8sresourcelock.Snapshot{}, k8sresourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 30}, nil)
-	if uid, _ := snap.Fence(); err != nil || uid != "plain" {
+	if uid := snap.UID; err != nil || uid != "plain" {
 		t.Errorf("UID %q, %v", uid, err)
 	}
 }

@@ -101,7 +101,8 @@ type Snapshot struct {
 	Exists bool
 	UID    types.UID
 	// ResourceVersion is the object's version in its store: a decimal number that
-	// grows with each write. Of a deletion seen by a watch it is the deletion's.
+	// grows with each write. Of a deletion seen by a watch it is the deletion's. Of a
+	// MultiLock it and the UID are the secondary's, by which a fence goes.
 	ResourceVersion string
 	// Record is the decoded record; zero when there is none or it is unreadable.
 	Record LeaderElectionRecord
@@ -117,6 +118,8 @@ type Snapshot struct {
 	// Object is the whole object without managedFields, to write back what others put
 	// there; of a MultiLock it is a *Pair.
 	Object runtime.Object
+	// Parts are the two objects of a MultiLock, the primary first.
+	Parts [2]Part
 	// Stands says of a MultiLock in which of its objects the record stands in this term.
 	// A holder that stands in one must not act. Zero: the lock is one object.
 	Stands Stands

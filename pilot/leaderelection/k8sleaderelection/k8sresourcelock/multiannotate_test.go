@@ -135,6 +135,15 @@ func TestMultiLockAnnotates(t *testing.T) {
 			t.Errorf("error %v, notes %v", err, p.Secondary.Snapshot().Notes)
 		}
 	})
+	t.Run("where the other object is gone, whose last version goes on to count", func(t *testing.T) {
+		p, _ := begin(t)
+		p.Primary.Delete()
+		base := p.read()
+		snap, err := p.lock.Annotate(t.Context(), base, notes{request: "{}"})
+		if err != nil || snap.Parts[0] != base.Parts[0] || base.Parts[0].Version == 0 || snap.Parts[1].Version <= base.Parts[1].Version {
+			t.Errorf("error %v, versions %v after %v", err, snap.Parts, base.Parts)
+		}
+	})
 	t.Run("with the note that both are needed", func(t *testing.T) {
 		p, base := begin(t)
 		var got notes

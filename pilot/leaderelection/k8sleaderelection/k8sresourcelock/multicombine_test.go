@@ -7,7 +7,32 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
+
+// side is one object of a pair. Of an absent one version is the last that was known.
+type side struct {
+	Snapshot
+	version uint64
+}
+
+// shown is what two objects make together.
+func shown(t *testing.T, p, s side, self string) Snapshot {
+	t.Helper()
+	objects := Pair{p.Snapshot, s.Snapshot}
+	pair, err := decidedPair(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair.Primary.Version, pair.Secondary.Version = p.version, s.version
+	return combine(core.PairSight{Pair: pair}, objects, self)
+}
+
+// needsBoth is the note of a holder that needs the other object too.
+func needsBoth(r LeaderElectionRecord, other string) string {
+	return formatNeeds(core.NeedsBoth{Identity: r.HolderIdentity, Transitions: r.LeaderTransitions, Other: other})
+}
 
 // one is one object of a pair in short: "@version", then "absent", "no-record",
 // "unreadable", or "holder/transitions" ("-" for nobody), and as needed "half" (with the
@@ -40,11 +65,11 @@ func one(t *testing.T, uid, text string) side {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
 		case "half":
-			s.Notes[MultiLockAnnotation] = multiNote(s.Record, value)
+			s.Notes[MultiLockAnnotation] = needsBoth(s.Record, value)
 		case "nominated":
 			s.Notes[NominatedAnnotation] = s.Record.HolderIdentity
 		case "marker":
-			s.Notes[MarkerAnnotation] = multiNote(s.Record, "")
+			s.Notes[MarkerAnnotation] = needsBoth(s.Record, "")
 		case "renewed":
 			s.Record.RenewTime = at("2026-01-02T03:04:12Z")
 		case "request":
@@ -106,7 +131,7 @@ func TestCombine(t *testing.T) {
 		{"one and three, never oneself", "@9 me/3", "@8 l/3", "l/3 in 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := combine(one(t, "p", c.primary), one(t, "s", c.secondary), "me")
+			got := shown(t, one(t, "p", c.primary), one(t, "s", c.secondary), "me")
 			if is := inShort(got); is != c.want {
 				t.Errorf("%s | %s shows as %s, want %s", c.primary, c.secondary, is, c.want)
 			}
@@ -131,31 +156,26 @@ func inShort(s Snapshot) string {
 }
 
 func TestCombineMergesWhatStandsBesideOneTerm(t *testing.T) {
-	got := combine(one(t, "p", "@7 b/3 half request=old-replica"), one(t, "s", "@6 b/3 half marker"), "me")
+	got := shown(t, one(t, "p", "@7 b/3 half request=old-replica"), one(t, "s", "@6 b/3 half marker"), "me")
 	if got.Notes[HandoverRequestAnnotation] != "old-replica" || got.Notes[MarkerAnnotation] == "" || got.Notes[MultiLockAnnotation] != "" {
 		t.Errorf("notes %v", got.Notes)
 	}
-	got = combine(one(t, "p", "@5 b/3 half request=earlier"), one(t, "s", "@6 b/3 half request=later"), "me")
+	got = shown(t, one(t, "p", "@5 b/3 half request=earlier"), one(t, "s", "@6 b/3 half request=later"), "me")
 	if got.Notes[HandoverRequestAnnotation] != "later" {
 		t.Errorf("notes %v", got.Notes)
 	}
-	got = combine(one(t, "p", "@5 c/3 request=mine"), one(t, "s", "@6 b/2 half request=stale"), "me")
+	got = shown(t, one(t, "p", "@5 c/3 request=mine"), one(t, "s", "@6 b/2 half request=stale"), "me")
 	if got.Notes[HandoverRequestAnnotation] != "mine" {
 		t.Errorf("notes %v", got.Notes)
 	}
 }
 
 func TestCombineNamesBothObjects(t *testing.T) {
-	got := combine(one(t, "p", "@5 b/3 half"), one(t, "s", "@6 a/9 half"), "me")
-	uid, version := got.Fence()
-	if got.UID != "p+s" || got.ResourceVersion != "5+6" || uid != "s" || version != "6" || got.Floor != 9 {
-		t.Errorf("UID %s, version %s, fence %s %s, floor %d", got.UID, got.ResourceVersion, uid, version, got.Floor)
+	got := shown(t, one(t, "p", "@5 b/3 half"), one(t, "s", "@6 a/9 half"), "me")
+	if got.Parts != [2]Part{{"p", 5}, {"s", 6}} || got.UID != "s" || got.ResourceVersion != "6" || got.Floor != 9 {
+		t.Errorf("parts %v, fence %s %s, floor %d", got.Parts, got.UID, got.ResourceVersion, got.Floor)
 	}
-	single := Snapshot{Exists: true, UID: "u", ResourceVersion: "7"}
-	if uid, version := single.Fence(); uid != "u" || version != "7" {
-		t.Errorf("fence of one object: %s %s", uid, version)
-	}
-	if !errors.Is(combine(one(t, "p", "@5 unreadable"), one(t, "s", "@6 absent"), "me").Unreadable, ErrUnreadable) {
+	if !errors.Is(shown(t, one(t, "p", "@5 unreadable"), one(t, "s", "@6 absent"), "me").Unreadable, ErrUnreadable) {
 		t.Error("no ErrUnreadable")
 	}
 }

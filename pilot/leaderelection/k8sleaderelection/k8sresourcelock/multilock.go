@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
 // MultiLock holds two locks together, for moving an election from one kind of object
@@ -15,10 +17,10 @@ import (
 // the one that it goes to (Lease). Each of them excludes the candidates that use that
 // one alone, as long as no two candidates use different ones alone.
 //
-// The two are shown as one Snapshot (see combine), whose UID and ResourceVersion are
-// "primary+secondary". A record is written to the primary, guarded, and then to the
-// secondary; it is acknowledged when both are. A write that leaves the record as it is
-// (a challenger's request) goes to the one object whose record is shown.
+// The two are shown as one Snapshot, whose Parts name both. A record is written to the
+// primary, guarded, and then to the secondary; it is acknowledged when both are. A write that
+// leaves the record as it is (a challenger's request) goes to the one object whose record is
+// shown.
 //
 // Both locks have to be Versioned; without Watchable ones it is polled. One MultiLock
 // serves one elector.
@@ -37,6 +39,13 @@ var (
 // Pair is what Snapshot.Object holds for a MultiLock.
 type Pair struct{ Primary, Secondary Snapshot }
 
+func (p *Pair) half(h core.Half) *Snapshot {
+	if h == core.Primary {
+		return &p.Primary
+	}
+	return &p.Secondary
+}
+
 // GetObjectKind makes a Pair a runtime.Object; it has no kind of its own.
 func (p *Pair) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
@@ -50,10 +59,6 @@ func (p *Pair) DeepCopyObject() runtime.Object {
 	}
 	return &c
 }
-
-// maxAmends bounds how often a write to the secondary is begun anew because of what
-// others wrote there meanwhile.
-const maxAmends = 4
 
 // halves are the two locks, versioned.
 func (l *MultiLock) halves() (primary, secondary Versioned, err error) {
@@ -92,12 +97,12 @@ func (l *MultiLock) Read(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	for i, half := range []Versioned{primary, secondary} {
-		asked := l.mem.asked(i)
+		asked := l.mem.asked(core.Half(i))
 		snap, err := half.Read(ctx)
 		if err != nil {
 			return Snapshot{}, err
 		}
-		if err := l.mem.answered(i, snap, asked); err != nil {
+		if err := l.mem.answered(core.Half(i), snap, asked); err != nil {
 			return Snapshot{}, err
 		}
 	}
@@ -107,130 +112,49 @@ func (l *MultiLock) Read(ctx context.Context) (Snapshot, error) {
 // Write implements Versioned. A conflict is one of the primary: nothing was written.
 // Whatever fails once the primary was written leaves open what stands.
 func (l *MultiLock) Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error) {
-	primary, secondary, err := l.halves()
-	if err != nil {
+	w, err := l.write(base, record, notes)
+	switch {
+	case err != nil:
 		return Snapshot{}, err
+	case record.HolderIdentity != "" && sameRecord(base.Record, record):
+		return w.annotate(ctx)
 	}
-	pair, err := l.pairOf(base)
-	if err != nil {
-		return Snapshot{}, err
-	}
-	if record.HolderIdentity != "" && sameRecord(base.Record, record) {
-		return l.annotate(ctx, pair, record, notes)
-	}
-	w := pairWrite{lock: l, secondary: secondary, base: pair, record: record, notes: notes}
-	if err := w.rehearse(ctx); err != nil {
-		return Snapshot{}, err
-	}
-	first, err := primary.Write(ctx, pair.Primary, record, w.notesFor(pair.Secondary))
-	if err != nil {
-		return Snapshot{}, err
-	}
-	if err := l.mem.stored(0, first); err != nil {
-		return Snapshot{}, err
-	}
-	second, err := w.second(ctx, first)
-	if err != nil {
-		return Snapshot{}, unknown(fmt.Errorf("the primary was written, and then: %w", err))
-	}
-	if err := l.mem.stored(1, second); err != nil {
-		return Snapshot{}, unknown(err)
-	}
-	l.mem.wroteBoth(first, second)
-	if l.mem.overtaken(first, second) {
-		return Snapshot{}, errors.New("both locks were written, but one has changed since")
-	}
-	return combine(sideOf(first), sideOf(second), l.Identity()), nil
-}
-
-// pairOf is what base was made of.
-func (l *MultiLock) pairOf(base Snapshot) (Pair, error) {
-	if !base.Exists {
-		return Pair{}, nil
-	}
-	pair, ok := base.Object.(*Pair)
-	if !ok {
-		return Pair{}, fmt.Errorf("lock %s: the base of the write is a %T", l.Describe(), base.Object)
-	}
-	if base.ResourceVersion == "" || base.UID == "" {
-		return Pair{}, fmt.Errorf("lock %s: the base of the write has resourceVersion %q and UID %q", l.Describe(), base.ResourceVersion, base.UID)
-	}
-	return *pair, nil
-}
-
-// annotate writes notes beside a record that stays as it is, where it is shown. The
-// other object's record and notes are somebody else's business.
-func (l *MultiLock) annotate(ctx context.Context, pair Pair, record LeaderElectionRecord, notes map[string]string) (Snapshot, error) {
-	primary, secondary, err := l.halves()
-	if err != nil {
-		return Snapshot{}, err
-	}
-	halves := [2]Versioned{primary, secondary}
-	bases := [2]Snapshot{pair.Primary, pair.Secondary}
-	i, full := choose(sideOf(pair.Primary), sideOf(pair.Secondary), l.Identity())
-	notes = withNote(notes, MultiLockAnnotation, bases[i].Notes[MultiLockAnnotation])
-	var next Snapshot
-	if half, ok := halves[i].(Annotated); ok {
-		next, err = half.Annotate(ctx, bases[i], notes)
-	} else {
-		next, err = halves[i].Write(ctx, bases[i], record, notes)
-	}
-	if err != nil {
-		return Snapshot{}, err
-	}
-	if err := l.mem.stored(i, next); err != nil {
-		return Snapshot{}, unknown(err)
-	}
-	bases[i] = next
-	if other := 1 - i; full {
-		if bases[other], err = l.alignHold(ctx, halves[other], bases[other], record, notes[HoldAnnotation]); err != nil {
-			return Snapshot{}, unknown(err)
-		}
-		if err := l.mem.stored(other, bases[other]); err != nil {
-			return Snapshot{}, unknown(err)
-		}
-	}
-	return combine(sideOf(bases[0]), sideOf(bases[1]), l.Identity()), nil
-}
-
-// alignHold replaces a hold that the other object of one term shows. Of two that differ the
-// newer object's counts, and a label on the one would bring back what an operator has ended.
-func (l *MultiLock) alignHold(ctx context.Context, half Versioned, base Snapshot, record LeaderElectionRecord, hold string) (Snapshot, error) {
-	lock, ok := half.(Annotated)
-	for range maxAmends {
-		if is := base.Notes[HoldAnnotation]; !ok || is == "" || is == hold || !sameTerm(base, record) {
-			return base, nil
-		}
-		next, err := lock.Annotate(ctx, base, withNote(base.Notes, HoldAnnotation, hold))
-		if !IsConflict(err) {
-			return next, err
-		}
-		if base, err = half.Read(ctx); err != nil {
-			return Snapshot{}, err
-		}
-	}
-	return Snapshot{}, fmt.Errorf("the hold was written to one lock, and the other changes too often: %w", ErrConflict)
+	return w.both(ctx)
 }
 
 // Annotate writes exactly these notes beside the record that base shows, on the object
 // that shows it.
 func (l *MultiLock) Annotate(ctx context.Context, base Snapshot, notes map[string]string) (Snapshot, error) {
-	pair, err := l.pairOf(base)
+	w, err := l.write(base, base.Record, notes)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	if !base.Exists {
 		return Snapshot{}, fmt.Errorf("lock %s: annotate: %w", l.Describe(), errNoObject)
 	}
-	return l.annotate(ctx, pair, base.Record, notes)
+	return w.annotate(ctx)
 }
 
-// unknown is err without the claim that nothing was written.
-func unknown(err error) error {
-	if IsConflict(err) {
-		return errors.New(err.Error()) // not wrapped: that would still say ErrConflict
+// write is a write that is decided on base.
+func (l *MultiLock) write(base Snapshot, record LeaderElectionRecord, notes map[string]string) (w pairWrite, err error) {
+	w = pairWrite{lock: l, record: record, notes: notes}
+	if w.primary, w.secondary, err = l.halves(); err != nil {
+		return w, err
 	}
-	return fmt.Errorf("%w: %w", errInPart, err)
+	if base.Exists {
+		pair, ok := base.Object.(*Pair)
+		if !ok {
+			return w, fmt.Errorf("lock %s: the base of the write is a %T", l.Describe(), base.Object)
+		}
+		if base.UID != pair.Secondary.UID || base.ResourceVersion != pair.Secondary.ResourceVersion {
+			return w, fmt.Errorf("lock %s: the base of the write has resourceVersion %q and UID %q, which are not its secondary's",
+				l.Describe(), base.ResourceVersion, base.UID)
+		}
+		w.base = *pair
+	}
+	w.PairWrite = core.PairWrite{Self: l.Identity(), Record: decidedRecord(record)}
+	w.Base, err = decidedPair(w.base)
+	return w, err
 }
 
 // Get returns the record and the bytes by which a change of either object shows; a

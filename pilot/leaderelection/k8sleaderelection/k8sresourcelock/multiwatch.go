@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"strings"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
+
+// resumeSeparator stands between where the watches of the two objects resume from. Nobody else
+// takes that apart.
+const resumeSeparator = "+"
 
 var errNotWatchable = errors.New("one of the two locks cannot be watched")
 
 // sight is one piece of news from the watch of one object.
 type sight struct {
-	half   int
+	half   core.Half
 	up     bool
 	ended  bool
 	snap   Snapshot
@@ -30,15 +36,15 @@ func (l *MultiLock) Watch(ctx context.Context, from string, up func(), seen func
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := pairWatch{lock: l, up: up, seen: seen, news: make(chan sight)}
-	w.resume[0], w.resume[1], _ = strings.Cut(from, pairSeparator)
+	w.resume[0], w.resume[1], _ = strings.Cut(from, resumeSeparator)
 	for i, half := range []Watchable{primary, secondary} {
-		go w.follow(both, half, i, w.resume[i])
+		go w.follow(both, half, core.Half(i), w.resume[i])
 	}
 	err := w.run(ctx, cancel)
 	if w.resume[0] == "" || w.resume[1] == "" {
 		return "", err
 	}
-	return w.resume[0] + pairSeparator + w.resume[1], err
+	return w.resume[0] + resumeSeparator + w.resume[1], err
 }
 
 // pairWatch merges two watches into calls from one goroutine.
@@ -50,11 +56,11 @@ type pairWatch struct {
 	resume [2]string
 }
 
-func (w *pairWatch) follow(ctx context.Context, half Watchable, i int, from string) {
+func (w *pairWatch) follow(ctx context.Context, half Watchable, h core.Half, from string) {
 	resume, err := half.Watch(ctx, from,
 		func() { w.news <- sight{up: true} },
-		func(s Snapshot) { w.news <- sight{half: i, snap: s} })
-	w.news <- sight{half: i, ended: true, resume: resume, err: err}
+		func(s Snapshot) { w.news <- sight{half: h, snap: s} })
+	w.news <- sight{half: h, ended: true, resume: resume, err: err}
 }
 
 // run hands on what comes until both watches have ended. What one still brings while

@@ -81,7 +81,7 @@ func watchPair(t *testing.T, deaf bool) *watchedPair {
 	go func() {
 		defer close(w.ended)
 		w.resume, w.err = lock.Watch(ctx, "7+8", func() { w.heard = append(w.heard, "up") }, func(s k8sresourcelock.Snapshot) {
-			w.heard = append(w.heard, fmt.Sprintf("%s %s", s.ResourceVersion, s.Record.HolderIdentity))
+			w.heard = append(w.heard, fmt.Sprintf("%d+%d %s", s.Parts[0].Version, s.Parts[1].Version, s.Record.HolderIdentity))
 			if w.onSeen != nil {
 				w.onSeen()
 			}

@@ -1,34 +1,21 @@
 package k8sresourcelock
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"maps"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
 // pairWrite is one record on its way into both objects.
 type pairWrite struct {
-	lock      *MultiLock
-	secondary Versioned
-	base      Pair
-	record    LeaderElectionRecord
-	notes     map[string]string
-}
-
-// renews reports whether the write goes on with a term that stands in both objects.
-func (w pairWrite) renews() bool {
-	return sameTerm(w.base.Primary, w.record) && sameTerm(w.base.Secondary, w.record)
-}
-
-// claims reports whether the write begins a term of the candidate's own.
-func (w pairWrite) claims() bool {
-	return w.record.HolderIdentity == w.lock.Identity() && !w.renews()
-}
-
-func sameTerm(s Snapshot, r LeaderElectionRecord) bool {
-	return s.Raw != nil && s.Unreadable == nil &&
-		s.Record.HolderIdentity == r.HolderIdentity && s.Record.LeaderTransitions == r.LeaderTransitions
+	core.PairWrite
+	lock               *MultiLock
+	primary, secondary Versioned
+	base               Pair
+	record             LeaderElectionRecord
+	notes              map[string]string
 }
 
 // rehearser is a lock that can ask whether a write would be accepted.
@@ -37,32 +24,58 @@ type rehearser interface {
 }
 
 // rehearse asks, before a claim touches the primary, whether the secondary could be
-// written. A candidate that may not write Leases would otherwise take the ConfigMap
-// again and again, never lead, and keep everybody else from leading.
+// written.
 func (w pairWrite) rehearse(ctx context.Context) error {
 	r, ok := w.secondary.(rehearser)
-	if !ok || !w.claims() {
+	if !ok || !w.Claims() {
 		return nil
 	}
-	return r.Rehearse(ctx, w.base.Secondary, w.record, w.notesFor(w.base.Primary))
+	return r.Rehearse(ctx, w.base.Secondary, w.record, w.notesFor(w.Base.Primary))
 }
 
-// notesFor are the notes beside the record on one object. On the candidate's own they
-// say that it needs the other object too.
-func (w pairWrite) notesFor(other Snapshot) map[string]string {
-	if w.record.HolderIdentity != w.lock.Identity() {
-		return w.notes
+// notesFor are the notes beside the record on one object, when the other is that.
+func (w pairWrite) notesFor(other core.Snapshot) map[string]string {
+	if needs := w.Needs(other); needs != (core.NeedsBoth{}) {
+		return withNote(w.notes, MultiLockAnnotation, formatNeeds(needs))
 	}
-	return withNote(w.notes, MultiLockAnnotation, multiNote(w.record, string(other.UID)))
+	return w.notes
 }
 
-// othersNotes are written by others than the holder, at any time.
-var othersNotes = []string{HandoverRequestAnnotation, HoldAnnotation}
+// both writes the primary, and then the secondary.
+func (w pairWrite) both(ctx context.Context) (Snapshot, error) {
+	if err := w.rehearse(ctx); err != nil {
+		return Snapshot{}, err
+	}
+	first, err := w.primary.Write(ctx, w.base.Primary, w.record, w.notesFor(w.Base.Secondary))
+	if err != nil {
+		return Snapshot{}, err
+	}
+	p, err := w.lock.mem.stored(core.Primary, first)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	second, err := w.second(ctx, p)
+	if err != nil {
+		return Snapshot{}, unknown(fmt.Errorf("the primary was written, and then: %w", err))
+	}
+	s, err := w.lock.mem.stored(core.Secondary, second)
+	if err != nil {
+		return Snapshot{}, unknown(err)
+	}
+	if w.lock.mem.wroteBoth(p.Version, s.Version) {
+		return Snapshot{}, errOvertaken
+	}
+	return combine(core.PairSight{Pair: core.Pair{Primary: p, Secondary: s}}, Pair{first, second}, w.Self), nil
+}
+
+// maxAmends bounds how often a write to one object is begun anew because of what others
+// wrote there meanwhile.
+const maxAmends = 4
 
 // second writes the secondary, after the primary holds the record. What others put
 // there meanwhile is looked at anew: a request or a hold does not end the write, nor does
 // the write undo them.
-func (w pairWrite) second(ctx context.Context, first Snapshot) (Snapshot, error) {
+func (w pairWrite) second(ctx context.Context, first core.Snapshot) (Snapshot, error) {
 	base, notes := w.base.Secondary, w.notesFor(first)
 	for range maxAmends {
 		next, err := w.secondary.Write(ctx, base, w.record, notes)
@@ -73,14 +86,16 @@ func (w pairWrite) second(ctx context.Context, first Snapshot) (Snapshot, error)
 		if err != nil {
 			return Snapshot{}, err
 		}
-		if err := w.lock.mem.stored(1, now); err != nil {
+		half, err := w.lock.mem.stored(core.Secondary, now)
+		if err != nil {
 			return Snapshot{}, err
 		}
-		if err := w.yields(now); err != nil {
-			return Snapshot{}, err
+		if w.Yields(half) {
+			return Snapshot{}, fmt.Errorf("the secondary has become another (UID %q, holder %q in term %d): %w",
+				now.UID, now.Record.HolderIdentity, now.Record.LeaderTransitions, ErrConflict)
 		}
 		for _, key := range othersNotes {
-			if w.renews() && now.Notes[key] != w.base.Secondary.Notes[key] {
+			if w.Renews() && now.Notes[key] != w.base.Secondary.Notes[key] {
 				notes = withNote(notes, key, now.Notes[key])
 			}
 		}
@@ -89,45 +104,74 @@ func (w pairWrite) second(ctx context.Context, first Snapshot) (Snapshot, error)
 	return Snapshot{}, fmt.Errorf("the secondary changes too often: %w", ErrConflict)
 }
 
-// yields reports why the record must not be written over what the secondary now shows.
-// With the primary ours, nobody who needs both can act. One who needs the secondary
-// alone can; and whoever wrote a term that ours does not exceed has come later.
-func (w pairWrite) yields(now Snapshot) error {
-	was := w.base.Secondary
-	if now.Exists != was.Exists || now.UID != was.UID {
-		return fmt.Errorf("the secondary was deleted or made anew: %w", ErrConflict)
+// annotate writes notes beside a record that stays as it is, where it is shown. What stands on
+// the other object is others' to change, but for the hold.
+func (w pairWrite) annotate(ctx context.Context) (Snapshot, error) {
+	how, objects := w.Base.Shown(w.Self), w.base
+	locks := [2]Versioned{w.primary, w.secondary}
+	next, err := w.annotateOne(ctx, locks[how.Half], *objects.half(how.Half))
+	if err != nil {
+		return Snapshot{}, err
 	}
-	if bytes.Equal(now.Raw, was.Raw) && now.Notes[NominatedAnnotation] == was.Notes[NominatedAnnotation] {
-		return nil // notes or labels alone
+	if _, err := w.lock.mem.stored(how.Half, next); err != nil {
+		return Snapshot{}, unknown(err)
 	}
-	term := now.Record.LeaderTransitions
-	switch standingOf(now) {
-	case nobody:
-		if w.claims() && term < w.record.LeaderTransitions {
-			return nil
+	*objects.half(how.Half) = next
+	if other := how.Half.Other(); how.InBoth() {
+		next, err := w.alignHold(ctx, locks[other], *objects.half(other))
+		if err != nil {
+			return Snapshot{}, unknown(err)
 		}
-	case nominee:
-		if w.claims() && term <= w.record.LeaderTransitions {
-			return nil
+		if _, err := w.lock.mem.stored(other, next); err != nil {
+			return Snapshot{}, unknown(err)
 		}
-	case half:
-		if w.claims() && term < w.record.LeaderTransitions {
-			return nil
-		}
-	case vacant, unreadableRecord, alone:
+		*objects.half(other) = next
 	}
-	return fmt.Errorf("the secondary now shows holder %q in term %d: %w", now.Record.HolderIdentity, term, ErrConflict)
+	pair, err := decidedPair(objects)
+	if err != nil {
+		return Snapshot{}, unknown(err)
+	}
+	return combine(core.PairSight{Pair: pair}, objects, w.Self), nil
 }
 
-// withNote is notes with one more; an empty value leaves it out.
-func withNote(notes map[string]string, key, value string) map[string]string {
-	notes = maps.Clone(notes)
-	if notes == nil {
-		notes = map[string]string{}
+func (w pairWrite) annotateOne(ctx context.Context, lock Versioned, base Snapshot) (Snapshot, error) {
+	notes := withNote(w.notes, MultiLockAnnotation, base.Notes[MultiLockAnnotation])
+	if lock, ok := lock.(Annotated); ok {
+		return lock.Annotate(ctx, base, notes)
 	}
-	notes[key] = value
-	if value == "" {
-		delete(notes, key)
+	return lock.Write(ctx, base, w.record, notes)
+}
+
+// alignHold replaces a hold that the other object of one term shows. Of two that differ the
+// newer object's counts, and a label on the one would bring back what an operator has ended.
+func (w pairWrite) alignHold(ctx context.Context, lock Versioned, base Snapshot) (Snapshot, error) {
+	hold := w.notes[HoldAnnotation]
+	annotated, ok := lock.(Annotated)
+	for range maxAmends {
+		half, err := decided(base)
+		if err != nil {
+			return Snapshot{}, err
+		}
+		if is := base.Notes[HoldAnnotation]; !ok || is == "" || is == hold || !w.InTerm(half) {
+			return base, nil
+		}
+		next, err := annotated.Annotate(ctx, base, withNote(base.Notes, HoldAnnotation, hold))
+		if !IsConflict(err) {
+			return next, err
+		}
+		if base, err = lock.Read(ctx); err != nil {
+			return Snapshot{}, err
+		}
 	}
-	return notes
+	return Snapshot{}, fmt.Errorf("the hold was written to one lock, and the other changes too often: %w", ErrConflict)
+}
+
+var errOvertaken = errors.New("both locks were written, but one has changed since")
+
+// unknown is err without the claim that nothing was written.
+func unknown(err error) error {
+	if IsConflict(err) {
+		return errors.New(err.Error()) // not wrapped: that would still say ErrConflict
+	}
+	return fmt.Errorf("%w: %w", errInPart, err)
 }

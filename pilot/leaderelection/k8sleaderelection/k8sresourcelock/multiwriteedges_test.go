@@ -1,19 +1,20 @@
 package k8sresourcelock
 
 import (
+	"fmt"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/types"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// pairIn is a lock of me's with a pair in short, and a record to write.
-func pairIn(t *testing.T, primary, secondary, record string) pairWrite {
+// pairIn is a write of me's on a pair in short.
+func pairIn(t *testing.T, primary, secondary, record string) core.PairWrite {
 	t.Helper()
-	me := lockOn(nil)
-	me.LockConfig.Identity = "me"
-	w := pairWrite{lock: &MultiLock{Primary: me, Secondary: me}, record: one(t, "", "@1 "+record).Record}
-	w.base = Pair{one(t, "p", primary).Snapshot, one(t, "s", secondary).Snapshot}
-	return w
+	base, err := decidedPair(Pair{one(t, "p", primary).Snapshot, one(t, "s", secondary).Snapshot})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return core.PairWrite{Self: "me", Base: base, Record: decidedRecord(one(t, "", "@1 "+record).Record)}
 }
 
 // A renewal goes on with what stands in both; a claim begins what is one's own.
@@ -30,8 +31,8 @@ func TestPairWriteIsARenewalOrAClaim(t *testing.T) {
 		{"@5 me/3 half", "@6 me/3 half", "-/3", false, false},
 	} {
 		w := pairIn(t, c.primary, c.secondary, c.record)
-		if w.renews() != c.renews || w.claims() != c.claims {
-			t.Errorf("%s on %s | %s: renews %v, claims %v", c.record, c.primary, c.secondary, w.renews(), w.claims())
+		if w.Renews() != c.renews || w.Claims() != c.claims {
+			t.Errorf("%s on %s | %s: renews %v, claims %v", c.record, c.primary, c.secondary, w.Renews(), w.Claims())
 		}
 	}
 }
@@ -74,13 +75,15 @@ func TestPairWriteYields(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := pairIn(t, "@5 me/3 half", c.was, c.record)
-			now := one(t, "s", c.now).Snapshot
-			if !w.base.Secondary.Exists && now.UID == types.UID("s") {
+			now, err := decided(one(t, "s", c.now).Snapshot)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !w.Base.Secondary.Exists && now.UID.First == "s" {
 				t.Fatal("an object that was made has a UID of its own")
 			}
-			err := w.yields(now)
-			if (err != nil) != c.yields || err != nil && !IsConflict(err) {
-				t.Errorf("%s over %s, where %s was: %v", c.record, c.now, c.was, err)
+			if w.Yields(now) != c.yields {
+				t.Errorf("%s over %s, where %s was: yields %v", c.record, c.now, c.was, !c.yields)
 			}
 		})
 	}
@@ -109,7 +112,7 @@ func TestPairMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m pairMemory
-			asked := 0
+			asked := uint32(0)
 			for _, s := range steps {
 				var err error
 				switch s.what {
@@ -118,9 +121,9 @@ func TestPairMemory(t *testing.T) {
 				case "answer":
 					err = m.answered(0, at(s.version), asked)
 				case "store":
-					err = m.stored(0, at(s.version))
+					_, err = m.stored(0, at(s.version))
 				}
-				if got := m.sides[0].version; err != nil || joinVersions(got, 0) != s.want+"+0" {
+				if got := m.sight.Primary.Version; err != nil || fmt.Sprint(got) != s.want {
 					t.Fatalf("%s %s: version %d is known, error %v; want %s", s.what, s.version, got, err, s.want)
 				}
 			}
@@ -130,24 +133,24 @@ func TestPairMemory(t *testing.T) {
 
 func TestPairMemoryShowsWhatIsNew(t *testing.T) {
 	var m pairMemory
-	show := func(i int, text string) (string, bool) {
+	show := func(h core.Half, text string) (string, bool) {
 		t.Helper()
-		pair, ok, err := m.seen(i, one(t, []string{"p", "s"}[i], text).Snapshot, "me")
+		pair, ok, err := m.seen(h, one(t, []string{"p", "s"}[h], text).Snapshot, "me")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return pair.ResourceVersion, ok
+		return fmt.Sprint(pair.Parts), ok
 	}
 	if got, ok := show(0, "@5 b/3 half"); ok {
 		t.Errorf("shown: %s, and the secondary is not known", got)
 	}
-	if got, ok := show(1, "@6 b/3 half"); !ok || got != "5+6" {
+	if got, ok := show(1, "@6 b/3 half"); !ok || got != "[{p 5} {s 6}]" {
 		t.Errorf("shown: %v %s", ok, got)
 	}
 	if got, ok := show(1, "@4 b/2 half"); ok {
 		t.Errorf("outdated, and shown as %s", got)
 	}
-	if got, ok := show(0, "@5 b/3 half"); !ok || got != "5+6" {
+	if got, ok := show(0, "@5 b/3 half"); !ok || got != "[{p 5} {s 6}]" {
 		t.Errorf("a watch that begins with what is known shows %v %s", ok, got)
 	}
 	var other pairMemory
@@ -160,7 +163,7 @@ func TestPairMemoryShowsWhatIsNew(t *testing.T) {
 	if _, ok, err := m.seen(0, Snapshot{}, "me"); ok || err == nil {
 		t.Errorf("a change without a version: shown %v, error %v", ok, err)
 	}
-	if err := m.stored(0, Snapshot{Exists: true, ResourceVersion: "1a"}); err == nil {
+	if _, err := m.stored(0, Snapshot{Exists: true, ResourceVersion: "1a"}); err == nil {
 		t.Error("version 1a is stored")
 	}
 }

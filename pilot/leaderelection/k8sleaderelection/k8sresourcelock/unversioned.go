@@ -24,7 +24,10 @@ const madeUID = "unversioned-"
 // Unversioned reports whether the object's store keeps no versions, so that it cannot
 // refuse a write that was decided on an outdated state.
 func (s Snapshot) Unversioned() bool {
-	return s.Exists && (s.UID == "" && s.Object != nil || strings.Contains(string(s.UID), madeUID))
+	if pair, ok := s.Object.(*Pair); ok {
+		return pair.Primary.Unversioned() || pair.Secondary.Unversioned()
+	}
+	return s.Exists && (s.UID == "" && s.Object != nil || strings.HasPrefix(string(s.UID), madeUID))
 }
 
 // unversioned reports the same of an object. An API server gives every object a UID.

@@ -312,7 +312,9 @@ func TestUnversioned(t *testing.T) {
 	}{
 		{Snapshot{Exists: true, UID: "u", Object: object}, false},
 		{Snapshot{Exists: true, UID: madeUID + "7", Object: object}, true},
-		{Snapshot{Exists: true, UID: "u+" + madeUID + "7", Object: object}, true}, // of a MultiLock
+		{Snapshot{Exists: true, UID: "u", Object: &Pair{Secondary: Snapshot{Exists: true, UID: madeUID + "7", Object: object}}}, true},
+		{Snapshot{Exists: true, UID: "u", Object: &Pair{Primary: Snapshot{Exists: true, UID: madeUID + "7", Object: object}}}, true},
+		{Snapshot{Exists: true, Object: &Pair{Primary: Snapshot{Exists: true, UID: "u", Object: object}}}, false}, // the secondary is absent
 		{Snapshot{Exists: true, Object: object}, true},
 		{Snapshot{Exists: true}, false}, // of a plain lock: nobody knows
 		{Snapshot{UID: madeUID + "7", Object: object}, false},

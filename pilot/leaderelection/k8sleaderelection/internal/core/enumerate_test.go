@@ -24,7 +24,7 @@ func testSnapshots() map[string]Snapshot {
 		return Record{Holder: holder, Key: key, Lease: 15 * time.Second, Acquired: 5e6, Renewed: 7e6, Transitions: 3}
 	}
 	lock := func(r Record, n Notes) Snapshot {
-		return Snapshot{Exists: true, UID: "u", Version: 20, Content: Readable, Sum: 1, Record: r, Notes: n}
+		return Snapshot{Exists: true, UID: UID{First: "u"}, Version: 20, Content: Readable, Sum: 1, Record: r, Notes: n}
 	}
 	marker := func(id string, transitions int) Notes {
 		return Notes{Marker: Marker{Identity: id, Transitions: transitions}}
@@ -62,9 +62,9 @@ func testSnapshots() map[string]Snapshot {
 		"mine, asked":            lock(record("a", "stable"), asked(false)),
 		"mine, accepted":         lock(record("a", "stable"), asked(true)),
 		"absent":                 {Version: 20},
-		"no record":              {Exists: true, UID: "u", Version: 20},
-		"no record, marker left": {Exists: true, UID: "u", Version: 20, Notes: marker("b", 3)},
-		"unreadable":             {Exists: true, UID: "u", Version: 20, Content: Unreadable, Sum: 2},
+		"no record":              {Exists: true, UID: UID{First: "u"}, Version: 20},
+		"no record, marker left": {Exists: true, UID: UID{First: "u"}, Version: 20, Notes: marker("b", 3)},
+		"unreadable":             {Exists: true, UID: UID{First: "u"}, Version: 20, Content: Unreadable, Sum: 2},
 		"free":                   lock(record("", ""), Notes{}),
 		"free, marker left":      lock(record("", ""), marker("b", 2)),
 		"free, own marker left":  lock(record("", ""), marker("a", 2)),
@@ -208,7 +208,7 @@ func TestWrong(t *testing.T) {
 	c := testConfig()
 	leading := State{
 		Phase: Leading, Known: true, Alive: true, Marked: true, Snap: testSnapshots()["mine"],
-		Mine: [4]Stamp{7e6}, Term: Term{UID: "u", Transitions: 3, Token: 15}, Cover: testNow.Plus(time.Second),
+		Mine: [4]Stamp{7e6}, Term: Term{UID: UID{First: "u"}, Transitions: 3, Token: 15}, Cover: testNow.Plus(time.Second),
 	}
 	good := Action{Why: Holding, Work: true, Gate: leading.Cover, Wake: leading.Cover.Mono}
 	if why := c.wrong(leading, good); why != "" {

@@ -9,7 +9,7 @@ import (
 // watch makes no event of it. With two objects the other one's events go on.
 func TestAReadFromBeforeTheWatchDoesNotCloseItsGap(t *testing.T) {
 	c := testConfig()
-	held := Snapshot{Exists: true, UID: "u", Version: 5, Content: Unreadable, Sum: 1}
+	held := Snapshot{Exists: true, UID: UID{First: "u"}, Version: 5, Content: Unreadable, Sum: 1}
 	later := held
 	later.Version, later.Sum = 6, 2
 	at := func(s int) Moment { return Moment{Mono: testNow.Mono.After(time.Duration(s) * time.Second)} }

@@ -297,7 +297,7 @@ func TestALeaderThatComesBackHidesNobody(t *testing.T) {
 	long := func(s *Snapshot) { s.Record.Lease = time.Minute }
 	gone := func(version uint64) Snapshot { return Snapshot{Version: version} }
 	there := func(version uint64, uid string, snap Snapshot) Snapshot {
-		snap.Version, snap.UID = version, uid
+		snap.Version, snap.UID.First = version, uid
 		return snap
 	}
 	back := there(50, "w", lock("equal", long, to("b", 0), marked("b", 0)))

@@ -1,9 +1,6 @@
 package core
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // Record is who holds the lock, decoded to plain values. Its stamps are the
 // writer's and are never compared with a local clock.
@@ -50,12 +47,17 @@ type Notes struct {
 	Nominated Nomination
 	Request   Request
 	Hold      Hold
+	Needs     NeedsBoth // on an object of a Pair alone
 }
+
+// UID names the object that a lock is. Of a lock that is two it names both, and one that is
+// not there has no name.
+type UID struct{ First, Second string }
 
 // Snapshot is the lock object as one answer or watch event showed it.
 type Snapshot struct {
 	Exists  bool
-	UID     string
+	UID     UID
 	Version uint64 // grows with each write; of a deletion seen by a watch, the deletion's
 	Content Content
 	Sum     uint64 // of the record's bytes: equal sums, unchanged record
@@ -81,7 +83,7 @@ func (s Stands) half() bool { return s == InFirst || s == InSecond }
 // continues reports whether b's record can be what became of a's: the lock was not made
 // anew, and the one object in which a stood is not one of which b says nothing.
 func continues(a, b Snapshot) bool {
-	return sameLock(a.UID, b.UID) && (a.Stands == b.Stands || a.Stands&b.Stands != 0)
+	return sameLock(a, b) && (a.Stands == b.Stands || a.Stands&b.Stands != 0)
 }
 
 // held reports whether somebody's name stands in a record that can be read.
@@ -123,18 +125,17 @@ func sameRecord(a, b Snapshot) bool {
 // writes. A holder that takes its own lock again is another term, but the same
 // danger: one process runs the functions of one term at a time.
 func sameHolder(a, b Snapshot) bool {
-	return a.held() && b.held() && sameLock(a.UID, b.UID) && a.Record.Holder == b.Record.Holder
+	return a.held() && b.held() && sameLock(a, b) && a.Record.Holder == b.Record.Holder
 }
 
-// sameLock reports whether neither UID is that of an object made anew. A lock of two
-// objects has two UIDs, "a+b"; one that is not there has no say.
-func sameLock(a, b string) bool {
-	a1, a2, pair := strings.Cut(a, "+")
-	b1, b2, _ := strings.Cut(b, "+")
-	if !pair {
-		return a == b
+// sameLock reports whether b is not made anew where a was. Of two objects, one that is not
+// there has no say.
+func sameLock(a, b Snapshot) bool {
+	if a.Stands == 0 {
+		return a.UID == b.UID
 	}
-	return (a1 == b1 || a1 == "" || b1 == "") && (a2 == b2 || a2 == "" || b2 == "")
+	same := func(a, b string) bool { return a == b || a == "" || b == "" }
+	return same(a.UID.First, b.UID.First) && same(a.UID.Second, b.UID.Second)
 }
 
 // endedWell reports whether what b shows says that the term a shows ended with its

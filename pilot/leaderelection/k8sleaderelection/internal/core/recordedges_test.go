@@ -17,7 +17,7 @@ func lock(name string, changes ...func(*Snapshot)) Snapshot {
 func deleted(s *Snapshot)    { s.Exists = false }
 func unreadable(s *Snapshot) { s.Content = Unreadable }
 func released(s *Snapshot)   { s.Record.Holder, s.Sum = "", s.Sum+1 }
-func anew(s *Snapshot)       { s.UID = "v" }
+func anew(s *Snapshot)       { s.UID.First = "v" }
 func older(s *Snapshot)      { s.Version = 9 }
 func newer(s *Snapshot)      { s.Version = 30 }
 

@@ -137,7 +137,7 @@ func TestWhatAnAcknowledgementAllows(t *testing.T) {
 		}
 		want := x.s.Term
 		if x.op == Acquire {
-			want = Term{UID: "u", Transitions: 3, Token: 30}
+			want = Term{UID: UID{First: "u"}, Transitions: 3, Token: 30}
 		}
 		if got.Term != want || got.Gone != x.s.Gone {
 			t.Errorf("%s: term %+v, gone %v", name, got.Term, got.Gone)

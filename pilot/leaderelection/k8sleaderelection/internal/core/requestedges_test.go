@@ -244,7 +244,7 @@ func TestHowLongOneStaysAwayAfterARequest(t *testing.T) {
 // Whether the lock that is given up goes to the challenger.
 func TestToWhomTheLockIsPassedOn(t *testing.T) {
 	ours := func(s *State) {
-		s.Term, s.Mine[0] = Term{UID: "u", Transitions: 3, Token: 15}, 7e6
+		s.Term, s.Mine[0] = Term{UID: UID{First: "u"}, Transitions: 3, Token: 15}, 7e6
 	}
 	for name, c := range map[string]struct {
 		lock   Snapshot

@@ -102,8 +102,8 @@ func TestDisplaced(t *testing.T) {
 		{"emptied, the marker left", acting, after(acting, func(s *Snapshot) { s.Record.Holder = "" }), 25},
 		{"emptied, in another term", acting, after(acting, func(s *Snapshot) { empty(s); s.Record.Transitions++ }), 25},
 		{"deleted", acting, Snapshot{Version: 21}, 25},
-		{"deleted and created", acting, after(acting, func(s *Snapshot) { s.UID, s.Record.Holder = "v", "c" }), 25},
-		{"put back", acting, Snapshot{Exists: true, UID: "u", Version: 9, Content: Readable, Record: Record{Holder: "c", Transitions: 1}}, 25},
+		{"deleted and created", acting, after(acting, func(s *Snapshot) { s.UID.First, s.Record.Holder = "v", "c" }), 25},
+		{"put back", acting, Snapshot{Exists: true, UID: UID{First: "u"}, Version: 9, Content: Readable, Record: Record{Holder: "c", Transitions: 1}}, 25},
 		{"preempted", acting, after(acting, func(s *Snapshot) {
 			s.Record.Holder, s.Notes = "c", Notes{}
 			s.Record.Transitions++

@@ -201,7 +201,7 @@ func indexOf(names []string, name string) int {
 // snapshot reads a lock as it is written in scenarios, for example
 // "@7 b/3 canary stamp=9 marker=b/3", "@7 absent" or "@7 written".
 func (s *scenario) snapshot(words []string) (Snapshot, error) {
-	snap := Snapshot{Exists: true, UID: "u", Content: Readable}
+	snap := Snapshot{Exists: true, UID: UID{First: "u"}, Content: Readable}
 	stamp, renewed := 0, false
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
@@ -220,7 +220,7 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 		case w == "free":
 			snap.Record.Lease = time.Second
 		case name == "uid":
-			snap.UID = value
+			snap.UID.First = value
 		case name == "trans":
 			snap.Record.Transitions, err = strconv.Atoi(value)
 		case name == "stamp":

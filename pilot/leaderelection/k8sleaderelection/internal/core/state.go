@@ -138,7 +138,7 @@ type Input struct {
 
 // Term is one unbroken time of leadership. The zero Term is none.
 type Term struct {
-	UID         string
+	UID         UID
 	Transitions int
 	Token       uint64 // the version of the term's first own write: the fencing token
 }

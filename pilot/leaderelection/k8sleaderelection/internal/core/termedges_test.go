@@ -14,12 +14,12 @@ func TestWhenATermIsOurs(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(*State){
 		"it was gone once":     func(s *State) { s.Gone = true },
-		"there is no term":     func(s *State) { s.Term, s.Snap.UID, s.Snap.Record.Transitions = Term{}, "", 0 },
+		"there is no term":     func(s *State) { s.Term, s.Snap.UID, s.Snap.Record.Transitions = Term{}, UID{}, 0 },
 		"deleted":              func(s *State) { s.Snap.Exists = false },
 		"unreadable":           func(s *State) { s.Snap.Content = Unreadable },
 		"released":             func(s *State) { s.Snap.Record.Holder = "" },
 		"another's":            func(s *State) { s.Snap.Record.Holder = "b" },
-		"made anew":            func(s *State) { s.Snap.UID = "v" },
+		"made anew":            func(s *State) { s.Snap.UID.First = "v" },
 		"another term":         func(s *State) { s.Snap.Record.Transitions = 4 },
 		"from before the term": func(s *State) { s.Snap.Version = 14 },
 		"written by another":   func(s *State) { s.Snap.Record.Renewed = 8e6 },
@@ -29,7 +29,7 @@ func TestWhenATermIsOurs(t *testing.T) {
 		},
 		"in one of two objects":  func(s *State) { s.Snap.Stands = InFirst },
 		"in the other of them":   func(s *State) { s.Snap.Stands = InSecond },
-		"of which one was alone": func(s *State) { s.Snap.Version, s.Snap.UID = 15, "u+v" },
+		"of which one was alone": func(s *State) { s.Snap.Version, s.Snap.UID = 15, UID{"u", "v"} },
 	} {
 		s := good
 		if spoil(&s); c.ours(s) {
@@ -154,7 +154,7 @@ func TestWhyATermIsOver(t *testing.T) {
 		"another's":             {lock("equal"), Superseded},
 		"older, and unreadable": {lock("mine", older, unreadable), RecordUnreadable},
 	} {
-		s := State{Snap: x.lock, Term: Term{UID: "u", Transitions: 3, Token: 15}}
+		s := State{Snap: x.lock, Term: Term{UID: UID{First: "u"}, Transitions: 3, Token: 15}}
 		if got := testConfig().lossReason(s); got != x.want {
 			t.Errorf("%s: %s, want %s", name, got, x.want)
 		}

@@ -88,7 +88,7 @@ func planOf(t reflect.Type, name string, offset uintptr, p plan) plan {
 	case reflect.Slice:
 		return append(p, field{kind: aSlice, offset: offset, elem: planOf(t.Elem(), name, 0, nil), size: t.Elem().Size()})
 	case reflect.String:
-		if name == "UID" {
+		if name == "First" || name == "Second" || name == "Other" { // of a core.UID, or of one
 			return add(aUID)
 		}
 		return add(aText)

@@ -245,7 +245,9 @@ func (s *store) historyOf(t *term) int {
 	}
 }
 
-func uid(n int) string { return "uid-" + string(rune('a'+n%26)) + string(rune('a'+n/26%26)) }
+func uid(n int) core.UID {
+	return core.UID{First: "uid-" + string(rune('a'+n%26)) + string(rune('a'+n/26%26))}
+}
 
 // names reports whether the marker is that of the record's holder and term.
 func names(m core.Marker, r core.Record) bool {

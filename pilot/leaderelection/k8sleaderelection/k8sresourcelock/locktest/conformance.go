@@ -1,14 +1,18 @@
 package locktest
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"maps"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -121,24 +125,56 @@ func (t *trial) wantNotes(got k8sresourcelock.Snapshot, want map[string]string) 
 	}
 }
 
+// wantLater checks that the version has grown; of a merged lock, the sum of both objects' too.
 func (t *trial) wantLater(later, earlier k8sresourcelock.Snapshot) {
 	t.Helper()
 	if number(t, later.ResourceVersion).Cmp(number(t, earlier.ResourceVersion)) <= 0 {
 		t.Errorf("version %q after %q: it must grow", later.ResourceVersion, earlier.ResourceVersion)
 	}
+	sum := func(p [2]k8sresourcelock.Part) uint64 { return p[0].Version + p[1].Version }
+	if t.Merged && sum(later.Parts) <= sum(earlier.Parts) {
+		t.Errorf("versions %v after %v: they must grow", later.Parts, earlier.Parts)
+	}
+}
+
+// wantState checks that two snapshots are of one state of one object, or of the same two.
+func (t *trial) wantState(is, want k8sresourcelock.Snapshot) {
+	t.Helper()
+	named := uids(is)
+	if t.Merged && slices.Contains(named[:], "") || is.UID == "" || is.UID != want.UID || is.ResourceVersion != want.ResourceVersion || is.Parts != want.Parts || !bytes.Equal(is.Raw, want.Raw) {
+		t.Errorf("  is %s %s %v %s\nwant %s %s %v %s", is.UID, is.ResourceVersion, is.Parts, is.Raw, want.UID, want.ResourceVersion, want.Parts, want.Raw)
+	}
+}
+
+// uids names the object, or both of a merged lock.
+func uids(s k8sresourcelock.Snapshot) [3]types.UID {
+	return [3]types.UID{s.UID, s.Parts[0].UID, s.Parts[1].UID}
+}
+
+// from is where a watch resumes to hear of what came after s.
+func (t *trial) from(s k8sresourcelock.Snapshot) string {
+	if t.Merged {
+		return fmt.Sprintf("%d+%d", s.Parts[0].Version, s.Parts[1].Version)
+	}
+	return s.ResourceVersion
+}
+
+// numbers are the versions that a watch resumes from: of a merged lock two.
+func numbers(t *trial, resume string) (all []*big.Int) {
+	t.Helper()
+	for part := range strings.SplitSeq(resume, "+") {
+		all = append(all, number(t, part))
+	}
+	return all
 }
 
 func number(t *trial, version string) *big.Int {
 	t.Helper()
-	sum := new(big.Int) // of the two of a MultiLock
-	for part := range strings.SplitSeq(version, "+") {
-		n, ok := new(big.Int).SetString(part, 10)
-		if !ok {
-			t.Fatalf("version %q is no decimal number", version)
-		}
-		sum.Add(sum, n)
+	n, ok := new(big.Int).SetString(version, 10)
+	if !ok {
+		t.Fatalf("version %q is no decimal number", version)
 	}
-	return sum
+	return n
 }
 
 // sameRecord compares times as instants.

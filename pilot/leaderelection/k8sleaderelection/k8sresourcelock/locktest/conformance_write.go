@@ -30,9 +30,7 @@ var readChecks = []check{
 			t.wantRecord(snap, record(a, 1))
 			t.wantNotes(snap, notes)
 		}
-		if written.UID == "" || written.UID != read.UID || written.ResourceVersion != read.ResourceVersion || !bytes.Equal(written.Raw, read.Raw) {
-			t.Errorf("written %s/%s %s\n   read %s/%s %s", written.UID, written.ResourceVersion, written.Raw, read.UID, read.ResourceVersion, read.Raw)
-		}
+		t.wantState(written, read)
 		number(t, written.ResourceVersion)
 	}},
 	{"a snapshot carries no managedFields", func(t *trial) {
@@ -123,7 +121,7 @@ var writeChecks = []check{
 		t.Delete()
 		third := t.acquire(a)
 		t.wantLater(third, second)
-		if third.UID == first.UID || second.UID != first.UID {
+		if uids(third) == uids(first) || uids(second) != uids(first) {
 			t.Errorf("UIDs %s, %s, then re-created %s", first.UID, second.UID, third.UID)
 		}
 	}},
@@ -150,9 +148,7 @@ var writeChecks = []check{
 		a := t.Lock("pod-a", "stable")
 		base := t.acquire(a)
 		again := t.must(a.Write(t.ctx, base, record(a, 1), nil))
-		if again.ResourceVersion != base.ResourceVersion || !bytes.Equal(again.Raw, base.Raw) {
-			t.Errorf("version %s, then %s", base.ResourceVersion, again.ResourceVersion)
-		}
+		t.wantState(again, base)
 	}},
 	{"a renewal a second later changes the bytes", func(t *trial) {
 		a := t.Lock("pod-a", "stable")

@@ -6,16 +6,20 @@ import (
 )
 
 func TestSameLock(t *testing.T) {
+	one := func(uid string) Snapshot { return Snapshot{Exists: uid != "", UID: UID{First: uid}} }
+	two := func(first, second string) Snapshot {
+		return Snapshot{Exists: true, UID: UID{first, second}, Stands: InFirst | InSecond}
+	}
 	for _, c := range []struct {
-		a, b string
+		a, b Snapshot
 		want bool
 	}{
-		{"u", "u", true}, {"u", "v", false}, {"u", "", false},
-		{"p+s", "p+s", true}, {"p+", "p+s", true}, {"p+s", "+s", true}, {"p+s", "p+", true},
-		{"p+s", "p+t", false}, {"p+s", "q+s", false}, {"p+s", "q+", false},
+		{one("u"), one("u"), true}, {one("u"), one("v"), false}, {one("u"), one(""), false},
+		{two("p", "s"), two("p", "s"), true}, {two("p", ""), two("p", "s"), true}, {two("p", "s"), two("", "s"), true}, {two("p", "s"), two("p", ""), true},
+		{two("p", "s"), two("p", "t"), false}, {two("p", "s"), two("q", "s"), false}, {two("p", "s"), two("q", ""), false},
 	} {
 		if sameLock(c.a, c.b) != c.want || sameLock(c.b, c.a) != c.want {
-			t.Errorf("%q and %q: want %v", c.a, c.b, c.want)
+			t.Errorf("%q and %q: want %v", c.a.UID, c.b.UID, c.want)
 		}
 	}
 }
@@ -23,7 +27,7 @@ func TestSameLock(t *testing.T) {
 // pairOf is a lock of two objects with a record of b's fourth term.
 func pairOf(stands Stands) Snapshot {
 	return Snapshot{
-		Exists: true, UID: "p+s", Version: 20, Content: Readable, Stands: stands, Floor: 3,
+		Exists: true, UID: UID{"p", "s"}, Version: 20, Content: Readable, Stands: stands, Floor: 3,
 		Record: Record{Holder: "b", Key: "stable", Lease: 15 * time.Second, Renewed: 7e6, Transitions: 3},
 		Notes:  Notes{Marker: Marker{Identity: "b", Transitions: 3}},
 	}
@@ -57,7 +61,7 @@ func TestHalfIsNotOurs(t *testing.T) {
 	c.Self = "b"
 	for stands, want := range map[Stands]bool{0: true, InFirst | InSecond: true, InFirst: false, InSecond: false} {
 		snap := pairOf(stands)
-		s := State{Term: Term{UID: "p+s", Transitions: 3, Token: 20}, Snap: snap, Mine: [4]Stamp{7e6}}
+		s := State{Term: Term{UID: UID{"p", "s"}, Transitions: 3, Token: 20}, Snap: snap, Mine: [4]Stamp{7e6}}
 		if c.ours(s) != want {
 			t.Errorf("stands in %b: ours %v", stands, c.ours(s))
 		}

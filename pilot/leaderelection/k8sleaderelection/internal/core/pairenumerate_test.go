@@ -1,0 +1,213 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// The objects of enumerated pairs have these UIDs. A claim may have been decided on another.
+const (
+	firstUID  = "p"
+	secondUID = "s"
+)
+
+// halves are all that one object of a pair can say, in the terms 2 to 4, of which other's UID a
+// claim tells aside. me is the candidate that looks.
+func halves(uid, otherUID string) map[string]Snapshot {
+	all := map[string]Snapshot{
+		"absent":     {},
+		"no record":  {Exists: true},
+		"unreadable": {Exists: true, Content: Unreadable},
+	}
+	for term := 2; term <= 4; term++ {
+		add := func(name, holder string, renewed Stamp, notes Notes) {
+			all[fmt.Sprintf("%s %s/%d", name, holder, term)] = Snapshot{
+				Exists: true, Content: Readable, Record: Record{Holder: holder, Transitions: term, Acquired: 5e6, Renewed: renewed}, Notes: notes,
+			}
+		}
+		add("ended", "", 7e6, Notes{})
+		for _, holder := range []string{"me", "b"} {
+			add("nominee", holder, 5e6, Notes{Nominated: Nomination{holder, term}})
+			add("alone", holder, 7e6, Notes{})
+			for _, other := range []string{otherUID, "gone", ""} {
+				add("claim beside "+other+" of", holder, 7e6, Notes{Needs: NeedsBoth{holder, term, other}})
+			}
+		}
+	}
+	for name, s := range all {
+		if s.Exists {
+			s.UID.First = uid
+		}
+		s.Sum = uint64(s.Content)<<32 + uint64(s.Record.Transitions)<<16 + uint64(len(s.Record.Holder))<<8 + uint64(s.Record.Renewed/1e6)
+		all[name] = s
+	}
+	return all
+}
+
+// everyPair calls f with all pairs, the objects' versions in each order.
+func everyPair(f func(name string, p Pair)) (n int) {
+	for first, primary := range halves(firstUID, secondUID) {
+		for second, secondary := range halves(secondUID, firstUID) {
+			for _, versions := range [][2]uint64{{5, 6}, {6, 6}, {7, 6}} {
+				p := Pair{primary, secondary}
+				p.Primary.Version, p.Secondary.Version = versions[0], versions[1]
+				f(fmt.Sprintf("%s @%d | %s @%d", first, versions[0], second, versions[1]), p)
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// term is whose record stands in an object, and in which term.
+func term(s Snapshot) string {
+	if !s.Exists || s.Content != Readable {
+		return ""
+	}
+	return fmt.Sprintf("%s/%d", s.Record.Holder, s.Record.Transitions)
+}
+
+// wants reports what of a pair is not shown as it must be. It knows no order of cases.
+func wants(p Pair, shown Shown) (broken []string) {
+	want := func(is bool, what string) {
+		if !is {
+			broken = append(broken, what)
+		}
+	}
+	is := [2]presence{p.Primary.presence(), p.Secondary.presence()}
+	has := func(what ...presence) bool { return slices.Contains(what, is[0]) || slices.Contains(what, is[1]) }
+	one := p.Of(shown.Half)
+	same := term(p.Primary) == term(p.Secondary) && term(one) != ""
+	lone := func(h Half) bool { return is[h] == alone }
+
+	want(shown.InBoth() || shown.Stands == shown.Half.stands(), "a record stands in an object that does not show it")
+	want(!shown.InBoth() || same, "one term stands in both that does not")
+	want(one.Exists || !p.Primary.Exists && !p.Secondary.Exists, "no object is shown, and there is one")
+	want(!has(unbelievable) || one.Content == Unreadable, "what cannot be read is not shown")
+	if has(unbelievable) {
+		return broken
+	}
+	want(!(is[0] >= claim && is[1] >= claim && same) || shown.InBoth() && shown.Half == Secondary, "a term that stands in both is shown in one")
+	want(!has(alone) || is[shown.Half] == alone || shown.InBoth(), "a holder that needs one object alone is not shown")
+	if lone(Primary) && lone(Secondary) && !shown.InBoth() {
+		names := func(h Half) bool { return p.Of(h).Record.Holder == "me" }
+		want(names(Primary) == names(Secondary) || !names(shown.Half), "oneself is shown, and another that may act is not")
+	}
+	want(!has(claim) || is[shown.Half] != vacant, "an object without a record is shown beside a claim")
+	underWay := is[0] == claim && (is[1] == ended || is[1] == nominee) && p.Primary.Notes.Needs.Other == secondUID &&
+		(p.Secondary.Version <= p.Primary.Version || p.Secondary.Record.Transitions <= p.Primary.Record.Transitions)
+	want(!underWay || shown.Half == Primary, "a claim that may be under way is disturbed")
+	over := is[0] == claim && (is[1] == ended || is[1] == nominee) && p.Primary.Notes.Needs.Other != secondUID
+	want(!over || shown.Half == Secondary, "a claim that can no longer succeed is waited for")
+	passing := is[0] == ended && is[1] == claim && p.Primary.Record.Transitions == p.Secondary.Record.Transitions
+	want(!passing || shown.Half == Secondary, "a release under way is disturbed")
+	return broken
+}
+
+// Every pair is shown as it must be, to whoever looks.
+func TestEveryPair(t *testing.T) {
+	n := everyPair(func(name string, p Pair) {
+		shown := p.Shown("me")
+		for _, what := range wants(p, shown) {
+			t.Errorf("%s is shown as %+v: %s", name, shown, what)
+		}
+		both := p.Primary.presence() == alone && p.Secondary.presence() == alone
+		if other := p.Shown("somebody"); other != shown && !both {
+			t.Errorf("%s is shown as %+v to one, and as %+v to another", name, shown, other)
+		}
+	})
+	t.Logf("%d pairs", n)
+}
+
+// A rule that nothing can break proves nothing: each way to show a pair wrongly breaks one.
+func TestEveryPairShownWrongly(t *testing.T) {
+	for name, wrong := range map[string]func(Pair) Shown{
+		"the primary alone counts":   func(Pair) Shown { return Shown{Primary, InFirst} },
+		"the secondary alone counts": func(Pair) Shown { return Shown{Secondary, InSecond} },
+		"the newer counts":           func(p Pair) Shown { return Shown{p.newer(), p.newer().stands()} },
+		"one is enough": func(p Pair) Shown {
+			s := p.Shown("me")
+			s.Stands = InFirst | InSecond
+			return s
+		},
+		"both are never enough": func(p Pair) Shown {
+			s := p.Shown("me")
+			s.Stands = s.Half.stands()
+			return s
+		},
+		"whoever is free counts": func(p Pair) Shown {
+			for _, h := range []Half{Primary, Secondary} {
+				if p.Of(h).presence() == ended {
+					return Shown{h, h.stands()}
+				}
+			}
+			return p.Shown("me")
+		},
+		"the order is the other": func(p Pair) Shown {
+			s := Pair{p.Secondary, p.Primary}.Shown("me")
+			if s.InBoth() {
+				return s
+			}
+			return Shown{s.Half.Other(), s.Half.Other().stands()}
+		},
+		"oneself counts": func(p Pair) Shown {
+			if p.Primary.presence() == alone && p.Primary.Record.Holder == "me" {
+				return Shown{Primary, InFirst}
+			}
+			return p.Shown("me")
+		},
+	} {
+		caught := map[string]bool{}
+		everyPair(func(_ string, p Pair) {
+			for _, what := range wants(p, wrong(p)) {
+				caught[what] = true
+			}
+		})
+		if len(caught) == 0 {
+			t.Errorf("%s: no rule is broken", name)
+		}
+	}
+}
+
+// The second write never goes over what has come since, unless that is of an earlier term than
+// a claim of one's own: neither over another object, nor over a holder that needs it alone, nor
+// over what cannot be read.
+func TestEverySecondWrite(t *testing.T) {
+	n, over := 0, 0
+	everyPair(func(base string, p Pair) {
+		if p.Primary.Version != 5 {
+			return
+		}
+		for state, now := range halves(secondUID, firstUID) {
+			for _, r := range []Record{
+				{Holder: "me", Transitions: 2}, {Holder: "me", Transitions: 3}, {Holder: "me", Transitions: 4}, {Holder: "me", Transitions: 5},
+				{Holder: "b", Transitions: 4}, {Transitions: 3},
+			} {
+				now.Version = 9
+				w := PairWrite{Self: "me", Base: p, Record: r}
+				n++
+				changed := now.Content != p.Secondary.Content || now.Record != p.Secondary.Record || now.Notes.Nominated != p.Secondary.Notes.Nominated
+				anew := now.UID != p.Secondary.UID
+				allowed := !anew && !changed
+				if !anew && changed && r.Holder == w.Self && !w.Renews() && now.Content == Readable {
+					was := now.Record.Transitions
+					switch now.presence() {
+					case ended, claim:
+						allowed = was < r.Transitions
+					case nominee:
+						allowed = was <= r.Transitions
+					case vacant, unbelievable, alone:
+					}
+				}
+				if w.Yields(now) == allowed {
+					t.Errorf("%s/%d on %s, then %s: yields %v", r.Holder, r.Transitions, base, state, !allowed)
+				}
+				if allowed && changed {
+					over++
+				}
+			}
+		}
+	})
+	t.Logf("%d second writes, %d over something that has changed", n, over)
+}
