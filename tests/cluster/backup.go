@@ -77,11 +77,8 @@ func stopped(pid int) bool {
 // with the old data and gives versions out a second time, and the API servers that ran
 // are started again. It returns when they are ready. A further Restore may follow.
 func (c *Cluster) Restore(ctx context.Context, b *Backup) error {
-	var ran []*APIServer
-	for _, server := range c.apiServers() {
-		if server.isRunning() {
-			ran = append(ran, server)
-		}
+	ran := c.runningServers()
+	for _, server := range ran {
 		if err := server.Kill(); err != nil {
 			return fmt.Errorf("restoring: %w", err)
 		}
@@ -111,14 +108,16 @@ func (c *Cluster) Restore(ctx context.Context, b *Backup) error {
 	return nil
 }
 
-func (c *Cluster) apiServers() []*APIServer {
+// runningServers are the API servers that neither were stopped nor have ended by themselves.
+func (c *Cluster) runningServers() (ran []*APIServer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]*APIServer{c.api}, c.further...)
-}
-
-func (s *APIServer) isRunning() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.running()
+	for _, server := range append([]*APIServer{c.api}, c.further...) {
+		server.mu.Lock()
+		if server.running() {
+			ran = append(ran, server)
+		}
+		server.mu.Unlock()
+	}
+	return ran
 }

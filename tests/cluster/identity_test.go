@@ -218,7 +218,13 @@ func TestAnExternalClusterIsUsedAsItIs(t *testing.T) {
 	if same.URL() != c.URL() || same.Kubeconfig() != c.Kubeconfig() || same.APIServer() != nil || same.AuditLog() != "" {
 		t.Errorf("it is %+v", same)
 	}
-	if same.Namespace(t) == "" {
-		t.Error("no namespace")
+	var namespace string
+	t.Run("as a guest", func(t *testing.T) { namespace = same.Namespace(t) })
+	if namespace == "" {
+		t.Fatal("no namespace")
 	}
+	until(t, "what a guest has made is taken away", func(ctx context.Context) (bool, error) {
+		found, err := clientFor(t, c.Admin()).CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		return apierrors.IsNotFound(err) || err == nil && found.DeletionTimestamp != nil, nil
+	})
 }
