@@ -20,6 +20,8 @@
 //		…
 //	}
 //
+// With INCUMBENT_TEST_CLUSTER, a kubeconfig, it is that cluster, and none is started.
+//
 // The programs come from `make tools`, or from the folder that KUBEBUILDER_ASSETS
 // names. They listen on loopback addresses that belong to this cluster alone, so that
 // clusters of several test packages run side by side; that is why Linux is needed.

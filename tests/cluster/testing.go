@@ -15,6 +15,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// ExternalVariable names a kubeconfig: the packages that share a cluster then use that one (see
+// Options.External) instead of starting one each.
+const ExternalVariable = "INCUMBENT_TEST_CLUSTER"
+
 // cleanTimeout bounds a request that cleans up after a test.
 const cleanTimeout = 10 * time.Second
 
@@ -31,6 +35,9 @@ var shared struct {
 // for it (Shared), and fails the package when goroutines are left. It ends the process,
 // so it comes last in TestMain.
 func Main(m *testing.M, options Options) {
+	if there := os.Getenv(ExternalVariable); there != "" {
+		options.External = there
+	}
 	shared.mu.Lock()
 	shared.main, shared.options = true, options
 	shared.mu.Unlock()

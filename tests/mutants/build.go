@@ -36,11 +36,15 @@ type planted struct {
 	overlay string
 	// sum tells one build from another.
 	sum string
+	// clusters are those that stay up.
+	clusters standing
+	// elsewhere are the functions of the room's packages that other rooms have.
+	elsewhere map[string]bool
 }
 
 // plant finds the mutants of a room and compiles its tests with them.
 func plant(ctx context.Context, root, work string, r room) (*planted, error) {
-	p := &planted{room: r, root: root, work: filepath.Join(work, r.name)}
+	p := &planted{room: r, root: root, work: filepath.Join(work, r.name), elsewhere: map[string]bool{}}
 	if err := os.RemoveAll(filepath.Join(p.work, "src")); err != nil {
 		return nil, err
 	}
@@ -55,6 +59,8 @@ func plant(ctx context.Context, root, work string, r room) (*planted, error) {
 		for _, m := range find(one) {
 			if r.includes(filepath.Base(m.file.path)) {
 				p.mutants = append(p.mutants, m)
+			} else {
+				p.elsewhere[m.place()] = true
 			}
 		}
 	}
@@ -137,7 +143,7 @@ func (p *planted) compile(ctx context.Context) error {
 			return err
 		}
 		sum.Write(binary)
-		fmt.Fprintln(sum, s.tests, j.env)
+		fmt.Fprintln(sum, s.tests, j.env, j.standing)
 		p.suites = append(p.suites, s)
 	}
 	p.sum = hex.EncodeToString(sum.Sum(nil))

@@ -70,6 +70,16 @@ func (s *suite) run(ctx context.Context, tests []string, work, limit time.Durati
 	return out.String(), err
 }
 
+// run starts tests of a suite with the mutants, on the cluster that stands for it.
+func (p *planted) run(ctx context.Context, s *suite, tests []string, work, limit time.Duration, env string) (string, error) {
+	where, err := p.clusters.environment(ctx, s.standing)
+	if err != nil {
+		return "", err
+	}
+	out, err := s.run(ctx, tests, work, limit, append(where, env, p.goflags())...)
+	return out, errors.Join(err, p.clusters.after(ctx, s.standing, err != nil))
+}
+
 // measure runs each test alone and notes what it reaches, unless that is known of this
 // build.
 func (p *planted) measure(ctx context.Context, known *state, suites []*suite, workers int) ([]*test, error) {
@@ -112,8 +122,11 @@ func (t *test) key() string {
 func (p *planted) measureOne(ctx context.Context, t *test) error {
 	reached := filepath.Join(p.work, fmt.Sprintf("reached-%s-%s", filepath.Base(t.suite.binary), t.names[0]))
 	defer os.Remove(reached)
+	if _, err := p.clusters.environment(ctx, t.suite.standing); err != nil {
+		return err // its start is no part of what the test takes
+	}
 	began := time.Now()
-	out, err := t.suite.run(ctx, t.names, 2*baseLimit, baseLimit, envReached+"="+reached, p.goflags())
+	out, err := p.run(ctx, t.suite, t.names, 2*baseLimit, baseLimit, envReached+"="+reached)
 	t.took = time.Since(began)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -217,8 +230,8 @@ func (p *planted) try(ctx context.Context, m *mutant, tests []*test) (result, er
 		for _, t := range batch {
 			names, took = append(names, t.names...), took+t.took
 		}
-		out, err := batch[0].suite.run(ctx, names, leastWork+slowdown*took, (leastPatience + slowdown*took).Round(time.Second),
-			envMutant+"="+strconv.Itoa(m.id), p.goflags())
+		out, err := p.run(ctx, batch[0].suite, names, leastWork+slowdown*took, (leastPatience + slowdown*took).Round(time.Second),
+			envMutant+"="+strconv.Itoa(m.id))
 		if ctx.Err() != nil {
 			return result{}, ctx.Err()
 		}

@@ -145,6 +145,11 @@ func (o options) room(ctx context.Context, r room, excused excuses) (*tally, err
 	fmt.Fprintf(o.out, "%s: %d mutants, %d known, for at most %v\n", r.name, len(p.mutants), len(known.Results), budget)
 	within, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
+	defer func() {
+		if err := p.clusters.end(); err != nil {
+			fmt.Fprintln(o.out, err)
+		}
+	}()
 	passes := r.passes()
 	if o.own {
 		passes = 1
@@ -161,7 +166,7 @@ func (o options) room(ctx context.Context, r room, excused excuses) (*tally, err
 			return nil, err
 		}
 	}
-	return count(r, p.mutants, known, excused), nil
+	return count(r, p, known, excused), nil
 }
 
 // choose draws the mutants to try.

@@ -40,12 +40,15 @@ const longestWhat = 110
 // key names a mutant as long as the function and the mutated text stay what they are,
 // wherever in the file they move.
 func (m *mutant) key() string {
-	key := fmt.Sprintf("%s %s: %s: %s", shortPath(m.pkg.path), m.fn, m.op, m.what)
+	key := fmt.Sprintf("%s: %s: %s", m.place(), m.op, m.what)
 	if m.nth > 1 {
 		key += fmt.Sprintf(" (#%d)", m.nth)
 	}
 	return key
 }
+
+// place is what the keys of all mutants of a function begin with.
+func (m *mutant) place() string { return shortPath(m.pkg.path) + " " + m.fn }
 
 // position is for a reader who wants to look.
 func (m *mutant) position() string {

@@ -280,3 +280,28 @@ func TestOwnTestsAlone(t *testing.T) {
 		}
 	}
 }
+
+// Of rooms that share a package, a reason that fits no mutant is the business of the one that has
+// the function, and otherwise of the one that has the rest.
+func TestWhoseReasonsAreStale(t *testing.T) {
+	one := &pkg{path: "x/y/z"}
+	at := func(fn string) *mutant { return &mutant{pkg: one, fn: fn} }
+	here := &planted{mutants: []*mutant{at("Here")}, elsewhere: map[string]bool{"y/z T.There": true}}
+	for key, want := range map[string][3]bool{ // a room of all files, one of some, one of the rest
+		"y/z Here: a: b":    {true, true, true},
+		"y/z T.There: a: b": {true, false, false},
+		"y/z Gone: a: b":    {true, false, true},
+	} {
+		for i, room := range []room{{}, {files: []string{"a.go"}}, {not: []string{"b.go"}}} {
+			here.room = room
+			known := here.elsewhere
+			if i == 0 {
+				here.elsewhere = nil // all files are its own
+			}
+			if got := here.owns(key); got != want[i] {
+				t.Errorf("%q, room %+v: %v", key, room, got)
+			}
+			here.elsewhere = known
+		}
+	}
+}

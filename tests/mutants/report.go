@@ -25,10 +25,10 @@ type survivor struct {
 	key, position, outcome string
 }
 
-func count(r room, mutants []*mutant, known state, excused excuses) *tally {
-	t := &tally{room: r.name, mutants: len(mutants)}
+func count(r room, p *planted, known state, excused excuses) *tally {
+	t := &tally{room: r.name, mutants: len(p.mutants)}
 	keys, packages := map[string]bool{}, map[string]bool{}
-	for _, m := range mutants {
+	for _, m := range p.mutants {
 		key := m.key()
 		keys[key], packages[shortPath(m.pkg.path)] = true, true
 		result, tried := known.Results[key]
@@ -52,25 +52,22 @@ func count(r room, mutants []*mutant, known state, excused excuses) *tally {
 	}
 	for _, key := range slices.Sorted(maps.Keys(excused)) {
 		name, _, _ := strings.Cut(key, " ")
-		if packages[name] && !keys[key] && r.owns(key, mutants) {
+		if packages[name] && !keys[key] && p.owns(key) {
 			t.stale = append(t.stale, key+" (there is no such mutant)")
 		}
 	}
 	return t
 }
 
-// owns reports whether a reason that fits no mutant is this room's business: of the
-// rooms that share a package, the one that has the function, or the first.
-func (r room) owns(key string, mutants []*mutant) bool {
-	if len(r.files) == 0 {
-		return true
+// owns reports whether a reason that fits no mutant is this room's business. Of the rooms that
+// share a package, it is the one that has the function; where none has it any more, the
+// one that takes all files but those of the others.
+func (p *planted) owns(key string) bool {
+	place, _, _ := strings.Cut(key, ":")
+	if len(p.room.files) == 0 {
+		return !p.elsewhere[place]
 	}
-	for _, m := range mutants {
-		if strings.HasPrefix(key, shortPath(m.pkg.path)+" "+m.fn+":") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.mutants, func(m *mutant) bool { return m.place() == place })
 }
 
 // report prints the survivors and the table, and says whether all is well.

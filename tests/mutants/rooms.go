@@ -31,6 +31,9 @@ type judge struct {
 	second bool
 	// together runs its tests as one, where starting them costs the most.
 	together bool
+	// standing is the kind of cluster that stays up for it. Its tests stop no servers, and take what
+	// concerns everyone away again; those of other judges start clusters of their own.
+	standing string
 	// env is added to the environment.
 	env []string
 }
@@ -120,17 +123,18 @@ var rooms = []room{
 		judges: []judge{
 			{pkg: fence}, {pkg: fence + "/install"},
 			// Most of what is left is about verifying, which these few show.
-			{pkg: "./tests/faults/fence", run: "TestFenceVerif.*|TestFenceModes|TestFenceReports.*", second: true, together: true},
-			{pkg: "./tests/faults/fence", skip: "TestFenceVerif.*|TestFenceModes|TestFenceReports.*|TestFenceAtTwo.*|TestFenceComesBack|TestFenceMoves.*|TestFenceFindsThe.*|TestFenceOfAnElectionAcross.*", second: true, together: true},
+			{pkg: "./tests/faults/fence", run: "TestFenceVerif.*|TestFenceModes|TestFenceReports.*", second: true, together: true, standing: bare},
+			{pkg: "./tests/faults/fence", skip: "TestFenceVerif.*|TestFenceModes|TestFenceReports.*|TestFenceAtTwo.*|TestFenceComesBack|TestFenceMoves.*|TestFenceFindsThe.*|TestFenceOfAnElectionAcross.*", second: true, together: true, standing: bare},
 		},
 	},
 	{
 		name: "bootstrap", packages: []string{server}, budget: 40 * time.Minute,
 		judges: []judge{
-			{pkg: server, skip: serves}, {pkg: "./cmd/pilot", run: "TestFence.*|TestWhatCannotBe.*", skip: launches},
-			{pkg: server, run: serves, second: true},
+			{pkg: server, skip: serves + "|" + defines}, {pkg: "./cmd/pilot", run: "TestFence.*|TestWhatCannotBe.*", skip: launches},
+			{pkg: server, run: serves, second: true, standing: bare},
+			{pkg: server, run: defines, second: true},
 			{pkg: "./cmd/pilot", run: "TestEveryFlagOfTheFence.*", second: true, together: true},
-			{pkg: ground, run: "TestServer.*|TestTwoRevisions.*|TestEvents.*", second: true, together: true},
+			{pkg: ground, run: "TestServer.*|TestTwoRevisions.*|TestEvents.*", second: true, together: true, standing: full},
 		},
 	},
 	{
@@ -184,9 +188,10 @@ var rooms = []room{
 			// Together costs a start for all, apart the quick ones judge before those that
 			// stop servers and wait.
 			{pkg: "./tests/cluster", skip: slowCluster + "|" + alone, second: true, together: true},
-			{pkg: "./tests/cluster/node", skip: slowNode + "|" + alone, second: true, together: true},
+			{pkg: "./tests/cluster/node", skip: slowNode + "|" + stopsServers + "|" + alone, second: true, together: true, standing: full},
 			{pkg: "./tests/cluster", run: slowCluster, second: true},
-			{pkg: "./tests/cluster/node", run: slowNode, second: true},
+			{pkg: "./tests/cluster/node", run: stopsServers, second: true, together: true},
+			{pkg: "./tests/cluster/node", run: slowNode, second: true, standing: full},
 		},
 	},
 }
@@ -196,9 +201,11 @@ var rooms = []room{
 const (
 	alone = "TestADefinition.*|TestMissingPrograms.*|TestOptionsAreChecked|TestTheCommandLines|TestWhoIsHealthy|TestAKubeconfig.*|TestTheFolderOfACluster|TestDefaultsOf.*|" +
 		"TestLastLines|TestLogRequests.*|TestExpand|TestBackoff|TestAddresses.*|TestLifeIsNotAsked.*|TestRetry.*|TestWhichPods.*|TestANodeTells.*|TestThePeriod.*|" +
-		"TestHowAProcess.*|TestThePlan.*|TestWhichPart.*|TestTheObject.*|TestWhatIsAsked.*|TestABinding.*|TestTheStatus.*|TestWhichLogs.*"
+		"TestHowAProcess.*|TestThePlan.*|TestWhichPart.*|TestWhichServers.*|TestWhoStandsStill|TestTheEnvironmentOf.*|TestWhatCertificates.*|TestTheKeysOf.*|TestTheObject.*|TestTheLife.*|TestWhatIsAsked.*|TestABinding.*|TestTheStatus.*|TestWhichLogs.*"
 	slowCluster = "TestABackup.*|TestGatewayAPI|TestTheAPIServerCanPause.*|TestServersOfACluster.*"
-	slowNode    = "TestANamesake.*|TestAPodThatWent.*|TestReadiness.*|TestNothingOutlives.*|TestPodsOutlive.*|TestLifeWaits.*|TestANodeThatStops.*"
+	slowNode    = "TestReadiness.*|TestNothingOutlives.*|TestLifeWaits.*"
+	// stopsServers are those of nodes that need a cluster of their own.
+	stopsServers = "TestAPodThatWent.*|TestPodsOutlive.*|TestANodeThatStartsAnew.*"
 )
 
 // pureIngress are the ingress controller's tests that need no API server.
@@ -207,10 +214,11 @@ const pureIngress = "TestClass|TestAddresses|TestNewNames.*|TestSlim"
 // predecessorFiles keep the lock of earlier versions; the other files are named elections.
 var predecessorFiles = []string{"predecessor.go", "keeping.go", "former.go", "boundgate.go"}
 
-// serves are the server's tests that need an API server, launches those of the program that
-// do, or that start it.
+// serves are the server's tests that need an API server, and defines that whose definitions stay in
+// it; launches are those of the program that need one, or that start it.
 const (
-	serves = "TestAccess.*|TestDeploymentAsks.*|TestEveryFieldOfConfig.*|TestReadiness|TestReadyWithout.*|TestNotReady.*|TestMetricsAre.*|" +
+	defines = "TestARowWaits.*"
+	serves  = "TestAccess.*|TestDeploymentAsks.*|TestEveryFieldOfConfig.*|TestReadiness|TestReadyWithout.*|TestNotReady.*|TestMetricsAre.*|" +
 		"TestElectionsPage|TestFailedController.*|TestSelfTest.*|TestFenceStandsOnly.*|TestFenceConfigNames.*|TestInstallations.*|TestMoveFrom.*|" +
 		"TestLockThatWas.*|TestNobodyCampaigns.*|TestAServerThat.*|TestACommandThat.*"
 	launches = "TestEveryFlagAndVariable.*|TestEveryFlagOfTheFence.*|TestFenceByTheEnvironment|TestSignal.*|TestSecondSignal.*|TestWhatCannotStart.*|TestAPod.*"
