@@ -13,6 +13,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -21,7 +22,7 @@ import (
 type fenceWatch struct {
 	on     bool
 	client kube.Client
-	events *events
+	events k8sresourcelock.EventRecorder
 	log    *slog.Logger
 	stands *prometheus.GaugeVec
 	guards *prometheus.GaugeVec
@@ -70,7 +71,7 @@ const (
 	checkEvery = time.Minute
 )
 
-func newFenceWatch(client kube.Client, events *events, registry prometheus.Registerer, log *slog.Logger, config Config) *fenceWatch {
+func newFenceWatch(client kube.Client, events k8sresourcelock.EventRecorder, registry prometheus.Registerer, log *slog.Logger, config Config) *fenceWatch {
 	w := &fenceWatch{
 		on: config.Fence && !config.DisableElections, client: client, events: events, log: log, wake: newWakeup(), every: config.fenceEvery,
 		probes: map[*leaderelection.LeaderElection][]fence.Probe{}, states: map[*leaderelection.LeaderElection]fenceState{},
@@ -215,25 +216,36 @@ func (w *fenceWatch) look(ctx context.Context, le *leaderelection.LeaderElection
 	answer, err := install.Try(bounded, w.client.Dynamic(), p)
 	cancel()
 	after := le.Status()
-	state = fenceState{Leading: after.Leading, Answer: answer.String(), At: time.Now()}
-	if err != nil {
-		state.Detail = err.Error()
-	}
-	role := "following"
-	if after.Leading {
-		role = "leading"
-	}
-	w.checks.WithLabelValues(after.Lock, role, answer.String()).Inc()
+	state, settled = judged(before, after, answer, err)
+	state.At = time.Now()
+	w.checks.WithLabelValues(after.Lock, state.role(), state.Answer).Inc()
+	return state, settled
+}
+
+// judged is what an answer says of a fence, given what this process was before it asked and
+// after.
+func judged(before, after leaderelection.Status, answer install.Answer, err error) (state fenceState, settled bool) {
 	want := install.Refused
 	if after.Leading {
 		want = install.Admitted
 	}
-	state.Stands = answer == want
+	state = fenceState{Stands: answer == want, Leading: after.Leading, Answer: answer.String()}
+	if err != nil {
+		state.Detail = err.Error()
+	}
 	// Who settles or drains holds the lock and does not lead. Nor does a process that was
 	// killed and came back, and has not seen yet that the lock still names it.
 	mine := after.Holder == after.Identity || after.Holder == "" && answer == install.Admitted
 	quiet := after.Leading || !mine
 	return state, quiet && before.Leading == after.Leading && before.Token == after.Token && before.Holder == after.Holder
+}
+
+// role is what this process was when it tried, in the metric's words.
+func (s fenceState) role() string {
+	if s.Leading {
+		return "leading"
+	}
+	return "following"
 }
 
 var errUnsettled = errors.New("the election did not settle while the fence was tried")

@@ -118,8 +118,7 @@ type electionState struct {
 	OtherLock string `json:"otherLock,omitempty"`
 }
 
-func stateOf(le *leaderelection.LeaderElection) electionState {
-	now := le.Status()
+func stateOf(now leaderelection.Status) electionState {
 	state := electionState{
 		ID: now.ElectionID, Namespace: now.Namespace, Lock: now.Lock, LockType: now.LockType,
 		Phase: now.Phase, Reason: now.Reason, Leading: now.Leading,
@@ -138,7 +137,7 @@ func stateOf(le *leaderelection.LeaderElection) electionState {
 func (s *Server) electionsPage(w http.ResponseWriter, _ *http.Request) {
 	states := []electionState{}
 	for _, le := range s.elections.All() {
-		state := stateOf(le)
+		state := stateOf(le.Status())
 		state.Fence, state.OtherLock = s.fence.state(le), s.others.state(le)
 		states = append(states, state)
 	}

@@ -83,14 +83,7 @@ func (s *Server) connect() error {
 func (s *Server) Run(ctx context.Context) error {
 	s.log.Info("server", "version", ReadBuild().Version, "identity", s.config.Identity, "namespace", s.config.Namespace, "revision", s.config.Revision,
 		"cluster", s.config.ClusterID, "lock", s.config.Lock, "elections", !s.config.DisableElections, "gate", !s.config.DisableGate, "fence", s.config.Fence)
-	err := runParts(ctx, s.log, func() { s.stopping.Store(true) }, []part{
-		{name: "the HTTP server", start: s.listen, run: s.http.serve, bound: httpStop + stopGrace},
-		{name: "the recorder of events", run: s.events.run, bound: eventsStop + stopGrace},
-		{name: "the watcher of the default revision", run: s.watch, bound: stopGrace},
-		{name: "the look-out for other locks", run: s.others.run, bound: stopGrace},
-		{name: "the fence's self-test", run: s.fence.run, bound: stopGrace},
-		{name: "the elections", run: s.campaign, bound: s.config.ShutdownTimeout + 2*stopGrace},
-	})
+	err := runParts(ctx, s.log, func() { s.stopping.Store(true) }, s.parts())
 	kube.CloseIdleConnections(s.work)
 	kube.CloseIdleConnections(s.own)
 	if err != nil {
@@ -98,6 +91,18 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.log.Info("server has ended", "identity", s.config.Identity)
 	return nil
+}
+
+// parts are what a server is made of, in the order in which they start.
+func (s *Server) parts() []part {
+	return []part{
+		{name: "the HTTP server", start: s.listen, run: s.http.serve, bound: httpStop + stopGrace},
+		{name: "the recorder of events", run: s.events.run, bound: eventsStop + stopGrace},
+		{name: "the watcher of the default revision", run: s.watch, bound: stopGrace},
+		{name: "the look-out for other locks", run: s.others.run, bound: stopGrace},
+		{name: "the fence's self-test", run: s.fence.run, bound: stopGrace},
+		{name: "the elections", run: s.campaign, bound: s.config.ShutdownTimeout + 2*stopGrace},
+	}
 }
 
 // listen says where, which --address may have left to the system.

@@ -1,0 +1,349 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// What a server is made of, each with the time that it has to end: together they stay within a
+// Deployment's grace period.
+func TestPartsOfAServer(t *testing.T) {
+	config := goodConfig()
+	config.ShutdownTimeout = 7 * time.Second
+	s, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const grace = 5 * time.Second
+	want := []struct {
+		name, run, start string
+		bound            time.Duration
+	}{
+		{"the HTTP server", "(*httpServer).serve", "(*Server).listen", 2*time.Second + grace},
+		{"the recorder of events", "(*events).run", "", 2*time.Second + grace},
+		{"the watcher of the default revision", "(*Server).watch", "", grace},
+		{"the look-out for other locks", "(*otherLocks).run", "", grace},
+		{"the fence's self-test", "(*fenceWatch).run", "", grace},
+		{"the elections", "(*Server).campaign", "", 7*time.Second + 2*grace},
+	}
+	called := func(function any) string {
+		value := reflect.ValueOf(function)
+		if value.IsNil() {
+			return ""
+		}
+		name := runtime.FuncForPC(value.Pointer()).Name()
+		return strings.TrimSuffix(name[strings.LastIndex(name, ".(")+1:], "-fm")
+	}
+	got := s.parts()
+	if len(got) != len(want) {
+		t.Fatalf("%d parts", len(got))
+	}
+	for i, w := range want {
+		if p := got[i]; p.name != w.name || p.bound != w.bound || called(p.run) != w.run || called(p.start) != w.start {
+			t.Errorf("part %d is %s by %s, %s within %v; want %+v", i, p.name, called(p.start), called(p.run), p.bound, w)
+		}
+	}
+}
+
+// Each duration that is negative is named, with its value.
+func TestNegativeDurationsAreNamed(t *testing.T) {
+	config := goodConfig()
+	config.LeaseDuration, config.RenewDeadline, config.RetryPeriod, config.ShutdownTimeout, config.Burst = -1, -2, -3, -4, -5
+	err := config.Validate()
+	for _, words := range []string{
+		"--lease-duration=-1ns is negative", "--renew-deadline=-2ns is negative", "--retry-period=-3ns is negative",
+		"--shutdown-timeout=-4ns is negative", "--kube-burst=-5 is negative",
+	} {
+		if err == nil || strings.Count(err.Error(), words) != 1 {
+			t.Errorf("%q is not in %v", words, err)
+		}
+	}
+	config.LeaseDuration, config.RenewDeadline, config.RetryPeriod, config.ShutdownTimeout, config.Burst = 0, 0, 0, 0, 0
+	if err := config.Validate(); err != nil {
+		t.Errorf("zero stands for the defaults: %v", err)
+	}
+}
+
+// A file that declares nothing, or what nobody knows, is an error that names it; and a fence can
+// only be rendered of declarations that can be meant.
+func TestFilesOfDeclarations(t *testing.T) {
+	good := "elections:\n- {election: a, namespace: ns, lock: lease, serviceAccounts: [ns/s], guards: [{resources: [secrets], names: [x]}]}\n"
+	for content, want := range map[string]string{
+		"":                      " declares nothing: give a list",
+		"elections: []\n":       " declares nothing: give a list",
+		"elections: [{a: b}]\n": `unknown field "a"; give a list`,
+		"elections: 7\n":        "give a list of declarations under elections",
+		good:                    "",
+		strings.Replace(good, "lease", "endpoints", 1): `lock "endpoints"`,
+	} {
+		name := filepath.Join(t.TempDir(), "fence.yaml")
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		err := FenceConfig{File: name, Set: "a-set"}.Render(&out)
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) || out.Len() > 0 || strings.Contains(want, "give") && !strings.Contains(err.Error(), "--file="+name) {
+				t.Errorf("%q: %v, and rendered\n%s", content, err, &out)
+			}
+			continue
+		}
+		text := out.String()
+		if err != nil || strings.Count(text, "---\n") != strings.Count(text, "\nkind: ") || strings.Contains(text, "creationTimestamp") || strings.Contains(text, "status:") {
+			t.Errorf("%v\n%s", err, text)
+		}
+		policies, bindings := strings.Count(text, "kind: ValidatingAdmissionPolicy\n"), strings.Count(text, "kind: ValidatingAdmissionPolicyBinding\n")
+		if policies == 0 || policies != bindings {
+			t.Errorf("%d policies and %d bindings in\n%s", policies, bindings, text)
+		}
+	}
+}
+
+// full takes so many writes and no more.
+type full int
+
+func (f *full) Write(p []byte) (int, error) {
+	if *f == 0 {
+		return 0, errAway
+	}
+	*f--
+	return len(p), nil
+}
+
+// Where the output cannot be written, that is the command's error.
+func TestRenderedWhereNothingCanBeWritten(t *testing.T) {
+	for n := range full(2) {
+		room := n
+		if err := (FenceConfig{}).Render(&room); !errors.Is(err, errAway) {
+			t.Errorf("after %d objects: %v", n, err)
+		}
+	}
+}
+
+// Pages say what they are, and only pages that were asked for profile the process.
+func TestWhatPagesAre(t *testing.T) {
+	for _, profiling := range []bool{false, true} {
+		config := goodConfig()
+		config.Profiling = profiling
+		s, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]string{
+			"/": "text/plain; charset=utf-8", "/healthz": "text/plain; charset=utf-8", "/readyz": "text/plain; charset=utf-8",
+			"/debug/elections": "application/json",
+		} {
+			recorder := httptest.NewRecorder()
+			s.handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+			if kind := recorder.Header().Get("Content-Type"); kind != want {
+				t.Errorf("%s is %q", path, kind)
+			}
+			if path == "/readyz" && (recorder.Body.String() != errNotReached.Error()+"\n" || recorder.Code != http.StatusServiceUnavailable) {
+				t.Errorf("%d, %q", recorder.Code, recorder.Body)
+			}
+			if path == "/debug/elections" && !strings.HasPrefix(recorder.Body.String(), "[\n  {\n    \"id\"") {
+				t.Errorf("people cannot read\n%s", recorder.Body)
+			}
+		}
+		for path, words := range map[string]string{"cmdline": os.Args[0], "": "goroutine", "symbol": "num_symbols"} {
+			code, text := get(t, s, "/debug/pprof/"+path)
+			if found := code == http.StatusOK && strings.Contains(text, words); found != profiling {
+				t.Errorf("profiling %v: %q answers %d", profiling, path, code)
+			}
+		}
+		if _, text := get(t, s, "/"); strings.Contains(text, "/debug/pprof/") != profiling {
+			t.Errorf("profiling %v, and the index says\n%s", profiling, text)
+		}
+	}
+}
+
+// Every word of an election's state comes from the one field that it is named after.
+func TestStateOfAnElection(t *testing.T) {
+	since := time.Now()
+	got := stateOf(leaderelection.Status{
+		ElectionID: "id", Namespace: "ns", Lock: "lock", LockType: "kind", Identity: "me", Key: "key", Phase: "phase", Reason: "why",
+		Leading: true, Holder: "you", HolderKey: "your-key", Transitions: 7, Token: "9", Since: since, Default: "rev", DefaultKnown: true,
+	})
+	revision := "rev"
+	want := electionState{
+		ID: "id", Namespace: "ns", Lock: "lock", LockType: "kind", Phase: "phase", Reason: "why", Since: &since, Leading: true,
+		Identity: "me", Key: "key", LeaderIdentity: "you", LeaderKey: "your-key", Transitions: 7, Token: "9", DefaultRevision: &revision,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if empty := stateOf(leaderelection.Status{Default: "rev"}); !reflect.DeepEqual(empty, electionState{}) {
+		t.Errorf("of nothing it says %+v", empty)
+	}
+}
+
+// A configuration of which no client can be made is New's error, whichever client it is.
+func TestNoClient(t *testing.T) {
+	config := goodConfig()
+	config.RESTConfig = &rest.Config{Host: "https://%zz"}
+	if s, err := New(config); err == nil || s != nil || !strings.Contains(err.Error(), "%zz") {
+		t.Errorf("%v, %v", s, err)
+	}
+	config = goodConfig()
+	wrong := errors.New("no controller")
+	rows := newController().rows()
+	rows[0].guards = func(kube.Client, Config, tools) (job, error) { return nil, wrong }
+	if s, err := newServer(config, rows); !errors.Is(err, wrong) || s != nil {
+		t.Errorf("%v, %v", s, err)
+	}
+}
+
+// The look-out for other locks looks at its start, when it is woken and, while there is something
+// to see, at the elections' pace; for a lock of both kinds, or without elections, never.
+func TestWhenOtherLocksAreLookedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*Config)
+		away    bool
+		looks   int // within ten minutes and a second
+		retries time.Duration
+	}{
+		"nothing to see": {func(*Config) {}, false, 1, leaderelection.DefaultRetryPeriod},
+		"nobody answers": {func(*Config) {}, true, 1 + int(10*time.Minute/leaderelection.DefaultRetryPeriod), leaderelection.DefaultRetryPeriod},
+		"at another pace": {func(c *Config) {
+			c.RetryPeriod = time.Minute
+			c.RenewDeadline = 2 * time.Minute
+			c.LeaseDuration = time.Hour
+		}, true, 11, time.Minute},
+		"a lock of both kinds": {func(c *Config) { c.Lock = "multi" }, true, 0, 0},
+		"no elections":         {func(c *Config) { c.DisableElections = true }, true, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := goodConfig()
+				test.change(&config)
+				looks := 0
+				config.RESTConfig = answered(func(r *http.Request) (*http.Response, error) {
+					looks++
+					if test.away {
+						return nil, errAway
+					}
+					return failed(r, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, "x"))
+				})
+				config.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+				s, err := newServer(config, newController().rows())
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- s.others.run(ctx) }()
+				time.Sleep(10*time.Minute + time.Second)
+				if looks != test.looks {
+					t.Errorf("looked %d times, not %d", looks, test.looks)
+				}
+				s.others.wake.nudge()
+				synctest.Wait()
+				if woken := looks - test.looks; woken != min(1, test.looks) {
+					t.Errorf("woken, it looked %d times", woken)
+				}
+				began := time.Now()
+				cancel()
+				if err := <-ended; err != nil || time.Since(began) > 0 {
+					t.Errorf("it ended after %v with %v", time.Since(began), err)
+				}
+			})
+		})
+	}
+}
+
+// A row whose kinds are missing looks for them every few seconds, says so once, and says once that
+// they have come; what cannot be found out counts as known, and is for the caches to report.
+func TestHowKindsAreWaitedFor(t *testing.T) {
+	kinds := []schema.GroupVersionResource{{Group: "x.y", Version: "v1", Resource: "widgets"}, {Version: "v1", Resource: "pods"}, {Group: "x.y", Version: "v1", Resource: "parts"}}
+	lists := func(names ...string) func(r *http.Request) (*http.Response, error) {
+		return func(r *http.Request) (*http.Response, error) {
+			all := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
+			for _, name := range names {
+				all.APIResources = append(all.APIResources, metav1.APIResource{Name: name})
+			}
+			return jsonAnswer(r, all)
+		}
+	}
+	none := func(r *http.Request) (*http.Response, error) {
+		return failed(r, apierrors.NewNotFound(schema.GroupResource{Group: "x.y"}, "v1"))
+	}
+	away := func(*http.Request) (*http.Response, error) { return nil, errAway }
+	for name, test := range map[string]struct {
+		answers []func(r *http.Request) (*http.Response, error) // of the group, look by look
+		missing string
+		took    time.Duration
+	}{
+		"all are there":       {[]func(r *http.Request) (*http.Response, error){lists("widgets", "parts")}, "", 0},
+		"nobody answers":      {[]func(r *http.Request) (*http.Response, error){away}, "", 0},
+		"the group is not":    {[]func(r *http.Request) (*http.Response, error){none, none, lists("parts", "widgets")}, "[widgets.x.y parts.x.y]", 10 * time.Second},
+		"one of two is not":   {[]func(r *http.Request) (*http.Response, error){lists("parts"), lists("parts", "widgets")}, "[widgets.x.y]", 5 * time.Second},
+		"another comes first": {[]func(r *http.Request) (*http.Response, error){none, lists("parts"), none, away}, "[widgets.x.y parts.x.y]", 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := goodConfig()
+				text := &lines{}
+				config.Logger = slog.New(slog.NewTextHandler(text, nil))
+				looks := 0
+				config.RESTConfig = answered(func(r *http.Request) (*http.Response, error) {
+					switch r.URL.Path {
+					case "/api/v1":
+						return lists("pods")(r)
+					case "/apis/x.y/v1":
+						looks++ // two for each look: one for each kind
+						return test.answers[min((looks-1)/2, len(test.answers)-1)](r)
+					}
+					return nil, fmt.Errorf("the test: nobody asks for %s", r.URL.Path)
+				})
+				s, err := newServer(config, newController().rows())
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				if err := s.known(kinds, config.Logger)(t.Context()); err != nil || time.Since(began) != test.took {
+					t.Errorf("it took %v: %v", time.Since(began), err)
+				}
+				said := map[bool]int{true: 1}[test.missing != ""]
+				if text.count("does not know some kinds", `missing="`+test.missing+`"`)+text.count("does not know some kinds", "missing="+test.missing) < said ||
+					text.count("does not know some kinds") != said || text.count("knows all kinds now") != said {
+					t.Errorf("it says\n%s", text)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		config := goodConfig()
+		config.RESTConfig = answered(none)
+		s, err := newServer(config, newController().rows())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 12*time.Second, errAway)
+		defer cancel()
+		began := time.Now()
+		if err := s.known(kinds[:1], quiet)(ctx); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "widgets.x.y") || time.Since(began) != 12*time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A look that does not settle says nothing, whatever one before it has seen; one that settles in
+// the end says what it saw last.
+func TestALookSaysWhatItSawLast(t *testing.T) {
+	// Nobody holds the lock: who is admitted may have taken it just now.
+	const settled, unsettled, stands = "unclear", "admitted", "refused"
+	for name, test := range map[string]struct {
+		answers []string // the last again and again
+		want    fenceState
+		tries   int
+	}{
+		"it stands at once":        {[]string{stands}, fenceState{Stands: true, Answer: stands}, 1},
+		"it stands in the end":     {[]string{settled, unsettled, settled, stands}, fenceState{Stands: true, Answer: stands}, 4},
+		"it is not clear":          {[]string{unsettled, settled}, fenceState{Answer: settled}, checkTries},
+		"it does not settle again": {[]string{settled, unsettled}, fenceState{}, checkTries},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProbed(t, func(_ *Config, row *election) { row.writes = writesTo("a") })
+				p.answer = func(string) error {
+					n := min(len(p.asked), len(test.answers)) - 1
+					return map[string]error{settled: errAway, stands: refusal()}[test.answers[n]]
+				}
+				got := p.fence.try(t.Context(), p.le, p.fence.probes[p.le][0])
+				if got.Stands != test.want.Stands || got.Answer != test.want.Answer || len(p.asked) != test.tries {
+					t.Errorf("after %d tries: %+v", len(p.asked), got)
+				}
+			})
+		})
+	}
+}
+
+// What a fence that does not stand does instead is news as well.
+func TestAnotherWrongAnswerIsNews(t *testing.T) {
+	p := newProbed(t, func(_ *Config, row *election) { row.writes = writesTo("a") })
+	for i, step := range []struct {
+		answer string
+		lines  int
+	}{{"admitted", 1}, {"unclear", 2}, {"unclear", 2}, {"admitted", 3}, {"admitted", 3}} {
+		p.fence.report(p.le, fenceState{Answer: step.answer})
+		if n := strings.Count(p.log.String(), "\n"); n != step.lines {
+			t.Errorf("step %d: %d lines", i, n)
+		}
+	}
+}
+
+// The self-test looks as often as it is told to.
+func TestTheSelfTestsOwnPace(t *testing.T) {
+	for every, want := range map[time.Duration]int{0: 11, 10 * time.Second: 61} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newProbed(t, func(c *Config, row *election) { c.fenceEvery, row.writes = every, writesTo("a") })
+			p.answer = func(string) error { return refusal() }
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- p.fence.run(ctx) }()
+			time.Sleep(10*time.Minute + time.Second)
+			cancel()
+			if err := <-ended; err != nil || len(p.asked) != want {
+				t.Errorf("every %v: %v, after %d looks", every, err, len(p.asked))
+			}
+		})
+	}
+}
+
+// A run function's life is two lines in the log, and how it ended is the election's to know.
+func TestLinesOfARunFunction(t *testing.T) {
+	for _, wrong := range []error{nil, errAway} {
+		text := &lines{}
+		ran := false
+		err := logged(slog.New(slog.NewTextHandler(text, nil)), func(context.Context) error {
+			ran = text.count("run function started") == 1 && text.count("run function ended") == 0
+			return wrong
+		})(t.Context())
+		if !ran || !errors.Is(err, wrong) {
+			t.Errorf("ran after its line: %v, ended with %v", ran, err)
+		}
+		level := map[bool]string{true: "level=INFO", false: "level=ERROR"}[wrong == nil]
+		if text.count("run function ended", level) != 1 || text.count() != 2 || (text.count(errAway.Error()) == 1) != (wrong != nil) {
+			t.Errorf("it says\n%s", text)
+		}
+	}
+}
+
+// A report leaves no file open.
+func TestReportClosesItsLog(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "audit.log")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (FenceConfig{AuditLog: name}).Report(io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	open, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil || len(open) == 0 {
+		t.Fatalf("%v: %q", err, open)
+	}
+	for _, fd := range open {
+		if to, _ := os.Readlink(fd); to == name {
+			t.Errorf("%s is open", to)
+		}
+	}
+}
