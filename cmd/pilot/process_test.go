@@ -279,16 +279,25 @@ func (p *process) page(t *testing.T, path string) (int, string) {
 	return response.StatusCode, string(content)
 }
 
-// election is the one that it takes part in.
+// election is one that it takes part in.
 type election struct {
-	Phase, LockType, Identity, Key string
-	Leading                        bool
+	Phase, LockType, Identity, Key, Cluster string
+	Leading                                 bool
 }
 
+// elections are all that it takes part in, none while it does not answer.
+func (p *process) elections(t *testing.T) (all []election) {
+	t.Helper()
+	if _, page := p.page(t, "/debug/elections"); json.Unmarshal([]byte(page), &all) != nil {
+		return nil
+	}
+	return all
+}
+
+// election is the first of them.
 func (p *process) election(t *testing.T) (e election) {
 	t.Helper()
-	var all []election
-	if _, page := p.page(t, "/debug/elections"); json.Unmarshal([]byte(page), &all) == nil && len(all) > 0 {
+	if all := p.elections(t); len(all) > 0 {
 		return all[0]
 	}
 	return e

@@ -16,6 +16,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
@@ -52,7 +53,8 @@ func newWorld(t *testing.T) *world {
 	w.flags = map[string]string{
 		"kubeconfig": filepath.Join(t.TempDir(), "two-contexts"), "context": "the-right-one",
 		"kube-qps": fmt.Sprint(limitQPS), "kube-burst": fmt.Sprint(limitBurst),
-		"namespace": home, "identity": "flag-pod", "revision": "flag-revision", "cluster-id": "flag-cluster",
+		"remote-kubeconfig": kubeconfig(t, &rest.Config{Host: newRemote(t)}),
+		"namespace":         home, "identity": "flag-pod", "revision": "flag-revision", "cluster-id": "flag-cluster",
 		"address": "127.0.0.5:0", "pprof": "true", "ca-bundle": file, "excluded-namespaces": w.ours + "," + w.spared,
 		"ingress-controller-mode": "default", "ingress-class": "flag-class", "ingress-service": "flag-gateway",
 		"lock": "lease", "lease-duration": "50s", "renew-deadline": "35s", "retry-period": "1s", "shutdown-timeout": "30s",
@@ -183,6 +185,7 @@ var effects = map[string]func(t *testing.T, w *world){
 	},
 	"server --revision":                keyIs((*world).flagLease, "flag-revision"),
 	"server --cluster-id":              logged(byFlag, "flag-cluster"),
+	"server --remote-kubeconfig":       visits,
 	"server --address":                 servesAt("127.0.0.5:"),
 	"server --pprof":                   profiles,
 	"server --ca-bundle":               spreads,

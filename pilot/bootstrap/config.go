@@ -24,7 +24,11 @@ type Config struct {
 	Kubernetes kube.Source
 	// RESTConfig, when set, is used instead of Kubernetes.
 	RESTConfig *rest.Config
-	// QPS and Burst limit the work's requests; a negative QPS means no limit. Elections
+	// RemoteKubeconfig is a file that says where another cluster's API server is; "" means that there
+	// is none. Controllers that work in remote clusters, too, do so there, under elections
+	// in that cluster's namespace of the same name, where candidates of that cluster go before this server.
+	RemoteKubeconfig string
+	// QPS and Burst limit the work's requests to each cluster; a negative QPS means no limit. Elections
 	// and the default revision have clients of their own, without a limit. 0 means 40
 	// and 60.
 	QPS   float32
@@ -79,6 +83,8 @@ type Config struct {
 	// Logger receives everything; nil means Istio's log.
 	Logger *slog.Logger
 
+	// remote: this is what the server does in the remote cluster.
+	remote bool
 	// Tests shorten these: how long run functions may outlive their lease before the server
 	// counts as unhealthy, and how often the fence's self-test looks by itself.
 	healthTolerance, fenceEvery time.Duration
@@ -199,6 +205,9 @@ func lockType(name string) (leaderelection.LockType, error) {
 
 // restConfig is where the API server is.
 func (c Config) restConfig() (*rest.Config, error) {
+	if c.remote {
+		return kube.LoadConfig(kube.Source{Path: c.RemoteKubeconfig, Flag: "--remote-kubeconfig"})
+	}
 	if c.RESTConfig != nil {
 		return c.RESTConfig, nil
 	}

@@ -39,7 +39,8 @@ func TestWrongConfigurationsNameTheFlag(t *testing.T) {
 		"--renew-deadline":          func(c *Config) { c.RenewDeadline = time.Hour },
 		"--retry-period":            func(c *Config) { c.RetryPeriod = time.Hour },
 		"--lease-duration":          func(c *Config) { c.LeaseDuration = 1500 * time.Millisecond },
-		"no-such-file":              func(c *Config) { c.RESTConfig, c.Kubernetes = nil, kube.Source{Path: "/no-such-file"} },
+		"remote cluster: reading kubeconfig /no/such/file: no such file or directory; give --remote-kubeconfig=FILE": func(c *Config) { c.RemoteKubeconfig = "/no/such/file" },
+		"no-such-file": func(c *Config) { c.RESTConfig, c.Kubernetes = nil, kube.Source{Path: "/no-such-file"} },
 	} {
 		t.Run(flag, func(t *testing.T) {
 			config := goodConfig()

@@ -28,6 +28,8 @@ import (
 var effects = map[string]func(t *testing.T, e *environment){
 	"Kubernetes":         kubernetesHasItsEffect,
 	"RESTConfig":         restConfigHasItsEffect,
+	"RemoteKubeconfig":   remoteHasItsEffect,
+	"remote":             remoteHasItsEffect,
 	"QPS":                limitHasItsEffect,
 	"Burst":              limitHasItsEffect,
 	"Namespace":          lockSaysWhoAndWhere,

@@ -33,6 +33,8 @@ type election struct {
 	perRevision bool
 	// lease: its lock is a Lease, whatever --lock says.
 	lease bool
+	// remote: the controller works in a remote cluster, too, where its election is another one.
+	remote bool
 	// predecessor, if given, is the lock that guarded the same work in earlier versions
 	// (docs/migration.md).
 	predecessor *leaderelection.Predecessor
@@ -65,7 +67,7 @@ type tools struct {
 // Its rights are rendered with the others' (Rights), and its lock is named with theirs (Elections).
 var table = []election{
 	{
-		id: leaderelection.NamespaceController, guards: namespaceController, rights: namespaceRights,
+		id: leaderelection.NamespaceController, guards: namespaceController, rights: namespaceRights, remote: true,
 		writes: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{namespace.ConfigMapName}}},
 	},
 	{
@@ -76,12 +78,19 @@ var table = []election{
 
 // rows are those of the table that a configuration turns on.
 func (c Config) rows() []election {
-	return slices.DeleteFunc(slices.Clone(table), func(row election) bool { return row.on != nil && !row.on(c.withDefaults()) })
+	return slices.DeleteFunc(slices.Clone(table), func(row election) bool {
+		return c.remote && !row.remote || row.on != nil && !row.on(c.withDefaults())
+	})
 }
 
 // Elections lists the names of the elections that a server takes part in; those of
-// perRevision get "-<revision>" appended to make their lock's name.
-func Elections(config Config) (shared, perRevision []string) { return electionsOf(config.rows()) }
+// perRevision get "-<revision>" appended to make their lock's name. With DisableElections there are none.
+func Elections(config Config) (shared, perRevision []string) {
+	if config.DisableElections {
+		return nil, nil
+	}
+	return electionsOf(config.rows())
+}
 
 func electionsOf(rows []election) (shared, perRevision []string) {
 	for _, row := range rows {
@@ -116,7 +125,7 @@ func ingressController(client kube.Client, config Config, tools tools) (job, err
 }
 
 // elect puts the elections of a table together.
-func (s *Server) elect(rows []election) error {
+func (s *site) elect(rows []election) error {
 	for _, row := range rows {
 		le, err := leaderelection.New(s.work, s.electionConfig(row))
 		if err != nil {
@@ -134,22 +143,23 @@ func (s *Server) elect(rows []election) error {
 		le.Warm(s.known(row.kinds, log)).Warm(j.Warm).AddRunContext(logged(log, j.Run))
 		s.fence.watch(le, row)
 		s.others.watch(le)
-		countWrites(s.metrics.registry, le)
+		countWrites(s.metrics, le)
 		s.jobs = append(s.jobs, j)
 		s.elections.Add(le)
+		s.mine = append(s.mine, le)
 		s.metrics.leader.WithLabelValues(le.Status().Lock).Set(0)
 	}
 	return nil
 }
 
-func (s *Server) electionConfig(row election) leaderelection.Config {
+func (s *site) electionConfig(row election) leaderelection.Config {
 	lock, _ := lockType(s.config.Lock) // validated
 	if row.lease {
 		lock = leaderelection.LeaseLock
 	}
 	return leaderelection.Config{
 		Namespace: s.config.Namespace, Identity: s.config.Identity, Revision: s.config.Revision,
-		ElectionID: row.id, PerRevision: row.perRevision, Lock: lock, Predecessor: row.predecessor,
+		ElectionID: row.id, PerRevision: row.perRevision, Remote: s.config.remote, Lock: lock, Predecessor: row.predecessor,
 		LeaseDuration: s.config.LeaseDuration, RenewDeadline: s.config.RenewDeadline, RetryPeriod: s.config.RetryPeriod,
 		StopLimit:       s.config.ShutdownTimeout,
 		HealthTolerance: s.config.healthTolerance,

@@ -219,15 +219,20 @@ func (r *replica) page(t *testing.T, path string) (int, string) {
 	return response.StatusCode, string(text)
 }
 
-// election is the server's first election, at /debug/elections.
-func (r *replica) election(t *testing.T) electionState {
+// states are the server's elections, at /debug/elections.
+func (r *replica) states(t *testing.T) (all []electionState) {
 	t.Helper()
 	_, text := r.page(t, "/debug/elections")
-	var all []electionState
 	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) == 0 {
 		t.Fatalf("%v in %s", err, text)
 	}
-	return all[0]
+	return all
+}
+
+// election is the first of them.
+func (r *replica) election(t *testing.T) electionState {
+	t.Helper()
+	return r.states(t)[0]
 }
 
 func (r *replica) leads(t *testing.T) {

@@ -16,7 +16,7 @@ const kindsEvery = 5 * time.Second
 // known waits until the API server knows all kinds, and says once which are missing. What it
 // cannot find out because the server does not answer, or refuses, is for the controller's
 // caches to report.
-func (s *Server) known(kinds []schema.GroupVersionResource, log *slog.Logger) func(context.Context) error {
+func (s *site) known(kinds []schema.GroupVersionResource, log *slog.Logger) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ticker := time.NewTicker(kindsEvery)
 		defer ticker.Stop()
@@ -43,7 +43,7 @@ func (s *Server) known(kinds []schema.GroupVersionResource, log *slog.Logger) fu
 }
 
 // missing are the kinds that the API server says it does not know.
-func (s *Server) missing(kinds []schema.GroupVersionResource) (names []string) {
+func (s *site) missing(kinds []schema.GroupVersionResource) (names []string) {
 	for _, kind := range kinds {
 		list, err := s.own.Kube().Discovery().ServerResourcesForGroupVersion(kind.GroupVersion().String())
 		found := err != nil && !apierrors.IsNotFound(err)

@@ -9,9 +9,12 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// metrics are a server's, in a registry of its own. The first two have client-go's
+// metrics are those of a server in one cluster. The first two have client-go's
 // names and meaning. What is true at the moment of asking is in standing.
 type metrics struct {
+	// Registerer is where metrics of the site are registered; those of the remote cluster carry a label that
+	// says so. Each site has a registry of its own, for one cannot have a name with and without a label.
+	prometheus.Registerer
 	registry *prometheus.Registry
 	leader   *prometheus.GaugeVec
 	slowpath *prometheus.CounterVec
@@ -29,8 +32,14 @@ var (
 	spanBuckets    = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300}
 )
 
-func newMetrics() *metrics {
+func newMetrics(remote bool) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
+	m.Registerer = m.registry
+	if remote {
+		m.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"cluster": remoteLabel}, m.registry)
+	} else { // of the process, which is one
+		m.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), ReadBuild().metric())
+	}
 	m.leader = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "leader_election_master_status",
 		Help: "Whether this process leads the election of that name: 1, or 0.",
@@ -57,20 +66,19 @@ func newMetrics() *metrics {
 			"How long nobody acted as this process saw it, from a record that shows no live holder to one whose holder acts. "+
 				"Each process that looks on has its own; they are not to be added up."),
 	}
-	m.registry.MustRegister(m.leader,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.MustRegister(m.leader)
 	return m
 }
 
 func (m *metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	m.registry.MustRegister(v)
+	m.MustRegister(v)
 	return v
 }
 
 func (m *metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	m.registry.MustRegister(v)
+	m.MustRegister(v)
 	return v
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http/pprof"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -20,7 +21,7 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.check(s.healthy))
 	mux.HandleFunc("GET /readyz", s.check(func(*http.Request) error { return s.ready() }))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.gatherers(), promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /debug/elections", s.electionsPage)
 	mux.HandleFunc("GET /{$}", s.index)
 	if s.config.Profiling {
@@ -31,6 +32,14 @@ func (s *Server) handler() http.Handler {
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	return mux
+}
+
+// gatherers are the metrics of all sites.
+func (s *Server) gatherers() (all prometheus.Gatherers) {
+	for _, at := range s.sites() {
+		all = append(all, at.metrics.registry)
+	}
+	return all
 }
 
 func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
@@ -96,7 +105,9 @@ func (s *Server) ready() error {
 
 // electionState is one election at /debug/elections.
 type electionState struct {
-	ID             string     `json:"id"`
+	ID string `json:"id"`
+	// Cluster is "remote" for the remote cluster's, absent for the server's own.
+	Cluster        string     `json:"cluster,omitempty"`
 	Namespace      string     `json:"namespace"`
 	Lock           string     `json:"lock"`
 	LockType       string     `json:"lockType"`
@@ -136,10 +147,15 @@ func stateOf(now leaderelection.Status) electionState {
 
 func (s *Server) electionsPage(w http.ResponseWriter, _ *http.Request) {
 	states := []electionState{}
-	for _, le := range s.elections.All() {
-		state := stateOf(le.Status())
-		state.Fence, state.OtherLock = s.fence.state(le), s.others.state(le)
-		states = append(states, state)
+	for _, at := range s.sites() {
+		for _, le := range at.mine {
+			state := stateOf(le.Status())
+			state.Fence, state.OtherLock = at.fence.state(le), at.others.state(le)
+			if at.config.remote {
+				state.Cluster = remoteLabel
+			}
+			states = append(states, state)
+		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)

@@ -4,12 +4,10 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
-// standing collects what is true of the elections at the moment of asking.
-type standing struct{ elections *leaderelection.Set }
+// standing collects what is true of a site's elections at the moment of asking.
+type standing struct{ site *site }
 
 var (
 	coverLeft = prometheus.NewDesc("incumbent_election_cover_left_seconds",
@@ -27,7 +25,7 @@ func (standing) Describe(out chan<- *prometheus.Desc) {
 }
 
 func (s standing) Collect(out chan<- prometheus.Metric) {
-	for _, le := range s.elections.All() {
+	for _, le := range s.site.mine {
 		now := le.Status()
 		out <- prometheus.MustNewConstMetric(coverLeft, prometheus.GaugeValue, now.CoverLeft.Seconds(), now.Lock)
 		out <- prometheus.MustNewConstMetric(transitions, prometheus.GaugeValue, float64(now.Transitions), now.Lock)

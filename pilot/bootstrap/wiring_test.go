@@ -44,6 +44,10 @@ func TestElectionsGetTheServersConfiguration(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
+	s.site.config.remote = true
+	if !s.electionConfig(election{}).Remote || got.Remote {
+		t.Error("candidates of the remote cluster alone are remote ones")
+	}
 	// A row may say what kind its lock is of, and which one was before it.
 	s.config.Lock = "multi"
 	before := &leaderelection.Predecessor{Name: "an-election"}

@@ -23,10 +23,21 @@ type Source struct {
 	List string
 	// Context is the context to use; "" means the files' current one.
 	Context string
+	// Flag is what Path is given by, for errors; "" means --kubeconfig, for which KUBECONFIG and a pod's own
+	// service account do as well.
+	Flag string
 }
 
-// wayOut ends every error about where to find the API server.
+// wayOut is of every error about where to find the API server that has no other.
 const wayOut = "give --kubeconfig=FILE or set KUBECONFIG, or run in a cluster's pod with neither"
+
+// wayOut ends every error about where to find the API server.
+func (s Source) wayOut() string {
+	if s.Flag != "" {
+		return "give " + s.Flag + "=FILE"
+	}
+	return wayOut
+}
 
 // LoadConfig reads a configuration. Errors name the file and what to do.
 func LoadConfig(from Source) (*rest.Config, error) {
@@ -39,21 +50,21 @@ func LoadConfig(from Source) (*rest.Config, error) {
 	}
 	files, err := rules.Load()
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig %s: %w; %s", name, err, wayOut)
+		return nil, fmt.Errorf("reading kubeconfig %s: %w; %s", name, err, from.wayOut())
 	}
 	chosen := from.Context
 	if chosen == "" {
 		chosen = files.CurrentContext
 	}
 	if chosen == "" && len(files.Clusters) == 0 {
-		return nil, fmt.Errorf("kubeconfig %s names no cluster; %s", name, wayOut)
+		return nil, fmt.Errorf("kubeconfig %s names no cluster; %s", name, from.wayOut())
 	}
 	if _, ok := files.Contexts[chosen]; chosen != "" && !ok {
 		return nil, fmt.Errorf("kubeconfig %s has no context %q; `kubectl config get-contexts` lists them", name, chosen)
 	}
 	config, err := clientcmd.NewNonInteractiveClientConfig(*files, chosen, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s, context %q: %w; %s", name, chosen, err, wayOut)
+		return nil, fmt.Errorf("kubeconfig %s, context %q: %w; %s", name, chosen, err, from.wayOut())
 	}
 	return config, nil
 }
@@ -62,7 +73,7 @@ func LoadConfig(from Source) (*rest.Config, error) {
 func (s Source) rules() (*clientcmd.ClientConfigLoadingRules, string, error) {
 	if s.Path != "" {
 		if err := readable(s.Path); err != nil {
-			return nil, "", fmt.Errorf("reading kubeconfig %s: %w; %s", s.Path, err, wayOut)
+			return nil, "", fmt.Errorf("reading kubeconfig %s: %w; %s", s.Path, err, s.wayOut())
 		}
 		return &clientcmd.ClientConfigLoadingRules{ExplicitPath: s.Path}, s.Path, nil
 	}
@@ -76,13 +87,13 @@ func (s Source) rules() (*clientcmd.ClientConfigLoadingRules, string, error) {
 		if err == nil {
 			paths = append(paths, path)
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, "", fmt.Errorf("reading kubeconfig %s of KUBECONFIG: %w; %s", path, err, wayOut)
+			return nil, "", fmt.Errorf("reading kubeconfig %s of KUBECONFIG: %w; %s", path, err, s.wayOut())
 		} else {
 			missing = errors.Join(missing, err)
 		}
 	}
 	if len(paths) == 0 {
-		return nil, "", fmt.Errorf("none of the files of KUBECONFIG=%s exists: %w; %s", s.List, missing, wayOut)
+		return nil, "", fmt.Errorf("none of the files of KUBECONFIG=%s exists: %w; %s", s.List, missing, s.wayOut())
 	}
 	return &clientcmd.ClientConfigLoadingRules{Precedence: paths}, strings.Join(paths, string(filepath.ListSeparator)), nil
 }

@@ -63,6 +63,7 @@ func TestLoadConfigErrorsNameTheFileAndTheWayOut(t *testing.T) {
 		wants []string
 	}{
 		"missing":                           {Source{Path: missing}, []string{"reading kubeconfig " + missing + ": no such file or directory; ", wayOut}},
+		"missing, by another flag":          {Source{Path: missing, Flag: "--other"}, []string{"reading kubeconfig " + missing, "; give --other=FILE"}},
 		"folder":                            {Source{Path: filepath.Dir(good)}, []string{filepath.Dir(good), "folder", wayOut}},
 		"garbage":                           {Source{Path: garbage}, []string{garbage, wayOut}},
 		"empty":                             {Source{Path: empty}, []string{empty, "no cluster", wayOut}},

@@ -18,16 +18,18 @@ type Rights struct {
 	Home, Everywhere []rbacv1.PolicyRule
 }
 
-// NamespaceRules are what a server may do in its own namespace: keep these locks, write Events
+// NamespaceRules are what a server may do in its own namespace: keep these locks, if there are any, write Events
 // about them, and what its controllers need.
-func NamespaceRules(locks []string, rights Rights) []rbacv1.PolicyRule {
-	rules := []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: locks, Verbs: []string{"get", "watch", "update"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: locks, Verbs: []string{"get", "watch", "update"}},
-		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+func NamespaceRules(locks []string, rights Rights) (rules []rbacv1.PolicyRule) {
+	if len(locks) > 0 { // without names a rule would be about all objects
+		rules = []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: locks, Verbs: []string{"get", "watch", "update"}},
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: locks, Verbs: []string{"get", "watch", "update"}},
+		}
 	}
+	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}})
 	if len(locks) >= manyLocks {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"watch"}})
 	}

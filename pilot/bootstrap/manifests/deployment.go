@@ -18,10 +18,15 @@ func (v Values) deployment(revision string) *appsv1.Deployment {
 	selector := map[string]string{appLabel: v.Name, revisionLabel: revision}
 	meta.Labels[appLabel], meta.Labels[revisionLabel] = v.Name, revision
 	replicas, grace := v.Replicas, int64(graceSeconds)
+	var strategy appsv1.DeploymentStrategy
+	if v.WithoutElections {
+		strategy.Type = appsv1.RecreateDeploymentStrategyType
+	}
 	return &appsv1.Deployment{
 		TypeMeta: kind("apps/v1", "Deployment"), ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
+			Strategy: strategy,
 			Selector: &metav1.LabelSelector{MatchLabels: selector},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: selector},
@@ -61,6 +66,9 @@ func (v Values) environment(revision string) []corev1.EnvVar {
 	env := []corev1.EnvVar{
 		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP"),
 		{Name: "REVISION", Value: revision},
+	}
+	if v.WithoutElections {
+		env = append(env, corev1.EnvVar{Name: "ENABLE_LEADER_ELECTION", Value: "false"})
 	}
 	for _, name := range v.envNames() {
 		env = append(env, corev1.EnvVar{Name: name, Value: v.Env[name]})

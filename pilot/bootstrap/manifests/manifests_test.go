@@ -45,7 +45,8 @@ func minimal() Values { return Values{Locks: []string{"lock"}, Image: "pilot"} }
 func TestManifestsAreAsWritten(t *testing.T) {
 	many := minimal()
 	many.Locks = []string{"a", "b", "c", "d"}
-	for name, values := range map[string]Values{"minimal": minimal(), "full": full(), "many-locks": many} {
+	alone := Values{WithoutElections: true, Rights: rights(), Image: "pilot"}
+	for name, values := range map[string]Values{"minimal": minimal(), "full": full(), "many-locks": many, "without-elections": alone} {
 		access, err := MakeAccess(values)
 		if err != nil {
 			t.Fatal(err)
@@ -113,6 +114,9 @@ func TestEveryValueIsUsed(t *testing.T) {
 	for i := range whole.NumField() {
 		v := minimal()
 		name, value := whole.Type().Field(i).Name, whole.Field(i)
+		if name == "WithoutElections" { // which goes with one replica
+			value = reflect.ValueOf(true)
+		}
 		if value.IsZero() {
 			t.Errorf("full says nothing of %s", name)
 			continue
@@ -131,6 +135,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		"no Locks":                 func(v *Values) { v.Locks = nil },
 		"no Image":                 func(v *Values) { v.Image = "" },
 		"-1 Replicas":              func(v *Values) { v.Replicas = -1 },
+		"2 Replicas without elect": func(v *Values) { v.Replicas, v.WithoutElections = 2, true },
 		"no Image: name the one t": func(v *Values) { *v = Values{} },
 	} {
 		v := minimal()

@@ -20,11 +20,14 @@ type Values struct {
 	// Locks are the names of lock objects. They are the only ones of their kinds that
 	// the server may read and change.
 	Locks []string
+	// WithoutElections is for one replica that does not elect: it works at once, and has no right to
+	// locks, whatever Locks are. A rollout ends it before the next one starts, for both would work.
+	WithoutElections bool
 	// Rights are what its controllers need, as bootstrap.Rights lists them for the flags in Args.
 	Rights Rights
 	// Image to run. Its program takes the arguments of cmd/pilot.
 	Image string
-	// Replicas of each revision; 0 means 2.
+	// Replicas of each revision; 0 means 2, and without elections 1.
 	Replicas int32
 	// Address is --address; "" means ":15014". Where pods share a network, give
 	// "$(POD_IP):15014".
@@ -56,7 +59,12 @@ func (v Values) withDefaults() Values {
 	setDefault(&v.Name, "pilot")
 	setDefault(&v.Address, fmt.Sprintf(":%d", httpPort))
 	setDefault(&v.CABundle, caFolder+"/"+caKey)
-	if v.Replicas == 0 {
+	if v.WithoutElections {
+		v.Locks = nil
+	}
+	if v.Replicas == 0 && v.WithoutElections {
+		v.Replicas = 1
+	} else if v.Replicas == 0 {
 		v.Replicas = 2
 	}
 	return v
@@ -77,7 +85,7 @@ func (v Values) Validate() error {
 			errs = append(errs, fmt.Errorf("%s %q: %s", what, name, problem))
 		}
 	}
-	if len(v.Locks) == 0 {
+	if len(v.Locks) == 0 && !v.WithoutElections {
 		errs = append(errs, errors.New("no Locks: name the lock objects, or no server can lead"))
 	}
 	if v.Image == "" {
@@ -85,6 +93,9 @@ func (v Values) Validate() error {
 	}
 	if v.Replicas < 0 {
 		errs = append(errs, fmt.Errorf("%d Replicas are less than none", v.Replicas))
+	}
+	if v.Replicas > 1 && v.WithoutElections {
+		errs = append(errs, fmt.Errorf("%d Replicas without elections would all work at once: have one", v.Replicas))
 	}
 	return errors.Join(errs...)
 }

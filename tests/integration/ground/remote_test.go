@@ -1,0 +1,222 @@
+package ground
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// secondCluster is another one than the shared.
+func secondCluster(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	if cluster.Shared(t).External() {
+		t.Skip("there is one external cluster, and two are needed")
+	}
+	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// sameNamespace makes a namespace of that name in another cluster.
+func sameNamespace(t *testing.T, admin kube.Client, name string) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := admin.Kube().CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// visitor is the identity in the remote cluster of a server of another one, with the rights that it needs there. Its
+// account lies in a namespace of its own, as the one of the control plane may come later.
+func visitor(t *testing.T, c *cluster.Cluster, account string) *rest.Config {
+	t.Helper()
+	there := bootstrap.Config{}.AtRemote()
+	shared, perRevision := bootstrap.Elections(there)
+	if len(shared) != 1 || shared[0] != leaderelection.NamespaceController || len(perRevision) != 0 {
+		t.Errorf("in a remote cluster it takes part in %q and %q", shared, perRevision)
+	}
+	rights := bootstrap.Rights(there)
+	return c.Identity(t, cluster.IdentityOptions{
+		Namespace: account, PodName: "visitor", ClusterRules: append(manifests.NamespaceRules(shared, rights), manifests.ClusterRules(rights)...),
+	})
+}
+
+// remoteKubeconfig is a visitor's file.
+func remoteKubeconfig(t *testing.T, c *cluster.Cluster) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "remote")
+	if err := cluster.WriteKubeconfig(file, visitor(t, c, c.Namespace(t)), ""); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// at is the state of a server's election in a cluster, "" for its own and else "remote".
+func (r *replica) at(t *testing.T, where string) (found state) {
+	t.Helper()
+	_, text := r.page(t, "/debug/elections")
+	var states []struct {
+		state
+		Cluster string
+	}
+	if err := json.Unmarshal([]byte(text), &states); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	for _, s := range states {
+		if s.Cluster == where {
+			return s.state
+		}
+	}
+	t.Fatalf("there is no election in cluster %q in %s", where, text)
+	return found
+}
+
+// record is the lock of the namespace controller as istiod would read it.
+func record(t *testing.T, admin kube.Client, home string) (r locks.LeaderElectionRecord) {
+	t.Helper()
+	lock, err := admin.Kube().CoreV1().ConfigMaps(home).Get(t.Context(), leaderelection.NamespaceController, metav1.GetOptions{})
+	if err != nil {
+		return r
+	}
+	_ = json.Unmarshal([]byte(lock.Annotations[locks.LeaderElectionRecordAnnotationKey]), &r) // one that cannot be read is nobody's
+	return r
+}
+
+func TestRemoteCluster(t *testing.T) {
+	west, east := cluster.Shared(t), secondCluster(t)
+	t.Run("local ones go first", func(t *testing.T) { localGoBeforeRemote(t, west, east) })
+	t.Run("it comes late", func(t *testing.T) { remoteComesLate(t, west, east) })
+}
+
+// A server whose own cluster is west works in east, too: it elects there under a key that says that it
+// comes from elsewhere, and one of east goes before it. What happens in east does not concern west.
+func localGoBeforeRemote(t *testing.T, west, east *cluster.Cluster) {
+	home := west.Namespace(t)
+	inWest, inEast := client(t, west.Admin()), client(t, east.Admin())
+	sameNamespace(t, inEast, home)
+	put(t, inEast, revisions.DefaultTagWebhook(""), rev("stable"))
+	file := remoteKubeconfig(t, east)
+	ofWest, ofEast := certificate(t), certificate(t)
+	remote := serve(t, pilotIdentity(t, west, home, "pod-of-west"), home, "pod-of-west", "stable", newBundleFile(t, ofWest).path, func(config *bootstrap.Config) {
+		patient(config)
+		config.RemoteKubeconfig, config.Fence = file, true
+	})
+	leads := func(r *replica, where, admin string, client kube.Client, holder, key string) {
+		t.Helper()
+		await(t, fmt.Sprintf("%s leads in %s", holder, admin), func() bool { return r.at(t, where).Leading })
+		if now := record(t, client, home); now.HolderIdentity != holder || now.HolderKey != key {
+			t.Errorf("the lock in %s names %+v", admin, now)
+		}
+	}
+	leads(remote, "", "west", inWest, "pod-of-west", "stable")
+	leads(remote, "remote", "east", inEast, "pod-of-west", "^stable")
+	(&stage{admin: inWest}).carries(t, home, ofWest)
+	(&stage{admin: inEast}).carries(t, home, ofWest)
+	sample := "leader_election_master_status{%sname=%q}"
+	for _, label := range []string{"", `cluster="remote",`} {
+		if got := remote.metric(t, fmt.Sprintf(sample, label, leaderelection.NamespaceController)); got != "1" {
+			t.Errorf("leading with the label %q is %q", label, got)
+		}
+	}
+
+	// One of east comes: it is local there, and is given the lock; in west nothing changes.
+	local := serve(t, pilotIdentity(t, east, home, "pod-of-east"), home, "pod-of-east", "stable", newBundleFile(t, ofEast).path, patient)
+	leads(local, "", "east", inEast, "pod-of-east", "stable")
+	if n := local.metric(t, terms("began", "nominated")); n != "1" {
+		t.Errorf("it was written in %q times", n)
+	}
+	await(t, "an Event in east says why", func() bool {
+		events, err := inEast.Kube().CoreV1().Events(home).List(t.Context(), metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.Message == "pod-of-east asked pod-of-west to hand over (local-over-remote)"
+		})
+	})
+	(&stage{admin: inEast}).carries(t, home, ofEast)
+	leads(remote, "", "west", inWest, "pod-of-west", "stable")
+	if spread(t, inWest, home) != ofWest {
+		t.Error("west has the bundle of east")
+	}
+	// When that one ends the remote one takes over again.
+	local.end()
+	leads(remote, "remote", "east", inEast, "pod-of-west", "^stable")
+	(&stage{admin: inEast}).carries(t, home, ofWest)
+
+	// East is away for longer than its lease is renewed in: in west the server works on and is ready.
+	bringBack := takeAway(t, east)
+	fresh := west.Namespace(t)
+	(&stage{admin: inWest}).carries(t, fresh, ofWest)
+	if code, text := remote.page(t, "/readyz"); code != http.StatusOK {
+		t.Errorf("without east it is not ready: %s", text)
+	}
+	bringBack()
+	sameNamespace(t, inEast, fresh)
+	(&stage{admin: inEast}).carries(t, fresh, ofWest)
+	remote.end()
+	for where, admin := range map[string]kube.Client{"west": inWest, "east": inEast} {
+		if now := record(t, admin, home); now.HolderIdentity != "" {
+			t.Errorf("the lock in %s still names %s", where, now.HolderIdentity)
+		}
+	}
+	if n := remote.journal.matching("forbidden"); n > 0 {
+		t.Errorf("it was refused %d times", n)
+	}
+}
+
+// East is away when the server starts, and has no namespace for its lock when it comes: west does not wait.
+func remoteComesLate(t *testing.T, west, east *cluster.Cluster) {
+	home, file := west.Namespace(t), remoteKubeconfig(t, east)
+	inWest, inEast := client(t, west.Admin()), client(t, east.Admin())
+	bringBack := takeAway(t, east)
+	content := certificate(t)
+	r := serve(t, pilotIdentity(t, west, home, "a"), home, "a", "stable", newBundleFile(t, content).path, func(config *bootstrap.Config) {
+		config.RemoteKubeconfig = file
+	})
+	(&stage{admin: inWest}).carries(t, home, content)
+	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
+	await(t, "it says that the other is away", func() bool { return r.journal.matching("WARN", "cluster=remote") > 0 })
+	bringBack()
+	await(t, "it has found no namespace for the lock", func() bool { return r.journal.matching("cluster=remote", "not found") > 0 })
+	sameNamespace(t, inEast, home)
+	await(t, "it leads there", func() bool { return r.at(t, "remote").Leading })
+	(&stage{admin: inEast}).carries(t, home, content)
+	if r.at(t, "").LeaderIdentity != "a" {
+		t.Error("it does not lead at home any more")
+	}
+	r.end()
+}
+
+// The server's own cluster as the remote one would have it stand against itself.
+func TestOwnClusterIsNoRemoteOne(t *testing.T) {
+	c := cluster.Shared(t)
+	home := c.Namespace(t)
+	_, err := bootstrap.New(bootstrap.Config{
+		RESTConfig: pilotIdentity(t, c, home, "a"), RemoteKubeconfig: c.Kubeconfig(), Namespace: home, Identity: "a",
+		Address: "127.0.0.1:0", CABundle: "x", Logger: newJournal().logger(t),
+	})
+	if err == nil || !strings.Contains(err.Error(), "--remote-kubeconfig="+c.Kubeconfig()+": it is the server's own cluster") {
+		t.Errorf("it says %v", err)
+	}
+}

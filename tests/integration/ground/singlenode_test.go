@@ -1,0 +1,162 @@
+package ground
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// requests notes what passes a transport, and can hold one of them up.
+type requests struct {
+	mu    sync.Mutex
+	paths []string
+	// holds says which request is held up until release is closed; held is closed when it has come.
+	holds         func(*http.Request) bool
+	held, release chan struct{}
+	once          sync.Once
+}
+
+func (r *requests) through(config *rest.Config) *rest.Config {
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			r.mu.Lock()
+			r.paths = append(r.paths, req.Method+" "+req.URL.Path)
+			r.mu.Unlock()
+			if r.holds != nil && r.holds(req) {
+				r.once.Do(func() { close(r.held) })
+				<-r.release
+			}
+			return next.RoundTrip(req)
+		})
+	})
+	return config
+}
+
+// all are those so far.
+func (r *requests) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.paths)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// ingressFor makes an Ingress of a class and the Service whose address it is to get, unless that is there.
+func ingressFor(t *testing.T, admin kube.Client, home, name, class, gateway, address string) {
+	t.Helper()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: gateway},
+		Spec:       corev1.ServiceSpec{ExternalIPs: []string{address}, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	if _, err := admin.Kube().CoreV1().Services(home).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ingress := &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"kubernetes.io/ingress.class": class}},
+		Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{
+			Service: &networkingv1.IngressServiceBackend{Name: "app", Port: networkingv1.ServiceBackendPort{Number: 80}},
+		}},
+	}
+	if _, err := admin.Kube().NetworkingV1().Ingresses(home).Create(t.Context(), ingress, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addressOf is what the status of an Ingress says, "" while it says nothing.
+func addressOf(t *testing.T, admin kube.Client, home, name string) string {
+	t.Helper()
+	ingress, err := admin.Kube().NetworkingV1().Ingresses(home).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addresses []string
+	for _, at := range ingress.Status.LoadBalancer.Ingress {
+		addresses = append(addresses, at.IP)
+	}
+	return strings.Join(addresses, " ")
+}
+
+// A single node elects nobody: all its controllers work at once, with the rights that the manifests give one
+// without elections, which know of no lock; and a stop waits for the write that is under way.
+func TestSingleNodeWithoutElections(t *testing.T) {
+	c := cluster.Shared(t)
+	admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
+	alone := bootstrap.Config{DisableElections: true}
+	if shared, perRevision := bootstrap.Elections(alone); len(shared)+len(perRevision) > 0 {
+		t.Errorf("it takes part in %q and %q", shared, perRevision)
+	}
+	values := manifests.Values{Namespace: home, Name: "single", WithoutElections: true, Rights: bootstrap.Rights(alone), Image: "pilot"}
+	access, err := manifests.MakeAccess(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := c.Identity(t, cluster.IdentityOptions{
+		Namespace: home, PodName: "single", ServiceAccount: "single", Rules: access.Role.Rules, ClusterRules: access.ClusterRole.Rules,
+	})
+	late := "late-" + home
+	sent := &requests{held: make(chan struct{}), release: make(chan struct{}), holds: func(r *http.Request) bool {
+		return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/namespaces/"+late+"/configmaps")
+	}}
+	ingressFor(t, admin, home, "web", "istio", "istio-ingressgateway", "192.0.2.1")
+	r := serve(t, sent.through(config), home, "single", "stable", newBundleFile(t, content).path, func(config *bootstrap.Config) {
+		config.DisableElections, config.IngressMode = true, ""
+	})
+	shared, perRevision := bootstrap.Elections(bootstrap.Config{})
+	rows := len(shared) + len(perRevision)
+	await(t, "all controllers work", func() bool { return r.journal.matching("run function started") == rows })
+	(&stage{admin: admin}).carries(t, home, content)
+	await(t, "the Ingress has its status", func() bool { return addressOf(t, admin, home, "web") == "192.0.2.1" })
+
+	// A write is under way when the server is told to stop.
+	if _, err := admin.Kube().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: late}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	<-sent.held
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.end()
+	}()
+	await(t, "it stops, and the others have ended", func() bool {
+		return r.journal.matching("stopping") == 1 && r.journal.matching("run function ended") == rows-1
+	})
+	close(sent.release)
+	<-ended
+	if n := r.journal.matching("run function ended"); n != rows {
+		t.Errorf("%d controllers have ended, of %d", n, rows)
+	}
+	if spread(t, admin, late) != content {
+		t.Error("the write that was under way when it stopped is not stored")
+	}
+	after := len(sent.all())
+	for _, path := range sent.all() {
+		for _, lock := range append(shared, perRevision...) {
+			if strings.Contains(path, lock) {
+				t.Errorf("it has asked for a lock: %s", path)
+			}
+		}
+		if strings.Contains(path, "/leases") {
+			t.Errorf("it has asked for Leases: %s", path)
+		}
+	}
+	if n := r.journal.matching("forbidden"); n > 0 {
+		t.Errorf("it was refused %d times", n)
+	}
+	if now := len(sent.all()); now != after {
+		t.Errorf("it has sent %d requests after its end", now-after)
+	}
+}
