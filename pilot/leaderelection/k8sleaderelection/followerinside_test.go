@@ -41,6 +41,22 @@ func TestARestartEndsTheWatchUnderWay(t *testing.T) {
 	})
 }
 
+// broken is a lock whose watch breaks at once.
+type broken struct{ watched context.Context }
+
+func (b *broken) Watch(ctx context.Context, _ string, _ func(), _ func(k8sresourcelock.Snapshot)) (string, error) {
+	b.watched = ctx
+	return "", errors.New("broken")
+}
+
+// A watch that has broken leaves nothing behind: a follower opens one after the other for all of its life.
+func TestABrokenWatchIsLetGo(t *testing.T) {
+	lock := &broken{}
+	if _, err := (&follower{lock: lock}).watch(t.Context(), "900", func(bool) {}, nil); err == nil || lock.watched.Err() == nil {
+		t.Errorf("it ended with %v, its context with %v", err, lock.watched.Err())
+	}
+}
+
 // What the watch shows and the loop could not judge goes to the log, and no further.
 func TestAFollowerDoesNotTellWhatItCannotRead(t *testing.T) {
 	var log bytes.Buffer
