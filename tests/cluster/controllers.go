@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -111,5 +112,6 @@ func (c *Cluster) shortLived() (client *kubernetes.Clientset, done func(), err e
 	if err != nil {
 		return nil, nil, fmt.Errorf("making the cluster's own client: %w", err)
 	}
-	return client, http.CloseIdleConnections, nil
+	// Not the client's own method, which does not look below client-go's wrappers.
+	return client, func() { utilnet.CloseIdleConnectionsFor(http.Transport) }, nil
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
@@ -56,7 +57,7 @@ func (c *Cluster) LoadDefinitions(ctx context.Context, folder string) error {
 	if err != nil {
 		return fmt.Errorf("making the cluster's own client: %w", err)
 	}
-	defer http.CloseIdleConnections()
+	defer utilnet.CloseIdleConnectionsFor(http.Transport)
 	client, err := dynamic.NewForConfigAndClient(config, http)
 	if err != nil {
 		return fmt.Errorf("making the cluster's own client: %w", err)

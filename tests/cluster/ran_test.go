@@ -5,15 +5,22 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
@@ -235,5 +242,40 @@ func TestTheKeysOfACluster(t *testing.T) {
 	}
 	if err := a.writeKeys(filepath.Join(folder, "none"), nil); err == nil || !strings.Contains(err.Error(), "writing the cluster's keys") {
 		t.Errorf("where nothing can be: %v", err)
+	}
+}
+
+// What a cluster asks for itself leaves no connection open.
+func TestWhatIsAskedLeavesNoConnection(t *testing.T) {
+	var now, all atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"default"}}`)
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			now.Add(1)
+			all.Add(1)
+		case http.StateClosed:
+			now.Add(-1)
+		}
+	}
+	server.StartTLS()
+	defer server.Close()
+	c := &Cluster{admin: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}
+	client, done, err := c.shortLived()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if all.Load() == 0 || now.Load() == 0 {
+		t.Fatalf("of %d connections %d are open, which shows nothing", all.Load(), now.Load())
+	}
+	done()
+	if err := wait.PollUntilContextTimeout(t.Context(), pollInterval, time.Minute, true, func(context.Context) (bool, error) { return now.Load() == 0, nil }); err != nil {
+		t.Errorf("%d connections stay open: %v", now.Load(), err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -83,7 +84,7 @@ func (b *Balancer) Run(ctx context.Context) (err error) {
 	if !b.started.CompareAndSwap(false, true) {
 		return errors.New("the balancer has run before: make a new one")
 	}
-	defer b.http.CloseIdleConnections()
+	defer utilnet.CloseIdleConnectionsFor(b.http.Transport)
 	if b.addresses, err = loopback.NewPool(); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,9 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
 )
@@ -108,6 +112,9 @@ func TestTheLifeOfAPod(t *testing.T) {
 			if !strings.HasPrefix(view.Address, "127.") || view.Restarts != 0 {
 				t.Errorf("it is %+v", view)
 			}
+			if file, err := clientcmd.LoadFromFile(filepath.Join(filepath.Dir(view.Log), "kubeconfig")); err != nil || file.Contexts[file.CurrentContext].Namespace != "apps" {
+				t.Errorf("its kubeconfig is not for its namespace: %v, %+v", err, file)
+			}
 			seen(t, "its token is made anew", func() bool { return s.tokens.Load() > 2 })
 			if s.deletions.Load() != 0 {
 				t.Error("its object is deleted while it runs")
@@ -178,4 +185,69 @@ func TestTheLifeOfAPodThatFails(t *testing.T) {
 	}
 	s.forget(pod.UID)
 	s.running.Wait()
+}
+
+// A process that does not live, by its probe, is ended and started again.
+func TestTheLifeOfAPodThatHangs(t *testing.T) {
+	pod := podOf(func(p *corev1.Pod) {
+		p.Spec.NodeName, p.Spec.RestartPolicy = "here", corev1.RestartPolicyAlways
+		container := &p.Spec.Containers[0]
+		container.Args = []string{"-c", "exec sleep 60"}
+		container.LivenessProbe = &corev1.Probe{
+			ProbeHandler:     corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(9)}},
+			FailureThreshold: 1,
+		}
+	})
+	s := newStageOf(t, pod)
+	s.options.RestartDelay = time.Millisecond
+	s.see(t.Context(), pod)
+	seen(t, "it was started again", func() bool { view, _ := s.Pod("apps", "one"); return view.Restarts >= 2 })
+	s.forget(pod.UID)
+	s.running.Wait()
+}
+
+// The logs of a name are those of its newest Pod; an earlier one may still be ending.
+func TestTheLifeOfNamesakes(t *testing.T) {
+	n := nodeOf(t, nil)
+	began := time.Now()
+	for i, uid := range []types.UID{"12345678-old", "12345678-new", "12345678-between"} {
+		pod := podOf(func(p *corev1.Pod) {
+			p.UID, p.CreationTimestamp = uid, metav1.NewTime(began.Add([]time.Duration{0, time.Hour, time.Minute}[i]))
+		})
+		n.workers[uid] = n.newWorker(t.Context(), pod)
+		defer n.workers[uid].gone()
+	}
+	for range 50 { // in whatever order the map has them
+		if w := n.worker("apps", "one"); w == nil || w.uid != "12345678-new" {
+			t.Fatalf("it is %+v", w)
+		}
+	}
+	if n.worker("apps", "two") != nil || n.worker("else", "one") != nil {
+		t.Error("a Pod that there is not has a worker")
+	}
+}
+
+// A status that the API server does not take is written again, until it does.
+func TestTheLifeOfAStatus(t *testing.T) {
+	client := fake.NewClientset(podOf(nil))
+	var tries atomic.Int32
+	client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if tries.Add(1) < 3 {
+			return true, nil, errors.New("busy")
+		}
+		return true, podOf(nil), nil
+	})
+	w := nodeOf(t, client).newWorker(t.Context(), podOf(nil))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.status.run(w.exists)
+	}()
+	w.status.waiting("Because", "of that")
+	seen(t, "it was written in the end", func() bool { return tries.Load() == 3 })
+	w.gone()
+	<-ended
+	if n := tries.Load(); n != 3 {
+		t.Errorf("what was written was written again: %d tries", n)
+	}
 }

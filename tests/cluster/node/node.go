@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -68,7 +69,8 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	if !n.started.CompareAndSwap(false, true) {
 		return errors.New("the node has run before: make a new one")
 	}
-	defer n.http.CloseIdleConnections()
+	// Not the client's own method, which does not look below client-go's wrappers.
+	defer utilnet.CloseIdleConnectionsFor(n.http.Transport)
 	if err := os.MkdirAll(n.options.Dir, 0o700); err != nil {
 		return fmt.Errorf("making the node's folder: %w", err)
 	}
