@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,5 +114,29 @@ func TestReportClosesItsLog(t *testing.T) {
 		if to, _ := os.Readlink(fd); to == name {
 			t.Errorf("%s is open", to)
 		}
+	}
+}
+
+// gone is a reader of a page who went away.
+type gone struct{ http.ResponseWriter }
+
+func (gone) Write([]byte) (int, error) { return 0, errAway }
+
+// A reader who goes away is a line for those who debug, and nobody else is.
+func TestReadersOfThePageWhoGoAway(t *testing.T) {
+	text := &lines{}
+	config := goodConfig()
+	config.Logger = slog.New(slog.NewTextHandler(text, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s, err := newServer(config, newController().rows())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const line = "reader of /debug/elections went away"
+	if code, _ := get(t, s, "/debug/elections"); code != http.StatusOK || text.count(line) != 0 {
+		t.Errorf("%d, and it says\n%s", code, text)
+	}
+	s.electionsPage(gone{httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, "/debug/elections", nil))
+	if text.count("level=DEBUG", line, errAway.Error()) != 1 {
+		t.Errorf("it says\n%s", text)
 	}
 }

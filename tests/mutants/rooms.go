@@ -219,7 +219,7 @@ var predecessorFiles = []string{"predecessor.go", "keeping.go", "former.go", "bo
 const (
 	defines = "TestARowWaits.*"
 	serves  = "TestAccess.*|TestDeploymentAsks.*|TestEveryFieldOfConfig.*|TestReadiness|TestReadyWithout.*|TestNotReady.*|TestMetricsAre.*|" +
-		"TestElectionsPage|TestFailedController.*|TestSelfTest.*|TestFenceStandsOnly.*|TestFenceConfigNames.*|TestInstallations.*|TestMoveFrom.*|" +
+		"TestElectionsPage|TestFailedController.*|TestSelfTest.*|TestFenceStandsOnly.*|TestFenceConfig.*|TestInstallations.*|TestMoveFrom.*|" +
 		"TestLockThatWas.*|TestNobodyCampaigns.*|TestAServerThat.*|TestACommandThat.*"
 	launches = "TestEveryFlagAndVariable.*|TestEveryFlagOfTheFence.*|TestFenceByTheEnvironment|TestSignal.*|TestSecondSignal.*|TestWhatCannotStart.*|TestAPod.*"
 )
