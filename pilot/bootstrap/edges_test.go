@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,6 +25,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // What a server is made of, each with the time that it has to end: together they stay within a
@@ -31,22 +33,20 @@ import (
 func TestPartsOfAServer(t *testing.T) {
 	config := goodConfig()
 	config.ShutdownTimeout = 7 * time.Second
-	s, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	const grace = 5 * time.Second
-	want := []struct {
+	type want struct {
 		name, run, start string
 		bound            time.Duration
-	}{
-		{"the HTTP server", "(*httpServer).serve", "(*Server).listen", 2*time.Second + grace},
-		{"the recorder of events", "(*events).run", "", 2*time.Second + grace},
-		{"the watcher of the default revision", "(*Server).watch", "", grace},
-		{"the look-out for other locks", "(*otherLocks).run", "", grace},
-		{"the fence's self-test", "(*fenceWatch).run", "", grace},
-		{"the elections", "(*Server).campaign", "", 7*time.Second + 2*grace},
 	}
+	of := func(where string) []want {
+		return []want{
+			{"the recorder of events" + where, "(*events).run", "", 2*time.Second + grace},
+			{"the watcher of the default revision" + where, "(*site).watch", "", grace},
+			{"the look-out for other locks" + where, "(*otherLocks).run", "", grace},
+			{"the fence's self-test" + where, "(*fenceWatch).run", "", grace},
+		}
+	}
+	first, last := want{"the HTTP server", "(*httpServer).serve", "(*Server).listen", 2*time.Second + grace}, want{"the elections", "(*Server).campaign", "", 7*time.Second + 2*grace}
 	called := func(function any) string {
 		value := reflect.ValueOf(function)
 		if value.IsNil() {
@@ -55,13 +55,30 @@ func TestPartsOfAServer(t *testing.T) {
 		name := runtime.FuncForPC(value.Pointer()).Name()
 		return strings.TrimSuffix(name[strings.LastIndex(name, ".(")+1:], "-fm")
 	}
-	got := s.parts()
-	if len(got) != len(want) {
-		t.Fatalf("%d parts", len(got))
-	}
-	for i, w := range want {
-		if p := got[i]; p.name != w.name || p.bound != w.bound || called(p.run) != w.run || called(p.start) != w.start {
-			t.Errorf("part %d is %s by %s, %s within %v; want %+v", i, p.name, called(p.start), called(p.run), p.bound, w)
+	for remote, all := range map[string][]want{
+		"":                      slices.Concat([]want{first}, of(""), []want{last}),
+		"https://10.0.0.2:6443": slices.Concat([]want{first}, of(""), of(" of the remote cluster"), []want{last}),
+	} {
+		if remote != "" {
+			config.RemoteKubeconfig = filepath.Join(t.TempDir(), "remote")
+			if err := cluster.WriteKubeconfig(config.RemoteKubeconfig, &rest.Config{Host: remote}, ""); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			config.RemoteKubeconfig = ""
+		}
+		s, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := s.parts()
+		if len(got) != len(all) {
+			t.Fatalf("%d parts", len(got))
+		}
+		for i, w := range all {
+			if p := got[i]; p.name != w.name || p.bound != w.bound || called(p.run) != w.run || called(p.start) != w.start {
+				t.Errorf("part %d is %s by %s, %s within %v; want %+v", i, p.name, called(p.start), called(p.run), p.bound, w)
+			}
 		}
 	}
 }
