@@ -1,7 +1,7 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test race size lint sim play mutants connections fence interop bench bench-quick bench-ours fuzz cover build tools clean
+.PHONY: help run demo test race size lint sim play mutants connections fence interop conformance bench bench-quick bench-ours fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
@@ -59,6 +59,7 @@ lint: ## gofmt, vet, staticcheck and this project's own rules
 	if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
 	go vet ./...
 	cd examples/fencing && go vet ./...
+	cd tests/conformance && go vet ./...
 	go run $(STATICCHECK) ./...
 	go run ./tests/lint
 
@@ -81,6 +82,9 @@ mutants: $(BUILD_TOOLS) ## Plant small faults in the code and list those that no
 
 interop: $(BUILD_TOOLS) ## Elect together with istiod's and client-go's electors, the real ones (compiling them takes minutes)
 	cd tests/peers && go vet ./... && go test -count=1 -timeout 15m ./... $(ARGS)
+
+conformance: $(BUILD_TOOLS) ## Run those tests of the Gateway API's conformance suite that send no traffic, by name (ARGS=-run=TestByName/steady)
+	cd tests/conformance && go vet ./... && go test -count=1 -v -timeout 15m ./... $(ARGS)
 
 bench: $(BUILD_TOOLS) ## Measure us beside istiod's and client-go's electors, half an hour, and write docs/benchmarks.md (ARGS=-resume, ARGS=-scenarios=crash)
 	cd tests/peers && go run ./bench $(ARGS)

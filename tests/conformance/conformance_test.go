@@ -44,13 +44,14 @@ var named = []string{
 	"HTTPRouteInvalidParentRefNotMatchingSectionName",
 	"HTTPRouteObservedGenerationBump",
 	// Of extended features.
+	"GatewayInfrastructureMetadata",
 	"GatewayInvalidParametersRef",
 	"GatewayOptionalAddressValue",
 	"GatewayWithAttachedRoutesWithPort8080",
 	"HTTPRouteInvalidParentRefSectionNameNotMatchingPort",
 }
 
-func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{WithoutControllers: true}) }
+func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{}) }
 
 // TestByName runs them with one revision, and then with two between which the default goes to and fro.
 func TestByName(t *testing.T) {

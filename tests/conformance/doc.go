@@ -1,10 +1,9 @@
 // Package conformance runs tests of the Gateway API's conformance suite that send no traffic, by
-// name, against the gateway status controller on a real API server.
+// name, against the controllers of gateway status and gateway deployment on a real API server.
 //
 // No conformance is claimed: most of the suite's tests send traffic, and there is no data plane here.
-// Nor is a Gateway's Deployment under test: the tests play who makes it and its Service, and
-// what a Deployment controller and a load balancer would write as their status. A Pod that is ready, which the
-// suite wants in each namespace, is played as well.
+// What is made for a Gateway is made by the controller, and rolled out by Kubernetes' own; that Pods are ready and Services have
+// an address is played, for no node and no load balancer are there.
 //
 // It is a module of its own, so that nobody else needs what the suite needs.
 package conformance

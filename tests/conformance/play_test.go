@@ -1,7 +1,9 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -9,19 +11,19 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	gateway "sigs.k8s.io/gateway-api/apis/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
-	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaystatus"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
 func newAdmin(t *testing.T, c *cluster.Cluster) kube.Client {
@@ -57,6 +59,9 @@ func again(ctx context.Context, every time.Duration, do func()) {
 	}
 }
 
+// flipEvery leaves a Gateway's Pods, which the default's revision stands on, the time to be made anew.
+const flipEvery = 2 * time.Second
+
 // control runs the controllers of the revisions stable and canary, of which stable is the default one, or now one
 // and now the other.
 func control(t *testing.T, admin kube.Client, flips bool) {
@@ -70,14 +75,24 @@ func control(t *testing.T, admin kube.Client, flips bool) {
 	}
 	for _, revision := range []string{"stable", "canary"} {
 		tags := revisions.NewTags(admin, revisions.Config{Revision: revision, Logger: slog.New(slog.DiscardHandler)})
-		controller, err := gatewaystatus.New(admin, gatewaystatus.Config{Tags: tags, Logger: slog.New(slog.DiscardHandler)})
+		status, err := gatewaystatus.New(admin, gatewaystatus.Config{Tags: tags, Logger: slog.New(slog.DiscardHandler)})
 		must(t, err)
-		beside(t, func(ctx context.Context) { tags.Run(ctx.Done()) })
-		beside(t, func(ctx context.Context) {
-			if err := controller.Run(ctx); err != nil {
-				t.Error(err)
-			}
+		deploy, err := gatewaydeploy.New(admin, gatewaydeploy.Config{
+			Namespace: "istio-system", Revision: revision, IsMine: tags.IsMine, Logger: slog.New(slog.DiscardHandler),
 		})
+		must(t, err)
+		tags.AddHandler(func(sets.Set[string]) { deploy.Refresh() })
+		beside(t, func(ctx context.Context) { tags.Run(ctx.Done()) })
+		waits.Until(t, "the tags are known", tags.HasSynced)
+		for _, run := range []func(context.Context) error{
+			func(ctx context.Context) error { return status.Run(ctx) }, func(ctx context.Context) error { return deploy.Run(ctx) },
+		} {
+			beside(t, func(ctx context.Context) {
+				if err := run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 	}
 	if !flips {
 		return
@@ -85,12 +100,12 @@ func control(t *testing.T, admin kube.Client, flips bool) {
 	n := 0
 	t.Cleanup(func() { // after the flipping has ended
 		t.Logf("the default went to and fro %d times", n)
-		if n < 10 {
+		if n < 4 {
 			t.Error("too seldom to tell anything")
 		}
 	})
 	beside(t, func(ctx context.Context) {
-		again(ctx, 100*time.Millisecond, func() {
+		again(ctx, flipEvery, func() {
 			n++
 			revision := []string{"stable", "canary"}[n%2]
 			_, err := hooks.Patch(ctx, tag.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"istio.io/rev":"`+revision+`"}}}`), metav1.PatchOptions{})
@@ -101,11 +116,10 @@ func control(t *testing.T, admin kube.Client, flips bool) {
 	})
 }
 
-// play makes what each Gateway needs to be programmed, with the status that those would write who are not here.
+// play has the cluster's parts say what they would if there were nodes and a load balancer: Pods are ready, and
+// Services have an address. A Pod stands in the suite's namespace from the beginning.
 func play(t *testing.T, admin kube.Client) {
 	t.Helper()
-	api, err := versioned.NewForConfig(admin.RESTConfig())
-	must(t, err)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "ready", Namespace: suite.InfrastructureNamespace},
 		Spec:       corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{Name: "a", Image: "a"}}},
@@ -117,79 +131,59 @@ func play(t *testing.T, admin kube.Client) {
 	if _, err := admin.Kube().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}
-	_, err = admin.Kube().CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.MergePatchType,
-		[]byte(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`), metav1.PatchOptions{}, "status")
-	must(t, err)
 	beside(t, func(ctx context.Context) {
 		again(ctx, 100*time.Millisecond, func() {
-			all, err := api.Gateways(pod.Namespace).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				if ctx.Err() == nil {
-					t.Error(err)
-				}
-				return
-			}
-			for _, g := range all.Items {
-				if err := serve(ctx, admin, &g); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
-					t.Errorf("playing the Deployment of %s: %v", g.Name, err)
-				}
+			err := errors.Join(readyPods(ctx, admin, pod.Namespace), addressServices(ctx, admin, pod.Namespace))
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
 			}
 		})
 	})
 }
 
-// serve makes a Gateway's Deployment and Service as they would be once all is well.
-func serve(ctx context.Context, admin kube.Client, g *gateway.Gateway) error {
-	labels := map[string]string{gateway.GatewayNameLabelKey: g.Name}
-	meta := metav1.ObjectMeta{
-		Name: fmt.Sprintf("gw-%.8s-%s", g.UID, g.Spec.GatewayClassName), Labels: labels,
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway", Name: g.Name, UID: g.UID}},
+// passing is nil for what the next round puts right.
+func passing(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
 	}
-	deployments, services := admin.Kube().AppsV1().Deployments(g.Namespace), admin.Kube().CoreV1().Services(g.Namespace)
-	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
-	for _, l := range g.Spec.Listeners {
-		if !containsPort(service, int32(l.Port)) {
-			service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("p", l.Port), Port: int32(l.Port)})
-		}
-	}
-	have, err := services.Get(ctx, meta.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		have, err = services.Create(ctx, service, metav1.CreateOptions{})
-	}
-	if err == nil && len(have.Spec.Ports) != len(service.Spec.Ports) {
-		have.Spec.Ports = service.Spec.Ports
-		have, err = services.Update(ctx, have, metav1.UpdateOptions{})
-	}
-	if err == nil && len(have.Status.LoadBalancer.Ingress) == 0 {
-		have.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "127.0.0.9"}}
-		_, err = services.UpdateStatus(ctx, have, metav1.UpdateOptions{})
-	}
-	if err != nil {
-		return err
-	}
-	d, err := deployments.Get(ctx, meta.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		d, err = deployments.Create(ctx, &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}},
-		}}, metav1.CreateOptions{})
-	}
-	if err != nil || d.Status.UpdatedReplicas > 0 {
-		return err
-	}
-	d.Status = appsv1.DeploymentStatus{
-		ObservedGeneration: d.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
-		Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}},
-	}
-	_, err = deployments.UpdateStatus(ctx, d, metav1.UpdateOptions{})
 	return err
 }
 
-func containsPort(service *corev1.Service, port int32) bool {
-	for _, p := range service.Spec.Ports {
-		if p.Port == port {
-			return true
+// readyPods has all Pods be ready, as a node would.
+func readyPods(ctx context.Context, admin kube.Client, namespace string) error {
+	pods, err := admin.Kube().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods.Items {
+		if pod.Status.Phase == corev1.PodRunning {
+			continue
+		}
+		_, err := admin.Kube().CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.MergePatchType,
+			[]byte(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`), metav1.PatchOptions{}, "status")
+		if err := passing(err); err != nil {
+			return fmt.Errorf("playing the node of Pod %s: %w", pod.Name, err)
 		}
 	}
-	return false
+	return nil
+}
+
+// addressServices gives Services the address that they ask for, or some, as a load balancer would.
+func addressServices(ctx context.Context, admin kube.Client, namespace string) error {
+	services, err := admin.Kube().CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, service := range services.Items {
+		address := cmp.Or(service.Spec.LoadBalancerIP, "127.0.0.9")
+		if in := service.Status.LoadBalancer.Ingress; service.Spec.Type != corev1.ServiceTypeLoadBalancer || len(in) == 1 && in[0].IP == address {
+			continue
+		}
+		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
+		_, err := admin.Kube().CoreV1().Services(namespace).UpdateStatus(ctx, &service, metav1.UpdateOptions{})
+		if err := passing(err); err != nil {
+			return fmt.Errorf("playing the load balancer of Service %s: %w", service.Name, err)
+		}
+	}
+	return nil
 }
