@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // A look that does not settle says nothing, whatever one before it has seen; one that settles in
@@ -139,4 +141,31 @@ func TestReadersOfThePageWhoGoAway(t *testing.T) {
 	if text.count("level=DEBUG", line, errAway.Error()) != 1 {
 		t.Errorf("it says\n%s", text)
 	}
+}
+
+// What was installed is looked at again and again until it holds, or for as long as it may take; then
+// the error says what the last look met, and for how long it was waited.
+func TestAnInstallationIsLookedAtAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		there := answered(func(r *http.Request) (*http.Response, error) {
+			looks++
+			return nil, errAway
+		})
+		set, declarations, err := FenceConfig{}.render()
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := errors.New("so long and no longer")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*lookAgain-time.Millisecond, late)
+		defer cancel()
+		began := time.Now()
+		_, err = FenceConfig{}.await(ctx, []*rest.Config{there}, set, declarations)
+		if !errors.Is(err, late) || !strings.Contains(err.Error(), errAway.Error()) || !strings.Contains(err.Error(), there.Host) {
+			t.Errorf("it ended with %v", err)
+		}
+		if took := time.Since(began); took != 10*lookAgain-time.Millisecond || looks != 10 {
+			t.Errorf("after %v it was looked at %d times", took, looks)
+		}
+	})
 }
