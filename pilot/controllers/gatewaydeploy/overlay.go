@@ -64,8 +64,7 @@ func (o Overlay) onto(kind Kind, document map[string]any) (map[string]any, *Prob
 	if err != nil {
 		return nil, problemf(ReasonInvalidParameters, "%s, key %s: %v", o.Source, key, err)
 	}
-	original := unstructured.Unstructured{Object: document}
-	merged, err := strategicpatch.StrategicMergeMapPatch(original.DeepCopy().Object, patch, known[kind].empty())
+	merged, err := merge(document, patch, kind)
 	if err != nil {
 		return nil, problemf(ReasonInvalidParameters, "%s, key %s: %v", o.Source, key, err)
 	}
@@ -76,6 +75,18 @@ func (o Overlay) onto(kind Kind, document map[string]any) (map[string]any, *Prob
 		return nil, problemf(ReasonInvalidParameters, "%s, key %s changes %s, which is not an overlay's to change", o.Source, key, changed)
 	}
 	return merged, nil
+}
+
+// merge is a strategic merge. Apimachinery's panics where two items of a list have keys that cannot be compared, such as
+// two containers that are called {a: b}. Whoever may make a ConfigMap could end every control plane by that.
+func merge(document, patch map[string]any, kind Kind) (merged map[string]any, err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("it cannot be merged: %v", why)
+		}
+	}()
+	original := unstructured.Unstructured{Object: document}
+	return strategicpatch.StrategicMergeMapPatch(original.DeepCopy().Object, patch, known[kind].empty())
 }
 
 // identity are the fields by which an object is found, owned and ended.

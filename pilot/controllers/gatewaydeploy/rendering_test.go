@@ -87,6 +87,7 @@ func TestOverlays(t *testing.T) {
 		"is no object":                  {"service", "text", "key service"},
 		"has a field that is misspelt":  {"deployment", "spec: {replicass: 3}", "replicass"},
 		"has a key that means nothing":  {"deploymnet", "spec: {}", "deploymnet"},
+		"has keys that are no values":   {"deployment", "spec: {template: {spec: {containers: [{name: {a: b}}, {name: {a: b}}]}}}", "cannot be merged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := play(t, refer("", "ConfigMap", "params"))
@@ -142,4 +143,27 @@ func equal(a, b map[string]any) bool {
 	one, _ := toJSON(a)
 	other, _ := toJSON(b)
 	return one == other
+}
+
+// Whatever an overlay and a template say, there is a plan or a problem, and no panic: anyone who may make a ConfigMap
+// would end the control plane by that.
+func FuzzOverlay(f *testing.F) {
+	for _, text := range []string{
+		"spec: {template: {spec: {containers: [{name: istio-proxy, env: [{name: A, value: b}]}]}}}",
+		"spec: {template: {spec: {containers: [{name: {a: b}}, {name: {a: b}}]}}}",
+		"spec: {template: {spec: {containers: [{$patch: replace}, {name: a}]}}}", "spec: {$retainKeys: [a], replicas: 1}",
+		"spec: {template: {spec: {$setElementOrder/containers: [{name: a}], containers: []}}}", "$patch: delete",
+		"metadata: {$deleteFromPrimitiveList/finalizers: [a]}", "spec: {ports: [{port: [1]}, {port: [1]}, null]}", "metadata: null", "spec: 1", "[]",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, kind := range Kinds {
+			p := play(t)
+			p.Defaults = &corev1.ConfigMap{Data: map[string]string{known[kind].overlay: text}}
+			if plan := p.plan(); plan.Problem == nil && len(plan.Steps) != len(Kinds) {
+				t.Errorf("the plan is %+v", plan)
+			}
+		}
+	})
 }
