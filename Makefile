@@ -1,7 +1,7 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test race size lint sim play mutants connections fence interop conformance bench bench-quick bench-ours fuzz cover build tools clean
+.PHONY: help run demo test race size lint sim play mutants connections fence interop conformance bench bench-quick bench-ours bench-server fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
@@ -13,6 +13,11 @@ DECLARATIONS ?= 300
 # What `make mutants` plants faults in, and how many of them; empty and 0: all.
 ROOM ?=
 MUTANTS_N ?= 0
+# How much there is in the cluster of `make bench-server`, and the limits of requests a second; -1: none.
+NAMESPACES ?= 10000
+INGRESSES ?= 2000
+GATEWAYS ?= 1000
+QPS ?= 40 -1
 # By how much deeper it explores every state than `make test` does.
 DEPTH ?= 3
 # Where etcd, kube-apiserver, kube-controller-manager and kubectl lie. Set it to use your own.
@@ -94,6 +99,10 @@ bench-quick: $(BUILD_TOOLS) ## The same with few rounds in five minutes, printed
 
 bench-ours: $(BUILD_TOOLS) ## Go benchmarks of ours alone: handovers, recovery, requests and the fence, on a real API server
 	go test -run '^$$' -bench . -timeout 60m ./tests/integration/elections ./tests/faults/fence
+
+bench-server: $(BUILD_TOOLS) ## pilot as a process, with NAMESPACES, INGRESSES and GATEWAYS: first reconcile, take-over, memory, at each limit of QPS (a quarter of an hour; QPS=-1 NAMESPACES=1000: two minutes)
+	BENCH_NAMESPACES=$(NAMESPACES) BENCH_INGRESSES=$(INGRESSES) BENCH_GATEWAYS=$(GATEWAYS) BENCH_QPS='$(QPS)' \
+		go test -run '^$$' -bench . -benchtime 1x -timeout 90m ./tests/integration/server
 
 fuzz: ## Feed each fuzz target for FUZZTIME
 	@set -e; for package in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u); do \

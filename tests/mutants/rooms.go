@@ -170,6 +170,20 @@ var rooms = []room{
 		},
 	},
 	{
+		name: "gatewaystatus", packages: []string{"./pilot/controllers/gatewaystatus"}, budget: 15 * time.Minute,
+		judges: []judge{
+			{pkg: "./pilot/controllers/gatewaystatus"},
+			{pkg: "./tests/integration/gatewaystatus", second: true, together: true},
+		},
+	},
+	{
+		name: "gatewaydeploy", packages: []string{"./pilot/controllers/gatewaydeploy"}, budget: 15 * time.Minute,
+		judges: []judge{
+			{pkg: "./pilot/controllers/gatewaydeploy", run: pureDeploy},
+			{pkg: "./pilot/controllers/gatewaydeploy", skip: pureDeploy, second: true, together: true},
+		},
+	},
+	{
 		name: "revisions", packages: []string{"./pkg/revisions"}, budget: 15 * time.Minute,
 		judges: []judge{{pkg: "./pkg/revisions"}, {pkg: ground, run: "TestDefault.*|TestHandler.*|TestTags.*", second: true, together: true}},
 	},
@@ -209,7 +223,11 @@ const (
 )
 
 // pureIngress are the ingress controller's tests that need no API server.
-const pureIngress = "TestClass|TestAddresses|TestNewNames.*|TestSlim"
+const pureIngress = "TestClass|TestUnknownClass|TestAddresses|TestNewNames.*|TestSlim"
+
+// pureDeploy are those of gateway deployment.
+const pureDeploy = "TestTemplates.*|TestOverlays|TestAGatewaysParameters.*|TestWhichGateways.*|TestWhatAGatewayGets|TestNames|TestPorts.*|TestInfrastructure|" +
+	"TestWhatIsThereAlready|TestAPlanThat.*|TestAnAccountThat.*|TestAFormerSelector.*|TestAnObjectThat.*|FuzzOverlay"
 
 // predecessorFiles keep the lock of earlier versions; the other files are named elections.
 var predecessorFiles = []string{"predecessor.go", "keeping.go", "former.go", "boundgate.go"}

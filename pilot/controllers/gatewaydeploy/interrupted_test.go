@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,6 +63,7 @@ func TestTheKindsMayBeMissing(t *testing.T) {
 	if p := c.Problem(); p != nil {
 		t.Errorf("with all kinds there it says %v", p)
 	}
+	reads, writes, began := w.reads.Load(), len(w.written()), time.Now()
 	remove()
 	w.until("it says what is missing", func() error {
 		if p := c.Problem(); p == nil || !strings.Contains(p.Error(), "gateways") {
@@ -69,6 +71,16 @@ func TestTheKindsMayBeMissing(t *testing.T) {
 		}
 		return nil
 	})
+	most := 0 // of each kind: its watch ends, and then a watch and a list after each wait, which are about doubled
+	for d := 400 * time.Millisecond; d < time.Since(began); d *= 2 {
+		most += 2
+	}
+	if n := int(w.reads.Load() - reads); n > 2*(2+most)+1 {
+		t.Errorf("%d reads within %v", n, time.Since(began))
+	}
+	if n := len(w.written()) - writes; n > 0 {
+		t.Errorf("%d writes: %v", n, w.written()[writes:])
+	}
 	install()
 	w.create("again")
 	w.deployed("again-istio")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/atomic"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,6 +65,8 @@ type world struct {
 	// accepted are the writes that the API server took: one by a version that was changed meanwhile is refused, and tried again.
 	accepted []call
 	events   []string
+	// reads counts what is no write.
+	reads atomic.Int32
 }
 
 // call is a write.
@@ -148,6 +151,7 @@ type counted struct {
 
 func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodGet {
+		c.w.reads.Inc()
 		return c.next.RoundTrip(req)
 	}
 	one := call{verb: req.Method, path: req.URL.Path}

@@ -1,0 +1,238 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+)
+
+const (
+	// quiet is how long nothing must be written for the first reconcile to be over: a
+	// status may have to follow what another controller has made.
+	quiet = 3 * time.Second
+	every = 200 * time.Millisecond
+)
+
+// BenchmarkServer measures pilot over as many objects as BENCH_NAMESPACES, BENCH_INGRESSES and BENCH_GATEWAYS say,
+// with each limit of requests a second that BENCH_QPS lists (-1: none):
+//
+//   - <controller>-s: from its election to the answer of the last write of the first reconcile;
+//   - <controller>-writes and -objects: what it wrote in that time, and how many different objects;
+//   - <controller>-first-write-ms: at a take-over, from the election of a follower that was warm to the arrival of its
+//     first write, which an object needs that came while nobody led;
+//   - needless-writes: of that follower, to objects that had all they need;
+//   - heap- and resident-MiB: of a server without objects, of the one that leads and of the one that follows.
+func BenchmarkServer(b *testing.B) {
+	program, n := build(b), sizeOf(b)
+	rates := os.Getenv("BENCH_QPS")
+	if rates == "" {
+		rates = "-1"
+	}
+	for _, text := range strings.Fields(rates) {
+		qps, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			b.Fatalf("BENCH_QPS: %q is no number", text)
+		}
+		name := fmt.Sprintf("qps=%s/namespaces=%d/ingresses=%d/gateways=%d", text, n.namespaces, n.ingresses, n.gateways)
+		b.Run(name, func(b *testing.B) {
+			for range b.N {
+				measure(b, program, n, qps)
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func measure(b *testing.B, program string, n size, qps float64) {
+	w := newWorld(b, program)
+	empty := w.pilot("empty", qps)
+	w.leads(empty)
+	base := empty.memory()
+	empty.stop()
+	w.populate(n)
+
+	first := w.pilot("first", qps)
+	w.leads(first)
+	began := w.audit.of(first.name, w.home)
+	w.reconciled(first, n)
+	for row, work := range w.audit.of(first.name, w.home) {
+		if work.refused > 0 {
+			b.Errorf("%s: %d writes were refused", row, work.refused)
+		}
+		b.ReportMetric(work.last.Sub(began[row].elected).Seconds(), row+"-s")
+		b.ReportMetric(float64(work.writes), row+"-writes")
+		b.ReportMetric(float64(work.objects), row+"-objects")
+	}
+	second := w.pilot("second", qps)
+	w.follows(second, first)
+	b.ReportMetric(base.heap, "empty-heap-MiB")
+	b.ReportMetric(base.resident, "empty-resident-MiB")
+	for name, p := range map[string]*pilot{"leader": first, "follower": second} {
+		m := p.memory()
+		b.ReportMetric(m.heap, name+"-heap-MiB")
+		b.ReportMetric(m.resident, name+"-resident-MiB")
+	}
+	w.takeOver(first, second)
+}
+
+// takeOver kills the leader, makes some objects while nobody leads, and reports what the follower does.
+func (w *world) takeOver(leader, follower *pilot) {
+	w.Helper()
+	leader.kill()
+	w.fresh(0)
+	w.leads(follower)
+	w.settled(follower, 0)
+	// What comes next is looked at after all that was there when it was elected.
+	w.fresh(1)
+	w.settled(follower, 1)
+	needless := 0
+	for _, e := range w.audit.read() {
+		if row, lock := e.row(w.home); e.pod() == follower.name && row != "" && !lock && e.accepted() && !strings.HasPrefix(e.ObjectRef.Namespace, freshPrefix) {
+			needless++
+			w.Logf("needless: %s %s %s/%s", e.Verb, e.resource(), e.ObjectRef.Namespace, e.ObjectRef.Name)
+		}
+	}
+	w.ReportMetric(float64(needless), "needless-writes")
+	for row, work := range w.audit.of(follower.name, w.home) {
+		w.ReportMetric(float64(work.first.Sub(work.elected).Microseconds())/1000, row+"-first-write-ms")
+	}
+}
+
+const freshPrefix = "fresh-"
+
+// fresh makes one object for each controller, in a namespace of its own.
+func (w *world) fresh(i int) {
+	w.Helper()
+	name := fmt.Sprint(freshPrefix, i)
+	w.must(w.namespace(w.Context(), name))
+	w.must(w.ingress(w.Context(), name, name))
+	w.must(w.gateway(w.Context(), name, name))
+}
+
+// settled waits until fresh objects have what they need.
+func (w *world) settled(p *pilot, i int) {
+	w.Helper()
+	name := fmt.Sprint(freshPrefix, i)
+	w.await(fmt.Sprintf("%s has served %s", p.name, name), p, func() bool {
+		served := map[string]bool{}
+		for _, e := range w.audit.read() {
+			if row, lock := e.row(w.home); e.pod() == p.name && e.accepted() && !lock && e.ObjectRef.Namespace == name {
+				served[row] = true
+			}
+		}
+		return len(served) == len(rows())
+	})
+}
+
+// rows are the controllers that the server has.
+func rows() (all []string) {
+	shared, perRevision := bootstrap.Elections(bootstrap.Config{Revision: revision})
+	for row, lock := range locks {
+		if slices.Contains(shared, lock) || slices.Contains(perRevision, lock) {
+			all = append(all, row)
+		}
+	}
+	return all
+}
+
+// leads waits until a server holds all locks.
+func (w *world) leads(p *pilot) {
+	w.Helper()
+	w.await(p.name+" leads", p, func() bool {
+		elected := 0
+		for _, work := range w.audit.of(p.name, w.home) {
+			if !work.elected.IsZero() {
+				elected++
+			}
+		}
+		return elected == len(rows())
+	})
+}
+
+// follows waits until a server has caches that are warm: only then it looks at the locks.
+func (w *world) follows(p, leader *pilot) {
+	w.Helper()
+	w.await(p.name+" follows", p, func() bool {
+		var elections []struct{ LeaderIdentity string }
+		if page := p.page(w.Context(), "/debug/elections"); page == "" || json.Unmarshal([]byte(page), &elections) != nil {
+			return false
+		}
+		for _, e := range elections {
+			if e.LeaderIdentity != leader.name {
+				return false
+			}
+		}
+		return len(elections) == len(rows())
+	})
+}
+
+// reconciled waits until each object has been written at least once, and nothing is written any more.
+func (w *world) reconciled(p *pilot, n size) {
+	w.Helper()
+	// The namespaces that were there before, the server of before has written to.
+	wanted := map[string]int{namespaceRow: n.namespaces, ingressRow: n.ingresses, statusRow: n.gateways, deploymentRow: 4 * n.gateways}
+	writes, since := -1, time.Now()
+	w.await("all is reconciled", p, func() bool {
+		now, missing := 0, false
+		done := w.audit.of(p.name, w.home)
+		for _, row := range rows() {
+			now += done[row].writes
+			missing = missing || done[row].objects < wanted[row]
+		}
+		if now != writes {
+			writes, since = now, time.Now()
+		}
+		return !missing && time.Since(since) > quiet
+	})
+}
+
+// await looks again and again until something holds, as long as the API server's audit log shows that something goes on.
+func (w *world) await(what string, p *pilot, holds func() bool) {
+	w.Helper()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	entries, since := 0, time.Now()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-p.ended:
+			w.Fatalf("%s: %s has ended", what, p.name)
+		case <-w.Context().Done():
+			w.Fatal(context.Cause(w.Context()))
+		}
+		renewals := 0
+		for _, e := range w.audit.read() {
+			if e.ObjectRef.Resource == "leases" && e.Verb == "update" {
+				renewals++
+			}
+		}
+		if n := len(w.audit.all) - renewals; n != entries {
+			entries, since = n, time.Now()
+		}
+		if time.Since(since) > patience {
+			w.Fatalf("nothing was written for %v: %s", patience, what)
+		}
+	}
+}
+
+// stop ends it in order.
+func (p *pilot) stop() {
+	p.b.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.b.Fatal(err)
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		p.b.Fatalf("%s does not end", p.name)
+	}
+}

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+const (
+	bundleName = "istio-ca-root-cert"
+	revision   = "stable"
+)
+
+// build compiles pilot, and returns where it lies.
+func build(b *testing.B) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "pilot")
+	if said, err := exec.CommandContext(b.Context(), "go", "build", "-o", path, "incumbent.dev/incumbent/cmd/pilot").CombinedOutput(); err != nil {
+		b.Fatalf("building pilot: %v\n%s", err, said)
+	}
+	return path
+}
+
+// pilot is a server that runs as a process of its own.
+type pilot struct {
+	b     *testing.B
+	name  string
+	cmd   *exec.Cmd
+	log   string // the path of what it logs
+	ended chan struct{}
+}
+
+// pilot starts one, which the benchmark's end kills.
+func (w *world) pilot(name string, qps float64) *pilot {
+	w.Helper()
+	config := bootstrap.Config{Revision: revision}
+	shared, _ := bootstrap.Elections(config)
+	rights := bootstrap.Rights(config)
+	identity := w.cluster.Identity(w.B, cluster.IdentityOptions{
+		Namespace: w.home, PodName: name, ServiceAccount: "pilot",
+		Rules: manifests.NamespaceRules(shared, rights), ClusterRules: manifests.ClusterRules(rights),
+	})
+	folder := w.TempDir()
+	access := filepath.Join(folder, "kubeconfig")
+	if err := cluster.WriteKubeconfig(access, identity, ""); err != nil {
+		w.Fatal(err)
+	}
+	p := &pilot{b: w.B, name: name, log: filepath.Join(folder, "log"), ended: make(chan struct{})}
+	log, err := os.Create(p.log)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer log.Close()
+	p.cmd = exec.Command(w.program, "server", "--kubeconfig="+access, "--namespace="+w.home, "--identity="+name, "--revision="+revision,
+		"--address=127.0.0.1:0", "--ca-bundle="+w.bundle, "--lock=lease", "--pprof", fmt.Sprintf("--kube-qps=%g", qps))
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.Env = []string{"HOME=" + folder}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		w.Fatal(err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait()
+	}()
+	w.Cleanup(func() {
+		p.kill()
+		if w.Failed() {
+			said := p.said()
+			w.Logf("%s wrote:\n%s", name, said[max(0, len(said)-20_000):])
+		}
+	})
+	return p
+}
+
+// kill ends it as a crash would.
+func (p *pilot) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+func (p *pilot) said() string {
+	content, err := os.ReadFile(p.log)
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	return string(content)
+}
+
+var address = regexp.MustCompile(`address"?[=: ]"?(127[0-9.]+:[0-9]+)`)
+
+// page asks it for a page.
+func (p *pilot) page(ctx context.Context, path string) string {
+	p.b.Helper()
+	found := address.FindStringSubmatch(p.said())
+	if found == nil {
+		return ""
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+found[1]+path, nil)
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	return string(content)
+}
+
+// memory is what it needs at present, in MiB: of its heap what is alive, and what the kernel counts for it.
+type memory struct{ heap, resident float64 }
+
+var alive = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
+
+// memory has it collect its garbage first.
+func (p *pilot) memory() memory {
+	p.b.Helper()
+	const mib = 1 << 20
+	p.page(p.b.Context(), "/debug/pprof/heap?gc=1") // what is freed by finalizers, the next one collects
+	found := alive.FindStringSubmatch(p.page(p.b.Context(), "/debug/pprof/heap?gc=1&debug=1"))
+	if found == nil {
+		p.b.Fatal("the profile of the heap does not say how much is alive")
+	}
+	heap, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "VmRSS:" {
+			kib, err := strconv.ParseFloat(fields[1], 64)
+			if err != nil {
+				p.b.Fatal(err)
+			}
+			return memory{heap / mib, kib / 1024}
+		}
+	}
+	p.b.Fatal("the kernel does not say how much it needs")
+	return memory{}
+}

@@ -1,0 +1,191 @@
+package server
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
+
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// patience bounds a wait in which nothing comes: what a wait is for may take long, as long as it goes on.
+const patience = 3 * time.Minute
+
+// atOnce is how many objects are made at once.
+const atOnce = 16
+
+// size is how much there is in a cluster, by the environment.
+type size struct{ namespaces, ingresses, gateways int }
+
+func sizeOf(b *testing.B) size {
+	b.Helper()
+	number := func(name string, otherwise int) int {
+		text := os.Getenv(name)
+		if text == "" {
+			return otherwise
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			b.Fatalf("%s=%q is no number of objects: give one that is 1 or more", name, text)
+		}
+		return n
+	}
+	return size{number("BENCH_NAMESPACES", 200), number("BENCH_INGRESSES", 100), number("BENCH_GATEWAYS", 50)}
+}
+
+// world is a cluster with a control plane's namespace and the objects of others.
+type world struct {
+	*testing.B
+	cluster  *cluster.Cluster
+	home     string
+	program  string
+	bundle   string
+	admin    kube.Client
+	gateways versioned.GatewayV1Interface
+	audit    *audit
+}
+
+func newWorld(b *testing.B, program string) *world {
+	b.Helper()
+	c, err := cluster.Start(b.Context(), cluster.Options{WithoutControllers: true, Audit: true, AuditPolicy: auditPolicy})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			b.Error(err)
+		}
+	})
+	w := &world{B: b, cluster: c, program: program, home: c.Namespace(b), bundle: filepath.Join(b.TempDir(), "bundle.pem")}
+	config := c.Admin()
+	config.WarningHandler = rest.NoWarnings{} // each Ingress's annotation would be one
+	if w.admin, err = kube.NewClient(config, kube.WithRateLimit(-1, 0)); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { kube.CloseIdleConnections(w.admin) })
+	w.must(c.LoadGatewayAPI(b.Context()))
+	w.gateways, err = versioned.NewForConfig(rest.CopyConfig(w.admin.RESTConfig()))
+	w.must(err)
+	w.must(os.WriteFile(w.bundle, certificate(b), 0o600))
+	service, err := w.admin.Kube().CoreV1().Services(w.home).Create(b.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "istio-ingressgateway"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{})
+	w.must(err)
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
+	_, err = w.admin.Kube().CoreV1().Services(w.home).UpdateStatus(b.Context(), service, metav1.UpdateOptions{})
+	w.must(err)
+	w.audit = openAudit(b, c.AuditLog())
+	return w
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// certificate is a CA's, as a bundle.
+func certificate(b *testing.B) []byte {
+	b.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		b.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1<<32, 0), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// populate makes the objects of others, each kind spread over the namespaces.
+func (w *world) populate(n size) {
+	w.Helper()
+	w.each(n.namespaces, func(ctx context.Context, i int) error { return w.namespace(ctx, space(i)) })
+	w.each(n.ingresses, func(ctx context.Context, i int) error {
+		return w.ingress(ctx, space(i%n.namespaces), fmt.Sprint("web-", i))
+	})
+	w.each(n.gateways, func(ctx context.Context, i int) error {
+		return w.gateway(ctx, space(i%n.namespaces), fmt.Sprint("gw-", i))
+	})
+}
+
+func space(i int) string { return fmt.Sprint("space-", i) }
+
+// each calls for each number below n, some at once.
+func (w *world) each(n int, do func(ctx context.Context, i int) error) {
+	w.Helper()
+	numbers, failed := make(chan int), make(chan error, atOnce)
+	var ended sync.WaitGroup
+	for range atOnce {
+		ended.Go(func() {
+			for i := range numbers {
+				if err := do(w.Context(), i); err != nil {
+					select {
+					case failed <- err:
+					default:
+					}
+				}
+			}
+		})
+	}
+	for i := range n {
+		numbers <- i
+	}
+	close(numbers)
+	ended.Wait()
+	close(failed)
+	w.must(<-failed)
+}
+
+func (w *world) namespace(ctx context.Context, name string) error {
+	_, err := w.admin.Kube().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"istio.io/rev": revision}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func (w *world) ingress(ctx context.Context, namespace, name string) error {
+	class, prefix := "istio", networkingv1.PathTypePrefix
+	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "app", Port: networkingv1.ServiceBackendPort{Number: 80}}}
+	_, err := w.admin.Kube().NetworkingV1().Ingresses(namespace).Create(ctx, &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"kubernetes.io/ingress.class": class}},
+		Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: name + ".example", IngressRuleValue: networkingv1.IngressRuleValue{
+			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{Path: "/", PathType: &prefix, Backend: backend}}},
+		}}}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func (w *world) gateway(ctx context.Context, namespace, name string) error {
+	_, err := w.gateways.Gateways(namespace).Create(ctx, &gateway.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: gateway.GatewaySpec{
+			GatewayClassName: "istio",
+			Listeners:        []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}},
+		},
+	}, metav1.CreateOptions{})
+	return err
+}
