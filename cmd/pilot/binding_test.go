@@ -208,8 +208,12 @@ var fieldsOfVariables = map[string][2]string{
 	"KUBECONFIG": {"Kubernetes.List", "Kubernetes.List"}, "LEADER_ELECTION_LOCK": {"Lock", "Lock"},
 	"LEADER_ELECTION_LEASE_DURATION": {"LeaseDuration"}, "LEADER_ELECTION_RENEW_DEADLINE": {"RenewDeadline"}, "LEADER_ELECTION_RETRY_PERIOD": {"RetryPeriod"},
 	"ENABLE_WRITE_FENCE": {"Fence"},
-	// These two are for what is there by default, and the fields for its absence.
+	// These are for what is there by default, and the fields for its absence.
 	"ENABLE_LEADER_ELECTION": {"DisableElections"}, "ENABLE_WRITE_GATE": {"DisableGate"},
+	"PILOT_ENABLE_GATEWAY_API":                         {"DisableGatewayAPI", "DisableGatewayAPI"},
+	"PILOT_ENABLE_GATEWAY_API_STATUS":                  {"DisableGatewayStatus"},
+	"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER":   {"DisableGatewayDeployment", "DisableGatewayDeployment"},
+	"PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER": {"DisableGatewayClass"},
 }
 
 func TestEveryVariableSetsItsFieldAlone(t *testing.T) {
@@ -246,6 +250,7 @@ func TestWhatIsHandedOverWithoutFlags(t *testing.T) {
 	server := handed(t, "server")
 	for field, want := range map[string]string{
 		"Exit": "there: true", "Logger": "<nil>", "RESTConfig": "<nil>", "DisableElections": "false", "DisableGate": "false", "Fence": "false",
+		"DisableGatewayAPI": "false", "DisableGatewayStatus": "false", "DisableGatewayDeployment": "false", "DisableGatewayClass": "false",
 		"Namespace": "istio-system", "Lock": "configmap", "Address": ":15014", "QPS": "40", "Burst": "60", "ExcludedNamespaces": "[]", "Profiling": "false",
 		"LeaseDuration": "30s", "RenewDeadline": "15s", "RetryPeriod": "7.5s", "ShutdownTimeout": "0s",
 	} {

@@ -16,7 +16,7 @@ import (
 func fenceCommand(
 	env features.Features, wrong error, run func(ctx context.Context, verb string, config bootstrap.FenceConfig, out io.Writer) error,
 ) *cobra.Command {
-	config := bootstrap.FenceConfig{}
+	config := bootstrap.FenceConfig{DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController}
 	config.Kubernetes.List = env.Kubeconfig
 	root := &cobra.Command{
 		Use:   "fence",
@@ -32,8 +32,8 @@ func fenceCommand(
 	f.StringVarP(&config.File, "file", "f", "", "YAML file of declarations; without it, the elections of pilot server, by the flags below")
 	f.StringVar(&config.Namespace, "namespace", env.PodNamespace, "the control plane's namespace, with its locks (POD_NAMESPACE)")
 	f.StringVar(&config.Lock, "lock", env.ElectionLock, "kind of lock objects: configmap or lease (LEADER_ELECTION_LOCK)")
-	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "the servers' service accounts, as name or namespace/name; {revision} stands for each revision (default pilot)")
-	f.StringSliceVar(&config.Revisions, "revisions", nil, "the revisions that there are, for elections within one")
+	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "the servers' service accounts, as name or namespace/name; {revision} stands for each revision (default pilot-{revision})")
+	f.StringSliceVar(&config.Revisions, "revisions", nil, "the revisions that there are, for elections within one and for {revision}")
 	f.StringSliceVar(&config.Coordinators, "coordinator", nil, "users that may write candidates in as holders, such as system:apiserver")
 	f.StringVar(&config.Mode, "mode", "", "what becomes of writes that are found wrong: deny, warn or audit (default what each declaration says, or deny)")
 	f.StringSliceVar(&config.APIServers, "api-server", nil, "addresses of further API servers, such as https://10.0.0.2:6443: what is installed or removed has to be seen by each, and each is asked (default those that the Service default/kubernetes lists)")

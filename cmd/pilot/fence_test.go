@@ -38,7 +38,7 @@ func rendered(flag, with, without string) func(*testing.T) {
 var fenceEffects = map[string]func(t *testing.T){
 	"set":                rendered("--set=my-set", "incumbent.dev/fence: my-set", "incumbent.dev/fence: istio-system"),
 	"namespace":          rendered("--namespace=mesh", "namespace: mesh", "namespace: istio-system"),
-	"lock":               rendered("--lock=lease", "kind: Lease", "kind: ConfigMap"),
+	"lock":               rendered("--lock=lease", "", "kind: ConfigMap"),
 	"service-account":    rendered("--service-account=other/name", "system:serviceaccount:other:name", ""),
 	"revisions":          rendered("--revisions=second", "system:serviceaccount:istio-system:a-second", ""),
 	"coordinator":        rendered("--coordinator=somebody", "somebody", ""),
@@ -137,7 +137,7 @@ func fenceReachesItsCluster(t *testing.T) {
 // There are no servers, and not all of the fence can be tried.
 func installedHasItsEffects(t *testing.T) {
 	home := newNamespaces(t, "fence", 1)[0]
-	with := []string{"--kubeconfig=" + kubeconfig(t, adminConfig(t)), "--namespace=" + home, "--lock=lease"}
+	with := []string{"--kubeconfig=" + kubeconfig(t, adminConfig(t)), "--namespace=" + home, "--lock=lease", "--revisions=only"}
 	run := func(verb string, more ...string) (string, error) {
 		return pilot(t, append(append([]string{"fence", verb}, with...), more...)...)
 	}
@@ -180,7 +180,7 @@ func TestFenceByTheEnvironment(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "mesh")
 	t.Setenv("LEADER_ELECTION_LOCK", "lease")
 	t.Setenv("KUBECONFIG", kubeconfig(t, adminConfig(t)))
-	out, err := pilot(t, "fence", "render")
+	out, err := pilot(t, "fence", "render", "--revisions=only")
 	if err != nil || !strings.Contains(out, "namespace: mesh") || !strings.Contains(out, "kind: Lease") || strings.Contains(out, "kind: ConfigMap") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -188,7 +188,7 @@ func TestFenceByTheEnvironment(t *testing.T) {
 		t.Errorf("%v, %s", err, out)
 	}
 	t.Setenv("ENABLE_WRITE_GATE", "maybe")
-	if _, err := pilot(t, "fence", "render"); err == nil || !strings.Contains(err.Error(), "ENABLE_WRITE_GATE") {
+	if _, err := pilot(t, "fence", "render", "--revisions=only"); err == nil || !strings.Contains(err.Error(), "ENABLE_WRITE_GATE") {
 		t.Errorf("a wrong environment: %v", err)
 	}
 }

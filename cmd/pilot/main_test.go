@@ -51,7 +51,7 @@ var errFull = errors.New("no space left, says the test")
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestWhatCannotBeWrittenIsAnError(t *testing.T) {
-	for _, args := range [][]string{{"features"}, {"version"}, {"version", "-o", "json"}, {"fence", "render"}} {
+	for _, args := range [][]string{{"features"}, {"version"}, {"version", "-o", "json"}, {"fence", "render", "--revisions=only"}} {
 		root := command(programs{serve: serve, fence: fence})
 		root.SetOut(full{})
 		root.SetArgs(args)
@@ -169,11 +169,12 @@ func TestFenceNamesWrongInput(t *testing.T) {
 		"unknown field":    {[]string{"render", file(strings.Replace(good, "lock:", "lokc:", 1))}, `unknown field "lokc"`},
 		"no declarations":  {[]string{"render", file("{}")}, "give a list of declarations under elections"},
 		"wide":             {[]string{"render", file(strings.Replace(good, ", names: [x]", "", 1))}, "wide: true"},
-		"lock":             {[]string{"render", "--lock=endpoints"}, `lock "endpoints"`},
-		"service account":  {[]string{"render", "--service-account=A"}, `service account "istio-system/A"`},
-		"no server":        {[]string{"verify", "--kubeconfig=/no/such"}, "/no/such"},
-		"no server either": {[]string{"install", "--kubeconfig=/no/such"}, "/no/such"},
+		"lock":             {[]string{"render", "--lock=endpoints", "--revisions=only"}, `lock "endpoints"`},
+		"service account":  {[]string{"render", "--service-account=A", "--revisions=only"}, `service account "istio-system/A"`},
+		"no server":        {[]string{"verify", "--kubeconfig=/no/such", "--revisions=only"}, "/no/such"},
+		"no server either": {[]string{"install", "--kubeconfig=/no/such", "--revisions=only"}, "/no/such"},
 		"to remove":        {[]string{"remove", "--kubeconfig=/no/such"}, "/no/such"},
+		"no revisions":     {[]string{"render"}, "name them with --revisions"},
 		"argument":         {[]string{"render", "now"}, "now"},
 		"no such verb":     {[]string{"dance"}, `unknown command "dance" for "pilot fence"`},
 	} {
@@ -187,7 +188,7 @@ func TestFenceNamesWrongInput(t *testing.T) {
 
 // What is wrong is said once, by main, and without a page of usage.
 func TestErrorsAreLeftToMain(t *testing.T) {
-	for _, args := range [][]string{{"server", "--no-such-flag"}, {"dance"}, {"fence", "render", "--lock=endpoints"}} {
+	for _, args := range [][]string{{"server", "--no-such-flag"}, {"dance"}, {"fence", "render", "--lock=endpoints", "--revisions=only"}} {
 		root := command(programs{serve: serve, fence: fence})
 		var said bytes.Buffer
 		root.SetOut(&said)

@@ -46,17 +46,17 @@ func newPodWorld(t *testing.T, name, file string, holds func(*http.Request) bool
 	w := &podWorld{T: t, admin: admin(t), home: newNamespaces(t, name, 1)[0], name: name, holds: atomic.NewPointer(&holds)}
 	w.front = newFront(t, func(r *http.Request) bool { return (*w.holds.Load())(r) })
 	w.runNode()
-	identity(t, w.home, "for-its-rights")
-	locks, _ := bootstrap.Elections(bootstrap.Config{})
+	config := bootstrap.Config{Revision: "stable"}
+	identityFor(t, config, w.home, "for-its-rights")
 	env := map[string]string{asProgram: "1", "KUBECONFIG": t.TempDir() + "/kubeconfig"}
 	for _, entry := range mutants() {
 		key, value, _ := strings.Cut(entry, "=")
 		env[key] = value
 	}
 	deployment, err := manifests.MakeDeployment(manifests.Values{
-		Namespace: w.home, Locks: locks, Image: "pilot", Address: "$(POD_IP):15014", CABundle: file, Env: env, Args: []string{"--lock=lease"},
+		Namespace: w.home, Revision: config.Revision, Rights: bootstrap.Rights(config), Image: "pilot", Address: "$(POD_IP):15014", CABundle: file, Env: env, Args: []string{"--lock=lease"},
 		LeaseDuration: longLease, RenewDeadline: 5 * time.Minute, RetryPeriod: time.Second,
-	}, "stable")
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

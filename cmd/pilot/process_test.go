@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -75,9 +76,9 @@ func identity(t *testing.T, home, pod string) *rest.Config {
 // identityFor has the rights that a configuration needs.
 func identityFor(t *testing.T, config bootstrap.Config, home, pod string) *rest.Config {
 	t.Helper()
-	locks, _ := bootstrap.Elections(config)
+	rights := bootstrap.Rights(config)
 	return cluster.Shared(t).Identity(t, cluster.IdentityOptions{
-		Namespace: home, PodName: pod, ServiceAccount: "pilot", Rules: manifests.NamespaceRules(locks, bootstrap.Rights(config)), ClusterRules: manifests.ClusterRules(bootstrap.Rights(config)),
+		Namespace: home, PodName: pod, ServiceAccount: "pilot-" + cmp.Or(config.Revision, "default"), Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
 }
 

@@ -25,7 +25,11 @@ func serve(ctx context.Context, config bootstrap.Config) error {
 
 // serverCommand runs a server with the environment's values, and flags before them.
 func serverCommand(env features.Features, wrong error, run func(context.Context, bootstrap.Config) error) *cobra.Command {
-	config := bootstrap.Config{DisableElections: !env.EnableLeaderElection, DisableGate: !env.EnableWriteGate, Fence: env.EnableWriteFence}
+	config := bootstrap.Config{
+		DisableElections: !env.EnableLeaderElection, DisableGate: !env.EnableWriteGate, Fence: env.EnableWriteFence,
+		DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayStatus: !env.EnableGatewayAPIStatus,
+		DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController, DisableGatewayClass: !env.EnableGatewayAPIGatewayClassController,
+	}
 	config.Kubernetes.List = env.Kubeconfig
 	var logging logging
 	cmd := &cobra.Command{
@@ -57,8 +61,8 @@ func bind(cmd *cobra.Command, config *bootstrap.Config, env features.Features) {
 	f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file; without it KUBECONFIG, and without that the pod's service account")
 	f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig; without it the current one")
 	f.StringVar(&config.RemoteKubeconfig, "remote-kubeconfig", "", "kubeconfig file of a remote cluster, whose namespaces get the CA bundle, too; it is elected for there, in the namespace of the same name, and that cluster's own control planes go first")
-	f.Float32Var(&config.QPS, "kube-qps", 40, "requests a second to each API server for the work; negative for no limit. Elections are not limited")
-	f.IntVar(&config.Burst, "kube-burst", 60, "requests at once to the API server for the work")
+	f.Float32Var(&config.QPS, "kube-qps", 40, "requests a second to each API server for the work of all controllers together; negative for no limit. Elections are not limited")
+	f.IntVar(&config.Burst, "kube-burst", 60, "requests at once to each API server for the work of all controllers together")
 	f.StringVar(&config.Namespace, "namespace", env.PodNamespace, "the control plane's namespace, with its locks (POD_NAMESPACE)")
 	f.StringVar(&config.Identity, "identity", env.PodName, "this process's name in elections, unique among live processes (POD_NAME)")
 	f.StringVar(&config.Revision, "revision", env.Revision, "the control plane's revision; empty means default (REVISION)")

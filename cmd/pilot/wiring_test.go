@@ -62,9 +62,10 @@ func newWorld(t *testing.T) *world {
 	}
 	w.env = map[string]string{
 		"POD_NAMESPACE": other, "POD_NAME": "env-pod", "REVISION": "env-revision", "CLUSTER_ID": "env-cluster",
-		"KUBECONFIG":           kubeconfig(t, identity(t, other, "env-pod")),
+		"KUBECONFIG":           kubeconfig(t, identityFor(t, bootstrap.Config{Revision: "env-revision"}, other, "env-pod")),
 		"LEADER_ELECTION_LOCK": "multi", "LEADER_ELECTION_LEASE_DURATION": "70s", "LEADER_ELECTION_RENEW_DEADLINE": "55s", "LEADER_ELECTION_RETRY_PERIOD": "2s",
 		"ENABLE_WRITE_GATE": "false", "ENABLE_WRITE_FENCE": "true", "ENABLE_LEADER_ELECTION": "true",
+		"PILOT_ENABLE_GATEWAY_API": "false", // others try what it does
 	}
 	w.twoContexts(t, home)
 	decoys := maps.Clone(w.env)
@@ -79,7 +80,7 @@ func newWorld(t *testing.T) *world {
 // twoContexts writes byFlag's kubeconfig, whose own context leads nowhere.
 func (w *world) twoContexts(t *testing.T, home string) {
 	t.Helper()
-	rights := bootstrap.Config{IngressService: w.flags["ingress-service"]}
+	rights := bootstrap.Config{IngressService: w.flags["ingress-service"], Revision: w.flags["revision"]}
 	right := kubeconfig(t, w.front.before(identityFor(t, rights, home, w.flags["identity"])))
 	file, err := clientcmd.LoadFromFile(right)
 	if err != nil {
@@ -235,7 +236,11 @@ var effects = map[string]func(t *testing.T, w *world){
 	"ENABLE_WRITE_FENCE": func(t *testing.T, w *world) {
 		await(t, "the fence is tried", func() bool { return w.byEnv.metric(t, "incumbent_fence_checks_total") != "" })
 	},
-	"ENABLE_LEADER_ELECTION": withoutElections,
+	"ENABLE_LEADER_ELECTION":                           withoutElections,
+	"PILOT_ENABLE_GATEWAY_API":                         gatewayAPI,
+	"PILOT_ENABLE_GATEWAY_API_STATUS":                  gatewaysWithout("STATUS"),
+	"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER":   gatewaysWithout("DEPLOYMENT_CONTROLLER"),
+	"PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER": gatewayClass,
 }
 
 func keyIs(lease func(*world, *testing.T) *coordinationv1.Lease, want string) func(*testing.T, *world) {

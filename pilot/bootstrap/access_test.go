@@ -23,23 +23,40 @@ import (
 // mayDo is all that the manifests allow, as "verb group/resource namespace name"; "home" is the
 // control plane's namespace, "other" is any, "-" is none.
 var mayDo = map[string]bool{
+	// Of locks within a revision, "mine" is this one's and "theirs" another's; "predecessor" is the one that all had.
+	"get configmaps home predecessor": true, "watch configmaps home predecessor": true, "update configmaps home predecessor": true,
+	"get coordination.k8s.io/leases home mine": true, "watch coordination.k8s.io/leases home new": true, "update coordination.k8s.io/leases home mine": true,
 	"create configmaps home new": true, "create coordination.k8s.io/leases home new": true,
 	"get configmaps home lock": true, "watch configmaps home lock": true, "update configmaps home lock": true,
 	"get coordination.k8s.io/leases home lock": true, "watch coordination.k8s.io/leases home lock": true, "update coordination.k8s.io/leases home lock": true,
 	"create events home new": true, "patch events home new": true, "patch events home lock": true, "patch events home bundle": true, "patch events home webhook": true,
-	"list services home gateway": true, "watch services home gateway": true, "list pods home new": true, "watch pods home new": true,
+	"list pods home new": true, "watch pods home new": true,
 	"list nodes - new": true, "watch nodes - new": true, "create events - new": true, "patch events - new": true,
 	"list networking.k8s.io/ingresses - new": true, "watch networking.k8s.io/ingresses - new": true,
 	"list networking.k8s.io/ingressclasses - new": true, "watch networking.k8s.io/ingressclasses - new": true,
 	"patch networking.k8s.io/ingresses/status - new": true,
 	"list namespaces - new":                          true, "watch namespaces - new": true,
 	"create configmaps other new": true, "create configmaps - new": true,
-	"list configmaps - bundle": true, "watch configmaps - bundle": true, "patch configmaps - bundle": true,
-	"list configmaps home bundle": true, "watch configmaps home bundle": true, "patch configmaps home bundle": true,
-	"list configmaps other bundle": true, "watch configmaps other bundle": true, "patch configmaps other bundle": true,
-	"get admissionregistration.k8s.io/mutatingwebhookconfigurations - webhook":   true,
-	"list admissionregistration.k8s.io/mutatingwebhookconfigurations - webhook":  true,
-	"watch admissionregistration.k8s.io/mutatingwebhookconfigurations - webhook": true,
+	"list configmaps - new": true, "watch configmaps - new": true, "patch configmaps - bundle": true,
+	"patch configmaps home bundle": true, "patch configmaps other bundle": true,
+	"get admissionregistration.k8s.io/mutatingwebhookconfigurations - webhook":       true,
+	"list admissionregistration.k8s.io/mutatingwebhookconfigurations - new":          true,
+	"watch admissionregistration.k8s.io/mutatingwebhookconfigurations - new":         true,
+	"list admissionregistration.k8s.io/validatingwebhookconfigurations - validator":  true,
+	"watch admissionregistration.k8s.io/validatingwebhookconfigurations - validator": true,
+	"list gateway.networking.k8s.io/gateways - new":                                  true, "watch gateway.networking.k8s.io/gateways - new": true,
+	"patch gateway.networking.k8s.io/gateways - new": true, "patch gateway.networking.k8s.io/gateways/status - new": true,
+	"list gateway.networking.k8s.io/httproutes - new": true, "watch gateway.networking.k8s.io/httproutes - new": true,
+	"patch gateway.networking.k8s.io/httproutes/status - new": true,
+	"list gateway.networking.k8s.io/gatewayclasses - new":     true, "watch gateway.networking.k8s.io/gatewayclasses - new": true,
+	"create gateway.networking.k8s.io/gatewayclasses - new": true, "patch gateway.networking.k8s.io/gatewayclasses/status - new": true,
+	"list gateway.networking.k8s.io/referencegrants - new": true, "watch gateway.networking.k8s.io/referencegrants - new": true,
+	"list secrets - new": true, "watch secrets - new": true,
+	"get services - new": true, "list services - new": true, "watch services - new": true, "create services - new": true, "patch services - new": true,
+	"get serviceaccounts - new": true, "list serviceaccounts - new": true, "watch serviceaccounts - new": true,
+	"create serviceaccounts - new": true, "patch serviceaccounts - new": true,
+	"get apps/deployments - new": true, "list apps/deployments - new": true, "watch apps/deployments - new": true,
+	"create apps/deployments - new": true, "patch apps/deployments - new": true,
 	"list admissionregistration.k8s.io/validatingadmissionpolicies - new":        true,
 	"watch admissionregistration.k8s.io/validatingadmissionpolicies - new":       true,
 	"list admissionregistration.k8s.io/validatingadmissionpolicybindings - new":  true,
@@ -53,6 +70,10 @@ var (
 		"admissionregistration.k8s.io/mutatingwebhookconfigurations", "admissionregistration.k8s.io/validatingadmissionpolicies",
 		"admissionregistration.k8s.io/validatingadmissionpolicybindings",
 		"rbac.authorization.k8s.io/roles", "rbac.authorization.k8s.io/clusterroles", "apps/deployments", "services", "nodes", "networking.k8s.io/ingresses", "networking.k8s.io/ingressclasses", "networking.k8s.io/ingresses/status", "*/*",
+		"admissionregistration.k8s.io/validatingwebhookconfigurations", "serviceaccounts/token", "services/status", "apps/deployments/status",
+		"gateway.networking.k8s.io/gateways", "gateway.networking.k8s.io/gateways/status", "gateway.networking.k8s.io/gatewayclasses",
+		"gateway.networking.k8s.io/gatewayclasses/status", "gateway.networking.k8s.io/httproutes", "gateway.networking.k8s.io/httproutes/status",
+		"gateway.networking.k8s.io/referencegrants",
 	}
 )
 
@@ -80,13 +101,20 @@ func allowed(verb, resource, place, name string) bool {
 func TestAccessIsWhatItShouldBeAndNoMore(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
-	locks, _ := Elections(Config{})
-	access, err := manifests.MakeAccess(manifests.Values{Namespace: e.home, Name: "plane", Locks: locks, Rights: Rights(Config{}), Image: "pilot"})
-	if err != nil {
-		t.Fatal(err)
+	for _, revision := range []string{"stable", "canary"} {
+		access, err := manifests.MakeAccess(manifests.Values{
+			Namespace: e.home, Name: "plane", Revision: revision, Rights: Rights(Config{Revision: revision}), Image: "pilot",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.create(t, access)
 	}
-	e.create(t, access)
-	names := map[string]string{"lock": locks[0], "bundle": namespace.ConfigMapName, "webhook": revisions.DefaultTagWebhook(""), "gateway": "istio-ingressgateway", "new": ""}
+	locks, within := Elections(Config{})
+	names := map[string]string{
+		"lock": locks[0], "bundle": namespace.ConfigMapName, "webhook": revisions.DefaultTagWebhook(""), "validator": revisions.DefaultValidator, "new": "",
+		"mine": within[1] + "-stable", "theirs": within[1] + "-canary", "predecessor": within[0],
+	}
 	places := map[string]string{"home": e.home, "other": "default", "-": ""}
 	may := func(account, verb, resource, place, name string) bool {
 		group, kind, grouped := strings.Cut(resource, "/")
@@ -106,7 +134,7 @@ func TestAccessIsWhatItShouldBeAndNoMore(t *testing.T) {
 		return answer.Status.Allowed
 	}
 	await(t, "the API server knows the rights", func() bool {
-		return may("plane", "create", "events", "home", "new") && may("plane", "list", "namespaces", "-", "new")
+		return may("plane-stable", "create", "events", "home", "new") && may("plane-stable", "list", "namespaces", "-", "new")
 	})
 	var asking sync.WaitGroup
 	for _, verb := range verbs {
@@ -114,7 +142,7 @@ func TestAccessIsWhatItShouldBeAndNoMore(t *testing.T) {
 			for _, resource := range resources {
 				for place := range places {
 					for name := range names {
-						if got, want := may("plane", verb, resource, place, name), allowed(verb, resource, place, name); got != want {
+						if got, want := may("plane-stable", verb, resource, place, name), allowed(verb, resource, place, name); got != want {
 							t.Errorf("%s %s in %s, %s: %v, want %v", verb, resource, place, name, got, want)
 						}
 					}
@@ -123,7 +151,11 @@ func TestAccessIsWhatItShouldBeAndNoMore(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	for _, other := range []string{"default", "pilot"} {
+	await(t, "the API server knows the other revision's", func() bool { return may("plane-canary", "update", "coordination.k8s.io/leases", "home", "theirs") })
+	if may("plane-canary", "update", "coordination.k8s.io/leases", "home", "mine") || may("plane-canary", "update", "configmaps", "home", "mine") {
+		t.Error("the other revision may write a lock of this one")
+	}
+	for _, other := range []string{"default", "plane"} {
 		if may(other, "get", "configmaps", "home", "lock") || may(other, "list", "namespaces", "-", "new") {
 			t.Errorf("the service account %s may as well", other)
 		}
@@ -166,7 +198,7 @@ func (e *environment) create(t *testing.T, access manifests.Access) {
 func TestDeploymentAsksForWhatIsThere(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
-	deployment, err := manifests.MakeDeployment(manifests.Values{Locks: []string{"lock"}, Image: "pilot"}, "canary")
+	deployment, err := manifests.MakeDeployment(manifests.Values{Rights: Rights(Config{}), Image: "pilot"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +218,9 @@ func TestDeploymentAsksForWhatIsThere(t *testing.T) {
 	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < longest {
 		t.Errorf("the grace period is %v, and a stop may take %v", grace, longest)
 	}
-	if shared, perRevision := Elections(Config{}); !slices.Equal(shared, []string{leaderelection.NamespaceController, leaderelection.IngressController}) || len(perRevision) != 0 {
-		t.Errorf("the elections are %q and %q: the manifests, the docs and the demo know the former alone", shared, perRevision)
+	shared, within := Elections(Config{})
+	if !slices.Equal(shared, []string{leaderelection.NamespaceController, leaderelection.IngressController}) ||
+		!slices.Equal(within, []string{leaderelection.GatewayStatusController, leaderelection.GatewayDeploymentController}) {
+		t.Errorf("the elections are %q and %q: docs and demo know others", shared, within)
 	}
 }

@@ -57,6 +57,11 @@ type Config struct {
 	// the Ingresses'; "" means istio-ingressgateway.
 	IngressService string
 
+	// DisableGatewayAPI turns both controllers of the Gateway API off, DisableGatewayStatus and
+	// DisableGatewayDeployment one of them. DisableGatewayClass leaves it to others to make the
+	// GatewayClass istio.
+	DisableGatewayAPI, DisableGatewayStatus, DisableGatewayDeployment, DisableGatewayClass bool
+
 	// Lock is "configmap", "lease" or, between the two, "multi"; "" means configmap.
 	Lock string
 	// LeaseDuration, RenewDeadline and RetryPeriod are the elections' timing; 0 means

@@ -109,7 +109,7 @@ func TestACommandThatHasEndedHasNoConnections(t *testing.T) {
 	here, one := through(t, e.cluster.Admin())
 	there, other := through(t, e.cluster.Admin())
 	config := FenceConfig{
-		RESTConfig: here, Namespace: e.home, Lock: "lease", APIServers: []string{there.Host}, AllowUnclear: true, Wait: patience,
+		RESTConfig: here, Namespace: e.home, Revisions: only, Lock: "lease", APIServers: []string{there.Host}, AllowUnclear: true, Wait: patience,
 	}
 	listed := config
 	listed.APIServers, listed.Wait = nil, 0

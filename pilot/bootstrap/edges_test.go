@@ -55,9 +55,10 @@ func TestPartsOfAServer(t *testing.T) {
 		name := runtime.FuncForPC(value.Pointer()).Name()
 		return strings.TrimSuffix(name[strings.LastIndex(name, ".(")+1:], "-fm")
 	}
+	home := append(of(""), want{"the watcher of tags", "(*tags).run", "", grace}) // which the remote cluster's controllers do not ask for
 	for remote, all := range map[string][]want{
-		"":                      slices.Concat([]want{first}, of(""), []want{last}),
-		"https://10.0.0.2:6443": slices.Concat([]want{first}, of(""), of(" of the remote cluster"), []want{last}),
+		"":                      slices.Concat([]want{first}, home, []want{last}),
+		"https://10.0.0.2:6443": slices.Concat([]want{first}, home, of(" of the remote cluster"), []want{last}),
 	} {
 		if remote != "" {
 			config.RemoteKubeconfig = filepath.Join(t.TempDir(), "remote")
@@ -152,7 +153,7 @@ func (f *full) Write(p []byte) (int, error) {
 func TestRenderedWhereNothingCanBeWritten(t *testing.T) {
 	for n := range full(2) {
 		room := n
-		if err := (FenceConfig{}).Render(&room); !errors.Is(err, errAway) {
+		if err := (FenceConfig{Revisions: only}).Render(&room); !errors.Is(err, errAway) {
 			t.Errorf("after %d objects: %v", n, err)
 		}
 	}
@@ -338,7 +339,7 @@ func TestHowKindsAreWaitedFor(t *testing.T) {
 					t.Fatal(err)
 				}
 				began := time.Now()
-				if err := s.known(kinds, config.Logger)(t.Context()); err != nil || time.Since(began) != test.took {
+				if err := s.known(t.Context(), kinds, config.Logger); err != nil || time.Since(began) != test.took {
 					t.Errorf("it took %v: %v", time.Since(began), err)
 				}
 				said := map[bool]int{true: 1}[test.missing != ""]
@@ -359,7 +360,7 @@ func TestHowKindsAreWaitedFor(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 12*time.Second, errAway)
 		defer cancel()
 		began := time.Now()
-		if err := s.known(kinds[:1], quiet)(ctx); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "widgets.x.y") || time.Since(began) != 12*time.Second {
+		if err := s.known(ctx, kinds[:1], quiet); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "widgets.x.y") || time.Since(began) != 12*time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // job is a controller that an election guards, and that knows nothing of it.
@@ -44,12 +45,15 @@ type election struct {
 	// kinds must be known to the API server before the controller warms its caches: those
 	// of CustomResourceDefinitions. Until then the row waits, and says so once.
 	kinds []schema.GroupVersionResource
+	// tagged: the controller looks at the tags of revisions, to tell its own objects from
+	// others'. The server watches them, and the row waits until they are known.
+	tagged bool
 	// guards makes the controller. The client's writes pass the election's gate.
 	guards func(client kube.Client, config Config, tools tools) (job, error)
 	// rights are all that the controller reads and writes.
 	rights func(config Config) manifests.Rights
 	// writes are what a fence guards for the holder: all that the controller writes, and that
-	// can be narrowed down. A status cannot: while its lock is missing, a fence of it would
+	// names or labels narrow down. A status they do not: while its lock is missing, a fence of it would
 	// refuse everyone's. It gets the gate alone, unless a declaration of the user's own (pilot fence
 	// --file) names it, with wide: true.
 	writes []fence.Guard
@@ -60,6 +64,8 @@ type tools struct {
 	log *slog.Logger
 	// events writes Events about the controller's objects. They are no writes of a term.
 	events *events
+	// tags tells a row that is tagged which objects are the revision's; nil for others.
+	tags revisions.TagWatcher
 }
 
 // table is which elections a server takes part in. A further controller is one more row here: its
@@ -73,6 +79,20 @@ var table = []election{
 	{
 		id: leaderelection.IngressController, guards: ingressController, rights: ingressRights,
 		on: func(c Config) bool { return c.ingress().Mode != ingress.Off },
+	},
+	{
+		id: leaderelection.GatewayStatusController, perRevision: true, lease: true, tagged: true,
+		// Which guarded the status for all revisions, istiods' too, before each had an election.
+		predecessor: &leaderelection.Predecessor{Name: leaderelection.GatewayStatusController, Lock: leaderelection.ConfigMapLock},
+		on:          func(c Config) bool { return !c.DisableGatewayAPI && !c.DisableGatewayStatus },
+		kinds:       gatewayKinds("gatewayclasses", "gateways", "httproutes", "referencegrants"),
+		guards:      gatewayStatus, rights: gatewayStatusRights,
+	},
+	{
+		id: leaderelection.GatewayDeploymentController, perRevision: true, lease: true, tagged: true,
+		on:     func(c Config) bool { return !c.DisableGatewayAPI && !c.DisableGatewayDeployment },
+		kinds:  gatewayKinds("gatewayclasses", "gateways"),
+		guards: gatewayDeployment, rights: gatewayDeploymentRights, writes: gatewayDeploymentWrites,
 	},
 }
 
@@ -103,11 +123,36 @@ func electionsOf(rows []election) (shared, perRevision []string) {
 	return shared, perRevision
 }
 
-// Rights are what the controllers of a server need, beside what each server may.
+// Rights are what a server of a configuration needs, beside what each server may: the locks of its
+// elections, those within its revision included, and what its controllers read and write.
 func Rights(config Config) (all manifests.Rights) {
-	for _, row := range config.rows() {
-		rights := row.rights(config.withDefaults())
-		all.Home, all.Everywhere = append(all.Home, rights.Home...), append(all.Everywhere, rights.Everywhere...)
+	config = config.withDefaults()
+	rows := config.rows()
+	for _, row := range rows {
+		if !config.DisableElections {
+			all.Add(row.locks(config.Revision))
+		}
+		all.Add(row.rights(config))
+	}
+	if slices.ContainsFunc(rows, func(row election) bool { return row.tagged }) {
+		all.Add(tagRights())
+	}
+	return all
+}
+
+// locks are the lock objects of a row. Those of a row that goes by --lock may be of either kind, and of both
+// while it moves from one to the other.
+func (row election) locks(revision string) (all manifests.Rights) {
+	name := row.id
+	if row.perRevision {
+		name += "-" + revision
+	}
+	all.Leases = []string{name}
+	if !row.lease {
+		all.ConfigMaps = []string{name}
+	}
+	if p := row.predecessor; p != nil && p.Lock == leaderelection.ConfigMapLock {
+		all.ConfigMaps = append(all.ConfigMaps, p.Name)
 	}
 	return all
 }
@@ -126,6 +171,7 @@ func ingressController(client kube.Client, config Config, tools tools) (job, err
 
 // elect puts the elections of a table together.
 func (s *site) elect(rows []election) error {
+	s.followTags(rows)
 	for _, row := range rows {
 		le, err := leaderelection.New(s.work, s.electionConfig(row))
 		if err != nil {
@@ -136,13 +182,15 @@ func (s *site) elect(rows []election) error {
 		if s.config.DisableGate {
 			client = s.work
 		}
-		j, err := row.guards(client, s.config, tools{log: log, events: s.events})
+		j, err := row.guards(client, s.config, s.tools(log))
 		if err != nil {
 			return err
 		}
-		le.Warm(s.known(row.kinds, log)).Warm(j.Warm).AddRunContext(logged(log, j.Run))
+		le.Warm(s.warm(row, j, log)).AddRunContext(logged(log, j.Run))
 		s.fence.watch(le, row)
-		s.others.watch(le)
+		if !row.lease { // else nobody has it of the other kind
+			s.others.watch(le)
+		}
 		countWrites(s.metrics, le)
 		s.jobs = append(s.jobs, j)
 		s.elections.Add(le)
@@ -150,6 +198,29 @@ func (s *site) elect(rows []election) error {
 		s.metrics.leader.WithLabelValues(le.Status().Lock).Set(0)
 	}
 	return nil
+}
+
+func (s *site) tools(log *slog.Logger) tools {
+	t := tools{log: log, events: s.events}
+	if s.tags != nil {
+		t.tags = s.tags.watcher
+	}
+	return t
+}
+
+// warm prepares a row's controller, as soon as there is what it reads.
+func (s *site) warm(row election, j job, log *slog.Logger) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := s.known(ctx, row.kinds, log); err != nil {
+			return err
+		}
+		if row.tagged {
+			if err := s.tags.await(ctx); err != nil {
+				return err
+			}
+		}
+		return j.Warm(ctx)
+	}
 }
 
 func (s *site) electionConfig(row election) leaderelection.Config {

@@ -34,11 +34,14 @@ type FenceConfig struct {
 	Namespace string
 	// Lock is "configmap", "lease" or "multi", which means the lease; "" means configmap.
 	Lock string
-	// ServiceAccounts are the servers', as name or namespace/name; none means "pilot".
-	// fence.RevisionWord in them stands for each of the revisions.
+	// ServiceAccounts are the servers', as name or namespace/name; none means "pilot-{revision}", those
+	// that package manifests makes. fence.RevisionWord in them stands for each of the revisions.
 	ServiceAccounts []string
-	// Revisions that there are, for elections within one.
+	// Revisions that there are, for elections within one and for the accounts.
 	Revisions []string
+	// DisableGatewayAPI and DisableGatewayDeployment are as the servers have them: what no leader
+	// of theirs writes, they must not refuse others.
+	DisableGatewayAPI, DisableGatewayDeployment bool
 	// Coordinators may write candidates in as holders.
 	Coordinators []string
 	// WithoutLockGuard leaves the locks to RBAC.
@@ -78,14 +81,15 @@ func (c FenceConfig) withDefaults() FenceConfig {
 		c.Lock, c.multi = string(fence.Lease), true // which says who leads, once nobody elects by ConfigMap alone
 	}
 	if len(c.ServiceAccounts) == 0 {
-		c.ServiceAccounts = []string{"pilot"}
+		c.ServiceAccounts = []string{"pilot-" + fence.RevisionWord}
 	}
 	return c
 }
 
 // Declarations are what the fence guards.
 func (c FenceConfig) Declarations() ([]fence.Declaration, error) {
-	all, err := c.withDefaults().declarations(table)
+	servers := Config{DisableGatewayAPI: c.DisableGatewayAPI, DisableGatewayDeployment: c.DisableGatewayDeployment}
+	all, err := c.withDefaults().declarations(servers.rows())
 	for i := range all {
 		if c.Mode != "" {
 			all[i].Mode = fence.Mode(c.Mode)
@@ -106,6 +110,9 @@ func (c FenceConfig) declarations(rows []election) ([]fence.Declaration, error) 
 		d := fence.Declaration{
 			Election: row.id, Namespace: c.Namespace, Lock: fence.LockKind(c.Lock), Multi: c.multi, ServiceAccounts: c.accounts(),
 			Coordinators: c.Coordinators, Guards: row.writes, WithoutLockGuard: c.WithoutLockGuard,
+		}
+		if row.lease {
+			d.Lock, d.Multi = fence.Lease, false
 		}
 		if row.perRevision {
 			if len(c.Revisions) == 0 {

@@ -66,6 +66,9 @@ var commands = map[string]func(FenceConfig, context.Context, io.Writer) error{
 	"report": func(c FenceConfig, _ context.Context, out io.Writer) error { return c.Report(out) },
 }
 
+// only are the revisions of control planes that have one.
+var only = []string{"stable"}
+
 // What a command cannot begin with is its error, and nothing is sent.
 func TestCommandsEndWithWhatIsWrong(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -73,12 +76,13 @@ func TestCommandsEndWithWhatIsWrong(t *testing.T) {
 		not    []string // the commands that do not care
 		want   string
 	}{
+		"no revisions":    {FenceConfig{}, []string{"remove", "report"}, "name them with --revisions"},
 		"no such file":    {FenceConfig{File: "/no/such"}, []string{"remove", "report"}, "--file: open /no/such"},
-		"no such lock":    {FenceConfig{Lock: "endpoints"}, []string{"remove", "report"}, `lock "endpoints"`},
-		"no such cluster": {FenceConfig{Kubernetes: kube.Source{Path: "/no/such"}}, []string{"render", "report"}, "/no/such"},
-		"no client":       {FenceConfig{RESTConfig: &rest.Config{Host: "https://%zz"}}, []string{"render", "report"}, "%zz"},
+		"no such lock":    {FenceConfig{Revisions: only, Lock: "endpoints"}, []string{"remove", "report"}, `lock "endpoints"`},
+		"no such cluster": {FenceConfig{Revisions: only, Kubernetes: kube.Source{Path: "/no/such"}}, []string{"render", "report"}, "/no/such"},
+		"no client":       {FenceConfig{Revisions: only, RESTConfig: &rest.Config{Host: "https://%zz"}}, []string{"render", "report"}, "%zz"},
 		"no further client": {
-			FenceConfig{RESTConfig: &rest.Config{Host: "http://127.0.0.1:1"}, APIServers: []string{"https://%zz"}},
+			FenceConfig{Revisions: only, RESTConfig: &rest.Config{Host: "http://127.0.0.1:1"}, APIServers: []string{"https://%zz"}},
 			[]string{"render", "report", "verify"}, "--api-server=https://%zz",
 		},
 		"no such log": {FenceConfig{AuditLog: "/no/such"}, []string{"render", "install", "verify", "remove"}, "--audit-log: open /no/such"},
@@ -101,7 +105,7 @@ func TestCommandsWhereAnAPIServerCannotBeAsked(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		for _, command := range []string{"install", "verify", "remove"} {
 			asked := 0
-			config := FenceConfig{AllowUnclear: accepted, RESTConfig: apart(func(r *http.Request) (*http.Response, error) {
+			config := FenceConfig{Revisions: only, AllowUnclear: accepted, RESTConfig: apart(func(r *http.Request) (*http.Response, error) {
 				if r.URL.Hostname() == "10.0.0.1" {
 					asked++
 				}

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 func TestFenceConfigStepByStep(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
-	base := FenceConfig{RESTConfig: e.cluster.Admin(), Namespace: e.home, Lock: "lease"}
+	base := FenceConfig{RESTConfig: e.cluster.Admin(), Namespace: e.home, Revisions: only, Lock: "lease"}
 	with := func(change func(*FenceConfig)) FenceConfig {
 		c := base
 		change(&c)
@@ -66,7 +67,15 @@ func TestFenceConfigStepByStep(t *testing.T) {
 // What the rows' controllers may do, word by word. That they may do no more is asked of a real API
 // server as well.
 func TestRightsOfTheRows(t *testing.T) {
-	read, core, net := []string{"list", "watch"}, []string{""}, []string{"networking.k8s.io"}
+	read, core, net, apps, gateway := []string{"list", "watch"}, []string{""}, []string{"networking.k8s.io"}, []string{"apps"}, []string{"gateway.networking.k8s.io"}
+	hooks, events, change := []string{"admissionregistration.k8s.io"}, []string{"create", "patch"}, []string{"get", "list", "watch", "create", "patch"}
+	status := []rbacv1.PolicyRule{
+		{APIGroups: gateway, Resources: []string{"gatewayclasses", "gateways", "httproutes", "referencegrants"}, Verbs: read},
+		{APIGroups: gateway, Resources: []string{"gatewayclasses/status", "gateways/status", "httproutes/status"}, Verbs: []string{"patch"}},
+		{APIGroups: core, Resources: []string{"namespaces", "secrets", "services"}, Verbs: read},
+		{APIGroups: apps, Resources: []string{"deployments"}, Verbs: read},
+		{APIGroups: core, Resources: []string{"events"}, Verbs: events},
+	}
 	for name, test := range map[string]struct{ got, want manifests.Rights }{
 		"namespace controller": {namespaceRights(Config{}), manifests.Rights{Everywhere: []rbacv1.PolicyRule{
 			{APIGroups: core, Resources: []string{"namespaces"}, Verbs: read},
@@ -85,9 +94,41 @@ func TestRightsOfTheRows(t *testing.T) {
 				{APIGroups: core, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 			},
 		}},
+		"gateway status, without a class": {gatewayStatusRights(Config{DisableGatewayClass: true}), manifests.Rights{Everywhere: status}},
+		"gateway status": {gatewayStatusRights(Config{}), manifests.Rights{Everywhere: append(slices.Clone(status),
+			rbacv1.PolicyRule{APIGroups: gateway, Resources: []string{"gatewayclasses"}, Verbs: []string{"create"}})}},
+		"gateway deployment": {gatewayDeploymentRights(Config{}), manifests.Rights{Everywhere: []rbacv1.PolicyRule{
+			{APIGroups: gateway, Resources: []string{"gateways", "gatewayclasses"}, Verbs: read},
+			{APIGroups: gateway, Resources: []string{"gateways"}, Verbs: []string{"patch"}},
+			{APIGroups: core, Resources: []string{"configmaps", "namespaces"}, Verbs: read},
+			{APIGroups: core, Resources: []string{"services"}, Verbs: change},
+			{APIGroups: core, Resources: []string{"serviceaccounts"}, Verbs: change},
+			{APIGroups: apps, Resources: []string{"deployments"}, Verbs: change},
+			{APIGroups: core, Resources: []string{"events"}, Verbs: events},
+		}}},
+		"tags": {tagRights(), manifests.Rights{
+			Home: []rbacv1.PolicyRule{{APIGroups: core, Resources: []string{"services"}, Verbs: read}},
+			Everywhere: []rbacv1.PolicyRule{
+				{APIGroups: hooks, Resources: []string{"mutatingwebhookconfigurations"}, Verbs: read},
+				{APIGroups: hooks, Resources: []string{"validatingwebhookconfigurations"}, ResourceNames: []string{"istiod-default-validator"}, Verbs: read},
+			},
+		}},
+		"locks of a revision": {
+			locksOf(Config{Revision: "r"}), manifests.Rights{
+				ConfigMaps: []string{"istio-namespace-controller-election", "istio-leader", "istio-gateway-status-leader"},
+				Leases:     []string{"istio-namespace-controller-election", "istio-leader", "istio-gateway-status-leader-r", "istio-gateway-deployment-r"},
+			},
+		},
+		"locks without elections": {locksOf(Config{DisableElections: true}), manifests.Rights{}},
 	} {
 		if !reflect.DeepEqual(test.got, test.want) {
 			t.Errorf("%s: got %+v\nwant %+v", name, test.got, test.want)
 		}
 	}
+}
+
+// locksOf are the locks alone.
+func locksOf(c Config) manifests.Rights {
+	all := Rights(c)
+	return manifests.Rights{ConfigMaps: all.ConfigMaps, Leases: all.Leases}
 }

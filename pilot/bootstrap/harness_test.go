@@ -60,14 +60,20 @@ func newClient(t *testing.T, config *rest.Config) kube.Client {
 func (e *environment) identity(t *testing.T, pod string) *rest.Config {
 	t.Helper()
 	return e.cluster.Identity(t, cluster.IdentityOptions{
-		Namespace: e.home, PodName: pod, ServiceAccount: "pilot", Rules: e.rules(), ClusterRules: manifests.ClusterRules(Rights(Config{})),
+		Namespace: e.home, PodName: pod, ServiceAccount: "pilot", Rules: e.rules(), ClusterRules: manifests.ClusterRules(rights(electionID)),
 	})
 }
 
 func (e *environment) rules() []rbacv1.PolicyRule {
-	shared, _ := Elections(Config{})
-	return append(manifests.NamespaceRules(append(shared, electionID), Rights(Config{})),
+	return append(manifests.NamespaceRules(rights(electionID)),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update"}})
+}
+
+// rights are those of all rows of the table, with further locks, for the revision that config gives.
+func rights(locks ...string) manifests.Rights {
+	all := Rights(Config{Revision: "stable"})
+	all.Add(manifests.Rights{ConfigMaps: locks, Leases: locks})
+	return all
 }
 
 func readFile(t *testing.T, name string) string {

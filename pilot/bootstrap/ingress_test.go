@@ -22,7 +22,7 @@ func ingressHasItsEffect(t *testing.T, e *environment) {
 	config.IngressMode, config.IngressClass, config.IngressService = "default", "a-class", "a-gateway"
 	e.cluster.Identity(t, cluster.IdentityOptions{
 		Namespace: e.home, PodName: "b", ServiceAccount: "pilot", ClusterRules: manifests.ClusterRules(Rights(config)),
-		Rules: manifests.NamespaceRules([]string{leaderelection.IngressController}, Rights(config)),
+		Rules: manifests.NamespaceRules(Rights(config)),
 	})
 	core, ctx := e.admin.Kube(), t.Context()
 	if _, err := core.CoreV1().Services(e.home).Create(ctx, &corev1.Service{
@@ -45,15 +45,17 @@ func ingressHasItsEffect(t *testing.T, e *environment) {
 			return err == nil && len(i.Status.LoadBalancer.Ingress) == 1 && i.Status.LoadBalancer.Ingress[0].IP == "192.0.2.5"
 		})
 	}
-	off := Config{IngressMode: "off"}
+	off := Config{IngressMode: "off", DisableGatewayAPI: true}
 	if shared, _ := Elections(off); !slices.Equal(shared, []string{leaderelection.NamespaceController}) {
 		t.Errorf("without it the elections are %q", shared)
 	}
-	if rights := Rights(off); len(rights.Home) != 0 || !reflect.DeepEqual(rights, namespaceRights(off)) {
+	only, lock := namespaceRights(off), []string{leaderelection.NamespaceController}
+	only.ConfigMaps, only.Leases = lock, lock
+	if rights := Rights(off); len(rights.Home) != 0 || !reflect.DeepEqual(rights, only) {
 		t.Errorf("without it the rights are %v", rights)
 	}
 	if s, err := New(Config{
-		IngressMode: "off", RESTConfig: config.RESTConfig, Namespace: e.home, Identity: "b", Address: ":0", CABundle: "/no/such/file",
+		IngressMode: "off", DisableGatewayAPI: true, RESTConfig: config.RESTConfig, Namespace: e.home, Identity: "b", Address: ":0", CABundle: "/no/such/file",
 	}); err != nil || len(s.jobs) != 1 {
 		t.Errorf("without it a server has another number of jobs than one: %v", err)
 	}

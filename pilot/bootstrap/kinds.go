@@ -16,28 +16,26 @@ const kindsEvery = 5 * time.Second
 // known waits until the API server knows all kinds, and says once which are missing. What it
 // cannot find out because the server does not answer, or refuses, is for the controller's
 // caches to report.
-func (s *site) known(kinds []schema.GroupVersionResource, log *slog.Logger) func(context.Context) error {
-	return func(ctx context.Context) error {
-		ticker := time.NewTicker(kindsEvery)
-		defer ticker.Stop()
-		said := false
-		for {
-			missing := s.missing(kinds)
-			if len(missing) == 0 {
-				if said {
-					log.Info("the API server knows all kinds now")
-				}
-				return nil
+func (s *site) known(ctx context.Context, kinds []schema.GroupVersionResource, log *slog.Logger) error {
+	ticker := time.NewTicker(kindsEvery)
+	defer ticker.Stop()
+	said := false
+	for {
+		missing := s.missing(kinds)
+		if len(missing) == 0 {
+			if said {
+				log.Info("the API server knows all kinds now")
 			}
-			if !said {
-				said = true
-				log.Warn("the API server does not know some kinds, waiting for their definitions", "missing", missing)
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("waiting for the definitions of %v: %w", missing, context.Cause(ctx))
-			case <-ticker.C:
-			}
+			return nil
+		}
+		if !said {
+			said = true
+			log.Warn("the API server does not know some kinds, waiting for their definitions", "missing", missing)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the definitions of %v: %w", missing, context.Cause(ctx))
+		case <-ticker.C:
 		}
 	}
 }

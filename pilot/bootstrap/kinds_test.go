@@ -2,6 +2,10 @@ package bootstrap
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,8 +21,7 @@ func TestARowWaitsForItsKinds(t *testing.T) {
 	waiting := newController()
 	row := waiting.rows()[0]
 	row.kinds = []schema.GroupVersionResource{
-		{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"}, {Version: "v1", Resource: "pods"},
-		{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"},
+		{Group: "late.example", Version: "v1", Resource: "stages"}, {Version: "v1", Resource: "pods"}, {Group: "late.example", Version: "v1", Resource: "props"},
 	}
 	config := e.config(t, "a")
 	r := start(t, config, append([]election{{
@@ -27,7 +30,7 @@ func TestARowWaitsForItsKinds(t *testing.T) {
 	const line = "the API server does not know some kinds, waiting for their definitions"
 	await(t, "it is said", func() bool { return r.lines.count(line, "election="+electionID) == 1 })
 	await(t, "the other row leads", func() bool { return r.election(t).Leading })
-	if r.lines.count(line, `missing="[gateways.gateway.networking.k8s.io httproutes.gateway.networking.k8s.io]"`) != 1 {
+	if r.lines.count(line, `missing="[stages.late.example props.late.example]"`) != 1 {
 		t.Error("the line does not name the kinds")
 	}
 	select {
@@ -37,7 +40,7 @@ func TestARowWaitsForItsKinds(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := e.cluster.LoadGatewayAPI(ctx); err != nil {
+	if err := e.cluster.LoadDefinitions(ctx, definitions(t, "Stage", "Prop")); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -48,4 +51,20 @@ func TestARowWaitsForItsKinds(t *testing.T) {
 	if r.lines.count(line) != 1 || r.lines.count("the API server knows all kinds now", "election="+electionID) != 1 {
 		t.Error("it is said more often than once, or not that it is over")
 	}
+}
+
+// definitions is a folder of definitions of kinds that nobody else has, by their names in the singular.
+func definitions(t *testing.T, kinds ...string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, kind := range kinds {
+		singular := strings.ToLower(kind)
+		text := fmt.Sprintf("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: %[1]ss.late.example}\n"+
+			"spec:\n  group: late.example\n  scope: Namespaced\n  names: {kind: %[2]s, plural: %[1]ss, singular: %[1]s}\n"+
+			"  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]\n", singular, kind)
+		if err := os.WriteFile(filepath.Join(folder, singular+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
 }

@@ -255,7 +255,7 @@ func TestFenceStandsOnlyIfAllOfItDoes(t *testing.T) {
 func TestFenceConfigNamesTheFence(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
-	config := FenceConfig{RESTConfig: e.cluster.Admin(), Namespace: e.home, WithoutLockGuard: true}
+	config := FenceConfig{RESTConfig: e.cluster.Admin(), Namespace: e.home, Revisions: only, WithoutLockGuard: true}
 	var text strings.Builder
 	if err := config.Install(t.Context(), &text); err != nil {
 		t.Fatal(err)

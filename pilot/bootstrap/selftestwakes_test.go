@@ -21,7 +21,7 @@ const policies = "validatingadmissionpolicies"
 func (e *environment) blind(t *testing.T) func(pod string, every time.Duration) Config {
 	t.Helper()
 	common := e.config(t, "unused")
-	rules := slices.DeleteFunc(manifests.ClusterRules(Rights(Config{})), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, policies) })
+	rules := slices.DeleteFunc(manifests.ClusterRules(rights()), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, policies) })
 	config := func(pod string, every time.Duration) Config {
 		c := common
 		c.Identity, c.Fence, c.fenceEvery = pod, true, every

@@ -19,6 +19,7 @@ type site struct {
 	work, own kube.Client // the work's, and the one without a limit for all else
 	events    *events
 	watcher   revisions.DefaultWatcher
+	tags      *tags               // nil unless a row needs it
 	elections *leaderelection.Set // all of the server, those of its other site too
 	mine      []*leaderelection.LeaderElection
 	jobs      []job
@@ -79,12 +80,16 @@ func (s *site) beside() []part {
 	if s.config.remote {
 		where = " of the remote cluster"
 	}
-	return []part{
+	all := []part{
 		{name: "the recorder of events" + where, run: s.events.run, bound: eventsStop + stopGrace},
 		{name: "the watcher of the default revision" + where, run: s.watch, bound: stopGrace},
 		{name: "the look-out for other locks" + where, run: s.others.run, bound: stopGrace},
 		{name: "the fence's self-test" + where, run: s.fence.run, bound: stopGrace},
 	}
+	if s.tags != nil {
+		all = append(all, part{name: "the watcher of tags" + where, run: s.tags.run, bound: stopGrace})
+	}
+	return all
 }
 
 func (s *site) watch(ctx context.Context) error {

@@ -23,6 +23,12 @@ type Features struct {
 	EnableWriteGate bool
 	// EnableWriteFence is true when policies guard what controllers write.
 	EnableWriteFence bool
+	// EnableGatewayAPI is false when nothing of the Gateway API is served, whatever the next three say.
+	EnableGatewayAPI bool
+	// EnableGatewayAPIStatus, EnableGatewayAPIDeploymentController and
+	// EnableGatewayAPIGatewayClassController are false when no status of its objects is written,
+	// nothing is deployed for Gateways, and no GatewayClass is made.
+	EnableGatewayAPIStatus, EnableGatewayAPIDeploymentController, EnableGatewayAPIGatewayClassController bool
 	// Revision of this control plane, "" for the one without a name.
 	Revision string
 	// PodName is this process's identity, "" when the environment does not say.
@@ -50,15 +56,21 @@ func parse(lookup func(string) (string, bool)) (Features, error) {
 		EnableLeaderElection: r.boolean(enableLeaderElection),
 		EnableWriteGate:      r.boolean(enableWriteGate),
 		EnableWriteFence:     r.boolean(enableWriteFence),
-		Revision:             r.text(revision, validation.IsDNS1123Label),
-		PodName:              r.text(podName, validation.IsDNS1123Subdomain),
-		PodNamespace:         r.text(podNamespace, validation.IsDNS1123Label),
-		ClusterID:            r.text(clusterID, nil),
-		Kubeconfig:           r.text(kubeconfig, nil),
-		ElectionLock:         strings.ToLower(r.text(electionLock, oneOf("configmap", "multi", "lease"))),
-		LeaseDuration:        r.duration(leaseDuration),
-		RenewDeadline:        r.duration(renewDeadline),
-		RetryPeriod:          r.duration(retryPeriod),
+		EnableGatewayAPI:     r.boolean(enableGatewayAPI),
+
+		EnableGatewayAPIStatus:                 r.boolean(enableGatewayAPIStatus),
+		EnableGatewayAPIDeploymentController:   r.boolean(enableGatewayAPIDeployment),
+		EnableGatewayAPIGatewayClassController: r.boolean(enableGatewayAPIClass),
+
+		Revision:      r.text(revision, validation.IsDNS1123Label),
+		PodName:       r.text(podName, validation.IsDNS1123Subdomain),
+		PodNamespace:  r.text(podNamespace, validation.IsDNS1123Label),
+		ClusterID:     r.text(clusterID, nil),
+		Kubeconfig:    r.text(kubeconfig, nil),
+		ElectionLock:  strings.ToLower(r.text(electionLock, oneOf("configmap", "multi", "lease"))),
+		LeaseDuration: r.duration(leaseDuration),
+		RenewDeadline: r.duration(renewDeadline),
+		RetryPeriod:   r.duration(retryPeriod),
 	}
 	return f, errlist.Error(r.errs)
 }

@@ -22,7 +22,8 @@ func from(values map[string]string) func(string) (string, bool) {
 }
 
 var defaults = Features{
-	EnableLeaderElection: true, EnableWriteGate: true, PodNamespace: "istio-system", ClusterID: "Kubernetes", ElectionLock: "configmap",
+	EnableLeaderElection: true, EnableWriteGate: true, EnableGatewayAPI: true, EnableGatewayAPIStatus: true,
+	EnableGatewayAPIDeploymentController: true, EnableGatewayAPIGatewayClassController: true, PodNamespace: "istio-system", ClusterID: "Kubernetes", ElectionLock: "configmap",
 	LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond,
 }
 
@@ -31,10 +32,16 @@ func TestParse(t *testing.T) {
 		env  map[string]string
 		want func(*Features)
 	}{
-		"nothing set":      {nil, func(*Features) {}},
-		"set to nothing":   {map[string]string{"ENABLE_LEADER_ELECTION": "", "POD_NAMESPACE": ""}, func(*Features) {}},
-		"elections off":    {map[string]string{"ENABLE_LEADER_ELECTION": "false"}, func(f *Features) { f.EnableLeaderElection = false }},
-		"gate and fence":   {map[string]string{"ENABLE_WRITE_GATE": "false", "ENABLE_WRITE_FENCE": "true"}, func(f *Features) { f.EnableWriteGate, f.EnableWriteFence = false, true }},
+		"nothing set":    {nil, func(*Features) {}},
+		"set to nothing": {map[string]string{"ENABLE_LEADER_ELECTION": "", "POD_NAMESPACE": ""}, func(*Features) {}},
+		"elections off":  {map[string]string{"ENABLE_LEADER_ELECTION": "false"}, func(f *Features) { f.EnableLeaderElection = false }},
+		"gate and fence": {map[string]string{"ENABLE_WRITE_GATE": "false", "ENABLE_WRITE_FENCE": "true"}, func(f *Features) { f.EnableWriteGate, f.EnableWriteFence = false, true }},
+		"gateways": {map[string]string{"PILOT_ENABLE_GATEWAY_API": "false", "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "0"}, func(f *Features) {
+			f.EnableGatewayAPI, f.EnableGatewayAPIDeploymentController = false, false
+		}},
+		"status and class": {map[string]string{"PILOT_ENABLE_GATEWAY_API_STATUS": "f", "PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER": "False"}, func(f *Features) {
+			f.EnableGatewayAPIStatus, f.EnableGatewayAPIGatewayClassController = false, false
+		}},
 		"identity":         {map[string]string{"POD_NAME": "istiod-6c-x", "POD_NAMESPACE": "system", "REVISION": "canary"}, func(f *Features) { f.PodName, f.PodNamespace, f.Revision = "istiod-6c-x", "system", "canary" }},
 		"cluster":          {map[string]string{"CLUSTER_ID": "East 1", "KUBECONFIG": "/a:/b"}, func(f *Features) { f.ClusterID, f.Kubeconfig = "East 1", "/a:/b" }},
 		"lock in any case": {map[string]string{"LEADER_ELECTION_LOCK": "Lease"}, func(f *Features) { f.ElectionLock = "lease" }},

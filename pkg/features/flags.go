@@ -28,6 +28,14 @@ var (
 		"If false, controllers write whoever leads: a process that was stopped for a while sends what it had queued.").Var
 	enableWriteFence = env.Register("ENABLE_WRITE_FENCE", false,
 		"If true, policies in the API server guard what controllers write (pilot fence install), and the server checks that they do.").Var
+	enableGatewayAPI = env.Register("PILOT_ENABLE_GATEWAY_API", true,
+		"If false, nothing of the Gateway API is served: its two elections do not take place, whatever the variables that begin with this name say.").Var
+	enableGatewayAPIStatus = env.Register("PILOT_ENABLE_GATEWAY_API_STATUS", true,
+		"If false, no status of GatewayClasses, Gateways and HTTPRoutes is written, and no GatewayClass is made.").Var
+	enableGatewayAPIDeployment = env.Register("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER", true,
+		"If false, no ServiceAccounts, Services and Deployments are made for Gateways.").Var
+	enableGatewayAPIClass = env.Register("PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER", true,
+		"If false, the GatewayClass istio is not made where it is missing.").Var
 	electionLock = env.Register("LEADER_ELECTION_LOCK", "configmap",
 		"What kind of object the locks are: configmap, as istiod's, or lease; multi holds both, to move from one to the other.").Var
 	leaseDuration = env.Register("LEADER_ELECTION_LEASE_DURATION", 30*time.Second,
@@ -41,6 +49,7 @@ var (
 // all is every variable of ours; istio.io/pkg/env knows those of other packages too.
 var all = []env.Var{
 	enableLeaderElection, enableWriteGate, enableWriteFence, revision, podName, podNamespace, clusterID, kubeconfig,
+	enableGatewayAPI, enableGatewayAPIStatus, enableGatewayAPIDeployment, enableGatewayAPIClass,
 	electionLock, leaseDuration, renewDeadline, retryPeriod,
 }
 

@@ -19,8 +19,8 @@ type Client interface {
 	// Dynamic is the client for kinds that are not compiled in.
 	Dynamic() dynamic.Interface
 	// RESTConfig is a copy of the configuration that the client was made of, its
-	// options applied. A client that is made of it passes the same transport, gates
-	// included, but has a rate limiter of its own.
+	// options applied. What is made of it passes the same transport, gates included, and
+	// waits for the same rate limiter.
 	RESTConfig() *rest.Config
 }
 
@@ -65,7 +65,8 @@ func NewClient(config *rest.Config, opts ...Option) (Client, error) {
 
 // Derive makes a further client for the same API server with other limits or a further
 // transport. Gates of the first one's transport are part of the new one's: to be free
-// of a gate, derive from the client that has none. One that is InMemory has no transport
+// of a gate, derive from the client that has none. Unless it is given a limit, the two share
+// the first one's. One that is InMemory has no transport
 // that an option could change: it is returned as it is.
 func Derive(from Client, opts ...Option) (Client, error) {
 	if from == nil {
@@ -113,18 +114,29 @@ func closeIdle(transport http.RoundTripper) {
 	}
 }
 
-// connect makes the clients over one transport and, if there is a limit, one limiter.
+// limit gives the configuration a limiter, if it has a limit and none yet: what is derived from
+// the client, and what is made of its configuration, has that one, too.
+func (c *client) limit() error {
+	qps, burst := c.config.QPS, c.config.Burst
+	if qps == 0 {
+		qps, burst = rest.DefaultQPS, rest.DefaultBurst
+	}
+	if qps < 0 || c.config.RateLimiter != nil {
+		return nil
+	}
+	if burst <= 0 {
+		return fmt.Errorf("a limit of %v requests/s needs a burst of at least 1, not %d", qps, burst)
+	}
+	c.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+	return nil
+}
+
+// connect makes the clients over one transport.
 func (c *client) connect() error {
+	if err := c.limit(); err != nil {
+		return err
+	}
 	config := rest.CopyConfig(c.config)
-	if config.QPS == 0 {
-		config.QPS, config.Burst = rest.DefaultQPS, rest.DefaultBurst
-	}
-	if config.QPS > 0 && config.RateLimiter == nil {
-		if config.Burst <= 0 {
-			return fmt.Errorf("a limit of %v requests/s needs a burst of at least 1, not %d", config.QPS, config.Burst)
-		}
-		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst)
-	}
 	// What wraps the transport need not let anyone look below it, so it is kept here.
 	var fresh transport.WrapperFunc
 	if c.fresh != nil {

@@ -86,7 +86,9 @@ func TestTypedClientSpeaksProtobufAndTheDynamicOneDoesNot(t *testing.T) {
 	}
 }
 
-func TestBothClientsShareOneLimit(t *testing.T) {
+// One limit holds for the typed and the dynamic client, for what is derived from them and for what others make of
+// their configuration; a client with a limit of its own has that one alone.
+func TestClientsShareOneLimit(t *testing.T) {
 	c, err := NewClient(&rest.Config{Host: "http://127.0.0.1:1"}, WithRateLimit(0.001, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -109,12 +111,27 @@ func TestBothClientsShareOneLimit(t *testing.T) {
 			}
 		}
 	}
-	again, err := Derive(c)
+	again, err := Derive(c, WithUserAgent("again"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !again.Kube().CoreV1().RESTClient().GetRateLimiter().TryAccept() {
-		t.Error("a derived client waits behind the first one's requests")
+	made, err := kubernetes.NewForConfig(again.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, limiter := range map[string]flowcontrol.RateLimiter{
+		"a derived client": again.Kube().CoreV1().RESTClient().GetRateLimiter(), "what is made of its configuration": made.AppsV1().RESTClient().GetRateLimiter(),
+	} {
+		if limiter != typed {
+			t.Errorf("%s has a limit of its own", what)
+		}
+	}
+	own, err := Derive(c, WithRateLimit(0.001, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !own.Kube().CoreV1().RESTClient().GetRateLimiter().TryAccept() {
+		t.Error("a client with a limit of its own waits behind others' requests")
 	}
 }
 

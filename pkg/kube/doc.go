@@ -2,8 +2,8 @@
 //
 // A Client is what the rest of this module is given instead of a configuration: the
 // typed and the dynamic client over one transport and one rate limiter. Derive makes
-// another with limits, a transport or connections of its own, for work that must not
-// wait behind other work:
+// another: of the same limiter, but with a transport or connections of its own, or with
+// a limit of its own for work that must not wait behind other work:
 //
 //	config, err := kube.LoadConfig(kube.Source{Path: path})
 //	client, err := kube.NewClient(config, kube.WithRateLimit(40, 60))

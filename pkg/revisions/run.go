@@ -23,9 +23,6 @@ const (
 	unnamed = "default"
 	// usualNamespace is the one whose default tag has no suffix.
 	usualNamespace = "istio-system"
-	// defaultValidator validates what no revision's own validator does. Its revision is the
-	// default one where there is no default tag.
-	defaultValidator = "istiod-default-validator"
 	// pollInterval is Config.PollInterval's default.
 	pollInterval = 5 * time.Second
 )

@@ -22,7 +22,7 @@ func tagService(name, tag, revision string) corev1.Service {
 }
 
 func defaultValidators(labels map[string]string, namespaces ...string) []validator {
-	v := validator{ObjectMeta: metav1.ObjectMeta{Name: defaultValidator, Labels: labels}}
+	v := validator{ObjectMeta: metav1.ObjectMeta{Name: DefaultValidator, Labels: labels}}
 	for _, namespace := range namespaces {
 		hook := admissionv1.ValidatingWebhook{ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: namespace}}}
 		if namespace == "" { // by a URL
@@ -186,7 +186,7 @@ func TestTagWatcherReadsThreeKinds(t *testing.T) {
 			"services": {wire("Service", "b", map[string]string{tagLabel: "prod", revisionLabel: "stable"})},
 			validatorsPath: {
 				wire("ValidatingWebhookConfiguration", "another", map[string]string{revisionLabel: "canary"}),
-				wire("ValidatingWebhookConfiguration", defaultValidator, map[string]string{revisionLabel: "stable"}, calling("mesh")),
+				wire("ValidatingWebhookConfiguration", DefaultValidator, map[string]string{revisionLabel: "stable"}, calling("mesh")),
 			},
 		}}
 		w := NewTags(s.client(), Config{Revision: "stable", Namespace: "mesh", Logger: quiet})
@@ -211,7 +211,7 @@ func TestTagWatcherReadsThreeKinds(t *testing.T) {
 			t.Errorf("asked for %q, want %q", got, want)
 		}
 		v := func(revision string) any {
-			return wire("ValidatingWebhookConfiguration", defaultValidator, map[string]string{revisionLabel: revision}, calling("mesh"))
+			return wire("ValidatingWebhookConfiguration", DefaultValidator, map[string]string{revisionLabel: revision}, calling("mesh"))
 		}
 		s.show(watch.Modified, "services", wire("Service", "b", map[string]string{tagLabel: "new", revisionLabel: "stable"}))
 		check("another tag", 2, true, "old", "new")
@@ -243,12 +243,12 @@ func TestTagWatcherWithoutRights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		missing := []string{
 			"list " + servicesPath + " istio.io/tag", "list " + validatorsPath + validatorName,
-			"get " + validatorsPath + "/" + defaultValidator,
+			"get " + validatorsPath + "/" + DefaultValidator,
 		}
 		s := transport{t: t, forbidden: missing, all: map[string][]any{
 			hooksPath:      {wire("MutatingWebhookConfiguration", "a", map[string]string{tagLabel: "old", revisionLabel: "stable"})},
 			"services":     {wire("Service", "b", map[string]string{tagLabel: "prod", revisionLabel: "stable"})},
-			validatorsPath: {wire("ValidatingWebhookConfiguration", defaultValidator, map[string]string{revisionLabel: "stable"})},
+			validatorsPath: {wire("ValidatingWebhookConfiguration", DefaultValidator, map[string]string{revisionLabel: "stable"})},
 		}}
 		w := NewTags(s.client(), Config{Revision: "stable", Namespace: "mesh", Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		end := runs(w.Run)
@@ -305,13 +305,13 @@ func TestTagWatcherPolls(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		s.set(func() {
 			s.all["services"] = []any{wire("Service", "b", map[string]string{tagLabel: "prod", revisionLabel: "stable"})}
-			s.all[validatorsPath] = []any{wire("ValidatingWebhookConfiguration", defaultValidator, map[string]string{revisionLabel: "stable"})}
+			s.all[validatorsPath] = []any{wire("ValidatingWebhookConfiguration", DefaultValidator, map[string]string{revisionLabel: "stable"})}
 		})
 		<-time.After(10 * time.Minute)
 		if !w.GetMyTags().Equal(sets.New("stable", "prod")) || !w.IsMine(metav1.ObjectMeta{}) {
 			t.Errorf("tags are %v", w.GetMyTags())
 		}
-		if n := s.count("get " + validatorsPath + "/" + defaultValidator); n < 14 || n > 41 {
+		if n := s.count("get " + validatorsPath + "/" + DefaultValidator); n < 14 || n > 41 {
 			t.Errorf("%d gets in 20 minutes", n)
 		}
 		s.cut(hooksPath)

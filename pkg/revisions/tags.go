@@ -56,6 +56,10 @@ func Inherited(object metav1.ObjectMeta, namespace map[string]string) metav1.Obj
 	return object
 }
 
+// DefaultValidator is the name of the ValidatingWebhookConfiguration that validates what no revision's own
+// does.
+const DefaultValidator = "istiod-default-validator"
+
 // TagHandler is told the revision's own name and its tags. The set is the handler's.
 type TagHandler func(sets.Set[string])
 
@@ -130,7 +134,7 @@ func (w *tagWatcher) Run(stopCh <-chan struct{}) {
 	w.runner.run(stopCh, w.board.deliver,
 		webhooks(follower[webhook]{label: tagLabel, of: ofWebhooks, to: w.sink()}),
 		services(w.namespace, follower[corev1.Service]{label: tagLabel, of: ofServices, optional: true, to: w.serviceSink()}),
-		validators(follower[validator]{name: defaultValidator, of: ofValidator, optional: true, to: w.validatorSink()}))
+		validators(follower[validator]{name: DefaultValidator, of: ofValidator, optional: true, to: w.validatorSink()}))
 }
 
 func (w *tagWatcher) sink() sink[webhook] {

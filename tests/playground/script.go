@@ -29,8 +29,6 @@ const (
 func (s *stage) install(ctx context.Context, bundleFile string) error {
 	values := manifests.Values{
 		Namespace: systemNamespace,
-		Locks:     lockNames(),
-		Rights:    bootstrap.Rights(bootstrap.Config{}),
 		Image:     image,
 		Replicas:  replicas,
 		Address:   fmt.Sprintf("$(POD_IP):%d", port),
@@ -43,22 +41,29 @@ func (s *stage) install(ctx context.Context, bundleFile string) error {
 		values.Env = map[string]string{"ENABLE_LEADER_ELECTION": "false"}
 	}
 	maps.Copy(values.Env, s.env)
-	access, err := manifests.MakeAccess(values)
-	if err != nil {
-		return err
-	}
 	if err := s.props.make(ctx, namespaceObject(systemNamespace), defaultTag(revisions[0])); err != nil {
 		return err
 	}
-	if err := s.props.make(ctx, access.Objects()...); err != nil {
-		return err
+	of := func(revision string) manifests.Values {
+		values := values
+		values.Revision, values.Rights = revision, bootstrap.Rights(bootstrap.Config{Revision: revision})
+		return values
+	}
+	for _, revision := range revisions {
+		access, err := manifests.MakeAccess(of(revision))
+		if err != nil {
+			return err
+		}
+		if err := s.props.make(ctx, access.Objects()...); err != nil {
+			return err
+		}
 	}
 	if err := s.putFence(ctx); err != nil {
 		return err
 	}
 	s.installed = time.Now()
 	for i, revision := range revisions {
-		deployment, err := manifests.MakeDeployment(values, revision)
+		deployment, err := manifests.MakeDeployment(of(revision))
 		if err != nil {
 			return err
 		}

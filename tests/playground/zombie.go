@@ -23,8 +23,7 @@ import (
 // fenceWait bounds the wait until a new fence stands.
 const fenceWait = 30 * time.Second
 
-// fenceConfig is the control plane's fence. The servers' service account is named as
-// their Deployments begin.
+// fenceConfig is the control plane's fence. The servers' service accounts are those of the manifests.
 func (s *stage) fenceConfig() bootstrap.FenceConfig {
 	return bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: systemNamespace, Revisions: revisions, Wait: fenceWait}
 }

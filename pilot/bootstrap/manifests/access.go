@@ -12,28 +12,42 @@ import (
 // which no rule can restrict to names. Without the right each is watched by its own.
 const manyLocks = 4
 
-// Rights are what controllers may do, beside what every server may: in the control plane's own
-// namespace, and everywhere. bootstrap.Rights lists those of a configuration.
+// Rights are what a revision's servers may do, beside what every server may. bootstrap.Rights lists
+// those of a configuration.
 type Rights struct {
+	// ConfigMaps and Leases are the names of lock objects. They are the only ones of their kinds that
+	// a server may read and change.
+	ConfigMaps, Leases []string
+	// Home and Everywhere are what its controllers need in the control plane's own namespace, and in all.
 	Home, Everywhere []rbacv1.PolicyRule
 }
 
-// NamespaceRules are what a server may do in its own namespace: keep these locks, if there are any, write Events
+// Add adds further rights.
+func (r *Rights) Add(more Rights) {
+	r.ConfigMaps, r.Leases = append(r.ConfigMaps, more.ConfigMaps...), append(r.Leases, more.Leases...)
+	r.Home, r.Everywhere = append(r.Home, more.Home...), append(r.Everywhere, more.Everywhere...)
+}
+
+// NamespaceRules are what a server may do in its own namespace: keep its locks, write Events
 // about them, and what its controllers need.
-func NamespaceRules(locks []string, rights Rights) (rules []rbacv1.PolicyRule) {
-	if len(locks) > 0 { // without names a rule would be about all objects
-		rules = []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
-			{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: locks, Verbs: []string{"get", "watch", "update"}},
-			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
-			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: locks, Verbs: []string{"get", "watch", "update"}},
-		}
-	}
+func NamespaceRules(rights Rights) []rbacv1.PolicyRule {
+	rules := append(lockRules("", "configmaps", rights.ConfigMaps), lockRules("coordination.k8s.io", "leases", rights.Leases)...)
 	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}})
-	if len(locks) >= manyLocks {
+	if len(rights.Leases) >= manyLocks {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"watch"}})
 	}
 	return append(rules, rights.Home...)
+}
+
+// lockRules let one kind of locks be kept. None of that kind needs none.
+func lockRules(group, resource string, names []string) []rbacv1.PolicyRule {
+	if len(names) == 0 {
+		return nil
+	}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"create"}},
+		{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names, Verbs: []string{"get", "watch", "update"}},
+	}
 }
 
 // ClusterRules are what a server may do everywhere: learn the default revision, see when a
@@ -51,7 +65,8 @@ func ClusterRules(rights Rights) []rbacv1.PolicyRule {
 	}, rights.Everywhere...)
 }
 
-// Access is who a server is and what it may do. All revisions share it.
+// Access is who a revision's servers are and what they may do. Revisions share none of it: a token tells
+// the account, so that what one revision may write, the other may not.
 type Access struct {
 	ServiceAccount     *corev1.ServiceAccount
 	Role               *rbacv1.Role
@@ -61,14 +76,15 @@ type Access struct {
 }
 
 func (v Values) access() Access {
-	here := v.meta(v.Name)
+	here := v.meta()
 	everywhere := here
-	everywhere.Namespace, everywhere.Name = "", v.Name+"-"+v.Namespace
-	who := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: v.Name, Namespace: v.Namespace}}
+	// A dot stands in none of the three: no two installations make one name of theirs.
+	everywhere.Namespace, everywhere.Name = "", here.Name+"."+v.Namespace
+	who := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: here.Name, Namespace: v.Namespace}}
 	rbac := rbacv1.SchemeGroupVersion.String()
 	return Access{
 		ServiceAccount: &corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: here},
-		Role:           &rbacv1.Role{TypeMeta: kind(rbac, "Role"), ObjectMeta: here, Rules: NamespaceRules(v.Locks, v.Rights)},
+		Role:           &rbacv1.Role{TypeMeta: kind(rbac, "Role"), ObjectMeta: here, Rules: NamespaceRules(v.Rights)},
 		RoleBinding: &rbacv1.RoleBinding{
 			TypeMeta: kind(rbac, "RoleBinding"), ObjectMeta: here, Subjects: who,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: here.Name},
@@ -85,9 +101,10 @@ func kind(version, name string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: version, Kind: name}
 }
 
-func (v Values) meta(name string) metav1.ObjectMeta {
+// meta is that of a revision's object, with a map of labels of its own.
+func (v Values) meta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: name, Namespace: v.Namespace,
-		Labels: map[string]string{"app.kubernetes.io/name": v.Name, "app.kubernetes.io/part-of": "incumbent"},
+		Name: v.Name + "-" + v.Revision, Namespace: v.Namespace,
+		Labels: map[string]string{"app.kubernetes.io/name": v.Name, "app.kubernetes.io/part-of": "incumbent", revisionLabel: v.Revision},
 	}
 }

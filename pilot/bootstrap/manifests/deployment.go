@@ -13,10 +13,10 @@ const (
 	portName      = "http"
 )
 
-func (v Values) deployment(revision string) *appsv1.Deployment {
-	meta := v.meta(v.Name + "-" + revision)
-	selector := map[string]string{appLabel: v.Name, revisionLabel: revision}
-	meta.Labels[appLabel], meta.Labels[revisionLabel] = v.Name, revision
+func (v Values) deployment() *appsv1.Deployment {
+	meta := v.meta()
+	selector := map[string]string{appLabel: v.Name, revisionLabel: v.Revision}
+	meta.Labels[appLabel] = v.Name
 	replicas, grace := v.Replicas, int64(graceSeconds)
 	var strategy appsv1.DeploymentStrategy
 	if v.WithoutElections {
@@ -31,9 +31,9 @@ func (v Values) deployment(revision string) *appsv1.Deployment {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: selector},
 				Spec: corev1.PodSpec{
-					ServiceAccountName:            v.Name,
+					ServiceAccountName:            meta.Name,
 					TerminationGracePeriodSeconds: &grace,
-					Containers:                    []corev1.Container{v.container(revision)},
+					Containers:                    []corev1.Container{v.container()},
 					Volumes:                       v.volumes(),
 				},
 			},
@@ -41,9 +41,9 @@ func (v Values) deployment(revision string) *appsv1.Deployment {
 	}
 }
 
-func (v Values) container(revision string) corev1.Container {
+func (v Values) container() corev1.Container {
 	c := corev1.Container{
-		Name: "pilot", Image: v.Image, Args: v.arguments(), Env: v.environment(revision),
+		Name: "pilot", Image: v.Image, Args: v.arguments(), Env: v.environment(),
 		Ports:          []corev1.ContainerPort{{Name: portName, ContainerPort: httpPort}},
 		ReadinessProbe: probe("/readyz", 5),
 		LivenessProbe:  probe("/healthz", 10),
@@ -62,10 +62,10 @@ func probe(path string, seconds int32) *corev1.Probe {
 }
 
 // environment begins with the fields of the Pod, so that others can refer to them.
-func (v Values) environment(revision string) []corev1.EnvVar {
+func (v Values) environment() []corev1.EnvVar {
 	env := []corev1.EnvVar{
 		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP"),
-		{Name: "REVISION", Value: revision},
+		{Name: "REVISION", Value: v.Revision},
 	}
 	if v.WithoutElections {
 		env = append(env, corev1.EnvVar{Name: "ENABLE_LEADER_ELECTION", Value: "false"})

@@ -5,10 +5,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// MakeAccess makes what all revisions share.
+// MakeAccess makes what the servers of a revision are and may do: <name>-<revision>.
 func MakeAccess(v Values) (Access, error) {
 	if err := v.Validate(); err != nil {
 		return Access{}, fmt.Errorf("manifests: %w", err)
@@ -23,12 +22,9 @@ func (a Access) Objects() []runtime.Object {
 
 // MakeDeployment makes a revision's Deployment: <name>-<revision>, whose Pods carry the
 // label istio.io/rev.
-func MakeDeployment(v Values, revision string) (*appsv1.Deployment, error) {
+func MakeDeployment(v Values) (*appsv1.Deployment, error) {
 	if err := v.Validate(); err != nil {
 		return nil, fmt.Errorf("manifests: %w", err)
 	}
-	for _, problem := range validation.IsDNS1123Label(revision) {
-		return nil, fmt.Errorf("manifests: revision %q: %s", revision, problem)
-	}
-	return v.withDefaults().deployment(revision), nil
+	return v.withDefaults().deployment(), nil
 }

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // full has a value of its own in each field.
 func full() Values {
 	return Values{
-		Namespace: "mesh", Name: "plane", Locks: []string{"lock-a", "lock-b"}, Rights: rights(), Image: "registry.example/plane:1", Replicas: 3,
+		Namespace: "mesh", Name: "plane", Revision: "canary", Rights: rights(), Image: "registry.example/plane:1", Replicas: 3,
 		Address: "$(POD_IP):15099", CABundle: "/etc/other/ca.pem", CABundleConfigMap: "the-bundle",
 		LeaseDuration: 40 * time.Second, RenewDeadline: 30 * time.Second, RetryPeriod: 5 * time.Second,
 		Args: []string{"--pprof", "--log-level=debug"}, Env: map[string]string{"ZONE": "z", "ENABLE_WRITE_FENCE": "true"},
@@ -33,25 +35,26 @@ func full() Values {
 // rights are some of a controller's.
 func rights() Rights {
 	return Rights{
+		ConfigMaps: []string{"lock-a", "lock-b"}, Leases: []string{"lock-b", "lock-c-canary"},
 		Home:       []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}},
 		Everywhere: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}}},
 	}
 }
 
-func minimal() Values { return Values{Locks: []string{"lock"}, Image: "pilot"} }
+func minimal() Values { return Values{Rights: Rights{Leases: []string{"lock"}}, Image: "pilot"} }
 
 // The manifests word by word: rights, probes, grace period, selectors and all. A change
 // of them is a change of these files (-rewrite), which a reviewer reads.
 func TestManifestsAreAsWritten(t *testing.T) {
 	many := minimal()
-	many.Locks = []string{"a", "b", "c", "d"}
+	many.Rights.Leases = []string{"a", "b", "c", "d"}
 	alone := Values{WithoutElections: true, Rights: rights(), Image: "pilot"}
 	for name, values := range map[string]Values{"minimal": minimal(), "full": full(), "many-locks": many, "without-elections": alone} {
 		access, err := MakeAccess(values)
 		if err != nil {
 			t.Fatal(err)
 		}
-		deployment, err := MakeDeployment(values, "canary")
+		deployment, err := MakeDeployment(values)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +107,7 @@ func TestEveryValueIsUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		deployment, err := MakeDeployment(v, "canary")
+		deployment, err := MakeDeployment(v)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +135,8 @@ func TestWrongValuesAreNamed(t *testing.T) {
 	for want, spoil := range map[string]func(*Values){
 		`Namespace "A"`:            func(v *Values) { v.Namespace = "A" },
 		`Name "a.b"`:               func(v *Values) { v.Name = "a.b" },
-		"no Locks":                 func(v *Values) { v.Locks = nil },
+		`Revision "1.2"`:           func(v *Values) { v.Revision = "1.2" },
+		"no locks in Rights":       func(v *Values) { v.Rights = Rights{Home: rights().Home} },
 		"no Image":                 func(v *Values) { v.Image = "" },
 		"-1 Replicas":              func(v *Values) { v.Replicas = -1 },
 		"2 Replicas without elect": func(v *Values) { v.Replicas, v.WithoutElections = 2, true },
@@ -143,18 +147,15 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		if _, err := MakeAccess(v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("MakeAccess says %v, not %s", err, want)
 		}
-		if _, err := MakeDeployment(v, "canary"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := MakeDeployment(v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("MakeDeployment says %v, not %s", err, want)
 		}
-	}
-	if _, err := MakeDeployment(minimal(), "1.2"); err == nil || !strings.Contains(err.Error(), `revision "1.2"`) {
-		t.Errorf("a revision that is no label: %v", err)
 	}
 }
 
 // The Pods get longer than the server takes to stop at most, and what selects them is on them.
 func TestDeploymentFitsTheServer(t *testing.T) {
-	d, err := MakeDeployment(full(), "canary")
+	d, err := MakeDeployment(full())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,9 @@ func TestDeploymentFitsTheServer(t *testing.T) {
 			t.Errorf("the selector wants %s=%s, the Pods have %q", key, value, pod.Labels[key])
 		}
 	}
-	if other, err := MakeDeployment(full(), "stable"); err != nil || reflect.DeepEqual(other.Spec.Selector, d.Spec.Selector) || other.Name == d.Name {
+	stable := full()
+	stable.Revision = "stable"
+	if other, err := MakeDeployment(stable); err != nil || reflect.DeepEqual(other.Spec.Selector, d.Spec.Selector) || other.Name == d.Name {
 		t.Errorf("two revisions have one selector or one name: %v", err)
 	}
 	args := pod.Spec.Containers[0].Args
@@ -175,7 +178,7 @@ func TestDeploymentFitsTheServer(t *testing.T) {
 
 func TestManyLocksMayShareAWatch(t *testing.T) {
 	unnamed := func(locks ...string) (n int) {
-		for _, rule := range NamespaceRules(locks, Rights{}) {
+		for _, rule := range NamespaceRules(Rights{Leases: locks}) {
 			if slices.Contains(rule.Verbs, "watch") && len(rule.ResourceNames) == 0 {
 				n++
 			}
@@ -184,5 +187,48 @@ func TestManyLocksMayShareAWatch(t *testing.T) {
 	}
 	if few, many := unnamed("a", "b", "c"), unnamed("a", "b", "c", "d"); few != 0 || many != 1 {
 		t.Errorf("%d and %d rules allow to watch everything", few, many)
+	}
+}
+
+// Two revisions of one installation have no object in common, and two installations of one revision have none either: so
+// none of them is overwritten, or taken away with the other.
+func TestRevisionsShareNoObject(t *testing.T) {
+	seen := map[string]string{}
+	for what, change := range map[string]func(*Values){
+		"one":                  func(*Values) {},
+		"another revision":     func(v *Values) { v.Revision = "stable" },
+		"another namespace":    func(v *Values) { v.Namespace = "other" },
+		"another name":         func(v *Values) { v.Name = "second" },
+		"a hyphen on one side": func(v *Values) { v.Revision = "canary-a" },
+		"and on the other":     func(v *Values) { v.Namespace = "a-mesh" },
+	} {
+		v := full()
+		change(&v)
+		access, err := MakeAccess(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deployment, err := MakeDeployment(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range append(access.Objects(), deployment) {
+			meta, ok := object.(metav1.Object)
+			if !ok {
+				t.Fatalf("a %T has no name", object)
+			}
+			key := fmt.Sprintf("%T %s/%s", object, meta.GetNamespace(), meta.GetName())
+			if other := seen[key]; other != "" {
+				t.Errorf("%s: %s is that of %s", what, key, other)
+			}
+			seen[key] = what
+			if meta.GetLabels()["istio.io/rev"] != v.Revision {
+				t.Errorf("%s: %s does not say of which revision it is", what, key)
+			}
+		}
+		if account := deployment.Spec.Template.Spec.ServiceAccountName; account != access.ServiceAccount.Name ||
+			access.RoleBinding.Subjects[0].Name != account || access.ClusterRoleBinding.Subjects[0].Name != account {
+			t.Errorf("%s: the Pods are %s, and the rights are those of %s", what, account, access.RoleBinding.Subjects[0].Name)
+		}
 	}
 }

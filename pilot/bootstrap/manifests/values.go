@@ -14,16 +14,16 @@ import (
 type Values struct {
 	// Namespace is the control plane's and its locks'; "" means istio-system.
 	Namespace string
-	// Name is that of the service account and the roles, and the beginning of each
-	// Deployment's; "" means "pilot".
+	// Name is the control plane's: what is made for a revision is called <name>-<revision>; "" means
+	// "pilot".
 	Name string
-	// Locks are the names of lock objects. They are the only ones of their kinds that
-	// the server may read and change.
-	Locks []string
+	// Revision is which one to install; "" means "default".
+	Revision string
 	// WithoutElections is for one replica that does not elect: it works at once, and has no right to
-	// locks, whatever Locks are. A rollout ends it before the next one starts, for both would work.
+	// locks, whatever Rights says of them. A rollout ends it before the next one starts, for both would work.
 	WithoutElections bool
-	// Rights are what its controllers need, as bootstrap.Rights lists them for the flags in Args.
+	// Rights are what its servers need, as bootstrap.Rights lists them for the revision and for what
+	// Args and Env say.
 	Rights Rights
 	// Image to run. Its program takes the arguments of cmd/pilot.
 	Image string
@@ -57,10 +57,11 @@ const (
 func (v Values) withDefaults() Values {
 	setDefault(&v.Namespace, "istio-system")
 	setDefault(&v.Name, "pilot")
+	setDefault(&v.Revision, "default")
 	setDefault(&v.Address, fmt.Sprintf(":%d", httpPort))
 	setDefault(&v.CABundle, caFolder+"/"+caKey)
 	if v.WithoutElections {
-		v.Locks = nil
+		v.Rights.ConfigMaps, v.Rights.Leases = nil, nil
 	}
 	if v.Replicas == 0 && v.WithoutElections {
 		v.Replicas = 1
@@ -80,13 +81,13 @@ func setDefault(s *string, value string) {
 func (v Values) Validate() error {
 	v = v.withDefaults()
 	var errs []error
-	for what, name := range map[string]string{"Namespace": v.Namespace, "Name": v.Name} {
+	for what, name := range map[string]string{"Namespace": v.Namespace, "Name": v.Name, "Revision": v.Revision} {
 		for _, problem := range validation.IsDNS1123Label(name) {
 			errs = append(errs, fmt.Errorf("%s %q: %s", what, name, problem))
 		}
 	}
-	if len(v.Locks) == 0 && !v.WithoutElections {
-		errs = append(errs, errors.New("no Locks: name the lock objects, or no server can lead"))
+	if len(v.Rights.ConfigMaps)+len(v.Rights.Leases) == 0 && !v.WithoutElections {
+		errs = append(errs, errors.New("no locks in Rights: name the lock objects, or no server can lead"))
 	}
 	if v.Image == "" {
 		errs = append(errs, errors.New("no Image: name the one to run"))

@@ -5,9 +5,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // keepGateway leaves out the status, which changes more often than all else and says nothing here.
@@ -22,6 +24,13 @@ func keepClass(class *gateway.GatewayClass) *gateway.GatewayClass {
 		ObjectMeta: reconcile.Meta(class.ObjectMeta),
 		Spec:       gateway.GatewayClassSpec{ControllerName: class.Spec.ControllerName},
 	}
+}
+
+// keepNamespace keeps which revision a namespace has, and no other label: those of many change all the time.
+func keepNamespace(namespace *corev1.Namespace) *corev1.Namespace {
+	kept := &corev1.Namespace{ObjectMeta: reconcile.Meta(namespace.ObjectMeta)}
+	kept.Labels = revisions.Inherited(metav1.ObjectMeta{}, namespace.Labels).Labels
+	return kept
 }
 
 // keepConfigMap keeps what may be a template or an overlay. Most ConfigMaps of a cluster are neither: of their

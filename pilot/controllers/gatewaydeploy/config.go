@@ -27,8 +27,9 @@ type Config struct {
 	Namespace string
 	// Revision is the control plane's, which stands on the Pods; "" means default.
 	Revision string
-	// IsMine tells whether a Gateway belongs to this revision; nil means that all do. When its answers change,
-	// Refresh has to be called.
+	// IsMine tells whether a Gateway belongs to this revision; nil means that all do. It is given the Gateway's metadata
+	// with the label istio.io/rev of its namespace, where the Gateway has none. When its answers change, Refresh has to be
+	// called.
 	IsMine func(metav1.ObjectMeta) bool
 	// Template is the name of the ConfigMap with the template; "" means DefaultTemplateName.
 	Template string

@@ -12,15 +12,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // The indexes of the Gateways' cache, and one of the ConfigMaps'.
 const (
+	byNamespace  = "namespace"  // by their namespace
 	byClass      = "class"      // by the name of their class
 	byWanted     = "wanted"     // by kind and name of what is made for them
 	byParameters = "parameters" // by the name of the ConfigMap that they refer to
@@ -39,6 +42,7 @@ type Controller struct {
 	gateways   *reconcile.Cache[key, *gateway.Gateway]
 	classes    *reconcile.Cache[key, *gateway.GatewayClass]
 	configMaps *reconcile.Cache[key, *corev1.ConfigMap]
+	namespaces *reconcile.Cache[key, *corev1.Namespace]
 	children   map[Kind]children
 
 	problems *reconcile.Problems[key]
@@ -80,7 +84,8 @@ func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
 		Name: "gateways", From: reconcile.From(reader.Gateways(""), reconcile.Selector{}), Keep: keepGateway,
 		Keys: func(gw *gateway.Gateway) []key { return []key{keyOf(gw)} },
 		Indexes: map[string]func(*gateway.Gateway) []string{
-			byClass: func(gw *gateway.Gateway) []string { return []string{string(gw.Spec.GatewayClassName)} },
+			byNamespace: func(gw *gateway.Gateway) []string { return []string{gw.Namespace} },
+			byClass:     func(gw *gateway.Gateway) []string { return []string{string(gw.Spec.GatewayClassName)} },
 			byWanted: func(gw *gateway.Gateway) (wanted []string) {
 				for _, kind := range Kinds {
 					wanted = append(wanted, indexed(kind, gw.Namespace, namesOf(gw).of(kind)))
@@ -109,6 +114,16 @@ func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
 			return nil
 		}},
 	})
+	// A Gateway without a revision of its own has that of its namespace.
+	c.namespaces = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Namespace]{
+		Name: "namespaces", From: reconcile.From(kube.CoreV1().Namespaces(), reconcile.Selector{}), Keep: keepNamespace,
+		Keys: func(namespace *corev1.Namespace) []key { return c.indexed(byNamespace, namespace.Name) },
+	})
+	c.watchChildren(kube)
+}
+
+// watchChildren adds those that are made for Gateways.
+func (c *Controller) watchChildren(kube kubernetes.Interface) {
 	c.children = map[Kind]children{
 		ServiceAccount: watchChild(c, ServiceAccount, reconcile.From(kube.CoreV1().ServiceAccounts(""), reconcile.Selector{}),
 			func(o *corev1.ServiceAccount) *corev1.ServiceAccount {
@@ -221,11 +236,18 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 	return errors.Join(errs...)
 }
 
+// isMine tells whether a Gateway belongs to the revision, by its label or that of its namespace. One whose namespace is
+// not known yet is looked at again when it is.
+func (c *Controller) isMine(meta metav1.ObjectMeta) bool {
+	namespace := c.namespaces.Get("", meta.Namespace)
+	return namespace != nil && c.config.IsMine(revisions.Inherited(meta, namespace.Labels))
+}
+
 // view is what the caches show of a Gateway. seen becomes false when they are behind an answer.
 func (c *Controller) view(of key, gw *gateway.Gateway) (v View, seen *bool) {
 	all := true
 	v = View{
-		Gateway: gw, Class: c.classes.Get("", string(gw.Spec.GatewayClassName)), IsMine: c.config.IsMine,
+		Gateway: gw, Class: c.classes.Get("", string(gw.Spec.GatewayClassName)), IsMine: c.isMine,
 		Defaults:   c.defaults(string(gw.Spec.GatewayClassName)),
 		Parameters: func(name string) *corev1.ConfigMap { return c.configMaps.Get(gw.Namespace, name) },
 		Existing: func(kind Kind, name string) metav1.Object {

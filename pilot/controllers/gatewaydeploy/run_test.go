@@ -322,7 +322,7 @@ func TestARightThatIsTakenAwayStopsOneKindAlone(t *testing.T) {
 	w.create("web")
 	w.controller()
 	w.deployed("web-istio")
-	var without = rights()
+	var without = ClusterRules()
 	for i := range without {
 		if without[i].Resources[0] == "services" {
 			without[i].Verbs = []string{"list", "watch"}
@@ -353,6 +353,6 @@ func TestARightThatIsTakenAwayStopsOneKindAlone(t *testing.T) {
 	if n := len(w.written()) - before; n > most {
 		t.Errorf("%d writes, want at most %d: %v", n, most, w.written())
 	}
-	w.allow("three", rights())
+	w.allow("three", ClusterRules())
 	w.deployed("two-istio")
 }

@@ -34,19 +34,6 @@ import (
 // bound is how long a test waits for what it wants to see.
 const bound = 30 * time.Second
 
-// rights are all that the controller needs.
-func rights() []rbacv1.PolicyRule {
-	reads, writes := []string{"list", "watch"}, []string{"get", "list", "watch", "create", "patch"}
-	return []rbacv1.PolicyRule{
-		{APIGroups: []string{gateway.GroupName}, Resources: []string{"gateways", "gatewayclasses"}, Verbs: reads},
-		{APIGroups: []string{gateway.GroupName}, Resources: []string{"gateways"}, Verbs: []string{"patch"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: reads},
-		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: writes},
-		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: writes},
-		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: writes},
-	}
-}
-
 // world is a namespace whose Gateways a controller deploys, which has no more rights than it needs. The system
 // namespace is the same one.
 type world struct {
@@ -92,7 +79,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.gateways = all.Gateways(w.namespace)
-	w.config = c.Identity(t, cluster.IdentityOptions{Namespace: w.namespace, PodName: "controller", ClusterRules: rights()})
+	w.config = c.Identity(t, cluster.IdentityOptions{Namespace: w.namespace, PodName: "controller", ClusterRules: ClusterRules()})
 	return w
 }
 

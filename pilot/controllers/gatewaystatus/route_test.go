@@ -209,3 +209,30 @@ func TestARouteCountsOnce(t *testing.T) {
 		t.Errorf("%d routes are attached", got)
 	}
 }
+
+// The class istio is this controller's where it is missing, and nobody's but its own controller's where it is there.
+func TestWhoseClass(t *testing.T) {
+	foreign := newClass()
+	foreign.Spec.ControllerName = "example.com/other"
+	for name, test := range map[string]struct {
+		class string
+		there *gateway.GatewayClass
+		want  bool
+	}{
+		"there":            {ClassName, newClass(), true},
+		"missing":          {ClassName, nil, true},
+		"another's":        {ClassName, foreign, false},
+		"one of no object": {"none", newClass(), false},
+	} {
+		g := aGateway(t, plain)
+		g.Spec.GatewayClassName = gateway.ObjectName(test.class)
+		v := usual(t, g)
+		v.objects = slices.DeleteFunc(v.objects, func(o metav1.Object) bool { _, is := o.(*gateway.GatewayClass); return is })
+		if test.there != nil {
+			v.objects = append(v.objects, test.there)
+		}
+		if got := ours(v, g); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

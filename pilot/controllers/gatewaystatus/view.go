@@ -45,13 +45,17 @@ func mine(v view, object metav1.ObjectMeta) bool {
 	return namespace != nil && v.isMine(revisions.Inherited(object, namespace.Labels))
 }
 
-// ours reports whether a Gateway is of a class of this controller, and the revision's.
+// ours reports whether a Gateway is of a class of this controller, and the revision's. The class istio is this controller's
+// also where it is missing: to what deploys Gateways it is, and to istiod.
 func ours(v view, g *gateway.Gateway) bool {
 	if g == nil {
 		return false
 	}
 	class := v.class(string(g.Spec.GatewayClassName))
-	return class != nil && class.Spec.ControllerName == ControllerName && mine(v, g.ObjectMeta)
+	if class == nil {
+		return g.Spec.GatewayClassName == ClassName && mine(v, g.ObjectMeta)
+	}
+	return class.Spec.ControllerName == ControllerName && mine(v, g.ObjectMeta)
 }
 
 // unknownClass says that a Gateway of the revision is nobody's because there is no class of the name,

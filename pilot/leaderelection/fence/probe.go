@@ -41,15 +41,37 @@ func Probes(declarations ...Declaration) []Probe {
 	return all
 }
 
-// creatable are kinds of which an object without content is valid, by resource.
+// creatable are kinds that can be created, by resource: most of these without any content.
 var creatable = map[schema.GroupResource]schema.GroupVersionKind{
 	{Resource: "configmaps"}:                                  {Version: "v1", Kind: "ConfigMap"},
 	{Resource: "secrets"}:                                     {Version: "v1", Kind: "Secret"},
 	{Resource: "serviceaccounts"}:                             {Version: "v1", Kind: "ServiceAccount"},
+	{Resource: "services"}:                                    {Version: "v1", Kind: "Service"},
+	{Group: "apps", Resource: "deployments"}:                  {Group: "apps", Version: "v1", Kind: "Deployment"},
 	{Group: "coordination.k8s.io", Resource: "leases"}:        {Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
 	{Group: "rbac.authorization.k8s.io", Resource: "roles"}:   {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
 	{Group: "networking.k8s.io", Resource: "networkpolicies"}: {Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
 }
+
+// content is the least that the others need: an API server refuses what is not valid before it asks policies.
+func content(kind string) map[string]any {
+	labels := map[string]any{"app": probeName}
+	switch kind {
+	case "Service":
+		return map[string]any{"type": "ExternalName", "externalName": "probe.invalid"} // which takes no address
+	case "Deployment":
+		return map[string]any{
+			"replicas": int64(0), "selector": map[string]any{"matchLabels": labels},
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": labels},
+				"spec":     map[string]any{"containers": []any{map[string]any{"name": "probe", "image": "probe"}}},
+			},
+		}
+	}
+	return nil
+}
+
+const probeName = "incumbent-fence-probe"
 
 func (s single) probe(g Guard) Probe {
 	p := Probe{Lock: s.Lock, Namespace: s.Namespace, Name: s.lock, ServiceAccounts: s.ServiceAccounts, Mode: s.Mode, Guard: g}
@@ -67,7 +89,10 @@ func (s single) probe(g Guard) Probe {
 		p.Resource = kind.GroupVersion().WithResource(resource)
 		p.Object = &unstructured.Unstructured{}
 		p.Object.SetGroupVersionKind(kind)
-		p.Object.SetName(append(slices.Clone(g.Names), "incumbent-fence-probe")[0])
+		if spec := content(kind.Kind); spec != nil {
+			p.Object.Object["spec"] = spec
+		}
+		p.Object.SetName(append(slices.Clone(g.Names), probeName)[0])
 		p.Object.SetNamespace(append(slices.Clone(g.Namespaces), s.Namespace)[0])
 		p.Object.SetLabels(g.Labels)
 		return p

@@ -65,7 +65,7 @@ func TestFenceFindsTheAPIServers(t *testing.T) {
 	defer stranger.Close()
 	address := func(url string) string { return strings.TrimPrefix(url, "https://") }
 	routes := routed{"192.0.2.1:6443": address(c.URL()), "192.0.2.2:6443": address(second.URL()), "192.0.2.7:6443": address(stranger.URL)}
-	config := bootstrap.FenceConfig{RESTConfig: rest.CopyConfig(c.Admin()), Namespace: s.namespace, Lock: "lease", ServiceAccounts: []string{account}, Wait: soon, AllowUnclear: true}
+	config := bootstrap.FenceConfig{RESTConfig: rest.CopyConfig(c.Admin()), Namespace: s.namespace, Lock: "lease", DisableGatewayAPI: true, ServiceAccounts: []string{account}, Wait: soon, AllowUnclear: true}
 	config.RESTConfig.Dial = routes.dial
 	strict := config
 	strict.AllowUnclear = false
@@ -149,7 +149,7 @@ func (s *stage) unreachable(config, strict bootstrap.FenceConfig) {
 func TestFenceWithoutTheRightToFindAPIServers(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
-	config := bootstrap.FenceConfig{RESTConfig: s.identity("a", account), Namespace: s.namespace, Lock: "lease", ServiceAccounts: []string{account}, Wait: time.Second}
+	config := bootstrap.FenceConfig{RESTConfig: s.identity("a", account), Namespace: s.namespace, Lock: "lease", DisableGatewayAPI: true, ServiceAccounts: []string{account}, Wait: time.Second}
 	for verb, do := range map[string]func() error{
 		"verify":  func() error { return config.Verify(t.Context(), t.Output()) },
 		"install": func() error { return config.Install(t.Context(), t.Output()) },

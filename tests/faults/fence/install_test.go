@@ -107,7 +107,7 @@ func TestFenceIsInstalledAgainAndAgain(t *testing.T) {
 func TestFenceVerifiesInWords(t *testing.T) {
 	s := newStage(t, fence.ConfigMap)
 	s.pod("a")
-	config := bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, ServiceAccounts: []string{account}, Wait: soon}
+	config := bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, DisableGatewayAPI: true, ServiceAccounts: []string{account}, Wait: soon}
 	t.Cleanup(func() { s.quietly(config) })
 	var out strings.Builder
 	if err := config.Verify(t.Context(), &out); err == nil || !strings.Contains(out.String(), "ValidatingAdmissionPolicy is missing") ||

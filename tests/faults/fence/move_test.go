@@ -35,7 +35,7 @@ func TestFenceMovesFromConfigMapToLease(t *testing.T) {
 	install := func(lock string) {
 		t.Helper()
 		t.Logf("pilot fence install --lock %s", lock)
-		config := bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, ServiceAccounts: []string{account}, Lock: lock, Wait: soon}
+		config := bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, DisableGatewayAPI: true, ServiceAccounts: []string{account}, Lock: lock, Wait: soon}
 		if err := config.Install(t.Context(), t.Output()); err != nil {
 			t.Fatal(err)
 		}

@@ -51,10 +51,10 @@ func bundle(t *testing.T) string {
 // serve runs a server under the manifests' rights, with a fence to test by itself.
 func (s *stage) serve(t *testing.T, name, bundle string) (server *bootstrap.Server, end func()) {
 	t.Helper()
-	shared, _ := bootstrap.Elections(bootstrap.Config{})
+	rights := bootstrap.Rights(bootstrap.Config{Revision: "stable"})
 	config := s.cluster.Identity(t, cluster.IdentityOptions{
 		Namespace: s.namespace, PodName: name, ServiceAccount: account,
-		Rules: manifests.NamespaceRules(shared, bootstrap.Rights(bootstrap.Config{})), ClusterRules: manifests.ClusterRules(bootstrap.Rights(bootstrap.Config{})),
+		Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
 	server, err := bootstrap.New(bootstrap.Config{
 		RESTConfig: config, Namespace: s.namespace, Identity: name, Revision: "stable", Address: "127.0.0.1:0", CABundle: bundle,
@@ -129,7 +129,7 @@ func mustDeclare(t *testing.T, config bootstrap.FenceConfig) []fence.Declaration
 func TestFenceIsTriedByTheServer(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.ConfigMap)
-	config := bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, ServiceAccounts: []string{account}, Wait: soon}
+	config := bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, DisableGatewayAPI: true, ServiceAccounts: []string{account}, Wait: soon}
 	nobody := s.pod("nobody")
 	if err := config.Install(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)

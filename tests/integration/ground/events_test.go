@@ -56,8 +56,7 @@ func TestEventsOfAServer(t *testing.T) {
 func TestServerWithoutTheRightToWriteEvents(t *testing.T) {
 	c := cluster.Shared(t)
 	admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
-	shared, _ := bootstrap.Elections(bootstrap.Config{})
-	rules := slices.DeleteFunc(manifests.NamespaceRules(shared, bootstrap.Rights(oneElection)), func(r rbacv1.PolicyRule) bool {
+	rules := slices.DeleteFunc(manifests.NamespaceRules(bootstrap.Rights(oneElection)), func(r rbacv1.PolicyRule) bool {
 		return slices.Contains(r.Resources, "events")
 	})
 	config := c.Identity(t, cluster.IdentityOptions{

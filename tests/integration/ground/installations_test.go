@@ -26,12 +26,11 @@ type installation struct {
 func install(t *testing.T, c *cluster.Cluster, name, home string, change func(*bootstrap.Config)) *installation {
 	t.Helper()
 	i := &installation{home: home, class: "class-" + name, content: certificate(t), sent: &requests{}}
-	shared, perRevision := bootstrap.Elections(bootstrap.Config{})
-	rights := bootstrap.Rights(bootstrap.Config{})
+	rights := bootstrap.Rights(bootstrap.Config{Revision: "stable"})
 	for _, pod := range []string{name + "-1", name + "-2"} {
 		config := c.Identity(t, cluster.IdentityOptions{
 			Namespace: home, PodName: pod, ServiceAccount: "pilot",
-			Rules: manifests.NamespaceRules(append(shared, perRevision...), rights), ClusterRules: manifests.ClusterRules(rights),
+			Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 		})
 		i.replicas = append(i.replicas, serve(t, i.sent.through(config), home, pod, "stable", newBundleFile(t, i.content).path, func(config *bootstrap.Config) {
 			patient(config)

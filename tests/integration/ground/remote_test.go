@@ -60,7 +60,7 @@ func visitor(t *testing.T, c *cluster.Cluster, account string) *rest.Config {
 	}
 	rights := bootstrap.Rights(there)
 	return c.Identity(t, cluster.IdentityOptions{
-		Namespace: account, PodName: "visitor", ClusterRules: append(manifests.NamespaceRules(shared, rights), manifests.ClusterRules(rights)...),
+		Namespace: account, PodName: "visitor", ClusterRules: append(manifests.NamespaceRules(rights), manifests.ClusterRules(rights)...),
 	})
 }
 

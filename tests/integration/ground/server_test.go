@@ -33,7 +33,7 @@ type replica struct {
 }
 
 // oneElection leaves a server the namespace controller's alone, by which these tests count.
-var oneElection = bootstrap.Config{IngressMode: "OFF"}
+var oneElection = bootstrap.Config{IngressMode: "OFF", DisableGatewayAPI: true}
 
 // serve runs a server; change may alter its configuration.
 func serve(t *testing.T, config *rest.Config, home, name, revision, bundle string, change func(*bootstrap.Config)) *replica {
@@ -42,7 +42,7 @@ func serve(t *testing.T, config *rest.Config, home, name, revision, bundle strin
 	wanted := bootstrap.Config{
 		RESTConfig: config, Namespace: home, Identity: name, Revision: revision, Address: "127.0.0.1:0", CABundle: bundle,
 		LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: time.Second,
-		IngressMode: oneElection.IngressMode, Logger: r.journal.logger(t),
+		IngressMode: oneElection.IngressMode, DisableGatewayAPI: oneElection.DisableGatewayAPI, Logger: r.journal.logger(t),
 	}
 	if change != nil {
 		change(&wanted)
@@ -98,10 +98,10 @@ func (r *replica) state(t *testing.T) state {
 // pilotIdentity may do what the manifests allow, and no more.
 func pilotIdentity(t *testing.T, c *cluster.Cluster, home, pod string) *rest.Config {
 	t.Helper()
-	shared, _ := bootstrap.Elections(bootstrap.Config{})
+	rights := bootstrap.Rights(oneElection)
 	return c.Identity(t, cluster.IdentityOptions{
 		Namespace: home, PodName: pod, ServiceAccount: "pilot",
-		Rules: manifests.NamespaceRules(shared, bootstrap.Rights(bootstrap.Config{})), ClusterRules: manifests.ClusterRules(bootstrap.Rights(bootstrap.Config{})),
+		Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
 }
 
@@ -284,16 +284,16 @@ func TestServersWithoutElections(t *testing.T) {
 func TestManifestsAreAccepted(t *testing.T) {
 	c := cluster.Shared(t)
 	admin, home := client(t, c.Admin()), c.Namespace(t)
-	shared, _ := bootstrap.Elections(bootstrap.Config{})
+	rights := bootstrap.Rights(bootstrap.Config{Revision: "stable"})
 	values := manifests.Values{
-		Namespace: home, Locks: shared, Rights: bootstrap.Rights(bootstrap.Config{}), Image: "pilot", CABundleConfigMap: "ca", Env: map[string]string{"A": "b"},
+		Namespace: home, Revision: "stable", Rights: rights, Image: "pilot", CABundleConfigMap: "ca", Env: map[string]string{"A": "b"},
 		LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: time.Second,
 	}
 	access, err := manifests.MakeAccess(values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	deployment, err := manifests.MakeDeployment(values, "stable")
+	deployment, err := manifests.MakeDeployment(values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,14 +332,11 @@ func TestManifestsAreAccepted(t *testing.T) {
 		t.Errorf("%d objects", len(access.Objects()))
 	}
 	for name, wrong := range map[string]manifests.Values{
-		"no locks": {Image: "x"}, "no image": {Locks: shared}, "namespace": {Namespace: "A", Locks: shared, Rights: bootstrap.Rights(bootstrap.Config{}), Image: "x"},
-		"replicas": {Locks: shared, Rights: bootstrap.Rights(bootstrap.Config{}), Image: "x", Replicas: -1},
+		"no locks": {Image: "x"}, "no image": {Rights: rights}, "namespace": {Namespace: "A", Rights: rights, Image: "x"},
+		"replicas": {Rights: rights, Image: "x", Replicas: -1}, "revision": {Revision: "1.2", Rights: rights, Image: "x"},
 	} {
 		if _, err := manifests.MakeAccess(wrong); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-	}
-	if _, err := manifests.MakeDeployment(values, "1.2"); err == nil {
-		t.Error("a revision that is no label was taken")
 	}
 }

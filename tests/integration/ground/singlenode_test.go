@@ -95,6 +95,9 @@ func addressOf(t *testing.T, admin kube.Client, home, name string) string {
 func TestSingleNodeWithoutElections(t *testing.T) {
 	c := cluster.Shared(t)
 	admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
+	if err := c.LoadGatewayAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	alone := bootstrap.Config{DisableElections: true}
 	if shared, perRevision := bootstrap.Elections(alone); len(shared)+len(perRevision) > 0 {
 		t.Errorf("it takes part in %q and %q", shared, perRevision)
@@ -113,7 +116,7 @@ func TestSingleNodeWithoutElections(t *testing.T) {
 	}}
 	ingressFor(t, admin, home, "web", "istio", "istio-ingressgateway", "192.0.2.1")
 	r := serve(t, sent.through(config), home, "single", "stable", newBundleFile(t, content).path, func(config *bootstrap.Config) {
-		config.DisableElections, config.IngressMode = true, ""
+		config.DisableElections, config.IngressMode, config.DisableGatewayAPI = true, "", false
 	})
 	shared, perRevision := bootstrap.Elections(bootstrap.Config{})
 	rows := len(shared) + len(perRevision)

@@ -47,11 +47,10 @@ type pilot struct {
 func (w *world) pilot(name string, qps float64) *pilot {
 	w.Helper()
 	config := bootstrap.Config{Revision: revision}
-	shared, _ := bootstrap.Elections(config)
 	rights := bootstrap.Rights(config)
 	identity := w.cluster.Identity(w.B, cluster.IdentityOptions{
 		Namespace: w.home, PodName: name, ServiceAccount: "pilot",
-		Rules: manifests.NamespaceRules(shared, rights), ClusterRules: manifests.ClusterRules(rights),
+		Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
 	folder := w.TempDir()
 	access := filepath.Join(folder, "kubeconfig")

@@ -1,0 +1,48 @@
+package bootstrap
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
+	"incumbent.dev/incumbent/pilot/controllers/gatewaystatus"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// gatewayKinds are some of the Gateway API's.
+func gatewayKinds(resources ...string) (kinds []schema.GroupVersionResource) {
+	for _, resource := range resources {
+		kinds = append(kinds, schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: gatewayv1.GroupVersion.Version, Resource: resource})
+	}
+	return kinds
+}
+
+func gatewayStatus(client kube.Client, config Config, tools tools) (job, error) {
+	return gatewaystatus.New(client, gatewaystatus.Config{
+		Tags: tools.tags, LeaveClass: config.DisableGatewayClass, Event: tools.events.Eventf, Logger: tools.log,
+	})
+}
+
+func gatewayDeployment(client kube.Client, config Config, tools tools) (job, error) {
+	c, err := gatewaydeploy.New(client, gatewaydeploy.Config{
+		Namespace: config.Namespace, Revision: config.Revision, IsMine: tools.tags.IsMine,
+		Event: tools.events.Eventf, Logger: tools.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	tools.tags.AddHandler(func(sets.Set[string]) { c.Refresh() })
+	return c, nil
+}
+
+// gatewayDeploymentWrites are what is made for Gateways, by the label that all of it has. What else the controller
+// writes, its version onto a Gateway, has nothing by which to narrow it down.
+var gatewayDeploymentWrites = []fence.Guard{
+	{Group: "apps", Resources: []string{"deployments"}, Labels: managedByUs},
+	{Resources: []string{"services"}, Labels: managedByUs},
+	{Resources: []string{"serviceaccounts"}, Labels: managedByUs},
+}
+
+var managedByUs = map[string]string{gatewaydeploy.ManagedLabel: gatewaydeploy.ManagedBy}
