@@ -23,6 +23,7 @@ func TestTheServersRevisionIsKnownToItsWatcher(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			config, text := goodConfig(), &lines{}
 			config.Revision = revision
+			config.QPS, config.Burst = 0.001, 1 // the work's, of which none is left for the watcher
 			config.Logger = slog.New(slog.NewTextHandler(text, nil))
 			config.RESTConfig = answered(func(r *http.Request) (*http.Response, error) {
 				if !strings.HasSuffix(r.URL.Path, "/mutatingwebhookconfigurations") || r.URL.Query().Get("watch") != "" {
@@ -40,9 +41,13 @@ func TestTheServersRevisionIsKnownToItsWatcher(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			at := s.sites()[0]
+			if _, err := at.work.Kube().CoreV1().Namespaces().Get(t.Context(), "x", metav1.GetOptions{}); !errors.Is(err, errAway) {
+				t.Fatal(err)
+			}
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- s.sites()[0].watch(ctx) }()
+			go func() { ended <- at.watch(ctx) }()
 			synctest.Wait()
 			cancel()
 			if err := <-ended; err != nil {
