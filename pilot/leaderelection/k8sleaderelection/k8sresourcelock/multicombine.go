@@ -53,12 +53,21 @@ func decided(s Snapshot) (core.Snapshot, error) {
 	case s.Raw != nil:
 		out.Content = core.Readable
 	}
-	out.Record = decidedRecord(s.Record)
-	out.Notes.Nominated.Identity = s.Notes[NominatedAnnotation]
+	out.Record, out.Notes = decidedRecord(s.Record), decidedNotes(s.Notes)
 	if note := s.Notes[MultiLockAnnotation]; namesTerm(note, s.Record) {
 		out.Notes.Needs = core.NeedsBoth{Identity: s.Record.HolderIdentity, Transitions: s.Record.LeaderTransitions, Other: otherUID(note)}
 	}
 	return out, nil
+}
+
+// decidedNotes has requests and holds as they are written, to be compared: what they say is the
+// elector's to read.
+func decidedNotes(notes map[string]string) core.Notes {
+	return core.Notes{
+		Nominated: core.Nomination{Identity: notes[NominatedAnnotation]},
+		Request:   core.Request{Note: notes[HandoverRequestAnnotation]},
+		Hold:      core.Hold{Note: notes[HoldAnnotation]},
+	}
 }
 
 func decidedRecord(r LeaderElectionRecord) core.Record {
@@ -125,10 +134,9 @@ func combine(sight core.PairSight, objects Pair, self string) Snapshot {
 		out.Raw = rawOf(objects)
 	}
 	if how.InBoth() && how.Half == core.Secondary {
+		from := map[string]core.Half{HandoverRequestAnnotation: sight.RequestFrom(), HoldAnnotation: sight.HoldFrom()}
 		for _, key := range othersNotes {
-			if sight.NoteFrom(p.Notes[key] != "", s.Notes[key] != "") == core.Primary {
-				out.Notes[key] = p.Notes[key]
-			}
+			out.Notes = withNote(out.Notes, key, objects.half(from[key]).Notes[key])
 		}
 	}
 	return out

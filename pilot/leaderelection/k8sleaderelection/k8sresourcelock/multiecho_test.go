@@ -1,6 +1,10 @@
 package k8sresourcelock_test
 
-import "testing"
+import (
+	"testing"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
 
 // Of two holds that differ after a renewal, the one that was set last counts, on whichever
 // object: the renewal's own second write brings nothing newer.
@@ -30,5 +34,49 @@ func TestMultiLockAHoldSetBetweenTheWritesOfARenewal(t *testing.T) {
 				t.Errorf("the hold %q counts, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// A renewal that was decided before its holder saw another's word takes nothing back of it, even if it
+// gets no further than the primary: what that shows is the holder's own, and older.
+func TestMultiLockAHoldSetBeforeARenewalThatIsCutShort(t *testing.T) {
+	for name, cut := range map[string]func(pairTrial){
+		"the second write is lost": func(p pairTrial) {
+			p.lock.Secondary.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheRequest})
+		},
+		"the first one's answer is lost": func(p pairTrial) { p.lock.Primary.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheReply}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPairTrial(t)
+			base, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Secondary.Annotate(hold, "new")
+			cut(p)
+			if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 2), base.Notes); err == nil {
+				t.Fatal("written")
+			}
+			if got := p.read().Notes[hold]; got != "new" || p.Primary.Snapshot().Notes[hold] != "old" {
+				t.Errorf("the hold %q counts, want %q", got, "new")
+			}
+		})
+	}
+}
+
+// What the holder takes away it has taken away, even if that gets no further than the primary.
+func TestMultiLockAHoldThatIsTakenAwayDoesNotComeBack(t *testing.T) {
+	p := newPairTrial(t)
+	if _, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	p.lock.Secondary.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheRequest})
+	if _, err := p.lock.Write(t.Context(), p.read(), termOf("b", 3, 2), nil); err == nil {
+		t.Fatal("written")
+	}
+	for _, label := range []string{"", "y"} { // a label is not a word about the hold
+		if p.Secondary.Annotate("example.com/x", label); p.read().Notes[hold] != "" || p.Secondary.Snapshot().Notes[hold] != "old" {
+			t.Errorf("the hold %q is back", p.read().Notes[hold])
+		}
 	}
 }

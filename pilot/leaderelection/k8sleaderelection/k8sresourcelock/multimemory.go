@@ -79,12 +79,17 @@ func (m *pairMemory) combined(self string) Snapshot {
 	return combine(m.sight, m.objects, self)
 }
 
-// wroteBoth notes what a write of both has made of them, and reports whether something newer
-// is known by now.
-func (m *pairMemory) wroteBoth(first, second uint64) (overtaken bool) {
+// sends notes a write to an object before it is sent.
+func (m *pairMemory) sends(h core.Half, record core.Record, notes map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sight = m.sight.Wrote(first, second)
+	m.sight = m.sight.Sends(h, record, decidedNotes(notes))
+}
+
+// overtaken reports whether something newer than these versions is known.
+func (m *pairMemory) overtaken(first, second uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return m.sight.Overtaken(first, second)
 }
 

@@ -46,6 +46,7 @@ func (w pairWrite) both(ctx context.Context) (Snapshot, error) {
 	if err := w.rehearse(ctx); err != nil {
 		return Snapshot{}, err
 	}
+	w.lock.mem.sends(core.Primary, w.Record, w.notes)
 	first, err := w.primary.Write(ctx, w.base.Primary, w.record, w.notesFor(w.Base.Secondary))
 	if err != nil {
 		return Snapshot{}, err
@@ -62,7 +63,7 @@ func (w pairWrite) both(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, unknown(err)
 	}
-	if w.lock.mem.wroteBoth(p.Version, s.Version) {
+	if w.lock.mem.overtaken(p.Version, s.Version) {
 		return Snapshot{}, errOvertaken
 	}
 	return combine(core.PairSight{Pair: core.Pair{Primary: p, Secondary: s}}, Pair{first, second}, w.Self), nil
@@ -78,6 +79,7 @@ const maxAmends = 4
 func (w pairWrite) second(ctx context.Context, first core.Snapshot) (Snapshot, error) {
 	base, notes := w.base.Secondary, w.notesFor(first)
 	for range maxAmends {
+		w.lock.mem.sends(core.Secondary, w.Record, notes)
 		next, err := w.secondary.Write(ctx, base, w.record, notes)
 		if !IsConflict(err) {
 			return next, err

@@ -6,7 +6,13 @@ type PairSight struct {
 	Pair
 	known   [2]bool
 	changes [2]uint32
-	wrote   [2]uint64 // the versions that its latest write of both made
+	left    [2][2]left // by its latest two writes to each, whether they have arrived or not
+}
+
+// left is what a write leaves on an object that others may add to.
+type left struct {
+	record Record
+	notes  Notes
 }
 
 // Asked is to be given back with the answer to a read that is sent now.
@@ -49,9 +55,9 @@ func (v PairSight) take(h Half, snap Snapshot) PairSight {
 	return v
 }
 
-// Wrote notes which versions a write of both has made.
-func (v PairSight) Wrote(first, second uint64) PairSight {
-	v.wrote = [2]uint64{first, second}
+// Sends notes a write to an object before it is sent.
+func (v PairSight) Sends(h Half, r Record, n Notes) PairSight {
+	v.left[h] = [2]left{{r, n}, v.left[h][0]}
 	return v
 }
 
@@ -60,18 +66,38 @@ func (v PairSight) Overtaken(first, second uint64) bool {
 	return v.Primary.Version > first || v.Secondary.Version > second
 }
 
-// echo reports whether the object is as this process's latest write of both left it: what
-// others had to say since is not there.
-func (v PairSight) echo(h Half) bool { return v.Of(h).Version <= v.wrote[h] }
+// RequestFrom says which object's request counts in a term that stands in both.
+func (v PairSight) RequestFrom() Half { return noteFrom(v, func(n Notes) Request { return n.Request }) }
 
-// NoteFrom says, of a note that others than the holder write, which object's counts in a term
-// that stands in both: a candidate of the first step knows no place but the primary. Where
-// both have one, the newer object's counts; but what was written to the primary between the
-// holder's two writes is newer than the second of them.
-func (v PairSight) NoteFrom(inPrimary, inSecondary bool) Half {
-	between := v.echo(Secondary) && !v.echo(Primary)
-	if !inPrimary || inSecondary && v.newer() == Secondary && !between {
-		return Secondary
+// HoldFrom says which object's hold counts in a term that stands in both.
+func (v PairSight) HoldFrom() Half { return noteFrom(v, func(n Notes) Hold { return n.Hold }) }
+
+// noteFrom judges a note that others than the holder write, and on either object: a candidate of
+// the first step knows no place but the primary. Where both have one, the newer object's counts;
+// but what others wrote to the one is newer than what the holder's own write has left on the
+// other, whether that came before its writes of both, between them, or the second of them never
+// arrived. If the holder has left both as they are, its last write tells, also of what it took
+// away. Versions do not tell what is whose: the answer to a write that has arrived may be lost,
+// and a label makes a version too.
+func noteFrom[T comparable](v PairSight, of func(Notes) T) Half {
+	var none T
+	first, second := of(v.Primary.Notes), of(v.Secondary.Notes)
+	ours := func(h Half) bool {
+		s, left := v.Of(h), v.left[h]
+		return s.Record == left[0].record && of(s.Notes) == of(left[0].notes) || s.Record == left[1].record && of(s.Notes) == of(left[1].notes)
 	}
-	return Primary
+	oursFirst, oursSecond := ours(Primary), ours(Secondary)
+	switch {
+	case oursFirst && oursSecond && v.Primary.Record != v.Secondary.Record:
+		return Primary // the second write has not arrived
+	case oursFirst && oursSecond:
+		return Secondary // with what others wrote there between the two
+	case second == none:
+		return Primary
+	case first == none || oursFirst:
+		return Secondary
+	case oursSecond:
+		return Primary
+	}
+	return v.newer()
 }

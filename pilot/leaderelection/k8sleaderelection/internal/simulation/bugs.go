@@ -40,8 +40,8 @@ func BugNamed(name string) (Bug, bool) {
 	return Bug{}, false
 }
 
-// AllBugs are the planted defects: those of the handover, and those of effort, last.
-func AllBugs() []Bug { return slices.Concat(Bugs, handoverBugs, effortBugs) }
+// AllBugs are the planted defects: those of the handover, those of effort and those of pairs last.
+func AllBugs() []Bug { return slices.Concat(Bugs, handoverBugs, effortBugs, pairBugs()) }
 
 // Bugs are the planted defects. Several could be caught by more than one check; each
 // names the one that it is there to prove.

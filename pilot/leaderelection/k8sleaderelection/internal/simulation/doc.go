@@ -15,6 +15,13 @@
 // (ambush.go) let something go wrong right after a step of a handover. An operator gives
 // orders (operator.go), and processes become unfit.
 //
+// In the mode "both-objects" an election moves from one object to another (pairworld.go): some
+// candidates need both, the others one of them; their requests are a model of a MultiLock's,
+// what the two objects mean the core decides. Watches of the two run apart, a write of both
+// may end between them, objects are deleted, emptied and made unreadable, an operator pauses and
+// resumes by either object or by both, and some processes may not write the second one. One
+// store, no pauses, no peers: what a single object needs is played in the other modes.
+//
 // The checks read only the model's ground truth (who really runs, what was really
 // written, what the store really answered, what a process was shown and told), so that a
 // mistake in the core's own bookkeeping cannot hide itself. Each is named by what it
@@ -53,6 +60,8 @@
 //   - Two live processes of one name: identities have to be unique. Towards each other,
 //     and while the one that lost the lock to its twin drains, nothing is promised but
 //     that both step down when they see it, and that they do not take it back and forth.
+//   - Of an election on two objects, an order by one of them that says to the byte what that
+//     object shows already: it changes nothing, and nobody can tell that it was given.
 //
 // Towards peers one-at-a-time is checked with a PeerGrace that covers the longest that
 // they can work on: RetryPeriod + 2×RenewDeadline + the time their functions take to

@@ -38,6 +38,10 @@ type Mode struct {
 	// External: a KeyComparisonFunc judges in place of ranks; in some runs it lets equal
 	// keys beat each other.
 	External bool
+	// Pair: the election moves from one object to another.
+	Pair bool
+	Poor float64 // a process may not write the second one
+
 	OneCycle bool // a lost term ends its process, as client-go's users have it
 
 	Peers    float64 // a node runs another elector than ours
@@ -87,6 +91,7 @@ var Modes = []Mode{
 	{Name: "lagging", Ranked: true, Flips: 3, Lag: 0.5, Remote: 0.2},
 	{Name: "maximum", Ranked: true, Maximum: true, Flips: 6, Stops: 6, Orders: 3, Cuts: 2, Net: 0.03, Drop: 0.03, Late: 0.05, Fail: 0.1},
 	{Name: "client-go", Peers: 0.5, ClientGo: true, Convert: 0.3, Stops: 6, Pauses: 3, Outages: 2, Cuts: 2, Net: 0.06, Late: 0.08, Forbidden: 0.15, LateStart: 0.3},
+	{Name: "both-objects", Pair: true, Poor: 0.15, Net: 0.06, Late: 0.1},
 }
 
 // mild reports whether nothing goes wrong but that processes end and come back.

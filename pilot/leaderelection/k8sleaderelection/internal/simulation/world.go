@@ -99,6 +99,10 @@ func Run(o Options) Result {
 	if o.Mode != nil {
 		w.mode = *o.Mode
 	}
+	w.result = Result{Seed: o.Seed, Mode: w.mode.Name}
+	if w.mode.Pair {
+		return w.runPair()
+	}
 	w.timing = timings[0]
 	if w.rng.IntN(4) == 0 {
 		w.timing = timings[1]
@@ -115,7 +119,6 @@ func Run(o Options) Result {
 	w.store.w, w.checks.w = w, w
 	w.store.undone = map[uint64]bool{}
 	w.checks.handovers.left = handoverBudget
-	w.result = Result{Seed: o.Seed, Mode: w.mode.Name}
 	if w.rng.IntN(3) > 0 {
 		w.syncWait = 3 * time.Second
 	}

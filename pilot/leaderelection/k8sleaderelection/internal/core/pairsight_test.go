@@ -1,0 +1,104 @@
+package core
+
+import "testing"
+
+// A leader has written its record twice to both objects, the second time with another hold or none; others
+// may have put a hold of their own, or a label, on either.
+func TestWhoseHoldCounts(t *testing.T) {
+	none, old, set := Hold{}, Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b", Seconds: 5}
+	first, second := Record{Holder: "b", Renewed: 1e6}, Record{Holder: "b", Renewed: 2e6}
+	object := func(version uint64, r Record, h Hold) Snapshot {
+		return Snapshot{Exists: true, Content: Readable, Version: version, Record: r, Notes: Notes{Hold: h}}
+	}
+	for name, c := range map[string]struct {
+		sent               Hold // by the second write
+		primary, secondary Snapshot
+		want               Half
+	}{
+		"nobody has said anything":                           {old, object(5, second, old), object(6, second, old), Secondary},
+		"put on the primary before, and the write refused":   {old, object(7, first, set), object(6, first, old), Primary},
+		"put on the primary after both":                      {old, object(7, second, set), object(6, second, old), Primary},
+		"put on the primary between the two":                 {old, object(6, second, set), object(7, second, old), Primary},
+		"put on the primary, where nothing was sent":         {none, object(6, second, set), object(7, second, none), Primary},
+		"put on the secondary after both":                    {old, object(5, second, old), object(7, second, set), Secondary},
+		"put on the secondary before, and never written":     {old, object(7, second, old), object(6, first, set), Secondary},
+		"put on both, the primary last":                      {old, object(9, second, set), object(8, second, Hold{Seconds: 1}), Primary},
+		"put on both, the secondary last":                    {old, object(8, second, set), object(9, second, Hold{Seconds: 1}), Secondary},
+		"taken away, and the second write has not arrived":   {none, object(7, second, none), object(6, first, old), Primary},
+		"the same, and then a label":                         {none, object(7, second, none), object(8, first, old), Primary},
+		"taken away by others from the secondary alone":      {old, object(5, second, old), object(7, second, none), Primary},
+		"put on the secondary, of which the primary is free": {none, object(8, second, none), object(7, second, set), Secondary},
+	} {
+		v := PairSight{}.Sends(Primary, first, Notes{Hold: old}).Sends(Secondary, first, Notes{Hold: old})
+		v = v.Sends(Primary, second, Notes{Hold: c.sent}).Sends(Secondary, second, Notes{Hold: c.sent})
+		v.Pair = Pair{c.primary, c.secondary}
+		if got := v.HoldFrom(); got != c.want {
+			t.Errorf("%s: object %d counts", name, got)
+		}
+		requested := v // a request by the hold's side changes nothing
+		requested.Secondary.Notes.Request = Request{Identity: "c"}
+		if requested.HoldFrom() != c.want || requested.RequestFrom() != Secondary {
+			t.Errorf("%s, and a request: objects %d and %d count", name, requested.HoldFrom(), requested.RequestFrom())
+		}
+	}
+}
+
+// Whoever has written nothing goes by what is there, and what is newer.
+func TestWhoseHoldCountsForOthers(t *testing.T) {
+	hold, other := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b"}
+	for _, c := range []struct {
+		primary, secondary Hold
+		versions           [2]uint64
+		want               Half
+	}{
+		{hold, other, [2]uint64{5, 6}, Secondary},
+		{hold, other, [2]uint64{7, 6}, Primary},
+		{hold, other, [2]uint64{6, 6}, Primary},
+		{hold, Hold{}, [2]uint64{5, 6}, Primary},
+		{Hold{}, hold, [2]uint64{7, 6}, Secondary},
+		{Hold{}, Hold{}, [2]uint64{5, 6}, Primary},
+	} {
+		v := PairSight{}
+		v.Primary = Snapshot{Exists: true, Version: c.versions[0], Record: Record{Holder: "b"}, Notes: Notes{Hold: c.primary}}
+		v.Secondary = Snapshot{Exists: true, Version: c.versions[1], Record: Record{Holder: "b"}, Notes: Notes{Hold: c.secondary}}
+		if got := v.HoldFrom(); got != c.want {
+			t.Errorf("%+v at %v: object %d counts", c, c.versions, got)
+		}
+	}
+}
+
+// What one answer shows does not take back what another has shown.
+func TestPairSight(t *testing.T) {
+	at := func(version uint64) Snapshot { return Snapshot{Exists: version > 0, Version: version} }
+	v, taken := PairSight{}.Read(Primary, at(10), 0)
+	if !taken || v.Primary.Version != 10 || v.Shows(Primary, at(10)) {
+		t.Errorf("a first read: taken %v, %d is known, shown %v", taken, v.Primary.Version, v.Shows(Primary, at(10)))
+	}
+	asked := v.Asked(Primary)
+	if w, taken := v.Read(Primary, at(8), asked); !taken || w.Primary.Version != 8 {
+		t.Error("a restored store's answer does not count")
+	}
+	if _, taken := v.Stored(Primary, at(9)); taken {
+		t.Error("an older answer counts")
+	}
+	v, _ = v.Stored(Primary, at(11))
+	if _, taken := v.Read(Primary, at(10), asked); taken {
+		t.Error("a read that was under way takes back what came meanwhile")
+	}
+	if w, taken := v.Read(Primary, at(12), asked); !taken || w.Primary.Version != 12 {
+		t.Error("a read that was under way and shows something newer does not count")
+	}
+	v, _ = v.Stored(Secondary, at(20))
+	if !v.Shows(Primary, at(11)) || v.Shows(Primary, at(10)) || !v.Shows(Secondary, at(20)) || v.Shows(Secondary, at(19)) {
+		t.Error("what is outdated is shown, or what is not is not")
+	}
+	gone, taken := v.Read(Secondary, at(0), v.Asked(Secondary))
+	if !taken || gone.Secondary.Exists || gone.Secondary.Version != 20 || gone.Version() != 31 {
+		t.Errorf("deleted: taken %v, %d is known, %d of both", taken, gone.Secondary.Version, gone.Version())
+	}
+	for versions, want := range map[[2]uint64]bool{{11, 20}: false, {10, 20}: true, {11, 19}: true} {
+		if v.Overtaken(versions[0], versions[1]) != want {
+			t.Errorf("overtaken at %v: %v", versions, !want)
+		}
+	}
+}
