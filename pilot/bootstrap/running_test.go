@@ -6,18 +6,15 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
-	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // Whether the default revision is the server's own is said, by its name.
@@ -26,7 +23,6 @@ func TestTheServersRevisionIsKnownToItsWatcher(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			config, text := goodConfig(), &lines{}
 			config.Revision = revision
-			config.QPS, config.Burst = 0.001, 1 // the work's, of which none is left for the watcher
 			config.Logger = slog.New(slog.NewTextHandler(text, nil))
 			config.RESTConfig = answered(func(r *http.Request) (*http.Response, error) {
 				if !strings.HasSuffix(r.URL.Path, "/mutatingwebhookconfigurations") || r.URL.Query().Get("watch") != "" {
@@ -44,13 +40,9 @@ func TestTheServersRevisionIsKnownToItsWatcher(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at := s.sites()[0]
-			if _, err := at.work.Kube().CoreV1().Namespaces().Get(t.Context(), "x", metav1.GetOptions{}); !errors.Is(err, errAway) {
-				t.Fatal(err)
-			}
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- at.watch(ctx) }()
+			go func() { ended <- s.sites()[0].watch(ctx) }()
 			synctest.Wait()
 			cancel()
 			if err := <-ended; err != nil {
@@ -128,22 +120,5 @@ func TestWhoHasWhichClient(t *testing.T) {
 	}
 	if own, work := at.own.RESTConfig(), at.work.RESTConfig(); own.QPS >= 0 || work.QPS != 3 || work.Burst != 4 || own.UserAgent != userAgent || work.UserAgent != userAgent {
 		t.Errorf("limits are %v, and %v, %d of %q and %q", own.QPS, work.QPS, work.Burst, own.UserAgent, work.UserAgent)
-	}
-}
-
-// A remote cluster's fence is not tried: by a token of another cluster, it could not tell who writes.
-func TestTheFenceOfARemoteClusterIsNotTried(t *testing.T) {
-	config := goodConfig()
-	config.Fence, config.RemoteKubeconfig = true, filepath.Join(t.TempDir(), "remote")
-	if err := cluster.WriteKubeconfig(config.RemoteKubeconfig, &rest.Config{Host: "https://10.0.0.2:6443"}, ""); err != nil {
-		t.Fatal(err)
-	}
-	s, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sites := s.sites()
-	if len(sites) != 2 || !sites[0].fence.on || len(sites[0].fence.probes) == 0 || sites[1].fence.on || len(sites[1].fence.probes) > 0 {
-		t.Errorf("of %d clusters, here: %v with %d probes; there: %v with %d", len(sites), sites[0].fence.on, len(sites[0].fence.probes), sites[1].fence.on, len(sites[1].fence.probes))
 	}
 }

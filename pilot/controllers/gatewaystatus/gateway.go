@@ -104,8 +104,8 @@ func sameIP(a, b string) bool {
 	if err != nil {
 		return false
 	}
-	second, err := netip.ParseAddr(b)
-	return err == nil && first == second
+	second, _ := netip.ParseAddr(b) // what is none is like no other
+	return first == second
 }
 
 // owned is the one of some objects that is owned by a Gateway and has the name of what is made for it, nil for

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -195,7 +196,11 @@ func TestProgrammed(t *testing.T) {
 		"an address that it asks for, and has not got": {asking("10.0.0.1"), "False/AddressNotUsable", "False/Pending"},
 		"an address that it asks for, and has":         {asking("127.0.0.9"), "True/Programmed", "True/Programmed"},
 		"an address that is none":                      {asking("::ffff:rubbish"), "False/AddressNotUsable", "False/Pending"},
-		"two addresses":                                {asking("127.0.0.9", "127.0.0.9"), "False/Invalid", "False/Pending"},
+		"an address, where there is a hostname": {func(v *table) {
+			asking("10.0.0.1")(v)
+			v.services("infra", "gw")[0].Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "a.example"}}
+		}, "False/AddressNotUsable", "False/Pending"},
+		"two addresses": {asking("127.0.0.9", "127.0.0.9"), "False/Invalid", "False/Pending"},
 		"any hostname": {func(v *table) {
 			kind := gateway.HostnameAddressType
 			v.gateway("infra", "gw").Spec.Addresses = []gateway.GatewaySpecAddress{{Type: &kind}}
@@ -251,6 +256,28 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// A Gateway is told that its class is unknown by the revision that would have it, and by none where the class is another's,
+// nor where it is the one that is made.
+func TestUnknownClass(t *testing.T) {
+	for class, want := range map[string]bool{"istio": false, "other": false, "nowhere": true} {
+		for revision, ours := range map[string]bool{"stable": true, "canary": false} {
+			for _, made := range []bool{true, false} {
+				g := aGateway(t, plain)
+				g.Spec.GatewayClassName = gateway.ObjectName(class)
+				v := usual(t, g)
+				v.revision = revision
+				if !made {
+					v.objects = slices.DeleteFunc(v.objects, func(o metav1.Object) bool { return o.GetName() == ClassName })
+				}
+				p := unknownClass(v, g)
+				if got := p != nil; got != (want && ours) || got && (p.Reason != ReasonUnknownClass || !strings.Contains(p.Message, class)) {
+					t.Errorf("class %s, revision %s, istio made %v: %v", class, revision, made, p)
+				}
+			}
+		}
+	}
+}
+
 // asking has the Gateway ask for addresses.
 func asking(values ...string) func(*table) {
 	return func(v *table) {
@@ -301,6 +328,14 @@ func TestStatusOfAClass(t *testing.T) {
 	if !slices.IsSortedFunc(status.SupportedFeatures, func(a, b gateway.SupportedFeature) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) }) || len(status.SupportedFeatures) == 0 {
 		t.Errorf("features are %v", status.SupportedFeatures)
 	}
+	var names []string
+	for _, f := range status.SupportedFeatures {
+		names = append(names, string(f.Name))
+	}
+	want := "Gateway GatewayAddressEmpty GatewayInfrastructure GatewayPort8080 HTTPRoute HTTPRouteParentRefPort ReferenceGrant"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("the features are %s, want %s", got, want)
+	}
 	class.Spec.ParametersRef = &gateway.ParametersReference{}
 	if got := said(t, classStatus(class).Conditions, gateway.GatewayClassConditionStatusAccepted, 3); got != "False/InvalidParameters" {
 		t.Errorf("with parameters Accepted is %s", got)
@@ -325,8 +360,8 @@ func TestAJudgedSecretHasNoKey(t *testing.T) {
 		corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
 		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}),
 	}
-	got := judgedSecret(&corev1.Secret{Data: data})
-	if got.Data != nil || got.StringData[verdictKey] != "" {
+	got := judgedSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cert", Annotations: map[string]string{"a": "b"}}, Data: data})
+	if got.Name != "cert" || got.Annotations != nil || got.Data != nil || got.StringData[verdictKey] != "" {
 		t.Errorf("a good one is %v", got)
 	}
 	if again := judgedSecret(got); again.StringData[verdictKey] != "" {

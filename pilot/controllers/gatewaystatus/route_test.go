@@ -204,7 +204,9 @@ func TestARouteCountsOnce(t *testing.T) {
 	v := usual(t, g, aRoute(t, "infra", "{parentRefs: [{name: gw}, {name: gw, sectionName: http}, {name: gw, port: 81}]}"))
 	other := aRoute(t, "infra", "{parentRefs: [{name: gw}]}")
 	other.Name, other.Labels = "other", map[string]string{"istio.io/rev": "canary"}
-	v.objects = append(v.objects, other)
+	elsewhere := aRoute(t, "infra", "{parentRefs: [{name: gw, sectionName: none}, {name: elsewhere}, {name: gw, kind: Service, group: ''}]}")
+	elsewhere.Name = "elsewhere"
+	v.objects = append(v.objects, other, elsewhere)
 	if got := gatewayStatus(v, g).Listeners[0].AttachedRoutes; got != 1 {
 		t.Errorf("%d routes are attached", got)
 	}

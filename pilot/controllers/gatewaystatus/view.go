@@ -59,10 +59,10 @@ func ours(v view, g *gateway.Gateway) bool {
 }
 
 // unknownClass says that a Gateway of the revision is nobody's because there is no class of the name,
-// nil where that is not so.
+// nil where that is not so. The class istio is known, also before it is made.
 func unknownClass(v view, g *gateway.Gateway) *reconcile.Problem {
 	class := string(g.Spec.GatewayClassName)
-	if v.class(class) != nil || !mine(v, g.ObjectMeta) {
+	if class == ClassName || v.class(class) != nil || !mine(v, g.ObjectMeta) {
 		return nil
 	}
 	return reconcile.Problemf(ReasonUnknownClass, "there is no GatewayClass %s: the Gateway is nobody's before it is there", class)

@@ -3,6 +3,7 @@ package gatewaystatus
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +172,39 @@ func TestConfig(t *testing.T) {
 	}
 	if got := (Config{}).withDefaults(); got.Logger == nil {
 		t.Errorf("defaults are %+v", got)
+	}
+	if given := slog.New(slog.DiscardHandler); (Config{Logger: given}).withDefaults().Logger != given {
+		t.Error("a logger that is given is not used")
+	}
+}
+
+func TestAFullStatusIsAProblem(t *testing.T) {
+	if p := full(0); p != nil {
+		t.Errorf("with room for all there is the problem %v", p)
+	}
+	want := "StatusFull: status.parents has room for 32 entries and is full of other controllers': some of istio.io/gateway-controller are left out"
+	if p := full(1); p == nil || p.Error() != want {
+		t.Errorf("it is %v, want %s", p, want)
+	}
+}
+
+// The rights are those that the integration tests' controllers have, and no more: each is one too few for them.
+func TestRights(t *testing.T) {
+	var got []string
+	for _, rule := range ClusterRules(true) {
+		got = append(got, fmt.Sprint(rule.APIGroups, rule.Resources, rule.Verbs))
+	}
+	want := []string{
+		"[gateway.networking.k8s.io] [gatewayclasses gateways httproutes referencegrants] [list watch]",
+		"[gateway.networking.k8s.io] [gatewayclasses/status gateways/status httproutes/status] [patch]",
+		"[] [namespaces secrets services] [list watch]", "[apps] [deployments] [list watch]", "[] [events] [create patch]",
+		"[gateway.networking.k8s.io] [gatewayclasses] [create]",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the rights are\n%q, want\n%q", got, want)
+	}
+	if n := len(ClusterRules(false)); n != len(want)-1 {
+		t.Errorf("without the class there are %d", n)
 	}
 }
 
