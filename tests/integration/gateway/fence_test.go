@@ -1,0 +1,164 @@
+package gateway
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// plain is a Deployment that nobody made for a Gateway.
+func plain(name string) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
+		Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+		},
+	}}
+}
+
+// After a handover the API server refuses what the former leader writes to a Deployment that was made for a Gateway, past its gate
+// and with its own token, while its writes of others' Deployments, and other users' of any, pass. The new leader works on. The
+// status has no such guard, by default.
+func TestAFormerLeadersDeploymentIsRefused(t *testing.T) {
+	p := newPlane(t)
+	p.must(p.cluster.LoadGatewayAPI(t.Context()))
+	p.config.Fence = true
+	former, next := p.identity("a"), p.identity("b")
+	config := bootstrap.FenceConfig{
+		RESTConfig: p.cluster.Admin(), Namespace: p.home, Revisions: []string{p.home}, Wait: patience,
+	}
+	var said bytes.Buffer
+	if err := config.Install(t.Context(), &said); err != nil {
+		t.Fatalf("%v\n%s", err, &said)
+	}
+	defer func() { p.must(config.Remove(t.Context(), &said)) }()
+	for _, want := range []string{"apps", "deployments", "services", "serviceaccounts"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("nothing is said of %s in\n%s", want, &said)
+		}
+	}
+	a := p.serve("a", former)
+	p.gateway(p.home, "first")
+	p.served(p.home, "first")
+	p.until("the fence stands", func() bool {
+		return a.log.count("fence stands", "election="+leaderelection.GatewayDeploymentController+"-"+p.home, "leading=true") > 0
+	})
+	client := func(pod string) kube.Client {
+		t.Helper()
+		as := former
+		if pod == "b" {
+			as = next
+		}
+		c, err := kube.NewClient(as, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+		p.must(err)
+		t.Cleanup(func() { kube.CloseIdleConnections(c) })
+		return c
+	}
+	write := func(c kube.Client, name string) error {
+		_, err := c.Kube().AppsV1().Deployments(p.home).Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"written":"`+name+`"}}}`), metav1.PatchOptions{})
+		return err
+	}
+	stale := client("a")
+	if err := write(stale, "first-istio"); err != nil {
+		t.Errorf("the leader: %v", err)
+	}
+
+	b := p.serve("b", next)
+	a.end()
+	p.until("b leads", func() bool { return slices.Contains(b.leads(p), leaderelection.GatewayDeploymentController) })
+	p.gateway(p.home, "second")
+	p.served(p.home, "second")
+	if err := write(client("b"), "first-istio"); err != nil {
+		t.Errorf("the new leader: %v", err)
+	}
+	refused := func(err error) bool {
+		return err != nil && strings.Contains(err.Error(), "pod a is not the leader: lease "+p.home+"/"+leaderelection.GatewayDeploymentController+"-"+p.home)
+	}
+	if err := write(stale, "first-istio"); !refused(err) {
+		t.Errorf("the former leader: %v", err)
+	}
+	managed := plain("made-by-a")
+	managed.Labels = map[string]string{"gateway.istio.io/managed": "istio.io-gateway-controller"}
+	if _, err := stale.Kube().AppsV1().Deployments(p.home).Create(t.Context(), managed, metav1.CreateOptions{}); !refused(err) {
+		t.Errorf("the former leader creates: %v", err)
+	}
+	for _, kind := range []string{"services", "serviceaccounts"} {
+		err := stale.Kube().CoreV1().RESTClient().Patch(types.MergePatchType).Namespace(p.home).Resource(kind).Name("first-istio").
+			Body([]byte(`{"metadata":{"annotations":{"written":"late"}}}`)).Do(t.Context()).Error()
+		if !refused(err) {
+			t.Errorf("the former leader writes %s: %v", kind, err)
+		}
+	}
+	// What has no label is RBAC's matter, and other users are not judged.
+	if _, err := stale.Kube().AppsV1().Deployments(p.home).Create(t.Context(), plain("plain"), metav1.CreateOptions{}); err != nil {
+		t.Errorf("a Deployment without the label: %v", err)
+	}
+	other := p.cluster.Identity(t, cluster.IdentityOptions{Namespace: p.home, PodName: "other", ClusterRules: bootstrap.Rights(p.config).Everywhere})
+	somebody, err := kube.NewClient(other, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	p.must(err)
+	t.Cleanup(func() { kube.CloseIdleConnections(somebody) })
+	for _, name := range []string{"first-istio", "plain"} {
+		if err := write(somebody, name); err != nil {
+			t.Errorf("another user writes %s: %v", name, err)
+		}
+	}
+	_, err = stale.Dynamic().Resource(gatewaysResource).Namespace(p.home).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status":{}}`), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Errorf("the status has the gate alone: %v", err)
+	}
+}
+
+// With a declaration of one's own that says wide, statuses are guarded, too; without that word it is refused.
+func TestAStatusIsFencedByOnesOwnDeclaration(t *testing.T) {
+	p := newPlane(t)
+	p.must(p.cluster.LoadGatewayAPI(t.Context()))
+	former, next := p.identity("a"), p.identity("b")
+	declare := func(wide string) bootstrap.FenceConfig {
+		return bootstrap.FenceConfig{RESTConfig: p.cluster.Admin(), Set: p.home, Namespace: p.home, Wait: patience, AllowUnclear: true, File: file(t, `elections:
+- election: istio-gateway-status-leader
+  namespace: `+p.home+`
+  lock: lease
+  revisions: [`+p.home+`]
+  serviceAccounts: ["`+p.home+`/pilot-{revision}"]
+  guards:
+  - {group: gateway.networking.k8s.io, resources: [gateways/status]`+wide+`}
+`)}
+	}
+	var said bytes.Buffer
+	if err := declare("").Install(t.Context(), &said); err == nil || !strings.Contains(err.Error(), "wide: true") {
+		t.Errorf("without wide: %v", err)
+	}
+	// Before the lock is there, it would refuse everyone's: so the servers come first.
+	a := p.serve("a", former)
+	p.gateway(p.home, "first")
+	p.served(p.home, "first")
+	config := declare(", wide: true")
+	if err := config.Install(t.Context(), &said); err != nil {
+		t.Fatalf("%v\n%s", err, &said)
+	}
+	defer func() { p.must(config.Remove(t.Context(), &said)) }()
+	b := p.serve("b", next)
+	a.end()
+	p.until("b leads", func() bool { return slices.Contains(b.leads(p), leaderelection.GatewayStatusController) })
+	p.gateway(p.home, "second")
+	p.served(p.home, "second")
+	stale, err := kube.NewClient(former, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	p.must(err)
+	t.Cleanup(func() { kube.CloseIdleConnections(stale) })
+	_, err = stale.Dynamic().Resource(gatewaysResource).Namespace(p.home).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status":{}}`), metav1.PatchOptions{}, "status")
+	if err == nil || !strings.Contains(err.Error(), "pod a is not the leader") {
+		t.Errorf("the former leader: %v", err)
+	}
+}

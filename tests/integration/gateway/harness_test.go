@@ -1,0 +1,302 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// plane is a control plane of one revision, whose Gateways lie in its namespace: both have one name.
+type plane struct {
+	*testing.T
+	cluster *cluster.Cluster
+	admin   kube.Client
+	home    string
+	api     gatewayclient.GatewayV1Interface
+	config  bootstrap.Config
+}
+
+func newPlane(t *testing.T) *plane {
+	t.Helper()
+	p := &plane{T: t, cluster: cluster.Shared(t)}
+	var err error
+	if p.admin, err = kube.NewClient(p.cluster.Admin(), kube.WithRateLimit(-1, 0), kube.WithOwnConnections()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kube.CloseIdleConnections(p.admin) })
+	if p.api, err = gatewayclient.NewForConfig(p.admin.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	p.home = p.cluster.Namespace(t)
+	p.label(p.home, p.home)
+	p.config = bootstrap.Config{
+		Namespace: p.home, Revision: p.home, Address: "127.0.0.1:0", CABundle: "../../../pilot/bootstrap/testdata/ca.pem", IngressMode: "OFF",
+		LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
+	}
+	return p
+}
+
+func (p *plane) must(err error) {
+	p.Helper()
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+// label gives a namespace a revision.
+func (p *plane) label(namespace, revision string) {
+	p.Helper()
+	_, err := p.admin.Kube().CoreV1().Namespaces().Patch(p.Context(), namespace, types.MergePatchType,
+		[]byte(fmt.Sprintf(`{"metadata":{"labels":{"istio.io/rev":%q}}}`, revision)), metav1.PatchOptions{})
+	p.must(err)
+}
+
+// identity is that of a replica's Pod, with the rights of the manifests.
+func (p *plane) identity(pod string) *rest.Config {
+	p.Helper()
+	rights := bootstrap.Rights(p.config)
+	return p.cluster.Identity(p.T, cluster.IdentityOptions{
+		Namespace: p.home, PodName: pod, ServiceAccount: "pilot-" + p.home,
+		Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
+	})
+}
+
+// replica is a server that runs.
+type replica struct {
+	*bootstrap.Server
+	log  *journal
+	sent *sent
+	end  func()
+}
+
+// serve runs one until the test's end, or until it is told to end.
+func (p *plane) serve(pod string, as *rest.Config) *replica {
+	p.Helper()
+	r := &replica{log: &journal{}, sent: &sent{}}
+	config := p.config
+	config.Identity, config.RESTConfig = pod, rest.CopyConfig(as)
+	config.RESTConfig.Wrap(r.sent.wrap)
+	config.Logger = slog.New(slog.NewTextHandler(r.log, nil))
+	var err error
+	r.Server, err = bootstrap.New(config)
+	p.must(err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(p.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	r.end = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			p.Error(err)
+		}
+	})
+	p.Cleanup(func() {
+		r.end()
+		if p.Failed() {
+			p.Logf("%s logged:\n%s", pod, r.log.text())
+		}
+	})
+	return r
+}
+
+// leads are the elections that a server leads.
+func (r *replica) leads(p *plane) (ids []string) {
+	p.Helper()
+	request, err := http.NewRequestWithContext(p.Context(), http.MethodGet, "http://"+r.Address()+"/debug/elections", nil)
+	p.must(err)
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	p.must(err)
+	var states []struct {
+		ID      string
+		Leading bool
+	}
+	p.must(json.Unmarshal(text, &states))
+	for _, s := range states {
+		if s.Leading {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
+}
+
+// journal is a log.
+type journal struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.out.Write(p)
+}
+
+func (j *journal) text() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.out.String()
+}
+
+// count is how many lines have all words.
+func (j *journal) count(words ...string) (n int) {
+	for line := range strings.Lines(j.text()) {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// sent notes requests, as method and path.
+type sent struct {
+	mu  sync.Mutex
+	all []string
+}
+
+type noted struct {
+	next http.RoundTripper
+	s    *sent
+}
+
+func (s *sent) wrap(next http.RoundTripper) http.RoundTripper { return noted{next, s} }
+
+func (n noted) WrappedRoundTripper() http.RoundTripper { return n.next }
+
+func (n noted) RoundTrip(req *http.Request) (*http.Response, error) {
+	n.s.mu.Lock()
+	n.s.all = append(n.s.all, req.Method+" "+req.URL.Path)
+	n.s.mu.Unlock()
+	return n.next.RoundTrip(req)
+}
+
+// count is how many of them have all words.
+func (s *sent) count(words ...string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.all {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(one, word) }) {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *plane) until(what string, holds func() bool) {
+	p.Helper()
+	until(p.T, what, func() error {
+		if !holds() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// gateway makes one in a namespace.
+func (p *plane) gateway(namespace, name string) {
+	p.Helper()
+	_, err := p.api.Gateways(namespace).Create(p.Context(), &gateway.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: gateway.GatewaySpec{
+			GatewayClassName: gatewaydeploy.DefaultClass, Listeners: []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}},
+		},
+	}, metav1.CreateOptions{})
+	p.must(err)
+}
+
+func (p *plane) accepted(namespace, name string) bool {
+	g, err := p.api.Gateways(namespace).Get(p.Context(), name, metav1.GetOptions{})
+	return err == nil && slices.ContainsFunc(g.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == "Accepted" })
+}
+
+func (p *plane) deployed(namespace, name string) bool {
+	_, err := p.admin.Kube().AppsV1().Deployments(namespace).Get(p.Context(), name+"-istio", metav1.GetOptions{})
+	return err == nil
+}
+
+func (p *plane) served(namespace, name string) {
+	p.Helper()
+	p.until("Gateway "+name+" is served", func() bool { return p.accepted(namespace, name) && p.deployed(namespace, name) })
+}
+
+// tag gives the revision a tag, by a Service.
+func (p *plane) tag(name string) {
+	p.Helper()
+	_, err := p.admin.Kube().CoreV1().Services(p.home).Create(p.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "a-tag", Labels: map[string]string{"istio.io/tag": name, "istio.io/rev": p.home}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
+	}, metav1.CreateOptions{})
+	p.must(err)
+}
+
+// othersGoOn: the namespace controller serves a namespace that is new.
+func (p *plane) othersGoOn() {
+	p.Helper()
+	name, err := p.cluster.NewNamespace(p.Context(), "further")
+	p.must(err)
+	p.until("the others go on", func() bool {
+		_, err := p.admin.Kube().CoreV1().ConfigMaps(name).Get(p.Context(), "istio-ca-root-cert", metav1.GetOptions{})
+		return err == nil
+	})
+}
+
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+var gatewaysResource = schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: "gateways"}
+
+// file is one with a text.
+func file(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "fence.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// removeDefinitions takes the Gateway API away.
+func (p *plane) removeDefinitions() {
+	p.Helper()
+	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes", "referencegrants"} {
+		name := kind + "." + gateway.GroupName
+		err := p.admin.Dynamic().Resource(definitions).Delete(p.Context(), name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			p.Fatal(err)
+		}
+		p.until(name+" is gone", func() bool {
+			_, err := p.admin.Dynamic().Resource(definitions).Get(p.Context(), name, metav1.GetOptions{})
+			return apierrors.IsNotFound(err)
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
+)
+
+// Without the Gateway API its two rows wait, and say so once each; with it they begin; when it is removed while they lead they say
+// so once for each kind, make nothing for Gateways that are gone, and lead on; when it is back they work again. The others
+// never notice.
+func TestDefinitionsComeAndGo(t *testing.T) {
+	p := newPlane(t)
+	p.removeDefinitions()
+	r := p.serve("a", p.identity("a"))
+	const waits, gone = "the API server does not know some kinds, waiting for their definitions", "the API server does not know a kind, waiting for its definition"
+	p.until("both rows wait", func() bool { return r.log.count(waits) == 2 })
+	p.othersGoOn()
+	if n := len(r.leads(p)); n != 1 {
+		t.Errorf("it leads %q", r.leads(p))
+	}
+	p.must(p.cluster.LoadGatewayAPI(t.Context()))
+	p.gateway(p.home, "first")
+	p.served(p.home, "first")
+	if n := r.log.count(waits); n != 2 {
+		t.Errorf("that they wait is said %d times", n)
+	}
+
+	p.removeDefinitions()
+	p.until("each kind of each row is missed", func() bool { return r.log.count(gone) == 6 })
+	made := r.sent.count("POST", "/deployments")
+	p.must(p.admin.Kube().AppsV1().Deployments(p.home).Delete(t.Context(), "first-istio", metav1.DeleteOptions{}))
+	p.othersGoOn()
+	if all := r.leads(p); len(all) != 3 {
+		t.Errorf("it leads %q", all)
+	}
+	if n := r.sent.count("POST", "/deployments") - made; n > 0 || p.deployed(p.home, "first") {
+		t.Errorf("%d Deployments are made for Gateways that are gone", n)
+	}
+	if n := r.log.count(gone); n != 6 {
+		t.Errorf("that kinds are missed is said %d times", n)
+	}
+
+	p.must(p.cluster.LoadGatewayAPI(t.Context()))
+	p.gateway(p.home, "second")
+	p.served(p.home, "second")
+	if n := r.log.count("run function started"); n != 3 {
+		t.Errorf("%d terms began, of 3 rows", n)
+	}
+}
+
+// A right that is taken away while they lead stops what needs it: the Gateway gets an Event, the tries come with growing
+// pauses, and all other rows go on. With the right back, what was missed is made up for.
+func TestARightIsTakenAway(t *testing.T) {
+	p := newPlane(t)
+	p.must(p.cluster.LoadGatewayAPI(t.Context()))
+	r := p.serve("a", p.identity("a"))
+	p.gateway(p.home, "first")
+	p.served(p.home, "first")
+	role, err := p.admin.Kube().RbacV1().ClusterRoles().Get(t.Context(), p.home+":pilot-"+p.home, metav1.GetOptions{})
+	p.must(err)
+	whole := role.Rules
+	update := func(rules []rbacv1.PolicyRule) {
+		t.Helper()
+		role.Rules = rules
+		role, err = p.admin.Kube().RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{})
+		p.must(err)
+	}
+	less := slices.DeleteFunc(slices.Clone(whole), func(rule rbacv1.PolicyRule) bool {
+		return slices.Contains(rule.Resources, "deployments") && slices.Contains(rule.Verbs, "create")
+	})
+	update(less)
+	p.gateway(p.home, "second")
+	p.until("the status is written", func() bool { return p.accepted(p.home, "second") })
+	p.until("there is an Event", func() bool {
+		all, err := p.admin.Kube().CoreV1().Events(p.home).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=second"})
+		p.must(err)
+		for _, e := range all.Items {
+			if e.Reason == gatewaydeploy.ReasonWriteFailed && strings.Contains(e.Message, "deployments") {
+				return true
+			}
+		}
+		return false
+	})
+	before, tries := time.Now(), r.sent.count("POST", "/deployments")
+	p.othersGoOn()
+	// Each pause is twice as long as the one before, from a tenth of a second on.
+	most := 2
+	for pause := 100 * time.Millisecond; pause < time.Since(before); pause *= 2 {
+		most++
+	}
+	if n := r.sent.count("POST", "/deployments") - tries; n > most {
+		t.Errorf("%d tries in %v, no more than %d were due", n, time.Since(before), most)
+	}
+	if all := r.leads(p); len(all) != 3 || p.deployed(p.home, "second") {
+		t.Errorf("it leads %q", all)
+	}
+	update(whole)
+	p.served(p.home, "second")
+}
+
+// A Gateway belongs to the revision of its namespace, unless it names one, for its status and for what is deployed for it;
+// a tag that comes to the revision brings its Gateways with it.
+func TestWhoseGateways(t *testing.T) {
+	p := newPlane(t)
+	p.must(p.cluster.LoadGatewayAPI(t.Context()))
+	r := p.serve("a", p.identity("a"))
+	tagged, tag := p.cluster.Namespace(t), "tag-of-"+p.home
+	p.label(tagged, tag)
+	p.gateway(tagged, "later")
+	p.gateway(p.home, "now")
+	p.served(p.home, "now")
+	if p.accepted(tagged, "later") || p.deployed(tagged, "later") {
+		t.Error("another revision's Gateway is served")
+	}
+	p.tag(tag)
+	p.served(tagged, "later")
+	moved := p.cluster.Namespace(t)
+	p.gateway(moved, "moved")
+	p.label(moved, p.home)
+	p.served(moved, "moved")
+	if n := r.log.count("run function started"); n != 3 {
+		t.Errorf("%d terms began, of 3 rows", n)
+	}
+}
