@@ -121,7 +121,7 @@ cover: $(BUILD_TOOLS) ## Which lines the tests reach: cover.html in .cache
 
 build: ## Build the programs into bin
 	@mkdir -p bin
-	@bash tools/progress.sh "building pilot and the playground into bin" go build -v -buildvcs=auto -o bin/ ./cmd/... ./tests/playground
+	@bash tools/progress.sh "building pilot and the playground into bin" go build -v -buildvcs=auto -o bin/ ./cmd/... ./tests/playground ./tests/dataplane
 
 tools: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into bin (long the first time)
 	@bash tools/build.sh

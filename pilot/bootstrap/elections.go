@@ -177,7 +177,7 @@ func (s *site) elect(rows []election) error {
 		if err != nil {
 			return fmt.Errorf("elections (--lease-duration, --renew-deadline, --retry-period): %w", err)
 		}
-		log := s.log.With("election", row.id)
+		log := s.log.With("election", le.Status().Lock)
 		client := le.Client()
 		if s.config.DisableGate {
 			client = s.work

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -58,5 +60,19 @@ func remoteHasItsEffect(t *testing.T, e *environment) {
 	}
 	if err := r.end(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What the log calls an election is its lock: elections within revisions have one for each.
+func TestTheLogNamesTheLock(t *testing.T) {
+	config, text := goodConfig(), &lines{}
+	config.Logger = slog.New(slog.NewTextHandler(text, nil))
+	rows := newController().rows()
+	rows[0].perRevision, rows[0].guards = true, func(_ kube.Client, _ Config, tools tools) (job, error) {
+		tools.log.Info("made")
+		return newController(), nil
+	}
+	if _, err := newServer(config, rows); err != nil || text.count("made", "election="+electionID+"-stable") != 1 {
+		t.Errorf("%v, and the log is\n%s", err, text)
 	}
 }

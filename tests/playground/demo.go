@@ -28,6 +28,8 @@ type demo struct {
 	// limit is how long the election may take to settle after an act.
 	limit  time.Duration
 	zombie zombie
+	// answering is the Pod that the sample's Gateway answered through last.
+	answering string
 }
 
 // act is one disturbance.
@@ -209,6 +211,9 @@ func (d *demo) prove(ctx context.Context) error {
 		return err
 	}
 	filled := time.Now()
+	if err := d.proveIngress(ctx, fresh); err != nil {
+		return err
+	}
 	if err := d.kube.CoreV1().ConfigMaps(fresh).Delete(ctx, rootCertName, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("deleting %s/%s: %w", fresh, rootCertName, err)
 	}
@@ -235,7 +240,7 @@ func (d *demo) prove(ctx context.Context) error {
 	in, of, _ := v.spread(d.bundle, d.excluded)
 	d.line("%s is in place in %d of %d namespaces; in a new one after %s, deleted there and back after %s",
 		rootCertName, in, of, round(filled.Sub(created)), round(restored.Sub(deleted)))
-	return nil
+	return d.awaitSample(ctx, v.defaultRevision)
 }
 
 // awaitBundles waits until the bundle is wherever it should be, a fresh namespace

@@ -33,9 +33,9 @@ type settings struct {
 	// kubeconfig of a cluster to use, "" to start one.
 	kubeconfig string
 	// programs is the folder of kubectl and the cluster's own programs; pilot is the
-	// server's.
-	programs, pilot string
-	timing          timing
+	// server's, and dataplane what stands in for the proxy of Gateways.
+	programs, pilot, dataplane string
+	timing                     timing
 	// lawless runs the servers without elections.
 	lawless bool
 
@@ -90,6 +90,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&set.kubeconfig, "kubeconfig", "", "use this cluster instead of starting one")
 	flags.StringVar(&set.programs, "programs", programs, "folder of etcd, kube-apiserver, kube-controller-manager and kubectl")
 	flags.StringVar(&set.pilot, "pilot", filepath.Join(bin, "pilot"), "the server to run")
+	flags.StringVar(&set.dataplane, "dataplane", filepath.Join(bin, "dataplane"), "the stand-in for a proxy that the Pods of Gateways run")
 	flags.DurationVar(&set.timing.lease, "lease-duration", quick.lease, "the elections' lease duration")
 	flags.DurationVar(&set.timing.renew, "renew-deadline", quick.renew, "their renew deadline")
 	flags.DurationVar(&set.timing.retry, "retry-period", quick.retry, "their retry period")

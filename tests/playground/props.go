@@ -43,8 +43,11 @@ func (p *props) make(ctx context.Context, objects ...runtime.Object) error {
 			return fmt.Errorf("encoding an object: %w", err)
 		}
 		u := &unstructured.Unstructured{Object: content}
-		// Right for every kind of object that is made here.
+		// Right for every kind of object that is made here but one.
 		resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
+		if u.GetKind() == "Gateway" {
+			resource.Resource = "gateways"
+		}
 		it := prop{resource, u.GetNamespace(), u.GetName()}
 		_, err = p.of(it).Create(ctx, u, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {

@@ -33,6 +33,7 @@ func playRun(ctx context.Context, s *stage) error {
 	asking, stop := context.WithCancel(ctx)
 	var asker sync.WaitGroup
 	asker.Go(func() { s.askServer(asking) })
+	asker.Go(func() { s.askSample(asking) })
 	defer asker.Wait()
 	defer stop()
 	ticker := time.NewTicker(drawInterval)
@@ -121,6 +122,8 @@ var trials = []struct{ what, how string }{
 		" control-plane.alpha.kubernetes.io/leader=nonsense --overwrite"},
 	{"give the leader work, and see it done", "create namespace hello"},
 	{"", "-n hello get configmap " + rootCertName},
+	{"what is made for the Gateway, and what its status says (it answers at the address in the table)",
+		"-n " + sampleNamespace + " get gateway,httproute,ingress,deployment,service,pod"},
 }
 
 // kubectl is how to call it from here.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,6 +53,7 @@ type view struct {
 	// namespaces lists those that live; bundles, what each one's ConfigMap carries.
 	namespaces map[string]bool
 	bundles    map[string]string
+	sampled    sampled
 	// awaySince is when the API server ceased to be ready; zero while it is.
 	awaySince time.Time
 }
@@ -136,6 +138,18 @@ func (s *scene) serverReady(is bool, at time.Time) {
 	s.changed = make(chan struct{})
 }
 
+// sample notes how the sample stands.
+func (s *scene) sample(now sampled) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.view.sampled == now {
+		return
+	}
+	s.view.sampled = now
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
 // take notes that an object is as given, or gone.
 func (s *scene) take(obj any, exists bool) {
 	s.mu.Lock()
@@ -215,8 +229,16 @@ func leaseLock(obj *coordinationv1.Lease) lock {
 	return l
 }
 
+// loopback is the address that a Pod's process has, where the Pod's status shows another one (node.Options.PodNetwork).
+func loopback(ip string) string {
+	if rest, shown := strings.CutPrefix(ip, "10."); shown {
+		return "127." + rest
+	}
+	return ip
+}
+
 func podView(obj *corev1.Pod) pod {
-	p := pod{revision: obj.Labels[revisionLabel], ip: obj.Status.PodIP, leaving: obj.DeletionTimestamp != nil}
+	p := pod{revision: obj.Labels[revisionLabel], ip: loopback(obj.Status.PodIP), leaving: obj.DeletionTimestamp != nil}
 	for _, condition := range obj.Status.Conditions {
 		if condition.Type == corev1.PodReady {
 			p.ready = condition.Status == corev1.ConditionTrue

@@ -217,6 +217,9 @@ func fitted(rows [][]string, width int) []string {
 	return lines
 }
 
+// fits reports whether rows need no second line in a terminal of that width.
+func fits(rows [][]string, width int) bool { return width == 0 || widest(align(rows, 1)) < width }
+
 func widest(lines []string) int {
 	most := 0
 	for _, line := range lines {

@@ -254,7 +254,7 @@ func TestTableFitsItsTerminal(t *testing.T) {
 			t.Errorf("%d columns are too few for\n%s", width, strings.Join(lines, "\n"))
 		}
 		text := strings.Join(lines, "\n")
-		for _, word := range []string{witnessed, leader, "WORKING", "since 12:00:00.000", "127.191.255.253:15014", "(default revision: stable)"} {
+		for _, word := range []string{witnessed, leader, "WORK", "12:00:00.000", "127.191.255.253:15014", "(default revision: stable)"} {
 			if !strings.Contains(text, word) {
 				t.Errorf("at %d columns %q is missing in\n%s", width, word, text)
 			}
@@ -264,5 +264,51 @@ func TestTableFitsItsTerminal(t *testing.T) {
 	text := strings.Join(table(v, []span{work}, []string{witnessed}, 80), "\n")
 	if !strings.Contains(text, "has not been ready since 12:00:05.000") || strings.Contains(text, "yes") || strings.Count(text, "unknown") != 2 {
 		t.Errorf("without an API server the table is\n%s", text)
+	}
+}
+
+// All four elections, two of them of each revision for itself, the replicas and the sample have room in a terminal
+// of 80 columns and 24 rows.
+func TestTableOfAllElectionsFitsASmallTerminal(t *testing.T) {
+	stable, canary := "pilot-stable-6cfd8f489b-spbvd", "pilot-canary-5ff8d9b7b6-9dwrn"
+	v := view{
+		defaultRevision: "stable", locks: map[string]lock{"istio-gateway-status-leader": {holder: "incumbent-successors", key: ""}}, pods: map[string]pod{},
+		sampled: sampled{gateway: "127.191.255.253:8080", revision: "stable", pod: "web-istio-6cfd8f489b-spbvd", ingress: "127.191.255.252"},
+	}
+	var spans []span
+	var ours []string
+	for name, holder := range map[string]string{
+		witnessed: stable, "istio-leader": stable, "istio-gateway-status-leader-stable": stable, "istio-gateway-status-leader-canary": canary,
+		"istio-gateway-deployment-stable": stable, "istio-gateway-deployment-canary": canary,
+	} {
+		v.locks[name] = lock{holder: holder, key: holder[6:12], transitions: 123}
+		work := spanOf(holder, 0, alive)
+		work.election = name
+		spans, ours = append(spans, work), append(ours, name)
+	}
+	for i, name := range []string{stable, "pilot-stable-6cfd8f489b-7rd2h", canary, "pilot-canary-5ff8d9b7b6-kvzsz"} {
+		v.pods[name] = pod{revision: name[6:12], ip: fmt.Sprint("127.191.255.25", i), ready: true}
+	}
+	tty := newTerminal(80, 24, true)
+	s := &screen{out: tty, size: tty.size}
+	s.print(strings.Repeat("what to try\n", 30))
+	s.show(noon, func(width int) []string { return table(v, spans, ours, width) })
+	shown := strings.Join(tty.shows(), "\n")
+	if strings.Contains(shown, "…") || !strings.Contains(shown, "what to try") {
+		t.Errorf("it is cut, or has no room for what happens:\n%s", shown)
+	}
+	for name, l := range v.locks {
+		if words := strings.Fields(shown[strings.Index(shown, "\n"+name+" ")+1:]); words[0] != name || words[1] != l.holder {
+			t.Errorf("there is no row of %s held by %s in\n%s", name, l.holder, shown)
+		}
+	}
+	if n := strings.Count(shown, "12:00:00.000"); n != len(spans) {
+		t.Errorf("%d of %d work in\n%s", n, len(spans), shown)
+	}
+	// Two at once are seen in a small terminal as well.
+	spans = append(spans, spanOf(canary, 1, alive))
+	spans[len(spans)-1].election = witnessed
+	if lines := strings.Join(table(v, spans, ours, 80), "\n"); !strings.Contains(lines, "AND "+canary) {
+		t.Errorf("two at once are not told in\n%s", lines)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -37,7 +38,10 @@ type stage struct {
 	kube    kubernetes.Interface
 	props   *props
 	scene   *scene
-	journal *journal
+	// gateways is nil without a sample, whose requests go to backend.
+	gateways gatewayclient.GatewayV1Interface
+	backend  string
+	journal  *journal
 	// bundle is the CA bundle that every namespace should carry, but for the excluded.
 	bundle   string
 	excluded map[string]bool
@@ -68,6 +72,9 @@ func raise(ctx context.Context, set settings, out *screen, abandon context.Cance
 	if err := s.startCluster(ctx); err != nil {
 		return s, err
 	}
+	if err := s.startSample(ctx); err != nil {
+		return s, err
+	}
 	if err := s.startPods(ctx); err != nil {
 		return s, err
 	}
@@ -80,7 +87,7 @@ func (s *stage) startCluster(ctx context.Context) error {
 	}
 	began := time.Now()
 	var err error
-	s.cluster, err = cluster.Start(ctx, cluster.Options{Assets: s.programs, External: s.kubeconfig})
+	s.cluster, err = cluster.Start(ctx, cluster.Options{Assets: s.programs, External: s.kubeconfig, Services: true})
 	if err != nil {
 		return err
 	}
@@ -98,12 +105,18 @@ func (s *stage) startCluster(ctx context.Context) error {
 
 // startPods starts the node that runs pods as processes, and what listens to them.
 func (s *stage) startPods(ctx context.Context) error {
+	images := map[string]string{image: s.pilot}
+	if s.dataplane != "" {
+		images[anyProxy] = s.dataplane
+	}
 	var err error
 	s.node, err = node.New(node.Options{
 		Config: s.cluster.Admin(),
 		Dir:    filepath.Join(s.cluster.Dir(), "pods"),
-		Images: map[string]string{image: s.pilot},
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Images: images,
+		// So that Services have endpoints.
+		PodNetwork: !s.cluster.External(),
+		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
 		return err
@@ -147,7 +160,10 @@ func (s *stage) setUp(ctx context.Context) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	s.props = &props{client: client}
-	return s.install(ctx, file)
+	if err := s.install(ctx, file); err != nil {
+		return err
+	}
+	return s.putSample(ctx)
 }
 
 // awaitReady waits for all replicas of a number of revisions. It does not wait for processes that end

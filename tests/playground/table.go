@@ -18,8 +18,26 @@ func table(v view, spans []span, ours []string, width int) []string {
 		lines = append(lines, fmt.Sprintf("The API server has not been ready since %s. Holders and pods are", v.awaySince.Format(stampLayout)),
 			"what it said before; who works is known from the processes.", "")
 	}
-	lines = append(append(lines, fitted(electionRows(v, spans, ours), width)...), "")
-	return append(lines, fitted(podRows(v), width)...)
+	rows := electionRows(v, spans, ours)
+	if short := brief(rows); !fits(rows, width) && fits(short, width) {
+		rows = short
+	}
+	lines = append(append(lines, fitted(rows, width)...), "")
+	lines = append(lines, fitted(podRows(v), width)...)
+	if sample := sampleRows(v.sampled); sample != nil {
+		lines = append(append(lines, ""), fitted(sample, width)...)
+	}
+	return lines
+}
+
+// brief leaves out what the holder's name says, too, and how often the lock has changed hands: with a line for each
+// election a table of several still fits a small terminal.
+func brief(rows [][]string) (short [][]string) {
+	for _, row := range rows {
+		short = append(short, []string{row[0], row[1], strings.TrimPrefix(row[4], "since ")})
+	}
+	short[0][2] = "WORKS SINCE"
+	return short
 }
 
 func electionRows(v view, spans []span, ours []string) [][]string {
