@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -63,19 +64,9 @@ func TestARightIsTakenAway(t *testing.T) {
 	r := p.serve("a", p.identity("a"))
 	p.gateway(p.home, "first")
 	p.served(p.home, "first")
-	role, err := p.admin.Kube().RbacV1().ClusterRoles().Get(t.Context(), p.home+":pilot-"+p.home, metav1.GetOptions{})
-	p.must(err)
-	whole := role.Rules
-	update := func(rules []rbacv1.PolicyRule) {
-		t.Helper()
-		role.Rules = rules
-		role, err = p.admin.Kube().RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{})
-		p.must(err)
-	}
-	less := slices.DeleteFunc(slices.Clone(whole), func(rule rbacv1.PolicyRule) bool {
+	giveBack := p.take(func(rule rbacv1.PolicyRule) bool {
 		return slices.Contains(rule.Resources, "deployments") && slices.Contains(rule.Verbs, "create")
 	})
-	update(less)
 	p.gateway(p.home, "second")
 	p.until("the status is written", func() bool { return p.accepted(p.home, "second") })
 	p.until("there is an Event", func() bool {
@@ -101,8 +92,56 @@ func TestARightIsTakenAway(t *testing.T) {
 	if all := r.leads(p); len(all) != 3 || p.deployed(p.home, "second") {
 		t.Errorf("it leads %q", all)
 	}
-	update(whole)
+	giveBack()
 	p.served(p.home, "second")
+}
+
+// take takes rights from the servers' account, everywhere.
+func (p *plane) take(which func(rbacv1.PolicyRule) bool) (giveBack func()) {
+	p.Helper()
+	role, err := p.admin.Kube().RbacV1().ClusterRoles().Get(p.Context(), p.home+":pilot-"+p.home, metav1.GetOptions{})
+	p.must(err)
+	whole := role.Rules
+	update := func(rules []rbacv1.PolicyRule) {
+		p.Helper()
+		role.Rules = rules
+		role, err = p.admin.Kube().RbacV1().ClusterRoles().Update(p.Context(), role, metav1.UpdateOptions{})
+		p.must(err)
+	}
+	update(slices.DeleteFunc(slices.Clone(whole), which))
+	return func() { update(whole) }
+}
+
+// Until a server knows the tags, its rows that go by them take no part, and the others do: it says which right is missing.
+func TestTagsThatCannotBeRead(t *testing.T) {
+	p := newPlane(t)
+	p.must(p.cluster.LoadGatewayAPI(t.Context()))
+	as := p.identity("a")
+	giveBack := p.take(func(rule rbacv1.PolicyRule) bool {
+		return slices.Contains(rule.Resources, "mutatingwebhookconfigurations") && len(rule.ResourceNames) == 0
+	})
+	p.until("the right is gone", func() bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + p.home + ":pilot-" + p.home,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: "list", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations",
+			},
+		}}
+		answer, err := p.admin.Kube().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		p.must(err)
+		return !answer.Status.Allowed
+	})
+	r := p.serve("a", as)
+	p.gateway(p.home, "first")
+	p.until("the right is missed", func() bool {
+		return r.log.count("permission is missing", "verb=list", "instead=\"the tags stay as last read\"") == 1
+	})
+	p.othersGoOn()
+	if all := r.leads(p); len(all) != 1 || p.accepted(p.home, "first") || p.deployed(p.home, "first") {
+		t.Errorf("it leads %q", all)
+	}
+	giveBack()
+	p.served(p.home, "first")
 }
 
 // A Gateway belongs to the revision of its namespace, unless it names one, for its status and for what is deployed for it;
