@@ -25,7 +25,7 @@ const (
 )
 
 // build compiles pilot, and returns where it lies.
-func build(b *testing.B) string {
+func build(b testing.TB) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "pilot")
 	if said, err := exec.CommandContext(b.Context(), "go", "build", "-o", path, "incumbent.dev/incumbent/cmd/pilot").CombinedOutput(); err != nil {
@@ -36,7 +36,7 @@ func build(b *testing.B) string {
 
 // pilot is a server that runs as a process of its own.
 type pilot struct {
-	b     *testing.B
+	b     testing.TB
 	name  string
 	cmd   *exec.Cmd
 	log   string // the path of what it logs
@@ -48,7 +48,7 @@ func (w *world) pilot(name string, qps float64) *pilot {
 	w.Helper()
 	config := bootstrap.Config{Revision: revision}
 	rights := bootstrap.Rights(config)
-	identity := w.cluster.Identity(w.B, cluster.IdentityOptions{
+	identity := w.cluster.Identity(w.TB, cluster.IdentityOptions{
 		Namespace: w.home, PodName: name, ServiceAccount: "pilot",
 		Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
@@ -57,7 +57,7 @@ func (w *world) pilot(name string, qps float64) *pilot {
 	if err := cluster.WriteKubeconfig(access, identity, ""); err != nil {
 		w.Fatal(err)
 	}
-	p := &pilot{b: w.B, name: name, log: filepath.Join(folder, "log"), ended: make(chan struct{})}
+	p := &pilot{b: w.TB, name: name, log: filepath.Join(folder, "log"), ended: make(chan struct{})}
 	log, err := os.Create(p.log)
 	if err != nil {
 		w.Fatal(err)

@@ -19,11 +19,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
-	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -54,17 +55,18 @@ func sizeOf(b *testing.B) size {
 
 // world is a cluster with a control plane's namespace and the objects of others.
 type world struct {
-	*testing.B
+	testing.TB
 	cluster  *cluster.Cluster
 	home     string
 	program  string
 	bundle   string
-	admin    kube.Client
+	admin    kubernetes.Interface
+	objects  dynamic.Interface
 	gateways versioned.GatewayV1Interface
 	audit    *audit
 }
 
-func newWorld(b *testing.B, program string) *world {
+func newWorld(b testing.TB, program string) *world {
 	b.Helper()
 	c, err := cluster.Start(b.Context(), cluster.Options{WithoutControllers: true, Audit: true, AuditPolicy: auditPolicy})
 	if err != nil {
@@ -75,24 +77,27 @@ func newWorld(b *testing.B, program string) *world {
 			b.Error(err)
 		}
 	})
-	w := &world{B: b, cluster: c, program: program, home: c.Namespace(b), bundle: filepath.Join(b.TempDir(), "bundle.pem")}
+	w := &world{TB: b, cluster: c, program: program, home: c.Namespace(b), bundle: filepath.Join(b.TempDir(), "bundle.pem")}
 	config := c.Admin()
 	config.WarningHandler = rest.NoWarnings{} // each Ingress's annotation would be one
-	if w.admin, err = kube.NewClient(config, kube.WithRateLimit(-1, 0)); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { kube.CloseIdleConnections(w.admin) })
-	w.must(c.LoadGatewayAPI(b.Context()))
-	w.gateways, err = versioned.NewForConfig(rest.CopyConfig(w.admin.RESTConfig()))
+	connections, err := rest.HTTPClientFor(config)
 	w.must(err)
+	b.Cleanup(connections.CloseIdleConnections)
+	w.admin, err = kubernetes.NewForConfigAndClient(config, connections)
+	w.must(err)
+	w.objects, err = dynamic.NewForConfigAndClient(config, connections)
+	w.must(err)
+	w.gateways, err = versioned.NewForConfigAndClient(config, connections)
+	w.must(err)
+	w.must(c.LoadGatewayAPI(b.Context()))
 	w.must(os.WriteFile(w.bundle, certificate(b), 0o600))
-	service, err := w.admin.Kube().CoreV1().Services(w.home).Create(b.Context(), &corev1.Service{
+	service, err := w.admin.CoreV1().Services(w.home).Create(b.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "istio-ingressgateway"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
 	w.must(err)
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
-	_, err = w.admin.Kube().CoreV1().Services(w.home).UpdateStatus(b.Context(), service, metav1.UpdateOptions{})
+	_, err = w.admin.CoreV1().Services(w.home).UpdateStatus(b.Context(), service, metav1.UpdateOptions{})
 	w.must(err)
 	w.audit = openAudit(b, c.AuditLog())
 	return w
@@ -106,7 +111,7 @@ func (w *world) must(err error) {
 }
 
 // certificate is a CA's, as a bundle.
-func certificate(b *testing.B) []byte {
+func certificate(b testing.TB) []byte {
 	b.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -161,7 +166,7 @@ func (w *world) each(n int, do func(ctx context.Context, i int) error) {
 }
 
 func (w *world) namespace(ctx context.Context, name string) error {
-	_, err := w.admin.Kube().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+	_, err := w.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"istio.io/rev": revision}},
 	}, metav1.CreateOptions{})
 	return err
@@ -170,7 +175,7 @@ func (w *world) namespace(ctx context.Context, name string) error {
 func (w *world) ingress(ctx context.Context, namespace, name string) error {
 	class, prefix := "istio", networkingv1.PathTypePrefix
 	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "app", Port: networkingv1.ServiceBackendPort{Number: 80}}}
-	_, err := w.admin.Kube().NetworkingV1().Ingresses(namespace).Create(ctx, &networkingv1.Ingress{
+	_, err := w.admin.NetworkingV1().Ingresses(namespace).Create(ctx, &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"kubernetes.io/ingress.class": class}},
 		Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: name + ".example", IngressRuleValue: networkingv1.IngressRuleValue{
 			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{Path: "/", PathType: &prefix, Backend: backend}}},
