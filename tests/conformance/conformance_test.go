@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"go.opencensus.io/stats/view"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,7 +52,11 @@ var named = []string{
 	"HTTPRouteInvalidParentRefSectionNameNotMatchingPort",
 }
 
-func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{}) }
+func TestMain(m *testing.M) {
+	// istio.io/pkg/log starts OpenCensus' worker when it is imported.
+	view.Stop()
+	cluster.Main(m, cluster.Options{})
+}
 
 // TestByName runs them with one revision, and then with two between which the default goes to and fro.
 func TestByName(t *testing.T) {
@@ -107,7 +112,7 @@ func newSuite(t *testing.T, flips bool) *suite.ConformanceTestSuite {
 			}
 		}
 	})
-	control(t, admin, flips)
+	control(t, c, admin, flips)
 	// What is not there yet is an error to the suite.
 	waits.Until(t, "the class is made", func() bool {
 		return api.Get(t.Context(), types.NamespacedName{Name: "istio"}, &gateway.GatewayClass{}) == nil

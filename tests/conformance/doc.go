@@ -1,5 +1,6 @@
 // Package conformance runs tests of the Gateway API's conformance suite that send no traffic, by
-// name, against the controllers of gateway status and gateway deployment on a real API server.
+// name, against servers of two revisions with both controllers of the Gateway API, their elections and the
+// manifests' rights, on a real API server.
 //
 // No conformance is claimed: most of the suite's tests send traffic, and there is no data plane here.
 // What is made for a Gateway is made by the controller, and rolled out by Kubernetes' own; that Pods are ready and Services have

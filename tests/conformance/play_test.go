@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -15,15 +17,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 
-	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
-	"incumbent.dev/incumbent/pilot/controllers/gatewaystatus"
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
-	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
 func newAdmin(t *testing.T, c *cluster.Cluster) kube.Client {
@@ -60,12 +60,34 @@ func again(ctx context.Context, every time.Duration, do func()) {
 }
 
 // flipEvery leaves a Gateway's Pods, which the default's revision stands on, the time to be made anew.
-const flipEvery = 2 * time.Second
+const flipEvery = time.Second
 
-// control runs the controllers of the revisions stable and canary, of which stable is the default one, or now one
-// and now the other.
-func control(t *testing.T, admin kube.Client, flips bool) {
+// serve runs a server of a revision with both controllers of the Gateway API, under their elections and with the
+// rights that the manifests give it.
+func serve(t *testing.T, c *cluster.Cluster, home, revision, bundle string) {
 	t.Helper()
+	config := bootstrap.Config{
+		Namespace: home, Identity: "pilot-" + revision, Revision: revision, Address: "127.0.0.1:0", CABundle: bundle, IngressMode: "OFF",
+		QPS: -1, LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second, Logger: slog.New(slog.DiscardHandler),
+	}
+	rights := bootstrap.Rights(config)
+	config.RESTConfig = c.Identity(t, cluster.IdentityOptions{
+		Namespace: home, PodName: config.Identity, Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
+	})
+	server, err := bootstrap.New(config)
+	must(t, err)
+	beside(t, func(ctx context.Context) {
+		if err := server.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// control runs a server of each of the revisions stable and canary, of which stable is the default one, or now one
+// and now the other.
+func control(t *testing.T, c *cluster.Cluster, admin kube.Client, flips bool) {
+	t.Helper()
+	home := c.Namespace(t)
 	hooks := admin.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
 	tag := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
 		Name: revisions.DefaultTagWebhook(""), Labels: map[string]string{"istio.io/rev": "stable", "istio.io/tag": "default"},
@@ -73,26 +95,10 @@ func control(t *testing.T, admin kube.Client, flips bool) {
 	if _, err := hooks.Create(t.Context(), tag, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}
+	bundle := filepath.Join(t.TempDir(), "no-bundle")
+	must(t, os.WriteFile(bundle, nil, 0o600))
 	for _, revision := range []string{"stable", "canary"} {
-		tags := revisions.NewTags(admin, revisions.Config{Revision: revision, Logger: slog.New(slog.DiscardHandler)})
-		status, err := gatewaystatus.New(admin, gatewaystatus.Config{Tags: tags, Logger: slog.New(slog.DiscardHandler)})
-		must(t, err)
-		deploy, err := gatewaydeploy.New(admin, gatewaydeploy.Config{
-			Namespace: "istio-system", Revision: revision, IsMine: tags.IsMine, Logger: slog.New(slog.DiscardHandler),
-		})
-		must(t, err)
-		tags.AddHandler(func(sets.Set[string]) { deploy.Refresh() })
-		beside(t, func(ctx context.Context) { tags.Run(ctx.Done()) })
-		waits.Until(t, "the tags are known", tags.HasSynced)
-		for _, run := range []func(context.Context) error{
-			func(ctx context.Context) error { return status.Run(ctx) }, func(ctx context.Context) error { return deploy.Run(ctx) },
-		} {
-			beside(t, func(ctx context.Context) {
-				if err := run(ctx); err != nil {
-					t.Error(err)
-				}
-			})
-		}
+		serve(t, c, home, revision, bundle)
 	}
 	if !flips {
 		return
@@ -100,7 +106,7 @@ func control(t *testing.T, admin kube.Client, flips bool) {
 	n := 0
 	t.Cleanup(func() { // after the flipping has ended
 		t.Logf("the default went to and fro %d times", n)
-		if n < 4 {
+		if n < 3 {
 			t.Error("too seldom to tell anything")
 		}
 	})

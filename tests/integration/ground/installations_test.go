@@ -1,18 +1,24 @@
 package ground
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -26,15 +32,15 @@ type installation struct {
 func install(t *testing.T, c *cluster.Cluster, name, home string, change func(*bootstrap.Config)) *installation {
 	t.Helper()
 	i := &installation{home: home, class: "class-" + name, content: certificate(t), sent: &requests{}}
-	rights := bootstrap.Rights(bootstrap.Config{Revision: "stable"})
+	rights := bootstrap.Rights(bootstrap.Config{Revision: name})
 	for _, pod := range []string{name + "-1", name + "-2"} {
 		config := c.Identity(t, cluster.IdentityOptions{
 			Namespace: home, PodName: pod, ServiceAccount: "pilot",
 			Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 		})
-		i.replicas = append(i.replicas, serve(t, i.sent.through(config), home, pod, "stable", newBundleFile(t, i.content).path, func(config *bootstrap.Config) {
+		i.replicas = append(i.replicas, serve(t, i.sent.through(config), home, pod, name, newBundleFile(t, i.content).path, func(config *bootstrap.Config) {
 			patient(config)
-			config.IngressMode, config.IngressClass = "STRICT", i.class
+			config.IngressMode, config.IngressClass, config.DisableGatewayAPI = "STRICT", i.class, false
 			change(config)
 		}))
 	}
@@ -82,7 +88,33 @@ func (i *installation) touched(namespaces ...string) (found []string) {
 	return found
 }
 
-// Two installations in one cluster, with a class and namespaces each: both elect for themselves, and neither
+// gatewayOf makes a Gateway in a namespace of an installation's revision.
+func gatewayOf(t *testing.T, admin kube.Client, gateways gatewayclient.GatewayV1Interface, name, space string) {
+	t.Helper()
+	label := []byte(`{"metadata":{"labels":{"istio.io/rev":"` + name + `"}}}`)
+	if _, err := admin.Kube().CoreV1().Namespaces().Patch(t.Context(), space, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gateways.Gateways(space).Create(t.Context(), &gateway.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: "gw"},
+		Spec:       gateway.GatewaySpec{GatewayClassName: "istio", Listeners: []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// gatewayStands: it is accepted, and deployed by its revision.
+func gatewayStands(t *testing.T, admin kube.Client, gateways gatewayclient.GatewayV1Interface, name, space string) bool {
+	t.Helper()
+	g, err := gateways.Gateways(space).Get(t.Context(), "gw", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := admin.Kube().AppsV1().Deployments(space).Get(t.Context(), "gw-istio", metav1.GetOptions{})
+	return err == nil && d.Spec.Template.Annotations["istio.io/rev"] == name && meta.IsStatusConditionTrue(g.Status.Conditions, "Accepted")
+}
+
+// Two installations in one cluster, with a class, a revision and namespaces each: both elect for themselves, and neither
 // writes what is the other's, also when one of them loses its leader.
 func TestTwoInstallations(t *testing.T) {
 	c := cluster.Shared(t)
@@ -90,10 +122,25 @@ func TestTwoInstallations(t *testing.T) {
 	homes := map[string]string{"a": c.Namespace(t), "b": c.Namespace(t)}
 	spaces := map[string]string{"a": c.Namespace(t), "b": c.Namespace(t)}
 	both := map[string]*installation{}
+	webhook := revisions.DefaultTagWebhook("")
+	put(t, admin, webhook, map[string]string{revLabel: "a", "istio.io/tag": "default"})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		_ = admin.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, webhook, metav1.DeleteOptions{})
+	})
+	if err := c.LoadGatewayAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	gateways, err := gatewayclient.NewForConfig(admin.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name := range homes {
 		both[name] = install(t, c, name, homes[name], func(config *bootstrap.Config) {
 			config.ExcludedNamespaces = others(t, admin, homes[name], spaces[name])
 		})
+		gatewayOf(t, admin, gateways, name, spaces[name])
 		ingressFor(t, admin, homes[name], "web", both[name].class, "istio-ingressgateway", map[string]string{"a": "192.0.2.1", "b": "192.0.2.2"}[name])
 	}
 	inPlace := func(when string) {
@@ -104,8 +151,13 @@ func TestTwoInstallations(t *testing.T) {
 			}
 			want := map[string]string{"a": "192.0.2.1", "b": "192.0.2.2"}[name]
 			await(t, "the Ingress of "+name+" has its address", func() bool { return addressOf(t, admin, homes[name], "web") == want })
-			i.leader(t, leaderelection.NamespaceController)
-			i.leader(t, leaderelection.IngressController)
+			await(t, "the Gateway of "+name+" is accepted, and deployed by it", func() bool { return gatewayStands(t, admin, gateways, name, spaces[name]) })
+			for _, id := range []string{
+				leaderelection.NamespaceController, leaderelection.IngressController,
+				leaderelection.GatewayStatusController + "-" + name, leaderelection.GatewayDeploymentController + "-" + name,
+			} {
+				i.leader(t, id)
+			}
 		}
 		for name, other := range map[string]string{"a": "b", "b": "a"} {
 			if writes := both[name].touched(homes[other], spaces[other]); len(writes) > 0 {
@@ -114,6 +166,12 @@ func TestTwoInstallations(t *testing.T) {
 		}
 	}
 	inPlace("at first")
+	// The class is unlabelled, and so the default revision's: the other does not write its status.
+	var class *gateway.GatewayClass
+	await(t, "the class is accepted", func() bool {
+		class, err = gateways.GatewayClasses().Get(t.Context(), "istio", metav1.GetOptions{})
+		return err == nil && meta.IsStatusConditionTrue(class.Status.Conditions, "Accepted")
+	})
 	// The one's leader ends; the other's leads on.
 	steady := both["b"].leader(t, leaderelection.NamespaceController)
 	ended := both["a"].leader(t, leaderelection.NamespaceController)
@@ -125,6 +183,9 @@ func TestTwoInstallations(t *testing.T) {
 		}
 	}
 	inPlace("after a's leader has ended")
+	if now, err := gateways.GatewayClasses().Get(t.Context(), "istio", metav1.GetOptions{}); err != nil || now.ResourceVersion != class.ResourceVersion {
+		t.Errorf("the class has been written again: %v", err)
+	}
 	if n := steady.journal.matching("run function ended"); n > 0 {
 		t.Errorf("b's leader has ended %d terms", n)
 	}
