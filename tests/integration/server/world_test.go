@@ -68,7 +68,10 @@ type world struct {
 
 func newWorld(b testing.TB, program string) *world {
 	b.Helper()
-	c, err := cluster.Start(b.Context(), cluster.Options{WithoutControllers: true, Audit: true, AuditPolicy: auditPolicy})
+	c, err := cluster.Start(b.Context(), cluster.Options{
+		WithoutControllers: true, Audit: true, AuditPolicy: auditPolicy,
+		APIServerArgs: []string{"--service-cluster-ip-range=10.96.0.0/16"}, // each Gateway has a Service
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
