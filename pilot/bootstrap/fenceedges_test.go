@@ -152,7 +152,7 @@ func TestAnInstallationIsLookedAtAgain(t *testing.T) {
 			looks++
 			return nil, errAway
 		})
-		set, declarations, err := FenceConfig{}.render()
+		set, declarations, err := FenceConfig{Revisions: only}.render()
 		if err != nil {
 			t.Fatal(err)
 		}
