@@ -84,6 +84,7 @@ var rooms = []room{
 		name: "core", packages: []string{core}, budget: 15 * time.Minute,
 		judges: []judge{
 			{pkg: core, skip: enumeration},
+			{pkg: locks}, // what two objects mean: its tables are of MultiLock's words for them
 			{pkg: sim, env: fewSeeds, skip: "TestPlantedBugs"},
 			{pkg: elector, skip: long},
 			{pkg: sim, env: someSeeds, run: "TestSimulation", second: true},
