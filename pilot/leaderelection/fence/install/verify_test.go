@@ -80,6 +80,9 @@ func TestWhatAVerificationTries(t *testing.T) {
 		"all below it": {guard: fence.Guard{Group: "apps", Resources: []string{"deployments/*"}, Names: []string{"d"}, Verbs: []string{"delete"}}, want: []string{
 			"delete /apis/apps/v1/namespaces/apps/deployments/d",
 		}},
+		"updates of all below it": {guard: fence.Guard{Group: "apps", Resources: []string{"deployments/*"}, Names: []string{"d"}, Verbs: []string{"update"}}, want: []string{
+			"patch /apis/apps/v1/namespaces/apps/deployments/d", "update /apis/apps/v1/namespaces/apps/deployments/d",
+		}},
 		"a subresource": {guard: fence.Guard{Group: "apps", Resources: []string{"deployments/scale"}, Names: []string{"d"}}, want: []string{
 			"patch /apis/apps/v1/namespaces/apps/deployments/d/scale", "update /apis/apps/v1/namespaces/apps/deployments/d/scale",
 		}},
@@ -106,7 +109,7 @@ func TestWhatAVerificationTries(t *testing.T) {
 		}},
 		"none yet, elsewhere":    {guard: fence.Guard{Resources: []string{"secrets"}, Namespaces: []string{"far"}, Names: []string{"s"}}, want: []string{"create /api/v1/namespaces/far/secrets"}},
 		"none, of its deletions": {guard: fence.Guard{Resources: []string{"secrets"}, Names: []string{"s"}, Verbs: []string{"delete"}}, why: "there is no such object to try it with"},
-		"none, of its updates":   {guard: fence.Guard{Resources: []string{"services"}, Names: []string{"s"}}, why: "there is no such object to try it with"},
+		"none, of its updates":   {guard: fence.Guard{Resources: []string{"pods"}, Names: []string{"s"}}, why: "there is no such object to try it with"},
 		"none to evict":          {guard: fence.Guard{Resources: []string{"pods/eviction"}, Names: []string{"r"}, Verbs: []string{"create"}}, why: "there is no such object to try it with"},
 		"no such subresource":    {guard: fence.Guard{Resources: []string{"pods/proxy"}, Names: []string{"p"}, Verbs: []string{"create", "connect"}}, why: "there is no such object to try it with"},
 		"one never updated":      {guard: fence.Guard{Resources: []string{"pods/eviction"}, Names: []string{"p"}, Verbs: []string{"update"}}, why: "there is no such object to try it with"},
@@ -148,7 +151,7 @@ func TestWhatAVerificationTries(t *testing.T) {
 
 // Of two kinds of which there is nothing yet, the one is tried that can be made out of nothing.
 func TestAVerificationTriesEachKindByItself(t *testing.T) {
-	d := guarding(fence.Guard{Resources: []string{"services", "secrets"}, Names: []string{"s"}})
+	d := guarding(fence.Guard{Resources: []string{"pods", "secrets"}, Names: []string{"s"}})
 	j, set := fenced(t, d)
 	lines := verified(t, j, set, d)
 	for _, a := range j.attempts {
@@ -156,7 +159,7 @@ func TestAVerificationTriesEachKindByItself(t *testing.T) {
 			t.Errorf("%v", a)
 		}
 	}
-	if want := "unclear  lease sys/e guards services for sys/pilot: a pod that does not lead is refused: there is no such object to try it with"; len(j.attempts) != 3 || !slices.Contains(lines, want) {
+	if want := "unclear  lease sys/e guards pods for sys/pilot: a pod that does not lead is refused: there is no such object to try it with"; len(j.attempts) != 3 || !slices.Contains(lines, want) {
 		t.Errorf("%v\n%s", j.attempts, strings.Join(lines, "\n"))
 	}
 }
