@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -241,5 +242,17 @@ func TestAWatchThatCannotBegin(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// An object to try a guard with is looked for; that this failed is said.
+func TestAnExampleThatCannotBeLookedFor(t *testing.T) {
+	away := errors.New("the API server is away")
+	maps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{maps: "ConfigMapList"})
+	client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, away })
+	found, err := kind{maps, true}.example(t.Context(), client, fence.Probe{Guard: configMap()})
+	if found != nil || !errors.Is(err, away) || !strings.HasPrefix(err.Error(), "looking for an object to try it with: ") {
+		t.Errorf("%v, %v", found, err)
 	}
 }
