@@ -218,12 +218,16 @@ func (p *pool) try(req *http.Request, patience time.Duration) (*http.Response, e
 		cancel(nil)
 		g.leave()
 	})
-	setup := &setup{cancel: cancel}
+	setup := &setup{cancel: cancel, withholds: req.Body != nil && req.Body != http.NoBody}
 	if patience > 0 {
 		timer := time.AfterFunc(patience, setup.giveUp)
 		defer timer.Stop()
 	}
-	resp, err := g.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: setup.gotConn})))
+	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: setup.gotConn}))
+	if setup.withholds {
+		req.Body = withheld{req.Body, setup}
+	}
+	resp, err := g.RoundTrip(req)
 	if err != nil {
 		defer end()
 		return nil, p.failed(g, caller, setup, err)
@@ -241,6 +245,8 @@ func (p *pool) failed(g *generation, caller context.Context, setup *setup, err e
 	switch {
 	case caller.Err() != nil && setup.state.Load() > connected: // err would say that the set-up was slow
 		return context.Cause(caller)
+	case setup.state.Load() == crossed && setup.withholds:
+		return errSlowSetup // whatever was sent of it, its body was not
 	case setup.state.Load() == crossed:
 		return errCrossed
 	case setup.state.Load() == connected && timedOut(caller, err):
@@ -260,14 +266,16 @@ func timedOut(caller context.Context, err error) bool {
 type setup struct {
 	state  atomic.Int32
 	cancel context.CancelCauseFunc
+	// withholds: the request has a body, which is not given away once the try was given up.
+	withholds bool
 }
 
 const (
 	connecting int32 = iota
 	connected
 	gaveUp
-	// crossed: the connection came while it was being given up. Over HTTP/1.1 the request
-	// may have been sent.
+	// crossed: the connection came while it was being given up. A request without a body may
+	// have been sent.
 	crossed
 )
 
@@ -284,6 +292,19 @@ func (s *setup) gotConn(httptrace.GotConnInfo) {
 		s.state.Store(crossed)
 		s.cancel(errSlowSetup)
 	}
+}
+
+// withheld is the body of a request, without which no server acts on it. It is read after gotConn alone.
+type withheld struct {
+	io.ReadCloser
+	setup *setup
+}
+
+func (w withheld) Read(p []byte) (int, error) {
+	if w.setup.state.Load() > connected {
+		return 0, errSlowSetup
+	}
+	return w.ReadCloser.Read(p)
 }
 
 // body is an answer that is being read.

@@ -85,6 +85,47 @@ func TestWhatMayGoAgain(t *testing.T) {
 	}
 }
 
+// A connection that comes right when it was given up gets no body: then the request was not made, and goes again.
+func TestWhatWasGivenUpIsNotSentAfterAll(t *testing.T) {
+	for name, test := range map[string]struct {
+		body io.Reader
+		sent []string
+		want error
+	}{
+		"with a body": {strings.NewReader("x"), []string{"", "x"}, nil},
+		"without":     {nil, []string{""}, errCrossed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var sent []string
+				p := stubbed(func(req *http.Request) (*http.Response, error) {
+					if len(sent) == 0 {
+						<-req.Context().Done()
+					}
+					gotConn(req)
+					var read []byte
+					var err error
+					if req.Body != nil {
+						read, err = io.ReadAll(req.Body)
+					}
+					sent = append(sent, string(read))
+					if err = errors.Join(err, context.Cause(req.Context())); err != nil {
+						return nil, err
+					}
+					return &http.Response{StatusCode: http.StatusOK, Body: &content{}}, nil
+				})
+				resp, err := p.roundTrip(stubRequest(t.Context(), t, http.MethodPost, test.body))
+				if !errors.Is(err, test.want) || !slices.Equal(sent, test.sent) {
+					t.Errorf("sent %q, error %v; want %q, %v", sent, err, test.sent, test.want)
+				}
+				if resp != nil {
+					_ = resp.Body.Close()
+				}
+			})
+		})
+	}
+}
+
 // once is a body that cannot be had again.
 type once struct{ io.Reader }
 

@@ -51,6 +51,8 @@ type world struct {
 	writes  []call
 	// accepted are the writes that the API server took: one by a version that was changed meanwhile is refused, and tried again.
 	accepted []call
+	// answered counts those that have ended, whatever the answer.
+	answered int
 	events   []string
 	// reads counts what is no write.
 	reads atomic.Int32
@@ -151,14 +153,18 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.w.mu.Unlock()
 	if hook != nil {
 		if err := hook(one); err != nil {
+			c.w.mu.Lock()
+			defer c.w.mu.Unlock()
+			c.w.answered++
 			return nil, err
 		}
 	}
 	resp, err := c.next.RoundTrip(req)
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.w.answered++
 	if err == nil && resp.StatusCode < http.StatusMultipleChoices {
-		c.w.mu.Lock()
 		c.w.accepted = append(c.w.accepted, one)
-		c.w.mu.Unlock()
 	}
 	return resp, err
 }
@@ -176,6 +182,13 @@ func (w *world) written() []call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.writes)
+}
+
+// answers are how many of them have been answered, or have failed.
+func (w *world) answers() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.answered
 }
 
 // took are the writes that the API server has taken so far.
@@ -322,6 +335,9 @@ func (w *world) settled() {
 		}
 		if creates < len(Kinds) {
 			return fmt.Errorf("%d objects are there, after %v", creates, written)
+		}
+		if answered := w.answers(); answered < len(written) { // an object is seen before its writer's answer
+			return fmt.Errorf("%d of %d writes have their answers", answered, len(written))
 		}
 		return nil
 	})
