@@ -131,7 +131,7 @@ func (d *demo) judge(ctx context.Context, c course, former string, at time.Time)
 			return false, ""
 		}
 		verdict = c.convict(evidence{
-			former: former, leader: leader, said: d.journal.since(at), steps: d.scene.witnessed.since(at),
+			former: former, leader: leader, said: d.journal.since(at, witnessed), steps: d.scene.witnessed.since(at),
 			lease: d.timing.lease, retry: d.timing.retry,
 		})
 		return verdict == nil, ""
@@ -180,7 +180,7 @@ func (d *demo) tell(at time.Time) {
 	}
 	for _, s := range spans {
 		if s.election == witnessed && !s.from.Before(at) {
-			d.line("%s worked after %s (%s)", s.pod, round(s.from.Sub(at)), evidence{leader: s.pod, said: d.journal.since(at)}.claimed())
+			d.line("%s worked after %s (%s)", s.pod, round(s.from.Sub(at)), evidence{leader: s.pod, said: d.journal.since(at, witnessed)}.claimed())
 		}
 	}
 	d.line("nobody worked for %s, never two at once", round(idle(spans, witnessed, at, time.Now())))

@@ -26,13 +26,14 @@ func (j *journal) note(pod string, line logLine) {
 	j.said = append(j.said, statement{pod, line})
 }
 
-// since is what the processes said from an instant on, each in its own order.
-func (j *journal) since(at time.Time) []statement {
+// since is what the processes said from an instant on, each in its own order, of an election and of
+// themselves: what they said of other elections is not in it.
+func (j *journal) since(at time.Time, election string) []statement {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var later []statement
 	for _, s := range j.said {
-		if !s.at.Before(at) {
+		if !s.at.Before(at) && (s.election == election || s.election == "") {
 			later = append(later, s)
 		}
 	}

@@ -78,3 +78,18 @@ func TestIdle(t *testing.T) {
 		})
 	}
 }
+
+// A leader of one election may have come by another in another way: that is not its claim.
+func TestWhatIsSaidOfOtherElectionsIsNoClaim(t *testing.T) {
+	var j journal
+	led := func(election, claim string, seconds float64) {
+		j.note("a", logLine{at: at(seconds), message: saidPhase, election: election, from: "following", to: "leading", claim: claim})
+	}
+	led(witnessed, "lock-absent", 1)
+	j.note("a", logLine{at: at(2), message: saidInOrder})
+	led("istio-leader", "nominated", 3)
+	said := j.since(at(1), witnessed)
+	if claim := (evidence{leader: "a", said: said}).claimed(); claim != "lock-absent" || len(said) != 2 {
+		t.Errorf("it claims %q, by %d lines", claim, len(said))
+	}
+}

@@ -175,7 +175,7 @@ func (d *demo) announced(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	claim := evidence{leader: leader, said: d.journal.since(d.installed)}.claimed()
+	claim := evidence{leader: leader, said: d.journal.since(d.installed, witnessed)}.claimed()
 	want := fmt.Sprintf("%s became leader (%s)", leader, claim)
 	for {
 		events, err := d.kube.CoreV1().Events(systemNamespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + witnessed})
