@@ -62,7 +62,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	})}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
-		Name: "gateway deployment controller", Reconcile: c.reconcile, Idle: "no Gateway is deployed",
+		Name: "gateway deployment controller", Reconcile: c.reconcile, First: c.incomplete, Idle: "no Gateway is deployed",
 		Failing: c.failing, Workers: config.Workers, Logger: config.Logger,
 	})
 	if err != nil {
@@ -198,6 +198,20 @@ func (c *Controller) defaults(class string) *corev1.ConfigMap {
 	}
 	return slices.MinFunc(all, func(a, b *corev1.ConfigMap) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// incomplete tells whether an object is missing that a Gateway needs: somebody waits for that, and that of a thousand others
+// is as it should be takes a second to find out.
+func (c *Controller) incomplete(of key) bool {
+	gw := c.gateways.Get(of.Namespace, of.Name)
+	if gw == nil {
+		return false
+	}
+	called := namesOf(gw)
+	return slices.ContainsFunc(Kinds, func(kind Kind) bool {
+		o, _ := c.children[kind].latest(of, called.of(kind))
+		return o == nil
 	})
 }
 

@@ -45,6 +45,27 @@ func TestAGatewayIsDeployedByFourWritesAndNoMore(t *testing.T) {
 	}
 }
 
+// A Gateway without its objects is looked at before those that have theirs.
+func TestWhichGatewaysComeFirst(t *testing.T) {
+	w := newWorld(t)
+	w.create("web")
+	c, stop := w.controller()
+	w.deployed("web-istio")
+	w.settled()
+	stop()
+	w.create("late")
+	c = w.new()
+	defer c.Close()
+	if err := c.Warm(w.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"web": false, "late": true, "unknown": false} {
+		if first := c.incomplete(key{Namespace: w.namespace, Name: name}); first != want {
+			t.Errorf("%s comes first: %v", name, first)
+		}
+	}
+}
+
 func TestChangesAreAppliedAndOthersFieldsStay(t *testing.T) {
 	w := newWorld(t)
 	w.create("web")

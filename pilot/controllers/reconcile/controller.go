@@ -32,6 +32,9 @@ type Config[K comparable] struct {
 	// Reconcile writes what a key needs, if it needs anything. It is called for one key at
 	// a time, and for several at once. An error has it called again, with back-off.
 	Reconcile func(ctx context.Context, key K) error
+	// First, when set, says which keys are looked at before the others when Run begins: those
+	// for which something is missing, say, before what has only to be checked. It is asked about each.
+	First func(key K) bool
 	// Idle says, for the log, what is not done while a kind may not be listed, such as "no
 	// status is written".
 	Idle string
@@ -174,6 +177,19 @@ func (c *Controller[K]) EnqueueAll() {
 	}
 }
 
+func (c *Controller[K]) enqueueFirst() {
+	if c.config.First == nil {
+		return
+	}
+	for _, k := range c.kinds {
+		k.keys(func(key K) {
+			if c.config.First(key) {
+				c.Enqueue(key)
+			}
+		})
+	}
+}
+
 // Run reconciles until ctx ends. It returns nil then, when nothing that it started goes on and
 // no write is under way. The functions beside run from the time on when the caches are filled, and
 // must return when ctx has ended.
@@ -191,7 +207,8 @@ func (c *Controller[K]) Run(ctx context.Context, beside ...func(ctx context.Cont
 	if !caches.filled(ctx) {
 		return nil
 	}
-	c.EnqueueAll()
+	c.enqueueFirst()
+	c.EnqueueAll() // which leaves the place in the queue to those that have one
 	var ended sync.WaitGroup
 	for _, f := range beside {
 		ended.Go(func() { f(ctx) })

@@ -17,6 +17,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// What comes first comes before all else, and is looked at once.
+func TestWhatIsLookedAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+			s.put(configMap(name, "1"))
+		}
+		var order []string
+		c, _ := newController(t, &looks{}, s, nil, func(config *Config[string], _ *Kind[string, *corev1.ConfigMap]) {
+			config.Workers = 1
+			config.First = func(key string) bool { return key == "e" || key == "g" }
+			config.Reconcile = func(_ context.Context, key string) error {
+				order = append(order, key)
+				return nil
+			}
+		})
+		end := running(t, c)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		end()
+		if len(order) != 8 {
+			t.Fatalf("looked at: %q", order)
+		}
+		slices.Sort(order[:2])
+		if order[0] != "e" || order[1] != "g" {
+			t.Errorf("in this order: %q", order)
+		}
+	})
+}
+
 // What is looked at: all there is when Run begins, and from then on what changes, by the keys of
 // before and after; nothing while nothing runs, nor for a change of what is not kept.
 func TestWhatIsLookedAt(t *testing.T) {
