@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -272,9 +274,9 @@ func TestWhoIsRememberedOfEarlierVersions(t *testing.T) {
 	} {
 		var f former
 		for _, transitions := range x.seen {
-			f.saw(x.holder, transitions)
+			f.saw(x.holder, "object", transitions)
 		}
-		back, want := f.rewound(x.kept, now, 9*time.Second), time.Duration(0)
+		back, want := f.rewound("object", x.kept, now, 9*time.Second), time.Duration(0)
 		if x.back {
 			want = 9 * time.Second
 		}
@@ -282,12 +284,40 @@ func TestWhoIsRememberedOfEarlierVersions(t *testing.T) {
 			t.Errorf("%s: an earlier state %v, waits %v", name, back, wait)
 		}
 		// It counts once.
-		if f.rewound(x.kept, now, time.Hour) || max(f.actsFor(now), 0) != want {
+		if f.rewound("object", x.kept, now, time.Hour) || max(f.actsFor(now), 0) != want {
 			t.Errorf("%s: it counts twice", name)
 		}
 		// Who is waited for for longer is not forgotten for who needs less.
-		if f.saw("istiod", 9); !f.rewound(1, now, time.Second) || f.actsFor(now) != max(want, time.Second) {
+		if f.saw("istiod", "object", 9); !f.rewound("object", 1, now, time.Second) || f.actsFor(now) != max(want, time.Second) {
 			t.Errorf("%s: then it waits %v", name, f.actsFor(now))
+		}
+	}
+}
+
+// A lock that is another object was deleted beneath the holder that was seen in the first one.
+func TestAnotherObjectEndsNoTerm(t *testing.T) {
+	for name, x := range map[string]struct {
+		seen []types.UID
+		kept types.UID
+		back bool
+	}{
+		"the same":                    {[]types.UID{"a"}, "a", false},
+		"another":                     {[]types.UID{"a"}, "b", true},
+		"seen before there was one":   {[]types.UID{""}, "a", false},
+		"then known":                  {[]types.UID{"", "a"}, "a", false},
+		"then another":                {[]types.UID{"", "a"}, "b", true},
+		"seen in both, the first one": {[]types.UID{"a", "b"}, "b", true},
+	} {
+		var f former
+		for _, uid := range x.seen {
+			f.saw("istiod", uid, 3)
+		}
+		if back := f.rewound(x.kept, 7, k8sleaderelection.Moment{}, time.Second); back != x.back {
+			t.Errorf("%s: does not follow: %v", name, back)
+		}
+		// What was seen is forgotten with its object.
+		if f.saw("istiod", "c", 3); f.rewound("c", 7, k8sleaderelection.Moment{}, time.Second) {
+			t.Errorf("%s: the next one does not follow", name)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestWhatIsDoneWithTheLockThatWasWon(t *testing.T) {
 					return err
 				}
 				began := time.Now()
-				held, ok := k.win(t.Context(), true)
+				held, ok := k.win(t.Context(), "", true)
 				if ok != x.kept || store.Snapshot().KeptForSuccessors() != x.kept || (held.cover == k8sleaderelection.Cover{}) == x.kept {
 					t.Errorf("won: %v, %+v; the lock: %+v", ok, held, store.Snapshot().Record)
 				}
@@ -114,7 +114,7 @@ func TestALockThatWasWonIsKeptAtLast(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 8*oldRetry)
 		defer cancel()
 		k.c.campaign = func(ctx context.Context) error { return k.lead(ctx) }
-		if _, ok := k.win(ctx, true); ok {
+		if _, ok := k.win(ctx, "", true); ok {
 			t.Error("it kept the lock")
 		}
 		longest := time.Duration(0)
@@ -138,7 +138,7 @@ func TestWhenACandidateGivesWay(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 3*oldRetry)
 				k.c.campaign = func(ctx context.Context) error { k.seen(holder); return ends(ctx) }
 				began := time.Now()
-				_, ok := k.win(ctx, giveWay)
+				_, ok := k.win(ctx, "", giveWay)
 				cancel()
 				if gave := time.Since(began) < oldRetry; ok || gave != (gives && giveWay) {
 					t.Errorf("%q was seen, give way %v: won %v, after %v", holder, giveWay, ok, time.Since(began))
@@ -160,7 +160,7 @@ func TestWhenACandidateGivesWay(t *testing.T) {
 				}
 			}()
 			began := time.Now()
-			k.win(ctx, giveWay)
+			k.win(ctx, "", giveWay)
 			cancel()
 			if took := time.Since(began); (took < 3*oldRetry) == giveWay {
 				t.Errorf("give way %v: it looked after %v", giveWay, took)
@@ -176,7 +176,7 @@ func TestWhomACandidateRemembers(t *testing.T) {
 			k := trialOf(store.Lock("s", "canary"))
 			k.c.status = k8sleaderelection.Status{Holder: status, Transitions: 7}
 			k.c.campaign = func(context.Context) error { k.seen("istiod"); return nil }
-			k.win(t.Context(), true)
+			k.win(t.Context(), "", true)
 			if k.former.known != want || want && k.former.transitions != 7 {
 				t.Errorf("istiod was seen, the newest is %s: remembered %v, term %d", status, k.former.known, k.former.transitions)
 			}
@@ -199,7 +199,7 @@ func TestACandidateIsToldTheDefaultRevision(t *testing.T) {
 			<-time.After(time.Second)
 		}
 		k.c.campaign = func(context.Context) error { <-time.After(2*oldRetry + time.Second/2); return nil }
-		k.win(t.Context(), true)
+		k.win(t.Context(), "", true)
 		if len(told) != 3 || told[0] != 0 || told[1] != oldRetry || told[2] != 2*oldRetry || time.Since(began) != 2*oldRetry+time.Second {
 			t.Errorf("told after %v, ended after %v", told, time.Since(began))
 		}
@@ -255,7 +255,7 @@ func TestAKeeperWaitsForWhoWasSeen(t *testing.T) {
 		lock := store.Lock("s", "canary")
 		k := trialOf(lock)
 		k.lease, k.peerGrace = 15*time.Second, 3*time.Second
-		k.former.saw("istiod", 5)
+		k.former.saw("istiod", "", 5)
 		began, before := time.Now(), lock.Client.Requests()[locktest.Update]
 		held, ok := k.acquire(t.Context())
 		if !ok || time.Since(began) != 18*time.Second || held.sent.Mono != k.clock.Now().Mono {
@@ -335,7 +335,7 @@ func TestAttemptsThatFail(t *testing.T) {
 		k.elect = func(func(context.Context) error, func(string)) (candidate, error) {
 			return nil, errors.New("no candidate")
 		}
-		if _, ok := k.win(t.Context(), true); ok {
+		if _, ok := k.win(t.Context(), "", true); ok {
 			t.Error("no candidate: won")
 		}
 	})

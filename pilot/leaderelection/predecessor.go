@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
@@ -148,34 +150,49 @@ func (k *keeper) take(ctx context.Context) (hold, bool) {
 	case err != nil:
 		return hold{}, false
 	case snap.KeptForSuccessors():
-		if k.former.rewound(snap.Record.LeaderTransitions, k.clock.Now(), k.lease+k.peerGrace) {
-			k.log.Warn("the predecessor's lock went back to an earlier state; run functions wait for the holder that was seen in it",
-				"lock", k.lock.Describe(), "wait", k.lease+k.peerGrace)
-		}
+		k.follows(snap)
 		held, err := k.write(ctx, snap)
 		return held, err == nil
 	}
-	k.former.saw(snap.Record.HolderIdentity, snap.Record.LeaderTransitions)
+	k.former.saw(snap.Record.HolderIdentity, snap.UID, snap.Record.LeaderTransitions)
 	k.log.Info("waiting for the predecessor's lock", "lock", k.lock.Describe(), "holder", snap.Record.HolderIdentity)
 	// A record of theirs without the note that makes it one is anybody's.
-	return k.win(ctx, snap.Record.HolderIdentity != k8sresourcelock.Successors)
+	return k.win(ctx, snap.UID, snap.Record.HolderIdentity != k8sresourcelock.Successors)
+}
+
+// follows notes that the lock is as in snap, and whether that follows on the holder that was seen last.
+func (k *keeper) follows(snap k8sresourcelock.Snapshot) {
+	if k.former.rewound(snap.UID, snap.Record.LeaderTransitions, k.clock.Now(), k.lease+k.peerGrace) {
+		k.log.Warn("the predecessor's lock was deleted, or went back to an earlier state; run functions wait for the holder that was seen in it",
+			"lock", k.lock.Describe(), "wait", k.lease+k.peerGrace)
+	}
 }
 
 // win takes the lock as a candidate among those of earlier versions, by their rules, and
-// hands it over to the successors. With giveWay it returns when somebody else has.
+// hands it over to the successors. With giveWay it returns when somebody else has. uid is the object's as it was read
+// before, if there was one.
 //
 // Without it, what is seen of the holder does not tell that another of the successors has
 // written the note that was missing, so the lock is looked at.
-func (k *keeper) win(parent context.Context, giveWay bool) (held hold, ok bool) {
+func (k *keeper) win(parent context.Context, uid types.UID, giveWay bool) (held hold, ok bool) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
+	var witness atomic.Bool // this candidate has seen a holder, and goes by its end
 	lead := func(leading context.Context) error {
-		for fails := 0; leading.Err() == nil; fails++ {
+		for fails := 0; leading.Err() == nil; {
 			snap, err := k.read(leading)
 			if err == nil && snap.Record.HolderIdentity != k.lock.Identity() {
 				return nil // taken from us; the elector sees it too
 			}
 			if err == nil {
+				if !witness.Load() {
+					k.follows(snap)
+				}
+				// While a holder from before may act, the lock is none that others keep with us.
+				if wait := k.former.actsFor(k.clock.Now()); wait > 0 {
+					k.linger(leading, min(wait, k.retry))
+					continue
+				}
 				if held, err = k.write(leading, snap); err == nil {
 					ok = true
 					cancel()
@@ -183,13 +200,17 @@ func (k *keeper) win(parent context.Context, giveWay bool) (held hold, ok bool) 
 				}
 			}
 			k.backOff(leading, fails, k.retry)
+			fails++
 		}
 		return nil
 	}
 	var elector candidate
 	elector, err := k.elect(lead, func(holder string) {
 		if s := elector.Status(); s.Holder == holder { // else there is a newer one already
-			k.former.saw(holder, s.Transitions)
+			k.former.saw(holder, uid, s.Transitions)
+		}
+		if holder != "" && holder != k.lock.Identity() {
+			witness.Store(true)
 		}
 		if giveWay && holder == k8sresourcelock.Successors {
 			cancel()
