@@ -231,7 +231,7 @@ const pureDeploy = "TestTemplates.*|TestOverlays|TestAGatewaysParameters.*|TestW
 	"TestWhatIsThereAlready|TestAPlanThat.*|TestAnAccountThat.*|TestAFormerSelector.*|TestAnObjectThat.*|FuzzOverlay"
 
 // predecessorFiles keep the lock of earlier versions; the other files are named elections.
-var predecessorFiles = []string{"predecessor.go", "keeping.go", "former.go", "boundgate.go"}
+var predecessorFiles = []string{"predecessor.go", "predecessorcandidate.go", "keeping.go", "former.go", "boundgate.go"}
 
 // serves are the server's tests that need an API server, and defines that whose definitions stay in
 // it; launches are those of the program that need one, or that start it.

@@ -32,8 +32,8 @@ type Config[K comparable] struct {
 	// Reconcile writes what a key needs, if it needs anything. It is called for one key at
 	// a time, and for several at once. An error has it called again, with back-off.
 	Reconcile func(ctx context.Context, key K) error
-	// First, when set, says which keys are looked at before the others when Run begins: those
-	// for which something is missing, say, before what has only to be checked. It is asked about each.
+	// First, when set, says which keys are looked at before the others when Run begins with caches that are
+	// warm: those for which something is missing, say, before what has only to be checked.
 	First func(key K) bool
 	// Idle says, for the log, what is not done while a kind may not be listed, such as "no
 	// status is written".

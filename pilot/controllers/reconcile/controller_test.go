@@ -33,6 +33,10 @@ func TestWhatIsLookedAtFirst(t *testing.T) {
 				return nil
 			}
 		})
+		if err := c.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
 		end := running(t, c)
 		time.Sleep(time.Second)
 		synctest.Wait()
