@@ -49,12 +49,12 @@ func TestAGatewayIsDeployedByFourWritesAndNoMore(t *testing.T) {
 func TestWhichGatewaysComeFirst(t *testing.T) {
 	w := newWorld(t)
 	w.create("web")
-	c, stop := w.controller()
+	_, stop := w.controller()
 	w.deployed("web-istio")
 	w.settled()
 	stop()
 	w.create("late")
-	c = w.new()
+	c := w.new()
 	defer c.Close()
 	if err := c.Warm(w.Context()); err != nil {
 		t.Fatal(err)
