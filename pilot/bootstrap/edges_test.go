@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -255,9 +256,9 @@ func TestWhenOtherLocksAreLookedFor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				config := goodConfig()
 				test.change(&config)
-				looks := 0
+				var looked atomic.Int64
 				config.RESTConfig = answered(func(r *http.Request) (*http.Response, error) {
-					looks++
+					looked.Add(1)
 					if test.away {
 						return nil, errAway
 					}
@@ -272,12 +273,13 @@ func TestWhenOtherLocksAreLookedFor(t *testing.T) {
 				ended := make(chan error, 1)
 				go func() { ended <- s.others.run(ctx) }()
 				time.Sleep(10*time.Minute + time.Second)
-				if looks != test.looks {
+				synctest.Wait()
+				if looks := int(looked.Load()); looks != test.looks {
 					t.Errorf("looked %d times, not %d", looks, test.looks)
 				}
 				s.others.wake.nudge()
 				synctest.Wait()
-				if woken := looks - test.looks; woken != min(1, test.looks) {
+				if woken := int(looked.Load()) - test.looks; woken != min(1, test.looks) {
 					t.Errorf("woken, it looked %d times", woken)
 				}
 				began := time.Now()

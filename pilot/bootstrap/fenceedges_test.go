@@ -36,12 +36,12 @@ func TestALookSaysWhatItSawLast(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newProbed(t, func(_ *Config, row *election) { row.writes = writesTo("a") })
 				p.answer = func(string) error {
-					n := min(len(p.asked), len(test.answers)) - 1
+					n := min(len(p.tried()), len(test.answers)) - 1
 					return map[string]error{settled: errAway, stands: refusal()}[test.answers[n]]
 				}
 				got := p.fence.try(t.Context(), p.le, p.fence.probes[p.le][0])
-				if got.Stands != test.want.Stands || got.Answer != test.want.Answer || len(p.asked) != test.tries {
-					t.Errorf("after %d tries: %+v", len(p.asked), got)
+				if got.Stands != test.want.Stands || got.Answer != test.want.Answer || len(p.tried()) != test.tries {
+					t.Errorf("after %d tries: %+v", len(p.tried()), got)
 				}
 			})
 		})
@@ -73,8 +73,8 @@ func TestTheSelfTestsOwnPace(t *testing.T) {
 			go func() { ended <- p.fence.run(ctx) }()
 			time.Sleep(10*time.Minute + time.Second)
 			cancel()
-			if err := <-ended; err != nil || len(p.asked) != want {
-				t.Errorf("every %v: %v, after %d looks", every, err, len(p.asked))
+			if err := <-ended; err != nil || len(p.tried()) != want {
+				t.Errorf("every %v: %v, after %d looks", every, err, len(p.tried()))
 			}
 		})
 	}

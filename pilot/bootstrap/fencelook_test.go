@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,11 +82,27 @@ func TestWhatAnAnswerSaysOfTheFence(t *testing.T) {
 // probed is a server whose self-test's writes a test answers, by their names.
 type probed struct {
 	*Server
-	le     *leaderelection.LeaderElection
-	log    *lines
-	told   *told
+	le   *leaderelection.LeaderElection
+	log  *lines
+	told *told
+
+	mu     sync.Mutex
 	asked  []string
 	answer func(name string) error
+}
+
+// tried are the names that the self-test has tried so far.
+func (p *probed) tried() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.asked)
+}
+
+// answers says what it is told from now on.
+func (p *probed) answers(answer func(name string) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = answer
 }
 
 func newProbed(t *testing.T, change func(*Config, *election)) *probed {
@@ -109,8 +126,11 @@ func newProbed(t *testing.T, change func(*Config, *election)) *probed {
 		if err := json.Unmarshal(content, &object.Object); err != nil {
 			return nil, err
 		}
+		p.mu.Lock()
 		p.asked = append(p.asked, object.GetName())
-		err = p.answer(object.GetName())
+		answer := p.answer
+		p.mu.Unlock()
+		err = answer(object.GetName())
 		if status := new(apierrors.StatusError); errors.As(err, &status) {
 			return failed(r, status)
 		}
@@ -178,11 +198,11 @@ func TestWhatSeveralGuardsSayTogether(t *testing.T) {
 				p := newProbed(t, func(_ *Config, row *election) {
 					row.writes = append(writesTo("a", "b", "c"), fence.Guard{Resources: []string{"widgets"}, Group: "x.y", Names: []string{"w"}})
 				})
-				p.answer = func(name string) error { return test.answers[name] }
+				p.answers(func(name string) error { return test.answers[name] })
 				began := time.Now()
 				p.fence.check(t.Context(), p.le)
 				tries := map[string]int{}
-				for _, name := range p.asked {
+				for _, name := range p.tried() {
 					tries[name]++
 				}
 				for name, answer := range test.answers {
@@ -315,31 +335,31 @@ func TestWhenTheSelfTestLooks(t *testing.T) {
 			go func() { ended <- p.fence.run(ctx) }()
 			time.Sleep(10 * checkEvery)
 			cancel()
-			if err := <-ended; err != nil || len(p.asked) > 0 || p.log.count("cannot be watched") > 0 {
-				t.Errorf("%s: it ended with %v, and has tried %q", name, err, p.asked)
+			if err := <-ended; err != nil || len(p.tried()) > 0 || p.log.count("cannot be watched") > 0 {
+				t.Errorf("%s: it ended with %v, and has tried %q", name, err, p.tried())
 			}
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
 		p := newProbed(t, func(_ *Config, row *election) { row.writes = writesTo("a") })
-		p.answer = func(string) error { return refusal() }
+		p.answers(func(string) error { return refusal() })
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- p.fence.run(ctx) }()
 		synctest.Wait()
-		if len(p.asked) != 1 {
-			t.Errorf("at its start it has tried %q", p.asked)
+		if len(p.tried()) != 1 {
+			t.Errorf("at its start it has tried %q", p.tried())
 		}
 		time.Sleep(10*checkEvery + time.Second)
-		if n := len(p.asked); n != 11 {
+		if n := len(p.tried()); n != 11 {
 			t.Errorf("after ten minutes it has tried %d times", n)
 		}
 		p.fence.wake.nudge()
 		synctest.Wait()
-		if n := len(p.asked); n != 12 {
+		if n := len(p.tried()); n != 12 {
 			t.Errorf("woken, it has tried %d times", n-11)
 		}
-		p.answer = func(string) error { return errAway } // asked again and again, for three seconds
+		p.answers(func(string) error { return errAway }) // asked again and again, for three seconds
 		p.fence.wake.nudge()
 		time.Sleep(time.Second)
 		began, state := time.Now(), p.fence.state(p.le)
