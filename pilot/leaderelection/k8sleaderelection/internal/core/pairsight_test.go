@@ -15,19 +15,20 @@ func TestWhoseHoldCounts(t *testing.T) {
 		primary, secondary Snapshot
 		want               Half
 	}{
-		"nobody has said anything":                           {old, object(5, second, old), object(6, second, old), Secondary},
-		"put on the primary before, and the write refused":   {old, object(7, first, set), object(6, first, old), Primary},
-		"put on the primary after both":                      {old, object(7, second, set), object(6, second, old), Primary},
-		"put on the primary between the two":                 {old, object(6, second, set), object(7, second, old), Primary},
-		"put on the primary, where nothing was sent":         {none, object(6, second, set), object(7, second, none), Primary},
-		"put on the secondary after both":                    {old, object(5, second, old), object(7, second, set), Secondary},
-		"put on the secondary before, and never written":     {old, object(7, second, old), object(6, first, set), Secondary},
-		"put on both, the primary last":                      {old, object(9, second, set), object(8, second, Hold{Seconds: 1}), Primary},
-		"put on both, the secondary last":                    {old, object(8, second, set), object(9, second, Hold{Seconds: 1}), Secondary},
-		"taken away, and the second write has not arrived":   {none, object(7, second, none), object(6, first, old), Primary},
-		"the same, and then a label":                         {none, object(7, second, none), object(8, first, old), Primary},
-		"taken away by others from the secondary alone":      {old, object(5, second, old), object(7, second, none), Primary},
-		"put on the secondary, of which the primary is free": {none, object(8, second, none), object(7, second, set), Secondary},
+		"nobody has said anything":                             {old, object(5, second, old), object(6, second, old), Secondary},
+		"put on the primary before, and the write refused":     {old, object(7, first, set), object(6, first, old), Primary},
+		"put on the primary after both":                        {old, object(7, second, set), object(6, second, old), Primary},
+		"put on the primary between the two":                   {old, object(6, second, set), object(7, second, old), Primary},
+		"put on the primary, where nothing was sent":           {none, object(6, second, set), object(7, second, none), Primary},
+		"put on the secondary after both":                      {old, object(5, second, old), object(7, second, set), Secondary},
+		"put on the secondary before, and never written":       {old, object(7, second, old), object(6, first, set), Secondary},
+		"put on both, the primary last":                        {old, object(9, second, set), object(8, second, Hold{Seconds: 1}), Primary},
+		"put on both, the secondary last":                      {old, object(8, second, set), object(9, second, Hold{Seconds: 1}), Secondary},
+		"taken away, and the second write has not arrived":     {none, object(7, second, none), object(6, first, old), Primary},
+		"the same, and then a label":                           {none, object(7, second, none), object(8, first, old), Primary},
+		"taken away by others from the secondary alone":        {old, object(5, second, old), object(7, second, none), Primary},
+		"taken off the primary by others, and no second write": {old, object(7, second, none), object(6, first, old), Secondary},
+		"put on the secondary, of which the primary is free":   {none, object(8, second, none), object(7, second, set), Secondary},
 	} {
 		v := PairSight{}.Sends(Primary, first, Notes{Hold: old}).Sends(Secondary, first, Notes{Hold: old})
 		v = v.Sends(Primary, second, Notes{Hold: c.sent}).Sends(Secondary, second, Notes{Hold: c.sent})
@@ -40,6 +41,17 @@ func TestWhoseHoldCounts(t *testing.T) {
 		if requested.HoldFrom() != c.want || requested.RequestFrom() != Secondary {
 			t.Errorf("%s, and a request: objects %d and %d count", name, requested.HoldFrom(), requested.RequestFrom())
 		}
+	}
+}
+
+// What the holder took away between its two writes of one record is gone.
+func TestAHoldThatWasTakenAwayBetweenTwoWritesIsGone(t *testing.T) {
+	r, hold := Record{Holder: "b", Renewed: 2e6}, Hold{Holder: "b", Seconds: 9}
+	v := PairSight{}.Sends(Primary, r, Notes{Hold: hold}).Sends(Secondary, r, Notes{})
+	v.Primary = Snapshot{Exists: true, Content: Readable, Version: 5, Record: r, Notes: Notes{Hold: hold}}
+	v.Secondary = Snapshot{Exists: true, Content: Readable, Version: 6, Record: r}
+	if got := v.HoldFrom(); got != Secondary {
+		t.Errorf("object %d counts", got)
 	}
 }
 
