@@ -53,7 +53,7 @@ func TestAFormerLeadersDeploymentIsRefused(t *testing.T) {
 	p.gateway(p.home, "first")
 	p.served(p.home, "first")
 	p.until("the fence stands", func() bool {
-		return a.log.count("fence stands", "election="+leaderelection.GatewayDeploymentController+"-"+p.home, "leading=true") > 0
+		return a.log.Count("fence stands", "election="+leaderelection.GatewayDeploymentController+"-"+p.home, "leading=true") > 0
 	})
 	client := func(pod string) kube.Client {
 		t.Helper()

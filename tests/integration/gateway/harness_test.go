@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +30,7 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/logs"
 )
 
 // plane is a control plane of one revision, whose Gateways lie in its namespace: both have one name.
@@ -91,7 +91,7 @@ func (p *plane) identity(pod string) *rest.Config {
 // replica is a server that runs.
 type replica struct {
 	*bootstrap.Server
-	log  *journal
+	log  *logs.Buffer
 	sent *sent
 	end  func()
 }
@@ -99,7 +99,7 @@ type replica struct {
 // serve runs one until the test's end, or until it is told to end.
 func (p *plane) serve(pod string, as *rest.Config) *replica {
 	p.Helper()
-	r := &replica{log: &journal{}, sent: &sent{}}
+	r := &replica{log: &logs.Buffer{}, sent: &sent{}}
 	config := p.config
 	config.Identity, config.RESTConfig = pod, rest.CopyConfig(as)
 	config.RESTConfig.Wrap(r.sent.wrap)
@@ -119,7 +119,7 @@ func (p *plane) serve(pod string, as *rest.Config) *replica {
 	p.Cleanup(func() {
 		r.end()
 		if p.Failed() {
-			p.Logf("%s logged:\n%s", pod, r.log.text())
+			p.Logf("%s logged:\n%s", pod, r.log.String())
 		}
 	})
 	return r
@@ -149,34 +149,6 @@ func (r *replica) leads(p *plane) (ids []string) {
 		}
 	}
 	return ids
-}
-
-// journal is a log.
-type journal struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.out.Write(p)
-}
-
-func (j *journal) text() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.out.String()
-}
-
-// count is how many lines have all words.
-func (j *journal) count(words ...string) (n int) {
-	for line := range strings.Lines(j.text()) {
-		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
-			n++
-		}
-	}
-	return n
 }
 
 // sent notes requests, as method and path.

@@ -22,7 +22,7 @@ func TestDefinitionsComeAndGo(t *testing.T) {
 	p.removeDefinitions()
 	r := p.serve("a", p.identity("a"))
 	const waits, gone = "the API server does not know some kinds, waiting for their definitions", "the API server does not know a kind, waiting for its definition"
-	p.until("both rows wait", func() bool { return r.log.count(waits) == 2 })
+	p.until("both rows wait", func() bool { return r.log.Count(waits) == 2 })
 	p.othersGoOn()
 	if n := len(r.leads(p)); n != 1 {
 		t.Errorf("it leads %q", r.leads(p))
@@ -30,12 +30,12 @@ func TestDefinitionsComeAndGo(t *testing.T) {
 	p.must(p.cluster.LoadGatewayAPI(t.Context()))
 	p.gateway(p.home, "first")
 	p.served(p.home, "first")
-	if n := r.log.count(waits); n != 2 {
+	if n := r.log.Count(waits); n != 2 {
 		t.Errorf("that they wait is said %d times", n)
 	}
 
 	p.removeDefinitions()
-	p.until("each kind of each row is missed", func() bool { return r.log.count(gone) == 6 })
+	p.until("each kind of each row is missed", func() bool { return r.log.Count(gone) == 6 })
 	made := r.sent.count("POST", "/deployments")
 	// The garbage collector takes it away if it has known of the kind, and no sooner than it likes.
 	if err := p.admin.Kube().AppsV1().Deployments(p.home).Delete(t.Context(), "first-istio", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -48,14 +48,14 @@ func TestDefinitionsComeAndGo(t *testing.T) {
 	if n := r.sent.count("POST", "/deployments") - made; n > 0 || p.deployed(p.home, "first") {
 		t.Errorf("%d Deployments are made for Gateways that are gone", n)
 	}
-	if n := r.log.count(gone); n != 6 {
+	if n := r.log.Count(gone); n != 6 {
 		t.Errorf("that kinds are missed is said %d times", n)
 	}
 
 	p.must(p.cluster.LoadGatewayAPI(t.Context()))
 	p.gateway(p.home, "second")
 	p.served(p.home, "second")
-	if n := r.log.count("run function started"); n != 3 {
+	if n := r.log.Count("run function started"); n != 3 {
 		t.Errorf("%d terms began, of 3 rows", n)
 	}
 }
@@ -138,7 +138,7 @@ func TestTagsThatCannotBeRead(t *testing.T) {
 	r := p.serve("a", as)
 	p.gateway(p.home, "first")
 	p.until("the right is missed", func() bool {
-		return r.log.count("permission is missing", "verb=list", "instead=\"the tags stay as last read\"") == 1
+		return r.log.Count("permission is missing", "verb=list", "instead=\"the tags stay as last read\"") == 1
 	})
 	p.othersGoOn()
 	if all := r.leads(p); len(all) != 1 || p.accepted(p.home, "first") || p.deployed(p.home, "first") {
@@ -168,7 +168,7 @@ func TestWhoseGateways(t *testing.T) {
 	p.gateway(moved, "moved")
 	p.label(moved, p.home)
 	p.served(moved, "moved")
-	if n := r.log.count("run function started"); n != 3 {
+	if n := r.log.Count("run function started"); n != 3 {
 		t.Errorf("%d terms began, of 3 rows", n)
 	}
 }

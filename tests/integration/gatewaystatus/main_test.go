@@ -1,7 +1,6 @@
 package gatewaystatus
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -31,6 +30,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/logs"
 	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
@@ -45,7 +45,7 @@ type cell struct {
 	admin     kube.Client
 	api       versioned.GatewayV1Interface
 	writes    *writes
-	log       *journal
+	log       *logs.Buffer
 	events    *events
 	role      string
 	identity  *rest.Config
@@ -120,24 +120,6 @@ func (e *events) of(words string) (all []string) {
 	return all
 }
 
-// journal is a log that can be read while it is written.
-type journal struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.out.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.out.String()
-}
-
 // newCell starts a controller of a fresh namespace, whose label gives it a revision of its own.
 func newCell(t *testing.T) *cell {
 	t.Helper()
@@ -145,7 +127,7 @@ func newCell(t *testing.T) *cell {
 	if err := shared.LoadGatewayAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := &cell{t: t, c: shared, namespace: shared.Namespace(t), writes: &writes{}, log: &journal{}, events: &events{}}
+	c := &cell{t: t, c: shared, namespace: shared.Namespace(t), writes: &writes{}, log: &logs.Buffer{}, events: &events{}}
 	c.admin = c.client(shared.Admin())
 	c.role = c.namespace + ":pilot"
 	var err error

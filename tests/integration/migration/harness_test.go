@@ -21,6 +21,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/internal/defaults"
+	"incumbent.dev/incumbent/tests/internal/logs"
 )
 
 // election is the one that moves.
@@ -77,7 +78,7 @@ type span struct{ from, to time.Time }
 type replica struct {
 	*leaderelection.LeaderElection
 	name string
-	log  *journal
+	log  *logs.Buffer
 
 	mu     sync.Mutex
 	cutOff bool
@@ -168,7 +169,7 @@ func (s *stage) enter(name, revision string, lock leaderelection.LockType, chang
 // prepare makes a replica with the given rights that does not run yet.
 func (s *stage) prepare(name, revision string, lock leaderelection.LockType, account string, rules []rbacv1.PolicyRule, change ...func(*leaderelection.Config)) *replica {
 	s.t.Helper()
-	r := &replica{name: name, log: &journal{}, stuck: map[string]chan struct{}{}, done: make(chan error, 1)}
+	r := &replica{name: name, log: &logs.Buffer{}, stuck: map[string]chan struct{}{}, done: make(chan error, 1)}
 	config := s.cluster.Identity(s.t, cluster.IdentityOptions{
 		Namespace: s.namespace, PodName: name, ServiceAccount: account, Rules: rules,
 	})
@@ -325,21 +326,4 @@ func (s *stage) must(err error) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-}
-
-type journal struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.String()
 }

@@ -2,13 +2,7 @@ package server
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -26,6 +20,7 @@ import (
 	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/certs"
 )
 
 // patience bounds a wait in which nothing comes: what a wait is for may take long, as long as it goes on.
@@ -93,7 +88,7 @@ func newWorld(b testing.TB, program string) *world {
 	w.gateways, err = versioned.NewForConfigAndClient(config, connections)
 	w.must(err)
 	w.must(c.LoadGatewayAPI(b.Context()))
-	w.must(os.WriteFile(w.bundle, certificate(b), 0o600))
+	w.must(os.WriteFile(w.bundle, certs.CA(b), 0o600))
 	service, err := w.admin.CoreV1().Services(w.home).Create(b.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "istio-ingressgateway"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
@@ -111,21 +106,6 @@ func (w *world) must(err error) {
 	if err != nil {
 		w.Fatal(err)
 	}
-}
-
-// certificate is a CA's, as a bundle.
-func certificate(b testing.TB) []byte {
-	b.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		b.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1<<32, 0), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 // populate makes the objects of others, each kind spread over the namespaces.

@@ -1,0 +1,2 @@
+// Package certs makes certificates for tests.
+package certs

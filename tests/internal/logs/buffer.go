@@ -1,0 +1,37 @@
+package logs
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Buffer is a log. Its zero value is empty.
+type Buffer struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.Write(p)
+}
+
+// String is all that was logged so far.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.String()
+}
+
+// Count is how many lines have all words.
+func (b *Buffer) Count(words ...string) (n int) {
+	for line := range strings.Lines(b.String()) {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			n++
+		}
+	}
+	return n
+}
