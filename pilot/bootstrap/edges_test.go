@@ -233,6 +233,21 @@ func TestNoClient(t *testing.T) {
 	}
 }
 
+// Only a lock that goes by --lock may be of the other kind elsewhere. What is always a Lease has no right to a ConfigMap.
+func TestWhichLocksMayBeOfAnotherKind(t *testing.T) {
+	config := goodConfig()
+	config.RESTConfig = answered(func(*http.Request) (*http.Response, error) { return nil, errAway })
+	first, always := newController().rows()[0], newController().rows()[0]
+	always.id, always.lease = "always-a-lease", true
+	s, err := newServer(config, []election{first, always})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := s.others.elections; len(all) != 1 || all[0].Status().Lock != electionID {
+		t.Errorf("%d elections are looked after", len(all))
+	}
+}
+
 // The look-out for other locks looks at its start, when it is woken and, while there is something
 // to see, at the elections' pace; for a lock of both kinds, or without elections, never.
 func TestWhenOtherLocksAreLookedFor(t *testing.T) {

@@ -37,8 +37,8 @@ func (s Snapshot) Half() bool {
 // sums hashes records to be compared within this process.
 var sums = maphash.MakeSeed()
 
-// decided is as much of an object as the core decides on.
-func decided(s Snapshot) (core.Snapshot, error) {
+// coreSnapshot is as much of an object as the core decides on.
+func coreSnapshot(s Snapshot) (core.Snapshot, error) {
 	out := core.Snapshot{Exists: s.Exists, UID: core.UID{First: string(s.UID)}, Sum: maphash.Bytes(sums, s.Raw)}
 	if s.ResourceVersion != "" {
 		version, err := strconv.ParseUint(s.ResourceVersion, 10, 64)
@@ -53,16 +53,16 @@ func decided(s Snapshot) (core.Snapshot, error) {
 	case s.Raw != nil:
 		out.Content = core.Readable
 	}
-	out.Record, out.Notes = decidedRecord(s.Record), decidedNotes(s.Notes)
+	out.Record, out.Notes = coreRecord(s.Record), coreNotes(s.Notes)
 	if note := s.Notes[MultiLockAnnotation]; namesTerm(note, s.Record) {
 		out.Notes.Needs = core.NeedsBoth{Identity: s.Record.HolderIdentity, Transitions: s.Record.LeaderTransitions, Other: otherUID(note)}
 	}
 	return out, nil
 }
 
-// decidedNotes has requests and holds as they are written, to be compared: what they say is the
+// coreNotes has requests and holds as they are written, to be compared: what they say is the
 // elector's to read.
-func decidedNotes(notes map[string]string) core.Notes {
+func coreNotes(notes map[string]string) core.Notes {
 	return core.Notes{
 		Nominated: core.Nomination{Identity: notes[NominatedAnnotation]},
 		Request:   core.Request{Note: notes[HandoverRequestAnnotation]},
@@ -70,17 +70,17 @@ func decidedNotes(notes map[string]string) core.Notes {
 	}
 }
 
-func decidedRecord(r LeaderElectionRecord) core.Record {
+func coreRecord(r LeaderElectionRecord) core.Record {
 	return core.Record{
 		Holder: r.HolderIdentity, Transitions: r.LeaderTransitions,
 		Acquired: core.Stamp(r.AcquireTime.UnixMicro()), Renewed: core.Stamp(r.RenewTime.UnixMicro()),
 	}
 }
 
-// decidedPair is decided of both.
-func decidedPair(p Pair) (core.Pair, error) {
-	primary, err := decided(p.Primary)
-	secondary, err2 := decided(p.Secondary)
+// corePair is coreSnapshot of both.
+func corePair(p Pair) (core.Pair, error) {
+	primary, err := coreSnapshot(p.Primary)
+	secondary, err2 := coreSnapshot(p.Secondary)
 	return core.Pair{Primary: primary, Secondary: secondary}, errors.Join(err, err2)
 }
 

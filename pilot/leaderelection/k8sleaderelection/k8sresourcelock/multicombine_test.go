@@ -21,7 +21,7 @@ type side struct {
 func shown(t *testing.T, p, s side, self string) Snapshot {
 	t.Helper()
 	objects := Pair{p.Snapshot, s.Snapshot}
-	pair, err := decidedPair(objects)
+	pair, err := corePair(objects)
 	if err != nil {
 		t.Fatal(err)
 	}

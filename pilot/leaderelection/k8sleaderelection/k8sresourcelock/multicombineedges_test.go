@@ -205,8 +205,8 @@ func TestSameRecordAndTerm(t *testing.T) {
 	}
 	free := LeaderElectionRecord{LeaseDurationSeconds: 1}
 	inTerm := func(snap Snapshot) bool {
-		half, err := decided(snap)
-		return err == nil && core.PairWrite{Record: decidedRecord(free)}.InTerm(half)
+		half, err := coreSnapshot(snap)
+		return err == nil && core.PairWrite{Record: coreRecord(free)}.InTerm(half)
 	}
 	if !inTerm(Snapshot{Exists: true, Raw: []byte("{}"), Record: free}) {
 		t.Error("a free lock's term is not its own")

@@ -152,8 +152,8 @@ func (l *MultiLock) write(base Snapshot, record LeaderElectionRecord, notes map[
 		}
 		w.base = *pair
 	}
-	w.PairWrite = core.PairWrite{Self: l.Identity(), Record: decidedRecord(record)}
-	w.Base, err = decidedPair(w.base)
+	w.PairWrite = core.PairWrite{Self: l.Identity(), Record: coreRecord(record)}
+	w.Base, err = corePair(w.base)
 	return w, err
 }
 

@@ -37,7 +37,7 @@ func (m *pairMemory) stored(h core.Half, snap Snapshot) (core.Snapshot, error) {
 }
 
 func (m *pairMemory) note(h core.Half, snap Snapshot, takes func(core.Snapshot) (core.PairSight, bool)) (core.Snapshot, error) {
-	half, err := decided(snap)
+	half, err := coreSnapshot(snap)
 	if err != nil {
 		return core.Snapshot{}, err
 	}
@@ -83,7 +83,7 @@ func (m *pairMemory) combined(self string) Snapshot {
 func (m *pairMemory) sends(h core.Half, record core.Record, notes map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sight = m.sight.Sends(h, record, decidedNotes(notes))
+	m.sight = m.sight.Sends(h, record, coreNotes(notes))
 }
 
 // overtaken reports whether something newer than these versions is known.

@@ -129,7 +129,7 @@ func (w pairWrite) annotate(ctx context.Context) (Snapshot, error) {
 		}
 		*objects.half(other) = next
 	}
-	pair, err := decidedPair(objects)
+	pair, err := corePair(objects)
 	if err != nil {
 		return Snapshot{}, unknown(err)
 	}
@@ -150,7 +150,7 @@ func (w pairWrite) alignHold(ctx context.Context, lock Versioned, base Snapshot)
 	hold := w.notes[HoldAnnotation]
 	annotated, ok := lock.(Annotated)
 	for range maxAmends {
-		half, err := decided(base)
+		half, err := coreSnapshot(base)
 		if err != nil {
 			return Snapshot{}, err
 		}

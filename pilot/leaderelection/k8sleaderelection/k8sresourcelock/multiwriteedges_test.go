@@ -10,11 +10,11 @@ import (
 // pairIn is a write of me's on a pair in short.
 func pairIn(t *testing.T, primary, secondary, record string) core.PairWrite {
 	t.Helper()
-	base, err := decidedPair(Pair{one(t, "p", primary).Snapshot, one(t, "s", secondary).Snapshot})
+	base, err := corePair(Pair{one(t, "p", primary).Snapshot, one(t, "s", secondary).Snapshot})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return core.PairWrite{Self: "me", Base: base, Record: decidedRecord(one(t, "", "@1 "+record).Record)}
+	return core.PairWrite{Self: "me", Base: base, Record: coreRecord(one(t, "", "@1 "+record).Record)}
 }
 
 // A renewal goes on with what stands in both; a claim begins what is one's own.
@@ -75,7 +75,7 @@ func TestPairWriteYields(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := pairIn(t, "@5 me/3 half", c.was, c.record)
-			now, err := decided(one(t, "s", c.now).Snapshot)
+			now, err := coreSnapshot(one(t, "s", c.now).Snapshot)
 			if err != nil {
 				t.Fatal(err)
 			}
