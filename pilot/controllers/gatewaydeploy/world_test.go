@@ -326,7 +326,6 @@ func (w *world) settled() {
 	name := fmt.Sprintf("sentinel-%d", sentinels)
 	w.create(name, annotated(versionAnnotation, "5"))
 	w.until(name+" is written", func() error {
-		written := w.written()
 		creates := 0
 		for _, kind := range Kinds {
 			if w.get(kind, name+"-istio") != nil {
@@ -334,10 +333,11 @@ func (w *world) settled() {
 			}
 		}
 		if creates < len(Kinds) {
-			return fmt.Errorf("%d objects are there, after %v", creates, written)
+			return fmt.Errorf("%d objects are there, after %v", creates, w.written())
 		}
-		if answered := w.answers(); answered < len(written) { // an object is seen before its writer's answer
-			return fmt.Errorf("%d of %d writes have their answers", answered, len(written))
+		// An object is seen before its writer's answer.
+		if answered, sent := w.answers(), len(w.written()); answered < sent {
+			return fmt.Errorf("%d of %d writes have their answers", answered, sent)
 		}
 		return nil
 	})
