@@ -20,7 +20,7 @@ type Fate struct {
 type Flow struct {
 	// Vanish takes them and does not pass them on.
 	Vanish bool
-	// Stall does not even take them.
+	// Stall does not even take them; what was being taken already is held.
 	Stall bool
 	// Delay is how long each piece takes.
 	Delay time.Duration
@@ -236,6 +236,9 @@ func (l *link) pump(to, from net.Conn, of func(Fate) Flow) {
 			return
 		}
 		n, err := from.Read(buffer)
+		if err == nil && !l.admitted(of) { // it stalled while this was read
+			return
+		}
 		flow, _ := l.flow(of)
 		if err != nil {
 			if !flow.Vanish || !errors.Is(err, io.EOF) {
