@@ -101,6 +101,11 @@ func kind(version, name string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: version, Kind: name}
 }
 
+// selector is by which a revision's Pods are found.
+func (v Values) selector() map[string]string {
+	return map[string]string{appLabel: v.Name, revisionLabel: v.Revision}
+}
+
 // meta is that of a revision's object, with a map of labels of its own.
 func (v Values) meta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{

@@ -15,41 +15,60 @@ const (
 
 func (v Values) deployment() *appsv1.Deployment {
 	meta := v.meta()
-	selector := map[string]string{appLabel: v.Name, revisionLabel: v.Revision}
+	selector := v.selector()
 	meta.Labels[appLabel] = v.Name
 	replicas, grace := v.Replicas, int64(graceSeconds)
-	var strategy appsv1.DeploymentStrategy
-	if v.WithoutElections {
-		strategy.Type = appsv1.RecreateDeploymentStrategyType
-	}
+	yes := true
 	return &appsv1.Deployment{
 		TypeMeta: kind("apps/v1", "Deployment"), ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
-			Strategy: strategy,
+			Strategy: v.strategy(),
 			Selector: &metav1.LabelSelector{MatchLabels: selector},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: selector},
 				Spec: corev1.PodSpec{
 					ServiceAccountName:            meta.Name,
 					TerminationGracePeriodSeconds: &grace,
-					Containers:                    []corev1.Container{v.container()},
-					Volumes:                       v.volumes(),
+					SecurityContext: &corev1.PodSecurityContext{
+						RunAsNonRoot: &yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+					},
+					Containers: []corev1.Container{v.container()},
+					Volumes:    v.volumes(),
 				},
 			},
 		},
 	}
 }
 
+// strategy takes no replica away before the next one is ready; without elections, both would work.
+func (v Values) strategy() appsv1.DeploymentStrategy {
+	if v.WithoutElections {
+		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	}
+	surge, unavailable := intstr.FromInt32(1), intstr.FromInt32(0)
+	return appsv1.DeploymentStrategy{
+		Type:          appsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable},
+	}
+}
+
 func (v Values) container() corev1.Container {
+	yes, no := true, false
 	c := corev1.Container{
 		Name: "pilot", Image: v.Image, Args: v.arguments(), Env: v.environment(),
-		Ports:          []corev1.ContainerPort{{Name: portName, ContainerPort: httpPort}},
+		Ports:          []corev1.ContainerPort{{Name: portName, ContainerPort: v.port()}},
 		ReadinessProbe: probe("/readyz", 5),
 		LivenessProbe:  probe("/healthz", 10),
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
 	}
 	if v.CABundleConfigMap != "" {
-		c.VolumeMounts = []corev1.VolumeMount{{Name: "ca", MountPath: caFolder, ReadOnly: true}}
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "ca", MountPath: caFolder, ReadOnly: true})
+	}
+	if v.RemoteKubeconfigSecret != "" {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "remote", MountPath: remoteFolder, ReadOnly: true})
 	}
 	return c
 }
@@ -80,12 +99,16 @@ func field(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 }
 
-func (v Values) volumes() []corev1.Volume {
-	if v.CABundleConfigMap == "" {
-		return nil
+func (v Values) volumes() (all []corev1.Volume) {
+	if v.CABundleConfigMap != "" {
+		all = append(all, corev1.Volume{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: v.CABundleConfigMap},
+		}}})
 	}
-	source := corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-		LocalObjectReference: corev1.LocalObjectReference{Name: v.CABundleConfigMap},
-	}}
-	return []corev1.Volume{{Name: "ca", VolumeSource: source}}
+	if v.RemoteKubeconfigSecret != "" {
+		all = append(all, corev1.Volume{Name: "remote", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: v.RemoteKubeconfigSecret,
+		}}})
+	}
+	return all
 }

@@ -20,6 +20,16 @@ func (a Access) Objects() []runtime.Object {
 	return []runtime.Object{a.ServiceAccount, a.Role, a.RoleBinding, a.ClusterRole, a.ClusterRoleBinding}
 }
 
+// Make makes all objects of a revision, in the order in which to create them.
+func Make(v Values) ([]runtime.Object, error) {
+	access, err := MakeAccess(v)
+	if err != nil {
+		return nil, err
+	}
+	v = v.withDefaults()
+	return append(append(access.Objects(), v.around()...), v.deployment()), nil
+}
+
 // MakeDeployment makes a revision's Deployment: <name>-<revision>, whose Pods carry the
 // label istio.io/rev.
 func MakeDeployment(v Values) (*appsv1.Deployment, error) {

@@ -27,6 +27,7 @@ func full() Values {
 	return Values{
 		Namespace: "mesh", Name: "plane", Revision: "canary", Rights: rights(), Image: "registry.example/plane:1", Replicas: 3,
 		Address: "$(POD_IP):15099", CABundle: "/etc/other/ca.pem", CABundleConfigMap: "the-bundle",
+		RemoteKubeconfigSecret: "the-remote", GuardedLeases: []string{"lock-c-canary"},
 		LeaseDuration: 40 * time.Second, RenewDeadline: 30 * time.Second, RetryPeriod: 5 * time.Second,
 		Args: []string{"--pprof", "--log-level=debug"}, Env: map[string]string{"ZONE": "z", "ENABLE_WRITE_FENCE": "true"},
 	}
@@ -50,15 +51,11 @@ func TestManifestsAreAsWritten(t *testing.T) {
 	many.Rights.Leases = []string{"a", "b", "c", "d"}
 	alone := Values{WithoutElections: true, Rights: rights(), Image: "pilot"}
 	for name, values := range map[string]Values{"minimal": minimal(), "full": full(), "many-locks": many, "without-elections": alone} {
-		access, err := MakeAccess(values)
+		all, err := Make(values)
 		if err != nil {
 			t.Fatal(err)
 		}
-		deployment, err := MakeDeployment(values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := text(t, append(access.Objects(), deployment)...)
+		got := text(t, all...)
 		file := filepath.Join("testdata", name+".yaml")
 		if *rewrite {
 			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
@@ -103,15 +100,11 @@ func difference(want, got string) string {
 func TestEveryValueIsUsed(t *testing.T) {
 	whole := reflect.ValueOf(full())
 	all := func(v Values) string {
-		access, err := MakeAccess(v)
+		all, err := Make(v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		deployment, err := MakeDeployment(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text(t, append(access.Objects(), deployment)...)
+		return text(t, all...)
 	}
 	before := all(minimal())
 	for i := range whole.NumField() {
@@ -137,6 +130,8 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		`Name "a.b"`:               func(v *Values) { v.Name = "a.b" },
 		`Revision "1.2"`:           func(v *Values) { v.Revision = "1.2" },
 		"no locks in Rights":       func(v *Values) { v.Rights = Rights{Home: rights().Home} },
+		`the address "15014"`:      func(v *Values) { v.Address = "15014" },
+		`the address ":http"`:      func(v *Values) { v.Address = ":http" },
 		"no Image":                 func(v *Values) { v.Image = "" },
 		"-1 Replicas":              func(v *Values) { v.Replicas = -1 },
 		"2 Replicas without elect": func(v *Values) { v.Replicas, v.WithoutElections = 2, true },
@@ -203,6 +198,7 @@ func TestRevisionsShareNoObject(t *testing.T) {
 		"and on the other":     func(v *Values) { v.Namespace = "a-mesh" },
 	} {
 		v := full()
+		v.GuardedLeases = nil // which are of the revision, whoever installs it
 		change(&v)
 		access, err := MakeAccess(v)
 		if err != nil {
@@ -212,7 +208,11 @@ func TestRevisionsShareNoObject(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, object := range append(access.Objects(), deployment) {
+		all, err := Make(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range all {
 			meta, ok := object.(metav1.Object)
 			if !ok {
 				t.Fatalf("a %T has no name", object)

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -38,6 +40,12 @@ type Values struct {
 	// CABundleConfigMap is a ConfigMap of the namespace with the key root-cert.pem, which
 	// is mounted at /etc/incumbent/ca; "" mounts nothing.
 	CABundleConfigMap string
+	// RemoteKubeconfigSecret is a Secret of the namespace with the key kubeconfig, which says where a remote
+	// cluster's API server is; it is mounted, and the server works there, too. "" means that there is none.
+	RemoteKubeconfigSecret string
+	// GuardedLeases are the Leases that a fence judges by and that no other revision makes. They are
+	// made beside it: while one is missing, nobody may write what it guards.
+	GuardedLeases []string
 	// LeaseDuration, RenewDeadline and RetryPeriod are flags of the same names; 0
 	// leaves them out.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -51,6 +59,8 @@ const (
 	httpPort     = 15014
 	caFolder     = "/etc/incumbent/ca"
 	caKey        = "root-cert.pem"
+	remoteFolder = "/etc/incumbent/remote"
+	remoteKey    = "kubeconfig"
 	graceSeconds = 45 // beyond the server's own bounds of its stop
 )
 
@@ -61,7 +71,7 @@ func (v Values) withDefaults() Values {
 	setDefault(&v.Address, fmt.Sprintf(":%d", httpPort))
 	setDefault(&v.CABundle, caFolder+"/"+caKey)
 	if v.WithoutElections {
-		v.Rights.ConfigMaps, v.Rights.Leases = nil, nil
+		v.Rights.ConfigMaps, v.Rights.Leases, v.GuardedLeases = nil, nil, nil
 	}
 	if v.Replicas == 0 && v.WithoutElections {
 		v.Replicas = 1
@@ -89,6 +99,11 @@ func (v Values) Validate() error {
 	if len(v.Rights.ConfigMaps)+len(v.Rights.Leases) == 0 && !v.WithoutElections {
 		errs = append(errs, errors.New("no locks in Rights: name the lock objects, or no server can lead"))
 	}
+	if _, port, err := net.SplitHostPort(v.Address); err != nil {
+		errs = append(errs, fmt.Errorf("the address %q: give [host]:port, such as :15014: %w", v.Address, err))
+	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		errs = append(errs, fmt.Errorf("the address %q: its port is no number, such as in :15014", v.Address))
+	}
 	if v.Image == "" {
 		errs = append(errs, errors.New("no Image: name the one to run"))
 	}
@@ -101,6 +116,16 @@ func (v Values) Validate() error {
 	return errors.Join(errs...)
 }
 
+// port is that of Address.
+func (v Values) port() int32 {
+	_, text, _ := net.SplitHostPort(v.Address)
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return httpPort // Validate has refused it
+	}
+	return int32(port)
+}
+
 // arguments are the server's.
 func (v Values) arguments() []string {
 	args := []string{"server", "--address=" + v.Address, "--ca-bundle=" + v.CABundle}
@@ -111,6 +136,9 @@ func (v Values) arguments() []string {
 		if d.value != 0 {
 			args = append(args, fmt.Sprintf("--%s=%v", d.flag, d.value))
 		}
+	}
+	if v.RemoteKubeconfigSecret != "" {
+		args = append(args, "--remote-kubeconfig="+remoteFolder+"/"+remoteKey)
 	}
 	return append(args, v.Args...)
 }

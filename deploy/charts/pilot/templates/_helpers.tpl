@@ -1,0 +1,113 @@
+{{- define "revision" -}}{{ .Values.revision | default .Release.Name }}{{- end -}}
+
+{{- define "object" -}}{{ .Values.name }}-{{ include "revision" . }}{{- end -}}
+
+{{- /* Outside namespaces. A dot stands in none of the three: no two installations make one name of theirs. */ -}}
+{{- define "cluster.object" -}}{{ include "object" . }}.{{ .Release.Namespace }}{{- end -}}
+
+{{- define "port" -}}{{ regexFind "[0-9]+$" .Values.address }}{{- end -}}
+
+{{- define "labels" -}}
+app.kubernetes.io/name: {{ .Values.name }}
+app.kubernetes.io/part-of: incumbent
+istio.io/rev: {{ include "revision" . | quote }}
+{{- end -}}
+
+{{- define "selector" -}}
+app: {{ .Values.name }}
+istio.io/rev: {{ include "revision" . | quote }}
+{{- end -}}
+
+{{- /* Which controllers are on: "true" or "". */ -}}
+{{- define "ingress.mode" -}}{{ .Values.ingress.mode | default "OFF" }}{{- end -}}
+{{- define "ingress.on" -}}{{ if ne (include "ingress.mode" .) "OFF" }}true{{ end }}{{- end -}}
+{{- define "status.on" -}}{{ if and .Values.gatewayAPI.enabled .Values.gatewayAPI.status }}true{{ end }}{{- end -}}
+{{- define "deployment.on" -}}{{ if and .Values.gatewayAPI.enabled .Values.gatewayAPI.deployment }}true{{ end }}{{- end -}}
+{{- define "fence.on" -}}{{ if and .Values.elections.enabled (ne .Values.fence.mode "none") }}true{{ end }}{{- end -}}
+
+{{- /* The locks of its elections, as a list of each kind. */ -}}
+{{- define "locks" -}}
+{{- $rev := include "revision" . -}}
+{{- $maps := list "istio-namespace-controller-election" -}}
+{{- $leases := list "istio-namespace-controller-election" -}}
+{{- if include "ingress.on" . }}{{ $maps = append $maps "istio-leader" }}{{ $leases = append $leases "istio-leader" }}{{ end -}}
+{{- if include "status.on" . }}{{ $maps = append $maps "istio-gateway-status-leader" }}{{ $leases = append $leases (printf "istio-gateway-status-leader-%s" $rev) }}{{ end -}}
+{{- if include "deployment.on" . }}{{ $leases = append $leases (printf "istio-gateway-deployment-%s" $rev) }}{{ end -}}
+{{ dict "configmaps" $maps "leases" $leases | toJson }}
+{{- end -}}
+
+{{- define "args" -}}
+- server
+- {{ printf "--address=%s" .Values.address | quote }}
+- {{ printf "--ca-bundle=%s" (.Values.caBundle.file | default "/etc/incumbent/ca/root-cert.pem") | quote }}
+{{- with .Values.elections.leaseDuration }}
+- --lease-duration={{ . }}
+{{- end }}
+{{- with .Values.elections.renewDeadline }}
+- --renew-deadline={{ . }}
+{{- end }}
+{{- with .Values.elections.retryPeriod }}
+- --retry-period={{ . }}
+{{- end }}
+{{- if .Values.remoteKubeconfigSecret }}
+- --remote-kubeconfig=/etc/incumbent/remote/kubeconfig
+{{- end }}
+{{- if ne .Values.elections.lock "configmap" }}
+- --lock={{ .Values.elections.lock }}
+{{- end }}
+{{- with .Values.excludedNamespaces }}
+- --excluded-namespaces={{ join "," . }}
+{{- end }}
+{{- if ne (include "ingress.mode" .) "STRICT" }}
+- --ingress-controller-mode={{ include "ingress.mode" . }}
+{{- end }}
+{{- if ne .Values.ingress.class "istio" }}
+- {{ printf "--ingress-class=%s" .Values.ingress.class | quote }}
+{{- end }}
+{{- if ne .Values.ingress.service "istio-ingressgateway" }}
+- --ingress-service={{ .Values.ingress.service }}
+{{- end }}
+{{- if not (kindIs "invalid" .Values.kube.qps) }}
+- --kube-qps={{ .Values.kube.qps }}
+{{- end }}
+{{- if not (kindIs "invalid" .Values.kube.burst) }}
+- --kube-burst={{ .Values.kube.burst }}
+{{- end }}
+{{- with .Values.log.level }}
+- {{ printf "--log-level=%s" . | quote }}
+{{- end }}
+{{- if .Values.log.json }}
+- --log-as-json
+{{- end }}
+{{- range .Values.args }}
+- {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{- /* The fields of the Pod come first, so that other variables can refer to them. */ -}}
+{{- define "env" -}}
+{{- $env := dict -}}
+{{- if not .Values.gate }}{{ $_ := set $env "ENABLE_WRITE_GATE" "false" }}{{ end -}}
+{{- if and .Values.elections.enabled (eq .Values.fence.mode "deny") }}{{ $_ := set $env "ENABLE_WRITE_FENCE" "true" }}{{ end -}}
+{{- if not .Values.gatewayAPI.enabled }}{{ $_ := set $env "PILOT_ENABLE_GATEWAY_API" "false" }}{{ end -}}
+{{- if not .Values.gatewayAPI.status }}{{ $_ := set $env "PILOT_ENABLE_GATEWAY_API_STATUS" "false" }}{{ end -}}
+{{- if not .Values.gatewayAPI.deployment }}{{ $_ := set $env "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER" "false" }}{{ end -}}
+{{- if not .Values.gatewayAPI.gatewayClass }}{{ $_ := set $env "PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER" "false" }}{{ end -}}
+{{- $env = merge $env (.Values.env | default dict) -}}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: POD_NAMESPACE
+  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+- name: POD_IP
+  valueFrom: {fieldRef: {fieldPath: status.podIP}}
+- name: REVISION
+  value: {{ include "revision" . | quote }}
+{{- if not .Values.elections.enabled }}
+- name: ENABLE_LEADER_ELECTION
+  value: "false"
+{{- end }}
+{{- range $name, $value := $env }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- end -}}

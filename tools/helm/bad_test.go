@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+)
+
+// What is wrong with values is named by the value, and with the way out where there is one.
+func TestWrongValuesAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		chart, set string
+		want       []string
+	}{
+		{"pilot", "replicas=two", []string{"'/replicas'", "want null or integer"}},
+		{"pilot", "replicas=-1", []string{"'/replicas'", "minimum"}},
+		{"pilot", "elections.lock=endpoints", []string{"'/elections/lock'", "'configmap', 'lease', 'multi'"}},
+		{"pilot", "elections.enabled=perhaps", []string{"'/elections/enabled'", "want boolean"}},
+		{"pilot", "elections.leaseDuration=30", []string{"'/elections/leaseDuration'"}},
+		{"pilot", "election.lock=lease", []string{"'election' not allowed"}},
+		{"pilot", "fence.mode=off", []string{"'/fence/mode'", "'none'"}},
+		{"pilot", "fence.others={istiod}", []string{"'/fence/others/0'"}},
+		{"pilot", "revision=1.2", []string{"'/revision'"}},
+		{"pilot", "name=", []string{"'/name'"}},
+		{"pilot", "ingress.service=1x", []string{"'/ingress/service'"}},
+		{"pilot", "pod.containers[0].name=x", []string{"'/pod/containers'"}},
+		{"pilot", "env.A=1", []string{"'/env/A'", "want string"}},
+		{"pilot", "image=", []string{"image is empty", "--set image="}},
+		{"pilot", "caBundle.file=", []string{"caBundle is empty", "--set caBundle.configMap=NAME"}},
+		{"pilot", "caBundle.configMap=x", []string{"caBundle has both configMap and file"}},
+		{"pilot", "elections.enabled=false,replicas=2", []string{"replicas is 2", "elections.enabled=false"}},
+		{"pilot", "args={--lock=lease}", []string{"args has --lock=lease", "elections.lock"}},
+		{"pilot", "args={--identity=x}", []string{"args has --identity=x", "the Pod's"}},
+		{"pilot", "env.ENABLE_WRITE_FENCE=yes", []string{"env has ENABLE_WRITE_FENCE", "fence"}},
+		{"pilot", "fence.set=istio-system", []string{"fence.set is istio-system", "pilot fence install"}},
+		{"pilot", "revision=" + strings.Repeat("a", 40) + ",name=" + strings.Repeat("b", 20), []string{"fence.set", "more than 63", "--set fence.set=NAME"}},
+		{"tags", "default=A", []string{"'/default'"}},
+		{"tags", "tags.default=a", []string{"'/tags/default'"}},
+		{"tags", "tags.prod=", []string{"'/tags/prod'"}},
+		{"tags", "force=1", []string{"'/force'", "want boolean"}},
+	} {
+		args := []string{"template", "stable", charts(c.chart), "--namespace", "istio-system"}
+		if c.chart == "pilot" {
+			args = append(args, "--set", "image=pilot,caBundle.file=/ca.pem")
+		}
+		a := helm(t, append(args, "--set", c.set)...)
+		if a.err == nil {
+			t.Errorf("%s of %s is taken", c.set, c.chart)
+		}
+		for _, word := range c.want {
+			if !strings.Contains(a.complaints, word) {
+				t.Errorf("%s of %s: it does not say %q: %s", c.set, c.chart, word, a.complaints)
+			}
+		}
+	}
+	if a := helm(t, "template", "Stable.1", charts("pilot"), "--set", "image=pilot,caBundle.file=/ca.pem"); a.err == nil {
+		t.Errorf("a release's name that is no revision is taken: %s", a.out)
+	}
+	if a := helm(t, "template", "v1.2", charts("pilot"), "--set", "image=pilot,caBundle.file=/ca.pem"); !strings.Contains(a.complaints, `revision "v1.2", the release's name`) {
+		t.Errorf("a release v1.2 is answered %v %s", a.err, a.complaints)
+	}
+}
+
+// What is there already is somebody else's.
+func TestOthersObjects(t *testing.T) {
+	p := newPlace(t)
+	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+		Name: "istio-revision-tag-theirs", Labels: map[string]string{"istio.io/tag": "theirs", "istio.io/rev": "old"},
+	}}
+	hooks := p.kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	if _, err := hooks.Create(t.Context(), hook, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	defer hooks.Delete(t.Context(), hook.Name, metav1.DeleteOptions{}) //nolint:errcheck // the cluster goes, too
+	p.refused(t, tags("install", "tags", "--set", "tags.theirs=canary,force=true"),
+		"tag theirs (webhook istio-revision-tag-theirs, for revision old) was not made by this chart", "istioctl tag set theirs --revision canary --overwrite")
+	p.mustHelm(t, tags("install", "tags", "--set", "default=nobody,force=true")...)
+	p.refused(t, tags("install", "more", "--set", "default=nobody,force=true"), "tag default is that of the release tags in namespace "+p.namespace, "helm upgrade tags")
+
+	labels := map[string]string{"app": "pilot", "istio.io/rev": "mine", "app.kubernetes.io/part-of": "incumbent"}
+	none := int32(0)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "pilot-mine", Labels: labels}, Spec: appsv1.DeploymentSpec{
+		Replicas: &none, Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "pilot", Image: "pilot"}}}},
+	}}
+	if _, err := p.kube.AppsV1().Deployments(p.namespace).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.refused(t, pilot("install", "mine"), "revision mine is there already, and no release has made it", "pilot-mine")
+	if a := helm(t, append(pilot("install", "stable"), "--namespace", "not-there", "--kubeconfig", p.Kubeconfig())...); a.err == nil || !strings.Contains(a.complaints, `namespaces "not-there" not found`) {
+		t.Errorf("without the namespace it says %v %s", a.err, a.complaints)
+	}
+	// The definitions of the Gateway API are not in this cluster.
+	said := p.mustHelm(t, pilot("install", "stable")...)
+	if !strings.Contains(said, "does not know gateway.networking.k8s.io/v1 GatewayClass, Gateway, HTTPRoute, ReferenceGrant: ") || !strings.Contains(said, "Revision stable of pilot is in namespace "+p.namespace) {
+		t.Errorf("it says %s", said)
+	}
+}
+
+// Definitions of an earlier release of the Gateway API are said to be that, and those that a release does not need are not.
+func TestOlderGatewayAPI(t *testing.T) {
+	p := newPlace(t)
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	client, err := dynamic.NewForConfig(p.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, plural := range map[string]string{"GatewayClass": "gatewayclasses", "Gateway": "gateways", "HTTPRoute": "httproutes", "ReferenceGrant": "referencegrants"} {
+		name := plural + ".gateway.networking.k8s.io"
+		text := fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s, annotations: {api-approved.kubernetes.io: "unapproved, for a test"}},
+spec: {group: gateway.networking.k8s.io, scope: Namespaced, names: {kind: %s, plural: %s},
+versions: [{name: v1, served: %t, storage: true, schema: {openAPIV3Schema: {type: object}}}, {name: v1beta1, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}]}}`,
+			name, kind, plural, kind == "Gateway")
+		content := map[string]any{}
+		if err := yaml.Unmarshal([]byte(text), &content); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Resource(definitions).Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		defer client.Resource(definitions).Delete(t.Context(), name, metav1.DeleteOptions{}) //nolint:errcheck // the cluster goes, too
+	}
+	eventually(t, "they are served", func(context.Context) (bool, string) {
+		served := 0
+		for _, version := range []string{"v1", "v1beta1"} {
+			if list, err := p.kube.Discovery().ServerResourcesForGroupVersion("gateway.networking.k8s.io/" + version); err == nil {
+				served += len(list.APIResources)
+			}
+		}
+		return served == 5, fmt.Sprint(served)
+	})
+	const line = "serves %s of gateway.networking.k8s.io as v1beta1, not as v1: what needs them waits. Install the definitions of Gateway API 1.5 or newer, or turn it off with --set gatewayAPI.enabled=false."
+	for _, c := range []struct{ set, older string }{
+		{"gatewayAPI.enabled=true", "GatewayClass, HTTPRoute, ReferenceGrant"}, {"gatewayAPI.status=false", "GatewayClass"}, {"gatewayAPI.enabled=false", ""},
+	} {
+		said := p.mustHelm(t, pilot("upgrade", "stable", "--install", "--set", "replicas=0", "--set", c.set)...)
+		if c.older == "" && strings.Contains(said, "gateway.networking.k8s.io") || c.older != "" && !strings.Contains(said, fmt.Sprintf(line, c.older)) || strings.Contains(said, "does not know") {
+			t.Errorf("with %s it says %s", c.set, said)
+		}
+	}
+}

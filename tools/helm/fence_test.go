@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+)
+
+// pair is a policy with its binding in the chart, of an installation that there is not. The templates put in
+// what a release is called, and give it the name that its content then has.
+type pair struct {
+	// Name is without the digest of the content, if it has one.
+	Name string `json:"name"`
+	// Variants are the kinds of lock, and the controllers that are off, with which it is part of the fence.
+	Variants []string `json:"variants"`
+	// Keeps: it belongs to no release. Denies: it is part of fences that refuse alone.
+	Keeps   bool           `json:"keeps,omitempty"`
+	Denies  bool           `json:"denies,omitempty"`
+	Locks   string         `json:"locks,omitempty"`
+	Policy  map[string]any `json:"policy"`
+	Binding map[string]any `json:"binding"`
+}
+
+func plain(t testing.TB, value any) (content map[string]any) {
+	t.Helper()
+	raw, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &content); err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func (p pair) like(other pair) bool {
+	p.Variants, other.Variants = nil, nil
+	a, errA := json.Marshal(p)
+	b, errB := json.Marshal(other)
+	return errA == nil && errB == nil && string(a) == string(b)
+}
+
+// The chart's policies are what package fence renders.
+func TestFenceOfTheChart(t *testing.T) {
+	var all []pair
+	for _, lock := range []string{"configmap", "lease", "multi"} {
+		for _, without := range []string{"", " without gateway deployment"} {
+			config := bootstrap.FenceConfig{
+				Namespace: "the-namespace", Lock: lock, ServiceAccounts: []string{"the-account"}, Others: []string{"the-others-*"},
+				Revisions: []string{"the-revision"}, DisableGatewayDeployment: without != "",
+			}
+			declarations, err := config.Declarations()
+			if err != nil {
+				t.Fatal(err)
+			}
+			set, err := fence.Render("the-set", declarations...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, p := range set.All() {
+				one := pair{
+					Name: p.Name(), Variants: []string{lock + without}, Keeps: i < len(set.Keep), Locks: p.Policy.Annotations[fence.LocksAnnotation],
+					Policy: plain(t, p.Policy.Spec), Binding: plain(t, p.Binding.Spec),
+				}
+				delete(one.Binding, "policyName")
+				if !one.Keeps {
+					one.Name = one.Name[:strings.LastIndex(one.Name, "-")]
+					one.Denies = strings.HasSuffix(one.Name, ".namespace")
+				}
+				if j := slices.IndexFunc(all, one.like); j >= 0 {
+					all[j].Variants = append(all[j].Variants, one.Variants...)
+				} else {
+					all = append(all, one)
+				}
+			}
+		}
+	}
+	content, err := yaml.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, charts("pilot/files/fence.yaml"), append([]byte("# Written by `make charts` from package fence. Do not edit.\n"), content...))
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// The API server takes what the chart renders, whatever the values are, and prunes nothing of it as unknown: that is the check of
+// its schema.
+func TestAPIServerTakesWhatIsRendered(t *testing.T) {
+	p := newPlace(t)
+	var all strings.Builder
+	seen := map[string]bool{} // much is the same in most
+	for name, c := range trials {
+		text := c.text(t, p.namespace)
+		if !strings.Contains(text, "kind: Deployment") {
+			t.Errorf("%s: there is no Deployment", name)
+		}
+		for _, document := range strings.Split("\n"+text, "\n---\n") {
+			if !seen[document] {
+				seen[document] = true
+				all.WriteString("\n---\n" + document)
+			}
+		}
+	}
+	p.dryRun(t, all.String())
+	p.dryRun(t, mustHelm(t, "template", "tags", charts("tags"), "--set", "default=a,tags.prod=b"))
+}
+
+// dryRun gives objects to the API server as kubectl does.
+func (p place) dryRun(t *testing.T, objects string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, p.Kubectl(), "--kubeconfig", p.Kubeconfig(), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+	command.Stdin = strings.NewReader(objects)
+	var out bytes.Buffer
+	command.Stdout, command.Stderr = &out, &out
+	if err := command.Run(); err != nil {
+		t.Errorf("kubectl apply --dry-run=server: %v\n%s", err, out.String())
+	}
+}
+
+// Two revisions from their charts, as processes with the charts' rights: the fences of both stand beside each other, the tag's
+// release flips the elections to and fro, and a revision that goes leaves the other its work.
+func TestTwoRevisions(t *testing.T) {
+	p := newPlace(t)
+	program := build(t, "./cmd/pilot")
+	p.runPods(t, program)
+	bundle := filepath.Join(t.TempDir(), "root-cert.pem")
+	if err := os.WriteFile(bundle, p.Admin().CAData, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	quick := []string{
+		"--set", "caBundle.file=" + bundle, "--set", "address=$(POD_IP):15014", "--set", "gatewayAPI.enabled=false",
+		"--set", "elections.leaseDuration=6s", "--set", "elections.renewDeadline=4s", "--set", "elections.retryPeriod=1s", "--wait",
+	}
+	leads := func(revision string) {
+		t.Helper()
+		eventually(t, revision+" leads", func(ctx context.Context) (bool, string) {
+			record, err := p.holder("istio-namespace-controller-election")(ctx)
+			return err == nil && strings.Contains(record, fmt.Sprintf(`"holderKey":%q`, revision)), fmt.Sprintf("%s (%v)", record, err)
+		})
+	}
+	p.mustHelm(t, pilot("install", "stable", quick...)...)
+	leads("stable")
+	p.refused(t, tags("install", "tags", "--set", "default=canary"), "no replica of revision canary is available", "(there are stable)", "--set force=true")
+	p.mustHelm(t, tags("install", "tags", "--set", "default=stable")...)
+	p.refused(t, pilot("install", "second", append(quick, "--set", "revision=stable")...), "revision stable is that of the release stable already", "helm upgrade stable")
+	p.mustHelm(t, pilot("install", "canary", quick...)...)
+	for _, revision := range []string{"stable", "canary"} {
+		p.fenceStands(t, program, revision)
+	}
+	p.lockIsServedFirst(t, "pilot-stable")
+	p.mustHelm(t, tags("upgrade", "tags", "--set", "default=canary")...)
+	leads("canary")
+	p.refused(t, tags("upgrade", "tags", "--set", "default=nobody"), "no replica of revision nobody is available", "(there are canary, stable)")
+	p.mustHelm(t, "rollback", "tags", "1")
+	leads("stable")
+	p.mustHelm(t, "uninstall", "canary", "--wait")
+	p.fenceStands(t, program, "stable")
+	p.mustHelm(t, "uninstall", "tags")
+	p.mustHelm(t, "uninstall", "stable", "--wait")
+	p.nothingIsLeft(t)
+}
+
+// fenceStands asks pilot itself, as the documents have it.
+func (p place) fenceStands(t *testing.T, program, revision string) {
+	t.Helper()
+	eventually(t, "the fence of "+revision, func(ctx context.Context) (bool, string) { // which API servers take in when they come to it
+		command := exec.CommandContext(ctx, program, "fence", "verify", "--kubeconfig", p.Kubeconfig(), "--namespace", p.namespace,
+			"--set", p.namespace+"-pilot-"+revision, "--revisions", revision, "--other-service-account", "pilot-*", "--allow-unclear")
+		command.Env = append(os.Environ(), "PILOT_ENABLE_GATEWAY_API=false")
+		out, err := command.CombinedOutput()
+		return err == nil, fmt.Sprintf("%v\n%s", err, out)
+	})
+}
+
+// lockIsServedFirst: a request for a lock by an account of the chart is served beside other elections; one for other
+// things is not.
+func (p place) lockIsServedFirst(t *testing.T, account string) {
+	t.Helper()
+	schema, err := p.kube.FlowcontrolV1().FlowSchemas().Get(t.Context(), account+"."+p.namespace, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, err := p.kube.CoreV1().Pods(p.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "istio.io/rev=stable"})
+	if err != nil || len(pods.Items) == 0 {
+		t.Fatalf("%d Pods (%v)", len(pods.Items), err)
+	}
+	token, err := p.kube.CoreV1().ServiceAccounts(p.namespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pods.Items[0].Name, UID: pods.Items[0].UID}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(p.Admin())
+	config.BearerToken = token.Status.Token
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	locks := "/api/v1/namespaces/" + p.namespace + "/configmaps/istio-namespace-controller-election"
+	for _, request := range []struct {
+		method, path string
+		first        bool
+	}{
+		{http.MethodGet, locks, true},
+		{http.MethodPut, locks, true},
+		{http.MethodPatch, locks, true},
+		{http.MethodGet, "/api/v1/namespaces/" + p.namespace + "/configmaps?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3Distio-namespace-controller-election", true},
+		{http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/" + p.namespace + "/leases/istio-leader", true},
+		{http.MethodGet, "/api/v1/namespaces/" + corev1.NamespaceDefault + "/configmaps/x", false},
+		{http.MethodGet, "/api/v1/nodes", false},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), request.method, p.URL()+request.path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", map[string]string{http.MethodPatch: "application/merge-patch+json"}[request.method])
+		if request.method == http.MethodPut {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if by := answer.Header.Get("X-Kubernetes-PF-FlowSchema-UID"); (by == string(schema.UID)) != request.first {
+			t.Errorf("%s %s, answered %s, is of the flow schema %s; that of the chart is %s", request.method, request.path, answer.Status, by, schema.UID)
+		}
+	}
+}
+
+// nothingIsLeft of the releases but the locks, in the namespace, and the keepers.
+func (p place) nothingIsLeft(t *testing.T) {
+	t.Helper()
+	policies, err := p.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "incumbent.dev/fence"})
+	if err != nil || len(policies.Items) > 0 {
+		t.Errorf("%d policies are left (%v)", len(policies.Items), err)
+	}
+	hooks, err := p.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{LabelSelector: "istio.io/tag"})
+	if err != nil || len(hooks.Items) > 0 {
+		t.Errorf("%d tags are left (%v)", len(hooks.Items), err)
+	}
+	roles, err := p.kube.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=incumbent"})
+	if err != nil || len(roles.Items) > 0 {
+		t.Errorf("%d cluster roles are left (%v)", len(roles.Items), err)
+	}
+	secrets, err := p.kube.CoreV1().Secrets(p.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(secrets.Items) > 0 {
+		t.Errorf("%d secrets are left (%v)", len(secrets.Items), err)
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what is rendered into deploy")
+
+// asHelm has a test's program be helm itself, so that no other one has to be built.
+const asHelm = "BE_HELM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asHelm) != "" {
+		os.Exit(run())
+	}
+	cluster.Main(m, cluster.Options{Services: true})
+}
+
+// limit bounds one run of helm.
+const limit = 2 * time.Minute
+
+// answer is what a run of helm has said.
+type answer struct {
+	out, complaints string
+	err             error
+}
+
+// charts is where they lie.
+func charts(name string) string { return filepath.Join("..", "..", "deploy", "charts", name) }
+
+// helm runs it.
+func helm(t testing.TB, args ...string) answer {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit) // clean-ups run it, too
+	defer cancel()
+	if args[0] == "template" {
+		// Without a cluster, a helm that is in a test's program takes itself to be of an old Kubernetes.
+		args = append(args, "--kube-version", "v1.36.3")
+	}
+	command := exec.CommandContext(ctx, self, args...)
+	home := t.TempDir()
+	command.Env = []string{asHelm + "=1", "HOME=" + home, "PATH=" + os.Getenv("PATH"), "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home}
+	var out, complaints bytes.Buffer
+	command.Stdout, command.Stderr = &out, &complaints
+	err = command.Run()
+	return answer{out.String(), complaints.String(), err}
+}
+
+// mustHelm wants it to succeed.
+func mustHelm(t testing.TB, args ...string) string {
+	t.Helper()
+	a := helm(t, args...)
+	if a.err != nil {
+		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), a.err, a.complaints)
+	}
+	return a.out
+}
+
+// golden compares a file of the repository with what it is to be, or writes it.
+func golden(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if *rewrite {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(there, content) {
+		return
+	}
+	t.Errorf("%s is not what is rendered now; `make charts` writes it anew:\n%s", file, difference(string(there), string(content)))
+}
+
+// difference is the first line in which two texts differ.
+func difference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(w), len(g)) {
+		if w[i] != g[i] {
+			return fmt.Sprintf("line %d\nthere %s\nnow   %s", i+1, w[i], g[i])
+		}
+	}
+	return "one of them goes on"
+}

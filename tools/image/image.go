@@ -1,0 +1,149 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// description is what an image is made of.
+type description struct {
+	// program is the file, which becomes /<name> and the entry point.
+	program, name string
+	platform      v1.Platform
+	// licence is the file with its text, identifier its SPDX name.
+	licence, identifier string
+	version, revision   string
+	// created is the time of all in it, so that the same sources make the same image.
+	created time.Time
+}
+
+// nobody is who the program runs as: a number, by which a kubelet sees that it is not root.
+const nobody = 65532
+
+// build makes the image.
+func (d description) build() (v1.Image, error) {
+	program, err := os.ReadFile(d.program)
+	if err != nil {
+		return nil, fmt.Errorf("the program: %w", err)
+	}
+	licence, err := os.ReadFile(d.licence)
+	if err != nil {
+		return nil, fmt.Errorf("the licence: %w", err)
+	}
+	layer, err := d.layer([]file{{"/" + d.name, 0o755, program}, {"/LICENSE", 0o644, licence}})
+	if err != nil {
+		return nil, err
+	}
+	// OCI's types, and not docker's, which an empty image begins with.
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.Append(base, mutate.Addendum{
+		Layer: layer, History: v1.History{Created: v1.Time{Time: d.created}, CreatedBy: "incumbent.dev/incumbent/tools/image"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	file, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	file = file.DeepCopy()
+	file.Created = v1.Time{Time: d.created}
+	file.OS, file.Architecture, file.Variant = d.platform.OS, d.platform.Architecture, d.platform.Variant
+	file.Config = v1.Config{
+		Entrypoint: []string{"/" + d.name}, User: fmt.Sprintf("%d:%[1]d", nobody), WorkingDir: "/", Labels: d.labels(),
+		ExposedPorts: map[string]struct{}{"15014/tcp": {}},
+	}
+	if image, err = mutate.ConfigFile(image, file); err != nil {
+		return nil, err
+	}
+	annotated, ok := mutate.Annotations(image, d.labels()).(v1.Image)
+	if !ok {
+		return nil, errors.New("an image with annotations is no image")
+	}
+	return annotated, nil
+}
+
+// labels say what is in it, in OCI's words.
+func (d description) labels() map[string]string {
+	return map[string]string{
+		"org.opencontainers.image.title":    d.name,
+		"org.opencontainers.image.version":  d.version,
+		"org.opencontainers.image.revision": d.revision,
+		"org.opencontainers.image.licenses": d.identifier,
+		"org.opencontainers.image.created":  d.created.UTC().Format(time.RFC3339),
+	}
+}
+
+// file is one of a layer.
+type file struct {
+	name    string
+	mode    int64
+	content []byte
+}
+
+// layer packs files.
+func (d description) layer(files []file) (v1.Layer, error) {
+	var packed bytes.Buffer
+	w := tar.NewWriter(&packed)
+	for _, f := range files {
+		header := &tar.Header{
+			Typeflag: tar.TypeReg, Name: strings.TrimPrefix(path.Clean(f.name), "/"), Mode: f.mode, Size: int64(len(f.content)), ModTime: d.created,
+		}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.content); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	content := packed.Bytes()
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+		tarball.WithMediaType(types.OCILayer))
+}
+
+// write puts images into a layout, in place of what it had, and says what they are called.
+func write(folder string, all []description) ([]v1.Hash, error) {
+	// What lay there before may be of other sources.
+	if err := os.RemoveAll(folder); err != nil {
+		return nil, err
+	}
+	into, err := layout.Write(folder, empty.Index)
+	if err != nil {
+		return nil, err
+	}
+	var names []v1.Hash
+	for _, d := range all {
+		image, err := d.build()
+		if err != nil {
+			return nil, err
+		}
+		platform := d.platform
+		err = into.AppendImage(image, layout.WithPlatform(platform), layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": d.version}))
+		if err != nil {
+			return nil, err
+		}
+		name, err := image.Digest()
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}

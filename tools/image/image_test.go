@@ -1,0 +1,191 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"debug/elf"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+var root = filepath.Join("..", "..")
+
+// made makes the image for this machine, as `make image` does.
+func made(t *testing.T) (folder, said string) {
+	t.Helper()
+	folder = filepath.Join(t.TempDir(), "image")
+	var out bytes.Buffer
+	err := run(t.Context(), []string{"-root", root, "-out", folder, "-version", "1.2.3", "-platforms", "linux/" + runtime.GOARCH}, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folder, out.String()
+}
+
+// only is the layout's one image.
+func only(t *testing.T, folder string) v1.Image {
+	t.Helper()
+	index, err := layout.ImageIndexFromPath(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Fatalf("the layout is not as it should be: %v", err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 {
+		t.Fatalf("it has %d images (%v)", len(manifest.Manifests), err)
+	}
+	if p := manifest.Manifests[0].Platform; p == nil || p.OS != "linux" || p.Architecture != runtime.GOARCH {
+		t.Errorf("it is for %v", p)
+	}
+	image, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// through pushes an image to a registry, and pulls it from there.
+func through(t *testing.T, image v1.Image) v1.Image {
+	t.Helper()
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	tag, err := name.NewTag(strings.TrimPrefix(server.URL, "http://") + "/pilot:1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(tag, image, remote.WithContext(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	pulled, err := remote.Image(tag, remote.WithContext(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Image(pulled); err != nil {
+		t.Fatalf("what was pulled is not as it should be: %v", err)
+	}
+	return pulled
+}
+
+// extracted are an image's files.
+func extracted(t *testing.T, image v1.Image) map[string][]byte {
+	t.Helper()
+	stream := mutate.Extract(image)
+	defer stream.Close()
+	files := map[string][]byte{}
+	for r := tar.NewReader(stream); ; {
+		header, err := r.Next()
+		if err == io.EOF {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = content
+	}
+}
+
+// The image goes to a registry and comes back, is valid, says what it is, and its program runs and needs nothing of the
+// system that it runs on.
+func TestImageRuns(t *testing.T) {
+	folder, said := made(t)
+	local := only(t, folder)
+	pulled := through(t, local)
+	before, _ := local.Digest()
+	if after, err := pulled.Digest(); err != nil || after != before || !strings.Contains(said, before.String()) {
+		t.Errorf("%v was pushed, %v pulled (%v), and it was said:\n%s", before, after, err, said)
+	}
+	config, err := pulled.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Skipf("sources without a repository have no revision: %v", err)
+	}
+	labels := config.Config.Labels
+	if labels["org.opencontainers.image.version"] != "1.2.3" || labels["org.opencontainers.image.licenses"] != "Apache-2.0" ||
+		!strings.HasPrefix(labels["org.opencontainers.image.revision"], strings.TrimSpace(string(head))) {
+		t.Errorf("its labels are %v", labels)
+	}
+	if config.Config.User != "65532:65532" || len(config.Config.Entrypoint) != 1 {
+		t.Errorf("it runs %q as %q", config.Config.Entrypoint, config.Config.User)
+	}
+	files := extracted(t, pulled)
+	if len(files) != 2 || !bytes.Contains(files["LICENSE"], []byte("Apache License")) {
+		t.Errorf("it has %d files", len(files))
+	}
+	program := filepath.Join(t.TempDir(), "pilot")
+	if err := os.WriteFile(program, files[strings.TrimPrefix(config.Config.Entrypoint[0], "/")], 0o700); err != nil {
+		t.Fatal(err)
+	}
+	isStatic(t, program)
+	run := exec.CommandContext(t.Context(), program, "version")
+	run.Env = []string{}
+	out, err := run.CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "pilot ") {
+		t.Errorf("pilot version: %v\n%s", err, out)
+	}
+}
+
+// isStatic wants a program without an interpreter and libraries.
+func isStatic(t *testing.T, program string) {
+	t.Helper()
+	file, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	libraries, err := file.ImportedLibraries()
+	if err != nil || len(libraries) > 0 {
+		t.Errorf("it needs %v (%v)", libraries, err)
+	}
+	for _, p := range file.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Error("it needs an interpreter")
+		}
+	}
+}
+
+// The same sources make the same image.
+func TestImageIsReproducible(t *testing.T) {
+	first, said := made(t)
+	second, again := made(t)
+	if strings.ReplaceAll(said, first, "") != strings.ReplaceAll(again, second, "") {
+		t.Errorf("it was\n%sand then\n%s", said, again)
+	}
+}
+
+func TestBadOrders(t *testing.T) {
+	for want, args := range map[string][]string{
+		"-out is missing":             {},
+		"-version is missing":         {"-out=x"},
+		"-platforms is missing":       {"-out=x", "-version=1"},
+		`"linux" is none`:             {"-out=x", "-version=1", "-platforms=linux"},
+		`unexpected argument "there"`: {"there"},
+	} {
+		if err := run(t.Context(), args, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is answered %v, not %s", args, err, want)
+		}
+	}
+}

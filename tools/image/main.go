@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "image:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// order is what the command line says.
+type order struct {
+	root, out, version, platforms string
+	trim                          bool
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	var o order
+	flags := flag.NewFlagSet("image", flag.ContinueOnError)
+	flags.StringVar(&o.root, "root", ".", "folder of the sources")
+	flags.StringVar(&o.out, "out", "", "folder of the OCI layout, which is replaced")
+	flags.StringVar(&o.version, "version", "", "version of what is in it")
+	flags.StringVar(&o.platforms, "platforms", "", "such as linux/amd64,linux/arm64")
+	flags.BoolVar(&o.trim, "trimpath", true, "leave this machine's folders out of the program")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case o.out == "":
+		return errors.New("-out is missing: name the folder of the layout")
+	case o.version == "":
+		return errors.New("-version is missing: say the version, such as 0.1.0")
+	case o.platforms == "":
+		return errors.New("-platforms is missing: say for which, such as linux/amd64")
+	}
+	return o.make(ctx, out)
+}
+
+// make builds the program for each platform, and the images of them.
+func (o order) make(ctx context.Context, out io.Writer) error {
+	revision, created, err := o.commit(ctx)
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "incumbent-image")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder) //nolint:errcheck // a folder for temporary files
+	var all []description
+	for _, name := range strings.Split(o.platforms, ",") {
+		platform, err := v1.ParsePlatform(name)
+		if err != nil || platform.OS == "" || platform.Architecture == "" {
+			return fmt.Errorf("-platforms: %q is none: say such as linux/amd64", name)
+		}
+		program := filepath.Join(folder, strings.ReplaceAll(name, "/", "-"))
+		if err := o.compile(ctx, *platform, program); err != nil {
+			return err
+		}
+		all = append(all, description{
+			program: program, name: "pilot", platform: *platform, licence: filepath.Join(o.root, "LICENSE"), identifier: "Apache-2.0",
+			version: o.version, revision: revision, created: created,
+		})
+	}
+	names, err := write(o.out, all)
+	if err != nil {
+		return err
+	}
+	for i, d := range all {
+		fmt.Fprintf(out, "%s: pilot %s for %s, %s\n", o.out, d.version, d.platform.String(), names[i])
+	}
+	return nil
+}
+
+// compile builds a program that needs no library of its system.
+func (o order) compile(ctx context.Context, platform v1.Platform, to string) error {
+	to, err := filepath.Abs(to)
+	if err != nil {
+		return err
+	}
+	build := exec.CommandContext(ctx, "go", "build", fmt.Sprintf("-trimpath=%t", o.trim), "-buildvcs=auto", "-ldflags=-s -w", "-o", to, "./cmd/pilot")
+	build.Dir = o.root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("building pilot for %s: %w", platform.String(), err)
+	}
+	return nil
+}
+
+// commit is of what the sources are: its name, with -dirty for changes that are in none, and its time. Sources that lie in
+// no repository have neither.
+func (o order) commit(ctx context.Context) (revision string, created time.Time, err error) {
+	git := func(args ...string) (string, error) {
+		command := exec.CommandContext(ctx, "git", args...)
+		command.Dir = o.root
+		var out bytes.Buffer
+		command.Stdout = &out
+		err := command.Run()
+		return strings.TrimSpace(out.String()), err
+	}
+	revision, err = git("rev-parse", "HEAD")
+	if err != nil {
+		return "unknown", time.Unix(0, 0).UTC(), nil //nolint:nilerr // it lies in no repository, or there is no git
+	}
+	when, err := git("show", "-s", "--format=%cI", "HEAD")
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("asking git for the time of %s: %w", revision, err)
+	}
+	if created, err = time.Parse(time.RFC3339, when); err != nil {
+		return "", time.Time{}, fmt.Errorf("the time of commit %s: %w", revision, err)
+	}
+	changes, err := git("status", "--porcelain")
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("asking git for changes: %w", err)
+	}
+	if changes != "" {
+		revision += "-dirty"
+	}
+	return revision, created, nil
+}
