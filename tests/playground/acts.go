@@ -72,10 +72,7 @@ func (d *demo) leader() (string, error) {
 
 func (d *demo) flip(ctx context.Context) (time.Time, error) {
 	at := time.Now()
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"canary"}}}`, revisionLabel)
-	_, err := d.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().
-		Patch(ctx, defaultWebhook, types.MergePatchType, patch, metav1.PatchOptions{})
-	return at, err
+	return at, d.makeDefault(ctx, "canary")
 }
 
 func (d *demo) kill(ctx context.Context) (time.Time, error) {

@@ -23,12 +23,12 @@ func (s *stage) end(ctx context.Context) error {
 	guest := s.props != nil && s.cluster.External()
 	if guest {
 		// While the node runs: only it can end its pods.
-		errs = append(errs, s.props.remove(ctx, "deployments"), s.awaitNoPods(ctx))
+		errs = append(errs, s.uninstall(ctx), s.awaitNoPods(ctx))
 	}
 	s.stopNode()
 	s.pods.Wait()
 	if guest {
-		errs = append(errs, s.takeFence(ctx), s.removeBundles(ctx), s.removeNode(ctx), s.props.remove(ctx))
+		errs = append(errs, s.removeBundles(ctx), s.removeNode(ctx), s.props.remove(ctx))
 	}
 	s.stopWatching()
 	s.watchers.Wait()

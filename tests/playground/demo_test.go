@@ -91,6 +91,21 @@ func buildPilot(t *testing.T) string {
 	return pilot
 }
 
+// charts is where they lie.
+var charts = filepath.Join("..", "..", "deploy", "charts")
+
+// buildHelm builds what installs them, as `make build` does, so that it is compiled once.
+func buildHelm(t *testing.T) string {
+	t.Helper()
+	helm := filepath.Join(t.TempDir(), "helm")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", helm, ".")
+	build.Dir, build.Env = filepath.Join("..", "..", "tools", "helm"), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building helm: %v\n%s", err, out)
+	}
+	return helm
+}
+
 // killedByTerm runs a server for which SIGTERM is what SIGKILL is.
 const killedByTerm = `#!/bin/sh
 %s "$@" &
@@ -112,7 +127,7 @@ func TestDemoConvicts(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	pilot := buildPilot(t)
+	pilot, helm := buildPilot(t), buildHelm(t)
 	mortal := filepath.Join(t.TempDir(), "mortal")
 	if err := os.WriteFile(mortal, fmt.Appendf(nil, killedByTerm, pilot), 0o700); err != nil {
 		t.Fatal(err)
@@ -123,7 +138,7 @@ func TestDemoConvicts(t *testing.T) {
 		want string
 	}{
 		{"elections are off", settings{lawless: true}, "act 1, elect: two replicas of stable start, then two of canary: two at once"},
-		{"the work's client has no gate", settings{env: map[string]string{"ENABLE_WRITE_GATE": "false"}}, "the others have gone past it"},
+		{"the work's client has no gate", settings{ungated: true}, "the others have gone past it"},
 		{"there is no fence", settings{unfenced: true}, "its fence does not stand"},
 		{"SIGTERM kills", settings{pilot: mortal, only: 5}, `by "lease-expired", and it should be by "lock-free"`},
 	} {
@@ -133,6 +148,7 @@ func TestDemoConvicts(t *testing.T) {
 			defer cancel()
 			set := fault.set
 			set.demo, set.timing, set.kubeconfig, set.pilot = true, quick, c.Kubeconfig(), cmp.Or(set.pilot, pilot)
+			set.helmProgram, set.charts = helm, charts
 			var said strings.Builder
 			err = play(ctx, set, &screen{out: &said})
 			if err == nil || !strings.Contains(err.Error(), fault.want) {

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -14,36 +15,39 @@ import (
 
 	"golang.org/x/term"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-const usage = `usage: playground run|demo [flags]
+const usage = `usage: playground run|demo|upgrade [flags]
 
-run   starts a control plane in two revisions and shows its elections until Ctrl-C
-demo  plays a script of flips and failures, and fails if an outcome is wrong
+run      starts a control plane in two revisions and shows its elections until Ctrl-C
+demo     plays a script of flips and failures, and fails if an outcome is wrong
+upgrade  upgrades from one revision to the other and back by the charts, under load, and has the audit log judge it
 
 flags:
 `
 
 // settings are what the command line says.
 type settings struct {
-	demo bool
+	demo, upgrade bool
 	// kubeconfig of a cluster to use, "" to start one.
 	kubeconfig string
 	// programs is the folder of kubectl and the cluster's own programs; pilot is the
 	// server's, and dataplane what stands in for the proxy of Gateways.
 	programs, pilot, dataplane string
-	timing                     timing
+	// helmProgram installs what charts is the folder of.
+	helmProgram, charts string
+	timing              timing
 	// lawless runs the servers without elections.
 	lawless bool
 
-	// What follows is for tests of the demo itself: unfenced leaves the fence out, env are further
-	// variables of the servers, and only is the one act after the first that is played.
-	unfenced bool
-	env      map[string]string
-	only     int
+	// What follows is for tests of the demo itself: unfenced leaves the fence out, ungated the gate,
+	// and only is the one act after the first that is played.
+	unfenced, ungated bool
+	only              int
 }
 
 // timing is how the pilots' elections are set up.
@@ -62,6 +66,9 @@ func main() {
 		}
 		os.Exit(2)
 	}
+	// What client-go says of reads that end with their context would stand in the middle of the table or the
+	// story. What goes wrong comes back as an error.
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends this process as ever, and the others with it
@@ -91,13 +98,15 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&set.programs, "programs", programs, "folder of etcd, kube-apiserver, kube-controller-manager and kubectl")
 	flags.StringVar(&set.pilot, "pilot", filepath.Join(bin, "pilot"), "the server to run")
 	flags.StringVar(&set.dataplane, "dataplane", filepath.Join(bin, "dataplane"), "the stand-in for a proxy that the Pods of Gateways run")
+	flags.StringVar(&set.helmProgram, "helm", filepath.Join(bin, "helm"), "the program that installs charts")
+	flags.StringVar(&set.charts, "charts", filepath.Join(bin, "..", "deploy", "charts"), "folder of the charts")
 	flags.DurationVar(&set.timing.lease, "lease-duration", quick.lease, "the elections' lease duration")
 	flags.DurationVar(&set.timing.renew, "renew-deadline", quick.renew, "their renew deadline")
 	flags.DurationVar(&set.timing.retry, "retry-period", quick.retry, "their retry period")
 	flags.BoolVar(&set.lawless, "disable-elections", false, "run the servers without elections: all work at once, which a demo reports as wrong")
 	if len(args) == 0 {
 		flags.Usage()
-		return set, errors.New("say run or demo")
+		return set, errors.New("say run, demo or upgrade")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return set, err
@@ -106,6 +115,11 @@ func parse(args []string, out io.Writer) (settings, error) {
 	case "run":
 	case "demo":
 		set.demo = true
+	case "upgrade":
+		set.upgrade = true
+		if set.kubeconfig != "" || set.lawless {
+			return set, errors.New("an upgrade is on a cluster of its own, with elections: leave out --kubeconfig and --disable-elections")
+		}
 	default:
 		flags.Usage()
 		return set, fmt.Errorf("there is no command %q", args[0])
@@ -150,6 +164,9 @@ func terminalSize(out *os.File) func() (width, height int) {
 
 // play raises the stage, plays on it, and takes it down whatever happened.
 func play(signalled context.Context, set settings, out *screen) error {
+	if set.upgrade {
+		return playUpgrade(signalled, set, out)
+	}
 	ctx, abandon := context.WithCancelCause(signalled)
 	defer abandon(nil)
 	began := time.Now()

@@ -72,7 +72,7 @@ func TestServersThatEndAgainAndAgainAreNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said strings.Builder
-	err := play(ctx, settings{timing: quick, pilot: wrong}, &screen{out: &said})
+	err := play(ctx, settings{timing: quick, pilot: wrong, helmProgram: buildHelm(t), charts: charts}, &screen{out: &said})
 	if err == nil || !strings.Contains(err.Error(), "has ended 2 times; the last lines of its log:\n   it cannot be") || ctx.Err() != nil {
 		t.Errorf("it says %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -61,6 +62,26 @@ func (p *props) make(ctx context.Context, objects ...runtime.Object) error {
 	return nil
 }
 
+// fencesGo bounds the wait for API servers that go by a fence which was taken away.
+const fencesGo = 10 * time.Second
+
+// afterFences deletes an object. For a second after a fence is uninstalled the API server goes by it still.
+func afterFences(ctx context.Context, remove func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, fencesGo)
+	defer cancel()
+	for {
+		err := remove()
+		if !apierrors.IsForbidden(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
 // remove deletes what was made and is of these resources, or everything for none;
 // last made, first deleted.
 func (p *props) remove(ctx context.Context, resources ...string) error {
@@ -72,8 +93,10 @@ func (p *props) remove(ctx context.Context, resources ...string) error {
 			kept = append(kept, it)
 			continue
 		}
-		err := p.of(it).Delete(ctx, it.name, metav1.DeleteOptions{PropagationPolicy: &background})
-		if err != nil && !apierrors.IsNotFound(err) {
+		remove := func() error {
+			return p.of(it).Delete(ctx, it.name, metav1.DeleteOptions{PropagationPolicy: &background})
+		}
+		if err := afterFences(ctx, remove); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("deleting %v: %w", it, err))
 		}
 	}

@@ -101,6 +101,8 @@ with /healthz, /readyz and /metrics beside it. A lease lasts %v. Things to try i
 
 `, strings.Join(revisions, " and "), one, s.timing.lease)
 	fmt.Fprintf(&text, "   export KUBECONFIG=%s\n", s.cluster.Kubeconfig())
+	fmt.Fprintf(&text, "\n   # make canary the default revision\n   %s -n %s upgrade tags %s --set default=canary\n",
+		shortest(s.helmProgram, "helm"), systemNamespace, shortest(s.chart("tags"), ""))
 	for _, trial := range trials {
 		if trial.what != "" {
 			fmt.Fprintf(&text, "\n   # %s\n", trial.what)
@@ -113,7 +115,6 @@ with /healthz, /readyz and /metrics beside it. A lease lasts %v. Things to try i
 
 // trials are the things to try: arguments of kubectl.
 var trials = []struct{ what, how string }{
-	{"make canary the default revision", "label mutatingwebhookconfiguration " + defaultWebhook + " " + revisionLabel + "=canary --overwrite"},
 	{"more replicas", "-n " + systemNamespace + " scale deployment pilot-stable --replicas=3"},
 	{"stop the replicas of a revision, the leader maybe among them", "-n " + systemNamespace + " delete pod -l " + revisionLabel + "=stable"},
 	{"what they say", "-n " + systemNamespace + " logs -l " + revisionLabel + "=stable --prefix --tail=3"},
@@ -127,10 +128,12 @@ var trials = []struct{ what, how string }{
 }
 
 // kubectl is how to call it from here.
-func (s *stage) kubectl() string {
-	path := filepath.Join(s.programs, "kubectl")
-	if _, err := os.Stat(path); err != nil {
-		return "kubectl"
+func (s *stage) kubectl() string { return shortest(filepath.Join(s.programs, "kubectl"), "kubectl") }
+
+// shortest is how to name a file from here, or another name if it is not there.
+func shortest(path, otherwise string) string {
+	if _, err := os.Stat(path); err != nil && otherwise != "" {
+		return otherwise
 	}
 	here, err := os.Getwd()
 	if err != nil {

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -70,9 +73,13 @@ func TestTableOfTheSample(t *testing.T) {
 // sample into the cluster.
 func TestDemoConvictsServersThatDeployNoGateway(t *testing.T) {
 	var said strings.Builder
+	idle := filepath.Join(t.TempDir(), "idle")
+	if err := os.WriteFile(idle, fmt.Appendf(nil, "#!/bin/sh\nPILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER=false exec %s \"$@\"\n", buildPilot(t)), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	err := play(t.Context(), settings{
 		demo: true, timing: timing{lease: 3 * time.Second, renew: 2 * time.Second, retry: 500 * time.Millisecond}, only: 1,
-		pilot: buildPilot(t), dataplane: "/bin/false", env: map[string]string{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false"},
+		pilot: idle, dataplane: "/bin/false", helmProgram: buildHelm(t), charts: charts,
 	}, &screen{out: &said})
 	if err == nil || !strings.Contains(err.Error(), `the Gateway: it is not programmed yet; the Gateway is answered by a Pod of "", not of stable`) {
 		t.Errorf("the demo says %v; it printed\n%s", err, said.String())

@@ -217,6 +217,15 @@ func fitted(rows [][]string, width int) []string {
 	return lines
 }
 
+// columns is how wide the terminal is, 0 without one.
+func (s *screen) columns() int {
+	if s.size == nil {
+		return 0
+	}
+	width, _ := s.size()
+	return width
+}
+
 // fits reports whether rows need no second line in a terminal of that width.
 func fits(rows [][]string, width int) bool { return width == 0 || widest(align(rows, 1)) < width }
 

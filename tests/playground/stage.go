@@ -19,12 +19,19 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
+	"incumbent.dev/incumbent/tests/internal/certs"
 )
 
-// revisions of the control plane, and how many replicas each has.
+// revisions of the control plane.
 var revisions = []string{"stable", "canary"}
 
-const replicas = 2
+// replicas is how many a revision has, by its chart.
+func (s *stage) replicas() int {
+	if s.lawless {
+		return 1
+	}
+	return 2
+}
 
 // readyLimit bounds the wait for replicas to be ready.
 const readyLimit = time.Minute
@@ -45,8 +52,8 @@ type stage struct {
 	// bundle is the CA bundle that every namespace should carry, but for the excluded.
 	bundle   string
 	excluded map[string]bool
-	// fenced: a fence was put up, and has to be taken away.
-	fenced bool
+	// releases are those that helm was asked to install.
+	releases []string
 	// installed is when the first Deployment was about to be made.
 	installed time.Time
 
@@ -146,7 +153,7 @@ func both(first, second func()) func() {
 
 // setUp puts the control plane into the cluster.
 func (s *stage) setUp(ctx context.Context) error {
-	bundle, err := rootCert(time.Now())
+	bundle, err := certs.New()
 	if err != nil {
 		return err
 	}
@@ -182,7 +189,7 @@ func (s *stage) awaitReady(ctx context.Context, revisions int) error {
 		if ends = s.endsAgain(); ends != nil {
 			return true, ""
 		}
-		return ready == replicas*revisions, fmt.Sprintf("%d of %d replicas are ready", ready, replicas*revisions)
+		return ready == s.replicas()*revisions, fmt.Sprintf("%d of %d replicas are ready", ready, s.replicas()*revisions)
 	})
 	return errors.Join(ends, err)
 }

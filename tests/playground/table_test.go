@@ -38,3 +38,19 @@ func TestTable(t *testing.T) {
 		t.Errorf("table\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// The table of an upgrade fits a terminal of 80 columns, as that of make run does, and is whole where there is no terminal.
+func TestTheUpgradesTableFits(t *testing.T) {
+	v := view{locks: map[string]lock{}}
+	for _, name := range []string{"istio-gateway-status-leader-canary", "istio-leader", "istio-namespace-controller-election"} {
+		v.locks[name] = lock{holder: "pilot-canary-7ddd69d596-zl7qr", key: "canary", transitions: 1}
+	}
+	u := &upgrade{journal: &journal{}, screen: &screen{size: func() (int, int) { return 80, 24 }}}
+	if n := widest(u.table(v)); n >= 80 {
+		t.Errorf("on a terminal of 80 columns the table has %d:\n%s", n, strings.Join(u.table(v), "\n"))
+	}
+	u.screen.size = nil
+	if text := strings.Join(u.table(v), "\n"); !strings.Contains(text, "TRANSITIONS") {
+		t.Errorf("without a terminal the table is\n%s", text)
+	}
+}

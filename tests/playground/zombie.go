@@ -15,42 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pkg/kube"
 )
-
-// fenceWait bounds the wait until a new fence stands.
-const fenceWait = 30 * time.Second
-
-// fenceConfig is the control plane's fence. The servers' service accounts are those of the manifests.
-func (s *stage) fenceConfig() bootstrap.FenceConfig {
-	return bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: systemNamespace, Revisions: revisions, Wait: fenceWait}
-}
-
-// putFence has the API server judge by the locks, before anyone may lead.
-func (s *stage) putFence(ctx context.Context) error {
-	if s.lawless || s.unfenced {
-		return nil // without elections nobody would hold a lock, and nobody could write
-	}
-	began := time.Now()
-	var said strings.Builder
-	s.fenced = true
-	if err := s.fenceConfig().Install(ctx, &said); err != nil {
-		return fmt.Errorf("putting the fence up: %w\n%s", err, said.String())
-	}
-	s.screen.print(fmt.Sprintf("The fence stands after %s: %d policies, tried with dry-run writes.\n",
-		round(time.Since(began)), strings.Count(said.String(), "applied ValidatingAdmissionPolicy ")))
-	return nil
-}
-
-// takeFence takes it away again.
-func (s *stage) takeFence(ctx context.Context) error {
-	if !s.fenced {
-		return nil
-	}
-	return s.fenceConfig().Remove(ctx, &strings.Builder{})
-}
 
 // zombie is a leader that is stopped for so long that another leads.
 type zombie struct {

@@ -1,0 +1,148 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/tests/upgrade/workload"
+)
+
+const (
+	// manager is the field manager of what is applied here.
+	manager = "upgrade"
+	// shop is the namespace of the Gateways that get requests, and Gateways their number.
+	shop     = "shop"
+	Gateways = 3
+)
+
+// apply makes objects, or makes them what they should be.
+func (r *Rollout) apply(ctx context.Context, objects ...runtime.Object) error {
+	for _, object := range objects {
+		u, resource, err := r.resource(object)
+		if err != nil {
+			return err
+		}
+		unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+		body, err := json.Marshal(u)
+		if err != nil {
+			return fmt.Errorf("encoding %s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+		force := true
+		_, err = resource.Patch(ctx, u.GetName(), "application/apply-patch+yaml", body, metav1.PatchOptions{FieldManager: manager, Force: &force})
+		if err != nil {
+			return fmt.Errorf("applying %s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// resource is where an object is kept.
+func (r *Rollout) resource(object runtime.Object) (*unstructured.Unstructured, dynamic.ResourceInterface, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encoding an object: %w", err)
+	}
+	unstructured.RemoveNestedField(content, "status")
+	u := &unstructured.Unstructured{Object: content}
+	// Right for every kind of object that is made here but one.
+	resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
+	if u.GetKind() == "Gateway" {
+		resource.Resource = "gateways"
+	}
+	if u.GetNamespace() == "" {
+		return u, r.objects.Resource(resource), nil
+	}
+	return u, r.objects.Resource(resource).Namespace(u.GetNamespace()), nil
+}
+
+func core(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "v1", Kind: kind} }
+
+func namespaceObject(name string) *corev1.Namespace {
+	return &corev1.Namespace{TypeMeta: core("Namespace"), ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// putObjects puts into the cluster what the control plane works on.
+func (r *Rollout) putObjects(ctx context.Context) error {
+	front := &corev1.Service{
+		TypeMeta: core("Service"), ObjectMeta: metav1.ObjectMeta{Namespace: Home, Name: "istio-ingressgateway"},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "http", Port: workload.Port, Protocol: corev1.ProtocolTCP}}},
+	}
+	class := &networkingv1.IngressClass{
+		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "IngressClass"},
+		ObjectMeta: metav1.ObjectMeta{Name: "istio"}, Spec: networkingv1.IngressClassSpec{Controller: "istio.io/ingress-controller"},
+	}
+	if err := r.apply(ctx, namespaceObject(Home), namespaceObject(shop), front, class); err != nil {
+		return err
+	}
+	// The stand-in for a proxy knows no routes: where requests go to is an overlay's to say.
+	overlay := fmt.Sprintf(`spec: {replicas: 2, template: {spec: {containers: [{name: istio-proxy, env: [{name: BACKEND, value: %q}, {name: LINGER, value: %q}]}]}}}`,
+		r.backend, Linger)
+	for n := range Gateways {
+		at := metav1.ObjectMeta{Namespace: shop, Name: fmt.Sprint("web-", n+1)}
+		if err := r.apply(ctx,
+			&corev1.ConfigMap{TypeMeta: core("ConfigMap"), ObjectMeta: at, Data: map[string]string{"deployment": overlay}},
+			workload.Ingress(at),
+		); err != nil {
+			return err
+		}
+		if r.options.WithoutGateways {
+			continue
+		}
+		if err := r.apply(ctx, workload.Gateway(at, at.Name), workload.Route(at, at.Name)); err != nil {
+			return err
+		}
+	}
+	return r.await(ctx, "the ingress gateway's Service has an address", func(ctx context.Context) (bool, error) {
+		service, err := r.Kube.CoreV1().Services(Home).Get(ctx, front.Name, metav1.GetOptions{})
+		if err != nil || len(service.Status.LoadBalancer.Ingress) == 0 {
+			return false, err
+		}
+		r.address = service.Status.LoadBalancer.Ingress[0].IP
+		return true, nil
+	})
+}
+
+// Serve makes a namespace with a Gateway, and waits until the Gateway is served.
+func (r *Rollout) Serve(ctx context.Context, name string) error {
+	at := metav1.ObjectMeta{Namespace: name, Name: name}
+	if err := r.apply(ctx, namespaceObject(name), workload.Gateway(at, "")); err != nil {
+		return err
+	}
+	return r.await(ctx, "Gateway "+name+" is served", func(ctx context.Context) (bool, error) {
+		g, err := r.gateways.Gateways(name).Get(ctx, name, metav1.GetOptions{})
+		return err == nil && meta.IsStatusConditionTrue(g.Status.Conditions, string(gateway.GatewayConditionProgrammed)), err
+	})
+}
+
+// awaitSample waits until the Gateways are served, by two pods each, and lists where.
+func (r *Rollout) awaitSample(ctx context.Context) (urls []string, err error) {
+	err = r.await(ctx, "the Gateways are served", func(ctx context.Context) (bool, error) {
+		urls = nil
+		all, err := r.gateways.Gateways(shop).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		for _, g := range all.Items {
+			d, err := r.Kube.AppsV1().Deployments(shop).Get(ctx, g.Name+"-istio", metav1.GetOptions{})
+			if err != nil || d.Status.AvailableReplicas < 2 ||
+				!meta.IsStatusConditionTrue(g.Status.Conditions, string(gateway.GatewayConditionProgrammed)) || len(g.Status.Addresses) == 0 {
+				return false, err
+			}
+			urls = append(urls, "http://"+net.JoinHostPort(g.Status.Addresses[0].Value, strconv.Itoa(workload.Port)))
+		}
+		return len(urls) == Gateways, nil
+	})
+	return urls, err
+}

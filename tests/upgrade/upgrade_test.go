@@ -1,0 +1,31 @@
+package upgrade
+
+import (
+	"testing"
+
+	"incumbent.dev/incumbent/tests/upgrade/rollout"
+)
+
+// The whole way: stable, canary beside it, the default to canary, stable away and back, the default back, canary away.
+func TestUpgrade(t *testing.T) {
+	w := start(t, rollout.Options{})
+	ctx := t.Context()
+	w.begin()
+	w.must(w.Install(ctx, rollout.Release{Revision: "canary", Replicas: 2}))
+	w.must(w.Flip(ctx, "canary"))
+	w.must(w.AwaitLeads(ctx, "canary"))
+	w.must(w.Settle(ctx))
+
+	w.must(w.Uninstall(ctx, "stable"))
+	w.must(w.Install(ctx, rollout.Release{Revision: "stable", Replicas: 3}))
+	w.must(w.Flip(ctx, "stable"))
+	w.must(w.AwaitLeads(ctx, "stable"))
+	w.must(w.Settle(ctx))
+	w.must(w.Uninstall(ctx, "canary"))
+
+	v := w.finish()
+	if len(v.Flips) != 2 {
+		t.Errorf("%d flips came to an end, of 2", len(v.Flips))
+	}
+	w.leavesNoTraces("stable")
+}
