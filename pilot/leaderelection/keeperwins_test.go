@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -172,13 +173,16 @@ func TestWhenACandidateGivesWay(t *testing.T) {
 // A holder counts as seen with the transitions that belong to it.
 func TestWhomACandidateRemembers(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		for status, want := range map[string]bool{"istiod": true, "another": false} {
+		for _, x := range []struct {
+			seen, newest string
+			want         bool
+		}{{"istiod", "istiod", true}, {"istiod", "another", false}, {"s", "s", false}} {
 			k := trialOf(store.Lock("s", "canary"))
-			k.c.status = k8sleaderelection.Status{Holder: status, Transitions: 7}
-			k.c.campaign = func(context.Context) error { k.seen("istiod"); return nil }
+			k.c.status = k8sleaderelection.Status{Holder: x.newest, Transitions: 7}
+			k.c.campaign = func(context.Context) error { k.seen(x.seen); return nil }
 			k.win(t.Context(), "", true)
-			if k.former.known != want || want && k.former.transitions != 7 {
-				t.Errorf("istiod was seen, the newest is %s: remembered %v, term %d", status, k.former.known, k.former.transitions)
+			if k.former.known != x.want || x.want && k.former.transitions != 7 {
+				t.Errorf("%s was seen, the newest is %s: remembered %v, term %d", x.seen, x.newest, k.former.known, k.former.transitions)
 			}
 		}
 	})
@@ -266,6 +270,57 @@ func TestAKeeperWaitsForWhoWasSeen(t *testing.T) {
 			t.Errorf("%d writes meanwhile", n)
 		}
 	})
+}
+
+// A lock that was won while a holder of another object of it may still act stays one that nobody keeps until
+// then. Who the candidate has seen and outlasted is not waited for; its own name and an empty one are nobody.
+func TestALockThatWasWonWaitsForWhoWasSeen(t *testing.T) {
+	for name, x := range map[string]struct {
+		sees  []string
+		waits bool
+	}{
+		"nobody":           {nil, true},
+		"itself":           {[]string{"s"}, true},
+		"a free lock":      {[]string{""}, true},
+		"another":          {[]string{"istiod"}, false},
+		"itself, then one": {[]string{"s", "", "istiod", "s"}, false},
+	} {
+		bubble(t, func(t *testing.T, store *locktest.Store) {
+			record := istiodsLock("1").Record
+			record.HolderIdentity = "s"
+			store.Put("s", record)
+			k := trialOf(store.Lock("s", "canary"))
+			k.lease, k.peerGrace = 15*time.Second, 3*time.Second
+			k.former.saw("before", "deleted", 3)
+			began := time.Now()
+			var reads []time.Duration
+			k.keeper.lock = toldOfReads{k.keeper.lock, func() { reads = append(reads, time.Since(began)) }}
+			k.c.campaign = func(ctx context.Context) error {
+				for _, holder := range x.sees {
+					k.c.status = k8sleaderelection.Status{Holder: holder, Transitions: 4}
+					k.seen(holder)
+				}
+				return k.lead(ctx)
+			}
+			want := []time.Duration{0}
+			if x.waits {
+				want = []time.Duration{0, oldRetry, 2 * oldRetry, 18 * time.Second}
+			}
+			if _, ok := k.win(t.Context(), "", true); !ok || !slices.Equal(reads, want) || time.Since(began) != want[len(want)-1] {
+				t.Errorf("%s: won %v after %v, looked after %v", name, ok, time.Since(began), reads)
+			}
+		})
+	}
+}
+
+type toldOfReads struct {
+	watchedLock
+	told func()
+}
+
+func (l toldOfReads) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
+	l.told()
+	return l.watchedLock.Read(ctx)
 }
 
 // A cover that ends with the answer to the write is none.

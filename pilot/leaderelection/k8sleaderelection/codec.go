@@ -20,7 +20,7 @@ type codec struct{ seed maphash.Seed }
 // snapshot decodes a lock's snapshot to plain values. It fails when the object's
 // version is not one that grows.
 func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
-	out := core.Snapshot{Exists: s.Exists, Stands: core.Stands(s.Stands), Floor: s.Floor}
+	out := core.Snapshot{Exists: s.Exists, Floor: s.Floor}
 	if s.Parts == [2]k8sresourcelock.Part{} {
 		version, err := parseVersion(s.ResourceVersion)
 		if err != nil {
@@ -30,6 +30,11 @@ func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 	} else {
 		pair := core.Pair{Primary: part(s.Parts[0]), Secondary: part(s.Parts[1])}
 		out.UID, out.Version = pair.UID(), pair.Version()
+		for i, where := range []core.Stands{core.InFirst, core.InSecond} {
+			if s.Parts[i].Stands {
+				out.Stands |= where
+			}
+		}
 	}
 	if !s.Exists {
 		return out, nil

@@ -18,14 +18,6 @@ const JitterFactor = 1.2
 // Clocks of computers stay below 0.0005 even undisciplined; this leaves room.
 const DefaultMaxClockDrift = 0.02
 
-// firstTurn is by how much a candidate lets one of higher rank go first at a free
-// lock: some watch latencies and one write on a busy API server.
-const firstTurn = 25 * time.Millisecond
-
-// watcherLag is how long a leader gives its own watcher of the default revision before
-// it refuses a challenger that may know of a change already.
-const watcherLag = 2 * time.Second
-
 // KeyComparisonFunc reports whether this candidate outranks a live holder whose
 // record carries existingKey, and may therefore take its lock.
 type KeyComparisonFunc func(existingKey string) bool
@@ -191,11 +183,11 @@ func (c LeaderElectionConfig) validateLimits() (errs []error) {
 	}
 	limit := c.DrainLimit // before a default that comes of the other durations
 	c = c.withDefaults()
-	switch room := c.drainRoom(); {
+	switch room := c.timing().DrainRoom(c.MaxClockDrift); {
 	case room <= 0:
 		errs = append(errs, fmt.Errorf("RenewDeadline %v leaves no time to drain within LeaseDuration %v with clocks off by %v: "+
 			"lengthen LeaseDuration, or shorten RenewDeadline (to less than %v)",
-			c.RenewDeadline, c.LeaseDuration, c.MaxClockDrift, c.safeLease().Truncate(time.Millisecond)))
+			c.RenewDeadline, c.LeaseDuration, c.MaxClockDrift, c.timing().SafeLease(c.MaxClockDrift).Truncate(time.Millisecond)))
 	case limit > room:
 		errs = append(errs, fmt.Errorf("RenewDeadline %v and DrainLimit %v do not fit into LeaseDuration %v with clocks off by %v: "+
 			"lengthen LeaseDuration, or shorten RenewDeadline or DrainLimit (at most %v)",
@@ -204,53 +196,36 @@ func (c LeaderElectionConfig) validateLimits() (errs []error) {
 	return errs
 }
 
-// drainRoom is the longest DrainLimit for which one-at-a-time holds:
-// (RenewDeadline + DrainLimit)/(1−δ) ≤ LeaseDuration/(1+δ).
-func (c LeaderElectionConfig) drainRoom() time.Duration {
-	return (c.safeLease() - c.RenewDeadline).Truncate(time.Millisecond)
-}
-
-// safeLease is for how long a slow clock may count before a fast one has counted the lease.
-func (c LeaderElectionConfig) safeLease() time.Duration {
-	return time.Duration(float64(c.LeaseDuration) * (1 - c.MaxClockDrift) / (1 + c.MaxClockDrift))
-}
-
 // withDefaults fills in what was left at zero.
 func (c LeaderElectionConfig) withDefaults() LeaderElectionConfig {
 	if c.MaxClockDrift == 0 {
 		c.MaxClockDrift = DefaultMaxClockDrift
 	}
-	if c.DrainLimit == 0 {
-		c.DrainLimit = c.drainRoom()
-	}
-	if c.StopLimit == 0 {
-		c.StopLimit = 2 * c.LeaseDuration
-	}
+	timing := c.timing()
+	c.DrainLimit, c.StopLimit = timing.DrainLimit, timing.StopLimit
 	if c.Name == "" {
 		c.Name = c.Lock.Describe()
 	}
 	return c
 }
 
+// timing is the part of the configuration that is durations.
+func (c LeaderElectionConfig) timing() core.Timing {
+	return core.Timing{
+		Lease: c.LeaseDuration, Cover: c.RenewDeadline, Retry: c.RetryPeriod,
+		PeerGrace: c.PeerGrace, SyncWait: c.SyncWait, DrainLimit: c.DrainLimit, StopLimit: c.StopLimit,
+	}.Derived(c.MaxClockDrift)
+}
+
 // core is the part of the configuration that decisions are made by.
 func (c LeaderElectionConfig) core(oneCycle bool) core.Config {
 	return core.Config{
 		Self: c.Lock.Identity(), Key: c.Lock.Key(),
-		Lease: c.LeaseDuration, Cover: c.RenewDeadline, Retry: c.RetryPeriod,
-		CallTimeout: c.callTimeout(),
-		DrainLimit:  c.DrainLimit, StopLimit: c.StopLimit, PeerGrace: c.PeerGrace,
-		Moment:    min(firstTurn, c.RetryPeriod/4),
-		Patience:  min(watcherLag, c.RetryPeriod/2),
+		Timing:    c.timing(),
 		Ranked:    c.Ranked,
-		SyncWait:  c.SyncWait,
 		External:  !c.Ranked && c.KeyComparison != nil,
 		Immediate: c.PreemptImmediately,
 		Release:   c.ReleaseOnCancel,
 		OneCycle:  oneCycle,
 	}
-}
-
-// callTimeout leaves a leader whose renewal hangs the time for another try.
-func (c LeaderElectionConfig) callTimeout() time.Duration {
-	return (c.RenewDeadline - c.RetryPeriod) / 2
 }

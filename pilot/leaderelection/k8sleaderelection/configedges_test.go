@@ -26,10 +26,12 @@ func whole() LeaderElectionConfig {
 // What is configured is what decisions are made by, field by field.
 func TestTheConfigurationReachesTheCore(t *testing.T) {
 	want := core.Config{
-		Self: "me", Key: "stable", Lease: 30 * time.Second, Cover: 15 * time.Second, Retry: 7 * time.Second,
-		CallTimeout: 4 * time.Second, DrainLimit: 3 * time.Second, StopLimit: 41 * time.Second, PeerGrace: 11 * time.Second, SyncWait: 13 * time.Second,
-		Moment: 25 * time.Millisecond, Patience: 2 * time.Second,
-		Ranked: true, Immediate: true, Release: true, OneCycle: true,
+		Self: "me", Key: "stable", Ranked: true, Immediate: true, Release: true, OneCycle: true,
+		Timing: core.Timing{
+			Lease: 30 * time.Second, Cover: 15 * time.Second, Retry: 7 * time.Second,
+			CallTimeout: 4 * time.Second, DrainLimit: 3 * time.Second, StopLimit: 41 * time.Second, PeerGrace: 11 * time.Second, SyncWait: 13 * time.Second,
+			RankDelay: 25 * time.Millisecond, Patience: 2 * time.Second,
+		},
 	}
 	got := whole().core(true)
 	if got != want {
@@ -38,7 +40,7 @@ func TestTheConfigurationReachesTheCore(t *testing.T) {
 	c := whole()
 	c.Ranked, c.PreemptImmediately, c.ReleaseOnCancel, c.RetryPeriod = false, false, false, 40*time.Millisecond
 	want.Ranked, want.Immediate, want.Release, want.OneCycle = false, false, false, false
-	want.Retry, want.Moment, want.Patience = 40*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
+	want.Retry, want.RankDelay, want.Patience = 40*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
 	want.CallTimeout = (15*time.Second - 40*time.Millisecond) / 2
 	got = c.core(false)
 	if got != want {

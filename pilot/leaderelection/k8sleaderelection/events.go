@@ -35,7 +35,7 @@ func (r *reporter) handover(c *change) {
 		}
 	case core.NoOp, core.Read, core.Renew, core.Release:
 	}
-	if c.after.Giving && !c.before.Giving {
+	if c.after.Drain.Kind.HandsOver() && !c.before.Drain.Kind.HandsOver() {
 		r.event("accepted the request of %s, drains", c.after.Snap.Notes.Request.Identity)
 	}
 	if c.action.Op == core.Acquire {

@@ -99,7 +99,7 @@ func TestAnEventThatWasTakenInIsNotTakenBack(t *testing.T) {
 // A pause ends with the elector, and there is one for the shortest RetryPeriod too.
 func TestAFollowersPauseEndsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &follower{l: &loop{core: core.Config{Retry: time.Minute}}, fails: 7}
+		f := &follower{l: &loop{core: core.Config{Timing: core.Timing{Retry: time.Minute}}}, fails: 7}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()

@@ -265,10 +265,10 @@ func (l *loop) publish(before core.State, in core.Input) {
 		l.changed = time.Now()
 	}
 	v := view{
-		phase: s.Phase, why: s.Why, term: l.which, known: s.Known,
+		phase: s.Phase, why: s.Why, term: l.which, known: s.Known != core.Unread,
 		deflt: s.Default, alive: s.Alive, unfit: s.Unfit, acked: l.acked, changed: l.changed,
 	}
-	if s.Phase == core.Leading || s.Phase == core.Draining && !s.Lost {
+	if s.Phase == core.Leading || s.Phase == core.Draining && s.Drain.Lost == core.NotLost {
 		v.cover = s.Cover
 	}
 	if s.Snap.Exists && s.Snap.Content == core.Readable {

@@ -129,7 +129,7 @@ func TestARefusedSubscriptionIsOver(t *testing.T) {
 // Pauses grow, and are random within their upper half.
 func TestAFollowersPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &follower{l: &loop{core: core.Config{Retry: 16 * time.Second}}}
+		f := &follower{l: &loop{core: core.Config{Timing: core.Timing{Retry: 16 * time.Second}}}}
 		measure := func(fails int) (least, most time.Duration) {
 			f.fails, least = fails, time.Hour
 			for range 300 {
@@ -165,7 +165,7 @@ func TestSinceWhenNobodyActs(t *testing.T) {
 		"an absurd one":     {core.Record{Holder: "x", Lease: 100 * time.Hour}, seen.After(l.core.LeaseBound())},
 		"nobody, in term 0": {core.Record{}, now},
 	} {
-		s := core.State{Known: true, SeenAt: seen, Snap: core.Snapshot{Exists: true, Content: core.Readable, Record: c.record}}
+		s := core.State{Known: core.Current, SeenAt: seen, Snap: core.Snapshot{Exists: true, Content: core.Readable, Record: c.record}}
 		if got := l.report.vacantSince(&change{in: core.Input{Now: Moment{Mono: now}}, after: s}); got != c.want {
 			t.Errorf("%s: since %d, want %d", name, got, c.want)
 		}

@@ -14,7 +14,7 @@ var moveBugs = map[string]func(*k8sresourcelock.MultiLock) lockOf{
 		return l
 	},
 	"the loss of one object goes unseen": showing(func(_ string, s k8sresourcelock.Snapshot, _ *k8sresourcelock.Pair) k8sresourcelock.Snapshot {
-		s.Stands = k8sresourcelock.InPrimary | k8sresourcelock.InSecondary
+		s.Parts[0].Stands, s.Parts[1].Stands = true, true
 		return s
 	}),
 	"the primary alone counts": showing(func(_ string, s k8sresourcelock.Snapshot, p *k8sresourcelock.Pair) k8sresourcelock.Snapshot {
@@ -49,7 +49,7 @@ func shownAs(s, half k8sresourcelock.Snapshot) k8sresourcelock.Snapshot {
 	} else if s.Raw == nil {
 		s.Raw = half.Raw
 	}
-	s.Stands = k8sresourcelock.InPrimary | k8sresourcelock.InSecondary
+	s.Parts[0].Stands, s.Parts[1].Stands = true, true
 	return s
 }
 

@@ -65,7 +65,7 @@ func TestWhatIsPublished(t *testing.T) {
 			t.Errorf("a reply that covers: %+v", v)
 		}
 		l.acked = 7
-		if v := publish(core.Replied, func(s *core.State) { s.Known = true }); v.acked != 7 || !v.known {
+		if v := publish(core.Replied, func(s *core.State) { s.Known = core.Current }); v.acked != 7 || !v.known {
 			t.Errorf("a reply that does not: %+v", v)
 		}
 		if v := publish(core.Replied, func(s *core.State) { s.Cover = core.Cover{} }); v.acked != 7 {
@@ -74,7 +74,7 @@ func TestWhatIsPublished(t *testing.T) {
 		if v := publish(core.Seen, func(s *core.State) { s.Cover, s.Phase = cover, core.Draining }); v.cover != cover {
 			t.Errorf("it drains: %+v", v)
 		}
-		if v := publish(core.Seen, func(s *core.State) { s.Lost = true }); v.cover != (core.Cover{}) {
+		if v := publish(core.Seen, func(s *core.State) { s.Drain.Lost = core.CoverLost }); v.cover != (core.Cover{}) {
 			t.Errorf("it drains, and has lost the lock: %+v", v)
 		}
 		held := core.Snapshot{Exists: true, Content: core.Readable, Record: core.Record{Holder: "x", Key: "k", Transitions: 3}}

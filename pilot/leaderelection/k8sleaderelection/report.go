@@ -49,7 +49,7 @@ type change struct {
 // denied reports whether a write has met a conflict with nobody, which the core counts as a failure.
 func (c *change) denied() bool {
 	return c.in.Kind == core.Replied && c.in.Result == core.Conflict &&
-		(c.after.Writes.Fails > c.before.Writes.Fails || c.after.Asks.Fails > c.before.Asks.Fails)
+		(c.after.Effort.Writes.Fails > c.before.Effort.Writes.Fails || c.after.Effort.Asks.Fails > c.before.Effort.Asks.Fails)
 }
 
 // acknowledged is what of ours the store has confirmed, NoOp when that is nothing.
@@ -70,7 +70,7 @@ func (r *reporter) turn(c *change) {
 		r.callFailed(c.call)
 	}
 	r.record(c)
-	if after.Overdue && !c.before.Overdue {
+	if after.Drain.Overdue && !c.before.Drain.Overdue {
 		r.log.Error("run functions have outstayed the drain limit; the lock is not given away, it lapses", "why", string(after.Why))
 		if f := r.le.config.OnStuckDrain; f != nil {
 			f()
@@ -110,7 +110,7 @@ func (r *reporter) lead(s *core.State, failure error) {
 		why = r.claim
 		r.metric.On(r.le.config.Name)
 		r.event("became leader (%s)", why)
-	case s.Lost:
+	case s.Drain.Lost != core.NotLost:
 		r.metric.Off(r.le.config.Name)
 		r.warn("stopped leading (%s)", why)
 	case failure != nil:
@@ -168,7 +168,7 @@ func (r *reporter) record(c *change) {
 		r.over(topicRecord, "the lock's record can be read again")
 	case core.Missing:
 	}
-	if after.Twin && !before.Twin {
+	if after.Duplicate && !before.Duplicate {
 		r.log.Error("another live process uses this identity; give each process its own", "holder", after.Snap.Record.Holder)
 		r.warn("is not alone: another live process uses this identity")
 	}

@@ -71,12 +71,12 @@ func TestWhatAPhaseAndATermTell(t *testing.T) {
 	r.turn(&change{before: core.State{Phase: core.Settling}, after: core.State{Phase: core.Leading, Why: "why", Alive: true}})
 	heard.wants(t, "it leads", "phase e settling leading why", "on e", "term e true nominated")
 	for what, c := range map[string]struct {
-		lost    bool
+		lost    core.Loss
 		failure error
-	}{"it lost": {true, nil}, "a function failed": {false, errors.New("x")}, "it was stopped": {}} {
+	}{"it lost its cover": {core.CoverLost, nil}, "it lost the record": {core.RecordLost, nil}, "a function failed": {core.NotLost, errors.New("x")}, "it was stopped": {}} {
 		r.lead(&core.State{Phase: core.Leading}, nil)
 		heard.told = nil
-		r.lead(&core.State{Phase: core.Draining, Why: "why", Lost: c.lost}, c.failure)
+		r.lead(&core.State{Phase: core.Draining, Why: "why", Drain: core.Drain{Lost: c.lost}}, c.failure)
 		heard.wants(t, what, "off e", "term e false why")
 		r.lead(&core.State{Phase: core.Following}, nil)
 		heard.wants(t, "and follows")
@@ -121,7 +121,7 @@ func TestWhatLastsIsToldOnce(t *testing.T) {
 	before := core.State{Phase: core.Draining, Alive: true}
 	for i := range 3 {
 		after := before
-		after.Overdue, after.Twin, after.Learned = true, true, uint32(i+1)
+		after.Drain.Overdue, after.Duplicate, after.Learned = true, true, uint32(i+1)
 		r.turn(&change{before: before, after: after})
 		before = after
 	}
@@ -173,6 +173,31 @@ func TestWhatIsAcknowledged(t *testing.T) {
 		c.change(&in)
 		if got := (&change{in: in, before: flight}).acknowledged(); got != c.want {
 			t.Errorf("%s acknowledges %v, want %v", what, got, c.want)
+		}
+	}
+}
+
+// A conflict is reported as a failure when the core has counted it as one, of a write or of a request.
+func TestWhatCountsAsDenied(t *testing.T) {
+	for what, x := range map[string]struct {
+		kind                       core.Kind
+		result                     core.Result
+		writes, asks, after, asked uint8
+		want                       bool
+	}{
+		"a write that met nobody":     {core.Replied, core.Conflict, 1, 0, 2, 0, true},
+		"a request that met nobody":   {core.Replied, core.Conflict, 0, 1, 0, 2, true},
+		"one that met somebody":       {core.Replied, core.Conflict, 1, 1, 1, 1, false},
+		"one that met the end of it":  {core.Replied, core.Conflict, 2, 2, 0, 0, false},
+		"another failure":             {core.Replied, core.Refused, 1, 0, 2, 0, false},
+		"a watch's event on the way":  {core.Seen, core.Conflict, 1, 0, 2, 0, false},
+		"a request's, writes succeed": {core.Replied, core.Conflict, 2, 0, 0, 1, true},
+	} {
+		c := &change{in: core.Input{Kind: x.kind, Result: x.result}}
+		c.before.Effort.Writes.Fails, c.before.Effort.Asks.Fails = x.writes, x.asks
+		c.after.Effort.Writes.Fails, c.after.Effort.Asks.Fails = x.after, x.asked
+		if c.denied() != x.want {
+			t.Errorf("%s: denied %v", what, !x.want)
 		}
 	}
 }

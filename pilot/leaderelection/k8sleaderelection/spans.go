@@ -21,7 +21,7 @@ func (s *spans) turn(r *reporter, c *change) {
 	}
 	s.handover(r, c)
 	switch since := r.vacantSince(c); {
-	case since == 0 && after.Known:
+	case since == 0 && after.Known != core.Unread:
 		r.lasted(Leaderless, &s.vacant, now)
 	case s.vacant == 0:
 		s.vacant = since
@@ -38,16 +38,16 @@ func (s *spans) handover(r *reporter, c *change) {
 	case c.after.Phase == core.Leading && c.before.Phase != core.Leading && r.claim == core.Nominated:
 		r.lasted(Handover, &s.asked, now)
 	}
-	if !c.after.Asked && op != core.Ask && c.after.Phase == core.Following || c.after.Phase == core.Leading {
+	if !c.after.Asking.Wanted && op != core.Ask && c.after.Phase == core.Following || c.after.Phase == core.Leading {
 		s.asked = 0 // it did not come to that
 	}
-	if c.after.Giving && !c.before.Giving {
+	if c.after.Drain.Kind.HandsOver() && !c.before.Drain.Kind.HandsOver() {
 		s.giving = now
 	}
 	switch {
 	case op == core.HandOver:
 		r.lasted(HandoverGiven, &s.giving, now)
-	case !c.after.Giving && c.after.Phase == core.Following:
+	case !c.after.Drain.Kind.HandsOver() && c.after.Phase == core.Following:
 		s.giving = 0
 	}
 }
@@ -66,7 +66,7 @@ func (r *reporter) vacantSince(c *change) core.Instant {
 	now, s := c.in.Now.Mono, &c.after
 	holder := s.Snap.Record.Holder
 	switch {
-	case !s.Known:
+	case s.Known == core.Unread:
 		return 0
 	case !s.Snap.Exists || s.Snap.Content != core.Readable || holder == "":
 		return now

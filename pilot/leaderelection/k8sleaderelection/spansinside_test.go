@@ -22,9 +22,9 @@ func passOf(before, after core.State, acknowledged core.Op) *change {
 // and forgotten with that.
 func TestFromWhenAHandoverCounts(t *testing.T) {
 	following := core.State{Phase: core.Following}
-	asking := core.State{Phase: core.Following, Asked: true}
+	asking := core.State{Phase: core.Following, Asking: core.Requests{Wanted: true}}
 	settling, leading := core.State{Phase: core.Settling}, core.State{Phase: core.Leading}
-	giving := core.State{Phase: core.Draining, Giving: true}
+	giving := core.State{Phase: core.Draining, Drain: core.Drain{Kind: core.DrainToHandOver}}
 	draining := core.State{Phase: core.Draining}
 	for name, c := range map[string]struct {
 		change    *change
@@ -47,7 +47,7 @@ func TestFromWhenAHandoverCounts(t *testing.T) {
 		"it drains for nobody":           {passOf(leading, draining, core.NoOp), "", spans{}, spans{}, nil},
 		"it has given":                   {passOf(giving, following, core.HandOver), "", spans{giving: core.Instant(time.Second / 4)}, spans{}, []string{"lasted e handover-given 750ms"}},
 		"it lost what it would give":     {passOf(giving, following, core.NoOp), "", spans{giving: 100}, spans{}, nil},
-		"it gives, as the phase says no": {passOf(giving, core.State{Phase: core.Following, Giving: true}, core.NoOp), "", spans{giving: 100}, spans{giving: 100}, nil},
+		"it gives, as the phase says no": {passOf(giving, core.State{Phase: core.Following, Drain: core.Drain{Kind: core.DrainToHandOver}}, core.NoOp), "", spans{giving: 100}, spans{giving: 100}, nil},
 		"it drains, to give no more":     {passOf(giving, draining, core.NoOp), "", spans{giving: 100}, spans{giving: 100}, nil},
 	} {
 		r, heard, _ := reporting(t)
@@ -84,7 +84,7 @@ func TestARecordThatNamesNobodyWhoActs(t *testing.T) {
 			s.Notes.Nominated = core.Nomination{Identity: "x", Transitions: 4}
 		}), now},
 	} {
-		s := core.State{Known: true, SeenAt: now, Snap: c.snap}
+		s := core.State{Known: core.Current, SeenAt: now, Snap: c.snap}
 		if got := r.vacantSince(&change{in: core.Input{Now: Moment{Mono: now}}, after: s}); got != c.want {
 			t.Errorf("%s: vacant since %d, want %d", name, got, c.want)
 		}

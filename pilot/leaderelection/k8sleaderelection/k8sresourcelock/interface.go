@@ -120,9 +120,6 @@ type Snapshot struct {
 	Object runtime.Object
 	// Parts are the two objects of a MultiLock, the primary first.
 	Parts [2]Part
-	// Stands says of a MultiLock in which of its objects the record stands in this term.
-	// A holder that stands in one must not act. Zero: the lock is one object.
-	Stands Stands
 	// Floor is the most transitions that an object of a MultiLock counts.
 	Floor int
 }

@@ -78,7 +78,7 @@ func TestMultiLockAnnotates(t *testing.T) {
 		p.Primary.Annotate(k8sresourcelock.NominatedAnnotation, "b")
 		base := p.read()
 		if !base.Half() {
-			t.Fatalf("shown in %d", base.Stands)
+			t.Fatalf("shown in %v", base.Parts)
 		}
 		if _, err := p.lock.Annotate(t.Context(), base, nil); err != nil || p.Secondary.Snapshot().Notes[hold] != "old" {
 			t.Errorf("error %v, the secondary's notes %v", err, p.Secondary.Snapshot().Notes)
@@ -134,6 +134,9 @@ func TestMultiLockAnnotates(t *testing.T) {
 		if err != nil || p.Secondary.Snapshot().Notes[hold] != "new" || snap.Record.HolderIdentity != "b" {
 			t.Errorf("error %v, notes %v", err, p.Secondary.Snapshot().Notes)
 		}
+		if _, err := lock.Annotate(t.Context(), base, notes{hold: "newer"}); !k8sresourcelock.IsConflict(err) {
+			t.Errorf("on an outdated base: error %v", err)
+		}
 	})
 	t.Run("where the other object is gone, whose last version goes on to count", func(t *testing.T) {
 		p, _ := begin(t)
@@ -152,6 +155,39 @@ func TestMultiLockAnnotates(t *testing.T) {
 			t.Errorf("error %v, notes %v", err, got)
 		}
 	})
+}
+
+// The hold was written to the secondary, and has to be to the primary, whose version is none: as
+// the base of the write, or when it is read anew.
+func TestMultiLockWithAVersionThatIsNoneOnTheWay(t *testing.T) {
+	p := newPairTrial(t)
+	if _, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		base := p.read()
+		pair := *base.Object.(*k8sresourcelock.Pair)
+		if base.Object = &pair; i == 0 {
+			pair.Primary.ResourceVersion = "1a"
+		} else {
+			pair.Secondary.ResourceVersion, base.ResourceVersion = "1a", "1a"
+		}
+		before := p.Secondary.Version()
+		_, errWrite := p.lock.Write(t.Context(), base, termOf("b", 3, 2), nil)
+		_, errNotes := p.lock.Annotate(t.Context(), base, nil)
+		for _, err := range []error{errWrite, errNotes} {
+			if err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "1a") || p.Secondary.Version() != before {
+				t.Errorf("a base in whose object %d it is: error %v", i, err)
+			}
+		}
+	}
+	lock := &k8sresourcelock.MultiLock{Primary: odd{Locker: p.lock.Primary.Locker, reads: true}, Secondary: p.lock.Secondary.Locker}
+	base := p.read()
+	p.Primary.Annotate("example.com/x", "y")
+	_, err := lock.Annotate(t.Context(), base, notes{hold: "new"})
+	if err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "1a") || p.Primary.Snapshot().Notes[hold] != "old" {
+		t.Errorf("read anew: error %v, the primary's notes %v", err, p.Primary.Snapshot().Notes)
+	}
 }
 
 // said collects Events.

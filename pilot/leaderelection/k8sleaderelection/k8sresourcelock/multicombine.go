@@ -19,19 +19,14 @@ import (
 type Part struct {
 	UID     types.UID
 	Version uint64
+	// Stands: the record that the MultiLock shows stands in this object, in this term. A
+	// holder that stands in one of the two must not act.
+	Stands bool
 }
-
-// Stands is in which of a MultiLock's objects a record stands.
-type Stands uint8
-
-const (
-	InPrimary   = Stands(core.InFirst)
-	InSecondary = Stands(core.InSecond)
-)
 
 // Half reports whether the record has a holder that stands in one object of two.
 func (s Snapshot) Half() bool {
-	return s.Record.HolderIdentity != "" && (s.Stands == InPrimary || s.Stands == InSecondary)
+	return s.Record.HolderIdentity != "" && s.Parts[0].Stands != s.Parts[1].Stands
 }
 
 // sums hashes records to be compared within this process.
@@ -112,18 +107,19 @@ func otherUID(note string) string {
 // the lease.
 func combine(sight core.PairSight, objects Pair, self string) Snapshot {
 	parts := [2]Part{
-		{types.UID(sight.Primary.UID.First), sight.Primary.Version}, {types.UID(sight.Secondary.UID.First), sight.Secondary.Version},
+		{UID: types.UID(sight.Primary.UID.First), Version: sight.Primary.Version},
+		{UID: types.UID(sight.Secondary.UID.First), Version: sight.Secondary.Version},
 	}
 	p, s := objects.Primary, objects.Secondary
 	if !p.Exists && !s.Exists {
 		return Snapshot{ResourceVersion: s.ResourceVersion, Parts: parts}
 	}
 	how := sight.Shown(self)
+	parts[core.Primary].Stands, parts[core.Secondary].Stands = how.Stands&core.InFirst != 0, how.Stands&core.InSecond != 0
 	shown := objects.half(how.Half)
 	out := Snapshot{
 		Exists: true, UID: s.UID, ResourceVersion: s.ResourceVersion, Parts: parts,
 		Record: shown.Record, Notes: withNote(shown.Notes, MultiLockAnnotation, ""),
-		Stands: Stands(how.Stands),
 		Floor:  max(p.Record.LeaderTransitions, s.Record.LeaderTransitions),
 		Object: &objects,
 	}
@@ -133,7 +129,7 @@ func combine(sight core.PairSight, objects Pair, self string) Snapshot {
 	if shown.Raw != nil {
 		out.Raw = rawOf(objects)
 	}
-	if how.InBoth() && how.Half == core.Secondary {
+	if how.InBoth() {
 		from := map[string]core.Half{HandoverRequestAnnotation: sight.RequestFrom(), HoldAnnotation: sight.HoldFrom()}
 		for _, key := range othersNotes {
 			out.Notes = withNote(out.Notes, key, objects.half(from[key]).Notes[key])

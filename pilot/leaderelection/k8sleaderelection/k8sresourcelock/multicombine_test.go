@@ -152,7 +152,7 @@ func inShort(s Snapshot) string {
 	if holder == "" {
 		holder = "-"
 	}
-	return fmt.Sprintf("%s/%d in %d", holder, s.Record.LeaderTransitions, s.Stands)
+	return fmt.Sprintf("%s/%d in %d", holder, s.Record.LeaderTransitions, standsIn(s))
 }
 
 func TestCombineMergesWhatStandsBesideOneTerm(t *testing.T) {
@@ -172,10 +172,20 @@ func TestCombineMergesWhatStandsBesideOneTerm(t *testing.T) {
 
 func TestCombineNamesBothObjects(t *testing.T) {
 	got := shown(t, one(t, "p", "@5 b/3 half"), one(t, "s", "@6 a/9 half"), "me")
-	if got.Parts != [2]Part{{"p", 5}, {"s", 6}} || got.UID != "s" || got.ResourceVersion != "6" || got.Floor != 9 {
+	if got.Parts != [2]Part{{"p", 5, false}, {"s", 6, true}} || got.UID != "s" || got.ResourceVersion != "6" || got.Floor != 9 {
 		t.Errorf("parts %v, fence %s %s, floor %d", got.Parts, got.UID, got.ResourceVersion, got.Floor)
 	}
 	if !errors.Is(shown(t, one(t, "p", "@5 unreadable"), one(t, "s", "@6 absent"), "me").Unreadable, ErrUnreadable) {
 		t.Error("no ErrUnreadable")
 	}
+}
+
+// standsIn is in which of two objects the record stands: 1 and 2 added up.
+func standsIn(s Snapshot) (in int) {
+	for i, part := range s.Parts {
+		if part.Stands {
+			in |= 1 << i
+		}
+	}
+	return in
 }

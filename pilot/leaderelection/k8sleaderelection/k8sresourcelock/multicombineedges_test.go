@@ -18,7 +18,7 @@ func wholly(s Snapshot) string {
 	case !s.Exists:
 		return fmt.Sprintf("absent %d %d", s.Parts[0].Version, s.Parts[1].Version)
 	case s.Unreadable != nil || s.Raw == nil:
-		return fmt.Sprintf("%s in %d", inShort(s), s.Stands)
+		return fmt.Sprintf("%s in %d", inShort(s), standsIn(s))
 	}
 	return inShort(s)
 }
@@ -74,6 +74,8 @@ func TestCombineShowsTheNotesThatCount(t *testing.T) {
 		{"the newer hold", "@5 b/3 half hold=earlier", "@6 b/3 half hold=later", map[string]string{HoldAnnotation: "later"}},
 		{"of stores that count alike the primary's", "@6 b/3 half request=p", "@6 b/3 half request=s", map[string]string{HandoverRequestAnnotation: "p"}},
 		{"another term's request", "@5 b/3 half=s request=old", "@9 -/4", nil},
+		{"what others wrote to either of two free ones, the primary newer", "@7 -/3 request=p", "@6 -/3 hold=s", map[string]string{HandoverRequestAnnotation: "p", HoldAnnotation: "s"}},
+		{"a hold of a nominee, and a label on the primary", "@9 me/4 nominated", "@8 me/4 nominated hold=s", map[string]string{NominatedAnnotation: "me", HoldAnnotation: "s"}},
 		{"an unreadable record's", "@9 unreadable request=a", "@8 b/3 half request=b", map[string]string{HandoverRequestAnnotation: "a"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -121,14 +123,14 @@ func TestHalf(t *testing.T) {
 		snap Snapshot
 		want bool
 	}{
-		{Snapshot{Record: held, Stands: InPrimary}, true},
-		{Snapshot{Record: held, Stands: InSecondary}, true},
-		{Snapshot{Record: held, Stands: InPrimary | InSecondary}, false},
+		{Snapshot{Record: held, Parts: [2]Part{{Stands: true}, {}}}, true},
+		{Snapshot{Record: held, Parts: [2]Part{{}, {Stands: true}}}, true},
+		{Snapshot{Record: held, Parts: [2]Part{{Stands: true}, {Stands: true}}}, false},
 		{Snapshot{Record: held}, false}, // one object
-		{Snapshot{Stands: InPrimary}, false},
+		{Snapshot{Parts: [2]Part{{Stands: true}, {}}}, false},
 	} {
 		if c.snap.Half() != c.want {
-			t.Errorf("%q in %d: half %v", c.snap.Record.HolderIdentity, c.snap.Stands, !c.want)
+			t.Errorf("%q in %d: half %v", c.snap.Record.HolderIdentity, standsIn(c.snap), !c.want)
 		}
 	}
 }

@@ -226,19 +226,21 @@ func TestPairIsCopiedWhole(t *testing.T) {
 	}
 }
 
-// A free record that stands in one object goes into both.
+// A free record that stands in one object goes into both, and says of nobody that it needs both,
+// whatever term it counts.
 func TestMultiLockFinishesARelease(t *testing.T) {
-	p := newPairTrial(t)
-	p.held()
-	free := termOf("", 4, 1)
-	p.Primary.Put("c", free)
-	base := p.read()
-	snap, err := p.lock.Write(t.Context(), base, base.Record, nil)
-	if err != nil || snap.Record.HolderIdentity != "" || snap.Stands != k8sresourcelock.InPrimary|k8sresourcelock.InSecondary {
-		t.Errorf("error %v, shown %+v in %d", err, snap.Record, snap.Stands)
-	}
-	if is := p.Secondary.Snapshot().Record; is.HolderIdentity != "" || is.LeaderTransitions != 4 {
-		t.Errorf("the Lease: %+v", is)
+	for _, term := range []int{4, 0} {
+		p := newPairTrial(t)
+		p.held()
+		p.Primary.Put("c", termOf("", term, 1))
+		base := p.read()
+		snap, err := p.lock.Write(t.Context(), base, base.Record, nil)
+		if err != nil || snap.Record.HolderIdentity != "" || !snap.Parts[0].Stands || !snap.Parts[1].Stands {
+			t.Errorf("error %v, shown %+v in %v", err, snap.Record, snap.Parts)
+		}
+		if is := p.Secondary.Snapshot(); is.Record.HolderIdentity != "" || is.Record.LeaderTransitions != term || is.Notes[needs] != "" {
+			t.Errorf("the Lease: %+v, notes %v", is.Record, is.Notes)
+		}
 	}
 }
 

@@ -47,8 +47,8 @@ func (m *pairMemory) note(h core.Half, snap Snapshot, takes func(core.Snapshot) 
 	if !taken {
 		return half, nil
 	}
-	if last := next.Of(h).Version; !snap.Exists && last > 0 {
-		snap.ResourceVersion = strconv.FormatUint(last, 10)
+	if last := next.Of(h).Version; last > 0 {
+		snap.ResourceVersion = strconv.FormatUint(last, 10) // an absent object's last one
 	}
 	m.sight = next
 	*m.objects.half(h) = snap

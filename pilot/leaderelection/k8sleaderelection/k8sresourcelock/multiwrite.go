@@ -2,6 +2,7 @@ package k8sresourcelock
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -33,12 +34,30 @@ func (w pairWrite) rehearse(ctx context.Context) error {
 	return r.Rehearse(ctx, w.base.Secondary, w.record, w.notesFor(w.Base.Primary))
 }
 
+// rehearseRequest asks, before a candidate asks the holder to hand over, whether the secondary
+// could be written: one that may not write it would be nominated, refuse, and ask again, and each
+// time the holder would drain in vain.
+func (w pairWrite) rehearseRequest(ctx context.Context, shown Snapshot) error {
+	var request struct {
+		Identity string `json:"identity"`
+	}
+	text := w.notes[HandoverRequestAnnotation]
+	r, ok := w.secondary.(rehearser)
+	if !ok || text == shown.Notes[HandoverRequestAnnotation] || json.Unmarshal([]byte(text), &request) != nil || request.Identity != w.Self {
+		return nil
+	}
+	base := w.base.Secondary
+	record := base.Record                // as it is: a guard of the lock judges a change by what it makes of the holder
+	if record.LeaseDurationSeconds < 1 { // no object, or no record that could be written again
+		record = w.record
+		record.HolderIdentity, record.HolderKey, record.LeaderTransitions = w.Self, w.lock.Key(), base.Record.LeaderTransitions
+	}
+	return r.Rehearse(ctx, base, record, base.Notes)
+}
+
 // notesFor are the notes beside the record on one object, when the other is that.
 func (w pairWrite) notesFor(other core.Snapshot) map[string]string {
-	if needs := w.Needs(other); needs != (core.NeedsBoth{}) {
-		return withNote(w.notes, MultiLockAnnotation, formatNeeds(needs))
-	}
-	return w.notes
+	return withNote(w.notes, MultiLockAnnotation, formatNeeds(w.Needs(other)))
 }
 
 // both writes the primary, and then the secondary.
@@ -109,63 +128,79 @@ func (w pairWrite) second(ctx context.Context, first core.Snapshot) (Snapshot, e
 // annotate writes notes beside a record that stays as it is, where it is shown. What stands on
 // the other object is others' to change, but for the hold.
 func (w pairWrite) annotate(ctx context.Context) (Snapshot, error) {
-	how, objects := w.Base.Shown(w.Self), w.base
-	locks := [2]Versioned{w.primary, w.secondary}
-	next, err := w.annotateOne(ctx, locks[how.Half], *objects.half(how.Half))
+	how := w.Base.Shown(w.Self)
+	if err := w.rehearseRequest(ctx, *w.base.half(how.Half)); err != nil {
+		return Snapshot{}, err
+	}
+	next, err := w.annotateOne(ctx, how.Half)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if _, err := w.lock.mem.stored(how.Half, next); err != nil {
-		return Snapshot{}, unknown(err)
+	err = w.take(how.Half, next)
+	if err == nil && how.InBoth() {
+		err = w.alignHold(ctx, how.Half.Other())
 	}
-	*objects.half(how.Half) = next
-	if other := how.Half.Other(); how.InBoth() {
-		next, err := w.alignHold(ctx, locks[other], *objects.half(other))
-		if err != nil {
-			return Snapshot{}, unknown(err)
-		}
-		if _, err := w.lock.mem.stored(other, next); err != nil {
-			return Snapshot{}, unknown(err)
-		}
-		*objects.half(other) = next
-	}
-	pair, err := corePair(objects)
 	if err != nil {
 		return Snapshot{}, unknown(err)
 	}
-	return combine(core.PairSight{Pair: pair}, objects, w.Self), nil
+	return combine(core.PairSight{Pair: w.Base}, w.base, w.Self), nil
 }
 
-func (w pairWrite) annotateOne(ctx context.Context, lock Versioned, base Snapshot) (Snapshot, error) {
+func (w pairWrite) half(h core.Half) Versioned {
+	if h == core.Primary {
+		return w.primary
+	}
+	return w.secondary
+}
+
+func (w pairWrite) annotateOne(ctx context.Context, h core.Half) (Snapshot, error) {
+	base := *w.base.half(h)
 	notes := withNote(w.notes, MultiLockAnnotation, base.Notes[MultiLockAnnotation])
-	if lock, ok := lock.(Annotated); ok {
+	if lock, ok := w.half(h).(Annotated); ok {
 		return lock.Annotate(ctx, base, notes)
 	}
-	return lock.Write(ctx, base, w.record, notes)
+	return w.half(h).Write(ctx, base, w.record, notes)
+}
+
+// take goes on from what one object has become.
+func (w *pairWrite) take(h core.Half, next Snapshot) error {
+	half, err := w.lock.mem.stored(h, next)
+	if err != nil {
+		return err
+	}
+	*w.base.half(h) = next
+	if h == core.Primary {
+		w.Base.Primary = half
+	} else {
+		w.Base.Secondary = half
+	}
+	return nil
 }
 
 // alignHold replaces a hold that the other object of one term shows. Of two that differ the
 // newer object's counts, and a label on the one would bring back what an operator has ended.
-func (w pairWrite) alignHold(ctx context.Context, lock Versioned, base Snapshot) (Snapshot, error) {
+func (w *pairWrite) alignHold(ctx context.Context, h core.Half) error {
 	hold := w.notes[HoldAnnotation]
-	annotated, ok := lock.(Annotated)
-	for range maxAmends {
-		half, err := coreSnapshot(base)
-		if err != nil {
-			return Snapshot{}, err
+	annotated, ok := w.half(h).(Annotated)
+	for n := 0; ; n++ {
+		base := *w.base.half(h)
+		if is := base.Notes[HoldAnnotation]; !ok || is == "" || is == hold || !w.InTerm(w.Base.Of(h)) {
+			return nil
 		}
-		if is := base.Notes[HoldAnnotation]; !ok || is == "" || is == hold || !w.InTerm(half) {
-			return base, nil
+		if n == maxAmends {
+			return fmt.Errorf("the hold was written to one lock, and the other changes too often: %w", ErrConflict)
 		}
 		next, err := annotated.Annotate(ctx, base, withNote(base.Notes, HoldAnnotation, hold))
-		if !IsConflict(err) {
-			return next, err
+		if IsConflict(err) {
+			next, err = w.half(h).Read(ctx)
 		}
-		if base, err = lock.Read(ctx); err != nil {
-			return Snapshot{}, err
+		if err == nil {
+			err = w.take(h, next)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return Snapshot{}, fmt.Errorf("the hold was written to one lock, and the other changes too often: %w", ErrConflict)
 }
 
 var errOvertaken = errors.New("both locks were written, but one has changed since")

@@ -2,6 +2,7 @@ package k8sresourcelock
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -92,7 +93,7 @@ func TestPairWriteYields(t *testing.T) {
 // What one call shows does not take back what another has shown.
 func TestPairMemory(t *testing.T) {
 	at := func(version string) Snapshot {
-		return Snapshot{Exists: version != "", ResourceVersion: version, Raw: []byte("{}")}
+		return Snapshot{Exists: version != "", ResourceVersion: version, Raw: []byte(version)}
 	}
 	type step struct {
 		what    string // "ask", "answer", "store"
@@ -100,6 +101,7 @@ func TestPairMemory(t *testing.T) {
 		want    string // the version that is known then
 	}
 	for name, steps := range map[string][]step{
+		"a lock that was never there":                     {{"ask", "", "0"}, {"answer", "", "0"}},
 		"a read counts":                                   {{"ask", "", "0"}, {"answer", "10", "10"}},
 		"an older write's answer does not":                {{"store", "10", "10"}, {"store", "9", "10"}},
 		"a read of a restored store counts":               {{"store", "10", "10"}, {"ask", "", "10"}, {"answer", "8", "8"}},
@@ -126,6 +128,10 @@ func TestPairMemory(t *testing.T) {
 				if got := m.sight.Primary.Version; err != nil || fmt.Sprint(got) != s.want {
 					t.Fatalf("%s %s: version %d is known, error %v; want %s", s.what, s.version, got, err, s.want)
 				}
+				// What is shown is of that version too, and one that was never known is no version 0.
+				if is := m.objects.Primary; is.ResourceVersion != strings.TrimPrefix(s.want, "0") || is.Exists && string(is.Raw) != s.want {
+					t.Fatalf("%s %s: version %q is shown, of version %s, want %s", s.what, s.version, is.ResourceVersion, is.Raw, s.want)
+				}
 			}
 		})
 	}
@@ -144,13 +150,13 @@ func TestPairMemoryShowsWhatIsNew(t *testing.T) {
 	if got, ok := show(0, "@5 b/3 half"); ok {
 		t.Errorf("shown: %s, and the secondary is not known", got)
 	}
-	if got, ok := show(1, "@6 b/3 half"); !ok || got != "[{p 5} {s 6}]" {
+	if got, ok := show(1, "@6 b/3 half"); !ok || got != "[{p 5 true} {s 6 true}]" {
 		t.Errorf("shown: %v %s", ok, got)
 	}
 	if got, ok := show(1, "@4 b/2 half"); ok {
 		t.Errorf("outdated, and shown as %s", got)
 	}
-	if got, ok := show(0, "@5 b/3 half"); !ok || got != "[{p 5} {s 6}]" {
+	if got, ok := show(0, "@5 b/3 half"); !ok || got != "[{p 5 true} {s 6 true}]" {
 		t.Errorf("a watch that begins with what is known shows %v %s", ok, got)
 	}
 	var other pairMemory

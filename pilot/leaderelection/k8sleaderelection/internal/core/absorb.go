@@ -22,7 +22,7 @@ func (c Config) absorb(s State, in Input) State {
 		s = c.replied(s, in)
 	case DefaultChanged:
 		if in.Default != s.Default {
-			s.Spurned, s.Rebuffed, s.Rebuffs, s.AskAt, s.AskCount = false, 0, 0, 0, 0
+			s.Displaced, s.Asking.NotBefore, s.Asking.Count = Displaced{}, 0, 0
 		}
 		s.Default = in.Default
 	case Watching:
@@ -37,7 +37,9 @@ func (c Config) absorb(s State, in Input) State {
 	case Drained:
 		s.Alive = false
 	case StepDown:
-		s.StepDown = s.Phase == Leading || s.StepDown
+		if s.Phase == Leading {
+			s.Drain.Kind = DrainToStepDown
+		}
 	case Stop:
 		s.Stopping = true
 	case Fitness:
@@ -50,9 +52,8 @@ func (c Config) absorb(s State, in Input) State {
 // a read that was sent since shows it. Of two objects one may be gone while the other's events
 // go on. The first read of all may have been sent before: a cycle begins with both.
 func (s State) gap() State {
-	s.Stale = true
-	if s.Known {
-		s.Missed, s.Flight.BeforeGap = true, s.Flight.Op == Read
+	if s.Known != Unread {
+		s.Known, s.Flight.BeforeGap = BehindGap, s.Flight.Op == Read
 	}
 	return s
 }
@@ -70,7 +71,7 @@ func (c Config) pollAfter(s State, in Input) State {
 
 // outdated reports whether a watch event is older than what we know.
 func (s State) outdated(snap Snapshot) bool {
-	if !s.Known {
+	if s.Known == Unread {
 		return false
 	}
 	return snap.Version < s.Snap.Version || snap.Version == s.Snap.Version && !s.Snap.Exists
@@ -85,43 +86,51 @@ func (c Config) observe(s State, in Input) State {
 		snap.Version = max(snap.Version, s.Snap.Version)
 	}
 	rewound := snap.Version < s.Snap.Version
-	changed := !s.Known || !sameRecord(s.Snap, snap) || rewound
-	if s.Known && changed {
+	changed := s.Known == Unread || !sameRecord(s.Snap, snap) || rewound
+	if s.Known != Unread && changed {
 		s = c.displaced(s, snap, now)
-		s.Twin = c.isTwin(s, snap)
+		s.Duplicate = c.isDuplicate(s, snap)
 	}
 	if !s.Snap.evidence(c.Self) || s.Snap.Notes.Marker != snap.Notes.Marker || rewound {
-		s.EvidenceAt = now
+		s.Since.Evidence = now
 	}
 	if snap.evidence(c.Self) && !(snap.Record.Holder == c.Self && s.wrote(snap)) {
-		// Noted here, because somebody's hand can take the marker away. Of the one that
+		// Noted here, because the marker can be taken away by an edit. Of the one that
 		// we displaced ourselves more is known: see sent.
-		s = s.waits(s.EvidenceAt.After(c.lease(snap.Record)))
+		s = s.waits(s.Since.Evidence.After(c.lease(snap.Record)))
 	}
-	s = c.heed(s, snap, now)
+	s = c.heed(s, snap, now).since(snap, now)
 	if changed {
 		s.SeenAt = now
-	}
-	if snap.Notes.Request.renewed(s.Snap.Notes.Request) {
-		s.RequestAt = now
-	}
-	if snap.Notes.Hold != s.Snap.Notes.Hold {
-		s.HoldAt = now
 	}
 	if snap.Exists && snap.Content == Readable {
 		s.Count = snap.Record.Transitions
 	}
 	s.Beats = in.Beats
 	if s.Snap.Version != snap.Version {
-		s.Unseen = 0
+		s.Own.Unseen = 0
 	}
 	if snap.held() && snap.Record.Holder == c.Self && s.wrote(snap) {
-		s.Acked = snap.Record.Renewed
+		s.Own.Acked = snap.Record.Renewed
 	}
-	s.Known, s.Stale, s.Doubt, s.Snap = true, s.Missed, false, snap
+	if s.Known != BehindGap {
+		s.Known = Current
+	}
+	s.AcquireUnknown, s.Snap = false, snap
 	s.Learned++
 	if changed {
 		s = c.unhindered(s)
+	}
+	return s
+}
+
+// since notes when a request or a hold was first seen.
+func (s State) since(snap Snapshot, now Instant) State {
+	if snap.Notes.Request.renewed(s.Snap.Notes.Request) {
+		s.Since.Request = now
+	}
+	if snap.Notes.Hold != s.Snap.Notes.Hold {
+		s.Since.Hold = now
 	}
 	return s
 }
@@ -135,7 +144,7 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 		return s
 	}
 	if s.back(next) {
-		s.Prior, s.Away = s.Away.Prior, Away{}
+		s.Earlier.Until, s.Earlier.Away = s.Earlier.Away.Prior, Away{}
 	}
 	until := c.mayActUntil(s)
 	if s.Snap.nominated() && s.Snap.Record.Holder != c.Self && !(next.held() && continues(s.Snap, next)) {
@@ -154,47 +163,55 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 		// It may have renewed until now, without our having seen that.
 		until = until.After(s.SeenAt.Until(now))
 	}
-	if until > s.Prior && !next.Exists && s.Snap.acting() {
-		s.Away = Away{Holder: s.Snap.Record.Holder, Prior: s.Prior, Until: until}
-		s.Prior = until
+	if until > s.Earlier.Until && !next.Exists && s.Snap.acting() {
+		s.Earlier.Away = Away{Holder: s.Snap.Record.Holder, Prior: s.Earlier.Until, Until: until}
+		s.Earlier.Until = until
 	} else {
 		s = s.waits(until)
 	}
 	if s.Snap.held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && next.held() {
-		// While two do not agree on the default yet, each outranks the other: without
-		// a pause they would take the lock from each other as fast as the store allows.
-		if s.Phase == Leading {
-			s.Rebuffs = 0
-		}
-		s.Rebuffed = now.After(c.rebuff(s.Rebuffs))
-		s.Rebuffs = min(s.Rebuffs+1, maxBackOffShift)
-		s.Spurned = s.Spurned || s.Phase != Following && next.Record.Key == c.Key
+		s.Displaced = c.holdsBack(s, next, now)
 	}
 	return s
+}
+
+// holdsBack is what follows for us when next has displaced us. While two do not agree on the
+// default yet, each outranks the other: without a pause they would take the lock from each other
+// as fast as the store allows.
+func (c Config) holdsBack(s State, next Snapshot, now Instant) Displaced {
+	d := s.Displaced
+	if s.Phase == Leading {
+		d.Times = 0
+	}
+	return Displaced{
+		NotBefore: now.After(c.holdBack(d.Times)),
+		Times:     min(d.Times+1, maxBackOffShift),
+		ByEqual:   d.ByEqual || s.Phase != Following && next.Record.Key == c.Key,
+	}
 }
 
 // waits notes that somebody may act until then, even if the leader that is away comes back.
 func (s State) waits(until Instant) State {
-	s.Prior = max(s.Prior, until)
-	if s.Away != (Away{}) {
-		s.Away.Prior = max(s.Away.Prior, until)
+	s.Earlier.Until = max(s.Earlier.Until, until)
+	if s.Earlier.Away != (Away{}) {
+		s.Earlier.Away.Prior = max(s.Earlier.Away.Prior, until)
 	}
 	return s
 }
 
-// rebuff is for how long one does not preempt who has displaced it, after n times in a
+// holdBack is for how long one does not preempt who has displaced it, after n times in a
 // row. At first it is long enough for both to learn of a new default. But they may disagree
 // for as long as one's watch of it is down: then one leaves the other the time to settle.
-func (c Config) rebuff(n uint8) time.Duration {
+func (c Config) holdBack(n uint8) time.Duration {
 	if n == 0 {
 		return c.Retry
 	}
 	return (c.Lease + c.PeerGrace + c.Retry) << (n - 1)
 }
 
-// isTwin reports whether another live process writes records in our name: one of
+// isDuplicate reports whether another live process writes records in our name: one of
 // that name has changed, and it was not us.
-func (c Config) isTwin(s State, next Snapshot) bool {
+func (c Config) isDuplicate(s State, next Snapshot) bool {
 	if !next.held() || next.Record.Holder != c.Self {
 		return false
 	}
@@ -202,13 +219,13 @@ func (c Config) isTwin(s State, next Snapshot) bool {
 	appeared := next.acting() && next.Version >= s.Snap.Version
 	// The same record that now stands in the other of two objects too is not one more write.
 	changed := sameHolder(s.Snap, next) && s.Snap.Record != next.Record && !next.nominated()
-	return !s.wrote(next) && (s.Twin || changed || appeared)
+	return !s.wrote(next) && (s.Duplicate || changed || appeared)
 }
 
 // back reports whether next shows the leader acting whose lock was deleted before, and
 // nobody else has given a reason to wait since.
 func (s State) back(next Snapshot) bool {
-	return !s.Snap.Exists && next.acting() && next.Record.Holder == s.Away.Holder && s.Prior == s.Away.Until
+	return !s.Snap.Exists && next.acting() && next.Record.Holder == s.Earlier.Away.Holder && s.Earlier.Until == s.Earlier.Away.Until
 }
 
 // replied takes in the end of the call in flight.
@@ -226,15 +243,17 @@ func (c Config) replied(s State, in Input) State {
 		return s
 	}
 	s = c.pollAfter(s, in)
-	s.AnswerAt = in.Now.Mono
-	*s.effort(call.Op) = Effort{}
+	s.Asking.AnsweredAt = in.Now.Mono
+	*s.Effort.of(call.Op) = Effort{}
 	if call.Op == Read {
 		// An answer to a question asked after we learned what we know is newer than
 		// that, whatever its version says: a store can be restored from a backup.
 		if in.Snap.Version < s.Snap.Version && call.Learned != s.Learned {
 			return s
 		}
-		s.Missed = call.BeforeGap
+		if s.Known == BehindGap && !call.BeforeGap {
+			s.Known = Behind
+		}
 		return c.observe(s, in)
 	}
 	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {
@@ -254,16 +273,16 @@ func (c Config) acknowledged(s State, call Call, in Input) State {
 		return s
 	case NoOp, Read, Acquire, Renew:
 	}
-	s.Renewed = call.Sent.Mono
-	if !c.ours(s) || s.Lost {
+	s.Own.Renewed = call.Sent.Mono
+	if !c.ours(s) || s.Drain.Lost != NotLost {
 		return s
 	}
 	s.Cover = call.Sent.Plus(c.Cover)
-	if call.Op == Acquire && s.Prior > s.SettleAt {
+	if call.Op == Acquire && s.Earlier.Until > s.Earlier.SettleAt {
 		// Creating a lock is guarded by nothing but that there is none. This one was
 		// created and deleted again while our request was under way: we were right to
 		// say that we may act when we sent it, and no longer are.
-		s.SettleAt, s.Renewed = s.Prior, 0
+		s.Earlier.SettleAt, s.Own.Renewed = s.Earlier.Until, 0
 		return s
 	}
 	s.Marked = s.Marked || call.Marker

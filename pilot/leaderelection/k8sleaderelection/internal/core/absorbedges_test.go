@@ -37,15 +37,15 @@ func TestWhenTheNextPollComes(t *testing.T) {
 func TestHowLongOneDisplacedHoldsBack(t *testing.T) {
 	c := testConfig() // lease 15 s, grace 5 s, RetryPeriod 2 s
 	for n, want := range []time.Duration{2 * time.Second, 22 * time.Second, 44 * time.Second, 88 * time.Second} {
-		if got := c.rebuff(uint8(n)); got != want {
+		if got := c.holdBack(uint8(n)); got != want {
 			t.Errorf("after %d times: %v, want %v", n, got, want)
 		}
 	}
 }
 
 func TestWhichEventsAreOutdated(t *testing.T) {
-	there := State{Known: true, Snap: Snapshot{Exists: true, Version: 7}}
-	gone := State{Known: true, Snap: Snapshot{Version: 7}}
+	there := State{Known: Current, Snap: Snapshot{Exists: true, Version: 7}}
+	gone := State{Known: Current, Snap: Snapshot{Version: 7}}
 	for name, c := range map[string]struct {
 		s       State
 		version uint64
@@ -68,19 +68,20 @@ func TestWhichEventsAreOutdated(t *testing.T) {
 // What a watch that begins with the present state may have missed is known only if
 // something was known; a read under way then was sent before.
 func TestWhatAGapLeavesOpen(t *testing.T) {
-	reading, writing := State{Known: true}, State{Known: true}
+	reading, writing := State{Known: Current}, State{Known: Current}
 	reading.Flight.Op, writing.Flight.Op = Read, Renew
 	for name, c := range map[string]struct {
-		s              State
-		missed, before bool
+		s      State
+		known  Knowledge
+		before bool
 	}{
-		"at the first": {State{}, false, false},
-		"in a read":    {reading, true, true},
-		"in a write":   {writing, true, false},
-		"in no call":   {State{Known: true}, true, false},
+		"at the first": {State{}, Unread, false},
+		"in a read":    {reading, BehindGap, true},
+		"in a write":   {writing, BehindGap, false},
+		"in no call":   {State{Known: Current}, BehindGap, false},
 	} {
-		if got := c.s.gap(); !got.Stale || got.Missed != c.missed || got.Flight.BeforeGap != c.before {
-			t.Errorf("%s: stale %v, missed %v, before %v", name, got.Stale, got.Missed, got.Flight.BeforeGap)
+		if got := c.s.gap(); got.Known != c.known || got.Flight.BeforeGap != c.before {
+			t.Errorf("%s: %v, before %v", name, got.Known, got.Flight.BeforeGap)
 		}
 	}
 }
@@ -96,12 +97,12 @@ func TestWhatInputsChange(t *testing.T) {
 			}
 		}
 	}
-	for phase, want := range map[Phase]bool{Leading: true, Following: false, Settling: false, Draining: false} {
-		if got := c.absorb(State{Phase: phase}, Input{Kind: StepDown, Now: testNow}).StepDown; got != want {
+	for phase, want := range map[Phase]DrainKind{Leading: DrainToStepDown, Following: DrainToEnd, Settling: DrainToEnd, Draining: DrainToEnd} {
+		if got := c.absorb(State{Phase: phase}, Input{Kind: StepDown, Now: testNow}).Drain.Kind; got != want {
 			t.Errorf("stepping down while %v: %v", phase, got)
 		}
 	}
-	if !c.absorb(State{Phase: Draining, StepDown: true}, Input{Kind: StepDown, Now: testNow}).StepDown {
+	if c.absorb(State{Phase: Draining, Drain: Drain{Kind: DrainToStepDown}}, Input{Kind: StepDown, Now: testNow}).Drain.Kind != DrainToStepDown {
 		t.Error("a second order to step down took the first one back")
 	}
 	if s := c.absorb(State{Watch: true}, Input{Kind: Unwatched, Now: testNow}); s.Watch {
@@ -109,13 +110,13 @@ func TestWhatInputsChange(t *testing.T) {
 	}
 	// What a refusal was based on is over when the default changes, and only then.
 	canary := Default{Synced: true, Revision: "canary"}
-	held := State{Default: canary, Spurned: true, Rebuffed: testNow.Mono, Rebuffs: 3, AskAt: testNow.Mono}
+	held := State{Default: canary, Displaced: Displaced{ByEqual: true, NotBefore: testNow.Mono, Times: 3}, Asking: Requests{NotBefore: testNow.Mono}}
 	same := c.absorb(held, Input{Kind: DefaultChanged, Now: testNow, Default: canary})
-	if !same.Spurned || same.Rebuffed == 0 || same.Rebuffs != 3 || same.AskAt == 0 {
+	if !same.Displaced.ByEqual || same.Displaced.NotBefore == 0 || same.Displaced.Times != 3 || same.Asking.NotBefore == 0 {
 		t.Errorf("the same default was told again: %+v", same)
 	}
 	other := c.absorb(held, Input{Kind: DefaultChanged, Now: testNow, Default: Default{Synced: true, Revision: "stable"}})
-	if other.Spurned || other.Rebuffed != 0 || other.Rebuffs != 0 || other.AskAt != 0 || other.Default.Revision != "stable" {
+	if other.Displaced.ByEqual || other.Displaced.NotBefore != 0 || other.Displaced.Times != 0 || other.Asking.NotBefore != 0 || other.Default.Revision != "stable" {
 		t.Errorf("another default: %+v", other)
 	}
 }

@@ -4,16 +4,16 @@ import "time"
 
 // decide says what should be true now. It is total and reads only its arguments.
 func (c Config) decide(s State, now Moment) Action {
-	a := c.standing(s, now)
+	a := c.baseAction(s, now)
 	switch {
 	case s.Phase == Done:
 		return a.because(s.Why)
 	case s.Flight.Op != NoOp:
 		return a.because(InFlight)
-	case !s.Known || s.Stale && !c.renewsUnread(s, now):
+	case s.Known == Unread || s.Known.Outdated() && !c.renewsUnread(s, now):
 		return c.read(s, now, a, NeedRead)
-	case s.Stale:
-		a = a.wake(s.Reads.Next)
+	case s.Known.Outdated():
+		a = a.wake(s.Effort.Reads.Next)
 	}
 	switch s.Phase {
 	case Following:
@@ -31,28 +31,28 @@ func (c Config) decide(s State, now Moment) Action {
 // renewal is guarded by that version: if it succeeds, nothing was missed. A conflict has
 // shown that something was.
 func (c Config) renewsUnread(s State, now Moment) bool {
-	return s.Reads.Fails > 0 && now.Mono < s.Reads.Next && s.Writes.Conflicts == 0 && c.ours(s) &&
+	return s.Effort.Reads.Fails > 0 && now.Mono < s.Effort.Reads.Next && s.Effort.Writes.Conflicts == 0 && c.ours(s) &&
 		(s.Phase == Settling || s.Phase == Leading || s.Phase == Draining)
 }
 
-// standing is the part of an action that holds whatever is sent.
-func (c Config) standing(s State, now Moment) Action {
+// baseAction is the part of an action that holds whatever is sent.
+func (c Config) baseAction(s State, now Moment) Action {
 	a := Action{Wake: Never}
 	switch s.Phase {
 	case Leading:
 		a.Gate, a.Work = s.Cover, true
 		a = a.wake(now.Mono.After(s.Cover.Left(now)))
 	case Draining:
-		if !s.Lost {
+		if s.Drain.Lost == NotLost {
 			a.Gate = s.Cover
 			a = a.wake(now.Mono.After(s.Cover.Left(now)))
 		}
-		if !s.Overdue {
-			a = a.wake(s.LimitAt)
+		if !s.Drain.Overdue {
+			a = a.wake(s.Drain.Until)
 		}
 	case Releasing:
 		if s.Flight.Op == NoOp {
-			a = a.wake(s.ReleaseBy)
+			a = a.wake(s.Drain.Until)
 		}
 	case Following, Settling, Done:
 	}
@@ -65,15 +65,15 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 	if c.unasked(s) && now.Mono >= c.settledAt(s) {
 		return c.decideReleasing(s, now, a).because(NotAsked)
 	}
-	if c.mayAsk(s, now.Mono) && now.Mono >= s.BackOff && now.Mono < c.expiresAt(s) {
+	if c.mayAsk(s, now.Mono) && now.Mono >= s.BackOff.Until && now.Mono < c.expiresAt(s) {
 		return c.decideAsking(s, now, a)
 	}
 	if ends := s.holdEnds(); ends > now.Mono {
 		a = a.wake(ends)
 	}
 	at, why := c.opening(s)
-	if at < s.BackOff && s.BackOff > now.Mono && !(c.nominee(s) && c.transferred(s)) {
-		at, why = s.BackOff, BackingOff
+	if at < s.BackOff.Until && s.BackOff.Until > now.Mono && !(c.nominee(s) && c.transferred(s)) {
+		at, why = s.BackOff.Until, BackingOff
 	}
 	if !c.nominee(s) && now.Mono < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
 		// Whoever takes the lock before it can judge a request has to be preempted, and
@@ -83,13 +83,13 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 	if s.Unfit {
 		at, why = Never, NotFit
 	}
-	if at <= now.Mono && now.Mono >= s.Writes.Next {
+	if at <= now.Mono && now.Mono >= s.Effort.Writes.Next {
 		record, notes := c.claim(s, now)
 		return a.write(Acquire, s.Snap, record, notes).because(why)
 	}
 	if at <= now.Mono {
 		// No polls meanwhile: the next try finds out what has become of the lock.
-		return a.wake(s.Writes.Next).because(Retrying)
+		return a.wake(s.Effort.Writes.Next).because(Retrying)
 	}
 	if !s.Watch || s.Snap.held() {
 		if now.Mono >= s.PollAt {
@@ -106,19 +106,19 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 // unasked reports whether somebody has written us in as holder although we did not
 // ask, or do not want it now. The lock is passed on at once: nobody acts.
 func (c Config) unasked(s State) bool {
-	return c.nominee(s) && (s.Unfit || !s.Asked && !c.transferred(s))
+	return c.nominee(s) && (s.Unfit || !s.Asking.Wanted && !c.transferred(s))
 }
 
 // nominee reports whether somebody has written us in as holder, and nothing was written since.
 func (c Config) nominee(s State) bool {
-	return s.Snap.nominated() && s.Snap.Record.Holder == c.Self && !s.Twin
+	return s.Snap.nominated() && s.Snap.Record.Holder == c.Self && !s.Duplicate
 }
 
 // decideAsking asks the leader to hand over, and waits for it to do so. A challenger
 // whose request stands polls too, whatever its watch shows: that may be an hour old, and
 // a nominee that does not come for a RetryPeriod is passed over.
 func (c Config) decideAsking(s State, now Moment, a Action) Action {
-	at := max(c.askAt(s, now.Mono), s.Asks.Next)
+	at := max(c.askAt(s, now.Mono), s.Effort.Asks.Next)
 	if at <= now.Mono {
 		notes := s.Snap.Notes
 		notes.Request = c.request(s)
@@ -127,7 +127,7 @@ func (c Config) decideAsking(s State, now Moment, a Action) Action {
 	a = a.wake(min(at, c.expiresAt(s)))
 	poll := s.PollAt
 	if s.requested(now.Mono) && s.Snap.Notes.Request.Identity == c.Self {
-		poll = min(poll, max(s.AnswerAt.After(c.answerPoll(s)), s.Reads.Next))
+		poll = min(poll, max(s.Asking.AnsweredAt.After(c.answerPoll(s)), s.Effort.Reads.Next))
 	}
 	if now.Mono >= poll {
 		return c.read(s, now, a, Polling)
@@ -156,12 +156,12 @@ func (c Config) opening(s State) (Instant, Reason) {
 		return c.afterHigher(s, c.expiresAt(s)), Replaced
 	case snap.Record.Holder == "":
 		return c.turn(s), Free
-	case snap.Record.Holder == c.Self && !s.Twin:
+	case snap.Record.Holder == c.Self && !s.Duplicate:
 		return 0, Reclaimed
 	case snap.nominated():
 		return c.afterHigher(s, min(s.SeenAt.After(c.Retry), c.expiresAt(s))), Nominated
-	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.canAsk(s)) && max(s.Rebuffed, s.holdEnds()) < c.expiresAt(s):
-		return max(s.Rebuffed, s.holdEnds()), Preempted
+	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.canAsk(s)) && max(s.Displaced.NotBefore, s.holdEnds()) < c.expiresAt(s):
+		return max(s.Displaced.NotBefore, s.holdEnds()), Preempted
 	}
 	return c.afterHigher(s, c.expiresAt(s)), Expired
 }
@@ -172,7 +172,7 @@ func (c Config) afterHigher(s State, at Instant) Instant {
 	if c.highest(s) {
 		return at
 	}
-	return at.After(c.Moment)
+	return at.After(c.RankDelay)
 }
 
 // turn is when a candidate may write itself into a lock that nobody holds. One that
@@ -181,19 +181,19 @@ func (c Config) afterHigher(s State, at Instant) Instant {
 func (c Config) turn(s State) Instant {
 	at := min(s.SeenAt.After(c.Retry), c.settledAt(s))
 	if !c.highest(s) {
-		at = max(at, s.SeenAt.After(c.Moment))
+		at = max(at, s.SeenAt.After(c.RankDelay))
 	}
 	return at
 }
 
 // decideHolding renews. A leader's next write is counted from when its last was sent.
 func (c Config) decideHolding(s State, now Moment, a Action) Action {
-	if !c.ours(s) || s.Overdue {
+	if !c.ours(s) || s.Drain.Overdue {
 		return a.because(s.Why)
 	}
-	due := s.Renewed.After(c.Retry)
+	due := s.Own.Renewed.After(c.Retry)
 	if s.Phase == Settling {
-		due = min(due, s.SettleAt)
+		due = min(due, s.Earlier.SettleAt)
 	}
 	accept, refuse := false, ""
 	if s.Phase != Settling {
@@ -209,10 +209,10 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 	}
 	if s.Phase == Leading {
 		if m := s.Snap.Notes.Marker; m.Handover != c.handsOver(s) || m.Unfit != s.Unfit {
-			due = min(due, s.Renewed.After(c.Retry/markerShare))
+			due = min(due, s.Own.Renewed.After(c.Retry/markerShare))
 		}
 	}
-	due = max(due, s.Writes.Next)
+	due = max(due, s.Effort.Writes.Next)
 	if now.Mono < due {
 		return a.wake(due).because(Holding)
 	}
@@ -246,8 +246,8 @@ func (c Config) handsOver(s State) bool {
 }
 
 func (c Config) decideReleasing(s State, now Moment, a Action) Action {
-	if now.Mono < s.Writes.Next {
-		return a.wake(s.Writes.Next).because(Retrying)
+	if now.Mono < s.Effort.Writes.Next {
+		return a.wake(s.Effort.Writes.Next).because(Retrying)
 	}
 	old := s.Snap.Record
 	if c.fulfils(s, now.Mono) {
@@ -332,7 +332,7 @@ func (c Config) renewal(s State, now Moment) (Record, Notes) {
 	record.Renewed = s.ownStamp(record.Renewed, now.Wall)
 	record.Lease = c.Lease
 	record.Key = c.Key
-	notes := c.notes(s, record, s.Marked || now.Mono >= s.SettleAt)
+	notes := c.notes(s, record, s.Marked || now.Mono >= s.Earlier.SettleAt)
 	notes.Hold = s.keptHold(record, now.Mono)
 	return record, notes
 }
@@ -359,8 +359,8 @@ func (c Config) notes(s State, record Record, act bool) Notes {
 
 // read asks the store, once the back-off allows it.
 func (c Config) read(s State, now Moment, a Action, why Reason) Action {
-	if now.Mono < s.Reads.Next {
-		return a.wake(s.Reads.Next).because(Retrying)
+	if now.Mono < s.Effort.Reads.Next {
+		return a.wake(s.Effort.Reads.Next).because(Retrying)
 	}
 	a.Op = Read
 	return a.because(why)

@@ -34,11 +34,11 @@ func TestWhatAFollowerWaitsFor(t *testing.T) {
 	}{
 		"nothing": {lower, nil, decided{Acquire, Preempted, 0}},
 		// A back-off ends on the instant, and is over then: the claim has its own reason.
-		"a back-off":                           {mine, func(_ *Config, s *State) { s.BackOff = seconds(1) }, decided{NoOp, BackingOff, 1}},
-		"a back-off that ends now":             {mine, func(_ *Config, s *State) { s.BackOff = testNow.Mono }, decided{Acquire, Reclaimed, 0}},
-		"a back-off that has ended":            {mine, func(_ *Config, s *State) { s.BackOff = seconds(-1) }, decided{Acquire, Reclaimed, 0}},
-		"a back-off for as long as the holder": {"equal", func(_ *Config, s *State) { s.BackOff = seconds(15) }, decided{NoOp, HeldByOther, 15}},
-		"a back-off within the holder's time":  {"equal", func(_ *Config, s *State) { s.BackOff = seconds(3) }, decided{NoOp, HeldByOther, 15}},
+		"a back-off":                           {mine, func(_ *Config, s *State) { s.BackOff.Until = seconds(1) }, decided{NoOp, BackingOff, 1}},
+		"a back-off that ends now":             {mine, func(_ *Config, s *State) { s.BackOff.Until = testNow.Mono }, decided{Acquire, Reclaimed, 0}},
+		"a back-off that has ended":            {mine, func(_ *Config, s *State) { s.BackOff.Until = seconds(-1) }, decided{Acquire, Reclaimed, 0}},
+		"a back-off for as long as the holder": {"equal", func(_ *Config, s *State) { s.BackOff.Until = seconds(15) }, decided{NoOp, HeldByOther, 15}},
+		"a back-off within the holder's time":  {"equal", func(_ *Config, s *State) { s.BackOff.Until = seconds(3) }, decided{NoOp, HeldByOther, 15}},
 		// Until it can judge who outranks whom it leaves a lock to others; not one that was
 		// given to it, and not where there are no ranks.
 		"its default":                              {free, unsynced, decided{NoOp, Unsynced, 3}},
@@ -52,18 +52,18 @@ func TestWhatAFollowerWaitsFor(t *testing.T) {
 		"its default, although there are no ranks": {free, func(c *Config, s *State) { unsynced(c, s); c.Ranked = false }, decided{Acquire, Free, 0}},
 		"to be fit": {free, func(_ *Config, s *State) { s.Unfit = true }, decided{NoOp, NotFit, -1}},
 		// A write that is held back is no reason to wake before it may be sent.
-		"to write again":                {mine, func(_ *Config, s *State) { s.Writes.Next = seconds(2) }, decided{NoOp, Retrying, 2}},
-		"to write again what falls due": {"equal", func(_ *Config, s *State) { s.SeenAt, s.Writes.Next = seconds(-15), seconds(2) }, decided{NoOp, Retrying, 2}},
+		"to write again":                {mine, func(_ *Config, s *State) { s.Effort.Writes.Next = seconds(2) }, decided{NoOp, Retrying, 2}},
+		"to write again what falls due": {"equal", func(_ *Config, s *State) { s.SeenAt, s.Effort.Writes.Next = seconds(-15), seconds(2) }, decided{NoOp, Retrying, 2}},
 		// Rank does not count while a hold stands, nor until those that were displaced have
 		// left the other the time to act; what is later counts.
 		"a hold":                         {"lower, unmarked, held", nil, decided{NoOp, HeldByOther, 10}},
-		"a hold that ends now":           {"lower, unmarked, held", func(_ *Config, s *State) { s.HoldAt = seconds(-10) }, decided{Acquire, Preempted, 0}},
-		"another's hold that ends now":   {"lower, unmarked, held", func(c *Config, s *State) { s.HoldAt, c.Key = seconds(-10), "other" }, decided{NoOp, HeldByOther, 15.025}},
-		"the other to settle":            {lower, func(_ *Config, s *State) { s.Rebuffed = seconds(4) }, decided{NoOp, HeldByOther, 4}},
-		"a hold, and the other":          {"lower, unmarked, held", func(_ *Config, s *State) { s.Rebuffed = seconds(4) }, decided{NoOp, HeldByOther, 10}},
-		"the other, and a hold":          {"lower, unmarked, held", func(_ *Config, s *State) { s.Rebuffed = seconds(12) }, decided{NoOp, HeldByOther, 10}},
-		"the other, past its time":       {lower, func(_ *Config, s *State) { s.Rebuffed = seconds(22) }, decided{NoOp, HeldByOther, 15}},
-		"the other, which runs out with": {lower, func(_ *Config, s *State) { s.SeenAt, s.Rebuffed = seconds(-15), testNow.Mono }, decided{Acquire, Expired, 0}},
+		"a hold that ends now":           {"lower, unmarked, held", func(_ *Config, s *State) { s.Since.Hold = seconds(-10) }, decided{Acquire, Preempted, 0}},
+		"another's hold that ends now":   {"lower, unmarked, held", func(c *Config, s *State) { s.Since.Hold, c.Key = seconds(-10), "other" }, decided{NoOp, HeldByOther, 15.025}},
+		"the other to settle":            {lower, func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(4) }, decided{NoOp, HeldByOther, 4}},
+		"a hold, and the other":          {"lower, unmarked, held", func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(4) }, decided{NoOp, HeldByOther, 10}},
+		"the other, and a hold":          {"lower, unmarked, held", func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(12) }, decided{NoOp, HeldByOther, 10}},
+		"the other, past its time":       {lower, func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(22) }, decided{NoOp, HeldByOther, 15}},
+		"the other, which runs out with": {lower, func(_ *Config, s *State) { s.SeenAt, s.Displaced.NotBefore = seconds(-15), testNow.Mono }, decided{Acquire, Expired, 0}},
 	} {
 		c, s := testConfig(), seenAt(0, lock(x.lock))
 		if s.Count = 3; x.change != nil {
@@ -85,17 +85,17 @@ func TestWhatIsDoneWithALockThatNobodyAskedFor(t *testing.T) {
 		want   decided
 	}{
 		"it did not ask":             {"nominated me", func(*State) {}, decided{Release, NotAsked, 0}},
-		"it asked":                   {"nominated me", func(s *State) { s.Asked = true }, decided{Acquire, Reclaimed, 0}},
+		"it asked":                   {"nominated me", func(s *State) { s.Asking.Wanted = true }, decided{Acquire, Reclaimed, 0}},
 		"an operator did":            {"transferred to me", func(*State) {}, decided{Acquire, Reclaimed, 0}},
 		"an operator did, it cannot": {"transferred to me", func(s *State) { s.Unfit = true }, decided{Release, NotAsked, 0}},
-		"it asked, and cannot":       {"nominated me", func(s *State) { s.Asked, s.Unfit = true, true }, decided{Release, NotAsked, 0}},
-		"somebody may act":           {"nominated me", func(s *State) { s.Prior = seconds(1) }, decided{Acquire, Reclaimed, 0}},
-		"nobody may act any more":    {"nominated me", func(s *State) { s.Prior = testNow.Mono }, decided{Release, NotAsked, 0}},
-		"it may be a twin's":         {"nominated me", func(s *State) { s.Twin = true }, decided{NoOp, HeldByOther, 2}},
-		"its own stamp, by chance":   {"nominated me", func(s *State) { s.Mine[0] = 5e6 }, decided{Release, NotAsked, 0}},
-		"it stays away, it may act":  {"nominated me", func(s *State) { s.Prior, s.BackOff = seconds(1), seconds(5) }, decided{NoOp, BackingOff, 5}},
-		"it stays away, an operator": {"transferred to me", func(s *State) { s.BackOff = seconds(5) }, decided{Acquire, Reclaimed, 0}},
-		"it has led since, as that":  {"transferred to me", func(s *State) { s.BackOff, s.Snap.Record.Renewed = seconds(5), 77e6 }, decided{NoOp, BackingOff, 5}},
+		"it asked, and cannot":       {"nominated me", func(s *State) { s.Asking.Wanted, s.Unfit = true, true }, decided{Release, NotAsked, 0}},
+		"somebody may act":           {"nominated me", func(s *State) { s.Earlier.Until = seconds(1) }, decided{Acquire, Reclaimed, 0}},
+		"nobody may act any more":    {"nominated me", func(s *State) { s.Earlier.Until = testNow.Mono }, decided{Release, NotAsked, 0}},
+		"it may be a twin's":         {"nominated me", func(s *State) { s.Duplicate = true }, decided{NoOp, HeldByOther, 2}},
+		"its own stamp, by chance":   {"nominated me", func(s *State) { s.Own.Stamps[0] = 5e6 }, decided{Release, NotAsked, 0}},
+		"it stays away, it may act":  {"nominated me", func(s *State) { s.Earlier.Until, s.BackOff.Until = seconds(1), seconds(5) }, decided{NoOp, BackingOff, 5}},
+		"it stays away, an operator": {"transferred to me", func(s *State) { s.BackOff.Until = seconds(5) }, decided{Acquire, Reclaimed, 0}},
+		"it has led since, as that":  {"transferred to me", func(s *State) { s.BackOff.Until, s.Snap.Record.Renewed = seconds(5), 77e6 }, decided{NoOp, BackingOff, 5}},
 		"another is nominated":       {"nominated", func(*State) {}, decided{NoOp, HeldByOther, 2}},
 	} {
 		s := seenAt(0, lock(x.lock))
@@ -115,20 +115,20 @@ func TestWhenAChallengerAsks(t *testing.T) {
 		want   decided
 	}{
 		"at once":                      {func(*State) {}, decided{Ask, Asking, 0}},
-		"not while it backs off":       {func(s *State) { s.BackOff = seconds(1) }, decided{NoOp, HeldByOther, 15}},
-		"once it backs off no more":    {func(s *State) { s.BackOff = testNow.Mono }, decided{Ask, Asking, 0}},
+		"not while it backs off":       {func(s *State) { s.BackOff.Until = seconds(1) }, decided{NoOp, HeldByOther, 15}},
+		"once it backs off no more":    {func(s *State) { s.BackOff.Until = testNow.Mono }, decided{Ask, Asking, 0}},
 		"not once the lease is over":   {func(s *State) { s.SeenAt = seconds(-15) }, decided{Acquire, Expired, 0}},
-		"not while requests fail":      {func(s *State) { s.Asks.Next = seconds(3) }, decided{NoOp, AskedAlready, 3}},
-		"not too often":                {func(s *State) { s.AskAt = seconds(4) }, decided{NoOp, AskedAlready, 4}},
-		"not beyond the lease":         {func(s *State) { s.AskAt = seconds(40) }, decided{NoOp, AskedAlready, 15}},
-		"it polls meanwhile":           {func(s *State) { s.AskAt, s.PollAt = seconds(4), testNow.Mono }, decided{Read, Polling, 0}},
-		"it will poll meanwhile":       {func(s *State) { s.AskAt, s.PollAt = seconds(4), seconds(2) }, decided{NoOp, AskedAlready, 2}},
-		stands:                         {func(s *State) { ours(&s.Snap); s.AnswerAt = testNow.Mono }, decided{NoOp, AskedAlready, 1}},
-		stands + ", unwatched":         {func(s *State) { ours(&s.Snap); s.AnswerAt, s.Watch = testNow.Mono, false }, decided{NoOp, AskedAlready, 0.5}},
-		stands + ", and a poll is due": {func(s *State) { ours(&s.Snap); s.AnswerAt = seconds(-1) }, decided{Read, Polling, 0}},
-		stands + ", and reads fail":    {func(s *State) { ours(&s.Snap); s.AnswerAt, s.Reads.Next = seconds(-1), seconds(1) }, decided{NoOp, AskedAlready, 1}},
-		stands + ", another's":         {func(s *State) { ours(&s.Snap); s.Snap.Notes.Request.Identity = "c"; s.AnswerAt = seconds(-1) }, decided{NoOp, AskedAlready, 9}},
-		stands + ", which has run out": {func(s *State) { ours(&s.Snap); s.RequestAt = seconds(-9) }, decided{Ask, Asking, 0}},
+		"not while requests fail":      {func(s *State) { s.Effort.Asks.Next = seconds(3) }, decided{NoOp, AskedAlready, 3}},
+		"not too often":                {func(s *State) { s.Asking.NotBefore = seconds(4) }, decided{NoOp, AskedAlready, 4}},
+		"not beyond the lease":         {func(s *State) { s.Asking.NotBefore = seconds(40) }, decided{NoOp, AskedAlready, 15}},
+		"it polls meanwhile":           {func(s *State) { s.Asking.NotBefore, s.PollAt = seconds(4), testNow.Mono }, decided{Read, Polling, 0}},
+		"it will poll meanwhile":       {func(s *State) { s.Asking.NotBefore, s.PollAt = seconds(4), seconds(2) }, decided{NoOp, AskedAlready, 2}},
+		stands:                         {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt = testNow.Mono }, decided{NoOp, AskedAlready, 1}},
+		stands + ", unwatched":         {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.Watch = testNow.Mono, false }, decided{NoOp, AskedAlready, 0.5}},
+		stands + ", and a poll is due": {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt = seconds(-1) }, decided{Read, Polling, 0}},
+		stands + ", and reads fail":    {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.Effort.Reads.Next = seconds(-1), seconds(1) }, decided{NoOp, AskedAlready, 1}},
+		stands + ", another's":         {func(s *State) { ours(&s.Snap); s.Snap.Notes.Request.Identity = "c"; s.Asking.AnsweredAt = seconds(-1) }, decided{NoOp, AskedAlready, 9}},
+		stands + ", which has run out": {func(s *State) { ours(&s.Snap); s.Since.Request = seconds(-9) }, decided{Ask, Asking, 0}},
 	} {
 		s := seenAt(0, lock("lower, hands over"))
 		x.change(&s)
@@ -145,23 +145,23 @@ func TestWhenAHolderWrites(t *testing.T) {
 		want   decided
 	}{
 		"a leader":                    {Leading, func(*State) {}, decided{NoOp, Holding, 2}},
-		"one that settles":            {Settling, func(s *State) { s.SettleAt = seconds(9) }, decided{NoOp, Holding, 2}},
-		"one that has almost settled": {Settling, func(s *State) { s.SettleAt = seconds(1) }, decided{NoOp, Holding, 1}},
-		"one that has settled":        {Settling, func(s *State) { s.SettleAt = testNow.Mono }, decided{Renew, Renewing, 0}},
+		"one that settles":            {Settling, func(s *State) { s.Earlier.SettleAt = seconds(9) }, decided{NoOp, Holding, 2}},
+		"one that has almost settled": {Settling, func(s *State) { s.Earlier.SettleAt = seconds(1) }, decided{NoOp, Holding, 1}},
+		"one that has settled":        {Settling, func(s *State) { s.Earlier.SettleAt = testNow.Mono }, decided{Renew, Renewing, 0}},
 		"one that drains":             {Draining, func(s *State) { s.Alive = true }, decided{NoOp, Holding, 2}},
-		"past its limit":              {Draining, func(s *State) { s.Alive, s.Overdue, s.Why = true, true, Stopped }, decided{NoOp, Stopped, 10}},
-		"while writes fail":           {Leading, func(s *State) { s.Renewed, s.Writes.Next = seconds(-2), seconds(1) }, decided{NoOp, Holding, 1}},
+		"past its limit":              {Draining, func(s *State) { s.Alive, s.Drain.Overdue, s.Why = true, true, Stopped }, decided{NoOp, Stopped, 10}},
+		"while writes fail":           {Leading, func(s *State) { s.Own.Renewed, s.Effort.Writes.Next = seconds(-2), seconds(1) }, decided{NoOp, Holding, 1}},
 		"that became unfit":           {Leading, func(s *State) { s.Unfit = true }, decided{NoOp, Holding, 0.25}},
 		// While its reads fail it goes on with what it knows.
 		"a leader that cannot read":       {Leading, cannotRead, decided{Renew, Renewing, 0}},
-		"one that settles, cannot read":   {Settling, func(s *State) { cannotRead(s); s.SettleAt = seconds(9) }, decided{Renew, Renewing, 0}},
+		"one that settles, cannot read":   {Settling, func(s *State) { cannotRead(s); s.Earlier.SettleAt = seconds(9) }, decided{Renew, Renewing, 0}},
 		"one that drains, cannot read":    {Draining, func(s *State) { cannotRead(s); s.Alive = true }, decided{Renew, Renewing, 0}},
-		"past a conflict, cannot read":    {Leading, func(s *State) { cannotRead(s); s.Writes.Conflicts = 1 }, decided{NoOp, Retrying, 1}},
-		"that reads again":                {Leading, func(s *State) { cannotRead(s); s.Reads.Next = testNow.Mono }, decided{Read, NeedRead, 0}},
-		"that has lost, and cannot read":  {Draining, func(s *State) { cannotRead(s); s.Alive, s.Gone, s.Lost = true, true, true }, decided{NoOp, Retrying, 1}},
+		"past a conflict, cannot read":    {Leading, func(s *State) { cannotRead(s); s.Effort.Writes.Conflicts = 1 }, decided{NoOp, Retrying, 1}},
+		"that reads again":                {Leading, func(s *State) { cannotRead(s); s.Effort.Reads.Next = testNow.Mono }, decided{Read, NeedRead, 0}},
+		"that has lost, and cannot read":  {Draining, func(s *State) { cannotRead(s); s.Alive, s.Drain.Lost = true, RecordLost }, decided{NoOp, Retrying, 1}},
 		"a follower that cannot read":     {Following, cannotRead, decided{NoOp, Retrying, 1}},
 		"one that releases, cannot read":  {Releasing, cannotRead, decided{NoOp, Retrying, 1}},
-		"one whose reads have not failed": {Leading, func(s *State) { s.Stale = true }, decided{Read, NeedRead, 0}},
+		"one whose reads have not failed": {Leading, func(s *State) { s.Known = Behind }, decided{Read, NeedRead, 0}},
 	} {
 		s := ours(seenAt(0, lock("mine")), x.phase)
 		s.Snap.Notes.Marker.Handover = true
@@ -172,6 +172,6 @@ func TestWhenAHolderWrites(t *testing.T) {
 
 // cannotRead needs a read, which may be tried in a second, and a renewal is due.
 func cannotRead(s *State) {
-	s.Stale, s.Renewed = true, seconds(-3)
-	s.Reads = Effort{Fails: 2, Next: testNow.Mono.After(time.Second), Last: testNow.Mono}
+	s.Known, s.Own.Renewed = Behind, seconds(-3)
+	s.Effort.Reads = Effort{Fails: 2, Next: testNow.Mono.After(time.Second), Last: testNow.Mono}
 }

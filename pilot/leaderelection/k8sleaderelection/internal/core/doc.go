@@ -6,16 +6,29 @@
 // A step has three parts:
 //
 //	absorb   learn from the input; choose nothing
-//	settle   make the phase changes that follow from what is now known
+//	advance  make the phase changes that follow from what is now known
 //	decide   say what should be done; total, and it reads only its arguments
 //
-// The phases:
+// The phases, and why each is entered. TestDecideEnumerated derives the drawing:
 //
-//	Following ──acquired──▶ Leading ──stop, step down, request──▶ Draining ──▶ Releasing ─▶ Following
-//	    │                     ▲  └──lost: gate shut at once──▶ Draining ──drained──▶ Following
-//	    └──acquired, but an   │
-//	       earlier holder may │
-//	       act ──▶ Settling ──┘                              (Done from anywhere, once stopped)
+//	stateDiagram-v2
+//	    %% loss: identity-conflict, lock-deleted, one-of-two-locks-lost, record-emptied, record-unreadable, store-restored, superseded
+//	    [*] --> following
+//	    following --> settling: earlier-holder-may-act
+//	    following --> leading: acquired
+//	    following --> releasing: stopped
+//	    following --> done: stopped
+//	    settling --> following: loss
+//	    settling --> leading: settled
+//	    settling --> done: left-to-lapse, loss
+//	    leading --> draining: cover-ended, handing-over, loss, stepped-down, stopped
+//	    draining --> following: as before
+//	    draining --> draining: cover-ended, loss
+//	    draining --> releasing: drained
+//	    draining --> done: as before, drain-stuck
+//	    releasing --> following: left-to-lapse, loss, released, stopped
+//	    releasing --> done: as before, left-to-lapse, loss, released, stopped
+//	    done --> [*]
 //
 // A challenger that outranks a leader of ours asks it (request.go); the leader accepts,
 // drains, and in place of a release writes the challenger in, which acts on its own

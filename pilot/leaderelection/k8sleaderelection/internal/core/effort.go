@@ -12,21 +12,28 @@ type Effort struct {
 	Last      Instant // when one last failed
 }
 
-// effort is that of the operation's kind.
-func (s *State) effort(op Op) *Effort {
+// Efforts are those of each kind of call.
+type Efforts struct {
+	Reads  Effort
+	Writes Effort // of everything but requests
+	Asks   Effort // of requests
+}
+
+// of is that of the operation's kind.
+func (e *Efforts) of(op Op) *Effort {
 	switch op {
 	case Read:
-		return &s.Reads
+		return &e.Reads
 	case Ask:
-		return &s.Asks
+		return &e.Asks
 	case NoOp, Acquire, Renew, Release, HandOver:
 	}
-	return &s.Writes
+	return &e.Writes
 }
 
 // failed takes in a call that brought nothing usable.
 func (c Config) failed(s State, call Call, in Input) State {
-	now, e := in.Now.Mono, s.effort(call.Op)
+	now, e := in.Now.Mono, s.Effort.of(call.Op)
 	if e.Last.After(2*c.Lease) < now { // that was another trouble
 		*e = Effort{}
 	}
@@ -50,11 +57,13 @@ func (c Config) failed(s State, call Call, in Input) State {
 		return s // what we know of the lock is as good as before
 	}
 	if in.Result != Conflict {
-		s.Reads.Next = max(s.Reads.Next, now.After(c.pause(s, Read, 1, in)))
+		s.Effort.Reads.Next = max(s.Effort.Reads.Next, now.After(c.pause(s, Read, 1, in)))
 	}
-	s.Stale = true
-	s.Gave = s.Gave && in.Result == Unknown
-	s.Doubt = s.Doubt || in.Result == Unknown && call.Op == Acquire
+	if s.Known == Current {
+		s.Known = Behind
+	}
+	s.Drain.Sent = s.Drain.Sent && in.Result == Unknown
+	s.AcquireUnknown = s.AcquireUnknown || in.Result == Unknown && call.Op == Acquire
 	return s
 }
 
@@ -66,7 +75,7 @@ func (e *Effort) denied(call Call) bool { return e.Conflicts > 0 && e.Base == ca
 // conflicted takes in a write that met another version. The first is tried again as soon
 // as the store was asked; where others write all the time, one tries no more than they do.
 func (c Config) conflicted(s State, call Call, in Input) State {
-	e := s.effort(call.Op)
+	e := s.Effort.of(call.Op)
 	if e.Last.After(2*c.Retry) < in.Now.Mono {
 		e.Conflicts = 0
 	}
@@ -76,7 +85,7 @@ func (c Config) conflicted(s State, call Call, in Input) State {
 	case e.Conflicts > 1:
 		e.Next = in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in))
 	case call.Op == Ask:
-		s.AskAt = 0 // it met a renewal: that is no answer
+		s.Asking.NotBefore = 0 // it met a renewal: that is no answer
 	}
 	return s
 }
@@ -126,7 +135,7 @@ func (c Config) holds(s State, now Instant) bool {
 // Only what fails of that itself may delay it.
 func (c Config) unhindered(s State) State {
 	if c.nominee(s) {
-		s.Reads.Next, s.Writes.Next = 0, 0
+		s.Effort.Reads.Next, s.Effort.Writes.Next = 0, 0
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"runtime/debug"
+	"sync"
 	"testing"
 	"time"
 )
@@ -9,9 +10,12 @@ import (
 // testConfig is the 15/10/2 timing, with names as short as traces like them.
 func testConfig() Config {
 	return Config{
-		Self: "a", Key: "stable", Lease: 15 * time.Second, Cover: 10 * time.Second, Retry: 2 * time.Second,
-		CallTimeout: 4 * time.Second, DrainLimit: 4 * time.Second, StopLimit: 30 * time.Second,
-		PeerGrace: 5 * time.Second, Moment: 25 * time.Millisecond, Ranked: true, Release: true,
+		Self: "a", Key: "stable", Ranked: true, Release: true,
+		Timing: Timing{
+			Lease: 15 * time.Second, Cover: 10 * time.Second, Retry: 2 * time.Second,
+			CallTimeout: 4 * time.Second, DrainLimit: 4 * time.Second, StopLimit: 30 * time.Second,
+			PeerGrace: 5 * time.Second, RankDelay: 25 * time.Millisecond,
+		},
 	}
 }
 
@@ -47,6 +51,8 @@ func testSnapshots() map[string]Snapshot {
 	unfit, paused, pausedAsked, pausedPeer := handsOver, handsOver, asked(false), Notes{Hold: hold("b")}
 	unfit.Marker.Unfit = true
 	paused.Hold, pausedAsked.Hold = hold("b"), hold("a")
+	half := func(s Snapshot) Snapshot { s.Stands = InFirst; return s }
+	before15 := func(s Snapshot) Snapshot { s.Version = 14; return s } // an older state than the term's first write
 	untouched := func(r Record) Record { r.Renewed = r.Acquired; return r }
 	nominatedByOperator := Notes{Nominated: Nomination{"a", 3}, Hold: hold("a")}
 	nominatedByOperator.Hold.Reason = HoldForTransfer
@@ -69,6 +75,8 @@ func testSnapshots() map[string]Snapshot {
 		"free, marker left":      lock(record("", ""), marker("b", 2)),
 		"free, own marker left":  lock(record("", ""), marker("a", 2)),
 		"mine":                   lock(record("a", "stable"), marker("a", 3)),
+		"mine, in one of two":    half(lock(record("a", "stable"), marker("a", 3))),
+		"mine, from before":      before15(lock(record("a", "stable"), marker("a", 3))),
 		"mine, unmarked":         lock(record("a", "stable"), Notes{}),
 		"mine, other's marker":   lock(record("a", "stable"), marker("b", 2)),
 		"equal":                  lock(record("b", "stable"), marker("b", 3)),
@@ -99,39 +107,68 @@ func choices(counts []int, f func(chosen []int)) {
 	}
 }
 
+// stage is a phase, and how far its term has come to its end.
+type stage struct {
+	phase Phase
+	lost  Loss
+	kind  DrainKind
+	late  bool // its time is up
+}
+
+// stages are those that a history can lead to. What DrainToBoth adds to DrainToHandOver is
+// the back-off that follows.
+var stages = func() []stage {
+	all := []stage{{phase: Following}, {phase: Settling}, {phase: Done}, {phase: Leading}, {phase: Leading, kind: DrainToStepDown}}
+	for _, ends := range []stage{{}, {kind: DrainToStepDown}, {kind: DrainToHandOver}, {late: true}} {
+		for phase, losses := range map[Phase][]Loss{Draining: {NotLost, CoverLost, RecordLost}, Releasing: {NotLost, RecordLost}} {
+			for _, lost := range losses {
+				all = append(all, stage{phase, lost, ends.kind, ends.late})
+			}
+		}
+	}
+	return all
+}()
+
 // domain describes every state that the enumeration visits, by the numbers chosen.
 var domain = []struct {
 	values int
 	set    func(s *State, n int)
 }{
-	{6, func(s *State, n int) { s.Phase = Phase(n) }},
+	{len(stages), func(s *State, n int) {
+		s.Phase, s.Drain.Lost, s.Drain.Kind = stages[n].phase, stages[n].lost, stages[n].kind
+		s.Drain.Sent = s.Phase == Releasing && s.Drain.Kind == DrainToHandOver
+		s.Drain.Until = around(1, 2*time.Second)
+		if stages[n].late {
+			s.Drain.Until = around(0, 2*time.Second)
+		}
+	}},
 	{5, func(s *State, n int) { s.Flight.Op = Op(n) }},
-	{3, func(s *State, n int) { s.Known, s.Stale = n > 0, n == 1 }},
+	{3, func(s *State, n int) { s.Known = Knowledge(n) }}, // BehindGap is Behind, until an answer comes
 	{2, func(s *State, n int) { s.Stopping = n == 1 }},
 	{2, func(s *State, n int) { s.Watch = n == 1 }},
 	{2, func(s *State, n int) { s.Alive = n == 1 }},
-	{2, func(s *State, n int) { s.Lost = n == 1 }},
 	{2, func(s *State, n int) { s.Marked = n == 1 }},
-	{2, func(s *State, n int) { s.StepDown = n == 1 }},
-	{3, func(s *State, n int) { s.Doubt, s.Unfit = n == 1, n == 2 }},
-	{2, func(s *State, n int) { s.Twin = n == 1 }},
+	{3, func(s *State, n int) { s.AcquireUnknown, s.Unfit = n == 1, n == 2 }},
+	{2, func(s *State, n int) { s.Duplicate = n == 1 }},
 	{2, func(s *State, n int) { // ours, or a term that has been overtaken
 		if n == 1 {
-			s.Mine[0] = s.Snap.Record.Renewed
+			s.Own.Stamps[0] = s.Snap.Record.Renewed
 			s.Term = Term{UID: s.Snap.UID, Transitions: s.Snap.Record.Transitions, Token: 15}
 		}
 	}},
 	{2, func(s *State, n int) { s.SeenAt = around(n, 20*time.Second) }},
 	{2, func(s *State, n int) {
 		next := around(n, time.Second)
-		s.Reads.Next, s.Writes.Next, s.Asks.Next = next, next, next
-		if n == 1 && s.Stale { // reads fail, and a write may be tried
-			s.Reads.Fails, s.Writes.Next = 1, around(0, time.Second)
+		s.Effort.Reads.Next, s.Effort.Writes.Next, s.Effort.Asks.Next = next, next, next
+		if n == 1 && s.Known.Outdated() { // reads fail, and a write may be tried
+			s.Effort.Reads.Fails, s.Effort.Writes.Next = 1, around(0, time.Second)
 		}
 	}},
-	{2, func(s *State, n int) { s.Prior, s.SettleAt = around(n, 3*time.Second), around(n, 3*time.Second) }},
 	{2, func(s *State, n int) {
-		if s.Phase == Leading || s.Phase == Draining && !s.Lost || s.Phase == Settling {
+		s.Earlier.Until, s.Earlier.SettleAt = around(n, 3*time.Second), around(n, 3*time.Second)
+	}},
+	{2, func(s *State, n int) {
+		if s.Phase == Leading || s.Phase == Draining && s.Drain.Lost == NotLost || s.Phase == Settling {
 			at := testNow
 			if n == 0 {
 				at.Mono -= Instant(11 * time.Second)
@@ -155,8 +192,7 @@ func around(n int, d time.Duration) Instant {
 func impossible(s State) bool {
 	acts := s.Phase == Leading || s.Phase == Draining
 	return s.Alive && !acts && s.Phase != Done || s.Phase == Leading && !(s.Alive && s.Marked) ||
-		s.Phase == Leading && !s.Marked || s.Lost && s.Phase != Draining || s.StepDown && !acts && s.Phase != Releasing ||
-		s.Doubt && s.Phase != Following || !s.Known && s.Phase != Following && s.Phase != Done
+		s.AcquireUnknown && s.Phase != Following || s.Known == Unread && s.Phase != Following && s.Phase != Done
 }
 
 // TestDecideEnumerated visits every combination of the domain, settles it, and checks
@@ -169,54 +205,68 @@ func TestDecideEnumerated(t *testing.T) {
 		counts[i] = d.values
 	}
 	c := testConfig()
-	for name, snap := range testSnapshots() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c.enumerate(t, counts, snap)
-		})
+	var mu sync.Mutex
+	found := transitions{}
+	t.Run("all", func(t *testing.T) { // which waits for what runs side by side in it
+		for name, snap := range testSnapshots() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				of := c.enumerate(t, counts, snap)
+				mu.Lock()
+				defer mu.Unlock()
+				found.add(of)
+			})
+		}
+	})
+	if !t.Failed() && visitEvery == 1 {
+		found.compare(t)
 	}
 }
 
-func (c Config) enumerate(t *testing.T, counts []int, snap Snapshot) {
-	visited := 0
+func (c Config) enumerate(t *testing.T, counts []int, snap Snapshot) transitions {
+	n, visited, found := 0, 0, transitions{}
 	choices(counts, func(chosen []int) {
-		s := State{Why: Starting, Snap: snap, Default: Default{Synced: true, Revision: "stable"}}
+		if n++; n%visitEvery != 0 {
+			return
+		}
+		s := State{Why: before, Snap: snap, Default: Default{Synced: true, Revision: "stable"}}
 		for i, d := range domain {
 			d.set(&s, chosen[i])
 		}
 		if t.Failed() || impossible(s) {
 			return
 		}
-		s.HoldAt, s.RequestAt = testNow.Mono, testNow.Mono
-		s.PollAt, s.LimitAt, s.ReleaseBy = around(1, time.Second), around(1, 2*time.Second), around(1, 2*time.Second)
-		s.Renewed = around(0, time.Second)
+		s.Since.Hold, s.Since.Request = testNow.Mono, testNow.Mono
+		s.PollAt = around(1, time.Second)
+		s.Own.Renewed = around(0, time.Second)
 		visited++
-		settled := c.settle(s, testNow)
+		settled := found.follow(c, s)
 		a := c.decide(settled, testNow)
 		if why := c.wrong(settled, a); why != "" {
 			t.Errorf("%s\nbefore: %+v\nstate:  %+v\naction: %+v", why, s, settled, a)
 		}
-		if again := c.settle(settled, testNow); again != settled {
+		if again := c.advance(settled, testNow); again != settled {
 			t.Errorf("settling twice is not settling once: from %+v\nto %+v", settled, again)
 		}
 	})
 	t.Logf("%d states", visited)
+	return found
 }
 
 // TestWrong shows that the enumeration can fail.
 func TestWrong(t *testing.T) {
 	c := testConfig()
 	leading := State{
-		Phase: Leading, Known: true, Alive: true, Marked: true, Snap: testSnapshots()["mine"],
-		Mine: [4]Stamp{7e6}, Term: Term{UID: UID{First: "u"}, Transitions: 3, Token: 15}, Cover: testNow.Plus(time.Second),
+		Phase: Leading, Known: Current, Alive: true, Marked: true, Snap: testSnapshots()["mine"],
+		Own: Own{Stamps: [4]Stamp{7e6}}, Term: Term{UID: UID{First: "u"}, Transitions: 3, Token: 15}, Cover: testNow.Plus(time.Second),
 	}
 	good := Action{Why: Holding, Work: true, Gate: leading.Cover, Wake: leading.Cover.Mono}
 	if why := c.wrong(leading, good); why != "" {
 		t.Fatalf("a good action is called wrong: %s", why)
 	}
 	lost, following := leading, leading
-	lost.Phase, lost.Lost = Draining, true
-	following.Phase, following.Alive, following.Prior = Following, false, Never
+	lost.Phase, lost.Drain.Lost = Draining, CoverLost
+	following.Phase, following.Alive, following.Earlier.Until = Following, false, Never
 	asleep, open, sends, early := good, good, good, Action{Why: Free, Wake: Never}
 	asleep.Wake = testNow.Mono
 	open.Work = false
@@ -245,7 +295,7 @@ func (c Config) wrong(s State, a Action) string {
 	switch {
 	case a.Work != (s.Phase == Leading):
 		return "work is wanted in Leading, and only there"
-	case a.Gate != (Cover{}) && s.Phase != Leading && (s.Phase != Draining || s.Lost):
+	case a.Gate != (Cover{}) && s.Phase != Leading && (s.Phase != Draining || s.Drain.Lost != NotLost):
 		return "the gate is open without a right to act"
 	case a.Gate != (Cover{}) && a.Gate != s.Cover:
 		return "the gate does not end with the cover"
@@ -255,7 +305,7 @@ func (c Config) wrong(s State, a Action) string {
 		return "no reason"
 	case a.Op != NoOp && s.Flight.Op != NoOp:
 		return "a second call while one is in flight"
-	case a.Op != NoOp && now < s.effort(a.Op).Next:
+	case a.Op != NoOp && now < s.Effort.of(a.Op).Next:
 		return "a call before the back-off is over"
 	case a.Op != NoOp && s.Phase == Done:
 		return "a call after the end"
@@ -274,7 +324,7 @@ func (c Config) wrongWrite(s State, a Action) string {
 	mine := s.Snap.held() && s.Snap.Record.Holder == c.Self
 	marked := a.Notes.Marker.names(a.Record)
 	switch {
-	case a.Base != s.Snap || !s.Known || s.Stale && !(a.Op == Renew && s.Reads.Fails > 0):
+	case a.Base != s.Snap || s.Known == Unread || s.Known.Outdated() && !(a.Op == Renew && s.Effort.Reads.Fails > 0):
 		return "a write that is not decided on the newest snapshot"
 	case a.Op == Ask:
 		return c.wrongAsk(s, a)
@@ -292,11 +342,11 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return "a marker although an earlier holder may act"
 	case a.Op == Renew && !c.ours(s):
 		return "a renewal of a term that is not one's own"
-	case a.Op == Renew && s.Phase == Settling && marked && !s.Marked && testNow.Mono < s.SettleAt:
+	case a.Op == Renew && s.Phase == Settling && marked && !s.Marked && testNow.Mono < s.Earlier.SettleAt:
 		return "a marker while settling"
 	case a.Op == Renew && s.Phase == Leading && !marked:
 		return "a leader's renewal without its marker"
-	case a.Op == Release && (!mine || s.Alive || s.Twin || a.Record.Holder != "" || a.Notes != Notes{}):
+	case a.Op == Release && (!mine || s.Alive || s.Duplicate || a.Record.Holder != "" || a.Notes != Notes{}):
 		return "a release of what is not one's own, or of what runs"
 	}
 	return ""

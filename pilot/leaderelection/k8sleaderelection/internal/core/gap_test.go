@@ -32,7 +32,7 @@ func TestAReadFromBeforeTheWatchDoesNotCloseItsGap(t *testing.T) {
 	later.Version, later.Sum = 7, 3
 	step(Input{Kind: Seen, Snap: later, Now: at(7)})
 	step(Input{Kind: Replied, Result: OK, Snap: later, Now: at(8)})
-	if action.Op != NoOp || state.Stale {
+	if action.Op != NoOp || state.Known != Current {
 		t.Errorf("after the answer to a later one: %+v", action)
 	}
 }

@@ -61,7 +61,7 @@ func TestHalfIsNotOurs(t *testing.T) {
 	c.Self = "b"
 	for stands, want := range map[Stands]bool{0: true, InFirst | InSecond: true, InFirst: false, InSecond: false} {
 		snap := pairOf(stands)
-		s := State{Term: Term{UID: UID{"p", "s"}, Transitions: 3, Token: 20}, Snap: snap, Mine: [4]Stamp{7e6}}
+		s := State{Term: Term{UID: UID{"p", "s"}, Transitions: 3, Token: 20}, Snap: snap, Own: Own{Stamps: [4]Stamp{7e6}}}
 		if c.ours(s) != want {
 			t.Errorf("stands in %b: ours %v", stands, c.ours(s))
 		}
@@ -85,7 +85,7 @@ func TestClaimExceedsBothObjects(t *testing.T) {
 			snap.Record.Holder, snap.Record.Acquired = x.nominated, snap.Record.Renewed
 			snap.Notes.Nominated = Nomination{x.nominated, snap.Record.Transitions}
 		}
-		record, _ := c.claim(State{Known: true, Snap: snap, Count: 3}, testNow)
+		record, _ := c.claim(State{Known: Current, Snap: snap, Count: 3}, testNow)
 		if record.Transitions != x.want {
 			t.Errorf("nominated %q, floor %d: claims term %d, want %d", x.nominated, x.floor, record.Transitions, x.want)
 		}

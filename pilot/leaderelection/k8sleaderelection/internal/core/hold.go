@@ -36,7 +36,7 @@ func (s State) holdEnds() Instant {
 		return 0
 	}
 	seconds := min(max(h.Seconds, 0), maxHoldSeconds)
-	return s.HoldAt.After(time.Duration(seconds) * time.Second)
+	return s.Since.Hold.After(time.Duration(seconds) * time.Second)
 }
 
 // keptHold is the hold to write beside our own record: one that stands. One that has

@@ -32,15 +32,15 @@ func TestForHowLongAHolderIsMute(t *testing.T) {
 		"a label":                         {was, with(newer), nil, 2, 5},
 		"in the same version":             {was, with(renewed), nil, 2, 7},
 		"in an older state":               {was, with(older, renewed), nil, 2, 0},
-		"asked later than seen":           {was, with(newer, renewed), func(s *State) { s.RequestAt = seconds(1) }, 2, 6},
-		"seen later than asked":           {was, with(newer, renewed), func(s *State) { s.RequestAt, s.SeenAt = seconds(-3), seconds(1) }, 2, 6},
+		"asked later than seen":           {was, with(newer, renewed), func(s *State) { s.Since.Request = seconds(1) }, 2, 6},
+		"seen later than asked":           {was, with(newer, renewed), func(s *State) { s.Since.Request, s.SeenAt = seconds(-3), seconds(1) }, 2, 6},
 		"asked again meanwhile":           {was, with(newer, renewed, asked(func(r *Request) { r.Seconds = 31 })), nil, 2, 5},
 		"it refuses":                      {was, with(newer, renewed, asked(func(r *Request) { r.Refused = refusedNoRank })), nil, 2, 0},
 		"it accepts":                      {was, with(newer, renewed, accept), nil, 2, 0},
 		"it has accepted":                 {with(accept), with(newer, renewed, accept), nil, 2, 7},
 		"it has accepted another's":       {with(others, accept), with(newer, renewed, others, accept), nil, 2, 7},
 		"another has asked":               {with(others), with(newer, renewed, others), nil, 2, 5},
-		"the request has run out":         {was, with(newer, renewed), func(s *State) { s.RequestAt = seconds(-30) }, 2, 5},
+		"the request has run out":         {was, with(newer, renewed), func(s *State) { s.Since.Request = seconds(-30) }, 2, 5},
 		"another was asked, who refused":  {with(astray), with(newer, renewed, astray), nil, 2, 5},
 		"another holder":                  {was, with(newer, to("c", 4), marked("c", 4)), nil, 2, 0},
 		"another term of its own":         {was, with(newer, to("b", 4), marked("b", 4)), nil, 2, 0},
@@ -52,10 +52,10 @@ func TestForHowLongAHolderIsMute(t *testing.T) {
 		"it was no leader of ours before": {with(marked("c", 2)), with(newer, renewed, marked("c", 2)), nil, 2, 0},
 	} {
 		s := seenAt(0, x.was)
-		if s.Ignored = 5 * time.Second; x.state != nil {
+		if s.Asking.Ignored = 5 * time.Second; x.state != nil {
 			x.state(&s)
 		}
-		if got := c.observe(s, later(x.after, x.next)).Ignored; got != x.want*time.Second {
+		if got := c.observe(s, later(x.after, x.next)).Asking.Ignored; got != x.want*time.Second {
 			t.Errorf("%s: for %v, want %v", name, got, x.want*time.Second)
 		}
 	}
@@ -80,11 +80,11 @@ func TestWhoIsTakenForMute(t *testing.T) {
 	} {
 		s := seenAt(0, x.lock)
 		for more, want := range map[time.Duration]bool{0: false, 1: true} {
-			s.Ignored = x.mute + more
+			s.Asking.Ignored = x.mute + more
 			grace := map[bool]time.Duration{true: c.PeerGrace}[want]
 			if c.mute(s) != want || c.canAsk(s) == want || c.mayActUntil(s) != c.expiresAt(s).After(grace) {
 				t.Errorf("%s, without an answer for %v: mute %v, can be asked %v, may act for %v",
-					name, s.Ignored, c.mute(s), c.canAsk(s), testNow.Mono.Until(c.mayActUntil(s)))
+					name, s.Asking.Ignored, c.mute(s), c.canAsk(s), testNow.Mono.Until(c.mayActUntil(s)))
 			}
 		}
 	}
@@ -102,27 +102,35 @@ func TestARequestInADrain(t *testing.T) {
 		op     Op
 		why    Reason
 	}{
-		"asked":                       {"mine, asked", func(s *State) { s.RequestAt = seconds(-1) }, false, 0, Renew, Refusing},
+		"asked":                       {"mine, asked", func(s *State) { s.Since.Request = seconds(-1) }, false, 0, Renew, Refusing},
 		"asked just now":              {"mine, asked", func(*State) {}, false, 0, NoOp, Holding},
 		"asked with rank":             {"mine, asked", func(s *State) { s.Snap.Notes.Request.Key = "best"; s.Default.Revision = "best" }, false, 0, Renew, Accepting},
 		"accepted":                    {"mine, accepted", func(*State) {}, true, 0, NoOp, Holding},
 		"accepted, unfit":             {"mine, accepted", func(s *State) { s.Unfit = true }, true, 2 * time.Second, NoOp, Holding},
-		"accepted before":             {"mine, accepted", func(s *State) { s.Giving, s.Cool, s.Unfit = true, 9*time.Second, true }, true, 9 * time.Second, NoOp, Holding},
-		"accepted, and lost":          {"mine, accepted", func(s *State) { s.Gone, s.Lost = true, true }, false, 0, NoOp, Stopped},
+		"accepted before":             {"mine, accepted", func(s *State) { s.Drain.Kind, s.Drain.Cool, s.Unfit = DrainToHandOver, 9*time.Second, true }, true, 9 * time.Second, NoOp, Holding},
+		"accepted, and lost":          {"mine, accepted", func(s *State) { s.Drain.Lost = RecordLost }, false, 0, NoOp, Stopped},
 		"accepted by an earlier term": {"mine, accepted", func(s *State) { s.Snap.Notes.Request.Transitions = 2 }, false, 0, NoOp, Holding},
 	} {
 		s := ours(seenAt(0, lock(x.lock)), Draining)
 		s.Alive, s.Why = true, Stopped
 		x.change(&s)
-		s = c.settle(s, testNow)
+		s = c.advance(s, testNow)
 		a := c.decide(s, testNow)
-		if s.Phase != Draining || s.Giving != x.gives || s.Cool != x.cool || a.Op != x.op || a.Why != x.why {
-			t.Errorf("%s: %s, gives %v, stays away for %v; %s because %s", name, s.Phase, s.Giving, s.Cool, a.Op, a.Why)
+		if s.Phase != Draining || s.Drain.Kind.HandsOver() != x.gives || s.Drain.Cool != x.cool || a.Op != x.op || a.Why != x.why {
+			t.Errorf("%s: %s, gives %v, stays away for %v; %s because %s", name, s.Phase, s.Drain.Kind.HandsOver(), s.Drain.Cool, a.Op, a.Why)
+		}
+	}
+	// That it steps down is not forgotten.
+	for kind, want := range map[DrainKind]DrainKind{DrainToEnd: DrainToHandOver, DrainToStepDown: DrainToBoth, DrainToBoth: DrainToBoth} {
+		s := ours(seenAt(0, lock("mine, accepted")), Draining)
+		s.Alive, s.Drain.Kind = true, kind
+		if got := c.advance(s, testNow).Drain.Kind; got != want {
+			t.Errorf("a drain of kind %d that accepts: %d, want %d", kind, got, want)
 		}
 	}
 	// One that settles judges nobody: it may not act itself.
 	s := ours(seenAt(0, lock("mine, asked")), Settling)
-	s.RequestAt, s.SettleAt, s.Marked = seconds(-9), seconds(9), false
+	s.Since.Request, s.Earlier.SettleAt, s.Marked = seconds(-9), seconds(9), false
 	if a := c.decide(s, testNow); a.Op != NoOp || a.Wake != seconds(2) {
 		t.Errorf("one that settles: %s because %s, wakes in %v", a.Op, a.Why, testNow.Mono.Until(a.Wake))
 	}

@@ -32,11 +32,11 @@ func TestWhatRestartsALease(t *testing.T) {
 	}
 	// Of an unreadable record too, and a label does not prolong what is waited for.
 	s := c.observe(follower(c, lock("unreadable"), "stable"), later(5, lock("unreadable", newer)))
-	if s.Prior != 0 || s.SeenAt != testNow.Mono {
-		t.Errorf("a label on an unreadable record: waits until %v", testNow.Mono.Until(s.Prior))
+	if s.Earlier.Until != 0 || s.SeenAt != testNow.Mono {
+		t.Errorf("a label on an unreadable record: waits until %v", testNow.Mono.Until(s.Earlier.Until))
 	}
 	// A record of our name from before us, with its marker: a label does not make it another process's.
-	if s := c.observe(follower(c, lock("mine"), "stable"), later(5, lock("mine", newer))); s.Twin {
+	if s := c.observe(follower(c, lock("mine"), "stable"), later(5, lock("mine", newer))); s.Duplicate {
 		t.Error("a label was taken for a write in our name")
 	}
 }
@@ -64,19 +64,19 @@ func TestSinceWhenAMarkerIsEvidence(t *testing.T) {
 		if x.until > 0 {
 			want = seconds(x.until)
 		}
-		if s.Prior != want {
-			t.Errorf("%s: waits until %v after the first sight, want %v", name, testNow.Mono.Until(s.Prior), testNow.Mono.Until(want))
+		if s.Earlier.Until != want {
+			t.Errorf("%s: waits until %v after the first sight, want %v", name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
 		}
 	}
 	// A marker beside a record of our own is what we have displaced ourselves: that was noted
 	// when we sent it. A stamp that coincides with one of ours does not make a record ours.
 	s := follower(c, lock("free"), "stable")
-	s.Mine[0] = 7e6
-	if got := c.observe(s, later(1, lock("mine, other's marker", newer))); got.Prior != 0 {
-		t.Errorf("our own write: waits until %v", testNow.Mono.Until(got.Prior))
+	s.Own.Stamps[0] = 7e6
+	if got := c.observe(s, later(1, lock("mine, other's marker", newer))); got.Earlier.Until != 0 {
+		t.Errorf("our own write: waits until %v", testNow.Mono.Until(got.Earlier.Until))
 	}
-	if got := c.observe(s, later(1, lock("peer, marker left", newer))); got.Prior != seconds(16) {
-		t.Errorf("a peer's, with our stamp: waits until %v", testNow.Mono.Until(got.Prior))
+	if got := c.observe(s, later(1, lock("peer, marker left", newer))); got.Earlier.Until != seconds(16) {
+		t.Errorf("a peer's, with our stamp: waits until %v", testNow.Mono.Until(got.Earlier.Until))
 	}
 }
 
@@ -84,16 +84,16 @@ func TestSinceWhenAMarkerIsEvidence(t *testing.T) {
 func TestWhatASightChanges(t *testing.T) {
 	c := testConfig()
 	s := follower(c, lock("equal"), "stable")
-	s.Mine[0], s.Beats, s.Doubt, s.Stale = 7e6, true, true, true
+	s.Own.Stamps[0], s.Beats, s.AcquireUnknown, s.Known = 7e6, true, true, Behind
 	got := c.observe(s, later(1, lock("equal", newer, to("b", 8))))
-	if got.Beats || got.Doubt || got.Stale || got.Acked != 0 || got.Count != 8 || got.Learned != s.Learned+1 {
+	if got.Beats || got.AcquireUnknown || got.Known != Current || got.Own.Acked != 0 || got.Count != 8 || got.Learned != s.Learned+1 {
 		t.Errorf("another's: %+v", got)
 	}
-	if got := c.observe(s, later(1, lock("mine", newer))); got.Acked != 7e6 {
-		t.Errorf("our own write was stored, and acknowledged is %d", got.Acked)
+	if got := c.observe(s, later(1, lock("mine", newer))); got.Own.Acked != 7e6 {
+		t.Errorf("our own write was stored, and acknowledged is %d", got.Own.Acked)
 	}
 	for _, gone := range []func(*Snapshot){deleted, unreadable} {
-		if got := c.observe(s, later(1, lock("mine", newer, gone, to("a", 9)))); got.Acked != 0 || got.Count != 3 {
+		if got := c.observe(s, later(1, lock("mine", newer, gone, to("a", 9)))); got.Own.Acked != 0 || got.Count != 3 {
 			t.Errorf("what cannot be read: %+v", got)
 		}
 	}
@@ -148,16 +148,16 @@ func TestWhoIsWaitedFor(t *testing.T) {
 		if x.until > 0 {
 			want = seconds(x.until)
 		}
-		if s.Prior != want {
-			t.Errorf("%s: waits until %v after the first sight, want %v", name, testNow.Mono.Until(s.Prior), testNow.Mono.Until(want))
+		if s.Earlier.Until != want {
+			t.Errorf("%s: waits until %v after the first sight, want %v", name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
 		}
-		if away := (Away{Holder: "b", Until: want}); (s.Away == away) != x.away || !x.away && s.Away != (Away{}) {
-			t.Errorf("%s: away is %+v", name, s.Away)
+		if away := (Away{Holder: "b", Until: want}); (s.Earlier.Away == away) != x.away || !x.away && s.Earlier.Away != (Away{}) {
+			t.Errorf("%s: away is %+v", name, s.Earlier.Away)
 		}
 	}
 	c.PeerGrace = 7 * time.Second
-	if s := c.observe(follower(c, nominee, "stable"), later(10, gone)); s.Prior != seconds(ranOn+7) {
-		t.Errorf("a nominee that may be a peer: waits until %v after the first sight", testNow.Mono.Until(s.Prior))
+	if s := c.observe(follower(c, nominee, "stable"), later(10, gone)); s.Earlier.Until != seconds(ranOn+7) {
+		t.Errorf("a nominee that may be a peer: waits until %v after the first sight", testNow.Mono.Until(s.Earlier.Until))
 	}
 }
 
@@ -175,12 +175,12 @@ func TestALeaderComesBack(t *testing.T) {
 		return s
 	}
 	s := follower(c, lock("equal"), "stable")
-	s.Prior = seconds(12)
+	s.Earlier.Until = seconds(12)
 	s = c.observe(s, later(10, Snapshot{Version: 30}))
 	waited := s
-	waited.Prior = seconds(50)
+	waited.Earlier.Until = seconds(50)
 	nobody := s
-	nobody.Away = Away{}
+	nobody.Earlier.Away = Away{}
 	there := s
 	there.Snap = lock("free", newer)
 	for name, x := range map[string]struct {
@@ -196,8 +196,8 @@ func TestALeaderComesBack(t *testing.T) {
 		"the lock was there meanwhile": {there, back, 25},
 	} {
 		got := c.observe(x.s, later(12, x.next))
-		if got.Prior != seconds(x.until) {
-			t.Errorf("%s: waits until %v after the first sight, want %vs", name, testNow.Mono.Until(got.Prior), x.until)
+		if got.Earlier.Until != seconds(x.until) {
+			t.Errorf("%s: waits until %v after the first sight, want %vs", name, testNow.Mono.Until(got.Earlier.Until), x.until)
 		}
 	}
 }
@@ -225,19 +225,19 @@ func TestWhoHoldsBackAfterBeingDisplaced(t *testing.T) {
 	}{
 		"a leader":                      {lock("mine"), Leading, nil, theirs(), 2, 1, true},
 		"a leader, by another rank":     {lock("mine"), Leading, nil, theirs(lower), 2, 1, false},
-		"one that settles, again":       {lock("mine"), Settling, func(s *State) { s.Rebuffs = 1 }, theirs(), 22, 2, true},
-		"a leader, again":               {lock("mine"), Leading, func(s *State) { s.Rebuffs = 3 }, theirs(), 2, 1, true},
-		"for the seventh time":          {lock("mine"), Settling, func(s *State) { s.Rebuffs = 5 }, theirs(), 22 * 16, 5, true},
+		"one that settles, again":       {lock("mine"), Settling, func(s *State) { s.Displaced.Times = 1 }, theirs(), 22, 2, true},
+		"a leader, again":               {lock("mine"), Leading, func(s *State) { s.Displaced.Times = 3 }, theirs(), 2, 1, true},
+		"for the seventh time":          {lock("mine"), Settling, func(s *State) { s.Displaced.Times = 5 }, theirs(), 22 * 16, 5, true},
 		"one that follows":              {lock("mine"), Following, nil, theirs(), 2, 1, false},
-		"spurned before":                {lock("mine"), Leading, func(s *State) { s.Spurned = true }, theirs(lower), 2, 1, true},
-		"a record of another process":   {lock("mine"), Leading, func(s *State) { s.Mine, s.Acked = [4]Stamp{}, 0 }, theirs(), 0, 0, false},
+		"spurned before":                {lock("mine"), Leading, func(s *State) { s.Displaced.ByEqual = true }, theirs(lower), 2, 1, true},
+		"a record of another process":   {lock("mine"), Leading, func(s *State) { s.Own.Stamps, s.Own.Acked = [4]Stamp{}, 0 }, theirs(), 0, 0, false},
 		"another's record":              {lock("lower"), Leading, nil, theirs(to("c", 4), marked("c", 4)), 0, 0, false},
 		"what is left of a deleted one": {lock("mine", deleted), Settling, nil, theirs(), 0, 0, false},
 		"by a release":                  {lock("mine"), Leading, nil, theirs(released, func(s *Snapshot) { s.Notes = Notes{} }), 0, 0, false},
 		"by somebody who empties it":    {lock("mine"), Leading, nil, theirs(released), 0, 0, false},
 	} {
 		s := seenAt(0, x.lock)
-		s.Phase, s.Mine[0] = x.phase, 7e6
+		s.Phase, s.Own.Stamps[0] = x.phase, 7e6
 		if x.change != nil {
 			x.change(&s)
 		}
@@ -246,8 +246,8 @@ func TestWhoHoldsBackAfterBeingDisplaced(t *testing.T) {
 		if x.wait > 0 {
 			want = seconds(x.wait)
 		}
-		if s.Rebuffed != want || s.Rebuffs != x.times || s.Spurned != x.spurned {
-			t.Errorf("%s: holds back for %v, %d times, spurned %v", name, testNow.Mono.Until(s.Rebuffed), s.Rebuffs, s.Spurned)
+		if s.Displaced.NotBefore != want || s.Displaced.Times != x.times || s.Displaced.ByEqual != x.spurned {
+			t.Errorf("%s: holds back for %v, %d times, spurned %v", name, testNow.Mono.Until(s.Displaced.NotBefore), s.Displaced.Times, s.Displaced.ByEqual)
 		}
 	}
 }
@@ -280,11 +280,11 @@ func TestWhoIsATwin(t *testing.T) {
 		"it was written over what is gone": {lock("mine", deleted), lock("mine, unmarked", newer, renewed), false, false, false},
 	} {
 		s := seenAt(0, x.before)
-		s.Twin = x.twin
+		s.Duplicate = x.twin
 		if x.wrote {
-			s.Mine[0] = x.next.Record.Renewed
+			s.Own.Stamps[0] = x.next.Record.Renewed
 		}
-		if got := c.observe(s, later(1, x.next)).Twin; got != x.want {
+		if got := c.observe(s, later(1, x.next)).Duplicate; got != x.want {
 			t.Errorf("%s: a twin: %v", name, got)
 		}
 	}
@@ -314,16 +314,16 @@ func TestALeaderThatComesBackHidesNobody(t *testing.T) {
 		s = c.observe(s, later(10, gone(30)))
 		s = c.observe(s, later(11, there(31, "v", x.between)))
 		s = c.observe(s, later(12, gone(40)))
-		if s.Prior != seconds(70) {
-			t.Fatalf("%s: the leader that is away is waited for until %v", name, testNow.Mono.Until(s.Prior))
+		if s.Earlier.Until != seconds(70) {
+			t.Fatalf("%s: the leader that is away is waited for until %v", name, testNow.Mono.Until(s.Earlier.Until))
 		}
 		s = c.observe(s, later(13, back))
 		want := Instant(0)
 		if x.until > 0 {
 			want = seconds(x.until)
 		}
-		if s.Prior != want {
-			t.Errorf("%s: waits until %v after the first sight, want %v", name, testNow.Mono.Until(s.Prior), testNow.Mono.Until(want))
+		if s.Earlier.Until != want {
+			t.Errorf("%s: waits until %v after the first sight, want %v", name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
 		}
 	}
 }

@@ -71,7 +71,7 @@ func TestWhatARecordSays(t *testing.T) {
 		"addressed, by an operator": {Snapshot.addressed, lock("mine, to step down"), map[string]func(*Snapshot){
 			"of the term before": to("a", 4),
 		}},
-		"a hold's end": {func(s Snapshot) bool { return State{Snap: s, HoldAt: testNow.Mono}.holdEnds() != 0 }, lock("lower, held"), map[string]func(*Snapshot){
+		"a hold's end": {func(s Snapshot) bool { return State{Snap: s, Since: Since{Hold: testNow.Mono}}.holdEnds() != 0 }, lock("lower, held"), map[string]func(*Snapshot){
 			"deleted": deleted, "unreadable": unreadable, "of another": to("c", 3), "of another term": to("b", 4),
 		}},
 		"a transfer": {func(s Snapshot) bool { return testConfig().transferred(State{Snap: s}) }, lock("transferred to me"), map[string]func(*Snapshot){
@@ -187,7 +187,7 @@ func TestWhichStampIsWritten(t *testing.T) {
 			t.Errorf("over %d: %d, want %d", recorded-now, got-now, want-now)
 		}
 	}
-	s := State{Mine: [4]Stamp{now + 3*stampSecond}}
+	s := State{Own: Own{Stamps: [4]Stamp{now + 3*stampSecond}}}
 	if got := s.nextStamp(now, wall*1e9); got != now+4*stampSecond {
 		t.Errorf("a stamp that we have used is used again: %d", got-now)
 	}
@@ -200,29 +200,29 @@ func TestWhichStampIsWritten(t *testing.T) {
 // a stamp that is forgotten could be stored yet, and would seem another process's.
 func TestUnansweredRenewalsRepeatThemselves(t *testing.T) {
 	c := testConfig()
-	s := State{Phase: Leading, Known: true, Snap: lock("mine")}
+	s := State{Phase: Leading, Known: Current, Snap: lock("mine")}
 	for i := range 6 {
 		now := moment(time.Duration(i) * time.Second)
 		record := s.Snap.Record
 		record.Renewed = s.ownStamp(record.Renewed, now.Wall)
 		s = c.sent(s, Action{Op: Renew, Base: s.Snap, Record: record}, now)
-		if want := min(i+1, 4); int(s.Unseen) != want {
-			t.Fatalf("%d sent: %d are taken for unseen", i+1, s.Unseen)
+		if want := min(i+1, 4); int(s.Own.Unseen) != want {
+			t.Fatalf("%d sent: %d are taken for unseen", i+1, s.Own.Unseen)
 		}
 	}
 	base := Stamp(testNow.Wall / 1000)
-	if want := [4]Stamp{base + 3e6, base + 2e6, base + 1e6, base}; s.Mine != want {
-		t.Errorf("remembered: %v, want %v", s.Mine, want)
+	if want := [4]Stamp{base + 3e6, base + 2e6, base + 1e6, base}; s.Own.Stamps != want {
+		t.Errorf("remembered: %v, want %v", s.Own.Stamps, want)
 	}
 	// The last of them is what stands there: a write that changes nothing would be none.
-	if got := s.ownStamp(s.Mine[0], testNow.Wall); got != base+4e6 {
+	if got := s.ownStamp(s.Own.Stamps[0], testNow.Wall); got != base+4e6 {
 		t.Errorf("over the last one: %d", got-base)
 	}
 	seen := c.observe(s, Input{Kind: Seen, Now: testNow, Snap: s.Snap})
-	if seen.Unseen != 4 {
+	if seen.Own.Unseen != 4 {
 		t.Error("the same version was seen again, and the writes over it are forgotten")
 	}
-	if seen = c.observe(s, Input{Kind: Seen, Now: testNow, Snap: lock("mine", newer)}); seen.Unseen != 0 {
+	if seen = c.observe(s, Input{Kind: Seen, Now: testNow, Snap: lock("mine", newer)}); seen.Own.Unseen != 0 {
 		t.Error("another version is there, and the writes over the one before still count")
 	}
 }

@@ -42,7 +42,7 @@ func TestWhichAnswersAreNews(t *testing.T) {
 		if got := s.Learned != x.s.Learned; got != x.want {
 			t.Errorf("%s: taken in: %v", name, got)
 		}
-		if x.want && s.Snap.Version != x.snap.Version || s.AnswerAt != seconds(1) || s.Flight != (Call{}) {
+		if x.want && s.Snap.Version != x.snap.Version || s.Asking.AnsweredAt != seconds(1) || s.Flight != (Call{}) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
@@ -58,10 +58,10 @@ func TestWhatAnAnswerMends(t *testing.T) {
 		Ask:   {bad, bad, Effort{}},
 	} {
 		s := calling(seenAt(0, lock("equal")), op)
-		s.Reads, s.Writes, s.Asks = bad, bad, bad
+		s.Effort.Reads, s.Effort.Writes, s.Effort.Asks = bad, bad, bad
 		s = c.replied(s, reply(1, OK, lock("equal", newer)))
-		if s.Reads != x.reads || s.Writes != x.writes || s.Asks != x.asks {
-			t.Errorf("%s: reads %+v, writes %+v, asks %+v", op, s.Reads, s.Writes, s.Asks)
+		if s.Effort.Reads != x.reads || s.Effort.Writes != x.writes || s.Effort.Asks != x.asks {
+			t.Errorf("%s: reads %+v, writes %+v, asks %+v", op, s.Effort.Reads, s.Effort.Writes, s.Effort.Asks)
 		}
 	}
 }
@@ -71,14 +71,14 @@ func TestWhatAnAnswerMends(t *testing.T) {
 func TestAWriteThatChangedNothing(t *testing.T) {
 	c := testConfig()
 	s := c.replied(calling(seenAt(0, lock("absent")), Acquire), reply(1, OK, lock("mine")))
-	if s.Term != (Term{}) || !s.Stale || !s.Doubt {
+	if s.Term != (Term{}) || s.Known != Behind || !s.AcquireUnknown {
 		t.Errorf("a write: %+v", s)
 	}
 	s = c.replied(calling(State{}, Acquire), reply(1, Conflict, Snapshot{}))
-	if s.Doubt || s.Writes.Conflicts != 1 || s.Writes.Fails != 0 {
+	if s.AcquireUnknown || s.Effort.Writes.Conflicts != 1 || s.Effort.Writes.Fails != 0 {
 		t.Errorf("a conflict: %+v", s)
 	}
-	if s = c.replied(calling(seenAt(0, lock("equal")), Read), reply(1, OK, lock("equal"))); s.Stale || s.Reads.Fails != 0 {
+	if s = c.replied(calling(seenAt(0, lock("equal")), Read), reply(1, OK, lock("equal"))); s.Known != Current || s.Effort.Reads.Fails != 0 {
 		t.Errorf("a read: %+v", s)
 	}
 }
@@ -86,11 +86,11 @@ func TestAWriteThatChangedNothing(t *testing.T) {
 // What is missed while a watch begins is made good only by a read that was sent since.
 func TestWhichReadClosesAGap(t *testing.T) {
 	c := testConfig()
-	for before, want := range map[bool]bool{true: true, false: false} {
+	for before, want := range map[bool]Knowledge{true: BehindGap, false: Current} {
 		s := calling(seenAt(0, lock("equal")), Read)
-		s.Missed, s.Stale, s.Flight.BeforeGap = true, true, before
-		if s = c.replied(s, reply(1, OK, lock("equal", newer))); s.Missed != want || s.Stale != want {
-			t.Errorf("sent before it: %v: missed %v, stale %v", before, s.Missed, s.Stale)
+		s.Known, s.Flight.BeforeGap = BehindGap, before
+		if s = c.replied(s, reply(1, OK, lock("equal", newer))); s.Known != want {
+			t.Errorf("sent before it: %v: %v", before, s.Known)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestWhatAnAcknowledgementAllows(t *testing.T) {
 	in := reply(1, OK, lock("mine", newer))
 	holding := func(change func(*State)) State {
 		s := ours(seenAt(0, lock("mine")), Settling)
-		s.Renewed, s.Cover, s.Marked = testNow.Mono-1, Cover{}, false
+		s.Own.Renewed, s.Cover, s.Marked = testNow.Mono-1, Cover{}, false
 		change(&s)
 		return s
 	}
@@ -118,29 +118,29 @@ func TestWhatAnAcknowledgementAllows(t *testing.T) {
 		"a renewal":                   {holding(nothing), Renew, true, true, true, testNow.Mono, 0},
 		"one without a marker":        {holding(nothing), Renew, false, true, false, testNow.Mono, 0},
 		"one of somebody who acts":    {holding(func(s *State) { s.Marked = true }), Renew, false, true, true, testNow.Mono, 0},
-		"after the term was lost":     {holding(func(s *State) { s.Lost = true }), Renew, true, false, false, testNow.Mono, 0},
-		"after the record was gone":   {holding(func(s *State) { s.Gone = true }), Renew, true, false, false, testNow.Mono, 0},
-		"while a marker was found":    {holding(func(s *State) { s.Prior = seconds(9) }), Renew, true, true, true, testNow.Mono, 0},
+		"after the term was lost":     {holding(func(s *State) { s.Drain.Lost = CoverLost }), Renew, true, false, false, testNow.Mono, 0},
+		"after the record was gone":   {holding(func(s *State) { s.Drain.Lost = RecordLost }), Renew, true, false, false, testNow.Mono, 0},
+		"while a marker was found":    {holding(func(s *State) { s.Earlier.Until = seconds(9) }), Renew, true, true, true, testNow.Mono, 0},
 		"a release":                   {holding(nothing), Release, true, false, false, testNow.Mono - 1, 0},
 		"a handover":                  {holding(nothing), HandOver, true, false, false, testNow.Mono - 1, 0},
 		"a request":                   {holding(nothing), Ask, true, false, false, testNow.Mono - 1, 0},
 		"a claim":                     {holding(nothing), Acquire, true, true, true, testNow.Mono, 0},
-		"a claim, when one must wait": {holding(func(s *State) { s.Prior = seconds(9) }), Acquire, true, true, false, 0, seconds(9)},
+		"a claim, when one must wait": {holding(func(s *State) { s.Earlier.Until = seconds(9) }), Acquire, true, true, false, 0, seconds(9)},
 	} {
 		call := Call{Op: x.op, Sent: testNow, Record: x.s.Snap.Record, Marker: x.marker}
 		s := x.s
 		s.Snap = in.Snap
 		got := c.acknowledged(s, call, in)
 		if (got.Cover == cover) != x.covers || !x.covers && got.Cover != (Cover{}) || got.Marked != x.marks ||
-			got.Renewed != x.renewed || got.SettleAt != x.settle {
-			t.Errorf("%s: covers until %+v, marked %v, renewed %d, settles at %d", name, got.Cover, got.Marked, got.Renewed, got.SettleAt)
+			got.Own.Renewed != x.renewed || got.Earlier.SettleAt != x.settle {
+			t.Errorf("%s: covers until %+v, marked %v, renewed %d, settles at %d", name, got.Cover, got.Marked, got.Own.Renewed, got.Earlier.SettleAt)
 		}
 		want := x.s.Term
 		if x.op == Acquire {
 			want = Term{UID: UID{First: "u"}, Transitions: 3, Token: 30}
 		}
-		if got.Term != want || got.Gone != x.s.Gone {
-			t.Errorf("%s: term %+v, gone %v", name, got.Term, got.Gone)
+		if got.Term != want || got.Drain.Lost != x.s.Drain.Lost {
+			t.Errorf("%s: term %+v, lost %v", name, got.Term, got.Drain.Lost)
 		}
 	}
 }
@@ -182,32 +182,32 @@ func TestHowAFailureIsCounted(t *testing.T) {
 		"a read, as if in a conflict": {Read, Conflict, 20, long, Effort{Fails: 5, Conflicts: 2, Base: 20, Next: seconds(7), Last: long}},
 	} {
 		s := ours(seenAt(0, lock("mine")), Leading)
-		s.Writes = Effort{Fails: 5, Conflicts: 2, Base: 20, Next: seconds(7), Last: x.last}
-		s.Reads.Last = testNow.Mono
+		s.Effort.Writes = Effort{Fails: 5, Conflicts: 2, Base: 20, Next: seconds(7), Last: x.last}
+		s.Effort.Reads.Last = testNow.Mono
 		s = c.failed(s, Call{Op: x.op, Base: x.base}, reply(0, x.result, Snapshot{}))
-		if s.Writes != x.want {
-			t.Errorf("%s: %+v", name, s.Writes)
+		if s.Effort.Writes != x.want {
+			t.Errorf("%s: %+v", name, s.Effort.Writes)
 		}
-		if read := x.op == Read; (s.Reads.Fails == 1) != read {
-			t.Errorf("%s: reads %+v", name, s.Reads)
+		if read := x.op == Read; (s.Effort.Reads.Fails == 1) != read {
+			t.Errorf("%s: reads %+v", name, s.Effort.Reads)
 		}
 	}
 	s := seenAt(0, lock("lower, hands over"))
 	s = c.failed(s, Call{Op: Ask}, reply(0, Unknown, Snapshot{}))
-	if s.Asks.Fails != 1 || s.Writes.Fails != 0 {
+	if s.Effort.Asks.Fails != 1 || s.Effort.Writes.Fails != 0 {
 		t.Errorf("a request: %+v", s)
 	}
-	s.AskAt = seconds(9)
-	if s = c.failed(s, Call{Op: Ask}, reply(0, Conflict, Snapshot{})); s.AskAt != 0 || s.Asks.Next != 0 {
+	s.Asking.NotBefore = seconds(9)
+	if s = c.failed(s, Call{Op: Ask}, reply(0, Conflict, Snapshot{})); s.Asking.NotBefore != 0 || s.Effort.Asks.Next != 0 {
 		t.Errorf("a request that met a renewal is put off: %+v", s)
 	}
-	s.AskAt = seconds(9)
-	if s = c.failed(s, Call{Op: Ask, Base: 1}, reply(0, Conflict, Snapshot{})); s.AskAt != seconds(9) || s.Asks.Next != seconds(0.125) {
+	s.Asking.NotBefore = seconds(9)
+	if s = c.failed(s, Call{Op: Ask, Base: 1}, reply(0, Conflict, Snapshot{})); s.Asking.NotBefore != seconds(9) || s.Effort.Asks.Next != seconds(0.125) {
 		t.Errorf("a request that meets one after the other: %+v", s)
 	}
 	s = ours(seenAt(0, lock("mine")), Leading)
-	s.AskAt = seconds(9)
-	if s = c.failed(s, Call{Op: Renew}, reply(0, Conflict, Snapshot{})); s.AskAt != seconds(9) {
+	s.Asking.NotBefore = seconds(9)
+	if s = c.failed(s, Call{Op: Renew}, reply(0, Conflict, Snapshot{})); s.Asking.NotBefore != seconds(9) {
 		t.Errorf("a renewal's conflict: %+v", s)
 	}
 }
@@ -233,22 +233,22 @@ func TestWhatAFailureLeavesInDoubt(t *testing.T) {
 		"a read that seems to conflict": {Read, Conflict, true, true, false, false, 0.125},
 	} {
 		s := seenAt(0, lock("equal"))
-		s.Watch, s.Gave = x.watch, true
+		s.Watch, s.Drain.Sent = x.watch, true
 		s = c.failed(s, Call{Op: x.op}, reply(0, x.result, Snapshot{}))
 		want := Instant(0)
 		if x.reads > 0 {
 			want = seconds(x.reads)
 		}
-		if s.Stale != x.stale || s.Doubt != x.doubt || s.Gave != x.gave || s.Reads.Next != want {
-			t.Errorf("%s: stale %v, doubt %v, gave %v, reads in %v", name, s.Stale, s.Doubt, s.Gave, testNow.Mono.Until(s.Reads.Next))
+		if s.Known.Outdated() != x.stale || s.AcquireUnknown != x.doubt || s.Drain.Sent != x.gave || s.Effort.Reads.Next != want {
+			t.Errorf("%s: stale %v, doubt %v, gave %v, reads in %v", name, s.Known.Outdated(), s.AcquireUnknown, s.Drain.Sent, testNow.Mono.Until(s.Effort.Reads.Next))
 		}
 	}
 	s := seenAt(0, lock("equal"))
-	s.Doubt = true
-	if s = c.failed(s, Call{Op: Read}, reply(0, Unknown, Snapshot{})); !s.Doubt {
+	s.AcquireUnknown = true
+	if s = c.failed(s, Call{Op: Read}, reply(0, Unknown, Snapshot{})); !s.AcquireUnknown {
 		t.Error("a read that failed ended a doubt")
 	}
-	if s = c.failed(seenAt(0, lock("equal")), Call{Op: Acquire}, reply(0, Unknown, Snapshot{})); s.Gave {
+	if s = c.failed(seenAt(0, lock("equal")), Call{Op: Acquire}, reply(0, Unknown, Snapshot{})); s.Drain.Sent {
 		t.Error("a claim without an answer may have released something")
 	}
 }
@@ -284,13 +284,13 @@ func TestHowLongThePausesAre(t *testing.T) {
 	}
 	// What the server wishes is heeded, but no longer than a pause may be.
 	for phase, x := range map[Phase]struct{ wish, want float64 }{Leading: {60, 2}, Following: {60, 15}, Settling: {1, 1}} {
-		s := State{Phase: phase, Known: true, Watch: true, SeenAt: testNow.Mono}
+		s := State{Phase: phase, Known: Current, Watch: true, SeenAt: testNow.Mono}
 		in := reply(0, Refused, Snapshot{})
 		in.RetryAfter = time.Duration(x.wish) * time.Second
-		if got := c.failed(s, Call{Op: Renew}, in).Writes.Next; got != seconds(x.want) {
+		if got := c.failed(s, Call{Op: Renew}, in).Effort.Writes.Next; got != seconds(x.want) {
 			t.Errorf("%s: a wish of %vs: %v", phase, x.wish, testNow.Mono.Until(got))
 		}
-		if in.Result = Unknown; c.failed(s, Call{Op: Renew}, in).Writes.Next != seconds(0.125) {
+		if in.Result = Unknown; c.failed(s, Call{Op: Renew}, in).Effort.Writes.Next != seconds(0.125) {
 			t.Errorf("%s: a wish without a refusal is heeded", phase)
 		}
 	}

@@ -37,6 +37,9 @@ const (
 // maxRequestSeconds bounds what a record can make others wait.
 const maxRequestSeconds = 3600
 
+// requestLengths is how many requests in a row differ in how long they stand.
+const requestLengths = 32
+
 // renewed reports whether r was written after old by a challenger: it is another one,
 // or asks again after a refusal. What its leader notes on it makes no new request.
 func (r Request) renewed(old Request) bool {
@@ -66,7 +69,7 @@ func (s State) requested(now Instant) bool {
 // saw it.
 func (s State) requestEnds() Instant {
 	seconds := min(max(s.Snap.Notes.Request.Seconds, 0), maxRequestSeconds)
-	return s.RequestAt.After(time.Duration(seconds) * time.Second)
+	return s.Since.Request.After(time.Duration(seconds) * time.Second)
 }
 
 // canAsk reports whether the holder is a leader that hands over when it is asked.
@@ -90,7 +93,7 @@ func (c Config) mute(s State) bool {
 	if s.Snap.addressed() && s.Snap.Notes.Request.Accepted {
 		longest += c.StopLimit
 	}
-	return s.Ignored > longest
+	return s.Asking.Ignored > longest
 }
 
 // heed adds up for how long the holder has been renewing where an answer should be. Another
@@ -101,13 +104,13 @@ func (c Config) heed(s State, next Snapshot, now Instant) State {
 	was, r := s.Snap, next.Notes.Request
 	if !next.acting() || !sameHolder(was, next) || was.Notes.Marker != next.Notes.Marker || was.Record.Acquired != next.Record.Acquired || next.Version < was.Version ||
 		next.addressed() && (r.Refused != "" || r.Accepted != was.Notes.Request.Accepted) {
-		s.Ignored = 0
+		s.Asking.Ignored = 0
 		return s
 	}
 	stands := s.requested(now) && (r.Accepted || r.Identity == c.Self)
 	if stands && r == was.Notes.Request && was.Record != next.Record {
 		// More than a live holder's pause may have been ours.
-		s.Ignored += min(max(s.SeenAt, s.RequestAt).Until(now), 2*c.Retry)
+		s.Asking.Ignored += min(max(s.SeenAt, s.Since.Request).Until(now), 2*c.Retry)
 	}
 	return s
 }
@@ -131,7 +134,7 @@ func (c Config) askAt(s State, now Instant) Instant {
 		}
 		return s.requestEnds()
 	}
-	return s.AskAt
+	return s.Asking.NotBefore
 }
 
 // request is what we would write.
@@ -150,7 +153,7 @@ func (c Config) request(s State) Request {
 		Holder: s.Snap.Record.Holder, Transitions: s.Snap.Record.Transitions,
 		// Long enough for a leader that misses one renewal; and another number each
 		// time, because a write that changes no byte is none.
-		Seconds: int((2*c.Retry+time.Second-1)/time.Second) + int(s.AskCount%32),
+		Seconds: int((2*c.Retry+time.Second-1)/time.Second) + int(s.Asking.Count%requestLengths),
 	}
 }
 
@@ -171,7 +174,7 @@ func (c Config) judge(s State, now Instant) (accept bool, refuse string, again I
 	if now < s.holdEnds() {
 		return false, refusedHeld, now
 	}
-	if at := s.RequestAt.After(c.Patience); now < at {
+	if at := s.Since.Request.After(c.Patience); now < at {
 		return false, "", at
 	}
 	return false, refusedNoRank, now

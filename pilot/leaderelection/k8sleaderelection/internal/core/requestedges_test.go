@@ -10,7 +10,7 @@ import (
 func seenAt(n int, snap Snapshot) State {
 	at := testNow.Mono - Instant(time.Duration(n)*time.Second)
 	return State{
-		Known: true, Watch: true, Snap: snap, SeenAt: at, RequestAt: at, HoldAt: at,
+		Known: Current, Watch: true, Snap: snap, SeenAt: at, Since: Since{Request: at, Hold: at},
 		Default: Default{Synced: true, Revision: "stable"}, PollAt: Never,
 	}
 }
@@ -83,7 +83,7 @@ func TestWhoMayAsk(t *testing.T) {
 		"of one that hands nothing over":      {lock("lower"), "stable", nil, false},
 		"of one's own":                        {lock("mine", handsOver, func(s *Snapshot) { s.Record.Key = "canary" }), "stable", nil, false},
 		"against a hold":                      {lock("lower, held"), "stable", nil, false},
-		"when the hold ends":                  {lock("lower, held"), "stable", func(s *State) { s.HoldAt -= Instant(10 * time.Second) }, true},
+		"when the hold ends":                  {lock("lower, held"), "stable", func(s *State) { s.Since.Hold -= Instant(10 * time.Second) }, true},
 		"of one that is unfit":                {lock("equal, unfit"), "canary", nil, true},
 		"of one that is unfit, as one is too": {lock("equal, unfit"), "canary", unfit, false},
 	} {
@@ -129,7 +129,7 @@ func TestWhoseRequestIsWaitedFor(t *testing.T) {
 		config := testConfig()
 		config.Key, config.Ranked = c.key, c.key != "x"
 		s := seenAt(0, c.lock)
-		s.AskAt = seconds(own)
+		s.Asking.NotBefore = seconds(own)
 		want := Never
 		if c.wait >= 0 {
 			want = seconds(float64(c.wait))
@@ -152,7 +152,7 @@ func TestWhatIsAsked(t *testing.T) {
 		config := testConfig()
 		config.Key = c.key
 		s := seenAt(0, lock("lower, hands over", func(s *Snapshot) { s.Record.Key = c.theirs }))
-		s.AskCount = 2
+		s.Asking.Count = 2
 		want := Request{
 			Identity: "a", Key: c.key, Reason: c.reason, Requester: "a", Holder: "b", Transitions: 3,
 			Seconds: 4 + 2, // two RetryPeriods, and another number each time
@@ -244,7 +244,7 @@ func TestHowLongOneStaysAwayAfterARequest(t *testing.T) {
 // Whether the lock that is given up goes to the challenger.
 func TestToWhomTheLockIsPassedOn(t *testing.T) {
 	ours := func(s *State) {
-		s.Term, s.Mine[0] = Term{UID: UID{First: "u"}, Transitions: 3, Token: 15}, 7e6
+		s.Term, s.Own.Stamps[0] = Term{UID: UID{First: "u"}, Transitions: 3, Token: 15}, 7e6
 	}
 	for name, c := range map[string]struct {
 		lock   Snapshot
@@ -286,6 +286,22 @@ func TestWhichHoldIsKept(t *testing.T) {
 		record.Transitions = c.transitions
 		if got := seenAt(c.age, held).keptHold(record, testNow.Mono); got != c.want {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// The back-off of requests stays what it has become, however many there were; and none is as the one before.
+func TestManyRequestsInARow(t *testing.T) {
+	c, s := testConfig(), follower(testConfig(), lock("lower"), "canary")
+	for i := range 600 {
+		before := c.request(s)
+		s = c.sent(s, Action{Op: Ask}, testNow)
+		s.Flight = Call{}
+		if want := testNow.Mono.After(min(c.Lease, c.Retry<<min(i, maxBackOffShift))); s.Asking.NotBefore != want {
+			t.Fatalf("request %d: the next one after %v", i+1, testNow.Mono.Until(s.Asking.NotBefore))
+		}
+		if c.request(s) == before {
+			t.Fatalf("request %d is as the one before", i+2)
 		}
 	}
 }

@@ -122,8 +122,8 @@ func TestDisplaced(t *testing.T) {
 		if step.until > 0 {
 			want = seconds(step.until)
 		}
-		if s.Prior != want {
-			t.Errorf("%s: waits until %v after the sight, want %v", step.name, testNow.Mono.Until(s.Prior), testNow.Mono.Until(want))
+		if s.Earlier.Until != want {
+			t.Errorf("%s: waits until %v after the sight, want %v", step.name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
 		}
 	}
 }

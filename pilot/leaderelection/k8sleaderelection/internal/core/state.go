@@ -5,22 +5,13 @@ import "time"
 // Config is what does not change in an elector's life. See LeaderElectionConfig for
 // the meaning of what the two share.
 type Config struct {
-	Self, Key   string
-	Lease       time.Duration // written into the record, in whole seconds
-	Cover       time.Duration // how long an acknowledged write lets us act
-	Retry       time.Duration // between a leader's writes, and between polls
-	CallTimeout time.Duration // the longest that one call may take
-	DrainLimit  time.Duration // after the end of cover
-	StopLimit   time.Duration // after a stop, while the lease is kept
-	PeerGrace   time.Duration // added to the lease of a holder without a valid marker
-	Patience    time.Duration // that a leader has with its own watcher before it refuses a request
-	Moment      time.Duration // by which lower ranks let a higher one go first
-	Ranked      bool          // keys are revisions; false: nobody outranks
-	External    bool          // a KeyComparisonFunc judges instead: see Input.Beats
-	SyncWait    time.Duration // how long, from its first step, a ranked candidate waits for the default before it takes a lock
-	Immediate   bool          // act at once after preempting, as Istio's elector does
-	Release     bool          // a drained stop gives the lock up; false: it lapses
-	OneCycle    bool          // a lost term ends the elector
+	Self, Key string
+	Timing
+	Ranked    bool // keys are revisions; false: nobody outranks
+	External  bool // a KeyComparisonFunc judges instead: see Input.Beats
+	Immediate bool // act at once after preempting, as Istio's elector does
+	Release   bool // a drained stop gives the lock up; false: it lapses
+	OneCycle  bool // a lost term ends the elector
 }
 
 // Phase is where a candidate stands.
@@ -159,80 +150,169 @@ type State struct {
 	Phase    Phase
 	Why      Reason // of the last phase change
 	Stopping bool
+	Unfit    bool    // this process should not lead if another can
 	SyncBy   Instant // when waiting for the default revision ends; noted at the first step
 
 	// What was seen of the lock.
-	Known    bool
-	Stale    bool // the snapshot is known to be behind
-	Missed   bool // a watch began since the last read was sent: see gap
-	Snap     Snapshot
-	SeenAt   Instant // when the record last changed, as we saw it
-	Learned  uint32  // counts changes of Snap
-	AnswerAt Instant // when the store last answered: a watch may lag behind it
-	PollAt   Instant
-	Count    int // the last transitions that could be read
-	Watch    bool
-	Default  Default
-	Beats    bool
-	Twin     bool // another live process writes under our identity
-	Doubt    bool // we may hold the lock by a write whose reply never came
-	Unfit    bool // this process should not lead if another can
+	Known   Knowledge
+	Snap    Snapshot
+	SeenAt  Instant // when the record last changed, as we saw it
+	Since   Since
+	Learned uint32 // counts changes of Snap
+	Count   int    // the last transitions that could be read
+	PollAt  Instant
+	Watch   bool
+	Default Default
+	Beats   bool
+	// Duplicate: another live process writes under our identity.
+	Duplicate bool
+	// AcquireUnknown: we may hold the lock by a write whose reply never came.
+	AcquireUnknown bool
 
-	// What earlier holders may still do.
-	Prior      Instant // until when a holder whose term did not end well may act
-	Away       Away    // the leader whose lock was deleted last
-	EvidenceAt Instant // when the marker left behind was first seen
+	// Between terms.
+	Earlier   Earlier
+	Asking    Requests
+	Displaced Displaced
+	BackOff   BackOff
 
-	// A request that stands beside the record.
-	RequestAt Instant // when it was first seen
-	AskAt     Instant // no request of ours before
-	AskCount  uint8   // requests of ours in a row that have not made us leader, whoever was asked
-	Asked     bool    // we have asked somebody for this lock and still want it
+	// Our own calls.
+	Flight Call
+	Effort Efforts
+	Own    Own
 
+	// The term.
+	Term    Term
+	Cover   Cover
+	Marked  bool    // our marker was acknowledged in this term: we may act
+	Alive   bool    // functions were started and have not all returned
+	BeganAt Instant // when the term began
+	Drain   Drain
+}
+
+// Knowledge is what is known of the lock.
+type Knowledge uint8
+
+const (
+	// Unread: nothing; the lock was not read yet.
+	Unread Knowledge = iota
+	// Current: Snap is the newest that anybody has told us.
+	Current
+	// Behind: Snap is known to be behind. It is good for nothing but a renewal, which is
+	// guarded by its version.
+	Behind
+	// BehindGap: likewise, and a watch began since the last read was sent: see gap.
+	BehindGap
+)
+
+var knowledgeNames = [...]string{"unread", "current", "behind", "behind-gap"}
+
+func (k Knowledge) String() string { return knowledgeNames[k] }
+
+// Outdated reports whether a snapshot is known, and to be behind.
+func (k Knowledge) Outdated() bool { return k >= Behind }
+
+// Since is when each of the notes that stand was first seen.
+type Since struct {
+	Request  Instant
+	Hold     Instant // the operator's
+	Evidence Instant // the marker left behind
+}
+
+// Earlier is what earlier holders may still do.
+type Earlier struct {
+	Until    Instant // a holder whose term did not end well may act
+	Away     Away    // the leader whose lock was deleted last
+	SettleAt Instant // settling ends here; noted when the acquiring write was sent
+}
+
+// Requests is how far we are with having a leader hand over to us.
+type Requests struct {
+	Wanted     bool    // we have asked somebody for this lock and still want it
+	NotBefore  Instant // no request of ours
+	Count      uint8   // requests of ours in a row that have not made us leader, whoever was asked
+	AnsweredAt Instant // when the store last answered: a watch may lag behind it
 	// Ignored is for how long the holder has renewed beside requests of ours, in this term
 	// and without an answer to anybody: see mute.
 	Ignored time.Duration
-
-	HoldAt Instant // when the operator's hold that stands was first seen
-
-	// Our own writes.
-	Flight   Call
-	Mine     [4]Stamp // renew stamps of our latest writes, answered or not
-	Acked    Stamp    // of the newest record of ours that was seen stored
-	Unseen   uint8    // stamps in Mine that were made for the version that Snap still has
-	Reads    Effort
-	Writes   Effort  // of everything but requests
-	Asks     Effort  // of requests
-	Renewed  Instant // when our last acknowledged write was sent
-	SettleAt Instant // settling ends here; noted when the write was sent
-
-	// The term.
-	Term      Term
-	Cover     Cover
-	Marked    bool          // our marker was acknowledged in this term: we may act
-	Gone      bool          // the record was seen not to be this term's: it never is again
-	Lost      bool          // the term is over: the gate never opens again in it
-	Alive     bool          // functions were started and have not all returned
-	StepDown  bool          // release although not stopped
-	Giving    bool          // a request was accepted: drain and hand over
-	Cool      time.Duration // for which we do not campaign after it
-	LimitAt   Instant
-	Overdue   bool    // the drain has outstayed its limit
-	BackOff   Instant // no campaign before
-	Steps     uint8   // step-downs in a row
-	Spurned   bool    // preempted by an equal key; until the default changes
-	Rebuffed  Instant // displaced by another: no preempting before, unless the default changes
-	Rebuffs   uint8   // in a row, without having led
-	BeganAt   Instant // when the term began
-	ReleaseBy Instant
-	Gave      bool // a release or handover was sent and may have been stored
 }
+
+// Displaced is what follows for one whose lock another has taken, until the default changes.
+type Displaced struct {
+	NotBefore Instant // it preempts nobody
+	Times     uint8   // in a row, without having led
+	ByEqual   bool    // by an equal key: it does not preempt such a one
+}
+
+// BackOff keeps one from campaigning.
+type BackOff struct {
+	Until Instant
+	Steps uint8 // step-downs in a row
+}
+
+// Own is what we know of our own writes.
+type Own struct {
+	Stamps  [4]Stamp // renew stamps of the latest, answered or not
+	Unseen  uint8    // stamps among those that were made for the version that Snap still has
+	Acked   Stamp    // of the newest record of ours that was seen stored
+	Renewed Instant  // when the last acknowledged one was sent
+}
+
+// Drain is how a term comes to its end: what becomes of the lock, what is left of the right
+// to it, and by when. Zero: nothing was said of an end.
+type Drain struct {
+	Kind    DrainKind
+	Lost    Loss
+	Until   Instant       // by when functions are to return or, in Releasing, the lock is to be given up
+	Overdue bool          // functions have outstayed that
+	Cool    time.Duration // for which we do not campaign afterwards
+	Sent    bool          // a release or handover was sent and may have been stored
+}
+
+// DrainKind is what a term is drained for.
+type DrainKind uint8
+
+const (
+	// DrainToEnd: the elector stops, or the term is lost.
+	DrainToEnd DrainKind = iota
+	// DrainToStepDown: the lock is released although the elector goes on, which then
+	// leaves it alone for a while.
+	DrainToStepDown
+	// DrainToHandOver: a request was accepted.
+	DrainToHandOver
+	// DrainToBoth: a request was accepted by one that was stepping down.
+	DrainToBoth
+)
+
+// StepsDown reports whether a back-off is to follow.
+func (k DrainKind) StepsDown() bool { return k == DrainToStepDown || k == DrainToBoth }
+
+// HandsOver reports whether a request was accepted.
+func (k DrainKind) HandsOver() bool { return k >= DrainToHandOver }
+
+// handingOver is k, and a handover too.
+func (k DrainKind) handingOver() DrainKind {
+	if k.StepsDown() {
+		return DrainToBoth
+	}
+	return DrainToHandOver
+}
+
+// Loss is what a term has lost. The gate never opens again in one that has lost anything.
+type Loss uint8
+
+const (
+	NotLost Loss = iota
+	// CoverLost: its cover has ended. The record is renewed until the functions have returned.
+	CoverLost
+	// RecordLost: the record was seen not to be this term's. It never is again.
+	RecordLost
+)
 
 // Away is a leader of ours whose lock object was deleted while it acted. When its own
 // marker stands in the next object, its functions of before have returned.
 type Away struct {
 	Holder string
-	Prior  Instant // State.Prior without it
+	Prior  Instant // Earlier.Until without it
 	Until  Instant // and with it
 }
 

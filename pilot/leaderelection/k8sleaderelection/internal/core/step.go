@@ -8,7 +8,7 @@ func (c Config) Step(s State, in Input) (State, Action) {
 		s.SyncBy = in.Now.Mono.After(c.SyncWait)
 	}
 	s = c.absorb(s, in)
-	s = c.settle(s, in.Now)
+	s = c.advance(s, in.Now)
 	a := c.decide(s, in.Now)
 	return c.sent(s, a, in.Now), a
 }
@@ -26,24 +26,26 @@ func (c Config) sent(s State, a Action, now Moment) State {
 		Record: a.Record, Marker: a.Notes.Marker.names(a.Record),
 	}
 	if a.Op == Ask {
-		s.Asked = true
-		s.AskAt = now.Mono.After(min(c.Lease, c.Retry<<min(s.AskCount, maxBackOffShift)))
-		s.AskCount++
+		s.Asking.Wanted = true
+		s.Asking.NotBefore = now.Mono.After(min(c.Lease, c.Retry<<min(s.Asking.Count, maxBackOffShift)))
+		if s.Asking.Count++; s.Asking.Count == 0 {
+			s.Asking.Count = requestLengths // the back-off stays what it is
+		}
 		return s
 	}
-	s.Gave = s.Gave || a.Op == Release || a.Op == HandOver
+	s.Drain.Sent = s.Drain.Sent || a.Op == Release || a.Op == HandOver
 	if a.Op == Acquire || a.Op == Renew {
 		// Not of a release: what another process writes in our name over the same record
 		// can get the same stamp, and would then seem to be ours.
-		if a.Record.Renewed != s.Mine[0] {
-			s.Mine = [4]Stamp{a.Record.Renewed, s.Mine[0], s.Mine[1], s.Mine[2]}
+		if a.Record.Renewed != s.Own.Stamps[0] {
+			s.Own.Stamps = [4]Stamp{a.Record.Renewed, s.Own.Stamps[0], s.Own.Stamps[1], s.Own.Stamps[2]}
 		}
-		s.Unseen = min(s.Unseen+1, uint8(len(s.Mine)))
+		s.Own.Unseen = min(s.Own.Unseen+1, uint8(len(s.Own.Stamps)))
 	}
 	if a.Op == Acquire {
-		s.SettleAt = c.settledAt(s)
+		s.Earlier.SettleAt = c.settledAt(s)
 		// Whatever becomes of this write or of the lock: they may still act.
-		s.Prior = max(s.Prior, s.SettleAt)
+		s.Earlier.Until = max(s.Earlier.Until, s.Earlier.SettleAt)
 	}
 	return s
 }
@@ -51,7 +53,7 @@ func (c Config) sent(s State, a Action, now Moment) State {
 // nextStamp is a stamp above the recorded one and above all of ours: after a restore of
 // the store, bytes that somebody saw before would look to him like no change at all.
 func (s State) nextStamp(recorded Stamp, wall int64) Stamp {
-	return nextStamp(max(recorded, s.Mine[0]), wall)
+	return nextStamp(max(recorded, s.Own.Stamps[0]), wall)
 }
 
 // ownStamp is nextStamp for a record of our own. Of a write that was not answered only one
@@ -59,8 +61,8 @@ func (s State) nextStamp(recorded Stamp, wall int64) Stamp {
 // been tried, the next is the last one again, byte for byte: what is stored in the end is
 // known for ours.
 func (s State) ownStamp(recorded Stamp, wall int64) Stamp {
-	if int(s.Unseen) == len(s.Mine) && s.Mine[0] != recorded {
-		return s.Mine[0]
+	if int(s.Own.Unseen) == len(s.Own.Stamps) && s.Own.Stamps[0] != recorded {
+		return s.Own.Stamps[0]
 	}
 	return s.nextStamp(recorded, wall)
 }
@@ -95,7 +97,7 @@ func (c Config) mayActUntil(s State) Instant {
 		return c.expiresAt(s)
 	case snap.Record.Holder == "" || snap.nominated():
 		return 0 // nobody, or somebody who has not written itself yet
-	case snap.Record.Holder == c.Self && !s.Twin && (s.wrote(snap) || snap.acting()):
+	case snap.Record.Holder == c.Self && !s.Duplicate && (s.wrote(snap) || snap.acting()):
 		// Our own drained term; or one of a process that had our identity before us,
 		// had begun to act, and has ended.
 		return 0
@@ -110,7 +112,7 @@ func (c Config) settledAt(s State) Instant {
 	if c.Immediate && s.Snap.held() && !s.Snap.evidence(c.Self) {
 		return 0
 	}
-	return max(s.Prior, c.mayActUntil(s))
+	return max(s.Earlier.Until, c.mayActUntil(s))
 }
 
 // wrote reports whether this process wrote the record that snap shows. Stamps are whole seconds of
@@ -119,10 +121,10 @@ func (s State) wrote(snap Snapshot) bool {
 	if snap.nominated() {
 		return false
 	}
-	if s.Acked != 0 && s.Acked == snap.Record.Renewed {
+	if s.Own.Acked != 0 && s.Own.Acked == snap.Record.Renewed {
 		return true
 	}
-	for _, stamp := range s.Mine {
+	for _, stamp := range s.Own.Stamps {
 		if stamp != 0 && stamp == snap.Record.Renewed {
 			return true
 		}
@@ -133,7 +135,7 @@ func (s State) wrote(snap Snapshot) bool {
 // ours reports whether the record, as far as we know, is that of our present term.
 func (c Config) ours(s State) bool {
 	snap := s.Snap
-	return !s.Gone && s.Term != Term{} && snap.held() && !snap.Stands.half() && snap.Record.Holder == c.Self &&
+	return s.Drain.Lost != RecordLost && s.Term != Term{} && snap.held() && !snap.Stands.half() && snap.Record.Holder == c.Self &&
 		snap.UID == s.Term.UID && snap.Record.Transitions == s.Term.Transitions &&
 		snap.Version >= s.Term.Token && s.wrote(snap)
 }
@@ -142,7 +144,7 @@ func (c Config) ours(s State) bool {
 func (c Config) outranks(s State) bool {
 	switch {
 	case c.External:
-		return s.Beats && !(s.Spurned && s.Snap.Record.Key == c.Key)
+		return s.Beats && !(s.Displaced.ByEqual && s.Snap.Record.Key == c.Key)
 	case !c.Ranked:
 		return false
 	}

@@ -13,7 +13,7 @@ func TestWhenATermIsOurs(t *testing.T) {
 		t.Fatal("our own record is not ours")
 	}
 	for name, spoil := range map[string]func(*State){
-		"it was gone once":     func(s *State) { s.Gone = true },
+		"it was gone once":     func(s *State) { s.Drain.Lost = RecordLost },
 		"there is no term":     func(s *State) { s.Term, s.Snap.UID, s.Snap.Record.Transitions = Term{}, UID{}, 0 },
 		"deleted":              func(s *State) { s.Snap.Exists = false },
 		"unreadable":           func(s *State) { s.Snap.Content = Unreadable },
@@ -44,7 +44,7 @@ func TestWhenATermIsOurs(t *testing.T) {
 // Until when a holder may act, by what was seen of it at testNow. PeerGrace is 5 s.
 func TestUntilWhenAHolderMayAct(t *testing.T) {
 	c := testConfig()
-	wrote, twin := func(s *State) { s.Mine[0] = 7e6 }, func(s *State) { s.Mine[0], s.Twin = 7e6, true }
+	wrote, twin := func(s *State) { s.Own.Stamps[0] = 7e6 }, func(s *State) { s.Own.Stamps[0], s.Duplicate = 7e6, true }
 	long := func(s *Snapshot) { s.Record.Lease = 40 * time.Second }
 	for name, x := range map[string]struct {
 		lock   Snapshot
@@ -75,7 +75,7 @@ func TestUntilWhenAHolderMayAct(t *testing.T) {
 		if got := c.mayActUntil(s); got != want {
 			t.Errorf("%s: until %v after the sight, want %v", name, testNow.Mono.Until(got), testNow.Mono.Until(want))
 		}
-		if s.Prior = seconds(17); c.settledAt(s) != max(want, seconds(17)) {
+		if s.Earlier.Until = seconds(17); c.settledAt(s) != max(want, seconds(17)) {
 			t.Errorf("%s: settled in %v", name, testNow.Mono.Until(c.settledAt(s)))
 		}
 	}
@@ -84,7 +84,7 @@ func TestUntilWhenAHolderMayAct(t *testing.T) {
 	c.Immediate = true
 	for name, want := range map[string]Instant{"lower": 0, "free": seconds(17), "peer, marker left": seconds(20)} {
 		s := seenAt(0, lock(name))
-		s.Prior = seconds(17)
+		s.Earlier.Until = seconds(17)
 		if got := c.settledAt(s); got != want {
 			t.Errorf("immediate, %s: settled in %v", name, testNow.Mono.Until(got))
 		}
@@ -107,7 +107,7 @@ func TestRanksOfOthers(t *testing.T) {
 		"an equal, and never spurned": {"equal", true, false, true},
 	} {
 		s := seenAt(0, lock(x.lock))
-		s.Beats, s.Spurned = x.beats, x.spurned
+		s.Beats, s.Displaced.ByEqual = x.beats, x.spurned
 		if got := external.outranks(s); got != x.want {
 			t.Errorf("%s: outranks: %v", name, got)
 		}
@@ -173,12 +173,12 @@ func TestWhatMayBeReleased(t *testing.T) {
 	}{
 		"our own":                     {func(*State) {}, true},
 		"its functions run":           {func(s *State) { s.Alive = true }, false},
-		"it was gone once":            {func(s *State) { s.Gone = true }, false},
+		"it was gone once":            {func(s *State) { s.Drain.Lost = RecordLost }, false},
 		"deleted":                     {func(s *State) { s.Snap.Exists = false }, false},
 		"unreadable":                  {func(s *State) { s.Snap.Content = Unreadable }, false},
 		"another's, with our stamp":   {func(s *State) { s.Snap = lock("equal") }, false},
-		"not written by us":           {func(s *State) { s.Mine[0] = 1 }, false},
-		"a twin is there":             {func(s *State) { s.Twin = true }, false},
+		"not written by us":           {func(s *State) { s.Own.Stamps[0] = 1 }, false},
+		"a twin is there":             {func(s *State) { s.Duplicate = true }, false},
 		"its marker was removed":      {unmarked, true},
 		"we never acted in it":        {func(s *State) { unmarked(s); s.Marked = false }, false},
 		"of before us, by our marker": {func(s *State) { s.Term, s.Marked = Term{}, false }, true},
@@ -204,7 +204,7 @@ func TestWhatMayBeReleased(t *testing.T) {
 		"somebody took it meanwhile":  {ours(seenAt(0, lock("equal")), Releasing), false, true, Superseded},
 		"it was not ours, and we did": {ended, true, true, Released},
 	} {
-		x.s.Gave = x.gave
+		x.s.Drain.Sent = x.gave
 		if got := c.releaseReason(x.s, x.gone); got != x.want {
 			t.Errorf("%s: %s, want %s", name, got, x.want)
 		}
@@ -222,29 +222,31 @@ func TestWhatATermLeavesBehind(t *testing.T) {
 		"a loss":                              {func(*State) {}, 0, 2},
 		"a loss after a lease":                {func(s *State) { s.BeganAt = seconds(-15.001) }, 0, 0},
 		"a loss within a lease":               {func(s *State) { s.BeganAt = seconds(-15) }, 0, 2},
-		"a step-down":                         {func(s *State) { s.StepDown = true }, 8, 3},
-		"the first":                           {func(s *State) { s.StepDown, s.Steps = true, 0 }, 2, 1},
-		"a step-down after a lease":           {func(s *State) { s.StepDown, s.BeganAt = true, seconds(-16) }, 2, 1},
-		"one of many":                         {func(s *State) { s.StepDown, s.Steps = true, 5 }, 64, 5},
-		"an operator's order":                 {func(s *State) { s.Giving, s.Cool = true, 40*time.Second }, 40, 2},
-		"a step-down, by an operator's order": {func(s *State) { s.StepDown, s.Cool = true, time.Second }, 8, 3},
-		"a twin":                              {func(s *State) { s.Twin = true }, 15, 2},
+		"a step-down":                         {func(s *State) { s.Drain.Kind = DrainToStepDown }, 8, 3},
+		"the first":                           {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 0 }, 2, 1},
+		"a step-down after a lease":           {func(s *State) { s.Drain.Kind, s.BeganAt = DrainToStepDown, seconds(-16) }, 2, 1},
+		"a step-down that handed over":        {func(s *State) { s.Drain.Kind = DrainToBoth }, 8, 3},
+		"a handover":                          {func(s *State) { s.Drain.Kind = DrainToHandOver }, 0, 2},
+		"one of many":                         {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 5 }, 64, 5},
+		"an operator's order":                 {func(s *State) { s.Drain.Kind, s.Drain.Cool = DrainToHandOver, 40*time.Second }, 40, 2},
+		"a step-down, by an operator's order": {func(s *State) { s.Drain.Kind, s.Drain.Cool = DrainToStepDown, time.Second }, 8, 3},
+		"a twin":                              {func(s *State) { s.Duplicate = true }, 15, 2},
 	} {
 		s := ours(seenAt(0, lock("mine")), Draining)
-		s.Lost, s.Overdue, s.Asked, s.Gave, s.Gone, s.Steps = true, true, true, true, true, 2
+		s.Drain.Lost, s.Drain.Overdue, s.Asking.Wanted, s.Drain.Sent, s.BackOff.Steps = RecordLost, true, true, true, 2
 		x.change(&s)
-		twin := s.Twin
+		twin := s.Duplicate
 		s = c.follow(s, testNow, Superseded)
 		off := Instant(0)
 		if x.off > 0 {
 			off = seconds(x.off)
 		}
-		if s.BackOff != off || s.Steps != x.steps {
-			t.Errorf("%s: backs off for %v, after %d steps", name, testNow.Mono.Until(s.BackOff), s.Steps)
+		if s.BackOff.Until != off || s.BackOff.Steps != x.steps {
+			t.Errorf("%s: backs off for %v, after %d steps", name, testNow.Mono.Until(s.BackOff.Until), s.BackOff.Steps)
 		}
 		want := seenAt(0, lock("mine"))
-		want.Phase, want.Why, want.BackOff, want.Steps, want.Twin = Following, Superseded, off, x.steps, twin
-		want.Mine, want.Renewed, want.BeganAt = s.Mine, s.Renewed, s.BeganAt
+		want.Phase, want.Why, want.BackOff, want.Duplicate = Following, Superseded, BackOff{off, x.steps}, twin
+		want.Own, want.BeganAt = s.Own, s.BeganAt
 		if s != want {
 			t.Errorf("%s:\nleft %+v\nwant %+v", name, s, want)
 		}
@@ -271,21 +273,21 @@ func TestStoppingWhileFollowing(t *testing.T) {
 		"another's":              {"equal", func(*Config, *State) {}, Done},
 		"our own of before":      {"mine", func(*Config, *State) {}, Releasing},
 		"our own, left to lapse": {"mine", func(c *Config, _ *State) { c.Release = false }, Done},
-		"perhaps our own":        {"equal", func(_ *Config, s *State) { s.Doubt = true }, Releasing},
-		"somebody may act":       {"mine", func(_ *Config, s *State) { s.Prior = seconds(1) }, Done},
-		"somebody acted":         {"mine", func(_ *Config, s *State) { s.Prior = testNow.Mono }, Releasing},
+		"perhaps our own":        {"equal", func(_ *Config, s *State) { s.AcquireUnknown = true }, Releasing},
+		"somebody may act":       {"mine", func(_ *Config, s *State) { s.Earlier.Until = seconds(1) }, Done},
+		"somebody acted":         {"mine", func(_ *Config, s *State) { s.Earlier.Until = testNow.Mono }, Releasing},
 		"a call is under way":    {"mine", func(_ *Config, s *State) { s.Flight.Op = Read }, Following},
 		"it need not stop":       {"mine", func(_ *Config, s *State) { s.Stopping = false }, Following},
 	} {
 		config, s := c, seenAt(0, lock(x.lock))
-		s.Stopping, s.Mine[0] = true, 7e6
+		s.Stopping, s.Own.Stamps[0] = true, 7e6
 		if x.lock == "equal" {
-			s.Mine[0] = 0
+			s.Own.Stamps[0] = 0
 		}
 		x.change(&config, &s)
-		s = config.settleFollowing(s, testNow)
-		if s.Phase != x.want || s.Phase == Releasing && s.ReleaseBy != seconds(10) || s.Phase != Following && s.Why != Stopped {
-			t.Errorf("%s: %s because %s, until %v", name, s.Phase, s.Why, testNow.Mono.Until(s.ReleaseBy))
+		s = config.advanceFollowing(s, testNow)
+		if s.Phase != x.want || s.Phase == Releasing && s.Drain.Until != seconds(10) || s.Phase != Following && s.Why != Stopped {
+			t.Errorf("%s: %s because %s, until %v", name, s.Phase, s.Why, testNow.Mono.Until(s.Drain.Until))
 		}
 	}
 }
@@ -294,17 +296,17 @@ func TestStoppingWhileFollowing(t *testing.T) {
 func TestATermBeginsOrWasOvertaken(t *testing.T) {
 	c := testConfig()
 	s := ours(seenAt(0, lock("mine")), Following)
-	s.AskCount, s.BeganAt = 3, 0
-	if got := c.settle(s, testNow); got.Phase != Leading || got.AskCount != 0 || got.BeganAt != testNow.Mono {
+	s.Asking.Count, s.BeganAt = 3, 0
+	if got := c.advance(s, testNow); got.Phase != Leading || got.Asking.Count != 0 || got.BeganAt != testNow.Mono {
 		t.Errorf("acknowledged: %+v", got)
 	}
 	s.Marked = false
-	if got := c.settle(s, testNow); got.Phase != Settling || got.AskCount != 0 || got.BeganAt != testNow.Mono {
+	if got := c.advance(s, testNow); got.Phase != Settling || got.Asking.Count != 0 || got.BeganAt != testNow.Mono {
 		t.Errorf("acknowledged, without a marker: %+v", got)
 	}
 	s.Marked, s.Snap = true, lock("equal", newer)
-	got := c.settle(s, testNow)
-	if got.Phase != Following || got.Term != (Term{}) || got.Cover != (Cover{}) || got.Marked || got.Gone {
+	got := c.advance(s, testNow)
+	if got.Phase != Following || got.Term != (Term{}) || got.Cover != (Cover{}) || got.Marked || got.Drain.Lost != NotLost {
 		t.Errorf("overtaken: %+v", got)
 	}
 }
@@ -316,15 +318,15 @@ func TestATermThatWasGoneStaysGone(t *testing.T) {
 	s.Alive = true
 	kept := s.Snap
 	s.Snap = lock("equal", newer)
-	s = c.settle(s, testNow)
-	if !s.Gone || !s.Lost || s.LimitAt != seconds(4) {
+	s = c.advance(s, testNow)
+	if s.Drain.Lost != RecordLost || s.Drain.Until != seconds(4) {
 		t.Fatalf("taken by another: %+v", s)
 	}
 	s.Snap = kept
-	if s = c.settle(s, testNow); !s.Gone || c.ours(s) {
+	if s = c.advance(s, testNow); s.Drain.Lost != RecordLost || c.ours(s) {
 		t.Errorf("an older state was put back: %+v", s)
 	}
-	if again := c.settle(ours(seenAt(0, lock("mine")), Draining), testNow); again.Gone {
+	if again := c.advance(ours(seenAt(0, lock("mine")), Draining), testNow); again.Drain.Lost != NotLost {
 		t.Error("a term that stands is gone")
 	}
 }

@@ -9,9 +9,13 @@ import (
 func ours(s State, phase Phase) State {
 	r := s.Snap.Record
 	s.Phase, s.Marked, s.Why = phase, true, Acquired
-	s.Term, s.Mine[0] = Term{UID: s.Snap.UID, Transitions: r.Transitions, Token: 15}, r.Renewed
-	s.Renewed, s.Cover = testNow.Mono, testNow.Plus(10*time.Second)
-	s.LimitAt, s.ReleaseBy, s.BeganAt = seconds(30), seconds(10), testNow.Mono
+	s.Term, s.Own.Stamps[0] = Term{UID: s.Snap.UID, Transitions: r.Transitions, Token: 15}, r.Renewed
+	s.Own.Renewed, s.Cover = testNow.Mono, testNow.Plus(10*time.Second)
+	s.BeganAt = testNow.Mono
+	s.Drain.Until = seconds(30)
+	if phase == Releasing {
+		s.Drain.Until = seconds(10)
+	}
 	return s
 }
 
@@ -55,7 +59,7 @@ func TestWhatARenewalWrites(t *testing.T) {
 		t.Errorf("beside it: %+v", notes)
 	}
 	// Once we act the marker stays, whatever comes up.
-	s.SettleAt = Never
+	s.Earlier.SettleAt = Never
 	if _, notes := c.renewal(s, testNow); !notes.Marker.names(record) {
 		t.Errorf("a leader took its marker back: %+v", notes)
 	}
@@ -76,7 +80,7 @@ func TestWhatAReleaseWrites(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	for next, want := range map[float64]Op{-1: Release, 0: Release, 1: NoOp} {
-		s.Writes.Next = seconds(next)
+		s.Effort.Writes.Next = seconds(next)
 		if a := testConfig().decide(s, testNow); a.Op != want || a.Op == NoOp && a.Wake != seconds(next) {
 			t.Errorf("writes are held back until %v: %s", next, call(a))
 		}
@@ -118,42 +122,42 @@ func TestWhatASentWriteLeaves(t *testing.T) {
 	peer.Count = 3
 	record, notes := c.claim(peer, testNow)
 	s := c.sent(peer, Action{Op: Acquire, Base: peer.Snap, Record: record, Notes: notes}, testNow)
-	if s.SettleAt != seconds(20) || s.Prior != seconds(20) || s.Flight.Base != 20 || s.Unseen != 1 || s.Mine[0] != nowStamp {
+	if s.Earlier.SettleAt != seconds(20) || s.Earlier.Until != seconds(20) || s.Flight.Base != 20 || s.Own.Unseen != 1 || s.Own.Stamps[0] != nowStamp {
 		t.Errorf("a claim: %+v", s)
 	}
 	holding := ours(seenAt(0, lock("mine")), Settling)
-	holding.SettleAt, holding.Prior = seconds(3), seconds(5)
+	holding.Earlier.SettleAt, holding.Earlier.Until = seconds(3), seconds(5)
 	record, notes = c.renewal(holding, testNow)
 	s = c.sent(holding, Action{Op: Renew, Base: holding.Snap, Record: record, Notes: notes}, testNow)
-	if s.SettleAt != seconds(3) || s.Prior != seconds(5) || s.Gave || s.Unseen != 1 || s.Mine != [4]Stamp{nowStamp, 7e6} {
+	if s.Earlier.SettleAt != seconds(3) || s.Earlier.Until != seconds(5) || s.Drain.Sent || s.Own.Unseen != 1 || s.Own.Stamps != [4]Stamp{nowStamp, 7e6} {
 		t.Errorf("a renewal: %+v", s)
 	}
 	// The last stamp once more: the earlier ones are not forgotten for it.
 	again := c.sent(s, Action{Op: Renew, Base: holding.Snap, Record: record, Notes: notes}, testNow)
-	if again.Mine != s.Mine {
-		t.Errorf("a renewal of the same bytes: remembered are %v", again.Mine)
+	if again.Own.Stamps != s.Own.Stamps {
+		t.Errorf("a renewal of the same bytes: remembered are %v", again.Own.Stamps)
 	}
 	for _, op := range []Op{Release, HandOver} {
 		s := c.sent(holding, Action{Op: op, Base: holding.Snap, Record: record}, testNow)
-		if !s.Gave || s.Unseen != 0 || s.Mine != holding.Mine {
+		if !s.Drain.Sent || s.Own.Unseen != 0 || s.Own.Stamps != holding.Own.Stamps {
 			t.Errorf("%s: %+v", op, s)
 		}
 	}
 	gave := holding
-	gave.Gave = true
-	if !c.sent(gave, Action{Op: Renew, Base: holding.Snap, Record: record}, testNow).Gave {
+	gave.Drain.Sent = true
+	if !c.sent(gave, Action{Op: Renew, Base: holding.Snap, Record: record}, testNow).Drain.Sent {
 		t.Error("a renewal took back that a release may have been stored")
 	}
 	reading := c.sent(holding, Action{Op: Read}, testNow)
-	if reading.Unseen != 0 || reading.Flight.Op != Read || reading.Gave {
+	if reading.Own.Unseen != 0 || reading.Flight.Op != Read || reading.Drain.Sent {
 		t.Errorf("a read: %+v", reading)
 	}
 	// Each request in a row is followed by a longer pause, up to a lease.
 	asking := seenAt(0, lock("lower, hands over"))
 	for i, wait := range []float64{2, 4, 8, 15, 15, 15, 15, 15} {
 		asking = c.sent(asking, Action{Op: Ask, Base: asking.Snap}, testNow)
-		if asking.AskAt != seconds(wait) || !asking.Asked || int(asking.AskCount) != i+1 {
-			t.Errorf("request %d: asks again in %v", i+1, testNow.Mono.Until(asking.AskAt))
+		if asking.Asking.NotBefore != seconds(wait) || !asking.Asking.Wanted || int(asking.Asking.Count) != i+1 {
+			t.Errorf("request %d: asks again in %v", i+1, testNow.Mono.Until(asking.Asking.NotBefore))
 		}
 	}
 }

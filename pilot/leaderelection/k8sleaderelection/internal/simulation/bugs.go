@@ -147,7 +147,7 @@ func noSettling(c core.Config, s core.State, in core.Input) (core.State, core.Ac
 
 func settlingCutShort(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	if s.Phase == core.Settling {
-		s.SettleAt = min(s.SettleAt, s.BeganAt.After(c.Lease/2))
+		s.Earlier.SettleAt = min(s.Earlier.SettleAt, s.BeganAt.After(c.Lease/2))
 	}
 	return c.Step(s, in)
 }
@@ -164,7 +164,7 @@ func renewalChangesNothing(c core.Config, s core.State, in core.Input) (core.Sta
 	s, a := c.Step(s, in)
 	if a.Op == core.Renew {
 		a.Record.Renewed = core.Stamp(in.Now.Wall/int64(time.Second)) * 1e6
-		s.Flight.Record, s.Mine[0] = a.Record, a.Record.Renewed
+		s.Flight.Record, s.Own.Stamps[0] = a.Record, a.Record.Renewed
 	}
 	return s, a
 }
@@ -196,15 +196,15 @@ func oldToken() stepper {
 
 // gateReopens forgets that the term is lost.
 func gateReopens(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Phase == core.Draining && in.Kind == core.Replied {
-		s.Lost = false
+	if s.Phase == core.Draining && in.Kind == core.Replied && s.Drain.Lost == core.CoverLost {
+		s.Drain.Lost = core.NotLost
 	}
 	return c.Step(s, in)
 }
 
 // termBeforeDrained follows, and campaigns, while functions still run.
 func termBeforeDrained(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Phase == core.Draining && s.Lost {
+	if s.Phase == core.Draining && s.Drain.Lost != core.NotLost {
 		s.Alive = false
 	}
 	return c.Step(s, in)
@@ -259,7 +259,7 @@ func pollsAlways(c core.Config, s core.State, in core.Input) (core.State, core.A
 func noBackOff(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	s, a := c.Step(s, in)
 	if a.Op == core.NoOp && a.Why == core.Retrying {
-		s.Reads.Next, s.Writes.Next, s.Asks.Next = 0, 0, 0
+		s.Effort.Reads.Next, s.Effort.Writes.Next, s.Effort.Asks.Next = 0, 0, 0
 		return c.Step(s, core.Input{Kind: core.Tick, Now: in.Now})
 	}
 	return s, a
@@ -268,8 +268,8 @@ func noBackOff(c core.Config, s core.State, in core.Input) (core.State, core.Act
 // givesUpTrying never tries again after three failures in a row.
 func givesUpTrying(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	s, a := c.Step(s, in)
-	if max(s.Reads.Fails, s.Writes.Fails) >= 3 && a.Op == core.NoOp {
-		s.Reads.Next, s.Writes.Next, a.Wake = core.Never, core.Never, core.Never
+	if max(s.Effort.Reads.Fails, s.Effort.Writes.Fails) >= 3 && a.Op == core.NoOp {
+		s.Effort.Reads.Next, s.Effort.Writes.Next, a.Wake = core.Never, core.Never, core.Never
 	}
 	return s, a
 }

@@ -132,7 +132,7 @@ func (c *canon) model(m *model, order []int) {
 func (c *canon) side(s *side) {
 	write(c, sidePlan, s)
 	c.int(int64(s.s.Learned - s.s.Flight.Learned))
-	c.instant(s.s.Away.Prior, true)
+	c.instant(s.s.Earlier.Away.Prior, true)
 }
 
 // versionsOf is every version that matters in m, in order.

@@ -51,8 +51,7 @@ var (
 
 // deadlines are the instants that matter only until they have come.
 var deadlines = map[string]bool{
-	"PollAt": true, "SyncBy": true, "AskAt": true, "BackOff": true, "Rebuffed": true, "Next": true,
-	"LimitAt": true, "ReleaseBy": true, "SettleAt": true, "Prior": true, "wake": true,
+	"PollAt": true, "SyncBy": true, "NotBefore": true, "Until": true, "Next": true, "SettleAt": true, "Prior": true, "wake": true,
 }
 
 // unsaid are the fields whose meaning is in others too.

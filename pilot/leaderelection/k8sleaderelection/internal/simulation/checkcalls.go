@@ -127,7 +127,7 @@ func (w *world) anyFollower() bool {
 			continue
 		}
 		// One that would have to settle lets others go first for a RetryPeriod.
-		if now := p.now().Mono; p.s.BackOff <= now && p.s.Prior <= now {
+		if now := p.now().Mono; p.s.BackOff.Until <= now && p.s.Earlier.Until <= now {
 			return true
 		}
 	}
@@ -187,9 +187,9 @@ func (w *world) checkSettled() {
 			w.violate(Prompt, "%s leads, of key %s, %v after the calm began; %s is of key %s", leader.name, leader.key, w.now.since(w.calm), n.name, n.key)
 			return
 		}
-		if w.mode.Ranked && !w.held() && !n.idle() && !(n.p != nil && n.p.blind) && core.Outranks(n.key, leader.key, w.deflt) {
+		if w.mode.Ranked && !w.held() && !n.idle() && !(n.p != nil && n.p.blind) && core.Outranks(n.key, leader.key, w.defaultRevision) {
 			w.violate(Prompt, "%s leads, of key %s, %v after the calm began; the default is %s and %s is of key %s",
-				leader.name, leader.key, w.now.since(w.calm), w.deflt.Revision, n.name, n.key)
+				leader.name, leader.key, w.now.since(w.calm), w.defaultRevision.Revision, n.name, n.key)
 			return
 		}
 	}

@@ -104,7 +104,7 @@ func (c *checks) says(p *process, before core.Phase) {
 	if p.s.Phase != before {
 		lines++
 	}
-	for kind, e := range [...]core.Effort{reads: p.s.Reads, writes: p.s.Writes, requests: p.s.Asks} {
+	for kind, e := range [...]core.Effort{reads: p.s.Effort.Reads, writes: p.s.Effort.Writes, requests: p.s.Effort.Asks} {
 		if failing := e.Fails > 0; failing != p.failing[kind] {
 			p.failing[kind] = failing
 			lines++

@@ -48,7 +48,7 @@ func (c *checks) asks(p *process, call *call) {
 	if r.Identity != p.id || r.Holder != s.Record.Holder || r.Transitions != s.Record.Transitions || r.Accepted {
 		w.violate(Handover, "%v asks in another name, or another term: %+v of %s", p, r, shown(s))
 	}
-	byRank := core.Outranks(p.key, s.Record.Key, p.seen.deflt)
+	byRank := core.Outranks(p.key, s.Record.Key, p.seen.defaultRevision)
 	switch {
 	case p.seen.unfit:
 		w.violate(Fitness, "%v asks for the lock, and is unfit", p)
@@ -59,7 +59,7 @@ func (c *checks) asks(p *process, call *call) {
 		w.violate(Orders, "%v asks although an operator holds %s", p, shown(s))
 	}
 	other := s.Notes.Request
-	if p.seen.stands(now) && (other.Identity == p.id || other.Reason == core.ForOperator || !core.Outranks(p.key, other.Key, p.seen.deflt)) {
+	if p.seen.stands(now) && (other.Identity == p.id || other.Reason == core.ForOperator || !core.Outranks(p.key, other.Key, p.seen.defaultRevision)) {
 		w.violate(Handover, "%v asks although a request of %q stands", p, other.Identity)
 	}
 	p.seen.asked = true
@@ -80,7 +80,7 @@ func (c *checks) accepts(p *process, call *call) {
 	case now >= p.seen.runsOut():
 		w.violate(Handover, "%v accepts the request of %q, which has run out", p, r.Identity)
 	case r.Reason == core.ForOperator, p.seen.unfit:
-	case !core.Outranks(r.Key, p.key, p.seen.deflt):
+	case !core.Outranks(r.Key, p.key, p.seen.defaultRevision):
 		w.violate(Handover, "%v accepts the request of %q, which does not go before it", p, r.Identity)
 	case p.seen.paused(now):
 		w.violate(Orders, "%v accepts the request of %q although an operator holds it", p, r.Identity)
@@ -123,7 +123,7 @@ func (c *checks) acquires(p *process, call *call) {
 		w.violate(NoFlapping, "%v takes the lock from a process of its own name %v after that has written", p, seen)
 	case nominated && seen < p.cfg.Retry:
 		w.violate(Handover, "%v passes over the nominee %q %v after it saw the nomination", p, holder, seen)
-	case holder == "" && s.Exists && s.Content == core.Readable && !p.mayBeFirst() && seen < p.cfg.Moment:
+	case holder == "" && s.Exists && s.Content == core.Readable && !p.mayBeFirst() && seen < p.cfg.RankDelay:
 		w.violate(NoFlapping, "%v takes a free lock before those of higher rank had their moment", p)
 	case holder != "" && holder != p.id && !nominated && seen < p.waitsFor(s):
 		c.preempts(p, s, now)
@@ -141,7 +141,7 @@ func (c *checks) preempts(p *process, s core.Snapshot, now core.Instant) {
 		if p.seen.ousted && s.Record.Key == p.key && p.seen.oustedKey == p.key {
 			w.violate(NoFlapping, "%v preempts %s, of its own key, which has preempted it", p, shown(s))
 		}
-	case !core.Outranks(p.key, s.Record.Key, p.seen.deflt):
+	case !core.Outranks(p.key, s.Record.Key, p.seen.defaultRevision):
 		w.violate(OneAtATime, "%v overwrites %s, whom it does not outrank", p, shown(s))
 	case names(m, s.Record) && m.Handover && (p.base.term == nil || p.base.term.q == nil): // ours, and no peer that only looks so
 		w.violate(Handover, "%v overwrites %s, which would have handed over", p, shown(s))
@@ -160,7 +160,7 @@ func (p *process) mayBeFirst() bool {
 		return true
 	}
 	remote := p.key[0] == '^'
-	return !remote && (p.seen.deflt.Revision == "" || p.key == p.seen.deflt.Revision)
+	return !remote && (p.seen.defaultRevision.Revision == "" || p.key == p.seen.defaultRevision.Revision)
 }
 
 // marks: one's own marker says that one may act; while settling, that of whoever is
@@ -180,5 +180,5 @@ func (c *checks) marks(p *process, call *call) {
 
 // awaitsDefault reports whether p does not know the default yet, and may still wait for it.
 func (p *process) awaitsDefault() bool {
-	return p.cfg.Ranked && !p.seen.deflt.Synced && p.startedAt.Until(p.now().Mono) < p.cfg.SyncWait
+	return p.cfg.Ranked && !p.seen.defaultRevision.Synced && p.startedAt.Until(p.now().Mono) < p.cfg.SyncWait
 }

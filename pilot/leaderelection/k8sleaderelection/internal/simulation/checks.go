@@ -152,7 +152,7 @@ func (c *checks) lost(p *process) {
 	if p.acting == nil || p.acting.disturbed {
 		return
 	}
-	if p.s.Giving && addressed(p.base.snap) && p.base.snap.Notes.Request.Accepted {
+	if p.s.Drain.Kind.HandsOver() && addressed(p.base.snap) && p.base.snap.Notes.Request.Accepted {
 		return // it was asked, and said yes: see accepts
 	}
 	left := p.n.clocks.moment(w.now)

@@ -25,7 +25,7 @@ var effortBugs = []Bug{
 // readResetsWrites takes a read that succeeds for a sign that writes do.
 func readResetsWrites(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	if in.Kind == core.Replied && in.Result == core.OK && s.Flight.Op == core.Read {
-		s.Writes = core.Effort{}
+		s.Effort.Writes = core.Effort{}
 	}
 	return c.Step(s, in)
 }
@@ -42,9 +42,9 @@ func refusalReadAgain(c core.Config, s core.State, in core.Input) (core.State, c
 // pollsBesideRefusals asks what has become of the lock while it waits to write it.
 func pollsBesideRefusals(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	s, a := c.Step(s, in)
-	if a.Op == core.NoOp && a.Why == core.Retrying && s.Phase == core.Following && s.Reads.Next <= in.Now.Mono {
+	if a.Op == core.NoOp && a.Why == core.Retrying && s.Phase == core.Following && s.Effort.Reads.Next <= in.Now.Mono {
 		a.Op, s.Flight = core.Read, core.Call{Op: core.Read, Sent: in.Now, Learned: s.Learned}
-		s.Reads.Next = in.Now.Mono.After(c.Retry / 8)
+		s.Effort.Reads.Next = in.Now.Mono.After(c.Retry / 8)
 		return s, a
 	}
 	if a.Why == core.Retrying {
@@ -54,13 +54,13 @@ func pollsBesideRefusals(c core.Config, s core.State, in core.Input) (core.State
 }
 
 func conflictsWithoutPause(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s.Writes.Conflicts, s.Asks.Conflicts = 0, 0
+	s.Effort.Writes.Conflicts, s.Effort.Asks.Conflicts = 0, 0
 	return c.Step(s, in)
 }
 
 // conflictsWithNobody takes every conflict for one with another writer, who will not be there for long.
 func conflictsWithNobody(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s.Writes.Base, s.Asks.Base = 0, 0
+	s.Effort.Writes.Base, s.Effort.Asks.Base = 0, 0
 	return c.Step(s, in)
 }
 
@@ -69,27 +69,27 @@ func heedsAnyDelay(c core.Config, s core.State, in core.Input) (core.State, core
 	write := s.Flight.Op > core.Read
 	s, a := c.Step(s, in)
 	if in.Kind == core.Replied && in.Result == core.Refused && write && in.RetryAfter > 0 {
-		s.Writes.Next = in.Now.Mono.After(in.RetryAfter)
-		a.Wake = max(a.Wake, s.Writes.Next)
+		s.Effort.Writes.Next = in.Now.Mono.After(in.RetryAfter)
+		a.Wake = max(a.Wake, s.Effort.Writes.Next)
 	}
 	return s, a
 }
 
 // ringOfStamps knows its stored record by the last four stamps that it has tried.
 func ringOfStamps(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s.Acked, s.Unseen = 0, 0
+	s.Own.Acked, s.Own.Unseen = 0, 0
 	s, a := c.Step(s, in)
 	if a.Op == core.Renew || a.Op == core.Acquire {
-		s.Mine = [4]core.Stamp{s.Mine[0] + 1e6, s.Mine[0], s.Mine[1], s.Mine[2]}
-		a.Record.Renewed, s.Flight.Record.Renewed = s.Mine[0], s.Mine[0]
+		s.Own.Stamps = [4]core.Stamp{s.Own.Stamps[0] + 1e6, s.Own.Stamps[0], s.Own.Stamps[1], s.Own.Stamps[2]}
+		a.Record.Renewed, s.Flight.Record.Renewed = s.Own.Stamps[0], s.Own.Stamps[0]
 	}
 	return s, a
 }
 
 // renewsOnlyWhatItRead waits for a read before it renews, whatever becomes of the reads.
 func renewsOnlyWhatItRead(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Stale {
-		s.Writes.Conflicts = max(s.Writes.Conflicts, 1)
+	if s.Known.Outdated() {
+		s.Effort.Writes.Conflicts = max(s.Effort.Writes.Conflicts, 1)
 	}
 	return c.Step(s, in)
 }
@@ -98,7 +98,7 @@ func renewsOnlyWhatItRead(c core.Config, s core.State, in core.Input) (core.Stat
 func saysItAgain(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	s, a := c.Step(s, in)
 	if in.Kind != core.Replied {
-		s.Writes.Fails = 0
+		s.Effort.Writes.Fails = 0
 	}
 	return s, a
 }
@@ -117,12 +117,12 @@ func phaseFlutters(c core.Config, s core.State, in core.Input) (core.State, core
 // forgets with each new leader how often it has asked.
 func answerPutOff(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	if in.Kind == core.Seen {
-		s.AnswerAt = in.Now.Mono.After(c.Retry / 2)
+		s.Asking.AnsweredAt = in.Now.Mono.After(c.Retry / 2)
 	}
 	holder := s.Snap.Record.Holder
 	s, a := c.Step(s, in)
 	if s.Snap.Record.Holder != holder {
-		s.AskAt, s.AskCount = 0, 0
+		s.Asking.NotBefore, s.Asking.Count = 0, 0
 	}
 	return s, a
 }

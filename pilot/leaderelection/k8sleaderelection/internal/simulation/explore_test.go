@@ -32,9 +32,11 @@ type exploration struct {
 // modelTiming is coarse, so that few instants differ: lease 6, cover 3, retry 2 seconds.
 func (e exploration) config(i int) core.Config {
 	c := core.Config{
-		Self: string(rune('a' + i)), Key: "stable", Lease: 6 * time.Second, Cover: 3 * time.Second, Retry: 2 * time.Second,
-		CallTimeout: time.Second, DrainLimit: 2 * time.Second, StopLimit: 4 * time.Second, Patience: time.Second,
-		Moment: 500 * time.Millisecond, Ranked: e.ranked, Release: true,
+		Self: string(rune('a' + i)), Key: "stable", Ranked: e.ranked, Release: true,
+		Timing: core.Timing{
+			Lease: 6 * time.Second, Cover: 3 * time.Second, Retry: 2 * time.Second, CallTimeout: time.Second,
+			DrainLimit: 2 * time.Second, StopLimit: 4 * time.Second, Patience: time.Second, RankDelay: 500 * time.Millisecond,
+		},
 	}
 	if e.ranked && i == 1 {
 		c.Key = "canary"

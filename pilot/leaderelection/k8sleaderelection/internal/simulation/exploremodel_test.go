@@ -22,8 +22,8 @@ func (m *model) nextInstant() (core.Instant, bool) {
 		if s.s.Flight.Op != core.NoOp {
 			at = min(at, max(m.now, s.s.Flight.Sent.Mono.After(time.Second)))
 		}
-		if s.alive && !s.work && s.s.LimitAt > 0 {
-			at = min(at, s.s.LimitAt)
+		if s.alive && !s.work && s.s.Drain.Until > 0 {
+			at = min(at, s.s.Drain.Until)
 		}
 	}
 	return at, at != core.Never
@@ -37,7 +37,7 @@ func (x *explorer) pass(m *model, at core.Instant) {
 		if s.down {
 			continue
 		}
-		if s.alive && !s.work && s.s.LimitAt > 0 && s.s.LimitAt <= m.now {
+		if s.alive && !s.work && s.s.Drain.Until > 0 && s.s.Drain.Until <= m.now {
 			s.alive = false // they keep the limit
 			x.input(m, i, core.Input{Kind: core.Drained})
 			s = &m.sides[i]
@@ -175,7 +175,7 @@ func (m *model) acts(i int) bool {
 // was deleted is outside the promise.
 func (m *model) allSaw() bool {
 	for i := range m.sides {
-		if s := &m.sides[i]; s.down || !s.saw && !(s.s.Known && s.s.Snap.Version == m.lock.Version) {
+		if s := &m.sides[i]; s.down || !s.saw && !(s.s.Known != core.Unread && s.s.Snap.Version == m.lock.Version) {
 			return false
 		}
 	}

@@ -55,7 +55,7 @@ func (w *world) flip() {
 	if !w.mode.Ranked {
 		return
 	}
-	if w.deflt.Revision == "stable" {
+	if w.defaultRevision.Revision == "stable" {
 		w.setDefault("canary")
 	} else {
 		w.setDefault("stable")

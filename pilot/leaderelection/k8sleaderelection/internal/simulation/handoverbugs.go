@@ -44,7 +44,7 @@ var handoverBugs = []Bug{
 }
 
 func handOverBeforeDrain(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Phase == core.Draining && s.Giving {
+	if s.Phase == core.Draining && s.Drain.Kind.HandsOver() {
 		s.Alive = false
 	}
 	return c.Step(s, in)
@@ -55,8 +55,8 @@ func actsOnNomination(c core.Config, s core.State, in core.Input) (core.State, c
 	mine := in.Snap.Notes.Nominated.Identity == c.Self && in.Snap.Record.Holder == c.Self
 	if in.Kind == core.Seen && mine && s.Phase == core.Following && s.Flight.Op == core.NoOp {
 		s.Flight = core.Call{Op: core.Acquire, Sent: in.Now, Learned: s.Learned, Record: in.Snap.Record, Marker: true}
-		s.Mine[0], in.Snap.Notes.Nominated = in.Snap.Record.Renewed, core.Nomination{}
-		s.SettleAt = core.Never // who nominated it has ended well
+		s.Own.Stamps[0], in.Snap.Notes.Nominated = in.Snap.Record.Renewed, core.Nomination{}
+		s.Earlier.SettleAt = core.Never // who nominated it has ended well
 		in.Kind, in.Result = core.Replied, core.OK
 	}
 	return c.Step(s, in)
@@ -99,7 +99,7 @@ func oldTermAgain() stepper {
 		}
 		before := s
 		s, a := c.Step(s, in)
-		if before.Phase == core.Leading && s.Lost {
+		if before.Phase == core.Leading && s.Drain.Lost != core.NotLost {
 			lost = before
 		}
 		return s, a
@@ -119,7 +119,7 @@ func drainsBeforeAccepting(c core.Config, s core.State, in core.Input) (core.Sta
 func unknownHandoverUndone(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	unknown := in.Kind == core.Replied && in.Result == core.Unknown
 	if unknown && s.Phase == core.Releasing && s.Flight.Op == core.HandOver && s.Cover.Left(in.Now) > 0 {
-		s.Phase, s.Giving, s.Snap.Notes.Request = core.Leading, false, core.Request{}
+		s.Phase, s.Drain.Kind, s.Snap.Notes.Request = core.Leading, core.DrainToEnd, core.Request{}
 	}
 	return c.Step(s, in)
 }
@@ -137,7 +137,7 @@ func nomineePassedOver(c core.Config, s core.State, in core.Input) (core.State, 
 }
 
 func unaskedNominee(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s.Asked = true
+	s.Asking.Wanted = true
 	return c.Step(s, in)
 }
 
@@ -213,15 +213,15 @@ func neverAccepts(c core.Config, s core.State, in core.Input) (core.State, core.
 
 // asksForEver takes a marker for its holder's, however long that does not answer.
 func asksForEver(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s.Ignored = 0
+	s.Asking.Ignored = 0
 	return c.Step(s, in)
 }
 
 // muteWhileDraining leaves what it is asked without an answer while it drains for another
 // reason, and is taken for a peer.
 func muteWhileDraining(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Phase == core.Draining && !s.Giving {
-		s.RequestAt = in.Now.Mono - core.Instant(time.Hour)
+	if s.Phase == core.Draining && !s.Drain.Kind.HandsOver() {
+		s.Since.Request = in.Now.Mono - core.Instant(time.Hour)
 	}
 	return c.Step(s, in)
 }
@@ -234,15 +234,15 @@ func nomineeWaitsForAPoll(c core.Config, s core.State, in core.Input) (core.Stat
 }
 
 func lowerGoesFirst(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	c.Moment = 0
+	c.RankDelay = 0
 	return c.Step(s, in)
 }
 
 func preemptsBack(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s.Rebuffed = 0
+	s.Displaced.NotBefore = 0
 	s, a := c.Step(s, in)
-	if s.Rebuffed > in.Now.Mono && a.Op == core.NoOp {
-		s.Rebuffed = 0
+	if s.Displaced.NotBefore > in.Now.Mono && a.Op == core.NoOp {
+		s.Displaced.NotBefore = 0
 		return c.Step(s, core.Input{Kind: core.Tick, Now: in.Now, Beats: in.Beats})
 	}
 	return s, a
@@ -279,7 +279,7 @@ func unfitCampaigns(c core.Config, s core.State, in core.Input) (core.State, cor
 // unfitGivesUp releases the lock at once, whoever may be there to take it.
 func unfitGivesUp(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	if in.Kind == core.Fitness && in.Unfit && s.Phase == core.Leading {
-		s.StepDown = true
+		s.Drain.Kind = core.DrainToStepDown
 	}
 	return c.Step(s, in)
 }
@@ -287,14 +287,14 @@ func unfitGivesUp(c core.Config, s core.State, in core.Input) (core.State, core.
 // twinTakesBack takes any record in its own name for one that it may reclaim.
 func twinTakesBack(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	s, a := c.Step(s, in)
-	if s.Twin && s.Phase == core.Following && a.Op == core.NoOp && s.Flight.Op == core.NoOp {
-		s.Twin, s.BackOff = false, 0
+	if s.Duplicate && s.Phase == core.Following && a.Op == core.NoOp && s.Flight.Op == core.NoOp {
+		s.Duplicate, s.BackOff.Until = false, 0
 		return c.Step(s, core.Input{Kind: core.Tick, Now: in.Now})
 	}
 	return s, a
 }
 
 func equalPreemptsBack(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s.Spurned = false
+	s.Displaced.ByEqual = false
 	return c.Step(s, in)
 }

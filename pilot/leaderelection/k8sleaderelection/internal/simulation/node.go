@@ -199,10 +199,8 @@ func (n *node) start() {
 func (n *node) config() core.Config {
 	t := n.w.timing
 	c := core.Config{
-		Self: n.name, Key: n.key, Lease: t.lease, Cover: t.cover, Retry: t.retry,
-		CallTimeout: (t.cover - t.retry) / 2, DrainLimit: t.drain(), StopLimit: 2 * t.lease,
-		Moment: 25 * time.Millisecond, Patience: min(2*time.Second, t.retry/2),
-		Ranked: n.w.mode.Ranked, Release: true, SyncWait: n.w.syncWait,
+		Self: n.name, Key: n.key, Ranked: n.w.mode.Ranked, Release: true,
+		Timing: core.Timing{Lease: t.lease, Cover: t.cover, Retry: t.retry, SyncWait: n.w.syncWait}.Derived(delta),
 	}
 	c.External, c.OneCycle = n.w.mode.External, n.w.mode.OneCycle
 	if c.OneCycle {

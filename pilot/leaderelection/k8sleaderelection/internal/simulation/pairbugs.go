@@ -14,13 +14,14 @@ type pairRules struct {
 	aligns    bool // a hold is replaced on both objects
 	zeroes    bool // one that is over stays, with no time left
 	rehearses bool // a claim asks first whether the secondary could be written
+	modest    bool // so does a request for the lock
 	hopeful   bool // the lock counts as held once the primary is written
 }
 
 func rulesOf(b *Bug) pairRules {
 	rules := pairRules{
 		shown: core.Pair.Shown, yields: core.PairWrite.Yields, stored: core.PairSight.Stored, sends: core.PairSight.Sends,
-		merges: true, aligns: true, zeroes: true, rehearses: true,
+		merges: true, aligns: true, zeroes: true, rehearses: true, modest: true,
 	}
 	for _, planted := range plantedInPairs {
 		if b != nil && b.Name == planted.name {
@@ -66,6 +67,7 @@ var plantedInPairs = []struct {
 		r.yields = func(core.PairWrite, core.Snapshot) bool { return false }
 	}},
 	{"pair-takes-what-it-may-not", Prompt, func(r *pairRules) { r.rehearses = false }},
+	{"pair-asks-for-what-it-may-not", NoFlapping, func(r *pairRules) { r.modest = false }},
 	{"pair-pause-erased", Orders, func(r *pairRules) { r.merges = false }},
 	{"pair-resume-in-vain", Orders, func(r *pairRules) { r.aligns, r.zeroes = false, false }},
 	{"pair-own-write-is-news", Orders, func(r *pairRules) {

@@ -123,9 +123,14 @@ func (c *pairCall) readBoth(h core.Half) {
 }
 
 // begin is the first request of a write: to the object whose record is shown if the record
-// stays as it is, else to the primary; a claim asks first whether the secondary could be written.
+// stays as it is, else to the primary; a claim and a request for the lock ask first whether the
+// secondary could be written.
 func (c *pairCall) begin() {
 	p, w := c.p, c.p.w
+	if claims := w.rules.rehearses && c.write.Claims() && c.op != core.Ask; p.poor && (claims || w.rules.modest && c.op == core.Ask) {
+		c.request(func() (core.Result, core.Snapshot) { return core.Refused, core.Snapshot{} }, nil)
+		return
+	}
 	if c.op == core.Ask {
 		how := w.rules.shown(c.write.Base, p.id)
 		base := c.write.Base.Of(how.Half)
@@ -135,10 +140,6 @@ func (c *pairCall) begin() {
 			p.sight, _ = w.rules.stored(p.sight, how.Half, s)
 			c.shows(core.PairSight{Pair: with(c.write.Base, how.Half, s)})
 		})
-		return
-	}
-	if w.rules.rehearses && p.poor && c.write.Claims() {
-		c.request(func() (core.Result, core.Snapshot) { return core.Refused, core.Snapshot{} }, nil)
 		return
 	}
 	base := c.write.Base.Primary

@@ -96,9 +96,20 @@ func (w *pairWorld) leader() *pairProcess {
 	return nil
 }
 
+// nominates: nobody who may not take the lock gets a leader to give it up.
+func (w *pairWorld) nominates(c *pairCall) {
+	c.p.asked = c.p.asked || c.op == core.Ask
+	for _, q := range w.procs {
+		if c.op == core.HandOver && q.id == c.record.Holder && q.asked && !q.able() {
+			w.violate(NoFlapping, "%s has drained for %s, which may not take the lock", c.p.id, q.id)
+		}
+	}
+}
+
 // acknowledged looks at the truth when a leader's write is. One that was sent after an order was
 // acknowledged leaves it standing, and a hold that was ended does not come back with it.
 func (w *pairWorld) acknowledged(c *pairCall) {
+	w.nominates(c)
 	o, r := w.order, c.record
 	if o == nil || c.op != core.Renew || c.sentAt <= o.ackedAt ||
 		r.Holder != o.term.Holder || r.Transitions != o.term.Transitions || r.Acquired != o.term.Acquired {

@@ -13,6 +13,7 @@ type pairProcess struct {
 	id, key string
 	both    bool
 	poor    bool // it may not write the secondary
+	asked   bool // it has asked a leader to hand over
 	clocks  clocks
 	cfg     core.Config
 	step    stepper
@@ -72,7 +73,7 @@ func (p *pairProcess) apply(a core.Action) {
 	case a.Work && !p.work:
 		p.startWork()
 	case !a.Work && p.work:
-		p.work, p.w.workedAt = false, p.w.now
+		p.work = false
 		p.returns++
 		turn := p.returns
 		p.w.after(p.w.within(p.cfg.DrainLimit/2), func() {

@@ -24,7 +24,6 @@ type pairWorld struct {
 	untouched Time
 	order     *order
 	orders    int
-	workedAt  Time // when functions were last told to stop
 }
 
 // pairTiming is that of TestMigrationAtRandom.
@@ -40,7 +39,7 @@ const (
 func (w *world) runPair() Result {
 	pw := &pairWorld{world: w, rules: rulesOf(w.Bug), single: core.Half(w.rng.IntN(2))}
 	w.timing = pairTiming
-	w.deflt = core.Default{Synced: true, Revision: w.revision()}
+	w.defaultRevision = core.Default{Synced: true, Revision: w.revision()}
 	for range 3 {
 		pw.start("", w.revision())
 	}
@@ -76,12 +75,12 @@ func (w *pairWorld) start(name, key string) {
 	}
 	t := w.timing
 	p.cfg = core.Config{
-		Self: name, Key: key, Lease: t.lease, Cover: t.cover, Retry: t.retry, CallTimeout: (t.cover - t.retry) / 2,
-		DrainLimit: t.drain(), StopLimit: 2 * t.lease, Moment: 25 * time.Millisecond, Patience: t.retry / 2, Ranked: true, Release: true,
+		Self: name, Key: key, Ranked: true, Release: true,
+		Timing: core.Timing{Lease: t.lease, Cover: t.cover, Retry: t.retry}.Derived(delta),
 	}
 	w.procs = append(w.procs, p)
 	w.tracef("%s starts, key %s, both %v", p.id, p.key, p.both)
-	p.input(core.Input{Kind: core.DefaultChanged, Default: w.deflt}, core.Pair{})
+	p.input(core.Input{Kind: core.DefaultChanged, Default: w.defaultRevision}, core.Pair{})
 	w.after(w.within(100*time.Millisecond), p.openWatch)
 }
 
@@ -149,7 +148,7 @@ func (w *pairWorld) combined(v core.PairSight, self string) core.Snapshot {
 	if p.Content == core.Unreadable || s.Content == core.Unreadable {
 		out.Content, out.Record = core.Unreadable, core.Record{}
 	}
-	if how.InBoth() && how.Half == core.Secondary {
+	if how.InBoth() {
 		out.Notes.Request = v.Of(v.RequestFrom()).Notes.Request
 		out.Notes.Hold = v.Of(v.HoldFrom()).Notes.Hold
 	}
@@ -199,10 +198,10 @@ func (w *pairWorld) act() {
 }
 
 func (w *pairWorld) flipDefault() {
-	w.deflt.Revision = map[string]string{"stable": "canary", "canary": "stable"}[w.deflt.Revision]
-	w.tracef("default revision is now %s", w.deflt.Revision)
+	w.defaultRevision.Revision = map[string]string{"stable": "canary", "canary": "stable"}[w.defaultRevision.Revision]
+	w.tracef("default revision is now %s", w.defaultRevision.Revision)
 	for _, p := range w.procs {
-		w.after(w.within(2*time.Second), func() { p.input(core.Input{Kind: core.DefaultChanged, Default: w.deflt}, core.Pair{}) })
+		w.after(w.within(2*time.Second), func() { p.input(core.Input{Kind: core.DefaultChanged, Default: w.defaultRevision}, core.Pair{}) })
 	}
 }
 
@@ -232,7 +231,7 @@ func (w *pairWorld) allKnow() bool {
 		if p.both && holds.Holder == "" {
 			holds = other
 		}
-		if r := p.s.Snap.Record; !p.s.Known || r.Holder != holds.Holder || r.Transitions != holds.Transitions {
+		if r := p.s.Snap.Record; p.s.Known == core.Unread || r.Holder != holds.Holder || r.Transitions != holds.Transitions {
 			return false
 		}
 	}
@@ -251,7 +250,7 @@ func (w *pairWorld) beginCalm() {
 	for _, p := range w.procs {
 		p.away = 0
 		p.openWatch()
-		p.input(core.Input{Kind: core.DefaultChanged, Default: w.deflt}, core.Pair{})
+		p.input(core.Input{Kind: core.DefaultChanged, Default: w.defaultRevision}, core.Pair{})
 	}
 	for i := range 10 { // until a leader is there to hear it
 		w.after(time.Duration(i)*time.Second, func() { w.give(false) })
@@ -262,18 +261,15 @@ func (w *pairWorld) beginCalm() {
 func (w *pairWorld) checkLeads() {
 	wanted := false
 	for _, p := range w.procs {
-		wanted = wanted || p.key == w.deflt.Revision && p.able()
+		wanted = wanted || p.key == w.defaultRevision.Revision && p.able()
 	}
 	for _, p := range w.procs {
-		if p.work && (!wanted || p.key == w.deflt.Revision) {
+		if p.work && (!wanted || p.key == w.defaultRevision.Revision) {
 			return
 		}
 	}
-	if !wanted && w.now < w.workedAt.add(w.timing.lease) {
-		return // one that outranks the leader, and may not take the lock, has just asked for it
-	}
 	if slices.ContainsFunc(w.procs, (*pairProcess).able) {
-		w.violate(Prompt, "nobody leads after five quiet leases, or the wrong one: default %s, objects %s and %s", w.deflt.Revision,
+		w.violate(Prompt, "nobody leads after five quiet leases, or the wrong one: default %s, objects %s and %s", w.defaultRevision.Revision,
 			shown(w.objects[0]), shown(w.objects[1]))
 	}
 }

@@ -29,17 +29,17 @@ var (
 // peer is one life of such a candidate: deliberately dumber than ours, and written
 // without a look at the core.
 type peer struct {
-	w        *world
-	n        *node
-	kind     *peerKind
-	id       string
-	key      string
-	serial   int
-	deflt    core.Default // as its own watcher has told it
-	ended    bool
-	stops    bool // told to end
-	pausedAt Time // the last true time at which it was paused
-	turn     int  // callbacks of an earlier turn do not count
+	w               *world
+	n               *node
+	kind            *peerKind
+	id              string
+	key             string
+	serial          int
+	defaultRevision core.Default // as its own watcher has told it
+	ended           bool
+	stops           bool // told to end
+	pausedAt        Time // the last true time at which it was paused
+	turn            int  // callbacks of an earlier turn do not count
 
 	// What its elector keeps.
 	leads      bool
@@ -204,7 +204,7 @@ func (q *peer) stop() {
 // before remote.
 func (q *peer) steals(held string) bool {
 	mine, theirs := strings.TrimPrefix(q.key, "^"), strings.TrimPrefix(held, "^")
-	if mine != theirs && q.deflt.Revision != "" && q.deflt.Revision == mine {
+	if mine != theirs && q.defaultRevision.Revision != "" && q.defaultRevision.Revision == mine {
 		return true
 	}
 	return mine == theirs && q.key == mine && held != theirs

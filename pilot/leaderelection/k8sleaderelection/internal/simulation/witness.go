@@ -9,13 +9,13 @@ import (
 // witness is what a process has been shown and told, and when by its own clock. It is
 // kept beside the core's memory, for checks alone.
 type witness struct {
-	snap     core.Snapshot
-	known    bool
-	recordAt core.Instant // when the record was last another
-	deflt    core.Default
-	toldAt   core.Instant // when the default was last another
-	unfit    bool
-	asked    bool // it has sent a request in its life
+	snap            core.Snapshot
+	known           bool
+	recordAt        core.Instant // when the record was last another
+	defaultRevision core.Default
+	toldAt          core.Instant // when the default was last another
+	unfit           bool
+	asked           bool // it has sent a request in its life
 
 	request   core.Request // as its challenger wrote it
 	refused   bool
@@ -59,10 +59,10 @@ func (t *witness) shown(p *process, s core.Snapshot, now core.Instant, was core.
 func (t *witness) told(in core.Input) {
 	switch in.Kind {
 	case core.DefaultChanged:
-		if in.Default != t.deflt {
+		if in.Default != t.defaultRevision {
 			t.toldAt, t.ousted = in.Now.Mono, false
 		}
-		t.deflt = in.Default
+		t.defaultRevision = in.Default
 	case core.Fitness:
 		t.unfit = in.Unfit
 	case core.Tick, core.Seen, core.Replied, core.Watching, core.Unwatched, core.Drained, core.StepDown, core.Stop:

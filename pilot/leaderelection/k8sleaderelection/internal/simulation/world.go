@@ -48,18 +48,18 @@ type world struct {
 	procs []*process // all of ours that ever were, oldest first
 	peers int        // how many of others ever were
 
-	timing    timing
-	calm, end Time
-	rest      Time // the calm has lasted long enough
-	aborted   bool
-	deflt     core.Default
-	apiDown   Time    // nobody reaches the store before
-	refuses   float64 // how many calls in an outage are refused, instead of hanging
-	syncWait  time.Duration
-	loose     bool // equal keys beat each other
-	spells    []*spell
-	checks    checks
-	result    Result
+	timing          timing
+	calm, end       Time
+	rest            Time // the calm has lasted long enough
+	aborted         bool
+	defaultRevision core.Default
+	apiDown         Time    // nobody reaches the store before
+	refuses         float64 // how many calls in an outage are refused, instead of hanging
+	syncWait        time.Duration
+	loose           bool // equal keys beat each other
+	spells          []*spell
+	checks          checks
+	result          Result
 }
 
 // timing is one set of durations, as a user would set them.
@@ -71,11 +71,6 @@ type timing struct {
 var timings = []timing{
 	{15 * time.Second, 10 * time.Second, 2 * time.Second, 150 * time.Second, 40 * time.Second},
 	{30 * time.Second, 15 * time.Second, 7500 * time.Millisecond, 300 * time.Second, 75 * time.Second},
-}
-
-// drain is how long run functions may take after the end of cover.
-func (t timing) drain() time.Duration {
-	return time.Duration(float64(t.lease)*(1-delta)/(1+delta)) - t.cover
 }
 
 // bound is how long an election may take to come to rest once nothing goes wrong any
@@ -140,7 +135,7 @@ func (w *world) build() {
 		w.startAtTheMaximum()
 	}
 	if w.mode.Ranked {
-		w.deflt = core.Default{Synced: true, Revision: w.revision()}
+		w.defaultRevision = core.Default{Synced: true, Revision: w.revision()}
 	}
 	for i := range 3 + w.rng.IntN(3) {
 		n := w.newNode()
@@ -195,7 +190,7 @@ func (w *world) tracef(format string, args ...any) {
 
 // setDefault flips the default revision. Each node hears of it some time later.
 func (w *world) setDefault(revision string) {
-	w.deflt = core.Default{Synced: true, Revision: revision}
+	w.defaultRevision = core.Default{Synced: true, Revision: revision}
 	w.happened(2)
 	w.checks.busyAt = w.now // whoever settles may have to give way, and the next one settles anew
 	w.tracef("default revision is now %s", revision)
@@ -207,10 +202,10 @@ func (w *world) setDefault(revision string) {
 func (w *world) tellDefault(n *node, late time.Duration) {
 	w.after(late, func() {
 		if p := n.p; p != nil && !p.blind {
-			n.run(func() { p.input(core.Input{Kind: core.DefaultChanged, Default: w.deflt}, view{}) })
+			n.run(func() { p.input(core.Input{Kind: core.DefaultChanged, Default: w.defaultRevision}, view{}) })
 		}
 		if n.q != nil {
-			n.q.deflt = w.deflt
+			n.q.defaultRevision = w.defaultRevision
 		}
 	})
 }
@@ -242,6 +237,6 @@ func (w *world) beginCalm() {
 		}
 	}
 	if w.mode.Ranked {
-		w.setDefault(w.deflt.Revision)
+		w.setDefault(w.defaultRevision.Revision)
 	}
 }

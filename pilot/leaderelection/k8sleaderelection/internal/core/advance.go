@@ -3,11 +3,11 @@ package core
 // maxBackOffShift bounds the back-off after step-downs in a row.
 const maxBackOffShift = 5
 
-// settle makes the phase changes that follow from what is now known. Each change can
+// advance makes the phase changes that follow from what is now known. Each change can
 // make the next one follow, as when a term ends whose functions never started.
-func (c Config) settle(s State, now Moment) State {
+func (c Config) advance(s State, now Moment) State {
 	for {
-		next := c.settleOnce(s, now)
+		next := c.advanceOnce(s, now)
 		if next == s {
 			return s
 		}
@@ -15,28 +15,27 @@ func (c Config) settle(s State, now Moment) State {
 	}
 }
 
-func (c Config) settleOnce(s State, now Moment) State {
-	s.Gone = s.Term != Term{} && !c.ours(s) // nor will it be again: see ours
+func (c Config) advanceOnce(s State, now Moment) State {
 	switch s.Phase {
 	case Following:
-		return c.settleFollowing(s, now)
+		return c.advanceFollowing(s, now)
 	case Settling:
-		return c.settleSettling(s, now)
+		return c.advanceSettling(s, now)
 	case Leading:
-		return c.settleLeading(s, now)
+		return c.advanceLeading(s, now)
 	case Draining:
-		return c.settleDraining(s, now)
+		return c.advanceDraining(s, now)
 	case Releasing:
-		return c.settleReleasing(s, now)
+		return c.advanceReleasing(s, now)
 	case Done:
 	}
 	return s
 }
 
-func (c Config) settleFollowing(s State, now Moment) State {
+func (c Config) advanceFollowing(s State, now Moment) State {
 	switch {
 	case c.ours(s):
-		s.BeganAt, s.AskCount = now.Mono, 0
+		s.BeganAt, s.Asking.Count = now.Mono, 0
 		if s.Marked {
 			return s.enter(Leading, Acquired)
 		}
@@ -46,16 +45,16 @@ func (c Config) settleFollowing(s State, now Moment) State {
 		return s
 	case !s.Stopping || s.Flight.Op != NoOp:
 		return s
-	case c.Release && (s.Doubt || c.releasable(s)) && now.Mono >= s.Prior:
+	case c.Release && (s.AcquireUnknown || c.releasable(s)) && now.Mono >= s.Earlier.Until:
 		// Before that, the record may be an older one that was put back: to release it
 		// would say that nobody acts.
-		s.ReleaseBy = now.Mono.After(c.Cover)
+		s.Drain.Until = now.Mono.After(c.Cover)
 		return s.enter(Releasing, Stopped)
 	}
 	return s.enter(Done, Stopped)
 }
 
-func (c Config) settleSettling(s State, now Moment) State {
+func (c Config) advanceSettling(s State, now Moment) State {
 	switch {
 	case !c.ours(s):
 		return c.follow(s, now, c.lossReason(s))
@@ -67,22 +66,22 @@ func (c Config) settleSettling(s State, now Moment) State {
 	return s
 }
 
-func (c Config) settleLeading(s State, now Moment) State {
+func (c Config) advanceLeading(s State, now Moment) State {
 	switch {
 	case !c.ours(s):
-		return c.lose(s.enter(Draining, c.lossReason(s)), now)
+		return c.lose(s.enter(Draining, c.lossReason(s)), now, RecordLost)
 	case s.Cover.Left(now) <= 0:
-		return c.lose(s.enter(Draining, CoverEnded), now)
+		return c.lose(s.enter(Draining, CoverEnded), now, CoverLost)
 	case s.Stopping:
-		s.LimitAt = now.Mono.After(c.StopLimit)
+		s.Drain.Until = now.Mono.After(c.StopLimit)
 		return s.enter(Draining, Stopped)
-	case s.StepDown:
-		s.LimitAt = now.Mono.After(c.StopLimit)
+	case s.Drain.Kind.StepsDown():
+		s.Drain.Until = now.Mono.After(c.StopLimit)
 		return s.enter(Draining, SteppedDown)
 	case s.Snap.addressed() && s.Snap.Notes.Request.Accepted:
 		// Accepting is written before the drain, and this is that write: whoever
 		// reads it knows that the challenger is next.
-		s.LimitAt = now.Mono.After(c.StopLimit)
+		s.Drain.Until = now.Mono.After(c.StopLimit)
 		return s.enter(Draining, HandingOver)
 	}
 	return s
@@ -91,43 +90,49 @@ func (c Config) settleLeading(s State, now Moment) State {
 // lose ends the term's right to act, for good. The right to renew lasts until the
 // functions have returned, or have outstayed their limit: giving the lease away while
 // they run would be worse.
-func (c Config) lose(s State, now Moment) State {
-	s.Lost, s.Cover = true, Cover{}
-	if !s.Overdue { // one that is past a limit gets no other: a stop must find it so
-		s.LimitAt = now.Mono.After(c.DrainLimit)
+func (c Config) lose(s State, now Moment, lost Loss) State {
+	s.Drain.Lost, s.Cover = lost, Cover{}
+	if !s.Drain.Overdue { // one that is past a limit gets no other: a stop must find it so
+		s.Drain.Until = now.Mono.After(c.DrainLimit)
 	}
 	s.Stopping = s.Stopping || c.OneCycle
 	return s
 }
 
-func (c Config) settleDraining(s State, now Moment) State {
+func (c Config) advanceDraining(s State, now Moment) State {
 	switch {
-	case !s.Lost && !c.ours(s):
-		return c.lose(s.enter(Draining, c.lossReason(s)), now)
-	case !s.Lost && s.Cover.Left(now) <= 0:
-		return c.lose(s.enter(Draining, CoverEnded), now)
-	case !s.Giving && c.ours(s) && s.Snap.addressed() && s.Snap.Notes.Request.Accepted:
-		s.Giving, s.Cool = true, c.coolDown(s)
+	case s.Drain.Lost == NotLost && !c.ours(s):
+		return c.lose(s.enter(Draining, c.lossReason(s)), now, RecordLost)
+	case s.Drain.Lost == NotLost && s.Cover.Left(now) <= 0:
+		return c.lose(s.enter(Draining, CoverEnded), now, CoverLost)
+	case s.Drain.Lost == CoverLost && !c.ours(s):
+		s.Drain.Lost = RecordLost
 		return s
-	case s.Alive && now.Mono >= s.LimitAt && s.Stopping && s.Flight.Op == NoOp:
-		s.Overdue = true
+	case !s.Drain.Kind.HandsOver() && c.ours(s) && s.Snap.addressed() && s.Snap.Notes.Request.Accepted:
+		s.Drain.Kind, s.Drain.Cool = s.Drain.Kind.handingOver(), c.coolDown(s)
+		return s
+	case s.Alive && now.Mono >= s.Drain.Until && s.Stopping && s.Flight.Op == NoOp:
+		s.Drain.Overdue = true
 		return s.enter(Done, DrainStuck)
 	case s.Alive:
-		s.Overdue = now.Mono >= s.LimitAt
+		s.Drain.Overdue = now.Mono >= s.Drain.Until
 		return s
-	case (s.StepDown || s.Giving || s.Stopping && c.Release) && c.releasable(s):
-		s.ReleaseBy = now.Mono.After(c.Cover)
+	case (s.Drain.Kind != DrainToEnd || s.Stopping && c.Release) && c.releasable(s):
+		s.Drain.Until = now.Mono.After(c.Cover)
 		return s.enter(Releasing, DrainedAll)
 	}
 	return c.follow(s, now, s.Why)
 }
 
-func (c Config) settleReleasing(s State, now Moment) State {
+func (c Config) advanceReleasing(s State, now Moment) State {
+	if s.Term != (Term{}) && !c.ours(s) {
+		s.Drain.Lost = RecordLost
+	}
 	if s.Flight.Op != NoOp {
 		return s
 	}
-	gone := !s.Stale && !c.releasable(s)
-	if !gone && now.Mono < s.ReleaseBy {
+	gone := !s.Known.Outdated() && !c.releasable(s)
+	if !gone && now.Mono < s.Drain.Until {
 		return s
 	}
 	return c.follow(s, now, c.releaseReason(s, gone))
@@ -139,7 +144,7 @@ func (c Config) releaseReason(s State, gone bool) Reason {
 	switch {
 	case !gone:
 		return Lapsing
-	case s.Gave:
+	case s.Drain.Sent:
 		return Released
 	case s.Term == Term{}:
 		return Stopped // it was not ours to begin with, as it turned out
@@ -150,30 +155,27 @@ func (c Config) releaseReason(s State, gone bool) Reason {
 // releasable reports whether the record is our own and its term's functions have
 // returned. One without our marker is not: we never acted in it, somebody else may.
 func (c Config) releasable(s State) bool {
-	return !s.Gone && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && !s.Twin &&
+	return s.Drain.Lost != RecordLost && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && !s.Duplicate &&
 		!s.Alive && (s.Snap.acting() || s.Marked && c.ours(s))
 }
 
 // follow ends the term and begins anew as a follower.
 func (c Config) follow(s State, now Moment, why Reason) State {
 	if s.BeganAt.Until(now.Mono) > c.Lease {
-		s.Steps = 0
+		s.BackOff.Steps = 0
 	}
-	if s.StepDown {
-		s.BackOff = now.Mono.After(c.Retry << min(s.Steps, maxBackOffShift))
-		s.Steps = min(s.Steps+1, maxBackOffShift)
+	if s.Drain.Kind.StepsDown() {
+		s.BackOff.Until = now.Mono.After(c.Retry << min(s.BackOff.Steps, maxBackOffShift))
+		s.BackOff.Steps = min(s.BackOff.Steps+1, maxBackOffShift)
 	}
-	if s.Cool > 0 {
-		s.BackOff = max(s.BackOff, now.Mono.After(s.Cool))
+	if s.Drain.Cool > 0 {
+		s.BackOff.Until = max(s.BackOff.Until, now.Mono.After(s.Drain.Cool))
 	}
-	if s.Twin {
-		s.BackOff = now.Mono.After(c.Lease)
+	if s.Duplicate {
+		s.BackOff.Until = now.Mono.After(c.Lease)
 	}
-	s.Term, s.Cover = Term{}, Cover{}
-	s.Marked, s.Gone, s.Lost = false, false, false
-	s.StepDown, s.Giving, s.Cool, s.Overdue = false, false, 0, false
-	s.Asked, s.Gave = false, false
-	s.LimitAt, s.ReleaseBy = 0, 0
+	s.Term, s.Cover, s.Drain = Term{}, Cover{}, Drain{}
+	s.Marked, s.Asking.Wanted = false, false
 	if c.OneCycle {
 		s.Stopping = true
 	}
