@@ -22,7 +22,8 @@ import (
 
 // fieldOf are the fields of flags whose names are not those of their fields.
 var fieldOf = map[string]string{
-	"kubeconfig": "Kubernetes.Path", "context": "Kubernetes.Context", "kube-qps": "QPS", "kube-burst": "Burst",
+	"other-service-account": "Others",
+	"kubeconfig":            "Kubernetes.Path", "context": "Kubernetes.Context", "kube-qps": "QPS", "kube-burst": "Burst",
 	"ingress-controller-mode": "IngressMode", "pprof": "Profiling", "service-account": "ServiceAccounts", "coordinator": "Coordinators", "api-server": "APIServers",
 }
 

@@ -49,8 +49,8 @@ func TestSignalEndsTheProcessInOrder(t *testing.T) {
 				t.Fatalf("the lock says %+v", before)
 			}
 			sent := time.Now()
-			p.signal(t, signal)
-			if code := p.exit(t); code != 0 {
+			p.Signal(t, signal)
+			if code := p.Exit(t); code != 0 {
 				t.Errorf("it ended with %d", code)
 			}
 			if took := time.Since(sent); took > endBound {
@@ -61,8 +61,8 @@ func TestSignalEndsTheProcessInOrder(t *testing.T) {
 				t.Errorf("the lock was not released: %+v", after)
 			}
 			inOrder(t, p.log(), "run function started", "stopping", "run function ended", "server has ended")
-			if p.errors.String() != "" {
-				t.Errorf("it complains:\n%s", &p.errors)
+			if p.Errors.String() != "" {
+				t.Errorf("it complains:\n%s", &p.Errors)
 			}
 		})
 	}
@@ -127,13 +127,13 @@ func stuck(t *testing.T, args ...string) *process {
 func stuckProcessEnds(t *testing.T, _ *world) {
 	p := stuck(t, "--shutdown-timeout=1s")
 	sent := time.Now()
-	p.signal(t, syscall.SIGTERM)
+	p.Signal(t, syscall.SIGTERM)
 	await(t, "it is not ready any more", func() bool {
 		code, _ := p.page(t, "/readyz")
 		return code == http.StatusServiceUnavailable || code == 0
 	})
 	// 3, which dashboards and scripts go by, and not whatever exitStuck is.
-	if code := p.exit(t); code != 3 {
+	if code := p.Exit(t); code != 3 {
 		t.Errorf("it ended with %d", code)
 	}
 	// By default it would be 20 s.
@@ -149,19 +149,19 @@ func stuckProcessEnds(t *testing.T, _ *world) {
 func TestSecondSignalKills(t *testing.T) {
 	t.Parallel()
 	p := stuck(t, "--shutdown-timeout=10m")
-	p.signal(t, syscall.SIGTERM)
+	p.Signal(t, syscall.SIGTERM)
 	await(t, "it stops", func() bool { return strings.Contains(p.log(), "stopping") })
 	await(t, "it is killed", func() bool {
 		// Again and again: the first one's handler goes a moment later, and so may the process.
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		_ = p.Send(syscall.SIGTERM)
 		select {
-		case <-p.ended:
+		case <-p.Ended():
 			return true
 		default:
 			return false
 		}
 	})
-	if code := p.exit(t); code != -int(syscall.SIGTERM) {
+	if code := p.Exit(t); code != -int(syscall.SIGTERM) {
 		t.Errorf("it ended with %d", code)
 	}
 }
@@ -189,13 +189,13 @@ func TestWhatCannotStartEndsWithOne(t *testing.T) {
 			env = []string{"ENABLE_WRITE_GATE=x", "POD_NAME=a"}
 		}
 		p := launch(t, want, env, args...)
-		code := p.exit(t)
+		code := p.Exit(t)
 		// One line, and no usage.
-		if said := p.errors.String(); code != 1 || !strings.Contains(said, want) || strings.Count(said, "pilot: ") != 1 || strings.Contains(said, "Usage:") {
+		if said := p.Errors.String(); code != 1 || !strings.Contains(said, want) || strings.Count(said, "pilot: ") != 1 || strings.Contains(said, "Usage:") {
 			t.Errorf("%v: it ended with %d:\n%s", args, code, said)
 		}
 	}
-	if p := launch(t, "version", nil, "version"); p.exit(t) != 0 || !strings.HasPrefix(p.out.String(), "pilot ") {
-		t.Errorf("pilot version: %s", &p.out)
+	if p := launch(t, "version", nil, "version"); p.Exit(t) != 0 || !strings.HasPrefix(p.Out.String(), "pilot ") {
+		t.Errorf("pilot version: %s", &p.Out)
 	}
 }

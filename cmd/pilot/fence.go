@@ -33,6 +33,7 @@ func fenceCommand(
 	f.StringVar(&config.Namespace, "namespace", env.PodNamespace, "the control plane's namespace, with its locks (POD_NAMESPACE)")
 	f.StringVar(&config.Lock, "lock", env.ElectionLock, "kind of lock objects: configmap or lease (LEADER_ELECTION_LOCK)")
 	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "the servers' service accounts, as name or namespace/name; {revision} stands for each revision (default pilot-{revision})")
+	f.StringSliceVar(&config.Others, "other-service-account", nil, "service accounts that may hold the locks, too, as name or namespace/name, where a * at the end stands for any rest; what they write is for another fence to judge")
 	f.StringSliceVar(&config.Revisions, "revisions", nil, "the revisions that there are, for elections within one and for {revision}")
 	f.StringSliceVar(&config.Coordinators, "coordinator", nil, "users that may write candidates in as holders, such as system:apiserver")
 	f.StringVar(&config.Mode, "mode", "", "what becomes of writes that are found wrong: deny, warn or audit (default what each declaration says, or deny)")

@@ -44,16 +44,18 @@ var fenceEffects = map[string]func(t *testing.T){
 	"coordinator":        rendered("--coordinator=somebody", "somebody", ""),
 	"without-lock-guard": rendered("--without-lock-guard", "", "configmap.lock"),
 	"file":               fileHasItsEffect,
-	"kubeconfig":         fenceReachesItsCluster,
-	"context":            fenceReachesItsCluster,
-	"mode":               rendered("--mode=audit", "- Audit", ""),
-	"wait":               installedHasItsEffects,
-	"strict":             installedHasItsEffects,
-	"allow-unclear":      installedHasItsEffects,
-	"output":             installedHasItsEffects,
-	"take-over":          installedHasItsEffects,
-	"api-server":         installedHasItsEffects,
-	"audit-log":          reportReadsItsLog,
+
+	"other-service-account": rendered("--other-service-account=second-*", "startsWith(''system:serviceaccount:istio-system:second-'')", ""),
+	"kubeconfig":            fenceReachesItsCluster,
+	"context":               fenceReachesItsCluster,
+	"mode":                  rendered("--mode=audit", "- Audit", ""),
+	"wait":                  installedHasItsEffects,
+	"strict":                installedHasItsEffects,
+	"allow-unclear":         installedHasItsEffects,
+	"output":                installedHasItsEffects,
+	"take-over":             installedHasItsEffects,
+	"api-server":            installedHasItsEffects,
+	"audit-log":             reportReadsItsLog,
 }
 
 func TestEveryFlagOfTheFenceHasItsEffect(t *testing.T) {

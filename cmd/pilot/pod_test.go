@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -24,6 +23,7 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // podWorld is a node, and a Pod on it as the manifests have it.
@@ -49,7 +49,7 @@ func newPodWorld(t *testing.T, name, file string, holds func(*http.Request) bool
 	config := bootstrap.Config{Revision: "stable"}
 	identityFor(t, config, w.home, "for-its-rights")
 	env := map[string]string{asProgram: "1", "KUBECONFIG": t.TempDir() + "/kubeconfig"}
-	for _, entry := range mutants() {
+	for _, entry := range harness.Mutants() {
 		key, value, _ := strings.Cut(entry, "=")
 		env[key] = value
 	}
@@ -88,24 +88,14 @@ func (w *podWorld) runNode() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.node, err = node.New(node.Options{
+	w.node = node.Start(w.T, node.Options{
 		Config: adminConfig(w.T), Dir: w.TempDir(), Name: "node-of-" + w.name, Images: map[string]string{"pilot": self},
 		Logger: slog.New(slog.NewTextHandler(w.Output(), nil)),
 	})
-	if err != nil {
-		w.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.Context()))
-	done := make(chan error, 1)
-	go func() { done <- w.node.Run(ctx) }()
 	w.Cleanup(func() {
 		if here, err := w.node.Pod(w.home, w.name); err == nil && w.Failed() {
 			log, _ := os.ReadFile(here.Log)
 			w.Logf("its log:\n%s", log)
-		}
-		stop()
-		if err := <-done; err != nil {
-			w.Error(err)
 		}
 	})
 }

@@ -210,7 +210,7 @@ var effects = map[string]func(t *testing.T, w *world){
 		}
 	},
 	"server --log-target": func(t *testing.T, w *world) {
-		if out := w.byFlag.out.String(); out != "" {
+		if out := w.byFlag.Out.String(); out != "" {
 			t.Errorf("it logs to its standard output:\n%s", out)
 		}
 		if len(w.byFlag.log()) == 0 {

@@ -27,6 +27,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // What a server is made of, each with the time that it has to end: together they stay within a
@@ -338,7 +339,7 @@ func TestHowKindsAreWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				config := goodConfig()
-				text := &lines{}
+				text := &harness.Log{}
 				config.Logger = slog.New(slog.NewTextHandler(text, nil))
 				looks := 0
 				config.RESTConfig = answered(func(r *http.Request) (*http.Response, error) {
@@ -360,8 +361,8 @@ func TestHowKindsAreWaitedFor(t *testing.T) {
 					t.Errorf("it took %v: %v", time.Since(began), err)
 				}
 				said := map[bool]int{true: 1}[test.missing != ""]
-				if text.count("does not know some kinds", `missing="`+test.missing+`"`)+text.count("does not know some kinds", "missing="+test.missing) < said ||
-					text.count("does not know some kinds") != said || text.count("knows all kinds now") != said {
+				if text.Count("does not know some kinds", `missing="`+test.missing+`"`)+text.Count("does not know some kinds", "missing="+test.missing) < said ||
+					text.Count("does not know some kinds") != said || text.Count("knows all kinds now") != said {
 					t.Errorf("it says\n%s", text)
 				}
 			})

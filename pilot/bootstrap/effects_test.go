@@ -21,6 +21,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // effects are Config's fields, each with what it does to a server on a real API server. A
@@ -192,7 +193,7 @@ func lockSaysWhoAndWhere(t *testing.T, e *environment) {
 func clusterIDHasItsEffect(t *testing.T, e *environment) {
 	config := e.config(t, "a")
 	config.ClusterID = "the-cluster"
-	if r := start(t, config, newController().rows()); r.lines.count("msg=server ", "cluster=the-cluster") != 1 {
+	if r := start(t, config, newController().rows()); r.lines.Count("msg=server ", "cluster=the-cluster") != 1 {
 		t.Error("the log does not name the cluster")
 	}
 }
@@ -301,8 +302,13 @@ func gateHasItsEffect(t *testing.T, e *environment) {
 	leading := newController()
 	a := start(t, e.config(t, "a"), leading.rows())
 	a.leads(t)
+	admitted := fmt.Sprintf("incumbent_election_admitted_writes_total{name=%q}", electionID)
+	none := a.metric(t, admitted)
 	if err := leading.write(t.Context(), e.home, "by-a"); err != nil {
 		t.Errorf("the leader: %v", err)
+	}
+	if one := a.metric(t, admitted); none != "0" || one != "1" {
+		t.Errorf("admitted by the gate: %s, then %s", none, one)
 	}
 	var sent requests
 	config := e.config(t, "b")
@@ -359,7 +365,7 @@ func profilingHasItsEffect(t *testing.T, e *environment) {
 
 func loggerHasItsEffect(t *testing.T, e *environment) {
 	config := e.config(t, "a")
-	text := &lines{}
+	text := &harness.Log{}
 	config.Logger = slog.New(slog.NewTextHandler(text, nil))
 	r := start(t, config, newController().rows())
 	r.leads(t)
@@ -367,7 +373,7 @@ func loggerHasItsEffect(t *testing.T, e *environment) {
 		t.Error(err)
 	}
 	for _, words := range [][]string{{"run function started", "election=" + electionID}, {"run function ended"}, {"election phase changed"}, {"server has ended"}} {
-		if text.count(words...) == 0 {
+		if text.Count(words...) == 0 {
 			t.Errorf("no line of %q in\n%s", words, text)
 		}
 	}

@@ -140,6 +140,21 @@ func Rights(config Config) (all manifests.Rights) {
 	return all
 }
 
+// GuardedLeases are the locks by which a fence of one revision judges, and which nobody but that revision's servers makes: as long
+// as one is missing, the API server refuses everyone what it guards.
+func GuardedLeases(config Config) (names []string) {
+	config = config.withDefaults()
+	if !config.Fence || config.DisableElections {
+		return nil
+	}
+	for _, row := range config.rows() {
+		if row.perRevision && row.lease && len(row.writes) > 0 {
+			names = append(names, row.id+"-"+config.Revision)
+		}
+	}
+	return names
+}
+
 // locks are the lock objects of a row. Those of a row that goes by --lock may be of either kind, and of both
 // while it moves from one to the other.
 func (row election) locks(revision string) (all manifests.Rights) {

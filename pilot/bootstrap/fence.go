@@ -37,6 +37,9 @@ type FenceConfig struct {
 	// ServiceAccounts are the servers', as name or namespace/name; none means "pilot-{revision}", those
 	// that package manifests makes. fence.RevisionWord in them stands for each of the revisions.
 	ServiceAccounts []string
+	// Others may hold the locks as well, as name or namespace/name, where a * at the end stands for any
+	// rest; what they write is for another fence to judge.
+	Others []string
 	// Revisions that there are, for elections within one and for the accounts.
 	Revisions []string
 	// DisableGatewayAPI and DisableGatewayDeployment are as the servers have them: what no leader
@@ -108,8 +111,8 @@ func (c FenceConfig) declarations(rows []election) ([]fence.Declaration, error) 
 			continue
 		}
 		d := fence.Declaration{
-			Election: row.id, Namespace: c.Namespace, Lock: fence.LockKind(c.Lock), Multi: c.multi, ServiceAccounts: c.accounts(),
-			Coordinators: c.Coordinators, Guards: row.writes, WithoutLockGuard: c.WithoutLockGuard,
+			Election: row.id, Namespace: c.Namespace, Lock: fence.LockKind(c.Lock), Multi: c.multi, ServiceAccounts: c.accounts(c.ServiceAccounts),
+			Others: c.accounts(c.Others), Coordinators: c.Coordinators, Guards: row.writes, WithoutLockGuard: c.WithoutLockGuard,
 		}
 		if row.lease {
 			d.Lock, d.Multi = fence.Lease, false
@@ -120,7 +123,7 @@ func (c FenceConfig) declarations(rows []election) ([]fence.Declaration, error) 
 			}
 			d.Revisions = c.Revisions
 		} else {
-			d.ServiceAccounts = c.expanded()
+			d.ServiceAccounts, d.Others = c.expanded(c.ServiceAccounts), c.expanded(c.Others)
 		}
 		all = append(all, d)
 	}
@@ -128,9 +131,9 @@ func (c FenceConfig) declarations(rows []election) ([]fence.Declaration, error) 
 }
 
 // accounts are with their namespaces.
-func (c FenceConfig) accounts() []string {
+func (c FenceConfig) accounts(names []string) []string {
 	var all []string
-	for _, account := range c.ServiceAccounts {
+	for _, account := range names {
 		if !strings.Contains(account, "/") {
 			account = c.Namespace + "/" + account
 		}
@@ -140,9 +143,9 @@ func (c FenceConfig) accounts() []string {
 }
 
 // expanded are those of all revisions, which share an election.
-func (c FenceConfig) expanded() []string {
+func (c FenceConfig) expanded(names []string) []string {
 	var all []string
-	for _, account := range c.accounts() {
+	for _, account := range c.accounts(names) {
 		if !strings.Contains(account, fence.RevisionWord) || len(c.Revisions) == 0 {
 			all = append(all, account)
 			continue

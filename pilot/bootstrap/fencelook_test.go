@@ -25,6 +25,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // What the self-test makes of the API server's answers, and what it tells of that. That a real one
@@ -83,7 +84,7 @@ func TestWhatAnAnswerSaysOfTheFence(t *testing.T) {
 type probed struct {
 	*Server
 	le   *leaderelection.LeaderElection
-	log  *lines
+	log  *harness.Log
 	told *told
 
 	mu     sync.Mutex
@@ -107,7 +108,7 @@ func (p *probed) answers(answer func(name string) error) {
 
 func newProbed(t *testing.T, change func(*Config, *election)) *probed {
 	t.Helper()
-	p := &probed{log: &lines{}, told: &told{}}
+	p := &probed{log: &harness.Log{}, told: &told{}}
 	config := goodConfig()
 	config.Fence = true
 	config.Logger = slog.New(slog.NewTextHandler(p.log, nil))
@@ -335,7 +336,7 @@ func TestWhenTheSelfTestLooks(t *testing.T) {
 			go func() { ended <- p.fence.run(ctx) }()
 			time.Sleep(10 * checkEvery)
 			cancel()
-			if err := <-ended; err != nil || len(p.tried()) > 0 || p.log.count("cannot be watched") > 0 {
+			if err := <-ended; err != nil || len(p.tried()) > 0 || p.log.Count("cannot be watched") > 0 {
 				t.Errorf("%s: it ended with %v, and has tried %q", name, err, p.tried())
 			}
 		})
@@ -370,7 +371,7 @@ func TestWhenTheSelfTestLooks(t *testing.T) {
 		if after := p.fence.state(p.le); !reflect.DeepEqual(after, state) || after.Answer != "refused" {
 			t.Errorf("a look that was cut off has left %+v", after)
 		}
-		if n := p.log.count("the fence's policies cannot be watched"); n != 2 { // nor their bindings
+		if n := p.log.Count("the fence's policies cannot be watched"); n != 2 { // nor their bindings
 			t.Errorf("that they cannot be watched was said %d times", n)
 		}
 	})

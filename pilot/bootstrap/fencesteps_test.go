@@ -132,3 +132,20 @@ func locksOf(c Config) manifests.Rights {
 	all := Rights(c)
 	return manifests.Rights{ConfigMaps: all.ConfigMaps, Leases: all.Leases}
 }
+
+// Of the locks within a revision a fence judges by one.
+func TestTheGuardedLeases(t *testing.T) {
+	for name, c := range map[string]struct {
+		config Config
+		want   []string
+	}{
+		"a fence":             {Config{Fence: true, Revision: "canary"}, []string{"istio-gateway-deployment-canary"}},
+		"without a revision":  {Config{Fence: true}, []string{"istio-gateway-deployment-default"}},
+		"no fence":            {Config{Revision: "canary"}, nil},
+		"a fence, none elect": {Config{Fence: true, DisableElections: true, Revision: "canary"}, nil},
+	} {
+		if got := GuardedLeases(c.config); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -3,11 +3,9 @@ package bootstrap
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,11 +20,12 @@ import (
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 const (
 	// patience bounds every wait; none is expected to come near.
-	patience = time.Minute
+	patience = harness.Patience
 	// electionID is that of the tests' own row.
 	electionID = "tests-election"
 	// guarded is the ConfigMap that the row's controller writes.
@@ -148,7 +147,7 @@ func (c *controller) write(ctx context.Context, namespace, name string) error {
 // replica is a server that runs.
 type replica struct {
 	*Server
-	lines *lines
+	lines *harness.Log
 	end   func() error // stops it, and says how it ended
 }
 
@@ -165,7 +164,7 @@ func (e *environment) config(t *testing.T, pod string) Config {
 // start runs a server until the test's end.
 func start(t *testing.T, config Config, rows []election) *replica {
 	t.Helper()
-	r := &replica{lines: &lines{}}
+	r := &replica{lines: &harness.Log{}}
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.NewTextHandler(r.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -190,39 +189,18 @@ func start(t *testing.T, config Config, rows []election) *replica {
 	return r
 }
 
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within %v: %s", patience, what)
-		case <-ticker.C:
-		}
-	}
-}
+// await looks again and again until something holds.
+var await = harness.Until
 
-// page asks a server for a page.
+// page asks a server for a page, and metric for a sample, "" when there is none.
 func (r *replica) page(t *testing.T, path string) (int, string) {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.Address()+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(text)
+	return harness.Page(t, r.Address(), path)
+}
+
+func (r *replica) metric(t *testing.T, sample string) string {
+	t.Helper()
+	return harness.Metric(t, r.Address(), sample)
 }
 
 // states are the server's elections, at /debug/elections.
@@ -246,18 +224,6 @@ func (r *replica) leads(t *testing.T) {
 	await(t, "it leads", func() bool { return r.election(t).Leading })
 }
 
-// metric is a sample of the server's, "" when there is none.
-func (r *replica) metric(t *testing.T, sample string) string {
-	t.Helper()
-	_, text := r.page(t, "/metrics")
-	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(line, sample+" "); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
-
 // configMapRecord is what a ConfigMap lock says, as istiod reads it.
 func (e *environment) configMapRecord(t *testing.T) (record locks.LeaderElectionRecord, annotations map[string]string) {
 	t.Helper()
@@ -269,39 +235,6 @@ func (e *environment) configMapRecord(t *testing.T) (record locks.LeaderElection
 		t.Fatal(err)
 	}
 	return record, lock.Annotations
-}
-
-// lines is a log.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// count is how many lines hold all words.
-func (l *lines) count(words ...string) int {
-	n := 0
-next:
-	for line := range strings.Lines(l.String()) {
-		for _, word := range words {
-			if !strings.Contains(line, word) {
-				continue next
-			}
-		}
-		n++
-	}
-	return n
 }
 
 // requests notes what passes a transport, before it is sent.

@@ -46,7 +46,7 @@ func healthFollowsStuckWork(t *testing.T, e *environment) {
 	if code, _ := r.page(t, "/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz says %d: it has nothing to do with that", code)
 	}
-	if r.lines.count("level=ERROR", "outstayed its drain", "exit=false") != 1 {
+	if r.lines.Count("level=ERROR", "outstayed its drain", "exit=false") != 1 {
 		t.Error("the log does not say that the controller has outstayed its drain")
 	}
 	close(c.held)
@@ -85,7 +85,7 @@ func TestReadiness(t *testing.T) {
 		}
 	}
 	await(t, "it says why it is not ready", ready(503, errAway.Error()))
-	await(t, "the log says it too", func() bool { return r.lines.count("level=WARN", "API server does not answer") == 1 })
+	await(t, "the log says it too", func() bool { return r.lines.Count("level=WARN", "API server does not answer") == 1 })
 	if !ready(503, errNotReached.Error())() {
 		t.Error("ready, although the API server was never reached")
 	}
@@ -96,7 +96,7 @@ func TestReadiness(t *testing.T) {
 	await(t, "it is ready", ready(200, "ok"))
 	r.leads(t)
 	gone.Store(true)
-	await(t, "it sees that the API server is away", func() bool { return r.lines.count("level=WARN", errAway.Error()) >= 2 })
+	await(t, "it sees that the API server is away", func() bool { return r.lines.Count("level=WARN", errAway.Error()) >= 2 })
 	if !ready(200, "ok")() {
 		t.Error("not ready any more, because the API server is away")
 	}
@@ -127,7 +127,7 @@ func TestReadyWithoutTheRightToReadTheDefaultRevision(t *testing.T) {
 	r := start(t, config, newController().rows())
 	await(t, "it is ready", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
 	r.leads(t)
-	if r.lines.count("level=WARN", "permission is missing") == 0 {
+	if r.lines.Count("level=WARN", "permission is missing") == 0 {
 		t.Error("the log does not say that the permission is missing")
 	}
 	gone.Store(true)
@@ -225,10 +225,10 @@ func TestFailedControllerIsLoggedInOneLine(t *testing.T) {
 	await(t, "b follows", func() bool { return b.election(t).LeaderIdentity == "a" })
 	failing.fails <- errors.New("no disk")
 	b.leads(t)
-	if a.lines.count("level=ERROR", "run function ended", `error="no disk"`) != 1 {
+	if a.lines.Count("level=ERROR", "run function ended", `error="no disk"`) != 1 {
 		t.Error("the failure was not logged")
 	}
-	if n := a.lines.count("occurred"); n > 0 {
+	if n := a.lines.Count("occurred"); n > 0 {
 		t.Errorf("%d lines have a list of errors in them", n)
 	}
 }

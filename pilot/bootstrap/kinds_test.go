@@ -28,9 +28,9 @@ func TestARowWaitsForItsKinds(t *testing.T) {
 		id: leaderelection.NamespaceController, guards: namespaceController, rights: namespaceRights,
 	}}, row))
 	const line = "the API server does not know some kinds, waiting for their definitions"
-	await(t, "it is said", func() bool { return r.lines.count(line, "election="+electionID) == 1 })
+	await(t, "it is said", func() bool { return r.lines.Count(line, "election="+electionID) == 1 })
 	await(t, "the other row leads", func() bool { return r.election(t).Leading })
-	if r.lines.count(line, `missing="[stages.late.example props.late.example]"`) != 1 {
+	if r.lines.Count(line, `missing="[stages.late.example props.late.example]"`) != 1 {
 		t.Error("the line does not name the kinds")
 	}
 	select {
@@ -48,7 +48,7 @@ func TestARowWaitsForItsKinds(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("the row does not work, with the kinds there")
 	}
-	if r.lines.count(line) != 1 || r.lines.count("the API server knows all kinds now", "election="+electionID) != 1 {
+	if r.lines.Count(line) != 1 || r.lines.Count("the API server knows all kinds now", "election="+electionID) != 1 {
 		t.Error("it is said more often than once, or not that it is over")
 	}
 }

@@ -64,7 +64,7 @@ func TestInstallationsWithDifferentLocks(t *testing.T) {
 
 	second, _ := e.by(t, "second", "lease")
 	await(t, "the second has noticed", func() bool {
-		return second.apart(t) == "1" && second.lines.count("level=WARN", apartText, "holder=first") == 1
+		return second.apart(t) == "1" && second.lines.Count("level=WARN", apartText, "holder=first") == 1
 	})
 	second.leads(t)
 	if !first.election(t).Leading {
@@ -74,19 +74,19 @@ func TestInstallationsWithDifferentLocks(t *testing.T) {
 		t.Errorf("the page says %q", state.OtherLock)
 	}
 	await(t, "Events on both", func() bool { return e.warnings(t, "ConfigMap") > 0 && e.warnings(t, "Lease") > 0 })
-	if n := standby.lines.count(apartText); n != 0 {
+	if n := standby.lines.Count(apartText); n != 0 {
 		t.Errorf("standby has looked again: nothing proves that a term's begin makes it")
 	}
 
 	if err := first.end(); err != nil {
 		t.Error(err)
 	}
-	await(t, "one of the first begins to lead, and notices", func() bool { return standby.apart(t) == "1" && standby.lines.count(apartText, "holder=second") == 1 })
+	await(t, "one of the first begins to lead, and notices", func() bool { return standby.apart(t) == "1" && standby.lines.Count(apartText, "holder=second") == 1 })
 	if err := second.end(); err != nil {
 		t.Error(err)
 	}
 	await(t, "it is over", func() bool { return standby.apart(t) == "0" && standby.election(t).OtherLock == "" })
-	if n := standby.lines.count(apartText); n != 1 {
+	if n := standby.lines.Count(apartText); n != 1 {
 		t.Errorf("it was said %d times", n)
 	}
 }
@@ -109,7 +109,7 @@ func TestMoveFromLockToLockIsNoDifference(t *testing.T) {
 		r, sent := e.by(t, "with-"+lock, lock)
 		await(t, "it follows, and has looked", func() bool { return r.election(t).LeaderIdentity == "both" && sent.looked(other) > 0 })
 		await(t, "nothing is left to look at", func() bool { return r.sawNothing() })
-		if r.apart(t) != "0" || r.lines.count(apartText) != 0 {
+		if r.apart(t) != "0" || r.lines.Count(apartText) != 0 {
 			t.Errorf("%s warns of multi", lock)
 		}
 	}
@@ -128,8 +128,8 @@ func TestLockThatWasLeftBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, _ := e.by(t, "a", "configmap")
-	await(t, "it says so", func() bool { return r.lines.count("level=INFO", "was left behind", "holder=gone") == 1 })
-	if r.apart(t) != "0" || r.lines.count(apartText) != 0 || r.election(t).OtherLock != "" {
+	await(t, "it says so", func() bool { return r.lines.Count("level=INFO", "was left behind", "holder=gone") == 1 })
+	if r.apart(t) != "0" || r.lines.Count(apartText) != 0 || r.election(t).OtherLock != "" {
 		t.Error("it warns of a lock that nobody renews")
 	}
 }

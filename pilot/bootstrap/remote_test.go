@@ -14,6 +14,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // remoteHasItsEffect: the rows that work in a remote cluster do so there, too, as visitors, and no other row. That cluster answers
@@ -65,14 +66,14 @@ func remoteHasItsEffect(t *testing.T, e *environment) {
 
 // What the log calls an election is its lock: elections within revisions have one for each.
 func TestTheLogNamesTheLock(t *testing.T) {
-	config, text := goodConfig(), &lines{}
+	config, text := goodConfig(), &harness.Log{}
 	config.Logger = slog.New(slog.NewTextHandler(text, nil))
 	rows := newController().rows()
 	rows[0].perRevision, rows[0].guards = true, func(_ kube.Client, _ Config, tools tools) (job, error) {
 		tools.log.Info("made")
 		return newController(), nil
 	}
-	if _, err := newServer(config, rows); err != nil || text.count("made", "election="+electionID+"-stable") != 1 {
+	if _, err := newServer(config, rows); err != nil || text.Count("made", "election="+electionID+"-stable") != 1 {
 		t.Errorf("%v, and the log is\n%s", err, text)
 	}
 }

@@ -15,13 +15,14 @@ import (
 
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // Whether the default revision is the server's own is said, by its name.
 func TestTheServersRevisionIsKnownToItsWatcher(t *testing.T) {
 	for revision, ours := range map[string]string{"stable": "ours=true", "canary": "ours=false"} {
 		synctest.Test(t, func(t *testing.T) {
-			config, text := goodConfig(), &lines{}
+			config, text := goodConfig(), &harness.Log{}
 			config.Revision = revision
 			config.Logger = slog.New(slog.NewTextHandler(text, nil))
 			config.RESTConfig = answered(func(r *http.Request) (*http.Response, error) {
@@ -48,7 +49,7 @@ func TestTheServersRevisionIsKnownToItsWatcher(t *testing.T) {
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
-			if text.count("default revision", "revision=stable", ours) != 1 {
+			if text.Count("default revision", "revision=stable", ours) != 1 {
 				t.Errorf("of %s it says\n%s", revision, text)
 			}
 		})
@@ -70,7 +71,7 @@ func TestTheEndOfAServer(t *testing.T) {
 		"told to stop":  {"127.0.0.1:0", "", true},
 		"cannot listen": {taken.Addr().String(), "give another --address", false}, // nothing was started
 	} {
-		config, text := goodConfig(), &lines{}
+		config, text := goodConfig(), &harness.Log{}
 		config.Address, config.DisableElections = test.address, true
 		config.Logger = slog.New(slog.NewTextHandler(text, nil))
 		config.RESTConfig = answered(func(*http.Request) (*http.Response, error) { return nil, errAway })
@@ -94,10 +95,10 @@ func TestTheEndOfAServer(t *testing.T) {
 		if c.closed != test.closed || !errors.Is(s.ready(), errStopping) {
 			t.Errorf("%s: its controller is closed: %v, ready: %v", name, c.closed, s.ready())
 		}
-		if n := text.count("server has ended"); (n == 1) != (test.wrong == "") {
+		if n := text.Count("server has ended"); (n == 1) != (test.wrong == "") {
 			t.Errorf("%s: it says\n%s", name, text)
 		}
-		if test.wrong == "" && text.count("stopping", "says the test") != 1 {
+		if test.wrong == "" && text.Count("stopping", "says the test") != 1 {
 			t.Errorf("%s: it does not say why\n%s", name, text)
 		}
 	}

@@ -120,7 +120,7 @@ func fenceFallsAndIsNoticed(t *testing.T, e *environment) {
 	}
 	e.putFence(t, leading.fenced(e))
 	await(t, "it is noticed that it stands again", func() bool { return b.stands(t) == "1" })
-	if n := b.lines.count("the fence does not stand"); n != 1 {
+	if n := b.lines.Count("the fence does not stand"); n != 1 {
 		t.Errorf("that it fell was said %d times", n)
 	}
 	wet := sent.that(func(r *http.Request) bool {
@@ -148,7 +148,7 @@ func fenceFallsAndIsNoticed(t *testing.T, e *environment) {
 	})
 	before := b.checks(t, "unclear", "following")
 	await(t, "it was tried again", func() bool { return b.checks(t, "unclear", "following") != before })
-	if n := b.lines.count("not clear"); n != 1 {
+	if n := b.lines.Count("not clear"); n != 1 {
 		t.Errorf("that it is not clear was said %d times", n)
 	}
 }

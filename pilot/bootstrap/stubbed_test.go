@@ -23,6 +23,7 @@ import (
 
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // What parts of a server do with answers that a real API server gives seldom, or late. That
@@ -103,7 +104,7 @@ func TestEventsAreWrittenUntilTheEnd(t *testing.T) {
 					c.ContentType = "application/json"
 					return c
 				}())
-				log := &lines{}
+				log := &harness.Log{}
 				e := newEvents(client, "the-pod", slog.New(slog.NewTextHandler(log, nil)))
 				object := &corev1.ObjectReference{Kind: "Lease", Namespace: "home", Name: "lock"}
 				e.Eventf(object, corev1.EventTypeNormal, "Reason", "before")
@@ -123,7 +124,7 @@ func TestEventsAreWrittenUntilTheEnd(t *testing.T) {
 				if got := strings.Join(written.messages(), ", "); test.count > 0 && got != "one of 2, the last" || test.count == 0 && got != "" {
 					t.Errorf("written are %q", got)
 				}
-				if n := log.count("the last Events were not written in time"); n != test.late {
+				if n := log.Count("the last Events were not written in time"); n != test.late {
 					t.Errorf("that some are missing was said %d times", n)
 				}
 				for _, event := range written.all {
@@ -168,7 +169,7 @@ func TestWhatIsSaidOfAnotherLock(t *testing.T) {
 	var asked []string
 	config := goodConfig()
 	config.Lock = "lease"
-	text := &lines{}
+	text := &harness.Log{}
 	config.Logger = slog.New(slog.NewTextHandler(text, nil))
 	config.RESTConfig = answered(func(r *http.Request) (*http.Response, error) {
 		asked = append(asked, r.Method+" "+r.URL.Path)

@@ -70,8 +70,11 @@ func TestIdleConnectionsCloseBelowATransportOfTheUsers(t *testing.T) {
 	}
 }
 
-// One that has connections of its own closes them itself; one that has none is passed over.
+// One that has connections of its own closes them itself; one that has none is passed over, without a word.
 func TestIdleConnectionsOfATransportThatIsTheUsersOwn(t *testing.T) {
+	var log locked
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(&log, nil)))
+	defer klog.ClearLogger()
 	for name, test := range map[string]struct {
 		transport func(*int) http.RoundTripper
 		want      int
@@ -88,6 +91,9 @@ func TestIdleConnectionsOfATransportThatIsTheUsersOwn(t *testing.T) {
 		if CloseIdleConnections(c); closed != test.want {
 			t.Errorf("%s: closed %d times", name, closed)
 		}
+	}
+	if text := log.String(); text != "" {
+		t.Errorf("client-go logged: %s", text)
 	}
 }
 

@@ -35,7 +35,7 @@ func (t *Trouble) Tried(verb string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return // we ended it ourselves, which says nothing of the server
 	}
-	if kind(err) == noAnswer {
+	if Reason(err) == noAnswer {
 		t.unanswered(verb, err)
 		return
 	}
@@ -52,7 +52,7 @@ func (t *Trouble) Tried(verb string, err error) {
 		t.log.Info("API server answers again")
 	}
 	switch {
-	case kind(err) == kind(before):
+	case Reason(err) == Reason(before):
 	case err == nil:
 		t.log.Info("works again", "verb", verb)
 	case apierrors.IsForbidden(err):
@@ -89,8 +89,9 @@ func (t *Trouble) Moot(verb string) {
 
 const noAnswer = "no answer"
 
-// kind tells states apart; the texts of errors differ from try to try.
-func kind(err error) string {
+// Reason tells states of an API server apart, as the texts of errors differ from try to try: "" for no error,
+// the reason that the server gave, or "no answer".
+func Reason(err error) string {
 	if err == nil {
 		return ""
 	}

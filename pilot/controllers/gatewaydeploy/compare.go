@@ -48,9 +48,6 @@ func (k Kind) asWanted(present metav1.Object, document map[string]any) (bool, er
 	if err != nil {
 		return false, err
 	}
-	for _, field := range []string{"apiVersion", "kind"} {
-		have[field] = canonical[field]
-	}
 	return holds(have, document, canonical), nil
 }
 

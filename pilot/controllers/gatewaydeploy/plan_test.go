@@ -280,8 +280,8 @@ func TestNames(t *testing.T) {
 			p.Class = &gateway.GatewayClass{Spec: gateway.GatewayClassSpec{ControllerName: ControllerName}}
 			plan := p.plan()
 			if c.reason != "" {
-				if plan.Problem == nil || plan.Problem.Reason != c.reason {
-					t.Errorf("the plan is %+v, want %s", plan, c.reason)
+				if plan.Problem == nil || plan.Problem.Reason != c.reason || !plan.Version {
+					t.Errorf("the plan is %+v, want %s, and the version written all the same", plan, c.reason)
 				}
 				return
 			}

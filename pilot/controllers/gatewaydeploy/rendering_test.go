@@ -19,6 +19,7 @@ func TestTemplatesThatRenderRubbish(t *testing.T) {
 		"no YAML":                   {"a: [", "document 1"},
 		"a key twice":               {"a: 1\na: 2", "document 1"},
 		"nothing":                   {"# nothing", "no ServiceAccount"},
+		"a separator with a text":   {good + "\n--- text\n", "separator"},
 		"another kind":              {good + "\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: shop}", `"Secret"`},
 		"a kind of another group":   {strings.Replace(good, "apps/v1", "example.com/v1", 1), "example.com/v1"},
 		"one twice":                 {good + "\n---" + good, "second ServiceAccount"},
@@ -87,6 +88,7 @@ func TestOverlays(t *testing.T) {
 		"is no object":                  {"service", "text", "key service"},
 		"has a field that is misspelt":  {"deployment", "spec: {replicass: 3}", "replicass"},
 		"has a key that means nothing":  {"deploymnet", "spec: {}", "deploymnet"},
+		"has a directive that is none":  {"service", "spec: {$patch: nonsense}", "nonsense"},
 		"has keys that are no values":   {"deployment", "spec: {template: {spec: {containers: [{name: {a: b}}, {name: {a: b}}]}}}", "cannot be merged"},
 	} {
 		t.Run(name, func(t *testing.T) {

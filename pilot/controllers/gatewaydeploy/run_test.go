@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 func TestAGatewayIsDeployedByFourWritesAndNoMore(t *testing.T) {
@@ -55,6 +57,7 @@ func TestWhichGatewaysComeFirst(t *testing.T) {
 	stop()
 	w.create("late")
 	c := w.new()
+	defer kube.CloseIdleConnections(c.loop.Client())
 	defer c.Close()
 	if err := c.Warm(w.Context()); err != nil {
 		t.Fatal(err)

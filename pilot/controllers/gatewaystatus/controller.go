@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
@@ -33,6 +34,10 @@ type Controller struct {
 // New checks the configuration and starts nothing. The controller reads and writes through
 // client alone.
 func New(client kube.Client, config Config) (*Controller, error) {
+	return newController(client, config, func(config *rest.Config) (versioned.GatewayV1Interface, error) { return versioned.NewForConfig(config) })
+}
+
+func newController(client kube.Client, config Config, connect func(*rest.Config) (versioned.GatewayV1Interface, error)) (*Controller, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -48,7 +53,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.api, err = versioned.NewForConfig(c.loop.Client().RESTConfig()); err != nil {
+	if c.api, err = connect(c.loop.Client().RESTConfig()); err != nil {
 		return nil, fmt.Errorf("%s: making a client of the Gateway API: %w", name, err)
 	}
 	c.watch(c.loop, c.api, c.loop.Client().Kube(), config.Tags)

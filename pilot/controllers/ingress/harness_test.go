@@ -6,10 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -20,6 +18,7 @@ import (
 
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // environment is a namespace of the shared cluster, with a gateway's Service in it. The tests of
@@ -30,7 +29,7 @@ type environment struct {
 	admin   kube.Client
 	home    string
 	class   string
-	log     lines
+	log     harness.Log
 	events  events
 	sent    requests
 }
@@ -224,36 +223,5 @@ func (r *events) list() []string {
 	return append([]string(nil), r.all...)
 }
 
-// lines is a log.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) count(words string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), words)
-}
-
-// await waits until something holds, within a bound that none is expected to come near.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatal("not in time: " + what)
-		}
-	}
-}
+// await looks again and again until something holds.
+var await = harness.Until

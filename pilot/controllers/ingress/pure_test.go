@@ -205,6 +205,14 @@ func TestNewNamesAllThatIsWrong(t *testing.T) {
 	}
 }
 
+func TestModesAreReadInAnyCase(t *testing.T) {
+	for text, want := range map[string]Mode{"off": Off, "Strict": Strict, "DEFAULT": Default, "": "", "none": ""} {
+		if got, err := ParseMode(text); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q is %q, %v", text, got, err)
+		}
+	}
+}
+
 // What is kept of an object is what is looked at, and its changes alone count.
 func TestSlim(t *testing.T) {
 	class := "c"

@@ -165,14 +165,14 @@ func TestWithoutTheServiceStatusesStay(t *testing.T) {
 	check[*networkingv1.Ingress](e)(e.admin.Kube().NetworkingV1().Ingresses(e.home).UpdateStatus(t.Context(), i, metav1.UpdateOptions{}))
 	e.run(e.controller(e.identity("patch")))
 	const line = "the gateway's Service does not exist, Ingresses keep their status"
-	await(t, "it is said", func() bool { return e.log.count(line) == 1 })
+	await(t, "it is said", func() bool { return e.log.Count(line) == 1 })
 	e.service(corev1.LoadBalancerIngress{IP: "192.0.2.1"})
 	e.awaitStatus([]address{ip("192.0.2.1")}, "one", "two")
 	if err := e.admin.Kube().CoreV1().Services(e.home).Delete(t.Context(), "gateway", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "it is said anew", func() bool { return e.log.count(line) == 2 })
-	if !e.has("one", ip("192.0.2.1")) || !e.has("two", ip("192.0.2.1")) || e.log.count("the gateway's Service exists now") != 1 {
+	await(t, "it is said anew", func() bool { return e.log.Count(line) == 2 })
+	if !e.has("one", ip("192.0.2.1")) || !e.has("two", ip("192.0.2.1")) || e.log.Count("the gateway's Service exists now") != 1 {
 		t.Error("the statuses were changed, or it is said more often")
 	}
 }
@@ -192,10 +192,10 @@ func TestTheRightToWriteIsMissing(t *testing.T) {
 		!strings.Contains(got[0]+got[1], "two Warning StatusNotWritten ") {
 		t.Errorf("Events: %q", got)
 	}
-	if n := e.log.count("reconciling fails, trying on"); n != 1 {
+	if n := e.log.Count("reconciling fails, trying on"); n != 1 {
 		t.Errorf("said %d times", n)
 	}
 	e.identity("patch")
 	e.awaitStatus([]address{ip("192.0.2.1")}, "one", "two")
-	await(t, "that it is over is said", func() bool { return e.log.count("reconciling works again") == 1 })
+	await(t, "that it is over is said", func() bool { return e.log.Count("reconciling works again") == 1 })
 }

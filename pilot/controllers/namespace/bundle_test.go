@@ -2,41 +2,23 @@ package namespace
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/pem"
 	"log/slog"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-)
 
-func certificate(t *testing.T, serial int64) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Unix(1<<32, 0), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return block("CERTIFICATE", der)
-}
+	"incumbent.dev/incumbent/tests/harness"
+)
 
 func block(kind string, content []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}))
 }
 
 func TestCheckBundle(t *testing.T) {
-	one, two := certificate(t, 1), certificate(t, 2)
+	one, two := string(harness.CA(t)), string(harness.CA(t))
 	for name, test := range map[string]struct {
 		content string
 		want    string // "" when the bundle is good
@@ -79,7 +61,7 @@ func TestBundleKeepsTheLastGoodOneAndReportsOnce(t *testing.T) {
 	var out bytes.Buffer
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	b := &bundle{file: file, log: slog.New(slog.NewTextHandler(&out, nil))}
-	one, two := certificate(t, 1), certificate(t, 2)
+	one, two := string(harness.CA(t)), string(harness.CA(t))
 	write := func(content string) func() {
 		return func() {
 			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {

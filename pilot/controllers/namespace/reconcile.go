@@ -78,6 +78,6 @@ func (c *Controller) patch(ctx context.Context, target target, have *corev1.Conf
 	case err != nil:
 		return fmt.Errorf("repairing ConfigMap %s/%s: %w", have.Namespace, ConfigMapName, err)
 	}
-	target.Wrote(repaired)
+	target.Wrote(have, repaired)
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // reads are the requests that read, in their order.
@@ -31,7 +32,7 @@ func (a *api) reads() (all []string) {
 // A controller that was warmed has read all, keeps its caches from one Run to the next, and writes
 // in none of the times between.
 func TestWarmedControllerReadsNothingMore(t *testing.T) {
-	file := bundleFileWith(t, certificate(t, 1))
+	file := bundleFileWith(t, string(harness.CA(t)))
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, space("a"))
 		c, err := New(a.client(), Config{BundleFile: file, Logger: slog.New(slog.DiscardHandler)})
@@ -94,7 +95,7 @@ func TestWarmedControllerReadsNothingMore(t *testing.T) {
 // While the API server refuses to be read, Warm ends with its context and names the cause, Run
 // ends in good order, and both say it once.
 func TestControllerThatCannotRead(t *testing.T) {
-	file := bundleFileWith(t, certificate(t, 1))
+	file := bundleFileWith(t, string(harness.CA(t)))
 	for _, kind := range []string{"namespaces", "configmaps"} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -157,7 +158,7 @@ func TestControllerThatCannotRead(t *testing.T) {
 // A write that is not answered is waited for, so that nothing is written after Run, but not for
 // ever; and as many are under way as there are workers.
 func TestRunsEndIsBounded(t *testing.T) {
-	file := bundleFileWith(t, certificate(t, 1))
+	file := bundleFileWith(t, string(harness.CA(t)))
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		for i := range 10 {
@@ -183,7 +184,7 @@ func TestRunsEndIsBounded(t *testing.T) {
 
 // A failure is told of once, and that it is over.
 func TestFailedWritesAreReported(t *testing.T) {
-	file := bundleFileWith(t, certificate(t, 1))
+	file := bundleFileWith(t, string(harness.CA(t)))
 	maps := schema.GroupResource{Resource: "configmaps"}
 	yes := true
 	for name, test := range map[string]struct {
@@ -236,7 +237,7 @@ func TestFailedWritesAreReported(t *testing.T) {
 
 // What fails because of the stop is no failure.
 func TestAStopIsNotReported(t *testing.T) {
-	file := bundleFileWith(t, certificate(t, 1))
+	file := bundleFileWith(t, string(harness.CA(t)))
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		a := newAPI(t, space("a"))
@@ -255,7 +256,7 @@ func TestAStopIsNotReported(t *testing.T) {
 
 // The ConfigMap is made with the label that istiod gives it, and nothing else.
 func TestWhatIsMade(t *testing.T) {
-	content := certificate(t, 1)
+	content := string(harness.CA(t))
 	file := bundleFileWith(t, content)
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, space("a"))
@@ -273,7 +274,7 @@ func TestWhatIsMade(t *testing.T) {
 
 // A repair leaves alone what is others'.
 func TestWhatARepairLeaves(t *testing.T) {
-	content := certificate(t, 1)
+	content := string(harness.CA(t))
 	file := bundleFileWith(t, content)
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, space("a"), bundleMap("a", func(m *corev1.ConfigMap) {
@@ -309,7 +310,7 @@ func TestTheFirstGoodBundleIsSpread(t *testing.T) {
 				if got := len(a.writes()); got != 0 {
 					t.Errorf("%d writes without a bundle", got)
 				}
-				write(t, file, certificate(t, 1))
+				write(t, file, string(harness.CA(t)))
 				began, wait := time.Now(), interval
 				if wait == 0 {
 					wait = time.Second
@@ -328,7 +329,7 @@ func TestTheFirstGoodBundleIsSpread(t *testing.T) {
 
 // A namespace that ends its termination, or is made anew, is nothing special.
 func TestNamespacesComeAndGo(t *testing.T) {
-	content := certificate(t, 1)
+	content := string(harness.CA(t))
 	file := bundleFileWith(t, content)
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)

@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // As reconcile has them.
@@ -39,7 +41,7 @@ func TestWhatTheCachesDoNotShowYet(t *testing.T) {
 		lag  = 10 * time.Second
 		path = "configmaps/a/" + ConfigMapName
 	)
-	one, two := certificate(t, 1), certificate(t, 2)
+	one, two := string(harness.CA(t)), string(harness.CA(t))
 	again := func(a *api, _ string) { // the namespace is deleted and made anew, with all in it
 		a.remove(path)
 		a.remove("namespaces/a")
@@ -144,7 +146,7 @@ func write(t *testing.T, file, content string) {
 // By these answers the cache is behind. What it shows next is right, and it is not asked for
 // earlier than that.
 func TestAnswersByWhichTheCacheIsBehind(t *testing.T) {
-	content := certificate(t, 1)
+	content := string(harness.CA(t))
 	file := bundleFileWith(t, content)
 	maps := schema.GroupResource{Resource: "configmaps"}
 	for name, test := range map[string]struct {
@@ -235,7 +237,7 @@ func TestAnswersByWhichTheCacheIsBehind(t *testing.T) {
 
 // A refused write waits out its back-off, whatever changes that does not matter.
 func TestChangesThatDoNotMatterCauseNoTry(t *testing.T) {
-	file := bundleFileWith(t, certificate(t, 1))
+	file := bundleFileWith(t, string(harness.CA(t)))
 	synctest.Test(t, func(t *testing.T) {
 		there := bundleMap("a", func(m *corev1.ConfigMap) { m.Data[BundleKey] = "x" })
 		a := newAPI(t, space("a"), there)
@@ -273,7 +275,7 @@ func TestChangesThatDoNotMatterCauseNoTry(t *testing.T) {
 
 // What is deleted while there is no watch is missed once there is one again.
 func TestADeletionThatNoEventTellsOf(t *testing.T) {
-	file := bundleFileWith(t, certificate(t, 1))
+	file := bundleFileWith(t, string(harness.CA(t)))
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, space("a"))
 		end := controllerOn(t, a, file)
@@ -291,7 +293,7 @@ func TestADeletionThatNoEventTellsOf(t *testing.T) {
 
 // A server that knows no watches which begin with a list is listed.
 func TestAServerWithoutInitialEvents(t *testing.T) {
-	content := certificate(t, 1)
+	content := string(harness.CA(t))
 	file := bundleFileWith(t, content)
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

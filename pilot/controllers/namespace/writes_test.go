@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 func bundleMap(namespace string, change func(*corev1.ConfigMap)) *corev1.ConfigMap {
@@ -70,7 +72,7 @@ func bundleFileWith(t *testing.T, content string) string {
 // learn of a write at once or late. An answer by which the cache is behind is believed for half a
 // minute, and a refusal is tried again with back-off.
 func TestWritesBySituation(t *testing.T) {
-	content := certificate(t, 1)
+	content := string(harness.CA(t))
 	file := bundleFileWith(t, content)
 	maps := schema.GroupResource{Resource: "configmaps"}
 	now := metav1.Now()
@@ -144,7 +146,7 @@ func TestWritesBySituation(t *testing.T) {
 
 // The waits of a namespace whose writes fail double, and begin anew after a success.
 func TestFailedWritesBackOffAndBeginAnew(t *testing.T) {
-	file := bundleFileWith(t, certificate(t, 1))
+	file := bundleFileWith(t, string(harness.CA(t)))
 	synctest.Test(t, func(t *testing.T) {
 		var (
 			mu    sync.Mutex
@@ -205,7 +207,7 @@ func TestFailedWritesBackOffAndBeginAnew(t *testing.T) {
 // Run returns when the write that is under way has been answered, and after that nothing is
 // written, whatever changes.
 func TestRunAwaitsItsWriteAndThenNothingIsWritten(t *testing.T) {
-	file := bundleFileWith(t, certificate(t, 1))
+	file := bundleFileWith(t, string(harness.CA(t)))
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, space("a"), space("b"))
 		a.answer = func(c call) error {
@@ -223,7 +225,7 @@ func TestRunAwaitsItsWriteAndThenNothingIsWritten(t *testing.T) {
 			t.Errorf("%d writes, want the one that was under way", got)
 		}
 		a.put(space("late"))
-		if err := os.WriteFile(file, []byte(certificate(t, 2)), 0o600); err != nil {
+		if err := os.WriteFile(file, harness.CA(t), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
@@ -236,12 +238,12 @@ func TestRunAwaitsItsWriteAndThenNothingIsWritten(t *testing.T) {
 
 // A changed bundle is one write for each namespace.
 func TestAChangedBundleIsOneWriteEach(t *testing.T) {
-	file := bundleFileWith(t, certificate(t, 1))
+	file := bundleFileWith(t, string(harness.CA(t)))
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, space("a"), space("b"))
 		end := controllerOn(t, a, file)
 		time.Sleep(time.Minute)
-		if err := os.WriteFile(file, []byte(certificate(t, 2)), 0o600); err != nil {
+		if err := os.WriteFile(file, harness.CA(t), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

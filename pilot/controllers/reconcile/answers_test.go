@@ -1,8 +1,10 @@
 package reconcile
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -21,7 +23,9 @@ type writer struct {
 	cache  *Cache[string, *corev1.ConfigMap]
 	writes []time.Time
 	before func() // the first write
-	fails  error  // the answer to writes, if any
+	wrote  func() // after each
+	log    bytes.Buffer
+	fails  error // the answer to writes, if any
 }
 
 func newWriter(t *testing.T, lag time.Duration, objects ...*corev1.ConfigMap) (*writer, *Controller[string]) {
@@ -29,7 +33,7 @@ func newWriter(t *testing.T, lag time.Duration, objects ...*corev1.ConfigMap) (*
 	w := &writer{store: newStore(objects...)}
 	w.store.lag = lag
 	w.do = w.write
-	c, cached := newController(t, &w.looks, w.store, nil, func(config *Config[string], kind *Kind[string, *corev1.ConfigMap]) {
+	c, cached := newController(t, &w.looks, w.store, slog.New(slog.NewTextHandler(&w.log, nil)), func(config *Config[string], kind *Kind[string, *corev1.ConfigMap]) {
 		config.Workers = 1
 		kind.Keep = func(o *corev1.ConfigMap) *corev1.ConfigMap {
 			return &corev1.ConfigMap{ObjectMeta: Meta(o.ObjectMeta), Data: o.Data}
@@ -39,13 +43,22 @@ func newWriter(t *testing.T, lag time.Duration, objects ...*corev1.ConfigMap) (*
 	return w, c
 }
 
+// written is when it wrote so far.
+func (w *writer) written() []time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.writes)
+}
+
 func (w *writer) write(_ context.Context, name string) error {
 	target := w.cache.At(name, Ref{Namespace: "n", Name: name})
 	have, known := target.Latest()
 	if !known || have == nil || have.Data["data"] == "wanted" {
 		return nil
 	}
+	w.mu.Lock() // that of looks, which is not held here
 	w.writes = append(w.writes, time.Now())
+	w.mu.Unlock()
 	if w.before != nil {
 		w.before()
 		w.before = nil
@@ -56,6 +69,9 @@ func (w *writer) write(_ context.Context, name string) error {
 	wanted := have.DeepCopy()
 	wanted.Data = map[string]string{"data": "wanted"}
 	got, err := w.store.update(wanted)
+	if w.wrote != nil {
+		w.wrote()
+	}
 	return target.Answered(have, got, err)
 }
 
@@ -133,7 +149,7 @@ func TestAnAnswerThatTheCacheHasShown(t *testing.T) {
 		ours := s.put(configMap("a", "ours"))
 		s.put(configMap("a", "theirs"))
 		synctest.Wait() // the cache shows both before the answer is known
-		target.Wrote(ours)
+		target.Wrote(nil, ours)
 		if got, known := target.Latest(); !known || got == nil || got.Data["data"] != "theirs" {
 			t.Errorf("the latest is %v, %v", got, known)
 		}
@@ -144,12 +160,43 @@ func TestAnAnswerThatTheCacheHasShown(t *testing.T) {
 		gone := configMap("b", "new")
 		gone.ResourceVersion = "1000"
 		other := cached.At("a", Ref{Namespace: "n", Name: "b"})
-		other.Wrote(gone)
+		other.Wrote(nil, gone)
 		if got, known := other.Latest(); !known || got == nil || got.Data["data"] != "new" {
 			t.Errorf("the latest is %v, %v", got, known)
 		}
 		end()
 	})
+}
+
+// A key that waits for its cache to show more is looked at when it does, whatever the keys are that the object itself
+// stands for, and whether or not it has changed otherwise.
+func TestWhatWasBehindIsLookedAtWhenTheCacheShowsMore(t *testing.T) {
+	for name, data := range map[string]string{"changed": "theirs", "of another version alone": "1"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, l := newStore(configMap("a", "1")), &looks{}
+				c, cached := newController(t, l, s, nil, func(_ *Config[string], kind *Kind[string, *corev1.ConfigMap]) { kind.Keys = nil })
+				end := running(t, c)
+				synctest.Wait()
+				cached.At("waits", Ref{Namespace: "n", Name: "a"}).Behind(cached.Get("n", "a"))
+				synctest.Wait()
+				if got := l.since(); len(got) > 0 {
+					t.Errorf("looked at %q before", got)
+				}
+				s.put(configMap("a", data))
+				synctest.Wait()
+				if got := l.since(); !slices.Equal(got, []string{"waits"}) {
+					t.Errorf("looked at %q", got)
+				}
+				s.put(configMap("a", "more"))
+				time.Sleep(time.Minute)
+				if got := l.since(); len(got) > 0 {
+					t.Errorf("looked at %q again", got)
+				}
+				end()
+			})
+		})
+	}
 }
 
 // Errors that say nothing of the cache are returned; by the others it is behind what it shows.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	"go.uber.org/atomic"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -44,6 +46,7 @@ type Cache[K comparable, T Object] struct {
 	kind       Kind[K, T]
 	controller *Controller[K]
 	answers    *answers[K, T]
+	contests   *contests[K]
 	missing    atomic.Bool // the API server does not know the kind
 	informer   atomic.Pointer[informer]
 }
@@ -63,7 +66,8 @@ func Watch[K comparable, T Object](c *Controller[K], kind Kind[K, T]) *Cache[K, 
 	}
 	c.instead["list "+kind.Name] = c.config.Idle
 	c.instead["watch "+kind.Name] = "listing them every now and then"
-	k := &Cache[K, T]{kind: kind, controller: c, answers: newAnswers[K, T](func(key K) { c.Enqueue(key) })}
+	again := func(key K) { c.Enqueue(key) }
+	k := &Cache[K, T]{kind: kind, controller: c, answers: newAnswers[K, T](again), contests: newContests(c.config.Logger, again)}
 	c.kinds = append(c.kinds, k)
 	return k
 }
@@ -157,7 +161,10 @@ func (k *Cache[K, T]) indexers() cache.Indexers {
 	return all
 }
 
-func (k *Cache[K, T]) stopped() { k.answers.clear() }
+func (k *Cache[K, T]) stopped() {
+	k.answers.clear()
+	k.contests.clear()
+}
 
 func (k *Cache[K, T]) keys(each func(K)) {
 	for _, o := range k.List() {
@@ -190,10 +197,12 @@ func (k *Cache[K, T]) shown(before, now any) {
 	if isSame {
 		return
 	}
+	keys := k.kind.Keys(o)
 	if old, ok := before.(T); ok {
-		k.controller.Enqueue(k.kind.Keys(old)...)
+		keys = slices.Concat(keys, k.kind.Keys(old))
 	}
-	k.controller.Enqueue(k.kind.Keys(o)...)
+	// Once each: a worker may have taken the first of two before the second comes.
+	k.controller.Enqueue(sets.New(keys...).UnsortedList()...)
 }
 
 // alike reports whether two versions of an object are the same, their versions aside.

@@ -225,6 +225,55 @@ func TestAMissingKindIsAnAnswer(t *testing.T) {
 	})
 }
 
+// When Close returns, nothing is watched any more, and answers that were waited for are forgotten: what is warmed later begins anew.
+func TestCloseLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(configMap("a", "1"))
+		c, cached := newController(t, &looks{}, s, nil, nil)
+		if err := c.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		cached.At("a", Ref{Namespace: "n", Name: "a"}).Behind(cached.Get("n", "a"))
+		c.Close()
+		if !cached.informer.Load().IsStopped() {
+			t.Error("it is watched still")
+		}
+		if n := len(cached.answers.unseen); n > 0 {
+			t.Errorf("%d answers are waited for", n)
+		}
+	})
+}
+
+// A right that was missing is no problem any more where the kind itself is: when it comes, the answer tells.
+func TestAMissingKindNeedsNoRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		s := newStore()
+		s.refuse = apierrors.NewForbidden(maps1, "", errors.New("no right"))
+		c, _ := newController(t, &looks{}, s, slog.New(slog.NewTextHandler(&out, nil)), nil)
+		end := running(t, c)
+		time.Sleep(time.Minute)
+		if err := c.Problem(); err == nil || !strings.Contains(err.Error(), "no right") {
+			t.Errorf("the problem is %v", err)
+		}
+		s.answer(unknown)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if err := c.Problem(); err == nil || strings.Contains(err.Error(), "no right") {
+			t.Errorf("the problem is %v", err)
+		}
+		// A refusal says nothing of the kind: who asks for what there is not is refused as well.
+		s.answer(apierrors.NewForbidden(maps1, "", errors.New("no right")))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if strings.Contains(out.String(), "knows the kind now") {
+			t.Errorf("it says\n%s", &out)
+		}
+		end()
+	})
+}
+
 // Failing is called when a key begins to fail and when the kind changes: not at each try.
 func TestFailing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -32,6 +32,7 @@
 //
 // A key is looked at when Run begins, and when something changes that its kinds keep: what Keep
 // drops costs no memory, and no try beside the back-off of a key that fails. Failures are logged
-// once per kind. A kind that the API server does not know, because its
+// once per kind. An object that another writer changes back as often as it is written is written less
+// and less often. A kind that the API server does not know, because its
 // CustomResourceDefinition is missing, is waited for, and said once.
 package reconcile

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // failures knows which keys fail at present. The first of a kind is logged, and when the
@@ -26,7 +26,7 @@ func newFailures[K comparable](log *slog.Logger) *failures[K] {
 func (f *failures[K]) note(key K, err error) (begins bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before, now := f.kind[key], kindOf(err)
+	before, now := f.kind[key], kube.Reason(err)
 	if now != "" {
 		f.kind[key] = now
 		f.of[now]++
@@ -42,14 +42,4 @@ func (f *failures[K]) note(key K, err error) (begins bool) {
 		}
 	}
 	return now != "" && now != before
-}
-
-func kindOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	if reason := apierrors.ReasonForError(err); reason != "" {
-		return string(reason)
-	}
-	return "no answer"
 }

@@ -31,7 +31,7 @@ func TestProblemsAreSaidOnce(t *testing.T) {
 		t.Errorf("the reference is %+v", about)
 	}
 	first, second := Problemf("First", "%d%%", 1), Problemf("Second", "two")
-	for _, all := range [][]*Problem{{nil}, {first}, {nil, first}, {first, second}, {first, second}, {second}, {}, {nil}, {first}} {
+	for _, all := range [][]*Problem{{nil}, {first}, {nil, first}, {first, nil, second}, {first, second}, {second}, {}, {nil}, {first}} {
 		problems.Report("a", about, all...)
 	}
 	problems.Failed(about, "NotWritten", errors.New("100% no"))

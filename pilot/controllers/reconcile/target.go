@@ -31,8 +31,12 @@ func (t Target[K, T]) name() types.NamespacedName {
 // Latest returns the object as the cache shows it or, until it shows that, as it was written;
 // nil when there is none. It is not known while an answer has told of more than the cache
 // shows: then there is nothing to do, and the key is looked at again when it does, or when it
-// takes half a minute. The object is shared: who changes it makes a copy before.
+// takes half a minute. Nor is it known during a pause, which comes when another writer changes the object
+// back as often as it is written. The object is shared: who changes it makes a copy before.
 func (t Target[K, T]) Latest() (object T, known bool) {
+	if t.cache.contests.pauses(t.name()) {
+		return object, false
+	}
 	// Asked before the cache is: what has been seen by now, the cache shows.
 	a, shown := t.cache.answers.of(t.name(), t.ref.In), t.cache.Get(t.ref.Namespace, t.ref.Name)
 	var none T
@@ -53,7 +57,7 @@ func (t Target[K, T]) Latest() (object T, known bool) {
 func (t Target[K, T]) Answered(have, got T, err error) error {
 	switch {
 	case err == nil:
-		t.Wrote(got)
+		t.Wrote(have, got)
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
 		t.Behind(have)
 	default:
@@ -62,9 +66,11 @@ func (t Target[K, T]) Answered(have, got T, err error) error {
 	return nil
 }
 
-// Wrote takes the object as the answer to a write shows it.
-func (t Target[K, T]) Wrote(object T) {
-	t.cache.answers.add(t.name(), &answer[K, T]{key: t.key, in: t.ref.In, object: t.cache.kind.Keep(object)})
+// Wrote takes the object as the answer to a write shows it, and as Latest showed it before that.
+func (t Target[K, T]) Wrote(have, object T) {
+	kept := t.cache.kind.Keep(object)
+	t.cache.contests.changed(t.cache.kind.Name, t.name(), t.key, digest(t.ref.In, have, kept))
+	t.cache.answers.add(t.name(), &answer[K, T]{key: t.key, in: t.ref.In, object: kept})
 }
 
 // Behind notes that an answer told of more than the cache shows, which is have, nil for none.

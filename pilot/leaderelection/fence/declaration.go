@@ -61,6 +61,11 @@ type Declaration struct {
 	// ServiceAccounts are those of the candidates, as "namespace/name". Writes of all
 	// others are not judged; that is RBAC's part.
 	ServiceAccounts []string `json:"serviceAccounts"`
+	// Others take part in the election, too: service accounts as "namespace/name", where a *
+	// at the end stands for any rest. They may hold the lock, and what they write is for a fence of
+	// theirs to judge. So each revision can have a fence of its own, and two of them
+	// agree about a lock that they share.
+	Others []string `json:"others,omitempty"`
 	// Coordinators are the users that may write a candidate in as holder, such as
 	// system:apiserver where Kubernetes' own coordinator runs.
 	Coordinators []string `json:"coordinators,omitempty"`
@@ -145,6 +150,18 @@ func (d Declaration) validateWho() (errs []error) {
 			errs = append(errs, fmt.Errorf("service account %q: %s needs revisions: list them", account, RevisionWord))
 		}
 	}
+	for _, account := range d.Others {
+		namespace, name, ok := strings.Cut(strings.ReplaceAll(account, RevisionWord, "x"), "/")
+		if before, open := strings.CutSuffix(name, "*"); open {
+			name = before + "x"
+		}
+		if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+			errs = append(errs, fmt.Errorf("others %q: give namespace/name, such as istio-system/pilot-*", account))
+		}
+		if strings.Contains(account, RevisionWord) && len(d.Revisions) == 0 {
+			errs = append(errs, fmt.Errorf("others %q: %s needs revisions: list them", account, RevisionWord))
+		}
+	}
 	for _, user := range d.Coordinators {
 		if user == "" || strings.ContainsAny(user, `'\`) || strings.ContainsFunc(user, unicode.IsControl) {
 			errs = append(errs, fmt.Errorf("coordinator %q: give a user's name, such as system:apiserver", user))
@@ -175,9 +192,12 @@ func (d Declaration) split() []single {
 	var all []single
 	for _, revision := range d.Revisions {
 		one := single{Declaration: d, lock: d.Election + "-" + revision}
-		one.ServiceAccounts, one.Guards = nil, nil
+		one.ServiceAccounts, one.Others, one.Guards = nil, nil, nil
 		for _, account := range d.ServiceAccounts {
 			one.ServiceAccounts = append(one.ServiceAccounts, strings.ReplaceAll(account, RevisionWord, revision))
+		}
+		for _, account := range d.Others {
+			one.Others = append(one.Others, strings.ReplaceAll(account, RevisionWord, revision))
 		}
 		for _, g := range d.Guards {
 			one.Guards = append(one.Guards, g.inRevision(revision))
@@ -197,7 +217,28 @@ func (s single) where() string { return fmt.Sprintf("%s %s/%s", s.Lock, s.Namesp
 func (s single) users() []string {
 	var users []string
 	for _, account := range s.ServiceAccounts {
-		users = append(users, "system:serviceaccount:"+strings.ReplaceAll(account, "/", ":"))
+		users = append(users, user(account))
 	}
 	return users
+}
+
+func user(account string) string {
+	return "system:serviceaccount:" + strings.ReplaceAll(account, "/", ":")
+}
+
+// mayHold is true for requests of those that may hold the lock: the accounts, and the others.
+func (s single) mayHold() string {
+	users, clauses := s.users(), []string{""}
+	for _, account := range s.Others {
+		if begin, open := strings.CutSuffix(user(account), "*"); open {
+			clauses = append(clauses, "request.userInfo.username.startsWith("+quote(begin)+")")
+		} else {
+			users = append(users, user(account))
+		}
+	}
+	clauses[0] = isOneOf(users)
+	if len(clauses) == 1 {
+		return clauses[0]
+	}
+	return "(" + strings.Join(clauses, " || ") + ")"
 }

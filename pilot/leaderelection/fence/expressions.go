@@ -134,7 +134,7 @@ const (
 // as they are. It is never an error, and whatever it is true for, the guard's rules admit: it says renews, counts, and the
 // form of the record in one, to be cheap.
 func (s single) renewal() string {
-	clauses := []string{"request.operation == 'UPDATE'", isOneOf(s.users()), leads(s.Lock, "oldObject")}
+	clauses := []string{"request.operation == 'UPDATE'", s.mayHold(), leads(s.Lock, "oldObject")}
 	if s.Lock == Lease {
 		clauses = append(clauses, "has(object.spec)")
 		for _, field := range []string{"holderIdentity", "leaseTransitions"} {

@@ -32,6 +32,7 @@ func TestRenderedPoliciesAsText(t *testing.T) {
 	perRevision := good()
 	perRevision.Lock, perRevision.Election, perRevision.Mode = fence.Lease, "each", fence.Audit
 	perRevision.Revisions, perRevision.ServiceAccounts = []string{"stable"}, []string{"istio-system/pilot-{revision}"}
+	perRevision.Others = []string{"istio-system/twin-{revision}", "istio-system/pilot-*"}
 	set, err := fence.Render("s", configMap, lease, perRevision)
 	if err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func (s single) lockVariables() []admissionv1.Variable {
 	}
 	return append(variables, []admissionv1.Variable{
 		{Name: "operator", Expression: operator},
-		{Name: "candidate", Expression: "variables.pod != '' && " + isOneOf(s.users())},
+		{Name: "candidate", Expression: "variables.pod != '' && " + s.mayHold()},
 		{Name: "coordinator", Expression: isOneOf(s.Coordinators)},
 		{Name: "asked", Expression: annotation("oldObject", k8sresourcelock.HandoverRequestAnnotation)},
 		{Name: "same", Expression: sameRecord(s.Lock)},
@@ -206,7 +206,7 @@ func aroundLocks(set string, locks []single) []Pair {
 				Validations: []admissionv1.Validation{{
 					Expression: "false", Reason: &reason,
 					Message: fmt.Sprintf("namespace %s has locks without which the API server refuses everyone's guarded writes, deletions too: "+
-						"take the fence away first, with `pilot fence remove --set %s`", namespace, set),
+						"take the fence away first, with `pilot fence remove --set %s`, or `helm uninstall` where a chart has made it", namespace, set),
 				}},
 			},
 		}.pair())

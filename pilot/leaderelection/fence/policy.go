@@ -241,9 +241,17 @@ func (m Mode) missing() *admissionv1.ParameterNotFoundActionType {
 	return &action
 }
 
-// digest tells contents apart.
+// digest tells contents apart. It is that of their JSON with all keys in order, as one gets it from what lies in a
+// file or in a cluster: the chart, which knows no Go types, makes the same names.
 func digest(content ...any) string {
 	raw, err := json.Marshal(content)
+	var plain any
+	if err == nil {
+		err = json.Unmarshal(raw, &plain)
+	}
+	if err == nil {
+		raw, err = json.Marshal(plain)
+	}
 	if err != nil {
 		panic(fmt.Sprintf("a policy has no JSON form: %v", err)) // the types are Kubernetes' own
 	}

@@ -96,3 +96,24 @@ func TestHowManyLocksARefusalNames(t *testing.T) {
 		}
 	}
 }
+
+// A coordinator without a name would be everyone whose request has none.
+func TestACoordinatorHasAName(t *testing.T) {
+	d := fence.Declaration{
+		Election: "e", Namespace: "n", Lock: fence.Lease, ServiceAccounts: []string{"n/b", "n/a"},
+		Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"x"}}},
+	}
+	set, err := fence.Render("s", d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range set.Work {
+		if got := p.Policy.Annotations[fence.AccountsAnnotation]; got != "n/a,n/b" {
+			t.Errorf("%s is for %q, in no order", p.Name(), got)
+		}
+	}
+	d.Coordinators = []string{""}
+	if _, err := fence.Render("s", d); err == nil || !strings.Contains(err.Error(), `coordinator ""`) {
+		t.Errorf("one without a name: %v", err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
@@ -247,9 +248,20 @@ func TestWhatARemovalSays(t *testing.T) {
 			if err != nil || len(w.policies.stored) != len(set.Keep) || len(changes) != 2*len(set.Locks)+2*len(set.Work) {
 				t.Errorf("whole: %v, %v, and %d policies are left", changes, err, len(w.policies.stored))
 			}
+			// A policy that goes first leaves a binding that refers to nothing, of which an API server that is asked in between
+			// may judge that it cannot be evaluated.
+			policies := slices.IndexFunc(changes, func(c Change) bool { return c.Kind == policyKind })
+			if slices.ContainsFunc(changes[policies:], func(c Change) bool { return c.Kind == bindingKind }) {
+				t.Errorf("policies go before bindings: %v", changes)
+			}
 			break
 		}
 		w := standing(1)
+		w.bindings.remade = true
+		if changes, err := Remove(t.Context(), w.clients(none)[0], home); !apierrors.IsConflict(err) || len(changes) > 0 || len(w.bindings.stored) < 2 {
+			t.Errorf("what was made anew meanwhile goes, too: %v, %v", changes, err)
+		}
+		w = standing(1)
 		w.servers[0].stalled = true
 		if _, err := Remove(t.Context(), w.clients(none)[0], home); !errors.Is(err, ErrNotSeen) || !strings.Contains(err.Error(), "is removed") {
 			t.Errorf("stalled: %v", err)

@@ -1,6 +1,9 @@
 package install
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // What is accepted, for each verdict.
 func TestJudge(t *testing.T) {
@@ -21,6 +24,13 @@ func TestJudge(t *testing.T) {
 			if got := Judge(findings, by.judging) == nil; got != by.want {
 				t.Errorf("%s, by %+v: accepted is %v", c.verdict, by.judging, got)
 			}
+		}
+	}
+	// Which flag refused it is what one has to know to go on.
+	unclear := []Finding{{Verdict: Undecided, What: "w", Why: "y"}}
+	for want, by := range map[string]Judging{"(--strict): w: y": {Strict: true}, "(--allow-unclear accepts that): w: y": {}} {
+		if err := Judge(unclear, by); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("by %+v: %v, without %q", by, err, want)
 		}
 	}
 	if Judge(nil, Judging{AllowUnclear: true}) == nil {

@@ -30,7 +30,9 @@ type shelf[T metav1.Object] struct {
 	group  schema.GroupResource
 	stored []T // in order of creation
 	// raced: somebody else deletes what is to be deleted a moment before.
-	raced  bool
+	raced bool
+	// remade: somebody else makes anew what is to be deleted, a moment before.
+	remade bool
 	events []event[T]
 }
 
@@ -98,6 +100,9 @@ func (s *shelf[T]) delete(name string, options metav1.DeleteOptions) error {
 	i := s.index(name)
 	if i < 0 {
 		return apierrors.NewNotFound(s.group, name)
+	}
+	if s.remade {
+		s.stored[i].SetUID(s.stored[i].GetUID() + "-again")
 	}
 	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != s.stored[i].GetUID() {
 		return apierrors.NewConflict(s.group, name, errors.New("it is another one"))

@@ -1,0 +1,224 @@
+package gatewaystatus
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	k8stesting "k8s.io/client-go/testing"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayfake "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/fake"
+	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
+
+	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/harness"
+)
+
+// stub is a client without a server behind it, and the watcher of tags. It counts tries to write by what they write.
+type stub struct {
+	*testing.T
+	core *kubefake.Clientset
+	api  *gatewayfake.Clientset
+	log  harness.Log
+
+	mu      sync.Mutex
+	answer  error // to all writes, nil: they are done
+	tries   map[string]int
+	version int // the last one
+	events  []string
+	synced  bool
+	mine    string // the revision
+	handler revisions.TagHandler
+}
+
+func (s *stub) Kube() kubernetes.Interface { return s.core }
+func (s *stub) Dynamic() dynamic.Interface { return nil }
+func (s *stub) RESTConfig() *rest.Config   { return &rest.Config{} }
+
+func (s *stub) Run(<-chan struct{})               {}
+func (s *stub) GetMyTags() sets.Set[string]       { return nil }
+func (s *stub) AddHandler(h revisions.TagHandler) { s.handler = h }
+func (s *stub) HasSynced() bool                   { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }
+func (s *stub) IsMine(object metav1.ObjectMeta) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return object.Labels["istio.io/rev"] == s.mine
+}
+func (s *stub) set(change func()) { s.mu.Lock(); defer s.mu.Unlock(); change() }
+func (s *stub) note(about runtime.Object, _, reason, message string, args ...any) {
+	ref, _ := about.(*corev1.ObjectReference)
+	s.set(func() {
+		s.events = append(s.events, fmt.Sprint(ref.Kind, " ", ref.Name, " ", reason, ": ", fmt.Sprintf(message, args...)))
+	})
+}
+
+func (s *stub) tried() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.tries)
+}
+
+func newStub(t *testing.T) *stub {
+	s := &stub{T: t, core: kubefake.NewClientset(), api: gatewayfake.NewSimpleClientset(), tries: map[string]int{}, version: 100, synced: true}
+	for _, verb := range []string{"patch", "create"} {
+		s.api.PrependReactor(verb, "*", func(action k8stesting.Action) (bool, runtime.Object, error) {
+			what := action.GetVerb() + " " + action.GetResource().Resource
+			if patch, ok := action.(k8stesting.PatchAction); ok {
+				what += " " + patch.GetNamespace() + "/" + patch.GetName()
+			}
+			s.mu.Lock()
+			s.tries[what]++
+			s.version++
+			answer, version := s.answer, strconv.Itoa(s.version)
+			s.mu.Unlock()
+			if answer != nil {
+				return true, nil, answer
+			}
+			// As an API server does, and the fake one does not: each write makes another version.
+			switch action := action.(type) {
+			case k8stesting.PatchActionImpl:
+				action.Patch = versions.ReplaceAll(action.Patch, []byte(`${1}"`+version+`"`))
+				return k8stesting.ObjectReaction(s.api.Tracker())(action)
+			case k8stesting.CreateActionImpl:
+				action.GetObject().(metav1.Object).SetResourceVersion(version)
+			}
+			return false, nil, nil
+		})
+	}
+	for _, o := range world() {
+		s.put(o)
+	}
+	return s
+}
+
+// versions are in merge patches and in JSON patches.
+var versions = regexp.MustCompile(`("resourceVersion":|"path":"/metadata/resourceVersion","value":)"\d*"`)
+
+// changed is an object of the world after a change; version tells it from before.
+func changed[T runtime.Object](name string, change func(T)) func(*stub) {
+	return func(s *stub) {
+		s.Helper()
+		for _, o := range world() {
+			object, ok := o.(T)
+			if meta, is := o.(metav1.Object); ok && is && meta.GetName() == name {
+				change(object)
+				meta.SetResourceVersion("2")
+				s.put(object)
+				return
+			}
+		}
+		s.Fatalf("there is no %s", name)
+	}
+}
+
+// world is a Gateway with its route and all that their statuses depend on.
+func world() []runtime.Object {
+	meta := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "u", ResourceVersion: "1", Generation: 1}
+	}
+	made := func(name string) metav1.ObjectMeta {
+		m := meta("apps", name)
+		m.Labels = map[string]string{gateway.GatewayNameLabelKey: "gw"}
+		m.OwnerReferences = []metav1.OwnerReference{{Kind: "Gateway", Name: "gw", UID: "u"}}
+		return m
+	}
+	certs, port := gateway.Namespace("certs"), gateway.PortNumber(80)
+	return []runtime.Object{
+		&corev1.Namespace{ObjectMeta: meta("", "apps")},
+		&gateway.GatewayClass{ObjectMeta: meta("", "istio"), Spec: gateway.GatewayClassSpec{ControllerName: ControllerName}},
+		&gateway.Gateway{ObjectMeta: meta("apps", "gw"), Spec: gateway.GatewaySpec{GatewayClassName: "istio", Listeners: []gateway.Listener{{
+			Name: "https", Port: 443, Protocol: gateway.HTTPSProtocolType,
+			TLS: &gateway.ListenerTLSConfig{CertificateRefs: []gateway.SecretObjectReference{{Name: "tls", Namespace: &certs}}},
+		}}}},
+		&gateway.HTTPRoute{ObjectMeta: meta("apps", "route"), Spec: gateway.HTTPRouteSpec{
+			CommonRouteSpec: gateway.CommonRouteSpec{ParentRefs: []gateway.ParentReference{{Name: "gw"}}},
+			Rules: []gateway.HTTPRouteRule{{BackendRefs: []gateway.HTTPBackendRef{{BackendRef: gateway.BackendRef{
+				BackendObjectReference: gateway.BackendObjectReference{Name: "backend", Port: &port},
+			}}}}},
+		}},
+		&gateway.ReferenceGrant{ObjectMeta: meta("certs", "grant"), Spec: gateway.ReferenceGrantSpec{
+			From: []gateway.ReferenceGrantFrom{{Group: gateway.GroupName, Kind: "Gateway", Namespace: "apps"}}, To: []gateway.ReferenceGrantTo{{Kind: "Secret"}},
+		}},
+		&corev1.Secret{ObjectMeta: meta("certs", "tls"), Type: corev1.SecretTypeTLS},
+		&corev1.Service{ObjectMeta: meta("apps", "backend"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+		&corev1.Service{
+			ObjectMeta: made("gw-istio"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 443}}},
+			Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}}},
+		},
+		&appsv1.Deployment{ObjectMeta: made("gw-istio"), Status: appsv1.DeploymentStatus{
+			ObservedGeneration: 1, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1,
+			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}},
+		}},
+	}
+}
+
+// put stores an object, there or not.
+func (s *stub) put(o runtime.Object) {
+	s.Helper()
+	resource, tracker := schema.GroupVersionResource{Version: "v1"}, s.core.Tracker()
+	switch o.(type) {
+	case *corev1.Namespace:
+		resource.Resource = "namespaces"
+	case *corev1.Secret:
+		resource.Resource = "secrets"
+	case *corev1.Service:
+		resource.Resource = "services"
+	case *appsv1.Deployment:
+		resource.Group, resource.Resource = "apps", "deployments"
+	default:
+		resource.Group, tracker = gateway.GroupName, s.api.Tracker()
+		resource.Resource = strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1.")) + "s"
+		resource.Resource = strings.Replace(resource.Resource, "classs", "classes", 1)
+	}
+	namespace := o.(metav1.Object).GetNamespace()
+	err := tracker.Update(resource, o, namespace)
+	if apierrors.IsNotFound(err) {
+		err = tracker.Create(resource, o, namespace)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *stub) controller(config Config) *Controller {
+	s.Helper()
+	config.Tags, config.Event, config.Logger = s, s.note, slog.New(slog.NewTextHandler(&s.log, nil))
+	c, err := newController(s, config, func(*rest.Config) (versioned.GatewayV1Interface, error) { return s.api.GatewayV1(), nil })
+	if err != nil {
+		s.Fatal(err)
+	}
+	return c
+}
+
+// run runs a controller for as long as during takes.
+func (s *stub) run(config Config, during func()) {
+	s.Helper()
+	c := s.controller(config)
+	ctx, cancel := context.WithCancel(s.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	synctest.Wait()
+	during()
+	cancel()
+	if err := <-ended; err != nil {
+		s.Error(err)
+	}
+}
