@@ -1,7 +1,7 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test race size lint sim play mutants connections fence interop conformance bench bench-quick bench-ours bench-server fuzz cover build tools clean
+.PHONY: help run demo upgrade upgrade-test test race size lint sim play mutants connections fence charts image interop conformance bench bench-quick bench-ours bench-server fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
@@ -29,14 +29,24 @@ export KUBEBUILDER_ASSETS
 
 # Pinned, so that lint says the same everywhere.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-# Packages that run clusters wait more than they compute: two cores have time for three.
-PACKAGES_AT_ONCE ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
+DEADCODE := golang.org/x/tools/cmd/deadcode@v0.49.0
+# Packages that run clusters wait more than they compute: two cores have time for four.
+PACKAGES_AT_ONCE ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 # The compiler, the tests, etcd and API servers collect garbage less often: a quarter less CPU for more memory.
 SPARING := GOGC=$${GOGC:-400} GOMEMLIMIT=$${GOMEMLIMIT:-2GiB}
+# lint vets everything, and nobody debugs a binary that is run once.
+ONCE := -vet=off -ldflags=-w
+# They take longest: begun last, they would be alone at the end.
+FIRST := ./tests/faults/fence ./tests/integration/elections ./tests/upgrade
 RACE_PACKAGES ?= ./...
 SIM_PACKAGES := ./pilot/leaderelection/k8sleaderelection/internal/simulation
 # How many seeds it plays through real loops, locks and watches, and the planted bugs with them.
 PLAY_SEEDS ?= 2000
+# The version of Helm, as its module's.
+HELM = $(shell awk '$$1 == "helm.sh/helm/v4" {print $$2}' tools/helm/go.mod)
+# What `make image` makes, and for which machines.
+VERSION ?= $(shell awk '$$1 == "appVersion:" {gsub(/"/, "", $$2); print $$2}' deploy/charts/pilot/Chart.yaml)
+PLATFORMS ?= linux/$(shell go env GOARCH)
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 20s
 
@@ -48,11 +58,16 @@ run: build $(BUILD_TOOLS) ## Start a cluster here with a control plane in two re
 demo: build $(BUILD_TOOLS) ## The same, scripted: each step says what happened and how long it took (two minutes at most)
 	@exec bin/playground demo $(ARGS)
 
+upgrade: build $(BUILD_TOOLS) ## An upgrade from stable to canary and back by the charts, under load, told step by step, and the audit log's verdict
+	@exec bin/playground upgrade $(ARGS)
+
 ##@ Check it
 
 test: $(BUILD_TOOLS) ## All tests, on a real API server, with 2,000 simulated seeds
-	$(SPARING) go test -p $(PACKAGES_AT_ONCE) -timeout 15m ./...
+	$(SPARING) go test $(ONCE) -p $(PACKAGES_AT_ONCE) -timeout 15m $(FIRST) ./...
 	cd tools && go test -timeout 5m ./lifeline/...
+	cd tools/helm && CGO_ENABLED=0 go test -trimpath -timeout 5m ./...
+	cd tools/image && CGO_ENABLED=0 go test -trimpath -timeout 5m ./...
 	cd examples/fencing && go test -timeout 5m ./...
 
 race: $(BUILD_TOOLS) ## The same under the race detector, one package at a time, with fewer simulated seeds
@@ -61,13 +76,17 @@ race: $(BUILD_TOOLS) ## The same under the race detector, one package at a time,
 size: ## Packages and stripped size of README's example, beside the same program with client-go alone
 	go test -count=1 -v -run TestPackagesOfTheExample ./tests/library -sizes
 
-lint: ## gofmt, vet, staticcheck and this project's own rules
+lint: ## gofmt, vet, staticcheck, functions that nobody calls, and this project's own rules
 	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
 	go vet ./...
 	cd examples/fencing && go vet ./...
 	cd tests/conformance && go vet ./...
+	cd tools/helm && go vet ./...
+	cd tools/image && go vet ./...
 	go run $(STATICCHECK) ./...
+	@dead=$$(go run $(DEADCODE) -test ./...) || exit 1; \
+	if [ -n "$$dead" ]; then echo "neither a program nor a test calls:"; echo "$$dead"; exit 1; fi
 	go run ./tests/lint
 
 sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caught on the way
@@ -86,6 +105,10 @@ fence: $(BUILD_TOOLS) ## Install UPGRADES random upgrades and DECLARATIONS rando
 
 mutants: $(BUILD_TOOLS) ## Plant small faults in the code and list those that no test notices: make mutants ROOM=core MUTANTS_N=200 (ARGS=-again)
 	go run ./tests/mutants -rooms='$(ROOM)' -n='$(MUTANTS_N)' $(if $(MUTANTS_SEED),-seed='$(MUTANTS_SEED)') $(ARGS)
+
+upgrade-test: $(BUILD_TOOLS) ## The upgrade with all that can go wrong on the way, and 50 flips (UPGRADE_SEED: the writer's)
+	UPGRADE=whole go test -count=1 -v -timeout 60m ./tests/upgrade/...
+	cd tests/peers && UPGRADE=whole go test -count=1 -v -timeout 30m ./upgrade
 
 interop: $(BUILD_TOOLS) ## Elect together with istiod's and client-go's electors, the real ones (compiling them takes minutes)
 	cd tests/peers && go vet ./... && go test -count=1 -timeout 15m ./... $(ARGS)
@@ -124,6 +147,13 @@ cover: $(BUILD_TOOLS) ## Which lines the tests reach: cover.html in .cache
 build: ## Build the programs into bin
 	@mkdir -p bin
 	@bash tools/progress.sh "building pilot and the playground into bin" go build -v -buildvcs=auto -o bin/ ./cmd/... ./tests/playground ./tests/dataplane
+	@bash tools/progress.sh "building helm $(HELM) into bin" env CGO_ENABLED=0 go -C tools/helm build -v -trimpath -buildvcs=false -ldflags '-s -w -X helm.sh/helm/v4/internal/version.version=$(HELM)' -o ../../bin/ .
+
+charts: $(BUILD_TOOLS) ## Write anew what deploy holds of the packages: the charts' policies and deploy/kustomize
+	cd tools/helm && CGO_ENABLED=0 go test -trimpath -count=1 -run 'TestFenceOfTheChart|TestKustomize' . -args -rewrite
+
+image: ## Put static binaries for PLATFORMS on an empty base, as an OCI layout in bin/image
+	cd tools/image && go run . -root ../.. -out ../../bin/image -version "$(VERSION)" -platforms "$(PLATFORMS)"
 
 tools: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into bin (long the first time)
 	@bash tools/build.sh

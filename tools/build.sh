@@ -26,7 +26,7 @@ wanted() {
 	{
 		go version
 		go env GOOS GOARCH
-		find . -type f \( -name '*.go' -o -name 'go.*' -o -name '*.sh' \) ! -name '*_test.go' | LC_ALL=C sort | while read -r file; do
+		find . -type f ! -path './helm/*' ! -path './image/*' \( -name '*.go' -o -name 'go.*' -o -name '*.sh' \) ! -name '*_test.go' | LC_ALL=C sort | while read -r file; do
 			echo "$file"
 			cat "$file"
 		done

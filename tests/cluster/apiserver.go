@@ -176,6 +176,8 @@ func (s *APIServer) arguments() []string {
 			"--audit-policy-file="+c.folder.file(auditPolicy),
 			"--audit-log-path="+s.auditLog(),
 			"--audit-log-mode=blocking",
+			// Its default begins another file after 100 MB, and nobody would read the first.
+			"--audit-log-maxsize=0",
 		)
 	}
 	return append(args, c.options.APIServerArgs...)

@@ -176,6 +176,21 @@ func (c *Cluster) AuditLog() string {
 	return c.api.auditLog()
 }
 
+// AuditLogs are the paths of the audit logs of all API servers that there have been, each in an order of its own; none
+// unless Options.Audit is set.
+func (c *Cluster) AuditLogs() []string {
+	if c.api == nil || !c.options.Audit {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	paths := []string{c.api.auditLog()}
+	for _, server := range c.further {
+		paths = append(paths, server.auditLog())
+	}
+	return paths
+}
+
 // APIServer is the cluster's API server, to pause, stop, kill and start again; nil for
 // an external cluster.
 func (c *Cluster) APIServer() *APIServer { return c.api }

@@ -41,7 +41,7 @@ func TestTheCommandLines(t *testing.T) {
 			--kubelet-client-certificate=/f/` + kubeletCert + ` --kubelet-client-key=/f/` + kubeletKey + ` --kubelet-preferred-address-types=InternalIP
 			--authorization-mode=RBAC --service-account-issuer=` + serviceIssuer + ` --service-account-key-file=/f/` + tokenKey + ` --service-account-signing-key-file=/f/` + tokenKey + `
 			--service-account-extend-token-expiration=false
-			--audit-policy-file=/f/` + auditPolicy + ` --audit-log-path=/f/kube-apiserver-2-audit.log --audit-log-mode=blocking --v=2`},
+			--audit-policy-file=/f/` + auditPolicy + ` --audit-log-path=/f/kube-apiserver-2-audit.log --audit-log-mode=blocking --audit-log-maxsize=0 --v=2`},
 	} {
 		if want := strings.Fields(x.want); !slices.Equal(x.got, want) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(x.got, "\n"), strings.Join(want, "\n"))

@@ -60,6 +60,7 @@ func endShared() error {
 			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
 			goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
 			goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"),
+			goleak.IgnoreAnyFunction("net/http.(*http2clientConnReadLoop).run"),
 		)
 	}
 	var err error

@@ -30,31 +30,33 @@ func main() {
 	ports := flag.String("ports", "", "the ports to serve, separated by commas")
 	backend := flag.String("backend", os.Getenv("BACKEND"), "the URL that all requests go to; none: each is answered with 404")
 	drain := flag.Duration("drain", 5*time.Second, "how long requests under way may take after SIGTERM")
+	linger := flag.String("linger", os.Getenv("LINGER"), "how long new requests are served after SIGTERM, a duration; none: not at all")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Getenv("POD_IP"), *ports, *backend, *drain); err != nil {
+	var lingers time.Duration
+	if *linger != "" {
+		var err error
+		if lingers, err = time.ParseDuration(*linger); err != nil {
+			log.Fatal("how long it lingers: ", err)
+		}
+	}
+	if err := run(ctx, os.Getenv("POD_IP"), *ports, *backend, *drain, func() <-chan time.Time { return time.After(lingers) }); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// run serves until ctx ends. Then it is not ready any more, takes no new connections, and ends when the requests under way have
-// been answered, or after the drain's time.
-func run(ctx context.Context, address, ports, backend string, drain time.Duration) error {
-	handler, done, err := proxy(backend)
+// run serves until ctx ends. Then it is not ready any more. It goes on until linger's time has come, and closes each connection after
+// its answer: whoever sends it requests learns by and by that it goes. Then it takes no new connections, and ends when the requests under
+// way have been answered, or after the drain's time.
+func run(ctx context.Context, address, ports, backend string, drain time.Duration, linger func() <-chan time.Time) error {
+	next, done, err := proxy(backend)
 	if err != nil {
 		return err
 	}
 	defer done()
 	var draining atomic.Bool
-	status := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path != readyPath:
-			http.NotFound(w, r)
-		case draining.Load():
-			http.Error(w, "draining", http.StatusServiceUnavailable)
-		}
-	})
+	handler, status := behave(next, &draining)
 	failed := make(chan error, 1)
 	var ended sync.WaitGroup
 	defer ended.Wait()
@@ -97,7 +99,31 @@ func run(ctx context.Context, address, ports, backend string, drain time.Duratio
 	case <-ctx.Done():
 	}
 	draining.Store(true)
+	select {
+	case err := <-failed:
+		return err
+	case <-linger():
+	}
 	return shutDown(context.WithoutCancel(ctx), servers[:work], drain)
+}
+
+// behave is what the ports do, and what the status port says, before and while it drains.
+func behave(next http.Handler, draining *atomic.Bool) (handler, status http.Handler) {
+	handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+	status = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != readyPath:
+			http.NotFound(w, r)
+		case draining.Load():
+			http.Error(w, "draining", http.StatusServiceUnavailable)
+		}
+	})
+	return handler, status
 }
 
 // shutDown waits for the requests that are under way.

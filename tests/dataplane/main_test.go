@@ -20,12 +20,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const patience = 30 * time.Second
 
 // served runs a proxy on an address of this process alone.
-func served(t *testing.T, backend string) (address string, stop func(), ended <-chan error) {
+func served(t *testing.T, backend string, linger <-chan time.Time) (address string, stop func(), ended <-chan error) {
 	t.Helper()
 	address = fmt.Sprintf("127.250.%d.%d", os.Getpid()>>8&0xff, os.Getpid()&0xff|1)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- run(ctx, address, "8080,9090", backend, patience) }()
+	go func() {
+		done <- run(ctx, address, "8080,9090", backend, patience, func() <-chan time.Time { return linger })
+	}()
 	t.Cleanup(stop)
 	deadline := time.After(patience)
 	for {
@@ -66,7 +68,7 @@ func TestItServesAndFinishesWhatItHasBegun(t *testing.T) {
 		fmt.Fprint(w, "for ", r.Header.Get("X-Forwarded-For"), " ", r.URL.Path)
 	}))
 	defer backend.Close()
-	address, stop, ended := served(t, backend.URL)
+	address, stop, ended := served(t, backend.URL, time.After(0))
 	for _, port := range []string{"8080", "9090"} {
 		if code, body, err := ask(address, port, "/a"); code != http.StatusOK || !strings.HasSuffix(body, " /a") || err != nil {
 			t.Errorf("port %s answers %d %q, %v", port, code, body, err)
@@ -107,8 +109,52 @@ func TestItServesAndFinishesWhatItHasBegun(t *testing.T) {
 	}
 }
 
+// While it lingers it is not ready, serves what comes, and has the connection closed.
+func TestItServesWhileItLingers(t *testing.T) {
+	lingered := make(chan time.Time)
+	address, stop, ended := served(t, "", lingered)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	get := func() *http.Response {
+		t.Helper()
+		response, err := (&http.Client{Transport: transport, Timeout: patience}).Get("http://" + net.JoinHostPort(address, "8080") + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response
+	}
+	if response := get(); response.Close {
+		t.Error("it closes connections from the start")
+	}
+	stop()
+	deadline := time.After(patience)
+	for {
+		if code, _, _ := ask(address, statusPort, readyPath); code == http.StatusServiceUnavailable {
+			break
+		}
+		select {
+		case <-deadline:
+			t.Fatal("it does not say that it drains")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if response := get(); response.StatusCode != http.StatusNotFound || !response.Close {
+		t.Errorf("it answers %s, and closes the connection: %v", response.Status, response.Close)
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("it has ended: %v", err)
+	default:
+	}
+	close(lingered)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWithoutABackendThereIsNoRoute(t *testing.T) {
-	address, stop, ended := served(t, "")
+	address, stop, ended := served(t, "", time.After(0))
 	if code, _, err := ask(address, "8080", "/"); code != http.StatusNotFound {
 		t.Errorf("it answers %d, %v", code, err)
 	}
@@ -125,7 +171,7 @@ func TestWhatCannotBeServedIsAnError(t *testing.T) {
 		"a backend without host": {"8080", "nonsense"},
 		"a backend that is none": {"8080", "http://[::1"},
 	} {
-		if err := run(t.Context(), "127.250.0.1", c[0], c[1], time.Second); err == nil {
+		if err := run(t.Context(), "127.250.0.1", c[0], c[1], time.Second, nil); err == nil {
 			t.Errorf("%s: it serves", name)
 		}
 	}

@@ -36,7 +36,7 @@ type room struct {
 }
 
 // harness is what tests of any room may use.
-var harness = []string{"tests/cluster", "tests/internal", "tests/play"}
+var harness = []string{"tests/cluster", "tests/harness", "tests/internal", "tests/play"}
 
 // alone is what the elector and its locks do without, so that anyone can take
 // them without the rest of this module.
@@ -90,10 +90,12 @@ var rooms = []room{
 	{path: "tests/internal/defaults", doors: []string{revisions}},
 	// What random runs over stores in memory, beside the code, share with those on a real API server.
 	{path: "tests/play"},
+	// It hands the names of mutants on to the processes that it starts.
+	{path: "tests/harness", doors: []string{"tests/internal"}, environment: true},
 	{path: "tests/cluster", doors: []string{client, "tests/internal"}, environment: true},
 	{
 		path: "tests", doors: []string{
-			"cmd/...", "pilot/...", "pkg/...", "tests/cluster", "tests/internal", "tests/internal/defaults", "tests/play",
+			"cmd/...", "pilot/...", "pkg/...", "tests/cluster", "tests/harness", "tests/internal", "tests/internal/defaults", "tests/play",
 		},
 		environment: true,
 	},

@@ -27,8 +27,10 @@ type options struct {
 	workers      int
 	// own: only the tests of the room's own packages and of those below them judge.
 	again, only, own bool
-	page             string
-	out              io.Writer
+	// known: what earlier runs have left is written into the page, and nothing tried.
+	known bool
+	page  string
+	out   io.Writer
 }
 
 func main() {
@@ -63,7 +65,8 @@ func parseOptions(args []string) (options, error) {
 	flags.BoolVar(&o.again, "again", false, "after a change: believe that what was killed stays so, try the rest again; with -n, of the earlier draw")
 	flags.BoolVar(&o.own, "own", false, "let only the tests of the room's own packages judge: quick, and what survives is tried by all tests in the next run without it")
 	flags.BoolVar(&o.only, "list", false, "list the mutants and try none")
-	flags.StringVar(&o.page, "page", "", "write what is known of all rooms into this file")
+	flags.StringVar(&o.page, "page", "", "write the rooms' results into this file, which keeps what it says of others")
+	flags.BoolVar(&o.known, "known", false, "with -page: try none, write what earlier runs have left")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -73,7 +76,7 @@ func parseOptions(args []string) (options, error) {
 		for _, name := range strings.Split(*names, ",") {
 			i := slices.IndexFunc(rooms, func(r room) bool { return r.name == name })
 			if i < 0 {
-				return o, fmt.Errorf("there is no room %q; there are %s", name, strings.Join(roomNames(), ", "))
+				return o, fmt.Errorf("there is no room %q; there are %s", name, strings.Join(roomNames(rooms), ", "))
 			}
 			o.rooms = append(o.rooms, rooms[i])
 		}
@@ -85,7 +88,7 @@ func parseOptions(args []string) (options, error) {
 	return o, err
 }
 
-func roomNames() []string {
+func roomNames(rooms []room) []string {
 	names := make([]string, 0, len(rooms))
 	for _, r := range rooms {
 		names = append(names, r.name)
@@ -99,6 +102,9 @@ func (o options) run(ctx context.Context) (bool, error) {
 	excused, err := readExcuses(o.excuses)
 	if err != nil {
 		return false, err
+	}
+	if o.known {
+		return true, o.writePage(excused)
 	}
 	var tallies []*tally
 	for _, r := range o.rooms {

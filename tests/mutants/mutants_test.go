@@ -184,11 +184,67 @@ func TestReasons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := fmt.Sprintf("| fixture | %d | %d | 3 | %d | 1 | 0 |", all, all-len(mustSurvive), len(mustSurvive)-1)
+	row := fmt.Sprintf("| fixture | %d | %d | 3 | %d | 1 | 0 | all |\n", all, all-len(mustSurvive), len(mustSurvive)-1)
 	for _, want := range []string{row, "- `" + short + mustSurvive[1] + "`: a reason of two lines\n"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("%q is missing on the page:\n%s", want, page)
 		}
+	}
+}
+
+// Rooms are tried in one tree or another: a page keeps what it says of those that this run is not about.
+func TestAPageKeepsOtherRooms(t *testing.T) {
+	o := options{work: t.TempDir(), page: filepath.Join(t.TempDir(), "page.md"), known: true}
+	o.excuses = filepath.Join(o.work, "equivalent.txt")
+	if err := os.WriteFile(o.excuses, []byte("x A: b\n  a reason\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	second := []judge{{pkg: "./x"}, {pkg: "./y", second: true}}
+	for _, name := range []string{"one", "two", "three", "untried"} {
+		o.table = append(o.table, room{name: name, packages: []string{"./x"}, judges: second})
+	}
+	o.table[2].judges = second[:1]
+	write := func(rooms []room, mutants, passes int) string {
+		t.Helper()
+		for _, r := range o.table[:3] {
+			known := state{Mutants: mutants, Results: map[string]result{
+				"x A: b": {Outcome: outcomeSurvived, Passes: passes}, "x C: d": {Outcome: outcomeSurvived, Passes: 2}, "x E: f": {Outcome: outcomeTimeout},
+			}}
+			if err := os.MkdirAll(filepath.Join(o.work, r.name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := known.write(o.work, r.name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.rooms = rooms
+		if sound, err := o.run(t.Context()); err != nil || !sound {
+			t.Fatal(sound, err)
+		}
+		page, err := os.ReadFile(o.page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimPrefix(string(page), pageHead)
+	}
+	page := func(one, two, three string) string {
+		const list = "\n## Equivalent in %s\n\n- `x A: b`: a reason\n\n## Survived in %s\n\n- `x C: d`\n"
+		text := "| one |" + one + "| two |" + two + "| three |" + three
+		for _, name := range []string{"one", "two", "three"} {
+			text += fmt.Sprintf(list, name, name)
+		}
+		return text
+	}
+	const before, own, unit, all = " 5 | 1 | 1 | 1 | 1 | 2 |", " own |\n", " unit |\n", " all |\n"
+	if got, want := write(o.table, 5, 0), page(before+own, before+own, before+all); got != want {
+		t.Errorf("the page says\n%s\nand not\n%s", got, want)
+	}
+	const after = " 9 | 1 | 1 | 1 | 1 | 6 |"
+	if got, want := write(o.table[1:2], 9, 1), page(before+own, after+unit, before+all); got != want {
+		t.Errorf("the page says\n%s\nand not\n%s", got, want)
+	}
+	if got, want := write(o.table[:1], 9, 2), page(after+all, after+unit, before+all); got != want {
+		t.Errorf("the page says\n%s\nand not\n%s", got, want)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -95,64 +94,3 @@ func report(out io.Writer, tallies []*tally) bool {
 	w.Flush()
 	return sound
 }
-
-// pageHead begins the page of results.
-const pageHead = `# Mutants
-
-Written by ` + "`make mutants`" + `. Small faults were planted in the code, one at a time: a condition always
-true, a bound moved, an assignment left out. A fault is killed when a test fails with it. A room of
-which some were not tried was sampled, or its time was over before all tests had judged them: then what
-survived has come through the unit tests alone. See [CONTRIBUTING.md](../CONTRIBUTING.md#mutants) on how
-to run it.
-
-`
-
-// writePage writes what is known of all rooms.
-func (o options) writePage(excused excuses) error {
-	var page strings.Builder
-	page.WriteString(pageHead)
-	page.WriteString("| room | mutants | killed | of these by time-out | equivalent | survived | not tried |\n")
-	page.WriteString("| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
-	var lists strings.Builder
-	for _, r := range o.table {
-		known, err := readState(o.work, r.name)
-		if err != nil {
-			return err
-		}
-		if known.Mutants == 0 {
-			continue
-		}
-		var killed, slow int
-		var equivalent, survived []string
-		for _, key := range slices.Sorted(maps.Keys(known.Results)) {
-			result := known.Results[key]
-			reason, known := excused[key]
-			switch {
-			case result.killed():
-				killed++
-				if result.Outcome == outcomeTimeout {
-					slow++
-				}
-			case known:
-				equivalent = append(equivalent, fmt.Sprintf("- `%s`: %s\n", quoted(key), reason))
-			default:
-				survived = append(survived, fmt.Sprintf("- `%s`\n", quoted(key)))
-			}
-		}
-		fmt.Fprintf(&page, "| %s | %d | %d | %d | %d | %d | %d |\n", r.name, known.Mutants, killed, slow,
-			len(equivalent), len(survived), known.Mutants-len(known.Results))
-		section(&lists, "Equivalent in "+r.name, equivalent)
-		section(&lists, "Survived in "+r.name, survived)
-	}
-	page.WriteString(lists.String())
-	return os.WriteFile(o.page, []byte(page.String()), 0o644)
-}
-
-func section(out *strings.Builder, title string, lines []string) {
-	if len(lines) == 0 {
-		return
-	}
-	fmt.Fprintf(out, "\n## %s\n\n%s", title, strings.Join(lines, ""))
-}
-
-func quoted(key string) string { return strings.ReplaceAll(key, "`", "'") }

@@ -160,28 +160,29 @@ var rooms = []room{
 		name: "reconcile", packages: []string{"./pilot/controllers/reconcile"}, budget: 15 * time.Minute,
 		judges: []judge{
 			{pkg: "./pilot/controllers/reconcile"}, {pkg: "./pilot/controllers/namespace"},
-			{pkg: ground, run: "TestBundle.*|TestTerminating.*|TestMissingRights.*|TestWarmed.*", second: true, together: true},
+			{pkg: ground, run: "TestBundleIsSpread.*|TestBundleThat.*|TestTerminating.*|TestMissingRights.*|TestWarmed.*", second: true, standing: full},
+			{pkg: ground, run: "TestBundleIsRepaired.*", second: true},
 		},
 	},
 	{
 		name: "ingress", packages: []string{"./pilot/controllers/ingress"}, budget: 10 * time.Minute,
 		judges: []judge{
 			{pkg: "./pilot/controllers/ingress", run: pureIngress},
-			{pkg: "./pilot/controllers/ingress", skip: pureIngress, second: true, together: true},
+			{pkg: "./pilot/controllers/ingress", skip: pureIngress, second: true, standing: bare},
 		},
 	},
 	{
 		name: "gatewaystatus", packages: []string{"./pilot/controllers/gatewaystatus"}, budget: 15 * time.Minute,
 		judges: []judge{
 			{pkg: "./pilot/controllers/gatewaystatus"},
-			{pkg: "./tests/integration/gatewaystatus", second: true, together: true},
+			{pkg: "./tests/integration/gatewaystatus", second: true, standing: bare},
 		},
 	},
 	{
 		name: "gatewaydeploy", packages: []string{"./pilot/controllers/gatewaydeploy"}, budget: 15 * time.Minute,
 		judges: []judge{
 			{pkg: "./pilot/controllers/gatewaydeploy", run: pureDeploy},
-			{pkg: "./pilot/controllers/gatewaydeploy", skip: pureDeploy, second: true, together: true},
+			{pkg: "./pilot/controllers/gatewaydeploy", skip: pureDeploy, second: true, standing: full},
 		},
 	},
 	{
@@ -216,7 +217,7 @@ var rooms = []room{
 const (
 	alone = "TestADefinition.*|TestMissingPrograms.*|TestOptionsAreChecked|TestTheCommandLines|TestWhoIsHealthy|TestAKubeconfig.*|TestTheFolderOfACluster|TestDefaultsOf.*|" +
 		"TestLastLines|TestLogRequests.*|TestExpand|TestBackoff|TestAddresses.*|TestLifeIsNotAsked.*|TestRetry.*|TestWhichPods.*|TestANodeTells.*|TestThePeriod.*|" +
-		"TestHowAProcess.*|TestThePlan.*|TestWhichPart.*|TestWhichServers.*|TestWhoStandsStill|TestTheEnvironmentOf.*|TestWhatCertificates.*|TestTheKeysOf.*|TestTheObject.*|TestTheLife.*|TestWhatIsAsked.*|TestABinding.*|TestTheStatus.*|TestWhichLogs.*"
+		"TestHowAProcess.*|TestThePlan.*|TestWhichPart.*|TestWhichServers.*|TestWhoStandsStill|TestTheEnvironmentOf.*|TestWhatCertificates.*|TestTheKeysOf.*|TestTheObject.*|TestTheLife.*|TestWhatIsAsked.*|TestABinding.*|TestTheStatus.*|TestWhichLogs.*|TestWhatAnIdentity.*"
 	slowCluster = "TestABackup.*|TestGatewayAPI|TestTheAPIServerCanPause.*|TestServersOfACluster.*"
 	slowNode    = "TestReadiness.*|TestNothingOutlives.*|TestLifeWaits.*"
 	// stopsServers are those of nodes that need a cluster of their own.
@@ -224,11 +225,12 @@ const (
 )
 
 // pureIngress are the ingress controller's tests that need no API server.
-const pureIngress = "TestClass|TestUnknownClass|TestAddresses|TestNewNames.*|TestSlim"
+const pureIngress = "TestClass|TestUnknownClass|TestAddresses|TestNewNames.*|TestSlim|TestModes.*|TestWhichChanges.*|TestAConflict.*|TestWhichKinds.*|TestWhatIsWrong.*"
 
 // pureDeploy are those of gateway deployment.
-const pureDeploy = "TestTemplates.*|TestOverlays|TestAGatewaysParameters.*|TestWhichGateways.*|TestWhatAGatewayGets|TestNames|TestPorts.*|TestInfrastructure|" +
-	"TestWhatIsThereAlready|TestAPlanThat.*|TestAnAccountThat.*|TestAFormerSelector.*|TestAnObjectThat.*|FuzzOverlay"
+const pureDeploy = "TestTemplates.*|TestOverlays|TestAGatewaysParameters.*|TestWhichGatewaysAreServed|TestWhatAGatewayGets|TestNames|TestPorts.*|TestInfrastructure|" +
+	"TestWhatIs.*|TestAPlanThat.*|TestAnAccountThat.*|TestAFormerSelector.*|TestAnObjectThat.*|FuzzOverlay|TestTheTemplateIs.*|TestWhatAConfiguration.*|" +
+	"TestWhoseAnObjectIs|TestTheDigest.*|TestWhichFieldsAreOurs|TestAnAnswerThatFails"
 
 // predecessorFiles keep the lock of earlier versions; the other files are named elections.
 var predecessorFiles = []string{"predecessor.go", "predecessorcandidate.go", "keeping.go", "former.go", "boundgate.go"}

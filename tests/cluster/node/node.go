@@ -142,12 +142,12 @@ func (n *Node) see(ctx context.Context, pod *corev1.Pod) {
 }
 
 // mine tells whether this node runs the Pod: one bound to it, or one that waits for
-// the default scheduler, which is us.
+// the default scheduler, which is us, unless another node is.
 func (n *Node) mine(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return pod.Spec.NodeName == n.options.Name && pod.DeletionTimestamp != nil
 	}
-	unscheduled := pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil
+	unscheduled := pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && !n.options.BoundOnly
 	return pod.Spec.NodeName == n.options.Name || unscheduled && pod.Spec.SchedulerName == corev1.DefaultSchedulerName
 }
 

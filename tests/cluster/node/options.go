@@ -43,6 +43,8 @@ type Options struct {
 	// knows it as POD_IP and status.podIP. An API server takes no loopback addresses in EndpointSlices, so
 	// Services need this; package balancer forwards to the one when it reads the other.
 	PodNetwork bool
+	// BoundOnly has it run the Pods alone that name it: where there are several nodes, one of them takes the others.
+	BoundOnly bool
 	// Logger hears of what happens to Pods; nil means nobody.
 	Logger *slog.Logger
 }

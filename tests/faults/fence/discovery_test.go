@@ -104,6 +104,7 @@ func TestFenceFindsTheAPIServers(t *testing.T) {
 	s.unreachable(config, strict)
 
 	t.Log("a list that is none of them any more does not keep a fence from going")
+	s.list("192.0.2.1", "192.0.2.9")
 	out.Reset()
 	bounded, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()

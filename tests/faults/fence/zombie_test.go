@@ -3,7 +3,6 @@ package fence
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -172,22 +171,9 @@ func (s *stage) runNode() *node.Node {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	n, err := node.New(node.Options{
+	return node.Start(s.t, node.Options{
 		Config: s.cluster.Admin(), Dir: s.t.TempDir(), Images: map[string]string{"writer": self}, StopGrace: 3 * time.Second,
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	s.t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			s.t.Error(err)
-		}
-	})
-	return n
 }
 
 // A leader's process is stopped until another leads, and goes on with writes that it had

@@ -1,7 +1,6 @@
 package elections
 
 import (
-	"context"
 	"os"
 	"strconv"
 	"strings"
@@ -51,20 +50,7 @@ func runNode(t *testing.T, c *cluster.Cluster) *node.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := node.New(node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"replica": self}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	return n
+	return node.Start(t, node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"replica": self}})
 }
 
 // troupe is the processes of one test.

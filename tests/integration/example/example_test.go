@@ -65,20 +65,7 @@ func prepare(t *testing.T, admin kubernetes.Interface) {
 // runNode runs Pods of the example until the test ends.
 func runNode(t *testing.T, c *cluster.Cluster, binary string) *node.Node {
 	t.Helper()
-	n, err := node.New(node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"example": binary}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	return n
+	return node.Start(t, node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"example": binary}})
 }
 
 // A Pod of README.md's example leads. kubectl delete pod stops it by SIGTERM, and when the Pod

@@ -257,10 +257,13 @@ func file(t *testing.T, text string) string {
 	return name
 }
 
+// gatewayKinds are those that the servers look at.
+var gatewayKinds = []string{"gatewayclasses", "gateways", "httproutes", "referencegrants"}
+
 // removeDefinitions takes the Gateway API away.
 func (p *plane) removeDefinitions() {
 	p.Helper()
-	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes", "referencegrants"} {
+	for _, kind := range gatewayKinds {
 		name := kind + "." + gateway.GroupName
 		err := p.admin.Dynamic().Resource(definitions).Delete(p.Context(), name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {

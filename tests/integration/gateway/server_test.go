@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 )
@@ -58,6 +61,64 @@ func TestDefinitionsComeAndGo(t *testing.T) {
 	if n := r.log.Count("run function started"); n != 3 {
 		t.Errorf("%d terms began, of 3 rows", n)
 	}
+}
+
+// Definitions of an earlier release of the Gateway API serve no v1, or not of every kind: what is missing, in which versions it is there
+// instead, and what to do is said in one line, the others go on, and newer definitions let the rows begin.
+func TestOlderDefinitions(t *testing.T) {
+	p := newPlane(t)
+	p.must(p.cluster.LoadGatewayAPI(t.Context()))
+	defer p.serveV1(true, gatewayKinds...)
+	p.serveV1(false, gatewayKinds...)
+	r := p.serve("a", p.identity("a"))
+	const waits, older = "the API server does not know some kinds, waiting for their definitions", " (only v1beta1 is served: install a newer definition)"
+	missing := func(kinds ...string) string {
+		var all []string
+		for _, kind := range kinds {
+			all = append(all, kind+".gateway.networking.k8s.io/v1"+older)
+		}
+		return "missing=\"[" + strings.Join(all, " ") + "]\""
+	}
+	p.until("both rows wait", func() bool { return r.log.Count(waits) == 2 })
+	if r.log.Count(waits, missing(gatewayKinds...)) != 1 || r.log.Count(waits, missing("gatewayclasses", "gateways")) != 1 {
+		t.Error("the lines do not say what is missing, and what is there in its place")
+	}
+	p.othersGoOn()
+	// As releases before 1.5 have it: that is enough for the deployment, and not for the status.
+	p.serveV1(true, "gatewayclasses", "gateways", "httproutes")
+	p.gateway(p.home, "first")
+	p.until("Gateway first is deployed", func() bool { return p.deployed(p.home, "first") })
+	if p.accepted(p.home, "first") {
+		t.Error("the status is written without all of its kinds")
+	}
+	p.serveV1(true, "referencegrants")
+	p.served(p.home, "first")
+	if n := r.log.Count(waits); n != 2 {
+		t.Errorf("that they wait is said %d times", n)
+	}
+}
+
+// serveV1 has definitions serve v1, or v1beta1 alone.
+func (p *plane) serveV1(served bool, kinds ...string) {
+	p.Helper()
+	for _, kind := range kinds {
+		patch := fmt.Sprintf(`[{"op":"test","path":"/spec/versions/0/name","value":"v1"},{"op":"replace","path":"/spec/versions/0/served","value":%t}]`, served)
+		_, err := p.admin.Dynamic().Resource(definitions).Patch(p.Context(), kind+"."+gateway.GroupName, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+		p.must(err)
+	}
+	p.until("the API server serves what it is to", func() bool {
+		list, err := p.admin.Kube().Discovery().ServerResourcesForGroupVersion(gateway.GroupName + "/v1")
+		if err != nil && !apierrors.IsNotFound(err) {
+			p.Fatal(err)
+		}
+		there := map[string]bool{}
+		if err == nil {
+			for _, r := range list.APIResources {
+				there[r.Name] = true
+			}
+		}
+		return !slices.ContainsFunc(kinds, func(kind string) bool { return there[kind] != served })
+	})
 }
 
 // A right that is taken away while they lead stops what needs it: the Gateway gets an Event, the tries come with growing

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // replica is a server that runs for the test.
@@ -63,20 +63,15 @@ func serve(t *testing.T, config *rest.Config, home, name, revision, bundle strin
 	return r
 }
 
-// page asks a server for a page.
+// page asks a server for a page, and metric for a sample, "" when there is none.
 func (r *replica) page(t *testing.T, path string) (int, string) {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	response, err := client.Get("http://" + r.Address() + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(text)
+	return harness.Page(t, r.Address(), path)
+}
+
+func (r *replica) metric(t *testing.T, sample string) string {
+	t.Helper()
+	return harness.Metric(t, r.Address(), sample)
 }
 
 type state struct {
@@ -103,18 +98,6 @@ func pilotIdentity(t *testing.T, c *cluster.Cluster, home, pod string) *rest.Con
 		Namespace: home, PodName: pod, ServiceAccount: "pilot",
 		Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
-}
-
-// metric is the value of a sample, "" when there is none.
-func (r *replica) metric(t *testing.T, sample string) string {
-	t.Helper()
-	_, text := r.page(t, "/metrics")
-	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(line, sample+" "); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }
 
 // terms is a sample of how often this server's terms began or ended, for a reason.

@@ -29,7 +29,7 @@ func TestBadInputStopsNoOtherController(t *testing.T) {
 	w.fresh(1)
 	w.settled(p, 1, ingressRow)
 	w.told(p, "Ingress", 1, "StatusNotWritten")
-	w.await("it is tried again", p, func() bool { return w.audit.of(p.name, w.home)[ingressRow].refused >= 4 })
+	w.await("it is tried again", p, func() bool { return w.audit.of(p.Name, w.home)[ingressRow].refused >= 4 })
 	w.fresh(2)
 	w.settled(p, 2, ingressRow)
 	allow()
@@ -65,7 +65,7 @@ func TestBadInputStopsNoOtherController(t *testing.T) {
 	w.must(w.cluster.LoadGatewayAPI(t.Context()))
 	w.fresh(6)
 	w.settled(p, 6)
-	for row, work := range w.audit.of(p.name, w.home) {
+	for row, work := range w.audit.of(p.Name, w.home) {
 		// Two Ingresses, each after 0.1, 0.2, 0.4, … seconds; and what was changed in between, or was gone.
 		if work.refused > 2*12 {
 			t.Errorf("%s: %d writes were refused", row, work.refused)

@@ -63,9 +63,9 @@ func measure(b *testing.B, program string, n size, qps float64) {
 
 	first := w.pilot("first", qps)
 	w.leads(first)
-	began := w.audit.of(first.name, w.home)
+	began := w.audit.of(first.Name, w.home)
 	w.reconciled(first, n)
-	for row, work := range w.audit.of(first.name, w.home) {
+	for row, work := range w.audit.of(first.Name, w.home) {
 		b.ReportMetric(work.last.Sub(began[row].elected).Seconds(), row+"-s")
 		b.ReportMetric(float64(work.writes), row+"-writes")
 		b.ReportMetric(float64(work.objects), row+"-objects")
@@ -86,7 +86,7 @@ func measure(b *testing.B, program string, n size, qps float64) {
 // takeOver kills the leader, makes some objects while nobody leads, and reports what the follower does.
 func (w *world) takeOver(b *testing.B, leader, follower *pilot) {
 	w.Helper()
-	leader.kill()
+	leader.Kill()
 	w.fresh(0)
 	w.leads(follower)
 	w.settled(follower, 0)
@@ -95,13 +95,13 @@ func (w *world) takeOver(b *testing.B, leader, follower *pilot) {
 	w.settled(follower, 1)
 	needless := 0
 	for _, e := range w.audit.read() {
-		if row, lock := e.row(w.home); e.pod() == follower.name && row != "" && !lock && e.accepted() && !strings.HasPrefix(e.ObjectRef.Namespace, freshPrefix) {
+		if row, lock := e.row(w.home); e.pod() == follower.Name && row != "" && !lock && e.accepted() && !strings.HasPrefix(e.ObjectRef.Namespace, freshPrefix) {
 			needless++
 			w.Logf("needless: %s %s %s/%s", e.Verb, e.resource(), e.ObjectRef.Namespace, e.ObjectRef.Name)
 		}
 	}
 	b.ReportMetric(float64(needless), "needless-writes")
-	for row, work := range w.audit.of(follower.name, w.home) {
+	for row, work := range w.audit.of(follower.Name, w.home) {
 		b.ReportMetric(float64(work.first.Sub(work.elected).Microseconds())/1000, row+"-first-write-ms")
 	}
 }
@@ -127,10 +127,10 @@ func (w *world) freshWithoutGateway(i int) (name string) {
 func (w *world) settled(p *pilot, i int, except ...string) {
 	w.Helper()
 	name := fmt.Sprint(freshPrefix, i)
-	w.await(fmt.Sprintf("%s has served %s", p.name, name), p, func() bool {
+	w.await(fmt.Sprintf("%s has served %s", p.Name, name), p, func() bool {
 		served := map[string]bool{}
 		for _, e := range w.audit.read() {
-			if row, lock := e.row(w.home); e.pod() == p.name && e.accepted() && !lock && e.ObjectRef.Namespace == name {
+			if row, lock := e.row(w.home); e.pod() == p.Name && e.accepted() && !lock && e.ObjectRef.Namespace == name {
 				served[row] = served[row] || row != deploymentRow || e.ObjectRef.Resource == "deployments" // which comes last
 			}
 		}
@@ -152,9 +152,9 @@ func rows() (all []string) {
 // leads waits until a server holds all locks.
 func (w *world) leads(p *pilot) {
 	w.Helper()
-	w.await(p.name+" leads", p, func() bool {
+	w.await(p.Name+" leads", p, func() bool {
 		elected := 0
-		for _, work := range w.audit.of(p.name, w.home) {
+		for _, work := range w.audit.of(p.Name, w.home) {
 			if !work.elected.IsZero() {
 				elected++
 			}
@@ -166,13 +166,13 @@ func (w *world) leads(p *pilot) {
 // follows waits until a server has caches that are warm: only then it looks at the locks.
 func (w *world) follows(p, leader *pilot) {
 	w.Helper()
-	w.await(p.name+" follows", p, func() bool {
+	w.await(p.Name+" follows", p, func() bool {
 		var elections []struct{ LeaderIdentity string }
-		if page := p.page(w.Context(), "/debug/elections"); page == "" || json.Unmarshal([]byte(page), &elections) != nil {
+		if page := p.page("/debug/elections"); page == "" || json.Unmarshal([]byte(page), &elections) != nil {
 			return false
 		}
 		for _, e := range elections {
-			if e.LeaderIdentity != leader.name {
+			if e.LeaderIdentity != leader.Name {
 				return false
 			}
 		}
@@ -188,7 +188,7 @@ func (w *world) reconciled(p *pilot, n size) {
 	writes, since := -1, time.Now()
 	w.await("all is reconciled", p, func() bool {
 		now, missing := 0, false
-		done := w.audit.of(p.name, w.home)
+		done := w.audit.of(p.Name, w.home)
 		for _, row := range rows() {
 			now += done[row].writes
 			missing = missing || done[row].objects < wanted[row]
@@ -209,8 +209,8 @@ func (w *world) await(what string, p *pilot, holds func() bool) {
 	for !holds() {
 		select {
 		case <-tick.C:
-		case <-p.ended:
-			w.Fatalf("%s: %s has ended", what, p.name)
+		case <-p.Ended():
+			w.Fatalf("%s: %s has ended", what, p.Name)
 		case <-w.Context().Done():
 			w.Fatal(context.Cause(w.Context()))
 		}
@@ -232,12 +232,6 @@ func (w *world) await(what string, p *pilot, holds func() bool) {
 // stop ends it in order.
 func (p *pilot) stop() {
 	p.b.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		p.b.Fatal(err)
-	}
-	select {
-	case <-p.ended:
-	case <-time.After(patience):
-		p.b.Fatalf("%s does not end", p.name)
-	}
+	p.Signal(p.b, syscall.SIGTERM)
+	p.Exit(p.b)
 }

@@ -1,22 +1,19 @@
 package server
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 const (
@@ -36,11 +33,8 @@ func build(b testing.TB) string {
 
 // pilot is a server that runs as a process of its own.
 type pilot struct {
-	b     testing.TB
-	name  string
-	cmd   *exec.Cmd
-	log   string // the path of what it logs
-	ended chan struct{}
+	*harness.Process
+	b testing.TB
 }
 
 // pilot starts one, which the benchmark's end kills.
@@ -57,72 +51,24 @@ func (w *world) pilot(name string, qps float64) *pilot {
 	if err := cluster.WriteKubeconfig(access, identity, ""); err != nil {
 		w.Fatal(err)
 	}
-	p := &pilot{b: w.TB, name: name, log: filepath.Join(folder, "log"), ended: make(chan struct{})}
-	log, err := os.Create(p.log)
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer log.Close()
-	p.cmd = exec.Command(w.program, "server", "--kubeconfig="+access, "--namespace="+w.home, "--identity="+name, "--revision="+revision,
-		"--address=127.0.0.1:0", "--ca-bundle="+w.bundle, "--lock=lease", "--pprof", fmt.Sprintf("--kube-qps=%g", qps))
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = []string{"HOME=" + folder}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
-		w.Fatal(err)
-	}
-	go func() {
-		defer close(p.ended)
-		_ = p.cmd.Wait()
-	}()
-	w.Cleanup(func() {
-		p.kill()
-		if w.Failed() {
-			said := p.said()
-			w.Logf("%s wrote:\n%s", name, said[max(0, len(said)-20_000):])
-		}
-	})
-	return p
+	return &pilot{b: w.TB, Process: harness.Start(w.TB, name, nil, w.program, "server", "--kubeconfig="+access, "--namespace="+w.home, "--identity="+name, "--revision="+revision,
+		"--address=127.0.0.1:0", "--ca-bundle="+w.bundle, "--lock=lease", "--pprof", fmt.Sprintf("--kube-qps=%g", qps))}
 }
 
-// kill ends it as a crash would.
-func (p *pilot) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.ended
-}
-
-func (p *pilot) said() string {
-	content, err := os.ReadFile(p.log)
-	if err != nil {
-		p.b.Fatal(err)
-	}
-	return string(content)
-}
+// said is what it has logged.
+func (p *pilot) said() string { return p.Out.String() + p.Errors.String() }
 
 var address = regexp.MustCompile(`address"?[=: ]"?(127[0-9.]+:[0-9]+)`)
 
 // page asks it for a page.
-func (p *pilot) page(ctx context.Context, path string) string {
+func (p *pilot) page(path string) string {
 	p.b.Helper()
 	found := address.FindStringSubmatch(p.said())
 	if found == nil {
 		return ""
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+found[1]+path, nil)
-	if err != nil {
-		p.b.Fatal(err)
-	}
-	transport := &http.Transport{DisableKeepAlives: true}
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		p.b.Fatal(err)
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		p.b.Fatal(err)
-	}
-	return string(content)
+	_, text := harness.Page(p.b, found[1], path)
+	return text
 }
 
 // memory is what it needs at present, in MiB: of its heap what is alive, and what the kernel counts for it.
@@ -134,8 +80,8 @@ var alive = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 func (p *pilot) memory() memory {
 	p.b.Helper()
 	const mib = 1 << 20
-	p.page(p.b.Context(), "/debug/pprof/heap?gc=1") // what is freed by finalizers, the next one collects
-	found := alive.FindStringSubmatch(p.page(p.b.Context(), "/debug/pprof/heap?gc=1&debug=1"))
+	p.page("/debug/pprof/heap?gc=1") // what is freed by finalizers, the next one collects
+	found := alive.FindStringSubmatch(p.page("/debug/pprof/heap?gc=1&debug=1"))
 	if found == nil {
 		p.b.Fatal("the profile of the heap does not say how much is alive")
 	}
@@ -143,7 +89,7 @@ func (p *pilot) memory() memory {
 	if err != nil {
 		p.b.Fatal(err)
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
 		p.b.Fatal(err)
 	}

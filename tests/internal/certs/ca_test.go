@@ -2,6 +2,7 @@ package certs
 
 import (
 	"bytes"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"testing"
@@ -15,5 +16,12 @@ func TestCA(t *testing.T) {
 	}
 	if cert, err := x509.ParseCertificate(block.Bytes); err != nil || !cert.IsCA {
 		t.Errorf("%+v: %v", cert, err)
+	}
+}
+
+func TestKeyPair(t *testing.T) {
+	certificate, private := KeyPair(t)
+	if _, err := tls.X509KeyPair(certificate, private); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,0 +1,25 @@
+package node
+
+import (
+	"context"
+	"testing"
+)
+
+// Start runs a node until the test and its subtests have ended.
+func Start(t testing.TB, options Options) *Node {
+	t.Helper()
+	n, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}

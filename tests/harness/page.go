@@ -1,0 +1,43 @@
+package harness
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Page is what a server at an address answers, 0 while it does not. No connection is left open.
+func Page(t testing.TB, address, path string) (status int, text string) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: Patience}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+	if err != nil {
+		return 0, "" // there is no address yet
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, ""
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // which is the end of a server
+		t.Error(err)
+	}
+	return response.StatusCode, string(content)
+}
+
+// Metric is the value of a sample that a server shows, "" when it shows none. A name without labels stands for the first
+// sample of that name.
+func Metric(t testing.TB, address, sample string) string {
+	t.Helper()
+	_, page := Page(t, address, "/metrics")
+	for line := range strings.Lines(page) {
+		rest, found := strings.CutPrefix(line, sample)
+		if found && (rest[0] == ' ' || rest[0] == '{') {
+			return strings.TrimSpace(line[strings.LastIndexByte(line, ' '):])
+		}
+	}
+	return ""
+}
