@@ -86,8 +86,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			case <-ctx.Done():
 				return
 			case <-c.retagged:
-				c.loop.Enqueue(key{classKind, "", ClassName})
-				c.loop.EnqueueAll()
+				c.loop.EnqueueAll(key{classKind, "", ClassName})
 			}
 		}
 	})

@@ -170,11 +170,23 @@ func (c *Controller[K]) Enqueue(keys ...K) {
 	}
 }
 
-// EnqueueAll has the keys of all that the caches hold looked at, if the controller runs.
-func (c *Controller[K]) EnqueueAll() {
-	for _, k := range c.kinds {
-		k.keys(func(key K) { c.Enqueue(key) })
+// EnqueueAll has the keys of all that the caches hold looked at, and others with them, if the controller runs.
+func (c *Controller[K]) EnqueueAll(others ...K) {
+	// Several objects have the same key: added one by one, it could be looked at in between, and again.
+	all := map[K]bool{}
+	keys := others[:len(others):len(others)]
+	for _, key := range others {
+		all[key] = true
 	}
+	for _, k := range c.kinds {
+		k.keys(func(key K) {
+			if !all[key] {
+				all[key] = true
+				keys = append(keys, key)
+			}
+		})
+	}
+	c.Enqueue(keys...)
 }
 
 func (c *Controller[K]) enqueueFirst() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -99,6 +100,35 @@ func TestWhatIsLookedAt(t *testing.T) {
 		for _, asked := range s.reads() {
 			if !strings.HasSuffix(asked, " metadata.name=x y") {
 				t.Errorf("it asks for %q", asked)
+			}
+		}
+	})
+}
+
+// A key that many objects have is looked at once when all are asked for, whenever a worker takes it.
+func TestAKeyOfManyObjectsIsLookedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		for i := range 2000 {
+			s.put(configMap(strconv.Itoa(i), "1"))
+		}
+		var looked atomic.Int32
+		c, _ := newController(t, &looks{}, s, nil, func(config *Config[string], kind *Kind[string, *corev1.ConfigMap]) {
+			config.Reconcile = func(context.Context, string) error {
+				looked.Add(1)
+				return nil
+			}
+			kind.Keys = func(*corev1.ConfigMap) []string { return []string{"all of them"} }
+		})
+		end := running(t, c)
+		defer end()
+		synctest.Wait()
+		for range 20 {
+			before := looked.Load()
+			c.EnqueueAll("all of them", "another")
+			synctest.Wait()
+			if n := looked.Load() - before; n != 2 {
+				t.Errorf("looked at %d times, want 2", n)
 			}
 		}
 	})
