@@ -37,7 +37,7 @@ SPARING := GOGC=$${GOGC:-400} GOMEMLIMIT=$${GOMEMLIMIT:-2GiB}
 # lint vets everything, and nobody debugs a binary that is run once.
 ONCE := -vet=off -ldflags=-w
 # They take longest: begun last, they would be alone at the end.
-FIRST := ./tests/faults/fence ./tests/integration/elections ./tests/upgrade
+FIRST := ./tests/faults/fence ./tests/playground ./tests/integration/elections ./tests/upgrade
 RACE_PACKAGES ?= ./...
 SIM_PACKAGES := ./pilot/leaderelection/k8sleaderelection/internal/simulation
 # How many seeds it plays through real loops, locks and watches, and the planted bugs with them.
@@ -64,7 +64,13 @@ upgrade: build $(BUILD_TOOLS) ## An upgrade from stable to canary and back by th
 ##@ Check it
 
 test: $(BUILD_TOOLS) ## All tests, on a real API server, with 2,000 simulated seeds
+	@$(MAKE) --no-print-directory --jobs=2 test-packages test-modules
+
+.PHONY: test-packages test-modules
+test-packages:
 	$(SPARING) go test $(ONCE) -p $(PACKAGES_AT_ONCE) -timeout 15m $(FIRST) ./...
+
+test-modules:
 	cd tools && go test -timeout 5m ./lifeline/...
 	cd tools/helm && CGO_ENABLED=0 go test -trimpath -timeout 5m ./...
 	cd tools/image && CGO_ENABLED=0 go test -trimpath -timeout 5m ./...
