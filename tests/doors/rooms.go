@@ -64,6 +64,8 @@ var rooms = []room{
 	// Elections and what guards them.
 	{path: elections + "/fence", doors: []string{elector, locks, client}, testDoors: harness, without: library},
 	{path: elections + "/coordination", doors: []string{elector, locks, client, revisions}, testDoors: harness},
+	// What people want to know of an election, for commands and pages: from objects alone.
+	{path: elections + "/inspect", doors: []string{elector, locks}, testDoors: harness, without: alone},
 	{
 		path:      elections,
 		doors:     []string{elector, locks, elections + "/fence", elections + "/coordination", client, revisions, errlist},
@@ -80,10 +82,6 @@ var rooms = []room{
 	{path: "pilot/debug", doors: []string{elections, revisions}, testDoors: harness},
 	{path: "pilot/bootstrap", doors: []string{"pilot/...", "pkg/..."}, testDoors: harness},
 	{path: "cmd/pilot", doors: []string{"pilot/bootstrap", "pkg/..."}, testDoors: harness, environment: true},
-	{
-		path: "cmd/electionctl", doors: []string{elections, "pilot/debug", locks, client, revisions},
-		testDoors: harness, environment: true,
-	},
 
 	// Tests look at everything; nothing but a test looks at them.
 	{path: "tests/internal"},

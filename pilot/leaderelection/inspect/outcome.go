@@ -1,0 +1,176 @@
+package inspect
+
+import (
+	"fmt"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+// Move is how an election comes by its next leader.
+type Move string
+
+const (
+	// Stays: the holder goes on.
+	Stays Move = "stays"
+	// HandOver: the leader ends its work and writes its successor in.
+	HandOver Move = "handover"
+	// Preempt: the lock of a holder that cannot be asked is overwritten; the new one waits until
+	// the old one has stopped.
+	Preempt Move = "preempt"
+	// Expire: nobody acts until the lease has run out.
+	Expire Move = "expire"
+	// Take: the lock is free for the first that comes.
+	Take Move = "take"
+	// Unknown: there may be somebody who would, but nobody says so.
+	Unknown Move = "unknown"
+)
+
+// Outcome is what would become of an election.
+type Outcome struct {
+	Move Move `json:"move"`
+	// Leader is who would lead; empty: not known, or nobody.
+	Leader string `json:"leader,omitempty"`
+	// Revision is that leader's.
+	Revision string `json:"revision,omitempty"`
+	// Warm: its caches are prepared already.
+	Warm bool `json:"warm"`
+	// Gap is for how long nobody would act, and Why what the outcome comes from.
+	Gap string `json:"gap"`
+	Why string `json:"why"`
+}
+
+// If is what would happen were that the default revision. known says that those who take part
+// say so (members); without, a candidate may be there that nobody knows of.
+func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
+	candidates := inOrder(e.Candidates, e.Ranked, d)
+	stays := func(why string) Outcome {
+		return Outcome{Move: Stays, Leader: e.Holder, Revision: e.Revision, Warm: true, Gap: "none", Why: why}
+	}
+	switch {
+	case e.State == Kept:
+		return stays("it is kept for the elections that came in its place")
+	case !e.Led():
+		return take(e, candidates, known)
+	case !e.Ranked && e.Key == "":
+		return stays("its candidates have no rank")
+	case !e.Ranked:
+		return stays("each revision has a lock of its own")
+	}
+	next := e.next(candidates, d)
+	switch {
+	case e.Hold != nil && (next != nil || e.Revision != d.Revision):
+		return stays(fmt.Sprintf("held there by %s (%s); after that rank counts again", e.Hold.Requester, e.Hold.Reason))
+	case next != nil:
+		return e.moved(next)
+	case d.Revision == "":
+		return stays("without a default revision none goes before another")
+	case e.Revision == d.Revision:
+		return stays("its leader is of " + d.Revision)
+	case known:
+		return stays("nobody of " + d.Revision + " takes part")
+	}
+	o := e.moved(&Candidate{Key: d.Revision})
+	o.Move, o.Why = Unknown, "if a candidate of "+d.Revision+" takes part; no member says so"
+	return o
+}
+
+// next is who would have the lock by rank: the first that is warm, or else the first.
+func (e Election) next(candidates []Candidate, d k8sleaderelection.DefaultRevision) (next *Candidate) {
+	for i, c := range candidates {
+		if c.Identity != e.Holder && c.Fit && k8sleaderelection.Outranks(c.Key, e.Key, d) && (next == nil || c.Warm && !next.Warm) {
+			next = &candidates[i]
+		}
+	}
+	return next
+}
+
+// moved is the outcome where next goes before the holder.
+func (e Election) moved(next *Candidate) Outcome {
+	o := Outcome{
+		Move: HandOver, Leader: next.Identity, Revision: next.Revision(), Warm: next.Warm,
+		Gap: "its drain, and one write", Why: "the leader hands over when it is asked",
+	}
+	if !e.HandsOver {
+		o.Move, o.Gap = Preempt, fmt.Sprintf("up to %d s, until its lease is over", e.LeaseSeconds)
+		o.Why = "the holder cannot be asked to hand over: it is a peer, or settles"
+	}
+	if !next.Warm {
+		o.Why += "; " + next.Identity + " is not warm yet, and asks once it is"
+	}
+	return o
+}
+
+func take(e Election, candidates []Candidate, known bool) Outcome {
+	o := Outcome{Move: Take, Gap: "until a candidate sees it: its watch tells at once", Why: "the lock is free, and the first by rank goes first"}
+	if e.State == Unreadable {
+		o.Gap, o.Why = "a lease of the candidates, counted from when it became so", "an unreadable record counts as held for a lease"
+	}
+	for _, c := range candidates {
+		if c.Fit || o.Leader == "" {
+			o.Leader, o.Revision, o.Warm = c.Identity, c.Revision(), c.Warm
+			if c.Fit {
+				break
+			}
+		}
+	}
+	if o.Leader == "" {
+		o.Move, o.Why = Unknown, "no member says that it takes part"
+		if known {
+			o.Move, o.Gap, o.Why = Stays, "until somebody takes part", "nobody takes part"
+		}
+	}
+	return o
+}
+
+// IfDied is what would happen were the holder killed now.
+func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcome {
+	if !e.Led() {
+		return e.If(d, known)
+	}
+	gone := e
+	gone.State, gone.Candidates = Free, nil
+	for _, c := range inOrder(e.Candidates, e.Ranked, d) {
+		if c.Identity != e.Holder {
+			gone.Candidates = append(gone.Candidates, c)
+		}
+	}
+	o := take(gone, gone.Candidates, known)
+	if o.Move == Stays {
+		return o
+	}
+	o.Gap = fmt.Sprintf("up to %d s, until its lease is over", e.LeaseSeconds)
+	if o.Move == Take {
+		o.Move = Expire
+		o.Why = "the lease of one that was killed has to run out, and the first by rank goes first; one that is stopped gives the lock up at once"
+	}
+	return o
+}
+
+// Reason says in a sentence why who leads does.
+func (e Election) Reason(d k8sleaderelection.DefaultRevision) string {
+	switch {
+	case e.State == Kept:
+		return "It is held for no process: the elections that came in its place keep it from older versions (docs/migration.md)."
+	case e.State == Unreadable:
+		return "Its record cannot be read. That counts as held for a lease; then candidates replace it."
+	case e.State == Empty:
+		return "Nobody has held it yet."
+	case e.State == Free:
+		return "The last holder gave it up. The first candidate that sees it takes it."
+	case e.Hold != nil:
+		return fmt.Sprintf("%s keeps it there (%s): rank does not count meanwhile.", e.Hold.Requester, e.Hold.Reason)
+	case !e.Ranked && e.Key != "":
+		return fmt.Sprintf("Each revision has a lock of its own, and this is %s's: whoever of it came first leads until it stops.", e.Revision)
+	case !e.Ranked:
+		return "Its candidates have no rank: who came first leads until it stops."
+	case !d.Synced:
+		return "The default revision is not known: the webhook istio-revision-tag-default may not be read. So who goes before whom cannot be told."
+	case d.Revision == "":
+		return "There is no default revision: no revision goes before another, and who came first leads until it stops."
+	case e.Revision != d.Revision:
+		return fmt.Sprintf("The default revision is %s, and the holder is of %s: a candidate of %s goes before it as soon as one takes part.", d.Revision, e.Revision, d.Revision)
+	case e.Remote:
+		return fmt.Sprintf("It is of the default revision %s, but outside this cluster: a local candidate of %s goes before it.", d.Revision, d.Revision)
+	}
+	return fmt.Sprintf("It is of the default revision %s: nobody goes before it.", d.Revision)
+}
