@@ -1,7 +1,7 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo upgrade upgrade-test test race size lint sim play mutants connections fence charts image interop conformance bench bench-quick bench-ours bench-server fuzz cover build tools clean
+.PHONY: help run demo upgrade upgrade-test test race size lint electionctl-test sim play mutants connections fence charts image interop conformance bench bench-quick bench-ours bench-server fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
@@ -75,6 +75,10 @@ test-modules:
 	cd tools/helm && CGO_ENABLED=0 go test -trimpath -timeout 5m ./...
 	cd tools/image && CGO_ENABLED=0 go test -trimpath -timeout 5m ./...
 	cd examples/fencing && go test -timeout 5m ./...
+	cd electionctl && go test -timeout 5m ./...
+
+electionctl-test: $(BUILD_TOOLS) ## Of these, the ones of what people type (ARGS=-rewrite: write anew what is printed)
+	cd electionctl && go test -count=1 -timeout 5m ./... -args $(ARGS)
 
 race: $(BUILD_TOOLS) ## The same under the race detector, one package at a time, with fewer simulated seeds
 	$(SPARING) SIM_SEEDS=$${SIM_SEEDS:-100} CGO_ENABLED=1 go test -race -p 1 -timeout 25m $(RACE_PACKAGES)
@@ -87,6 +91,7 @@ lint: ## gofmt, vet, staticcheck, functions that nobody calls, and this project'
 	if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
 	go vet ./...
 	cd examples/fencing && go vet ./...
+	cd electionctl && go vet ./... && go run $(STATICCHECK) ./...
 	cd tests/conformance && go vet ./...
 	cd tools/helm && go vet ./...
 	cd tools/image && go vet ./...
@@ -153,6 +158,9 @@ cover: $(BUILD_TOOLS) ## Which lines the tests reach: cover.html in .cache
 build: ## Build the programs into bin
 	@mkdir -p bin
 	@bash tools/progress.sh "building pilot and the playground into bin" go build -v -buildvcs=auto -o bin/ ./cmd/... ./tests/playground ./tests/dataplane
+	@bash tools/progress.sh "building electionctl into bin" go -C electionctl build -v -buildvcs=auto -o ../bin/ .
+	@ln -sf electionctl bin/kubectl-election
+	@cp electionctl/kubectl_complete-election bin/
 	@bash tools/progress.sh "building helm $(HELM) into bin" env CGO_ENABLED=0 go -C tools/helm build -v -trimpath -buildvcs=false -ldflags '-s -w -X helm.sh/helm/v4/internal/version.version=$(HELM)' -o ../../bin/ .
 
 charts: $(BUILD_TOOLS) ## Write anew what deploy holds of the packages: the charts' policies and deploy/kustomize

@@ -1,0 +1,52 @@
+package ctl
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+// completeWithin bounds what a press of a key waits for.
+const completeWithin = 2 * time.Second
+
+func (p *Program) offer(cmd *cobra.Command, of func(inspect.Election) []string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+	defer cancel()
+	c, err := p.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	all, _, err := p.elections(ctx, c, k8sleaderelection.DefaultRevision{})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var words []string
+	for _, e := range all {
+		words = append(words, of(e)...)
+	}
+	slices.Sort(words)
+	return slices.Compact(words), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (p *Program) completeElections(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return p.offer(cmd, func(e inspect.Election) []string { return []string{e.Name} })
+}
+
+func (p *Program) completeRevisions(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return p.offer(cmd, func(e inspect.Election) (revisions []string) {
+		for _, c := range append(e.Candidates, inspect.Candidate{Key: e.Key}) {
+			if c.Revision() != "" {
+				revisions = append(revisions, c.Revision())
+			}
+		}
+		return revisions
+	})
+}

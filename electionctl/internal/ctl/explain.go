@@ -1,0 +1,191 @@
+package ctl
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+func (p *Program) explain() *cobra.Command {
+	var out *output
+	var ifDefault string
+	cmd := &cobra.Command{
+		Use:               "explain ELECTION",
+		Short:             "Why this leader, who goes before whom, and what if",
+		Example:           "  " + name() + " explain -n istio-system istio-leader --default-revision canary",
+		Args:              exactly("election"),
+		ValidArgsFunction: p.completeElections,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			c, err := p.connect()
+			if err != nil {
+				return err
+			}
+			d, err := c.defaultRevision(cmd.Context())
+			if err != nil {
+				return err
+			}
+			found, s, err := p.one(cmd.Context(), c, args[0], d)
+			if err != nil {
+				return err
+			}
+			if !out.table() {
+				return p.printObjects(out, found)
+			}
+			for i, e := range found {
+				if i > 0 {
+					fmt.Fprintln(p.Out)
+				}
+				p.explained(e, d, s, ifDefault)
+			}
+			return nil
+		},
+	}
+	out = printing(cmd)
+	cmd.Flags().StringVar(&ifDefault, "default-revision", "", "say what would happen if this were the default revision")
+	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)
+	return cmd
+}
+
+// explained tells all of one election.
+func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string) {
+	w := safe{p.Out}
+	w.line("%s/%s, a %s", e.Namespace, e.Name, lockWord(e.Lock))
+	if e.Holder != "" {
+		w.line("  holder       %s%s", e.Holder, programWord(e))
+		w.line("  revision     %s", or(e.Key, "none recorded"))
+		w.line("  since        %s, renewed %s (by the holder's clock)", stamp(e.Since), stamp(e.Renewed))
+		w.line("  term         %d, lease %d s", e.Transitions, e.LeaseSeconds)
+	}
+	w.line("  state        %s", stateWords(e))
+	if r := e.Request; r != nil {
+		w.line("  request      %s (%s, by %s)%s", requestWord(r), r.Reason, or(r.Requester, "?"), reasonWord(or(r.Refused, r.Note)))
+	}
+	if h := e.Hold; h != nil {
+		w.line("  hold         %s for %d s by %s%s", h.Reason, h.Seconds, or(h.Requester, "?"), reasonWord(h.Note))
+	}
+	w.line("  default      %s", defaultWord(d))
+	w.line("\nWhy: %s", e.Reason(d))
+	for _, problem := range e.Problems {
+		w.line("Problem: %s", problem)
+	}
+	p.writeCandidates(e, s)
+	w.line("\nIf its holder died: %s", outcomeWords(e.IfDied(d, s.members)))
+	if ifDefault != "" {
+		w.line("If the default revision were %s: %s", ifDefault,
+			outcomeWords(e.If(k8sleaderelection.DefaultRevision{Synced: true, Revision: ifDefault}, s.members)))
+	}
+}
+
+func (p *Program) writeCandidates(e inspect.Election, s *seen) {
+	w := safe{p.Out}
+	if len(e.Candidates) == 0 {
+		w.line("\nWho takes part is not known: no member Lease says so.")
+		return
+	}
+	w.line("\nCandidates, the first by rank first:")
+	var rows [][]cell
+	for _, c := range e.Candidates {
+		role := "follows"
+		if c.Identity == e.Holder {
+			role = "leads"
+		}
+		rows = append(rows, []cell{{text: "  " + c.Identity}, {text: or(c.Key, "-")}, {text: role}, yes(c.Warm, "warm", "not warm"), yes(c.Fit, "fit", "unfit")})
+	}
+	p.writeTable(p.Out, []string{"  CANDIDATE", "REVISION", "ROLE", "CACHES", "FITNESS"}, rows)
+}
+
+func yes(is bool, yes, no string) cell {
+	if is {
+		return cell{text: yes}
+	}
+	return cell{text: no, colour: yellow}
+}
+
+// safe writes lines in which names of others do no harm to a terminal.
+type safe struct{ io.Writer }
+
+func (s safe) line(format string, args ...any) {
+	fmt.Fprintln(s.Writer, plain(fmt.Sprintf(format, args...)))
+}
+
+func lockWord(kind string) string {
+	if kind == inspect.Both {
+		return "ConfigMap and a Lease together"
+	}
+	return kind
+}
+
+func programWord(e inspect.Election) string {
+	if e.Program == "" {
+		return ""
+	}
+	return " (" + e.Program + ")"
+}
+
+func reasonWord(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ": " + s
+}
+
+func defaultWord(d k8sleaderelection.DefaultRevision) string {
+	switch {
+	case !d.Synced:
+		return "not known: " + defaultTag + " may not be read"
+	case d.Revision == "":
+		return "there is none"
+	}
+	return d.Revision
+}
+
+func stateWords(e inspect.Election) string {
+	switch e.State {
+	case inspect.Leads:
+		switch {
+		case e.Unfit:
+			return "leads, and would rather not: it hands over to any candidate that is fit"
+		case e.HandsOver:
+			return "leads, and hands over when it is asked"
+		}
+		return "leads; it does not know the default revision, and so is preempted by rank, not asked"
+	case inspect.Holds:
+		return "holds the lock without our marker: a peer, or one that waits until an earlier holder has stopped"
+	case inspect.Nominated:
+		return "was written in as holder, and has not answered yet"
+	case inspect.Kept:
+		return "kept for the elections that came in its place"
+	case inspect.Free:
+		return "free: the last holder gave it up"
+	case inspect.Empty:
+		return "empty: nobody has held it"
+	case inspect.Unreadable:
+		return "unreadable"
+	}
+	return string(e.State)
+}
+
+func outcomeWords(o inspect.Outcome) string {
+	who := or(o.Leader, "whoever comes first")
+	if o.Leader == "" && o.Revision != "" {
+		who = "a candidate of " + o.Revision
+	}
+	switch o.Move {
+	case inspect.Stays:
+		if o.Leader == "" {
+			return "nobody would lead (" + o.Why + ")"
+		}
+		return o.Leader + " goes on (" + o.Why + ")"
+	case inspect.Unknown:
+		return fmt.Sprintf("%s (%s); gap: %s", who, o.Why, o.Gap)
+	case inspect.HandOver, inspect.Preempt, inspect.Expire, inspect.Take:
+	}
+	return fmt.Sprintf("%s, by %s; gap: %s (%s)", who, o.Move, o.Gap, o.Why)
+}

@@ -1,0 +1,180 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+// defaultTag is the webhook that says which revision is the default.
+const defaultTag = "istio-revision-tag-default"
+
+const revisionLabel = "istio.io/rev"
+
+// clients are how the API server is asked.
+type clients struct {
+	config *rest.Config
+	kube   kubernetes.Interface
+	meta   metadata.Interface
+}
+
+func (p *Program) connect() (*clients, error) {
+	config, err := p.flags.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.UserAgent = -1, "electionctl"
+	c := &clients{config: config}
+	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	// Metadata alone: what ConfigMaps hold is not for us, and would be most of the answer.
+	c.meta, err = metadata.NewForConfig(config)
+	return c, err
+}
+
+// namespace is the one that was asked for; "" means all.
+func (p *Program) namespace() (string, error) {
+	if p.all {
+		return metav1.NamespaceAll, nil
+	}
+	namespace, _, err := p.flags.ToRawKubeConfigLoader().Namespace()
+	return namespace, err
+}
+
+// seen is what one look at a namespace, or at all, has shown.
+type seen struct {
+	locks      []inspect.Lock
+	candidates []inspect.Candidate
+	// members reports whether anybody says that it takes part in elections.
+	members bool
+	// unread is what may not be read, and so is missing.
+	unread []error
+	at     time.Time
+}
+
+// look reads all locks in two requests: the Leases, among them the members, and the metadata of
+// ConfigMaps. What one of them may not read, the other may.
+func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
+	s := &seen{}
+	var leases, configMaps []inspect.Lock
+	var errLeases, errConfigMaps error
+	var both sync.WaitGroup
+	both.Go(func() { leases, errLeases = c.leases(ctx, namespace, s) })
+	both.Go(func() { configMaps, errConfigMaps = c.configMaps(ctx, namespace) })
+	both.Wait()
+	s.at = time.Now()
+	s.locks = append(configMaps, leases...)
+	for _, err := range []error{errLeases, errConfigMaps} {
+		switch {
+		case err == nil:
+		case apierrors.IsForbidden(err):
+			s.unread = append(s.unread, err)
+		default:
+			return nil, err
+		}
+	}
+	if len(s.unread) == 2 {
+		return nil, errors.Join(s.unread...)
+	}
+	return s, nil
+}
+
+func (c *clients) leases(ctx context.Context, namespace string, s *seen) (locks []inspect.Lock, _ error) {
+	list, err := c.kube.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if lock, ok := inspect.FromLease(&list.Items[i]); ok {
+			locks = append(locks, lock)
+		}
+	}
+	return locks, nil
+}
+
+func (c *clients) configMaps(ctx context.Context, namespace string) (locks []inspect.Lock, _ error) {
+	list, err := c.meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if lock, ok := inspect.FromConfigMap(&list.Items[i].ObjectMeta); ok {
+			locks = append(locks, lock)
+		}
+	}
+	return locks, nil
+}
+
+// defaultRevision is what the webhook says. Where it may not be read, nothing is known.
+func (c *clients) defaultRevision(ctx context.Context) (k8sleaderelection.DefaultRevision, error) {
+	hook, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, defaultTag, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return k8sleaderelection.DefaultRevision{Synced: true, Revision: hook.Labels[revisionLabel]}, nil
+	case apierrors.IsNotFound(err):
+		return k8sleaderelection.DefaultRevision{Synced: true}, nil
+	case apierrors.IsForbidden(err):
+		return k8sleaderelection.DefaultRevision{}, nil
+	}
+	return k8sleaderelection.DefaultRevision{}, err
+}
+
+// elections reads all that there is to know of those in the namespaces asked for.
+func (p *Program) elections(ctx context.Context, c *clients, d k8sleaderelection.DefaultRevision) ([]inspect.Election, *seen, error) {
+	namespace, err := p.namespace()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := c.look(ctx, namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, err := range s.unread {
+		fmt.Fprintln(p.ErrOut, plain(fmt.Sprintf("warning: %v: elections with such locks are missing here", err)))
+	}
+	return inspect.Elections(s.locks, s.candidates, d), s, nil
+}
+
+// one is the election of that name. There may be a ConfigMap and a Lease that do not belong together.
+func (p *Program) one(ctx context.Context, c *clients, name string, d k8sleaderelection.DefaultRevision) ([]inspect.Election, *seen, error) {
+	all, s, err := p.elections(ctx, c, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	var found []inspect.Election
+	for _, e := range all {
+		if e.Name == name {
+			found = append(found, e)
+		}
+	}
+	if len(found) > 0 {
+		return found, s, nil
+	}
+	return nil, nil, p.unknown(ctx, c, name)
+}
+
+// unknown says that there is no such election, and where there is one.
+func (p *Program) unknown(ctx context.Context, c *clients, election string) error {
+	namespace, _ := p.namespace()
+	if s, err := c.look(ctx, metav1.NamespaceAll); err == nil {
+		for _, l := range s.locks {
+			if l.Name == election {
+				return withCode(NotFound, "there is no election %s in namespace %s; there is one in %s: add -n %s", election, namespace, l.Namespace, l.Namespace)
+			}
+		}
+	}
+	return withCode(NotFound, "there is no election %s in namespace %s; see which there are: %s list -A", election, namespace, name())
+}

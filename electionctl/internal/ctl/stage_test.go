@@ -1,0 +1,170 @@
+package ctl
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/harness"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what is printed into testdata")
+
+// environment is a namespace with elections, and electionctl for it.
+type environment struct {
+	t         *testing.T
+	cluster   *cluster.Cluster
+	kube      kubernetes.Interface
+	namespace string
+}
+
+func newEnvironment(t *testing.T) *environment {
+	c := cluster.Shared(t)
+	client, err := kubernetes.NewForConfig(c.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &environment{t: t, cluster: c, kube: client, namespace: c.Namespace(t)}
+}
+
+// result is what a command printed, and its exit code.
+type result struct {
+	out, errs string
+	code      int
+}
+
+// run runs a command in the environment's namespace.
+func (e *environment) run(args ...string) result { return e.answer("", false, args...) }
+
+// answer runs one whose question is answered.
+func (e *environment) answer(in string, interactive bool, args ...string) result {
+	e.t.Helper()
+	var out, errs bytes.Buffer
+	p := &Program{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &errs}, Interactive: interactive}
+	args = append([]string{"--kubeconfig", e.cluster.Kubeconfig(), "--cache-dir", e.t.TempDir(), "-n", e.namespace}, args...)
+	code := p.Run(e.t.Context(), args)
+	return result{out: e.steady(out.String()), errs: e.steady(errs.String()), code: code}
+}
+
+var (
+	times    = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	versions = regexp.MustCompile(`(resourceVersion"?: )"\d+"`)
+)
+
+// steady leaves out what differs from run to run.
+func (e *environment) steady(s string) string {
+	s = strings.ReplaceAll(s, e.namespace, "NAMESPACE")
+	return versions.ReplaceAllString(times.ReplaceAllString(s, "2026-01-02T03:04:05Z"), `$1"1"`)
+}
+
+// golden compares with testdata.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	file = filepath.Join("testdata", file)
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s (-rewrite writes it anew), want:\n%s\ngot:\n%s", file, want, got)
+	}
+}
+
+// elect runs a candidate of ours until the test ends, or until stop is called.
+func (e *environment) elect(election, identity, revision string, lock leaderelection.LockType, defaults revisions.DefaultWatcher) (stop func()) {
+	e.t.Helper()
+	client, err := kube.NewClient(e.cluster.Admin())
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	le, err := leaderelection.New(client, leaderelection.Config{
+		Namespace: e.namespace, Identity: identity, ElectionID: election, Revision: revision, Lock: lock, DefaultWatcher: defaults,
+		LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: time.Second,
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	le.AddRunContext(func(ctx context.Context) error { <-ctx.Done(); return nil })
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- le.RunContext(ctx) }()
+	var over bool
+	stop = func() {
+		if over {
+			return
+		}
+		over = true
+		cancel()
+		if err := <-ended; err != nil {
+			e.t.Error(err)
+		}
+		kube.CloseIdleConnections(client)
+	}
+	e.t.Cleanup(stop)
+	return stop
+}
+
+// led waits until the election's state is what kubectl election list would say.
+func (e *environment) shows(words ...string) {
+	e.t.Helper()
+	harness.Until(e.t, strings.Join(words, " "), func() bool {
+		for _, line := range strings.Split(e.run("list").out, "\n") {
+			all := true
+			for _, w := range words {
+				all = all && strings.Contains(line, w)
+			}
+			if all {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+const record = `{"holderIdentity":"istiod-stable-1","holderKey":"stable","leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:05:05Z","leaderTransitions":3}`
+
+// istiod makes a lock as istiod's elector does.
+func (e *environment) istiod(name, record string) {
+	e.t.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"control-plane.alpha.kubernetes.io/leader": record}}}
+	if _, err := e.kube.CoreV1().ConfigMaps(e.namespace).Create(e.t.Context(), cm, metav1.CreateOptions{FieldManager: "pilot-discovery"}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// clientGo makes one as client-go's does.
+func (e *environment) clientGo(name, holder string) {
+	e.t.Helper()
+	now, seconds, transitions := metav1.NewMicroTime(time.Date(2026, 1, 2, 3, 4, 5, 123456000, time.UTC)), int32(15), int32(1)
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now, LeaseTransitions: &transitions,
+		},
+	}
+	if _, err := e.kube.CoordinationV1().Leases(e.namespace).Create(e.t.Context(), lease, metav1.CreateOptions{FieldManager: "operator"}); err != nil {
+		e.t.Fatal(err)
+	}
+}

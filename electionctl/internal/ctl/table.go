@@ -1,0 +1,127 @@
+package ctl
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json" // whole numbers stay whole
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+)
+
+// output is how a command prints: a table for people, or one of kubectl's formats.
+type output struct {
+	flags *genericclioptions.PrintFlags
+}
+
+func printing(cmd *cobra.Command) *output {
+	o := &output{flags: genericclioptions.NewPrintFlags("")}
+	o.flags.AddFlags(cmd)
+	f := cmd.Flags().Lookup("output")
+	f.Usage = "table, wide, or one of " + strings.Join(o.flags.AllowedFormats(), ", ")
+	cmd.Flags().Lookup("show-managed-fields").Hidden = true
+	return o
+}
+
+func (o *output) format() string { return *o.flags.OutputFormat }
+
+func (o *output) wide() bool { return o.format() == "wide" }
+
+// table reports whether it is for people.
+func (o *output) table() bool {
+	return (o.format() == "" || o.format() == "table" || o.wide()) && *o.flags.TemplatePrinterFlags.TemplateArgument == ""
+}
+
+// check finds a format that does not exist, before anything is asked.
+func (o *output) check() error {
+	if o.table() {
+		return nil
+	}
+	if _, err := o.flags.ToPrinter(); err != nil {
+		return withCode(Misused, "--output: %w, table, wide", err)
+	}
+	return nil
+}
+
+// print writes an object in the format that was asked for.
+func (o *output) print(w io.Writer, object runtime.Object) error {
+	printer, err := o.flags.ToPrinter()
+	if err != nil {
+		return err
+	}
+	return printer.PrintObj(object, w)
+}
+
+// apiVersion is what our answers are called as objects. They are no objects of the API server.
+const apiVersion = "electionctl.incumbent.dev/v1alpha1"
+
+// object makes an answer one that kubectl's printers take.
+func object(kind, namespace, name string, value any) (*unstructured.Unstructured, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	content := map[string]any{}
+	if err := json.Unmarshal(raw, &content); err != nil {
+		return nil, err
+	}
+	delete(content, "name")
+	delete(content, "namespace")
+	u := &unstructured.Unstructured{Object: content}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind(kind)
+	u.SetName(name)
+	u.SetNamespace(namespace)
+	return u, nil
+}
+
+// objects are a list, as kubectl prints several.
+func objects(items []unstructured.Unstructured) *unstructured.UnstructuredList {
+	return &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}, Items: items}
+}
+
+// cell is text with a colour of its own.
+type cell struct {
+	text, colour string
+}
+
+// The colours of states.
+const (
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+// writeTable aligns columns by what is seen, so that colours take no room.
+func (p *Program) writeTable(w io.Writer, header []string, rows [][]cell) {
+	head := make([]cell, len(header))
+	for i, h := range header {
+		head[i] = cell{text: h}
+	}
+	all := append([][]cell{head}, rows...)
+	widths := make([]int, len(header))
+	for _, row := range all {
+		for i := range row {
+			row[i].text = strings.ReplaceAll(plain(row[i].text), "\n", " ")
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
+		}
+	}
+	for _, row := range all {
+		var line strings.Builder
+		for i, c := range row {
+			text := c.text
+			if p.Colour && c.colour != "" {
+				text = "\x1b[" + c.colour + "m" + text + "\x1b[0m"
+			}
+			line.WriteString(text)
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+3))
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+	}
+}
