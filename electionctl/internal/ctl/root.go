@@ -60,6 +60,9 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 		return Interrupted
 	}
 	err = explained(err)
+	if strings.HasPrefix(err.Error(), "required flag(s)") {
+		err = withCode(Misused, "%w: see --help", err)
+	}
 	fmt.Fprintln(p.ErrOut, "electionctl:", strings.ReplaceAll(plain(err.Error()), "\n", "; "))
 	var c coded
 	if errors.As(err, &c) {
@@ -95,7 +98,8 @@ the default revision would do; and move elections safely. Reads work for istiod'
 		&cobra.Group{ID: "orders", Title: "Move:"},
 		&cobra.Group{ID: "cluster", Title: "The cluster:"},
 	)
-	p.add(root, "reads", p.list(), p.explain())
+	p.add(root, "reads", p.list(), p.watch(), p.history(), p.explain(), p.plan())
+	p.add(root, "orders", p.transfer(), p.stepDown(), p.pause(), p.resume())
 	return root
 }
 

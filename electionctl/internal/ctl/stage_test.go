@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
@@ -167,4 +169,84 @@ func (e *environment) clientGo(name, holder string) {
 	if _, err := e.kube.CoordinationV1().Leases(e.namespace).Create(e.t.Context(), lease, metav1.CreateOptions{FieldManager: "operator"}); err != nil {
 		e.t.Fatal(err)
 	}
+}
+
+// lock makes a ConfigMap lock with notes: key, value, key, value.
+func (e *environment) lock(name, record string, notes ...string) {
+	e.t.Helper()
+	e.istiod(name, record)
+	cms := e.kube.CoreV1().ConfigMaps(e.namespace)
+	cm, err := cms.Get(e.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for i := 0; i < len(notes); i += 2 {
+		cm.Annotations[notes[i]] = notes[i+1]
+	}
+	if _, err := cms.Update(e.t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// pod makes a pod of a revision. It has no process.
+func (e *environment) pod(name, revision string) {
+	e.t.Helper()
+	off := false
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"istio.io/rev": revision}},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: &off,
+			Containers:                   []corev1.Container{{Name: "pilot", Image: "pilot"}},
+		},
+	}
+	if _, err := e.kube.CoreV1().ServiceAccounts(e.namespace).Create(e.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		e.t.Fatal(err)
+	}
+	if _, err := e.kube.CoreV1().Pods(e.namespace).Create(e.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// event makes an Event about a ConfigMap lock.
+func (e *environment) event(name, message string) {
+	e.t.Helper()
+	at := metav1.NewTime(time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC))
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: name + "-"},
+		InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: e.namespace, Name: name},
+		Type:           corev1.EventTypeNormal, Reason: "LeaderElection", Message: message, FirstTimestamp: at, LastTimestamp: at, Count: 1,
+	}
+	if _, err := e.kube.CoreV1().Events(e.namespace).Create(e.t.Context(), event, metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// buffer is read while a command writes it.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(raw []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(raw)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// begin runs a command that ends with ctx.
+func (e *environment) begin(ctx context.Context, out *buffer, args ...string) int {
+	p := &Program{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}}
+	return p.Run(ctx, append([]string{"--kubeconfig", e.cluster.Kubeconfig(), "-n", e.namespace}, args...))
+}
+
+// until waits until the command has printed that.
+func (e *environment) until(out *buffer, words string) {
+	e.t.Helper()
+	harness.Until(e.t, words, func() bool { return strings.Contains(out.String(), words) })
 }

@@ -1,0 +1,101 @@
+package ctl
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+// entry is one line of a history.
+type entry struct {
+	At      time.Time `json:"at"`
+	Type    string    `json:"type"`
+	Message string    `json:"message"`
+	Count   int32     `json:"count,omitempty"`
+}
+
+func (p *Program) history() *cobra.Command {
+	var out *output
+	cmd := &cobra.Command{
+		Use:               "history ELECTION",
+		Short:             "What has become of an election, by Events and its lock",
+		Long:              "What has become of an election, by the Events about its lock, which API servers keep for an hour if not told otherwise, and by the lock.",
+		Example:           "  " + name() + " history -n istio-system istio-leader",
+		Args:              exactly("election"),
+		ValidArgsFunction: p.completeElections,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			c, err := p.connect()
+			if err != nil {
+				return err
+			}
+			found, _, err := p.one(cmd.Context(), c, args[0], k8sleaderelection.DefaultRevision{})
+			if err != nil {
+				return err
+			}
+			return p.showHistory(cmd.Context(), c, out, found)
+		},
+	}
+	out = printing(cmd)
+	return cmd
+}
+
+func (p *Program) showHistory(ctx context.Context, c *clients, out *output, found []inspect.Election) error {
+	entries, err := c.events(ctx, found[0].Namespace, found[0].Name)
+	if err != nil {
+		return err
+	}
+	for _, e := range found {
+		if e.Holder != "" {
+			entries = append(entries, entry{At: e.Since, Type: "Lock", Message: e.Holder + " holds the " + e.Lock + " since then, by its own clock"})
+		}
+	}
+	slices.SortStableFunc(entries, func(a, b entry) int { return a.At.Compare(b.At) })
+	if !out.table() {
+		u, err := object("History", found[0].Namespace, found[0].Name, map[string]any{"entries": entries})
+		if err != nil {
+			return err
+		}
+		return out.print(p.Out, &unstructured.Unstructured{Object: u.Object})
+	}
+	var rows [][]cell
+	for _, e := range entries {
+		kind := cell{text: e.Type}
+		if e.Type == corev1.EventTypeWarning {
+			kind.colour = yellow
+		}
+		rows = append(rows, []cell{{text: stamp(e.At)}, kind, {text: e.Message}})
+	}
+	p.writeTable(p.Out, []string{"TIME", "TYPE", "WHAT"}, rows)
+	return nil
+}
+
+// events are those about locks of that name.
+func (c *clients) events(ctx context.Context, namespace, election string) (entries []entry, _ error) {
+	list, err := c.kube.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("involvedObject.name", election).String(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range list.Items {
+		if kind := e.InvolvedObject.Kind; kind != inspect.Lease && kind != inspect.ConfigMap {
+			continue
+		}
+		at := cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
+		entries = append(entries, entry{At: at, Type: e.Type, Message: e.Message, Count: e.Count})
+	}
+	return entries, nil
+}

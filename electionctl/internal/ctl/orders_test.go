@@ -1,0 +1,123 @@
+package ctl
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+)
+
+func TestOrders(t *testing.T) {
+	for kind, lock := range map[string]leaderelection.LockType{"lease": leaderelection.LeaseLock, "configmap": leaderelection.ConfigMapLock, "multi": leaderelection.MultiLock} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			e := newEnvironment(t)
+			e.elect("work", "a", "stable", lock, nil)
+			e.shows("work", "a", "leads")
+			e.pod("b", "canary")
+			e.elect("work", "b", "canary", lock, nil)
+
+			e.expect(e.run("pause", "work"), Misused, "", "say --yes")
+			e.expect(e.answer("n\n", true, "pause", "work"), Refused, "", "Go on? [y/N]", "nothing was done")
+			e.expect(e.answer("y\n", true, "pause", "work", "--for", "5m", "--reason", "backup"), Done, "keeps it there for 300 s (pause)", "a stays for 5m0s")
+			if got := e.run("explain", "work").out; !strings.Contains(got, "pause for 300 s by kubernetes-admin: backup") && !strings.Contains(got, ": backup") {
+				t.Error(got)
+			}
+			e.expect(e.run("resume", "work", "--yes"), Done, "rank counts again")
+			e.expect(e.run("transfer", "work", "--to", "a", "--yes"), Refused, "", "leads already")
+			e.expect(e.run("transfer", "work", "--to", "c", "--yes"), NotFound, "", "there is no pod c in namespace NAMESPACE")
+			e.expect(e.run("transfer", "work", "--to", "b", "--yes"), Done, "b (canary) took it from a", "a ends its work and writes b in")
+			e.expect(e.run("step-down", "work", "--yes", "--cool-down", "1h"), Done, "work: ")
+			e.shows("work", "a", "leads")
+		})
+	}
+}
+
+func (e *environment) expect(got result, code int, out string, errs ...string) {
+	e.t.Helper()
+	if got.code != code || !strings.Contains(got.out, out) {
+		e.t.Errorf("exit %d, want %d and %q: %s%s", got.code, code, out, got.out, got.errs)
+	}
+	for _, words := range errs {
+		if !strings.Contains(got.errs, words) {
+			e.t.Errorf("no %q in %s", words, got.errs)
+		}
+	}
+}
+
+func TestOrdersThatNobodyWouldObey(t *testing.T) {
+	e := newEnvironment(t)
+	e.istiod("istio-leader", record)
+	e.istiod("free", strings.Replace(record, "istiod-stable-1", "", 1))
+	e.istiod("both", record)
+	e.clientGo("both", "operator-0")
+	e.clientGo("operator", "operator-0")
+	const under = `{"identity":"b","key":"canary","reason":"operator","requester":"ann","holder":"istiod-stable-1","transitions":3,"seconds":15,"accepted":true}`
+	e.lock("open", record, "incumbent.dev/leader", "v1 istiod-stable-1 3 handover", "incumbent.dev/handover-request", under)
+	e.lock("led", record, "incumbent.dev/leader", "v1 istiod-stable-1 3 handover")
+	e.pod("over", "canary")
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"istiod":       {[]string{"step-down", "istio-leader", "--yes"}, Refused, "istiod-stable-1 is istiod, which does not know orders"},
+		"client-go":    {[]string{"transfer", "operator", "--to", "x", "--yes"}, Refused, "operator-0 is a peer such as client-go's, which does not know orders"},
+		"free":         {[]string{"pause", "free", "--yes"}, Refused, "nobody leads free"},
+		"two locks":    {[]string{"pause", "both", "--yes"}, Refused, "a ConfigMap and a Lease named both"},
+		"another open": {[]string{"step-down", "open", "--yes"}, Refused, "a handover to b is under way, asked for by ann"},
+		"no hold":      {[]string{"resume", "led", "--yes"}, Refused, "nothing to resume from"},
+		"no --to":      {[]string{"transfer", "led", "--yes"}, Misused, `"to" not set`},
+		"too long":     {[]string{"pause", "led", "--for", "1000h", "--yes"}, Failed, "give a time between 1s and 168h0m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := e.run(c.args...)
+			if got.code != c.code || !strings.Contains(got.errs, c.says) || got.out != "" {
+				t.Errorf("exit %d, %q %q", got.code, got.errs, got.out)
+			}
+		})
+	}
+}
+
+func TestPlanAndHistory(t *testing.T) {
+	e := newEnvironment(t)
+	e.istiod("istio-leader", record)
+	e.clientGo("operator", "operator-0")
+	e.lock("led", strings.ReplaceAll(record, "istiod", "pilot"), "incumbent.dev/leader", "v1 pilot-stable-1 3 handover")
+	e.event("led", "pilot-stable-1 became leader")
+	for file, args := range map[string][]string{
+		"plan.txt":     {"plan", "--default-revision", "canary"},
+		"plan.yaml":    {"plan", "--default-revision", "canary", "-o", "yaml"},
+		"history.txt":  {"history", "led"},
+		"history.yaml": {"history", "led", "-o", "yaml"},
+	} {
+		got := e.run(args...)
+		e.expect(got, Done, "")
+		golden(t, file, got.out)
+	}
+	e.expect(e.run("plan"), Misused, "", "say which revision")
+	e.expect(e.run("history", "nothing"), NotFound, "", "there is no election nothing")
+}
+
+func TestWatch(t *testing.T) {
+	e := newEnvironment(t)
+	stop := e.elect("work", "a", "stable", leaderelection.LeaseLock, nil)
+	e.shows("work", "a", "leads")
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	var code int
+	lines := &buffer{}
+	watching.Go(func() { code = e.begin(ctx, lines, "watch", "work") })
+	e.until(lines, "work: there is a lock, which a leads")
+	stop()
+	e.until(lines, "work: a gave it up")
+	e.elect("work", "b", "stable", leaderelection.LeaseLock, nil)
+	e.until(lines, "work: b (stable) took it")
+	cancel()
+	watching.Wait()
+	if code != Done {
+		t.Errorf("exit %d: %s", code, lines)
+	}
+}

@@ -1,0 +1,137 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+// planned is what would become of one election.
+type planned struct {
+	Holder  string          `json:"holder,omitempty"`
+	Outcome inspect.Outcome `json:"outcome"`
+
+	election inspect.Election
+}
+
+func (p *Program) plan() *cobra.Command {
+	var out *output
+	var revision string
+	cmd := &cobra.Command{
+		Use:     "plan --default-revision REVISION",
+		Short:   "What a change of the default revision would do to every election",
+		Long:    "For every election: who would lead, whether its caches are warm, and for how long nobody would act. Nothing is changed.",
+		Example: "  " + name() + " plan -n istio-system --default-revision canary",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			if revision == "" {
+				return withCode(Misused, "say which revision: %s", cmd.UseLine())
+			}
+			c, err := p.connect()
+			if err != nil {
+				return err
+			}
+			return p.showPlan(cmd.Context(), c, out, revision)
+		},
+	}
+	out = printing(cmd)
+	p.namespaces(cmd)
+	cmd.Flags().StringVar(&revision, "default-revision", "", "the revision that would be the default")
+	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)
+	return cmd
+}
+
+func (p *Program) showPlan(ctx context.Context, c *clients, out *output, revision string) error {
+	d := k8sleaderelection.DefaultRevision{Synced: true, Revision: revision}
+	all, s, err := p.elections(ctx, c, d)
+	if err != nil {
+		return err
+	}
+	if err := runs(revision, all, s); err != nil {
+		return err
+	}
+	plans := make([]planned, 0, len(all))
+	for _, e := range all {
+		plans = append(plans, planned{Holder: e.Holder, Outcome: e.If(d, s.members), election: e})
+	}
+	if !out.table() {
+		return p.printPlans(out, plans)
+	}
+	p.tellPlans(plans, s, revision)
+	return nil
+}
+
+// runs finds a revision that nobody runs, where those who take part say so.
+func runs(revision string, all []inspect.Election, s *seen) error {
+	var there []string
+	for _, e := range all {
+		there = append(there, e.Revision)
+		for _, c := range e.Candidates {
+			there = append(there, c.Revision())
+		}
+	}
+	slices.Sort(there)
+	there = slices.DeleteFunc(slices.Compact(there), func(s string) bool { return s == "" })
+	if !s.members || slices.Contains(there, revision) {
+		return nil
+	}
+	return withCode(NotFound, "nobody runs revision %s: there are %s; install it first", revision, or(strings.Join(there, ", "), "none"))
+}
+
+func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
+	header := []string{"ELECTION", "NOW", "THEN", "HOW", "CACHES", "GAP"}
+	if p.all {
+		header = append([]string{"NAMESPACE"}, header...)
+	}
+	var rows [][]cell
+	moves, may := 0, 0
+	for _, plan := range plans {
+		o := plan.Outcome
+		then, warm, colour := or(o.Leader, "?"), cell{text: "-"}, yellow
+		switch o.Move {
+		case inspect.Stays:
+			then, colour = or(o.Leader, "-"), ""
+		case inspect.Unknown:
+			may++
+		case inspect.HandOver, inspect.Preempt, inspect.Take, inspect.Expire:
+			warm = yes(o.Warm, "warm", "not warm")
+			moves++
+		}
+		row := []cell{{text: plan.election.Name}, {text: or(plan.Holder, "-")}, {text: then}, {text: string(o.Move), colour: colour}, warm, {text: o.Gap + " (" + o.Why + ")"}}
+		if p.all {
+			row = append([]cell{{text: plan.election.Namespace}}, row...)
+		}
+		rows = append(rows, row)
+	}
+	p.writeTable(p.Out, header, rows)
+	sum := fmt.Sprintf("%d of %d elections would move", moves, len(plans))
+	if may > 0 {
+		sum += fmt.Sprintf(", %d may", may)
+	}
+	safe{p.Out}.line("\nWere %s the default revision, %s.", revision, sum)
+	if !s.members {
+		fmt.Fprintln(p.Out, "Who takes part is not known: no member Lease says so.")
+	}
+}
+
+func (p *Program) printPlans(out *output, plans []planned) error {
+	var items []unstructured.Unstructured
+	for _, plan := range plans {
+		u, err := object("Plan", plan.election.Namespace, plan.election.Name, plan)
+		if err != nil {
+			return err
+		}
+		items = append(items, *u)
+	}
+	return out.print(p.Out, objects(items))
+}
