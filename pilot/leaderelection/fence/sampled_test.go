@@ -1,8 +1,17 @@
 package fence_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 )
@@ -115,5 +124,95 @@ func TestACoordinatorHasAName(t *testing.T) {
 	d.Coordinators = []string{""}
 	if _, err := fence.Render("s", d); err == nil || !strings.Contains(err.Error(), `coordinator ""`) {
 		t.Errorf("one without a name: %v", err)
+	}
+}
+
+// What a mistake is called is what leads out of it.
+func TestWhatIsWrongIsCalledByItsName(t *testing.T) {
+	for resource, want := range map[string]string{"*": "not all at once", "*/status": "not all at once", "pods*": "that is no resource's name"} {
+		d := good()
+		d.Guards = []fence.Guard{{Resources: []string{resource}, Names: []string{"x"}}}
+		if err := d.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, without %q", resource, err, want)
+		}
+	}
+	for _, name := range []string{"a.b", strings.Repeat("n", 64), ""} {
+		if _, err := fence.Render(name, good()); err == nil || !strings.Contains(err.Error(), "the set's name ") {
+			t.Errorf("a set %q: %v", name, err)
+		}
+	}
+	for others, accepted := range map[string]bool{"a/pilot-*": true, "a/*": true, "a/pilot": true, "a/pilot-": false, "a/": false} {
+		d := good()
+		d.Others = []string{others}
+		if err := d.Validate(); (err == nil) != accepted {
+			t.Errorf("others %s: %v", others, err)
+		}
+	}
+}
+
+// A kind may be called as a lock's is and be of another group: then other groups may have it as well.
+func TestOnlyTheKindsOfLocksAreMatchedExactly(t *testing.T) {
+	for group, want := range map[string]admissionv1.MatchPolicyType{"": admissionv1.Exact, "x.y": admissionv1.Equivalent} {
+		d := good()
+		d.Guards[0].Group = group
+		set, err := fence.Render("s", d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range set.Work {
+			if got := *p.Policy.Spec.MatchConstraints.MatchPolicy; got != want {
+				t.Errorf("group %q: %s matches %s", group, p.Name(), got)
+			}
+		}
+	}
+}
+
+// A policy is named after its lock; one that several locks share after none of them. A namespace of locks that
+// guard nothing may go.
+func TestWhatPoliciesAreNamedAfter(t *testing.T) {
+	one, two, idle := good(), good(), good()
+	two.Election, idle.Election, idle.Guards, idle.Namespace = "two", "idle", nil, "elsewhere"
+	two.Guards = []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"y"}}}
+	for want, declarations := range map[string][]fence.Declaration{
+		"incumbent-fence.s.istio-system.istio-leader.configmap.collection-": {one},
+		"incumbent-fence.s.collection-":                                     {one, two, idle},
+	} {
+		set, err := fence.Render("s", declarations...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(set.Work, func(p fence.Pair) bool { return strings.HasPrefix(p.Name(), want) }) {
+			t.Errorf("none is named %s…", want)
+		}
+		for _, p := range set.Locks {
+			if strings.Contains(p.Name(), "elsewhere.namespace") {
+				t.Errorf("%s guards a namespace of which nothing depends", p.Name())
+			}
+		}
+	}
+}
+
+// What is tried has all without which an API server would refuse it before it asks any policy.
+func TestWhatIsTriedIsValid(t *testing.T) {
+	d := good()
+	d.Guards = []fence.Guard{{Resources: []string{"services"}, Names: []string{"x"}}, {Group: "apps", Resources: []string{"deployments"}, Names: []string{"x"}}}
+	probes := fence.Probes(d)
+	var service corev1.Service
+	var deployment appsv1.Deployment
+	for i, to := range []any{&service, &deployment} {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(probes[i].Object.Object, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if spec := service.Spec; spec.Type != corev1.ServiceTypeExternalName || len(validation.IsDNS1123Subdomain(spec.ExternalName)) > 0 {
+		t.Errorf("the Service is %+v", spec)
+	}
+	spec := deployment.Spec
+	selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
+	if err != nil || selector.Empty() || !selector.Matches(labels.Set(spec.Template.Labels)) || *spec.Replicas != 0 {
+		t.Errorf("the Deployment is %+v, %v", spec, err)
+	}
+	if all := spec.Template.Spec.Containers; len(all) != 1 || all[0].Name == "" || all[0].Image == "" {
+		t.Errorf("its containers are %+v", all)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/atomic"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +32,9 @@ type judging struct {
 	// warns is what it warns of beside an answer.
 	warns string
 
+	// open counts the connections.
+	open atomic.Int32
+
 	mu       sync.Mutex
 	attempts []attempt
 	asked    []string
@@ -45,7 +50,17 @@ func (a attempt) String() string {
 
 func newJudging(t *testing.T) *judging {
 	j := &judging{objects: map[string]any{}, lists: map[string]any{}, answers: func(attempt) error { return nil }}
-	j.Server = httptest.NewServer(j)
+	j.Server = httptest.NewUnstartedServer(j)
+	j.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			j.open.Inc()
+		case http.StateClosed, http.StateHijacked:
+			j.open.Dec()
+		case http.StateActive, http.StateIdle:
+		}
+	}
+	j.Start()
 	t.Cleanup(func() {
 		j.Close()
 		for _, what := range j.wrong {
@@ -120,7 +135,12 @@ func (j *judging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if query.Has("limit") {
 		j.asked = append(j.asked, r.URL.Path+" "+query.Get("fieldSelector")+" "+query.Get("labelSelector")+" "+query.Get("limit"))
-		if list, there := j.lists[r.URL.Path+"?"+query.Get("fieldSelector")]; there {
+		list, there := j.lists[r.URL.Path+"?"+query.Get("fieldSelector")]
+		if err, fails := list.(error); fails {
+			refuse(w, err)
+			return
+		}
+		if there {
 			answer(w, list)
 			return
 		}

@@ -1,0 +1,116 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+)
+
+// What stands in the way of a search for an example is said.
+func TestAnExampleThatCannotBeLookedFor(t *testing.T) {
+	d := guarding(configMap())
+	j, set := fenced(t, d)
+	j.lists["/api/v1/namespaces/apps/configmaps?metadata.name=x"] = byRBAC(attempt{})
+	want := "unclear  lease sys/e guards configmaps for sys/pilot: a pod that does not lead is refused: looking for an object to try it with: " + byRBAC(attempt{}).Error()
+	if lines := verified(t, j, set, d); len(lines) != 2 || !slices.Contains(lines, want) || len(j.attempts) > 0 {
+		t.Errorf("%v\n%s", j.attempts, strings.Join(lines, "\n"))
+	}
+}
+
+// Of several refusals the first is quoted. A verification leaves no connection behind.
+func TestWhatAVerificationLeaves(t *testing.T) {
+	d := guarding(configMap())
+	j, set := fenced(t, d)
+	j.answers = func(a attempt) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "y", errors.New("ValidatingAdmissionPolicy '"+fence.PolicyPrefix+"s.work-1' denied request: "+a.verb))
+	}
+	lines := verified(t, j, set, d)
+	if !strings.HasPrefix(lines[1], "holds") || !strings.HasSuffix(lines[1], "denied request: create") {
+		t.Errorf("%s", strings.Join(lines, "\n"))
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return j.open.Load() == 0, nil })
+	if err != nil {
+		t.Errorf("%d connections are open", j.open.Load())
+	}
+}
+
+// Each lock has accounts of its own: those of another are none of its.
+func TestAccountsOfSeveralLocks(t *testing.T) {
+	declared := func(election, account string) fence.Declaration {
+		return fence.Declaration{
+			Election: election, Namespace: home, Lock: fence.Lease, ServiceAccounts: []string{account},
+			Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{election}}},
+		}
+	}
+	set, err := fence.Render(home, declared("one", "home/p1"), declared("two", "home/p2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all inventory
+	for _, p := range set.All() {
+		all = append(all, object{p.Policy, policyKind}, object{p.Binding, bindingKind})
+	}
+	if err := all.conflicts(set, false); err != nil {
+		t.Errorf("a set conflicts with itself: %v", err)
+	}
+}
+
+// Kinds of the core, too, may lie in no namespace.
+func TestScopesOfTheCoresKinds(t *testing.T) {
+	j := newJudging(t)
+	j.serves("v1", "/api/v1", "pods", "-beacons")
+	client, err := kubernetes.NewForConfig(j.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for resource, refused := range map[string]bool{"pods": false, "beacons": true} {
+		d := guarding(fence.Guard{Resources: []string{resource}, Namespaces: []string{"apps"}})
+		set, err := fence.Render("sys", d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := scopes(client, set); (err != nil) != refused {
+			t.Errorf("%s: %v", resource, err)
+		}
+	}
+}
+
+// What is obsolete and cannot be removed is said: without that the fence is not as it was declared.
+func TestWhatIsObsoleteAndStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, set := calm(1), simple(t, home, "home/p1")
+		client := w.clients(none)[0]
+		if _, err := Apply(t.Context(), client, set); err != nil {
+			t.Fatal(err)
+		}
+		obsolete := set.Work[0].Binding.DeepCopy()
+		obsolete.Name = "copied-by-hand"
+		if _, err := w.bindings.put(obsolete.Name, "", obsolete); err != nil {
+			t.Fatal(err)
+		}
+		w.bindings.remade = true
+		if _, err := Apply(t.Context(), client, set); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "no longer has") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestWhatStands(t *testing.T) {
+	if Stands([]Finding{{Verdict: Holds}, {Verdict: Skipped}}) != nil || Stands([]Finding{{Verdict: Undecided}}) == nil || Stands([]Finding{{Verdict: Fails}}) == nil {
+		t.Error("what stands is not what holds, or is skipped")
+	}
+	if contains(map[string]string{"a": "b"}, map[string]string{"c": ""}) {
+		t.Error("a label that is not there counts as an empty one")
+	}
+}
