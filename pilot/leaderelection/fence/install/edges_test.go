@@ -3,6 +3,8 @@ package install
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -10,9 +12,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 )
@@ -112,5 +116,69 @@ func TestWhatStands(t *testing.T) {
 	}
 	if contains(map[string]string{"a": "b"}, map[string]string{"c": ""}) {
 		t.Error("a label that is not there counts as an empty one")
+	}
+}
+
+// What is replaced is what was read, and nothing that somebody else has written since.
+func TestAReplacementIsOfAVersion(t *testing.T) {
+	p := simple(t, home, "home/p1").Work[0]
+	client := newScripted(t, func(string, string) (any, error) { return nil, nil })
+	var versions []string
+	client.seen = func(verb string, r *http.Request) {
+		if verb != "update" {
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+		if object, ok := sent.(metav1.Object); err == nil && ok {
+			versions = append(versions, object.GetResourceVersion())
+		}
+	}
+	for _, target := range []target{policyOf(t.Context(), client, p), bindingOf(t.Context(), client, p)} {
+		if _, err := target.replace("77"); !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	}
+	if !slices.Equal(versions, []string{"77", "77"}) {
+		t.Errorf("sent as of %q", versions)
+	}
+}
+
+// What was answered last is in the error: of which kinds there are, and whether an API server acts on policies.
+func TestTheLastAnswerIsSaid(t *testing.T) {
+	away := errors.New("the API server is away")
+	set, err := fence.Render("sys", guarding(fence.Guard{Resources: []string{"pods"}, Namespaces: []string{"apps"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := newScripted(t, func(string, string) (any, error) { return nil, away })
+	if err := scopes(client, set); !errors.Is(err, away) || !strings.Contains(err.Error(), "which kinds lie in namespaces") {
+		t.Errorf("kinds: %v", err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := fence.Barrier("s", "n", "default")
+		objects := map[string]any{bothPolicies: p.Policy, bothBindings: p.Binding}
+		client := newScripted(t, func(verb, resource string) (any, error) {
+			if verb == "create" && resource == "configmaps" {
+				return nil, away
+			}
+			return objects[resource], nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // a minute has many tries
+		defer cancel()
+		if err := seen(ctx, "s", client, Options{}); !errors.Is(err, away) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("policies: %v", err)
+		}
+	})
+}
+
+// A warning that comes after the answer waits for nobody.
+func TestWarningsAreReadAndLeft(t *testing.T) {
+	w := write{warnings: &warnings{}}
+	if got := w.warned(Admitted); got != Admitted || !w.warnings.mu.TryLock() {
+		t.Errorf("it is %v, or what it holds is locked", got)
 	}
 }

@@ -142,6 +142,11 @@ func inWatch(t *testing.T, f func(t *testing.T, w *watching)) {
 		f(t, w)
 		cancel()
 		<-w.ended
+		for _, stream := range append(w.streams, w.others...) {
+			if !stream.IsStopped() {
+				t.Error("a stream stays open")
+			}
+		}
 	})
 }
 
