@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"istio.io/pkg/log"
 
+	"incumbent.dev/incumbent/cmd/fencecommand"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
 )
@@ -26,7 +26,7 @@ func run() int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	defer log.Sync() //nolint:errcheck // standard output cannot always be synced, and the process ends
-	if err := command(programs{serve: serve, fence: fence}).ExecuteContext(ctx); err != nil {
+	if err := command(programs{serve: serve, fence: fencecommand.Do}).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "pilot:", err)
 		return 1
 	}
@@ -36,7 +36,7 @@ func run() int {
 // programs is what the command line starts.
 type programs struct {
 	serve func(context.Context, bootstrap.Config) error
-	fence func(ctx context.Context, verb string, config bootstrap.FenceConfig, out io.Writer) error
+	fence fencecommand.Run
 }
 
 // command puts the command line together. What the environment says are the flags'
@@ -50,6 +50,9 @@ func command(start programs) *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetGlobalNormalizationFunc(istioNames)
-	root.AddCommand(serverCommand(flags, wrong, start.serve), fenceCommand(flags, wrong, start.fence), featuresCommand(), versionCommand())
+	root.AddCommand(
+		serverCommand(flags, wrong, start.serve), fencecommand.Command(fencecommand.Options{Features: flags, Wrong: wrong, Run: start.fence}),
+		featuresCommand(), versionCommand(),
+	)
 	return root
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"incumbent.dev/incumbent/cmd/fencecommand"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
 )
@@ -22,7 +23,7 @@ import (
 // pilot runs a command line and returns what it says.
 func pilot(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	root := command(programs{serve: serve, fence: fence})
+	root := command(programs{serve: serve, fence: fencecommand.Do})
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetArgs(args)
@@ -52,7 +53,7 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestWhatCannotBeWrittenIsAnError(t *testing.T) {
 	for _, args := range [][]string{{"features"}, {"version"}, {"version", "-o", "json"}, {"fence", "render", "--revisions=only"}} {
-		root := command(programs{serve: serve, fence: fence})
+		root := command(programs{serve: serve, fence: fencecommand.Do})
 		root.SetOut(full{})
 		root.SetArgs(args)
 		if err := root.ExecuteContext(t.Context()); !errors.Is(err, errFull) {
@@ -189,7 +190,7 @@ func TestFenceNamesWrongInput(t *testing.T) {
 // What is wrong is said once, by main, and without a page of usage.
 func TestErrorsAreLeftToMain(t *testing.T) {
 	for _, args := range [][]string{{"server", "--no-such-flag"}, {"dance"}, {"fence", "render", "--lock=endpoints", "--revisions=only"}} {
-		root := command(programs{serve: serve, fence: fence})
+		root := command(programs{serve: serve, fence: fencecommand.Do})
 		var said bytes.Buffer
 		root.SetOut(&said)
 		root.SetErr(&said)
@@ -202,7 +203,7 @@ func TestErrorsAreLeftToMain(t *testing.T) {
 
 // Whoever calls it by a verb that there is not is told so.
 func TestFenceKnowsItsVerbs(t *testing.T) {
-	if err := fence(t.Context(), "dance", bootstrap.FenceConfig{}, full{}); err == nil || !strings.Contains(err.Error(), "there is no pilot fence dance") {
+	if err := fencecommand.Do(t.Context(), "dance", bootstrap.FenceConfig{}, full{}); err == nil || !strings.Contains(err.Error(), "there is no pilot fence dance") {
 		t.Errorf("error %v does not name the verb", err)
 	}
 }

@@ -81,7 +81,9 @@ var rooms = []room{
 	// The server.
 	{path: "pilot/debug", doors: []string{elections, revisions}, testDoors: harness},
 	{path: "pilot/bootstrap", doors: []string{"pilot/...", "pkg/..."}, testDoors: harness},
-	{path: "cmd/pilot", doors: []string{"pilot/bootstrap", "pkg/..."}, testDoors: harness, environment: true},
+	// What pilot and electionctl have in common.
+	{path: "cmd/fencecommand", doors: []string{"pilot/bootstrap", features}, testDoors: harness},
+	{path: "cmd/pilot", doors: []string{"cmd/fencecommand", "pilot/bootstrap", "pkg/..."}, testDoors: harness, environment: true},
 
 	// Tests look at everything; nothing but a test looks at them.
 	{path: "tests/internal"},

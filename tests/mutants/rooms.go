@@ -146,7 +146,7 @@ var rooms = []room{
 		},
 	},
 	{
-		name: "cmd", packages: []string{"./cmd/pilot"}, budget: 20 * time.Minute,
+		name: "cmd", packages: []string{"./cmd/pilot", "./cmd/fencecommand"}, budget: 20 * time.Minute,
 		judges: []judge{{pkg: "./cmd/pilot", skip: launches}, {pkg: "./cmd/pilot", run: launches, second: true}},
 	},
 	{

@@ -1,4 +1,4 @@
-package main
+package fencecommand
 
 import (
 	"context"
@@ -12,12 +12,25 @@ import (
 	"incumbent.dev/incumbent/pkg/features"
 )
 
-// fenceCommand is what an administrator does about the fence.
-func fenceCommand(
-	env features.Features, wrong error, run func(ctx context.Context, verb string, config bootstrap.FenceConfig, out io.Writer) error,
-) *cobra.Command {
-	config := bootstrap.FenceConfig{DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController}
-	config.Kubernetes.List = env.Kubeconfig
+// Run does what a verb says; Do is the real one.
+type Run func(ctx context.Context, verb string, config bootstrap.FenceConfig, out io.Writer) error
+
+// Options are what the program around the command brings.
+type Options struct {
+	// Features are the flags' defaults, and Wrong is what is wrong with them.
+	Features features.Features
+	Wrong    error
+	Run      Run
+	// Connect says where the API server is, and in which namespace the control plane, where the
+	// program has flags of its own for that. nil: the command has them.
+	Connect func(config *bootstrap.FenceConfig) error
+}
+
+// Command is what an administrator does about the fence.
+func Command(options Options) *cobra.Command {
+	env := options.Features
+	config := &bootstrap.FenceConfig{DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController}
+	config.Kubernetes.List, config.Namespace = env.Kubeconfig, env.PodNamespace
 	root := &cobra.Command{
 		Use:   "fence",
 		Short: "Have the API server refuse the writes of whoever does not lead",
@@ -26,11 +39,13 @@ func fenceCommand(
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := root.PersistentFlags()
-	f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file; without it KUBECONFIG, and without that the pod's service account")
-	f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig; without it the current one")
+	if options.Connect == nil {
+		f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file; without it KUBECONFIG, and without that the pod's service account")
+		f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig; without it the current one")
+		f.StringVar(&config.Namespace, "namespace", env.PodNamespace, "the control plane's namespace, with its locks (POD_NAMESPACE)")
+	}
 	f.StringVar(&config.Set, "set", "", "name of this fence in the cluster (default the namespace's)")
 	f.StringVarP(&config.File, "file", "f", "", "YAML file of declarations; without it, the elections of pilot server, by the flags below")
-	f.StringVar(&config.Namespace, "namespace", env.PodNamespace, "the control plane's namespace, with its locks (POD_NAMESPACE)")
 	f.StringVar(&config.Lock, "lock", env.ElectionLock, "kind of lock objects: configmap or lease (LEADER_ELECTION_LOCK)")
 	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "the servers' service accounts, as name or namespace/name; {revision} stands for each revision (default pilot-{revision})")
 	f.StringSliceVar(&config.Others, "other-service-account", nil, "service accounts that may hold the locks, too, as name or namespace/name, where a * at the end stands for any rest; what they write is for another fence to judge")
@@ -40,14 +55,7 @@ func fenceCommand(
 	f.StringSliceVar(&config.APIServers, "api-server", nil, "addresses of further API servers, such as https://10.0.0.2:6443: what is installed or removed has to be seen by each, and each is asked (default those that the Service default/kubernetes lists)")
 	f.BoolVar(&config.WithoutLockGuard, "without-lock-guard", false, "leave the locks themselves to RBAC")
 
-	does := func(verb, short string) *cobra.Command {
-		return &cobra.Command{Use: verb, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			if wrong != nil {
-				return wrong
-			}
-			return run(cmd.Context(), verb, config, cmd.OutOrStdout())
-		}}
-	}
+	does := options.verb(config)
 	install := does("install", "Put the fence up or bring it up to date, and wait until it stands")
 	install.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "how long to wait until the fence stands; 0 for not at all")
 	install.Flags().BoolVar(&config.TakeOver, "take-over", false, "take locks over that another set guards, or that this one guarded for other service accounts")
@@ -68,8 +76,25 @@ func fenceCommand(
 	return root
 }
 
-// fence does what a verb says.
-func fence(ctx context.Context, verb string, config bootstrap.FenceConfig, out io.Writer) error {
+// verb makes the command of a verb.
+func (o Options) verb(config *bootstrap.FenceConfig) func(verb, short string) *cobra.Command {
+	return func(verb, short string) *cobra.Command {
+		return &cobra.Command{Use: verb, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Wrong != nil {
+				return o.Wrong
+			}
+			if o.Connect != nil {
+				if err := o.Connect(config); err != nil {
+					return err
+				}
+			}
+			return o.Run(cmd.Context(), verb, *config, cmd.OutOrStdout())
+		}}
+	}
+}
+
+// Do does what a verb says.
+func Do(ctx context.Context, verb string, config bootstrap.FenceConfig, out io.Writer) error {
 	switch verb {
 	case "render":
 		return config.Render(out)
