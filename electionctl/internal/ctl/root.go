@@ -75,8 +75,9 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 func (p *Program) Command() *cobra.Command {
 	p.flags = genericclioptions.NewConfigFlags(true)
 	root := &cobra.Command{
-		Use:   name(),
-		Short: "See who leads which election, and move it safely",
+		Use:         "electionctl",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name()},
+		Short:       "See who leads which election, and move it safely",
 		Long: `See who leads which election, of which revision, why, and who could take over; see what a change of
 the default revision would do; and move elections safely. Reads work for istiod's and client-go's elections, too.`,
 		SilenceUsage:  true,
@@ -100,6 +101,7 @@ the default revision would do; and move elections safely. Reads work for istiod'
 	)
 	p.add(root, "reads", p.list(), p.watch(), p.history(), p.explain(), p.plan())
 	p.add(root, "orders", p.transfer(), p.stepDown(), p.pause(), p.resume())
+	p.add(root, "cluster", p.doctor(), p.defaults(), p.fence(), p.page())
 	return root
 }
 

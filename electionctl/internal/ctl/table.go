@@ -125,3 +125,6 @@ func (p *Program) writeTable(w io.Writer, header []string, rows [][]cell) {
 		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 	}
 }
+
+// tableOnly are the flags of a command that prints nothing else.
+func tableOnly() *genericclioptions.PrintFlags { return genericclioptions.NewPrintFlags("") }

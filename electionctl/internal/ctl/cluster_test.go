@@ -1,0 +1,162 @@
+package ctl
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+)
+
+// tag makes the webhook of the default revision, until the test ends.
+func (e *environment) tag(revision string, hooks int, labels map[string]string) {
+	e.t.Helper()
+	labels["istio.io/rev"] = revision
+	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+		Name: defaultTag, Labels: labels, Annotations: map[string]string{"meta.helm.sh/release-name": "tags", "meta.helm.sh/release-namespace": "istio-system"},
+	}}
+	none, url := admissionv1.SideEffectClassNone, "https://127.0.0.1:1"
+	for range hooks {
+		hook.Webhooks = append(hook.Webhooks, admissionv1.MutatingWebhook{
+			Name: "rev.namespace.sidecar-injector.istio.io", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			ClientConfig: admissionv1.WebhookClientConfig{URL: &url},
+		})
+	}
+	all := e.kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	if _, err := all.Create(e.t.Context(), hook, metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() {
+		if err := all.Delete(e.t.Context(), defaultTag, metav1.DeleteOptions{}); err != nil && e.t.Context().Err() == nil {
+			e.t.Error(err)
+		}
+	})
+}
+
+func (e *environment) untag() {
+	e.t.Helper()
+	if err := e.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(e.t.Context(), defaultTag, metav1.DeleteOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func TestDefault(t *testing.T) {
+	e := newEnvironment(t)
+	e.istiod("istio-leader", record)
+	e.expect(e.run("default", "get"), Done, "none\n")
+	e.expect(e.run("default", "set", "canary", "--yes"), NotFound, "ELECTION", "there is no webhook istio-revision-tag-default")
+	e.expect(e.run("default", "set", "Not_One", "--yes"), Misused, "", `"Not_One" is no revision`)
+
+	e.tag("stable", 0, map[string]string{"app.kubernetes.io/part-of": "incumbent"})
+	e.expect(e.run("default", "get"), Done, "stable\n")
+	e.expect(e.run("default", "set", "stable", "--yes"), Done, "stable is the default revision already")
+	e.expect(e.run("default", "set", "canary"), Misused, "ELECTION", "say --yes")
+	e.expect(e.run("default", "get"), Done, "stable\n")
+	e.expect(e.answer("y\n", true, "default", "set", "canary"), Done, "The default revision is canary; it was stable", "becomes canary; it is stable now")
+	e.expect(e.run("default", "get"), Done, "canary\n")
+	e.untag()
+
+	e.tag("stable", 1, map[string]string{"app.kubernetes.io/part-of": "incumbent"})
+	e.expect(e.run("default", "set", "canary", "--yes"), Refused, "ELECTION", "istioctl tag set default --revision canary --overwrite")
+	e.untag()
+	e.tag("stable", 0, map[string]string{})
+	e.expect(e.run("default", "set", "canary", "--yes"), Refused, "", "istioctl tag set default --revision canary --overwrite")
+	e.expect(e.run("default", "get"), Done, "stable\n")
+	e.untag()
+}
+
+func TestDoctor(t *testing.T) {
+	e := newEnvironment(t)
+	e.elect("work", "a", "stable", leaderelection.LeaseLock, nil)
+	e.shows("work", "a", "leads")
+	healthy := e.run("doctor")
+	e.expect(healthy, Done, "elections: 1; each has one lock")
+	e.expect(healthy, Done, "each holder has renewed its lock within its lease")
+	e.expect(healthy, Done, "there is no default revision")
+	e.expect(healthy, Done, "you may: see elections by Lease")
+	e.expect(healthy, Done, "there is no fence")
+
+	e.istiod("istio-status-leader", `{"holderIdentity":`)
+	e.istiod("istio-leader", record)
+	e.clientGo("istio-leader", "operator-0")
+	e.clientGo("short", "operator-0")
+	ahead := strings.ReplaceAll(record, "2026-01-02T03:05:05Z", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	e.istiod("ahead", strings.ReplaceAll(ahead, "istiod", "fast"))
+	second := strings.ReplaceAll(record, `"leaseDurationSeconds":30`, `"leaseDurationSeconds":1`)
+	e.istiod("second", second)
+	ill := e.run("doctor", "--observe", "1100ms")
+	for _, says := range []string{
+		"NAMESPACE/istio-status-leader: the lock's record is unreadable",
+		"kubectl -n NAMESPACE delete configmap istio-leader",
+		"second: nobody has written it for its lease of 1 s; it still names istiod-stable-1",
+		"short was not renewed within 1s",
+		"the clock of fast-stable-1 is",
+	} {
+		e.expect(ill, Unhealthy, says, "problems: ")
+	}
+	e.expect(e.run("doctor", "--observe", "1ms", "-o", "json"), Unhealthy, `"kind": "Finding"`)
+}
+
+func TestDoctorOfTheCluster(t *testing.T) {
+	e := newEnvironment(t)
+	e.pod("istiod-stable-1", "stable")
+	e.istiod("work", strings.ReplaceAll(record, "2026-01-02T03:05:05Z", time.Now().UTC().Format(time.RFC3339)))
+	e.tag("stable", 0, map[string]string{})
+	validator := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: defaultValidator, Labels: map[string]string{"istio.io/rev": "canary"}}}
+	validators := e.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	if _, err := validators.Create(t.Context(), validator, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ill := e.run("doctor")
+	e.expect(ill, Unhealthy, "istio-revision-tag-default is of revision stable and istiod-default-validator of canary")
+	e.expect(ill, Unhealthy, "renewals of service account NAMESPACE/default have FlowSchema service-accounts, priority workload-low")
+	if err := validators.Delete(t.Context(), defaultValidator, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.expect(e.run("doctor"), Done, "the default revision is stable")
+	e.untag()
+
+	other := e.cluster.Namespace(t)
+	e.istiod("istio-leader", record)
+	in := *e
+	in.namespace = other
+	in.istiod("istio-leader", record)
+	e.expect(e.run("doctor", "--observe", "1ms"), Done, "istio-leader is held in namespaces [")
+}
+
+func TestFence(t *testing.T) {
+	e := newEnvironment(t)
+	e.istiod("work", strings.ReplaceAll(record, "2026-01-02T03:05:05Z", time.Now().UTC().Format(time.RFC3339)))
+	e.expect(e.run("fence", "render", "--revisions", "stable", "--service-account", "pilot"), Done, "namespace: NAMESPACE")
+	e.expect(e.run("fence", "install", "--revisions", "stable", "--service-account", "pilot", "--wait", "0"), Done, "istio-namespace-controller-election")
+	ill := e.run("doctor")
+	e.expect(ill, Unhealthy, "which is missing: it refuses everyone's writes")
+	keeper := keeperPrefix + "configmap"
+	if err := e.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), keeper, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.expect(e.run("doctor"), Unhealthy, "no policy keeps the API server's view of ConfigMap locks alive")
+	e.expect(e.run("fence", "remove", "--revisions", "stable"), Done, "")
+	e.expect(e.run("doctor"), Done, "there is no fence")
+}
+
+func TestPage(t *testing.T) {
+	e := newEnvironment(t)
+	e.expect(e.run("page", "nobody"), NotFound, "", "there is no pod nobody in namespace NAMESPACE")
+	e.pod("pilot", "stable")
+	e.expect(e.run("page", "pilot"), Refused, "", "pod pilot is Pending, not running")
+	pods := e.kube.CoreV1().Pods(e.namespace)
+	pod, err := pods.Get(t.Context(), "pilot", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Status.Phase = corev1.PodRunning
+	if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.expect(e.run("page", "pilot"), Failed, "", "forwarding to pod pilot: ") // it has no node
+}

@@ -1,0 +1,176 @@
+package ctl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
+)
+
+// flow is by which priority the API server takes renewals. Behind a flood of other requests
+// leaders lose their locks.
+func flow(ctx context.Context, x *examination) (findings []finding, _ error) {
+	list, err := x.c.kube.FlowcontrolV1().FlowSchemas().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	schemas := list.Items
+	slices.SortFunc(schemas, func(a, b flowcontrolv1.FlowSchema) int {
+		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
+	})
+	told := map[string]bool{}
+	for _, e := range x.elections {
+		if !e.Led() {
+			continue
+		}
+		pod, err := x.c.kube.CoreV1().Pods(e.Namespace).Get(ctx, e.Holder, metav1.GetOptions{})
+		if err != nil {
+			if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+				return nil, err
+			}
+			continue
+		}
+		account := request{namespace: e.Namespace, account: pod.Spec.ServiceAccountName, lease: e.Lock != inspect.ConfigMap}
+		if f := account.finding(schemas); !told[f.What] {
+			told[f.What] = true
+			findings = append(findings, f)
+		}
+	}
+	if len(findings) == 0 {
+		findings = append(findings, finding{Verdict: unknown, What: "no holder is a pod here, so whose renewals have which priority is not known"})
+	}
+	return findings, nil
+}
+
+// request is a renewal, as far as FlowSchemas look at it.
+type request struct {
+	namespace, account string
+	lease              bool
+}
+
+func (r request) finding(schemas []flowcontrolv1.FlowSchema) finding {
+	who := fmt.Sprintf("renewals of service account %s/%s", r.namespace, r.account)
+	for _, s := range schemas {
+		if !r.matches(s) {
+			continue
+		}
+		level := s.Spec.PriorityLevelConfiguration.Name
+		f := finding{Verdict: well, What: fmt.Sprintf("%s have FlowSchema %s, priority %s", who, s.Name, level)}
+		if s.Name == "service-accounts" || level == "workload-low" || level == "global-default" {
+			f.Verdict, f.WayOut = warning, "they wait behind other requests of all pods: install a FlowSchema of their own, as the chart pilot does"
+		}
+		return f
+	}
+	return finding{Verdict: unknown, What: who + " match no FlowSchema"}
+}
+
+func (r request) matches(s flowcontrolv1.FlowSchema) bool {
+	return slices.ContainsFunc(s.Spec.Rules, func(rule flowcontrolv1.PolicyRulesWithSubjects) bool {
+		return slices.ContainsFunc(rule.Subjects, r.is) && slices.ContainsFunc(rule.ResourceRules, r.writes)
+	})
+}
+
+func (r request) is(s flowcontrolv1.Subject) bool {
+	switch {
+	case s.ServiceAccount != nil:
+		return s.ServiceAccount.Namespace == r.namespace && (s.ServiceAccount.Name == r.account || s.ServiceAccount.Name == "*")
+	case s.User != nil:
+		return s.User.Name == "*" || s.User.Name == "system:serviceaccount:"+r.namespace+":"+r.account
+	case s.Group != nil:
+		return slices.Contains([]string{"*", "system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + r.namespace}, s.Group.Name)
+	}
+	return false
+}
+
+func (r request) writes(rule flowcontrolv1.ResourcePolicyRule) bool {
+	group, resource := "", "configmaps"
+	if r.lease {
+		group, resource = "coordination.k8s.io", "leases"
+	}
+	has := func(all []string, s string) bool { return slices.Contains(all, s) || slices.Contains(all, "*") }
+	return has(rule.Verbs, "update") && has(rule.APIGroups, group) && has(rule.Resources, resource) && has(rule.Namespaces, r.namespace)
+}
+
+// keeperPrefix begins the names of the policies that keep the API server's view of locks alive.
+const keeperPrefix = "incumbent-fence-keep."
+
+// fences looks at what stands of the fence. Whether it holds, fence verify tries.
+func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
+	policies, err := x.c.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=incumbent"})
+	if err != nil {
+		return nil, err
+	}
+	bindings, err := x.c.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=incumbent"})
+	if err != nil {
+		return nil, err
+	}
+	bound := map[string]admissionv1.ValidatingAdmissionPolicyBinding{}
+	for _, b := range bindings.Items {
+		bound[b.Spec.PolicyName] = b
+	}
+	all, err := x.c.look(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	guards, keepers := 0, map[string]bool{}
+	for _, p := range policies.Items {
+		b, ok := bound[p.Name]
+		switch keeper := strings.HasPrefix(p.Name, keeperPrefix); {
+		case keeper:
+			keepers[p.Spec.ParamKind.Kind] = ok
+		case p.Labels[fence.SetLabel] == "":
+		case !ok:
+			findings = append(findings, finding{Verdict: problem, What: "policy " + p.Name + " has no binding, and refuses nothing", WayOut: name() + " fence install"})
+		default:
+			guards++
+			findings = append(findings, lockless(p, b, all)...)
+		}
+	}
+	return append(findings, trap(policies.Items, guards, keepers)...), nil
+}
+
+// lockless finds a guard whose lock is missing: the API server then refuses everyone's writes.
+func lockless(p admissionv1.ValidatingAdmissionPolicy, b admissionv1.ValidatingAdmissionPolicyBinding, all *seen) []finding {
+	ref := b.Spec.ParamRef
+	if p.Spec.ParamKind == nil || ref == nil || ref.Name == "" || ref.ParameterNotFoundAction == nil || *ref.ParameterNotFoundAction != admissionv1.DenyAction {
+		return nil
+	}
+	for _, l := range all.locks {
+		if l.Kind == p.Spec.ParamKind.Kind && l.Namespace == ref.Namespace && l.Name == ref.Name {
+			return nil
+		}
+	}
+	return []finding{{
+		Verdict: problem, What: fmt.Sprintf("policy %s guards by the %s %s/%s, which is missing: it refuses everyone's writes, also an administrator's", p.Name, p.Spec.ParamKind.Kind, ref.Namespace, ref.Name),
+		WayOut: "start a candidate, which makes the lock; or " + name() + " fence remove",
+	}}
+}
+
+// trap: when the last binding of a kind of lock goes, an API server may never look at that kind again.
+func trap(policies []admissionv1.ValidatingAdmissionPolicy, guards int, keepers map[string]bool) (findings []finding) {
+	for _, p := range policies {
+		if p.Labels[fence.SetLabel] == "" || p.Spec.ParamKind == nil || strings.HasPrefix(p.Name, keeperPrefix) {
+			continue
+		}
+		if kind := p.Spec.ParamKind.Kind; !keepers[kind] {
+			keepers[kind] = true // said once
+			findings = append(findings, finding{
+				Verdict: problem, What: "no policy keeps the API server's view of " + kind + " locks alive (" + keeperPrefix + "…): after the last binding goes, a new one may judge by old locks until the API server restarts",
+				WayOut: name() + " fence install",
+			})
+		}
+	}
+	if guards == 0 {
+		return append(findings, finding{Verdict: unknown, What: "there is no fence: nothing but its own client refuses the writes of one that does not lead", WayOut: name() + " fence render, install (docs/safety.md)"})
+	}
+	return append(findings, finding{Verdict: well, What: fmt.Sprintf("%d policies of fences have their bindings; whether they hold: %s fence verify", guards, name())})
+}

@@ -1,0 +1,21 @@
+package ctl
+
+import (
+	"github.com/spf13/cobra"
+
+	"incumbent.dev/incumbent/cmd/fencecommand"
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pkg/features"
+)
+
+// fence is pilot's command of that name, with the connection that kubectl's flags say.
+func (p *Program) fence() *cobra.Command {
+	env, wrong := features.FromEnv()
+	return fencecommand.Command(fencecommand.Options{Features: env, Wrong: wrong, Run: fencecommand.Do, Connect: func(config *bootstrap.FenceConfig) (err error) {
+		if *p.flags.Namespace != "" {
+			config.Namespace = *p.flags.Namespace
+		}
+		config.RESTConfig, err = p.flags.ToRESTConfig()
+		return err
+	}})
+}

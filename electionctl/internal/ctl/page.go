@@ -1,0 +1,120 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+)
+
+// debugPort is where pilot serves the page, by its --debug-address.
+const debugPort = 15016
+
+func (p *Program) page() *cobra.Command {
+	var local, remote int
+	var open bool
+	cmd := &cobra.Command{
+		Use:     "page POD",
+		Short:   "Open the elections page of a pod",
+		Long:    "Forwards a local port to the pod's elections page (pilot server --debug-address), prints its address, and opens it in a browser, until Ctrl-C.",
+		Example: "  " + name() + " page -n istio-system pilot-stable-5599d85bc4-qz9hp",
+		Args:    exactly("pod"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := p.connect()
+			if err != nil {
+				return err
+			}
+			namespace, err := p.namespace()
+			if err != nil {
+				return err
+			}
+			if err := c.running(cmd.Context(), namespace, args[0]); err != nil {
+				return err
+			}
+			return p.forward(cmd.Context(), c, namespace, args[0], fmt.Sprintf("%d:%d", local, remote), open && p.Interactive)
+		},
+	}
+	cmd.Flags().IntVar(&local, "port", 0, "local port; 0 for any")
+	cmd.Flags().IntVar(&remote, "debug-port", debugPort, "the pod's port of the page, by its --debug-address")
+	cmd.Flags().BoolVar(&open, "open", true, "open it in a browser, where there is a terminal; false: print the address alone")
+	return cmd
+}
+
+// running finds a pod that cannot answer.
+func (c *clients) running(ctx context.Context, namespace, name string) error {
+	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return withCode(NotFound, "there is no pod %s in namespace %s: kubectl -n %s get pods", name, namespace, namespace)
+	case err != nil:
+		return err
+	case pod.Status.Phase != corev1.PodRunning:
+		return withCode(Refused, "pod %s is %s, not running: kubectl -n %s describe pod %s", name, pod.Status.Phase, namespace, name)
+	}
+	return nil
+}
+
+// forward forwards a port until ctx ends.
+func (p *Program) forward(ctx context.Context, c *clients, namespace, pod, ports string, open bool) error {
+	transport, upgrader, err := spdy.RoundTripperFor(c.config)
+	if err != nil {
+		return err
+	}
+	url := c.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	ready, stop := make(chan struct{}), make(chan struct{})
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{ports}, stop, ready, io.Discard, p.ErrOut)
+	if err != nil {
+		return withCode(Misused, "--port, --debug-port: %w", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- forwarder.ForwardPorts() }()
+	select {
+	case <-ready:
+	case err := <-done:
+		return fmt.Errorf("forwarding to pod %s: %w", pod, err)
+	}
+	if err := p.announce(ctx, forwarder, open); err != nil {
+		close(stop)
+		return errors.Join(err, <-done)
+	}
+	select {
+	case <-ctx.Done():
+		close(stop)
+		<-done
+		return nil
+	case err := <-done:
+		return fmt.Errorf("pod %s is no longer there to forward to: %w", pod, errors.Join(err, errors.New("it ended, or the connection to it did; take another")))
+	}
+}
+
+func (p *Program) announce(ctx context.Context, forwarder *portforward.PortForwarder, open bool) error {
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		return err
+	}
+	address := fmt.Sprintf("http://127.0.0.1:%d/debug/elections", ports[0].Local)
+	fmt.Fprintf(p.Out, "%s\n", address)
+	fmt.Fprintln(p.ErrOut, "Ctrl-C ends it.")
+	if open {
+		opener := "xdg-open"
+		if runtime.GOOS == "darwin" {
+			opener = "open"
+		}
+		// Without a browser there is the address.
+		if browser := exec.CommandContext(ctx, opener, address); browser.Start() == nil {
+			go browser.Wait() //nolint:errcheck // what becomes of it is the user's to see
+		}
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package ctl
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestPluginOfKubectl(t *testing.T) {
+	e := newEnvironment(t)
+	e.istiod("istio-leader", record)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := filepath.Abs("../../kubectl_complete-election")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for name, target := range map[string]string{plugin: program, "kubectl_complete-election": script, "kubectl": e.cluster.Kubectl()} {
+		if err := os.Symlink(target, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kubectl := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), e.cluster.Kubectl(), args...)
+		cmd.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"), "KUBECONFIG="+e.cluster.Kubeconfig(), "HOME="+folder)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("kubectl %v: %v\n%s", args, err, out)
+		}
+		return e.steady(string(out))
+	}
+	golden(t, "plugin.txt", kubectl("election", "list", "-n", e.namespace))
+	if help := kubectl("election", "explain", "--help"); !strings.Contains(help, "kubectl election explain ELECTION") {
+		t.Error(help)
+	}
+	if words := kubectl("__complete", "election", "-n", e.namespace, "explain", "istio"); !strings.Contains(words, "istio-leader\n") {
+		t.Error(words)
+	}
+}
