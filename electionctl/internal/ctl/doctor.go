@@ -182,7 +182,9 @@ func abandoned(ctx context.Context, x *examination) (findings []finding, _ error
 	if len(suspects) == 0 {
 		return []finding{{Verdict: well, What: "each holder has renewed its lock within its lease, by its own clock and the API server's"}}, nil
 	}
-	after, err := x.lookAgain(ctx, len(suspects), wait)
+	after, err := x.c.lookAgain(ctx, x.namespace, wait, func() func() {
+		return x.progress(fmt.Sprintf("watching %d locks whose renewals look old, for %v", len(suspects), wait))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -192,31 +194,10 @@ func abandoned(ctx context.Context, x *examination) (findings []finding, _ error
 	return findings, nil
 }
 
-func (x *examination) lookAgain(ctx context.Context, suspects int, wait time.Duration) (*seen, error) {
-	stop := x.progress(fmt.Sprintf("watching %d locks whose renewals look old, for %v", suspects, wait))
-	defer stop()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	return x.c.look(ctx, x.namespace)
-}
-
 // judge says of a lock that looks old what a second look at it says.
 func (x *examination) judge(e inspect.Election, after *seen, now time.Time) finding {
-	find := func(s *seen) (inspect.Lock, bool) {
-		for _, l := range s.locks {
-			if l.Namespace == e.Namespace && l.Name == e.Name && (l.Kind == e.Lock || e.Lock == inspect.Both && l.Kind == inspect.Lease) {
-				return l, true
-			}
-		}
-		return inspect.Lock{}, false
-	}
-	before, _ := find(x.seen)
-	then, there := find(after)
+	before, _ := x.seen.lock(e)
+	then, there := after.lock(e)
 	apart := after.at.Sub(x.seen.at)
 	where := e.Namespace + "/" + e.Name
 	switch live := inspect.Compare(before, then, apart); {

@@ -1,8 +1,10 @@
 package ctl
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +15,7 @@ import (
 func (p *Program) explain() *cobra.Command {
 	var out *output
 	var ifDefault string
+	var observe time.Duration
 	cmd := &cobra.Command{
 		Use:               "explain ELECTION",
 		Short:             "Why this leader, who goes before whom, and what if",
@@ -35,6 +38,9 @@ func (p *Program) explain() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := p.observe(cmd.Context(), c, found, s, observe); err != nil {
+				return err
+			}
 			if !out.table() {
 				return p.printObjects(out, found)
 			}
@@ -49,6 +55,7 @@ func (p *Program) explain() *cobra.Command {
 	}
 	out = printing(cmd)
 	cmd.Flags().StringVar(&ifDefault, "default-revision", "", "say what would happen if this were the default revision")
+	cmd.Flags().DurationVar(&observe, "observe", 0, "look twice, this far apart, and say whether the holder renews; its lease or longer tells for sure")
 	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)
 	return cmd
 }
@@ -64,6 +71,9 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("  term         %d, lease %d s", e.Transitions, e.LeaseSeconds)
 	}
 	w.line("  state        %s", stateWords(e))
+	if e.Live != "" {
+		w.line("  alive        %s", liveWords(e.Live))
+	}
 	if r := e.Request; r != nil {
 		w.line("  request      %s (%s, by %s)%s", requestWord(r), r.Reason, or(r.Requester, "?"), reasonWord(or(r.Refused, r.Note)))
 	}
@@ -170,6 +180,37 @@ func stateWords(e inspect.Election) string {
 		return "unreadable"
 	}
 	return string(e.State)
+}
+
+// observe looks at the locks again, after that time, and notes what that says of their holders.
+func (p *Program) observe(ctx context.Context, c *clients, found []inspect.Election, s *seen, apart time.Duration) error {
+	if apart <= 0 {
+		return nil
+	}
+	then, err := c.lookAgain(ctx, found[0].Namespace, apart, func() func() { return p.progress(fmt.Sprintf("watching for %v", apart)) })
+	if err != nil {
+		return err
+	}
+	for i, e := range found {
+		before, _ := s.lock(e)
+		after, _ := then.lock(e)
+		found[i].Live = inspect.Compare(before, after, then.at.Sub(s.at))
+	}
+	return nil
+}
+
+func liveWords(l inspect.Liveness) string {
+	switch l {
+	case inspect.Renewed:
+		return "yes: it has renewed the lock meanwhile"
+	case inspect.Silent:
+		return "no: it has not renewed for its lease; candidates take the lock"
+	case inspect.Moved:
+		return "the lock has changed hands meanwhile"
+	case inspect.Undecided:
+		return "not known: it did not renew meanwhile, which is shorter than its lease"
+	}
+	return string(l)
 }
 
 func outcomeWords(o inspect.Outcome) string {

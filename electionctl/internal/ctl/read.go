@@ -92,6 +92,29 @@ func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
 	return s, nil
 }
 
+// lookAgain looks once more, after that time.
+func (c *clients) lookAgain(ctx context.Context, namespace string, after time.Duration, progress func() (stop func())) (*seen, error) {
+	defer progress()()
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	return c.look(ctx, namespace)
+}
+
+// lock is the one that the election was told by.
+func (s *seen) lock(e inspect.Election) (inspect.Lock, bool) {
+	for _, l := range s.locks {
+		if l.Namespace == e.Namespace && l.Name == e.Name && (l.Kind == e.Lock || e.Lock == inspect.Both && l.Kind == inspect.Lease) {
+			return l, true
+		}
+	}
+	return inspect.Lock{}, false
+}
+
 func (c *clients) leases(ctx context.Context, namespace string, s *seen) (locks []inspect.Lock, _ error) {
 	list, err := c.kube.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

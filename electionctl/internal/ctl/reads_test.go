@@ -71,3 +71,29 @@ func TestNothingThere(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestTwoLooksTellWhoIsAlive(t *testing.T) {
+	e := newEnvironment(t)
+	e.istiod("silent", strings.Replace(record, `"leaseDurationSeconds":30`, `"leaseDurationSeconds":1`, 1))
+	e.istiod("undecided", record)
+	e.elect("ours", "pilot-stable-1", "stable", leaderelection.LeaseLock, nil)
+	e.shows("ours", "leads")
+	e.expect(e.run("explain", "ours", "--observe", "2500ms"), Done, "alive        yes", "watching for 2.5s")
+	e.expect(e.run("explain", "undecided", "--observe", "1ms"), Done, "alive        not known")
+	e.expect(e.run("explain", "silent", "--observe", "1100ms"), Done, "alive        no: it has not renewed for its lease")
+}
+
+func TestColoursTakeNoRoom(t *testing.T) {
+	rows := func() [][]cell {
+		return [][]cell{{{text: "a", colour: red}, {text: "b"}}, {{text: "long\nline"}, {text: "c", colour: green}}}
+	}
+	var with, without strings.Builder
+	(&Program{Colour: true}).writeTable(&with, []string{"X", "Y"}, rows())
+	(&Program{}).writeTable(&without, []string{"X", "Y"}, rows())
+	if want := "X           Y\na           b\nlong line   c\n"; without.String() != want {
+		t.Errorf("%q", without.String())
+	}
+	if want := "X           Y\n\x1b[31ma\x1b[0m           b\nlong line   \x1b[32mc\x1b[0m\n"; with.String() != want {
+		t.Errorf("%q", with.String())
+	}
+}

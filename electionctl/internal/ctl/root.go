@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 )
 
 // The exit codes. docs/electionctl.md tells them.
@@ -42,7 +43,8 @@ type Program struct {
 	Colour, Interactive bool
 
 	flags *genericclioptions.ConfigFlags
-	all   bool // namespaces
+	wrap  func(*rest.Config) *rest.Config // for tests
+	all   bool                            // namespaces
 }
 
 // Run does what the arguments say and returns the exit code. The error is printed.
@@ -74,6 +76,7 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 // Command puts the command line together.
 func (p *Program) Command() *cobra.Command {
 	p.flags = genericclioptions.NewConfigFlags(true)
+	p.flags.WrapConfigFn = p.wrap
 	root := &cobra.Command{
 		Use:         "electionctl",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name()},

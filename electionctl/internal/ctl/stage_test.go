@@ -30,13 +30,13 @@ var rewrite = flag.Bool("rewrite", false, "write what is printed into testdata")
 
 // environment is a namespace with elections, and electionctl for it.
 type environment struct {
-	t         *testing.T
+	t         testing.TB
 	cluster   *cluster.Cluster
 	kube      kubernetes.Interface
 	namespace string
 }
 
-func newEnvironment(t *testing.T) *environment {
+func newEnvironment(t testing.TB) *environment {
 	c := cluster.Shared(t)
 	client, err := kubernetes.NewForConfig(c.Admin())
 	if err != nil {
