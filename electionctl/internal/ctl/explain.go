@@ -103,8 +103,11 @@ func (p *Program) writeCandidates(e inspect.Election, s *seen) {
 	var rows [][]cell
 	for _, c := range e.Candidates {
 		role := "follows"
-		if c.Identity == e.Holder {
+		switch {
+		case c.Identity == e.Holder:
 			role = "leads"
+		case c.Late:
+			role = "silent"
 		}
 		rows = append(rows, []cell{{text: "  " + c.Identity}, {text: or(c.Key, "-")}, {text: role}, yes(c.Warm, "warm", "not warm"), yes(c.Fit, "fit", "unfit")})
 	}

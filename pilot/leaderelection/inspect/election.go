@@ -40,9 +40,14 @@ type Candidate struct {
 	// Warm: its caches are prepared. Fit: it does not mind to lead.
 	Warm bool `json:"warm"`
 	Fit  bool `json:"fit"`
+	// Late: it has said nothing for longer than it should. It may be gone.
+	Late bool `json:"late,omitempty"`
 	// Version is the program's.
 	Version string `json:"version,omitempty"`
 }
+
+// able reports whether it could lead, as far as it says.
+func (c Candidate) able() bool { return c.Fit && !c.Late }
 
 // Election is all that its lock, and those who take part in it, say.
 type Election struct {
@@ -226,7 +231,7 @@ func inOrder(all []Candidate, ranked bool, d k8sleaderelection.DefaultRevision) 
 		if ranked {
 			byRank = cmp.Or(first(a.of(d), b.of(d)), first(!a.remote(), !b.remote()))
 		}
-		return cmp.Or(byRank, first(a.Fit, b.Fit), first(a.Warm, b.Warm), cmp.Compare(a.Identity, b.Identity))
+		return cmp.Or(byRank, first(a.able(), b.able()), first(a.Warm, b.Warm), cmp.Compare(a.Identity, b.Identity))
 	})
 	return sorted
 }

@@ -182,6 +182,8 @@ func TestOutcomes(t *testing.T) {
 		"warm one first":    {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", false, true), takes("c", "canary", true, true)}, true, "handover c true"},
 		"cold":              {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", false, true)}, true, "handover b false"},
 		"unfit":             {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", true, false)}, true, "stays a true"},
+		"late":              {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{late(takes("b", "canary", true, true))}, true, "stays a true"},
+		"free, late":        {configMap(t, "e", recordOf("", "", 3)), []Candidate{late(takes("b", "canary", true, true)), takes("s", "stable", false, true)}, true, "take s false"},
 		"peer":              {configMap(t, "e", recordOf("a", "stable", 3)), []Candidate{takes("b", "canary", true, true)}, true, "preempt b true"},
 		"leads already":     {configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, true, "stays a true"},
 		"local over remote": {configMap(t, "e", recordOf("a", "^canary", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, true, "handover b true"},
@@ -205,6 +207,11 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("%s: no reason", name)
 		}
 	}
+}
+
+func late(c Candidate) Candidate {
+	c.Late = true
+	return c
 }
 
 func TestIfTheHolderDied(t *testing.T) {

@@ -77,7 +77,7 @@ func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 // next is who would have the lock by rank: the first that is warm, or else the first.
 func (e Election) next(candidates []Candidate, d k8sleaderelection.DefaultRevision) (next *Candidate) {
 	for i, c := range candidates {
-		if c.Identity != e.Holder && c.Fit && k8sleaderelection.Outranks(c.Key, e.Key, d) && (next == nil || c.Warm && !next.Warm) {
+		if c.Identity != e.Holder && c.able() && k8sleaderelection.Outranks(c.Key, e.Key, d) && (next == nil || c.Warm && !next.Warm) {
 			next = &candidates[i]
 		}
 	}
@@ -106,11 +106,12 @@ func take(e Election, candidates []Candidate, known bool) Outcome {
 		o.Gap, o.Why = "a lease of the candidates, counted from when it became so", "an unreadable record counts as held for a lease"
 	}
 	for _, c := range candidates {
-		if c.Fit || o.Leader == "" {
-			o.Leader, o.Revision, o.Warm = c.Identity, c.Revision(), c.Warm
-			if c.Fit {
-				break
-			}
+		if c.Late || !c.Fit && o.Leader != "" {
+			continue
+		}
+		o.Leader, o.Revision, o.Warm = c.Identity, c.Revision(), c.Warm
+		if c.Fit {
+			break
 		}
 	}
 	if o.Leader == "" {
