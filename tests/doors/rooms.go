@@ -65,7 +65,7 @@ var rooms = []room{
 	{path: elections + "/fence", doors: []string{elector, locks, client}, testDoors: harness, without: library},
 	{path: elections + "/coordination", doors: []string{elector, locks, client, revisions}, testDoors: harness},
 	// What people want to know of an election, for commands and pages: from objects alone.
-	{path: elections + "/inspect", doors: []string{elector, locks}, testDoors: harness, without: alone},
+	{path: elections + "/inspect", doors: []string{elector, locks, elections + "/members"}, testDoors: harness, without: alone},
 	// Who could lead what, published and read by Leases of their own.
 	{path: elections + "/members", testDoors: harness, without: alone},
 	{

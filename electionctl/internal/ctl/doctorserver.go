@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -74,28 +72,6 @@ func rights(ctx context.Context, x *examination) (findings []finding, _ error) {
 		findings = append(findings, finding{Verdict: well, What: "you may: " + strings.Join(may, ", ")})
 	}
 	return findings, nil
-}
-
-// serverTime is the API server's clock, by the Date header of an answer. It has whole seconds.
-func (c *clients) serverTime(ctx context.Context) (time.Time, error) {
-	client, err := rest.HTTPClientFor(c.config)
-	if err != nil {
-		return time.Time{}, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.kube.CoreV1().RESTClient().Get().AbsPath("/version").URL().String(), nil)
-	if err != nil {
-		return time.Time{}, err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return time.Time{}, err
-	}
-	defer response.Body.Close()
-	at, err := http.ParseTime(response.Header.Get("Date"))
-	if err != nil {
-		return time.Time{}, fmt.Errorf("the API server's answer has no date: %w", err)
-	}
-	return at, nil
 }
 
 // apartClocks is how far clocks may be apart before it is worth a word.

@@ -86,10 +86,10 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("Problem: %s", problem)
 	}
 	p.writeCandidates(e, s)
-	w.line("\nIf its holder died: %s", outcomeWords(e.IfDied(d, s.members)))
+	w.line("\nIf its holder died: %s", outcomeWords(e.IfDied(d, s.knows(e))))
 	if ifDefault != "" {
 		w.line("If the default revision were %s: %s", ifDefault,
-			outcomeWords(e.If(k8sleaderelection.DefaultRevision{Synced: true, Revision: ifDefault}, s.members)))
+			outcomeWords(e.If(k8sleaderelection.DefaultRevision{Synced: true, Revision: ifDefault}, s.knows(e))))
 	}
 }
 
@@ -231,5 +231,9 @@ func outcomeWords(o inspect.Outcome) string {
 		return fmt.Sprintf("%s (%s); gap: %s", who, o.Why, o.Gap)
 	case inspect.HandOver, inspect.Preempt, inspect.Expire, inspect.Take:
 	}
-	return fmt.Sprintf("%s, by %s; gap: %s (%s)", who, o.Move, o.Gap, o.Why)
+	how := map[inspect.Move]string{
+		inspect.HandOver: "by a handover", inspect.Preempt: "taking it from the holder",
+		inspect.Expire: "once the lease is over", inspect.Take: "at once",
+	}
+	return fmt.Sprintf("%s, %s; gap: %s (%s)", who, how[o.Move], o.Gap, o.Why)
 }

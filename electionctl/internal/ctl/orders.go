@@ -243,36 +243,54 @@ func (c *clients) destination(ctx context.Context, e inspect.Election, s *seen, 
 		return "", withCode(Refused, "%s leads already; pause keeps it there", to)
 	}
 	var there []string
-	for _, candidate := range e.Candidates {
-		if candidate.Identity != to {
-			if candidate.Identity != e.Holder {
-				there = append(there, candidate.Identity)
-			}
-			continue
-		}
+	var found *inspect.Candidate
+	for i, candidate := range e.Candidates {
 		switch {
-		case !candidate.Warm:
-			return "", withCode(Refused, "%s is not warm: it does not campaign yet; see %s explain %s", to, name(), e.Name)
-		case !candidate.Fit:
-			return "", withCode(Refused, "%s says that it is not fit to lead; choose another: %s", to, or(strings.Join(there, ", "), "there is none"))
+		case candidate.Identity == to:
+			found = &e.Candidates[i]
+		case candidate.Identity != e.Holder && !candidate.Late:
+			there = append(there, candidate.Identity)
 		}
-		return candidate.Key, nil
 	}
-	if s.members {
-		return "", withCode(NotFound, "%s is no candidate of %s: there are %s", to, e.Name, or(strings.Join(there, ", "), "none beside the leader"))
-	}
-	pod, err := c.kube.CoreV1().Pods(e.Namespace).Get(ctx, to, metav1.GetOptions{})
+	others := or(strings.Join(there, ", "), "none beside the leader")
 	switch {
-	case apierrors.IsNotFound(err):
-		return "", withCode(NotFound, "there is no pod %s in namespace %s: kubectl -n %s get pods", to, e.Namespace, e.Namespace)
-	case apierrors.IsForbidden(err):
-		return "", nil
+	case found == nil && s.knows(e):
+		return "", withCode(NotFound, "%s is no candidate of %s; there are: %s", to, e.Name, others)
+	case found != nil && !found.Warm:
+		return "", withCode(Refused, "%s is not warm, and does not campaign yet; there are: %s", to, others)
+	case found != nil && !found.Fit:
+		return "", withCode(Refused, "%s says that it is not fit to lead; there are: %s", to, others)
+	case found != nil && found.PodUID == "":
+		return found.Key, nil // it runs in no pod that we could look at
+	}
+	pod, err := c.alive(ctx, e.Namespace, to)
+	switch {
 	case err != nil:
 		return "", err
-	case pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
-		return "", withCode(Refused, "pod %s is ending or has ended; choose another: kubectl -n %s get pods", to, e.Namespace)
+	case found != nil && pod != nil && string(pod.UID) != found.PodUID:
+		return "", withCode(Refused, "%s is the member of a pod that is gone, and the new pod of that name takes no part yet; there are: %s", to, others)
+	case found != nil:
+		return found.Key, nil
+	case pod == nil:
+		return "", nil
 	}
 	return pod.Labels[revisionLabel], nil
+}
+
+// alive is the pod, unless it is ending; nil where it may not be read.
+func (c *clients) alive(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, withCode(NotFound, "there is no pod %s in namespace %s: kubectl -n %s get pods", name, namespace, namespace)
+	case apierrors.IsForbidden(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
+		return nil, withCode(Refused, "pod %s is ending or has ended; choose another: kubectl -n %s get pods", name, namespace)
+	}
+	return pod, nil
 }
 
 func (p *Program) completeCandidates(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -62,7 +62,7 @@ func (p *Program) showPlan(ctx context.Context, c *clients, out *output, revisio
 	}
 	plans := make([]planned, 0, len(all))
 	for _, e := range all {
-		plans = append(plans, planned{Holder: e.Holder, Outcome: e.If(d, s.members), election: e})
+		plans = append(plans, planned{Holder: e.Holder, Outcome: e.If(d, s.knows(e)), election: e})
 	}
 	if !out.table() {
 		return p.printPlans(out, plans)
@@ -82,7 +82,7 @@ func runs(revision string, all []inspect.Election, s *seen) error {
 	}
 	slices.Sort(there)
 	there = slices.DeleteFunc(slices.Compact(there), func(s string) bool { return s == "" })
-	if !s.members || slices.Contains(there, revision) {
+	if len(s.members) == 0 || slices.Contains(there, revision) {
 		return nil
 	}
 	return withCode(NotFound, "nobody runs revision %s: there are %s; install it first", revision, or(strings.Join(there, ", "), "none"))
@@ -119,8 +119,8 @@ func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
 		sum += fmt.Sprintf(", %d may", may)
 	}
 	safe{p.Out}.line("\nWere %s the default revision, %s.", revision, sum)
-	if !s.members {
-		fmt.Fprintln(p.Out, "Who takes part is not known: no member Lease says so.")
+	if may > 0 {
+		fmt.Fprintln(p.Out, "Of some elections not all who take part are known: no member Leases say so.")
 	}
 }
 

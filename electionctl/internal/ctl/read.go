@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/members"
 )
 
 // defaultTag is the webhook that says which revision is the default.
@@ -28,6 +30,7 @@ type clients struct {
 	config *rest.Config
 	kube   kubernetes.Interface
 	meta   metadata.Interface
+	clock  *serverClock
 }
 
 func (p *Program) connect() (*clients, error) {
@@ -36,7 +39,10 @@ func (p *Program) connect() (*clients, error) {
 		return nil, err
 	}
 	config.QPS, config.UserAgent = -1, "electionctl"
-	c := &clients{config: config}
+	c := &clients{config: config, clock: &serverClock{}}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return dated{next: next, clock: c.clock}
+	})
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
@@ -58,17 +64,20 @@ func (p *Program) namespace() (string, error) {
 type seen struct {
 	locks      []inspect.Lock
 	candidates []inspect.Candidate
-	// members reports whether anybody says that it takes part in elections.
-	members bool
+	// members are the namespaces in which processes say that they take part in elections.
+	members map[string]bool
 	// unread is what may not be read, and so is missing.
 	unread []error
 	at     time.Time
 }
 
+// knows reports whether all who take part in an election are known.
+func (s *seen) knows(e inspect.Election) bool { return e.Known(s.members[e.Namespace]) }
+
 // look reads all locks in two requests: the Leases, among them the members, and the metadata of
 // ConfigMaps. What one of them may not read, the other may.
 func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
-	s := &seen{}
+	s := &seen{members: map[string]bool{}}
 	var leases, configMaps []inspect.Lock
 	var errLeases, errConfigMaps error
 	var both sync.WaitGroup
@@ -120,11 +129,19 @@ func (c *clients) leases(ctx context.Context, namespace string, s *seen) (locks 
 	if err != nil {
 		return nil, err
 	}
+	var all []members.Member
 	for i := range list.Items {
-		if lock, ok := inspect.FromLease(&list.Items[i]); ok {
+		lease := &list.Items[i]
+		if lock, ok := inspect.FromLease(lease); ok {
 			locks = append(locks, lock)
+			continue
+		}
+		// One that cannot be read says nothing.
+		if m, err := members.Parse(lease); err == nil {
+			all, s.members[m.Namespace] = append(all, m), true
 		}
 	}
+	s.candidates = inspect.Candidates(all, c.clock.now())
 	return locks, nil
 }
 

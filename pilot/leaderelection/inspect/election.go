@@ -42,8 +42,9 @@ type Candidate struct {
 	Fit  bool `json:"fit"`
 	// Late: it has said nothing for longer than it should. It may be gone.
 	Late bool `json:"late,omitempty"`
-	// Version is the program's.
+	// Version is the program's, and PodUID its Pod's.
 	Version string `json:"version,omitempty"`
+	PodUID  string `json:"podUID,omitempty"`
 }
 
 // able reports whether it could lead, as far as it says.
@@ -109,6 +110,12 @@ type Hold struct {
 
 // Led reports whether the lock names somebody who can lead.
 func (e Election) Led() bool { return e.State == Leads || e.State == Holds || e.State == Nominated }
+
+// Known reports whether all who take part say so: those of ours do where members keep Leases, and
+// a holder that does not is a peer, beside which there may be others.
+func (e Election) Known(members bool) bool {
+	return members && (e.Holder == "" || e.State == Kept || slices.ContainsFunc(e.Candidates, func(c Candidate) bool { return c.Identity == e.Holder }))
+}
 
 // Elections are those that the locks are of, by namespace and name.
 func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.DefaultRevision) []Election {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/members"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -141,6 +142,29 @@ func TestCompare(t *testing.T) {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+func TestCandidatesAreWhatMembersSay(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m := members.Member{Namespace: "istio-system", Identity: "a", Renewed: at, Duration: 90 * time.Second, PodUID: "u"}
+	m.Revision, m.Cluster, m.Version = "stable", members.Remote, "v1"
+	m.Elections = []members.Election{{Name: "e", Candidate: true, Warm: true}, {Name: "other"}}
+	want := Candidate{Namespace: "istio-system", Election: "e", Identity: "a", Key: "^stable", Warm: true, PodUID: "u", Version: "v1"}
+	if got := Candidates([]members.Member{m}, at.Add(149*time.Second)); len(got) != 1 || got[0] != want {
+		t.Errorf("%+v", got)
+	}
+	want.Late = true
+	if got := Candidates([]members.Member{m}, at.Add(151*time.Second)); len(got) != 1 || got[0] != want {
+		t.Errorf("%+v", got)
+	}
+	e := Elections([]Lock{configMap(t, "e", recordOf("a", "^stable", 3))}, []Candidate{want}, k8sleaderelection.DefaultRevision{})[0]
+	if !e.Known(true) || e.Known(false) {
+		t.Error("its holder is a member")
+	}
+	e.Holder = "istiod"
+	if e.Known(true) {
+		t.Error("its holder is a peer, which may have others beside it")
 	}
 }
 

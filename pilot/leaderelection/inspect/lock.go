@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/members"
 )
 
 // The kinds of lock object, and Both for an election that is held in one of each together.
@@ -34,7 +35,6 @@ const (
 	apiServerLabel   = "apiserver.kubernetes.io/identity"
 	componentLabel   = "k8s.io/component"
 	apiServer        = "kube-apiserver"
-	memberLabel      = "incumbent.dev/member"
 	istiodManager    = "pilot-discovery"
 	incumbentManager = "incumbent"
 )
@@ -43,7 +43,7 @@ const (
 // API server sent it, with managedFields.
 func FromLease(lease *coordinationv1.Lease) (Lock, bool) {
 	labels := lease.Labels
-	_, member := labels[memberLabel]
+	_, member := labels[members.Label]
 	_, server := labels[apiServerLabel]
 	if lease.Namespace == nodeLeases || member || server || labels[componentLabel] == apiServer {
 		return Lock{}, false

@@ -1,0 +1,81 @@
+package ctl
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection/members"
+)
+
+// member makes the Lease of a process that takes part in the election istio-leader.
+func (e *environment) member(identity, revision string, pod types.UID, ago time.Duration, warm, fit bool) {
+	e.t.Helper()
+	state, err := json.Marshal(members.State{
+		Revision: revision, Cluster: members.Local, Version: "v1", Elections: []members.Election{{Name: "istio-leader", Candidate: true, Warm: warm, Fit: fit}},
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	seconds, at := int32(90), metav1.NewMicroTime(time.Now().Add(-ago))
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: members.LeaseName(identity), Labels: map[string]string{members.Label: members.LabelValue}, Annotations: map[string]string{members.StateAnnotation: string(state)},
+		},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &identity, LeaseDurationSeconds: &seconds, RenewTime: &at},
+	}
+	if pod != "" {
+		lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: identity, UID: pod}}
+	}
+	if _, err := e.kube.CoordinationV1().Leases(e.namespace).Create(e.t.Context(), lease, metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func TestMembers(t *testing.T) {
+	e := newEnvironment(t)
+	e.lock("istio-leader", strings.ReplaceAll(record, "istiod", "pilot"), "incumbent.dev/leader", "v1 pilot-stable-1 3 handover")
+	e.member("pilot-stable-1", "stable", "", 0, true, true)
+	e.member("pilot-canary-1", "canary", "", 0, true, true)
+	e.member("pilot-canary-2", "canary", "", 0, false, true)
+	e.member("pilot-canary-3", "canary", "", 0, true, false)
+	e.member("pilot-canary-4", "canary", "", time.Hour, true, true)
+	e.member("pilot-canary-5", "canary", "gone", 0, true, true)
+	e.pod("pilot-canary-5", "canary")
+	e.member("pilot-canary-6", "canary", "gone", 0, true, true)
+
+	for file, args := range map[string][]string{
+		"members-explain.txt": {"explain", "istio-leader", "--default-revision", "canary"},
+		"members-wide.txt":    {"list", "-o", "wide"},
+		"members-plan.txt":    {"plan", "--default-revision", "canary"},
+	} {
+		got := e.run(args...)
+		e.expect(got, Done, "")
+		golden(t, file, got.out)
+	}
+	for to, c := range map[string]struct {
+		code int
+		says string
+	}{
+		"pilot-canary-2": {Refused, "is not warm"},
+		"pilot-canary-3": {Refused, "is not fit to lead"},
+		"pilot-canary-5": {Refused, "is the member of a pod that is gone"},
+		"pilot-canary-6": {NotFound, "there is no pod pilot-canary-6"},
+		"pilot-beta-1":   {NotFound, "pilot-beta-1 is no candidate of istio-leader; there are: pilot-canary-1, "},
+	} {
+		e.expect(e.run("transfer", "istio-leader", "--to", to, "--yes"), c.code, "", c.says)
+	}
+	e.expect(e.run("plan", "--default-revision", "beta"), NotFound, "", "nobody runs revision beta: there are canary, stable; install it first")
+	e.expect(e.run("__complete", "transfer", "istio-leader", "--to", ""), Done, "pilot-canary-1\n")
+	e.expect(e.run("__complete", "plan", "--default-revision", ""), Done, "canary\nstable\n")
+
+	if o := e.run("list", "-o", "json"); !strings.Contains(o.out, `"holder": "pilot-stable-1"`) || strings.Contains(o.out, string(inspect.Both)) {
+		t.Error(o)
+	}
+}
