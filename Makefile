@@ -38,7 +38,7 @@ SPARING := GOGC=$${GOGC:-400} GOMEMLIMIT=$${GOMEMLIMIT:-2GiB}
 ONCE := -vet=off -ldflags=-w
 # They take longest: begun last, they would be alone at the end.
 FIRST := ./tests/faults/fence ./tests/playground ./tests/integration/elections ./tests/upgrade
-RACE_PACKAGES ?= ./...
+RACE_PACKAGES ?= $(FIRST) ./...
 SIM_PACKAGES := ./pilot/leaderelection/k8sleaderelection/internal/simulation
 # How many seeds it plays through real loops, locks and watches, and the planted bugs with them.
 PLAY_SEEDS ?= 2000
@@ -80,8 +80,8 @@ test-modules:
 electionctl-test: $(BUILD_TOOLS) ## Of these, the ones of what people type (ARGS=-rewrite: write anew what is printed)
 	cd electionctl && go test -count=1 -timeout 5m ./... -args $(ARGS)
 
-race: $(BUILD_TOOLS) ## The same under the race detector, one package at a time, with fewer simulated seeds
-	$(SPARING) SIM_SEEDS=$${SIM_SEEDS:-100} CGO_ENABLED=1 go test -race -p 1 -timeout 25m $(RACE_PACKAGES)
+race: $(BUILD_TOOLS) ## The same under the race detector, a package at a time for each core, with fewer simulated seeds
+	$(SPARING) SIM_SEEDS=$${SIM_SEEDS:-100} CGO_ENABLED=1 go test -race -p $$(getconf _NPROCESSORS_ONLN) -timeout 25m $(RACE_PACKAGES)
 
 size: ## Packages and stripped size of README's example, beside the same program with client-go alone
 	go test -count=1 -v -run TestPackagesOfTheExample ./tests/library -sizes
