@@ -100,6 +100,10 @@ var rooms = []room{
 		judges: []judge{{pkg: locks}, {pkg: locks + "/locktest"}, {pkg: elector, skip: long}},
 	},
 	{
+		name: "inspect", packages: []string{elections + "/inspect"}, budget: 5 * time.Minute,
+		judges: []judge{{pkg: elections + "/inspect"}},
+	},
+	{
 		name: "predecessor", packages: []string{elections}, files: predecessorFiles, budget: 15 * time.Minute,
 		judges: []judge{
 			{pkg: elections, skip: plays},

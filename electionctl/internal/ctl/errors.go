@@ -9,7 +9,6 @@ import (
 	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // explained adds the next step to errors of the API server and of the way to it.
@@ -20,8 +19,6 @@ func explained(err error) error {
 	switch {
 	case errors.As(err, &c):
 		return err
-	case clientcmd.IsEmptyConfig(err):
-		return fmt.Errorf("no cluster is configured: give --kubeconfig or set KUBECONFIG")
 	case apierrors.IsForbidden(err):
 		return withCode(Refused, "%w; see what you may do: kubectl auth can-i --list", err)
 	case apierrors.IsUnauthorized(err):

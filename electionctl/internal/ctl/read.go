@@ -33,10 +33,16 @@ type clients struct {
 	clock  *serverClock
 }
 
+// nowhere is what kubectl's flags mean where nothing says which cluster.
+const nowhere = "http://localhost:8080"
+
 func (p *Program) connect() (*clients, error) {
 	config, err := p.flags.ToRESTConfig()
 	if err != nil {
 		return nil, err
+	}
+	if config.Host == nowhere && *p.flags.APIServer == "" {
+		return nil, withCode(Misused, "no cluster is configured: give --kubeconfig, or set KUBECONFIG")
 	}
 	config.QPS, config.UserAgent = -1, "electionctl"
 	c := &clients{config: config, clock: &serverClock{}}

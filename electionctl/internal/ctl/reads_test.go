@@ -51,6 +51,7 @@ func TestBadInput(t *testing.T) {
 		"verb":             {[]string{"lits"}, Misused, "lits"},
 		"no permission":    {[]string{"list", "--as", "nobody"}, Refused, "kubectl auth can-i --list"},
 		"server away":      {[]string{"list", "--server", "https://127.0.0.1:1"}, Failed, "kubectl cluster-info"},
+		"no cluster":       {[]string{"list", "--kubeconfig", "/dev/null"}, Misused, "no cluster is configured"},
 		"context":          {[]string{"list", "--context", "nope"}, Failed, "nope"},
 	} {
 		t.Run(name, func(t *testing.T) {

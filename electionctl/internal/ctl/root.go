@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
@@ -97,6 +99,7 @@ the default revision would do; and move elections safely. Reads work for istiod'
 		return withCode(Misused, "%w; see %s --help", err, cmd.CommandPath())
 	})
 	p.flags.AddFlags(root.PersistentFlags())
+	hideRare(root.PersistentFlags())
 	root.AddGroup(
 		&cobra.Group{ID: "reads", Title: "See:"},
 		&cobra.Group{ID: "orders", Title: "Move:"},
@@ -106,6 +109,12 @@ the default revision would do; and move elections safely. Reads work for istiod'
 	p.add(root, "orders", p.transfer(), p.stepDown(), p.pause(), p.resume())
 	p.add(root, "cluster", p.doctor(), p.defaults(), p.fence(), p.page())
 	return root
+}
+
+// hideRare leaves the flags that hardly anybody gives by hand out of the help; they work as kubectl's do.
+func hideRare(flags *pflag.FlagSet) {
+	usual := []string{"as", "context", "kubeconfig", "namespace", "request-timeout"}
+	flags.VisitAll(func(f *pflag.Flag) { f.Hidden = !slices.Contains(usual, f.Name) })
 }
 
 func (p *Program) add(root *cobra.Command, group string, commands ...*cobra.Command) {
