@@ -133,7 +133,8 @@ func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.Default
 	var all []Election
 	for n, locks := range byName {
 		for _, e := range ofName(locks) {
-			e.Candidates = inOrder(taking[n], e.Ranked, d)
+			e.Candidates = taking[n]
+			e.Candidates = inOrder(e.Candidates, e.byRank(), d)
 			all = append(all, e)
 		}
 	}

@@ -2,6 +2,8 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -42,7 +44,7 @@ type Outcome struct {
 // If is what would happen were that the default revision. known says that those who take part
 // say so (members); without, a candidate may be there that nobody knows of.
 func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
-	candidates := inOrder(e.Candidates, e.Ranked, d)
+	candidates := inOrder(e.Candidates, e.byRank(), d)
 	stays := func(why string) Outcome {
 		return Outcome{Move: Stays, Leader: e.Holder, Revision: e.Revision, Warm: true, Gap: "none", Why: why}
 	}
@@ -51,12 +53,21 @@ func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 		return stays("it is kept for the elections that came in its place")
 	case !e.Led():
 		return take(e, candidates, known)
+	}
+	if next := ready(candidates, func(c Candidate) bool { return c.Identity != e.Holder }); next != nil && e.Unfit && e.HandsOver {
+		o := e.moved(next)
+		o.Why = "the leader would rather not lead, and hands over to any candidate that is fit"
+		return o
+	}
+	switch {
 	case !e.Ranked && e.Key == "":
 		return stays("its candidates have no rank")
 	case !e.Ranked:
 		return stays("each revision has a lock of its own")
 	}
-	next := e.next(candidates, d)
+	next := ready(candidates, func(c Candidate) bool {
+		return c.Identity != e.Holder && k8sleaderelection.Outranks(c.Key, e.Key, d)
+	})
 	switch {
 	case e.Hold != nil && (next != nil || e.Revision != d.Revision):
 		return stays(fmt.Sprintf("held there by %s (%s); after that rank counts again", e.Hold.Requester, e.Hold.Reason))
@@ -67,17 +78,24 @@ func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	case e.Revision == d.Revision:
 		return stays("its leader is of " + d.Revision)
 	case known:
-		return stays("nobody of " + d.Revision + " takes part")
+		return stays("nobody of " + d.Revision + " that is fit takes part")
 	}
 	o := e.moved(&Candidate{Key: d.Revision})
 	o.Move, o.Why = Unknown, "if a candidate of "+d.Revision+" takes part; no member says so"
 	return o
 }
 
-// next is who would have the lock by rank: the first that is warm, or else the first.
-func (e Election) next(candidates []Candidate, d k8sleaderelection.DefaultRevision) (next *Candidate) {
+// byRank reports whether rank counts. Of a lock that nobody holds the candidates' keys say so.
+func (e Election) byRank() bool {
+	return e.Ranked || e.Holder == "" && slices.ContainsFunc(e.Candidates, func(c Candidate) bool {
+		return c.Key != "" && !strings.HasSuffix(e.Name, "-"+c.Revision())
+	})
+}
+
+// ready is the first of those candidates that is able and warm, or else the first that is able.
+func ready(candidates []Candidate, of func(Candidate) bool) (next *Candidate) {
 	for i, c := range candidates {
-		if c.Identity != e.Holder && c.able() && k8sleaderelection.Outranks(c.Key, e.Key, d) && (next == nil || c.Warm && !next.Warm) {
+		if of(c) && c.able() && (next == nil || c.Warm && !next.Warm) {
 			next = &candidates[i]
 		}
 	}
@@ -105,14 +123,14 @@ func take(e Election, candidates []Candidate, known bool) Outcome {
 	if e.State == Unreadable {
 		o.Gap, o.Why = "a lease of the candidates, counted from when it became so", "an unreadable record counts as held for a lease"
 	}
-	for _, c := range candidates {
-		if c.Late || !c.Fit && o.Leader != "" {
-			continue
+	next := ready(candidates, func(Candidate) bool { return true })
+	if next == nil { // an unfit one takes what is left to nobody
+		if i := slices.IndexFunc(candidates, func(c Candidate) bool { return !c.Late }); i >= 0 {
+			next = &candidates[i]
 		}
-		o.Leader, o.Revision, o.Warm = c.Identity, c.Revision(), c.Warm
-		if c.Fit {
-			break
-		}
+	}
+	if next != nil {
+		o.Leader, o.Revision, o.Warm = next.Identity, next.Revision(), next.Warm
 	}
 	if o.Leader == "" {
 		o.Move, o.Why = Unknown, "no member says that it takes part"
@@ -130,7 +148,7 @@ func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcom
 	}
 	gone := e
 	gone.State, gone.Candidates = Free, nil
-	for _, c := range inOrder(e.Candidates, e.Ranked, d) {
+	for _, c := range inOrder(e.Candidates, e.byRank(), d) {
 		if c.Identity != e.Holder {
 			gone.Candidates = append(gone.Candidates, c)
 		}

@@ -1,0 +1,89 @@
+package inspect
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write testdata/words.txt anew")
+
+// What is said of elections, in every state and for every kind of default revision.
+func TestWords(t *testing.T) {
+	const marker, hold = "v1 a 3 handover", `{"holder":"a","transitions":3,"seconds":60,"requester":"ann","reason":"pause"}`
+	locks := []struct {
+		name string
+		lock Lock
+	}{
+		{"leads", configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker)},
+		{"leads, of canary", configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker)},
+		{"leads, remote", configMap(t, "e", recordOf("a", "^canary", 3), markerKey, marker)},
+		{"leads, unfit", configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker+" unfit")},
+		{"leads, held", configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker, "incumbent.dev/hold", hold)},
+		{"leads, of canary, held", configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker, "incumbent.dev/hold", hold)},
+		{"holds", configMap(t, "e", recordOf("a", "stable", 3))},
+		{"holds after one of ours", configMap(t, "e", recordOf("a", "stable", 3), markerKey, "v1 b 2")},
+		{"of no rank", configMap(t, "e", recordOf("a", "", 3))},
+		{"within its revision", configMap(t, "gateway-stable", recordOf("a", "stable", 3))},
+		{"free", configMap(t, "e", recordOf("", "", 3))},
+		{"free after one of ours", configMap(t, "e", recordOf("", "", 3), markerKey, "v1 b 2")},
+		{"unreadable", configMap(t, "e", "{")},
+		{"empty", func() Lock {
+			l := lease(t, "e", "a")
+			l.Snapshot.Raw = nil
+			l.Snapshot.Record.HolderIdentity = ""
+			return l
+		}()},
+		{"kept", configMap(t, "e", recordOf("incumbent-successors", "", 3), "incumbent.dev/predecessor", "v1 incumbent-successors 3 a")},
+	}
+	candidates := map[string][]Candidate{
+		"no members": nil,
+		"members": {
+			{Identity: "a", Key: "stable", Warm: true, Fit: true}, {Identity: "cold", Key: "canary", Fit: true},
+			{Identity: "late", Key: "canary", Warm: true, Fit: true, Late: true}, {Identity: "late2", Key: "beta", Late: true},
+			{Identity: "unfit", Key: "canary", Warm: true}, {Identity: "z", Key: "stable", Warm: true, Fit: true},
+		},
+		"unfit members": {{Identity: "u2", Key: "canary", Warm: true}, {Identity: "u1", Key: "stable"}},
+		"one alone":     {{Identity: "a", Key: "stable", Warm: true, Fit: true}},
+	}
+	defaults := []struct {
+		name string
+		d    k8sleaderelection.DefaultRevision
+	}{
+		{"not known", k8sleaderelection.DefaultRevision{}}, {"none", k8sleaderelection.DefaultRevision{Synced: true}},
+		{"canary", k8sleaderelection.DefaultRevision{Synced: true, Revision: "canary"}},
+	}
+	var out strings.Builder
+	for _, l := range locks {
+		fmt.Fprintf(&out, "%s\n", l.name)
+		for _, problem := range Of(l.lock).Problems {
+			fmt.Fprintf(&out, "  problem: %s\n", problem)
+		}
+		for _, d := range defaults {
+			fmt.Fprintf(&out, "  default %s: %s\n", d.name, Of(l.lock).Reason(d.d))
+			for _, who := range []string{"no members", "members", "unfit members", "one alone"} {
+				e := Of(l.lock)
+				e.Candidates = candidates[who]
+				known := who != "no members"
+				fmt.Fprintf(&out, "    %s: %+v\n    %s, died: %+v\n", who, e.If(d.d, known), who, e.IfDied(d.d, known))
+			}
+		}
+	}
+	const file = "testdata/words.txt"
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != string(want) {
+		t.Errorf("see what -rewrite changes in %s; now:\n%s", file, out.String())
+	}
+}
