@@ -74,7 +74,7 @@ func TestWhatIsFoundInTheCaches(t *testing.T) {
 		if class != "" {
 			meta.Labels = map[string]string{ClassDefaultsLabel: class}
 		}
-		return corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"service": name}}
+		return corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"service": name, "else": "long"}}
 	}
 	configs := map[string]corev1.ConfigMap{}
 	var all []corev1.ConfigMap
@@ -92,7 +92,7 @@ func TestWhatIsFoundInTheCaches(t *testing.T) {
 	}).Gateway
 	other := play(t, named("other"), func(gw *gateway.Gateway) { gw.Namespace, gw.Spec.GatewayClassName = "store", "other" }).Gateway
 	c := served(t, map[string]any{
-		"gateways": listed([]*gateway.Gateway{web, other}), "gatewayclasses": listed(nil), "configmaps": listed(all), "services": listed(nil),
+		"gateways": listed([]*gateway.Gateway{web, other}), "gatewayclasses": listed([]gateway.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "istio"}}}), "configmaps": listed(all), "services": listed(nil),
 		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}), "serviceaccounts": listed(nil), "deployments": listed(nil),
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -137,7 +137,8 @@ func TestWhatIsFoundInTheCaches(t *testing.T) {
 	}
 	gw := c.gateways.Get("shop", "web")
 	view, seen := c.view(keyOf(gw), gw)
-	if view.Gateway != gw || !*seen || view.Existing(Service, "edge") != nil || view.Parameters("params") == nil || view.Parameters("a") != nil || view.Defaults.Name != "a" || !*seen {
+	if view.Gateway != gw || !*seen || view.Existing(Service, "edge") != nil || view.Parameters("params") == nil || view.Parameters("a") != nil || view.Defaults.Name != "a" ||
+		view.Class == nil || view.Parameters("params").Data["else"] != "" || !*seen {
 		t.Errorf("what is seen is %+v, %v", view, *seen)
 	}
 	if !c.isMine(gw.ObjectMeta) || c.isMine(other.ObjectMeta) || !c.incomplete(keyOf(gw)) || c.incomplete(key{Namespace: "shop", Name: "none"}) {

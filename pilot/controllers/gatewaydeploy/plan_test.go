@@ -347,7 +347,7 @@ func TestInfrastructure(t *testing.T) {
 	}
 	given := func(gw *gateway.Gateway) {
 		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{
-			Labels:      map[gateway.LabelKey]gateway.LabelValue{"team": "a", GatewayLabel: "stolen", ManagedLabel: "stolen"},
+			Labels:      map[gateway.LabelKey]gateway.LabelValue{"team": "a", GatewayLabel: "stolen", ManagedLabel: "stolen", gateway.GroupName + "/other": "stolen"},
 			Annotations: map[gateway.AnnotationKey]gateway.AnnotationValue{"cost": "b: \"c\"\n- d"},
 		}
 	}
@@ -361,7 +361,7 @@ func TestInfrastructure(t *testing.T) {
 	plan = play(t, own, given).plan()
 	for _, kind := range Kinds {
 		o := plan.document(kind)
-		if o.GetLabels()["team"] != "a" || o.GetLabels()["own"] != "" || o.GetAnnotations()["cost"] != "b: \"c\"\n- d" || o.GetAnnotations()["own"] != "" {
+		if o.GetLabels()["team"] != "a" || o.GetLabels()["own"] != "" || o.GetLabels()[gateway.GroupName+"/other"] != "" || o.GetAnnotations()["cost"] != "b: \"c\"\n- d" || o.GetAnnotations()["own"] != "" {
 			t.Errorf("with infrastructure the %s has %v and %v", kind, o.GetLabels(), o.GetAnnotations())
 		}
 		if o.GetLabels()[GatewayLabel] != "web" || o.GetLabels()[ManagedLabel] != ManagedBy {

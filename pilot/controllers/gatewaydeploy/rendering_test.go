@@ -30,6 +30,8 @@ func TestTemplatesThatRenderRubbish(t *testing.T) {
 		"a field of another type":   {strings.Replace(good, "periodSeconds: 5", "periodSeconds: often", 1), "periodSeconds"},
 		"a status":                  {good + "\nstatus: {replicas: 1}", "status"},
 		"a value that there is not": {strings.Replace(good, ".ServiceType", ".Missing", 1), "Missing"},
+		"labels that are none":      {"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: {{ .ServiceAccount | quote }}, namespace: {{ .Namespace | quote }}, labels: null}", "metadata.labels"},
+		"a second one of no name":   {good + "\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: shop}", "document 4 is a second Service"},
 		"more than there can be":    {`{{ range 2000000 }}xxxxxxxxxxxxxxxx{{ end }}`, "more than"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -64,6 +64,9 @@ func TestAGatewayThatIsServed(t *testing.T) {
 			})
 			synctest.Wait()
 			after := s.gateway().Status
+			if n := after.Listeners[0].AttachedRoutes; n != 1 {
+				t.Errorf("%d routes are attached", n)
+			}
 			if len(after.Addresses) != 1 || after.Addresses[0].Value != "192.0.2.8" {
 				t.Errorf("the addresses are %v", after.Addresses)
 			}
