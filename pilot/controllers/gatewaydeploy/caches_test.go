@@ -24,7 +24,18 @@ import (
 // kind that is not in it is not known.
 func served(t *testing.T, lists map[string]any) *Controller {
 	t.Helper()
+	return servedBy(t, lists, func(w http.ResponseWriter, r *http.Request) { t.Errorf("%s %s", r.Method, r.URL) }, slog.DiscardHandler)
+}
+
+// servedBy is served with what answers writes.
+func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, log slog.Handler) *Controller {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Content-Type", "application/json")
+			write(w, r)
+			return
+		}
 		_, kind, _ := strings.Cut(r.URL.Path, "/v1/")
 		list, known := lists[kind]
 		w.Header().Set("Content-Type", "application/json")
@@ -51,7 +62,7 @@ func served(t *testing.T, lists map[string]any) *Controller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(client, Config{Namespace: "system", Logger: slog.New(slog.DiscardHandler)})
+	c, err := New(client, Config{Namespace: "system", Logger: slog.New(log)})
 	if err != nil {
 		t.Fatal(err)
 	}

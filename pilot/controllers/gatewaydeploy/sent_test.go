@@ -1,0 +1,220 @@
+package gatewaydeploy
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/tests/harness"
+)
+
+// sending is an API server that answers writes and shows nothing of them, with a controller whose caches are filled.
+type sending struct {
+	*Controller
+	*played
+	log harness.Log
+
+	mu sync.Mutex
+	// refuses says why a write is refused, nil where it is not.
+	refuses func(verb, resource string) *apierrors.StatusError
+	sent    []string
+	bodies  map[string]*unstructured.Unstructured
+}
+
+func newSending(t *testing.T, p *played) *sending {
+	t.Helper()
+	s := &sending{played: p, refuses: func(string, string) *apierrors.StatusError { return nil }, bodies: map[string]*unstructured.Unstructured{}}
+	lists := map[string]any{
+		"gateways": listed([]*gateway.Gateway{p.Gateway}), "gatewayclasses": listed(nil), "configmaps": listed(nil),
+		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}),
+	}
+	for _, kind := range Kinds {
+		var items []metav1.Object
+		for name, o := range p.objects {
+			if strings.HasPrefix(name, string(kind)+"/") {
+				items = append(items, o)
+			}
+		}
+		lists[kind.Resource().Resource] = listed(items)
+	}
+	s.Controller = servedBy(t, lists, s.write, slog.NewTextHandler(&s.log, nil))
+	if err := s.Warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *sending) write(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	verb := map[string]string{http.MethodPost: "create", http.MethodPatch: "patch"}[r.Method]
+	if r.Header.Get("Content-Type") == string(types.ApplyPatchType) {
+		verb = "apply"
+	}
+	_, path, _ := strings.Cut(r.URL.Path, "/namespaces/shop/")
+	resource, _, _ := strings.Cut(path, "/")
+	what := verb + " " + path
+	s.sent = append(s.sent, what)
+	if refused := s.refuses(verb, resource); refused != nil {
+		status := refused.Status()
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		w.WriteHeader(int(status.Code))
+		_ = json.NewEncoder(w).Encode(status)
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	o := &unstructured.Unstructured{}
+	_ = json.Unmarshal(body, &o.Object)
+	s.bodies[what] = o.DeepCopy()
+	if resource == "gateways" {
+		changed := s.Gateway.DeepCopy()
+		changed.Annotations, changed.ResourceVersion = o.GetAnnotations(), "77"
+		_ = json.NewEncoder(w).Encode(changed)
+		return
+	}
+	if verb == "create" {
+		_ = json.NewEncoder(w).Encode(s.put(Kind(o.GetKind()), write{ControllerName, false, o.Object}))
+		return
+	}
+	o.SetResourceVersion("77")
+	_ = json.NewEncoder(w).Encode(o.Object)
+}
+
+// takes are the writes of one look at a Gateway.
+func (s *sending) takes(t *testing.T, of key) (sent []string, err error) {
+	t.Helper()
+	s.mu.Lock()
+	s.sent = nil
+	s.mu.Unlock()
+	err = s.reconcile(t.Context(), of)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent, err
+}
+
+var (
+	web      = key{Namespace: "shop", Name: "web"}
+	creation = []string{"patch gateways/web", "create serviceaccounts", "create services", "create deployments"}
+)
+
+// A new Gateway takes four writes, each of what is wanted; before a cache shows them there are no further ones.
+func TestWhatIsSentForANewGateway(t *testing.T) {
+	p := play(t)
+	s := newSending(t, p)
+	if sent, err := s.takes(t, web); err != nil || !slices.Equal(sent, creation) {
+		t.Errorf("sent %q, %v", sent, err)
+	}
+	if sent, err := s.takes(t, web); err != nil || len(sent) > 0 {
+		t.Errorf("and then %q, %v", sent, err)
+	}
+	noted := s.bodies[creation[0]]
+	if noted.GetAnnotations()[versionAnnotation] != "5" || noted.GetResourceVersion() != "7" || noted.GetUID() != "uid-1" {
+		t.Errorf("onto the Gateway it writes %v", noted)
+	}
+	for i, kind := range Kinds {
+		if o := s.bodies[creation[i+1]]; o.GetKind() != string(kind) || o.GetName() != "web-istio" || o.GetLabels()[GatewayLabel] != "web" {
+			t.Errorf("it creates %v", o)
+		}
+	}
+	if sent, err := s.takes(t, key{Namespace: "shop", Name: "none"}); err != nil || len(sent) > 0 {
+		t.Errorf("for one that has gone it sends %q, %v", sent, err)
+	}
+}
+
+// What was refused because the caches are behind waits for them; any other refusal is said, of each object.
+func TestWhatIsSentAfterARefusal(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{}, "x", nil)
+	exists := apierrors.NewAlreadyExists(schema.GroupResource{}, "x")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "x", nil)
+	ends := apierrors.NewForbidden(schema.GroupResource{}, "x", nil)
+	ends.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, x := range map[string]struct {
+		verb, resource string
+		with           *apierrors.StatusError
+		first, again   int
+		says           []string
+	}{
+		"a Gateway that has changed":   {"patch", "gateways", conflict, 1, 0, nil},
+		"a Gateway that may not be":    {"patch", "gateways", forbidden, 1, 1, []string{"writing the controller version onto Gateway shop/web"}},
+		"objects that are there":       {"create", "", exists, 4, 0, nil},
+		"objects that have changed":    {"create", "", conflict, 4, 0, nil},
+		"objects that may not be":      {"create", "", forbidden, 4, 4, []string{"create ServiceAccount shop/web-istio", "create Service shop/web-istio", "create Deployment shop/web-istio"}},
+		"a namespace that is going":    {"create", "", ends, 4, 4, nil},
+		"one object that has appeared": {"create", "services", exists, 4, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSending(t, play(t))
+			s.refuses = func(verb, resource string) *apierrors.StatusError {
+				if verb == x.verb && (x.resource == "" || x.resource == resource) {
+					return x.with
+				}
+				return nil
+			}
+			for look, want := range []int{x.first, x.again} {
+				sent, err := s.takes(t, web)
+				if x.resource != "gateways" && look == 1 && want > 0 {
+					want-- // its version was written before
+				}
+				if len(sent) != want || (err != nil) != (len(x.says) > 0) {
+					t.Errorf("look %d: sent %q, %v", look+1, sent, err)
+				}
+				for _, says := range x.says {
+					if err == nil || !strings.Contains(err.Error(), says) {
+						t.Errorf("%v does not say %q", err, says)
+					}
+				}
+			}
+		})
+	}
+}
+
+// What is there is applied where it is not as wanted, at the version that was read, and left alone where it is.
+func TestWhatIsSentForAChange(t *testing.T) {
+	p := play(t, annotated(versionAnnotation, "5"))
+	for _, step := range p.plan().Steps {
+		p.put(step.Kind, write{ControllerName, true, step.Document})
+	}
+	p.Gateway.Spec.Listeners[0].Port = 9090
+	s := newSending(t, p)
+	sent, err := s.takes(t, web)
+	if want := []string{"apply services/web-istio", "apply deployments/web-istio"}; err != nil || !slices.Equal(sent, want) {
+		t.Errorf("sent %q, %v\n%s", sent, err, &s.log)
+	}
+	for _, what := range sent {
+		if o := s.bodies[what]; o.GetResourceVersion() != "42" || !strings.Contains(mustJSON(t, o.Object), "9090") {
+			t.Errorf("%s: %v", what, o)
+		}
+	}
+}
+
+// That a Gateway has gone ends what was said of it.
+func TestWhatIsGoneHasNoProblem(t *testing.T) {
+	s := newSending(t, play(t))
+	gone := key{Namespace: "shop", Name: "gone"}
+	s.problems.Report(gone, reference(play(t, named("gone")).Gateway), problemf(ReasonInvalidName, "too long"))
+	if _, err := s.takes(t, gone); err != nil || s.log.Count("Gateway can be deployed again") != 1 {
+		t.Errorf("%v, the log:\n%s", err, &s.log)
+	}
+}
+
+func mustJSON(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
