@@ -229,7 +229,7 @@ const (
 )
 
 // pureIngress are the ingress controller's tests that need no API server.
-const pureIngress = "TestClass|TestUnknownClass|TestAddresses|TestNewNames.*|TestSlim|TestModes.*|TestWhichChanges.*|TestAConflict.*|TestWhichKinds.*|TestWhatIsWrong.*"
+const pureIngress = "TestClass|TestUnknownClass|TestAddresses|TestNewNames.*|TestSlim|TestModes.*|TestWhichChanges.*|TestAConflict.*|TestWhichKinds.*|TestWhatIsWrong.*|TestTheStatus.*|TestAWriteThatFails.*"
 
 // pureDeploy are those of gateway deployment.
 const pureDeploy = "TestTemplates.*|TestOverlays|TestAGatewaysParameters.*|TestWhichGatewaysAreServed|TestWhatAGatewayGets|TestNames|TestPorts.*|TestInfrastructure|" +

@@ -106,7 +106,10 @@ func (s *stub) run(c *Controller, during func()) {
 	}
 }
 
-var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "ingresses"}, "one", errors.New("no right"))
+var (
+	errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "ingresses"}, "one", errors.New("no right"))
+	errConflict  = apierrors.NewConflict(schema.GroupResource{Resource: "ingresses"}, "one", errors.New("changed"))
+)
 
 // A change that addresses or classes depend on is looked at when it comes, also while a write waits out a back-off; any other
 // is not: it would go past that.
@@ -205,7 +208,7 @@ func TestAConflictIsNotTriedAgainAtOnce(t *testing.T) {
 				return false, nil, nil
 			}
 			s.tries.Inc()
-			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "ingresses"}, "one", errors.New("changed"))
+			return true, nil, errConflict
 		})
 		s.run(s.controller(), func() {
 			time.Sleep(time.Second)
