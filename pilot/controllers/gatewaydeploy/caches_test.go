@@ -24,11 +24,11 @@ import (
 // kind that is not in it is not known.
 func served(t *testing.T, lists map[string]any) *Controller {
 	t.Helper()
-	return servedBy(t, lists, func(w http.ResponseWriter, r *http.Request) { t.Errorf("%s %s", r.Method, r.URL) }, slog.DiscardHandler)
+	return servedBy(t, lists, func(w http.ResponseWriter, r *http.Request) { t.Errorf("%s %s", r.Method, r.URL) }, Config{Logger: slog.New(slog.DiscardHandler)})
 }
 
 // servedBy is served with what answers writes.
-func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, log slog.Handler) *Controller {
+func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, config Config) *Controller {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -47,22 +47,19 @@ func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, log sl
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			list = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity}
 		case r.URL.Query().Get("watch") != "":
-			if err := http.NewResponseController(w).Flush(); err != nil {
-				t.Error(err)
-			}
+			_ = http.NewResponseController(w).Flush() // fails when the test has ended
 			<-r.Context().Done()
 			return
 		}
-		if err := json.NewEncoder(w).Encode(list); err != nil {
-			t.Error(err)
-		}
+		_ = json.NewEncoder(w).Encode(list)
 	}))
 	t.Cleanup(server.Close)
 	client, err := kube.NewClient(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(client, Config{Namespace: "system", Logger: slog.New(log)})
+	config.Namespace = "system"
+	c, err := New(client, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +146,7 @@ func TestWhatIsFoundInTheCaches(t *testing.T) {
 	gw := c.gateways.Get("shop", "web")
 	view, seen := c.view(keyOf(gw), gw)
 	if view.Gateway != gw || !*seen || view.Existing(Service, "edge") != nil || view.Parameters("params") == nil || view.Parameters("a") != nil || view.Defaults.Name != "a" ||
-		view.Class == nil || view.Parameters("params").Data["else"] != "" || !*seen {
+		view.Class == nil || view.Image != "auto" || view.Parameters("params").Data["else"] != "" || !*seen {
 		t.Errorf("what is seen is %+v, %v", view, *seen)
 	}
 	if !c.isMine(gw.ObjectMeta) || c.isMine(other.ObjectMeta) || !c.incomplete(keyOf(gw)) || c.incomplete(key{Namespace: "shop", Name: "none"}) {
@@ -159,18 +156,26 @@ func TestWhatIsFoundInTheCaches(t *testing.T) {
 
 // A kind that the API server does not know is the controller's problem, by its name.
 func TestWhatIsFoundOfAKindThatIsMissing(t *testing.T) {
-	c := served(t, map[string]any{"configmaps": listed(nil), "namespaces": listed(nil), "services": listed(nil), "serviceaccounts": listed(nil), "deployments": listed(nil), "gateways": listed(nil)})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	warm := make(chan error, 1)
-	go func() { warm <- c.Warm(ctx) }()
-	var problem error
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, bound, true, func(context.Context) (bool, error) {
-		problem = c.Problem()
-		return problem != nil && strings.Contains(problem.Error(), "gatewayclasses"), nil
-	})
-	cancel()
-	if warmed := <-warm; err != nil || warmed == nil {
-		t.Errorf("the problem is %v, and it was warmed with %v", problem, warmed)
+	kinds := []string{"configmaps", "namespaces", "services", "serviceaccounts", "deployments", "gateways", "gatewayclasses"}
+	for _, missing := range kinds {
+		lists := map[string]any{}
+		for _, kind := range kinds {
+			if kind != missing {
+				lists[kind] = listed(nil)
+			}
+		}
+		c := served(t, lists)
+		ctx, cancel := context.WithCancel(t.Context())
+		warm := make(chan error, 1)
+		go func() { warm <- c.Warm(ctx) }()
+		var problem error
+		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, bound, true, func(context.Context) (bool, error) {
+			problem = c.Problem()
+			return problem != nil && strings.HasPrefix(problem.Error(), missing+": "), nil
+		})
+		cancel()
+		if warmed := <-warm; err != nil || warmed == nil {
+			t.Errorf("without %s the problem is %v, and it was warmed with %v", missing, problem, warmed)
+		}
 	}
 }

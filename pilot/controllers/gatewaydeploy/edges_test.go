@@ -42,6 +42,13 @@ func TestPortsOfListenersWithoutAName(t *testing.T) {
 	}
 }
 
+// An empty name is none that was chosen.
+func TestWhatIsAnEmptyName(t *testing.T) {
+	if got := namesOf(play(t, annotated(accountOverride, "")).Gateway); got.chosenAccount || got.account != "web-istio" {
+		t.Errorf("the names are %+v", got)
+	}
+}
+
 // A Deployment without a selector has none to be kept.
 func TestWhatIsNoSelector(t *testing.T) {
 	document := map[string]any{"spec": map[string]any{"selector": "as wanted"}}
@@ -69,6 +76,10 @@ func TestTheTemplateIsOfAConfigMap(t *testing.T) {
 	again, _ := c.currentTemplate()
 	if want := "key " + TemplateKey + " of ConfigMap system/" + DefaultTemplateName; err != nil || first.source != want || again != first {
 		t.Errorf("%+v, %v, and then %+v", first, err, again)
+	}
+	with.Data = map[string]string{TemplateKey: "{{ .Name"}
+	if got, err := filled(with).currentTemplate(); err == nil {
+		t.Errorf("one that is none: %+v", got)
 	}
 	without := filled()
 	without.template = c.template

@@ -20,7 +20,7 @@ func TestTemplatesThatRenderRubbish(t *testing.T) {
 		"a key twice":               {"a: 1\na: 2", "document 1"},
 		"nothing":                   {"# nothing", "no ServiceAccount"},
 		"a separator with a text":   {good + "\n--- text\n", "separator"},
-		"another kind":              {good + "\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: shop}", `"Secret"`},
+		"another kind":              {good + "\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: shop}", `document 4 is a "Secret"`},
 		"a kind of another group":   {strings.Replace(good, "apps/v1", "example.com/v1", 1), "example.com/v1"},
 		"one twice":                 {good + "\n---" + good, "second ServiceAccount"},
 		"one missing":               {good[:strings.LastIndex(good, "---")], "no Deployment"},

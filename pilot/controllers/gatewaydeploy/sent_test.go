@@ -2,8 +2,11 @@ package gatewaydeploy
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -32,13 +36,14 @@ type sending struct {
 	refuses func(verb, resource string) *apierrors.StatusError
 	sent    []string
 	bodies  map[string]*unstructured.Unstructured
+	events  []string
 }
 
 func newSending(t *testing.T, p *played) *sending {
 	t.Helper()
 	s := &sending{played: p, refuses: func(string, string) *apierrors.StatusError { return nil }, bodies: map[string]*unstructured.Unstructured{}}
 	lists := map[string]any{
-		"gateways": listed([]*gateway.Gateway{p.Gateway}), "gatewayclasses": listed(nil), "configmaps": listed(nil),
+		"gateways": listed([]*gateway.Gateway{p.Gateway}), "gatewayclasses": listed(nil), "configmaps": listed(slices.Collect(maps.Values(p.configs))),
 		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}),
 	}
 	for _, kind := range Kinds {
@@ -50,7 +55,13 @@ func newSending(t *testing.T, p *played) *sending {
 		}
 		lists[kind.Resource().Resource] = listed(items)
 	}
-	s.Controller = servedBy(t, lists, s.write, slog.NewTextHandler(&s.log, nil))
+	s.Controller = servedBy(t, lists, s.write, Config{
+		Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
+		Event: func(about runtime.Object, _, reason, message string, args ...any) {
+			ref, _ := about.(*corev1.ObjectReference)
+			s.events = append(s.events, ref.Name+" "+reason+": "+fmt.Sprintf(message, args...))
+		},
+	})
 	if err := s.Warm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -183,19 +194,34 @@ func TestWhatIsSentAfterARefusal(t *testing.T) {
 
 // What is there is applied where it is not as wanted, at the version that was read, and left alone where it is.
 func TestWhatIsSentForAChange(t *testing.T) {
-	p := play(t, annotated(versionAnnotation, "5"))
+	p := play(t, annotated(versionAnnotation, "5"), func(gw *gateway.Gateway) {
+		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "params"}}
+	})
+	p.configs["params"] = &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "params"}, Data: map[string]string{"serviceAccount": "imagePullSecrets: [{name: registry}]"},
+	}
+	p.Image, p.Revision = "auto", "default" // as the controller's
 	for _, step := range p.plan().Steps {
-		p.put(step.Kind, write{ControllerName, true, step.Document})
+		p.put(step.Kind, write{ControllerName, true, step.Document}).SetUID("uid-2")
 	}
 	p.Gateway.Spec.Listeners[0].Port = 9090
-	s := newSending(t, p)
-	sent, err := s.takes(t, web)
-	if want := []string{"apply services/web-istio", "apply deployments/web-istio"}; err != nil || !slices.Equal(sent, want) {
+	s, want := newSending(t, p), []string{"apply services/web-istio", "apply deployments/web-istio"}
+	if sent, err := s.takes(t, web); err != nil || !slices.Equal(sent, want) {
 		t.Errorf("sent %q, %v\n%s", sent, err, &s.log)
 	}
-	for _, what := range sent {
-		if o := s.bodies[what]; o.GetResourceVersion() != "42" || !strings.Contains(mustJSON(t, o.Object), "9090") {
+	for _, what := range want {
+		if o := s.bodies[what]; o.GetResourceVersion() != "42" || o.GetUID() != "uid-2" || !strings.Contains(mustJSON(t, o.Object), "9090") {
 			t.Errorf("%s: %v", what, o)
+		}
+	}
+	// What has changed meanwhile is not tried again before a cache shows it.
+	s = newSending(t, p)
+	s.refuses = func(string, string) *apierrors.StatusError {
+		return apierrors.NewConflict(schema.GroupResource{}, "x", nil)
+	}
+	for _, writes := range []int{2, 0} {
+		if sent, err := s.takes(t, web); err != nil || len(sent) != writes {
+			t.Errorf("after a conflict it sends %q, %v", sent, err)
 		}
 	}
 }
@@ -207,6 +233,21 @@ func TestWhatIsGoneHasNoProblem(t *testing.T) {
 	s.problems.Report(gone, reference(play(t, named("gone")).Gateway), problemf(ReasonInvalidName, "too long"))
 	if _, err := s.takes(t, gone); err != nil || s.log.Count("Gateway can be deployed again") != 1 {
 		t.Errorf("%v, the log:\n%s", err, &s.log)
+	}
+	s.failing(gone, errors.New("no right"))
+	s.failing(web, errors.New("no right"))
+	if want := []string{"gone " + ReasonInvalidName + ": too long", "web " + ReasonWriteFailed + ": no right"}; !slices.Equal(s.events, want) {
+		t.Errorf("Events: %q", s.events)
+	}
+	// One of which the cache is behind has not gone.
+	s.problems.Report(web, reference(s.Gateway), problemf(ReasonInvalidName, "too long"))
+	s.refuses = func(string, string) *apierrors.StatusError {
+		return apierrors.NewConflict(schema.GroupResource{}, "x", nil)
+	}
+	for range 2 {
+		if _, err := s.takes(t, web); err != nil || s.log.Count("Gateway can be deployed again") != 1 {
+			t.Errorf("behind: %v, the log:\n%s", err, &s.log)
+		}
 	}
 }
 

@@ -150,7 +150,7 @@ func TestTheStatusOfSeveral(t *testing.T) {
 		}
 		s, goOn := newStub(t, lost...), make(chan struct{})
 		c, err := New(s, Config{
-			Mode: Strict, Class: "istio", Service: key{Namespace: "home", Name: "gateway"}, Workers: 4, Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
+			Mode: Strict, Class: "istio", Service: key{Namespace: "home", Name: "gateway"}, Workers: 3, Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
 			Event: func(runtime.Object, string, string, string, ...any) {
 				at.Inc()
 				<-goOn
@@ -167,7 +167,7 @@ func TestTheStatusOfSeveral(t *testing.T) {
 		close(goOn)
 		synctest.Wait()
 		cancel()
-		if err := <-ended; err != nil || most != 4 || at.Load() != 9 || s.log.Count("Ingress gets no status") != 9 {
+		if err := <-ended; err != nil || most != 3 || at.Load() != 9 || s.log.Count("Ingress gets no status") != 9 {
 			t.Errorf("%v, %d at once, %d of them, and the log says\n%s", err, most, at.Load(), &s.log)
 		}
 	})
