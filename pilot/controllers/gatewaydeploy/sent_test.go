@@ -204,6 +204,9 @@ func TestWhatIsSentForAChange(t *testing.T) {
 	for _, step := range p.plan().Steps {
 		p.put(step.Kind, write{ControllerName, true, step.Document}).SetUID("uid-2")
 	}
+	if sent, err := newSending(t, p).takes(t, web); err != nil || len(sent) > 0 {
+		t.Errorf("where all is as wanted it sends %q, %v", sent, err)
+	}
 	p.Gateway.Spec.Listeners[0].Port = 9090
 	s, want := newSending(t, p), []string{"apply services/web-istio", "apply deployments/web-istio"}
 	if sent, err := s.takes(t, web); err != nil || !slices.Equal(sent, want) {
