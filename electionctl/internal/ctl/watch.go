@@ -66,8 +66,10 @@ func (p *Program) follow(ctx context.Context, c *clients, only string) error {
 	defer running.Wait()
 	defer cancel()
 	for _, informer := range c.informers(namespace) {
+		said := "" // what is the same each time is said once
 		_ = informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && err.Error() != said {
+				said = err.Error()
 				fmt.Fprintln(p.ErrOut, plain(fmt.Sprintf("warning: the watch was interrupted, trying again: %v", err)))
 			}
 		})
