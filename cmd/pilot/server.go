@@ -27,6 +27,7 @@ func serve(ctx context.Context, config bootstrap.Config) error {
 func serverCommand(env features.Features, wrong error, run func(context.Context, bootstrap.Config) error) *cobra.Command {
 	config := bootstrap.Config{
 		DisableElections: !env.EnableLeaderElection, DisableGate: !env.EnableWriteGate, Fence: env.EnableWriteFence,
+		DisableMember: !env.EnableMemberLease, PodUID: env.PodUID,
 		DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayStatus: !env.EnableGatewayAPIStatus,
 		DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController, DisableGatewayClass: !env.EnableGatewayAPIGatewayClassController,
 	}

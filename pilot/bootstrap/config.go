@@ -38,6 +38,11 @@ type Config struct {
 	Namespace string
 	// Identity is this process's name in elections, unique among live processes.
 	Identity string
+	// PodUID is that of the Pod that is called Identity, and to which what the server publishes of itself is to
+	// belong; "" where it runs in none.
+	PodUID string
+	// DisableMember keeps the server from publishing a Lease that says what it could lead (package members).
+	DisableMember bool
 	// Revision of this control plane; "" counts as "default".
 	Revision string
 	// ClusterID is the name of the cluster, for the log.

@@ -54,6 +54,8 @@ var effects = map[string]func(t *testing.T, e *environment){
 	"DisableElections":         disableElectionsHasItsEffect,
 	"DisableGate":              gateHasItsEffect,
 	"Fence":                    fenceHasItsEffect,
+	"PodUID":                   memberHasItsEffect,
+	"DisableMember":            memberHasItsEffect,
 	"ShutdownTimeout":          stuckControllerEndsTheProcess,
 	"Exit":                     stuckControllerEndsTheProcess,
 	"Profiling":                profilingHasItsEffect,

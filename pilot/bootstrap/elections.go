@@ -134,6 +134,9 @@ func Rights(config Config) (all manifests.Rights) {
 		}
 		all.Add(row.rights(config))
 	}
+	if !config.memberless() {
+		all.Add(memberRights())
+	}
 	if slices.ContainsFunc(rows, func(row election) bool { return row.tagged }) {
 		all.Add(tagRights())
 	}

@@ -112,7 +112,7 @@ func (c FenceConfig) declarations(rows []election) ([]fence.Declaration, error) 
 		}
 		d := fence.Declaration{
 			Election: row.id, Namespace: c.Namespace, Lock: fence.LockKind(c.Lock), Multi: c.multi, ServiceAccounts: c.accounts(c.ServiceAccounts),
-			Others: c.accounts(c.Others), Coordinators: c.Coordinators, Guards: row.writes, WithoutLockGuard: c.WithoutLockGuard,
+			Others: c.accounts(c.Others), Coordinators: c.Coordinators, Guards: row.writes, WithoutLockGuard: c.WithoutLockGuard, Members: true,
 		}
 		if row.lease {
 			d.Lock, d.Multi = fence.Lease, false

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/members"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -26,6 +28,7 @@ type site struct {
 	metrics   *metrics
 	fence     *fenceWatch
 	others    *otherLocks
+	member    *members.Publisher // nil: the server says nothing of itself
 }
 
 // remoteLabel is what the log, metrics and pages call the remote cluster.
@@ -56,7 +59,10 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 	s.metrics.MustRegister(standing{s})
 	// Whatever the server's namespace, elections go by the one webhook that istiod's go by.
 	s.watcher = revisions.NewDefault(s.own, revisions.Config{Revision: config.Revision, Logger: s.log})
-	return s, s.elect(rows)
+	if err := s.elect(rows); err != nil {
+		return nil, err
+	}
+	return s, s.publish()
 }
 
 // connect makes the clients. Those that keep the process informed have connections of
@@ -85,6 +91,9 @@ func (s *site) beside() []part {
 		{name: "the watcher of the default revision" + where, run: s.watch, bound: stopGrace},
 		{name: "the look-out for other locks" + where, run: s.others.run, bound: stopGrace},
 		{name: "the fence's self-test" + where, run: s.fence.run, bound: stopGrace},
+	}
+	if s.member != nil {
+		all = append(all, part{name: "what it says of itself" + where, run: s.member.Run, bound: stopGrace + 2*time.Second})
 	}
 	if s.tags != nil {
 		all = append(all, part{name: "the watcher of tags" + where, run: s.tags.run, bound: stopGrace})

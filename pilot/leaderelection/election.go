@@ -34,6 +34,7 @@ type LeaderElection struct {
 	// the configuration was checked.
 	elector atomic.Pointer[k8sleaderelection.LeaderElector]
 	running atomic.Bool
+	warmed  atomic.Bool // since the run that there is, or was last
 	gated   gatedClient
 	telling sync.Mutex
 	// followed: the default watcher has our handler, which cannot be taken back.

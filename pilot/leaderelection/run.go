@@ -55,6 +55,7 @@ func (l *LeaderElection) tryStart(ctx context.Context, ended func(error)) (err e
 	if err := l.warmUp(ctx); err != nil || ctx.Err() != nil {
 		return err, true
 	}
+	l.warmed.Store(true)
 	if err := l.awaitLeft(ctx); err != nil {
 		return err, true
 	}
@@ -81,6 +82,7 @@ func (l *LeaderElection) begin() error {
 	if !l.running.CompareAndSwap(false, true) {
 		return l.wrap(ErrRunning)
 	}
+	l.warmed.Store(false)
 	return nil
 }
 

@@ -23,6 +23,8 @@ type Status struct {
 	CoverLeft time.Duration
 	// Waiting: this process leads the election, but its predecessor's lock is not kept.
 	Waiting bool
+	// Running: this process takes part in the election. Warm: its warm functions have returned.
+	Running, Warm bool
 	// Unfit: this process should not lead, by its own Fit function.
 	Unfit bool
 	// Holder and HolderKey are those of the record last seen.
@@ -44,6 +46,7 @@ func (l *LeaderElection) Status() Status {
 	s := Status{
 		ElectionID: l.cfg.ElectionID, Namespace: l.cfg.Namespace, Lock: l.cfg.lockName(), LockType: l.cfg.Lock.String(),
 		Identity: l.cfg.Identity, Key: l.cfg.key(),
+		Running: l.running.Load(), Warm: l.warmed.Load(),
 	}
 	if l.cfg.Disabled {
 		s.Phase, s.Leading = "disabled", l.IsLeader()

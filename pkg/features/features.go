@@ -23,6 +23,8 @@ type Features struct {
 	EnableWriteGate bool
 	// EnableWriteFence is true when policies guard what controllers write.
 	EnableWriteFence bool
+	// EnableMemberLease is false when the server publishes nothing of what it could lead.
+	EnableMemberLease bool
 	// EnableGatewayAPI is false when nothing of the Gateway API is served, whatever the next three say.
 	EnableGatewayAPI bool
 	// EnableGatewayAPIStatus, EnableGatewayAPIDeploymentController and
@@ -33,6 +35,8 @@ type Features struct {
 	Revision string
 	// PodName is this process's identity, "" when the environment does not say.
 	PodName string
+	// PodUID is that of the Pod called PodName, "" when the environment does not say.
+	PodUID string
 	// PodNamespace is where this control plane and its locks live.
 	PodNamespace string
 	// ClusterID is the name of the cluster that this process runs in.
@@ -56,6 +60,7 @@ func parse(lookup func(string) (string, bool)) (Features, error) {
 		EnableLeaderElection: r.boolean(enableLeaderElection),
 		EnableWriteGate:      r.boolean(enableWriteGate),
 		EnableWriteFence:     r.boolean(enableWriteFence),
+		EnableMemberLease:    r.boolean(enableMemberLease),
 		EnableGatewayAPI:     r.boolean(enableGatewayAPI),
 
 		EnableGatewayAPIStatus:                 r.boolean(enableGatewayAPIStatus),
@@ -64,6 +69,7 @@ func parse(lookup func(string) (string, bool)) (Features, error) {
 
 		Revision:      r.text(revision, validation.IsDNS1123Label),
 		PodName:       r.text(podName, validation.IsDNS1123Subdomain),
+		PodUID:        r.text(podUID, nil),
 		PodNamespace:  r.text(podNamespace, validation.IsDNS1123Label),
 		ClusterID:     r.text(clusterID, nil),
 		Kubeconfig:    r.text(kubeconfig, nil),

@@ -22,7 +22,7 @@ func from(values map[string]string) func(string) (string, bool) {
 }
 
 var defaults = Features{
-	EnableLeaderElection: true, EnableWriteGate: true, EnableGatewayAPI: true, EnableGatewayAPIStatus: true,
+	EnableLeaderElection: true, EnableWriteGate: true, EnableMemberLease: true, EnableGatewayAPI: true, EnableGatewayAPIStatus: true,
 	EnableGatewayAPIDeploymentController: true, EnableGatewayAPIGatewayClassController: true, PodNamespace: "istio-system", ClusterID: "Kubernetes", ElectionLock: "configmap",
 	LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond,
 }
@@ -43,6 +43,7 @@ func TestParse(t *testing.T) {
 			f.EnableGatewayAPIStatus, f.EnableGatewayAPIGatewayClassController = false, false
 		}},
 		"identity":         {map[string]string{"POD_NAME": "istiod-6c-x", "POD_NAMESPACE": "system", "REVISION": "canary"}, func(f *Features) { f.PodName, f.PodNamespace, f.Revision = "istiod-6c-x", "system", "canary" }},
+		"member":           {map[string]string{"POD_UID": "1-2", "ENABLE_MEMBER_LEASE": "false"}, func(f *Features) { f.PodUID, f.EnableMemberLease = "1-2", false }},
 		"cluster":          {map[string]string{"CLUSTER_ID": "East 1", "KUBECONFIG": "/a:/b"}, func(f *Features) { f.ClusterID, f.Kubeconfig = "East 1", "/a:/b" }},
 		"lock in any case": {map[string]string{"LEADER_ELECTION_LOCK": "Lease"}, func(f *Features) { f.ElectionLock = "lease" }},
 		"timing": {map[string]string{"LEADER_ELECTION_LEASE_DURATION": "6s", "LEADER_ELECTION_RENEW_DEADLINE": "4s", "LEADER_ELECTION_RETRY_PERIOD": "1s"}, func(f *Features) {

@@ -18,6 +18,8 @@ var (
 		"The control plane's revision; empty means \"default\".").Var
 	podName = env.Register("POD_NAME", "",
 		"The process's name in elections, unique among live processes; usually metadata.name by the downward API.").Var
+	podUID = env.Register("POD_UID", "",
+		"The UID of the Pod that POD_NAME names, to which the member Lease then belongs; usually metadata.uid by the downward API.").Var
 	podNamespace = env.Register("POD_NAMESPACE", "istio-system",
 		"The namespace of the control plane and its locks; usually metadata.namespace by the downward API.").Var
 	clusterID = env.Register("CLUSTER_ID", "Kubernetes",
@@ -26,6 +28,8 @@ var (
 		"Kubeconfig files to merge, separated by colons; empty means the pod's own service account.").Var
 	enableWriteGate = env.Register("ENABLE_WRITE_GATE", true,
 		"If false, controllers write whoever leads: a process that was stopped for a while sends what it had queued.").Var
+	enableMemberLease = env.Register("ENABLE_MEMBER_LEASE", true,
+		"If false, the server publishes no Lease that says which elections it could lead.").Var
 	enableWriteFence = env.Register("ENABLE_WRITE_FENCE", false,
 		"If true, policies in the API server guard what controllers write (pilot fence install), and the server checks that they do.").Var
 	enableGatewayAPI = env.Register("PILOT_ENABLE_GATEWAY_API", true,

@@ -62,7 +62,7 @@ var rooms = []room{
 	{path: elector, doors: []string{core, locks}, testDoors: harness, without: alone},
 
 	// Elections and what guards them.
-	{path: elections + "/fence", doors: []string{elector, locks, client}, testDoors: harness, without: library},
+	{path: elections + "/fence", doors: []string{elector, locks, client, elections + "/members"}, testDoors: harness, without: library},
 	{path: elections + "/coordination", doors: []string{elector, locks, client, revisions}, testDoors: harness},
 	// What people want to know of an election, for commands and pages: from objects alone.
 	{path: elections + "/inspect", doors: []string{elector, locks, elections + "/members"}, testDoors: harness, without: alone},

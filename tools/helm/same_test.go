@@ -70,6 +70,10 @@ var trials = map[string]trial{
 		values: "fence: {others: [istio-system/istiod, mesh/plane-*]}",
 		fence:  bootstrap.FenceConfig{Others: []string{"pilot-*", "istio-system/istiod", "mesh/plane-*"}},
 	},
+	"no member": {
+		values: "elections: {member: false}", config: bootstrap.Config{DisableMember: true},
+		manifests: manifests.Values{Env: fenced(map[string]string{"ENABLE_MEMBER_LEASE": "false"})},
+	},
 	"no gate": {values: "gate: false", manifests: manifests.Values{Env: fenced(map[string]string{"ENABLE_WRITE_GATE": "false"})}},
 	"remote":  {values: "remoteKubeconfigSecret: there", manifests: manifests.Values{RemoteKubeconfigSecret: "there"}},
 	"no Gateway API": {

@@ -83,7 +83,7 @@ func probe(path string, seconds int32) *corev1.Probe {
 // environment begins with the fields of the Pod, so that others can refer to them.
 func (v Values) environment() []corev1.EnvVar {
 	env := []corev1.EnvVar{
-		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP"),
+		field("POD_NAME", "metadata.name"), field("POD_UID", "metadata.uid"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP"),
 		{Name: "REVISION", Value: v.Revision},
 	}
 	if v.WithoutElections {

@@ -71,6 +71,9 @@ type Declaration struct {
 	Coordinators []string `json:"coordinators,omitempty"`
 	// Guards are what only the holder may write. Without any, the lock alone is guarded.
 	Guards []Guard `json:"guards,omitempty"`
+	// Members: each process of the accounts publishes a Lease of its own in the namespace (package members). It is
+	// guarded by the writer's Pod, and of other Leases there the accounts write those alone that they may update by name.
+	Members bool `json:"members,omitempty"`
 	// WithoutLockGuard leaves the lock object itself to RBAC.
 	WithoutLockGuard bool `json:"withoutLockGuard,omitempty"`
 }

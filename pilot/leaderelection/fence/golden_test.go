@@ -29,6 +29,7 @@ func TestRenderedPoliciesAsText(t *testing.T) {
 	}
 	lease := good()
 	lease.Lock, lease.Election, lease.Multi, lease.Mode = fence.Lease, "other", true, fence.Warn
+	lease.Members = true
 	perRevision := good()
 	perRevision.Lock, perRevision.Election, perRevision.Mode = fence.Lease, "each", fence.Audit
 	perRevision.Revisions, perRevision.ServiceAccounts = []string{"stable"}, []string{"istio-system/pilot-{revision}"}

@@ -88,6 +88,7 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 		set.Work = append(set.Work, s.work(name, locks)...)
 	}
 	set.Locks = append(set.Locks, aroundLocks(name, locks)...)
+	set.Locks = append(set.Locks, memberGuards(name, locks)...)
 	set.Work = append(set.Work, collections(name, locks)...)
 	set.Locks, set.Work = unique(set.Locks), unique(set.Work)
 	return set, long(set)

@@ -89,6 +89,7 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- $env := dict -}}
 {{- if not .Values.gate }}{{ $_ := set $env "ENABLE_WRITE_GATE" "false" }}{{ end -}}
 {{- if and .Values.elections.enabled (eq .Values.fence.mode "deny") }}{{ $_ := set $env "ENABLE_WRITE_FENCE" "true" }}{{ end -}}
+{{- if not .Values.elections.member }}{{ $_ := set $env "ENABLE_MEMBER_LEASE" "false" }}{{ end -}}
 {{- if not .Values.gatewayAPI.enabled }}{{ $_ := set $env "PILOT_ENABLE_GATEWAY_API" "false" }}{{ end -}}
 {{- if not .Values.gatewayAPI.status }}{{ $_ := set $env "PILOT_ENABLE_GATEWAY_API_STATUS" "false" }}{{ end -}}
 {{- if not .Values.gatewayAPI.deployment }}{{ $_ := set $env "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER" "false" }}{{ end -}}
@@ -96,6 +97,8 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- $env = merge $env (.Values.env | default dict) -}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: POD_UID
+  valueFrom: {fieldRef: {fieldPath: metadata.uid}}
 - name: POD_NAMESPACE
   valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
 - name: POD_IP
