@@ -44,6 +44,9 @@ func serverCommand(env features.Features, wrong error, run func(context.Context,
 			if err := logging.configure(); err != nil {
 				return err
 			}
+			if config.Identity != env.PodName {
+				config.PodUID = "" // the garbage collector would delete what belongs to a Pod of another name
+			}
 			config.Exit = func() {
 				_ = log.Sync() // the process ends in any case
 				os.Exit(exitStuck)
