@@ -46,6 +46,7 @@ func TestPartsOfAServer(t *testing.T) {
 			{"the watcher of the default revision" + where, "(*site).watch", "", grace},
 			{"the look-out for other locks" + where, "(*otherLocks).run", "", grace},
 			{"the fence's self-test" + where, "(*fenceWatch).run", "", grace},
+			{"the member Lease" + where, "(*Publisher).Run", "", 2*time.Second + grace},
 		}
 	}
 	first, last := want{"the HTTP server", "(*httpServer).serve", "(*Server).listen", 2*time.Second + grace}, want{"the elections", "(*Server).campaign", "", 7*time.Second + 2*grace}

@@ -35,8 +35,8 @@ func TestDeclarationsOfElectionsWithinARevision(t *testing.T) {
 	config.Revisions = []string{"x", "y"}
 	got, err := config.declarations(rows) // of which the last has nothing to guard
 	want := []fence.Declaration{
-		{Election: "all", Namespace: "mesh", Lock: fence.ConfigMap, ServiceAccounts: []string{"mesh/a-x", "mesh/a-y"}, Guards: guards},
-		{Election: "each", Namespace: "mesh", Lock: fence.ConfigMap, ServiceAccounts: []string{"mesh/a-{revision}"}, Revisions: []string{"x", "y"}, Guards: guards},
+		{Election: "all", Namespace: "mesh", Lock: fence.ConfigMap, ServiceAccounts: []string{"mesh/a-x", "mesh/a-y"}, Guards: guards, Members: true},
+		{Election: "each", Namespace: "mesh", Lock: fence.ConfigMap, ServiceAccounts: []string{"mesh/a-{revision}"}, Revisions: []string{"x", "y"}, Guards: guards, Members: true},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\n%+v\nwant %+v", err, got, want)

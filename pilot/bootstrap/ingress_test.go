@@ -50,8 +50,8 @@ func ingressHasItsEffect(t *testing.T, e *environment) {
 		t.Errorf("without it the elections are %q", shared)
 	}
 	only, lock := namespaceRights(off), []string{leaderelection.NamespaceController}
-	only.ConfigMaps, only.Leases = lock, lock
-	if rights := Rights(off); len(rights.Home) != 0 || !reflect.DeepEqual(rights, only) {
+	only.ConfigMaps, only.Leases, only.Home = lock, lock, memberRights().Home
+	if rights := Rights(off); !reflect.DeepEqual(rights, only) {
 		t.Errorf("without it the rights are %v", rights)
 	}
 	if s, err := New(Config{

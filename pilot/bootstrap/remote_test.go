@@ -56,7 +56,7 @@ func remoteHasItsEffect(t *testing.T, e *environment) {
 	if shared, perRevision := Elections(config.AtRemote()); !slices.Equal(shared, []string{leaderelection.NamespaceController}) || len(perRevision) > 0 {
 		t.Errorf("there the elections are %q and %q", shared, perRevision)
 	}
-	if rights := Rights(config.AtRemote()); len(rights.Home) > 0 || len(rights.Everywhere) != len(namespaceRights(config).Everywhere) {
+	if rights := Rights(config.AtRemote()); len(rights.Home) != 1 || len(rights.Everywhere) != len(namespaceRights(config).Everywhere) {
 		t.Errorf("the rights there are %+v", rights)
 	}
 	if err := r.end(); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/members"
@@ -93,7 +92,7 @@ func (s *site) beside() []part {
 		{name: "the fence's self-test" + where, run: s.fence.run, bound: stopGrace},
 	}
 	if s.member != nil {
-		all = append(all, part{name: "what it says of itself" + where, run: s.member.Run, bound: stopGrace + 2*time.Second})
+		all = append(all, part{name: "the member Lease" + where, run: s.member.Run, bound: members.StopTimeout + stopGrace})
 	}
 	if s.tags != nil {
 		all = append(all, part{name: "the watcher of tags" + where, run: s.tags.run, bound: stopGrace})

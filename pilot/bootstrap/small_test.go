@@ -69,7 +69,7 @@ func TestDeclarationsOfTheServersElections(t *testing.T) {
 		},
 	} {
 		test.config.Revisions = []string{"x", "y"}
-		test.want.Election = shared[0]
+		test.want.Election, test.want.Members = shared[0], true
 		test.want.Guards = []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"istio-ca-root-cert"}}}
 		each := test.want // whatever the lock of the others is
 		made := map[string]string{"gateway.istio.io/managed": "istio.io-gateway-controller"}

@@ -29,7 +29,9 @@ const (
 	apart = 5 * time.Second
 	// timeout bounds one request.
 	timeout = 5 * time.Second
-	manager = "incumbent-member"
+	// StopTimeout bounds how long a Publisher takes to end.
+	StopTimeout = 2 * time.Second
+	manager     = "incumbent-member"
 )
 
 // Config of a Publisher.
@@ -139,7 +141,7 @@ func (p *Publisher) report(ctx context.Context, err error) {
 
 // remove ends what was published. What is left of a process that cannot do this goes with its Pod.
 func (p *Publisher) remove(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTimeout)
 	defer cancel()
 	err := p.cfg.Client.CoordinationV1().Leases(p.cfg.Namespace).Delete(ctx, p.name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !p.failing {

@@ -121,7 +121,7 @@ func (p *published) answer(status int) {
 
 // pass lets time pass.
 func pass(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 
