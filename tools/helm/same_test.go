@@ -41,6 +41,8 @@ func fenced(more map[string]string) map[string]string {
 	return env
 }
 
+var memberless = map[string]string{"ENABLE_MEMBER_LEASE": "false"}
+
 var trials = map[string]trial{
 	"nothing else": {},
 	"a revision":   {release: "anything", values: "revision: canary", config: bootstrap.Config{Revision: "canary"}},
@@ -63,9 +65,18 @@ var trials = map[string]trial{
 		values: "elections: {enabled: false}", config: bootstrap.Config{DisableElections: true}, manifests: manifests.Values{WithoutElections: true},
 		unfenced: true,
 	},
-	"no fence": {values: "fence: {mode: none}", unfenced: true},
-	"warnings": {values: "fence: {mode: warn}", fence: bootstrap.FenceConfig{Mode: "warn"}},
-	"notes":    {values: "fence: {mode: audit, set: other}", fence: bootstrap.FenceConfig{Mode: "audit", Set: "other"}},
+	"no fence": {
+		values: "fence: {mode: none}", unfenced: true, config: bootstrap.Config{DisableMember: true}, manifests: manifests.Values{Env: memberless},
+	},
+	"a member without a fence": {values: "{fence: {mode: none}, elections: {member: true}}", unfenced: true, manifests: manifests.Values{Env: map[string]string{}}},
+	"warnings": {
+		values: "fence: {mode: warn}", fence: bootstrap.FenceConfig{Mode: "warn"},
+		config: bootstrap.Config{DisableMember: true}, manifests: manifests.Values{Env: memberless},
+	},
+	"notes": {
+		values: "fence: {mode: audit, set: other}", fence: bootstrap.FenceConfig{Mode: "audit", Set: "other"},
+		config: bootstrap.Config{DisableMember: true}, manifests: manifests.Values{Env: memberless},
+	},
 	"beside istiod": {
 		values: "fence: {others: [istio-system/istiod, mesh/plane-*]}",
 		fence:  bootstrap.FenceConfig{Others: []string{"pilot-*", "istio-system/istiod", "mesh/plane-*"}},
@@ -81,8 +92,8 @@ var trials = map[string]trial{
 		manifests: manifests.Values{Env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API": "false"})},
 	},
 	"no Gateway API and leases": {
-		values: "{gatewayAPI: {enabled: false}, elections: {lock: lease}, fence: {mode: audit}}", config: bootstrap.Config{DisableGatewayAPI: true, Lock: "lease"},
-		manifests: manifests.Values{Args: []string{"--lock=lease"}, Env: map[string]string{"PILOT_ENABLE_GATEWAY_API": "false"}},
+		values: "{gatewayAPI: {enabled: false}, elections: {lock: lease}, fence: {mode: audit}}", config: bootstrap.Config{DisableGatewayAPI: true, Lock: "lease", DisableMember: true},
+		manifests: manifests.Values{Args: []string{"--lock=lease"}, Env: map[string]string{"PILOT_ENABLE_GATEWAY_API": "false", "ENABLE_MEMBER_LEASE": "false"}},
 		fence:     bootstrap.FenceConfig{Mode: "audit"},
 	},
 	"no status": {

@@ -24,6 +24,11 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- define "status.on" -}}{{ if and .Values.gatewayAPI.enabled .Values.gatewayAPI.status }}true{{ end }}{{- end -}}
 {{- define "deployment.on" -}}{{ if and .Values.gatewayAPI.enabled .Values.gatewayAPI.deployment }}true{{ end }}{{- end -}}
 {{- define "fence.on" -}}{{ if and .Values.elections.enabled (ne .Values.fence.mode "none") }}true{{ end }}{{- end -}}
+{{- define "member.on" -}}
+{{- $on := .Values.elections.member -}}
+{{- if kindIs "invalid" $on }}{{ $on = eq .Values.fence.mode "deny" }}{{ end -}}
+{{- if and .Values.elections.enabled $on }}true{{ end -}}
+{{- end -}}
 
 {{- /* The locks of its elections, as a list of each kind. */ -}}
 {{- define "locks" -}}
@@ -89,7 +94,7 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- $env := dict -}}
 {{- if not .Values.gate }}{{ $_ := set $env "ENABLE_WRITE_GATE" "false" }}{{ end -}}
 {{- if and .Values.elections.enabled (eq .Values.fence.mode "deny") }}{{ $_ := set $env "ENABLE_WRITE_FENCE" "true" }}{{ end -}}
-{{- if not .Values.elections.member }}{{ $_ := set $env "ENABLE_MEMBER_LEASE" "false" }}{{ end -}}
+{{- if and .Values.elections.enabled (not (include "member.on" .)) }}{{ $_ := set $env "ENABLE_MEMBER_LEASE" "false" }}{{ end -}}
 {{- if not .Values.gatewayAPI.enabled }}{{ $_ := set $env "PILOT_ENABLE_GATEWAY_API" "false" }}{{ end -}}
 {{- if not .Values.gatewayAPI.status }}{{ $_ := set $env "PILOT_ENABLE_GATEWAY_API_STATUS" "false" }}{{ end -}}
 {{- if not .Values.gatewayAPI.deployment }}{{ $_ := set $env "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER" "false" }}{{ end -}}
