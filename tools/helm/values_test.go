@@ -42,7 +42,7 @@ func TestNoValueFailsInsideATemplate(t *testing.T) {
 	// Of these, null says nothing, as what is empty does.
 	may := map[string][]string{
 		"pilot": {
-			"revision", "replicas", "caBundle.configMap", "elections.leaseDuration", "elections.renewDeadline", "elections.retryPeriod", "fence.others", "fence.set",
+			"revision", "replicas", "caBundle.configMap", "elections.member", "elections.leaseDuration", "elections.renewDeadline", "elections.retryPeriod", "fence.others", "fence.set",
 			"excludedNamespaces", "remoteKubeconfigSecret", "kube.qps", "kube.burst", "log.level", "args", "env", "resources", "imagePullPolicy", "pod",
 		},
 		"tags": {"default", "tags", "force"},

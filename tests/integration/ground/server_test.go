@@ -210,9 +210,9 @@ func TestServerStartsWithoutTheAPIServer(t *testing.T) {
 	config := pilotIdentity(t, c, home, "a")
 	bringBack := takeAway(t, c)
 	r := serve(t, config, home, "a", "stable", newBundleFile(t, content).path, nil)
-	// One from the watcher of the default revision, one from the controller.
-	await(t, "reports", func() bool { return r.journal.matching("WARN", "refused") == 2 })
-	if got := r.journal.matching("WARN"); got != 2 {
+	// One from the watcher of the default revision, one from the controller, one from the member's Lease.
+	await(t, "reports", func() bool { return r.journal.matching("WARN", "refused") == 3 })
+	if got := r.journal.matching("WARN"); got != 3 {
 		t.Errorf("%d warnings", got)
 	}
 	if code, text := r.page(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "connection refused") {
