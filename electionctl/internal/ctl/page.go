@@ -17,16 +17,16 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// debugPort is where pilot serves the page, by its --debug-address.
-const debugPort = 15016
+// servingPort is where pilot serves the state of its elections, by its --address.
+const servingPort = 15014
 
 func (p *Program) page() *cobra.Command {
 	var local, remote int
 	var open bool
 	cmd := &cobra.Command{
 		Use:     "page POD",
-		Short:   "Open the elections page of a pod",
-		Long:    "Forwards a local port to the pod's elections page (pilot server --debug-address), prints its address, and opens it in a browser, until Ctrl-C.",
+		Short:   "Open what a pod says of its elections",
+		Long:    "Forwards a local port to the pod's (pilot server --address), prints the address of /debug/elections there, and opens it in a browser, until Ctrl-C. What it shows is JSON.",
 		Example: "  " + name() + " page -n istio-system pilot-stable-5599d85bc4-qz9hp",
 		Args:    exactly("pod"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,7 +45,7 @@ func (p *Program) page() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&local, "port", 0, "local port; 0 for any")
-	cmd.Flags().IntVar(&remote, "debug-port", debugPort, "the pod's port of the page, by its --debug-address")
+	cmd.Flags().IntVar(&remote, "pod-port", servingPort, "the pod's port, by its --address")
 	cmd.Flags().BoolVar(&open, "open", true, "open it in a browser, where there is a terminal; false: print the address alone")
 	return cmd
 }
@@ -75,7 +75,7 @@ func (p *Program) forward(ctx context.Context, c *clients, namespace, pod, ports
 	ready, stop := make(chan struct{}), make(chan struct{})
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{ports}, stop, ready, io.Discard, p.ErrOut)
 	if err != nil {
-		return withCode(Misused, "--port, --debug-port: %w", err)
+		return withCode(Misused, "--port, --pod-port: %w", err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- forwarder.ForwardPorts() }()
