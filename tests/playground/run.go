@@ -95,12 +95,15 @@ func (s *stage) guide(ctx context.Context) (string, error) {
 		}
 	}
 	fmt.Fprintf(&text, `
-The control plane runs in two revisions, %s. Each replica answers at its address in
-the table below, such as %s
+The control plane runs in two revisions, %s.
+Each replica answers at its address in the table below, such as
+%s
 with /healthz, /readyz and /metrics beside it. A lease lasts %v. Things to try in another terminal:
 
 `, strings.Join(revisions, " and "), one, s.timing.lease)
 	fmt.Fprintf(&text, "   export KUBECONFIG=%s\n", s.cluster.Kubeconfig())
+	ctl := shortest(filepath.Join(filepath.Dir(s.helmProgram), "electionctl"), "electionctl") + " -n " + systemNamespace
+	fmt.Fprintf(&text, "\n   # why who leads, and what another default revision would move\n   %s explain istio-leader\n   %s plan --default-revision canary\n", ctl, ctl)
 	fmt.Fprintf(&text, "\n   # make canary the default revision\n   %s -n %s upgrade tags %s --set default=canary\n",
 		shortest(s.helmProgram, "helm"), systemNamespace, shortest(s.chart("tags"), ""))
 	for _, trial := range trials {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/members"
 )
 
 // The names that the playground's cluster goes by.
@@ -158,7 +159,7 @@ func (s *scene) take(obj any, exists bool) {
 	case *corev1.ConfigMap:
 		s.takeConfigMap(obj, exists)
 	case *coordinationv1.Lease:
-		if obj.Namespace == systemNamespace {
+		if _, member := obj.Labels[members.Label]; obj.Namespace == systemNamespace && !member {
 			put(s.view.locks, obj.Name, leaseLock(obj), exists)
 		}
 	case *corev1.Pod:

@@ -3,7 +3,23 @@ package main
 import (
 	"strings"
 	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/members"
 )
+
+// A Lease that says who takes part is no election.
+func TestMembersAreNoElections(t *testing.T) {
+	s := &scene{changed: make(chan struct{}), view: view{locks: map[string]lock{}}}
+	for name, labels := range map[string]map[string]string{"lock": {"app": "any"}, "incumbent-member-a": {members.Label: members.LabelValue}} {
+		s.take(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name, Labels: labels}}, true)
+	}
+	if v, _ := s.now(); len(v.locks) != 1 || v.locks["lock"] != (lock{}) {
+		t.Errorf("elections: %v", v.locks)
+	}
+}
 
 func TestTable(t *testing.T) {
 	v := view{
