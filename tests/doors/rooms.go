@@ -81,7 +81,7 @@ var rooms = []room{
 	{path: reconcile, doors: []string{client}, testDoors: harness, without: library},
 
 	// The server.
-	{path: "pilot/debug", doors: []string{elections, revisions}, testDoors: harness},
+	{path: "pilot/debug", doors: []string{elections + "/inspect", elector}, testDoors: harness, without: library},
 	{path: "pilot/bootstrap", doors: []string{"pilot/...", "pkg/..."}, testDoors: harness},
 	// What pilot and electionctl have in common.
 	{path: "cmd/fencecommand", doors: []string{"pilot/bootstrap", features}, testDoors: harness},

@@ -1,0 +1,68 @@
+package debug
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write testdata anew")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func after(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+
+// sample is a state with one election of each sort.
+func sample() State {
+	candidates := []inspect.Candidate{
+		{Identity: "a", Key: "stable", Warm: true, Fit: true},
+		{Identity: "b", Key: "canary", Warm: true, Fit: true},
+		{Identity: "c", Key: "^canary", Fit: true},
+		{Identity: "d", Key: "stable", Warm: true},
+		{Identity: "e", Key: "stable", Warm: true, Fit: true, Late: true},
+	}
+	lease := Election{
+		ID: "istio-status-leader", Namespace: "istio-system", Lock: "istio-status-leader", Kind: "Lease",
+		Leader: "a", Key: "stable", Acting: true, HandsOver: true, Ranked: true, LeaseSeconds: 30,
+		Phase: "leading", Leading: true, CoverLeft: 12 * time.Second, Cover: 15 * time.Second,
+		Transitions: 3, Token: "4711", Fence: "stands", Gate: "open", Candidates: candidates,
+	}
+	peer := Election{
+		ID: "istio-leader", Namespace: "istio-system", Lock: "istio-leader", Kind: "ConfigMap",
+		Leader: "p", Key: "^canary", Acting: true, Ranked: true, LeaseSeconds: 30, Phase: "following",
+		Transitions: 7, Fence: "binding is missing", FenceBroken: true, Gate: "shut",
+	}
+	free := Election{ID: "istio-gateway-deployment", Namespace: "istio-system", Lock: "istio-gateway-deployment-stable", Kind: "Lease", Candidates: []inspect.Candidate{}}
+	return State{
+		Identity: "a", Revision: "stable", Version: "1.0",
+		Default:   k8sleaderelection.DefaultRevision{Revision: "stable", Synced: true},
+		Elections: []Election{lease, peer, free},
+	}
+}
+
+// hostile is a state in which everything that others wrote is markup.
+func hostile() State {
+	const markup = `<script>alert("x")</script>' onload=x`
+	return State{Identity: markup, Revision: markup, Version: markup, Elections: []Election{{
+		ID: markup, Namespace: markup, Lock: markup, Kind: markup, Cluster: markup, Leader: markup, Key: markup,
+		Leading: true, Acting: true, Cover: time.Second, Fence: markup, Gate: markup, Problem: markup, Token: markup,
+		Hold:       &inspect.Hold{Requester: markup, Reason: markup},
+		Candidates: []inspect.Candidate{{Identity: "b" + markup, Key: markup}},
+	}}}
+}
+
+func frameOf(at time.Time, s State, h *history) *frame {
+	h.observe(at, s)
+	f := &frame{at: at, state: s, history: h.picture(), next: make(chan struct{})}
+	for _, e := range s.Elections {
+		f.deadlines = append(f.deadlines, at.Add(e.CoverLeft))
+	}
+	return f
+}

@@ -1,0 +1,197 @@
+package debug
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// bar is a stretch of one election's timeline, in hundredths of its width.
+type bar struct {
+	X, Width float64
+	// Class is acting, pending (held, but nobody acts) or gap; Sign the revision's.
+	Class string
+	Sign  int
+	// Wide: there is room for the sign.
+	Wide  bool
+	Title string
+}
+
+// mark is an instant at which the lock went from one holder to another, or to a new term.
+type mark struct {
+	X     float64
+	Title string
+}
+
+// thinnest is how wide a gap is drawn at least: a handover of milliseconds is not to be missed in an hour.
+const (
+	thinnest  = 0.4
+	roomyFrom = 4.0
+)
+
+// span is the time that a timeline shows.
+type span struct{ from, to time.Time }
+
+// at is where an instant lies, in hundredths.
+func (s span) at(t time.Time) float64 {
+	whole := s.to.Sub(s.from)
+	if whole <= 0 {
+		return 0
+	}
+	return min(100, max(0, 100*float64(t.Sub(s.from))/float64(whole)))
+}
+
+// bars draws changes: first who acted, then, above, when nobody did.
+func (s span) bars(changes []Change, sign func(revision string) int) (all []bar) {
+	var above []bar
+	for i, c := range changes {
+		end := s.to
+		if i+1 < len(changes) {
+			end = changes[i+1].At
+		}
+		if !end.After(s.from) || !c.At.Before(s.to) {
+			continue
+		}
+		revision, _ := revisionOf(c.Key)
+		b := bar{X: s.at(c.At), Class: c.class(), Title: c.title(end, i+1 == len(changes)), Sign: sign(revision)}
+		b.Width = s.at(end) - b.X
+		b.Wide = b.Width >= roomyFrom && c.Leader != ""
+		if c.Acting {
+			all = append(all, b)
+			continue
+		}
+		b.Width = max(thinnest, b.Width)
+		b.X = min(b.X, 100-b.Width)
+		above = append(above, b)
+	}
+	return append(all, above...)
+}
+
+// marks are where another holder or a new term begins.
+func (s span) marks(changes []Change) (all []mark) {
+	for i, c := range changes {
+		if i == 0 || c.Leader == "" || c.At.Before(s.from) || c.At.After(s.to) {
+			continue
+		}
+		if what := c.after(changes[i-1]); what != "" {
+			all = append(all, mark{X: s.at(c.At), Title: clock(c.At) + " " + what})
+		}
+	}
+	return all
+}
+
+func (c Change) class() string {
+	switch {
+	case c.Leader == "":
+		return "gap"
+	case !c.Acting:
+		return "pending"
+	}
+	return "acting"
+}
+
+func (c Change) title(end time.Time, open bool) string {
+	lasted := fmt.Sprintf("%s, for %s", clock(c.At), lasting(end.Sub(c.At)))
+	if open {
+		lasted = "since " + clock(c.At)
+	}
+	switch c.class() {
+	case "gap":
+		return "nobody held it, " + lasted
+	case "pending":
+		return c.who() + " held it without acting, " + lasted
+	}
+	return c.who() + " led, " + lasted
+}
+
+func (c Change) who() string {
+	revision, remote := revisionOf(c.Key)
+	switch {
+	case revision == "":
+		return c.Leader
+	case remote:
+		return c.Leader + " (" + revision + ", remote)"
+	}
+	return c.Leader + " (" + revision + ")"
+}
+
+// after says in words what became different; empty: nothing worth a mark.
+func (c Change) after(before Change) string {
+	switch {
+	case c.Leader == "" && before.Leader != "":
+		return before.who() + " gave it up: nobody holds it"
+	case c.Leader == "":
+		return ""
+	case before.Leader == "":
+		return c.who() + " took it"
+	case c.Leader != before.Leader:
+		return "passed from " + before.who() + " to " + c.who()
+	case c.Transitions != before.Transitions:
+		return c.who() + " began a new term"
+	case c.Acting && !before.Acting:
+		return c.who() + " acts now"
+	case !c.Acting:
+		return c.who() + " holds it, but does not act"
+	}
+	return ""
+}
+
+// event is a line of the list below the timeline.
+type event struct {
+	At             time.Time
+	Election, What string
+}
+
+// mostEvents bounds the list.
+const mostEvents = 20
+
+// events are the newest changes of all elections, the newest first.
+func (s span) events(of map[name][]Change) (all []event) {
+	for n, changes := range of {
+		for i := max(1, len(changes)-mostEvents); i < len(changes); i++ {
+			c := changes[i]
+			if what := c.after(changes[i-1]); what != "" && !c.At.Before(s.from) {
+				all = append(all, event{At: c.At, Election: n.namespace + "/" + n.lock, What: what + c.gapBefore(changes[i-1])})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b event) int {
+		if byTime := b.At.Compare(a.At); byTime != 0 {
+			return byTime
+		}
+		if a.Election < b.Election {
+			return -1
+		}
+		return 1
+	})
+	return all[:min(len(all), mostEvents)]
+}
+
+// gapBefore says for how long nobody acted before c.
+func (c Change) gapBefore(before Change) string {
+	if !c.Acting || before.Acting {
+		return ""
+	}
+	return ", after " + lasting(c.At.Sub(before.At)) + " in which nobody acted"
+}
+
+// lasting is a duration for people: two figures are enough.
+func lasting(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 s"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
