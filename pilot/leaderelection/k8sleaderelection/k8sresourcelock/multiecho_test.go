@@ -64,6 +64,34 @@ func TestMultiLockAHoldSetBeforeARenewalThatIsCutShort(t *testing.T) {
 	}
 }
 
+// Of an order that was written to both objects, and of the next on the primary, the holder sees the
+// first arrive on the secondary last. Its renewal does not take that for the newest; what is said
+// there once the renewal has written both, is.
+func TestMultiLockAHoldThatArrivesLate(t *testing.T) {
+	p := newPairTrial(t)
+	if _, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	p.Primary.Annotate(hold, "ended")
+	p.lock.Secondary.FailNext(locktest.Get, locktest.Fault{Lose: locktest.TheRequest})
+	if _, err := p.lock.Read(t.Context()); err == nil {
+		t.Fatal("the secondary was read")
+	}
+	p.Primary.Annotate(hold, "new")
+	base := p.read()
+	p.betweenTheWrites(func() { p.Secondary.Annotate(hold, "ended") })
+	if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 2), base.Notes); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.read().Notes[hold]; got != "new" || p.Secondary.Snapshot().Notes[hold] != "new" {
+		t.Errorf("the hold %q counts, and the secondary shows %q; want %q", got, p.Secondary.Snapshot().Notes[hold], "new")
+	}
+	p.Secondary.Annotate(hold, "ended")
+	if got := p.read().Notes[hold]; got != "ended" {
+		t.Errorf("said again: the hold %q counts", got)
+	}
+}
+
 // What the holder takes away it has taken away, even if that gets no further than the primary.
 func TestMultiLockAHoldThatIsTakenAwayDoesNotComeBack(t *testing.T) {
 	p := newPairTrial(t)

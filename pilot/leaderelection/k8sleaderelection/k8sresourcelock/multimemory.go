@@ -86,6 +86,16 @@ func (m *pairMemory) sends(h core.Half, record core.Record, notes map[string]str
 	m.sight = m.sight.Sends(h, record, coreNotes(notes))
 }
 
+// outdated reports whether a note that the secondary shows was replaced already.
+func (m *pairMemory) outdated(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if key == HoldAnnotation {
+		return m.sight.OutdatedHold(core.Secondary)
+	}
+	return m.sight.OutdatedRequest(core.Secondary)
+}
+
 // overtaken reports whether something newer than these versions is known.
 func (m *pairMemory) overtaken(first, second uint64) bool {
 	m.mu.Lock()

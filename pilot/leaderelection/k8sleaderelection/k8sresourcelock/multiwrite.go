@@ -94,7 +94,7 @@ const maxAmends = 4
 
 // second writes the secondary, after the primary holds the record. What others put
 // there meanwhile is looked at anew: a request or a hold does not end the write, nor does
-// the write undo them.
+// the write undo them. What has been replaced on the primary since counts no more.
 func (w pairWrite) second(ctx context.Context, first core.Snapshot) (Snapshot, error) {
 	base, notes := w.base.Secondary, w.notesFor(first)
 	for range maxAmends {
@@ -116,7 +116,7 @@ func (w pairWrite) second(ctx context.Context, first core.Snapshot) (Snapshot, e
 				now.UID, now.Record.HolderIdentity, now.Record.LeaderTransitions, ErrConflict)
 		}
 		for _, key := range othersNotes {
-			if w.Renews() && now.Notes[key] != w.base.Secondary.Notes[key] {
+			if w.Renews() && now.Notes[key] != w.base.Secondary.Notes[key] && !w.lock.mem.outdated(key) {
 				notes = withNote(notes, key, now.Notes[key])
 			}
 		}

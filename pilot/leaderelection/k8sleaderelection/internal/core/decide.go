@@ -127,7 +127,7 @@ func (c Config) decideAsking(s State, now Moment, a Action) Action {
 	a = a.wake(min(at, c.expiresAt(s)))
 	poll := s.PollAt
 	if s.requested(now.Mono) && s.Snap.Notes.Request.Identity == c.Self {
-		poll = min(poll, max(s.Asking.AnsweredAt.After(c.answerPoll(s)), s.Effort.Reads.Next))
+		poll = min(poll, max(s.Asking.AnsweredAt.After(c.answerPoll(s, now)), s.Effort.Reads.Next))
 	}
 	if now.Mono >= poll {
 		return c.read(s, now, a, Polling)
@@ -136,12 +136,16 @@ func (c Config) decideAsking(s State, now Moment, a Action) Action {
 }
 
 // answerPoll is how often a challenger looks for the answer to its request. Without a
-// watch the poll is all that it has.
-func (c Config) answerPoll(s State) time.Duration {
-	if s.Watch {
-		return c.Retry / 2
+// watch the poll is all that it has. A leader whose renewal is overdue cannot write, and so
+// neither answer nor nominate: it is not worth more polls than a candidate has anyway.
+func (c Config) answerPoll(s State, now Moment) time.Duration {
+	switch overdue := now.Mono >= s.SeenAt.After(2*c.Retry); {
+	case !s.Watch:
+		return c.Retry / 4
+	case overdue:
+		return c.Retry
 	}
-	return c.Retry / 4
+	return c.Retry / 2
 }
 
 // opening is from when on the lock may be taken, and the reason that then holds.

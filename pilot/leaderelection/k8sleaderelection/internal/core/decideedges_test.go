@@ -114,17 +114,24 @@ func TestWhenAChallengerAsks(t *testing.T) {
 		change func(*State)
 		want   decided
 	}{
-		"at once":                      {func(*State) {}, decided{Ask, Asking, 0}},
-		"not while it backs off":       {func(s *State) { s.BackOff.Until = seconds(1) }, decided{NoOp, HeldByOther, 15}},
-		"once it backs off no more":    {func(s *State) { s.BackOff.Until = testNow.Mono }, decided{Ask, Asking, 0}},
-		"not once the lease is over":   {func(s *State) { s.SeenAt = seconds(-15) }, decided{Acquire, Expired, 0}},
-		"not while requests fail":      {func(s *State) { s.Effort.Asks.Next = seconds(3) }, decided{NoOp, AskedAlready, 3}},
-		"not too often":                {func(s *State) { s.Asking.NotBefore = seconds(4) }, decided{NoOp, AskedAlready, 4}},
-		"not beyond the lease":         {func(s *State) { s.Asking.NotBefore = seconds(40) }, decided{NoOp, AskedAlready, 15}},
-		"it polls meanwhile":           {func(s *State) { s.Asking.NotBefore, s.PollAt = seconds(4), testNow.Mono }, decided{Read, Polling, 0}},
-		"it will poll meanwhile":       {func(s *State) { s.Asking.NotBefore, s.PollAt = seconds(4), seconds(2) }, decided{NoOp, AskedAlready, 2}},
-		stands:                         {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt = testNow.Mono }, decided{NoOp, AskedAlready, 1}},
-		stands + ", unwatched":         {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.Watch = testNow.Mono, false }, decided{NoOp, AskedAlready, 0.5}},
+		"at once":                    {func(*State) {}, decided{Ask, Asking, 0}},
+		"not while it backs off":     {func(s *State) { s.BackOff.Until = seconds(1) }, decided{NoOp, HeldByOther, 15}},
+		"once it backs off no more":  {func(s *State) { s.BackOff.Until = testNow.Mono }, decided{Ask, Asking, 0}},
+		"not once the lease is over": {func(s *State) { s.SeenAt = seconds(-15) }, decided{Acquire, Expired, 0}},
+		"not while requests fail":    {func(s *State) { s.Effort.Asks.Next = seconds(3) }, decided{NoOp, AskedAlready, 3}},
+		"not too often":              {func(s *State) { s.Asking.NotBefore = seconds(4) }, decided{NoOp, AskedAlready, 4}},
+		"not beyond the lease":       {func(s *State) { s.Asking.NotBefore = seconds(40) }, decided{NoOp, AskedAlready, 15}},
+		"it polls meanwhile":         {func(s *State) { s.Asking.NotBefore, s.PollAt = seconds(4), testNow.Mono }, decided{Read, Polling, 0}},
+		"it will poll meanwhile":     {func(s *State) { s.Asking.NotBefore, s.PollAt = seconds(4), seconds(2) }, decided{NoOp, AskedAlready, 2}},
+		stands:                       {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt = testNow.Mono }, decided{NoOp, AskedAlready, 1}},
+		stands + ", unwatched":       {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.Watch = testNow.Mono, false }, decided{NoOp, AskedAlready, 0.5}},
+		// A leader whose renewal is overdue cannot answer either.
+		stands + ", renewal due":     {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.SeenAt = testNow.Mono, seconds(-3.9) }, decided{NoOp, AskedAlready, 1}},
+		stands + ", renewal overdue": {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.SeenAt = testNow.Mono, seconds(-4) }, decided{NoOp, AskedAlready, 2}},
+		stands + ", overdue and unwatched": {func(s *State) {
+			ours(&s.Snap)
+			s.Asking.AnsweredAt, s.SeenAt, s.Watch = testNow.Mono, seconds(-4), false
+		}, decided{NoOp, AskedAlready, 0.5}},
 		stands + ", and a poll is due": {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt = seconds(-1) }, decided{Read, Polling, 0}},
 		stands + ", and reads fail":    {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.Effort.Reads.Next = seconds(-1), seconds(1) }, decided{NoOp, AskedAlready, 1}},
 		stands + ", another's":         {func(s *State) { ours(&s.Snap); s.Snap.Notes.Request.Identity = "c"; s.Asking.AnsweredAt = seconds(-1) }, decided{NoOp, AskedAlready, 9}},

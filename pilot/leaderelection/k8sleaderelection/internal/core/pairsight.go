@@ -7,6 +7,7 @@ type PairSight struct {
 	known   [2]bool
 	changes [2]uint32
 	left    [2][2]left // by its latest two writes to each, whether they have arrived or not
+	former  [2]Notes   // the request and the hold that each showed before those it shows, until our write of the other has arrived
 }
 
 // left is what a write leaves on an object that others may add to.
@@ -45,6 +46,7 @@ func (v PairSight) take(h Half, snap Snapshot) PairSight {
 	if !snap.Exists {
 		snap.Version = max(snap.Version, v.Of(h).Version) // later than all that was there
 	}
+	v = v.supersede(h, snap)
 	if h == Primary {
 		v.Primary = snap
 	} else {
@@ -52,6 +54,21 @@ func (v PairSight) take(h Half, snap Snapshot) PairSight {
 	}
 	v.known[h] = true
 	v.changes[h]++
+	return v
+}
+
+// supersede keeps what the object no longer shows, for as long as the other may show it late.
+func (v PairSight) supersede(h Half, snap Snapshot) PairSight {
+	old := v.Of(h)
+	if snap.Record == v.left[h][0].record && snap.Record != old.Record {
+		v.former[h.Other()] = Notes{}
+	}
+	if v.known[h] && old.Notes.Request != snap.Notes.Request {
+		v.former[h].Request = old.Notes.Request
+	}
+	if v.known[h] && old.Notes.Hold != snap.Notes.Hold {
+		v.former[h].Hold = old.Notes.Hold
+	}
 	return v
 }
 
@@ -66,6 +83,23 @@ func (v PairSight) Overtaken(first, second uint64) bool {
 	return v.Primary.Version > first || v.Secondary.Version > second
 }
 
+// OutdatedRequest reports whether the request that an object shows was replaced already: the other
+// object has shown it, too, before what it shows now, and the term's holder has not written both since.
+func (v PairSight) OutdatedRequest(h Half) bool {
+	return outdated(v, h, func(n Notes) Request { return n.Request })
+}
+
+// OutdatedHold reports the same of a hold.
+func (v PairSight) OutdatedHold(h Half) bool {
+	return outdated(v, h, func(n Notes) Hold { return n.Hold })
+}
+
+func outdated[T comparable](v PairSight, h Half, of func(Notes) T) bool {
+	var none T
+	is := of(v.Of(h).Notes)
+	return is != none && is == of(v.former[h.Other()])
+}
+
 // RequestFrom says which object's request counts in a term that stands in both.
 func (v PairSight) RequestFrom() Half { return noteFrom(v, func(n Notes) Request { return n.Request }) }
 
@@ -78,7 +112,8 @@ func (v PairSight) HoldFrom() Half { return noteFrom(v, func(n Notes) Hold { ret
 // other, whether that came before its writes of both, between them, or the second of them never
 // arrived. If the holder has left both as they are, its last write tells, also of what it took
 // away. Versions do not tell what is whose: the answer to a write that has arrived may be lost,
-// and a label makes a version too.
+// and a label makes a version too. And what the other object showed before what it shows was
+// written to both: it only arrives late, and what has replaced it there is newer.
 func noteFrom[T comparable](v PairSight, of func(Notes) T) Half {
 	var none T
 	first, second := of(v.Primary.Notes), of(v.Secondary.Notes)
@@ -94,10 +129,12 @@ func noteFrom[T comparable](v PairSight, of func(Notes) T) Half {
 		return Secondary // with what others wrote there between the two
 	case second == none:
 		return Primary
-	case first == none || oursFirst:
+	case first == none || oursFirst && !outdated(v, Secondary, of):
 		return Secondary
-	case oursSecond:
+	case oursFirst || oursSecond && !outdated(v, Primary, of):
 		return Primary
+	case oursSecond:
+		return Secondary
 	}
 	return v.newer()
 }

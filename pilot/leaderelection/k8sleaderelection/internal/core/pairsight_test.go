@@ -55,6 +55,43 @@ func TestAHoldThatWasTakenAwayBetweenTwoWritesIsGone(t *testing.T) {
 	}
 }
 
+// An order that was written to both objects arrives late on the one, when the next has replaced it on
+// the other already: that is older news. Once the holder has written both, the same again is a new one.
+func TestAnOrderThatArrivesLate(t *testing.T) {
+	old, both, next := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b"}, Hold{Holder: "b", Seconds: 5}
+	for _, late := range []Half{Primary, Secondary} {
+		version := uint64(0)
+		var v PairSight
+		shows := func(h Half, r Record, n Notes) {
+			version++
+			v, _ = v.Stored(h, Snapshot{Exists: true, Content: Readable, Version: version, Record: r, Notes: n})
+		}
+		renews := func(h Half, r Record, n Notes) { v = v.Sends(h, r, n); shows(h, r, n) }
+		first, second := Record{Holder: "b", Renewed: 1e6}, Record{Holder: "b", Renewed: 2e6}
+		renews(Primary, first, Notes{Hold: old})
+		renews(Secondary, first, Notes{Hold: old})
+		shows(late.Other(), first, Notes{Hold: both})
+		shows(late.Other(), first, Notes{Hold: both, Request: Request{Identity: "c"}}) // of another kind
+		shows(late.Other(), first, Notes{Hold: next})
+		if got := v.HoldFrom(); got != late.Other() {
+			t.Errorf("late on %d: before it arrives, object %d counts", late, got)
+		}
+		renews(late.Other(), second, Notes{Hold: next})
+		if v = v.Sends(late, second, Notes{Hold: next}); v.OutdatedHold(late) || v.OutdatedRequest(late) {
+			t.Errorf("late on %d: what is the holder's own counts as outdated", late)
+		}
+		shows(late, first, Notes{Hold: both, Request: Request{Identity: "c"}})
+		if got := v.HoldFrom(); got != late.Other() || !v.OutdatedHold(late) || !v.OutdatedRequest(late) {
+			t.Errorf("late on %d: object %d counts, hold outdated: %v, request: %v", late, got, v.OutdatedHold(late), v.OutdatedRequest(late))
+		}
+		renews(late, second, Notes{Hold: next})
+		shows(late, second, Notes{Hold: both})
+		if got := v.HoldFrom(); got != late || v.OutdatedHold(late) {
+			t.Errorf("late on %d: given again, object %d counts, outdated: %v", late, got, v.OutdatedHold(late))
+		}
+	}
+}
+
 // Whoever has written nothing goes by what is there, and what is newer.
 func TestWhoseHoldCountsForOthers(t *testing.T) {
 	hold, other := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b"}

@@ -182,10 +182,10 @@ func (c *pairCall) second(first, base core.Snapshot, notes core.Notes) {
 			}
 			was := c.write.Base.Secondary.Notes
 			if w.rules.merges && c.write.Renews() {
-				if now.Notes.Request != was.Request {
+				if now.Notes.Request != was.Request && !p.sight.OutdatedRequest(core.Secondary) {
 					notes.Request = now.Notes.Request
 				}
-				if now.Notes.Hold != was.Hold {
+				if now.Notes.Hold != was.Hold && !p.sight.OutdatedHold(core.Secondary) {
 					notes.Hold = now.Notes.Hold
 				}
 			}
