@@ -67,14 +67,15 @@ func (w *world) resumeRank() {
 // seconds is a time of up to d, as it is written into the lock.
 func (w *world) seconds(d time.Duration) int { return 1 + int(w.within(d).Seconds()) }
 
-// checkObeyed: a leader that is there accepts an order before long.
+// checkObeyed: a leader that is there accepts an order before long. What runs in its node by
+// now may be another process, which knows nothing of the term.
 func (w *world) checkObeyed(ordered view) {
 	p := ordered.term.p
-	if p == nil || !p.n.attends() || p.s.Phase != core.Leading {
+	if p == nil || p.ended || !p.n.attends() || p.s.Phase != core.Leading {
 		return
 	}
 	w.after(w.timing.retry, func() {
-		if s := w.store.now.snap; p.n.attends() && s.Exists && s.UID == ordered.snap.UID && s.Record == ordered.snap.Record &&
+		if s := w.store.now.snap; !p.ended && p.n.attends() && s.Exists && s.UID == ordered.snap.UID && s.Record == ordered.snap.Record &&
 			s.Notes.Request == ordered.snap.Notes.Request {
 			w.violate(Orders, "%v has not obeyed %+v within a RetryPeriod", p, s.Notes.Request)
 		}
