@@ -127,6 +127,10 @@ func TestMetrics(t *testing.T) {
 		`incumbent_election_handover_given_seconds_sum{name="x"} 3`, `incumbent_election_leaderless_seconds_sum{name="x"} 4`,
 		`leader_election_master_status{name="istio-leader"} 0`,
 		`incumbent_election_cover_left_seconds{name="istio-namespace-controller-election"} 0`,
+		`incumbent_election_cover_seconds{name="istio-namespace-controller-election"} 15`,
+		`incumbent_election_candidate{name="istio-namespace-controller-election",revision="stable"} 0`,
+		`incumbent_election_handover_wait_seconds{name="istio-namespace-controller-election"} 0`,
+		`incumbent_election_definitions_missing{name="istio-gateway-deployment-stable"} 0`,
 		`incumbent_election_refused_writes_total{by="gate",name="istio-namespace-controller-election"} 0`,
 	} {
 		if !strings.Contains(text, want) {

@@ -358,7 +358,7 @@ func TestHowKindsAreWaitedFor(t *testing.T) {
 					t.Fatal(err)
 				}
 				began := time.Now()
-				if err := s.known(t.Context(), kinds, config.Logger); err != nil || time.Since(began) != test.took {
+				if err := s.known(t.Context(), "x", kinds, config.Logger); err != nil || time.Since(began) != test.took {
 					t.Errorf("it took %v: %v", time.Since(began), err)
 				}
 				said := map[bool]int{true: 1}[test.missing != ""]
@@ -379,7 +379,7 @@ func TestHowKindsAreWaitedFor(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 12*time.Second, errAway)
 		defer cancel()
 		began := time.Now()
-		if err := s.known(ctx, kinds[:1], quiet); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "widgets.x.y") || time.Since(began) != 12*time.Second {
+		if err := s.known(ctx, "x", kinds[:1], quiet); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "widgets.x.y") || time.Since(began) != 12*time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})

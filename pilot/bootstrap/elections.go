@@ -204,7 +204,7 @@ func (s *site) elect(rows []election) error {
 		if err != nil {
 			return err
 		}
-		le.Warm(s.warm(row, j, log)).AddRunContext(logged(log, j.Run))
+		le.Warm(s.warm(row, j, le.Status().Lock, log)).AddRunContext(logged(log, j.Run))
 		s.fence.watch(le, row)
 		if !row.lease { // else nobody has it of the other kind
 			s.others.watch(le)
@@ -227,9 +227,12 @@ func (s *site) tools(log *slog.Logger) tools {
 }
 
 // warm prepares a row's controller, as soon as there is what it reads.
-func (s *site) warm(row election, j job, log *slog.Logger) func(context.Context) error {
+func (s *site) warm(row election, j job, lock string, log *slog.Logger) func(context.Context) error {
+	if len(row.kinds) > 0 {
+		s.metrics.unknown.WithLabelValues(lock).Set(0)
+	}
 	return func(ctx context.Context) error {
-		if err := s.known(ctx, row.kinds, log); err != nil {
+		if err := s.known(ctx, lock, row.kinds, log); err != nil {
 			return err
 		}
 		if row.tagged {

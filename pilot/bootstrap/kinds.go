@@ -24,12 +24,15 @@ const olderLooks = 2
 // known waits until the API server knows all kinds, and says once which are missing, and once which are served in
 // other versions alone. What it cannot find out because the server does not answer, or refuses, is for the controller's
 // caches to report.
-func (s *site) known(ctx context.Context, kinds []schema.GroupVersionResource, log *slog.Logger) error {
+func (s *site) known(ctx context.Context, lock string, kinds []schema.GroupVersionResource, log *slog.Logger) error {
 	ticker := time.NewTicker(kindsEvery)
 	defer ticker.Stop()
 	said, older := false, 0
 	for {
 		missing := s.missing(kinds)
+		if len(kinds) > 0 {
+			s.metrics.unknown.WithLabelValues(lock).Set(float64(len(missing)))
+		}
 		if len(missing) == 0 {
 			if said {
 				log.Info("the API server knows all kinds now")

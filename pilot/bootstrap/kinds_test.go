@@ -30,6 +30,19 @@ func TestARowWaitsForItsKinds(t *testing.T) {
 	const line = "the API server does not know some kinds, waiting for their definitions"
 	await(t, "it is said", func() bool { return r.lines.Count(line, "election="+electionID) == 1 })
 	await(t, "the other row leads", func() bool { return r.election(t).Leading })
+	absent := fmt.Sprintf("incumbent_election_definitions_missing{name=%q}", electionID)
+	if n := r.metric(t, absent); n != "2" {
+		t.Errorf("%s definitions are missing by the metric", n)
+	}
+	if r.metric(t, fmt.Sprintf("incumbent_election_definitions_missing{name=%q}", leaderelection.NamespaceController)) != "" {
+		t.Error("an election that needs no definition has the metric")
+	}
+	for election, could := range map[string]string{electionID: "0", leaderelection.NamespaceController: "1"} {
+		sample := fmt.Sprintf("incumbent_election_candidate{name=%q,revision=%q}", election, config.Revision)
+		if n := r.metric(t, sample); n != could {
+			t.Errorf("%s is %s, want %s", sample, n, could)
+		}
+	}
 	if r.lines.Count(line, `missing="[stages.late.example props.late.example]"`) != 1 {
 		t.Error("the line does not name the kinds")
 	}
@@ -47,6 +60,9 @@ func TestARowWaitsForItsKinds(t *testing.T) {
 	case <-waiting.began:
 	case <-ctx.Done():
 		t.Fatal("the row does not work, with the kinds there")
+	}
+	if n := r.metric(t, absent); n != "0" {
+		t.Errorf("with the definitions there, %s are missing by the metric", n)
 	}
 	if r.lines.Count(line) != 1 || r.lines.Count("the API server knows all kinds now", "election="+electionID) != 1 {
 		t.Error("it is said more often than once, or not that it is over")

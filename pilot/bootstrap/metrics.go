@@ -23,6 +23,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 	renewals *prometheus.HistogramVec
+	unknown  *prometheus.GaugeVec // of rows whose kinds come by definitions
 	lasted   map[k8sleaderelection.Lasting]*prometheus.HistogramVec
 }
 
@@ -66,7 +67,11 @@ func newMetrics(remote bool) *metrics {
 			"How long nobody acted as this process saw it, from a record that shows no live holder to one whose holder acts. "+
 				"Each process that looks on has its own; they are not to be added up."),
 	}
-	m.MustRegister(m.leader)
+	m.unknown = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "incumbent_election_definitions_missing",
+		Help: "How many kinds that election's controller needs and the API server does not know: until it does, this process does not take part. Absent for elections that need none.",
+	}, []string{"name"})
+	m.MustRegister(m.leader, m.unknown)
 	return m
 }
 

@@ -12,6 +12,7 @@ import (
 
 	istiolog "istio.io/pkg/log"
 
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -19,6 +20,17 @@ import (
 type described struct {
 	help, labels string
 	bounds       []float64
+}
+
+// A process that takes part, is warm and is fit could lead.
+func TestWhoCouldLead(t *testing.T) {
+	for now, want := range map[leaderelection.Status]float64{
+		{Running: true, Warm: true}: 1, {Running: true}: 0, {Warm: true}: 0, {Running: true, Warm: true, Unfit: true}: 0,
+	} {
+		if got := could(now); got != want {
+			t.Errorf("%+v: %v", now, got)
+		}
+	}
 }
 
 // everyMetric has all metrics of a server show something.
@@ -41,6 +53,7 @@ func everyMetric(t *testing.T) map[string]described {
 	m.Lasted("x", k8sleaderelection.Lasting("later"), time.Second) // of which a later elector tells
 	s.fence.report(le, fenceState{Answer: "refused", Stands: true})
 	s.fence.measure(le, []guardState{{Guard: "g", Stands: true, Answer: "refused"}})
+	m.unknown.WithLabelValues("x").Set(1)
 	s.fence.checks.WithLabelValues("x", "leading", "admitted").Inc()
 	families, err := m.registry.Gather()
 	if err != nil {
@@ -74,12 +87,16 @@ func TestEveryMetricIsDescribed(t *testing.T) {
 		"incumbent_election_cover_left_seconds": "name", "incumbent_election_term_transitions": "name",
 		"incumbent_election_admitted_writes_total": "name", "incumbent_election_refused_writes_total": "by name",
 		"incumbent_fence_stands": "name", "incumbent_fence_guard_stands": "guard name", "incumbent_fence_checks_total": "answer name role",
-		"incumbent_election_other_lock_held": "name",
+		"incumbent_election_other_lock_held": "name", "incumbent_election_cover_seconds": "name", "incumbent_election_candidate": "name revision",
+		"incumbent_election_handover_wait_seconds": "name", "incumbent_election_definitions_missing": "name",
 	}
 	buckets := map[string][]float64{
 		"_request_seconds": {.002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		"_renew_seconds":   {.002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		"":                 {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300},
+	}
+	gauges := map[string]bool{
+		"incumbent_election_cover_left_seconds": true, "incumbent_election_cover_seconds": true, "incumbent_election_handover_wait_seconds": true,
 	}
 	all := everyMetric(t)
 	for name, d := range all {
@@ -96,7 +113,7 @@ func TestEveryMetricIsDescribed(t *testing.T) {
 				fine = buckets[end]
 			}
 		}
-		if len(d.bounds) > 0 && !slices.Equal(d.bounds, fine) || len(d.bounds) == 0 && strings.HasSuffix(name, "_seconds") && !strings.Contains(name, "cover_left") {
+		if len(d.bounds) > 0 && !slices.Equal(d.bounds, fine) || len(d.bounds) == 0 && strings.HasSuffix(name, "_seconds") && !gauges[name] {
 			t.Errorf("%s has the buckets %v", name, d.bounds)
 		}
 		delete(labels, name)

@@ -54,7 +54,7 @@ func TestATaggedRowWaitsForTheTags(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				ended := make(chan error, 1)
-				go func() { ended <- s.warm(election{tagged: test.tagged}, controller, quiet)(ctx) }()
+				go func() { ended <- s.warm(election{tagged: test.tagged}, controller, "x", quiet)(ctx) }()
 				synctest.Wait()
 				if test.tagged && controller.warmed > 0 {
 					t.Error("it is warmed before the tags are known")

@@ -21,6 +21,11 @@ type Status struct {
 	// another write.
 	Leading   bool
 	CoverLeft time.Duration
+	// Cover is for how long an acknowledged write of its own lets a leader act: the renew deadline.
+	Cover time.Duration
+	// HandoverWait is for how long this process has had a reason to ask the leader for the lock, which it outranks or
+	// which is unfit, or, as the leader, has been ending its work to hand it over; zero when neither is so.
+	HandoverWait time.Duration
 	// Waiting: this process leads the election, but its predecessor's lock is not kept.
 	Waiting bool
 	// Running: this process takes part in the election. Warm: its warm functions have returned.
@@ -45,7 +50,7 @@ type Status struct {
 func (l *LeaderElection) Status() Status {
 	s := Status{
 		ElectionID: l.cfg.ElectionID, Namespace: l.cfg.Namespace, Lock: l.cfg.lockName(), LockType: l.cfg.Lock.String(),
-		Identity: l.cfg.Identity, Key: l.cfg.key(),
+		Identity: l.cfg.Identity, Key: l.cfg.key(), Cover: l.cfg.RenewDeadline,
 		Running: l.running.Load(), Warm: l.warmed.Load(),
 	}
 	if l.cfg.Disabled {
@@ -62,7 +67,7 @@ func (l *LeaderElection) Status() Status {
 	if s.Leading {
 		s.CoverLeft = now.CoverLeft
 	}
-	s.Unfit = now.Unfit
+	s.Unfit, s.HandoverWait = now.Unfit, now.HandoverWait
 	s.Holder, s.HolderKey, s.Transitions = now.Holder, now.HolderKey, now.Transitions
 	s.Default, s.DefaultKnown = now.Default.Revision, now.Default.Synced
 	if now.Term != (k8sleaderelection.Term{}) {

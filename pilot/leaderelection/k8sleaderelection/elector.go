@@ -36,6 +36,8 @@ type LeaderElector struct {
 	view    atomic.Pointer[view]
 	deflt   atomic.Pointer[core.Default]
 	loop    atomic.Pointer[loop] // nil unless it runs
+	// handover is the core.Instant since which a handover to this process, or by it, goes on; 0: none does.
+	handover atomic.Int64
 }
 
 // view is what others may know of the loop's state. It is replaced, never changed.
@@ -229,17 +231,26 @@ type Status struct {
 	Unfit bool
 	// Default is the default revision by which this elector ranks.
 	Default DefaultRevision
+	// HandoverWait is for how long this process has had a reason to ask the leader for the lock, which it outranks or
+	// which is unfit, or, as the leader, has been ending its work to hand it over; zero when neither is so.
+	HandoverWait time.Duration
 }
 
 // Status returns a consistent picture of the elector.
 func (le *LeaderElector) Status() Status {
 	v := le.view.Load()
-	left := max(0, v.cover.Left(le.clock.Now()))
+	now := le.clock.Now()
+	left := max(0, v.cover.Left(now))
+	var handover time.Duration
+	if since := core.Instant(le.handover.Load()); since != 0 && v.phase != core.Done {
+		handover = max(0, since.Until(now.Mono))
+	}
 	return Status{
 		Phase: v.phase.String(), Reason: string(v.why), Since: v.changed,
 		Leading: left > 0, CoverLeft: left, Term: v.term,
 		Unfit: v.unfit, Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.count,
-		Default: DefaultRevision{Synced: v.deflt.Synced, Revision: v.deflt.Revision},
+		Default:      DefaultRevision{Synced: v.deflt.Synced, Revision: v.deflt.Revision},
+		HandoverWait: handover,
 	}
 }
 

@@ -54,6 +54,42 @@ func TestFlipOfTheDefaultHandsOver(t *testing.T) {
 	})
 }
 
+// Both sides say for how long a handover goes on, and nothing of one that is over or that does not begin.
+func TestAHandoverThatGoesOnIsInTheStatus(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		a := enterRanked(t, store, "a", "stable", "stable")
+		pass(time.Second)
+		b := enterRanked(t, store, "b", "canary", "stable")
+		pass(time.Minute)
+		waits := func(when string, wantA, wantB time.Duration) {
+			t.Helper()
+			if gotA, gotB := a.Status().HandoverWait, b.Status().HandoverWait; gotA != wantA || gotB != wantB {
+				t.Errorf("%s: a has waited %v and b %v, want %v and %v", when, gotA, gotB, wantA, wantB)
+			}
+		}
+		waits("before", 0, 0)
+		setDefault("canary", b)
+		pass(20 * time.Second)
+		waits("a refuses", 0, 20*time.Second)
+		setDefault("stable", b)
+		pass(time.Second)
+		waits("b wants no more", 0, 0)
+		a.drain = 30 * time.Second
+		setDefault("canary", a, b)
+		pass(5 * time.Second)
+		waits("a drains", 5*time.Second, 5*time.Second)
+		pass(30 * time.Second)
+		if !b.isLive() {
+			t.Fatalf("b does not lead\n%s%s", a.logged(), b.logged())
+		}
+		waits("b leads", 0, 0)
+		if err := b.quit(); err != nil {
+			t.Fatal(err)
+		}
+		waits("b has ended", 0, 0)
+	})
+}
+
 func TestLeaderWithALateWatcherWaitsAndThenAccepts(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		a := enterRanked(t, store, "a", "stable", "stable")

@@ -201,6 +201,7 @@ func (l *loop) pass(ev *event) {
 	l.setGate(action)
 	l.publish(before, ev.in)
 	l.report.turn(&change{in: ev.in, before: before, after: state, action: action, lock: ev.lock, call: ev.call, err: ev.err})
+	l.le.handover.Store(int64(l.report.spans.handoverSince()))
 	l.setWork(action)
 	if action.Op != core.NoOp {
 		l.send(action)

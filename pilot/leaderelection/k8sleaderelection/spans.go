@@ -6,10 +6,14 @@ import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/
 // what goes on, and zero when nothing does.
 type spans struct {
 	drain, asked, giving, vacant core.Instant
+	// wants is since when there is a reason to ask the leader for the lock, asked or not.
+	wants core.Instant
 }
 
 func (s *spans) turn(r *reporter, c *change) {
+	s.waits(r.core.WantsHandover(c.after, c.in.Now.Mono), c.in.Now.Mono)
 	if r.terms() == nil {
+		s.handover(r, c) // which Status shows as well
 		return
 	}
 	now, before, after := c.in.Now.Mono, &c.before, &c.after
@@ -25,6 +29,16 @@ func (s *spans) turn(r *reporter, c *change) {
 		r.lasted(Leaderless, &s.vacant, now)
 	case s.vacant == 0:
 		s.vacant = since
+	}
+}
+
+// waits takes in whether there is a reason to ask.
+func (s *spans) waits(wants bool, now core.Instant) {
+	switch {
+	case !wants:
+		s.wants = 0
+	case s.wants == 0:
+		s.wants = now
 	}
 }
 
@@ -52,9 +66,17 @@ func (s *spans) handover(r *reporter, c *change) {
 	}
 }
 
+// handoverSince is when the handover began that goes on now, zero when none does.
+func (s *spans) handoverSince() core.Instant {
+	if s.wants != 0 {
+		return s.wants
+	}
+	return s.giving
+}
+
 // lasted reports what has begun at the instant, if it has, and is over now.
 func (r *reporter) lasted(what Lasting, since *core.Instant, now core.Instant) {
-	if *since != 0 {
+	if *since != 0 && r.terms() != nil {
 		r.terms().Lasted(r.le.config.Name, what, since.Until(now))
 	}
 	*since = 0

@@ -124,6 +124,12 @@ func (c Config) mayAsk(s State, now Instant) bool {
 	return s.Snap.Notes.Marker.Unfit || !c.External && c.outranks(s) && now >= s.holdEnds()
 }
 
+// WantsHandover is mayAsk for those who report it: a request that waits for its turn, or was refused, is no longer one
+// that was sent, and there is a reason all the same.
+func (c Config) WantsHandover(s State, now Instant) bool {
+	return s.Phase == Following && c.mayAsk(s, now)
+}
+
 // askAt is from when on we may ask the leader to hand over: not while our own request
 // stands, nor an operator's, nor one that we do not outrank.
 func (c Config) askAt(s State, now Instant) Instant {
