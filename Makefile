@@ -1,7 +1,7 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo upgrade upgrade-test test race size lint electionctl-test sim play mutants connections fence charts image interop conformance bench bench-quick bench-ours bench-server fuzz cover build tools clean
+.PHONY: help run demo upgrade upgrade-test test race size api lint electionctl-test sim play mutants connections fence charts image interop conformance bench bench-quick bench-ours bench-server fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
@@ -30,6 +30,7 @@ export KUBEBUILDER_ASSETS
 # Pinned, so that lint says the same everywhere.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.49.0
+APIDIFF := golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
 # Packages that run clusters wait more than they compute: two cores have time for four.
 PACKAGES_AT_ONCE ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 # The compiler, the tests, etcd and API servers collect garbage less often: a quarter less CPU for more memory.
@@ -101,6 +102,14 @@ lint: ## gofmt, vet, staticcheck, functions that nobody calls, and this project'
 	@dead=$$(go run $(DEADCODE) -test ./...) || exit 1; \
 	if [ -n "$$dead" ]; then echo "neither a program nor a test calls:"; echo "$$dead"; exit 1; fi
 	go run ./tests/lint
+
+api: ## What callers of another version would have to change: make api BASE=v0.1.0, or any commit (tests/api has what never changes)
+	@base=$$(git rev-parse --verify --quiet "$(BASE)^{commit}") || { echo "BASE=$(BASE) is no tag or commit: make api BASE=v0.1.0"; exit 2; }; \
+	d=$$(mktemp -d) && trap 'git worktree remove --force "$$d/base" 2>/dev/null; rm -rf "$$d"' EXIT && \
+	git worktree add --quiet --detach "$$d/base" "$$base" && \
+	{ (cd "$$d/base" && go run $(APIDIFF) -m -w "$$d/old" incumbent.dev/incumbent) 2>"$$d/said" && \
+	  go run $(APIDIFF) -m -incompatible "$$d/old" incumbent.dev/incumbent >"$$d/changes" 2>"$$d/said" || { cat "$$d/said"; exit 1; }; } && \
+	if grep -v '^- ./tests/' "$$d/changes" | sort -u | grep .; then :; else echo "nothing: what compiles with $(BASE) still does"; fi
 
 sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caught on the way
 	SIM_SEEDS=$(SEEDS) SIM_DEPTH=$(DEPTH) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)

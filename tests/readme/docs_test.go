@@ -10,7 +10,7 @@ import (
 // pages are what a reader may follow links between.
 func pages(t *testing.T) []string {
 	t.Helper()
-	names := []string{"README.md", "CONTRIBUTING.md"}
+	names := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
 	docs, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	if err != nil || len(docs) == 0 {
 		t.Fatal(docs, err)
@@ -19,6 +19,16 @@ func pages(t *testing.T) []string {
 		names = append(names, filepath.Join("docs", filepath.Base(path)))
 	}
 	return names
+}
+
+// Nobody has to know that a page is there to find it.
+func TestTheIndexListsEachPage(t *testing.T) {
+	index := read(t, filepath.Join("docs", "README.md"))
+	for _, name := range pages(t) {
+		if dir, base := filepath.Split(name); dir != "" && base != "README.md" && !strings.Contains(index, "]("+base+")") {
+			t.Errorf("docs/README.md does not list %s", name)
+		}
+	}
 }
 
 var (

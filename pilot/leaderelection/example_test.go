@@ -1,0 +1,77 @@
+package leaderelection_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
+)
+
+// Controllers that must not run twice, each with an election of its own. A Set runs them as one: an election that ends
+// with an error ends the others in order, so that no process goes on with half of its duties.
+func ExampleSet() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := kube.NewClient(config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	watcher := revisions.NewDefaultWatcher(client, "stable", "istio-system")
+	go watcher.Run(ctx.Done())
+
+	set := leaderelection.NewSet()
+	for _, id := range []string{leaderelection.NamespaceController, leaderelection.IngressController} {
+		election, err := leaderelection.New(client, leaderelection.Config{
+			Namespace: "istio-system", ElectionID: id, Identity: os.Getenv("POD_NAME"), Revision: "stable", DefaultWatcher: watcher,
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		election.AddRunContext(func(ctx context.Context) error {
+			// Writes through election.Client() are refused once ctx has ended.
+			<-ctx.Done()
+			return nil
+		})
+		set.Add(election)
+	}
+	if err := set.RunContext(ctx); err != nil { // until ctx ends; releases the locks
+		log.Print(err)
+	}
+}
+
+// What is wrong with a configuration is said before anything starts, all of it at once. New sends nothing.
+func ExampleNew() {
+	client, err := kube.NewClient(&rest.Config{Host: "https://127.0.0.1:6443"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	config := leaderelection.Config{
+		Namespace: "istio-system", ElectionID: "my-controller", Identity: "pod-a", Revision: "stable",
+		LeaseDuration: 10 * time.Second, RenewDeadline: 15 * time.Second,
+	}
+	_, err = leaderelection.New(client, config)
+	fmt.Println(err)
+
+	config.RenewDeadline = 6 * time.Second
+	config.RetryPeriod = 2 * time.Second
+	election, err := leaderelection.New(client, config)
+	fmt.Println(err, election.IsLeader())
+	// Output:
+	// election "my-controller" in namespace "istio-system": LeaseDuration 10s must be greater than RenewDeadline 15s: lengthen LeaseDuration
+	// RenewDeadline 15s leaves no time to drain within LeaseDuration 10s with clocks off by 0.02: lengthen LeaseDuration, or shorten RenewDeadline (to less than 9.607s)
+	// <nil> false
+}

@@ -1,0 +1,28 @@
+package fence_test
+
+import (
+	"fmt"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+)
+
+// The policies by which the API server lets only the pod that the lock names write the status of Ingresses.
+func ExampleRender() {
+	set, err := fence.Render("istio-system", fence.Declaration{
+		Election: "istio-leader", Namespace: "istio-system", Lock: fence.Lease,
+		ServiceAccounts: []string{"istio-system/istiod"},
+		Guards:          []fence.Guard{{Group: "networking.k8s.io", Resources: []string{"ingresses/status"}, Wide: true}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, pair := range set.Work {
+		fmt.Println(pair.Policy.Name)
+	}
+	_, err = fence.Render("istio-system", fence.Declaration{Election: "istio-leader", Namespace: "istio-system", Lock: fence.Lease})
+	fmt.Println(err)
+	// Output:
+	// incumbent-fence.istio-system.istio-leader.lease.work-7c24a2a6ce
+	// fence for election "istio-leader": no service accounts: name those of the candidates, such as istio-system/pilot
+}

@@ -1,0 +1,89 @@
+package k8sleaderelection_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// In place of client-go's package: the same fields, and the work has returned before the lock is released.
+func ExampleLeaderElector() {
+	server := locktest.NewStore(locktest.Lease) // in production: a LeaseLock with kubernetes.Interface's CoordinationV1()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
+		Name: "my-controller", Lock: server.Lock("pod-a", ""),
+		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		ReleaseOnCancel: true,
+		Callbacks: k8sleaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				fmt.Println("leading; the lock names", server.Snapshot().Record.HolderIdentity)
+				stop() // as SIGTERM would
+				<-ctx.Done()
+				fmt.Println("done; the lock still names", server.Snapshot().Record.HolderIdentity)
+			},
+			OnStoppedLeading: func() { fmt.Println("stopped") },
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	elector.Run(ctx)
+	fmt.Printf("released: %t\n", server.Snapshot().Record.HolderIdentity == "")
+	// Output:
+	// leading; the lock names pod-a
+	// done; the lock still names pod-a
+	// stopped
+	// released: true
+}
+
+// An operator moves the lock to another replica: the leader ends its work, and writes that one in.
+func ExampleOperator_Transfer() {
+	server := locktest.NewStore(locktest.Lease)
+	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+	defer stop()
+	leads := make(chan string)
+	ended := make(chan struct{})
+	candidate := func(identity string) {
+		defer func() { ended <- struct{}{} }()
+		elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
+			Name: "my-controller", Lock: server.Lock(identity, ""),
+			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+			Callbacks: k8sleaderelection.LeaderCallbacks{
+				OnStartedLeading: func(ctx context.Context) { leads <- identity; <-ctx.Done() },
+				OnStoppedLeading: func() {},
+			},
+			Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for ctx.Err() == nil {
+			elector.Run(ctx) // a term, or until ctx ends
+		}
+	}
+	go candidate("pod-a")
+	fmt.Println(<-leads, "leads")
+	go candidate("pod-b")
+
+	operator := k8sleaderelection.Operator{Lock: server.Lock("jane", ""), Requester: "jane"}
+	done := make(chan error, 1)
+	go func() { done <- operator.Transfer(ctx, "pod-b", "", "node is drained", time.Minute) }()
+	fmt.Println(<-leads, "leads")
+	fmt.Println("transferred:", <-done)
+
+	stop()
+	<-ended
+	<-ended
+	// Output:
+	// pod-a leads
+	// pod-b leads
+	// transferred: <nil>
+}
