@@ -44,6 +44,7 @@ func TestNoValueFailsInsideATemplate(t *testing.T) {
 		"pilot": {
 			"revision", "replicas", "caBundle.configMap", "elections.member", "elections.leaseDuration", "elections.renewDeadline", "elections.retryPeriod", "fence.others", "fence.set",
 			"excludedNamespaces", "remoteKubeconfigSecret", "kube.qps", "kube.burst", "log.level", "args", "env", "resources", "imagePullPolicy", "pod",
+			"monitoring.rules.labels", "monitoring.serviceMonitor.labels", "monitoring.dashboard.labels", "monitoring.dashboard.labels.grafana_dashboard",
 		},
 		"tags": {"default", "tags", "force"},
 	}

@@ -1,0 +1,113 @@
+package alerts
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// namespace is where the chart is rendered for.
+const namespace = "istio-system"
+
+// root is the repository, and chart the path of one of its charts.
+var root = filepath.Join("..", "..")
+
+func chart(name string) string { return filepath.Join(root, "deploy", "charts", name) }
+
+// built are the programs of the repository that tests run, each built once.
+var built = struct {
+	sync.Mutex
+	folder   string
+	programs map[string]string
+}{programs: map[string]string{}}
+
+// build builds a program of the module in a folder, with the flags with which other tests build it.
+func build(t *testing.T, module, what string) string {
+	t.Helper()
+	built.Lock()
+	defer built.Unlock()
+	if built.programs[what] != "" {
+		return built.programs[what]
+	}
+	if built.folder == "" {
+		var err error
+		if built.folder, err = os.MkdirTemp("", "alerts"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := filepath.Join(built.folder, filepath.Base(module+what))
+	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", program, what)
+	command.Dir, command.Env = filepath.Join(root, module), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", what, err, out)
+	}
+	built.programs[what] = program
+	return program
+}
+
+// helm runs it, and returns what it has said.
+func helm(t *testing.T, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), build(t, "tools/helm", "."), args...)
+	home := t.TempDir()
+	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	var out, complaints bytes.Buffer
+	command.Stdout, command.Stderr = &out, &complaints
+	if err := command.Run(); err != nil {
+		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, complaints.String())
+	}
+	return out.String()
+}
+
+// everything turns all monitoring on.
+const everything = "monitoring.rules.enabled=true,monitoring.serviceMonitor.enabled=true,monitoring.dashboard.enabled=true"
+
+// monitoring are the objects for the operator and for Grafana.
+type monitoring struct {
+	rules     []monitoringv1.PrometheusRule
+	monitors  []monitoringv1.ServiceMonitor
+	dashboard []corev1.ConfigMap
+}
+
+// rendered are those of a release, read strictly: a field that the operator does not know is an error.
+func rendered(t *testing.T, set string) (all monitoring) {
+	t.Helper()
+	text := helm(t, "template", "stable", chart("pilot"), "--namespace", namespace, "--set", "image=pilot,caBundle.file=/ca.pem", "--set", set)
+	for _, document := range strings.Split("\n"+text, "\n---\n") {
+		switch {
+		case strings.Contains(document, "\nkind: PrometheusRule\n"):
+			all.rules = append(all.rules, strictly[monitoringv1.PrometheusRule](t, document))
+		case strings.Contains(document, "\nkind: ServiceMonitor\n"):
+			all.monitors = append(all.monitors, strictly[monitoringv1.ServiceMonitor](t, document))
+		case strings.Contains(document, "\n  incumbent.json:"):
+			all.dashboard = append(all.dashboard, strictly[corev1.ConfigMap](t, document))
+		}
+	}
+	return all
+}
+
+func strictly[T any](t *testing.T, document string) (object T) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
+		t.Errorf("%v in\n%s", err, document)
+	}
+	return object
+}
+
+// alerts are the rules of a release.
+func alerts(t *testing.T, set string) []monitoringv1.Rule {
+	t.Helper()
+	r := rendered(t, set).rules
+	if len(r) != 1 || len(r[0].Spec.Groups) != 1 || len(r[0].Spec.Groups[0].Rules) < 8 {
+		t.Fatalf("the rules are %+v", r)
+	}
+	return r[0].Spec.Groups[0].Rules
+}

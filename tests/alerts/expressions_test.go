@@ -1,0 +1,149 @@
+package alerts
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// chosen is what Grafana puts in for its variables.
+var chosen = strings.NewReplacer("$__rate_interval", "1m", "$namespace", ".*", "$name", ".*")
+
+// target is one expression of the dashboard.
+type target struct{ panel, expr, legend string }
+
+// dashboard are the expressions of the chart's dashboard.
+func dashboard(t *testing.T) (all []target) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(chart("pilot"), "files", "dashboard.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr, LegendFormat string }
+		}
+	}
+	if err := json.Unmarshal(content, &read); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range read.Panels {
+		for _, q := range p.Targets {
+			all = append(all, target{p.Title, chosen.Replace(q.Expr), q.LegendFormat})
+		}
+	}
+	return all
+}
+
+// nameLabel is the one in which the parser has a metric's name.
+const nameLabel = "__name__"
+
+// use is what an expression wants of a metric: that it is there, with labels.
+type use struct {
+	where, metric string
+	labels        []string
+}
+
+// uses are those of an expression. The labels by which it groups or joins are wanted of each metric in it that the grouping is over.
+func uses(where, expr string) (all []use, err error) {
+	read, err := parser.ParseExpr(expr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w in %s", where, err, expr)
+	}
+	parser.Inspect(read, func(node parser.Node, path []parser.Node) error {
+		selector, ok := node.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		one := use{where: where, metric: selector.Name}
+		for _, matcher := range selector.LabelMatchers {
+			if matcher.Name != nameLabel && (matcher.Type == labels.MatchEqual || matcher.Type == labels.MatchRegexp) {
+				one.labels = append(one.labels, matcher.Name)
+			}
+		}
+		for i, above := range path {
+			one.labels = append(one.labels, grouped(above, after(path, i, node))...)
+		}
+		all = append(all, one)
+		return nil
+	})
+	return all, nil
+}
+
+// after is what comes below path[i] on the way to node.
+func after(path []parser.Node, i int, node parser.Node) parser.Node {
+	if i+1 < len(path) {
+		return path[i+1]
+	}
+	return node
+}
+
+// grouped are the labels that an expression wants of what is below it.
+func grouped(above, below parser.Node) []string {
+	switch e := above.(type) {
+	case *parser.AggregateExpr:
+		if !e.Without {
+			return e.Grouping
+		}
+	case *parser.BinaryExpr:
+		if m := e.VectorMatching; m != nil && m.On {
+			// group_left takes its labels from the right-hand side.
+			if m.Card == parser.CardManyToOne && below == e.RHS {
+				return append(slices.Clone(m.MatchingLabels), m.Include...)
+			}
+			return m.MatchingLabels
+		}
+	}
+	return nil
+}
+
+// everyUse is what alerts and dashboard want of metrics.
+func everyUse(t *testing.T) (all []use) {
+	t.Helper()
+	for _, rule := range alerts(t, everything) {
+		found, err := uses(rule.Alert, rule.Expr.String())
+		if err != nil {
+			t.Error(err)
+		}
+		all = append(all, found...)
+	}
+	for _, target := range dashboard(t) {
+		found, err := uses("panel "+target.panel, target.expr)
+		if err != nil {
+			t.Error(err)
+		}
+		all = append(all, found...)
+	}
+	if len(all) < 30 {
+		t.Errorf("only %d uses of metrics", len(all))
+	}
+	return all
+}
+
+// Each expression parses, and is about what is incumbent's.
+func TestEachExpressionParses(t *testing.T) {
+	for _, use := range everyUse(t) {
+		if use.metric != "leader_election_master_status" && !strings.HasPrefix(use.metric, "incumbent_") || !slices.Contains(use.labels, "namespace") {
+			t.Errorf("%s asks for %q with the labels %q", use.where, use.metric, use.labels)
+		}
+	}
+}
+
+// What an expression wants is found out, or the check of it could find nothing.
+func TestUsesOfMetrics(t *testing.T) {
+	got, err := uses("x", `sum by (a) (rate(m{b="1", c!="2"}[5m])) * on (d) group_left (e) (n{f=~"."} >= bool 0)`)
+	if err != nil || len(got) != 2 || fmt.Sprint(got[0].labels) != "[b d a]" || fmt.Sprint(got[1].labels) != "[f d e]" || got[0].metric != "m" || got[1].metric != "n" {
+		t.Errorf("%+v (%v)", got, err)
+	}
+	if _, err := uses("x", "sum by (a (m)"); err == nil {
+		t.Error("what is no expression is taken")
+	}
+}

@@ -1,0 +1,172 @@
+package alerts
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const nobodyLeads = "IncumbentNobodyLeads"
+
+// What is not asked for is not there; what is has the labels by which operators find it.
+func TestWhatIsMonitored(t *testing.T) {
+	if off := rendered(t, "gate=true"); len(off.rules)+len(off.monitors)+len(off.dashboard) > 0 {
+		t.Errorf("by default there are %+v", off)
+	}
+	if off := rendered(t, everything+",elections.enabled=false"); len(off.rules) > 0 || len(off.monitors) != 1 {
+		t.Errorf("without elections there are the rules %+v and %d ServiceMonitors", off.rules, len(off.monitors))
+	}
+	on := rendered(t, everything+",monitoring.rules.labels.release=prom,monitoring.serviceMonitor.labels.release=prom,monitoring.serviceMonitor.interval=7s")
+	if len(on.rules) != 1 || len(on.monitors) != 1 || len(on.dashboard) != 1 {
+		t.Fatalf("there are %d, %d and %d", len(on.rules), len(on.monitors), len(on.dashboard))
+	}
+	if on.rules[0].Labels["release"] != "prom" || on.monitors[0].Labels["release"] != "prom" || on.dashboard[0].Labels["grafana_dashboard"] != "1" {
+		t.Errorf("their labels are %v, %v and %v", on.rules[0].Labels, on.monitors[0].Labels, on.dashboard[0].Labels)
+	}
+	if e := on.monitors[0].Spec.Endpoints; len(e) != 1 || e[0].Interval != "7s" || e[0].Port != "http-monitoring" {
+		t.Errorf("what is scraped: %+v", e)
+	}
+	file, err := os.ReadFile(filepath.Join(chart("pilot"), "files", "dashboard.json"))
+	if err != nil || strings.TrimSpace(on.dashboard[0].Data["incumbent.json"]) != strings.TrimSpace(string(file)) {
+		t.Errorf("the dashboard is not the file (%v)", err)
+	}
+}
+
+// Each election of a release has a rule that says when nobody leads it, and no other has.
+func TestEachElectionMustBeLed(t *testing.T) {
+	for set, want := range map[string][]string{
+		"": {"istio-gateway-deployment-stable", "istio-gateway-status-leader-stable", "istio-leader", "istio-namespace-controller-election"},
+		",gatewayAPI.enabled=false,ingress.mode=OFF": {"istio-namespace-controller-election"},
+		",gatewayAPI.enabled=false,ingress.mode=OFF,remoteKubeconfigSecret=there": {
+			"istio-namespace-controller-election", "istio-namespace-controller-election of remote",
+		},
+		",gatewayAPI.deployment=false,elections.lock=lease,revision=canary": {"istio-gateway-status-leader-canary", "istio-leader", "istio-namespace-controller-election"},
+	} {
+		var got []string
+		for _, rule := range alerts(t, everything+set) {
+			if rule.Alert != nobodyLeads {
+				continue
+			}
+			name := rule.Labels["name"]
+			if cluster := rule.Labels["cluster"]; cluster != "" {
+				name += " of " + cluster
+			}
+			got = append(got, name)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("with %q these must be led: %q, want %q", set, got, want)
+		}
+	}
+}
+
+var (
+	heading     = regexp.MustCompile(`(?m)^## (Incumbent\w+)$`)
+	placeholder = regexp.MustCompile(`the-(namespace|election|cluster)`)
+	variable    = regexp.MustCompile(`\{\{[^}]*\}\}`)
+	label       = regexp.MustCompile(`\$labels\.(\w+)`)
+)
+
+// Each alert says what is wrong and what to do, with labels that it has, and has a section in the handbook.
+func TestEachAlertSaysWhatToDo(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "docs", "alerts.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sections []string
+	for _, found := range heading.FindAllStringSubmatch(string(content), -1) {
+		sections = append(sections, found[1])
+	}
+	var there []string
+	for _, rule := range alerts(t, everything+",remoteKubeconfigSecret=there,monitoring.rules.runbooks=https://here.example/alerts") {
+		if !slices.Contains(there, rule.Alert) {
+			there = append(there, rule.Alert)
+		}
+		says := rule.Annotations
+		if len(says["summary"]) < 20 || len(says["description"]) < 80 || says["runbook_url"] != "https://here.example/alerts#"+strings.ToLower(rule.Alert) {
+			t.Errorf("%s says %q", rule.Alert, says)
+		}
+		if s := rule.Labels["severity"]; s != "critical" && s != "warning" {
+			t.Errorf("%s is of severity %q", rule.Alert, s)
+		}
+		for _, text := range append([]string{rule.Expr.String(), rule.Labels["cluster"], rule.Labels["name"]}, says["summary"], says["description"]) {
+			if left := placeholder.FindString(text); left != "" {
+				t.Errorf("%s still has %s in %q", rule.Alert, left, text)
+			}
+			for _, use := range variable.FindAllString(text, -1) {
+				if found := label.FindStringSubmatch(use); found != nil && !strings.Contains(rule.Expr.String(), found[1]) {
+					t.Errorf("%s has no label %s, which %s shows", rule.Alert, found[1], use)
+				}
+			}
+		}
+	}
+	if !slices.Equal(there, sections) {
+		t.Errorf("docs/alerts.md is about %q; there are %q", sections, there)
+	}
+}
+
+// ruleFile writes rules as Prometheus reads them.
+func ruleFile(t *testing.T, name string, rules []monitoringv1.Rule) {
+	t.Helper()
+	content, err := yaml.Marshal(monitoringv1.PrometheusRuleSpec{Groups: []monitoringv1.RuleGroup{{Name: "incumbent", Rules: rules}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// without are the rules but those of an alert.
+func without(rules []monitoringv1.Rule, alert string) []monitoringv1.Rule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r monitoringv1.Rule) bool { return r.Alert == alert })
+}
+
+// Each alert fires where it should, alone, and at no other time; and the tests of that miss each that is left out.
+func TestWhenAlertsFire(t *testing.T) {
+	promtool := installed(t, "promtool")
+	stable, remote := alerts(t, everything), alerts(t, everything+",remoteKubeconfigSecret=there")
+	tests, err := filepath.Glob(filepath.Join("testdata", "rules", "*.yaml"))
+	if err != nil || len(tests) < 5 {
+		t.Fatalf("tests %q (%v)", tests, err)
+	}
+	run := func(t *testing.T, missing string) (string, error) {
+		folder := t.TempDir()
+		ruleFile(t, filepath.Join(folder, "rules.yaml"), without(stable, missing))
+		ruleFile(t, filepath.Join(folder, "remote.rules.yaml"), without(remote, missing))
+		// Of which not every test has to show leaders.
+		ruleFile(t, filepath.Join(folder, "others.rules.yaml"), without(without(stable, nobodyLeads), missing))
+		args := []string{"test", "rules"}
+		for _, test := range tests {
+			content, err := os.ReadFile(test)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(folder, filepath.Base(test)), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, filepath.Base(test))
+		}
+		command := exec.CommandContext(t.Context(), promtool, args...)
+		command.Dir = folder
+		out, err := command.CombinedOutput()
+		return string(out), err
+	}
+	if said, err := run(t, ""); err != nil {
+		t.Fatalf("promtool test rules: %v\n%s", err, said)
+	}
+	for _, rule := range stable {
+		t.Run("without "+rule.Alert, func(t *testing.T) {
+			t.Parallel()
+			if said, err := run(t, rule.Alert); err == nil || !strings.Contains(said, "FAILED") || !strings.Contains(said, rule.Alert) {
+				t.Errorf("no test misses %s: %v\n%s", rule.Alert, err, said)
+			}
+		})
+	}
+}
