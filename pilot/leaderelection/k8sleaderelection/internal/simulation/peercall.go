@@ -170,7 +170,12 @@ func (s *store) peerWrite(q *peer, base view, r core.Record, expired bool, sentA
 		next = view{snap: core.Snapshot{Exists: true, UID: uid(s.uids), Content: core.Readable, Record: r}}
 	}
 	if next.snap.Sum = sum(next.snap); now.snap.Exists && next.snap.Sum == now.snap.Sum {
-		return core.OK, now // a PUT that changes nothing
+		// A PUT that changes nothing. A process that has taken the place of one of its name within a
+		// second leads by it all the same.
+		if q.term == nil {
+			q.term, q.wroteAt = now.term, sentAt
+		}
+		return core.OK, now
 	}
 	s.w.checks.peerWrites(q, now, expired)
 	switch {
