@@ -72,6 +72,7 @@ func bind(cmd *cobra.Command, config *bootstrap.Config, env features.Features) {
 	f.StringVar(&config.Revision, "revision", env.Revision, "the control plane's revision; empty means default (REVISION)")
 	f.StringVar(&config.ClusterID, "cluster-id", env.ClusterID, "the cluster's name, for the log (CLUSTER_ID)")
 	f.StringVar(&config.Address, "address", ":15014", "where to serve /healthz, /readyz, /metrics and /debug/elections")
+	f.StringVar(&config.DebugAddress, "debug-address", "127.0.0.1:15016", "where to serve the elections page, /debug/elections, for people (kubectl port-forward reaches it); empty for no page")
 	f.BoolVar(&config.Profiling, "pprof", false, "serve Go's profiles at --address, under /debug/pprof/; they tell much about the process, so keep the address to yourself")
 	f.StringVar(&config.CABundle, "ca-bundle", "", "file of PEM certificates to spread to every namespace; it is followed when it changes")
 	f.StringSliceVar(&config.ExcludedNamespaces, "excluded-namespaces", nil, "namespaces without the CA bundle (default kube-system, kube-public, kube-node-lease, local-path-storage)")

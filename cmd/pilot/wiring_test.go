@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // world is two servers on a real API server. All that can be said to one by a flag was said
@@ -55,7 +57,7 @@ func newWorld(t *testing.T) *world {
 		"kube-qps": fmt.Sprint(limitQPS), "kube-burst": fmt.Sprint(limitBurst),
 		"remote-kubeconfig": kubeconfig(t, &rest.Config{Host: newRemote(t)}),
 		"namespace":         home, "identity": "flag-pod", "revision": "flag-revision", "cluster-id": "flag-cluster",
-		"address": "127.0.0.5:0", "pprof": "true", "ca-bundle": file, "excluded-namespaces": w.ours + "," + w.spared,
+		"address": "127.0.0.5:0", "debug-address": "127.0.0.6:0", "pprof": "true", "ca-bundle": file, "excluded-namespaces": w.ours + "," + w.spared,
 		"ingress-controller-mode": "default", "ingress-class": "flag-class", "ingress-service": "flag-gateway",
 		"lock": "lease", "lease-duration": "50s", "renew-deadline": "35s", "retry-period": "1s", "shutdown-timeout": "30s",
 		"log-level": "info,pilot:debug", "log-as-json": "true", "log-target": filepath.Join(t.TempDir(), "log"),
@@ -72,7 +74,7 @@ func newWorld(t *testing.T) *world {
 	delete(decoys, "ENABLE_WRITE_GATE") // which no flag takes back
 	w.byFlag = launch(t, "by flags", pairs("", decoys), append([]string{"server"}, pairs("--", w.flags)...)...)
 	w.byFlag.logFile = w.flags["log-target"]
-	w.byEnv = launch(t, "by environment", pairs("", w.env), "server", "--address=127.0.0.1:0", "--ca-bundle="+file,
+	w.byEnv = launch(t, "by environment", pairs("", w.env), "server", "--address=127.0.0.1:0", "--debug-address=", "--ca-bundle="+file,
 		"--excluded-namespaces="+strings.Join(append(w.limited, w.spared), ","))
 	return w
 }
@@ -188,6 +190,7 @@ var effects = map[string]func(t *testing.T, w *world){
 	"server --cluster-id":              logged(byFlag, "flag-cluster"),
 	"server --remote-kubeconfig":       visits,
 	"server --address":                 servesAt("127.0.0.5:"),
+	"server --debug-address":           showsAt("127.0.0.6:"),
 	"server --pprof":                   profiles,
 	"server --ca-bundle":               spreads,
 	"server --excluded-namespaces":     spreads,
@@ -278,6 +281,24 @@ func servesAt(host string) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) {
 		if code, _ := w.byFlag.page(t, "/readyz"); !strings.HasPrefix(w.byFlag.address(), host) || code != http.StatusOK {
 			t.Errorf("%s answers %d", w.byFlag.address(), code)
+		}
+	}
+}
+
+var pageField = regexp.MustCompile(`http://([0-9.]+:[0-9]+)/debug/elections`)
+
+// showsAt: the elections page is there, and not where nobody wants it.
+func showsAt(host string) func(*testing.T, *world) {
+	return func(t *testing.T, w *world) {
+		found := pageField.FindStringSubmatch(w.byFlag.log())
+		if found == nil || !strings.HasPrefix(found[1], host) {
+			t.Fatalf("the log says that the page is at %q", found)
+		}
+		if code, body := harness.Page(t, found[1], "/debug/elections"); code != http.StatusOK || !strings.Contains(body, "<main") {
+			t.Errorf("%s answers %d: %s", found[1], code, body)
+		}
+		if found := pageField.FindString(w.byEnv.log()); found != "" {
+			t.Errorf("there is a page at %s, which nobody asked for", found)
 		}
 	}
 }

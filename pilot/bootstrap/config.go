@@ -50,6 +50,8 @@ type Config struct {
 
 	// Address is where to serve health, metrics and the state of elections.
 	Address string
+	// DebugAddress is where to serve the elections page (package debug), for people; "" means nowhere.
+	DebugAddress string
 	// CABundle is the file that the namespace controller spreads.
 	CABundle string
 	// ExcludedNamespaces get no bundle; nil means the controller's own list.
@@ -178,6 +180,9 @@ func (c Config) Validate() error {
 	}
 	if _, _, err := net.SplitHostPort(c.Address); err != nil {
 		wrong("--address=%q: give [host]:port, such as :15014: %w", c.Address, err)
+	}
+	if _, _, err := net.SplitHostPort(c.DebugAddress); err != nil && c.DebugAddress != "" {
+		wrong("--debug-address=%q: give host:port, such as 127.0.0.1:15016, or an empty one for no elections page: %w", c.DebugAddress, err)
 	}
 	if c.CABundle == "" {
 		wrong("--ca-bundle is missing: give a file of PEM certificates")

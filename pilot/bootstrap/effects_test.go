@@ -38,6 +38,7 @@ var effects = map[string]func(t *testing.T, e *environment){
 	"Revision":                 lockSaysWhoAndWhere,
 	"ClusterID":                clusterIDHasItsEffect,
 	"Address":                  addressHasItsEffect,
+	"DebugAddress":             debugAddressHasItsEffect,
 	"CABundle":                 bundleHasItsEffect,
 	"ExcludedNamespaces":       bundleHasItsEffect,
 	"IngressMode":              ingressHasItsEffect,

@@ -22,14 +22,15 @@ const (
 
 // httpServer serves until it is told to stop.
 type httpServer struct {
+	flag     string // that says where
 	wanted   string
 	bound    time.Duration // httpStop
 	server   *http.Server
 	listener atomic.Value // of net.Listener
 }
 
-func newHTTPServer(address string, handler http.Handler, log *slog.Logger) *httpServer {
-	return &httpServer{wanted: address, bound: httpStop, server: &http.Server{
+func newHTTPServer(flag, address string, handler http.Handler, log *slog.Logger) *httpServer {
+	return &httpServer{flag: flag, wanted: address, bound: httpStop, server: &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
@@ -38,7 +39,7 @@ func newHTTPServer(address string, handler http.Handler, log *slog.Logger) *http
 func (h *httpServer) listen() error {
 	listener, err := net.Listen("tcp", h.wanted)
 	if err != nil {
-		return fmt.Errorf("listening on %s: %w; give another --address, or :0 for any free port", h.wanted, err)
+		return fmt.Errorf("listening on %s: %w; give another %s, or :0 for any free port", h.wanted, err, h.flag)
 	}
 	h.listener.Store(listener)
 	return nil

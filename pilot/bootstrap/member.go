@@ -15,10 +15,10 @@ import (
 func (c Config) memberless() bool { return c.DisableMember || c.DisableElections }
 
 // memberRights are for a Lease whose name is known to nobody before the Pod is there. Which of all Leases it is, the
-// fence sees to.
+// fence sees to. The others' are read by the elections page.
 func memberRights() manifests.Rights {
 	return manifests.Rights{Home: []rbacv1.PolicyRule{
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "patch", "delete"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "patch", "delete", "list", "watch"}},
 	}}
 }
 

@@ -24,6 +24,7 @@ type metrics struct {
 	took     *prometheus.HistogramVec
 	renewals *prometheus.HistogramVec
 	unknown  *prometheus.GaugeVec // of rows whose kinds come by definitions
+	changed  func()               // who shows elections has something new to show
 	lasted   map[k8sleaderelection.Lasting]*prometheus.HistogramVec
 }
 
@@ -34,7 +35,7 @@ var (
 )
 
 func newMetrics(remote bool) *metrics {
-	m := &metrics{registry: prometheus.NewRegistry()}
+	m := &metrics{registry: prometheus.NewRegistry(), changed: func() {}}
 	m.Registerer = m.registry
 	if remote {
 		m.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"cluster": remoteLabel}, m.registry)
@@ -93,7 +94,10 @@ func (m *metrics) span(what, help string) *prometheus.HistogramVec {
 
 // client-go's way, a MetricsProvider, is one for the whole process: two servers in one,
 // as tests have them, would report to whichever came last.
-var _ k8sleaderelection.TermObserver = (*metrics)(nil)
+var (
+	_ k8sleaderelection.TermObserver   = (*metrics)(nil)
+	_ k8sleaderelection.StatusObserver = (*metrics)(nil)
+)
 
 // Phase and Call are Observer's.
 func (m *metrics) Phase(name, from, to, reason string) {
@@ -110,6 +114,9 @@ func (m *metrics) Call(name, verb, role, result string, took time.Duration) {
 		m.renewals.WithLabelValues(name).Observe(took.Seconds())
 	}
 }
+
+// StatusChanged is StatusObserver's.
+func (m *metrics) StatusChanged(string) { m.changed() }
 
 // Term and Lasted are TermObserver's.
 func (m *metrics) Term(name string, began bool, reason string) {

@@ -22,6 +22,7 @@ type Server struct {
 	remote *site // nil without one
 
 	http     *httpServer
+	page     *electionsPage // nil without one
 	stopping atomic.Bool
 	reached  atomic.Bool // the API server has let this process in once
 }
@@ -45,7 +46,12 @@ func newServer(config Config, rows []election) (*Server, error) {
 			return nil, err
 		}
 	}
-	s.http = newHTTPServer(config.Address, s.handler(), s.log)
+	s.http = newHTTPServer("--address", config.Address, s.handler(), s.log)
+	if config.DebugAddress != "" {
+		if s.page, err = newElectionsPage(config, s.sites()); err != nil {
+			return nil, err
+		}
+	}
 	return s, nil
 }
 
@@ -76,6 +82,9 @@ func (s *Server) Run(ctx context.Context) error {
 // parts are what a server is made of, in the order in which they start.
 func (s *Server) parts() []part {
 	parts := []part{{name: "the HTTP server", start: s.listen, run: s.http.serve, bound: httpStop + stopGrace}}
+	if s.page != nil {
+		parts = append(parts, s.pagePart())
+	}
 	for _, at := range s.sites() {
 		parts = append(parts, at.beside()...)
 	}

@@ -28,6 +28,8 @@ type site struct {
 	fence     *fenceWatch
 	others    *otherLocks
 	member    *members.Publisher // nil: the server says nothing of itself
+	// candidates are for the elections page; nil without it, or where members say nothing.
+	candidates *candidates
 }
 
 // remoteLabel is what the log, metrics and pages call the remote cluster.
@@ -61,6 +63,9 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 	if err := s.elect(rows); err != nil {
 		return nil, err
 	}
+	if config.DebugAddress != "" && !config.memberless() {
+		s.candidates = newCandidates(s.own, config.Namespace, s.log)
+	}
 	return s, s.publish()
 }
 
@@ -93,6 +98,9 @@ func (s *site) beside() []part {
 	}
 	if s.member != nil {
 		all = append(all, part{name: "the member Lease" + where, run: s.member.Run, bound: members.StopTimeout + stopGrace})
+	}
+	if s.candidates != nil {
+		all = append(all, part{name: "the watcher of members" + where, run: s.candidates.run, bound: stopGrace})
 	}
 	if s.tags != nil {
 		all = append(all, part{name: "the watcher of tags" + where, run: s.tags.run, bound: stopGrace})

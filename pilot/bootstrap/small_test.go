@@ -125,7 +125,7 @@ func TestHTTPServerEndsRequestsInOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			arrived, release := make(chan struct{}), make(chan struct{})
-			h := newHTTPServer("127.0.0.1:0", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			h := newHTTPServer("--address", "127.0.0.1:0", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				close(arrived)
 				<-release
 				fmt.Fprint(w, "answer")

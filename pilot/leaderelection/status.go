@@ -34,6 +34,16 @@ type Status struct {
 	Unfit bool
 	// Holder and HolderKey are those of the record last seen.
 	Holder, HolderKey string
+	// Acting: the holder acts, as far as the record tells: it was not only nominated, it does not wait for an earlier
+	// one, and its lease, LeaseDuration by the record, has not run out.
+	Acting        bool
+	LeaseDuration time.Duration
+	// HandsOver: the holder passes the lock on when it is asked.
+	HandsOver bool
+	// Hold is an operator's order that keeps the holder there, in the present term; zero when there is none.
+	Hold k8sleaderelection.Hold
+	// Ranked: candidates of the default revision go before others.
+	Ranked bool
 	// Transitions is the record's count of terms; Token is this process's fencing
 	// token, empty when it has no term.
 	Transitions int
@@ -51,7 +61,7 @@ func (l *LeaderElection) Status() Status {
 	s := Status{
 		ElectionID: l.cfg.ElectionID, Namespace: l.cfg.Namespace, Lock: l.cfg.lockName(), LockType: l.cfg.Lock.String(),
 		Identity: l.cfg.Identity, Key: l.cfg.key(), Cover: l.cfg.RenewDeadline,
-		Running: l.running.Load(), Warm: l.warmed.Load(),
+		Ranked: !l.cfg.PerRevision, Running: l.running.Load(), Warm: l.warmed.Load(),
 	}
 	if l.cfg.Disabled {
 		s.Phase, s.Leading = "disabled", l.IsLeader()
@@ -69,6 +79,7 @@ func (l *LeaderElection) Status() Status {
 	}
 	s.Unfit, s.HandoverWait = now.Unfit, now.HandoverWait
 	s.Holder, s.HolderKey, s.Transitions = now.Holder, now.HolderKey, now.Transitions
+	s.Acting, s.LeaseDuration, s.HandsOver, s.Hold = now.Acting, now.LeaseDuration, now.HandsOver, now.Hold
 	s.Default, s.DefaultKnown = now.Default.Revision, now.Default.Synced
 	if now.Term != (k8sleaderelection.Term{}) {
 		s.Token = strconv.FormatUint(now.Term.Token, 10)

@@ -56,6 +56,15 @@ type view struct {
 	unfit   bool
 	acked   core.Instant
 	changed time.Time
+	record  recordView
+}
+
+// recordView is what the lock shows beside who holds it.
+type recordView struct {
+	actsUntil core.Instant // what its holder is believed to act until; zero: it does not act
+	lease     time.Duration
+	handsOver bool
+	hold      Hold
 }
 
 // NewLeaderElector checks the configuration and starts nothing.
@@ -227,6 +236,15 @@ type Status struct {
 	// Holder, HolderKey and Transitions are those of the record last seen.
 	Holder, HolderKey string
 	Transitions       int
+	// Acting: the holder acts, as far as the record tells: it was not only nominated, it does not wait for an earlier
+	// one, and its lease has not run out.
+	Acting bool
+	// LeaseDuration is the record's.
+	LeaseDuration time.Duration
+	// HandsOver: the holder passes the lock on when it is asked.
+	HandsOver bool
+	// Hold is the operator's order about the present term that keeps the holder there; zero when there is none.
+	Hold Hold
 	// Unfit: the Fit function says that this process should not lead.
 	Unfit bool
 	// Default is the default revision by which this elector ranks.
@@ -251,6 +269,7 @@ func (le *LeaderElector) Status() Status {
 		Unfit: v.unfit, Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.count,
 		Default:      DefaultRevision{Synced: v.deflt.Synced, Revision: v.deflt.Revision},
 		HandoverWait: handover,
+		Acting:       now.Mono < v.record.actsUntil, LeaseDuration: v.record.lease, HandsOver: v.record.handsOver, Hold: v.record.hold,
 	}
 }
 

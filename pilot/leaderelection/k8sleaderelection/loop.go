@@ -274,12 +274,16 @@ func (l *loop) publish(before core.State, in core.Input) {
 	}
 	if s.Snap.Exists && s.Snap.Content == core.Readable {
 		v.holder, v.key, v.count = s.Snap.Record.Holder, s.Snap.Record.Key, s.Snap.Record.Transitions
+		v.record = l.report.shown(&s)
 	}
 	old := l.le.view.Load()
 	if *old == v {
 		return
 	}
 	l.le.view.Store(&v)
+	if o, ok := l.le.config.Observer.(StatusObserver); ok {
+		o.StatusChanged(l.le.config.Name)
+	}
 	if f := l.le.config.Callbacks.OnNewLeader; f != nil && v.holder != "" && v.holder != old.holder {
 		l.helpers.Go(func() { f(v.holder) })
 	}

@@ -42,6 +42,13 @@ type TermObserver interface {
 	Lasted(name string, what Lasting, took time.Duration)
 }
 
+// StatusObserver is another: it hears whenever Status shows something else than before, for those who show it. That
+// time has passed is no change, that the leader has renewed is one.
+type StatusObserver interface {
+	Observer
+	StatusChanged(name string)
+}
+
 // Lasting is what a TermObserver hears the duration of.
 type Lasting string
 

@@ -208,3 +208,19 @@ func (r *reporter) watching(err error) {
 	}
 	r.say(topicWatch, string(apierrors.ReasonForError(err)), "the lock cannot be watched; polling until it can", "err", err)
 }
+
+// shown is what Status tells of a lock that can be read.
+func (r *reporter) shown(s *core.State) (v recordView) {
+	record, notes := s.Snap.Record, s.Snap.Notes
+	v.lease = record.Lease
+	ours := notes.Marker.Identity == record.Holder && notes.Marker.Transitions == record.Transitions
+	// Beside the marker of a former holder the present one waits until that one has ended.
+	if waits := notes.Marker.Identity != "" && !ours; !waits && !r.vacant(s) {
+		v.actsUntil = r.expiry(s)
+	}
+	v.handsOver = record.Holder != "" && ours && notes.Marker.Handover
+	if h := notes.Hold; h.Holder != "" && h.Holder == record.Holder && h.Transitions == record.Transitions && h.Seconds > 0 {
+		v.hold = h
+	}
+	return v
+}

@@ -86,21 +86,32 @@ func (r *reporter) lasted(what Lasting, since *core.Instant, now core.Instant) {
 // somebody does or the record is not known. See Leaderless.
 func (r *reporter) vacantSince(c *change) core.Instant {
 	now, s := c.in.Now.Mono, &c.after
-	holder := s.Snap.Record.Holder
 	switch {
 	case s.Known == core.Unread:
 		return 0
-	case !s.Snap.Exists || s.Snap.Content != core.Readable || holder == "":
+	case r.vacant(s):
 		return now
-	case nominated(&s.Snap):
-		return now
-	case holder == r.le.config.Lock.Identity() && s.Phase != core.Leading && s.Phase != core.Draining:
-		return now // of ourselves we know it
 	}
 	// A lease that has run out did so then, whenever we look.
-	expired := s.SeenAt.After(max(r.core.Lease, min(s.Snap.Record.Lease, r.core.LeaseBound())))
-	if now >= expired {
+	if expired := r.expiry(s); now >= expired {
 		return expired
 	}
 	return 0
+}
+
+// vacant reports whether nobody acts by what the record shows, whenever it was written.
+func (r *reporter) vacant(s *core.State) bool {
+	holder := s.Snap.Record.Holder
+	switch {
+	case !s.Snap.Exists || s.Snap.Content != core.Readable || holder == "" || nominated(&s.Snap):
+		return true
+	case holder == r.le.config.Lock.Identity(): // of ourselves we know it
+		return s.Phase != core.Leading && s.Phase != core.Draining
+	}
+	return false
+}
+
+// expiry is when the record's lease has run out, counted from when we saw it.
+func (r *reporter) expiry(s *core.State) core.Instant {
+	return s.SeenAt.After(max(r.core.Lease, min(s.Snap.Record.Lease, r.core.LeaseBound())))
 }

@@ -1,0 +1,92 @@
+package bootstrap
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"incumbent.dev/incumbent/pilot/debug"
+	"incumbent.dev/incumbent/tests/harness"
+)
+
+// shows is what a replica's elections page shows, "" while it does not answer.
+func (r *replica) shows(t *testing.T) string {
+	t.Helper()
+	_, body := harness.Page(t, r.Server.page.http.address(), debug.Path)
+	return body
+}
+
+func debugAddressHasItsEffect(t *testing.T, e *environment) {
+	config := e.config(t, "a")
+	config.DebugAddress = "127.0.0.1:0"
+	config.Revision = "a-revision"
+	c := newController()
+	c.cold = make(chan struct{})
+	a := start(t, config, c.rows())
+	await(t, "it is a candidate that is not warm", func() bool { return strings.Contains(a.shows(t), "nobody leads") })
+	close(c.cold)
+	a.leads(t)
+	await(t, "it leads, and nobody follows", func() bool {
+		page := a.shows(t)
+		return strings.Contains(page, `<span class="here">this process</span>`) && strings.Contains(page, "gate open") &&
+			strings.Contains(page, `data-label="Followers"><span class="quiet">none</span>`)
+	})
+	stream, err := http.Get("http://" + a.Server.page.http.address() + debug.Path + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	frames := bufio.NewReader(stream.Body)
+	if line, err := frames.ReadString('\n'); err != nil || line == "" {
+		t.Errorf("the stream begins with %q, error %v", line, err)
+	}
+
+	config = e.config(t, "b")
+	config.DebugAddress = a.Server.page.http.address()
+	b := start(t, config, newController().rows())
+	await(t, "another takes part, without a page: there is one at that address", func() bool {
+		_, metrics := b.page(t, "/metrics")
+		return strings.Contains(metrics, "leader_election_master_status") && b.Server.page.http.address() == ""
+	})
+	await(t, "the page shows who follows", func() bool {
+		page := a.shows(t)
+		return strings.Contains(page, "<summary>1, 1 ready</summary>") && strings.Contains(page, `<span class="identity">b</span>`)
+	})
+	if err := b.end(); err != nil {
+		t.Error(err)
+	}
+	await(t, "who has ended follows no more", func() bool { return !strings.Contains(a.shows(t), `<span class="identity">b</span>`) })
+	if err := a.end(); err != nil { // with a reader
+		t.Error(err)
+	}
+	if _, err := io.Copy(io.Discard, frames); err != nil {
+		t.Errorf("the stream breaks off: %v", err)
+	}
+	config = e.config(t, "b")
+	if config.DebugAddress != "" || start(t, config, newController().rows()).Server.page != nil {
+		t.Error("there is a page, which nobody asked for")
+	}
+}
+
+// A page whose listener breaks ends the server, as its other parts do.
+func TestElectionsPageEndsWithItsListener(t *testing.T) {
+	p := &electionsPage{changed: make(chan struct{}, 1), ended: make(chan error, 1)}
+	var err error
+	if p.page, err = debug.New(debug.Config{Source: func() debug.State { return debug.State{} }}); err != nil {
+		t.Fatal(err)
+	}
+	p.http = newHTTPServer("--debug-address", "127.0.0.1:0", p.page.Handler(), (&Config{}).withDefaults().Logger)
+	if err := p.http.listen(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.http.listener.Load().(net.Listener).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.run(context.Background()); err == nil {
+		t.Error("no error")
+	}
+}
