@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,7 +23,6 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
 	"incumbent.dev/incumbent/tests/cluster"
-	"incumbent.dev/incumbent/tests/harness"
 )
 
 // world is two servers on a real API server. All that can be said to one by a flag was said
@@ -281,24 +279,6 @@ func servesAt(host string) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) {
 		if code, _ := w.byFlag.page(t, "/readyz"); !strings.HasPrefix(w.byFlag.address(), host) || code != http.StatusOK {
 			t.Errorf("%s answers %d", w.byFlag.address(), code)
-		}
-	}
-}
-
-var pageField = regexp.MustCompile(`http://([0-9.]+:[0-9]+)/debug/elections`)
-
-// showsAt: the elections page is there, and not where nobody wants it.
-func showsAt(host string) func(*testing.T, *world) {
-	return func(t *testing.T, w *world) {
-		found := pageField.FindStringSubmatch(w.byFlag.log())
-		if found == nil || !strings.HasPrefix(found[1], host) {
-			t.Fatalf("the log says that the page is at %q", found)
-		}
-		if code, body := harness.Page(t, found[1], "/debug/elections"); code != http.StatusOK || !strings.Contains(body, "<main") {
-			t.Errorf("%s answers %d: %s", found[1], code, body)
-		}
-		if found := pageField.FindString(w.byEnv.log()); found != "" {
-			t.Errorf("there is a page at %s, which nobody asked for", found)
 		}
 	}
 }

@@ -27,6 +27,8 @@ var mayDo = map[string]bool{
 	"get configmaps home predecessor": true, "watch configmaps home predecessor": true, "update configmaps home predecessor": true,
 	"get coordination.k8s.io/leases home mine": true, "watch coordination.k8s.io/leases home new": true, "update coordination.k8s.io/leases home mine": true,
 	// The Lease of each Pod, whose name is not known beforehand. The fence keeps these from other Leases.
+	// The elections page reads all Pods'.
+	"list coordination.k8s.io/leases home new":  true,
 	"patch coordination.k8s.io/leases home new": true, "delete coordination.k8s.io/leases home new": true,
 	"create configmaps home new": true, "create coordination.k8s.io/leases home new": true,
 	"get configmaps home lock": true, "watch configmaps home lock": true, "update configmaps home lock": true,

@@ -93,8 +93,8 @@ func (c *candidates) forget(obj any) {
 	}
 }
 
-// of are those of each election, by its lock; nil while nothing is known.
-func (c *candidates) of() map[string][]inspect.Candidate {
+// at are those of each election, by its lock; nil while nothing is known.
+func (c *candidates) at(now time.Time) map[string][]inspect.Candidate {
 	if c == nil || !c.informer.HasSynced() {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (c *candidates) of() map[string][]inspect.Candidate {
 	c.mu.Unlock()
 	slices.SortFunc(all, func(a, b members.Member) int { return strings.Compare(a.Name, b.Name) })
 	by := map[string][]inspect.Candidate{}
-	for _, candidate := range inspect.Candidates(all, time.Now()) {
+	for _, candidate := range inspect.Candidates(all, now) {
 		by[candidate.Election] = append(by[candidate.Election], candidate)
 	}
 	return by

@@ -89,7 +89,7 @@ func (p *electionsPage) state() debug.State {
 	home := p.sites[0]
 	s := debug.State{Identity: home.config.Identity, Revision: home.config.Revision, Version: ReadBuild().Version}
 	for _, at := range p.sites {
-		known := at.candidates.of()
+		known := at.candidates.at(time.Now())
 		for _, le := range at.mine {
 			now := le.Status()
 			if at == home && now.DefaultKnown {

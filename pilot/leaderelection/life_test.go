@@ -67,7 +67,8 @@ func checkLeadersStatus(t *testing.T, got Status, kind LockType) {
 	want := Status{
 		ElectionID: locktest.Name, Namespace: locktest.Namespace, Lock: locktest.Name, LockType: kind.String(),
 		Identity: "a", Key: "stable", Phase: "leading", Reason: got.Reason, Leading: true, Cover: playRenew, CoverLeft: got.CoverLeft, Running: true, Warm: true,
-		Holder: "a", HolderKey: "stable", Transitions: 1, Token: got.Token, Since: got.Since, Default: "stable", DefaultKnown: true,
+		Holder: "a", HolderKey: "stable", Acting: true, LeaseDuration: playLease, HandsOver: true, Ranked: true,
+		Transitions: 1, Token: got.Token, Since: got.Since, Default: "stable", DefaultKnown: true,
 	}
 	if got != want || got.Reason == "" {
 		t.Errorf("%+v,\nwant %+v", got, want)

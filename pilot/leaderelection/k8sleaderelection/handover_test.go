@@ -1,6 +1,7 @@
 package k8sleaderelection_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,46 @@ func TestFlipOfTheDefaultHandsOver(t *testing.T) {
 		pass(time.Second)
 		if !a.isLive() || b.isLive() {
 			t.Fatal("not handed back")
+		}
+	})
+}
+
+// statuses counts what a StatusObserver hears.
+type statuses struct{ heard atomic.Int64 }
+
+func (*statuses) Phase(string, string, string, string)               {}
+func (*statuses) Call(string, string, string, string, time.Duration) {}
+func (s *statuses) StatusChanged(string)                             { s.heard.Add(1) }
+
+// A follower's Status tells who holds the lock, and an observer of it hears when that becomes different, of a peer's
+// renewals as well; of nothing else.
+func TestStatusObserverHearsWhatOthersDo(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		var seen statuses
+		a := enterRanked(t, store, "a", "stable", "stable")
+		pass(time.Second)
+		b := prepareKey(t, store, "b", "stable", func(c *le.LeaderElectionConfig) { c.Ranked, c.Observer = true, &seen })
+		b.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
+		b.start(t)
+		pass(time.Second)
+		st := b.Status()
+		if st.Holder != "a" || !st.Acting || !st.HandsOver || st.LeaseDuration != lease || st.Hold.Seconds != 0 {
+			t.Errorf("%+v", st)
+		}
+		before := seen.heard.Load()
+		pass(time.Minute) // of renewals each 7.5 s
+		if heard := seen.heard.Load() - before; heard < 8 || heard > 9 {
+			t.Errorf("told %d times in a minute", heard)
+		}
+		a.cut(true)
+		before = seen.heard.Load()
+		pass(lease - time.Second)
+		if heard := seen.heard.Load() - before; heard > 1 || !b.Status().Acting {
+			t.Errorf("told %d times while nothing happens; %+v", heard, b.Status())
+		}
+		pass(2 * time.Second)
+		if st := b.Status(); st.Holder == "a" && st.Acting {
+			t.Errorf("a holder whose lease has run out acts: %+v", st)
 		}
 	})
 }

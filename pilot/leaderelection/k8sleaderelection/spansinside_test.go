@@ -97,6 +97,47 @@ func TestARecordThatNamesNobodyWhoActs(t *testing.T) {
 	heard.wants(t, "what is not known")
 }
 
+// What Status tells of the lock: whether its holder acts, and until when unless it renews.
+func TestWhatIsShownOfTheLock(t *testing.T) {
+	r, _, _ := reporting(t)
+	const seen = core.Instant(time.Second)
+	own := r.le.config.Lock.Identity()
+	until := seen.After(40 * time.Second)
+	marker := core.Marker{Identity: "x", Transitions: 4, Handover: true}
+	hold := core.Hold{Holder: "x", Transitions: 4, Seconds: 60, Reason: core.HoldForPause}
+	for name, c := range map[string]struct {
+		change func(*core.State)
+		want   recordView
+	}{
+		"a peer":                    {func(*core.State) {}, recordView{actsUntil: until, lease: 40 * time.Second}},
+		"one of ours":               {func(s *core.State) { s.Snap.Notes.Marker = marker }, recordView{actsUntil: until, lease: 40 * time.Second, handsOver: true}},
+		"that cannot judge yet":     {func(s *core.State) { s.Snap.Notes.Marker = core.Marker{Identity: "x", Transitions: 4} }, recordView{actsUntil: until, lease: 40 * time.Second}},
+		"one that waits":            {func(s *core.State) { s.Snap.Notes.Marker = core.Marker{Identity: "y", Transitions: 3, Handover: true} }, recordView{lease: 40 * time.Second}},
+		"in an earlier term of its": {func(s *core.State) { s.Snap.Notes.Marker = core.Marker{Identity: "x", Transitions: 3, Handover: true} }, recordView{lease: 40 * time.Second}},
+		"nobody":                    {func(s *core.State) { s.Snap.Record.Holder = "" }, recordView{lease: 40 * time.Second}},
+		"a nominee": {func(s *core.State) {
+			s.Snap.Record.Renewed, s.Snap.Notes.Nominated = s.Snap.Record.Acquired, core.Nomination{Identity: "x", Transitions: 4}
+		}, recordView{lease: 40 * time.Second}},
+		"ourselves, who settle":  {func(s *core.State) { s.Snap.Record.Holder, s.Phase = own, core.Settling }, recordView{lease: 40 * time.Second}},
+		"ourselves, who lead":    {func(s *core.State) { s.Snap.Record.Holder, s.Phase = own, core.Leading }, recordView{actsUntil: until, lease: 40 * time.Second}},
+		"ourselves, who drain":   {func(s *core.State) { s.Snap.Record.Holder, s.Phase = own, core.Draining }, recordView{actsUntil: until, lease: 40 * time.Second}},
+		"a short lease":          {func(s *core.State) { s.Snap.Record.Lease = time.Second }, recordView{actsUntil: seen.After(r.core.Lease), lease: time.Second}},
+		"a hold":                 {func(s *core.State) { s.Snap.Notes.Hold = hold }, recordView{actsUntil: until, lease: 40 * time.Second, hold: hold}},
+		"a hold that is over":    {func(s *core.State) { s.Snap.Notes.Hold = core.Hold{Holder: "x", Transitions: 4} }, recordView{actsUntil: until, lease: 40 * time.Second}},
+		"another's hold":         {func(s *core.State) { s.Snap.Notes.Hold = core.Hold{Holder: "y", Transitions: 4, Seconds: 60} }, recordView{actsUntil: until, lease: 40 * time.Second}},
+		"a hold of another term": {func(s *core.State) { s.Snap.Notes.Hold = core.Hold{Holder: "x", Transitions: 3, Seconds: 60} }, recordView{actsUntil: until, lease: 40 * time.Second}},
+	} {
+		s := core.State{Known: core.Current, SeenAt: seen, Snap: core.Snapshot{
+			Exists: true, Content: core.Readable,
+			Record: core.Record{Holder: "x", Key: "k", Lease: 40 * time.Second, Transitions: 4, Acquired: 1, Renewed: 2},
+		}}
+		c.change(&s)
+		if got := r.shown(&s); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
 // A clock has jumped when it went ahead of the monotonic one by more than readings differ.
 func TestWhenAClockHasJumped(t *testing.T) {
 	if newJumps().seen(Moment{Mono: 1, Boot: int64(time.Hour)}) || newJumps().seen(Moment{Mono: 1, Wall: int64(time.Hour)}) {
