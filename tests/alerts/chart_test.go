@@ -22,34 +22,25 @@ var root = filepath.Join("..", "..")
 
 func chart(name string) string { return filepath.Join(root, "deploy", "charts", name) }
 
-// built are the programs of the repository that tests run, each built once.
-var built = struct {
-	sync.Mutex
-	folder   string
-	programs map[string]string
-}{programs: map[string]string{}}
+// building lets one program be built at a time.
+var building sync.Mutex
 
-// build builds a program of the module in a folder, with the flags with which other tests build it.
+// build builds a program of the module in a folder, with the flags with which other tests build it. One that is there
+// and up to date is not linked anew.
 func build(t *testing.T, module, what string) string {
 	t.Helper()
-	built.Lock()
-	defer built.Unlock()
-	if built.programs[what] != "" {
-		return built.programs[what]
+	building.Lock()
+	defer building.Unlock()
+	folder, err := filepath.Abs(filepath.Join(root, ".cache", "alerts"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if built.folder == "" {
-		var err error
-		if built.folder, err = os.MkdirTemp("", "alerts"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	program := filepath.Join(built.folder, filepath.Base(module+what))
+	program := filepath.Join(folder, filepath.Base(filepath.Join(module, what)))
 	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", program, what)
 	command.Dir, command.Env = filepath.Join(root, module), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("building %s: %v\n%s", what, err, out)
 	}
-	built.programs[what] = program
 	return program
 }
 

@@ -69,40 +69,41 @@ func uses(where, expr string) (all []use, err error) {
 				one.labels = append(one.labels, matcher.Name)
 			}
 		}
-		for i, above := range path {
-			one.labels = append(one.labels, grouped(above, after(path, i, node))...)
-		}
+		one.labels = append(one.labels, wanted(path, node)...)
 		all = append(all, one)
 		return nil
 	})
 	return all, nil
 }
 
-// after is what comes below path[i] on the way to node.
-func after(path []parser.Node, i int, node parser.Node) parser.Node {
-	if i+1 < len(path) {
-		return path[i+1]
-	}
-	return node
-}
-
-// grouped are the labels that an expression wants of what is below it.
-func grouped(above, below parser.Node) []string {
-	switch e := above.(type) {
-	case *parser.AggregateExpr:
-		if !e.Without {
-			return e.Grouping
-		}
-	case *parser.BinaryExpr:
-		if m := e.VectorMatching; m != nil && m.On {
-			// group_left takes its labels from the right-hand side.
-			if m.Card == parser.CardManyToOne && below == e.RHS {
-				return append(slices.Clone(m.MatchingLabels), m.Include...)
+// wanted are the labels that what is above a metric wants of it: those by which it is grouped or joined. What a join adds to
+// them is the other side's.
+func wanted(path []parser.Node, node parser.Node) (all []string) {
+	var added []string
+	for i, below := len(path)-1, node; i >= 0; i, below = i-1, path[i] {
+		switch e := path[i].(type) {
+		case *parser.AggregateExpr:
+			for _, label := range e.Grouping {
+				if !e.Without && !slices.Contains(added, label) {
+					all = append(all, label)
+				}
 			}
-			return m.MatchingLabels
+		case *parser.BinaryExpr:
+			m := e.VectorMatching
+			if m == nil || !m.On {
+				continue
+			}
+			all = append(all, m.MatchingLabels...)
+			if below == e.RHS { // whose other labels end here
+				if m.Card == parser.CardManyToOne {
+					all = append(all, m.Include...)
+				}
+				return all
+			}
+			added = append(added, m.Include...)
 		}
 	}
-	return nil
+	return all
 }
 
 // everyUse is what alerts and dashboard want of metrics.
@@ -139,7 +140,7 @@ func TestEachExpressionParses(t *testing.T) {
 
 // What an expression wants is found out, or the check of it could find nothing.
 func TestUsesOfMetrics(t *testing.T) {
-	got, err := uses("x", `sum by (a) (rate(m{b="1", c!="2"}[5m])) * on (d) group_left (e) (n{f=~"."} >= bool 0)`)
+	got, err := uses("x", `sum by (a, e) (rate(m{b="1", c!="2"}[5m]) * on (d) group_left (e) (n{f=~"."} >= bool 0))`)
 	if err != nil || len(got) != 2 || fmt.Sprint(got[0].labels) != "[b d a]" || fmt.Sprint(got[1].labels) != "[f d e]" || got[0].metric != "m" || got[1].metric != "n" {
 		t.Errorf("%+v (%v)", got, err)
 	}

@@ -70,6 +70,7 @@ var (
 	heading     = regexp.MustCompile(`(?m)^## (Incumbent\w+)$`)
 	placeholder = regexp.MustCompile(`the-(namespace|election|cluster)`)
 	variable    = regexp.MustCompile(`\{\{[^}]*\}\}`)
+	legend      = regexp.MustCompile(`\{\{(\w+)\}\}`)
 	label       = regexp.MustCompile(`\$labels\.(\w+)`)
 )
 

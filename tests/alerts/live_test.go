@@ -1,0 +1,287 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/cluster/node"
+)
+
+// remoteLabel is there in the metrics of a remote cluster's elections alone, which this test has none of.
+const remoteLabel = "cluster"
+
+// revisions have two replicas each.
+var revisions = []string{"stable", "canary"}
+
+// led are the elections that they have together.
+var led = []string{
+	"istio-gateway-deployment-canary", "istio-gateway-deployment-stable", "istio-gateway-status-leader-canary",
+	"istio-gateway-status-leader-stable", "istio-leader", "istio-namespace-controller-election",
+}
+
+// plane is a control plane from the charts, in real processes.
+type plane struct {
+	*cluster.Cluster
+	node      *node.Node
+	namespace string
+}
+
+func startPlane(t *testing.T) *plane {
+	t.Helper()
+	c := cluster.Shared(t)
+	if err := errors.Join(c.LoadGatewayAPI(t.Context()), c.LoadDefinitions(t.Context(), filepath.Join("testdata", "definitions"))); err != nil {
+		t.Fatal(err)
+	}
+	p := &plane{Cluster: c, namespace: c.Namespace(t)}
+	p.node = node.Start(t, node.Options{
+		Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"pilot": build(t, "", "./cmd/pilot")}, PodNetwork: true,
+		// A process that ends again does not come back within the test.
+		RestartDelay: time.Hour, MaxRestartDelay: time.Hour,
+	})
+	bundle := filepath.Join(t.TempDir(), "root-cert.pem")
+	if err := os.WriteFile(bundle, c.Admin().CAData, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, revision := range revisions {
+		p.helm(t, "install", revision, chart("pilot"), "--wait", "--set", "image=pilot,caBundle.file="+bundle+",address=$(POD_IP):15014",
+			"--set", "elections.leaseDuration=60s,elections.renewDeadline=40s,elections.retryPeriod=2s",
+			"--set", everything+",monitoring.serviceMonitor.interval=1s")
+		if i == 0 {
+			p.flip(t, revision)
+		}
+	}
+	return p
+}
+
+func (p *plane) helm(t *testing.T, args ...string) {
+	t.Helper()
+	helm(t, append(args, "--namespace", p.namespace, "--kubeconfig", p.Kubeconfig())...)
+}
+
+func (p *plane) flip(t *testing.T, revision string) {
+	t.Helper()
+	p.helm(t, "upgrade", "--install", "tags", chart("tags"), "--set", "default="+revision)
+}
+
+// list are the objects of one of the operator's kinds.
+func list[T any](t *testing.T, p *plane, resource string) (all []T) {
+	t.Helper()
+	config := p.Admin()
+	http, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer utilnet.CloseIdleConnectionsFor(http.Transport)
+	client, err := dynamic.NewForConfigAndClient(config, http)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: resource}
+	found, err := client.Resource(kind).Namespace(p.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range found.Items {
+		var one T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &one); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// soon is how long an alert of this test waits whose rule waits for minutes.
+const soon = monitoringv1.Duration("10s")
+
+// loadRules gives it the rules of the releases, as they are but for what a test cannot wait for: `for` of two minutes and less is a
+// few seconds. What waits longer is as it is, and its expression is evaluated all the same.
+func (prom *prometheus) loadRules(t *testing.T, p *plane) {
+	t.Helper()
+	for _, object := range list[monitoringv1.PrometheusRule](t, p, "prometheusrules") {
+		rules := slices.Clone(object.Spec.Groups[0].Rules)
+		for i, rule := range rules {
+			if rule.For == nil {
+				continue
+			}
+			if wait, err := time.ParseDuration(string(*rule.For)); err != nil {
+				t.Fatal(err)
+			} else if wait <= 2*time.Minute {
+				short := soon
+				rules[i].For = &short
+			}
+		}
+		ruleFile(t, filepath.Join(prom.rules, object.Name+".yaml"), rules)
+	}
+	prom.process.Signal(t, syscall.SIGHUP)
+	prom.everyRuleIsEvaluated(t)
+}
+
+// kill ends every process of the control plane, and again what was started anew.
+func (p *plane) kill(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	for quiet := 0; quiet < 5; { // between an end and the start that follows at once there is none either
+		alive := 0
+		for _, pod := range p.node.Pods() {
+			if pod.PID == 0 {
+				continue
+			}
+			alive++
+			if err := syscall.Kill(pod.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				t.Fatal(err)
+			}
+		}
+		if quiet++; alive > 0 {
+			quiet = 0
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%d processes are alive", alive)
+		case <-ticker.C:
+		}
+	}
+}
+
+// fired are the alerts that have fired at any time, with the elections they were about.
+func (p *prometheus) fired(ctx context.Context) (map[string][]string, error) {
+	all, err := p.query(ctx, `count by (alertname, name) (max_over_time(ALERTS{alertstate="firing"}[1h]))`)
+	fired := map[string][]string{}
+	for _, s := range all {
+		fired[s.Metric["alertname"]] = append(fired[s.Metric["alertname"]], s.Metric["name"])
+	}
+	for _, names := range fired {
+		slices.Sort(names)
+	}
+	return fired, err
+}
+
+// A real Prometheus scrapes a real control plane of two revisions. Everything that alerts and dashboard ask for is there. While
+// revisions come and the default is flipped, no alert fires; when the last leader is killed, that nobody leads, and nothing else.
+func TestAgainstARealControlPlane(t *testing.T) {
+	installed(t, "prometheus")
+	p := startPlane(t)
+	prom := startPrometheus(t, p.Admin(), list[monitoringv1.ServiceMonitor](t, p, "servicemonitors"))
+	prom.await(t, "four replicas are scraped", func(ctx context.Context) error { return prom.is(ctx, "count(up == 1)", "4") })
+	prom.await(t, "stable leads", func(ctx context.Context) error {
+		return prom.is(ctx, `count(leader_election_master_status{pod=~"pilot-stable-.*"} == 1)`, "4")
+	})
+	// Now: a Prometheus that has just begun sees nobody lead, for as long as its discovery takes.
+	prom.loadRules(t, p)
+	p.flip(t, "canary")
+	prom.await(t, "canary leads", func(ctx context.Context) error {
+		return prom.is(ctx, `count(leader_election_master_status{pod=~"pilot-canary-.*"} == 1)`, "4")
+	})
+	for _, use := range everyUse(t) {
+		prom.await(t, use.where, func(ctx context.Context) error { return prom.has(ctx, use) })
+	}
+	if err := prom.has(t.Context(), use{where: "a test", metric: "leader_election_master_status", labels: []string{"nosuch"}}); err == nil {
+		t.Error("a label that there is not is found")
+	}
+	prom.everyPanelShowsSomething(t)
+	if fired, err := prom.fired(t.Context()); err != nil || len(fired) > 0 {
+		t.Fatalf("while all was well these fired: %v (%v)", fired, err)
+	}
+	p.kill(t)
+	prom.await(t, "it is said that nobody leads", func(ctx context.Context) error {
+		fired, err := prom.fired(ctx)
+		if err == nil && !slices.Equal(fired[nobodyLeads], led) {
+			err = fmt.Errorf("fired %v", fired)
+		}
+		return err
+	})
+	prom.saysWhatToDo(t)
+	if fired, err := prom.fired(t.Context()); err != nil || len(fired) != 1 {
+		t.Errorf("with the leaders killed these fired: %v (%v)", slices.Collect(maps.Keys(fired)), err)
+	}
+}
+
+// mayBeEmpty are panels that show something only where something is wrong or goes on.
+var mayBeEmpty = []string{"Handovers that go on", "Requests that were not answered ok"}
+
+func (p *prometheus) everyPanelShowsSomething(t *testing.T) {
+	t.Helper()
+	for _, target := range dashboard(t) {
+		p.await(t, "panel "+target.panel, func(ctx context.Context) error {
+			found, err := p.query(ctx, target.expr)
+			if err == nil && len(found) == 0 && !slices.Contains(mayBeEmpty, target.panel) {
+				err = fmt.Errorf("nothing is shown by %s", target.expr)
+			}
+			for _, s := range found {
+				for _, label := range legend.FindAllStringSubmatch(target.legend, -1) {
+					if s.Metric[label[1]] == "" && label[1] != remoteLabel {
+						err = fmt.Errorf("no label %s in %v", label[1], s.Metric)
+					}
+				}
+			}
+			return err
+		})
+	}
+}
+
+func (p *prometheus) everyRuleIsEvaluated(t *testing.T) {
+	t.Helper()
+	p.await(t, "each rule is evaluated", func(ctx context.Context) error {
+		var data struct {
+			Groups []struct {
+				Rules []struct{ Name, Health, LastError string }
+			}
+		}
+		if err := p.ask(ctx, "rules", nil, &data); err != nil {
+			return err
+		}
+		if len(data.Groups) != len(revisions) {
+			return fmt.Errorf("%d groups", len(data.Groups))
+		}
+		for _, group := range data.Groups {
+			for _, rule := range group.Rules {
+				if rule.Health != "ok" || rule.LastError != "" {
+					return fmt.Errorf("%s is %s: %s", rule.Name, rule.Health, rule.LastError)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// saysWhatToDo wants the texts of what fires to be whole.
+func (p *prometheus) saysWhatToDo(t *testing.T) {
+	t.Helper()
+	var data struct {
+		Alerts []struct{ Labels, Annotations map[string]string }
+	}
+	if err := p.ask(t.Context(), "alerts", nil, &data); err != nil {
+		t.Fatal(err)
+	}
+	for _, alert := range data.Alerts {
+		for key, text := range alert.Annotations {
+			if strings.Contains(text, "error expanding") || strings.Contains(text, "no value") || strings.Contains(text, "{{") {
+				t.Errorf("%s of %v says %q", key, alert.Labels, text)
+			}
+		}
+	}
+	if len(data.Alerts) == 0 {
+		t.Error("no alerts")
+	}
+}
