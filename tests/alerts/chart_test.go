@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,15 +48,24 @@ func build(t *testing.T, module, what string) string {
 // helm runs it, and returns what it has said.
 func helm(t *testing.T, args ...string) string {
 	t.Helper()
+	out, err := tryHelm(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func tryHelm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
 	command := exec.CommandContext(t.Context(), build(t, "tools/helm", "."), args...)
 	home := t.TempDir()
 	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	var out, complaints bytes.Buffer
 	command.Stdout, command.Stderr = &out, &complaints
 	if err := command.Run(); err != nil {
-		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, complaints.String())
+		return "", fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, complaints.String())
 	}
-	return out.String()
+	return out.String(), nil
 }
 
 // everything turns all monitoring on.
@@ -68,10 +78,19 @@ type monitoring struct {
 	dashboard []corev1.ConfigMap
 }
 
+// texts are what the chart renders, by values: several tests look at the same.
+var texts sync.Map
+
 // rendered are those of a release, read strictly: a field that the operator does not know is an error.
 func rendered(t *testing.T, set string) (all monitoring) {
 	t.Helper()
-	text := helm(t, "template", "stable", chart("pilot"), "--namespace", namespace, "--set", "image=pilot,caBundle.file=/ca.pem", "--set", set)
+	once, _ := texts.LoadOrStore(set, sync.OnceValues(func() (string, error) {
+		return tryHelm(t, "template", "stable", chart("pilot"), "--namespace", namespace, "--set", "image=pilot,caBundle.file=/ca.pem", "--set", set)
+	}))
+	text, err := once.(func() (string, error))()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, document := range strings.Split("\n"+text, "\n---\n") {
 		switch {
 		case strings.Contains(document, "\nkind: PrometheusRule\n"):

@@ -131,6 +131,7 @@ func everyUse(t *testing.T) (all []use) {
 
 // Each expression parses, and is about what is incumbent's.
 func TestEachExpressionParses(t *testing.T) {
+	t.Parallel() // one of them mostly waits
 	for _, use := range everyUse(t) {
 		if use.metric != "leader_election_master_status" && !strings.HasPrefix(use.metric, "incumbent_") || !slices.Contains(use.labels, "namespace") {
 			t.Errorf("%s asks for %q with the labels %q", use.where, use.metric, use.labels)
@@ -140,6 +141,7 @@ func TestEachExpressionParses(t *testing.T) {
 
 // What an expression wants is found out, or the check of it could find nothing.
 func TestUsesOfMetrics(t *testing.T) {
+	t.Parallel() // one of them mostly waits
 	got, err := uses("x", `sum by (a, e) (rate(m{b="1", c!="2"}[5m]) * on (d) group_left (e) (n{f=~"."} >= bool 0))`)
 	if err != nil || len(got) != 2 || fmt.Sprint(got[0].labels) != "[b d a]" || fmt.Sprint(got[1].labels) != "[f d e]" || got[0].metric != "m" || got[1].metric != "n" {
 		t.Errorf("%+v (%v)", got, err)

@@ -180,6 +180,7 @@ func (p *prometheus) fired(ctx context.Context) (map[string][]string, error) {
 // A real Prometheus scrapes a real control plane of two revisions. Everything that alerts and dashboard ask for is there. While
 // revisions come and the default is flipped, no alert fires; when the last leader is killed, that nobody leads, and nothing else.
 func TestAgainstARealControlPlane(t *testing.T) {
+	t.Parallel() // one of them mostly waits
 	installed(t, "prometheus")
 	p := startPlane(t)
 	prom := startPrometheus(t, p.Admin(), list[monitoringv1.ServiceMonitor](t, p, "servicemonitors"))

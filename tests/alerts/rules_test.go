@@ -17,6 +17,7 @@ const nobodyLeads = "IncumbentNobodyLeads"
 
 // What is not asked for is not there; what is has the labels by which operators find it.
 func TestWhatIsMonitored(t *testing.T) {
+	t.Parallel() // one of them mostly waits
 	if off := rendered(t, "gate=true"); len(off.rules)+len(off.monitors)+len(off.dashboard) > 0 {
 		t.Errorf("by default there are %+v", off)
 	}
@@ -41,6 +42,7 @@ func TestWhatIsMonitored(t *testing.T) {
 
 // Each election of a release has a rule that says when nobody leads it, and no other has.
 func TestEachElectionMustBeLed(t *testing.T) {
+	t.Parallel() // one of them mostly waits
 	for set, want := range map[string][]string{
 		"": {"istio-gateway-deployment-stable", "istio-gateway-status-leader-stable", "istio-leader", "istio-namespace-controller-election"},
 		",gatewayAPI.enabled=false,ingress.mode=OFF": {"istio-namespace-controller-election"},
@@ -76,6 +78,7 @@ var (
 
 // Each alert says what is wrong and what to do, with labels that it has, and has a section in the handbook.
 func TestEachAlertSaysWhatToDo(t *testing.T) {
+	t.Parallel() // one of them mostly waits
 	content, err := os.ReadFile(filepath.Join(root, "docs", "alerts.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -131,6 +134,7 @@ func without(rules []monitoringv1.Rule, alert string) []monitoringv1.Rule {
 
 // Each alert fires where it should, alone, and at no other time; and the tests of that miss each that is left out.
 func TestWhenAlertsFire(t *testing.T) {
+	t.Parallel() // one of them mostly waits
 	promtool := installed(t, "promtool")
 	stable, remote := alerts(t, everything), alerts(t, everything+",remoteKubeconfigSecret=there")
 	tests, err := filepath.Glob(filepath.Join("testdata", "rules", "*.yaml"))
