@@ -191,22 +191,28 @@ func (o options) choose(mutants []*mutant) []*mutant {
 
 // tried are those of the mutants that an earlier run has tried.
 func (s state) tried(mutants []*mutant) []*mutant {
+	all := s.all()
 	return slices.DeleteFunc(slices.Clone(mutants), func(m *mutant) bool {
-		_, tried := s.Results[m.key()]
+		_, tried := all[m.key()]
 		return !tried
 	})
 }
 
 // after is what is still known once a room was built anew.
 func (s state) after(p *planted, again bool) state {
-	next := state{Sum: p.sum, Mutants: len(p.mutants), Results: map[string]result{}, Tests: map[string]seen{}}
+	next := state{
+		Sum: p.sum, Mutants: len(p.mutants), Results: map[string]result{}, Earlier: map[string]result{}, Tests: map[string]seen{},
+	}
 	if s.Sum == p.sum && s.Tests != nil {
 		next.Tests = s.Tests
 	}
+	all := s.all()
 	for _, m := range p.mutants {
 		r, tried := s.Results[m.key()]
 		if tried && (s.Sum == p.sum && !again || again && r.killed()) {
 			next.Results[m.key()] = r
+		} else if r, tried := all[m.key()]; tried && (again || s.Sum == p.sum) {
+			next.Earlier[m.key()] = r
 		}
 	}
 	return next

@@ -84,8 +84,9 @@ func (o options) writePage(excused excuses) error {
 func (r room) part(known state, excused excuses) part {
 	var killed, slow int
 	var equivalent, survived []string
-	for _, key := range slices.Sorted(maps.Keys(known.Results)) {
-		result := known.Results[key]
+	results := known.all()
+	for _, key := range slices.Sorted(maps.Keys(results)) {
+		result := results[key]
 		reason, known := excused[key]
 		switch {
 		case result.killed():
@@ -101,7 +102,7 @@ func (r room) part(known state, excused excuses) part {
 	}
 	return part{
 		row: fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %s |\n", r.name, known.Mutants, killed, slow,
-			len(equivalent), len(survived), known.Mutants-len(known.Results), r.judgedBy(known)),
+			len(equivalent), len(survived), known.Mutants-len(results), r.judgedBy(known)),
 		lists: section("Equivalent in "+r.name, equivalent) + section("Survived in "+r.name, survived),
 	}
 }
@@ -109,7 +110,7 @@ func (r room) part(known state, excused excuses) part {
 // judgedBy says which of the room's tests have judged each of its mutants.
 func (r room) judgedBy(known state) string {
 	all, least := r.passes(), r.passes()
-	for _, result := range known.Results {
+	for _, result := range known.all() {
 		if !result.killed() {
 			least = min(least, result.Passes)
 		}

@@ -26,11 +26,11 @@ type survivor struct {
 
 func count(r room, p *planted, known state, excused excuses) *tally {
 	t := &tally{room: r.name, mutants: len(p.mutants)}
-	keys, packages := map[string]bool{}, map[string]bool{}
+	keys, packages, results := map[string]bool{}, map[string]bool{}, known.all()
 	for _, m := range p.mutants {
 		key := m.key()
 		keys[key], packages[shortPath(m.pkg.path)] = true, true
-		result, tried := known.Results[key]
+		result, tried := results[key]
 		_, reason := excused[key]
 		switch {
 		case !tried:

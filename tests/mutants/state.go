@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,9 @@ type state struct {
 	// Mutants is how many the room has, Results what became of those that were tried.
 	Mutants int               `json:"mutants"`
 	Results map[string]result `json:"results"`
+	// Earlier is what survived an earlier build and was not tried on this one yet: a test that fails
+	// without a mutant, or a budget that is spent, does not make it forgotten.
+	Earlier map[string]result `json:"earlier,omitempty"`
 	// Tests is what was seen of the build's tests without a mutant.
 	Tests map[string]seen `json:"tests,omitempty"`
 }
@@ -50,6 +54,16 @@ func (s state) write(work, room string) error {
 		return err
 	}
 	return os.WriteFile(stateFile(work, room), text, 0o644)
+}
+
+// all are the results of this build, and those of the earlier one where there is none yet.
+func (s state) all() map[string]result {
+	all := maps.Clone(s.Earlier)
+	if all == nil {
+		all = map[string]result{}
+	}
+	maps.Copy(all, s.Results)
+	return all
 }
 
 // excuses are the mutants that change nothing that can be observed, with reasons.
