@@ -60,7 +60,7 @@ func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 		return o
 	}
 	switch {
-	case !e.Ranked && e.Key == "":
+	case e.Key == "":
 		return stays("its candidates have no rank")
 	case !e.Ranked:
 		return stays("each revision has a lock of its own")
