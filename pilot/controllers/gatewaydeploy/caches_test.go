@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -21,7 +22,7 @@ import (
 )
 
 // served is a controller whose caches are filled from lists, by the plural of the kind; nothing changes afterwards. A
-// kind that is not in it is not known.
+// kind that is not in it is not known. What a channel under "watch " and the plural gives is shown as new.
 func served(t *testing.T, lists map[string]any) *Controller {
 	t.Helper()
 	return servedBy(t, lists, func(w http.ResponseWriter, r *http.Request) { t.Errorf("%s %s", r.Method, r.URL) }, Config{Logger: slog.New(slog.DiscardHandler)})
@@ -48,8 +49,16 @@ func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, config
 			list = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity}
 		case r.URL.Query().Get("watch") != "":
 			_ = http.NewResponseController(w).Flush() // fails when the test has ended
-			<-r.Context().Done()
-			return
+			added, _ := lists["watch "+kind].(chan runtime.Object)
+			for {
+				select {
+				case <-r.Context().Done():
+					return
+				case o := <-added:
+					_ = json.NewEncoder(w).Encode(metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Object: o}})
+					_ = http.NewResponseController(w).Flush()
+				}
+			}
 		}
 		_ = json.NewEncoder(w).Encode(list)
 	}))
@@ -100,7 +109,7 @@ func TestWhatIsFoundInTheCaches(t *testing.T) {
 	}).Gateway
 	other := play(t, named("other"), func(gw *gateway.Gateway) { gw.Namespace, gw.Spec.GatewayClassName = "store", "other" }).Gateway
 	c := served(t, map[string]any{
-		"gateways": listed([]*gateway.Gateway{web, other}), "gatewayclasses": listed([]gateway.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "istio"}}}), "configmaps": listed(all), "services": listed(nil),
+		"gateways": listed([]*gateway.Gateway{web, other}), "gatewayclasses": listed([]gateway.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "istio", Annotations: map[string]string{"long": "text"}}}}), "configmaps": listed(all), "services": listed(nil),
 		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}), "serviceaccounts": listed(nil), "deployments": listed(nil),
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -146,7 +155,7 @@ func TestWhatIsFoundInTheCaches(t *testing.T) {
 	gw := c.gateways.Get("shop", "web")
 	view, seen := c.view(keyOf(gw), gw)
 	if view.Gateway != gw || !*seen || view.Existing(Service, "edge") != nil || view.Parameters("params") == nil || view.Parameters("a") != nil || view.Defaults.Name != "a" ||
-		view.Class == nil || view.Image != "auto" || view.Parameters("params").Data["else"] != "" || !*seen {
+		view.Class == nil || view.Class.Annotations != nil || view.Image != "auto" || view.Parameters("params").Data["else"] != "" || !*seen {
 		t.Errorf("what is seen is %+v, %v", view, *seen)
 	}
 	if !c.isMine(gw.ObjectMeta) || c.isMine(other.ObjectMeta) || !c.incomplete(keyOf(gw)) || c.incomplete(key{Namespace: "shop", Name: "none"}) {

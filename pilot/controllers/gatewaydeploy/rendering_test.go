@@ -16,8 +16,8 @@ func TestTemplatesThatRenderRubbish(t *testing.T) {
 	for name, c := range map[string]struct{ text, says string }{
 		"text":                      {"rubbish", "no object"},
 		"a list":                    {"- a\n- b", "no object"},
-		"no YAML":                   {"a: [", "document 1"},
-		"a key twice":               {"a: 1\na: 2", "document 1"},
+		"no YAML":                   {"a: [", "document 1: yaml: "},
+		"a key twice":               {"a: 1\na: 2", "already set"},
 		"nothing":                   {"# nothing", "no ServiceAccount"},
 		"a separator with a text":   {good + "\n--- text\n", "separator"},
 		"another kind":              {good + "\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: shop}", `document 4 is a "Secret"`},
@@ -61,6 +61,25 @@ func TestTemplatesThatRenderRubbish(t *testing.T) {
 	}
 }
 
+// What was wanted cannot be noted where there are no annotations but a null: that is said of this object alone.
+func TestTemplatesWithANullForAnnotations(t *testing.T) {
+	p := play(t)
+	_, others, _ := strings.Cut(embedded, "\n---\n")
+	var err error
+	if p.Template, err = ParseTemplate("ConfigMap s/t", `apiVersion: v1
+kind: ServiceAccount
+metadata: {name: {{ .ServiceAccount | quote }}, namespace: {{ .Namespace | quote }}, labels: {}, annotations: null}
+---
+`+others); err != nil {
+		t.Fatal(err)
+	}
+	steps := p.plan().Steps
+	if len(steps) != len(Kinds) || steps[0].Action != Leave || steps[1].Action != Create || steps[0].Problem == nil ||
+		steps[0].Problem.Reason != ReasonInvalidTemplate || !strings.HasPrefix(steps[0].Problem.Message, "ConfigMap s/t: the ServiceAccount: ") {
+		t.Errorf("the steps are %+v", steps)
+	}
+}
+
 func TestOverlays(t *testing.T) {
 	refer := func(group, kind, name string) func(*gateway.Gateway) {
 		return func(gw *gateway.Gateway) {
@@ -86,7 +105,7 @@ func TestOverlays(t *testing.T) {
 		"adds a finalizer":              {"service", "metadata: {finalizers: [example.com/f]}", "metadata.finalizers"},
 		"makes it another kind":         {"service", "kind: Secret", "kind"},
 		"writes the status":             {"service", "status: {loadBalancer: {}}", "status"},
-		"is no YAML":                    {"service", "a: [", "key service"},
+		"is no YAML":                    {"service", "a: [", "key service: yaml: "},
 		"is no object":                  {"service", "text", "key service"},
 		"has a field that is misspelt":  {"deployment", "spec: {replicass: 3}", "replicass"},
 		"has a key that means nothing":  {"deploymnet", "spec: {}", "deploymnet"},
@@ -101,7 +120,8 @@ func TestOverlays(t *testing.T) {
 			}
 			plan := p.plan()
 			if c.says != "" {
-				if plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters || !strings.Contains(plan.Problem.Message, c.says) {
+				if plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters || !strings.Contains(plan.Problem.Message, c.says) ||
+					!strings.Contains(plan.Problem.Message, "ConfigMap shop/params") {
 					t.Errorf("the plan is %+v, want %s with %q", plan, ReasonInvalidParameters, c.says)
 				}
 				return

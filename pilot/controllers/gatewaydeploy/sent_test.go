@@ -204,7 +204,8 @@ func TestWhatIsSentForAChange(t *testing.T) {
 	for _, step := range p.plan().Steps {
 		p.put(step.Kind, write{ControllerName, true, step.Document}).SetUID("uid-2")
 	}
-	if sent, err := newSending(t, p).takes(t, web); err != nil || len(sent) > 0 {
+	complete := newSending(t, p)
+	if sent, err := complete.takes(t, web); err != nil || len(sent) > 0 || complete.incomplete(web) {
 		t.Errorf("where all is as wanted it sends %q, %v", sent, err)
 	}
 	p.Gateway.Spec.Listeners[0].Port = 9090
