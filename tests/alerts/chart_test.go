@@ -116,7 +116,7 @@ func strictly[T any](t *testing.T, document string) (object T) {
 func alerts(t *testing.T, set string) []monitoringv1.Rule {
 	t.Helper()
 	r := rendered(t, set).rules
-	if len(r) != 1 || len(r[0].Spec.Groups) != 1 || len(r[0].Spec.Groups[0].Rules) < 8 {
+	if len(r) != 1 || len(r[0].Spec.Groups) != 1 || len(r[0].Spec.Groups[0].Rules) < 7 {
 		t.Fatalf("the rules are %+v", r)
 	}
 	return r[0].Spec.Groups[0].Rules

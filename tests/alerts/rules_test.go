@@ -24,12 +24,17 @@ func TestWhatIsMonitored(t *testing.T) {
 	if off := rendered(t, everything+",elections.enabled=false"); len(off.rules) > 0 || len(off.monitors) != 1 {
 		t.Errorf("without elections there are the rules %+v and %d ServiceMonitors", off.rules, len(off.monitors))
 	}
-	on := rendered(t, everything+",monitoring.rules.labels.release=prom,monitoring.serviceMonitor.labels.release=prom,monitoring.serviceMonitor.interval=7s")
+	on := rendered(t, everything+",monitoring.rules.nobodyLeadsFor=9m,monitoring.rules.labels.release=prom,monitoring.serviceMonitor.labels.release=prom,monitoring.serviceMonitor.interval=7s")
 	if len(on.rules) != 1 || len(on.monitors) != 1 || len(on.dashboard) != 1 {
 		t.Fatalf("there are %d, %d and %d", len(on.rules), len(on.monitors), len(on.dashboard))
 	}
 	if on.rules[0].Labels["release"] != "prom" || on.monitors[0].Labels["release"] != "prom" || on.dashboard[0].Labels["grafana_dashboard"] != "1" {
 		t.Errorf("their labels are %v, %v and %v", on.rules[0].Labels, on.monitors[0].Labels, on.dashboard[0].Labels)
+	}
+	for _, rule := range on.rules[0].Spec.Groups[0].Rules {
+		if rule.Alert == nobodyLeads && *rule.For != "9m" {
+			t.Errorf("%s waits for %s", rule.Alert, *rule.For)
+		}
 	}
 	if e := on.monitors[0].Spec.Endpoints; len(e) != 1 || e[0].Interval != "7s" || e[0].Port != "http-monitoring" {
 		t.Errorf("what is scraped: %+v", e)
@@ -49,6 +54,7 @@ func TestEachElectionMustBeLed(t *testing.T) {
 		",gatewayAPI.enabled=false,ingress.mode=OFF,remoteKubeconfigSecret=there": {
 			"istio-namespace-controller-election", "istio-namespace-controller-election of remote",
 		},
+		",replicas=0": nil,
 		",gatewayAPI.deployment=false,elections.lock=lease,revision=canary": {"istio-gateway-status-leader-canary", "istio-leader", "istio-namespace-controller-election"},
 	} {
 		var got []string
