@@ -81,6 +81,7 @@ func (s State) outdated(snap Snapshot) bool {
 // time: other people's labels are no renewal.
 func (c Config) observe(s State, in Input) State {
 	snap, now := in.Snap, in.Now.Mono
+	snap.Notes.Nominated = s.Snap.nominationIn(snap)
 	if !snap.Exists {
 		// So that an event from before the deletion is told from a new object's.
 		snap.Version = max(snap.Version, s.Snap.Version)

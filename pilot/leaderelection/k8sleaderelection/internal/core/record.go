@@ -107,6 +107,19 @@ func (s Snapshot) nominated() bool {
 		s.Record.Renewed == s.Record.Acquired
 }
 
+// nominationIn is the nomination that next shows, which comes after s. The annotation names no term. A
+// candidate of ours takes it away, but a peer leaves it where it is, and so do peers that come after it: one of
+// the nominee's name, which takes the lock later by itself, was not written in by anybody. So the annotation is about
+// the term in which it was first seen, unless an operator's hold names one.
+func (s Snapshot) nominationIn(next Snapshot) Nomination {
+	was, is := s.Notes.Nominated, next.Notes.Nominated
+	h := next.Notes.Hold
+	if named := h.Reason == HoldForTransfer && h.Holder == is.Identity; named || s.UID != next.UID || was.Identity != is.Identity || was.Transitions > is.Transitions {
+		return is
+	}
+	return was
+}
+
 // evidence reports whether a marker of another term than the record's was left
 // behind: one of ours was displaced by a candidate that knows no markers, and may
 // still act. A marker of one's own is none: a process ends its functions before it

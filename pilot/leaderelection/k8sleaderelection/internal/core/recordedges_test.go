@@ -259,3 +259,42 @@ func TestInstantsSaturate(t *testing.T) {
 		}
 	}
 }
+
+// The annotation of a nomination names no term. What is left of it is about the term in which it was first seen,
+// and makes no nominee of a peer that takes the lock later under the same name.
+func TestWhatIsLeftOfANomination(t *testing.T) {
+	at := func(uid, nominee string, term int) Snapshot {
+		s := Snapshot{Exists: true, Content: Readable, UID: UID{First: uid}, Record: Record{Holder: "b", Transitions: term, Acquired: 7, Renewed: 7}}
+		if nominee != "" {
+			s.Notes.Nominated = Nomination{nominee, term} // as it is decoded
+		}
+		return s
+	}
+	transfer := at("x", "b", 5)
+	transfer.Notes.Hold = Hold{Holder: "b", Transitions: 5, Seconds: 9, Reason: HoldForTransfer}
+	others := transfer
+	others.Notes.Hold.Holder = "c"
+	pause := transfer
+	pause.Notes.Hold.Reason = HoldForPause
+	for name, c := range map[string]struct {
+		was, next Snapshot
+		nominated bool
+	}{
+		"the first that is seen":           {Snapshot{}, at("x", "b", 5), true},
+		"none before":                      {at("x", "", 4), at("x", "b", 5), true},
+		"of another":                       {at("x", "c", 4), at("x", "b", 5), true},
+		"the same still":                   {at("x", "b", 5), at("x", "b", 5), true},
+		"left from an earlier term":        {at("x", "b", 4), at("x", "b", 5), false},
+		"that of another object":           {at("y", "b", 4), at("x", "b", 5), true},
+		"of a later term, which is undone": {at("x", "b", 6), at("x", "b", 5), true},
+		"an operator's names its term":     {at("x", "b", 4), transfer, true},
+		"an operator's hold of another":    {at("x", "b", 4), others, false},
+		"an operator's hold for a pause":   {at("x", "b", 4), pause, false},
+	} {
+		c.next.Version = 9
+		s := testConfig().observe(State{Known: Current, Snap: c.was}, Input{Now: testNow, Snap: c.next})
+		if s.Snap.nominated() != c.nominated {
+			t.Errorf("%s: %+v, nominated %v", name, s.Snap.Notes.Nominated, !c.nominated)
+		}
+	}
+}
