@@ -107,7 +107,7 @@ func (p *process) answer(c *call, result core.Result, v view) {
 		if p.call != c || p.ended {
 			return
 		}
-		p.call = nil
+		p.call, p.askedAt = nil, c.sentAt
 		p.w.checks.answered(p, c, result, v)
 		in := core.Input{Kind: core.Replied, Result: result, RetryAfter: c.after}
 		if result == core.OK {

@@ -35,6 +35,8 @@ const (
 type efforts struct {
 	callsLeft, linesLeft budget
 	causes               int
+	refused              bool // its last write, and since when so were all
+	refusedAt            Time
 	failing              [callKinds]bool // as it has reported
 }
 
@@ -133,10 +135,10 @@ func (c *checks) changes(p *process) {
 
 // watchMinutes looks at whole minutes of a spell in which nobody can write and nothing
 // else happens: what a candidate sends then is bounded by the clock, not by its timing. It is the
-// same where no answer is definite, and a read follows each write. The first minute has the quick
-// tries that save a lease when the trouble is short.
+// same where no answer is definite, and a read follows each write. The first minute, of the spell and
+// of the candidate's own tries, has the quick ones that save a lease when the trouble is short.
 func (w *world) watchMinutes(s *spell) {
-	const most = 12
+	const most, first = 12, 16
 	if s.kind != writes || s.node != nil {
 		return
 	}
@@ -149,7 +151,11 @@ func (w *world) watchMinutes(s *spell) {
 				}
 				sent, causes := p.sentCalls, p.causes
 				w.after(time.Minute, func() {
-					if n := p.sentCalls - sent; p.causes == causes && p.watching && n > most {
+					bound := most
+					if p.refusedAt >= at {
+						bound = first
+					}
+					if n := p.sentCalls - sent; p.causes == causes && p.watching && n > bound {
 						w.violate(Effort, "%v sends %d calls in a minute in which nobody can write", p, n)
 					}
 				})

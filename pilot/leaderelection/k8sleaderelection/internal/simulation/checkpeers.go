@@ -20,7 +20,7 @@ func (c *checks) besidePeers(p *process) {
 // excused reports whether p may start although a peer's functions run: it has released
 // the lock itself, before they returned; it has overwritten p's own record, and p has
 // not heard of that yet; it goes by the marker of one of ours, which ends with its
-// lease; another peer released the lock in its stead, or a hand removed
+// lease; another peer, or a hand, released the lock in its stead, or a hand removed
 // every word of it before p could see any; or it was paused and has outlived its lease.
 func (c *checks) excused(p *process, q *peer, work *peerWork) bool {
 	switch {

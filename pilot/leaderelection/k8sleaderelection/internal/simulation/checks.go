@@ -155,9 +155,11 @@ func (c *checks) lost(p *process) {
 	if p.s.Drain.Kind.HandsOver() && addressed(p.base.snap) && p.base.snap.Notes.Request.Accepted {
 		return // it was asked, and said yes: see accepts
 	}
-	left := p.n.clocks.moment(w.now)
-	if p.gate.Left(left) > 0 {
-		w.violate(StepDown, "%v gives up (%s) %v before its cover ends; nobody has touched its record", p, p.s.Why, p.gate.Left(left))
+	now := p.n.clocks.moment(w.now)
+	// A clock that was set back and ahead again can have ended the newer cover, and not the older one. That which ends
+	// first counts: it could be a machine that has slept.
+	if left := min(p.gate.Left(now), p.ackedSent.Plus(p.cfg.Cover).Left(now)); left > 0 {
+		w.violate(StepDown, "%v gives up (%s) %v before its cover ends; nobody has touched its record", p, p.s.Why, left)
 		return
 	}
 	hangs := p.call != nil && w.now.since(p.call.sentAt) > slow
@@ -177,6 +179,12 @@ func (c *checks) answered(p *process, call *call, result core.Result, v view) {
 	}
 	if result == core.Conflict && call.op != core.Read && p.hit(reads) != nil {
 		p.troubledAt = now // somebody has labelled the lock, and nothing shows which version that made
+	}
+	if kindOf(call.op) == writes {
+		if result != core.OK && !p.refused {
+			p.refusedAt = call.sentAt
+		}
+		p.refused = result != core.OK
 	}
 	if result != core.OK || call.op == core.Read || v.snap.Version == call.base.Version {
 		return

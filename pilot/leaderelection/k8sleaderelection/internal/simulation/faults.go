@@ -310,6 +310,9 @@ func (w *world) steal() {
 // later can tell that somebody acted.
 func (w *world) byHand(v view) {
 	v.released = false
+	if t := w.store.now.term; t != nil && t.q != nil {
+		t.wiped = true // as its own release would have
+	}
 	if marked := v.snap.Notes.Marker != (core.Marker{}); marked {
 		v.term = &term{history: v.history}
 		w.store.foreignEdit(v, false)

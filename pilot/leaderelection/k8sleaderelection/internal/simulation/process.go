@@ -64,6 +64,8 @@ type process struct {
 	turnsAt      Time
 	turns        int
 	sentCalls    int
+	askedAt      Time // when the call was sent that is answered now
+	learnedAt    Time // when it was last shown something new
 	sentReads    int
 	sentAtCheck  int
 	efforts
@@ -84,7 +86,7 @@ func (p *process) input(in core.Input, v view) {
 	in.Beats = p.beats(in)
 	w.result.Steps++
 	if in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK {
-		p.sees(v, in.Kind == core.Seen)
+		p.sees(v, in.Kind == core.Seen || in.Kind == core.Replied && p.askedAt < p.learnedAt)
 	}
 	p.seen.told(in)
 	p.learns(in, v)

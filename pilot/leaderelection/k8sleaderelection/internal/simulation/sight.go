@@ -17,14 +17,15 @@ type sight struct {
 	marked bool
 }
 
-// sees notes what the process is shown. An event with a smaller version is taken for
-// an old one, and rightly so, unless the store was restored: that shows in the next
-// answer.
-func (p *process) sees(v view, event bool) {
-	p.fresh = p.blank() || v.newer(p.newest) && !(event && v.snap.Version < p.reached)
+// sees notes what the process is shown. What came by a watch, or was asked for before it learned what
+// it knows, and has a smaller version, is taken for old, and rightly so, unless the store was restored: that
+// shows in the next answer.
+func (p *process) sees(v view, maybeOld bool) {
+	p.fresh = p.blank() || v.newer(p.newest) && !(maybeOld && v.snap.Version < p.reached)
 	if !p.fresh {
 		return
 	}
+	p.learnedAt = p.w.now
 	if t := v.term; t != nil && !slices.Contains(p.seenTerms, t) {
 		p.seenTerms = append(p.seenTerms, t)
 	}
