@@ -67,6 +67,19 @@ func (h *history) append(n name, c Change) {
 	h.of[n] = all[max(0, len(all)-h.most):]
 }
 
+// termBegan is when the present term began, that the holder did not act for a while included, or
+// when nobody held the lock any more. Not seen: it went on already when the first change was seen.
+func termBegan(changes []Change) (began time.Time, seen bool) {
+	if len(changes) == 0 {
+		return began, false
+	}
+	last, i := changes[len(changes)-1], len(changes)-1
+	for i > 0 && changes[i-1].Leader == last.Leader && (last.Leader == "" || changes[i-1].Transitions == last.Transitions) {
+		i--
+	}
+	return changes[i].At, i > 0
+}
+
 // before adds what is known of the time before the first observation.
 func (h *history) before(n name, past []Change) {
 	known := h.of[n]

@@ -305,10 +305,17 @@ func TestRecord(t *testing.T) {
 		}
 		s.stop()
 		<-s.stopped
+		if err := s.page.Record(t.Context(), sample().Elections[0], past); !errors.Is(err, errEnded) {
+			t.Errorf("Record after the end: %v", err)
+		}
+		idle, err := New(Config{Source: sample})
+		if err != nil {
+			t.Fatal(err)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := s.page.Record(ctx, sample().Elections[0], past); !errors.Is(err, context.Canceled) {
-			t.Errorf("Record after the end: %v", err)
+		if err := idle.Record(ctx, sample().Elections[0], past); !errors.Is(err, context.Canceled) {
+			t.Errorf("Record before Run: %v", err)
 		}
 	})
 }

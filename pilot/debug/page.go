@@ -20,6 +20,7 @@ type Page struct {
 	past    chan past
 	newest  atomic.Pointer[frame]
 	running atomic.Pointer[run]
+	ended   chan struct{} // closed when Run returns
 }
 
 // run is the call of Run that streams end with.
@@ -51,12 +52,15 @@ func New(config Config) (*Page, error) {
 	config = config.withDefaults()
 	return &Page{
 		config: config, hosts: newHosts(config.Address, config.Hosts),
-		streams: make(chan struct{}, config.MaxStreams), past: make(chan past),
+		streams: make(chan struct{}, config.MaxStreams), past: make(chan past), ended: make(chan struct{}),
 	}, nil
 }
 
 // errAgain is the answer to a second Run.
 var errAgain = errors.New("debug: the page runs already")
+
+// errEnded is the answer to who has something for a page that has ended.
+var errEnded = errors.New("debug: the page has ended")
 
 // Run looks at the elections and publishes what it sees until ctx ends. It returns when all
 // streams have ended, which they do at once.
@@ -64,6 +68,7 @@ func (p *Page) Run(ctx context.Context) error {
 	if !p.running.CompareAndSwap(nil, &run{ctx}) {
 		return errAgain
 	}
+	defer close(p.ended)
 	h := newHistory(p.config.MaxHistory)
 	idle := time.NewTimer(p.config.Idle)
 	defer idle.Stop()
@@ -93,11 +98,14 @@ func (p *Page) Run(ctx context.Context) error {
 }
 
 // Record tells the page who led an election before it began to look, as far as that is known
-// from elsewhere. What it has seen by itself stays. It returns when Run has taken it in.
+// from elsewhere. What it has seen by itself stays. It returns when Run has taken it in, and with
+// an error when Run has returned.
 func (p *Page) Record(ctx context.Context, of Election, changes []Change) error {
 	select {
 	case p.past <- past{of.name(), changes}:
 		return nil
+	case <-p.ended:
+		return errEnded
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -19,14 +19,18 @@ type bar struct {
 
 // mark is an instant at which the lock went from one holder to another, or to a new term.
 type mark struct {
-	X     float64
+	X float64
+	// Of is how many there are so close to each other that they are drawn as one.
+	Of    int
 	Title string
 }
 
 // thinnest is how wide a gap is drawn at least: a handover of milliseconds is not to be missed in an hour.
+// marksApart is how far two marks lie apart at least: the width of one on a telephone.
 const (
-	thinnest  = 0.4
-	roomyFrom = 4.0
+	thinnest   = 0.4
+	roomyFrom  = 4.0
+	marksApart = 0.8
 )
 
 // span is the time that a timeline shows.
@@ -67,17 +71,27 @@ func (s span) bars(changes []Change, sign func(revision string) int) (all []bar)
 	return append(all, above...)
 }
 
-// marks are where another holder or a new term begins.
+// marks are where another holder or a new term begins. Those that would cover each other are one.
 func (s span) marks(changes []Change) (all []mark) {
 	for i, c := range changes {
-		if i == 0 || c.Leader == "" || c.At.Before(s.from) || c.At.After(s.to) {
+		if i == 0 || c.Leader == "" || c.sameTerm(changes[i-1]) || c.At.Before(s.from) || c.At.After(s.to) {
 			continue
 		}
-		if what := c.after(changes[i-1]); what != "" {
-			all = append(all, mark{X: s.at(c.At), Title: clock(c.At) + " " + what})
+		m := mark{X: s.at(c.At), Of: 1, Title: clock(c.At) + " " + c.after(changes[i-1])}
+		if n := len(all); n > 0 && m.X-all[n-1].X < marksApart {
+			m.X, m.Of = all[n-1].X, all[n-1].Of+1
+			m.Title = fmt.Sprintf("%d changes, the last: %s", m.Of, clock(c.At)+" "+c.after(changes[i-1]))
+			all[n-1] = m
+			continue
 		}
+		all = append(all, m)
 	}
 	return all
+}
+
+// sameTerm reports whether the holder is the same, in the same term.
+func (c Change) sameTerm(before Change) bool {
+	return c.Leader == before.Leader && c.Transitions == before.Transitions
 }
 
 func (c Change) class() string {

@@ -100,6 +100,9 @@ func (f *frame) view(q query) view {
 		v.Ranges = append(v.Ranges, choice{Text: r.text, Link: q.within(r.name).link(), Chosen: q.Range == r.name})
 	}
 	for _, revision := range f.history.revisions {
+		if !revisionForm.MatchString(revision) {
+			continue // no label can have that value, so no webhook can name it as the default
+		}
 		v.Ifs = append(v.Ifs, choice{Chip: f.history.chip(revision), Text: revision, Link: q.asking(true, revision).link(), Chosen: q.Asks && q.Default == revision})
 	}
 	v.Ifs = append(v.Ifs, choice{Text: "none", Link: q.asking(true, "").link(), Chosen: q.Asks && q.Default == ""})
@@ -127,8 +130,11 @@ func (f *frame) row(i int, e Election, q query, span span) row {
 		Revision: f.history.chip(e.Key), Mine: e.Leader != "" && e.Leader == f.state.Identity,
 		Bars: span.bars(changes, f.history.sign), Marks: span.marks(changes),
 	}
-	if n := len(changes); n > 0 {
-		r.Lasting = lasting(f.at.Sub(changes[n-1].At))
+	if began, seen := termBegan(changes); !began.IsZero() {
+		r.Lasting = lasting(f.at.Sub(began))
+		if !seen {
+			r.Lasting = "at least " + r.Lasting
+		}
 	}
 	switch {
 	case e.Leader == "":

@@ -185,15 +185,54 @@ func TestTimeline(t *testing.T) {
 	}
 	want = []string{
 		"50.0 03:04:55 passed from a (stable) to b (canary, remote)",
-		"60.0 03:05:05 b (canary, remote) acts now",
 		"80.0 03:05:25 a (stable) took it",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("marks\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+	day := span{from: after(-86400), to: after(100)}
+	if m := day.marks(changes); len(m) != 1 || m[0].Of != 3 || m[0].Title != "3 changes, the last: 03:05:25 a (stable) took it" {
+		t.Errorf("a day has the marks %v", m)
+	}
 	events := s.events(map[name][]Change{{lock: "e"}: changes})
 	if len(events) != 4 || !strings.Contains(events[2].What, "acts now, after 10 s in which nobody acted") {
 		t.Errorf("events: %v", events)
+	}
+}
+
+func TestTermsBegin(t *testing.T) {
+	seen := []Change{
+		{At: after(0), Leader: "a", Acting: true, Transitions: 1}, {At: after(10), Leader: "b", Transitions: 2},
+		{At: after(12), Leader: "b", Acting: true, Transitions: 2}, {At: after(20), Leader: "b", Transitions: 2},
+	}
+	free := append(slices.Clone(seen), Change{At: after(30), Transitions: 2}, Change{At: after(40), Transitions: 3})
+	for name, c := range map[string]struct {
+		changes []Change
+		at      time.Time
+		seen    bool
+	}{
+		"never observed":  {nil, time.Time{}, false},
+		"went on":         {seen[:1], after(0), false},
+		"began":           {seen, after(10), true},
+		"nobody":          {free, after(30), true},
+		"renewed by name": {append(slices.Clone(seen), Change{At: after(50), Leader: "b", Transitions: 3}), after(50), true},
+	} {
+		if at, seen := termBegan(c.changes); !at.Equal(c.at) || seen != c.seen {
+			t.Errorf("%s: %v, %v", name, at, seen)
+		}
+	}
+}
+
+// A key of another's can be anything. What no label can be is no default, so nobody is asked what if it were.
+func TestLinksLeadSomewhere(t *testing.T) {
+	s := sample()
+	s.Elections[0].Key = "no revision!"
+	f := frameOf(after(0), s, newHistory(8))
+	for _, c := range f.view(query{Range: "5m"}).Ifs {
+		values, err := url.ParseQuery(strings.TrimPrefix(c.Link, "?"))
+		if _, wrong := parse(values); err != nil || wrong != nil {
+			t.Errorf("the link %q leads to %v, %v", c.Link, err, wrong)
+		}
 	}
 }
 
