@@ -1,0 +1,186 @@
+// Package chromium opens the elections page in Debian's Chromium, for tests and for the pictures of the documentation.
+package chromium
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// Install is how to come by it.
+const Install = "apt-get install --no-install-recommends chromium"
+
+// Program is where Chromium lies.
+func Program() (string, error) {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		return "", fmt.Errorf("no chromium: %s", Install)
+	}
+	return path, nil
+}
+
+// options let it run without a display, as root, and without a word to anybody but the page.
+func options(program string) []chromedp.ExecAllocatorOption {
+	all := []chromedp.ExecAllocatorOption{chromedp.ExecPath(program), chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck}
+	for _, flag := range []string{
+		"headless", "no-sandbox", "disable-gpu", "disable-background-networking", "disable-component-update", "disable-sync",
+		"disable-dev-shm-usage", "hide-scrollbars", "enable-automation",
+		// What is looked at in turns is drawn all the time.
+		"disable-background-timer-throttling", "disable-backgrounding-occluded-windows", "disable-renderer-backgrounding",
+	} {
+		all = append(all, chromedp.Flag(flag, true))
+	}
+	return all
+}
+
+// Browser is a Chromium that runs.
+type Browser struct{ ctx context.Context }
+
+// stopTimeout bounds how long it may take to end.
+const stopTimeout = 20 * time.Second
+
+// Start starts one.
+func Start(ctx context.Context) (*Browser, error) {
+	program, err := Program()
+	if err != nil {
+		return nil, err
+	}
+	// The contexts end with Stop.
+	allocator, _ := chromedp.NewExecAllocator(context.WithoutCancel(ctx), options(program)...)
+	browser, _ := chromedp.NewContext(allocator)
+	if err := chromedp.Do(browser); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", program, err)
+	}
+	return &Browser{browser}, nil
+}
+
+// Stop ends it, and returns when it has ended.
+func (b *Browser) Stop() error {
+	bounded, cancel := context.WithTimeout(b.ctx, stopTimeout)
+	defer cancel()
+	return chromedp.Cancel(bounded)
+}
+
+// Look is how a page is looked at.
+type Look struct {
+	Width, Height int64
+	Dark, Phone   bool
+}
+
+// Tab is one page.
+type Tab struct {
+	ctx context.Context
+
+	mu       sync.Mutex
+	wrong    []string
+	requests []string
+}
+
+// Open opens an address.
+func (b *Browser) Open(address string, look Look) (*Tab, error) {
+	ctx, _ := chromedp.NewContext(b.ctx) // ends with Close
+	t := &Tab{ctx: ctx}
+	if err := chromedp.Listen(ctx, t.hear); err != nil {
+		return nil, err
+	}
+	if err := t.Look(look); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", address, err), t.Close())
+	}
+	return t, nil
+}
+
+// Close closes it.
+func (t *Tab) Close() error {
+	bounded, cancel := context.WithTimeout(t.ctx, stopTimeout)
+	defer cancel()
+	return chromedp.Cancel(bounded)
+}
+
+// Look changes how it is looked at.
+func (t *Tab) Look(look Look) error {
+	theme := "light"
+	if look.Dark {
+		theme = "dark"
+	}
+	var as []chromedp.EmulateViewportOption
+	if look.Phone {
+		as = append(as, chromedp.EmulateMobile, chromedp.EmulateTouch)
+	}
+	return chromedp.Do(t.ctx, chromedp.EmulateViewport(look.Width, look.Height, as...),
+		chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+			_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
+			})
+			return err
+		}))
+}
+
+// Do does something to the page.
+func (t *Tab) Do(steps ...chromedp.Action[chromedp.Void]) error { return chromedp.Do(t.ctx, steps...) }
+
+// Ask is what an expression gives in the page, or what its promise does.
+func Ask[T any](t *Tab, expression string) (T, error) {
+	return chromedp.Run(t.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+}
+
+const pollInterval = 20 * time.Millisecond
+
+// Wait waits until an expression is true, within a bound.
+func (t *Tab) Wait(expression string, bound time.Duration) error {
+	_, err := chromedp.Run(t.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(bound), chromedp.WithPollingInterval(pollInterval)))
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", expression, err)
+	}
+	return nil
+}
+
+// Picture is what the page looks like, as PNG.
+func (t *Tab) Picture() ([]byte, error) { return chromedp.Run(t.ctx, chromedp.CaptureScreenshot()) }
+
+// Wrong is what the page has complained of so far.
+func (t *Tab) Wrong() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.wrong)
+}
+
+// Requests are the addresses that it has asked for.
+func (t *Tab) Requests() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.requests)
+}
+
+// hear notes what DevTools would show in red.
+func (t *Tab) hear(event any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		t.requests = append(t.requests, e.Request.URL)
+	case *runtime.EventExceptionThrown:
+		t.wrong = append(t.wrong, fmt.Sprintf("%+v", e.ExceptionDetails))
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == "error" || e.Type == "warning" || e.Type == "assert" {
+			t.wrong = append(t.wrong, fmt.Sprintf("console: %+v", e.Args))
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == "error" || e.Entry.Level == "warning" {
+			t.wrong = append(t.wrong, fmt.Sprintf("%s: %s (%s)", e.Entry.Source, e.Entry.Text, e.Entry.URL))
+		}
+	}
+}
