@@ -199,6 +199,9 @@ func TestWhatCertificatesAreFor(t *testing.T) {
 			t.Errorf("a certificate is good for %s", what)
 		}
 	}
+	if name := read(server).Subject.CommonName; name != "kube-apiserver" {
+		t.Errorf("the server is %s", name)
+	}
 	who := read(client)
 	if who.Subject.CommonName != "somebody" || !slices.Equal(who.Subject.Organization, []string{"some", "groups"}) {
 		t.Errorf("the client is %v", who.Subject)

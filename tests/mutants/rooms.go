@@ -219,7 +219,7 @@ var rooms = []room{
 // alone are the tests of clusters and nodes that start none; slowCluster and slowNode are those
 // that take more than a few seconds.
 const (
-	alone = "TestADefinition.*|TestMissingPrograms.*|TestOptionsAreChecked|TestTheCommandLines|TestWhoIsHealthy|TestAKubeconfig.*|TestTheFolderOfACluster|TestDefaultsOf.*|" +
+	alone = "TestWhereTheServersAre|TestWhatIsLeftBehind.*|TestWhichAddress.*|TestADefinition.*|TestMissingPrograms.*|TestOptionsAreChecked|TestTheCommandLines|TestWhoIsHealthy.*|TestAKubeconfig.*|TestTheFolderOfACluster|TestDefaultsOf.*|" +
 		"TestLastLines|TestLogRequests.*|TestExpand|TestBackoff|TestAddresses.*|TestLifeIsNotAsked.*|TestRetry.*|TestWhichPods.*|TestANodeTells.*|TestThePeriod.*|" +
 		"TestHowAProcess.*|TestThePlan.*|TestWhichPart.*|TestWhichServers.*|TestWhoStandsStill|TestTheEnvironmentOf.*|TestWhatCertificates.*|TestTheKeysOf.*|TestTheObject.*|TestTheLife.*|TestWhatIsAsked.*|TestABinding.*|TestTheStatus.*|TestWhichLogs.*|TestWhatAnIdentity.*"
 	slowCluster = "TestABackup.*|TestGatewayAPI|TestTheAPIServerCanPause.*|TestServersOfACluster.*"

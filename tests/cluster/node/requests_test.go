@@ -221,7 +221,7 @@ func TestTheStatusOfAPod(t *testing.T) {
 	before := ready(s, corev1.PodReady).LastTransitionTime
 	w.setReady(true, "")
 	s, _ = patched(t, w)
-	if r := ready(s, corev1.PodReady); r.Status != corev1.ConditionTrue || r.Reason != "" || r.Message != "" || ready(s, corev1.ContainersReady).Status != corev1.ConditionTrue || !w.snapshot().Ready || !s.ContainerStatuses[0].Ready {
+	if r := ready(s, corev1.PodReady); len(s.Conditions) != 3 || r.LastTransitionTime.IsZero() || r.Status != corev1.ConditionTrue || r.Reason != "" || r.Message != "" || ready(s, corev1.ContainersReady).Status != corev1.ConditionTrue || !w.snapshot().Ready || !s.ContainerStatuses[0].Ready {
 		t.Errorf("%+v", s.Conditions)
 	}
 	// The same again is not written again.

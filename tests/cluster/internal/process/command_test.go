@@ -57,3 +57,17 @@ func TestATailThatCannotBeRead(t *testing.T) {
 		t.Errorf("of an empty one: %s", got)
 	}
 }
+
+// A process whose log cannot be opened is not started, and the error says which and why.
+func TestALogThatCannotBeOpened(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for log, want := range map[string]string{folder: "x: opening its log: ", filepath.Join(file, "log"): "x: making the folder of its log: "} {
+		if p, err := Start(Spec{Name: "x", Path: "/bin/sh", Log: log}); p != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, %v, want %q", p, err, want)
+		}
+	}
+}
