@@ -172,7 +172,10 @@ func TestWhenAlertsFire(t *testing.T) {
 	if said, err := run(t, ""); err != nil {
 		t.Fatalf("promtool test rules: %v\n%s", err, said)
 	}
-	for _, rule := range stable {
+	for i, rule := range stable {
+		if i > 0 && rule.Alert == stable[i-1].Alert {
+			continue // of each election's, all are left out at once
+		}
 		t.Run("without "+rule.Alert, func(t *testing.T) {
 			t.Parallel()
 			if said, err := run(t, rule.Alert); err == nil || !strings.Contains(said, "FAILED") || !strings.Contains(said, rule.Alert) {

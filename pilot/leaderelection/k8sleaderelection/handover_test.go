@@ -131,6 +131,28 @@ func TestAHandoverThatGoesOnIsInTheStatus(t *testing.T) {
 	})
 }
 
+// A process that has ended while it was to hand over waits for nothing any more.
+func TestAHandoverThatCannotBeWrittenEndsWithTheProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, store *locktest.Store) {
+		a := enterRanked(t, store, "a", "stable", "stable")
+		pass(time.Second)
+		b := enterRanked(t, store, "b", "canary", "stable")
+		pass(time.Minute)
+		a.drain = 3 * time.Second
+		setDefault("canary", a, b)
+		pass(time.Second)
+		if a.Status().HandoverWait == 0 {
+			t.Fatal("a does not drain")
+		}
+		a.cut(true)
+		_ = a.quit() // which may say that it could not release
+		pass(time.Minute)
+		if s := a.Status(); s.Phase != "done" || s.HandoverWait != 0 {
+			t.Errorf("it is %s and has waited %v", s.Phase, s.HandoverWait)
+		}
+	})
+}
+
 func TestLeaderWithALateWatcherWaitsAndThenAccepts(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		a := enterRanked(t, store, "a", "stable", "stable")
