@@ -109,15 +109,18 @@ func (s Snapshot) nominated() bool {
 
 // nominationIn is the nomination that next shows, which comes after s. The annotation names no term. A
 // candidate of ours takes it away, but a peer leaves it where it is, and so do peers that come after it: one of
-// the nominee's name, which takes the lock later by itself, was not written in by anybody. So the annotation is about
-// the term in which it was first seen, unless an operator's hold names one.
+// the nominee's name, which takes the lock later by itself, was not written in by anybody. So an annotation that was
+// seen beside another holder stays about that term, unless an operator's hold names one.
 func (s Snapshot) nominationIn(next Snapshot) Nomination {
 	was, is := s.Notes.Nominated, next.Notes.Nominated
 	h := next.Notes.Hold
-	if named := h.Reason == HoldForTransfer && h.Holder == is.Identity; named || s.UID != next.UID || was.Identity != is.Identity || was.Transitions > is.Transitions {
-		return is
+	named := h.Reason == HoldForTransfer && h.Holder == is.Identity
+	left := s.held() && s.UID == next.UID && was.Identity == is.Identity &&
+		(s.Record.Holder != was.Identity || s.Record.Transitions != was.Transitions)
+	if left && !named && was.Transitions <= is.Transitions {
+		return was
 	}
-	return was
+	return is
 }
 
 // evidence reports whether a marker of another term than the record's was left

@@ -260,36 +260,42 @@ func TestInstantsSaturate(t *testing.T) {
 	}
 }
 
-// The annotation of a nomination names no term. What is left of it is about the term in which it was first seen,
+// The annotation of a nomination names no term. One that was seen beside another holder is left of an earlier term,
 // and makes no nominee of a peer that takes the lock later under the same name.
 func TestWhatIsLeftOfANomination(t *testing.T) {
-	at := func(uid, nominee string, term int) Snapshot {
-		s := Snapshot{Exists: true, Content: Readable, UID: UID{First: uid}, Record: Record{Holder: "b", Transitions: term, Acquired: 7, Renewed: 7}}
+	at := func(holder, nominee string, term int) Snapshot {
+		s := Snapshot{Exists: true, Content: Readable, UID: UID{First: "x"}, Record: Record{Holder: holder, Transitions: term, Acquired: 7, Renewed: 7}}
 		if nominee != "" {
 			s.Notes.Nominated = Nomination{nominee, term} // as it is decoded
 		}
 		return s
 	}
-	transfer := at("x", "b", 5)
+	of := func(term int, s Snapshot) Snapshot { s.Notes.Nominated.Transitions = term; return s }
+	transfer := at("b", "b", 5)
 	transfer.Notes.Hold = Hold{Holder: "b", Transitions: 5, Seconds: 9, Reason: HoldForTransfer}
 	others := transfer
 	others.Notes.Hold.Holder = "c"
 	pause := transfer
 	pause.Notes.Hold.Reason = HoldForPause
+	remade := at("d", "b", 4)
+	remade.UID = UID{First: "y"}
 	for name, c := range map[string]struct {
 		was, next Snapshot
 		nominated bool
 	}{
-		"the first that is seen":           {Snapshot{}, at("x", "b", 5), true},
-		"none before":                      {at("x", "", 4), at("x", "b", 5), true},
-		"of another":                       {at("x", "c", 4), at("x", "b", 5), true},
-		"the same still":                   {at("x", "b", 5), at("x", "b", 5), true},
-		"left from an earlier term":        {at("x", "b", 4), at("x", "b", 5), false},
-		"that of another object":           {at("y", "b", 4), at("x", "b", 5), true},
-		"of a later term, which is undone": {at("x", "b", 6), at("x", "b", 5), true},
-		"an operator's names its term":     {at("x", "b", 4), transfer, true},
-		"an operator's hold of another":    {at("x", "b", 4), others, false},
-		"an operator's hold for a pause":   {at("x", "b", 4), pause, false},
+		"the first that is seen":           {Snapshot{}, at("b", "b", 5), true},
+		"none before":                      {at("d", "", 4), at("b", "b", 5), true},
+		"of another":                       {at("d", "c", 4), at("b", "b", 5), true},
+		"the same still":                   {at("b", "b", 5), at("b", "b", 5), true},
+		"the next, and its end was missed": {at("b", "b", 4), at("b", "b", 5), true},
+		"left beside another holder":       {at("d", "b", 4), at("b", "b", 5), false},
+		"known to be left":                 {of(4, at("b", "b", 5)), at("b", "b", 5), false},
+		"beside nobody":                    {at("", "b", 4), at("b", "b", 5), true},
+		"that of another object":           {remade, at("b", "b", 5), true},
+		"of a later term, which is undone": {at("d", "b", 6), at("b", "b", 5), true},
+		"an operator's names its term":     {at("d", "b", 4), transfer, true},
+		"an operator's hold of another":    {at("d", "b", 4), others, false},
+		"an operator's hold for a pause":   {at("d", "b", 4), pause, false},
 	} {
 		c.next.Version = 9
 		s := testConfig().observe(State{Known: Current, Snap: c.was}, Input{Now: testNow, Snap: c.next})
