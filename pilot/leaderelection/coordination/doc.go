@@ -1,0 +1,11 @@
+// Package coordination picks the leader of an election from outside: candidates say what they are, and a
+// strategy names the best of them (Kubernetes' coordinated leader election, KEP-4355).
+//
+// A candidate is read from a LeaseCandidate (FromLeaseCandidate). Registry.Choose
+// takes the strategy that the candidates ask for and lets it name one. Everything here is a pure
+// function: no clock, no client, and the same answer in whichever order the candidates come.
+//
+// Two strategies are known. OldestEmulationVersion is Kubernetes' own: the API server may run it
+// already, so it is left out unless asked for. DefaultRevision is the key rule of this module as a choice: the default
+// revision first. A Registry takes further ones, which Best makes from comparisons.
+package coordination

@@ -1,0 +1,179 @@
+package coordination_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+const (
+	oracleSets = 500
+	// oracleBound is how long the API server's controller may take to choose in one election.
+	oracleBound = time.Minute
+)
+
+// Kubernetes' own controller, in a running API server, chooses as ByOldestEmulationVersion does. A set's candidates
+// are created with an old renewTime, so that the controller asks all of them first, and they answer when all were
+// asked: it then decides once, and about all of them.
+func TestTheAPIServersControllerChoosesTheSame(t *testing.T) {
+	c := cluster.Shared(t)
+	if c.External() {
+		t.Skip("a cluster that is there already may run without the feature")
+	}
+	config := c.Admin()
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &oracle{client: client, namespace: c.Namespace(t)}
+	sets := make(chan uint64)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for seed := range sets {
+				if err := o.play(t.Context(), seed); err != nil {
+					t.Errorf("set %d: %v", seed, err)
+				}
+			}
+		})
+	}
+	for seed := range uint64(oracleSets) {
+		sets <- seed
+	}
+	close(sets)
+	all.Wait()
+	t.Logf("%d sets: %d holders the same, %d more among candidates that differ by nothing but their names, %d left without a holder", oracleSets, o.same, o.tied, o.none)
+	if o.same+o.tied+o.none != oracleSets || o.same < oracleSets/2 || o.none == 0 {
+		t.Error("too few sets say anything")
+	}
+}
+
+type oracle struct {
+	client           kubernetes.Interface
+	namespace        string
+	mu               sync.Mutex
+	same, tied, none int
+}
+
+// specs draws the candidates of a set. Two of one binary version ask for one strategy: where they do not, the
+// controller's answer depends on the order of its cache.
+func specs(seed uint64, lease string) (all []coordinationv1beta1.LeaseCandidateSpec) {
+	r := rand.New(rand.NewPCG(seed, 2))
+	versions := []string{"1.0.0-rc.1", "1.0.0-rc.10", "1.0.0", "1.0.1", "1.1.0", "1.9.0", "1.10.0+build"}
+	third := r.IntN(len(versions) * 8)
+	for range 1 + r.IntN(4) {
+		binary := r.IntN(len(versions))
+		spec := coordinationv1beta1.LeaseCandidateSpec{
+			LeaseName: lease, BinaryVersion: versions[binary], EmulationVersion: versions[r.IntN(binary+1)],
+			Strategy: coordinationv1.OldestEmulationVersion, RenewTime: &metav1.MicroTime{Time: time.Now().Add(-10 * time.Second)},
+		}
+		if binary == third {
+			spec.Strategy = "example.com/Third"
+		}
+		all = append(all, spec)
+	}
+	return all
+}
+
+func (o *oracle) play(ctx context.Context, seed uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, oracleBound)
+	defer cancel()
+	lease := fmt.Sprintf("set-%d", seed)
+	objects := o.client.CoordinationV1beta1().LeaseCandidates(o.namespace)
+	var candidates []coordination.Candidate
+	for i, spec := range specs(seed, lease) {
+		made, err := objects.Create(ctx, &coordinationv1beta1.LeaseCandidate{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d.%s", i, lease)}, Spec: spec,
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		candidate, err := coordination.FromLeaseCandidate(made)
+		if err != nil {
+			return err
+		}
+		candidates = append(candidates, candidate)
+	}
+	var asked []*coordinationv1beta1.LeaseCandidate
+	for _, candidate := range candidates {
+		w, err := objects.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + candidate.Name})
+		if err != nil {
+			return err
+		}
+		object, err := until(w, func(l *coordinationv1beta1.LeaseCandidate) bool { return l.Spec.PingTime != nil })
+		if err != nil {
+			return fmt.Errorf("%s is not asked: %w", candidate.Name, err)
+		}
+		asked = append(asked, object)
+	}
+	for _, object := range asked {
+		object.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+		if _, err := objects.Update(ctx, object, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	w, err := o.client.CoordinationV1().Leases(o.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + lease})
+	if err != nil {
+		return err
+	}
+	chosen, err := until(w, func(*coordinationv1.Lease) bool { return true })
+	if err != nil {
+		return fmt.Errorf("there is no Lease: %w", err)
+	}
+	return o.judge(chosen, candidates)
+}
+
+func (o *oracle) judge(chosen *coordinationv1.Lease, candidates []coordination.Candidate) error {
+	registry := coordination.Registry{}.With(coordination.OldestEmulationVersion, coordination.ByOldestEmulationVersion)
+	best, strategy, _ := registry.Choose(coordination.Situation{}, candidates)
+	if chosen.Spec.Strategy == nil || string(*chosen.Spec.Strategy) != strategy {
+		return fmt.Errorf("the controller's strategy is %v, ours %q, of %+v", chosen.Spec.Strategy, strategy, candidates)
+	}
+	var holder string
+	if chosen.Spec.HolderIdentity != nil {
+		holder = *chosen.Spec.HolderIdentity
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case holder == best.Name && holder == "":
+		o.none++
+		return nil
+	case holder == best.Name:
+		o.same++
+		return nil
+	}
+	for _, c := range candidates {
+		// The controller takes the first of its cache's order then.
+		if c.Name == holder && c.EmulationVersion == best.EmulationVersion && c.BinaryVersion == best.BinaryVersion && c.Created.Equal(best.Created) {
+			o.tied++
+			return nil
+		}
+	}
+	return fmt.Errorf("the controller names %q, we name %q of %+v", holder, best.Name, candidates)
+}
+
+// until waits for an object that is as it should be, and ends the watch.
+func until[T any](w watch.Interface, is func(T) bool) (found T, err error) {
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if object, ok := event.Object.(T); ok && event.Type != watch.Deleted && is(object) {
+			return object, nil
+		}
+	}
+	return found, context.DeadlineExceeded
+}
