@@ -31,10 +31,12 @@ func (s *stage) chart(name string) string { return filepath.Join(s.charts, name)
 // values are the chart's for a revision.
 func (s *stage) values(bundleFile string) map[string]any {
 	values := map[string]any{
-		"image":    image,
-		"address":  fmt.Sprintf("$(POD_IP):%d", port),
-		"caBundle": map[string]any{"file": bundleFile},
-		"gate":     !s.ungated,
+		"image":   image,
+		"address": fmt.Sprintf("$(POD_IP):%d", port),
+		// All pods are on one machine, and its loopback addresses are theirs: each has a page of its own.
+		"debugAddress": fmt.Sprintf("$(POD_IP):%d", pagePort),
+		"caBundle":     map[string]any{"file": bundleFile},
+		"gate":         !s.ungated,
 		"elections": map[string]any{
 			"enabled": !s.lawless, "leaseDuration": s.timing.lease.String(), "renewDeadline": s.timing.renew.String(), "retryPeriod": s.timing.retry.String(),
 		},

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"incumbent.dev/incumbent/pilot/debug"
 )
 
 const (
@@ -87,20 +89,28 @@ func (s *stage) askServer(ctx context.Context) {
 func (s *stage) guide(ctx context.Context) (string, error) {
 	var text strings.Builder
 	v, _ := s.scene.now()
-	one := ""
+	one, page := "", ""
 	for _, name := range slices.Sorted(maps.Keys(v.pods)) {
-		one = fmt.Sprintf("http://%s/debug/elections", address(v.pods[name]))
-		if err := ask(ctx, one); err != nil {
-			return "", err
+		one, page = "http://"+address(v.pods[name]), pageAddress(v.pods[name])
+		for _, there := range []string{one + debug.Path, page} {
+			if err := ask(ctx, there); err != nil {
+				return "", err
+			}
 		}
 	}
+	if leading, ok := v.pods[v.locks[witnessed].holder]; ok { // whose page shows most
+		page = pageAddress(leading)
+	}
 	fmt.Fprintf(&text, `
-The control plane runs in two revisions, %s.
-Each replica answers at its address in the table below, such as
-%s
-with /healthz, /readyz and /metrics beside it. A lease lasts %v. Things to try in another terminal:
+The control plane runs in two revisions, %s. Look at its elections in a browser:
 
-`, strings.Join(revisions, " and "), one, s.timing.lease)
+   %s
+
+Each replica has such a page at port %d of its address in the table below, and answers at %d, such as
+%s, with /debug/elections as JSON, /healthz, /readyz and /metrics.
+A lease lasts %v. Things to try in another terminal:
+
+`, strings.Join(revisions, " and "), page, pagePort, port, one, s.timing.lease)
 	fmt.Fprintf(&text, "   export KUBECONFIG=%s\n", s.cluster.Kubeconfig())
 	ctl := shortest(filepath.Join(filepath.Dir(s.helmProgram), "electionctl"), "electionctl") + " -n " + systemNamespace
 	fmt.Fprintf(&text, "\n   # why who leads, and what another default revision would move\n   %s explain istio-leader\n   %s plan --default-revision canary\n", ctl, ctl)

@@ -16,6 +16,8 @@ const (
 	nodeName = "incumbent"
 	// port is where the servers answer.
 	port = 15014
+	// pagePort is where people look at them.
+	pagePort = 15016
 )
 
 // lockNames are the names of all lock objects of all revisions.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"incumbent.dev/incumbent/pilot/debug"
 )
 
 // table shows who leads what, by the locks and by the processes' own accounts, in lines for a
@@ -87,6 +89,11 @@ func address(p pod) string {
 		return ""
 	}
 	return net.JoinHostPort(p.ip, strconv.Itoa(port))
+}
+
+// pageAddress is where people look at a replica's elections.
+func pageAddress(p pod) string {
+	return "http://" + net.JoinHostPort(p.ip, strconv.Itoa(pagePort)) + debug.Path
 }
 
 // whoWorks names those whom the lock does not.

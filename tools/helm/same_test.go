@@ -117,9 +117,10 @@ var trials = map[string]trial{
 		manifests: manifests.Values{Args: []string{"--ingress-controller-mode=DEFAULT", "--ingress-class=theirs", "--ingress-service=front"}},
 	},
 	"where and how": {
-		values:    "{caBundle: {configMap: bundle, file: ''}, replicas: 3, address: '$(POD_IP):15099', image: 'registry.example/plane:1'}",
-		manifests: manifests.Values{CABundle: "-", CABundleConfigMap: "bundle", Replicas: 3, Address: "$(POD_IP):15099", Image: "registry.example/plane:1"},
+		values:    "{caBundle: {configMap: bundle, file: ''}, replicas: 3, address: '$(POD_IP):15099', debugAddress: '$(POD_IP):15098', image: 'registry.example/plane:1'}",
+		manifests: manifests.Values{CABundle: "-", CABundleConfigMap: "bundle", Replicas: 3, Address: "$(POD_IP):15099", DebugAddress: "$(POD_IP):15098", Image: "registry.example/plane:1"},
 	},
+	"no page": {values: "debugAddress: ''", manifests: manifests.Values{Args: []string{"--debug-address="}}},
 	"flags": {
 		values: "{excludedNamespaces: [a, b], kube: {qps: -1, burst: 5}, log: {level: 'warn,pilot:debug', json: true}, args: [--pprof], env: {ZONE: z, CLUSTER_ID: c}}",
 		manifests: manifests.Values{

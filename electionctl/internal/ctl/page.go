@@ -17,16 +17,17 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// servingPort is where pilot serves the state of its elections, by its --address.
-const servingPort = 15014
+// pagePort is where pilot serves its elections page, by its --debug-address: at the pod's own localhost, where a
+// forwarded port ends.
+const pagePort = 15016
 
 func (p *Program) page() *cobra.Command {
 	var local, remote int
 	var open bool
 	cmd := &cobra.Command{
 		Use:     "page POD",
-		Short:   "Open what a pod says of its elections",
-		Long:    "Forwards a local port to the pod's (pilot server --address), prints the address of /debug/elections there, and opens it in a browser, until Ctrl-C. What it shows is JSON.",
+		Short:   "Open a pod's elections page",
+		Long:    "Forwards a local port to the pod's (pilot server --debug-address), prints the address of the elections page there, and opens it in a browser, until Ctrl-C. The page follows the elections by itself. The same as JSON, for programs: --pod-port=15014.",
 		Example: "  " + name() + " page -n istio-system pilot-stable-5599d85bc4-qz9hp",
 		Args:    exactly("pod"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,7 +46,7 @@ func (p *Program) page() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&local, "port", 0, "local port; 0 for any")
-	cmd.Flags().IntVar(&remote, "pod-port", servingPort, "the pod's port, by its --address")
+	cmd.Flags().IntVar(&remote, "pod-port", pagePort, "the pod's port, by its --debug-address")
 	cmd.Flags().BoolVar(&open, "open", true, "open it in a browser, where there is a terminal; false: print the address alone")
 	return cmd
 }

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func full() Values {
 	return Values{
 		Namespace: "mesh", Name: "plane", Revision: "canary", Rights: rights(), Image: "registry.example/plane:1", Replicas: 3,
-		Address: "$(POD_IP):15099", CABundle: "/etc/other/ca.pem", CABundleConfigMap: "the-bundle",
+		Address: "$(POD_IP):15099", DebugAddress: "$(POD_IP):15098", CABundle: "/etc/other/ca.pem", CABundleConfigMap: "the-bundle",
 		RemoteKubeconfigSecret: "the-remote", GuardedLeases: []string{"lock-c-canary"},
 		LeaseDuration: 40 * time.Second, RenewDeadline: 30 * time.Second, RetryPeriod: 5 * time.Second,
 		Args: []string{"--pprof", "--log-level=debug"}, Env: map[string]string{"ZONE": "z", "ENABLE_WRITE_FENCE": "true"},

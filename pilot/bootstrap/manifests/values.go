@@ -34,6 +34,9 @@ type Values struct {
 	// Address is --address; "" means ":15014". Where pods share a network, give
 	// "$(POD_IP):15014".
 	Address string
+	// DebugAddress is --debug-address, where people find the elections page; "" leaves it to the server: at
+	// localhost, where kubectl port-forward finds it.
+	DebugAddress string
 	// CABundle is the path of the bundle inside the container; "" means
 	// /etc/incumbent/ca/root-cert.pem.
 	CABundle string
@@ -139,6 +142,9 @@ func (v Values) arguments() []string {
 	}
 	if v.RemoteKubeconfigSecret != "" {
 		args = append(args, "--remote-kubeconfig="+remoteFolder+"/"+remoteKey)
+	}
+	if v.DebugAddress != "" {
+		args = append(args, "--debug-address="+v.DebugAddress)
 	}
 	return append(args, v.Args...)
 }

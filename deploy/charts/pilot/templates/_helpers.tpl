@@ -57,6 +57,9 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- if .Values.remoteKubeconfigSecret }}
 - --remote-kubeconfig=/etc/incumbent/remote/kubeconfig
 {{- end }}
+{{- if ne .Values.debugAddress "127.0.0.1:15016" }}
+- {{ printf "--debug-address=%s" .Values.debugAddress | quote }}
+{{- end }}
 {{- if ne .Values.elections.lock "configmap" }}
 - --lock={{ .Values.elections.lock }}
 {{- end }}
