@@ -161,11 +161,18 @@ const mostEvents = 20
 
 // events are the newest changes of all elections, the newest first.
 func (s span) events(of map[name][]Change) (all []event) {
+	namespaces := map[string]bool{}
+	for n := range of {
+		namespaces[n.namespace] = true
+	}
 	for n, changes := range of {
-		for i := max(1, len(changes)-mostEvents); i < len(changes); i++ {
-			c := changes[i]
-			if what := c.after(changes[i-1]); what != "" && !c.At.Before(s.from) {
-				all = append(all, event{At: c.At, Election: n.namespace + "/" + n.lock, What: what + c.gapBefore(changes[i-1])})
+		election := n.lock
+		if len(namespaces) > 1 {
+			election = n.namespace + "/" + n.lock
+		}
+		for i := max(1, len(changes)-2*mostEvents); i < len(changes); i++ {
+			if what := happened(changes, i); what != "" && !changes[i].At.Before(s.from) {
+				all = append(all, event{At: changes[i].At, Election: election, What: what})
 			}
 		}
 	}
@@ -181,12 +188,30 @@ func (s span) events(of map[name][]Change) (all []event) {
 	return all[:min(len(all), mostEvents)]
 }
 
-// gapBefore says for how long nobody acted before c.
-func (c Change) gapBefore(before Change) string {
-	if !c.Acting || before.Acting {
+// happened says what change i was, and for how long nobody had acted before it. That a holder took the lock is told when
+// it acts, which it mostly does at once; empty: nothing worth a line.
+func happened(changes []Change, i int) string {
+	c := changes[i]
+	if i+1 < len(changes) && c.begins(changes[i+1]) {
 		return ""
 	}
-	return ", after " + lasting(c.At.Sub(before.At)) + " in which nobody acted"
+	what := c.after(changes[i-1])
+	if i > 1 && changes[i-1].begins(c) && !changes[i-1].sameTerm(changes[i-2]) {
+		what = changes[i-1].after(changes[i-2])
+	}
+	if !c.Acting || changes[i-1].Acting || what == "" {
+		return what
+	}
+	gap := i - 1
+	for gap > 0 && !changes[gap-1].Acting {
+		gap--
+	}
+	return what + ", after " + lasting(c.At.Sub(changes[gap].At)) + " in which nobody acted"
+}
+
+// begins reports whether the holder of c, which does not act yet, does so in next.
+func (c Change) begins(next Change) bool {
+	return c.Leader != "" && !c.Acting && next.Acting && next.sameTerm(c)
 }
 
 // lasting is a duration for people: two figures are enough.

@@ -212,7 +212,12 @@ func (v view) sum() string {
 	return text
 }
 
-func ago(d time.Duration) string { return lasting(d) + " ago" }
+func ago(d time.Duration) string {
+	if minutes := d.Minutes(); minutes > 2 && minutes < 10 && d%time.Minute != 0 {
+		return fmt.Sprintf("%.1f min ago", minutes)
+	}
+	return lasting(d) + " ago"
+}
 
 // rendered is what was made of a frame already, so that a hundred open pages cost one.
 type rendered struct {

@@ -195,7 +195,7 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("a day has the marks %v", m)
 	}
 	events := s.events(map[name][]Change{{lock: "e"}: changes})
-	if len(events) != 4 || !strings.Contains(events[2].What, "acts now, after 10 s in which nobody acted") {
+	if len(events) != 3 || !strings.Contains(events[2].What, "passed from a (stable) to b (canary, remote), after 10 s in which nobody acted") {
 		t.Errorf("events: %v", events)
 	}
 }
@@ -244,6 +244,9 @@ func TestDurations(t *testing.T) {
 		if got := lasting(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
+	}
+	if half, one := ago(150*time.Second), ago(time.Minute); half != "2.5 min ago" || one != "60 s ago" {
+		t.Errorf("the timeline's middle is %q, a minute is %q", half, one)
 	}
 	for left, want := range map[time.Duration]string{15 * time.Second: "of-15 over-0", 3 * time.Second: "of-15 over-80", -1: "of-15 over-100", time.Hour: "of-15 over-0"} {
 		if got := coverClass(left, 15*time.Second); got != want {

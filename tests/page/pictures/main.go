@@ -43,10 +43,10 @@ type shot struct {
 }
 
 var shots = []shot{
-	{"page-light", chromium.Look{Width: 1280, Height: 980}, "", true},
-	{"page-phone-dark", chromium.Look{Width: 390, Height: 844, Phone: true, Dark: true}, "", true},
-	{"page-dark", chromium.Look{Width: 1280, Height: 1100, Dark: true}, "?default=stable", false},
-	{"page-phone-light", chromium.Look{Width: 390, Height: 3000, Phone: true}, "?default=stable&range=1h", false},
+	{"page-light", chromium.Look{Width: 1280, Height: 930}, "", true},
+	{"page-phone-dark", chromium.Look{Width: 390, Height: 930, Phone: true, Dark: true}, "?default=canary", true},
+	{"page-dark", chromium.Look{Width: 1280, Height: 1100, Dark: true}, "?default=canary", false},
+	{"page-phone-light", chromium.Look{Width: 390, Height: 2000, Phone: true}, "?default=canary", false},
 }
 
 func take(ctx context.Context, root, out string, all bool) (err error) {
@@ -76,6 +76,9 @@ func take(ctx context.Context, root, out string, all bool) (err error) {
 		}
 		picture, err := tab.Picture()
 		if err := errors.Join(err, tab.Close()); err != nil {
+			return err
+		}
+		if picture, err = small(picture); err != nil {
 			return err
 		}
 		file := filepath.Join(out, s.name+".png")
