@@ -1,7 +1,7 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo upgrade upgrade-test test race size api lint electionctl-test alerts-test page-test sim play mutants connections fence charts dashboard image interop conformance bench bench-quick bench-ours bench-server fuzz cover build tools clean
+.PHONY: help run demo upgrade upgrade-test test race size api lint electionctl-test alerts-test page-test page-bench page-images sim play mutants connections fence charts dashboard image interop conformance bench bench-quick bench-ours bench-server fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
@@ -83,6 +83,13 @@ test-modules:
 page-test: $(BUILD_TOOLS) ## Of these, the ones of the elections page, in Chromium (apt-get install --no-install-recommends chromium)
 	go test -count=1 ./pilot/debug
 	cd tests/page && go test -count=1 -v -timeout 5m ./... $(ARGS)
+
+page-bench: $(BUILD_TOOLS) ## The elections page: a flip until it is seen, frames with 200 elections, what 100 open pages cost the leader (two minutes)
+	cd tests/page && go test -count=1 -run '^$$' -bench . -benchtime 1x -timeout 10m . && \
+		go test -count=1 -run '^$$' -bench FlipVisible -benchtime 40x -timeout 10m .
+
+page-images: build $(BUILD_TOOLS) ## Take the pictures of the elections page anew, from the demo (docs/images, two minutes)
+	cd tests/page && go run ./pictures -out ../../docs/images $(ARGS)
 
 alerts-test: $(BUILD_TOOLS) ## Of these, the ones of alerts and dashboard, by Debian's prometheus (apt-get install --no-install-recommends prometheus)
 	cd tools && go test -count=1 ./dashboard/...

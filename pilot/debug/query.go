@@ -76,14 +76,22 @@ func (q query) asking(asks bool, revision string) query {
 	return q
 }
 
+// steps is in how many the timeline moves from end to end.
+const steps = 300
+
 // span is what the timeline of a frame shows.
 func (q query) span(f *frame) span {
 	length, _ := lengthOf(q.Range)
-	from := f.at.Add(-length)
 	if length == 0 {
-		from = f.history.begin(f.at)
+		length = f.at.Sub(f.history.begin(f.at))
 	}
-	return span{from: from, to: f.at}
+	// It moves on by steps that one can see, so that most frames leave it as it is.
+	step := max(time.Second, (length / steps).Truncate(time.Second))
+	to := f.at.Truncate(step)
+	if to.Before(f.at) {
+		to = to.Add(step)
+	}
+	return span{from: to.Add(-length), to: to}
 }
 
 func (q query) revision() k8sleaderelection.DefaultRevision {

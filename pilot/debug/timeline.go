@@ -206,7 +206,7 @@ func happened(changes []Change, i int) string {
 	for gap > 0 && !changes[gap-1].Acting {
 		gap--
 	}
-	return what + ", after " + lasting(c.At.Sub(changes[gap].At)) + " in which nobody acted"
+	return what + "; nobody acted for " + lasting(c.At.Sub(changes[gap].At))
 }
 
 // begins reports whether the holder of c, which does not act yet, does so in next.

@@ -195,7 +195,7 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("a day has the marks %v", m)
 	}
 	events := s.events(map[name][]Change{{lock: "e"}: changes})
-	if len(events) != 3 || !strings.Contains(events[2].What, "passed from a (stable) to b (canary, remote), after 10 s in which nobody acted") {
+	if len(events) != 3 || !strings.Contains(events[2].What, "passed from a (stable) to b (canary, remote); nobody acted for 10 s") {
 		t.Errorf("events: %v", events)
 	}
 }

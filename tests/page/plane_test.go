@@ -13,7 +13,9 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
@@ -154,11 +156,17 @@ func (p *plane) flip(t testing.TB, revision string) {
 	}
 }
 
+// holds reports whether a Lease is held by somebody.
+func holds(object runtime.Object, identity string) bool {
+	lease, ok := object.(*coordinationv1.Lease)
+	return ok && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == identity
+}
+
 // leads waits until a replica holds an election.
 func (p *plane) leads(t testing.TB, election, identity string) {
 	t.Helper()
 	harness.Until(t, identity+" holds "+election, func() bool {
 		lease, err := p.kube.CoordinationV1().Leases(p.home).Get(t.Context(), election, metav1.GetOptions{})
-		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == identity
+		return err == nil && holds(lease, identity)
 	})
 }

@@ -18,11 +18,36 @@
     beforeAttributeUpdated: (attribute) => attribute !== "open",
   };
 
+  // Of hundreds of elections nearly all stay as they are from one frame to the next. What is equal is left alone, what
+  // nobody can have opened or focused is replaced, and the rest is for idiomorph.
+  const containers = "main, section, table, tbody, tr, .timeline, .lane";
+  const shape = (element) => element.cloneNode(false);
+  const alike = (before, after) =>
+    shape(before).isEqualNode(shape(after)) && before.children.length === after.children.length &&
+    [...before.children].every((child, i) => child.tagName === after.children[i].tagName && child.id === after.children[i].id);
+
+  const merge = (before, after) => {
+    if (before.isEqualNode(after)) return;
+    if (before.matches(containers) && alike(before, after)) {
+      const others = [...after.children];
+      [...before.children].forEach((child, i) => merge(child, others[i]));
+    } else if (before.matches(".strip, td") && !before.querySelector("a, summary")) {
+      before.replaceWith(after);
+    } else {
+      Idiomorph.morph(before, after, { morphStyle: "outerHTML", callbacks: keep });
+    }
+  };
+
   const draw = () => {
     const html = pending;
     pending = undefined;
     if (html === undefined) return;
-    Idiomorph.morph(document.querySelector("main"), html, { morphStyle: "outerHTML", callbacks: keep });
+    const next = new DOMParser().parseFromString(html, "text/html").querySelector("main");
+    for (const bar of next.querySelectorAll(".cover")) { // one that runs goes on
+      const running = document.getElementById(bar.id);
+      if (running) bar.replaceWith(running.cloneNode(true));
+    }
+    merge(document.querySelector("main"), next);
   };
 
   const follow = () => {
