@@ -3,7 +3,6 @@ package leaderelection_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,25 +19,20 @@ import (
 // with an error ends the others in order, so that no process goes on with half of its duties.
 func ExampleSet() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	config, err := rest.InClusterConfig()
+	client, err := kube.NewClient(&rest.Config{Host: "https://127.0.0.1:6443"})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
-	client, err := kube.NewClient(config)
-	if err != nil {
-		log.Fatal(err)
-	}
-	watcher := revisions.NewDefaultWatcher(client, "stable", "istio-system")
-	go watcher.Run(ctx.Done())
-
+	watcher := revisions.NewDefaultWatcher(client, "stable", "istio-system") // to be run, too
 	set := leaderelection.NewSet()
 	for _, id := range []string{leaderelection.NamespaceController, leaderelection.IngressController} {
 		election, err := leaderelection.New(client, leaderelection.Config{
-			Namespace: "istio-system", ElectionID: id, Identity: os.Getenv("POD_NAME"), Revision: "stable", DefaultWatcher: watcher,
+			Namespace: "istio-system", ElectionID: id, Identity: "pod-a", Revision: "stable", DefaultWatcher: watcher,
 		})
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		election.AddRunContext(func(ctx context.Context) error {
 			// Writes through election.Client() are refused once ctx has ended.
@@ -47,9 +41,15 @@ func ExampleSet() {
 		})
 		set.Add(election)
 	}
-	if err := set.RunContext(ctx); err != nil { // until ctx ends; releases the locks
-		log.Print(err)
+	stop()                           // as SIGTERM would
+	fmt.Println(set.RunContext(ctx)) // until ctx ends; releases the locks
+	for _, election := range set.All() {
+		fmt.Println(election.Status().Lock, election.IsLeader())
 	}
+	// Output:
+	// <nil>
+	// istio-namespace-controller-election false
+	// istio-leader false
 }
 
 // What is wrong with a configuration is said before anything starts, all of it at once. New sends nothing.

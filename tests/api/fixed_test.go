@@ -78,22 +78,20 @@ var (
 	} = k8sleaderelection.MetricsProvider(nil)
 )
 
-// lock is what somebody's own lock has: no more is asked of it.
-type lock struct{}
-
-func (lock) Get(context.Context) (*k8sresourcelock.LeaderElectionRecord, []byte, error) {
-	return nil, nil, nil
+// lock is all that somebody's own lock has to have.
+type lock interface {
+	Get(context.Context) (*k8sresourcelock.LeaderElectionRecord, []byte, error)
+	Create(context.Context, k8sresourcelock.LeaderElectionRecord) error
+	Update(context.Context, k8sresourcelock.LeaderElectionRecord) error
+	RecordEvent(string)
+	Identity() string
+	Key() string
+	Describe() string
 }
-func (lock) Create(context.Context, k8sresourcelock.LeaderElectionRecord) error { return nil }
-func (lock) Update(context.Context, k8sresourcelock.LeaderElectionRecord) error { return nil }
-func (lock) RecordEvent(string)                                                 {}
-func (lock) Identity() string                                                   { return "" }
-func (lock) Key() string                                                        { return "" }
-func (lock) Describe() string                                                   { return "" }
 
 // Those of k8sresourcelock.
 var (
-	_ k8sresourcelock.Interface = lock{}
+	_ k8sresourcelock.Interface = lock(nil)
 	_                           = k8sresourcelock.LeaderElectionRecord{
 		HolderIdentity: "", HolderKey: "", LeaseDurationSeconds: int(0), AcquireTime: metav1.Time{}, RenewTime: metav1.Time{}, LeaderTransitions: int(0),
 	}
