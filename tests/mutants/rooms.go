@@ -104,6 +104,10 @@ var rooms = []room{
 		judges: []judge{{pkg: elections + "/inspect"}},
 	},
 	{
+		name: "members", packages: []string{elections + "/members"}, budget: 5 * time.Minute,
+		judges: []judge{{pkg: elections + "/members"}},
+	},
+	{
 		name: "predecessor", packages: []string{elections}, files: predecessorFiles, budget: 15 * time.Minute,
 		judges: []judge{
 			{pkg: elections, skip: plays},

@@ -21,7 +21,7 @@ func leaseOf(change func(*coordinationv1.Lease)) *coordinationv1.Lease {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "istio-system", Name: "incumbent-member-pilot-1", Labels: map[string]string{Label: LabelValue},
 			Annotations:     map[string]string{StateAnnotation: stateText},
-			OwnerReferences: []metav1.OwnerReference{{Kind: "Node", UID: "n"}, {Kind: "Pod", UID: "u"}},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Node", UID: "n"}, {Kind: "Pod", UID: "u"}, {Kind: "Node", UID: "m"}},
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &identity, LeaseDurationSeconds: &seconds, RenewTime: &at},
 	}

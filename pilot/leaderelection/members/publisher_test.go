@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -26,27 +28,42 @@ type counting struct {
 	mu     sync.Mutex
 	asked  []string
 	bodies []string
-	status int
+	// queries are what beside the path was asked with, bounds how long an answer was waited for at most.
+	queries []url.Values
+	bounds  []time.Duration
+	status  int // or hangs
 }
+
+// hangs is the status of a server that does not answer.
+const hangs = -1
 
 func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
+	if c.status == hangs {
+		c.mu.Unlock()
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, r.Method+" "+r.URL.Path)
 	body := []byte{}
 	if r.Body != nil {
 		body, _ = io.ReadAll(r.Body)
 	}
-	c.bodies = append(c.bodies, string(body))
+	c.bodies, c.queries = append(c.bodies, string(body)), append(c.queries, r.URL.Query())
+	until, _ := r.Context().Deadline()
+	c.bounds = append(c.bounds, time.Until(until))
 	var answer any = coordinationv1.Lease{}
 	if c.status >= http.StatusBadRequest {
-		answer = metav1.Status{Status: metav1.StatusFailure, Code: int32(c.status), Reason: metav1.StatusReasonForbidden, Message: "refused"}
+		answer = metav1.Status{Status: metav1.StatusFailure, Code: int32(c.status), Reason: reasons[c.status], Message: "refused"}
 	}
 	raw, err := json.Marshal(answer)
 	return &http.Response{
 		StatusCode: c.status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(raw)), Request: r,
 	}, err
 }
+
+var reasons = map[int]metav1.StatusReason{http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound}
 
 // writes is how many there have been since the last call.
 func (c *counting) writes(t *testing.T) int {
@@ -73,6 +90,12 @@ type published struct {
 
 func publish(t *testing.T) *published {
 	t.Helper()
+	return publishFor(t, "u")
+}
+
+// publishFor is publish in a Pod, or in none.
+func publishFor(t *testing.T, uid string) *published {
+	t.Helper()
 	p := &published{server: &counting{status: http.StatusOK}, state: State{Revision: "stable", Cluster: Local, Version: "v1"}}
 	client, err := kubernetes.NewForConfig(&rest.Config{
 		Host: "http://api", Transport: p.server, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
@@ -81,7 +104,7 @@ func publish(t *testing.T) *published {
 		t.Fatal(err)
 	}
 	publisher, err := New(Config{
-		Client: client, Namespace: "istio-system", Identity: "pilot-1", PodUID: "u", State: p.says,
+		Client: client, Namespace: "istio-system", Identity: "pilot-1", PodUID: types.UID(uid), State: p.says,
 		Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
 	})
 	if err != nil {
