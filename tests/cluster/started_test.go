@@ -104,6 +104,11 @@ func TestWhichServersAClusterHas(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.api.Start(late); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "starting kube-apiserver: ") {
+		t.Errorf("started too late: %v", err)
+	}
 	path := c.folder.path
 	for range 2 {
 		if err := c.Stop(); err != nil {

@@ -44,6 +44,7 @@ type planted struct {
 
 // plant finds the mutants of a room and compiles its tests with them.
 func plant(ctx context.Context, root, work string, r room) (*planted, error) {
+	root = filepath.Join(root, r.module)
 	p := &planted{room: r, root: root, work: filepath.Join(work, r.name), elsewhere: map[string]bool{}}
 	if err := os.RemoveAll(filepath.Join(p.work, "src")); err != nil {
 		return nil, err

@@ -10,6 +10,8 @@ import (
 // room is what mutants are planted in at once, and which tests judge them.
 type room struct {
 	name string
+	// module is the folder of a module of its own; empty: the repository's.
+	module string
 	// packages are what the go command calls them, from the module's root.
 	packages []string
 	// files narrows a room to some of its packages' files, by their base names.
@@ -156,6 +158,10 @@ var rooms = []room{
 	{
 		name: "cmd", packages: []string{"./cmd/pilot", "./cmd/fencecommand"}, budget: 20 * time.Minute,
 		judges: []judge{{pkg: "./cmd/pilot", skip: launches}, {pkg: "./cmd/pilot", run: launches, second: true}},
+	},
+	{
+		name: "electionctl", module: "electionctl", packages: []string{"./internal/ctl"}, budget: 20 * time.Minute,
+		judges: []judge{{pkg: "./internal/ctl", standing: bare}},
 	},
 	{
 		name: "namespace", packages: []string{"./pilot/controllers/namespace"}, budget: 15 * time.Minute,

@@ -19,6 +19,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // served is a controller whose caches are filled from lists, by the plural of the kind; nothing changes afterwards. A
@@ -107,10 +108,11 @@ func TestWhatIsFoundInTheCaches(t *testing.T) {
 	web := play(t, annotated(NameOverride, "edge"), annotated(accountOverride, "sa"), func(gw *gateway.Gateway) {
 		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "params"}}
 	}).Gateway
+	web.Status.Conditions = []metav1.Condition{{Type: "Accepted"}}
 	other := play(t, named("other"), func(gw *gateway.Gateway) { gw.Namespace, gw.Spec.GatewayClassName = "store", "other" }).Gateway
 	c := served(t, map[string]any{
 		"gateways": listed([]*gateway.Gateway{web, other}), "gatewayclasses": listed([]gateway.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "istio", Annotations: map[string]string{"long": "text"}}}}), "configmaps": listed(all), "services": listed(nil),
-		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}), "serviceaccounts": listed(nil), "deployments": listed(nil),
+		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"long": "text"}}}}), "serviceaccounts": listed(nil), "deployments": listed(nil),
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
@@ -161,6 +163,12 @@ func TestWhatIsFoundInTheCaches(t *testing.T) {
 	if !c.isMine(gw.ObjectMeta) || c.isMine(other.ObjectMeta) || !c.incomplete(keyOf(gw)) || c.incomplete(key{Namespace: "shop", Name: "none"}) {
 		t.Error("whose namespace is known, or what is incomplete, is wrong")
 	}
+	if c.config.IsMine = func(metav1.ObjectMeta) bool { return false }; c.isMine(gw.ObjectMeta) {
+		t.Error("one of another revision is ours")
+	}
+	if len(gw.Status.Conditions) > 0 || len(c.namespaces.Get("", "shop").Labels) > 0 {
+		t.Errorf("of a Gateway %+v is kept, and of its namespace %+v", gw.Status, c.namespaces.Get("", "shop").Labels)
+	}
 }
 
 // A kind that the API server does not know is the controller's problem, by its name.
@@ -173,7 +181,8 @@ func TestWhatIsFoundOfAKindThatIsMissing(t *testing.T) {
 				lists[kind] = listed(nil)
 			}
 		}
-		c := served(t, lists)
+		var log harness.Log
+		c := servedBy(t, lists, nil, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		ctx, cancel := context.WithCancel(t.Context())
 		warm := make(chan error, 1)
 		go func() { warm <- c.Warm(ctx) }()
@@ -185,6 +194,11 @@ func TestWhatIsFoundOfAKindThatIsMissing(t *testing.T) {
 		cancel()
 		if warmed := <-warm; err != nil || warmed == nil {
 			t.Errorf("without %s the problem is %v, and it was warmed with %v", missing, problem, warmed)
+		} else if !strings.HasPrefix(warmed.Error(), "gateway deployment controller: filling caches: ") {
+			t.Errorf("it does not say who: %v", warmed)
+		}
+		if log.Count("does not know a kind", "kind="+missing, `instead="no Gateway is deployed"`) != 1 {
+			t.Errorf("the log:\n%s", &log)
 		}
 	}
 }

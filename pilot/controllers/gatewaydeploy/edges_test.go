@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/tests/harness"
 )
@@ -53,6 +54,8 @@ func TestWhatIsAnEmptyName(t *testing.T) {
 func TestWhatIsNoSelector(t *testing.T) {
 	document := map[string]any{"spec": map[string]any{"selector": "as wanted"}}
 	keepSelector(&appsv1.Deployment{}, document)
+	// One that can be changed is not.
+	keepSelector(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}}}, document)
 	if text := fmt.Sprint(document); text != "map[spec:map[selector:as wanted]]" {
 		t.Error(text)
 	}
@@ -94,7 +97,10 @@ func TestWhatIsSaidOfAProblem(t *testing.T) {
 	var events []string
 	c := unstarted(t, Config{
 		Namespace: "system", Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Event: func(_ runtime.Object, _, reason, message string, args ...any) {
+		Event: func(about runtime.Object, _, reason, message string, args ...any) {
+			if ref, _ := about.(*corev1.ObjectReference); ref == nil || ref.Kind != "Gateway" || ref.APIVersion != "gateway.networking.k8s.io/v1" || ref.Name != "web" {
+				t.Errorf("the Event is about %+v", about)
+			}
 			events = append(events, reason+" "+fmt.Sprintf(message, args...))
 		},
 	})
@@ -111,5 +117,43 @@ func TestWhatIsSaidOfAProblem(t *testing.T) {
 	c.failing(keyOf(gw), errors.New("no right"))
 	if len(events) != 1 {
 		t.Errorf("Events: %q", events)
+	}
+}
+
+// An account that was chosen may be anybody's; that says nothing of a Service of the Gateway's name.
+func TestWhatIsThereUnderAChosenAccount(t *testing.T) {
+	p := play(t, annotated(accountOverride, "sa"))
+	p.objects["Service/web-istio"] = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-istio"}}
+	p.objects["ServiceAccount/sa"] = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "sa"}}
+	if got := p.plan().actions(); got != "leave leave:"+ReasonNotManaged+" create" {
+		t.Errorf("the plan is %s", got)
+	}
+}
+
+// A template is read once, until its text changes.
+func TestTheTemplateIsReadAgain(t *testing.T) {
+	with := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: DefaultTemplateName}, Data: map[string]string{TemplateKey: embedded}}
+	c := served(t, map[string]any{
+		"gateways": listed(nil), "gatewayclasses": listed(nil), "configmaps": listed([]corev1.ConfigMap{with}), "services": listed(nil),
+		"namespaces": listed(nil), "serviceaccounts": listed(nil), "deployments": listed(nil),
+	})
+	if err := c.Warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := "other"
+	c.template = parsed{text: &other, template: DefaultTemplate(), problem: errors.New("of the other")}
+	if got, err := c.currentTemplate(); err != nil || !strings.HasPrefix(got.source, "key ") {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Infrastructure without labels or annotations leaves the Gateway's own in force.
+func TestWhatIsInfrastructureWithoutLabels(t *testing.T) {
+	gw := play(t, func(gw *gateway.Gateway) {
+		gw.Labels, gw.Annotations = map[string]string{"own": "label"}, map[string]string{"own": "annotation"}
+		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{}
+	}).Gateway
+	if labels, annotations := infrastructure(gw); labels["own"] != "label" || annotations["own"] != "annotation" {
+		t.Errorf("%v, %v", labels, annotations)
 	}
 }

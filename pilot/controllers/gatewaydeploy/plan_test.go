@@ -259,14 +259,18 @@ func TestNames(t *testing.T) {
 		workload, account string
 		reason            string
 	}{
-		"by default":                   {nil, "web-istio", "web-istio", ""},
-		"another name":                 {[]func(*gateway.Gateway){annotated(NameOverride, "edge")}, "edge", "web-istio", ""},
-		"another account":              {[]func(*gateway.Gateway){annotated(accountOverride, "sa")}, "web-istio", "sa", ""},
-		"an empty override is none":    {[]func(*gateway.Gateway){annotated(NameOverride, ""), annotated(accountOverride, "")}, "web-istio", "web-istio", ""},
-		"63 characters":                {[]func(*gateway.Gateway){named(long)}, long + "-istio", long + "-istio", ""},
-		"64 characters":                {[]func(*gateway.Gateway){named(long + "b")}, "", "", ReasonInvalidName},
-		"64 characters with a name":    {[]func(*gateway.Gateway){named(long + "b"), annotated(NameOverride, "edge")}, "edge", long + "b-istio", ""},
-		"the Gateway's own name of 64": {[]func(*gateway.Gateway){named(strings.Repeat("a", 64)), annotated(NameOverride, "edge")}, "", "", ReasonInvalidName},
+		"by default":                              {nil, "web-istio", "web-istio", ""},
+		"another name":                            {[]func(*gateway.Gateway){annotated(NameOverride, "edge")}, "edge", "web-istio", ""},
+		"another account":                         {[]func(*gateway.Gateway){annotated(accountOverride, "sa")}, "web-istio", "sa", ""},
+		"an empty override is none":               {[]func(*gateway.Gateway){annotated(NameOverride, ""), annotated(accountOverride, "")}, "web-istio", "web-istio", ""},
+		"63 characters":                           {[]func(*gateway.Gateway){named(long)}, long + "-istio", long + "-istio", ""},
+		"64 characters":                           {[]func(*gateway.Gateway){named(long + "b")}, "", "", ReasonInvalidName},
+		"64 characters with a name":               {[]func(*gateway.Gateway){named(long + "b"), annotated(NameOverride, "edge")}, "edge", long + "b-istio", ""},
+		"the Gateway's own name of 64":            {[]func(*gateway.Gateway){named(strings.Repeat("a", 64)), annotated(NameOverride, "edge")}, "", "", ReasonInvalidName},
+		"its own name of 63, and another for all": {[]func(*gateway.Gateway){named(strings.Repeat("a", 63)), annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "edge", "sa", ""},
+		"a class of 63 characters": {[]func(*gateway.Gateway){func(gw *gateway.Gateway) {
+			gw.Spec.GatewayClassName = gateway.ObjectName(strings.Repeat("c", 63))
+		}, annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "edge", "sa", ""},
 		"a class of 64 characters": {[]func(*gateway.Gateway){func(gw *gateway.Gateway) {
 			gw.Spec.GatewayClassName = gateway.ObjectName(strings.Repeat("c", 64))
 		}, annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "", "", ReasonInvalidName},

@@ -100,6 +100,7 @@ func TestOverlays(t *testing.T) {
 		"gives it to another owner":     {"service", "metadata: {ownerReferences: [{apiVersion: v1, kind: Pod, name: a, uid: b}]}", "metadata.ownerReferences"},
 		"takes the label away":          {"service", "metadata: {labels: {gateway.istio.io/managed: null}}", ManagedLabel},
 		"takes all labels away":         {"service", "metadata: {labels: null}", ManagedLabel},
+		"makes it another class's":      {"service", "metadata: {labels: {gateway.networking.k8s.io/gateway-class-name: b}}", ClassLabel},
 		"makes it another Gateway's":    {"service", "metadata: {labels: {gateway.networking.k8s.io/gateway-name: b}}", GatewayLabel},
 		"names a version":               {"service", `metadata: {resourceVersion: "1"}`, "metadata.resourceVersion"},
 		"adds a finalizer":              {"service", "metadata: {finalizers: [example.com/f]}", "metadata.finalizers"},
@@ -147,6 +148,21 @@ func TestOverlays(t *testing.T) {
 	} {
 		if plan := play(t, change).plan(); plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters {
 			t.Errorf("%s: the plan is %+v", name, plan)
+		}
+	}
+}
+
+// Parameters are of the core group's ConfigMaps, and of nothing else by their name.
+func TestAGatewaysParametersAreAConfigMap(t *testing.T) {
+	for _, ref := range []gateway.LocalParametersReference{
+		{Group: "example.com", Kind: "ConfigMap", Name: "params"}, {Kind: "Secret", Name: "params"},
+	} {
+		p := play(t, func(gw *gateway.Gateway) {
+			gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &ref}
+		}, annotated(versionAnnotation, "5"))
+		p.configs["params"] = &corev1.ConfigMap{}
+		if plan := p.plan(); plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters || !strings.Contains(plan.Problem.Message, "only ConfigMaps of the core group") || plan.Version {
+			t.Errorf("%+v: the plan is %+v", ref, plan)
 		}
 	}
 }

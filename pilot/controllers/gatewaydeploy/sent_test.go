@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/tests/harness"
@@ -78,6 +81,9 @@ func (s *sending) write(w http.ResponseWriter, r *http.Request) {
 	_, path, _ := strings.Cut(r.URL.Path, "/namespaces/shop/")
 	resource, _, _ := strings.Cut(path, "/")
 	what := verb + " " + path
+	if by := r.URL.Query().Get("fieldManager"); by != ControllerName {
+		s.t.Errorf("%s is by %q", what, by)
+	}
 	s.sent = append(s.sent, what)
 	if refused := s.refuses(verb, resource); refused != nil {
 		status := refused.Status()
@@ -164,6 +170,7 @@ func TestWhatIsSentAfterARefusal(t *testing.T) {
 		"objects that have changed":    {"create", "", conflict, 4, 0, nil},
 		"objects that may not be":      {"create", "", forbidden, 4, 4, []string{"create ServiceAccount shop/web-istio", "create Service shop/web-istio", "create Deployment shop/web-istio"}},
 		"a namespace that is going":    {"create", "", ends, 4, 4, nil},
+		"objects that have gone":       {"create", "", apierrors.NewNotFound(schema.GroupResource{}, "x"), 4, 0, nil},
 		"one object that has appeared": {"create", "services", exists, 4, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -198,7 +205,7 @@ func TestWhatIsSentForAChange(t *testing.T) {
 		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "params"}}
 	})
 	p.configs["params"] = &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "params"}, Data: map[string]string{"serviceAccount": "imagePullSecrets: [{name: registry}]"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "params"}, Data: map[string]string{"serviceAccount": "{imagePullSecrets: [{name: registry}], automountServiceAccountToken: false}"},
 	}
 	p.Image, p.Revision = "auto", "default" // as the controller's
 	for _, step := range p.plan().Steps {
@@ -262,4 +269,45 @@ func mustJSON(t *testing.T, value any) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// What keeps a Gateway from being deployed is said by an Event about it.
+func TestWhatIsSaidOfAPlanWithAProblem(t *testing.T) {
+	s := newSending(t, play(t, annotated(versionAnnotation, "5"), func(gw *gateway.Gateway) {
+		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "none"}}
+	}))
+	sent, err := s.takes(t, web)
+	if err != nil || len(sent) > 0 || len(s.events) != 1 || !strings.HasPrefix(s.events[0], "web "+ReasonInvalidParameters+": ") {
+		t.Errorf("sent %q, %v, Events: %q", sent, err, s.events)
+	}
+}
+
+// The fields of our create are claimed by us, of the object that was read and no later one.
+func TestWhatIsClaimed(t *testing.T) {
+	p := play(t)
+	p.settle()
+	present := p.objects["Service/web-istio"]
+	var patches []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPatch {
+			patches = append(patches, r.Header.Get("Content-Type")+" by "+r.URL.Query().Get("fieldManager"))
+		}
+		document, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(present)
+		o := unstructured.Unstructured{Object: document}
+		o.SetGroupVersionKind(known[Service].gvk)
+		_ = json.NewEncoder(w).Encode(o.Object)
+	}))
+	defer server.Close()
+	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	services := client.Resource(Service.Resource()).Namespace("shop")
+	if got, err := claim(t.Context(), services, "web-istio", "42"); err != nil || got.GetName() != "web-istio" || !slices.Equal(patches, []string{"application/json-patch+json by " + ControllerName}) {
+		t.Errorf("%v, %v, patches %q", got, err, patches)
+	}
+	if got, err := claim(t.Context(), services, "web-istio", "41"); !apierrors.IsConflict(err) || len(patches) != 1 {
+		t.Errorf("of another version: %v, %v, patches %q", got, err, patches)
+	}
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,6 +173,8 @@ func TestTheLifeOfAPodThatFails(t *testing.T) {
 		p.Spec.Containers[0].Args = []string{"-c", "echo run; exit 3"}
 	})
 	s := newStageOf(t, pod)
+	var log strings.Builder // read once nobody writes any more
+	s.options.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	s.options.RestartDelay, s.options.MaxRestartDelay = 10*time.Millisecond, 40*time.Millisecond
 	s.see(t.Context(), pod)
 	seen(t, "it was started again", func() bool { view, _ := s.Pod("apps", "one"); return view.Restarts >= 3 })
@@ -185,6 +188,9 @@ func TestTheLifeOfAPodThatFails(t *testing.T) {
 	}
 	s.forget(pod.UID)
 	s.running.Wait()
+	if text := log.String(); !strings.Contains(text, "restart=10ms") || strings.Contains(text, "restart=80ms") {
+		t.Errorf("it waited otherwise:\n%s", text)
+	}
 }
 
 // A process that does not live, by its probe, is ended and started again.

@@ -106,3 +106,16 @@ func TestLifeIsNotAskedWithoutAProbe(t *testing.T) {
 		t.Errorf("it lives, and is said to be dead: %v", err)
 	}
 }
+
+// That nobody answers whose time is over says nothing.
+func TestLifeIsNotAskedForAnyMore(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p := newProbed(t, func(probe *corev1.Probe, c *corev1.Container) {
+		probe.FailureThreshold = 1
+		c.LivenessProbe = probe
+	}, cancel, 503)
+	if err := p.watchLife(ctx, p.address); err != nil || len(p.ready) != 1 {
+		t.Errorf("after %d answers: %v", len(p.ready), err)
+	}
+}

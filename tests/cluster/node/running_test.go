@@ -327,3 +327,35 @@ func TestTheObjectOfAPod(t *testing.T) {
 		t.Errorf("it was deleted after %d tries", tries.Load())
 	}
 }
+
+// A condition has been as it is since it changed, and a process that wrote nothing has no output of the next one.
+func TestTheStatusIsAsOld(t *testing.T) {
+	w := workerOf(t, nil)
+	w.status.placed("127.0.0.9")
+	long := metav1.NewTime(time.Now().Add(-time.Hour))
+	for i := range w.status.status.Conditions {
+		w.status.status.Conditions[i].LastTransitionTime = long
+	}
+	w.setReady(true, "")
+	s, _ := patched(t, w)
+	if changed, same := ready(s, corev1.PodReady), ready(s, corev1.PodInitialized); changed.LastTransitionTime.Time.Before(long.Add(time.Minute)) || same.LastTransitionTime.Unix() != long.Unix() {
+		t.Errorf("%+v", s.Conditions)
+	}
+	if err := os.MkdirAll(w.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := w.mark(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(w.view.Log, []byte("second"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for run, want := range []string{"", "second"} {
+		out := httptest.NewRecorder()
+		if err := w.sendLog(t.Context(), out, run, logRequest{tail: -1, limit: -1}); err != nil || out.Body.String() != want {
+			t.Errorf("process %d: %v, %q", run, err, out.Body)
+		}
+	}
+}

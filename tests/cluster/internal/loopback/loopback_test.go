@@ -24,6 +24,9 @@ func TestBlocksDoNotMeet(t *testing.T) {
 				t.Error(err)
 			}
 		}()
+		if second := block.base[1]; second < 64 || second >= 192 {
+			t.Errorf("127.%d is of what systems use themselves", second)
+		}
 		for _, n := range []int{1, Hosts} {
 			address, err := block.Address(n)
 			if err != nil {
