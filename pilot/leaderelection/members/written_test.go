@@ -8,7 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // What is written is a member's Lease, all of it ours, whatever is there; it belongs to the Pod if there is one.
@@ -90,7 +91,11 @@ func TestThePublishersEnd(t *testing.T) {
 }
 
 func TestWhatAPublisherNeeds(t *testing.T) {
-	good := Config{Client: fake.NewClientset(), Namespace: "a", Identity: "b", State: func() State { return State{} }}
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := Config{Client: client, Namespace: "a", Identity: "b", State: func() State { return State{} }}
 	if p, err := New(good); err != nil || p.cfg.Logger != slog.Default() {
 		t.Errorf("%v, %+v", err, p)
 	}
