@@ -19,41 +19,43 @@ import (
 
 // Without a variable the servers are those of the repository, from wherever in it, and outside of it there are none.
 func TestWhereTheServersAre(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	below := filepath.Join(root, "a", "b")
-	if err := os.MkdirAll(below, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	const ours, other = "module incumbent.dev/incumbent\n\ngo 1.26\n", "module incumbent.dev/incumbent/electionctl\n"
 	for name, x := range map[string]struct {
-		file, text string
-		want       string
+		root, below string // what go.mod says there; "": there is none
+		found       bool
 	}{
-		"no module":         {filepath.Join(root, "other"), "", ""},
-		"another module":    {filepath.Join(root, "go.mod"), "module incumbent.dev/incumbent/electionctl\n", ""},
-		"the repository":    {filepath.Join(root, "go.mod"), "module incumbent.dev/incumbent\n\ngo 1.26\n", filepath.Join(root, "bin")},
-		"a module below it": {filepath.Join(root, "a", "go.mod"), "module incumbent.dev/incumbent/electionctl\n", filepath.Join(root, "bin")},
+		"no module":         {"", "", false},
+		"another module":    {other, "", false},
+		"the repository":    {ours, "", true},
+		"a module below it": {ours, other, true},
 	} {
-		if name == "a module below it" {
-			if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte("module incumbent.dev/incumbent\n"), 0o600); err != nil {
+		t.Run(name, func(t *testing.T) {
+			root, err := filepath.EvalSymlinks(t.TempDir())
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		if err := os.WriteFile(x.file, []byte(x.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		t.Run(name, func(t *testing.T) {
+			below := filepath.Join(root, "a", "b")
+			if err := os.MkdirAll(below, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for folder, text := range map[string]string{root: x.root, filepath.Dir(below): x.below} {
+				if text == "" {
+					continue
+				}
+				if err := os.WriteFile(filepath.Join(folder, "go.mod"), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := ""
+			if x.found {
+				want = filepath.Join(root, "bin")
+			}
 			t.Chdir(below)
 			got, err := ownAssets()
-			if got != x.want || (err == nil) != (x.want != "") || err != nil && !strings.Contains(err.Error(), "set "+assetsVariable+", or run inside the repository") {
-				t.Errorf("%q, %v, want %q", got, err, x.want)
+			if got != want || (err == nil) != x.found || err != nil && !strings.Contains(err.Error(), "set "+assetsVariable+", or run inside the repository") {
+				t.Errorf("%q, %v, want %q", got, err, want)
 			}
 		})
-		if err := os.RemoveAll(x.file); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
