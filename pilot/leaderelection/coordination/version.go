@@ -26,6 +26,7 @@ type identifier struct {
 var (
 	errNumber     = errors.New("a number is expected, without leading zeros")
 	errIdentifier = errors.New("letters, digits and - are expected between dots")
+	errStrict     = errors.New("three numbers are expected, such as 1.2.0, with nothing in front")
 	errShort      = errors.New("a version of less than three numbers can have neither pre-release nor build")
 )
 
@@ -145,4 +146,16 @@ func (a identifier) compare(b identifier) int {
 		return 1
 	}
 	return strings.Compare(a.text, b.text)
+}
+
+// parseStrict reads s as the API server does: three numbers, nothing in front of them.
+func parseStrict(s string) (version, error) {
+	if strings.HasPrefix(s, "v") {
+		return version{}, fmt.Errorf("the version %q: %w: give %s", s, errStrict, s[1:])
+	}
+	parts := strings.SplitN(s, ".", 3)
+	if len(parts) < 3 || slices.ContainsFunc(parts, func(part string) bool { return withoutZeros(part) != part }) || strings.TrimSpace(s) != s {
+		return version{}, fmt.Errorf("the version %q: %w", s, errStrict)
+	}
+	return parseVersion(s)
 }

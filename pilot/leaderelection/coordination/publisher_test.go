@@ -1,0 +1,338 @@
+package coordination_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/harness"
+)
+
+const bound = 30 * time.Second
+
+// published is a Publisher that runs on the real API server.
+type published struct {
+	t       *testing.T
+	client  kubernetes.Interface
+	cfg     coordination.PublisherConfig
+	log     harness.Log
+	request atomic.Int64
+	end     func()
+}
+
+func clientOf(t *testing.T, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func publish(t *testing.T, change func(*coordination.PublisherConfig)) *published {
+	t.Helper()
+	c := cluster.Shared(t)
+	if c.External() {
+		t.Skip("a cluster that is there already may run without the feature")
+	}
+	p := &published{t: t, client: clientOf(t, c.Admin())}
+	counted := c.Admin()
+	counted.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			p.request.Add(1)
+			return inner.RoundTrip(r)
+		})
+	})
+	p.cfg = coordination.PublisherConfig{
+		Client: clientOf(t, counted), Namespace: c.Namespace(t), Lease: "istio-leader", Pod: "pod-a", PodUID: "u",
+		BinaryVersion: "1.2.0", EmulationVersion: "1.1.0", Strategy: coordination.DefaultRevision,
+		Labels: map[string]string{coordination.RevisionLabel: "canary"}, Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
+	}
+	if change != nil {
+		change(&p.cfg)
+	}
+	return p
+}
+
+func (p *published) run() {
+	p.t.Helper()
+	publisher, err := coordination.NewPublisher(p.cfg)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(p.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- publisher.Run(ctx) }()
+	p.end = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			p.t.Error(err)
+		}
+	})
+	p.t.Cleanup(p.end)
+}
+
+// see waits for the object to be as it should.
+func (p *published) see(what string, is func(*coordinationv1beta1.LeaseCandidate) bool) *coordinationv1beta1.LeaseCandidate {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), bound)
+	defer cancel()
+	w, err := p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", coordination.CandidateName(p.cfg.Pod, p.cfg.Lease)).String(),
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	object, err := until(w, is)
+	if err != nil {
+		p.t.Fatalf("%s: %v", what, err)
+	}
+	return object
+}
+
+func (p *published) change(object *coordinationv1beta1.LeaseCandidate, change func(*coordinationv1beta1.LeaseCandidate)) *coordinationv1beta1.LeaseCandidate {
+	p.t.Helper()
+	object = object.DeepCopy()
+	change(object)
+	object, err := p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace).Update(p.t.Context(), object, metav1.UpdateOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return object
+}
+
+func renewed(o *coordinationv1beta1.LeaseCandidate) bool { return o.Spec.RenewTime != nil }
+
+func TestPublisherPublishesAnswersAndDeletes(t *testing.T) {
+	p := publish(t, nil)
+	p.run()
+	o := p.see("published", renewed)
+	if o.Name != "pod-a.istio-leader" || o.Spec.LeaseName != "istio-leader" || o.Spec.BinaryVersion != "1.2.0" || o.Spec.EmulationVersion != "1.1.0" ||
+		string(o.Spec.Strategy) != coordination.DefaultRevision || o.Labels[coordination.RevisionLabel] != "canary" ||
+		len(o.OwnerReferences) != 1 || o.OwnerReferences[0].Kind != "Pod" || o.OwnerReferences[0].Name != "pod-a" || o.OwnerReferences[0].UID != "u" {
+		t.Errorf("published: %+v", o)
+	}
+	// The clock of who asks may be an hour ahead, or an hour behind.
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+		ping := metav1.NewMicroTime(o.Spec.RenewTime.Add(ahead + time.Second).Truncate(time.Microsecond))
+		if ahead < 0 {
+			ping = metav1.NewMicroTime(o.Spec.RenewTime.Add(time.Microsecond))
+		}
+		o = p.change(o, func(o *coordinationv1beta1.LeaseCandidate) {
+			o.Spec.PingTime = &ping
+			o.Labels[coordination.PriorityLabel] = "7"
+		})
+		o = p.see("answered", func(o *coordinationv1beta1.LeaseCandidate) bool { return !o.Spec.RenewTime.Before(&ping) })
+		if !o.Spec.PingTime.Equal(&ping) || o.Labels[coordination.PriorityLabel] != "7" {
+			t.Errorf("the answer changes what it is not about: %+v", o)
+		}
+	}
+	objects := p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace)
+	if err := objects.Delete(t.Context(), o.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	o = p.see("made anew", func(again *coordinationv1beta1.LeaseCandidate) bool { return again.UID != o.UID })
+	p.end()
+	if _, err := objects.Get(t.Context(), o.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("after its end: %v", err)
+	}
+	if p.log.Count() > 0 {
+		t.Errorf("it says\n%s", p.log.String())
+	}
+}
+
+// What an earlier process of the name has left is taken over with what operators put on it; one of another
+// election is made anew.
+func TestPublisherMeetsWhatIsThere(t *testing.T) {
+	p := publish(t, nil)
+	left := func(lease string) *coordinationv1beta1.LeaseCandidate {
+		o, err := p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace).Create(t.Context(), &coordinationv1beta1.LeaseCandidate{
+			ObjectMeta: metav1.ObjectMeta{Name: "pod-a.istio-leader", Labels: map[string]string{coordination.PriorityLabel: "7"}},
+			Spec:       coordinationv1beta1.LeaseCandidateSpec{LeaseName: lease, BinaryVersion: "1.0.0", Strategy: "a/b"},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	for lease, same := range map[string]bool{"istio-leader": true, "another": false} {
+		old := left(lease)
+		p.run()
+		o := p.see("renewed", renewed)
+		if kept := o.UID == old.UID && o.Labels[coordination.PriorityLabel] == "7"; kept != same || o.Spec.LeaseName != "istio-leader" || o.Spec.BinaryVersion != "1.2.0" {
+			t.Errorf("of %s: %+v", lease, o)
+		}
+		p.end()
+	}
+}
+
+// All that a configuration can get wrong is said before the API server says it, which refuses the same.
+func TestPublisherConfigIsChecked(t *testing.T) {
+	p := publish(t, nil)
+	for want, change := range map[string]func(*coordination.PublisherConfig){
+		"no client":            func(c *coordination.PublisherConfig) { c.Client = nil },
+		`namespace "A"`:        func(c *coordination.PublisherConfig) { c.Namespace = "A" },
+		`lease ""`:             func(c *coordination.PublisherConfig) { c.Lease = "" },
+		`pod "a/b"`:            func(c *coordination.PublisherConfig) { c.Pod = "a/b" },
+		`name "aaaa`:           func(c *coordination.PublisherConfig) { c.Pod = strings.Repeat("a", 245) },
+		`label "a b"`:          func(c *coordination.PublisherConfig) { c.Labels = map[string]string{"a b": "c"} },
+		`label a "b c"`:        func(c *coordination.PublisherConfig) { c.Labels = map[string]string{"a": "b c"} },
+		`strategy ""`:          func(c *coordination.PublisherConfig) { c.Strategy = "" },
+		`strategy "Oldest"`:    func(c *coordination.PublisherConfig) { c.Strategy = "Oldest" },
+		`strategy "a/"`:        func(c *coordination.PublisherConfig) { c.Strategy = "a/" },
+		"give 1.2.0":           func(c *coordination.PublisherConfig) { c.BinaryVersion = "v1.2.0" },
+		`the version "1.2"`:    func(c *coordination.PublisherConfig) { c.BinaryVersion = "1.2" },
+		`the version ""`:       func(c *coordination.PublisherConfig) { c.BinaryVersion = "" },
+		`the version "01.2.0"`: func(c *coordination.PublisherConfig) { c.BinaryVersion = "01.2.0" },
+		`the version "1.2.0 "`: func(c *coordination.PublisherConfig) { c.EmulationVersion = "1.2.0 " },
+		"is above the binary":  func(c *coordination.PublisherConfig) { c.EmulationVersion = "1.2.1" },
+		"needs one above 0.0.0": func(c *coordination.PublisherConfig) {
+			c.EmulationVersion, c.Strategy = "0.0.0", coordination.OldestEmulationVersion
+		},
+	} {
+		cfg := p.cfg
+		change(&cfg)
+		if _, err := coordination.NewPublisher(cfg); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "candidate ") {
+			t.Errorf("%s: %v", want, err)
+		}
+		if want == "no client" || cfg.Namespace == "A" {
+			continue
+		}
+		// The Lease's and the pod's names are ours to check: a LeaseCandidate takes others too.
+		object := &coordinationv1beta1.LeaseCandidate{
+			ObjectMeta: metav1.ObjectMeta{Name: coordination.CandidateName(cfg.Pod, cfg.Lease), Labels: cfg.Labels},
+			Spec: coordinationv1beta1.LeaseCandidateSpec{
+				LeaseName: cfg.Lease, BinaryVersion: cfg.BinaryVersion, EmulationVersion: cfg.EmulationVersion, Strategy: strategyOf(cfg),
+			},
+		}
+		_, err := p.client.CoordinationV1beta1().LeaseCandidates(cfg.Namespace).Create(t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			t.Errorf("%s: the API server takes it", want)
+		}
+	}
+	if _, err := coordination.NewPublisher(p.cfg); err != nil {
+		t.Error(err)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// silent is an API server whose watch stays up and says nothing, or that serves no LeaseCandidates.
+type silent struct {
+	mu      sync.Mutex
+	asked   []string
+	missing bool
+}
+
+func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer := func(code int, body io.ReadCloser) (*http.Response, error) {
+		return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
+	}
+	if r.URL.Query().Get("watch") != "" {
+		s.asked = append(s.asked, "WATCH")
+		out, in := io.Pipe()
+		context.AfterFunc(r.Context(), func() { _ = in.CloseWithError(errors.New("the watch ended")) })
+		return answer(http.StatusOK, out)
+	}
+	s.asked = append(s.asked, r.Method)
+	if r.Method == http.MethodGet || s.missing {
+		return answer(http.StatusNotFound, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)))
+	}
+	return answer(http.StatusOK, io.NopCloser(strings.NewReader(
+		`{"kind":"LeaseCandidate","apiVersion":"coordination.k8s.io/v1beta1","metadata":{"name":"pod-a.x","resourceVersion":"1"},"spec":{"leaseName":"x"}}`)))
+}
+
+func (s *silent) requests() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := strings.Join(s.asked, " ")
+	s.asked = nil
+	return all
+}
+
+func quiet(t *testing.T, server *silent) (log *harness.Log, end func()) {
+	config := &rest.Config{Host: "http://api", Transport: server, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	log = &harness.Log{}
+	publisher, err := coordination.NewPublisher(coordination.PublisherConfig{
+		Client: clientOf(t, config), Namespace: "ns", Lease: "x", Pod: "pod-a", BinaryVersion: "1.2.0", Strategy: "a/b",
+		Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- publisher.Run(ctx) }()
+	synctest.Wait()
+	return log, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAnIdleCandidateSendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &silent{}
+		log, end := quiet(t, server)
+		if got := server.requests(); got != "GET POST WATCH" {
+			t.Errorf("at first it sends %s", got)
+		}
+		<-time.After(24 * time.Hour)
+		synctest.Wait()
+		if got := server.requests(); got != "" {
+			t.Errorf("in a day it sends %s", got)
+		}
+		end()
+		if got := server.requests(); got != "DELETE" {
+			t.Errorf("at its end it sends %s", got)
+		}
+		if log.Count() > 0 {
+			t.Errorf("it says\n%s", log.String())
+		}
+	})
+}
+
+func TestWithoutTheAPIItIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &silent{missing: true}
+		log, end := quiet(t, server)
+		<-time.After(time.Minute + time.Second)
+		synctest.Wait()
+		if got := len(strings.Fields(server.requests())); got != 2*13 {
+			t.Errorf("%d requests in a minute", got)
+		}
+		end()
+		if !strings.Contains(log.String(), "does not serve LeaseCandidates") || log.Count() != 1 {
+			t.Errorf("it says\n%s", log.String())
+		}
+	})
+}
+
+func strategyOf(cfg coordination.PublisherConfig) coordinationv1.CoordinatedLeaseStrategy {
+	return coordinationv1.CoordinatedLeaseStrategy(cfg.Strategy)
+}
