@@ -147,7 +147,7 @@ func BenchmarkFrames(b *testing.B) {
 }
 
 // present serves a page of its own.
-func present(b *testing.B, c *crowd, changed <-chan struct{}) (address string, end func()) {
+func present(b testing.TB, c *crowd, changed <-chan struct{}) (address string, end func()) {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -23,16 +23,19 @@
   const containers = "main, section, table, tbody, tr, .timeline, .lane";
   const shape = (element) => element.cloneNode(false);
   const alike = (before, after) =>
-    shape(before).isEqualNode(shape(after)) && before.children.length === after.children.length &&
+    before.tagName === after.tagName && before.id === after.id && before.children.length === after.children.length &&
     [...before.children].every((child, i) => child.tagName === after.children[i].tagName && child.id === after.children[i].id);
 
   const merge = (before, after) => {
     if (before.isEqualNode(after)) return;
     if (before.matches(containers) && alike(before, after)) {
+      if (before.className !== after.className) before.className = after.className;
       const others = [...after.children];
       [...before.children].forEach((child, i) => merge(child, others[i]));
-    } else if (before.matches(".strip, td") && !before.querySelector("a, summary")) {
+    } else if (before.matches(".strip, td, .events, .legend, .axis") && !before.querySelector("a, summary")) {
       before.replaceWith(after);
+    } else if (shape(before).isEqualNode(shape(after))) { // which spares idiomorph a look at all that lies beside it
+      Idiomorph.morph(before, after.innerHTML, { morphStyle: "innerHTML", callbacks: keep });
     } else {
       Idiomorph.morph(before, after, { morphStyle: "outerHTML", callbacks: keep });
     }
