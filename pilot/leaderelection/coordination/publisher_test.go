@@ -109,15 +109,14 @@ func (p *published) see(what string, is func(*coordinationv1beta1.LeaseCandidate
 	return object
 }
 
-func (p *published) change(object *coordinationv1beta1.LeaseCandidate, change func(*coordinationv1beta1.LeaseCandidate)) *coordinationv1beta1.LeaseCandidate {
+func (p *published) change(object *coordinationv1beta1.LeaseCandidate, change func(*coordinationv1beta1.LeaseCandidate)) {
 	p.t.Helper()
 	object = object.DeepCopy()
 	change(object)
-	object, err := p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace).Update(p.t.Context(), object, metav1.UpdateOptions{})
+	_, err := p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace).Update(p.t.Context(), object, metav1.UpdateOptions{})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return object
 }
 
 func renewed(o *coordinationv1beta1.LeaseCandidate) bool { return o.Spec.RenewTime != nil }
@@ -137,7 +136,7 @@ func TestPublisherPublishesAnswersAndDeletes(t *testing.T) {
 		if ahead < 0 {
 			ping = metav1.NewMicroTime(o.Spec.RenewTime.Add(time.Microsecond))
 		}
-		o = p.change(o, func(o *coordinationv1beta1.LeaseCandidate) {
+		p.change(o, func(o *coordinationv1beta1.LeaseCandidate) {
 			o.Spec.PingTime = &ping
 			o.Labels[coordination.PriorityLabel] = "7"
 		})
