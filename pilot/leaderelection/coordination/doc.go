@@ -10,4 +10,6 @@
 // revision first. A Registry takes further ones, which Best makes from comparisons.
 //
 // A Publisher keeps a process's own LeaseCandidate, and answers when a coordinator asks whether it lives.
+// Observer.Plan says what a coordinator has to write: whom to ask, whom to name, whom the holder should hand over to.
+// Nothing in the server runs either of them yet.
 package coordination

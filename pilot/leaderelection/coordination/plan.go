@@ -1,0 +1,300 @@
+package coordination
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// ElectionDuration is how long a candidate has for its answer, and how long the answer counts.
+	ElectionDuration = 5 * time.Second
+	// CandidateDuration is for how long one that was asked may be silent before its LeaseCandidate is collected.
+	CandidateDuration = 30 * time.Minute
+	// nominationSeconds is the lease that a nomination comes with, as Kubernetes' controller writes it.
+	nominationSeconds = 5
+	// maxRefusalBackOff bounds for how long one that was named and refused is not named again.
+	maxRefusalBackOff = 5 * time.Minute
+)
+
+// Election is what the cluster shows of one election.
+type Election struct {
+	// Lease is the lock; nil while there is none: it is not a coordinator's to create.
+	Lease      *coordinationv1.Lease
+	Candidates []*coordinationv1beta1.LeaseCandidate
+	Situation  Situation
+}
+
+// Plan is what a coordinator should write now. The zero Plan writes nothing.
+type Plan struct {
+	// Ping are candidates to ask, by a pingTime; Collect are those to delete.
+	Ping, Collect []*coordinationv1beta1.LeaseCandidate
+	// Lease is the lock as it should be; nil: as it is. Its resourceVersion is that of the one it was decided on.
+	Lease *coordinationv1.Lease
+	// Again is when to plan anew if nothing changes until then; 0: never.
+	Again time.Duration
+	// Err says why nobody is named although somebody should be.
+	Err error
+	// Unreadable are candidates' labels that count as absent.
+	Unreadable []error
+}
+
+// Observer is what a coordinator remembers of one election: since when, by its own clock, the objects have been
+// as they are. Times of other clocks are compared with each other alone. A new Observer knows of no
+// change yet: nobody's lease is over and no answer counts before it has seen so itself.
+type Observer struct {
+	lease      leaseState
+	since      time.Time
+	candidates map[string]*candidateState
+}
+
+// leaseState is what of a Lease changes when its holder renews.
+type leaseState struct {
+	uid, holder string
+	renewed     int64
+	transitions int32
+	nominated   bool
+}
+
+type candidateState struct {
+	uid             string
+	renewed, pinged int64
+	// answered is when an answer was seen to come, zero for never; asked when the present ping was first seen.
+	answered, asked time.Time
+	refusedUntil    time.Time
+	backOff         time.Duration
+}
+
+func micros(t *metav1.MicroTime) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+func stateOf(l *coordinationv1.Lease) leaseState {
+	if l == nil {
+		return leaseState{}
+	}
+	holder := value(l.Spec.HolderIdentity)
+	return leaseState{
+		uid: string(l.UID), holder: holder, renewed: micros(l.Spec.RenewTime), transitions: value(l.Spec.LeaseTransitions),
+		// Its first own write gives a holder its acquireTime.
+		nominated: holder != "" && l.Spec.AcquireTime == nil,
+	}
+}
+
+// observe takes in what there is at now.
+func (o *Observer) observe(now time.Time, e Election) {
+	known := o.candidates
+	o.candidates = make(map[string]*candidateState, len(e.Candidates))
+	for _, object := range e.Candidates {
+		c := known[object.Name]
+		renewed, pinged := micros(object.Spec.RenewTime), micros(object.Spec.PingTime)
+		if c == nil || c.uid != string(object.UID) {
+			c = &candidateState{uid: string(object.UID), renewed: renewed, pinged: pinged, asked: now}
+		}
+		if c.renewed != renewed {
+			c.renewed, c.answered = renewed, now
+		}
+		if c.pinged != pinged {
+			c.pinged, c.asked = pinged, now
+		}
+		o.candidates[object.Name] = c
+	}
+	state := stateOf(e.Lease)
+	if was := o.lease; was != state {
+		if c := o.candidates[was.holder]; c != nil && was.uid == state.uid && was.nominated && state.holder == "" {
+			c.refuse(now)
+		} else if c := o.candidates[state.holder]; c != nil && !state.nominated {
+			c.backOff = 0
+		}
+		o.lease, o.since = state, now
+	}
+}
+
+// overdue has a nomination that nobody answered, and that is over, count as refused.
+func (o *Observer) overdue(now time.Time, l *coordinationv1.Lease) {
+	if l == nil || !o.lease.nominated || now.Before(o.ends(l)) {
+		return
+	}
+	if c := o.candidates[o.lease.holder]; c != nil && !c.refusedUntil.After(o.since) {
+		c.refuse(now)
+	}
+}
+
+// refuse notes that the candidate was named and gave the lock back without a write of its own.
+func (c *candidateState) refuse(now time.Time) {
+	c.backOff = min(max(2*c.backOff, 2*ElectionDuration), maxRefusalBackOff)
+	c.refusedUntil = now.Add(c.backOff)
+}
+
+// Plan says what to write at now, which is the coordinator's clock and must not jump; wall is what pingTime and
+// renewTime get, and may be wrong.
+func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Registry) (p Plan) {
+	o.observe(now, e)
+	o.overdue(now, e.Lease)
+	present := o.present(now, e, &p)
+	if e.Lease == nil || len(present) == 0 {
+		return p
+	}
+	written := string(value(e.Lease.Spec.Strategy))
+	if _, known := strategies[written]; !known {
+		return p // somebody else's election, or one that nobody coordinates
+	}
+	best, strategy, err := strategies.Choose(e.Situation, p.read(present))
+	if strategy != "" && strategy != written {
+		return p // Kubernetes' controller has yet to write the strategy that counts now, or it was edited
+	}
+	if err != nil {
+		p.Err = err
+		return p
+	}
+	holder := value(e.Lease.Spec.HolderIdentity)
+	live := holder != "" && now.Before(o.ends(e.Lease))
+	if live {
+		p.again(o.ends(e.Lease).Sub(now))
+	}
+	if live && best.Name == holder {
+		if value(e.Lease.Spec.PreferredHolder) != "" {
+			p.Lease = e.Lease.DeepCopy()
+			p.Lease.Spec.PreferredHolder = nil
+		}
+		return p
+	}
+	answered, complete := o.poll(now, present, &p)
+	if !complete {
+		return p
+	}
+	if best, _, p.Err = strategies.Choose(e.Situation, p.read(answered)); p.Err != nil {
+		return p
+	}
+	p.name(best.Name, live, wall, e.Lease)
+	return p
+}
+
+// ends is when the lease is over, unless it is renewed.
+func (o *Observer) ends(l *coordinationv1.Lease) time.Time {
+	return o.since.Add(time.Duration(value(l.Spec.LeaseDurationSeconds)) * time.Second)
+}
+
+// again asks to be called in d at the latest.
+func (p *Plan) again(d time.Duration) {
+	if p.Again == 0 || d < p.Again {
+		p.Again = max(d, time.Millisecond)
+	}
+}
+
+// read gives the strategies what the objects say.
+func (p *Plan) read(objects []*coordinationv1beta1.LeaseCandidate) (all []Candidate) {
+	p.Unreadable = nil
+	for _, object := range objects {
+		c, err := FromLeaseCandidate(object)
+		if err != nil {
+			p.Unreadable = append(p.Unreadable, err)
+		}
+		if c.Name != "" {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// present are the candidates that may be named: not those that let a ping go by, nor those that have just refused.
+func (o *Observer) present(now time.Time, e Election, p *Plan) (all []*coordinationv1beta1.LeaseCandidate) {
+	for _, object := range e.Candidates {
+		c := o.candidates[object.Name]
+		silent := asked(object.Spec)
+		switch {
+		case silent && !now.Before(c.asked.Add(CandidateDuration)):
+			p.Collect = append(p.Collect, object)
+		case silent && !now.Before(c.asked.Add(ElectionDuration)):
+			p.again(c.asked.Add(CandidateDuration).Sub(now))
+		case now.Before(c.refusedUntil):
+			p.again(c.refusedUntil.Sub(now))
+		default:
+			all = append(all, object)
+		}
+	}
+	return all
+}
+
+// poll asks those whose answers no longer count. It is complete when nobody has to be waited for.
+func (o *Observer) poll(now time.Time, present []*coordinationv1beta1.LeaseCandidate, p *Plan) (answered []*coordinationv1beta1.LeaseCandidate, complete bool) {
+	complete = true
+	for _, object := range present {
+		c := o.candidates[object.Name]
+		switch fresh := !c.answered.IsZero() && now.Before(c.answered.Add(ElectionDuration)); {
+		case asked(object.Spec):
+			complete = false
+			p.again(c.asked.Add(ElectionDuration).Sub(now))
+		case fresh:
+			answered = append(answered, object)
+		default:
+			complete = false
+			p.Ping = append(p.Ping, object)
+		}
+	}
+	return answered, complete
+}
+
+// name has best lead: at once if nobody does, by the holder's handing over if somebody does.
+func (p *Plan) name(best string, live bool, wall time.Time, have *coordinationv1.Lease) {
+	if live && (best == value(have.Spec.HolderIdentity) || best == value(have.Spec.PreferredHolder)) {
+		p.again(ElectionDuration)
+		return
+	}
+	l := have.DeepCopy()
+	p.Lease = l
+	if live {
+		l.Spec.PreferredHolder = &best
+		p.again(ElectionDuration)
+		return
+	}
+	seconds, at := int32(nominationSeconds), After(wall, have.Spec.RenewTime)
+	l.Spec.HolderIdentity, l.Spec.PreferredHolder, l.Spec.AcquireTime = &best, nil, nil
+	l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &seconds, &at
+}
+
+// After is wall, or a moment above last where the wall clock is behind it: what is written must change the object.
+func After(wall time.Time, last *metav1.MicroTime) metav1.MicroTime {
+	if last != nil && !wall.After(last.Time) {
+		wall = last.Add(time.Second)
+	}
+	return metav1.NewMicroTime(wall.Truncate(time.Microsecond))
+}
+
+// Pinged is the candidate with a pingTime above its renewTime, so that it answers and the answer is seen.
+func Pinged(object *coordinationv1beta1.LeaseCandidate, wall time.Time) *coordinationv1beta1.LeaseCandidate {
+	ping := object.DeepCopy()
+	at := After(wall, object.Spec.RenewTime)
+	ping.Spec.PingTime = &at
+	return ping
+}
+
+// String is for logs.
+func (p Plan) String() string {
+	names := func(all []*coordinationv1beta1.LeaseCandidate) (s []string) {
+		for _, object := range all {
+			s = append(s, object.Name)
+		}
+		slices.Sort(s)
+		return s
+	}
+	lease := "unchanged"
+	if p.Lease != nil {
+		lease = fmt.Sprintf("holder %q, preferred %q", value(p.Lease.Spec.HolderIdentity), value(p.Lease.Spec.PreferredHolder))
+	}
+	return fmt.Sprintf("ping %v, collect %v, lease %s, error %v", names(p.Ping), names(p.Collect), lease, p.Err)
+}

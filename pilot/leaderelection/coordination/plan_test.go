@@ -1,0 +1,221 @@
+package coordination_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
+)
+
+// planned is an election whose objects the test changes, and a coordinator that plans by its own clock.
+type planned struct {
+	t        *testing.T
+	now      time.Time
+	wall     time.Time
+	observer coordination.Observer
+	e        coordination.Election
+}
+
+func plan(t *testing.T, names ...string) *planned {
+	strategy := coordinationv1.CoordinatedLeaseStrategy(coordination.DefaultRevision)
+	p := &planned{t: t, now: epoch, wall: epoch}
+	p.e.Lease = &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "l", ResourceVersion: "1"}, Spec: coordinationv1.LeaseSpec{Strategy: &strategy},
+	}
+	for i, name := range names {
+		at := metav1.NewMicroTime(epoch.Add(-time.Hour))
+		p.e.Candidates = append(p.e.Candidates, &coordinationv1beta1.LeaseCandidate{
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(epoch.Add(time.Duration(i) * time.Second))},
+			Spec:       coordinationv1beta1.LeaseCandidateSpec{LeaseName: "x", BinaryVersion: "1.0.0", Strategy: strategy, RenewTime: &at},
+		})
+	}
+	return p
+}
+
+// step plans, writes what is planned, and has those that are not silent answer.
+func (p *planned) step(silent ...string) coordination.Plan {
+	made := p.observer.Plan(p.now, p.wall, p.e, coordination.Own())
+	if made.Lease != nil {
+		p.e.Lease = made.Lease
+	}
+	for _, asked := range made.Ping {
+		for i, c := range p.e.Candidates {
+			if c.Name == asked.Name {
+				p.e.Candidates[i] = coordination.Pinged(c, p.wall)
+				if !strings.Contains(fmt.Sprint(silent), c.Name) {
+					p.e.Candidates[i].Spec.RenewTime = p.e.Candidates[i].Spec.PingTime
+				}
+			}
+		}
+	}
+	return made
+}
+
+func (p *planned) pass(d time.Duration) { p.now, p.wall = p.now.Add(d), p.wall.Add(d) }
+
+func (p *planned) is(holder, preferred string) {
+	p.t.Helper()
+	spec := p.e.Lease.Spec
+	var h, q string
+	if spec.HolderIdentity != nil {
+		h = *spec.HolderIdentity
+	}
+	if spec.PreferredHolder != nil {
+		q = *spec.PreferredHolder
+	}
+	if h != holder || q != preferred {
+		p.t.Errorf("holder %q, preferred %q; want %q, %q", h, q, holder, preferred)
+	}
+}
+
+// claim is the holder's own write.
+func (p *planned) claim() {
+	l := p.e.Lease.DeepCopy()
+	at, seconds := coordination.After(p.wall, l.Spec.RenewTime), int32(15)
+	l.Spec.AcquireTime, l.Spec.RenewTime, l.Spec.LeaseDurationSeconds = &at, &at, &seconds
+	p.e.Lease = l
+}
+
+func (p *planned) quiet(what string) {
+	p.t.Helper()
+	if made := p.step(); made.Lease != nil || len(made.Ping)+len(made.Collect) > 0 || made.Err != nil {
+		p.t.Errorf("%s: %v", what, made)
+	}
+}
+
+func TestPlanNamesPrefersAndIsQuiet(t *testing.T) {
+	for _, wrong := range []time.Duration{0, -time.Hour, time.Hour} {
+		p := plan(t, "a", "b")
+		p.wall = p.wall.Add(wrong)
+		if made := p.step(); len(made.Ping) != 2 || made.Lease != nil {
+			t.Fatalf("at first: %v", made)
+		}
+		if made := p.step(); made.Lease == nil || made.Lease.ResourceVersion != "1" || made.Lease.Spec.AcquireTime != nil || *made.Lease.Spec.LeaseDurationSeconds != 5 {
+			t.Fatalf("nobody is named: %v", made)
+		}
+		p.is("a", "")
+		p.claim()
+		p.quiet("a leads")
+		p.e.Candidates[1] = p.e.Candidates[1].DeepCopy()
+		p.e.Candidates[1].Labels = map[string]string{coordination.PriorityLabel: "1"}
+		p.pass(10 * time.Second)
+		if made := p.step(); len(made.Ping) != 2 {
+			t.Fatalf("b is better, and nobody is asked: %v", made)
+		}
+		p.step()
+		p.is("a", "b")
+		p.quiet("b is waited for")
+	}
+}
+
+func TestPlanClearsWhoNeverComes(t *testing.T) {
+	p := plan(t, "a", "b")
+	p.step()
+	p.step()
+	p.claim()
+	p.step()
+	p.e.Candidates[1].Labels = map[string]string{coordination.PriorityLabel: "1"}
+	p.pass(6 * time.Second)
+	p.step()
+	p.step()
+	p.is("a", "b")
+	p.claim()
+	p.pass(coordination.ElectionDuration)
+	if made := p.step("b"); len(made.Ping) != 2 {
+		t.Fatalf("b is not asked again: %v", made)
+	}
+	p.step("b")
+	p.is("a", "b")
+	p.claim()
+	p.step()
+	p.pass(coordination.ElectionDuration)
+	p.step()
+	p.is("a", "")
+	p.quiet("b is silent")
+	p.pass(coordination.CandidateDuration)
+	if made := p.step(); len(made.Collect) != 1 || made.Collect[0].Name != "b" {
+		t.Errorf("b is not collected: %v", made)
+	}
+}
+
+// A nominee that gives the lock back, or lets the nomination lapse, is not named again for a while.
+func TestPlanBacksOffFromRefusals(t *testing.T) {
+	for name, refuse := range map[string]func(*planned){
+		"released": func(p *planned) {
+			p.e.Lease = p.e.Lease.DeepCopy()
+			nobody := ""
+			p.e.Lease.Spec.HolderIdentity = &nobody
+		},
+		"lapsed": func(p *planned) { p.step(); p.pass(5 * time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan(t, "a", "b")
+			p.step()
+			p.step()
+			p.is("a", "")
+			p.quiet("a is named")
+			refuse(p)
+			p.step()
+			p.step()
+			p.is("b", "")
+			p.claim()
+			p.step()
+			p.pass(9 * time.Second)
+			p.claim()
+			p.quiet("a's back-off")
+			p.is("b", "")
+			p.pass(2 * time.Second)
+			p.claim()
+			if made := p.step(); len(made.Ping) != 2 {
+				t.Errorf("a is not asked again: %v", made)
+			}
+		})
+	}
+}
+
+// Another clock's times say nothing: a lease is over when it has been seen unchanged for its duration.
+func TestPlanJudgesExpiryByChange(t *testing.T) {
+	p := plan(t, "a", "b")
+	holder, old, seconds := "b", metav1.NewMicroTime(epoch.Add(-24*time.Hour)), int32(15)
+	p.e.Lease.Spec.HolderIdentity, p.e.Lease.Spec.RenewTime, p.e.Lease.Spec.AcquireTime, p.e.Lease.Spec.LeaseDurationSeconds = &holder, &old, &old, &seconds
+	p.step()
+	p.step()
+	p.is("b", "a")
+	p.pass(15*time.Second - time.Millisecond)
+	p.step()
+	p.step()
+	p.is("b", "a")
+	p.pass(time.Millisecond)
+	p.step()
+	p.is("a", "")
+}
+
+func TestPlanLeavesAlone(t *testing.T) {
+	for name, change := range map[string]func(*coordination.Election){
+		"no lock":         func(e *coordination.Election) { e.Lease = nil },
+		"no strategy":     func(e *coordination.Election) { e.Lease.Spec.Strategy = nil },
+		"another's":       func(e *coordination.Election) { *e.Lease.Spec.Strategy = "example.com/Other" },
+		"Kubernetes' own": func(e *coordination.Election) { *e.Lease.Spec.Strategy = coordinationv1.OldestEmulationVersion },
+		"an empty spec":   func(e *coordination.Election) { e.Lease.Spec = coordinationv1.LeaseSpec{} },
+		"nobody":          func(e *coordination.Election) { e.Candidates = nil },
+		"another strategy": func(e *coordination.Election) {
+			e.Candidates[0].Spec.Strategy, e.Candidates[0].Spec.BinaryVersion = "example.com/Other", "2.0.0"
+		},
+	} {
+		p := plan(t, "a", "b")
+		change(&p.e)
+		p.quiet(name)
+	}
+	p := plan(t, "a", "b")
+	p.e.Candidates[0].Spec.Strategy = "example.com/Other"
+	if made := p.step(); !errors.Is(made.Err, coordination.ErrStrategies) || made.Lease != nil || len(made.Ping) > 0 {
+		t.Errorf("two strategies: %v", made)
+	}
+}
