@@ -16,14 +16,14 @@ import (
 
 // planned is an election whose objects the test changes, and a coordinator that plans by its own clock.
 type planned struct {
-	t        *testing.T
+	t        testing.TB
 	now      time.Time
 	wall     time.Time
 	observer coordination.Observer
 	e        coordination.Election
 }
 
-func plan(t *testing.T, names ...string) *planned {
+func plan(t testing.TB, names ...string) *planned {
 	strategy := coordinationv1.CoordinatedLeaseStrategy(coordination.DefaultRevision)
 	p := &planned{t: t, now: epoch, wall: epoch}
 	p.e.Lease = &coordinationv1.Lease{
