@@ -33,7 +33,7 @@ var mayDo = map[string]bool{
 	"create configmaps home new": true, "create coordination.k8s.io/leases home new": true,
 	"get configmaps home lock": true, "watch configmaps home lock": true, "update configmaps home lock": true,
 	"get coordination.k8s.io/leases home lock": true, "watch coordination.k8s.io/leases home lock": true, "update coordination.k8s.io/leases home lock": true,
-	"create events home new": true, "patch events home new": true, "patch events home lock": true, "patch events home bundle": true, "patch events home webhook": true,
+	"list events home new": true, "create events home new": true, "patch events home new": true, "patch events home lock": true, "patch events home bundle": true, "patch events home webhook": true,
 	"list pods home new": true, "watch pods home new": true,
 	"list nodes - new": true, "watch nodes - new": true, "create events - new": true, "patch events - new": true,
 	"list networking.k8s.io/ingresses - new": true, "watch networking.k8s.io/ingresses - new": true,

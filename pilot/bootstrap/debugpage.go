@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/debug"
@@ -71,6 +72,9 @@ func (p *electionsPage) run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- p.http.serve(serving) }()
 	go func() { p.ended <- p.page.Run(looking) }()
+	var recalling sync.WaitGroup
+	defer recalling.Wait()
+	recalling.Go(func() { p.recall(looking) })
 	select {
 	case err := <-served: // the listener is broken
 		stop()
@@ -78,6 +82,7 @@ func (p *electionsPage) run(ctx context.Context) error {
 		<-p.ended
 		return err
 	case err := <-p.ended:
+		blind()
 		stop()
 		<-served
 		return err

@@ -32,7 +32,7 @@ func (r *Rights) Add(more Rights) {
 // about them, and what its controllers need.
 func NamespaceRules(rights Rights) []rbacv1.PolicyRule {
 	rules := append(lockRules("", "configmaps", rights.ConfigMaps), lockRules("coordination.k8s.io", "leases", rights.Leases)...)
-	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}})
+	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch", "list"}})
 	if len(rights.Leases) >= manyLocks {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"watch"}})
 	}
