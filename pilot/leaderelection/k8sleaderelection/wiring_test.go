@@ -115,11 +115,13 @@ func TestANominationIsOfItsTerm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *locktest.Store) {
-				b := enter(t, store, "b")
+				b := prepare(t, store, "b")
+				// All of it, before b reads: a nomination that b saw beside another holder is about that term.
 				store.Annotate(k8sresourcelock.NominatedAnnotation, "istiod")
 				store.Annotate(k8sresourcelock.HoldAnnotation, c.hold)
 				putPeer(store, "istiod", "stable", 6)
 				seen := time.Now()
+				b.start(t)
 				pass(3 * lease)
 				// The taker of a nomination that was passed over need not settle.
 				if took := b.lastStart().Sub(seen); took < c.want || took > c.want+time.Second {
