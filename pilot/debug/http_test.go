@@ -336,9 +336,19 @@ func TestOnlyWhatIsSeenIsADifference(t *testing.T) {
 			t.Errorf("%s: no difference", what)
 		}
 	}
+	for left, renewed := range map[time.Duration]bool{10 * time.Second: false, 10200 * time.Millisecond: false, 9800 * time.Millisecond: false, 10400 * time.Millisecond: true} {
+		s := sample()
+		s.Elections[0].CoverLeft = left // two seconds after it was 12
+		f := frameOf(after(2), s, h)
+		f.deadlines = deadlines(f.at, s, old)
+		if f.differs(old) != renewed {
+			t.Errorf("%v left: a difference is %v", left, !renewed)
+		}
+	}
 	s := sample()
-	s.Elections[0].CoverLeft -= 2 * time.Second
-	if frameOf(after(2), s, h).differs(old) {
-		t.Error("time that passes is a difference")
+	s.Elections[0].Lock = "another"
+	s.Elections[0].CoverLeft = 10200 * time.Millisecond
+	if got := deadlines(after(2), s, old)[0]; !got.Equal(after(2).Add(10200 * time.Millisecond)) {
+		t.Errorf("another election's cover ends at %v", got)
 	}
 }

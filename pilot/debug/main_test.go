@@ -60,9 +60,5 @@ func hostile() State {
 
 func frameOf(at time.Time, s State, h *history) *frame {
 	h.observe(at, s)
-	f := &frame{at: at, state: s, history: h.picture(), next: make(chan struct{})}
-	for _, e := range s.Elections {
-		f.deadlines = append(f.deadlines, at.Add(e.CoverLeft))
-	}
-	return f
+	return &frame{at: at, state: s, history: h.picture(), next: make(chan struct{}), deadlines: deadlines(at, s, nil)}
 }

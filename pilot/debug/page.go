@@ -115,11 +115,22 @@ func (p *Page) Record(ctx context.Context, of Election, changes []Change) error 
 func (p *Page) look(h *history) *frame {
 	state, now := p.config.Source(), p.config.Now()
 	h.observe(now, state)
-	f := &frame{at: now, state: state, history: h.picture(), next: make(chan struct{})}
-	for _, e := range state.Elections {
-		f.deadlines = append(f.deadlines, now.Add(e.CoverLeft))
+	return &frame{at: now, state: state, history: h.picture(), next: make(chan struct{}), deadlines: deadlines(now, state, p.newest.Load())}
+}
+
+// sameCover is how far two looks at one cover's end may lie apart: the first is kept.
+const sameCover = 300 * time.Millisecond
+
+// deadlines are the ends of covers. One that old knows already keeps its end to the instant, as long as nobody renews.
+func deadlines(now time.Time, s State, old *frame) (all []time.Time) {
+	for i, e := range s.Elections {
+		end := now.Add(e.CoverLeft)
+		if old != nil && i < len(old.deadlines) && old.state.Elections[i].name() == e.name() && end.Sub(old.deadlines[i]).Abs() <= sameCover {
+			end = old.deadlines[i]
+		}
+		all = append(all, end)
 	}
-	return f
+	return all
 }
 
 // publish replaces the newest frame, and wakes who waits for it.
@@ -129,9 +140,6 @@ func (p *Page) publish(f *frame) {
 	}
 }
 
-// sameCover is how far two looks at one cover's end may lie apart.
-const sameCover = 300 * time.Millisecond
-
 // differs reports whether anybody would see a difference, other than that time has passed.
 func (f *frame) differs(old *frame) bool {
 	a, b := f.state, old.state
@@ -139,7 +147,7 @@ func (f *frame) differs(old *frame) bool {
 		return true
 	}
 	for i := range a.Elections {
-		if a.Elections[i].Leading && f.deadlines[i].Sub(old.deadlines[i]).Abs() > sameCover {
+		if a.Elections[i].Leading && !f.deadlines[i].Equal(old.deadlines[i]) {
 			return true
 		}
 	}

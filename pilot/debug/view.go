@@ -51,8 +51,10 @@ type row struct {
 	Revision chip
 	Mine     bool
 	// Standing is a word on the holder, when it does not simply lead.
-	Standing  string
-	Lasting   string
+	Standing string
+	// Since is when the term began. Here and in covers it is an instant, which stays as it is while time passes: of
+	// hundreds of elections only those that change are sent for drawing.
+	Since     string
 	Cover     *cover
 	Followers []follower
 	Summary   string
@@ -131,9 +133,9 @@ func (f *frame) row(i int, e Election, q query, span span) row {
 		Bars: span.bars(changes, f.history.sign), Marks: span.marks(changes),
 	}
 	if began, seen := termBegan(changes); !began.IsZero() {
-		r.Lasting = lasting(f.at.Sub(began))
+		r.Since = "since " + f.day(began)
 		if !seen {
-			r.Lasting = "at least " + r.Lasting
+			r.Since = "since before " + f.day(began)
 		}
 	}
 	switch {
@@ -146,9 +148,9 @@ func (f *frame) row(i int, e Election, q query, span span) row {
 	}
 	if e.Leading && e.Cover > 0 {
 		r.Cover = &cover{
-			ID:    fmt.Sprintf("cover-%d-%d", i, f.deadlines[i].UnixMilli()/500),
+			ID:    fmt.Sprintf("cover-%d-%d", i, f.deadlines[i].UnixMilli()),
 			Class: coverClass(e.CoverLeft, e.Cover),
-			Text:  fmt.Sprintf("%s of %s left at %s", lasting(e.CoverLeft), lasting(e.Cover), clock(f.at)),
+			Text:  fmt.Sprintf("until %s, unless it is renewed", clock(f.deadlines[i])),
 			Whole: lasting(e.Cover),
 		}
 	}
@@ -210,6 +212,14 @@ func (v view) sum() string {
 		text += fmt.Sprintf(", of %d it cannot be told", unknown)
 	}
 	return text
+}
+
+// day is a clock's time, with the date where that is another than the frame's.
+func (f *frame) day(t time.Time) string {
+	if t, at := t.UTC(), f.at.UTC(); t.YearDay() == at.YearDay() && t.Year() == at.Year() {
+		return clock(t)
+	}
+	return t.UTC().Format("Jan 2 15:04")
 }
 
 func ago(d time.Duration) string {

@@ -248,6 +248,12 @@ func TestDurations(t *testing.T) {
 	if half, one := ago(150*time.Second), ago(time.Minute); half != "2.5 min ago" || one != "60 s ago" {
 		t.Errorf("the timeline's middle is %q, a minute is %q", half, one)
 	}
+	f := frame{at: time.Date(2026, 1, 1, 0, 30, 0, 0, time.UTC)}
+	for back, want := range map[time.Duration]string{20 * time.Minute: "00:10:00", time.Hour: "Dec 31 23:30", 365 * 24 * time.Hour: "Jan 1 00:30"} {
+		if got := f.day(f.at.Add(-back)); got != want {
+			t.Errorf("%v ago is %q, want %q", back, got, want)
+		}
+	}
 	for left, want := range map[time.Duration]string{15 * time.Second: "of-15 over-0", 3 * time.Second: "of-15 over-80", -1: "of-15 over-100", time.Hour: "of-15 over-0"} {
 		if got := coverClass(left, 15*time.Second); got != want {
 			t.Errorf("%v of 15 s: %s, want %s", left, got, want)

@@ -71,7 +71,18 @@ func BenchmarkFlipVisible(b *testing.B) {
 type crowd struct {
 	mu  sync.Mutex
 	all []debug.Election
+	// until is when each cover ends.
+	until []time.Time
+	// gone is what was dropped last, with its cover's end.
+	gone      debug.Election
+	goneUntil time.Time
 }
+
+// A leader of the crowd renews when so much of its cover is over.
+const (
+	crowdCover = 15 * time.Second
+	crowdRenew = 7500 * time.Millisecond
+)
 
 func newCrowd(n int) *crowd {
 	c := &crowd{}
@@ -79,9 +90,11 @@ func newCrowd(n int) *crowd {
 		name := fmt.Sprintf("election-%03d", i)
 		c.all = append(c.all, debug.Election{
 			ID: name, Namespace: "istio-system", Lock: name, Kind: "Lease", Leader: "pilot-stable", Key: "stable", Acting: true, HandsOver: true,
-			Ranked: true, LeaseSeconds: 30, Phase: "leading", Leading: true, Cover: 15 * time.Second, CoverLeft: 10 * time.Second, Gate: "open", Fence: "stands",
+			Ranked: true, LeaseSeconds: 30, Phase: "leading", Leading: true, Cover: crowdCover, Gate: "open", Fence: "stands",
 			Candidates: []inspect.Candidate{{Identity: "pilot-stable", Key: "stable", Warm: true, Fit: true}, {Identity: "pilot-canary", Key: "canary", Warm: true, Fit: true}},
 		})
+		// The renewals of a process that leads many lie apart.
+		c.until = append(c.until, time.Now().Add(crowdCover-crowdRenew*time.Duration(i)/time.Duration(n)))
 	}
 	return c
 }
@@ -89,6 +102,12 @@ func newCrowd(n int) *crowd {
 func (c *crowd) state() debug.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for i := range c.all {
+		for time.Until(c.until[i]) <= crowdCover-crowdRenew {
+			c.until[i] = c.until[i].Add(crowdRenew)
+		}
+		c.all[i].CoverLeft = time.Until(c.until[i])
+	}
 	return debug.State{Identity: "pilot-stable", Revision: "stable", Default: k8sleaderelection.DefaultRevision{Revision: "stable", Synced: true}, Elections: slices.Clone(c.all)}
 }
 
@@ -101,7 +120,21 @@ func (c *crowd) move(i int) {
 	if e.Transitions%2 == 0 {
 		e.Leader, e.Key = "pilot-stable", "stable"
 	}
-	e.Leading, e.CoverLeft = e.Leader == "pilot-stable", 15*time.Second
+	e.Leading = e.Leader == "pilot-stable"
+}
+
+func (c *crowd) drop(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone, c.goneUntil = c.all[i], c.until[i]
+	c.all, c.until = slices.Delete(c.all, i, i+1), slices.Delete(c.until, i, i+1)
+}
+
+// back puts what was dropped last at the front again.
+func (c *crowd) back() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all, c.until = slices.Insert(c.all, 0, c.gone), slices.Insert(c.until, 0, c.goneUntil)
 }
 
 // framesMeasured is for how long a browser is watched while it draws.

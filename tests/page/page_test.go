@@ -41,6 +41,7 @@ func TestElectionsPageInABrowser(t *testing.T) {
 	t.Run("the keyboard is enough, and focus stays", func(t *testing.T) { keys(t, p, b) })
 	t.Run("it fits a telephone and a desk, light and dark", func(t *testing.T) { fits(t, p, b) })
 	t.Run("nothing inline runs", func(t *testing.T) { inline(t, p, b) })
+	t.Run("what is drawn of many is what is sent", func(t *testing.T) { many(t, b) })
 	t.Run("it says when the server is gone", func(t *testing.T) { gone(t, b) })
 }
 
@@ -193,6 +194,49 @@ func inline(t *testing.T, p *plane, b *chromium.Browser) {
 	}
 	if len(tab.Wrong()) == 0 {
 		t.Error("the browser has not complained of what the policy forbids: complaints are not heard")
+	}
+}
+
+// drawn is the page as it is, and sent as it would be were it loaded anew: but for what has passed of a cover, the same.
+const (
+	told  = `.replace(/ over-\d+"/g, '"')`
+	drawn = `document.querySelector("main").outerHTML` + told
+	sent  = `fetch(location.href).then(r => r.text()).then(html => new DOMParser().parseFromString(html, "text/html").querySelector("main").outerHTML` + told + `)`
+)
+
+// Only what differs from one frame to the next is parsed and drawn. Whatever comes, goes and moves, nothing old stays.
+func many(t *testing.T, b *chromium.Browser) {
+	c, changed := newCrowd(30), make(chan struct{}, 1)
+	address, end := present(t, c, changed)
+	defer end()
+	tab := open(t, b, address, desk)
+	until(t, tab, "it is live", settled)
+	for _, step := range []struct {
+		name string
+		do   func()
+	}{
+		{"one changes hands", func() { c.move(3) }},
+		{"five change hands", func() {
+			for i := range 5 {
+				c.move(7 * i)
+			}
+		}},
+		{"one is gone", func() { c.drop(4) }},
+		{"another changes hands", func() { c.move(4) }},
+		{"another is gone", func() { c.drop(0) }},
+		{"it is back as it was", func() { c.back() }},
+		{"and changes hands", func() { c.move(0) }},
+	} {
+		step.do()
+		changed <- struct{}{}
+		terms := 0
+		for _, e := range c.state().Elections {
+			terms += e.Transitions
+		}
+		until(t, tab, step.name+", and it is drawn", fmt.Sprintf(`document.querySelectorAll("tbody tr").length === %d && `, len(c.state().Elections))+
+			fmt.Sprintf(`[...document.querySelectorAll("tbody .number")].reduce((sum, n) => sum + +n.textContent, 0) === %d && `, terms)+
+			`(() => { `+sent+`.then(s => { window.alike = s === `+drawn+`; }); return window.alike === true; })()`)
+		ask[bool](t, tab, `(window.alike = false, true)`)
 	}
 }
 

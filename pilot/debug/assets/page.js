@@ -18,26 +18,47 @@
     beforeAttributeUpdated: (attribute) => attribute !== "open",
   };
 
-  // Of hundreds of elections nearly all stay as they are from one frame to the next. What is equal is left alone, what
-  // nobody can have opened or focused is replaced, and the rest is for idiomorph.
+  // Of hundreds of elections nearly all stay as they are from one frame to the next. Rows and lanes of the same text as
+  // in the frame before are not even parsed; a cover's class says how much of it was over when it was sent.
+  const parts = /<(tr|div class="lane") id="([^"]*)"[^]*?<\/(?:tr|div)>/g;
+  const sent = new Map();
+  const thinned = (html) => {
+    const met = new Set();
+    const thin = html.replace(parts, (text, element, id) => {
+      const lasting = text.replace(/ over-\d+"/g, '"');
+      const same = sent.get(id) === lasting && !met.has(id);
+      met.add(id);
+      sent.set(id, lasting);
+      return same ? `<${element} id="${id}" data-same></${element.slice(0, 3).trim()}>` : text;
+    });
+    for (const id of sent.keys()) if (!met.has(id)) sent.delete(id);
+    return thin;
+  };
+
+  // What is equal is left alone, what nobody can have opened or focused is replaced, and the rest is for idiomorph.
   const containers = "main, section, table, tbody, tr, .timeline, .lane";
+  const whole = (after) => { // for those that look at all of it
+    for (const same of after.querySelectorAll("[data-same]")) same.replaceWith(document.getElementById(same.id).cloneNode(true));
+    return after;
+  };
   const shape = (element) => element.cloneNode(false);
   const alike = (before, after) =>
     before.tagName === after.tagName && before.id === after.id && before.children.length === after.children.length &&
     [...before.children].every((child, i) => child.tagName === after.children[i].tagName && child.id === after.children[i].id);
 
   const merge = (before, after) => {
-    if (before.isEqualNode(after)) return;
+    if ("same" in after.dataset || before.isEqualNode(after)) return;
     if (before.matches(containers) && alike(before, after)) {
-      if (before.className !== after.className) before.className = after.className;
+      if (!after.className) before.removeAttribute("class");
+      else if (before.className !== after.className) before.className = after.className;
       const others = [...after.children];
       [...before.children].forEach((child, i) => merge(child, others[i]));
     } else if (before.matches(".strip, td, .events, .legend, .axis") && !before.querySelector("a, summary")) {
       before.replaceWith(after);
     } else if (shape(before).isEqualNode(shape(after))) { // which spares idiomorph a look at all that lies beside it
-      Idiomorph.morph(before, after.innerHTML, { morphStyle: "innerHTML", callbacks: keep });
+      Idiomorph.morph(before, whole(after).innerHTML, { morphStyle: "innerHTML", callbacks: keep });
     } else {
-      Idiomorph.morph(before, after, { morphStyle: "outerHTML", callbacks: keep });
+      Idiomorph.morph(before, whole(after), { morphStyle: "outerHTML", callbacks: keep });
     }
   };
 
@@ -45,12 +66,17 @@
     const html = pending;
     pending = undefined;
     if (html === undefined) return;
-    const next = new DOMParser().parseFromString(html, "text/html").querySelector("main");
+    const next = new DOMParser().parseFromString(thinned(html), "text/html").querySelector("main");
     for (const bar of next.querySelectorAll(".cover")) { // one that runs goes on
       const running = document.getElementById(bar.id);
       if (running) bar.replaceWith(running.cloneNode(true));
     }
-    merge(document.querySelector("main"), next);
+    try {
+      merge(document.querySelector("main"), next);
+    } catch (error) {
+      sent.clear(); // nobody knows what is drawn of it
+      throw error;
+    }
   };
 
   const follow = () => {
