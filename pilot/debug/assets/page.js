@@ -22,13 +22,14 @@
   // in the frame before are not even parsed; a cover's class says how much of it was over when it was sent.
   const parts = /<(tr|div class="lane") id="([^"]*)"[^]*?<\/(?:tr|div)>/g;
   const sent = new Map();
+  const lasting = (text) => text.replace(/ over-\d+"/g, '"');
+  for (const part of document.querySelectorAll("main tr[id], main div.lane[id]")) sent.set(part.id, lasting(part.outerHTML));
   const thinned = (html) => {
     const met = new Set();
     const thin = html.replace(parts, (text, element, id) => {
-      const lasting = text.replace(/ over-\d+"/g, '"');
-      const same = sent.get(id) === lasting && !met.has(id);
+      const kept = lasting(text), same = sent.get(id) === kept && !met.has(id);
       met.add(id);
-      sent.set(id, lasting);
+      sent.set(id, kept);
       return same ? `<${element} id="${id}" data-same></${element.slice(0, 3).trim()}>` : text;
     });
     for (const id of sent.keys()) if (!met.has(id)) sent.delete(id);
@@ -53,7 +54,7 @@
       else if (before.className !== after.className) before.className = after.className;
       const others = [...after.children];
       [...before.children].forEach((child, i) => merge(child, others[i]));
-    } else if (before.matches(".strip, td, .events, .legend, .axis") && !before.querySelector("a, summary")) {
+    } else if (before.matches(".strip, td, .changes, .legend, .axis") && !before.querySelector("a, summary")) {
       before.replaceWith(after);
     } else if (shape(before).isEqualNode(shape(after))) { // which spares idiomorph a look at all that lies beside it
       Idiomorph.morph(before, whole(after).innerHTML, { morphStyle: "innerHTML", callbacks: keep });
