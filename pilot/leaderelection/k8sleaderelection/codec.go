@@ -41,6 +41,10 @@ func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 	}
 	out.Notes = decodeNotes(s.Notes)
 	out.Notes.Nominated = nomination(s, out.Notes.Hold)
+	out.Strategy = s.Strategy != ""
+	if k8sresourcelock.ValidateIdentity(s.PreferredHolder) == nil { // with another the handover could not be written
+		out.Preferred = s.PreferredHolder
+	}
 	switch {
 	case s.Unreadable != nil:
 		out.Content = core.Unreadable
@@ -49,6 +53,9 @@ func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 	default:
 		out.Content = core.Readable
 		out.Record = decodeRecord(s.Record)
+		if out.Notes.Nominated.Uncounted {
+			out.Record.Acquired = out.Record.Renewed // as beside other nominations
+		}
 	}
 	out.Sum = maphash.Bytes(c.seed, s.Raw)
 	return out, nil
@@ -149,8 +156,12 @@ func parseMarker(s string) core.Marker {
 // nomination says who was written in, and for which term. The annotation is no more than
 // a name, which is enough for a nominee of ours: it takes it away with its first write. A
 // peer keeps it, through later terms too; it can only have been put there by an
-// operator's transfer, whose hold names the term.
+// operator's transfer, whose hold names the term. A coordinator writes no annotation, and no acquireTime: its
+// nominee's first own write gives that.
 func nomination(s k8sresourcelock.Snapshot, hold core.Hold) core.Nomination {
+	if r := s.Record; s.Strategy != "" && r.HolderIdentity != "" && r.AcquireTime.IsZero() {
+		return core.Nomination{Identity: r.HolderIdentity, Transitions: r.LeaderTransitions, Uncounted: true}
+	}
 	n := core.Nomination{Identity: s.Notes[k8sresourcelock.NominatedAnnotation]}
 	switch {
 	case n.Identity == "":
@@ -174,7 +185,7 @@ func encodeNotes(n core.Notes) map[string]string {
 	if n.Hold != (core.Hold{}) {
 		notes[k8sresourcelock.HoldAnnotation] = formatHold(n.Hold)
 	}
-	if n.Nominated.Identity != "" {
+	if n.Nominated.Identity != "" && !n.Nominated.Uncounted {
 		notes[k8sresourcelock.NominatedAnnotation] = n.Nominated.Identity
 	}
 	return notes

@@ -74,6 +74,11 @@ type LeaderElectionConfig struct {
 	// default cannot judge a request, so a candidate of higher rank preempts it, and then
 	// settles for a lease. 0: not at all.
 	SyncWait time.Duration
+	// Coordinated leaves the choice of the leader to a coordinator (Kubernetes' coordinated election, KEP-4355, or the one
+	// of package coordination), for a LeaseLock alone. The elector creates nothing, takes nothing and asks nobody: it waits
+	// until it is named, and hands over to whom spec.preferredHolder names. Where a coordinator leaves a lock that
+	// needs it alone for three lease durations, or is known to be gone (SetCoordinatorAbsent), the other rules count.
+	Coordinated bool
 	// DrainLimit is how long after the end of the cover run functions may take to
 	// return. 0 means the longest that the lease leaves room for.
 	DrainLimit time.Duration
@@ -168,8 +173,30 @@ func (c LeaderElectionConfig) Validate() error {
 	if c.LeaseDuration <= c.RenewDeadline {
 		add("LeaseDuration %v must be greater than RenewDeadline %v: lengthen LeaseDuration", c.LeaseDuration, c.RenewDeadline)
 	}
+	errs = append(errs, c.validateCoordinated()...)
 	errs = append(errs, c.validateLimits()...)
 	return errors.Join(errs...) // which leaves out nil
+}
+
+func (c LeaderElectionConfig) validateCoordinated() (errs []error) {
+	if !c.Coordinated {
+		return nil
+	}
+	switch _, versioned := c.Lock.(k8sresourcelock.Versioned); lock := c.Lock.(type) {
+	case *k8sresourcelock.ConfigMapLock, *k8sresourcelock.MultiLock:
+		errs = append(errs, fmt.Errorf("Coordinated with a %T: a coordinator knows Leases alone, give a LeaseLock", lock))
+	default:
+		if !versioned {
+			errs = append(errs, fmt.Errorf("Coordinated with a %T, which does not show what a coordinator writes: give a LeaseLock", lock))
+		}
+	}
+	if c.KeyComparison != nil {
+		errs = append(errs, errors.New("Coordinated with a KeyComparison: a coordinator chooses, leave one of the two out"))
+	}
+	if c.PreemptImmediately {
+		errs = append(errs, errors.New("Coordinated with PreemptImmediately: nobody preempts where a coordinator chooses, leave one of the two out"))
+	}
+	return errs
 }
 
 func (c LeaderElectionConfig) validateLimits() (errs []error) {
@@ -227,5 +254,7 @@ func (c LeaderElectionConfig) core(oneCycle bool) core.Config {
 		Immediate: c.PreemptImmediately,
 		Release:   c.ReleaseOnCancel,
 		OneCycle:  oneCycle,
+
+		Coordinated: c.Coordinated,
 	}
 }

@@ -35,6 +35,7 @@ type LeaderElector struct {
 	running atomic.Bool
 	view    atomic.Pointer[view]
 	deflt   atomic.Pointer[core.Default]
+	absent  atomic.Bool          // the coordinator is known to be gone
 	loop    atomic.Pointer[loop] // nil unless it runs
 	// handover is the core.Instant since which a handover to this process, or by it, goes on; 0: none does.
 	handover atomic.Int64
@@ -195,6 +196,15 @@ func (le *LeaderElector) GetLeader() string { return le.view.Load().holder }
 func (le *LeaderElector) SetDefaultRevision(d DefaultRevision) {
 	le.deflt.Store(&core.Default{Synced: d.Synced, Revision: d.Revision})
 	le.Reconsider()
+}
+
+// SetCoordinatorAbsent tells a Coordinated elector whether the election's coordinator is known to be gone, as
+// of now. After three lease durations of that the rules without one count. It does not block and may be called at any
+// time, before Run too.
+func (le *LeaderElector) SetCoordinatorAbsent(absent bool) {
+	if le.absent.Swap(absent) != absent {
+		le.give(absence)
+	}
 }
 
 // Reconsider makes the elector ask its KeyComparison again at once.

@@ -36,7 +36,11 @@ func (r *reporter) handover(c *change) {
 	case core.NoOp, core.Read, core.Renew, core.Release:
 	}
 	if c.after.Drain.Kind.HandsOver() && !c.before.Drain.Kind.HandsOver() {
-		r.event("accepted the request of %s, drains", c.after.Snap.Notes.Request.Identity)
+		if request := c.after.Snap.Notes.Request; request.Accepted {
+			r.event("accepted the request of %s, drains", request.Identity)
+		} else {
+			r.event("drains for %s, whom the coordinator prefers", c.after.Snap.Preferred)
+		}
 	}
 	if c.action.Op == core.Acquire {
 		snap := &c.after.Snap
@@ -50,7 +54,6 @@ func (r *reporter) handover(c *change) {
 // nominated reports whether the holder was written in by somebody else and has not
 // written itself yet, as the core judges it.
 func nominated(snap *core.Snapshot) bool {
-	r := snap.Record
-	return r.Renewed == r.Acquired &&
-		snap.Notes.Nominated == core.Nomination{Identity: r.Holder, Transitions: r.Transitions}
+	r, n := snap.Record, snap.Notes.Nominated
+	return r.Renewed == r.Acquired && n.Identity == r.Holder && n.Transitions == r.Transitions
 }

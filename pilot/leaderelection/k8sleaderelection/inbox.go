@@ -11,6 +11,7 @@ const (
 	poked                        // the default revision or the comparison may have changed
 	stepsDown                    // StepDown
 	told                         // the subscription has News
+	absence                      // the coordinator is known to be gone, or no longer
 	ticked                       // the timer's
 )
 

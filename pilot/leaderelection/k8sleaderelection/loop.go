@@ -92,6 +92,9 @@ func (l *loop) start(ctx context.Context) {
 	l.le.loop.Store(l)
 	l.le.clock.jumps.add(l)
 	l.pass(l.defaultNow())
+	if l.le.absent.Load() {
+		l.pass(l.eventOf(absence))
+	}
 }
 
 // background ends with the loop.
@@ -155,6 +158,8 @@ func (l *loop) eventOf(s signal) *event {
 		return l.defaultNow()
 	case stepsDown:
 		return &event{in: core.Input{Kind: core.StepDown}}
+	case absence:
+		return &event{in: core.Input{Kind: core.Coordinator, Absent: l.le.absent.Load()}}
 	}
 	return &event{}
 }

@@ -35,6 +35,9 @@ func DecodeNotes(s k8sresourcelock.Snapshot) Notes {
 	}
 	all.Nominated = nomination(s, all.Hold)
 	snap := core.Snapshot{Exists: true, Content: core.Readable, Record: decodeRecord(s.Record), Notes: all}
+	if all.Nominated.Uncounted {
+		snap.Record.Acquired = snap.Record.Renewed
+	}
 	var n Notes
 	switch m, r := all.Marker, snap.Record; {
 	case m.Identity == "":

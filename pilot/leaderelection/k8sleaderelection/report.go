@@ -70,6 +70,7 @@ func (r *reporter) turn(c *change) {
 		r.callFailed(c.call)
 	}
 	r.record(c)
+	r.coordination(c)
 	if after.Drain.Overdue && !c.before.Drain.Overdue {
 		r.log.Error("run functions have outstayed the drain limit; the lock is not given away, it lapses", "why", string(after.Why))
 		if f := r.le.config.OnStuckDrain; f != nil {

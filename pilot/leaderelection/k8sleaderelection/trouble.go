@@ -22,6 +22,8 @@ const (
 	topicWatch   = "watch"
 	topicFitness = "fitness"
 	topicRecord  = "record"
+	// Who chooses: a coordinator, or the candidates.
+	topicCoordinator = "coordinator"
 )
 
 // quietFor bounds the lines about one topic: after its end, or after a line about it, one

@@ -43,6 +43,16 @@ const (
 	PredecessorAnnotation = "incumbent.dev/predecessor"
 )
 
+// What a coordinator writes on a Lease where its spec cannot carry it: without the feature CoordinatedLeaderElection
+// an API server drops spec.strategy and spec.preferredHolder. They are none of a Snapshot's notes,
+// and stay through the writes of electors.
+const (
+	// StrategyAnnotation stands for spec.strategy.
+	StrategyAnnotation = "incumbent.dev/strategy"
+	// PreferredHolderAnnotation stands for spec.preferredHolder.
+	PreferredHolderAnnotation = "incumbent.dev/preferred-holder"
+)
+
 // LeaderElectionRecord is who holds the lock, as stored. Its times come from the
 // writer's clock: compare them for equality with other records, never with a
 // local clock.
@@ -115,6 +125,10 @@ type Snapshot struct {
 	Unreadable error
 	// Notes are the object's annotations with the prefix "incumbent.dev/".
 	Notes map[string]string
+	// Strategy is the one by which a coordinator chooses who holds the Lease; empty: none does.
+	Strategy string
+	// PreferredHolder is whom the coordinator wants in the holder's place; empty: nobody.
+	PreferredHolder string
 	// Object is the whole object without managedFields, to write back what others put
 	// there; of a MultiLock it is a *Pair.
 	Object runtime.Object

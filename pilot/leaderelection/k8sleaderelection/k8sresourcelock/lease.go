@@ -63,6 +63,7 @@ func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 		Notes:           notesOf(lease.Annotations),
 		Object:          &kept,
 	}
+	snap.Strategy, snap.PreferredHolder = coordination(lease)
 	if !carriesRecord(&lease.Spec) {
 		return snap
 	}
@@ -75,6 +76,18 @@ func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 	}
 	snap.Record = record
 	return snap
+}
+
+// coordination is what a coordinator has written, in whichever form.
+func coordination(lease *coordinationv1.Lease) (strategy, preferred string) {
+	strategy, preferred = string(value(lease.Spec.Strategy)), value(lease.Spec.PreferredHolder)
+	if strategy == "" {
+		strategy = lease.Annotations[StrategyAnnotation]
+	}
+	if preferred == "" {
+		preferred = lease.Annotations[PreferredHolderAnnotation]
+	}
+	return strategy, preferred
 }
 
 func carriesRecord(spec *coordinationv1.LeaseSpec) bool {
@@ -118,8 +131,8 @@ func leaseBytes(r LeaderElectionRecord) []byte {
 	return raw
 }
 
-// encodeLease leaves the fields of a coordinator (strategy, preferredHolder) alone.
-// The holder is never nil: kube-apiserver's own coordinator would crash on it.
+// encodeLease leaves the fields of a coordinator (strategy, preferredHolder) alone, but that one who holds the
+// Lease is no longer preferred to whoever does. The holder is never nil: kube-apiserver's own coordinator would crash on it.
 func encodeLease(lease *coordinationv1.Lease, r LeaderElectionRecord) error {
 	if r.LeaderTransitions > math.MaxInt32 {
 		return fmt.Errorf("leaderTransitions %d does not fit into a Lease: delete the ConfigMap lock that counts so far, its next holder begins at 0", r.LeaderTransitions)
@@ -130,6 +143,12 @@ func encodeLease(lease *coordinationv1.Lease, r LeaderElectionRecord) error {
 	lease.Spec.AcquireTime = leaseTime(r.AcquireTime)
 	lease.Spec.RenewTime = leaseTime(r.RenewTime)
 	lease.Spec.LeaseTransitions = &transitions
+	if r.HolderIdentity != "" && value(lease.Spec.PreferredHolder) == r.HolderIdentity {
+		lease.Spec.PreferredHolder = nil
+	}
+	if r.HolderIdentity != "" && lease.Annotations[PreferredHolderAnnotation] == r.HolderIdentity {
+		delete(lease.Annotations, PreferredHolderAnnotation)
+	}
 	if r.HolderKey == "" {
 		delete(lease.Annotations, LeaseHolderKey)
 		return nil

@@ -16,7 +16,7 @@ var knownNotes = []string{MarkerAnnotation, HandoverRequestAnnotation, Nominated
 func notesOf(annotations map[string]string) map[string]string {
 	var notes map[string]string
 	for k, v := range annotations {
-		if !strings.HasPrefix(k, NotePrefix) {
+		if !strings.HasPrefix(k, NotePrefix) || k == StrategyAnnotation || k == PreferredHolderAnnotation {
 			continue
 		}
 		if notes == nil {

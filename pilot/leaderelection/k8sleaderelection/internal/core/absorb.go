@@ -44,6 +44,8 @@ func (c Config) absorb(s State, in Input) State {
 		s.Stopping = true
 	case Fitness:
 		s.Unfit = in.Unfit
+	case Coordinator:
+		s = s.absence(in)
 	}
 	return s
 }
@@ -88,14 +90,15 @@ func (c Config) observe(s State, in Input) State {
 	}
 	rewound := snap.Version < s.Snap.Version
 	changed := s.Known == Unread || !sameRecord(s.Snap, snap) || rewound
+	follows := in.Kind == Seen && s.Known == Current && snap.byCoordinator() && continues(s.Snap, snap)
 	if s.Known != Unread && changed {
-		s = c.displaced(s, snap, now)
+		s = c.displaced(s, snap, now, follows)
 		s.Duplicate = c.isDuplicate(s, snap)
 	}
 	if !s.Snap.evidence(c.Self) || s.Snap.Notes.Marker != snap.Notes.Marker || rewound {
 		s.Since.Evidence = now
 	}
-	if snap.evidence(c.Self) && !(snap.Record.Holder == c.Self && s.wrote(snap)) {
+	if snap.evidence(c.Self) && !(snap.Record.Holder == c.Self && s.wrote(snap)) && !(follows && snap.Notes.Marker == s.Snap.Notes.Marker) {
 		// Noted here, because the marker can be taken away by an edit. Of the one that
 		// we displaced ourselves more is known: see sent.
 		s = s.waits(s.Since.Evidence.After(c.lease(snap.Record)))
@@ -137,8 +140,10 @@ func (s State) since(snap Snapshot, now Instant) State {
 }
 
 // displaced notes until when the holder that the present snapshot shows may act,
-// when next shows that its term has ended, and not well.
-func (c Config) displaced(s State, next Snapshot, now Instant) State {
+// when next shows that its term has ended, and not well. A watch shows each change, in order: a coordinator's
+// nomination that follows by one replaces the very record that we know, and no later renewal of it. It
+// counts no term, so that without a watch nothing tells what was there in between.
+func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) State {
 	// A holder that is nominated has acted before, if a store was put back in between.
 	goesOn := sameHolder(s.Snap, next) && !next.nominated() && next.Version >= s.Snap.Version
 	if goesOn || endedWell(s.Snap, next) {
@@ -148,12 +153,13 @@ func (c Config) displaced(s State, next Snapshot, now Instant) State {
 		s.Earlier.Until, s.Earlier.Away = s.Earlier.Away.Prior, Away{}
 	}
 	until := c.mayActUntil(s)
-	if s.Snap.nominated() && s.Snap.Record.Holder != c.Self && !(next.held() && continues(s.Snap, next)) {
+	if s.Snap.nominated() && s.Snap.Record.Holder != c.Self && (!(next.held() && continues(s.Snap, next)) || next.byCoordinator() && !follows) {
 		// Nobody has taken the lock from the nominee: its own first write may have been there, unseen.
 		until = c.expiresAt(s).After(c.PeerGrace)
 	}
 	took := next.held() && continues(s.Snap, next) && next.Version > s.Snap.Version &&
-		next.Record.Transitions > s.Snap.Record.Transitions // fewer: an older state came back
+		next.Record.Transitions > s.Snap.Record.Transitions || // fewer: an older state came back
+		follows && next.Version > s.Snap.Version
 	switch {
 	case until == 0:
 	case took && next.acting():

@@ -83,6 +83,8 @@ func (c Config) advanceLeading(s State, now Moment) State {
 		// reads it knows that the challenger is next.
 		s.Drain.Until = now.Mono.After(c.StopLimit)
 		return s.enter(Draining, HandingOver)
+	case c.yields(s, now.Mono):
+		return c.yield(s, now)
 	}
 	return s
 }
@@ -198,6 +200,8 @@ func (c Config) lossReason(s State) Reason {
 		return HistoryRewound
 	case snap.Content == Missing || snap.Record.Holder == "":
 		return RecordEmptied
+	case snap.byCoordinator():
+		return Superseded // whoever was named: it is not our term
 	case snap.Record.Holder == c.Self && snap.Stands.half():
 		return HalfLost
 	case snap.Record.Holder == c.Self:

@@ -62,8 +62,12 @@ func (c Config) baseAction(s State, now Moment) Action {
 // decideFollowing takes the lock when that is allowed, and otherwise waits for the
 // moment when it will be, or for news.
 func (c Config) decideFollowing(s State, now Moment, a Action) Action {
-	if c.unasked(s) && now.Mono >= c.settledAt(s) {
-		return c.decideReleasing(s, now, a).because(NotAsked)
+	if c.unasked(s, now.Mono) {
+		at := c.settledAt(s)
+		if now.Mono >= at {
+			return c.decideReleasing(s, now, a).because(NotAsked)
+		}
+		a = a.wake(at)
 	}
 	if c.mayAsk(s, now.Mono) && now.Mono >= s.BackOff.Until && now.Mono < c.expiresAt(s) {
 		return c.decideAsking(s, now, a)
@@ -72,6 +76,7 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 		a = a.wake(ends)
 	}
 	at, why := c.opening(s)
+	at, why = c.named(s, at, why)
 	if at < s.BackOff.Until && s.BackOff.Until > now.Mono && !(c.nominee(s) && c.transferred(s)) {
 		at, why = s.BackOff.Until, BackingOff
 	}
@@ -97,16 +102,27 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 		}
 		a = a.wake(s.PollAt)
 	}
-	if why != BackingOff && why != NotFit && why != Unsynced && s.Snap.held() {
+	switch {
+	case why == BackingOff || why == NotFit || why == Unsynced:
+	case s.Snap.held():
 		why = HeldByOther
+	case why == NoCoordinator:
+		why = Unnamed
 	}
 	return a.wake(at).because(why)
 }
 
 // unasked reports whether somebody has written us in as holder although we did not
-// ask, or do not want it now. The lock is passed on at once: nobody acts.
-func (c Config) unasked(s State) bool {
-	return c.nominee(s) && (s.Unfit || !s.Asking.Wanted && !c.transferred(s))
+// ask, or do not want it now. The lock is passed on at once: nobody acts. A coordinator names those that
+// have published themselves as candidates; one that would not lead all the same gives it the lock back.
+func (c Config) unasked(s State, now Instant) bool {
+	switch {
+	case !c.nominee(s):
+		return false
+	case c.Coordinated && !c.transferred(s):
+		return s.Unfit || now < s.BackOff.Until
+	}
+	return s.Unfit || !s.Asking.Wanted && !c.transferred(s)
 }
 
 // nominee reports whether somebody has written us in as holder, and nothing was written since.
@@ -158,6 +174,9 @@ func (c Config) opening(s State) (Instant, Reason) {
 		return c.turn(s), Filled
 	case snap.Content == Unreadable:
 		return c.afterHigher(s, c.expiresAt(s)), Replaced
+	case snap.Record.Holder == "" && snap.Strategy && !c.Coordinated:
+		// Whoever does not ask a coordinator leaves it the time to name somebody.
+		return max(c.turn(s), s.SeenAt.After(c.Retry)), Free
 	case snap.Record.Holder == "":
 		return c.turn(s), Free
 	case snap.Record.Holder == c.Self && !s.Duplicate:
@@ -254,8 +273,8 @@ func (c Config) decideReleasing(s State, now Moment, a Action) Action {
 		return a.wake(s.Effort.Writes.Next).because(Retrying)
 	}
 	old := s.Snap.Record
-	if c.fulfils(s, now.Mono) {
-		record, notes := c.nomination(s, now)
+	if r := c.successor(s, now.Mono); r.Identity != "" {
+		record, notes := c.nomination(s, r, now)
 		return a.write(HandOver, s.Snap, record, notes).because(HandingOver)
 	}
 	record := Record{
@@ -268,9 +287,8 @@ func (c Config) decideReleasing(s State, now Moment, a Action) Action {
 }
 
 // nomination is the write that passes the lock on to the challenger whose request
-// stands. It acts only on a write of its own.
-func (c Config) nomination(s State, now Moment) (Record, Notes) {
-	r := s.Snap.Notes.Request
+// stands, or to whom a coordinator prefers. It acts only on a write of its own.
+func (c Config) nomination(s State, r Request, now Moment) (Record, Notes) {
 	record := Record{
 		// Not quite our lease: a nominee that is a peer writes its own, so that its first
 		// write changes the record even within the second that ours was made in.
@@ -278,7 +296,7 @@ func (c Config) nomination(s State, now Moment) (Record, Notes) {
 		Renewed: s.nextStamp(s.Snap.Record.Renewed, now.Wall), Transitions: s.nextTransition(),
 	}
 	record.Acquired = record.Renewed
-	notes := Notes{Nominated: Nomination{r.Identity, record.Transitions}}
+	notes := Notes{Nominated: Nomination{Identity: r.Identity, Transitions: record.Transitions}}
 	if r.Reason == ForOperator {
 		// It also tells the nominee, which did not ask, that it is wanted.
 		notes.Hold = Hold{
@@ -298,7 +316,7 @@ func (c Config) claim(s State, now Moment) (Record, Notes) {
 		Holder: c.Self, Key: c.Key, Lease: c.Lease,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
 	}
-	if s.Snap.nominated() && old.Holder == c.Self && old.Transitions >= s.Snap.Floor {
+	if s.Snap.nominated() && !s.Snap.byCoordinator() && old.Holder == c.Self && old.Transitions >= s.Snap.Floor {
 		record.Transitions = old.Transitions // the handover has counted this term
 	}
 	notes := c.notes(s, record, now.Mono >= c.settledAt(s))

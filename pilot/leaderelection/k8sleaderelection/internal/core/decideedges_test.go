@@ -93,7 +93,7 @@ func TestWhatIsDoneWithALockThatNobodyAskedFor(t *testing.T) {
 		"nobody may act any more":    {"nominated me", func(s *State) { s.Earlier.Until = testNow.Mono }, decided{Release, NotAsked, 0}},
 		"it may be a twin's":         {"nominated me", func(s *State) { s.Duplicate = true }, decided{NoOp, HeldByOther, 2}},
 		"its own stamp, by chance":   {"nominated me", func(s *State) { s.Own.Stamps[0] = 5e6 }, decided{Release, NotAsked, 0}},
-		"it stays away, it may act":  {"nominated me", func(s *State) { s.Earlier.Until, s.BackOff.Until = seconds(1), seconds(5) }, decided{NoOp, BackingOff, 5}},
+		"it stays away, it may act":  {"nominated me", func(s *State) { s.Earlier.Until, s.BackOff.Until = seconds(1), seconds(5) }, decided{NoOp, BackingOff, 1}},
 		"it stays away, an operator": {"transferred to me", func(s *State) { s.BackOff.Until = seconds(5) }, decided{Acquire, Reclaimed, 0}},
 		"it has led since, as that":  {"transferred to me", func(s *State) { s.BackOff.Until, s.Snap.Record.Renewed = seconds(5), 77e6 }, decided{NoOp, BackingOff, 5}},
 		"another is nominated":       {"nominated", func(*State) {}, decided{NoOp, HeldByOther, 2}},

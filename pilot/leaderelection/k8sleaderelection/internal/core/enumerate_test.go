@@ -54,7 +54,7 @@ func testSnapshots() map[string]Snapshot {
 	half := func(s Snapshot) Snapshot { s.Stands = InFirst; return s }
 	before15 := func(s Snapshot) Snapshot { s.Version = 14; return s } // an older state than the term's first write
 	untouched := func(r Record) Record { r.Renewed = r.Acquired; return r }
-	nominatedByOperator := Notes{Nominated: Nomination{"a", 3}, Hold: hold("a")}
+	nominatedByOperator := Notes{Nominated: Nomination{Identity: "a", Transitions: 3}, Hold: hold("a")}
 	nominatedByOperator.Hold.Reason = HoldForTransfer
 	return map[string]Snapshot{
 		"equal, unfit":           lock(record("b", "stable"), unfit),
@@ -84,8 +84,8 @@ func testSnapshots() map[string]Snapshot {
 		"lower":                  lock(record("b", "canary"), marker("b", 3)),
 		"lower, unmarked":        lock(record("b", "canary"), Notes{}),
 		"peer, marker left":      lock(record("istiod", "stable"), marker("b", 2)),
-		"nominated":              lock(untouched(record("b", "stable")), Notes{Nominated: Nomination{"b", 3}}),
-		"nominated me":           lock(untouched(record("a", "stable")), Notes{Nominated: Nomination{"a", 3}}),
+		"nominated":              lock(untouched(record("b", "stable")), Notes{Nominated: Nomination{Identity: "b", Transitions: 3}}),
+		"nominated me":           lock(untouched(record("a", "stable")), Notes{Nominated: Nomination{Identity: "a", Transitions: 3}}),
 	}
 }
 
@@ -373,7 +373,7 @@ func (c Config) wrongHandOver(s State, a Action) string {
 	switch {
 	case s.Phase != Releasing || s.Alive || !c.ours(s):
 		return "a handover of what is not one's own, or of what runs"
-	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Notes.Nominated != Nomination{r.Identity, a.Record.Transitions} ||
+	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Notes.Nominated != Nomination{Identity: r.Identity, Transitions: a.Record.Transitions} ||
 		a.Notes.Marker != Marker{} || a.Notes.Request != Request{}:
 		return "a handover to somebody who did not ask"
 	case a.Notes.Hold != (Hold{}) && (r.Reason != ForOperator || !a.Notes.Hold.names(a.Record)):

@@ -83,7 +83,7 @@ func TestClaimExceedsBothObjects(t *testing.T) {
 		snap.Floor, snap.Notes = x.floor, Notes{}
 		if x.nominated != "" {
 			snap.Record.Holder, snap.Record.Acquired = x.nominated, snap.Record.Renewed
-			snap.Notes.Nominated = Nomination{x.nominated, snap.Record.Transitions}
+			snap.Notes.Nominated = Nomination{Identity: x.nominated, Transitions: snap.Record.Transitions}
 		}
 		record, _ := c.claim(State{Known: Current, Snap: snap, Count: 3}, testNow)
 		if record.Transitions != x.want {

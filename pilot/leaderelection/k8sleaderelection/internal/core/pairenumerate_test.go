@@ -28,7 +28,7 @@ func halves(uid, otherUID string) map[string]Snapshot {
 		}
 		add("ended", "", 7e6, Notes{})
 		for _, holder := range []string{"me", "b"} {
-			add("nominee", holder, 5e6, Notes{Nominated: Nomination{holder, term}})
+			add("nominee", holder, 5e6, Notes{Nominated: Nomination{Identity: holder, Transitions: term}})
 			add("alone", holder, 7e6, Notes{})
 			for _, other := range []string{otherUID, "gone", ""} {
 				add("claim beside "+other+" of", holder, 7e6, Notes{Needs: NeedsBoth{holder, term, other}})

@@ -39,6 +39,8 @@ type Marker struct {
 type Nomination struct {
 	Identity    string
 	Transitions int
+	// Uncounted: a coordinator's, which counts no term of its nominee's.
+	Uncounted bool
 }
 
 // Notes are our annotations on the lock object, decoded.
@@ -67,6 +69,10 @@ type Snapshot struct {
 	// term, and Floor is the most transitions that either counts.
 	Stands Stands
 	Floor  int
+	// Strategy: a coordinator chooses who holds this lock. Preferred is whom it wants in the
+	// holder's place; empty: nobody.
+	Strategy  bool
+	Preferred string
 }
 
 // Stands is in which of a lock's two objects a record stands. Zero: the lock is one.
@@ -92,10 +98,11 @@ func (s Snapshot) held() bool {
 }
 
 // acting reports whether the marker says that the recorded holder is one of ours
-// and has begun to act.
+// and has begun to act. A coordinator counts no term: one that names a process which led
+// before leaves that one's marker beside the new name.
 func (s Snapshot) acting() bool {
 	m := s.Notes.Marker
-	return s.held() && m.Identity == s.Record.Holder && m.Transitions == s.Record.Transitions
+	return s.held() && m.Identity == s.Record.Holder && m.Transitions == s.Record.Transitions && !s.byCoordinator()
 }
 
 // nominated reports whether the recorded holder was written in by somebody else and
@@ -103,7 +110,8 @@ func (s Snapshot) acting() bool {
 // with its first own write. A peer that an operator had put there keeps it, even through
 // later terms of its own; its renewals and its transitions tell.
 func (s Snapshot) nominated() bool {
-	return s.held() && s.Notes.Nominated == Nomination{s.Record.Holder, s.Record.Transitions} &&
+	n := s.Notes.Nominated
+	return s.held() && n.Identity == s.Record.Holder && n.Transitions == s.Record.Transitions &&
 		s.Record.Renewed == s.Record.Acquired
 }
 
@@ -117,7 +125,7 @@ func (s Snapshot) nominationIn(next Snapshot) Nomination {
 	named := h.Reason == HoldForTransfer && h.Holder == is.Identity
 	left := s.held() && s.UID == next.UID && was.Identity == is.Identity &&
 		(s.Record.Holder != was.Identity || s.Record.Transitions != was.Transitions)
-	if left && !named && was.Transitions <= is.Transitions {
+	if left && !named && !is.Uncounted && was.Transitions <= is.Transitions {
 		return was
 	}
 	return is
@@ -167,6 +175,10 @@ func endedWell(a, b Snapshot) bool {
 	}
 	if b.Record.Holder == "" {
 		return b.Record.Transitions == a.Record.Transitions
+	}
+	if b.byCoordinator() {
+		// Nobody but a leader of ours takes its marker away, and that by its drained release.
+		return a.acting() && b.Notes.Marker == (Marker{}) && b.Record.Transitions == a.Record.Transitions
 	}
 	return b.nominated() && b.Record.Transitions == after(a.Record.Transitions)
 }

@@ -36,7 +36,7 @@ func marked(holder string, transitions int) func(*Snapshot) {
 func nominated(holder string, transitions int) func(*Snapshot) {
 	return func(s *Snapshot) {
 		to(holder, transitions)(s)
-		s.Notes = Notes{Nominated: Nomination{holder, transitions}}
+		s.Notes = Notes{Nominated: Nomination{Identity: holder, Transitions: transitions}}
 		s.Record.Acquired = s.Record.Renewed
 	}
 }
@@ -266,7 +266,7 @@ func TestWhatIsLeftOfANomination(t *testing.T) {
 	at := func(holder, nominee string, term int) Snapshot {
 		s := Snapshot{Exists: true, Content: Readable, UID: UID{First: "x"}, Record: Record{Holder: holder, Transitions: term, Acquired: 7, Renewed: 7}}
 		if nominee != "" {
-			s.Notes.Nominated = Nomination{nominee, term} // as it is decoded
+			s.Notes.Nominated = Nomination{Identity: nominee, Transitions: term} // as it is decoded
 		}
 		return s
 	}

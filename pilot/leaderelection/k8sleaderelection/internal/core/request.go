@@ -32,6 +32,7 @@ const (
 const (
 	refusedNoRank = "the challenger does not outrank the holder by the holder's view of the default revision"
 	refusedHeld   = "an operator's hold stands: rank does not count"
+	refusedByRank = "a coordinator decides who leads this election: rank does not count"
 )
 
 // maxRequestSeconds bounds what a record can make others wait.
@@ -118,7 +119,7 @@ func (c Config) heed(s State, next Snapshot, now Instant) State {
 // mayAsk reports whether there is a reason to ask the leader to hand over: we outrank it
 // and no hold stands, or it has said that it is unfit.
 func (c Config) mayAsk(s State, now Instant) bool {
-	if !c.canAsk(s) || s.Unfit {
+	if !c.canAsk(s) || s.Unfit || now < c.alone(s) {
 		return false
 	}
 	return s.Snap.Notes.Marker.Unfit || !c.External && c.outranks(s) && now >= s.holdEnds()
@@ -180,6 +181,9 @@ func (c Config) judge(s State, now Instant) (accept bool, refuse string, again I
 	if now < s.holdEnds() {
 		return false, refusedHeld, now
 	}
+	if now < c.alone(s) {
+		return false, refusedByRank, now
+	}
 	if at := s.Since.Request.After(c.Patience); now < at {
 		return false, "", at
 	}
@@ -193,7 +197,7 @@ func (c Config) grants(s State, now Instant) bool {
 	if r.Reason == ForOperator || s.Unfit {
 		return true
 	}
-	return c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= s.holdEnds()
+	return c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= max(s.holdEnds(), c.alone(s))
 }
 
 // coolDown is for how long we leave the lock alone after the request that we accepted:

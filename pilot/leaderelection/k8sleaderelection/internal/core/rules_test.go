@@ -96,7 +96,7 @@ func TestDisplaced(t *testing.T) {
 		{"a peer's release", peer, after(peer, empty), 0},
 		{"a handover", acting, after(acting, func(s *Snapshot) {
 			s.Record.Transitions++
-			s.Record.Holder, s.Notes = "c", Notes{Nominated: Nomination{"c", s.Record.Transitions}}
+			s.Record.Holder, s.Notes = "c", Notes{Nominated: Nomination{Identity: "c", Transitions: s.Record.Transitions}}
 			s.Record.Acquired = s.Record.Renewed
 		}), 0},
 		{"emptied, the marker left", acting, after(acting, func(s *Snapshot) { s.Record.Holder = "" }), 25},

@@ -12,6 +12,8 @@ type Config struct {
 	Immediate bool // act at once after preempting, as Istio's elector does
 	Release   bool // a drained stop gives the lock up; false: it lapses
 	OneCycle  bool // a lost term ends the elector
+	// Coordinated: a coordinator names the leader, candidates wait for that. See coordinated.go.
+	Coordinated bool
 }
 
 // Phase is where a candidate stands.
@@ -106,9 +108,11 @@ const (
 	Stop
 	// Fitness: whether this process is fit to lead, as of now.
 	Fitness
+	// Coordinator: whether the election's coordinator is known to be gone, as of now.
+	Coordinator
 )
 
-var kindNames = [...]string{"tick", "seen", "replied", "default", "watching", "unwatched", "drained", "step-down", "stop", "fitness"}
+var kindNames = [...]string{"tick", "seen", "replied", "default", "watching", "unwatched", "drained", "step-down", "stop", "fitness", "coordinator"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -123,6 +127,7 @@ type Input struct {
 	Default    Default // DefaultChanged
 	Gap        bool    // Watching: changes before it may have been missed
 	Unfit      bool    // Fitness
+	Absent     bool    // Coordinator: it is gone
 	Beats      bool    // with Config.External: we outrank the holder of the newest snapshot
 	Jitter     uint8   // random, for the next poll: 255 is almost the whole of JitterFactor
 }
@@ -152,6 +157,7 @@ type State struct {
 	Stopping bool
 	Unfit    bool    // this process should not lead if another can
 	SyncBy   Instant // when waiting for the default revision ends; noted at the first step
+	Absent   Instant // since when the coordinator is known to be gone; zero: it is not
 
 	// What was seen of the lock.
 	Known   Knowledge

@@ -25,7 +25,7 @@ func TestWhenATermIsOurs(t *testing.T) {
 		"written by another":   func(s *State) { s.Snap.Record.Renewed = 8e6 },
 		// At the end of the count a nominee's term has the same number, and its stamp is a second of another's clock.
 		"written in anew": func(s *State) {
-			s.Snap.Notes, s.Snap.Record.Acquired = Notes{Nominated: Nomination{"a", 3}}, s.Snap.Record.Renewed
+			s.Snap.Notes, s.Snap.Record.Acquired = Notes{Nominated: Nomination{Identity: "a", Transitions: 3}}, s.Snap.Record.Renewed
 		},
 		"in one of two objects":  func(s *State) { s.Snap.Stands = InFirst },
 		"in the other of them":   func(s *State) { s.Snap.Stands = InSecond },

@@ -109,7 +109,7 @@ func TestWhatAHandoverWrites(t *testing.T) {
 		s.Count = 3
 		a := c.decide(s, testNow)
 		want := Record{Holder: "b", Key: "canary", Lease: 16 * time.Second, Acquired: nowStamp, Renewed: nowStamp, Transitions: 4}
-		if a.Op != HandOver || a.Record != want || a.Notes != (Notes{Nominated: Nomination{"b", 4}, Hold: x.hold}) {
+		if a.Op != HandOver || a.Record != want || a.Notes != (Notes{Nominated: Nomination{Identity: "b", Transitions: 4}, Hold: x.hold}) {
 			t.Errorf("%s: %s %+v with %+v", name, a.Op, a.Record, a.Notes)
 		}
 	}

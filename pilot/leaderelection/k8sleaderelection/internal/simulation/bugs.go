@@ -41,7 +41,9 @@ func BugNamed(name string) (Bug, bool) {
 }
 
 // AllBugs are the planted defects: those of the handover, those of effort and those of pairs last.
-func AllBugs() []Bug { return slices.Concat(Bugs, handoverBugs, effortBugs, pairBugs()) }
+func AllBugs() []Bug {
+	return slices.Concat(Bugs, handoverBugs, coordinatedBugs, effortBugs, pairBugs())
+}
 
 // Bugs are the planted defects. Several could be caught by more than one check; each
 // names the one that it is there to prove.

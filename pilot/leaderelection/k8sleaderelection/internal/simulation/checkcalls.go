@@ -64,7 +64,7 @@ func (w *world) checkGuard(c *call, now view, unguarded bool) {
 
 // checkRelease: a release says that nobody acts, so nobody may.
 func (w *world) checkRelease(c *call, now view) {
-	unasked := now.released && now.snap.Notes.Nominated.Identity == c.p.id && now.snap.Record.Holder == c.p.id
+	unasked := (now.released || now.term != nil && now.term.named) && now.snap.Notes.Nominated.Identity == c.p.id && now.snap.Record.Holder == c.p.id
 	// A dead process of its name can have written, late, what looks like its own.
 	late := now.term != nil && now.term.id == c.p.id && c.p.stamped(now.snap.Record)
 	if !unasked && !late && (now.term == nil || now.term.p != c.p) {
@@ -83,7 +83,7 @@ func (w *world) committed(c *call, _, now view) {
 	if c.op == core.HandOver && w.mode.Net == 0 {
 		w.checkNominee(now)
 	}
-	if c.op != core.Release || w.mode.Net > 0 || w.mode.Edits > 0 || w.mode.Peers > 0 || w.mode.Refusals > 0 || w.mode.Lag > 0 {
+	if c.op != core.Release || w.mode.Net > 0 || w.mode.Edits > 0 || w.mode.Peers > 0 || w.mode.Refusals > 0 || w.mode.Lag > 0 || w.mode.Silences > 0 {
 		return // elsewhere there are good reasons to wait
 	}
 	w.checkPrompt(now)
@@ -154,7 +154,7 @@ func (c *checks) leaderChanged() {
 		w.violate(Prompt, "the leader changed although nothing happened")
 	}
 	w.result.Leaderless = max(w.result.Leaderless, w.now.since(c.leaderless))
-	if idle := w.now.since(max(c.leaderless, c.busyAt)); w.mode.mild() && leaders > 0 && idle > w.timing.idle() {
+	if idle := w.now.since(max(c.leaderless, c.busyAt)); w.mode.mild() && leaders > 0 && idle > w.timing.idle()+w.mode.uncared(w.timing) {
 		w.violate(Prompt, "nobody acted for %v, and nothing was in the way", idle)
 	}
 	c.leaderless = w.now
@@ -182,6 +182,10 @@ func (w *world) checkSettled() {
 		w.violate(Prompt, "nobody leads %v after the calm began", w.now.since(w.calm))
 		return
 	}
+	if w.mode.Coordinated {
+		w.checkWish(leader)
+		return
+	}
 	for _, n := range w.nodes {
 		if w.mode.External && !n.idle() && n.key > leader.key {
 			w.violate(Prompt, "%s leads, of key %s, %v after the calm began; %s is of key %s", leader.name, leader.key, w.now.since(w.calm), n.name, n.key)
@@ -192,6 +196,13 @@ func (w *world) checkSettled() {
 				leader.name, leader.key, w.now.since(w.calm), w.defaultRevision.Revision, n.name, n.key)
 			return
 		}
+	}
+}
+
+// checkWish: who leads is whom the coordinators would have, if all take part that they know.
+func (w *world) checkWish(leader *node) {
+	if want := w.coordinators[0].best(); w.mode.Loners == 0 && leader.name != want && w.coordinators[0].spared[leader.name] < w.now {
+		w.violate(Prompt, "%s leads %v after the calm began; the coordinators would have %s", leader.name, w.now.since(w.calm), want)
 	}
 }
 

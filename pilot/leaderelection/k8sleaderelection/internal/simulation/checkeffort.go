@@ -71,7 +71,7 @@ func (p *process) learns(in core.Input, v view) {
 		if in.Result == core.OK {
 			p.meets(v)
 		}
-	case core.DefaultChanged, core.Watching, core.Unwatched, core.Fitness, core.Stop, core.StepDown, core.Drained:
+	case core.DefaultChanged, core.Watching, core.Unwatched, core.Fitness, core.Stop, core.StepDown, core.Drained, core.Coordinator:
 		p.cause(3, 2)
 	case core.Tick:
 	}
@@ -80,7 +80,7 @@ func (p *process) learns(in core.Input, v view) {
 func (p *process) meets(v view) {
 	old := p.base.snap
 	now := v.snap
-	same := old.Exists == now.Exists && old.UID == now.UID && old.Content == now.Content && old.Notes == now.Notes &&
+	same := old.Exists == now.Exists && old.UID == now.UID && old.Content == now.Content && old.Notes == now.Notes && old.Preferred == now.Preferred &&
 		old.Record.Holder == now.Record.Holder && old.Record.Transitions == now.Record.Transitions && p.base.foreign == v.foreign
 	if !same {
 		p.cause(4, 2)
@@ -173,6 +173,9 @@ func (w *world) checkCount(c *call, now view) {
 	}
 	step := c.record.Transitions - old.Record.Transitions
 	counts := c.op == core.Acquire || c.op == core.HandOver
+	if c.op == core.Acquire && isNominated(old) && old.Notes.Nominated.Uncounted && step == 0 && old.Record.Transitions < 1<<31-1 {
+		w.violate(Count, "%v begins a term that nobody counts: a coordinator did not", c.p)
+	}
 	if step != 0 && !(counts && step == 1 && old.Record.Transitions < 1<<31-1) {
 		w.violate(Count, "%v's %s counts from %d to %d", c.p, c.op, old.Record.Transitions, c.record.Transitions)
 	}

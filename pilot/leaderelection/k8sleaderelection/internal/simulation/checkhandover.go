@@ -42,6 +42,9 @@ func (c *checks) write(p *process, call *call) {
 func (c *checks) asks(p *process, call *call) {
 	w, s, now, r := c.w, p.seen.snap, p.now().Mono, call.notes.Request
 	m := s.Notes.Marker
+	if p.cfg.Coordinated && !p.seen.alone(p) {
+		w.violate(Coordination, "%v asks %s, and is to wait until it is named", p, shown(s))
+	}
 	if !names(m, s.Record) || !m.Handover || s.Record.Holder == p.id {
 		w.violate(Handover, "%v asks %s, who knows no handover", p, shown(s))
 	}
@@ -90,7 +93,9 @@ func (c *checks) accepts(p *process, call *call) {
 // handsOver: rule 3.
 func (c *checks) handsOver(p *process, call *call) {
 	w, r := c.w, p.seen.snap.Notes.Request
-	if !p.seen.stands(p.now().Mono) || r.Identity == "" {
+	if preferred := p.seen.snap.Preferred; p.cfg.Coordinated && preferred != "" && preferred != p.id && !p.seen.paused(p.now().Mono) && !p.promised() {
+		r = core.Request{Identity: preferred}
+	} else if !p.seen.stands(p.now().Mono) || r.Identity == "" {
 		w.violate(Handover, "%v hands over, and no request stands in %s", p, shown(p.seen.snap))
 	}
 	n := call.notes
@@ -98,6 +103,13 @@ func (c *checks) handsOver(p *process, call *call) {
 		n.Marker != (core.Marker{}) || n.Request != (core.Request{}) || call.record.Transitions != min(call.base.Record.Transitions+1, 1<<31-1) {
 		w.violate(Handover, "%v hands over to %q of %q, and writes %+v with %+v", p, r.Identity, r.Key, call.record, n)
 	}
+}
+
+// promised reports whether a request stands that goes before a coordinator's preference.
+func (p *process) promised() bool {
+	r := p.seen.snap.Notes.Request
+	return p.seen.stands(p.now().Mono) && r.Identity != "" && (r.Accepted || r.Reason == core.ForOperator || p.seen.unfit ||
+		p.seen.alone(p) && core.Outranks(r.Key, p.key, p.seen.defaultRevision))
 }
 
 // acquires: rules 4, 6, 8 and 9.
@@ -108,7 +120,10 @@ func (c *checks) acquires(p *process, call *call) {
 	if s.Exists && s.Content == core.Readable {
 		holder = s.Record.Holder
 	}
-	nominated := holder != "" && s.Notes.Nominated == (core.Nomination{Identity: holder, Transitions: s.Record.Transitions}) && s.Record.Renewed == s.Record.Acquired
+	nominated := isNominated(s)
+	if p.cfg.Coordinated {
+		c.named(p, holder, seen)
+	}
 	switch {
 	case p.awaitsDefault() && !(nominated && holder == p.id):
 		w.violate(NoFlapping, "%v takes a lock before it knows the default, %v after its start", p, p.startedAt.Until(now))
@@ -116,7 +131,7 @@ func (c *checks) acquires(p *process, call *call) {
 		w.violate(Fitness, "%v campaigns, and is unfit", p)
 	case nominated && holder == p.id:
 		// It cannot give back what somebody of earlier may still act under: it settles.
-		if h := s.Notes.Hold; !p.seen.asked && h.Holder != p.id && names(call.notes.Marker, call.record) {
+		if h := s.Notes.Hold; !p.cfg.Coordinated && !p.seen.asked && h.Holder != p.id && names(call.notes.Marker, call.record) {
 			w.violate(Handover, "%v takes a lock that it never asked for", p)
 		}
 	case holder == p.id && p.seen.twin && seen < p.cfg.Lease:
@@ -127,6 +142,17 @@ func (c *checks) acquires(p *process, call *call) {
 		w.violate(NoFlapping, "%v takes a free lock before those of higher rank had their moment", p)
 	case holder != "" && holder != p.id && !nominated && seen < p.waitsFor(s):
 		c.preempts(p, s, now)
+	}
+}
+
+// named: who waits to be named takes no other lock, unless no coordinator has cared for it for three leases.
+func (c *checks) named(p *process, holder string, seen time.Duration) {
+	need := 3 * p.cfg.Lease
+	if holder != "" {
+		need += p.waitsFor(p.seen.snap)
+	}
+	if holder != p.id && seen < need && !p.seen.alone(p) {
+		c.w.violate(Coordination, "%v takes a lock of %q that nobody has given it, %v after it was written", p, holder, seen)
 	}
 }
 

@@ -155,6 +155,13 @@ func (c *checks) lost(p *process) {
 	if p.s.Drain.Kind.HandsOver() && addressed(p.base.snap) && p.base.snap.Notes.Request.Accepted {
 		return // it was asked, and said yes: see accepts
 	}
+	gives := p.s.Why == core.HandingOver || p.s.Why == core.Yielding
+	if s := p.base.snap; gives && s.Strategy && s.Preferred != "" && s.Preferred != p.id && s.Record.Holder == p.id {
+		if p.seen.paused(p.now().Mono) {
+			w.violate(Orders, "%v gives way to %q although an operator holds it", p, s.Preferred)
+		}
+		return // a coordinator prefers another
+	}
 	now := p.n.clocks.moment(w.now)
 	// A clock that was set back and ahead again can have ended the newer cover, and not the older one. That which ends
 	// first counts: it could be a machine that has slept.

@@ -26,6 +26,8 @@ func (w *world) planFaults() {
 		{m.Twins, w.twinSome},
 		{m.Unfits, w.unfitSome},
 		{m.Refusals, w.refuse},
+		{m.Wishes, w.desire},
+		{m.Silences, w.silence},
 	} {
 		if kind.most == 0 {
 			continue

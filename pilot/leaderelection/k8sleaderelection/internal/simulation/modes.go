@@ -1,5 +1,7 @@
 package simulation
 
+import "time"
+
 // Mode says what can go wrong in a run. Counts are the most of it that happens;
 // the rest are probabilities.
 type Mode struct {
@@ -43,6 +45,13 @@ type Mode struct {
 	Poor float64 // a process may not write the second one
 
 	OneCycle bool // a lost term ends its process, as client-go's users have it
+
+	// Coordinated: a coordinator names the leader.
+	Coordinated bool
+	Wishes      int     // times that it would have another one
+	Silences    int     // times that there is none for a while
+	WrongClock  float64 // one takes a live holder for gone
+	Loners      float64 // a node's processes do not wait to be named
 
 	Peers    float64 // a node runs another elector than ours
 	Maximum  bool    // the lock's count of terms is at its maximum
@@ -91,13 +100,28 @@ var Modes = []Mode{
 	{Name: "lagging", Ranked: true, Flips: 3, Lag: 0.5, Remote: 0.2},
 	{Name: "maximum", Ranked: true, Maximum: true, Flips: 6, Stops: 6, Orders: 3, Cuts: 2, Net: 0.03, Drop: 0.03, Late: 0.05, Fail: 0.1},
 	{Name: "client-go", Peers: 0.5, ClientGo: true, Convert: 0.3, Stops: 6, Pauses: 3, Outages: 2, Cuts: 2, Net: 0.06, Late: 0.08, Forbidden: 0.15, LateStart: 0.3},
+	{Name: "coordinated", Coordinated: true, Ranked: true, Flips: 4, Wishes: 4, Stops: 6, Labels: 2, LateStart: 0.2},
+	{Name: "coordinator-gone", Coordinated: true, Ranked: true, Silences: 3, Flips: 2, Stops: 5},
+	{
+		Name: "coordinated-bad", Coordinated: true, Ranked: true, WrongClock: 0.5, Silences: 2, Flips: 3, Wishes: 5, Stops: 5, Labels: 2, Unfits: 3, Orders: 3,
+		Pauses: 3, Outages: 2, Cuts: 3, Net: 0.06, Lag: 0.1, Forbidden: 0.15, Fail: 0.1, LateStart: 0.2,
+	},
+	{Name: "coordinated-mixed", Coordinated: true, Loners: 0.4, WrongClock: 0.2, Silences: 1, Wishes: 5, Stops: 5, Cuts: 2, Pauses: 2, Net: 0.04, Forbidden: 0.1},
 	{Name: "both-objects", Pair: true, Poor: 0.15, Net: 0.06, Late: 0.1},
 }
 
 // mild reports whether nothing goes wrong but that processes end and come back.
 func (m Mode) mild() bool {
 	hard := m.Edits + m.Restores + m.Pauses + m.Clocks + m.Outages + m.Cuts + m.Orders + m.Unfits + m.Refusals
-	return hard == 0 && m.Lag+m.Net+m.Drop+m.Late+m.Forbidden+m.Fail+m.Peers+m.Ambush+m.Blind == 0
+	return hard == 0 && m.WrongClock == 0 && m.Lag+m.Net+m.Drop+m.Late+m.Forbidden+m.Fail+m.Peers+m.Ambush+m.Blind == 0
+}
+
+// uncared is for how much longer nobody may lead who waits for a coordinator that is gone.
+func (m Mode) uncared(t timing) time.Duration {
+	if m.Silences == 0 {
+		return 0
+	}
+	return 4 * t.lease * 105 / 100
 }
 
 // peerKind is what the other electors are.

@@ -51,7 +51,7 @@ func (p *process) sees(v view, maybeOld bool) {
 		// A peer's release; or an emptied record of a holder that has not acted yet.
 		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term.id == t.prev.id && !s.marked })
 	}
-	if v.term == nil || p.harmless(v) {
+	if v.term == nil || v.term.named || p.harmless(v) {
 		return
 	}
 	now := p.now().Mono

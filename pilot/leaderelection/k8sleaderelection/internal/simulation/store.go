@@ -24,6 +24,7 @@ type term struct {
 	twinned     bool           // another live process of that name took it over
 	letGo       bool           // a peer released the lock over it
 	wiped       bool           // and it was another peer's that held it
+	named       bool           // nobody's yet: a coordinator has named a holder over what was there
 	namesake    bool           // a peer's, and the marker of one of ours that had its name stands beside it
 }
 
@@ -135,6 +136,9 @@ func (s *store) write(c *call) (core.Result, view) {
 		Exists: true, UID: now.snap.UID, Content: core.Readable, Record: c.record, Notes: c.notes,
 	}}
 	next.foreign = now.foreign
+	if next.snap.Strategy = now.snap.Strategy; now.snap.Preferred != c.record.Holder {
+		next.snap.Preferred = now.snap.Preferred
+	}
 	if !now.snap.Exists {
 		s.uids++
 		next.snap.UID = uid(s.uids)

@@ -42,6 +42,7 @@ func (p *process) closeWatch(d time.Duration) {
 // notify tells all watchers of a change: each at its own time, so that events
 // overtake each other, and some never come.
 func (w *world) notify(v view) {
+	w.tellCoordinators(v)
 	for _, n := range w.nodes {
 		p := n.p
 		if p == nil || !p.watching {

@@ -25,6 +25,9 @@ type witness struct {
 	ousted    bool // somebody took the lock from it while it held it
 	oustedAt  core.Instant
 	oustedKey string
+
+	absent   bool // it was told that the coordinator is gone
+	absentAt core.Instant
 }
 
 // shown notes a view that is newer than all before.
@@ -65,6 +68,11 @@ func (t *witness) told(in core.Input) {
 		t.defaultRevision = in.Default
 	case core.Fitness:
 		t.unfit = in.Unfit
+	case core.Coordinator:
+		if in.Absent && !t.absent {
+			t.absentAt = in.Now.Mono
+		}
+		t.absent = in.Absent
 	case core.Tick, core.Seen, core.Replied, core.Watching, core.Unwatched, core.Drained, core.StepDown, core.Stop:
 	}
 }
@@ -85,6 +93,11 @@ func (t *witness) paused(now core.Instant) bool {
 	h := t.snap.Notes.Hold
 	return t.snap.Exists && h.Holder != "" && h.Holder == t.snap.Record.Holder && h.Transitions == t.snap.Record.Transitions &&
 		now < t.holdAt.After(time.Duration(h.Seconds)*time.Second)
+}
+
+// alone reports whether p was told, three leases ago, that the coordinator is gone.
+func (t *witness) alone(p *process) bool {
+	return t.absent && t.absentAt.Until(p.now().Mono) >= 3*p.cfg.Lease
 }
 
 // addressed reports whether the request names the recorded holder and term.

@@ -48,6 +48,8 @@ type world struct {
 	procs []*process // all of ours that ever were, oldest first
 	peers int        // how many of others ever were
 
+	coordinators []*coordinator
+
 	timing          timing
 	calm, end       Time
 	rest            Time // the calm has lasted long enough
@@ -142,12 +144,14 @@ func (w *world) build() {
 		if i > 0 && w.chance(w.mode.Peers) {
 			n.kind = w.mode.peerKind()
 		}
+		n.loner = i > 0 && w.chance(w.mode.Loners)
 		start := w.within(time.Second)
 		if w.chance(w.mode.LateStart) {
 			start = w.within(w.timing.faults / 2)
 		}
 		w.after(start, func() { n.start() })
 	}
+	w.addCoordinators()
 }
 
 func (w *world) revision() string {
@@ -217,6 +221,13 @@ func (w *world) beginCalm() {
 	w.spells = nil
 	w.happened(3)
 	w.resumeRank()
+	for _, c := range w.coordinators {
+		c.deaf, c.clock = 0, 1.05
+		w.after(w.within(time.Second), c.look)
+	}
+	if len(w.coordinators) > 0 {
+		w.absent(false)
+	}
 	for _, n := range w.nodes {
 		n.resume()
 		n.apiDown, n.drainsFor = 0, 0

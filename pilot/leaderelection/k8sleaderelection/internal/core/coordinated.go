@@ -1,0 +1,99 @@
+package core
+
+// In a coordinated election (KEP-4355) somebody beside the candidates chooses: a coordinator
+// names the holder of a lock that is free or has expired, and beside a live holder names the one
+// that it would rather have. Candidates create nothing, take nothing and ask nobody; they wait until they are named.
+//
+// To be named is to be nominated, and no more: a coordinator that goes by its wall clock
+// can name a second one while the first lives. So a nominee takes the lock by a write of its own and then settles,
+// unless it knows that the former term has ended.
+
+// silence is for how many lease durations a coordinator may leave a lock that needs it alone, or be known to be
+// gone, before the rules without one count.
+const silence = 3
+
+// byCoordinator reports whether the recorded holder was named by a coordinator and has not written
+// itself. Such a name begins no term: the transitions are those of the term before.
+func (s Snapshot) byCoordinator() bool { return s.nominated() && s.Notes.Nominated.Uncounted }
+
+// preferred is whom a coordinator wants in the holder's place; empty: it is content.
+func (s Snapshot) preferred() string {
+	if !s.Strategy || !s.held() || s.Preferred == s.Record.Holder {
+		return ""
+	}
+	return s.Preferred
+}
+
+// yields reports whether the holder has to give way to whom a coordinator prefers. An operator's hold
+// goes before that, as it does before rank.
+func (c Config) yields(s State, now Instant) bool {
+	return s.Snap.preferred() != "" && now >= s.holdEnds()
+}
+
+// yield ends a term for the one that a coordinator prefers. Who knows coordinators hands over to it;
+// anybody else steps down, and the coordinator names whom it likes.
+func (c Config) yield(s State, now Moment) State {
+	s.Drain.Until = now.Mono.After(c.StopLimit)
+	if c.Coordinated {
+		s.Drain.Kind = DrainToHandOver
+		return s.enter(Draining, HandingOver)
+	}
+	s.Drain.Kind = DrainToStepDown
+	return s.enter(Draining, Yielding)
+}
+
+// successor is whom to hand over to in place of a release; the zero Request: nobody.
+func (c Config) successor(s State, now Instant) Request {
+	switch {
+	case c.fulfils(s, now):
+		return s.Snap.Notes.Request
+	case c.Coordinated && c.ours(s) && c.yields(s, now):
+		return Request{Identity: s.Snap.Preferred}
+	}
+	return Request{}
+}
+
+// alone is from when on a candidate in a coordinated election counts as if there were no coordinator: one that is
+// needed and does nothing for so long is not there, and of one that is gone somebody has told us.
+func (c Config) alone(s State) Instant {
+	if !c.Coordinated {
+		return 0
+	}
+	needed := s.SeenAt
+	if s.Snap.Content == Unreadable || s.Snap.held() {
+		needed = c.expiresAt(s)
+	}
+	at := needed.After(silence * c.Lease)
+	if s.Absent != 0 {
+		at = min(at, s.Absent.After(silence*c.Lease))
+	}
+	return at
+}
+
+// Alone reports whether a candidate in a coordinated election counts, now, as if there were no coordinator. Of a leader
+// it says nothing unless somebody has told us: it needs none.
+func (c Config) Alone(s State, now Instant) bool {
+	return c.Coordinated && s.Known != Unread && now >= c.alone(s)
+}
+
+// absence notes since when the coordinator is known to be gone.
+func (s State) absence(in Input) State {
+	switch {
+	case !in.Absent:
+		s.Absent = 0
+	case s.Absent == 0:
+		s.Absent = max(1, in.Now.Mono)
+	}
+	return s
+}
+
+// named is when a candidate in a coordinated election may take the lock, instead of at.
+func (c Config) named(s State, at Instant, why Reason) (Instant, Reason) {
+	if !c.Coordinated || why == Reclaimed {
+		return at, why
+	}
+	if alone := c.alone(s); alone > at {
+		return alone, NoCoordinator
+	}
+	return at, why
+}

@@ -1,0 +1,253 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// electionDuration is for how long a coordinator has the one that it prefers wait, and leaves one
+// that has given the lock back alone.
+const electionDuration = 5 * time.Second
+
+// coordinator names who leads, from outside, as Kubernetes' controller does and ours. There can be two at once: every
+// write is guarded by the version that it was decided on. It knows the lock by a watch of its own, and judges by
+// its own clock, which can be wrong: then it takes a live holder for gone.
+type coordinator struct {
+	w      *world
+	id     int
+	clock  float64 // by how much sooner a lease is over for it; 1: on time
+	seen   view
+	seenAt Time // when the record was last another
+	busy   bool
+	turn   int  // which timer counts
+	deaf   Time // it does nothing before
+	wish   string
+	named  string          // whom it has named last
+	spared map[string]Time // who is not named before
+	since  Time            // when it was seen that another is preferred
+	calm   Time            // it prefers nobody else before
+}
+
+// addCoordinators starts those of the election.
+func (w *world) addCoordinators() {
+	if !w.mode.Coordinated {
+		return
+	}
+	for i := range 1 + w.rng.IntN(2) {
+		c := &coordinator{w: w, id: i, clock: 1.05, spared: map[string]Time{}}
+		if w.chance(w.mode.WrongClock) {
+			c.clock = 0.1 + 0.9*w.rng.Float64()
+		}
+		w.coordinators = append(w.coordinators, c)
+		w.after(w.within(time.Second), c.look)
+	}
+}
+
+// silence has the coordinators do nothing for a while, and tells some of the candidates that they are gone.
+func (w *world) silence() {
+	d := w.within(12 * w.timing.lease)
+	w.tracef("no coordinator for %v", d)
+	for _, c := range w.coordinators {
+		c.deaf = w.now.add(d)
+		w.at(c.deaf, c.look)
+	}
+	if w.rng.IntN(2) == 0 {
+		w.absent(true)
+		w.after(d, func() { w.absent(false) })
+	}
+}
+
+func (w *world) absent(so bool) {
+	for _, n := range w.nodes {
+		w.after(w.within(3*time.Second), func() {
+			if p := n.p; p != nil && (!so || w.faulty()) {
+				n.run(func() { p.input(core.Input{Kind: core.Coordinator, Absent: so}, view{}) })
+			}
+		})
+	}
+}
+
+// desire has the coordinators prefer somebody else, for a while.
+func (w *world) desire() {
+	who := w.nodes[w.rng.IntN(len(w.nodes))].name
+	w.tracef("the coordinators would have %s", who)
+	w.happened(2)
+	w.checks.busyAt = w.now
+	for _, c := range w.coordinators {
+		c.wish = who
+		w.after(w.within(100*time.Millisecond), c.look)
+	}
+}
+
+// best is whom the coordinator would have lead: what it wishes, then who goes first by rank, then by name.
+func (c *coordinator) best() string {
+	w := c.w
+	all := slices.Clone(w.nodes)
+	slices.SortStableFunc(all, func(a, b *node) int {
+		switch {
+		case a.name == c.wish || w.mode.Ranked && core.Outranks(a.key, b.key, w.defaultRevision) && b.name != c.wish:
+			return -1
+		case b.name == c.wish || w.mode.Ranked && core.Outranks(b.key, a.key, w.defaultRevision):
+			return 1
+		}
+		return 0
+	})
+	for _, n := range all {
+		there := n.p != nil && !n.p.unfit && !n.p.s.Stopping && n.coordinated()
+		if w.now < c.spared[n.name] || n.retired {
+			continue
+		}
+		if there || w.faulty() && w.chance(w.mode.Net/4) { // it has answered a moment ago
+			return n.name
+		}
+	}
+	return ""
+}
+
+// sees is a watch event.
+func (c *coordinator) sees(v view) {
+	if !v.newer(c.seen) && c.seen != (view{}) {
+		return
+	}
+	old := c.seen.snap
+	if old.Sum != v.snap.Sum || old.Exists != v.snap.Exists {
+		c.seenAt = c.w.now
+	}
+	if c.named != "" && old.Record.Holder == c.named && v.snap.Exists && v.snap.Record.Holder == "" && isNominated(old) {
+		c.spare(c.named) // it has given the lock back
+	}
+	if v.snap.Preferred != old.Preferred {
+		c.since = c.w.now
+	}
+	c.seen = v
+	c.look()
+}
+
+func (c *coordinator) spare(who string) { c.spared[who] = c.w.now.add(2 * electionDuration) }
+
+// look decides what to write, and sees that it looks again.
+func (c *coordinator) look() {
+	w := c.w
+	c.turn++
+	turn := c.turn
+	again := func(d time.Duration) {
+		w.after(d, func() {
+			if c.turn == turn {
+				c.look()
+			}
+		})
+	}
+	again(electionDuration)
+	if c.busy || w.now < c.deaf || c.seen == (view{}) && w.store.now.snap.Exists {
+		return
+	}
+	next, best := c.seen, c.best()
+	s := &next.snap
+	ends := c.seenAt.add(time.Duration(float64(s.Record.Lease) * c.clock))
+	live := s.Record.Holder != "" && w.now < ends
+	if live {
+		again(ends.since(w.now))
+	}
+	switch {
+	case best == "" || s.Exists && s.Content == core.Unreadable:
+		return
+	case !s.Exists:
+		*s = core.Snapshot{Exists: true, Content: core.Readable, Strategy: true, Record: core.Record{Lease: electionDuration, Renewed: w.stampOf(c)}}
+	case !s.Strategy:
+		s.Strategy = true
+	case !live:
+		s.Content, s.Preferred = core.Readable, ""
+		s.Record.Holder, s.Record.Lease, s.Record.Renewed = best, electionDuration, w.stampOf(c)
+		s.Record.Acquired = s.Record.Renewed
+		s.Notes.Nominated = core.Nomination{Identity: best, Transitions: s.Record.Transitions, Uncounted: true}
+		c.named = best
+	case s.Preferred != "" && (s.Record.Holder == best || w.now > c.since.add(electionDuration)):
+		s.Preferred = "" // it does not come
+		c.calm = w.now.add(electionDuration)
+	case s.Record.Holder != best && s.Preferred != best && w.now >= c.calm:
+		s.Preferred = best
+		c.calm = w.now.add(electionDuration)
+	default:
+		return
+	}
+	c.put(next)
+}
+
+// stampOf is the time of the API server, in microseconds as Kubernetes' controller writes it.
+func (w *world) stampOf(c *coordinator) core.Stamp {
+	return core.Stamp(1_780_000_000e6) + core.Stamp(time.Duration(w.now)/time.Microsecond) + core.Stamp(1+c.id)
+}
+
+// put sends a guarded write. Its reply may be lost, and the write come late.
+func (c *coordinator) put(next view) {
+	w, base := c.w, c.seen.snap
+	c.busy = true
+	free := func(d time.Duration) {
+		w.after(d, func() {
+			if c.busy {
+				c.busy = false
+				c.look()
+			}
+		})
+	}
+	free(w.timing.retry)
+	there := w.latency(w.timing.retry)
+	if w.lost() {
+		return
+	}
+	w.after(there, func() {
+		if w.now < w.apiDown {
+			return
+		}
+		if now := w.store.now; now.snap.Exists != base.Exists || base.Exists && (now.snap.Version != base.Version || now.snap.UID != base.UID) {
+			w.after(w.within(5*time.Millisecond), func() { c.sees(w.store.now) })
+			free(20 * time.Millisecond)
+			return
+		}
+		w.store.coordinate(next)
+		w.tracef("  the store: a coordinator writes %s, prefers %q", shown(w.store.now.snap), w.store.now.snap.Preferred)
+		free(w.within(20 * time.Millisecond))
+	})
+}
+
+// coordinate is a coordinator's write that has arrived.
+func (s *store) coordinate(next view) {
+	now := s.now
+	next.foreign, next.term, next.released = now.foreign, now.term, now.released
+	switch {
+	case !now.snap.Exists:
+		s.uids++
+		next.snap.UID, next.foreign, next.term, next.released = uid(s.uids), 0, nil, now.term == nil
+		if now.term != nil {
+			next.term = &term{history: now.history, named: true}
+		}
+	case next.snap.Record == now.snap.Record:
+	case now.term != nil && !now.term.named:
+		next.term, next.released = &term{history: now.history, named: true}, false
+	}
+	s.foreignEdit(next, false)
+	s.w.happened(1)
+}
+
+// tell lets the coordinators see a change.
+func (w *world) tellCoordinators(v view) {
+	for _, c := range w.coordinators {
+		late := time.Millisecond + w.within(10*time.Millisecond)
+		if w.faulty() && w.chance(w.mode.Lag) {
+			late += w.within(w.timing.lease)
+		}
+		w.after(late, func() { c.sees(v) })
+	}
+}
+
+// coordinated reports whether the node's processes wait to be named.
+func (n *node) coordinated() bool { return n.w.mode.Coordinated && !n.loner }
+
+// isNominated reports whether the holder was written in by somebody else and has not written itself.
+func isNominated(s core.Snapshot) bool {
+	n := s.Notes.Nominated
+	return s.Exists && s.Content == core.Readable && s.Record.Holder != "" && n.Identity == s.Record.Holder &&
+		n.Transitions == s.Record.Transitions && s.Record.Renewed == s.Record.Acquired
+}
