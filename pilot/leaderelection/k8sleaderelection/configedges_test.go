@@ -50,6 +50,9 @@ func TestTheConfigurationReachesTheCore(t *testing.T) {
 	if !c.core(false).External {
 		t.Error("a KeyComparison that is not asked")
 	}
+	if c.Coordinated = true; !c.core(false).Coordinated || whole().core(false).Coordinated {
+		t.Error("it waits to be named, or does not")
+	}
 	if c.Ranked = true; c.core(false).External {
 		t.Error("a KeyComparison beside ranks")
 	}
@@ -173,6 +176,14 @@ func TestWhoIsNominatedForWhichTerm(t *testing.T) {
 		if got := nomination(snap, c.hold); got != c.want {
 			t.Errorf("%+v: %+v, want %+v", c.hold, got, c.want)
 		}
+	}
+	snap.Strategy, snap.Record.HolderIdentity = "example.com/Zone", "b"
+	if got, want := nomination(snap, core.Hold{}), (core.Nomination{Identity: "b", Transitions: 5, Uncounted: true}); got != want || encodeNotes(core.Notes{Nominated: got})[k8sresourcelock.NominatedAnnotation] != "" {
+		t.Errorf("named by a coordinator: %+v, and its annotation; want %+v and none", got, want)
+	}
+	snap.Record.AcquireTime = unstamp(7)
+	if got := nomination(snap, core.Hold{}); got.Uncounted {
+		t.Errorf("it has written itself: %+v", got)
 	}
 	delete(snap.Notes, k8sresourcelock.NominatedAnnotation)
 	if got := nomination(snap, core.Hold{Reason: core.HoldForTransfer, Transitions: 4}); got != (core.Nomination{}) {

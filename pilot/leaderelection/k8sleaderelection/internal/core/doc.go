@@ -21,7 +21,7 @@
 //	    settling --> following: loss
 //	    settling --> leading: settled
 //	    settling --> done: left-to-lapse, loss
-//	    leading --> draining: cover-ended, handing-over, loss, stepped-down, stopped
+//	    leading --> draining: another-is-preferred, cover-ended, handing-over, loss, stepped-down, stopped
 //	    draining --> following: as before
 //	    draining --> draining: cover-ended, loss
 //	    draining --> releasing: drained

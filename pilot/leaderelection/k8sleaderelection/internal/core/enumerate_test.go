@@ -89,6 +89,24 @@ func testSnapshots() map[string]Snapshot {
 	}
 }
 
+// coordinatedSnapshots is a lock of each kind that one meets whose holder a coordinator chooses.
+func coordinatedSnapshots() map[string]Snapshot {
+	all := map[string]Snapshot{}
+	for name, of := range map[string]string{
+		"coordinated, free": "free", "coordinated, absent": "absent", "coordinated, mine": "mine", "coordinated, mine, asked": "mine, asked",
+		"coordinated, lower, hands over": "lower, hands over", "named me": "nominated me", "named another": "nominated",
+	} {
+		s := testSnapshots()[of]
+		s.Strategy = s.Exists
+		s.Notes.Nominated.Uncounted = s.Notes.Nominated != Nomination{}
+		all[name] = s
+	}
+	preferred := all["coordinated, mine"]
+	preferred.Preferred = "b"
+	all["another is preferred"] = preferred
+	return all
+}
+
 // stage is a phase, and how far its term has come to its end.
 type stage struct {
 	phase Phase
@@ -193,6 +211,20 @@ func TestDecideEnumerated(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				of := c.enumerate(t, snap)
+				mu.Lock()
+				defer mu.Unlock()
+				found.add(of)
+			})
+		}
+		coordinated := c
+		coordinated.Coordinated = true
+		for name, snap := range coordinatedSnapshots() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				of := coordinated.enumerate(t, snap)
+				if snap.Preferred != "" { // and one that knows no coordinators
+					of.add(c.enumerate(t, snap))
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				found.add(of)
@@ -331,6 +363,8 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return "a write in another name than one's own"
 	case a.Record.Renewed == s.Snap.Record.Renewed:
 		return "a write that changes nothing"
+	case a.Op == Acquire && c.Coordinated && !mine && testNow.Mono < c.alone(s):
+		return "one that was not named takes the lock"
 	case a.Op == Acquire && s.Unfit && s.Phase == Following:
 		return "one that is unfit campaigns"
 	case a.Op == Acquire && s.Phase != Following, a.Op == Acquire && s.Alive:
@@ -352,6 +386,8 @@ func (c Config) wrongWrite(s State, a Action) string {
 func (c Config) wrongAsk(s State, a Action) string {
 	r := a.Notes.Request
 	switch {
+	case c.Coordinated && testNow.Mono < c.alone(s):
+		return "a request beside a coordinator"
 	case s.Phase != Following || a.Record != s.Snap.Record || a.Notes.Marker != s.Snap.Notes.Marker:
 		return "a request that changes more than the request"
 	case r.Identity != c.Self || r.Holder != s.Snap.Record.Holder || r.Transitions != s.Snap.Record.Transitions || r.Accepted:
@@ -369,8 +405,10 @@ func (c Config) wrongAsk(s State, a Action) string {
 }
 
 func (c Config) wrongHandOver(s State, a Action) string {
-	r := s.Snap.Notes.Request
+	r := c.successor(s, testNow.Mono)
 	switch {
+	case r.Identity == "" || !c.Coordinated && r != s.Snap.Notes.Request || r != s.Snap.Notes.Request && r.Identity != s.Snap.Preferred:
+		return "a handover to somebody who is not wanted"
 	case s.Phase != Releasing || s.Alive || !c.ours(s):
 		return "a handover of what is not one's own, or of what runs"
 	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Notes.Nominated != Nomination{Identity: r.Identity, Transitions: a.Record.Transitions} ||

@@ -131,6 +131,8 @@ func (s *scenario) configure(words []string) error {
 			c.Immediate = true
 		case "one-cycle":
 			c.OneCycle = true
+		case "coordinated":
+			c.Coordinated = true
 		case "grace", "sync-wait":
 			d, err := time.ParseDuration(value)
 			if err != nil {
@@ -165,6 +167,8 @@ func (s *scenario) input(kind string, args []string) (Input, error) {
 		} else {
 			s.wall += d
 		}
+	case "coordinator":
+		in.Kind, in.Absent = Coordinator, len(args) > 0 && args[0] == "gone"
 	case "unfit", "fit":
 		in.Kind, in.Unfit = Fitness, kind == "unfit"
 	case "default":
@@ -232,6 +236,14 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 			snap.Notes.Marker, err = marker(value)
 		case name == "request":
 			snap.Notes.Request, err = request(value)
+		case w == "strategy":
+			snap.Strategy = true
+		case name == "preferred":
+			snap.Strategy, snap.Preferred = true, value
+		case name == "named": // by a coordinator, which counts no term
+			snap.Record.Holder, snap.Record.Transitions, err = who(value)
+			snap.Record.Lease, snap.Strategy = 5*time.Second, true
+			snap.Notes.Nominated = Nomination{Identity: snap.Record.Holder, Transitions: snap.Record.Transitions, Uncounted: true}
 		case name == "hold":
 			snap.Notes.Hold, err = hold(value)
 		case w == "beats": // see input

@@ -1,0 +1,59 @@
+package k8sresourcelock
+
+import (
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// carriers are the two forms in which a coordinator's words stand on a Lease.
+var carriers = map[string]func(l *coordinationv1.Lease, strategy, preferred string){
+	"spec": func(l *coordinationv1.Lease, strategy, preferred string) {
+		l.Spec.Strategy, l.Spec.PreferredHolder = new(coordinationv1.CoordinatedLeaseStrategy(strategy)), &preferred
+	},
+	"annotations": func(l *coordinationv1.Lease, strategy, preferred string) {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, StrategyAnnotation, strategy)
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, PreferredHolderAnnotation, preferred)
+	},
+}
+
+func TestWhatACoordinatorHasWritten(t *testing.T) {
+	for name, carry := range carriers {
+		lease := goldenLease()
+		carry(lease, "example.com/Zone", "pod-z")
+		snap := LeaseSnapshot(lease)
+		if snap.Strategy != "example.com/Zone" || snap.PreferredHolder != "pod-z" || len(snap.Notes) != 0 {
+			t.Errorf("%s: strategy %q, preferred %q, notes %v", name, snap.Strategy, snap.PreferredHolder, snap.Notes)
+		}
+	}
+	if snap := LeaseSnapshot(goldenLease()); snap.Strategy != "" || snap.PreferredHolder != "" {
+		t.Errorf("nobody coordinates: %+v", snap)
+	}
+}
+
+// Who holds the Lease is no longer preferred to whoever does; all else of a coordinator's stays, whatever an elector's notes are.
+func TestAWriteKeepsWhatACoordinatorHasWritten(t *testing.T) {
+	for name, carry := range carriers {
+		for holder, want := range map[string]string{"pod-a": "pod-z", "pod-z": "", "": "pod-z"} {
+			lease := goldenLease()
+			carry(lease, "example.com/Zone", "pod-z")
+			record := golden
+			record.HolderIdentity = holder
+			if err := encodeLease(lease, record); err != nil {
+				t.Fatal(err)
+			}
+			lease.Annotations = applyNotes(lease.Annotations, nil)
+			if snap := LeaseSnapshot(lease); snap.Strategy != "example.com/Zone" || snap.PreferredHolder != want {
+				t.Errorf("%s, held by %q: strategy %q, preferred %q", name, holder, snap.Strategy, snap.PreferredHolder)
+			}
+		}
+	}
+	lease := goldenLease()
+	carriers["spec"](lease, "example.com/Zone", "")
+	released := golden
+	released.HolderIdentity = ""
+	if err := encodeLease(lease, released); err != nil || lease.Spec.PreferredHolder == nil {
+		t.Errorf("nobody is preferred to nobody: %+v, %v", lease.Spec, err)
+	}
+}
