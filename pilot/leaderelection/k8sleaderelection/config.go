@@ -173,30 +173,29 @@ func (c LeaderElectionConfig) Validate() error {
 	if c.LeaseDuration <= c.RenewDeadline {
 		add("LeaseDuration %v must be greater than RenewDeadline %v: lengthen LeaseDuration", c.LeaseDuration, c.RenewDeadline)
 	}
-	errs = append(errs, c.validateCoordinated()...)
+	c.validateCoordinated(add)
 	errs = append(errs, c.validateLimits()...)
 	return errors.Join(errs...) // which leaves out nil
 }
 
-func (c LeaderElectionConfig) validateCoordinated() (errs []error) {
+func (c LeaderElectionConfig) validateCoordinated(wrong func(format string, args ...any)) {
 	if !c.Coordinated {
-		return nil
+		return
 	}
 	switch _, versioned := c.Lock.(k8sresourcelock.Versioned); lock := c.Lock.(type) {
 	case *k8sresourcelock.ConfigMapLock, *k8sresourcelock.MultiLock:
-		errs = append(errs, fmt.Errorf("Coordinated with a %T: a coordinator knows Leases alone, give a LeaseLock", lock))
+		wrong("Coordinated with a %T: a coordinator knows Leases alone, give a LeaseLock", lock)
 	default:
 		if !versioned {
-			errs = append(errs, fmt.Errorf("Coordinated with a %T, which does not show what a coordinator writes: give a LeaseLock", lock))
+			wrong("Coordinated with a %T, which does not show what a coordinator writes: give a LeaseLock", lock)
 		}
 	}
 	if c.KeyComparison != nil {
-		errs = append(errs, errors.New("Coordinated with a KeyComparison: a coordinator chooses, leave one of the two out"))
+		wrong("Coordinated with a KeyComparison: a coordinator chooses, leave one of the two out")
 	}
 	if c.PreemptImmediately {
-		errs = append(errs, errors.New("Coordinated with PreemptImmediately: nobody preempts where a coordinator chooses, leave one of the two out"))
+		wrong("Coordinated with PreemptImmediately: nobody preempts where a coordinator chooses, leave one of the two out")
 	}
-	return errs
 }
 
 func (c LeaderElectionConfig) validateLimits() (errs []error) {

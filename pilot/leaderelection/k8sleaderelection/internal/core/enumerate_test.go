@@ -89,24 +89,6 @@ func testSnapshots() map[string]Snapshot {
 	}
 }
 
-// coordinatedSnapshots is a lock of each kind that one meets whose holder a coordinator chooses.
-func coordinatedSnapshots() map[string]Snapshot {
-	all := map[string]Snapshot{}
-	for name, of := range map[string]string{
-		"coordinated, free": "free", "coordinated, absent": "absent", "coordinated, mine": "mine", "coordinated, mine, asked": "mine, asked",
-		"coordinated, lower, hands over": "lower, hands over", "named me": "nominated me", "named another": "nominated",
-	} {
-		s := testSnapshots()[of]
-		s.Strategy = s.Exists
-		s.Notes.Nominated.Uncounted = s.Notes.Nominated != Nomination{}
-		all[name] = s
-	}
-	preferred := all["coordinated, mine"]
-	preferred.Preferred = "b"
-	all["another is preferred"] = preferred
-	return all
-}
-
 // stage is a phase, and how far its term has come to its end.
 type stage struct {
 	phase Phase
@@ -216,15 +198,10 @@ func TestDecideEnumerated(t *testing.T) {
 				found.add(of)
 			})
 		}
-		coordinated := c
-		coordinated.Coordinated = true
 		for name, snap := range coordinatedSnapshots() {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				of := coordinated.enumerate(t, snap)
-				if snap.Preferred != "" { // and one that knows no coordinators
-					of.add(c.enumerate(t, snap))
-				}
+				of := c.enumerateCoordinated(t, snap)
 				mu.Lock()
 				defer mu.Unlock()
 				found.add(of)

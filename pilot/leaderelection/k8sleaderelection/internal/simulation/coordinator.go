@@ -47,7 +47,7 @@ func (w *world) addCoordinators() {
 
 // silence has the coordinators do nothing for a while, and tells some of the candidates that they are gone.
 func (w *world) silence() {
-	d := w.within(12 * w.timing.lease)
+	d := 4*w.timing.lease + w.within(8*w.timing.lease)
 	w.tracef("no coordinator for %v", d)
 	for _, c := range w.coordinators {
 		c.deaf = w.now.add(d)

@@ -101,7 +101,7 @@ var Modes = []Mode{
 	{Name: "maximum", Ranked: true, Maximum: true, Flips: 6, Stops: 6, Orders: 3, Cuts: 2, Net: 0.03, Drop: 0.03, Late: 0.05, Fail: 0.1},
 	{Name: "client-go", Peers: 0.5, ClientGo: true, Convert: 0.3, Stops: 6, Pauses: 3, Outages: 2, Cuts: 2, Net: 0.06, Late: 0.08, Forbidden: 0.15, LateStart: 0.3},
 	{Name: "coordinated", Coordinated: true, Ranked: true, Flips: 4, Wishes: 4, Stops: 6, Labels: 2, LateStart: 0.2},
-	{Name: "coordinator-gone", Coordinated: true, Ranked: true, Silences: 3, Flips: 2, Stops: 5},
+	{Name: "coordinator-gone", Coordinated: true, Ranked: true, Silences: 2, Stops: 4},
 	{
 		Name: "coordinated-bad", Coordinated: true, Ranked: true, WrongClock: 0.5, Silences: 2, Flips: 3, Wishes: 5, Stops: 5, Labels: 2, Unfits: 3, Orders: 3,
 		Pauses: 3, Outages: 2, Cuts: 3, Net: 0.06, Lag: 0.1, Forbidden: 0.15, Fail: 0.1, LateStart: 0.2,
