@@ -63,7 +63,7 @@ var rooms = []room{
 
 	// Elections and what guards them.
 	{path: elections + "/fence", doors: []string{elector, locks, client, elections + "/members"}, testDoors: harness, without: library},
-	{path: elections + "/coordination", doors: []string{elector, locks, client, revisions}, testDoors: harness, without: library},
+	{path: elections + "/coordination", doors: []string{elector, locks, elections + "/members", client, revisions}, testDoors: harness, without: library},
 	// What people want to know of an election, for commands and pages: from objects alone.
 	{path: elections + "/inspect", doors: []string{elector, locks, elections + "/members"}, testDoors: harness, without: alone},
 	// Who could lead what, published and read by Leases of their own.

@@ -9,7 +9,8 @@
 // already, so it is left out unless asked for. DefaultRevision is the key rule of this module as a choice: the default
 // revision first. A Registry takes further ones, which Best makes from comparisons.
 //
-// A Publisher keeps a process's own LeaseCandidate, and answers when a coordinator asks whether it lives.
-// Observer.Plan says what a coordinator has to write: whom to ask, whom to name, whom the holder should hand over to.
-// Nothing in the server runs either of them yet.
+// A Publisher keeps a process's own LeaseCandidate, and answers when a coordinator asks whether it lives; its elector waits to be
+// named (k8sleaderelection.LeaderElectionConfig.Coordinated). A Controller is the coordinator of a namespace: it does what
+// Observer.Plan says, a function without clock and client: whom to ask, whom to name, whom the holder should hand over to.
+// Where the API server does not serve LeaseCandidates, members (package members) are the candidates.
 package coordination

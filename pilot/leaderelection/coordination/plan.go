@@ -8,6 +8,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 const (
@@ -26,7 +28,9 @@ type Election struct {
 	// Lease is the lock; nil while there is none: it is not a coordinator's to create.
 	Lease      *coordinationv1.Lease
 	Candidates []*coordinationv1beta1.LeaseCandidate
-	Situation  Situation
+	// Alive: whoever is among the candidates is known to live, and nobody has to be asked.
+	Alive     bool
+	Situation Situation
 }
 
 // Plan is what a coordinator should write now. The zero Plan writes nothing.
@@ -50,6 +54,17 @@ type Observer struct {
 	lease      leaseState
 	since      time.Time
 	candidates map[string]*candidateState
+	preference preference
+}
+
+// preference is what is known of whom the lock prefers to its holder.
+type preference struct {
+	who   string
+	since time.Time
+	// spared has not come, and is not preferred again before the time that follows.
+	spared  string
+	until   time.Time
+	backOff time.Duration
 }
 
 // leaseState is what of a Lease changes when its holder renews.
@@ -90,9 +105,15 @@ func stateOf(l *coordinationv1.Lease) leaseState {
 	holder := value(l.Spec.HolderIdentity)
 	return leaseState{
 		uid: string(l.UID), holder: holder, renewed: micros(l.Spec.RenewTime), transitions: value(l.Spec.LeaseTransitions),
-		// Its first own write gives a holder its acquireTime.
-		nominated: holder != "" && l.Spec.AcquireTime == nil,
+		nominated: holder != "" && nominated(l),
 	}
+}
+
+// nominated reports whether somebody else has written the holder in, and it has not written itself: a coordinator, which leaves
+// the acquireTime to it, or a leader that hands over.
+func nominated(l *coordinationv1.Lease) bool {
+	return l.Spec.AcquireTime == nil ||
+		l.Annotations[k8sresourcelock.NominatedAnnotation] == value(l.Spec.HolderIdentity) && l.Spec.AcquireTime.Equal(l.Spec.RenewTime)
 }
 
 // observe takes in what there is at now.
@@ -120,7 +141,13 @@ func (o *Observer) observe(now time.Time, e Election) {
 		} else if c := o.candidates[state.holder]; c != nil && !state.nominated {
 			c.backOff = 0
 		}
+		if was.holder != state.holder {
+			o.preference = preference{}
+		}
 		o.lease, o.since = state, now
+	}
+	if who := preferred(e.Lease); who != o.preference.who {
+		o.preference.who, o.preference.since = who, now
 	}
 }
 
@@ -149,7 +176,7 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 	if e.Lease == nil || len(present) == 0 {
 		return p
 	}
-	written := string(value(e.Lease.Spec.Strategy))
+	written := strategyOf(e.Lease)
 	if _, known := strategies[written]; !known {
 		return p // somebody else's election, or one that nobody coordinates
 	}
@@ -167,13 +194,19 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 		p.again(o.ends(e.Lease).Sub(now))
 	}
 	if live && best.Name == holder {
-		if value(e.Lease.Spec.PreferredHolder) != "" {
+		if preferred(e.Lease) != "" {
 			p.Lease = e.Lease.DeepCopy()
-			p.Lease.Spec.PreferredHolder = nil
+			prefer(p.Lease, "")
 		}
 		return p
 	}
-	answered, complete := o.poll(now, present, &p)
+	if live && o.waits(now, best.Name, e.Lease, &p) {
+		return p
+	}
+	answered, complete := present, true
+	if !e.Alive {
+		answered, complete = o.poll(now, present, &p)
+	}
 	if !complete {
 		return p
 	}
@@ -182,6 +215,29 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 	}
 	p.name(best.Name, live, wall, e.Lease)
 	return p
+}
+
+// waits reports whether nothing is to be written beside a live holder now, but that one who has not come is no
+// longer waited for. A preference stands for an election duration: two coordinators that disagree would change it as fast as
+// the API server lets them.
+func (o *Observer) waits(now time.Time, best string, l *coordinationv1.Lease, p *Plan) bool {
+	switch stands := o.preference.since.Add(ElectionDuration); {
+	case o.preference.who != "" && now.Before(stands):
+		p.again(stands.Sub(now))
+	case o.preference.who != "":
+		// The holder may be draining: then the lock becomes free, and who is best is named at once.
+		o.preference.spared = o.preference.who
+		o.preference.backOff = min(max(2*o.preference.backOff, 2*ElectionDuration), maxRefusalBackOff)
+		o.preference.until = now.Add(o.preference.backOff)
+		p.Lease = l.DeepCopy()
+		prefer(p.Lease, "")
+		p.again(o.preference.backOff)
+	case best == o.preference.spared && now.Before(o.preference.until):
+		p.again(o.preference.until.Sub(now))
+	default:
+		return false
+	}
+	return true
 }
 
 // ends is when the lease is over, unless it is renewed.
@@ -251,19 +307,20 @@ func (o *Observer) poll(now time.Time, present []*coordinationv1beta1.LeaseCandi
 
 // name has best lead: at once if nobody does, by the holder's handing over if somebody does.
 func (p *Plan) name(best string, live bool, wall time.Time, have *coordinationv1.Lease) {
-	if live && (best == value(have.Spec.HolderIdentity) || best == value(have.Spec.PreferredHolder)) {
+	if live && (best == value(have.Spec.HolderIdentity) || best == preferred(have)) {
 		p.again(ElectionDuration)
 		return
 	}
 	l := have.DeepCopy()
 	p.Lease = l
 	if live {
-		l.Spec.PreferredHolder = &best
+		prefer(l, best)
 		p.again(ElectionDuration)
 		return
 	}
+	prefer(l, "")
 	seconds, at := int32(nominationSeconds), After(wall, have.Spec.RenewTime)
-	l.Spec.HolderIdentity, l.Spec.PreferredHolder, l.Spec.AcquireTime = &best, nil, nil
+	l.Spec.HolderIdentity, l.Spec.AcquireTime = &best, nil
 	l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &seconds, &at
 }
 
@@ -294,7 +351,7 @@ func (p Plan) String() string {
 	}
 	lease := "unchanged"
 	if p.Lease != nil {
-		lease = fmt.Sprintf("holder %q, preferred %q", value(p.Lease.Spec.HolderIdentity), value(p.Lease.Spec.PreferredHolder))
+		lease = fmt.Sprintf("holder %q, preferred %q", value(p.Lease.Spec.HolderIdentity), preferred(p.Lease))
 	}
 	return fmt.Sprintf("ping %v, collect %v, lease %s, error %v", names(p.Ping), names(p.Collect), lease, p.Err)
 }

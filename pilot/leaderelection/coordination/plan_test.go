@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // planned is an election whose objects the test changes, and a coordinator that plans by its own clock.
@@ -127,16 +128,24 @@ func TestPlanClearsWhoNeverComes(t *testing.T) {
 	p.step()
 	p.is("a", "b")
 	p.claim()
-	p.pass(coordination.ElectionDuration)
+	p.quiet("b is waited for")
+	p.pass(coordination.ElectionDuration - 1)
+	p.quiet("b is waited for, and not asked again")
+	p.pass(1)
+	p.step()
+	p.is("a", "")
+	p.quiet("b has not come")
+	p.pass(2*coordination.ElectionDuration - 1)
+	p.claim()
+	p.quiet("b is left alone")
+	p.pass(1)
 	if made := p.step("b"); len(made.Ping) != 2 {
 		t.Fatalf("b is not asked again: %v", made)
 	}
 	p.step("b")
-	p.is("a", "b")
-	p.claim()
-	p.step()
 	p.pass(coordination.ElectionDuration)
-	p.step()
+	p.claim()
+	p.step("b")
 	p.is("a", "")
 	p.quiet("b is silent")
 	p.pass(coordination.CandidateDuration)
@@ -188,13 +197,70 @@ func TestPlanJudgesExpiryByChange(t *testing.T) {
 	p.step()
 	p.step()
 	p.is("b", "a")
+	p.quiet("a is waited for")
 	p.pass(15*time.Second - time.Millisecond)
 	p.step()
-	p.step()
-	p.is("b", "a")
+	p.is("b", "")
 	p.pass(time.Millisecond)
 	p.step()
+	p.step()
 	p.is("a", "")
+}
+
+// A free lock is given at once, also to one that was preferred and has not come: it was its holder that took its time.
+func TestPlanNamesWhoWasWaitedFor(t *testing.T) {
+	for _, form := range []string{"spec", "annotations"} {
+		p := plan(t, "a", "b")
+		if form == "annotations" {
+			p.e.Lease.Spec.Strategy = nil
+			p.e.Lease.Annotations = map[string]string{k8sresourcelock.StrategyAnnotation: coordination.DefaultRevision}
+		}
+		p.e.Alive = true
+		p.step()
+		p.is("a", "")
+		p.claim()
+		p.quiet("a leads")
+		p.e.Candidates[1].Labels = map[string]string{coordination.PriorityLabel: "1"}
+		p.step()
+		snap := k8sresourcelock.LeaseSnapshot(p.e.Lease)
+		if snap.PreferredHolder != "b" || (p.e.Lease.Spec.PreferredHolder != nil) != (form == "spec") {
+			t.Fatalf("%s: %+v", form, p.e.Lease)
+		}
+		p.quiet("b is waited for")
+		p.pass(coordination.ElectionDuration)
+		p.claim()
+		p.step()
+		if snap := k8sresourcelock.LeaseSnapshot(p.e.Lease); snap.PreferredHolder != "" {
+			t.Fatalf("%s: it is waited for: %+v", form, p.e.Lease)
+		}
+		p.e.Lease = p.e.Lease.DeepCopy()
+		p.e.Lease.Spec.HolderIdentity = new("")
+		p.step()
+		p.is("b", "")
+		// A nominee of a leader that handed over has not written itself either.
+		p.e.Lease = p.e.Lease.DeepCopy()
+		p.e.Lease.Spec.AcquireTime = p.e.Lease.Spec.RenewTime
+		metav1.SetMetaDataAnnotation(&p.e.Lease.ObjectMeta, k8sresourcelock.NominatedAnnotation, "b")
+		p.step()
+		p.pass(5 * time.Second)
+		p.step()
+		p.is("a", "")
+	}
+}
+
+// Two coordinators that disagree change a preference once in an election duration.
+func TestPlanDoesNotContend(t *testing.T) {
+	p := plan(t, "a", "b", "c")
+	p.e.Alive = true
+	p.step()
+	p.claim()
+	p.e.Candidates[1].Labels = map[string]string{coordination.PriorityLabel: "1"}
+	p.step()
+	p.is("a", "b")
+	p.e.Lease = p.e.Lease.DeepCopy()
+	p.e.Lease.Spec.PreferredHolder = new("c")
+	p.quiet("another one prefers c")
+	p.is("a", "c")
 }
 
 func TestPlanLeavesAlone(t *testing.T) {

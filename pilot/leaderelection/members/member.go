@@ -52,6 +52,8 @@ type Election struct {
 	// Warm: what it prepares before it campaigns is prepared. Fit: it does not mind to lead.
 	Warm bool `json:"warm"`
 	Fit  bool `json:"fit"`
+	// Strategy is the one by which a coordinator is to choose the leader (package coordination); empty: none is to.
+	Strategy string `json:"strategy,omitempty"`
 }
 
 // Member is a process that takes part in elections, as its Lease says.

@@ -1,0 +1,170 @@
+package coordination
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/members"
+)
+
+// byElection indexes candidates by the name of their lock.
+const byElection = "election"
+
+func leaseSource(client kubernetes.Interface, namespace string) *cache.ListWatch {
+	leases := client.CoordinationV1().Leases(namespace)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return leases.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return leases.Watch(ctx, o)
+		},
+	}
+}
+
+// candidateSource notes in passing whether LeaseCandidates are served: an API server without the feature, as it is by default, says
+// that there are none of that name.
+func (c *Controller) candidateSource() *cache.ListWatch {
+	objects := c.cfg.Client.CoordinationV1beta1().LeaseCandidates(c.cfg.Namespace)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := objects.List(ctx, o)
+			c.served(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := objects.Watch(ctx, o)
+			c.served(err)
+			return w, err
+		},
+	}
+}
+
+// hearing is what the sources tell beside their objects.
+type hearing struct {
+	gone atomic.Bool // LeaseCandidates are not served
+	mu   sync.Mutex
+	last map[string]heard // by member Lease
+}
+
+// heard is a member's last renewal, and when it was seen.
+type heard struct {
+	renewed int64
+	at      time.Time
+}
+
+func newHearing() *hearing { return &hearing{last: map[string]heard{}} }
+
+func (c *Controller) unserved() bool { return c.heard.gone.Load() }
+
+func (c *Controller) served(err error) {
+	gone := apierrors.IsNotFound(err)
+	if err != nil && !gone || c.heard.gone.Swap(gone) == gone {
+		return
+	}
+	if gone {
+		c.cfg.Logger.Info("the API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1): members that ask for a strategy are the candidates")
+	} else {
+		c.cfg.Logger.Info("the API server serves LeaseCandidates: they are the candidates")
+	}
+	c.Reconsider()
+}
+
+// withoutManagers drops what nobody here reads. Whose the holder's key is, which that tells, is of no account.
+func withoutManagers(object any) (any, error) {
+	if o, err := meta.Accessor(object); err == nil {
+		o.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+func candidateElection(object any) ([]string, error) {
+	if c, ok := object.(*coordinationv1beta1.LeaseCandidate); ok {
+		return []string{c.Spec.LeaseName}, nil
+	}
+	return nil, nil
+}
+
+// memberElections are the elections in which a member asks for a strategy. Other Leases are none's.
+func memberElections(object any) (names []string, _ error) {
+	lease, ok := object.(*coordinationv1.Lease)
+	if !ok || lease.Labels[members.Label] != members.LabelValue {
+		return nil, nil
+	}
+	m, err := members.Parse(lease)
+	if err != nil {
+		return nil, nil //nolint:nilerr // it is nobody's candidate
+	}
+	for _, e := range m.Elections {
+		if e.Candidate && e.Strategy != "" {
+			names = append(names, e.Name)
+		}
+	}
+	return names, nil
+}
+
+// changed looks at each election that an object is about, before its change and after it.
+func (c *Controller) changed() cache.ResourceEventHandler {
+	touch := func(objects ...any) {
+		for _, object := range objects {
+			switch o := object.(type) {
+			case cache.DeletedFinalStateUnknown:
+				if gone, ok := o.Obj.(metav1.Object); ok {
+					c.enqueue(gone.GetName())
+				}
+			case *coordinationv1beta1.LeaseCandidate:
+				c.enqueue(o.Spec.LeaseName)
+			case *coordinationv1.Lease:
+				if o.Labels[members.Label] != members.LabelValue {
+					c.enqueue(o.Name)
+					continue
+				}
+				c.heard.note(o)
+				names, _ := memberElections(o)
+				for _, name := range names {
+					c.enqueue(name)
+				}
+			}
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { touch(object) },
+		UpdateFunc: func(before, object any) { touch(before, object) },
+		DeleteFunc: func(object any) { touch(object) },
+	}
+}
+
+// note remembers when a member's renewal was seen.
+func (h *hearing) note(lease *coordinationv1.Lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	renewed := micros(lease.Spec.RenewTime)
+	if known, ok := h.last[lease.Name]; !ok || renewed > known.renewed {
+		h.last[lease.Name] = heard{renewed: renewed, at: time.Now()}
+	}
+}
+
+func (h *hearing) of(name string) heard {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last[name]
+}
+
+// elections are the names of all that might have something to do.
+func (c *Controller) elections() []string {
+	names := c.candidates.GetIndexer().ListIndexFuncValues(byElection)
+	names = append(names, c.leases.GetIndexer().ListIndexFuncValues(byElection)...)
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,271 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/members"
+)
+
+// memberTolerance is for how much longer than its duration a member may be silent, as its renewals come late.
+const memberTolerance = 10 * time.Second
+
+// work is one term of a Controller.
+type work struct {
+	*Controller
+	queue     workqueue.TypedRateLimitingInterface[string]
+	observers map[string]*Observer
+	troubles  map[string]string // that were told, by election
+}
+
+// next looks at one election, and sees that it is looked at again when that is due.
+func (w *work) next(ctx context.Context, name string) {
+	again, err := w.reconcile(ctx, name)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		w.tell(name, nil, err)
+		w.queue.AddRateLimited(name)
+	default:
+		w.queue.Forget(name)
+		if again > 0 {
+			w.queue.AddAfter(name, again)
+		}
+	}
+}
+
+// reconcile writes what is to be written now. Who has written in between is seen by the watch: a conflict is none of an error.
+func (w *work) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
+	situation, known := w.cfg.Situation()
+	if !known {
+		return time.Second, nil
+	}
+	e := Election{Situation: situation, Lease: w.lease(name), Alive: w.unserved()}
+	if e.Alive {
+		e.Candidates, again = w.memberCandidates(name)
+	} else {
+		e.Candidates = w.leaseCandidates(name)
+	}
+	if len(e.Candidates) == 0 && (e.Lease == nil || strategyOf(e.Lease) == "") {
+		delete(w.observers, name)
+		delete(w.troubles, name)
+		return again, nil
+	}
+	if made, err := w.makeLock(ctx, name, e); made || err != nil {
+		return again, err
+	}
+	o := w.observers[name]
+	if o == nil {
+		o = &Observer{}
+		w.observers[name] = o
+	}
+	p := o.Plan(time.Now(), time.Now(), e, w.cfg.Strategies)
+	if again > 0 {
+		p.again(again)
+	}
+	if err := w.write(ctx, e, p); err != nil {
+		return 0, err
+	}
+	w.tell(name, e.Lease, errors.Join(append(p.Unreadable, p.Err)...))
+	return p.Again, nil
+}
+
+func (w *work) lease(name string) *coordinationv1.Lease {
+	object, exists, _ := w.leases.GetIndexer().GetByKey(w.cfg.Namespace + "/" + name)
+	if lease, ok := object.(*coordinationv1.Lease); exists && ok && lease.Labels[members.Label] != members.LabelValue {
+		return lease
+	}
+	return nil
+}
+
+func (w *work) leaseCandidates(name string) (all []*coordinationv1beta1.LeaseCandidate) {
+	objects, _ := w.candidates.GetIndexer().ByIndex(byElection, name)
+	for _, object := range objects {
+		all = append(all, object.(*coordinationv1beta1.LeaseCandidate))
+	}
+	return all
+}
+
+// memberCandidates are the members that ask for a strategy in the election, are ready to lead, and have been heard of; and when
+// the next of them is to be heard of.
+func (w *work) memberCandidates(name string) (all []*coordinationv1beta1.LeaseCandidate, again time.Duration) {
+	objects, _ := w.leases.GetIndexer().ByIndex(byElection, name)
+	for _, object := range objects {
+		lease := object.(*coordinationv1.Lease)
+		m, err := members.Parse(lease)
+		if err != nil {
+			continue
+		}
+		part, _ := m.Takes(name)
+		left := time.Until(w.heard.of(lease.Name).at.Add(m.Duration + memberTolerance))
+		if !part.Warm || left <= 0 {
+			continue
+		}
+		if again == 0 || left < again {
+			again = left
+		}
+		all = append(all, fromMember(lease, m, part))
+	}
+	return all, again
+}
+
+// fromMember is a member as a candidate of one of its elections. The labels by which an operator tells candidates apart
+// are those of its Lease.
+func fromMember(lease *coordinationv1.Lease, m members.Member, part members.Election) *coordinationv1beta1.LeaseCandidate {
+	version := strings.TrimPrefix(m.Version, "v")
+	c := &coordinationv1beta1.LeaseCandidate{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: CandidateName(m.Identity, part.Name), Namespace: lease.Namespace, UID: lease.UID, CreationTimestamp: lease.CreationTimestamp,
+			Labels: map[string]string{},
+		},
+		Spec: coordinationv1beta1.LeaseCandidateSpec{
+			LeaseName: part.Name, BinaryVersion: version, EmulationVersion: version,
+			Strategy: coordinationv1.CoordinatedLeaseStrategy(part.Strategy),
+		},
+	}
+	for key, value := range lease.Labels {
+		c.Labels[key] = value
+	}
+	c.Labels[RevisionLabel], c.Labels[LocationLabel], c.Labels[FitLabel] = m.Revision, string(m.Cluster), fmt.Sprint(part.Fit)
+	return c
+}
+
+// makeLock makes the lock of candidates that are members, and writes the strategy on one that has none. For LeaseCandidates
+// the API server's own controller does both.
+func (w *work) makeLock(ctx context.Context, name string, e Election) (made bool, err error) {
+	if !e.Alive || len(e.Candidates) == 0 || e.Lease != nil && strategyOf(e.Lease) != "" {
+		return false, nil
+	}
+	var p Plan
+	_, strategy, err := w.cfg.Strategies.Choose(e.Situation, p.read(e.Candidates))
+	if errors.Is(err, ErrUnknownStrategy) {
+		return true, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	leases := w.cfg.Client.CoordinationV1().Leases(w.cfg.Namespace)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if e.Lease != nil {
+		lease := e.Lease.DeepCopy()
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, k8sresourcelock.StrategyAnnotation, strategy)
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	} else {
+		_, err = leases.Create(ctx, freeLease(w.cfg.Namespace, name, strategy), metav1.CreateOptions{})
+	}
+	return true, unlessConflict(err)
+}
+
+// freeLease is a lock that nobody has held.
+func freeLease(namespace, name, strategy string) *coordinationv1.Lease {
+	at := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond))
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Annotations: map[string]string{k8sresourcelock.StrategyAnnotation: strategy}},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new(""), LeaseDurationSeconds: new(int32(1)), RenewTime: &at, AcquireTime: &at, LeaseTransitions: new(int32(0)),
+		},
+	}
+}
+
+// unlessConflict is nil where somebody else was faster: what there is now is looked at next.
+func unlessConflict(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// write makes true what is planned. Each request is bounded, and guarded by what it was decided on.
+func (w *work) write(ctx context.Context, e Election, p Plan) error {
+	candidates := w.cfg.Client.CoordinationV1beta1().LeaseCandidates(w.cfg.Namespace)
+	var errs []error
+	do := func(what string, request func(ctx context.Context) error) {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		if err := unlessConflict(request(ctx)); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	for _, c := range p.Ping {
+		do("asking LeaseCandidate "+c.Name, func(ctx context.Context) error {
+			_, err := candidates.Update(ctx, Pinged(c, time.Now()), metav1.UpdateOptions{})
+			return err
+		})
+	}
+	for _, c := range p.Collect {
+		do("collecting LeaseCandidate "+c.Name, func(ctx context.Context) error {
+			w.cfg.Logger.Info("collects a candidate that has not answered", "leaseCandidate", c.Name, "silent", CandidateDuration)
+			return candidates.Delete(ctx, c.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion}})
+		})
+	}
+	if p.Lease != nil {
+		do("writing Lease "+p.Lease.Name, func(ctx context.Context) error {
+			written, err := w.cfg.Client.CoordinationV1().Leases(w.cfg.Namespace).Update(ctx, p.Lease, metav1.UpdateOptions{})
+			if err == nil {
+				w.chosen(e.Lease, written)
+			}
+			return err
+		})
+	}
+	return errors.Join(errs...)
+}
+
+// chosen reports what a write has changed.
+func (w *work) chosen(before, after *coordinationv1.Lease) {
+	holder, wanted := value(after.Spec.HolderIdentity), preferred(after)
+	log := w.cfg.Logger.With("lease", after.Name, "strategy", strategyOf(after))
+	switch {
+	case holder != "" && nominated(after) && (holder != value(before.Spec.HolderIdentity) || !nominated(before)):
+		log.Info("names the leader", "leader", holder, "before", value(before.Spec.HolderIdentity))
+		w.event(after, corev1.EventTypeNormal, "LeaderNamed", "named %s (%s)", holder, strategyOf(after))
+	case wanted != "":
+		log.Info("prefers another to the leader", "leader", holder, "preferred", wanted)
+		w.event(after, corev1.EventTypeNormal, "LeaderPreferred", "prefers %s to %s (%s)", wanted, holder, strategyOf(after))
+	case preferred(before) != "":
+		log.Info("prefers nobody any more", "leader", holder, "preferred", preferred(before))
+	}
+}
+
+func (w *work) event(lease *coordinationv1.Lease, eventType, reason, message string, args ...any) {
+	if w.cfg.EventRecorder != nil {
+		w.cfg.EventRecorder.Eventf(lease, eventType, reason, message, args...)
+	}
+}
+
+// tell reports a trouble of an election once, until it is another one or over.
+func (w *work) tell(name string, lease *coordinationv1.Lease, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	was := w.troubles[name]
+	if was == text {
+		return
+	}
+	w.troubles[name] = text
+	log := w.cfg.Logger.With("lease", name)
+	switch {
+	case err == nil:
+		delete(w.troubles, name)
+		log.Info("the election can be coordinated again")
+	case errors.Is(err, ErrStrategies):
+		log.Warn("nobody is named", "err", err)
+		if lease != nil {
+			w.event(lease, corev1.EventTypeWarning, "StrategiesDisagree", "nobody is named: %v", err)
+		}
+	default:
+		log.Warn("the election cannot be coordinated as it should", "err", err)
+	}
+}
