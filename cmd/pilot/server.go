@@ -27,7 +27,7 @@ func serve(ctx context.Context, config bootstrap.Config) error {
 func serverCommand(env features.Features, wrong error, run func(context.Context, bootstrap.Config) error) *cobra.Command {
 	config := bootstrap.Config{
 		DisableElections: !env.EnableLeaderElection, DisableGate: !env.EnableWriteGate, Fence: env.EnableWriteFence,
-		DisableMember: !env.EnableMemberLease, PodUID: env.PodUID,
+		DisableMember: !env.EnableMemberLease, PodUID: env.PodUID, Coordinator: env.EnableCoordinator,
 		DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayStatus: !env.EnableGatewayAPIStatus,
 		DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController, DisableGatewayClass: !env.EnableGatewayAPIGatewayClassController,
 	}
@@ -80,6 +80,7 @@ func bind(cmd *cobra.Command, config *bootstrap.Config, env features.Features) {
 	f.StringVar(&config.IngressClass, "ingress-class", "istio", "the class: the annotation kubernetes.io/ingress.class. An IngressClass counts by its controller, istio.io/ingress-controller")
 	f.StringVar(&config.IngressService, "ingress-service", "istio-ingressgateway", "the Service of --namespace whose addresses the Ingresses get")
 	f.StringVar(&config.Lock, "lock", env.ElectionLock, "kind of lock objects: configmap, lease, or multi to move from one to the other (LEADER_ELECTION_LOCK)")
+	f.StringVar(&config.ElectionStrategy, "election-strategy", env.ElectionStrategy, "by which strategy a coordinator chooses who leads the elections that all revisions share, such as incumbent.dev/DefaultRevision; empty: the candidates settle it (ELECTION_STRATEGY)")
 	f.DurationVar(&config.LeaseDuration, "lease-duration", env.LeaseDuration, "how long a candidate waits for a silent leader (LEADER_ELECTION_LEASE_DURATION)")
 	f.DurationVar(&config.RenewDeadline, "renew-deadline", env.RenewDeadline, "how long a leader acts after its last acknowledged renewal (LEADER_ELECTION_RENEW_DEADLINE)")
 	f.DurationVar(&config.RetryPeriod, "retry-period", env.RetryPeriod, "how often a leader renews (LEADER_ELECTION_RETRY_PERIOD)")

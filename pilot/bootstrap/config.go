@@ -71,6 +71,12 @@ type Config struct {
 
 	// Lock is "configmap", "lease" or, between the two, "multi"; "" means configmap.
 	Lock string
+	// Coordinator has the server take part in the election of a coordinator, which names the leaders of the namespace's coordinated
+	// elections (package coordination).
+	Coordinator bool
+	// ElectionStrategy has a coordinator choose who leads the elections that all revisions share, by the strategy of that
+	// name; "" leaves that to the candidates. It needs Lock "lease".
+	ElectionStrategy string
 	// LeaseDuration, RenewDeadline and RetryPeriod are the elections' timing; 0 means
 	// 30 s, 15 s and 7.5 s.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -192,6 +198,9 @@ func (c Config) Validate() error {
 	c.validateIngress(wrong)
 	if _, err := lockType(c.Lock); err != nil {
 		wrong("--lock: %w", err)
+	}
+	if c.ElectionStrategy != "" && c.Lock != leaderelection.LeaseLock.String() {
+		wrong("--election-strategy=%s: a coordinator knows Leases alone: give --lock=lease", c.ElectionStrategy)
 	}
 	if c.ShutdownTimeout < 0 {
 		wrong("--shutdown-timeout=%v is negative: give a positive duration", c.ShutdownTimeout)

@@ -57,6 +57,8 @@ var effects = map[string]func(t *testing.T, e *environment){
 	"Fence":                    fenceHasItsEffect,
 	"PodUID":                   memberHasItsEffect,
 	"DisableMember":            memberHasItsEffect,
+	"Coordinator":              coordinatorHasItsEffect,
+	"ElectionStrategy":         coordinatorHasItsEffect,
 	"ShutdownTimeout":          stuckControllerEndsTheProcess,
 	"Exit":                     stuckControllerEndsTheProcess,
 	"Profiling":                profilingHasItsEffect,

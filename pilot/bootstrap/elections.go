@@ -34,6 +34,8 @@ type election struct {
 	perRevision bool
 	// lease: its lock is a Lease, whatever --lock says.
 	lease bool
+	// uncoordinated: no coordinator chooses who leads it, whatever --election-strategy says.
+	uncoordinated bool
 	// remote: the controller works in a remote cluster, too, where its election is another one.
 	remote bool
 	// predecessor, if given, is the lock that guarded the same work in earlier versions
@@ -64,6 +66,8 @@ type tools struct {
 	log *slog.Logger
 	// events writes Events about the controller's objects. They are no writes of a term.
 	events *events
+	// watcher knows the default revision.
+	watcher revisions.DefaultWatcher
 	// tags tells a row that is tagged which objects are the revision's; nil for others.
 	tags revisions.TagWatcher
 }
@@ -93,6 +97,11 @@ var table = []election{
 		on:     func(c Config) bool { return !c.DisableGatewayAPI && !c.DisableGatewayDeployment },
 		kinds:  gatewayKinds("gatewayclasses", "gateways"),
 		guards: gatewayDeployment, rights: gatewayDeploymentRights, writes: gatewayDeploymentWrites,
+	},
+	{
+		id: leaderelection.Coordinator, lease: true, uncoordinated: true,
+		on:     func(c Config) bool { return c.Coordinator },
+		guards: coordinator, rights: coordinatorRights,
 	},
 }
 
@@ -133,6 +142,9 @@ func Rights(config Config) (all manifests.Rights) {
 			all.Add(row.locks(config.Revision))
 		}
 		all.Add(row.rights(config))
+		if config.coordination(row) != nil {
+			all.Add(candidateRights())
+		}
 	}
 	if !config.memberless() {
 		all.Add(memberRights())
@@ -219,7 +231,7 @@ func (s *site) elect(rows []election) error {
 }
 
 func (s *site) tools(log *slog.Logger) tools {
-	t := tools{log: log, events: s.events}
+	t := tools{log: log, events: s.events, watcher: s.watcher}
 	if s.tags != nil {
 		t.tags = s.tags.watcher
 	}
@@ -250,7 +262,8 @@ func (s *site) electionConfig(row election) leaderelection.Config {
 		lock = leaderelection.LeaseLock
 	}
 	return leaderelection.Config{
-		Namespace: s.config.Namespace, Identity: s.config.Identity, Revision: s.config.Revision,
+		Coordination: s.config.coordination(row),
+		Namespace:    s.config.Namespace, Identity: s.config.Identity, Revision: s.config.Revision,
 		ElectionID: row.id, PerRevision: row.perRevision, Remote: s.config.remote, Lock: lock, Predecessor: row.predecessor,
 		LeaseDuration: s.config.LeaseDuration, RenewDeadline: s.config.RenewDeadline, RetryPeriod: s.config.RetryPeriod,
 		StopLimit:       s.config.ShutdownTimeout,

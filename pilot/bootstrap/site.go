@@ -99,6 +99,9 @@ func (s *site) beside() []part {
 	if s.member != nil {
 		all = append(all, part{name: "the member Lease" + where, run: s.member.Run, bound: members.StopTimeout + stopGrace})
 	}
+	if s.config.Coordinator && s.config.ElectionStrategy != "" && !s.config.DisableElections && !s.config.remote {
+		all = append(all, part{name: "the look-out for the coordinator", run: s.followCoordinator, bound: stopGrace})
+	}
 	if s.candidates != nil {
 		all = append(all, part{name: "the watcher of members" + where, run: s.candidates.run, bound: stopGrace})
 	}

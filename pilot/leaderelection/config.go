@@ -64,6 +64,9 @@ type Config struct {
 	// versions: run functions start once it is held too.
 	Predecessor *Predecessor
 
+	// Coordination, if given, has a coordinator choose who leads.
+	Coordination *Coordination
+
 	// LeaseDuration, RenewDeadline and RetryPeriod are as in LeaderElectionConfig.
 	// Zero means 30 s, 15 s and 7.5 s.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -171,6 +174,7 @@ func (c Config) validate() error {
 	if c.Predecessor != nil {
 		errs = append(errs, c.validatePredecessor())
 	}
+	errs = append(errs, c.validateCoordination())
 	return errors.Join(errs...)
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -35,8 +36,11 @@ type LeaderElection struct {
 	elector atomic.Pointer[k8sleaderelection.LeaderElector]
 	running atomic.Bool
 	warmed  atomic.Bool // since the run that there is, or was last
-	gated   gatedClient
-	telling sync.Mutex
+	absent  atomic.Bool // the coordinator is known to be gone
+	// publisher is that of the run that there is, or was last; nil: nobody chooses.
+	publisher atomic.Pointer[coordination.Publisher]
+	gated     gatedClient
+	telling   sync.Mutex
 	// followed: the default watcher has our handler, which cannot be taken back.
 	followed bool
 	deaf     bool // it takes none: it is asked
@@ -94,6 +98,7 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 	if err != nil {
 		return err
 	}
+	elector.SetCoordinatorAbsent(l.absent.Load())
 	l.elector.Store(elector)
 	return nil
 }
@@ -118,6 +123,7 @@ func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderele
 		Work:               []func(context.Context) error{work},
 		Ranked:             !l.cfg.PerRevision,
 		SyncWait:           l.cfg.syncWait(),
+		Coordinated:        l.cfg.Coordination != nil,
 		Gate:               gate,
 		Clock:              l.clock,
 		WatchDog:           l.health,
@@ -133,7 +139,7 @@ func (l *LeaderElection) lock(client kubernetes.Interface, hub *k8sresourcelock.
 }
 
 func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectMeta, kind LockType, hub *k8sresourcelock.WatchHub) watchedLock {
-	who := k8sresourcelock.ResourceLockConfig{Identity: l.cfg.Identity, Key: l.cfg.key(), EventRecorder: l.cfg.EventRecorder}
+	who := k8sresourcelock.ResourceLockConfig{Identity: l.cfg.holder(), Key: l.cfg.key(), EventRecorder: l.cfg.EventRecorder}
 	configMap := &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}
 	lease := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Hub: hub}
 	switch kind {
@@ -197,12 +203,16 @@ func (l *LeaderElection) fitness() func(context.Context) error {
 	}
 	checks := append([]func(context.Context) error{}, l.fit...)
 	return func(ctx context.Context) error {
+		var err error
 		for _, check := range checks {
-			if err := check(ctx); err != nil {
-				return err
+			if err = check(ctx); err != nil {
+				break
 			}
 		}
-		return nil
+		if p := l.publisher.Load(); p != nil && ctx.Err() == nil {
+			p.SetFit(err == nil)
+		}
+		return err
 	}
 }
 

@@ -16,6 +16,8 @@ const (
 	ClusterTrustBundleController = "istio-clustertrustbundle-controller-election"
 	InferencePoolController      = "istio-gateway-inferencepool"
 	IPAutoallocateController     = "istio-ip-autoallocate"
+	// Coordinator is the election of who chooses the leaders of coordinated elections; istiod has none.
+	Coordinator = "incumbent-coordinator"
 )
 
 // The timing of elections, as istiod's.

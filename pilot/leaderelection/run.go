@@ -62,7 +62,7 @@ func (l *LeaderElection) tryStart(ctx context.Context, ended func(error)) (err e
 	if l.cfg.Disabled {
 		return l.bypass(ctx), true
 	}
-	release, err := l.prepare()
+	release, err := l.prepare(ctx)
 	if err != nil {
 		return l.wrap(err), true
 	}
@@ -155,7 +155,7 @@ func (l *LeaderElection) warmUp(ctx context.Context) error {
 }
 
 // prepare connects the elector to what it needs. release gives that back.
-func (l *LeaderElection) prepare() (release func(), err error) {
+func (l *LeaderElection) prepare(ctx context.Context) (release func(), err error) {
 	lockClient, release := l.cfg.LockClient, func() {}
 	if lockClient == nil {
 		own, err := shared.acquire(l.client)
@@ -174,8 +174,13 @@ func (l *LeaderElection) prepare() (release func(), err error) {
 		release()
 		return nil, err
 	}
+	unpublish, err := l.publish(ctx, lockClient)
+	if err != nil {
+		release()
+		return nil, err
+	}
 	unfollow, giveBack := l.followDefault(), release
-	return func() { unfollow(); giveBack() }, nil
+	return func() { unpublish(); unfollow(); giveBack() }, nil
 }
 
 // followDefault tells the elector each default revision, from now on. unfollow ends what

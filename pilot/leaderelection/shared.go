@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -79,7 +80,7 @@ func newCommon(client kube.Client) (*common, error) {
 		return nil, errors.New("the client that was given has no RESTConfig: make it with kube.NewClient, or give a LockClient")
 	}
 	var err error
-	if c.lock, err = kube.NewClient(k8sresourcelock.ClientConfig(config), kube.WithOwnConnections()); err != nil {
+	if c.lock, err = kube.NewClient(coordination.Quiet(k8sresourcelock.ClientConfig(config)), kube.WithOwnConnections()); err != nil {
 		return nil, err
 	}
 	c.hub = &k8sresourcelock.WatchHub{Client: c.lock.Kube().CoordinationV1()}

@@ -170,7 +170,7 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	}
 	l := NewLeaseLeaderElection("istio-system", "a", "new", "canary", client)
 	began := l.elector.Load()
-	giveBack, err := l.prepare()
+	giveBack, err := l.prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := own.prepare()
+	second, err := own.prepare(t.Context())
 	if err != nil || c.users != 2 || own.cfg.DefaultWatcher != watcher("canary") {
 		t.Errorf("one with a watcher of its own: %v, %d users, %v", err, c.users, own.cfg.DefaultWatcher)
 	}
@@ -193,7 +193,7 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	}
 	// The next run has another watcher, which is followed anew.
 	before := l.cfg.DefaultWatcher
-	if giveBack, err = l.prepare(); err != nil || l.cfg.DefaultWatcher == before || !l.followed {
+	if giveBack, err = l.prepare(t.Context()); err != nil || l.cfg.DefaultWatcher == before || !l.followed {
 		t.Errorf("in the next run: %v", err)
 	}
 	giveBack()
@@ -205,7 +205,7 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	first, next := &telling{takes: true}, &telling{takes: true}
 	for _, w := range []*telling{first, first, next} {
 		c.watcher = w
-		if giveBack, err = l.prepare(); err != nil {
+		if giveBack, err = l.prepare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		giveBack()
@@ -215,7 +215,7 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	}
 	c.release()
 	l.cfg.LeaseDuration = time.Second
-	if _, err := l.prepare(); err == nil || len(shared.clients) != 0 {
+	if _, err := l.prepare(t.Context()); err == nil || len(shared.clients) != 0 {
 		t.Errorf("with a wrong lease: %v, %d clients left", err, len(shared.clients))
 	}
 	if err := l.RunContext(t.Context()); err == nil || !strings.HasPrefix(err.Error(), `election "new": `) {
@@ -226,7 +226,7 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	giveBack, err = apart.prepare()
+	giveBack, err = apart.prepare(t.Context())
 	if err != nil || len(shared.clients) != 0 || apart.hub != nil || apart.calls != nil {
 		t.Errorf("with a client of its own: %v, %d clients", err, len(shared.clients))
 	}
@@ -235,7 +235,7 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := broken.prepare(); err == nil || !strings.Contains(err.Error(), "no RESTConfig") {
+	if _, err := broken.prepare(t.Context()); err == nil || !strings.Contains(err.Error(), "no RESTConfig") {
 		t.Errorf("without a configuration: %v", err)
 	}
 }

@@ -42,6 +42,8 @@ type Status struct {
 	HandsOver bool
 	// Hold is an operator's order that keeps the holder there, in the present term; zero when there is none.
 	Hold k8sleaderelection.Hold
+	// Strategy is the one by which a coordinator chooses who leads; empty: nobody chooses.
+	Strategy string
 	// Ranked: candidates of the default revision go before others.
 	Ranked bool
 	// Transitions is the record's count of terms; Token is this process's fencing
@@ -60,8 +62,11 @@ type Status struct {
 func (l *LeaderElection) Status() Status {
 	s := Status{
 		ElectionID: l.cfg.ElectionID, Namespace: l.cfg.Namespace, Lock: l.cfg.lockName(), LockType: l.cfg.Lock.String(),
-		Identity: l.cfg.Identity, Key: l.cfg.key(), Cover: l.cfg.RenewDeadline,
+		Identity: l.cfg.holder(), Key: l.cfg.key(), Cover: l.cfg.RenewDeadline,
 		Ranked: !l.cfg.PerRevision, Running: l.running.Load(), Warm: l.warmed.Load(),
+	}
+	if l.cfg.Coordination != nil {
+		s.Strategy = l.cfg.Coordination.Strategy
 	}
 	if l.cfg.Disabled {
 		s.Phase, s.Leading = "disabled", l.IsLeader()

@@ -25,6 +25,10 @@ type Features struct {
 	EnableWriteFence bool
 	// EnableMemberLease is false when the server publishes nothing of what it could lead.
 	EnableMemberLease bool
+	// EnableCoordinator is true when the server may lead the election of a coordinator.
+	EnableCoordinator bool
+	// ElectionStrategy is the one by which a coordinator chooses the leaders of shared elections; "" when none does.
+	ElectionStrategy string
 	// EnableGatewayAPI is false when nothing of the Gateway API is served, whatever the next three say.
 	EnableGatewayAPI bool
 	// EnableGatewayAPIStatus, EnableGatewayAPIDeploymentController and
@@ -61,6 +65,8 @@ func parse(lookup func(string) (string, bool)) (Features, error) {
 		EnableWriteGate:      r.boolean(enableWriteGate),
 		EnableWriteFence:     r.boolean(enableWriteFence),
 		EnableMemberLease:    r.boolean(enableMemberLease),
+		EnableCoordinator:    r.boolean(enableCoordinator),
+		ElectionStrategy:     r.text(electionStrategy, nil),
 		EnableGatewayAPI:     r.boolean(enableGatewayAPI),
 
 		EnableGatewayAPIStatus:                 r.boolean(enableGatewayAPIStatus),

@@ -30,6 +30,10 @@ var (
 		"If false, controllers write whoever leads: a process that was stopped for a while sends what it had queued.").Var
 	enableMemberLease = env.Register("ENABLE_MEMBER_LEASE", true,
 		"If false, the server publishes no Lease that says which elections it could lead.").Var
+	enableCoordinator = env.Register("ENABLE_COORDINATOR", false,
+		"If true, the server takes part in the election of a coordinator, which names the leaders of coordinated elections.").Var
+	electionStrategy = env.Register("ELECTION_STRATEGY", "",
+		"By which strategy a coordinator chooses who leads the elections that all revisions share, such as incumbent.dev/DefaultRevision; empty: the candidates settle it.").Var
 	enableWriteFence = env.Register("ENABLE_WRITE_FENCE", false,
 		"If true, policies in the API server guard what controllers write (pilot fence install), and the server checks that they do.").Var
 	enableGatewayAPI = env.Register("PILOT_ENABLE_GATEWAY_API", true,
@@ -54,7 +58,7 @@ var (
 var all = []env.Var{
 	enableLeaderElection, enableWriteGate, enableWriteFence, revision, podName, podNamespace, clusterID, kubeconfig,
 	enableGatewayAPI, enableGatewayAPIStatus, enableGatewayAPIDeployment, enableGatewayAPIClass,
-	electionLock, leaseDuration, renewDeadline, retryPeriod,
+	electionLock, leaseDuration, renewDeadline, retryPeriod, enableMemberLease, podUID, enableCoordinator, electionStrategy,
 }
 
 // Flag describes one variable.

@@ -88,6 +88,9 @@ func New(cfg Config) (*Controller, error) {
 		cache.Indexers{byElection: memberElections})
 	c.candidates = cache.NewSharedIndexInformer(c.candidateSource(), &coordinationv1beta1.LeaseCandidate{}, 0,
 		cache.Indexers{byElection: candidateElection})
+	if err := c.candidates.SetWatchErrorHandlerWithContext(unlessUnserved); err != nil {
+		return nil, err
+	}
 	for _, informer := range []cache.SharedIndexInformer{c.leases, c.candidates} {
 		if err := informer.SetTransform(withoutManagers); err != nil {
 			return nil, err

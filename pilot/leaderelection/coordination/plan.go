@@ -81,7 +81,9 @@ type candidateState struct {
 	// answered is when an answer was seen to come, zero for never; asked when the present ping was first seen.
 	answered, asked time.Time
 	refusedUntil    time.Time
-	backOff         time.Duration
+	// gave is when it gave the lock up by itself: it stops, or has failed.
+	gave    time.Time
+	backOff time.Duration
 }
 
 func micros(t *metav1.MicroTime) int64 {
@@ -138,6 +140,8 @@ func (o *Observer) observe(now time.Time, e Election) {
 	if was := o.lease; was != state {
 		if c := o.candidates[was.holder]; c != nil && was.uid == state.uid && was.nominated && state.holder == "" {
 			c.refuse(now)
+		} else if c != nil && was.uid == state.uid && state.holder == "" {
+			c.gave = now
 		} else if c := o.candidates[state.holder]; c != nil && !state.nominated {
 			c.backOff = 0
 		}
@@ -267,8 +271,10 @@ func (p *Plan) read(objects []*coordinationv1beta1.LeaseCandidate) (all []Candid
 	return all
 }
 
-// present are the candidates that may be named: not those that let a ping go by, nor those that have just refused.
+// present are the candidates that may be named: not those that let a ping go by, nor those that have just refused. One that has
+// just given the lock up is named if there is no other.
 func (o *Observer) present(now time.Time, e Election, p *Plan) (all []*coordinationv1beta1.LeaseCandidate) {
+	var gave []*coordinationv1beta1.LeaseCandidate
 	for _, object := range e.Candidates {
 		c := o.candidates[object.Name]
 		silent := asked(object.Spec)
@@ -279,9 +285,15 @@ func (o *Observer) present(now time.Time, e Election, p *Plan) (all []*coordinat
 			p.again(c.asked.Add(CandidateDuration).Sub(now))
 		case now.Before(c.refusedUntil):
 			p.again(c.refusedUntil.Sub(now))
+		case !c.gave.IsZero() && now.Before(c.gave.Add(ElectionDuration)):
+			p.again(c.gave.Add(ElectionDuration).Sub(now))
+			gave = append(gave, object)
 		default:
 			all = append(all, object)
 		}
+	}
+	if len(all) == 0 {
+		return gave
 	}
 	return all
 }

@@ -248,6 +248,28 @@ func TestPlanNamesWhoWasWaitedFor(t *testing.T) {
 	}
 }
 
+// One that gave the lock up stops, or has failed: another is named first, and it is if there is none.
+func TestPlanNamesAnotherThanWhoGaveUp(t *testing.T) {
+	for names, want := range map[string]string{"a b": "b", "a": "a"} {
+		p := plan(t, strings.Fields(names)...)
+		p.e.Alive = true
+		p.step()
+		p.claim()
+		p.quiet("a leads")
+		p.e.Lease = p.e.Lease.DeepCopy()
+		p.e.Lease.Spec.HolderIdentity = new("")
+		p.step()
+		p.is(want, "")
+		p.claim()
+		p.pass(coordination.ElectionDuration)
+		p.claim()
+		p.step()
+		if want == "b" {
+			p.is("b", "a") // who is older goes first, now that it is there after all
+		}
+	}
+}
+
 // Two coordinators that disagree change a preference once in an election duration.
 func TestPlanDoesNotContend(t *testing.T) {
 	p := plan(t, "a", "b", "c")

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -58,14 +60,20 @@ func (c PublisherConfig) name() string { return CandidateName(c.Pod, c.Lease) }
 
 // Validate says all that the API server would refuse, and how to mend it.
 func (c PublisherConfig) Validate() error {
+	err := c.ValidateCandidate()
+	if c.Client == nil {
+		err = errors.Join(fmt.Errorf("candidate %s: no client was given", c.name()), err)
+	}
+	return err
+}
+
+// ValidateCandidate is Validate before there is a client.
+func (c PublisherConfig) ValidateCandidate() error {
 	var errs []error
 	add := func(what, value string, problems []string) {
 		for _, problem := range problems {
 			errs = append(errs, fmt.Errorf("%s %q: %s", what, value, problem))
 		}
-	}
-	if c.Client == nil {
-		errs = append(errs, errors.New("no client was given"))
 	}
 	add("namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
 	add("lease", c.Lease, validation.IsDNS1123Subdomain(c.Lease))
@@ -126,6 +134,9 @@ type Publisher struct {
 	// published: this process has written the object, so that what an earlier one left has been renewed.
 	published bool
 	failing   bool
+
+	unfit   atomic.Bool
+	changed chan struct{} // has room for the word that unfit has changed
 }
 
 // NewPublisher checks the configuration and starts nothing.
@@ -137,7 +148,19 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 		cfg.Logger = slog.Default()
 	}
 	cfg.Logger = cfg.Logger.With("leaseCandidate", cfg.Namespace+"/"+cfg.name())
-	return &Publisher{cfg: cfg, objects: cfg.Client.CoordinationV1beta1().LeaseCandidates(cfg.Namespace)}, nil
+	return &Publisher{cfg: cfg, objects: cfg.Client.CoordinationV1beta1().LeaseCandidates(cfg.Namespace), changed: make(chan struct{}, 1)}, nil
+}
+
+// SetFit says whether this process would mind to lead. It does not block and may be called at any time; a Publisher
+// that was not told is fit.
+func (p *Publisher) SetFit(fit bool) {
+	if p.unfit.Swap(!fit) == !fit {
+		return
+	}
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
 }
 
 // Run publishes until ctx ends, and then deletes the LeaseCandidate. While nobody asks it sends no request. Where
@@ -189,6 +212,10 @@ func (p *Publisher) serve(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-p.changed:
+			if object, err = p.publish(ctx); err != nil {
+				return err
+			}
 		case event, open := <-w.ResultChan():
 			if !open {
 				return nil
@@ -242,6 +269,9 @@ func (p *Publisher) wanted(have *coordinationv1beta1.LeaseCandidate) *coordinati
 	}
 	for key, value := range p.cfg.Labels {
 		o.Labels[key] = value
+	}
+	if _, labelled := o.Labels[FitLabel]; labelled || p.unfit.Load() {
+		metav1.SetMetaDataLabel(&o.ObjectMeta, FitLabel, strconv.FormatBool(!p.unfit.Load()))
 	}
 	if p.cfg.PodUID != "" {
 		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.cfg.Pod, UID: p.cfg.PodUID}}

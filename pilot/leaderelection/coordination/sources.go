@@ -51,6 +51,13 @@ func (c *Controller) candidateSource() *cache.ListWatch {
 	}
 }
 
+// unlessUnserved reports what goes wrong with a watch as client-go does. That LeaseCandidates are not served was said already.
+func unlessUnserved(ctx context.Context, r *cache.Reflector, err error) {
+	if !apierrors.IsNotFound(err) {
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	}
+}
+
 // hearing is what the sources tell beside their objects.
 type hearing struct {
 	gone atomic.Bool // LeaseCandidates are not served

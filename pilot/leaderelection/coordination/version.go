@@ -35,6 +35,15 @@ const (
 	alnum  = digits + "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-"
 )
 
+// Version is text as a LeaseCandidate can carry it: a semantic version without a v in front, and 0.0.0 for what is none.
+func Version(text string) string {
+	text = strings.TrimPrefix(text, "v")
+	if _, err := parseStrict(text); err != nil {
+		return "0.0.0"
+	}
+	return text
+}
+
 // parseVersion reads s.
 func parseVersion(s string) (version, error) {
 	v, err := parseTolerant(s)
