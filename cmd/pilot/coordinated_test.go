@@ -9,7 +9,6 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
-	"incumbent.dev/incumbent/pilot/leaderelection/members"
 )
 
 // coordinates: a process that coordinates names itself, and is told of its strategy by a variable or by a flag; it publishes
@@ -39,7 +38,7 @@ func coordinates(byFlag bool) func(t *testing.T, w *world) {
 		if err != nil || *coordinator.Spec.HolderIdentity != "a" {
 			t.Errorf("the coordinator is %+v, %v", coordinator, err)
 		}
-		member, err := w.admin.CoordinationV1().Leases(home).Get(t.Context(), members.LeaseName("a"), metav1.GetOptions{})
+		member, err := w.admin.CoordinationV1().Leases(home).Get(t.Context(), "incumbent-member-a", metav1.GetOptions{})
 		if err != nil || len(member.OwnerReferences) != 1 || member.OwnerReferences[0].UID != pod.UID {
 			t.Errorf("the member is %+v, %v", member, err)
 		}
@@ -53,8 +52,8 @@ func publishesNothing(t *testing.T, w *world) {
 	p := launch(t, "without a member", []string{"ENABLE_MEMBER_LEASE=false", "POD_NAME=a"}, "server", "--kubeconfig="+kubeconfig(t, identity(t, home, "a")),
 		"--namespace="+home, "--address=127.0.0.1:0", "--debug-address=", "--ca-bundle="+file)
 	p.leads(t)
-	all, err := members.List(t.Context(), w.admin, home)
-	if err != nil || len(all) > 0 {
+	all, err := w.admin.CoordinationV1().Leases(home).List(t.Context(), metav1.ListOptions{LabelSelector: "incumbent.dev/member"})
+	if err != nil || len(all.Items) > 0 {
 		t.Errorf("it says %+v, %v", all, err)
 	}
 }

@@ -87,7 +87,11 @@ func coordinatorHasItsEffect(t *testing.T, e *environment) {
 	if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "--lock=lease") {
 		t.Errorf("a coordinated ConfigMap: %v", err)
 	}
-	config.Lock, config.ElectionStrategy = "lease", "Zone"
+	config.Lock, config.Fence = "lease", true
+	if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "leave one of the two out") {
+		t.Errorf("coordinated, with a fence: %v", err)
+	}
+	config.Fence, config.ElectionStrategy = false, "Zone"
 	if _, err := newServer(config, newController().rows()); err == nil || !strings.Contains(err.Error(), "give "+coordination.DefaultRevision) {
 		t.Errorf("a strategy that the API server would refuse: %v", err)
 	}
