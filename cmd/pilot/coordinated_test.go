@@ -6,17 +6,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
-	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
+
+// defaultRevision is a strategy, as users write it.
+const defaultRevision = "incumbent.dev/DefaultRevision"
 
 // coordinates: a process that coordinates names itself, and is told of its strategy by a variable or by a flag; it publishes
 // itself as a member that belongs to its Pod, unless it is told not to.
 func coordinates(byFlag bool) func(t *testing.T, w *world) {
 	return func(t *testing.T, w *world) {
 		home := newNamespaces(t, "coordinated", 1)[0]
-		identity := identityFor(t, bootstrap.Config{Coordinator: true, ElectionStrategy: coordination.DefaultRevision, Lock: "lease"}, home, "a")
+		identity := identityFor(t, bootstrap.Config{Coordinator: true, ElectionStrategy: defaultRevision, Lock: "lease"}, home, "a")
 		pod, err := w.admin.CoreV1().Pods(home).Get(t.Context(), "a", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -25,16 +25,16 @@ func coordinates(byFlag bool) func(t *testing.T, w *world) {
 		env := []string{"ENABLE_COORDINATOR=true", "POD_NAME=a", "POD_NAMESPACE=" + home, "POD_UID=" + string(pod.UID), "PILOT_ENABLE_GATEWAY_API=false"}
 		args := []string{"server", "--kubeconfig=" + kubeconfig(t, identity), "--address=127.0.0.1:0", "--debug-address=", "--ca-bundle=" + file, "--lock=lease"}
 		if byFlag {
-			args = append(args, "--election-strategy="+coordination.DefaultRevision)
+			args = append(args, "--election-strategy="+defaultRevision)
 		} else {
-			env = append(env, "ELECTION_STRATEGY="+coordination.DefaultRevision)
+			env = append(env, "ELECTION_STRATEGY="+defaultRevision)
 		}
 		launch(t, "coordinated", env, args...)
 		await(t, "it is named by its own coordinator", func() bool {
 			lease, err := w.admin.CoordinationV1().Leases(home).Get(t.Context(), namespaceElection(t), metav1.GetOptions{})
-			return err == nil && lease.Annotations[locks.StrategyAnnotation] == coordination.DefaultRevision && *lease.Spec.HolderIdentity == "a."+namespaceElection(t)
+			return err == nil && lease.Annotations["incumbent.dev/strategy"] == defaultRevision && *lease.Spec.HolderIdentity == "a."+namespaceElection(t)
 		})
-		coordinator, err := w.admin.CoordinationV1().Leases(home).Get(t.Context(), leaderelection.Coordinator, metav1.GetOptions{})
+		coordinator, err := w.admin.CoordinationV1().Leases(home).Get(t.Context(), "incumbent-coordinator", metav1.GetOptions{})
 		if err != nil || *coordinator.Spec.HolderIdentity != "a" {
 			t.Errorf("the coordinator is %+v, %v", coordinator, err)
 		}
