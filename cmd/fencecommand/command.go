@@ -53,6 +53,7 @@ func Command(options Options) *cobra.Command {
 	f.StringSliceVar(&config.Coordinators, "coordinator", nil, "users that may write candidates in as holders, such as system:apiserver")
 	f.StringVar(&config.Mode, "mode", "", "what becomes of writes that are found wrong: deny, warn or audit (default what each declaration says, or deny)")
 	f.StringSliceVar(&config.APIServers, "api-server", nil, "addresses of further API servers, such as https://10.0.0.2:6443: what is installed or removed has to be seen by each, and each is asked (default those that the Service default/kubernetes lists)")
+	f.BoolVar(&config.Coordinated, "coordinated", false, "a coordinator chooses who leads the elections that all revisions share, as with pilot server --election-strategy; with --lock=lease")
 	f.BoolVar(&config.WithoutLockGuard, "without-lock-guard", false, "leave the locks themselves to RBAC")
 
 	does := options.verb(config)

@@ -21,7 +21,7 @@ func rendered(flag, with, without string) func(*testing.T) {
 			t.Fatal(err)
 		}
 		args := []string{"fence", "render", "--service-account=a-{revision}", "--revisions=only"}
-		changed, err := pilot(t, append(args, flag)...)
+		changed, err := pilot(t, append(args, strings.Fields(flag)...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,6 +42,7 @@ var fenceEffects = map[string]func(t *testing.T){
 	"service-account":    rendered("--service-account=other/name", "system:serviceaccount:other:name", ""),
 	"revisions":          rendered("--revisions=second", "system:serviceaccount:istio-system:a-second", ""),
 	"coordinator":        rendered("--coordinator=somebody", "somebody", ""),
+	"coordinated":        rendered("--coordinated --lock=lease", "leasecandidates", "kind: ConfigMap"),
 	"without-lock-guard": rendered("--without-lock-guard", "", "configmap.lock"),
 	"file":               fileHasItsEffect,
 

@@ -202,9 +202,6 @@ func (c Config) Validate() error {
 	if c.ElectionStrategy != "" && c.Lock != leaderelection.LeaseLock.String() {
 		wrong("--election-strategy=%s: a coordinator knows Leases alone: give --lock=lease", c.ElectionStrategy)
 	}
-	if c.ElectionStrategy != "" && c.Fence {
-		wrong("--election-strategy=%s with ENABLE_WRITE_FENCE: a fence knows a holder by its Pod's name alone, and that of a coordinated election is <pod>.<lock>: leave one of the two out", c.ElectionStrategy)
-	}
 	if c.ShutdownTimeout < 0 {
 		wrong("--shutdown-timeout=%v is negative: give a positive duration", c.ShutdownTimeout)
 	}

@@ -87,11 +87,7 @@ func coordinatorHasItsEffect(t *testing.T, e *environment) {
 	if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "--lock=lease") {
 		t.Errorf("a coordinated ConfigMap: %v", err)
 	}
-	config.Lock, config.Fence = "lease", true
-	if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "leave one of the two out") {
-		t.Errorf("coordinated, with a fence: %v", err)
-	}
-	config.Fence, config.ElectionStrategy = false, "Zone"
+	config.Lock, config.ElectionStrategy = "lease", "Zone"
 	if _, err := newServer(config, newController().rows()); err == nil || !strings.Contains(err.Error(), "give "+coordination.DefaultRevision) {
 		t.Errorf("a strategy that the API server would refuse: %v", err)
 	}

@@ -47,6 +47,8 @@ type FenceConfig struct {
 	DisableGatewayAPI, DisableGatewayDeployment bool
 	// Coordinators may write candidates in as holders.
 	Coordinators []string
+	// Coordinated: a coordinator chooses who leads the elections that all revisions share (Config.ElectionStrategy). It needs Lock "lease".
+	Coordinated bool
 	// WithoutLockGuard leaves the locks to RBAC.
 	WithoutLockGuard bool
 	// Mode is what becomes of writes that are found wrong: deny, warn or audit; "" means what
@@ -117,6 +119,7 @@ func (c FenceConfig) declarations(rows []election) ([]fence.Declaration, error) 
 		if row.lease {
 			d.Lock, d.Multi = fence.Lease, false
 		}
+		d.Coordinated = c.Coordinated && !row.perRevision && !row.uncoordinated
 		if row.perRevision {
 			if len(c.Revisions) == 0 {
 				return nil, fmt.Errorf("election %s is held within each revision: name them with --revisions", row.id)

@@ -69,6 +69,10 @@ type Declaration struct {
 	// Coordinators are the users that may write a candidate in as holder, such as
 	// system:apiserver where Kubernetes' own coordinator runs.
 	Coordinators []string `json:"coordinators,omitempty"`
+	// Coordinated: a coordinator chooses who holds the lock, a Lease (package coordination). Its holder then is called as
+	// "<pod>.<lock>", or as the pod; whichever of the accounts and the others coordinates may write a candidate in; and the
+	// LeaseCandidates of the namespace are guarded by their writers' Pods.
+	Coordinated bool `json:"coordinated,omitempty"`
 	// Guards are what only the holder may write. Without any, the lock alone is guarded.
 	Guards []Guard `json:"guards,omitempty"`
 	// Members: each process of the accounts publishes a Lease of its own in the namespace (package members). It is
@@ -96,6 +100,9 @@ func (d Declaration) Validate() error {
 	}
 	if d.Lock != ConfigMap && d.Lock != Lease {
 		wrong("lock %q: give configmap or lease; of two locks held together, the lease", d.Lock)
+	}
+	if d.Coordinated && d.Lock == ConfigMap {
+		wrong("coordinated with lock %q: a coordinator knows Leases alone: give lease", d.Lock)
 	}
 	if !slices.Contains([]Mode{"", Deny, Warn, Audit}, d.Mode) {
 		wrong("mode %q: give deny, warn or audit", d.Mode)

@@ -103,11 +103,20 @@ const (
 )
 
 // leads is true when the record in an object names the pod that writes. The object may be null.
-func leads(kind LockKind, object string) string {
-	if kind == Lease {
-		return fmt.Sprintf("%s && %[2]s != null && has(%[2]s.spec) && has(%[2]s.spec.holderIdentity) && %[2]s.spec.holderIdentity == %[3]s", boundToPod, object, writer)
+func (s single) leads(object string) string {
+	if s.Lock == Lease {
+		return fmt.Sprintf("%s && %[2]s != null && has(%[2]s.spec) && has(%[2]s.spec.holderIdentity) && %[3]s", boundToPod, object, s.isPod(object+".spec.holderIdentity", writer))
 	}
 	return fmt.Sprintf(`%s && !%s.contains('"') && %s && %s.startsWith(%s + %[2]s + '"')`, boundToPod, writer, hasRecord(object), recordOf(object), quote(recordBegin))
+}
+
+// isPod is true when a holder is that pod: it is called as the pod or, where a coordinator chooses, as the pod's candidate.
+func (s single) isPod(holder, pod string) string {
+	same := holder + " == " + pod
+	if !s.Coordinated {
+		return same
+	}
+	return fmt.Sprintf("(%s || %s == %s + %s)", same, holder, pod, quote("."+s.lock))
 }
 
 // recordOf is a ConfigMap's record, where hasRecord is true.
@@ -134,7 +143,7 @@ const (
 // as they are. It is never an error, and whatever it is true for, the guard's rules admit: it says renews, counts, and the
 // form of the record in one, to be cheap.
 func (s single) renewal() string {
-	clauses := []string{"request.operation == 'UPDATE'", s.mayHold(), leads(s.Lock, "oldObject")}
+	clauses := []string{"request.operation == 'UPDATE'", s.mayHold(), s.leads("oldObject")}
 	if s.Lock == Lease {
 		clauses = append(clauses, "has(object.spec)")
 		for _, field := range []string{"holderIdentity", "leaseTransitions"} {

@@ -81,28 +81,49 @@ func (s single) lockVariables() []admissionv1.Variable {
 	if s.Multi {
 		counts += fmt.Sprintf(" || variables.newTransitions > variables.oldTransitions && variables.newTransitions <= %d", jump)
 	}
+	holds, takes := s.holds(), s.isPod("variables.newHolder", "variables.pod")
+	nominates := "variables.coordinator && variables.newHolder != ''"
+	if s.Coordinated { // and writes its strategy on a lock that nobody holds
+		nominates = "variables.coordinator && (variables.newHolder != '' || variables.oldHolder == '')"
+	}
 	return append(variables, []admissionv1.Variable{
 		{Name: "operator", Expression: operator},
 		{Name: "candidate", Expression: "variables.pod != '' && " + s.mayHold()},
-		{Name: "coordinator", Expression: isOneOf(s.Coordinators)},
+		{Name: "coordinator", Expression: s.coordinates()},
 		{Name: "asked", Expression: annotation("oldObject", k8sresourcelock.HandoverRequestAnnotation)},
 		{Name: "same", Expression: sameRecord(s.Lock)},
 		// At its end the count stays, or the lock could never be taken again.
 		{Name: "counts", Expression: counts},
 		{Name: "countsUp", Expression: fmt.Sprintf("variables.newTransitions > variables.oldTransitions || variables.oldTransitions >= %d", mostTransitions-1)},
 		{Name: "begins", Expression: "request.operation == 'CREATE' && variables.newHolder == '' && (variables.newTransitions >= 0 || " + countless(s.Lock) + ")"},
-		{Name: "renews", Expression: "variables.candidate && variables.newHolder == variables.oldHolder && variables.pod == variables.oldHolder"},
-		{Name: "takes", Expression: "variables.candidate && variables.newHolder == variables.pod && (variables.oldHolder == '' || variables.countsUp)"},
-		{Name: "releases", Expression: "variables.candidate && variables.newHolder == '' && variables.pod == variables.oldHolder && variables.newTransitions == variables.oldTransitions"},
-		{Name: "handsOver", Expression: `variables.candidate && variables.pod == variables.oldHolder && variables.newHolder != '' && variables.asked.contains('"identity":"' + variables.newHolder + '"') && variables.countsUp`},
-		{Name: "nominates", Expression: "variables.coordinator && variables.newHolder != ''"},
+		{Name: "renews", Expression: "variables.candidate && variables.newHolder == variables.oldHolder && " + holds},
+		{Name: "takes", Expression: "variables.candidate && " + takes + " && (variables.oldHolder == '' || variables.countsUp)"},
+		{Name: "releases", Expression: "variables.candidate && variables.newHolder == '' && " + holds + " && variables.newTransitions == variables.oldTransitions"},
+		{Name: "handsOver", Expression: "variables.candidate && " + holds + ` && variables.newHolder != '' && variables.asked.contains('"identity":"' + variables.newHolder + '"') && variables.countsUp`},
+		{Name: "nominates", Expression: nominates},
 		{Name: "attempt", Expression: "variables.newHolder == '' ? (variables.oldHolder == '' ? 'begins' : 'releases') : " +
-			"variables.newHolder == variables.oldHolder ? 'renews' : variables.newHolder == variables.pod ? 'takes' : variables.coordinator ? 'nominates' : 'handsOver'"},
+			"variables.newHolder == variables.oldHolder ? 'renews' : " + takes + " ? 'takes' : variables.coordinator ? 'nominates' : 'handsOver'"},
 		{Name: "oldBulk", Expression: bulk(s.Lock, "oldObject")},
 		{Name: "newBulk", Expression: bulk(s.Lock, "object")},
 		{Name: "oldManagers", Expression: managers("oldObject")},
 		{Name: "newManagers", Expression: managers("object")},
 	}...)
+}
+
+// holds is true for requests of the pod that the lock names.
+func (s single) holds() string {
+	if !s.Coordinated {
+		return "variables.pod == variables.oldHolder"
+	}
+	return s.isPod("variables.oldHolder", "variables.pod")
+}
+
+// coordinates is true for requests of those that may write a candidate in as holder.
+func (s single) coordinates() string {
+	if !s.Coordinated {
+		return isOneOf(s.Coordinators)
+	}
+	return "variables.candidate || " + isOneOf(s.Coordinators)
 }
 
 // sameRecord is true for an update that leaves the record alone.
@@ -142,7 +163,7 @@ func (s single) lockRules() []admissionv1.Validation {
 	}
 	writer := "' (' + variables.attempt + ': ' + (variables.pod == '' ? request.userInfo.username + ', bound to no pod' : 'pod ' + variables.pod)"
 	all := []admissionv1.Validation{
-		judge("request.operation != 'DELETE' || variables.candidate && variables.pod == variables.oldHolder || variables.operator",
+		judge("request.operation != 'DELETE' || variables.candidate && "+s.holds()+" || variables.operator",
 			"it is deleted by its holder or by an operator alone", ""),
 		judge(unless("variables.same || variables.counts"), "the count of terms never goes back, nor on by more than one",
 			"' (counts: from ' + string(variables.oldTransitions) + ' to ' + string(variables.newTransitions) + ')'"),

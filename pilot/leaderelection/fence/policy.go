@@ -89,6 +89,7 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 	}
 	set.Locks = append(set.Locks, aroundLocks(name, locks)...)
 	set.Locks = append(set.Locks, memberGuards(name, locks)...)
+	set.Locks = append(set.Locks, candidateGuards(name, locks)...)
 	set.Work = append(set.Work, collections(name, locks)...)
 	set.Locks, set.Work = unique(set.Locks), unique(set.Work)
 	return set, long(set)

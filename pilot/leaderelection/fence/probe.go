@@ -14,6 +14,8 @@ type Probe struct {
 	// Lock, Namespace and Name are the lock object's.
 	Lock            LockKind
 	Namespace, Name string
+	// Coordinated: the holder is called after its Pod and the lock.
+	Coordinated bool
 	// ServiceAccounts are those whose writes are judged.
 	ServiceAccounts []string
 	// Mode is what is to become of a write that is found wrong.
@@ -74,7 +76,7 @@ func content(kind string) map[string]any {
 const probeName = "incumbent-fence-probe"
 
 func (s single) probe(g Guard) Probe {
-	p := Probe{Lock: s.Lock, Namespace: s.Namespace, Name: s.lock, ServiceAccounts: s.ServiceAccounts, Mode: s.Mode, Guard: g}
+	p := Probe{Lock: s.Lock, Namespace: s.Namespace, Name: s.lock, Coordinated: s.Coordinated, ServiceAccounts: s.ServiceAccounts, Mode: s.Mode, Guard: g}
 	if p.Mode == "" {
 		p.Mode = Deny
 	}

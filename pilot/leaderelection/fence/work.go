@@ -81,7 +81,7 @@ func (s single) holderOnly(set string, g Guard, locks []single) Pair {
 			MatchConstraints: match,
 			MatchConditions: []admissionv1.MatchCondition{
 				{Name: "candidate", Expression: isOneOf(s.users())},
-				{Name: "follower", Expression: "!(" + leads(s.Lock, "params") + ")"},
+				{Name: "follower", Expression: "!(" + s.leads("params") + ")"},
 			},
 			Variables: append([]admissionv1.Variable{podVariable()}, recordVariables(s.Lock, "params", "lock")...),
 			Validations: []admissionv1.Validation{{

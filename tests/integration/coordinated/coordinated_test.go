@@ -38,7 +38,7 @@ func (w *world) client(pod string) kube.Client {
 	config := w.c.Identity(w.t, cluster.IdentityOptions{
 		Namespace: w.home, PodName: pod, ServiceAccount: "pilot", Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
-	client, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	client, err := kube.NewClient(coordination.Quiet(config), kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -48,6 +48,7 @@ func (w *world) client(pod string) kube.Client {
 
 // candidate is one that takes part until the test's end, or stop.
 type candidate struct {
+	client     kube.Client
 	leads, fit atomic.Bool
 	stop       func()
 }
@@ -68,7 +69,7 @@ func (w *world) candidate(pod, revision string) *candidate {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c := &candidate{}
+	c := &candidate{client: client}
 	c.fit.Store(true)
 	le.Fit(func(context.Context) error {
 		if !c.fit.Load() {
@@ -97,7 +98,7 @@ func (w *world) candidate(pod, revision string) *candidate {
 }
 
 func (w *world) admin() kube.Client {
-	client, err := kube.NewClient(w.c.Admin(), kube.WithOwnConnections())
+	client, err := kube.NewClient(coordination.Quiet(w.c.Admin()), kube.WithOwnConnections())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -113,13 +114,9 @@ func (w *world) await(what string, holds func() bool) {
 	}
 }
 
-func TestACoordinatorChoosesAmongServers(t *testing.T) {
-	c := cluster.Shared(t)
-	if c.External() {
-		t.Skip("a cluster that is there already may run without the feature")
-	}
-	w := &world{t: t, c: c, home: c.Namespace(t)}
-	w.revision.Store(new("stable"))
+// coordinate starts the coordinator, whose Pod has the candidates' account.
+func (w *world) coordinate() *coordination.Controller {
+	w.t.Helper()
 	controller, err := coordination.New(coordination.Config{
 		Client: w.client("coordinator").Kube(), Namespace: w.home, Logger: slog.New(slog.DiscardHandler),
 		Situation: func() (coordination.Situation, bool) {
@@ -127,16 +124,32 @@ func TestACoordinatorChoosesAmongServers(t *testing.T) {
 		},
 	})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	if err := controller.Warm(t.Context()); err != nil {
-		t.Fatal(err)
+	if err := controller.Warm(w.t.Context()); err != nil {
+		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = controller.Run(ctx) })
-	t.Cleanup(func() { cancel(); running.Wait(); controller.Close() })
+	w.t.Cleanup(func() { cancel(); running.Wait(); controller.Close() })
+	return controller
+}
 
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	c := cluster.Shared(t)
+	if c.External() {
+		t.Skip("a cluster that is there already may run without the feature")
+	}
+	w := &world{t: t, c: c, home: c.Namespace(t)}
+	w.revision.Store(new("stable"))
+	return w
+}
+
+func TestACoordinatorChoosesAmongServers(t *testing.T) {
+	w := newWorld(t)
+	controller := w.coordinate()
 	stable, canary := w.candidate("stable-1", "stable"), w.candidate("canary-1", "canary")
 	w.await("the default revision leads", stable.leads.Load)
 	candidates := w.admin().Kube().CoordinationV1beta1().LeaseCandidates(w.home)

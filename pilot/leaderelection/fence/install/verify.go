@@ -260,7 +260,7 @@ func impersonate(config *rest.Config, account, pod string) *rest.Config {
 	return as
 }
 
-// holder is who the lock names.
+// holder is the Pod that the lock names.
 func (v *verifier) holder(p fence.Probe) (holder string, there bool, err error) {
 	var snap k8sresourcelock.Snapshot
 	if p.Lock == fence.Lease {
@@ -276,7 +276,11 @@ func (v *verifier) holder(p fence.Probe) (holder string, there bool, err error) 
 		}
 		snap = k8sresourcelock.ConfigMapSnapshot(configMap)
 	}
-	return snap.Record.HolderIdentity, true, nil
+	holder = snap.Record.HolderIdentity
+	if p.Coordinated {
+		holder = strings.TrimSuffix(holder, "."+p.Name)
+	}
+	return holder, true, nil
 }
 
 func missing(p fence.Probe, err error) error {
