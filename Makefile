@@ -1,7 +1,7 @@
 # make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo upgrade upgrade-test test race size api lint electionctl-test alerts-test page-test page-bench page-images sim play mutants connections fence charts dashboard image interop conformance bench bench-quick bench-ours bench-server fuzz cover build tools clean
+.PHONY: help run demo upgrade upgrade-test test race size api lint electionctl-test alerts-test page-test page-bench page-images coordination-bench sim play mutants connections fence charts dashboard image interop conformance bench bench-quick bench-ours bench-server fuzz cover build tools clean
 
 # How many seeds `make sim` plays.
 SEEDS ?= 20000
@@ -87,6 +87,9 @@ page-test: $(BUILD_TOOLS) ## Of these, the ones of the elections page, in Chromi
 page-bench: $(BUILD_TOOLS) ## The elections page: a flip until it is seen, frames with 200 elections, what 100 open pages cost the leader (two minutes)
 	cd tests/page && go test -count=1 -run '^$$' -bench . -benchtime 1x -timeout 10m . && \
 		go test -count=1 -run '^$$' -bench FlipVisible -benchtime 40x -timeout 10m .
+
+coordination-bench: $(BUILD_TOOLS) ## How fast a coordinated election passes, beside client-go's candidates under the same API server (three minutes)
+	go test -count=1 -run '^$$' -bench HandoverByKubernetes -benchtime 10x -timeout 15m ./pilot/leaderelection/coordination
 
 page-images: build $(BUILD_TOOLS) ## Take the pictures of the elections page anew, from the demo (docs/images, two minutes)
 	cd tests/page && go run ./pictures -out ../../docs/images $(ARGS)

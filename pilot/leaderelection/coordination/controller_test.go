@@ -30,7 +30,7 @@ const (
 
 // coordinated is a namespace with coordinators and candidates.
 type coordinated struct {
-	t         *testing.T
+	t         testing.TB
 	client    kubernetes.Interface
 	namespace string
 	acting    atomic.Int32
@@ -40,7 +40,7 @@ type coordinated struct {
 	all       []*coordination.Controller
 }
 
-func inNamespace(t *testing.T) *coordinated {
+func inNamespace(t testing.TB) *coordinated {
 	t.Helper()
 	c := cluster.Shared(t)
 	if c.External() {

@@ -28,7 +28,8 @@ type Election struct {
 	// Lease is the lock; nil while there is none: it is not a coordinator's to create.
 	Lease      *coordinationv1.Lease
 	Candidates []*coordinationv1beta1.LeaseCandidate
-	// Alive: whoever is among the candidates is known to live, and nobody has to be asked.
+	// Alive: whoever is among the candidates is known to live, and nobody has to be asked. So it is with members, for an
+	// API server without LeaseCandidates, which keeps no preferredHolder in a spec.
 	Alive     bool
 	Situation Situation
 }
@@ -200,7 +201,7 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 	if live && best.Name == holder {
 		if preferred(e.Lease) != "" {
 			p.Lease = e.Lease.DeepCopy()
-			prefer(p.Lease, "")
+			prefer(p.Lease, "", e.Alive)
 		}
 		return p
 	}
@@ -217,7 +218,7 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 	if best, _, p.Err = strategies.Choose(e.Situation, p.read(answered)); p.Err != nil {
 		return p
 	}
-	p.name(best.Name, live, wall, e.Lease)
+	p.name(best.Name, live, wall, e)
 	return p
 }
 
@@ -234,7 +235,7 @@ func (o *Observer) waits(now time.Time, best string, l *coordinationv1.Lease, p 
 		o.preference.backOff = min(max(2*o.preference.backOff, 2*ElectionDuration), maxRefusalBackOff)
 		o.preference.until = now.Add(o.preference.backOff)
 		p.Lease = l.DeepCopy()
-		prefer(p.Lease, "")
+		prefer(p.Lease, "", false)
 		p.again(o.preference.backOff)
 	case best == o.preference.spared && now.Before(o.preference.until):
 		p.again(o.preference.until.Sub(now))
@@ -318,7 +319,8 @@ func (o *Observer) poll(now time.Time, present []*coordinationv1beta1.LeaseCandi
 }
 
 // name has best lead: at once if nobody does, by the holder's handing over if somebody does.
-func (p *Plan) name(best string, live bool, wall time.Time, have *coordinationv1.Lease) {
+func (p *Plan) name(best string, live bool, wall time.Time, e Election) {
+	have := e.Lease
 	if live && (best == value(have.Spec.HolderIdentity) || best == preferred(have)) {
 		p.again(ElectionDuration)
 		return
@@ -326,11 +328,11 @@ func (p *Plan) name(best string, live bool, wall time.Time, have *coordinationv1
 	l := have.DeepCopy()
 	p.Lease = l
 	if live {
-		prefer(l, best)
+		prefer(l, best, e.Alive)
 		p.again(ElectionDuration)
 		return
 	}
-	prefer(l, "")
+	prefer(l, "", e.Alive)
 	seconds, at := int32(nominationSeconds), After(wall, have.Spec.RenewTime)
 	l.Spec.HolderIdentity, l.Spec.AcquireTime = &best, nil
 	l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &seconds, &at

@@ -26,14 +26,14 @@ func preferred(l *coordinationv1.Lease) string {
 	return l.Annotations[k8sresourcelock.PreferredHolderAnnotation]
 }
 
-// prefer writes whom the Lease prefers, "" for nobody, beside its strategy. What another API server has left in the
-// other place goes.
-func prefer(l *coordinationv1.Lease, who string) {
+// prefer writes whom the Lease prefers, "" for nobody. An API server without the feature drops that from the spec, also of a
+// Lease whose spec has its strategy from before; what stands in the other place goes.
+func prefer(l *coordinationv1.Lease, who string, annotate bool) {
 	l.Spec.PreferredHolder = nil
 	delete(l.Annotations, k8sresourcelock.PreferredHolderAnnotation)
 	switch {
 	case who == "":
-	case value(l.Spec.Strategy) != "":
+	case !annotate:
 		l.Spec.PreferredHolder = &who
 	default:
 		metav1.SetMetaDataAnnotation(&l.ObjectMeta, k8sresourcelock.PreferredHolderAnnotation, who)

@@ -1,0 +1,107 @@
+package coordination_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/members"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// switched answers as an API server does that serves LeaseCandidates no longer, once it is off; what is being watched then ends.
+type switched struct {
+	next http.RoundTripper
+	off  atomic.Bool
+	mu   sync.Mutex
+	open []io.Closer
+}
+
+func (s *switched) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.Contains(r.URL.Path, "/leasecandidates") {
+		return s.next.RoundTrip(r)
+	}
+	if s.off.Load() {
+		const gone = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","code":404}`
+		return &http.Response{
+			StatusCode: http.StatusNotFound, Status: "404 Not Found", Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(gone)), Request: r, ContentLength: int64(len(gone)), Proto: "HTTP/2.0", ProtoMajor: 2,
+		}, nil
+	}
+	response, err := s.next.RoundTrip(r)
+	if err == nil && r.URL.Query().Get("watch") != "" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open = append(s.open, response.Body)
+	}
+	return response, err
+}
+
+func (s *switched) end() {
+	s.off.Store(true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, body := range s.open {
+		_ = body.Close()
+	}
+}
+
+// The feature is switched off while an election runs: its leader goes on, members are the candidates from then on, and the next
+// choice goes by annotations.
+func TestLeaseCandidatesAreServedNoLonger(t *testing.T) {
+	n := inNamespace(t)
+	config := cluster.Shared(t).Admin()
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	var s *switched
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		s = &switched{next: next}
+		return s
+	})
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.client = client
+	n.coordinate()
+	a, b := n.replica("x", "a", "stable"), n.replica("x", "b", "canary")
+	n.awaits("a leads", "x", a.leads.Load)
+	for pod, revision := range map[string]string{"a": "stable", "b": "canary"} {
+		publisher, err := members.New(members.Config{
+			Client: client, Namespace: n.namespace, Identity: pod, Logger: slog.New(slog.DiscardHandler),
+			State: func() members.State {
+				return members.State{Revision: revision, Cluster: members.Local, Version: "v1.2.3", Elections: []members.Election{
+					{Name: "x", Candidate: true, Warm: true, Fit: true, Strategy: coordination.DefaultRevision},
+				}}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var publishing sync.WaitGroup
+		publishing.Go(func() { _ = publisher.Run(ctx) })
+		t.Cleanup(func() { cancel(); publishing.Wait() })
+	}
+	s.end()
+	n.flip("canary")
+	n.awaits("b leads, who is known as a member alone", "x", b.leads.Load)
+	if a.leads.Load() {
+		t.Error("a leads, too")
+	}
+	lease := n.lease("x")
+	if _, there := lease.Annotations[k8sresourcelock.PreferredHolderAnnotation]; there || lease.Spec.PreferredHolder != nil {
+		t.Errorf("somebody is preferred still: %+v", lease)
+	}
+	b.stop()
+	n.awaits("a follows b's end", "x", a.leads.Load)
+}
