@@ -46,7 +46,7 @@ func TestWhatAnElectionAsksOfItsElector(t *testing.T) {
 	l.calls = k8sleaderelection.NewDispatcher(1)
 	l.Fit(func(context.Context) error { return errPlay })
 	c := l.electorConfig(l.client.Kube())
-	notOffered := []string{"KeyComparison", "Callbacks", "MaxClockDrift"}
+	notOffered := []string{"KeyComparison", "Callbacks", "MaxClockDrift", "Coordinated"} // the last is TestACoordinatedElection's
 	for v, i := reflect.ValueOf(c), 0; i < v.NumField(); i++ {
 		name := v.Type().Field(i).Name
 		if v.Field(i).IsZero() != slices.Contains(notOffered, name) {
