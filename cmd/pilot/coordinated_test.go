@@ -1,6 +1,7 @@
 package main
 
 import (
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +45,13 @@ func coordinates(byFlag bool) func(t *testing.T, w *world) {
 		}
 	}
 }
+
+// coordinatesByVariables tries the three variables by one process: the first of the tests that ask for it does.
+func coordinatesByVariables(t *testing.T, w *world) {
+	byVariables.Do(func() { coordinates(false)(t, w) })
+}
+
+var byVariables sync.Once
 
 // publishesNothing: told so, it has no member Lease once it leads.
 func publishesNothing(t *testing.T, w *world) {

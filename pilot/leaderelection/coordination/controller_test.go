@@ -24,8 +24,8 @@ import (
 
 // patience bounds each wait; leases are long enough that what is waited for cannot be an expiry.
 const (
-	patience  = 25 * time.Second
-	longLease = 60 * time.Second
+	patience  = 100 * time.Second
+	longLease = 120 * time.Second
 )
 
 // coordinated is a namespace with coordinators and candidates.
