@@ -67,7 +67,8 @@ var right = map[string]struct {
 	course course
 	trial  func() *trial
 }{
-	"elect": {electedFirst, func() *trial { return newTrial("", "a").leads("a", 1, "lock-absent").shows(of("a", 0), 1, 5) }},
+	"elect, unheard": {electedFirst, func() *trial { return newTrial("", "a").leads("a", 1, "own-name").shows(of("a", 0), 1, 5) }},
+	"elect":          {electedFirst, func() *trial { return newTrial("", "a").leads("a", 1, "lock-absent").shows(of("a", 0), 1, 5) }},
 	"flip": {handedOver, func() *trial {
 		return newTrial("a", "b").ends("a", 1, "handing-over").releases("a", 1, "following").leads("b", 1.1, "nominated").
 			shows(of("a", 0), -5, 0.9).shows(nominee("b", 1), 1, 1).shows(of("b", 1), 1.1, 3)
