@@ -11,7 +11,7 @@ import (
 // Build is what a program was built of, as the Go toolchain noted it in the program.
 type Build struct {
 	// Version is the module's: a tag, a pseudo-version that names a commit, or "(devel)"
-	// where the sources lay in no repository.
+	// where the sources lay in no repository; or what the linker was told.
 	Version string `json:"version"`
 	// Revision is the commit and Time is the commit's; Modified: there were changes that
 	// were not committed. Empty and false where the sources lay in no repository.
@@ -22,6 +22,9 @@ type Build struct {
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
+
+// releaseVersion is what a release is called that the toolchain finds no tag of: -ldflags '-X incumbent.dev/incumbent/pilot/bootstrap.releaseVersion=1.2.3'.
+var releaseVersion string
 
 // ReadBuild reads the running program's.
 func ReadBuild() Build {
@@ -34,6 +37,9 @@ func ReadBuild() Build {
 
 func buildOf(info *debug.BuildInfo) Build {
 	b := Build{Version: info.Main.Version, Go: info.GoVersion, Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if releaseVersion != "" {
+		b.Version = releaseVersion
+	}
 	if b.Version == "" {
 		b.Version = "(devel)"
 	}

@@ -30,6 +30,11 @@ func TestBuildIsWhatTheToolchainNoted(t *testing.T) {
 			t.Errorf("got %+v, %s\nwant %+v, %s", got, got, test.want, text)
 		}
 	}
+	releaseVersion = "1.2.3"
+	defer func() { releaseVersion = "" }()
+	if told := ReadBuild(); told.Version != "1.2.3" {
+		t.Errorf("told to be 1.2.3, it is %s", told.Version)
+	}
 	if here := ReadBuild(); here.Go != runtime.Version() {
 		t.Errorf("this program was built by %s", here.Go)
 	}

@@ -106,10 +106,10 @@ func TestMetrics(t *testing.T) {
 	s.metrics.Term("x", true, "lease-expired")
 	s.metrics.Term("y", true, "lock-free")
 	s.metrics.Term("y", false, "superseded")
-	for i, what := range []k8sleaderelection.Lasting{
+	for i, what := range []k8sleaderelection.Interval{
 		k8sleaderelection.Drain, k8sleaderelection.Handover, k8sleaderelection.HandoverGiven, k8sleaderelection.Leaderless,
 	} {
-		s.metrics.Lasted("x", what, time.Duration(i+1)*time.Second)
+		s.metrics.ObserveDuration("x", what, time.Duration(i+1)*time.Second)
 	}
 	_, text := get(t, s, "/metrics")
 	for _, want := range []string{

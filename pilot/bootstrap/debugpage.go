@@ -55,7 +55,7 @@ func (p *electionsPage) wake() {
 func (s *Server) pagePart() part {
 	return part{name: "the elections page", bound: pageStop, run: func(ctx context.Context) error {
 		if err := s.page.http.listen(); err != nil {
-			s.log.Error("no elections page", "error", err)
+			s.log.Error("no elections page", "err", err)
 			<-ctx.Done()
 			return nil
 		}
@@ -114,9 +114,12 @@ func (p *electionsPage) state() debug.State {
 func shownElection(now leaderelection.Status) debug.Election {
 	e := debug.Election{
 		ID: now.ElectionID, Namespace: now.Namespace, Lock: now.Lock, Kind: kindOf(now.LockType),
-		Leader: now.Holder, Key: now.HolderKey, Acting: now.Acting, HandsOver: now.HandsOver, Ranked: now.Ranked,
+		Leader: now.Holder, Key: now.HolderKey, Acting: now.Acting, Strategy: now.Strategy, HandsOver: now.HandsOver, Ranked: now.Ranked,
 		LeaseSeconds: int(now.LeaseDuration / time.Second), Transitions: now.Transitions, Token: now.Token,
 		Phase: now.Phase, Reason: now.Reason, Since: now.Since, Leading: now.Leading, CoverLeft: now.CoverLeft, Cover: now.Cover,
+	}
+	if e.Strategy != "" {
+		e.Leader = inspect.Pod(e.Leader, now.Lock)
 	}
 	if h := now.Hold; h.Seconds > 0 {
 		e.Hold = &inspect.Hold{Reason: h.Reason, Requester: h.Requester, Note: h.Note, Seconds: h.Seconds}

@@ -142,9 +142,9 @@ func Rights(config Config) (all manifests.Rights) {
 			all.Add(row.locks(config.Revision))
 		}
 		all.Add(row.rights(config))
-		if config.coordination(row) != nil {
-			all.Add(candidateRights())
-		}
+	}
+	if slices.ContainsFunc(rows, func(row election) bool { return config.coordination(row) != nil }) {
+		all.Add(candidateRights())
 	}
 	if !config.memberless() {
 		all.Add(memberRights())
@@ -289,7 +289,7 @@ func logged(log *slog.Logger, run func(context.Context) error) func(context.Cont
 		log.Info("run function started")
 		err := run(ctx)
 		if err != nil {
-			log.Error("run function ended", "error", err)
+			log.Error("run function ended", "err", err)
 		} else {
 			log.Info("run function ended")
 		}

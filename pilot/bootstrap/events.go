@@ -113,7 +113,7 @@ func (s *eventSink) written(event *corev1.Event) func(*corev1.Event, error) (*co
 		}
 		if !s.refused {
 			s.refused = true
-			s.log.Info("Events may not be written; the log has the same", "error", err)
+			s.log.Info("Events may not be written; the log has the same", "err", err)
 		}
 		return event, nil
 	}

@@ -118,7 +118,7 @@ func (w *fenceWatch) run(ctx context.Context) error {
 	if w.on {
 		watching.Go(func() {
 			install.Watch(ctx, w.client.Kube(), w.wake.nudge, func(err error) {
-				w.log.Info("the fence's policies cannot be watched; it is tried every now and then", "every", w.every, "error", err)
+				w.log.Info("the fence's policies cannot be watched; it is tried every now and then", "every", w.every, "err", err)
 			})
 		})
 	}
@@ -267,7 +267,7 @@ func (w *fenceWatch) report(le *leaderelection.LeaderElection, state fenceState)
 	switch {
 	case state.Answer == "":
 		w.stands.DeleteLabelValues(name)
-		w.log.Debug("fence was not tried", "election", name, "error", errUnsettled)
+		w.log.Debug("fence was not tried", "election", name, "err", errUnsettled)
 	case state.Answer == install.Unclear.String():
 		w.stands.DeleteLabelValues(name)
 		if news {

@@ -225,7 +225,7 @@ func TestFailedControllerIsLoggedInOneLine(t *testing.T) {
 	await(t, "b follows", func() bool { return b.election(t).LeaderIdentity == "a" })
 	failing.fails <- errors.New("no disk")
 	b.leads(t)
-	if a.lines.Count("level=ERROR", "run function ended", `error="no disk"`) != 1 {
+	if a.lines.Count("level=ERROR", "run function ended", `err="no disk"`) != 1 {
 		t.Error("the failure was not logged")
 	}
 	if n := a.lines.Count("occurred"); n > 0 {

@@ -10,22 +10,22 @@ import (
 )
 
 // metrics are those of a server in one cluster. The first two have client-go's
-// names and meaning. What is true at the moment of asking is in standing.
+// names and meaning. What is true at the moment of asking is in statusCollector.
 type metrics struct {
 	// Registerer is where metrics of the site are registered; those of the remote cluster carry a label that
 	// says so. Each site has a registry of its own, for one cannot have a name with and without a label.
 	prometheus.Registerer
-	registry *prometheus.Registry
-	leader   *prometheus.GaugeVec
-	slowpath *prometheus.CounterVec
-	phases   *prometheus.CounterVec
-	terms    *prometheus.CounterVec
-	requests *prometheus.CounterVec
-	took     *prometheus.HistogramVec
-	renewals *prometheus.HistogramVec
-	unknown  *prometheus.GaugeVec // of rows whose kinds come by definitions
-	changed  func()               // who shows elections has something new to show
-	lasted   map[k8sleaderelection.Lasting]*prometheus.HistogramVec
+	registry  *prometheus.Registry
+	leader    *prometheus.GaugeVec
+	slowpath  *prometheus.CounterVec
+	phases    *prometheus.CounterVec
+	terms     *prometheus.CounterVec
+	requests  *prometheus.CounterVec
+	took      *prometheus.HistogramVec
+	renewals  *prometheus.HistogramVec
+	unknown   *prometheus.GaugeVec // of rows whose kinds come by definitions
+	changed   func()               // who shows elections has something new to show
+	durations map[k8sleaderelection.Interval]*prometheus.HistogramVec
 }
 
 // From what a request takes to what a lease does, in seconds.
@@ -59,7 +59,7 @@ func newMetrics(remote bool) *metrics {
 		"How long requests for that election's lock took, by what they were for.", requestBuckets, "name", "verb")
 	m.renewals = m.histogram("incumbent_election_renew_seconds",
 		"How long acknowledged renewals took, from sending to the answer.", requestBuckets, "name")
-	m.lasted = map[k8sleaderelection.Lasting]*prometheus.HistogramVec{
+	m.durations = map[k8sleaderelection.Interval]*prometheus.HistogramVec{
 		k8sleaderelection.Drain: m.span("drain", "From telling run functions to stop until all had returned and every admitted write was answered."),
 		k8sleaderelection.Handover: m.span("handover",
 			"From asking a leader for its lock until this process led, the drain of the former leader included."),
@@ -118,7 +118,7 @@ func (m *metrics) Call(name, verb, role, result string, took time.Duration) {
 // StatusChanged is StatusObserver's.
 func (m *metrics) StatusChanged(string) { m.changed() }
 
-// Term and Lasted are TermObserver's.
+// Term and ObserveDuration are TermObserver's.
 func (m *metrics) Term(name string, began bool, reason string) {
 	change, leads := "ended", 0.0
 	if began {
@@ -128,8 +128,8 @@ func (m *metrics) Term(name string, began bool, reason string) {
 	m.terms.WithLabelValues(name, change, reason).Inc()
 }
 
-func (m *metrics) Lasted(name string, what k8sleaderelection.Lasting, took time.Duration) {
-	if h := m.lasted[what]; h != nil {
+func (m *metrics) ObserveDuration(name string, what k8sleaderelection.Interval, took time.Duration) {
+	if h := m.durations[what]; h != nil {
 		h.WithLabelValues(name).Observe(took.Seconds())
 	}
 }

@@ -129,7 +129,7 @@ func (o *otherLocks) look(ctx context.Context, le *leaderelection.LeaderElection
 	switch {
 	case ctx.Err() != nil:
 	case next.failed && !was.failed:
-		log.Info("a lock of the other kind cannot be looked for", "error", err)
+		log.Info("a lock of the other kind cannot be looked for", "err", err)
 	case next.renewed && !was.renewed:
 		o.held.WithLabelValues(status.Lock).Set(1)
 		log.Warn("another installation elects by another kind of lock, and both work: give all the same --lock, or multi to those that move",

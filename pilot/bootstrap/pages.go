@@ -120,7 +120,9 @@ type electionState struct {
 	LeaderIdentity string     `json:"leaderIdentity"`
 	LeaderKey      string     `json:"leaderKey"`
 	Transitions    int        `json:"transitions"`
-	Token          string     `json:"token,omitempty"`
+	// Strategy is the one by which a coordinator chooses who leads; absent where nobody chooses.
+	Strategy string `json:"strategy,omitempty"`
+	Token    string `json:"token,omitempty"`
 	// DefaultRevision is null until it is known, and "" when there is none.
 	DefaultRevision *string `json:"defaultRevision"`
 	// Fence is what the self-test found last; absent without a fence.
@@ -134,7 +136,7 @@ func stateOf(now leaderelection.Status) electionState {
 		ID: now.ElectionID, Namespace: now.Namespace, Lock: now.Lock, LockType: now.LockType,
 		Phase: now.Phase, Reason: now.Reason, Leading: now.Leading,
 		Identity: now.Identity, Key: now.Key, LeaderIdentity: now.Holder, LeaderKey: now.HolderKey,
-		Transitions: now.Transitions, Token: now.Token,
+		Transitions: now.Transitions, Token: now.Token, Strategy: now.Strategy,
 	}
 	if !now.Since.IsZero() {
 		state.Since = &now.Since
@@ -161,6 +163,6 @@ func (s *Server) electionsPage(w http.ResponseWriter, _ *http.Request) {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(states); err != nil {
-		s.log.Debug("reader of /debug/elections went away", "error", err)
+		s.log.Debug("reader of /debug/elections went away", "err", err)
 	}
 }

@@ -32,7 +32,7 @@ func (p *electionsPage) recall(ctx context.Context) {
 		cancel()
 		if err != nil {
 			if ctx.Err() == nil {
-				at.log.Warn("the elections page begins without what was before", "error", err)
+				at.log.Warn("the elections page begins without what was before", "err", err)
 			}
 			continue
 		}

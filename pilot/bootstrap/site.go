@@ -57,7 +57,7 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 	s.events = newEvents(s.own, config.Identity, s.log)
 	s.fence = newFenceWatch(s.own, s.events, s.metrics, s.log, s.config)
 	s.others = newOtherLocks(s.own, s.events, s.metrics, s.log, s.config)
-	s.metrics.MustRegister(standing{s})
+	s.metrics.MustRegister(statusCollector{s})
 	// Whatever the server's namespace, elections go by the one webhook that istiod's go by.
 	s.watcher = revisions.NewDefault(s.own, revisions.Config{Revision: config.Revision, Logger: s.log})
 	if err := s.elect(rows); err != nil {

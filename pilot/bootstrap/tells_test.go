@@ -47,10 +47,10 @@ func everyMetric(t *testing.T) map[string]described {
 	m.Term("x", true, "why")
 	m.Call("x", "renew", "leading", "ok", time.Second)
 	m.Call("x", "renew", "leading", "conflict", time.Second)
-	for what := range m.lasted {
-		m.Lasted("x", what, time.Second)
+	for what := range m.durations {
+		m.ObserveDuration("x", what, time.Second)
 	}
-	m.Lasted("x", k8sleaderelection.Lasting("later"), time.Second) // of which a later elector tells
+	m.ObserveDuration("x", k8sleaderelection.Interval("later"), time.Second) // of which a later elector tells
 	s.fence.report(le, fenceState{Answer: "refused", Stands: true})
 	s.fence.measure(le, []guardState{{Guard: "g", Stands: true, Answer: "refused"}})
 	m.unknown.WithLabelValues("x").Set(1)

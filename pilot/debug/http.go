@@ -70,13 +70,13 @@ func (p *Page) show(w http.ResponseWriter, req *http.Request) {
 	}
 	body, err := f.page(q)
 	if err != nil {
-		p.config.Log.Error("elections page cannot be rendered", "error", err)
+		p.config.Log.Error("elections page cannot be rendered", "err", err)
 		refuse(w, http.StatusInternalServerError, "The page cannot be rendered; the server's log says why.")
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if _, err := w.Write(body); err != nil {
-		p.config.Log.Debug("reader of the elections page went away", "error", err)
+		p.config.Log.Debug("reader of the elections page went away", "err", err)
 	}
 }
 

@@ -25,6 +25,8 @@ type Election struct {
 	Cluster string
 	// Leader and Key are the holder's, by the record; an empty Leader: nobody holds it.
 	Leader, Key string
+	// Strategy is the one by which a coordinator chooses who leads; empty: nobody chooses.
+	Strategy string
 	// Acting: the holder may act, as far as can be told. It is false while the holder settles
 	// or was only nominated, and when its lease has run out.
 	Acting bool
@@ -73,7 +75,7 @@ func (e Election) inspected() inspect.Election {
 	return inspect.Election{
 		Namespace: e.Namespace, Name: e.Lock, Lock: e.Kind, State: state,
 		Holder: e.Leader, Key: e.Key, Revision: revision, Remote: remote, Ranked: e.Ranked,
-		HandsOver: e.HandsOver, LeaseSeconds: e.LeaseSeconds, Hold: e.Hold, Candidates: e.Candidates,
+		Strategy: e.Strategy, HandsOver: e.HandsOver, LeaseSeconds: e.LeaseSeconds, Hold: e.Hold, Candidates: e.Candidates,
 	}
 }
 

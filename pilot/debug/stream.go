@@ -36,7 +36,7 @@ func (p *Page) stream(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if err := p.send(r.ctx, w, req, q); err != nil {
-		p.config.Log.Debug("reader of the elections page was dropped", "error", err)
+		p.config.Log.Debug("reader of the elections page was dropped", "err", err)
 	}
 }
 

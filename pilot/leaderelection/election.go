@@ -28,15 +28,15 @@ type LeaderElection struct {
 
 	clock  *k8sleaderelection.Clock
 	gate   *fence.Gate
-	bound  *boundGate // what moves gate; nil without a predecessor
-	former former     // who was seen in the predecessor's lock, by the terms so far
+	gates  *bothCovers // what moves gate where there is a predecessor
 	health *k8sleaderelection.HealthzAdaptor
 	// elector is the one that runs, or ran last. Before that it is the one by which
 	// the configuration was checked.
-	elector atomic.Pointer[k8sleaderelection.LeaderElector]
-	running atomic.Bool
-	warmed  atomic.Bool // since the run that there is, or was last
-	absent  atomic.Bool // the coordinator is known to be gone
+	elector     atomic.Pointer[k8sleaderelection.LeaderElector]
+	predecessor atomic.Pointer[predecessorLock] // likewise; nil where there is none
+	running     atomic.Bool
+	warmed      atomic.Bool // since the run that there is, or was last
+	absent      atomic.Bool // the coordinator is known to be gone
 	// publisher is that of the run that there is, or was last; nil: nobody chooses.
 	publisher atomic.Pointer[coordination.Publisher]
 	gated     gatedClient
@@ -70,9 +70,7 @@ func newElection(client kube.Client, cfg Config) *LeaderElection {
 	cfg = cfg.withDefaults()
 	l := &LeaderElection{cfg: cfg, client: client, clock: k8sleaderelection.NewClock(nil)}
 	l.gate = fence.NewGate(cfg.lockName(), l.clock)
-	if cfg.Predecessor != nil {
-		l.bound = &boundGate{gate: l.gate}
-	}
+	l.gates = &bothCovers{gate: l.gate}
 	l.health = k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance)
 	l.invalid = l.validate()
 	return l
@@ -100,6 +98,9 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 	}
 	elector.SetCoordinatorAbsent(l.absent.Load())
 	l.elector.Store(elector)
+	if l.cfg.Predecessor != nil {
+		return l.connectPredecessor(client)
+	}
 	return nil
 }
 
@@ -107,8 +108,8 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderelection.LeaderElectionConfig {
 	work, gate := l.work, k8sleaderelection.Gate(l.gate)
 	if l.cfg.Predecessor != nil {
-		gate = l.bound
-		work = func(ctx context.Context) error { return l.keeper(client).run(ctx, l.work) }
+		gate = l.gates.first()
+		work = func(ctx context.Context) error { return l.predecessor.Load().run(ctx) }
 	}
 	return k8sleaderelection.LeaderElectionConfig{
 		Lock:          l.lock(client, l.hub),
@@ -138,7 +139,7 @@ func (l *LeaderElection) lock(client kubernetes.Interface, hub *k8sresourcelock.
 	return l.lockOn(client, metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName()}, l.cfg.Lock, hub)
 }
 
-func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectMeta, kind LockType, hub *k8sresourcelock.WatchHub) watchedLock {
+func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectMeta, kind LockType, hub *k8sresourcelock.WatchHub) k8sresourcelock.Versioned {
 	who := k8sresourcelock.ResourceLockConfig{Identity: l.cfg.holder(), Key: l.cfg.key(), EventRecorder: l.cfg.EventRecorder}
 	configMap := &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}
 	lease := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Hub: hub}

@@ -142,23 +142,6 @@ func TestAnElectionThatWaitsForItsPredecessor(t *testing.T) {
 	})
 }
 
-// An election begins at once unless something is waited for before.
-func TestWhichElectionsBeginAtOnce(t *testing.T) {
-	for name, x := range map[string]struct {
-		l    *LeaderElection
-		want bool
-	}{
-		"plain":   {electionFor(t, Config{}), true},
-		"warm":    {electionFor(t, Config{}).Warm(func(context.Context) error { return nil }), false},
-		"off":     {electionFor(t, Config{Disabled: true}), false},
-		"refused": {newElection(nobody(t), Config{Disabled: true}), true},
-	} {
-		if got := x.l.beginsAtOnce(); got != x.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 // One run at a time, after the warm functions, and each ended run leaves room for the next.
 func TestTheRunsOfAnElection(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
@@ -225,9 +208,6 @@ func TestARunAfterOneThatLeftFunctionsBehind(t *testing.T) {
 		passes(5 * time.Second)
 		if err := a.quits(); !errors.Is(err, k8sleaderelection.ErrStuckDrain) {
 			t.Fatalf("it ended with %v", err)
-		}
-		if a.beginsAtOnce() {
-			t.Error("what waits for functions begins at once")
 		}
 		a.starts(t)
 		passes(time.Minute)

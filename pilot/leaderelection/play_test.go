@@ -48,22 +48,22 @@ type world struct {
 	orders    sync.WaitGroup
 	untouched time.Time // no process starts before: it would not know what was there
 
-	mu         sync.Mutex
-	rand       *rand.Rand
-	calm       bool
-	deflt      string
-	restored   time.Time
-	judge      play.Judge
-	ordered    int
-	events     []locktest.Event
-	violations []string
-	log        strings.Builder
+	mu              sync.Mutex
+	rand            *rand.Rand
+	calm            bool
+	defaultRevision string
+	restored        time.Time
+	judge           play.Judge
+	ordered         int
+	events          []locktest.Event
+	violations      []string
+	log             strings.Builder
 }
 
 func newWorld(t *testing.T, seed uint64, b bug) *world {
 	w := &world{
 		t: t, bug: b, cast: play.Cast(seed), began: time.Now(),
-		rand: rand.New(rand.NewPCG(seed, 17)), deflt: "stable",
+		rand: rand.New(rand.NewPCG(seed, 17)), defaultRevision: "stable",
 		objects: locktest.NewStore(locktest.ConfigMap), leases: map[string]*locktest.Store{},
 	}
 	shared := w.objects.Beside(locktest.Lease)
@@ -186,9 +186,7 @@ func (w *world) election(name, revision string, m play.Make, k playKube, watcher
 	// CLOCK_BOOTTIME is real inside a bubble, and what waits for it stops the bubble's time.
 	l.clock = bubbleClock()
 	l.gate = fence.NewGate(cfg.lockName(), l.clock)
-	if l.bound != nil {
-		l.bound = &boundGate{gate: l.gate}
-	}
+	l.gates = &bothCovers{gate: l.gate}
 	// Those of one process share their watches; here each has its own way to the store.
 	l.hub = &k8sresourcelock.WatchHub{Client: k.getter(), ShareFrom: 1 + w.Intn(2)}
 	return l
@@ -256,4 +254,4 @@ type played struct {
 	log           string
 }
 
-var _ k8sleaderelection.Gate = (*boundGate)(nil)
+var _ k8sleaderelection.Gate = coverOf{}

@@ -142,9 +142,9 @@ func (w *world) startable() {
 
 // Flip changes the default revision; each process hears of it when its own watch has it.
 func (w *world) Flip() {
-	w.set(nil, func() { w.deflt = play.Revisions[w.rand.IntN(len(play.Revisions))] })
-	w.logf("default is %s", w.deflt)
-	revision := w.deflt
+	w.set(nil, func() { w.defaultRevision = play.Revisions[w.rand.IntN(len(play.Revisions))] })
+	w.logf("default is %s", w.defaultRevision)
+	revision := w.defaultRevision
 	for _, p := range w.processes {
 		watcher, late := p.watcher, w.some(3*time.Second)
 		w.orders.Go(func() {

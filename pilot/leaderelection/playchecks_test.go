@@ -122,7 +122,7 @@ func (w *world) settle() {
 	}
 	w.orders.Wait() // what is on its way still changes something
 	for _, p := range w.processes {
-		p.watcher.set(w.deflt)
+		p.watcher.set(w.defaultRevision)
 		for _, c := range p.clients {
 			c.SetWatchDelay(0)
 		}
@@ -135,7 +135,7 @@ func (w *world) settle() {
 			return
 		}
 	}
-	w.violated("after twelve quiet leases nobody leads: default %s, %+v, %+v; %s", w.deflt, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record, w.standing())
+	w.violated("after twelve quiet leases nobody leads: default %s, %+v, %+v; %s", w.defaultRevision, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record, w.standing())
 }
 
 // standing tells where each process is, for those who hold mu.

@@ -74,7 +74,7 @@ func (w *world) start(name, revision string, m play.Make) {
 			c.SetWatchDelay(w.some(300 * time.Millisecond))
 		}
 	}
-	p.watcher = &playWatcher{revision: w.deflt}
+	p.watcher = &playWatcher{revision: w.defaultRevision}
 	ctx, cancel := context.WithCancel(w.ctx)
 	p.cancel = cancel
 	if w.bug.wavers > 0 {

@@ -37,7 +37,7 @@ type part struct {
 
 	watched func(p *part, works bool)
 	faults  func(locktest.Verb) locktest.Fault
-	plant   func(*keeper) // a bug
+	plant   func(*k8sleaderelection.LeaderElectionConfig) // a bug
 }
 
 func (p *part) work(ctx context.Context) error {
@@ -123,37 +123,40 @@ func successor(t *testing.T, store *locktest.Store, name string, change ...func(
 	lock := store.Lock(name, "canary")
 	p.client = lock.Client
 	p.client.SetFault(p.faults)
-	k := keeperOf(lock)
-	k.stepDown = p.stepDown
-	k.bound = func(c k8sleaderelection.Cover) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.bound = c
-	}
+	config := successorOf(lock)
+	config.OnStuckDrain, config.Gate = p.stepDown, p
 	if p.plant != nil {
-		p.plant(k)
+		p.plant(&config)
 	}
+	k, err := newPredecessorLock(config, p.work, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.elector.SetDefaultRevision(k8sleaderelection.DefaultRevision{Synced: true, Revision: "stable"})
 	go func() {
 		defer close(p.done)
-		if err := k.run(ctx, p.work); err != nil {
+		if err := k.run(ctx); err != nil {
 			t.Error(err)
 		}
 	}()
 	return p
 }
 
-// keeperOf keeps that lock as a predecessor.
-func keeperOf(lock *locktest.Lock) *keeper {
-	return &keeper{
-		former: &former{}, lock: lock.Locker, clock: bubbleClock(), log: slog.New(slog.DiscardHandler),
-		lease: oldLease, deadline: oldRenew, retry: oldRetry,
-		key:   func() string { return "stable" },
-		deflt: func() k8sleaderelection.DefaultRevision { return k8sleaderelection.DefaultRevision{} },
-		bound: func(k8sleaderelection.Cover) {},
-		elect: func(lead func(context.Context) error, seen func(string)) (candidate, error) {
-			return electorOf(lock.Locker, lead, seen)
-		},
-		drainLimit: oldLease - oldRenew, stepDown: func() {},
+// Set and Drain are a gate's, of a successor.
+func (p *part) Set(_ k8sleaderelection.Term, end k8sleaderelection.Cover) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bound = end
+}
+
+func (p *part) Drain() {}
+
+// successorOf keeps that lock as a predecessor.
+func successorOf(lock *locktest.Lock) k8sleaderelection.LeaderElectionConfig {
+	return k8sleaderelection.LeaderElectionConfig{
+		Lock: lock.Locker, LeaseDuration: oldLease, RenewDeadline: oldRenew, RetryPeriod: oldRetry,
+		MaxClockDrift: 1e-9, // for a drain limit that is the rest of the lease
+		Clock:         bubbleClock(), Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -261,7 +264,7 @@ func TestFunctionsThatOutliveThePredecessorsLockEndTheTerm(t *testing.T) {
 		lost := time.Now()
 		store.Put("istiod", k8sresourcelock.LeaderElectionRecord{HolderIdentity: "istiod", HolderKey: "stable", LeaseDurationSeconds: 30, LeaderTransitions: 9})
 		passes(oldLease)
-		if len(s.steppedDown) != 1 || s.steppedDown[0].Sub(lost) != oldLease-oldRenew || !s.works() {
+		if len(s.steppedDown) != 1 || s.steppedDown[0].Sub(lost).Round(time.Second) != oldLease-oldRenew || !s.works() {
 			t.Errorf("stepped down at %v, the lock was lost at %v, works %v", s.steppedDown, lost, s.works())
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"testing"
 	"time"
@@ -157,13 +158,13 @@ func predecessorCosts(t *testing.T, break_ func(*part), deleted bool) {
 // over before a slow clock's cover and limit reach beyond a fast clock's lease.
 func TestThePredecessorsDefaultLimitKeepsTheLeaseBound(t *testing.T) {
 	l := electionFor(t, Config{Predecessor: &Predecessor{Name: "old", Lock: ConfigMapLock}})
-	cover, limit, lease := DefaultRenewDeadline, l.keeper(l.client.Kube()).drainLimit, DefaultLeaseDuration
+	cover, limit, lease := DefaultRenewDeadline, l.predecessor.Load().elector.DrainLimit(), DefaultLeaseDuration
 	const drift = k8sleaderelection.DefaultMaxClockDrift
 	if slow, fast := float64(cover+limit)/(1-drift), float64(lease)/(1+drift); slow > fast || limit < time.Second {
 		t.Errorf("cover %v and drain limit %v last %v, a lease of %v only %v", cover, limit, time.Duration(slow), lease, time.Duration(fast))
 	}
 	l = electionFor(t, Config{Predecessor: &Predecessor{Name: "old", Lock: ConfigMapLock}, DrainLimit: 3 * time.Second})
-	if is := l.keeper(l.client.Kube()).drainLimit; is != 3*time.Second {
+	if is := l.predecessor.Load().elector.DrainLimit(); is != 3*time.Second {
 		t.Errorf("drain limit %v", is)
 	}
 }
@@ -177,9 +178,11 @@ func TestAFunctionThatEndsItsGoroutineIsAFailure(t *testing.T) {
 		t.Errorf("told %v", err)
 	}
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		lock := store.Lock("s", "canary")
-		k := keeperOf(lock)
-		if err := k.run(t.Context(), func(context.Context) error { runtime.Goexit(); return nil }); !errors.Is(err, k8sleaderelection.ErrGoexit) {
+		k, err := newPredecessorLock(successorOf(store.Lock("s", "canary")), func(context.Context) error { runtime.Goexit(); return nil }, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.run(t.Context()); !errors.Is(err, k8sleaderelection.ErrGoexit) {
 			t.Errorf("told %v", err)
 		}
 	})

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
@@ -25,7 +27,7 @@ type takeover struct {
 	terms      int
 	violations []string
 	began      time.Time
-	plant      func(*keeper)
+	plant      func(*k8sleaderelection.LeaderElectionConfig)
 }
 
 func (o *takeover) watched(p *part, works bool) {
@@ -130,7 +132,7 @@ func (o *takeover) play(t *testing.T, store *locktest.Store) {
 }
 
 // playSeeds returns what went wrong, seed by seed, until enough has.
-func playSeeds(t *testing.T, seeds uint64, plant func(*keeper)) (terms int, violations []string) {
+func playSeeds(t *testing.T, seeds uint64, plant func(*k8sleaderelection.LeaderElectionConfig)) (terms int, violations []string) {
 	for seed := uint64(0); seed < seeds && len(violations) == 0; seed++ {
 		synctest.Test(t, func(t *testing.T) {
 			o := &takeover{rand: rand.New(rand.NewPCG(seed, 9)), old: map[*part]bool{}, live: map[*part]bool{}, began: time.Now(), plant: plant}
@@ -155,9 +157,17 @@ func TestOldReplicasAreAloneAtRandom(t *testing.T) {
 
 // Bugs that are planted in the keeper have to show.
 func TestRandomTakeoversShowPlantedBugs(t *testing.T) {
-	for name, plant := range map[string]func(*keeper){
-		"acts for longer than the lease":   func(k *keeper) { k.deadline = 3 * oldLease },
-		"takes any holder for a successor": func(k *keeper) { k.lock = believer{k.lock} },
+	for name, plant := range map[string]func(*k8sleaderelection.LeaderElectionConfig){
+		"takes each write for stored": func(c *k8sleaderelection.LeaderElectionConfig) {
+			if lock, ok := c.Lock.(k8sresourcelock.Versioned); ok {
+				c.Lock = hopeful{lock}
+			}
+		},
+		"takes any holder for a successor": func(c *k8sleaderelection.LeaderElectionConfig) {
+			if lock, ok := c.Lock.(k8sresourcelock.Versioned); ok {
+				c.Lock = believer{lock}
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, violations := playSeeds(t, predecessorSeeds, plant); len(violations) == 0 {
@@ -168,13 +178,25 @@ func TestRandomTakeoversShowPlantedBugs(t *testing.T) {
 }
 
 // believer takes whoever holds the lock for somebody that keeps it for the successors.
-type believer struct{ watchedLock }
+type believer struct{ k8sresourcelock.Versioned }
 
 func (b believer) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
-	snap, err := b.watchedLock.Read(ctx)
+	snap, err := b.Versioned.Read(ctx)
 	if snap.Exists && snap.Unreadable == nil && snap.Record.HolderIdentity != "" && snap.Record.HolderIdentity != b.Identity() {
 		snap.Record.HolderIdentity = k8sresourcelock.Successors
 		snap.Notes = map[string]string{k8sresourcelock.PredecessorAnnotation: k8sresourcelock.SuccessorsNote(snap.Record, "believer")}
+	}
+	return snap, err
+}
+
+// hopeful takes a write that nobody has answered in time for one that was stored.
+type hopeful struct{ k8sresourcelock.Versioned }
+
+func (h hopeful) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+	snap, err := h.Versioned.Write(ctx, base, r, notes)
+	if version, bad := strconv.ParseUint(base.ResourceVersion, 10, 64); err != nil && ctx.Err() != nil && bad == nil {
+		base.Record, base.Notes, base.Raw, base.ResourceVersion = r, notes, []byte(r.RenewTime.String()), strconv.FormatUint(version+1, 10)
+		return base, nil
 	}
 	return snap, err
 }

@@ -18,61 +18,32 @@ import (
 // The error tells what was wrong with the arguments, what a warm function returned,
 // what made the last term end early, or that run functions did not end in time.
 func (l *LeaderElection) RunContext(ctx context.Context) error {
-	end := make(chan error, 1)
-	go l.Begin(ctx, func(err error) { end <- err }) // what it needs of stack would stay this goroutine's
-	return <-end
-}
-
-// Begin is RunContext for those who do not wait for its end: ended is called, once, with
-// what it would return; that may be before Begin has returned, on its goroutine or on
-// another. A process may take part in a thousand elections, and a goroutine that does
-// nothing but wait takes as much memory as half of a follower. Begin itself takes as long
-// as the warm functions do and what is left of an earlier run's; with Disabled, until ctx ends.
-func (l *LeaderElection) Begin(ctx context.Context, ended func(error)) {
-	if err, over := l.tryStart(ctx, ended); over {
-		ended(err)
-	}
-}
-
-// beginsAtOnce reports whether Begin takes no time.
-func (l *LeaderElection) beginsAtOnce() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.invalid != nil || !l.cfg.Disabled && len(l.warm) == 0 && !l.hasLeft()
-}
-
-// tryStart reports whether the election is over already, and how it ended then.
-func (l *LeaderElection) tryStart(ctx context.Context, ended func(error)) (err error, over bool) {
 	if err := l.begin(); err != nil {
-		return err, true
+		return err
 	}
-	begun := false
-	defer func() {
-		if !begun {
-			l.running.Store(false)
-		}
-	}()
+	err := l.takePart(ctx)
+	l.running.Store(false)
+	return err
+}
+
+func (l *LeaderElection) takePart(ctx context.Context) error {
 	if err := l.warmUp(ctx); err != nil || ctx.Err() != nil {
-		return err, true
+		return err
 	}
 	l.warmed.Store(true)
 	if err := l.awaitLeft(ctx); err != nil {
-		return err, true
+		return err
 	}
 	if l.cfg.Disabled {
-		return l.bypass(ctx), true
+		return l.bypass(ctx)
 	}
 	release, err := l.prepare(ctx)
 	if err != nil {
-		return l.wrap(err), true
+		return l.wrap(err)
 	}
-	begun = true
-	l.elector.Load().Begin(ctx, func(err error) {
-		release()
-		l.running.Store(false)
-		ended(err)
-	})
-	return nil, false
+	err = l.elector.Load().Campaign(ctx)
+	release()
+	return err
 }
 
 func (l *LeaderElection) begin() error {
@@ -88,24 +59,18 @@ func (l *LeaderElection) begin() error {
 
 // awaitLeft waits for run functions that an earlier run has left behind.
 func (l *LeaderElection) awaitLeft(ctx context.Context) error {
-	if !l.hasLeft() {
+	left := l.elector.Load().Drained()
+	select {
+	case <-left:
 		return nil
+	default:
 	}
 	l.cfg.Logger.Warn("waiting for run functions of an earlier run to return", "election", l.cfg.lockName())
 	select {
-	case <-l.elector.Load().Left():
+	case <-left:
 		return nil
 	case <-ctx.Done():
 		return l.wrap(k8sleaderelection.ErrStuckDrain)
-	}
-}
-
-func (l *LeaderElection) hasLeft() bool {
-	select {
-	case <-l.elector.Load().Left():
-		return false
-	default:
-		return true
 	}
 }
 
@@ -187,7 +152,7 @@ func (l *LeaderElection) prepare(ctx context.Context) (release func(), err error
 // that takes.
 func (l *LeaderElection) followDefault() (unfollow func()) {
 	watcher := l.cfg.DefaultWatcher
-	if watcher == nil || l.cfg.PerRevision {
+	if watcher == nil || l.cfg.PerRevision && l.cfg.Predecessor == nil {
 		return func() {}
 	}
 	if !l.followed {
@@ -244,8 +209,15 @@ func (l *LeaderElection) pollDefault() (end func()) {
 func (l *LeaderElection) tellDefault() {
 	l.telling.Lock()
 	defer l.telling.Unlock()
-	if d := l.knownDefault(); d.Synced {
+	d := l.knownDefault()
+	if !d.Synced {
+		return
+	}
+	if !l.cfg.PerRevision {
 		l.elector.Load().SetDefaultRevision(d)
+	}
+	if k := l.predecessor.Load(); k != nil {
+		k.elector.SetDefaultRevision(d) // the rank that the kept lock shows
 	}
 }
 
@@ -284,21 +256,14 @@ func (s *Set) RunContext(ctx context.Context) error {
 		errs *multierror.Error
 	)
 	for _, l := range s.All() {
-		all.Add(1)
-		ended := func(err error) {
-			if err != nil {
+		all.Go(func() {
+			if err := l.RunContext(ctx); err != nil {
 				mu.Lock()
 				errs = multierror.Append(errs, err)
 				mu.Unlock()
 				cancel()
 			}
-			all.Done()
-		}
-		if l.beginsAtOnce() {
-			l.Begin(ctx, ended)
-		} else {
-			go l.Begin(ctx, ended)
-		}
+		})
 	}
 	all.Wait()
 	return errlist.Error(errs)

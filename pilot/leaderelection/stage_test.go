@@ -103,9 +103,7 @@ func (s *stage) actor(t *testing.T, name string, change ...func(*Config)) *actor
 	// CLOCK_BOOTTIME is real inside a bubble, and what waits for it stops the bubble's time.
 	l.clock = bubbleClock()
 	l.gate = fence.NewGate(l.cfg.lockName(), l.clock)
-	if l.bound != nil {
-		l.bound = &boundGate{gate: l.gate}
-	}
+	l.gates = &bothCovers{gate: l.gate}
 	a.LeaderElection = l
 	return a
 }

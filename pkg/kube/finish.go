@@ -45,7 +45,7 @@ func (f finishing) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), f.limit)
 	sent := req.WithContext(ctx)
-	sent.Cancel = nil //lint:ignore SA1019 by it the time-out of an http.Client would end the write all the same
+	sent.Cancel = nil //nolint:staticcheck // by it the time-out of an http.Client would end the write all the same
 	resp, err := f.next.RoundTrip(sent)
 	if err != nil {
 		cancel()

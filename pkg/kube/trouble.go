@@ -56,9 +56,9 @@ func (t *Trouble) Tried(verb string, err error) {
 	case err == nil:
 		t.log.Info("works again", "verb", verb)
 	case apierrors.IsForbidden(err):
-		t.log.Warn("permission is missing", "verb", verb, "instead", t.instead[verb], "error", err)
+		t.log.Warn("permission is missing", "verb", verb, "instead", t.instead[verb], "err", err)
 	default:
-		t.log.Warn("API server does not answer as it should, trying on", "verb", verb, "error", err)
+		t.log.Warn("API server does not answer as it should, trying on", "verb", verb, "err", err)
 	}
 }
 
@@ -69,7 +69,7 @@ func (t *Trouble) unanswered(verb string, err error) {
 	t.away = fmt.Errorf("%s: %w", verb, err)
 	t.mu.Unlock()
 	if first {
-		t.log.Warn("API server does not answer, trying on", "verb", verb, "error", err)
+		t.log.Warn("API server does not answer, trying on", "verb", verb, "err", err)
 	}
 }
 

@@ -60,12 +60,12 @@ func TestWhatTroubleSays(t *testing.T) {
 	}{
 		{"watch", fmt.Errorf("get: %w", context.Canceled), "", ""},
 		{"watch", nil, "", ""},
-		{"watch", forbidden, `level=WARN msg="permission is missing" verb=watch instead=listing error=`, "watch: "},
-		{"watch", internal, `level=WARN msg="API server does not answer as it should, trying on" verb=watch error=`, "watch: Internal error"},
-		{"list", internal, `level=WARN msg="API server does not answer as it should, trying on" verb=list error=`, "list: Internal error"},
+		{"watch", forbidden, `level=WARN msg="permission is missing" verb=watch instead=listing err=`, "watch: "},
+		{"watch", internal, `level=WARN msg="API server does not answer as it should, trying on" verb=watch err=`, "watch: Internal error"},
+		{"list", internal, `level=WARN msg="API server does not answer as it should, trying on" verb=list err=`, "list: Internal error"},
 		{"watch", nil, `level=INFO msg="works again" verb=watch`, "list: Internal error"},
 		{"list", nil, `level=INFO msg="works again" verb=list`, ""},
-		{"list", errors.New("refused"), `level=WARN msg="API server does not answer, trying on" verb=list error=refused`, "list: refused"},
+		{"list", errors.New("refused"), `level=WARN msg="API server does not answer, trying on" verb=list err=refused`, "list: refused"},
 		{"watch", nil, `level=INFO msg="API server answers again"`, ""},
 	} {
 		out.Reset()

@@ -50,7 +50,7 @@ func NewDefault(client kube.Client, config Config) DefaultWatcher {
 	log := config.Logger.With("webhook", name)
 	return &defaultWatcher{
 		name: name, revision: config.Revision, log: log,
-		board: newBoard(func(a, b string) bool { return a == b }),
+		broadcaster: newBroadcaster(func(a, b string) bool { return a == b }),
 		runner: newRunner(client, log, config.PollInterval, map[string]string{
 			"list":  "reading it by get",
 			"get":   "the default revision stays as last read, unknown if it never was",
@@ -60,15 +60,15 @@ func NewDefault(client kube.Client, config Config) DefaultWatcher {
 }
 
 type defaultWatcher struct {
-	name     string
-	revision string
-	log      *slog.Logger
-	board    *board[string]
-	runner   *runner
+	name        string
+	revision    string
+	log         *slog.Logger
+	broadcaster *broadcaster[string]
+	*runner
 }
 
 func (w *defaultWatcher) Run(stopCh <-chan struct{}) {
-	w.runner.run(stopCh, w.board.deliver, webhooks(follower[webhook]{name: w.name, to: sink[webhook]{
+	w.run(stopCh, w.broadcaster.deliver, webhooks(follower[webhook]{name: w.name, to: sink[webhook]{
 		replace: func(all []webhook) {
 			if len(all) == 0 {
 				w.post("")
@@ -92,19 +92,19 @@ func (w *defaultWatcher) labelled(item webhook) string {
 }
 
 func (w *defaultWatcher) post(revision string) {
-	if before, known := w.board.read(); !known || before != revision {
+	if before, known := w.broadcaster.read(); !known || before != revision {
 		w.log.Info("default revision", "revision", revision, "before", before, "ours", revision == w.revision)
 	}
-	w.board.post(revision)
+	w.broadcaster.post(revision)
 }
 
 func (w *defaultWatcher) HasSynced() bool {
-	_, known := w.board.read()
+	_, known := w.broadcaster.read()
 	return known
 }
 
 func (w *defaultWatcher) GetDefault() string {
-	revision, _ := w.board.read()
+	revision, _ := w.broadcaster.read()
 	return revision
 }
 
@@ -113,8 +113,5 @@ func (w *defaultWatcher) AddHandler(handler DefaultHandler) {
 		w.log.Error("handler is nil, it is left out")
 		return
 	}
-	w.board.handle(handler)
+	w.broadcaster.handle(handler)
 }
-
-// Problem is Reporter's.
-func (w *defaultWatcher) Problem() error { return w.runner.trouble.Problem() }

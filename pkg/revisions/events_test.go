@@ -164,7 +164,7 @@ func TestTagHandlersHaveASetOfTheirOwn(t *testing.T) {
 	w := NewTags(nil, Config{Revision: "stable", Logger: quiet}).(*tagWatcher)
 	w.AddHandler(func(tags sets.Set[string]) { tags.Insert("changed by a handler") })
 	w.readAll()
-	d, _ := w.board.next()
+	d, _ := w.broadcaster.next()
 	for _, handler := range d.to {
 		handler(d.value)
 	}

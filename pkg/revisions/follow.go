@@ -19,7 +19,7 @@ const (
 	// readTimeout bounds one list or get, and the wait for a watch to be accepted.
 	readTimeout = 10 * time.Second
 	// A failed try is followed by the next after a wait that doubles between these.
-	firstRetry, lastRetry = 200 * time.Millisecond, 10 * time.Second
+	firstRetry, lastRetry = 200 * time.Millisecond, 2 * time.Second
 	// A watch that ends before this counts as a failed try, so that a proxy which
 	// closes watches does not cause a hot loop.
 	shortWatch = time.Second
@@ -49,6 +49,7 @@ type follower[T any] struct {
 	poll    time.Duration
 	to      sink[T]
 	trouble *kube.Trouble
+	behind  *behind
 	// known says that the sink has been told all that there is.
 	known bool
 }
@@ -64,14 +65,17 @@ func (f *follower[T]) run(ctx context.Context) {
 		case lasted:
 			retry = firstRetry
 			wait = jitter(firstRetry)
-		case apierrors.IsForbidden(err):
+		case apierrors.IsForbidden(err) && retry == lastRetry:
 			wait = jitter(f.poll)
 		default:
+			// What is forbidden, too, is soon tried again at first: an API server that has just started forbids
+			// everything until it has read its roles.
 			wait = jitter(retry)
 			retry = min(2*retry, lastRetry)
 		}
 		pause(ctx, wait)
 	}
+	f.behind.remove(f.of) // nobody is to wait for what will not be read again
 }
 
 // round reports whether its watch lasted for a while, and why it ended. It begins with a
@@ -79,10 +83,15 @@ func (f *follower[T]) run(ctx context.Context) {
 // that goes on from there is accepted, and silent.
 func (f *follower[T]) round(ctx context.Context) (lasted bool, err error) {
 	version, err := f.read(ctx)
-	if err != nil {
-		return false, err
+	if err == nil {
+		lasted, err = f.watch(ctx, version)
 	}
-	return f.watch(ctx, version)
+	// Changes go unseen until the next read. Where it may not read, or watch, what it reads at the pace of polls is
+	// all that can be known.
+	if !apierrors.IsForbidden(err) {
+		f.behind.add(ctx, f.of)
+	}
+	return lasted, err
 }
 
 // read tells the sink all that there is, and returns the version from which a watch
@@ -106,6 +115,7 @@ func (f *follower[T]) getOne(ctx context.Context) error {
 func (f *follower[T]) replace(all []T) {
 	f.known = true
 	f.to.replace(all)
+	f.behind.remove(f.of)
 }
 
 func (f *follower[T]) list(ctx context.Context) (version string, err error) {

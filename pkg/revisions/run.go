@@ -64,6 +64,15 @@ type Reporter interface {
 	Problem() error
 }
 
+// Awaiter is what the watchers of this package can do for those who write by what they say.
+type Awaiter interface {
+	// AwaitCurrent returns while changes are being seen, or polled for. When a watch has broken off, as by a
+	// restart of the API server, it waits until all has been read again: what the watcher says meanwhile may be
+	// wrong, and whoever writes by it may undo what the right one has written. It waits no longer than until ctx
+	// ends, and two minutes from when the watch broke off.
+	AwaitCurrent(ctx context.Context)
+}
+
 type (
 	webhook   = admissionv1.MutatingWebhookConfiguration
 	validator = admissionv1.ValidatingWebhookConfiguration
@@ -76,12 +85,19 @@ type runner struct {
 	poll    time.Duration
 	running atomic.Bool
 	trouble *kube.Trouble
+	behind  *behind
 }
+
+// Problem is Reporter's.
+func (r *runner) Problem() error { return r.trouble.Problem() }
+
+// AwaitCurrent is Awaiter's.
+func (r *runner) AwaitCurrent(ctx context.Context) { r.behind.await(ctx) }
 
 func newRunner(client kube.Client, log *slog.Logger, poll time.Duration, instead map[string]string) *runner {
 	return &runner{
 		log: log, client: client, poll: poll,
-		trouble: kube.NewTrouble(log, instead),
+		trouble: kube.NewTrouble(log, instead), behind: newBehind(),
 	}
 }
 
@@ -138,6 +154,6 @@ func validators(f follower[validator]) following {
 
 // runFor runs the follower as a watcher's.
 func (f *follower[T]) runFor(ctx context.Context, r *runner) {
-	f.poll, f.trouble = r.poll, r.trouble
+	f.poll, f.trouble, f.behind = r.poll, r.trouble, r.behind
 	f.run(ctx)
 }

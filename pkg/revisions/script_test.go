@@ -170,7 +170,7 @@ func follow(t *testing.T, s *script, h *heard, d time.Duration) (problem error) 
 	if s.label == "" {
 		s.name = "a"
 	}
-	f := follower[webhook]{source: s.source(), name: s.name, label: s.label, poll: 5 * time.Second, to: h.sink(), trouble: kube.NewTrouble(slog.New(slog.DiscardHandler), nil)}
+	f := follower[webhook]{source: s.source(), name: s.name, label: s.label, poll: 5 * time.Second, to: h.sink(), trouble: kube.NewTrouble(slog.New(slog.DiscardHandler), nil), behind: newBehind()}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

@@ -332,7 +332,7 @@ func TestTagWatcherWaitsForAServerThatFails(t *testing.T) {
 			w := NewTags(s.client(), Config{Namespace: "mesh", Logger: quiet})
 			end := runs(w.Run)
 			<-time.After(10 * time.Minute)
-			if n := s.count(what); w.HasSynced() || n < 55 || n > 75 {
+			if n := s.count(what); w.HasSynced() || n < 270 || n > 340 {
 				t.Errorf("%s fails: synced %v after %d tries", what, w.HasSynced(), n)
 			}
 			s.set(func() { s.failing = nil })

@@ -77,7 +77,7 @@ func NewTags(client kube.Client, config Config) TagWatcher {
 	every := "reading them every " + config.PollInterval.String()
 	return &tagWatcher{
 		revision: config.Revision, namespace: config.Namespace, log: log,
-		board: newBoard(tags.equal), webhooks: tagged{}, services: tagged{},
+		broadcaster: newBroadcaster(tags.equal), webhooks: tagged{}, services: tagged{},
 		unread: sets.New(ofWebhooks, ofServices, ofValidator),
 		runner: newRunner(client, log, config.PollInterval, map[string]string{
 			"list":                "the tags stay as last read",
@@ -101,8 +101,8 @@ const (
 type tagWatcher struct {
 	revision, namespace string
 	log                 *slog.Logger
-	board               *board[tags]
-	runner              *runner
+	broadcaster         *broadcaster[tags]
+	*runner
 
 	// mu orders the followers, each of which has a goroutine of its own. What they have
 	// read so far is below.
@@ -131,7 +131,7 @@ func (t tags) equal(other tags) bool {
 }
 
 func (w *tagWatcher) Run(stopCh <-chan struct{}) {
-	w.runner.run(stopCh, w.board.deliver,
+	w.run(stopCh, w.broadcaster.deliver,
 		webhooks(follower[webhook]{label: tagLabel, of: ofWebhooks, to: w.sink()}),
 		services(w.namespace, follower[corev1.Service]{label: tagLabel, of: ofServices, optional: true, to: w.serviceSink()}),
 		validators(follower[validator]{name: DefaultValidator, of: ofValidator, optional: true, to: w.validatorSink()}))
@@ -242,10 +242,10 @@ func (w *tagWatcher) change(of string, take func()) {
 
 func (w *tagWatcher) post() {
 	t := w.read()
-	if before, _ := w.board.read(); !before.equal(t) { // of none, too: there is one's own always
+	if before, _ := w.broadcaster.read(); !before.equal(t) { // of none, too: there is one's own always
 		w.log.Info("tags", "mine", sets.List(t.mine), "others", sets.List(t.others), "unlabelled", t.unlabelled)
 	}
-	w.board.post(t)
+	w.broadcaster.post(t)
 }
 
 // read is what the objects that were read make together.
@@ -288,7 +288,7 @@ func (t tags) isMine(name, revision string) bool {
 }
 
 func (w *tagWatcher) HasSynced() bool {
-	_, known := w.board.read()
+	_, known := w.broadcaster.read()
 	return known
 }
 
@@ -304,7 +304,7 @@ func (w *tagWatcher) IsMine(object metav1.ObjectMeta) bool {
 
 // present is what is known; before anything is, the revision's own name.
 func (w *tagWatcher) present() tags {
-	t, known := w.board.read()
+	t, known := w.broadcaster.read()
 	if !known {
 		return tags{mine: sets.New(w.revision), unlabelled: w.revision == unnamed}
 	}
@@ -316,8 +316,5 @@ func (w *tagWatcher) AddHandler(handler TagHandler) {
 		w.log.Error("handler is nil, it is left out")
 		return
 	}
-	w.board.handle(func(t tags) { handler(t.mine.Clone()) })
+	w.broadcaster.handle(func(t tags) { handler(t.mine.Clone()) })
 }
-
-// Problem is Reporter's.
-func (w *tagWatcher) Problem() error { return w.runner.trouble.Problem() }

@@ -33,6 +33,7 @@ type APIServer struct {
 
 	mu      sync.Mutex
 	process *process.Process // the present one, or the last
+	further []string         // its arguments beside ours
 }
 
 // newAPIServer is the n-th API server of the cluster, not started.
@@ -45,7 +46,7 @@ func (c *Cluster) newAPIServer(n int) (*APIServer, error) {
 	if n > 1 {
 		name = fmt.Sprintf("%s-%d", apiServerProgram, n)
 	}
-	s := &APIServer{cluster: c, name: name, address: address}
+	s := &APIServer{cluster: c, name: name, address: address, further: c.options.APIServerArgs}
 	s.admin, err = c.certified(s.URL(), "admin", "system:masters")
 	return s, err
 }
@@ -60,6 +61,13 @@ func (c *Cluster) certified(url, user string, groups ...string) (*rest.Config, e
 		Host:            url,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.pem, CertData: pair.cert, KeyData: pair.key},
 	}), nil
+}
+
+// SetArgs has other arguments than Options.APIServerArgs count from the next Start on.
+func (s *APIServer) SetArgs(args ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.further = args
 }
 
 // URL is where it serves.
@@ -180,7 +188,7 @@ func (s *APIServer) arguments() []string {
 			"--audit-log-maxsize=0",
 		)
 	}
-	return append(args, c.options.APIServerArgs...)
+	return append(args, s.further...)
 }
 
 // auditLog is where this API server writes what it was asked.

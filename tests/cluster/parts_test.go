@@ -21,7 +21,7 @@ func TestTheCommandLines(t *testing.T) {
 		address: "127.9.9.1", etcdURL: "http://127.9.9.1:2379", folder: &folder{path: "/f"},
 		options: Options{Audit: true, APIServerArgs: []string{"--v=2"}, EtcdArgs: []string{"--quota-backend-bytes=1"}},
 	}
-	s := &APIServer{cluster: c, name: "kube-apiserver-2", address: "127.9.9.2"}
+	s := &APIServer{cluster: c, name: "kube-apiserver-2", address: "127.9.9.2", further: c.options.APIServerArgs}
 	for name, x := range map[string]struct {
 		got  []string
 		want string

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -32,17 +31,21 @@ func main() {
 	drain := flag.Duration("drain", 5*time.Second, "how long requests under way may take after SIGTERM")
 	linger := flag.String("linger", os.Getenv("LINGER"), "how long new requests are served after SIGTERM, a duration; none: not at all")
 	flag.Parse()
+	fatal := func(err error) {
+		fmt.Fprintln(os.Stderr, "dataplane:", err)
+		os.Exit(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	var lingers time.Duration
 	if *linger != "" {
 		var err error
 		if lingers, err = time.ParseDuration(*linger); err != nil {
-			log.Fatal("how long it lingers: ", err)
+			fatal(fmt.Errorf("how long it lingers: %w", err))
 		}
 	}
 	if err := run(ctx, os.Getenv("POD_IP"), *ports, *backend, *drain, func() <-chan time.Time { return time.After(lingers) }); err != nil {
-		log.Fatal(err)
+		fatal(err)
 	}
 }
 

@@ -1,7 +1,3 @@
-// Command lint checks the rules of this project that no common linter knows:
-// where the clock is read, where a context begins, how long functions and files
-// are, and that no test sleeps. `make lint` runs it.
-//
-// A file whose job is the exception stands in allow.txt with its reason. An entry
-// there that excuses nothing is reported too.
+// Command lint reports tests that sleep, which no common linter can tell from those that do so in a bubble of synctest.
+// `make lint` runs it; the other rules of this project are in .golangci.yml.
 package main

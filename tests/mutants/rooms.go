@@ -110,6 +110,12 @@ var rooms = []room{
 		judges: []judge{{pkg: elections + "/members"}},
 	},
 	{
+		// Who is chosen, which needs no API server.
+		name: "coordination", packages: []string{elections + "/coordination"}, budget: 10 * time.Minute,
+		files:  []string{"candidate.go", "plan.go", "strategy.go", "version.go"},
+		judges: []judge{{pkg: elections + "/coordination", run: "TestPlan.*|TestOldestEmulationVersion|TestDefaultRevision|TestTheStrategyOfTheNewestBinaryCounts|TestChoicesAreOrders|TestFromLeaseCandidate|TestVersion.*|TestPublisherConfigIsChecked"}},
+	},
+	{
 		name: "predecessor", packages: []string{elections}, files: predecessorFiles, budget: 15 * time.Minute,
 		judges: []judge{
 			{pkg: elections, skip: plays},
@@ -247,7 +253,7 @@ const pureDeploy = "TestTemplates.*|TestOverlays|TestAGatewaysParameters.*|TestW
 	"TestWhoseAnObjectIs|TestTheDigest.*|TestWhichFieldsAreOurs|TestAnAnswerThatFails"
 
 // predecessorFiles keep the lock of earlier versions; the other files are named elections.
-var predecessorFiles = []string{"predecessor.go", "predecessorcandidate.go", "keeping.go", "former.go", "boundgate.go"}
+var predecessorFiles = []string{"predecessor.go", "bothcovers.go"}
 
 // serves are the server's tests that need an API server, and defines that whose definitions stay in
 // it; launches are those of the program that need one, or that start it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -198,9 +199,7 @@ func (p *pkg) recheck(c checker, texts map[string]string, switches string) ([]fa
 	var failures []failure
 	config := types.Config{Importer: c.importer(), Error: func(err error) {
 		var wrong types.Error
-		if e, ok := err.(types.Error); ok {
-			wrong = e
-		}
+		errors.As(err, &wrong)
 		at := c.fset.Position(wrong.Pos)
 		failures = append(failures, failure{path: at.Filename, offset: at.Offset, text: err.Error()})
 	}}

@@ -141,7 +141,7 @@ func serveAsProcess() {
 		err = server.Run(ctx)
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
-		slog.Error("server", "error", err)
+		slog.Error("server", "err", err)
 		os.Exit(1)
 	}
 }

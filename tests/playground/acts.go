@@ -95,15 +95,19 @@ func (d *demo) lose(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	pod, err := d.node.Pod(systemNamespace, leader)
+	return d.losePod(ctx, leader)
+}
+
+func (d *demo) losePod(ctx context.Context, name string) (time.Time, error) {
+	pod, err := d.node.Pod(systemNamespace, name)
 	if err != nil {
 		return time.Time{}, err
 	}
-	if err := d.node.Signal(systemNamespace, leader, syscall.SIGSTOP); err != nil {
-		return time.Time{}, fmt.Errorf("stopping pod %s: %w", leader, err)
+	if err := d.node.Signal(systemNamespace, name, syscall.SIGSTOP); err != nil {
+		return time.Time{}, fmt.Errorf("stopping pod %s: %w", name, err)
 	}
 	at := time.Now()
-	if err := d.deleteNow(ctx, leader); err != nil {
+	if err := d.deleteNow(ctx, name); err != nil {
 		return time.Time{}, err
 	}
 	return at, d.killProcess(ctx, pod, at)
@@ -127,9 +131,18 @@ func (d *demo) deleteNow(ctx context.Context, pod string) error {
 // deleteLock deletes the lock once all replicas know of it: one that starts at that moment, in the
 // place of another act's Pod, finds none, and may make it as well as the leader whose it was.
 func (d *demo) deleteLock(ctx context.Context) (time.Time, error) {
-	waiting, cancel := context.WithTimeoutCause(ctx, d.limit, fmt.Errorf("not all replicas are ready after %v", d.limit))
+	if err := d.awaitAll(ctx); err != nil {
+		return time.Time{}, err
+	}
+	at := time.Now()
+	return at, d.kube.CoreV1().ConfigMaps(systemNamespace).Delete(ctx, witnessed, metav1.DeleteOptions{})
+}
+
+// awaitAll waits until each replica is there.
+func (d *demo) awaitAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.limit, fmt.Errorf("not all replicas are ready after %v", d.limit))
 	defer cancel()
-	if err := d.scene.await(waiting, recheck, func(v view) (bool, string) {
+	return d.watched.await(ctx, recheck, func(v view) (bool, string) {
 		n := 0
 		for _, p := range v.pods {
 			if p.ready {
@@ -137,11 +150,7 @@ func (d *demo) deleteLock(ctx context.Context) (time.Time, error) {
 			}
 		}
 		return n == len(v.pods) && n >= 4, fmt.Sprintf("%d of %d replicas are ready", n, len(v.pods))
-	}); err != nil {
-		return time.Time{}, err
-	}
-	at := time.Now()
-	return at, d.kube.CoreV1().ConfigMaps(systemNamespace).Delete(ctx, witnessed, metav1.DeleteOptions{})
+	})
 }
 
 func (d *demo) corrupt(ctx context.Context) (time.Time, error) {

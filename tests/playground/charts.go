@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/tests/helm"
 )
 
@@ -41,6 +42,10 @@ func (s *stage) values(bundleFile string) map[string]any {
 			"enabled": !s.lawless, "leaseDuration": s.timing.lease.String(), "renewDeadline": s.timing.renew.String(), "retryPeriod": s.timing.retry.String(),
 		},
 	}
+	if s.coordinated {
+		elections := values["elections"].(map[string]any)
+		elections["lock"], elections["strategy"], elections["coordinator"] = "lease", coordination.DefaultRevision, !s.uncoordinated
+	}
 	if s.unfenced {
 		values["fence"] = map[string]any{"mode": "none"}
 	}
@@ -54,7 +59,7 @@ func (s *stage) values(bundleFile string) map[string]any {
 // install puts the control plane into the cluster by its charts, one revision after the other: the
 // default one is there when the next one comes, as in an upgrade.
 func (s *stage) install(ctx context.Context, bundleFile string) error {
-	if err := s.props.make(ctx, namespaceObject(systemNamespace)); err != nil {
+	if err := s.objects.make(ctx, namespaceObject(systemNamespace)); err != nil {
 		return err
 	}
 	content, err := json.Marshal(s.values(bundleFile))
@@ -66,10 +71,14 @@ func (s *stage) install(ctx context.Context, bundleFile string) error {
 		return fmt.Errorf("writing the charts' values: %w", err)
 	}
 	s.installed = time.Now()
-	for i, revision := range revisions {
+	for i, revision := range s.revisions() {
 		began := time.Now()
 		s.releases = append(s.releases, revision)
-		if err := s.helm(ctx, "install", revision, s.chart("pilot"), "--values", file); err != nil {
+		of := image
+		if s.coordinated && i == 0 {
+			of = olderImage
+		}
+		if err := s.helm(ctx, "install", revision, s.chart("pilot"), "--values", file, "--set", "image="+of); err != nil {
 			return err
 		}
 		s.screen.print(fmt.Sprintf("Revision %s is installed from its chart after %s.\n", revision, round(time.Since(began))))

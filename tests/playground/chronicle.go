@@ -5,8 +5,10 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -20,9 +22,28 @@ type recordState struct {
 	lease       int
 	// nominated: the holder was written in and has not written itself yet.
 	nominated bool
+	// named: a coordinator wrote it in, which leaves the count of terms to it.
+	named bool
+	// renewed is the holder's last renewal, by its clock, in microseconds. A state is the same for all of them.
+	renewed int64
 }
 
-// step is a state of the record, and when the watch first and last showed it.
+// stateOfLease reads a Lease.
+func stateOfLease(obj *coordinationv1.Lease) recordState {
+	lock, ok := inspect.FromLease(obj)
+	if !ok {
+		return recordState{} // nobody has held it yet
+	}
+	e := inspect.Of(lock)
+	state := recordState{holder: e.Holder, key: e.Key, transitions: e.Transitions, lease: e.LeaseSeconds, renewed: e.Renewed.UnixMicro()}
+	if e.State == inspect.Nominated {
+		handedOver := obj.Annotations[locks.NominatedAnnotation] != ""
+		state.nominated, state.named = handedOver, !handedOver
+	}
+	return state
+}
+
+// step is a state of the record, when the watch first showed it, and when it last showed a renewal.
 type step struct {
 	recordState
 	first, last time.Time
@@ -38,9 +59,16 @@ type chronicle struct {
 func (c *chronicle) take(state recordState, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := len(c.steps); n > 0 && c.steps[n-1].recordState == state {
-		c.steps[n-1].last = at
-		return
+	if n := len(c.steps); n > 0 {
+		last := &c.steps[n-1]
+		renewed := last.renewed
+		if last.renewed = state.renewed; last.recordState == state {
+			if renewed != state.renewed { // else a request or a preference was written beside it
+				last.last = at
+			}
+			return
+		}
+		last.renewed = renewed
 	}
 	c.steps = append(c.steps, step{recordState: state, first: at, last: at})
 }
@@ -68,6 +96,7 @@ func stateOf(obj *corev1.ConfigMap) recordState {
 	return recordState{
 		holder: record.HolderIdentity, key: record.HolderKey, transitions: record.LeaderTransitions,
 		lease:     record.LeaseDurationSeconds,
+		renewed:   record.RenewTime.UnixMicro(),
 		nominated: nominee != "" && nominee == record.HolderIdentity && record.AcquireTime.Equal(&record.RenewTime),
 	}
 }

@@ -52,12 +52,16 @@ func playDemo(ctx context.Context, s *stage) error {
 	d := &demo{stage: s, limit: 3 * s.timing.lease}
 	s.screen.print(fmt.Sprintf("Leases of %v, to be renewed within %v, each %v; all times by the processes' own logs.\n",
 		s.timing.lease, s.timing.renew, s.timing.retry))
-	for i, a := range d.script() {
+	script := d.script()
+	if d.coordinated {
+		script = d.coordinatedScript()
+	}
+	for i, a := range script {
 		if d.only > 0 && i > 0 {
 			if i+1 != d.only {
 				continue
 			}
-			d.number, a.revision = i, revisions[0] // the default has not been flipped
+			d.number, a.revision = i, d.revisions()[0] // the default has not been flipped
 		}
 		if err := d.play(ctx, a); err != nil {
 			if ctx.Err() != nil {
@@ -107,7 +111,7 @@ func (d *demo) settle(ctx context.Context, revision string, after time.Time) err
 	ctx, cancel := context.WithTimeoutCause(ctx, d.limit, fmt.Errorf("not settled after %v", d.limit))
 	defer cancel()
 	var clash error
-	err := d.scene.await(ctx, recheck, func(v view) (bool, string) {
+	err := d.watched.await(ctx, recheck, func(v view) (bool, string) {
 		spans := d.journal.all()
 		if clash = overlap(spans, time.Now()); clash != nil {
 			return true, ""
@@ -124,14 +128,14 @@ func (d *demo) judge(ctx context.Context, c course, former string, at time.Time)
 	ctx, cancel := context.WithTimeout(ctx, d.timing.lease)
 	defer cancel()
 	var verdict error
-	_ = d.scene.await(ctx, recheck, func(view) (bool, string) {
+	_ = d.watched.await(ctx, recheck, func(view) (bool, string) {
 		leader, err := d.leader()
 		if err != nil {
 			verdict = err
 			return false, ""
 		}
 		verdict = c.convict(evidence{
-			former: former, leader: leader, said: d.journal.since(at, witnessed), steps: d.scene.witnessed.since(at),
+			former: former, leader: leader, said: d.journal.since(at, witnessed), steps: d.watched.witnessed.since(at),
 			lease: d.timing.lease, retry: d.timing.retry,
 		})
 		return verdict == nil, ""
@@ -204,7 +208,7 @@ func (d *demo) prove(ctx context.Context) error {
 	}
 	fresh := fmt.Sprintf("demo-%d", d.number)
 	created := time.Now()
-	if err := d.props.make(ctx, namespaceObject(fresh)); err != nil {
+	if err := d.objects.make(ctx, namespaceObject(fresh)); err != nil {
 		return err
 	}
 	if err := d.awaitBundles(ctx, fresh); err != nil {
@@ -236,7 +240,7 @@ func (d *demo) prove(ctx context.Context) error {
 	if err := errors.Join(d.consistent(ctx), d.announced(ctx)); err != nil {
 		return err
 	}
-	v, _ := d.scene.now()
+	v, _ := d.watched.now()
 	in, of, _ := v.spread(d.bundle, d.excluded)
 	d.line("%s is in place in %d of %d namespaces; in a new one after %s, deleted there and back after %s",
 		rootCertName, in, of, round(filled.Sub(created)), round(restored.Sub(deleted)))
@@ -246,7 +250,7 @@ func (d *demo) prove(ctx context.Context) error {
 // awaitBundles waits until the bundle is wherever it should be, a fresh namespace
 // included.
 func (d *demo) awaitBundles(ctx context.Context, fresh string) error {
-	return d.scene.await(ctx, d.limit, func(v view) (bool, string) {
+	return d.watched.await(ctx, d.limit, func(v view) (bool, string) {
 		_, _, missing := v.spread(d.bundle, d.excluded)
 		if !v.namespaces[fresh] {
 			missing = append(missing, fresh)

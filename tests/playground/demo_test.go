@@ -140,6 +140,7 @@ func TestDemoConvicts(t *testing.T) {
 		{"elections are off", settings{lawless: true}, "act 1, elect: two replicas of stable start, then two of canary: two at once"},
 		{"the work's client has no gate", settings{ungated: true}, "the others have gone past it"},
 		{"there is no fence", settings{unfenced: true}, "its fence does not stand"},
+		{"nobody coordinates", settings{coordinated: true, uncoordinated: true, older: pilot, timing: timing{lease: 3 * time.Second, renew: 2 * time.Second, retry: 500 * time.Millisecond}}, `and it should be by "nominated"`},
 		{"SIGTERM kills", settings{pilot: mortal, only: 5}, `by "lease-expired", and it should be by "lock-free"`},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
@@ -147,7 +148,7 @@ func TestDemoConvicts(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			set := fault.set
-			set.demo, set.timing, set.kubeconfig, set.pilot = true, quick, c.Kubeconfig(), cmp.Or(set.pilot, pilot)
+			set.demo, set.timing, set.kubeconfig, set.pilot = true, cmp.Or(set.timing, quick), c.Kubeconfig(), cmp.Or(set.pilot, pilot)
 			set.helmProgram, set.charts = helm, charts
 			var said strings.Builder
 			err = play(ctx, set, &screen{out: &said})

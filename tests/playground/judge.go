@@ -48,6 +48,7 @@ const (
 	stepGone       = "gone"
 	stepUnreadable = "unreadable"
 	stepNominated  = "nominated"
+	stepNamed      = "named"
 	stepLeader     = "leader"
 )
 
@@ -131,6 +132,8 @@ func (e evidence) words() []string {
 	var words []string
 	for i, s := range e.steps {
 		switch {
+		case i == 0 && e.former == "" && s.holder == "" && !s.gone && !s.unreadable:
+			// Whoever coordinates may have made the lock before it named anybody.
 		case s.gone:
 			words = append(words, stepGone)
 		case s.unreadable:
@@ -139,6 +142,8 @@ func (e evidence) words() []string {
 			words = append(words, stepFree)
 		case s.nominated:
 			words = append(words, stepNominated+" "+e.part(s.holder, i))
+		case s.named:
+			words = append(words, stepNamed+" "+e.part(s.holder, i))
 		default:
 			words = append(words, e.part(s.holder, i))
 		}
@@ -165,7 +170,7 @@ func (c course) checkRecord(e evidence) error {
 		return fmt.Errorf("the lock's record went through %q, and it should be %q", strings.Join(got, ", "), strings.Join(c.record, ", "))
 	}
 	for i, s := range e.steps {
-		if s.holder != "" && !s.nominated && s.lease != int(e.lease.Seconds()) {
+		if s.holder != "" && !s.nominated && !s.named && s.lease != int(e.lease.Seconds()) {
 			return fmt.Errorf("%s wrote a lease of %d s, and it should be %v", s.holder, s.lease, e.lease)
 		}
 		if i == 0 || s.gone || s.unreadable {
@@ -176,8 +181,8 @@ func (c course) checkRecord(e evidence) error {
 		switch {
 		case before.gone || before.unreadable:
 			continue
-		case s.holder == "" || before.nominated && before.holder == s.holder:
-			want = before.transitions // a release, and a nominee's own first write, keep them
+		case s.holder == "" || s.named || before.nominated && before.holder == s.holder:
+			want = before.transitions // a release, a coordinator, and a nominee's own first write keep them
 		}
 		if s.transitions != want {
 			return fmt.Errorf("the lock counts %d transitions after %d, and it should be %d", s.transitions, before.transitions, want)
@@ -193,6 +198,9 @@ func (c course) checkLease(e evidence) error {
 		return nil
 	}
 	last := len(e.steps) - 1
+	if e.steps[last-1].named && last > 1 {
+		last--
+	}
 	if waited := e.steps[last].first.Sub(e.steps[last-1].last); waited < e.lease-e.retry {
 		return fmt.Errorf("%s took the lock %s after its last change, before the lease of %v was over", e.leader, round(waited), e.lease)
 	}

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// trial is made-up evidence: the act is at second 0, the lease 6 s, the RetryPeriod 1 s.
-type trial struct {
+// made is made-up evidence: the act is at second 0, the lease 6 s, the RetryPeriod 1 s.
+type made struct {
 	evidence
 }
 
-func newTrial(former, leader string) *trial {
-	return &trial{evidence{former: former, leader: leader, lease: 6 * time.Second, retry: time.Second}}
+func newMade(former, leader string) *made {
+	return &made{evidence{former: former, leader: leader, lease: 6 * time.Second, retry: time.Second}}
 }
 
 // says adds a line to a pod's log.
-func (t *trial) says(pod string, second float64, message, words string) *trial {
+func (t *made) says(pod string, second float64, message, words string) *made {
 	line, ok := parseLine([]byte(at(second).UTC().Format("2006-01-02T15:04:05.000000Z") + "\tinfo\tpilot\t" + message + "\telection=e " + words))
 	if !ok {
 		panic("a line that is none")
@@ -25,22 +25,22 @@ func (t *trial) says(pod string, second float64, message, words string) *trial {
 	return t
 }
 
-func (t *trial) leads(pod string, second float64, claim string) *trial {
+func (t *made) leads(pod string, second float64, claim string) *made {
 	return t.says(pod, second, saidPhase, "from=following to=leading why=acquired claim="+claim).says(pod, second, saidBegan, "")
 }
 
 // ends is a term that ends in order, up to the word for what it does next.
-func (t *trial) ends(pod string, second float64, why string) *trial {
+func (t *made) ends(pod string, second float64, why string) *made {
 	return t.says(pod, second, saidPhase, "from=leading to=draining why="+why).says(pod, second, saidEnded, "")
 }
 
-func (t *trial) releases(pod string, second float64, to string) *trial {
+func (t *made) releases(pod string, second float64, to string) *made {
 	return t.says(pod, second, saidPhase, "from=draining to=releasing why=drained").
 		says(pod, second, saidPhase, "from=releasing to="+to+" why=released")
 }
 
 // shows adds a state of the record, which stood until the given second.
-func (t *trial) shows(s recordState, first, last float64) *trial {
+func (t *made) shows(s recordState, first, last float64) *made {
 	t.steps = append(t.steps, step{recordState: s, first: at(first), last: at(last)})
 	return t
 }
@@ -54,6 +54,11 @@ func nominee(holder string, transitions int) recordState {
 	return recordState{holder: holder, key: "canary", transitions: transitions, lease: 7, nominated: true}
 }
 
+// named is one that a coordinator has written in.
+func named(holder string, transitions int) recordState {
+	return recordState{holder: holder, key: "canary", transitions: transitions, lease: 5, named: true}
+}
+
 func stable(holder string, transitions int) recordState {
 	s := of(holder, transitions)
 	s.key = "stable"
@@ -65,44 +70,54 @@ func free(transitions int) recordState { return recordState{transitions: transit
 // What right acts look like.
 var right = map[string]struct {
 	course course
-	trial  func() *trial
+	trial  func() *made
 }{
-	"elect, unheard": {electedFirst, func() *trial { return newTrial("", "a").leads("a", 1, "own-name").shows(of("a", 0), 1, 5) }},
-	"elect":          {electedFirst, func() *trial { return newTrial("", "a").leads("a", 1, "lock-absent").shows(of("a", 0), 1, 5) }},
-	"flip": {handedOver, func() *trial {
-		return newTrial("a", "b").ends("a", 1, "handing-over").releases("a", 1, "following").leads("b", 1.1, "nominated").
+	"elect, unheard": {electedFirst, func() *made { return newMade("", "a").leads("a", 1, "own-name").shows(of("a", 0), 1, 5) }},
+	"elect":          {electedFirst, func() *made { return newMade("", "a").leads("a", 1, "lock-absent").shows(of("a", 0), 1, 5) }},
+	"flip": {handedOver, func() *made {
+		return newMade("a", "b").ends("a", 1, "handing-over").releases("a", 1, "following").leads("b", 1.1, "nominated").
 			shows(of("a", 0), -5, 0.9).shows(nominee("b", 1), 1, 1).shows(of("b", 1), 1.1, 3)
 	}},
-	"kill": {reclaimed, func() *trial {
-		return newTrial("a", "a").says("a", 0.5, saidServer, "").leads("a", 1, "own-name").shows(of("a", 1), -3, -0.5).shows(of("a", 2), 1, 2)
+	"kill": {reclaimed, func() *made {
+		return newMade("a", "a").says("a", 0.5, saidServer, "").leads("a", 1, "own-name").shows(of("a", 1), -3, -0.5).shows(of("a", 2), 1, 2)
 	}},
-	"kill, and the process is back too late": {reclaimed, func() *trial {
-		return newTrial("a", "b").leads("b", 5.6, "lease-expired").says("a", 7, saidServer, "").
+	"kill, and the process is back too late": {reclaimed, func() *made {
+		return newMade("a", "b").leads("b", 5.6, "lease-expired").says("a", 7, saidServer, "").
 			shows(of("a", 1), -3, -0.5).shows(of("b", 2), 5.6, 8)
 	}},
 	"lose": {waitedFor, lost},
-	"lose, and one of a lower rank is faster": {waitedFor, func() *trial {
-		return newTrial("a", "b").leads("c", 6, "lease-expired").ends("c", 6.1, "handing-over").releases("c", 6.1, "following").
+	"lose, and one of a lower rank is faster": {waitedFor, func() *made {
+		return newMade("a", "b").leads("c", 6, "lease-expired").ends("c", 6.1, "handing-over").releases("c", 6.1, "following").
 			leads("b", 6.2, "nominated").
 			shows(of("a", 1), -3, -0.5).shows(stable("c", 2), 6, 6.1).shows(nominee("b", 3), 6.1, 6.1).shows(of("b", 3), 6.2, 8)
 	}},
-	"stop": {released, func() *trial {
-		return newTrial("a", "b").ends("a", 0.1, "stopped").releases("a", 0.1, "done").says("a", 0.2, saidInOrder, "").
+	"stop": {released, func() *made {
+		return newMade("a", "b").ends("a", 0.1, "stopped").releases("a", 0.1, "done").says("a", 0.2, saidInOrder, "").
 			leads("b", 0.2, "lock-free").shows(of("a", 1), -3, 0).shows(free(1), 0.1, 0.1).shows(of("b", 2), 0.2, 3)
 	}},
-	"delete": {madeAgain, func() *trial {
-		return newTrial("a", "a").ends("a", 0.1, "lock-deleted").leads("a", 0.2, "lock-absent").
+	"delete": {madeAgain, func() *made {
+		return newMade("a", "a").ends("a", 0.1, "lock-deleted").leads("a", 0.2, "lock-absent").
 			shows(of("a", 3), -3, 0).shows(recordState{gone: true}, 0.1, 0.1).shows(of("a", 0), 0.2, 3)
 	}},
-	"corrupt": {outwaited, func() *trial {
-		return newTrial("a", "b").ends("a", 0.1, "record-unreadable").leads("b", 6.1, "record-unreadable").
+	"corrupt": {outwaited, func() *made {
+		return newMade("a", "b").ends("a", 0.1, "record-unreadable").leads("b", 6.1, "record-unreadable").
 			shows(of("a", 3), -3, 0).shows(recordState{unreadable: true}, 0.1, 0.1).shows(of("b", 4), 6.1, 7)
 	}},
-	"zombie": {awake, func() *trial { return lost().ends("a", 8, "cover-ended") }},
+	"a coordinator names the first": {namedFirst, func() *made {
+		return newMade("", "a").leads("a", 1, "nominated").shows(free(0), 0, 0).shows(named("a", 0), 0.5, 0.5).shows(of("a", 1), 1, 5)
+	}},
+	"a coordinator names after a release": {releasedAndNamed, func() *made {
+		return newMade("a", "b").ends("a", 0.1, "stopped").releases("a", 0.1, "done").says("a", 0.2, saidInOrder, "").
+			leads("b", 0.3, "nominated").shows(of("a", 1), -3, 0).shows(free(1), 0.1, 0.1).shows(named("b", 1), 0.2, 0.2).shows(of("b", 2), 0.3, 3)
+	}},
+	"a coordinator names after a lease": {namedAfterLease, func() *made {
+		return newMade("a", "b").leads("b", 6, "nominated").shows(of("a", 1), -3, -0.2).shows(named("b", 1), 5.9, 5.9).shows(of("b", 2), 6, 8)
+	}},
+	"zombie": {awake, func() *made { return lost().ends("a", 8, "cover-ended") }},
 }
 
-func lost() *trial {
-	return newTrial("a", "b").leads("b", 5.6, "lease-expired").shows(of("a", 1), -3, -0.5).shows(of("b", 2), 5.6, 8)
+func lost() *made {
+	return newMade("a", "b").leads("b", 5.6, "lease-expired").shows(of("a", 1), -3, -0.5).shows(of("b", 2), 5.6, 8)
 }
 
 func TestRightActsAreAcquitted(t *testing.T) {
@@ -119,71 +134,79 @@ func TestWrongActsAreConvicted(t *testing.T) {
 	cases := []struct {
 		fault  string
 		course course
-		trial  *trial
+		trial  *made
 		want   string
 	}{
 		{"SIGTERM is not handled: the process dies with its lock", released, lost(), `by "lease-expired", and it should be by "lock-free"`},
-		{"the lock is not released", released, newTrial("a", "b").ends("a", 0.1, "stopped").says("a", 0.2, saidInOrder, "").
+		{"the lock is not released", released, newMade("a", "b").ends("a", 0.1, "stopped").says("a", 0.2, saidInOrder, "").
 			leads("b", 5.6, "lease-expired").shows(of("a", 1), -3, 0).shows(of("b", 2), 6, 8), `by "lease-expired"`},
-		{"the process dies after the release", released, newTrial("a", "b").ends("a", 0.1, "stopped").releases("a", 0.1, "done").
+		{"the process dies after the release", released, newMade("a", "b").ends("a", 0.1, "stopped").releases("a", 0.1, "done").
 			leads("b", 0.2, "lock-free").shows(of("a", 1), -3, 0).shows(free(1), 0.1, 0.1).shows(of("b", 2), 0.2, 3), "has not ended in order"},
-		{"the lock is released before the work has ended", released, newTrial("a", "b").
+		{"the lock is released before the work has ended", released, newMade("a", "b").
 			says("a", 0.1, saidPhase, "from=leading to=draining why=stopped").releases("a", 0.1, "done").says("a", 0.11, saidEnded, "").
 			says("a", 0.2, saidInOrder, "").leads("b", 0.2, "lock-free").
 			shows(of("a", 1), -3, 0).shows(free(1), 0.1, 0.1).shows(of("b", 2), 0.2, 3), "before its work had ended"},
-		{"the elector says released where the record shows none", released, newTrial("a", "b").ends("a", 0.1, "stopped").
+		{"the elector says released where the record shows none", released, newMade("a", "b").ends("a", 0.1, "stopped").
 			releases("a", 0.1, "done").says("a", 0.2, saidInOrder, "").leads("b", 5.6, "lock-free").
 			shows(of("a", 1), -3, 0).shows(of("b", 2), 6, 8), `went through "former, leader"`},
-		{"a stopped process leads again", released, newTrial("a", "a").leads("a", 1, "lock-free").
+		{"a stopped process leads again", released, newMade("a", "a").leads("a", 1, "lock-free").
 			shows(of("a", 1), -3, 0).shows(free(1), 0.1, 0.1).shows(of("a", 2), 0.2, 3), "should be another"},
-		{"the leader never accepts: it is overwritten", handedOver, newTrial("a", "b").ends("a", 1, "superseded").
+		{"the leader never accepts: it is overwritten", handedOver, newMade("a", "b").ends("a", 1, "superseded").
 			leads("b", 7, "outranks").shows(of("a", 0), -5, 0.9).shows(of("b", 1), 1, 8), `by "outranks"`},
-		{"the leader releases instead of writing the challenger in", handedOver, newTrial("a", "b").ends("a", 1, "stepped-down").
+		{"the leader releases instead of writing the challenger in", handedOver, newMade("a", "b").ends("a", 1, "stepped-down").
 			releases("a", 1, "following").leads("b", 1.1, "lock-free").shows(of("a", 0), -5, 0.9).shows(free(0), 1, 1).shows(of("b", 1), 1.1, 3),
 			`by "lock-free"`},
-		{"the challenger is written in before the work has ended", handedOver, newTrial("a", "b").
+		{"the challenger is written in before the work has ended", handedOver, newMade("a", "b").
 			says("a", 1, saidPhase, "from=leading to=draining why=handing-over").releases("a", 1, "following").leads("b", 1.1, "nominated").
 			shows(of("a", 0), -5, 0.9).shows(nominee("b", 1), 1, 1).shows(of("b", 1), 1.1, 3), "before its work had ended"},
-		{"a nominee that counts twice", handedOver, newTrial("a", "b").ends("a", 1, "handing-over").releases("a", 1, "following").
+		{"a nominee that counts twice", handedOver, newMade("a", "b").ends("a", 1, "handing-over").releases("a", 1, "following").
 			leads("b", 1.1, "nominated").shows(of("a", 0), -5, 0.9).shows(nominee("b", 1), 1, 1).shows(of("b", 2), 1.1, 3), "2 transitions after 1"},
-		{"one's own name is not known", reclaimed, newTrial("a", "a").says("a", 0.5, saidServer, "").leads("a", 5.6, "lease-expired").
+		{"one's own name is not known", reclaimed, newMade("a", "a").says("a", 0.5, saidServer, "").leads("a", 5.6, "lease-expired").
 			shows(of("a", 1), -3, -0.5).shows(of("a", 2), 5.6, 8), `by "lease-expired", and it should be by "own-name"`},
 		{"another takes the lock although the process is back", reclaimed, lost().says("a", 0.5, saidServer, ""), "should be a again"},
-		{"half a lease is waited for", waitedFor, newTrial("a", "b").leads("b", 2.6, "lease-expired").
+		{"half a lease is waited for", waitedFor, newMade("a", "b").leads("b", 2.6, "lease-expired").
 			shows(of("a", 1), -3, -0.5).shows(of("b", 2), 2.6, 8), "before the lease of 6s was over"},
-		{"the lock of a dead leader counts as free", waitedFor, newTrial("a", "b").leads("b", 1, "lock-free").
+		{"the lock of a dead leader counts as free", waitedFor, newMade("a", "b").leads("b", 1, "lock-free").
 			shows(of("a", 1), -3, -0.5).shows(of("b", 2), 1, 8), `by "lock-free"`},
-		{"--lease-duration is bound to another flag", waitedFor, func() *trial {
+		{"--lease-duration is bound to another flag", waitedFor, func() *made {
 			t := lost()
 			t.steps[1].lease = 4
 			return t
 		}(), "a lease of 4 s"},
-		{"transitions are not counted", waitedFor, func() *trial {
+		{"transitions are not counted", waitedFor, func() *made {
 			t := lost()
 			t.steps[1].transitions = 1
 			return t
 		}(), "1 transitions after 1"},
-		{"a stranger's record in between", waitedFor, newTrial("a", "b").leads("b", 5.6, "lease-expired").
+		{"a stranger's record in between", waitedFor, newMade("a", "b").leads("b", 5.6, "lease-expired").
 			shows(of("a", 1), -3, -0.5).shows(of("x", 2), 3, 3).shows(of("b", 3), 9, 9), `"former, x, leader"`},
-		{"one of a lower rank is faster, and too fast", waitedFor, newTrial("a", "b").leads("c", 2, "lease-expired").
+		{"one of a lower rank is faster, and too fast", waitedFor, newMade("a", "b").leads("c", 2, "lease-expired").
 			ends("c", 2.1, "handing-over").releases("c", 2.1, "following").leads("b", 2.2, "nominated").
 			shows(of("a", 1), -3, -0.5).shows(stable("c", 2), 2, 2.1).shows(nominee("b", 3), 2.1, 2.1).shows(of("b", 3), 2.2, 8), "before the lease"},
-		{"one of a lower rank is faster, and is overwritten", waitedFor, newTrial("a", "b").leads("c", 6, "lease-expired").
+		{"one of a lower rank is faster, and is overwritten", waitedFor, newMade("a", "b").leads("c", 6, "lease-expired").
 			leads("b", 7, "outranks").shows(of("a", 1), -3, -0.5).shows(stable("c", 2), 6, 6).shows(of("b", 3), 7, 8), `by "outranks"`},
-		{"a deleted lock is settled for", madeAgain, newTrial("a", "a").ends("a", 0.1, "lock-deleted").leads("a", 6.2, "lease-expired").
+		{"a deleted lock is settled for", madeAgain, newMade("a", "a").ends("a", 0.1, "lock-deleted").leads("a", 6.2, "lease-expired").
 			shows(of("a", 3), -3, 0).shows(recordState{gone: true}, 0.1, 0.1).shows(of("a", 0), 0.2, 8), `by "lease-expired"`},
-		{"the leader goes on without a lock, and makes it in passing", madeAgain, newTrial("a", "a").leads("a", 0.2, "lock-absent").
+		{"the leader goes on without a lock, and makes it in passing", madeAgain, newMade("a", "a").leads("a", 0.2, "lock-absent").
 			shows(of("a", 3), -3, 0).shows(recordState{gone: true}, 0.1, 0.1).shows(of("a", 0), 0.2, 3), "did not say that its term ended"},
-		{"another makes a deleted lock", madeAgain, newTrial("a", "b").ends("a", 0.1, "lock-deleted").leads("b", 0.2, "lock-absent").
+		{"another makes a deleted lock", madeAgain, newMade("a", "b").ends("a", 0.1, "lock-deleted").leads("b", 0.2, "lock-absent").
 			shows(of("a", 3), -3, 0).shows(recordState{gone: true}, 0.1, 0.1).shows(of("b", 0), 0.2, 3), "should be a again"},
-		{"a record that cannot be read is replaced at once", outwaited, newTrial("a", "b").ends("a", 0.1, "record-unreadable").
+		{"a record that cannot be read is replaced at once", outwaited, newMade("a", "b").ends("a", 0.1, "record-unreadable").
 			leads("b", 0.2, "record-unreadable").shows(of("a", 3), -3, 0).shows(recordState{unreadable: true}, 0.1, 0.1).
 			shows(of("b", 4), 0.2, 7), "before the lease"},
-		{"a leader goes on beside a record that cannot be read", outwaited, newTrial("a", "b").leads("b", 6.1, "record-unreadable").
+		{"a leader goes on beside a record that cannot be read", outwaited, newMade("a", "b").leads("b", 6.1, "record-unreadable").
 			shows(of("a", 3), -3, 0).shows(recordState{unreadable: true}, 0.1, 0.1).shows(of("b", 4), 6.1, 7), "did not say that its term ended"},
+		{"a coordinator names before the lease is over", namedAfterLease, newMade("a", "b").leads("b", 6, "nominated").
+			shows(of("a", 1), -3, -0.2).shows(named("b", 1), 1, 1).shows(of("b", 2), 6, 8), "before the lease of 6s was over"},
+		{"nobody names anybody, and the key decides", namedFirst, newMade("", "a").leads("a", 18, "no-coordinator").
+			shows(free(0), 0, 0).shows(of("a", 1), 18, 19), `by "no-coordinator"`},
+		{"a coordinator counts a term", namedFirst, newMade("", "a").leads("a", 1, "nominated").
+			shows(free(0), 0, 0).shows(named("a", 1), 0.5, 0.5).shows(of("a", 2), 1, 5), "1 transitions after 0"},
+		{"the lease lapses where another is preferred", preferred, newMade("a", "b").ends("a", 1, "handing-over").releases("a", 1, "following").
+			leads("b", 7, "nominated").shows(of("a", 0), -5, 0.9).shows(named("b", 0), 7, 7).shows(of("b", 1), 7.1, 8), `"former, named leader, leader"`},
 		{"a leader that wakes does not look at its clock", awake, lost(), "did not say that its term ended"},
 		{"a leader that wakes takes its lock back", awake, lost().ends("a", 8, "cover-ended").shows(of("a", 3), 8, 8), `"former, leader, former"`},
-		{"the first term did not begin with the lock's absence", electedFirst, newTrial("", "a").leads("a", 1, "").shows(of("a", 0), 1, 5),
+		{"the first term did not begin with the lock's absence", electedFirst, newMade("", "a").leads("a", 1, "").shows(of("a", 0), 1, 5),
 			`by "", and it should be by "lock-absent"`},
 	}
 	for _, c := range cases {
@@ -195,11 +218,17 @@ func TestWrongActsAreConvicted(t *testing.T) {
 
 func TestChronicleKeepsWhatChanged(t *testing.T) {
 	var c chronicle
-	for i, s := range []recordState{of("a", 0), of("a", 0), free(0), of("b", 1), of("b", 1)} {
+	renewed := func(s recordState, at int64) recordState {
+		s.renewed = at
+		return s
+	}
+	for i, s := range []recordState{
+		of("a", 0), renewed(of("a", 0), 1), free(0), renewed(of("b", 1), 3), renewed(of("b", 1), 4), renewed(of("b", 1), 4), // the last is a request
+	} {
 		c.take(s, at(float64(i)))
 	}
 	got := c.since(at(0.5))
-	want := []step{{of("a", 0), at(0), at(1)}, {free(0), at(2), at(2)}, {of("b", 1), at(3), at(4)}}
+	want := []step{{renewed(of("a", 0), 1), at(0), at(1)}, {free(0), at(2), at(2)}, {renewed(of("b", 1), 4), at(3), at(4)}}
 	if len(got) != len(want) {
 		t.Fatalf("steps %v, want %v", got, want)
 	}

@@ -41,13 +41,16 @@ type settings struct {
 	// helmProgram installs what charts is the folder of.
 	helmProgram, charts string
 	timing              timing
+	// coordinated has a coordinator choose who leads the shared elections. Its demo has replicas of two versions: canary's are older's.
+	coordinated bool
+	older       string
 	// lawless runs the servers without elections.
 	lawless bool
 
 	// What follows is for tests of the demo itself: unfenced leaves the fence out, ungated the gate,
-	// and only is the one act after the first that is played.
-	unfenced, ungated bool
-	only              int
+	// uncoordinated whoever could coordinate, and only is the one act after the first that is played.
+	unfenced, ungated, uncoordinated bool
+	only                             int
 }
 
 // timing is how the pilots' elections are set up.
@@ -100,6 +103,8 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&set.dataplane, "dataplane", filepath.Join(bin, "dataplane"), "the stand-in for a proxy that the Pods of Gateways run")
 	flags.StringVar(&set.helmProgram, "helm", filepath.Join(bin, "helm"), "the program that installs charts")
 	flags.StringVar(&set.charts, "charts", filepath.Join(bin, "..", "deploy", "charts"), "folder of the charts")
+	flags.BoolVar(&set.coordinated, "coordinated", false, "have a coordinator choose who leads, among replicas of two versions (docs/coordination.md)")
+	flags.StringVar(&set.older, "older", filepath.Join(bin, "pilot-1.1.0"), "with --coordinated, the server of an older version, which canary runs")
 	flags.DurationVar(&set.timing.lease, "lease-duration", quick.lease, "the elections' lease duration")
 	flags.DurationVar(&set.timing.renew, "renew-deadline", quick.renew, "their renew deadline")
 	flags.DurationVar(&set.timing.retry, "retry-period", quick.retry, "their retry period")
@@ -124,6 +129,9 @@ func parse(args []string, out io.Writer) (settings, error) {
 		flags.Usage()
 		return set, fmt.Errorf("there is no command %q", args[0])
 	}
+	if set.coordinated && (set.upgrade || set.lawless) {
+		return set, errors.New("--coordinated is for run and demo, with elections: leave out --disable-elections")
+	}
 	if flags.NArg() > 0 {
 		return set, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
@@ -138,7 +146,7 @@ func (t timing) check() error {
 		return err
 	}
 	_, err = leaderelection.New(client, leaderelection.Config{
-		Namespace: systemNamespace, Identity: "nobody", ElectionID: witnessed, Revision: revisions[0],
+		Namespace: systemNamespace, Identity: "nobody", ElectionID: witnessed, Revision: "stable",
 		LeaseDuration: t.lease, RenewDeadline: t.renew, RetryPeriod: t.retry,
 	})
 	if err != nil {

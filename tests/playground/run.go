@@ -42,9 +42,9 @@ func playRun(ctx context.Context, s *stage) error {
 	defer ticker.Stop()
 	news := &news{}
 	var shown string
-	ours := lockNames()
+	ours := s.lockNames()
 	for {
-		v, _ := s.scene.now()
+		v, _ := s.watched.now()
 		spans := s.journal.all()
 		for _, line := range news.lines(v, spans) {
 			s.screen.say(line.at, "%s", line.text)
@@ -79,7 +79,7 @@ func (s *stage) askServer(ctx context.Context) {
 		_, err := s.kube.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(bounded)
 		cancel()
 		if ctx.Err() == nil {
-			s.scene.serverReady(err == nil, asked)
+			s.watched.serverReady(err == nil, asked)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (s *stage) askServer(ctx context.Context) {
 // because they change when Pods do.
 func (s *stage) guide(ctx context.Context) (string, error) {
 	var text strings.Builder
-	v, _ := s.scene.now()
+	v, _ := s.watched.now()
 	one, page := "", ""
 	for _, name := range slices.Sorted(maps.Keys(v.pods)) {
 		one, page = "http://"+address(v.pods[name]), pageAddress(v.pods[name])
@@ -110,13 +110,14 @@ Each replica has such a page at port %d of its address in the table below, and a
 %s, with /debug/elections as JSON, /healthz, /readyz and /metrics.
 A lease lasts %v. Things to try in another terminal:
 
-`, strings.Join(revisions, " and "), page, pagePort, port, one, s.timing.lease)
+`, strings.Join(s.revisions(), " and "), page, pagePort, port, one, s.timing.lease)
 	fmt.Fprintf(&text, "   export KUBECONFIG=%s\n", s.cluster.Kubeconfig())
+	other := s.revisions()[1]
 	ctl := shortest(filepath.Join(filepath.Dir(s.helmProgram), "electionctl"), "electionctl") + " -n " + systemNamespace
-	fmt.Fprintf(&text, "\n   # why who leads, and what another default revision would move\n   %s explain istio-leader\n   %s plan --default-revision canary\n", ctl, ctl)
-	fmt.Fprintf(&text, "\n   # make canary the default revision\n   %s -n %s upgrade tags %s --set default=canary\n",
-		shortest(s.helmProgram, "helm"), systemNamespace, shortest(s.chart("tags"), ""))
-	for _, trial := range trials {
+	fmt.Fprintf(&text, "\n   # why who leads, and what another default revision would move\n   %s explain istio-leader\n   %s plan --default-revision %s\n", ctl, ctl, other)
+	fmt.Fprintf(&text, "\n   # make %s the default revision\n   %s -n %s upgrade tags %s --set default=%[1]s\n",
+		other, shortest(s.helmProgram, "helm"), systemNamespace, shortest(s.chart("tags"), ""))
+	for _, trial := range s.trials() {
 		if trial.what != "" {
 			fmt.Fprintf(&text, "\n   # %s\n", trial.what)
 		}
@@ -126,14 +127,32 @@ A lease lasts %v. Things to try in another terminal:
 	return text.String(), nil
 }
 
-// trials are the things to try: arguments of kubectl.
-var trials = []struct{ what, how string }{
+// trial is a thing to try: arguments of kubectl.
+type trial struct{ what, how string }
+
+// trials are those that go with how the locks are kept.
+func (set settings) trials() (all []trial) {
+	harm := []trial{
+		{"delete the lock", "-n " + systemNamespace + " delete configmap " + witnessed},
+		{"corrupt the record", "-n " + systemNamespace + " annotate configmap " + witnessed +
+			" control-plane.alpha.kubernetes.io/leader=nonsense --overwrite"},
+	}
+	if set.coordinated {
+		harm = []trial{
+			{"the candidates, and whom the coordinator has named", "-n " + systemNamespace + " get leasecandidates,leases"},
+			{"delete the lock", "-n " + systemNamespace + " delete lease " + witnessed},
+		}
+	}
+	return slices.Concat(replicaTrials, harm, workTrials)
+}
+
+var replicaTrials = []trial{
 	{"more replicas", "-n " + systemNamespace + " scale deployment pilot-stable --replicas=3"},
 	{"stop the replicas of a revision, the leader maybe among them", "-n " + systemNamespace + " delete pod -l " + revisionLabel + "=stable"},
 	{"what they say", "-n " + systemNamespace + " logs -l " + revisionLabel + "=stable --prefix --tail=3"},
-	{"delete the lock", "-n " + systemNamespace + " delete configmap " + witnessed},
-	{"corrupt the record", "-n " + systemNamespace + " annotate configmap " + witnessed +
-		" control-plane.alpha.kubernetes.io/leader=nonsense --overwrite"},
+}
+
+var workTrials = []trial{
 	{"give the leader work, and see it done", "create namespace hello"},
 	{"", "-n hello get configmap " + rootCertName},
 	{"what is made for the Gateway, and what its status says (it answers at the address in the table)",

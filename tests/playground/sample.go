@@ -96,7 +96,7 @@ func (s *stage) putSample(ctx context.Context) error {
 	// The stand-in knows no routes: where requests go to is an overlay's to say.
 	overlay := fmt.Sprintf("spec: {template: {spec: {containers: [{name: istio-proxy, env: [{name: BACKEND, value: %q}]}]}}}", s.backend)
 	front := metav1.ObjectMeta{Namespace: systemNamespace, Name: ingressGateway}
-	return s.props.make(ctx,
+	return s.objects.make(ctx,
 		namespaceObject(sampleNamespace),
 		&corev1.Service{TypeMeta: core("Service"), ObjectMeta: front, Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: samplePort}},
@@ -226,7 +226,7 @@ func (s *stage) askSample(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if now := s.sampleNow(ctx); ctx.Err() == nil {
-			s.scene.sample(now)
+			s.watched.sample(now)
 		}
 		select {
 		case <-ctx.Done():
@@ -275,7 +275,7 @@ func (d *demo) awaitSample(ctx context.Context, revision string) error {
 	var now sampled
 	var missing []string
 	began := time.Now()
-	err := d.scene.await(ctx, 10*recheck, func(view) (bool, string) {
+	err := d.watched.await(ctx, 10*recheck, func(view) (bool, string) {
 		if found := d.sampleNow(ctx); ctx.Err() == nil { // else it is about the questions that were cut off
 			now, missing = found, found.lacks(revision)
 		}
@@ -297,10 +297,10 @@ func (d *demo) proveIngress(ctx context.Context, fresh string) error {
 	if d.gateways == nil {
 		return nil
 	}
-	if err := d.props.make(ctx, ingressObject(fresh)); err != nil {
+	if err := d.objects.make(ctx, ingressObject(fresh)); err != nil {
 		return err
 	}
-	return d.scene.await(ctx, recheck, func(view) (bool, string) {
+	return d.watched.await(ctx, recheck, func(view) (bool, string) {
 		address, err := d.ingressAddress(ctx, fresh)
 		return err == nil && address != "", "the Ingress in " + fresh + " has no address"
 	})

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -78,7 +77,7 @@ func TestDemoConvictsServersThatDeployNoGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := play(t.Context(), settings{
-		demo: true, timing: timing{lease: 3 * time.Second, renew: 2 * time.Second, retry: 500 * time.Millisecond}, only: 1,
+		demo: true, timing: quick, only: 1,
 		pilot: idle, dataplane: "/bin/false", helmProgram: buildHelm(t), charts: charts,
 	}, &screen{out: &said})
 	if err == nil || !strings.Contains(err.Error(), `the Gateway: it is not programmed yet; the Gateway is answered by a Pod of "", not of stable`) {

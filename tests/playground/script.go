@@ -12,6 +12,8 @@ import (
 const (
 	// image is what the Deployments call the server's program.
 	image = "pilot"
+	// olderImage is that of the older version, where there are two.
+	olderImage = "pilot-older"
 	// nodeName is the process node's; there is no other in a cluster of our own.
 	nodeName = "incumbent"
 	// port is where the servers answer.
@@ -21,11 +23,11 @@ const (
 )
 
 // lockNames are the names of all lock objects of all revisions.
-func lockNames() []string {
-	names, perRevision := bootstrap.Elections(bootstrap.Config{})
+func (set settings) lockNames() []string {
+	names, perRevision := bootstrap.Elections(bootstrap.Config{Coordinator: set.coordinated})
 	names = slices.Clone(names)
 	for _, id := range perRevision {
-		for _, revision := range revisions {
+		for _, revision := range set.revisions() {
 			names = append(names, id+"-"+revision)
 		}
 	}

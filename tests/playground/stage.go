@@ -22,8 +22,13 @@ import (
 	"incumbent.dev/incumbent/tests/internal/certs"
 )
 
-// revisions of the control plane.
-var revisions = []string{"stable", "canary"}
+// revisions of the control plane, in the order in which they are installed: the first is the default one.
+func (set settings) revisions() []string {
+	if set.coordinated { // the newer version is the one that comes later
+		return []string{"canary", "stable"}
+	}
+	return []string{"stable", "canary"}
+}
 
 // replicas is how many a revision has, by its chart.
 func (s *stage) replicas() int {
@@ -43,8 +48,8 @@ type stage struct {
 	cluster *cluster.Cluster
 	node    *node.Node
 	kube    kubernetes.Interface
-	props   *props
-	scene   *scene
+	objects *objects
+	watched *clusterView
 	// gateways is nil without a sample, whose requests go to backend.
 	gateways gatewayclient.GatewayV1Interface
 	backend  string
@@ -94,7 +99,11 @@ func (s *stage) startCluster(ctx context.Context) error {
 	}
 	began := time.Now()
 	var err error
-	s.cluster, err = cluster.Start(ctx, cluster.Options{Assets: s.programs, External: s.kubeconfig, Services: true})
+	options := cluster.Options{Assets: s.programs, External: s.kubeconfig, Services: true}
+	if s.coordinated {
+		options.APIServerArgs = []string{"--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true"}
+	}
+	s.cluster, err = cluster.Start(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -106,13 +115,16 @@ func (s *stage) startCluster(ctx context.Context) error {
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopWatching = stop
-	s.scene, err = watchScene(ctx, watching, s.kube)
+	s.watched, err = watchCluster(ctx, watching, s.kube)
 	return err
 }
 
 // startPods starts the node that runs pods as processes, and what listens to them.
 func (s *stage) startPods(ctx context.Context) error {
 	images := map[string]string{image: s.pilot}
+	if s.coordinated {
+		images[olderImage] = s.older
+	}
 	if s.dataplane != "" {
 		images[anyProxy] = s.dataplane
 	}
@@ -138,7 +150,7 @@ func (s *stage) startPods(ctx context.Context) error {
 	})
 	watching, stopWatching := context.WithCancel(own)
 	s.stopWatching = both(s.stopWatching, stopWatching)
-	listeners := &cast{pods: s.node.Pods, journal: s.journal, players: map[types.UID]*player{}}
+	listeners := &processes{pods: s.node.Pods, journal: s.journal, byUID: map[types.UID]*podProcess{}}
 	s.watchers.Go(func() {
 		if err := listeners.run(watching); err != nil {
 			s.abandon(broken{err})
@@ -166,7 +178,7 @@ func (s *stage) setUp(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	s.props = &props{client: client}
+	s.objects = &objects{client: client}
 	if err := s.install(ctx, file); err != nil {
 		return err
 	}
@@ -179,7 +191,7 @@ func (s *stage) awaitReady(ctx context.Context, revisions int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyLimit, fmt.Errorf("not within %v", readyLimit))
 	defer cancel()
 	var ends error
-	err := s.scene.await(ctx, drawInterval, func(v view) (bool, string) {
+	err := s.watched.await(ctx, drawInterval, func(v view) (bool, string) {
 		ready := 0
 		for _, p := range v.pods {
 			if p.ready {

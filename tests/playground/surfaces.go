@@ -14,6 +14,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
+	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
 )
 
 // The metrics that the demo judges by; each has the label name, the lock's.
@@ -86,7 +89,7 @@ func surfaceOf(ctx context.Context, address string) (surface, error) {
 	var s surface
 	for _, state := range states {
 		if state.Lock == witnessed {
-			s.leads, s.holder, s.defaultRevision, s.fenced = state.Leading, state.LeaderIdentity, state.DefaultRevision, state.Fence.Stands
+			s.leads, s.holder, s.defaultRevision, s.fenced = state.Leading, inspect.Pod(state.LeaderIdentity, witnessed), state.DefaultRevision, state.Fence.Stands
 		}
 	}
 	var err error
@@ -141,7 +144,7 @@ func (d *demo) consistent(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.timing.lease, fmt.Errorf("still so after %v", d.timing.lease))
 	defer cancel()
 	var verdict error
-	return d.scene.await(ctx, 10*recheck, func(v view) (bool, string) {
+	return d.watched.await(ctx, 10*recheck, func(v view) (bool, string) {
 		now := d.contradictions(ctx, v, leader)
 		if ctx.Err() == nil { // else it is about the questions that were cut off
 			verdict = now
@@ -176,7 +179,11 @@ func (d *demo) announced(ctx context.Context) error {
 		return err
 	}
 	claim := evidence{leader: leader, said: d.journal.since(d.installed, witnessed)}.claimed()
-	want := fmt.Sprintf("%s became leader (%s)", leader, claim)
+	identity := leader
+	if d.coordinated {
+		identity = coordination.CandidateName(leader, witnessed)
+	}
+	want := fmt.Sprintf("%s became leader (%s)", identity, claim)
 	for {
 		events, err := d.kube.CoreV1().Events(systemNamespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + witnessed})
 		if err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return e.Message == want }) {
@@ -225,7 +232,7 @@ func (d *demo) followersRequests(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	total := 0.0
-	v, _ := d.scene.now()
+	v, _ := d.watched.now()
 	for name, p := range v.pods {
 		if name == leader {
 			continue
@@ -242,7 +249,7 @@ func (d *demo) followersRequests(ctx context.Context) (float64, error) {
 // admitted is how many writes the gate of a pod has let through, and how many of them the
 // fence has refused.
 func (d *demo) admitted(ctx context.Context, pod string) (passed, refused float64, err error) {
-	v, _ := d.scene.now()
+	v, _ := d.watched.now()
 	m, err := metricsOf(ctx, v.pods[pod].ip)
 	if err != nil {
 		return 0, 0, fmt.Errorf("asking pod %s: %w", pod, err)

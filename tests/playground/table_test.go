@@ -12,7 +12,7 @@ import (
 
 // A Lease that says who takes part is no election.
 func TestMembersAreNoElections(t *testing.T) {
-	s := &scene{changed: make(chan struct{}), view: view{locks: map[string]lock{}}}
+	s := &clusterView{changed: make(chan struct{}), view: view{locks: map[string]lock{}}}
 	for name, labels := range map[string]map[string]string{"lock": {"app": "any"}, "incumbent-member-a": {members.Label: members.LabelValue}} {
 		s.take(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name, Labels: labels}}, true)
 	}

@@ -17,7 +17,7 @@ import (
 type upgrade struct {
 	*rollout.Rollout
 	screen  *screen
-	scene   *scene
+	watched *clusterView
 	journal *journal
 }
 
@@ -32,7 +32,7 @@ func playUpgrade(ctx context.Context, set settings, out *screen) (err error) {
 	})
 	defer func() {
 		out.print("\nEnding everything …\n")
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), curtainLimit)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownLimit)
 		defer cancel()
 		err = errors.Join(err, r.End(ending))
 		out.print(fmt.Sprintf("Everything has ended; %s in all.\n", round(time.Since(began))))
@@ -42,18 +42,18 @@ func playUpgrade(ctx context.Context, set settings, out *screen) (err error) {
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	u := &upgrade{Rollout: r, screen: out, journal: &journal{}}
-	if u.scene, err = watchScene(ctx, watching, r.Kube); err != nil {
+	if u.watched, err = watchCluster(ctx, watching, r.Kube); err != nil {
 		stop()
 		return err
 	}
 	var listening sync.WaitGroup
 	var heard error
-	listeners := &cast{pods: r.Node.Pods, journal: u.journal, players: map[types.UID]*player{}}
+	listeners := &processes{pods: r.Node.Pods, journal: u.journal, byUID: map[types.UID]*podProcess{}}
 	listening.Go(func() { heard = listeners.run(watching) })
 	defer func() {
 		stop()
 		listening.Wait()
-		u.scene.wait()
+		u.watched.wait()
 		err = errors.Join(err, heard)
 	}()
 	return u.play(ctx)
@@ -91,10 +91,7 @@ func (u *upgrade) play(ctx context.Context) error {
 	if err := u.Rest(); err != nil {
 		return err
 	}
-	if err := u.Settle(ctx); err != nil {
-		return err
-	}
-	v, err := u.Judge()
+	v, err := u.Settled(ctx)
 	if err != nil {
 		return err
 	}
@@ -108,7 +105,7 @@ func (u *upgrade) play(ctx context.Context) error {
 
 // show prints who leads, and how the requests went.
 func (u *upgrade) show() {
-	v, _ := u.scene.now()
+	v, _ := u.watched.now()
 	u.screen.print("\n" + strings.Join(u.table(v), "\n") + "\n")
 	if r := u.Requests(); r.Sent > 0 {
 		u.screen.print(fmt.Sprintf("HTTP requests so far: %d, %d failed\n", r.Sent, r.Failed))
@@ -118,5 +115,5 @@ func (u *upgrade) show() {
 
 // table is as wide as the terminal, where there is one.
 func (u *upgrade) table(v view) []string {
-	return table(v, u.journal.all(), lockNames(), u.screen.columns())
+	return table(v, u.journal.all(), settings{}.lockNames(), u.screen.columns())
 }

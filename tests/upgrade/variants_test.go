@@ -231,8 +231,7 @@ func TestServersWithoutElectionsAreConvicted(t *testing.T) {
 		w.must(w.AwaitReady(ctx, revision, 1))
 	}
 	w.must(w.Flip(ctx, "stable"))
-	w.must(w.Settle(ctx))
-	v, err := w.Judge()
+	v, err := w.Settled(ctx)
 	w.must(err)
 	rules := map[verdict.Rule]int{}
 	for _, c := range v.Violations {

@@ -104,9 +104,11 @@ func (w *world) must(err error) {
 	}
 }
 
-// showLogs prints the end of what each server has said.
+// showLogs prints the end of what each server and each of the shop's Gateways has said.
 func (w *world) showLogs() {
 	logs, _ := filepath.Glob(filepath.Join(w.Cluster.Dir(), "pods", "*pilot-*", "*log*"))
+	proxies, _ := filepath.Glob(filepath.Join(w.Cluster.Dir(), "pods", "shop_*", "*log*"))
+	logs = append(logs, proxies...)
 	for _, name := range logs {
 		if said, err := os.ReadFile(name); err == nil {
 			w.t.Logf("%s:\n%s", name, said[max(0, len(said)-6000):])
@@ -114,25 +116,18 @@ func (w *world) showLogs() {
 	}
 }
 
-// judge prints the figures, and fails the test for each violation.
-func (w *world) judge(change ...func(*verdict.Config)) verdict.Verdict {
+// finish ends the work, waits until all is as wanted, prints the figures, and fails the test for each violation.
+func (w *world) finish(change ...func(*verdict.Config)) verdict.Verdict {
 	w.t.Helper()
-	v, err := w.Judge(change...)
+	w.Step(w.t.Context(), "the writer rests")
+	w.must(w.Rest())
+	v, err := w.Settled(w.t.Context(), change...)
 	w.must(err)
 	w.t.Logf("the figures:\n%v", v.Figures)
 	if err := v.Err(); err != nil {
 		w.t.Error(err)
 	}
 	return v
-}
-
-// finish ends the work, waits until all is as wanted, and judges.
-func (w *world) finish(change ...func(*verdict.Config)) verdict.Verdict {
-	w.t.Helper()
-	w.Step(w.t.Context(), "the writer rests")
-	w.must(w.Rest())
-	w.must(w.Settle(w.t.Context()))
-	return w.judge(change...)
 }
 
 // begin has three replicas of stable lead everything, and starts the work.

@@ -46,13 +46,22 @@ func (p pair) like(other pair) bool {
 	return errA == nil && errB == nil && string(a) == string(b)
 }
 
+// coordinators are those that a coordinated fence of the chart knows beside its candidates: Kubernetes' own.
+func coordinators(coordinated bool) []string {
+	if !coordinated {
+		return nil
+	}
+	return []string{"system:apiserver"}
+}
+
 // The chart's policies are what package fence renders.
 func TestFenceOfTheChart(t *testing.T) {
 	var all []pair
-	for _, lock := range []string{"configmap", "lease", "multi"} {
+	for _, lock := range []string{"configmap", "lease", "lease coordinated", "multi"} {
 		for _, without := range []string{"", " without gateway deployment"} {
+			kind, coordinated := strings.CutSuffix(lock, " coordinated")
 			config := bootstrap.FenceConfig{
-				Namespace: "the-namespace", Lock: lock, ServiceAccounts: []string{"the-account"}, Others: []string{"the-others-*"},
+				Namespace: "the-namespace", Lock: kind, Coordinated: coordinated, Coordinators: coordinators(coordinated), ServiceAccounts: []string{"the-account"}, Others: []string{"the-others-*"},
 				Revisions: []string{"the-revision"}, DisableGatewayDeployment: without != "",
 			}
 			declarations, err := config.Declarations()

@@ -19,7 +19,7 @@ func run() int {
 	kube.ManagedFieldsManager = "helm"
 	command, err := helmcmd.NewRootCmd(os.Stdout, os.Args[1:], helmcmd.SetupLogging)
 	if err != nil {
-		slog.Error("helm", "error", err)
+		slog.Error("helm", "err", err)
 		return 1
 	}
 	err = command.Execute()

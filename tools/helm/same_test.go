@@ -52,6 +52,27 @@ var trials = map[string]trial{
 	"leases": {
 		values: "elections: {lock: lease}", config: bootstrap.Config{Lock: "lease"}, manifests: manifests.Values{Args: []string{"--lock=lease"}},
 	},
+	"coordinated": {
+		values:    "elections: {lock: lease, strategy: incumbent.dev/DefaultRevision}",
+		config:    bootstrap.Config{Lock: "lease", ElectionStrategy: "incumbent.dev/DefaultRevision", Coordinator: true},
+		manifests: manifests.Values{Args: []string{"--lock=lease", "--election-strategy=incumbent.dev/DefaultRevision"}, Env: fenced(map[string]string{"ENABLE_COORDINATOR": "true"})},
+	},
+	"a fence for those that others coordinate": {
+		values: "{elections: {lock: lease}, fence: {coordinated: true}}", config: bootstrap.Config{Lock: "lease"}, manifests: manifests.Values{Args: []string{"--lock=lease"}},
+		fence: bootstrap.FenceConfig{Coordinated: true},
+	},
+	"coordinated by others": {
+		values: "{elections: {lock: lease, strategy: mine, coordinator: false}, fence: {mode: audit}, gatewayAPI: {deployment: false}}",
+		config: bootstrap.Config{Lock: "lease", ElectionStrategy: "mine", DisableGatewayDeployment: true},
+		manifests: manifests.Values{
+			Args: []string{"--lock=lease", "--election-strategy=mine"}, Env: map[string]string{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false"},
+		},
+		fence: bootstrap.FenceConfig{Mode: "audit"},
+	},
+	"a coordinator for others": {
+		values: "elections: {coordinator: true}", config: bootstrap.Config{Coordinator: true},
+		manifests: manifests.Values{Env: fenced(map[string]string{"ENABLE_COORDINATOR": "true"})},
+	},
 	"both kinds": {
 		values: "elections: {lock: multi}", config: bootstrap.Config{Lock: "multi"}, manifests: manifests.Values{Args: []string{"--lock=multi"}},
 	},
@@ -194,6 +215,8 @@ func (c trial) policies(t *testing.T, name string) (objects []runtime.Object) {
 	t.Helper()
 	f, account := c.fence, name+"-"+c.config.Revision
 	f.Namespace, f.Lock, f.Revisions, f.ServiceAccounts = "istio-system", c.config.Lock, []string{c.config.Revision}, []string{account}
+	f.Coordinated = f.Coordinated || c.config.ElectionStrategy != ""
+	f.Coordinators = coordinators(f.Coordinated)
 	f.DisableGatewayAPI, f.DisableGatewayDeployment = c.config.DisableGatewayAPI, c.config.DisableGatewayDeployment
 	if f.Others == nil {
 		f.Others = []string{"pilot-*"}

@@ -42,7 +42,7 @@ func TestNoValueFailsInsideATemplate(t *testing.T) {
 	// Of these, null says nothing, as what is empty does.
 	may := map[string][]string{
 		"pilot": {
-			"revision", "replicas", "caBundle.configMap", "elections.member", "elections.leaseDuration", "elections.renewDeadline", "elections.retryPeriod", "fence.others", "fence.set",
+			"revision", "replicas", "caBundle.configMap", "elections.member", "elections.strategy", "elections.coordinator", "elections.leaseDuration", "elections.renewDeadline", "elections.retryPeriod", "fence.others", "fence.set", "fence.coordinated",
 			"excludedNamespaces", "remoteKubeconfigSecret", "kube.qps", "kube.burst", "log.level", "args", "env", "resources", "imagePullPolicy", "pod",
 			"monitoring.rules.labels", "monitoring.serviceMonitor.labels", "monitoring.dashboard.labels", "monitoring.dashboard.labels.grafana_dashboard",
 		},

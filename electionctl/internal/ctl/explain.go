@@ -71,6 +71,11 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("  term         %d, lease %d s", e.Transitions, e.LeaseSeconds)
 	}
 	w.line("  state        %s", stateWords(e))
+	if e.Strategy != "" && !e.Coordinated() {
+		w.line("  strategy     %s, left behind: the holder waits for no coordinator", e.Strategy)
+	} else if e.Strategy != "" {
+		w.line("  coordinated  by %s", e.Strategy)
+	}
 	if e.Live != "" {
 		w.line("  alive        %s", liveWords(e.Live))
 	}
@@ -99,7 +104,11 @@ func (p *Program) writeCandidates(e inspect.Election, s *seen) {
 		w.line("\nWho takes part is not known: no member Lease says so.")
 		return
 	}
-	w.line("\nCandidates, the first by rank first:")
+	if e.Coordinated() {
+		w.line("\nCandidates, of which a coordinator chooses:")
+	} else {
+		w.line("\nCandidates, the first by rank first:")
+	}
 	var rows [][]cell
 	for _, c := range e.Candidates {
 		role := "follows"

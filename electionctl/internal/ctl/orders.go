@@ -46,7 +46,7 @@ func (p *Program) order(use, short, long string, o *order) *cobra.Command {
 }
 
 func (p *Program) transfer() *cobra.Command {
-	var to, key string
+	var to, key, identity string
 	var hold time.Duration
 	o := &order{}
 	o.does = func(e inspect.Election) string {
@@ -54,10 +54,11 @@ func (p *Program) transfer() *cobra.Command {
 	}
 	o.check = func(ctx context.Context, c *clients, e inspect.Election, s *seen) (err error) {
 		key, err = c.destination(ctx, e, s, to)
+		identity = e.Identity(to)
 		return err
 	}
 	o.give = func(ctx context.Context, op k8sleaderelection.Operator) error {
-		return op.Transfer(ctx, to, key, o.why, hold)
+		return op.Transfer(ctx, identity, key, o.why, hold)
 	}
 	cmd := p.order("transfer ELECTION --to POD", "Have the leader hand over to a candidate", "The leader ends its work and writes the candidate in. The command returns once that one leads.", o)
 	cmd.Flags().StringVar(&to, "to", "", "the candidate, by its pod's name")

@@ -105,6 +105,9 @@ func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
 			may++
 		case inspect.HandOver, inspect.Preempt, inspect.Take, inspect.Expire:
 			warm = yes(o.Warm, "warm", "not warm")
+			if o.Leader == "" && o.Revision != "" {
+				then = "one of " + o.Revision
+			}
 			moves++
 		}
 		row := []cell{{text: plan.election.Name}, {text: or(plan.Holder, "-")}, {text: then}, {text: string(o.Move), colour: colour}, warm, {text: o.Gap + " (" + o.Why + ")"}}

@@ -37,14 +37,14 @@ func (v Values) disruptions() *policyv1.PodDisruptionBudget {
 // elections (100).
 const flowPrecedence = 200
 
-// flow has the API server serve requests for locks beside those of other elections, however busy it is with the
+// flow has the API server serve requests for locks and candidates beside those of other elections, however busy it is with the
 // servers' other work. A schema knows no names of objects: other ConfigMaps of the namespace are served so, too.
 func (v Values) flow() *flowcontrolv1.FlowSchema {
 	meta := v.meta()
 	meta.Name, meta.Namespace = meta.Name+"."+v.Namespace, ""
-	rule := func(group, resource string) flowcontrolv1.ResourcePolicyRule {
+	rule := func(group string, resources ...string) flowcontrolv1.ResourcePolicyRule {
 		return flowcontrolv1.ResourcePolicyRule{
-			Verbs: []string{"get", "create", "update", "patch", "watch"}, APIGroups: []string{group}, Resources: []string{resource},
+			Verbs: []string{"get", "create", "update", "patch", "watch"}, APIGroups: []string{group}, Resources: resources,
 			Namespaces: []string{v.Namespace},
 		}
 	}
@@ -58,7 +58,7 @@ func (v Values) flow() *flowcontrolv1.FlowSchema {
 				Subjects: []flowcontrolv1.Subject{{
 					Kind: flowcontrolv1.SubjectKindServiceAccount, ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Namespace: v.Namespace, Name: v.meta().Name},
 				}},
-				ResourceRules: []flowcontrolv1.ResourcePolicyRule{rule("coordination.k8s.io", "leases"), rule("", "configmaps")},
+				ResourceRules: []flowcontrolv1.ResourcePolicyRule{rule("coordination.k8s.io", "leases", "leasecandidates"), rule("", "configmaps")},
 			}},
 		},
 	}

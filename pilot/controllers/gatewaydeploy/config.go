@@ -1,6 +1,7 @@
 package gatewaydeploy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,9 @@ type Config struct {
 	// with the label istio.io/rev of its namespace, where the Gateway has none. When its answers change, Refresh has to be
 	// called.
 	IsMine func(metav1.ObjectMeta) bool
+	// Await, when set, returns when IsMine goes by what is so at present: it is asked before each Gateway. A
+	// revisions.Awaiter has one.
+	Await func(ctx context.Context)
 	// Template is the name of the ConfigMap with the template; "" means DefaultTemplateName.
 	Template string
 	// Image is the proxy's; "" means auto.

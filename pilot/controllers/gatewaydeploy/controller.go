@@ -62,7 +62,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	})}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
-		Name: "gateway deployment controller", Reconcile: c.reconcile, First: c.incomplete, Idle: "no Gateway is deployed",
+		Name: "gateway deployment controller", Reconcile: c.reconcile, Await: config.Await, First: c.incomplete, Idle: "no Gateway is deployed",
 		Failing: c.failing, Workers: config.Workers, Logger: config.Logger,
 	})
 	if err != nil {

@@ -29,7 +29,8 @@ const (
 // Config of a Controller.
 type Config struct {
 	// Tags says which objects the revision has. Whoever made it runs it; the controller
-	// waits for its HasSynced, and looks at all objects when it changes.
+	// waits for its HasSynced, and looks at all objects when it changes. While a
+	// revisions.Awaiter is not current, nothing is written.
 	Tags revisions.TagWatcher
 	// LeaveClass says that the class istio is not made where it is missing.
 	LeaveClass bool

@@ -13,6 +13,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // key is an object whose status is written.
@@ -45,9 +46,13 @@ func newController(client kube.Client, config Config, connect func(*rest.Config)
 	c := &Controller{config: config, retagged: make(chan struct{}, 1), problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
 		Begins: "no status, or not all of it, is written", Over: "the status can be written again", Event: config.Event, Logger: config.Logger,
 	})}
+	var await func(context.Context)
+	if tags, ok := config.Tags.(revisions.Awaiter); ok {
+		await = tags.AwaitCurrent
+	}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
-		Name: name, Reconcile: c.reconcile, Failing: c.failing, Idle: "no status of Gateways and routes is written",
+		Name: name, Reconcile: c.reconcile, Await: await, Failing: c.failing, Idle: "no status of Gateways and routes is written",
 		Workers: config.Workers, Logger: config.Logger,
 	})
 	if err != nil {

@@ -22,6 +22,7 @@ const maxBundle = 1<<20 - 1<<14
 type bundle struct {
 	file string
 	log  *slog.Logger
+	read func(file string) (string, error) // readBundle, but in tests
 
 	mu      sync.Mutex
 	content string // "" until the file was good once
@@ -38,13 +39,13 @@ func (b *bundle) current() string {
 // refresh reads the file and reports whether the bundle in force has changed. A
 // problem is logged once, not at each try.
 func (b *bundle) refresh() (changed bool) {
-	content, err := readBundle(b.file)
+	content, err := b.read(b.file)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
 		if b.problem != err.Error() {
 			b.problem = err.Error()
-			b.log.Error("CA bundle is not usable, the last good one stays in force", "file", b.file, "inForce", b.content != "", "error", err)
+			b.log.Error("CA bundle is not usable, the last good one stays in force", "file", b.file, "inForce", b.content != "", "err", err)
 		}
 		return false
 	}
@@ -52,12 +53,19 @@ func (b *bundle) refresh() (changed bool) {
 		b.problem = ""
 		b.log.Info("CA bundle is usable again", "file", b.file)
 	}
-	if content == b.content {
+	if content == b.content || b.changing(content) {
 		return false
 	}
 	b.log.Info("CA bundle", "file", b.file, "bytes", len(content), "first", b.content == "")
 	b.content = content
 	return true
+}
+
+// changing reports whether the file says something else by now. One that is overwritten in place may be read in two parts, from
+// before and from after, which together look like a certificate: the next look decides.
+func (b *bundle) changing(content string) bool {
+	again, err := b.read(b.file)
+	return err != nil || again != content
 }
 
 // follow refreshes until ctx ends, and calls changed after each change.

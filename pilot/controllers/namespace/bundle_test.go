@@ -3,6 +3,7 @@ package namespace
 import (
 	"bytes"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -60,7 +61,7 @@ func FuzzCheckBundle(f *testing.F) {
 func TestBundleKeepsTheLastGoodOneAndReportsOnce(t *testing.T) {
 	var out bytes.Buffer
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	b := &bundle{file: file, log: slog.New(slog.NewTextHandler(&out, nil))}
+	b := &bundle{file: file, log: slog.New(slog.NewTextHandler(&out, nil)), read: readBundle}
 	one, two := string(harness.CA(t)), string(harness.CA(t))
 	write := func(content string) func() {
 		return func() {
@@ -138,5 +139,30 @@ func TestReadBundleRefusesWhatIsNoFile(t *testing.T) {
 	}
 	if content, err := readBundle(long); err == nil || len(content) != maxBundle+1 {
 		t.Errorf("%d bytes were read, %v", len(content), err)
+	}
+}
+
+// A file that is overwritten in place may be read in two parts, which together look like a bundle. Such a one never is in force.
+func TestABundleThatIsBeingWritten(t *testing.T) {
+	reads := []string{"old", "old", "old", "ol|new", "new", "new", "new", "new", "gone"}
+	b := &bundle{log: slog.New(slog.DiscardHandler), read: func(string) (string, error) {
+		now := reads[0]
+		if reads = reads[1:]; now == "gone" {
+			return "", errors.New(now)
+		}
+		return now, nil
+	}}
+	for i, want := range []struct {
+		changed bool
+		content string
+		left    int
+	}{{true, "old", 7}, {false, "old", 6}, {false, "old", 4}, {true, "new", 2}, {false, "new", 1}, {false, "new", 0}} {
+		if changed := b.refresh(); changed != want.changed || b.current() != want.content || len(reads) != want.left {
+			t.Errorf("look %d: changed %v, in force %q, %d reads are left", i+1, changed, b.current(), len(reads))
+		}
+	}
+	reads = []string{"newer", "gone"}
+	if b.refresh() || b.current() != "new" {
+		t.Errorf("in force %q", b.current())
 	}
 }

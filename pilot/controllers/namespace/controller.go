@@ -30,7 +30,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	config = config.withDefaults()
 	c := &Controller{
 		config: config, excluded: sets.New(config.Excluded...),
-		bundle: &bundle{file: config.BundleFile, log: config.Logger},
+		bundle: &bundle{file: config.BundleFile, log: config.Logger, read: readBundle},
 	}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[string]{

@@ -32,6 +32,9 @@ type Config[K comparable] struct {
 	// Reconcile writes what a key needs, if it needs anything. It is called for one key at
 	// a time, and for several at once. An error has it called again, with back-off.
 	Reconcile func(ctx context.Context, key K) error
+	// Await, when set, is called before each Reconcile, and returns when what that goes by beside the caches is up to
+	// date, or ctx ends. A wait of its own has a bound.
+	Await func(ctx context.Context)
 	// First, when set, says which keys are looked at before the others when Run begins with caches that are
 	// warm: those for which something is missing, say, before what has only to be checked.
 	First func(key K) bool
@@ -259,6 +262,9 @@ func (c *Controller[K]) work(ctx context.Context, queue queue[K]) {
 }
 
 func (c *Controller[K]) one(ctx context.Context, queue queue[K], key K) {
+	if c.config.Await != nil {
+		c.config.Await(ctx)
+	}
 	if ctx.Err() != nil {
 		return // what is left in the queue is for the next leader
 	}

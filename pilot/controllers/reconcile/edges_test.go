@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -139,6 +140,38 @@ func TestAllAreAskedForOnce(t *testing.T) {
 		}
 		if digest("u", nil, of(1)) != digest("u", nil, of(2)) {
 			t.Error("what was observed makes another change of it")
+		}
+	})
+}
+
+// Nothing is looked at before what Reconcile goes by is up to date, nor after a stop that comes first.
+func TestAwait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		current := make(chan struct{})
+		await := func(config *Config[string], _ *Kind[string, *corev1.ConfigMap]) {
+			config.Await = func(ctx context.Context) {
+				select {
+				case <-current:
+				case <-ctx.Done():
+				}
+			}
+		}
+		for _, comes := range []bool{false, true} {
+			l := &looks{}
+			c, _ := newController(t, l, newStore(configMap("a", "1")), nil, await)
+			end := running(t, c)
+			synctest.Wait()
+			if got := l.since(); len(got) > 0 {
+				t.Errorf("looked at %q", got)
+			}
+			if comes {
+				close(current)
+				synctest.Wait()
+			}
+			end()
+			if got := l.since(); slices.Equal(got, []string{"a"}) != comes {
+				t.Errorf("current %v, looked at %q", comes, got)
+			}
 		}
 	})
 }

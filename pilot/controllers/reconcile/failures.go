@@ -31,7 +31,7 @@ func (f *failures[K]) note(key K, err error) (begins bool) {
 		f.kind[key] = now
 		f.of[now]++
 		if f.of[now] == 1 {
-			f.log.Warn("reconciling fails, trying on", "key", key, "error", err)
+			f.log.Warn("reconciling fails, trying on", "key", key, "err", err)
 		}
 	} else {
 		delete(f.kind, key)

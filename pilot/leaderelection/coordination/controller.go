@@ -144,8 +144,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, time.Minute))
 	c.setQueue(queue)
 	defer c.setQueue(nil)
-	unheed := context.AfterFunc(ctx, queue.ShutDown)
-	defer unheed()
+	stopAfterFunc := context.AfterFunc(ctx, queue.ShutDown)
+	defer stopAfterFunc()
 	t := &work{Controller: c, queue: queue, observers: map[string]*Observer{}, troubles: map[string]string{}}
 	c.Reconsider()
 	for {

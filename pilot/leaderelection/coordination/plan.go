@@ -50,7 +50,7 @@ type Plan struct {
 
 // Observer is what a coordinator remembers of one election: since when, by its own clock, the objects have been
 // as they are. Times of other clocks are compared with each other alone. A new Observer knows of no
-// change yet: nobody's lease is over and no answer counts before it has seen so itself.
+// change yet: nobody's lease is over and no answer counts before it has seen so itself. A Controller's knows what was seen before its term.
 type Observer struct {
 	lease      leaseState
 	since      time.Time
@@ -208,17 +208,9 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 	if live && o.waits(now, best.Name, e.Lease, &p) {
 		return p
 	}
-	answered, complete := present, true
-	if !e.Alive {
-		answered, complete = o.poll(now, present, &p)
+	if e.Alive || o.poll(now, present, &p) {
+		p.name(best.Name, live, wall, e)
 	}
-	if !complete {
-		return p
-	}
-	if best, _, p.Err = strategies.Choose(e.Situation, p.read(answered)); p.Err != nil {
-		return p
-	}
-	p.name(best.Name, live, wall, e)
 	return p
 }
 
@@ -259,7 +251,6 @@ func (p *Plan) again(d time.Duration) {
 
 // read gives the strategies what the objects say.
 func (p *Plan) read(objects []*coordinationv1beta1.LeaseCandidate) (all []Candidate) {
-	p.Unreadable = nil
 	for _, object := range objects {
 		c, err := FromLeaseCandidate(object)
 		if err != nil {
@@ -299,8 +290,8 @@ func (o *Observer) present(now time.Time, e Election, p *Plan) (all []*coordinat
 	return all
 }
 
-// poll asks those whose answers no longer count. It is complete when nobody has to be waited for.
-func (o *Observer) poll(now time.Time, present []*coordinationv1beta1.LeaseCandidate, p *Plan) (answered []*coordinationv1beta1.LeaseCandidate, complete bool) {
+// poll asks those whose answers no longer count. It is complete when all have answered: nobody has to be waited for.
+func (o *Observer) poll(now time.Time, present []*coordinationv1beta1.LeaseCandidate, p *Plan) (complete bool) {
 	complete = true
 	for _, object := range present {
 		c := o.candidates[object.Name]
@@ -308,24 +299,17 @@ func (o *Observer) poll(now time.Time, present []*coordinationv1beta1.LeaseCandi
 		case asked(object.Spec):
 			complete = false
 			p.again(c.asked.Add(ElectionDuration).Sub(now))
-		case fresh:
-			answered = append(answered, object)
-		default:
+		case !fresh:
 			complete = false
 			p.Ping = append(p.Ping, object)
 		}
 	}
-	return answered, complete
+	return complete
 }
 
 // name has best lead: at once if nobody does, by the holder's handing over if somebody does.
 func (p *Plan) name(best string, live bool, wall time.Time, e Election) {
-	have := e.Lease
-	if live && (best == value(have.Spec.HolderIdentity) || best == preferred(have)) {
-		p.again(ElectionDuration)
-		return
-	}
-	l := have.DeepCopy()
+	l := e.Lease.DeepCopy()
 	p.Lease = l
 	if live {
 		prefer(l, best, e.Alive)
@@ -333,7 +317,7 @@ func (p *Plan) name(best string, live bool, wall time.Time, e Election) {
 		return
 	}
 	prefer(l, "", e.Alive)
-	seconds, at := int32(nominationSeconds), After(wall, have.Spec.RenewTime)
+	seconds, at := int32(nominationSeconds), After(wall, e.Lease.Spec.RenewTime)
 	l.Spec.HolderIdentity, l.Spec.AcquireTime = &best, nil
 	l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &seconds, &at
 }

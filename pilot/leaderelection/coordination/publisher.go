@@ -320,9 +320,9 @@ func (p *Publisher) report(ctx context.Context, err error) {
 	case ctx.Err() != nil:
 		return
 	case err != nil && !p.failing && apierrors.IsNotFound(err):
-		p.cfg.Logger.Warn("the API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1): no coordinator sees this candidate by one", "error", err)
+		p.cfg.Logger.Warn("the API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1): no coordinator sees this candidate by one", "err", err)
 	case err != nil && !p.failing:
-		p.cfg.Logger.Warn("the LeaseCandidate cannot be kept: no coordinator sees this candidate", "error", err)
+		p.cfg.Logger.Warn("the LeaseCandidate cannot be kept: no coordinator sees this candidate", "err", err)
 	case err == nil && p.failing:
 		p.cfg.Logger.Info("the LeaseCandidate is kept again")
 	}
@@ -335,6 +335,6 @@ func (p *Publisher) remove(ctx context.Context) {
 	defer cancel()
 	err := p.objects.Delete(ctx, p.cfg.name(), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !p.failing {
-		p.cfg.Logger.Info("the LeaseCandidate is left behind", "error", err)
+		p.cfg.Logger.Info("the LeaseCandidate is left behind", "err", err)
 	}
 }

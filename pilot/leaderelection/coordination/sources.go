@@ -63,6 +63,14 @@ type hearing struct {
 	gone atomic.Bool // LeaseCandidates are not served
 	mu   sync.Mutex
 	last map[string]heard // by member Lease
+	// locks are known before a term begins: one that coordinates after another has been following them for as long.
+	locks map[string]seenLock
+}
+
+// seenLock is how a lock is, and since when.
+type seenLock struct {
+	state leaseState
+	since time.Time
 }
 
 // heard is a member's last renewal, and when it was seen.
@@ -71,7 +79,7 @@ type heard struct {
 	at      time.Time
 }
 
-func newHearing() *hearing { return &hearing{last: map[string]heard{}} }
+func newHearing() *hearing { return &hearing{last: map[string]heard{}, locks: map[string]seenLock{}} }
 
 func (c *Controller) unserved() bool { return c.heard.gone.Load() }
 
@@ -128,12 +136,14 @@ func (c *Controller) changed() cache.ResourceEventHandler {
 			switch o := object.(type) {
 			case cache.DeletedFinalStateUnknown:
 				if gone, ok := o.Obj.(metav1.Object); ok {
+					c.heard.forget(gone.GetName())
 					c.enqueue(gone.GetName())
 				}
 			case *coordinationv1beta1.LeaseCandidate:
 				c.enqueue(o.Spec.LeaseName)
 			case *coordinationv1.Lease:
 				if o.Labels[members.Label] != members.LabelValue {
+					c.heard.noteLock(o)
 					c.enqueue(o.Name)
 					continue
 				}
@@ -148,7 +158,12 @@ func (c *Controller) changed() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { touch(object) },
 		UpdateFunc: func(before, object any) { touch(before, object) },
-		DeleteFunc: func(object any) { touch(object) },
+		DeleteFunc: func(object any) {
+			touch(object)
+			if lease, ok := object.(*coordinationv1.Lease); ok {
+				c.heard.forget(lease.Name)
+			}
+		},
 	}
 }
 
@@ -160,6 +175,30 @@ func (h *hearing) note(lease *coordinationv1.Lease) {
 	if known, ok := h.last[lease.Name]; !ok || renewed > known.renewed {
 		h.last[lease.Name] = heard{renewed: renewed, at: time.Now()}
 	}
+}
+
+// noteLock remembers since when a lock is as it is.
+func (h *hearing) noteLock(lease *coordinationv1.Lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if state := stateOf(lease); h.locks[lease.Name].state != state {
+		h.locks[lease.Name] = seenLock{state: state, since: time.Now()}
+	}
+}
+
+// forget drops what is known of a Lease that is gone.
+func (h *hearing) forget(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.locks, name)
+	delete(h.last, name)
+}
+
+// observer is one that knows of a lock what has been seen of it so far.
+func (h *hearing) observer(name string) *Observer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return &Observer{lease: h.locks[name].state, since: h.locks[name].since}
 }
 
 func (h *hearing) of(name string) heard {

@@ -67,7 +67,7 @@ func (w *work) reconcile(ctx context.Context, name string) (again time.Duration,
 	}
 	o := w.observers[name]
 	if o == nil {
-		o = &Observer{}
+		o = w.heard.observer(name)
 		w.observers[name] = o
 	}
 	p := o.Plan(time.Now(), time.Now(), e, w.cfg.Strategies)

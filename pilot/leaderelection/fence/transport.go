@@ -173,7 +173,7 @@ func (t *gated) send(req *http.Request, pass admitted) outcome {
 // http.Client (rest.Config.Timeout) either, which comes in a channel beside the context.
 func detached(req *http.Request, ctx context.Context) *http.Request {
 	req = req.WithContext(ctx)
-	req.Cancel = nil //lint:ignore SA1019 an http.Client sets it for round trippers that it does not know
+	req.Cancel = nil //nolint:staticcheck // an http.Client sets it for round trippers that it does not know
 	return req
 }
 

@@ -26,6 +26,9 @@ func Changes(before, after *Election) (words []string) {
 	if a.Unfit != b.Unfit && b.Unfit {
 		say("%s would rather not lead", b.Holder)
 	}
+	if b.Preferred != "" && b.Preferred != a.Preferred {
+		say("the coordinator prefers %s", b.Preferred)
+	}
 	if request := b.Request; request != nil && (a.Request == nil || *a.Request != *request) {
 		say("%s", request.words())
 	}
@@ -52,6 +55,8 @@ func (e *Election) came(a *Election) string {
 		return "the record is unreadable now"
 	case e.Holder == "":
 		return a.Holder + " gave it up"
+	case e.State == Nominated && e.Strategy != "" && e.Transitions == a.Transitions:
+		return fmt.Sprintf("%s was named by the coordinator", e.named()) // which leaves the count to the one it names
 	case e.State == Nominated:
 		return fmt.Sprintf("%s was written in by %s", e.named(), or(a.Holder, "nobody"))
 	case a.Holder == "":

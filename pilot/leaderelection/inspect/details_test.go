@@ -32,6 +32,10 @@ func TestChangesAreSaidOnce(t *testing.T) {
 	}
 	held, longer := of(holdKey, holdOfAnn), of(holdKey, strings.Replace(holdOfAnn, "60", "90", 1))
 	next := Of(configMap(t, "e", recordOf("b", "stable", 4)))
+	coordinated := func(holder, preferred string) *Election {
+		e := Of(lease(t, "e", holder, "incumbent.dev/strategy", "x", "incumbent.dev/preferred-holder", preferred))
+		return &e
+	}
 	for name, c := range map[string]struct {
 		before, after *Election
 		want          string
@@ -46,10 +50,32 @@ func TestChangesAreSaidOnce(t *testing.T) {
 		"held for longer":     {held, longer, "ann keeps it there for 90 s (pause)"},
 		"held no more":        {held, of(), "rank counts again"},
 		"taken while held":    {held, &next, "b (stable) took it from a and holds"},
+		"named":               {coordinated("", ""), coordinated("a.e", ""), "a (stable) was named by the coordinator"},
+		"preferred":           {coordinated("a.e", ""), coordinated("a.e", "b.e"), "the coordinator prefers b"},
+		"preferred still":     {coordinated("a.e", "b.e"), coordinated("a.e", "b.e"), ""},
 	} {
 		if got := strings.Join(Changes(c.before, c.after), "; "); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// A coordinated election's candidates are known by their Pods, and called in the lock as there.
+func TestWhoIsWhoInACoordinatedElection(t *testing.T) {
+	l := lease(t, "e", "a.e", "incumbent.dev/strategy", "x", "incumbent.dev/preferred-holder", "b.e", "incumbent.dev/handover-request",
+		`{"identity":"c.e","reason":"operator","requester":"ann","holder":"a.e","transitions":3,"seconds":15}`)
+	e := Of(l)
+	if e.Holder != "a" || e.Preferred != "b" || e.Request == nil || e.Request.To != "c" || e.Strategy != "x" {
+		t.Errorf("it says %+v", e)
+	}
+	if e.Identity("b") != "b.e" || e.Identity("") != "" {
+		t.Errorf("b is called %q in the lock, nobody %q", e.Identity("b"), e.Identity(""))
+	}
+	if left := Of(lease(t, "e", "a", "incumbent.dev/strategy", "x")); left.Holder != "a" || left.Identity("b") != "b" {
+		t.Errorf("of a strategy that was left behind: %+v", left)
+	}
+	if other := Of(lease(t, "e", "a.e")); other.Holder != "a.e" || other.Identity("b") != "b" {
+		t.Errorf("where nobody coordinates: %+v", other)
 	}
 }
 

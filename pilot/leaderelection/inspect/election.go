@@ -57,7 +57,12 @@ type Election struct {
 	// Lock is Lease, ConfigMap or Both.
 	Lock  string `json:"lock"`
 	State State  `json:"state"`
-	// Holder is who the record names, Key its rank, Revision and Remote what that says.
+	// Strategy is that by which a coordinator chooses who leads; empty: nobody chooses. Preferred is whom it wants in the holder's place.
+	Strategy  string `json:"strategy,omitempty"`
+	Preferred string `json:"preferred,omitempty"`
+	// apart: the holder waits for no coordinator, whatever the Lease says.
+	apart bool
+	// Holder is who the record names, in a coordinated election by its Pod, Key its rank, Revision and Remote what that says.
 	Holder   string `json:"holder,omitempty"`
 	Key      string `json:"key,omitempty"`
 	Revision string `json:"revision,omitempty"`
@@ -191,7 +196,7 @@ func Of(l Lock) Election {
 		Namespace: l.Namespace, Name: l.Name, Lock: l.Kind, Program: l.program(notes.Leads),
 		Holder: r.HolderIdentity, Key: r.HolderKey, Since: r.AcquireTime.Time, Renewed: r.RenewTime.Time,
 		LeaseSeconds: r.LeaseDurationSeconds, Transitions: r.LeaderTransitions, Version: s.ResourceVersion,
-		HandsOver: notes.Handover, Unfit: notes.Unfit, Former: notes.Former,
+		HandsOver: notes.Handover, Unfit: notes.Unfit, Former: notes.Former, Strategy: s.Strategy, Preferred: s.PreferredHolder,
 	}
 	e.Revision, e.Remote = strings.CutPrefix(r.HolderKey, "^")
 	e.Ranked = e.Key != "" && !strings.HasSuffix(e.Name, "-"+e.Revision)
@@ -201,6 +206,9 @@ func Of(l Lock) Election {
 	}
 	if h := notes.Hold; h.Holder != "" {
 		e.Hold = &Hold{Reason: h.Reason, Requester: h.Requester, Note: h.Note, Seconds: h.Seconds}
+	}
+	if e.Strategy != "" {
+		e = e.pods()
 	}
 	switch {
 	case e.State == Unreadable:

@@ -52,7 +52,9 @@ func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	case e.State == Kept:
 		return stays("it is kept for the elections that came in its place")
 	case !e.Led():
-		return take(e, candidates, known)
+		return e.byStrategy(take(e, candidates, known))
+	case e.Coordinated():
+		return e.chosen(candidates, d, known)
 	}
 	if next := ready(candidates, func(c Candidate) bool { return c.Identity != e.Holder }); next != nil && e.Unfit && e.HandsOver {
 		o := e.moved(next)
@@ -153,13 +155,17 @@ func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcom
 			gone.Candidates = append(gone.Candidates, c)
 		}
 	}
-	o := take(gone, gone.Candidates, known)
+	o := gone.byStrategy(take(gone, gone.Candidates, known))
 	if o.Move == Stays {
 		return o
 	}
 	o.Gap = fmt.Sprintf("up to %d s, until its lease is over", e.LeaseSeconds)
 	if o.Move == Take {
 		o.Move = Expire
+		if e.Coordinated() {
+			o.Why = "the lease of one that was killed has to run out, and " + o.Why
+			return o
+		}
 		o.Why = "the lease of one that was killed has to run out, and the first by rank goes first; one that is stopped gives the lock up at once"
 	}
 	return o
@@ -172,6 +178,8 @@ func (e Election) Reason(d k8sleaderelection.DefaultRevision) string {
 		return "It is held for no process: the elections that came in its place keep it from older versions (docs/migration.md)."
 	case e.State == Unreadable:
 		return "Its record cannot be read. That counts as held for a lease; then candidates replace it."
+	case e.Coordinated() && e.Hold == nil:
+		return e.choice()
 	case e.State == Empty:
 		return "Nobody has held it yet."
 	case e.State == Free:

@@ -40,6 +40,21 @@ func TestWords(t *testing.T) {
 		}()},
 		{"kept", configMap(t, "e", recordOf("incumbent-successors", "", 3), "incumbent.dev/predecessor", "v1 incumbent-successors 3 a")},
 	}
+	for _, c := range []struct{ name, holder, strategy, key, value string }{
+		{"coordinated", "a.e", defaultRevision, markerKey, "v1 a.e 3 handover"},
+		{"coordinated, of a peer", "a.e", defaultRevision, "other", ""},
+		{"coordinated, held", "a.e", defaultRevision, "incumbent.dev/hold", strings.Replace(hold, `"a"`, `"a.e"`, 1)},
+		{"coordinated, another preferred", "a.e", defaultRevision, "incumbent.dev/preferred-holder", "z.e"},
+		{"coordinated, of one that does not wait", "a", defaultRevision, markerKey, "v1 a 3 handover"},
+		{"coordinated, free", "", defaultRevision, "other", ""},
+		{"coordinated by another strategy", "a.e", "mine", markerKey, "v1 a.e 3 handover"},
+		{"coordinated by another strategy, free", "", "mine", "other", ""},
+	} {
+		locks = append(locks, struct {
+			name string
+			lock Lock
+		}{c.name, lease(t, "e", c.holder, "incumbent.dev/strategy", c.strategy, c.key, c.value)})
+	}
 	candidates := map[string][]Candidate{
 		"no members": nil,
 		"members": {

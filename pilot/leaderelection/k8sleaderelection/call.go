@@ -31,12 +31,12 @@ func (l *loop) send(a core.Action) {
 		ev := l.exchange(call, a, base, decided)
 		cancel()
 		l.dispatcher.ended()
-		l.reply(ev)
+		l.post(ev)
 	}, func() {
 		defer l.helpers.Done()
 		ev := &event{in: core.Input{Kind: core.Replied, Result: core.Unknown}}
 		ev.call = callOf(a.Op, core.Unknown, errCrowded, decided.Until(l.le.clock.mono()))
-		l.reply(ev)
+		l.post(ev)
 	})
 }
 
@@ -63,10 +63,14 @@ func (l *loop) request(ctx context.Context, a core.Action, base k8sresourcelock.
 	if a.Op == core.Read {
 		return l.le.lock.Read(ctx)
 	}
-	if lock, ok := l.le.lock.(k8sresourcelock.Annotated); ok && a.Op == core.Ask {
-		return lock.Annotate(ctx, base, encodeNotes(a.Notes))
+	record, notes := encodeRecord(a.Record), encodeNotes(a.Notes)
+	if a.Notes.Successor {
+		notes[k8sresourcelock.PredecessorAnnotation] = k8sresourcelock.SuccessorsNote(record, l.le.lock.Identity())
 	}
-	return l.le.lock.Write(ctx, base, encodeRecord(a.Record), encodeNotes(a.Notes))
+	if lock, ok := l.le.lock.(k8sresourcelock.Annotated); ok && a.Op == core.Ask {
+		return lock.Annotate(ctx, base, notes)
+	}
+	return l.le.lock.Write(ctx, base, record, notes)
 }
 
 // maxRetryAfter keeps an absurd wish from overflowing a Duration; the core bounds it further.

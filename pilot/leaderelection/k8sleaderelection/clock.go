@@ -24,8 +24,8 @@ type Clock struct {
 	alarms bootAlarms
 }
 
-// bootAlarms are like a Dispatcher's, but ring when CLOCK_BOOTTIME is at that many nanoseconds:
-// timers of the Go runtime stand still while the machine sleeps, and so ring late by as much.
+// bootAlarms ring when CLOCK_BOOTTIME is at that many nanoseconds: timers of the Go runtime
+// stand still while the machine sleeps, and so fire late by as much.
 type bootAlarms interface {
 	set(a *alarm, at int64)
 	unset(a *alarm)

@@ -42,6 +42,7 @@ func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 	out.Notes = decodeNotes(s.Notes)
 	out.Notes.Nominated = nomination(s, out.Notes.Hold)
 	out.Strategy = s.Strategy != ""
+	out.Successor = strings.HasPrefix(s.Notes[k8sresourcelock.PredecessorAnnotation], k8sresourcelock.SuccessorsNote(s.Record, ""))
 	if k8sresourcelock.ValidateIdentity(s.PreferredHolder) == nil { // with another the handover could not be written
 		out.Preferred = s.PreferredHolder
 	}

@@ -161,7 +161,7 @@ func TestWhatBecomesOfACall(t *testing.T) {
 				})
 				l.send(core.Action{Op: c.op})
 				l.helpers.Wait()
-				ev := l.inbox.queue[0]
+				ev := <-l.events
 				if ev.in.Result != c.result || ev.in.RetryAfter != c.after || ev.call.op != c.op || !errors.Is(ev.call.err, c.err) || ev.call.took != time.Second {
 					t.Errorf("%+v, %+v", ev.in, ev.call)
 				}

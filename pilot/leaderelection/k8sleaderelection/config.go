@@ -79,6 +79,10 @@ type LeaderElectionConfig struct {
 	// until it is named, and hands over to whom spec.preferredHolder names. Where a coordinator leaves a lock that
 	// needs it alone for three lease durations, or is known to be gone (SetCoordinatorAbsent), the other rules count.
 	Coordinated bool
+	// Successor says that the lock guarded in earlier versions what newer locks guard now: see k8sresourcelock.Successors.
+	// The elector wins it as any candidate does, and then keeps it together with other Successors, all of which lead at once. It
+	// is never released, and a second Campaign remembers whom the first has seen.
+	Successor bool
 	// DrainLimit is how long after the end of the cover run functions may take to
 	// return. 0 means the longest that the lease leaves room for.
 	DrainLimit time.Duration
@@ -142,13 +146,6 @@ type Term struct {
 	Token uint64
 }
 
-// DefaultRevision is what is known of the default revision. "Not yet synced" and
-// "there is none" are different values.
-type DefaultRevision struct {
-	Synced   bool
-	Revision string // empty: there is none
-}
-
 // Validate says what is wrong with the configuration, all of it, and how to mend it.
 func (c LeaderElectionConfig) Validate() error {
 	if c.Lock == nil {
@@ -174,6 +171,7 @@ func (c LeaderElectionConfig) Validate() error {
 		add("LeaseDuration %v must be greater than RenewDeadline %v: lengthen LeaseDuration", c.LeaseDuration, c.RenewDeadline)
 	}
 	c.validateCoordinated(add)
+	c.validateSuccessor(add)
 	errs = append(errs, c.validateLimits()...)
 	return errors.Join(errs...) // which leaves out nil
 }
@@ -195,6 +193,26 @@ func (c LeaderElectionConfig) validateCoordinated(wrong func(format string, args
 	}
 	if c.PreemptImmediately {
 		wrong("Coordinated with PreemptImmediately: nobody preempts where a coordinator chooses, leave one of the two out")
+	}
+}
+
+func (c LeaderElectionConfig) validateSuccessor(wrong func(format string, args ...any)) {
+	if !c.Successor {
+		return
+	}
+	switch _, versioned := c.Lock.(k8sresourcelock.Versioned); lock := c.Lock.(type) {
+	case *k8sresourcelock.MultiLock:
+		wrong("Successor with a %T: earlier versions hold one object, give a lock on that", lock)
+	default:
+		if !versioned {
+			wrong("Successor with a %T, which cannot carry the note that the lock is kept: give a ConfigMapLock or a LeaseLock", lock)
+		}
+	}
+	if c.Coordinated {
+		wrong("Successor and Coordinated: a coordinator names one leader, and successors lead together; leave one of the two out")
+	}
+	if c.PreemptImmediately {
+		wrong("Successor with PreemptImmediately: all successors would act beside whom one has preempted, leave one of the two out")
 	}
 }
 
@@ -255,5 +273,6 @@ func (c LeaderElectionConfig) core(oneCycle bool) core.Config {
 		OneCycle:  oneCycle,
 
 		Coordinated: c.Coordinated,
+		Successor:   c.Successor,
 	}
 }

@@ -53,6 +53,9 @@ func TestTheConfigurationReachesTheCore(t *testing.T) {
 	if c.Coordinated = true; !c.core(false).Coordinated || whole().core(false).Coordinated {
 		t.Error("it waits to be named, or does not")
 	}
+	if c.Successor = true; !c.core(false).Successor || whole().core(false).Successor {
+		t.Error("it keeps the lock with others, or does not")
+	}
 	if c.Ranked = true; c.core(false).External {
 		t.Error("a KeyComparison beside ranks")
 	}

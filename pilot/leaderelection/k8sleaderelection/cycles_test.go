@@ -14,13 +14,13 @@ import (
 
 const waitsForOthers = "waiting for run functions of an earlier run"
 
-// Begin goes on after a term that was lost, and waits for nobody if nobody is there.
-func TestBeginGoesOnTermAfterTerm(t *testing.T) {
+// Campaign goes on after a term that was lost, and waits for nobody if nobody is there.
+func TestCampaignGoesOnTermAfterTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := prepare(t, locktest.NewStore(locktest.Lease), "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		ends := make(chan error, 1)
-		a.Begin(ctx, func(err error) { ends <- err })
+		go func() { ends <- a.Campaign(ctx) }()
 		pass(time.Minute)
 		a.fail <- errors.New("no database")
 		pass(10 * time.Minute)

@@ -1,38 +1,31 @@
 package k8sleaderelection
 
 import (
-	"container/heap"
 	"context"
 	"slices"
 	"sync"
 	"time"
-
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// Dispatcher is what the electors of one API server in a process can share: one timer,
-// and a bound on how many calls they make at the same time. Many that begin together, or
-// come back together after an outage, would otherwise open connection after connection
-// (an API server serves a hundred streams or so on each) and as many goroutines, whose
-// stacks the process keeps.
+// Dispatcher bounds how many calls the electors of one API server in a process make at the
+// same time. Many that begin together, or come back together after an outage, would otherwise
+// open connection after connection (an API server serves a hundred streams or so on each) and
+// as many goroutines, whose stacks the process keeps.
 //
 // Waiting counts: a call's deadline and the cover that it brings run from when the call
 // was decided on. It lasts for half of the call's time at most. Share none among electors
 // of different API servers all the same: one that hangs would delay the calls to the others.
 type Dispatcher struct {
 	limit int
-	clock *Clock
 
 	mu       sync.Mutex
 	underway int
 	waiting  []*job
-	timer    *time.Timer // nil until it is needed
-	alarms   alarms
 }
 
 // NewDispatcher returns one that lets up to limit calls be under way; 0 means any number.
 func NewDispatcher(limit int) *Dispatcher {
-	return &Dispatcher{limit: limit, clock: NewClock(nil)}
+	return &Dispatcher{limit: limit}
 }
 
 // job is a call that waits for others to end.
@@ -55,7 +48,7 @@ func (d *Dispatcher) call(ctx context.Context, patience time.Duration, run, late
 	}
 	j := &job{run: run}
 	bound, cancel := context.WithTimeout(ctx, patience)
-	unheed := context.AfterFunc(bound, func() {
+	stopAfterFunc := context.AfterFunc(bound, func() {
 		switch {
 		case !d.take(j):
 		case ctx.Err() != nil:
@@ -66,7 +59,7 @@ func (d *Dispatcher) call(ctx context.Context, patience time.Duration, run, late
 		}
 	})
 	j.stop = func() {
-		unheed()
+		stopAfterFunc()
 		cancel()
 	}
 	d.waiting = append(d.waiting, j)
@@ -99,92 +92,4 @@ func (d *Dispatcher) ended() {
 	j.taken = true
 	j.stop()
 	go j.run()
-}
-
-// alarm is when a loop wants to be woken.
-type alarm struct {
-	ring func()
-	at   core.Instant // by the Dispatcher's clock
-	slot int          // one more than its place in alarms; 0: it is not set
-}
-
-// set has a.ring called after wait, and not at the time set before. ring is called on a
-// goroutine that is its own.
-func (d *Dispatcher) set(a *alarm, wait time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	a.at = d.clock.mono().After(max(0, wait))
-	if a.slot == 0 {
-		heap.Push(&d.alarms, a)
-	} else {
-		heap.Fix(&d.alarms, a.slot-1)
-	}
-	if a.slot == 1 {
-		d.arm()
-	}
-}
-
-func (d *Dispatcher) unset(a *alarm) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if a.slot > 0 {
-		heap.Remove(&d.alarms, a.slot-1)
-		d.arm()
-	}
-}
-
-// arm sets the timer to the earliest alarm. The caller holds mu.
-func (d *Dispatcher) arm() {
-	switch {
-	case len(d.alarms) == 0:
-		d.timer.Stop() // made for the alarm that was the last
-	case d.timer == nil:
-		d.timer = time.AfterFunc(d.clock.mono().Until(d.alarms[0].at), d.ring)
-	default:
-		d.timer.Reset(d.clock.mono().Until(d.alarms[0].at))
-	}
-}
-
-// ring sees to one alarm. If more are due the timer starts another goroutine for the next,
-// so that none waits for what an alarm makes happen, and a thousand at once do not make a
-// thousand goroutines.
-func (d *Dispatcher) ring() {
-	d.mu.Lock()
-	var due *alarm
-	if len(d.alarms) > 0 && d.alarms[0].at <= d.clock.mono() {
-		due = heap.Pop(&d.alarms).(*alarm)
-	}
-	d.arm()
-	d.mu.Unlock()
-	if due != nil {
-		due.ring()
-	}
-}
-
-// alarms is a heap, the earliest first.
-type alarms []*alarm
-
-func (h alarms) Len() int           { return len(h) }
-func (h alarms) Less(i, j int) bool { return h[i].at < h[j].at }
-
-func (h alarms) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].slot, h[j].slot = i+1, j+1
-}
-
-// Push implements heap.Interface.
-func (h *alarms) Push(x any) {
-	a := x.(*alarm)
-	*h = append(*h, a)
-	a.slot = len(*h)
-}
-
-// Pop implements heap.Interface.
-func (h *alarms) Pop() any {
-	last := len(*h) - 1
-	a := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	a.slot = 0
-	return a
 }

@@ -79,56 +79,6 @@ func TestDispatcherLetsNoCallWaitForEver(t *testing.T) {
 	})
 }
 
-func TestDispatcherRings(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := NewDispatcher(0)
-		began := time.Now()
-		rung := make(chan string, 10)
-		alarmOf := func(name string) *alarm {
-			return &alarm{ring: func() { rung <- name + " " + time.Since(began).String() }}
-		}
-		a, b, c := alarmOf("a"), alarmOf("b"), alarmOf("c")
-		d.set(a, 3*time.Second)
-		d.set(b, time.Second)
-		d.set(c, 2*time.Second)
-		d.set(a, 1500*time.Millisecond) // earlier
-		d.set(b, 4*time.Second)         // later, and it was the first
-		d.unset(c)
-		d.unset(c)
-		<-time.After(10 * time.Second)
-		d.set(c, -time.Second) // at once
-		synctest.Wait()
-		close(rung)
-		if got, want := slices.Collect(all(rung)), []string{"a 1.5s", "b 4s", "c 10s"}; !slices.Equal(got, want) {
-			t.Errorf("rung %q, want %q", got, want)
-		}
-	})
-}
-
-// An alarm that blocks holds up no other, though they are due at the same time.
-func TestDispatcherRingsBesideABlockedAlarm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := NewDispatcher(0)
-		free := make(chan struct{})
-		rung := make(chan int, 10)
-		for i := range 10 {
-			d.set(&alarm{ring: func() {
-				if i == 0 {
-					<-free
-				}
-				rung <- i
-			}}, time.Second)
-		}
-		<-time.After(time.Second)
-		synctest.Wait()
-		if len(rung) != 9 {
-			t.Errorf("%d of 9 have rung", len(rung))
-		}
-		close(free)
-		synctest.Wait()
-	})
-}
-
 // all is what a closed channel still holds.
 func all[T any](c <-chan T) func(func(T) bool) {
 	return func(yield func(T) bool) {

@@ -111,36 +111,3 @@ func TestACallThatIsGivenUpIsForgotten(t *testing.T) {
 		}
 	})
 }
-
-// A timer without an alarm does not run on.
-func TestDispatcherStopsItsTimer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := NewDispatcher(0)
-		a, b := &alarm{ring: func() { t.Error("it rang") }}, &alarm{ring: func() { t.Error("it rang") }}
-		d.set(a, time.Hour)
-		d.set(b, 2*time.Hour)
-		d.unset(a)
-		d.unset(b)
-		if d.timer.Stop() {
-			t.Error("the timer runs on")
-		}
-		d.ring() // it had begun before that
-		d.unset(a)
-	})
-}
-
-// A timer that has run out before its alarm was put off finds nothing due.
-func TestDispatcherRingsNothingEarly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := NewDispatcher(0)
-		began := time.Now()
-		var rung []time.Duration
-		d.set(&alarm{ring: func() { rung = append(rung, time.Since(began)) }}, time.Hour)
-		d.ring()
-		<-time.After(2 * time.Hour)
-		synctest.Wait()
-		if !slices.Equal(rung, []time.Duration{time.Hour}) {
-			t.Errorf("rung after %v", rung)
-		}
-	})
-}

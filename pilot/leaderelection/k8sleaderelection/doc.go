@@ -2,10 +2,10 @@
 // core, its terms, its observation of the lock, its health and its metrics hooks. It
 // can be used alone, in place of client-go's leaderelection package.
 //
-// One goroutine at a time owns a candidate's state, and there is none while nothing
-// happens. Watch events, replies, run functions and a timer post inputs. In each pass it stamps the time, steps the core, and makes true
-// what the core wants: the gate first, then the run functions, then at most one API
-// call, then one timer. It never waits for the network.
+// The goroutine that called Run or Campaign owns the candidate's state. Watch events, replies,
+// run functions and a timer give it inputs. In each pass it stamps the time, steps the core, and
+// makes true what the core wants: the gate first, then the run functions, then at most one API
+// call, then the timer. It never waits for the network.
 //
 // What holds (DESIGN.md, promises): run functions start only on the acknowledgement
 // of an own write; their contexts end with the cover at the latest, which counts

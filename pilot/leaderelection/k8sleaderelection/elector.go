@@ -27,37 +27,38 @@ var (
 
 // LeaderElector is one candidate of one election.
 type LeaderElector struct {
-	config  LeaderElectionConfig
-	lock    k8sresourcelock.Versioned
-	codec   codec
-	clock   *Clock
-	exit    func(code int)
-	running atomic.Bool
-	view    atomic.Pointer[view]
-	deflt   atomic.Pointer[core.Default]
-	absent  atomic.Bool          // the coordinator is known to be gone
-	loop    atomic.Pointer[loop] // nil unless it runs
+	config          LeaderElectionConfig
+	lock            k8sresourcelock.Versioned
+	codec           codec
+	clock           *Clock
+	exit            func(code int)
+	running         atomic.Bool
+	view            atomic.Pointer[view]
+	defaultRevision atomic.Pointer[DefaultRevision]
+	absent          atomic.Bool          // the coordinator is known to be gone
+	loop            atomic.Pointer[loop] // nil unless it runs
+	former          *core.State          // what a Successor's run before this one knew in the end
 	// handover is the core.Instant since which a handover to this process, or by it, goes on; 0: none does.
 	handover atomic.Int64
 }
 
 // view is what others may know of the loop's state. It is replaced, never changed.
 type view struct {
-	phase   core.Phase
-	why     core.Reason
-	term    Term
-	cover   Cover
-	known   bool
-	holder  string
-	key     string
-	count   int
-	deflt   core.Default
-	alive   bool
-	left    <-chan struct{} // closed once functions that were left behind have ended
-	unfit   bool
-	acked   core.Instant
-	changed time.Time
-	record  recordView
+	phase           core.Phase
+	why             core.Reason
+	term            Term
+	cover           Cover
+	known           bool
+	holder          string
+	key             string
+	count           int
+	defaultRevision DefaultRevision
+	alive           bool
+	drained         <-chan struct{} // closed once functions that were left behind have ended
+	unfit           bool
+	acked           core.Instant
+	changed         time.Time
+	record          recordView
 }
 
 // recordView is what the lock shows beside who holds it.
@@ -109,8 +110,8 @@ func (le *LeaderElector) Run(ctx context.Context) {
 	if err != nil {
 		le.logger().Error("election ended with an error", "election", le.config.Name, "err", err)
 	}
-	// A second Run must not tell the first one's user that it has stopped.
-	if stopped := le.config.Callbacks.OnStoppedLeading; stopped != nil && errors.Unwrap(err) != ErrRunning {
+	// A second Run must not tell the first one's user that it has stopped. A run function's error may wrap that of another elector.
+	if stopped := le.config.Callbacks.OnStoppedLeading; stopped != nil && errors.Unwrap(err) != ErrRunning { //nolint:errorlint // not of a function
 		stopped()
 	}
 }
@@ -121,65 +122,49 @@ func (le *LeaderElector) Run(ctx context.Context) {
 // they have returned.
 func (le *LeaderElector) Campaign(ctx context.Context) error { return le.run(ctx, false) }
 
-// Begin is Campaign without a goroutine that waits for its end: it returns when the first
-// call for the lock is on its way, and ended is called, once, with what Campaign would
-// return. That may be before Begin has returned, on its goroutine or on another.
-func (le *LeaderElector) Begin(ctx context.Context, ended func(error)) { le.begin(ctx, false, ended) }
-
-// run waits with nothing on its stack that is not needed: it stays for as long as the
-// election lasts.
 func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
-	end := make(chan error, 1)
-	go le.begin(ctx, oneCycle, func(err error) { end <- err })
-	return <-end
-}
-
-func (le *LeaderElector) begin(ctx context.Context, oneCycle bool, ended func(error)) {
 	if !le.running.CompareAndSwap(false, true) {
-		ended(le.busy())
-		return
+		return fmt.Errorf("election %s: %w", le.config.Name, ErrRunning)
 	}
-	over := func(err error) {
-		le.running.Store(false)
-		ended(err)
+	err := le.awaitLeft(ctx)
+	if err == nil {
+		err = newLoop(le, oneCycle).run(ctx)
 	}
-	left := le.Left()
+	le.running.Store(false) // not if a callback has panicked: what ran then may not have ended
+	return err
+}
+
+// awaitLeft waits for run functions of an earlier run: in a new term they would be beside those
+// that it starts, and its gate open to them.
+func (le *LeaderElector) awaitLeft(ctx context.Context) error {
+	left := le.Drained()
 	select {
 	case <-left:
-		newLoop(le, oneCycle).begin(ctx, over)
+		return nil
 	default:
-		// In a new term they would be beside those that it starts, and its gate open to them.
-		le.logger().Warn("waiting for run functions of an earlier run to return", "election", le.config.Name)
-		go le.beginAfter(ctx, left, oneCycle, over)
 	}
-}
-
-func (le *LeaderElector) beginAfter(ctx context.Context, left <-chan struct{}, oneCycle bool, over func(error)) {
+	le.logger().Warn("waiting for run functions of an earlier run to return", "election", le.config.Name)
 	select {
 	case <-left:
-		newLoop(le, oneCycle).begin(ctx, over)
+		return nil
 	case <-ctx.Done():
-		over(le.stuck())
+		return le.stuck()
 	}
 }
 
-// Left is closed when no run function of a run that has ended with ErrStuckDrain is there
+// Drained is closed when no run function of a run that has ended with ErrStuckDrain is there
 // any more; at once if there was none.
-func (le *LeaderElector) Left() <-chan struct{} {
-	if left := le.view.Load().left; left != nil {
-		return left
+func (le *LeaderElector) Drained() <-chan struct{} {
+	if drained := le.view.Load().drained; drained != nil {
+		return drained
 	}
-	return noneLeft
+	return alreadyDrained
 }
 
-var noneLeft = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
+var alreadyDrained = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 func (le *LeaderElector) stuck() error {
 	return fmt.Errorf("election %s: %w", le.config.Name, ErrStuckDrain)
-}
-
-func (le *LeaderElector) busy() error {
-	return fmt.Errorf("election %s: %w", le.config.Name, ErrRunning)
 }
 
 // IsLeader reports whether this process may act now: it asks the clock, so that a
@@ -194,7 +179,7 @@ func (le *LeaderElector) GetLeader() string { return le.view.Load().holder }
 // SetDefaultRevision tells a Ranked elector the default revision as of now. It does
 // not block and may be called at any time, before Run too.
 func (le *LeaderElector) SetDefaultRevision(d DefaultRevision) {
-	le.deflt.Store(&core.Default{Synced: d.Synced, Revision: d.Revision})
+	le.defaultRevision.Store(&d)
 	le.Reconsider()
 }
 
@@ -208,7 +193,7 @@ func (le *LeaderElector) SetCoordinatorAbsent(absent bool) {
 }
 
 // Reconsider makes the elector ask its KeyComparison again at once.
-func (le *LeaderElector) Reconsider() { le.give(poked) }
+func (le *LeaderElector) Reconsider() { le.give(reevaluate) }
 
 // StepDown ends the present term, if there is one: drain, release, and no campaign
 // for a while, so that another candidate gets its chance. It does not block.
@@ -277,7 +262,7 @@ func (le *LeaderElector) Status() Status {
 		Phase: v.phase.String(), Reason: string(v.why), Since: v.changed,
 		Leading: left > 0, CoverLeft: left, Term: v.term,
 		Unfit: v.unfit, Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.count,
-		Default:      DefaultRevision{Synced: v.deflt.Synced, Revision: v.deflt.Revision},
+		Default:      v.defaultRevision,
 		HandoverWait: handover,
 		Acting:       now.Mono < v.record.actsUntil, LeaseDuration: v.record.lease, HandsOver: v.record.handsOver, Hold: v.record.hold,
 	}

@@ -37,14 +37,16 @@ func TestChangesOfFitnessArePosted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan struct{})
 		go func() { defer close(over); l.checkFitness(ctx) }()
+		var posted []*event
 		wants := func(want ...bool) {
 			t.Helper()
 			<-time.After(4 * l.core.Retry)
 			synctest.Wait()
-			if len(l.inbox.queue) != len(want) {
-				t.Fatalf("%d were posted, want %v", len(l.inbox.queue), want)
+			posted = append(posted, l.takenIn()...)
+			if len(posted) != len(want) {
+				t.Fatalf("%d were posted, want %v", len(posted), want)
 			}
-			for i, ev := range l.inbox.queue {
+			for i, ev := range posted {
 				if ev.in.Unfit != want[i] {
 					t.Errorf("%d: unfit %v", i, ev.in.Unfit)
 				}

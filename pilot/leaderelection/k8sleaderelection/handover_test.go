@@ -11,10 +11,10 @@ import (
 )
 
 // enterRanked runs a candidate of that revision, which ranks by the default revision.
-func enterRanked(t *testing.T, store *locktest.Store, identity, revision, deflt string) *candidate {
+func enterRanked(t *testing.T, store *locktest.Store, identity, revision, defaultRevision string) *candidate {
 	t.Helper()
 	c := prepareKey(t, store, identity, revision, func(c *le.LeaderElectionConfig) { c.Ranked = true })
-	c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: deflt})
+	c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: defaultRevision})
 	c.start(t)
 	return c
 }

@@ -51,7 +51,7 @@ func (le *LeaderElector) Check(maxTolerableExpiredLease time.Duration) error {
 		return nil
 	}
 	select {
-	case <-v.left: // they did end, after the elector had given up on them
+	case <-v.drained: // they did end, after the elector had given up on them
 		return nil
 	default:
 	}

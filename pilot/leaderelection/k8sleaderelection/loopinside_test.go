@@ -29,7 +29,8 @@ func stillLoop(t *testing.T, lock k8sresourcelock.Interface, change ...func(*Lea
 	}
 	l := newLoop(le, false)
 	l.values = t.Context()
-	l.inbox.taking = true
+	l.events = make(chan *event, 16)
+	l.timer = time.NewTimer(time.Hour)
 	l.report = newReporter(le, &l.core)
 	return l
 }
@@ -46,10 +47,10 @@ func TestACallThatWasNeverMadeIsToldAsThat(t *testing.T) {
 	l.values = ended
 	l.send(core.Action{Op: core.Renew})
 	l.helpers.Wait()
-	if len(l.inbox.queue) != 1 {
-		t.Fatalf("%d events", len(l.inbox.queue))
+	if len(l.events) != 1 {
+		t.Fatalf("%d events", len(l.events))
 	}
-	ev := l.inbox.queue[0]
+	ev := <-l.events
 	if ev.in.Kind != core.Replied || ev.in.Result != core.Unknown || ev.call.op != core.Renew || ev.call.result != core.Unknown ||
 		!errors.Is(ev.call.err, errCrowded) || ev.call.took <= 0 {
 		t.Errorf("told %+v, %+v", ev.in, ev.call)
@@ -67,87 +68,6 @@ func TestADeadlineIsCountedFromItsReading(t *testing.T) {
 		<-time.After(time.Hour) // a pause, which does not put it off
 		if got, want := clock.Deadline(now, end), at.Add(9*time.Second); !got.Equal(want) {
 			t.Errorf("%v, want %v", got, want)
-		}
-	})
-}
-
-// retiring ends the follower's context when it is asked to share a watch.
-type retiring struct {
-	*k8sresourcelock.LeaseLock
-	retire context.CancelFunc
-}
-
-func (r retiring) Subscribe(ctx context.Context, wake func()) *k8sresourcelock.Subscription {
-	sub := r.LeaseLock.Subscribe(ctx, wake)
-	r.retire()
-	return sub
-}
-
-// A share in a watch that the loop never heard of is given back.
-func TestASubscriptionThatNobodyTakesIsEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := locktest.NewStore(locktest.Lease)
-		store.ShareWatches()
-		ctx, cancel := context.WithCancel(t.Context())
-		client := store.Lock("a", "stable")
-		lock := retiring{client.Locker.(*k8sresourcelock.LeaseLock), cancel}
-		l := stillLoop(t, lock)
-		newFollower(l, lock).run(ctx)
-		synctest.Wait() // the store closes its side by itself
-		if n := client.Watching(); n != 0 || ctx.Err() == nil {
-			t.Errorf("%d watches are open", n)
-		}
-		if sub := l.subscribe(); sub == nil {
-			t.Error("a lock whose watch can be shared is not subscribed to")
-		} else {
-			sub.End()
-		}
-		l.le.lock = store.Lock("b", "stable").Unwatched()
-		if l.subscribe() != nil {
-			t.Error("one that cannot is")
-		}
-	})
-}
-
-// Refused, it is watched alone, and the share in the other watch is over.
-func TestARefusedSubscriptionIsOver(t *testing.T) {
-	store := locktest.NewStore(locktest.Lease)
-	store.ShareWatches()
-	l := stillLoop(t, store.Lock("a", "stable").Locker)
-	l.startWatching()
-	if l.sub == nil {
-		t.Fatal("no subscription")
-	}
-	l.hear(&event{news: &k8sresourcelock.News{Kind: k8sresourcelock.Refused}})
-	if l.sub != nil || l.watch == nil {
-		t.Errorf("subscription %v, watch %v", l.sub, l.watch)
-	}
-	l.endWork()
-	l.helpers.Wait()
-}
-
-// Pauses grow, and are random within their upper half.
-func TestAFollowersPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &follower{l: &loop{core: core.Config{Timing: core.Timing{Retry: 16 * time.Second}}}}
-		measure := func(fails int) (least, most time.Duration) {
-			f.fails, least = fails, time.Hour
-			for range 300 {
-				began := time.Now()
-				f.pause(t.Context())
-				took := time.Since(began)
-				least, most = min(least, took), max(most, took)
-			}
-			return least, most
-		}
-		if _, most := measure(0); most != 0 {
-			t.Errorf("a pause of %v without a failure", most)
-		}
-		for fails, full := range map[int]time.Duration{1: time.Second, 3: 4 * time.Second, 7: 64 * time.Second, 70: 64 * time.Second} {
-			least, most := measure(fails)
-			if least < full/2 || least > full*6/10 || most > full || most < full*9/10 {
-				t.Errorf("after %d failures from %v to %v, want them within the upper half of %v", fails, least, most, full)
-			}
 		}
 	})
 }

@@ -38,8 +38,8 @@ type TermObserver interface {
 	// Term: a term of this process began (how it came by the lock is the reason) or
 	// ended. A term begins when run functions may run.
 	Term(name string, began bool, reason string)
-	// Lasted: something that takes its time is over.
-	Lasted(name string, what Lasting, took time.Duration)
+	// ObserveDuration: something that takes its time is over.
+	ObserveDuration(name string, what Interval, took time.Duration)
 }
 
 // StatusObserver is another: it hears whenever Status shows something else than before, for those who show it. That
@@ -49,18 +49,18 @@ type StatusObserver interface {
 	StatusChanged(name string)
 }
 
-// Lasting is what a TermObserver hears the duration of.
-type Lasting string
+// Interval is what a TermObserver hears the duration of.
+type Interval string
 
 const (
 	// Drain: from telling run functions to stop until all had returned and every
 	// admitted write was answered.
-	Drain Lasting = "drain"
+	Drain Interval = "drain"
 	// Handover: from sending the first request for this lock until this process,
 	// nominated, leads. The drain of the former leader is part of it.
-	Handover Lasting = "handover"
+	Handover Interval = "handover"
 	// HandoverGiven: from accepting a request until the challenger is written in.
-	HandoverGiven Lasting = "handover-given"
+	HandoverGiven Interval = "handover-given"
 	// Leaderless: how long nobody acted, as this one process sees it; every candidate
 	// that looks on reports it. It begins when a record is seen that names nobody, or
 	// somebody nominated who has not written itself yet, or when there is no record or
@@ -72,7 +72,7 @@ const (
 	// counts as acting, for nothing tells a peer, which has none, from one of ours that
 	// settles. It is too long by the latency of the watch. What was before the process
 	// first read the lock is not in it, nor is an end that it did not live to see.
-	Leaderless Lasting = "leaderless"
+	Leaderless Interval = "leaderless"
 )
 
 var provider struct {

@@ -41,15 +41,15 @@ func (k kindOf) String() string { return [...]string{"configmap", "both", "lease
 
 // move is one random run of replicas in two neighbouring steps of a migration.
 type move struct {
-	t      *testing.T
-	rand   *rand.Rand
-	pair   locktest.Pair
-	single kindOf // the kind that takes part beside bothLocks
-	twist  func(*k8sresourcelock.MultiLock) lockOf
-	deflt  string
-	logMu  sync.Mutex
-	log    *strings.Builder
-	calm   bool
+	t               *testing.T
+	rand            *rand.Rand
+	pair            locktest.Pair
+	single          kindOf // the kind that takes part beside bothLocks
+	twist           func(*k8sresourcelock.MultiLock) lockOf
+	defaultRevision string
+	logMu           sync.Mutex
+	log             *strings.Builder
+	calm            bool
 
 	replicas  []*mover
 	untouched time.Time // no process starts before: it would not know what was deleted
@@ -62,11 +62,7 @@ type move struct {
 }
 
 // lockOf is what an elector needs of its lock.
-type lockOf interface {
-	k8sresourcelock.Versioned
-	k8sresourcelock.Watchable
-	k8sresourcelock.Annotated
-}
+type lockOf = locktest.Subject
 
 // mover is one process of a replica.
 type mover struct {
@@ -114,7 +110,7 @@ func (m *move) start(name, revision string, kind kindOf) *mover {
 		m.t.Fatal(err)
 	}
 	p.elector = elector
-	elector.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: m.deflt})
+	elector.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: m.defaultRevision})
 	ctx, cancel := context.WithCancel(m.t.Context())
 	p.cancel = cancel
 	go func() {

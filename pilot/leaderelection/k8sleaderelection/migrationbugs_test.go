@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
 // moveBugs are ways to get the merging of two locks wrong.
 var moveBugs = map[string]func(*k8sresourcelock.MultiLock) lockOf{
 	"held once the primary is written": func(l *k8sresourcelock.MultiLock) lockOf {
-		l.Secondary = hopeful{l.Secondary.(lockOf)}
+		l.Secondary = hopeful{l.Secondary.(locktest.Locker)}
 		return l
 	},
 	"the loss of one object goes unseen": showing(func(_ string, s k8sresourcelock.Snapshot, _ *k8sresourcelock.Pair) k8sresourcelock.Snapshot {
@@ -82,15 +83,31 @@ func (w wrong) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sre
 	return w.show(s), err
 }
 
-func (w wrong) Watch(ctx context.Context, from string, up func(), seen func(k8sresourcelock.Snapshot)) (string, error) {
-	return w.MultiLock.Watch(ctx, from, up, func(s k8sresourcelock.Snapshot) { seen(w.show(s)) })
+func (w wrong) Subscribe(ctx context.Context, wake func()) k8sresourcelock.Subscription {
+	return wrongWatch{w.MultiLock.Subscribe(ctx, wake), w.show}
+}
+
+// wrongWatch shows what a wrong lock does.
+type wrongWatch struct {
+	k8sresourcelock.Subscription
+	show func(k8sresourcelock.Snapshot) k8sresourcelock.Snapshot
+}
+
+func (w wrongWatch) Next() []k8sresourcelock.News {
+	news := w.Subscription.Next()
+	for i := range news {
+		if news[i].Kind == k8sresourcelock.Changed {
+			news[i].Snapshot = w.show(news[i].Snapshot)
+		}
+	}
+	return news
 }
 
 // hopeful is a secondary whose failed writes count as done.
-type hopeful struct{ lockOf }
+type hopeful struct{ locktest.Locker }
 
 func (h hopeful) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
-	s, err := h.lockOf.Write(ctx, base, r, notes)
+	s, err := h.Locker.Write(ctx, base, r, notes)
 	if err == nil {
 		return s, nil
 	}

@@ -38,10 +38,10 @@ func (m *move) act(fresh *int) {
 		*fresh++
 		m.start(fmt.Sprintf("p%d", *fresh), p.revision, m.kind())
 	case 4, 5:
-		m.deflt = []string{"stable", "canary"}[m.intn(2)]
-		m.logf("default is %s", m.deflt)
+		m.defaultRevision = []string{"stable", "canary"}[m.intn(2)]
+		m.logf("default is %s", m.defaultRevision)
 		for _, p := range m.replicas {
-			p.elector.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: m.deflt})
+			p.elector.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: m.defaultRevision})
 		}
 	case 6: // cut off for a while
 		p := m.pick()
@@ -122,7 +122,7 @@ func runMove(t *testing.T, seed uint64, twist func(*k8sresourcelock.MultiLock) l
 	synctest.Test(t, func(t *testing.T) {
 		m := &move{
 			t: t, rand: rand.New(rand.NewPCG(seed, 5)), pair: locktest.NewPair(), twist: twist,
-			deflt: "stable", log: &strings.Builder{}, live: map[string]int{}, started: time.Now(),
+			defaultRevision: "stable", log: &strings.Builder{}, live: map[string]int{}, started: time.Now(),
 		}
 		m.single = []kindOf{primaryOnly, secondaryOnly}[seed%2]
 		fresh := 3
@@ -163,12 +163,12 @@ func (m *move) settle() {
 	after(5 * moveLease)
 	wanted := false
 	for _, p := range m.replicas {
-		wanted = wanted || p.revision == m.deflt
+		wanted = wanted || p.revision == m.defaultRevision
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.replicas {
-		if p.running && (!wanted || p.revision == m.deflt) {
+		if p.running && (!wanted || p.revision == m.defaultRevision) {
 			return
 		}
 	}
@@ -178,7 +178,7 @@ func (m *move) settle() {
 	m.logf("primary %+v", m.pair.Primary.Snapshot())
 	m.logf("secondary %+v", m.pair.Secondary.Snapshot())
 	m.violations = append(m.violations, fmt.Sprintf("%v after five quiet leases nobody leads, or the wrong one: default %s, live %v, %+v\n%+v",
-		time.Since(m.started), m.deflt, m.live, m.pair.Primary.Snapshot().Record, m.pair.Secondary.Snapshot().Record))
+		time.Since(m.started), m.defaultRevision, m.live, m.pair.Primary.Snapshot().Record, m.pair.Secondary.Snapshot().Record))
 }
 
 const (

@@ -31,11 +31,11 @@ func TestWhomAKeyComparisonIsAskedAbout(t *testing.T) {
 		"seen with no rank": {core.Seen, core.OK, high, false},
 		"seen free":         {core.Seen, core.OK, core.Record{Key: "low"}, false},
 	} {
-		if got := l.beats(core.Input{Kind: c.kind, Result: c.result, Snap: core.Snapshot{Record: c.record}}); got != c.want {
+		if got := l.beats(&core.Input{Kind: c.kind, Result: c.result, Snap: core.Snapshot{Record: c.record}}); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if l.core.External = false; l.beats(core.Input{Kind: core.Seen, Snap: core.Snapshot{Record: low}}) {
+	if l.core.External = false; l.beats(&core.Input{Kind: core.Seen, Snap: core.Snapshot{Record: low}}) {
 		t.Error("asked though there is none")
 	}
 }
@@ -47,12 +47,12 @@ func TestWhatIsPublished(t *testing.T) {
 		l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
 			c.Callbacks.OnNewLeader = func(name string) { leaders = append(leaders, name) }
 		})
-		publish := func(kind core.Kind, change func(*core.State)) view {
+		publish := func(kind core.Kind, edit func(*core.State)) view {
 			before := l.state
 			before.Flight.Sent.Mono = 300
-			change(&l.state)
+			edit(&l.state)
 			<-time.After(time.Second)
-			l.publish(before, core.Input{Kind: kind})
+			l.publish(&change{before: before, after: l.state, in: core.Input{Kind: kind}})
 			l.helpers.Wait()
 			return *l.le.view.Load()
 		}
@@ -98,34 +98,11 @@ func TestWhatIsPublished(t *testing.T) {
 func TestATermThatIsOverHasNoToken(t *testing.T) {
 	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
 	l.which = Term{LockUID: "u", Transitions: 3, Token: 7}
-	ev := &event{}
-	ev.lock.UID, ev.lock.ResourceVersion = "u", "9"
-	if l.setTerm(core.State{Term: core.Term{UID: core.UID{First: "u"}, Transitions: 3}}, ev); l.which != (Term{}) {
+	c := &change{before: core.State{Term: core.Term{UID: core.UID{First: "u"}, Transitions: 3}}}
+	c.lock.UID, c.lock.ResourceVersion = "u", "9"
+	if l.setTerm(c); l.which != (Term{}) {
 		t.Errorf("term %+v", l.which)
 	}
-}
-
-// A subscription that a follower has got takes the place of its watch, and is heard.
-func TestASubscriptionTakesTheWatchsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := locktest.NewStore(locktest.Lease)
-		store.ShareWatches()
-		l := stillLoop(t, store.Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
-			c.Clock = NewClock(func() int64 { return time.Now().UnixNano() })
-		})
-		l.watch = &follower{l: l}
-		sub := l.subscribe()
-		synctest.Wait()
-		l.inbox.signals = 0
-		l.pass(&event{sub: sub})
-		synctest.Wait() // a call's reply has come
-		if l.sub != sub || l.watch != nil || l.inbox.signals != told {
-			t.Errorf("subscription %v, watch %v, signals %d", l.sub == sub, l.watch, l.inbox.signals)
-		}
-		sub.End()
-		l.dispatcher.unset(&l.alarm)
-		l.helpers.Wait()
-	})
 }
 
 // A campaign tells the end of each of its terms, when its functions have returned.

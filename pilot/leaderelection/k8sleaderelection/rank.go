@@ -2,6 +2,10 @@ package k8sleaderelection
 
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
+// DefaultRevision is what is known of the default revision: whether it is known, and which
+// one it is, "" for none. "Not yet synced" and "there is none" are different values.
+type DefaultRevision = core.DefaultRevision
+
 // RevisionKey is the key of a candidate of that revision: the revision, with "^" in
 // front when it is remote. An empty revision counts as "default".
 func RevisionKey(revision string, remote bool) string { return core.MakeKey(revision, remote) }
@@ -10,5 +14,5 @@ func RevisionKey(revision string, remote bool) string { return core.MakeKey(revi
 // theirs: it is of the default revision and the holder is not; or both are of the same
 // revision, it is local and the holder remote.
 func Outranks(ours, theirs string, d DefaultRevision) bool {
-	return core.Outranks(ours, theirs, core.Default{Synced: d.Synced, Revision: d.Revision})
+	return core.Outranks(ours, theirs, d)
 }

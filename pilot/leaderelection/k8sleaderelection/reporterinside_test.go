@@ -36,7 +36,7 @@ func (l *listener) Term(name string, began bool, reason string) {
 	l.note("term %s %v %s", name, began, reason)
 }
 
-func (l *listener) Lasted(name string, what Lasting, took time.Duration) {
+func (l *listener) ObserveDuration(name string, what Interval, took time.Duration) {
 	l.note("lasted %s %s %v", name, what, took)
 }
 func (l *listener) On(name string)                { l.note("on %s", name) }

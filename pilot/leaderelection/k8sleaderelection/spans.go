@@ -21,12 +21,12 @@ func (s *spans) turn(r *reporter, c *change) {
 		s.drain = now
 	}
 	if !after.Alive {
-		r.lasted(Drain, &s.drain, now)
+		r.observe(Drain, &s.drain, now)
 	}
 	s.handover(r, c)
 	switch since := r.vacantSince(c); {
 	case since == 0 && after.Known != core.Unread:
-		r.lasted(Leaderless, &s.vacant, now)
+		r.observe(Leaderless, &s.vacant, now)
 	case s.vacant == 0:
 		s.vacant = since
 	}
@@ -50,7 +50,7 @@ func (s *spans) handover(r *reporter, c *change) {
 	case op == core.Ask && s.asked == 0:
 		s.asked = c.before.Flight.Sent.Mono
 	case c.after.Phase == core.Leading && c.before.Phase != core.Leading && r.claim == core.Nominated:
-		r.lasted(Handover, &s.asked, now)
+		r.observe(Handover, &s.asked, now)
 	}
 	if !c.after.Asking.Wanted && op != core.Ask && c.after.Phase == core.Following || c.after.Phase == core.Leading {
 		s.asked = 0 // it did not come to that
@@ -60,7 +60,7 @@ func (s *spans) handover(r *reporter, c *change) {
 	}
 	switch {
 	case op == core.HandOver:
-		r.lasted(HandoverGiven, &s.giving, now)
+		r.observe(HandoverGiven, &s.giving, now)
 	case !c.after.Drain.Kind.HandsOver() && c.after.Phase == core.Following:
 		s.giving = 0
 	}
@@ -74,10 +74,10 @@ func (s *spans) handoverSince() core.Instant {
 	return s.giving
 }
 
-// lasted reports what has begun at the instant, if it has, and is over now.
-func (r *reporter) lasted(what Lasting, since *core.Instant, now core.Instant) {
+// observe reports what has begun at the instant, if it has, and is over now.
+func (r *reporter) observe(what Interval, since *core.Instant, now core.Instant) {
 	if *since != 0 && r.terms() != nil {
-		r.terms().Lasted(r.le.config.Name, what, since.Until(now))
+		r.terms().ObserveDuration(r.le.config.Name, what, since.Until(now))
 	}
 	*since = 0
 }

@@ -171,14 +171,14 @@ func TestWhenAClockHasJumped(t *testing.T) {
 
 // Whoever reads the clocks tells the loops that are there, and no other.
 func TestAnEndedLoopIsNotToldOfJumps(t *testing.T) {
-	j, l := newJumps(), &loop{inbox: inbox{taking: true}}
+	j, l := newJumps(), &loop{inputs: newInputs()}
 	j.add(l)
-	if j.tell(); l.inbox.signals != ticked {
-		t.Errorf("signals %d", l.inbox.signals)
+	if j.tell(); l.signals != ticked {
+		t.Errorf("signals %d", l.signals)
 	}
-	l.inbox.signals = 0
+	l.signals = 0
 	j.remove(l)
-	if j.tell(); l.inbox.signals != 0 {
-		t.Errorf("it has ended, and has signals %d", l.inbox.signals)
+	if j.tell(); l.signals != 0 {
+		t.Errorf("it has ended, and has signals %d", l.signals)
 	}
 }

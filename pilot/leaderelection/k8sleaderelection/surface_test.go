@@ -44,7 +44,7 @@ func (w *witness) Term(_ string, began bool, reason string) {
 	w.terms = append(w.terms, map[bool]string{true: "+", false: "-"}[began]+reason)
 }
 
-func (w *witness) Lasted(_ string, what le.Lasting, took time.Duration) {
+func (w *witness) ObserveDuration(_ string, what le.Interval, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lasted = append(w.lasted, fmt.Sprintf("%s %v", what, took))

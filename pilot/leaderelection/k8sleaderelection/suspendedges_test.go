@@ -44,13 +44,12 @@ func TestWhatCountsAsAJump(t *testing.T) {
 
 func TestALoopThatHasEndedHearsOfNoJump(t *testing.T) {
 	j := newJumps()
-	var l, other loop
-	l.inbox.taking, other.inbox.taking = true, true
-	j.add(&l)
-	j.add(&other)
-	j.remove(&l)
+	l, other := &loop{inputs: newInputs()}, &loop{inputs: newInputs()}
+	j.add(l)
+	j.add(other)
+	j.remove(l)
 	j.tell()
-	if l.inbox.signals != 0 || other.inbox.signals != ticked || len(j.loops) != 1 {
-		t.Errorf("told %d and %d, %d are known", l.inbox.signals, other.inbox.signals, len(j.loops))
+	if l.signals != 0 || other.signals != ticked || len(j.loops) != 1 {
+		t.Errorf("told %d and %d, %d are known", l.signals, other.signals, len(j.loops))
 	}
 }

@@ -133,9 +133,9 @@ func (t *term) end() {
 	t.l.post(&event{in: core.Input{Kind: core.Drained}})
 }
 
-// left is closed once all functions have returned. Only a term that the loop did not
+// drained is closed once all functions have returned. Only a term that the loop did not
 // wait for is asked for it.
-func (t *term) left() <-chan struct{} {
+func (t *term) drained() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended == nil {

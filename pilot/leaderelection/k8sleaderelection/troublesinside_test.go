@@ -118,7 +118,6 @@ func TestWhatNewsBecome(t *testing.T) {
 		"down":                 {k8sresourcelock.News{Kind: k8sresourcelock.Down}, true, core.Input{Kind: core.Unwatched}, ""},
 		"down with an error":   {k8sresourcelock.News{Kind: k8sresourcelock.Down, Err: errors.New("x")}, true, core.Input{Kind: core.Unwatched}, "cannot be watched"},
 		"never up":             {k8sresourcelock.News{Kind: k8sresourcelock.Down, Err: errors.New("x")}, false, core.Input{}, "cannot be watched"},
-		"refused":              {k8sresourcelock.News{Kind: k8sresourcelock.Refused}, true, core.Input{Kind: core.Unwatched}, ""},
 		"what cannot be taken": {k8sresourcelock.News{Kind: k8sresourcelock.Changed, Snapshot: k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "1a"}}, true, core.Input{}, "1a"},
 	} {
 		r, _, log := reporting(t)
@@ -153,9 +152,8 @@ func (*endsAtOnce) Drain()            {}
 // Of what a subscription has in store, nothing is taken in once one piece of it has ended it.
 func TestNewsEndWithTheirSubscription(t *testing.T) {
 	for name, end := range map[string]func(*loop){
-		"nothing":          func(*loop) {},
-		"the subscription": func(l *loop) { l.sub = nil },
-		"the election":     func(l *loop) { l.state.Phase = core.Done },
+		"nothing":      func(*loop) {},
+		"the election": func(l *loop) { l.state.Phase = core.Done },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := locktest.NewStore(locktest.Lease)
@@ -167,7 +165,6 @@ func TestNewsEndWithTheirSubscription(t *testing.T) {
 			})
 			l.hearAll() // there is none
 			l.startWatching()
-			sub := l.sub
 			synctest.Wait()
 			for n := range 3 {
 				store.Put("x", k8sresourcelock.LeaderElectionRecord{HolderIdentity: "x", LeaseDurationSeconds: 30, LeaderTransitions: n})
@@ -178,8 +175,8 @@ func TestNewsEndWithTheirSubscription(t *testing.T) {
 			if name == "nothing" && gate.told < 3 || name != "nothing" && gate.told != 1 {
 				t.Errorf("%s has ended: %d pieces were taken in", name, gate.told)
 			}
-			sub.End()
-			l.dispatcher.unset(&l.alarm)
+			l.watch.End()
+			l.timer.Stop()
 			l.helpers.Wait()
 		})
 	}
@@ -197,15 +194,15 @@ func TestWhenNobodyIsLeft(t *testing.T) {
 		}
 	}
 	before := &term{l: l}
-	first, second := before.left(), before.left()
+	first, second := before.drained(), before.drained()
 	if closed(first) || first != second {
 		t.Error("one is there, and it is said that none is")
 	}
-	if before.end(); !closed(first) || !closed(before.left()) {
+	if before.end(); !closed(first) || !closed(before.drained()) {
 		t.Error("none is there, and it is not said")
 	}
 	late := &term{l: l}
-	if late.end(); !closed(late.left()) {
+	if late.end(); !closed(late.drained()) {
 		t.Error("asked after the end, it is not said")
 	}
 }
@@ -219,45 +216,16 @@ func TestATermWaitsForAllButAPanic(t *testing.T) {
 		returned := false
 		slow := func(context.Context) error { <-time.After(time.Second); returned = true; return nil }
 		quick := func(context.Context) error { return nil }
-		if (&term{l: l}).run(ended, []func(context.Context) error{slow, quick}); !returned || len(l.inbox.queue) != 1 {
-			t.Errorf("the term has ended, its slow function %v, events %d", returned, len(l.inbox.queue))
+		if (&term{l: l}).run(ended, []func(context.Context) error{slow, quick}); !returned || len(l.events) != 1 {
+			t.Errorf("the term has ended, its slow function %v, events %d", returned, len(l.events))
 		}
 		defer func() {
-			if p := recover(); p != "broken" || len(l.inbox.queue) != 1 {
-				t.Errorf("a panic became %v, events %d", p, len(l.inbox.queue))
+			if p := recover(); p != "broken" || len(l.events) != 1 {
+				t.Errorf("a panic became %v, events %d", p, len(l.events))
 			}
 		}()
 		(&term{l: l}).run(ended, []func(context.Context) error{func(context.Context) error { panic("broken") }})
 	})
-}
-
-// The first pass is over when nothing is left in the inbox; what is there is taken in by another.
-func TestWhoTakesInAfterTheFirstPass(t *testing.T) {
-	for name, c := range map[string]struct {
-		signals signal
-		queue   []*event
-		empty   bool
-	}{
-		"nothing":  {0, nil, true},
-		"a signal": {told, nil, false},
-		"an event": {0, []*event{{}}, false},
-	} {
-		l := &loop{inbox: inbox{taking: true, signals: c.signals, queue: c.queue}}
-		if got := l.empty(); got != c.empty || l.inbox.taking == c.empty {
-			t.Errorf("%s: empty %v, taking in %v", name, got, l.inbox.taking)
-		}
-	}
-}
-
-// A follower's watch begins anew when the store has gone back.
-func TestARewoundStoreRestartsTheFollower(t *testing.T) {
-	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
-	l.rewound() // there is no watch
-	f := &follower{l: l}
-	l.watch = f
-	if l.rewound(); !f.anew {
-		t.Error("its watch goes on from a version to come")
-	}
 }
 
 // The terms of a lock with no more than Interface are of one object, by its UID.

@@ -5,47 +5,18 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// startWatching follows the lock by a subscription, if its watch can be shared, or by a
-// watch of its own.
+// startWatching follows the lock, if it can be watched.
 func (l *loop) startWatching() {
-	if l.sub = l.subscribe(); l.sub == nil {
-		l.watchAlone()
-	}
+	l.watch = k8sresourcelock.Subscribe(l.values, l.le.lock, func() { l.give(watchEvent) })
 }
 
-// subscribe is nil when the lock's watch is not to be shared.
-func (l *loop) subscribe() *k8sresourcelock.Subscription {
-	if lock, ok := l.le.lock.(k8sresourcelock.Subscribable); ok {
-		return lock.Subscribe(l.values, func() { l.give(told) })
-	}
-	return nil
-}
-
-// watchAlone follows the lock by a watch of its own, if it can be watched.
-func (l *loop) watchAlone() {
-	if w, ok := l.le.lock.(k8sresourcelock.Watchable); ok {
-		f, work := newFollower(l, w), l.background()
-		l.watch = f
-		l.helpers.Go(func() { f.run(work) })
-	}
-}
-
-// stopWatching ends a subscription. A watch of its own ends with its context.
-func (l *loop) stopWatching() {
-	if l.sub != nil {
-		l.sub.End()
-		l.sub = nil
-	}
-}
-
-// hearAll takes in what the subscription has to tell, each of it in a pass of its own.
+// hearAll takes in what the watch has to tell, each of it in a pass of its own.
 func (l *loop) hearAll() {
-	sub := l.sub
-	if sub == nil {
+	if l.watch == nil {
 		return
 	}
-	for _, n := range sub.Next() {
-		if l.sub != sub || l.state.Phase == core.Done {
+	for _, n := range l.watch.Next() {
+		if l.state.Phase == core.Done {
 			return // it was ended by what it told
 		}
 		l.pass(&event{news: &n})
@@ -72,22 +43,12 @@ func (l *loop) hear(ev *event) {
 			return
 		}
 		ev.in.Kind, ev.in.Snap, ev.lock = core.Seen, snap, n.Snapshot
-	case k8sresourcelock.Refused:
-		if l.state.Watch {
-			ev.in.Kind = core.Unwatched
-		}
-		l.stopWatching()
-		l.watchAlone()
 	}
 }
 
-// rewound begins the watch anew: the store has gone back in time, and a watch from a
-// version to come is accepted, and silent.
+// rewound has the watch begin anew: the store has gone back in time.
 func (l *loop) rewound() {
-	switch {
-	case l.sub != nil:
-		l.sub.Rewound(l.base.ResourceVersion)
-	case l.watch != nil:
-		l.watch.restart()
+	if l.watch != nil {
+		l.watch.Rewound(l.base.ResourceVersion)
 	}
 }

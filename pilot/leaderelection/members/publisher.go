@@ -132,7 +132,7 @@ func (p *Publisher) report(ctx context.Context, err error) {
 	log := p.cfg.Logger.With("lease", p.cfg.Namespace+"/"+p.name)
 	switch {
 	case err != nil && !p.failing && ctx.Err() == nil:
-		log.Warn("the member Lease cannot be written: others do not see that this process takes part in elections", "error", err)
+		log.Warn("the member Lease cannot be written: others do not see that this process takes part in elections", "err", err)
 	case err == nil && p.failing:
 		log.Info("the member Lease is written again")
 	}
@@ -145,6 +145,6 @@ func (p *Publisher) remove(ctx context.Context) {
 	defer cancel()
 	err := p.cfg.Client.CoordinationV1().Leases(p.cfg.Namespace).Delete(ctx, p.name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !p.failing {
-		p.cfg.Logger.Info("the member Lease is left behind", "lease", p.cfg.Namespace+"/"+p.name, "error", err)
+		p.cfg.Logger.Info("the member Lease is left behind", "lease", p.cfg.Namespace+"/"+p.name, "err", err)
 	}
 }

@@ -128,7 +128,7 @@ func (b *Balancer) work(ctx context.Context, queue workqueue.TypedRateLimitingIn
 			return
 		}
 		if err := b.serve(ctx, key); err != nil && ctx.Err() == nil {
-			b.log.Warn("a Service cannot be served", "service", key, "error", err)
+			b.log.Warn("a Service cannot be served", "service", key, "err", err)
 			queue.AddRateLimited(key)
 		} else {
 			queue.Forget(key)

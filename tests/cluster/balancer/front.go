@@ -115,7 +115,7 @@ func (f *front) accept(ctx context.Context, l *listener) {
 		if err != nil {
 			<-f.slots
 			if ctx.Err() == nil {
-				f.log.Error("a port is not served any more", "port", l.port, "error", err)
+				f.log.Error("a port is not served any more", "port", l.port, "err", err)
 			}
 			return
 		}
@@ -131,7 +131,7 @@ func (f *front) forward(ctx context.Context, client net.Conn, port string) {
 	defer client.Close()
 	server, err := f.dial(ctx, port)
 	if err != nil {
-		f.log.Info("a connection cannot be forwarded", "port", port, "error", err)
+		f.log.Info("a connection cannot be forwarded", "port", port, "err", err)
 		return
 	}
 	defer server.Close()

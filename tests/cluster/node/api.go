@@ -65,7 +65,7 @@ func linger(ctx context.Context, pause time.Duration) bool {
 // report logs errors of the node itself.
 func (n *Node) report(doing string) func(error) {
 	return func(err error) {
-		n.options.Logger.Warn("the node waits for the API server", "doing", doing, "error", err)
+		n.options.Logger.Warn("the node waits for the API server", "doing", doing, "err", err)
 	}
 }
 

@@ -61,6 +61,6 @@ func (w *worker) deleteObject() {
 
 func (w *worker) complain(doing string) func(error) {
 	return func(err error) {
-		w.logger.Warn("a Pod waits for the API server", "doing", doing, "error", err)
+		w.logger.Warn("a Pod waits for the API server", "doing", doing, "err", err)
 	}
 }

@@ -87,7 +87,7 @@ func (e *endpoint) logs(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain")
 	// What goes wrong once it has begun can only be cut off.
 	if err := worker.sendLog(r.Context(), w, which, request); err != nil && r.Context().Err() == nil {
-		worker.logger.Warn("a Pod's log was cut off", "error", err)
+		worker.logger.Warn("a Pod's log was cut off", "err", err)
 	}
 }
 

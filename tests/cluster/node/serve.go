@@ -10,8 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -61,12 +60,12 @@ func (n *Node) serve(ctx context.Context, address string) (*endpoint, error) {
 		Handler: e.counted(mux), ReadHeaderTimeout: headerTimeout,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		// What of a connection cannot be spoken with is not the node's affair.
-		ErrorLog: log.New(io.Discard, "", 0),
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	go func() {
 		defer close(e.ended)
 		if err := e.server.Serve(e.listener); !errors.Is(err, http.ErrServerClosed) {
-			n.options.Logger.Error("the node serves no logs any more", "error", err)
+			n.options.Logger.Error("the node serves no logs any more", "err", err)
 		}
 	}()
 	return e, nil

@@ -17,7 +17,7 @@ import (
 // wanted any more, and then reports false.
 func (w *worker) setUp() bool {
 	complain := func(err error) {
-		w.logger.Warn("a Pod waits for its files", "error", err)
+		w.logger.Warn("a Pod waits for its files", "err", err)
 		w.status.waiting("CreateContainerConfigError", err.Error())
 	}
 	return retry(w.wanted, complain, func(ctx context.Context) error {
@@ -33,7 +33,7 @@ func (w *worker) setUp() bool {
 
 // keepToken replaces the token in time, as long as there is a Pod.
 func (w *worker) keepToken() {
-	complain := func(err error) { w.logger.Warn("a Pod's token gets old", "error", err) }
+	complain := func(err error) { w.logger.Warn("a Pod's token gets old", "err", err) }
 	for linger(w.exists, w.node.options.TokenRefresh) {
 		retry(w.exists, complain, w.writeToken)
 	}

@@ -108,7 +108,7 @@ func (w *worker) runHere(helpers *sync.WaitGroup) {
 
 // refuse tells why the Pod cannot run here, and waits until it is deleted.
 func (w *worker) refuse(reason string, err error) {
-	w.logger.Warn("a Pod cannot run", "reason", reason, "error", err)
+	w.logger.Warn("a Pod cannot run", "reason", reason, "err", err)
 	w.status.waiting(reason, err.Error())
 	<-w.wanted.Done()
 }
@@ -132,7 +132,7 @@ func (w *worker) runProcesses(start process.Spec, address string) {
 		}
 		delay := delays.next()
 		w.status.backOff(delay, err)
-		w.logger.Info("a Pod's process ended", "state", fmt.Sprint(state), "error", err, "restart", delay)
+		w.logger.Info("a Pod's process ended", "state", fmt.Sprint(state), "err", err, "restart", delay)
 		if !linger(w.wanted, delay) {
 			return
 		}
@@ -163,13 +163,13 @@ func (w *worker) runOnce(start process.Spec, address string) (*os.ProcessState, 
 	case <-w.wanted.Done():
 		err = w.terminate(p)
 	case why := <-dead: // nil when the Pod is not wanted any more
-		w.logger.Warn("a Pod's process does not live", "error", why)
+		w.logger.Warn("a Pod's process does not live", "err", why)
 		err = w.terminate(p)
 	}
 	stop()
 	prober.Wait()
 	if err != nil {
-		w.logger.Error("a Pod's process cannot be ended", "error", err)
+		w.logger.Error("a Pod's process cannot be ended", "err", err)
 		return nil, err
 	}
 	w.status.ended(p.State())

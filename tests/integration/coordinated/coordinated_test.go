@@ -49,6 +49,7 @@ func (w *world) client(pod string) kube.Client {
 // candidate is one that takes part until the test's end, or stop.
 type candidate struct {
 	client     kube.Client
+	election   *leaderelection.LeaderElection
 	leads, fit atomic.Bool
 	stop       func()
 }
@@ -69,7 +70,7 @@ func (w *world) candidate(pod, revision string) *candidate {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c := &candidate{client: client}
+	c := &candidate{client: client, election: le}
 	c.fit.Store(true)
 	le.Fit(func(context.Context) error {
 		if !c.fit.Load() {

@@ -6,8 +6,9 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
+// feature has an API server serve LeaseCandidates, and coordinate.
+var feature = []string{"--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true"}
+
 func TestMain(m *testing.M) {
-	cluster.Main(m, cluster.Options{WithoutControllers: true, APIServerArgs: []string{
-		"--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true",
-	}})
+	cluster.Main(m, cluster.Options{WithoutControllers: true, APIServerArgs: feature})
 }

@@ -26,7 +26,7 @@ const many = 1000
 // BenchmarkThousandElections measures what an election costs in a process that takes
 // part in very many, as leader of all and as follower of all: memory, goroutines and
 // requests. Each has the timing that istiod's have, a rank, a gate and a run function. They
-// run as one Set, and once more with a goroutine for each that waits in RunContext.
+// run as one Set.
 //
 //   - KiB/election is what it keeps: heap and stacks after garbage collections, the run
 //     function's own stack included; heap-KiB/election is the heap alone.
@@ -37,19 +37,12 @@ func BenchmarkThousandElections(b *testing.B) {
 	for _, way := range []struct {
 		name string
 		lock leaderelection.LockType
-		each bool // has a goroutine of its own
-	}{
-		{"lease", leaderelection.LeaseLock, false},
-		{"lease-each-alone", leaderelection.LeaseLock, true},
-		{"configmap", leaderelection.ConfigMapLock, false},
-	} {
+	}{{"lease", leaderelection.LeaseLock}, {"configmap", leaderelection.ConfigMapLock}} {
 		for _, leads := range []bool{true, false} {
 			role := map[bool]string{true: "leader", false: "follower"}[leads]
 			b.Run(way.name+"/"+role, func(b *testing.B) {
 				for range b.N {
-					c := newCrowd(b, way.lock)
-					c.each = way.each
-					c.measure(leads)
+					newCrowd(b, way.lock).measure(leads)
 				}
 			})
 		}
@@ -64,7 +57,6 @@ type crowd struct {
 	client  kube.Client
 	watcher revisions.DefaultWatcher
 	all     []*leaderelection.LeaderElection
-	each    bool
 	ctx     context.Context
 	running sync.WaitGroup
 	live    atomic.Int64 // run functions that are alive
@@ -178,19 +170,10 @@ func (c *crowd) enter(from, count int) {
 	for i := range count {
 		l := c.join(from + i)
 		c.all = append(c.all, l)
-		if c.each {
-			c.run(l.RunContext)
-		}
 		set.Add(l)
 	}
-	if !c.each {
-		c.run(set.RunContext)
-	}
-}
-
-func (c *crowd) run(f func(context.Context) error) {
 	c.running.Go(func() {
-		if err := f(c.ctx); err != nil {
+		if err := set.RunContext(c.ctx); err != nil {
 			c.Error(err)
 		}
 	})

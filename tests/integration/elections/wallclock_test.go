@@ -55,7 +55,7 @@ func (s *stage) frozen(name, revision string, at time.Time) *frozen {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	ended := make(chan error, 1)
 	f.SetDefaultRevision(k8sleaderelection.DefaultRevision{Synced: true, Revision: "stable"})
-	f.Begin(ctx, func(err error) { ended <- err })
+	go func() { ended <- f.Campaign(ctx) }()
 	s.t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

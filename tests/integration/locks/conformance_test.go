@@ -71,7 +71,7 @@ func TestConformanceOfBothTogether(t *testing.T) {
 	locktest.Conformance(t, func(t *testing.T) locktest.Harness {
 		h, other := first.harness(t), second.harness(t)
 		return locktest.Harness{
-			Lock: func(identity, key string) locktest.Locker {
+			Lock: func(identity, key string) locktest.Subject {
 				return &k8sresourcelock.MultiLock{Primary: first.lock(identity, key), Secondary: second.lock(identity, key)}
 			},
 			Mutate: func(change func(locktest.Object)) {

@@ -124,7 +124,7 @@ func (s scene) harness(t *testing.T) locktest.Harness {
 	}
 	neighbours := 0
 	return locktest.Harness{
-		Lock:   s.lock,
+		Lock:   func(identity, key string) locktest.Subject { return s.lock(identity, key) },
 		Mutate: func(change func(locktest.Object)) { s.mutate(t, lockName, change) },
 		Delete: func() { s.remove(t) },
 		Owner:  metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},

@@ -29,11 +29,6 @@ type elector interface {
 	campaign(ctx context.Context)
 }
 
-// beginner is an elector that campaigns without a goroutine of its caller's.
-type beginner interface {
-	begin(ctx context.Context, ended func())
-}
-
 // Candidate is one process's part in one election.
 type Candidate struct {
 	Spec
@@ -60,10 +55,6 @@ func (c *Candidate) Sees() (holder string, told bool) {
 func (c *Candidate) Start(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel, c.ended = cancel, make(chan struct{})
-	if e, ok := c.elector.(beginner); ok {
-		e.begin(ctx, func() { close(c.ended) })
-		return
-	}
 	go func() {
 		defer close(c.ended)
 		c.elector.campaign(ctx)

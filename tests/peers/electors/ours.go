@@ -32,18 +32,8 @@ func (p *Process) newOurs(c *Candidate) (elector, error) {
 	return ours{le, p}, nil
 }
 
-// begin needs no goroutine that waits, which the peers have no way to do without.
-func (o ours) begin(ctx context.Context, ended func()) {
-	o.Begin(ctx, func(err error) {
-		if err != nil {
-			o.p.Logger.Error("the election ended", "err", err)
-		}
-		ended()
-	})
-}
-
 func (o ours) campaign(ctx context.Context) {
-	ended := make(chan struct{})
-	o.begin(ctx, func() { close(ended) })
-	<-ended
+	if err := o.RunContext(ctx); err != nil {
+		o.p.Logger.Error("the election ended", "err", err)
+	}
 }

@@ -162,7 +162,7 @@ func (r *Results) requestGoals() []Goal {
 
 // Of 1,000 elections in one process.
 const (
-	goalKiB        = 12
+	goalKiB        = 16
 	goalGoroutines = 3
 	goalElections  = 1000
 	// A write per RetryPeriod of 7.5 s and led election.
@@ -178,7 +178,7 @@ func (r *Results) scaleGoals() []Goal {
 	for _, role := range []string{Leader, Follower} {
 		x := s.size(Ours, role, goalElections)
 		if x == nil {
-			goals = append(goals, Goal{What: fmt.Sprintf("1,000 elections as %s: ≤ 12 KiB and ≤ 3 goroutines each", role)})
+			goals = append(goals, Goal{What: fmt.Sprintf("1,000 elections as %s: ≤ 16 KiB and ≤ 3 goroutines each", role)})
 			continue
 		}
 		goals = append(goals,

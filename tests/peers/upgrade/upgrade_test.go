@@ -85,14 +85,13 @@ func goes(t *testing.T, stable, canary string) verdict.Verdict {
 	flip("stable")
 	must(r.Settle(ctx))
 	must(r.Rest())
-	must(r.Settle(ctx))
 	var peers []string
 	for revision, image := range map[string]string{"stable": stable, "canary": canary} {
 		if image != "" {
 			peers = append(peers, revision)
 		}
 	}
-	v, err := r.Judge(func(c *verdict.Config) { c.Peers = peers })
+	v, err := r.Settled(ctx, func(c *verdict.Config) { c.Peers = peers })
 	must(err)
 	t.Logf("the figures:\n%v", v.Figures)
 	return v

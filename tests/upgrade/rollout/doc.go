@@ -6,5 +6,5 @@
 //	err = r.Install(ctx, rollout.Release{Revision: "stable", Replicas: 3})
 //	err = r.Work(ctx)
 //	…
-//	v, err := r.Judge()
+//	v, err := r.Settled(ctx)
 package rollout

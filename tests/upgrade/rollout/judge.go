@@ -84,14 +84,20 @@ func (r *Rollout) Config() verdict.Config {
 // Settle waits until every object is as wanted; while the writer works, those that it leaves alone, for on a busy machine there
 // is always one of the others that was changed a moment ago.
 func (r *Rollout) Settle(ctx context.Context) error {
+	_, err := r.Settled(ctx)
+	return err
+}
+
+// Settled is Settle, and judges what happened until then: a moment later a pod of a Gateway may be unready again on a busy
+// machine, and rightly said to be. change, if given, may change what is judged.
+func (r *Rollout) Settled(ctx context.Context, change ...func(*verdict.Config)) (v verdict.Verdict, err error) {
 	var last []verdict.Violation
-	err := r.await(ctx, "every object is as wanted", func(context.Context) (bool, error) {
-		h, err := r.history()
-		if err != nil {
+	err = r.await(ctx, "every object is as wanted", func(context.Context) (bool, error) {
+		if v, err = r.Judge(change...); err != nil {
 			return false, err
 		}
 		last = nil
-		for _, c := range verdict.Judge(h, r.Config()).Violations {
+		for _, c := range v.Violations {
 			if c.Rule == verdict.Unwanted && (!r.working || !workload.Wrote(c.Namespace)) {
 				last = append(last, c)
 			}
@@ -99,9 +105,9 @@ func (r *Rollout) Settle(ctx context.Context) error {
 		return len(last) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %v", err, last)
+		return v, fmt.Errorf("%w: %v", err, last)
 	}
-	return nil
+	return v, nil
 }
 
 // Judge judges all that happened. change, if given, may change what is judged.

@@ -65,9 +65,10 @@ const (
 	betweenWrites   = 250 * time.Millisecond
 )
 
-// Linger and Drain are how long a proxy serves after it was told to end, and how long it has for requests under way then.
+// Linger and Drain are how long a proxy serves after it was told to end, and how long it has for requests under way then. On
+// a busy machine it takes controllers more than eight seconds to say that its Pod is ready no more.
 const (
-	Linger = 8 * time.Second
+	Linger = 15 * time.Second
 	Drain  = 5 * time.Second
 )
 

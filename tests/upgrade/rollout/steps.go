@@ -35,7 +35,7 @@ func (r *Rollout) await(ctx context.Context, what string, holds func(context.Con
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w (last: %v)", what, context.Cause(ctx), err)
+			return fmt.Errorf("waiting until %s: %w (last: %w)", what, context.Cause(ctx), err)
 		case <-tick.C:
 		}
 	}

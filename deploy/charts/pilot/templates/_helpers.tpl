@@ -26,7 +26,18 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- define "fence.on" -}}{{ if and .Values.elections.enabled (ne .Values.fence.mode "none") }}true{{ end }}{{- end -}}
 {{- define "member.on" -}}
 {{- $on := .Values.elections.member -}}
-{{- if kindIs "invalid" $on }}{{ $on = eq .Values.fence.mode "deny" }}{{ end -}}
+{{- if kindIs "invalid" $on }}{{ $on = or .Values.elections.strategy (eq .Values.fence.mode "deny") }}{{ end -}}
+{{- if and .Values.elections.enabled $on }}true{{ end -}}
+{{- end -}}
+{{- define "coordinated.on" -}}{{ if and .Values.elections.enabled .Values.elections.strategy }}true{{ end }}{{- end -}}
+{{- define "fence.coordinated" -}}
+{{- $on := .Values.fence.coordinated -}}
+{{- if kindIs "invalid" $on }}{{ $on = include "coordinated.on" . }}{{ end -}}
+{{- if $on }}true{{ end -}}
+{{- end -}}
+{{- define "coordinator.on" -}}
+{{- $on := .Values.elections.coordinator -}}
+{{- if kindIs "invalid" $on }}{{ $on = .Values.elections.strategy }}{{ end -}}
 {{- if and .Values.elections.enabled $on }}true{{ end -}}
 {{- end -}}
 
@@ -38,6 +49,7 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- if include "ingress.on" . }}{{ $maps = append $maps "istio-leader" }}{{ $leases = append $leases "istio-leader" }}{{ end -}}
 {{- if include "status.on" . }}{{ $maps = append $maps "istio-gateway-status-leader" }}{{ $leases = append $leases (printf "istio-gateway-status-leader-%s" $rev) }}{{ end -}}
 {{- if include "deployment.on" . }}{{ $leases = append $leases (printf "istio-gateway-deployment-%s" $rev) }}{{ end -}}
+{{- if include "coordinator.on" . }}{{ $leases = append $leases "incumbent-coordinator" }}{{ end -}}
 {{ dict "configmaps" $maps "leases" $leases | toJson }}
 {{- end -}}
 
@@ -62,6 +74,9 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- end }}
 {{- if ne .Values.elections.lock "configmap" }}
 - --lock={{ .Values.elections.lock }}
+{{- end }}
+{{- if include "coordinated.on" . }}
+- --election-strategy={{ .Values.elections.strategy }}
 {{- end }}
 {{- with .Values.excludedNamespaces }}
 - --excluded-namespaces={{ join "," . }}
@@ -98,6 +113,7 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- if not .Values.gate }}{{ $_ := set $env "ENABLE_WRITE_GATE" "false" }}{{ end -}}
 {{- if and .Values.elections.enabled (eq .Values.fence.mode "deny") }}{{ $_ := set $env "ENABLE_WRITE_FENCE" "true" }}{{ end -}}
 {{- if and .Values.elections.enabled (not (include "member.on" .)) }}{{ $_ := set $env "ENABLE_MEMBER_LEASE" "false" }}{{ end -}}
+{{- if include "coordinator.on" . }}{{ $_ := set $env "ENABLE_COORDINATOR" "true" }}{{ end -}}
 {{- if not .Values.gatewayAPI.enabled }}{{ $_ := set $env "PILOT_ENABLE_GATEWAY_API" "false" }}{{ end -}}
 {{- if not .Values.gatewayAPI.status }}{{ $_ := set $env "PILOT_ENABLE_GATEWAY_API_STATUS" "false" }}{{ end -}}
 {{- if not .Values.gatewayAPI.deployment }}{{ $_ := set $env "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER" "false" }}{{ end -}}

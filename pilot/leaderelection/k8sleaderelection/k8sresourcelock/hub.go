@@ -1,11 +1,9 @@
 package k8sresourcelock
 
 import (
-	"context"
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
@@ -13,8 +11,7 @@ import (
 const defaultShareFrom = 4
 
 // WatchHub lets the LeaseLocks of a process share one watch of each namespace, instead
-// of one watch and three goroutines for each lock. Set LeaseLock.Hub: Watch then shares
-// where it can, and Subscribe needs no goroutine at all.
+// of one watch and three goroutines for each lock: set LeaseLock.Hub.
 //
 // A watch of a whole namespace needs a right that cannot be restricted to names. Where
 // it is missing, each lock is watched by its name, and the right is tried again after
@@ -43,40 +40,6 @@ type watchers struct {
 	refused *time.Timer
 }
 
-// watch serves LeaseLock.Watch.
-func (h *WatchHub) watch(ctx context.Context, a access[*coordinationv1.Lease], from string, up func(), seen func(Snapshot)) (string, error) {
-	h.enter(a.meta.Namespace)
-	defer h.leave(a.meta.Namespace)
-	ready := make(chan struct{}, 1) // room for the one word that there are News
-	wake := func() {
-		select {
-		case ready <- struct{}{}:
-		default:
-		}
-	}
-	if sub := h.join(ctx, a.meta.Namespace, a.meta.Name, from, wake); sub != nil {
-		resume, shared, err := sub.follow(ctx, a, from, ready, up, seen)
-		sub.end()
-		switch {
-		case err != nil:
-			return a.ended(ctx, resume, err)
-		case shared:
-			return resume, nil
-		}
-	}
-	return a.watch(ctx, from, up, seen)
-}
-
-// subscribe serves LeaseLock.Subscribe.
-func (h *WatchHub) subscribe(ctx context.Context, namespace, name string, wake func()) *Subscription {
-	h.enter(namespace)
-	sub := h.join(ctx, namespace, name, "", wake)
-	if sub == nil {
-		h.leave(namespace)
-	}
-	return sub
-}
-
 // enter counts somebody who watches in a namespace.
 func (h *WatchHub) enter(namespace string) {
 	h.mu.Lock()
@@ -101,26 +64,24 @@ func (h *WatchHub) leave(namespace string) {
 	}
 }
 
-// join subscribes somebody who has entered to the namespace's watch. It returns nil
+// join gives somebody who has entered a share in the namespace's watch. It returns nil
 // when a Lease should be watched by its name.
-func (h *WatchHub) join(ctx context.Context, namespace, name, from string, wake func()) *Subscription {
+func (h *WatchHub) join(w *lockWatch) *share {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all, share := h.namespaces[namespace], h.ShareFrom
-	if share == 0 {
-		share = defaultShareFrom
+	all, least := h.namespaces[w.namespace], h.ShareFrom
+	if least == 0 {
+		least = defaultShareFrom
 	}
 	switch {
 	case h.Client == nil || all.refused != nil:
 		return nil
-	case all.shared == nil && all.count < share:
+	case all.shared == nil && all.count < least:
 		return nil
 	case all.shared == nil:
-		all.shared = newSharedWatch(ctx, h, namespace, from)
-	case from == "" && all.shared.unproven():
-		return nil
+		all.shared = newSharedWatch(w.ctx, h, w.namespace)
 	}
-	return all.shared.add(name, from, wake)
+	return all.shared.add(w)
 }
 
 // forget keeps newcomers away from a watch that ends. The caller holds mu.

@@ -2,11 +2,8 @@ package k8sresourcelock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -90,70 +87,6 @@ func (s *leaseServer) watches() []string {
 	return slices.Clone(s.opened)
 }
 
-// onlooker is one Watch through a hub.
-type onlooker struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	ups    int
-	saw    []string // versions, with "-" in front when the Lease does not exist
-	block  chan struct{}
-	resume string
-	err    error
-}
-
-func look(t *testing.T, h *WatchHub, name, from string) *onlooker {
-	ctx, cancel := context.WithCancel(t.Context())
-	o := &onlooker{cancel: cancel, done: make(chan struct{})}
-	lock := &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Client: h.Client, Hub: h}
-	go func() {
-		defer close(o.done)
-		o.resume, o.err = lock.Watch(ctx, from, func() { o.ups++ }, func(s Snapshot) {
-			version := s.ResourceVersion
-			if !s.Exists {
-				version = "-" + version
-			} else if s.Record.HolderIdentity != "at-"+version {
-				version = fmt.Sprintf("%+v", s.Record)
-			}
-			o.saw = append(o.saw, version)
-			if o.block != nil {
-				<-o.block
-			}
-		})
-	}()
-	t.Cleanup(o.quit)
-	synctest.Wait()
-	return o
-}
-
-func (o *onlooker) quit() {
-	o.cancel()
-	<-o.done
-}
-
-func (o *onlooker) wants(t *testing.T, versions ...string) {
-	t.Helper()
-	synctest.Wait()
-	if !slices.Equal(o.saw, versions) || o.ups != 1 {
-		t.Errorf("saw %q, up %d times; want %q", o.saw, o.ups, versions)
-	}
-}
-
-// ends wants the watch over.
-func (o *onlooker) ends(t *testing.T, resume string, is func(error) bool) {
-	t.Helper()
-	synctest.Wait()
-	select {
-	case <-o.done:
-	default:
-		t.Fatal("the watch goes on")
-	}
-	if o.resume != resume || !is(o.err) {
-		t.Errorf("resume %q, error %v; want %q", o.resume, o.err, resume)
-	}
-}
-
-func noError(err error) bool { return err == nil }
-
 func hubTest(t *testing.T, name string, f func(t *testing.T, s *leaseServer, h *WatchHub)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -167,30 +100,29 @@ func TestHubOpensOneWatchFromAFewOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLeaseServer()
 		h := &WatchHub{Client: s}
-		var all []*onlooker
+		var all []*lockWatch
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
-			all = append(all, look(t, h, name, ""))
+			all = append(all, subscribed(t, h, name))
 		}
 		want := []string{"metadata.name=a@", "metadata.name=b@", "metadata.name=c@", "@"}
 		if got := s.watches(); !slices.Equal(got, want) {
 			t.Errorf("watches %q, want %q", got, want)
 		}
 		s.say(watch.Added, "e", "7")
-		all[4].wants(t, "7")
-		all[3].wants(t)
+		wantTold(t, all[4], "up after a gap", "changed7")
+		wantTold(t, all[3], "up after a gap")
 		// One whose own watch has ended joins the others.
 		s.say(watch.Added, "a", "9")
 		s.streams["metadata.name=a"].Action(watch.Added, leaseOf("a", "9"))
 		s.streams["metadata.name=a"].Stop()
-		all[0].ends(t, "9", noError)
-		again := look(t, h, "a", "9")
+		wantTold(t, all[0], "up after a gap", "changed9", "down", "up after a gap")
 		s.say(watch.Modified, "a", "10")
-		again.wants(t, "10")
+		wantTold(t, all[0], "changed10")
 		if n := len(s.watches()); n != 4 {
 			t.Errorf("%d watches", n)
 		}
-		for _, o := range append(all, again) {
-			o.quit()
+		for _, w := range all {
+			w.End()
 		}
 		if len(h.namespaces) != 0 || !s.streams[""].IsStopped() {
 			t.Error("the hub runs on although nobody watches")
@@ -200,138 +132,97 @@ func TestHubOpensOneWatchFromAFewOn(t *testing.T) {
 
 func TestHubShows(t *testing.T) {
 	hubTest(t, "what concerns each, in order, deletions too", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		a, b := look(t, h, "a", ""), look(t, h, "b", "")
+		a, b := subscribed(t, h, "a"), subscribed(t, h, "b")
 		s.say(watch.Added, "a", "8")
 		s.say(watch.Added, "b", "9")
 		s.say(watch.Modified, "a", "10")
 		s.say(watch.Deleted, "a", "11")
 		s.say(watch.Added, "a", "101")
-		a.wants(t, "8", "10", "-11", "101")
-		b.wants(t, "9")
+		wantTold(t, a, "up after a gap", "changed8", "changed10", "gone11", "changed101")
+		wantTold(t, b, "up after a gap", "changed9")
 	})
-	hubTest(t, "a late one the present state, and nothing older", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		first := look(t, h, "a", "")
+	hubTest(t, "a late one nothing older", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		first := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
 		s.say(watch.Added, "b", "10")
-		late := look(t, h, "b", "")
+		late := subscribed(t, h, "b")
 		s.say(watch.Added, "b", "10") // as at the start of a watch
 		s.say(watch.Modified, "b", "11")
-		late.wants(t, "10", "11")
-		first.wants(t, "9")
+		wantTold(t, late, "up after a gap", "changed11")
+		wantTold(t, first, "up after a gap", "changed9")
 	})
 	hubTest(t, "one Lease to several", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		one, two := look(t, h, "a", ""), look(t, h, "a", "")
+		one, two := subscribed(t, h, "a"), subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
-		one.wants(t, "9")
-		one.quit()
+		wantTold(t, one, "up after a gap", "changed9")
+		one.End()
 		s.say(watch.Modified, "a", "10")
-		two.wants(t, "9", "10")
+		wantTold(t, two, "up after a gap", "changed9", "changed10")
+		wantTold(t, one)
 	})
 }
 
 func TestHubGoesOn(t *testing.T) {
 	hubTest(t, "where it was when the server ends the watch", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		a := look(t, h, "a", "")
+		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
 		s.streams[""].Action(watch.Bookmark, leaseOf("", "15"))
 		s.streams[""].Stop()
 		synctest.Wait()
 		s.say(watch.Modified, "a", "16")
-		a.wants(t, "9", "16")
-		if got := s.watches(); !slices.Equal(got, []string{"@", "@15"}) {
-			t.Errorf("watches %q", got)
-		}
-	})
-	hubTest(t, "not when it ends again and again", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		a := look(t, h, "a", "5")
+		wantTold(t, a, "up after a gap", "changed9", "up", "changed16")
 		s.streams[""].Stop()
-		a.ends(t, "5", noError)
-	})
-	hubTest(t, "for those who come back after trouble", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		a, b := look(t, h, "a", ""), look(t, h, "b", "")
-		s.say(watch.Added, "a", "9")
-		s.say(watch.Added, "b", "10")
-		s.fail(apierrors.NewInternalError(errors.New("etcd")))
-		broken := func(err error) bool {
-			return apierrors.IsInternalError(err) && strings.HasPrefix(err.Error(), "lease ns/")
-		}
-		a.ends(t, "10", broken)
-		b.ends(t, "10", broken)
-		a = look(t, h, "a", a.resume)
-		s.say(watch.Modified, "a", "11")
-		joined := look(t, h, "b", b.resume) // nothing has happened to it
-		s.say(watch.Modified, "b", "12")
-		joined.wants(t, "12")
-		a.wants(t, "11")
-		tooLate := look(t, h, "b", "10") // 12 came before it was back
-		tooLate.ends(t, "", noError)
-		if got := s.watches(); !slices.Equal(got, []string{"@", "@10"}) {
+		wantTold(t, a, "up")
+		s.streams[""].Stop() // with nothing shown
+		wantTold(t, a, "down")
+		if got := s.watches(); !slices.Equal(got, []string{"@", "@15", "@16"}) {
 			t.Errorf("watches %q", got)
 		}
 	})
-	hubTest(t, "anew when the version is gone", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		a := look(t, h, "a", "5")
-		s.fail(apierrors.NewResourceExpired("too old"))
-		a.ends(t, "", apierrors.IsResourceExpired)
-	})
-}
-
-func TestHubAndARestoredStore(t *testing.T) {
-	hubTest(t, "what it has shown is in the future", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		a, b := look(t, h, "a", ""), look(t, h, "b", "")
-		s.say(watch.Added, "a", "90")
-		s.present["a"] = "40"
-		back := look(t, h, "a", "") // who has read it, and starts anew
-		for _, o := range []*onlooker{a, b, back} {
-			o.ends(t, "", noError)
-		}
-		a = look(t, h, "a", "")
-		s.say(watch.Modified, "a", "41")
-		a.wants(t, "40", "41")
-	})
-	hubTest(t, "where it resumed is in the future", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		look(t, h, "a", "90")
-		s.present["b"] = "40"
-		b := look(t, h, "b", "")
-		s.streams["metadata.name=b"].Action(watch.Added, leaseOf("b", "40"))
-		b.wants(t, "40") // by its name: nobody knows whether the shared one will ever speak
+	hubTest(t, "not without a word when it ends with nothing shown", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		a := subscribed(t, h, "a")
+		s.streams[""].Stop()
+		wantTold(t, a, "up after a gap", "down")
 	})
 }
 
 func TestHubWithoutTheRight(t *testing.T) {
 	hubTest(t, "watches by name, and tries again later", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		s.refuse = func(selector string) error {
-			if selector == "" {
-				return apierrors.NewForbidden(coordinationv1.Resource("leases"), "", errors.New("no"))
-			}
-			return nil
-		}
-		a, b := look(t, h, "a", ""), look(t, h, "b", "")
+		s.set(wholeNamespace(noRight))
+		a, b := subscribed(t, h, "a"), subscribed(t, h, "b")
 		s.streams["metadata.name=a"].Action(watch.Added, leaseOf("a", "9"))
-		a.wants(t, "9")
-		b.wants(t)
+		wantTold(t, a, "down", "up after a gap", "changed9")
+		wantTold(t, b, "up after a gap")
 		if got := s.watches(); !slices.Equal(got, []string{"@", "metadata.name=a@", "metadata.name=b@"}) {
 			t.Errorf("watches %q", got)
 		}
-		s.refuse = func(string) error { return nil }
+		s.set(wholeNamespace(nil))
 		<-time.After(maxWatch + time.Second)
-		c := look(t, h, "c", "")
+		c := subscribed(t, h, "c")
 		s.say(watch.Added, "c", "10")
-		c.wants(t, "10")
+		wantTold(t, c, "up after a gap", "changed10")
+		s.streams["metadata.name=a"].Stop()
+		wantTold(t, a, "down", "up after a gap")
+		s.say(watch.Modified, "a", "11")
+		wantTold(t, a, "changed11")
 	})
 	hubTest(t, "that it lost", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		a := look(t, h, "a", "")
+		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
-		s.refuse = func(selector string) error {
-			if selector == "" {
-				return apierrors.NewForbidden(coordinationv1.Resource("leases"), "", errors.New("no"))
-			}
-			return nil
-		}
+		s.set(wholeNamespace(noRight))
 		s.streams[""].Stop()
-		a.ends(t, "9", noError)
-		look(t, h, "a", "9").wants(t)
-		if got := s.watches(); got[len(got)-1] != "metadata.name=a@9" {
+		wantTold(t, a, "up after a gap", "changed9", "down", "up after a gap")
+		if got := s.watches(); got[len(got)-1] != "metadata.name=a@" {
+			t.Errorf("watches %q", got)
+		}
+	})
+	hubTest(t, "and whoever ends meanwhile is not followed by name", func(t *testing.T, s *leaseServer, h *WatchHub) {
+		a := subscribed(t, h, "a")
+		a.End()
+		a.refused()
+		a.join()
+		synctest.Wait()
+		if got := s.watches(); !slices.Equal(got, []string{"@"}) {
 			t.Errorf("watches %q", got)
 		}
 	})
@@ -339,24 +230,14 @@ func TestHubWithoutTheRight(t *testing.T) {
 
 func TestHubDropsWhoDoesNotLook(t *testing.T) {
 	hubTest(t, "and nobody else", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		other := look(t, h, "b", "")
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		lock := &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Client: s, Hub: h}
-		look, ended := make(chan struct{}), make(chan error, 1)
-		go func() {
-			_, err := lock.Watch(ctx, "", func() {}, func(Snapshot) { <-look })
-			ended <- err
-		}()
-		synctest.Wait()
+		a, other := subscribed(t, h, "a"), subscribed(t, h, "b")
 		for i := range maxPending + 2 {
 			s.say(watch.Modified, "a", strconv.Itoa(100+i))
 		}
 		s.say(watch.Added, "b", "900")
-		other.wants(t, "900")
-		close(look)
-		if err := <-ended; !errors.Is(err, errBehind) {
-			t.Errorf("error %v", err)
+		wantTold(t, other, "up after a gap", "changed900")
+		if got := told(a); got[0] != "down: "+errBehind.Error() || got[1] != "up after a gap" {
+			t.Errorf("told %q", got)
 		}
 	})
 }

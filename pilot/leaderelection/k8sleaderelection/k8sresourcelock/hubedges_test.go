@@ -47,14 +47,12 @@ func leaseLock(h *WatchHub, name string) *LeaseLock {
 	return &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Client: h.Client, Hub: h}
 }
 
-func subscribed(t *testing.T, h *WatchHub, name string) *Subscription {
+func subscribed(t *testing.T, h *WatchHub, name string) *lockWatch {
 	t.Helper()
-	sub := leaseLock(h, name).Subscribe(t.Context(), func() {})
-	if sub == nil {
-		t.Fatal("no subscription")
-	}
+	w := leaseLock(h, name).Subscribe(t.Context(), func() {}).(*lockWatch)
+	t.Cleanup(w.End)
 	synctest.Wait()
-	return sub
+	return w
 }
 
 // shared are the watches of the whole namespace.
@@ -74,16 +72,16 @@ func TestHubCountsWhoWatches(t *testing.T) {
 	hubTest(t, "and keeps nothing of those who have gone", func(t *testing.T, s *leaseServer, h *WatchHub) {
 		h.ShareFrom = 0
 		for range 10 {
-			if leaseLock(h, "a").Subscribe(t.Context(), func() {}) != nil {
-				t.Fatal("a single lock shares a watch")
-			}
+			subscribed(t, h, "a").End()
 		}
 		if h.kept() != 0 {
 			t.Errorf("%d namespaces are kept", h.kept())
 		}
+		s.wantShared(t)
 		h.ShareFrom = 1
-		for _, sub := range []*Subscription{subscribed(t, h, "a"), subscribed(t, h, "b")} {
-			sub.End()
+		for _, w := range []*lockWatch{subscribed(t, h, "a"), subscribed(t, h, "b")} {
+			w.End()
+			w.End() // once more changes nothing
 		}
 		if h.kept() != 0 {
 			t.Errorf("%d namespaces are kept", h.kept())
@@ -91,86 +89,61 @@ func TestHubCountsWhoWatches(t *testing.T) {
 	})
 	hubTest(t, "and goes on sharing with fewer", func(t *testing.T, s *leaseServer, h *WatchHub) {
 		h.ShareFrom = 3
-		x, y, a := look(t, h, "x", ""), look(t, h, "y", ""), look(t, h, "a", "")
-		x.quit()
-		y.quit()
-		b := look(t, h, "b", "")
-		a.quit()
-		c := look(t, h, "c", "")
+		x, y, a := subscribed(t, h, "x"), subscribed(t, h, "y"), subscribed(t, h, "a")
+		x.End()
+		y.End()
+		b := subscribed(t, h, "b")
+		a.End()
+		c := subscribed(t, h, "c")
 		s.say(watch.Added, "b", "9")
 		s.say(watch.Added, "c", "10")
-		b.wants(t, "9")
-		c.wants(t, "10")
+		wantTold(t, b, "up after a gap", "changed9")
+		wantTold(t, c, "up after a gap", "changed10")
 		s.wantShared(t, "@")
 	})
 	hubTest(t, "and begins anew after the last of those who share", func(t *testing.T, s *leaseServer, h *WatchHub) {
 		h.ShareFrom = 2
-		byName := look(t, h, "x", "")
-		look(t, h, "a", "").quit()
-		again := look(t, h, "a", "")
+		byName := subscribed(t, h, "x")
+		subscribed(t, h, "a").End()
+		again := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
-		again.wants(t, "9")
-		byName.wants(t)
+		wantTold(t, again, "up after a gap", "changed9")
+		wantTold(t, byName, "up after a gap")
 		s.wantShared(t, "@", "@")
 	})
 	hubTest(t, "and does without a client of its own", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		lock := leaseLock(h, "a")
-		lock.Hub = &WatchHub{ShareFrom: 1}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if _, err := lock.Watch(ctx, "", func() {}, func(Snapshot) {}); err != nil {
-				t.Error(err)
-			}
-		}()
-		synctest.Wait()
-		cancel()
-		<-done
-		if got := s.watches(); !slices.Equal(got, []string{"metadata.name=a@"}) || lock.Subscribe(t.Context(), func() {}) != nil {
+		meta := leaseLock(h, "a").LeaseMeta
+		for _, lock := range []*LeaseLock{{LeaseMeta: meta, Client: s, Hub: &WatchHub{ShareFrom: 1}}, {LeaseMeta: meta, Client: s}} {
+			w := lock.Subscribe(t.Context(), func() {})
+			wantTold(t, w, "up after a gap")
+			w.End()
+		}
+		if got := s.watches(); !slices.Equal(got, []string{"metadata.name=a@", "metadata.name=a@"}) {
 			t.Errorf("watches %q", got)
 		}
-		for _, lesser := range []*LeaseLock{{LeaseMeta: lock.LeaseMeta, Client: s}, {LeaseMeta: lock.LeaseMeta, Hub: h}} {
-			if lesser.Subscribe(t.Context(), func() {}) != nil {
-				t.Errorf("%+v: a subscription", lesser)
-			}
-		}
-		if _, err := (&LeaseLock{LeaseMeta: lock.LeaseMeta, Hub: h}).Watch(ctx, "7", nil, nil); !errors.Is(err, errNoClient) {
-			t.Errorf("a lock without a client: %v", err)
-		}
+		none := (&LeaseLock{LeaseMeta: meta}).Subscribe(t.Context(), func() {})
+		defer none.End()
+		wantTold(t, none, "down: lease ns/a: watch: "+errNoClient.Error())
 	})
 	hubTest(t, "and hands on why a watch by name fails", func(t *testing.T, s *leaseServer, h *WatchHub) {
 		h.ShareFrom = 2
 		s.set(func(string) error { return apierrors.NewInternalError(errors.New("etcd")) })
-		look(t, h, "a", "5").ends(t, "5", apierrors.IsInternalError)
+		wantTold(t, subscribed(t, h, "a"), "down: lease ns/a: watch: Internal error occurred: etcd")
 	})
 }
 
-func TestHubKnowsWhoCanBeToldAll(t *testing.T) {
-	hubTest(t, "who knows what was shown, and who knows less", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		look(t, h, "a", "90")
-		joins := look(t, h, "b", "95")
-		s.say(watch.Added, "b", "96")
-		joins.wants(t, "96")
-		look(t, h, "c", "50").ends(t, "", noError)
-		look(t, h, "c", "90").wants(t)
-		look(t, h, "b", "96").wants(t)
-		s.present["d"] = "92"
-		late := look(t, h, "d", "")
-		late.wants(t, "92")
-		s.wantShared(t, "@90")
-		if n := len(s.watches()); n != 1 {
-			t.Errorf("%d watches: the shared one has shown that it lives", n)
-		}
-	})
-	hubTest(t, "one whose Lease was not shown may have missed its deletion", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		look(t, h, "a", "")
-		s.say(watch.Added, "a", "90")
-		look(t, h, "b", "50").ends(t, "", noError)
-	})
+// A watch that is over does not take the next one's place away.
+func TestHubForgetsNoOtherWatch(t *testing.T) {
+	next := &sharedWatch{namespace: "ns"}
+	h := &WatchHub{namespaces: map[string]*watchers{"ns": {shared: next}}}
+	if h.forget(&sharedWatch{namespace: "ns"}); h.namespaces["ns"].shared != next {
+		t.Error("the next watch is forgotten")
+	}
+}
+
+func TestHubKnowsWhoMayHaveMissedSomething(t *testing.T) {
 	hubTest(t, "all are behind after a trouble before anything was shown", func(t *testing.T, s *leaseServer, h *WatchHub) {
 		a := subscribed(t, h, "a")
-		defer a.End()
 		wantTold(t, a, "up after a gap")
 		s.fail(apierrors.NewInternalError(errors.New("etcd")))
 		wantTold(t, a, "down: Internal error occurred: etcd")
@@ -179,7 +152,6 @@ func TestHubKnowsWhoCanBeToldAll(t *testing.T) {
 	})
 	hubTest(t, "410 in the older form is one, too", func(t *testing.T, s *leaseServer, h *WatchHub) {
 		a := subscribed(t, h, "a")
-		defer a.End()
 		s.say(watch.Added, "a", "9")
 		s.fail(&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonGone, Message: "gone"}})
 		wantTold(t, a, "up after a gap", "changed9", "down: gone")
@@ -189,7 +161,6 @@ func TestHubKnowsWhoCanBeToldAll(t *testing.T) {
 	})
 	hubTest(t, "it goes on after the latest, in whichever order things came", func(t *testing.T, s *leaseServer, h *WatchHub) {
 		a := subscribed(t, h, "a")
-		defer a.End()
 		s.say(watch.Added, "a", "9")
 		s.say(watch.Modified, "a", "9") // once more
 		s.say(watch.Added, "b", "5")
@@ -202,20 +173,17 @@ func TestHubKnowsWhoCanBeToldAll(t *testing.T) {
 
 func TestHubAndItsConnection(t *testing.T) {
 	hubTest(t, "who comes while it is down is not told that it is up", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		a := subscribed(t, h, "a")
-		defer a.End()
+		subscribed(t, h, "a")
 		s.fail(apierrors.NewInternalError(errors.New("etcd")))
 		synctest.Wait()
 		b := subscribed(t, h, "b")
-		defer b.End()
 		wantTold(t, b)
 		<-time.After(minPause)
 		wantTold(t, b, "up after a gap")
 	})
 	hubTest(t, "one that ends at once was not up", func(t *testing.T, s *leaseServer, h *WatchHub) {
 		h.Client = empty{s}
-		a := leaseLock(h, "a").Subscribe(t.Context(), func() {})
-		defer a.End()
+		a := subscribed(t, h, "a")
 		wantTold(t, a, "down: "+errNotAccepted.Error())
 	})
 	for name, trouble := range map[string]func(*leaseServer, *WatchHub){
@@ -227,8 +195,7 @@ func TestHubAndItsConnection(t *testing.T) {
 	} {
 		hubTest(t, "further and further apart: connections "+name, func(t *testing.T, s *leaseServer, h *WatchHub) {
 			trouble(s, h)
-			a := leaseLock(h, "a").Subscribe(t.Context(), func() {})
-			defer a.End()
+			subscribed(t, h, "a")
 			<-time.After(10 * time.Minute)
 			if n := len(s.watches()); n < 10*60/16 || n > 10*60/8+8 {
 				t.Errorf("%d connections in ten minutes", n)
@@ -236,8 +203,7 @@ func TestHubAndItsConnection(t *testing.T) {
 		})
 	}
 	hubTest(t, "further and further apart: connections that show nothing", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		a := subscribed(t, h, "a")
-		defer a.End()
+		subscribed(t, h, "a")
 		began := time.Now()
 		for range 10 {
 			n := len(s.watches())
@@ -253,8 +219,7 @@ func TestHubAndItsConnection(t *testing.T) {
 	})
 	hubTest(t, "soon again after one that has shown something", func(t *testing.T, s *leaseServer, h *WatchHub) {
 		s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd"))))
-		a := leaseLock(h, "a").Subscribe(t.Context(), func() {})
-		defer a.End()
+		subscribed(t, h, "a")
 		<-time.After(time.Minute)
 		s.set(wholeNamespace(nil))
 		<-time.After(minPause << maxPauseShift)
@@ -268,11 +233,10 @@ func TestHubAndItsConnection(t *testing.T) {
 		}
 	})
 	hubTest(t, "at random moments, so that many do not come back together", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		w := &sharedWatch{}
 		var least, most time.Duration
 		for range 300 {
 			began := time.Now()
-			w.pause(t.Context(), 3)
+			pause(t.Context(), 3)
 			took := time.Since(began)
 			if least == 0 || took < least {
 				least = took
@@ -315,9 +279,9 @@ func (e erring) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Inter
 func TestHubRemembersThatItHasNoRight(t *testing.T) {
 	hubTest(t, "when nobody watches any more, for as long as it said", func(t *testing.T, s *leaseServer, h *WatchHub) {
 		s.set(wholeNamespace(noRight))
-		look(t, h, "a", "").quit()
+		subscribed(t, h, "a").End()
 		<-time.After(maxWatch / 2)
-		look(t, h, "a", "").quit()
+		subscribed(t, h, "a").End()
 		s.wantShared(t, "@")
 		<-time.After(maxWatch)
 		if h.kept() != 0 {
@@ -332,43 +296,30 @@ func TestHubRemembersThatItHasNoRight(t *testing.T) {
 		s.wantShared(t, "@")
 		<-time.After(maxWatch)
 		b := subscribed(t, h, "b")
-		defer b.End()
 		wantTold(t, b, "up after a gap")
 		s.wantShared(t, "@", "@")
 		a.End()
 		c := subscribed(t, h, "c")
-		defer c.End()
 		wantTold(t, c, "up after a gap")
 		s.wantShared(t, "@", "@")
 	})
 }
 
 func TestHubInARestoredStore(t *testing.T) {
-	hubTest(t, "who finds that out is not told that all is well", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		look(t, h, "a", "")
-		s.say(watch.Added, "a", "90")
-		s.present["a"] = "40"
-		back := look(t, h, "a", "")
-		back.ends(t, "", noError)
-		if back.ups != 0 || len(back.saw) != 0 {
-			t.Errorf("up %d times, saw %q", back.ups, back.saw)
-		}
-	})
 	hubTest(t, "an absent Lease says nothing about the store", func(t *testing.T, s *leaseServer, h *WatchHub) {
-		a := look(t, h, "a", "")
+		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "90")
 		s.say(watch.Deleted, "a", "91")
-		look(t, h, "a", "").wants(t)
-		a.wants(t, "90", "-91")
+		a.Rewound("")
+		wantTold(t, a, "up after a gap", "changed90", "gone91")
 		s.wantShared(t, "@")
 	})
 	hubTest(t, "what the old connection still shows does not count", func(t *testing.T, s *leaseServer, h *WatchHub) {
 		a := subscribed(t, h, "a")
-		defer a.End()
 		s.say(watch.Added, "a", "90")
 		told(a)
 		a.Rewound("40")
-		if err := a.of.show(watch.Event{Type: watch.Modified, Object: leaseOf("a", "91")}); err != nil {
+		if err := a.share.of.show(watch.Event{Type: watch.Modified, Object: leaseOf("a", "91")}); err != nil {
 			t.Error(err)
 		}
 		for _, n := range told(a) {

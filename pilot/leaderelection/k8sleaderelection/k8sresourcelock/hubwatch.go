@@ -2,9 +2,7 @@ package k8sresourcelock
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
@@ -20,48 +18,61 @@ type sharedWatch struct {
 	stop      context.CancelFunc
 	done      chan struct{} // closed at the end
 
-	subscribers map[string][]*Subscription // by the Lease's name
+	shares map[string][]*share // by the Lease's name
 	// broken ends the present connection; nil once it has, or none was made yet.
 	broken context.CancelFunc
 	// up: the server has accepted the present connection.
 	up bool
-	// begin is where the time began since when nothing was missed, and at is the latest
-	// version shown. "" is the state of the moment in which a connection was accepted.
-	begin, at string
+	// at is the latest version shown since when nothing was missed; "": nothing was shown.
+	at string
 	// latest has the version of each Lease's latest change in that time.
 	latest map[string]string
 }
 
-func newSharedWatch(ctx context.Context, h *WatchHub, namespace, from string) *sharedWatch {
+// share is one lock's part in a shared watch.
+type share struct {
+	of *sharedWatch
+	to *lockWatch
+	// known: it has been up since the watch began anew, and was shown all since.
+	known bool
+}
+
+func newSharedWatch(ctx context.Context, h *WatchHub, namespace string) *sharedWatch {
 	// It serves others when its first subscriber is gone; the last one ends it.
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w := &sharedWatch{
 		hub: h, namespace: namespace, stop: stop, done: make(chan struct{}),
-		subscribers: map[string][]*Subscription{}, begin: from, at: from, latest: map[string]string{},
+		shares: map[string][]*share{}, latest: map[string]string{},
 	}
 	go w.run(ctx)
 	return w
 }
 
-// add makes a subscription. The caller holds hub.mu.
-func (w *sharedWatch) add(name, from string, wake func()) *Subscription {
-	sub := &Subscription{of: w, name: name, from: from, wake: wake}
-	w.subscribers[name] = append(w.subscribers[name], sub)
+// add makes a share. The caller holds hub.mu.
+func (w *sharedWatch) add(to *lockWatch) *share {
+	s := &share{of: w, to: to}
+	w.shares[to.name] = append(w.shares[to.name], s)
 	if w.up {
-		sub.began()
+		s.began()
 	}
-	return sub
+	return s
 }
 
-// remove takes a subscription out. The last one ends the watch, and waits for that.
-func (w *sharedWatch) remove(sub *Subscription) {
+// began tells that the watch is up. The caller holds hub.mu.
+func (s *share) began() {
+	s.to.put(News{Kind: Up, Gap: !s.known})
+	s.known = true
+}
+
+// remove takes a share out. The last one ends the watch, and waits for that.
+func (w *sharedWatch) remove(s *share) {
 	w.hub.mu.Lock()
-	rest := slices.DeleteFunc(w.subscribers[sub.name], func(s *Subscription) bool { return s == sub })
-	w.subscribers[sub.name] = rest
+	rest := slices.DeleteFunc(w.shares[s.to.name], func(o *share) bool { return o == s })
+	w.shares[s.to.name] = rest
 	if len(rest) == 0 {
-		delete(w.subscribers, sub.name)
+		delete(w.shares, s.to.name)
 	}
-	last := len(w.subscribers) == 0
+	last := len(w.shares) == 0
 	if last {
 		w.hub.forget(w)
 	}
@@ -80,36 +91,10 @@ func (w *sharedWatch) run(ctx context.Context) {
 		if !w.ended(shown, err) {
 			return
 		}
-		if shown {
-			fails = 0
-		}
-		if !shown || err != nil { // else it is the server's time limit
-			fails++
-		}
-		w.pause(ctx, fails)
+		fails = failures(fails, shown, err)
+		pause(ctx, fails)
 	}
 }
-
-// pause waits after failures, longer after more, less up to half of it, so that many
-// processes do not come back together.
-func (w *sharedWatch) pause(ctx context.Context, fails int) {
-	if fails == 0 {
-		return
-	}
-	d := minPause << min(fails-1, maxPauseShift)
-	timer := time.NewTimer(d - rand.N(d/2+1))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// From a quarter of a second to 16 s.
-const (
-	minPause      = 250 * time.Millisecond
-	maxPauseShift = 6
-)
 
 // connect is one watch of the namespace, until it ends.
 func (w *sharedWatch) connect(ctx context.Context) (shown bool, err error) {
@@ -145,8 +130,8 @@ func (w *sharedWatch) began() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	w.up = true
-	for sub := range w.all {
-		sub.began()
+	for s := range w.all {
+		s.began()
 	}
 }
 
@@ -154,42 +139,47 @@ func (w *sharedWatch) began() {
 // that the server ended in the course of things is no news if it can be gone on with.
 func (w *sharedWatch) ended(shown bool, err error) bool {
 	w.hub.mu.Lock()
-	defer w.hub.mu.Unlock()
 	if err == nil && shown && w.at != "" {
+		w.hub.mu.Unlock()
 		return true
 	}
 	w.up = false
-	if apierrors.IsForbidden(err) {
+	refused := apierrors.IsForbidden(err)
+	if refused {
 		w.hub.forget(w)
 		w.hub.refuse(w.namespace)
-		for sub := range w.all {
-			sub.put(News{Kind: Refused})
-		}
-		return false
+		err = nil // there is another way
 	}
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || w.at == "" {
 		w.reset()
 	}
-	for sub := range w.all {
-		sub.put(News{Kind: Down, Err: err, Resume: w.at})
+	all := slices.Collect(w.all)
+	for _, s := range all {
+		s.to.put(News{Kind: Down, Err: err})
 	}
-	return true
+	w.hub.mu.Unlock()
+	for _, s := range all {
+		if refused {
+			s.to.refused()
+		}
+	}
+	return !refused
 }
 
 // reset begins anew, with the present state. The caller holds hub.mu.
 func (w *sharedWatch) reset() {
-	w.begin, w.at = "", ""
+	w.at = ""
 	clear(w.latest)
-	for sub := range w.all {
-		sub.from, sub.known = "", false
+	for s := range w.all {
+		s.known = false
 	}
 }
 
-// all are the subscriptions. The caller holds hub.mu.
-func (w *sharedWatch) all(yield func(*Subscription) bool) {
-	for _, subs := range w.subscribers {
-		for _, sub := range subs {
-			if !yield(sub) {
+// all are the shares. The caller holds hub.mu.
+func (w *sharedWatch) all(yield func(*share) bool) {
+	for _, shares := range w.shares {
+		for _, s := range shares {
+			if !yield(s) {
 				return
 			}
 		}
@@ -215,46 +205,31 @@ func (w *sharedWatch) show(event watch.Event) error {
 		return nil
 	}
 	w.latest[lease.Name] = version
-	subs := w.subscribers[lease.Name]
-	if len(subs) == 0 {
+	shares := w.shares[lease.Name]
+	if len(shares) == 0 {
 		return nil
 	}
 	snap := Snapshot{ResourceVersion: version}
 	if event.Type != watch.Deleted {
 		snap = LeaseSnapshot(lease)
 	}
-	for _, sub := range subs {
-		sub.put(News{Kind: Changed, Snapshot: snap})
+	for _, s := range shares {
+		s.to.put(News{Kind: Changed, Snapshot: snap})
 	}
 	return nil
 }
 
-// joinable reports whether somebody who knows a Lease as of version from can be told
-// all that happened after it. The caller holds hub.mu.
-func (w *sharedWatch) joinable(name, from string) bool {
-	if shown, ok := w.latest[name]; ok {
-		return !later(shown, from)
-	}
-	return w.begin != "" && !later(w.begin, from)
-}
-
-// unproven reports that it began with a version and has shown nothing since. A version
-// that a restored store has not reached yet is accepted, too. The caller holds hub.mu.
-func (w *sharedWatch) unproven() bool { return w.begin != "" && w.at == w.begin }
-
 // rewound begins anew for all when the store is behind what was shown of a Lease: the
-// connection waits for versions that the store has yet to reach again. It reports
-// whether that is so.
-func (w *sharedWatch) rewound(name, present string) bool {
+// connection waits for versions that the store has yet to reach again.
+func (w *sharedWatch) rewound(name, present string) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	if present == "" || !later(w.latest[name], present) {
-		return false
+		return
 	}
 	w.reset()
 	w.broken() // there is a connection: it has shown something
 	w.broken = nil
-	return true
 }
 
 // later compares versions, which are decimal numbers of any length.

@@ -34,6 +34,8 @@ var (
 	_ Versioned = (*LeaseLock)(nil)
 	_ Watchable = (*LeaseLock)(nil)
 	_ Annotated = (*LeaseLock)(nil)
+
+	_ Subscribable = (*LeaseLock)(nil)
 )
 
 var leases = &format[*coordinationv1.Lease]{
@@ -202,18 +204,12 @@ func (l *LeaseLock) Rehearse(ctx context.Context, base Snapshot, record LeaderEl
 
 // Watch implements Watchable.
 func (l *LeaseLock) Watch(ctx context.Context, from string, up func(), seen func(Snapshot)) (string, error) {
-	if l.Hub != nil && l.Client != nil {
-		return l.Hub.watch(ctx, l.access(), from, up, seen)
-	}
 	return l.access().watch(ctx, from, up, seen)
 }
 
-// Subscribe implements Subscribable, where there is a Hub.
-func (l *LeaseLock) Subscribe(ctx context.Context, wake func()) *Subscription {
-	if l.Hub == nil || l.Client == nil {
-		return nil
-	}
-	return l.Hub.subscribe(ctx, l.LeaseMeta.Namespace, l.LeaseMeta.Name, wake)
+// Subscribe implements Subscribable: it shares a watch where there is a Hub.
+func (l *LeaseLock) Subscribe(ctx context.Context, wake func()) Subscription {
+	return newLockWatch(ctx, l, l.Hub, l.LeaseMeta.Namespace, l.LeaseMeta.Name, wake)
 }
 
 // Get returns the record and the bytes by which it is compared; a NotFound when

@@ -32,8 +32,9 @@ type MultiLock struct {
 
 var (
 	_ Versioned = (*MultiLock)(nil)
-	_ Watchable = (*MultiLock)(nil)
 	_ Annotated = (*MultiLock)(nil)
+
+	_ Subscribable = (*MultiLock)(nil)
 )
 
 // Pair is what Snapshot.Object holds for a MultiLock.

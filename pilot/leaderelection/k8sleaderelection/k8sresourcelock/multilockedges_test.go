@@ -93,9 +93,6 @@ func TestMultiLockWithoutItsLocks(t *testing.T) {
 					t.Errorf("error %v, want one that says what is missing", err)
 				}
 			}
-			if _, err := lock.Watch(t.Context(), "", func() {}, func(k8sresourcelock.Snapshot) {}); err == nil {
-				t.Error("it is watched")
-			}
 			lock.RecordEvent("x")
 			lock.RecordWarning("x")
 		})
@@ -104,8 +101,11 @@ func TestMultiLockWithoutItsLocks(t *testing.T) {
 		"primary":   {Primary: good.Primary.Unwatched(), Secondary: good.Secondary.Locker},
 		"secondary": {Primary: good.Primary.Locker, Secondary: good.Secondary.Unwatched()},
 	} {
-		if resume, err := lock.Watch(t.Context(), "7+7", func() {}, func(k8sresourcelock.Snapshot) {}); err == nil || resume != "" {
-			t.Errorf("%s cannot be watched: resume %q, error %v", name, resume, err)
+		if watch := k8sresourcelock.Subscribe(t.Context(), lock, func() {}); watch != nil {
+			t.Errorf("%s cannot be watched, and there is a subscription", name)
+		}
+		if n := good.Primary.Watching() + good.Secondary.Watching(); n != 0 {
+			t.Errorf("%s cannot be watched, and of the other there are %d watches", name, n)
 		}
 		if err := lock.Validate(); err != nil { // it is polled
 			t.Error(err)

@@ -1,10 +1,14 @@
 package k8sresourcelock
 
-import "fmt"
+import (
+	"fmt"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
 
 // Successors is the holder of a lock that is kept as a predecessor: not a process, so
 // that none that comes back under an old name takes itself for the leader.
-const Successors = "incumbent-successors"
+const Successors = core.Successors
 
 // KeptForSuccessors reports whether the lock is held only as a predecessor.
 func (s Snapshot) KeptForSuccessors() bool {
@@ -12,7 +16,8 @@ func (s Snapshot) KeptForSuccessors() bool {
 		namesTerm(s.Notes[PredecessorAnnotation], s.Record)
 }
 
-// SuccessorsNote is the note that makes a record of Successors one.
+// SuccessorsNote is the note that makes a record of Successors one. Beside a process's own name it says that the
+// process has won a predecessor's lock, and that nobody acts by it yet.
 func SuccessorsNote(r LeaderElectionRecord, writer string) string {
 	return fmt.Sprintf("v1 %s %d %s", r.HolderIdentity, r.LeaderTransitions, writer)
 }

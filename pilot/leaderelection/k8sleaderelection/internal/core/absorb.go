@@ -162,7 +162,7 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 		follows && next.Version > s.Snap.Version
 	switch {
 	case until == 0:
-	case took && next.acting():
+	case took && (next.acting() || c.Successor && s.Snap.Successor && next.kept()):
 		until = 0 // who took the lock from it has waited for it, or for its waiter
 	case s.Snap.acting() && s.Snap.Record.Holder == next.Record.Holder && next.acting() && next.Version > s.Snap.Version:
 		until = 0 // it acts in a lock made anew: it has ended what it did in the one before

@@ -109,13 +109,13 @@ func TestWhatInputsChange(t *testing.T) {
 		t.Error("watched without a watch")
 	}
 	// What a refusal was based on is over when the default changes, and only then.
-	canary := Default{Synced: true, Revision: "canary"}
+	canary := DefaultRevision{Synced: true, Revision: "canary"}
 	held := State{Default: canary, Displaced: Displaced{ByEqual: true, NotBefore: testNow.Mono, Times: 3}, Asking: Requests{NotBefore: testNow.Mono}}
 	same := c.absorb(held, Input{Kind: DefaultChanged, Now: testNow, Default: canary})
 	if !same.Displaced.ByEqual || same.Displaced.NotBefore == 0 || same.Displaced.Times != 3 || same.Asking.NotBefore == 0 {
 		t.Errorf("the same default was told again: %+v", same)
 	}
-	other := c.absorb(held, Input{Kind: DefaultChanged, Now: testNow, Default: Default{Synced: true, Revision: "stable"}})
+	other := c.absorb(held, Input{Kind: DefaultChanged, Now: testNow, Default: DefaultRevision{Synced: true, Revision: "stable"}})
 	if other.Displaced.ByEqual || other.Displaced.NotBefore != 0 || other.Displaced.Times != 0 || other.Asking.NotBefore != 0 || other.Default.Revision != "stable" {
 		t.Errorf("another default: %+v", other)
 	}

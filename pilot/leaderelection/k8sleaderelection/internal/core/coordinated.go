@@ -18,10 +18,16 @@ func (s Snapshot) byCoordinator() bool { return s.nominated() && s.Notes.Nominat
 
 // preferred is whom a coordinator wants in the holder's place; empty: it is content.
 func (s Snapshot) preferred() string {
-	if !s.Strategy || !s.held() || s.Preferred == s.Record.Holder {
+	if !s.Strategy || !s.held() || s.kept() || s.Preferred == s.Record.Holder {
 		return ""
 	}
 	return s.Preferred
+}
+
+// promised reports whether a coordinator means a free lock for another than self, and has yet to write that one in. Whoever took it
+// meanwhile would have to give way again.
+func (s Snapshot) promised(self string) bool {
+	return s.Strategy && s.Content == Readable && !s.held() && s.Preferred != "" && s.Preferred != self
 }
 
 // yields reports whether the holder has to give way to whom a coordinator prefers. An operator's hold
@@ -87,9 +93,16 @@ func (s State) absence(in Input) State {
 	return s
 }
 
-// named is when a candidate in a coordinated election may take the lock, instead of at.
+// named is when a candidate may take a coordinated election's lock, instead of at. One that waits for no coordinator
+// leaves it a lease for what it has said already.
 func (c Config) named(s State, at Instant, why Reason) (Instant, Reason) {
-	if !c.Coordinated || why == Reclaimed {
+	if why == Reclaimed {
+		return at, why
+	}
+	if !c.Coordinated {
+		if s.Snap.promised(c.Self) {
+			return max(at, s.SeenAt.After(c.Lease)), NoCoordinator
+		}
 		return at, why
 	}
 	if alone := c.alone(s); alone > at {

@@ -117,7 +117,7 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 // have published themselves as candidates; one that would not lead all the same gives it the lock back.
 func (c Config) unasked(s State, now Instant) bool {
 	switch {
-	case !c.nominee(s):
+	case !c.nominee(s), c.Successor: // one that gave it back would say that no other successor acts, either
 		return false
 	case c.Coordinated && !c.transferred(s):
 		return s.Unfit || now < s.BackOff.Until
@@ -181,6 +181,8 @@ func (c Config) opening(s State) (Instant, Reason) {
 		return c.turn(s), Free
 	case snap.Record.Holder == c.Self && !s.Duplicate:
 		return 0, Reclaimed
+	case c.Successor && snap.kept():
+		return 0, Joined
 	case snap.nominated():
 		return c.afterHigher(s, min(s.SeenAt.After(c.Retry), c.expiresAt(s))), Nominated
 	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.canAsk(s)) && max(s.Displaced.NotBefore, s.holdEnds()) < c.expiresAt(s):
@@ -215,11 +217,15 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 		return a.because(s.Why)
 	}
 	due := s.Own.Renewed.After(c.Retry)
-	if s.Phase == Settling {
+	switch {
+	case s.Phase != Settling:
+	case !c.Successor:
 		due = min(due, s.Earlier.SettleAt)
+	case !s.Known.Outdated(): // else it is one more renewal, which does not end settling
+		due = min(due, c.settledAt(s))
 	}
 	accept, refuse := false, ""
-	if s.Phase != Settling {
+	if s.Phase != Settling && !c.Successor {
 		// Also while it drains for another reason: whoever renews and does not answer is
 		// no leader of ours. See mute.
 		again := Never
@@ -230,7 +236,7 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 			a = a.wake(again)
 		}
 	}
-	if s.Phase == Leading {
+	if s.Phase == Leading && !c.Successor {
 		if m := s.Snap.Notes.Marker; m.Handover != c.handsOver(s) || m.Unfit != s.Unfit {
 			due = min(due, s.Own.Renewed.After(c.Retry/markerShare))
 		}
@@ -238,6 +244,10 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 	due = max(due, s.Effort.Writes.Next)
 	if now.Mono < due {
 		return a.wake(due).because(Holding)
+	}
+	if c.keeps(s, now.Mono) && !s.Snap.kept() && !s.Known.Outdated() {
+		record, notes := c.claim(s, now)
+		return a.write(Acquire, s.Snap, record, notes).because(Settled)
 	}
 	record, notes := c.renewal(s, now)
 	switch {
@@ -305,78 +315,6 @@ func (c Config) nomination(s State, r Request, now Moment) (Record, Notes) {
 		}
 	}
 	return record, notes
-}
-
-// claim is the write that begins a term. It carries our marker only when we may act
-// on its acknowledgement.
-func (c Config) claim(s State, now Moment) (Record, Notes) {
-	old := s.Snap.Record
-	stamp := s.ownStamp(old.Renewed, now.Wall)
-	record := Record{
-		Holder: c.Self, Key: c.Key, Lease: c.Lease,
-		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
-	}
-	if s.Snap.nominated() && !s.Snap.byCoordinator() && old.Holder == c.Self && old.Transitions >= s.Snap.Floor {
-		record.Transitions = old.Transitions // the handover has counted this term
-	}
-	notes := c.notes(s, record, now.Mono >= c.settledAt(s))
-	notes.Hold = s.keptHold(record, now.Mono)
-	return record, notes
-}
-
-// nextTransition counts a new term. A lock without a record goes on from the last
-// that could be read; a new object begins at 0, and one that others made without a record
-// at 1, as client-go's and istiod's do.
-func (s State) nextTransition() int {
-	if !s.Snap.Exists {
-		return 0
-	}
-	return after(max(s.Count, s.Snap.Record.Transitions, s.Snap.Floor))
-}
-
-// maxTransitions is the most that a Lease can carry.
-const maxTransitions = 1<<31 - 1
-
-// after is the number of the term that follows. At the maximum, and beyond it, which only
-// a manual edit can write into a ConfigMap, the count stays: a lower one would be refused
-// by a guard of the lock, and a higher one has no room. Terms are told apart by their
-// token then, and by holder and marker as ever.
-func after(transitions int) int {
-	if transitions >= maxTransitions {
-		return transitions
-	}
-	return transitions + 1
-}
-
-// renewal is our own record again, changed in its renew time alone.
-func (c Config) renewal(s State, now Moment) (Record, Notes) {
-	record := s.Snap.Record
-	record.Renewed = s.ownStamp(record.Renewed, now.Wall)
-	record.Lease = c.Lease
-	record.Key = c.Key
-	notes := c.notes(s, record, s.Marked || now.Mono >= s.Earlier.SettleAt)
-	notes.Hold = s.keptHold(record, now.Mono)
-	return record, notes
-}
-
-// notes are our annotations beside the record. While settling, the marker of whoever
-// we wait for stays, whether it was left behind before us or by us: whoever comes
-// after us has to heed it too.
-func (c Config) notes(s State, record Record, act bool) Notes {
-	if act {
-		notes := Notes{Marker: Marker{
-			Identity: c.Self, Transitions: record.Transitions,
-			Handover: c.handsOver(s), Unfit: s.Unfit,
-		}}
-		if s.Phase != Following && s.Snap.addressed() {
-			notes.Request = s.Snap.Notes.Request
-		}
-		return notes
-	}
-	if m := s.Snap.Notes.Marker; m.Identity != c.Self {
-		return Notes{Marker: m}
-	}
-	return Notes{}
 }
 
 // read asks the store, once the back-off allows it.

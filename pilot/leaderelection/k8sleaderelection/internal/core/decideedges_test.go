@@ -74,7 +74,7 @@ func TestWhatAFollowerWaitsFor(t *testing.T) {
 }
 
 // unsynced waits for the default for 3 s more.
-func unsynced(_ *Config, s *State) { s.Default, s.SyncBy = Default{}, seconds(3) }
+func unsynced(_ *Config, s *State) { s.Default, s.SyncBy = DefaultRevision{}, seconds(3) }
 
 // A nominee that did not ask, or does not want the lock now, passes it on; not while somebody
 // may act in it. That others use the stamps that it has used does not make it its own.

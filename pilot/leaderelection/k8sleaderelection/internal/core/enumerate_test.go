@@ -198,6 +198,15 @@ func TestDecideEnumerated(t *testing.T) {
 				found.add(of)
 			})
 		}
+		for name, snap := range successorSnapshots() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				of := c.enumerateSuccessor(t, snap)
+				mu.Lock()
+				defer mu.Unlock()
+				found.add(of)
+			})
+		}
 		for name, snap := range coordinatedSnapshots() {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -216,7 +225,7 @@ func TestDecideEnumerated(t *testing.T) {
 func (c Config) enumerate(t *testing.T, snap Snapshot) transitions {
 	n, visited, found := 0, 0, transitions{}
 	start := State{
-		Why: before, Snap: snap, Default: Default{Synced: true, Revision: "stable"}, PollAt: around(1, time.Second),
+		Why: before, Snap: snap, Default: DefaultRevision{Synced: true, Revision: "stable"}, PollAt: around(1, time.Second),
 		Own: Own{Renewed: around(0, time.Second)}, Since: Since{Hold: testNow.Mono, Request: testNow.Mono},
 	}
 	states(start, func(s *State) {
@@ -329,6 +338,9 @@ func (c Config) wrongWrite(s State, a Action) string {
 	}
 	mine := s.Snap.held() && s.Snap.Record.Holder == c.Self
 	marked := a.Notes.Marker.names(a.Record)
+	if a.Record.Holder == Successors {
+		return c.wrongKept(s, a)
+	}
 	switch {
 	case a.Base != s.Snap || s.Known == Unread || s.Known.Outdated() && !(a.Op == Renew && s.Effort.Reads.Fails > 0):
 		return "a write that is not decided on the newest snapshot"
@@ -340,6 +352,12 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return "a write in another name than one's own"
 	case a.Record.Renewed == s.Snap.Record.Renewed:
 		return "a write that changes nothing"
+	case s.Snap.kept() && c.Successor:
+		return "a record that all keep is taken, or given up"
+	case a.Notes.Successor != (c.Successor && a.Op != Release):
+		return "a write that does not say whose it is"
+	case c.Successor && marked:
+		return "a successor's marker, which says that it acts by its own name"
 	case a.Op == Acquire && c.Coordinated && !mine && testNow.Mono < c.alone(s):
 		return "one that was not named takes the lock"
 	case a.Op == Acquire && s.Unfit && s.Phase == Following:
@@ -356,45 +374,6 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return "a leader's renewal without its marker"
 	case a.Op == Release && (!mine || s.Alive || s.Duplicate || a.Record.Holder != "" || a.Notes != Notes{}):
 		return "a release of what is not one's own, or of what runs"
-	}
-	return ""
-}
-
-func (c Config) wrongAsk(s State, a Action) string {
-	r := a.Notes.Request
-	switch {
-	case c.Coordinated && testNow.Mono < c.alone(s):
-		return "a request beside a coordinator"
-	case s.Phase != Following || a.Record != s.Snap.Record || a.Notes.Marker != s.Snap.Notes.Marker:
-		return "a request that changes more than the request"
-	case r.Identity != c.Self || r.Holder != s.Snap.Record.Holder || r.Transitions != s.Snap.Record.Transitions || r.Accepted:
-		return "a request in another name, or to another term"
-	case s.Unfit:
-		return "one that is unfit asks for the lock"
-	case s.Snap.Notes.Marker.Unfit:
-		return ""
-	case !Outranks(c.Key, s.Snap.Record.Key, s.Default):
-		return "a request without rank"
-	case testNow.Mono < s.holdEnds():
-		return "a request against an operator's hold"
-	}
-	return ""
-}
-
-func (c Config) wrongHandOver(s State, a Action) string {
-	r := c.successor(s, testNow.Mono)
-	switch {
-	case r.Identity == "" || !c.Coordinated && r != s.Snap.Notes.Request || r != s.Snap.Notes.Request && r.Identity != s.Snap.Preferred:
-		return "a handover to somebody who is not wanted"
-	case s.Phase != Releasing || s.Alive || !c.ours(s):
-		return "a handover of what is not one's own, or of what runs"
-	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Notes.Nominated != Nomination{Identity: r.Identity, Transitions: a.Record.Transitions} ||
-		a.Notes.Marker != Marker{} || a.Notes.Request != Request{}:
-		return "a handover to somebody who did not ask"
-	case a.Notes.Hold != (Hold{}) && (r.Reason != ForOperator || !a.Notes.Hold.names(a.Record)):
-		return "a hold that no operator asked for"
-	case a.Record.Transitions <= s.Snap.Record.Transitions:
-		return "a handover that does not count a term"
 	}
 	return ""
 }

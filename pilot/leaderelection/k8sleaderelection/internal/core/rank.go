@@ -2,9 +2,9 @@ package core
 
 import "strings"
 
-// Default is what is known of the default revision. Not yet synced and "there is
+// DefaultRevision is what is known of the default revision. Not yet synced and "there is
 // none" are different values: the second is knowledge.
-type Default struct {
+type DefaultRevision struct {
 	Synced   bool
 	Revision string // empty: there is none
 }
@@ -35,7 +35,7 @@ func MakeKey(revision string, remote bool) string {
 // both are of the same revision, the candidate is local and the holder remote.
 // Without a known default nobody outranks by revision. The order is strict and has
 // no cycle, for each value of the default.
-func Outranks(ours, theirs string, def Default) bool {
+func Outranks(ours, theirs string, def DefaultRevision) bool {
 	ourRev, ourRemote := splitKey(ours)
 	theirRev, theirRemote := splitKey(theirs)
 	if def.Synced && def.Revision != "" && ourRev != theirRev {

@@ -5,7 +5,7 @@ import "testing"
 // rankKeys is every kind of key that a record can carry beside two revisions.
 var rankKeys = []string{"", "^", "stable", "^stable", "canary", "^canary", "default", "^default", "other"}
 
-var rankDefaults = []Default{
+var rankDefaults = []DefaultRevision{
 	{}, {Synced: true}, {Synced: true, Revision: "stable"},
 	{Synced: true, Revision: "canary"}, {Synced: true, Revision: "gone"}, {Revision: "stable"},
 }
@@ -36,10 +36,10 @@ func TestRankHasNoCycle(t *testing.T) {
 }
 
 func TestOutranks(t *testing.T) {
-	stable := Default{Synced: true, Revision: "stable"}
+	stable := DefaultRevision{Synced: true, Revision: "stable"}
 	for _, c := range []struct {
 		ours, theirs string
-		def          Default
+		def          DefaultRevision
 		want         bool
 	}{
 		{"stable", "canary", stable, true},
@@ -54,10 +54,10 @@ func TestOutranks(t *testing.T) {
 		{"stable", "", stable, true},
 		{"canary", "", stable, false},
 		{"", "^", stable, false},
-		{"stable", "canary", Default{}, false},
-		{"stable", "canary", Default{Synced: true}, false},
-		{"stable", "canary", Default{Revision: "stable"}, false},
-		{"stable", "^stable", Default{}, true},
+		{"stable", "canary", DefaultRevision{}, false},
+		{"stable", "canary", DefaultRevision{Synced: true}, false},
+		{"stable", "canary", DefaultRevision{Revision: "stable"}, false},
+		{"stable", "^stable", DefaultRevision{}, true},
 	} {
 		if got := Outranks(c.ours, c.theirs, c.def); got != c.want {
 			t.Errorf("Outranks(%q, %q, %+v) = %v, want %v", c.ours, c.theirs, c.def, got, c.want)

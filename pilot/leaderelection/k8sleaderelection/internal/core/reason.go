@@ -25,6 +25,7 @@ const (
 	Reclaimed     Reason = "own-name"
 	Replaced      Reason = "record-unreadable"
 	Nominated     Reason = "nominated"
+	Joined        Reason = "kept-by-successors"
 	Settled       Reason = "settled"
 	NoCoordinator Reason = "no-coordinator"
 	SettlingOn    Reason = "earlier-holder-may-act"

@@ -50,6 +50,7 @@ type Notes struct {
 	Request   Request
 	Hold      Hold
 	Needs     NeedsBoth // on an object of a Pair alone
+	Successor bool      // of a write: it is a successor's, see Snapshot.Successor
 }
 
 // UID names the object that a lock is. Of a lock that is two it names both, and one that is
@@ -73,6 +74,8 @@ type Snapshot struct {
 	// holder's place; empty: nobody.
 	Strategy  bool
 	Preferred string
+	// Successor: the record was written by one that does not act by it: see predecessor.go.
+	Successor bool
 }
 
 // Stands is in which of a lock's two objects a record stands. Zero: the lock is one.

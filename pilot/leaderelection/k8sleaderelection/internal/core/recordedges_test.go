@@ -238,10 +238,10 @@ func TestMakeKey(t *testing.T) {
 		}
 	}
 	// A record without a key is of no revision, not of the default one that does not exist.
-	if none := (Default{Synced: true}); Outranks("", "canary", none) || Outranks("^", "stable", none) {
+	if none := (DefaultRevision{Synced: true}); Outranks("", "canary", none) || Outranks("^", "stable", none) {
 		t.Error("without a default revision, one without a revision outranks")
 	}
-	if Outranks("stable", "^canary", Default{}) {
+	if Outranks("stable", "^canary", DefaultRevision{}) {
 		t.Error("a local candidate outranks a remote one of another revision")
 	}
 }

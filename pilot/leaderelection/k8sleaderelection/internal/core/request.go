@@ -52,7 +52,7 @@ func (r Request) renewed(old Request) bool {
 // addressed reports whether a request stands that the present term's leader was asked.
 func (s Snapshot) addressed() bool {
 	r := s.Notes.Request
-	return s.held() && r.Holder == s.Record.Holder && r.Transitions == s.Record.Transitions &&
+	return s.held() && !s.kept() && r.Holder == s.Record.Holder && r.Transitions == s.Record.Transitions &&
 		r.Identity != s.Record.Holder && (r.Identity != "" || r.Reason == ForOperator)
 }
 

@@ -11,7 +11,7 @@ func seenAt(n int, snap Snapshot) State {
 	at := testNow.Mono - Instant(time.Duration(n)*time.Second)
 	return State{
 		Known: Current, Watch: true, Snap: snap, SeenAt: at, Since: Since{Request: at, Hold: at},
-		Default: Default{Synced: true, Revision: "stable"}, PollAt: Never,
+		Default: DefaultRevision{Synced: true, Revision: "stable"}, PollAt: Never,
 	}
 }
 

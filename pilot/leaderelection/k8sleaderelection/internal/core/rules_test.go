@@ -10,7 +10,7 @@ func seconds(n float64) Instant { return testNow.Mono.After(time.Duration(n * fl
 
 // follower has seen the lock at testNow, with a watch up, and knows the default.
 func follower(c Config, snap Snapshot, revision string) State {
-	s := State{Watch: true, Default: Default{Synced: true, Revision: revision}}
+	s := State{Watch: true, Default: DefaultRevision{Synced: true, Revision: revision}}
 	return c.observe(s, Input{Kind: Seen, Now: testNow, Snap: snap})
 }
 

@@ -133,6 +133,8 @@ func (s *scenario) configure(words []string) error {
 			c.OneCycle = true
 		case "coordinated":
 			c.Coordinated = true
+		case "successor":
+			c.Successor = true
 		case "grace", "sync-wait":
 			d, err := time.ParseDuration(value)
 			if err != nil {
@@ -221,6 +223,10 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 			snap.Content = Unreadable
 		case w == "written":
 			snap.Record, snap.Notes = s.last, s.notes
+			snap.Successor, snap.Notes.Successor = s.notes.Successor, false
+		case name == "kept":
+			snap.Successor, snap.Record.Holder, snap.Record.Lease = true, Successors, 15*time.Second
+			snap.Record.Transitions, err = strconv.Atoi(value)
 		case w == "free":
 			snap.Record.Lease = time.Second
 		case name == "uid":

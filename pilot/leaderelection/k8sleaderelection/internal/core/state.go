@@ -14,6 +14,8 @@ type Config struct {
 	OneCycle  bool // a lost term ends the elector
 	// Coordinated: a coordinator names the leader, candidates wait for that. See coordinated.go.
 	Coordinated bool
+	// Successor: the lock is a predecessor's, kept together with others. See predecessor.go.
+	Successor bool
 }
 
 // Phase is where a candidate stands.
@@ -124,12 +126,12 @@ type Input struct {
 	Result Result   // Replied
 	// RetryAfter is the server's wish, with Refused: it is heeded within bounds.
 	RetryAfter time.Duration
-	Default    Default // DefaultChanged
-	Gap        bool    // Watching: changes before it may have been missed
-	Unfit      bool    // Fitness
-	Absent     bool    // Coordinator: it is gone
-	Beats      bool    // with Config.External: we outrank the holder of the newest snapshot
-	Jitter     uint8   // random, for the next poll: 255 is almost the whole of JitterFactor
+	Default    DefaultRevision // DefaultChanged
+	Gap        bool            // Watching: changes before it may have been missed
+	Unfit      bool            // Fitness
+	Absent     bool            // Coordinator: it is gone
+	Beats      bool            // with Config.External: we outrank the holder of the newest snapshot
+	Jitter     uint8           // random, for the next poll: 255 is almost the whole of JitterFactor
 }
 
 // Term is one unbroken time of leadership. The zero Term is none.
@@ -168,7 +170,7 @@ type State struct {
 	Count   int    // the last transitions that could be read
 	PollAt  Instant
 	Watch   bool
-	Default Default
+	Default DefaultRevision
 	Beats   bool
 	// Duplicate: another live process writes under our identity.
 	Duplicate bool

@@ -23,7 +23,7 @@ func (c Config) sent(s State, a Action, now Moment) State {
 	}
 	s.Flight = Call{
 		Op: a.Op, Sent: now, Base: a.Base.Version, Learned: s.Learned,
-		Record: a.Record, Marker: a.Notes.Marker.names(a.Record),
+		Record: a.Record, Marker: a.Notes.Marker.names(a.Record) || a.Notes.Successor && a.Record.Holder == Successors && now.Mono >= c.settledAt(s),
 	}
 	if a.Op == Ask {
 		s.Asking.Wanted = true
@@ -97,6 +97,8 @@ func (c Config) mayActUntil(s State) Instant {
 		return c.expiresAt(s)
 	case snap.Record.Holder == "" || snap.nominated():
 		return 0 // nobody, or somebody who has not written itself yet
+	case c.Successor && snap.kept():
+		return 0 // they act with us
 	case snap.Record.Holder == c.Self && !s.Duplicate && (s.wrote(snap) || snap.acting()):
 		// Our own drained term; or one of a process that had our identity before us,
 		// had begun to act, and has ended.
@@ -135,6 +137,9 @@ func (s State) wrote(snap Snapshot) bool {
 // ours reports whether the record, as far as we know, is that of our present term.
 func (c Config) ours(s State) bool {
 	snap := s.Snap
+	if c.Successor && snap.kept() {
+		return s.keepsAlready()
+	}
 	return s.Drain.Lost != RecordLost && s.Term != Term{} && snap.held() && !snap.Stands.half() && snap.Record.Holder == c.Self &&
 		snap.UID == s.Term.UID && snap.Record.Transitions == s.Term.Transitions &&
 		snap.Version >= s.Term.Token && s.wrote(snap)

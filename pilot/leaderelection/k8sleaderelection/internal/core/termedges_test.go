@@ -127,7 +127,7 @@ func TestRanksOfOthers(t *testing.T) {
 		if c.Ranked = false; !c.highest(s) {
 			t.Errorf("%s is not the highest although there are no ranks", key)
 		}
-		nobody := State{Default: Default{Synced: true}}
+		nobody := State{Default: DefaultRevision{Synced: true}}
 		if c.Ranked = true; c.highest(nobody) != (key[0] != '^') {
 			t.Errorf("%s, without a default revision", key)
 		}

@@ -40,9 +40,9 @@ func BugNamed(name string) (Bug, bool) {
 	return Bug{}, false
 }
 
-// AllBugs are the planted defects: those of the handover, those of effort and those of pairs last.
+// AllBugs are the planted defects: those of pairs last.
 func AllBugs() []Bug {
-	return slices.Concat(Bugs, handoverBugs, coordinatedBugs, effortBugs, pairBugs())
+	return slices.Concat(Bugs, handoverBugs, coordinatedBugs, predecessorBugs, effortBugs, pairBugs())
 }
 
 // Bugs are the planted defects. Several could be caught by more than one check; each

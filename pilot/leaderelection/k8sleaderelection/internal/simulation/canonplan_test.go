@@ -45,7 +45,7 @@ var (
 	momentType  = reflect.TypeFor[core.Moment]()
 
 	lockPlan    = planOf(reflect.TypeFor[core.Snapshot](), "", 0, nil)
-	defaultPlan = planOf(reflect.TypeFor[core.Default](), "", 0, nil)
+	defaultPlan = planOf(reflect.TypeFor[core.DefaultRevision](), "", 0, nil)
 	sidePlan    = planOf(reflect.TypeFor[side](), "", 0, nil)
 )
 

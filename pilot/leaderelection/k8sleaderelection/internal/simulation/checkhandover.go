@@ -19,7 +19,9 @@ func (c *checks) write(p *process, call *call) {
 	case core.Ask:
 		c.asks(p, call)
 	case core.Acquire:
-		c.acquires(p, call)
+		if !kept(call.base.Record, call.base.Successor) || !p.cfg.Successor {
+			c.acquires(p, call)
+		}
 		c.marks(p, call)
 	case core.Renew:
 		c.accepts(p, call)
@@ -134,6 +136,8 @@ func (c *checks) acquires(p *process, call *call) {
 		if h := s.Notes.Hold; !p.cfg.Coordinated && !p.seen.asked && h.Holder != p.id && names(call.notes.Marker, call.record) {
 			w.violate(Handover, "%v takes a lock that it never asked for", p)
 		}
+	case !p.cfg.Coordinated && holder == "" && s.Exists && s.Strategy && s.Preferred != "" && s.Preferred != p.id && seen < p.cfg.Lease:
+		w.violate(Coordination, "%v takes a free lock that a coordinator means for %q, %v after it was written", p, s.Preferred, seen)
 	case holder == p.id && p.seen.twin && seen < p.cfg.Lease:
 		w.violate(NoFlapping, "%v takes the lock from a process of its own name %v after that has written", p, seen)
 	case nominated && seen < p.cfg.Retry:
@@ -193,6 +197,10 @@ func (p *process) mayBeFirst() bool {
 // waited for stays.
 func (c *checks) marks(p *process, call *call) {
 	m, left := call.notes.Marker, call.base.Notes.Marker
+	if kept(call.record, call.notes.Successor) {
+		c.keeps(p, call)
+		return
+	}
 	if names(m, call.record) {
 		if s, wait := p.mustWait(p.now().Mono); wait > 0 && !p.alive {
 			c.w.violate(Settling, "%v writes its marker %v before the lease of %q has run out", p, wait, s.term.id)
@@ -201,6 +209,16 @@ func (c *checks) marks(p *process, call *call) {
 	}
 	if call.base.Exists && left != (core.Marker{}) && left.Identity != p.id && m != left {
 		c.w.violate(Settling, "%v settles and removes the marker of %s", p, left.Identity)
+	}
+}
+
+// keeps: others act at once by a record that all keep, so nobody makes it one while somebody may act.
+func (c *checks) keeps(p *process, call *call) {
+	if !p.cfg.Successor || call.record.Holder != core.Successors {
+		c.w.violate(Settling, "%v keeps %q, and is no successor of anybody", p, call.record.Holder)
+	}
+	if s, wait := p.mustWait(p.now().Mono); wait > 0 && !kept(call.base.Record, call.base.Successor) {
+		c.w.violate(Settling, "%v keeps the lock %v before the lease of %q has run out", p, wait, s.term.id)
 	}
 }
 

@@ -8,6 +8,7 @@ var coordinatedBugs = []Bug{
 	{"poll-believed", "coordinated-bad", OneAtATime, each(pollBelieved)},
 	{"takes-unnamed", "coordinated", Coordination, each(takesUnnamed)},
 	{"asks-beside-coordinator", "coordinated", Coordination, each(asksBesideCoordinator)},
+	{"takes-promised", "coordinated-mixed", Coordination, each(takesPromised)},
 	{"uncounted-term", "coordinated", Count, each(uncountedTerm)},
 	{"preference-ignored", "coordinated", Prompt, each(preferenceIgnored)},
 	{"preference-before-hold", "coordinated-bad", Orders, each(preferenceBeforeHold)},
@@ -40,6 +41,17 @@ func pollBelieved(c core.Config, s core.State, in core.Input) (core.State, core.
 func takesUnnamed(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	if s.Snap.Record.Holder == "" {
 		c.Coordinated = false
+	}
+	return c.Step(s, in)
+}
+
+// takesPromised leaves a coordinator no time for whom it prefers.
+func takesPromised(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
+	if !c.Coordinated && s.Snap.Record.Holder == "" {
+		s.Snap.Preferred = ""
+	}
+	if !c.Coordinated && in.Snap.Record.Holder == "" {
+		in.Snap.Preferred = ""
 	}
 	return c.Step(s, in)
 }

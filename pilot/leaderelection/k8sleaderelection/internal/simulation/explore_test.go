@@ -66,7 +66,7 @@ type side struct {
 	down    bool // its process has ended
 	wires   []wire
 	events  []core.Snapshot
-	lastDef core.Default
+	lastDef core.DefaultRevision
 	saw     bool // it has seen the record of the present term
 }
 
@@ -78,7 +78,7 @@ type model struct {
 	uids  int
 	sides []side
 	token uint64 // the largest that anybody has acted with
-	def   core.Default
+	def   core.DefaultRevision
 
 	delays, losses, mishaps, deletions, flips int
 }
@@ -132,7 +132,7 @@ func (x *explorer) explore() {
 	first := model{
 		now: core.Instant(time.Hour), next: 10, sides: make([]side, x.candidates),
 		delays: x.delays, losses: x.losses, mishaps: x.mishaps, deletions: x.deletions, flips: x.flips,
-		def: core.Default{Synced: true, Revision: "stable"},
+		def: core.DefaultRevision{Synced: true, Revision: "stable"},
 	}
 	x.step = make([]stepper, x.candidates)
 	for i := range x.step {

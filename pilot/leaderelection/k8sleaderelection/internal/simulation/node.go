@@ -20,7 +20,9 @@ type node struct {
 	q       *peer
 	retired bool // nothing starts here any more
 	loner   bool // its processes do not wait to be named, where others do
-	twin    bool // its processes have the name of those of another node
+	// successor: its processes keep the lock together with others.
+	successor bool
+	twin      bool // its processes have the name of those of another node
 	// drainsFor is how long the next drain takes that keeps the lease; 0: as they do.
 	drainsFor time.Duration
 	started   int
@@ -204,7 +206,7 @@ func (n *node) config() core.Config {
 		Timing: core.Timing{Lease: t.lease, Cover: t.cover, Retry: t.retry, SyncWait: n.w.syncWait}.Derived(delta),
 	}
 	c.External, c.OneCycle = n.w.mode.External, n.w.mode.OneCycle
-	c.Coordinated = n.coordinated()
+	c.Coordinated, c.Successor = n.coordinated(), n.successor
 	if c.OneCycle {
 		c.Release = n.started%2 == 0
 	}

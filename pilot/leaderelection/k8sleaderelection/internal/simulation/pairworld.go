@@ -39,7 +39,7 @@ const (
 func (w *world) runPair() Result {
 	pw := &pairWorld{world: w, rules: rulesOf(w.Bug), single: core.Half(w.rng.IntN(2))}
 	w.timing = pairTiming
-	w.defaultRevision = core.Default{Synced: true, Revision: w.revision()}
+	w.defaultRevision = core.DefaultRevision{Synced: true, Revision: w.revision()}
 	for range 3 {
 		pw.start("", w.revision())
 	}

@@ -35,7 +35,7 @@ type peer struct {
 	id              string
 	key             string
 	serial          int
-	defaultRevision core.Default // as its own watcher has told it
+	defaultRevision core.DefaultRevision // as its own watcher has told it
 	ended           bool
 	stops           bool // told to end
 	pausedAt        Time // the last true time at which it was paused

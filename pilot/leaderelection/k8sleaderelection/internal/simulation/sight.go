@@ -44,6 +44,9 @@ func (p *process) sees(v view, maybeOld bool) {
 		p.sights = p.sights[:0] // the one who released had waited for the others
 		return
 	}
+	if p.cfg.Successor && v.term != nil && v.term.kept { // who won it has ended its waiting, and acts with p
+		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term.p != nil && s.term.p.cfg.Successor })
+	}
 	if v.term != nil && v.term.p != p && names(v.snap.Notes.Marker, v.snap.Record) {
 		p.forgetBefore(v.term) // who took the lock from them, and acts, has waited
 	}
@@ -91,6 +94,9 @@ func (p *process) blank() bool { return p.newest == view{} }
 // looks like what one has written oneself; or nobody's, and the marker that tells of
 // an earlier one is one's own.
 func (p *process) harmless(v view) bool {
+	if p.cfg.Successor && v.term.kept {
+		return true // they act with it
+	}
 	if v.term.p == nil && v.snap.Content != core.Unreadable && v.snap.Record.Holder == "" {
 		m := v.snap.Notes.Marker
 		return m == (core.Marker{}) || m.Identity == p.id

@@ -12,7 +12,7 @@ type witness struct {
 	snap            core.Snapshot
 	known           bool
 	recordAt        core.Instant // when the record was last another
-	defaultRevision core.Default
+	defaultRevision core.DefaultRevision
 	toldAt          core.Instant // when the default was last another
 	unfit           bool
 	asked           bool // it has sent a request in its life

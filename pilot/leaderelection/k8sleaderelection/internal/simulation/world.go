@@ -54,7 +54,7 @@ type world struct {
 	calm, end       Time
 	rest            Time // the calm has lasted long enough
 	aborted         bool
-	defaultRevision core.Default
+	defaultRevision core.DefaultRevision
 	apiDown         Time    // nobody reaches the store before
 	refuses         float64 // how many calls in an outage are refused, instead of hanging
 	syncWait        time.Duration
@@ -137,11 +137,14 @@ func (w *world) build() {
 		w.startAtTheMaximum()
 	}
 	if w.mode.Ranked {
-		w.defaultRevision = core.Default{Synced: true, Revision: w.revision()}
+		w.defaultRevision = core.DefaultRevision{Synced: true, Revision: w.revision()}
 	}
 	for i := range 3 + w.rng.IntN(3) {
 		n := w.newNode()
-		if i > 0 && w.chance(w.mode.Peers) {
+		switch {
+		case w.chance(w.mode.Successors):
+			n.successor = true
+		case i > 0 && w.chance(w.mode.Peers):
 			n.kind = w.mode.peerKind()
 		}
 		n.loner = i > 0 && w.chance(w.mode.Loners)
@@ -194,7 +197,7 @@ func (w *world) tracef(format string, args ...any) {
 
 // setDefault flips the default revision. Each node hears of it some time later.
 func (w *world) setDefault(revision string) {
-	w.defaultRevision = core.Default{Synced: true, Revision: revision}
+	w.defaultRevision = core.DefaultRevision{Synced: true, Revision: revision}
 	w.happened(2)
 	w.checks.busyAt = w.now // whoever settles may have to give way, and the next one settles anew
 	w.tracef("default revision is now %s", revision)

@@ -72,11 +72,13 @@ func (t typed[T]) Get(ctx context.Context, name string, _ metav1.GetOptions) (T,
 }
 
 func (t typed[T]) Create(ctx context.Context, obj T, opts metav1.CreateOptions) (T, error) {
-	return as[T](t.exchange(ctx, Create, func() (Object, error) { return t.store.create(t.name, obj, len(opts.DryRun) > 0) }))
+	sent := clone(obj) // which may arrive when its caller has long changed it
+	return as[T](t.exchange(ctx, Create, func() (Object, error) { return t.store.create(t.name, sent, len(opts.DryRun) > 0) }))
 }
 
 func (t typed[T]) Update(ctx context.Context, obj T, opts metav1.UpdateOptions) (T, error) {
-	return as[T](t.exchange(ctx, Update, func() (Object, error) { return t.store.update(t.name, obj, len(opts.DryRun) > 0) }))
+	sent := clone(obj)
+	return as[T](t.exchange(ctx, Update, func() (Object, error) { return t.store.update(t.name, sent, len(opts.DryRun) > 0) }))
 }
 
 func (t typed[T]) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {

@@ -21,7 +21,7 @@ import (
 // and ways to touch it that no candidate has.
 type Harness struct {
 	// Lock makes another candidate's lock on the object.
-	Lock func(identity, key string) Locker
+	Lock func(identity, key string) Subject
 	// Mutate changes the object, or makes it, as an administrator would.
 	Mutate func(change func(obj Object))
 	// Delete removes the object, which exists.
@@ -41,7 +41,7 @@ type Harness struct {
 // Harness gives the store's one object to Conformance.
 func (s *Store) Harness() Harness {
 	return Harness{
-		Lock:      func(identity, key string) Locker { return s.Lock(identity, key) },
+		Lock:      func(identity, key string) Subject { return s.Lock(identity, key) },
 		Mutate:    s.Mutate,
 		Delete:    func() { s.Delete() },
 		Neighbour: s.Neighbour,
@@ -92,7 +92,7 @@ func (t *trial) must(snap k8sresourcelock.Snapshot, err error) k8sresourcelock.S
 }
 
 // acquire creates the object with a record of identity's.
-func (t *trial) acquire(l Locker) k8sresourcelock.Snapshot {
+func (t *trial) acquire(l Subject) k8sresourcelock.Snapshot {
 	t.Helper()
 	return t.must(l.Write(t.ctx, k8sresourcelock.Snapshot{}, record(l, 1), nil))
 }
@@ -185,7 +185,7 @@ func sameRecord(a, b k8sresourcelock.LeaderElectionRecord) bool {
 }
 
 // record is what candidate l writes in its n-th renewal or so: any two of them differ.
-func record(l Locker, n int) k8sresourcelock.LeaderElectionRecord {
+func record(l Subject, n int) k8sresourcelock.LeaderElectionRecord {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return k8sresourcelock.LeaderElectionRecord{
 		HolderIdentity: l.Identity(), HolderKey: l.Key(), LeaseDurationSeconds: 30,

@@ -66,9 +66,18 @@ var readChecks = []check{
 	}},
 }
 
-func watchOnce(ctx context.Context, l Locker) error {
-	_, err := l.Watch(ctx, "", func() {}, func(k8sresourcelock.Snapshot) {})
-	return err
+func watchOnce(ctx context.Context, l Subject) error {
+	if l, ok := l.(k8sresourcelock.Watchable); ok {
+		_, err := l.Watch(ctx, "", func() {}, func(k8sresourcelock.Snapshot) {})
+		return err
+	}
+	watch := k8sresourcelock.Subscribe(ctx, l, func() {})
+	watch.End()
+	var errs []error
+	for _, n := range watch.Next() {
+		errs = append(errs, n.Err)
+	}
+	return errors.Join(errs...)
 }
 
 var writeChecks = []check{

@@ -6,11 +6,16 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Locker is a full lock: versioned, watchable and annotated by others.
-type Locker interface {
+// Subject is a lock of any kind: versioned, and annotated by others.
+type Subject interface {
 	k8sresourcelock.Versioned
-	k8sresourcelock.Watchable
 	k8sresourcelock.Annotated
+}
+
+// Locker is a full lock on one object, which can be watched.
+type Locker interface {
+	Subject
+	k8sresourcelock.Watchable
 }
 
 // Lock is one candidate's lock on a Store, with its own way there.

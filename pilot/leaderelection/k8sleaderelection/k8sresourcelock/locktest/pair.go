@@ -33,7 +33,7 @@ func (p Pair) Delete() {
 // Harness gives the two objects to Conformance as one.
 func (p Pair) Harness() Harness {
 	return Harness{
-		Lock: func(identity, key string) Locker { return p.Lock(identity, key) },
+		Lock: func(identity, key string) Subject { return p.Lock(identity, key) },
 		Mutate: func(change func(obj Object)) {
 			p.Primary.Mutate(change)
 			p.Secondary.Mutate(change)

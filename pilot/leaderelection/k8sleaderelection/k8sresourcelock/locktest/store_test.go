@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -117,6 +118,26 @@ func TestLateRequestIsGuarded(t *testing.T) {
 		elapse(t, time.Minute)
 		if got := s.Snapshot().Record.HolderIdentity; got != "pod-b" {
 			t.Errorf("the late release won: holder %q", got)
+		}
+	})
+}
+
+// What arrives late is what was sent, whatever its caller has made of the object since: client-go's LeaseLock uses one for all its writes.
+func TestLateRequestIsAsItWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewStore(Lease)
+		client := s.Client("pod-a")
+		mine := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("sent")}}
+		client.FailNext(Create, Fault{Before: 10 * time.Second, Arrives: true})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := client.Leases(Namespace).Create(ctx, mine, metav1.CreateOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("error %v, want a deadline", err)
+		}
+		mine.Spec.HolderIdentity = new("changed")
+		elapse(t, time.Minute)
+		if got := s.Snapshot().Record.HolderIdentity; got != "sent" {
+			t.Errorf("%q has arrived", got)
 		}
 	})
 }

@@ -1,0 +1,89 @@
+package k8sleaderelection
+
+import "sync"
+
+// signal is word for the loop of which once is enough, however often it was given. The
+// lower comes first.
+type signal uint8
+
+const (
+	stopping   signal = 1 << iota // Run's context has ended
+	reevaluate                    // the default revision or the comparison may have changed
+	stepsDown                     // StepDown
+	watchEvent                    // the subscription has News
+	absence                       // the coordinator is known to be gone, or no longer
+	ticked                        // a timer's
+)
+
+// inputs are what a loop has yet to take in.
+type inputs struct {
+	events chan *event
+	// over is closed when nobody takes in any more.
+	over chan struct{}
+	// given has room for the one word that there are signals.
+	given chan struct{}
+
+	mu      sync.Mutex
+	signals signal
+}
+
+func newInputs() inputs {
+	return inputs{events: make(chan *event), over: make(chan struct{}), given: make(chan struct{}, 1)}
+}
+
+// give leaves a signal. It does not block.
+func (i *inputs) give(s signal) {
+	i.mu.Lock()
+	i.signals |= s
+	i.mu.Unlock()
+	select {
+	case i.given <- struct{}{}:
+	default:
+	}
+}
+
+// post hands over an event, and reports whether it was taken: it is not once the loop has ended.
+func (i *inputs) post(ev *event) bool {
+	select {
+	case i.events <- ev:
+		return true
+	case <-i.over:
+		return false
+	}
+}
+
+// signal takes the lowest signal; 0: there is none.
+func (i *inputs) signal() signal {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s := i.signals & -i.signals
+	i.signals &^= s
+	return s
+}
+
+// next waits for something to take in: an event, or else a signal. Events come first: whoever
+// posts them posts few and waits, while signals may be given without end. The tick comes last:
+// what else is there may be the acknowledgement, or the end of a drain, whose absence a tick at
+// its time would find.
+func (l *loop) next() (signal, *event) {
+	for {
+		select {
+		case ev := <-l.events:
+			return 0, ev
+		default:
+		}
+		if s := l.signal(); s != 0 {
+			return s, nil
+		}
+		select {
+		case ev := <-l.events:
+			return 0, ev
+		case <-l.given:
+		case <-l.stop:
+			l.stop = nil
+			l.give(stopping)
+		case <-l.timer.C:
+			l.give(ticked)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package core
+
+// claim is the write that begins a term. It carries our marker only when we may act
+// on its acknowledgement.
+func (c Config) claim(s State, now Moment) (Record, Notes) {
+	old := s.Snap.Record
+	stamp := s.ownStamp(old.Renewed, now.Wall)
+	record := Record{
+		Holder: c.Self, Key: c.Key, Lease: c.Lease,
+		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
+	}
+	if s.Snap.nominated() && !s.Snap.byCoordinator() && old.Holder == c.Self && old.Transitions >= s.Snap.Floor {
+		record.Transitions = old.Transitions // the handover has counted this term
+	}
+	if c.keeps(s, now.Mono) {
+		return c.kept(s, record)
+	}
+	notes := c.notes(s, record, now.Mono >= c.settledAt(s))
+	notes.Hold, notes.Successor = s.keptHold(record, now.Mono), c.Successor
+	return record, notes
+}
+
+// nextTransition counts a new term. A lock without a record goes on from the last
+// that could be read; a new object begins at 0, and one that others made without a record
+// at 1, as client-go's and istiod's do.
+func (s State) nextTransition() int {
+	if !s.Snap.Exists {
+		return 0
+	}
+	return after(max(s.Count, s.Snap.Record.Transitions, s.Snap.Floor))
+}
+
+// maxTransitions is the most that a Lease can carry.
+const maxTransitions = 1<<31 - 1
+
+// after is the number of the term that follows. At the maximum, and beyond it, which only
+// a manual edit can write into a ConfigMap, the count stays: a lower one would be refused
+// by a guard of the lock, and a higher one has no room. Terms are told apart by their
+// token then, and by holder and marker as ever.
+func after(transitions int) int {
+	if transitions >= maxTransitions {
+		return transitions
+	}
+	return transitions + 1
+}
+
+// renewal is our own record again, changed in its renew time alone.
+func (c Config) renewal(s State, now Moment) (Record, Notes) {
+	record := s.Snap.Record
+	record.Renewed = s.ownStamp(record.Renewed, now.Wall)
+	record.Lease = c.Lease
+	record.Key = c.Key
+	if c.Successor && s.Snap.kept() {
+		return c.kept(s, record)
+	}
+	notes := c.notes(s, record, !c.Successor && (s.Marked || now.Mono >= s.Earlier.SettleAt))
+	notes.Hold, notes.Successor = s.keptHold(record, now.Mono), c.Successor
+	return record, notes
+}
+
+// notes are our annotations beside the record. While settling, the marker of whoever
+// we wait for stays, whether it was left behind before us or by us: whoever comes
+// after us has to heed it too.
+func (c Config) notes(s State, record Record, act bool) Notes {
+	if act {
+		notes := Notes{Marker: Marker{
+			Identity: c.Self, Transitions: record.Transitions,
+			Handover: c.handsOver(s), Unfit: s.Unfit,
+		}}
+		if s.Phase != Following && s.Snap.addressed() {
+			notes.Request = s.Snap.Notes.Request
+		}
+		return notes
+	}
+	if m := s.Snap.Notes.Marker; m.Identity != c.Self {
+		return Notes{Marker: m}
+	}
+	return Notes{}
+}

@@ -1,0 +1,53 @@
+package core
+
+// A lock that earlier versions hold by other rules, the predecessor, guards what a newer lock guards now. The leaders of
+// the newer ones, its successors, act while they hold it as well, all of them together: under the name of no process, so that
+// nobody of an earlier version takes it for its own, and none of the successors waits for another. A successor wins it
+// as any candidate does. While an earlier holder may still act, it stands there under its own name, with a note that nobody acts
+// by that, because others would otherwise act with it at once; then it writes the record that all keep. Whoever finds that
+// record keeps it with the others, by a write of its own that brings its cover, once all that it has seen itself of earlier
+// holders is over: who wrote the record may not have seen them. Nobody releases it: when the last has ended, it lapses.
+
+// Successors is the holder of a lock that is kept as a predecessor.
+const Successors = "incumbent-successors"
+
+// kept reports whether the record is the one that all successors keep.
+func (s Snapshot) kept() bool { return s.Successor && s.held() && s.Record.Holder == Successors }
+
+// keeps reports whether the next record that we write is the one that all successors keep.
+func (c Config) keeps(s State, now Instant) bool {
+	return c.Successor && (s.Snap.kept() || now >= c.settledAt(s))
+}
+
+// kept is a record that all successors keep, in place of one that is our own. A second above the recorded
+// stamp is enough for those who go by the time of its last change, as it is for ours.
+func (c Config) kept(s State, own Record) (Record, Notes) {
+	r := own
+	r.Holder = Successors
+	if s.Snap.kept() {
+		r.Acquired, r.Transitions = s.Snap.Record.Acquired, s.Snap.Record.Transitions
+	}
+	if d := s.Default; d.Synced && d.Revision != "" {
+		r.Key = d.Revision // which nobody outranks: an istiod of a higher rank would take the lock at once
+	}
+	return r, Notes{Successor: true}
+}
+
+// keepsAlready reports whether the record is the one that all keep, in the term that we joined.
+func (s State) keepsAlready() bool {
+	snap := s.Snap
+	return snap.kept() && s.Drain.Lost != RecordLost && s.Term != Term{} &&
+		snap.UID == s.Term.UID && snap.Record.Transitions == s.Term.Transitions && snap.Version >= s.Term.Token
+}
+
+// Resumed is what one that takes part again still knows: of the lock, and of who held it.
+func (s State) Resumed() State {
+	known := Unread
+	if s.Known != Unread {
+		known = Behind
+	}
+	return State{
+		Known: known, Snap: s.Snap, SeenAt: s.SeenAt, Since: s.Since, Learned: s.Learned, Count: s.Count,
+		Default: s.Default, Duplicate: s.Duplicate, Earlier: s.Earlier, Own: s.Own,
+	}
+}

@@ -1,0 +1,174 @@
+package k8sresourcelock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// attempt is one Watch of a scriptedWatch.
+type attempt struct {
+	at   time.Duration // since the first
+	from string
+	ctx  context.Context
+}
+
+// scriptedWatch does what a test says, once for each Watch, and then the last of it again.
+type scriptedWatch struct {
+	began    time.Time
+	attempts []attempt
+	script   []func(ctx context.Context, up func(), seen func(Snapshot)) (string, error)
+}
+
+func (s *scriptedWatch) Watch(ctx context.Context, from string, up func(), seen func(Snapshot)) (string, error) {
+	if len(s.attempts) == 0 {
+		s.began = time.Now()
+	}
+	n := len(s.attempts)
+	s.attempts = append(s.attempts, attempt{time.Since(s.began), from, ctx})
+	return s.script[min(n, len(s.script)-1)](ctx, up, seen)
+}
+
+func (s *scriptedWatch) from() (all []string) {
+	for _, a := range s.attempts {
+		all = append(all, a.from)
+	}
+	return all
+}
+
+// lasts is up, and ends with its context.
+func lasts(ctx context.Context, up func(), _ func(Snapshot)) (string, error) {
+	up()
+	<-ctx.Done()
+	return "", nil
+}
+
+func alone(t *testing.T, script ...func(context.Context, func(), func(Snapshot)) (string, error)) (*scriptedWatch, *lockWatch) {
+	s := &scriptedWatch{script: script}
+	w := newLockWatch(t.Context(), s, nil, "", "", func() {})
+	t.Cleanup(w.End)
+	synctest.Wait()
+	return s, w
+}
+
+// A watch goes on where the last one ended, and says what it may have missed.
+func TestAWatchOfItsOwnGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		s, w := alone(t,
+			func(_ context.Context, up func(), seen func(Snapshot)) (string, error) {
+				up()
+				seen(Snapshot{Exists: true, ResourceVersion: "7"})
+				return "8", nil
+			},
+			func(_ context.Context, up func(), seen func(Snapshot)) (string, error) {
+				up()
+				seen(Snapshot{ResourceVersion: "9"})
+				return "9", broken
+			},
+			func(context.Context, func(), func(Snapshot)) (string, error) { return "", broken },
+			lasts)
+		wantTold(t, w, "up after a gap", "changed7", "down", "up", "gone9", "down: broken")
+		<-time.After(time.Minute)
+		wantTold(t, w, "down: broken", "up after a gap")
+		if got := s.from(); !slices.Equal(got, []string{"", "8", "9", ""}) {
+			t.Errorf("watched from %q", got)
+		}
+		for i, a := range s.attempts {
+			if over := a.ctx.Err() != nil; over != (i < 3) {
+				t.Errorf("the context of watch %d has ended: %v", i, over)
+			}
+		}
+		w.End()
+		wantTold(t, w)
+	})
+}
+
+// The store may go back in time during a watch, or between two. A version that is yet to come is nothing to go on from.
+func TestAWatchOfItsOwnBeginsAnew(t *testing.T) {
+	(&lockWatch{}).Rewound("900") // before there is one
+	synctest.Test(t, func(t *testing.T) {
+		s, w := alone(t,
+			func(ctx context.Context, up func(), seen func(Snapshot)) (string, error) {
+				up()
+				seen(Snapshot{ResourceVersion: "1000"})
+				<-ctx.Done()
+				return "1000", errors.New("ended")
+			},
+			func(_ context.Context, up func(), _ func(Snapshot)) (string, error) { up(); return "500", nil },
+			lasts)
+		wantTold(t, w, "up after a gap", "gone1000")
+		w.Rewound("900") // at once: it was of use
+		wantTold(t, w, "down", "up after a gap", "down")
+		w.Rewound("400") // between two
+		<-time.After(time.Minute)
+		wantTold(t, w, "up after a gap")
+		if got := s.from(); !slices.Equal(got, []string{"", "", ""}) {
+			t.Errorf("watched from %q", got)
+		}
+	})
+}
+
+// Watches that are of no use come further and further apart, up to 16 s; one that has shown something is followed at once
+// by the next, and an error after that by one soon.
+func TestWhenAWatchOfItsOwnIsMadeAgain(t *testing.T) {
+	shows := func(err error) func(context.Context, func(), func(Snapshot)) (string, error) {
+		return func(_ context.Context, up func(), seen func(Snapshot)) (string, error) {
+			up()
+			seen(Snapshot{ResourceVersion: "7"})
+			return "7", err
+		}
+	}
+	nothing := func(_ context.Context, up func(), _ func(Snapshot)) (string, error) { up(); return "", nil }
+	for name, c := range map[string]struct {
+		script []func(context.Context, func(), func(Snapshot)) (string, error)
+		full   []time.Duration // each pause is from the half to the whole of one
+	}{
+		"nothing shown": {slices.Repeat([]func(context.Context, func(), func(Snapshot)) (string, error){nothing}, 10), []time.Duration{
+			minPause, 2 * minPause, 4 * minPause, 8 * minPause, 16 * minPause, 32 * minPause, 64 * minPause, 64 * minPause, 64 * minPause, 64 * minPause,
+		}},
+		"something shown": {[]func(context.Context, func(), func(Snapshot)) (string, error){
+			nothing, nothing, shows(nil), nothing, nothing, shows(errors.New("broken")), nothing,
+		}, []time.Duration{minPause, 2 * minPause, 0, minPause, 2 * minPause, minPause, 2 * minPause}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := alone(t, append(c.script, lasts)...)
+				<-time.After(time.Hour)
+				synctest.Wait()
+				if len(s.attempts) != len(c.full)+1 {
+					t.Fatalf("%d watches", len(s.attempts))
+				}
+				for i, full := range c.full {
+					if got := s.attempts[i+1].at - s.attempts[i].at; got < full/2 || got > full {
+						t.Errorf("pause %d is %v, want the half to the whole of %v", i+1, got, full)
+					}
+				}
+			})
+		})
+	}
+}
+
+// End returns when the watch has, also from a pause.
+func TestTheEndOfAWatchOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := false
+		_, w := alone(t, func(ctx context.Context, _ func(), _ func(Snapshot)) (string, error) {
+			<-ctx.Done()
+			<-time.After(time.Second)
+			ended = true
+			return "", nil
+		})
+		if w.End(); !ended {
+			t.Error("it has not ended")
+		}
+		s, w := alone(t, func(context.Context, func(), func(Snapshot)) (string, error) { return "", errors.New("broken") })
+		began := time.Now()
+		if w.End(); time.Since(began) != 0 || len(s.attempts) != 1 {
+			t.Errorf("it ended after %v and %d watches", time.Since(began), len(s.attempts))
+		}
+	})
+}

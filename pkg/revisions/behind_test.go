@@ -1,0 +1,89 @@
+package revisions
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// waited is how long a watcher holds up who asks at a time, a minute at most.
+func waited(t *testing.T, r Awaiter) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	from := time.Now()
+	r.AwaitCurrent(ctx)
+	return time.Since(from)
+}
+
+// Who writes by what a watcher says waits, after a watch has broken off, until it has read again: not before, not longer,
+// and not where a permission is missing.
+func TestAwaitCurrent(t *testing.T) {
+	var (
+		gone      = errors.New("connection refused")
+		forbidden = apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
+		minute    = time.Minute
+	)
+	for name, test := range map[string]struct {
+		// lists fail with this from cut on, and until back.
+		list error
+		back time.Duration
+		// watches: of one that is not accepted, ever.
+		watch error
+		// what is waited 10 s after the start, right after the cut at 20 s, and 4 minutes later.
+		before, after, later [2]time.Duration
+	}{
+		"a watch that breaks off":                {nil, 0, nil, [2]time.Duration{}, [2]time.Duration{1, time.Second}, [2]time.Duration{}},
+		"an API server that restarts":            {gone, 30 * time.Second, nil, [2]time.Duration{}, [2]time.Duration{9 * time.Second, 13 * time.Second}, [2]time.Duration{}},
+		"one that forbids everything at first":   {forbidden, 22 * time.Second, nil, [2]time.Duration{}, [2]time.Duration{2 * time.Second, 4 * time.Second}, [2]time.Duration{}},
+		"one that does not come back":            {gone, time.Hour, nil, [2]time.Duration{}, [2]time.Duration{minute, minute}, [2]time.Duration{}},
+		"no permission to watch":                 {nil, 0, forbidden, [2]time.Duration{}, [2]time.Duration{}, [2]time.Duration{}},
+		"watches that the server does not serve": {nil, 0, gone, [2]time.Duration{0, 3 * time.Second}, [2]time.Duration{0, 3 * time.Second}, [2]time.Duration{0, 3 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{t: t, name: DefaultTagWebhook(""), began: time.Now()}
+				open := events()
+				s.list = func(int) (*admissionv1.MutatingWebhookConfigurationList, error) {
+					if now := time.Since(s.began); test.list != nil && now >= 20*time.Second && now < test.back {
+						return nil, test.list
+					}
+					return listed("5")
+				}
+				s.get = func(int) (*webhook, error) { return nil, test.list }
+				s.watch = func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
+					open = events()
+					return open, test.watch
+				}
+				w := NewDefault(scripted{script: s}, Config{Logger: slog.New(slog.DiscardHandler)})
+				end := runs(w.Run)
+				for _, at := range []struct {
+					when time.Duration
+					what string
+					want [2]time.Duration
+				}{{10 * time.Second, "before", test.before}, {20 * time.Second, "right after", test.after}, {260 * time.Second, "later", test.later}} {
+					<-time.After(at.when - time.Since(s.began))
+					if at.what == "right after" && test.watch == nil {
+						open.Stop()
+						synctest.Wait()
+					}
+					if got := waited(t, w.(Awaiter)); got < at.want[0] || got > at.want[1] {
+						t.Errorf("%s it is waited for %v, want %v", at.what, got, at.want)
+					}
+				}
+				end()
+				if got := waited(t, w.(Awaiter)); got > 0 {
+					t.Errorf("after its end it is waited for %v", got)
+				}
+			})
+		})
+	}
+}

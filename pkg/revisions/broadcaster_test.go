@@ -1,0 +1,76 @@
+package revisions
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+)
+
+func newTestBoard() *broadcaster[string] {
+	return newBroadcaster(func(a, b string) bool { return a == b })
+}
+
+func TestBoardKnowsUnknownFromNone(t *testing.T) {
+	b := newTestBoard()
+	if value, known := b.read(); known || value != "" {
+		t.Errorf("a new broadcaster says %q, %v", value, known)
+	}
+	b.post("")
+	if value, known := b.read(); !known || value != "" {
+		t.Errorf("after a post of none it says %q, %v", value, known)
+	}
+}
+
+func TestBoardDeliversEachChangeInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		b := newTestBoard()
+		var early, late []string
+		b.handle(func(v string) { early = append(early, v) })
+		go b.deliver(ctx)
+		synctest.Wait()
+		if len(early) != 0 {
+			t.Errorf("told %q while nothing is known", early)
+		}
+		for _, v := range []string{"", "", "a", "b", "b", "a"} {
+			b.post(v)
+		}
+		synctest.Wait()
+		b.handle(func(v string) { late = append(late, v) })
+		b.post("c")
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		b.post("d")
+		if want := []string{"", "a", "b", "a", "c"}; !slices.Equal(early, want) {
+			t.Errorf("first handler was told %q, want %q", early, want)
+		}
+		if want := []string{"a", "c"}; !slices.Equal(late, want) {
+			t.Errorf("second handler was told %q, want %q", late, want)
+		}
+	})
+}
+
+// A handler that uses the broadcaster it is called by must not hang.
+func TestBoardHoldsNoLockWhileItDelivers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		b := newTestBoard()
+		var inner []string
+		b.handle(func(v string) {
+			b.read()
+			if v == "a" {
+				b.handle(func(v string) { inner = append(inner, v) })
+				b.post("b")
+			}
+		})
+		b.post("a")
+		go b.deliver(ctx)
+		synctest.Wait()
+		cancel()
+		if want := []string{"a", "b"}; !slices.Equal(inner, want) {
+			t.Errorf("handler added by a handler was told %q, want %q", inner, want)
+		}
+	})
+}
