@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -27,22 +28,36 @@ type part struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	mu      sync.Mutex
-	live    bool
-	started time.Time
-	stopped time.Time
-	bound   k8sleaderelection.Cover
-	// steppedDown is when it was told that its functions outstay their limit.
-	steppedDown []time.Time
+	mu   sync.Mutex
+	seen seen
 
 	watched func(p *part, works bool)
 	faults  func(locktest.Verb) locktest.Fault
 	plant   func(*k8sleaderelection.LeaderElectionConfig) // a bug
 }
 
+// seen is what a part has done so far.
+type seen struct {
+	live             bool
+	started, stopped time.Time
+	// bound is the end of its gate.
+	bound k8sleaderelection.Cover
+	// steppedDown is when it was told that its functions outstay their limit.
+	steppedDown []time.Time
+}
+
+// saw is that at this moment: parts that are not told to end go on, and write to it while a test reads.
+func (p *part) saw() seen {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.seen
+	s.steppedDown = slices.Clone(s.steppedDown)
+	return s
+}
+
 func (p *part) work(ctx context.Context) error {
 	p.mu.Lock()
-	p.live, p.started = true, time.Now()
+	p.seen.live, p.seen.started = true, time.Now()
 	p.mu.Unlock()
 	if p.watched != nil {
 		p.watched(p, true)
@@ -52,20 +67,16 @@ func (p *part) work(ctx context.Context) error {
 	<-time.After(p.drain)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.live, p.stopped = false, time.Now()
+	p.seen.live, p.seen.stopped = false, time.Now()
 	return nil
 }
 
-func (p *part) works() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.live
-}
+func (p *part) works() bool { return p.saw().live }
 
 // stepDown ends the term of the election that has the predecessor.
 func (p *part) stepDown() {
 	p.mu.Lock()
-	p.steppedDown = append(p.steppedDown, time.Now())
+	p.seen.steppedDown = append(p.seen.steppedDown, time.Now())
 	p.mu.Unlock()
 	p.cancel()
 }
@@ -146,7 +157,7 @@ func successor(t *testing.T, store *locktest.Store, name string, change ...func(
 func (p *part) Set(_ k8sleaderelection.Term, end k8sleaderelection.Cover) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.bound = end
+	p.seen.bound = end
 }
 
 func (p *part) Drain() {}
@@ -184,7 +195,7 @@ func TestSuccessorsWaitForTheOldLeaderAndThenShutOutOthers(t *testing.T) {
 		if !s1.works() || !s2.works() {
 			t.Fatalf("the old leader is gone: new %v and %v", s1.works(), s2.works())
 		}
-		if s1.started.Before(a.stopped) || s2.started.Before(a.stopped) {
+		if s1.saw().started.Before(a.saw().stopped) || s2.saw().started.Before(a.saw().stopped) {
 			t.Error("a successor started before the old leader's function had returned")
 		}
 		b := old(t, store, "b")
@@ -196,10 +207,10 @@ func TestSuccessorsWaitForTheOldLeaderAndThenShutOutOthers(t *testing.T) {
 		}
 		s2.drain = 4 * time.Second
 		s2.quit()
-		last := s2.stopped
+		last := s2.saw().stopped
 		passes(oldLease)
-		if !b.works() || b.started.Before(last) {
-			t.Errorf("the way back: works %v, from %v on, the last successor stopped at %v", b.works(), b.started, last)
+		if !b.works() || b.saw().started.Before(last) {
+			t.Errorf("the way back: works %v, from %v on, the last successor stopped at %v", b.works(), b.saw().started, last)
 		}
 	})
 }
@@ -236,13 +247,13 @@ func TestSuccessorStopsWhenTheLockIsLost(t *testing.T) {
 			bubble(t, func(t *testing.T, store *locktest.Store) {
 				s := successor(t, store, "s")
 				passes(time.Minute)
-				first := s.started
+				first := s.saw().started
 				if !s.works() {
 					t.Fatal("does not work")
 				}
 				lose(store)
 				synctest.Wait()
-				if s.works() && s.started == first {
+				if s.works() && s.saw().started == first {
 					t.Fatal("goes on")
 				}
 				passes(2 * oldLease)
@@ -264,8 +275,8 @@ func TestFunctionsThatOutliveThePredecessorsLockEndTheTerm(t *testing.T) {
 		lost := time.Now()
 		store.Put("istiod", k8sresourcelock.LeaderElectionRecord{HolderIdentity: "istiod", HolderKey: "stable", LeaseDurationSeconds: 30, LeaderTransitions: 9})
 		passes(oldLease)
-		if len(s.steppedDown) != 1 || s.steppedDown[0].Sub(lost).Round(time.Second) != oldLease-oldRenew || !s.works() {
-			t.Errorf("stepped down at %v, the lock was lost at %v, works %v", s.steppedDown, lost, s.works())
+		if len(s.saw().steppedDown) != 1 || s.saw().steppedDown[0].Sub(lost).Round(time.Second) != oldLease-oldRenew || !s.works() {
+			t.Errorf("stepped down at %v, the lock was lost at %v, works %v", s.saw().steppedDown, lost, s.works())
 		}
 	})
 }
@@ -297,12 +308,12 @@ func TestSuccessorStopsAtTheEndOfItsCover(t *testing.T) {
 		s.client.MuteWatches(true)
 		last := store.Snapshot().Record.RenewTime.Time
 		passes(oldRenew)
-		if s.works() || s.bound != (k8sleaderelection.Cover{}) {
-			t.Errorf("works %v, the gate's bound %v", s.works(), s.bound)
+		if s.works() || s.saw().bound != (k8sleaderelection.Cover{}) {
+			t.Errorf("works %v, the gate's bound %v", s.works(), s.saw().bound)
 		}
 		passes(oldLease)
-		if !b.works() || b.started.Before(last.Add(oldLease)) {
-			t.Errorf("the old replica works %v, from %v on; the last write %v", b.works(), b.started, last)
+		if !b.works() || b.saw().started.Before(last.Add(oldLease)) {
+			t.Errorf("the old replica works %v, from %v on; the last write %v", b.works(), b.saw().started, last)
 		}
 	})
 }
@@ -316,8 +327,8 @@ func TestSuccessorMeetsAnEvidentOldLeader(t *testing.T) {
 		a.client.MuteWatches(true)
 		s := successor(t, store, "s")
 		passes(2 * oldLease)
-		if !s.works() || s.started.Before(a.stopped) {
-			t.Errorf("works %v since %v; the old leader stopped at %v", s.works(), s.started, a.stopped)
+		if !s.works() || s.saw().started.Before(a.saw().stopped) {
+			t.Errorf("works %v since %v; the old leader stopped at %v", s.works(), s.saw().started, a.saw().stopped)
 		}
 	})
 }
@@ -346,8 +357,8 @@ func TestARestoredKeptLockDoesNotEndTheOldLeader(t *testing.T) {
 		if a.works() || !s.works() {
 			t.Fatalf("after the restore: old %v, new %v", a.works(), s.works())
 		}
-		if s.started.Before(a.stopped) {
-			t.Errorf("the successor started %v before the old leader's function had returned", a.stopped.Sub(s.started))
+		if s.saw().started.Before(a.saw().stopped) {
+			t.Errorf("the successor started %v before the old leader's function had returned", a.saw().stopped.Sub(s.saw().started))
 		}
 	})
 }

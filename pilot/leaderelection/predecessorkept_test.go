@@ -96,8 +96,8 @@ func TestALossShowsByReading(t *testing.T) {
 		store.Put("istiod", istiods())
 		lost := time.Now()
 		passes(oldRetry + time.Second)
-		if s.works() || s.stopped.Sub(lost) > oldRetry {
-			t.Errorf("works %v, stopped %v after the loss", s.works(), s.stopped.Sub(lost))
+		if s.works() || s.saw().stopped.Sub(lost) > oldRetry {
+			t.Errorf("works %v, stopped %v after the loss", s.works(), s.saw().stopped.Sub(lost))
 		}
 		if by := store.Snapshot().Record.HolderIdentity; by != "istiod" {
 			t.Errorf("the lock is held by %q", by)

@@ -83,8 +83,8 @@ func TestThePredecessorsCoverCountsFromTheRequest(t *testing.T) {
 		s.client.MuteWatches(true)
 		s.client.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} })
 		passes(oldLease)
-		if s.works() || s.stopped.Sub(sent) != oldRenew {
-			t.Errorf("works %v, stopped %v after the last write was sent", s.works(), s.stopped.Sub(sent))
+		if s.works() || s.saw().stopped.Sub(sent) != oldRenew {
+			t.Errorf("works %v, stopped %v after the last write was sent", s.works(), s.saw().stopped.Sub(sent))
 		}
 	})
 }

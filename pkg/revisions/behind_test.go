@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,7 +52,7 @@ func TestAwaitCurrent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{t: t, name: DefaultTagWebhook(""), began: time.Now()}
-				open := events()
+				var open atomic.Pointer[watch.FakeWatcher] // the newest watch
 				s.list = func(int) (*admissionv1.MutatingWebhookConfigurationList, error) {
 					if now := time.Since(s.began); test.list != nil && now >= 20*time.Second && now < test.back {
 						return nil, test.list
@@ -60,8 +61,9 @@ func TestAwaitCurrent(t *testing.T) {
 				}
 				s.get = func(int) (*webhook, error) { return nil, test.list }
 				s.watch = func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-					open = events()
-					return open, test.watch
+					w := events()
+					open.Store(w)
+					return w, test.watch
 				}
 				w := NewDefault(scripted{script: s}, Config{Logger: slog.New(slog.DiscardHandler)})
 				end := runs(w.Run)
@@ -72,7 +74,7 @@ func TestAwaitCurrent(t *testing.T) {
 				}{{10 * time.Second, "before", test.before}, {20 * time.Second, "right after", test.after}, {260 * time.Second, "later", test.later}} {
 					<-time.After(at.when - time.Since(s.began))
 					if at.what == "right after" && test.watch == nil {
-						open.Stop()
+						open.Load().Stop()
 						synctest.Wait()
 					}
 					if got := waited(t, w.(Awaiter)); got < at.want[0] || got > at.want[1] {
