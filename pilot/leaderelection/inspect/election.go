@@ -214,7 +214,7 @@ func Of(l Lock) Election {
 	case e.State == Unreadable:
 		e.Problems = append(e.Problems, fmt.Sprintf("%v; candidates replace it after a lease; if none runs, delete it: kubectl -n %s delete %s %s",
 			s.Unreadable, e.Namespace, strings.ToLower(e.Lock), e.Name))
-	case e.Former != "" && e.Led():
+	case e.Former != "" && e.Former != r.HolderIdentity && e.Led():
 		e.Problems = append(e.Problems, fmt.Sprintf("%s led in an earlier term, was displaced by a peer, and may still act until its lease ends", e.Former))
 	}
 	return e

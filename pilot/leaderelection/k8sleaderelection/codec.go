@@ -20,7 +20,7 @@ type codec struct{ seed maphash.Seed }
 // snapshot decodes a lock's snapshot to plain values. It fails when the object's
 // version is not one that grows.
 func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
-	out := core.Snapshot{Exists: s.Exists, Floor: s.Floor}
+	out := decode(s)
 	if s.Parts == [2]k8sresourcelock.Part{} {
 		version, err := parseVersion(s.ResourceVersion)
 		if err != nil {
@@ -36,8 +36,17 @@ func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 			}
 		}
 	}
+	if s.Exists {
+		out.Sum = maphash.Bytes(c.seed, s.Raw)
+	}
+	return out, nil
+}
+
+// decode is the record and the notes of a lock's snapshot, without which object they are of.
+func decode(s k8sresourcelock.Snapshot) core.Snapshot {
+	out := core.Snapshot{Exists: s.Exists, Floor: s.Floor}
 	if !s.Exists {
-		return out, nil
+		return out
 	}
 	out.Notes = decodeNotes(s.Notes)
 	out.Notes.Nominated = nomination(s, out.Notes.Hold)
@@ -58,8 +67,7 @@ func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 			out.Record.Acquired = out.Record.Renewed // as beside other nominations
 		}
 	}
-	out.Sum = maphash.Bytes(c.seed, s.Raw)
-	return out, nil
+	return out
 }
 
 func part(p k8sresourcelock.Part) core.Snapshot {

@@ -43,17 +43,9 @@ func (r *reporter) handover(c *change) {
 		}
 	}
 	if c.action.Op == core.Acquire {
-		snap := &c.after.Snap
-		r.claim, r.displaced = c.action.Why, snap.Record.Holder
-		if snap.Record.Holder == r.le.config.Lock.Identity() && nominated(snap) {
+		r.claim, r.displaced = c.action.Why, c.after.Snap.Record.Holder
+		if r.core.Nominee(c.after) {
 			r.claim = core.Nominated
 		}
 	}
-}
-
-// nominated reports whether the holder was written in by somebody else and has not
-// written itself yet, as the core judges it.
-func nominated(snap *core.Snapshot) bool {
-	r, n := snap.Record, snap.Notes.Nominated
-	return r.Renewed == r.Acquired && n.Identity == r.Holder && n.Transitions == r.Transitions
 }

@@ -266,9 +266,7 @@ func (l *loop) publish(c *change) {
 	v := view{
 		phase: s.Phase, why: s.Why, term: l.which, known: s.Known != core.Unread,
 		defaultRevision: s.Default, alive: s.Alive, unfit: s.Unfit, acked: l.acked, changed: l.changed,
-	}
-	if s.Phase == core.Leading || s.Phase == core.Draining && s.Drain.Lost == core.NotLost {
-		v.cover = s.Cover
+		cover: s.Gate(),
 	}
 	if s.Snap.Exists && s.Snap.Content == core.Readable {
 		v.holder, v.key, v.count = s.Snap.Record.Holder, s.Snap.Record.Key, s.Snap.Record.Transitions

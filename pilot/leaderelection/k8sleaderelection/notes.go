@@ -29,29 +29,16 @@ type Notes struct {
 
 // DecodeNotes reads the notes of a lock. Where there is no record that can be read, none counts.
 func DecodeNotes(s k8sresourcelock.Snapshot) Notes {
-	all := decodeNotes(s.Notes)
-	if !s.Exists || s.Raw == nil || s.Unreadable != nil {
-		return Notes{Former: all.Marker.Identity}
+	snap := decode(s)
+	n := Notes{Leads: snap.Acting(), Former: snap.Former(), Nominated: snap.Nominated()}
+	if m := snap.Notes.Marker; n.Leads {
+		n.Handover, n.Unfit = m.Handover, m.Unfit
 	}
-	all.Nominated = nomination(s, all.Hold)
-	snap := core.Snapshot{Exists: true, Content: core.Readable, Record: decodeRecord(s.Record), Notes: all}
-	if all.Nominated.Uncounted {
-		snap.Record.Acquired = snap.Record.Renewed
+	if snap.Addressed() {
+		n.Request = snap.Notes.Request
 	}
-	var n Notes
-	switch m, r := all.Marker, snap.Record; {
-	case m.Identity == "":
-	case m.Identity == r.Holder && m.Transitions == r.Transitions:
-		n.Leads, n.Handover, n.Unfit = true, m.Handover, m.Unfit
-	default:
-		n.Former = m.Identity
-	}
-	n.Nominated = snap.Record.Holder != "" && nominated(&snap)
-	if r := all.Request; r.Holder != "" && r.Holder == snap.Record.Holder && r.Transitions == snap.Record.Transitions {
-		n.Request = r
-	}
-	if h := all.Hold; h.Holder != "" && h.Holder == snap.Record.Holder && h.Transitions == snap.Record.Transitions && h.Seconds > 0 {
-		n.Hold = h
+	if snap.OnHold() {
+		n.Hold = snap.Notes.Hold
 	}
 	return n
 }

@@ -39,9 +39,6 @@ var (
 
 var errNoLock = fmt.Errorf("%w: there is no lock", ErrNoLeader)
 
-// maxHold is the longest time for which an order stands.
-const maxHold = 7 * 24 * time.Hour
-
 // Transfer has the leader drain and pass the lock on to the candidate named to, whose
 // rank is key (its revision; empty if not known), and returns once that one leads. For
 // the time of hold nobody takes it back by rank. A candidate that is not there, is unfit
@@ -71,7 +68,7 @@ func (o Operator) Pause(ctx context.Context, why string, length time.Duration) e
 		return o.wrap("pause", err)
 	}
 	return o.note(ctx, "pause", func(snap core.Snapshot, notes map[string]string) error {
-		if snap.Record.Holder == "" {
+		if !snap.Held() {
 			return ErrNoLeader
 		}
 		notes[k8sresourcelock.HoldAnnotation] = formatHold(core.Hold{
@@ -88,10 +85,10 @@ func (o Operator) Pause(ctx context.Context, why string, length time.Duration) e
 // arrived there yet.
 func (o Operator) Resume(ctx context.Context) error {
 	return o.note(ctx, "resume", func(snap core.Snapshot, notes map[string]string) error {
-		h := snap.Notes.Hold
-		if h.Holder != snap.Record.Holder || h.Transitions != snap.Record.Transitions || h.Seconds <= 0 {
+		if !snap.OnHold() {
 			return ErrNoHold
 		}
+		h := snap.Notes.Hold
 		h.Seconds, h.Requester = 0, o.Requester
 		notes[k8sresourcelock.HoldAnnotation] = formatHold(h)
 		return nil
@@ -100,8 +97,8 @@ func (o Operator) Resume(ctx context.Context) error {
 
 // holdSeconds is how a time is written into the lock.
 func holdSeconds(d time.Duration) (int, error) {
-	if d < time.Second || d > maxHold {
-		return 0, fmt.Errorf("for %v: give a time between %v and %v", d, time.Second, maxHold)
+	if d < time.Second || d > core.MaxHold {
+		return 0, fmt.Errorf("for %v: give a time between %v and %v", d, time.Second, core.MaxHold)
 	}
 	return int((d + time.Second - 1) / time.Second), nil
 }
@@ -130,15 +127,15 @@ func (o Operator) ask(ctx context.Context, verb string, r core.Request, hold tim
 
 // obeys reports why nobody there would obey a request to hand over to that candidate.
 func obeys(snap core.Snapshot, to string) error {
-	holder, m, r := snap.Record.Holder, snap.Notes.Marker, snap.Notes.Request
+	holder, r := snap.Record.Holder, snap.Notes.Request
 	switch {
-	case holder == "":
+	case !snap.Held():
 		return fmt.Errorf("%w: the lock is free", ErrNoLeader)
-	case m.Identity != holder || m.Transitions != snap.Record.Transitions:
+	case !snap.Acting():
 		return fmt.Errorf("%w: the holder %s carries no valid marker: it is a peer, or is still settling", ErrNoLeader, holder)
 	case to == holder:
 		return fmt.Errorf("%s leads already; Pause keeps it there", to)
-	case r.Holder == holder && r.Transitions == snap.Record.Transitions && r.Accepted:
+	case snap.Addressed() && r.Accepted:
 		return fmt.Errorf("%w, to %q, asked for by %s", ErrHandoverUnderWay, r.Identity, r.Requester)
 	}
 	return nil
@@ -217,7 +214,7 @@ const maxLeaseAwaited = time.Hour
 func (w *waiting) outcome(snap core.Snapshot, now core.Instant) (done bool, err error) {
 	r, is := w.r, snap.Notes.Request
 	switch {
-	case snap.Record.Holder == r.Holder && snap.Record.Transitions == r.Transitions:
+	case r.AddressedTo(snap.Record):
 		switch {
 		case is.Refused != "":
 			return false, fmt.Errorf("%w: %s refuses: %s", ErrNotObeyed, r.Holder, is.Refused)
@@ -234,7 +231,7 @@ func (w *waiting) outcome(snap core.Snapshot, now core.Instant) (done bool, err 
 		return false, nil
 	case r.Identity == "":
 		return true, nil
-	case snap.Record.Holder == "":
+	case !snap.Held():
 		return false, fmt.Errorf("%w: the lock was given up, and %s does not hold it", ErrNotObeyed, r.Identity)
 	case snap.Record.Holder != r.Identity:
 		return false, fmt.Errorf("%w: %s did not come, and %s has taken the lock", ErrNotObeyed, r.Identity, snap.Record.Holder)
@@ -249,15 +246,12 @@ func (w *waiting) arrived(snap core.Snapshot, now core.Instant) (done bool, err 
 	if w.taken == 0 {
 		w.taken = now
 	}
-	marker, record := snap.Notes.Marker, snap.Record
-	named := snap.Notes.Nominated.Identity == record.Holder
+	named := snap.Notes.Nominated.Identity == snap.Record.Holder
 	switch {
-	case marker.Identity == record.Holder && marker.Transitions == record.Transitions:
-		return true, nil
-	case named && record.Renewed != record.Acquired:
+	case snap.Acting(), named && !snap.Nominated():
 		return true, nil
 	case !named && w.taken.Until(now) > 2*w.lease:
-		return false, fmt.Errorf("%w: %s holds the lock for %v and does not say that it leads", ErrNotObeyed, record.Holder, 2*w.lease)
+		return false, fmt.Errorf("%w: %s holds the lock for %v and does not say that it leads", ErrNotObeyed, snap.Record.Holder, 2*w.lease)
 	}
 	return false, nil
 }
@@ -285,7 +279,7 @@ func (o Operator) note(ctx context.Context, verb string, change func(core.Snapsh
 		}
 		notes := map[string]string{}
 		maps.Copy(notes, base.Notes)
-		if n, r := snap.Notes.Nominated, snap.Record; n.Transitions != r.Transitions || r.Renewed != r.Acquired {
+		if !snap.Nominated() {
 			// A peer keeps a nomination that it has come after, and the hold tells that it
 			// is old. It goes before the hold can.
 			delete(notes, k8sresourcelock.NominatedAnnotation)

@@ -13,7 +13,7 @@ import (
 
 func TestHowLongAnOrderStands(t *testing.T) {
 	for d, want := range map[time.Duration]int{
-		time.Second: 1, time.Second + 1: 2, maxHold: 7 * 24 * 3600, time.Second - 1: 0, maxHold + 1: 0, 0: 0, -time.Hour: 0,
+		time.Second: 1, time.Second + 1: 2, core.MaxHold: 7 * 24 * 3600, time.Second - 1: 0, core.MaxHold + 1: 0, 0: 0, -time.Hour: 0,
 	} {
 		got, err := holdSeconds(d)
 		if got != want || (err == nil) != (want > 0) {
@@ -102,11 +102,11 @@ func TestWhatBecomesOfAnOrder(t *testing.T) {
 		"a marker of another":       {snap: taken("b", func(s *core.Snapshot) { s.Notes.Marker.Identity = "a" }), now: at(0)},
 		"a peer, written in": {snap: taken("b", func(s *core.Snapshot) {
 			unmarked(s)
-			s.Notes.Nominated.Identity, s.Record.Renewed = "b", s.Record.Acquired
+			s.Notes.Nominated, s.Record.Renewed = core.Nomination{Identity: "b", Transitions: 4}, s.Record.Acquired
 		}), now: at(time.Hour), taken: began},
 		"a peer that writes": {snap: taken("b", func(s *core.Snapshot) {
 			unmarked(s)
-			s.Notes.Nominated.Identity = "b"
+			s.Notes.Nominated = core.Nomination{Identity: "b", Transitions: 4}
 		}), now: at(0), done: true},
 	} {
 		w := waiting{r: order, lease: 10 * time.Second, began: began, changed: began, taken: c.taken}

@@ -54,10 +54,10 @@ func (c *change) denied() bool {
 
 // acknowledged is what of ours the store has confirmed, NoOp when that is nothing.
 func (c *change) acknowledged() core.Op {
-	if c.in.Kind != core.Replied || c.in.Result != core.OK || c.in.Snap.Version == c.before.Flight.Base {
-		return core.NoOp
+	if call := c.before.Flight; call.Answered(c.in) {
+		return call.Op
 	}
-	return c.before.Flight.Op
+	return core.NoOp
 }
 
 // turn reports what one pass of the loop changed.
@@ -212,16 +212,15 @@ func (r *reporter) watching(err error) {
 
 // shown is what Status tells of a lock that can be read.
 func (r *reporter) shown(s *core.State) (v recordView) {
-	record, notes := s.Snap.Record, s.Snap.Notes
-	v.lease = record.Lease
-	ours := notes.Marker.Identity == record.Holder && notes.Marker.Transitions == record.Transitions
+	snap := &s.Snap
+	v.lease = snap.Record.Lease
 	// Beside the marker of a former holder the present one waits until that one has ended.
-	if waits := notes.Marker.Identity != "" && !ours; !waits && !r.vacant(s) {
-		v.actsUntil = r.expiry(s)
+	if snap.Former() == "" && !r.vacant(s) {
+		v.actsUntil = r.core.ExpiresAt(*s)
 	}
-	v.handsOver = record.Holder != "" && ours && notes.Marker.Handover
-	if h := notes.Hold; h.Holder != "" && h.Holder == record.Holder && h.Transitions == record.Transitions && h.Seconds > 0 {
-		v.hold = h
+	v.handsOver = snap.Acting() && snap.Notes.Marker.Handover
+	if snap.OnHold() {
+		v.hold = snap.Notes.Hold
 	}
 	return v
 }

@@ -93,7 +93,7 @@ func (r *reporter) vacantSince(c *change) core.Instant {
 		return now
 	}
 	// A lease that has run out did so then, whenever we look.
-	if expired := r.expiry(s); now >= expired {
+	if expired := r.core.ExpiresAt(*s); now >= expired {
 		return expired
 	}
 	return 0
@@ -101,17 +101,11 @@ func (r *reporter) vacantSince(c *change) core.Instant {
 
 // vacant reports whether nobody acts by what the record shows, whenever it was written.
 func (r *reporter) vacant(s *core.State) bool {
-	holder := s.Snap.Record.Holder
 	switch {
-	case !s.Snap.Exists || s.Snap.Content != core.Readable || holder == "" || nominated(&s.Snap):
+	case !s.Snap.Held() || s.Snap.Nominated():
 		return true
-	case holder == r.le.config.Lock.Identity(): // of ourselves we know it
+	case s.Snap.Record.Holder == r.core.Self: // of ourselves we know it
 		return s.Phase != core.Leading && s.Phase != core.Draining
 	}
 	return false
-}
-
-// expiry is when the record's lease has run out, counted from when we saw it.
-func (r *reporter) expiry(s *core.State) core.Instant {
-	return s.SeenAt.After(max(r.core.Lease, min(s.Snap.Record.Lease, r.core.LeaseBound())))
 }

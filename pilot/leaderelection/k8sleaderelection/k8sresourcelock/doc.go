@@ -23,7 +23,7 @@
 // A MultiLock shows two objects as one lock, for moving from one to the other; see
 // combine for what it makes of them.
 //
-// The package imports no other of this module and can be used alone. Get, Create and
-// Update serve callers of client-go's locks; electors that care which state a write was
-// decided on use Read and Write.
+// The package can be used alone. Of this module it imports the elector's core alone, which decides
+// what the two objects of a MultiLock come to as one lock. Get, Create and Update serve callers of
+// client-go's locks; electors that care which state a write was decided on use Read and Write.
 package k8sresourcelock

@@ -114,7 +114,7 @@ func (c Config) observe(s State, in Input) State {
 	if s.Snap.Version != snap.Version {
 		s.Own.Unseen = 0
 	}
-	if snap.held() && snap.Record.Holder == c.Self && s.wrote(snap) {
+	if snap.Held() && snap.Record.Holder == c.Self && s.wrote(snap) {
 		s.Own.Acked = snap.Record.Renewed
 	}
 	if s.Known != BehindGap {
@@ -145,7 +145,7 @@ func (s State) since(snap Snapshot, now Instant) State {
 // counts no term, so that without a watch nothing tells what was there in between.
 func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) State {
 	// A holder that is nominated has acted before, if a store was put back in between.
-	goesOn := sameHolder(s.Snap, next) && !next.nominated() && next.Version >= s.Snap.Version
+	goesOn := sameHolder(s.Snap, next) && !next.Nominated() && next.Version >= s.Snap.Version
 	if goesOn || endedWell(s.Snap, next) {
 		return s
 	}
@@ -153,30 +153,30 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 		s.Earlier.Until, s.Earlier.Away = s.Earlier.Away.Prior, Away{}
 	}
 	until := c.mayActUntil(s)
-	if s.Snap.nominated() && s.Snap.Record.Holder != c.Self && (!(next.held() && continues(s.Snap, next)) || next.byCoordinator() && !follows) {
+	if s.Snap.Nominated() && s.Snap.Record.Holder != c.Self && (!(next.Held() && continues(s.Snap, next)) || next.byCoordinator() && !follows) {
 		// Nobody has taken the lock from the nominee: its own first write may have been there, unseen.
-		until = c.expiresAt(s).After(c.PeerGrace)
+		until = c.ExpiresAt(s).After(c.PeerGrace)
 	}
-	took := next.held() && continues(s.Snap, next) && next.Version > s.Snap.Version &&
+	took := next.Held() && continues(s.Snap, next) && next.Version > s.Snap.Version &&
 		next.Record.Transitions > s.Snap.Record.Transitions || // fewer: an older state came back
 		follows && next.Version > s.Snap.Version
 	switch {
 	case until == 0:
-	case took && (next.acting() || c.Successor && s.Snap.Successor && next.kept()):
+	case took && (next.Acting() || c.Successor && s.Snap.Successor && next.kept()):
 		until = 0 // who took the lock from it has waited for it, or for its waiter
-	case s.Snap.acting() && s.Snap.Record.Holder == next.Record.Holder && next.acting() && next.Version > s.Snap.Version:
+	case s.Snap.Acting() && s.Snap.Record.Holder == next.Record.Holder && next.Acting() && next.Version > s.Snap.Version:
 		until = 0 // it acts in a lock made anew: it has ended what it did in the one before
 	case !took:
 		// It may have renewed until now, without our having seen that.
 		until = until.After(s.SeenAt.Until(now))
 	}
-	if until > s.Earlier.Until && !next.Exists && s.Snap.acting() {
+	if until > s.Earlier.Until && !next.Exists && s.Snap.Acting() {
 		s.Earlier.Away = Away{Holder: s.Snap.Record.Holder, Prior: s.Earlier.Until, Until: until}
 		s.Earlier.Until = until
 	} else {
 		s = s.waits(until)
 	}
-	if s.Snap.held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && next.held() {
+	if s.Snap.Held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && next.Held() {
 		s.Displaced = c.holdsBack(s, next, now)
 	}
 	return s
@@ -219,28 +219,28 @@ func (c Config) holdBack(n uint8) time.Duration {
 // isDuplicate reports whether another live process writes records in our name: one of
 // that name has changed, and it was not us.
 func (c Config) isDuplicate(s State, next Snapshot) bool {
-	if !next.held() || next.Record.Holder != c.Self {
+	if !next.Held() || next.Record.Holder != c.Self {
 		return false
 	}
 	// Nobody but a process of that name writes its marker.
-	appeared := next.acting() && next.Version >= s.Snap.Version
+	appeared := next.Acting() && next.Version >= s.Snap.Version
 	// The same record that now stands in the other of two objects too is not one more write.
-	changed := sameHolder(s.Snap, next) && s.Snap.Record != next.Record && !next.nominated()
+	changed := sameHolder(s.Snap, next) && s.Snap.Record != next.Record && !next.Nominated()
 	return !s.wrote(next) && (s.Duplicate || changed || appeared)
 }
 
 // back reports whether next shows the leader acting whose lock was deleted before, and
 // nobody else has given a reason to wait since.
 func (s State) back(next Snapshot) bool {
-	return !s.Snap.Exists && next.acting() && next.Record.Holder == s.Earlier.Away.Holder && s.Earlier.Until == s.Earlier.Away.Until
+	return !s.Snap.Exists && next.Acting() && next.Record.Holder == s.Earlier.Away.Holder && s.Earlier.Until == s.Earlier.Away.Until
 }
 
 // replied takes in the end of the call in flight.
 func (c Config) replied(s State, in Input) State {
 	call := s.Flight
 	s.Flight = Call{}
-	if in.Result == OK && call.Op != Read && in.Snap.Version == call.Base {
-		in.Result = Unknown // a write that changed nothing is no write
+	if in.Result == OK && !call.Answered(in) {
+		in.Result = Unknown
 	}
 	if in.Result != OK {
 		s = c.failed(s, call, in)

@@ -78,7 +78,7 @@ func (c Config) advanceLeading(s State, now Moment) State {
 	case s.Drain.Kind.StepsDown():
 		s.Drain.Until = now.Mono.After(c.StopLimit)
 		return s.enter(Draining, SteppedDown)
-	case s.Snap.addressed() && s.Snap.Notes.Request.Accepted:
+	case s.Snap.Addressed() && s.Snap.Notes.Request.Accepted:
 		// Accepting is written before the drain, and this is that write: whoever
 		// reads it knows that the challenger is next.
 		s.Drain.Until = now.Mono.After(c.StopLimit)
@@ -110,7 +110,7 @@ func (c Config) advanceDraining(s State, now Moment) State {
 	case s.Drain.Lost == CoverLost && !c.ours(s):
 		s.Drain.Lost = RecordLost
 		return s
-	case !s.Drain.Kind.HandsOver() && c.ours(s) && s.Snap.addressed() && s.Snap.Notes.Request.Accepted:
+	case !s.Drain.Kind.HandsOver() && c.ours(s) && s.Snap.Addressed() && s.Snap.Notes.Request.Accepted:
 		s.Drain.Kind, s.Drain.Cool = s.Drain.Kind.handingOver(), c.coolDown(s)
 		return s
 	case s.Alive && now.Mono >= s.Drain.Until && s.Stopping && s.Flight.Op == NoOp:
@@ -158,7 +158,7 @@ func (c Config) releaseReason(s State, gone bool) Reason {
 // returned. One without our marker is not: we never acted in it, somebody else may.
 func (c Config) releasable(s State) bool {
 	return s.Drain.Lost != RecordLost && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && !s.Duplicate &&
-		!s.Alive && (s.Snap.acting() || s.Marked && c.ours(s))
+		!s.Alive && (s.Snap.Acting() || s.Marked && c.ours(s))
 }
 
 // follow ends the term and begins anew as a follower.

@@ -9,7 +9,7 @@ func (c Config) claim(s State, now Moment) (Record, Notes) {
 		Holder: c.Self, Key: c.Key, Lease: c.Lease,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
 	}
-	if s.Snap.nominated() && !s.Snap.byCoordinator() && old.Holder == c.Self && old.Transitions >= s.Snap.Floor {
+	if s.Snap.Nominated() && !s.Snap.byCoordinator() && old.Holder == c.Self && old.Transitions >= s.Snap.Floor {
 		record.Transitions = old.Transitions // the handover has counted this term
 	}
 	if c.keeps(s, now.Mono) {
@@ -67,7 +67,7 @@ func (c Config) notes(s State, record Record, act bool) Notes {
 			Identity: c.Self, Transitions: record.Transitions,
 			Handover: c.handsOver(s), Unfit: s.Unfit,
 		}}
-		if s.Phase != Following && s.Snap.addressed() {
+		if s.Phase != Following && s.Snap.Addressed() {
 			notes.Request = s.Snap.Notes.Request
 		}
 		return notes

@@ -14,11 +14,11 @@ const silence = 3
 
 // byCoordinator reports whether the recorded holder was named by a coordinator and has not written
 // itself. Such a name begins no term: the transitions are those of the term before.
-func (s Snapshot) byCoordinator() bool { return s.nominated() && s.Notes.Nominated.Uncounted }
+func (s Snapshot) byCoordinator() bool { return s.Nominated() && s.Notes.Nominated.Uncounted }
 
 // preferred is whom a coordinator wants in the holder's place; empty: it is content.
 func (s Snapshot) preferred() string {
-	if !s.Strategy || !s.held() || s.kept() || s.Preferred == s.Record.Holder {
+	if !s.Strategy || !s.Held() || s.kept() || s.Preferred == s.Record.Holder {
 		return ""
 	}
 	return s.Preferred
@@ -27,7 +27,7 @@ func (s Snapshot) preferred() string {
 // promised reports whether a coordinator means a free lock for another than self, and has yet to write that one in. Whoever took it
 // meanwhile would have to give way again.
 func (s Snapshot) promised(self string) bool {
-	return s.Strategy && s.Content == Readable && !s.held() && s.Preferred != "" && s.Preferred != self
+	return s.Strategy && s.Content == Readable && !s.Held() && s.Preferred != "" && s.Preferred != self
 }
 
 // yields reports whether the holder has to give way to whom a coordinator prefers. An operator's hold
@@ -66,8 +66,8 @@ func (c Config) alone(s State) Instant {
 		return 0
 	}
 	needed := s.SeenAt
-	if s.Snap.Content == Unreadable || s.Snap.held() {
-		needed = c.expiresAt(s)
+	if s.Snap.Content == Unreadable || s.Snap.Held() {
+		needed = c.ExpiresAt(s)
 	}
 	at := needed.After(silence * c.Lease)
 	if s.Absent != 0 {

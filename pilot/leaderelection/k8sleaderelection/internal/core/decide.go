@@ -37,24 +37,12 @@ func (c Config) renewsUnread(s State, now Moment) bool {
 
 // baseAction is the part of an action that holds whatever is sent.
 func (c Config) baseAction(s State, now Moment) Action {
-	a := Action{Wake: Never}
-	switch s.Phase {
-	case Leading:
-		a.Gate, a.Work = s.Cover, true
-		a = a.wake(now.Mono.After(s.Cover.Left(now)))
-	case Draining:
-		if s.Drain.Lost == NotLost {
-			a.Gate = s.Cover
-			a = a.wake(now.Mono.After(s.Cover.Left(now)))
-		}
-		if !s.Drain.Overdue {
-			a = a.wake(s.Drain.Until)
-		}
-	case Releasing:
-		if s.Flight.Op == NoOp {
-			a = a.wake(s.Drain.Until)
-		}
-	case Following, Settling, Done:
+	a := Action{Wake: Never, Gate: s.Gate(), Work: s.Phase == Leading}
+	if a.Gate != (Cover{}) {
+		a = a.wake(now.Mono.After(a.Gate.Left(now)))
+	}
+	if s.Phase == Draining && !s.Drain.Overdue || s.Phase == Releasing && s.Flight.Op == NoOp {
+		a = a.wake(s.Drain.Until)
 	}
 	return a
 }
@@ -69,7 +57,7 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 		}
 		a = a.wake(at)
 	}
-	if c.mayAsk(s, now.Mono) && now.Mono >= s.BackOff.Until && now.Mono < c.expiresAt(s) {
+	if c.mayAsk(s, now.Mono) && now.Mono >= s.BackOff.Until && now.Mono < c.ExpiresAt(s) {
 		return c.decideAsking(s, now, a)
 	}
 	if ends := s.holdEnds(); ends > now.Mono {
@@ -77,10 +65,10 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 	}
 	at, why := c.opening(s)
 	at, why = c.named(s, at, why)
-	if at < s.BackOff.Until && s.BackOff.Until > now.Mono && !(c.nominee(s) && c.transferred(s)) {
+	if at < s.BackOff.Until && s.BackOff.Until > now.Mono && !(c.Nominee(s) && c.transferred(s)) {
 		at, why = s.BackOff.Until, BackingOff
 	}
-	if !c.nominee(s) && now.Mono < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
+	if !c.Nominee(s) && now.Mono < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
 		// Whoever takes the lock before it can judge a request has to be preempted, and
 		// that costs a lease.
 		at, why = s.SyncBy, Unsynced
@@ -96,7 +84,7 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 		// No polls meanwhile: the next try finds out what has become of the lock.
 		return a.wake(s.Effort.Writes.Next).because(Retrying)
 	}
-	if !s.Watch || s.Snap.held() {
+	if !s.Watch || s.Snap.Held() {
 		if now.Mono >= s.PollAt {
 			return c.read(s, now, a, Polling)
 		}
@@ -104,7 +92,7 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 	}
 	switch {
 	case why == BackingOff || why == NotFit || why == Unsynced:
-	case s.Snap.held():
+	case s.Snap.Held():
 		why = HeldByOther
 	case why == NoCoordinator:
 		why = Unnamed
@@ -117,7 +105,7 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 // have published themselves as candidates; one that would not lead all the same gives it the lock back.
 func (c Config) unasked(s State, now Instant) bool {
 	switch {
-	case !c.nominee(s), c.Successor: // one that gave it back would say that no other successor acts, either
+	case !c.Nominee(s), c.Successor: // one that gave it back would say that no other successor acts, either
 		return false
 	case c.Coordinated && !c.transferred(s):
 		return s.Unfit || now < s.BackOff.Until
@@ -125,9 +113,9 @@ func (c Config) unasked(s State, now Instant) bool {
 	return s.Unfit || !s.Asking.Wanted && !c.transferred(s)
 }
 
-// nominee reports whether somebody has written us in as holder, and nothing was written since.
-func (c Config) nominee(s State) bool {
-	return s.Snap.nominated() && s.Snap.Record.Holder == c.Self && !s.Duplicate
+// Nominee reports whether somebody has written us in as holder, and nothing was written since.
+func (c Config) Nominee(s State) bool {
+	return s.Snap.Nominated() && s.Snap.Record.Holder == c.Self && !s.Duplicate
 }
 
 // decideAsking asks the leader to hand over, and waits for it to do so. A challenger
@@ -140,7 +128,7 @@ func (c Config) decideAsking(s State, now Moment, a Action) Action {
 		notes.Request = c.request(s)
 		return a.write(Ask, s.Snap, s.Snap.Record, notes).because(Asking)
 	}
-	a = a.wake(min(at, c.expiresAt(s)))
+	a = a.wake(min(at, c.ExpiresAt(s)))
 	poll := s.PollAt
 	if s.requested(now.Mono) && s.Snap.Notes.Request.Identity == c.Self {
 		poll = min(poll, max(s.Asking.AnsweredAt.After(c.answerPoll(s, now)), s.Effort.Reads.Next))
@@ -173,7 +161,7 @@ func (c Config) opening(s State) (Instant, Reason) {
 	case snap.Content == Missing:
 		return c.turn(s), Filled
 	case snap.Content == Unreadable:
-		return c.afterHigher(s, c.expiresAt(s)), Replaced
+		return c.afterHigher(s, c.ExpiresAt(s)), Replaced
 	case snap.Record.Holder == "" && snap.Strategy && !c.Coordinated:
 		// Whoever does not ask a coordinator leaves it the time to name somebody.
 		return max(c.turn(s), s.SeenAt.After(c.Retry)), Free
@@ -183,12 +171,12 @@ func (c Config) opening(s State) (Instant, Reason) {
 		return 0, Reclaimed
 	case c.Successor && snap.kept():
 		return 0, Joined
-	case snap.nominated():
-		return c.afterHigher(s, min(s.SeenAt.After(c.Retry), c.expiresAt(s))), Nominated
-	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.canAsk(s)) && max(s.Displaced.NotBefore, s.holdEnds()) < c.expiresAt(s):
+	case snap.Nominated():
+		return c.afterHigher(s, min(s.SeenAt.After(c.Retry), c.ExpiresAt(s))), Nominated
+	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.canAsk(s)) && max(s.Displaced.NotBefore, s.holdEnds()) < c.ExpiresAt(s):
 		return max(s.Displaced.NotBefore, s.holdEnds()), Preempted
 	}
-	return c.afterHigher(s, c.expiresAt(s)), Expired
+	return c.afterHigher(s, c.ExpiresAt(s)), Expired
 }
 
 // afterHigher puts off what falls due for all candidates at once, so that one of the

@@ -125,7 +125,7 @@ func (c Config) holds(s State, now Instant) bool {
 	case Leading, Draining, Releasing:
 		return true
 	case Settling:
-		return now < c.expiresAt(s)
+		return now < c.ExpiresAt(s)
 	case Following, Done:
 	}
 	return false
@@ -134,7 +134,7 @@ func (c Config) holds(s State, now Instant) bool {
 // unhindered lifts the pauses of a nominee: it has a RetryPeriod to take the lock, before others do.
 // Only what fails of that itself may delay it.
 func (c Config) unhindered(s State) State {
-	if c.nominee(s) {
+	if c.Nominee(s) {
 		s.Effort.Reads.Next, s.Effort.Writes.Next = 0, 0
 	}
 	return s

@@ -336,7 +336,7 @@ func (c Config) wrongWrite(s State, a Action) string {
 	if a.Op == NoOp || a.Op == Read {
 		return ""
 	}
-	mine := s.Snap.held() && s.Snap.Record.Holder == c.Self
+	mine := s.Snap.Held() && s.Snap.Record.Holder == c.Self
 	marked := a.Notes.Marker.names(a.Record)
 	if a.Record.Holder == Successors {
 		return c.wrongKept(s, a)

@@ -45,7 +45,7 @@ func (c Config) wrongKept(s State, a Action) string {
 		return "a write that changes nothing"
 	case s.Snap.kept() && (a.Record.Transitions != s.Snap.Record.Transitions || a.Record.Acquired != s.Snap.Record.Acquired):
 		return "a term begins beside those who keep the lock"
-	case !s.Snap.kept() && a.Record.Transitions <= s.Snap.Record.Transitions && s.Snap.Exists && !s.Snap.nominated():
+	case !s.Snap.kept() && a.Record.Transitions <= s.Snap.Record.Transitions && s.Snap.Exists && !s.Snap.Nominated():
 		return "a term that is not counted: others would not know that its holder was waited for"
 	case !s.Snap.kept() && testNow.Mono < c.settledAt(s):
 		return "others would act at once, and an earlier holder may act"

@@ -20,23 +20,30 @@ const (
 	HoldForTransfer = "transfer"
 )
 
-// maxHoldSeconds bounds a hold: ranks that never count again would be a lock that
-// nobody can upgrade.
-const maxHoldSeconds = 7 * 24 * 3600
+// MaxHold bounds a hold: ranks that never count again would be a lock that nobody can upgrade.
+const MaxHold = 7 * 24 * time.Hour
+
+// holdTime is what a hold's seconds count as.
+func holdTime(seconds int) time.Duration {
+	return time.Duration(min(max(seconds, 0), int(MaxHold/time.Second))) * time.Second
+}
 
 // names reports whether h is about the record's term.
-func (h Hold) names(r Record) bool {
-	return h.Holder != "" && h.Holder == r.Holder && h.Transitions == r.Transitions
+func (h Hold) names(r Record) bool { return r.isTerm(h.Holder, h.Transitions) }
+
+// OnHold reports whether there is a hold about the present term that is not taken back. For how
+// long it counts, each reader counts itself.
+func (s Snapshot) OnHold() bool {
+	return s.Held() && s.Notes.Hold.names(s.Record) && s.Notes.Hold.Seconds > 0
 }
 
 // holdEnds is until when rank does not count in the present term; zero: it counts.
 func (s State) holdEnds() Instant {
 	h := s.Snap.Notes.Hold
-	if !s.Snap.held() || !h.names(s.Snap.Record) {
+	if !s.Snap.Held() || !h.names(s.Snap.Record) {
 		return 0
 	}
-	seconds := min(max(h.Seconds, 0), maxHoldSeconds)
-	return s.Since.Hold.After(time.Duration(seconds) * time.Second)
+	return s.Since.Hold.After(holdTime(h.Seconds))
 }
 
 // keptHold is the hold to write beside our own record: one that stands. One that has

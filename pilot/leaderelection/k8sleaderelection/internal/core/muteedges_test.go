@@ -82,7 +82,7 @@ func TestWhoIsTakenForMute(t *testing.T) {
 		for more, want := range map[time.Duration]bool{0: false, 1: true} {
 			s.Asking.Ignored = x.mute + more
 			grace := map[bool]time.Duration{true: c.PeerGrace}[want]
-			if c.mute(s) != want || c.canAsk(s) == want || c.mayActUntil(s) != c.expiresAt(s).After(grace) {
+			if c.mute(s) != want || c.canAsk(s) == want || c.mayActUntil(s) != c.ExpiresAt(s).After(grace) {
 				t.Errorf("%s, without an answer for %v: mute %v, can be asked %v, may act for %v",
 					name, s.Asking.Ignored, c.mute(s), c.canAsk(s), testNow.Mono.Until(c.mayActUntil(s)))
 			}

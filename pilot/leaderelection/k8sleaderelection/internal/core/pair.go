@@ -53,11 +53,6 @@ type NeedsBoth struct {
 	Other       string // the other object's UID when the record was written; empty: there was none
 }
 
-// names reports whether n is about the record's term.
-func (n NeedsBoth) names(r Record) bool {
-	return n.Identity == r.Holder && n.Transitions == r.Transitions
-}
-
 // presence is what the record of one object of a pair says.
 type presence uint8
 
@@ -89,7 +84,7 @@ func (s Snapshot) presence() presence {
 		return ended
 	case s.Notes.Nominated.Identity == r.Holder && r.Acquired == r.Renewed:
 		return nominee // a peer keeps the annotation, and its renewals tell
-	case s.Notes.Needs.names(r):
+	case r.isTerm(s.Notes.Needs.Identity, s.Notes.Needs.Transitions):
 		return claim
 	}
 	return alone

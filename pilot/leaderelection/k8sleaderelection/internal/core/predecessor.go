@@ -12,7 +12,7 @@ package core
 const Successors = "incumbent-successors"
 
 // kept reports whether the record is the one that all successors keep.
-func (s Snapshot) kept() bool { return s.Successor && s.held() && s.Record.Holder == Successors }
+func (s Snapshot) kept() bool { return s.Successor && s.Held() && s.Record.Holder == Successors }
 
 // keeps reports whether the next record that we write is the one that all successors keep.
 func (c Config) keeps(s State, now Instant) bool {

@@ -11,6 +11,12 @@ type Record struct {
 	Transitions       int
 }
 
+// isTerm reports whether the record is of the holder's term of that number. What is noted on the lock
+// counts beside no other.
+func (r Record) isTerm(holder string, transitions int) bool {
+	return holder != "" && r.Holder == holder && r.Transitions == transitions
+}
+
 // Content says what kind of record an existing lock object carries.
 type Content uint8
 
@@ -33,6 +39,9 @@ type Marker struct {
 	// Unfit: this leader would rather have somebody else lead.
 	Unfit bool
 }
+
+// names reports whether the marker is that of the record's holder and term.
+func (m Marker) names(r Record) bool { return r.isTerm(m.Identity, m.Transitions) }
 
 // Nomination is the annotation by which somebody says that it has written the holder in,
 // for that term. The zero Nomination is none.
@@ -95,27 +104,25 @@ func continues(a, b Snapshot) bool {
 	return sameLock(a, b) && (a.Stands == b.Stands || a.Stands&b.Stands != 0)
 }
 
-// held reports whether somebody's name stands in a record that can be read.
-func (s Snapshot) held() bool {
+// Held reports whether somebody's name stands in a record that can be read.
+func (s Snapshot) Held() bool {
 	return s.Exists && s.Content == Readable && s.Record.Holder != ""
 }
 
-// acting reports whether the marker says that the recorded holder is one of ours
+// Acting reports whether the marker says that the recorded holder is one of ours
 // and has begun to act. A coordinator counts no term: one that names a process which led
 // before leaves that one's marker beside the new name.
-func (s Snapshot) acting() bool {
-	m := s.Notes.Marker
-	return s.held() && m.Identity == s.Record.Holder && m.Transitions == s.Record.Transitions && !s.byCoordinator()
+func (s Snapshot) Acting() bool {
+	return s.Held() && s.Notes.Marker.names(s.Record) && !s.byCoordinator()
 }
 
-// nominated reports whether the recorded holder was written in by somebody else and
+// Nominated reports whether the recorded holder was written in by somebody else and
 // has not written itself yet: it cannot be acting. One of ours takes the annotation away
 // with its first own write. A peer that an operator had put there keeps it, even through
 // later terms of its own; its renewals and its transitions tell.
-func (s Snapshot) nominated() bool {
+func (s Snapshot) Nominated() bool {
 	n := s.Notes.Nominated
-	return s.held() && n.Identity == s.Record.Holder && n.Transitions == s.Record.Transitions &&
-		s.Record.Renewed == s.Record.Acquired
+	return s.Held() && s.Record.isTerm(n.Identity, n.Transitions) && s.Record.Renewed == s.Record.Acquired
 }
 
 // nominationIn is the nomination that next shows, which comes after s. The annotation names no term. A
@@ -126,7 +133,7 @@ func (s Snapshot) nominationIn(next Snapshot) Nomination {
 	was, is := s.Notes.Nominated, next.Notes.Nominated
 	h := next.Notes.Hold
 	named := h.Reason == HoldForTransfer && h.Holder == is.Identity
-	left := s.held() && s.UID == next.UID && was.Identity == is.Identity &&
+	left := s.Held() && s.UID == next.UID && was.Identity == is.Identity &&
 		(s.Record.Holder != was.Identity || s.Record.Transitions != was.Transitions)
 	if left && !named && !is.Uncounted && was.Transitions <= is.Transitions {
 		return was
@@ -134,13 +141,20 @@ func (s Snapshot) nominationIn(next Snapshot) Nomination {
 	return is
 }
 
-// evidence reports whether a marker of another term than the record's was left
-// behind: one of ours was displaced by a candidate that knows no markers, and may
-// still act. A marker of one's own is none: a process ends its functions before it
-// takes part again, and a process that died has ended them too.
+// Former is whose marker was left behind, beside a record of another term: one of ours was displaced by
+// a candidate that knows no markers, and may still act. Empty: nobody's.
+func (s Snapshot) Former() string {
+	if !s.Exists || s.Acting() {
+		return ""
+	}
+	return s.Notes.Marker.Identity
+}
+
+// evidence reports whether there is such a marker of another than self. One of one's own is none: a
+// process ends its functions before it takes part again, and a process that died has ended them too.
 func (s Snapshot) evidence(self string) bool {
-	m := s.Notes.Marker
-	return s.Exists && m.Identity != "" && m.Identity != self && !s.acting()
+	former := s.Former()
+	return former != "" && former != self
 }
 
 // sameRecord reports whether nothing was written into the record between a and b.
@@ -152,7 +166,7 @@ func sameRecord(a, b Snapshot) bool {
 // writes. A holder that takes its own lock again is another term, but the same
 // danger: one process runs the functions of one term at a time.
 func sameHolder(a, b Snapshot) bool {
-	return a.held() && b.held() && sameLock(a, b) && a.Record.Holder == b.Record.Holder
+	return a.Held() && b.Held() && sameLock(a, b) && a.Record.Holder == b.Record.Holder
 }
 
 // sameLock reports whether b is not made anew where a was. Of two objects, one that is not
@@ -173,7 +187,7 @@ func endedWell(a, b Snapshot) bool {
 	if !b.Exists || !continues(a, b) || b.Version < a.Version || b.Content != Readable {
 		return false
 	}
-	if m := b.Notes.Marker; m != (Marker{}) && (a.acting() || m != a.Notes.Marker) {
+	if m := b.Notes.Marker; m != (Marker{}) && (a.Acting() || m != a.Notes.Marker) {
 		return false
 	}
 	if b.Record.Holder == "" {
@@ -181,7 +195,7 @@ func endedWell(a, b Snapshot) bool {
 	}
 	if b.byCoordinator() {
 		// Nobody but a leader of ours takes its marker away, and that by its drained release.
-		return a.acting() && b.Notes.Marker == (Marker{}) && b.Record.Transitions == a.Record.Transitions
+		return a.Acting() && b.Notes.Marker == (Marker{}) && b.Record.Transitions == a.Record.Transitions
 	}
-	return b.nominated() && b.Record.Transitions == after(a.Record.Transitions)
+	return b.Nominated() && b.Record.Transitions == after(a.Record.Transitions)
 }

@@ -49,26 +49,26 @@ func TestWhatARecordSays(t *testing.T) {
 		good Snapshot
 		bad  map[string]func(*Snapshot)
 	}{
-		"held": {Snapshot.held, lock("equal"), map[string]func(*Snapshot){
+		"held": {Snapshot.Held, lock("equal"), map[string]func(*Snapshot){
 			"deleted": deleted, "unreadable": unreadable, "released": released,
 		}},
-		"acting": {Snapshot.acting, lock("equal"), map[string]func(*Snapshot){
+		"acting": {Snapshot.Acting, lock("equal"), map[string]func(*Snapshot){
 			"deleted": deleted, "unreadable": unreadable, "no marker": marked("", 0),
 			"another's marker": marked("c", 3), "another term's marker": marked("b", 2),
 		}},
-		"nominated": {Snapshot.nominated, lock("nominated"), map[string]func(*Snapshot){
+		"nominated": {Snapshot.Nominated, lock("nominated"), map[string]func(*Snapshot){
 			"deleted": deleted, "unreadable": unreadable, "another": to("c", 3), "another term": to("b", 4),
 			"it has renewed": func(s *Snapshot) { s.Record.Renewed++ },
 		}},
 		"evidence": {func(s Snapshot) bool { return s.evidence("a") }, lock("peer, marker left"), map[string]func(*Snapshot){
 			"deleted": deleted, "no marker": marked("", 0), "one's own": marked("a", 2), "of who acts": marked("istiod", 3),
 		}},
-		"addressed": {Snapshot.addressed, lock("mine, asked"), map[string]func(*Snapshot){
+		"addressed": {Snapshot.Addressed, lock("mine, asked"), map[string]func(*Snapshot){
 			"deleted": deleted, "unreadable": unreadable, "to another": to("c", 3), "to another term": to("a", 4),
 			"by the holder itself": func(s *Snapshot) { s.Notes.Request.Identity = "a" },
 			"by nobody":            func(s *Snapshot) { s.Notes.Request.Identity = "" },
 		}},
-		"addressed, by an operator": {Snapshot.addressed, lock("mine, to step down"), map[string]func(*Snapshot){
+		"addressed, by an operator": {Snapshot.Addressed, lock("mine, to step down"), map[string]func(*Snapshot){
 			"of the term before": to("a", 4),
 		}},
 		"a hold's end": {func(s Snapshot) bool { return State{Snap: s, Since: Since{Hold: testNow.Mono}}.holdEnds() != 0 }, lock("lower, held"), map[string]func(*Snapshot){
@@ -299,7 +299,7 @@ func TestWhatIsLeftOfANomination(t *testing.T) {
 	} {
 		c.next.Version = 9
 		s := testConfig().observe(State{Known: Current, Snap: c.was}, Input{Now: testNow, Snap: c.next})
-		if s.Snap.nominated() != c.nominated {
+		if s.Snap.Nominated() != c.nominated {
 			t.Errorf("%s: %+v, nominated %v", name, s.Snap.Notes.Nominated, !c.nominated)
 		}
 	}

@@ -49,10 +49,13 @@ func (r Request) renewed(old Request) bool {
 	return again || r != old
 }
 
-// addressed reports whether a request stands that the present term's leader was asked.
-func (s Snapshot) addressed() bool {
+// AddressedTo reports whether the record is of the term whose leader was asked.
+func (r Request) AddressedTo(record Record) bool { return record.isTerm(r.Holder, r.Transitions) }
+
+// Addressed reports whether a request stands that the present term's leader was asked.
+func (s Snapshot) Addressed() bool {
 	r := s.Notes.Request
-	return s.held() && !s.kept() && r.Holder == s.Record.Holder && r.Transitions == s.Record.Transitions &&
+	return s.Held() && !s.kept() && r.AddressedTo(s.Record) &&
 		r.Identity != s.Record.Holder && (r.Identity != "" || r.Reason == ForOperator)
 }
 
@@ -60,7 +63,7 @@ func (s Snapshot) addressed() bool {
 // to its term, and accepted, or neither refused nor run out.
 func (s State) requested(now Instant) bool {
 	r := s.Snap.Notes.Request
-	if !s.Snap.addressed() {
+	if !s.Snap.Addressed() {
 		return false
 	}
 	return r.Accepted || r.Refused == "" && now < s.requestEnds()
@@ -75,7 +78,7 @@ func (s State) requestEnds() Instant {
 
 // canAsk reports whether the holder is a leader that hands over when it is asked.
 func (c Config) canAsk(s State) bool {
-	return s.Snap.acting() && s.Snap.Notes.Marker.Handover && s.Snap.Record.Holder != c.Self && !c.mute(s)
+	return s.Snap.Acting() && s.Snap.Notes.Marker.Handover && s.Snap.Record.Holder != c.Self && !c.mute(s)
 }
 
 // A marker can be another's: a peer that has come under the identity of one of ours renews
@@ -91,7 +94,7 @@ func (c Config) canAsk(s State) bool {
 // it has ended, as with any holder.
 func (c Config) mute(s State) bool {
 	longest := c.lease(s.Snap.Record)
-	if s.Snap.addressed() && s.Snap.Notes.Request.Accepted {
+	if s.Snap.Addressed() && s.Snap.Notes.Request.Accepted {
 		longest += c.StopLimit
 	}
 	return s.Asking.Ignored > longest
@@ -103,8 +106,8 @@ func (c Config) mute(s State) bool {
 // run out, a leader need not take notice.
 func (c Config) heed(s State, next Snapshot, now Instant) State {
 	was, r := s.Snap, next.Notes.Request
-	if !next.acting() || !sameHolder(was, next) || was.Notes.Marker != next.Notes.Marker || was.Record.Acquired != next.Record.Acquired || next.Version < was.Version ||
-		next.addressed() && (r.Refused != "" || r.Accepted != was.Notes.Request.Accepted) {
+	if !next.Acting() || !sameHolder(was, next) || was.Notes.Marker != next.Notes.Marker || was.Record.Acquired != next.Record.Acquired || next.Version < was.Version ||
+		next.Addressed() && (r.Refused != "" || r.Accepted != was.Notes.Request.Accepted) {
 		s.Asking.Ignored = 0
 		return s
 	}
@@ -169,7 +172,7 @@ func (c Config) request(s State) Request {
 // instant. A refusal is judged anew when the default changes.
 func (c Config) judge(s State, now Instant) (accept bool, refuse string, again Instant) {
 	r := s.Snap.Notes.Request
-	if !s.Snap.addressed() || r.Accepted || now >= s.requestEnds() {
+	if !s.Snap.Addressed() || r.Accepted || now >= s.requestEnds() {
 		return false, "", Never
 	}
 	if c.grants(s, now) {
@@ -207,7 +210,7 @@ func (c Config) coolDown(s State) time.Duration {
 	r := s.Snap.Notes.Request
 	switch {
 	case r.Reason == ForOperator && r.Identity == "":
-		return max(c.Retry, time.Duration(max(0, min(r.HoldSeconds, maxHoldSeconds)))*time.Second)
+		return max(c.Retry, holdTime(r.HoldSeconds))
 	case s.Unfit:
 		return c.Retry
 	}

@@ -152,6 +152,12 @@ type Call struct {
 	BeforeGap bool // a Read that was sent before the present watch began
 }
 
+// Answered reports whether the input is the store's answer to the call, and what that wrote is
+// stored. A write that changed nothing is no write.
+func (c Call) Answered(in Input) bool {
+	return in.Kind == Replied && in.Result == OK && (c.Op == Read || in.Snap.Version != c.Base)
+}
+
 // State is all that an elector knows. It is comparable: tests print and compare it.
 type State struct {
 	Phase    Phase
@@ -195,6 +201,14 @@ type State struct {
 	Alive   bool    // functions were started and have not all returned
 	BeganAt Instant // when the term began
 	Drain   Drain
+}
+
+// Gate is until when writes may pass: the cover, in a term that has lost nothing. Zero: they may not.
+func (s State) Gate() Cover {
+	if s.Phase == Leading || s.Phase == Draining && s.Drain.Lost == NotLost {
+		return s.Cover
+	}
+	return Cover{}
 }
 
 // Knowledge is what is known of the lock.

@@ -67,11 +67,6 @@ func (s State) ownStamp(recorded Stamp, wall int64) Stamp {
 	return s.nextStamp(recorded, wall)
 }
 
-// names reports whether the marker is that of the record's holder and term.
-func (m Marker) names(r Record) bool {
-	return m.Identity != "" && m.Identity == r.Holder && m.Transitions == r.Transitions
-}
-
 // lease is how long the recorded holder may go without a write: the longer of its
 // lease and ours, up to a bound, so that an absurd record cannot lock everybody out.
 func (c Config) lease(r Record) time.Duration {
@@ -81,8 +76,8 @@ func (c Config) lease(r Record) time.Duration {
 // LeaseBound is the longest lease of another that counts.
 func (c Config) LeaseBound() time.Duration { return max(10*c.Lease, time.Hour) }
 
-// expiresAt is when the recorded holder's lease has run out by our own clock.
-func (c Config) expiresAt(s State) Instant {
+// ExpiresAt is when the recorded holder's lease has run out by our own clock.
+func (c Config) ExpiresAt(s State) Instant {
 	return s.SeenAt.After(c.lease(s.Snap.Record))
 }
 
@@ -94,24 +89,24 @@ func (c Config) mayActUntil(s State) Instant {
 	case !snap.Exists || snap.Content == Missing:
 		return 0
 	case snap.Content == Unreadable:
-		return c.expiresAt(s)
-	case snap.Record.Holder == "" || snap.nominated():
+		return c.ExpiresAt(s)
+	case snap.Record.Holder == "" || snap.Nominated():
 		return 0 // nobody, or somebody who has not written itself yet
 	case c.Successor && snap.kept():
 		return 0 // they act with us
-	case snap.Record.Holder == c.Self && !s.Duplicate && (s.wrote(snap) || snap.acting()):
+	case snap.Record.Holder == c.Self && !s.Duplicate && (s.wrote(snap) || snap.Acting()):
 		// Our own drained term; or one of a process that had our identity before us,
 		// had begun to act, and has ended.
 		return 0
-	case snap.acting() && !c.mute(s) || snap.Record.Holder == c.Self:
-		return c.expiresAt(s)
+	case snap.Acting() && !c.mute(s) || snap.Record.Holder == c.Self:
+		return c.ExpiresAt(s)
 	}
-	return c.expiresAt(s).After(c.PeerGrace)
+	return c.ExpiresAt(s).After(c.PeerGrace)
 }
 
 // settledAt is from when on we may act if we became holder now.
 func (c Config) settledAt(s State) Instant {
-	if c.Immediate && s.Snap.held() && !s.Snap.evidence(c.Self) {
+	if c.Immediate && s.Snap.Held() && !s.Snap.evidence(c.Self) {
 		return 0
 	}
 	return max(s.Earlier.Until, c.mayActUntil(s))
@@ -120,7 +115,7 @@ func (c Config) settledAt(s State) Instant {
 // wrote reports whether this process wrote the record that snap shows. Stamps are whole seconds of
 // somebody's clock: who nominates us can have used one of ours. But nobody nominates itself.
 func (s State) wrote(snap Snapshot) bool {
-	if snap.nominated() {
+	if snap.Nominated() {
 		return false
 	}
 	if s.Own.Acked != 0 && s.Own.Acked == snap.Record.Renewed {
@@ -140,7 +135,7 @@ func (c Config) ours(s State) bool {
 	if c.Successor && snap.kept() {
 		return s.keepsAlready()
 	}
-	return s.Drain.Lost != RecordLost && s.Term != Term{} && snap.held() && !snap.Stands.half() && snap.Record.Holder == c.Self &&
+	return s.Drain.Lost != RecordLost && s.Term != Term{} && snap.Held() && !snap.Stands.half() && snap.Record.Holder == c.Self &&
 		snap.UID == s.Term.UID && snap.Record.Transitions == s.Term.Transitions &&
 		snap.Version >= s.Term.Token && s.wrote(snap)
 }
