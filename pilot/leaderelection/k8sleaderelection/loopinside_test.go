@@ -85,7 +85,7 @@ func TestSinceWhenNobodyActs(t *testing.T) {
 		"an absurd one":     {core.Record{Holder: "x", Lease: 100 * time.Hour}, seen.After(l.core.LeaseBound())},
 		"nobody, in term 0": {core.Record{}, now},
 	} {
-		s := core.State{Known: core.Current, SeenAt: seen, Snap: core.Snapshot{Exists: true, Content: core.Readable, Record: c.record}}
+		s := core.State{Known: core.Current, Since: core.Since{Record: seen}, Snap: core.Snapshot{Exists: true, Content: core.Readable, Record: c.record}}
 		if got := l.report.vacantSince(&change{in: core.Input{Now: Moment{Mono: now}}, after: s}); got != c.want {
 			t.Errorf("%s: since %d, want %d", name, got, c.want)
 		}

@@ -169,7 +169,7 @@ func (r *reporter) record(c *change) {
 		r.over(topicRecord, "the lock's record can be read again")
 	case core.Missing:
 	}
-	if after.Duplicate && !before.Duplicate {
+	if after.Own.Duplicate && !before.Own.Duplicate {
 		r.log.Error("another live process uses this identity; give each process its own", "holder", after.Snap.Record.Holder)
 		r.warn("is not alone: another live process uses this identity")
 	}

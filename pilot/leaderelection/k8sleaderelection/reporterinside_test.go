@@ -121,7 +121,7 @@ func TestWhatLastsIsToldOnce(t *testing.T) {
 	before := core.State{Phase: core.Draining, Alive: true}
 	for i := range 3 {
 		after := before
-		after.Drain.Overdue, after.Duplicate, after.Learned = true, true, uint32(i+1)
+		after.Drain.Overdue, after.Own.Duplicate, after.Learned = true, true, uint32(i+1)
 		r.turn(&change{before: before, after: after})
 		before = after
 	}

@@ -84,7 +84,7 @@ func TestARecordThatNamesNobodyWhoActs(t *testing.T) {
 			s.Notes.Nominated = core.Nomination{Identity: "x", Transitions: 4}
 		}), now},
 	} {
-		s := core.State{Known: core.Current, SeenAt: now, Snap: c.snap}
+		s := core.State{Known: core.Current, Since: core.Since{Record: now}, Snap: c.snap}
 		if got := r.vacantSince(&change{in: core.Input{Now: Moment{Mono: now}}, after: s}); got != c.want {
 			t.Errorf("%s: vacant since %d, want %d", name, got, c.want)
 		}
@@ -127,7 +127,7 @@ func TestWhatIsShownOfTheLock(t *testing.T) {
 		"another's hold":         {func(s *core.State) { s.Snap.Notes.Hold = core.Hold{Holder: "y", Transitions: 4, Seconds: 60} }, recordView{actsUntil: until, lease: 40 * time.Second}},
 		"a hold of another term": {func(s *core.State) { s.Snap.Notes.Hold = core.Hold{Holder: "x", Transitions: 3, Seconds: 60} }, recordView{actsUntil: until, lease: 40 * time.Second}},
 	} {
-		s := core.State{Known: core.Current, SeenAt: seen, Snap: core.Snapshot{
+		s := core.State{Known: core.Current, Since: core.Since{Record: seen}, Snap: core.Snapshot{
 			Exists: true, Content: core.Readable,
 			Record: core.Record{Holder: "x", Key: "k", Lease: 40 * time.Second, Transitions: 4, Acquired: 1, Renewed: 2},
 		}}

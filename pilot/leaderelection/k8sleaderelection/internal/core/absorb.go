@@ -93,19 +93,13 @@ func (c Config) observe(s State, in Input) State {
 	follows := in.Kind == Seen && s.Known == Current && snap.byCoordinator() && continues(s.Snap, snap)
 	if s.Known != Unread && changed {
 		s = c.displaced(s, snap, now, follows)
-		s.Duplicate = c.isDuplicate(s, snap)
+		s.Own.Duplicate = c.isDuplicate(s, snap)
 	}
-	if !s.Snap.evidence(c.Self) || s.Snap.Notes.Marker != snap.Notes.Marker || rewound {
-		s.Since.Evidence = now
-	}
+	s = c.since(c.heed(s, snap, now), snap, now, changed)
 	if snap.evidence(c.Self) && !(snap.Record.Holder == c.Self && s.wrote(snap)) && !(follows && snap.Notes.Marker == s.Snap.Notes.Marker) {
 		// Noted here, because the marker can be taken away by an edit. Of the one that
 		// we displaced ourselves more is known: see sent.
 		s = s.waits(s.Since.Evidence.After(c.lease(snap.Record)))
-	}
-	s = c.heed(s, snap, now).since(snap, now)
-	if changed {
-		s.SeenAt = now
 	}
 	if snap.Exists && snap.Content == Readable {
 		s.Count = snap.Record.Transitions
@@ -120,7 +114,7 @@ func (c Config) observe(s State, in Input) State {
 	if s.Known != BehindGap {
 		s.Known = Current
 	}
-	s.AcquireUnknown, s.Snap = false, snap
+	s.Own.AcquireUnknown, s.Snap = false, snap
 	s.Learned++
 	if changed {
 		s = c.unhindered(s)
@@ -128,13 +122,19 @@ func (c Config) observe(s State, in Input) State {
 	return s
 }
 
-// since notes when a request or a hold was first seen.
-func (s State) since(snap Snapshot, now Instant) State {
+// since notes what is first seen now to be as it is.
+func (c Config) since(s State, snap Snapshot, now Instant, changed bool) State {
+	if changed {
+		s.Since.Record = now
+	}
 	if snap.Notes.Request.renewed(s.Snap.Notes.Request) {
 		s.Since.Request = now
 	}
 	if snap.Notes.Hold != s.Snap.Notes.Hold {
 		s.Since.Hold = now
+	}
+	if !s.Snap.evidence(c.Self) || s.Snap.Notes.Marker != snap.Notes.Marker || snap.Version < s.Snap.Version {
+		s.Since.Evidence = now
 	}
 	return s
 }
@@ -168,7 +168,7 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 		until = 0 // it acts in a lock made anew: it has ended what it did in the one before
 	case !took:
 		// It may have renewed until now, without our having seen that.
-		until = until.After(s.SeenAt.Until(now))
+		until = until.After(s.Since.Record.Until(now))
 	}
 	if until > s.Earlier.Until && !next.Exists && s.Snap.Acting() {
 		s.Earlier.Away = Away{Holder: s.Snap.Record.Holder, Prior: s.Earlier.Until, Until: until}
@@ -226,7 +226,7 @@ func (c Config) isDuplicate(s State, next Snapshot) bool {
 	appeared := next.Acting() && next.Version >= s.Snap.Version
 	// The same record that now stands in the other of two objects too is not one more write.
 	changed := sameHolder(s.Snap, next) && s.Snap.Record != next.Record && !next.Nominated()
-	return !s.wrote(next) && (s.Duplicate || changed || appeared)
+	return !s.wrote(next) && (s.Own.Duplicate || changed || appeared)
 }
 
 // back reports whether next shows the leader acting whose lock was deleted before, and
@@ -244,7 +244,7 @@ func (c Config) replied(s State, in Input) State {
 	}
 	if in.Result != OK {
 		s = c.failed(s, call, in)
-		if call.Sent.Mono < s.SeenAt {
+		if call.Sent.Mono < s.Since.Record {
 			s = c.unhindered(s) // it was nominated while the call was under way
 		}
 		return s

@@ -45,7 +45,7 @@ func (c Config) advanceFollowing(s State, now Moment) State {
 		return s
 	case !s.Stopping || s.Flight.Op != NoOp:
 		return s
-	case c.Release && (s.AcquireUnknown || c.releasable(s)) && now.Mono >= s.Earlier.Until:
+	case c.Release && (s.Own.AcquireUnknown || c.releasable(s)) && now.Mono >= s.Earlier.Until:
 		// Before that, the record may be an older one that was put back: to release it
 		// would say that nobody acts.
 		s.Drain.Until = now.Mono.After(c.Cover)
@@ -67,50 +67,64 @@ func (c Config) advanceSettling(s State, now Moment) State {
 }
 
 func (c Config) advanceLeading(s State, now Moment) State {
-	switch {
-	case !c.ours(s):
-		return c.lose(s.enter(Draining, c.lossReason(s)), now, RecordLost)
-	case s.Cover.Left(now) <= 0:
-		return c.lose(s.enter(Draining, CoverEnded), now, CoverLost)
+	switch lost := c.lost(s, now); {
+	case lost != NotLost:
+		return c.lose(s, now, lost)
 	case s.Stopping:
-		s.Drain.Until = now.Mono.After(c.StopLimit)
-		return s.enter(Draining, Stopped)
+		return c.drain(s, now, Stopped)
 	case s.Drain.Kind.StepsDown():
-		s.Drain.Until = now.Mono.After(c.StopLimit)
-		return s.enter(Draining, SteppedDown)
+		return c.drain(s, now, SteppedDown)
 	case s.Snap.Addressed() && s.Snap.Notes.Request.Accepted:
 		// Accepting is written before the drain, and this is that write: whoever
 		// reads it knows that the challenger is next.
-		s.Drain.Until = now.Mono.After(c.StopLimit)
-		return s.enter(Draining, HandingOver)
+		return c.drain(s, now, HandingOver)
 	case c.yields(s, now.Mono):
 		return c.yield(s, now)
 	}
 	return s
 }
 
+// drain has the functions return while the lease is kept.
+func (c Config) drain(s State, now Moment, why Reason) State {
+	s.Drain.Until = now.Mono.After(c.StopLimit)
+	return s.enter(Draining, why)
+}
+
+// lost is what the term has lost by now.
+func (c Config) lost(s State, now Moment) Loss {
+	switch {
+	case !c.ours(s):
+		return RecordLost
+	case s.Cover.Left(now) <= 0:
+		return CoverLost
+	}
+	return NotLost
+}
+
 // lose ends the term's right to act, for good. The right to renew lasts until the
 // functions have returned, or have outstayed their limit: giving the lease away while
 // they run would be worse.
 func (c Config) lose(s State, now Moment, lost Loss) State {
+	why := CoverEnded
+	if lost == RecordLost {
+		why = c.lossReason(s)
+	}
 	s.Drain.Lost, s.Cover = lost, Cover{}
 	if !s.Drain.Overdue { // one that is past a limit gets no other: a stop must find it so
 		s.Drain.Until = now.Mono.After(c.DrainLimit)
 	}
 	s.Stopping = s.Stopping || c.OneCycle
-	return s
+	return s.enter(Draining, why)
 }
 
 func (c Config) advanceDraining(s State, now Moment) State {
-	switch {
-	case s.Drain.Lost == NotLost && !c.ours(s):
-		return c.lose(s.enter(Draining, c.lossReason(s)), now, RecordLost)
-	case s.Drain.Lost == NotLost && s.Cover.Left(now) <= 0:
-		return c.lose(s.enter(Draining, CoverEnded), now, CoverLost)
-	case s.Drain.Lost == CoverLost && !c.ours(s):
+	switch lost := c.lost(s, now); {
+	case s.Drain.Lost == NotLost && lost != NotLost:
+		return c.lose(s, now, lost)
+	case s.Drain.Lost == CoverLost && lost == RecordLost:
 		s.Drain.Lost = RecordLost
 		return s
-	case !s.Drain.Kind.HandsOver() && c.ours(s) && s.Snap.Addressed() && s.Snap.Notes.Request.Accepted:
+	case !s.Drain.Kind.HandsOver() && lost != RecordLost && s.Snap.Addressed() && s.Snap.Notes.Request.Accepted:
 		s.Drain.Kind, s.Drain.Cool = s.Drain.Kind.handingOver(), c.coolDown(s)
 		return s
 	case s.Alive && now.Mono >= s.Drain.Until && s.Stopping && s.Flight.Op == NoOp:
@@ -157,7 +171,7 @@ func (c Config) releaseReason(s State, gone bool) Reason {
 // releasable reports whether the record is our own and its term's functions have
 // returned. One without our marker is not: we never acted in it, somebody else may.
 func (c Config) releasable(s State) bool {
-	return s.Drain.Lost != RecordLost && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && !s.Duplicate &&
+	return s.Drain.Lost != RecordLost && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && !s.Own.Duplicate &&
 		!s.Alive && (s.Snap.Acting() || s.Marked && c.ours(s))
 }
 
@@ -173,7 +187,7 @@ func (c Config) follow(s State, now Moment, why Reason) State {
 	if s.Drain.Cool > 0 {
 		s.BackOff.Until = max(s.BackOff.Until, now.Mono.After(s.Drain.Cool))
 	}
-	if s.Duplicate {
+	if s.Own.Duplicate {
 		s.BackOff.Until = now.Mono.After(c.Lease)
 	}
 	s.Term, s.Cover, s.Drain = Term{}, Cover{}, Drain{}

@@ -15,9 +15,7 @@ func (c Config) claim(s State, now Moment) (Record, Notes) {
 	if c.keeps(s, now.Mono) {
 		return c.kept(s, record)
 	}
-	notes := c.notes(s, record, now.Mono >= c.settledAt(s))
-	notes.Hold, notes.Successor = s.keptHold(record, now.Mono), c.Successor
-	return record, notes
+	return record, c.notes(s, record, now, now.Mono >= c.settledAt(s))
 }
 
 // nextTransition counts a new term. A lock without a record goes on from the last
@@ -53,27 +51,22 @@ func (c Config) renewal(s State, now Moment) (Record, Notes) {
 	if c.Successor && s.Snap.kept() {
 		return c.kept(s, record)
 	}
-	notes := c.notes(s, record, !c.Successor && (s.Marked || now.Mono >= s.Earlier.SettleAt))
-	notes.Hold, notes.Successor = s.keptHold(record, now.Mono), c.Successor
-	return record, notes
+	return record, c.notes(s, record, now, !c.Successor && (s.Marked || now.Mono >= s.Earlier.SettleAt))
 }
 
 // notes are our annotations beside the record. While settling, the marker of whoever
 // we wait for stays, whether it was left behind before us or by us: whoever comes
 // after us has to heed it too.
-func (c Config) notes(s State, record Record, act bool) Notes {
-	if act {
-		notes := Notes{Marker: Marker{
-			Identity: c.Self, Transitions: record.Transitions,
-			Handover: c.handsOver(s), Unfit: s.Unfit,
-		}}
+func (c Config) notes(s State, record Record, now Moment, act bool) Notes {
+	notes := Notes{Hold: s.keptHold(record, now.Mono), Successor: c.Successor}
+	switch m := s.Snap.Notes.Marker; {
+	case act:
+		notes.Marker = Marker{Identity: c.Self, Transitions: record.Transitions, Handover: c.handsOver(s), Unfit: s.Unfit}
 		if s.Phase != Following && s.Snap.Addressed() {
 			notes.Request = s.Snap.Notes.Request
 		}
-		return notes
+	case m.Identity != c.Self:
+		notes.Marker = m
 	}
-	if m := s.Snap.Notes.Marker; m.Identity != c.Self {
-		return Notes{Marker: m}
-	}
-	return Notes{}
+	return notes
 }

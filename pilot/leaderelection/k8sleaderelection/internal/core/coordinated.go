@@ -39,13 +39,12 @@ func (c Config) yields(s State, now Instant) bool {
 // yield ends a term for the one that a coordinator prefers. Who knows coordinators hands over to it;
 // anybody else steps down, and the coordinator names whom it likes.
 func (c Config) yield(s State, now Moment) State {
-	s.Drain.Until = now.Mono.After(c.StopLimit)
 	if c.Coordinated {
 		s.Drain.Kind = DrainToHandOver
-		return s.enter(Draining, HandingOver)
+		return c.drain(s, now, HandingOver)
 	}
 	s.Drain.Kind = DrainToStepDown
-	return s.enter(Draining, Yielding)
+	return c.drain(s, now, Yielding)
 }
 
 // successor is whom to hand over to in place of a release; the zero Request: nobody.
@@ -65,7 +64,7 @@ func (c Config) alone(s State) Instant {
 	if !c.Coordinated {
 		return 0
 	}
-	needed := s.SeenAt
+	needed := s.Since.Record
 	if s.Snap.Content == Unreadable || s.Snap.Held() {
 		needed = c.ExpiresAt(s)
 	}
@@ -96,16 +95,11 @@ func (s State) absence(in Input) State {
 // named is when a candidate may take a coordinated election's lock, instead of at. One that waits for no coordinator
 // leaves it a lease for what it has said already.
 func (c Config) named(s State, at Instant, why Reason) (Instant, Reason) {
-	if why == Reclaimed {
-		return at, why
-	}
-	if !c.Coordinated {
-		if s.Snap.promised(c.Self) {
-			return max(at, s.SeenAt.After(c.Lease)), NoCoordinator
-		}
-		return at, why
-	}
-	if alone := c.alone(s); alone > at {
+	switch alone := c.alone(s); {
+	case why == Reclaimed:
+	case !c.Coordinated && s.Snap.promised(c.Self):
+		return max(at, s.Since.Record.After(c.Lease)), NoCoordinator
+	case c.Coordinated && alone > at:
 		return alone, NoCoordinator
 	}
 	return at, why

@@ -63,27 +63,40 @@ func (c Config) decideFollowing(s State, now Moment, a Action) Action {
 	if ends := s.holdEnds(); ends > now.Mono {
 		a = a.wake(ends)
 	}
-	at, why := c.opening(s)
-	at, why = c.named(s, at, why)
-	if at < s.BackOff.Until && s.BackOff.Until > now.Mono && !(c.Nominee(s) && c.transferred(s)) {
-		at, why = s.BackOff.Until, BackingOff
-	}
-	if !c.Nominee(s) && now.Mono < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
-		// Whoever takes the lock before it can judge a request has to be preempted, and
-		// that costs a lease.
-		at, why = s.SyncBy, Unsynced
-	}
-	if s.Unfit {
-		at, why = Never, NotFit
-	}
-	if at <= now.Mono && now.Mono >= s.Effort.Writes.Next {
-		record, notes := c.claim(s, now)
-		return a.write(Acquire, s.Snap, record, notes).because(why)
-	}
-	if at <= now.Mono {
+	at, why := c.takeAt(s, now.Mono)
+	switch {
+	case at > now.Mono:
+		return c.decideWaiting(s, now, a, at, why)
+	case now.Mono < s.Effort.Writes.Next:
 		// No polls meanwhile: the next try finds out what has become of the lock.
 		return a.wake(s.Effort.Writes.Next).because(Retrying)
 	}
+	record, notes := c.claim(s, now)
+	return a.write(Acquire, s.Snap, record, notes).because(why)
+}
+
+// takeAt is from when on this candidate may take the lock, and by which right, or what keeps it from
+// that until then.
+func (c Config) takeAt(s State, now Instant) (at Instant, why Reason) {
+	if s.Unfit {
+		return Never, NotFit
+	}
+	at, why = c.opening(s)
+	at, why = c.named(s, at, why)
+	if at < s.BackOff.Until && s.BackOff.Until > now && !(c.Nominee(s) && c.transferred(s)) {
+		at, why = s.BackOff.Until, BackingOff
+	}
+	if !c.Nominee(s) && now < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
+		// Whoever takes the lock before it can judge a request has to be preempted, and
+		// that costs a lease.
+		return s.SyncBy, Unsynced
+	}
+	return at, why
+}
+
+// decideWaiting waits for the instant at which the lock may be taken. Without a watch, and beside a
+// holder, it polls meanwhile.
+func (c Config) decideWaiting(s State, now Moment, a Action, at Instant, why Reason) Action {
 	if !s.Watch || s.Snap.Held() {
 		if now.Mono >= s.PollAt {
 			return c.read(s, now, a, Polling)
@@ -115,7 +128,7 @@ func (c Config) unasked(s State, now Instant) bool {
 
 // Nominee reports whether somebody has written us in as holder, and nothing was written since.
 func (c Config) Nominee(s State) bool {
-	return s.Snap.Nominated() && s.Snap.Record.Holder == c.Self && !s.Duplicate
+	return s.Snap.Nominated() && s.Snap.Record.Holder == c.Self && !s.Own.Duplicate
 }
 
 // decideAsking asks the leader to hand over, and waits for it to do so. A challenger
@@ -143,7 +156,7 @@ func (c Config) decideAsking(s State, now Moment, a Action) Action {
 // watch the poll is all that it has. A leader whose renewal is overdue cannot write, and so
 // neither answer nor nominate: it is not worth more polls than a candidate has anyway.
 func (c Config) answerPoll(s State, now Moment) time.Duration {
-	switch overdue := now.Mono >= s.SeenAt.After(2*c.Retry); {
+	switch overdue := now.Mono >= s.Since.Record.After(2*c.Retry); {
 	case !s.Watch:
 		return c.Retry / 4
 	case overdue:
@@ -164,15 +177,15 @@ func (c Config) opening(s State) (Instant, Reason) {
 		return c.afterHigher(s, c.ExpiresAt(s)), Replaced
 	case snap.Record.Holder == "" && snap.Strategy && !c.Coordinated:
 		// Whoever does not ask a coordinator leaves it the time to name somebody.
-		return max(c.turn(s), s.SeenAt.After(c.Retry)), Free
+		return max(c.turn(s), s.Since.Record.After(c.Retry)), Free
 	case snap.Record.Holder == "":
 		return c.turn(s), Free
-	case snap.Record.Holder == c.Self && !s.Duplicate:
+	case snap.Record.Holder == c.Self && !s.Own.Duplicate:
 		return 0, Reclaimed
 	case c.Successor && snap.kept():
 		return 0, Joined
 	case snap.Nominated():
-		return c.afterHigher(s, min(s.SeenAt.After(c.Retry), c.ExpiresAt(s))), Nominated
+		return c.afterHigher(s, min(s.Since.Record.After(c.Retry), c.ExpiresAt(s))), Nominated
 	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.canAsk(s)) && max(s.Displaced.NotBefore, s.holdEnds()) < c.ExpiresAt(s):
 		return max(s.Displaced.NotBefore, s.holdEnds()), Preempted
 	}
@@ -192,26 +205,19 @@ func (c Config) afterHigher(s State, at Instant) Instant {
 // would have to settle anyway loses nothing by waiting for somebody who would not:
 // the leader whose lock was deleted has only to drain. And a higher rank goes first.
 func (c Config) turn(s State) Instant {
-	at := min(s.SeenAt.After(c.Retry), c.settledAt(s))
+	at := min(s.Since.Record.After(c.Retry), c.settledAt(s))
 	if !c.highest(s) {
-		at = max(at, s.SeenAt.After(c.RankDelay))
+		at = max(at, s.Since.Record.After(c.RankDelay))
 	}
 	return at
 }
 
-// decideHolding renews. A leader's next write is counted from when its last was sent.
+// decideHolding renews, and answers requests.
 func (c Config) decideHolding(s State, now Moment, a Action) Action {
 	if !c.ours(s) || s.Drain.Overdue {
 		return a.because(s.Why)
 	}
-	due := s.Own.Renewed.After(c.Retry)
-	switch {
-	case s.Phase != Settling:
-	case !c.Successor:
-		due = min(due, s.Earlier.SettleAt)
-	case !s.Known.Outdated(): // else it is one more renewal, which does not end settling
-		due = min(due, c.settledAt(s))
-	}
+	due := c.renewAt(s)
 	accept, refuse := false, ""
 	if s.Phase != Settling && !c.Successor {
 		// Also while it drains for another reason: whoever renews and does not answer is
@@ -224,11 +230,6 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 			a = a.wake(again)
 		}
 	}
-	if s.Phase == Leading && !c.Successor {
-		if m := s.Snap.Notes.Marker; m.Handover != c.handsOver(s) || m.Unfit != s.Unfit {
-			due = min(due, s.Own.Renewed.After(c.Retry/markerShare))
-		}
-	}
 	due = max(due, s.Effort.Writes.Next)
 	if now.Mono < due {
 		return a.wake(due).because(Holding)
@@ -238,15 +239,29 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 		return a.write(Acquire, s.Snap, record, notes).because(Settled)
 	}
 	record, notes := c.renewal(s, now)
+	why := Renewing
 	switch {
 	case accept:
-		notes.Request.Accepted, notes.Request.Refused = true, ""
-		return a.write(Renew, s.Snap, record, notes).because(Accepting)
+		notes.Request.Accepted, notes.Request.Refused, why = true, "", Accepting
 	case refuse != "":
-		notes.Request.Refused = refuse
-		return a.write(Renew, s.Snap, record, notes).because(Refusing)
+		notes.Request.Refused, why = refuse, Refusing
 	}
-	return a.write(Renew, s.Snap, record, notes).because(Renewing)
+	return a.write(Renew, s.Snap, record, notes).because(why)
+}
+
+// renewAt is when a holder's next write is due, counted from when its last was sent. One that settles
+// writes when it may act, and a leader whose marker has become wrong corrects it soon.
+func (c Config) renewAt(s State) Instant {
+	due, m := s.Own.Renewed.After(c.Retry), s.Snap.Notes.Marker
+	switch {
+	case s.Phase == Settling && !c.Successor:
+		return min(due, s.Earlier.SettleAt)
+	case s.Phase == Settling && !s.Known.Outdated(): // else it is one more renewal, which does not end settling
+		return min(due, c.settledAt(s))
+	case s.Phase == Leading && !c.Successor && (m.Handover != c.handsOver(s) || m.Unfit != s.Unfit):
+		return min(due, s.Own.Renewed.After(c.Retry/markerShare))
+	}
+	return due
 }
 
 // markerShare: a marker that has become wrong is written anew after this share of a

@@ -46,14 +46,14 @@ func TestWhatAFollowerWaitsFor(t *testing.T) {
 		"its default, as long as the holder":       {"equal", func(c *Config, s *State) { unsynced(c, s); s.SyncBy = seconds(15) }, decided{NoOp, HeldByOther, 15}},
 		"its default, longer than the holder":      {"equal", func(c *Config, s *State) { unsynced(c, s); s.SyncBy = seconds(16) }, decided{NoOp, Unsynced, 16}},
 		"its default until now":                    {free, func(c *Config, s *State) { unsynced(c, s); s.SyncBy = testNow.Mono }, decided{Acquire, Free, 0}},
-		"its default, nominated for another":       {"nominated", func(c *Config, s *State) { unsynced(c, s); s.SeenAt = seconds(-9) }, decided{NoOp, Unsynced, 3}},
+		"its default, nominated for another":       {"nominated", func(c *Config, s *State) { unsynced(c, s); s.Since.Record = seconds(-9) }, decided{NoOp, Unsynced, 3}},
 		"its default, nominated itself":            {"transferred to me", unsynced, decided{Acquire, Reclaimed, 0}},
 		"its default, with a record of its own":    {mine, unsynced, decided{NoOp, Unsynced, 3}},
 		"its default, although there are no ranks": {free, func(c *Config, s *State) { unsynced(c, s); c.Ranked = false }, decided{Acquire, Free, 0}},
 		"to be fit": {free, func(_ *Config, s *State) { s.Unfit = true }, decided{NoOp, NotFit, -1}},
 		// A write that is held back is no reason to wake before it may be sent.
 		"to write again":                {mine, func(_ *Config, s *State) { s.Effort.Writes.Next = seconds(2) }, decided{NoOp, Retrying, 2}},
-		"to write again what falls due": {"equal", func(_ *Config, s *State) { s.SeenAt, s.Effort.Writes.Next = seconds(-15), seconds(2) }, decided{NoOp, Retrying, 2}},
+		"to write again what falls due": {"equal", func(_ *Config, s *State) { s.Since.Record, s.Effort.Writes.Next = seconds(-15), seconds(2) }, decided{NoOp, Retrying, 2}},
 		// Rank does not count while a hold stands, nor until those that were displaced have
 		// left the other the time to act; what is later counts.
 		"a hold":                         {"lower, unmarked, held", nil, decided{NoOp, HeldByOther, 10}},
@@ -63,7 +63,7 @@ func TestWhatAFollowerWaitsFor(t *testing.T) {
 		"a hold, and the other":          {"lower, unmarked, held", func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(4) }, decided{NoOp, HeldByOther, 10}},
 		"the other, and a hold":          {"lower, unmarked, held", func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(12) }, decided{NoOp, HeldByOther, 10}},
 		"the other, past its time":       {lower, func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(22) }, decided{NoOp, HeldByOther, 15}},
-		"the other, which runs out with": {lower, func(_ *Config, s *State) { s.SeenAt, s.Displaced.NotBefore = seconds(-15), testNow.Mono }, decided{Acquire, Expired, 0}},
+		"the other, which runs out with": {lower, func(_ *Config, s *State) { s.Since.Record, s.Displaced.NotBefore = seconds(-15), testNow.Mono }, decided{Acquire, Expired, 0}},
 	} {
 		c, s := testConfig(), seenAt(0, lock(x.lock))
 		if s.Count = 3; x.change != nil {
@@ -91,7 +91,7 @@ func TestWhatIsDoneWithALockThatNobodyAskedFor(t *testing.T) {
 		"it asked, and cannot":       {"nominated me", func(s *State) { s.Asking.Wanted, s.Unfit = true, true }, decided{Release, NotAsked, 0}},
 		"somebody may act":           {"nominated me", func(s *State) { s.Earlier.Until = seconds(1) }, decided{Acquire, Reclaimed, 0}},
 		"nobody may act any more":    {"nominated me", func(s *State) { s.Earlier.Until = testNow.Mono }, decided{Release, NotAsked, 0}},
-		"it may be a twin's":         {"nominated me", func(s *State) { s.Duplicate = true }, decided{NoOp, HeldByOther, 2}},
+		"it may be a twin's":         {"nominated me", func(s *State) { s.Own.Duplicate = true }, decided{NoOp, HeldByOther, 2}},
 		"its own stamp, by chance":   {"nominated me", func(s *State) { s.Own.Stamps[0] = 5e6 }, decided{Release, NotAsked, 0}},
 		"it stays away, it may act":  {"nominated me", func(s *State) { s.Earlier.Until, s.BackOff.Until = seconds(1), seconds(5) }, decided{NoOp, BackingOff, 1}},
 		"it stays away, an operator": {"transferred to me", func(s *State) { s.BackOff.Until = seconds(5) }, decided{Acquire, Reclaimed, 0}},
@@ -117,7 +117,7 @@ func TestWhenAChallengerAsks(t *testing.T) {
 		"at once":                    {func(*State) {}, decided{Ask, Asking, 0}},
 		"not while it backs off":     {func(s *State) { s.BackOff.Until = seconds(1) }, decided{NoOp, HeldByOther, 15}},
 		"once it backs off no more":  {func(s *State) { s.BackOff.Until = testNow.Mono }, decided{Ask, Asking, 0}},
-		"not once the lease is over": {func(s *State) { s.SeenAt = seconds(-15) }, decided{Acquire, Expired, 0}},
+		"not once the lease is over": {func(s *State) { s.Since.Record = seconds(-15) }, decided{Acquire, Expired, 0}},
 		"not while requests fail":    {func(s *State) { s.Effort.Asks.Next = seconds(3) }, decided{NoOp, AskedAlready, 3}},
 		"not too often":              {func(s *State) { s.Asking.NotBefore = seconds(4) }, decided{NoOp, AskedAlready, 4}},
 		"not beyond the lease":       {func(s *State) { s.Asking.NotBefore = seconds(40) }, decided{NoOp, AskedAlready, 15}},
@@ -126,11 +126,11 @@ func TestWhenAChallengerAsks(t *testing.T) {
 		stands:                       {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt = testNow.Mono }, decided{NoOp, AskedAlready, 1}},
 		stands + ", unwatched":       {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.Watch = testNow.Mono, false }, decided{NoOp, AskedAlready, 0.5}},
 		// A leader whose renewal is overdue cannot answer either.
-		stands + ", renewal due":     {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.SeenAt = testNow.Mono, seconds(-3.9) }, decided{NoOp, AskedAlready, 1}},
-		stands + ", renewal overdue": {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.SeenAt = testNow.Mono, seconds(-4) }, decided{NoOp, AskedAlready, 2}},
+		stands + ", renewal due":     {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.Since.Record = testNow.Mono, seconds(-3.9) }, decided{NoOp, AskedAlready, 1}},
+		stands + ", renewal overdue": {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.Since.Record = testNow.Mono, seconds(-4) }, decided{NoOp, AskedAlready, 2}},
 		stands + ", overdue and unwatched": {func(s *State) {
 			ours(&s.Snap)
-			s.Asking.AnsweredAt, s.SeenAt, s.Watch = testNow.Mono, seconds(-4), false
+			s.Asking.AnsweredAt, s.Since.Record, s.Watch = testNow.Mono, seconds(-4), false
 		}, decided{NoOp, AskedAlready, 0.5}},
 		stands + ", and a poll is due": {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt = seconds(-1) }, decided{Read, Polling, 0}},
 		stands + ", and reads fail":    {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.Effort.Reads.Next = seconds(-1), seconds(1) }, decided{NoOp, AskedAlready, 1}},

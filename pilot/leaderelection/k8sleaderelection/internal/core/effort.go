@@ -63,7 +63,7 @@ func (c Config) failed(s State, call Call, in Input) State {
 		s.Known = Behind
 	}
 	s.Drain.Sent = s.Drain.Sent && in.Result == Unknown
-	s.AcquireUnknown = s.AcquireUnknown || in.Result == Unknown && call.Op == Acquire
+	s.Own.AcquireUnknown = s.Own.AcquireUnknown || in.Result == Unknown && call.Op == Acquire
 	return s
 }
 

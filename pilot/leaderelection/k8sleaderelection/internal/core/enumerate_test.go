@@ -130,15 +130,15 @@ var domain = []struct {
 	{2, func(s *State, n int) { s.Watch = n == 1 }},
 	{2, func(s *State, n int) { s.Alive = n == 1 }},
 	{2, func(s *State, n int) { s.Marked = n == 1 }},
-	{3, func(s *State, n int) { s.AcquireUnknown, s.Unfit = n == 1, n == 2 }},
-	{2, func(s *State, n int) { s.Duplicate = n == 1 }},
+	{3, func(s *State, n int) { s.Own.AcquireUnknown, s.Unfit = n == 1, n == 2 }},
+	{2, func(s *State, n int) { s.Own.Duplicate = n == 1 }},
 	{2, func(s *State, n int) { // ours, or a term that has been overtaken
 		if n == 1 {
 			s.Own.Stamps[0] = s.Snap.Record.Renewed
 			s.Term = Term{UID: s.Snap.UID, Transitions: s.Snap.Record.Transitions, Token: 15}
 		}
 	}},
-	{2, func(s *State, n int) { s.SeenAt = around(n, 20*time.Second) }},
+	{2, func(s *State, n int) { s.Since.Record = around(n, 20*time.Second) }},
 	{2, func(s *State, n int) {
 		next := around(n, time.Second)
 		s.Effort.Reads.Next, s.Effort.Writes.Next, s.Effort.Asks.Next = next, next, next
@@ -177,7 +177,7 @@ const setsPossible = 8
 func impossible(s *State) bool {
 	acts := s.Phase == Leading || s.Phase == Draining
 	return s.Alive && !acts && s.Phase != Done || s.Phase == Leading && !(s.Alive && s.Marked) ||
-		s.AcquireUnknown && s.Phase != Following || s.Known == Unread && s.Phase != Following && s.Phase != Done
+		s.Own.AcquireUnknown && s.Phase != Following || s.Known == Unread && s.Phase != Following && s.Phase != Done
 }
 
 // TestDecideEnumerated visits every combination of the domain, settles it, and checks
@@ -372,7 +372,7 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return "a marker while settling"
 	case a.Op == Renew && s.Phase == Leading && !marked:
 		return "a leader's renewal without its marker"
-	case a.Op == Release && (!mine || s.Alive || s.Duplicate || a.Record.Holder != "" || a.Notes != Notes{}):
+	case a.Op == Release && (!mine || s.Alive || s.Own.Duplicate || a.Record.Holder != "" || a.Notes != Notes{}):
 		return "a release of what is not one's own, or of what runs"
 	}
 	return ""

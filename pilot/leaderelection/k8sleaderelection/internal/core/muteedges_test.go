@@ -33,7 +33,7 @@ func TestForHowLongAHolderIsMute(t *testing.T) {
 		"in the same version":             {was, with(renewed), nil, 2, 7},
 		"in an older state":               {was, with(older, renewed), nil, 2, 0},
 		"asked later than seen":           {was, with(newer, renewed), func(s *State) { s.Since.Request = seconds(1) }, 2, 6},
-		"seen later than asked":           {was, with(newer, renewed), func(s *State) { s.Since.Request, s.SeenAt = seconds(-3), seconds(1) }, 2, 6},
+		"seen later than asked":           {was, with(newer, renewed), func(s *State) { s.Since.Request, s.Since.Record = seconds(-3), seconds(1) }, 2, 6},
 		"asked again meanwhile":           {was, with(newer, renewed, asked(func(r *Request) { r.Seconds = 31 })), nil, 2, 5},
 		"it refuses":                      {was, with(newer, renewed, asked(func(r *Request) { r.Refused = refusedNoRank })), nil, 2, 0},
 		"it accepts":                      {was, with(newer, renewed, accept), nil, 2, 0},

@@ -26,17 +26,17 @@ func TestWhatRestartsALease(t *testing.T) {
 		"made anew, alike": {lock("equal", newer, anew), 5},
 	} {
 		s := c.observe(follower(c, lock("equal"), "stable"), later(5, x.next))
-		if s.SeenAt != seconds(x.want) {
-			t.Errorf("%s: counted from %v after the first sight", name, testNow.Mono.Until(s.SeenAt))
+		if s.Since.Record != seconds(x.want) {
+			t.Errorf("%s: counted from %v after the first sight", name, testNow.Mono.Until(s.Since.Record))
 		}
 	}
 	// Of an unreadable record too, and a label does not prolong what is waited for.
 	s := c.observe(follower(c, lock("unreadable"), "stable"), later(5, lock("unreadable", newer)))
-	if s.Earlier.Until != 0 || s.SeenAt != testNow.Mono {
+	if s.Earlier.Until != 0 || s.Since.Record != testNow.Mono {
 		t.Errorf("a label on an unreadable record: waits until %v", testNow.Mono.Until(s.Earlier.Until))
 	}
 	// A record of our name from before us, with its marker: a label does not make it another process's.
-	if s := c.observe(follower(c, lock("mine"), "stable"), later(5, lock("mine", newer))); s.Duplicate {
+	if s := c.observe(follower(c, lock("mine"), "stable"), later(5, lock("mine", newer))); s.Own.Duplicate {
 		t.Error("a label was taken for a write in our name")
 	}
 }
@@ -84,9 +84,9 @@ func TestSinceWhenAMarkerIsEvidence(t *testing.T) {
 func TestWhatASightChanges(t *testing.T) {
 	c := testConfig()
 	s := follower(c, lock("equal"), "stable")
-	s.Own.Stamps[0], s.Beats, s.AcquireUnknown, s.Known = 7e6, true, true, Behind
+	s.Own.Stamps[0], s.Beats, s.Own.AcquireUnknown, s.Known = 7e6, true, true, Behind
 	got := c.observe(s, later(1, lock("equal", newer, to("b", 8))))
-	if got.Beats || got.AcquireUnknown || got.Known != Current || got.Own.Acked != 0 || got.Count != 8 || got.Learned != s.Learned+1 {
+	if got.Beats || got.Own.AcquireUnknown || got.Known != Current || got.Own.Acked != 0 || got.Count != 8 || got.Learned != s.Learned+1 {
 		t.Errorf("another's: %+v", got)
 	}
 	if got := c.observe(s, later(1, lock("mine", newer))); got.Own.Acked != 7e6 {
@@ -280,11 +280,11 @@ func TestWhoIsATwin(t *testing.T) {
 		"it was written over what is gone": {lock("mine", deleted), lock("mine, unmarked", newer, renewed), false, false, false},
 	} {
 		s := seenAt(0, x.before)
-		s.Duplicate = x.twin
+		s.Own.Duplicate = x.twin
 		if x.wrote {
 			s.Own.Stamps[0] = x.next.Record.Renewed
 		}
-		if got := c.observe(s, later(1, x.next)).Duplicate; got != x.want {
+		if got := c.observe(s, later(1, x.next)).Own.Duplicate; got != x.want {
 			t.Errorf("%s: a twin: %v", name, got)
 		}
 	}

@@ -33,21 +33,16 @@ func (c Config) kept(s State, own Record) (Record, Notes) {
 	return r, Notes{Successor: true}
 }
 
-// keepsAlready reports whether the record is the one that all keep, in the term that we joined.
-func (s State) keepsAlready() bool {
-	snap := s.Snap
-	return snap.kept() && s.Drain.Lost != RecordLost && s.Term != Term{} &&
-		snap.UID == s.Term.UID && snap.Record.Transitions == s.Term.Transitions && snap.Version >= s.Term.Token
-}
-
 // Resumed is what one that takes part again still knows: of the lock, and of who held it.
 func (s State) Resumed() State {
 	known := Unread
 	if s.Known != Unread {
 		known = Behind
 	}
+	own := s.Own
+	own.AcquireUnknown = false
 	return State{
-		Known: known, Snap: s.Snap, SeenAt: s.SeenAt, Since: s.Since, Learned: s.Learned, Count: s.Count,
-		Default: s.Default, Duplicate: s.Duplicate, Earlier: s.Earlier, Own: s.Own,
+		Known: known, Snap: s.Snap, Since: s.Since, Learned: s.Learned, Count: s.Count,
+		Default: s.Default, Earlier: s.Earlier, Own: own,
 	}
 }

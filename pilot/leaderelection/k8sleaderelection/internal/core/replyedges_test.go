@@ -71,11 +71,11 @@ func TestWhatAnAnswerMends(t *testing.T) {
 func TestAWriteThatChangedNothing(t *testing.T) {
 	c := testConfig()
 	s := c.replied(calling(seenAt(0, lock("absent")), Acquire), reply(1, OK, lock("mine")))
-	if s.Term != (Term{}) || s.Known != Behind || !s.AcquireUnknown {
+	if s.Term != (Term{}) || s.Known != Behind || !s.Own.AcquireUnknown {
 		t.Errorf("a write: %+v", s)
 	}
 	s = c.replied(calling(State{}, Acquire), reply(1, Conflict, Snapshot{}))
-	if s.AcquireUnknown || s.Effort.Writes.Conflicts != 1 || s.Effort.Writes.Fails != 0 {
+	if s.Own.AcquireUnknown || s.Effort.Writes.Conflicts != 1 || s.Effort.Writes.Fails != 0 {
 		t.Errorf("a conflict: %+v", s)
 	}
 	if s = c.replied(calling(seenAt(0, lock("equal")), Read), reply(1, OK, lock("equal"))); s.Known != Current || s.Effort.Reads.Fails != 0 {
@@ -239,13 +239,13 @@ func TestWhatAFailureLeavesInDoubt(t *testing.T) {
 		if x.reads > 0 {
 			want = seconds(x.reads)
 		}
-		if s.Known.Outdated() != x.stale || s.AcquireUnknown != x.doubt || s.Drain.Sent != x.gave || s.Effort.Reads.Next != want {
-			t.Errorf("%s: stale %v, doubt %v, gave %v, reads in %v", name, s.Known.Outdated(), s.AcquireUnknown, s.Drain.Sent, testNow.Mono.Until(s.Effort.Reads.Next))
+		if s.Known.Outdated() != x.stale || s.Own.AcquireUnknown != x.doubt || s.Drain.Sent != x.gave || s.Effort.Reads.Next != want {
+			t.Errorf("%s: stale %v, doubt %v, gave %v, reads in %v", name, s.Known.Outdated(), s.Own.AcquireUnknown, s.Drain.Sent, testNow.Mono.Until(s.Effort.Reads.Next))
 		}
 	}
 	s := seenAt(0, lock("equal"))
-	s.AcquireUnknown = true
-	if s = c.failed(s, Call{Op: Read}, reply(0, Unknown, Snapshot{})); !s.AcquireUnknown {
+	s.Own.AcquireUnknown = true
+	if s = c.failed(s, Call{Op: Read}, reply(0, Unknown, Snapshot{})); !s.Own.AcquireUnknown {
 		t.Error("a read that failed ended a doubt")
 	}
 	if s = c.failed(seenAt(0, lock("equal")), Call{Op: Acquire}, reply(0, Unknown, Snapshot{})); s.Drain.Sent {
@@ -276,7 +276,7 @@ func TestHowLongThePausesAre(t *testing.T) {
 		"of a drain and its reads":   {Draining, Read, 0, 0, []time.Duration{125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms}},
 	} {
 		for i, want := range x.want {
-			s := State{Phase: x.phase, SeenAt: seconds(-x.seen)}
+			s := State{Phase: x.phase, Since: Since{Record: seconds(-x.seen)}}
 			if got := c.pause(s, x.op, uint8(i+1), Input{Now: testNow, Jitter: x.jitter}); got != want {
 				t.Errorf("%s: after %d failures %v, want %v", name, i+1, got, want)
 			}
@@ -284,7 +284,7 @@ func TestHowLongThePausesAre(t *testing.T) {
 	}
 	// What the server wishes is heeded, but no longer than a pause may be.
 	for phase, x := range map[Phase]struct{ wish, want float64 }{Leading: {60, 2}, Following: {60, 15}, Settling: {1, 1}} {
-		s := State{Phase: phase, Known: Current, Watch: true, SeenAt: testNow.Mono}
+		s := State{Phase: phase, Known: Current, Watch: true, Since: Since{Record: testNow.Mono}}
 		in := reply(0, Refused, Snapshot{})
 		in.RetryAfter = time.Duration(x.wish) * time.Second
 		if got := c.failed(s, Call{Op: Renew}, in).Effort.Writes.Next; got != seconds(x.want) {

@@ -114,7 +114,7 @@ func (c Config) heed(s State, next Snapshot, now Instant) State {
 	stands := s.requested(now) && (r.Accepted || r.Identity == c.Self)
 	if stands && r == was.Notes.Request && was.Record != next.Record {
 		// More than a live holder's pause may have been ours.
-		s.Asking.Ignored += min(max(s.SeenAt, s.Since.Request).Until(now), 2*c.Retry)
+		s.Asking.Ignored += min(max(s.Since.Record, s.Since.Request).Until(now), 2*c.Retry)
 	}
 	return s
 }

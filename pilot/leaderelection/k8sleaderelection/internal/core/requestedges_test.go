@@ -10,7 +10,7 @@ import (
 func seenAt(n int, snap Snapshot) State {
 	at := testNow.Mono - Instant(time.Duration(n)*time.Second)
 	return State{
-		Known: Current, Watch: true, Snap: snap, SeenAt: at, Since: Since{Request: at, Hold: at},
+		Known: Current, Watch: true, Snap: snap, Since: Since{Record: at, Request: at, Hold: at},
 		Default: DefaultRevision{Synced: true, Revision: "stable"}, PollAt: Never,
 	}
 }

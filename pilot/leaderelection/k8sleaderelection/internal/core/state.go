@@ -170,7 +170,6 @@ type State struct {
 	// What was seen of the lock.
 	Known   Knowledge
 	Snap    Snapshot
-	SeenAt  Instant // when the record last changed, as we saw it
 	Since   Since
 	Learned uint32 // counts changes of Snap
 	Count   int    // the last transitions that could be read
@@ -178,10 +177,6 @@ type State struct {
 	Watch   bool
 	Default DefaultRevision
 	Beats   bool
-	// Duplicate: another live process writes under our identity.
-	Duplicate bool
-	// AcquireUnknown: we may hold the lock by a write whose reply never came.
-	AcquireUnknown bool
 
 	// Between terms.
 	Earlier   Earlier
@@ -233,8 +228,9 @@ func (k Knowledge) String() string { return knowledgeNames[k] }
 // Outdated reports whether a snapshot is known, and to be behind.
 func (k Knowledge) Outdated() bool { return k >= Behind }
 
-// Since is when each of the notes that stand was first seen.
+// Since is when what the lock shows was first seen to be as it is.
 type Since struct {
+	Record   Instant // when it last changed, as we saw it
 	Request  Instant
 	Hold     Instant // the operator's
 	Evidence Instant // the marker left behind
@@ -271,12 +267,16 @@ type BackOff struct {
 	Steps uint8 // step-downs in a row
 }
 
-// Own is what we know of our own writes.
+// Own is what we know of the writes in our name.
 type Own struct {
 	Stamps  [4]Stamp // renew stamps of the latest, answered or not
 	Unseen  uint8    // stamps among those that were made for the version that Snap still has
 	Acked   Stamp    // of the newest record of ours that was seen stored
 	Renewed Instant  // when the last acknowledged one was sent
+	// AcquireUnknown: we may hold the lock by a write whose reply never came.
+	AcquireUnknown bool
+	// Duplicate: another live process writes in our name.
+	Duplicate bool
 }
 
 // Drain is how a term comes to its end: what becomes of the lock, what is left of the right

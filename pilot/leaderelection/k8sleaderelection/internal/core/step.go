@@ -78,7 +78,7 @@ func (c Config) LeaseBound() time.Duration { return max(10*c.Lease, time.Hour) }
 
 // ExpiresAt is when the recorded holder's lease has run out by our own clock.
 func (c Config) ExpiresAt(s State) Instant {
-	return s.SeenAt.After(c.lease(s.Snap.Record))
+	return s.Since.Record.After(c.lease(s.Snap.Record))
 }
 
 // mayActUntil is the last instant at which the holder that the snapshot shows may
@@ -94,7 +94,7 @@ func (c Config) mayActUntil(s State) Instant {
 		return 0 // nobody, or somebody who has not written itself yet
 	case c.Successor && snap.kept():
 		return 0 // they act with us
-	case snap.Record.Holder == c.Self && !s.Duplicate && (s.wrote(snap) || snap.Acting()):
+	case snap.Record.Holder == c.Self && !s.Own.Duplicate && (s.wrote(snap) || snap.Acting()):
 		// Our own drained term; or one of a process that had our identity before us,
 		// had begun to act, and has ended.
 		return 0
@@ -129,15 +129,15 @@ func (s State) wrote(snap Snapshot) bool {
 	return false
 }
 
-// ours reports whether the record, as far as we know, is that of our present term.
+// ours reports whether the record, as far as we know, is that of our present term, or the one that
+// all successors keep, in the term that we joined.
 func (c Config) ours(s State) bool {
 	snap := s.Snap
-	if c.Successor && snap.kept() {
-		return s.keepsAlready()
+	if s.Drain.Lost == RecordLost || s.Term == (Term{}) || !snap.Held() || snap.UID != s.Term.UID ||
+		snap.Record.Transitions != s.Term.Transitions || snap.Version < s.Term.Token {
+		return false
 	}
-	return s.Drain.Lost != RecordLost && s.Term != Term{} && snap.Held() && !snap.Stands.half() && snap.Record.Holder == c.Self &&
-		snap.UID == s.Term.UID && snap.Record.Transitions == s.Term.Transitions &&
-		snap.Version >= s.Term.Token && s.wrote(snap)
+	return c.Successor && snap.kept() || !snap.Stands.half() && snap.Record.Holder == c.Self && s.wrote(snap)
 }
 
 // outranks reports whether we may take the lock from the live holder it shows.

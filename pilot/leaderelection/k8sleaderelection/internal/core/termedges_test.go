@@ -44,7 +44,7 @@ func TestWhenATermIsOurs(t *testing.T) {
 // Until when a holder may act, by what was seen of it at testNow. PeerGrace is 5 s.
 func TestUntilWhenAHolderMayAct(t *testing.T) {
 	c := testConfig()
-	wrote, twin := func(s *State) { s.Own.Stamps[0] = 7e6 }, func(s *State) { s.Own.Stamps[0], s.Duplicate = 7e6, true }
+	wrote, twin := func(s *State) { s.Own.Stamps[0] = 7e6 }, func(s *State) { s.Own.Stamps[0], s.Own.Duplicate = 7e6, true }
 	long := func(s *Snapshot) { s.Record.Lease = 40 * time.Second }
 	for name, x := range map[string]struct {
 		lock   Snapshot
@@ -178,7 +178,7 @@ func TestWhatMayBeReleased(t *testing.T) {
 		"unreadable":                  {func(s *State) { s.Snap.Content = Unreadable }, false},
 		"another's, with our stamp":   {func(s *State) { s.Snap = lock("equal") }, false},
 		"not written by us":           {func(s *State) { s.Own.Stamps[0] = 1 }, false},
-		"a twin is there":             {func(s *State) { s.Duplicate = true }, false},
+		"a twin is there":             {func(s *State) { s.Own.Duplicate = true }, false},
 		"its marker was removed":      {unmarked, true},
 		"we never acted in it":        {func(s *State) { unmarked(s); s.Marked = false }, false},
 		"of before us, by our marker": {func(s *State) { s.Term, s.Marked = Term{}, false }, true},
@@ -230,12 +230,12 @@ func TestWhatATermLeavesBehind(t *testing.T) {
 		"one of many":                         {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 5 }, 64, 5},
 		"an operator's order":                 {func(s *State) { s.Drain.Kind, s.Drain.Cool = DrainToHandOver, 40*time.Second }, 40, 2},
 		"a step-down, by an operator's order": {func(s *State) { s.Drain.Kind, s.Drain.Cool = DrainToStepDown, time.Second }, 8, 3},
-		"a twin":                              {func(s *State) { s.Duplicate = true }, 15, 2},
+		"a twin":                              {func(s *State) { s.Own.Duplicate = true }, 15, 2},
 	} {
 		s := ours(seenAt(0, lock("mine")), Draining)
 		s.Drain.Lost, s.Drain.Overdue, s.Asking.Wanted, s.Drain.Sent, s.BackOff.Steps = RecordLost, true, true, true, 2
 		x.change(&s)
-		twin := s.Duplicate
+		twin := s.Own.Duplicate
 		s = c.follow(s, testNow, Superseded)
 		off := Instant(0)
 		if x.off > 0 {
@@ -245,7 +245,7 @@ func TestWhatATermLeavesBehind(t *testing.T) {
 			t.Errorf("%s: backs off for %v, after %d steps", name, testNow.Mono.Until(s.BackOff.Until), s.BackOff.Steps)
 		}
 		want := seenAt(0, lock("mine"))
-		want.Phase, want.Why, want.BackOff, want.Duplicate = Following, Superseded, BackOff{off, x.steps}, twin
+		want.Phase, want.Why, want.BackOff, want.Own.Duplicate = Following, Superseded, BackOff{off, x.steps}, twin
 		want.Own, want.BeganAt = s.Own, s.BeganAt
 		if s != want {
 			t.Errorf("%s:\nleft %+v\nwant %+v", name, s, want)
@@ -273,7 +273,7 @@ func TestStoppingWhileFollowing(t *testing.T) {
 		"another's":              {"equal", func(*Config, *State) {}, Done},
 		"our own of before":      {"mine", func(*Config, *State) {}, Releasing},
 		"our own, left to lapse": {"mine", func(c *Config, _ *State) { c.Release = false }, Done},
-		"perhaps our own":        {"equal", func(_ *Config, s *State) { s.AcquireUnknown = true }, Releasing},
+		"perhaps our own":        {"equal", func(_ *Config, s *State) { s.Own.AcquireUnknown = true }, Releasing},
 		"somebody may act":       {"mine", func(_ *Config, s *State) { s.Earlier.Until = seconds(1) }, Done},
 		"somebody acted":         {"mine", func(_ *Config, s *State) { s.Earlier.Until = testNow.Mono }, Releasing},
 		"a call is under way":    {"mine", func(_ *Config, s *State) { s.Flight.Op = Read }, Following},

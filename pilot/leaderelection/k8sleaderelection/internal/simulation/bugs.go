@@ -117,11 +117,11 @@ func leaseShiftedBy(by func(core.Config, core.State, core.Input) time.Duration) 
 			return c.Step(s, in)
 		}
 		d := core.Instant(by(c, s, in))
-		shifted := s.SeenAt - d
-		s.SeenAt = shifted
+		shifted := s.Since.Record - d
+		s.Since.Record = shifted
 		s, a := c.Step(s, in)
-		if s.SeenAt == shifted {
-			s.SeenAt += d
+		if s.Since.Record == shifted {
+			s.Since.Record += d
 		}
 		return s, a
 	}
@@ -131,7 +131,7 @@ func leaseShiftedBy(by func(core.Config, core.State, core.Input) time.Duration) 
 // long we have known it.
 func recordAge(_ core.Config, s core.State, in core.Input) time.Duration {
 	age := in.Now.Wall - int64(s.Snap.Record.Renewed)*int64(time.Microsecond)
-	return time.Duration(age) - s.SeenAt.Until(in.Now.Mono)
+	return time.Duration(age) - s.Since.Record.Until(in.Now.Mono)
 }
 
 func oldEvents(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
@@ -248,7 +248,7 @@ func unguarded(c core.Config, s core.State, in core.Input) (core.State, core.Act
 
 func unreadableAtOnce(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	if s.Snap.Content == core.Unreadable {
-		s.SeenAt -= core.Instant(c.Lease)
+		s.Since.Record -= core.Instant(c.Lease)
 	}
 	return c.Step(s, in)
 }

@@ -26,7 +26,7 @@ func namedAndActs(c core.Config, s core.State, in core.Input) (core.State, core.
 // pollBelieved takes what a poll shows for all that there was since the one before.
 func pollBelieved(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	until := s.Earlier.Until
-	old, seenAt := s.Snap, s.SeenAt
+	old, seenAt := s.Snap, s.Since.Record
 	s, a := c.Step(s, in)
 	if in.Kind == core.Replied && s.Snap.Version != old.Version && isNominated(s.Snap) && s.Phase == core.Following {
 		s.Earlier.Until = max(until, min(s.Earlier.Until, seenAt.After(c.Lease)))
@@ -84,7 +84,7 @@ func preferenceBeforeHold(c core.Config, s core.State, in core.Input) (core.Stat
 // waitsForEver waits for a coordinator, whether there is one or not.
 func waitsForEver(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	if s.Phase == core.Following && !isNominated(s.Snap) && s.Snap.Record.Holder != c.Self {
-		s.SeenAt, s.Absent = max(s.SeenAt, in.Now.Mono), 0
+		s.Since.Record, s.Absent = max(s.Since.Record, in.Now.Mono), 0
 	}
 	return c.Step(s, in)
 }

@@ -131,7 +131,7 @@ func preemptsWhoHandsOver(c core.Config, s core.State, in core.Input) (core.Stat
 
 func nomineePassedOver(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	if n := s.Snap.Notes.Nominated.Identity; n != "" && n != c.Self && n == s.Snap.Record.Holder {
-		s.SeenAt = min(s.SeenAt, in.Now.Mono-core.Instant(c.Retry))
+		s.Since.Record = min(s.Since.Record, in.Now.Mono-core.Instant(c.Retry))
 	}
 	return c.Step(s, in)
 }
@@ -287,8 +287,8 @@ func unfitGivesUp(c core.Config, s core.State, in core.Input) (core.State, core.
 // twinTakesBack takes any record in its own name for one that it may reclaim.
 func twinTakesBack(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	s, a := c.Step(s, in)
-	if s.Duplicate && s.Phase == core.Following && a.Op == core.NoOp && s.Flight.Op == core.NoOp {
-		s.Duplicate, s.BackOff.Until = false, 0
+	if s.Own.Duplicate && s.Phase == core.Following && a.Op == core.NoOp && s.Flight.Op == core.NoOp {
+		s.Own.Duplicate, s.BackOff.Until = false, 0
 		return c.Step(s, core.Input{Kind: core.Tick, Now: in.Now})
 	}
 	return s, a
