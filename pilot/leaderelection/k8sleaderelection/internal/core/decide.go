@@ -285,30 +285,25 @@ func (c Config) decideReleasing(s State, now Moment, a Action) Action {
 	if now.Mono < s.Effort.Writes.Next {
 		return a.wake(s.Effort.Writes.Next).because(Retrying)
 	}
-	old := s.Snap.Record
 	if r := c.successor(s, now.Mono); r.Identity != "" {
 		record, notes := c.nomination(s, r, now)
 		return a.write(HandOver, s.Snap, record, notes).because(HandingOver)
 	}
-	record := Record{
-		Lease:       time.Second,
-		Renewed:     s.nextStamp(old.Renewed, now.Wall),
-		Transitions: old.Transitions,
-	}
-	record.Acquired = record.Renewed
+	stamp := s.nextStamp(s.Snap.Record.Renewed, now.Wall)
+	record := Record{Lease: time.Second, Acquired: stamp, Renewed: stamp, Transitions: s.Snap.Record.Transitions}
 	return a.write(Release, s.Snap, record, Notes{}).because(GivingUp)
 }
 
 // nomination is the write that passes the lock on to the challenger whose request
 // stands, or to whom a coordinator prefers. It acts only on a write of its own.
 func (c Config) nomination(s State, r Request, now Moment) (Record, Notes) {
+	stamp := s.nextStamp(s.Snap.Record.Renewed, now.Wall)
 	record := Record{
 		// Not quite our lease: a nominee that is a peer writes its own, so that its first
 		// write changes the record even within the second that ours was made in.
 		Holder: r.Identity, Key: r.Key, Lease: c.Lease + time.Second,
-		Renewed: s.nextStamp(s.Snap.Record.Renewed, now.Wall), Transitions: s.nextTransition(),
+		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
 	}
-	record.Acquired = record.Renewed
 	notes := Notes{Nominated: Nomination{Identity: r.Identity, Transitions: record.Transitions}}
 	if r.Reason == ForOperator {
 		// It also tells the nominee, which did not ask, that it is wanted.

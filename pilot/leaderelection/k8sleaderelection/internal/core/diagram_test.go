@@ -57,15 +57,16 @@ func (found transitions) add(more transitions) {
 func (found transitions) drawing() string {
 	lines := []string{}
 	for at, reasons := range found {
-		lines = append(lines, fmt.Sprintf("%d%d//\t    %s --> %s: %s\n", at.from, at.to, at.from, at.to, words(reasons)))
+		lines = append(lines, fmt.Sprintf("%d%d    %s --> %s: %s\n", at.from, at.to, at.from, at.to, words(reasons)))
 	}
 	slices.Sort(lines)
 	var out strings.Builder
-	out.WriteString("//\tstateDiagram-v2\n//\t    %% loss: " + words(map[Reason]bool{}, losses...) + "\n//\t    [*] --> following\n")
+	out.WriteString(diagramBegin + "    [*] --> following\n")
 	for _, line := range lines {
-		out.WriteString(line[2:])
+		out.WriteString(line[2:]) // without the numbers, by which they are in order
 	}
-	out.WriteString("//\t    done --> [*]\n")
+	out.WriteString("    done --> [*]\n    note right of draining\n        loss is any of<br/>" +
+		strings.ReplaceAll(words(map[Reason]bool{}, losses...), ", ", ",<br/>") + "\n    end note\n")
 	return out.String()
 }
 
@@ -88,27 +89,73 @@ func words(reasons map[Reason]bool, more ...Reason) string {
 	return strings.Join(list, ", ")
 }
 
-// compare fails when the package's documentation draws other transitions than were found.
+// diagramPage is the page of the documentation that draws the transitions.
+const diagramPage = "../../../../../docs/phases.md"
+
+const diagramBegin, diagramEnd = "stateDiagram-v2\n", "```\n"
+
+// drawnAnew is a page with its state diagram as was found, and how the one that is there differs.
+func (found transitions) drawnAnew(page string) (anew, difference string) {
+	before, rest, begins := strings.Cut(page, diagramBegin)
+	drawn, after, ends := strings.Cut(rest, diagramEnd)
+	if !begins || !ends {
+		return page, "it draws no state diagram"
+	}
+	drawn = diagramBegin + drawn
+	want := found.drawing()
+	if drawn != want {
+		difference = firstDifference(drawn, want)
+	}
+	return before + want + diagramEnd + after, difference
+}
+
+// compare fails when the documentation draws other transitions than were found.
 func (found transitions) compare(t *testing.T) {
 	t.Helper()
-	text, err := os.ReadFile("doc.go")
+	page, err := os.ReadFile(diagramPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := strings.Index(string(text), "//\tstateDiagram-v2\n")
-	if begin < 0 {
-		t.Fatal("doc.go draws no state diagram")
-	}
-	const last = "//\t    done --> [*]\n"
-	length := strings.Index(string(text[begin:]), last) + len(last)
-	drawn, want := string(text[begin:begin+length]), found.drawing()
+	anew, difference := found.drawnAnew(string(page))
 	switch {
-	case drawn == want:
+	case difference == "":
 	case *rewrite:
-		if err := os.WriteFile("doc.go", slices.Concat(text[:begin], []byte(want), text[begin+length:]), 0o644); err != nil {
+		if err := os.WriteFile(diagramPage, []byte(anew), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("doc.go draws other transitions than there are (go test -run TestDecideEnumerated -rewrite draws them anew):\n%s", firstDifference(drawn, want))
+		t.Errorf("%s draws other transitions than there are (go test -run TestDecideEnumerated -rewrite draws them anew):\n%s", diagramPage, difference)
+	}
+}
+
+// A transition that the page misses is found, and so are one too many and another reason.
+func TestAWrongDiagramIsFound(t *testing.T) {
+	of := func(all ...transition) transitions {
+		found := transitions{}
+		for _, at := range all {
+			found.note(at, Stopped)
+		}
+		return found
+	}
+	lead, end, more := transition{Following, Leading}, transition{Leading, Draining}, transition{Draining, Done}
+	page := "# Phases\n\n```mermaid\n" + of(lead, end).drawing() + "```\n\nText.\n"
+	if anew, difference := of(end, lead).drawnAnew(page); anew != page || difference != "" {
+		t.Errorf("a page that is right differs: %s\n%s", difference, anew)
+	}
+	reason := of(lead, end)
+	reason.note(end, SteppedDown)
+	for name, found := range map[string]transitions{
+		"one is missing": of(lead, end, more), "one too many": of(lead), "another reason": reason,
+	} {
+		anew, difference := found.drawnAnew(page)
+		if difference == "" {
+			t.Errorf("%s: no difference", name)
+		}
+		if _, difference = found.drawnAnew(anew); difference != "" {
+			t.Errorf("%s: drawn anew it still differs: %s", name, difference)
+		}
+	}
+	if _, difference := of(lead).drawnAnew("# Phases\n"); difference == "" {
+		t.Error("a page without a diagram draws the transitions")
 	}
 }

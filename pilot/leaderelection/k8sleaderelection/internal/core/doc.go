@@ -9,26 +9,7 @@
 //	advance  make the phase changes that follow from what is now known
 //	decide   say what should be done; total, and it reads only its arguments
 //
-// The phases, and why each is entered. TestDecideEnumerated derives the drawing:
-//
-//	stateDiagram-v2
-//	    %% loss: identity-conflict, lock-deleted, one-of-two-locks-lost, record-emptied, record-unreadable, store-restored, superseded
-//	    [*] --> following
-//	    following --> settling: earlier-holder-may-act
-//	    following --> leading: acquired
-//	    following --> releasing: stopped
-//	    following --> done: stopped
-//	    settling --> following: loss
-//	    settling --> leading: settled
-//	    settling --> done: left-to-lapse, loss
-//	    leading --> draining: another-is-preferred, cover-ended, handing-over, loss, stepped-down, stopped
-//	    draining --> following: as before
-//	    draining --> draining: cover-ended, loss
-//	    draining --> releasing: drained
-//	    draining --> done: as before, drain-stuck
-//	    releasing --> following: left-to-lapse, loss, released, stopped
-//	    releasing --> done: as before, left-to-lapse, loss, released, stopped
-//	    done --> [*]
+// docs/phases.md draws the phases, and why each is entered. TestDecideEnumerated derives the drawing.
 //
 // A challenger that outranks a leader of ours asks it (request.go); the leader accepts,
 // drains, and in place of a release writes the challenger in, which acts on its own

@@ -5,7 +5,6 @@ type Reason string
 
 const (
 	// What a candidate waits for.
-	Starting    Reason = "starting"
 	NeedRead    Reason = "need-read"
 	InFlight    Reason = "call-in-flight"
 	HeldByOther Reason = "held-by-other"

@@ -114,8 +114,6 @@ const (
 	Coordinator
 )
 
-var kindNames = [...]string{"tick", "seen", "replied", "default", "watching", "unwatched", "drained", "step-down", "stop", "fitness", "coordinator"}
-
 func (k Kind) String() string { return kindNames[k] }
 
 // Input is one event and when the loop picked it up.

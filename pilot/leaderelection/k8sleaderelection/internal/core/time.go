@@ -46,11 +46,7 @@ func (m Moment) Plus(d time.Duration) Cover {
 
 // Cover is the end of the span in which a leader may act, on each clock. The zero
 // Cover has ended.
-type Cover struct {
-	Mono Instant
-	Boot int64
-	Wall int64
-}
+type Cover Moment
 
 // Left is how much of the cover remains at now; zero or less means it has ended. A
 // clock that says less counts: it is the one that noticed a pause.
