@@ -65,7 +65,7 @@ func (c *Clock) Deadline(now Moment, end Cover) time.Time {
 func (c *Clock) Now() Moment {
 	now := c.read()
 	if c.jumps.seen(now) {
-		c.jumps.tell()
+		c.jumps.notify()
 	}
 	return now
 }

@@ -14,7 +14,7 @@ func (r *reporter) coordination(c *change) {
 			"it gives way to whom the coordinator prefers; coordinate all electors of the lock, or none", "strategy", c.lock.Strategy)
 	case !r.core.Coordinated:
 		r.over(topicCoordinator, "no coordinator chooses who holds this lock any more")
-	case r.core.Alone(c.after, c.in.Now.Mono):
+	case r.core.Uncoordinated(c.after, c.in.Now.Mono):
 		r.say(topicCoordinator, "absent", "no coordinator names a leader, for three lease durations: the candidates' keys decide")
 	case before.Strategy && !after.Strategy && after.Exists && before.UID == after.UID:
 		r.say(topicCoordinator, "wiped", "the lock's strategy was wiped by an elector that knows no coordinator, as istiod's: coordinate all electors of the lock, or none",

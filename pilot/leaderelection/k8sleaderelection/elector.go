@@ -188,20 +188,20 @@ func (le *LeaderElector) SetDefaultRevision(d DefaultRevision) {
 // time, before Run too.
 func (le *LeaderElector) SetCoordinatorAbsent(absent bool) {
 	if le.absent.Swap(absent) != absent {
-		le.give(absence)
+		le.signal(absence)
 	}
 }
 
 // Reconsider makes the elector ask its KeyComparison again at once.
-func (le *LeaderElector) Reconsider() { le.give(reevaluate) }
+func (le *LeaderElector) Reconsider() { le.signal(reevaluate) }
 
 // StepDown ends the present term, if there is one: drain, release, and no campaign
 // for a while, so that another candidate gets its chance. It does not block.
-func (le *LeaderElector) StepDown() { le.give(stepsDown) }
+func (le *LeaderElector) StepDown() { le.signal(stepsDown) }
 
-func (le *LeaderElector) give(s signal) {
+func (le *LeaderElector) signal(s signal) {
 	if l := le.loop.Load(); l != nil {
-		l.give(s)
+		l.signal(s)
 	}
 }
 

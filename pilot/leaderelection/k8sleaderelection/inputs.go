@@ -18,26 +18,26 @@ const (
 // inputs are what a loop has yet to take in.
 type inputs struct {
 	events chan *event
-	// over is closed when nobody takes in any more.
-	over chan struct{}
-	// given has room for the one word that there are signals.
-	given chan struct{}
+	// ended is closed when nobody takes in any more.
+	ended chan struct{}
+	// signaled has room for one value: that there are signals.
+	signaled chan struct{}
 
 	mu      sync.Mutex
 	signals signal
 }
 
 func newInputs() inputs {
-	return inputs{events: make(chan *event), over: make(chan struct{}), given: make(chan struct{}, 1)}
+	return inputs{events: make(chan *event), ended: make(chan struct{}), signaled: make(chan struct{}, 1)}
 }
 
-// give leaves a signal. It does not block.
-func (i *inputs) give(s signal) {
+// signal leaves one. It does not block.
+func (i *inputs) signal(s signal) {
 	i.mu.Lock()
 	i.signals |= s
 	i.mu.Unlock()
 	select {
-	case i.given <- struct{}{}:
+	case i.signaled <- struct{}{}:
 	default:
 	}
 }
@@ -47,13 +47,13 @@ func (i *inputs) post(ev *event) bool {
 	select {
 	case i.events <- ev:
 		return true
-	case <-i.over:
+	case <-i.ended:
 		return false
 	}
 }
 
-// signal takes the lowest signal; 0: there is none.
-func (i *inputs) signal() signal {
+// takeSignal takes the lowest signal; 0: there is none.
+func (i *inputs) takeSignal() signal {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s := i.signals & -i.signals
@@ -72,18 +72,18 @@ func (l *loop) next() (signal, *event) {
 			return 0, ev
 		default:
 		}
-		if s := l.signal(); s != 0 {
+		if s := l.takeSignal(); s != 0 {
 			return s, nil
 		}
 		select {
 		case ev := <-l.events:
 			return 0, ev
-		case <-l.given:
+		case <-l.signaled:
 		case <-l.stop:
 			l.stop = nil
-			l.give(stopping)
+			l.signal(stopping)
 		case <-l.timer.C:
-			l.give(ticked)
+			l.signal(ticked)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func TestTheTickComesLast(t *testing.T) {
 		l := &loop{inputs: newInputs(), timer: time.NewTimer(0)}
 		<-time.After(time.Second) // it is late
 		for range 2 {
-			l.give(watchEvent)
+			l.signal(watchEvent)
 		}
 		go l.post(&event{in: core.Input{Kind: core.Replied}})
 		synctest.Wait()
@@ -60,7 +60,7 @@ func TestAnEventComesBeforeTheTimer(t *testing.T) {
 			if first != 0 || ev == nil {
 				t.Errorf("signal %d, event %+v", first, ev)
 			}
-			close(l.over)
+			close(l.ended)
 		})
 	}
 }
@@ -68,11 +68,11 @@ func TestAnEventComesBeforeTheTimer(t *testing.T) {
 // Once the loop has ended nobody waits for it.
 func TestAnEndedLoopTakesNothing(t *testing.T) {
 	l := &loop{inputs: newInputs()}
-	close(l.over)
+	close(l.ended)
 	if l.post(&event{}) {
 		t.Error("it was taken")
 	}
 	for range 3 {
-		l.give(ticked)
+		l.signal(ticked)
 	}
 }

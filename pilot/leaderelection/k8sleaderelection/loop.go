@@ -27,24 +27,24 @@ type event struct {
 type loop struct {
 	inputs
 
-	le      *LeaderElector
-	core    core.Config
-	state   core.State
-	base    k8sresourcelock.Snapshot // the object that state.Snap was decoded from
-	acked   core.Instant
-	changed time.Time
-	term    *term
-	which   Term  // the present one, as others know it
-	err     error // of the last term that has ended
+	le         *LeaderElector
+	core       core.Config
+	state      core.State
+	base       k8sresourcelock.Snapshot // the object that state.Snap was decoded from
+	acked      core.Instant
+	changed    time.Time
+	term       *term
+	publicTerm Term  // the present one, as others know it
+	err        error // of the last term that has ended
 
-	stop    <-chan struct{} // the end of Run's context; nil once it was heard of
-	timer   *time.Timer
-	asleep  alarm // by CLOCK_BOOTTIME: the same, should the machine sleep meanwhile
-	helpers sync.WaitGroup
-	values  context.Context              // Run's, without its end: a release comes after the stop
-	endWork context.CancelFunc           // of what runs beside the loop; nil: nothing does
-	watch   k8sresourcelock.Subscription // nil: the lock cannot be watched
-	report  *reporter
+	stop        <-chan struct{} // the end of Run's context; nil once it was heard of
+	timer       *time.Timer
+	bootAlarm   alarm // by CLOCK_BOOTTIME: the same, should the machine sleep meanwhile
+	helpers     sync.WaitGroup
+	values      context.Context              // Run's, without its end: a release comes after the stop
+	stopFitness context.CancelFunc           // of what runs beside the loop; nil: nothing does
+	watch       k8sresourcelock.Subscription // nil: the lock cannot be watched
+	report      *reporter
 
 	dispatcher *Dispatcher
 }
@@ -61,7 +61,7 @@ func newLoop(le *LeaderElector, oneCycle bool) *loop {
 	if l.dispatcher == nil {
 		l.dispatcher = NewDispatcher(0)
 	}
-	l.asleep.ring = l.awake
+	l.bootAlarm.ring = l.tick
 	return l
 }
 
@@ -73,7 +73,7 @@ func (l *loop) run(ctx context.Context) error {
 	for l.state.Phase != core.Done {
 		switch s, ev := l.next(); {
 		case s == watchEvent:
-			l.hearAll()
+			l.takeNews()
 		case s != 0:
 			l.pass(l.eventOf(s))
 		default:
@@ -91,7 +91,7 @@ func (l *loop) start(ctx context.Context) {
 	l.startWatching()
 	if l.le.config.Fit != nil {
 		var work context.Context
-		work, l.endWork = context.WithCancel(l.values)
+		work, l.stopFitness = context.WithCancel(l.values)
 		l.helpers.Go(func() { l.checkFitness(work) })
 	}
 	l.le.loop.Store(l)
@@ -123,15 +123,15 @@ func (l *loop) abandon() {
 
 // finish ends all that the loop started, and returns how it ended.
 func (l *loop) finish() error {
-	close(l.over)
+	close(l.ended)
 	l.le.loop.Store(nil)
 	l.timer.Stop()
 	if l.watch != nil {
 		l.watch.End()
 	}
 	l.le.clock.jumps.remove(l)
-	if l.endWork != nil {
-		l.endWork()
+	if l.stopFitness != nil {
+		l.stopFitness()
 	}
 	l.helpers.Wait()
 	if l.core.Successor {
@@ -181,7 +181,7 @@ func (l *loop) defaultNow() *event {
 func (l *loop) pass(ev *event) {
 	switch {
 	case ev.news != nil:
-		l.hear(ev)
+		l.decodeNews(ev)
 	case ev.in.Kind == core.Replied:
 		l.report.answered(l.state.Phase, ev.call)
 	case ev.in.Kind == core.Drained:
@@ -203,8 +203,8 @@ func (l *loop) pass(ev *event) {
 	l.setTerm(c)
 	l.setGate(&c.action)
 	l.publish(c)
-	l.report.turn(c)
-	l.le.handover.Store(int64(l.report.spans.handoverSince()))
+	l.report.pass(c)
+	l.le.handover.Store(int64(l.report.durations.handoverSince()))
 	l.setWork(&c.action)
 	if c.action.Op != core.NoOp {
 		l.send(c.action)
@@ -226,7 +226,7 @@ func (l *loop) beats(in *core.Input) bool {
 
 func (l *loop) setGate(a *core.Action) {
 	if gate := l.le.config.Gate; gate != nil {
-		gate.Set(l.which, a.Gate)
+		gate.Set(l.publicTerm, a.Gate)
 	}
 }
 
@@ -234,7 +234,7 @@ func (l *loop) setGate(a *core.Action) {
 func (l *loop) setWork(a *core.Action) {
 	switch {
 	case a.Work && l.term == nil:
-		l.term = startTerm(l, l.which)
+		l.term = startTerm(l, l.publicTerm)
 	case !a.Work && l.term != nil:
 		l.term.cancel(fmt.Errorf("election %s: %w: %s", l.le.config.Name, ErrNotLeading, l.state.Why))
 	}
@@ -251,7 +251,7 @@ func (l *loop) termEnded() {
 // setTimer has the loop woken at that time, which may be never.
 func (l *loop) setTimer(now Moment, wake core.Instant) {
 	l.timer.Reset(l.le.clock.mono().Until(wake))
-	l.sleepUntil(now, wake)
+	l.setBootAlarm(now, wake)
 }
 
 // publish shows others where the loop stands.
@@ -264,13 +264,13 @@ func (l *loop) publish(c *change) {
 		l.changed = time.Now()
 	}
 	v := view{
-		phase: s.Phase, why: s.Why, term: l.which, known: s.Known != core.Unread,
+		phase: s.Phase, why: s.Why, term: l.publicTerm, known: s.Known != core.Unread,
 		defaultRevision: s.Default, alive: s.Alive, unfit: s.Unfit, acked: l.acked, changed: l.changed,
 		cover: s.Gate(),
 	}
 	if s.Snap.Exists && s.Snap.Content == core.Readable {
 		v.holder, v.key, v.count = s.Snap.Record.Holder, s.Snap.Record.Key, s.Snap.Record.Transitions
-		v.record = l.report.shown(s)
+		v.record = l.report.recordViewOf(s)
 	}
 	old := l.le.view.Load()
 	if *old == v {
@@ -292,9 +292,9 @@ func (l *loop) setTerm(c *change) {
 	switch t {
 	case c.before.Term:
 	case core.Term{}:
-		l.which = Term{}
+		l.publicTerm = Term{}
 	default:
 		token, _ := parseVersion(c.lock.ResourceVersion) // as the codec did when it took the snapshot in
-		l.which = Term{LockUID: string(c.lock.UID), Transitions: t.Transitions, Token: token}
+		l.publicTerm = Term{LockUID: string(c.lock.UID), Transitions: t.Transitions, Token: token}
 	}
 }

@@ -72,7 +72,7 @@ func TestADeadlineIsCountedFromItsReading(t *testing.T) {
 	})
 }
 
-// since is vacantSince of one pass.
+// since is leaderlessSince of one pass.
 func TestSinceWhenNobodyActs(t *testing.T) {
 	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
 	const seen, now = core.Instant(1000), core.Instant(1 << 60)
@@ -86,7 +86,7 @@ func TestSinceWhenNobodyActs(t *testing.T) {
 		"nobody, in term 0": {core.Record{}, now},
 	} {
 		s := core.State{Known: core.Current, Since: core.Since{Record: seen}, Snap: core.Snapshot{Exists: true, Content: core.Readable, Record: c.record}}
-		if got := l.report.vacantSince(&change{in: core.Input{Now: Moment{Mono: now}}, after: s}); got != c.want {
+		if got := l.report.leaderlessSince(&change{in: core.Input{Now: Moment{Mono: now}}, after: s}); got != c.want {
 			t.Errorf("%s: since %d, want %d", name, got, c.want)
 		}
 	}

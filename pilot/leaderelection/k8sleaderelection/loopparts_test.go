@@ -111,7 +111,7 @@ func TestWhatTheLoopHearsOfItsWatch(t *testing.T) {
 		l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
 		l.state.Watch = c.watch
 		ev := &event{news: &c.news}
-		l.hear(ev)
+		l.decodeNews(ev)
 		if ev.in != c.want {
 			t.Errorf("%s: %+v, want %+v", name, ev.in, c.want)
 		}

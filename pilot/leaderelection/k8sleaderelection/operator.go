@@ -141,8 +141,8 @@ func obeys(snap core.Snapshot, to string) error {
 	return nil
 }
 
-// glance is how often await looks.
-const glance = 100 * time.Millisecond
+// orderPoll is how often await looks.
+const orderPoll = 100 * time.Millisecond
 
 // await looks at the lock until the term that r is addressed to has ended, and the next
 // leader acts. It does not wait for ever on what nobody does: a record that stays as it is
@@ -150,10 +150,10 @@ const glance = 100 * time.Millisecond
 // does not read our notes, and who holds it for eight after it accepted may have been replaced
 // by a peer of its name, which keeps our notes and does not read them.
 func (o Operator) await(ctx context.Context, r core.Request) error {
-	ticker := time.NewTicker(glance)
+	ticker := time.NewTicker(orderPoll)
 	defer ticker.Stop()
 	clock := NewClock(nil)
-	w := waiting{r: r, lease: time.Duration(r.Seconds) * time.Second, began: clock.mono(), changed: clock.mono()}
+	w := orderProgress{r: r, lease: time.Duration(r.Seconds) * time.Second, began: clock.mono(), changed: clock.mono()}
 	for {
 		snap, _, err := o.read(ctx)
 		switch {
@@ -161,7 +161,7 @@ func (o Operator) await(ctx context.Context, r core.Request) error {
 		case errors.Is(err, errNoLock):
 			return fmt.Errorf("%w: the lock was deleted meanwhile", ErrNotObeyed)
 		default:
-			if done, err := w.judge(snap, err, clock.mono()); done || err != nil {
+			if done, err := w.update(snap, err, clock.mono()); done || err != nil {
 				return err
 			}
 		}
@@ -173,22 +173,22 @@ func (o Operator) await(ctx context.Context, r core.Request) error {
 	}
 }
 
-// waiting is what an operator has seen of an order since it was given.
-type waiting struct {
-	r       core.Request
-	lease   time.Duration // of the record last seen
-	began   core.Instant
-	last    core.Record
-	changed core.Instant // when the record last did
-	taken   core.Instant // when the one named was first seen as the holder; 0: it was not
-	agreed  core.Instant // when the order was first seen as accepted; 0: it was not
+// orderProgress is what an operator has seen of an order since it was given.
+type orderProgress struct {
+	r          core.Request
+	lease      time.Duration // of the record last seen
+	began      core.Instant
+	last       core.Record
+	changed    core.Instant // when the record last did
+	heldSince  core.Instant // when the one named was first seen as the holder; 0: it was not
+	acceptedAt core.Instant // when the order was first seen as accepted; 0: it was not
 }
 
 // maxDrainAwaited is for how many of its leases a drain is waited for.
 const maxDrainAwaited = 8
 
-// judge says what has become of the request by what was read now.
-func (w *waiting) judge(snap core.Snapshot, err error, now core.Instant) (done bool, _ error) {
+// update says what has become of the request by what was read now.
+func (w *orderProgress) update(snap core.Snapshot, err error, now core.Instant) (done bool, _ error) {
 	if err == nil {
 		if snap.Record != w.last {
 			w.last, w.changed = snap.Record, now
@@ -211,7 +211,7 @@ func (w *waiting) judge(snap core.Snapshot, err error, now core.Instant) (done b
 const maxLeaseAwaited = time.Hour
 
 // outcome says what has become of the request by what the lock shows.
-func (w *waiting) outcome(snap core.Snapshot, now core.Instant) (done bool, err error) {
+func (w *orderProgress) outcome(snap core.Snapshot, now core.Instant) (done bool, err error) {
 	r, is := w.r, snap.Notes.Request
 	switch {
 	case r.AddressedTo(snap.Record):
@@ -222,9 +222,9 @@ func (w *waiting) outcome(snap core.Snapshot, now core.Instant) (done bool, err 
 			return false, fmt.Errorf("%w: another request has taken its place, of %s", ErrNotObeyed, is.Requester)
 		case !is.Accepted && w.began.Until(now) >= time.Duration(r.Seconds)*time.Second:
 			return false, fmt.Errorf("%w: %s did not accept within %d s", ErrNotObeyed, r.Holder, r.Seconds)
-		case is.Accepted && w.agreed == 0:
-			w.agreed = now
-		case is.Accepted && w.agreed.Until(now) > maxDrainAwaited*w.lease:
+		case is.Accepted && w.acceptedAt == 0:
+			w.acceptedAt = now
+		case is.Accepted && w.acceptedAt.Until(now) > maxDrainAwaited*w.lease:
 			return false, fmt.Errorf("gave up waiting; the order stands: %s accepted it and holds the lock for %v since: its functions have not returned, or a process that does not know orders has its name",
 				r.Holder, maxDrainAwaited*w.lease)
 		}
@@ -236,21 +236,21 @@ func (w *waiting) outcome(snap core.Snapshot, now core.Instant) (done bool, err 
 	case snap.Record.Holder != r.Identity:
 		return false, fmt.Errorf("%w: %s did not come, and %s has taken the lock", ErrNotObeyed, r.Identity, snap.Record.Holder)
 	}
-	return w.arrived(snap, now)
+	return w.leads(snap, now)
 }
 
-// arrived says whether the one named, who holds the lock, leads. One of ours says so by its
+// leads says whether the one named, who holds the lock, leads. One of ours says so by its
 // marker. A peer, which knows neither that nor the nomination, leaves the latter there, and
 // leads from its first own write on.
-func (w *waiting) arrived(snap core.Snapshot, now core.Instant) (done bool, err error) {
-	if w.taken == 0 {
-		w.taken = now
+func (w *orderProgress) leads(snap core.Snapshot, now core.Instant) (done bool, err error) {
+	if w.heldSince == 0 {
+		w.heldSince = now
 	}
 	named := snap.Notes.Nominated.Identity == snap.Record.Holder
 	switch {
 	case snap.Acting(), named && !snap.Nominated():
 		return true, nil
-	case !named && w.taken.Until(now) > 2*w.lease:
+	case !named && w.heldSince.Until(now) > 2*w.lease:
 		return false, fmt.Errorf("%w: %s holds the lock for %v and does not say that it leads", ErrNotObeyed, snap.Record.Holder, 2*w.lease)
 	}
 	return false, nil
@@ -294,11 +294,11 @@ func (o Operator) note(ctx context.Context, verb string, change func(core.Snapsh
 	}
 }
 
-// orderCall is how long one call for an order may take: an operator's context need not end.
-const orderCall = 10 * time.Second
+// orderCallTimeout is how long one call for an order may take: an operator's context need not end.
+const orderCallTimeout = 10 * time.Second
 
 func (o Operator) annotate(ctx context.Context, lock k8sresourcelock.Annotated, base k8sresourcelock.Snapshot, notes map[string]string) (k8sresourcelock.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, orderCall)
+	ctx, cancel := context.WithTimeout(ctx, orderCallTimeout)
 	defer cancel()
 	return lock.Annotate(ctx, base, notes)
 }
@@ -309,7 +309,7 @@ func (o Operator) read(ctx context.Context) (core.Snapshot, k8sresourcelock.Snap
 	if !ok {
 		return core.Snapshot{}, k8sresourcelock.Snapshot{}, fmt.Errorf("a lock of type %T has no versions", o.Lock)
 	}
-	ctx, cancel := context.WithTimeout(ctx, orderCall)
+	ctx, cancel := context.WithTimeout(ctx, orderCallTimeout)
 	defer cancel()
 	base, err := lock.Read(ctx)
 	if err != nil {

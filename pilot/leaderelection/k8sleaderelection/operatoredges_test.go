@@ -109,7 +109,7 @@ func TestWhatBecomesOfAnOrder(t *testing.T) {
 			s.Notes.Nominated = core.Nomination{Identity: "b", Transitions: 4}
 		}), now: at(0), done: true},
 	} {
-		w := waiting{r: order, lease: 10 * time.Second, began: began, changed: began, taken: c.taken}
+		w := orderProgress{r: order, lease: 10 * time.Second, began: began, changed: began, heldSince: c.taken}
 		if c.any {
 			w.r.Identity = ""
 		}
@@ -127,10 +127,10 @@ func TestHowLongADrainIsWaitedFor(t *testing.T) {
 	const began = core.Instant(time.Hour)
 	snap := ledBy("a", 3)
 	snap.Notes.Request = order
-	w := waiting{r: order, lease: 10 * time.Second, began: began, changed: began}
+	w := orderProgress{r: order, lease: 10 * time.Second, began: began, changed: began}
 	look := func(after time.Duration) error {
 		snap.Record.Renewed++ // it renews
-		done, err := w.judge(snap, nil, began.After(after))
+		done, err := w.update(snap, nil, began.After(after))
 		if done {
 			t.Errorf("done after %v", after)
 		}
@@ -158,19 +158,19 @@ func TestHowLongAnOrderIsWaitedFor(t *testing.T) {
 	const began = core.Instant(time.Hour)
 	snap := ledBy("b", 4)
 	snap.Notes.Marker = core.Marker{}
-	w := waiting{r: order, lease: 10 * time.Second, began: began, changed: began}
+	w := orderProgress{r: order, lease: 10 * time.Second, began: began, changed: began}
 	for i := range 2 {
-		if done, err := w.arrived(snap, began.After(time.Duration(i)*20*time.Second)); done || err != nil {
+		if done, err := w.leads(snap, began.After(time.Duration(i)*20*time.Second)); done || err != nil {
 			t.Errorf("%v, %v", done, err)
 		}
 	}
-	if _, err := w.arrived(snap, began.After(20*time.Second+1)); !errors.Is(err, ErrNotObeyed) {
+	if _, err := w.leads(snap, began.After(20*time.Second+1)); !errors.Is(err, ErrNotObeyed) {
 		t.Errorf("%v", err)
 	}
 
 	still := ledBy("a", 3)
 	still.Notes.Request = order
-	w = waiting{r: order, lease: 30 * time.Second, began: began, changed: began}
+	w = orderProgress{r: order, lease: 30 * time.Second, began: began, changed: began}
 	unreachable := errors.New("unreachable")
 	for _, c := range []struct {
 		snap  core.Snapshot
@@ -184,7 +184,7 @@ func TestHowLongAnOrderIsWaitedFor(t *testing.T) {
 		{core.Snapshot{}, unreachable, 16*time.Second + 1, unreachable},
 		{still, nil, 16*time.Second + 1, ErrNotObeyed},
 	} {
-		done, err := w.judge(c.snap, c.err, began.After(c.after))
+		done, err := w.update(c.snap, c.err, began.After(c.after))
 		if done || !errors.Is(err, c.fails) || (err == nil) != (c.fails == nil) {
 			t.Errorf("after %v: %v, %v", c.after, done, err)
 		}

@@ -19,13 +19,13 @@ func TestWhichLeaseAnOrderBelieves(t *testing.T) {
 	} {
 		snap := ledBy("a", 3)
 		snap.Notes.Request, snap.Record.Lease = order, recorded
-		w := waiting{r: order, lease: time.Minute, began: began, changed: began}
+		w := orderProgress{r: order, lease: time.Minute, began: began, changed: began}
 		for _, passed := range []time.Duration{0, believed + time.Second} {
-			if _, err := w.judge(snap, nil, began.After(passed)); err != nil {
+			if _, err := w.update(snap, nil, began.After(passed)); err != nil {
 				t.Errorf("a lease of %v, after %v: %v", recorded, passed, err)
 			}
 		}
-		if _, err := w.judge(snap, nil, began.After(believed+time.Second+1)); !errors.Is(err, ErrNotObeyed) || w.lease != believed {
+		if _, err := w.update(snap, nil, began.After(believed+time.Second+1)); !errors.Is(err, ErrNotObeyed) || w.lease != believed {
 			t.Errorf("a lease of %v counts as %v: %v", recorded, w.lease, err)
 		}
 	}
@@ -42,8 +42,8 @@ func TestWhatIsToldOfAnOrderThatWasNotObeyed(t *testing.T) {
 		"the lock was given up":            ledBy("", 4),
 		"b did not come, and c has taken ": ledBy("c", 4),
 	} {
-		w := waiting{r: order, lease: 10 * time.Second}
-		if done, err := w.judge(snap, nil, 1); done || !errors.Is(err, ErrNotObeyed) || !strings.Contains(err.Error(), want) {
+		w := orderProgress{r: order, lease: 10 * time.Second}
+		if done, err := w.update(snap, nil, 1); done || !errors.Is(err, ErrNotObeyed) || !strings.Contains(err.Error(), want) {
 			t.Errorf("done %v, %v, want %s", done, err, want)
 		}
 	}

@@ -97,11 +97,11 @@ func TestWhatIsPublished(t *testing.T) {
 // A term that is over is no term, whatever the object that shows it.
 func TestATermThatIsOverHasNoToken(t *testing.T) {
 	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
-	l.which = Term{LockUID: "u", Transitions: 3, Token: 7}
+	l.publicTerm = Term{LockUID: "u", Transitions: 3, Token: 7}
 	c := &change{before: core.State{Term: core.Term{UID: core.UID{First: "u"}, Transitions: 3}}}
 	c.lock.UID, c.lock.ResourceVersion = "u", "9"
-	if l.setTerm(c); l.which != (Term{}) {
-		t.Errorf("term %+v", l.which)
+	if l.setTerm(c); l.publicTerm != (Term{}) {
+		t.Errorf("term %+v", l.publicTerm)
 	}
 }
 

@@ -13,12 +13,12 @@ import (
 // reporter says what happens: each transition once, each trouble once until it
 // changes or is over, so that an API server that is away does not fill the log.
 type reporter struct {
-	le     *LeaderElector
-	core   *core.Config
-	log    *slog.Logger
-	metric SwitchMetric
-	on     bool
-	spans  spans
+	le        *LeaderElector
+	core      *core.Config
+	log       *slog.Logger
+	metric    SwitchMetric
+	on        bool
+	durations durations
 
 	claim     core.Reason // why the lock was taken, last time
 	displaced string      // who held it then
@@ -60,8 +60,8 @@ func (c *change) acknowledged() core.Op {
 	return core.NoOp
 }
 
-// turn reports what one pass of the loop changed.
-func (r *reporter) turn(c *change) {
+// pass reports what one pass of the loop changed.
+func (r *reporter) pass(c *change) {
 	after := &c.after
 	if c.err != nil { // each of them: nothing else tells why a leader stepped down
 		r.log.Error("a run function failed; stepping down for a while", "err", c.err)
@@ -92,14 +92,14 @@ func (r *reporter) turn(c *change) {
 		if o := r.le.config.Observer; o != nil {
 			o.Phase(r.le.config.Name, c.before.Phase.String(), after.Phase.String(), string(after.Why))
 		}
-		r.lead(after, c.err)
+		r.term(after, c.err)
 	}
-	r.spans.turn(r, c)
+	r.durations.pass(r, c)
 }
 
-// lead reports the begin and the end of a term to metrics and as Events; failure is the
+// term reports the begin and the end of a term to metrics and as Events; failure is the
 // run function's error that ended it, if one did.
-func (r *reporter) lead(s *core.State, failure error) {
+func (r *reporter) term(s *core.State, failure error) {
 	leading := s.Phase == core.Leading
 	if leading == r.on {
 		return
@@ -121,7 +121,7 @@ func (r *reporter) lead(s *core.State, failure error) {
 		r.metric.Off(r.le.config.Name)
 		r.event("stopped leading (%s)", why)
 	}
-	if o := r.terms(); o != nil {
+	if o := r.termObserver(); o != nil {
 		o.Term(r.le.config.Name, leading, string(why))
 	}
 }
@@ -138,8 +138,8 @@ func brief(err error) string {
 	return text
 }
 
-// terms is who hears of terms; nil when nobody does.
-func (r *reporter) terms() TermObserver {
+// termObserver is who hears of terms; nil when nobody does.
+func (r *reporter) termObserver() TermObserver {
 	o, _ := r.le.config.Observer.(TermObserver)
 	return o
 }
@@ -210,12 +210,12 @@ func (r *reporter) watching(err error) {
 	r.say(topicWatch, string(apierrors.ReasonForError(err)), "the lock cannot be watched; polling until it can", "err", err)
 }
 
-// shown is what Status tells of a lock that can be read.
-func (r *reporter) shown(s *core.State) (v recordView) {
+// recordViewOf is what Status tells of a lock that can be read.
+func (r *reporter) recordViewOf(s *core.State) (v recordView) {
 	snap := &s.Snap
 	v.lease = snap.Record.Lease
 	// Beside the marker of a former holder the present one waits until that one has ended.
-	if snap.Former() == "" && !r.vacant(s) {
+	if snap.Former() == "" && !r.leaderless(s) {
 		v.actsUntil = r.core.ExpiresAt(*s)
 	}
 	v.handsOver = snap.Acting() && snap.Notes.Marker.Handover

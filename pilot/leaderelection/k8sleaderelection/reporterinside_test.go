@@ -68,17 +68,17 @@ func reporting(t *testing.T, change ...func(*LeaderElectionConfig)) (*reporter, 
 func TestWhatAPhaseAndATermTell(t *testing.T) {
 	r, heard, _ := reporting(t)
 	r.claim = core.Nominated
-	r.turn(&change{before: core.State{Phase: core.Settling}, after: core.State{Phase: core.Leading, Why: "why", Alive: true}})
+	r.pass(&change{before: core.State{Phase: core.Settling}, after: core.State{Phase: core.Leading, Why: "why", Alive: true}})
 	heard.wants(t, "it leads", "phase e settling leading why", "on e", "term e true nominated")
 	for what, c := range map[string]struct {
 		lost    core.Loss
 		failure error
 	}{"it lost its cover": {core.CoverLost, nil}, "it lost the record": {core.RecordLost, nil}, "a function failed": {core.NotLost, errors.New("x")}, "it was stopped": {}} {
-		r.lead(&core.State{Phase: core.Leading}, nil)
+		r.term(&core.State{Phase: core.Leading}, nil)
 		heard.told = nil
-		r.lead(&core.State{Phase: core.Draining, Why: "why", Drain: core.Drain{Lost: c.lost}}, c.failure)
+		r.term(&core.State{Phase: core.Draining, Why: "why", Drain: core.Drain{Lost: c.lost}}, c.failure)
 		heard.wants(t, what, "off e", "term e false why")
-		r.lead(&core.State{Phase: core.Following}, nil)
+		r.term(&core.State{Phase: core.Following}, nil)
 		heard.wants(t, "and follows")
 	}
 }
@@ -122,7 +122,7 @@ func TestWhatLastsIsToldOnce(t *testing.T) {
 	for i := range 3 {
 		after := before
 		after.Drain.Overdue, after.Own.Duplicate, after.Learned = true, true, uint32(i+1)
-		r.turn(&change{before: before, after: after})
+		r.pass(&change{before: before, after: after})
 		before = after
 	}
 	if n := strings.Count(log.String(), "outstayed the drain limit"); n != 1 || stuck != 1 {

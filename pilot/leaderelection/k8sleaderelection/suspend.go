@@ -10,24 +10,24 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// sleepUntil has the loop woken at that time by CLOCK_BOOTTIME as well, if it has a cover:
+// setBootAlarm has the loop woken at that time by CLOCK_BOOTTIME as well, if it has a cover:
 // that ends while the machine sleeps, and run functions are to hear of it as soon as the
 // process runs again. A follower waits for another's lease, which runs by monotonic time.
 // The alarm is counted from now, the reading that the core went by: were it counted from a
 // second one, the machine could sleep between the two, and the alarm would wait once more.
-func (l *loop) sleepUntil(now Moment, wake core.Instant) {
+func (l *loop) setBootAlarm(now Moment, wake core.Instant) {
 	alarms := l.le.clock.alarms
 	switch {
 	case alarms == nil:
 	case wake == core.Never || l.state.Cover == core.Cover{}:
-		alarms.unset(&l.asleep)
+		alarms.unset(&l.bootAlarm)
 	default:
-		alarms.set(&l.asleep, now.Boot+int64(now.Mono.Until(wake)))
+		alarms.set(&l.bootAlarm, now.Boot+int64(now.Mono.Until(wake)))
 	}
 }
 
-// awake makes the loop look at the clocks.
-func (l *loop) awake() { l.give(ticked) }
+// tick makes the loop look at the clocks.
+func (l *loop) tick() { l.signal(ticked) }
 
 // jumps notices when a clock has gone on while the monotonic one stood still: the machine
 // has slept, or was set. Whoever reads the clocks first finds out, such as a gate that
@@ -67,11 +67,11 @@ func (j *jumps) ahead(last *atomic.Int64, now int64) bool {
 	return false
 }
 
-func (j *jumps) tell() {
+func (j *jumps) notify() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for l := range j.loops {
-		l.awake()
+		l.tick()
 	}
 }
 

@@ -115,11 +115,11 @@ func TestASleepBeforeTheTimerIsSetCounts(t *testing.T) {
 	clock.alarms = s
 	l := &loop{le: &LeaderElector{clock: clock}}
 	rang := make(chan struct{})
-	l.asleep.ring = func() { close(rang) }
+	l.bootAlarm.ring = func() { close(rang) }
 	now := clock.read()
 	l.state.Cover = now.Plus(time.Hour)
 	s.sleep(3 * time.Hour)
-	l.sleepUntil(now, now.Mono.After(time.Hour))
+	l.setBootAlarm(now, now.Mono.After(time.Hour))
 	select {
 	case <-rang:
 	case <-time.After(time.Minute):
@@ -188,7 +188,7 @@ func TestOnlyALeaderSetsTheTimer(t *testing.T) {
 	clock.alarms = s
 	l := &loop{le: &LeaderElector{clock: clock}}
 	count := func(wake core.Instant) int {
-		l.sleepUntil(clock.read(), wake)
+		l.setBootAlarm(clock.read(), wake)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.due)

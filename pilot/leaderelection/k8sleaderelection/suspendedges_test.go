@@ -48,7 +48,7 @@ func TestALoopThatHasEndedHearsOfNoJump(t *testing.T) {
 	j.add(l)
 	j.add(other)
 	j.remove(l)
-	j.tell()
+	j.notify()
 	if l.signals != 0 || other.signals != ticked || len(j.loops) != 1 {
 		t.Errorf("told %d and %d, %d are known", l.signals, other.signals, len(j.loops))
 	}

@@ -16,10 +16,10 @@ type term struct {
 	l      *loop
 	cancel context.CancelCauseFunc
 
-	mu    sync.Mutex
-	err   error         // all errors while leading
-	over  bool          // told to stop, and all have returned
-	ended chan struct{} // closed then; nil while nobody asked for it
+	mu       sync.Mutex
+	err      error         // all errors while leading
+	returned bool          // told to stop, and all have returned
+	ended    chan struct{} // closed then; nil while nobody asked for it
 }
 
 type termKey struct{}
@@ -125,7 +125,7 @@ func (t *term) failure() error {
 
 func (t *term) end() {
 	t.mu.Lock()
-	t.over = true
+	t.returned = true
 	if t.ended != nil {
 		close(t.ended)
 	}
@@ -140,7 +140,7 @@ func (t *term) drained() <-chan struct{} {
 	defer t.mu.Unlock()
 	if t.ended == nil {
 		t.ended = make(chan struct{})
-		if t.over {
+		if t.returned {
 			close(t.ended)
 		}
 	}

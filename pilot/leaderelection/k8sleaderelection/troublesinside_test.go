@@ -124,7 +124,7 @@ func TestWhatNewsBecome(t *testing.T) {
 		l := stillLoop(t, store.Lock("a", "stable").Plain())
 		l.report, l.state.Watch = r, c.watch
 		ev := &event{news: &c.news}
-		if l.hear(ev); ev.in != c.want || (log.Len() > 0) != (c.log != "") || !strings.Contains(log.String(), c.log) {
+		if l.decodeNews(ev); ev.in != c.want || (log.Len() > 0) != (c.log != "") || !strings.Contains(log.String(), c.log) {
 			t.Errorf("%s: %+v, log %q", name, ev.in, log)
 		}
 	}
@@ -132,10 +132,10 @@ func TestWhatNewsBecome(t *testing.T) {
 	l := stillLoop(t, store.Lock("a", "stable").Plain())
 	l.report = r
 	l.report.watching(errors.New("x"))
-	if l.hear(&event{news: &k8sresourcelock.News{Kind: k8sresourcelock.Down}}); strings.Contains(log.String(), "watched again") {
+	if l.decodeNews(&event{news: &k8sresourcelock.News{Kind: k8sresourcelock.Down}}); strings.Contains(log.String(), "watched again") {
 		t.Errorf("a watch is down: %s", log)
 	}
-	if l.hear(&event{news: &k8sresourcelock.News{Kind: k8sresourcelock.Up}}); !strings.Contains(log.String(), "the lock is being watched again") {
+	if l.decodeNews(&event{news: &k8sresourcelock.News{Kind: k8sresourcelock.Up}}); !strings.Contains(log.String(), "the lock is being watched again") {
 		t.Errorf("a watch is up: %s", log)
 	}
 }
@@ -163,7 +163,7 @@ func TestNewsEndWithTheirSubscription(t *testing.T) {
 				c.Gate = gate
 				c.Clock = NewClock(func() int64 { return time.Now().UnixNano() })
 			})
-			l.hearAll() // there is none
+			l.takeNews() // there is none
 			l.startWatching()
 			synctest.Wait()
 			for n := range 3 {
@@ -171,7 +171,7 @@ func TestNewsEndWithTheirSubscription(t *testing.T) {
 				synctest.Wait()
 			}
 			gate.end = func() { end(l) }
-			l.hearAll()
+			l.takeNews()
 			if name == "nothing" && gate.told < 3 || name != "nothing" && gate.told != 1 {
 				t.Errorf("%s has ended: %d pieces were taken in", name, gate.told)
 			}

@@ -7,11 +7,11 @@ import (
 
 // startWatching follows the lock, if it can be watched.
 func (l *loop) startWatching() {
-	l.watch = k8sresourcelock.Subscribe(l.values, l.le.lock, func() { l.give(watchEvent) })
+	l.watch = k8sresourcelock.Subscribe(l.values, l.le.lock, func() { l.signal(watchEvent) })
 }
 
-// hearAll takes in what the watch has to tell, each of it in a pass of its own.
-func (l *loop) hearAll() {
+// takeNews takes in what the watch has to tell, each of it in a pass of its own.
+func (l *loop) takeNews() {
 	if l.watch == nil {
 		return
 	}
@@ -23,8 +23,8 @@ func (l *loop) hearAll() {
 	}
 }
 
-// hear turns news into an input.
-func (l *loop) hear(ev *event) {
+// decodeNews turns news into an input.
+func (l *loop) decodeNews(ev *event) {
 	switch n := ev.news; n.Kind {
 	case k8sresourcelock.Up:
 		ev.in.Kind, ev.in.Gap = core.Watching, n.Gap

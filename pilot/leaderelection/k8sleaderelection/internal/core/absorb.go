@@ -95,11 +95,11 @@ func (c Config) observe(s State, in Input) State {
 		s = c.displaced(s, snap, now, follows)
 		s.Own.Duplicate = c.isDuplicate(s, snap)
 	}
-	s = c.since(c.heed(s, snap, now), snap, now, changed)
-	if snap.evidence(c.Self) && !(snap.Record.Holder == c.Self && s.wrote(snap)) && !(follows && snap.Notes.Marker == s.Snap.Notes.Marker) {
+	s = c.since(c.countIgnored(s, snap, now), snap, now, changed)
+	if snap.hasFormer(c.Self) && !(snap.Record.Holder == c.Self && s.wrote(snap)) && !(follows && snap.Notes.Marker == s.Snap.Notes.Marker) {
 		// Noted here, because the marker can be taken away by an edit. Of the one that
 		// we displaced ourselves more is known: see sent.
-		s = s.waits(s.Since.Evidence.After(c.lease(snap.Record)))
+		s = s.earlierMayAct(s.Since.Former.After(c.lease(snap.Record)))
 	}
 	if snap.Exists && snap.Content == Readable {
 		s.Count = snap.Record.Transitions
@@ -117,7 +117,7 @@ func (c Config) observe(s State, in Input) State {
 	s.Own.AcquireUnknown, s.Snap = false, snap
 	s.Learned++
 	if changed {
-		s = c.unhindered(s)
+		s = c.withoutPauses(s)
 	}
 	return s
 }
@@ -133,8 +133,8 @@ func (c Config) since(s State, snap Snapshot, now Instant, changed bool) State {
 	if snap.Notes.Hold != s.Snap.Notes.Hold {
 		s.Since.Hold = now
 	}
-	if !s.Snap.evidence(c.Self) || s.Snap.Notes.Marker != snap.Notes.Marker || snap.Version < s.Snap.Version {
-		s.Since.Evidence = now
+	if !s.Snap.hasFormer(c.Self) || s.Snap.Notes.Marker != snap.Notes.Marker || snap.Version < s.Snap.Version {
+		s.Since.Former = now
 	}
 	return s
 }
@@ -149,7 +149,7 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 	if goesOn || endedWell(s.Snap, next) {
 		return s
 	}
-	if s.back(next) {
+	if s.returns(next) {
 		s.Earlier.Until, s.Earlier.Away = s.Earlier.Away.Prior, Away{}
 	}
 	until := c.mayActUntil(s)
@@ -162,7 +162,7 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 		follows && next.Version > s.Snap.Version
 	switch {
 	case until == 0:
-	case took && (next.Acting() || c.Successor && s.Snap.Successor && next.kept()):
+	case took && (next.Acting() || c.Successor && s.Snap.Successor && next.bySuccessors()):
 		until = 0 // who took the lock from it has waited for it, or for its waiter
 	case s.Snap.Acting() && s.Snap.Record.Holder == next.Record.Holder && next.Acting() && next.Version > s.Snap.Version:
 		until = 0 // it acts in a lock made anew: it has ended what it did in the one before
@@ -174,31 +174,31 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 		s.Earlier.Away = Away{Holder: s.Snap.Record.Holder, Prior: s.Earlier.Until, Until: until}
 		s.Earlier.Until = until
 	} else {
-		s = s.waits(until)
+		s = s.earlierMayAct(until)
 	}
 	if s.Snap.Held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && next.Held() {
-		s.Displaced = c.holdsBack(s, next, now)
+		s.Displaced = c.displacement(s, next, now)
 	}
 	return s
 }
 
-// holdsBack is what follows for us when next has displaced us. While two do not agree on the
+// displacement is what follows for us when next has displaced us. While two do not agree on the
 // default yet, each outranks the other: without a pause they would take the lock from each other
 // as fast as the store allows.
-func (c Config) holdsBack(s State, next Snapshot, now Instant) Displaced {
+func (c Config) displacement(s State, next Snapshot, now Instant) Displaced {
 	d := s.Displaced
 	if s.Phase == Leading {
 		d.Times = 0
 	}
 	return Displaced{
-		NotBefore: now.After(c.holdBack(d.Times)),
+		NotBefore: now.After(c.preemptPause(d.Times)),
 		Times:     min(d.Times+1, maxBackOffShift),
 		ByEqual:   d.ByEqual || s.Phase != Following && next.Record.Key == c.Key,
 	}
 }
 
-// waits notes that somebody may act until then, even if the leader that is away comes back.
-func (s State) waits(until Instant) State {
+// earlierMayAct notes that somebody may act until then, even if the leader that is away comes back.
+func (s State) earlierMayAct(until Instant) State {
 	s.Earlier.Until = max(s.Earlier.Until, until)
 	if s.Earlier.Away != (Away{}) {
 		s.Earlier.Away.Prior = max(s.Earlier.Away.Prior, until)
@@ -206,10 +206,10 @@ func (s State) waits(until Instant) State {
 	return s
 }
 
-// holdBack is for how long one does not preempt who has displaced it, after n times in a
+// preemptPause is for how long one does not preempt who has displaced it, after n times in a
 // row. At first it is long enough for both to learn of a new default. But they may disagree
 // for as long as one's watch of it is down: then one leaves the other the time to settle.
-func (c Config) holdBack(n uint8) time.Duration {
+func (c Config) preemptPause(n uint8) time.Duration {
 	if n == 0 {
 		return c.Retry
 	}
@@ -229,9 +229,9 @@ func (c Config) isDuplicate(s State, next Snapshot) bool {
 	return !s.wrote(next) && (s.Own.Duplicate || changed || appeared)
 }
 
-// back reports whether next shows the leader acting whose lock was deleted before, and
+// returns reports whether next shows the leader acting whose lock was deleted before, and
 // nobody else has given a reason to wait since.
-func (s State) back(next Snapshot) bool {
+func (s State) returns(next Snapshot) bool {
 	return !s.Snap.Exists && next.Acting() && next.Record.Holder == s.Earlier.Away.Holder && s.Earlier.Until == s.Earlier.Away.Until
 }
 
@@ -245,7 +245,7 @@ func (c Config) replied(s State, in Input) State {
 	if in.Result != OK {
 		s = c.failed(s, call, in)
 		if call.Sent.Mono < s.Since.Record {
-			s = c.unhindered(s) // it was nominated while the call was under way
+			s = c.withoutPauses(s) // it was nominated while the call was under way
 		}
 		return s
 	}

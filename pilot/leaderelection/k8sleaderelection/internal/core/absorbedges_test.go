@@ -37,7 +37,7 @@ func TestWhenTheNextPollComes(t *testing.T) {
 func TestHowLongOneDisplacedHoldsBack(t *testing.T) {
 	c := testConfig() // lease 15 s, grace 5 s, RetryPeriod 2 s
 	for n, want := range []time.Duration{2 * time.Second, 22 * time.Second, 44 * time.Second, 88 * time.Second} {
-		if got := c.holdBack(uint8(n)); got != want {
+		if got := c.preemptPause(uint8(n)); got != want {
 			t.Errorf("after %d times: %v, want %v", n, got, want)
 		}
 	}

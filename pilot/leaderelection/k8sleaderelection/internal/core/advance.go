@@ -125,7 +125,7 @@ func (c Config) advanceDraining(s State, now Moment) State {
 		s.Drain.Lost = RecordLost
 		return s
 	case !s.Drain.Kind.HandsOver() && lost != RecordLost && s.Snap.Addressed() && s.Snap.Notes.Request.Accepted:
-		s.Drain.Kind, s.Drain.Cool = s.Drain.Kind.handingOver(), c.coolDown(s)
+		s.Drain.Kind, s.Drain.CoolDown = s.Drain.Kind.handingOver(), c.coolDown(s)
 		return s
 	case s.Alive && now.Mono >= s.Drain.Until && s.Stopping && s.Flight.Op == NoOp:
 		s.Drain.Overdue = true
@@ -184,8 +184,8 @@ func (c Config) follow(s State, now Moment, why Reason) State {
 		s.BackOff.Until = now.Mono.After(c.Retry << min(s.BackOff.Steps, maxBackOffShift))
 		s.BackOff.Steps = min(s.BackOff.Steps+1, maxBackOffShift)
 	}
-	if s.Drain.Cool > 0 {
-		s.BackOff.Until = max(s.BackOff.Until, now.Mono.After(s.Drain.Cool))
+	if s.Drain.CoolDown > 0 {
+		s.BackOff.Until = max(s.BackOff.Until, now.Mono.After(s.Drain.CoolDown))
 	}
 	if s.Own.Duplicate {
 		s.BackOff.Until = now.Mono.After(c.Lease)

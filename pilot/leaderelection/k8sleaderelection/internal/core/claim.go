@@ -12,8 +12,8 @@ func (c Config) claim(s State, now Moment) (Record, Notes) {
 	if s.Snap.Nominated() && !s.Snap.byCoordinator() && old.Holder == c.Self && old.Transitions >= s.Snap.Floor {
 		record.Transitions = old.Transitions // the handover has counted this term
 	}
-	if c.keeps(s, now.Mono) {
-		return c.kept(s, record)
+	if c.writesForSuccessors(s, now.Mono) {
+		return c.successorsRecord(s, record)
 	}
 	return record, c.notes(s, record, now, now.Mono >= c.settledAt(s))
 }
@@ -48,15 +48,15 @@ func (c Config) renewal(s State, now Moment) (Record, Notes) {
 	record.Renewed = s.ownStamp(record.Renewed, now.Wall)
 	record.Lease = c.Lease
 	record.Key = c.Key
-	if c.Successor && s.Snap.kept() {
-		return c.kept(s, record)
+	if c.Successor && s.Snap.bySuccessors() {
+		return c.successorsRecord(s, record)
 	}
 	return record, c.notes(s, record, now, !c.Successor && (s.Marked || now.Mono >= s.Earlier.SettleAt))
 }
 
 // notes are our annotations beside the record. While settling, the marker of whoever
 // we wait for stays, whether it was left behind before us or by us: whoever comes
-// after us has to heed it too.
+// after us has to wait for it too.
 func (c Config) notes(s State, record Record, now Moment, act bool) Notes {
 	notes := Notes{Hold: s.keptHold(record, now.Mono), Successor: c.Successor}
 	switch m := s.Snap.Notes.Marker; {

@@ -8,9 +8,9 @@ package core
 // can name a second one while the first lives. So a nominee takes the lock by a write of its own and then settles,
 // unless it knows that the former term has ended.
 
-// silence is for how many lease durations a coordinator may leave a lock that needs it alone, or be known to be
+// coordinatorLeases is for how many lease durations a coordinator may leave a lock that needs it alone, or be known to be
 // gone, before the rules without one count.
-const silence = 3
+const coordinatorLeases = 3
 
 // byCoordinator reports whether the recorded holder was named by a coordinator and has not written
 // itself. Such a name begins no term: the transitions are those of the term before.
@@ -18,15 +18,15 @@ func (s Snapshot) byCoordinator() bool { return s.Nominated() && s.Notes.Nominat
 
 // preferred is whom a coordinator wants in the holder's place; empty: it is content.
 func (s Snapshot) preferred() string {
-	if !s.Strategy || !s.Held() || s.kept() || s.Preferred == s.Record.Holder {
+	if !s.Strategy || !s.Held() || s.bySuccessors() || s.Preferred == s.Record.Holder {
 		return ""
 	}
 	return s.Preferred
 }
 
-// promised reports whether a coordinator means a free lock for another than self, and has yet to write that one in. Whoever took it
+// promisedToOther reports whether a coordinator means a free lock for another than self, and has yet to write that one in. Whoever took it
 // meanwhile would have to give way again.
-func (s Snapshot) promised(self string) bool {
+func (s Snapshot) promisedToOther(self string) bool {
 	return s.Strategy && s.Content == Readable && !s.Held() && s.Preferred != "" && s.Preferred != self
 }
 
@@ -58,9 +58,9 @@ func (c Config) successor(s State, now Instant) Request {
 	return Request{}
 }
 
-// alone is from when on a candidate in a coordinated election counts as if there were no coordinator: one that is
+// uncoordinatedFrom is from when on a candidate in a coordinated election counts as if there were no coordinator: one that is
 // needed and does nothing for so long is not there, and of one that is gone somebody has told us.
-func (c Config) alone(s State) Instant {
+func (c Config) uncoordinatedFrom(s State) Instant {
 	if !c.Coordinated {
 		return 0
 	}
@@ -68,17 +68,17 @@ func (c Config) alone(s State) Instant {
 	if s.Snap.Content == Unreadable || s.Snap.Held() {
 		needed = c.ExpiresAt(s)
 	}
-	at := needed.After(silence * c.Lease)
+	at := needed.After(coordinatorLeases * c.Lease)
 	if s.Absent != 0 {
-		at = min(at, s.Absent.After(silence*c.Lease))
+		at = min(at, s.Absent.After(coordinatorLeases*c.Lease))
 	}
 	return at
 }
 
-// Alone reports whether a candidate in a coordinated election counts, now, as if there were no coordinator. Of a leader
+// Uncoordinated reports whether a candidate in a coordinated election counts, now, as if there were no coordinator. Of a leader
 // it says nothing unless somebody has told us: it needs none.
-func (c Config) Alone(s State, now Instant) bool {
-	return c.Coordinated && s.Known != Unread && now >= c.alone(s)
+func (c Config) Uncoordinated(s State, now Instant) bool {
+	return c.Coordinated && s.Known != Unread && now >= c.uncoordinatedFrom(s)
 }
 
 // absence notes since when the coordinator is known to be gone.
@@ -92,12 +92,12 @@ func (s State) absence(in Input) State {
 	return s
 }
 
-// named is when a candidate may take a coordinated election's lock, instead of at. One that waits for no coordinator
+// coordinatedOpening is when a candidate may take a coordinated election's lock, instead of at. One that waits for no coordinator
 // leaves it a lease for what it has said already.
-func (c Config) named(s State, at Instant, why Reason) (Instant, Reason) {
-	switch alone := c.alone(s); {
+func (c Config) coordinatedOpening(s State, at Instant, why Reason) (Instant, Reason) {
+	switch alone := c.uncoordinatedFrom(s); {
 	case why == Reclaimed:
-	case !c.Coordinated && s.Snap.promised(c.Self):
+	case !c.Coordinated && s.Snap.promisedToOther(c.Self):
 		return max(at, s.Since.Record.After(c.Lease)), NoCoordinator
 	case c.Coordinated && alone > at:
 		return alone, NoCoordinator

@@ -82,7 +82,7 @@ func (c Config) takeAt(s State, now Instant) (at Instant, why Reason) {
 		return Never, NotFit
 	}
 	at, why = c.opening(s)
-	at, why = c.named(s, at, why)
+	at, why = c.coordinatedOpening(s, at, why)
 	if at < s.BackOff.Until && s.BackOff.Until > now && !(c.Nominee(s) && c.transferred(s)) {
 		at, why = s.BackOff.Until, BackingOff
 	}
@@ -170,19 +170,19 @@ func (c Config) opening(s State) (Instant, Reason) {
 	snap := s.Snap
 	switch {
 	case !snap.Exists:
-		return c.turn(s), Created
+		return c.freeFrom(s), Created
 	case snap.Content == Missing:
-		return c.turn(s), Filled
+		return c.freeFrom(s), Filled
 	case snap.Content == Unreadable:
 		return c.afterHigher(s, c.ExpiresAt(s)), Replaced
 	case snap.Record.Holder == "" && snap.Strategy && !c.Coordinated:
 		// Whoever does not ask a coordinator leaves it the time to name somebody.
-		return max(c.turn(s), s.Since.Record.After(c.Retry)), Free
+		return max(c.freeFrom(s), s.Since.Record.After(c.Retry)), Free
 	case snap.Record.Holder == "":
-		return c.turn(s), Free
+		return c.freeFrom(s), Free
 	case snap.Record.Holder == c.Self && !s.Own.Duplicate:
 		return 0, Reclaimed
-	case c.Successor && snap.kept():
+	case c.Successor && snap.bySuccessors():
 		return 0, Joined
 	case snap.Nominated():
 		return c.afterHigher(s, min(s.Since.Record.After(c.Retry), c.ExpiresAt(s))), Nominated
@@ -201,10 +201,10 @@ func (c Config) afterHigher(s State, at Instant) Instant {
 	return at.After(c.RankDelay)
 }
 
-// turn is when a candidate may write itself into a lock that nobody holds. One that
+// freeFrom is when a candidate may write itself into a lock that nobody holds. One that
 // would have to settle anyway loses nothing by waiting for somebody who would not:
 // the leader whose lock was deleted has only to drain. And a higher rank goes first.
-func (c Config) turn(s State) Instant {
+func (c Config) freeFrom(s State) Instant {
 	at := min(s.Since.Record.After(c.Retry), c.settledAt(s))
 	if !c.highest(s) {
 		at = max(at, s.Since.Record.After(c.RankDelay))
@@ -221,7 +221,7 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 	accept, refuse := false, ""
 	if s.Phase != Settling && !c.Successor {
 		// Also while it drains for another reason: whoever renews and does not answer is
-		// no leader of ours. See mute.
+		// no leader of ours. See ignoresRequests.
 		again := Never
 		if accept, refuse, again = c.judge(s, now.Mono); accept || refuse != "" {
 			due = now.Mono
@@ -234,7 +234,7 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 	if now.Mono < due {
 		return a.wake(due).because(Holding)
 	}
-	if c.keeps(s, now.Mono) && !s.Snap.kept() && !s.Known.Outdated() {
+	if c.writesForSuccessors(s, now.Mono) && !s.Snap.bySuccessors() && !s.Known.Outdated() {
 		record, notes := c.claim(s, now)
 		return a.write(Acquire, s.Snap, record, notes).because(Settled)
 	}

@@ -23,7 +23,7 @@
 // requests that stood, without an answer (and for that StopLimit, once a request is accepted), is
 // therefore taken for a peer: who outranks it preempts it and settles, until its lease and
 // PeerGrace have run out. Should that be a mistake, two of ours still do not act at once; a
-// term has ended early. See Config.mute.
+// term has ended early. See Config.ignoresRequests.
 //
 // Invariants, which the simulation checks at each step:
 //

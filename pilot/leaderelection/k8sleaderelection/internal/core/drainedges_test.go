@@ -57,8 +57,8 @@ func TestHowLongALeadersDrainMayTake(t *testing.T) {
 		s.Alive, s.Drain.Until = true, 0
 		x.change(&s)
 		s = testConfig().advance(s, testNow)
-		if s.Phase != Draining || s.Why != x.why || s.Drain.Until != seconds(30) || s.Drain.Cool != x.cool || s.Drain.Kind.HandsOver() != (x.why == HandingOver) {
-			t.Errorf("%s: %s because %s, for %v, then stays away for %v", name, s.Phase, s.Why, testNow.Mono.Until(s.Drain.Until), s.Drain.Cool)
+		if s.Phase != Draining || s.Why != x.why || s.Drain.Until != seconds(30) || s.Drain.CoolDown != x.cool || s.Drain.Kind.HandsOver() != (x.why == HandingOver) {
+			t.Errorf("%s: %s because %s, for %v, then stays away for %v", name, s.Phase, s.Why, testNow.Mono.Until(s.Drain.Until), s.Drain.CoolDown)
 		}
 	}
 	// A loss does not take back that the elector was told to stop.

@@ -102,7 +102,7 @@ func (c Config) pause(s State, op Op, fails uint8, in Input) time.Duration {
 	switch {
 	case op == Read:
 		wait <<= fails - 1
-	case fails > 1 && c.holds(s, in.Now.Mono):
+	case fails > 1 && c.mayLoseTerm(s, in.Now.Mono):
 		wait <<= fails
 	default:
 		wait <<= 2 * (fails - 1)
@@ -112,15 +112,15 @@ func (c Config) pause(s State, op Op, fails uint8, in Input) time.Duration {
 }
 
 func (c Config) longestPause(s State, op Op, now Instant) time.Duration {
-	if op == Read || c.holds(s, now) {
+	if op == Read || c.mayLoseTerm(s, now) {
 		return c.Retry
 	}
 	return c.Lease
 }
 
-// holds reports whether we have something to lose: a term in which we act or have acted or,
+// mayLoseTerm reports whether we have something to lose: a term in which we act or have acted or,
 // while we settle, a lease that has not run out. Anybody may take the lock after that.
-func (c Config) holds(s State, now Instant) bool {
+func (c Config) mayLoseTerm(s State, now Instant) bool {
 	switch s.Phase {
 	case Leading, Draining, Releasing:
 		return true
@@ -131,9 +131,9 @@ func (c Config) holds(s State, now Instant) bool {
 	return false
 }
 
-// unhindered lifts the pauses of a nominee: it has a RetryPeriod to take the lock, before others do.
+// withoutPauses lifts the pauses of a nominee: it has a RetryPeriod to take the lock, before others do.
 // Only what fails of that itself may delay it.
-func (c Config) unhindered(s State) State {
+func (c Config) withoutPauses(s State) State {
 	if c.Nominee(s) {
 		s.Effort.Reads.Next, s.Effort.Writes.Next = 0, 0
 	}

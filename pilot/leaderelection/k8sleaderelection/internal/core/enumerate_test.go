@@ -352,13 +352,13 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return "a write in another name than one's own"
 	case a.Record.Renewed == s.Snap.Record.Renewed:
 		return "a write that changes nothing"
-	case s.Snap.kept() && c.Successor:
+	case s.Snap.bySuccessors() && c.Successor:
 		return "a record that all keep is taken, or given up"
 	case a.Notes.Successor != (c.Successor && a.Op != Release):
 		return "a write that does not say whose it is"
 	case c.Successor && marked:
 		return "a successor's marker, which says that it acts by its own name"
-	case a.Op == Acquire && c.Coordinated && !mine && testNow.Mono < c.alone(s):
+	case a.Op == Acquire && c.Coordinated && !mine && testNow.Mono < c.uncoordinatedFrom(s):
 		return "one that was not named takes the lock"
 	case a.Op == Acquire && s.Unfit && s.Phase == Following:
 		return "one that is unfit campaigns"

@@ -3,7 +3,7 @@ package core
 func (c Config) wrongAsk(s State, a Action) string {
 	r := a.Notes.Request
 	switch {
-	case c.Coordinated && testNow.Mono < c.alone(s):
+	case c.Coordinated && testNow.Mono < c.uncoordinatedFrom(s):
 		return "a request beside a coordinator"
 	case s.Phase != Following || a.Record != s.Snap.Record || a.Notes.Marker != s.Snap.Notes.Marker:
 		return "a request that changes more than the request"

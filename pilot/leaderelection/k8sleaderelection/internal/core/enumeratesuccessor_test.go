@@ -43,11 +43,11 @@ func (c Config) wrongKept(s State, a Action) string {
 		return "a kept record that others would not take for one"
 	case a.Record.Renewed == s.Snap.Record.Renewed:
 		return "a write that changes nothing"
-	case s.Snap.kept() && (a.Record.Transitions != s.Snap.Record.Transitions || a.Record.Acquired != s.Snap.Record.Acquired):
+	case s.Snap.bySuccessors() && (a.Record.Transitions != s.Snap.Record.Transitions || a.Record.Acquired != s.Snap.Record.Acquired):
 		return "a term begins beside those who keep the lock"
-	case !s.Snap.kept() && a.Record.Transitions <= s.Snap.Record.Transitions && s.Snap.Exists && !s.Snap.Nominated():
+	case !s.Snap.bySuccessors() && a.Record.Transitions <= s.Snap.Record.Transitions && s.Snap.Exists && !s.Snap.Nominated():
 		return "a term that is not counted: others would not know that its holder was waited for"
-	case !s.Snap.kept() && testNow.Mono < c.settledAt(s):
+	case !s.Snap.bySuccessors() && testNow.Mono < c.settledAt(s):
 		return "others would act at once, and an earlier holder may act"
 	case a.Op == Acquire && s.Unfit && s.Phase == Following:
 		return "one that is unfit campaigns"

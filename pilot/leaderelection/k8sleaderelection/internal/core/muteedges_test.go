@@ -82,9 +82,9 @@ func TestWhoIsTakenForMute(t *testing.T) {
 		for more, want := range map[time.Duration]bool{0: false, 1: true} {
 			s.Asking.Ignored = x.mute + more
 			grace := map[bool]time.Duration{true: c.PeerGrace}[want]
-			if c.mute(s) != want || c.canAsk(s) == want || c.mayActUntil(s) != c.ExpiresAt(s).After(grace) {
+			if c.ignoresRequests(s) != want || c.canAsk(s) == want || c.mayActUntil(s) != c.ExpiresAt(s).After(grace) {
 				t.Errorf("%s, without an answer for %v: mute %v, can be asked %v, may act for %v",
-					name, s.Asking.Ignored, c.mute(s), c.canAsk(s), testNow.Mono.Until(c.mayActUntil(s)))
+					name, s.Asking.Ignored, c.ignoresRequests(s), c.canAsk(s), testNow.Mono.Until(c.mayActUntil(s)))
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func TestARequestInADrain(t *testing.T) {
 		"asked with rank":             {"mine, asked", func(s *State) { s.Snap.Notes.Request.Key = "best"; s.Default.Revision = "best" }, false, 0, Renew, Accepting},
 		"accepted":                    {"mine, accepted", func(*State) {}, true, 0, NoOp, Holding},
 		"accepted, unfit":             {"mine, accepted", func(s *State) { s.Unfit = true }, true, 2 * time.Second, NoOp, Holding},
-		"accepted before":             {"mine, accepted", func(s *State) { s.Drain.Kind, s.Drain.Cool, s.Unfit = DrainToHandOver, 9*time.Second, true }, true, 9 * time.Second, NoOp, Holding},
+		"accepted before":             {"mine, accepted", func(s *State) { s.Drain.Kind, s.Drain.CoolDown, s.Unfit = DrainToHandOver, 9*time.Second, true }, true, 9 * time.Second, NoOp, Holding},
 		"accepted, and lost":          {"mine, accepted", func(s *State) { s.Drain.Lost = RecordLost }, false, 0, NoOp, Stopped},
 		"accepted by an earlier term": {"mine, accepted", func(s *State) { s.Snap.Notes.Request.Transitions = 2 }, false, 0, NoOp, Holding},
 	} {
@@ -116,8 +116,8 @@ func TestARequestInADrain(t *testing.T) {
 		x.change(&s)
 		s = c.advance(s, testNow)
 		a := c.decide(s, testNow)
-		if s.Phase != Draining || s.Drain.Kind.HandsOver() != x.gives || s.Drain.Cool != x.cool || a.Op != x.op || a.Why != x.why {
-			t.Errorf("%s: %s, gives %v, stays away for %v; %s because %s", name, s.Phase, s.Drain.Kind.HandsOver(), s.Drain.Cool, a.Op, a.Why)
+		if s.Phase != Draining || s.Drain.Kind.HandsOver() != x.gives || s.Drain.CoolDown != x.cool || a.Op != x.op || a.Why != x.why {
+			t.Errorf("%s: %s, gives %v, stays away for %v; %s because %s", name, s.Phase, s.Drain.Kind.HandsOver(), s.Drain.CoolDown, a.Op, a.Why)
 		}
 	}
 	// That it steps down is not forgotten.

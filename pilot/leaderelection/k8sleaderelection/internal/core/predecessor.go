@@ -11,20 +11,22 @@ package core
 // Successors is the holder of a lock that is kept as a predecessor.
 const Successors = "incumbent-successors"
 
-// kept reports whether the record is the one that all successors keep.
-func (s Snapshot) kept() bool { return s.Successor && s.Held() && s.Record.Holder == Successors }
-
-// keeps reports whether the next record that we write is the one that all successors keep.
-func (c Config) keeps(s State, now Instant) bool {
-	return c.Successor && (s.Snap.kept() || now >= c.settledAt(s))
+// bySuccessors reports whether the record is the one that all successors keep.
+func (s Snapshot) bySuccessors() bool {
+	return s.Successor && s.Held() && s.Record.Holder == Successors
 }
 
-// kept is a record that all successors keep, in place of one that is our own. A second above the recorded
+// writesForSuccessors reports whether the next record that we write is the one that all successors keep.
+func (c Config) writesForSuccessors(s State, now Instant) bool {
+	return c.Successor && (s.Snap.bySuccessors() || now >= c.settledAt(s))
+}
+
+// successorsRecord is a record that all successors keep, in place of one that is our own. A second above the recorded
 // stamp is enough for those who go by the time of its last change, as it is for ours.
-func (c Config) kept(s State, own Record) (Record, Notes) {
+func (c Config) successorsRecord(s State, own Record) (Record, Notes) {
 	r := own
 	r.Holder = Successors
-	if s.Snap.kept() {
+	if s.Snap.bySuccessors() {
 		r.Acquired, r.Transitions = s.Snap.Record.Acquired, s.Snap.Record.Transitions
 	}
 	if d := s.Default; d.Synced && d.Revision != "" {

@@ -150,9 +150,9 @@ func (s Snapshot) Former() string {
 	return s.Notes.Marker.Identity
 }
 
-// evidence reports whether there is such a marker of another than self. One of one's own is none: a
+// hasFormer reports whether there is such a marker of another than self. One of one's own is none: a
 // process ends its functions before it takes part again, and a process that died has ended them too.
-func (s Snapshot) evidence(self string) bool {
+func (s Snapshot) hasFormer(self string) bool {
 	former := s.Former()
 	return former != "" && former != self
 }

@@ -60,7 +60,7 @@ func TestWhatARecordSays(t *testing.T) {
 			"deleted": deleted, "unreadable": unreadable, "another": to("c", 3), "another term": to("b", 4),
 			"it has renewed": func(s *Snapshot) { s.Record.Renewed++ },
 		}},
-		"evidence": {func(s Snapshot) bool { return s.evidence("a") }, lock("peer, marker left"), map[string]func(*Snapshot){
+		"evidence": {func(s Snapshot) bool { return s.hasFormer("a") }, lock("peer, marker left"), map[string]func(*Snapshot){
 			"deleted": deleted, "no marker": marked("", 0), "one's own": marked("a", 2), "of who acts": marked("istiod", 3),
 		}},
 		"addressed": {Snapshot.Addressed, lock("mine, asked"), map[string]func(*Snapshot){

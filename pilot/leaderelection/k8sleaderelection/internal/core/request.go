@@ -55,11 +55,11 @@ func (r Request) AddressedTo(record Record) bool { return record.isTerm(r.Holder
 // Addressed reports whether a request stands that the present term's leader was asked.
 func (s Snapshot) Addressed() bool {
 	r := s.Notes.Request
-	return s.Held() && !s.kept() && r.AddressedTo(s.Record) &&
+	return s.Held() && !s.bySuccessors() && r.AddressedTo(s.Record) &&
 		r.Identity != s.Record.Holder && (r.Identity != "" || r.Reason == ForOperator)
 }
 
-// requested reports whether a request is there that the leader has to heed: addressed
+// requested reports whether a request is there that the leader has to answer: addressed
 // to its term, and accepted, or neither refused nor run out.
 func (s State) requested(now Instant) bool {
 	r := s.Snap.Notes.Request
@@ -78,11 +78,11 @@ func (s State) requestEnds() Instant {
 
 // canAsk reports whether the holder is a leader that hands over when it is asked.
 func (c Config) canAsk(s State) bool {
-	return s.Snap.Acting() && s.Snap.Notes.Marker.Handover && s.Snap.Record.Holder != c.Self && !c.mute(s)
+	return s.Snap.Acting() && s.Snap.Notes.Marker.Handover && s.Snap.Record.Holder != c.Self && !c.ignoresRequests(s)
 }
 
 // A marker can be another's: a peer that has come under the identity of one of ours renews
-// the record as it finds it, in the same term, and never answers. mute reports whether the
+// the record as it finds it, in the same term, and never answers. ignoresRequests reports whether the
 // holder is such a one: it has renewed for a lease beside requests of ours, or for longer
 // beside one that is accepted, and has neither answered nor handed over.
 //
@@ -92,7 +92,7 @@ func (c Config) canAsk(s State) bool {
 // the request waits. One that has accepted stops renewing at its StopLimit. Should the holder
 // be one of ours nevertheless, it loses its term early: it is preempted, and we settle until
 // it has ended, as with any holder.
-func (c Config) mute(s State) bool {
+func (c Config) ignoresRequests(s State) bool {
 	longest := c.lease(s.Snap.Record)
 	if s.Snap.Addressed() && s.Snap.Notes.Request.Accepted {
 		longest += c.StopLimit
@@ -100,11 +100,11 @@ func (c Config) mute(s State) bool {
 	return s.Asking.Ignored > longest
 }
 
-// heed adds up for how long the holder has been renewing where an answer should be. Another
+// countIgnored adds up for how long the holder has been renewing where an answer should be. Another
 // term, another marker and any answer begin anew; at the end of the count all terms have one number,
 // and when they began tells them apart. Of what others have asked, and of what has
 // run out, a leader need not take notice.
-func (c Config) heed(s State, next Snapshot, now Instant) State {
+func (c Config) countIgnored(s State, next Snapshot, now Instant) State {
 	was, r := s.Snap, next.Notes.Request
 	if !next.Acting() || !sameHolder(was, next) || was.Notes.Marker != next.Notes.Marker || was.Record.Acquired != next.Record.Acquired || next.Version < was.Version ||
 		next.Addressed() && (r.Refused != "" || r.Accepted != was.Notes.Request.Accepted) {
@@ -122,7 +122,7 @@ func (c Config) heed(s State, next Snapshot, now Instant) State {
 // mayAsk reports whether there is a reason to ask the leader to hand over: we outrank it
 // and no hold stands, or it has said that it is unfit.
 func (c Config) mayAsk(s State, now Instant) bool {
-	if !c.canAsk(s) || s.Unfit || now < c.alone(s) {
+	if !c.canAsk(s) || s.Unfit || now < c.uncoordinatedFrom(s) {
 		return false
 	}
 	return s.Snap.Notes.Marker.Unfit || !c.External && c.outranks(s) && now >= s.holdEnds()
@@ -184,7 +184,7 @@ func (c Config) judge(s State, now Instant) (accept bool, refuse string, again I
 	if now < s.holdEnds() {
 		return false, refusedHeld, now
 	}
-	if now < c.alone(s) {
+	if now < c.uncoordinatedFrom(s) {
 		return false, refusedByRank, now
 	}
 	if at := s.Since.Request.After(c.Patience); now < at {
@@ -200,7 +200,7 @@ func (c Config) grants(s State, now Instant) bool {
 	if r.Reason == ForOperator || s.Unfit {
 		return true
 	}
-	return c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= max(s.holdEnds(), c.alone(s))
+	return c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= max(s.holdEnds(), c.uncoordinatedFrom(s))
 }
 
 // coolDown is for how long we leave the lock alone after the request that we accepted:

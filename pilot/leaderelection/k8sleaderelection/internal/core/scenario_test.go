@@ -54,9 +54,6 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// kindNames are the words of scenarios for what an Input reports.
-var kindNames = [...]string{"tick", "seen", "replied", "default", "watching", "unwatched", "drained", "step-down", "stop", "fitness", "coordinator"}
-
 func firstDifference(old, played string) string {
 	a, b := strings.Split(old, "\n"), strings.Split(played, "\n")
 	for i := range min(len(a), len(b)) {

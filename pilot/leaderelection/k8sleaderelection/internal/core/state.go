@@ -114,6 +114,8 @@ const (
 	Coordinator
 )
 
+var kindNames = [...]string{"tick", "seen", "replied", "default", "watching", "unwatched", "drained", "step-down", "stop", "fitness", "coordinator"}
+
 func (k Kind) String() string { return kindNames[k] }
 
 // Input is one event and when the loop picked it up.
@@ -228,10 +230,10 @@ func (k Knowledge) Outdated() bool { return k >= Behind }
 
 // Since is when what the lock shows was first seen to be as it is.
 type Since struct {
-	Record   Instant // when it last changed, as we saw it
-	Request  Instant
-	Hold     Instant // the operator's
-	Evidence Instant // the marker left behind
+	Record  Instant // when it last changed, as we saw it
+	Request Instant
+	Hold    Instant // the operator's
+	Former  Instant // the marker left behind
 }
 
 // Earlier is what earlier holders may still do.
@@ -248,7 +250,7 @@ type Requests struct {
 	Count      uint8   // requests of ours in a row that have not made us leader, whoever was asked
 	AnsweredAt Instant // when the store last answered: a watch may lag behind it
 	// Ignored is for how long the holder has renewed beside requests of ours, in this term
-	// and without an answer to anybody: see mute.
+	// and without an answer to anybody: see ignoresRequests.
 	Ignored time.Duration
 }
 
@@ -280,12 +282,12 @@ type Own struct {
 // Drain is how a term comes to its end: what becomes of the lock, what is left of the right
 // to it, and by when. Zero: nothing was said of an end.
 type Drain struct {
-	Kind    DrainKind
-	Lost    Loss
-	Until   Instant       // by when functions are to return or, in Releasing, the lock is to be given up
-	Overdue bool          // functions have outstayed that
-	Cool    time.Duration // for which we do not campaign afterwards
-	Sent    bool          // a release or handover was sent and may have been stored
+	Kind     DrainKind
+	Lost     Loss
+	Until    Instant       // by when functions are to return or, in Releasing, the lock is to be given up
+	Overdue  bool          // functions have outstayed that
+	CoolDown time.Duration // for which we do not campaign afterwards
+	Sent     bool          // a release or handover was sent and may have been stored
 }
 
 // DrainKind is what a term is drained for.

@@ -92,13 +92,13 @@ func (c Config) mayActUntil(s State) Instant {
 		return c.ExpiresAt(s)
 	case snap.Record.Holder == "" || snap.Nominated():
 		return 0 // nobody, or somebody who has not written itself yet
-	case c.Successor && snap.kept():
+	case c.Successor && snap.bySuccessors():
 		return 0 // they act with us
 	case snap.Record.Holder == c.Self && !s.Own.Duplicate && (s.wrote(snap) || snap.Acting()):
 		// Our own drained term; or one of a process that had our identity before us,
 		// had begun to act, and has ended.
 		return 0
-	case snap.Acting() && !c.mute(s) || snap.Record.Holder == c.Self:
+	case snap.Acting() && !c.ignoresRequests(s) || snap.Record.Holder == c.Self:
 		return c.ExpiresAt(s)
 	}
 	return c.ExpiresAt(s).After(c.PeerGrace)
@@ -106,7 +106,7 @@ func (c Config) mayActUntil(s State) Instant {
 
 // settledAt is from when on we may act if we became holder now.
 func (c Config) settledAt(s State) Instant {
-	if c.Immediate && s.Snap.Held() && !s.Snap.evidence(c.Self) {
+	if c.Immediate && s.Snap.Held() && !s.Snap.hasFormer(c.Self) {
 		return 0
 	}
 	return max(s.Earlier.Until, c.mayActUntil(s))
@@ -137,7 +137,7 @@ func (c Config) ours(s State) bool {
 		snap.Record.Transitions != s.Term.Transitions || snap.Version < s.Term.Token {
 		return false
 	}
-	return c.Successor && snap.kept() || !snap.Stands.half() && snap.Record.Holder == c.Self && s.wrote(snap)
+	return c.Successor && snap.bySuccessors() || !snap.Stands.half() && snap.Record.Holder == c.Self && s.wrote(snap)
 }
 
 // outranks reports whether we may take the lock from the live holder it shows.

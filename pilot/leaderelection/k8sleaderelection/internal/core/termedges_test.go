@@ -228,8 +228,8 @@ func TestWhatATermLeavesBehind(t *testing.T) {
 		"a step-down that handed over":        {func(s *State) { s.Drain.Kind = DrainToBoth }, 8, 3},
 		"a handover":                          {func(s *State) { s.Drain.Kind = DrainToHandOver }, 0, 2},
 		"one of many":                         {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 5 }, 64, 5},
-		"an operator's order":                 {func(s *State) { s.Drain.Kind, s.Drain.Cool = DrainToHandOver, 40*time.Second }, 40, 2},
-		"a step-down, by an operator's order": {func(s *State) { s.Drain.Kind, s.Drain.Cool = DrainToStepDown, time.Second }, 8, 3},
+		"an operator's order":                 {func(s *State) { s.Drain.Kind, s.Drain.CoolDown = DrainToHandOver, 40*time.Second }, 40, 2},
+		"a step-down, by an operator's order": {func(s *State) { s.Drain.Kind, s.Drain.CoolDown = DrainToStepDown, time.Second }, 8, 3},
 		"a twin":                              {func(s *State) { s.Own.Duplicate = true }, 15, 2},
 	} {
 		s := ours(seenAt(0, lock("mine")), Draining)

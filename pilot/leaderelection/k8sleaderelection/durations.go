@@ -2,94 +2,94 @@ package k8sleaderelection
 
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
-// spans measures what a TermObserver hears the duration of. Each instant is the begin of
+// durations measures what a TermObserver hears the duration of. Each instant is the begin of
 // what goes on, and zero when nothing does.
-type spans struct {
-	drain, asked, giving, vacant core.Instant
-	// wants is since when there is a reason to ask the leader for the lock, asked or not.
-	wants core.Instant
+type durations struct {
+	drainSince, requestedSince, handingOverSince, leaderlessSince core.Instant
+	// wantsSince is since when there is a reason to ask the leader for the lock, asked or not.
+	wantsSince core.Instant
 }
 
-func (s *spans) turn(r *reporter, c *change) {
+func (s *durations) pass(r *reporter, c *change) {
 	s.waits(r.core.WantsHandover(c.after, c.in.Now.Mono), c.in.Now.Mono)
-	if r.terms() == nil {
+	if r.termObserver() == nil {
 		s.handover(r, c) // which Status shows as well
 		return
 	}
 	now, before, after := c.in.Now.Mono, &c.before, &c.after
 	if after.Phase == core.Draining && before.Phase != core.Draining {
-		s.drain = now
+		s.drainSince = now
 	}
 	if !after.Alive {
-		r.observe(Drain, &s.drain, now)
+		r.observe(Drain, &s.drainSince, now)
 	}
 	s.handover(r, c)
-	switch since := r.vacantSince(c); {
+	switch since := r.leaderlessSince(c); {
 	case since == 0 && after.Known != core.Unread:
-		r.observe(Leaderless, &s.vacant, now)
-	case s.vacant == 0:
-		s.vacant = since
+		r.observe(Leaderless, &s.leaderlessSince, now)
+	case s.leaderlessSince == 0:
+		s.leaderlessSince = since
 	}
 }
 
 // waits takes in whether there is a reason to ask.
-func (s *spans) waits(wants bool, now core.Instant) {
+func (s *durations) waits(wants bool, now core.Instant) {
 	switch {
 	case !wants:
-		s.wants = 0
-	case s.wants == 0:
-		s.wants = now
+		s.wantsSince = 0
+	case s.wantsSince == 0:
+		s.wantsSince = now
 	}
 }
 
 // handover: the challenger's part and the leader's.
-func (s *spans) handover(r *reporter, c *change) {
+func (s *durations) handover(r *reporter, c *change) {
 	now := c.in.Now.Mono
 	op := c.acknowledged()
 	switch {
-	case op == core.Ask && s.asked == 0:
-		s.asked = c.before.Flight.Sent.Mono
+	case op == core.Ask && s.requestedSince == 0:
+		s.requestedSince = c.before.Flight.Sent.Mono
 	case c.after.Phase == core.Leading && c.before.Phase != core.Leading && r.claim == core.Nominated:
-		r.observe(Handover, &s.asked, now)
+		r.observe(Handover, &s.requestedSince, now)
 	}
 	if !c.after.Asking.Wanted && op != core.Ask && c.after.Phase == core.Following || c.after.Phase == core.Leading {
-		s.asked = 0 // it did not come to that
+		s.requestedSince = 0 // it did not come to that
 	}
 	if c.after.Drain.Kind.HandsOver() && !c.before.Drain.Kind.HandsOver() {
-		s.giving = now
+		s.handingOverSince = now
 	}
 	switch {
 	case op == core.HandOver:
-		r.observe(HandoverGiven, &s.giving, now)
+		r.observe(HandoverGiven, &s.handingOverSince, now)
 	case !c.after.Drain.Kind.HandsOver() && c.after.Phase == core.Following:
-		s.giving = 0
+		s.handingOverSince = 0
 	}
 }
 
 // handoverSince is when the handover began that goes on now, zero when none does.
-func (s *spans) handoverSince() core.Instant {
-	if s.wants != 0 {
-		return s.wants
+func (s *durations) handoverSince() core.Instant {
+	if s.wantsSince != 0 {
+		return s.wantsSince
 	}
-	return s.giving
+	return s.handingOverSince
 }
 
 // observe reports what has begun at the instant, if it has, and is over now.
 func (r *reporter) observe(what Interval, since *core.Instant, now core.Instant) {
-	if *since != 0 && r.terms() != nil {
-		r.terms().ObserveDuration(r.le.config.Name, what, since.Until(now))
+	if *since != 0 && r.termObserver() != nil {
+		r.termObserver().ObserveDuration(r.le.config.Name, what, since.Until(now))
 	}
 	*since = 0
 }
 
-// vacantSince is since when nobody acts by what the record shows now, zero when
+// leaderlessSince is since when nobody acts by what the record shows now, zero when
 // somebody does or the record is not known. See Leaderless.
-func (r *reporter) vacantSince(c *change) core.Instant {
+func (r *reporter) leaderlessSince(c *change) core.Instant {
 	now, s := c.in.Now.Mono, &c.after
 	switch {
 	case s.Known == core.Unread:
 		return 0
-	case r.vacant(s):
+	case r.leaderless(s):
 		return now
 	}
 	// A lease that has run out did so then, whenever we look.
@@ -99,8 +99,8 @@ func (r *reporter) vacantSince(c *change) core.Instant {
 	return 0
 }
 
-// vacant reports whether nobody acts by what the record shows, whenever it was written.
-func (r *reporter) vacant(s *core.State) bool {
+// leaderless reports whether nobody acts by what the record shows, whenever it was written.
+func (r *reporter) leaderless(s *core.State) bool {
 	switch {
 	case !s.Snap.Held() || s.Snap.Nominated():
 		return true

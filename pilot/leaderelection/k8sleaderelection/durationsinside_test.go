@@ -29,26 +29,26 @@ func TestFromWhenAHandoverCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		change    *change
 		claim     core.Reason
-		was, want spans
+		was, want durations
 		told      []string
 	}{
-		"it has asked":                   {passOf(following, asking, core.Ask), "", spans{}, spans{asked: 300}, nil},
-		"it has asked again":             {passOf(asking, asking, core.Ask), "", spans{asked: 100}, spans{asked: 100}, nil},
-		"it asked, and wants no more":    {passOf(asking, following, core.Ask), "", spans{}, spans{asked: 300}, nil},
-		"nothing was asked":              {passOf(settling, settling, core.NoOp), "", spans{}, spans{}, nil},
-		"it waits":                       {passOf(asking, asking, core.NoOp), "", spans{asked: 100}, spans{asked: 100}, nil},
-		"it wants no more":               {passOf(asking, following, core.NoOp), "", spans{asked: 100}, spans{}, nil},
-		"it settles":                     {passOf(asking, settling, core.NoOp), "", spans{asked: 100}, spans{asked: 100}, nil},
-		"it leads by its nomination":     {passOf(settling, leading, core.NoOp), core.Nominated, spans{asked: core.Instant(time.Second / 2)}, spans{}, []string{"lasted e handover 500ms"}},
-		"it leads by itself":             {passOf(settling, leading, core.NoOp), core.Expired, spans{asked: 100}, spans{}, nil},
-		"nominated, it does not lead":    {passOf(settling, settling, core.NoOp), core.Nominated, spans{asked: 100}, spans{asked: 100}, nil},
-		"it promises":                    {passOf(leading, giving, core.NoOp), "", spans{}, spans{giving: core.Instant(time.Second)}, nil},
-		"it drains for one":              {passOf(giving, giving, core.NoOp), "", spans{giving: 100}, spans{giving: 100}, nil},
-		"it drains for nobody":           {passOf(leading, draining, core.NoOp), "", spans{}, spans{}, nil},
-		"it has given":                   {passOf(giving, following, core.HandOver), "", spans{giving: core.Instant(time.Second / 4)}, spans{}, []string{"lasted e handover-given 750ms"}},
-		"it lost what it would give":     {passOf(giving, following, core.NoOp), "", spans{giving: 100}, spans{}, nil},
-		"it gives, as the phase says no": {passOf(giving, core.State{Phase: core.Following, Drain: core.Drain{Kind: core.DrainToHandOver}}, core.NoOp), "", spans{giving: 100}, spans{giving: 100}, nil},
-		"it drains, to give no more":     {passOf(giving, draining, core.NoOp), "", spans{giving: 100}, spans{giving: 100}, nil},
+		"it has asked":                   {passOf(following, asking, core.Ask), "", durations{}, durations{requestedSince: 300}, nil},
+		"it has asked again":             {passOf(asking, asking, core.Ask), "", durations{requestedSince: 100}, durations{requestedSince: 100}, nil},
+		"it asked, and wants no more":    {passOf(asking, following, core.Ask), "", durations{}, durations{requestedSince: 300}, nil},
+		"nothing was asked":              {passOf(settling, settling, core.NoOp), "", durations{}, durations{}, nil},
+		"it waits":                       {passOf(asking, asking, core.NoOp), "", durations{requestedSince: 100}, durations{requestedSince: 100}, nil},
+		"it wants no more":               {passOf(asking, following, core.NoOp), "", durations{requestedSince: 100}, durations{}, nil},
+		"it settles":                     {passOf(asking, settling, core.NoOp), "", durations{requestedSince: 100}, durations{requestedSince: 100}, nil},
+		"it leads by its nomination":     {passOf(settling, leading, core.NoOp), core.Nominated, durations{requestedSince: core.Instant(time.Second / 2)}, durations{}, []string{"lasted e handover 500ms"}},
+		"it leads by itself":             {passOf(settling, leading, core.NoOp), core.Expired, durations{requestedSince: 100}, durations{}, nil},
+		"nominated, it does not lead":    {passOf(settling, settling, core.NoOp), core.Nominated, durations{requestedSince: 100}, durations{requestedSince: 100}, nil},
+		"it promises":                    {passOf(leading, giving, core.NoOp), "", durations{}, durations{handingOverSince: core.Instant(time.Second)}, nil},
+		"it drains for one":              {passOf(giving, giving, core.NoOp), "", durations{handingOverSince: 100}, durations{handingOverSince: 100}, nil},
+		"it drains for nobody":           {passOf(leading, draining, core.NoOp), "", durations{}, durations{}, nil},
+		"it has given":                   {passOf(giving, following, core.HandOver), "", durations{handingOverSince: core.Instant(time.Second / 4)}, durations{}, []string{"lasted e handover-given 750ms"}},
+		"it lost what it would give":     {passOf(giving, following, core.NoOp), "", durations{handingOverSince: 100}, durations{}, nil},
+		"it gives, as the phase says no": {passOf(giving, core.State{Phase: core.Following, Drain: core.Drain{Kind: core.DrainToHandOver}}, core.NoOp), "", durations{handingOverSince: 100}, durations{handingOverSince: 100}, nil},
+		"it drains, to give no more":     {passOf(giving, draining, core.NoOp), "", durations{handingOverSince: 100}, durations{handingOverSince: 100}, nil},
 	} {
 		r, heard, _ := reporting(t)
 		r.claim = c.claim
@@ -85,14 +85,14 @@ func TestARecordThatNamesNobodyWhoActs(t *testing.T) {
 		}), now},
 	} {
 		s := core.State{Known: core.Current, Since: core.Since{Record: now}, Snap: c.snap}
-		if got := r.vacantSince(&change{in: core.Input{Now: Moment{Mono: now}}, after: s}); got != c.want {
+		if got := r.leaderlessSince(&change{in: core.Input{Now: Moment{Mono: now}}, after: s}); got != c.want {
 			t.Errorf("%s: vacant since %d, want %d", name, got, c.want)
 		}
 	}
 	// What is not known ends nothing.
-	s := spans{vacant: 1}
-	if s.turn(r, &change{in: core.Input{Now: Moment{Mono: now}}}); s.vacant != 1 {
-		t.Errorf("vacant since %d", s.vacant)
+	s := durations{leaderlessSince: 1}
+	if s.pass(r, &change{in: core.Input{Now: Moment{Mono: now}}}); s.leaderlessSince != 1 {
+		t.Errorf("vacant since %d", s.leaderlessSince)
 	}
 	heard.wants(t, "what is not known")
 }
@@ -132,7 +132,7 @@ func TestWhatIsShownOfTheLock(t *testing.T) {
 			Record: core.Record{Holder: "x", Key: "k", Lease: 40 * time.Second, Transitions: 4, Acquired: 1, Renewed: 2},
 		}}
 		c.change(&s)
-		if got := r.shown(&s); got != c.want {
+		if got := r.recordViewOf(&s); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -173,12 +173,12 @@ func TestWhenAClockHasJumped(t *testing.T) {
 func TestAnEndedLoopIsNotToldOfJumps(t *testing.T) {
 	j, l := newJumps(), &loop{inputs: newInputs()}
 	j.add(l)
-	if j.tell(); l.signals != ticked {
+	if j.notify(); l.signals != ticked {
 		t.Errorf("signals %d", l.signals)
 	}
 	l.signals = 0
 	j.remove(l)
-	if j.tell(); l.signals != 0 {
+	if j.notify(); l.signals != 0 {
 		t.Errorf("it has ended, and has signals %d", l.signals)
 	}
 }
