@@ -56,6 +56,14 @@ type Observer struct {
 	since      time.Time
 	candidates map[string]*candidateState
 	preference preference
+	unseen     ownWrite
+}
+
+// ownWrite is what a coordinator has made of a lock and has not seen there yet.
+type ownWrite struct {
+	lease leaseState
+	at    time.Time
+	over  string // the resourceVersion that it replaced; "" for none
 }
 
 // preference is what is known of whom the lock prefers to its holder.
@@ -137,23 +145,38 @@ func (o *Observer) observe(now time.Time, e Election) {
 		}
 		o.candidates[object.Name] = c
 	}
-	state := stateOf(e.Lease)
-	if was := o.lease; was != state {
-		if c := o.candidates[was.holder]; c != nil && was.uid == state.uid && was.nominated && state.holder == "" {
-			c.refuse(now)
-		} else if c != nil && was.uid == state.uid && state.holder == "" {
-			c.gave = now
-		} else if c := o.candidates[state.holder]; c != nil && !state.nominated {
-			c.backOff = 0
-		}
-		if was.holder != state.holder {
-			o.preference = preference{}
-		}
-		o.lease, o.since = state, now
+	if w := o.unseen; w.over != "" && (e.Lease == nil || e.Lease.ResourceVersion != w.over) {
+		o.unseen = ownWrite{}
+		o.observeLock(w.at, w.lease)
 	}
+	o.observeLock(now, stateOf(e.Lease))
 	if who := preferred(e.Lease); who != o.preference.who {
 		o.preference.who, o.preference.since = who, now
 	}
+}
+
+func (o *Observer) observeLock(now time.Time, state leaseState) {
+	was := o.lease
+	if was == state {
+		return
+	}
+	if c := o.candidates[was.holder]; c != nil && was.uid == state.uid && was.nominated && state.holder == "" {
+		c.refuse(now)
+	} else if c != nil && was.uid == state.uid && state.holder == "" {
+		c.gave = now
+	} else if c := o.candidates[state.holder]; c != nil && !state.nominated {
+		c.backOff = 0
+	}
+	if was.holder != state.holder {
+		o.preference = preference{}
+	}
+	o.lease, o.since = state, now
+}
+
+// wrote notes that stored has replaced the lock of that resourceVersion. A nominee may give the lock back before the next look at
+// it, which then shows what was there before the nomination: by that alone it would be named again, and again.
+func (o *Observer) wrote(now time.Time, over string, stored *coordinationv1.Lease) {
+	o.unseen = ownWrite{lease: stateOf(stored), at: now, over: over}
 }
 
 // overdue has a nomination that nobody answered, and that is over, count as refused.

@@ -26,8 +26,12 @@ import (
 const (
 	// requestTimeout bounds one request of a Publisher.
 	requestTimeout = 5 * time.Second
-	// retryPeriod is how long a Publisher waits after a request that failed or a watch that ended at once.
+	// retryPeriod is how long a Publisher waits after a request that failed or a watch that ended, soon after the one before.
 	retryPeriod = 5 * time.Second
+	// unservedPeriod is how often a Publisher tries whether the API server serves LeaseCandidates by now.
+	unservedPeriod = 30 * time.Second
+	// publishTries bounds how often the object is read and written again, since somebody else has written in between.
+	publishTries = 3
 	// StopTimeout bounds how long a Publisher takes to end.
 	StopTimeout = 2 * time.Second
 )
@@ -166,14 +170,19 @@ func (p *Publisher) SetFit(fit bool) {
 // Run publishes until ctx ends, and then deletes the LeaseCandidate. While nobody asks it sends no request. Where
 // the API is not served, or refuses it, it says so once and tries again.
 func (p *Publisher) Run(ctx context.Context) error {
+	var ended time.Time
 	for ctx.Err() == nil {
-		began := time.Now()
 		err := p.serve(ctx)
 		p.report(ctx, err)
-		// API servers end a watch every few minutes. Who asks meanwhile waits five seconds for an answer.
-		if err != nil || time.Since(began) < retryPeriod {
+		// API servers end a watch every few minutes, and an answer may fail. Who asks meanwhile waits five seconds for it: the first
+		// try is at once.
+		switch {
+		case apierrors.IsNotFound(err):
+			wait(ctx, unservedPeriod)
+		case time.Since(ended) < retryPeriod:
 			wait(ctx, retryPeriod)
 		}
+		ended = time.Now()
 	}
 	p.remove(ctx)
 	return nil
@@ -234,11 +243,21 @@ func (p *Publisher) serve(ctx context.Context) error {
 	}
 }
 
-// publish creates the object, or brings the one that there is up to date. One of another election cannot be changed
-// and is made anew.
-func (p *Publisher) publish(ctx context.Context) (*coordinationv1beta1.LeaseCandidate, error) {
+// publish has the object say what this process is. Who has written it in between, as one that asks does, is waiting for an answer.
+func (p *Publisher) publish(ctx context.Context) (object *coordinationv1beta1.LeaseCandidate, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	for range publishTries {
+		if object, err = p.write(ctx); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			break
+		}
+	}
+	return object, err
+}
+
+// write creates the object, or brings the one that there is up to date. One of another election cannot be changed
+// and is made anew.
+func (p *Publisher) write(ctx context.Context) (*coordinationv1beta1.LeaseCandidate, error) {
 	have, err := p.objects.Get(ctx, p.cfg.name(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return p.objects.Create(ctx, p.wanted(&coordinationv1beta1.LeaseCandidate{}), metav1.CreateOptions{})

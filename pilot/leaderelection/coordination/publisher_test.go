@@ -35,6 +35,7 @@ type published struct {
 	cfg     coordination.PublisherConfig
 	log     harness.Log
 	request atomic.Int64
+	before  func(*http.Request) // is called before each of its requests
 	end     func()
 }
 
@@ -59,6 +60,9 @@ func publish(t *testing.T, change func(*coordination.PublisherConfig)) *publishe
 	counted.Wrap(func(inner http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(r *http.Request) (*http.Response, error) {
 			p.request.Add(1)
+			if p.before != nil {
+				p.before(r)
+			}
 			return inner.RoundTrip(r)
 		})
 	})
@@ -159,22 +163,61 @@ func TestPublisherPublishesAnswersAndDeletes(t *testing.T) {
 	}
 }
 
+// left is what an earlier process of the name has left.
+func (p *published) left(lease string) *coordinationv1beta1.LeaseCandidate {
+	p.t.Helper()
+	o, err := p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace).Create(p.t.Context(), &coordinationv1beta1.LeaseCandidate{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod-a.istio-leader", Labels: map[string]string{coordination.PriorityLabel: "7"}},
+		Spec:       coordinationv1beta1.LeaseCandidateSpec{LeaseName: lease, BinaryVersion: "1.0.0", Strategy: "a/b"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return o
+}
+
+// One that asks while the object is brought up to date, or somebody that deletes it, is no trouble: it is read again, and answered.
+func TestPublisherIsInterfered(t *testing.T) {
+	for name, interfere := range map[string]func(p *published, o *coordinationv1beta1.LeaseCandidate){
+		"asked": func(p *published, o *coordinationv1beta1.LeaseCandidate) {
+			p.change(o, func(o *coordinationv1beta1.LeaseCandidate) {
+				o.Spec.PingTime = &metav1.MicroTime{Time: time.Now().Add(time.Hour)}
+			})
+		},
+		"deleted": func(p *published, o *coordinationv1beta1.LeaseCandidate) {
+			err := p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace).Delete(p.t.Context(), o.Name, metav1.DeleteOptions{})
+			if err != nil {
+				p.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := publish(t, nil)
+			o := p.left("istio-leader")
+			var once sync.Once
+			p.before = func(r *http.Request) {
+				if r.Method == http.MethodPut {
+					once.Do(func() { interfere(p, o) })
+				}
+			}
+			p.run()
+			p.see("published, and answered", func(o *coordinationv1beta1.LeaseCandidate) bool {
+				return o.Spec.BinaryVersion == "1.2.0" && renewed(o) && !o.Spec.RenewTime.Before(o.Spec.PingTime)
+			})
+			p.end()
+			if p.log.Count() > 0 {
+				t.Errorf("it says\n%s", p.log.String())
+			}
+		})
+	}
+}
+
 // What an earlier process of the name has left is taken over with what operators put on it; one of another
 // election is made anew.
 func TestPublisherMeetsWhatIsThere(t *testing.T) {
 	p := publish(t, nil)
-	left := func(lease string) *coordinationv1beta1.LeaseCandidate {
-		o, err := p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace).Create(t.Context(), &coordinationv1beta1.LeaseCandidate{
-			ObjectMeta: metav1.ObjectMeta{Name: "pod-a.istio-leader", Labels: map[string]string{coordination.PriorityLabel: "7"}},
-			Spec:       coordinationv1beta1.LeaseCandidateSpec{LeaseName: lease, BinaryVersion: "1.0.0", Strategy: "a/b"},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o
-	}
 	for lease, same := range map[string]bool{"istio-leader": true, "another": false} {
-		old := left(lease)
+		old := p.left(lease)
 		p.run()
 		o := p.see("renewed", renewed)
 		if kept := o.UID == old.UID && o.Labels[coordination.PriorityLabel] == "7"; kept != same || o.Spec.LeaseName != "istio-leader" || o.Spec.BinaryVersion != "1.2.0" {
@@ -242,6 +285,23 @@ type silent struct {
 	mu      sync.Mutex
 	asked   []string
 	missing bool
+	fails   int    // PUTs that are to fail
+	object  string // what a GET shows; "" for nothing
+	events  *io.PipeWriter
+}
+
+const (
+	unasked = `{"kind":"LeaseCandidate","apiVersion":"coordination.k8s.io/v1beta1","metadata":{"name":"pod-a.x","resourceVersion":"1"},"spec":{"leaseName":"x"}}`
+	pinged  = `{"kind":"LeaseCandidate","apiVersion":"coordination.k8s.io/v1beta1","metadata":{"name":"pod-a.x","resourceVersion":"2"},"spec":{"leaseName":"x","pingTime":"2026-01-02T03:04:05.000000Z"}}`
+)
+
+// ping asks, and has the next answers fail.
+func (s *silent) ping(fails int) {
+	s.mu.Lock()
+	s.fails, s.object = fails, pinged
+	events := s.events
+	s.mu.Unlock()
+	_, _ = io.WriteString(events, `{"type":"MODIFIED","object":`+pinged+"}\n")
 }
 
 func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -253,15 +313,22 @@ func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Query().Get("watch") != "" {
 		s.asked = append(s.asked, "WATCH")
 		out, in := io.Pipe()
+		s.events = in
 		context.AfterFunc(r.Context(), func() { _ = in.CloseWithError(errors.New("the watch ended")) })
 		return answer(http.StatusOK, out)
 	}
 	s.asked = append(s.asked, r.Method)
+	if r.Method == http.MethodPut && s.fails > 0 {
+		s.fails--
+		return answer(http.StatusInternalServerError, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500}`)))
+	}
+	if r.Method == http.MethodGet && s.object != "" {
+		return answer(http.StatusOK, io.NopCloser(strings.NewReader(s.object)))
+	}
 	if r.Method == http.MethodGet || s.missing {
 		return answer(http.StatusNotFound, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)))
 	}
-	return answer(http.StatusOK, io.NopCloser(strings.NewReader(
-		`{"kind":"LeaseCandidate","apiVersion":"coordination.k8s.io/v1beta1","metadata":{"name":"pod-a.x","resourceVersion":"1"},"spec":{"leaseName":"x"}}`)))
+	return answer(http.StatusOK, io.NopCloser(strings.NewReader(unasked)))
 }
 
 func (s *silent) requests() string {
@@ -316,13 +383,36 @@ func TestAnIdleCandidateSendsNothing(t *testing.T) {
 	})
 }
 
+// Who asks counts an answer for five seconds: one that failed is tried again at once, and then once in a while.
+func TestAnAnswerThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &silent{}
+		_, end := quiet(t, server)
+		<-time.After(time.Minute)
+		server.requests()
+		server.ping(1)
+		synctest.Wait()
+		if got := server.requests(); got != "PUT GET PUT WATCH" {
+			t.Errorf("after a failure it sends %s", got)
+		}
+		<-time.After(time.Minute)
+		server.ping(1000)
+		<-time.After(time.Minute - time.Second)
+		synctest.Wait()
+		if got := strings.Count(server.requests(), "PUT"); got != 2+11 {
+			t.Errorf("%d answers that fail in a minute", got)
+		}
+		end()
+	})
+}
+
 func TestWithoutTheAPIItIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &silent{missing: true}
 		log, end := quiet(t, server)
 		<-time.After(time.Minute + time.Second)
 		synctest.Wait()
-		if got := len(strings.Fields(server.requests())); got != 2*13 {
+		if got := len(strings.Fields(server.requests())); got != 2*3 {
 			t.Errorf("%d requests in a minute", got)
 		}
 		end()

@@ -62,6 +62,8 @@ func unlessUnserved(ctx context.Context, r *cache.Reflector, err error) {
 type hearing struct {
 	gone atomic.Bool // LeaseCandidates are not served
 	mu   sync.Mutex
+	// back is when LeaseCandidates began to be served again; zero: they were from the beginning.
+	back time.Time
 	last map[string]heard // by member Lease
 	// locks are known before a term begins: one that coordinates after another has been following them for as long.
 	locks map[string]seenLock
@@ -83,6 +85,25 @@ func newHearing() *hearing { return &hearing{last: map[string]heard{}, locks: ma
 
 func (c *Controller) unserved() bool { return c.heard.gone.Load() }
 
+// publishing is for how long candidates may take to publish themselves once LeaseCandidates are served: each tries again every
+// unservedPeriod.
+const publishing = unservedPeriod + 3*requestTimeout
+
+// byMembers reports whether members are the candidates, and for how long yet; 0: until LeaseCandidates are served. While candidates have yet
+// to publish themselves, whoever has done so first would be best for that alone.
+func (c *Controller) byMembers() (yes bool, left time.Duration) {
+	if c.unserved() {
+		return true, 0
+	}
+	c.heard.mu.Lock()
+	defer c.heard.mu.Unlock()
+	if c.heard.back.IsZero() {
+		return false, 0
+	}
+	left = publishing - time.Since(c.heard.back)
+	return left > 0, max(left, 0)
+}
+
 func (c *Controller) served(err error) {
 	gone := apierrors.IsNotFound(err)
 	if err != nil && !gone || c.heard.gone.Swap(gone) == gone {
@@ -91,7 +112,10 @@ func (c *Controller) served(err error) {
 	if gone {
 		c.cfg.Logger.Info("the API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1): members that ask for a strategy are the candidates")
 	} else {
-		c.cfg.Logger.Info("the API server serves LeaseCandidates: they are the candidates")
+		c.heard.mu.Lock()
+		c.heard.back = time.Now()
+		c.heard.mu.Unlock()
+		c.cfg.Logger.Info("the API server serves LeaseCandidates: they are the candidates, once all have had the time to publish themselves", "after", publishing)
 	}
 	c.Reconsider()
 }
@@ -134,11 +158,6 @@ func (c *Controller) changed() cache.ResourceEventHandler {
 	touch := func(objects ...any) {
 		for _, object := range objects {
 			switch o := object.(type) {
-			case cache.DeletedFinalStateUnknown:
-				if gone, ok := o.Obj.(metav1.Object); ok {
-					c.heard.forget(gone.GetName())
-					c.enqueue(gone.GetName())
-				}
 			case *coordinationv1beta1.LeaseCandidate:
 				c.enqueue(o.Spec.LeaseName)
 			case *coordinationv1.Lease:
@@ -159,6 +178,9 @@ func (c *Controller) changed() cache.ResourceEventHandler {
 		AddFunc:    func(object any) { touch(object) },
 		UpdateFunc: func(before, object any) { touch(before, object) },
 		DeleteFunc: func(object any) {
+			if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = missed.Obj
+			}
 			touch(object)
 			if lease, ok := object.(*coordinationv1.Lease); ok {
 				c.heard.forget(lease.Name)

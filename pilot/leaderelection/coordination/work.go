@@ -51,12 +51,7 @@ func (w *work) reconcile(ctx context.Context, name string) (again time.Duration,
 	if !known {
 		return time.Second, nil
 	}
-	e := Election{Situation: situation, Lease: w.lease(name), Alive: w.unserved()}
-	if e.Alive {
-		e.Candidates, again = w.memberCandidates(name)
-	} else {
-		e.Candidates = w.leaseCandidates(name)
-	}
+	e, again := w.election(name, situation)
 	if len(e.Candidates) == 0 && (e.Lease == nil || strategyOf(e.Lease) == "") {
 		delete(w.observers, name)
 		delete(w.troubles, name)
@@ -74,11 +69,26 @@ func (w *work) reconcile(ctx context.Context, name string) (again time.Duration,
 	if again > 0 {
 		p.again(again)
 	}
-	if err := w.write(ctx, e, p); err != nil {
+	if err := w.write(ctx, o, e, p); err != nil {
 		return 0, err
 	}
 	w.tell(name, e.Lease, errors.Join(append(p.Unreadable, p.Err)...))
 	return p.Again, nil
+}
+
+// election is what there is of it, and when that is to be looked at again although nothing has changed.
+func (w *work) election(name string, situation Situation) (e Election, again time.Duration) {
+	e = Election{Situation: situation, Lease: w.lease(name)}
+	var left time.Duration
+	if e.Alive, left = w.byMembers(); !e.Alive {
+		e.Candidates = w.leaseCandidates(name)
+		return e, 0
+	}
+	e.Candidates, again = w.memberCandidates(name)
+	if left > 0 && (again == 0 || left < again) {
+		again = left
+	}
+	return e, again
 }
 
 func (w *work) lease(name string) *coordinationv1.Lease {
@@ -188,7 +198,7 @@ func unlessConflict(err error) error {
 }
 
 // write makes true what is planned. Each request is bounded, and guarded by what it was decided on.
-func (w *work) write(ctx context.Context, e Election, p Plan) error {
+func (w *work) write(ctx context.Context, o *Observer, e Election, p Plan) error {
 	candidates := w.cfg.Client.CoordinationV1beta1().LeaseCandidates(w.cfg.Namespace)
 	var errs []error
 	do := func(what string, request func(ctx context.Context) error) {
@@ -214,6 +224,7 @@ func (w *work) write(ctx context.Context, e Election, p Plan) error {
 		do("writing Lease "+p.Lease.Name, func(ctx context.Context) error {
 			written, err := w.cfg.Client.CoordinationV1().Leases(w.cfg.Namespace).Update(ctx, p.Lease, metav1.UpdateOptions{})
 			if err == nil {
+				o.wrote(time.Now(), e.Lease.ResourceVersion, written)
 				w.chosen(e.Lease, written)
 			}
 			return err
