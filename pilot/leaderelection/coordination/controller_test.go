@@ -1,7 +1,6 @@
 package coordination_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // patience bounds each wait; leases are long enough that what is waited for cannot be an expiry.
@@ -114,7 +114,7 @@ type replica struct {
 	leads    atomic.Bool
 	began    atomic.Int64
 	fit      atomic.Bool
-	log      bytes.Buffer
+	log      harness.Log
 	stop     func()
 	quiet    func() // stops publishing alone
 }

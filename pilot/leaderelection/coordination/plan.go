@@ -205,10 +205,17 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 		return p
 	}
 	written := strategyOf(e.Lease)
-	if _, known := strategies[written]; !known {
+	if _, known := strategies[written]; !known && !wiped(e) {
 		return p // somebody else's election, or one that nobody coordinates
 	}
 	best, strategy, err := strategies.Choose(e.Situation, p.read(present))
+	if written == "" {
+		if err == nil {
+			p.Lease = e.Lease.DeepCopy()
+			p.Lease.Spec.Strategy = (*coordinationv1.CoordinatedLeaseStrategy)(&strategy)
+		}
+		return p
+	}
 	if strategy != "" && strategy != written {
 		return p // Kubernetes' controller has yet to write the strategy that counts now, or it was edited
 	}
@@ -235,6 +242,15 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 		p.name(best.Name, live, wall, e)
 	}
 	return p
+}
+
+// wiped reports whether a candidate holds a lock whose strategy is gone: an elector that knows none has held it, or somebody has edited it.
+// Kubernetes' controller writes it on a lock that is free, and beside a live holder a quarter of an hour later. One that is
+// no candidate wipes it with each renewal, and nobody contends with that.
+func wiped(e Election) bool {
+	return strategyOf(e.Lease) == "" && !e.Alive && slices.ContainsFunc(e.Candidates, func(c *coordinationv1beta1.LeaseCandidate) bool {
+		return c.Name == value(e.Lease.Spec.HolderIdentity)
+	})
 }
 
 // waits reports whether nothing is to be written beside a live holder now, but that one who has not come is no

@@ -279,6 +279,30 @@ func TestPlanDoesNotContend(t *testing.T) {
 	p.is("a", "c")
 }
 
+// A strategy that was wiped is written again where a candidate leads, and not beside one that wipes it with each renewal.
+func TestPlanWritesAWipedStrategy(t *testing.T) {
+	p := plan(t, "a", "b")
+	p.step()
+	p.step()
+	p.claim()
+	p.quiet("a leads")
+	wipe := func() { p.e.Lease = p.e.Lease.DeepCopy(); p.e.Lease.Spec.Strategy = nil }
+	wipe()
+	if p.step(); p.e.Lease.Spec.Strategy == nil || *p.e.Lease.Spec.Strategy != coordination.DefaultRevision {
+		t.Errorf("it was wiped: %+v", p.e.Lease.Spec)
+	}
+	p.is("a", "")
+	p.quiet("a leads on")
+	wipe()
+	p.e.Candidates[0].Spec.Strategy = "example.com/Other"
+	p.quiet("two strategies are asked for")
+	p.e.Candidates[1].Spec.Strategy = "example.com/Other"
+	p.quiet("another's is asked for")
+	p.e.Candidates = p.e.Candidates[1:]
+	p.e.Candidates[0].Spec.Strategy = coordination.DefaultRevision
+	p.quiet("one that is no candidate leads")
+}
+
 func TestPlanLeavesAlone(t *testing.T) {
 	for name, change := range map[string]func(*coordination.Election){
 		"no lock":         func(e *coordination.Election) { e.Lease = nil },

@@ -238,6 +238,8 @@ func (w *work) chosen(before, after *coordinationv1.Lease) {
 	holder, wanted := value(after.Spec.HolderIdentity), preferred(after)
 	log := w.cfg.Logger.With("lease", after.Name, "strategy", strategyOf(after))
 	switch {
+	case strategyOf(before) == "":
+		log.Info("writes the strategy again, which was wiped", "leader", holder)
 	case holder != "" && nominated(after) && (holder != value(before.Spec.HolderIdentity) || !nominated(before)):
 		log.Info("names the leader", "leader", holder, "before", value(before.Spec.HolderIdentity))
 		w.event(after, corev1.EventTypeNormal, "LeaderNamed", "named %s (%s)", holder, strategyOf(after))

@@ -63,7 +63,8 @@ func (w *world) candidate(pod, revision string) *candidate {
 	}
 	le, err := leaderelection.New(client, leaderelection.Config{
 		Namespace: w.home, Identity: pod, ElectionID: "x", Revision: revision, Lock: leaderelection.LeaseLock,
-		LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
+		// Longer than an API server takes to come back on a machine that is busy: nothing here waits for a lease to end.
+		LeaseDuration: 10 * time.Minute, RenewDeadline: 6 * time.Minute, RetryPeriod: time.Second,
 		Coordination: &leaderelection.Coordination{Strategy: coordination.DefaultRevision, BinaryVersion: "1.0.0", PodUID: object.UID},
 		Logger:       slog.New(slog.DiscardHandler),
 	})
@@ -107,9 +108,15 @@ func (w *world) admin() kube.Client {
 	return client
 }
 
+// await waits for longer than harness.Until does: a watch that an API server's restart has ended begins again after up to a minute.
 func (w *world) await(what string, holds func() bool) {
 	w.t.Helper()
-	harness.Until(w.t, what, holds)
+	for end := time.Now().Add(3 * harness.Patience); !holds(); {
+		if time.Now().After(end) {
+			w.t.Fatalf("waited for: %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
 	if w.most.Load() > 1 {
 		w.t.Fatal("two have acted at once")
 	}

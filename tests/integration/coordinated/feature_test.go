@@ -78,7 +78,7 @@ func TestTheFeatureIsSwitchedOffAndOn(t *testing.T) {
 
 	w.restart()
 	if !canary.leads.Load() {
-		t.Error("the leader does not work after the restart, and its lease is a minute")
+		t.Error("the leader does not work after the restart, and its lease is long")
 	}
 	flip("stable", stable)
 	after, err := leases.Get(t.Context(), "x", metav1.GetOptions{})
