@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // broadcaster shows a value to readers and tells handlers about each change of it.
@@ -15,14 +16,19 @@ type broadcaster[T any] struct {
 	mu       sync.Mutex
 	value    T
 	known    bool
-	handlers []func(T)
+	handlers []*handler[T]
 	queue    []delivery[T]
+}
+
+type handler[T any] struct {
+	call    func(T)
+	removed atomic.Bool // values may be on their way to it still
 }
 
 // delivery is a value on its way to some handlers.
 type delivery[T any] struct {
 	value T
-	to    []func(T)
+	to    []*handler[T]
 }
 
 func newBroadcaster[T any](equal func(a, b T) bool) *broadcaster[T] {
@@ -47,13 +53,21 @@ func (b *broadcaster[T]) post(value T) {
 	b.send(delivery[T]{value, slices.Clone(b.handlers)})
 }
 
-// handle adds a handler, which is told the present value if there is one.
-func (b *broadcaster[T]) handle(handler func(T)) {
+// handle adds a handler, which is told the present value if there is one. Once remove has returned no further call
+// of it begins; one that is under way is not waited for, since a handler may remove itself.
+func (b *broadcaster[T]) handle(call func(T)) (remove func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.handlers = append(b.handlers, handler)
+	h := &handler[T]{call: call}
+	b.handlers = append(b.handlers, h)
 	if b.known {
-		b.send(delivery[T]{b.value, []func(T){handler}})
+		b.send(delivery[T]{b.value, []*handler[T]{h}})
+	}
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		h.removed.Store(true)
+		b.handlers = slices.DeleteFunc(b.handlers, func(o *handler[T]) bool { return o == h })
 	}
 }
 
@@ -70,8 +84,10 @@ func (b *broadcaster[T]) send(d delivery[T]) {
 func (b *broadcaster[T]) deliver(ctx context.Context) {
 	for ctx.Err() == nil {
 		if next, ok := b.next(); ok {
-			for _, handler := range next.to {
-				handler(next.value)
+			for _, h := range next.to {
+				if !h.removed.Load() {
+					h.call(next.value)
+				}
 			}
 			continue
 		}

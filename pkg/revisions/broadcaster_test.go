@@ -7,12 +7,12 @@ import (
 	"testing/synctest"
 )
 
-func newTestBoard() *broadcaster[string] {
+func newTestBroadcaster() *broadcaster[string] {
 	return newBroadcaster(func(a, b string) bool { return a == b })
 }
 
-func TestBoardKnowsUnknownFromNone(t *testing.T) {
-	b := newTestBoard()
+func TestBroadcasterKnowsUnknownFromNone(t *testing.T) {
+	b := newTestBroadcaster()
 	if value, known := b.read(); known || value != "" {
 		t.Errorf("a new broadcaster says %q, %v", value, known)
 	}
@@ -22,10 +22,10 @@ func TestBoardKnowsUnknownFromNone(t *testing.T) {
 	}
 }
 
-func TestBoardDeliversEachChangeInOrder(t *testing.T) {
+func TestBroadcasterDeliversEachChangeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		b := newTestBoard()
+		b := newTestBroadcaster()
 		var early, late []string
 		b.handle(func(v string) { early = append(early, v) })
 		go b.deliver(ctx)
@@ -53,10 +53,10 @@ func TestBoardDeliversEachChangeInOrder(t *testing.T) {
 }
 
 // A handler that uses the broadcaster it is called by must not hang.
-func TestBoardHoldsNoLockWhileItDelivers(t *testing.T) {
+func TestBroadcasterHoldsNoLockWhileItDelivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		b := newTestBoard()
+		b := newTestBroadcaster()
 		var inner []string
 		b.handle(func(v string) {
 			b.read()
@@ -71,6 +71,36 @@ func TestBoardHoldsNoLockWhileItDelivers(t *testing.T) {
 		cancel()
 		if want := []string{"a", "b"}; !slices.Equal(inner, want) {
 			t.Errorf("handler added by a handler was told %q, want %q", inner, want)
+		}
+	})
+}
+
+// A handler that was removed is called no more, by what was on its way either, and the others are.
+func TestBroadcasterForgetsRemovedHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		b := newTestBroadcaster()
+		var gone, self, stays []string
+		removeGone := b.handle(func(v string) { gone = append(gone, v) })
+		var removeSelf func()
+		removeSelf = b.handle(func(v string) {
+			self = append(self, v)
+			removeSelf()
+		})
+		b.handle(func(v string) { stays = append(stays, v) })
+		b.post("a")
+		removeGone()
+		removeGone()
+		go b.deliver(ctx)
+		synctest.Wait()
+		b.post("b")
+		synctest.Wait()
+		cancel()
+		if len(gone) != 0 || !slices.Equal(self, []string{"a"}) || !slices.Equal(stays, []string{"a", "b"}) {
+			t.Errorf("one that was removed was told %q, one that removes itself %q, one that stays %q", gone, self, stays)
+		}
+		if len(b.handlers) != 1 {
+			t.Errorf("%d handlers are left", len(b.handlers))
 		}
 	})
 }

@@ -27,6 +27,13 @@ type DefaultWatcher interface {
 // DefaultHandler is told the default revision, "" when there is none.
 type DefaultHandler func(string)
 
+// Subscribable is what the DefaultWatchers of this package can do for users that come and go while the watcher runs on.
+type Subscribable interface {
+	// Subscribe is AddHandler with a way back: once unsubscribe has returned no further call of handler begins. It does
+	// not wait for a call that is under way.
+	Subscribe(handler DefaultHandler) (unsubscribe func())
+}
+
 // DefaultTagWebhook is the name of the webhook that says which revision is the default
 // one for a control plane in a namespace; "" counts as istio-system.
 func DefaultTagWebhook(namespace string) string {
@@ -108,10 +115,13 @@ func (w *defaultWatcher) GetDefault() string {
 	return revision
 }
 
-func (w *defaultWatcher) AddHandler(handler DefaultHandler) {
+func (w *defaultWatcher) AddHandler(handler DefaultHandler) { w.Subscribe(handler) }
+
+// Subscribe is Subscribable's.
+func (w *defaultWatcher) Subscribe(handler DefaultHandler) (unsubscribe func()) {
 	if handler == nil {
 		w.log.Error("handler is nil, it is left out")
-		return
+		return func() {}
 	}
-	w.broadcaster.handle(handler)
+	return w.broadcaster.handle(handler)
 }

@@ -20,5 +20,6 @@
 //	                   ▲  └─────┐
 //	                   └────────┘ no watch: read again after a while
 //
-// Handlers are called in the order of the changes, one at a time, with no lock held.
+// Handlers are called in the order of the changes, one at a time, with no lock held. Those of a
+// user that goes before the watcher does are added by Subscribable, which takes them off again.
 package revisions

@@ -166,7 +166,7 @@ func TestTagHandlersHaveASetOfTheirOwn(t *testing.T) {
 	w.readAll()
 	d, _ := w.broadcaster.next()
 	for _, handler := range d.to {
-		handler(d.value)
+		handler.call(d.value)
 	}
 	if len(d.to) != 1 || w.GetMyTags().Has("changed by a handler") {
 		t.Errorf("%d handlers; tags %v", len(d.to), w.GetMyTags())
