@@ -16,9 +16,9 @@ const behindLimit = 2 * time.Minute
 type behind struct {
 	mu    sync.Mutex
 	kinds sets.Set[string]
-	// over ends when there are none again, behindLimit after the first was added, or with the watcher; nil when there are none.
-	over   <-chan struct{}
-	finish context.CancelFunc
+	// resolved closes when there are none again, behindLimit after the first was added, or with the watcher; nil when there are none.
+	resolved <-chan struct{}
+	finish   context.CancelFunc
 }
 
 func newBehind() *behind { return &behind{kinds: sets.New[string]()} }
@@ -28,7 +28,7 @@ func (b *behind) add(ctx context.Context, kind string) {
 	defer b.mu.Unlock()
 	if len(b.kinds) == 0 {
 		limit, finish := context.WithTimeout(ctx, behindLimit)
-		b.over, b.finish = limit.Done(), finish
+		b.resolved, b.finish = limit.Done(), finish
 	}
 	b.kinds.Insert(kind)
 }
@@ -39,19 +39,19 @@ func (b *behind) remove(kind string) {
 	b.kinds.Delete(kind)
 	if len(b.kinds) == 0 && b.finish != nil {
 		b.finish()
-		b.over, b.finish = nil, nil
+		b.resolved, b.finish = nil, nil
 	}
 }
 
 func (b *behind) await(ctx context.Context) {
 	b.mu.Lock()
-	over := b.over
+	resolved := b.resolved
 	b.mu.Unlock()
-	if over == nil {
+	if resolved == nil {
 		return
 	}
 	select {
-	case <-over:
+	case <-resolved:
 	case <-ctx.Done():
 	}
 }

@@ -75,7 +75,7 @@ type defaultWatcher struct {
 }
 
 func (w *defaultWatcher) Run(stopCh <-chan struct{}) {
-	w.run(stopCh, w.broadcaster.deliver, webhooks(follower[webhook]{name: w.name, to: sink[webhook]{
+	w.run(stopCh, w.broadcaster.deliver, webhooks(reflector[webhook]{name: w.name, to: sink[webhook]{
 		replace: func(all []webhook) {
 			if len(all) == 0 {
 				w.post("")

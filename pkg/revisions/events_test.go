@@ -176,7 +176,7 @@ func TestTagHandlersHaveASetOfTheirOwn(t *testing.T) {
 // What selects by label hears of every name, and of no bookmark.
 func TestEventsByLabel(t *testing.T) {
 	var h heard
-	f := follower[webhook]{label: tagLabel, to: h.sink()}
+	f := reflector[webhook]{label: tagLabel, to: h.sink()}
 	for _, e := range []watch.Event{event(watch.Added, "a", "6"), event(watch.Bookmark, "", "9"), event(watch.Modified, "b", "10")} {
 		f.hand(e.Type, e.Object.(*webhook))
 	}

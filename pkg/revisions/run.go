@@ -101,12 +101,12 @@ func newRunner(client kube.Client, log *slog.Logger, poll time.Duration, instead
 	}
 }
 
-// following is one of the followers of a watcher: made for the client and run.
-type following func(context.Context, *runner)
+// reflection is one of the reflectors of a watcher: made for the client and run.
+type reflection func(context.Context, *runner)
 
 // run follows and delivers until stop closes, and returns when all have ended. A
 // nil stop never closes.
-func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), all ...following) {
+func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), all ...reflection) {
 	if r.client == nil {
 		r.log.Error("watcher has no client, it will know nothing")
 		return
@@ -118,15 +118,15 @@ func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), all ..
 	defer r.running.Store(false)
 	ctx := wait.ContextForChannel(stop)
 	var ended sync.WaitGroup
-	for _, follow := range all {
-		ended.Go(func() { follow(ctx, r) })
+	for _, reflect := range all {
+		ended.Go(func() { reflect(ctx, r) })
 	}
 	ended.Go(func() { deliver(ctx) })
 	ended.Wait()
 }
 
 // webhooks follows MutatingWebhookConfigurations.
-func webhooks(f follower[webhook]) following {
+func webhooks(f reflector[webhook]) reflection {
 	return func(ctx context.Context, r *runner) {
 		f.source = sourceOf(r.client.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations(),
 			func(list *admissionv1.MutatingWebhookConfigurationList) []webhook { return list.Items })
@@ -135,7 +135,7 @@ func webhooks(f follower[webhook]) following {
 }
 
 // services follows Services of a namespace.
-func services(namespace string, f follower[corev1.Service]) following {
+func services(namespace string, f reflector[corev1.Service]) reflection {
 	return func(ctx context.Context, r *runner) {
 		f.source = sourceOf(r.client.Kube().CoreV1().Services(namespace),
 			func(list *corev1.ServiceList) []corev1.Service { return list.Items })
@@ -144,7 +144,7 @@ func services(namespace string, f follower[corev1.Service]) following {
 }
 
 // validators follows ValidatingWebhookConfigurations.
-func validators(f follower[validator]) following {
+func validators(f reflector[validator]) reflection {
 	return func(ctx context.Context, r *runner) {
 		f.source = sourceOf(r.client.Kube().AdmissionregistrationV1().ValidatingWebhookConfigurations(),
 			func(list *admissionv1.ValidatingWebhookConfigurationList) []validator { return list.Items })
@@ -152,8 +152,8 @@ func validators(f follower[validator]) following {
 	}
 }
 
-// runFor runs the follower as a watcher's.
-func (f *follower[T]) runFor(ctx context.Context, r *runner) {
+// runFor runs the reflector as a watcher's.
+func (f *reflector[T]) runFor(ctx context.Context, r *runner) {
 	f.poll, f.trouble, f.behind = r.poll, r.trouble, r.behind
 	f.run(ctx)
 }

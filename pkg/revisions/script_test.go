@@ -19,7 +19,7 @@ import (
 
 var hooksResource = schema.GroupResource{Resource: "mutatingwebhookconfigurations"}
 
-// script answers a follower's requests and notes when each came, in a synctest bubble.
+// script answers a reflector's requests and notes when each came, in a synctest bubble.
 type script struct {
 	admission.MutatingWebhookConfigurationInterface
 	t *testing.T
@@ -163,14 +163,14 @@ func (h heard) count(what string) (n int) {
 	return n
 }
 
-// follow runs a follower of the webhook "a" for a time, and then ends it, at once.
+// follow runs a reflector of the webhook "a" for a time, and then ends it, at once.
 func follow(t *testing.T, s *script, h *heard, d time.Duration) (problem error) {
 	t.Helper()
 	s.began, s.t = time.Now(), t
 	if s.label == "" {
 		s.name = "a"
 	}
-	f := follower[webhook]{source: s.source(), name: s.name, label: s.label, poll: 5 * time.Second, to: h.sink(), trouble: kube.NewTrouble(slog.New(slog.DiscardHandler), nil), behind: newBehind()}
+	f := reflector[webhook]{source: s.source(), name: s.name, label: s.label, poll: 5 * time.Second, to: h.sink(), trouble: kube.NewTrouble(slog.New(slog.DiscardHandler), nil), behind: newBehind()}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

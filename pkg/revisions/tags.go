@@ -104,7 +104,7 @@ type tagWatcher struct {
 	broadcaster         *broadcaster[tags]
 	*runner
 
-	// mu orders the followers, each of which has a goroutine of its own. What they have
+	// mu orders the reflectors, each of which has a goroutine of its own. What they have
 	// read so far is below.
 	mu                 sync.Mutex
 	unread             sets.Set[string]
@@ -132,9 +132,9 @@ func (t tags) equal(other tags) bool {
 
 func (w *tagWatcher) Run(stopCh <-chan struct{}) {
 	w.run(stopCh, w.broadcaster.deliver,
-		webhooks(follower[webhook]{label: tagLabel, of: ofWebhooks, to: w.sink()}),
-		services(w.namespace, follower[corev1.Service]{label: tagLabel, of: ofServices, optional: true, to: w.serviceSink()}),
-		validators(follower[validator]{name: DefaultValidator, of: ofValidator, optional: true, to: w.validatorSink()}))
+		webhooks(reflector[webhook]{label: tagLabel, of: ofWebhooks, to: w.sink()}),
+		services(w.namespace, reflector[corev1.Service]{label: tagLabel, of: ofServices, optional: true, to: w.serviceSink()}),
+		validators(reflector[validator]{name: DefaultValidator, of: ofValidator, optional: true, to: w.validatorSink()}))
 }
 
 func (w *tagWatcher) sink() sink[webhook] {

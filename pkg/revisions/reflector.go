@@ -36,8 +36,8 @@ type sink[T any] struct {
 	remove func(name string)
 }
 
-// follower tells a sink about the objects of one kind that a selector matches.
-type follower[T any] struct {
+// reflector tells a sink about the objects of one kind that a selector matches.
+type reflector[T any] struct {
 	source[T]
 	// of follows the verb where a trouble is reported, for a watcher of several kinds.
 	of string
@@ -56,7 +56,7 @@ type follower[T any] struct {
 
 // run follows until ctx ends. Each round reads, and then watches from where the read
 // left off until the watch ends.
-func (f *follower[T]) run(ctx context.Context) {
+func (f *reflector[T]) run(ctx context.Context) {
 	retry := firstRetry
 	for ctx.Err() == nil {
 		lasted, err := f.round(ctx)
@@ -81,7 +81,7 @@ func (f *follower[T]) run(ctx context.Context) {
 // round reports whether its watch lasted for a while, and why it ended. It begins with a
 // read, always: a version from before an etcd was restored may lie in its future, and a watch
 // that goes on from there is accepted, and silent.
-func (f *follower[T]) round(ctx context.Context) (lasted bool, err error) {
+func (f *reflector[T]) round(ctx context.Context) (lasted bool, err error) {
 	version, err := f.read(ctx)
 	if err == nil {
 		lasted, err = f.watch(ctx, version)
@@ -96,7 +96,7 @@ func (f *follower[T]) round(ctx context.Context) (lasted bool, err error) {
 
 // read tells the sink all that there is, and returns the version from which a watch
 // goes on: "" when the answer, of a get, has none.
-func (f *follower[T]) read(ctx context.Context) (version string, err error) {
+func (f *reflector[T]) read(ctx context.Context) (version string, err error) {
 	version, err = f.list(ctx)
 	if f.name != "" && apierrors.IsForbidden(err) {
 		version, err = "", f.getOne(ctx)
@@ -107,18 +107,18 @@ func (f *follower[T]) read(ctx context.Context) (version string, err error) {
 	return version, err
 }
 
-func (f *follower[T]) getOne(ctx context.Context) error {
+func (f *reflector[T]) getOne(ctx context.Context) error {
 	_, err := f.get(ctx)
 	return err
 }
 
-func (f *follower[T]) replace(all []T) {
+func (f *reflector[T]) replace(all []T) {
 	f.known = true
 	f.to.replace(all)
 	f.behind.remove(f.of)
 }
 
-func (f *follower[T]) list(ctx context.Context) (version string, err error) {
+func (f *reflector[T]) list(ctx context.Context) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	all, version, err := f.source.list(ctx, f.selection())
@@ -132,7 +132,7 @@ func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 }
 
 // get tells the sink of the one object, and returns its version, "" when it is absent.
-func (f *follower[T]) get(ctx context.Context) (version string, err error) {
+func (f *reflector[T]) get(ctx context.Context) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	item, err := f.source.get(ctx, f.name)
@@ -151,7 +151,7 @@ func (f *follower[T]) get(ctx context.Context) (version string, err error) {
 
 // watch follows changes after a version until the server ends it, and reports whether it
 // lasted for a while; a nil error is the ordinary end.
-func (f *follower[T]) watch(ctx context.Context, version string) (lasted bool, err error) {
+func (f *reflector[T]) watch(ctx context.Context, version string) (lasted bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, err := f.open(ctx, cancel, version)
@@ -182,7 +182,7 @@ func (f *follower[T]) watch(ctx context.Context, version string) (lasted bool, e
 }
 
 // open starts a watch, and gives up when the server does not accept it in time.
-func (f *follower[T]) open(ctx context.Context, cancel context.CancelFunc, version string) (watch.Interface, error) {
+func (f *reflector[T]) open(ctx context.Context, cancel context.CancelFunc, version string) (watch.Interface, error) {
 	late := time.AfterFunc(readTimeout, cancel)
 	w, err := f.source.watch(ctx, f.watching(version))
 	if late.Stop() {
@@ -196,7 +196,7 @@ func (f *follower[T]) open(ctx context.Context, cancel context.CancelFunc, versi
 
 // events hands a watch's events on until it ends. Those older than a get that was
 // answered after the watch began are old news.
-func (f *follower[T]) events(ctx context.Context, w watch.Interface, oldest string) error {
+func (f *reflector[T]) events(ctx context.Context, w watch.Interface, oldest string) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -215,7 +215,7 @@ func (f *follower[T]) events(ctx context.Context, w watch.Interface, oldest stri
 	}
 }
 
-func (f *follower[T]) hand(kind watch.EventType, item *T) {
+func (f *reflector[T]) hand(kind watch.EventType, item *T) {
 	if !f.concerns(item) {
 		return
 	}
@@ -230,18 +230,20 @@ func (f *follower[T]) hand(kind watch.EventType, item *T) {
 
 // concerns reports whether this is the one object to follow, if it is one. A bookmark has
 // no name, and a store that knows no field selectors, as a fake clientset, shows others too.
-func (f *follower[T]) concerns(item *T) bool { return f.name == "" || metaOf(item).GetName() == f.name }
+func (f *reflector[T]) concerns(item *T) bool {
+	return f.name == "" || metaOf(item).GetName() == f.name
+}
 
 // selection is what to list: by name, the only form of list and watch that RBAC can
 // allow for one object.
-func (f *follower[T]) selection() metav1.ListOptions {
+func (f *reflector[T]) selection() metav1.ListOptions {
 	if f.name != "" {
 		return metav1.ListOptions{FieldSelector: "metadata.name=" + f.name}
 	}
 	return metav1.ListOptions{LabelSelector: f.label}
 }
 
-func (f *follower[T]) watching(version string) metav1.ListOptions {
+func (f *reflector[T]) watching(version string) metav1.ListOptions {
 	options := f.selection()
 	seconds := int64((minWatch + rand.N(maxWatch-minWatch)) / time.Second)
 	options.ResourceVersion, options.TimeoutSeconds, options.AllowWatchBookmarks = version, &seconds, true
