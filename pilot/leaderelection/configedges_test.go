@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -273,8 +274,10 @@ func TestTheClientOfAnElection(t *testing.T) {
 		t.Errorf("a write outside the term: %v", err)
 	}
 	broken := errors.New("no such transport")
-	l.gated = gatedClient{}
-	l.gated.once.Do(func() { l.gated.err = broken })
+	l, err = New(undivided{Client: client, err: broken}, Config{Namespace: "istio-system", ElectionID: "new"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for what, kubeErr := range map[string]error{
 		"typed": l.Client().Kube().CoreV1().RESTClient().Get().AbsPath("/api").Do(t.Context()).Error(),
 		"dynamic": func() error {
@@ -286,7 +289,24 @@ func TestTheClientOfAnElection(t *testing.T) {
 			t.Errorf("%s: %v", what, kubeErr)
 		}
 	}
-	if u, ok := l.Client().(unusable); !ok || u.Client != client {
-		t.Errorf("%T", l.Client())
+	if err := l.Client().Kube().CoreV1().RESTClient().Delete().AbsPath("/api").Do(t.Context()).Error(); !errors.Is(err, fence.ErrNotLeader) {
+		t.Errorf("a write: %v", err)
 	}
+	// An election that was refused for having no client has one that is of no use, and no panic.
+	err = NewLeaderElection("istio-system", "a", "new", "canary", nil).Client().Kube().CoreV1().RESTClient().Get().AbsPath("/api").Do(t.Context()).Error()
+	if err == nil || !strings.Contains(err.Error(), "no client was given") {
+		t.Errorf("without a client: %v", err)
+	}
+}
+
+// undivided is a client of which none can be derived.
+type undivided struct {
+	kube.Client
+	err error
+}
+
+func (u undivided) RESTConfig() *rest.Config {
+	c := u.Client.RESTConfig()
+	c.CAFile = u.err.Error()
+	return c
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 
 	"github.com/hashicorp/go-multierror"
 	"go.uber.org/atomic"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
@@ -39,14 +41,14 @@ type LeaderElection struct {
 	absent      atomic.Bool // the coordinator is known to be gone
 	// publisher is that of the run that there is, or was last; nil: nobody chooses.
 	publisher atomic.Pointer[coordination.Publisher]
-	gated     gatedClient
 	telling   sync.Mutex
-	// followed: the default watcher has our handler, which cannot be taken back.
-	followed bool
-	deaf     bool // it takes none: it is asked
-	hub      *k8sresourcelock.WatchHub
-	calls    *k8sleaderelection.Dispatcher
+	// follow is how the default revision is followed by a watcher whose handlers stay; nil until that was tried.
+	follow   func() (unfollow func())
+	registry *registry               // where to find what it shares with others of its client
+	shared   *k8sresourcelock.Shared // what its locks do; nil: nothing
 
+	gatedOnce sync.Once
+	gated     kube.Client // what Client returns
 	mu        sync.Mutex
 	functions []func(context.Context) error
 	warm      []func(context.Context) error
@@ -68,7 +70,7 @@ func New(client kube.Client, cfg Config) (*LeaderElection, error) {
 
 func newElection(client kube.Client, cfg Config) *LeaderElection {
 	cfg = cfg.withDefaults()
-	l := &LeaderElection{cfg: cfg, client: client, clock: k8sleaderelection.NewClock(nil)}
+	l := &LeaderElection{cfg: cfg, client: client, clock: k8sleaderelection.NewClock(nil), registry: &alone}
 	l.gate = fence.NewGate(cfg.lockName(), l.clock)
 	l.gates = &bothCovers{gate: l.gate}
 	l.health = k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance)
@@ -106,43 +108,39 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 
 // electorConfig is what the election asks of its elector.
 func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderelection.LeaderElectionConfig {
-	work, gate := l.work, k8sleaderelection.Gate(l.gate)
+	c := l.configOn(l.lock(client, l.shared))
+	c.Name, c.Work, c.Gate = l.cfg.lockName(), []func(context.Context) error{l.work}, l.gate
 	if l.cfg.Predecessor != nil {
-		gate = l.gates.first()
-		work = func(ctx context.Context) error { return l.predecessor.Load().run(ctx) }
+		c.Gate = l.gates.first()
+		c.Work[0] = func(ctx context.Context) error { return l.predecessor.Load().run(ctx) }
 	}
+	c.ReleaseOnCancel = true
+	c.Ranked, c.SyncWait, c.PreemptImmediately = !l.cfg.PerRevision, l.cfg.syncWait(), l.cfg.PreemptImmediately
+	c.Coordinated = l.cfg.Coordination != nil
+	c.OnStuckDrain, c.ExitOnStuckDrain = l.cfg.OnStuckDrain, l.cfg.ExitOnStuckDrain
+	c.Fit, c.WatchDog, c.Observer = l.fitness(), l.health, l.cfg.Observer
+	return c
+}
+
+// configOn is what the electors of the election and of its predecessor's lock have in common.
+func (l *LeaderElection) configOn(lock k8sresourcelock.Interface) k8sleaderelection.LeaderElectionConfig {
 	return k8sleaderelection.LeaderElectionConfig{
-		Lock:          l.lock(client, l.hub),
+		Lock:          lock,
 		LeaseDuration: l.cfg.LeaseDuration, RenewDeadline: l.cfg.RenewDeadline, RetryPeriod: l.cfg.RetryPeriod,
 		DrainLimit: l.cfg.DrainLimit, StopLimit: l.cfg.StopLimit, PeerGrace: l.cfg.PeerGrace,
-		PreemptImmediately: l.cfg.PreemptImmediately,
-		OnStuckDrain:       l.cfg.OnStuckDrain,
-		ExitOnStuckDrain:   l.cfg.ExitOnStuckDrain,
-		Fit:                l.fitness(),
-		ReleaseOnCancel:    true,
-		Name:               l.cfg.lockName(),
-		Work:               []func(context.Context) error{work},
-		Ranked:             !l.cfg.PerRevision,
-		SyncWait:           l.cfg.syncWait(),
-		Coordinated:        l.cfg.Coordination != nil,
-		Gate:               gate,
-		Clock:              l.clock,
-		WatchDog:           l.health,
-		Dispatcher:         l.calls,
-		Observer:           l.cfg.Observer,
-		Logger:             l.cfg.Logger,
+		Clock: l.clock, Shared: l.shared, Logger: l.cfg.Logger,
 	}
 }
 
-// lock makes the election's. Without a hub its watch is its own.
-func (l *LeaderElection) lock(client kubernetes.Interface, hub *k8sresourcelock.WatchHub) k8sresourcelock.Interface {
-	return l.lockOn(client, metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName()}, l.cfg.Lock, hub)
+// lock makes the election's. With nil its watch is its own.
+func (l *LeaderElection) lock(client kubernetes.Interface, shared *k8sresourcelock.Shared) k8sresourcelock.Interface {
+	return l.lockOn(client, metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName()}, l.cfg.Lock, shared)
 }
 
-func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectMeta, kind LockType, hub *k8sresourcelock.WatchHub) k8sresourcelock.Versioned {
+func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectMeta, kind LockType, shared *k8sresourcelock.Shared) k8sresourcelock.Versioned {
 	who := k8sresourcelock.ResourceLockConfig{Identity: l.cfg.holder(), Key: l.cfg.key(), EventRecorder: l.cfg.EventRecorder}
 	configMap := &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}
-	lease := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Hub: hub}
+	lease := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Shared: shared}
 	switch kind {
 	case LeaseLock:
 		return lease
@@ -309,12 +307,22 @@ func (l *LeaderElection) Client() kube.Client {
 	if l.cfg.Disabled {
 		return l.client
 	}
-	client, err := l.gated.get(l)
-	if err != nil {
-		// The configuration made a client before, so this is no user's mistake. A
-		// client without the gate must not be handed out in its place.
-		return unusable{Client: l.client, err: err}
+	// Not in New: a client is 30 KiB, twice what all else of an election takes.
+	l.gatedOnce.Do(func() { l.gated = l.gatedClient() })
+	return l.gated
+}
+
+func (l *LeaderElection) gatedClient() kube.Client {
+	gate := kube.WithWrapTransport(l.gate.Transport)
+	client, err := kube.Derive(l.client, gate)
+	if err == nil {
+		return client
 	}
+	// No client without the gate may take its place. This one reaches nothing, and says why.
+	client, _ = kube.NewClient(&rest.Config{
+		Host: "http://" + rootNamespace + ".invalid",
+		Dial: func(context.Context, string, string) (net.Conn, error) { return nil, err },
+	}, gate) // of which nothing can be wrong
 	return client
 }
 

@@ -188,7 +188,7 @@ func (w *world) election(name, revision string, m play.Make, k playKube, watcher
 	l.gate = fence.NewGate(cfg.lockName(), l.clock)
 	l.gates = &bothCovers{gate: l.gate}
 	// Those of one process share their watches; here each has its own way to the store.
-	l.hub = &k8sresourcelock.WatchHub{Client: k.getter(), ShareFrom: 1 + w.Intn(2)}
+	l.shared = &k8sresourcelock.Shared{Client: k.getter(), ShareFrom: 1 + w.Intn(2)}
 	return l
 }
 

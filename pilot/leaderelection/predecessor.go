@@ -154,23 +154,16 @@ func (l *LeaderElection) predecessorConfig(client kubernetes.Interface) k8sleade
 	if p.Namespace == "" {
 		p.Namespace = l.cfg.Namespace
 	}
-	return k8sleaderelection.LeaderElectionConfig{
-		Lock:          l.lockOn(client, metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, p.Lock, l.hub),
-		LeaseDuration: l.cfg.LeaseDuration, RenewDeadline: l.cfg.RenewDeadline, RetryPeriod: l.cfg.RetryPeriod,
-		DrainLimit: l.cfg.DrainLimit, StopLimit: l.cfg.StopLimit, PeerGrace: l.cfg.PeerGrace,
-		Name:       l.cfg.lockName() + " (predecessor)",
-		Gate:       l.gates.second(),
-		Clock:      l.clock,
-		Dispatcher: l.calls,
-		Logger:     l.cfg.Logger,
-		// The election's own lock is held meanwhile, so that no drain of its elector is under way: that one reports the
-		// functions when its term has ended, and ends the process if it is to.
-		OnStuckDrain: func() {
-			l.cfg.Logger.Error("run functions did not return in time after the predecessor's lock was lost; stepping down",
-				"election", l.cfg.lockName())
-			l.StepDown()
-		},
+	c := l.configOn(l.lockOn(client, metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, p.Lock, l.shared))
+	c.Name, c.Gate = l.cfg.lockName()+" (predecessor)", l.gates.second()
+	// The election's own lock is held meanwhile, so that no drain of its elector is under way: that one reports the
+	// functions when its term has ended, and ends the process if it is to.
+	c.OnStuckDrain = func() {
+		l.cfg.Logger.Error("run functions did not return in time after the predecessor's lock was lost; stepping down",
+			"election", l.cfg.lockName())
+		l.StepDown()
 	}
+	return c
 }
 
 // knownDefault is the default revision as the watcher has it now.

@@ -123,16 +123,13 @@ func (l *LeaderElection) warmUp(ctx context.Context) error {
 func (l *LeaderElection) prepare(ctx context.Context) (release func(), err error) {
 	lockClient, release := l.cfg.LockClient, func() {}
 	if lockClient == nil {
-		own, err := shared.acquire(l.client)
+		own, err := l.registry.acquire(l.client)
 		if err != nil {
 			return nil, err
 		}
-		lockClient, l.hub, l.calls = own.lock.Kube(), own.hub, own.calls
-		release = own.release
+		lockClient, l.shared, release = own.client.Kube(), own.locks, own.release
 		if l.sharing {
-			if w := own.followDefault(); w != l.cfg.DefaultWatcher {
-				l.cfg.DefaultWatcher, l.followed = w, false
-			}
+			l.cfg.DefaultWatcher = own.defaultWatcher()
 		}
 	}
 	if err := l.connect(lockClient); err != nil {
@@ -155,28 +152,30 @@ func (l *LeaderElection) followDefault() (unfollow func()) {
 	if watcher == nil || l.cfg.PerRevision && l.cfg.Predecessor == nil {
 		return func() {}
 	}
-	if !l.followed {
-		l.followed = true
-		l.deaf = !l.handle(watcher)
+	if w, ok := watcher.(revisions.Subscribable); ok {
+		unfollow = w.Subscribe(func(string) { l.tellDefault() })
+	} else {
+		if l.follow == nil {
+			l.follow = l.handle(watcher)
+		}
+		unfollow = l.follow()
 	}
 	l.tellDefault()
-	if l.deaf {
-		return l.pollDefault()
-	}
-	return func() {}
+	return unfollow
 }
 
-// handle gives the watcher our handler. Doubles that tests bring from istiod, whose
-// elections ask instead of being told, panic here: those are asked.
-func (l *LeaderElection) handle(watcher revisions.DefaultWatcher) (taken bool) {
+// handle gives a watcher our handler for good, and says what else each run has to do. Doubles that tests bring from
+// istiod, whose elections ask instead of being told, panic here: those are asked.
+func (l *LeaderElection) handle(watcher revisions.DefaultWatcher) (follow func() (unfollow func())) {
 	defer func() {
 		if p := recover(); p != nil {
 			l.cfg.Logger.Warn("the watcher of the default revision takes no handlers: asking it once per RetryPeriod",
 				"election", l.cfg.lockName(), "panic", p)
+			follow = l.pollDefault
 		}
 	}()
 	watcher.AddHandler(func(string) { l.tellDefault() })
-	return true
+	return func() func() { return func() {} }
 }
 
 // pollDefault asks the watcher until end is called.
@@ -221,8 +220,11 @@ func (l *LeaderElection) tellDefault() {
 	}
 }
 
-// Set is a process's part in several elections.
+// Set is a process's part in several elections. Those of one client share what their locks need: a connection, a bound
+// on the calls made at once, and a watch of the Leases of each namespace.
 type Set struct {
+	registry registry
+
 	mu  sync.Mutex
 	all []*LeaderElection
 }
@@ -234,6 +236,9 @@ func NewSet() *Set { return &Set{} }
 func (s *Set) Add(l *LeaderElection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !l.sharing {
+		l.registry = &s.registry
+	}
 	s.all = append(s.all, l)
 }
 

@@ -3,16 +3,10 @@ package leaderelection
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
 	"sync"
 
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -26,31 +20,31 @@ const rootNamespace = "istio-system"
 // more on one connection.
 const callsAtOnce = 64
 
-// shared is what the running elections of a client have in common.
-var shared = registry{clients: map[kube.Client]*common{}}
-
+// registry finds what the running elections of a client share, by that client.
 type registry struct {
 	mu      sync.Mutex
-	clients map[kube.Client]*common
+	clients map[kube.Client]*shared
 }
 
-// common is the lock client of one kube.Client's elections, the watches that their
-// Leases share and, for those made by the Istio-style constructors, their default watcher. It lives while one of them runs.
-type common struct {
-	client kube.Client
-	lock   kube.Client
-	hub    *k8sresourcelock.WatchHub
-	calls  *k8sleaderelection.Dispatcher
-	users  int
-	// registered: others that come with the same client find this one.
-	registered bool
+// alone is for the elections that are in no Set, and for those of the Istio-style constructors in any: these share one
+// default watcher per client.
+var alone registry
 
-	watcher revisions.DefaultWatcher
+// shared is what the running elections of one client have in common. It lives while one of them runs.
+type shared struct {
+	locks  *k8sresourcelock.Shared
+	client kube.Client // for locks
+
+	in    *registry
+	of    kube.Client // nil: others that come with the same one do not find this, since it cannot be a map's key
+	users int
+
+	watcher revisions.DefaultWatcher // of Istio-style elections; nil until one runs
 	stop    chan struct{}
 	running sync.WaitGroup
 }
 
-func (r *registry) acquire(client kube.Client) (*common, error) {
+func (r *registry) acquire(client kube.Client) (*shared, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	comparable := reflect.ValueOf(client).Comparable() // a caller's own type need not be
@@ -58,89 +52,62 @@ func (r *registry) acquire(client kube.Client) (*common, error) {
 		r.clients[client].users++
 		return r.clients[client], nil
 	}
-	c, err := newCommon(client)
+	s, err := newShared(client)
 	if err != nil {
 		return nil, fmt.Errorf("the client for locks: %w", err)
 	}
 	if comparable {
-		c.registered, r.clients[client] = true, c
+		if r.clients == nil {
+			r.clients = map[kube.Client]*shared{}
+		}
+		s.of, r.clients[client] = client, s
 	}
-	c.users++
-	return c, nil
+	s.in, s.users = r, 1
+	return s, nil
 }
 
-func newCommon(client kube.Client) (*common, error) {
-	c := &common{client: client, stop: make(chan struct{}), calls: k8sleaderelection.NewDispatcher(callsAtOnce)}
+func newShared(client kube.Client) (*shared, error) {
+	s := &shared{locks: &k8sresourcelock.Shared{CallsAtOnce: callsAtOnce}, stop: make(chan struct{})}
 	if kube.InMemory(client) {
-		c.lock = client
-		return c, nil
+		s.client = client
+		return s, nil
 	}
 	config := client.RESTConfig()
 	if config == nil {
 		return nil, errors.New("the client that was given has no RESTConfig: make it with kube.NewClient, or give a LockClient")
 	}
 	var err error
-	if c.lock, err = kube.NewClient(coordination.Quiet(k8sresourcelock.ClientConfig(config)), kube.WithOwnConnections()); err != nil {
+	if s.client, err = kube.NewClient(coordination.Quiet(k8sresourcelock.ClientConfig(config)), kube.WithOwnConnections()); err != nil {
 		return nil, err
 	}
-	c.hub = &k8sresourcelock.WatchHub{Client: c.lock.Kube().CoordinationV1()}
-	return c, nil
+	s.locks.Client = s.client.Kube().CoordinationV1()
+	return s, nil
 }
 
-// followDefault returns the watcher of all, and starts it for the first.
-func (c *common) followDefault() revisions.DefaultWatcher {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if c.watcher == nil {
-		c.watcher = revisions.NewDefaultWatcher(c.lock, "", rootNamespace)
-		watcher, stop := c.watcher, c.stop
-		c.running.Go(func() { watcher.Run(stop) })
+// defaultWatcher returns the one of all, and starts it for the first.
+func (s *shared) defaultWatcher() revisions.DefaultWatcher {
+	s.in.mu.Lock()
+	defer s.in.mu.Unlock()
+	if s.watcher == nil {
+		watcher := revisions.NewDefaultWatcher(s.client, "", rootNamespace)
+		s.watcher = watcher
+		s.running.Go(func() { watcher.Run(s.stop) })
 	}
-	return c.watcher
+	return s.watcher
 }
 
 // release ends what is shared with its last user.
-func (c *common) release() {
-	shared.mu.Lock()
-	c.users--
-	last := c.users == 0
-	if last && c.registered {
-		delete(shared.clients, c.client)
+func (s *shared) release() {
+	s.in.mu.Lock()
+	s.users--
+	last := s.users == 0
+	if last && s.of != nil {
+		delete(s.in.clients, s.of)
 	}
-	shared.mu.Unlock()
+	s.in.mu.Unlock()
 	if last {
-		close(c.stop)
-		c.running.Wait()
-		kube.CloseIdleConnections(c.lock)
+		close(s.stop)
+		s.running.Wait()
+		kube.CloseIdleConnections(s.client)
 	}
 }
-
-// gatedClient is what Client returns, made when it is first asked for.
-type gatedClient struct {
-	once   sync.Once
-	client kube.Client
-	err    error
-}
-
-func (g *gatedClient) get(l *LeaderElection) (kube.Client, error) {
-	g.once.Do(func() { g.client, g.err = kube.Derive(l.client, kube.WithWrapTransport(l.gate.Transport)) })
-	return g.client, g.err
-}
-
-// unusable is a client whose every request fails.
-type unusable struct {
-	kube.Client
-	err error
-}
-
-func (u unusable) RESTConfig() *rest.Config {
-	return &rest.Config{Host: "http://" + rootNamespace + ".invalid", Transport: failing{u.err}}
-}
-
-func (u unusable) Kube() kubernetes.Interface { return kubernetes.NewForConfigOrDie(u.RESTConfig()) }
-
-func (u unusable) Dynamic() dynamic.Interface { return dynamic.NewForConfigOrDie(u.RESTConfig()) }
-
-type failing struct{ err error }
-
-func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }

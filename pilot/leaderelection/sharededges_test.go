@@ -101,8 +101,8 @@ func TestWhatElectionsOfAClientShare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &shared
-	acquire := func(c kube.Client) *common {
+	r := &registry{}
+	acquire := func(c kube.Client) *shared {
 		t.Helper()
 		got, err := r.acquire(c)
 		if err != nil {
@@ -111,10 +111,10 @@ func TestWhatElectionsOfAClientShare(t *testing.T) {
 		return got
 	}
 	first, other := acquire(client), acquire(given{config: &rest.Config{Host: server.URL}, kube: client.Kube()})
-	if acquire(client) != first || other == first || first.lock == client || first.hub == nil || first.hub.Client == nil || first.calls == nil {
+	if acquire(client) != first || other == first || first.client == client || first.locks.Client == nil || first.locks.CallsAtOnce == 0 {
 		t.Errorf("%+v, %+v", first, other)
 	}
-	if w := first.followDefault(); w == nil || w != first.followDefault() || w == other.followDefault() {
+	if w := first.defaultWatcher(); w == nil || w != first.defaultWatcher() || w == other.defaultWatcher() {
 		t.Error("the elections of a client do not share a watcher, or share it with others")
 	}
 	await(t, "the watcher reads webhooks", func() bool { hooks, _ := server.counts(); return hooks > 0 })
@@ -140,7 +140,7 @@ func TestWhatElectionsOfAClientShare(t *testing.T) {
 	b.release()
 	// There is no server behind such a client that a client of its own would reach.
 	memory := given{kube: serverless{}}
-	if c := acquire(memory); c.lock != kube.Client(memory) || c.hub != nil || c.calls == nil {
+	if c := acquire(memory); c.client != kube.Client(memory) || c.locks.Client != nil || c.locks.CallsAtOnce == 0 {
 		t.Errorf("%+v", c)
 	} else {
 		c.release()
@@ -161,6 +161,39 @@ func TestWhatElectionsOfAClientShare(t *testing.T) {
 	}
 }
 
+// Elections of a Set share among themselves; those of the Istio-style constructors share by their client, wherever they are.
+func TestWhatElectionsOfASetShare(t *testing.T) {
+	server := newEmptyServer(t)
+	client, err := kube.NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := func() *LeaderElection {
+		l, err := New(client, Config{Namespace: "istio-system", ElectionID: "new"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	a, b, other, single := made(), made(), made(), made()
+	istio := NewLeaseLeaderElection("istio-system", "a", "new", "canary", client)
+	set, second := NewSet(), NewSet()
+	set.Add(a)
+	set.Add(b)
+	set.Add(istio)
+	second.Add(other)
+	for _, l := range []*LeaderElection{a, b, other, single, istio} {
+		release, err := l.prepare(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+	}
+	if a.shared != b.shared || a.shared == other.shared || a.shared == single.shared || single.shared != istio.shared {
+		t.Errorf("a set's: %p and %p, another's: %p, of none: %p, of Istio's style: %p", a.shared, b.shared, other.shared, single.shared, istio.shared)
+	}
+}
+
 // What an election takes when it begins, it gives back when it ends or cannot begin.
 func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	server := newEmptyServer(t)
@@ -174,8 +207,8 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := shared.clients[client]
-	if c == nil || c.users != 1 || l.hub != c.hub || l.calls != c.calls || l.cfg.DefaultWatcher != c.watcher || !l.followed || l.elector.Load() == began {
+	c := alone.clients[client]
+	if c == nil || c.users != 1 || l.shared != c.locks || l.cfg.DefaultWatcher != c.watcher || l.elector.Load() == began {
 		t.Errorf("%+v", c)
 	}
 	own, err := New(client, Config{Namespace: "istio-system", ElectionID: "new", DefaultWatcher: watcher("canary")})
@@ -188,35 +221,38 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	}
 	second()
 	giveBack()
-	if len(shared.clients) != 0 {
+	if len(alone.clients) != 0 {
 		t.Error("not given back")
 	}
 	// The next run has another watcher, which is followed anew.
 	before := l.cfg.DefaultWatcher
-	if giveBack, err = l.prepare(t.Context()); err != nil || l.cfg.DefaultWatcher == before || !l.followed {
+	if giveBack, err = l.prepare(t.Context()); err != nil || l.cfg.DefaultWatcher == before {
 		t.Errorf("in the next run: %v", err)
 	}
 	giveBack()
-	// A watcher has one handler of an election, however often that runs.
-	c, err = shared.acquire(client)
+	// A watcher has a handler of an election for as long as that runs.
+	c, err = alone.acquire(client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, next := &telling{takes: true}, &telling{takes: true}
-	for _, w := range []*telling{first, first, next} {
+	first, next := &leavable{telling{takes: true}}, &leavable{telling{takes: true}}
+	for _, w := range []*leavable{first, first, next} {
 		c.watcher = w
 		if giveBack, err = l.prepare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		giveBack()
 		if _, handlers := w.count(); handlers != 1 {
 			t.Errorf("%d handlers", handlers)
+		}
+		giveBack()
+		if _, handlers := w.count(); handlers != 0 {
+			t.Errorf("%d handlers are left behind", handlers)
 		}
 	}
 	c.release()
 	l.cfg.LeaseDuration = time.Second
-	if _, err := l.prepare(t.Context()); err == nil || len(shared.clients) != 0 {
-		t.Errorf("with a wrong lease: %v, %d clients left", err, len(shared.clients))
+	if _, err := l.prepare(t.Context()); err == nil || len(alone.clients) != 0 {
+		t.Errorf("with a wrong lease: %v, %d clients left", err, len(alone.clients))
 	}
 	if err := l.RunContext(t.Context()); err == nil || !strings.HasPrefix(err.Error(), `election "new": `) {
 		t.Errorf("with a wrong lease: %v", err)
@@ -227,8 +263,8 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 		t.Fatal(err)
 	}
 	giveBack, err = apart.prepare(t.Context())
-	if err != nil || len(shared.clients) != 0 || apart.hub != nil || apart.calls != nil {
-		t.Errorf("with a client of its own: %v, %d clients", err, len(shared.clients))
+	if err != nil || len(alone.clients) != 0 || apart.shared != nil {
+		t.Errorf("with a client of its own: %v, %d clients", err, len(alone.clients))
 	}
 	giveBack()
 	broken, err := New(given{kube: client.Kube()}, Config{Namespace: "istio-system", ElectionID: "new"})

@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -58,6 +59,47 @@ func (w *telling) count() (asked, handlers int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.asked, len(w.handlers)
+}
+
+// leavable is one whose handlers can be taken off again.
+type leavable struct{ telling }
+
+func (w *leavable) Subscribe(h revisions.DefaultHandler) (unsubscribe func()) {
+	w.AddHandler(h)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mine := len(w.handlers) - 1
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.handlers = slices.Delete(w.handlers, mine, mine+1) // of one at a time
+	}
+}
+
+// Elections that come and go by a watcher that stays leave no handler behind.
+func TestElectionsThatHaveEndedLeaveNoHandlers(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		w := &leavable{telling{takes: true, synced: true, revision: "canary"}}
+		for _, name := range []string{"a", "b", "a"} {
+			a := s.actor(t, name, func(c *Config) { c.DefaultWatcher = w }).starts(t)
+			passes(time.Second)
+			if _, handlers := w.count(); handlers != 1 || !a.IsLeader() {
+				t.Errorf("%d handlers; %+v", handlers, a.Status())
+			}
+			w.is("stable")
+			passes(0)
+			if a.Status().Default != "stable" {
+				t.Errorf("it was not told: %+v", a.Status())
+			}
+			w.is("canary")
+			if err := a.quits(); err != nil {
+				t.Error(err)
+			}
+			if _, handlers := w.count(); handlers != 0 {
+				t.Errorf("%d handlers are left behind", handlers)
+			}
+		}
+	})
 }
 
 // The elector is told each default revision, by one handler however often it runs, and from
@@ -151,7 +193,7 @@ func TestWhatIsUnderWayIsWaitedFor(t *testing.T) {
 		w.let <- struct{}{} // to the first question
 		a := s.actor(t, "a", func(c *Config) { c.DefaultWatcher = w })
 		end := a.pollDefault()
-		c := &common{users: 1, stop: make(chan struct{}), lock: nobody(t)}
+		c := &shared{in: &registry{}, users: 1, stop: make(chan struct{}), client: nobody(t)}
 		c.running.Go(func() { <-c.stop; <-w.let })
 		passes(playRetry + time.Millisecond)
 		var ended, released bool

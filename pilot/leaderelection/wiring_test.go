@@ -43,7 +43,7 @@ func TestWhatAnElectionAsksOfItsElector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.calls = k8sleaderelection.NewDispatcher(1)
+	l.shared = &k8sresourcelock.Shared{CallsAtOnce: 1}
 	l.Fit(func(context.Context) error { return errPlay })
 	c := l.electorConfig(l.client.Kube())
 	notOffered := []string{"KeyComparison", "Callbacks", "MaxClockDrift", "Coordinated", "Successor"} // TestACoordinatedElection has the fourth
@@ -57,7 +57,7 @@ func TestWhatAnElectionAsksOfItsElector(t *testing.T) {
 		c.DrainLimit != cfg.DrainLimit || c.StopLimit != cfg.StopLimit || c.PeerGrace != cfg.PeerGrace || c.SyncWait != 3*time.Second {
 		t.Errorf("%+v", c)
 	}
-	if c.Name != "new" || c.Gate != k8sleaderelection.Gate(l.gate) || c.Clock != l.clock || c.WatchDog != l.health || c.Dispatcher != l.calls ||
+	if c.Name != "new" || c.Gate != k8sleaderelection.Gate(l.gate) || c.Clock != l.clock || c.WatchDog != l.health || c.Shared != l.shared ||
 		c.Observer != cfg.Observer || c.Logger != cfg.Logger || c.Lock.Describe() != "istio-system/new" || c.Lock.Identity() != "a" {
 		t.Errorf("%+v", c)
 	}
@@ -72,7 +72,7 @@ func TestWhatAnElectionAsksOfItsElector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c = plain.electorConfig(plain.client.Kube()); c.Ranked || c.SyncWait != 0 || c.PreemptImmediately || c.ExitOnStuckDrain || c.Fit != nil || c.Dispatcher != nil {
+	if c = plain.electorConfig(plain.client.Kube()); c.Ranked || c.SyncWait != 0 || c.PreemptImmediately || c.ExitOnStuckDrain || c.Fit != nil || c.Shared != nil {
 		t.Errorf("%+v", c)
 	}
 }
@@ -88,13 +88,13 @@ func TestWhatAnElectionAsksOfItsPredecessorsElector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.calls = k8sleaderelection.NewDispatcher(1)
+	l.shared = &k8sresourcelock.Shared{CallsAtOnce: 1}
 	c := l.predecessorConfig(l.client.Kube())
 	if c.LeaseDuration != cfg.LeaseDuration || c.RenewDeadline != cfg.RenewDeadline || c.RetryPeriod != cfg.RetryPeriod ||
 		c.DrainLimit != cfg.DrainLimit || c.StopLimit != cfg.StopLimit || c.PeerGrace != cfg.PeerGrace {
 		t.Errorf("%+v", c)
 	}
-	if c.Name != "new (predecessor)" || c.Gate != l.gates.second() || c.Clock != l.clock || c.Dispatcher != l.calls || c.Logger != cfg.Logger ||
+	if c.Name != "new (predecessor)" || c.Gate != l.gates.second() || c.Clock != l.clock || c.Shared != l.shared || c.Logger != cfg.Logger ||
 		c.Lock.Describe() != "istio-system/old" || c.Lock.Identity() != "a" || c.Lock.Key() != "canary" {
 		t.Errorf("%+v", c)
 	}
@@ -114,7 +114,7 @@ func TestWhatAnElectionAsksOfItsPredecessorsElector(t *testing.T) {
 // What stores the record, by the kind of lock.
 func TestTheLockOfAnElection(t *testing.T) {
 	recorder := &silentRecorder{}
-	hub := &k8sresourcelock.WatchHub{}
+	shared := &k8sresourcelock.Shared{}
 	for kind, gvr := range map[LockType]schema.GroupVersionResource{
 		ConfigMapLock: {Version: "v1", Resource: "configmaps"}, LeaseLock: {Version: "v1", Resource: "leases"}, MultiLock: {},
 	} {
@@ -128,14 +128,14 @@ func TestTheLockOfAnElection(t *testing.T) {
 					t.Errorf("%+v", lock)
 				}
 			case *k8sresourcelock.LeaseLock:
-				if lock.LeaseMeta.Name != "new" || lock.LeaseMeta.Namespace != "istio-system" || lock.Client == nil || lock.LockConfig != who || lock.Hub != hub {
+				if lock.LeaseMeta.Name != "new" || lock.LeaseMeta.Namespace != "istio-system" || lock.Client == nil || lock.LockConfig != who || lock.Shared != shared {
 					t.Errorf("%+v", lock)
 				}
 			default:
 				t.Errorf("%v: %T", gvr, lock)
 			}
 		}
-		lock := l.lock(l.client.Kube(), hub)
+		lock := l.lock(l.client.Kube(), shared)
 		if both, ok := lock.(*k8sresourcelock.MultiLock); ok != (kind == MultiLock) {
 			t.Errorf("%v: %T", kind, lock)
 		} else if ok {

@@ -23,14 +23,14 @@ type call struct {
 // exactly one reply.
 func (l *loop) send(a core.Action) {
 	base := l.base
-	call, cancel := context.WithTimeout(l.values, l.core.CallTimeout)
+	ctx, cancel := context.WithTimeout(l.values, l.core.CallTimeout)
 	l.helpers.Add(1)
 	decided := l.le.clock.mono()
-	l.dispatcher.call(call, l.core.CallTimeout/2, func() {
+	l.shared.Call(ctx, l.core.CallTimeout/2, func(ended func()) {
 		defer l.helpers.Done()
-		ev := l.exchange(call, a, base, decided)
+		ev := l.exchange(ctx, a, base, decided)
 		cancel()
-		l.dispatcher.ended()
+		ended()
 		l.post(ev)
 	}, func() {
 		defer l.helpers.Done()

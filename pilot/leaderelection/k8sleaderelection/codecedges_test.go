@@ -154,10 +154,10 @@ func TestWhatBecomesOfACall(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := locktest.NewStore(locktest.ConfigMap)
 				lock := &answering{Versioned: store.Lock("a", "stable").Unwatched(), err: c.err, takes: time.Second}
-				d := NewDispatcher(1)
+				d := &k8sresourcelock.Shared{CallsAtOnce: 1}
 				epoch := time.Now()
 				l := stillLoop(t, annotating{lock}, func(config *LeaderElectionConfig) {
-					config.Dispatcher, config.Clock = d, NewClock(func() int64 { return int64(time.Since(epoch)) })
+					config.Shared, config.Clock = d, NewClock(func() int64 { return int64(time.Since(epoch)) })
 				})
 				l.send(core.Action{Op: c.op})
 				l.helpers.Wait()
@@ -168,8 +168,10 @@ func TestWhatBecomesOfACall(t *testing.T) {
 				if len(lock.asked) != 1 || lock.asked[0] != c.asked || lock.left != l.core.CallTimeout {
 					t.Errorf("asked %q, within %v", lock.asked, lock.left)
 				}
-				if d.underway != 0 {
-					t.Errorf("%d calls are under way", d.underway)
+				next := false // the first call has made room for another
+				d.Call(t.Context(), time.Hour, func(ended func()) { next = true; ended() }, func() {})
+				if synctest.Wait(); !next {
+					t.Error("the call is still under way")
 				}
 			})
 		})

@@ -115,9 +115,8 @@ type LeaderElectionConfig struct {
 	// its limit, after OnStuckDrain has returned: functions that will not end block every
 	// next term, and only the process's end is sure to end them.
 	ExitOnStuckDrain bool
-	// Dispatcher, if given, is shared with other electors of the same API server, of which
-	// a process then can have very many.
-	Dispatcher *Dispatcher
+	// Shared, if given, bounds the calls of all electors that have the same one; their LeaseLocks get it too.
+	Shared *k8sresourcelock.Shared
 	// Observer hears of phases and calls, for metrics.
 	Observer Observer
 	// Logger gets one line per transition and per new trouble. nil: slog.Default.

@@ -46,20 +46,20 @@ type loop struct {
 	watch       k8sresourcelock.Subscription // nil: the lock cannot be watched
 	report      *reporter
 
-	dispatcher *Dispatcher
+	shared *k8sresourcelock.Shared // what bounds calls
 }
 
 func newLoop(le *LeaderElector, oneCycle bool) *loop {
 	l := &loop{
 		inputs: newInputs(), le: le, core: le.config.core(oneCycle),
-		state: core.State{Unfit: le.config.Fit != nil}, dispatcher: le.config.Dispatcher,
+		state: core.State{Unfit: le.config.Fit != nil}, shared: le.config.Shared,
 	}
 	if le.former != nil {
 		l.state = *le.former
 		l.state.Unfit = le.config.Fit != nil
 	}
-	if l.dispatcher == nil {
-		l.dispatcher = NewDispatcher(0)
+	if l.shared == nil {
+		l.shared = &k8sresourcelock.Shared{}
 	}
 	l.bootAlarm.ring = l.tick
 	return l

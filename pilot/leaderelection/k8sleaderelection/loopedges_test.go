@@ -54,11 +54,11 @@ func TestStepDownByTheProcessItself(t *testing.T) {
 	})
 }
 
-// Electors that share a Dispatcher wait for each other's calls, for half of a call's time.
+// Electors that share a Shared wait for each other's calls, for half of a call's time.
 func TestElectorsWaitForEachOthersCalls(t *testing.T) {
 	alone(t, func(t *testing.T, store *locktest.Store) {
-		shared := le.NewDispatcher(1)
-		with := func(c *le.LeaderElectionConfig) { c.Dispatcher = shared }
+		shared := &k8sresourcelock.Shared{CallsAtOnce: 1}
+		with := func(c *le.LeaderElectionConfig) { c.Shared = shared }
 		a := prepare(t, store, "a", with)
 		a.cut(true)
 		a.start(t)

@@ -37,11 +37,11 @@ func stillLoop(t *testing.T, lock k8sresourcelock.Interface, change ...func(*Lea
 
 // A call whose time was over while it waited for others is told as one that was not made.
 func TestACallThatWasNeverMadeIsToldAsThat(t *testing.T) {
-	d := NewDispatcher(1)
+	d := &k8sresourcelock.Shared{CallsAtOnce: 1}
 	hang := make(chan struct{})
-	d.call(t.Context(), time.Hour, func() { <-hang; d.ended() }, func() {})
+	d.Call(t.Context(), time.Hour, func(ended func()) { <-hang; ended() }, func() {})
 	defer close(hang)
-	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) { c.Dispatcher = d })
+	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) { c.Shared = d })
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	l.values = ended

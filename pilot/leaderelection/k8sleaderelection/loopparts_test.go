@@ -36,10 +36,10 @@ func TestTheContextOfACallEndsWithIt(t *testing.T) {
 // What was never sent took as long as it has waited.
 func TestACallThatWasNeverMadeTookItsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDispatcher(1)
+		d := &k8sresourcelock.Shared{CallsAtOnce: 1}
 		hang := make(chan struct{})
-		d.call(t.Context(), time.Hour, func() { <-hang; d.ended() }, func() {})
-		l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) { c.Dispatcher = d })
+		d.Call(t.Context(), time.Hour, func(ended func()) { <-hang; ended() }, func() {})
+		l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) { c.Shared = d })
 		l.le.clock = NewClock(nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

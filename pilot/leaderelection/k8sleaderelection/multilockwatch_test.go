@@ -20,7 +20,7 @@ func TestAFollowerOfBothLocksOutlivesAReadThatHangs(t *testing.T) {
 		pass(time.Second)
 		lock := pair.Lock("b", "stable")
 		half := lock.Secondary.Locker.(*k8sresourcelock.LeaseLock)
-		half.Hub = &k8sresourcelock.WatchHub{Client: half.Client, ShareFrom: 1}
+		half.Shared = &k8sresourcelock.Shared{Client: half.Client, ShareFrom: 1}
 		b := prepare(t, pair.Primary, "b", func(c *le.LeaderElectionConfig) { c.Lock = lock.MultiLock })
 		b.start(t)
 		pass(time.Minute)

@@ -3,9 +3,7 @@ package k8sleaderelection
 import (
 	"errors"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -189,56 +187,4 @@ func TestHowLongAnOrderIsWaitedFor(t *testing.T) {
 			t.Errorf("after %v: %v, %v", c.after, done, err)
 		}
 	}
-}
-
-// A call that has waited for long enough is made beside those under way, and counts: none
-// follows before there is room again.
-func TestPatienceMakesACallBesideThoseThatHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := NewDispatcher(1)
-		var (
-			mu    sync.Mutex
-			calls = map[string]bool{}
-			ends  = map[string]chan struct{}{}
-		)
-		began := func(name string) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return calls[name]
-		}
-		call := func(name string, patience time.Duration) {
-			ends[name] = make(chan struct{})
-			over := ends[name]
-			d.call(t.Context(), patience, func() {
-				mu.Lock()
-				calls[name] = true
-				mu.Unlock()
-				<-over
-				d.ended()
-			}, func() { t.Errorf("%s came too late", name) })
-			synctest.Wait()
-		}
-		end := func(name string) {
-			close(ends[name])
-			synctest.Wait()
-		}
-		call("hangs", time.Hour)
-		call("impatient", time.Second)
-		call("patient", time.Hour)
-		if began("impatient") || began("patient") {
-			t.Error("more than the limit at once")
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if !began("impatient") || began("patient") {
-			t.Errorf("after the patience of one: %v, %v", began("impatient"), began("patient"))
-		}
-		if end("hangs"); began("patient") {
-			t.Error("the next began although one is under way")
-		}
-		if end("impatient"); !began("patient") {
-			t.Error("the next did not begin when there was room")
-		}
-		end("patient")
-	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
@@ -93,12 +94,12 @@ func TestAPanicEndsTheTerm(t *testing.T) {
 	}
 }
 
-// Electors that share a Dispatcher all lead, and renew on time, though it lets one call
+// Electors that share a Shared all lead, and renew on time, though it lets one call
 // pass at once. Calls of one that hang are given up at their deadlines, and no later.
-func TestElectorsShareADispatcher(t *testing.T) {
+func TestElectorsShareCallsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := le.NewDispatcher(1)
-		share := func(c *le.LeaderElectionConfig) { c.Dispatcher = d }
+		d := &k8sresourcelock.Shared{CallsAtOnce: 1}
+		share := func(c *le.LeaderElectionConfig) { c.Shared = d }
 		var all []*candidate
 		for i := range 5 {
 			all = append(all, enter(t, locktest.NewStore(locktest.Lease), fmt.Sprint("p", i), share))

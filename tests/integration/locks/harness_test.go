@@ -51,7 +51,7 @@ func clientset(t *testing.T, config *rest.Config) kubernetes.Interface {
 // scene is one lock object of a kind in a namespace of its own.
 type scene struct {
 	kind      locktest.Kind
-	hub       *k8sresourcelock.WatchHub // nil: each lock has a watch of its own
+	shared    *k8sresourcelock.Shared // nil: each lock has a watch of its own
 	namespace string
 	admin     kubernetes.Interface
 	candidate kubernetes.Interface
@@ -97,7 +97,7 @@ func newScene(t *testing.T, kind locktest.Kind, change func(*rest.Config), more 
 func (s scene) lock(identity, key string) locktest.Locker {
 	lock := lockOn(s.candidate, s.kind, s.namespace, lockName, identity, key)
 	if lease, ok := lock.(*k8sresourcelock.LeaseLock); ok {
-		lease.Hub = s.hub
+		lease.Shared = s.shared
 	}
 	return lock
 }

@@ -18,7 +18,7 @@
 //   - An answer that never came is an error other than ErrConflict: the write may
 //     have taken place.
 //
-// Leases of one namespace can be watched together: see WatchHub.
+// Leases of one namespace can be watched together, and the calls of many electors bounded: see Shared.
 //
 // A MultiLock shows two objects as one lock, for moving from one to the other; see
 // combine for what it makes of them.

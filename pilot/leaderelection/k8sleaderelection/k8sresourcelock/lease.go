@@ -24,8 +24,8 @@ type LeaseLock struct {
 	LeaseMeta  metav1.ObjectMeta
 	Client     coordinationv1client.LeasesGetter
 	LockConfig ResourceLockConfig
-	// Hub, if given, is what locks share watches by.
-	Hub *WatchHub
+	// Shared, if given, is what locks share watches by.
+	Shared *Shared
 
 	last memory
 }
@@ -207,9 +207,9 @@ func (l *LeaseLock) Watch(ctx context.Context, from string, up func(), seen func
 	return l.access().watch(ctx, from, up, seen)
 }
 
-// Subscribe implements Subscribable: it shares a watch where there is a Hub.
+// Subscribe implements Subscribable: it shares a watch where there is a Shared.
 func (l *LeaseLock) Subscribe(ctx context.Context, wake func()) Subscription {
-	return newLockWatch(ctx, l, l.Hub, l.LeaseMeta.Namespace, l.LeaseMeta.Name, wake)
+	return newLockWatch(ctx, l, l.Shared, l.LeaseMeta.Namespace, l.LeaseMeta.Name, wake)
 }
 
 // Get returns the record and the bytes by which it is compared; a NotFound when

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// lockWatch is the Subscription of one object: a share in the watch of its namespace, where a hub
+// lockWatch is the Subscription of one object: a share in the watch of its namespace, where a Shared
 // has one for it, and else a watch of its own, one connection after the other.
 type lockWatch struct {
 	mailbox
 	lock            Watchable
-	hub             *WatchHub // nil: it shares with nobody
+	shared          *Shared // nil: it shares with nobody
 	namespace, name string
 
 	ctx     context.Context
@@ -28,10 +28,10 @@ type lockWatch struct {
 	anew   bool
 }
 
-func newLockWatch(ctx context.Context, lock Watchable, hub *WatchHub, namespace, name string, wake func()) *lockWatch {
-	w := &lockWatch{mailbox: mailbox{wake: wake}, lock: lock, hub: hub, namespace: namespace, name: name, ctx: ctx}
-	if hub != nil {
-		hub.enter(namespace)
+func newLockWatch(ctx context.Context, lock Watchable, shared *Shared, namespace, name string, wake func()) *lockWatch {
+	w := &lockWatch{mailbox: mailbox{wake: wake}, lock: lock, shared: shared, namespace: namespace, name: name, ctx: ctx}
+	if shared != nil {
+		shared.enter(namespace)
 	}
 	if !w.join() {
 		w.refused()
@@ -41,13 +41,13 @@ func newLockWatch(ctx context.Context, lock Watchable, hub *WatchHub, namespace,
 
 // join takes a share in the namespace's watch, if there is one to take.
 func (w *lockWatch) join() bool {
-	if w.hub == nil {
+	if w.shared == nil {
 		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.ended {
-		w.share = w.hub.join(w)
+		w.share = w.shared.join(w)
 	}
 	return w.share != nil
 }
@@ -98,8 +98,8 @@ func (w *lockWatch) End() {
 		share.of.remove(share)
 	}
 	w.running.Wait()
-	if w.hub != nil {
-		w.hub.leave(w.namespace)
+	if w.shared != nil {
+		w.shared.leave(w.namespace)
 	}
 }
 

@@ -40,7 +40,7 @@ func wantTold(t *testing.T, s Subscription, want ...string) {
 }
 
 func TestSubscription(t *testing.T) {
-	hubTest(t, "lasts over connections", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "lasts over connections", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		wantTold(t, a, "up after a gap")
 		s.say(watch.Added, "a", "9")
@@ -59,7 +59,7 @@ func TestSubscription(t *testing.T) {
 			t.Errorf("watches %q", got)
 		}
 	})
-	hubTest(t, "begins anew once in a restored store", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "begins anew once in a restored store", func(t *testing.T, s *leaseServer, h *Shared) {
 		a, b := subscribed(t, h, "a"), subscribed(t, h, "b")
 		s.say(watch.Added, "a", "90")
 		s.say(watch.Added, "b", "91")
@@ -76,7 +76,7 @@ func TestSubscription(t *testing.T) {
 			t.Errorf("watches %q", got)
 		}
 	})
-	hubTest(t, "starts over when it is far behind", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "starts over when it is far behind", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		synctest.Wait()
 		for i := range maxPending {
@@ -84,7 +84,7 @@ func TestSubscription(t *testing.T) {
 		}
 		wantTold(t, a, "down: "+errBehind.Error(), "up after a gap", "changed355")
 	})
-	hubTest(t, "of a single lock is by its name, for which a smaller right will do", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "of a single lock is by its name, for which a smaller right will do", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.ShareFrom = 0
 		wantTold(t, subscribed(t, h, "a"), "up after a gap")
 		if got := s.watches(); !slices.Equal(got, []string{"metadata.name=a@"}) {
@@ -95,7 +95,7 @@ func TestSubscription(t *testing.T) {
 
 // A lock that cannot be watched is not followed.
 func TestWhatCannotBeFollowed(t *testing.T) {
-	if w := Subscribe(t.Context(), struct{ Interface }{leaseLock(&WatchHub{}, "a")}, nil); w != nil {
+	if w := Subscribe(t.Context(), struct{ Interface }{leaseLock(&Shared{}, "a")}, nil); w != nil {
 		t.Errorf("%v", w)
 	}
 }

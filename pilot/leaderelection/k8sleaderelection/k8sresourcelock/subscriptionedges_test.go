@@ -8,7 +8,7 @@ import (
 )
 
 func TestSubscriptionWakesOnce(t *testing.T) {
-	hubTest(t, "until somebody looks", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "until somebody looks", func(t *testing.T, s *leaseServer, h *Shared) {
 		wakes := 0
 		a := leaseLock(h, "a").Subscribe(t.Context(), func() { wakes++ })
 		defer a.End()

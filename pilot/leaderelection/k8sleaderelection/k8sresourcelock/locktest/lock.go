@@ -36,7 +36,7 @@ func (s *Store) LockWith(config k8sresourcelock.ResourceLockConfig) *Lock {
 	if s.kind == Lease {
 		lock := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c, LockConfig: config}
 		if s.sharing() {
-			lock.Hub = &k8sresourcelock.WatchHub{Client: c, ShareFrom: 1}
+			lock.Shared = &k8sresourcelock.Shared{Client: c, ShareFrom: 1}
 		}
 		return &Lock{Client: c, Locker: lock}
 	}
@@ -53,7 +53,7 @@ func (l *Lock) Unwatched() k8sresourcelock.Versioned {
 	return struct{ k8sresourcelock.Versioned }{l.Locker}
 }
 
-// ShareWatches has Lease locks that are made from now on watch by way of a WatchHub,
+// ShareWatches has Lease locks that are made from now on watch by way of a Shared,
 // one for each client.
 func (s *Store) ShareWatches() {
 	s.mu.Lock()

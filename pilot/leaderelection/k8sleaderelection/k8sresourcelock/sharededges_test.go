@@ -34,8 +34,8 @@ func (s *leaseServer) set(refuse func(string) error) {
 	s.refuse = refuse
 }
 
-// kept is how many namespaces the hub knows of.
-func (h *WatchHub) kept() int {
+// kept is how many namespaces the Shared knows of.
+func (h *Shared) kept() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.namespaces)
@@ -43,11 +43,11 @@ func (h *WatchHub) kept() int {
 
 var noRight = apierrors.NewForbidden(coordinationv1.Resource("leases"), "", errors.New("no"))
 
-func leaseLock(h *WatchHub, name string) *LeaseLock {
-	return &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Client: h.Client, Hub: h}
+func leaseLock(h *Shared, name string) *LeaseLock {
+	return &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Client: h.Client, Shared: h}
 }
 
-func subscribed(t *testing.T, h *WatchHub, name string) *lockWatch {
+func subscribed(t *testing.T, h *Shared, name string) *lockWatch {
 	t.Helper()
 	w := leaseLock(h, name).Subscribe(t.Context(), func() {}).(*lockWatch)
 	t.Cleanup(w.End)
@@ -68,8 +68,8 @@ func (s *leaseServer) wantShared(t *testing.T, want ...string) {
 	}
 }
 
-func TestHubCountsWhoWatches(t *testing.T) {
-	hubTest(t, "and keeps nothing of those who have gone", func(t *testing.T, s *leaseServer, h *WatchHub) {
+func TestSharedCountsWhoWatches(t *testing.T) {
+	sharedTest(t, "and keeps nothing of those who have gone", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.ShareFrom = 0
 		for range 10 {
 			subscribed(t, h, "a").End()
@@ -87,7 +87,7 @@ func TestHubCountsWhoWatches(t *testing.T) {
 			t.Errorf("%d namespaces are kept", h.kept())
 		}
 	})
-	hubTest(t, "and goes on sharing with fewer", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "and goes on sharing with fewer", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.ShareFrom = 3
 		x, y, a := subscribed(t, h, "x"), subscribed(t, h, "y"), subscribed(t, h, "a")
 		x.End()
@@ -101,7 +101,7 @@ func TestHubCountsWhoWatches(t *testing.T) {
 		wantTold(t, c, "up after a gap", "changed10")
 		s.wantShared(t, "@")
 	})
-	hubTest(t, "and begins anew after the last of those who share", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "and begins anew after the last of those who share", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.ShareFrom = 2
 		byName := subscribed(t, h, "x")
 		subscribed(t, h, "a").End()
@@ -111,9 +111,9 @@ func TestHubCountsWhoWatches(t *testing.T) {
 		wantTold(t, byName, "up after a gap")
 		s.wantShared(t, "@", "@")
 	})
-	hubTest(t, "and does without a client of its own", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "and does without a client of its own", func(t *testing.T, s *leaseServer, h *Shared) {
 		meta := leaseLock(h, "a").LeaseMeta
-		for _, lock := range []*LeaseLock{{LeaseMeta: meta, Client: s, Hub: &WatchHub{ShareFrom: 1}}, {LeaseMeta: meta, Client: s}} {
+		for _, lock := range []*LeaseLock{{LeaseMeta: meta, Client: s, Shared: &Shared{ShareFrom: 1}}, {LeaseMeta: meta, Client: s}} {
 			w := lock.Subscribe(t.Context(), func() {})
 			wantTold(t, w, "up after a gap")
 			w.End()
@@ -125,7 +125,7 @@ func TestHubCountsWhoWatches(t *testing.T) {
 		defer none.End()
 		wantTold(t, none, "down: lease ns/a: watch: "+errNoClient.Error())
 	})
-	hubTest(t, "and hands on why a watch by name fails", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "and hands on why a watch by name fails", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.ShareFrom = 2
 		s.set(func(string) error { return apierrors.NewInternalError(errors.New("etcd")) })
 		wantTold(t, subscribed(t, h, "a"), "down: lease ns/a: watch: Internal error occurred: etcd")
@@ -133,16 +133,16 @@ func TestHubCountsWhoWatches(t *testing.T) {
 }
 
 // A watch that is over does not take the next one's place away.
-func TestHubForgetsNoOtherWatch(t *testing.T) {
+func TestSharedForgetsNoOtherWatch(t *testing.T) {
 	next := &sharedWatch{namespace: "ns"}
-	h := &WatchHub{namespaces: map[string]*watchers{"ns": {shared: next}}}
+	h := &Shared{namespaces: map[string]*watchers{"ns": {shared: next}}}
 	if h.forget(&sharedWatch{namespace: "ns"}); h.namespaces["ns"].shared != next {
 		t.Error("the next watch is forgotten")
 	}
 }
 
-func TestHubKnowsWhoMayHaveMissedSomething(t *testing.T) {
-	hubTest(t, "all are behind after a trouble before anything was shown", func(t *testing.T, s *leaseServer, h *WatchHub) {
+func TestSharedKnowsWhoMayHaveMissedSomething(t *testing.T) {
+	sharedTest(t, "all are behind after a trouble before anything was shown", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		wantTold(t, a, "up after a gap")
 		s.fail(apierrors.NewInternalError(errors.New("etcd")))
@@ -150,7 +150,7 @@ func TestHubKnowsWhoMayHaveMissedSomething(t *testing.T) {
 		<-time.After(minPause)
 		wantTold(t, a, "up after a gap")
 	})
-	hubTest(t, "410 in the older form is one, too", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "410 in the older form is one, too", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
 		s.fail(&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonGone, Message: "gone"}})
@@ -159,7 +159,7 @@ func TestHubKnowsWhoMayHaveMissedSomething(t *testing.T) {
 		wantTold(t, a, "up after a gap")
 		s.wantShared(t, "@", "@")
 	})
-	hubTest(t, "it goes on after the latest, in whichever order things came", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "it goes on after the latest, in whichever order things came", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
 		s.say(watch.Modified, "a", "9") // once more
@@ -171,8 +171,8 @@ func TestHubKnowsWhoMayHaveMissedSomething(t *testing.T) {
 	})
 }
 
-func TestHubAndItsConnection(t *testing.T) {
-	hubTest(t, "who comes while it is down is not told that it is up", func(t *testing.T, s *leaseServer, h *WatchHub) {
+func TestSharedAndItsConnection(t *testing.T) {
+	sharedTest(t, "who comes while it is down is not told that it is up", func(t *testing.T, s *leaseServer, h *Shared) {
 		subscribed(t, h, "a")
 		s.fail(apierrors.NewInternalError(errors.New("etcd")))
 		synctest.Wait()
@@ -181,19 +181,19 @@ func TestHubAndItsConnection(t *testing.T) {
 		<-time.After(minPause)
 		wantTold(t, b, "up after a gap")
 	})
-	hubTest(t, "one that ends at once was not up", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "one that ends at once was not up", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.Client = empty{s}
 		a := subscribed(t, h, "a")
 		wantTold(t, a, "down: "+errNotAccepted.Error())
 	})
-	for name, trouble := range map[string]func(*leaseServer, *WatchHub){
-		"that are refused": func(s *leaseServer, _ *WatchHub) {
+	for name, trouble := range map[string]func(*leaseServer, *Shared){
+		"that are refused": func(s *leaseServer, _ *Shared) {
 			s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd"))))
 		},
-		"that end at once":         func(s *leaseServer, h *WatchHub) { h.Client = empty{s} },
-		"that begin with an error": func(s *leaseServer, h *WatchHub) { h.Client = erring{s} },
+		"that end at once":         func(s *leaseServer, h *Shared) { h.Client = empty{s} },
+		"that begin with an error": func(s *leaseServer, h *Shared) { h.Client = erring{s} },
 	} {
-		hubTest(t, "further and further apart: connections "+name, func(t *testing.T, s *leaseServer, h *WatchHub) {
+		sharedTest(t, "further and further apart: connections "+name, func(t *testing.T, s *leaseServer, h *Shared) {
 			trouble(s, h)
 			subscribed(t, h, "a")
 			<-time.After(10 * time.Minute)
@@ -202,7 +202,7 @@ func TestHubAndItsConnection(t *testing.T) {
 			}
 		})
 	}
-	hubTest(t, "further and further apart: connections that show nothing", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "further and further apart: connections that show nothing", func(t *testing.T, s *leaseServer, h *Shared) {
 		subscribed(t, h, "a")
 		began := time.Now()
 		for range 10 {
@@ -217,7 +217,7 @@ func TestHubAndItsConnection(t *testing.T) {
 			t.Errorf("ten connections within %v", took)
 		}
 	})
-	hubTest(t, "soon again after one that has shown something", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "soon again after one that has shown something", func(t *testing.T, s *leaseServer, h *Shared) {
 		s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd"))))
 		subscribed(t, h, "a")
 		<-time.After(time.Minute)
@@ -232,7 +232,7 @@ func TestHubAndItsConnection(t *testing.T) {
 			t.Errorf("%d connections more within %v", len(s.watches())-n, minPause)
 		}
 	})
-	hubTest(t, "at random moments, so that many do not come back together", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "at random moments, so that many do not come back together", func(t *testing.T, s *leaseServer, h *Shared) {
 		var least, most time.Duration
 		for range 300 {
 			began := time.Now()
@@ -276,8 +276,8 @@ func (e erring) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Inter
 	return w, nil
 }
 
-func TestHubRemembersThatItHasNoRight(t *testing.T) {
-	hubTest(t, "when nobody watches any more, for as long as it said", func(t *testing.T, s *leaseServer, h *WatchHub) {
+func TestSharedRemembersThatItHasNoRight(t *testing.T) {
+	sharedTest(t, "when nobody watches any more, for as long as it said", func(t *testing.T, s *leaseServer, h *Shared) {
 		s.set(wholeNamespace(noRight))
 		subscribed(t, h, "a").End()
 		<-time.After(maxWatch / 2)
@@ -288,7 +288,7 @@ func TestHubRemembersThatItHasNoRight(t *testing.T) {
 			t.Errorf("%d namespaces are kept", h.kept())
 		}
 	})
-	hubTest(t, "and leaves those alone who came when it had it again", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "and leaves those alone who came when it had it again", func(t *testing.T, s *leaseServer, h *Shared) {
 		s.set(wholeNamespace(noRight))
 		a := subscribed(t, h, "a") // and does not look
 		s.set(wholeNamespace(nil))
@@ -305,8 +305,8 @@ func TestHubRemembersThatItHasNoRight(t *testing.T) {
 	})
 }
 
-func TestHubInARestoredStore(t *testing.T) {
-	hubTest(t, "an absent Lease says nothing about the store", func(t *testing.T, s *leaseServer, h *WatchHub) {
+func TestSharedInARestoredStore(t *testing.T) {
+	sharedTest(t, "an absent Lease says nothing about the store", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "90")
 		s.say(watch.Deleted, "a", "91")
@@ -314,7 +314,7 @@ func TestHubInARestoredStore(t *testing.T) {
 		wantTold(t, a, "up after a gap", "changed90", "gone91")
 		s.wantShared(t, "@")
 	})
-	hubTest(t, "what the old connection still shows does not count", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "what the old connection still shows does not count", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "90")
 		told(a)

@@ -87,19 +87,19 @@ func (s *leaseServer) watches() []string {
 	return slices.Clone(s.opened)
 }
 
-func hubTest(t *testing.T, name string, f func(t *testing.T, s *leaseServer, h *WatchHub)) {
+func sharedTest(t *testing.T, name string, f func(t *testing.T, s *leaseServer, h *Shared)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newLeaseServer()
-			f(t, s, &WatchHub{Client: s, ShareFrom: 1})
+			f(t, s, &Shared{Client: s, ShareFrom: 1})
 		})
 	})
 }
 
-func TestHubOpensOneWatchFromAFewOn(t *testing.T) {
+func TestSharedOpensOneWatchFromAFewOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLeaseServer()
-		h := &WatchHub{Client: s}
+		h := &Shared{Client: s}
 		var all []*lockWatch
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			all = append(all, subscribed(t, h, name))
@@ -125,13 +125,13 @@ func TestHubOpensOneWatchFromAFewOn(t *testing.T) {
 			w.End()
 		}
 		if len(h.namespaces) != 0 || !s.streams[""].IsStopped() {
-			t.Error("the hub runs on although nobody watches")
+			t.Error("the shared watch runs on although nobody watches")
 		}
 	})
 }
 
-func TestHubShows(t *testing.T) {
-	hubTest(t, "what concerns each, in order, deletions too", func(t *testing.T, s *leaseServer, h *WatchHub) {
+func TestSharedShows(t *testing.T) {
+	sharedTest(t, "what concerns each, in order, deletions too", func(t *testing.T, s *leaseServer, h *Shared) {
 		a, b := subscribed(t, h, "a"), subscribed(t, h, "b")
 		s.say(watch.Added, "a", "8")
 		s.say(watch.Added, "b", "9")
@@ -141,7 +141,7 @@ func TestHubShows(t *testing.T) {
 		wantTold(t, a, "up after a gap", "changed8", "changed10", "gone11", "changed101")
 		wantTold(t, b, "up after a gap", "changed9")
 	})
-	hubTest(t, "a late one nothing older", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "a late one nothing older", func(t *testing.T, s *leaseServer, h *Shared) {
 		first := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
 		s.say(watch.Added, "b", "10")
@@ -151,7 +151,7 @@ func TestHubShows(t *testing.T) {
 		wantTold(t, late, "up after a gap", "changed11")
 		wantTold(t, first, "up after a gap", "changed9")
 	})
-	hubTest(t, "one Lease to several", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "one Lease to several", func(t *testing.T, s *leaseServer, h *Shared) {
 		one, two := subscribed(t, h, "a"), subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
 		wantTold(t, one, "up after a gap", "changed9")
@@ -162,8 +162,8 @@ func TestHubShows(t *testing.T) {
 	})
 }
 
-func TestHubGoesOn(t *testing.T) {
-	hubTest(t, "where it was when the server ends the watch", func(t *testing.T, s *leaseServer, h *WatchHub) {
+func TestSharedGoesOn(t *testing.T) {
+	sharedTest(t, "where it was when the server ends the watch", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
 		s.streams[""].Action(watch.Bookmark, leaseOf("", "15"))
@@ -179,15 +179,15 @@ func TestHubGoesOn(t *testing.T) {
 			t.Errorf("watches %q", got)
 		}
 	})
-	hubTest(t, "not without a word when it ends with nothing shown", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "not without a word when it ends with nothing shown", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.streams[""].Stop()
 		wantTold(t, a, "up after a gap", "down")
 	})
 }
 
-func TestHubWithoutTheRight(t *testing.T) {
-	hubTest(t, "watches by name, and tries again later", func(t *testing.T, s *leaseServer, h *WatchHub) {
+func TestSharedWithoutTheRight(t *testing.T) {
+	sharedTest(t, "watches by name, and tries again later", func(t *testing.T, s *leaseServer, h *Shared) {
 		s.set(wholeNamespace(noRight))
 		a, b := subscribed(t, h, "a"), subscribed(t, h, "b")
 		s.streams["metadata.name=a"].Action(watch.Added, leaseOf("a", "9"))
@@ -206,7 +206,7 @@ func TestHubWithoutTheRight(t *testing.T) {
 		s.say(watch.Modified, "a", "11")
 		wantTold(t, a, "changed11")
 	})
-	hubTest(t, "that it lost", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "that it lost", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
 		s.set(wholeNamespace(noRight))
@@ -216,7 +216,7 @@ func TestHubWithoutTheRight(t *testing.T) {
 			t.Errorf("watches %q", got)
 		}
 	})
-	hubTest(t, "and whoever ends meanwhile is not followed by name", func(t *testing.T, s *leaseServer, h *WatchHub) {
+	sharedTest(t, "and whoever ends meanwhile is not followed by name", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		a.End()
 		a.refused()
@@ -228,8 +228,8 @@ func TestHubWithoutTheRight(t *testing.T) {
 	})
 }
 
-func TestHubDropsWhoDoesNotLook(t *testing.T) {
-	hubTest(t, "and nobody else", func(t *testing.T, s *leaseServer, h *WatchHub) {
+func TestSharedDropsWhoDoesNotLook(t *testing.T) {
+	sharedTest(t, "and nobody else", func(t *testing.T, s *leaseServer, h *Shared) {
 		a, other := subscribed(t, h, "a"), subscribed(t, h, "b")
 		for i := range maxPending + 2 {
 			s.say(watch.Modified, "a", strconv.Itoa(100+i))

@@ -1,4 +1,4 @@
-package k8sleaderelection
+package k8sresourcelock
 
 import (
 	"context"
@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-func TestDispatcherBoundsCalls(t *testing.T) {
+func TestSharedBoundsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDispatcher(2)
+		d := &Shared{CallsAtOnce: 2}
 		end := make(chan struct{})
 		var began, late []int
 		call := func(ctx context.Context, i int) {
-			d.call(ctx, time.Minute, func() {
+			d.Call(ctx, time.Minute, func(ended func()) {
 				began = append(began, i)
 				<-end
-				d.ended()
+				ended()
 			}, func() { late = append(late, i) })
 			synctest.Wait()
 		}
@@ -43,26 +43,26 @@ func TestDispatcherBoundsCalls(t *testing.T) {
 		if want := []int{0, 1, 2, 4}; !slices.Equal(began, want) {
 			t.Errorf("%v were made, want %v", began, want)
 		}
-		if d.underway != 0 || len(d.waiting) != 0 {
-			t.Errorf("%d under way, %d waiting", d.underway, len(d.waiting))
+		if d.calls.underway != 0 || len(d.calls.waiting) != 0 {
+			t.Errorf("%d under way, %d waiting", d.calls.underway, len(d.calls.waiting))
 		}
 	})
 }
 
 // Calls that hang hold up others for no longer than these have patience.
-func TestDispatcherLetsNoCallWaitForEver(t *testing.T) {
+func TestSharedLetsNoCallWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDispatcher(1)
+		d := &Shared{CallsAtOnce: 1}
 		hang := make(chan struct{})
 		began := time.Now()
 		made := make(chan time.Duration, 3)
 		for i := range 3 {
-			d.call(t.Context(), 2*time.Second, func() {
+			d.Call(t.Context(), 2*time.Second, func(ended func()) {
 				made <- time.Since(began)
 				if i == 0 {
 					<-hang
 				}
-				d.ended()
+				ended()
 			}, func() { t.Errorf("%d is given up", i) })
 		}
 		<-time.After(3 * time.Second)
@@ -73,8 +73,8 @@ func TestDispatcherLetsNoCallWaitForEver(t *testing.T) {
 		if got, want := slices.Collect(all(made)), []time.Duration{0, 2 * time.Second, 2 * time.Second}; !slices.Equal(got, want) {
 			t.Errorf("made after %v, want %v", got, want)
 		}
-		if d.underway != 0 || len(d.waiting) != 0 {
-			t.Errorf("%d under way, %d waiting", d.underway, len(d.waiting))
+		if d.calls.underway != 0 || len(d.calls.waiting) != 0 {
+			t.Errorf("%d under way, %d waiting", d.calls.underway, len(d.calls.waiting))
 		}
 	})
 }

@@ -11,9 +11,9 @@ import (
 // sharedWatch follows all Leases of a namespace until its last subscriber has gone, or
 // the right to do so is missing. When a connection ends it makes the next.
 //
-// hub.mu guards all but what is set once.
+// shared.mu guards all but what is set once.
 type sharedWatch struct {
-	hub       *WatchHub
+	shared    *Shared
 	namespace string
 	stop      context.CancelFunc
 	done      chan struct{} // closed at the end
@@ -37,18 +37,18 @@ type share struct {
 	known bool
 }
 
-func newSharedWatch(ctx context.Context, h *WatchHub, namespace string) *sharedWatch {
+func newSharedWatch(ctx context.Context, s *Shared, namespace string) *sharedWatch {
 	// It serves others when its first subscriber is gone; the last one ends it.
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w := &sharedWatch{
-		hub: h, namespace: namespace, stop: stop, done: make(chan struct{}),
+		shared: s, namespace: namespace, stop: stop, done: make(chan struct{}),
 		shares: map[string][]*share{}, latest: map[string]string{},
 	}
 	go w.run(ctx)
 	return w
 }
 
-// add makes a share. The caller holds hub.mu.
+// add makes a share. The caller holds shared.mu.
 func (w *sharedWatch) add(to *lockWatch) *share {
 	s := &share{of: w, to: to}
 	w.shares[to.name] = append(w.shares[to.name], s)
@@ -58,7 +58,7 @@ func (w *sharedWatch) add(to *lockWatch) *share {
 	return s
 }
 
-// began tells that the watch is up. The caller holds hub.mu.
+// began tells that the watch is up. The caller holds shared.mu.
 func (s *share) began() {
 	s.to.put(News{Kind: Up, Gap: !s.known})
 	s.known = true
@@ -66,7 +66,7 @@ func (s *share) began() {
 
 // remove takes a share out. The last one ends the watch, and waits for that.
 func (w *sharedWatch) remove(s *share) {
-	w.hub.mu.Lock()
+	w.shared.mu.Lock()
 	rest := slices.DeleteFunc(w.shares[s.to.name], func(o *share) bool { return o == s })
 	w.shares[s.to.name] = rest
 	if len(rest) == 0 {
@@ -74,9 +74,9 @@ func (w *sharedWatch) remove(s *share) {
 	}
 	last := len(w.shares) == 0
 	if last {
-		w.hub.forget(w)
+		w.shared.forget(w)
 	}
-	w.hub.mu.Unlock()
+	w.shared.mu.Unlock()
 	if last {
 		w.stop()
 		<-w.done
@@ -100,12 +100,12 @@ func (w *sharedWatch) run(ctx context.Context) {
 func (w *sharedWatch) connect(ctx context.Context) (shown bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w.hub.mu.Lock()
+	w.shared.mu.Lock()
 	w.broken = cancel
 	from := w.at
-	w.hub.mu.Unlock()
+	w.shared.mu.Unlock()
 	stream, end, err := accepted(ctx, func(ctx context.Context) (watch.Interface, error) {
-		return w.hub.Client.Leases(w.namespace).Watch(ctx, watchOptions("", from))
+		return w.shared.Client.Leases(w.namespace).Watch(ctx, watchOptions("", from))
 	})
 	if err != nil {
 		return false, err
@@ -127,8 +127,8 @@ func (w *sharedWatch) connect(ctx context.Context) (shown bool, err error) {
 
 // began tells all that the watch is up.
 func (w *sharedWatch) began() {
-	w.hub.mu.Lock()
-	defer w.hub.mu.Unlock()
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
 	w.up = true
 	for s := range w.all {
 		s.began()
@@ -138,16 +138,16 @@ func (w *sharedWatch) began() {
 // ended tells all why a connection is over, and reports whether to make the next. One
 // that the server ended in the course of things is no news if it can be gone on with.
 func (w *sharedWatch) ended(shown bool, err error) bool {
-	w.hub.mu.Lock()
+	w.shared.mu.Lock()
 	if err == nil && shown && w.at != "" {
-		w.hub.mu.Unlock()
+		w.shared.mu.Unlock()
 		return true
 	}
 	w.up = false
 	refused := apierrors.IsForbidden(err)
 	if refused {
-		w.hub.forget(w)
-		w.hub.refuse(w.namespace)
+		w.shared.forget(w)
+		w.shared.refuse(w.namespace)
 		err = nil // there is another way
 	}
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || w.at == "" {
@@ -157,7 +157,7 @@ func (w *sharedWatch) ended(shown bool, err error) bool {
 	for _, s := range all {
 		s.to.put(News{Kind: Down, Err: err})
 	}
-	w.hub.mu.Unlock()
+	w.shared.mu.Unlock()
 	for _, s := range all {
 		if refused {
 			s.to.refused()
@@ -166,7 +166,7 @@ func (w *sharedWatch) ended(shown bool, err error) bool {
 	return !refused
 }
 
-// reset begins anew, with the present state. The caller holds hub.mu.
+// reset begins anew, with the present state. The caller holds shared.mu.
 func (w *sharedWatch) reset() {
 	w.at = ""
 	clear(w.latest)
@@ -175,7 +175,7 @@ func (w *sharedWatch) reset() {
 	}
 }
 
-// all are the shares. The caller holds hub.mu.
+// all are the shares. The caller holds shared.mu.
 func (w *sharedWatch) all(yield func(*share) bool) {
 	for _, shares := range w.shares {
 		for _, s := range shares {
@@ -193,8 +193,8 @@ func (w *sharedWatch) show(event watch.Event) error {
 		return err
 	}
 	version := lease.ResourceVersion
-	w.hub.mu.Lock()
-	defer w.hub.mu.Unlock()
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
 	if w.broken == nil {
 		return nil // out of date
 	}
@@ -222,8 +222,8 @@ func (w *sharedWatch) show(event watch.Event) error {
 // rewound begins anew for all when the store is behind what was shown of a Lease: the
 // connection waits for versions that the store has yet to reach again.
 func (w *sharedWatch) rewound(name, present string) {
-	w.hub.mu.Lock()
-	defer w.hub.mu.Unlock()
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
 	if present == "" || !later(w.latest[name], present) {
 		return
 	}
