@@ -253,7 +253,7 @@ func TestWhatIsHandedOverWithoutFlags(t *testing.T) {
 	clearVariables(t)
 	server := handed(t, "server")
 	for field, want := range map[string]string{
-		"Exit": "there: true", "Logger": "<nil>", "RESTConfig": "<nil>", "DisableElections": "false", "DisableGate": "false", "Fence": "false", "DisableMember": "false", "PodUID": "", "Coordinator": "false", "ElectionStrategy": "",
+		"ExitOnStuckDrain": "true", "Logger": "<nil>", "RESTConfig": "<nil>", "DisableElections": "false", "DisableGate": "false", "Fence": "false", "DisableMember": "false", "PodUID": "", "Coordinator": "false", "ElectionStrategy": "",
 		"DisableGatewayAPI": "false", "DisableGatewayStatus": "false", "DisableGatewayDeployment": "false", "DisableGatewayClass": "false",
 		"Namespace": "istio-system", "Lock": "configmap", "Address": ":15014", "QPS": "40", "Burst": "60", "ExcludedNamespaces": "[]", "Profiling": "false",
 		"LeaseDuration": "30s", "RenewDeadline": "15s", "RetryPeriod": "7.5s", "ShutdownTimeout": "0s",

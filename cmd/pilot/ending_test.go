@@ -132,7 +132,7 @@ func stuckProcessEnds(t *testing.T, _ *world) {
 		code, _ := p.page(t, "/readyz")
 		return code == http.StatusServiceUnavailable || code == 0
 	})
-	// 3, which dashboards and scripts go by, and not whatever exitStuck is.
+	// 3, which dashboards and scripts go by, and not whatever the elector calls it.
 	if code := p.Exit(t); code != 3 {
 		t.Errorf("it ended with %d", code)
 	}
@@ -140,7 +140,7 @@ func stuckProcessEnds(t *testing.T, _ *world) {
 	if took := time.Since(sent); took < time.Second || took > 19*time.Second {
 		t.Errorf("it ended after %v", took)
 	}
-	if log := p.log(); !strings.Contains(log, "a controller has outstayed its drain") || strings.Contains(log, "server has ended") {
+	if log := p.log(); !strings.Contains(log, "run functions have outstayed the drain limit") || strings.Contains(log, "server has ended") {
 		t.Error("the log does not say why it ended")
 	}
 }

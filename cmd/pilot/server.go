@@ -2,17 +2,12 @@ package main
 
 import (
 	"context"
-	"os"
 
 	"github.com/spf13/cobra"
-	"istio.io/pkg/log"
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
 )
-
-// exitStuck is the exit code when a controller outstayed its drain.
-const exitStuck = 3
 
 // serve runs a server until ctx ends.
 func serve(ctx context.Context, config bootstrap.Config) error {
@@ -47,10 +42,7 @@ func serverCommand(env features.Features, wrong error, run func(context.Context,
 			if config.Identity != env.PodName {
 				config.PodUID = "" // the garbage collector would delete what belongs to a Pod of another name
 			}
-			config.Exit = func() {
-				_ = log.Sync() // the process ends in any case
-				os.Exit(exitStuck)
-			}
+			config.ExitOnStuckDrain = true
 			return run(cmd.Context(), config)
 		},
 	}

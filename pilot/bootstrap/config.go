@@ -95,9 +95,9 @@ type Config struct {
 	// Profiling serves Go's profiles at Address, under /debug/pprof/.
 	Profiling bool
 
-	// Exit ends the process when a controller outstays its drain: another one may lead
-	// soon, and only that makes sure that this one does not act. nil: it is logged.
-	Exit func()
+	// ExitOnStuckDrain ends the process, with exit code 3, when a controller outstays its drain: another one may
+	// lead soon, and only that makes sure that this one does not act. Without it the server reports it and goes on.
+	ExitOnStuckDrain bool
 	// Logger receives everything; nil means Istio's log.
 	Logger *slog.Logger
 

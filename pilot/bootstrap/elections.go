@@ -266,19 +266,14 @@ func (s *site) electionConfig(row election) leaderelection.Config {
 		Namespace:    s.config.Namespace, Identity: s.config.Identity, Revision: s.config.Revision,
 		ElectionID: row.id, PerRevision: row.perRevision, Remote: s.config.remote, Lock: lock, Predecessor: row.predecessor,
 		LeaseDuration: s.config.LeaseDuration, RenewDeadline: s.config.RenewDeadline, RetryPeriod: s.config.RetryPeriod,
-		StopLimit:       s.config.ShutdownTimeout,
-		HealthTolerance: s.config.healthTolerance,
-		DefaultWatcher:  s.watcher,
-		Disabled:        s.config.DisableElections,
-		EventRecorder:   s.events,
-		Observer:        s.metrics,
-		OnStuckDrain: func() {
-			s.log.Error("a controller has outstayed its drain", "election", row.id, "exit", s.config.Exit != nil)
-			if s.config.Exit != nil {
-				s.config.Exit()
-			}
-		},
-		Logger: s.log,
+		StopLimit:        s.config.ShutdownTimeout,
+		HealthTolerance:  s.config.healthTolerance,
+		DefaultWatcher:   s.watcher,
+		Disabled:         s.config.DisableElections,
+		EventRecorder:    s.events,
+		Observer:         s.metrics,
+		ExitOnStuckDrain: s.config.ExitOnStuckDrain,
+		Logger:           s.log,
 	}
 }
 

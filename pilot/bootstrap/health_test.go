@@ -46,8 +46,8 @@ func healthFollowsStuckWork(t *testing.T, e *environment) {
 	if code, _ := r.page(t, "/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz says %d: it has nothing to do with that", code)
 	}
-	if r.lines.Count("level=ERROR", "outstayed its drain", "exit=false") != 1 {
-		t.Error("the log does not say that the controller has outstayed its drain")
+	if r.lines.Count("level=ERROR", "outstayed the drain limit") != 1 {
+		t.Error("the log does not say that the controller has outstayed the drain limit")
 	}
 	close(c.held)
 	await(t, "it is healthy again", func() bool { code, _ := r.page(t, "/healthz"); return code == http.StatusOK })

@@ -9,11 +9,10 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// stuckControllerEndsTheProcess: after ShutdownTimeout, by Exit.
-func stuckControllerEndsTheProcess(t *testing.T, e *environment) {
+// stuckControllerIsNotWaitedFor: the server ends after ShutdownTimeout, whatever its controllers do.
+func stuckControllerIsNotWaitedFor(t *testing.T, e *environment) {
 	config := e.config(t, "a")
-	exited := make(chan time.Time, 1)
-	config.ShutdownTimeout, config.Exit = time.Second, func() { exited <- time.Now() }
+	config.ShutdownTimeout = time.Second
 	c := newController()
 	c.held = make(chan struct{})
 	r := start(t, config, c.rows())
@@ -21,17 +20,12 @@ func stuckControllerEndsTheProcess(t *testing.T, e *environment) {
 	stopped := time.Now()
 	ended := make(chan error, 1)
 	go func() { ended <- r.end() }()
-	select {
-	case at := <-exited:
-		if took := at.Sub(stopped); took < config.ShutdownTimeout || took >= defaultShutdownTimeout {
-			t.Errorf("Exit was called after %v", took)
-		}
-	case <-time.After(patience):
-		t.Error("Exit was not called")
-	}
 	var err error
 	select {
 	case err = <-ended: // it does not wait for what is stuck
+		if took := time.Since(stopped); took < config.ShutdownTimeout || took >= defaultShutdownTimeout {
+			t.Errorf("it ended after %v", took)
+		}
 	case <-time.After(patience):
 	}
 	close(c.held)
@@ -40,5 +34,20 @@ func stuckControllerEndsTheProcess(t *testing.T, e *environment) {
 	}
 	if !c.closed {
 		t.Error("the controller was not closed")
+	}
+}
+
+// exitIsTheElections: each election has it from the server. The end of a process is tried with one, in cmd/pilot.
+func exitIsTheElections(t *testing.T, e *environment) {
+	config := e.config(t, "a")
+	for _, exits := range []bool{true, false} {
+		config.ExitOnStuckDrain = exits
+		s, err := newServer(config, newController().rows())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.electionConfig(election{id: "an-election"}).ExitOnStuckDrain; got != exits {
+			t.Errorf("ExitOnStuckDrain %v makes %v of an election", exits, got)
+		}
 	}
 }

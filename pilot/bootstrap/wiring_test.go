@@ -24,21 +24,16 @@ func TestElectionsGetTheServersConfiguration(t *testing.T) {
 	config.Namespace, config.Identity, config.Revision, config.Lock = "a-namespace", "an-identity", "a-revision", "lease"
 	config.LeaseDuration, config.RenewDeadline, config.RetryPeriod, config.ShutdownTimeout = 41*time.Second, 23*time.Second, 5*time.Second, 7*time.Second
 	config.healthTolerance, config.DisableElections = 3*time.Second, true
-	stuck := 0
-	config.Exit = func() { stuck++ }
+	config.ExitOnStuckDrain = true
 	s, err := newServer(config, newController().rows())
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := s.electionConfig(election{id: "an-election", perRevision: true})
-	if got.OnStuckDrain(); stuck != 1 {
-		t.Errorf("a stuck drain has ended the process %d times", stuck)
-	}
-	got.OnStuckDrain = nil
 	want := leaderelection.Config{
 		Namespace: "a-namespace", Identity: "an-identity", Revision: "a-revision", ElectionID: "an-election", PerRevision: true,
 		Lock: leaderelection.LeaseLock, LeaseDuration: 41 * time.Second, RenewDeadline: 23 * time.Second, RetryPeriod: 5 * time.Second,
-		StopLimit: 7 * time.Second, HealthTolerance: 3 * time.Second, Disabled: true,
+		StopLimit: 7 * time.Second, HealthTolerance: 3 * time.Second, Disabled: true, ExitOnStuckDrain: true,
 		DefaultWatcher: s.watcher, EventRecorder: s.events, Observer: s.metrics, Logger: s.log,
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -111,7 +111,7 @@ type LeaderElectionConfig struct {
 	// OnStuckDrain is called once for a drain that has outstayed its limit. From then on
 	// the lock is not renewed: it lapses, and somebody else leads beside what still runs.
 	OnStuckDrain func()
-	// ExitOnStuckDrain ends the process, with exit code 1, for a drain that has outstayed
+	// ExitOnStuckDrain ends the process, with exit code 3, for a drain that has outstayed
 	// its limit, after OnStuckDrain has returned: functions that will not end block every
 	// next term, and only the process's end is sure to end them.
 	ExitOnStuckDrain bool

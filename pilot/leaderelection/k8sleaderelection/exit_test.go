@@ -27,7 +27,7 @@ func TestExitOnStuckDrainEndsTheProcess(t *testing.T) {
 	self.Env = append(os.Environ(), stuckEnv+"=yes")
 	out, err := self.CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || bytes.Contains(out, []byte("FAIL")) {
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 || bytes.Contains(out, []byte("FAIL")) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -60,6 +60,9 @@ func (c *change) acknowledged() core.Op {
 	return core.NoOp
 }
 
+// exitStuck is ExitOnStuckDrain's exit code: neither a panic's nor that of an ordinary error.
+const exitStuck = 3
+
 // pass reports what one pass of the loop changed.
 func (r *reporter) pass(c *change) {
 	after := &c.after
@@ -77,7 +80,7 @@ func (r *reporter) pass(c *change) {
 			f()
 		}
 		if r.le.config.ExitOnStuckDrain {
-			r.le.exit(1)
+			r.le.exit(exitStuck)
 		}
 	}
 	r.handover(c)
