@@ -59,7 +59,7 @@ func (c *Cluster) certified(url, user string, groups ...string) (*rest.Config, e
 	}
 	return unlimited(&rest.Config{
 		Host:            url,
-		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.pem, CertData: pair.cert, KeyData: pair.key},
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.PEM, CertData: pair.Cert, KeyData: pair.Key},
 	}), nil
 }
 

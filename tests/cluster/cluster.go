@@ -27,7 +27,7 @@ type Cluster struct {
 	admin   *rest.Config
 
 	// What follows is empty for an external cluster.
-	authority   *authority
+	authority   authority
 	block       *loopback.Block
 	address     string
 	etcd        *process.Process

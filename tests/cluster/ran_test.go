@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
+	"incumbent.dev/incumbent/tests/internal/certs"
 )
 
 // What a disaster did not meet, a restore does not begin: of the API servers those are started again
@@ -164,17 +165,17 @@ func TestWhatCertificatesAreFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func(p pair) *x509.Certificate {
+	read := func(p certs.Pair) *x509.Certificate {
 		t.Helper()
-		both, err := tls.X509KeyPair(p.cert, p.key) // the key is the certificate's
+		both, err := tls.X509KeyPair(p.Cert, p.Key) // the key is the certificate's
 		if err != nil {
 			t.Fatal(err)
 		}
 		return both.Leaf
 	}
-	verify := func(p pair, by *authority, use x509.ExtKeyUsage, name string) error {
+	verify := func(p certs.Pair, by authority, use x509.ExtKeyUsage, name string) error {
 		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(by.pem) {
+		if !pool.AppendCertsFromPEM(by.PEM) {
 			t.Fatal("the authority's certificate is none")
 		}
 		_, err := read(p).Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{use}, DNSName: name})
@@ -209,15 +210,15 @@ func TestWhatCertificatesAreFor(t *testing.T) {
 	if who.SerialNumber.Cmp(read(again).SerialNumber) == 0 || who.SerialNumber.Cmp(read(server).SerialNumber) == 0 {
 		t.Error("two certificates have one number")
 	}
-	if ours.cert.Subject.CommonName != "incumbent test cluster" || !ours.cert.IsCA {
-		t.Errorf("the authority is %v", ours.cert.Subject)
+	if ours.Cert.Subject.CommonName != "incumbent test cluster" || !ours.Cert.IsCA {
+		t.Errorf("the authority is %v", ours.Cert.Subject)
 	}
 	c := &Cluster{authority: ours}
 	config, err := c.certified("https://h", "somebody", "some")
-	if err != nil || config.Host != "https://h" || config.QPS != -1 || !slices.Equal(config.CAData, ours.pem) {
+	if err != nil || config.Host != "https://h" || config.QPS != -1 || !slices.Equal(config.CAData, ours.PEM) {
 		t.Errorf("%v, %+v", err, config)
 	}
-	if who := read(pair{config.CertData, config.KeyData}); who.Subject.CommonName != "somebody" {
+	if who := read(certs.Pair{Cert: config.CertData, Key: config.KeyData}); who.Subject.CommonName != "somebody" {
 		t.Errorf("a configuration's is %v", who.Subject)
 	}
 }

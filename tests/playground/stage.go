@@ -165,13 +165,13 @@ func both(first, second func()) func() {
 
 // setUp puts the control plane into the cluster.
 func (s *stage) setUp(ctx context.Context) error {
-	bundle, err := certs.New()
+	authority, err := certs.NewAuthority("incumbent demo")
 	if err != nil {
 		return err
 	}
-	s.bundle = string(bundle)
+	s.bundle = string(authority.PEM)
 	file := filepath.Join(s.cluster.Dir(), "root-cert.pem")
-	if err := os.WriteFile(file, bundle, 0o600); err != nil {
+	if err := os.WriteFile(file, authority.PEM, 0o600); err != nil {
 		return fmt.Errorf("writing the CA bundle: %w", err)
 	}
 	client, err := dynamic.NewForConfig(s.cluster.Admin())

@@ -2,16 +2,12 @@ package node
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"strconv"
@@ -21,6 +17,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/tests/internal/certs"
 )
 
 const (
@@ -124,28 +122,24 @@ func (n *Node) servingConfig(address string) (*tls.Config, error) {
 	if cluster != nil && cluster.RootCAs != nil {
 		config.ClientCAs = cluster.RootCAs
 	}
-	certificate, err := selfSigned(n.options.Name, address)
+	certificate, err := ownCertificate(n.options.Name, address)
 	config.Certificates = []tls.Certificate{certificate}
 	return config, err
 }
 
-func selfSigned(name, address string) (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// ownCertificate is by an authority that nobody knows.
+func ownCertificate(name, address string) (tls.Certificate, error) {
+	authority, err := certs.NewAuthority(name)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("making the node's key: %w", err)
+		return tls.Certificate{}, err
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "system:node:" + name},
-		NotBefore:    time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
-		NotAfter:     time.Date(2120, 1, 1, 0, 0, 0, 0, time.UTC),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IPAddresses:  []net.IP{net.ParseIP(address)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	pair, err := authority.Sign(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: "system:node:" + name},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.ParseIP(address)},
+	})
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("signing the node's certificate: %w", err)
+		return tls.Certificate{}, err
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	return tls.X509KeyPair(pair.Cert, pair.Key)
 }

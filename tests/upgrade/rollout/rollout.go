@@ -195,12 +195,12 @@ func (r *Rollout) startPods(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stopPods = stop
 	r.pods.Go(func() { r.fail("the node has ended", r.Node.Run(running)) })
-	bundle, err := certs.New()
+	authority, err := certs.NewAuthority("incumbent tests")
 	if err != nil {
 		return err
 	}
-	r.bundle = string(bundle)
-	if err := os.WriteFile(r.BundleFile(), bundle, 0o600); err != nil {
+	r.bundle = string(authority.PEM)
+	if err := os.WriteFile(r.BundleFile(), authority.PEM, 0o600); err != nil {
 		return fmt.Errorf("writing the CA bundle: %w", err)
 	}
 	return nil
