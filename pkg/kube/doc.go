@@ -13,4 +13,7 @@
 // for long on one that is dead: FreshConnections says how.
 //
 // No function here changes a configuration that it is given.
+//
+// For those who try requests again and again: Trouble logs what fails, once for each cause, Pause waits in
+// between, and Older compares resourceVersions.
 package kube

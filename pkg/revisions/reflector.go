@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"incumbent.dev/incumbent/pkg/kube"
@@ -73,7 +72,7 @@ func (f *reflector[T]) run(ctx context.Context) {
 			wait = jitter(retry)
 			retry = min(2*retry, lastRetry)
 		}
-		pause(ctx, wait)
+		_ = kube.Pause(ctx, wait)
 	}
 	f.behind.remove(f.of) // nobody is to wait for what will not be read again
 }
@@ -208,7 +207,7 @@ func (f *reflector[T]) events(ctx context.Context, w watch.Interface, oldest str
 				return apierrors.FromObject(event.Object)
 			case !ok:
 				return nil // the watch has ended, or shows what it was not asked for
-			case !older(metaOf(item).GetResourceVersion(), oldest):
+			case !kube.Older(metaOf(item).GetResourceVersion(), oldest):
 				f.hand(event.Type, item)
 			}
 		}
@@ -253,19 +252,5 @@ func (f *reflector[T]) watching(version string) metav1.ListOptions {
 // expired reports whether a version is too old to watch from.
 func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// older reports whether a version is of before another; what is none is not.
-func older(version, than string) bool {
-	order, _ := resourceversion.CompareResourceVersion(version, than) // 0 with an error
-	return order < 0
-}
-
 // jitter spreads a wait over half to one and a half of its length.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
-
-// pause waits, or returns early when ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}

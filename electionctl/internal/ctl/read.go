@@ -18,6 +18,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/members"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // defaultTag is the webhook that says which revision is the default.
@@ -110,12 +111,8 @@ func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
 // lookAgain looks once more, after that time.
 func (c *clients) lookAgain(ctx context.Context, namespace string, after time.Duration, progress func() (stop func())) (*seen, error) {
 	defer progress()()
-	timer := time.NewTimer(after)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := kube.Pause(ctx, after); err != nil {
+		return nil, err
 	}
 	return c.look(ctx, namespace)
 }

@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // unseenLimit is how long a cache may take to show what an answer told of. After that a
@@ -77,9 +78,9 @@ func (u *answers[K, T]) seen(name types.NamespacedName, version string) *answer[
 func (a *answer[K, T]) shownBy(version string) bool {
 	var none T
 	if a.object == none {
-		return a.stale == "" || older(a.stale, version)
+		return a.stale == "" || kube.Older(a.stale, version)
 	}
-	return !older(version, a.object.GetResourceVersion())
+	return !kube.Older(version, a.object.GetResourceVersion())
 }
 
 // drop forgets an answer, and reports whether it was still there.
@@ -98,10 +99,4 @@ func (u *answers[K, T]) clear() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	clear(u.unseen)
-}
-
-// older reports whether a version is of before another. One that is not known is not.
-func older(version, than string) bool {
-	order, _ := resourceversion.CompareResourceVersion(version, than) // 0 with an error
-	return order < 0
 }

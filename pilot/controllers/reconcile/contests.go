@@ -69,11 +69,10 @@ func (c *contests[K]) changed(kind string, name types.NamespacedName, key K, cha
 
 // pauseAfter is how long to wait after a change that was made so many times in a row.
 func pauseAfter(times int) time.Duration {
-	pause := time.Duration(0)
-	for ; times >= contestedAfter && pause < lastPause; times-- {
-		pause = max(firstPause, 2*pause)
+	if times < contestedAfter {
+		return 0
 	}
-	return min(pause, lastPause)
+	return min(firstPause<<min(times-contestedAfter, 10), lastPause)
 }
 
 // resume ends a pause.

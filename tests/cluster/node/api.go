@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const (
@@ -43,22 +45,10 @@ func retry(ctx context.Context, report func(error), call func(context.Context) e
 			report(err)
 			said = text
 		}
-		if errors.Is(err, errFinal) || !linger(ctx, pause) {
+		if errors.Is(err, errFinal) || kube.Pause(ctx, pause) != nil {
 			return false
 		}
 		pause = min(2*pause, lastPause)
-	}
-}
-
-// linger waits, and tells whether ctx is still alive.
-func linger(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const (
@@ -183,7 +185,7 @@ func (w *worker) sendLog(ctx context.Context, out http.ResponseWriter, n int, re
 		if err := flush.Flush(); err != nil {
 			return err
 		}
-		if !request.follow || !alive || request.limit == 0 || !linger(ctx, followInterval) {
+		if !request.follow || !alive || request.limit == 0 || kube.Pause(ctx, followInterval) != nil {
 			return nil
 		}
 	}

@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // eager is the wait between probes until the first that succeeds: a kubelet would wait a
@@ -48,7 +50,7 @@ func (w *worker) probe(ctx context.Context, address string) {
 				w.setReady(false, err.Error())
 			}
 		}
-		if !linger(ctx, wait) {
+		if kube.Pause(ctx, wait) != nil {
 			return
 		}
 	}
@@ -67,7 +69,7 @@ func (w *worker) watchLife(ctx context.Context, address string) error {
 	ask, done := asker(probe, container, address)
 	defer done()
 	failures := 0
-	for wait := time.Duration(probe.InitialDelaySeconds) * time.Second; linger(ctx, wait); wait = seconds(probe.PeriodSeconds) {
+	for wait := time.Duration(probe.InitialDelaySeconds) * time.Second; kube.Pause(ctx, wait) == nil; wait = seconds(probe.PeriodSeconds) {
 		err := ask(ctx)
 		if err == nil {
 			failures = 0

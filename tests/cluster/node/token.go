@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -34,7 +35,7 @@ func (w *worker) setUp() bool {
 // keepToken replaces the token in time, as long as there is a Pod.
 func (w *worker) keepToken() {
 	complain := func(err error) { w.logger.Warn("a Pod's token gets old", "err", err) }
-	for linger(w.exists, w.node.options.TokenRefresh) {
+	for kube.Pause(w.exists, w.node.options.TokenRefresh) == nil {
 		retry(w.exists, complain, w.writeToken)
 	}
 }

@@ -7,13 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
+	"go.uber.org/atomic"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
 
@@ -133,7 +134,7 @@ func (w *worker) runProcesses(start process.Spec, address string) {
 		delay := delays.next()
 		w.status.backOff(delay, err)
 		w.logger.Info("a Pod's process ended", "state", fmt.Sprint(state), "err", err, "restart", delay)
-		if !linger(w.wanted, delay) {
+		if kube.Pause(w.wanted, delay) != nil {
 			return
 		}
 		w.show(func(view *Pod) { view.Restarts++ })

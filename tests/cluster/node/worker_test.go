@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
 
@@ -172,7 +173,7 @@ func TestHowAProcessIsEnded(t *testing.T) {
 				return err != nil || x.script == "exec sleep 60" || strings.Contains(x.script, "exit 0") && ignoredOrCaught(string(text), "SigCgt") || ignoredOrCaught(string(text), "SigIgn")
 			}
 			for began := time.Now(); !deaf() && time.Since(began) < 10*time.Second; {
-				if !linger(ctx, 5*time.Millisecond) {
+				if kube.Pause(ctx, 5*time.Millisecond) != nil {
 					break
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const (
@@ -62,22 +63,10 @@ func seen(ctx context.Context, set string, client kubernetes.Interface, o Option
 			case ctx.Err() == nil:
 				last = err
 			}
-			if failed := pause(ctx); failed != nil {
+			if failed := kube.Pause(ctx, seenPause); failed != nil {
 				return fmt.Errorf("API server %d: %w (the last answer: %w)", i+1, failed, last)
 			}
 		}
 	}
 	return nil
-}
-
-// pause waits a moment; the error is why it could not.
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(seenPause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
