@@ -42,7 +42,8 @@ func (e *events) run(ctx context.Context) error {
 	// The Events of the elections' end are still to be written when ctx ends.
 	writing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	sink := &eventSink{ctx: writing, client: e.client, log: e.log, flushed: make(chan struct{})}
+	trouble := kube.NewTrouble(e.log, map[string]string{eventVerb: "the log has the same"})
+	sink := &eventSink{ctx: writing, client: e.client, trouble: trouble, flushed: make(chan struct{})}
 	broadcaster := record.NewBroadcaster(record.WithContext(writing))
 	broadcaster.StartRecordingToSink(sink)
 	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: userAgent, Host: e.identity})
@@ -75,9 +76,8 @@ const lastEvent = "Last"
 type eventSink struct {
 	ctx     context.Context
 	client  kube.Client
-	log     *slog.Logger
 	flushed chan struct{}
-	refused bool // said already
+	trouble *kube.Trouble
 }
 
 func (s *eventSink) Create(event *corev1.Event) (*corev1.Event, error) {
@@ -104,17 +104,18 @@ func (s *eventSink) Patch(event *corev1.Event, patch []byte) (*corev1.Event, err
 		Patch(ctx, event.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}))
 }
 
-// written says once that Events may not be written, instead of once for each.
+// eventVerb is what the log calls the writing of Events.
+const eventVerb = "write Events"
+
+// written takes what became of an Event. One that may not be written is not tried again.
 func (s *eventSink) written(event *corev1.Event) func(*corev1.Event, error) (*corev1.Event, error) {
 	return func(stored *corev1.Event, err error) (*corev1.Event, error) {
-		if !apierrors.IsForbidden(err) {
-			s.refused = s.refused && err != nil
-			return stored, err
+		if err != nil && !apierrors.IsForbidden(err) {
+			return stored, err // which the broadcaster tries again
 		}
-		if !s.refused {
-			s.refused = true
-			s.log.Info("Events may not be written; the log has the same", "err", err)
+		if s.trouble.Tried(eventVerb, err); err != nil {
+			return event, nil
 		}
-		return event, nil
+		return stored, nil
 	}
 }

@@ -116,11 +116,7 @@ func (w *fenceWatch) run(ctx context.Context) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	if w.on {
-		watching.Go(func() {
-			install.Watch(ctx, w.client.Kube(), w.wake.nudge, func(err error) {
-				w.log.Info("the fence's policies cannot be watched; it is tried every now and then", "every", w.every, "err", err)
-			})
-		})
+		watching.Go(func() { install.Watch(ctx, w.client.Kube(), w.wake.nudge, w.log) })
 	}
 	for {
 		for le := range w.probes {
@@ -198,12 +194,7 @@ func (w *fenceWatch) try(ctx context.Context, le *leaderelection.LeaderElection,
 		if last.Stands || ctx.Err() != nil {
 			break
 		}
-		pause := time.NewTimer(checkPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-		}
+		_ = kube.Pause(ctx, checkPause)
 	}
 	return last
 }

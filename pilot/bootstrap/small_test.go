@@ -23,6 +23,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 func TestDefaults(t *testing.T) {
@@ -101,7 +102,7 @@ func TestDeclarationsOfTheServersElections(t *testing.T) {
 // broadcaster's, which tries again.
 func TestRefusedEventsAreSaidOnce(t *testing.T) {
 	var log bytes.Buffer
-	sink := &eventSink{log: slog.New(slog.NewTextHandler(&log, nil))}
+	sink := &eventSink{trouble: kube.NewTrouble(slog.New(slog.NewTextHandler(&log, nil)), nil)}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no"))
 	event := &corev1.Event{Message: "mine"}
 	for i, step := range []struct {
@@ -112,7 +113,7 @@ func TestRefusedEventsAreSaidOnce(t *testing.T) {
 		if refused := errors.Is(step.err, forbidden); refused && (err != nil || stored != event) || !refused && !errors.Is(err, step.err) {
 			t.Errorf("step %d: %v, %v", i, stored, err)
 		}
-		if n := strings.Count(log.String(), "Events may not be written"); n != step.said {
+		if n := strings.Count(log.String(), `msg="permission is missing" verb="write Events"`); n != step.said {
 			t.Errorf("step %d: said %d times", i, n)
 		}
 	}

@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 	"reflect"
 	"strings"
@@ -83,7 +82,7 @@ func TestRequestsForEventsAreBoundedAndFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer kube.CloseIdleConnections(client)
-	sink := &eventSink{ctx: t.Context(), client: client, log: slog.New(slog.DiscardHandler)}
+	sink := &eventSink{ctx: t.Context(), client: client, trouble: kube.NewTrouble(quiet, nil)}
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "an-event"}}
 	for verb, send := range map[string]func() (*corev1.Event, error){
 		"create": func() (*corev1.Event, error) { return sink.Create(event) },

@@ -23,14 +23,15 @@ type Trouble struct {
 	away   error            // the last request, if it got no answer
 }
 
-// NewTrouble makes one that logs to log. instead says by verb what happens while that
-// is forbidden, for the log.
+// NewTrouble makes one that logs to log. instead has, by verb, what happens while requests of that verb are
+// forbidden, in words for the log.
 func NewTrouble(log *slog.Logger, instead map[string]string) *Trouble {
 	return &Trouble{log: log, instead: instead, failed: map[string]error{}}
 }
 
-// Tried takes the outcome of one request; verb says of what kind it was. A server that
-// does not answer at all is one trouble whatever the verb, and over with any answer.
+// Tried takes the outcome of one request. The verb says in words of what kind it was, such as "list ingresses": each
+// can fail while others succeed. A server that does not answer at all is one trouble whatever the verb, and over with
+// any answer.
 func (t *Trouble) Tried(verb string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return // we ended it ourselves, which says nothing of the server
@@ -80,7 +81,7 @@ func (t *Trouble) answered() (wasAway bool) {
 	return wasAway
 }
 
-// Moot forgets what became of a verb that is not needed any more.
+// Moot forgets a verb whose requests are not needed any more: it is no Problem, and its end is not logged.
 func (t *Trouble) Moot(verb string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"go.uber.org/atomic"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	clientv1beta1 "k8s.io/client-go/kubernetes/typed/coordination/v1beta1"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const (
@@ -137,7 +139,7 @@ type Publisher struct {
 	objects clientv1beta1.LeaseCandidateInterface
 	// published: this process has written the object, so that what an earlier one left has been renewed.
 	published bool
-	failing   bool
+	trouble   *kube.Trouble
 
 	unfit   atomic.Bool
 	changed chan struct{} // has room for the word that unfit has changed
@@ -152,7 +154,10 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 		cfg.Logger = slog.Default()
 	}
 	cfg.Logger = cfg.Logger.With("leaseCandidate", cfg.Namespace+"/"+cfg.name())
-	return &Publisher{cfg: cfg, objects: cfg.Client.CoordinationV1beta1().LeaseCandidates(cfg.Namespace), changed: make(chan struct{}, 1)}, nil
+	return &Publisher{
+		cfg: cfg, objects: cfg.Client.CoordinationV1beta1().LeaseCandidates(cfg.Namespace), changed: make(chan struct{}, 1),
+		trouble: kube.NewTrouble(cfg.Logger, map[string]string{keepVerb: "no coordinator sees this candidate"}),
+	}, nil
 }
 
 // SetFit says whether this process would mind to lead. It does not block and may be called at any time; a Publisher
@@ -178,23 +183,14 @@ func (p *Publisher) Run(ctx context.Context) error {
 		// try is at once.
 		switch {
 		case apierrors.IsNotFound(err):
-			wait(ctx, unservedPeriod)
+			_ = kube.Pause(ctx, unservedPeriod)
 		case time.Since(ended) < retryPeriod:
-			wait(ctx, retryPeriod)
+			_ = kube.Pause(ctx, retryPeriod)
 		}
 		ended = time.Now()
 	}
 	p.remove(ctx)
 	return nil
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // serve publishes the object and follows it until its watch ends. A watch that ended is no error: the object is
@@ -333,19 +329,16 @@ func (p *Publisher) answer(ctx context.Context, object *coordinationv1beta1.Leas
 	return err
 }
 
-// report says once that the object cannot be kept, and once that it can be again.
+// keepVerb is what the log calls what a Publisher does.
+const keepVerb = "keep the LeaseCandidate"
+
 func (p *Publisher) report(ctx context.Context, err error) {
-	switch {
-	case ctx.Err() != nil:
-		return
-	case err != nil && !p.failing && apierrors.IsNotFound(err):
-		p.cfg.Logger.Warn("the API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1): no coordinator sees this candidate by one", "err", err)
-	case err != nil && !p.failing:
-		p.cfg.Logger.Warn("the LeaseCandidate cannot be kept: no coordinator sees this candidate", "err", err)
-	case err == nil && p.failing:
-		p.cfg.Logger.Info("the LeaseCandidate is kept again")
+	if apierrors.IsNotFound(err) {
+		err = fmt.Errorf("the API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1): %w", err)
 	}
-	p.failing = err != nil
+	if ctx.Err() == nil {
+		p.trouble.Tried(keepVerb, err)
+	}
 }
 
 // remove ends what was published. What is left of a process that cannot do this goes with its Pod.
@@ -353,7 +346,7 @@ func (p *Publisher) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTimeout)
 	defer cancel()
 	err := p.objects.Delete(ctx, p.cfg.name(), metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) && !p.failing {
+	if err != nil && !apierrors.IsNotFound(err) && p.trouble.Problem() == nil {
 		p.cfg.Logger.Info("the LeaseCandidate is left behind", "err", err)
 	}
 }

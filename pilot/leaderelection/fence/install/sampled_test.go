@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // scripted is an API server on which nothing is, and that answers some of what it is asked as a test
@@ -285,16 +287,17 @@ func TestAWatchThatCannotBegin(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := failing(t, verb, resource, away)
 				ctx, cancel := context.WithCancel(t.Context())
-				said, ended := []string{}, make(chan struct{})
+				var log harness.Log
+				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
-					Watch(ctx, client, func() {}, func(err error) { said = append(said, err.Error()) })
+					Watch(ctx, client, func() {}, slog.New(slog.NewTextHandler(&log, nil)))
 				}()
 				synctest.Wait()
 				cancel()
 				<-ended
-				if len(said) != 1 || !strings.HasPrefix(said[0], "watching "+kind+": ") || !strings.Contains(said[0], away.Error()) {
-					t.Errorf("%s %s: it says %q", verb, resource, said)
+				if log.Count("level=WARN") != 1 || log.Count("level=WARN", `verb="watch `+kind+`"`, away.Error()) != 1 {
+					t.Errorf("%s %s: it says\n%s", verb, resource, log.String())
 				}
 			})
 		}

@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const (
@@ -25,9 +27,9 @@ const (
 )
 
 // Watch calls changed when a policy or a binding of any fence was made, changed or deleted,
-// and again when API servers should act on that, until ctx ends. It says by failed that it
-// cannot watch, once for each spell; the caller then has to look every now and then.
-func Watch(ctx context.Context, client kubernetes.Interface, changed func(), failed func(error)) {
+// and again when API servers should act on that, until ctx ends. While it cannot watch, which is
+// logged once, no change is reported: the caller has to look every now and then.
+func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log *slog.Logger) {
 	api := client.AdmissionregistrationV1()
 	events := make(chan struct{}, 1)
 	sources := []*source{{
@@ -47,6 +49,8 @@ func Watch(ctx context.Context, client kubernetes.Interface, changed func(), fai
 			return api.ValidatingAdmissionPolicyBindings().Watch(ctx, o)
 		},
 	}}
+	const instead = "a change of the fence is noticed when it is tried next"
+	trouble := kube.NewTrouble(log, map[string]string{"watch " + policyKind: instead, "watch " + bindingKind: instead})
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, s := range sources {
@@ -56,7 +60,7 @@ func Watch(ctx context.Context, client kubernetes.Interface, changed func(), fai
 			default: // one is due anyway
 			}
 		}
-		all.Go(func() { s.follow(ctx, failed) })
+		all.Go(func() { s.follow(ctx, trouble) })
 	}
 	later := time.NewTimer(0)
 	later.Stop()
@@ -84,37 +88,32 @@ type source struct {
 }
 
 // follow watches until ctx ends, and begins anew after each failure.
-func (s *source) follow(ctx context.Context, failed func(error)) {
-	pause, told := watchPause, false
+func (s *source) follow(ctx context.Context, trouble *kube.Trouble) {
+	pause := watchPause
 	for ctx.Err() == nil {
-		err := s.spell(ctx)
-		if err == nil || ctx.Err() != nil {
-			pause, told = watchPause, false // a watch ends in the ordinary course of things
+		w, err := s.open()
+		if ctx.Err() == nil {
+			trouble.Tried("watch "+s.kind, err)
+		}
+		if err == nil {
+			s.learn(ctx, w)
+			pause = watchPause // a watch ends in the ordinary course of things
 		} else {
-			if !told {
-				failed(fmt.Errorf("watching %s: %w", s.kind, err))
-			}
-			told = true
 			pause = min(2*pause, watchLongest)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		_ = kube.Pause(ctx, pause)
 	}
 }
 
-// spell lists and then watches until that ends.
-func (s *source) spell(ctx context.Context) error {
+// open lists, and then begins to watch.
+func (s *source) open() (watch.Interface, error) {
 	list, err := s.list(metav1.ListOptions{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	version, err := meta.NewAccessor().ResourceVersion(list)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	now := map[string]string{}
 	err = meta.EachListItem(list, func(o runtime.Object) error {
@@ -124,32 +123,33 @@ func (s *source) spell(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	first := s.known == nil
 	if !first && !equal(s.known, now) {
 		s.changed()
 	}
 	s.known = now
-	w, err := s.watch(metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
-	if err != nil {
-		return err
-	}
+	return s.watch(metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
+}
+
+// learn takes in changes until the watch ends.
+func (s *source) learn(ctx context.Context, w watch.Interface) {
 	defer w.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case event, open := <-w.ResultChan():
 			if !open || event.Type == watch.Error {
-				return nil
+				return
 			}
-			s.learn(event)
+			s.take(event)
 		}
 	}
 }
 
-func (s *source) learn(event watch.Event) {
+func (s *source) take(event watch.Event) {
 	m, ok := event.Object.(metav1.Object)
 	if !ok || event.Type == watch.Bookmark || !ofAFence(m) {
 		return

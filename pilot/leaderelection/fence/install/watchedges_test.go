@@ -3,7 +3,7 @@ package install
 import (
 	"context"
 	"errors"
-	"strings"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,6 +17,7 @@ import (
 	admissionclient "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 // watched is an API server whose policies and bindings the test changes.
@@ -116,7 +117,7 @@ type watching struct {
 	*watched
 	mu      sync.Mutex
 	changes []time.Duration
-	failed  []string
+	log     harness.Log
 	cancel  context.CancelFunc
 	ended   chan struct{}
 }
@@ -132,11 +133,7 @@ func inWatch(t *testing.T, f func(t *testing.T, w *watching)) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.changes = append(w.changes, time.Since(w.began))
-			}, func(err error) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.failed = append(w.failed, err.Error())
-			})
+			}, slog.New(slog.NewTextHandler(&w.log, nil)))
 		}()
 		goesBy(0)
 		f(t, w)
@@ -155,13 +152,12 @@ func goesBy(d time.Duration) {
 	synctest.Wait()
 }
 
-// told is how often changed and failed were called since.
+// told is how often changed was called, and how many failures were logged.
 func (w *watching) told() (changes, failures int) {
 	goesBy(0)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	changes, failures = len(w.changes), len(w.failed)
-	return changes, failures
+	return len(w.changes), w.log.Count("level=WARN")
 }
 
 // A change is told at once, and again when API servers act on it; what changes nothing is not.
@@ -276,11 +272,14 @@ func TestAWatchThatEnds(t *testing.T) {
 		if last := w.lists[len(w.lists)-1] - w.lists[len(w.lists)-2]; last != watchLongest {
 			t.Errorf("tried every %v", last)
 		}
-		if changes, failures := w.told(); changes != 0 || failures != 1 || !strings.HasPrefix(w.failed[0], "watching "+policyKind+": not now") {
-			t.Errorf("%d changes, %d failures: %v", changes, failures, w.failed)
+		if changes, failures := w.told(); changes != 0 || failures != 1 || w.log.Count(`verb="watch `+policyKind+`"`, `err="not now"`) != 1 {
+			t.Errorf("%d changes, %d failures:\n%s", changes, failures, w.log.String())
 		}
 		w.fail(nil)
 		goesBy(watchLongest)
+		if w.log.Count("answers again") != 1 {
+			t.Errorf("the end of a spell:\n%s", w.log.String())
+		}
 		w.fail(errors.New("again"))
 		w.last().Stop()
 		goesBy(3 * watchPause)
