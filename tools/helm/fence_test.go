@@ -74,7 +74,7 @@ func TestFenceOfTheChart(t *testing.T) {
 			}
 			for i, p := range set.All() {
 				one := pair{
-					Name: p.Name(), Variants: []string{lock + without}, Keeps: i < len(set.Keep), Locks: p.Policy.Annotations[fence.LocksAnnotation],
+					Name: p.Name(), Variants: []string{lock + without}, Keeps: i < len(set.Permanent), Locks: p.Policy.Annotations[fence.LocksAnnotation],
 					Policy: plain(t, p.Policy.Spec), Binding: plain(t, p.Binding.Spec),
 				}
 				delete(one.Binding, "policyName")

@@ -135,8 +135,8 @@ func TestFence(t *testing.T) {
 	e.expect(e.run("fence", "install", "--revisions", "stable", "--service-account", "pilot", "--wait", "0"), Done, "istio-namespace-controller-election")
 	ill := e.run("doctor")
 	e.expect(ill, Unhealthy, "which is missing: it refuses everyone's writes")
-	keeper := keeperPrefix + "configmap"
-	if err := e.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), keeper, metav1.DeleteOptions{}); err != nil {
+	permanent := permanentPrefix + "configmap"
+	if err := e.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), permanent, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	e.expect(e.run("doctor"), Unhealthy, "no policy keeps the API server's view of ConfigMap locks alive")

@@ -100,8 +100,8 @@ func (r request) writes(rule flowcontrolv1.ResourcePolicyRule) bool {
 	return has(rule.Verbs, "update") && has(rule.APIGroups, group) && has(rule.Resources, resource) && has(rule.Namespaces, r.namespace)
 }
 
-// keeperPrefix begins the names of the policies that keep the API server's view of locks alive.
-const keeperPrefix = "incumbent-fence-keep."
+// permanentPrefix begins the names of the policies that keep the API server's view of locks alive.
+const permanentPrefix = "incumbent-fence-keep."
 
 // fences looks at what stands of the fence. Whether it holds, fence verify tries.
 func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
@@ -121,12 +121,12 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 	if err != nil {
 		return nil, err
 	}
-	guards, keepers := 0, map[string]bool{}
+	guards, permanent := 0, map[string]bool{}
 	for _, p := range policies.Items {
 		b, ok := bound[p.Name]
-		switch keeper := strings.HasPrefix(p.Name, keeperPrefix); {
-		case keeper:
-			keepers[p.Spec.ParamKind.Kind] = ok
+		switch refusesNothing := strings.HasPrefix(p.Name, permanentPrefix); {
+		case refusesNothing:
+			permanent[p.Spec.ParamKind.Kind] = ok
 		case p.Labels[fence.SetLabel] == "":
 		case !ok:
 			findings = append(findings, finding{Verdict: problem, What: "policy " + p.Name + " has no binding, and refuses nothing", WayOut: name() + " fence install"})
@@ -135,7 +135,7 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 			findings = append(findings, lockless(p, b, all)...)
 		}
 	}
-	return append(findings, trap(policies.Items, guards, keepers)...), nil
+	return append(findings, trap(policies.Items, guards, permanent)...), nil
 }
 
 // lockless finds a guard whose lock is missing: the API server then refuses everyone's writes.
@@ -156,15 +156,15 @@ func lockless(p admissionv1.ValidatingAdmissionPolicy, b admissionv1.ValidatingA
 }
 
 // trap: when the last binding of a kind of lock goes, an API server may never look at that kind again.
-func trap(policies []admissionv1.ValidatingAdmissionPolicy, guards int, keepers map[string]bool) (findings []finding) {
+func trap(policies []admissionv1.ValidatingAdmissionPolicy, guards int, permanent map[string]bool) (findings []finding) {
 	for _, p := range policies {
-		if p.Labels[fence.SetLabel] == "" || p.Spec.ParamKind == nil || strings.HasPrefix(p.Name, keeperPrefix) {
+		if p.Labels[fence.SetLabel] == "" || p.Spec.ParamKind == nil || strings.HasPrefix(p.Name, permanentPrefix) {
 			continue
 		}
-		if kind := p.Spec.ParamKind.Kind; !keepers[kind] {
-			keepers[kind] = true // said once
+		if kind := p.Spec.ParamKind.Kind; !permanent[kind] {
+			permanent[kind] = true // said once
 			findings = append(findings, finding{
-				Verdict: problem, What: "no policy keeps the API server's view of " + kind + " locks alive (" + keeperPrefix + "…): after the last binding goes, a new one may judge by old locks until the API server restarts",
+				Verdict: problem, What: "no policy keeps the API server's view of " + kind + " locks alive (" + permanentPrefix + "…): after the last binding goes, a new one may judge by old locks until the API server restarts",
 				WayOut: name() + " fence install",
 			})
 		}

@@ -117,7 +117,7 @@ func (w *work) memberCandidates(name string) (all []*coordinationv1beta1.LeaseCa
 		if err != nil {
 			continue
 		}
-		part, _ := m.Takes(name)
+		part, _ := m.Part(name)
 		left := time.Until(w.heard.of(lease.Name).at.Add(m.Duration + memberTolerance))
 		if !part.Warm || left <= 0 {
 			continue

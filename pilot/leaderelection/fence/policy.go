@@ -42,16 +42,16 @@ func (p Pair) Name() string { return p.Policy.Name }
 type Set struct {
 	// Name is the SetLabel's value.
 	Name string
-	// Keep have no effect but that the API server goes on watching the kinds of lock.
+	// Permanent ones refuse nothing: as long as they are there, the API server goes on watching the kinds of lock.
 	// When the last binding with a param kind goes, its informer may stop for good, and a fence
 	// that is installed later judges by what it saw last. They belong to no set and stay.
-	Keep []Pair
+	Permanent []Pair
 	// Locks guard the lock objects and their namespaces, Work what elections guard.
 	Locks, Work []Pair
 }
 
 // All lists every pair, in order.
-func (s Set) All() []Pair { return slices.Concat(s.Keep, s.Locks, s.Work) }
+func (s Set) All() []Pair { return slices.Concat(s.Permanent, s.Locks, s.Work) }
 
 // Render makes the policies of declarations. It asks nobody. The error lists all that
 // is wrong.
@@ -78,7 +78,7 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 	}
 	for _, kind := range []LockKind{ConfigMap, Lease} {
 		if slices.ContainsFunc(locks, func(s single) bool { return s.Lock == kind }) {
-			set.Keep = append(set.Keep, keeper(kind))
+			set.Permanent = append(set.Permanent, permanent(kind))
 		}
 	}
 	for _, s := range locks {
@@ -302,8 +302,8 @@ func paramKind(kind LockKind) *admissionv1.ParamKind {
 	return &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 }
 
-// keeper matches a resource that no API server has.
-func keeper(kind LockKind) Pair {
+// permanent matches a resource that no API server has.
+func permanent(kind LockKind) Pair {
 	ignore, allow := admissionv1.Ignore, admissionv1.AllowAction
 	return part{
 		what: string(kind),

@@ -123,8 +123,8 @@ func TestRenderedPoliciesRefuseByDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Each lock has its guard, each place with locks two more: collections and the namespace.
-	if len(set.Keep) != 2 || len(set.Locks) != 6 || len(set.Work) != 6 {
-		t.Errorf("%d keepers, %d of locks, %d of work", len(set.Keep), len(set.Locks), len(set.Work))
+	if len(set.Permanent) != 2 || len(set.Locks) != 6 || len(set.Work) != 6 {
+		t.Errorf("%d permanent, %d of locks, %d of work", len(set.Permanent), len(set.Locks), len(set.Work))
 	}
 	for _, p := range append(set.Locks, set.Work...) {
 		if *p.Policy.Spec.FailurePolicy != admissionv1.Fail || !strings.HasPrefix(p.Name(), fence.PolicyPrefix) || p.Binding.Spec.PolicyName != p.Name() {
@@ -148,7 +148,7 @@ func TestRenderedPoliciesRefuseByDefault(t *testing.T) {
 			t.Errorf("%s: locks are not left out: %+v", p.Name(), left)
 		}
 	}
-	for _, p := range set.Keep {
+	for _, p := range set.Permanent {
 		if *p.Policy.Spec.FailurePolicy != admissionv1.Ignore || *p.Binding.Spec.ParamRef.ParameterNotFoundAction != admissionv1.AllowAction || p.Policy.Labels[fence.SetLabel] != "" {
 			t.Errorf("%s could refuse, or be removed with the set", p.Name())
 		}

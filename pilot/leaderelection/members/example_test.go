@@ -24,7 +24,7 @@ func ExampleParse() {
 		fmt.Println(err)
 		return
 	}
-	in, takes := m.Takes("istio-leader")
+	in, takes := m.Part("istio-leader")
 	fmt.Println(m.Identity, m.Revision, "takes part:", takes, "warm:", in.Warm, "fit:", in.Fit)
 	// Output:
 	// pod-a stable takes part: true warm: true fit: false

@@ -35,6 +35,7 @@ const (
 
 // State is what a member says of itself.
 type State struct {
+	// Revision is that of the control plane it belongs to, such as "stable".
 	Revision string  `json:"revision"`
 	Cluster  Cluster `json:"cluster"`
 	// Version is the program's.
@@ -49,7 +50,7 @@ type Election struct {
 	Name string `json:"name"`
 	// Candidate: it takes part in it now.
 	Candidate bool `json:"candidate"`
-	// Warm: what it prepares before it campaigns is prepared. Fit: it does not mind to lead.
+	// Warm: the caches that its work needs are filled. Fit: it has no reason to rather not lead.
 	Warm bool `json:"warm"`
 	Fit  bool `json:"fit"`
 	// Strategy is the one by which a coordinator is to choose the leader (package coordination); empty: none is to.
@@ -91,8 +92,8 @@ func (m Member) Late(now time.Time, tolerance time.Duration) bool {
 	return now.After(m.Renewed.Add(m.Duration + tolerance))
 }
 
-// Takes is the member's part in the election of a lock; false if it takes none.
-func (m Member) Takes(election string) (Election, bool) {
+// Part is the member's part in the election of a lock; false if it takes none now.
+func (m Member) Part(election string) (Election, bool) {
 	for _, e := range m.Elections {
 		if e.Name == election {
 			return e, e.Candidate
@@ -101,7 +102,7 @@ func (m Member) Takes(election string) (Election, bool) {
 	return Election{}, false
 }
 
-// Key is the member's rank as locks have it.
+// Key is the member's rank as it is written into locks: its revision, with ^ in front when it is remote.
 func (m Member) Key() string {
 	if m.Cluster == Remote {
 		return "^" + m.Revision

@@ -40,11 +40,11 @@ func TestParse(t *testing.T) {
 		m.Revision != "stable" || m.Version != "v1" || m.Key() != "^stable" || m.Duration != 90*time.Second || !m.Renewed.Equal(renewed) {
 		t.Errorf("got %+v", m)
 	}
-	if e, takes := m.Takes("istio-leader"); !takes || !e.Warm || e.Fit {
+	if e, takes := m.Part("istio-leader"); !takes || !e.Warm || e.Fit {
 		t.Errorf("istio-leader: %+v, %v", e, takes)
 	}
 	for _, election := range []string{"other", "none"} {
-		if e, takes := m.Takes(election); takes {
+		if e, takes := m.Part(election); takes {
 			t.Errorf("%s: it takes part: %+v", election, e)
 		}
 	}

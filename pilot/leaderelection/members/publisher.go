@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// Every is how often a Lease is written while nothing changes.
+	// Every is how often a Publisher writes its Lease while nothing changes.
 	Every = 30 * time.Second
 	// Duration is for how long what a Lease says counts: two writes may be lost.
 	Duration = 3 * Every
-	// look is how often the publisher asks its process what there is to say, which costs no request.
-	look = time.Second
-	// apart is the least time between two writes, however often something changes.
-	apart = 5 * time.Second
+	// stateInterval is how often a Publisher calls Config.State, which costs no request.
+	stateInterval = time.Second
+	// minInterval is the least time between two writes, however often something changes.
+	minInterval = 5 * time.Second
 	// timeout bounds one request.
 	timeout = 5 * time.Second
 	// StopTimeout bounds how long a Publisher takes to end.
@@ -42,7 +42,7 @@ type Config struct {
 	// PodUID is that of the Pod of the namespace whose name is Identity, to which the Lease is to belong; "" where the
 	// process runs in none. With another Pod's, the garbage collector deletes the Lease.
 	PodUID types.UID
-	// State is what to say now. It is called once a second, and must not block.
+	// State returns what to publish now. It is called once a second, and must not block.
 	State func() State
 	// Logger says when writing begins to fail and works again; nil means slog's default.
 	Logger *slog.Logger
@@ -82,18 +82,18 @@ func New(cfg Config) (*Publisher, error) {
 // What is written is applied as a whole, whatever there is: so there is nothing to read, and nobody to
 // contend with.
 func (p *Publisher) Run(ctx context.Context) error {
-	ticker := time.NewTicker(look)
+	ticker := time.NewTicker(stateInterval)
 	defer ticker.Stop()
-	var said State
+	var written State
 	var last time.Time
 	for first := true; ctx.Err() == nil; first = false {
 		now := time.Now()
 		state := p.cfg.State()
-		changed := !same(said, state) && !p.failing
-		if since := now.Sub(last); first || since >= Every || changed && since >= apart {
-			// What was refused is said when it is tried again, whatever has changed until then.
+		changed := !same(written, state) && !p.failing
+		if since := now.Sub(last); first || since >= Every || changed && since >= minInterval {
+			// After a refusal the next write comes when it is due, whatever has changed until then.
 			p.report(ctx, p.write(ctx, state, now))
-			said, last = state, now
+			written, last = state, now
 		}
 		select {
 		case <-ctx.Done():

@@ -98,7 +98,7 @@ func TestFenceIsInstalledAgainAndAgain(t *testing.T) {
 	if got := s.installed(); len(got) != 0 {
 		t.Errorf("left are %v", got)
 	}
-	if _, err := bindings.Get(t.Context(), s.set.Keep[0].Name(), metav1.GetOptions{}); err != nil {
+	if _, err := bindings.Get(t.Context(), s.set.Permanent[0].Name(), metav1.GetOptions{}); err != nil {
 		t.Errorf("the keeper is gone: %v", err)
 	}
 	eventually(t, "everyone may write", func() bool { return s.write(b) == nil })

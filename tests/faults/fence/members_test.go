@@ -124,7 +124,7 @@ func (s *stage) publish(t *testing.T, as kubernetes.Interface, pod string) (end 
 			t.Fatal(err)
 		}
 		for _, m := range all {
-			if e, takes := m.Takes(election); m.Identity == pod {
+			if e, takes := m.Part(election); m.Identity == pod {
 				if !takes || !e.Fit || m.PodUID != string(object.UID) || m.Late(time.Now(), time.Minute) {
 					t.Errorf("%s is published as %+v", pod, m)
 				}

@@ -162,7 +162,7 @@ func TestFenceComesBack(t *testing.T) {
 
 	t.Log("without keepers")
 	s.removeKeepers()
-	s.set.Keep = nil
+	s.set.Permanent = nil
 	s.reinstall(b, "b")
 	eventually(t, "the fence judges", func() bool { return fence.IsRefusal(s.write(a)) || fence.IsRefusal(s.write(b)) })
 	lapse(t, second)
@@ -179,7 +179,7 @@ func TestFenceComesBack(t *testing.T) {
 
 func (s *stage) removeKeepers() {
 	s.t.Helper()
-	for _, p := range s.set.Keep {
+	for _, p := range s.set.Permanent {
 		if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(s.t.Context(), p.Name(), metav1.DeleteOptions{}); err != nil {
 			s.t.Fatal(err)
 		}

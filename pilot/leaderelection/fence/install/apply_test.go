@@ -211,7 +211,7 @@ func TestWhyAnInstallationFailed(t *testing.T) {
 			w := calm(1)
 			w.left = writes
 			_, err := Apply(t.Context(), w.clients(none)[0], set)
-			name := slices.Concat(set.Keep, set.Locks, set.Work)[0].Name()
+			name := slices.Concat(set.Permanent, set.Locks, set.Work)[0].Name()
 			if !errors.Is(err, errInterrupted) || writes == 0 && !strings.Contains(err.Error(), policyKind+" "+name) || writes == 1 && !strings.Contains(err.Error(), bindingKind+" "+name) {
 				t.Errorf("after %d writes: %v", writes, err)
 			}
@@ -245,7 +245,7 @@ func TestWhatARemovalSays(t *testing.T) {
 				}
 				continue
 			}
-			if err != nil || len(w.policies.stored) != len(set.Keep) || len(changes) != 2*len(set.Locks)+2*len(set.Work) {
+			if err != nil || len(w.policies.stored) != len(set.Permanent) || len(changes) != 2*len(set.Locks)+2*len(set.Work) {
 				t.Errorf("whole: %v, %v, and %d policies are left", changes, err, len(w.policies.stored))
 			}
 			// A policy that goes first leaves a binding that refers to nothing, of which an API server that is asked in between
@@ -273,7 +273,7 @@ func TestWhatARemovalSays(t *testing.T) {
 		if _, err := w.policies.put(other.Name, "", other); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Remove(t.Context(), w.clients(none)[0], home); err != nil || len(w.policies.stored) != len(set.Keep) {
+		if _, err := Remove(t.Context(), w.clients(none)[0], home); err != nil || len(w.policies.stored) != len(set.Permanent) {
 			t.Errorf("raced: %v, and %d policies are left", err, len(w.policies.stored))
 		}
 	})

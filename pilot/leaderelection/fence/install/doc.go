@@ -4,7 +4,7 @@
 // Installing goes in an order in which nothing is open that was shut before, and the
 // leader is not shut out:
 //
-//	keepers · policies · bindings of locks · bindings of work · then what is not declared any more
+//	permanent ones · policies · bindings of locks · bindings of work · then what is not declared any more
 //
 // A policy without a binding refuses nothing, so that all of it takes effect with its
 // binding, whole. What is obsolete goes last, its binding first. Each step may be repeated; an

@@ -65,7 +65,7 @@ func Apply(ctx context.Context, client kubernetes.Interface, set fence.Set, opti
 	if err != nil {
 		return nil, fmt.Errorf("installing the fence %q: %w", set.Name, err)
 	}
-	for _, p := range set.Keep {
+	for _, p := range set.Permanent {
 		a.policy(p)
 		a.binding(p)
 	}

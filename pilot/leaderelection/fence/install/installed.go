@@ -168,7 +168,7 @@ func scopes(client kubernetes.Interface, set fence.Set) error {
 }
 
 // Remove takes a set away, bindings before policies, and returns when the API servers have
-// noticed. The keepers stay: without them, a fence that is installed later might judge by
+// noticed. The permanent policies stay: without them, a fence that is installed later might judge by
 // locks as they are now until the API servers restart.
 func Remove(ctx context.Context, client kubernetes.Interface, set string, options ...Options) ([]Change, error) {
 	if set == "" {

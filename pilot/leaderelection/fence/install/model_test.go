@@ -296,7 +296,7 @@ func applied(ctx context.Context, client kubernetes.Interface, set fence.Set, o 
 			p.Policy.Name, p.Binding.Name, p.Binding.Spec.PolicyName = name, name, name
 		}
 	case noKeepers:
-		set.Keep = nil
+		set.Permanent = nil
 	case none, noWait, oneServer, oneBarrier:
 	}
 	_, err := Apply(ctx, client, set, o)

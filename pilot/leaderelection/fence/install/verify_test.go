@@ -338,7 +338,7 @@ func TestAVerificationThatCannotAsk(t *testing.T) {
 		want   string
 	}{
 		"a policy": {func(j *judging, set fence.Set) {
-			j.objects["/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/"+set.Keep[0].Name()] = unable
+			j.objects["/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/"+set.Permanent[0].Name()] = unable
 		}, "looking at "},
 		"the kinds": {func(j *judging, _ fence.Set) {
 			delete(j.objects, "/api")
