@@ -1,12 +1,12 @@
 package bootstrap
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
@@ -14,7 +14,6 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/ingress"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pkg/errlist"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -168,8 +167,8 @@ func (c Config) validateIngress(wrong func(format string, args ...any)) {
 // Validate reports all that cannot be meant, by flag and with the way out. How the
 // durations relate is for the elections to judge; New asks them.
 func (c Config) Validate() error {
-	var errs *multierror.Error
-	wrong := func(format string, args ...any) { errs = multierror.Append(errs, fmt.Errorf(format, args...)) }
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	named := func(flag, value, wayOut string, check func(string) []string) {
 		if value == "" {
 			wrong("%s is empty: %s", flag, wayOut)
@@ -215,7 +214,7 @@ func (c Config) Validate() error {
 			wrong("%s=%v is negative: give a positive duration", flag, d)
 		}
 	}
-	return errlist.Error(errs)
+	return errors.Join(errs...)
 }
 
 func lockType(name string) (leaderelection.LockType, error) {

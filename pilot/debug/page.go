@@ -5,8 +5,9 @@ import (
 	"errors"
 	"reflect"
 	"slices"
-	"sync/atomic"
 	"time"
+
+	"go.uber.org/atomic"
 )
 
 // pause is how long at least lies between two frames.

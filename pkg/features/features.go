@@ -8,11 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"istio.io/pkg/env"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"incumbent.dev/incumbent/pkg/errlist"
 )
 
 // Features is what the environment says.
@@ -84,13 +81,13 @@ func parse(lookup func(string) (string, bool)) (Features, error) {
 		RenewDeadline: r.duration(renewDeadline),
 		RetryPeriod:   r.duration(retryPeriod),
 	}
-	return f, errlist.Error(r.errs)
+	return f, errors.Join(r.errs...)
 }
 
 // reader turns texts to values and collects what is wrong with them.
 type reader struct {
 	lookup func(string) (string, bool)
-	errs   *multierror.Error
+	errs   []error
 }
 
 func (r *reader) raw(v env.Var) string {
@@ -101,7 +98,7 @@ func (r *reader) raw(v env.Var) string {
 }
 
 func (r *reader) wrong(v env.Var, err error) {
-	r.errs = multierror.Append(r.errs, fmt.Errorf("environment variable %s=%q: %w", v.Name, r.raw(v), err))
+	r.errs = append(r.errs, fmt.Errorf("environment variable %s=%q: %w", v.Name, r.raw(v), err))
 }
 
 func (r *reader) boolean(v env.Var) bool {

@@ -3,8 +3,9 @@ package ctl
 import (
 	"context"
 	"net/http"
-	"sync/atomic"
 	"time"
+
+	"go.uber.org/atomic"
 )
 
 // serverClock is the API server's clock, by the Date of its last answer. It has whole seconds.

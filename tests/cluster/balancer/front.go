@@ -10,8 +10,8 @@ import (
 	"net"
 	"strconv"
 	"sync"
-	"sync/atomic"
 
+	"go.uber.org/atomic"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 

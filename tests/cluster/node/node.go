@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
+	"go.uber.org/atomic"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
