@@ -62,40 +62,28 @@ func (c *chronicle) requestLasts(t testing.TB) time.Duration {
 // that never comes, and to others a RetryPeriod later.
 func TestChallengerDiesUnheard(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
-		a, b, c := s.pair(t)
-		third := s.enterRanked(t, "c", "stable")
-		eventually(t, "c follows", third.follows("a"))
-		accepting := a.wire.hold(accepts)
-		s.setDefault(t, "canary")
-		accepting.await(t)
+		a, b, third, c := s.trio(t)
+		accepting := s.flipUntil(t, a.wire.hold(accepts))
 		b.die()
 		accepting.letGo()
 		c.await(t, "b 1, nominated")
 		next := leader(t, a, third)
-		c.expect(t, "a 0, leads", "a 0, leads, asked by b", "a 0, leads, accepts b", "b 1, nominated", next.name+" 2, leads")
-		if len(b.lives()) != 0 {
-			t.Errorf("b ran %v", b.lives())
-		}
+		c.expect(t, append(passes("a", "b", 0), next.name+" 2, leads")...)
+		b.neverRan(t)
 		noOverlap(t, a, third)
 	})
 }
 
 func TestChallengerDiesAfterAcceptance(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
-		a, b, c := s.pair(t)
-		third := s.enterRanked(t, "c", "stable")
-		eventually(t, "c follows", third.follows("a"))
-		a.insist()
-		s.setDefault(t, "canary")
-		eventually(t, "a drains", a.draining)
+		a, b, third, c := s.trio(t)
+		s.flipUntilDrain(t, a)
 		b.die()
 		a.relent()
 		if next := c.next(t, passes("a", "b", 0)...); next != "a 2, leads" && next != "c 2, leads" {
 			t.Errorf("the nomination is followed by %q", next)
 		}
-		if len(b.lives()) != 0 {
-			t.Errorf("b ran %v", b.lives())
-		}
+		b.neverRan(t)
 		noOverlap(t, a, third)
 	})
 }
@@ -103,18 +91,12 @@ func TestChallengerDiesAfterAcceptance(t *testing.T) {
 // The nominee's first write is on its way when the nominee dies, and never arrives.
 func TestNomineeDies(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
-		a, b, c := s.pair(t)
-		third := s.enterRanked(t, "c", "stable")
-		eventually(t, "c follows", third.follows("a"))
-		first := b.wire.hold(taking)
-		s.setDefault(t, "canary")
-		first.await(t)
+		a, b, third, c := s.trio(t)
+		s.flipUntil(t, b.wire.hold(taking))
 		b.die()
-		heir := leader(t, a, third)
-		c.expect(t, "a 0, leads", "a 0, leads, asked by b", "a 0, leads, accepts b", "b 1, nominated", heir.name+" 2, leads")
-		if len(b.lives()) != 0 {
-			t.Errorf("b ran %v", b.lives())
-		}
+		next := leader(t, a, third)
+		c.expect(t, append(passes("a", "b", 0), next.name+" 2, leads")...)
+		b.neverRan(t)
 		noOverlap(t, a, third)
 	})
 }
@@ -123,15 +105,13 @@ func TestNomineeDies(t *testing.T) {
 // refused, and the nominee acts only when it has been handed the lock again.
 func TestNomineeIsPausedWhileAnotherTakesOver(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
-		a, b, c := s.pair(t)
-		third := s.enterRanked(t, "c", "stable")
-		eventually(t, "c follows", third.follows("a"))
+		a, b, third, c := s.trio(t)
 		late := b.wire.delay(taking)
 		s.setDefault(t, "canary")
-		heir, _, _ := strings.Cut(c.next(t, passes("a", "b", 0)...), " ")
+		next, _, _ := strings.Cut(c.next(t, passes("a", "b", 0)...), " ")
 		late.letGo()
 		eventually(t, "b leads in its turn", b.live)
-		c.expect(t, append(append(passes("a", "b", 0), passes(heir, "b", 2)...), "b 3, leads")...)
+		c.expect(t, append(append(passes("a", "b", 0), passes(next, "b", 2)...), "b 3, leads")...)
 		eventually(t, "the late write is answered", late.isDone)
 		if late.code != http.StatusConflict {
 			t.Errorf("the late write was answered %d", late.code)
@@ -146,24 +126,20 @@ func TestNomineeIsPausedWhileAnotherTakesOver(t *testing.T) {
 // The nominee's watch shows the nomination only after somebody else has taken over.
 func TestNomineeWhoseWatchIsLate(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
-		a, b, c := s.pair(t)
-		third := s.enterRanked(t, "c", "stable")
-		eventually(t, "c follows", third.follows("a"))
-		a.insist()
-		s.setDefault(t, "canary")
-		eventually(t, "a drains", a.draining)
+		a, b, third, c := s.trio(t)
+		s.flipUntilDrain(t, a)
 		b.wire.mute("configmaps")
 		b.wire.mute("leases")
 		looks := b.wire.hold(reading) // it polls, too, while its request stands
 		a.relent()
 		c.await(t, "b 1, nominated")
-		heir, _, _ := strings.Cut(c.next(t, passes("a", "b", 0)...), " ")
+		next, _, _ := strings.Cut(c.next(t, passes("a", "b", 0)...), " ")
 		looks.letGo()
 		b.wire.unmute("configmaps")
 		b.wire.unmute("leases")
 		// b asks the next leader in its turn.
 		eventually(t, "b leads", b.live)
-		c.expect(t, append(append(passes("a", "b", 0), passes(heir, "b", 2)...), "b 3, leads")...)
+		c.expect(t, append(append(passes("a", "b", 0), passes(next, "b", 2)...), "b 3, leads")...)
 		noOverlap(t, a, b, third)
 	})
 }
@@ -180,9 +156,7 @@ func passes(from, to string, transitions int) []string {
 func TestLeaderDiesWhileDraining(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t, brisk)
-		a.insist()
-		s.setDefault(t, "canary")
-		eventually(t, "a drains", a.draining)
+		s.flipUntilDrain(t, a)
 		a.die()
 		last := a.wire.lastOwn()
 		eventually(t, "b leads", b.live)

@@ -29,9 +29,7 @@ func eachHand(t *testing.T, f func(t *testing.T, s *stage, c *chronicle, hand fu
 func TestLockIsTakenAwayWhileTheLeaderDrains(t *testing.T) {
 	eachHand(t, func(t *testing.T, s *stage, c *chronicle, hand func(*testing.T, *stage)) {
 		a, b, _ := s.pair(t, brisk)
-		a.insist()
-		s.setDefault(t, "canary")
-		eventually(t, "a drains", a.draining)
+		s.flipUntilDrain(t, a)
 		hand(t, s)
 		eventually(t, "a has lost its term", func() bool { return !a.IsLeader() })
 		if b.live() {
@@ -68,9 +66,7 @@ func (c *chronicle) endsTerm(t *testing.T) {
 func TestLockIsTakenAwayFromTheHandover(t *testing.T) {
 	eachHand(t, func(t *testing.T, s *stage, c *chronicle, hand func(*testing.T, *stage)) {
 		a, b, _ := s.pair(t, brisk)
-		handover := a.wire.hold(passing)
-		s.setDefault(t, "canary")
-		handover.await(t)
+		handover := s.flipUntil(t, a.wire.hold(passing))
 		hand(t, s)
 		handover.letGo()
 		eventually(t, "b leads", b.live)
@@ -83,9 +79,7 @@ func TestLockIsTakenAwayFromTheHandover(t *testing.T) {
 func TestLockIsTakenAwayFromTheNominee(t *testing.T) {
 	eachHand(t, func(t *testing.T, s *stage, c *chronicle, hand func(*testing.T, *stage)) {
 		a, b, _ := s.pair(t, brisk)
-		first := b.wire.hold(taking)
-		s.setDefault(t, "canary")
-		first.await(t)
+		first := s.flipUntil(t, b.wire.hold(taking))
 		hand(t, s)
 		first.letGo()
 		eventually(t, "b leads", b.live)
@@ -99,9 +93,7 @@ func TestLockIsTakenAwayFromTheNominee(t *testing.T) {
 func TestChallengerRestarts(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
-		a.insist()
-		s.setDefault(t, "canary")
-		eventually(t, "a drains", a.draining)
+		s.flipUntilDrain(t, a)
 		b.die()
 		again := s.enterRanked(t, "b", "canary")
 		eventually(t, "the new b follows", again.follows("a"))
@@ -120,18 +112,14 @@ func TestChallengerRestarts(t *testing.T) {
 func TestChallengerRestartsBeforeItIsAccepted(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
-		accepting := a.wire.hold(accepts)
-		s.setDefault(t, "canary")
-		accepting.await(t)
+		accepting := s.flipUntil(t, a.wire.hold(accepts))
 		b.die()
 		again := s.enterRanked(t, "b", "canary")
 		eventually(t, "the new b follows", again.follows("a"))
 		accepting.letGo()
 		eventually(t, "the new b leads", again.live)
 		c.never(t, "refuses")
-		if len(b.lives()) != 0 {
-			t.Errorf("the old b ran %v", b.lives())
-		}
+		b.neverRan(t)
 		noOverlap(t, a, again)
 	})
 }
@@ -139,9 +127,7 @@ func TestChallengerRestartsBeforeItIsAccepted(t *testing.T) {
 func TestNomineeRestarts(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
-		first := b.wire.hold(taking)
-		s.setDefault(t, "canary")
-		first.await(t)
+		s.flipUntil(t, b.wire.hold(taking))
 		b.die()
 		again := s.enterRanked(t, "b", "canary")
 		eventually(t, "somebody leads", func() bool { return a.live() || again.live() })
@@ -156,9 +142,7 @@ func TestNomineeRestarts(t *testing.T) {
 func TestDrainingLeaderRestarts(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t, brisk)
-		a.insist()
-		s.setDefault(t, "canary")
-		eventually(t, "a drains", a.draining)
+		s.flipUntilDrain(t, a)
 		a.die()
 		again := s.enterRanked(t, "a", "stable", brisk)
 		eventually(t, "b leads", b.live)
@@ -174,9 +158,7 @@ func TestDrainingLeaderRestarts(t *testing.T) {
 func TestReleasingLeaderRestarts(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t, brisk)
-		handover := a.wire.hold(passing)
-		s.setDefault(t, "canary")
-		handover.await(t)
+		s.flipUntil(t, a.wire.hold(passing))
 		a.die()
 		again := s.enterRanked(t, "a", "stable", brisk)
 		eventually(t, "b leads", b.live)
@@ -199,9 +181,7 @@ func TestSettlingHolderRestarts(t *testing.T) {
 		eventually(t, "the new b leads", again.live)
 		again.notBefore(t, c.firstSeen(t, "b 5").Add(briskLease-seenApart), "a lease had run out since it saw the record")
 		c.expect(t, "istiod 3", "b 4", "b 5", "b 5, leads")
-		if len(b.lives()) != 0 {
-			t.Errorf("the old b ran %v", b.lives())
-		}
+		b.neverRan(t)
 	})
 }
 

@@ -22,6 +22,31 @@ func (s *stage) pair(t *testing.T, change ...func(*leaderelection.Config)) (a, b
 	return a, b, c
 }
 
+// trio is a pair, and a second follower of stable.
+func (s *stage) trio(t *testing.T) (a, b, third *replica, c *chronicle) {
+	t.Helper()
+	a, b, c = s.pair(t)
+	third = s.enterRanked(t, "c", "stable")
+	eventually(t, "c follows", third.follows("a"))
+	return a, b, third, c
+}
+
+// flipUntilDrain makes canary the default, and leaves the leader draining until it relents.
+func (s *stage) flipUntilDrain(t *testing.T, leader *replica) {
+	t.Helper()
+	leader.insist()
+	s.setDefault(t, "canary")
+	eventually(t, leader.name+" drains", leader.draining)
+}
+
+// flipUntil makes canary the default, and returns once the write that f is for was sent.
+func (s *stage) flipUntil(t *testing.T, f *fault) *fault {
+	t.Helper()
+	s.setDefault(t, "canary")
+	f.await(t)
+	return f
+}
+
 func (r *replica) follows(leader string) func() bool {
 	return func() bool { id, _ := r.Leader(); return id == leader }
 }
@@ -35,6 +60,14 @@ func (r *replica) after(t testing.TB, others ...*replica) {
 				t.Errorf("%s runs since %v, %s ran until %v", r.name, r.last().from, other.name, x.to)
 			}
 		}
+	}
+}
+
+// neverRan fails the test if r's functions ever ran.
+func (r *replica) neverRan(t testing.TB) {
+	t.Helper()
+	if len(r.lives()) != 0 {
+		t.Errorf("%s ran %v", r.name, r.lives())
 	}
 }
 
@@ -52,9 +85,7 @@ func (r *replica) notBefore(t testing.TB, at time.Time, what string) {
 func TestHandoverStepByStep(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
-		a.insist()
-		s.setDefault(t, "canary")
-		eventually(t, "a drains", a.draining)
+		s.flipUntilDrain(t, a)
 		if b.live() {
 			t.Error("b runs while a's function does")
 		}
@@ -215,16 +246,12 @@ func TestDefaultMovesBackOnceAccepted(t *testing.T) {
 	t.Parallel()
 	for name, moment := range map[string]func(t *testing.T, s *stage, a *replica, back func()){
 		"before the drain": func(t *testing.T, s *stage, a *replica, back func()) {
-			accepting := a.wire.hold(accepts)
-			s.setDefault(t, "canary")
-			accepting.await(t)
+			accepting := s.flipUntil(t, a.wire.hold(accepts))
 			back()
 			accepting.letGo()
 		},
 		"during the drain": func(t *testing.T, s *stage, a *replica, back func()) {
-			a.insist()
-			s.setDefault(t, "canary")
-			eventually(t, "a drains", a.draining)
+			s.flipUntilDrain(t, a)
 			back()
 			a.relent()
 		},
@@ -253,9 +280,7 @@ func TestTwoChallengersOfEqualRank(t *testing.T) {
 		a, b, c := s.pair(t)
 		twin := s.enterRanked(t, "c", "canary")
 		eventually(t, "c follows", twin.follows("a"))
-		a.insist()
-		s.setDefault(t, "canary")
-		eventually(t, "a drains", a.draining)
+		s.flipUntilDrain(t, a)
 		a.relent()
 		next := leader(t, b, twin)
 		c.expect(t, "a 0, leads", "a 0, leads, asked by "+next.name, "a 0, leads, accepts "+next.name,
@@ -275,9 +300,7 @@ func TestTwoChallengersOfDifferentRank(t *testing.T) {
 		eventually(t, "a leads", a.live)
 		low := s.enterRanked(t, "low", "canary", remote)
 		high, lowToo := s.ranked(t, "high", "canary"), s.ranked(t, "low-too", "canary", remote)
-		a.insist()
-		s.setDefault(t, "canary")
-		eventually(t, "a drains", a.draining)
+		s.flipUntilDrain(t, a)
 		lowToo.start(t)
 		eventually(t, "low-too follows", lowToo.follows("a"))
 		high.start(t)

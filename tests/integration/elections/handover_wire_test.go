@@ -10,9 +10,7 @@ import (
 func TestHandoverWithoutAnAnswer(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
-		lost := a.wire.swallow(passing)
-		s.setDefault(t, "canary")
-		lost.await(t)
+		s.flipUntil(t, a.wire.swallow(passing))
 		eventually(t, "b leads", b.live)
 		eventually(t, "a knows", a.follows("b"))
 		c.renewals(t, 1)
@@ -26,9 +24,7 @@ func TestHandoverWithoutAnAnswer(t *testing.T) {
 func TestHandoverThatArrivesTwice(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
-		late := a.wire.delay(passing)
-		s.setDefault(t, "canary")
-		late.await(t)
+		late := s.flipUntil(t, a.wire.delay(passing))
 		eventually(t, "b leads by the second", b.live)
 		late.letGo()
 		within(t, "an answer to the first", late.done)
@@ -103,9 +99,7 @@ func TestNomineeWithoutAnAnswer(t *testing.T) {
 func TestAcceptanceWithoutAnAnswer(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
-		lost := a.wire.swallow(accepts)
-		s.setDefault(t, "canary")
-		lost.await(t)
+		s.flipUntil(t, a.wire.swallow(accepts))
 		eventually(t, "b leads", b.live)
 		c.expect(t, append(passes("a", "b", 0), "b 1, leads")...)
 		noOverlap(t, a, b)

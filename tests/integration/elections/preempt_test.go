@@ -167,9 +167,7 @@ func TestOverwrittenByAPeer(t *testing.T) {
 func TestPeerStealsWhileTheLeaderDrains(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t, brisk)
-		a.insist()
-		s.setDefault(t, "canary")
-		eventually(t, "a drains", a.draining)
+		s.flipUntilDrain(t, a)
 		istiod := s.enterPeer(t, record{"istiod", "canary", int(briskLease / time.Second), 1})
 		a.relent()
 		c.renewals(t, 4)
@@ -186,9 +184,7 @@ func TestPeerStealsWhileTheLeaderDrains(t *testing.T) {
 func TestPeerStealsWhileTheHandoverIsUnderWay(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t, brisk)
-		handover := a.wire.hold(passing)
-		s.setDefault(t, "canary")
-		handover.await(t)
+		handover := s.flipUntil(t, a.wire.hold(passing))
 		istiod := s.enterPeer(t, record{"istiod", "canary", int(briskLease / time.Second), 1})
 		handover.letGo()
 		c.renewals(t, 4)
