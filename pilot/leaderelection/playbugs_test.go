@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,26 @@ func (o overwrites) Update(ctx context.Context, lease *coordinationv1.Lease, opt
 	lease = lease.DeepCopy()
 	lease.ResourceVersion, lease.UID = now.ResourceVersion, now.UID
 	return o.LeaseInterface.Update(ctx, lease, opts)
+}
+
+// hopeful counts each write as stored, whatever came of it: a MultiLock counts as held once the
+// ConfigMap is written.
+type hopeful struct {
+	coordinationv1client.LeaseInterface
+}
+
+func (h hopeful) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	stored, err := h.LeaseInterface.Update(ctx, lease, opts)
+	if err == nil {
+		return stored, nil
+	}
+	version, bad := strconv.ParseUint(lease.ResourceVersion, 10, 64)
+	if bad != nil {
+		return nil, err
+	}
+	stored = lease.DeepCopy()
+	stored.ResourceVersion = strconv.FormatUint(version+1, 10)
+	return stored, nil
 }
 
 // insists sends a refused request again and again, as fast as it is answered.
@@ -98,6 +119,7 @@ var playBugs = map[string]struct {
 	"a token that does not grow":                 {bug{token: true}, "has the token"},
 	"the default revision wavers":                {bug{wavers: 2 * time.Second}, "for no cause"},
 	"a write is no compare-and-swap":             {bug{client: through(func(_ *process, l leasesOf) leasesOf { return overwrites{l} })}, "started while"},
+	"each write counts as stored":                {bug{client: through(func(_ *process, l leasesOf) leasesOf { return hopeful{l} })}, "started while"},
 	"a refused write is sent again and again":    {bug{client: through(func(_ *process, l leasesOf) leasesOf { return insists{l} })}, "about one object"},
 	"a watch that is up and says nothing":        {bug{client: through(func(_ *process, l leasesOf) leasesOf { return deaf{l} })}, "works false, sent"},
 	"nobody can write any more when all is well": {bug{client: through(func(p *process, l leasesOf) leasesOf { return givesUp{l, p} })}, "nobody leads"},

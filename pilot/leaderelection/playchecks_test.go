@@ -102,8 +102,7 @@ func (w *world) mostRequests() (most int) {
 	return most
 }
 
-// settle lets everything heal and wants one leader, of the default revision if it has a
-// process that is ours.
+// settle lets everything heal and wants one leader, of the default revision where that can be wanted.
 func (w *world) settle() {
 	w.set(nil, func() {
 		w.calm = true
@@ -131,11 +130,26 @@ func (w *world) settle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.processes {
-		if p.Running {
+		if p.Running && (p.Revision == w.defaultRevision || !w.prefers(w.defaultRevision)) {
 			return
 		}
 	}
-	w.violated("after twelve quiet leases nobody leads: default %s, %+v, %+v; %s", w.defaultRevision, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record, w.standing())
+	w.violated("after twelve quiet leases nobody leads, or the wrong one: default %s, %+v, %+v; %s", w.defaultRevision, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record, w.standing())
+}
+
+// prefers reports whether one of the processes must lead that are of that revision. A peer may lead,
+// which nobody of ours may ask to give way, and beside a predecessor each revision has its own leader.
+func (w *world) prefers(revision string) (is bool) {
+	if w.cast[0] == play.WithPredecessor {
+		return false
+	}
+	for _, p := range w.processes {
+		if p.Make.Peer() {
+			return false
+		}
+		is = is || p.Revision == revision
+	}
+	return is
 }
 
 // standing tells where each process is, for those who hold mu.

@@ -33,7 +33,6 @@ type part struct {
 
 	watched func(p *part, works bool)
 	faults  func(locktest.Verb) locktest.Fault
-	plant   func(*k8sleaderelection.LeaderElectionConfig) // a bug
 }
 
 // seen is what a part has done so far.
@@ -136,9 +135,6 @@ func successor(t *testing.T, store *locktest.Store, name string, change ...func(
 	p.client.SetFault(p.faults)
 	config := successorOf(lock)
 	config.OnStuckDrain, config.Gate = p.stepDown, p
-	if p.plant != nil {
-		p.plant(&config)
-	}
 	k, err := newPredecessorLock(config, p.work, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -74,10 +74,6 @@ const (
 // rare, and each costs all of them.
 var fewSeeds, someSeeds = []string{"SIM_SEEDS=60"}, []string{"SIM_SEEDS=600"}
 
-// long are the elector's tests that play at random for many seconds, and those that
-// plant faults of their own.
-const long = "TestMigrationAtRandom|TestMigrationShowsPlantedBugs"
-
 // enumeration is the core's one test that takes half a minute.
 const enumeration = "TestDecideEnumerated"
 
@@ -88,18 +84,18 @@ var rooms = []room{
 			{pkg: core, skip: enumeration},
 			{pkg: locks}, // what two objects mean: its tables are of MultiLock's words for them
 			{pkg: sim, env: fewSeeds, skip: "TestPlantedBugs"},
-			{pkg: elector, skip: long},
+			{pkg: elector},
 			{pkg: sim, env: someSeeds, run: "TestSimulation", second: true},
 			{pkg: core, run: enumeration, second: true},
 		},
 	},
 	{
 		name: "loop", packages: []string{elector}, budget: 20 * time.Minute,
-		judges: []judge{{pkg: elector, skip: long}, {pkg: elections, skip: "TestOldReplicasAreAloneAtRandom|TestRandomTakeovers.*"}},
+		judges: []judge{{pkg: elector}, {pkg: elections}},
 	},
 	{
 		name: "locks", packages: []string{locks}, budget: 15 * time.Minute,
-		judges: []judge{{pkg: locks}, {pkg: locks + "/locktest"}, {pkg: elector, skip: long}},
+		judges: []judge{{pkg: locks}, {pkg: locks + "/locktest"}, {pkg: elector}},
 	},
 	{
 		name: "inspect", packages: []string{elections + "/inspect"}, budget: 5 * time.Minute,
@@ -266,7 +262,7 @@ const (
 )
 
 // plays are the tests of elections that play at random for many seconds.
-const plays = "TestElectionsAtRandom.*|TestOldReplicasAreAloneAtRandom|TestRandomTakeovers.*"
+const plays = "TestElectionsAtRandom.*"
 
 // gateFiles are the client's side of the fence; the other files are the API server's.
 var gateFiles = []string{"gate.go", "transport.go", "refusal.go"}

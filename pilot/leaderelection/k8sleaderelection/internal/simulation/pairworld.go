@@ -26,7 +26,7 @@ type pairWorld struct {
 	orders    int
 }
 
-// pairTiming is that of TestMigrationAtRandom.
+// pairTiming is that of pilot/leaderelection's random runs, which play the same over real locks.
 var pairTiming = timing{lease: 10 * time.Second, cover: 6 * time.Second, retry: 1500 * time.Millisecond}
 
 // pairActs is how much happens before the calm, and how far apart at most.

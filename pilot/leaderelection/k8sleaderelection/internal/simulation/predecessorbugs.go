@@ -9,6 +9,8 @@ var predecessorBugs = []Bug{
 	{"another-renewal-is-a-loss", "predecessor", StepDown, each(anotherRenewalIsALoss)},
 	{"waits-for-another-successor", "predecessor", Prompt, each(waitsForAnotherSuccessor)},
 	{"acts-for-an-own-record", "predecessor-bad", OneTerm, each(convertsWhileItActs)},
+	{"any-holder-is-a-successor", "predecessor", OneAtATime, each(anyHolderIsASuccessor)},
+	{"kept-by-an-unknown-write", "predecessor-bad", OneAtATime, each(unknownAdopted)},
 }
 
 // keptTooEarly writes the record that all keep as soon as the lock is won.
@@ -48,6 +50,14 @@ func waitsForAnotherSuccessor(c core.Config, s core.State, in core.Input) (core.
 func convertsWhileItActs(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	if s.Phase == core.Settling && s.Known.Outdated() && in.Now.Mono >= s.Earlier.SettleAt {
 		c.Successor = false
+	}
+	return c.Step(s, in)
+}
+
+// anyHolderIsASuccessor takes whoever holds the lock for one that keeps it for the successors.
+func anyHolderIsASuccessor(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
+	if c.Successor && in.Snap.Record.Holder != "" && in.Snap.Record.Holder != c.Self {
+		in.Snap.Record.Holder, in.Snap.Successor = core.Successors, true
 	}
 	return c.Step(s, in)
 }
