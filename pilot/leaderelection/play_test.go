@@ -2,10 +2,7 @@ package leaderelection
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,10 +30,10 @@ const (
 
 // world is one random run of an election's processes over stores in memory.
 type world struct {
+	*play.Run
+
 	t       *testing.T
 	bug     bug
-	cast    []play.Make
-	began   time.Time
 	ctx     context.Context
 	objects *locktest.Store            // the ConfigMap
 	leases  map[string]*locktest.Store // by revision, when each has its own; else all the same
@@ -44,36 +41,26 @@ type world struct {
 
 	processes []*process
 	all       []*process
-	serial    int
-	orders    sync.WaitGroup
-	untouched time.Time // no process starts before: it would not know what was there
 
-	mu              sync.Mutex
-	rand            *rand.Rand
-	calm            bool
-	defaultRevision string
-	restored        time.Time
-	judge           play.Judge
-	ordered         int
-	events          []locktest.Event
-	violations      []string
-	log             strings.Builder
+	// Mu guards these.
+	restored time.Time
+	judge    play.Judge
+	events   []locktest.Event
 }
 
 func newWorld(t *testing.T, seed uint64, b bug) *world {
 	w := &world{
-		t: t, bug: b, cast: play.Cast(seed), began: time.Now(),
-		rand: rand.New(rand.NewPCG(seed, 17)), defaultRevision: "stable",
+		Run: play.NewRun(seed), t: t, bug: b,
 		objects: locktest.NewStore(locktest.ConfigMap), leases: map[string]*locktest.Store{},
 	}
 	shared := w.objects.Beside(locktest.Lease)
 	for _, revision := range play.Revisions {
 		w.leases[revision] = shared
-		if w.cast[0] == play.WithPredecessor {
+		if w.Mix.HasPredecessor() {
 			w.leases[revision] = w.objects.Beside(locktest.Lease)
 		}
 	}
-	w.judge.Violated = w.violated
+	w.judge.Violated = w.Violated
 	return w
 }
 
@@ -84,34 +71,6 @@ func (w *world) stores() []*locktest.Store {
 	}
 	return stores
 }
-
-func (w *world) logf(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	fmt.Fprintf(&w.log, "%v "+format+"\n", append([]any{time.Since(w.began)}, args...)...)
-}
-
-func (w *world) violate(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.violated(format, args...)
-}
-
-// violated is violate for those who hold mu.
-func (w *world) violated(format string, args ...any) {
-	w.violations = append(w.violations, fmt.Sprintf("%v: ", time.Since(w.began))+fmt.Sprintf(format, args...))
-}
-
-// Intn is a number below n.
-func (w *world) Intn(n int) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.rand.IntN(n)
-}
-
-func (w *world) some(most time.Duration) time.Duration { return time.Duration(w.Intn(int(most))) }
-
-func (w *world) wait(most time.Duration) { <-time.After(w.some(most)) }
 
 // playKube is an API server that has nothing but the locks.
 type playKube struct {
@@ -225,24 +184,24 @@ func playElection(t *testing.T, seed uint64, b bug) (result played) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w.ctx = ctx
 		for range 3 {
-			w.start(w.name(), w.revision(), w.kind())
+			w.start(w.NewName(), w.AnyRevision(), w.AnyMake())
 		}
 		for range 20 {
-			w.wait(playLease)
+			w.Wait(playLease)
 			w.act()
 		}
-		w.settle()
+		w.endFaults()
 		w.staysQuiet()
 		for len(w.processes) > 0 {
 			w.quit(w.processes[0])
 		}
 		cancel()
-		w.orders.Wait()
+		w.Orders.Wait()
 		w.checkEvents()
 		w.checkBudgets()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		result = played{violations: w.violations, terms: w.judge.Terms, orders: w.ordered, log: w.log.String(), most: w.mostRequests()}
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		result = played{violations: w.Violations, terms: w.judge.Terms, orders: w.Ordered, log: w.Log(), most: w.mostRequests()}
 	})
 	return result
 }

@@ -1,8 +1,8 @@
 package leaderelection
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,12 +15,12 @@ import (
 // fault is what happens to one request of the process for one of the two objects.
 func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p.asked = time.Since(w.began)
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	p.asked = time.Since(w.Began)
 	if !p.Dead && p.l != nil {
 		p.verbs[object][v]++
-		p.sent[object] = append(p.sent[object], time.Since(w.began))
+		p.sent[object] = append(p.sent[object], time.Since(w.Began))
 	}
 	f := locktest.Fault{Before: w.upTo(20 * time.Millisecond), After: w.upTo(20 * time.Millisecond)}
 	switch {
@@ -29,10 +29,10 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	case p.refuse[v] != nil:
 		f.Err = p.refuse[v]
 		return f
-	case w.calm:
+	case w.Calm:
 		return f
 	}
-	switch n := w.rand.IntN(100); {
+	switch n := w.Rand.IntN(100); {
 	case n < 3:
 		f.Lose = locktest.TheRequest
 	case n < 7:
@@ -49,7 +49,7 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 
 // upTo is some for those who hold mu.
 func (w *world) upTo(most time.Duration) time.Duration {
-	return time.Duration(w.rand.Int64N(int64(most)))
+	return time.Duration(w.Rand.Int64N(int64(most)))
 }
 
 func (w *world) pick() *process { return w.processes[w.Intn(len(w.processes))] }
@@ -60,8 +60,8 @@ var _ play.World = (*world)(nil)
 func (w *world) act() {
 	play.Move(w)
 	if len(w.processes) < 2 {
-		w.startable()
-		w.start(w.name(), w.revision(), w.kind())
+		w.AwaitUntouched()
+		w.start(w.NewName(), w.AnyRevision(), w.AnyMake())
 	}
 }
 
@@ -70,18 +70,18 @@ func (w *world) Crash() {
 	p := w.pick()
 	w.kill(p)
 	if w.Intn(2) == 0 {
-		w.wait(playLease / 2)
-		w.startable()
-		w.start(p.Name, p.Revision, w.kind())
+		w.Wait(playLease / 2)
+		w.AwaitUntouched()
+		w.start(p.Name, p.Revision, w.AnyMake())
 	}
 }
 
 // Replace is a rollout's.
 func (w *world) Replace() {
-	w.startable()
+	w.AwaitUntouched()
 	p := w.pick()
 	w.quit(p)
-	w.start(w.name(), p.Revision, w.kind())
+	w.start(w.NewName(), p.Revision, w.AnyMake())
 }
 
 // Note is what a stranger writes on a lock.
@@ -94,15 +94,9 @@ func (w *world) store() *locktest.Store {
 	return stores[w.Intn(len(stores))]
 }
 
-func (w *world) set(p *process, change func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change()
-}
-
 func (w *world) kill(p *process) {
-	w.logf("kill %s", p.Name)
-	w.set(p, func() {
+	w.Logf("kill %s", p.Name)
+	w.Locked(func() {
 		p.Kill(time.Now())
 	})
 	for _, c := range p.clients {
@@ -113,43 +107,30 @@ func (w *world) kill(p *process) {
 }
 
 func (w *world) quit(p *process) {
-	w.logf("quit %s", p.Name)
+	w.Logf("quit %s", p.Name)
 	p.cancel()
 	w.forget(p)
 	began := time.Now()
 	<-p.done
 	if took := time.Since(began); took > 5*playLease {
-		w.violate("%s took %v to end", p.Name, took)
+		w.Violate("%s took %v to end", p.Name, took)
 	}
 }
 
 func (w *world) forget(p *process) {
-	for i, q := range w.processes {
-		if q == p {
-			w.processes = append(w.processes[:i:i], w.processes[i+1:]...)
-			return
-		}
-	}
-}
-
-// startable waits until a process that starts is not one that promises exclude: one that has
-// never seen a record whose holder may still act.
-func (w *world) startable() {
-	if d := time.Until(w.untouched); d > 0 {
-		<-time.After(d)
-	}
+	w.processes = slices.DeleteFunc(slices.Clone(w.processes), func(q *process) bool { return q == p })
 }
 
 // Flip changes the default revision; each process hears of it when its own watch has it.
 func (w *world) Flip() {
-	w.set(nil, func() { w.defaultRevision = play.Revisions[w.rand.IntN(len(play.Revisions))] })
-	w.logf("default is %s", w.defaultRevision)
-	revision := w.defaultRevision
+	w.Locked(func() { w.Default = play.Revisions[w.Rand.IntN(len(play.Revisions))] })
+	w.Logf("default is %s", w.Default)
+	revision := w.Default
 	for _, p := range w.processes {
-		watcher, late := p.watcher, w.some(3*time.Second)
-		w.orders.Go(func() {
+		late := w.Within(3 * time.Second)
+		w.Orders.Go(func() {
 			<-time.After(late)
-			watcher.set(revision)
+			p.hears(revision)
 		})
 	}
 }
@@ -157,17 +138,17 @@ func (w *world) Flip() {
 // CutOff is of one process.
 func (w *world) CutOff() {
 	p := w.pick()
-	w.logf("cut %s", p.Name)
-	w.set(p, func() { p.cut = true })
+	w.Logf("cut %s", p.Name)
+	w.Locked(func() { p.cut = true })
 	for _, c := range p.clients {
 		c.MuteWatches(true)
 	}
-	w.wait(12 * time.Second)
-	w.set(p, func() { p.cut = false })
+	w.Wait(12 * time.Second)
+	w.Locked(func() { p.cut = false })
 	for _, c := range p.clients {
 		c.MuteWatches(false)
 	}
-	w.logf("%s is back", p.Name)
+	w.Logf("%s is back", p.Name)
 }
 
 // EndWatches is of one process.
@@ -181,7 +162,7 @@ func (w *world) EndWatches() {
 		case 2:
 			c.EndWatches(apierrors.NewInternalError(locktest.ErrConnection))
 		case 3:
-			c.SetWatchDelay(w.some(2 * time.Second))
+			c.SetWatchDelay(w.Within(2 * time.Second))
 		}
 	}
 }
@@ -199,10 +180,10 @@ func (w *world) Refuse() {
 	if w.Intn(2) == 0 {
 		some = []*process{w.pick()}
 	}
-	w.logf("refused to %d: %v: %v", len(some), verbs, err)
+	w.Logf("refused to %d: %v: %v", len(some), verbs, err)
 	set := func(err error) {
 		for _, p := range some {
-			w.set(p, func() {
+			w.Locked(func() {
 				for _, v := range verbs {
 					p.refuse[v] = err
 				}
@@ -217,22 +198,18 @@ func (w *world) Refuse() {
 			}
 		}
 	}
-	w.wait(4 * playLease)
+	w.Wait(4 * playLease)
 	set(nil)
-	w.logf("refused no more")
+	w.Logf("refused no more")
 }
 
-// Order gives an operator's order, which has to come back by itself.
+// Order gives an operator's order. A drain, a nomination that runs out and the nominee's settling may
+// each take a lease or so.
 func (w *world) Order() {
-	m := w.cast[w.Intn(len(w.cast))]
-	for m.Peer() {
-		m = w.cast[0]
-	}
-	revision := w.revision()
-	to := "nobody"
-	if w.Intn(4) > 0 {
-		to = w.pick().Name
-	}
+	w.GiveOrder(w.ctx, func() *play.Part { return &w.pick().Part }, w.operator, 2*playLease, 12*playLease)
+}
+
+func (w *world) operator(revision string, m play.Make) play.Operator {
 	k := playKube{configMaps: w.objects.Client("operator"), leases: w.leases[revision].Client("operator")}
 	o, err := w.election("operator", revision, m, k, &playWatcher{}, nil).Operator("play")
 	if err != nil {
@@ -242,23 +219,7 @@ func (w *world) Order() {
 		p := &process{w: w}
 		c.SetFault(func(v locktest.Verb) locktest.Fault { return p.fault(0, v) })
 	}
-	length := time.Second + w.some(2*playLease)
-	which := w.Intn(4)
-	w.ordered++
-	w.orders.Go(func() {
-		began := time.Now()
-		err := []func() error{
-			func() error { return o.Transfer(w.ctx, to, revision, "", length) },
-			func() error { return o.StepDown(w.ctx, "", length) },
-			func() error { return o.Pause(w.ctx, "", length) },
-			func() error { return o.Resume(w.ctx) },
-		}[which]()
-		w.logf("order %d (%v) to %s: %v", which, m, to, err)
-		// A drain, a nomination that runs out and the nominee's settling: each a lease or so.
-		if took := time.Since(began); took > 12*playLease {
-			w.violate("order %d to %s took %v: %v", which, to, took, err)
-		}
-	})
+	return o
 }
 
 // Edit changes a lock object by hand. A process that starts now would know of nothing before.
@@ -268,24 +229,13 @@ func (w *world) Edit() {
 		return // a promise excludes who never saw the record before it was gone
 	}
 	s, what := w.store(), w.Intn(3)
-	w.logf("edit %d on %s", what, s.Kind())
+	w.Logf("edit %d on %s", what, s.Kind())
 	[]func(){func() { s.Delete() }, s.Empty, s.Corrupt}[what]()
-	w.untouched = time.Now().Add(2*playLease + 5*time.Second)
+	w.Untouched = time.Now().Add(2*playLease + 5*time.Second)
 }
 
 // Fitness is of one process.
-func (w *world) Fitness() {
-	p := w.pick()
-	err := context.DeadlineExceeded
-	w.set(p, func() {
-		if p.unfit == nil {
-			p.unfit = err
-		} else {
-			p.unfit = nil
-		}
-	})
-	w.logf("%s is unfit: %v", p.Name, p.unfit != nil)
-}
+func (w *world) Fitness() { w.TurnFitness(&w.pick().Part) }
 
 // Rewind takes the etcd's state, or puts an earlier one back.
 func (w *world) Rewind() {
@@ -302,9 +252,9 @@ func (w *world) Rewind() {
 		return
 	}
 	n := w.Intn(len(w.backups))
-	w.logf("restore %d", n)
+	w.Logf("restore %d", n)
 	w.takeEvents()
-	w.set(nil, func() {
+	w.Locked(func() {
 		w.restored = time.Now()
 		w.judge.Forget()
 	})
@@ -312,7 +262,7 @@ func (w *world) Rewind() {
 		s.Restore(w.backups[n][s])
 	}
 	w.backups = w.backups[:n]
-	w.untouched = time.Now().Add(2*playLease + 5*time.Second)
+	w.Untouched = time.Now().Add(2*playLease + 5*time.Second)
 }
 
 // allKnow reports whether every process of ours has seen who holds its lock, and in which term.

@@ -101,7 +101,7 @@ type givesUp struct {
 }
 
 func (g givesUp) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	if g.p.w.isCalm() {
+	if g.p.w.IsCalm() {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -117,6 +117,7 @@ var playBugs = map[string]struct {
 	"functions return before their work has":     {bug{leavesWork: true}, "while"},
 	"a lock is given up with work alive":         {bug{leavesWork: true}, "and its functions ran"},
 	"a token that does not grow":                 {bug{token: true}, "has the token"},
+	"the default revision changes unheard":       {bug{deaf: true}, "not of the default revision"},
 	"the default revision wavers":                {bug{wavers: 2 * time.Second}, "for no cause"},
 	"a write is no compare-and-swap":             {bug{client: through(func(_ *process, l leasesOf) leasesOf { return overwrites{l} })}, "started while"},
 	"each write counts as stored":                {bug{client: through(func(_ *process, l leasesOf) leasesOf { return hopeful{l} })}, "started while"},

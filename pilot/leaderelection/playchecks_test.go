@@ -17,16 +17,16 @@ import (
 // checkStart is one-at-a-time, and that tokens grow within one history.
 func (w *world) checkStart(p *process, ctx context.Context) {
 	token := w.token(ctx)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	// A start that follows a write from before a restore belongs to neither history.
 	w.judge.Starts(&p.Part, token, time.Since(w.restored) < playLease && !w.restored.IsZero())
 }
 
 // checkWrite is that no write gets past the gate while another's functions run.
 func (w *world) checkWrite(p *process) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	w.judge.Writes(&p.Part)
 }
 
@@ -45,8 +45,8 @@ func (w *world) takeEvents() {
 // checkEvents is that nobody gives a lock up, or away, while its functions run.
 func (w *world) checkEvents() {
 	w.takeEvents()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	for _, e := range w.events {
 		holder := e.Snapshot.Record.HolderIdentity
 		if !e.Snapshot.Exists || holder == k8sresourcelock.Successors {
@@ -58,7 +58,7 @@ func (w *world) checkEvents() {
 			}
 			for _, run := range p.Runs {
 				if e.At.After(run.From) && (run.To.IsZero() || e.At.Before(run.To)) {
-					w.violated("%s wrote %q in as the holder at %v, and its functions ran", p.Name, holder, e.At.Sub(w.began))
+					w.Violated("%s wrote %q in as the holder at %v, and its functions ran", p.Name, holder, e.At.Sub(w.Began))
 				}
 			}
 		}
@@ -76,20 +76,18 @@ const budgetSpan = 10 * playRetry
 
 // checkBudgets is bounded effort.
 func (w *world) checkBudgets() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	for _, p := range w.all {
 		if p.l == nil {
 			continue
 		}
 		for _, sent := range p.sent {
 			if n := play.InSpan(sent, budgetSpan); n > play.MaxRequests {
-				w.violated("%s sent %d requests about one object in %v", p.Name, n, budgetSpan)
+				w.Violated("%s sent %d requests about one object in %v", p.Name, n, budgetSpan)
 			}
 		}
-		if n := play.InSpan(p.lines, budgetSpan); n > play.MaxLines {
-			w.violated("%s logged %d lines in %v", p.Name, n, budgetSpan)
-		}
+		w.CheckLines(&p.Part, budgetSpan)
 	}
 }
 
@@ -102,49 +100,54 @@ func (w *world) mostRequests() (most int) {
 	return most
 }
 
-// settle lets everything heal and wants one leader, of the default revision where that can be wanted.
-func (w *world) settle() {
-	w.set(nil, func() {
-		w.calm = true
+// endFaults lets everything heal and wants one leader, of the default revision where that can be wanted.
+func (w *world) endFaults() {
+	w.Locked(func() {
+		w.Calm = true
 		for _, p := range w.processes {
-			p.unfit = nil
+			p.Unfit = nil
 		}
 	})
-	w.logf("calm")
+	w.Logf("calm")
 	for _, s := range w.stores() {
 		// An unreadable object keeps those out who need both. They report it, and an operator
 		// deletes it.
 		if s.Snapshot().Unreadable != nil {
-			w.startable()
+			w.AwaitUntouched()
 			s.Delete()
 		}
 	}
-	w.orders.Wait() // what is on its way still changes something
+	w.Orders.Wait() // what is on its way still changes something
 	for _, p := range w.processes {
-		p.watcher.set(w.defaultRevision)
+		p.hears(w.Default)
 		for _, c := range p.clients {
 			c.SetWatchDelay(0)
 		}
 	}
 	<-time.After(12 * playLease)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	leader := ""
 	for _, p := range w.processes {
-		if p.Running && (p.Revision == w.defaultRevision || !w.prefers(w.defaultRevision)) {
+		if p.Running && (p.Revision == w.Default || !w.prefers(w.Default)) {
 			return
 		}
+		if p.Running {
+			leader = p.Name
+		}
 	}
-	w.violated("after twelve quiet leases nobody leads, or the wrong one: default %s, %+v, %+v; %s", w.defaultRevision, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record, w.standing())
+	if leader != "" {
+		w.Violated("after twelve quiet leases %s leads, which is not of the default revision %s; %s", leader, w.Default, w.states())
+		return
+	}
+	w.Violated("after twelve quiet leases nobody leads: default %s, %+v, %+v; %s", w.Default, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record, w.states())
 }
 
 // prefers reports whether one of the processes must lead that are of that revision. A peer may lead,
 // which nobody of ours may ask to give way, and beside a predecessor each revision has its own leader.
 func (w *world) prefers(revision string) (is bool) {
-	if w.cast[0] == play.WithPredecessor {
-		return false
-	}
 	for _, p := range w.processes {
-		if p.Make.Peer() {
+		if p.Make.Peer() || p.Make == play.WithPredecessor {
 			return false
 		}
 		is = is || p.Revision == revision
@@ -152,8 +155,8 @@ func (w *world) prefers(revision string) (is bool) {
 	return is
 }
 
-// standing tells where each process is, for those who hold mu.
-func (w *world) standing() string {
+// states tells where each process is, for those who hold mu.
+func (w *world) states() string {
 	var b strings.Builder
 	for _, p := range w.processes {
 		fmt.Fprintf(&b, "\n\t%s (%s, %v): last request at %v", p.Name, p.Revision, p.Make, p.asked)
@@ -172,34 +175,34 @@ func (w *world) standing() string {
 func (w *world) staysQuiet() {
 	before := map[*process][3]int{}
 	verbs := map[*process][2]map[locktest.Verb]int{}
-	count := func(p *process) [3]int { return [3]int{len(p.Runs), len(p.lines), len(p.sent[0]) + len(p.sent[1])} }
-	w.mu.Lock()
+	count := func(p *process) [3]int { return [3]int{len(p.Runs), len(p.Lines), len(p.sent[0]) + len(p.sent[1])} }
+	w.Mu.Lock()
 	for _, p := range w.processes {
 		before[p] = count(p)
 		verbs[p] = [2]map[locktest.Verb]int{maps.Clone(p.verbs[0]), maps.Clone(p.verbs[1])}
 	}
-	w.mu.Unlock()
+	w.Mu.Unlock()
 	const span = 4 * playLease
 	<-time.After(span)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	for _, p := range w.processes {
 		is, was := count(p), before[p]
 		if p.l == nil {
 			continue
 		}
 		if n := is[0] - was[0]; n > 0 {
-			w.violated("%s started %d times for no cause", p.Name, n)
+			w.Violated("%s started %d times for no cause", p.Name, n)
 		}
 		if n := is[1] - was[1]; n > 0 {
-			w.violated("%s logged %d lines for no cause", p.Name, n)
+			w.Violated("%s logged %d lines for no cause", p.Name, n)
 		}
 		most := 4                            // a watch reaches its time limit
 		if p.l.Status().Phase == "leading" { // it renews, and may be waiting for the predecessor's lock
 			most += 2 * (int(span/playRetry) + 1) // there may be two objects
 		}
 		if n := is[2] - was[2]; n > most {
-			w.violated("%s, which works %v, sent %d requests in %v: %v, before %v", p.Name, p.Running, n, span, p.verbs, verbs[p])
+			w.Violated("%s, which works %v, sent %d requests in %v: %v, before %v", p.Name, p.Running, n, span, p.verbs, verbs[p])
 		}
 	}
 }
@@ -208,11 +211,11 @@ func (w *world) staysQuiet() {
 // not that one's; the same write by that one is a violation.
 func TestAPlaysLateWriteIsOfTheProcessThatSentIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const leaseCast = 1
-		w := newWorld(t, leaseCast, bug{})
+		const leaseMix = 1
+		w := newWorld(t, leaseMix, bug{})
 		ctx, cancel := context.WithCancel(t.Context())
-		w.ctx, w.calm = ctx, true
-		name := w.name()
+		w.ctx, w.Calm = ctx, true
+		name := w.NewName()
 		w.start(name, "stable", play.LeaseOnly)
 		first := w.processes[0]
 		<-time.After(playLease)
@@ -227,18 +230,18 @@ func TestAPlaysLateWriteIsOfTheProcessThatSentIt(t *testing.T) {
 		given.Snapshot.Record.HolderIdentity = "other"
 		given.Snapshot.Notes = map[string]string{k8sresourcelock.NominatedAnnotation: "other"}
 		if !next.Running {
-			t.Errorf("the next process does not work:%s", w.standing())
+			t.Errorf("the next process does not work:%s", w.states())
 		}
 		w.events = append(w.events, given)
 		w.checkEvents()
-		if len(w.violations) != 0 {
-			t.Error(w.violations)
+		if len(w.Violations) != 0 {
+			t.Error(w.Violations)
 		}
 		given.By = next.writer
 		w.events = append(w.events, given)
 		w.checkEvents()
-		if len(w.violations) != 1 {
-			t.Errorf("%d violations: %v", len(w.violations), w.violations)
+		if len(w.Violations) != 1 {
+			t.Errorf("%d violations: %v", len(w.Violations), w.Violations)
 		}
 		w.quit(next)
 		cancel()

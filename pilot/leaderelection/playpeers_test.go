@@ -51,21 +51,21 @@ func (l boundLeases) Update(ctx context.Context, lease *coordinationv1.Lease, op
 // leads, and the elector not to blame.
 func TestAPlaysClientGoPeerOutlivesALostReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const leaseCast = 1
-		w := newWorld(t, leaseCast, bug{})
+		const leaseMix = 1
+		w := newWorld(t, leaseMix, bug{})
 		ctx, cancel := context.WithCancel(t.Context())
-		w.ctx, w.calm = ctx, true
-		w.start(w.name(), "stable", play.ClientGoPeer)
+		w.ctx, w.Calm = ctx, true
+		w.start(w.NewName(), "stable", play.ClientGoPeer)
 		p := w.processes[0]
-		w.set(p, func() { p.cut = true })
+		w.Locked(func() { p.cut = true })
 		<-time.After(playLease)
-		w.set(p, func() { p.cut = false })
+		w.Locked(func() { p.cut = false })
 		<-time.After(playLease)
-		w.mu.Lock()
+		w.Mu.Lock()
 		if !p.Running {
-			t.Errorf("it does not lead a lease after its API server is back:%s", w.standing())
+			t.Errorf("it does not lead a lease after its API server is back:%s", w.states())
 		}
-		w.mu.Unlock()
+		w.Mu.Unlock()
 		w.quit(p)
 		cancel()
 	})

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +30,7 @@ func (d *playWatcher) AddHandler(h revisions.DefaultHandler) {
 
 // process is one process of a play, ours or a peer.
 type process struct {
-	play.Part // guarded by w.mu, but for its names
+	play.Part // guarded by w.Mu, but for its names
 
 	w       *world
 	l       *LeaderElection // nil: a peer
@@ -44,23 +42,13 @@ type process struct {
 	done    chan struct{}
 	beside  sync.WaitGroup // writers that its functions leave behind
 
-	// w.mu guards these.
+	// w.Mu guards these.
 	cut    bool
 	refuse map[locktest.Verb]error
-	unfit  error
-	lines  []time.Duration // when it logged
 	sent   [2][]time.Duration
 	asked  time.Duration // when it sent its last request
 	verbs  [2]map[locktest.Verb]int
 }
-
-func (w *world) name() string {
-	w.serial++
-	return "p" + string(rune('a'+w.serial/26)) + string(rune('a'+w.serial%26))
-}
-
-func (w *world) revision() string { return play.Revisions[w.Intn(len(play.Revisions))] }
-func (w *world) kind() play.Make  { return w.cast[w.Intn(len(w.cast))] }
 
 // start runs a process of that name.
 func (w *world) start(name, revision string, m play.Make) {
@@ -71,10 +59,10 @@ func (w *world) start(name, revision string, m play.Make) {
 	for i, c := range p.clients {
 		c.SetFault(func(v locktest.Verb) locktest.Fault { return p.fault(i, v) })
 		if w.Intn(3) == 0 {
-			c.SetWatchDelay(w.some(300 * time.Millisecond))
+			c.SetWatchDelay(w.Within(300 * time.Millisecond))
 		}
 	}
-	p.watcher = &playWatcher{revision: w.defaultRevision}
+	p.watcher = &playWatcher{revision: w.Default}
 	ctx, cancel := context.WithCancel(w.ctx)
 	p.cancel = cancel
 	if w.bug.wavers > 0 {
@@ -86,10 +74,10 @@ func (w *world) start(name, revision string, m play.Make) {
 		run(ctx)
 		p.beside.Wait()
 	}()
-	w.logf("start %s (%s, %v)", name, revision, m)
+	w.Logf("start %s (%s, %v)", name, revision, m)
 	w.processes = append(w.processes, p)
 	w.all = append(w.all, p)
-	w.set(p, func() { w.judge.Enters(&p.Part) })
+	w.Locked(func() { w.judge.Enters(&p.Part) })
 }
 
 // elector is how the process takes part.
@@ -121,13 +109,20 @@ func (p *process) elector() (run func(context.Context)) {
 	if wrap := w.bug.client; wrap != nil {
 		k.wrap = func(c coordinationv1client.LeasesGetter) coordinationv1client.LeasesGetter { return wrap(p, c) }
 	}
-	p.l = w.election(p.Name, p.Revision, p.Make, k, p.watcher, slog.New(slog.NewTextHandler(&playLog{p}, nil)))
-	p.l.Fit(p.fit).AddRunContext(p.work)
+	p.l = w.election(p.Name, p.Revision, p.Make, k, p.watcher, w.Logger(&p.Part))
+	p.l.Fit(w.Fit(&p.Part)).AddRunContext(p.work)
 	p.writes = p.l.Gate().Transport(playServer{p})
 	if w.bug.ungated {
 		p.writes = playServer{p}
 	}
 	return func(ctx context.Context) { _ = p.l.RunContext(ctx) } // what functions fail with
+}
+
+// hears is that its watcher knows the default revision.
+func (p *process) hears(revision string) {
+	if !p.w.bug.deaf {
+		p.watcher.set(revision)
+	}
 }
 
 // waver has the default revision change all the time.
@@ -143,7 +138,7 @@ func (p *process) waver(ctx context.Context) {
 
 func (p *process) istiod() *locktest.Peer {
 	way := p.clients[1]
-	if p.w.cast[0] != play.LeaseOnly {
+	if !p.w.Mix.ByLease() {
 		way = p.clients[0]
 	}
 	return &locktest.Peer{
@@ -159,29 +154,11 @@ func (p *process) peerWork(ctx context.Context) {
 	p.ran(false)
 }
 
-// playLog counts lines.
-type playLog struct{ p *process }
-
-func (l *playLog) Write(b []byte) (int, error) {
-	w := l.p.w
-	w.logf("%s: %s", l.p.Name, strings.TrimSpace(string(b)))
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	l.p.lines = append(l.p.lines, time.Since(w.began))
-	return len(b), nil
-}
-
-func (p *process) fit(context.Context) error {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	return p.unfit
-}
-
 // ran notes the begin or the end of the functions. A process that was killed runs nothing.
 func (p *process) ran(is bool) {
 	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	p.Ran(is, time.Now())
 }
 
@@ -193,7 +170,7 @@ func (p *process) work(ctx context.Context) error {
 	w := p.w
 	w.checkStart(p, ctx)
 	p.ran(true)
-	drain, fails := w.some(playDrain), w.some(20*playLease)
+	drain, fails := w.Within(playDrain), w.Within(20*playLease)
 	straggling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p.beside.Go(func() { p.write(straggling) })
 	p.beside.Go(func() {
@@ -219,7 +196,7 @@ func (p *process) work(ctx context.Context) error {
 		return nil
 	case <-failed.C:
 	}
-	if w.isCalm() {
+	if w.IsCalm() {
 		<-ctx.Done()
 		p.ran(false)
 		return nil
@@ -229,12 +206,6 @@ func (p *process) work(ctx context.Context) error {
 		runtime.Goexit()
 	}
 	return errPlay
-}
-
-func (w *world) isCalm() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.calm
 }
 
 // write writes again and again through the gate.
@@ -250,7 +221,7 @@ func (p *process) write(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(p.w.some(time.Second)):
+		case <-time.After(p.w.Within(time.Second)):
 		}
 	}
 }
@@ -262,7 +233,7 @@ func (s playServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	w := s.p.w
 	w.checkWrite(s.p)
 	select { // the answer's way
-	case <-time.After(w.some(20 * time.Millisecond)):
+	case <-time.After(w.Within(20 * time.Millisecond)):
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	}

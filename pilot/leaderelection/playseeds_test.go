@@ -19,6 +19,7 @@ type bug struct {
 	ungated    bool // the work's writes pass no gate
 	leavesWork bool // functions return before their work has ended
 	token      bool // the token stays the same
+	deaf       bool // the watchers miss each change of the default revision
 	// wavers: the watchers change their minds again and again, and no two at once.
 	wavers time.Duration
 }

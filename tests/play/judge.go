@@ -10,6 +10,8 @@ type Part struct {
 	Dead    bool // it was killed: it runs nothing, whatever its goroutines do
 	Running bool // its functions run
 	Runs    []Span
+	Unfit   error           // what its fitness check says
+	Lines   []time.Duration // when it logged
 }
 
 // Span is one run of the functions; To is zero while it lasts.

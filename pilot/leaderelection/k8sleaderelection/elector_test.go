@@ -15,10 +15,7 @@ import (
 
 func TestElectsOneAndHandsOnAfterTheDrain(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enter(t, store, "a")
-		pass(time.Second)
-		b := enter(t, store, "b")
-		pass(time.Minute)
+		a, b := enterTwo(t, store)
 		if !a.isLive() || !a.IsLeader() || b.isLive() || b.GetLeader() != "a" {
 			t.Fatalf("a live %v, b live %v, b sees %q", a.isLive(), b.isLive(), b.GetLeader())
 		}
@@ -86,10 +83,7 @@ func TestQuiet(t *testing.T) {
 
 func TestDeletedLockIsMadeAnewByItsLeader(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enter(t, store, "a")
-		pass(time.Second)
-		b := enter(t, store, "b")
-		pass(time.Minute)
+		a, b := enterTwo(t, store)
 		first := a.Status().Term
 		store.Delete()
 		pass(time.Second)
@@ -105,10 +99,7 @@ func TestDeletedLockIsMadeAnewByItsLeader(t *testing.T) {
 
 func TestDeletedLockOfADeadLeaderIsSettledFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enter(t, store, "a")
-		pass(time.Second)
-		b := enter(t, store, "b")
-		pass(time.Minute)
+		a, b := enterTwo(t, store)
 		a.lock.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} })
 		a.lock.MuteWatches(true)
 		cut := record(store).RenewTime.Time
@@ -150,10 +141,7 @@ func TestCorruptRecordEndsTheTermAndIsReplacedAfterALease(t *testing.T) {
 
 func TestFailedFunctionGivesAnotherItsChance(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enter(t, store, "a")
-		pass(time.Second)
-		b := enter(t, store, "b")
-		pass(time.Minute)
+		a, b := enterTwo(t, store)
 		a.fail <- errors.New("no database")
 		pass(time.Second)
 		if a.isLive() || !b.isLive() {
@@ -219,10 +207,7 @@ func TestPlainLockWorks(t *testing.T) {
 		plain := func(c *le.LeaderElectionConfig) {
 			c.Lock = struct{ k8sresourcelock.Interface }{c.Lock}
 		}
-		a := enter(t, store, "a", plain)
-		pass(time.Second)
-		b := enter(t, store, "b", plain)
-		pass(time.Minute)
+		a, b := enterTwo(t, store, plain)
 		if !a.isLive() || b.isLive() {
 			t.Fatalf("a live %v, b live %v", a.isLive(), b.isLive())
 		}

@@ -19,6 +19,16 @@ func enterRanked(t *testing.T, store *locktest.Store, identity, revision, defaul
 	return c
 }
 
+// enterRankedTwo is enterTwo of a leader of the default revision, stable, and a follower of that one.
+func enterRankedTwo(t *testing.T, store *locktest.Store, revision string) (leader, follower *candidate) {
+	t.Helper()
+	leader = enterRanked(t, store, "a", "stable", "stable")
+	pass(time.Second)
+	follower = enterRanked(t, store, "b", revision, "stable")
+	pass(time.Minute)
+	return leader, follower
+}
+
 func setDefault(revision string, candidates ...*candidate) {
 	for _, c := range candidates {
 		c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: revision})
@@ -27,10 +37,7 @@ func setDefault(revision string, candidates ...*candidate) {
 
 func TestFlipOfTheDefaultHandsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enterRanked(t, store, "a", "stable", "stable")
-		pass(time.Second)
-		b := enterRanked(t, store, "b", "canary", "stable")
-		pass(time.Minute)
+		a, b := enterRankedTwo(t, store, "canary")
 		a.drain = 3 * time.Second
 		setDefault("canary", a, b)
 		pass(4 * time.Second)
@@ -99,10 +106,7 @@ func TestStatusObserverHearsWhatOthersDo(t *testing.T) {
 // Both sides say for how long a handover goes on, and nothing of one that is over or that does not begin.
 func TestAHandoverThatGoesOnIsInTheStatus(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enterRanked(t, store, "a", "stable", "stable")
-		pass(time.Second)
-		b := enterRanked(t, store, "b", "canary", "stable")
-		pass(time.Minute)
+		a, b := enterRankedTwo(t, store, "canary")
 		waits := func(when string, wantA, wantB time.Duration) {
 			t.Helper()
 			if gotA, gotB := a.Status().HandoverWait, b.Status().HandoverWait; gotA != wantA || gotB != wantB {
@@ -135,10 +139,7 @@ func TestAHandoverThatGoesOnIsInTheStatus(t *testing.T) {
 // A process that has ended while it was to hand over waits for nothing any more.
 func TestAHandoverThatCannotBeWrittenEndsWithTheProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enterRanked(t, store, "a", "stable", "stable")
-		pass(time.Second)
-		b := enterRanked(t, store, "b", "canary", "stable")
-		pass(time.Minute)
+		a, b := enterRankedTwo(t, store, "canary")
 		a.drain = 3 * time.Second
 		setDefault("canary", a, b)
 		pass(time.Second)
@@ -156,10 +157,7 @@ func TestAHandoverThatCannotBeWrittenEndsWithTheProcess(t *testing.T) {
 
 func TestLeaderWithALateWatcherWaitsAndThenAccepts(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enterRanked(t, store, "a", "stable", "stable")
-		pass(time.Second)
-		b := enterRanked(t, store, "b", "canary", "stable")
-		pass(time.Minute)
+		a, b := enterRankedTwo(t, store, "canary")
 		setDefault("canary", b)
 		pass(time.Second)
 		if !a.isLive() {
@@ -175,10 +173,7 @@ func TestLeaderWithALateWatcherWaitsAndThenAccepts(t *testing.T) {
 
 func TestRefusedRequestIsJudgedAnewWhenTheDefaultChanges(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enterRanked(t, store, "a", "stable", "stable")
-		pass(time.Second)
-		b := enterRanked(t, store, "b", "canary", "stable")
-		pass(time.Minute)
+		a, b := enterRankedTwo(t, store, "canary")
 		setDefault("canary", b)
 		pass(5 * time.Second)
 		if store.Snapshot().Notes[k8sresourcelock.HandoverRequestAnnotation] == "" || !a.isLive() {
@@ -194,10 +189,7 @@ func TestRefusedRequestIsJudgedAnewWhenTheDefaultChanges(t *testing.T) {
 
 func TestChallengerThatDiesLeavesTheLockToOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enterRanked(t, store, "a", "stable", "stable")
-		pass(time.Second)
-		b := enterRanked(t, store, "b", "canary", "stable")
-		pass(time.Minute)
+		a, b := enterRankedTwo(t, store, "canary")
 		a.drain = 2 * time.Second
 		setDefault("canary", a, b)
 		pass(time.Second) // accepted; a drains

@@ -44,6 +44,16 @@ func enter(t *testing.T, store *locktest.Store, identity string, change ...func(
 	return c
 }
 
+// enterTwo starts a candidate that leads, and one that has followed for a minute.
+func enterTwo(t *testing.T, store *locktest.Store, change ...func(*le.LeaderElectionConfig)) (leader, follower *candidate) {
+	t.Helper()
+	leader = enter(t, store, "a", change...)
+	pass(time.Second)
+	follower = enter(t, store, "b", change...)
+	pass(time.Minute)
+	return leader, follower
+}
+
 func prepare(t *testing.T, store *locktest.Store, identity string, change ...func(*le.LeaderElectionConfig)) *candidate {
 	t.Helper()
 	return prepareKey(t, store, identity, "stable", change...)

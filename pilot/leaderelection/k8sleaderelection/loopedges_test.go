@@ -42,10 +42,7 @@ func TestStatusSaysWhatIsKnown(t *testing.T) {
 
 func TestStepDownByTheProcessItself(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enter(t, store, "a")
-		pass(time.Second)
-		b := enter(t, store, "b")
-		pass(time.Minute)
+		a, b := enterTwo(t, store)
 		a.StepDown()
 		pass(time.Second)
 		if a.isLive() || !b.isLive() {

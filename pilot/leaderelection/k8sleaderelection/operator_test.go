@@ -52,10 +52,7 @@ func TestTransferGoesToTheOneNamedAndStaysThere(t *testing.T) {
 
 func TestTransferToOneWhoDoesNotComeLeavesTheLockToOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enterRanked(t, store, "a", "stable", "stable")
-		pass(time.Second)
-		b := enterRanked(t, store, "b", "stable", "stable")
-		pass(time.Minute)
+		a, b := enterRankedTwo(t, store, "stable")
 		err := operator(store).Transfer(t.Context(), "nobody", "stable", "a slip of the hand", time.Minute)
 		if !errors.Is(err, le.ErrNotObeyed) || !strings.Contains(err.Error(), "nobody did not come") {
 			t.Fatal(err)
@@ -69,10 +66,7 @@ func TestTransferToOneWhoDoesNotComeLeavesTheLockToOthers(t *testing.T) {
 
 func TestStepDownCoolsDown(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enterRanked(t, store, "a", "stable", "stable")
-		pass(time.Second)
-		b := enterRanked(t, store, "b", "canary", "stable")
-		pass(time.Minute)
+		a, b := enterRankedTwo(t, store, "canary")
 		if err := operator(store).StepDown(t.Context(), "its node is to go", 5*time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -93,10 +87,7 @@ func TestStepDownCoolsDown(t *testing.T) {
 
 func TestPauseAndResume(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enterRanked(t, store, "a", "stable", "stable")
-		pass(time.Second)
-		b := enterRanked(t, store, "b", "canary", "stable")
-		pass(time.Minute)
+		a, b := enterRankedTwo(t, store, "canary")
 		if err := operator(store).Pause(t.Context(), "while we look", time.Hour); err != nil {
 			t.Fatal(err)
 		}

@@ -17,10 +17,7 @@ import (
 // went back begins its watch anew, and hears of a release at once again.
 func TestAWatchBeginsAnewWhenTheStoreHasGoneBack(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enter(t, store, "a")
-		pass(time.Second)
-		b := enter(t, store, "b")
-		pass(time.Minute)
+		a, b := enterTwo(t, store)
 		backup := store.Backup()
 		pass(20 * time.Minute) // of renewals, which are lost
 		store.Restore(backup)

@@ -173,10 +173,7 @@ func TestASharedWatchComesBackAfterErrors(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := locktest.NewStore(locktest.Lease)
 				store.ShareWatches()
-				a := enter(t, store, "a")
-				pass(time.Second)
-				b := enter(t, store, "b")
-				pass(time.Minute)
+				a, b := enterTwo(t, store)
 				for range 3 {
 					b.lock.FailNext(locktest.Watch, locktest.Fault{Lose: locktest.TheRequest}, locktest.Fault{Err: locktest.ErrUnavailable})
 					b.lock.EndWatches(end)

@@ -51,13 +51,13 @@ func (w *world) record() *recorder {
 				stopped := r.stopped
 				r.mu.Unlock()
 				if !stopped { // else that is how it ends
-					w.violate("the watch of the work says %v", event.Object)
+					w.Violate("the watch of the work says %v", event.Object)
 				}
 				continue
 			}
 			write, err := history.Of(object)
 			if err != nil {
-				w.violate("%v", err)
+				w.Violate("%v", err)
 			}
 			r.mu.Lock()
 			r.writes = append(r.writes, write)
@@ -86,9 +86,9 @@ func (r *recorder) stop() []history.Write {
 		r.w.t.Fatal(err)
 	}
 	if len(stored.Labels) == 0 {
-		r.w.logf("none of ours has ever written")
+		r.w.Logf("none of ours has ever written")
 	} else if now, err := history.Of(stored); err != nil || !r.w.within(soon, func() bool { return r.last() >= now.Version }) {
-		r.w.violate("the watch of the work has stopped at %d; stored is %+v (%v)", r.last(), now, err)
+		r.w.Violate("the watch of the work has stopped at %d; stored is %+v (%v)", r.last(), now, err)
 	}
 	r.mu.Lock()
 	r.stopped = true
@@ -105,7 +105,7 @@ func countRuns(writes []history.Write) int { return history.Runs(writes) }
 // all exclude.
 func (w *world) judge(writes []history.Write) {
 	groups := map[string][]history.Write{"": writes}
-	if w.cast[0] == play.WithPredecessor {
+	if w.Mix.HasPredecessor() {
 		delete(groups, "")
 		for _, revision := range play.Revisions {
 			groups[revision] = slices.DeleteFunc(slices.Clone(writes), func(x history.Write) bool { return x.Election != "" && x.Election != revision })
@@ -113,20 +113,20 @@ func (w *world) judge(writes []history.Write) {
 	}
 	for group, writes := range groups {
 		for _, wrong := range history.Judge(writes, group != "") {
-			w.violate("%s", wrong)
+			w.Violate("%s", wrong)
 		}
 	}
 	sent := w.requests()
 	for who, at := range sent {
 		if n := play.InSpan(at, 10*retry); n > play.MaxRequests {
-			w.violate("%s sent %d requests in %v", who, n, 10*retry)
+			w.Violate("%s sent %d requests in %v", who, n, 10*retry)
 		}
 	}
-	for _, p := range w.everyone() {
-		if n := play.InSpan(p.lines, 10*retry); n > play.MaxLines {
-			w.violate("%s logged %d lines in %v", p.Name, n, 10*retry)
+	w.Locked(func() {
+		for _, p := range w.all {
+			w.CheckLines(&p.Part, 10*retry)
 		}
-	}
+	})
 }
 
 // budget is the most requests that one process has sent about one object in ten RetryPeriods.
@@ -170,7 +170,7 @@ func (w *world) requests() map[string][]time.Duration {
 			continue
 		}
 		who := fmt.Sprintf("%s about %s %s", name, e.ObjectRef.Resource, e.ObjectRef.Name)
-		sent[who] = append(sent[who], e.RequestReceivedTimestamp.Sub(w.began))
+		sent[who] = append(sent[who], e.RequestReceivedTimestamp.Sub(w.Began))
 	}
 	for _, at := range sent {
 		slices.Sort(at)
@@ -178,15 +178,15 @@ func (w *world) requests() map[string][]time.Duration {
 	return sent
 }
 
-// settle lets everything heal and wants one leader.
-func (w *world) settle() {
-	w.set(func() {
-		w.calm = true
+// endFaults lets everything heal and wants one leader.
+func (w *world) endFaults() {
+	w.Locked(func() {
+		w.Calm = true
 		for _, p := range w.processes {
-			p.unfit = nil
+			p.Unfit = nil
 		}
 	})
-	w.logf("calm")
+	w.Logf("calm")
 	for _, p := range w.processes {
 		fate := relay.Fate{}
 		if w.bug.silent {
@@ -202,24 +202,24 @@ func (w *world) settle() {
 		// An unreadable object keeps those out who need both. They report it, and an operator
 		// deletes it.
 		if snap, err := lock.Read(w.ctx); err == nil && snap.Unreadable != nil && n == 0 {
-			w.startable()
+			w.AwaitUntouched()
 			_ = w.admin.CoreV1().ConfigMaps(w.namespace).Delete(w.ctx, election, metav1.DeleteOptions{})
 		}
 	}
-	w.orders.Wait()
+	w.Orders.Wait()
 	if !w.within(w.bug.patience(), w.somebodyWorks) {
-		w.violate("after %v nobody leads:%s", w.bug.patience(), w.standing())
+		w.Violate("after %v nobody leads:%s", w.bug.patience(), w.states())
 	}
 }
 
 func (w *world) somebodyWorks() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	return slices.ContainsFunc(w.processes, func(p *process) bool { return p.Running })
 }
 
-// standing tells where each process is.
-func (w *world) standing() string {
+// states tells where each process is.
+func (w *world) states() string {
 	var b strings.Builder
 	for _, p := range w.processes {
 		fmt.Fprintf(&b, "\n\t%s (%s, %v)", p.Name, p.Revision, p.Make)
@@ -237,10 +237,10 @@ func (w *world) end() {
 		select {
 		case <-p.done:
 		case <-time.After(soon):
-			w.violate("%s has not ended after %v", p.Name, soon)
+			w.Violate("%s has not ended after %v", p.Name, soon)
 		}
 		if err := p.relay.Close(); err != nil {
-			w.violate("the relay of %s: %v", p.Name, err)
+			w.Violate("the relay of %s: %v", p.Name, err)
 		}
 		kube.CloseIdleConnections(p.client)
 		if p.l != nil {

@@ -1,9 +1,9 @@
 package play
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -28,8 +28,8 @@ func (w *world) act() {
 		play.Move(w)
 	}
 	for len(w.processes) < 2 {
-		w.startable()
-		w.start(w.name(), w.revision(), w.kind())
+		w.AwaitUntouched()
+		w.start(w.NewName(), w.AnyRevision(), w.AnyMake())
 	}
 }
 
@@ -39,73 +39,60 @@ func (w *world) pick() *process { return w.processes[w.Intn(len(w.processes))] }
 // kernel does, and nothing of it gets out any more.
 func (w *world) Crash() {
 	p := w.pick()
-	w.logf("kill %s", p.Name)
+	w.Logf("kill %s", p.Name)
 	p.relay.Coming(relay.Silent)
 	p.relay.Present(relay.Silent)
 	p.relay.Reset()
-	w.set(func() { p.Kill(time.Now()) })
+	w.Locked(func() { p.Kill(time.Now()) })
 	p.cancel()
 	w.forget(p)
 	if w.Intn(2) == 0 {
-		w.wait(lease / 2)
-		w.startable()
-		w.start(p.Name, p.Revision, w.kind())
+		w.Wait(lease / 2)
+		w.AwaitUntouched()
+		w.start(p.Name, p.Revision, w.AnyMake())
 	}
 }
 
 // Replace is a rollout's.
 func (w *world) Replace() {
-	w.startable()
+	w.AwaitUntouched()
 	p := w.pick()
 	w.quit(p)
-	w.start(w.name(), p.Revision, w.kind())
+	w.start(w.NewName(), p.Revision, w.AnyMake())
 }
 
 func (w *world) quit(p *process) {
-	w.logf("quit %s", p.Name)
+	w.Logf("quit %s", p.Name)
 	p.cancel()
 	w.forget(p)
 	select {
 	case <-p.done:
 	case <-time.After(soon):
-		w.violate("%s has not ended after %v", p.Name, soon)
+		w.Violate("%s has not ended after %v", p.Name, soon)
 	}
 }
 
 func (w *world) forget(p *process) {
-	for i, q := range w.processes {
-		if q == p {
-			w.processes = append(w.processes[:i:i], w.processes[i+1:]...)
-			return
-		}
-	}
-}
-
-// startable waits until a process that starts is not one that promises exclude: one that has
-// never seen a record whose holder may still act.
-func (w *world) startable() {
-	if d := time.Until(w.untouched); d > 0 {
-		<-time.After(d)
-	}
+	w.processes = slices.DeleteFunc(slices.Clone(w.processes), func(q *process) bool { return q == p })
 }
 
 // Flip changes the default revision.
 func (w *world) Flip() {
-	w.deflt = play.Revisions[w.Intn(len(play.Revisions))]
-	w.logf("default is %s", w.deflt)
-	w.setDefault(w.deflt)
+	w.Default = play.Revisions[w.Intn(len(play.Revisions))]
+	w.Logf("default is %s", w.Default)
+	w.setDefault(w.Default)
 }
 
 // CutOff is of one process.
 func (w *world) CutOff() {
 	p := w.pick()
-	w.logf("cut %s", p.Name)
+	w.Logf("cut %s", p.Name)
 	p.relay.Coming(relay.Silent)
 	p.relay.Present(relay.Silent)
-	w.wait(lease * 5 / 4)
+	w.Wait(lease * 5 / 4)
 	p.relay.Coming(relay.Fate{})
 	p.relay.Reset() // bytes are missing from them
-	w.logf("%s is back", p.Name)
+	w.Logf("%s is back", p.Name)
 }
 
 // EndWatches is of one process, with all else that it has on its connections.
@@ -117,7 +104,7 @@ func (w *world) EndWatches() {
 	case 1:
 		p.relay.Present(relay.Fate{Down: relay.Flow{CutAfter: int64(1 + w.Intn(2000))}})
 	case 2:
-		delay := relay.Flow{Delay: w.some(100 * time.Millisecond)}
+		delay := relay.Flow{Delay: w.Within(100 * time.Millisecond)}
 		p.relay.Present(relay.Fate{Up: delay, Down: delay})
 	}
 }
@@ -129,30 +116,26 @@ func (w *world) Refuse() {
 	if w.Intn(2) == 0 {
 		some = []*process{w.pick()}
 	}
-	w.logf("%d may do no more than %v", len(some), left)
+	w.Logf("%d may do no more than %v", len(some), left)
 	for _, p := range some {
 		w.allow(p.Name, left)
 		if w.Intn(2) == 0 {
 			p.relay.Reset() // a watch that is there is not asked again
 		}
 	}
-	w.wait(lease * 3 / 2)
+	w.Wait(lease * 3 / 2)
 	for _, p := range some {
 		w.allow(p.Name, lockVerbs)
 	}
-	w.logf("they may again")
+	w.Logf("they may again")
 }
 
-// Order gives an operator's order, which has to come back by itself.
+// Order gives an operator's order.
 func (w *world) Order() {
-	m := w.cast[w.Intn(len(w.cast))]
-	for m.Peer() {
-		m = w.cast[0]
-	}
-	revision, to := w.revision(), "nobody"
-	if w.Intn(4) > 0 {
-		to = w.pick().Name
-	}
+	w.GiveOrder(w.ctx, func() *play.Part { return &w.pick().Part }, w.operator, 2*lease, soon)
+}
+
+func (w *world) operator(revision string, m play.Make) play.Operator {
 	l, err := leaderelection.New(w.client, w.config("operator", revision, m, nil, nil))
 	if err != nil {
 		w.t.Fatal(err)
@@ -161,21 +144,7 @@ func (w *world) Order() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	length, which := time.Second+w.some(2*lease), w.Intn(4)
-	w.ordered++
-	w.orders.Go(func() {
-		began := time.Now()
-		err := []func() error{
-			func() error { return o.Transfer(w.ctx, to, revision, "", length) },
-			func() error { return o.StepDown(w.ctx, "", length) },
-			func() error { return o.Pause(w.ctx, "", length) },
-			func() error { return o.Resume(w.ctx) },
-		}[which]()
-		w.logf("order %d (%v) to %s: %v", which, m, to, err)
-		if took := time.Since(began); took > soon {
-			w.violate("order %d to %s took %v: %v", which, to, took, err)
-		}
-	})
+	return o
 }
 
 // locks are the lock objects, as the admin sees them.
@@ -193,7 +162,7 @@ func (w *world) Edit() {
 		return // a promise excludes who never saw the record before it was gone
 	}
 	what, n := w.Intn(3), w.Intn(len(w.locks()))
-	w.logf("edit %d of lock %d", what, n)
+	w.Logf("edit %d of lock %d", what, n)
 	var err error
 	if n > 0 {
 		leases, name := w.admin.CoordinationV1().Leases(w.namespace), w.leaseName(play.Revisions[n-1])
@@ -213,33 +182,23 @@ func (w *world) Edit() {
 		}
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		w.violate("edit: %v", err)
+		w.Violate("edit: %v", err)
 	}
 	w.touched()
 }
 
 // touched: a process that starts now would know of nothing before.
-func (w *world) touched() { w.untouched = time.Now().Add(2*lease + 2*time.Second) }
+func (w *world) touched() { w.Untouched = time.Now().Add(2*lease + 2*time.Second) }
 
 // Note is what a stranger writes on a lock.
 func (w *world) Note() {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/n":"%d"}}}`, w.Intn(1000))
 	_, _ = w.admin.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx, election, types.MergePatchType, patch, metav1.PatchOptions{}) // there may be none
-	_, _ = w.admin.CoordinationV1().Leases(w.namespace).Patch(w.ctx, w.leaseName(w.revision()), types.MergePatchType, patch, metav1.PatchOptions{})
+	_, _ = w.admin.CoordinationV1().Leases(w.namespace).Patch(w.ctx, w.leaseName(w.AnyRevision()), types.MergePatchType, patch, metav1.PatchOptions{})
 }
 
 // Fitness is of one process.
-func (w *world) Fitness() {
-	p := w.pick()
-	w.set(func() {
-		if p.unfit == nil {
-			p.unfit = context.DeadlineExceeded
-		} else {
-			p.unfit = nil
-		}
-	})
-	w.logf("%s is unfit: %v", p.Name, p.unfit != nil)
-}
+func (w *world) Fitness() { w.TurnFitness(&w.pick().Part) }
 
 // backup is the lock objects as somebody has exported them.
 type backup struct {
@@ -254,7 +213,7 @@ func (w *world) Rewind() {
 		some, err := maps.List(w.ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + election})
 		more, err2 := leases.List(w.ctx, metav1.ListOptions{})
 		if err != nil || err2 != nil {
-			w.violate("export: %v, %v", err, err2)
+			w.Violate("export: %v, %v", err, err2)
 			return
 		}
 		w.backups = append(w.backups, backup{some.Items, more.Items})
@@ -264,7 +223,7 @@ func (w *world) Rewind() {
 		return
 	}
 	b := w.backups[w.Intn(len(w.backups))]
-	w.logf("restore")
+	w.Logf("restore")
 	for _, old := range b.configMaps {
 		_ = maps.Delete(w.ctx, old.Name, metav1.DeleteOptions{})
 		old.ObjectMeta = metav1.ObjectMeta{Name: old.Name, Annotations: old.Annotations, Labels: old.Labels}

@@ -14,8 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 	clientgo "k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-
-	"incumbent.dev/incumbent/tests/play"
 )
 
 // peer takes part with client-go's elector: over a Lease, or over a ConfigMap as client-go
@@ -32,7 +30,7 @@ func (p *process) peer() (run func(context.Context)) {
 		LeaseMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: election}, Client: client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: p.Name},
 	}
-	if w.cast[0] != play.LeaseOnly {
+	if !w.Mix.ByLease() {
 		lock = &configMapLock{client: client.CoreV1().ConfigMaps(w.namespace), identity: p.Name}
 	}
 	e, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// playedSeeds is how many runs an ordinary test plays: each cast once.
+// playedSeeds is how many runs an ordinary test plays: each mix once.
 const playedSeeds = 7
 
 func number(t *testing.T, variable string, otherwise int) int {
@@ -114,7 +114,7 @@ func TestElectionsAtRandomShowPlantedBugs(t *testing.T) {
 			t.Parallel()
 			const most = 3
 			for seed := range uint64(most) {
-				for _, v := range playElection(t, 7*seed+3, b.bug).violations { // a cast without peers
+				for _, v := range playElection(t, 7*seed+3, b.bug).violations { // a mix without peers
 					if strings.Contains(v, b.says) {
 						t.Logf("seed %d: %s", seed, v)
 						return

@@ -27,7 +27,7 @@ import (
 
 // process is one process of a play, ours or a peer, with an identity and a relay of its own.
 type process struct {
-	play.Part // guarded by w.mu, but for its names
+	play.Part // guarded by w.Mu, but for its names
 
 	w      *world
 	l      *leaderelection.LeaderElection // nil: a peer
@@ -37,19 +37,9 @@ type process struct {
 	done   chan struct{}
 	beside sync.WaitGroup // its watcher, and the writers that its functions leave behind
 
-	// w.mu guards these.
-	unfit error
-	lines []time.Duration // when it logged
-	runs  int
+	// w.Mu guards these.
+	runs int
 }
-
-func (w *world) name() string {
-	w.serial++
-	return "p" + string(rune('a'+w.serial/26)) + string(rune('a'+w.serial%26))
-}
-
-func (w *world) revision() string { return play.Revisions[w.Intn(len(play.Revisions))] }
-func (w *world) kind() play.Make  { return w.cast[w.Intn(len(w.cast))] }
 
 // lockVerbs are what a process may do to a lock object.
 var lockVerbs = []string{"get", "watch", "update"}
@@ -83,7 +73,7 @@ func (w *world) identity(name string) *rest.Config {
 func (w *world) allow(name string, verbs []string) {
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace}, Rules: w.rules(verbs)}
 	if _, err := w.admin.RbacV1().Roles(w.namespace).Update(w.ctx, role, metav1.UpdateOptions{}); err != nil {
-		w.violate("the rights of %s: %v", name, err)
+		w.Violate("the rights of %s: %v", name, err)
 	}
 }
 
@@ -107,55 +97,36 @@ func (w *world) start(name, revision string, m play.Make) {
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	p.cancel = cancel
-	log := slog.New(slog.NewTextHandler(&lines{p}, nil))
 	watcher := revisions.NewDefault(p.client, revisions.Config{Namespace: w.namespace, Logger: slog.New(slog.DiscardHandler)})
 	p.beside.Go(func() { watcher.Run(ctx.Done()) })
-	run := p.elector(watcher, log)
+	run := p.elector(watcher)
 	w.processes = append(w.processes, p)
-	w.set(func() { w.all = append(w.all, p) })
+	w.Locked(func() { w.all = append(w.all, p) })
 	go func() {
 		defer close(p.done)
 		run(ctx)
 		p.beside.Wait()
 	}()
-	w.logf("start %s (%s, %v)", name, revision, m)
+	w.Logf("start %s (%s, %v)", name, revision, m)
 }
 
 // elector is how the process takes part.
-func (p *process) elector(watcher revisions.DefaultWatcher, log *slog.Logger) (run func(context.Context)) {
+func (p *process) elector(watcher revisions.DefaultWatcher) (run func(context.Context)) {
 	if p.Make.Peer() {
 		return p.peer()
 	}
 	var err error
-	if p.l, err = leaderelection.New(p.client, p.w.config(p.Name, p.Revision, p.Make, watcher, log)); err != nil {
+	if p.l, err = leaderelection.New(p.client, p.w.config(p.Name, p.Revision, p.Make, watcher, p.w.Logger(&p.Part))); err != nil {
 		p.w.t.Fatal(err)
 	}
-	p.l.Fit(p.fit).AddRunContext(p.work)
+	p.l.Fit(p.w.Fit(&p.Part)).AddRunContext(p.work)
 	return func(ctx context.Context) { _ = p.l.RunContext(ctx) } // what functions fail with
-}
-
-func (p *process) fit(context.Context) error {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	return p.unfit
-}
-
-// lines counts what a process logs.
-type lines struct{ p *process }
-
-func (l *lines) Write(b []byte) (int, error) {
-	w := l.p.w
-	w.logf("%s: %s", l.p.Name, strings.TrimSpace(string(b)))
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	l.p.lines = append(l.p.lines, time.Since(w.began))
-	return len(b), nil
 }
 
 // ran notes the begin or the end of the functions; n is the run's number.
 func (p *process) ran(is bool) (n int) {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
+	p.w.Mu.Lock()
+	defer p.w.Mu.Unlock()
 	if is {
 		p.runs++
 	}
@@ -182,7 +153,7 @@ func (p *process) work(ctx context.Context) error {
 	write := history.Write{
 		By: p.Name, Run: fmt.Sprintf("%s-%d-%d", p.Name, p.incarnation(), n), Election: p.Election(), Token: token,
 	}
-	late, fails := w.some(drain), w.some(20*lease)
+	late, fails := w.Within(drain), w.Within(20*lease)
 	straggling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p.beside.Go(func() { p.write(straggling, write) })
 	p.beside.Go(func() {
@@ -198,7 +169,7 @@ func (p *process) work(ctx context.Context) error {
 		return nil
 	case <-failed.C:
 	}
-	if w.isCalm() {
+	if w.IsCalm() {
 		<-ctx.Done()
 		return nil
 	}
@@ -216,8 +187,8 @@ func (p *process) incarnation() (n int) {
 }
 
 func (w *world) everyone() []*process {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	return append([]*process{}, w.all...)
 }
 
@@ -239,7 +210,7 @@ func (p *process) write(ctx context.Context, as history.Write) {
 		cancel()
 		select {
 		case <-ctx.Done():
-		case <-time.After(20*time.Millisecond + p.w.some(40*time.Millisecond)):
+		case <-time.After(20*time.Millisecond + p.w.Within(40*time.Millisecond)):
 		}
 	}
 }

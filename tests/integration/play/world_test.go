@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -40,10 +37,10 @@ const election = "play"
 
 // world is one random run of an election's processes in a namespace.
 type world struct {
+	*play.Run
+
 	t         testing.TB
 	bug       bug
-	cast      []play.Make
-	began     time.Time
 	ctx       context.Context
 	cluster   *cluster.Cluster
 	namespace string
@@ -54,18 +51,7 @@ type world struct {
 	backups   []backup
 
 	processes []*process
-	all       []*process
-	serial    int
-	orders    sync.WaitGroup
-	untouched time.Time // no process starts before: it would not know what was there
-
-	mu         sync.Mutex
-	rand       *rand.Rand
-	calm       bool
-	deflt      string
-	ordered    int
-	violations []string
-	log        strings.Builder
+	all       []*process // guarded by Mu
 }
 
 func newWorld(t testing.TB, seed uint64, b bug) *world {
@@ -77,11 +63,10 @@ func newWorld(t testing.TB, seed uint64, b bug) *world {
 	}
 	t.Cleanup(func() { kube.CloseIdleConnections(client) })
 	w := &world{
-		t: t, bug: b, cast: play.Cast(seed), began: time.Now(), cluster: c, namespace: c.Namespace(t),
+		Run: play.NewRun(seed), t: t, bug: b, cluster: c, namespace: c.Namespace(t),
 		client: client, admin: client.Kube(), configs: map[string]*rest.Config{},
-		rand: rand.New(rand.NewPCG(seed, 17)), deflt: play.Revisions[0],
 	}
-	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: w.tag(), Labels: map[string]string{"istio.io/rev": w.deflt}}}
+	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: w.tag(), Labels: map[string]string{"istio.io/rev": w.Default}}}
 	hooks := w.admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	if _, err := hooks.Create(t.Context(), hook, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -103,43 +88,8 @@ func (w *world) setDefault(revision string) {
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"istio.io/rev":%q}}}`, revision)
 	_, err := w.admin.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(w.ctx, w.tag(), types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		w.violate("the default revision: %v", err)
+		w.Violate("the default revision: %v", err)
 	}
-}
-
-func (w *world) logf(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	fmt.Fprintf(&w.log, "%v "+format+"\n", append([]any{time.Since(w.began)}, args...)...)
-}
-
-func (w *world) violate(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.violations = append(w.violations, fmt.Sprintf("%v: ", time.Since(w.began))+fmt.Sprintf(format, args...))
-}
-
-// Intn is a number below n.
-func (w *world) Intn(n int) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.rand.IntN(n)
-}
-
-func (w *world) some(most time.Duration) time.Duration { return time.Duration(w.Intn(int(most))) }
-
-func (w *world) wait(most time.Duration) { <-time.After(w.some(most)) }
-
-func (w *world) set(change func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change()
-}
-
-func (w *world) isCalm() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.calm
 }
 
 // within waits until f holds, and reports whether it came to that.
@@ -159,7 +109,7 @@ func (w *world) within(bound time.Duration, f func() bool) bool {
 
 // leaseName is the Lease of those of a revision: each has its own beside a predecessor.
 func (w *world) leaseName(revision string) string {
-	if w.cast[0] == play.WithPredecessor {
+	if w.Mix.HasPredecessor() {
 		return election + "-" + revision
 	}
 	return election
@@ -209,26 +159,26 @@ func playElection(t testing.TB, seed uint64, b bug) played {
 	w.ctx = ctx
 	w.history = w.record()
 	for range 3 {
-		w.start(w.name(), w.revision(), w.kind())
+		w.start(w.NewName(), w.AnyRevision(), w.AnyMake())
 	}
 	// A play begins when somebody leads: who is there before has nothing to lose.
 	w.within(soon, w.somebodyWorks)
 	for range rounds {
-		w.wait(lease / 2)
+		w.Wait(lease / 2)
 		w.act()
 	}
-	w.settle()
+	w.endFaults()
 	for len(w.processes) > 0 {
 		w.quit(w.processes[0])
 	}
 	cancel()
-	w.orders.Wait()
+	w.Orders.Wait()
 	w.end()
 	writes := w.history.stop()
 	w.judge(writes)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return played{violations: w.violations, writes: len(writes), orders: w.ordered, most: w.budget(), runs: countRuns(writes), log: w.log.String()}
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return played{violations: w.Violations, writes: len(writes), orders: w.Ordered, most: w.budget(), runs: countRuns(writes), log: w.Log()}
 }
 
 type played struct {

@@ -19,8 +19,11 @@ func (m Make) String() string {
 // Peer reports whether such a process is not ours, so that nobody answers for it.
 func (m Make) Peer() bool { return m == IstiodPeer || m == ClientGoPeer }
 
-// Casts are the makes that may take part beside each other. A seed plays one of them.
-var Casts = [][]Make{
+// Mix is the makes that may take part beside each other.
+type Mix []Make
+
+// Mixes are those that are played. A seed plays one of them.
+var Mixes = []Mix{
 	{ConfigMapOnly, ConfigMapOnly, IstiodPeer},
 	{LeaseOnly, LeaseOnly, ClientGoPeer},
 	{LeaseOnly, LeaseOnly, IstiodPeer},
@@ -30,8 +33,11 @@ var Casts = [][]Make{
 	{WithPredecessor, IstiodPeer},
 }
 
-// Cast is that of a seed.
-func Cast(seed uint64) []Make { return Casts[seed%uint64(len(Casts))] }
+// HasPredecessor reports whether each revision has a Lease of its own.
+func (m Mix) HasPredecessor() bool { return m[0] == WithPredecessor }
+
+// ByLease reports whether all elect by one Lease alone.
+func (m Mix) ByLease() bool { return m[0] == LeaseOnly }
 
 // Revisions are those that processes are of.
 var Revisions = []string{"stable", "canary"}
