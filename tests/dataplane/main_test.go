@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -84,17 +86,10 @@ func TestItServesAndFinishesWhatItHasBegun(t *testing.T) {
 	}()
 	<-arrived
 	stop()
-	deadline := time.After(patience)
-	for {
-		if code, _, _ := ask(address, statusPort, readyPath); code == http.StatusServiceUnavailable {
-			break
-		}
-		select {
-		case <-deadline:
-			t.Fatal("it does not say that it drains")
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	waits.Until(t, "it says that it drains", func() bool {
+		code, _, _ := ask(address, statusPort, readyPath)
+		return code == http.StatusServiceUnavailable
+	})
 	select {
 	case err := <-ended:
 		t.Fatal("it ends while a request is under way: ", err)
@@ -128,17 +123,10 @@ func TestItServesWhileItLingers(t *testing.T) {
 		t.Error("it closes connections from the start")
 	}
 	stop()
-	deadline := time.After(patience)
-	for {
-		if code, _, _ := ask(address, statusPort, readyPath); code == http.StatusServiceUnavailable {
-			break
-		}
-		select {
-		case <-deadline:
-			t.Fatal("it does not say that it drains")
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	waits.Until(t, "it says that it drains", func() bool {
+		code, _, _ := ask(address, statusPort, readyPath)
+		return code == http.StatusServiceUnavailable
+	})
 	if response := get(); response.StatusCode != http.StatusNotFound || !response.Close {
 		t.Errorf("it answers %s, and closes the connection: %v", response.Status, response.Close)
 	}

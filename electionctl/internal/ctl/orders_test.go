@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/tests/harness"
 )
 
 func TestOrders(t *testing.T) {
@@ -108,7 +109,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	var code int
-	lines := &buffer{}
+	lines := &harness.Log{}
 	watching.Go(func() { code = e.begin(ctx, lines, "watch", "work") })
 	e.until(lines, "work: there is a lock, which a leads")
 	stop()

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -221,32 +220,14 @@ func (e *environment) event(name, message string) {
 	}
 }
 
-// buffer is read while a command writes it.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(raw []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(raw)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // begin runs a command that ends with ctx.
-func (e *environment) begin(ctx context.Context, out *buffer, args ...string) int {
+func (e *environment) begin(ctx context.Context, out *harness.Log, args ...string) int {
 	p := &Program{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}}
 	return p.Run(ctx, append([]string{"--kubeconfig", e.cluster.Kubeconfig(), "-n", e.namespace}, args...))
 }
 
 // until waits until the command has printed that.
-func (e *environment) until(out *buffer, words string) {
+func (e *environment) until(out *harness.Log, words string) {
 	e.t.Helper()
 	harness.Until(e.t, words, func() bool { return strings.Contains(out.String(), words) })
 }

@@ -21,6 +21,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/logs"
 	"incumbent.dev/incumbent/tests/internal/relay"
 )
 
@@ -70,7 +71,7 @@ type candidate struct {
 	relay     *relay.Relay
 	admin     kubernetes.Interface
 	namespace string
-	log       *buffer
+	log       *logs.Buffer
 	slowest   time.Duration // that the API server took to answer the test, which goes by no relay
 
 	mu      sync.Mutex
@@ -114,7 +115,7 @@ func enterIn(t testing.TB, c *cluster.Cluster, namespace, name string, timing ti
 		}},
 	})
 	config, r := through(t, direct, servers...)
-	d := &candidate{relay: r, admin: client(t, c.Admin()).Kube(), namespace: namespace, log: &buffer{}}
+	d := &candidate{relay: r, admin: client(t, c.Admin()).Kube(), namespace: namespace, log: &logs.Buffer{}}
 	var err error
 	d.LeaderElection, err = leaderelection.New(client(t, config), leaderelection.Config{
 		Namespace: namespace, Identity: name, ElectionID: election, Revision: "stable", Lock: leaderelection.LeaseLock,
@@ -243,21 +244,4 @@ func eventually(t testing.TB, what string, f func() bool) {
 			t.Fatalf("not within %v: %s", soon, what)
 		}
 	}
-}
-
-type buffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

@@ -267,6 +267,16 @@ func (s *stage) stands(holder, other kubernetes.Interface) {
 	eventually(s.t, "the fence stands", func() bool { return fence.IsRefusal(s.write(other)) && s.write(holder) == nil })
 }
 
+// guarded is two pods whose fence stands, and the first one leads.
+func (s *stage) guarded() (holder, other kubernetes.Interface) {
+	s.t.Helper()
+	holder, other = s.pod("a"), s.pod("b")
+	s.put(record{holder: "a", transitions: 3})
+	s.install(s.declaration())
+	s.stands(holder, other)
+	return holder, other
+}
+
 func (s *stage) allowed(what string, err error) {
 	s.t.Helper()
 	if err != nil {

@@ -175,10 +175,7 @@ func TestFenceOfAnotherSetIsNotTakenOver(t *testing.T) {
 // What lost its label is found by its name.
 func TestFenceWithoutItsLabels(t *testing.T) {
 	s := newStage(t, fence.Lease)
-	a, b := s.pod("a"), s.pod("b")
-	s.put(record{holder: "a", transitions: 3})
-	s.install(s.declaration())
-	s.stands(a, b)
+	_, b := s.guarded()
 	name := s.set.Work[0].Name()
 	strip := []byte(`{"metadata":{"labels":null}}`)
 	api := s.admin.AdmissionregistrationV1()

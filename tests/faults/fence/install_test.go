@@ -35,10 +35,7 @@ func (s *stage) installed() []string {
 
 func TestFenceIsInstalledAgainAndAgain(t *testing.T) {
 	s := newStage(t, fence.Lease)
-	a, b := s.pod("a"), s.pod("b")
-	s.put(record{holder: "a", transitions: 3})
-	s.install(s.declaration())
-	s.stands(a, b)
+	a, b := s.guarded()
 	count := func(changes []install.Change, verb string) (n int) {
 		for _, c := range changes {
 			if c.Verb == verb {

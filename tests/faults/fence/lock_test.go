@@ -19,10 +19,7 @@ import (
 // guardedLock is a stage whose lock is guarded, with a as the holder of term 3.
 func guardedLock(t *testing.T, kind fence.LockKind) (s *stage, a, b kubernetes.Interface) {
 	s = newStage(t, kind)
-	a, b = s.pod("a"), s.pod("b")
-	s.put(record{holder: "a", transitions: 3})
-	s.install(s.declaration())
-	s.stands(a, b)
+	a, b = s.guarded()
 	return s, a, b
 }
 

@@ -204,10 +204,7 @@ func (s *stage) restart() {
 func TestFenceStandsFromTheFirstAnswerAfterARestart(t *testing.T) {
 	t.Parallel()
 	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
-	a, b := s.pod("a"), s.pod("b")
-	s.put(record{holder: "a", transitions: 3})
-	s.install(s.declaration())
-	s.stands(a, b)
+	a, b := s.guarded()
 	other := s.tally(b)
 	s.restart()
 	s.stands(a, b)
@@ -295,10 +292,7 @@ func TestFenceAtTwoAPIServers(t *testing.T) {
 func TestFenceWhenThePodIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
-	a, b := s.pod("a"), s.pod("b")
-	s.put(record{holder: "a", transitions: 3})
-	s.install(s.declaration())
-	s.stands(a, b)
+	a, b := s.guarded()
 	none := int64(0)
 	if err := s.admin.CoreV1().Pods(s.namespace).Delete(t.Context(), "a", metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
 		t.Fatal(err)

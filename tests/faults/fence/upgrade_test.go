@@ -107,18 +107,19 @@ func (s *stage) upgrade(d fence.Declaration, writes int) bool {
 	return err == nil
 }
 
+// firstGuard is one that moves all others by a place when it is put first.
+func (s *stage) firstGuard() fence.Guard {
+	return fence.Guard{Resources: []string{"secrets"}, Names: []string{"x"}, Namespaces: []string{s.namespace}}
+}
+
 // A guard that is put first moves all others by a place. What both declarations guard is guarded
 // all the time, and the leader is never refused.
 func TestFenceUpgradeWithAGuardPutFirst(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
-	a, b := s.pod("a"), s.pod("b")
-	s.put(record{holder: "a", transitions: 3})
-	one := s.declaration()
-	two := s.declaration()
-	two.Guards = append([]fence.Guard{{Resources: []string{"secrets"}, Names: []string{"x"}, Namespaces: []string{s.namespace}}}, two.Guards...)
-	s.install(one)
-	s.stands(a, b)
+	a, b := s.guarded()
+	one, two := s.declaration(), s.declaration()
+	two.Guards = append([]fence.Guard{s.firstGuard()}, two.Guards...)
 	leader, other := s.tally(a), s.tally(b)
 	for range 2 {
 		s.upgrade(two, 0)
@@ -202,13 +203,9 @@ func (s *stage) earlier() {
 func TestFenceUpgradeInterruptedAnywhere(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
-	a, b := s.pod("a"), s.pod("b")
-	s.put(record{holder: "a", transitions: 3})
-	one := s.declaration()
-	two := s.declaration()
-	two.Guards = append([]fence.Guard{{Resources: []string{"secrets"}, Names: []string{"x"}, Namespaces: []string{s.namespace}}}, two.Guards...)
-	s.install(one)
-	s.stands(a, b)
+	a, b := s.guarded()
+	one, two := s.declaration(), s.declaration()
+	two.Guards = append([]fence.Guard{s.firstGuard()}, two.Guards...)
 	leader, other := s.tally(a), s.tally(b)
 	whole := false
 	for writes := 1; !whole; writes++ {
@@ -254,10 +251,7 @@ func TestFenceRandomUpgrades(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, uint64(lane)))
 			kind := []fence.LockKind{fence.ConfigMap, fence.Lease}[lane%2]
 			s := newStage(t, kind)
-			a, b := s.pod("a"), s.pod("b")
-			s.put(record{holder: "a", transitions: 3})
-			s.install(s.declaration())
-			s.stands(a, b)
+			a, b := s.guarded()
 			leader, other := s.tally(a), s.tally(b)
 			whole := 0
 			for range (upgrades + lanes - 1) / lanes {

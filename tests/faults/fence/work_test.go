@@ -16,10 +16,7 @@ import (
 func TestFenceAdmitsTheHolderAlone(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s := newStage(t, kind)
-		a, b := s.pod("a"), s.pod("b")
-		s.put(record{holder: "a", transitions: 3})
-		s.install(s.declaration())
-		s.stands(a, b)
+		a, b := s.guarded()
 		s.refused("a write of another pod", s.write(b), "pod b is not the leader", "names a")
 
 		t.Log("a handover: the right to write goes with the record")
@@ -38,10 +35,7 @@ func TestFenceAdmitsTheHolderAlone(t *testing.T) {
 func TestFenceJudgesByTheTokensPod(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s := newStage(t, kind)
-		a, b := s.pod("a"), s.pod("b")
-		s.put(record{holder: "a", transitions: 3})
-		s.install(s.declaration())
-		s.stands(a, b)
+		_, b := s.guarded()
 		s.refused("a token that is bound to no pod", s.write(s.unbound(account)), "bound to no pod")
 		t.Log("another account is RBAC's matter, whatever its pod is called")
 		s.allowed("a write by another account", s.write(s.podOf("elsewhere", "other").Kube()))
@@ -162,10 +156,7 @@ func exists(err error) error {
 func TestFenceWithoutALock(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s := newStage(t, kind)
-		a, b := s.pod("a"), s.pod("b")
-		s.put(record{holder: "a", transitions: 3})
-		s.install(s.declaration())
-		s.stands(a, b)
+		a, b := s.guarded()
 		if err := s.delete(s.admin); err != nil {
 			t.Fatal(err)
 		}

@@ -67,16 +67,22 @@ func share(b *testing.B, round func(worker, rounds int)) {
 	workers.Wait()
 }
 
-// BenchmarkGracefulStop measures from the return of a stopping leader's run function
-// to the start of its successor's.
-func BenchmarkGracefulStop(b *testing.B) {
-	var gap figures
+// newStages are one for each that goes on at once, with two identities.
+func newStages(b *testing.B) []*stage {
 	stages := make([]*stage, inFlight)
 	for i := range stages {
 		stages[i] = newStage(b, leaderelection.LeaseLock)
 		stages[i].identity("a")
 		stages[i].identity("b")
 	}
+	return stages
+}
+
+// BenchmarkGracefulStop measures from the return of a stopping leader's run function
+// to the start of its successor's.
+func BenchmarkGracefulStop(b *testing.B) {
+	var gap figures
+	stages := newStages(b)
 	b.ResetTimer()
 	share(b, func(w, rounds int) {
 		s := stages[w]
@@ -101,12 +107,7 @@ func BenchmarkGracefulStop(b *testing.B) {
 // another client, and that one's write; with nothing around them.
 func BenchmarkLimit(b *testing.B) {
 	var gap figures
-	stages := make([]*stage, inFlight)
-	for i := range stages {
-		stages[i] = newStage(b, leaderelection.LeaseLock)
-		stages[i].identity("a")
-		stages[i].identity("b")
-	}
+	stages := newStages(b)
 	b.ResetTimer()
 	share(b, func(w, rounds int) {
 		from, to := stages[w].rawLock("a"), stages[w].rawLock("b")

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,13 +18,15 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/logs"
+	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
 // election is the one that tests are about.
 const election = leaderelection.NamespaceController
 
 // soon bounds every wait of a test; what takes this long has failed.
-const soon = time.Minute
+const soon = waits.Bound
 
 // rights are the least that a candidate needs, for both kinds of lock.
 func rights() []rbacv1.PolicyRule {
@@ -59,7 +60,7 @@ type replica struct {
 	name   string
 	client kube.Client
 	wire   *wire
-	log    *syncBuffer
+	log    *logs.Buffer
 
 	mu     sync.Mutex
 	spans  []span
@@ -134,7 +135,7 @@ func (s *stage) identity(name string) *rest.Config {
 func (s *stage) replica(name, revision string, change ...func(*leaderelection.Config)) *replica {
 	s.t.Helper()
 	r := &replica{
-		name: name, wire: newWire(name), log: &syncBuffer{}, done: make(chan error, 1),
+		name: name, wire: newWire(name), log: &logs.Buffer{}, done: make(chan error, 1),
 		fail: make(chan error, 1), dead: make(chan struct{}),
 	}
 	config := s.identity(name)
@@ -278,16 +279,7 @@ func (r *replica) last() span {
 // eventually waits until f holds.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	deadline := time.After(soon)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within %v: %s", soon, what)
-		}
-	}
+	waits.Until(t, what, f)
 }
 
 // noOverlap fails the test when two of the replicas' run functions ran at once.
@@ -354,21 +346,4 @@ func leader(t testing.TB, replicas ...*replica) *replica {
 		return found != nil
 	})
 	return found
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

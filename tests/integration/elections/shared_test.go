@@ -17,6 +17,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/logs"
 )
 
 // several is how many elections a process of these tests takes part in: enough to share
@@ -33,7 +34,7 @@ type process struct {
 	requests map[string]int // by method; WATCH of one object, WATCH ALL of a namespace
 	elected  []*leaderelection.LeaderElection
 	live     []bool
-	log      syncBuffer
+	log      logs.Buffer
 	quit     func()
 }
 

@@ -16,6 +16,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/logs"
 )
 
 // startElections is how many elections each process takes part in.
@@ -27,7 +28,7 @@ type starter struct {
 	*leaderelection.Set
 	name    string
 	watcher revisions.DefaultWatcher
-	log     *syncBuffer
+	log     *logs.Buffer
 
 	mu    sync.Mutex
 	leads map[string]bool
@@ -47,7 +48,7 @@ func (s *stage) starter(name, revision string, elections int) *starter {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { kube.CloseIdleConnections(client) })
-	p := &starter{Set: leaderelection.NewSet(), name: name, log: &syncBuffer{}, leads: map[string]bool{}}
+	p := &starter{Set: leaderelection.NewSet(), name: name, log: &logs.Buffer{}, leads: map[string]bool{}}
 	log := slog.New(slog.NewTextHandler(p.log, nil))
 	p.watcher = revisions.NewDefault(client, revisions.Config{Namespace: s.system, Logger: log})
 	for i := range elections {

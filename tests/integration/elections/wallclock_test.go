@@ -13,6 +13,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/internal/logs"
 )
 
 // frozen is a replica whose wall clock stands still.
@@ -36,7 +37,7 @@ func (s *stage) frozen(name, revision string, at time.Time) *frozen {
 		lock = &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.Kube().CoordinationV1(), LockConfig: who}
 	}
 	f := &frozen{lives: make(chan string, 8)}
-	log := &syncBuffer{}
+	log := &logs.Buffer{}
 	f.LeaderElector, err = k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: briskLease, RenewDeadline: 4 * time.Second, RetryPeriod: 750 * time.Millisecond,
 		ReleaseOnCancel: true, Ranked: true, Name: election,

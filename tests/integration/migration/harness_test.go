@@ -22,6 +22,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/internal/defaults"
 	"incumbent.dev/incumbent/tests/internal/logs"
+	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
 // election is the one that moves.
@@ -52,13 +53,13 @@ func rights() (rules []rbacv1.PolicyRule) {
 
 // stage is a namespace in which replicas elect.
 type stage struct {
-	t         *testing.T
-	cluster   *cluster.Cluster
-	namespace string
-	admin     kubernetes.Interface
-	deflt     *defaults.Watcher
-	all       []*replica
-	began     time.Time
+	t               *testing.T
+	cluster         *cluster.Cluster
+	namespace       string
+	admin           kubernetes.Interface
+	defaultRevision *defaults.Watcher
+	all             []*replica
+	began           time.Time
 }
 
 func newStage(t *testing.T) *stage {
@@ -68,7 +69,7 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &stage{t: t, cluster: c, namespace: c.Namespace(t), admin: admin, deflt: defaults.New("stable"), began: time.Now()}
+	return &stage{t: t, cluster: c, namespace: c.Namespace(t), admin: admin, defaultRevision: defaults.New("stable"), began: time.Now()}
 }
 
 // span is the life of a run function. The zero end means that it goes on.
@@ -182,7 +183,7 @@ func (s *stage) prepare(name, revision string, lock leaderelection.LockType, acc
 	cfg := leaderelection.Config{
 		Namespace: s.namespace, Identity: name, ElectionID: election, Revision: revision, Lock: lock,
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
-		DefaultWatcher: s.deflt,
+		DefaultWatcher: s.defaultRevision,
 		Logger:         slog.New(slog.NewTextHandler(r.log, nil)),
 	}
 	for _, f := range change {
@@ -251,16 +252,7 @@ func (r *replica) works() bool {
 // eventually waits until f holds.
 func (s *stage) eventually(what string, f func() bool) {
 	s.t.Helper()
-	deadline := time.After(soon)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			s.t.Fatalf("not within %v: %s", soon, what)
-		}
-	}
+	waits.Until(s.t, what, f)
 }
 
 // leads waits until r works.

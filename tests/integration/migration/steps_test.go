@@ -23,11 +23,11 @@ func TestThreeSteps(t *testing.T) {
 	if got := s.holders(); got != "b1/b1" {
 		t.Errorf("holders %s", got)
 	}
-	s.deflt.Set("canary")
+	s.defaultRevision.Set("canary")
 	s.leads(c2, "an old replica asks a new leader")
-	s.deflt.Set("stable")
+	s.defaultRevision.Set("stable")
 	s.leads(b1, "a new replica asks an old leader")
-	s.deflt.Set("canary")
+	s.defaultRevision.Set("canary")
 	s.leads(c2, "and back")
 	c2.cut(true)
 	s.leads(b1, "the old leader is lost: its lease is waited for")
@@ -43,7 +43,7 @@ func TestThreeSteps(t *testing.T) {
 	}
 
 	l1 := s.enter("l1", "stable", lease)
-	s.deflt.Set("stable")
+	s.defaultRevision.Set("stable")
 	s.eventually("b1 or l1 leads", func() bool { return b1.works() || l1.works() })
 	s.must(b1.quit())
 	s.leads(l1, "b1 was replaced")
@@ -51,7 +51,7 @@ func TestThreeSteps(t *testing.T) {
 	s.leads(b2, "a new leader is lost: its lease is waited for")
 	l1.cut(false)
 	s.leads(l1, "it is back, and asks")
-	s.deflt.Set("canary")
+	s.defaultRevision.Set("canary")
 	s.leads(b2, "a new leader is asked by one that holds both")
 	l2 := s.enter("l2", "canary", lease)
 	s.must(b2.quit())

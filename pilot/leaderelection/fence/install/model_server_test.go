@@ -73,30 +73,20 @@ func (s *server) restart() {
 	}
 }
 
-func (s *server) tellOfPolicy() bool {
-	if s.toldOf == len(s.w.policies.events) {
-		return false
-	}
-	e := s.w.policies.events[s.toldOf]
-	s.toldOf++
-	if e.gone {
-		delete(s.policies, e.object.Name)
-	} else {
-		s.policies[e.object.Name] = e.object
-	}
-	return true
-}
+func (s *server) tellOfPolicy() bool  { return tell(s.w.policies.events, &s.toldOf, s.policies) }
+func (s *server) tellOfBinding() bool { return tell(s.w.bindings.events, &s.boundTo, s.bindings) }
 
-func (s *server) tellOfBinding() bool {
-	if s.boundTo == len(s.w.bindings.events) {
+// tell passes the next event on, if there is one.
+func tell[T metav1.Object](events []event[T], told *int, into map[string]T) bool {
+	if *told == len(events) {
 		return false
 	}
-	e := s.w.bindings.events[s.boundTo]
-	s.boundTo++
+	e := events[*told]
+	*told++
 	if e.gone {
-		delete(s.bindings, e.object.Name)
+		delete(into, e.object.GetName())
 	} else {
-		s.bindings[e.object.Name] = e.object
+		into[e.object.GetName()] = e.object
 	}
 	return true
 }

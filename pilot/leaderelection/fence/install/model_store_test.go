@@ -67,6 +67,19 @@ func (s *shelf[T]) another(name string) (T, bool) {
 	return s.stored[i], len(s.stored[i].GetManagedFields()) > 0
 }
 
+// force has keep look at what is stored of another field manager, if applying may take its fields.
+func (s *shelf[T]) force(name string, o metav1.PatchOptions, keep func(was T)) error {
+	was, another := s.another(name)
+	switch {
+	case !another:
+	case o.Force == nil || !*o.Force:
+		return apierrors.NewConflict(s.group, name, errors.New("another manager owns a field"))
+	default:
+		keep(was)
+	}
+	return nil
+}
+
 // put stores an object. With a version it replaces that one alone, as an update does; without, it
 // is made or overwritten.
 func (s *shelf[T]) put(name, version string, object T) (none T, err error) {
@@ -211,14 +224,13 @@ func (c policiesAPI) Patch(ctx context.Context, name string, kind types.PatchTyp
 	if o.FieldManager == "" {
 		return nil, apierrors.NewBadRequest("fieldManager is required for apply patch")
 	}
-	if was, another := c.s.another(name); another {
-		if o.Force == nil || !*o.Force {
-			return nil, apierrors.NewConflict(c.s.group, name, errors.New("another manager owns a field"))
-		}
+	if err := c.s.force(name, o, func(was *admissionv1.ValidatingAdmissionPolicy) {
 		// A rule more is the other's; applying leaves it.
 		if rules := was.Spec.MatchConstraints.ExcludeResourceRules; len(rules) > len(object.Spec.MatchConstraints.ExcludeResourceRules) {
 			object.Spec.MatchConstraints.ExcludeResourceRules, object.ManagedFields = rules, was.ManagedFields
 		}
+	}); err != nil {
+		return nil, err
 	}
 	c.a.w.barrier(name, c.a.planted, &object)
 	return c.s.put(name, "", &object)
@@ -255,14 +267,13 @@ func (c bindingsAPI) Patch(_ context.Context, name string, kind types.PatchType,
 	if err := decode(kind, body, &object); err != nil {
 		return nil, err
 	}
-	if was, another := c.s.another(name); another {
-		if o.Force == nil || !*o.Force {
-			return nil, apierrors.NewConflict(c.s.group, name, errors.New("another manager owns a field"))
-		}
+	if err := c.s.force(name, o, func(was *admissionv1.ValidatingAdmissionPolicyBinding) {
 		// What narrows it down is the other's; applying leaves it.
 		if was.Spec.MatchResources != nil && object.Spec.MatchResources == nil {
 			object.Spec.MatchResources, object.ManagedFields = was.Spec.MatchResources, was.ManagedFields
 		}
+	}); err != nil {
+		return nil, err
 	}
 	return c.s.put(name, "", &object)
 }

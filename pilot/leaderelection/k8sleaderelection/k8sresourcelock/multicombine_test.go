@@ -130,12 +130,15 @@ func TestCombine(t *testing.T) {
 		{"one and three, the newer", "@9 c/3", "@8 l/3", "c/3 in 1"},
 		{"one and three, never oneself", "@9 me/3", "@8 l/3", "l/3 in 2"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			got := shown(t, one(t, "p", c.primary), one(t, "s", c.secondary), "me")
-			if is := inShort(got); is != c.want {
-				t.Errorf("%s | %s shows as %s, want %s", c.primary, c.secondary, is, c.want)
-			}
-		})
+		t.Run(c.name, func(t *testing.T) { checkShown(t, c.primary, c.secondary, inShort, c.want) })
+	}
+}
+
+// checkShown is that these two objects are to me, in words, the lock that is wanted.
+func checkShown(t *testing.T, primary, secondary string, words func(Snapshot) string, want string) {
+	t.Helper()
+	if is := words(shown(t, one(t, "p", primary), one(t, "s", secondary), "me")); is != want {
+		t.Errorf("%s | %s shows as %s, want %s", primary, secondary, is, want)
 	}
 }
 

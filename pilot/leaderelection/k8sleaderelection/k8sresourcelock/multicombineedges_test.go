@@ -52,12 +52,7 @@ func TestCombineAtTheEdges(t *testing.T) {
 		{"a claim, and a later term ended", "@7 b/4 half=s", "@8 -/5", "-/5 in 2"},
 		{"half released, of the same age", "@8 -/3", "@8 b/4 half", "-/3 in 1"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			got := shown(t, one(t, "p", c.primary), one(t, "s", c.secondary), "me")
-			if is := wholly(got); is != c.want {
-				t.Errorf("%s | %s shows as %s, want %s", c.primary, c.secondary, is, c.want)
-			}
-		})
+		t.Run(c.name, func(t *testing.T) { checkShown(t, c.primary, c.secondary, wholly, c.want) })
 	}
 }
 

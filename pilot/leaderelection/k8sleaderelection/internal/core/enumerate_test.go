@@ -189,33 +189,20 @@ func TestDecideEnumerated(t *testing.T) {
 	var mu sync.Mutex
 	found := transitions{}
 	t.Run("all", func(t *testing.T) { // which waits for what runs side by side in it
-		for name, snap := range testSnapshots() {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				of := c.enumerate(t, snap)
-				mu.Lock()
-				defer mu.Unlock()
-				found.add(of)
-			})
+		each := func(snapshots map[string]Snapshot, enumerate func(*testing.T, Snapshot) transitions) {
+			for name, snap := range snapshots {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					of := enumerate(t, snap)
+					mu.Lock()
+					defer mu.Unlock()
+					found.add(of)
+				})
+			}
 		}
-		for name, snap := range successorSnapshots() {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				of := c.enumerateSuccessor(t, snap)
-				mu.Lock()
-				defer mu.Unlock()
-				found.add(of)
-			})
-		}
-		for name, snap := range coordinatedSnapshots() {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				of := c.enumerateCoordinated(t, snap)
-				mu.Lock()
-				defer mu.Unlock()
-				found.add(of)
-			})
-		}
+		each(testSnapshots(), c.enumerate)
+		each(successorSnapshots(), c.enumerateSuccessor)
+		each(coordinatedSnapshots(), c.enumerateCoordinated)
 	})
 	if !t.Failed() && visitEvery == 1 {
 		found.compare(t)
