@@ -235,8 +235,12 @@ func TestHealth(t *testing.T) {
 					t.Errorf("too early: %v", err)
 				}
 				pass(2 * retry)
-				if err := dog.Check(nil); err == nil || !strings.Contains(err.Error(), "test") {
-					t.Errorf("error %v", err)
+				later := le.NewLeaderHealthzAdaptor(tolerance)
+				later.SetLeaderElection(a.LeaderElector)
+				for _, check := range []*le.HealthzAdaptor{dog, later} {
+					if err := check.Check(nil); err == nil || !strings.Contains(err.Error(), "test") {
+						t.Errorf("error %v", err)
+					}
 				}
 				if other.Check(nil) != nil {
 					t.Error("the new leader is not healthy")

@@ -2,6 +2,7 @@ package elections
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -10,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -107,30 +111,80 @@ func TestDefaultRevisionTakesOver(t *testing.T) {
 	}
 }
 
-// TestIstioConstructors moves over by import path alone.
+// TestIstioConstructors moves over by import path alone: each takes its kind of lock, under its key,
+// and its functions run in a term whose token is in their context.
 func TestIstioConstructors(t *testing.T) {
-	s := newStage(t, leaderelection.ConfigMapLock)
-	s.system = "istio-system"
-	s.setDefault(t, "stable")
-	r := s.replica("pilot-1", "stable")
-	stop, ended, started := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	le := leaderelection.NewLeaderElection(s.namespace, "pilot-1", election, "stable", r.client).
-		AddRunFunction(func(stop <-chan struct{}) { close(started); <-stop })
-	go func() { defer close(ended); le.Run(stop) }()
-	eventually(t, "the run function started", func() bool {
-		select {
-		case <-started:
-			return true
-		default:
-			return false
-		}
-	})
-	if id, key := le.Leader(); !le.IsLeader() || id != "pilot-1" || key != "stable" {
-		t.Errorf("leader %v, record %q %q", le.IsLeader(), id, key)
+	for name, c := range map[string]struct {
+		make func(namespace string, client kube.Client) *leaderelection.LeaderElection
+		kind leaderelection.LockType
+		lock string
+		key  string
+	}{
+		"ConfigMap": {func(namespace string, client kube.Client) *leaderelection.LeaderElection {
+			return leaderelection.NewLeaderElection(namespace, "pilot-1", election, "stable", client)
+		}, leaderelection.ConfigMapLock, election, "stable"},
+		"Lease": {func(namespace string, client kube.Client) *leaderelection.LeaderElection {
+			return leaderelection.NewLeaseLeaderElection(namespace, "pilot-1", election, "stable", client)
+		}, leaderelection.LeaseLock, election, "stable"},
+		"per revision": {func(namespace string, client kube.Client) *leaderelection.LeaderElection {
+			return leaderelection.NewPerRevisionLeaderElection(namespace, "pilot-1", election, "stable", client)
+		}, leaderelection.LeaseLock, election + "-stable", "stable"},
+		"multicluster": {func(namespace string, client kube.Client) *leaderelection.LeaderElection {
+			return leaderelection.NewLeaderElectionMulticluster(namespace, "pilot-1", election, "stable", false, client)
+		}, leaderelection.ConfigMapLock, election, "stable"},
+		"multicluster, remote": {func(namespace string, client kube.Client) *leaderelection.LeaderElection {
+			return leaderelection.NewLeaderElectionMulticluster(namespace, "pilot-1", election, "stable", true, client)
+		}, leaderelection.ConfigMapLock, election, "^stable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, c.kind)
+			s.system = "istio-system"
+			s.setDefault(t, "stable")
+			r := s.replica("pilot-1", "stable")
+			stop, ended, started := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			tokens := make(chan uint64, 1)
+			le := c.make(s.namespace, r.client).
+				AddRunFunction(func(stop <-chan struct{}) { close(started); <-stop }).
+				AddRunContext(func(ctx context.Context) error {
+					term, _ := k8sleaderelection.TermFromContext(ctx)
+					tokens <- term.Token
+					<-ctx.Done()
+					return nil
+				})
+			go func() { defer close(ended); le.Run(stop) }()
+			within(t, "a start of the run function", started)
+			if token := <-tokens; token == 0 || fmt.Sprint(token) != fmt.Sprint(le.Status().Token) {
+				t.Errorf("the run function's token is %d, that of the term %v", token, le.Status().Token)
+			}
+			if id, key := le.Leader(); !le.IsLeader() || id != "pilot-1" || key != c.key {
+				t.Errorf("leader %v, record %q %q", le.IsLeader(), id, key)
+			}
+			if got := s.stored(t, c.lock); got.HolderIdentity != "pilot-1" || got.HolderKey != c.key {
+				t.Errorf("the lock %s: %+v", c.lock, got)
+			}
+			close(stop)
+			within(t, "the end of Run", ended)
+		})
 	}
-	close(stop)
-	<-ended
-	if err := leaderelection.NewLeaseLeaderElection("", "x", "", "stable", r.client).RunContext(t.Context()); err == nil {
+	s := newStage(t, leaderelection.LeaseLock)
+	if err := leaderelection.NewLeaseLeaderElection("", "x", "", "stable", s.replica("pilot-1", "stable").client).RunContext(t.Context()); err == nil {
 		t.Error("an election without a name was accepted")
 	}
+}
+
+// stored is the record of the lock object of that name.
+func (s *stage) stored(t *testing.T, name string) k8sresourcelock.LeaderElectionRecord {
+	t.Helper()
+	if s.lock == leaderelection.LeaseLock {
+		lease, err := admin(t, s.cluster).CoordinationV1().Leases(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k8sresourcelock.LeaseSnapshot(lease).Record
+	}
+	cm, err := admin(t, s.cluster).CoreV1().ConfigMaps(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k8sresourcelock.ConfigMapSnapshot(cm).Record
 }
