@@ -12,27 +12,27 @@ import (
 func TestAHolderOfEarlierVersionsIsRememberedByTheNextTerm(t *testing.T) {
 	for name, x := range map[string]struct {
 		again bool // it was kept before
-		harm  func(s *stage, kept locktest.Backup)
+		harm  func(s *lockServer, kept locktest.Backup)
 	}{
-		"a restore":                           {true, func(s *stage, kept locktest.Backup) { s.leases.Delete(); s.objects.Restore(kept) }},
-		"both locks deleted":                  {true, func(s *stage, _ locktest.Backup) { s.leases.Delete(); s.objects.Delete() }},
-		"both locks deleted in a first term":  {false, func(s *stage, _ locktest.Backup) { s.leases.Delete(); s.objects.Delete() }},
-		"the old one deleted in a first term": {false, func(s *stage, _ locktest.Backup) { s.objects.Delete() }},
+		"a restore":                           {true, func(s *lockServer, kept locktest.Backup) { s.leases.Delete(); s.objects.Restore(kept) }},
+		"both locks deleted":                  {true, func(s *lockServer, _ locktest.Backup) { s.leases.Delete(); s.objects.Delete() }},
+		"both locks deleted in a first term":  {false, func(s *lockServer, _ locktest.Backup) { s.leases.Delete(); s.objects.Delete() }},
+		"the old one deleted in a first term": {false, func(s *lockServer, _ locktest.Backup) { s.objects.Delete() }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) { remembers(t, s, x.again, x.harm) })
+			inBubble(t, func(t *testing.T, s *lockServer) { remembers(t, s, x.again, x.harm) })
 		})
 	}
 }
 
-func remembers(t *testing.T, s *stage, again bool, harm func(*stage, locktest.Backup)) {
+func remembers(t *testing.T, s *lockServer, again bool, harm func(*lockServer, locktest.Backup)) {
 	replaces := func(c *Config) {
 		c.Lock, c.Predecessor = LeaseLock, &Predecessor{Name: locktest.Name}
 		c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = oldLease, oldRenew, oldRetry
 	}
 	kept := s.objects.Backup()
 	if again {
-		first := s.actor(t, "first", replaces).starts(t)
+		first := s.candidate(t, "first", replaces).starts(t)
 		passes(time.Minute)
 		kept = s.objects.Backup()
 		if err := first.quits(); err != nil {
@@ -41,7 +41,7 @@ func remembers(t *testing.T, s *stage, again bool, harm func(*stage, locktest.Ba
 	}
 	before := old(t, s.objects, "before")
 	passes(time.Minute)
-	a := s.actor(t, "a", replaces)
+	a := s.candidate(t, "a", replaces)
 	a.AddRunContext(a.work)
 	a.starts(t)
 	other := successor(t, s.objects, "other") // a leader of another revision

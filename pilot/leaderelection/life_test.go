@@ -15,13 +15,13 @@ import (
 func TestTheLifeOfAnElection(t *testing.T) {
 	for _, kind := range []LockType{ConfigMapLock, LeaseLock, MultiLock} {
 		t.Run(kind.String(), func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				before := s.actor(t, "before", func(c *Config) { c.Lock = kind }).starts(t)
+			inBubble(t, func(t *testing.T, s *lockServer) {
+				before := s.candidate(t, "before", func(c *Config) { c.Lock = kind }).starts(t)
 				passes(time.Second)
 				if err := before.quits(); err != nil {
 					t.Fatal(err)
 				}
-				a := s.actor(t, "a", func(c *Config) { c.Lock, c.DefaultWatcher = kind, watcher("stable") })
+				a := s.candidate(t, "a", func(c *Config) { c.Lock, c.DefaultWatcher = kind, watcher("stable") })
 				a.AddRunContext(a.work)
 				if a.IsLeader() || a.works() || a.admits(t) {
 					t.Error("it leads before it runs")
@@ -77,12 +77,12 @@ func checkLeadersStatus(t *testing.T, got Status, kind LockType) {
 
 // A follower knows who leads, and follows with the lease.
 func TestAFollowerKnowsItsLeader(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		a := s.actor(t, "a").starts(t)
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		a := s.candidate(t, "a").starts(t)
 		if passes(time.Second); a.log.count("takes no handlers") != 0 {
 			t.Error("without a watcher it asks one")
 		}
-		b := s.actor(t, "b")
+		b := s.candidate(t, "b")
 		b.AddRunContext(b.work)
 		b.Fit(func(context.Context) error { return errPlay })
 		b.starts(t)
@@ -97,14 +97,14 @@ func TestAFollowerKnowsItsLeader(t *testing.T) {
 			t.Errorf("led by %q", holder)
 		}
 		// Told to step down it gives the lock up, and lets others go first.
-		c := s.actor(t, "c").starts(t)
+		c := s.candidate(t, "c").starts(t)
 		passes(time.Second)
 		a.StepDown()
 		passes(time.Second)
 		if a.IsLeader() || !c.IsLeader() || b.works() {
 			t.Errorf("after a step down a leads: %v, c: %v, b: %v", a.IsLeader(), c.IsLeader(), b.IsLeader())
 		}
-		for _, x := range []*actor{a, b, c} {
+		for _, x := range []*candidate{a, b, c} {
 			if err := x.quits(); err != nil {
 				t.Error(err)
 			}
@@ -114,10 +114,10 @@ func TestAFollowerKnowsItsLeader(t *testing.T) {
 
 // Beside a predecessor's lock that another holds, the election leads and yet may not act.
 func TestAnElectionThatWaitsForItsPredecessor(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	inBubble(t, func(t *testing.T, s *lockServer) {
 		before := old(t, s.objects, "former")
 		passes(time.Minute)
-		a := s.actor(t, "a", func(c *Config) { c.Predecessor = &Predecessor{Name: locktest.Name} })
+		a := s.candidate(t, "a", func(c *Config) { c.Predecessor = &Predecessor{Name: locktest.Name} })
 		a.AddRunContext(a.work)
 		a.starts(t)
 		passes(5 * time.Second)
@@ -132,7 +132,7 @@ func TestAnElectionThatWaitsForItsPredecessor(t *testing.T) {
 		if err := a.quits(); err != nil {
 			t.Error(err)
 		}
-		fails := s.actor(t, "b", func(c *Config) { c.Predecessor = &Predecessor{Name: locktest.Name} })
+		fails := s.candidate(t, "b", func(c *Config) { c.Predecessor = &Predecessor{Name: locktest.Name} })
 		fails.AddRunContext(func(context.Context) error { return errPlay })
 		fails.starts(t)
 		passes(10 * time.Second)
@@ -144,8 +144,8 @@ func TestAnElectionThatWaitsForItsPredecessor(t *testing.T) {
 
 // One run at a time, after the warm functions, and each ended run leaves room for the next.
 func TestTheRunsOfAnElection(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		a := s.actor(t, "a")
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		a := s.candidate(t, "a")
 		a.AddRunContext(a.work)
 		warmed, warm := make(chan struct{}), errors.New("no cache")
 		fails := false
@@ -200,8 +200,8 @@ func TestTheRunsOfAnElection(t *testing.T) {
 
 // A run waits for functions that an earlier one had to leave behind.
 func TestARunAfterOneThatLeftFunctionsBehind(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		a := s.actor(t, "a", func(c *Config) { c.StopLimit = time.Second })
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		a := s.candidate(t, "a", func(c *Config) { c.StopLimit = time.Second })
 		release, runs := make(chan struct{}), 0
 		a.AddRunContext(func(context.Context) error { runs++; <-release; return nil })
 		a.starts(t)
@@ -232,8 +232,8 @@ func TestARunAfterOneThatLeftFunctionsBehind(t *testing.T) {
 
 // An election that is off runs its functions at once, without a lock, until it is stopped.
 func TestAnElectionThatIsOff(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		a := s.actor(t, "a", func(c *Config) { c.Disabled = true })
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		a := s.candidate(t, "a", func(c *Config) { c.Disabled = true })
 		a.AddRunContext(a.work).AddRunContext(func(context.Context) error { return nil })
 		if a.IsLeader() || a.Status().Phase != "disabled" || a.Status().Leading {
 			t.Errorf("before it runs: %+v", a.Status())
@@ -246,7 +246,7 @@ func TestAnElectionThatIsOff(t *testing.T) {
 		if err := a.quits(); err != nil || a.works() || a.IsLeader() || a.Status().Leading {
 			t.Errorf("ended with %v; it leads: %v", err, a.IsLeader())
 		}
-		done := s.actor(t, "b", func(c *Config) { c.Disabled = true })
+		done := s.candidate(t, "b", func(c *Config) { c.Disabled = true })
 		done.AddRunContext(func(context.Context) error { return nil })
 		done.starts(t)
 		passes(time.Minute)
@@ -256,7 +256,7 @@ func TestAnElectionThatIsOff(t *testing.T) {
 		if err := done.quits(); err != nil {
 			t.Error(err)
 		}
-		wrong := s.actor(t, "c", func(c *Config) { c.Disabled = true })
+		wrong := s.candidate(t, "c", func(c *Config) { c.Disabled = true })
 		wrong.AddRunContext(func(context.Context) error { return errPlay })
 		if err := wrong.starts(t).waits(); !errors.Is(err, errPlay) || wrong.IsLeader() {
 			t.Errorf("its function failed: %v", err)
@@ -264,12 +264,12 @@ func TestAnElectionThatIsOff(t *testing.T) {
 	})
 }
 
-func (a *actor) waits() error { return <-a.ended }
+func (a *candidate) waits() error { return <-a.ended }
 
 // Run with a stop channel ends with the channel, or with what is wrong, and logs that.
 func TestRunWithAStopChannel(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		a := s.actor(t, "a")
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		a := s.candidate(t, "a")
 		a.AddRunContext(a.work)
 		stop, ended := make(chan struct{}), make(chan struct{})
 		go func() { defer close(ended); a.Run(stop) }()
@@ -292,16 +292,16 @@ func TestRunWithAStopChannel(t *testing.T) {
 
 // What fails in one election of a set ends the others, in order, and is told.
 func TestASetOfElections(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	inBubble(t, func(t *testing.T, s *lockServer) {
 		set := NewSet()
-		a := s.actor(t, "a")
+		a := s.candidate(t, "a")
 		a.AddRunContext(a.work)
 		warmed := make(chan struct{})
-		b := s.actor(t, "b", func(c *Config) { c.ElectionID, c.Lock = "other", ConfigMapLock })
+		b := s.candidate(t, "b", func(c *Config) { c.ElectionID, c.Lock = "other", ConfigMapLock })
 		b.Warm(func(context.Context) error { <-warmed; return errPlay })
-		off := s.actor(t, "c", func(c *Config) { c.Disabled = true })
+		off := s.candidate(t, "c", func(c *Config) { c.Disabled = true })
 		off.AddRunContext(off.work)
-		for _, one := range []*actor{b, off, a} {
+		for _, one := range []*candidate{b, off, a} {
 			set.Add(one.LeaderElection)
 		}
 		if all := set.All(); len(all) != 3 || all[0] != b.LeaderElection || all[2] != a.LeaderElection {

@@ -3,7 +3,7 @@ package leaderelection
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 
 // Operator gives a person's orders about this election: transfer, step down, pause and
-// resume. requester is who gives them. They pass no gate: the orders of somebody who
+// resume. requester is who gives them. They pass no gate: the orders of a process that
 // does not lead count too.
 func (l *LeaderElection) Operator(requester string) (k8sleaderelection.Operator, error) {
 	if l.invalid != nil {

@@ -26,7 +26,7 @@ import (
 // revisions, keep it together and do not wait for each other. Replicas of earlier
 // versions see a held lock and wait.
 //
-// Nobody releases a lock that is kept so: somebody else may be keeping it too. When the
+// Nobody releases a lock that is kept so: another process may be keeping it too. When the
 // last one has stopped it runs out, and replicas of earlier versions go on a lease later.
 // That is the way back. Once no such replica can come any more, leave the predecessor
 // out of the configuration and delete its object; see docs/migration.md.
@@ -63,7 +63,7 @@ type predecessorLock struct {
 // presentRun is the run that there is, or was last.
 type presentRun struct {
 	term   k8sleaderelection.Term // the election's own
-	over   <-chan struct{}        // closed at its end, which is for
+	ended  <-chan struct{}        // closed at its end, which is for
 	end    context.CancelFunc
 	failed error // what work returned before it was told to stop
 }
@@ -92,7 +92,7 @@ func (k *predecessorLock) run(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	k.mu.Lock()
-	k.present = presentRun{term: term, over: ctx.Done(), end: end}
+	k.present = presentRun{term: term, ended: ctx.Done(), end: end}
 	k.mu.Unlock()
 	err := k.elector.Campaign(ctx)
 	<-k.elector.Drained() // bounded by what the election's own elector does about a drain that outstays its limit
@@ -123,7 +123,7 @@ func (k *predecessorLock) lead(ctx context.Context) error {
 	}()
 	err = k.work(k8sleaderelection.ContextWithTerm(ctx, present.term))
 	select {
-	case <-present.over:
+	case <-present.ended:
 	default:
 		if ctx.Err() != nil {
 			k.log.Warn("the predecessor's lock was lost; run functions have been stopped")

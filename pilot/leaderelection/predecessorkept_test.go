@@ -186,9 +186,9 @@ func TestALockIsNotKeptBeforeItMayBeActedBy(t *testing.T) {
 // A successor's part in its election: the kept lock is where and as the configuration says, and the leader's gate opens and
 // IsLeader says yes when it has both locks.
 func TestAnElectionWithAPredecessor(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	inBubble(t, func(t *testing.T, s *lockServer) {
 		s.objects.Put("istiod", istiods())
-		a := s.actor(t, "a", func(c *Config) {
+		a := s.candidate(t, "a", func(c *Config) {
 			c.Predecessor, c.DefaultWatcher = &Predecessor{Name: locktest.Name}, watcher("blue")
 			c.LeaseDuration, c.RenewDeadline, c.RetryPeriod, c.PeerGrace = 40*time.Second, 20*time.Second, 5*time.Second, 3*time.Second
 		})

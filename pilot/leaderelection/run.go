@@ -31,7 +31,7 @@ func (l *LeaderElection) takePart(ctx context.Context) error {
 		return err
 	}
 	l.warmed.Store(true)
-	if err := l.awaitLeft(ctx); err != nil {
+	if err := l.awaitDrained(ctx); err != nil {
 		return err
 	}
 	if l.cfg.Disabled {
@@ -57,17 +57,17 @@ func (l *LeaderElection) begin() error {
 	return nil
 }
 
-// awaitLeft waits for run functions that an earlier run has left behind.
-func (l *LeaderElection) awaitLeft(ctx context.Context) error {
-	left := l.elector.Load().Drained()
+// awaitDrained waits for run functions that an earlier run has left behind.
+func (l *LeaderElection) awaitDrained(ctx context.Context) error {
+	drained := l.elector.Load().Drained()
 	select {
-	case <-left:
+	case <-drained:
 		return nil
 	default:
 	}
 	l.cfg.Logger.Warn("waiting for run functions of an earlier run to return", "election", l.cfg.lockName())
 	select {
-	case <-left:
+	case <-drained:
 		return nil
 	case <-ctx.Done():
 		return l.wrap(k8sleaderelection.ErrStuckDrain)
@@ -180,14 +180,14 @@ func (l *LeaderElection) handle(watcher revisions.DefaultWatcher) (follow func()
 
 // pollDefault asks the watcher until end is called.
 func (l *LeaderElection) pollDefault() (end func()) {
-	over := make(chan struct{})
+	ended := make(chan struct{})
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		ticker := time.NewTicker(l.cfg.RetryPeriod)
 		defer ticker.Stop()
 		for last := l.knownDefault(); ; {
 			select {
-			case <-over:
+			case <-ended:
 				return
 			case <-ticker.C:
 			}
@@ -198,7 +198,7 @@ func (l *LeaderElection) pollDefault() (end func()) {
 		}
 	})
 	return func() {
-		close(over)
+		close(ended)
 		asking.Wait()
 	}
 }

@@ -138,26 +138,26 @@ func (w *tagWatcher) Run(stopCh <-chan struct{}) {
 }
 
 func (w *tagWatcher) sink() sink[webhook] {
-	return tagSink(w, ofWebhooks, w.webhooks, func(item webhook) (name string, told tag, ok bool) {
-		told, ok = tagOf(item.Labels)
-		return item.Name, told, ok && w.concerns(item)
+	return tagSink(w, ofWebhooks, w.webhooks, func(item webhook) (name string, got tag, ok bool) {
+		got, ok = tagOf(item.Labels)
+		return item.Name, got, ok && w.concerns(item)
 	})
 }
 
 func (w *tagWatcher) serviceSink() sink[corev1.Service] {
-	return tagSink(w, ofServices, w.services, func(item corev1.Service) (name string, told tag, ok bool) {
-		told, ok = tagOf(item.Labels)
-		return item.Name, told, ok
+	return tagSink(w, ofServices, w.services, func(item corev1.Service) (name string, got tag, ok bool) {
+		got, ok = tagOf(item.Labels)
+		return item.Name, got, ok
 	})
 }
 
 // tagSink keeps the tags of one kind of objects.
-func tagSink[T any](w *tagWatcher, of string, known tagged, read func(T) (name string, told tag, ok bool)) sink[T] {
+func tagSink[T any](w *tagWatcher, of string, known tagged, read func(T) (name string, got tag, ok bool)) sink[T] {
 	take := func(item T) {
-		name, told, ok := read(item)
+		name, got, ok := read(item)
 		delete(known, name)
 		if ok {
-			known[name] = told
+			known[name] = got
 		}
 	}
 	return sink[T]{
@@ -210,9 +210,9 @@ func named(labels map[string]string) string {
 }
 
 // tagOf is the tag that labels tell of.
-func tagOf(labels map[string]string) (told tag, ok bool) {
-	told = tag{labels[tagLabel], named(labels)}
-	return told, told.name != "" && told.revision != ""
+func tagOf(labels map[string]string) (got tag, ok bool) {
+	got = tag{labels[tagLabel], named(labels)}
+	return got, got.name != "" && got.revision != ""
 }
 
 // concerns reports whether a webhook is this control plane's: not when all that it
@@ -252,22 +252,22 @@ func (w *tagWatcher) post() {
 func (w *tagWatcher) read() tags {
 	t := tags{mine: sets.New(w.revision), others: sets.New[string]()}
 	defaultTag := false
-	take := func(told tag) {
-		defaultTag = defaultTag || told.name == unnamed
-		if told.revision == w.revision {
-			t.mine.Insert(told.name)
+	take := func(got tag) {
+		defaultTag = defaultTag || got.name == unnamed
+		if got.revision == w.revision {
+			t.mine.Insert(got.name)
 		} else {
-			t.others.Insert(told.name)
+			t.others.Insert(got.name)
 		}
 	}
 	byService := sets.New[string]()
-	for _, told := range w.services {
-		byService.Insert(told.name)
-		take(told)
+	for _, got := range w.services {
+		byService.Insert(got.name)
+		take(got)
 	}
-	for _, told := range w.webhooks {
-		if !byService.Has(told.name) {
-			take(told)
+	for _, got := range w.webhooks {
+		if !byService.Has(got.name) {
+			take(got)
 		}
 	}
 	t.unlabelled = t.isMine(unnamed, w.revision)

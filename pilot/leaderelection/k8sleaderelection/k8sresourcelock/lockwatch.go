@@ -31,7 +31,7 @@ type lockWatch struct {
 func newLockWatch(ctx context.Context, lock Watchable, shared *Shared, namespace, name string, wake func()) *lockWatch {
 	w := &lockWatch{mailbox: mailbox{wake: wake}, lock: lock, shared: shared, namespace: namespace, name: name, ctx: ctx}
 	if shared != nil {
-		shared.enter(namespace)
+		shared.addWatch(namespace)
 	}
 	if !w.join() {
 		w.refused()
@@ -99,7 +99,7 @@ func (w *lockWatch) End() {
 	}
 	w.running.Wait()
 	if w.shared != nil {
-		w.shared.leave(w.namespace)
+		w.shared.removeWatch(w.namespace)
 	}
 }
 

@@ -47,8 +47,8 @@ type watchers struct {
 	refused *time.Timer
 }
 
-// enter counts one more watch in a namespace.
-func (s *Shared) enter(namespace string) {
+// addWatch counts one more watch in a namespace.
+func (s *Shared) addWatch(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.namespaces == nil {
@@ -60,9 +60,9 @@ func (s *Shared) enter(namespace string) {
 	s.namespaces[namespace].count++
 }
 
-// leave ends what enter counted. That a namespace may not be watched outlives the last watch there, which may be
+// removeWatch ends what addWatch counted. That a namespace may not be watched outlives the last watch there, which may be
 // about to go on by name.
-func (s *Shared) leave(namespace string) {
+func (s *Shared) removeWatch(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := s.namespaces[namespace]

@@ -78,10 +78,10 @@ func (w *leavable) Subscribe(h revisions.DefaultHandler) (unsubscribe func()) {
 
 // Elections that come and go by a watcher that stays leave no handler behind.
 func TestElectionsThatHaveEndedLeaveNoHandlers(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	inBubble(t, func(t *testing.T, s *lockServer) {
 		w := &leavable{telling{takes: true, synced: true, revision: "canary"}}
 		for _, name := range []string{"a", "b", "a"} {
-			a := s.actor(t, name, func(c *Config) { c.DefaultWatcher = w }).starts(t)
+			a := s.candidate(t, name, func(c *Config) { c.DefaultWatcher = w }).starts(t)
 			passes(time.Second)
 			if _, handlers := w.count(); handlers != 1 || !a.IsLeader() {
 				t.Errorf("%d handlers; %+v", handlers, a.Status())
@@ -106,9 +106,9 @@ func TestElectionsThatHaveEndedLeaveNoHandlers(t *testing.T) {
 // the watcher's first on; one that takes no handlers is asked once per RetryPeriod.
 func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
 	for _, takes := range []bool{true, false} {
-		onStage(t, func(t *testing.T, s *stage) {
+		inBubble(t, func(t *testing.T, s *lockServer) {
 			w := &telling{takes: takes}
-			a := s.actor(t, "a", func(c *Config) { c.DefaultWatcher = w })
+			a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w })
 			a.sharing = true // so that the comparison goes by what the elector was told
 			a.starts(t)
 			passes(time.Second)
@@ -150,9 +150,9 @@ func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
 		})
 	}
 	// Where the watcher has forgotten, the elector has not.
-	onStage(t, func(t *testing.T, s *stage) {
+	inBubble(t, func(t *testing.T, s *lockServer) {
 		w := &telling{takes: true, synced: true, revision: "canary"}
-		a := s.actor(t, "a", func(c *Config) { c.DefaultWatcher = w }).starts(t)
+		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w }).starts(t)
 		passes(time.Second)
 		w.mu.Lock()
 		w.synced = false
@@ -167,9 +167,9 @@ func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
 		}
 	})
 	// An election of one revision has no rank, and asks nobody.
-	onStage(t, func(t *testing.T, s *stage) {
+	inBubble(t, func(t *testing.T, s *lockServer) {
 		w := &telling{takes: true}
-		a := s.actor(t, "a", func(c *Config) { c.DefaultWatcher, c.PerRevision = w, true })
+		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher, c.PerRevision = w, true })
 		unfollow := a.followDefault()
 		unfollow()
 		if asked, handlers := w.count(); asked > 0 || handlers > 0 {
@@ -188,10 +188,10 @@ func (w *answersLate) HasSynced() bool { <-w.let; return true }
 
 // Who stops asking, or gives back what elections share, waits for what is under way.
 func TestWhatIsUnderWayIsWaitedFor(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	inBubble(t, func(t *testing.T, s *lockServer) {
 		w := &answersLate{let: make(chan struct{}, 1)}
 		w.let <- struct{}{} // to the first question
-		a := s.actor(t, "a", func(c *Config) { c.DefaultWatcher = w })
+		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w })
 		end := a.pollDefault()
 		c := &shared{in: &registry{}, users: 1, stop: make(chan struct{}), client: nobody(t)}
 		c.running.Go(func() { <-c.stop; <-w.let })
@@ -211,8 +211,8 @@ func TestWhatIsUnderWayIsWaitedFor(t *testing.T) {
 
 // A watcher that has not synced holds a start up for a quarter of the lease, no longer.
 func TestAStartWaitsForTheDefaultRevision(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		a := s.actor(t, "a", func(c *Config) { c.DefaultWatcher = &telling{takes: true} })
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = &telling{takes: true} })
 		a.starts(t)
 		if passes(playLease/4 - 100*time.Millisecond); a.IsLeader() {
 			t.Error("it does not wait")
@@ -228,8 +228,8 @@ func TestAStartWaitsForTheDefaultRevision(t *testing.T) {
 
 // Functions that outlive the lease by more than the tolerance make the process unhealthy.
 func TestTheHealthOfAnElection(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		a := s.actor(t, "a", func(c *Config) { c.HealthTolerance = 5 * time.Second })
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		a := s.candidate(t, "a", func(c *Config) { c.HealthTolerance = 5 * time.Second })
 		release := make(chan struct{})
 		a.AddRunContext(func(context.Context) error { <-release; return nil })
 		a.starts(t)

@@ -16,15 +16,15 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// stage is an API server that has nothing but the locks.
-type stage struct {
+// lockServer is an API server that has nothing but the locks.
+type lockServer struct {
 	objects, leases *locktest.Store
 }
 
-func onStage(t *testing.T, f func(t *testing.T, s *stage)) {
+func inBubble(t *testing.T, f func(t *testing.T, s *lockServer)) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := locktest.NewStore(locktest.ConfigMap)
-		f(t, &stage{objects, objects.Beside(locktest.Lease)})
+		f(t, &lockServer{objects, objects.Beside(locktest.Lease)})
 	})
 }
 
@@ -46,8 +46,8 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.text.String(), what)
 }
 
-// actor is one process's part, and what its function has seen.
-type actor struct {
+// candidate is one process's part, and what its function has seen.
+type candidate struct {
 	*LeaderElection
 	client *locktest.Client // to the Lease
 	log    lines
@@ -60,19 +60,19 @@ type actor struct {
 	events []string
 }
 
-func (a *actor) Eventf(_ k8sruntime.Object, _, reason, _ string, _ ...any) {
+func (a *candidate) Eventf(_ k8sruntime.Object, _, reason, _ string, _ ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.events = append(a.events, reason)
 }
 
-func (a *actor) works() bool {
+func (a *candidate) works() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.live
 }
 
-func (a *actor) work(ctx context.Context) error {
+func (a *candidate) work(ctx context.Context) error {
 	a.mu.Lock()
 	a.live, a.terms = true, a.terms+1
 	a.mu.Unlock()
@@ -83,10 +83,10 @@ func (a *actor) work(ctx context.Context) error {
 	return nil
 }
 
-// actor makes an election, which does not run yet.
-func (s *stage) actor(t *testing.T, name string, change ...func(*Config)) *actor {
+// candidate makes an election, which does not run yet.
+func (s *lockServer) candidate(t *testing.T, name string, change ...func(*Config)) *candidate {
 	t.Helper()
-	a := &actor{client: s.leases.Client(name), ended: make(chan error, 1)}
+	a := &candidate{client: s.leases.Client(name), ended: make(chan error, 1)}
 	k := playKube{configMaps: s.objects.Client(name), leases: a.client}
 	cfg := Config{
 		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: "stable", Lock: LeaseLock,
@@ -109,7 +109,7 @@ func (s *stage) actor(t *testing.T, name string, change ...func(*Config)) *actor
 }
 
 // starts runs an election until the test or quit ends it.
-func (a *actor) starts(t *testing.T) *actor {
+func (a *candidate) starts(t *testing.T) *candidate {
 	ctx, cancel := context.WithCancel(t.Context())
 	a.cancel = cancel
 	go func() { a.ended <- a.RunContext(ctx) }()
@@ -117,12 +117,12 @@ func (a *actor) starts(t *testing.T) *actor {
 	return a
 }
 
-func (a *actor) quits() error {
+func (a *candidate) quits() error {
 	a.cancel()
 	return <-a.ended
 }
 
-func (a *actor) admits(t *testing.T) bool {
+func (a *candidate) admits(t *testing.T) bool {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://play.invalid/api/v1/namespaces/default/configmaps", http.NoBody)
 	if err != nil {
