@@ -6,12 +6,13 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// Moment is one reading of all the machine's clocks; Cover is the end of the span in
-// which a leader may act, on each of them.
-type (
-	Moment = core.Moment
-	Cover  = core.Cover
-)
+// Moment is one reading of all the machine's clocks: its fields are Mono, the monotonic clock, Boot, CLOCK_BOOTTIME,
+// and Wall, in nanoseconds.
+type Moment = core.Moment
+
+// Cover is the end of the time in which a leader may act, on each clock, by the same fields. Left is what remains of
+// it at a Moment, by the clock that has gone furthest. The zero Cover has ended.
+type Cover = core.Cover
 
 // Clock reads the clocks that a cover is measured by. The zero Clock is not usable;
 // NewClock makes one. A gate has to ask the same Clock as its elector.
@@ -70,7 +71,7 @@ func (c *Clock) Now() Moment {
 	return now
 }
 
-// read is Now for a loop, which is awake.
+// read is Now for a loop, which is running and needs no wake-up.
 func (c *Clock) read() Moment {
 	now := time.Now()
 	wall := now.UnixNano()

@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// JitterFactor is by how much of itself a poll's RetryPeriod may be longer.
+// JitterFactor is the most by which the time between two polls exceeds RetryPeriod, as a share of that.
 const JitterFactor = 1.2
 
 // DefaultMaxClockDrift is the share by which clock rates may differ from true time.
@@ -22,7 +22,7 @@ const DefaultMaxClockDrift = 0.02
 // record carries existingKey, and may therefore take its lock.
 type KeyComparisonFunc func(existingKey string) bool
 
-// LeaderCallbacks are called as the candidate's standing changes.
+// LeaderCallbacks are called when a term begins or ends, and when another candidate holds the lock.
 type LeaderCallbacks struct {
 	// OnStartedLeading runs while the term lasts; its context ends with the term's
 	// right to act. A release waits for its return. Returning early keeps the lead.
@@ -30,8 +30,8 @@ type LeaderCallbacks struct {
 	// OnStoppedLeading is called when Run is about to return, whether it led or not,
 	// and by Campaign after each term.
 	OnStoppedLeading func()
-	// OnNewLeader is called when another identity stands in the record; the own one
-	// included. It must not block: elections wait for it.
+	// OnNewLeader is called when the record names another holder than before, this
+	// candidate included. It must not block: Run waits for it before it returns.
 	OnNewLeader func(identity string)
 }
 
@@ -47,7 +47,7 @@ type LeaderElectionConfig struct {
 	// RenewDeadline is how long an acknowledged write lets the leader act, counted
 	// from when that write was sent.
 	RenewDeadline time.Duration
-	// RetryPeriod lies between two writes of a leader, and between polls.
+	// RetryPeriod is the time between two writes of a leader, and between polls.
 	RetryPeriod time.Duration
 
 	// KeyComparison lets this candidate preempt a live holder. With Ranked it is unused.
@@ -55,8 +55,8 @@ type LeaderElectionConfig struct {
 	Callbacks     LeaderCallbacks
 	// WatchDog, if given, reports this elector's health.
 	WatchDog *HealthzAdaptor
-	// ReleaseOnCancel gives the lock up at the end, after the drain, so that a
-	// successor need not wait for the lease to run out.
+	// ReleaseOnCancel gives the lock up at the end, after the drain, so that the next
+	// leader need not wait for the lease to run out.
 	ReleaseOnCancel bool
 	// Name names the election in metrics and logs.
 	Name string
@@ -69,8 +69,8 @@ type LeaderElectionConfig struct {
 	// SetDefaultRevision), or a local one of the same revision, goes before others. It
 	// asks a leader of ours to hand over, and preempts any other.
 	Ranked bool
-	// SyncWait is how long a Ranked elector that was not told the default revision yet
-	// waits for it, from its begin, before it takes a lock. A leader that does not know the
+	// SyncWait is how long a Ranked elector that does not know the default revision yet
+	// waits for it, from its start, before it takes a lock. A leader that does not know the
 	// default cannot judge a request, so a candidate of higher rank preempts it, and then
 	// settles for a lease. 0: not at all.
 	SyncWait time.Duration
@@ -93,7 +93,7 @@ type LeaderElectionConfig struct {
 	// client-go needs RetryPeriod + 2×RenewDeadline − lease; istiod up to 22.5 s.
 	PeerGrace time.Duration
 	// PreemptImmediately acts at once after preempting a holder that cannot be asked,
-	// as Istio's elector does. It may still act: this gives up one-at-a-time.
+	// as Istio's elector does. That holder may still act: then two do at the same time.
 	PreemptImmediately bool
 	// MaxClockDrift is the share by which this machine's clock rates may be off. 0
 	// means DefaultMaxClockDrift.
@@ -117,7 +117,7 @@ type LeaderElectionConfig struct {
 	ExitOnStuckDrain bool
 	// Shared, if given, bounds the calls of all electors that have the same one; their LeaseLocks get it too.
 	Shared *k8sresourcelock.Shared
-	// Observer hears of phases and calls, for metrics.
+	// Observer is called with phases and calls, for metrics.
 	Observer Observer
 	// Logger gets one line per transition and per new trouble. nil: slog.Default.
 	Logger *slog.Logger

@@ -1,18 +1,29 @@
-// Package k8sleaderelection is the elector: one candidate's loop around the pure
-// core, its terms, its observation of the lock, its health and its metrics hooks. It
-// can be used alone, in place of client-go's leaderelection package.
+// Package k8sleaderelection is leader election by a lock in Kubernetes, in place of client-go's leaderelection package:
+// one LeaderElector is one candidate of one election. It can be used alone.
 //
-// The goroutine that called Run or Campaign owns the candidate's state. Watch events, replies,
-// run functions and a timer give it inputs. In each pass it stamps the time, steps the core, and
-// makes true what the core wants: the gate first, then the run functions, then at most one API
-// call, then the timer. It never waits for the network.
+// What its words mean:
 //
-// What holds (DESIGN.md, promises): run functions start only on the acknowledgement
-// of an own write; their contexts end with the cover at the latest, which counts
-// from when that write was sent; a release goes out after they have returned and
-// clears nobody else's term; a follower is woken by the watch and by the exact expiry
-// of the lease, and polls only while it has no watch. A challenger of higher rank asks
-// the leader, which drains and writes it in; docs/handover.md shows the protocol.
+//   - The record in the lock object names the holder. A leader is a holder whose run functions may run, a follower any
+//     other candidate. A peer is a candidate of another program, as istiod or client-go's elector.
+//   - A term is one unbroken time of leadership, and its token the version of the lock that its first own write has made.
+//   - The cover is the time for which a leader may act without another write: RenewDeadline from when its last
+//     acknowledged one was sent. The Gate admits writes of the work until its end.
+//   - The key is the candidate's rank, written beside its name. Where keys are revisions, the default revision goes first.
+//   - To preempt is to overwrite a live holder of lower rank, to hand over is to write a challenger in that has asked for
+//     the lock. One that somebody else has written in is nominated: it acts only on a write of its own.
+//   - A leader of this package notes beside its record that it acts: its marker. Peers have none.
+//   - To settle is to hold the lock without acting, while an earlier holder may still act.
+//   - To drain is to wait until run functions that were told to stop have returned.
+//
+// Run functions start only on the acknowledgement of an own write, and their contexts end with the cover at the latest.
+// A release goes out after they have returned, and clears no other candidate's term. A follower is woken by the watch and
+// by the exact expiry of the lease, and polls only while it has no watch. docs/handover.md shows what is written, and
+// docs/safety.md what is not promised.
 //
 //	following ─▶ settling ─▶ leading ─▶ draining ─▶ releasing ─▶ following … done
+//
+// docs/phases.md shows each way from one phase to another. The decisions are a pure function of package internal/core;
+// this package is the loop around it, on the goroutine that called Run or Campaign. Watch events, replies, run functions and
+// a timer give it inputs. In each pass it stamps the time, steps the core, and makes true what the core wants: the
+// gate first, then the run functions, then at most one API call, then the timer. It never waits for the network.
 package k8sleaderelection

@@ -103,7 +103,7 @@ func RunOrDie(ctx context.Context, lec LeaderElectionConfig) {
 
 // Run takes part for one cycle: it returns when ctx has ended or the term was lost,
 // after the run functions have returned and, with ReleaseOnCancel, the lock was given
-// up. Trouble is logged; Campaign returns it. If functions of an earlier run are still
+// up. What Campaign would return is logged. If functions of an earlier run are still
 // there, it takes part when they have returned.
 func (le *LeaderElector) Run(ctx context.Context) {
 	err := le.run(ctx, true)
@@ -212,7 +212,7 @@ func (le *LeaderElector) DrainLimit() time.Duration { return le.config.DrainLimi
 // Clock returns what the elector measures its cover by.
 func (le *LeaderElector) Clock() *Clock { return le.clock }
 
-// Status is where an elector stands.
+// Status is what an elector knows and does.
 type Status struct {
 	// Phase is following, settling, leading, draining, releasing or done.
 	Phase string
@@ -244,8 +244,8 @@ type Status struct {
 	Unfit bool
 	// Default is the default revision by which this elector ranks.
 	Default DefaultRevision
-	// HandoverWait is for how long this process has had a reason to ask the leader for the lock, which it outranks or
-	// which is unfit, or, as the leader, has been ending its work to hand it over; zero when neither is so.
+	// HandoverWait is for how long a handover to this process, or by it, has been due: as a follower, since it outranks the
+	// leader or that one is unfit; as the leader, since it accepted a request. Zero: none is.
 	HandoverWait time.Duration
 }
 

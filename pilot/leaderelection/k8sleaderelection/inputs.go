@@ -2,7 +2,7 @@ package k8sleaderelection
 
 import "sync"
 
-// signal is word for the loop of which once is enough, however often it was given. The
+// signal is a set of inputs to the loop of which one is enough, however often it was raised. The
 // lower comes first.
 type signal uint8
 
@@ -31,7 +31,7 @@ func newInputs() inputs {
 	return inputs{events: make(chan *event), ended: make(chan struct{}), signaled: make(chan struct{}, 1)}
 }
 
-// signal leaves one. It does not block.
+// signal raises one. It does not block.
 func (i *inputs) signal(s signal) {
 	i.mu.Lock()
 	i.signals |= s

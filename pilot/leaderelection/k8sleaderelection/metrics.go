@@ -22,7 +22,7 @@ type SlowpathMetric interface {
 	SlowpathExercised(name string)
 }
 
-// Observer hears what an elector does, for metrics. Its methods are called from the
+// Observer is called with what an elector does, for metrics. Its methods are called from the
 // elector's loop: they must not block.
 type Observer interface {
 	// Phase: the candidate went from one phase to another, for a reason of one word.
@@ -38,31 +38,31 @@ type TermObserver interface {
 	// Term: a term of this process began (how it came by the lock is the reason) or
 	// ended. A term begins when run functions may run.
 	Term(name string, began bool, reason string)
-	// ObserveDuration: something that takes its time is over.
+	// ObserveDuration: the interval is over, after took.
 	ObserveDuration(name string, what Interval, took time.Duration)
 }
 
-// StatusObserver is another: it hears whenever Status shows something else than before, for those who show it. That
-// time has passed is no change, that the leader has renewed is one.
+// StatusObserver is an optional extension of Observer, for those who show elections: StatusChanged is called whenever
+// Status shows something else than before. That time has passed is no change, that the leader has renewed is one.
 type StatusObserver interface {
 	Observer
 	StatusChanged(name string)
 }
 
-// Interval is what a TermObserver hears the duration of.
+// Interval names what a TermObserver is given the duration of.
 type Interval string
 
 const (
-	// Drain: from telling run functions to stop until all had returned and every
+	// Drain: from the end of the run functions' contexts until all had returned and every
 	// admitted write was answered.
 	Drain Interval = "drain"
 	// Handover: from sending the first request for this lock until this process,
 	// nominated, leads. The drain of the former leader is part of it.
 	Handover Interval = "handover"
-	// HandoverGiven: from accepting a request until the challenger is written in.
+	// HandoverGiven: the same as the leader sees it: from accepting a request until the challenger is written in.
 	HandoverGiven Interval = "handover-given"
 	// Leaderless: how long nobody acted, as this one process sees it; every candidate
-	// that looks on reports it. It begins when a record is seen that names nobody, or
+	// of the election reports it. It begins when a record is seen that names nobody, or
 	// somebody nominated who has not written itself yet, or when there is no record or
 	// none that can be read, or when the recorded lease runs out by this process's
 	// clock. It ends when a record is seen whose holder acts.
@@ -71,7 +71,7 @@ const (
 	// then, and not from the end of its lease; and another candidate without a marker
 	// counts as acting, for nothing tells a peer, which has none, from one of ours that
 	// settles. It is too long by the latency of the watch. What was before the process
-	// first read the lock is not in it, nor is an end that it did not live to see.
+	// first read the lock is not in it, and one that outlasts the process is not reported.
 	Leaderless Interval = "leaderless"
 )
 
@@ -87,7 +87,7 @@ func SetProvider(metricsProvider MetricsProvider) {
 	provider.MetricsProvider = metricsProvider
 }
 
-// newLeaderMetric asks the provider in force.
+// newLeaderMetric asks the present provider.
 func newLeaderMetric() SwitchMetric {
 	provider.Lock()
 	defer provider.Unlock()

@@ -5,14 +5,17 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Request is who asks the leader to hand over, as it stands on the lock; the zero Request is none.
+// Request is what asks the leader to hand over, as noted on the lock; the zero Request is none. Identity, Key, Reason,
+// Requester and Note say who is to have it, why, and who asks; Holder and Transitions which term's leader is asked; Seconds for how
+// long it waits to be accepted, HoldSeconds how long an operator wants the result to last; Accepted and Refused are the answer.
 type Request = core.Request
 
-// Hold is an operator's word that the holder stays, whatever its rank; the zero Hold is none.
+// Hold is an operator's order that the holder stays, whatever its rank; the zero Hold is none. Holder and Transitions
+// say in which term, Seconds for how long, Requester, Reason (pause or transfer) and Note who gave it and why.
 type Hold = core.Hold
 
-// Notes are what the annotations of this project on a lock say, for who shows elections.
-// An elector believes none without its guard, and neither do these.
+// Notes are what this project's annotations on a lock say about the present term, for who shows elections: an
+// elector goes by none that is about another.
 type Notes struct {
 	// Leads: the recorded holder is one of ours and acts, in the term that the record is of.
 	// Handover: it passes the lock on when asked to; Unfit: it would rather not lead.

@@ -2,7 +2,7 @@ package k8sleaderelection
 
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
-// DefaultRevision is what is known of the default revision: whether it is known, and which
+// DefaultRevision is what is known of the default revision: Synced says whether it is known, and Revision which
 // one it is, "" for none. "Not yet synced" and "there is none" are different values.
 type DefaultRevision = core.DefaultRevision
 

@@ -163,7 +163,7 @@ func (r *reporter) record(c *change) {
 			r.warn("cannot read the record: %v", lock.Unreadable)
 		}
 	case core.Readable:
-		// Beyond this the core counts a shorter time: see DESIGN, promise nothing-lost.
+		// Beyond this the core counts a shorter time: an absurd lease must not keep everybody out.
 		if bound := r.core.LeaseBound(); after.Snap.Record.Lease > bound {
 			r.say(topicRecord, after.Snap.Record.Lease.String(), "the holder's lease duration is absurd; a shorter one counts",
 				"recorded", after.Snap.Record.Lease, "counted", bound, "holder", after.Snap.Record.Holder)

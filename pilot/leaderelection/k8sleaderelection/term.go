@@ -18,7 +18,7 @@ type term struct {
 
 	mu       sync.Mutex
 	err      error         // all errors while leading
-	returned bool          // told to stop, and all have returned
+	returned bool          // the context has ended, and all have returned
 	ended    chan struct{} // closed then; nil while nobody asked for it
 }
 
@@ -54,7 +54,7 @@ func startTerm(l *loop, which Term) *term {
 // runtime.Goexit, as a test's FailNow does, in place of returning.
 var ErrGoexit = errors.New("the run function ended its goroutine with runtime.Goexit")
 
-// run ends the term when every function has returned, it was told to stop and no admitted
+// run ends the term when every function has returned, its context has ended and no admitted
 // write is under way. Functions that return early are done; the term goes on. The last
 // one runs right here: most terms have but one.
 func (t *term) run(ctx context.Context, functions []func(context.Context) error) {
@@ -86,7 +86,7 @@ func (t *term) finish(ctx context.Context) {
 	t.end()
 }
 
-// call runs one function. What it says after it was told to stop is no failure, and
+// call runs one function. An error that it returns after its context has ended is no failure, and
 // the first failure is enough to end the term.
 func (t *term) call(ctx context.Context, f func(context.Context) error) {
 	err := ErrGoexit // unless f returns

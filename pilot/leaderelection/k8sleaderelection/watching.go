@@ -17,7 +17,7 @@ func (l *loop) takeNews() {
 	}
 	for _, n := range l.watch.Next() {
 		if l.state.Phase == core.Done {
-			return // it was ended by what it told
+			return // the news before it has ended the run
 		}
 		l.pass(&event{news: &n})
 	}

@@ -85,7 +85,7 @@ func (c Config) observe(s State, in Input) State {
 	snap, now := in.Snap, in.Now.Mono
 	snap.Notes.Nominated = s.Snap.nominationIn(snap)
 	if !snap.Exists {
-		// So that an event from before the deletion is told from a new object's.
+		// So that an event from before the deletion is distinguished from a new object's.
 		snap.Version = max(snap.Version, s.Snap.Version)
 	}
 	rewound := snap.Version < s.Snap.Version

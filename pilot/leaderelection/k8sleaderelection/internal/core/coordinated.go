@@ -59,7 +59,7 @@ func (c Config) successor(s State, now Instant) Request {
 }
 
 // uncoordinatedFrom is from when on a candidate in a coordinated election counts as if there were no coordinator: one that is
-// needed and does nothing for so long is not there, and of one that is gone somebody has told us.
+// needed and does nothing for so long is not there, and the elector's user reports one that is gone.
 func (c Config) uncoordinatedFrom(s State) Instant {
 	if !c.Coordinated {
 		return 0
@@ -76,7 +76,7 @@ func (c Config) uncoordinatedFrom(s State) Instant {
 }
 
 // Uncoordinated reports whether a candidate in a coordinated election counts, now, as if there were no coordinator. Of a leader
-// it says nothing unless somebody has told us: it needs none.
+// it says nothing unless a Coordinator input has reported that: a leader needs none.
 func (c Config) Uncoordinated(s State, now Instant) bool {
 	return c.Coordinated && s.Known != Unread && now >= c.uncoordinatedFrom(s)
 }

@@ -2,7 +2,7 @@ package core
 
 import "time"
 
-// Hold is an operator's word that the recorded holder stays, whatever its rank: a pause,
+// Hold is an operator's order that the recorded holder stays, whatever its rank: a pause,
 // or what a transfer leaves behind. The zero Hold is none. Nobody believes one that is
 // not about the present term.
 type Hold struct {

@@ -104,7 +104,7 @@ type Shown struct {
 // InBoth reports whether one term stands in both objects.
 func (s Shown) InBoth() bool { return s.Stands == InFirst|InSecond }
 
-// Shown picks the object whose word counts. What is shown is never more than one of the two
+// Shown picks the object that counts. What is shown is never more than one of the two
 // says, and at least as much as the one that matters in either step of a migration:
 //
 //   - Either unreadable: that one.
@@ -112,7 +112,7 @@ func (s Shown) InBoth() bool { return s.Stands == InFirst|InSecond }
 //     stand on either.
 //   - A holder that needs one object alone: that holder. Which step the migration is in
 //     shows in which object it is, and what the other says is then of no account.
-//   - Otherwise one object's word.
+//   - Otherwise one object's record.
 func (p Pair) Shown(self string) Shown {
 	h, both := p.choose(self)
 	if both {

@@ -104,7 +104,7 @@ func continues(a, b Snapshot) bool {
 	return sameLock(a, b) && (a.Stands == b.Stands || a.Stands&b.Stands != 0)
 }
 
-// Held reports whether somebody's name stands in a record that can be read.
+// Held reports whether there is a record that can be read, and it names a holder.
 func (s Snapshot) Held() bool {
 	return s.Exists && s.Content == Readable && s.Record.Holder != ""
 }

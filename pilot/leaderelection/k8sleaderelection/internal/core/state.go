@@ -31,7 +31,7 @@ const (
 	Settling
 	// Leading: our marker stands in the record and our cover lasts. Functions run.
 	Leading
-	// Draining: functions have been told to stop and have not all returned. While
+	// Draining: the functions' contexts have ended and not all have returned. While
 	// the term is ours the lock is renewed; once Lost is set the gate is shut for good.
 	Draining
 	// Releasing: everything has returned, and the lock is being given up.
@@ -161,8 +161,8 @@ func (c Call) Answered(in Input) bool {
 // State is all that an elector knows. It is comparable: tests print and compare it.
 type State struct {
 	Phase    Phase
-	Why      Reason // of the last phase change
-	Stopping bool
+	Why      Reason  // of the last phase change
+	Stopping bool    // the elector must end
 	Unfit    bool    // this process should not lead if another can
 	SyncBy   Instant // when waiting for the default revision ends; noted at the first step
 	Absent   Instant // since when the coordinator is known to be gone; zero: it is not
@@ -171,12 +171,12 @@ type State struct {
 	Known   Knowledge
 	Snap    Snapshot
 	Since   Since
-	Learned uint32 // counts changes of Snap
-	Count   int    // the last transitions that could be read
-	PollAt  Instant
-	Watch   bool
+	Learned uint32  // counts changes of Snap
+	Count   int     // the last transitions that could be read
+	PollAt  Instant // when the next poll is due
+	Watch   bool    // a watch of the lock is up
 	Default DefaultRevision
-	Beats   bool
+	Beats   bool // as the last Input said
 
 	// Between terms.
 	Earlier   Earlier
@@ -212,7 +212,7 @@ type Knowledge uint8
 const (
 	// Unread: nothing; the lock was not read yet.
 	Unread Knowledge = iota
-	// Current: Snap is the newest that anybody has told us.
+	// Current: Snap is the newest that a watch event or an answer has shown.
 	Current
 	// Behind: Snap is known to be behind. It is good for nothing but a renewal, which is
 	// guarded by its version.

@@ -51,7 +51,7 @@ func (c Config) sent(s State, a Action, now Moment) State {
 }
 
 // nextStamp is a stamp above the recorded one and above all of ours: after a restore of
-// the store, bytes that somebody saw before would look to him like no change at all.
+// the store, bytes that a candidate saw before would look to it like no change at all.
 func (s State) nextStamp(recorded Stamp, wall int64) Stamp {
 	return nextStamp(max(recorded, s.Own.Stamps[0]), wall)
 }
@@ -113,7 +113,7 @@ func (c Config) settledAt(s State) Instant {
 }
 
 // wrote reports whether this process wrote the record that snap shows. Stamps are whole seconds of
-// somebody's clock: who nominates us can have used one of ours. But nobody nominates itself.
+// some writer's clock: who nominates us can have used one of ours. But nobody nominates itself.
 func (s State) wrote(snap Snapshot) bool {
 	if snap.Nominated() {
 		return false
