@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -197,23 +199,32 @@ func unlessConflict(err error) error {
 	return err
 }
 
-// write makes true what is planned. Each request is bounded, and guarded by what it was decided on.
+// write makes true what is planned. Each request is bounded, and guarded by what it was decided on. All candidates are asked at
+// once: the choice waits for the last of them.
 func (w *work) write(ctx context.Context, o *Observer, e Election, p Plan) error {
 	candidates := w.cfg.Client.CoordinationV1beta1().LeaseCandidates(w.cfg.Namespace)
+	var mu sync.Mutex
 	var errs []error
 	do := func(what string, request func(ctx context.Context) error) {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		if err := unlessConflict(request(ctx)); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
 			errs = append(errs, fmt.Errorf("%s: %w", what, err))
 		}
 	}
+	var asking sync.WaitGroup
 	for _, c := range p.Ping {
-		do("asking LeaseCandidate "+c.Name, func(ctx context.Context) error {
-			_, err := candidates.Update(ctx, Pinged(c, time.Now()), metav1.UpdateOptions{})
-			return err
+		asking.Go(func() {
+			do("asking LeaseCandidate "+c.Name, func(ctx context.Context) error {
+				_, err := candidates.Update(ctx, Pinged(c, time.Now()), metav1.UpdateOptions{})
+				return err
+			})
 		})
 	}
+	asking.Wait()
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // in one order, what is the same is told once
 	for _, c := range p.Collect {
 		do("collecting LeaseCandidate "+c.Name, func(ctx context.Context) error {
 			w.cfg.Logger.Info("collects a candidate that has not answered", "leaseCandidate", c.Name, "silent", CandidateDuration)
