@@ -209,14 +209,11 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 		return p // somebody else's election, or one that nobody coordinates
 	}
 	best, strategy, err := strategies.Choose(e.Situation, p.read(present))
-	if written == "" {
-		if err == nil {
-			p.Lease = e.Lease.DeepCopy()
-			p.Lease.Spec.Strategy = (*coordinationv1.CoordinatedLeaseStrategy)(&strategy)
-		}
-		return p
+	if written == "" && err == nil {
+		p.Lease = e.Lease.DeepCopy()
+		p.Lease.Spec.Strategy = (*coordinationv1.CoordinatedLeaseStrategy)(&strategy)
 	}
-	if strategy != "" && strategy != written {
+	if written == "" || strategy != "" && strategy != written {
 		return p // Kubernetes' controller has yet to write the strategy that counts now, or it was edited
 	}
 	if err != nil {
