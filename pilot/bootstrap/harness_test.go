@@ -42,17 +42,12 @@ type environment struct {
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	c := cluster.Shared(t)
-	return &environment{cluster: c, admin: newClient(t, c.Admin()), home: c.Namespace(t)}
-}
-
-func newClient(t *testing.T, config *rest.Config) kube.Client {
-	t.Helper()
-	c, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	admin, err := kube.NewClient(c.Admin(), kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { kube.CloseIdleConnections(c) })
-	return c
+	t.Cleanup(func() { kube.CloseIdleConnections(admin) })
+	return &environment{cluster: c, admin: admin, home: c.Namespace(t)}
 }
 
 // identity is a Pod's, with the manifests' rights and those of the tests' controller.

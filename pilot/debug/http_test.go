@@ -28,13 +28,6 @@ func newPage(t *testing.T, c Config) *Page {
 	return p
 }
 
-// shown is a page that has looked once.
-func shown(t *testing.T, c Config) *Page {
-	p := newPage(t, c)
-	p.publish(p.look(newHistory(8)))
-	return p
-}
-
 func ask(p *Page, method, host, target string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(method, target, nil)
 	req.Host = host
@@ -90,7 +83,8 @@ func TestHosts(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
-	p := shown(t, Config{})
+	p := newPage(t, Config{})
+	p.publish(p.look(newHistory(8)))
 	for _, c := range []struct {
 		method, host, target string
 		status               int
@@ -137,8 +131,6 @@ type pipes struct {
 	closed chan struct{}
 }
 
-func newPipes() *pipes { return &pipes{make(chan net.Conn), make(chan struct{})} }
-
 func (l *pipes) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.accept:
@@ -159,7 +151,7 @@ type served struct {
 }
 
 func serve(t *testing.T, c Config) *served {
-	s := &served{page: newPage(t, c), pipes: newPipes(), stopped: make(chan error, 1)}
+	s := &served{page: newPage(t, c), pipes: &pipes{make(chan net.Conn), make(chan struct{})}, stopped: make(chan error, 1)}
 	ctx, stop := context.WithCancel(t.Context())
 	s.stop = stop
 	go func() { s.stopped <- s.page.Run(ctx) }()

@@ -198,10 +198,10 @@ func playElection(t *testing.T, seed uint64, b bug) (result played) {
 		cancel()
 		w.Orders.Wait()
 		w.checkEvents()
-		w.checkBudgets()
+		most := w.checkBudgets()
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
-		result = played{violations: w.Violations, terms: w.judge.Terms, orders: w.Ordered, log: w.Log(), most: w.mostRequests()}
+		result = played{violations: w.Violations, terms: w.judge.Terms, orders: w.Ordered, log: w.Log(), most: most}
 	})
 	return result
 }

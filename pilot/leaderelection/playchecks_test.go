@@ -23,13 +23,6 @@ func (w *world) checkStart(p *process, ctx context.Context) {
 	w.judge.Starts(&p.Part, token, time.Since(w.restored) < playLease && !w.restored.IsZero())
 }
 
-// checkWrite is that no write gets past the gate while another's functions run.
-func (w *world) checkWrite(p *process) {
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	w.judge.Writes(&p.Part)
-}
-
 // takeEvents keeps the history: a restore forgets the lost future.
 func (w *world) takeEvents() {
 	last := map[*locktest.Store]uint64{}
@@ -74,8 +67,8 @@ func gaveAway(e locktest.Event, p *process) bool {
 // budgetSpan is what the budgets are for.
 const budgetSpan = 10 * playRetry
 
-// checkBudgets is bounded effort.
-func (w *world) checkBudgets() {
+// checkBudgets is bounded effort; most is the most requests of one process about one object.
+func (w *world) checkBudgets() (most int) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	for _, p := range w.all {
@@ -83,19 +76,12 @@ func (w *world) checkBudgets() {
 			continue
 		}
 		for _, sent := range p.sent {
-			if n := play.InSpan(sent, budgetSpan); n > play.MaxRequests {
+			n := play.InSpan(sent, budgetSpan)
+			if most = max(most, n); n > play.MaxRequests {
 				w.Violated("%s sent %d requests about one object in %v", p.Name, n, budgetSpan)
 			}
 		}
 		w.CheckLines(&p.Part, budgetSpan)
-	}
-}
-
-func (w *world) mostRequests() (most int) {
-	for _, p := range w.all {
-		if p.l != nil {
-			most = max(most, play.InSpan(p.sent[0], budgetSpan), play.InSpan(p.sent[1], budgetSpan))
-		}
 	}
 	return most
 }

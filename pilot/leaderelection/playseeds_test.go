@@ -3,14 +3,14 @@ package leaderelection
 import (
 	"fmt"
 	"log/slog"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
+
+	"incumbent.dev/incumbent/tests/play"
 )
 
 // bug is a mistake that is planted around what is played.
@@ -27,24 +27,12 @@ type bug struct {
 // playedSeeds is how many runs an ordinary test plays.
 const playedSeeds = 400
 
-func seeds(t *testing.T) int {
-	text := os.Getenv("SIM_SEEDS")
-	if text == "" {
-		return playedSeeds
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("SIM_SEEDS=%s: %v", text, err)
-	}
-	return n
-}
-
 // One at a time, nothing given away with work alive, nobody waits for ever, nobody makes a
 // noise, whatever fails. A seed fixes what is done, not how goroutines interleave.
 func TestElectionsAtRandom(t *testing.T) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's candidates would bury a failure
 	defer klog.ClearLogger()
-	first, n := firstSeed(t), seeds(t)
+	first, n := play.Number(t, "PLAY_FIRST", 0), play.Number(t, "SIM_SEEDS", playedSeeds)
 	var failed []string
 	var terms, orders, most int
 	for seed := first; seed < first+n && len(failed) < 5; seed++ {
@@ -59,12 +47,4 @@ func TestElectionsAtRandom(t *testing.T) {
 	for _, violations := range failed {
 		t.Error(violations) // last, where one who sees the end of a long log finds it
 	}
-}
-
-func firstSeed(t *testing.T) int {
-	n, err := strconv.Atoi(os.Getenv("PLAY_FIRST"))
-	if err != nil && os.Getenv("PLAY_FIRST") != "" {
-		t.Fatal(err)
-	}
-	return n
 }

@@ -100,22 +100,17 @@ func bubbleClock() *k8sleaderelection.Clock {
 	return k8sleaderelection.NewClock(func() int64 { return int64(time.Since(epoch)) })
 }
 
-func electorOf(lock k8sresourcelock.Interface, work func(context.Context) error, seen func(string)) (*k8sleaderelection.LeaderElector, error) {
-	return k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: oldLease, RenewDeadline: oldRenew, RetryPeriod: oldRetry,
-		ReleaseOnCancel: true, Ranked: true, Work: []func(context.Context) error{work},
-		Callbacks: k8sleaderelection.LeaderCallbacks{OnNewLeader: seen},
-		Clock:     bubbleClock(), Logger: slog.New(slog.DiscardHandler),
-	})
-}
-
 // old is a replica of an earlier version: it acts while it holds the one lock.
 func old(t *testing.T, store *locktest.Store, name string, change ...func(*part)) *part {
 	p, ctx := newPart(t, name, change...)
 	lock := store.Lock(name, "stable")
 	p.client = lock.Client
 	p.client.SetFault(p.faults)
-	e, err := electorOf(lock.Locker, p.work, nil)
+	e, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
+		Lock: lock.Locker, LeaseDuration: oldLease, RenewDeadline: oldRenew, RetryPeriod: oldRetry,
+		ReleaseOnCancel: true, Ranked: true, Work: []func(context.Context) error{p.work},
+		Clock: bubbleClock(), Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,8 +137,3 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
-
-// detached is a context that outlives the test, for what ends in its clean-up.
-func detached(t *testing.T) (context.Context, context.CancelFunc) {
-	return context.WithCancel(context.WithoutCancel(t.Context()))
-}

@@ -36,7 +36,7 @@ func newAdmin(t *testing.T, c *cluster.Cluster) kube.Client {
 
 // beside runs something until the test ends.
 func beside(t *testing.T, run func(ctx context.Context)) {
-	ctx, cancel := detached(t)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // for what ends in the clean-up
 	var ended sync.WaitGroup
 	ended.Go(func() { run(ctx) })
 	t.Cleanup(func() {

@@ -48,12 +48,6 @@ func fakes() map[string]clientset {
 	}
 }
 
-func short(t *testing.T) {
-	t.Setenv("LEADER_ELECTION_LEASE_DURATION", "3s")
-	t.Setenv("LEADER_ELECTION_RENEW_DEADLINE", "2s")
-	t.Setenv("LEADER_ELECTION_RETRY_PERIOD", "100ms")
-}
-
 // start runs an election; the returned function stops it and waits for its end.
 func start(t *testing.T, l *leaderelection.LeaderElection) (end func()) {
 	t.Helper()
@@ -87,7 +81,9 @@ func writes(c clientset) (n int) {
 // On each fake clientset, with every constructor: one leads and renews, with a few requests for
 // each renewal and no more; the next one follows, and leads once the first has stopped.
 func TestElectionsOnFakeClientsets(t *testing.T) {
-	short(t)
+	t.Setenv("LEADER_ELECTION_LEASE_DURATION", "3s")
+	t.Setenv("LEADER_ELECTION_RENEW_DEADLINE", "2s")
+	t.Setenv("LEADER_ELECTION_RETRY_PERIOD", "100ms")
 	names := istioStyle("a", double{clientset: fake.NewClientset()})
 	for kind := range fakes() {
 		for which := range names {

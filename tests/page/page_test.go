@@ -243,7 +243,7 @@ func many(t *testing.T, b *chromium.Browser) {
 func gone(t *testing.T, b *chromium.Browser) {
 	var tab *chromium.Tab
 	t.Run("server", func(t *testing.T) {
-		address := serve(t, configOf(t, emptyNamespace(t), "stable"))
+		address := serve(t, configOf(t, cluster.Shared(t).Namespace(t), "stable"))
 		var err error
 		if tab, err = b.Open(address, desk); err != nil {
 			t.Fatal(err)

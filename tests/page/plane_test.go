@@ -79,12 +79,6 @@ func emptyPlane(t testing.TB) *plane {
 	return p
 }
 
-// emptyNamespace is another control plane's.
-func emptyNamespace(t testing.TB) string {
-	t.Helper()
-	return cluster.Shared(t).Namespace(t)
-}
-
 // configOf is that of a replica. Its lease is long: what happens within a test was not caused by one that ran out.
 func configOf(t testing.TB, home, revision string) bootstrap.Config {
 	t.Helper()

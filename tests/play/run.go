@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -31,6 +34,20 @@ type Run struct {
 // NewRun begins the run of a seed.
 func NewRun(seed uint64) *Run {
 	return &Run{Mix: Mixes[seed%uint64(len(Mixes))], Began: time.Now(), Rand: rand.New(rand.NewPCG(seed, 17)), Default: Revisions[0]}
+}
+
+// Number is what a variable of the environment says, such as how many seeds are played.
+func Number(t testing.TB, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		t.Fatalf("%s=%s: give a number", variable, text)
+	}
+	return n
 }
 
 // Locked has f done under Mu.

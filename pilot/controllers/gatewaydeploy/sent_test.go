@@ -221,8 +221,10 @@ func TestWhatIsSentForAChange(t *testing.T) {
 		t.Errorf("sent %q, %v\n%s", sent, err, &s.log)
 	}
 	for _, what := range want {
-		if o := s.bodies[what]; o.GetResourceVersion() != "42" || o.GetUID() != "uid-2" || !strings.Contains(mustJSON(t, o.Object), "9090") {
-			t.Errorf("%s: %v", what, o)
+		o := s.bodies[what]
+		text, err := toJSON(o.Object)
+		if err != nil || o.GetResourceVersion() != "42" || o.GetUID() != "uid-2" || !strings.Contains(text, "9090") {
+			t.Errorf("%s: %v, %v", what, o, err)
 		}
 	}
 	// What has changed meanwhile is not tried again before a cache shows it.
@@ -260,15 +262,6 @@ func TestWhatIsGoneHasNoProblem(t *testing.T) {
 			t.Errorf("behind: %v, the log:\n%s", err, &s.log)
 		}
 	}
-}
-
-func mustJSON(t *testing.T, value any) string {
-	t.Helper()
-	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }
 
 // What keeps a Gateway from being deployed is said by an Event about it.

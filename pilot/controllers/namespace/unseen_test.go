@@ -129,13 +129,6 @@ func (a *api) touch() {
 	}
 }
 
-// labelled is a namespace with a label of the time.
-func labelled(n *corev1.Namespace) *corev1.Namespace {
-	n = n.DeepCopy()
-	n.Labels = map[string]string{"changed": time.Now().Format("150405")}
-	return n
-}
-
 func write(t *testing.T, file, content string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
@@ -258,7 +251,9 @@ func TestChangesThatDoNotMatterCauseNoTry(t *testing.T) {
 				m.Data[BundleKey], m.Data["theirs"] = "x", time.Now().Format("150405")
 			})
 			a.put(changed)
-			a.put(labelled(space("a")))
+			again := space("a")
+			again.Labels = map[string]string{"changed": time.Now().Format("150405")}
+			a.put(again)
 		}
 		synctest.Wait()
 		if got := len(a.writes()) - before; got > 1 {

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -111,17 +112,8 @@ func FuzzDeclarations(f *testing.F) {
 		other.Guards = append([]fence.Guard{{Resources: []string{"secrets"}, Names: []string{"first"}}}, d.Guards...)
 		if inserted, err := fence.Render(set, other); err != nil {
 			t.Errorf("with a guard put first: %v", err)
-		} else if !containsPair(inserted.Work, rendered.Work[0].Name()) {
-			t.Errorf("with a guard put first, %s is another", rendered.Work[0].Name())
+		} else if first := rendered.Work[0].Name(); !slices.ContainsFunc(inserted.Work, func(p fence.Pair) bool { return p.Name() == first }) {
+			t.Errorf("with a guard put first, %s is another", first)
 		}
 	})
-}
-
-func containsPair(all []fence.Pair, name string) bool {
-	for _, p := range all {
-		if p.Name() == name {
-			return true
-		}
-	}
-	return false
 }

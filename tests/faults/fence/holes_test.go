@@ -27,7 +27,7 @@ func TestFenceRefusesLabelsForWhatHasNone(t *testing.T) {
 	if _, err := s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), labelled, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.patchPod("a", `{"metadata":{"labels":{"app":"guarded"}}}`); err != nil {
+	if _, err := s.admin.CoreV1().Pods(s.namespace).Patch(t.Context(), "a", mergePatch, []byte(`{"metadata":{"labels":{"app":"guarded"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	dry := []string{metav1.DryRunAll}
@@ -76,11 +76,6 @@ func TestFenceRefusesLabelsForWhatHasNone(t *testing.T) {
 		Body(&corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Target: corev1.ObjectReference{Name: "n"}}).Do(t.Context()).Error(); !fence.IsRefusal(err) {
 		t.Errorf("a Binding made by its other resource was not refused: %v", err)
 	}
-}
-
-func (s *stage) patchPod(name, body string) error {
-	_, err := s.admin.CoreV1().Pods(s.namespace).Patch(s.t.Context(), name, mergePatch, []byte(body), metav1.PatchOptions{})
-	return err
 }
 
 // Without the lock everyone's guarded writes are refused, deletions too, so that a namespace whose

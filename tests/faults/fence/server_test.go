@@ -103,15 +103,6 @@ func selfTestOf(t *testing.T, server *bootstrap.Server) selfTest {
 	return all[0]
 }
 
-func mustDeclare(t *testing.T, config bootstrap.FenceConfig) []fence.Declaration {
-	t.Helper()
-	declarations, err := config.Declarations()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return declarations
-}
-
 func TestFenceIsTriedByTheServer(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.ConfigMap)
@@ -150,7 +141,11 @@ func TestFenceIsTriedByTheServer(t *testing.T) {
 	if err := config.Remove(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	probe := fence.Probes(mustDeclare(t, config)...)[0].Object
+	declarations, err := config.Declarations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := fence.Probes(declarations...)[0].Object
 	eventually(t, "the API server has noticed", func() bool {
 		_, err := nobody.CoreV1().ConfigMaps(probe.GetNamespace()).Create(t.Context(),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: probe.GetName()}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

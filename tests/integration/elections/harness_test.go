@@ -135,7 +135,7 @@ func (s *stage) identity(name string) *rest.Config {
 func (s *stage) replica(name, revision string, change ...func(*leaderelection.Config)) *replica {
 	s.t.Helper()
 	r := &replica{
-		name: name, wire: newWire(name), log: &logs.Buffer{}, done: make(chan error, 1),
+		name: name, wire: &wire{name: name, requests: map[string]int{}, muted: map[string]chan struct{}{}}, log: &logs.Buffer{}, done: make(chan error, 1),
 		fail: make(chan error, 1), dead: make(chan struct{}),
 	}
 	config := s.identity(name)
@@ -174,7 +174,7 @@ func (r *replica) start(t testing.TB) {
 	r.cancel = cancel
 	go func() { r.done <- r.RunContext(ctx) }()
 	t.Cleanup(func() {
-		if !r.isDead() {
+		if !isClosed(r.dead) {
 			r.wire.setCut(false)
 		}
 		r.relent()
@@ -246,10 +246,8 @@ func (r *replica) die() {
 	r.wire.mute(everywhere)
 	close(r.dead)
 	r.cancel()
-	r.wire.quiet() // what was on its way has arrived, before another of its name comes
+	r.wire.underway.Wait() // what was on its way has arrived, before another of its name comes
 }
-
-func (r *replica) isDead() bool { return isClosed(r.dead) }
 
 // draining reports whether the run function was told to stop and still runs.
 func (r *replica) draining() bool {

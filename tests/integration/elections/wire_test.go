@@ -48,10 +48,6 @@ type wire struct {
 // everywhere is a resource to mute: all of them.
 const everywhere = "*"
 
-func newWire(name string) *wire {
-	return &wire{name: name, requests: map[string]int{}, muted: map[string]chan struct{}{}}
-}
-
 // end lets go of what is held, and waits for what is late.
 func (w *wire) end() {
 	w.mu.Lock()
@@ -123,9 +119,6 @@ func (w *wire) wrote(at time.Time, resp *http.Response, err error) {
 		w.sent = at
 	}
 }
-
-// quiet waits until nothing that was sent is without an answer. The wire is cut.
-func (w *wire) quiet() { w.underway.Wait() }
 
 // WrappedRoundTripper lets client-go find the transport below.
 func (e *end) WrappedRoundTripper() http.RoundTripper { return e.next }

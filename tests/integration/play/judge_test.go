@@ -98,12 +98,11 @@ func (r *recorder) stop() []history.Write {
 	return r.writes
 }
 
-func countRuns(writes []history.Write) int { return history.Runs(writes) }
-
 // judge is one-at-a-time, that tokens grow, and bounded effort. Leaders that have come in one
 // predecessor's place do not exclude each other, so each revision's are judged with those that
 // all exclude.
-func (w *world) judge(writes []history.Write) {
+// most is the most requests that one process has sent about one object in ten RetryPeriods.
+func (w *world) judge(writes []history.Write) (most int) {
 	groups := map[string][]history.Write{"": writes}
 	if w.Mix.HasPredecessor() {
 		delete(groups, "")
@@ -116,9 +115,9 @@ func (w *world) judge(writes []history.Write) {
 			w.Violate("%s", wrong)
 		}
 	}
-	sent := w.requests()
-	for who, at := range sent {
-		if n := play.InSpan(at, 10*retry); n > play.MaxRequests {
+	for who, at := range w.requests() {
+		n := play.InSpan(at, 10*retry)
+		if most = max(most, n); n > play.MaxRequests {
 			w.Violate("%s sent %d requests in %v", who, n, 10*retry)
 		}
 	}
@@ -127,13 +126,6 @@ func (w *world) judge(writes []history.Write) {
 			w.CheckLines(&p.Part, 10*retry)
 		}
 	})
-}
-
-// budget is the most requests that one process has sent about one object in ten RetryPeriods.
-func (w *world) budget() (most int) {
-	for _, at := range w.requests() {
-		most = max(most, play.InSpan(at, 10*retry))
-	}
 	return most
 }
 

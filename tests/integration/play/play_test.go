@@ -3,34 +3,22 @@ package play
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"incumbent.dev/incumbent/tests/play"
 )
 
 // playedSeeds is how many runs an ordinary test plays: each mix once.
 const playedSeeds = 7
 
-func number(t *testing.T, variable string, otherwise int) int {
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		t.Fatalf("%s=%s: give a number", variable, text)
-	}
-	return n
-}
-
 // One at a time, and nobody makes a noise, whatever fails; and somebody leads when nothing
 // fails any more. PLAY_SEEDS is how many seeds are played, from PLAY_FIRST on. A seed fixes
 // what is done and when, as far as a machine keeps time; not how requests interleave.
 func TestElectionsAtRandom(t *testing.T) {
-	first, n := number(t, "PLAY_FIRST", 0), number(t, "PLAY_SEEDS", playedSeeds)
+	first, n := play.Number(t, "PLAY_FIRST", 0), play.Number(t, "PLAY_SEEDS", playedSeeds)
 	var mu sync.Mutex
 	var all played
 	t.Run("seeds", func(t *testing.T) { // waits for all of them

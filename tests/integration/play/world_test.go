@@ -18,6 +18,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/history"
 	"incumbent.dev/incumbent/tests/play"
 )
 
@@ -175,10 +176,10 @@ func playElection(t testing.TB, seed uint64, b bug) played {
 	w.Orders.Wait()
 	w.end()
 	writes := w.history.stop()
-	w.judge(writes)
+	most := w.judge(writes)
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	return played{violations: w.Violations, writes: len(writes), orders: w.Ordered, most: w.budget(), runs: countRuns(writes), log: w.Log()}
+	return played{violations: w.Violations, writes: len(writes), orders: w.Ordered, most: most, runs: history.Runs(writes), log: w.Log()}
 }
 
 type played struct {

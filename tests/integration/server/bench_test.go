@@ -58,7 +58,8 @@ func measure(b *testing.B, program string, n size, qps float64) {
 	empty := w.pilot("empty", qps)
 	w.leads(empty)
 	base := empty.memory()
-	empty.stop()
+	empty.Signal(b, syscall.SIGTERM)
+	empty.Exit(b)
 	w.populate(n)
 
 	first := w.pilot("first", qps)
@@ -227,11 +228,4 @@ func (w *world) await(what string, p *pilot, holds func() bool) {
 			w.Fatalf("nothing was written for %v: %s", patience, what)
 		}
 	}
-}
-
-// stop ends it in order.
-func (p *pilot) stop() {
-	p.b.Helper()
-	p.Signal(p.b, syscall.SIGTERM)
-	p.Exit(p.b)
 }

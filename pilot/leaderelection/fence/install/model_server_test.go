@@ -51,12 +51,6 @@ type informer struct {
 	holders               map[string]string
 }
 
-func newServer(w *world) *server {
-	s := &server{w: w}
-	s.restart()
-	return s
-}
-
 // restart: an API server that comes up has all that there is.
 func (s *server) restart() {
 	s.toldOf, s.boundTo = 0, 0

@@ -64,7 +64,9 @@ func newWorld(r *rand.Rand, servers int) *world {
 		w.locks = append(w.locks, lockChange{e, "a." + e})
 	}
 	for range servers {
-		w.servers = append(w.servers, newServer(w))
+		s := &server{w: w}
+		s.restart()
+		w.servers = append(w.servers, s)
 	}
 	return w
 }
