@@ -83,9 +83,11 @@ func (r *Run) NewName() string {
 	return "p" + string(rune('a'+r.serial/26)) + string(rune('a'+r.serial%26))
 }
 
-// AnyRevision is the revision of a new process, AnyMake what it elects by.
+// AnyRevision is the revision of a new process.
 func (r *Run) AnyRevision() string { return Revisions[r.Intn(len(Revisions))] }
-func (r *Run) AnyMake() Make       { return r.Mix[r.Intn(len(r.Mix))] }
+
+// AnyMake is what a new process elects by.
+func (r *Run) AnyMake() Make { return r.Mix[r.Intn(len(r.Mix))] }
 
 // IsCalm reports whether nothing goes wrong any more.
 func (r *Run) IsCalm() (is bool) {
