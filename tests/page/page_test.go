@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/page/chromium"
 )
 
