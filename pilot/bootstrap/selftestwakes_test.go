@@ -61,7 +61,9 @@ func TestSelfTestLooksByItsTickerAndAtTerms(t *testing.T) {
 	seldom, often := start(t, config("seldom", time.Hour), rows()), start(t, config("often", 50*time.Millisecond), rows())
 	for _, r := range []*replica{seldom, often} {
 		await(t, "the follower's write is refused", func() bool { return r.stands(t) == "1" && r.checks(t, "refused", "following") != "" })
-		await(t, "it says that it cannot watch", func() bool { return r.lines.Count("permission is missing", `verb="watch ValidatingAdmissionPolicy"`) > 0 })
+		await(t, "it says that it cannot watch", func() bool {
+			return r.lines.Count("permission is missing", `verb="watch ValidatingAdmissionPolicy"`) > 0
+		})
 	}
 
 	remove()
