@@ -4,7 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
+
+	"go.uber.org/atomic"
 )
 
 // broadcaster shows a value to readers and tells handlers about each change of it.
