@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -150,7 +151,7 @@ func (n *coordinated) edit(name string, change func(*coordinationv1.Lease)) {
 	n.t.Fatal("the Lease cannot be edited")
 }
 
-// Two strategies at one binary version: it is said on the lock, once, and nothing moves.
+// Two strategies at one binary version: it is said on the lock and the candidates, once, and nothing moves.
 func TestTwoStrategiesAtOneVersion(t *testing.T) {
 	n := inNamespace(t)
 	var log harness.Log
@@ -170,7 +171,12 @@ func TestTwoStrategiesAtOneVersion(t *testing.T) {
 	if !a.leads.Load() || log.Count("ask for different strategies") != 1 {
 		t.Errorf("a leads %v:\n%s", a.leads.Load(), log.String())
 	}
-	if got := recorded.of("StrategiesDisagree"); len(got) != 1 || !strings.HasPrefix(got[0], "Warning Lease x: ") || !strings.Contains(got[0], b.identity) {
+	got := recorded.of("StrategiesDisagree")
+	slices.Sort(got)
+	want := []string{"Warning Lease x: ", "Warning LeaseCandidate " + a.identity + ": ", "Warning LeaseCandidate " + b.identity + ": "}
+	if !slices.EqualFunc(got, want, func(event, about string) bool {
+		return strings.HasPrefix(event, about) && strings.Contains(event, "asks for")
+	}) {
 		t.Errorf("Events: %q", got)
 	}
 }
@@ -184,8 +190,11 @@ type events struct {
 func (e *events) Eventf(object runtime.Object, eventType, reason, message string, args ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	lease, _ := object.(*coordinationv1.Lease)
-	e.all = append(e.all, fmt.Sprintf("%s %s Lease %s: ", reason, eventType, lease.Name)+fmt.Sprintf(message, args...))
+	kind, named := "Lease", object.(metav1.Object)
+	if _, is := object.(*coordinationv1beta1.LeaseCandidate); is {
+		kind = "LeaseCandidate"
+	}
+	e.all = append(e.all, fmt.Sprintf("%s %s %s %s: ", reason, eventType, kind, named.GetName())+fmt.Sprintf(message, args...))
 }
 
 // of are those of one reason, without it.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -37,7 +38,7 @@ func (w *work) next(ctx context.Context, name string) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		w.tell(name, nil, err)
+		w.tell(name, Election{}, err)
 		w.queue.AddRateLimited(name)
 	default:
 		w.queue.Forget(name)
@@ -74,7 +75,7 @@ func (w *work) reconcile(ctx context.Context, name string) (again time.Duration,
 	if err := w.write(ctx, o, e, p); err != nil {
 		return 0, err
 	}
-	w.tell(name, e.Lease, errors.Join(append(p.Unreadable, p.Err)...))
+	w.tell(name, e, errors.Join(append(p.Unreadable, p.Err)...))
 	return p.Again, nil
 }
 
@@ -262,14 +263,27 @@ func (w *work) chosen(before, after *coordinationv1.Lease) {
 	}
 }
 
-func (w *work) event(lease *coordinationv1.Lease, eventType, reason, message string, args ...any) {
+func (w *work) event(about runtime.Object, eventType, reason, message string, args ...any) {
 	if w.cfg.EventRecorder != nil {
-		w.cfg.EventRecorder.Eventf(lease, eventType, reason, message, args...)
+		w.cfg.EventRecorder.Eventf(about, eventType, reason, message, args...)
 	}
 }
 
+// objects are those of the election that the API server has: what was made of a member is none.
+func (e Election) objects() (all []runtime.Object) {
+	if e.Lease != nil {
+		all = append(all, e.Lease)
+	}
+	for _, c := range e.Candidates {
+		if c.ResourceVersion != "" {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
 // tell reports a trouble of an election once, until it is another one or over.
-func (w *work) tell(name string, lease *coordinationv1.Lease, err error) {
+func (w *work) tell(name string, e Election, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -286,8 +300,8 @@ func (w *work) tell(name string, lease *coordinationv1.Lease, err error) {
 		log.Info("the election can be coordinated again")
 	case errors.Is(err, ErrStrategies):
 		log.Warn("nobody is named", "err", err)
-		if lease != nil {
-			w.event(lease, corev1.EventTypeWarning, "StrategiesDisagree", "nobody is named: %v", err)
+		for _, object := range e.objects() {
+			w.event(object, corev1.EventTypeWarning, "StrategiesDisagree", "nobody is named: %v", err)
 		}
 	default:
 		log.Warn("the election cannot be coordinated as it should", "err", err)

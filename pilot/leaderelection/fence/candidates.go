@@ -28,8 +28,10 @@ func candidateGuards(set string, locks []single) (pairs []Pair) {
 				MatchConditions: []admissionv1.MatchCondition{{Name: "candidate", Expression: isOneOf(slices.Compact(users))}},
 				Variables: []admissionv1.Variable{
 					podVariable(),
-					{Name: "name", Expression: "(request.operation == 'DELETE' ? oldObject : object).metadata.name"},
-					{Name: "own", Expression: "variables.pod != '' && (variables.name == variables.pod || variables.name.startsWith(variables.pod + '.'))"},
+					{Name: "candidate", Expression: "request.operation == 'DELETE' ? oldObject : object"},
+					{Name: "name", Expression: "variables.candidate.metadata.name"},
+					// The lock is compared too: names of Pods may hold dots, and what begins with "a." may be that of the Pod "a.b".
+					{Name: "own", Expression: "variables.pod != '' && (variables.name == variables.pod || variables.name == variables.pod + '.' + variables.candidate.spec.leaseName)"},
 					{Name: "asks", Expression: "request.operation == 'UPDATE' && has(object.spec.pingTime) && " + sameButPing + " && " + sameMetadata},
 					{Name: "collects", Expression: "request.operation == 'DELETE' && has(oldObject.spec.pingTime) && " +
 						"(!has(oldObject.spec.renewTime) || oldObject.spec.renewTime < oldObject.spec.pingTime)"},

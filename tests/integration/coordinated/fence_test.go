@@ -89,6 +89,9 @@ func (w *world) strangers(mine kube.Client) {
 	if _, err := candidates.Create(ctx, own, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 		t.Errorf("to publish its own: %v", err)
 	}
+	own.ObjectMeta = metav1.ObjectMeta{Name: "stable-1.0.y", Namespace: w.home}
+	_, err = candidates.Create(ctx, own, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	w.refused("to publish that of a Pod whose name only begins alike", err)
 	lease, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(ctx, "x", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
