@@ -140,6 +140,7 @@ type Publisher struct {
 	// published: this process has written the object, so that what an earlier one left has been renewed.
 	published bool
 	trouble   *kube.Trouble
+	unserved  bool // LeaseCandidates are, as was logged
 
 	unfit   atomic.Bool
 	changed chan struct{} // has room for the word that unfit has changed
@@ -333,10 +334,14 @@ func (p *Publisher) answer(ctx context.Context, object *coordinationv1beta1.Leas
 const keepVerb = "keep the LeaseCandidate"
 
 func (p *Publisher) report(ctx context.Context, err error) {
-	if apierrors.IsNotFound(err) {
-		err = fmt.Errorf("the API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1): %w", err)
+	if ctx.Err() != nil {
+		return
 	}
-	if ctx.Err() == nil {
+	unserved := apierrors.IsNotFound(err)
+	if unserved && !p.unserved {
+		p.cfg.Logger.Info("the API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1): no coordinator sees this candidate by one")
+	}
+	if p.unserved = unserved; !unserved { // which is how most API servers are, and no trouble
 		p.trouble.Tried(keepVerb, err)
 	}
 }
