@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ const playedSeeds = 400
 func TestElectionsAtRandom(t *testing.T) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's candidates would bury a failure
 	defer klog.ClearLogger()
-	first, n := play.Number(t, "PLAY_FIRST", 0), play.Number(t, "SIM_SEEDS", playedSeeds)
+	first, n := play.Number(t, os.Getenv, "PLAY_FIRST", 0), play.Number(t, os.Getenv, "SIM_SEEDS", playedSeeds)
 	var failed []string
 	var terms, orders, most int
 	for seed := first; seed < first+n && len(failed) < 5; seed++ {

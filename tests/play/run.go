@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,9 +36,9 @@ func NewRun(seed uint64) *Run {
 }
 
 // Number is what a variable of the environment says, such as how many seeds are played.
-func Number(t testing.TB, variable string, otherwise int) int {
+func Number(t testing.TB, getenv func(string) string, variable string, otherwise int) int {
 	t.Helper()
-	text := os.Getenv(variable)
+	text := getenv(variable)
 	if text == "" {
 		return otherwise
 	}

@@ -3,6 +3,7 @@ package play
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,7 @@ const playedSeeds = 7
 // fails any more. PLAY_SEEDS is how many seeds are played, from PLAY_FIRST on. A seed fixes
 // what is done and when, as far as a machine keeps time; not how requests interleave.
 func TestElectionsAtRandom(t *testing.T) {
-	first, n := play.Number(t, "PLAY_FIRST", 0), play.Number(t, "PLAY_SEEDS", playedSeeds)
+	first, n := play.Number(t, os.Getenv, "PLAY_FIRST", 0), play.Number(t, os.Getenv, "PLAY_SEEDS", playedSeeds)
 	var mu sync.Mutex
 	var all played
 	t.Run("seeds", func(t *testing.T) { // waits for all of them
