@@ -65,6 +65,7 @@ func newPodWorld(t *testing.T, name, file string, holds func(*http.Request) bool
 	for _, probe := range []*corev1.Probe{spec.Containers[0].ReadinessProbe, spec.Containers[0].LivenessProbe} {
 		probe.PeriodSeconds, probe.FailureThreshold = 1, 2
 	}
+	spec.Containers[0].LivenessProbe.InitialDelaySeconds = 60 // on a busy machine a process takes seconds to serve
 	change(&spec)
 	pod, err := w.admin.CoreV1().Pods(w.home).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
