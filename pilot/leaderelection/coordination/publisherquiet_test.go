@@ -154,7 +154,7 @@ func TestWithoutTheAPIItIsSaidOnce(t *testing.T) {
 			t.Errorf("%d requests in a minute", got)
 		}
 		end()
-		if !strings.Contains(log.String(), "does not serve LeaseCandidates") || log.Count() != 1 {
+		if !strings.Contains(log.String(), "does not serve LeaseCandidates") || log.Count() != 1 || log.Count("level=INFO") != 1 {
 			t.Errorf("it says\n%s", log.String())
 		}
 	})
