@@ -18,6 +18,7 @@
 //   - returned: an object was written by one revision, changed by another, and written back by the first, without
 //     the default having come back to it;
 //   - unwanted: at the end an object is not as wanted;
-//   - incomplete: the log lacks writes, or what was to be judged never happened;
+//   - incomplete: the log lacks writes, but for those whose answer a server that was killed did not log, or what was
+//     to be judged never happened;
 //   - requests: HTTP requests failed.
 package verdict

@@ -144,8 +144,12 @@ func (j *judge) findTerms() {
 			writes[lock] = append(writes[lock], w)
 		}
 	}
+	unanswered := map[string][]Write{}
+	for _, w := range j.history.Unanswered {
+		unanswered[j.lockOf(w)] = append(unanswered[j.lockOf(w)], w)
+	}
 	for _, lock := range slices.Sorted(maps.Keys(writes)) {
-		terms, lacks := lockTerms(lock, writes[lock])
+		terms, lacks := lockTerms(lock, writes[lock], unanswered[lock])
 		j.terms[lock] = terms
 		for _, what := range lacks {
 			j.convict(Incomplete, "%s", what)

@@ -72,6 +72,13 @@ func TestHonestLogsAreAcquitted(t *testing.T) {
 			s.remove("admin", "configmaps", "shop", "bundle")
 			s.bundle("stable-1", "shop", "right")
 		},
+		"a term that began by a write whose answer was lost with its server": func(s *script) {
+			s.lock("stable-1", bundles, "", "", 1)
+			s.unanswered("stable-2", bundles)
+			s.lock("stable-2", bundles, "stable-2", "stable", 3)
+			s.bundle("admin", "shop", "wrong")
+			s.bundle("stable-2", "shop", "right")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begun(t)
@@ -150,6 +157,23 @@ func TestWrongLogsAreConvicted(t *testing.T) {
 		"a hole in the lock's log": {Incomplete, func(s *script) {
 			s.lock("stable-1", bundles, "stable-1", "stable", 3)
 		}, "goes from 1 transitions to 3"},
+		"a hole beside a write of another lock that was not answered": {Incomplete, func(s *script) {
+			s.unanswered("stable-1", "other")
+			s.lock("stable-1", bundles, "stable-1", "stable", 3)
+		}, "goes from 1 transitions to 3"},
+		"a hole before a write that was not answered": {Incomplete, func(s *script) {
+			s.lock("stable-1", bundles, "stable-1", "stable", 3)
+			s.unanswered("stable-1", bundles)
+		}, "goes from 1 transitions to 3"},
+		"a hole of two, with one write that was not answered": {Incomplete, func(s *script) {
+			s.unanswered("stable-1", bundles)
+			s.lock("stable-1", bundles, "stable-1", "stable", 4)
+		}, "goes from 1 transitions to 4"},
+		"two holes, with one write that was not answered": {Incomplete, func(s *script) {
+			s.unanswered("stable-1", bundles)
+			s.lock("stable-1", bundles, "stable-1", "stable", 3)
+			s.lock("stable-1", bundles, "stable-1", "stable", 5)
+		}, "goes from 3 transitions to 5"},
 		"transitions that fall": {Incomplete, func(s *script) {
 			s.lock("stable-1", bundles, "stable-1", "stable", 0)
 		}, "goes from 1 transitions to 0"},

@@ -115,6 +115,13 @@ func (s *script) lock(who, election, holder, revision string, transitions int) {
 	})
 }
 
+// unanswered is one whose answer is not in the log, and which may have been stored.
+func (s *script) unanswered(who, election string) {
+	s.t.Helper()
+	s.next()
+	s.log(request{verb: "update", resource: "leases", namespace: home, name: election, who: who, stage: stageReceived})
+}
+
 func (s *script) flip(revision string) {
 	s.t.Helper()
 	s.put("admin", "update", "mutatingwebhookconfigurations", "", defaultTag, fields{"metadata": fields{"labels": fields{revisionLabel: revision}}})
