@@ -3,6 +3,7 @@ module incumbent.dev/incumbent
 go 1.26.0
 
 require (
+	github.com/blang/semver/v4 v4.0.0
 	github.com/hashicorp/go-multierror v1.1.1
 	github.com/prometheus/client_golang v1.25.0
 	github.com/spf13/cobra v1.10.2

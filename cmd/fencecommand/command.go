@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
@@ -38,23 +39,7 @@ func Command(options Options) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	f := root.PersistentFlags()
-	if options.Connect == nil {
-		f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file; without it KUBECONFIG, and without that the pod's service account")
-		f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig; without it the current one")
-		f.StringVar(&config.Namespace, "namespace", env.PodNamespace, "the control plane's namespace, with its locks (POD_NAMESPACE)")
-	}
-	f.StringVar(&config.Set, "set", "", "name of this fence in the cluster (default the namespace's)")
-	f.StringVarP(&config.File, "file", "f", "", "YAML file of declarations; without it, the elections of pilot server, by the flags below")
-	f.StringVar(&config.Lock, "lock", env.ElectionLock, "kind of lock objects: configmap or lease (LEADER_ELECTION_LOCK)")
-	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "the servers' service accounts, as name or namespace/name; {revision} stands for each revision (default pilot-{revision})")
-	f.StringSliceVar(&config.Others, "other-service-account", nil, "service accounts that may hold the locks, too, as name or namespace/name, where a * at the end stands for any rest; what they write is for another fence to judge")
-	f.StringSliceVar(&config.Revisions, "revisions", nil, "the revisions that there are, for elections within one and for {revision}")
-	f.StringSliceVar(&config.Coordinators, "coordinator", nil, "users that may write candidates in as holders, such as system:apiserver")
-	f.StringVar(&config.Mode, "mode", "", "what becomes of writes that are found wrong: deny, warn or audit (default what each declaration says, or deny)")
-	f.StringSliceVar(&config.APIServers, "api-server", nil, "addresses of further API servers, such as https://10.0.0.2:6443: what is installed or removed has to be seen by each, and each is asked (default those that the Service default/kubernetes lists)")
-	f.BoolVar(&config.Coordinated, "coordinated", false, "a coordinator chooses who leads the elections that all revisions share, as with pilot server --election-strategy; with --lock=lease")
-	f.BoolVar(&config.WithoutLockGuard, "without-lock-guard", false, "leave the locks themselves to RBAC")
+	options.flags(root.PersistentFlags(), config)
 
 	does := options.verb(config)
 	install := does("install", "Put the fence up or bring it up to date, and wait until it stands")
@@ -75,6 +60,26 @@ func Command(options Options) *cobra.Command {
 		does("remove", "Take the fence away; what keeps the API server's view of locks alive stays"),
 	)
 	return root
+}
+
+// flags are those that all verbs have.
+func (o Options) flags(f *pflag.FlagSet, config *bootstrap.FenceConfig) {
+	if o.Connect == nil {
+		f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file; without it KUBECONFIG, and without that the pod's service account")
+		f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig; without it the current one")
+		f.StringVar(&config.Namespace, "namespace", o.Features.PodNamespace, "the control plane's namespace, with its locks (POD_NAMESPACE)")
+	}
+	f.StringVar(&config.Set, "set", "", "name of this fence in the cluster (default the namespace's)")
+	f.StringVarP(&config.File, "file", "f", "", "YAML file of declarations; without it, the elections of pilot server, by the flags below")
+	f.StringVar(&config.Lock, "lock", o.Features.ElectionLock, "kind of lock objects: configmap or lease (LEADER_ELECTION_LOCK)")
+	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "the servers' service accounts, as name or namespace/name; {revision} stands for each revision (default pilot-{revision})")
+	f.StringSliceVar(&config.Others, "other-service-account", nil, "service accounts that may hold the locks, too, as name or namespace/name, where a * at the end stands for any rest; what they write is for another fence to judge")
+	f.StringSliceVar(&config.Revisions, "revisions", nil, "the revisions that there are, for elections within one and for {revision}")
+	f.StringSliceVar(&config.Coordinators, "coordinator", nil, "users that may write candidates in as holders, such as system:apiserver")
+	f.StringVar(&config.Mode, "mode", "", "what becomes of writes that are found wrong: deny, warn or audit (default what each declaration says, or deny)")
+	f.StringSliceVar(&config.APIServers, "api-server", nil, "addresses of further API servers, such as https://10.0.0.2:6443: what is installed or removed has to be seen by each, and each is asked (default those that the Service default/kubernetes lists)")
+	f.BoolVar(&config.Coordinated, "coordinated", false, "a coordinator chooses who leads the elections that all revisions share, as with pilot server --election-strategy; with --lock=lease")
+	f.BoolVar(&config.WithoutLockGuard, "without-lock-guard", false, "leave the locks themselves to RBAC")
 }
 
 // verb makes the command of a verb.

@@ -201,20 +201,25 @@ func (c Config) Validate() error {
 	if c.ElectionStrategy != "" && c.Lock != leaderelection.LeaseLock.String() {
 		wrong("--election-strategy=%s: a coordinator knows Leases alone: give --lock=lease", c.ElectionStrategy)
 	}
-	if c.ShutdownTimeout < 0 {
-		wrong("--shutdown-timeout=%v is negative: give a positive duration", c.ShutdownTimeout)
-	}
 	if c.Burst < 0 {
 		wrong("--kube-burst=%d is negative: give a positive number", c.Burst)
 	}
-	for flag, d := range map[string]time.Duration{
-		"--lease-duration": c.LeaseDuration, "--renew-deadline": c.RenewDeadline, "--retry-period": c.RetryPeriod,
+	c.validateDurations(wrong)
+	return errors.Join(errs...)
+}
+
+func (c Config) validateDurations(wrong func(format string, args ...any)) {
+	for _, flag := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"--shutdown-timeout", c.ShutdownTimeout},
+		{"--lease-duration", c.LeaseDuration}, {"--renew-deadline", c.RenewDeadline}, {"--retry-period", c.RetryPeriod},
 	} {
-		if d < 0 {
-			wrong("%s=%v is negative: give a positive duration", flag, d)
+		if flag.value < 0 {
+			wrong("%s=%v is negative: give a positive duration", flag.name, flag.value)
 		}
 	}
-	return errors.Join(errs...)
 }
 
 func lockType(name string) (leaderelection.LockType, error) {

@@ -44,12 +44,7 @@ func (p *Program) explain() *cobra.Command {
 			if !out.table() {
 				return p.printObjects(out, found)
 			}
-			for i, e := range found {
-				if i > 0 {
-					fmt.Fprintln(p.Out)
-				}
-				p.explained(e, d, s, ifDefault)
-			}
+			p.explainAll(found, d, s, ifDefault)
 			return nil
 		},
 	}
@@ -58,6 +53,15 @@ func (p *Program) explain() *cobra.Command {
 	cmd.Flags().DurationVar(&observe, "observe", 0, "look twice, this far apart, and say whether the holder renews; its lease or longer tells for sure")
 	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)
 	return cmd
+}
+
+func (p *Program) explainAll(found []inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string) {
+	for i, e := range found {
+		if i > 0 {
+			fmt.Fprintln(p.Out)
+		}
+		p.explained(e, d, s, ifDefault)
+	}
 }
 
 // explained tells all of one election.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,8 +136,7 @@ type patch struct {
 // how many find no room: those of other controllers are not ours to remove. What is theirs is not in
 // the change: so it stays as it is stored, also where this program's types know less than that.
 func changeParents(route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus, now metav1.Time) (change *patch, left int) {
-	ops := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": route.ResourceVersion}}
-	guard := len(ops)
+	var ops []map[string]any
 	present, written := route.Status.Parents, make([]bool, len(wanted))
 	var gone []int
 	for i, have := range present {
@@ -171,14 +171,20 @@ func changeParents(route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus,
 			ops = append(ops, map[string]any{"op": "add", "path": "/status/parents/-", "value": entry})
 		}
 	}
-	switch {
-	case len(ops) == guard:
-		return nil, left
-	case len(present) == 0: // there may be no list, nor a status, to add to
+	if len(present) == 0 && len(fresh) > 0 { // there may be no list, nor a status, to add to
 		return &patch{types.MergePatchType, merged(route, map[string]any{"parents": fresh})}, left
 	}
-	body, _ := json.Marshal(ops) // which cannot fail
-	return &patch{types.JSONPatchType, body}, left
+	return jsonPatch(route, ops), left
+}
+
+// jsonPatch is a patch of these operations, which holds for the version of the object alone; nil if there are none.
+func jsonPatch(have metav1.Object, ops []map[string]any) *patch {
+	if len(ops) == 0 {
+		return nil
+	}
+	guard := map[string]any{"op": "replace", "path": "/metadata/resourceVersion", "value": have.GetResourceVersion()}
+	body, _ := json.Marshal(slices.Insert(ops, 0, guard)) // which cannot fail
+	return &patch{types.JSONPatchType, body}
 }
 
 // full says that entries of ours find no room in a route's status, nil when none is left.

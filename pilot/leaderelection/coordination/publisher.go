@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/blang/semver/v4"
 	"go.uber.org/atomic"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
@@ -118,9 +119,9 @@ func (c PublisherConfig) validateVersions() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("emulation version: %w", err)
-	case emulation.compare(binary) > 0:
+	case emulation.GT(binary):
 		return fmt.Errorf("the emulation version %s is above the binary version %s: give at most that", c.emulation(), c.BinaryVersion)
-	case c.Strategy == OldestEmulationVersion && emulation.compare(version{}) == 0:
+	case c.Strategy == OldestEmulationVersion && emulation.EQ(semver.Version{}):
 		return fmt.Errorf("the emulation version %s: %s needs one above 0.0.0", c.emulation(), OldestEmulationVersion)
 	}
 	return nil

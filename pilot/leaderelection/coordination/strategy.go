@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/blang/semver/v4"
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
@@ -72,8 +73,8 @@ func Best(compares ...Compare) Strategy {
 func ByOldestEmulationVersion(s Situation, candidates []Candidate) (Candidate, bool) {
 	var readable []Candidate
 	for _, c := range candidates {
-		_, emulation := parseVersion(c.EmulationVersion)
-		_, binary := parseVersion(c.BinaryVersion)
+		_, emulation := semver.ParseTolerant(c.EmulationVersion)
+		_, binary := semver.ParseTolerant(c.BinaryVersion)
 		if emulation == nil && binary == nil {
 			readable = append(readable, c)
 		}
@@ -106,11 +107,11 @@ func PriorityFirst(_ Situation, a, b Candidate) int { return cmp.Compare(b.Prior
 
 // NewestBinary puts the newest binary version first; one that cannot be read counts as 0.0.0.
 func NewestBinary(_ Situation, a, b Candidate) int {
-	return versionOrZero(b.BinaryVersion).compare(versionOrZero(a.BinaryVersion))
+	return versionOrZero(b.BinaryVersion).Compare(versionOrZero(a.BinaryVersion))
 }
 
 func oldestEmulation(_ Situation, a, b Candidate) int {
-	return versionOrZero(a.EmulationVersion).compare(versionOrZero(b.EmulationVersion))
+	return versionOrZero(a.EmulationVersion).Compare(versionOrZero(b.EmulationVersion))
 }
 
 func oldestBinary(s Situation, a, b Candidate) int { return NewestBinary(s, b, a) }

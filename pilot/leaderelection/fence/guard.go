@@ -97,6 +97,16 @@ func (g Guard) validate(revisions []string) error {
 			wrong("verb %q: give create, update, delete or connect; a patch is an update", verb)
 		}
 	}
+	g.validateObjects(revisions, wrong)
+	if !g.narrow() && !g.Wide {
+		wrong("neither names nor labels nor namespaces narrow it down: while the lock is missing, everyone's writes to these " +
+			"would be refused; narrow it down, or say wide: true if nobody else writes them")
+	}
+	return errors.Join(errs...)
+}
+
+// validateObjects checks what narrows the guard down.
+func (g Guard) validateObjects(revisions []string, wrong func(format string, args ...any)) {
 	for _, name := range g.Names {
 		for _, problem := range validation.IsDNS1123Subdomain(name) {
 			wrong("name %q: %s", name, problem)
@@ -116,11 +126,6 @@ func (g Guard) validate(revisions []string) error {
 	if g.perRevision() && len(revisions) == 0 {
 		wrong("a label with %s needs revisions: list them", RevisionWord)
 	}
-	if !g.narrow() && !g.Wide {
-		wrong("neither names nor labels nor namespaces narrow it down: while the lock is missing, everyone's writes to these " +
-			"would be refused; narrow it down, or say wide: true if nobody else writes them")
-	}
-	return errors.Join(errs...)
 }
 
 // validateResource reports what cannot be guarded at all, or not by what narrows it down.

@@ -184,9 +184,7 @@ func (s single) lockRules() []admissionv1.Validation {
 	return all
 }
 
-// aroundLocks guards what a rule with a lock's name cannot match: deletions of
-// collections, which have no name; and of the namespace, which would delete a lock before what it
-// guards. A missing lock refuses everyone, so that the namespace could never be emptied.
+// aroundLocks guards what a rule with a lock's name cannot match: deletions of collections, which have no name.
 func aroundLocks(set string, locks []single) []Pair {
 	var pairs []Pair
 	reason := metav1.StatusReasonForbidden
@@ -215,6 +213,14 @@ func aroundLocks(set string, locks []single) []Pair {
 			},
 		}.pair())
 	}
+	return pairs
+}
+
+// aroundNamespaces guards the namespaces of locks against deletion, which would delete a lock before what it guards. A missing
+// lock refuses everyone, so that the namespace could never be emptied.
+func aroundNamespaces(set string, locks []single) []Pair {
+	var pairs []Pair
+	reason := metav1.StatusReasonForbidden
 	guarding := func(s single) bool { return len(s.Guards) > 0 && s.refuses() }
 	for _, group := range byPlace(locks, guarding, func(s single) string { return s.Namespace }) {
 		namespace := group[0].Namespace

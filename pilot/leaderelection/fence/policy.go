@@ -87,7 +87,7 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 		}
 		set.Work = append(set.Work, s.work(name, locks)...)
 	}
-	set.Locks = append(set.Locks, aroundLocks(name, locks)...)
+	set.Locks = slices.Concat(set.Locks, aroundLocks(name, locks), aroundNamespaces(name, locks))
 	set.Locks = append(set.Locks, memberGuards(name, locks)...)
 	set.Locks = append(set.Locks, candidateGuards(name, locks)...)
 	set.Work = append(set.Work, collections(name, locks)...)

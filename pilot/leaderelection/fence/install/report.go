@@ -43,6 +43,18 @@ func (f Found) String() string {
 	return fmt.Sprintf("%6d  %-16s  %s %s by %s, last at %s: %s", f.Count, what, f.Verb, f.Object, who, f.Last.UTC().Format(time.RFC3339), f.Message)
 }
 
+// again counts one more.
+func (f *Found) again(message string, at time.Time) {
+	f.Count++
+	f.Message = message
+	if at.Before(f.First) {
+		f.First = at
+	}
+	if at.After(f.Last) {
+		f.Last = at
+	}
+}
+
 // failureAnnotation is under which an API server notes what it admitted against a policy.
 const failureAnnotation = "validation.policy.admission.k8s.io/validation_failure"
 
@@ -92,20 +104,14 @@ func Report(log io.Reader) ([]Found, error) {
 		if !any {
 			continue
 		}
-		key := Found{Policy: found.Policy, User: found.User, Pod: found.Pod, Verb: found.Verb, Object: found.Object, Refused: found.Refused}
-		known := all[key]
-		if known == nil {
-			known = &Found{Policy: key.Policy, User: key.User, Pod: key.Pod, Verb: key.Verb, Object: key.Object, Refused: key.Refused, First: event.At}
-			all[key] = known
+		key := found
+		key.Message = ""
+		if all[key] == nil {
+			first := key
+			first.First = event.At
+			all[key] = &first
 		}
-		known.Count++
-		known.Message = found.Message
-		if event.At.Before(known.First) {
-			known.First = event.At
-		}
-		if event.At.After(known.Last) {
-			known.Last = event.At
-		}
+		all[key].again(found.Message, event.At)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("reading the audit log: %w", err)

@@ -30,30 +30,12 @@ const (
 // and again when API servers should act on that, until ctx ends. While it cannot watch, which is
 // logged once, no change is reported: the caller has to look every now and then.
 func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log *slog.Logger) {
-	api := client.AdmissionregistrationV1()
 	events := make(chan struct{}, 1)
-	sources := []*source{{
-		kind: policyKind,
-		list: func(o metav1.ListOptions) (runtime.Object, error) {
-			return api.ValidatingAdmissionPolicies().List(ctx, o)
-		},
-		watch: func(o metav1.ListOptions) (watch.Interface, error) {
-			return api.ValidatingAdmissionPolicies().Watch(ctx, o)
-		},
-	}, {
-		kind: bindingKind,
-		list: func(o metav1.ListOptions) (runtime.Object, error) {
-			return api.ValidatingAdmissionPolicyBindings().List(ctx, o)
-		},
-		watch: func(o metav1.ListOptions) (watch.Interface, error) {
-			return api.ValidatingAdmissionPolicyBindings().Watch(ctx, o)
-		},
-	}}
 	const instead = "a change of the fence is noticed when it is tried next"
 	trouble := kube.NewTrouble(log, map[string]string{"watch " + policyKind: instead, "watch " + bindingKind: instead})
 	var all sync.WaitGroup
 	defer all.Wait()
-	for _, s := range sources {
+	for _, s := range sources(ctx, client) {
 		s.changed = func() {
 			select {
 			case events <- struct{}{}:
@@ -76,6 +58,28 @@ func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log
 			changed()
 		}
 	}
+}
+
+// sources are the kinds of objects that a fence consists of.
+func sources(ctx context.Context, client kubernetes.Interface) []*source {
+	api := client.AdmissionregistrationV1()
+	return []*source{{
+		kind: policyKind,
+		list: func(o metav1.ListOptions) (runtime.Object, error) {
+			return api.ValidatingAdmissionPolicies().List(ctx, o)
+		},
+		watch: func(o metav1.ListOptions) (watch.Interface, error) {
+			return api.ValidatingAdmissionPolicies().Watch(ctx, o)
+		},
+	}, {
+		kind: bindingKind,
+		list: func(o metav1.ListOptions) (runtime.Object, error) {
+			return api.ValidatingAdmissionPolicyBindings().List(ctx, o)
+		},
+		watch: func(o metav1.ListOptions) (watch.Interface, error) {
+			return api.ValidatingAdmissionPolicyBindings().Watch(ctx, o)
+		},
+	}}
 }
 
 // source is one kind of object that is watched.
