@@ -177,8 +177,7 @@ func (w *world) apiServerRestarts() {
 	w.t.Helper()
 	ctx := w.t.Context()
 	w.must(w.FlipAtOnce(ctx, "canary"))
-	w.must(w.Cluster.APIServer().Kill())
-	w.must(w.Cluster.APIServer().Start(ctx))
+	w.must(w.CrashAPIServer(ctx))
 	w.must(w.AwaitLeads(ctx, "canary"))
 	w.must(w.Settle(ctx))
 }

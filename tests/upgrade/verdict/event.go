@@ -130,8 +130,8 @@ func (w Write) String() string {
 	return fmt.Sprintf("%s's %s of %s %s at %d", who, w.Verb, w.Resource, name, w.Version)
 }
 
-// kind is the resource without a subresource.
-func (w Write) kind() string {
+// Kind is the resource without a subresource.
+func (w Write) Kind() string {
 	kind, _, _ := strings.Cut(w.Resource, "/")
 	return kind
 }

@@ -173,7 +173,7 @@ func (j *judge) lockOf(w Write) string {
 func (j *judge) findFlips() {
 	now := ""
 	for _, w := range j.history.Writes {
-		if w.kind() != "mutatingwebhookconfigurations" || w.Name != defaultTag {
+		if w.Kind() != "mutatingwebhookconfigurations" || w.Name != defaultTag {
 			continue
 		}
 		if revision := text(w.Object, "metadata", "labels", revisionLabel); revision != now {

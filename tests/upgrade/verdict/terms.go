@@ -32,7 +32,7 @@ type record struct {
 }
 
 func recordOf(w Write) (r record, ok bool) {
-	if w.kind() == "leases" {
+	if w.Kind() == "leases" {
 		return record{
 			holder: text(w.Object, "spec", "holderIdentity"), key: text(w.Object, "metadata", "annotations", locks.LeaseHolderKey),
 			transitions: number(w.Object, "spec", "leaseTransitions"),

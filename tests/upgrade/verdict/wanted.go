@@ -33,7 +33,7 @@ type Span struct {
 
 // Cause is what a span began with, in a few words that many spans share.
 func (s Span) Cause() string {
-	switch s.Since.kind() {
+	switch s.Since.Kind() {
 	case "mutatingwebhookconfigurations":
 		return "the default changed"
 	case "deployments":
@@ -73,9 +73,9 @@ type thing struct{ kind, namespace, name string }
 
 // take puts a write into the state, and lists what has to be asked about again.
 func (s *state) take(w Write) (again []thing) {
-	id := key(w.kind(), w.Namespace, w.Name)
+	id := key(w.Kind(), w.Namespace, w.Name)
 	switch {
-	case w.Deleted && w.kind() == "namespaces":
+	case w.Deleted && w.Kind() == "namespaces":
 		// What is in it goes without a word: namespaces that the log does not know are taken for living ones.
 		s.objects[id] = map[string]any{"metadata": map[string]any{"deletionTimestamp": "gone"}}
 	case w.Deleted:
@@ -83,7 +83,7 @@ func (s *state) take(w Write) (again []thing) {
 	default:
 		s.objects[id] = w.Object
 	}
-	switch w.kind() {
+	switch w.Kind() {
 	case "namespaces":
 		again = append(again, thing{kindBundle, w.Name, w.Name})
 		// All in it goes with it.
@@ -113,9 +113,9 @@ func (s *state) take(w Write) (again []thing) {
 			again = append(again, thing{kindDeployment, w.Namespace, name})
 		}
 	case "gateways":
-		again = append(thingsOf(w.kind(), w.Namespace, w.Name), s.routesOf(w.Namespace, w.Name)...)
+		again = append(thingsOf(w.Kind(), w.Namespace, w.Name), s.routesOf(w.Namespace, w.Name)...)
 	default:
-		again = append(again, thingsOf(w.kind(), w.Namespace, w.Name)...)
+		again = append(again, thingsOf(w.Kind(), w.Namespace, w.Name)...)
 	}
 	return again
 }
@@ -275,7 +275,7 @@ func (j *judge) judgeWanted() {
 		if w.Answered.After(last) {
 			last = w.Answered
 		}
-		if w.kind() == "configmaps" && w.Namespace == j.Namespace && w.Name == StepName {
+		if w.Kind() == "configmaps" && w.Namespace == j.Namespace && w.Name == StepName {
 			step = text(w.Object, "data", StepKey)
 		}
 		for _, t := range now.take(w) {
