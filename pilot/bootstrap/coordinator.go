@@ -45,7 +45,8 @@ func coordinatorRights(Config) manifests.Rights {
 
 // coordinator makes the controller that chooses.
 func coordinator(client kube.Client, config Config, tools tools) (job, error) {
-	quiet, err := kube.NewClient(coordination.Quiet(client.RESTConfig()))
+	// Its requests do not wait for those of the work, of which there are many when a leader begins.
+	quiet, err := kube.NewClient(coordination.Quiet(client.RESTConfig()), kube.WithRateLimit(-1, 0))
 	if err != nil {
 		return nil, err
 	}

@@ -102,10 +102,11 @@ func New(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
-// warmTimeout bounds how long Warm waits to find out whether the API server serves LeaseCandidates.
+// warmTimeout is after how long Warm says that it waits for LeaseCandidates.
 const warmTimeout = 10 * time.Second
 
-// Warm begins to watch, and returns when the locks are known, and whether LeaseCandidates are served.
+// Warm begins to watch, and returns when locks and candidates are known, or that LeaseCandidates are not served. A process
+// that may not list them does not get further: it would name nobody, in the place of one that could.
 func (c *Controller) Warm(ctx context.Context) error {
 	if c.stop != nil {
 		return nil
@@ -118,10 +119,17 @@ func (c *Controller) Warm(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.leases.HasSynced) {
 		return fmt.Errorf("coordinator: the Leases of namespace %s cannot be listed and watched: %w", c.cfg.Namespace, context.Cause(ctx))
 	}
-	known, cancel := context.WithTimeout(ctx, warmTimeout)
+	soon, cancel := context.WithTimeout(ctx, warmTimeout)
 	defer cancel()
-	cache.WaitForCacheSync(known.Done(), func() bool { return c.candidates.HasSynced() || c.unserved() })
-	return ctx.Err()
+	known := func() bool { return c.candidates.HasSynced() || c.unserved() }
+	if cache.WaitForCacheSync(soon.Done(), known) {
+		return nil
+	}
+	c.cfg.Logger.Warn("LeaseCandidates can not be listed and watched: this process does not coordinate until they can, or are known not to be served")
+	if !cache.WaitForCacheSync(ctx.Done(), known) {
+		return fmt.Errorf("coordinator: the LeaseCandidates of namespace %s cannot be listed and watched: %w", c.cfg.Namespace, context.Cause(ctx))
+	}
+	return nil
 }
 
 // Close ends what Warm began.

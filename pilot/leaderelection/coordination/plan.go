@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -28,9 +29,10 @@ type Election struct {
 	// Lease is the lock; nil while there is none: it is not a coordinator's to create.
 	Lease      *coordinationv1.Lease
 	Candidates []*coordinationv1beta1.LeaseCandidate
-	// Alive: whoever is among the candidates is known to live, and nobody has to be asked. So it is with members, for an
-	// API server without LeaseCandidates, which keeps no preferredHolder in a spec.
-	Alive     bool
+	// Alive: whoever is among the candidates is known to live, and nobody has to be asked. So it is with members.
+	Alive bool
+	// Annotate: the API server keeps neither strategy nor preferredHolder in a spec, and has no controller that makes locks.
+	Annotate  bool
 	Situation Situation
 }
 
@@ -165,7 +167,7 @@ func (o *Observer) observeLock(now time.Time, state leaseState) {
 	} else if c != nil && was.uid == state.uid && state.holder == "" {
 		c.gave = now
 	} else if c := o.candidates[state.holder]; c != nil && !state.nominated {
-		c.backOff = 0
+		c.backOff, c.refusedUntil, c.gave = 0, time.Time{}, time.Time{} // it leads, if later than it was waited for
 	}
 	if was.holder != state.holder {
 		o.preference = preference{}
@@ -201,53 +203,69 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 	o.observe(now, e)
 	o.overdue(now, e.Lease)
 	present := o.present(now, e, &p)
-	if e.Lease == nil || len(present) == 0 {
+	if len(present) == 0 {
+		return p
+	}
+	candidates := p.read(present)
+	if e.Lease == nil {
+		if _, err := StrategyOf(candidates); errors.Is(err, ErrStrategies) {
+			p.Err = err // for which reason nobody makes the lock either
+		}
 		return p
 	}
 	written := strategyOf(e.Lease)
-	if _, known := strategies[written]; !known && !wiped(e) {
-		return p // somebody else's election, or one that nobody coordinates
+	if _, known := strategies[written]; !known && !o.wiped(now, e, &p) {
+		return p // another's election, or one that nobody coordinates
 	}
-	best, strategy, err := strategies.Choose(e.Situation, p.read(present))
-	if written == "" && err == nil {
-		p.Lease = e.Lease.DeepCopy()
-		p.Lease.Spec.Strategy = (*coordinationv1.CoordinatedLeaseStrategy)(&strategy)
-	}
-	if written == "" || strategy != "" && strategy != written {
-		return p // Kubernetes' controller has yet to write the strategy that counts now, or it was edited
-	}
-	if err != nil {
+	best, strategy, err := strategies.Choose(e.Situation, candidates)
+	switch {
+	case errors.Is(err, ErrStrategies), err != nil && strategy == written:
 		p.Err = err
-		return p
-	}
+	case written == "" && err == nil:
+		p.Lease = e.Lease.DeepCopy()
+		ask(p.Lease, strategy, e.Annotate)
+	case strategy == written:
+		o.choose(now, wall, e, present, best, &p)
+	} // else Kubernetes' controller has yet to write the strategy that counts now, or it was edited
+	return p
+}
+
+// choose plans that best leads.
+func (o *Observer) choose(now, wall time.Time, e Election, present []*coordinationv1beta1.LeaseCandidate, best Candidate, p *Plan) {
 	holder := value(e.Lease.Spec.HolderIdentity)
 	live := holder != "" && now.Before(o.ends(e.Lease))
 	if live {
 		p.again(o.ends(e.Lease).Sub(now))
 	}
-	if live && best.Name == holder {
+	switch {
+	case live && best.Name == holder:
 		if preferred(e.Lease) != "" {
 			p.Lease = e.Lease.DeepCopy()
-			prefer(p.Lease, "", e.Alive)
+			preferNobody(p.Lease)
 		}
-		return p
-	}
-	if live && o.waits(now, best.Name, e.Lease, &p) {
-		return p
-	}
-	if e.Alive || o.poll(now, present, &p) {
+	case live && best.Unfit && preferred(e.Lease) == "":
+		// It would give the lock back: no term is ended for that.
+	case live && o.waits(now, best.Name, e.Lease, p):
+	case e.Alive || o.poll(now, present, p):
 		p.name(best.Name, live, wall, e)
 	}
-	return p
 }
 
-// wiped reports whether a candidate holds a lock whose strategy is gone: an elector that knows none has held it, or somebody has edited it.
-// Kubernetes' controller writes it on a lock that is free, and beside a live holder a quarter of an hour later. One that is
-// no candidate wipes it with each renewal, and nobody contends with that.
-func wiped(e Election) bool {
-	return strategyOf(e.Lease) == "" && !e.Alive && slices.ContainsFunc(e.Candidates, func(c *coordinationv1beta1.LeaseCandidate) bool {
-		return c.Name == value(e.Lease.Spec.HolderIdentity)
-	})
+// wiped reports whether the strategy is to be written on a lock that has none: an elector that knows none has held it, or somebody has edited
+// it. Where a candidate holds it that is at once: Kubernetes' controller does it a quarter of an hour later. On a free lock that controller does it,
+// where it runs. A holder that is no candidate wipes it with each renewal, and nobody contends with that.
+func (o *Observer) wiped(now time.Time, e Election, p *Plan) bool {
+	holder := value(e.Lease.Spec.HolderIdentity)
+	switch left := o.since.Add(ElectionDuration).Sub(now); {
+	case strategyOf(e.Lease) != "":
+		return false
+	case holder == "" && left > 0 && !e.Annotate:
+		p.again(left)
+		return false
+	case holder == "":
+		return true
+	}
+	return slices.ContainsFunc(e.Candidates, func(c *coordinationv1beta1.LeaseCandidate) bool { return c.Name == holder })
 }
 
 // waits reports whether nothing is to be written beside a live holder now, but that one who has not come is no
@@ -263,7 +281,7 @@ func (o *Observer) waits(now time.Time, best string, l *coordinationv1.Lease, p 
 		o.preference.backOff = min(max(2*o.preference.backOff, 2*ElectionDuration), maxRefusalBackOff)
 		o.preference.until = now.Add(o.preference.backOff)
 		p.Lease = l.DeepCopy()
-		prefer(p.Lease, "", false)
+		preferNobody(p.Lease)
 		p.again(o.preference.backOff)
 	case best == o.preference.spared && now.Before(o.preference.until):
 		p.again(o.preference.until.Sub(now))
@@ -273,9 +291,14 @@ func (o *Observer) waits(now time.Time, best string, l *coordinationv1.Lease, p 
 	return true
 }
 
-// ends is when the lease is over, unless it is renewed.
+// ends is when the lease is over, unless it is renewed. A nominee has but an election duration to take it: whoever wrote it
+// in may have given it a longer lease, and it may have ended before that.
 func (o *Observer) ends(l *coordinationv1.Lease) time.Time {
-	return o.since.Add(time.Duration(value(l.Spec.LeaseDurationSeconds)) * time.Second)
+	lease := time.Duration(value(l.Spec.LeaseDurationSeconds)) * time.Second
+	if o.lease.nominated {
+		lease = min(lease, ElectionDuration)
+	}
+	return o.since.Add(lease)
 }
 
 // again asks to be called in d at the latest.
@@ -348,11 +371,11 @@ func (p *Plan) name(best string, live bool, wall time.Time, e Election) {
 	l := e.Lease.DeepCopy()
 	p.Lease = l
 	if live {
-		prefer(l, best, e.Alive)
+		prefer(l, best, e.Annotate)
 		p.again(ElectionDuration)
 		return
 	}
-	prefer(l, "", e.Alive)
+	preferNobody(l)
 	seconds, at := int32(nominationSeconds), After(wall, e.Lease.Spec.RenewTime)
 	l.Spec.HolderIdentity, l.Spec.AcquireTime = &best, nil
 	l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &seconds, &at

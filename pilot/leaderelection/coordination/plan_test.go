@@ -44,7 +44,7 @@ func plan(t testing.TB, names ...string) *planned {
 func (p *planned) step(silent ...string) coordination.Plan {
 	made := p.observer.Plan(p.now, p.wall, p.e, coordination.Own())
 	if made.Lease != nil {
-		p.e.Lease = made.Lease
+		p.e.Lease = p.stored(made.Lease)
 	}
 	for _, asked := range made.Ping {
 		for i, c := range p.e.Candidates {
@@ -57,6 +57,19 @@ func (p *planned) step(silent ...string) coordination.Plan {
 		}
 	}
 	return made
+}
+
+// stored is what an API server makes of a Lease: one without the feature keeps only what a spec has had before.
+func (p *planned) stored(sent *coordinationv1.Lease) *coordinationv1.Lease {
+	if !p.e.Annotate {
+		return sent
+	}
+	stored := sent.DeepCopy()
+	stored.Spec.PreferredHolder = nil
+	if p.e.Lease.Spec.Strategy == nil {
+		stored.Spec.Strategy = nil
+	}
+	return stored
 }
 
 func (p *planned) pass(d time.Duration) { p.now, p.wall = p.now.Add(d), p.wall.Add(d) }
@@ -209,7 +222,7 @@ func TestPlanNamesWhoWasWaitedFor(t *testing.T) {
 			p.e.Lease.Spec.Strategy = nil
 			p.e.Lease.Annotations = map[string]string{k8sresourcelock.StrategyAnnotation: coordination.DefaultRevision}
 		}
-		p.e.Alive = true
+		p.e.Alive, p.e.Annotate = true, true
 		p.step()
 		p.is("a", "")
 		p.claim()
@@ -246,7 +259,7 @@ func TestPlanNamesWhoWasWaitedFor(t *testing.T) {
 func TestPlanNamesAnotherThanWhoGaveUp(t *testing.T) {
 	for names, want := range map[string]string{"a b": "b", "a": "a"} {
 		p := plan(t, strings.Fields(names)...)
-		p.e.Alive = true
+		p.e.Alive, p.e.Annotate = true, true
 		p.step()
 		p.claim()
 		p.quiet("a leads")
@@ -267,7 +280,7 @@ func TestPlanNamesAnotherThanWhoGaveUp(t *testing.T) {
 // Two coordinators that disagree change a preference once in an election duration.
 func TestPlanDoesNotContend(t *testing.T) {
 	p := plan(t, "a", "b", "c")
-	p.e.Alive = true
+	p.e.Alive, p.e.Annotate = true, true
 	p.step()
 	p.claim()
 	p.e.Candidates[1].Labels = map[string]string{coordination.PriorityLabel: "1"}
@@ -295,7 +308,9 @@ func TestPlanWritesAWipedStrategy(t *testing.T) {
 	p.quiet("a leads on")
 	wipe()
 	p.e.Candidates[0].Spec.Strategy = "example.com/Other"
-	p.quiet("two strategies are asked for")
+	if made := p.step(); !errors.Is(made.Err, coordination.ErrStrategies) || made.Lease != nil || len(made.Ping) > 0 {
+		t.Errorf("two strategies are asked for: %v", made)
+	}
 	p.e.Candidates[1].Spec.Strategy = "example.com/Other"
 	p.quiet("another's is asked for")
 	p.e.Candidates = p.e.Candidates[1:]

@@ -21,7 +21,7 @@ func (p *planned) again(what string, want time.Duration, silent ...string) {
 // leads has the holder write itself, and renew, with nobody better.
 func led(t *testing.T, names ...string) *planned {
 	p := plan(t, names...)
-	p.e.Alive = true
+	p.e.Alive, p.e.Annotate = true, true
 	p.step()
 	p.claim()
 	return p
@@ -104,7 +104,7 @@ func TestPlanBacksOffFromOneThatNeverComes(t *testing.T) {
 // One that refuses, again and again, is not named for longer and longer; one that has led begins anew.
 func TestPlanBacksOffFromOneThatRefuses(t *testing.T) {
 	p := plan(t, "a")
-	p.e.Alive = true
+	p.e.Alive, p.e.Annotate = true, true
 	refuse := func() {
 		p.e.Lease = p.e.Lease.DeepCopy()
 		p.e.Lease.Spec.HolderIdentity = new("")
@@ -170,7 +170,7 @@ func TestPlanWaitsForAnswers(t *testing.T) {
 // What another Lease of that name was, or another object of a candidate's, says nothing about this one.
 func TestPlanForgetsWhatIsGone(t *testing.T) {
 	p := plan(t, "a", "b")
-	p.e.Alive = true
+	p.e.Alive, p.e.Annotate = true, true
 	p.step()
 	p.is("a", "")
 	p.quiet("a is named")

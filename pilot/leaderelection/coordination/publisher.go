@@ -31,8 +31,9 @@ const (
 	requestTimeout = 5 * time.Second
 	// retryPeriod is how long a Publisher waits after a request that failed or a watch that ended, soon after the one before.
 	retryPeriod = 5 * time.Second
-	// unservedPeriod is how often a Publisher tries whether the API server serves LeaseCandidates by now.
-	unservedPeriod = 30 * time.Second
+	// unservedPeriod is after how long a Publisher tries again whether the API server serves LeaseCandidates by now,
+	// twice as long after each try, and longestUnserved at most.
+	unservedPeriod, longestUnserved = 30 * time.Second, 5 * time.Minute
 	// publishTries bounds how often the object is read and written again, since somebody else has written in between.
 	publishTries = 3
 	// StopTimeout bounds how long a Publisher takes to end.
@@ -178,14 +179,19 @@ func (p *Publisher) SetFit(fit bool) {
 // the API is not served, or refuses it, it says so once and tries again.
 func (p *Publisher) Run(ctx context.Context) error {
 	var ended time.Time
+	unserved := unservedPeriod
 	for ctx.Err() == nil {
 		err := p.serve(ctx)
 		p.report(ctx, err)
+		if !apierrors.IsNotFound(err) {
+			unserved = unservedPeriod
+		}
 		// API servers end a watch every few minutes, and an answer may fail. Who asks meanwhile waits five seconds for it: the first
 		// try is at once.
 		switch {
 		case apierrors.IsNotFound(err):
-			_ = kube.Pause(ctx, unservedPeriod)
+			_ = kube.Pause(ctx, unserved)
+			unserved = min(2*unserved, longestUnserved)
 		case time.Since(ended) < retryPeriod:
 			_ = kube.Pause(ctx, retryPeriod)
 		}
@@ -257,7 +263,7 @@ func (p *Publisher) publish(ctx context.Context) (object *coordinationv1beta1.Le
 // and is made anew.
 func (p *Publisher) write(ctx context.Context) (*coordinationv1beta1.LeaseCandidate, error) {
 	have, err := p.objects.Get(ctx, p.cfg.name(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // else there are no such objects
 		return p.objects.Create(ctx, p.wanted(&coordinationv1beta1.LeaseCandidate{}), metav1.CreateOptions{})
 	}
 	if err != nil {

@@ -63,7 +63,12 @@ func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet && s.object != "" {
 		return answer(http.StatusOK, io.NopCloser(strings.NewReader(s.object)))
 	}
-	if r.Method == http.MethodGet || s.missing {
+	if s.missing { // as an API server says it of a kind that it does not know
+		response, err := answer(http.StatusNotFound, io.NopCloser(strings.NewReader("404 page not found\n")))
+		response.Header.Set("Content-Type", "text/plain; charset=utf-8")
+		return response, err
+	}
+	if r.Method == http.MethodGet {
 		return answer(http.StatusNotFound, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)))
 	}
 	return answer(http.StatusOK, io.NopCloser(strings.NewReader(unasked)))
@@ -148,10 +153,18 @@ func TestWithoutTheAPIItIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &silent{missing: true}
 		log, end := quiet(t, server)
-		<-time.After(time.Minute + time.Second)
+		<-time.After(30*time.Second + time.Second)
 		synctest.Wait()
-		if got := len(strings.Fields(server.requests())); got != 2*3 {
-			t.Errorf("%d requests in a minute", got)
+		if got := server.requests(); got != "GET GET" {
+			t.Errorf("in half a minute it sends %s", got)
+		}
+		<-time.After(time.Hour)
+		synctest.Wait()
+		server.requests()
+		<-time.After(time.Hour)
+		synctest.Wait()
+		if got := len(strings.Fields(server.requests())); got != 12 {
+			t.Errorf("%d requests in an hour, want one in five minutes", got)
 		}
 		end()
 		if !strings.Contains(log.String(), "does not serve LeaseCandidates") || log.Count() != 1 || log.Count("level=INFO") != 1 {

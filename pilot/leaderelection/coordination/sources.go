@@ -60,8 +60,9 @@ func unlessUnserved(ctx context.Context, r *cache.Reflector, err error) {
 
 // hearing is what the sources tell beside their objects.
 type hearing struct {
-	gone atomic.Bool // LeaseCandidates are not served
-	mu   sync.Mutex
+	gone  atomic.Bool // LeaseCandidates are not served
+	drops atomic.Bool // of a Lease, the API server has not stored strategy or preferredHolder
+	mu    sync.Mutex
 	// back is when LeaseCandidates began to be served again; zero: they were from the beginning.
 	back time.Time
 	last map[string]heard // by member Lease
@@ -85,9 +86,9 @@ func newHearing() *hearing { return &hearing{last: map[string]heard{}, locks: ma
 
 func (c *Controller) unserved() bool { return c.heard.gone.Load() }
 
-// publishing is for how long candidates may take to publish themselves once LeaseCandidates are served: each tries again every
-// unservedPeriod.
-const publishing = unservedPeriod + 3*requestTimeout
+// publishing is for how long candidates may take to publish themselves once LeaseCandidates are served: each tries again after
+// longestUnserved at the latest.
+const publishing = longestUnserved + 3*requestTimeout
 
 // byMembers reports whether members are the candidates, and for how long yet; 0: until LeaseCandidates are served. While candidates have yet
 // to publish themselves, whoever has done so first would be best for that alone.
@@ -115,7 +116,7 @@ func (c *Controller) served(err error) {
 		c.heard.mu.Lock()
 		c.heard.back = time.Now()
 		c.heard.mu.Unlock()
-		c.cfg.Logger.Info("the API server serves LeaseCandidates: they are the candidates, once all have had the time to publish themselves", "after", publishing)
+		c.cfg.Logger.Info("the API server serves LeaseCandidates: they are the candidates of an election once all have published themselves", "atTheLatest", publishing)
 	}
 	c.Reconsider()
 }

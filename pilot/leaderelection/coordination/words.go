@@ -26,16 +26,40 @@ func preferred(l *coordinationv1.Lease) string {
 	return l.Annotations[k8sresourcelock.PreferredHolderAnnotation]
 }
 
-// prefer writes whom the Lease prefers, "" for nobody. An API server without the feature drops that from the spec, also of a
-// Lease whose spec has its strategy from before; what stands in the other place goes.
-func prefer(l *coordinationv1.Lease, who string, annotate bool) {
+func preferNobody(l *coordinationv1.Lease) {
 	l.Spec.PreferredHolder = nil
 	delete(l.Annotations, k8sresourcelock.PreferredHolderAnnotation)
-	switch {
-	case who == "":
-	case !annotate:
-		l.Spec.PreferredHolder = &who
-	default:
+}
+
+// prefer writes whom the Lease prefers. An API server without the feature drops that from the spec, also of a
+// Lease whose spec has its strategy from before: there it stands in an annotation, too.
+func prefer(l *coordinationv1.Lease, who string, annotate bool) {
+	preferNobody(l)
+	// One with the feature refuses a preferred holder without a strategy, which may stand in an annotation from before.
+	ask(l, strategyOf(l), annotate)
+	l.Spec.PreferredHolder = &who
+	if annotate {
 		metav1.SetMetaDataAnnotation(&l.ObjectMeta, k8sresourcelock.PreferredHolderAnnotation, who)
 	}
+}
+
+// ask writes the strategy.
+func ask(l *coordinationv1.Lease, strategy string, annotate bool) {
+	l.Spec.Strategy = (*coordinationv1.CoordinatedLeaseStrategy)(&strategy)
+	delete(l.Annotations, k8sresourcelock.StrategyAnnotation)
+	if annotate {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, k8sresourcelock.StrategyAnnotation, strategy)
+	}
+}
+
+// dropped reports whether the API server has not stored what of the spec is the feature's; told is false where nothing
+// of that was sent.
+func dropped(sent, stored *coordinationv1.Lease) (dropped, told bool) {
+	switch {
+	case sent.Spec.PreferredHolder != nil:
+		return stored.Spec.PreferredHolder == nil, true
+	case sent.Spec.Strategy != nil:
+		return stored.Spec.Strategy == nil, true
+	}
+	return false, false
 }

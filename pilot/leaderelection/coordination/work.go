@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/members"
 )
 
@@ -30,6 +29,7 @@ type work struct {
 	queue     workqueue.TypedRateLimitingInterface[string]
 	observers map[string]*Observer
 	troubles  map[string]string // that were told, by election
+	tried     time.Time         // when it was last tried whether the API server keeps a coordinated Lease's fields
 }
 
 // next looks at one election, and sees that it is looked at again when that is due.
@@ -38,7 +38,6 @@ func (w *work) next(ctx context.Context, name string) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		w.tell(name, Election{}, err)
 		w.queue.AddRateLimited(name)
 	default:
 		w.queue.Forget(name)
@@ -60,38 +59,55 @@ func (w *work) reconcile(ctx context.Context, name string) (again time.Duration,
 		delete(w.troubles, name)
 		return again, nil
 	}
-	if made, err := w.makeLock(ctx, name, e); made || err != nil {
-		return again, err
-	}
 	o := w.observers[name]
 	if o == nil {
 		o = w.heard.observer(name)
 		w.observers[name] = o
 	}
-	p := o.Plan(time.Now(), time.Now(), e, w.cfg.Strategies)
-	if again > 0 {
-		p.again(again)
+	made, try, err := w.makeLock(ctx, name, e)
+	if made && err == nil {
+		return again, nil
 	}
-	if err := w.write(ctx, o, e, p); err != nil {
-		return 0, err
+	var p Plan
+	if err == nil {
+		p = o.Plan(time.Now(), time.Now(), e, w.cfg.Strategies)
+		err = w.write(ctx, o, e, p)
 	}
-	w.tell(name, e, errors.Join(append(p.Unreadable, p.Err)...))
-	return p.Again, nil
+	for _, d := range []time.Duration{again, try} {
+		if d > 0 {
+			p.again(d)
+		}
+	}
+	if ctx.Err() == nil {
+		w.tell(name, e, errors.Join(append(p.Unreadable, p.Err, err)...))
+	}
+	return p.Again, err
 }
 
 // election is what there is of it, and when that is to be looked at again although nothing has changed.
 func (w *work) election(name string, situation Situation) (e Election, again time.Duration) {
-	e = Election{Situation: situation, Lease: w.lease(name)}
-	var left time.Duration
-	if e.Alive, left = w.byMembers(); !e.Alive {
-		e.Candidates = w.leaseCandidates(name)
+	e = Election{Situation: situation, Lease: w.lease(name), Annotate: w.heard.drops.Load()}
+	published := w.leaseCandidates(name)
+	byMembers, left := w.byMembers()
+	if byMembers {
+		e.Candidates, again = w.memberCandidates(name)
+	}
+	if !byMembers || left > 0 && allPublished(e.Candidates, published) {
+		e.Candidates = published
 		return e, 0
 	}
-	e.Candidates, again = w.memberCandidates(name)
+	e.Alive, e.Annotate = true, true
 	if left > 0 && (again == 0 || left < again) {
 		again = left
 	}
 	return e, again
+}
+
+// allPublished reports whether each candidate by a member has its LeaseCandidate.
+func allPublished(byMembers, published []*coordinationv1beta1.LeaseCandidate) bool {
+	return !slices.ContainsFunc(byMembers, func(m *coordinationv1beta1.LeaseCandidate) bool {
+		return !slices.ContainsFunc(published, func(c *coordinationv1beta1.LeaseCandidate) bool { return c.Name == m.Name })
+	})
 }
 
 func (w *work) lease(name string) *coordinationv1.Lease {
@@ -154,38 +170,69 @@ func fromMember(lease *coordinationv1.Lease, m members.Member, part members.Elec
 	return c
 }
 
-// makeLock makes the lock of candidates that are members, and writes the strategy on one that has none. For LeaseCandidates
-// the API server's own controller does both.
-func (w *work) makeLock(ctx context.Context, name string, e Election) (made bool, err error) {
-	if !e.Alive || len(e.Candidates) == 0 || e.Lease != nil && strategyOf(e.Lease) != "" {
-		return false, nil
+// makeLock makes the lock, and writes the strategy on one that has none, where no controller of the API server's does that. It
+// tries whether one does when there are candidates for a lock that is not there.
+func (w *work) makeLock(ctx context.Context, name string, e Election) (made bool, again time.Duration, err error) {
+	if len(e.Candidates) == 0 || e.Lease != nil && (!e.Annotate || strategyOf(e.Lease) != "") {
+		return false, 0, nil
 	}
 	var p Plan
 	_, strategy, err := w.cfg.Strategies.Choose(e.Situation, p.read(e.Candidates))
-	if errors.Is(err, ErrUnknownStrategy) {
-		return true, nil
-	}
 	if err != nil {
-		return true, err
+		return e.Annotate, 0, w.onlyTold(name, e, err)
 	}
 	leases := w.cfg.Client.CoordinationV1().Leases(w.cfg.Namespace)
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if e.Lease != nil {
-		lease := e.Lease.DeepCopy()
-		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, k8sresourcelock.StrategyAnnotation, strategy)
-		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
-	} else {
-		_, err = leases.Create(ctx, freeLease(w.cfg.Namespace, name, strategy), metav1.CreateOptions{})
+	lease, stored := freeLease(w.cfg.Namespace, name), (*coordinationv1.Lease)(nil)
+	switch left := w.tried.Add(unservedPeriod).Sub(time.Now()); {
+	case e.Lease != nil:
+		lease = e.Lease.DeepCopy()
+		ask(lease, strategy, true)
+		stored, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	case e.Annotate:
+		ask(lease, strategy, true)
+		stored, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	case left > 0:
+		return false, left, nil
+	default:
+		w.tried = time.Now()
+		ask(lease, strategy, false)
+		stored, err = leases.Create(ctx, lease, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	}
-	return true, unlessConflict(err)
+	if err == nil {
+		w.noteFields(lease, stored)
+	}
+	return e.Annotate, unservedPeriod, unlessConflict(err)
+}
+
+// onlyTold tells of candidates among whom none can be chosen, for which nothing is to be tried again: what they ask for has to change.
+// Where the API server has a controller, a strategy that is not known here may be that one's.
+func (w *work) onlyTold(name string, e Election, err error) error {
+	if e.Annotate {
+		w.tell(name, e, err)
+	}
+	return nil
+}
+
+// noteFields learns from what was stored whether the API server keeps what of a Lease's spec is the feature's: it may serve
+// LeaseCandidates and not have the feature.
+func (c *Controller) noteFields(sent, stored *coordinationv1.Lease) {
+	drops, told := dropped(sent, stored)
+	if !told || c.heard.drops.Swap(drops) == drops {
+		return
+	}
+	if drops && !c.unserved() {
+		c.cfg.Logger.Info("the API server serves LeaseCandidates, but drops strategy and preferredHolder of a Lease: they stand in annotations, and locks are made here")
+	}
+	c.Reconsider()
 }
 
 // freeLease is a lock that nobody has held.
-func freeLease(namespace, name, strategy string) *coordinationv1.Lease {
+func freeLease(namespace, name string) *coordinationv1.Lease {
 	at := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond))
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Annotations: map[string]string{k8sresourcelock.StrategyAnnotation: strategy}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: new(""), LeaseDurationSeconds: new(int32(1)), RenewTime: &at, AcquireTime: &at, LeaseTransitions: new(int32(0)),
 		},
@@ -237,6 +284,7 @@ func (w *work) write(ctx context.Context, o *Observer, e Election, p Plan) error
 			written, err := w.cfg.Client.CoordinationV1().Leases(w.cfg.Namespace).Update(ctx, p.Lease, metav1.UpdateOptions{})
 			if err == nil {
 				o.wrote(time.Now(), e.Lease.ResourceVersion, written)
+				w.noteFields(p.Lease, written)
 				w.chosen(e.Lease, written)
 			}
 			return err
