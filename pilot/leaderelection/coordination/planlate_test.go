@@ -18,8 +18,10 @@ func TestPlanKeepsOneThatCameLate(t *testing.T) {
 	p.step()
 	p.is("a", "")
 	late := p.e.Lease
+	p.quiet("a is waited for")
 	p.pass(coordination.ElectionDuration)
-	p.step() // names b, and loses the race
+	p.step()
+	p.is("b", "") // and that write loses the race
 	p.e.Lease = late
 	p.claim()
 	for range 30 {
