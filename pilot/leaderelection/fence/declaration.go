@@ -67,11 +67,11 @@ type Declaration struct {
 	// agree about a lock that they share.
 	Others []string `json:"others,omitempty"`
 	// Coordinators are the users that may write a candidate in as holder, such as
-	// system:apiserver where Kubernetes' own coordinator runs.
+	// system:serviceaccount:istio-system:coordinator, or system:apiserver where Kubernetes' own coordinator runs.
 	Coordinators []string `json:"coordinators,omitempty"`
 	// Coordinated: a coordinator chooses who holds the lock, a Lease (package coordination). Its holder then is called as
-	// "<pod>.<lock>", or as the pod; whichever of the accounts and the others coordinates may write a candidate in; and the
-	// LeaseCandidates of the namespace are guarded by their writers' Pods.
+	// "<pod>.<lock>", or as the pod; and the LeaseCandidates of the namespace are guarded by their writers' Pods. Where no service
+	// account is among the Coordinators, each of the accounts and the others may coordinate.
 	Coordinated bool `json:"coordinated,omitempty"`
 	// Guards are what only the holder may write. Without any, the lock alone is guarded.
 	Guards []Guard `json:"guards,omitempty"`
@@ -232,8 +232,11 @@ func (s single) users() []string {
 	return users
 }
 
+// serviceAccountPrefix begins the name by which an API server knows a service account.
+const serviceAccountPrefix = "system:serviceaccount:"
+
 func user(account string) string {
-	return "system:serviceaccount:" + strings.ReplaceAll(account, "/", ":")
+	return serviceAccountPrefix + strings.ReplaceAll(account, "/", ":")
 }
 
 // mayHold is true for requests of those that may hold the lock: the accounts, and the others.

@@ -3,6 +3,7 @@ package fence
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,8 +18,8 @@ import (
 //	renews      the holder, with the same count
 //	takes       a candidate, for itself; a term that follows another's counts one more
 //	releases    the holder, to nobody, with the same count
-//	handsOver   the holder, to whoever has asked
-//	nominates   a coordinator, to somebody
+//	handsOver   the holder, to a candidate that has asked, or that the coordinator prefers
+//	nominates   a coordinator, to a candidate
 //
 // and what could take the lock from everybody: jumps of the count, ownerReferences and
 // finalizers, more notes than leave room for the record, its deletion. Each is a variable of
@@ -82,8 +83,12 @@ func (s single) lockVariables() []admissionv1.Variable {
 		counts += fmt.Sprintf(" || variables.newTransitions > variables.oldTransitions && variables.newTransitions <= %d", jump)
 	}
 	holds, takes := s.holds(), s.isPod("variables.newHolder", "variables.pod")
+	wanted := `variables.asked.contains('"identity":"' + variables.newHolder + '"')`
 	nominates := "variables.coordinator && variables.newHolder != ''"
-	if s.Coordinated { // and writes its strategy on a lock that nobody holds
+	if s.Coordinated {
+		variables = append(variables, admissionv1.Variable{Name: "preferred", Expression: preferredHolder("oldObject")})
+		wanted = "(" + wanted + " || variables.preferred == variables.newHolder)"
+		// It also writes its strategy on a lock that nobody holds.
 		nominates = "variables.coordinator && (variables.newHolder != '' || variables.oldHolder == '')"
 	}
 	return append(variables, []admissionv1.Variable{
@@ -99,7 +104,7 @@ func (s single) lockVariables() []admissionv1.Variable {
 		{Name: "renews", Expression: "variables.candidate && variables.newHolder == variables.oldHolder && " + holds},
 		{Name: "takes", Expression: "variables.candidate && " + takes + " && (variables.oldHolder == '' || variables.countsUp)"},
 		{Name: "releases", Expression: "variables.candidate && variables.newHolder == '' && " + holds + " && variables.newTransitions == variables.oldTransitions"},
-		{Name: "handsOver", Expression: "variables.candidate && " + holds + ` && variables.newHolder != '' && variables.asked.contains('"identity":"' + variables.newHolder + '"') && variables.countsUp`},
+		{Name: "handsOver", Expression: "variables.candidate && " + holds + " && variables.newHolder != '' && " + wanted + " && variables.countsUp"},
 		{Name: "nominates", Expression: nominates},
 		{Name: "attempt", Expression: "variables.newHolder == '' ? (variables.oldHolder == '' ? 'begins' : 'releases') : " +
 			"variables.newHolder == variables.oldHolder ? 'renews' : " + takes + " ? 'takes' : variables.coordinator ? 'nominates' : 'handsOver'"},
@@ -118,12 +123,20 @@ func (s single) holds() string {
 	return s.isPod("variables.oldHolder", "variables.pod")
 }
 
-// coordinates is true for requests of those that may write a candidate in as holder.
+// coordinates is true for requests of those that may write a candidate in as holder. Where no service account is declared for
+// that, each candidate may: any of them can have become the coordinator.
 func (s single) coordinates() string {
-	if !s.Coordinated {
+	declared := slices.ContainsFunc(s.Coordinators, func(user string) bool { return strings.HasPrefix(user, serviceAccountPrefix) })
+	if !s.Coordinated || declared {
 		return isOneOf(s.Coordinators)
 	}
 	return "variables.candidate || " + isOneOf(s.Coordinators)
+}
+
+// preferredHolder is whom a coordinator prefers to the holder of a Lease, "" for nobody.
+func preferredHolder(object string) string {
+	return fmt.Sprintf("%[1]s != null && has(%[1]s.spec) && has(%[1]s.spec.preferredHolder) ? %[1]s.spec.preferredHolder : %[2]s",
+		object, annotation(object, k8sresourcelock.PreferredHolderAnnotation))
 }
 
 // sameRecord is true for an update that leaves the record alone.

@@ -25,18 +25,19 @@ type world struct {
 	t        *testing.T
 	c        *cluster.Cluster
 	home     string
+	chooser  string // the coordinator's service account
 	acting   atomic.Int32
 	most     atomic.Int32 // that have acted at once
 	revision atomic.Pointer[string]
 }
 
 // client is that of a Pod with the rights of a server that coordinates and is coordinated.
-func (w *world) client(pod string) kube.Client {
+func (w *world) client(pod, account string) kube.Client {
 	w.t.Helper()
 	rights := bootstrap.Rights(bootstrap.Config{Coordinator: true, ElectionStrategy: coordination.DefaultRevision, Lock: "lease"})
 	rights.Add(manifests.Rights{Leases: []string{"x"}})
 	config := w.c.Identity(w.t, cluster.IdentityOptions{
-		Namespace: w.home, PodName: pod, ServiceAccount: "pilot", Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
+		Namespace: w.home, PodName: pod, ServiceAccount: account, Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
 	client, err := kube.NewClient(coordination.Quiet(config), kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
 	if err != nil {
@@ -56,7 +57,7 @@ type candidate struct {
 
 func (w *world) candidate(pod, revision string) *candidate {
 	w.t.Helper()
-	client := w.client(pod)
+	client := w.client(pod, "pilot")
 	object, err := w.admin().Kube().CoreV1().Pods(w.home).Get(w.t.Context(), pod, metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
@@ -122,11 +123,11 @@ func (w *world) await(what string, holds func() bool) {
 	}
 }
 
-// coordinate starts the coordinator, whose Pod has the candidates' account.
+// coordinate starts the coordinator.
 func (w *world) coordinate() *coordination.Controller {
 	w.t.Helper()
 	controller, err := coordination.New(coordination.Config{
-		Client: w.client("coordinator").Kube(), Namespace: w.home, Logger: slog.New(slog.DiscardHandler),
+		Client: w.client("coordinator", w.chooser).Kube(), Namespace: w.home, Logger: slog.New(slog.DiscardHandler),
 		Situation: func() (coordination.Situation, bool) {
 			return coordination.Situation{DefaultRevision: *w.revision.Load()}, true
 		},
@@ -150,7 +151,7 @@ func newWorld(t *testing.T) *world {
 	if c.External() {
 		t.Skip("a cluster that is there already may run without the feature")
 	}
-	w := &world{t: t, c: c, home: c.Namespace(t)}
+	w := &world{t: t, c: c, home: c.Namespace(t), chooser: "pilot"}
 	w.revision.Store(new("stable"))
 	return w
 }

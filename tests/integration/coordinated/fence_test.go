@@ -18,11 +18,22 @@ import (
 // With a fence the API server knows the leader of a coordinated election by its Pod, lets the coordinator choose, and keeps Pods from
 // each other's LeaseCandidates.
 func TestTheFenceOfACoordinatedElection(t *testing.T) {
+	for _, account := range []string{"pilot", "coordinator"} {
+		t.Run("the coordinator is a "+account, func(t *testing.T) { fenced(t, account) })
+	}
+}
+
+func fenced(t *testing.T, account string) {
 	w := newWorld(t)
-	set, err := fence.Render(w.home, fence.Declaration{
+	w.chooser = account
+	declared := fence.Declaration{
 		Election: "x", Namespace: w.home, Lock: fence.Lease, Coordinated: true, ServiceAccounts: []string{w.home + "/pilot"},
 		Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"guarded"}}},
-	})
+	}
+	if account != "pilot" {
+		declared.Coordinators = []string{"system:serviceaccount:" + w.home + ":" + account}
+	}
+	set, err := fence.Render(w.home, declared)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +58,9 @@ func TestTheFenceOfACoordinatedElection(t *testing.T) {
 	w.await("it may write", func() bool { return write(canary.client) == nil })
 	w.await("the former leader may not", func() bool { return denied(write(stable.client)) })
 	w.strangers(stable.client)
+	if err := w.name(stable.client, "stable-2.x"); denied(err) != (account != "pilot") {
+		t.Errorf("a candidate names another: %v", err)
+	}
 	canary.stop()
 	w.await("the other is named after a release", stable.leads.Load)
 	lease, err := admin.Kube().CoordinationV1().Leases(w.home).Get(t.Context(), "x", metav1.GetOptions{})
@@ -100,6 +114,21 @@ func (w *world) strangers(mine kube.Client) {
 	lease.Spec.HolderIdentity, lease.Spec.LeaseTransitions = new("stable-1.x"), new(*lease.Spec.LeaseTransitions+2)
 	_, err = mine.Kube().CoordinationV1().Leases(w.home).Update(ctx, lease, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 	w.refused("to count two terms", err)
+}
+
+// name tries to write somebody in as holder.
+func (w *world) name(by kube.Client, holder string) error {
+	w.t.Helper()
+	lease, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), "x", metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseTransitions = &holder, new(*lease.Spec.LeaseTransitions+1)
+	_, err = by.Kube().CoordinationV1().Leases(w.home).Update(w.t.Context(), lease, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+	if apierrors.IsConflict(err) {
+		return w.name(by, holder)
+	}
+	return err
 }
 
 func (w *world) refused(what string, err error) {
