@@ -208,7 +208,7 @@ func theField(fields map[string]string, flag string) string {
 
 // fieldsOfVariables are what the variables set, of the server and of the fence.
 var fieldsOfVariables = map[string][2]string{
-	"POD_NAMESPACE": {"Namespace", "Namespace"}, "POD_NAME": {"Identity"}, "POD_UID": {"PodUID"}, "ENABLE_MEMBER_LEASE": {"DisableMember"}, "ENABLE_COORDINATOR": {"Coordinator"}, "ELECTION_STRATEGY": {"ElectionStrategy"}, "REVISION": {"Revision"}, "CLUSTER_ID": {"ClusterID"},
+	"POD_NAMESPACE": {"Namespace", "Namespace"}, "POD_NAME": {"Identity"}, "POD_UID": {"PodUID"}, "ENABLE_MEMBER_LEASE": {"DisableMember"}, "ENABLE_COORDINATOR": {"Coordinator"}, "ELECTION_STRATEGY": {"ElectionStrategy"}, "ENABLE_OLDEST_EMULATION_VERSION": {"OldestEmulation"}, "EMULATION_VERSION": {"EmulationVersion"}, "REVISION": {"Revision"}, "CLUSTER_ID": {"ClusterID"},
 	"KUBECONFIG": {"Kubernetes.List", "Kubernetes.List"}, "LEADER_ELECTION_LOCK": {"Lock", "Lock"},
 	"LEADER_ELECTION_LEASE_DURATION": {"LeaseDuration"}, "LEADER_ELECTION_RENEW_DEADLINE": {"RenewDeadline"}, "LEADER_ELECTION_RETRY_PERIOD": {"RetryPeriod"},
 	"ENABLE_WRITE_FENCE": {"Fence"},
@@ -253,7 +253,7 @@ func TestWhatIsHandedOverWithoutFlags(t *testing.T) {
 	clearVariables(t)
 	server := handed(t, "server")
 	for field, want := range map[string]string{
-		"ExitOnStuckDrain": "true", "Logger": "<nil>", "RESTConfig": "<nil>", "DisableElections": "false", "DisableGate": "false", "Fence": "false", "DisableMember": "false", "PodUID": "", "Coordinator": "false", "ElectionStrategy": "",
+		"ExitOnStuckDrain": "true", "Logger": "<nil>", "RESTConfig": "<nil>", "DisableElections": "false", "DisableGate": "false", "Fence": "false", "DisableMember": "false", "PodUID": "", "Coordinator": "false", "ElectionStrategy": "", "OldestEmulation": "false", "EmulationVersion": "",
 		"DisableGatewayAPI": "false", "DisableGatewayStatus": "false", "DisableGatewayDeployment": "false", "DisableGatewayClass": "false",
 		"Namespace": "istio-system", "Lock": "configmap", "Address": ":15014", "QPS": "40", "Burst": "60", "ExcludedNamespaces": "[]", "Profiling": "false",
 		"LeaseDuration": "30s", "RenewDeadline": "15s", "RetryPeriod": "7.5s", "ShutdownTimeout": "0s",

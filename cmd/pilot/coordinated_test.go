@@ -1,9 +1,12 @@
 package main
 
 import (
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
@@ -28,7 +31,8 @@ func coordinates(byFlag bool) func(t *testing.T, w *world) {
 		if byFlag {
 			args = append(args, "--election-strategy="+defaultRevision)
 		} else {
-			env = append(env, "ELECTION_STRATEGY="+defaultRevision)
+			env = append(env, "ELECTION_STRATEGY="+defaultRevision, "ENABLE_OLDEST_EMULATION_VERSION=true", "EMULATION_VERSION=0.0.0-1")
+			askForTheOldest(t, w, home)
 		}
 		launch(t, "coordinated", env, args...)
 		await(t, "it is named by its own coordinator", func() bool {
@@ -43,10 +47,35 @@ func coordinates(byFlag bool) func(t *testing.T, w *world) {
 		if err != nil || len(member.OwnerReferences) != 1 || member.OwnerReferences[0].UID != pod.UID {
 			t.Errorf("the member is %+v, %v", member, err)
 		}
+		if byFlag {
+			return
+		}
+		if state := member.Annotations["incumbent.dev/member-state"]; !strings.Contains(state, `"emulationVersion":"0.0.0-1"`) {
+			t.Errorf("the member says %s", state)
+		}
+		await(t, "the older emulation version is named", func() bool {
+			lease, err := w.admin.CoordinationV1().Leases(home).Get(t.Context(), "oldest", metav1.GetOptions{})
+			return err == nil && *lease.Spec.HolderIdentity == "m-1.oldest"
+		})
 	}
 }
 
-// coordinatesByVariables tries the three variables by one process: the first of the tests that ask for it does.
+// askForTheOldest publishes two members that ask for Kubernetes' strategy in an election of their own.
+func askForTheOldest(t *testing.T, w *world, home string) {
+	t.Helper()
+	for name, emulated := range map[string]string{"m-1": "1.1.0", "m-2": "1.2.0"} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Name: "incumbent-member-" + name, Labels: map[string]string{"incumbent.dev/member": "true"},
+			Annotations: map[string]string{"incumbent.dev/member-state": `{"revision":"r","cluster":"local","version":"1.2.0","emulationVersion":"` + emulated +
+				`","elections":[{"name":"oldest","candidate":true,"warm":true,"fit":true,"strategy":"OldestEmulationVersion"}]}`},
+		}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(90)), RenewTime: &metav1.MicroTime{Time: time.Now()}}}
+		if _, err := w.admin.CoordinationV1().Leases(home).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// coordinatesByVariables tries these variables by one process: the first of the tests that ask for it does.
 func coordinatesByVariables(t *testing.T, w *world) {
 	byVariables.Do(func() { coordinates(false)(t, w) })
 }

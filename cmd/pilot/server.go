@@ -23,6 +23,7 @@ func serverCommand(env features.Features, wrong error, run func(context.Context,
 	config := bootstrap.Config{
 		DisableElections: !env.EnableLeaderElection, DisableGate: !env.EnableWriteGate, Fence: env.EnableWriteFence,
 		DisableMember: !env.EnableMemberLease, PodUID: env.PodUID, Coordinator: env.EnableCoordinator,
+		OldestEmulation: env.EnableOldestEmulationVersion, EmulationVersion: env.EmulationVersion,
 		DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayStatus: !env.EnableGatewayAPIStatus,
 		DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController, DisableGatewayClass: !env.EnableGatewayAPIGatewayClassController,
 	}

@@ -199,6 +199,8 @@ var effects = map[string]func(t *testing.T, w *world){
 	"server --election-strategy":       coordinates(true),
 	"ELECTION_STRATEGY":                coordinatesByVariables,
 	"ENABLE_COORDINATOR":               coordinatesByVariables,
+	"ENABLE_OLDEST_EMULATION_VERSION":  coordinatesByVariables,
+	"EMULATION_VERSION":                coordinatesByVariables,
 	"POD_UID":                          coordinatesByVariables,
 	"ENABLE_MEMBER_LEASE":              publishesNothing,
 	"server --lease-duration":          leaseOf((*world).flagLease, 50),

@@ -76,6 +76,12 @@ type Config struct {
 	// ElectionStrategy has a coordinator choose who leads the elections that all revisions share, by the strategy of that
 	// name; "" leaves that to the candidates. It needs Lock "lease".
 	ElectionStrategy string
+	// OldestEmulation has the coordinator choose by OldestEmulationVersion as well, which an API server with the feature
+	// CoordinatedLeaderElection does itself.
+	OldestEmulation bool
+	// EmulationVersion is what the server behaves like in coordinated elections, a semantic version without a v in front that
+	// is at most its own; "" means its own.
+	EmulationVersion string
 	// LeaseDuration, RenewDeadline and RetryPeriod are the elections' timing; 0 means
 	// 30 s, 15 s and 7.5 s.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration

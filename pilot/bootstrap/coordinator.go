@@ -20,7 +20,9 @@ func (c Config) coordination(row election) *leaderelection.Coordination {
 	if c.ElectionStrategy == "" || row.perRevision || row.uncoordinated || c.DisableElections {
 		return nil
 	}
-	how := &leaderelection.Coordination{Strategy: c.ElectionStrategy, BinaryVersion: coordination.Version(ReadBuild().Version)}
+	how := &leaderelection.Coordination{
+		Strategy: c.ElectionStrategy, BinaryVersion: coordination.Version(ReadBuild().Version), EmulationVersion: c.EmulationVersion,
+	}
 	if !c.remote { // a Pod of another cluster can own nothing
 		how.PodUID = types.UID(c.PodUID)
 	}
@@ -50,10 +52,13 @@ func coordinator(client kube.Client, config Config, tools tools) (job, error) {
 	if err != nil {
 		return nil, err
 	}
+	strategies := coordination.Own()
+	if config.OldestEmulation {
+		strategies = strategies.With(coordination.OldestEmulationVersion, coordination.ByOldestEmulationVersion)
+	}
 	c, err := coordination.New(coordination.Config{
 		Client: quiet.Kube(), Namespace: config.Namespace, EventRecorder: tools.events, Logger: tools.log,
-		// OldestEmulationVersion is Kubernetes' own where the API server serves LeaseCandidates, and without them nobody's.
-		Strategies: coordination.Own(),
+		Strategies: strategies,
 		Situation: func() (coordination.Situation, bool) {
 			return coordination.Situation{DefaultRevision: tools.watcher.GetDefault()}, tools.watcher.HasSynced()
 		},

@@ -1,8 +1,11 @@
 package bootstrap
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/members"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -97,5 +101,42 @@ func coordinatorHasItsEffect(t *testing.T, e *environment) {
 	with, without := Rights(Config{Coordinator: true}), Rights(Config{})
 	if len(with.Home) != len(without.Home)+2 || len(with.Leases) != len(without.Leases)+1 {
 		t.Errorf("one that coordinates has the rights %+v, one that does not %+v", with, without)
+	}
+}
+
+// emulationHasItsEffect: a server that is told so chooses by the oldest emulation version, too, and says what it emulates itself.
+func emulationHasItsEffect(t *testing.T, e *environment) {
+	for name, emulated := range map[string]string{"m-1": "1.1.0", "m-2": "1.2.0"} {
+		state := members.State{Revision: "r", Cluster: members.Local, Version: "1.2.0", EmulationVersion: emulated, Elections: []members.Election{
+			{Name: "oldest", Candidate: true, Warm: true, Fit: true, Strategy: coordination.OldestEmulationVersion},
+		}}
+		member, err := members.New(members.Config{
+			Client: e.admin.Kube(), Namespace: e.home, Identity: name, State: func() members.State { return state }, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { _ = member.Run(ctx) })
+		t.Cleanup(func() { cancel(); running.Wait() })
+	}
+	config := e.coordinatedConfig(t, "d")
+	config.OldestEmulation, config.EmulationVersion = true, "0.0.0-1"
+	_, rows := coordinatedRows()
+	s := start(t, config, rows)
+	await(t, "the older emulation version is named", func() bool {
+		l := e.lease(t, "oldest")
+		return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == "m-1.oldest" && l.Annotations[locks.StrategyAnnotation] == coordination.OldestEmulationVersion
+	})
+	await(t, "it says what it emulates", func() bool {
+		return strings.Contains(e.lease(t, "incumbent-member-d").Annotations["incumbent.dev/member-state"], `"emulationVersion":"0.0.0-1"`)
+	})
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+	config.EmulationVersion = "9.0.0"
+	if _, err := newServer(config, newController().rows()); err == nil || !strings.Contains(err.Error(), "above the binary version") {
+		t.Errorf("more than its own version: %v", err)
 	}
 }

@@ -59,6 +59,8 @@ var effects = map[string]func(t *testing.T, e *environment){
 	"DisableMember":            memberHasItsEffect,
 	"Coordinator":              coordinatorHasItsEffect,
 	"ElectionStrategy":         coordinatorHasItsEffect,
+	"OldestEmulation":          emulationHasItsEffect,
+	"EmulationVersion":         emulationHasItsEffect,
 	"ShutdownTimeout":          stuckControllerIsNotWaitedFor,
 	"ExitOnStuckDrain":         exitIsTheElections,
 	"Profiling":                profilingHasItsEffect,

@@ -38,7 +38,7 @@ func (s *site) publish() (err error) {
 }
 
 func (s *site) memberState() members.State {
-	state := members.State{Revision: s.config.Revision, Cluster: members.Local, Version: ReadBuild().Version}
+	state := members.State{Revision: s.config.Revision, Cluster: members.Local, Version: ReadBuild().Version, EmulationVersion: s.config.EmulationVersion}
 	if s.config.remote {
 		state.Cluster = members.Remote
 	}

@@ -26,6 +26,10 @@ type Features struct {
 	EnableCoordinator bool
 	// ElectionStrategy is the one by which a coordinator chooses the leaders of shared elections; "" when none does.
 	ElectionStrategy string
+	// EnableOldestEmulationVersion is true when the server's coordinator chooses by OldestEmulationVersion, too.
+	EnableOldestEmulationVersion bool
+	// EmulationVersion is what the server behaves like in coordinated elections; "" means its own version.
+	EmulationVersion string
 	// EnableGatewayAPI is false when nothing of the Gateway API is served, whatever the next three say.
 	EnableGatewayAPI bool
 	// EnableGatewayAPIStatus, EnableGatewayAPIDeploymentController and
@@ -64,8 +68,10 @@ func parse(lookup func(string) (string, bool)) (Features, error) {
 		EnableMemberLease:    r.boolean(enableMemberLease),
 		EnableCoordinator:    r.boolean(enableCoordinator),
 		ElectionStrategy:     r.text(electionStrategy, nil),
+		EmulationVersion:     r.text(emulationVersion, nil),
 		EnableGatewayAPI:     r.boolean(enableGatewayAPI),
 
+		EnableOldestEmulationVersion:           r.boolean(enableOldestEmulationVersion),
 		EnableGatewayAPIStatus:                 r.boolean(enableGatewayAPIStatus),
 		EnableGatewayAPIDeploymentController:   r.boolean(enableGatewayAPIDeployment),
 		EnableGatewayAPIGatewayClassController: r.boolean(enableGatewayAPIClass),

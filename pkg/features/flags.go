@@ -34,6 +34,10 @@ var (
 		"If true, the server takes part in the election of a coordinator, which names the leaders of coordinated elections.").Var
 	electionStrategy = env.Register("ELECTION_STRATEGY", "",
 		"By which strategy a coordinator chooses who leads the elections that all revisions share, such as incumbent.dev/DefaultRevision; empty: the candidates settle it.").Var
+	enableOldestEmulationVersion = env.Register("ENABLE_OLDEST_EMULATION_VERSION", false,
+		"If true, the coordinator also chooses by OldestEmulationVersion, for an API server whose own coordinator is off.").Var
+	emulationVersion = env.Register("EMULATION_VERSION", "",
+		"The version that the server behaves like in coordinated elections, such as 1.2.0, at most its own; empty means its own.").Var
 	enableWriteFence = env.Register("ENABLE_WRITE_FENCE", false,
 		"If true, policies in the API server guard what controllers write (pilot fence install), and the server checks that they do.").Var
 	enableGatewayAPI = env.Register("PILOT_ENABLE_GATEWAY_API", true,
@@ -59,6 +63,7 @@ var all = []env.Var{
 	enableLeaderElection, enableWriteGate, enableWriteFence, revision, podName, podNamespace, clusterID, kubeconfig,
 	enableGatewayAPI, enableGatewayAPIStatus, enableGatewayAPIDeployment, enableGatewayAPIClass,
 	electionLock, leaseDuration, renewDeadline, retryPeriod, enableMemberLease, podUID, enableCoordinator, electionStrategy,
+	enableOldestEmulationVersion, emulationVersion,
 }
 
 // Flag describes one variable.

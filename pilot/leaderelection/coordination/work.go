@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,13 +154,14 @@ func (w *work) memberCandidates(name string) (all []*coordinationv1beta1.LeaseCa
 // are those of its Lease.
 func fromMember(lease *coordinationv1.Lease, m members.Member, part members.Election) *coordinationv1beta1.LeaseCandidate {
 	version := strings.TrimPrefix(m.Version, "v")
+	emulated := cmp.Or(m.EmulationVersion, version)
 	c := &coordinationv1beta1.LeaseCandidate{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: CandidateName(m.Identity, part.Name), Namespace: lease.Namespace, UID: lease.UID, CreationTimestamp: lease.CreationTimestamp,
 			Labels: map[string]string{},
 		},
 		Spec: coordinationv1beta1.LeaseCandidateSpec{
-			LeaseName: part.Name, BinaryVersion: version, EmulationVersion: version,
+			LeaseName: part.Name, BinaryVersion: version, EmulationVersion: emulated,
 			Strategy: coordinationv1.CoordinatedLeaseStrategy(part.Strategy),
 		},
 	}

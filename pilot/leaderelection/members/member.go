@@ -40,6 +40,8 @@ type State struct {
 	Cluster  Cluster `json:"cluster"`
 	// Version is the program's.
 	Version string `json:"version,omitempty"`
+	// EmulationVersion is the one that it behaves like in coordinated elections; empty means Version.
+	EmulationVersion string `json:"emulationVersion,omitempty"`
 	// Elections are those that it takes part in, in the namespace of its Lease.
 	Elections []Election `json:"elections"`
 }

@@ -105,7 +105,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 }
 
 func same(a, b State) bool {
-	return a.Revision == b.Revision && a.Cluster == b.Cluster && a.Version == b.Version && slices.Equal(a.Elections, b.Elections)
+	return a.Revision == b.Revision && a.Cluster == b.Cluster && a.Version == b.Version && a.EmulationVersion == b.EmulationVersion && slices.Equal(a.Elections, b.Elections)
 }
 
 func (p *Publisher) write(ctx context.Context, state State, now time.Time) error {
