@@ -85,7 +85,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c := &Controller{cfg: cfg, heard: newHearing()}
 	c.leases = cache.NewSharedIndexInformer(leaseSource(cfg.Client, cfg.Namespace), &coordinationv1.Lease{}, 0,
-		cache.Indexers{byElection: memberElections})
+		cache.Indexers{byElection: c.heard.memberElections})
 	c.candidates = cache.NewSharedIndexInformer(c.candidateSource(), &coordinationv1beta1.LeaseCandidate{}, 0,
 		cache.Indexers{byElection: candidateElection})
 	if err := c.candidates.SetWatchErrorHandlerWithContext(unlessUnserved); err != nil {

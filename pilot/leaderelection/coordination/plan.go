@@ -204,6 +204,9 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 	o.overdue(now, e.Lease)
 	present := o.present(now, e, &p)
 	if len(present) == 0 {
+		if len(e.Candidates) > 0 && e.Lease != nil && value(e.Lease.Spec.HolderIdentity) == "" && strategyOf(e.Lease) != "" {
+			p.Err = ErrNoCandidates // all are silent, or have refused
+		}
 		return p
 	}
 	candidates := p.read(present)

@@ -129,3 +129,14 @@ func TestPlanWritesTheStrategyWhereNobodyElseDoes(t *testing.T) {
 		t.Errorf("nobody writes it: %+v", p.e.Lease.Spec)
 	}
 }
+
+// A free lock for which everybody is silent is said once, not just left.
+func TestPlanSaysThatAllAreSilent(t *testing.T) {
+	p := plan(t, "a", "b")
+	p.step("a", "b") // asks, and nobody answers
+	p.quiet("they are waited for")
+	p.pass(coordination.ElectionDuration)
+	if made := p.step("a", "b"); !errors.Is(made.Err, coordination.ErrNoCandidates) || made.Lease != nil {
+		t.Errorf("nobody answers: %v", made)
+	}
+}

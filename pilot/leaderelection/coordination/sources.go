@@ -66,6 +66,8 @@ type hearing struct {
 	// back is when LeaseCandidates began to be served again; zero: they were from the beginning.
 	back time.Time
 	last map[string]heard // by member Lease
+	// members are what their Leases say, by name: each takes part in many elections, and is read once.
+	members map[string]parsed
 	// locks are known before a term begins: one that coordinates after another has been following them for as long.
 	locks map[string]seenLock
 }
@@ -82,7 +84,29 @@ type heard struct {
 	at      time.Time
 }
 
-func newHearing() *hearing { return &hearing{last: map[string]heard{}, locks: map[string]seenLock{}} }
+// parsed is what a member's Lease of that resourceVersion says.
+type parsed struct {
+	version string
+	member  members.Member
+	err     error
+}
+
+func newHearing() *hearing {
+	return &hearing{last: map[string]heard{}, locks: map[string]seenLock{}, members: map[string]parsed{}}
+}
+
+// member is members.Parse of a Lease.
+func (h *hearing) member(lease *coordinationv1.Lease) (members.Member, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, known := h.members[lease.Name]
+	if !known || p.version != lease.ResourceVersion {
+		p.version = lease.ResourceVersion
+		p.member, p.err = members.Parse(lease)
+		h.members[lease.Name] = p
+	}
+	return p.member, p.err
+}
 
 func (c *Controller) unserved() bool { return c.heard.gone.Load() }
 
@@ -137,12 +161,12 @@ func candidateElection(object any) ([]string, error) {
 }
 
 // memberElections are the elections in which a member asks for a strategy. Other Leases are none's.
-func memberElections(object any) (names []string, _ error) {
+func (h *hearing) memberElections(object any) (names []string, _ error) {
 	lease, ok := object.(*coordinationv1.Lease)
 	if !ok || lease.Labels[members.Label] != members.LabelValue {
 		return nil, nil
 	}
-	m, err := members.Parse(lease)
+	m, err := h.member(lease)
 	if err != nil {
 		return nil, nil //nolint:nilerr // it is nobody's candidate
 	}
@@ -168,7 +192,7 @@ func (c *Controller) changed() cache.ResourceEventHandler {
 					continue
 				}
 				c.heard.note(o)
-				names, _ := memberElections(o)
+				names, _ := c.heard.memberElections(o)
 				for _, name := range names {
 					c.enqueue(name)
 				}
@@ -214,6 +238,7 @@ func (h *hearing) forget(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.locks, name)
+	delete(h.members, name)
 	delete(h.last, name)
 }
 

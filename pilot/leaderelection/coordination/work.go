@@ -133,7 +133,7 @@ func (w *work) memberCandidates(name string) (all []*coordinationv1beta1.LeaseCa
 	objects, _ := w.leases.GetIndexer().ByIndex(byElection, name)
 	for _, object := range objects {
 		lease := object.(*coordinationv1.Lease)
-		m, err := members.Parse(lease)
+		m, err := w.heard.member(lease)
 		if err != nil {
 			continue
 		}
