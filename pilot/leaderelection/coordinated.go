@@ -62,7 +62,7 @@ func (c Config) holder() string {
 	return coordination.CandidateName(c.Identity, c.lockName())
 }
 
-// publication is what this process publishes of itself.
+// publication configures the Publisher of this process's LeaseCandidate.
 func (c Config) publication(client kubernetes.Interface) coordination.PublisherConfig {
 	labels := map[string]string{coordination.RevisionLabel: c.Revision, coordination.LocationLabel: coordination.LocationLocal}
 	if c.Remote {

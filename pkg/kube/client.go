@@ -14,7 +14,8 @@ import (
 
 // Client speaks to one API server.
 type Client interface {
-	// Kube is the typed client. It speaks protobuf by itself, which costs a fraction of JSON.
+	// Kube is the typed client. Unless the configuration names a content type, it uses
+	// protobuf, at a fraction of JSON's cost.
 	Kube() kubernetes.Interface
 	// Dynamic is the client for kinds that are not compiled in.
 	Dynamic() dynamic.Interface

@@ -233,7 +233,7 @@ func (f *reflector[T]) concerns(item *T) bool {
 	return f.name == "" || metaOf(item).GetName() == f.name
 }
 
-// selection is what to list: by name, the only form of list and watch that RBAC can
+// selection selects the objects to list: by name, the only form of list and watch that RBAC can
 // allow for one object.
 func (f *reflector[T]) selection() metav1.ListOptions {
 	if f.name != "" {

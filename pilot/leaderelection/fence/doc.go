@@ -1,7 +1,8 @@
 // Package fence keeps a process that is not the leader from writing, by two means.
 //
-// The gate is the client's side of it: a transport that lets reads pass, and writes
-// only within the cover of the present term. It asks the clocks on each request, so
+// The gate is the client's side of it: a transport that lets reads pass, and writes only
+// while this process may act (the cover of its term, see package k8sleaderelection). It
+// asks the clocks on each request, so
 // that a process which was stopped for a while and then goes on cannot send what it
 // had queued. Only an elector's loop moves a gate.
 //

@@ -234,7 +234,7 @@ func (m Mode) actions() []admissionv1.ValidationAction {
 	return []admissionv1.ValidationAction{admissionv1.Deny}
 }
 
-// missing is what a missing lock does to what it guards.
+// missing says whether a missing lock has guarded writes refused.
 func (m Mode) missing() *admissionv1.ParameterNotFoundActionType {
 	action := admissionv1.DenyAction
 	if m == Warn || m == Audit {
@@ -356,7 +356,7 @@ func (p part) within() *admissionv1.MatchResources {
 	return match
 }
 
-// resource is what locks of the kind are called in requests.
+// resource is the name of the kind in requests.
 func (k LockKind) resource() (group, resource string) {
 	if k == Lease {
 		return "coordination.k8s.io", "leases"

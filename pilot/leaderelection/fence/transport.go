@@ -19,8 +19,9 @@ import (
 // Reads always pass: GET, HEAD and OPTIONS, and what is asked by POST and changes
 // nothing, which is SubjectAccessReview, LocalSubjectAccessReview, SelfSubjectAccessReview,
 // SelfSubjectRulesReview, SelfSubjectReview and TokenReview. Everything else is a write,
-// dry runs and requests through a proxy subresource included. A connection that is to
-// be upgraded is refused whoever leads: ErrUpgrade.
+// dry runs and requests through a proxy subresource included. A request to upgrade its
+// connection is refused whoever leads: with ErrNotLeader while the gate is shut, otherwise
+// with ErrUpgrade.
 //
 // A write that the fence refuses although the gate is open is tried again for as long as
 // the cover lasts and the caller waits, because the API server that judges it may not have
@@ -28,7 +29,7 @@ import (
 //
 // A write that was sent is waited for by Drain until it is answered or its cover has ended,
 // whatever its caller does: the caller's context, and the time-out of its client, end its
-// own wait alone. Who gives up before the answer is told ErrOutcomeUnknown.
+// own wait alone. A caller that gives up before the answer gets ErrOutcomeUnknown.
 //
 // A request whose context comes from a run function passes in that function's term alone
 // (k8sleaderelection.TermFromContext).
@@ -117,7 +118,7 @@ func (t *gated) write(req *http.Request, pass admitted) (*http.Response, error) 
 	}
 }
 
-// outcome is what came of a request.
+// outcome is a request's answer or error.
 type outcome struct {
 	resp *http.Response
 	err  error

@@ -88,7 +88,7 @@ func (l Lock) program(leads bool) string {
 	return ""
 }
 
-// Liveness is what two looks at a lock say of its holder.
+// Liveness says whether a lock's holder is alive, as far as two looks at the lock tell.
 type Liveness string
 
 const (

@@ -20,9 +20,11 @@ import (
 // Orders are about the term in which they were given. Whoever holds the lock in the next
 // one knows nothing of them.
 type Operator struct {
-	// Lock is the election's. It has to store notes, as ConfigMapLock and LeaseLock do.
+	// Lock is the election's lock. It has to be k8sresourcelock.Versioned and Annotated, as
+	// ConfigMapLock, LeaseLock and MultiLock are.
 	Lock k8sresourcelock.Interface
-	// Requester is who gives the orders, in words that others on call understand.
+	// Requester says who gives the orders, so that others on call understand. It must not
+	// be empty.
 	Requester string
 }
 
@@ -39,12 +41,18 @@ var (
 
 var errNoLock = fmt.Errorf("%w: there is no lock", ErrNoLeader)
 
-// Transfer has the leader drain and pass the lock on to the candidate named to, whose
-// rank is key (its revision; empty if not known), and returns once that one leads. For
-// the time of hold nobody takes it back by rank. A candidate that is not there, is unfit
-// or does not campaign yet cannot take the lock: then anybody may, a RetryPeriod later,
-// and Transfer returns ErrNotObeyed. When ctx ends first, or a leader that has accepted holds
-// the lock for eight leases more, the order stands all the same.
+// Transfer has the leader drain and write the candidate with the identity to in as holder,
+// and returns nil once that candidate leads. key is the candidate's rank, which is written
+// with it; give "" if it is not known. For the time of hold, from one second to seven days,
+// no candidate takes the lock back by rank. why is shown to whoever looks at the lock.
+//
+// The error is ErrNoLeader if no leader of ours holds the lock, and ErrHandoverUnderWay if it
+// has accepted another request already: nothing was ordered then. It is ErrNotObeyed if the
+// leader refuses or does not accept in time, or if the candidate does not come to lead. A
+// candidate that does not run, is unfit or does not campaign yet cannot take the lock; a
+// RetryPeriod after the nomination any other may. Any other error after the order was written,
+// as when ctx ends, or when a leader that has accepted still holds the lock eight leases
+// later, leaves the order standing.
 func (o Operator) Transfer(ctx context.Context, to, key, why string, hold time.Duration) error {
 	if err := errors.Join(k8sresourcelock.ValidateIdentity(to), k8sresourcelock.ValidateKey(key)); err != nil {
 		return o.wrap("transfer", err)
@@ -52,16 +60,17 @@ func (o Operator) Transfer(ctx context.Context, to, key, why string, hold time.D
 	return o.ask(ctx, "transfer", core.Request{Identity: to, Key: key, Note: why}, hold)
 }
 
-// StepDown has the leader drain and give the lock up to whoever is there, and returns
-// once its term has ended. For the time of coolDown it does not campaign; shorter than
-// its RetryPeriod counts as that.
+// StepDown has the leader drain and release the lock, which any candidate may then take, and
+// returns once the leader's term has ended. For coolDown, from one second to seven days, and
+// for one RetryPeriod at the least, it does not campaign. Errors are those of Transfer.
 func (o Operator) StepDown(ctx context.Context, why string, coolDown time.Duration) error {
 	return o.ask(ctx, "step down", core.Request{Note: why}, coolDown)
 }
 
-// Pause keeps the holder where it is for a time: no candidate of ours asks for the lock
-// or preempts by rank. It ends with that time, with Resume or with the holder's term;
-// it keeps no holder alive, and a lock that was given up or ran out is taken as ever.
+// Pause keeps the holder, a peer too, where it is for length, from one second to seven days:
+// no candidate of ours asks for the lock or preempts by rank. It ends with that time, with
+// Resume or with the holder's term; it keeps no holder alive, and a lock that was given up or
+// ran out is taken as ever. The error is ErrNoLeader if nobody holds the lock.
 func (o Operator) Pause(ctx context.Context, why string, length time.Duration) error {
 	seconds, err := holdSeconds(length)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// Answer is what became of a write that was tried dry.
+// Answer is the API server's answer to a dry-run write.
 type Answer uint8
 
 const (

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// istiodManager is what the API server calls istiod in managedFields, after the
+// istiodManager is istiod's name in managedFields, which the API server takes from the
 // name of its binary.
 const istiodManager = "pilot-discovery"
 

@@ -6,8 +6,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// Successors is the holder of a lock that is kept as a predecessor: not a process, so
-// that none that comes back under an old name takes itself for the leader.
+// Successors is the recorded holder of a lock that is kept as a predecessor. It is the name of
+// no process, so that none that restarts under a former holder's name takes itself for the leader.
 const Successors = core.Successors
 
 // KeptForSuccessors reports whether the lock is held only as a predecessor.
