@@ -57,7 +57,7 @@ const operator = "authorizer.group('admissionregistration.k8s.io').resource('val
 const (
 	othersBulk     = 32 << 10
 	candidatesBulk = 64 << 10
-	// keyBulk is what each key counts beyond its bytes: an API server notes it once for each of its managers.
+	// keyBulk is added to the bytes of each key: an API server notes it once for each of its managers.
 	keyBulk = 16
 )
 

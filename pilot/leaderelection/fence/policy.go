@@ -222,7 +222,7 @@ func (p part) annotations() map[string]string {
 	return map[string]string{LocksAnnotation: strings.Join(locks, ","), AccountsAnnotation: strings.Join(slices.Compact(accounts), ",")}
 }
 
-// actions are what the API server is to do about a write that is found wrong.
+// actions are the API server's, for a write that is found wrong.
 func (m Mode) actions() []admissionv1.ValidationAction {
 	switch m {
 	case Audit:

@@ -130,7 +130,7 @@ func (o outcome) discard() {
 	}
 }
 
-// answered hands the answer on. It is still being read: its context lives until that is
+// answered hands the answer on. It is still being read: its context lasts until that is
 // over, or the caller's is. But a caller that never closes it must not keep a drain waiting
 // for ever.
 func (t *gated) answered(caller context.Context, pass admitted, o outcome) (*http.Response, error) {
@@ -178,7 +178,7 @@ func detached(req *http.Request, ctx context.Context) *http.Request {
 	return req
 }
 
-// linger waits, and reports whether both contexts are still alive.
+// linger waits, and reports whether neither context has ended.
 func linger(pause time.Duration, one, other context.Context) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// State says whether, and how, a lock is held.
+// State says whether a lock is held, and how.
 type State string
 
 const (

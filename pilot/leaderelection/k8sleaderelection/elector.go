@@ -44,7 +44,7 @@ type LeaderElector struct {
 	handover atomic.Int64
 }
 
-// view is what others may know of the loop's state. It is replaced, never changed.
+// view is the part of the loop's state that other goroutines read. It is replaced, never changed.
 type view struct {
 	phase           core.Phase
 	why             core.Reason
@@ -63,7 +63,7 @@ type view struct {
 	record          recordView
 }
 
-// recordView is what the lock shows beside who holds it.
+// recordView is decoded from the lock, beside who holds it.
 type recordView struct {
 	actsUntil core.Instant // what its holder is believed to act until; zero: it does not act
 	lease     time.Duration

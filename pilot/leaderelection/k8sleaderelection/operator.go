@@ -112,7 +112,7 @@ func holdSeconds(d time.Duration) (int, error) {
 	return int((d + time.Second - 1) / time.Second), nil
 }
 
-// ask writes a request that needs no rank, and sees to what becomes of it.
+// ask writes a request that needs no rank, and waits for its outcome.
 func (o Operator) ask(ctx context.Context, verb string, r core.Request, hold time.Duration) error {
 	seconds, err := holdSeconds(hold)
 	if err != nil {
@@ -153,11 +153,11 @@ func obeys(snap core.Snapshot, to string) error {
 // orderPoll is how often await looks.
 const orderPoll = 100 * time.Millisecond
 
-// await looks at the lock until the term that r is addressed to has ended, and the next
-// leader acts. It does not wait for ever on what nobody does: a record that stays as it is
-// for a lease has no live holder, one who holds it for two without a sign that it leads
-// does not read our notes, and who holds it for eight after it accepted may have been replaced
-// by a peer of its name, which keeps our notes and does not read them.
+// await reads the lock until the term that r is addressed to has ended, and the next
+// leader acts. It gives up where that cannot be expected any more: a record that stays
+// unchanged for a lease has no live holder; a holder that has had the lock for two without a
+// marker does not read our notes; and one that has it for eight after it accepted may have
+// been replaced by a peer under its name, which keeps our notes and does not read them.
 func (o Operator) await(ctx context.Context, r core.Request) error {
 	ticker := time.NewTicker(orderPoll)
 	defer ticker.Stop()
@@ -182,7 +182,7 @@ func (o Operator) await(ctx context.Context, r core.Request) error {
 	}
 }
 
-// orderProgress is what an operator has seen of an order since it was given.
+// orderProgress follows an order since it was given.
 type orderProgress struct {
 	r          core.Request
 	lease      time.Duration // of the record last seen

@@ -67,7 +67,7 @@ func (o object) shared(set fence.Set) []string {
 	return shared
 }
 
-// inventory is what is installed of all fences, bindings first.
+// inventory lists the installed objects of all fences, bindings first.
 type inventory []object
 
 func list(ctx context.Context, client kubernetes.Interface) (inventory, error) {

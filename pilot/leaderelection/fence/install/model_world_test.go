@@ -26,7 +26,7 @@ const (
 	noKeepers  plant = "nothing keeps the API servers' view of locks alive"
 )
 
-// barrierOfAll is what each barrier refuses, with the fault oneBarrier.
+// barrierOfAll is refused by each barrier, with the fault oneBarrier.
 const barrierOfAll = "the-barrier"
 
 // lockChange is a new holder of an election's lock; it has one of each kind, held together.

@@ -114,7 +114,7 @@ func (v *verifier) object(p fence.Pair) {
 	v.found(Holds, what, "")
 }
 
-// stranger is no pod: it never leads.
+// stranger is the name of no pod, so that it never leads.
 const stranger = "incumbent-fence-nobody"
 
 // guard tries a group of writes for each account: as another pod than leads, with a

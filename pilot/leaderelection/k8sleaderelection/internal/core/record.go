@@ -25,7 +25,7 @@ const (
 	Missing Content = iota
 	// Unreadable: it carries something that cannot be decoded or believed.
 	Unreadable
-	// Readable: Record is what it carries.
+	// Readable: it carries Record.
 	Readable
 )
 
@@ -170,7 +170,7 @@ func sameHolder(a, b Snapshot) bool {
 }
 
 // sameLock reports whether b is not made anew where a was. Of two objects, one that is not
-// there has no say.
+// there does not count.
 func sameLock(a, b Snapshot) bool {
 	if a.Stands == 0 {
 		return a.UID == b.UID

@@ -20,7 +20,7 @@ type Request struct {
 }
 
 // A request's reasons. One of an operator needs no rank, and without Identity it asks
-// the leader to step down for whoever comes.
+// the leader to step down.
 const (
 	ForDefaultRevision = "default-revision"
 	ForLocalOverRemote = "local-over-remote"
@@ -147,7 +147,7 @@ func (c Config) askAt(s State, now Instant) Instant {
 	return s.Asking.NotBefore
 }
 
-// request is what we would write.
+// request is the request that we would write.
 func (c Config) request(s State) Request {
 	reason := ForDefaultRevision
 	ours, _ := splitKey(c.Key)

@@ -237,7 +237,7 @@ func (w *world) label() {
 	}
 }
 
-// edit changes the lock by somebody's hand.
+// edit changes the lock as somebody who is no candidate might.
 func (w *world) edit() {
 	if !w.store.now.snap.Exists {
 		return
