@@ -58,8 +58,8 @@ type LeaderElection struct {
 // ErrRunning is returned by a second RunContext beside a first.
 var ErrRunning = k8sleaderelection.ErrRunning
 
-// New checks the configuration and starts nothing. The error says all that is wrong
-// with it, and how to mend it.
+// New checks the configuration and starts nothing. The error lists all that is
+// wrong with it, and how to correct that.
 func New(client kube.Client, cfg Config) (*LeaderElection, error) {
 	l := newElection(client, cfg)
 	if l.invalid != nil {

@@ -253,7 +253,7 @@ func (s *Set) All() []*LeaderElection {
 
 // RunContext runs all elections of the set and returns when all have ended. One that
 // ends with an error ends the others, in order: a process that silently lacks one of
-// its elections serves nobody. The error collects theirs.
+// its elections would not do its work. The error collects theirs.
 func (s *Set) RunContext(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -44,7 +44,7 @@ type Status struct {
 	HandsOver bool
 	// Hold is an operator's order that keeps the holder there, in the present term; zero when there is none.
 	Hold k8sleaderelection.Hold
-	// Strategy is the one by which a coordinator chooses who leads; empty: nobody chooses.
+	// Strategy is the one by which a coordinator chooses who leads; empty: no coordinator does.
 	Strategy string
 	// Ranked: candidates of the default revision go before others.
 	Ranked bool

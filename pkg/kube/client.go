@@ -91,7 +91,7 @@ func InMemory(c Client) bool {
 
 // CloseIdleConnections closes the connections of a client, and those of all that were derived
 // from it: at once where no request is using them, and otherwise when the requests that do
-// have ended. Whoever needs one again opens it again.
+// have ended. A later request opens a new one.
 func CloseIdleConnections(c Client) {
 	own, ok := c.(*client)
 	if !ok {

@@ -14,8 +14,8 @@ import (
 )
 
 // FreshConnections derives a configuration whose clients do not go on with a connection on
-// which a request has timed out. NewClient does so by itself; this is for those who make
-// their clients otherwise, such as for an elector alone.
+// which a request has timed out. NewClient does so by itself; this is for clients that are
+// made otherwise, such as for an elector alone.
 //
 // A request that was sent and not answered before the deadline of its context takes its
 // connection out of use: later ones get another, while other requests that are under way on it

@@ -124,7 +124,7 @@ func (g *generation) leave() {
 	g.closeUnused()
 }
 
-// closeUnused closes what is left of a retired generation that nobody uses any more.
+// closeUnused closes the connections of a retired generation that no request uses any more.
 func (g *generation) closeUnused() {
 	g.mu.Lock()
 	var unused []*connection

@@ -24,7 +24,7 @@ type DefaultWatcher interface {
 	AddHandler(handler DefaultHandler)
 }
 
-// DefaultHandler is told the default revision, "" when there is none.
+// DefaultHandler is called with the default revision, "" when there is none.
 type DefaultHandler func(string)
 
 // Subscribable is implemented by the DefaultWatchers of this package, for users that end before the watcher does.

@@ -26,7 +26,7 @@ const (
 	minWatch, maxWatch = 5 * time.Minute, 10 * time.Minute
 )
 
-// sink is told what there is, by one goroutine at a time.
+// sink takes the objects that were read, from one goroutine at a time.
 type sink[T any] struct {
 	// replace says all that there is.
 	replace func([]T)
@@ -49,7 +49,7 @@ type reflector[T any] struct {
 	to      sink[T]
 	trouble *kube.Trouble
 	behind  *behind
-	// known says that the sink has been told all that there is.
+	// known says that the sink has been given all objects.
 	known bool
 }
 

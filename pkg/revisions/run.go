@@ -67,8 +67,8 @@ type Reporter interface {
 // Awaiter is implemented by the watchers of this package, for controllers whose writes depend on what these have read.
 type Awaiter interface {
 	// AwaitCurrent returns while changes are being seen, or polled for. When a watch has broken off, as by a
-	// restart of the API server, it waits until all has been read again: what the watcher says meanwhile may be
-	// wrong, and whoever writes by it may undo what the right one has written. It waits no longer than until ctx
+	// restart of the API server, it waits until all has been read again: until then the watcher may be
+	// wrong, and a write that depends on it may undo that of the right revision. It waits no longer than until ctx
 	// ends, and two minutes from when the watch broke off.
 	AwaitCurrent(ctx context.Context)
 }

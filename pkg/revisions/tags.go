@@ -33,7 +33,7 @@ type TagWatcher interface {
 	GetMyTags() sets.Set[string]
 	// IsMine reports whether an object, or a namespace, belongs to the revision: by its
 	// label istio.io/rev, which names the revision or a tag of it. One without the
-	// label belongs to whoever has the tag default; where there is no such tag, to the
+	// label belongs to the revision with the tag default; where there is no such tag, to the
 	// revision of the ValidatingWebhookConfiguration istiod-default-validator; and where
 	// there is none either, to the revision without a name. Inherited gives an object the
 	// label of its namespace.
@@ -60,7 +60,7 @@ func Inherited(object metav1.ObjectMeta, namespace map[string]string) metav1.Obj
 // does.
 const DefaultValidator = "istiod-default-validator"
 
-// TagHandler is told the revision's own name and its tags. The set is the handler's.
+// TagHandler is called with the revision's own name and its tags. The set is the handler's.
 type TagHandler func(sets.Set[string])
 
 // NewTagWatcher watches the tags of a revision, "" for the one without a name.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// LockKind is the kind of object that an election's record lies in.
+// LockKind is the kind of object that has an election's record.
 type LockKind string
 
 // The kinds of lock. A MultiLock is declared as the one whose record counts.

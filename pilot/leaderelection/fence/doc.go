@@ -8,8 +8,8 @@
 //
 // The fence proper is the API server's side: policies that admit a guarded write only
 // from the pod that the lock names, and that let the lock change hands only as electors
-// do. Render makes them of Declarations and asks nobody; package install puts them into a
-// cluster and tries them. They hold whatever the process believes, and by whichever client
+// do. Render makes them of Declarations and sends no request; package install puts them into
+// a cluster and tries them. They hold whatever the process believes, and by whichever client
 // it writes.
 //
 //	set, err := fence.Render("istio-system", fence.Declaration{

@@ -165,7 +165,7 @@ func managers(object string) string {
 }
 
 // bulk is how many bytes an object carries in what anyone may write, annotations aside
-// that the record lies in.
+// that has the record.
 func bulk(kind LockKind, object string) string {
 	size := func(field, leaveOut string) string {
 		where := object + "." + field

@@ -53,7 +53,7 @@ type Set struct {
 // All lists every pair, in order.
 func (s Set) All() []Pair { return slices.Concat(s.Permanent, s.Locks, s.Work) }
 
-// Render makes the policies of declarations. It asks nobody. The error lists all that
+// Render makes the policies of declarations, and sends no request. The error lists all that
 // is wrong.
 func Render(name string, declarations ...Declaration) (Set, error) {
 	set := Set{Name: name}
@@ -243,7 +243,7 @@ func (m Mode) missing() *admissionv1.ParameterNotFoundActionType {
 	return &action
 }
 
-// digest tells contents apart. It is that of their JSON with all keys in order, as one gets it from what lies in a
+// digest distinguishes contents. It is that of their JSON with all keys in order, as one gets it from what is in a
 // file or in a cluster: the chart, which knows no Go types, makes the same names.
 func digest(content ...any) string {
 	raw, err := json.Marshal(content)
@@ -270,7 +270,7 @@ func (p part) complete() {
 		policy = admissionv1.Exact
 	}
 	if len(p.namespaces) > 0 {
-		// A selector of namespaces lets every object pass that lies in none.
+		// A selector of namespaces matches every object that is in none.
 		anywhere = admissionv1.NamespacedScope
 	}
 	match.MatchPolicy = &policy

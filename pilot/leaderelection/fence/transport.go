@@ -25,7 +25,7 @@ import (
 //
 // A write that the fence refuses although the gate is open is tried again for as long as
 // the cover lasts and the caller waits, because the API server that judges it may not have
-// heard of the new holder yet. It was refused, so that sending it again does nothing twice.
+// seen the new holder yet. It was refused, so that sending it again applies nothing twice.
 //
 // A write that was sent is waited for by Drain until it is answered or its cover has ended,
 // whatever its caller does: the caller's context, and the time-out of its client, end its
@@ -82,7 +82,7 @@ func (t *gated) upgradeRefused() error {
 	return fmt.Errorf("election %s: %w", t.gate.election, ErrUpgrade)
 }
 
-// unlessUpgraded ends a connection that was upgraded although nothing in its request told.
+// unlessUpgraded ends a connection that was upgraded although nothing in its request said that it would be.
 func (t *gated) unlessUpgraded(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 		return resp, err

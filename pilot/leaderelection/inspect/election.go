@@ -50,19 +50,20 @@ type Candidate struct {
 // able reports whether it could lead, as far as it says.
 func (c Candidate) able() bool { return c.Fit && !c.Late }
 
-// Election is all that its lock, and those who take part in it, say.
+// Election describes an election, from its lock and its candidates' members.
 type Election struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Lock is Lease, ConfigMap or Both.
 	Lock  string `json:"lock"`
 	State State  `json:"state"`
-	// Strategy is that by which a coordinator chooses who leads; empty: nobody chooses. Preferred is whom it wants in the holder's place.
+	// Strategy is that by which a coordinator chooses who leads; empty: no coordinator does. Preferred is the candidate that
+	// it wants in the holder's place.
 	Strategy  string `json:"strategy,omitempty"`
 	Preferred string `json:"preferred,omitempty"`
 	// apart: the holder waits for no coordinator, whatever the Lease says.
 	apart bool
-	// Holder is who the record names, in a coordinated election by its Pod, Key its rank, Revision and Remote what that says.
+	// Holder is the recorded holder, in a coordinated election its Pod; Key is its rank, which Revision and Remote decode.
 	Holder   string `json:"holder,omitempty"`
 	Key      string `json:"key,omitempty"`
 	Revision string `json:"revision,omitempty"`
@@ -115,11 +116,11 @@ type Hold struct {
 	Seconds int `json:"seconds"`
 }
 
-// Led reports whether the lock names somebody who can lead.
+// Led reports whether the lock names a holder that can lead.
 func (e Election) Led() bool { return e.State == Leads || e.State == Holds || e.State == Nominated }
 
-// Known reports whether all who take part say so: those of ours do where members keep Leases, and
-// a holder that does not is a peer, beside which there may be others.
+// Known reports whether Candidates are all candidates. Those of ours are there where members publish
+// Leases, which members says; a holder that is not is a peer, beside which there may be others.
 func (e Election) Known(members bool) bool {
 	return members && (e.Holder == "" || e.State == Kept || slices.ContainsFunc(e.Candidates, func(c Candidate) bool { return c.Identity == e.Holder }))
 }

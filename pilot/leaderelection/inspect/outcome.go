@@ -126,7 +126,7 @@ func take(e Election, candidates []Candidate, known bool) Outcome {
 		o.Gap, o.Why = "a lease of the candidates, counted from when it became so", "an unreadable record counts as held for a lease"
 	}
 	next := ready(candidates, func(Candidate) bool { return true })
-	if next == nil { // an unfit one takes what is left to nobody
+	if next == nil { // an unfit one takes a lock that no other takes
 		if i := slices.IndexFunc(candidates, func(c Candidate) bool { return !c.Late }); i >= 0 {
 			next = &candidates[i]
 		}
@@ -171,7 +171,7 @@ func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcom
 	return o
 }
 
-// Reason says in a sentence why who leads does.
+// Reason says in a sentence why the leader leads, or nobody does.
 func (e Election) Reason(d k8sleaderelection.DefaultRevision) string {
 	switch {
 	case e.State == Kept:

@@ -73,9 +73,9 @@ type LeaderElectionConfig struct {
 	// returns an error while leading makes the leader step down as by StepDown; one that
 	// returns nil is done.
 	Work []func(ctx context.Context) error
-	// Ranked makes keys revisions: the holder of a key of the default revision (see
-	// SetDefaultRevision), or a local one of the same revision, goes before others. It
-	// asks a leader of ours to hand over, and preempts any other.
+	// Ranked makes keys revisions, which Outranks compares by the default revision that
+	// SetDefaultRevision gives. A candidate that outranks the leader asks it to hand over if
+	// it is one of ours, and preempts any other.
 	Ranked bool
 	// SyncWait is how long a Ranked elector that does not know the default revision yet
 	// waits for it, from its start, before it takes a lock. A leader that does not know the
@@ -83,13 +83,13 @@ type LeaderElectionConfig struct {
 	// settles for a lease. 0: not at all.
 	SyncWait time.Duration
 	// Coordinated leaves the choice of the leader to a coordinator (Kubernetes' coordinated election, KEP-4355, or the one
-	// of package coordination), for a LeaseLock alone. The elector creates nothing, takes nothing and asks nobody: it waits
-	// until it is named, and hands over to whom spec.preferredHolder names. Where a coordinator leaves a lock that
-	// needs it alone for three lease durations, or is known to be gone (SetCoordinatorAbsent), the other rules count.
+	// of package coordination), for a LeaseLock alone. The elector creates no lock, takes none and asks no leader for it: it
+	// waits until it is named, and hands over to the candidate that spec.preferredHolder names. Where a coordinator neglects
+	// a lock for three lease durations, or is known to be absent for so long (SetCoordinatorAbsent), the other rules count.
 	Coordinated bool
 	// Successor says that the lock guarded in earlier versions what newer locks guard now: see k8sresourcelock.Successors.
 	// The elector wins it as any candidate does, and then keeps it together with other Successors, all of which lead at once. It
-	// is never released, and a second Campaign remembers whom the first has seen.
+	// is never released, and a second Campaign still waits for the holders that the first has seen.
 	Successor bool
 	// DrainLimit is how long after the end of the cover, or after the record was lost, run
 	// functions may take to return. 0 means the longest that the lease leaves room for:
@@ -124,7 +124,8 @@ type LeaderElectionConfig struct {
 	// is left behind.
 	Fit func(ctx context.Context) error
 	// OnStuckDrain is called once for a drain that has outstayed its limit. From then on
-	// the lock is not renewed: it lapses, and somebody else leads beside what still runs.
+	// the lock is not renewed: it lapses, and another candidate may lead beside the functions
+	// that still run.
 	OnStuckDrain func()
 	// ExitOnStuckDrain ends the process, with exit code 3, for a drain that has outstayed
 	// its limit, after OnStuckDrain has returned: functions that will not end block every
@@ -160,7 +161,7 @@ type Term struct {
 	Token uint64
 }
 
-// Validate says what is wrong with the configuration, all of it, and how to mend it.
+// Validate returns an error that lists all that is wrong with the configuration, and how to correct it.
 func (c LeaderElectionConfig) Validate() error {
 	if c.Lock == nil {
 		return errors.New("no Lock: give the lock that the election is about")

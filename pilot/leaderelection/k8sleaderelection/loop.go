@@ -37,7 +37,7 @@ type loop struct {
 	publicTerm Term  // the present one, as others know it
 	err        error // of the last term that has ended
 
-	stop        <-chan struct{} // the end of Run's context; nil once it was heard of
+	stop        <-chan struct{} // the end of Run's context; nil once it was seen
 	timer       *time.Timer
 	bootAlarm   alarm // by CLOCK_BOOTTIME: the same, should the machine sleep meanwhile
 	helpers     sync.WaitGroup

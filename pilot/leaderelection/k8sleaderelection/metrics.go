@@ -44,7 +44,7 @@ type TermObserver interface {
 	ObserveDuration(name string, what Interval, took time.Duration)
 }
 
-// StatusObserver is an optional extension of Observer, for those who show elections: StatusChanged is called whenever
+// StatusObserver is an optional extension of Observer, for programs that show elections: StatusChanged is called whenever
 // Status shows something else than before. That time has passed is no change, that the leader has renewed is one.
 type StatusObserver interface {
 	Observer
@@ -69,10 +69,10 @@ const (
 	// none that can be read, or when the recorded lease runs out by this process's
 	// clock. It ends when a record is seen whose holder acts.
 	//
-	// It is too short by what nobody can see: a leader that died acts no more from
-	// then, and not from the end of its lease; and another candidate without a marker
-	// counts as acting, for nothing tells a peer, which has none, from one of ours that
-	// settles. It is too long by the latency of the watch. What was before the process
+	// It is too short where the record does not show it: a leader that died stops acting
+	// then, and not at the end of its lease; and another candidate without a marker counts
+	// as acting, because a peer, which has none, cannot be told from one of ours that
+	// settles. It is too long by the latency of the watch. The time before the process
 	// first read the lock is not in it, and one that outlasts the process is not reported.
 	Leaderless Interval = "leaderless"
 )

@@ -13,12 +13,11 @@ import (
 )
 
 // Operator gives a person's orders about one election. They are written onto the lock
-// object, guarded by its version, with who asked, why and for how long; whoever may
-// update the lock may give them. Candidates of ours obey; a peer such as istiod reads
-// none of it.
+// object, guarded by its version, with the requester, the reason and the time; the right
+// to update the lock object is the right to give them. Candidates of ours obey; a peer
+// such as istiod ignores them.
 //
-// Orders are about the term in which they were given. Whoever holds the lock in the next
-// one knows nothing of them.
+// Orders are about the term in which they were given, and count for nothing in the next.
 type Operator struct {
 	// Lock is the election's lock. It has to be k8sresourcelock.Versioned and Annotated, as
 	// ConfigMapLock, LeaseLock and MultiLock are.
@@ -33,7 +32,7 @@ var (
 	ErrNoLeader = errors.New("no leader obeys orders there now")
 	// ErrNoHold is returned by Resume when there is nothing to resume from.
 	ErrNoHold = errors.New("no hold stands")
-	// ErrHandoverUnderWay: the leader has promised the lock to somebody else already.
+	// ErrHandoverUnderWay: the leader has accepted another request already.
 	ErrHandoverUnderWay = errors.New("a handover is under way already")
 	// ErrNotObeyed: an order was given and something else came of it.
 	ErrNotObeyed = errors.New("the order was not obeyed")
@@ -44,7 +43,7 @@ var errNoLock = fmt.Errorf("%w: there is no lock", ErrNoLeader)
 // Transfer has the leader drain and write the candidate with the identity to in as holder,
 // and returns nil once that candidate leads. key is the candidate's rank, which is written
 // with it; give "" if it is not known. For the time of hold, from one second to seven days,
-// no candidate takes the lock back by rank. why is shown to whoever looks at the lock.
+// no candidate takes the lock back by rank. why is written beside the order.
 //
 // The error is ErrNoLeader if no leader of ours holds the lock, and ErrHandoverUnderWay if it
 // has accepted another request already: nothing was ordered then. It is ErrNotObeyed if the
@@ -134,7 +133,7 @@ func (o Operator) ask(ctx context.Context, verb string, r core.Request, hold tim
 	return o.wrap(verb, o.await(ctx, r))
 }
 
-// obeys reports why nobody there would obey a request to hand over to that candidate.
+// obeys reports why no holder would obey a request to hand over to that candidate.
 func obeys(snap core.Snapshot, to string) error {
 	holder, r := snap.Record.Holder, snap.Notes.Request
 	switch {
@@ -216,7 +215,7 @@ func (w *orderProgress) update(snap core.Snapshot, err error, now core.Instant) 
 	return false, fmt.Errorf("%w: nobody has written the lock for its lease of %v; it names %q", ErrNotObeyed, w.lease, snap.Record.Holder)
 }
 
-// maxLeaseAwaited is the longest that await believes a record's lease to be.
+// maxLeaseAwaited bounds the lease that await reads from a record.
 const maxLeaseAwaited = time.Hour
 
 // outcome says what has become of the request by what the lock shows.

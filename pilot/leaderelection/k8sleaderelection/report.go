@@ -141,7 +141,7 @@ func brief(err error) string {
 	return text
 }
 
-// termObserver is who hears of terms; nil when nobody does.
+// termObserver is the Observer if it is a TermObserver; nil otherwise.
 func (r *reporter) termObserver() TermObserver {
 	o, _ := r.le.config.Observer.(TermObserver)
 	return o

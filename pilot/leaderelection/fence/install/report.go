@@ -98,7 +98,7 @@ func Report(log io.Reader) ([]Found, error) {
 			return nil, fmt.Errorf("line %d of the audit log is no event as JSON: %w", n, err)
 		}
 		if event.Stage != "ResponseComplete" && event.Stage != "" {
-			continue // the same request is told of in several stages
+			continue // the same request is logged in several stages
 		}
 		found, any := event.found()
 		if !any {

@@ -38,8 +38,8 @@ func (a Answer) String() string {
 	return "unclear"
 }
 
-// Try makes a probe's write, dry, as whoever client is. The error says why it was
-// refused, or what was unclear about it.
+// Try sends a probe's write as a dry run, with the client's credentials. The error says why
+// it was refused, or what was unclear about it.
 func Try(ctx context.Context, client dynamic.Interface, p fence.Probe) (Answer, error) {
 	if p.Object == nil {
 		return Unclear, fmt.Errorf("no write is known that would try %s", strings.Join(p.Guard.Resources, ", "))

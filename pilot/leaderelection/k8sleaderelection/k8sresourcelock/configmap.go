@@ -83,7 +83,7 @@ func (l *ConfigMapLock) access() access[*corev1.ConfigMap] {
 	return a
 }
 
-// Validate reports every mistake in the lock's fields; it calls nobody.
+// Validate reports every mistake in the lock's fields; it sends no request.
 func (l *ConfigMapLock) Validate() error {
 	return validate("configmap", &l.ConfigMapMeta, &l.LockConfig, l.Client != nil)
 }

@@ -30,7 +30,7 @@ const (
 	MarkerAnnotation = "incumbent.dev/leader"
 	// HandoverRequestAnnotation holds a challenger's request as JSON.
 	HandoverRequestAnnotation = "incumbent.dev/handover-request"
-	// NominatedAnnotation names a candidate that somebody else wrote in as holder.
+	// NominatedAnnotation names a candidate that another process wrote in as holder.
 	NominatedAnnotation = "incumbent.dev/nominated"
 	// HoldAnnotation holds an operator's transfer or pause as JSON.
 	HoldAnnotation = "incumbent.dev/hold"
@@ -38,9 +38,9 @@ const (
 	// UID if there is one. The holder leads only while it stands in both objects of a
 	// MultiLock.
 	MultiLockAnnotation = "incumbent.dev/multilock"
-	// PredecessorAnnotation: "v1 <holder> <leaderTransitions>", then who wrote last. The
-	// recorded holder does not act on this lock: it keeps it from those who would, for the
-	// elections that have come in its place.
+	// PredecessorAnnotation: "v1 <holder> <leaderTransitions>", then the last writer. The
+	// recorded holder does not act by this lock: it keeps it from older versions, which would,
+	// for the elections that have come in its place.
 	PredecessorAnnotation = "incumbent.dev/predecessor"
 )
 
@@ -100,7 +100,7 @@ type Interface interface {
 
 // Warning is a lock whose Events can be of type Warning.
 type Warning interface {
-	// RecordWarning is RecordEvent for what somebody should look after.
+	// RecordWarning is RecordEvent for problems that an operator should look into.
 	RecordWarning(s string)
 }
 
@@ -129,7 +129,7 @@ type Snapshot struct {
 	Notes map[string]string
 	// Strategy is the one by which a coordinator chooses who holds the Lease; empty: none does.
 	Strategy string
-	// PreferredHolder is whom the coordinator wants in the holder's place; empty: nobody.
+	// PreferredHolder is the candidate that the coordinator wants in the holder's place; empty: none.
 	PreferredHolder string
 	// Object is the whole object without managedFields, to write back what others put
 	// there; of a MultiLock it is a *Pair.

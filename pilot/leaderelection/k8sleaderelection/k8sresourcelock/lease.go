@@ -134,8 +134,8 @@ func leaseBytes(r LeaderElectionRecord) []byte {
 	return raw
 }
 
-// encodeLease leaves the fields of a coordinator (strategy, preferredHolder) alone, but that one who holds the
-// Lease is no longer preferred to whoever does. The holder is never nil: kube-apiserver's own coordinator would crash on it.
+// encodeLease leaves the fields of a coordinator (strategy, preferredHolder) alone, except that it removes
+// a preferredHolder that is the holder now. The holder is never nil: kube-apiserver's own coordinator would crash on it.
 func encodeLease(lease *coordinationv1.Lease, r LeaderElectionRecord) error {
 	if r.LeaderTransitions > math.MaxInt32 {
 		return fmt.Errorf("leaderTransitions %d does not fit into a Lease: delete the ConfigMap lock that counts so far, its next holder begins at 0", r.LeaderTransitions)
@@ -180,7 +180,7 @@ func (l *LeaseLock) access() access[*coordinationv1.Lease] {
 	return a
 }
 
-// Validate reports every mistake in the lock's fields; it calls nobody.
+// Validate reports every mistake in the lock's fields; it sends no request.
 func (l *LeaseLock) Validate() error {
 	return validate("lease", &l.LeaseMeta, &l.LockConfig, l.Client != nil)
 }

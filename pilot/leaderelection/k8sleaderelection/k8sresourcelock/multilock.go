@@ -71,7 +71,7 @@ func (l *MultiLock) halves() (primary, secondary Versioned, err error) {
 	return primary, secondary, nil
 }
 
-// Validate reports every mistake in the two locks; it calls nobody.
+// Validate reports every mistake in the two locks; it sends no request.
 func (l *MultiLock) Validate() error {
 	primary, secondary, err := l.halves()
 	if err != nil {

@@ -69,7 +69,7 @@ func (p *pairWatch) take(h core.Half, n News) []News {
 		case !ok:
 			return nil
 		case !whole:
-			// An elector that heard of one object again and again would not poll for the
+			// An elector that is shown one object again and again would not poll for the
 			// other, whose watch may be hanging.
 			p.held = &pair
 			return nil

@@ -14,7 +14,7 @@ type Subscription interface {
 	// Rewound is for the subscriber to call when a Read has shown a version, present, that is
 	// older than one it has seen before: the store was restored to an earlier state. A watch that
 	// resumes from the newer version would be accepted and show nothing, so it begins anew with
-	// the present state, unless it has shown nothing newer than present.
+	// the present state. A shared one that has shown nothing newer than present goes on.
 	Rewound(present string)
 	// End ends the subscription, and returns when all that only it needed has ended. Next shows
 	// nothing new then.

@@ -24,8 +24,8 @@ func (s Snapshot) preferred() string {
 	return s.Preferred
 }
 
-// promisedToOther reports whether a coordinator means a free lock for another than self, and has yet to write that one in. Whoever took it
-// meanwhile would have to give way again.
+// promisedToOther reports whether a coordinator means a free lock for another than self, and has yet to write that one in. A
+// candidate that took it meanwhile would have to pass it on again.
 func (s Snapshot) promisedToOther(self string) bool {
 	return s.Strategy && s.Content == Readable && !s.Held() && s.Preferred != "" && s.Preferred != self
 }

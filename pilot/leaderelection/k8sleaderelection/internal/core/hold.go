@@ -3,8 +3,8 @@ package core
 import "time"
 
 // Hold is an operator's order that the recorded holder stays, whatever its rank: a pause,
-// or what a transfer leaves behind. The zero Hold is none. Nobody believes one that is
-// not about the present term.
+// or what a transfer leaves behind. The zero Hold is none. One that is not about the present
+// term does not count.
 type Hold struct {
 	Holder      string
 	Transitions int

@@ -36,15 +36,15 @@ type Marker struct {
 	Transitions int
 	// Handover: this leader can judge and fulfil a request.
 	Handover bool
-	// Unfit: this leader would rather have somebody else lead.
+	// Unfit: this leader should be replaced by any candidate that is fit.
 	Unfit bool
 }
 
 // names reports whether the marker is that of the record's holder and term.
 func (m Marker) names(r Record) bool { return r.isTerm(m.Identity, m.Transitions) }
 
-// Nomination is the annotation by which somebody says that it has written the holder in,
-// for that term. The zero Nomination is none.
+// Nomination is the annotation by which a leader or a coordinator says that it has written the
+// holder in, for that term. The zero Nomination is none.
 type Nomination struct {
 	Identity    string
 	Transitions int

@@ -3,7 +3,7 @@ package core
 import "time"
 
 // Request is a challenger's: it asks the leader to drain and to pass the lock on. The
-// zero Request is none. Nobody believes one that is not addressed to the present term.
+// zero Request is none. One that is not addressed to the present term does not count.
 type Request struct {
 	Identity, Key string // the challenger's
 	Reason        string

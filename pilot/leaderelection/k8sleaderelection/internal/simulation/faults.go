@@ -247,7 +247,7 @@ func (w *world) edit() {
 	} else {
 		w.oneOf(w.deleteLock, w.deleteLock, w.emptyRecord, w.removeRecord, w.corruptRecord, w.steal)
 	}
-	w.tracef("somebody's hand: %s", shown(w.store.now.snap))
+	w.tracef("foreign edit: %s", shown(w.store.now.snap))
 }
 
 func (w *world) deleteLock() {

@@ -151,7 +151,7 @@ func uids(s k8sresourcelock.Snapshot) [3]types.UID {
 	return [3]types.UID{s.UID, s.Parts[0].UID, s.Parts[1].UID}
 }
 
-// from is where a watch resumes to hear of what came after s.
+// from is the version from which a watch shows the changes after s.
 func (t *trial) from(s k8sresourcelock.Snapshot) string {
 	if t.Merged {
 		return fmt.Sprintf("%d+%d", s.Parts[0].Version, s.Parts[1].Version)
