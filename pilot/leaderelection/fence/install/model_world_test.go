@@ -50,7 +50,7 @@ type world struct {
 	interrupted bool
 	// lazy is how many of a hundred chances to take something in an API server lets pass.
 	lazy int
-	// standing is what has to be refused now.
+	// standing has the writes that must be refused now.
 	standing standing
 	wrong    []string
 	judged   int
