@@ -48,7 +48,7 @@ type Config struct {
 	// Identity is this candidate's name, unique among live processes: the pod name.
 	// Empty means "unknown-" and the host's name.
 	Identity string
-	// ElectionID is the lock object's name; per-revision elections append to it.
+	// ElectionID is the lock object's name; per-revision elections append "-<revision>".
 	ElectionID string
 	// Revision of this control plane; empty counts as "default".
 	Revision string
@@ -57,7 +57,7 @@ type Config struct {
 	// Remote candidates run outside the cluster whose lock it is: local ones of the
 	// same revision go before them.
 	Remote bool
-	// Lock is the kind of lock object.
+	// Lock is the kind of lock object; zero means ConfigMapLock.
 	Lock LockType
 
 	// Predecessor, if given, is a lock that guarded this election's work in earlier
@@ -71,7 +71,7 @@ type Config struct {
 	// Zero means 30 s, 15 s and 7.5 s.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	// DrainLimit, StopLimit, PeerGrace, PreemptImmediately, OnStuckDrain and
-	// ExitOnStuckDrain: likewise.
+	// ExitOnStuckDrain are as in LeaderElectionConfig, zero values included.
 	DrainLimit, StopLimit, PeerGrace time.Duration
 	PreemptImmediately               bool
 	OnStuckDrain                     func()
@@ -84,12 +84,12 @@ type Config struct {
 	// Disabled starts every run function at once and touches no lock.
 	Disabled bool
 
-	// LockClient is what the lock is read and written by, neither gated nor limited by
-	// the work's requests. nil: one of its own, which elections of one client share.
+	// LockClient reads and writes the lock. It should have no gate, and no rate limit in
+	// common with the work. nil: one of its own, which elections of one client share.
 	LockClient kubernetes.Interface
 	// EventRecorder, if given, writes Kubernetes Events about the lock object.
 	EventRecorder k8sresourcelock.EventRecorder
-	// Observer hears of phases and calls, for metrics.
+	// Observer is called with phases and calls, for metrics.
 	Observer k8sleaderelection.Observer
 	// HealthTolerance is how long after the end of the lease run functions may live on
 	// before Healthz fails. Zero means 20 s.
@@ -123,7 +123,7 @@ func setDefault(d *time.Duration, value time.Duration) {
 	}
 }
 
-// unknownIdentity is who a process is that was not told: istiod says the same.
+// unknownIdentity is the identity where none was given, the same as istiod's.
 func unknownIdentity() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -140,7 +140,7 @@ func (c Config) lockName() string {
 	return c.ElectionID
 }
 
-// key is what the candidate writes into the lock as its rank.
+// key is the candidate's rank, which it writes into the lock.
 func (c Config) key() string { return k8sleaderelection.RevisionKey(c.Revision, c.Remote) }
 
 // maxSyncWait is about as long as a watcher takes to sync beside a process that starts.

@@ -46,8 +46,10 @@ func compatible(client kube.Client, cfg Config) *LeaderElection {
 }
 
 // LocationPrioritizedComparison reports whether l goes before a holder whose record
-// carries the key currentLeaderRevision, by the default revision that its watcher knows
-// now, whether l runs or not.
+// carries the key currentLeaderRevision, by the default revision that is known now. An
+// election made by New asks its Config's DefaultWatcher, whether it runs or not. One made by
+// a constructor with istiod's signature shares a watcher that runs only while such elections
+// of its client do: it knows no default before its first run, and afterwards the last one.
 func LocationPrioritizedComparison(currentLeaderRevision string, l *LeaderElection) bool {
 	if l.cfg.PerRevision {
 		return false
@@ -55,8 +57,8 @@ func LocationPrioritizedComparison(currentLeaderRevision string, l *LeaderElecti
 	return k8sleaderelection.Outranks(l.cfg.key(), currentLeaderRevision, l.presentDefault())
 }
 
-// presentDefault is what l ranks by, or would if it ran. The watcher that elections of a
-// client share runs with them: before, it knows nothing.
+// presentDefault is the default by which l ranks, or would if it ran. The watcher that
+// elections of a client share runs with them: before, it knows nothing.
 func (l *LeaderElection) presentDefault() k8sleaderelection.DefaultRevision {
 	if !l.sharing {
 		if d := l.knownDefault(); d.Synced {

@@ -13,7 +13,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
-// Coordination has a coordinator choose who leads an election (package coordination). The process publishes a LeaseCandidate as
+// Coordination leaves the choice of an election's leader to a coordinator (package coordination). The process publishes a LeaseCandidate as
 // long as it takes part, and waits until it is named. Its identity in the lock is
 // coordination.CandidateName of Identity and the lock: "<identity>.<lock>".
 type Coordination struct {
@@ -62,7 +62,7 @@ func (c Config) holder() string {
 	return coordination.CandidateName(c.Identity, c.lockName())
 }
 
-// publication is what this process publishes of itself.
+// publication configures the Publisher of this process's LeaseCandidate.
 func (c Config) publication(client kubernetes.Interface) coordination.PublisherConfig {
 	labels := map[string]string{coordination.RevisionLabel: c.Revision, coordination.LocationLabel: coordination.LocationLocal}
 	if c.Remote {

@@ -1,10 +1,11 @@
 // Package leaderelection is about named elections: which replica of which revision of
 // the control plane may run a singleton controller.
 //
-// An election is one lock in one namespace. Its holder writes its key there, which is
-// its revision. A candidate of the default revision goes before one of another
-// revision, and a local one before a remote one of the same revision; per-revision
-// elections have a lock for each revision and no rank.
+// An election is one lock in one namespace. The holder writes its key there: its revision,
+// with "^" in front if it is remote. Package k8sleaderelection explains the words. A
+// candidate of the default revision goes before one of another revision, and a local one
+// before a remote one of the same revision; per-revision elections have a lock for each
+// revision and no rank.
 //
 //	le, err := leaderelection.New(client, leaderelection.Config{
 //		Namespace: "istio-system", Identity: podName, Revision: "stable",
@@ -20,10 +21,12 @@
 // The constructors NewLeaderElection, NewLeaseLeaderElection,
 // NewPerRevisionLeaderElection and NewLeaderElectionMulticluster have the signatures
 // of istiod's package, so that moving over is a change of import path. They read the
-// environment variables ENABLE_LEADER_ELECTION and LEADER_ELECTION_{LEASE_DURATION,
-// RENEW_DEADLINE,RETRY_PERIOD}; everything else here takes values.
+// environment variables ENABLE_LEADER_ELECTION (true or false),
+// LEADER_ELECTION_LEASE_DURATION, LEADER_ELECTION_RENEW_DEADLINE and
+// LEADER_ELECTION_RETRY_PERIOD (such as "30s"), and follow the webhook
+// istio-revision-tag-default whatever their namespace. Everything else here takes values.
 //
-// On client-go's fake clientsets, which unit tests use, elections work within one process:
-// such a store compares nothing when writes meet, and the log says so once. Nor has it a
-// transport for a gate.
+// client-go's fake clientsets, which unit tests use, keep no resourceVersions: elections on
+// them exclude each other within one process only, and the log says so once. They have no
+// transport either, so Client returns them without a gate.
 package leaderelection

@@ -56,10 +56,10 @@ type LeaderElection struct {
 }
 
 // ErrRunning is returned by a second RunContext beside a first.
-var ErrRunning = errors.New("the election is running already")
+var ErrRunning = k8sleaderelection.ErrRunning
 
-// New checks the configuration and starts nothing. The error says all that is wrong
-// with it, and how to mend it.
+// New checks the configuration and starts nothing. The error lists all that is
+// wrong with it, and how to correct that.
 func New(client kube.Client, cfg Config) (*LeaderElection, error) {
 	l := newElection(client, cfg)
 	if l.invalid != nil {
@@ -106,7 +106,7 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 	return nil
 }
 
-// electorConfig is what the election asks of its elector.
+// electorConfig configures the election's elector.
 func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderelection.LeaderElectionConfig {
 	c := l.configOn(l.lock(client, l.shared))
 	c.Name, c.Work, c.Gate = l.cfg.lockName(), []func(context.Context) error{l.work}, l.gate
@@ -122,7 +122,7 @@ func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderele
 	return c
 }
 
-// configOn is what the electors of the election and of its predecessor's lock have in common.
+// configOn is the configuration that the electors of the election and of its predecessor's lock have in common.
 func (l *LeaderElection) configOn(lock k8sresourcelock.Interface) k8sleaderelection.LeaderElectionConfig {
 	return k8sleaderelection.LeaderElectionConfig{
 		Lock:          lock,
@@ -162,9 +162,9 @@ func (l *LeaderElection) AddRunFunction(f func(stop <-chan struct{})) *LeaderEle
 }
 
 // AddRunContext adds a function that runs while this process leads. Its context ends
-// when it has to stop. If it returns an error before that, this process steps down for
-// a while, so that another candidate gets its chance; if it returns nil, it is done
-// and the term goes on.
+// when it has to stop. If it returns an error before that, this process steps down as by
+// StepDown, so that another candidate gets its chance; if it returns nil, it is done and
+// the term goes on.
 func (l *LeaderElection) AddRunContext(f func(ctx context.Context) error) *LeaderElection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,9 +216,9 @@ func (l *LeaderElection) fitness() func(context.Context) error {
 }
 
 // work runs all functions and returns when they have. The first error tells the
-// others to stop, so that the step-down need not wait for them. What one says after it was
-// told to stop is no failure. A single one stands here for as long as a term lasts: it gets
-// no goroutine of its own, and as little stack below it as can be.
+// others to stop, so that the step-down need not wait for them. An error that one returns
+// after it was told to stop is no failure. A single one runs here for as long as a term
+// lasts: it gets no goroutine of its own, and as little stack below it as can be.
 func (l *LeaderElection) work(ctx context.Context) error {
 	only := l.onlyFunction()
 	if only == nil {
@@ -290,7 +290,8 @@ func (l *LeaderElection) IsLeader() bool {
 	return e != nil && e.IsLeader() && l.mayWork()
 }
 
-// Leader returns who the record names, as last seen; empty when nobody.
+// Leader returns the identity and key of the holder that the record last seen names; empty
+// when it names nobody.
 func (l *LeaderElection) Leader() (identity, key string) {
 	e := l.elector.Load()
 	if e == nil {
@@ -326,14 +327,15 @@ func (l *LeaderElection) gatedClient() kube.Client {
 	return client
 }
 
-// Gate returns the election's gate, to put into other clients' transports.
+// Gate returns the election's gate, to put into other clients' transports. With
+// Config.Disabled it never opens, while Client returns a client without a gate.
 func (l *LeaderElection) Gate() *fence.Gate { return l.gate }
 
 // Healthz returns the check that fails when run functions outlive their lease.
 func (l *LeaderElection) Healthz() *k8sleaderelection.HealthzAdaptor { return l.health }
 
-// StepDown ends this process's present term, if it has one, and keeps it from
-// campaigning for a while. It does not block.
+// StepDown ends this process's present term, if it has one, and keeps it from campaigning for
+// one RetryPeriod, doubled for each further step-down in a row, up to 32. It does not block.
 func (l *LeaderElection) StepDown() {
 	if e := l.elector.Load(); e != nil {
 		e.StepDown()

@@ -16,7 +16,7 @@ const (
 	ClusterTrustBundleController = "istio-clustertrustbundle-controller-election"
 	InferencePoolController      = "istio-gateway-inferencepool"
 	IPAutoallocateController     = "istio-ip-autoallocate"
-	// Coordinator is the election of who chooses the leaders of coordinated elections; istiod has none.
+	// Coordinator is the election of the coordinator, which chooses the leaders of coordinated elections; istiod has none.
 	Coordinator = "incumbent-coordinator"
 )
 

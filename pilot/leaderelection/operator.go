@@ -3,8 +3,8 @@ package leaderelection
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 
 // Operator gives a person's orders about this election: transfer, step down, pause and
-// resume. requester is who gives them. They pass no gate: the orders of a process that
-// does not lead count too.
+// resume. requester says who gives them, and must not be empty. They pass no gate: a process
+// that does not lead may give them too.
 func (l *LeaderElection) Operator(requester string) (k8sleaderelection.Operator, error) {
 	if l.invalid != nil {
 		return k8sleaderelection.Operator{}, l.invalid

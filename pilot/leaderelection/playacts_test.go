@@ -12,7 +12,7 @@ import (
 	"incumbent.dev/incumbent/tests/play"
 )
 
-// fault is what happens to one request of the process for one of the two objects.
+// fault says how one request of the process for one of the two objects fails.
 func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	w := p.w
 	w.Mu.Lock()
@@ -84,7 +84,7 @@ func (w *world) Replace() {
 	w.start(w.NewName(), p.Revision, w.AnyMake())
 }
 
-// Note is what a stranger writes on a lock.
+// Note is an annotation that a program of others writes on a lock.
 func (w *world) Note() {
 	w.store().Annotate("example.com/n", fmt.Sprint(w.Intn(1000)))
 }

@@ -14,7 +14,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// between is what a process reaches its Leases through, when there is a bug in it.
+// between is a process's client for Leases, when there is a bug in it.
 type between struct {
 	coordinationv1client.LeasesGetter
 	make func(coordinationv1client.LeaseInterface) coordinationv1client.LeaseInterface

@@ -64,7 +64,7 @@ func gaveAway(e locktest.Event, p *process) bool {
 	return holder == "" || e.Snapshot.Notes[k8sresourcelock.NominatedAnnotation] == holder
 }
 
-// budgetSpan is what the budgets are for.
+// budgetSpan is the time that the budgets are for.
 const budgetSpan = 10 * playRetry
 
 // checkBudgets is bounded effort; most is the most requests of one process about one object.

@@ -226,7 +226,7 @@ func (p *process) write(ctx context.Context) {
 	}
 }
 
-// playServer is what the work writes to.
+// playServer takes the work's writes.
 type playServer struct{ p *process }
 
 func (s playServer) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -21,8 +21,8 @@ import (
 //
 // The leader of an election with a predecessor starts its run functions once it holds
 // that lock as well: it waits like any other candidate until the lock is free or its
-// lease has run out, and then keeps it, under the name of no process, for as long as
-// functions run. Leaders that come in the same predecessor's place, those of other
+// lease has run out, and then keeps it, under the name incumbent-successors, which is no
+// process (k8sresourcelock.Successors), for as long as functions run. Leaders that come in the same predecessor's place, those of other
 // revisions, keep it together and do not wait for each other. Replicas of earlier
 // versions see a held lock and wait.
 //
@@ -148,7 +148,7 @@ func (l *LeaderElection) connectPredecessor(client kubernetes.Interface) error {
 	return nil
 }
 
-// predecessorConfig is what the election asks of the elector for its predecessor's lock.
+// predecessorConfig configures the elector for the predecessor's lock.
 func (l *LeaderElection) predecessorConfig(client kubernetes.Interface) k8sleaderelection.LeaderElectionConfig {
 	p := *l.cfg.Predecessor
 	if p.Namespace == "" {

@@ -35,7 +35,7 @@ type part struct {
 	faults  func(locktest.Verb) locktest.Fault
 }
 
-// seen is what a part has done so far.
+// seen records the state of a part so far.
 type seen struct {
 	live             bool
 	started, stopped time.Time

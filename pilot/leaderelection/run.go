@@ -15,8 +15,10 @@ import (
 
 // RunContext takes part in the election until ctx ends, term after term. It returns
 // once everything it started has ended: the run functions, and then the lock given up.
-// The error tells what was wrong with the arguments, what a warm function returned,
-// what made the last term end early, or that run functions did not end in time.
+// It returns nil after an orderly end. Otherwise the error is that of wrong arguments, of a
+// warm function, or of run functions that failed in the last term. errors.Is finds ErrRunning
+// where the election is running already, and k8sleaderelection.ErrStuckDrain where run
+// functions did not return in time and are still running.
 func (l *LeaderElection) RunContext(ctx context.Context) error {
 	if err := l.begin(); err != nil {
 		return err
@@ -74,8 +76,8 @@ func (l *LeaderElection) awaitDrained(ctx context.Context) error {
 	}
 }
 
-// bypass is what there is to run when elections are off. As in a term, a function that is
-// done leaves the process leading.
+// bypass runs the functions when elections are off. As in a term, a function that is done
+// leaves the process leading.
 func (l *LeaderElection) bypass(ctx context.Context) error {
 	l.cfg.Logger.Info("leader election is disabled: run functions start at once", "election", l.cfg.lockName())
 	if err := l.workSideBySide(ctx); err != nil { // one that ends its goroutine must not end this one
@@ -89,7 +91,7 @@ func (l *LeaderElection) wrap(err error) error {
 	return fmt.Errorf("election %q: %w", l.cfg.lockName(), err)
 }
 
-// Run is RunContext for those who have a stop channel: an error is logged.
+// Run is RunContext with a stop channel in place of a context; an error is logged.
 func (l *LeaderElection) Run(stop <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -251,7 +253,7 @@ func (s *Set) All() []*LeaderElection {
 
 // RunContext runs all elections of the set and returns when all have ended. One that
 // ends with an error ends the others, in order: a process that silently lacks one of
-// its elections serves nobody. The error collects theirs.
+// its elections would not do its work. The error collects theirs.
 func (s *Set) RunContext(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -30,7 +30,7 @@ type registry struct {
 // default watcher per client.
 var alone registry
 
-// shared is what the running elections of one client have in common. It lives while one of them runs.
+// shared has the client, bound and watches that the running elections of one client share. It lives while one of them runs.
 type shared struct {
 	locks  *k8sresourcelock.Shared
 	client kube.Client // for locks

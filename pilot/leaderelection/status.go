@@ -7,7 +7,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// Status is where this process stands in an election.
+// Status is a picture of this process's part in an election.
 type Status struct {
 	// ElectionID, Namespace and Lock name the election and its lock object; LockType
 	// is that object's kind.
@@ -23,10 +23,12 @@ type Status struct {
 	CoverLeft time.Duration
 	// Cover is for how long an acknowledged write of its own lets a leader act: the renew deadline.
 	Cover time.Duration
-	// HandoverWait is for how long this process has had a reason to ask the leader for the lock, which it outranks or
-	// which is unfit, or, as the leader, has been ending its work to hand it over; zero when neither is so.
+	// HandoverWait is the age of a handover that is due and not done. Of a follower it counts from when it had a reason to
+	// ask for the lock, because it outranks the leader or the leader is unfit; of the leader, from when it accepted a
+	// request. Zero: no handover is due.
 	HandoverWait time.Duration
-	// Waiting: this process leads the election, but its predecessor's lock is not kept.
+	// Waiting: this process leads the election, but does not hold its predecessor's lock yet, or any more, so that run
+	// functions do not run. Leading is false then. It is always false without a Predecessor.
 	Waiting bool
 	// Running: this process takes part in the election. Warm: its warm functions have returned.
 	Running, Warm bool
@@ -42,7 +44,7 @@ type Status struct {
 	HandsOver bool
 	// Hold is an operator's order that keeps the holder there, in the present term; zero when there is none.
 	Hold k8sleaderelection.Hold
-	// Strategy is the one by which a coordinator chooses who leads; empty: nobody chooses.
+	// Strategy is the one by which a coordinator chooses who leads; empty: no coordinator does.
 	Strategy string
 	// Ranked: candidates of the default revision go before others.
 	Ranked bool

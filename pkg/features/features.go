@@ -12,46 +12,56 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Features is what the environment says.
+// Features has the values of the environment variables. Each field's comment begins with the
+// variable and its default.
 type Features struct {
-	// EnableLeaderElection is false when every run function should start at once.
+	// EnableLeaderElection: ENABLE_LEADER_ELECTION, true. If false, every run function starts at once.
 	EnableLeaderElection bool
-	// EnableWriteGate is false when controllers may write whoever leads.
+	// EnableWriteGate: ENABLE_WRITE_GATE, true. If false, controllers may write whoever leads.
 	EnableWriteGate bool
-	// EnableWriteFence is true when policies guard what controllers write.
+	// EnableWriteFence: ENABLE_WRITE_FENCE, false. If true, policies guard what controllers write.
 	EnableWriteFence bool
-	// EnableMemberLease is false when the server publishes nothing of what it could lead.
+	// EnableMemberLease: ENABLE_MEMBER_LEASE, true. If false, the server does not publish which elections it could lead.
 	EnableMemberLease bool
-	// EnableCoordinator is true when the server may lead the election of a coordinator.
+	// EnableCoordinator: ENABLE_COORDINATOR, false. If true, the server may lead the election of a coordinator.
 	EnableCoordinator bool
-	// ElectionStrategy is the one by which a coordinator chooses the leaders of shared elections; "" when none does.
+	// ElectionStrategy: ELECTION_STRATEGY, "". The strategy by which a coordinator chooses the leaders of shared elections;
+	// "": no coordinator does.
 	ElectionStrategy string
-	// EnableOldestEmulationVersion is true when the server's coordinator chooses by OldestEmulationVersion, too.
+	// EnableOldestEmulationVersion: ENABLE_OLDEST_EMULATION_VERSION, false. If true, the server's coordinator also chooses by
+	// OldestEmulationVersion.
 	EnableOldestEmulationVersion bool
-	// EmulationVersion is what the server behaves like in coordinated elections; "" means its own version.
+	// EmulationVersion: EMULATION_VERSION, "". The version that the server behaves like in coordinated elections; "": its own.
 	EmulationVersion string
-	// EnableGatewayAPI is false when nothing of the Gateway API is served, whatever the next three say.
+	// EnableGatewayAPI: PILOT_ENABLE_GATEWAY_API, true. If false, nothing of the Gateway API is served, whatever the next
+	// three say.
 	EnableGatewayAPI bool
-	// EnableGatewayAPIStatus, EnableGatewayAPIDeploymentController and
-	// EnableGatewayAPIGatewayClassController are false when no status of its objects is written,
-	// nothing is deployed for Gateways, and no GatewayClass is made.
-	EnableGatewayAPIStatus, EnableGatewayAPIDeploymentController, EnableGatewayAPIGatewayClassController bool
-	// Revision of this control plane, "" for the one without a name.
+	// EnableGatewayAPIStatus: PILOT_ENABLE_GATEWAY_API_STATUS, true. If false, no status of its objects is written, and no
+	// GatewayClass is made.
+	EnableGatewayAPIStatus bool
+	// EnableGatewayAPIDeploymentController: PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER, true. If false, nothing is
+	// deployed for Gateways.
+	EnableGatewayAPIDeploymentController bool
+	// EnableGatewayAPIGatewayClassController: PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER, true. If false, no
+	// GatewayClass is made.
+	EnableGatewayAPIGatewayClassController bool
+	// Revision: REVISION, "". The control plane's revision; elections count "" as "default".
 	Revision string
-	// PodName is this process's identity, "" when the environment does not say.
+	// PodName: POD_NAME, "". This process's identity in elections.
 	PodName string
-	// PodUID is that of the Pod called PodName, "" when the environment does not say.
+	// PodUID: POD_UID, "". The UID of the Pod called PodName.
 	PodUID string
-	// PodNamespace is where this control plane and its locks live.
+	// PodNamespace: POD_NAMESPACE, "istio-system". The namespace of this control plane and its locks.
 	PodNamespace string
-	// ClusterID is the name of the cluster that this process runs in.
+	// ClusterID: CLUSTER_ID, "Kubernetes". The name of the cluster that this process runs in.
 	ClusterID string
-	// Kubeconfig is a list of files as kubectl takes it; "" when not set.
+	// Kubeconfig: KUBECONFIG, "". A list of files as kubectl takes it.
 	Kubeconfig string
-	// ElectionLock is "configmap", "multi" or "lease".
+	// ElectionLock: LEADER_ELECTION_LOCK, "configmap". It may be "multi" or "lease" too, and is in lower case here.
 	ElectionLock string
-	// LeaseDuration, RenewDeadline and RetryPeriod are the elections' timing. Each is
-	// positive; how they relate is for the election to judge.
+	// LeaseDuration, RenewDeadline and RetryPeriod: LEADER_ELECTION_LEASE_DURATION, 30s; LEADER_ELECTION_RENEW_DEADLINE,
+	// 15s; LEADER_ELECTION_RETRY_PERIOD, 7.5s. The elections' timing. Each is positive; whether they fit together, the
+	// election checks.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 }
 

@@ -14,7 +14,8 @@ import (
 
 // Client speaks to one API server.
 type Client interface {
-	// Kube is the typed client. It speaks protobuf by itself, which costs a fraction of JSON.
+	// Kube is the typed client. Unless the configuration names a content type, it uses
+	// protobuf, at a fraction of JSON's cost.
 	Kube() kubernetes.Interface
 	// Dynamic is the client for kinds that are not compiled in.
 	Dynamic() dynamic.Interface
@@ -90,7 +91,7 @@ func InMemory(c Client) bool {
 
 // CloseIdleConnections closes the connections of a client, and those of all that were derived
 // from it: at once where no request is using them, and otherwise when the requests that do
-// have ended. Whoever needs one again opens it again.
+// have ended. A later request opens a new one.
 func CloseIdleConnections(c Client) {
 	own, ok := c.(*client)
 	if !ok {

@@ -23,7 +23,7 @@ type Source struct {
 	List string
 	// Context is the context to use; "" means the files' current one.
 	Context string
-	// Flag is what Path is given by, for errors; "" means --kubeconfig, for which KUBECONFIG and a pod's own
+	// Flag is the command-line flag for Path, for errors; "" means --kubeconfig, for which KUBECONFIG and a pod's own
 	// service account do as well.
 	Flag string
 }

@@ -14,19 +14,20 @@ import (
 )
 
 // FreshConnections derives a configuration whose clients do not go on with a connection on
-// which a request has timed out. NewClient does so by itself; this is for those who make
-// their clients otherwise, such as for an elector alone.
+// which a request has timed out. NewClient does so by itself; this is for clients that are
+// made otherwise, such as for an elector alone.
 //
 // A request that was sent and not answered before the deadline of its context takes its
-// connection out of use: later ones get another, while what is under way on it goes on, such
-// as a watch. Watches, and logs that are followed, have connections of their own. A connection
-// on which nothing was read for a while is asked for a sign of life (HTTP/2 has a frame for
-// it) and closed when there is none, and with it all that waits on it. A connection that takes
-// long to set up is raced by another; nothing is sent twice for that.
+// connection out of use: later ones get another, while other requests that are under way on it
+// go on. Watches, and logs that are followed, have connections of their own. An HTTP/2
+// connection on which nothing was read for 5 s is pinged, and closed, with all that waits on
+// it, if there is no answer within another 5 s. An attempt to connect that takes more than
+// 250 ms is raced by another, and so on with longer and longer times; no write is sent twice
+// for that.
 //
 // TLS settings, client certificates, the dialer and the proxy are those of the configuration,
-// with the reloading that they do. A configuration with a Transport of its own keeps it as it
-// is, and with it all that is said here is its matter.
+// with the reloading that they do. A configuration with a Transport of its own keeps that, and
+// none of this applies to it.
 func FreshConnections(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.WrapTransport = transport.Wrappers(newFreshener().wrap, config.WrapTransport)

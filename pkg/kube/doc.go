@@ -1,6 +1,6 @@
 // Package kube makes clients of a Kubernetes API server.
 //
-// A Client is what the rest of this module is given instead of a configuration: the
+// A Client is passed through this module instead of a configuration: it has the
 // typed and the dynamic client over one transport and one rate limiter. Derive makes
 // another: of the same limiter, but with a transport or connections of its own, or with
 // a limit of its own for work that must not wait behind other work:
@@ -14,6 +14,6 @@
 //
 // No function here changes a configuration that it is given.
 //
-// For those who try requests again and again: Trouble logs what fails, once for each cause, Pause waits in
-// between, and Older compares resourceVersions.
+// For code that repeats requests: Trouble logs failures, once for each cause, Pause waits between two tries,
+// and Older compares resourceVersions.
 package kube

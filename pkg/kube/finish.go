@@ -13,7 +13,7 @@ import (
 
 // WithFinishedWrites waits for the answer of a write that was sent, for up to limit,
 // even when its context ends. Giving up on a request does not undo it: the server may
-// carry it out a moment later, when whoever sent it counts as having stopped. What
+// carry it out a moment later, when its sender counts as having stopped. A request that
 // waits for the rate limiter is not sent yet and still ends with its context. An election's gate waits
 // for such writes as well, before the lock is released, but hides their answers from the caller whose context
 // has ended; and work that runs without elections has no gate.

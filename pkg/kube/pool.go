@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// quietConnection is how long nothing may be read on a connection before it is asked
-	// for a sign of life, and signOfLife how long that may take. Nothing that waits on a
-	// dead connection waits for longer than the two together.
+	// quietConnection is how long nothing may be read on a connection before it is pinged,
+	// and signOfLife how long the answer may take. Nothing that waits on a dead connection
+	// waits for longer than the two together.
 	quietConnection, signOfLife = 5 * time.Second, 5 * time.Second
 	// unwritable is how long a connection may take nothing.
 	unwritable = 10 * time.Second
@@ -124,7 +124,7 @@ func (g *generation) leave() {
 	g.closeUnused()
 }
 
-// closeUnused closes what is left of a retired generation that nobody uses any more.
+// closeUnused closes the connections of a retired generation that no request uses any more.
 func (g *generation) closeUnused() {
 	g.mu.Lock()
 	var unused []*connection

@@ -188,7 +188,7 @@ func gotConn(req *http.Request) {
 	httptrace.ContextClientTrace(req.Context()).GotConn(httptrace.GotConnInfo{})
 }
 
-// timeoutError is what net and net/http give for a time-out.
+// timeoutError is like the errors of net and net/http for a time-out.
 type timeoutError struct{ is bool }
 
 func (timeoutError) Error() string   { return "i/o timeout" }

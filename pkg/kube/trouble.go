@@ -12,8 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Trouble knows which kinds of requests fail at present, and logs when that begins,
-// changes and ends: not each try. Its methods may be called from any goroutine.
+// Trouble keeps which kinds of requests fail at present, and logs when a failure begins,
+// changes and ends, not each try. Its methods may be called from any goroutine.
 type Trouble struct {
 	log     *slog.Logger
 	instead map[string]string
@@ -23,8 +23,8 @@ type Trouble struct {
 	away   error            // the last request, if it got no answer
 }
 
-// NewTrouble makes one that logs to log. instead has, by verb, what happens while requests of that verb are
-// forbidden, in words for the log.
+// NewTrouble returns a Trouble that logs to log. Its keys are the verbs that Tried is called with; instead says for each,
+// in words for the log, what the program does while requests of that verb are forbidden. It may be nil.
 func NewTrouble(log *slog.Logger, instead map[string]string) *Trouble {
 	return &Trouble{log: log, instead: instead, failed: map[string]error{}}
 }
@@ -81,7 +81,8 @@ func (t *Trouble) answered() (wasAway bool) {
 	return wasAway
 }
 
-// Moot forgets a verb whose requests are not needed any more: it is no Problem, and its end is not logged.
+// Moot forgets a failure of the verb, whose requests are no longer needed: it is no part of Problem any more, and no line
+// in the log says that it is over.
 func (t *Trouble) Moot(verb string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +103,7 @@ func Reason(err error) string {
 	return noAnswer
 }
 
-// Problem is what fails at present, in the order of verbs; nil when all is well.
+// Problem is the errors of requests that fail at present, in the order of verbs; nil when none does.
 func (t *Trouble) Problem() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// behindLimit is how long those are held up who wait for what cannot be read again. It is longer than leases are: after an
-// outage of this length nobody leads any more who did before.
+// behindLimit bounds the wait for objects that cannot be read again. It is longer than leases are: after an outage of this
+// length no leader of before leads any more.
 const behindLimit = 2 * time.Minute
 
 // behind knows which kinds of objects may have changed unseen.

@@ -54,7 +54,7 @@ func (b *broadcaster[T]) post(value T) {
 	b.send(delivery[T]{value, slices.Clone(b.handlers)})
 }
 
-// handle adds a handler, which is told the present value if there is one. Once remove has returned no further call
+// handle adds a handler, which is called with the present value if there is one. Once remove has returned no further call
 // of it begins; one that is under way is not waited for, since a handler may remove itself.
 func (b *broadcaster[T]) handle(call func(T)) (remove func()) {
 	b.mu.Lock()

@@ -24,13 +24,13 @@ type DefaultWatcher interface {
 	AddHandler(handler DefaultHandler)
 }
 
-// DefaultHandler is told the default revision, "" when there is none.
+// DefaultHandler is called with the default revision, "" when there is none.
 type DefaultHandler func(string)
 
-// Subscribable is what the DefaultWatchers of this package can do for users that come and go while the watcher runs on.
+// Subscribable is implemented by the DefaultWatchers of this package, for users that end before the watcher does.
 type Subscribable interface {
-	// Subscribe is AddHandler with a way back: once unsubscribe has returned no further call of handler begins. It does
-	// not wait for a call that is under way.
+	// Subscribe adds a handler as AddHandler does; unsubscribe removes it. Once unsubscribe has returned, no further call
+	// of handler begins. It does not wait for a call that is under way.
 	Subscribe(handler DefaultHandler) (unsubscribe func())
 }
 
@@ -44,13 +44,14 @@ func DefaultTagWebhook(namespace string) string {
 	return name + "-" + namespace
 }
 
-// NewDefaultWatcher watches the webhook of a namespace's default tag. revision is one's
-// own, which the log mentions.
+// NewDefaultWatcher watches the webhook of a namespace's default tag (DefaultTagWebhook).
+// revision is this process's own, which the log mentions.
 func NewDefaultWatcher(client kube.Client, revision string, istioNamespace string) DefaultWatcher {
 	return NewDefault(client, Config{Revision: revision, Namespace: istioNamespace})
 }
 
-// NewDefault is NewDefaultWatcher with a logger. The watcher is a Reporter too.
+// NewDefault is NewDefaultWatcher with all of Config. The watcher it returns also implements
+// Reporter, Awaiter and Subscribable.
 func NewDefault(client kube.Client, config Config) DefaultWatcher {
 	config = config.withDefaults()
 	name := DefaultTagWebhook(config.Namespace)

@@ -26,7 +26,7 @@ const (
 	minWatch, maxWatch = 5 * time.Minute, 10 * time.Minute
 )
 
-// sink is told what there is, by one goroutine at a time.
+// sink takes the objects that were read, from one goroutine at a time.
 type sink[T any] struct {
 	// replace says all that there is.
 	replace func([]T)
@@ -49,7 +49,7 @@ type reflector[T any] struct {
 	to      sink[T]
 	trouble *kube.Trouble
 	behind  *behind
-	// known says that the sink has been told all that there is.
+	// known says that the sink has been given all objects.
 	known bool
 }
 
@@ -233,7 +233,7 @@ func (f *reflector[T]) concerns(item *T) bool {
 	return f.name == "" || metaOf(item).GetName() == f.name
 }
 
-// selection is what to list: by name, the only form of list and watch that RBAC can
+// selection selects the objects to list: by name, the only form of list and watch that RBAC can
 // allow for one object.
 func (f *reflector[T]) selection() metav1.ListOptions {
 	if f.name != "" {

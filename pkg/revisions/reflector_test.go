@@ -38,7 +38,7 @@ func TestRetriesBackOff(t *testing.T) {
 		s     script
 		verb  string
 		times [2]int // bounds, within ten minutes
-		// problem is what it reports in the end, "" for none.
+		// problem is its last Problem, "" for none.
 		problem string
 	}{
 		"a list that fails": {script{

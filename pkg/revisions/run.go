@@ -56,19 +56,19 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Reporter is what the watchers of this package can do beside their interfaces.
+// Reporter is implemented by the watchers of this package.
 type Reporter interface {
-	// Problem is what fails at present: a missing permission, or a server that does not
-	// answer; nil when all is well. A watcher with a problem may still be in sync, by a
+	// Problem says which requests fail at present: for a missing permission, or because the
+	// server does not answer; nil when all is well. A watcher with a problem may still be in sync, by a
 	// permission that it has instead.
 	Problem() error
 }
 
-// Awaiter is what the watchers of this package can do for those who write by what they say.
+// Awaiter is implemented by the watchers of this package, for controllers whose writes depend on what these have read.
 type Awaiter interface {
 	// AwaitCurrent returns while changes are being seen, or polled for. When a watch has broken off, as by a
-	// restart of the API server, it waits until all has been read again: what the watcher says meanwhile may be
-	// wrong, and whoever writes by it may undo what the right one has written. It waits no longer than until ctx
+	// restart of the API server, it waits until all has been read again: until then the watcher may be
+	// wrong, and a write that depends on it may undo that of the right revision. It waits no longer than until ctx
 	// ends, and two minutes from when the watch broke off.
 	AwaitCurrent(ctx context.Context)
 }

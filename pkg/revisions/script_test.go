@@ -23,7 +23,7 @@ var hooksResource = schema.GroupResource{Resource: "mutatingwebhookconfiguration
 type script struct {
 	admission.MutatingWebhookConfigurationInterface
 	t *testing.T
-	// name or label is what each list and watch has to ask for.
+	// name or label has to be in each list and watch.
 	name, label string
 	began       time.Time
 	calls       []call
@@ -137,7 +137,7 @@ func (s *script) source() source[webhook] {
 	return sourceOf(s, func(list *admissionv1.MutatingWebhookConfigurationList) []webhook { return list.Items })
 }
 
-// heard is what a sink was told.
+// heard records the calls of a sink.
 type heard []string
 
 func (h *heard) sink() sink[webhook] {

@@ -33,7 +33,7 @@ type TagWatcher interface {
 	GetMyTags() sets.Set[string]
 	// IsMine reports whether an object, or a namespace, belongs to the revision: by its
 	// label istio.io/rev, which names the revision or a tag of it. One without the
-	// label belongs to whoever has the tag default; where there is no such tag, to the
+	// label belongs to the revision with the tag default; where there is no such tag, to the
 	// revision of the ValidatingWebhookConfiguration istiod-default-validator; and where
 	// there is none either, to the revision without a name. Inherited gives an object the
 	// label of its namespace.
@@ -60,7 +60,7 @@ func Inherited(object metav1.ObjectMeta, namespace map[string]string) metav1.Obj
 // does.
 const DefaultValidator = "istiod-default-validator"
 
-// TagHandler is told the revision's own name and its tags. The set is the handler's.
+// TagHandler is called with the revision's own name and its tags. The set is the handler's.
 type TagHandler func(sets.Set[string])
 
 // NewTagWatcher watches the tags of a revision, "" for the one without a name.
@@ -70,7 +70,8 @@ func NewTagWatcher(client kube.Client, revision string, systemNamespace string) 
 	return NewTags(client, Config{Revision: revision, Namespace: systemNamespace})
 }
 
-// NewTags is NewTagWatcher with a logger. The watcher is a Reporter too.
+// NewTags is NewTagWatcher with all of Config. The watcher it returns also implements Reporter
+// and Awaiter.
 func NewTags(client kube.Client, config Config) TagWatcher {
 	config = config.withDefaults()
 	log := config.Logger.With("revision", config.Revision)
@@ -113,7 +114,7 @@ type tagWatcher struct {
 	validator string
 }
 
-// tagged is what the objects of one kind say, by their names.
+// tagged has the tags of one kind of object, by the objects' names.
 type tagged map[string]tag
 
 type tag struct{ name, revision string }
@@ -248,7 +249,7 @@ func (w *tagWatcher) post() {
 	w.broadcaster.post(t)
 }
 
-// read is what the objects that were read make together.
+// read combines what was read of all kinds.
 func (w *tagWatcher) read() tags {
 	t := tags{mine: sets.New(w.revision), others: sets.New[string]()}
 	defaultTag := false
@@ -302,7 +303,7 @@ func (w *tagWatcher) IsMine(object metav1.ObjectMeta) bool {
 	return t.unlabelled
 }
 
-// present is what is known; before anything is, the revision's own name.
+// present is the tags as last read; before the first reading, the revision's own name.
 func (w *tagWatcher) present() tags {
 	t, known := w.broadcaster.read()
 	if !known {

@@ -305,7 +305,7 @@ func TestWatchersSayWhatTheyLack(t *testing.T) {
 	}
 }
 
-// Handlers are told when the tags change, or only those of others, which is what IsMine goes by.
+// Handlers are told when the tags change, or only those of others, on which IsMine depends.
 func TestTagWatcherFollowsAllTags(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {

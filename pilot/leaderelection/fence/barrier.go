@@ -6,10 +6,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Barrier is a policy that refuses one ConfigMap, which nobody has a use for, to everyone.
+// Barrier returns a policy that refuses one ConfigMap, which has no other purpose, to everyone.
 // An API server that refuses it knows every policy and binding that was written before: it
-// follows each of the two kinds in order, and takes what it has seen of both into use at once. The
-// nonce has to be a new one each time: what is seen must not be a former barrier.
+// watches each of the two kinds in order, and takes what it has seen of both into use at once. The
+// nonce has to be a new one each time, so that a former barrier is not taken for this one.
 func Barrier(set, nonce, namespace string) (Pair, *corev1.ConfigMap) {
 	reason := metav1.StatusReasonForbidden
 	name := "incumbent-fence-barrier-" + nonce

@@ -8,8 +8,8 @@ import (
 )
 
 // candidateGuards judge what the accounts write of LeaseCandidates in the namespace of their coordinated locks, for which RBAC knows no
-// names beforehand. A Pod writes those that are called after it, "<pod>.<lock>". Whoever coordinates asks others by their
-// pingTime alone, and deletes those that have been asked and do not answer. How long they have not, CEL cannot know.
+// names beforehand. A Pod writes those with its name, "<pod>.<lock>". A coordinator writes the pingTime of others alone,
+// and deletes those that have been pinged and do not answer. For how long they have not, CEL cannot know.
 func candidateGuards(set string, locks []single) (pairs []Pair) {
 	reason := metav1.StatusReasonForbidden
 	for _, group := range byPlace(locks, func(s single) bool { return s.Coordinated }, func(s single) string { return s.Namespace }) {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// LockKind is the kind of object that an election's record lies in.
+// LockKind is the kind of object that has an election's record.
 type LockKind string
 
 // The kinds of lock. A MultiLock is declared as the one whose record counts.
@@ -19,7 +19,7 @@ const (
 	Lease     LockKind = "lease"
 )
 
-// Mode is what becomes of a write that a fence finds wrong.
+// Mode says how the API server treats a write that a fence finds wrong.
 type Mode string
 
 // The modes. In all but Deny the API server admits the write, and a missing lock refuses
@@ -40,7 +40,7 @@ const RevisionWord = "{revision}"
 // Declaration says which writes of whom an election guards. It has a JSON form, so
 // that it can be kept in a file.
 type Declaration struct {
-	// Election is the lock object's name; a per-revision one appends to it.
+	// Election is the lock object's name; with Revisions "-<revision>" is appended.
 	Election string `json:"election"`
 	// Namespace of the lock object.
 	Namespace string `json:"namespace"`
@@ -52,19 +52,20 @@ type Declaration struct {
 	// Multi: the lock is one of two that are held together. Its count of terms then may
 	// jump to the other's.
 	Multi bool `json:"multi,omitempty"`
-	// Mode is what becomes of a write that is found wrong: "deny", which is the default,
+	// Mode says how a write that is found wrong is treated: "deny", which is the default,
 	// "warn" or "audit".
 	Mode Mode `json:"mode,omitempty"`
-	// Remote: candidates of other clusters take part. Their tokens are not bound to
-	// pods of this one, so that no policy here can know them: it is refused.
+	// Remote: candidates of other clusters take part. Their tokens are not bound to pods of
+	// this cluster, so that no policy here can tell them apart. Such an election cannot have
+	// a fence: Validate returns an error.
 	Remote bool `json:"remote,omitempty"`
 	// ServiceAccounts are those of the candidates, as "namespace/name". Writes of all
 	// others are not judged; that is RBAC's part.
 	ServiceAccounts []string `json:"serviceAccounts"`
-	// Others take part in the election, too: service accounts as "namespace/name", where a *
-	// at the end stands for any rest. They may hold the lock, and what they write is for a fence of
-	// theirs to judge. So each revision can have a fence of its own, and two of them
-	// agree about a lock that they share.
+	// Others are further service accounts whose pods may hold the lock, as "namespace/name",
+	// where a * at the end stands for any rest. This fence does not judge their guarded
+	// writes; a declaration of their own can. So each of two revisions can have a fence of its
+	// own about a lock that they share.
 	Others []string `json:"others,omitempty"`
 	// Coordinators are the users that may write a candidate in as holder, such as
 	// system:serviceaccount:istio-system:coordinator, or system:apiserver where Kubernetes' own coordinator runs.
@@ -73,7 +74,7 @@ type Declaration struct {
 	// "<pod>.<lock>", or as the pod; and the LeaseCandidates of the namespace are guarded by their writers' Pods. Where no service
 	// account is among the Coordinators, each of the accounts and the others may coordinate.
 	Coordinated bool `json:"coordinated,omitempty"`
-	// Guards are what only the holder may write. Without any, the lock alone is guarded.
+	// Guards are the writes that only the holder may make. Without any, the lock alone is guarded.
 	Guards []Guard `json:"guards,omitempty"`
 	// Members: each process of the accounts publishes a Lease of its own in the namespace (package members). It is
 	// guarded by the writer's Pod, and of other Leases there the accounts write those alone that they may update by name.

@@ -128,7 +128,7 @@ func hasRecord(object string) string {
 	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.annotations) && %[2]s in %[1]s.metadata.annotations", object, quote(k8sresourcelock.LeaderElectionRecordAnnotationKey))
 }
 
-// plainForm is what the record of a renewal looks like: of the canonical form, with times of which a calendar has the day, and a
+// plainForm matches the record of a renewal: of the canonical form, with times of which a calendar has the day, and a
 // count that a term more does not bring to its end. With at most plainSize characters, its names are short enough, too. It is
 // cheaper to match than recordForm, since it counts less.
 const (
@@ -165,7 +165,7 @@ func managers(object string) string {
 }
 
 // bulk is how many bytes an object carries in what anyone may write, annotations aside
-// that the record lies in.
+// that has the record.
 func bulk(kind LockKind, object string) string {
 	size := func(field, leaveOut string) string {
 		where := object + "." + field

@@ -12,18 +12,18 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// ErrNotLeader is what a refused write fails with. errors.As finds a *NotLeaderError
-// with the details, through client-go's errors too.
+// ErrNotLeader is the error of a write that the gate refuses. errors.As finds a
+// *NotLeaderError with the details, through client-go's errors too.
 var ErrNotLeader = errors.New("not the leader")
 
-// ErrOutcomeUnknown is what a write fails with that was sent and then given up, because
-// the term or its caller's time ended before the API server had answered. It may have been
+// ErrOutcomeUnknown is the error of a write that was sent and then given up, because the
+// term or its caller's time ended before the API server had answered. The write may have been
 // applied, or may yet be. errors.As finds an *OutcomeUnknownError with the details.
 var ErrOutcomeUnknown = errors.New("the outcome of the write is unknown")
 
-// ErrUpgrade is what a request to upgrade its connection fails with while the gate is
-// open: exec, attach, port-forward, CONNECT, and whatever else becomes a connection of its
-// own. Such a connection would outlive the gate; see Gate.AllowUpgrades.
+// ErrUpgrade is the error of a request to upgrade its connection: exec, attach, port-forward,
+// CONNECT, and whatever else becomes a connection of its own. Such a connection would outlive
+// the gate; see Gate.AllowUpgrades. While the gate is shut the error is ErrNotLeader instead.
 var ErrUpgrade = errors.New("an upgraded connection would outlive the gate: declare it with AllowUpgrades, or use a client without a gate for it")
 
 // NotLeaderError says which gate refused a write, and why.
@@ -44,8 +44,8 @@ func (e *NotLeaderError) Error() string {
 // Is makes errors.Is(err, ErrNotLeader) true.
 func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
 
-// OutcomeUnknownError says which write was given up, and why. Whoever gets it reads the
-// object before deciding on anything: neither is the write done, nor is it not.
+// OutcomeUnknownError says in which term a write was given up, and why. Read the object before
+// deciding what to do: the write may have been applied or not.
 type OutcomeUnknownError struct {
 	// Election is the gate's election, and Term the one that the write was admitted in.
 	Election string
@@ -93,7 +93,7 @@ type admission struct {
 	local *termWrites
 }
 
-// termWrites is what the writes of one term share: a context that ends with it.
+// termWrites is shared by the writes of one term: a context that ends with it.
 type termWrites struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc

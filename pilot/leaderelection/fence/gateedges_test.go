@@ -282,7 +282,7 @@ func (b *breaksOnce) Read([]byte) (int, error) {
 	return 0, errBroken
 }
 
-// While an answer is read its caller gives up: that is what the reader is told then, but
+// While an answer is read its caller gives up: the reader gets that as its error, but
 // not in place of an answer that was whole.
 func TestWhoGivesUpWhileReadingIsToldSo(t *testing.T) {
 	gaveUp := errors.New("gave up")

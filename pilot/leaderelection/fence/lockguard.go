@@ -14,7 +14,7 @@ import (
 // lockGuard judges changes of a lock object. The record's, by what it was and what it is to be:
 //
 //	same        anyone: annotations, labels and data alone
-//	begins      anyone: a new lock that names nobody
+//	begins      anyone: a new lock without a holder
 //	renews      the holder, with the same count
 //	takes       a candidate, for itself; a term that follows another's counts one more
 //	releases    the holder, to nobody, with the same count
@@ -25,8 +25,8 @@ import (
 // finalizers, more notes than leave room for the record, its deletion. Each is a variable of
 // the policy, by which a refusal names it.
 //
-// A candidate is a pod of a declared service account. Whoever may delete policies may do all
-// of it: operators, and the controllers that delete what is in a namespace.
+// A candidate is a pod of a declared service account. A user that may delete policies may do all
+// of it: operators, and the controllers that delete the objects of a namespace.
 //
 // That a live holder is displaced too early cannot be seen here, as CEL has no clock.
 // The displaced one cannot write any more, then, so it costs a term and no safety.
@@ -49,7 +49,7 @@ func (s single) lockGuard(set string) Pair {
 	}.pair()
 }
 
-// operator is true for whoever may delete policies.
+// operator is true for users that may delete policies.
 const operator = "authorizer.group('admissionregistration.k8s.io').resource('validatingadmissionpolicies').check('delete').allowed()"
 
 // Bounds of what may lie in a lock object beside its record, in bytes. An object with more than
@@ -58,7 +58,7 @@ const operator = "authorizer.group('admissionregistration.k8s.io').resource('val
 const (
 	othersBulk     = 32 << 10
 	candidatesBulk = 64 << 10
-	// keyBulk is what each key counts beyond its bytes: an API server notes it once for each of its managers.
+	// keyBulk is added to the bytes of each key: an API server notes it once for each of its managers.
 	keyBulk = 16
 )
 

@@ -53,7 +53,7 @@ type Set struct {
 // All lists every pair, in order.
 func (s Set) All() []Pair { return slices.Concat(s.Permanent, s.Locks, s.Work) }
 
-// Render makes the policies of declarations. It asks nobody. The error lists all that
+// Render makes the policies of declarations, and sends no request. The error lists all that
 // is wrong.
 func Render(name string, declarations ...Declaration) (Set, error) {
 	set := Set{Name: name}
@@ -222,7 +222,7 @@ func (p part) annotations() map[string]string {
 	return map[string]string{LocksAnnotation: strings.Join(locks, ","), AccountsAnnotation: strings.Join(slices.Compact(accounts), ",")}
 }
 
-// actions are what the API server is to do about a write that is found wrong.
+// actions are the API server's, for a write that is found wrong.
 func (m Mode) actions() []admissionv1.ValidationAction {
 	switch m {
 	case Audit:
@@ -234,7 +234,7 @@ func (m Mode) actions() []admissionv1.ValidationAction {
 	return []admissionv1.ValidationAction{admissionv1.Deny}
 }
 
-// missing is what a missing lock does to what it guards.
+// missing says whether a missing lock has guarded writes refused.
 func (m Mode) missing() *admissionv1.ParameterNotFoundActionType {
 	action := admissionv1.DenyAction
 	if m == Warn || m == Audit {
@@ -243,7 +243,7 @@ func (m Mode) missing() *admissionv1.ParameterNotFoundActionType {
 	return &action
 }
 
-// digest tells contents apart. It is that of their JSON with all keys in order, as one gets it from what lies in a
+// digest distinguishes contents. It is that of their JSON with all keys in order, as one gets it from what is in a
 // file or in a cluster: the chart, which knows no Go types, makes the same names.
 func digest(content ...any) string {
 	raw, err := json.Marshal(content)
@@ -270,7 +270,7 @@ func (p part) complete() {
 		policy = admissionv1.Exact
 	}
 	if len(p.namespaces) > 0 {
-		// A selector of namespaces lets every object pass that lies in none.
+		// A selector of namespaces matches every object that is in none.
 		anywhere = admissionv1.NamespacedScope
 	}
 	match.MatchPolicy = &policy
@@ -356,7 +356,7 @@ func (p part) within() *admissionv1.MatchResources {
 	return match
 }
 
-// resource is what locks of the kind are called in requests.
+// resource is the name of the kind in requests.
 func (k LockKind) resource() (group, resource string) {
 	if k == Lease {
 		return "coordination.k8s.io", "leases"

@@ -18,10 +18,10 @@ type Probe struct {
 	Coordinated bool
 	// ServiceAccounts are those whose writes are judged.
 	ServiceAccounts []string
-	// Mode is what is to become of a write that is found wrong.
+	// Mode says how a write that is found wrong is to be treated.
 	Mode  Mode
 	Guard Guard
-	// Resource and Object are what to create; Object is nil when no write is known that
+	// Resource and Object say which object to create; Object is nil when no write is known that
 	// the API server would judge by the fence and not refuse for another reason.
 	Resource schema.GroupVersionResource
 	Object   *unstructured.Unstructured

@@ -136,7 +136,7 @@ func TestACoordinatorHasAName(t *testing.T) {
 	}
 }
 
-// What a mistake is called is what leads out of it.
+// The name of a mistake leads to its remedy.
 func TestWhatIsWrongIsCalledByItsName(t *testing.T) {
 	for resource, want := range map[string]string{"*": "not all at once", "*/status": "not all at once", "pods*": "that is no resource's name"} {
 		d := good()

@@ -19,16 +19,17 @@ import (
 // Reads always pass: GET, HEAD and OPTIONS, and what is asked by POST and changes
 // nothing, which is SubjectAccessReview, LocalSubjectAccessReview, SelfSubjectAccessReview,
 // SelfSubjectRulesReview, SelfSubjectReview and TokenReview. Everything else is a write,
-// dry runs and requests through a proxy subresource included. A connection that is to
-// be upgraded is refused whoever leads: ErrUpgrade.
+// dry runs and requests through a proxy subresource included. A request to upgrade its
+// connection is refused whoever leads: with ErrNotLeader while the gate is shut, otherwise
+// with ErrUpgrade.
 //
 // A write that the fence refuses although the gate is open is tried again for as long as
 // the cover lasts and the caller waits, because the API server that judges it may not have
-// heard of the new holder yet. It was refused, so that sending it again does nothing twice.
+// seen the new holder yet. It was refused, so that sending it again applies nothing twice.
 //
 // A write that was sent is waited for by Drain until it is answered or its cover has ended,
 // whatever its caller does: the caller's context, and the time-out of its client, end its
-// own wait alone. Who gives up before the answer is told ErrOutcomeUnknown.
+// own wait alone. A caller that gives up before the answer gets ErrOutcomeUnknown.
 //
 // A request whose context comes from a run function passes in that function's term alone
 // (k8sleaderelection.TermFromContext).
@@ -81,7 +82,7 @@ func (t *gated) upgradeRefused() error {
 	return fmt.Errorf("election %s: %w", t.gate.election, ErrUpgrade)
 }
 
-// unlessUpgraded ends a connection that was upgraded although nothing in its request told.
+// unlessUpgraded ends a connection that was upgraded although nothing in its request said that it would be.
 func (t *gated) unlessUpgraded(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 		return resp, err
@@ -117,7 +118,7 @@ func (t *gated) write(req *http.Request, pass admitted) (*http.Response, error) 
 	}
 }
 
-// outcome is what came of a request.
+// outcome is a request's answer or error.
 type outcome struct {
 	resp *http.Response
 	err  error
@@ -129,7 +130,7 @@ func (o outcome) discard() {
 	}
 }
 
-// answered hands the answer on. It is still being read: its context lives until that is
+// answered hands the answer on. It is still being read: its context lasts until that is
 // over, or the caller's is. But a caller that never closes it must not keep a drain waiting
 // for ever.
 func (t *gated) answered(caller context.Context, pass admitted, o outcome) (*http.Response, error) {
@@ -177,7 +178,7 @@ func detached(req *http.Request, ctx context.Context) *http.Request {
 	return req
 }
 
-// linger waits, and reports whether both contexts are still alive.
+// linger waits, and reports whether neither context has ended.
 func linger(pause time.Duration, one, other context.Context) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -14,7 +14,7 @@ const defaultRevision = "incumbent.dev/DefaultRevision"
 // (coordination.CandidateName), in others as its Pod.
 func Pod(identity, lock string) string { return strings.TrimSuffix(identity, "."+lock) }
 
-// Identity is what a Pod's candidate is called in the lock.
+// Identity returns the identity of a Pod's candidate in the lock.
 func (e Election) Identity(pod string) string {
 	if !e.Coordinated() || pod == "" {
 		return pod

@@ -1,8 +1,8 @@
-// Package inspect turns lock objects into what people want to know of an election: who leads,
-// of which revision, why, who could take over, and what would happen if. It is pure: it asks
-// nobody and reads no clock, so that whoever shows elections, a command or a page, says the same.
+// Package inspect tells from lock objects the state of an election: who leads, of which
+// revision, why, who could take over, and what would happen if. It is pure: it sends no
+// request and reads no clock, so that a command and a page that show elections agree.
 //
-// It reads the elections of istiod and of client-go as well as ours. Of whether a holder is
-// alive one look at a record tells nothing: its times are of the holder's own clock. Two looks
-// do, see Compare.
+// It reads the elections of istiod and of client-go as well as ours. One look at a record does
+// not tell whether its holder is alive, because its times are of the holder's own clock. Two
+// looks do, see Compare.
 package inspect

@@ -11,17 +11,17 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// State is what a lock says about who leads.
+// State says whether a lock is held, and how.
 type State string
 
 const (
 	// Leads: the holder is one of ours, and acts.
 	Leads State = "leads"
-	// Holds: it does not say whether it acts: it is a peer (istiod, client-go), or one of ours that settles.
+	// Holds: the holder does not say whether it acts: it is a peer (istiod, client-go), or one of ours that settles.
 	Holds State = "holds"
 	// Nominated: the holder was written in by somebody else, and has not answered yet.
 	Nominated State = "nominated"
-	// Kept: the lock is held for no process, but by the elections that came in its place.
+	// Kept: the lock is a predecessor's, and kept by the elections that came in its place.
 	Kept State = "kept"
 	// Free: the last holder gave the lock up.
 	Free State = "free"
@@ -37,10 +37,10 @@ type Candidate struct {
 	Election  string `json:"-"`
 	Identity  string `json:"identity"`
 	Key       string `json:"key,omitempty"`
-	// Warm: its caches are prepared. Fit: it does not mind to lead.
+	// Warm: its caches are prepared. Fit: it has no reason to rather not lead.
 	Warm bool `json:"warm"`
 	Fit  bool `json:"fit"`
-	// Late: it has said nothing for longer than it should. It may be gone.
+	// Late: its last report is older than it should be. It may be gone.
 	Late bool `json:"late,omitempty"`
 	// Version is the program's, and PodUID its Pod's.
 	Version string `json:"version,omitempty"`
@@ -50,19 +50,20 @@ type Candidate struct {
 // able reports whether it could lead, as far as it says.
 func (c Candidate) able() bool { return c.Fit && !c.Late }
 
-// Election is all that its lock, and those who take part in it, say.
+// Election describes an election, from its lock and its candidates' members.
 type Election struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Lock is Lease, ConfigMap or Both.
 	Lock  string `json:"lock"`
 	State State  `json:"state"`
-	// Strategy is that by which a coordinator chooses who leads; empty: nobody chooses. Preferred is whom it wants in the holder's place.
+	// Strategy is that by which a coordinator chooses who leads; empty: no coordinator does. Preferred is the candidate that
+	// it wants in the holder's place.
 	Strategy  string `json:"strategy,omitempty"`
 	Preferred string `json:"preferred,omitempty"`
 	// apart: the holder waits for no coordinator, whatever the Lease says.
 	apart bool
-	// Holder is who the record names, in a coordinated election by its Pod, Key its rank, Revision and Remote what that says.
+	// Holder is the recorded holder, in a coordinated election its Pod; Key is its rank, which Revision and Remote decode.
 	Holder   string `json:"holder,omitempty"`
 	Key      string `json:"key,omitempty"`
 	Revision string `json:"revision,omitempty"`
@@ -71,12 +72,14 @@ type Election struct {
 	Program string `json:"program,omitempty"`
 	// Ranked: candidates of the default revision go before others.
 	Ranked bool `json:"ranked"`
-	// Since and Renewed are by the holder's own clock.
-	Since        time.Time `json:"since,omitzero"`
-	Renewed      time.Time `json:"renewed,omitzero"`
-	LeaseSeconds int       `json:"leaseSeconds,omitempty"`
-	Transitions  int       `json:"transitions"`
-	Version      string    `json:"resourceVersion,omitempty"`
+	// Since and Renewed are the record's acquireTime and renewTime, by the holder's own clock.
+	Since   time.Time `json:"since,omitzero"`
+	Renewed time.Time `json:"renewed,omitzero"`
+	// LeaseSeconds and Transitions are the record's.
+	LeaseSeconds int `json:"leaseSeconds,omitempty"`
+	Transitions  int `json:"transitions"`
+	// Version is the lock object's resourceVersion; of Both, the Lease's.
+	Version string `json:"resourceVersion,omitempty"`
 	// HandsOver: the leader passes the lock on when it is asked. Unfit: it would rather not lead.
 	HandsOver bool `json:"handsOver,omitempty"`
 	Unfit     bool `json:"unfit,omitempty"`
@@ -86,15 +89,15 @@ type Election struct {
 	Hold    *Hold    `json:"hold,omitempty"`
 	// Candidates are in the order in which they would go first.
 	Candidates []Candidate `json:"candidates,omitempty"`
-	// Problems want somebody to look.
+	// Problems are what an operator should look at, in words.
 	Problems []string `json:"problems,omitempty"`
-	// Live is what more than one look says; empty: there was one.
+	// Live says whether the holder is alive, from a comparison of two looks (Compare); empty: there was one look.
 	Live Liveness `json:"live,omitempty"`
 }
 
-// Request is who asks the leader to hand over.
+// Request is a request that the leader hand over.
 type Request struct {
-	// To is who asks for the lock, or is to have it; empty: whoever comes.
+	// To is the candidate that asks for the lock, or is to have it; empty: the leader is to release it.
 	To        string `json:"to,omitempty"`
 	Key       string `json:"key,omitempty"`
 	Reason    string `json:"reason"`
@@ -104,7 +107,7 @@ type Request struct {
 	Refused   string `json:"refused,omitempty"`
 }
 
-// Hold is an operator's word that the holder stays.
+// Hold is an operator's order that the holder stays.
 type Hold struct {
 	Reason    string `json:"reason"`
 	Requester string `json:"requester,omitempty"`
@@ -113,16 +116,17 @@ type Hold struct {
 	Seconds int `json:"seconds"`
 }
 
-// Led reports whether the lock names somebody who can lead.
+// Led reports whether the lock names a holder that can lead.
 func (e Election) Led() bool { return e.State == Leads || e.State == Holds || e.State == Nominated }
 
-// Known reports whether all who take part say so: those of ours do where members keep Leases, and
-// a holder that does not is a peer, beside which there may be others.
+// Known reports whether Candidates are all candidates. Those of ours are there where members publish
+// Leases, which members says; a holder that is not is a peer, beside which there may be others.
 func (e Election) Known(members bool) bool {
 	return members && (e.Holder == "" || e.State == Kept || slices.ContainsFunc(e.Candidates, func(c Candidate) bool { return c.Identity == e.Holder }))
 }
 
-// Elections are those that the locks are of, by namespace and name.
+// Elections returns the elections that the locks belong to, by namespace and name, with their candidates, in the order in
+// which these go first with the default revision d.
 func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.DefaultRevision) []Election {
 	type name struct{ namespace, name string }
 	byName := map[name][]Lock{}
@@ -174,7 +178,7 @@ func ofName(locks []Lock) []Election {
 
 func isPart(l Lock) bool { return l.Snapshot.Notes[k8sresourcelock.MultiLockAnnotation] != "" }
 
-// pair is the election that a ConfigMap and a Lease are held for together. By the Lease it is told.
+// pair is the election of a ConfigMap and a Lease that are held together, by the Lease's record.
 func pair(locks []Lock) Election {
 	lease, other := locks[0], locks[1]
 	if lease.Kind != Lease {
@@ -188,7 +192,7 @@ func pair(locks []Lock) Election {
 	return e
 }
 
-// Of is what one lock says.
+// Of returns the election of one lock, from that lock alone: without candidates, and without a second look.
 func Of(l Lock) Election {
 	s, r := l.Snapshot, l.Snapshot.Record
 	notes := k8sleaderelection.DecodeNotes(s)

@@ -24,7 +24,7 @@ const (
 type Lock struct {
 	Kind, Namespace, Name string
 	Snapshot              k8sresourcelock.Snapshot
-	// manager is who wrote the object last, by the API server's own notes.
+	// manager wrote the object last, by its managedFields.
 	manager string
 }
 
@@ -77,7 +77,7 @@ func lastManager(entries []metav1.ManagedFieldsEntry) (name string) {
 	return name
 }
 
-// program is whose elector the holder runs, as far as it can be told.
+// program is the implementation of the holder's elector; empty where that is not known.
 func (l Lock) program(leads bool) string {
 	switch {
 	case leads:
@@ -88,7 +88,7 @@ func (l Lock) program(leads bool) string {
 	return ""
 }
 
-// Liveness is what two looks at a lock say of its holder.
+// Liveness says whether a lock's holder is alive, as far as two looks at the lock tell.
 type Liveness string
 
 const (
@@ -102,8 +102,8 @@ const (
 	Moved Liveness = "moved"
 )
 
-// Compare says what became of a lock between two looks that were apart for that long, by the
-// clock of the one who looked.
+// Compare says how a lock has changed between two looks. apart is the time between them, by the
+// reader's own clock.
 func Compare(before, after Lock, apart time.Duration) Liveness {
 	a, b := before.Snapshot, after.Snapshot
 	switch {

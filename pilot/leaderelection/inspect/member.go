@@ -9,8 +9,8 @@ import (
 // memberTolerance is by how much the clocks of members, and the one that they are judged by, may differ.
 const memberTolerance = time.Minute
 
-// Candidates are what members say of their part in elections. now is a clock that they are judged by,
-// the API server's if there is a choice: one that has said nothing for long is late.
+// Candidates returns the elections' candidates, by the members' own accounts. One whose last report is too old at now is
+// late; take now from the API server's clock if there is a choice.
 func Candidates(all []members.Member, now time.Time) (candidates []Candidate) {
 	for _, m := range all {
 		for _, e := range m.Elections {

@@ -8,7 +8,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// Move is how an election comes by its next leader.
+// Move is the way in which an election gets its next leader.
 type Move string
 
 const (
@@ -21,13 +21,13 @@ const (
 	Preempt Move = "preempt"
 	// Expire: nobody acts until the lease has run out.
 	Expire Move = "expire"
-	// Take: the lock is free for the first that comes.
+	// Take: the lock is free, and the first candidate to write it gets it.
 	Take Move = "take"
-	// Unknown: there may be somebody who would, but nobody says so.
+	// Unknown: a candidate may be there that would lead, but no member says so.
 	Unknown Move = "unknown"
 )
 
-// Outcome is what would become of an election.
+// Outcome is a prediction for an election.
 type Outcome struct {
 	Move Move `json:"move"`
 	// Leader is who would lead; empty: not known, or nobody.
@@ -36,13 +36,13 @@ type Outcome struct {
 	Revision string `json:"revision,omitempty"`
 	// Warm: its caches are prepared already.
 	Warm bool `json:"warm"`
-	// Gap is for how long nobody would act, and Why what the outcome comes from.
+	// Gap says for how long nobody would act, and Why for what reason, in words.
 	Gap string `json:"gap"`
 	Why string `json:"why"`
 }
 
-// If is what would happen were that the default revision. known says that those who take part
-// say so (members); without, a candidate may be there that nobody knows of.
+// If predicts what would happen if d were the default revision. known says that all candidates are in e.Candidates, as
+// where members publish Leases (Election.Known); otherwise there may be others.
 func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	candidates := inOrder(e.Candidates, e.byRank(), d)
 	stays := func(why string) Outcome {
@@ -126,7 +126,7 @@ func take(e Election, candidates []Candidate, known bool) Outcome {
 		o.Gap, o.Why = "a lease of the candidates, counted from when it became so", "an unreadable record counts as held for a lease"
 	}
 	next := ready(candidates, func(Candidate) bool { return true })
-	if next == nil { // an unfit one takes what is left to nobody
+	if next == nil { // an unfit one takes a lock that no other takes
 		if i := slices.IndexFunc(candidates, func(c Candidate) bool { return !c.Late }); i >= 0 {
 			next = &candidates[i]
 		}
@@ -143,7 +143,7 @@ func take(e Election, candidates []Candidate, known bool) Outcome {
 	return o
 }
 
-// IfDied is what would happen were the holder killed now.
+// IfDied predicts what would happen if the holder were killed now. d and known are as for If.
 func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	if !e.Led() {
 		return e.If(d, known)
@@ -171,7 +171,7 @@ func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcom
 	return o
 }
 
-// Reason says in a sentence why who leads does.
+// Reason says in a sentence why the leader leads, or nobody does.
 func (e Election) Reason(d k8sleaderelection.DefaultRevision) string {
 	switch {
 	case e.State == Kept:

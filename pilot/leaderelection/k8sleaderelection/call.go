@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// call is what became of one request for the lock.
+// call is one ended request for the lock, with its result.
 type call struct {
 	op     core.Op
 	result core.Result

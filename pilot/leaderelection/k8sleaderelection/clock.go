@@ -6,12 +6,18 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// Moment is one reading of all the machine's clocks: its fields are Mono, the monotonic clock, Boot, CLOCK_BOOTTIME,
-// and Wall, in nanoseconds.
+// Moment is one reading of all the machine's clocks, in nanoseconds:
+//
+//	Mono Instant // the monotonic clock, from an origin of the process; an int64
+//	Boot int64   // CLOCK_BOOTTIME, which goes on while the machine sleeps
+//	Wall int64   // since 1970
+//
+// A clock that the platform lacks stays 0. Plus(d) is the Cover that lasts d from the Moment.
 type Moment = core.Moment
 
-// Cover is the end of the time in which a leader may act, on each clock, by the same fields. Left is what remains of
-// it at a Moment, by the clock that has gone furthest. The zero Cover has ended.
+// Cover is the end of the time in which a leader may act, on each clock. Its fields are those of Moment: Mono, Boot and
+// Wall. Left(now) is the time that remains of it at a Moment, by the clock on which the least remains; at zero or less it
+// has ended. The zero Cover has ended.
 type Cover = core.Cover
 
 // Clock reads the clocks that a cover is measured by. The zero Clock is not usable;
@@ -51,12 +57,13 @@ func (c *Clock) WithWall(wall func() int64) *Clock {
 	return &other
 }
 
-// mono is Now().Mono, for those who need no more.
+// mono is Now().Mono, where no other clock is needed.
 func (c *Clock) mono() core.Instant { return core.Instant(time.Since(c.epoch)) + 1 }
 
-// Deadline is when a cover ends, for a context: as much after the reading now as was left
-// of it then. A deadline that is counted from a second reading would be later by as much as
-// the process was stopped between the two.
+// Deadline returns the end of a cover as a time for context.WithDeadline: now plus
+// end.Left(now). Give it the Moment by which the cover was found open. A deadline counted from
+// a second reading would be later by as much as the process was stopped between the two. Of a
+// Cover that has ended it is now or earlier.
 func (c *Clock) Deadline(now Moment, end Cover) time.Time {
 	return c.epoch.Add(time.Duration(now.Mono-1) + end.Left(now))
 }

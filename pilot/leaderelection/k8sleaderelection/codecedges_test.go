@@ -41,7 +41,7 @@ func TestRequestsAndHolds(t *testing.T) {
 		`{"identity":"b","key":"canary","reason":"default-revision"}`: true,
 		`{"identity":"b c","reason":"default-revision"}`:              false,
 		`{"identity":"b c","reason":"operator"}`:                      false,
-		`{"reason":"operator"}`:                                       true, // to whoever comes
+		`{"reason":"operator"}`:                                       true, // to step down
 		`{"reason":"default-revision"}`:                               false,
 		`{"identity":"b","key":"a b"}`:                                false,
 		`{"identity":7}`:                                              false,

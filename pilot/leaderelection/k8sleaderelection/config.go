@@ -11,7 +11,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// JitterFactor is the most by which the time between two polls exceeds RetryPeriod, as a share of that.
+// JitterFactor spreads polls: one comes RetryPeriod × (1 + JitterFactor × a random number in [0,1)) after the lock was
+// last seen. RenewDeadline has to exceed RetryPeriod × JitterFactor. client-go has the same constant.
 const JitterFactor = 1.2
 
 // DefaultMaxClockDrift is the share by which clock rates may differ from true time.
@@ -19,7 +20,9 @@ const JitterFactor = 1.2
 const DefaultMaxClockDrift = 0.02
 
 // KeyComparisonFunc reports whether this candidate outranks a live holder whose
-// record carries existingKey, and may therefore take its lock.
+// record carries existingKey, and may therefore take its lock. The elector's goroutine
+// calls it for every event, so it has to be quick and must not block. Call
+// LeaderElector.Reconsider when its answer may have changed. nil: nobody outranks anybody.
 type KeyComparisonFunc func(existingKey string) bool
 
 // LeaderCallbacks are called when a term begins or ends, and when another candidate holds the lock.
@@ -31,18 +34,23 @@ type LeaderCallbacks struct {
 	// and by Campaign after each term.
 	OnStoppedLeading func()
 	// OnNewLeader is called when the record names another holder than before, this
-	// candidate included. It must not block: Run waits for it before it returns.
+	// candidate included; not when it names nobody. Each call runs on a goroutine of its
+	// own, so that two may overlap, or come in the other order. It must not block: Run
+	// waits for all of them before it returns.
 	OnNewLeader func(identity string)
 }
 
-// LeaderElectionConfig configures one candidate of one election. Everything below
-// Name is optional.
+// LeaderElectionConfig configures one candidate of one election. Lock, LeaseDuration,
+// RenewDeadline and RetryPeriod are required; all else is optional. The fields down to Name
+// are client-go's, but for KeyComparison, which is that of Istio's fork.
 type LeaderElectionConfig struct {
-	// Lock is where the record is stored. Identity and key come from it.
+	// Lock stores the record. The candidate's identity and key come from it.
 	Lock k8sresourcelock.Interface
 
-	// LeaseDuration is how long a follower waits after the last change of the record
-	// that it saw, before it takes the lock. In whole seconds, at least one.
+	// LeaseDuration is written into the record. A follower may take the lock once it has
+	// seen the record unchanged for the recorded duration or its own, whichever is longer;
+	// of the recorded one no more counts than ten times its own, or an hour if that is
+	// longer. In whole seconds, at least one.
 	LeaseDuration time.Duration
 	// RenewDeadline is how long an acknowledged write lets the leader act, counted
 	// from when that write was sent.
@@ -58,16 +66,16 @@ type LeaderElectionConfig struct {
 	// ReleaseOnCancel gives the lock up at the end, after the drain, so that the next
 	// leader need not wait for the lease to run out.
 	ReleaseOnCancel bool
-	// Name names the election in metrics and logs.
+	// Name names the election in metrics and logs. Empty means Lock.Describe().
 	Name string
 
 	// Work runs while the term lasts, beside OnStartedLeading. A function that
-	// returns an error while leading makes the leader step down for a while; one that
+	// returns an error while leading makes the leader step down as by StepDown; one that
 	// returns nil is done.
 	Work []func(ctx context.Context) error
-	// Ranked makes keys revisions: the holder of a key of the default revision (see
-	// SetDefaultRevision), or a local one of the same revision, goes before others. It
-	// asks a leader of ours to hand over, and preempts any other.
+	// Ranked makes keys revisions, which Outranks compares by the default revision that
+	// SetDefaultRevision gives. A candidate that outranks the leader asks it to hand over if
+	// it is one of ours, and preempts any other.
 	Ranked bool
 	// SyncWait is how long a Ranked elector that does not know the default revision yet
 	// waits for it, from its start, before it takes a lock. A leader that does not know the
@@ -75,22 +83,27 @@ type LeaderElectionConfig struct {
 	// settles for a lease. 0: not at all.
 	SyncWait time.Duration
 	// Coordinated leaves the choice of the leader to a coordinator (Kubernetes' coordinated election, KEP-4355, or the one
-	// of package coordination), for a LeaseLock alone. The elector creates nothing, takes nothing and asks nobody: it waits
-	// until it is named, and hands over to whom spec.preferredHolder names. Where a coordinator leaves a lock that
-	// needs it alone for three lease durations, or is known to be gone (SetCoordinatorAbsent), the other rules count.
+	// of package coordination), for a LeaseLock alone. The elector creates no lock, takes none and asks no leader for it: it
+	// waits until it is named, and hands over to the candidate that spec.preferredHolder names. Where a coordinator neglects
+	// a lock for three lease durations, or is known to be absent for so long (SetCoordinatorAbsent), the other rules count.
 	Coordinated bool
 	// Successor says that the lock guarded in earlier versions what newer locks guard now: see k8sresourcelock.Successors.
 	// The elector wins it as any candidate does, and then keeps it together with other Successors, all of which lead at once. It
-	// is never released, and a second Campaign remembers whom the first has seen.
+	// is never released, and a second Campaign still waits for the holders that the first has seen.
 	Successor bool
-	// DrainLimit is how long after the end of the cover run functions may take to
-	// return. 0 means the longest that the lease leaves room for.
+	// DrainLimit is how long after the end of the cover, or after the record was lost, run
+	// functions may take to return. 0 means the longest that the lease leaves room for:
+	// LeaseDuration × (1−MaxClockDrift)/(1+MaxClockDrift) − RenewDeadline, which is 13.8 s
+	// at 30/15/7.5 s and the default MaxClockDrift. A longer one is an error.
 	DrainLimit time.Duration
-	// StopLimit is how long they may take after a stop, while the lease is kept. 0
-	// means twice the lease duration.
+	// StopLimit is how long they may take after a stop, a step-down or an accepted
+	// handover, while the lease is kept. 0 means twice LeaseDuration.
 	StopLimit time.Duration
-	// PeerGrace is added to the lease of a displaced holder that is not one of ours:
-	// client-go needs RetryPeriod + 2×RenewDeadline − lease; istiod up to 22.5 s.
+	// PeerGrace is added to the lease of a holder without a valid marker, which may be a
+	// peer, before this candidate acts: whether it was preempted or its lease has run out.
+	// At 30/15/7.5 s it takes 15 s for an istiod that is cut off in the middle of a
+	// renewal, and RetryPeriod + 2×RenewDeadline − LeaseDuration, which is 7.5 s, for
+	// client-go's elector: see docs/handover.md. 0: none.
 	PeerGrace time.Duration
 	// PreemptImmediately acts at once after preempting a holder that cannot be asked,
 	// as Istio's elector does. That holder may still act: then two do at the same time.
@@ -100,16 +113,19 @@ type LeaderElectionConfig struct {
 	MaxClockDrift float64
 	// Gate refuses writes outside the cover. Only the elector's loop moves it.
 	Gate Gate
-	// Clock is what the cover is measured by; share it with Gate. nil: a new one.
+	// Clock measures the cover; give Gate the same one. nil: a new one.
 	Clock *Clock
 	// Fit, if given, says whether this process is fit to lead; an error says why not. It
-	// is asked once per RetryPeriod and has that long to answer; Run waits for it to
-	// return when its context has ended. A follower that is unfit, or was not asked yet,
-	// does not campaign. A leader that becomes unfit leads on, says so in the lock, and
-	// hands over to the first candidate that asks: a lock is never left to nobody.
+	// is asked once per RetryPeriod and has that long to answer; no answer counts as unfit.
+	// A follower that is unfit, or was not asked yet, does not campaign. A leader that
+	// becomes unfit leads on, says so in the lock, and hands over to the first candidate
+	// that asks: a lock is never left to nobody. At its end Run waits for a check under
+	// way, whose context has ended, for another RetryPeriod at most, and then logs that it
+	// is left behind.
 	Fit func(ctx context.Context) error
 	// OnStuckDrain is called once for a drain that has outstayed its limit. From then on
-	// the lock is not renewed: it lapses, and somebody else leads beside what still runs.
+	// the lock is not renewed: it lapses, and another candidate may lead beside the functions
+	// that still run.
 	OnStuckDrain func()
 	// ExitOnStuckDrain ends the process, with exit code 3, for a drain that has outstayed
 	// its limit, after OnStuckDrain has returned: functions that will not end block every
@@ -145,7 +161,7 @@ type Term struct {
 	Token uint64
 }
 
-// Validate says what is wrong with the configuration, all of it, and how to mend it.
+// Validate returns an error that lists all that is wrong with the configuration, and how to correct it.
 func (c LeaderElectionConfig) Validate() error {
 	if c.Lock == nil {
 		return errors.New("no Lock: give the lock that the election is about")

@@ -23,7 +23,7 @@ func whole() LeaderElectionConfig {
 	}
 }
 
-// What is configured is what decisions are made by, field by field.
+// Decisions are made by the configuration, field by field.
 func TestTheConfigurationReachesTheCore(t *testing.T) {
 	want := core.Config{
 		Self: "me", Key: "stable", Ranked: true, Immediate: true, Release: true, OneCycle: true,

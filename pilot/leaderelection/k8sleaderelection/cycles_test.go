@@ -35,7 +35,7 @@ func TestCampaignGoesOnTermAfterTerm(t *testing.T) {
 	})
 }
 
-// What comes after functions that were stuck is what was asked for: Run is one cycle,
+// After functions that were stuck an elector does as it was asked: Run is one cycle,
 // Campaign is not; whether they return while it waits for them or have before.
 func TestCyclesAfterFunctionsThatWereStuck(t *testing.T) {
 	for name, runs := range map[string]bool{"Run": true, "Campaign": false} {

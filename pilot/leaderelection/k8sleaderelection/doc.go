@@ -4,20 +4,27 @@
 // What its words mean:
 //
 //   - The record in the lock object names the holder. A leader is a holder whose run functions may run, a follower any
-//     other candidate. A peer is a candidate of another program, as istiod or client-go's elector.
+//     other candidate. To campaign is to take the lock, or to ask for it, as soon as the rules allow.
+//   - A candidate of ours is one of this package, in whichever program. A peer is a candidate of another implementation,
+//     such as istiod or client-go's elector.
 //   - A term is one unbroken time of leadership, and its token the version of the lock that its first own write has made.
 //   - The cover is the time for which a leader may act without another write: RenewDeadline from when its last
 //     acknowledged one was sent. The Gate admits writes of the work until its end.
-//   - The key is the candidate's rank, written beside its name. Where keys are revisions, the default revision goes first.
+//   - The key is the candidate's rank, written beside its name: its revision, with "^" in front when it is remote, which
+//     is to say that it runs outside the cluster of the lock. The default revision goes first; see Outranks.
 //   - To preempt is to overwrite a live holder of lower rank, to hand over is to write a challenger in that has asked for
 //     the lock. One that somebody else has written in is nominated: it acts only on a write of its own.
-//   - A leader of this package notes beside its record that it acts: its marker. Peers have none.
+//   - Notes are annotations of this project on the lock object, beside the record. By its marker, one of them, a leader
+//     says that it acts. Peers write none.
+//   - A hold is a note by which an operator keeps the holder there: while it counts, no candidate asks or preempts by rank.
+//   - An unfit process should not lead if another can (LeaderElectionConfig.Fit).
 //   - To settle is to hold the lock without acting, while an earlier holder may still act.
 //   - To drain is to wait until run functions that were told to stop have returned.
 //
 // Run functions start only on the acknowledgement of an own write, and their contexts end with the cover at the latest.
 // A release goes out after they have returned, and clears no other candidate's term. A follower is woken by the watch and
-// by the exact expiry of the lease, and polls only while it has no watch. docs/handover.md shows what is written, and
+// by the exact expiry of the lease. It polls while it has no watch; beside one, when the watch has shown nothing of a held
+// lock for two to three RetryPeriods, and while a request of its own stands. docs/handover.md shows what is written, and
 // docs/safety.md what is not promised.
 //
 //	following ─▶ settling ─▶ leading ─▶ draining ─▶ releasing ─▶ following … done

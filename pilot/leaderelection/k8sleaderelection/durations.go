@@ -2,8 +2,8 @@ package k8sleaderelection
 
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
-// durations measures what a TermObserver hears the duration of. Each instant is the begin of
-// what goes on, and zero when nothing does.
+// durations measures the intervals that a TermObserver is given. Each instant is the begin of
+// one that is under way, and zero when none is.
 type durations struct {
 	drainSince, requestedSince, handingOverSince, leaderlessSince core.Instant
 	// wantsSince is since when there is a reason to ask the leader for the lock, asked or not.

@@ -18,10 +18,12 @@ import (
 var (
 	// ErrNotLeading is the cause of a run function's context that has ended.
 	ErrNotLeading = errors.New("no longer leading")
-	// ErrStuckDrain is returned when run functions outstayed the stop limit. They are
-	// still running; the lock was not given away and lapses.
-	ErrStuckDrain = errors.New("run functions did not return within the stop limit")
-	// ErrRunning is returned by a second Run or Campaign beside a first.
+	// ErrStuckDrain is returned when run functions outstayed their limit: StopLimit after a
+	// stop, DrainLimit after the end of the cover. They are still running; the lock was not
+	// given away and lapses.
+	ErrStuckDrain = errors.New("run functions did not return within their limit")
+	// ErrRunning is returned by a second Campaign beside a first, or beside a Run. A second
+	// Run logs it.
 	ErrRunning = errors.New("the elector is running already")
 )
 
@@ -42,7 +44,7 @@ type LeaderElector struct {
 	handover atomic.Int64
 }
 
-// view is what others may know of the loop's state. It is replaced, never changed.
+// view is the part of the loop's state that other goroutines read. It is replaced, never changed.
 type view struct {
 	phase           core.Phase
 	why             core.Reason
@@ -61,7 +63,7 @@ type view struct {
 	record          recordView
 }
 
-// recordView is what the lock shows beside who holds it.
+// recordView is decoded from the lock, beside who holds it.
 type recordView struct {
 	actsUntil core.Instant // what its holder is believed to act until; zero: it does not act
 	lease     time.Duration
@@ -152,8 +154,9 @@ func (le *LeaderElector) awaitLeft(ctx context.Context) error {
 	}
 }
 
-// Drained is closed when no run function of a run that has ended with ErrStuckDrain is there
-// any more; at once if there was none.
+// Drained returns a channel that is closed once no run function of an ended Run or Campaign
+// is running. It is closed already unless the last one has ended with ErrStuckDrain. Ask again
+// after each run: a channel is about the runs that have ended before the call.
 func (le *LeaderElector) Drained() <-chan struct{} {
 	if drained := le.view.Load().drained; drained != nil {
 		return drained
@@ -195,8 +198,10 @@ func (le *LeaderElector) SetCoordinatorAbsent(absent bool) {
 // Reconsider makes the elector ask its KeyComparison again at once.
 func (le *LeaderElector) Reconsider() { le.signal(reevaluate) }
 
-// StepDown ends the present term, if there is one: drain, release, and no campaign
-// for a while, so that another candidate gets its chance. It does not block.
+// StepDown ends the present term, if there is one: drain, release, and then no campaign for
+// one RetryPeriod, so that another candidate gets its chance. For each further step-down in a
+// row that time is doubled, up to 32 RetryPeriods; a term of more than a lease ends the row.
+// It does not block.
 func (le *LeaderElector) StepDown() { le.signal(stepsDown) }
 
 func (le *LeaderElector) signal(s signal) {
@@ -209,10 +214,7 @@ func (le *LeaderElector) signal(s signal) {
 // configured limit or, without one, the longest for which two of ours never act at once.
 func (le *LeaderElector) DrainLimit() time.Duration { return le.config.DrainLimit }
 
-// Clock returns what the elector measures its cover by.
-func (le *LeaderElector) Clock() *Clock { return le.clock }
-
-// Status is what an elector knows and does.
+// Status is a picture of an elector: its phase and term, and the record last seen.
 type Status struct {
 	// Phase is following, settling, leading, draining, releasing or done.
 	Phase string
@@ -244,8 +246,9 @@ type Status struct {
 	Unfit bool
 	// Default is the default revision by which this elector ranks.
 	Default DefaultRevision
-	// HandoverWait is for how long a handover to this process, or by it, has been due: as a follower, since it outranks the
-	// leader or that one is unfit; as the leader, since it accepted a request. Zero: none is.
+	// HandoverWait is the age of a handover that is due and not done. Of a follower it counts from when it had a reason to
+	// ask for the lock, because it outranks the leader or the leader is unfit; of the leader, from when it accepted a
+	// request. Zero: no handover is due.
 	HandoverWait time.Duration
 }
 

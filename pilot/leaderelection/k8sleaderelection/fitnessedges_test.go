@@ -68,7 +68,7 @@ func TestChangesOfFitnessArePosted(t *testing.T) {
 	})
 }
 
-// A check has a RetryPeriod's time; what it says later is what it has said.
+// A check has a RetryPeriod's time; a later answer counts for the next one.
 func TestACheckThatAnswersLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wrong := errors.New("no disk")

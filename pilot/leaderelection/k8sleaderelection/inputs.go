@@ -15,7 +15,7 @@ const (
 	ticked                        // a timer's
 )
 
-// inputs are what a loop has yet to take in.
+// inputs holds the events and signals that a loop has not processed yet.
 type inputs struct {
 	events chan *event
 	// ended is closed when nobody takes in any more.

@@ -37,7 +37,7 @@ type loop struct {
 	publicTerm Term  // the present one, as others know it
 	err        error // of the last term that has ended
 
-	stop        <-chan struct{} // the end of Run's context; nil once it was heard of
+	stop        <-chan struct{} // the end of Run's context; nil once it was seen
 	timer       *time.Timer
 	bootAlarm   alarm // by CLOCK_BOOTTIME: the same, should the machine sleep meanwhile
 	helpers     sync.WaitGroup
@@ -66,7 +66,7 @@ func newLoop(le *LeaderElector, oneCycle bool) *loop {
 }
 
 // run takes part until the core says Done. It returns when everything that it started has
-// ended, except run functions that outstayed the stop limit.
+// ended, except run functions that outstayed their limit.
 func (l *loop) run(ctx context.Context) error {
 	defer l.abandon()
 	l.start(ctx)
@@ -152,7 +152,7 @@ func (l *loop) outcome() error {
 	return l.le.stuck()
 }
 
-// eventOf is what a signal says.
+// eventOf makes a signal an event.
 func (l *loop) eventOf(s signal) *event {
 	switch s {
 	case stopping:

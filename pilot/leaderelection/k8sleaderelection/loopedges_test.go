@@ -97,7 +97,7 @@ type heeded struct {
 // Value hides the context below, which the package context would go to directly.
 func (h *heeded) Value(any) any { return nil }
 
-// AfterFunc is what the package context calls, if it is there.
+// AfterFunc is called by the package context, if it is there.
 func (h *heeded) AfterFunc(f func()) func() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -27,22 +27,24 @@ type SlowpathMetric interface {
 type Observer interface {
 	// Phase: the candidate went from one phase to another, for a reason of one word.
 	Phase(name, from, to, reason string)
-	// Call: a request for the lock has ended, after took. verb is what it was for:
-	// read, acquire, renew, release, ask or hand-over; role is the candidate's phase.
+	// Call: a request for the lock has ended, after took. verb is its purpose: read, acquire,
+	// renew, release, ask or hand-over. role is the candidate's phase. result is ok, conflict
+	// (the lock had changed, nothing was written), unknown (no usable answer: a write may have
+	// been stored) or refused (the API server did not do it).
 	Call(name, verb, role, result string, took time.Duration)
 }
 
 // TermObserver is an optional extension of Observer.
 type TermObserver interface {
 	Observer
-	// Term: a term of this process began (how it came by the lock is the reason) or
-	// ended. A term begins when run functions may run.
+	// Term: a term of this process began or ended. A term begins when run functions may run.
+	// The reason of a begin is the right by which the lock was taken, such as lock-free.
 	Term(name string, began bool, reason string)
 	// ObserveDuration: the interval is over, after took.
 	ObserveDuration(name string, what Interval, took time.Duration)
 }
 
-// StatusObserver is an optional extension of Observer, for those who show elections: StatusChanged is called whenever
+// StatusObserver is an optional extension of Observer, for programs that show elections: StatusChanged is called whenever
 // Status shows something else than before. That time has passed is no change, that the leader has renewed is one.
 type StatusObserver interface {
 	Observer
@@ -67,10 +69,10 @@ const (
 	// none that can be read, or when the recorded lease runs out by this process's
 	// clock. It ends when a record is seen whose holder acts.
 	//
-	// It is too short by what nobody can see: a leader that died acts no more from
-	// then, and not from the end of its lease; and another candidate without a marker
-	// counts as acting, for nothing tells a peer, which has none, from one of ours that
-	// settles. It is too long by the latency of the watch. What was before the process
+	// It is too short where the record does not show it: a leader that died stops acting
+	// then, and not at the end of its lease; and another candidate without a marker counts
+	// as acting, because a peer, which has none, cannot be told from one of ours that
+	// settles. It is too long by the latency of the watch. The time before the process
 	// first read the lock is not in it, and one that outlasts the process is not reported.
 	Leaderless Interval = "leaderless"
 )
@@ -80,7 +82,8 @@ var provider struct {
 	MetricsProvider
 }
 
-// SetProvider sets where electors report to whose Run begins later.
+// SetProvider sets the metrics provider of electors whose Run or Campaign begins after this
+// call; nil: no metrics. Unlike client-go's it may be called again.
 func SetProvider(metricsProvider MetricsProvider) {
 	provider.Lock()
 	defer provider.Unlock()

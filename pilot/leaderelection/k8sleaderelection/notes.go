@@ -5,17 +5,32 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Request is what asks the leader to hand over, as noted on the lock; the zero Request is none. Identity, Key, Reason,
-// Requester and Note say who is to have it, why, and who asks; Holder and Transitions which term's leader is asked; Seconds for how
-// long it waits to be accepted, HoldSeconds how long an operator wants the result to last; Accepted and Refused are the answer.
+// Request asks the leader to hand over, as noted on the lock; the zero Request is none. Its fields:
+//
+//	Identity, Key string // the candidate that is to have the lock; an operator's without Identity asks for a step-down
+//	Reason        string // default-revision, local-over-remote, unfit or operator
+//	Requester     string // who asks
+//	Note          string // an operator's reason, in words
+//	Holder        string // the leader that is asked, in the term with that many Transitions
+//	Transitions   int
+//	Seconds       int    // how long it waits to be accepted
+//	HoldSeconds   int    // an operator's: how long the new holder stays, or the old one does not campaign
+//	Accepted      bool   // the leader's answer
+//	Refused       string // the leader's reason; empty: not refused
 type Request = core.Request
 
-// Hold is an operator's order that the holder stays, whatever its rank; the zero Hold is none. Holder and Transitions
-// say in which term, Seconds for how long, Requester, Reason (pause or transfer) and Note who gave it and why.
+// Hold is an operator's order that the holder stays, whatever its rank; the zero Hold is none. Its fields:
+//
+//	Holder      string // who stays, in the term with that many Transitions
+//	Transitions int
+//	Seconds     int    // for how long, as each reader counts from when it first saw the hold
+//	Requester   string // who gave the order
+//	Reason      string // pause or transfer
+//	Note        string // the operator's reason, in words
 type Hold = core.Hold
 
-// Notes are what this project's annotations on a lock say about the present term, for who shows elections: an
-// elector goes by none that is about another.
+// Notes is the meaning of this project's annotations on a lock, for programs that show elections. Of requests, holds
+// and nominations it has those about the present term alone: electors ignore all others.
 type Notes struct {
 	// Leads: the recorded holder is one of ours and acts, in the term that the record is of.
 	// Handover: it passes the lock on when asked to; Unfit: it would rather not lead.

@@ -13,16 +13,17 @@ import (
 )
 
 // Operator gives a person's orders about one election. They are written onto the lock
-// object, guarded by its version, with who asked, why and for how long; whoever may
-// update the lock may give them. Candidates of ours obey; a peer such as istiod reads
-// none of it.
+// object, guarded by its version, with the requester, the reason and the time; the right
+// to update the lock object is the right to give them. Candidates of ours obey; a peer
+// such as istiod ignores them.
 //
-// Orders are about the term in which they were given. Whoever holds the lock in the next
-// one knows nothing of them.
+// Orders are about the term in which they were given, and count for nothing in the next.
 type Operator struct {
-	// Lock is the election's. It has to store notes, as ConfigMapLock and LeaseLock do.
+	// Lock is the election's lock. It has to be k8sresourcelock.Versioned and Annotated, as
+	// ConfigMapLock, LeaseLock and MultiLock are.
 	Lock k8sresourcelock.Interface
-	// Requester is who gives the orders, in words that others on call understand.
+	// Requester says who gives the orders, so that others on call understand. It must not
+	// be empty.
 	Requester string
 }
 
@@ -31,7 +32,7 @@ var (
 	ErrNoLeader = errors.New("no leader obeys orders there now")
 	// ErrNoHold is returned by Resume when there is nothing to resume from.
 	ErrNoHold = errors.New("no hold stands")
-	// ErrHandoverUnderWay: the leader has promised the lock to somebody else already.
+	// ErrHandoverUnderWay: the leader has accepted another request already.
 	ErrHandoverUnderWay = errors.New("a handover is under way already")
 	// ErrNotObeyed: an order was given and something else came of it.
 	ErrNotObeyed = errors.New("the order was not obeyed")
@@ -39,12 +40,18 @@ var (
 
 var errNoLock = fmt.Errorf("%w: there is no lock", ErrNoLeader)
 
-// Transfer has the leader drain and pass the lock on to the candidate named to, whose
-// rank is key (its revision; empty if not known), and returns once that one leads. For
-// the time of hold nobody takes it back by rank. A candidate that is not there, is unfit
-// or does not campaign yet cannot take the lock: then anybody may, a RetryPeriod later,
-// and Transfer returns ErrNotObeyed. When ctx ends first, or a leader that has accepted holds
-// the lock for eight leases more, the order stands all the same.
+// Transfer has the leader drain and write the candidate with the identity to in as holder,
+// and returns nil once that candidate leads. key is the candidate's rank, which is written
+// with it; give "" if it is not known. For the time of hold, from one second to seven days,
+// no candidate takes the lock back by rank. why is written beside the order.
+//
+// The error is ErrNoLeader if no leader of ours holds the lock, and ErrHandoverUnderWay if it
+// has accepted another request already: nothing was ordered then. It is ErrNotObeyed if the
+// leader refuses or does not accept in time, or if the candidate does not come to lead. A
+// candidate that does not run, is unfit or does not campaign yet cannot take the lock; a
+// RetryPeriod after the nomination any other may. Any other error after the order was written,
+// as when ctx ends, or when a leader that has accepted still holds the lock eight leases
+// later, leaves the order standing.
 func (o Operator) Transfer(ctx context.Context, to, key, why string, hold time.Duration) error {
 	if err := errors.Join(k8sresourcelock.ValidateIdentity(to), k8sresourcelock.ValidateKey(key)); err != nil {
 		return o.wrap("transfer", err)
@@ -52,16 +59,17 @@ func (o Operator) Transfer(ctx context.Context, to, key, why string, hold time.D
 	return o.ask(ctx, "transfer", core.Request{Identity: to, Key: key, Note: why}, hold)
 }
 
-// StepDown has the leader drain and give the lock up to whoever is there, and returns
-// once its term has ended. For the time of coolDown it does not campaign; shorter than
-// its RetryPeriod counts as that.
+// StepDown has the leader drain and release the lock, which any candidate may then take, and
+// returns once the leader's term has ended. For coolDown, from one second to seven days, and
+// for one RetryPeriod at the least, it does not campaign. Errors are those of Transfer.
 func (o Operator) StepDown(ctx context.Context, why string, coolDown time.Duration) error {
 	return o.ask(ctx, "step down", core.Request{Note: why}, coolDown)
 }
 
-// Pause keeps the holder where it is for a time: no candidate of ours asks for the lock
-// or preempts by rank. It ends with that time, with Resume or with the holder's term;
-// it keeps no holder alive, and a lock that was given up or ran out is taken as ever.
+// Pause keeps the holder, a peer too, where it is for length, from one second to seven days:
+// no candidate of ours asks for the lock or preempts by rank. It ends with that time, with
+// Resume or with the holder's term; it keeps no holder alive, and a lock that was given up or
+// ran out is taken as ever. The error is ErrNoLeader if nobody holds the lock.
 func (o Operator) Pause(ctx context.Context, why string, length time.Duration) error {
 	seconds, err := holdSeconds(length)
 	if err != nil {
@@ -103,7 +111,7 @@ func holdSeconds(d time.Duration) (int, error) {
 	return int((d + time.Second - 1) / time.Second), nil
 }
 
-// ask writes a request that needs no rank, and sees to what becomes of it.
+// ask writes a request that needs no rank, and waits for its outcome.
 func (o Operator) ask(ctx context.Context, verb string, r core.Request, hold time.Duration) error {
 	seconds, err := holdSeconds(hold)
 	if err != nil {
@@ -125,7 +133,7 @@ func (o Operator) ask(ctx context.Context, verb string, r core.Request, hold tim
 	return o.wrap(verb, o.await(ctx, r))
 }
 
-// obeys reports why nobody there would obey a request to hand over to that candidate.
+// obeys reports why no holder would obey a request to hand over to that candidate.
 func obeys(snap core.Snapshot, to string) error {
 	holder, r := snap.Record.Holder, snap.Notes.Request
 	switch {
@@ -144,11 +152,11 @@ func obeys(snap core.Snapshot, to string) error {
 // orderPoll is how often await looks.
 const orderPoll = 100 * time.Millisecond
 
-// await looks at the lock until the term that r is addressed to has ended, and the next
-// leader acts. It does not wait for ever on what nobody does: a record that stays as it is
-// for a lease has no live holder, one who holds it for two without a sign that it leads
-// does not read our notes, and who holds it for eight after it accepted may have been replaced
-// by a peer of its name, which keeps our notes and does not read them.
+// await reads the lock until the term that r is addressed to has ended, and the next
+// leader acts. It gives up where that cannot be expected any more: a record that stays
+// unchanged for a lease has no live holder; a holder that has had the lock for two without a
+// marker does not read our notes; and one that has it for eight after it accepted may have
+// been replaced by a peer under its name, which keeps our notes and does not read them.
 func (o Operator) await(ctx context.Context, r core.Request) error {
 	ticker := time.NewTicker(orderPoll)
 	defer ticker.Stop()
@@ -173,7 +181,7 @@ func (o Operator) await(ctx context.Context, r core.Request) error {
 	}
 }
 
-// orderProgress is what an operator has seen of an order since it was given.
+// orderProgress follows an order since it was given.
 type orderProgress struct {
 	r          core.Request
 	lease      time.Duration // of the record last seen
@@ -207,7 +215,7 @@ func (w *orderProgress) update(snap core.Snapshot, err error, now core.Instant) 
 	return false, fmt.Errorf("%w: nobody has written the lock for its lease of %v; it names %q", ErrNotObeyed, w.lease, snap.Record.Holder)
 }
 
-// maxLeaseAwaited is the longest that await believes a record's lease to be.
+// maxLeaseAwaited bounds the lease that await reads from a record.
 const maxLeaseAwaited = time.Hour
 
 // outcome says what has become of the request by what the lock shows.

@@ -2,8 +2,12 @@ package k8sleaderelection
 
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
-// DefaultRevision is what is known of the default revision: Synced says whether it is known, and Revision which
-// one it is, "" for none. "Not yet synced" and "there is none" are different values.
+// DefaultRevision is the knowledge of which revision is the default one:
+//
+//	Synced   bool   // whether that is known
+//	Revision string // the default revision; "" when there is none
+//
+// "Not yet synced" (the zero value) and "there is none" are different values.
 type DefaultRevision = core.DefaultRevision
 
 // RevisionKey is the key of a candidate of that revision: the revision, with "^" in
@@ -12,7 +16,8 @@ func RevisionKey(revision string, remote bool) string { return core.MakeKey(revi
 
 // Outranks reports whether a candidate with key ours goes before a holder with key
 // theirs: it is of the default revision and the holder is not; or both are of the same
-// revision, it is local and the holder remote.
+// revision, it is local and the holder remote. While the default is not known, or there is
+// none, no revision outranks another. An empty key outranks nobody.
 func Outranks(ours, theirs string, d DefaultRevision) bool {
 	return core.Outranks(ours, theirs, d)
 }

@@ -29,7 +29,7 @@ const (
 
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-// refusals are what an API server answers to writes, by what is the matter.
+// refusals are an API server's answers to writes, by cause.
 var refusals = map[string]struct {
 	err     func() error
 	says    string // in the log, once
@@ -71,7 +71,7 @@ var refusals = map[string]struct {
 	}, "the API server's store is full", true},
 }
 
-// meter is what a candidate did in a spell, minute by minute.
+// meter counts a candidate's requests in a spell, minute by minute.
 type meter struct {
 	*candidate
 	requests, lines []int

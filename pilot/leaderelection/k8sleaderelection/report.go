@@ -36,7 +36,7 @@ func newReporter(le *LeaderElector, c *core.Config) *reporter {
 	}
 }
 
-// change is what one pass of the loop came to.
+// change describes one pass of the loop.
 type change struct {
 	in            core.Input
 	before, after core.State
@@ -52,7 +52,7 @@ func (c *change) denied() bool {
 		(c.after.Effort.Writes.Fails > c.before.Effort.Writes.Fails || c.after.Effort.Asks.Fails > c.before.Effort.Asks.Fails)
 }
 
-// acknowledged is what of ours the store has confirmed, NoOp when that is nothing.
+// acknowledged is the operation of ours that the pass has seen confirmed; NoOp when there is none.
 func (c *change) acknowledged() core.Op {
 	if call := c.before.Flight; call.Answered(c.in) {
 		return call.Op
@@ -87,7 +87,7 @@ func (r *reporter) pass(c *change) {
 	if c.before.Phase != after.Phase {
 		log := r.log
 		if after.Phase == core.Leading {
-			// How the lock was come by: with the phases alone a release looks like a lease that ran out.
+			// The right by which the lock was taken: by the phases alone a release looks like a lease that ran out.
 			log = log.With("claim", string(r.claim))
 		}
 		log.Info("election phase changed", "from", c.before.Phase.String(), "to", after.Phase.String(), "why", string(after.Why),
@@ -141,7 +141,7 @@ func brief(err error) string {
 	return text
 }
 
-// termObserver is who hears of terms; nil when nobody does.
+// termObserver is the Observer if it is a TermObserver; nil otherwise.
 func (r *reporter) termObserver() TermObserver {
 	o, _ := r.le.config.Observer.(TermObserver)
 	return o
@@ -213,7 +213,7 @@ func (r *reporter) watching(err error) {
 	r.say(topicWatch, string(apierrors.ReasonForError(err)), "the lock cannot be watched; polling until it can", "err", err)
 }
 
-// recordViewOf is what Status tells of a lock that can be read.
+// recordViewOf is the part of Status that comes from a lock that can be read.
 func (r *reporter) recordViewOf(s *core.State) (v recordView) {
 	snap := &s.Snap
 	v.lease = snap.Record.Lease

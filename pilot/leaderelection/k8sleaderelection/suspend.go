@@ -11,7 +11,7 @@ import (
 )
 
 // setBootAlarm has the loop woken at that time by CLOCK_BOOTTIME as well, if it has a cover:
-// that ends while the machine sleeps, and run functions are to hear of it as soon as the
+// that ends while the machine sleeps, and run functions have to be told as soon as the
 // process runs again. A follower waits for another's lease, which runs by monotonic time.
 // The alarm is counted from now, the reading that the core went by: were it counted from a
 // second one, the machine could sleep between the two, and the alarm would wait once more.
@@ -31,7 +31,7 @@ func (l *loop) tick() { l.signal(ticked) }
 
 // jumps notices when a clock has gone on while the monotonic one stood still: the machine
 // has slept, or was set. Whoever reads the clocks first finds out, such as a gate that
-// checks a write, and all loops that go by this clock hear of it.
+// checks a write, and all loops that use this clock are woken.
 type jumps struct {
 	boot, wall atomic.Int64 // how far ahead of the monotonic clock they were
 

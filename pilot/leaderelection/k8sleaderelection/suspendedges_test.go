@@ -7,7 +7,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// Each step is what the clocks have gained since the one before.
+// Each step is the time that the clocks have gained since the one before.
 func TestWhatCountsAsAJump(t *testing.T) {
 	type step struct {
 		mono, boot, wall time.Duration

@@ -31,12 +31,12 @@ func TermFromContext(ctx context.Context) (Term, bool) {
 }
 
 // ContextWithTerm returns a context that belongs to a term, as that of a run function does:
-// for those who make contexts of their own, and for tests.
+// for run functions that make contexts of their own, and for tests.
 func ContextWithTerm(ctx context.Context, t Term) context.Context {
 	return context.WithValue(ctx, termKey{}, t)
 }
 
-// startTerm starts the run functions. The loop hears of the first that fails, and of
+// startTerm starts the run functions. They post an input for each failure, and one for
 // their end.
 func startTerm(l *loop, which Term) *term {
 	config := &l.le.config

@@ -136,7 +136,7 @@ func topicOf(op core.Op) string {
 // cause says why an API server does not do what it was asked for.
 type cause struct{ name, message string }
 
-// causeOf names what an API server says in so many words. Its reason alone would not do:
+// causeOf tells causes apart by the text of an API server's error. Its reason alone would not do:
 // a policy, a quota and a missing permission are all Forbidden.
 func causeOf(err error) cause {
 	text := err.Error()

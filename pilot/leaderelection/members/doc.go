@@ -10,7 +10,8 @@
 //
 // A Publisher writes it when that changes and each 30 seconds, without reading anything, and deletes
 // it at its end. List and Parse read it; nobody has to ask the process itself. What a Lease says is the
-// word of whoever wrote it: it decides nothing in an election.
+// claim of whoever wrote it. It decides nothing, except in a coordinated election on an API server that
+// does not serve LeaseCandidates: there members are the candidates (package coordination).
 //
 // Whether a member is alive is for its reader to judge, see Member.Late.
 package members

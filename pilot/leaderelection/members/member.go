@@ -33,7 +33,7 @@ const (
 	Remote Cluster = "remote"
 )
 
-// State is what a member says of itself.
+// State describes a member, by its own account.
 type State struct {
 	// Revision is that of the control plane it belongs to, such as "stable".
 	Revision string  `json:"revision"`
@@ -74,7 +74,7 @@ type Member struct {
 	PodUID string
 }
 
-// LeaseName is what the Lease of an identity is called. An identity that makes no valid
+// LeaseName returns the name of an identity's Lease. An identity that makes no valid
 // object name is hashed.
 func LeaseName(identity string) string {
 	name := NamePrefix + identity

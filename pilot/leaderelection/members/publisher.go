@@ -19,9 +19,11 @@ import (
 )
 
 const (
-	// Every is how often a Publisher writes its Lease while nothing changes.
+	// Every is the time between two writes of a Publisher while nothing changes.
 	Every = 30 * time.Second
-	// Duration is for how long what a Lease says counts: two writes may be lost.
+	// Duration is the leaseDurationSeconds of a member's Lease, as a time: for so long after
+	// its renewTime the member counts as present (Member.Late), so that two writes in a row
+	// may be lost.
 	Duration = 3 * Every
 	// stateInterval is how often a Publisher calls Config.State, which costs no request.
 	stateInterval = time.Second

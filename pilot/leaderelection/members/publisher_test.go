@@ -28,7 +28,7 @@ type counting struct {
 	mu     sync.Mutex
 	asked  []string
 	bodies []string
-	// queries are what beside the path was asked with, bounds how long an answer was waited for at most.
+	// queries are those of the requests, bounds the longest waits for their answers.
 	queries []url.Values
 	bounds  []time.Duration
 	status  int // or hangs

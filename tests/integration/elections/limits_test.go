@@ -132,7 +132,7 @@ func TestSetCollectsTheErrors(t *testing.T) {
 	}
 }
 
-// Functions that do not return within the stop limit: RunContext says so, and the lock
+// Functions that do not return within their limit after a stop: RunContext says so, and the lock
 // is not given away under them, but left to lapse.
 func TestStopLimit(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {

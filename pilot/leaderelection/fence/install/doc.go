@@ -1,8 +1,8 @@
 // Package install puts a fence into a cluster, takes it away, and finds out whether it
 // stands.
 //
-// Installing goes in an order in which nothing is open that was shut before, and the
-// leader is not shut out:
+// Objects are installed in such an order that at no time a write is admitted that was refused
+// before, or a write of the leader refused:
 //
 //	permanent ones · policies · bindings of locks · bindings of work · then what is not declared any more
 //

@@ -119,7 +119,7 @@ func TestWhatStands(t *testing.T) {
 	}
 }
 
-// What is replaced is what was read, and nothing that somebody else has written since.
+// Only the version that was read is replaced, and nothing that somebody else has written since.
 func TestAReplacementIsOfAVersion(t *testing.T) {
 	p := simple(t, home, "home/p1").Work[0]
 	client := newScripted(t, func(string, string) (any, error) { return nil, nil })

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Verdict is what became of one thing that was looked at.
+// Verdict is the result for one object or write that was checked.
 type Verdict string
 
 // The verdicts.
@@ -28,7 +28,7 @@ type Finding struct {
 	What string `json:"what"`
 	// Verdict says how it was.
 	Verdict Verdict `json:"verdict"`
-	// Why is what was seen.
+	// Why says what was seen, in words.
 	Why string `json:"why,omitempty"`
 }
 

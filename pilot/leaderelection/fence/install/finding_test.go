@@ -26,7 +26,7 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	}
-	// Which flag refused it is what one has to know to go on.
+	// An administrator has to know which flag refused it.
 	unclear := []Finding{{Verdict: Undecided, What: "w", Why: "y"}}
 	for want, by := range map[string]Judging{"(--strict): w: y": {Strict: true}, "(--allow-unclear accepts that): w: y": {}} {
 		if err := Judge(unclear, by); err == nil || !strings.Contains(err.Error(), want) {

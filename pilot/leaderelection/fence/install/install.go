@@ -21,7 +21,7 @@ import (
 // FieldManager owns what Apply writes.
 const FieldManager = "incumbent-fence"
 
-// Change is what was done to one object.
+// Change says how one object was changed.
 type Change struct {
 	// Verb is "applied", "unchanged" or "removed".
 	Verb string

@@ -25,7 +25,7 @@ type object struct {
 // rendered is how a name ends that says its content.
 var rendered = regexp.MustCompile(`-[0-9a-f]{10}$`)
 
-// of reports whether a set has made it. The name says so as well as the label, which others
+// of reports whether the object is the set's. The name says so as well as the label, which others
 // can take away.
 func (o object) of(set string) bool {
 	if strings.HasPrefix(o.GetName(), fence.PolicyPrefix+set+".") && rendered.MatchString(o.GetName()) {
@@ -67,7 +67,7 @@ func (o object) shared(set fence.Set) []string {
 	return shared
 }
 
-// inventory is what is installed of all fences, bindings first.
+// inventory lists the installed objects of all fences, bindings first.
 type inventory []object
 
 func list(ctx context.Context, client kubernetes.Interface) (inventory, error) {

@@ -25,11 +25,11 @@ import (
 // as it is told. A write that would change something fails the test.
 type judging struct {
 	*httptest.Server
-	// objects are what is there, by the path of the request; lists are those of collections.
+	// objects are the answers by the path of the request; lists are those for collections.
 	objects, lists map[string]any
 	// answers says what becomes of a write: nil for admitted.
 	answers func(attempt) error
-	// warns is what it warns of beside an answer.
+	// warns is the warning beside an answer.
 	warns string
 
 	// open counts the connections.
@@ -187,7 +187,7 @@ func (j *judging) write(w http.ResponseWriter, r *http.Request) {
 	answer(w, json.RawMessage(body))
 }
 
-// bodies are what has to be in the bodies of some writes, by how their paths end.
+// bodies must be in the bodies of some writes, by the ends of their paths.
 var bodies = map[string][]string{
 	"/eviction": {`"kind":"Eviction"`, `"apiVersion":"policy/v1"`, `"dryRun":["All"]`, `"name":"p"`, `"namespace":"apps"`},
 	"/binding":  {`"kind":"Binding"`, `"apiVersion":"v1"`, `"kind":"Node"`, `"name":"p"`, `"namespace":"apps"`},

@@ -144,7 +144,7 @@ func (s *server) settled(election string) string {
 	return newest
 }
 
-// verdict is what becomes of a write.
+// verdict is the outcome of a write.
 type verdict struct {
 	by    string // the policy that refuses it
 	waits bool   // until a param's informer has its first list

@@ -21,10 +21,10 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// errInterrupted is what an installer's requests fail with once it is interrupted.
+// errInterrupted is the error of an installer's requests once it is interrupted.
 var errInterrupted = errors.New("interrupted")
 
-// shelf is what etcd has of one kind, and what watchers of it are told, in order.
+// shelf has etcd's objects of one kind, and the events for watchers of it, in order.
 type shelf[T metav1.Object] struct {
 	w      *world
 	group  schema.GroupResource

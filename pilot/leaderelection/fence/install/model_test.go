@@ -116,7 +116,7 @@ func guards(g fence.Guard, w asked) bool {
 		(len(g.Namespaces) == 0 || slices.Contains(g.Namespaces, w.namespace))
 }
 
-// standing is what has to be refused to whoever does not lead: by election, the writes of the
+// standing has the writes that must be refused to all but the leader: by election, those of the
 // universe, and the sets that may have guards of it.
 type standing map[string]*owned
 

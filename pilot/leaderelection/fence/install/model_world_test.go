@@ -26,7 +26,7 @@ const (
 	noKeepers  plant = "nothing keeps the API servers' view of locks alive"
 )
 
-// barrierOfAll is what each barrier refuses, with the fault oneBarrier.
+// barrierOfAll is refused by each barrier, with the fault oneBarrier.
 const barrierOfAll = "the-barrier"
 
 // lockChange is a new holder of an election's lock; it has one of each kind, held together.
@@ -50,7 +50,7 @@ type world struct {
 	interrupted bool
 	// lazy is how many of a hundred chances to take something in an API server lets pass.
 	lazy int
-	// standing is what has to be refused now.
+	// standing has the writes that must be refused now.
 	standing standing
 	wrong    []string
 	judged   int

@@ -13,8 +13,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 )
 
-// Found is what an audit log tells of one kind of write that a fence found wrong: which
-// policy, who, and what.
+// Found is one kind of write that a fence found wrong, by an audit log: which policy judged
+// it, who sent it, and to which object.
 type Found struct {
 	Policy string `json:"policy"`
 	User   string `json:"user"`
@@ -58,7 +58,7 @@ func (f *Found) again(message string, at time.Time) {
 // failureAnnotation is under which an API server notes what it admitted against a policy.
 const failureAnnotation = "validation.policy.admission.k8s.io/validation_failure"
 
-// auditEvent is what is needed of an audit log's line.
+// auditEvent has the fields of an audit log's line that are used here.
 type auditEvent struct {
 	Stage string    `json:"stage"`
 	At    time.Time `json:"requestReceivedTimestamp"`
@@ -98,7 +98,7 @@ func Report(log io.Reader) ([]Found, error) {
 			return nil, fmt.Errorf("line %d of the audit log is no event as JSON: %w", n, err)
 		}
 		if event.Stage != "ResponseComplete" && event.Stage != "" {
-			continue // the same request is told of in several stages
+			continue // the same request is logged in several stages
 		}
 		found, any := event.found()
 		if !any {
@@ -126,7 +126,7 @@ func Report(log io.Reader) ([]Found, error) {
 	return report, nil
 }
 
-// found is what the event says of a fence.
+// found decodes an event that a fence has caused; false for any other.
 func (e auditEvent) found() (Found, bool) {
 	f := Found{User: e.User.Username, Verb: e.Verb, Object: e.Object.Resource}
 	if pods := e.User.Extra[fence.PodClaim]; len(pods) == 1 {

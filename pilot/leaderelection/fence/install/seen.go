@@ -21,7 +21,7 @@ const (
 	// seenWithin bounds the wait for the API servers. They take policies in every second, a
 	// stalled one when it goes on.
 	seenWithin = time.Minute
-	// seenPause lies between two looks at one of them.
+	// seenPause is the time between two looks at one of them.
 	seenPause = 200 * time.Millisecond
 	// barrierNamespace is where the barrier's write is tried, dry; it is always there.
 	barrierNamespace = "default"

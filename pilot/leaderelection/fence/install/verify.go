@@ -15,7 +15,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// Answer is what became of a write that was tried dry.
+// Answer is the API server's answer to a dry-run write.
 type Answer uint8
 
 const (
@@ -38,8 +38,8 @@ func (a Answer) String() string {
 	return "unclear"
 }
 
-// Try makes a probe's write, dry, as whoever client is. The error says why it was
-// refused, or what was unclear about it.
+// Try sends a probe's write as a dry run, with the client's credentials. The error says why
+// it was refused, or what was unclear about it.
 func Try(ctx context.Context, client dynamic.Interface, p fence.Probe) (Answer, error) {
 	if p.Object == nil {
 		return Unclear, fmt.Errorf("no write is known that would try %s", strings.Join(p.Guard.Resources, ", "))
@@ -114,7 +114,7 @@ func (v *verifier) object(p fence.Pair) {
 	v.found(Holds, what, "")
 }
 
-// stranger is no pod: it never leads.
+// stranger is the name of no pod, so that it never leads.
 const stranger = "incumbent-fence-nobody"
 
 // guard tries a group of writes for each account: as another pod than leads, with a

@@ -58,7 +58,7 @@ type kind struct {
 	namespaced bool
 }
 
-// kinds are what it serves, by group and resource.
+// kinds are the kinds that an API server serves, by group and resource.
 type kinds map[schema.GroupResource]kind
 
 func served(client kubernetes.Interface) (kinds, error) {
@@ -85,7 +85,7 @@ var (
 	dryPatch  = metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
 )
 
-// writes are what a guard judges of a resource and can be tried now; without any, why.
+// writes returns the writes of a resource that a guard judges and that can be tried now; without any, it says why.
 func (all kinds) writes(ctx context.Context, admin dynamic.Interface, p fence.Probe, resource string) ([]write, string) {
 	main, sub, _ := strings.Cut(resource, "/")
 	served, known := all[schema.GroupResource{Group: p.Guard.Group, Resource: main}]

@@ -18,7 +18,7 @@ type object interface {
 	metav1.Object
 }
 
-// client is what the typed clients of both kinds have in common.
+// client has the methods of both kinds' typed clients that locks use.
 type client[T object] interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
 	Create(ctx context.Context, obj T, opts metav1.CreateOptions) (T, error)
@@ -157,7 +157,7 @@ func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, notes map
 	return obj, nil
 }
 
-// foundation is what a write builds on: a copy of what base shows, or a new object.
+// foundation returns the object that a write changes: a copy of the one that base shows, or a new one.
 func (a access[T]) foundation(base Snapshot) (T, error) {
 	var none T
 	if !base.Exists {

@@ -59,7 +59,7 @@ func shownAs(annotations map[string]string) Snapshot {
 	return ConfigMapSnapshot(cm)
 }
 
-// What guards a write is what its base says, whatever else the object carries.
+// A write is guarded by its base's UID and version, whatever else the object carries.
 func TestAWriteIsGuardedByItsBase(t *testing.T) {
 	store := &sent{}
 	base := shownAs(map[string]string{LeaderElectionRecordAnnotationKey: goldenJSON, MarkerAnnotation: "m"})

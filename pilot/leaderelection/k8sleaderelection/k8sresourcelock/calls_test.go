@@ -79,7 +79,7 @@ func TestSharedLetsNoCallWaitForEver(t *testing.T) {
 	})
 }
 
-// all is what a closed channel still holds.
+// all is the rest of a closed channel.
 func all[T any](c <-chan T) func(func(T) bool) {
 	return func(yield func(T) bool) {
 		for v := range c {

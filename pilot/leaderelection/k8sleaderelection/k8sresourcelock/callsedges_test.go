@@ -19,7 +19,7 @@ type counted struct {
 // Value hides the context below, which the package context would go to directly.
 func (*counted) Value(any) any { return nil }
 
-// AfterFunc is what the package context calls, if it is there.
+// AfterFunc is called by the package context, if it is there.
 func (c *counted) AfterFunc(f func()) func() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

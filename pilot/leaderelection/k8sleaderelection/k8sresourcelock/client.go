@@ -22,12 +22,12 @@ import (
 // By itself client-go sends a write again when the answer is a 429 or a 5xx with a
 // Retry-After. The first one may have been stored all the same; the second then
 // reports a conflict, which reads as "nothing was written". Electors have their own
-// pace and must hear the first answer.
+// pace and must get the first answer.
 //
 // It leaves the connections as they are. client-go's carry calls and watches together and
 // are given up 45 s after they have died; a call that timed out is followed by others on the
 // same one until then, which costs a leader its term. pkg/kube's FreshConnections, around the
-// result, mends that; a clientset that was made without it cannot be mended from here.
+// result, avoids that; for a clientset that was made without it nothing can be done here.
 func ClientConfig(base *rest.Config) *rest.Config {
 	config := rest.CopyConfig(base)
 	config.QPS, config.Burst, config.RateLimiter = -1, 0, nil

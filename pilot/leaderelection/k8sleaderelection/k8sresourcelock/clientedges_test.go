@@ -25,7 +25,7 @@ type body struct {
 
 func (b body) Close() error { return b.closed }
 
-// answer is what comes of an answer on its way through a lock's client.
+// answer is an answer after its way through a lock's client.
 func answer(t *testing.T, code int, after string, content io.ReadCloser) (*http.Response, error) {
 	t.Helper()
 	config := ClientConfig(&rest.Config{})

@@ -83,7 +83,7 @@ func (l *ConfigMapLock) access() access[*corev1.ConfigMap] {
 	return a
 }
 
-// Validate reports every mistake in the lock's fields; it calls nobody.
+// Validate reports every mistake in the lock's fields; it sends no request.
 func (l *ConfigMapLock) Validate() error {
 	return validate("configmap", &l.ConfigMapMeta, &l.LockConfig, l.Client != nil)
 }
@@ -111,8 +111,9 @@ func (l *ConfigMapLock) Watch(ctx context.Context, from string, up func(), seen 
 	return l.access().watch(ctx, from, up, seen)
 }
 
-// Get returns the record and its bytes; a NotFound when there is no such ConfigMap,
-// and neither when it carries no record.
+// Get returns the record and its bytes. The error is a NotFound when there is no such
+// ConfigMap, and wraps ErrUnreadable when its record cannot be read. A ConfigMap without a
+// record gives a zero record, nil bytes and no error.
 func (l *ConfigMapLock) Get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
 	return l.access().get(ctx)
 }

@@ -20,8 +20,10 @@
 //
 // Leases of one namespace can be watched together, and the calls of many electors bounded: see Shared.
 //
-// A MultiLock shows two objects as one lock, for moving from one to the other; see
-// combine for what it makes of them.
+// A MultiLock shows two objects as one lock, for moving from one to the other. If the record
+// of either is unreadable, the lock's is. The same term in both is shown once; otherwise the
+// record of one of them is shown, and Snapshot.Parts says in which it stands. UID and
+// ResourceVersion are the secondary's.
 //
 // The package can be used alone. Of this module it imports the elector's core alone, which decides
 // what the two objects of a MultiLock come to as one lock. Get, Create and Update serve callers of

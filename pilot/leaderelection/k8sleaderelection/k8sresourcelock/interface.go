@@ -25,11 +25,12 @@ const (
 // The annotations that this project adds to a lock object. Other electors carry
 // them through their updates unread, so a reader believes none without its guard.
 const (
-	// MarkerAnnotation: "v1 <identity> <leaderTransitions>", then " handover".
+	// MarkerAnnotation: "v1 <identity> <leaderTransitions>", then " handover" if the leader
+	// can hand over, then " unfit" if it would rather not lead.
 	MarkerAnnotation = "incumbent.dev/leader"
 	// HandoverRequestAnnotation holds a challenger's request as JSON.
 	HandoverRequestAnnotation = "incumbent.dev/handover-request"
-	// NominatedAnnotation names a candidate that somebody else wrote in as holder.
+	// NominatedAnnotation names a candidate that another process wrote in as holder.
 	NominatedAnnotation = "incumbent.dev/nominated"
 	// HoldAnnotation holds an operator's transfer or pause as JSON.
 	HoldAnnotation = "incumbent.dev/hold"
@@ -37,9 +38,9 @@ const (
 	// UID if there is one. The holder leads only while it stands in both objects of a
 	// MultiLock.
 	MultiLockAnnotation = "incumbent.dev/multilock"
-	// PredecessorAnnotation: "v1 <holder> <leaderTransitions>", then who wrote last. The
-	// recorded holder does not act on this lock: it keeps it from those who would, for the
-	// elections that have come in its place.
+	// PredecessorAnnotation: "v1 <holder> <leaderTransitions>", then the last writer. The
+	// recorded holder does not act by this lock: it keeps it from older versions, which would,
+	// for the elections that have come in its place.
 	PredecessorAnnotation = "incumbent.dev/predecessor"
 )
 
@@ -70,7 +71,7 @@ type EventRecorder interface {
 	Eventf(obj runtime.Object, eventType, reason, message string, args ...any)
 }
 
-// ResourceLockConfig is what every kind of lock needs to know of its candidate.
+// ResourceLockConfig describes the candidate to a lock of any kind.
 type ResourceLockConfig struct {
 	// Identity is the candidate's name, unique among live processes.
 	Identity string
@@ -99,7 +100,7 @@ type Interface interface {
 
 // Warning is a lock whose Events can be of type Warning.
 type Warning interface {
-	// RecordWarning is RecordEvent for what somebody should look after.
+	// RecordWarning is RecordEvent for problems that an operator should look into.
 	RecordWarning(s string)
 }
 
@@ -123,11 +124,12 @@ type Snapshot struct {
 	// Unreadable says why the record could not be decoded or believed; it wraps
 	// ErrUnreadable.
 	Unreadable error
-	// Notes are the object's annotations with the prefix "incumbent.dev/".
+	// Notes are the object's annotations with the prefix "incumbent.dev/", except
+	// StrategyAnnotation and PreferredHolderAnnotation.
 	Notes map[string]string
 	// Strategy is the one by which a coordinator chooses who holds the Lease; empty: none does.
 	Strategy string
-	// PreferredHolder is whom the coordinator wants in the holder's place; empty: nobody.
+	// PreferredHolder is the candidate that the coordinator wants in the holder's place; empty: none.
 	PreferredHolder string
 	// Object is the whole object without managedFields, to write back what others put
 	// there; of a MultiLock it is a *Pair.
@@ -138,8 +140,9 @@ type Snapshot struct {
 	Floor int
 }
 
-// Base is as much of the Snapshot as has to be kept to write on: an object of the API
-// server has its record and its notes itself. Of any other the Base is all of it.
+// Base returns the part of the Snapshot that Write and Annotate need of their base, for
+// callers that keep it from write to write. Of a Lease or a ConfigMap that is all but Raw and
+// Notes, which the object contains anyway; of any other lock it is the whole Snapshot.
 func (s Snapshot) Base() Snapshot {
 	switch s.Object.(type) {
 	case *coordinationv1.Lease, *corev1.ConfigMap:
@@ -163,8 +166,8 @@ type Versioned interface {
 	Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error)
 }
 
-// Annotated is a lock beside whose record notes can be written by others than its
-// holder: a challenger's request, an operator's word.
+// Annotated is a lock beside whose record others than its holder can write notes: a
+// challenger's request, an operator's order.
 type Annotated interface {
 	// Annotate sets exactly these notes on the object that base shows and leaves the
 	// record as it is stored, to the byte. It answers as Versioned.Write does.
@@ -185,8 +188,8 @@ type Watchable interface {
 	// whoever starts from "" Reads as well, or a deletion in between goes unseen. A
 	// version from before an etcd was restored from a backup may lie in the future:
 	// the watch is accepted and silent, and whoever Reads an older version than it
-	// resumed from starts again from "". And a connection that died without a word
-	// looks like a lock that nobody renews.
+	// resumed from starts again from "". And a connection that is dead, but was not
+	// closed, looks like a lock that nobody renews.
 	Watch(ctx context.Context, from string, up func(), seen func(Snapshot)) (resume string, err error)
 }
 
@@ -202,9 +205,10 @@ func IsConflict(err error) bool { return errors.Is(err, ErrConflict) }
 // errInPart is wrapped by errors of a write that has changed one of two objects.
 var errInPart = errors.New("a part of the write may have been stored")
 
-// IsRefused reports whether err says for sure that the API server did not do what it was
-// asked for, and will not as things are: a permission, a quota, a policy, a namespace that
-// is missing or ends, too many requests. That holds as ErrConflict does.
+// IsRefused reports whether err says for sure that the API server did nothing, and will refuse
+// the same request again until something else changes: a permission, a quota, a policy, a
+// namespace that is missing or being deleted, too many requests. It is false for conflicts and
+// for nil. As with ErrConflict, this is sure only for a request that is sent once.
 func IsRefused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || errors.Is(err, ErrConflict) || errors.Is(err, errInPart) {

@@ -24,7 +24,7 @@ type LeaseLock struct {
 	LeaseMeta  metav1.ObjectMeta
 	Client     coordinationv1client.LeasesGetter
 	LockConfig ResourceLockConfig
-	// Shared, if given, is what locks share watches by.
+	// Shared, if given, lets this lock share the watch of its namespace with others.
 	Shared *Shared
 
 	last memory
@@ -49,9 +49,9 @@ var leases = &format[*coordinationv1.Lease]{
 }
 
 // LeaseSnapshot decodes a Lease that serves as a lock. It neither changes the object
-// nor panics on anything in it; the Snapshot shares its contents. Give it the object
-// as the API server sent it: it reads managedFields before it leaves them out (see
-// recordedKey).
+// nor panics on anything in it; the Snapshot shares its contents. Give it the object with
+// managedFields, as the API server sent it: they tell whether the holder's key is the
+// present holder's. The Snapshot's Object is without them.
 func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 	if lease == nil {
 		return Snapshot{}
@@ -80,7 +80,8 @@ func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 	return snap
 }
 
-// coordination is what a coordinator has written, in whichever form.
+// coordination reads a coordinator's strategy and preferred holder, from the spec or from the
+// annotations that stand for it.
 func coordination(lease *coordinationv1.Lease) (strategy, preferred string) {
 	strategy, preferred = string(value(lease.Spec.Strategy)), value(lease.Spec.PreferredHolder)
 	if strategy == "" {
@@ -133,8 +134,8 @@ func leaseBytes(r LeaderElectionRecord) []byte {
 	return raw
 }
 
-// encodeLease leaves the fields of a coordinator (strategy, preferredHolder) alone, but that one who holds the
-// Lease is no longer preferred to whoever does. The holder is never nil: kube-apiserver's own coordinator would crash on it.
+// encodeLease leaves the fields of a coordinator (strategy, preferredHolder) alone, except that it removes
+// a preferredHolder that is the holder now. The holder is never nil: kube-apiserver's own coordinator would crash on it.
 func encodeLease(lease *coordinationv1.Lease, r LeaderElectionRecord) error {
 	if r.LeaderTransitions > math.MaxInt32 {
 		return fmt.Errorf("leaderTransitions %d does not fit into a Lease: delete the ConfigMap lock that counts so far, its next holder begins at 0", r.LeaderTransitions)
@@ -179,7 +180,7 @@ func (l *LeaseLock) access() access[*coordinationv1.Lease] {
 	return a
 }
 
-// Validate reports every mistake in the lock's fields; it calls nobody.
+// Validate reports every mistake in the lock's fields; it sends no request.
 func (l *LeaseLock) Validate() error {
 	return validate("lease", &l.LeaseMeta, &l.LockConfig, l.Client != nil)
 }
@@ -212,8 +213,9 @@ func (l *LeaseLock) Subscribe(ctx context.Context, wake func()) Subscription {
 	return newLockWatch(ctx, l, l.Shared, l.LeaseMeta.Namespace, l.LeaseMeta.Name, wake)
 }
 
-// Get returns the record and the bytes by which it is compared; a NotFound when
-// there is no such Lease.
+// Get returns the record and the bytes by which it is compared. The error is a NotFound when
+// there is no such Lease, and wraps ErrUnreadable when its record cannot be read. A Lease
+// without a record gives a zero record, nil bytes and no error.
 func (l *LeaseLock) Get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
 	return l.access().get(ctx)
 }

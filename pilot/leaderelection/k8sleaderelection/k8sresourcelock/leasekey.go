@@ -9,16 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// istiodManager is what the API server calls istiod in managedFields, after the
+// istiodManager is istiod's name in managedFields, which the API server takes from the
 // name of its binary.
 const istiodManager = "pilot-discovery"
 
 // recordedKey is the holder's key beside a Lease's record.
 //
 // client-go's elector does not know the annotation and carries it along, so that
-// after a takeover it names the rank of somebody who is gone. The record itself
-// does not say who wrote it: client-go and istiod store the same fields, with
-// microseconds. What tells:
+// after a takeover it names the rank of a former holder. The record itself does not
+// say who wrote it: client-go and istiod store the same fields, with microseconds.
+// What distinguishes them:
 //
 //   - A record in whole seconds is ours; the key counts. (Chance lets a peer's pass
 //     once in 10^12.)

@@ -17,7 +17,7 @@ type side struct {
 	version uint64
 }
 
-// shown is what two objects make together.
+// shown is the Snapshot of two objects together.
 func shown(t *testing.T, p, s side, self string) Snapshot {
 	t.Helper()
 	objects := Pair{p.Snapshot, s.Snapshot}

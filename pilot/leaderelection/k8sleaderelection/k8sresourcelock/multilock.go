@@ -37,7 +37,7 @@ var (
 	_ Subscribable = (*MultiLock)(nil)
 )
 
-// Pair is what Snapshot.Object holds for a MultiLock.
+// Pair is the two objects of a MultiLock; it is the Object of its Snapshots.
 type Pair struct{ Primary, Secondary Snapshot }
 
 func (p *Pair) half(h core.Half) *Snapshot {
@@ -71,7 +71,7 @@ func (l *MultiLock) halves() (primary, secondary Versioned, err error) {
 	return primary, secondary, nil
 }
 
-// Validate reports every mistake in the two locks; it calls nobody.
+// Validate reports every mistake in the two locks; it sends no request.
 func (l *MultiLock) Validate() error {
 	primary, secondary, err := l.halves()
 	if err != nil {
@@ -110,8 +110,9 @@ func (l *MultiLock) Read(ctx context.Context) (Snapshot, error) {
 	return l.mem.combined(l.Identity()), nil
 }
 
-// Write implements Versioned. A conflict is one of the primary: nothing was written.
-// Whatever fails once the primary was written leaves open what stands.
+// Write implements Versioned. An error that IsConflict reports means that an object has
+// changed since base, and nothing was written. An error after the primary was written is
+// never such a one, even where the secondary had changed: Read what is stored.
 func (l *MultiLock) Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error) {
 	w, err := l.write(base, record, notes)
 	switch {
@@ -158,8 +159,10 @@ func (l *MultiLock) write(base Snapshot, record LeaderElectionRecord, notes map[
 	return w, err
 }
 
-// Get returns the record and the bytes by which a change of either object shows; a
-// NotFound when there is neither.
+// Get returns the record that the two objects show together, and bytes that differ after a
+// change of either. The error is a NotFound when there is neither object, and wraps
+// ErrUnreadable when a record of the two cannot be read. Objects without a record give a zero
+// record, nil bytes and no error.
 func (l *MultiLock) Get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
 	snap, err := l.Read(ctx)
 	if err != nil {
@@ -185,7 +188,9 @@ func (l *MultiLock) Create(ctx context.Context, ler LeaderElectionRecord) error 
 	return nil
 }
 
-// Update replaces the record of what Get, Create or Update saw last.
+// Update replaces the record of the two objects that Get, Create or Update saw last. An error
+// that IsConflict reports means that they have changed since, and nothing was written.
+// Any other may mean that the primary alone was written: call Get.
 func (l *MultiLock) Update(ctx context.Context, ler LeaderElectionRecord) error {
 	base := l.mem.getBase()
 	if !base.Exists {

@@ -10,7 +10,7 @@ import (
 
 var errNoVersion = errors.New("a watch event without a resourceVersion")
 
-// pairMemory is what the calls of one MultiLock have shown. The core decides what of it counts.
+// pairMemory keeps the newest answers and watch events of one MultiLock's objects. The core decides which of them count.
 type pairMemory struct {
 	mu      sync.Mutex
 	sight   core.PairSight

@@ -40,7 +40,7 @@ func (p *pairWatch) Next() (news []News) {
 	return news
 }
 
-// take is what one object's news are of the pair.
+// take turns one object's news into news of the pair.
 func (p *pairWatch) take(h core.Half, n News) []News {
 	whole := p.up[0] && p.up[1]
 	switch n.Kind {
@@ -69,7 +69,7 @@ func (p *pairWatch) take(h core.Half, n News) []News {
 		case !ok:
 			return nil
 		case !whole:
-			// An elector that heard of one object again and again would not poll for the
+			// An elector that is shown one object again and again would not poll for the
 			// other, whose watch may be hanging.
 			p.held = &pair
 			return nil

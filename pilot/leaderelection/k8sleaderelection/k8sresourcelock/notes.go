@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// NotePrefix is what the annotations of this project begin with.
+// NotePrefix begins the names of this project's annotations.
 const NotePrefix = "incumbent.dev/"
 
 // knownNotes are the annotations that this version may remove. One with our prefix

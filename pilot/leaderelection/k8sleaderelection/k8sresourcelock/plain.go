@@ -16,7 +16,7 @@ var (
 	errNotRead  = errors.New("nothing was read or created yet: call Get or Create first")
 )
 
-// memory is what a lock remembers between calls. Get, Create and Update need the
+// memory is a lock's state between calls. Get, Create and Update need the
 // whole object, since their arguments do not say on which state they were decided;
 // Read and Write carry it in the Snapshot, and leave here only what an Event needs.
 type memory struct {

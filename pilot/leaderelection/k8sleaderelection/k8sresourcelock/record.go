@@ -37,7 +37,7 @@ func unreadable(format string, args ...any) error {
 
 // decodeJSON reads a record as istiod's and client-go's decoders would, which
 // ignore fields that they do not know. It is stricter where they would take
-// rubbish for a free lock: null is no record.
+// invalid data for a free lock: null is no record.
 func decodeJSON(raw []byte) (LeaderElectionRecord, error) {
 	if len(raw) > maxRecord {
 		return LeaderElectionRecord{}, unreadable("%d bytes, more than %d", len(raw), maxRecord)

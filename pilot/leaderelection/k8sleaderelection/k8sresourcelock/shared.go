@@ -10,21 +10,21 @@ import (
 // defaultShareFrom is ShareFrom when it is not set.
 const defaultShareFrom = 4
 
-// Shared is what the locks and electors of one API server in a process have in common, of which it then can have very many.
-// Give the same one to the electors' configurations and to their LeaseLocks. Share none among those of different
-// API servers: one that hangs would delay the calls to the others.
+// Shared lets many electors of one process, with locks on the same API server, share a bound on calls and a watch for each
+// namespace. Give the same one to the electors' configurations and to their LeaseLocks. The zero value shares neither.
+// Electors of different API servers need different ones: a server that hangs would delay the calls to the others.
 //
-// A bound on calls: electors that begin together, or come back together after an outage, would otherwise open
+// The bound on calls: electors that begin together, or come back together after an outage, would otherwise open
 // connection after connection (an API server serves a hundred streams or so on each) and as many goroutines,
 // whose stacks the process keeps.
 //
-// A watch of a namespace's Leases, instead of one watch and three goroutines for each: that needs a right that
-// cannot be restricted to names. Where it is missing, each lock is watched by its name, and the right is tried
-// again after ten minutes. A shared watch runs only while it has users, and keeps nothing of Leases
-// that nobody watches but their names and versions. ConfigMaps share none: in a namespace most of them are
-// others', large, and secret enough that an elector should not have to be shown them.
+// The watch of a namespace's Leases, instead of one watch and three goroutines for each lock, needs the right to watch
+// all of them, which cannot be restricted to names. Where it is missing, each lock is watched by its name, and the right
+// is tried again after ten minutes. A shared watch runs only while it has users, and of Leases that nobody here watches it
+// keeps no more than names and versions. Locks in ConfigMaps have watches of their own: most ConfigMaps of a namespace are
+// of other programs, large, and confidential enough that an elector should not be shown them.
 type Shared struct {
-	// Client is the locks' own. nil: each lock has a watch of its own.
+	// Client, which should be the locks' own, watches namespaces. nil: each lock has a watch of its own.
 	Client coordinationv1client.LeasesGetter
 	// ShareFrom is how many watches there must be in a namespace before it is watched
 	// as a whole. 0 means 4: few locks can be named one by one in a Role.
@@ -98,7 +98,7 @@ func (s *Shared) forget(w *sharedWatch) {
 	}
 }
 
-// refuse has a namespace's locks watched by name for a while. The caller holds mu.
+// refuse has a namespace's locks watched by name until maxWatch has passed. The caller holds mu.
 func (s *Shared) refuse(namespace string) {
 	all := s.namespaces[namespace]
 	all.refused = time.AfterFunc(maxWatch, func() {

@@ -8,13 +8,16 @@ import (
 
 // Subscription follows one lock until End, over all connections that this takes.
 type Subscription interface {
-	// Next takes what is in store, oldest first; nil when there is nothing.
+	// Next returns the News since the last call, oldest first, and removes them; nil when there
+	// are none. It does not block.
 	Next() []News
-	// Rewound says that a Read has shown a version older than one known before: the store has gone
-	// back in time, and a watch from a version to come is accepted, and silent. A watch that has
-	// shown such a one begins anew.
+	// Rewound is for the subscriber to call when a Read has shown a version, present, that is
+	// older than one it has seen before: the store was restored to an earlier state. A watch that
+	// resumes from the newer version would be accepted and show nothing, so it begins anew with
+	// the present state. A shared one that has shown nothing newer than present goes on.
 	Rewound(present string)
-	// End ends it, and returns when all that only it needed has ended. Next shows nothing new then.
+	// End ends the subscription, and returns when all that only it needed has ended. Next shows
+	// nothing new then.
 	End()
 }
 
@@ -26,7 +29,7 @@ const (
 	Up NewsKind = iota
 	// Down: the connection is over, or could not be had. It is made anew, and is up again then.
 	Down
-	// Changed: Snapshot is what a change of the lock object left behind.
+	// Changed: the lock object has changed; Snapshot shows it after the change.
 	Changed
 )
 
@@ -42,7 +45,7 @@ type News struct {
 
 // Subscribable is a lock that is followed by more than one Watch after the other.
 type Subscribable interface {
-	// Subscribe is what the function Subscribe does of it.
+	// Subscribe is the function Subscribe for this lock.
 	Subscribe(ctx context.Context, wake func()) Subscription
 }
 
@@ -65,7 +68,7 @@ const maxPending = 256
 
 var errBehind = fmt.Errorf("more than %d changes were not taken in", maxPending)
 
-// mailbox is what a subscription has in store.
+// mailbox holds the News that were not taken yet.
 type mailbox struct {
 	wake func()
 

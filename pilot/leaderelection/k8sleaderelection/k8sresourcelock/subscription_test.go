@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// told is what a subscription has in store, in short.
+// told is the subscription's News, in short.
 func told(s Subscription) []string {
 	synctest.Wait()
 	var all []string

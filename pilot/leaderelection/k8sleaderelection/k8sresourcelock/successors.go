@@ -6,8 +6,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// Successors is the holder of a lock that is kept as a predecessor: not a process, so
-// that none that comes back under an old name takes itself for the leader.
+// Successors is the recorded holder of a lock that is kept as a predecessor. It is the name of
+// no process, so that none that restarts under a former holder's name takes itself for the leader.
 const Successors = core.Successors
 
 // KeptForSuccessors reports whether the lock is held only as a predecessor.
@@ -16,8 +16,8 @@ func (s Snapshot) KeptForSuccessors() bool {
 		namesTerm(s.Notes[PredecessorAnnotation], s.Record)
 }
 
-// SuccessorsNote is the note that makes a record of Successors one. Beside a process's own name it says that the
-// process has won a predecessor's lock, and that nobody acts by it yet.
+// SuccessorsNote returns the PredecessorAnnotation for a record of Successors. Beside the record of a process it says that
+// the process has won a predecessor's lock and does not act by it yet.
 func SuccessorsNote(r LeaderElectionRecord, writer string) string {
 	return fmt.Sprintf("v1 %s %d %s", r.HolderIdentity, r.LeaderTransitions, writer)
 }

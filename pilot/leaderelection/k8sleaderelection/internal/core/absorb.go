@@ -182,7 +182,7 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 	return s
 }
 
-// displacement is what follows for us when next has displaced us. While two do not agree on the
+// displacement is our Displaced after next has displaced us. While two do not agree on the
 // default yet, each outranks the other: without a pause they would take the lock from each other
 // as fast as the store allows.
 func (c Config) displacement(s State, next Snapshot, now Instant) Displaced {

@@ -90,7 +90,7 @@ func (c Config) drain(s State, now Moment, why Reason) State {
 	return s.enter(Draining, why)
 }
 
-// lost is what the term has lost by now.
+// lost reports whether, and how, the term has lost its right to act by now.
 func (c Config) lost(s State, now Moment) Loss {
 	switch {
 	case !c.ours(s):

@@ -55,8 +55,8 @@ func (c Config) renewal(s State, now Moment) (Record, Notes) {
 }
 
 // notes are our annotations beside the record. While settling, the marker of whoever
-// we wait for stays, whether it was left behind before us or by us: whoever comes
-// after us has to wait for it too.
+// we wait for stays, whether it was left behind before us or by us: the holder after
+// us has to wait for it too.
 func (c Config) notes(s State, record Record, now Moment, act bool) Notes {
 	notes := Notes{Hold: s.keptHold(record, now.Mono), Successor: c.Successor}
 	switch m := s.Snap.Notes.Marker; {

@@ -16,7 +16,7 @@ const coordinatorLeases = 3
 // itself. Such a name begins no term: the transitions are those of the term before.
 func (s Snapshot) byCoordinator() bool { return s.Nominated() && s.Notes.Nominated.Uncounted }
 
-// preferred is whom a coordinator wants in the holder's place; empty: it is content.
+// preferred is the candidate that a coordinator wants in the holder's place; empty: none.
 func (s Snapshot) preferred() string {
 	if !s.Strategy || !s.Held() || s.bySuccessors() || s.Preferred == s.Record.Holder {
 		return ""
@@ -24,20 +24,20 @@ func (s Snapshot) preferred() string {
 	return s.Preferred
 }
 
-// promisedToOther reports whether a coordinator means a free lock for another than self, and has yet to write that one in. Whoever took it
-// meanwhile would have to give way again.
+// promisedToOther reports whether a coordinator means a free lock for another than self, and has yet to write that one in. A
+// candidate that took it meanwhile would have to pass it on again.
 func (s Snapshot) promisedToOther(self string) bool {
 	return s.Strategy && s.Content == Readable && !s.Held() && s.Preferred != "" && s.Preferred != self
 }
 
-// yields reports whether the holder has to give way to whom a coordinator prefers. An operator's hold
+// yields reports whether the holder has to give way to the candidate that a coordinator prefers. An operator's hold
 // goes before that, as it does before rank.
 func (c Config) yields(s State, now Instant) bool {
 	return s.Snap.preferred() != "" && now >= s.holdEnds()
 }
 
-// yield ends a term for the one that a coordinator prefers. Who knows coordinators hands over to it;
-// anybody else steps down, and the coordinator names whom it likes.
+// yield ends a term for the candidate that a coordinator prefers. A coordinated holder hands over to it;
+// any other holder steps down, and the coordinator names a holder by its own choice.
 func (c Config) yield(s State, now Moment) State {
 	if c.Coordinated {
 		s.Drain.Kind = DrainToHandOver

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// decided is what is asked of an action.
+// decided has the fields of an action that tests compare.
 type decided struct {
 	op   Op
 	why  Reason

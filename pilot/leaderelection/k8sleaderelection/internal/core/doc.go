@@ -15,8 +15,8 @@
 // drains, and in place of a release writes the challenger in, which acts on its own
 // first write. From Releasing it is a release, or that handover.
 //
-// That a holder can be asked is what its marker says, and a marker may be another's: a peer
-// that comes under the identity of one of ours renews the same term, and leaves our
+// A holder's marker says that it can be asked, but a marker may be another's: a peer that
+// starts under the identity of one of ours renews the same term, and leaves our
 // annotations as they are. A leader of ours that renews also answers: in Leading and in
 // Draining it accepts or refuses what it was asked, at the latest after its Patience, and one
 // that has accepted stops renewing at its StopLimit. A holder that has renewed for a lease beside

@@ -95,8 +95,8 @@ const maxFails = 12
 
 // pause is how long to wait after so many failures in a row. A read, and a write of one
 // that has something to lose, is tried again after a sixteenth of a RetryPeriod, and at the latest
-// after a whole one. Others who cannot write need not try that often: after a while their
-// pause is a lease, which is what a crash costs too.
+// after a whole one. Others that cannot write need not try that often: after some failures
+// their pause is a lease, as long as a crash takes.
 func (c Config) pause(s State, op Op, fails uint8, in Input) time.Duration {
 	wait := c.Retry / 16
 	switch {

@@ -3,8 +3,8 @@ package core
 import "time"
 
 // Hold is an operator's order that the recorded holder stays, whatever its rank: a pause,
-// or what a transfer leaves behind. The zero Hold is none. Nobody believes one that is
-// not about the present term.
+// or what a transfer leaves behind. The zero Hold is none. One that is not about the present
+// term does not count.
 type Hold struct {
 	Holder      string
 	Transitions int
@@ -23,7 +23,7 @@ const (
 // MaxHold bounds a hold: ranks that never count again would be a lock that nobody can upgrade.
 const MaxHold = 7 * 24 * time.Hour
 
-// holdTime is what a hold's seconds count as.
+// holdTime is the duration that a hold's seconds stand for, within bounds.
 func holdTime(seconds int) time.Duration {
 	return time.Duration(min(max(seconds, 0), int(MaxHold/time.Second))) * time.Second
 }

@@ -68,7 +68,7 @@ func TestSinceWhenAMarkerIsEvidence(t *testing.T) {
 			t.Errorf("%s: waits until %v after the first sight, want %v", name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
 		}
 	}
-	// A marker beside a record of our own is what we have displaced ourselves: that was noted
+	// A marker beside a record of our own is of a holder that we displaced ourselves: that was noted
 	// when we sent it. A stamp that coincides with one of ours does not make a record ours.
 	s := follower(c, lock("free"), "stable")
 	s.Own.Stamps[0] = 7e6

@@ -53,7 +53,7 @@ type NeedsBoth struct {
 	Other       string // the other object's UID when the record was written; empty: there was none
 }
 
-// presence is what the record of one object of a pair says.
+// presence says whether, and how, the record of one object of a pair names a holder.
 type presence uint8
 
 const (
@@ -66,7 +66,7 @@ const (
 	// nominee: the holder was written in by another, and has not written itself.
 	nominee
 	// claim: of a holder that says it needs both objects. By itself this gives no right to
-	// act: the other write is under way, or this is what is left of a term that ended there.
+	// act: the other write is under way, or the record is left over from a term that ended there.
 	claim
 	// alone: of a holder that needs this object only, a candidate of the first or of the
 	// third step of a migration, or a peer.

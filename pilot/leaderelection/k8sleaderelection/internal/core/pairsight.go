@@ -10,7 +10,7 @@ type PairSight struct {
 	former  [2]Notes   // the request and the hold that each showed before those it shows, until our write of the other has arrived
 }
 
-// left is what a write leaves on an object that others may add to.
+// left is the record and notes that a write leaves on an object; others may add to them.
 type left struct {
 	record Record
 	notes  Notes

@@ -35,7 +35,7 @@ func (c Config) successorsRecord(s State, own Record) (Record, Notes) {
 	return r, Notes{Successor: true}
 }
 
-// Resumed is what one that takes part again still knows: of the lock, and of who held it.
+// Resumed is the state with which one that takes part again begins: its knowledge of the lock, and of who held it.
 func (s State) Resumed() State {
 	known := Unread
 	if s.Known != Unread {

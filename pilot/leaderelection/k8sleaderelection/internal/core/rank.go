@@ -2,7 +2,7 @@ package core
 
 import "strings"
 
-// DefaultRevision is what is known of the default revision. Not yet synced and "there is
+// DefaultRevision is the knowledge of which revision is the default one. Not yet synced and "there is
 // none" are different values: the second is knowledge.
 type DefaultRevision struct {
 	Synced   bool

@@ -25,7 +25,7 @@ const (
 	Missing Content = iota
 	// Unreadable: it carries something that cannot be decoded or believed.
 	Unreadable
-	// Readable: Record is what it carries.
+	// Readable: it carries Record.
 	Readable
 )
 
@@ -36,15 +36,15 @@ type Marker struct {
 	Transitions int
 	// Handover: this leader can judge and fulfil a request.
 	Handover bool
-	// Unfit: this leader would rather have somebody else lead.
+	// Unfit: this leader should be replaced by any candidate that is fit.
 	Unfit bool
 }
 
 // names reports whether the marker is that of the record's holder and term.
 func (m Marker) names(r Record) bool { return r.isTerm(m.Identity, m.Transitions) }
 
-// Nomination is the annotation by which somebody says that it has written the holder in,
-// for that term. The zero Nomination is none.
+// Nomination is the annotation by which a leader or a coordinator says that it has written the
+// holder in, for that term. The zero Nomination is none.
 type Nomination struct {
 	Identity    string
 	Transitions int
@@ -170,7 +170,7 @@ func sameHolder(a, b Snapshot) bool {
 }
 
 // sameLock reports whether b is not made anew where a was. Of two objects, one that is not
-// there has no say.
+// there does not count.
 func sameLock(a, b Snapshot) bool {
 	if a.Stands == 0 {
 		return a.UID == b.UID

@@ -214,7 +214,7 @@ func TestUnansweredRenewalsRepeatThemselves(t *testing.T) {
 	if want := [4]Stamp{base + 3e6, base + 2e6, base + 1e6, base}; s.Own.Stamps != want {
 		t.Errorf("remembered: %v, want %v", s.Own.Stamps, want)
 	}
-	// The last of them is what stands there: a write that changes nothing would be none.
+	// The last of them is stored already: a write that changes nothing would be none.
 	if got := s.ownStamp(s.Own.Stamps[0], testNow.Wall); got != base+4e6 {
 		t.Errorf("over the last one: %d", got-base)
 	}

@@ -3,7 +3,7 @@ package core
 import "time"
 
 // Request is a challenger's: it asks the leader to drain and to pass the lock on. The
-// zero Request is none. Nobody believes one that is not addressed to the present term.
+// zero Request is none. One that is not addressed to the present term does not count.
 type Request struct {
 	Identity, Key string // the challenger's
 	Reason        string
@@ -20,7 +20,7 @@ type Request struct {
 }
 
 // A request's reasons. One of an operator needs no rank, and without Identity it asks
-// the leader to step down for whoever comes.
+// the leader to step down.
 const (
 	ForDefaultRevision = "default-revision"
 	ForLocalOverRemote = "local-over-remote"
@@ -147,7 +147,7 @@ func (c Config) askAt(s State, now Instant) Instant {
 	return s.Asking.NotBefore
 }
 
-// request is what we would write.
+// request is the request that we would write.
 func (c Config) request(s State) Request {
 	reason := ForDefaultRevision
 	ours, _ := splitKey(c.Key)

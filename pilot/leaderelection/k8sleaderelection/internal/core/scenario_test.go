@@ -336,7 +336,7 @@ func who(text string) (string, int, error) {
 	return id, transitions, err
 }
 
-// trace is what Step made of the input, in one line.
+// trace is Step's result for the input, in one line.
 func (s *scenario) trace(before State, now Moment) string {
 	a := s.action
 	line := "      " + s.state.Phase.String()
@@ -370,7 +370,7 @@ func call(a Action) string {
 	return text + notes(a.Notes)
 }
 
-// notes is what stands beside a record, as scenarios write it.
+// notes are the notes beside a record, as scenarios write them.
 func notes(n Notes) string {
 	text := ""
 	if m := n.Marker; m.Identity != "" {

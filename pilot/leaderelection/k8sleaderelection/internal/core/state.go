@@ -2,8 +2,8 @@ package core
 
 import "time"
 
-// Config is what does not change in an elector's life. See LeaderElectionConfig for
-// the meaning of what the two share.
+// Config has an elector's constants. See LeaderElectionConfig for the meaning of the fields
+// that both have.
 type Config struct {
 	Self, Key string
 	Timing
@@ -71,7 +71,7 @@ func (o Op) String() string { return opNames[o] }
 type Result uint8
 
 const (
-	// OK: the store answered; Input.Snap is what it holds.
+	// OK: the store answered; Input.Snap shows the lock object.
 	OK Result = iota
 	// Conflict: the store has moved on; nothing was written.
 	Conflict
@@ -124,7 +124,7 @@ type Input struct {
 	Kind   Kind
 	Snap   Snapshot // Seen; Replied with OK
 	Result Result   // Replied
-	// RetryAfter is the server's wish, with Refused: it is heeded within bounds.
+	// RetryAfter is the server's wish, with Refused: it is respected within bounds.
 	RetryAfter time.Duration
 	Default    DefaultRevision // DefaultChanged
 	Gap        bool            // Watching: changes before it may have been missed
@@ -206,7 +206,7 @@ func (s State) Gate() Cover {
 	return Cover{}
 }
 
-// Knowledge is what is known of the lock.
+// Knowledge says how far Snap is known to be current.
 type Knowledge uint8
 
 const (
@@ -236,7 +236,7 @@ type Since struct {
 	Former  Instant // the marker left behind
 }
 
-// Earlier is what earlier holders may still do.
+// Earlier says until when earlier holders may still act.
 type Earlier struct {
 	Until    Instant // a holder whose term did not end well may act
 	Away     Away    // the leader whose lock was deleted last
@@ -254,7 +254,7 @@ type Requests struct {
 	Ignored time.Duration
 }
 
-// Displaced is what follows for one whose lock another has taken, until the default changes.
+// Displaced restrains a candidate whose lock another has taken, until the default changes.
 type Displaced struct {
 	NotBefore Instant // it preempts nobody
 	Times     uint8   // in a row, without having led
@@ -267,7 +267,7 @@ type BackOff struct {
 	Steps uint8 // step-downs in a row
 }
 
-// Own is what we know of the writes in our name.
+// Own keeps account of the writes in our name.
 type Own struct {
 	Stamps  [4]Stamp // renew stamps of the latest, answered or not
 	Unseen  uint8    // stamps among those that were made for the version that Snap still has
@@ -290,14 +290,14 @@ type Drain struct {
 	Sent     bool          // a release or handover was sent and may have been stored
 }
 
-// DrainKind is what a term is drained for.
+// DrainKind is the purpose of a drain.
 type DrainKind uint8
 
 const (
 	// DrainToEnd: the elector stops, or the term is lost.
 	DrainToEnd DrainKind = iota
 	// DrainToStepDown: the lock is released although the elector goes on, which then
-	// leaves it alone for a while.
+	// does not campaign until BackOff.Until.
 	DrainToStepDown
 	// DrainToHandOver: a request was accepted.
 	DrainToHandOver
@@ -319,7 +319,7 @@ func (k DrainKind) handingOver() DrainKind {
 	return DrainToHandOver
 }
 
-// Loss is what a term has lost. The gate never opens again in one that has lost anything.
+// Loss says whether, and how, a term has lost its right to act. The gate never opens again in one that has.
 type Loss uint8
 
 const (

@@ -29,8 +29,8 @@ func (i Instant) Until(t Instant) time.Duration {
 	return time.Duration(t - i)
 }
 
-// Moment is one reading of all the machine's clocks, in nanoseconds. Mono is what
-// other holders' leases are measured by. Boot goes on while the machine sleeps and
+// Moment is one reading of all the machine's clocks, in nanoseconds. Mono
+// measures other holders' leases. Boot goes on while the machine sleeps and
 // Wall while it was restored from a snapshot, so one's own cover is measured by
 // whichever of the three ran the most. A clock that the platform lacks stays 0.
 type Moment struct {

@@ -22,7 +22,7 @@ type Timing struct {
 // rankDelay is some watch latencies and one write on a busy API server.
 const rankDelay = 25 * time.Millisecond
 
-// patience is what a watcher may be behind that of a challenger, which knows of a change already.
+// patience is how far a watcher may be behind that of a challenger, which has seen the change already.
 const patience = 2 * time.Second
 
 // Derived is t with what follows from lease, cover and retry, where clock rates are off by

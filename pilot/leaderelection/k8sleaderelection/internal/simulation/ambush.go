@@ -71,7 +71,7 @@ func (w *world) meddle() {
 		return
 	}
 	w.oneOf(w.label, w.deleteLock, w.emptyRecord, w.steal, w.strayRequest)
-	w.tracef("somebody's hand: %s", shown(w.store.now.snap))
+	w.tracef("foreign edit: %s", shown(w.store.now.snap))
 }
 
 // strayRequest writes a request that must not be honoured: one of another term, as it may

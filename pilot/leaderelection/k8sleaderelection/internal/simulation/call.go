@@ -24,7 +24,7 @@ type call struct {
 // unguardedVersion is the base of a write that a planted bug sends without a guard.
 const unguardedVersion = ^uint64(0)
 
-// refused is how long it takes to hear that nobody listens.
+// refused is how long it takes until a connection is refused.
 const refused = 5 * time.Millisecond
 
 // latency is a call's way there or back: mostly milliseconds, at times beyond any

@@ -31,7 +31,7 @@ const (
 	maxHandovers   = 6
 )
 
-// efforts is what a process has left to spend.
+// efforts is the rest of a process's budgets.
 type efforts struct {
 	callsLeft, linesLeft budget
 	causes               int

@@ -237,7 +237,7 @@ func (w *world) label() {
 	}
 }
 
-// edit changes the lock by somebody's hand.
+// edit changes the lock as somebody who is no candidate might.
 func (w *world) edit() {
 	if !w.store.now.snap.Exists {
 		return
@@ -247,7 +247,7 @@ func (w *world) edit() {
 	} else {
 		w.oneOf(w.deleteLock, w.deleteLock, w.emptyRecord, w.removeRecord, w.corruptRecord, w.steal)
 	}
-	w.tracef("somebody's hand: %s", shown(w.store.now.snap))
+	w.tracef("foreign edit: %s", shown(w.store.now.snap))
 }
 
 func (w *world) deleteLock() {

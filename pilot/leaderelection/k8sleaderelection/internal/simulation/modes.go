@@ -32,7 +32,7 @@ type Mode struct {
 	Unfits int // times that a process is unfit for a while
 
 	Ambush float64 // a step of a handover is followed by something that goes wrong
-	Meddle bool    // somebody's hand may be in it
+	Meddle bool    // somebody who is no candidate may change the lock in between
 	Remote float64 // a node is outside the cluster
 	Blind  float64 // a process never learns the default revision
 
@@ -63,7 +63,7 @@ type Mode struct {
 	Inherit  float64 // a process that is killed is, and under its name
 }
 
-// Modes are what seeds are spread over.
+// Modes are the modes among which seeds choose.
 var Modes = []Mode{
 	{Name: "orderly", Stops: 6, Labels: 4, LateStart: 0.2},
 	{Name: "upgrade", Ranked: true, Flips: 4, Stops: 4, Labels: 2, LateStart: 0.3},
@@ -132,7 +132,7 @@ func (m Mode) uncared(t timing) time.Duration {
 	return 4 * t.lease * 105 / 100
 }
 
-// peerKind is what the other electors are.
+// peerKind is the kind of the other electors.
 func (m Mode) peerKind() *peerKind {
 	if m.ClientGo {
 		return clientGo

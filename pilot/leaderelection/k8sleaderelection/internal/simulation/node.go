@@ -56,7 +56,7 @@ func (w *world) newNode() *node {
 	return n
 }
 
-// waiting is what a paused process will find when it goes on.
+// waiting is an event that a paused process will find when it goes on.
 type waiting struct {
 	what  func()
 	watch bool

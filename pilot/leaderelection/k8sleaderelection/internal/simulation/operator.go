@@ -6,7 +6,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// operate is what a person orders at the terminal: guarded writes of annotations, which
+// operate gives an operator's order: guarded writes of annotations, which
 // only candidates of ours obey.
 func (w *world) operate() {
 	v := w.store.now
@@ -24,7 +24,7 @@ func (w *world) operate() {
 	)
 }
 
-// order asks the leader to pass the lock on, or to step down for whoever comes.
+// order asks the leader to hand over, or to step down.
 func (w *world) order(v view, to string) {
 	s := v.snap
 	if !names(s.Notes.Marker, s.Record) || to == s.Record.Holder || addressed(s) && s.Notes.Request.Accepted {
@@ -103,8 +103,8 @@ func (w *world) fitness(p *process, unfit bool) {
 	})
 }
 
-// withoutOld is what the operator's tool writes back: it takes a nomination away that does
-// not count any more, before it replaces the hold that tells so.
+// withoutOld removes a nomination that does not count any more, as the operator's tool does
+// before it replaces the hold that tells so.
 func withoutOld(s core.Snapshot) core.Snapshot {
 	if s.Notes.Nominated.Transitions != s.Record.Transitions || s.Record.Renewed != s.Record.Acquired {
 		s.Notes.Nominated = core.Nomination{}

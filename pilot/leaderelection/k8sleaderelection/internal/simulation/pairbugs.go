@@ -2,7 +2,7 @@ package simulation
 
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
-// pairRules are what a MultiLock asks the core, and what it does itself. A planted bug
+// pairRules are the rules by which a MultiLock works, the core's and its own. A planted bug
 // replaces one of them.
 type pairRules struct {
 	shown  func(p core.Pair, self string) core.Shown

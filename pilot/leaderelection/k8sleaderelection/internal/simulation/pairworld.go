@@ -119,7 +119,7 @@ func (w *pairWorld) commit(h core.Half, s core.Snapshot) core.Snapshot {
 	return s
 }
 
-// get is what a read of one object answers: of one that is not there no version.
+// get is the answer to a read of one object: of one that is not there no version.
 func (w *pairWorld) get(h core.Half) core.Snapshot {
 	s := w.objects[h]
 	if !s.Exists {
@@ -128,7 +128,7 @@ func (w *pairWorld) get(h core.Half) core.Snapshot {
 	return s
 }
 
-// truth is what a process sees that asks for both objects right now, and has seen nothing before.
+// truth is the view of a process that reads both objects right now, and has seen nothing before.
 func (w *pairWorld) truth() core.PairSight {
 	return core.PairSight{Pair: core.Pair{Primary: w.objects[core.Primary], Secondary: w.objects[core.Secondary]}}
 }

@@ -26,8 +26,8 @@ var (
 	clientGo = &peerKind{name: "client-go", fast: true}
 )
 
-// peer is one life of such a candidate: deliberately dumber than ours, and written
-// without a look at the core.
+// peer is one run of such a candidate: deliberately simpler than ours, and written
+// independently of the core.
 type peer struct {
 	w               *world
 	n               *node
@@ -55,7 +55,7 @@ type peer struct {
 	works   []*peerWork
 }
 
-// peerWork is what run functions of one of a peer's cycles still do.
+// peerWork is the run functions of one of a peer's cycles, while they run.
 type peerWork struct {
 	term *term // whose record says so
 	over bool  // they have returned

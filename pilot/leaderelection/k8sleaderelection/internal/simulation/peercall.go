@@ -63,7 +63,7 @@ func (q *peer) takesExpired(r core.Record) bool {
 	return r.Holder != q.id && !(r.Holder != "" && q.kind.keyed && q.steals(r.Key))
 }
 
-// record is what it writes over old.
+// record is the peer's record to be written over old.
 func (q *peer) record(old core.Record) core.Record {
 	stamp := core.Stamp(q.n.clocks.wall(q.w.now)/int64(time.Second)) * 1e6
 	r := core.Record{

@@ -45,7 +45,7 @@ type Violation struct {
 	Detail string
 }
 
-// maxViolations of one check are kept for each run; the first is what matters.
+// maxViolations of one check are kept for each run; the first matters most.
 const maxViolations = 3
 
 func (w *world) violate(check Check, format string, args ...any) {

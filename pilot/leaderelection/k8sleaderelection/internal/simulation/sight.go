@@ -7,8 +7,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// sight is what a process has seen of a term, by its own clock: the dumbest possible
-// account of whom it has to wait for, kept beside the core's.
+// sight records when a process last saw a term, by its own clock: the simplest account of
+// the holders that it has to wait for, kept beside the core's.
 type sight struct {
 	term *term
 	at   core.Instant // when its record was last new
@@ -17,7 +17,7 @@ type sight struct {
 	marked bool
 }
 
-// sees notes what the process is shown. What came by a watch, or was asked for before it learned what
+// sees notes what the process is shown. What a watch has shown, or was asked for before it learned what
 // it knows, and has a smaller version, is taken for old, and rightly so, unless the store was restored: that
 // shows in the next answer.
 func (p *process) sees(v view, maybeOld bool) {

@@ -69,7 +69,7 @@ func chosenMode(t *testing.T) *Mode {
 	return &mode
 }
 
-// tally is what one mode's seeds add up to.
+// tally sums up one mode's seeds.
 type tally struct {
 	seeds, steps, terms, rate, broken int
 	settled, leaderless               time.Duration

@@ -16,7 +16,7 @@ type spell struct {
 	after       time.Duration // the server's Retry-After
 }
 
-// callKind is what a spell tells apart.
+// callKind is a kind of call; a spell makes those of one kind fail.
 type callKind int
 
 const (

@@ -6,8 +6,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// term is what really was one unbroken time of holding the lock, by one process or,
-// without one, by somebody's hand.
+// term is one unbroken time of holding the lock, as the store knows it: by one process or,
+// without one, by a foreign edit.
 type term struct {
 	p           *process // nil: nobody of ours
 	q           *peer    // nil: no peer
@@ -205,8 +205,8 @@ func (s *store) attributeKept(now view, next *view) {
 	}
 }
 
-// foreignEdit is a change by somebody else's hand. removes says that it takes away
-// every trace of the record.
+// foreignEdit is a change by somebody who is no candidate. removes says that it leaves
+// nothing of the record.
 func (s *store) foreignEdit(v view, removes bool) view {
 	old := s.now.term
 	if old != nil && (v.term != old || removes) {

@@ -6,8 +6,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// witness is what a process has been shown and told, and when by its own clock. It is
-// kept beside the core's memory, for checks alone.
+// witness records what a process was shown, and when by its own clock. It is kept
+// beside the core's state, for checks alone.
 type witness struct {
 	snap            core.Snapshot
 	known           bool

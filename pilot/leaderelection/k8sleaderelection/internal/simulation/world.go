@@ -15,7 +15,7 @@ const delta = 0.02
 // Options choose one run.
 type Options struct {
 	Seed uint64
-	// Mode is what can go wrong; nil: the seed chooses.
+	// Mode says which faults can occur; nil: the seed chooses.
 	Mode *Mode
 	// Bug is planted; nil: none.
 	Bug *Bug
@@ -23,7 +23,7 @@ type Options struct {
 	Trace io.Writer
 }
 
-// Result is what a run showed.
+// Result sums up a run.
 type Result struct {
 	Seed       uint64
 	Mode       string
@@ -82,11 +82,11 @@ func (t timing) bound() time.Duration {
 	return 3*t.lease*105/100 + t.cover + 8*t.retry
 }
 
-// peerBound is what peers add to that: they poll, and who preempts them waits longer.
+// peerBound is added to that with peers: they poll, and a candidate that preempts them waits longer.
 func (t timing) peerBound() time.Duration { return t.lease + t.grace() + 5*t.retry }
 
 // idle is how long nobody may act while nothing goes wrong but that processes end: a
-// lease runs out, and if its holder was settling, so does whoever comes next.
+// lease runs out, and if its holder was settling, so does that of the next one.
 func (t timing) idle() time.Duration { return 2*t.lease*105/100 + 3*t.retry }
 
 // Run plays one seed.

@@ -17,7 +17,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Harness is what Conformance needs of a store: one lock object, absent at first,
+// Harness gives Conformance a store: one lock object, absent at first,
 // and ways to touch it that no candidate has.
 type Harness struct {
 	// Lock makes another candidate's lock on the object.
@@ -151,7 +151,7 @@ func uids(s k8sresourcelock.Snapshot) [3]types.UID {
 	return [3]types.UID{s.UID, s.Parts[0].UID, s.Parts[1].UID}
 }
 
-// from is where a watch resumes to hear of what came after s.
+// from is the version from which a watch shows the changes after s.
 func (t *trial) from(s k8sresourcelock.Snapshot) string {
 	if t.Merged {
 		return fmt.Sprintf("%d+%d", s.Parts[0].Version, s.Parts[1].Version)
@@ -184,7 +184,7 @@ func sameRecord(a, b k8sresourcelock.LeaderElectionRecord) bool {
 	return times && a == b
 }
 
-// record is what candidate l writes in its n-th renewal or so: any two of them differ.
+// record is candidate l's n-th record: any two of them differ.
 func record(l Subject, n int) k8sresourcelock.LeaderElectionRecord {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return k8sresourcelock.LeaderElectionRecord{

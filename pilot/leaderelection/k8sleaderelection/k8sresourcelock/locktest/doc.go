@@ -3,8 +3,8 @@
 //
 // A Store is one lock object with true compare-and-swap, resourceVersions from one
 // counter, and watches with history. Its locks are the real ConfigMapLock and
-// LeaseLock: only the API server behind them is replaced, so what a test sees of
-// records, notes and errors is what production sees.
+// LeaseLock: only the API server behind them is replaced, so a test sees the
+// same records, notes and errors as production.
 //
 //	store := locktest.NewStore(locktest.Lease)
 //	a, b := store.Lock("pod-a", "stable"), store.Lock("pod-b", "canary")

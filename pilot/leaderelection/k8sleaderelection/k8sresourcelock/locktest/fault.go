@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Verb is what a request asks for.
+// Verb is the kind of a request.
 type Verb string
 
 const (
@@ -34,13 +34,13 @@ const (
 	TheReply
 )
 
-// ErrConnection is what a caller gets when the network loses something at once.
+// ErrConnection is a caller's error when the network loses something at once.
 var ErrConnection = fmt.Errorf("connection lost: %w", syscall.ECONNRESET)
 
 // ErrUnavailable is an API server that is starting or going away.
 var ErrUnavailable error = apierrors.NewServiceUnavailable("the apiserver is shutting down")
 
-// Fault is what happens to one request. The zero Fault is a network without flaw
+// Fault describes how one request fails. The zero Fault is a network without flaw
 // and without delay.
 type Fault struct {
 	// Before is how long the request travels, After how long the reply does.
@@ -89,8 +89,8 @@ func (c *Client) SetLatency(before, after time.Duration) {
 	c.latency = Fault{Before: before, After: after}
 }
 
-// FailNext gives the next requests of this verb these faults, one each. It goes
-// before SetFault and SetLatency, which have no say in such a request.
+// FailNext gives the next requests of this verb these faults, one each. SetFault and
+// SetLatency do not affect such a request.
 func (c *Client) FailNext(verb Verb, faults ...Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

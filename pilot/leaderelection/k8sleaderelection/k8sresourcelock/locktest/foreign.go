@@ -80,7 +80,7 @@ func corrupt(obj Object) {
 	case *corev1.ConfigMap:
 		annotate(obj, k8sresourcelock.LeaderElectionRecordAnnotationKey, `{"holderIdentity":"po`)
 	case *coordinationv1.Lease:
-		// The typed fields of a Lease leave little room for rubbish.
+		// The typed fields of a Lease can hold little that is invalid.
 		obj.Spec.HolderIdentity = new(strings.Repeat("x", 4096))
 	}
 }

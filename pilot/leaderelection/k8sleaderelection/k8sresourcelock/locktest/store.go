@@ -47,7 +47,7 @@ type Event struct {
 	At      time.Time
 	// By is the name of the client that made it; "" is a foreign edit.
 	By string
-	// Snapshot is what the change left behind; Exists is false for a deletion.
+	// Snapshot shows the object after the change; Exists is false for a deletion.
 	Snapshot k8sresourcelock.Snapshot
 
 	kind   watch.EventType

@@ -122,7 +122,7 @@ func TestLateRequestIsGuarded(t *testing.T) {
 	})
 }
 
-// What arrives late is what was sent, whatever its caller has made of the object since: client-go's LeaseLock uses one for all its writes.
+// A request that arrives late is as it was sent, whatever its caller has made of the object since: client-go's LeaseLock uses one for all its writes.
 func TestLateRequestIsAsItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewStore(Lease)
@@ -180,7 +180,7 @@ func (r *recorder) note(f func(*recorded)) {
 	f(&r.state)
 }
 
-// now is what was recorded once everything in the bubble has come to rest.
+// now is the record once all goroutines in the bubble are blocked.
 func (r *recorder) now() (all recorded) {
 	synctest.Wait()
 	r.note(func(s *recorded) { all = *s })

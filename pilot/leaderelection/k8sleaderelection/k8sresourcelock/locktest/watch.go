@@ -31,7 +31,7 @@ func (c *Client) MuteWatches(mute bool) {
 	}
 }
 
-// DropWatches ends this client's watches without a word. What was under way is lost.
+// DropWatches ends this client's watches without an error. Events under way are lost.
 func (c *Client) DropWatches() { c.EndWatches(nil) }
 
 // ExpireWatches ends this client's watches with 410 Gone.
