@@ -12,14 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Trouble knows which kinds of requests fail at present, and logs when that begins,
-// changes and ends: not each try. Its methods may be called from any goroutine.
+// Trouble knows which kinds of requests fail at present, and which other states last, and logs when that
+// begins, changes and ends: not each try. Its methods may be called from any goroutine.
 type Trouble struct {
 	log     *slog.Logger
 	instead map[string]string
 
 	mu     sync.Mutex
-	failed map[string]error // by verb
+	failed map[string]error // by verb, or by a state's name
 	away   error            // the last request, if it got no answer
 }
 
@@ -60,6 +60,39 @@ func (t *Trouble) Tried(verb string, err error) {
 		t.log.Warn("permission is missing", "verb", verb, "instead", t.instead[verb], "err", err)
 	default:
 		t.log.Warn("API server does not answer as it should, trying on", "verb", verb, "err", err)
+	}
+}
+
+// State is something other than a failed request that may last, such as the absence of an object that is needed.
+type State struct {
+	// Name tells it from other states and from verbs. NewTrouble's instead may have an entry for it.
+	Name string
+	// Begins and Ends are the messages that are logged.
+	Begins, Ends string
+	// About are keys and values for both lines.
+	About []any
+}
+
+// Lasts takes whether a state lasts: problem says in words that it does, for Problem, nil that it does not.
+func (t *Trouble) Lasts(s State, problem error) {
+	t.mu.Lock()
+	_, before := t.failed[s.Name]
+	if problem == nil {
+		delete(t.failed, s.Name)
+	} else {
+		t.failed[s.Name] = problem
+	}
+	t.mu.Unlock()
+	switch {
+	case before == (problem != nil):
+	case before:
+		t.log.Info(s.Ends, s.About...)
+	default:
+		about := s.About
+		if instead, ok := t.instead[s.Name]; ok {
+			about = append(slices.Clone(about), "instead", instead)
+		}
+		t.log.Warn(s.Begins, about...)
 	}
 }
 

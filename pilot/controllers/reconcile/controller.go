@@ -55,7 +55,7 @@ type Controller[K comparable] struct {
 	config   Config[K]
 	client   kube.Client
 	trouble  *kube.Trouble
-	instead  map[string]string // of trouble, by verb
+	instead  map[string]string // of trouble, by verb, or by a state's name
 	failures *failures[K]
 	kinds    []kind[K]
 
@@ -72,7 +72,6 @@ type kind[K comparable] interface {
 	start(ctx context.Context, ended *sync.WaitGroup) (synced cache.DoneChecker)
 	keys(each func(K))
 	stopped()
-	problem() error
 }
 
 // caches are the filling of all kinds, from one start to its stop.
@@ -116,13 +115,7 @@ func (c *Controller[K]) Warm(ctx context.Context) error {
 }
 
 // Problem is what keeps caches from being filled or up to date, nil when nothing does.
-func (c *Controller[K]) Problem() error {
-	problems := []error{c.trouble.Problem()}
-	for _, k := range c.kinds {
-		problems = append(problems, k.problem())
-	}
-	return errors.Join(problems...)
-}
+func (c *Controller[K]) Problem() error { return c.trouble.Problem() }
 
 // Close ends what Warm started, and returns when it has ended. A closed controller may
 // be warmed again.
