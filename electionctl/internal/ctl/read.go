@@ -91,7 +91,7 @@ func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
 	both.Go(func() { leases, errLeases = c.leases(ctx, namespace, s) })
 	both.Go(func() { configMaps, errConfigMaps = c.configMaps(ctx, namespace) })
 	both.Wait()
-	s.at = time.Now()
+	s.at = time.Now() //nolint:forbidigo // how old what was read is, and what has expired
 	s.locks = append(configMaps, leases...)
 	for _, err := range []error{errLeases, errConfigMaps} {
 		switch {
