@@ -245,8 +245,8 @@ func (g *Gate) admit(caller context.Context) (admitted, error) {
 }
 
 // checkTerm refuses what a goroutine sends that has outlived the term it was started in.
-func (g *Gate) checkTerm(caller context.Context, a *admission) error {
-	if term, ok := k8sleaderelection.TermFromContext(caller); ok && term != a.term {
+func (g *Gate) checkTerm(ctx context.Context, a *admission) error {
+	if term, ok := k8sleaderelection.TermFromContext(ctx); ok && term != a.term {
 		return g.refusal(a.term, otherTerm)
 	}
 	return nil
