@@ -178,7 +178,7 @@ upgrade-test: $(BUILD_TOOLS) ## The upgrade with all that can go wrong on the wa
 	cd tests/peers && UPGRADE=whole go test -count=1 -v -timeout 30m ./upgrade
 
 interop: $(BUILD_TOOLS) ## Elect together with istiod's and client-go's electors, the real ones (compiling them takes minutes)
-	cd tests/peers && go vet ./... && go test -count=1 -timeout 15m ./... $(ARGS)
+	cd tests/peers && go vet ./... && go run $(STATICCHECK) ./... && go test -count=1 -timeout 15m ./... $(ARGS)
 
 conformance: $(BUILD_TOOLS) ## Run those tests of the Gateway API's conformance suite that send no traffic, by name (ARGS=-run=TestByName/steady)
 	cd tests/conformance && go vet ./... && go test -count=1 -v -timeout 15m ./... $(ARGS)

@@ -235,7 +235,7 @@ func (g *Gate) admit(caller context.Context) (admitted, error) {
 	done := sync.OnceFunc(func() {
 		unlink()
 		cancel()
-		g.leave()
+		g.writeEnded()
 	})
 	if ctx.Err() != nil {
 		done()
@@ -264,7 +264,7 @@ func (g *Gate) unknown(pass admitted, caller context.Context) error {
 	return err
 }
 
-func (g *Gate) leave() {
+func (g *Gate) writeEnded() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.underway--; g.underway == 0 && g.idle != nil {

@@ -91,7 +91,7 @@ func TestFenceOfCustomKindsWithoutANamespace(t *testing.T) {
 	d := declare(fence.Guard{Resources: []string{"beacons"}, Namespaces: here})
 	s.install(d)
 	findings, err := install.Verify(t.Context(), s.cluster.Admin(), s.set, d)
-	if err != nil || install.Stands(findings) == nil || !strings.Contains(install.Stands(findings).Error(), "has no beacons") {
+	if err != nil || install.Judge(findings, install.Judging{}) == nil || !strings.Contains(install.Judge(findings, install.Judging{}).Error(), "has no beacons") {
 		t.Errorf("verifying: %v, %v", findings, err)
 	}
 	if _, err := install.Remove(t.Context(), s.admin, s.set.Name); err != nil {

@@ -161,7 +161,7 @@ func TestFenceComesBack(t *testing.T) {
 	s.stands(a, b)
 
 	t.Log("without keepers")
-	s.removeKeepers()
+	s.removePermanent()
 	s.set.Permanent = nil
 	s.reinstall(b, "b")
 	eventually(t, "the fence judges", func() bool { return fence.IsRefusal(s.write(a)) || fence.IsRefusal(s.write(b)) })
@@ -177,7 +177,7 @@ func TestFenceComesBack(t *testing.T) {
 	s.stands(b, a)
 }
 
-func (s *stage) removeKeepers() {
+func (s *stage) removePermanent() {
 	s.t.Helper()
 	for _, p := range s.set.Permanent {
 		if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(s.t.Context(), p.Name(), metav1.DeleteOptions{}); err != nil {
@@ -324,8 +324,8 @@ func (s *stage) installsEverywhere(second *cluster.APIServer) {
 	if err := second.Pause(); err != nil {
 		s.t.Fatal(err)
 	}
-	bounded, cancel := context.WithTimeout(s.t.Context(), 4*time.Second)
-	_, err = install.Apply(bounded, s.admin, set, everywhere)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 4*time.Second)
+	_, err = install.Apply(ctx, s.admin, set, everywhere)
 	cancel()
 	if err == nil || !strings.Contains(err.Error(), "API server 2") {
 		s.t.Errorf("with an API server that does not answer: %v", err)

@@ -118,7 +118,7 @@ func TestPreemptImmediatelyStillAsksThoseWhoCanBeAsked(t *testing.T) {
 // A peer of equal or higher rank, or any while the default is not known, is not preempted.
 func TestPeersThatAreNotPreempted(t *testing.T) {
 	t.Parallel()
-	for name, k := range map[string]struct{ key, deflt string }{
+	for name, k := range map[string]struct{ key, defaultRevision string }{
 		"same revision":                {"canary", "canary"},
 		"the default is another":       {"stable", "stable"},
 		"neither is the default":       {"stable", "third"},
@@ -131,8 +131,8 @@ func TestPeersThatAreNotPreempted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			both(t, func(t *testing.T, s *stage) {
 				c := s.chronicle(t)
-				if k.deflt != "" {
-					s.setDefault(t, k.deflt)
+				if k.defaultRevision != "" {
+					s.setDefault(t, k.defaultRevision)
 				}
 				s.enterPeer(t, record{"istiod", k.key, 60, 3})
 				b := s.enterRanked(t, "b", "canary", brisk)
