@@ -76,20 +76,14 @@ func (w *world) until(what string, holds func() error) {
 // service makes one of type LoadBalancer without a selector: its endpoints are the test's to write.
 func (w *world) service(name string, ports ...int32) {
 	w.Helper()
-	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: servicePorts(ports...)},
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	for _, port := range ports {
+		service.Spec.Ports = append(service.Spec.Ports,
+			corev1.ServicePort{Name: "p" + strconv.Itoa(int(port)), Port: port, TargetPort: intstr.FromInt32(port)})
 	}
 	if _, err := w.client.CoreV1().Services(w.namespace).Create(w.Context(), service, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
-}
-
-func servicePorts(ports ...int32) (all []corev1.ServicePort) {
-	for _, port := range ports {
-		all = append(all, corev1.ServicePort{Name: "p" + strconv.Itoa(int(port)), Port: port, TargetPort: intstr.FromInt32(port)})
-	}
-	return all
 }
 
 // address is the one in the status, "" while there is none.

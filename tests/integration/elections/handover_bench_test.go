@@ -24,13 +24,6 @@ import (
 // laneName is the lock of one of the elections in flight.
 func laneName(i int) string { return fmt.Sprintf("%s-lane-%d", election, i) }
 
-func laneNames() (names []string) {
-	for i := range inFlight {
-		names = append(names, laneName(i), laneName(i)+"-raw")
-	}
-	return names
-}
-
 // flip makes revision the default one, and returns when that was sent.
 func (s *stage) flip(b *testing.B, client kubernetes.Interface, revision string) time.Time {
 	b.Helper()

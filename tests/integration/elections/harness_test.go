@@ -30,13 +30,17 @@ const soon = waits.Bound
 
 // rights are the least that a candidate needs, for both kinds of lock.
 func rights() []rbacv1.PolicyRule {
+	names := []string{election, election + "-stable", election + "-canary"}
+	for i := range inFlight {
+		names = append(names, laneName(i), laneName(i)+"-raw")
+	}
 	var rules []rbacv1.PolicyRule
 	for group, resource := range map[string]string{"": "configmaps", "coordination.k8s.io": "leases"} {
 		rules = append(rules,
 			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"create"}},
 			rbacv1.PolicyRule{
 				APIGroups: []string{group}, Resources: []string{resource},
-				ResourceNames: append(laneNames(), election, election+"-stable", election+"-canary"), Verbs: []string{"get", "update", "watch"},
+				ResourceNames: names, Verbs: []string{"get", "update", "watch"},
 			})
 	}
 	return rules
