@@ -37,6 +37,14 @@ type clients struct {
 // nowhere is what kubectl's flags mean where nothing says which cluster.
 const nowhere = "http://localhost:8080"
 
+// connectFor connects once it is known that the output can be printed.
+func (p *Program) connectFor(out *output) (*clients, error) {
+	if err := out.check(); err != nil {
+		return nil, err
+	}
+	return p.connect()
+}
+
 func (p *Program) connect() (*clients, error) {
 	config, err := p.flags.ToRESTConfig()
 	if err != nil {

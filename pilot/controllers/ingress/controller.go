@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,9 +43,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	config.Mode, _ = ParseMode(string(config.Mode)) // validated
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
+	config.Logger = cmp.Or(config.Logger, slog.Default())
 	c := &Controller{config: config, trouble: kube.NewTrouble(config.Logger, nil), problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
 		Begins: "Ingress gets no status", Over: "nothing is wrong with the Ingress any more", Event: config.Event, Logger: config.Logger,
 	})}

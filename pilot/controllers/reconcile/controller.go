@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,17 +89,21 @@ func New[K comparable](client kube.Client, config Config[K]) (*Controller[K], er
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", config.Name, err)
 	}
-	if config.Workers == 0 {
-		config.Workers = defaultWorkers
-	}
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
+	config.Workers = cmp.Or(config.Workers, defaultWorkers)
+	config.Logger = cmp.Or(config.Logger, slog.Default())
 	instead := map[string]string{}
 	return &Controller[K]{
 		config: config, client: finishing, instead: instead,
 		trouble: kube.NewTrouble(config.Logger, instead), failures: newFailures[K](config.Logger),
 	}, nil
+}
+
+// ValidateWorkers reports a number of workers that cannot be meant.
+func ValidateWorkers(n int) error {
+	if n < 0 {
+		return fmt.Errorf("%d workers are less than none", n)
+	}
+	return nil
 }
 
 // Client is what writes go through: Run waits for the answers of all that were sent.
