@@ -32,7 +32,7 @@ const bound = 30 * time.Second
 // world is a namespace with a balancer at work.
 type world struct {
 	*testing.T
-	client    *kubernetes.Clientset
+	client    kubernetes.Interface
 	namespace string
 	// stop ends the balancer, and returns when and how it has ended.
 	stop func() error
@@ -41,10 +41,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	c := cluster.Shared(t)
-	client, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := c.Client(t).Kube()
 	b, err := balancer.New(balancer.Options{Config: c.Admin()})
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func TestAPodWritesItsOwnMemberAlone(t *testing.T) {
 	// Those that RBAC can give: no name limits the first rule.
 	rules := []rbacv1.PolicyRule{rule([]string{"create", "patch", "delete", "get"}), rule([]string{"update"}, election, "another-lock")}
 	as := func(pod string) kubernetes.Interface {
-		return client(t, s.cluster.Identity(t, cluster.IdentityOptions{Namespace: s.namespace, PodName: pod, ServiceAccount: account, Rules: rules})).Kube()
+		return cluster.ClientFor(t, s.cluster.Identity(t, cluster.IdentityOptions{Namespace: s.namespace, PodName: pod, ServiceAccount: account, Rules: rules})).Kube()
 	}
 	one, two := as("pilot-1"), as("pilot-2")
 	named := func(name, holder string) *coordinationv1.Lease {

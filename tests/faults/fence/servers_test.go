@@ -222,7 +222,7 @@ func (s *stage) through(server *cluster.APIServer, config *rest.Config) kubernet
 	s.t.Helper()
 	there := rest.CopyConfig(config)
 	there.Host = server.URL()
-	return client(s.t, there).Kube()
+	return cluster.ClientFor(s.t, there).Kube()
 }
 
 // Two API servers judge each by what it has seen. One that was stopped for a while goes on
@@ -236,7 +236,7 @@ func TestFenceAtTwoAPIServers(t *testing.T) {
 	}
 	s := stageOn(t, c, fence.Lease)
 	atA, atB := s.identity("a", account), s.identity("b", account)
-	a1, b1 := client(t, atA).Kube(), client(t, atB).Kube()
+	a1, b1 := cluster.ClientFor(t, atA).Kube(), cluster.ClientFor(t, atB).Kube()
 	a2, b2 := s.through(second, atA), s.through(second, atB)
 	s.put(record{holder: "a", transitions: 3})
 	s.install(s.declaration())
@@ -319,7 +319,7 @@ func (s *stage) installsEverywhere(second *cluster.APIServer) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	everywhere := install.Options{Servers: []kubernetes.Interface{client(s.t, second.Admin()).Kube()}}
+	everywhere := install.Options{Servers: []kubernetes.Interface{cluster.ClientFor(s.t, second.Admin()).Kube()}}
 	before := s.installed()
 	if err := second.Pause(); err != nil {
 		s.t.Fatal(err)
