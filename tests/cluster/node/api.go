@@ -32,8 +32,8 @@ func retry(ctx context.Context, report func(error), call func(context.Context) e
 	backoff := kube.Backoff(firstPause, lastPause)
 	said := ""
 	for {
-		bounded, cancel := context.WithTimeout(ctx, callTimeout)
-		err := call(bounded)
+		callCtx, cancel := context.WithTimeout(ctx, callTimeout)
+		err := call(callCtx)
 		cancel()
 		if err == nil {
 			return true

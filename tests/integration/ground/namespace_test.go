@@ -322,8 +322,8 @@ func TestWarmedControllerStartsWithoutReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer controller.Close()
-	warming, cancel := context.WithCancel(t.Context())
-	if err := controller.Warm(warming); err != nil {
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := controller.Warm(ctx); err != nil {
 		t.Fatal(err)
 	}
 	cancel() // the caches stay
