@@ -38,7 +38,11 @@ func (w *world) client(pod string) kube.Client {
 	config := w.c.Identity(w.t, cluster.IdentityOptions{
 		Namespace: w.home, PodName: pod, ServiceAccount: "pilot", Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
-	client := cluster.ClientFor(w.t, coordination.Quiet(config))
+	client, err := kube.NewClient(coordination.Quiet(config), kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { kube.CloseIdleConnections(client) })
 	return client
 }
 
