@@ -12,14 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Trouble knows which kinds of requests fail at present, and which other states last, and logs when that
-// begins, changes and ends: not each try. Its methods may be called from any goroutine.
+// Trouble keeps which kinds of requests fail at present, and logs when a failure begins,
+// changes and ends, not each try. Its methods may be called from any goroutine.
 type Trouble struct {
 	log     *slog.Logger
 	instead map[string]string
 
 	mu     sync.Mutex
-	failed map[string]error // by verb, or by a state's name
+	failed map[string]error // by verb, or by a condition's name
 	away   error            // the last request, if it got no answer
 }
 
@@ -63,9 +63,10 @@ func (t *Trouble) Tried(verb string, err error) {
 	}
 }
 
-// State is something other than a failed request that may last, such as the absence of an object that is needed.
-type State struct {
-	// Name tells it from other states and from verbs. NewTrouble's instead may have an entry for it.
+// Condition is a fault other than a failed request, such as the absence of an object that is needed. It is logged when it
+// begins and when it ends.
+type Condition struct {
+	// Name tells it from other conditions and from verbs. NewTrouble's instead may have an entry for it.
 	Name string
 	// Begins and Ends are the messages that are logged.
 	Begins, Ends string
@@ -73,26 +74,26 @@ type State struct {
 	About []any
 }
 
-// Lasts takes whether a state lasts: problem says in words that it does, for Problem, nil that it does not.
-func (t *Trouble) Lasts(s State, problem error) {
+// Observe takes whether a condition holds: with a problem, which Problem includes from now on, or without.
+func (t *Trouble) Observe(c Condition, problem error) {
 	t.mu.Lock()
-	_, before := t.failed[s.Name]
+	_, before := t.failed[c.Name]
 	if problem == nil {
-		delete(t.failed, s.Name)
+		delete(t.failed, c.Name)
 	} else {
-		t.failed[s.Name] = problem
+		t.failed[c.Name] = problem
 	}
 	t.mu.Unlock()
 	switch {
 	case before == (problem != nil):
 	case before:
-		t.log.Info(s.Ends, s.About...)
+		t.log.Info(c.Ends, c.About...)
 	default:
-		about := s.About
-		if instead, ok := t.instead[s.Name]; ok {
+		about := c.About
+		if instead, ok := t.instead[c.Name]; ok {
 			about = append(slices.Clone(about), "instead", instead)
 		}
-		t.log.Warn(s.Begins, about...)
+		t.log.Warn(c.Begins, about...)
 	}
 }
 

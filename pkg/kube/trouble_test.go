@@ -96,15 +96,15 @@ func TestWhatTroubleSays(t *testing.T) {
 	}
 }
 
-// A state is logged when it begins and when it ends, beside what fails, and is a problem in between.
-func TestStatesThatLast(t *testing.T) {
+// A condition is logged when it begins and when it ends, beside what fails, and is a problem in between.
+func TestConditions(t *testing.T) {
 	var out bytes.Buffer
 	tr := NewTrouble(slog.New(slog.NewTextHandler(&out, nil)), map[string]string{"no class": "it waits"})
-	class := State{Name: "no class", Begins: "no class", Ends: "there is a class", About: []any{"class", "a"}}
-	service := State{Name: "no service", Begins: "no service", Ends: "there is a service"}
+	class := Condition{Name: "no class", Begins: "no class", Ends: "there is a class", About: []any{"class", "a"}}
+	service := Condition{Name: "no service", Begins: "no service", Ends: "there is a service"}
 	missing := errors.New("it is missing")
 	for i, step := range []struct {
-		state   State
+		about   Condition
 		problem error
 		line    string // the one that is logged; "" for none
 		all     string // of what is a problem
@@ -118,7 +118,7 @@ func TestStatesThatLast(t *testing.T) {
 		{service, nil, `level=INFO msg="there is a service"`, ""},
 	} {
 		out.Reset()
-		tr.Lasts(step.state, step.problem)
+		tr.Observe(step.about, step.problem)
 		if _, got, _ := strings.Cut(strings.TrimSpace(out.String()), " "); got != step.line {
 			t.Errorf("step %d: it says %q, want %q", i, got, step.line)
 		}

@@ -177,16 +177,16 @@ func (c *Controller) class(ingress *networkingv1.Ingress) *networkingv1.IngressC
 func (c *Controller) addresses() (all []address, exists bool) {
 	service := c.service()
 	if service == nil {
-		c.trouble.Lasts(c.missing(), errors.New("the Service does not exist"))
+		c.trouble.Observe(c.missing(), errors.New("the Service does not exist"))
 		return nil, false
 	}
-	c.trouble.Lasts(c.missing(), nil)
+	c.trouble.Observe(c.missing(), nil)
 	return addressesOf(service, c.pods.List(), func(name string) *corev1.Node { return c.nodes.Get("", name) }), true
 }
 
-// missing is the state in which there is no Service.
-func (c *Controller) missing() kube.State {
-	return kube.State{
+// missing is the condition that there is no Service.
+func (c *Controller) missing() kube.Condition {
+	return kube.Condition{
 		Name:   "missing service",
 		Begins: "the gateway's Service does not exist, Ingresses keep their status",
 		Ends:   "the gateway's Service exists now", About: []any{"service", c.config.Service},

@@ -43,7 +43,7 @@ type Kind[K comparable, T Object] struct {
 	Indexes map[string]func(T) []string
 }
 
-// missing begins the name of the state of a kind that the API server does not know.
+// missing begins the name of the condition of a kind that the API server does not know.
 const missing = "missing "
 
 // Cache holds the objects of one kind.
@@ -234,18 +234,18 @@ func (k *Cache[K, T]) tried(verb string, err error) {
 	if apierrors.IsNotFound(err) {
 		trouble.Moot(name)
 		trouble.Tried("", nil) // it did answer
-		trouble.Lasts(k.missing(), fmt.Errorf("%s: the API server does not know the kind: its definition is missing", k.kind.Name))
+		trouble.Observe(k.missing(), fmt.Errorf("%s: the API server does not know the kind: its definition is missing", k.kind.Name))
 		return
 	}
 	if err == nil {
-		trouble.Lasts(k.missing(), nil)
+		trouble.Observe(k.missing(), nil)
 	}
 	trouble.Tried(name, err)
 }
 
-// missing is the state in which the API server does not know the kind.
-func (k *Cache[K, T]) missing() kube.State {
-	return kube.State{
+// missing is the condition that the API server does not know the kind.
+func (k *Cache[K, T]) missing() kube.Condition {
+	return kube.Condition{
 		Name:   missing + k.kind.Name,
 		Begins: "the API server does not know a kind, waiting for its definition",
 		Ends:   "the API server knows the kind now", About: []any{"kind", k.kind.Name},

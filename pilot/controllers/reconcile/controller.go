@@ -56,7 +56,7 @@ type Controller[K comparable] struct {
 	config   Config[K]
 	client   kube.Client
 	trouble  *kube.Trouble
-	instead  map[string]string // of trouble, by verb, or by a state's name
+	instead  map[string]string // of trouble, by verb, or by a condition's name
 	failures *failures[K]
 	kinds    []kind[K]
 
