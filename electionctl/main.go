@@ -18,7 +18,7 @@ func main() {
 
 // run is main with deferred calls that run.
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt) //nolint:forbidigo // the process' root context
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills
 	terminal := term.IsTerminal(int(os.Stdout.Fd()))

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // endBound is far below the lease: who ends within it has not waited for anything to run out.
@@ -94,7 +95,7 @@ type lockState struct {
 func configMapRecord(t *testing.T, home string) (state lockState) {
 	t.Helper()
 	names, _ := bootstrap.Elections(bootstrap.Config{})
-	lock, err := admin(t).CoreV1().ConfigMaps(home).Get(t.Context(), names[0], metav1.GetOptions{})
+	lock, err := cluster.Shared(t).Client(t).Kube().CoreV1().ConfigMaps(home).Get(t.Context(), names[0], metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

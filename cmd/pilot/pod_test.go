@@ -43,7 +43,7 @@ type podWorld struct {
 // this one's writes may get out.
 func newPodWorld(t *testing.T, name, file string, holds func(*http.Request) bool, change func(*corev1.PodSpec)) *podWorld {
 	t.Helper()
-	w := &podWorld{T: t, admin: admin(t), home: newNamespaces(t, name, 1)[0], name: name, holds: atomic.NewPointer(&holds)}
+	w := &podWorld{T: t, admin: cluster.Shared(t).Client(t).Kube(), home: newNamespaces(t, name, 1)[0], name: name, holds: atomic.NewPointer(&holds)}
 	w.front = newFront(t, func(r *http.Request) bool { return (*w.holds.Load())(r) })
 	w.runNode()
 	config := bootstrap.Config{Revision: "stable"}

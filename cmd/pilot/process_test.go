@@ -16,7 +16,6 @@ import (
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
-	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/harness"
 )
@@ -40,17 +39,6 @@ func TestMain(m *testing.M) {
 	// istio.io/pkg/log starts OpenCensus' worker when it is imported.
 	view.Stop()
 	cluster.Main(m, cluster.Options{WithoutControllers: true})
-}
-
-// admin is a client that may do everything.
-func admin(t *testing.T) kubernetes.Interface {
-	t.Helper()
-	client, err := kube.NewClient(cluster.Shared(t).Admin(), kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kube.CloseIdleConnections(client) })
-	return client.Kube()
 }
 
 // identity is a Pod's, with the manifests' rights.

@@ -45,7 +45,7 @@ const (
 )
 
 func newWorld(t *testing.T) *world {
-	w := &world{admin: admin(t), front: newFront(t, nil), limited: newNamespaces(t, "limited", limitedNamespaces)}
+	w := &world{admin: cluster.Shared(t).Client(t).Kube(), front: newFront(t, nil), limited: newNamespaces(t, "limited", limitedNamespaces)}
 	w.ours, w.spared = newNamespaces(t, "ours", 1)[0], newNamespaces(t, "spared", 1)[0]
 	file, content := bundle(t)
 	w.content = content

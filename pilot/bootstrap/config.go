@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -120,34 +121,18 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	if c.QPS == 0 {
-		c.QPS = defaultQPS
-	}
-	if c.Burst == 0 {
-		c.Burst = defaultBurst
-	}
-	setDefault(&c.IngressMode, string(ingress.Strict))
-	setDefault(&c.IngressClass, "istio")
-	setDefault(&c.IngressService, "istio-ingressgateway")
-	if c.Lock == "" {
-		c.Lock = leaderelection.ConfigMapLock.String()
-	}
-	if c.ShutdownTimeout == 0 {
-		c.ShutdownTimeout = defaultShutdownTimeout
-	}
-	if c.Revision == "" {
-		c.Revision = "default"
-	}
+	c.QPS = cmp.Or(c.QPS, defaultQPS)
+	c.Burst = cmp.Or(c.Burst, defaultBurst)
+	c.IngressMode = cmp.Or(c.IngressMode, string(ingress.Strict))
+	c.IngressClass = cmp.Or(c.IngressClass, "istio")
+	c.IngressService = cmp.Or(c.IngressService, "istio-ingressgateway")
+	c.Lock = cmp.Or(c.Lock, leaderelection.ConfigMapLock.String())
+	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, defaultShutdownTimeout)
+	c.Revision = cmp.Or(c.Revision, "default")
 	if c.Logger == nil {
 		c.Logger = NewLogger()
 	}
 	return c
-}
-
-func setDefault(text *string, value string) {
-	if *text == "" {
-		*text = value
-	}
 }
 
 // ingress is the configuration of the ingress controller, as far as flags have it.

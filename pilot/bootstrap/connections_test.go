@@ -115,9 +115,9 @@ func TestACommandThatHasEndedHasNoConnections(t *testing.T) {
 	listed.APIServers, listed.Wait = nil, 0
 	ctx, out := t.Context(), io.Discard
 	defer func() {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
-		_ = config.Remove(bounded, out)
+		_ = config.Remove(callCtx, out)
 	}()
 	for _, command := range []struct {
 		name  string

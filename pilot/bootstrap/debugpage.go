@@ -66,15 +66,15 @@ func (s *Server) pagePart() part {
 
 // run serves until ctx ends. The page ends first: its streams would keep the listener waiting.
 func (p *electionsPage) run(ctx context.Context) error {
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	looking, blind := context.WithCancel(ctx)
+	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	pageCtx, blind := context.WithCancel(ctx)
 	defer blind()
 	served := make(chan error, 1)
-	go func() { served <- p.http.serve(serving) }()
-	go func() { p.ended <- p.page.Run(looking) }()
+	go func() { served <- p.http.serve(serveCtx) }()
+	go func() { p.ended <- p.page.Run(pageCtx) }()
 	var recalling sync.WaitGroup
 	defer recalling.Wait()
-	recalling.Go(func() { p.recall(looking) })
+	recalling.Go(func() { p.recall(pageCtx) })
 	select {
 	case err := <-served: // the listener is broken
 		stop()

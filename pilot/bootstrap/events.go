@@ -40,11 +40,11 @@ func newEvents(client kube.Client, identity string, log *slog.Logger) *events {
 
 func (e *events) run(ctx context.Context) error {
 	// The Events of the elections' end are still to be written when ctx ends.
-	writing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	writeCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	trouble := kube.NewTrouble(e.log, map[string]string{eventVerb: "the log has the same"})
-	sink := &eventSink{ctx: writing, client: e.client, trouble: trouble, flushed: make(chan struct{})}
-	broadcaster := record.NewBroadcaster(record.WithContext(writing))
+	sink := &eventSink{ctx: writeCtx, client: e.client, trouble: trouble, flushed: make(chan struct{})}
+	broadcaster := record.NewBroadcaster(record.WithContext(writeCtx))
 	broadcaster.StartRecordingToSink(sink)
 	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: userAgent, Host: e.identity})
 	e.recorder.Store(&recorder)
@@ -104,7 +104,7 @@ func (s *eventSink) Patch(event *corev1.Event, patch []byte) (*corev1.Event, err
 		Patch(ctx, event.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}))
 }
 
-// eventVerb is what the log calls the writing of Events.
+// eventVerb is what the log calls the writeCtx of Events.
 const eventVerb = "write Events"
 
 // written takes what became of an Event. One that may not be written is not tried again.

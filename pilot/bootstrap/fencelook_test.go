@@ -83,9 +83,9 @@ func TestWhatAnAnswerSaysOfTheFence(t *testing.T) {
 // probed is a server whose self-test's writes a test answers, by their names.
 type probed struct {
 	*Server
-	le   *leaderelection.LeaderElection
-	log  *harness.Log
-	told *told
+	le       *leaderelection.LeaderElection
+	log      *harness.Log
+	recorded *recordedEvents
 
 	mu     sync.Mutex
 	asked  []string
@@ -108,7 +108,7 @@ func (p *probed) answers(answer func(name string) error) {
 
 func newProbed(t *testing.T, change func(*Config, *election)) *probed {
 	t.Helper()
-	p := &probed{log: &harness.Log{}, told: &told{}}
+	p := &probed{log: &harness.Log{}, recorded: &recordedEvents{}}
 	config := goodConfig()
 	config.Fence = true
 	config.Logger = slog.New(slog.NewTextHandler(p.log, nil))
@@ -146,7 +146,7 @@ func newProbed(t *testing.T, change func(*Config, *election)) *probed {
 	if p.Server, err = newServer(config, rows); err != nil {
 		t.Fatal(err)
 	}
-	p.fence.events = p.told
+	p.fence.events = p.recorded
 	p.le = p.elections.All()[0]
 	return p
 }
@@ -304,7 +304,7 @@ func TestWhatIsSaidOfAFence(t *testing.T) {
 			{fenceState{}, "", ""},
 			{fenceState{Answer: "refused", Stands: true}, "level=INFO msg=\"fence stands\"", ""}, // that it had not stood was never so
 		} {
-			before, events := p.log.String(), len(p.told.all)
+			before, events := p.log.String(), len(p.recorded.all)
 			p.fence.report(p.le, step.state)
 			said := strings.TrimPrefix(p.log.String(), before)
 			if (step.said == "") != (said == "") || !strings.Contains(said, step.said) || strings.Count(said, "\n") > 1 ||
@@ -312,7 +312,7 @@ func TestWhatIsSaidOfAFence(t *testing.T) {
 				strings.Contains(said, "detail=d") != (said != "" && step.state.Detail == "d") {
 				t.Errorf("%s, step %d: it says %q, want %q", lock, i, said, step.said)
 			}
-			if got := strings.Join(p.told.all[events:], "; "); got != step.event {
+			if got := strings.Join(p.recorded.all[events:], "; "); got != step.event {
 				t.Errorf("%s, step %d: the Event is %q, want %q", lock, i, got, step.event)
 			}
 			if state := p.fence.state(p.le); step.state.Answer == "" && state != nil || step.state.Answer != "" && !reflect.DeepEqual(*state, step.state) {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
-	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // slice lists addresses at ports; "!" before an address: it is not ready, "?": that is not said.
@@ -89,15 +89,6 @@ func jsonAnswer(r *http.Request, value any) (*http.Response, error) {
 	}, nil
 }
 
-func clientOf(t *testing.T, config *rest.Config) kube.Client {
-	t.Helper()
-	client, err := kube.NewClient(config, kube.WithOwnConnections())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
 func hosts(configs []*rest.Config) (all []string) {
 	for _, c := range configs {
 		all = append(all, c.Host)
@@ -147,7 +138,7 @@ func TestWhichAPIServersAreAsked(t *testing.T) {
 				return roundTripper(func(*http.Request) (*http.Response, error) { return nil, errAway })
 			})
 		}
-		client := clientOf(t, test.config)
+		client := cluster.ClientFor(t, test.config)
 		got, findings := FenceConfig{APIServers: test.given}.apiServers(t.Context(), client)
 		if !slices.Equal(hosts(got), test.want) {
 			t.Errorf("%s: %q are asked", name, hosts(got))

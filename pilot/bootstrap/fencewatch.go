@@ -203,8 +203,8 @@ func (w *fenceWatch) try(ctx context.Context, le *leaderelection.LeaderElection,
 // the way, or is about to.
 func (w *fenceWatch) look(ctx context.Context, le *leaderelection.LeaderElection, p fence.Probe) (state fenceState, settled bool) {
 	before := le.Status()
-	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
-	answer, err := install.Try(bounded, w.client.Dynamic(), p)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	answer, err := install.Try(ctx, w.client.Dynamic(), p)
 	cancel()
 	after := le.Status()
 	state, settled = judged(before, after, answer, err)

@@ -42,12 +42,20 @@ type environment struct {
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	c := cluster.Shared(t)
-	admin, err := kube.NewClient(c.Admin(), kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	admin := c.Client(t)
+	return &environment{cluster: c, admin: admin, home: c.Namespace(t)}
+}
+
+// breakRecord makes the lock's record one that cannot be read.
+func (e *environment) breakRecord(t *testing.T) {
+	t.Helper()
+	lock := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: electionID}}
+	err := cluster.Edit(t.Context(), e.admin.Kube().CoreV1().ConfigMaps(e.home), lock, func(lock *corev1.ConfigMap) {
+		metav1.SetMetaDataAnnotation(&lock.ObjectMeta, locks.LeaderElectionRecordAnnotationKey, "no record")
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { kube.CloseIdleConnections(admin) })
-	return &environment{cluster: c, admin: admin, home: c.Namespace(t)}
 }
 
 // identity is a Pod's, with the manifests' rights and those of the tests' controller.

@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/atomic"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -30,15 +28,7 @@ func healthFollowsStuckWork(t *testing.T, e *environment) {
 	if code, text := r.page(t, "/healthz"); code != http.StatusOK || text != "ok\n" {
 		t.Errorf("a leader answers %d: %s", code, text)
 	}
-	lock, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), electionID, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock.ResourceVersion = "" // whatever is renewed meanwhile
-	lock.Annotations[locks.LeaderElectionRecordAnnotationKey] = "no record"
-	if _, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Update(t.Context(), lock, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	e.breakRecord(t)
 	await(t, "it is unhealthy", func() bool {
 		code, text := r.page(t, "/healthz")
 		return code == http.StatusServiceUnavailable && strings.Contains(text, "run functions are still alive")

@@ -61,9 +61,9 @@ func (h *httpServer) serve(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.bound)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.bound)
 	defer cancel()
-	err := h.server.Shutdown(bounded)
+	err := h.server.Shutdown(ctx)
 	if err != nil {
 		err = h.server.Close() // whoever still reads is cut off
 	}

@@ -57,7 +57,7 @@ func memberHasItsEffect(t *testing.T, e *environment) {
 	if err := b.end(); err != nil {
 		t.Error(err)
 	}
-	if asked := sent.that(isMember); len(asked) > 0 {
+	if asked := sent.that(func(r *http.Request) bool { return strings.Contains(r.URL.Path, members.NamePrefix) }); len(asked) > 0 {
 		t.Errorf("one that is to say nothing sends %d requests", len(asked))
 	}
 	rights := func(c Config) int { return len(Rights(c).Home) }
@@ -65,5 +65,3 @@ func memberHasItsEffect(t *testing.T, e *environment) {
 		t.Error("one that is to say nothing has the rights for it")
 	}
 }
-
-func isMember(r *http.Request) bool { return strings.Contains(r.URL.Path, members.NamePrefix) }

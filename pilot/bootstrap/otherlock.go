@@ -117,8 +117,8 @@ func (o *otherLocks) run(ctx context.Context) error {
 func (o *otherLocks) look(ctx context.Context, le *leaderelection.LeaderElection, now time.Time) (unfinished bool) {
 	status := le.Status()
 	other := otherKind(status.LockType)
-	bounded, cancel := context.WithTimeout(ctx, otherTimeout)
-	snap, err := o.read(bounded, other, status.Namespace, status.Lock)
+	readCtx, cancel := context.WithTimeout(ctx, otherTimeout)
+	snap, err := o.read(readCtx, other, status.Namespace, status.Lock)
 	cancel()
 	log := o.log.With("election", status.Lock, "ours", status.LockType, "other", other)
 	o.mu.Lock()

@@ -75,11 +75,11 @@ func runParts(ctx context.Context, log *slog.Logger, stopping func(), parts []pa
 
 // begin runs a part with a context that outlives ctx: stop ends it, in its turn.
 func (p part) begin(ctx context.Context, early chan<- string) running {
-	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := running{part: p, cancel: cancel, ended: make(chan error, 1)}
 	go func() {
-		err := p.run(own)
-		if own.Err() == nil {
+		err := p.run(ctx)
+		if ctx.Err() == nil {
 			early <- p.name
 		}
 		r.ended <- err

@@ -25,8 +25,8 @@ const (
 // what it sees.
 func (p *electionsPage) recall(ctx context.Context) {
 	for i, at := range p.sites {
-		bounded, cancel := context.WithTimeout(ctx, recallTimeout)
-		events, err := at.own.Kube().CoreV1().Events(at.config.Namespace).List(bounded, metav1.ListOptions{
+		listCtx, cancel := context.WithTimeout(ctx, recallTimeout)
+		events, err := at.own.Kube().CoreV1().Events(at.config.Namespace).List(listCtx, metav1.ListOptions{
 			FieldSelector: "reason=" + electionReason, Limit: recallMost,
 		})
 		cancel()

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
-	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -83,15 +82,7 @@ func TestSelfTestLooksByItsTickerAndAtTerms(t *testing.T) {
 	await(t, "the other looks when its term begins", func() bool { return seldom.checks(t, "admitted", "leading") != "" })
 
 	before := seldom.checks(t, "refused", "following")
-	lock, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), electionID, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock.ResourceVersion = "" // whatever is renewed meanwhile
-	lock.Annotations[locks.LeaderElectionRecordAnnotationKey] = "no record"
-	if _, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Update(t.Context(), lock, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	e.breakRecord(t)
 	await(t, "it looks when its term has ended", func() bool {
 		return seldom.checks(t, "refused", "following") != before
 	})

@@ -23,6 +23,7 @@ import (
 
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/harness"
 )
 
@@ -92,7 +93,7 @@ func TestEventsAreWrittenUntilTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var written writes
-				client := clientOf(t, func() *rest.Config {
+				client := cluster.ClientFor(t, func() *rest.Config {
 					c := answered(func(r *http.Request) (*http.Response, error) {
 						select {
 						case <-time.After(test.slow):
@@ -137,10 +138,10 @@ func TestEventsAreWrittenUntilTheEnd(t *testing.T) {
 	}
 }
 
-// told are Events that would be written.
-type told struct{ all []string }
+// recordedEvents are those that would be written.
+type recordedEvents struct{ all []string }
 
-func (e *told) Eventf(object runtime.Object, kind, reason, message string, args ...any) {
+func (e *recordedEvents) Eventf(object runtime.Object, kind, reason, message string, args ...any) {
 	about := object.(*corev1.ObjectReference)
 	e.all = append(e.all, fmt.Sprintf("%s %s %s/%s %s: ", kind, about.Kind, about.Namespace, about.Name, reason)+fmt.Sprintf(message, args...))
 }
@@ -182,7 +183,7 @@ func TestWhatIsSaidOfAnotherLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events := &told{}
+	events := &recordedEvents{}
 	s.others.events = events
 	le, begin := s.elections.All()[0], time.Now()
 	const warning = "Warning %s istio-system/" + electionID + " LeaderElection: pilot-a elects by lease while x holds the configmap: both work"

@@ -40,10 +40,10 @@ func (p *Page) stream(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-func (p *Page) send(running context.Context, w http.ResponseWriter, req *http.Request, q query) error {
+func (p *Page) send(ctx context.Context, w http.ResponseWriter, req *http.Request, q query) error {
 	out := http.NewResponseController(w)
 	// A write that hangs ends with the page, too.
-	stop := context.AfterFunc(running, func() { _ = out.SetWriteDeadline(longAgo) })
+	stop := context.AfterFunc(ctx, func() { _ = out.SetWriteDeadline(longAgo) })
 	defer stop()
 	for {
 		f := p.newest.Load()
@@ -54,7 +54,7 @@ func (p *Page) send(running context.Context, w http.ResponseWriter, req *http.Re
 		if err := out.SetWriteDeadline(p.config.Now().Add(p.config.WriteTimeout)); err != nil {
 			return err
 		}
-		if running.Err() != nil { // asked after the deadline was set, which would undo what stop has set
+		if ctx.Err() != nil { // asked after the deadline was set, which would undo what stop has set
 			return nil
 		}
 		if _, err := w.Write(message(body)); err != nil {
@@ -67,7 +67,7 @@ func (p *Page) send(running context.Context, w http.ResponseWriter, req *http.Re
 		case <-f.next:
 		case <-req.Context().Done():
 			return nil
-		case <-running.Done():
+		case <-ctx.Done():
 			return nil
 		}
 	}

@@ -105,7 +105,7 @@ func (c Change) class() string {
 }
 
 func (c Change) title(end time.Time, open bool) string {
-	lasted := fmt.Sprintf("%s, for %s", clock(c.At), lasting(end.Sub(c.At)))
+	lasted := fmt.Sprintf("%s, for %s", clock(c.At), durationText(end.Sub(c.At)))
 	if open {
 		lasted = "since " + clock(c.At)
 	}
@@ -206,7 +206,7 @@ func happened(changes []Change, i int) string {
 	for gap > 0 && !changes[gap-1].Acting {
 		gap--
 	}
-	return what + "; nobody acted for " + lasting(c.At.Sub(changes[gap].At))
+	return what + "; nobody acted for " + durationText(c.At.Sub(changes[gap].At))
 }
 
 // begins reports whether the holder of c, which does not act yet, does so in next.
@@ -214,8 +214,8 @@ func (c Change) begins(next Change) bool {
 	return c.Leader != "" && !c.Acting && next.Acting && next.sameTerm(c)
 }
 
-// lasting is a duration for people: two figures are enough.
-func lasting(d time.Duration) string {
+// durationText is a duration for people: two figures are enough.
+func durationText(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0 s"

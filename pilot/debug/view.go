@@ -50,8 +50,8 @@ type row struct {
 	Anchor   string
 	Revision chip
 	Mine     bool
-	// Standing is a word on the holder, when it does not simply lead.
-	Standing string
+	// HolderState is a word on the holder, when it does not simply lead.
+	HolderState string
 	// Since is when the term began. Here and in covers it is an instant, which stays as it is while time passes: of
 	// hundreds of elections only those that change are sent for drawing.
 	Since     string
@@ -95,7 +95,7 @@ func (f *frame) view(q query) view {
 		Query: q, State: f.state, Process: f.history.chip(f.state.Revision),
 		Default: f.history.chip(f.state.Default.Revision), Known: f.state.Default.Synced,
 		From: ago(span.to.Sub(span.from)), Mid: ago(span.to.Sub(span.from) / 2),
-		Observed: lasting(f.at.Sub(f.history.begin(f.at))), Events: span.events(f.history.of),
+		Observed: durationText(f.at.Sub(f.history.begin(f.at))), Events: span.events(f.history.of),
 		Close: q.asking(false, "").link(),
 	}
 	for _, r := range ranges {
@@ -140,18 +140,18 @@ func (f *frame) row(i int, e Election, q query, span span) row {
 	}
 	switch {
 	case e.Leader == "":
-		r.Standing = "nobody leads"
+		r.HolderState = "nobody leads"
 	case !e.Acting && r.Mine:
-		r.Standing = e.Phase
+		r.HolderState = e.Phase
 	case !e.Acting:
-		r.Standing = "does not act"
+		r.HolderState = "does not act"
 	}
 	if e.Leading && e.Cover > 0 {
 		r.Cover = &cover{
 			ID:    fmt.Sprintf("cover-%d-%d", i, f.deadlines[i].UnixMilli()),
 			Class: coverClass(e.CoverLeft, e.Cover),
 			Text:  fmt.Sprintf("until %s, unless it is renewed", clock(f.deadlines[i])),
-			Whole: lasting(e.Cover),
+			Whole: durationText(e.Cover),
 		}
 	}
 	f.followers(&r)
@@ -226,7 +226,7 @@ func ago(d time.Duration) string {
 	if minutes := d.Minutes(); minutes > 2 && minutes < 10 && d%time.Minute != 0 {
 		return fmt.Sprintf("%.1f min ago", minutes)
 	}
-	return lasting(d) + " ago"
+	return durationText(d) + " ago"
 }
 
 // rendered is what was made of a frame already, so that a hundred open pages cost one.

@@ -241,7 +241,7 @@ func TestDurations(t *testing.T) {
 		-time.Second: "0 s", 20 * time.Millisecond: "20 ms", 1500 * time.Millisecond: "1.5 s", 90 * time.Second: "90 s",
 		5 * time.Minute: "5 min", 3 * time.Hour: "3 h", 72 * time.Hour: "3 days",
 	} {
-		if got := lasting(d); got != want {
+		if got := durationText(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}

@@ -242,15 +242,15 @@ func (p *pool) try(req *http.Request, patience time.Duration) (*http.Response, e
 }
 
 // failed retires the generation whose connection did not answer in time.
-func (p *pool) failed(g *generation, caller context.Context, setup *setup, err error) error {
+func (p *pool) failed(g *generation, ctx context.Context, setup *setup, err error) error {
 	switch {
-	case caller.Err() != nil && setup.state.Load() > connected: // err would say that the set-up was slow
-		return context.Cause(caller)
+	case ctx.Err() != nil && setup.state.Load() > connected: // err would say that the set-up was slow
+		return context.Cause(ctx)
 	case setup.state.Load() == crossed && setup.withholds:
 		return errSlowSetup // whatever was sent of it, its body was not
 	case setup.state.Load() == crossed:
 		return errCrossed
-	case setup.state.Load() == connected && timedOut(caller, err):
+	case setup.state.Load() == connected && timedOut(ctx, err):
 		p.retire(g)
 	}
 	return err
@@ -258,9 +258,9 @@ func (p *pool) failed(g *generation, caller context.Context, setup *setup, err e
 
 // timedOut reports whether a request failed because there was no answer in time. That its
 // caller has cancelled it says nothing of the connection.
-func timedOut(caller context.Context, err error) bool {
+func timedOut(ctx context.Context, err error) bool {
 	var timeout net.Error
-	return errors.Is(caller.Err(), context.DeadlineExceeded) || caller.Err() == nil && errors.As(err, &timeout) && timeout.Timeout()
+	return errors.Is(ctx.Err(), context.DeadlineExceeded) || ctx.Err() == nil && errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // setup is how far a request has come.

@@ -2,9 +2,11 @@ package kube
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Pause waits, as between two tries of a request. The error is the cause of the context's end, if that comes first.
@@ -17,6 +19,11 @@ func Pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// Backoff gives, by its Step, the waits between tries that fail in a row: first, and each time twice as long, up to most.
+func Backoff(first, most time.Duration) *wait.Backoff {
+	return &wait.Backoff{Duration: first, Factor: 2, Steps: math.MaxInt, Cap: most}
 }
 
 // Older reports whether the one resourceVersion of an object was stored before the other. With one that

@@ -35,3 +35,21 @@ func TestOlder(t *testing.T) {
 		}
 	}
 }
+
+func TestBackoffDoublesUpToItsLimit(t *testing.T) {
+	for _, test := range []struct {
+		first, most time.Duration
+		want        []time.Duration
+	}{
+		{time.Second, 5 * time.Second, []time.Duration{1, 2, 4, 5, 5, 5}},
+		{time.Second, 4 * time.Second, []time.Duration{1, 2, 4, 4, 4}},
+		{time.Second, time.Second, []time.Duration{1, 1, 1}},
+	} {
+		backoff := Backoff(test.first, test.most)
+		for i, want := range test.want {
+			if got := backoff.Step(); got != want*time.Second {
+				t.Errorf("from %v to %v: wait %d is %v, want %v", test.first, test.most, i, got, want*time.Second)
+			}
+		}
+	}
+}

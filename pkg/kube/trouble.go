@@ -19,7 +19,7 @@ type Trouble struct {
 	instead map[string]string
 
 	mu     sync.Mutex
-	failed map[string]error // by verb
+	failed map[string]error // by verb, or by a condition's name
 	away   error            // the last request, if it got no answer
 }
 
@@ -60,6 +60,40 @@ func (t *Trouble) Tried(verb string, err error) {
 		t.log.Warn("permission is missing", "verb", verb, "instead", t.instead[verb], "err", err)
 	default:
 		t.log.Warn("API server does not answer as it should, trying on", "verb", verb, "err", err)
+	}
+}
+
+// Condition is a fault other than a failed request, such as the absence of an object that is needed. It is logged when it
+// begins and when it ends.
+type Condition struct {
+	// Name tells it from other conditions and from verbs. NewTrouble's instead may have an entry for it.
+	Name string
+	// Begins and Ends are the messages that are logged.
+	Begins, Ends string
+	// About are keys and values for both lines.
+	About []any
+}
+
+// Observe takes whether a condition holds: with a problem, which Problem includes from now on, or without.
+func (t *Trouble) Observe(c Condition, problem error) {
+	t.mu.Lock()
+	_, before := t.failed[c.Name]
+	if problem == nil {
+		delete(t.failed, c.Name)
+	} else {
+		t.failed[c.Name] = problem
+	}
+	t.mu.Unlock()
+	switch {
+	case before == (problem != nil):
+	case before:
+		t.log.Info(c.Ends, c.About...)
+	default:
+		about := c.About
+		if instead, ok := t.instead[c.Name]; ok {
+			about = append(slices.Clone(about), "instead", instead)
+		}
+		t.log.Warn(c.Begins, about...)
 	}
 }
 

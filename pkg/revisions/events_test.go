@@ -147,7 +147,8 @@ func TestATagEndsWithItsLabel(t *testing.T) {
 		"of another control plane": func(w *tagWatcher) { w.sink().set(tagHook("a", "prod", "stable", "elsewhere")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := tagsOf(Config{Revision: "stable"}, tagHook("a", "prod", "stable"))
+			w := NewTags(nil, Config{Revision: "stable", Logger: quiet}).(*tagWatcher)
+			w.readAll(tagHook("a", "prod", "stable"))
 			if !w.GetMyTags().Has("prod") {
 				t.Fatal("the tag is not known")
 			}

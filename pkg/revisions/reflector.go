@@ -56,21 +56,20 @@ type reflector[T any] struct {
 // run follows until ctx ends. Each round reads, and then watches from where the read
 // left off until the watch ends.
 func (f *reflector[T]) run(ctx context.Context) {
-	retry := firstRetry
+	backoff := kube.Backoff(firstRetry, lastRetry)
 	for ctx.Err() == nil {
 		lasted, err := f.round(ctx)
 		var wait time.Duration
 		switch {
 		case lasted:
-			retry = firstRetry
+			backoff = kube.Backoff(firstRetry, lastRetry)
 			wait = jitter(firstRetry)
-		case apierrors.IsForbidden(err) && retry == lastRetry:
+		case apierrors.IsForbidden(err) && backoff.Duration == lastRetry:
 			wait = jitter(f.poll)
 		default:
 			// What is forbidden, too, is soon tried again at first: an API server that has just started forbids
 			// everything until it has read its roles.
-			wait = jitter(retry)
-			retry = min(2*retry, lastRetry)
+			wait = jitter(backoff.Step())
 		}
 		_ = kube.Pause(ctx, wait)
 	}

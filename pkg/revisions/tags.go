@@ -27,7 +27,8 @@ type TagWatcher interface {
 	// forbidden from the start.
 	HasSynced() bool
 	// AddHandler has handler called by Run with the present tags, once HasSynced, and
-	// whenever they or what IsMine says change.
+	// whenever they or what IsMine says change. It stays for as long as the watcher: its
+	// users, the controllers of a process, are made once, together with it.
 	AddHandler(handler TagHandler)
 	// GetMyTags is the revision's own name and its tags, the caller's to change.
 	GetMyTags() sets.Set[string]

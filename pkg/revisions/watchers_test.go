@@ -63,14 +63,6 @@ func tagHook(name, tag, revision string, namespaces ...string) webhook {
 	return item
 }
 
-// tagsOf is a watcher that has read these webhooks, and that there is nothing else.
-func tagsOf(config Config, all ...webhook) *tagWatcher {
-	config.Logger = quiet
-	w := NewTags(nil, config).(*tagWatcher)
-	w.readAll(all...)
-	return w
-}
-
 // readAll has the watcher read these webhooks, and that there is nothing else.
 func (w *tagWatcher) readAll(all ...webhook) {
 	w.sink().replace(all)

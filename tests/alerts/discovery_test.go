@@ -79,7 +79,7 @@ func (d discovery) groups(ctx context.Context, m monitoringv1.ServiceMonitor) ([
 				}
 				for _, endpoint := range slice.Endpoints {
 					labels := map[string]string{"namespace": m.Namespace, "service": service.Name, "pod": endpoint.TargetRef.Name}
-					all = append(all, group{[]string{net.JoinHostPort(here(endpoint.Addresses[0]), fmt.Sprint(*port.Port))}, labels})
+					all = append(all, group{[]string{net.JoinHostPort(listenAddress(endpoint.Addresses[0]), fmt.Sprint(*port.Port))}, labels})
 				}
 			}
 		}
@@ -87,8 +87,8 @@ func (d discovery) groups(ctx context.Context, m monitoringv1.ServiceMonitor) ([
 	return all, nil
 }
 
-// here is the address at which a Pod's process listens whose status shows another one (node.Options.PodNetwork).
-func here(address string) string {
+// listenAddress is the address at which a Pod's process listens whose status shows another one (node.Options.PodNetwork).
+func listenAddress(address string) string {
 	if rest, shown := strings.CutPrefix(address, "10."); shown {
 		return "127." + rest
 	}

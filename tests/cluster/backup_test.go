@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -22,10 +21,7 @@ func TestABackupIsPutBack(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	client, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := c.Client(t).Kube()
 	maps := client.CoreV1().ConfigMaps("default")
 	create := func(name string) uint64 {
 		t.Helper()

@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // ExternalVariable names a kubeconfig: the packages that share a cluster then use that one (see
@@ -121,4 +123,21 @@ func (c *Cluster) Identity(t testing.TB, options IdentityOptions) *rest.Config {
 		t.Fatal(err)
 	}
 	return config
+}
+
+// Client is an administrator's, for a test as ClientFor's.
+func (c *Cluster) Client(t testing.TB) kube.Client {
+	t.Helper()
+	return ClientFor(t, c.Admin())
+}
+
+// ClientFor makes a client of which nothing limits the requests, and whose connections close with the test.
+func ClientFor(t testing.TB, config *rest.Config) kube.Client {
+	t.Helper()
+	client, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kube.CloseIdleConnections(client) })
+	return client
 }

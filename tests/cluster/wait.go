@@ -23,8 +23,8 @@ func await(ctx context.Context, what string, server *process.Process, ask func(c
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
-		bounded, cancel := context.WithTimeout(ctx, askTimeout)
-		err := ask(bounded)
+		askCtx, cancel := context.WithTimeout(ctx, askTimeout)
+		err := ask(askCtx)
 		cancel()
 		if err == nil {
 			return nil

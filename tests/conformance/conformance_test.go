@@ -90,7 +90,7 @@ func newSuite(t *testing.T, flips bool) *suite.ConformanceTestSuite {
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, gateway.Install, v1beta1.Install, apiextensions.AddToScheme} {
 		must(t, add(known))
 	}
-	admin := newAdmin(t, c)
+	admin := c.Client(t)
 	api, err := client.New(admin.RESTConfig(), client.Options{Scheme: known})
 	must(t, err)
 	s, err := suite.NewConformanceTestSuite(suite.ConformanceOptions{

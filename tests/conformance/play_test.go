@@ -26,14 +26,6 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-func newAdmin(t *testing.T, c *cluster.Cluster) kube.Client {
-	t.Helper()
-	admin, err := kube.NewClient(c.Admin(), kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
-	must(t, err)
-	t.Cleanup(func() { kube.CloseIdleConnections(admin) })
-	return admin
-}
-
 // beside runs something until the test ends.
 func beside(t *testing.T, run func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // for what ends in the clean-up

@@ -37,7 +37,7 @@ type planted struct {
 	// sum tells one build from another.
 	sum string
 	// clusters are those that stay up.
-	clusters standing
+	clusters sharedClusters
 	// elsewhere are the functions of the room's packages that other rooms have.
 	elsewhere map[string]bool
 }
@@ -144,7 +144,7 @@ func (p *planted) compile(ctx context.Context) error {
 			return err
 		}
 		sum.Write(binary)
-		fmt.Fprintln(sum, s.tests, j.env, j.standing)
+		fmt.Fprintln(sum, s.tests, j.env, j.cluster)
 		p.suites = append(p.suites, s)
 	}
 	p.sum = hex.EncodeToString(sum.Sum(nil))

@@ -72,12 +72,12 @@ func (s *suite) run(ctx context.Context, tests []string, work, limit time.Durati
 
 // run starts tests of a suite with the mutants, on the cluster that stands for it.
 func (p *planted) run(ctx context.Context, s *suite, tests []string, work, limit time.Duration, env string) (string, error) {
-	where, err := p.clusters.environment(ctx, s.standing)
+	where, err := p.clusters.environment(ctx, s.cluster)
 	if err != nil {
 		return "", err
 	}
 	out, err := s.run(ctx, tests, work, limit, append(where, env, p.goflags())...)
-	return out, errors.Join(err, p.clusters.after(ctx, s.standing, err != nil))
+	return out, errors.Join(err, p.clusters.after(ctx, s.cluster, err != nil))
 }
 
 // measure runs each test alone and notes what it reaches, unless that is known of this
@@ -122,7 +122,7 @@ func (t *test) key() string {
 func (p *planted) measureOne(ctx context.Context, t *test) error {
 	reached := filepath.Join(p.work, fmt.Sprintf("reached-%s-%s", filepath.Base(t.suite.binary), t.names[0]))
 	defer os.Remove(reached)
-	if _, err := p.clusters.environment(ctx, t.suite.standing); err != nil {
+	if _, err := p.clusters.environment(ctx, t.suite.cluster); err != nil {
 		return err // its start is no part of what the test takes
 	}
 	began := time.Now()

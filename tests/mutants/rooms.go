@@ -33,9 +33,9 @@ type judge struct {
 	second bool
 	// together runs its tests as one, where starting them costs the most.
 	together bool
-	// standing is the kind of cluster that stays up for it. Its tests stop no servers, and take what
+	// cluster is the kind of cluster that stays up for it. Its tests stop no servers, and take what
 	// concerns everyone away again; those of other judges start clusters of their own.
-	standing string
+	cluster string
 	// env is added to the environment.
 	env []string
 }
@@ -136,18 +136,18 @@ var rooms = []room{
 		judges: []judge{
 			{pkg: fence}, {pkg: fence + "/install"},
 			// Most of what is left is about verifying, which these few show.
-			{pkg: "./tests/faults/fence", run: "TestFenceVerif.*|TestFenceModes|TestFenceReports.*", second: true, together: true, standing: bare},
-			{pkg: "./tests/faults/fence", skip: "TestFenceVerif.*|TestFenceModes|TestFenceReports.*|TestFenceAtTwo.*|TestFenceComesBack|TestFenceMoves.*|TestFenceFindsThe.*|TestFenceOfAnElectionAcross.*", second: true, together: true, standing: bare},
+			{pkg: "./tests/faults/fence", run: "TestFenceVerif.*|TestFenceModes|TestFenceReports.*", second: true, together: true, cluster: bare},
+			{pkg: "./tests/faults/fence", skip: "TestFenceVerif.*|TestFenceModes|TestFenceReports.*|TestFenceAtTwo.*|TestFenceComesBack|TestFenceMoves.*|TestFenceFindsThe.*|TestFenceOfAnElectionAcross.*", second: true, together: true, cluster: bare},
 		},
 	},
 	{
 		name: "bootstrap", packages: []string{server}, budget: 40 * time.Minute,
 		judges: []judge{
 			{pkg: server, skip: serves + "|" + defines}, {pkg: "./cmd/pilot", run: "TestFence.*|TestWhatCannotBe.*", skip: launches},
-			{pkg: server, run: serves, second: true, standing: bare},
+			{pkg: server, run: serves, second: true, cluster: bare},
 			{pkg: server, run: defines, second: true},
 			{pkg: "./cmd/pilot", run: "TestEveryFlagOfTheFence.*", second: true, together: true},
-			{pkg: ground, run: "TestServer.*|TestTwoRevisions.*|TestEvents.*", second: true, together: true, standing: full},
+			{pkg: ground, run: "TestServer.*|TestTwoRevisions.*|TestEvents.*", second: true, together: true, cluster: full},
 		},
 	},
 	{
@@ -163,7 +163,7 @@ var rooms = []room{
 	},
 	{
 		name: "electionctl", module: "electionctl", packages: []string{"./internal/ctl"}, budget: 20 * time.Minute,
-		judges: []judge{{pkg: "./internal/ctl", standing: bare}},
+		judges: []judge{{pkg: "./internal/ctl", cluster: bare}},
 	},
 	{
 		name: "namespace", packages: []string{"./pilot/controllers/namespace"}, budget: 15 * time.Minute,
@@ -176,7 +176,7 @@ var rooms = []room{
 		name: "reconcile", packages: []string{"./pilot/controllers/reconcile"}, budget: 15 * time.Minute,
 		judges: []judge{
 			{pkg: "./pilot/controllers/reconcile"}, {pkg: "./pilot/controllers/namespace"},
-			{pkg: ground, run: "TestBundleIsSpread.*|TestBundleThat.*|TestTerminating.*|TestMissingRights.*|TestWarmed.*", second: true, standing: full},
+			{pkg: ground, run: "TestBundleIsSpread.*|TestBundleThat.*|TestTerminating.*|TestMissingRights.*|TestWarmed.*", second: true, cluster: full},
 			{pkg: ground, run: "TestBundleIsRepaired.*", second: true},
 		},
 	},
@@ -184,21 +184,21 @@ var rooms = []room{
 		name: "ingress", packages: []string{"./pilot/controllers/ingress"}, budget: 10 * time.Minute,
 		judges: []judge{
 			{pkg: "./pilot/controllers/ingress", run: pureIngress},
-			{pkg: "./pilot/controllers/ingress", skip: pureIngress, second: true, standing: bare},
+			{pkg: "./pilot/controllers/ingress", skip: pureIngress, second: true, cluster: bare},
 		},
 	},
 	{
 		name: "gatewaystatus", packages: []string{"./pilot/controllers/gatewaystatus"}, budget: 15 * time.Minute,
 		judges: []judge{
 			{pkg: "./pilot/controllers/gatewaystatus"},
-			{pkg: "./tests/integration/gatewaystatus", second: true, standing: bare},
+			{pkg: "./tests/integration/gatewaystatus", second: true, cluster: bare},
 		},
 	},
 	{
 		name: "gatewaydeploy", packages: []string{"./pilot/controllers/gatewaydeploy"}, budget: 15 * time.Minute,
 		judges: []judge{
 			{pkg: "./pilot/controllers/gatewaydeploy", run: pureDeploy},
-			{pkg: "./pilot/controllers/gatewaydeploy", skip: pureDeploy, second: true, standing: full},
+			{pkg: "./pilot/controllers/gatewaydeploy", skip: pureDeploy, second: true, cluster: full},
 		},
 	},
 	{
@@ -220,10 +220,10 @@ var rooms = []room{
 			// Together costs a start for all, apart the quick ones judge before those that
 			// stop servers and wait.
 			{pkg: "./tests/cluster", skip: slowCluster + "|" + alone, second: true, together: true},
-			{pkg: "./tests/cluster/node", skip: slowNode + "|" + stopsServers + "|" + alone, second: true, together: true, standing: full},
+			{pkg: "./tests/cluster/node", skip: slowNode + "|" + stopsServers + "|" + alone, second: true, together: true, cluster: full},
 			{pkg: "./tests/cluster", run: slowCluster, second: true},
 			{pkg: "./tests/cluster/node", run: stopsServers, second: true, together: true},
-			{pkg: "./tests/cluster/node", run: slowNode, second: true, standing: full},
+			{pkg: "./tests/cluster/node", run: slowNode, second: true, cluster: full},
 		},
 	},
 }

@@ -59,10 +59,7 @@ func newPlane(t testing.TB) *plane {
 func emptyPlane(t testing.TB) *plane {
 	t.Helper()
 	shared := cluster.Shared(t)
-	client, err := kubernetes.NewForConfig(shared.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := shared.Client(t).Kube()
 	p := &plane{kube: client, home: shared.Namespace(t), pages: map[string]string{}}
 	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: defaultTag, Labels: map[string]string{"istio.io/rev": "stable"}}}
 	hooks := client.AdmissionregistrationV1().MutatingWebhookConfigurations()

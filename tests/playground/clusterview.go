@@ -77,9 +77,9 @@ type clusterView struct {
 	changed chan struct{}
 }
 
-// watchCluster follows the cluster as long as watching lives. It returns once it has seen
+// watchCluster follows the cluster as long as watchCtx lives. It returns once it has seen
 // everything that is there, or ctx ends.
-func watchCluster(ctx, watching context.Context, kube kubernetes.Interface) (*clusterView, error) {
+func watchCluster(ctx, watchCtx context.Context, kube kubernetes.Interface) (*clusterView, error) {
 	s := &clusterView{changed: make(chan struct{}), view: view{
 		locks: map[string]lock{}, pods: map[string]pod{}, namespaces: map[string]bool{}, bundles: map[string]string{},
 	}}
@@ -106,7 +106,7 @@ func watchCluster(ctx, watching context.Context, kube kubernetes.Interface) (*cl
 			return nil, fmt.Errorf("following the cluster: %w", err)
 		}
 	}
-	factory.Start(watching.Done())
+	factory.Start(watchCtx.Done())
 	for kind, ok := range factory.WaitForCacheSync(ctx.Done()) {
 		if !ok {
 			return nil, fmt.Errorf("following %v: %w", kind, ctx.Err())
@@ -115,7 +115,7 @@ func watchCluster(ctx, watching context.Context, kube kubernetes.Interface) (*cl
 	return s, nil
 }
 
-// wait returns when nothing is followed any more; watching has to be over.
+// wait returns when nothing is followed any more; watchCtx has to be over.
 func (s *clusterView) wait() { s.factory.Shutdown() }
 
 // now is how things stand, and a channel that closes when that changes.

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/tests/cluster"
@@ -165,10 +164,7 @@ func TestDemoConvicts(t *testing.T) {
 		})
 	}
 	t.Run("somebody else's objects", func(t *testing.T) {
-		client, err := kubernetes.NewForConfig(c.Admin())
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := c.Client(t).Kube()
 		if _, err := client.CoreV1().Namespaces().Create(t.Context(), namespaceObject(systemNamespace), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

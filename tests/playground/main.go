@@ -171,28 +171,28 @@ func terminalSize(out *os.File) func() (width, height int) {
 }
 
 // play raises the stage, plays on it, and takes it down whatever happened.
-func play(signalled context.Context, set settings, out *screen) error {
+func play(ctx context.Context, set settings, out *screen) error {
 	if set.upgrade {
-		return playUpgrade(signalled, set, out)
+		return playUpgrade(ctx, set, out)
 	}
-	ctx, abandon := context.WithCancelCause(signalled)
+	playCtx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
 	began := time.Now()
-	s, err := raise(ctx, set, out, abandon)
+	s, err := raise(playCtx, set, out, abandon)
 	if err == nil && set.demo {
-		err = playDemo(ctx, s)
+		err = playDemo(playCtx, s)
 	} else if err == nil {
-		err = playRun(ctx, s)
+		err = playRun(playCtx, s)
 	}
-	if signalled.Err() != nil && !set.demo {
+	if ctx.Err() != nil && !set.demo {
 		err = nil // Ctrl-C is how a run ends
 	}
-	if part := (broken{}); errors.As(context.Cause(ctx), &part) {
+	if part := (broken{}); errors.As(context.Cause(playCtx), &part) {
 		err = errors.Join(err, part)
 	}
 	ending := time.Now()
 	out.print("\nEnding everything …\n")
-	err = errors.Join(err, s.end(ctx))
+	err = errors.Join(err, s.end(playCtx))
 	out.print(fmt.Sprintf("Everything has ended, in %s; %s in all.\n", round(time.Since(ending)), round(time.Since(began))))
 	return err
 }

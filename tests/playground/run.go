@@ -32,10 +32,10 @@ func playRun(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.screen.print(guide)
-	asking, stop := context.WithCancel(ctx)
+	askCtx, stop := context.WithCancel(ctx)
 	var asker sync.WaitGroup
-	asker.Go(func() { s.askServer(asking) })
-	asker.Go(func() { s.askSample(asking) })
+	asker.Go(func() { s.askServer(askCtx) })
+	asker.Go(func() { s.askSample(askCtx) })
 	defer asker.Wait()
 	defer stop()
 	ticker := time.NewTicker(drawInterval)

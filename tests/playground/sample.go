@@ -72,10 +72,10 @@ func (s *stage) startSample(ctx context.Context) error {
 	server := &http.Server{ReadHeaderTimeout: headerTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "hello from the backend, %s\n", r.URL.Path)
 	})}
-	own, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopWatching = both(s.stopWatching, func() { stop(); _ = server.Close() })
 	s.watchers.Go(func() {
-		if err := balance.Run(own); err != nil {
+		if err := balance.Run(ctx); err != nil {
 			s.abandon(broken{fmt.Errorf("the load balancer has ended: %w", err)})
 		}
 	})

@@ -113,9 +113,9 @@ func (s *stage) startCluster(ctx context.Context) error {
 	if s.kubeconfig == "" {
 		s.screen.print(fmt.Sprintf("They are up after %s.\n", round(time.Since(began))))
 	}
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	watchCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopWatching = stop
-	s.watched, err = watchCluster(ctx, watching, s.kube)
+	s.watched, err = watchCluster(ctx, watchCtx, s.kube)
 	return err
 }
 
@@ -140,19 +140,19 @@ func (s *stage) startPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own := context.WithoutCancel(ctx)
-	running, stop := context.WithCancel(own)
+	ctx = context.WithoutCancel(ctx)
+	nodeCtx, stop := context.WithCancel(ctx)
 	s.stopNode = stop
 	s.pods.Go(func() {
-		if err := s.node.Run(running); err != nil {
+		if err := s.node.Run(nodeCtx); err != nil {
 			s.abandon(broken{fmt.Errorf("the node has ended: %w", err)})
 		}
 	})
-	watching, stopWatching := context.WithCancel(own)
+	watchCtx, stopWatching := context.WithCancel(ctx)
 	s.stopWatching = both(s.stopWatching, stopWatching)
 	listeners := &processes{pods: s.node.Pods, journal: s.journal, byUID: map[types.UID]*podProcess{}}
 	s.watchers.Go(func() {
-		if err := listeners.run(watching); err != nil {
+		if err := listeners.run(watchCtx); err != nil {
 			s.abandon(broken{err})
 		}
 	})

@@ -32,24 +32,24 @@ func playUpgrade(ctx context.Context, set settings, out *screen) (err error) {
 	})
 	defer func() {
 		out.print("\nEnding everything …\n")
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownLimit)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownLimit)
 		defer cancel()
-		err = errors.Join(err, r.End(ending))
+		err = errors.Join(err, r.End(ctx))
 		out.print(fmt.Sprintf("Everything has ended; %s in all.\n", round(time.Since(began))))
 	}()
 	if err != nil {
 		return err
 	}
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	watchCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	u := &upgrade{Rollout: r, screen: out, journal: &journal{}}
-	if u.watched, err = watchCluster(ctx, watching, r.Kube); err != nil {
+	if u.watched, err = watchCluster(ctx, watchCtx, r.Kube); err != nil {
 		stop()
 		return err
 	}
 	var listening sync.WaitGroup
 	var heard error
 	listeners := &processes{pods: r.Node.Pods, journal: u.journal, byUID: map[types.UID]*podProcess{}}
-	listening.Go(func() { heard = listeners.run(watching) })
+	listening.Go(func() { heard = listeners.run(watchCtx) })
 	defer func() {
 		stop()
 		listening.Wait()

@@ -27,7 +27,7 @@ func flow(ctx context.Context, x *examination) (findings []finding, _ error) {
 	slices.SortFunc(schemas, func(a, b flowcontrolv1.FlowSchema) int {
 		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 	})
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, e := range x.elections {
 		if !e.Led() {
 			continue
@@ -40,8 +40,8 @@ func flow(ctx context.Context, x *examination) (findings []finding, _ error) {
 			continue
 		}
 		account := request{namespace: e.Namespace, account: pod.Spec.ServiceAccountName, lease: e.Lock != inspect.ConfigMap}
-		if f := account.finding(schemas); !told[f.What] {
-			told[f.What] = true
+		if f := account.finding(schemas); !reported[f.What] {
+			reported[f.What] = true
 			findings = append(findings, f)
 		}
 	}

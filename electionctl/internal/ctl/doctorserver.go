@@ -78,12 +78,12 @@ func rights(ctx context.Context, x *examination) (findings []finding, _ error) {
 const apartClocks = 3 * time.Second
 
 func clock(ctx context.Context, x *examination) ([]finding, error) {
-	before := time.Now()
+	before := time.Now() //nolint:forbidigo // the machine's clock is examined
 	server, err := x.c.serverTime(ctx)
 	if err != nil {
 		return nil, err
 	}
-	here := before.Add(time.Since(before) / 2)
+	here := before.Add(time.Since(before) / 2) //nolint:forbidigo // the same
 	findings := []finding{clockFinding(here.Sub(server))}
 	for _, e := range x.elections {
 		if ahead := e.Renewed.Sub(server); e.Led() && ahead > apartClocks {

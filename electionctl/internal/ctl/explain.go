@@ -23,10 +23,7 @@ func (p *Program) explain() *cobra.Command {
 		Args:              exactly("election"),
 		ValidArgsFunction: p.completeElections,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.check(); err != nil {
-				return err
-			}
-			c, err := p.connect()
+			c, err := p.connectFor(out)
 			if err != nil {
 				return err
 			}

@@ -34,10 +34,7 @@ func (p *Program) history() *cobra.Command {
 		Args:              exactly("election"),
 		ValidArgsFunction: p.completeElections,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.check(); err != nil {
-				return err
-			}
-			c, err := p.connect()
+			c, err := p.connectFor(out)
 			if err != nil {
 				return err
 			}

@@ -23,10 +23,7 @@ func (p *Program) list() *cobra.Command {
 		Example: "  " + name() + " list -A\n  " + name() + " list -n istio-system -o wide",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.check(); err != nil {
-				return err
-			}
-			c, err := p.connect()
+			c, err := p.connectFor(out)
 			if err != nil {
 				return err
 			}

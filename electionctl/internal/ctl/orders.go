@@ -198,7 +198,8 @@ func (p *Program) ask(what string, yes bool) error {
 
 // showChange says what has become of the election.
 func (p *Program) showChange(c *clients, before inspect.Election) error {
-	ctx, cancel := context.WithTimeout(context.Background(), completeWithin) // what was done is shown, also to one who has had enough
+	// What was done is shown after an interrupt, too, which ends the command's context.
+	ctx, cancel := context.WithTimeout(context.Background(), completeWithin) //nolint:forbidigo // see above
 	defer cancel()
 	found, _, err := p.one(ctx, c, before.Name, k8sleaderelection.DefaultRevision{})
 	if err != nil {

@@ -37,6 +37,14 @@ type clients struct {
 // nowhere is what kubectl's flags mean where nothing says which cluster.
 const nowhere = "http://localhost:8080"
 
+// connectFor connects once it is known that the output can be printed.
+func (p *Program) connectFor(out *output) (*clients, error) {
+	if err := out.check(); err != nil {
+		return nil, err
+	}
+	return p.connect()
+}
+
 func (p *Program) connect() (*clients, error) {
 	config, err := p.flags.ToRESTConfig()
 	if err != nil {
@@ -91,7 +99,7 @@ func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
 	both.Go(func() { leases, errLeases = c.leases(ctx, namespace, s) })
 	both.Go(func() { configMaps, errConfigMaps = c.configMaps(ctx, namespace) })
 	both.Wait()
-	s.at = time.Now()
+	s.at = time.Now() //nolint:forbidigo // how old what was read is, and what has expired
 	s.locks = append(configMaps, leases...)
 	for _, err := range []error{errLeases, errConfigMaps} {
 		switch {

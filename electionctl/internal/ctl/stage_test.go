@@ -37,10 +37,7 @@ type environment struct {
 
 func newEnvironment(t testing.TB) *environment {
 	c := cluster.Shared(t)
-	client, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := c.Client(t).Kube()
 	return &environment{t: t, cluster: c, kube: client, namespace: c.Namespace(t)}
 }
 

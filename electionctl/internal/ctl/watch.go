@@ -142,7 +142,8 @@ func (p *Program) tell(known map[string]*inspect.Election, change changed) {
 		if p.all {
 			where = change.lock.Namespace + "/" + where
 		}
-		safe{p.Out}.line("%s  %s: %s", time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), where, words)
+		now := time.Now() //nolint:forbidigo // dates the lines
+		safe{p.Out}.line("%s  %s: %s", now.UTC().Format("2006-01-02T15:04:05.000Z"), where, words)
 	}
 	known[key] = after
 }

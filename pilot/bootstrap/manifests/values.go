@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -68,11 +69,11 @@ const (
 )
 
 func (v Values) withDefaults() Values {
-	setDefault(&v.Namespace, "istio-system")
-	setDefault(&v.Name, "pilot")
-	setDefault(&v.Revision, "default")
-	setDefault(&v.Address, fmt.Sprintf(":%d", httpPort))
-	setDefault(&v.CABundle, caFolder+"/"+caKey)
+	v.Namespace = cmp.Or(v.Namespace, "istio-system")
+	v.Name = cmp.Or(v.Name, "pilot")
+	v.Revision = cmp.Or(v.Revision, "default")
+	v.Address = cmp.Or(v.Address, fmt.Sprintf(":%d", httpPort))
+	v.CABundle = cmp.Or(v.CABundle, caFolder+"/"+caKey)
 	if v.WithoutElections {
 		v.Rights.ConfigMaps, v.Rights.Leases, v.GuardedLeases = nil, nil, nil
 	}
@@ -82,12 +83,6 @@ func (v Values) withDefaults() Values {
 		v.Replicas = 2
 	}
 	return v
-}
-
-func setDefault(s *string, value string) {
-	if *s == "" {
-		*s = value
-	}
 }
 
 // Validate reports all that cannot be meant.

@@ -1,6 +1,7 @@
 package gatewaydeploy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,21 +49,13 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Revision == "" {
-		c.Revision = "default"
-	}
+	c.Revision = cmp.Or(c.Revision, "default")
 	if c.IsMine == nil {
 		c.IsMine = func(metav1.ObjectMeta) bool { return true }
 	}
-	if c.Template == "" {
-		c.Template = DefaultTemplateName
-	}
-	if c.Image == "" {
-		c.Image = defaultImage
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Template = cmp.Or(c.Template, DefaultTemplateName)
+	c.Image = cmp.Or(c.Image, defaultImage)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 
@@ -77,8 +70,5 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("the template's ConfigMap %q: %s", c.Template, strings.Join(wrong, ", ")))
 		}
 	}
-	if c.Workers < 0 {
-		errs = append(errs, fmt.Errorf("%d workers are less than none", c.Workers))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, reconcile.ValidateWorkers(c.Workers))...)
 }

@@ -132,7 +132,8 @@ func TestOverlays(t *testing.T) {
 			}
 			changed := 0
 			for _, kind := range Kinds {
-				if !equal(plan.document(kind).Object, plain.document(kind).Object) {
+				before, _ := toJSON(plain.document(kind).Object)
+				if after, _ := toJSON(plan.document(kind).Object); after != before {
 					changed++
 				}
 			}
@@ -177,12 +178,6 @@ func TestAGatewaysParametersWinOverItsClass(t *testing.T) {
 	if spec["replicas"] != int64(5) || spec["minReadySeconds"] != int64(3) {
 		t.Errorf("the spec is %v", spec)
 	}
-}
-
-func equal(a, b map[string]any) bool {
-	one, _ := toJSON(a)
-	other, _ := toJSON(b)
-	return one == other
 }
 
 // Whatever an overlay and a template say, there is a plan or a problem, and no panic: anyone who may make a ConfigMap

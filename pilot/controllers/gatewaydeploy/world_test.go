@@ -40,7 +40,7 @@ type world struct {
 	*testing.T
 	cluster   *cluster.Cluster
 	namespace string
-	admin     *kubernetes.Clientset
+	admin     kubernetes.Interface
 	objects   dynamic.Interface
 	gateways  gatewayclient.GatewayInterface
 	config    *rest.Config
@@ -72,12 +72,10 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{T: t, cluster: c, namespace: c.Namespace(t)}
-	var errs [3]error
-	w.admin, errs[0] = kubernetes.NewForConfig(c.Admin())
-	w.objects, errs[1] = dynamic.NewForConfig(c.Admin())
-	all, err := gatewayclient.NewForConfig(c.Admin())
-	errs[2] = err
-	if err := errors.Join(errs[:]...); err != nil {
+	client := c.Client(t)
+	w.admin, w.objects = client.Kube(), client.Dynamic()
+	all, err := gatewayclient.NewForConfig(client.RESTConfig())
+	if err != nil {
 		t.Fatal(err)
 	}
 	w.gateways = all.Gateways(w.namespace)

@@ -1,8 +1,8 @@
 package gatewaystatus
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -43,9 +43,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 
@@ -55,8 +53,5 @@ func (c Config) Validate() error {
 	if c.Tags == nil {
 		errs = append(errs, errors.New("the watcher of tags is missing: make one with revisions.NewTags"))
 	}
-	if c.Workers < 0 {
-		errs = append(errs, fmt.Errorf("%d workers are less than none", c.Workers))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, reconcile.ValidateWorkers(c.Workers))...)
 }

@@ -78,8 +78,5 @@ func (c Config) Validate() error {
 	for _, problem := range validation.IsDNS1035Label(c.Service.Name) {
 		errs = append(errs, fmt.Errorf("the service %q: %s", c.Service.Name, problem))
 	}
-	if c.Workers < 0 {
-		errs = append(errs, fmt.Errorf("%d workers are less than none", c.Workers))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, reconcile.ValidateWorkers(c.Workers))...)
 }

@@ -1,12 +1,13 @@
 package ingress
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 
-	"go.uber.org/atomic"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -26,7 +27,7 @@ type Controller struct {
 	services  *reconcile.Cache[key, *corev1.Service]
 	pods      *reconcile.Cache[key, *corev1.Pod]
 	nodes     *reconcile.Cache[key, *corev1.Node]
-	missing   atomic.Bool // the Service, and said so
+	trouble   *kube.Trouble // whether the Service exists
 	problems  *reconcile.Problems[key]
 }
 
@@ -42,10 +43,8 @@ func New(client kube.Client, config Config) (*Controller, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	config.Mode, _ = ParseMode(string(config.Mode)) // validated
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
-	c := &Controller{config: config, problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
+	config.Logger = cmp.Or(config.Logger, slog.Default())
+	c := &Controller{config: config, trouble: kube.NewTrouble(config.Logger, nil), problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
 		Begins: "Ingress gets no status", Over: "nothing is wrong with the Ingress any more", Event: config.Event, Logger: config.Logger,
 	})}
 	var err error
@@ -178,15 +177,20 @@ func (c *Controller) class(ingress *networkingv1.Ingress) *networkingv1.IngressC
 func (c *Controller) addresses() (all []address, exists bool) {
 	service := c.service()
 	if service == nil {
-		if !c.missing.Swap(true) {
-			c.config.Logger.Warn("the gateway's Service does not exist, Ingresses keep their status", "service", c.config.Service)
-		}
+		c.trouble.Observe(c.missing(), errors.New("the Service does not exist"))
 		return nil, false
 	}
-	if c.missing.Swap(false) {
-		c.config.Logger.Info("the gateway's Service exists now", "service", c.config.Service)
-	}
+	c.trouble.Observe(c.missing(), nil)
 	return addressesOf(service, c.pods.List(), func(name string) *corev1.Node { return c.nodes.Get("", name) }), true
+}
+
+// missing is the condition that there is no Service.
+func (c *Controller) missing() kube.Condition {
+	return kube.Condition{
+		Name:   "missing service",
+		Begins: "the gateway's Service does not exist, Ingresses keep their status",
+		Ends:   "the gateway's Service exists now", About: []any{"service", c.config.Service},
+	}
 }
 
 // failing says on an Ingress why its status cannot be written.

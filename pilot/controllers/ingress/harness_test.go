@@ -37,13 +37,8 @@ type environment struct {
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	c := cluster.Shared(t)
-	e := &environment{T: t, cluster: c, home: c.Namespace(t)}
+	e := &environment{T: t, cluster: c, admin: c.Client(t), home: c.Namespace(t)}
 	e.class = e.home
-	var err error
-	if e.admin, err = kube.NewClient(c.Admin(), kube.WithRateLimit(-1, 0), kube.WithOwnConnections()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kube.CloseIdleConnections(e.admin) })
 	return e
 }
 
@@ -69,11 +64,7 @@ func (e *environment) identity(write ...string) *rest.Config {
 
 func (e *environment) controller(config *rest.Config) *Controller {
 	e.Helper()
-	client, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
-	if err != nil {
-		e.Fatal(err)
-	}
-	e.Cleanup(func() { kube.CloseIdleConnections(client) })
+	client := cluster.ClientFor(e, config)
 	c, err := New(client, Config{
 		Mode: Strict, Class: e.class, Service: key{Namespace: e.home, Name: "gateway"}, Event: e.events.Eventf, Logger: slog.New(slog.NewTextHandler(&e.log, nil)),
 	})

@@ -1,12 +1,15 @@
 package namespace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 const (
@@ -46,12 +49,8 @@ func (c Config) withDefaults() Config {
 	if c.Excluded == nil {
 		c.Excluded = DefaultExcluded()
 	}
-	if c.BundleInterval == 0 {
-		c.BundleInterval = defaultBundleInterval
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.BundleInterval = cmp.Or(c.BundleInterval, defaultBundleInterval)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 
@@ -70,8 +69,5 @@ func (c Config) Validate() error {
 	if c.BundleInterval < 0 {
 		errs = append(errs, fmt.Errorf("the interval to read the CA bundle in, %v, is negative", c.BundleInterval))
 	}
-	if c.Workers < 0 {
-		errs = append(errs, fmt.Errorf("%d workers are less than none", c.Workers))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, reconcile.ValidateWorkers(c.Workers))...)
 }

@@ -39,9 +39,9 @@ func TestWarmedControllerReadsNothingMore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		warming, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
 		for range 2 {
-			if err := c.Warm(warming); err != nil {
+			if err := c.Warm(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}

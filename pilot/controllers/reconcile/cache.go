@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // Object is what a cache holds: a pointer to an API object.
@@ -41,13 +43,15 @@ type Kind[K comparable, T Object] struct {
 	Indexes map[string]func(T) []string
 }
 
+// missing begins the name of the condition of a kind that the API server does not know.
+const missing = "missing "
+
 // Cache holds the objects of one kind.
 type Cache[K comparable, T Object] struct {
 	kind       Kind[K, T]
 	controller *Controller[K]
 	answers    *answers[K, T]
 	contests   *contests[K]
-	missing    atomic.Bool // the API server does not know the kind
 	informer   atomic.Pointer[informer]
 }
 
@@ -66,6 +70,7 @@ func Watch[K comparable, T Object](c *Controller[K], kind Kind[K, T]) *Cache[K, 
 	}
 	c.instead["list "+kind.Name] = c.config.Idle
 	c.instead["watch "+kind.Name] = "listing them every now and then"
+	c.instead[missing+kind.Name] = c.config.Idle
 	again := func(key K) { c.Enqueue(key) }
 	k := &Cache[K, T]{kind: kind, controller: c, answers: newAnswers[K, T](again), contests: newContests(c.config.Logger, again)}
 	c.kinds = append(c.kinds, k)
@@ -133,7 +138,7 @@ func (k *Cache[K, T]) start(ctx context.Context, ended *sync.WaitGroup) cache.Do
 		return obj, nil
 	})
 	_ = i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}) // tried reports
-	told, _ := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	handled, _ := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { k.shown(nil, obj) },
 		UpdateFunc: func(before, obj any) {
 			if alike(before, obj) {
@@ -145,7 +150,7 @@ func (k *Cache[K, T]) start(ctx context.Context, ended *sync.WaitGroup) cache.Do
 	})
 	k.informer.Store(&informer{i})
 	ended.Go(func() { i.RunWithContext(ctx) })
-	return told.HasSyncedChecker()
+	return handled.HasSyncedChecker()
 }
 
 func (k *Cache[K, T]) indexers() cache.Indexers {
@@ -225,27 +230,27 @@ func versionless(obj any) any {
 
 // tried takes the outcome of one request.
 func (k *Cache[K, T]) tried(verb string, err error) {
-	name := verb + " " + k.kind.Name
-	switch {
-	case apierrors.IsNotFound(err):
-		k.controller.trouble.Moot(name)
-		k.controller.trouble.Tried("", nil) // it did answer
-		if !k.missing.Swap(true) {
-			k.controller.config.Logger.Warn("the API server does not know a kind, waiting for its definition", "kind", k.kind.Name, "instead", k.controller.config.Idle)
-		}
+	name, trouble := verb+" "+k.kind.Name, k.controller.trouble
+	if apierrors.IsNotFound(err) {
+		trouble.Moot(name)
+		trouble.Tried("", nil) // it did answer
+		trouble.Observe(k.missing(), fmt.Errorf("%s: the API server does not know the kind: its definition is missing", k.kind.Name))
 		return
-	case err == nil && k.missing.Swap(false):
-		k.controller.config.Logger.Info("the API server knows the kind now", "kind", k.kind.Name)
 	}
-	k.controller.trouble.Tried(name, err)
+	if err == nil {
+		trouble.Observe(k.missing(), nil)
+	}
+	trouble.Tried(name, err)
+}
+
+// missing is the condition that the API server does not know the kind.
+func (k *Cache[K, T]) missing() kube.Condition {
+	return kube.Condition{
+		Name:   missing + k.kind.Name,
+		Begins: "the API server does not know a kind, waiting for its definition",
+		Ends:   "the API server knows the kind now", About: []any{"kind", k.kind.Name},
+	}
 }
 
 // watched is called when a watch was let in: it begins with a list of its own, or came after one.
 func (k *Cache[K, T]) watched() { k.controller.trouble.Moot("list " + k.kind.Name) }
-
-func (k *Cache[K, T]) problem() error {
-	if k.missing.Load() {
-		return fmt.Errorf("%s: the API server does not know the kind: its definition is missing", k.kind.Name)
-	}
-	return nil
-}

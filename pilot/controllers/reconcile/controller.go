@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,7 @@ type Controller[K comparable] struct {
 	config   Config[K]
 	client   kube.Client
 	trouble  *kube.Trouble
-	instead  map[string]string // of trouble, by verb
+	instead  map[string]string // of trouble, by verb, or by a condition's name
 	failures *failures[K]
 	kinds    []kind[K]
 
@@ -72,7 +73,6 @@ type kind[K comparable] interface {
 	start(ctx context.Context, ended *sync.WaitGroup) (synced cache.DoneChecker)
 	keys(each func(K))
 	stopped()
-	problem() error
 }
 
 // caches are the filling of all kinds, from one start to its stop.
@@ -89,17 +89,21 @@ func New[K comparable](client kube.Client, config Config[K]) (*Controller[K], er
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", config.Name, err)
 	}
-	if config.Workers == 0 {
-		config.Workers = defaultWorkers
-	}
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
+	config.Workers = cmp.Or(config.Workers, defaultWorkers)
+	config.Logger = cmp.Or(config.Logger, slog.Default())
 	instead := map[string]string{}
 	return &Controller[K]{
 		config: config, client: finishing, instead: instead,
 		trouble: kube.NewTrouble(config.Logger, instead), failures: newFailures[K](config.Logger),
 	}, nil
+}
+
+// ValidateWorkers reports a number of workers that cannot be meant.
+func ValidateWorkers(n int) error {
+	if n < 0 {
+		return fmt.Errorf("%d workers are less than none", n)
+	}
+	return nil
 }
 
 // Client is what writes go through: Run waits for the answers of all that were sent.
@@ -116,13 +120,7 @@ func (c *Controller[K]) Warm(ctx context.Context) error {
 }
 
 // Problem is what keeps caches from being filled or up to date, nil when nothing does.
-func (c *Controller[K]) Problem() error {
-	problems := []error{c.trouble.Problem()}
-	for _, k := range c.kinds {
-		problems = append(problems, k.problem())
-	}
-	return errors.Join(problems...)
-}
+func (c *Controller[K]) Problem() error { return c.trouble.Problem() }
 
 // Close ends what Warm started, and returns when it has ended. A closed controller may
 // be warmed again.

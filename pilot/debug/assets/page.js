@@ -22,12 +22,12 @@
   // in the frame before are not even parsed; a cover's class says how much of it was over when it was sent.
   const parts = /<(tr|div class="lane") id="([^"]*)"[^]*?<\/(?:tr|div)>/g;
   const sent = new Map();
-  const lasting = (text) => text.replace(/ over-\d+"/g, '"');
-  for (const part of document.querySelectorAll("main tr[id], main div.lane[id]")) sent.set(part.id, lasting(part.outerHTML));
+  const comparable = (text) => text.replace(/ over-\d+"/g, '"');
+  for (const part of document.querySelectorAll("main tr[id], main div.lane[id]")) sent.set(part.id, comparable(part.outerHTML));
   const thinned = (html) => {
     const met = new Set();
     const thin = html.replace(parts, (text, element, id) => {
-      const kept = lasting(text), same = sent.get(id) === kept && !met.has(id);
+      const kept = comparable(text), same = sent.get(id) === kept && !met.has(id);
       met.add(id);
       sent.set(id, kept);
       return same ? `<${element} id="${id}" data-same></${element.slice(0, 3).trim()}>` : text;

@@ -235,7 +235,7 @@ func (g *Gate) admit(caller context.Context) (admitted, error) {
 	done := sync.OnceFunc(func() {
 		unlink()
 		cancel()
-		g.leave()
+		g.writeEnded()
 	})
 	if ctx.Err() != nil {
 		done()
@@ -245,8 +245,8 @@ func (g *Gate) admit(caller context.Context) (admitted, error) {
 }
 
 // checkTerm refuses what a goroutine sends that has outlived the term it was started in.
-func (g *Gate) checkTerm(caller context.Context, a *admission) error {
-	if term, ok := k8sleaderelection.TermFromContext(caller); ok && term != a.term {
+func (g *Gate) checkTerm(ctx context.Context, a *admission) error {
+	if term, ok := k8sleaderelection.TermFromContext(ctx); ok && term != a.term {
 		return g.refusal(a.term, otherTerm)
 	}
 	return nil
@@ -264,7 +264,7 @@ func (g *Gate) unknown(pass admitted, caller context.Context) error {
 	return err
 }
 
-func (g *Gate) leave() {
+func (g *Gate) writeEnded() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.underway--; g.underway == 0 && g.idle != nil {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // Transport returns a round tripper that lets writes pass to next only while the gate
@@ -155,14 +157,14 @@ func (t *gated) answered(caller context.Context, pass admitted, o outcome) (*htt
 func (t *gated) send(req *http.Request, pass admitted) outcome {
 	caller := req.Context()
 	req = detached(req, pass.ctx)
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for backoff := kube.Backoff(firstPause, lastPause); ; {
 		resp, err := t.next.RoundTrip(req)
 		if err != nil || !refused(resp) {
 			return outcome{resp, err}
 		}
 		t.gate.byFence.Inc()
 		again := repeat(req)
-		if again == nil || !linger(pause, caller, pass.ctx) || t.gate.Check() != nil {
+		if again == nil || !linger(backoff.Step(), caller, pass.ctx) || t.gate.Check() != nil {
 			return outcome{resp, nil}
 		}
 		resp.Body.Close()

@@ -32,7 +32,7 @@ const bound = 30 * time.Second
 // world is a namespace with a balancer at work.
 type world struct {
 	*testing.T
-	client    *kubernetes.Clientset
+	client    kubernetes.Interface
 	namespace string
 	// stop ends the balancer, and returns when and how it has ended.
 	stop func() error
@@ -41,10 +41,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	c := cluster.Shared(t)
-	client, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := c.Client(t).Kube()
 	b, err := balancer.New(balancer.Options{Config: c.Admin()})
 	if err != nil {
 		t.Fatal(err)
@@ -76,20 +73,14 @@ func (w *world) until(what string, holds func() error) {
 // service makes one of type LoadBalancer without a selector: its endpoints are the test's to write.
 func (w *world) service(name string, ports ...int32) {
 	w.Helper()
-	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: servicePorts(ports...)},
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	for _, port := range ports {
+		service.Spec.Ports = append(service.Spec.Ports,
+			corev1.ServicePort{Name: "p" + strconv.Itoa(int(port)), Port: port, TargetPort: intstr.FromInt32(port)})
 	}
 	if _, err := w.client.CoreV1().Services(w.namespace).Create(w.Context(), service, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
-}
-
-func servicePorts(ports ...int32) (all []corev1.ServicePort) {
-	for _, port := range ports {
-		all = append(all, corev1.ServicePort{Name: "p" + strconv.Itoa(int(port)), Port: port, TargetPort: intstr.FromInt32(port)})
-	}
-	return all
 }
 
 // address is the one in the status, "" while there is none.

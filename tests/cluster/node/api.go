@@ -29,11 +29,11 @@ var errFinal = errors.New("not tried again")
 // retry calls until it succeeds. It gives up, and tells so, when ctx ends or the error
 // wraps errFinal; report hears of errors, once for each text.
 func retry(ctx context.Context, report func(error), call func(context.Context) error) bool {
-	pause := firstPause
+	backoff := kube.Backoff(firstPause, lastPause)
 	said := ""
 	for {
-		bounded, cancel := context.WithTimeout(ctx, callTimeout)
-		err := call(bounded)
+		callCtx, cancel := context.WithTimeout(ctx, callTimeout)
+		err := call(callCtx)
 		cancel()
 		if err == nil {
 			return true
@@ -45,10 +45,9 @@ func retry(ctx context.Context, report func(error), call func(context.Context) e
 			report(err)
 			said = text
 		}
-		if errors.Is(err, errFinal) || kube.Pause(ctx, pause) != nil {
+		if errors.Is(err, errFinal) || kube.Pause(ctx, backoff.Step()) != nil {
 			return false
 		}
-		pause = min(2*pause, lastPause)
 	}
 }
 

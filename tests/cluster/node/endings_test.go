@@ -14,9 +14,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
@@ -104,10 +104,7 @@ func TestAPodThatWentUnseenTakesItsProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	elsewhere, err := kubernetes.NewForConfig(second.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	elsewhere := cluster.ClientFor(t, second.Admin()).Kube()
 	if err := w.cluster.APIServer().Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ type world struct {
 	*testing.T
 	cluster   *cluster.Cluster
 	node      *node.Node
-	client    *kubernetes.Clientset
+	client    kubernetes.Interface
 	namespace string
 	// stop ends the node, and returns when and how it has ended.
 	stop func() error
@@ -39,10 +39,7 @@ type world struct {
 func newWorld(t *testing.T, change func(*node.Options)) *world {
 	t.Helper()
 	c := cluster.Shared(t)
-	client, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := c.Client(t).Kube()
 	options := node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"replica": self(t)}}
 	if change != nil {
 		change(&options)

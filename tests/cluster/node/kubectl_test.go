@@ -15,27 +15,22 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
-// talker is a Pod whose process says its number, and more for each signal.
-func talker() corev1.PodSpec {
-	spec := podSpec("-c", `n=$(cat count 2>/dev/null || echo 0); n=$((n+1)); echo $n >count
+func TestKubectlLogs(t *testing.T) {
+	w := newWorld(t, func(o *node.Options) { o.RestartDelay = 50 * time.Millisecond })
+	// Its process says its number, and more for each signal.
+	talker := podSpec("-c", `n=$(cat count 2>/dev/null || echo 0); n=$((n+1)); echo $n >count
 		trap 'echo process $n was asked; asked=yes' USR1
 		echo process $n begins; echo process $n goes on
 		while :; do sleep 0.05; done`)
-	spec.Containers[0].Image = "/bin/sh"
-	spec.Containers[0].ReadinessProbe = nil
-	return spec
-}
-
-func TestKubectlLogs(t *testing.T) {
-	w := newWorld(t, func(o *node.Options) { o.RestartDelay = 50 * time.Millisecond })
-	w.create("talker", talker())
+	talker.Containers[0].Image = "/bin/sh"
+	talker.Containers[0].ReadinessProbe = nil
+	w.create("talker", talker)
 	w.ready(1)
 	says := func(want string, args ...string) {
 		t.Helper()

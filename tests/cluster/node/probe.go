@@ -94,9 +94,9 @@ func (w *worker) setReady(ready bool, why string) {
 func asker(probe corev1.Probe, container corev1.Container, address string) (ask func(context.Context) error, done func()) {
 	unbounded, done := asking(probe.ProbeHandler, container, address)
 	return func(ctx context.Context) error {
-		bounded, cancel := context.WithTimeout(ctx, seconds(probe.TimeoutSeconds))
+		ctx, cancel := context.WithTimeout(ctx, seconds(probe.TimeoutSeconds))
 		defer cancel()
-		return unbounded(bounded)
+		return unbounded(ctx)
 	}, done
 }
 

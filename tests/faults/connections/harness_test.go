@@ -81,16 +81,6 @@ type candidate struct {
 	last    error
 }
 
-func client(t testing.TB, config *rest.Config) kube.Client {
-	t.Helper()
-	c, err := kube.NewClient(config, kube.WithOwnConnections(), kube.WithRateLimit(-1, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kube.CloseIdleConnections(c) })
-	return c
-}
-
 // enter runs a candidate until the test ends.
 func enter(t testing.TB, c *cluster.Cluster, timing timing, servers ...string) *candidate {
 	t.Helper()
@@ -115,9 +105,9 @@ func enterIn(t testing.TB, c *cluster.Cluster, namespace, name string, timing ti
 		}},
 	})
 	config, r := through(t, direct, servers...)
-	d := &candidate{relay: r, admin: client(t, c.Admin()).Kube(), namespace: namespace, log: &logs.Buffer{}}
+	d := &candidate{relay: r, admin: c.Client(t).Kube(), namespace: namespace, log: &logs.Buffer{}}
 	var err error
-	d.LeaderElection, err = leaderelection.New(client(t, config), leaderelection.Config{
+	d.LeaderElection, err = leaderelection.New(cluster.ClientFor(t, config), leaderelection.Config{
 		Namespace: namespace, Identity: name, ElectionID: election, Revision: "stable", Lock: leaderelection.LeaseLock,
 		LeaseDuration: timing.lease, RenewDeadline: timing.deadline, RetryPeriod: timing.retry,
 		Logger: slog.New(slog.NewTextHandler(d.log, nil)),

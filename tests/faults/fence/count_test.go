@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/internal/defaults"
 )
 
@@ -26,7 +27,7 @@ func TestFenceLetsElectorsPassAtTheEndOfTheCount(t *testing.T) {
 			atA, atB := s.identity("a", account), s.identity("b", account)
 			s.put(record{transitions: c.from})
 			s.install(s.declaration())
-			eventually(t, "the fence refuses while nobody leads", func() bool { return fence.IsRefusal(s.write(client(t, atA).Kube())) })
+			eventually(t, "the fence refuses while nobody leads", func() bool { return fence.IsRefusal(s.write(cluster.ClientFor(t, atA).Kube())) })
 			watcher := defaults.New("stable")
 			a, _ := s.candidate(atA, "a", "stable", watcher, 2*soon)
 			eventually(t, "a leads", a.IsLeader)

@@ -94,7 +94,7 @@ func (d *declared) furnish() {
 	if _, err := d.admin.CoreV1().Namespaces().Create(d.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: d.namespaces()[1]}}, metav1.CreateOptions{}); err != nil {
 		d.t.Fatal(err)
 	}
-	as := client(d.t, d.cluster.Admin()).Dynamic()
+	as := d.cluster.Client(d.t).Dynamic()
 	for _, m := range samples {
 		for _, namespace := range d.namespaces() {
 			for _, name := range []string{"plain", "tagged"} {
@@ -112,7 +112,7 @@ func (d *declared) furnish() {
 func (d *declared) as(account, pod string) dynamic.Interface {
 	key := account + " " + pod
 	if d.clients[key] == nil {
-		d.clients[key] = client(d.t, d.stage.as(account, pod)).Dynamic()
+		d.clients[key] = cluster.ClientFor(d.t, d.stage.as(account, pod)).Dynamic()
 	}
 	return d.clients[key]
 }

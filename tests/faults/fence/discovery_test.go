@@ -106,9 +106,9 @@ func TestFenceFindsTheAPIServers(t *testing.T) {
 	t.Log("a list that is none of them any more does not keep a fence from going")
 	s.list("192.0.2.1", "192.0.2.9")
 	out.Reset()
-	bounded, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	if err := config.Remove(bounded, &out); err != nil || !strings.Contains(out.String(), "192.0.2.9") {
+	if err := config.Remove(ctx, &out); err != nil || !strings.Contains(out.String(), "192.0.2.9") {
 		t.Errorf("removing: %v\n%s", err, &out)
 	}
 	if got := s.installed(); len(got) > 0 {

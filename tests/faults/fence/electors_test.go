@@ -42,7 +42,7 @@ func (s *stage) runs(config *rest.Config, c leaderelection.Config) (le *leaderel
 	s.t.Helper()
 	c.Namespace, c.Logger = s.namespace, slog.New(slog.DiscardHandler)
 	name := c.Identity
-	le, err := leaderelection.New(client(s.t, config), c)
+	le, err := leaderelection.New(cluster.ClientFor(s.t, config), c)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestFenceLetsElectorsPass(t *testing.T) {
 		atA, atB := s.identity("a", account), s.identity("b", account)
 		s.install(s.declaration())
 		watcher := defaults.New("stable")
-		eventually(t, "the fence refuses while there is no lock", func() bool { return fence.IsRefusal(s.write(client(t, atA).Kube())) })
+		eventually(t, "the fence refuses while there is no lock", func() bool { return fence.IsRefusal(s.write(cluster.ClientFor(t, atA).Kube())) })
 		a, _ := s.candidate(atA, "a", "stable", watcher, 2*soon)
 		eventually(t, "a leads", a.IsLeader)
 		b, quitB := s.candidate(atB, "b", "canary", watcher, 2*soon)
@@ -109,7 +109,7 @@ func TestFenceOfAnElectionAcrossTwoAPIServers(t *testing.T) {
 	atA, atB := s.identity("a", account), s.identity("b", account)
 	atA.Host = second.URL()
 	history := s.prepare()
-	ungated := client(t, atA).Kube()
+	ungated := cluster.ClientFor(t, atA).Kube()
 	eventually(t, "the fence refuses while there is no lock", func() bool { return fence.IsRefusal(s.write(ungated)) })
 	a, _ := s.candidate(atA, "a", "stable", nil, 3*time.Second)
 	eventually(t, "a leads", a.IsLeader)
@@ -225,7 +225,7 @@ func TestFenceLetsClientGosElectorPass(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
 	atA, atB := s.identity("a", account), s.identity("b", account)
-	a, b := client(t, atA).Kube(), client(t, atB).Kube()
+	a, b := cluster.ClientFor(t, atA).Kube(), cluster.ClientFor(t, atB).Kube()
 	s.install(s.declaration())
 	eventually(t, "the fence refuses while there is no lock", func() bool { return fence.IsRefusal(s.write(a)) })
 	quitA := s.clientGo(a, "a")

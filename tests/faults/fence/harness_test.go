@@ -59,7 +59,7 @@ func newStage(t testing.TB, kind fence.LockKind) *stage {
 
 func stageOn(t testing.TB, c *cluster.Cluster, kind fence.LockKind) *stage {
 	t.Helper()
-	return &stage{t: t, cluster: c, admin: client(t, c.Admin()).Kube(), namespace: c.Namespace(t), kind: kind}
+	return &stage{t: t, cluster: c, admin: c.Client(t).Kube(), namespace: c.Namespace(t), kind: kind}
 }
 
 // ownCluster is one whose servers the test stops, or looks into.
@@ -81,18 +81,6 @@ func startCluster(t testing.TB, options cluster.Options) *cluster.Cluster {
 		}
 	})
 	return c
-}
-
-// client closes its connections with the test. Nothing slows it down: a writer at client-go's
-// five requests a second would find few holes.
-func client(t testing.TB, config *rest.Config) kube.Client {
-	t.Helper()
-	made, err := kube.NewClient(config, kube.WithOwnConnections(), kube.WithRateLimit(-1, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kube.CloseIdleConnections(made) })
-	return made
 }
 
 // declaration is the election with one guarded ConfigMap.
@@ -145,7 +133,7 @@ func (s *stage) pod(name string) kubernetes.Interface { return s.podOf(name, acc
 
 func (s *stage) podOf(name, account string) kube.Client {
 	s.t.Helper()
-	return client(s.t, s.identity(name, account))
+	return cluster.ClientFor(s.t, s.identity(name, account))
 }
 
 func (s *stage) identity(name, account string) *rest.Config {

@@ -184,7 +184,7 @@ func TestFenceWithoutItsLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := install.Stands(findings); err == nil || !strings.Contains(err.Error(), name) {
+	if err := install.Judge(findings, install.Judging{}); err == nil || !strings.Contains(err.Error(), name) {
 		t.Errorf("verify says of a policy without its label: %v", err)
 	}
 	if _, err := install.Remove(t.Context(), s.admin, s.set.Name); err != nil {

@@ -61,7 +61,7 @@ func TestFenceIsInstalledAgainAndAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := install.Stands(findings); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicyBinding is another") || !strings.Contains(err.Error(), "a pod that does not lead is refused: create was admitted") {
+	if err := install.Judge(findings, install.Judging{}); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicyBinding is another") || !strings.Contains(err.Error(), "a pod that does not lead is refused: create was admitted") {
 		t.Errorf("verify says %v", err)
 	}
 	repaired, err := install.Apply(t.Context(), s.admin, s.set)

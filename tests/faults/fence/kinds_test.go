@@ -49,7 +49,7 @@ func loadKinds(t testing.TB, c *cluster.Cluster, kinds ...string) {
 	if err := c.LoadDefinitions(t.Context(), folder); err != nil {
 		t.Fatal(err)
 	}
-	admin := client(t, c.Admin()).Kube()
+	admin := c.Client(t).Kube()
 	eventually(t, "discovery lists the custom kinds", func() bool {
 		list, err := admin.Discovery().ServerResourcesForGroupVersion(customGroup + "/v1")
 		_, all, _ := admin.Discovery().ServerGroupsAndResources()
@@ -91,7 +91,7 @@ func TestFenceOfCustomKindsWithoutANamespace(t *testing.T) {
 	d := declare(fence.Guard{Resources: []string{"beacons"}, Namespaces: here})
 	s.install(d)
 	findings, err := install.Verify(t.Context(), s.cluster.Admin(), s.set, d)
-	if err != nil || install.Stands(findings) == nil || !strings.Contains(install.Stands(findings).Error(), "has no beacons") {
+	if err != nil || install.Judge(findings, install.Judging{}) == nil || !strings.Contains(install.Judge(findings, install.Judging{}).Error(), "has no beacons") {
 		t.Errorf("verifying: %v, %v", findings, err)
 	}
 	if _, err := install.Remove(t.Context(), s.admin, s.set.Name); err != nil {
@@ -114,7 +114,7 @@ func TestFenceOfCustomKindsWithoutANamespace(t *testing.T) {
 	}
 
 	s.install(declare(fence.Guard{Resources: []string{"beacons", "beacons/*"}, Names: []string{guarded}}), s.buoys())
-	leader, other := client(t, s.as(s.namespace+"/"+account, "a")).Dynamic(), client(t, s.as(s.namespace+"/"+account, "b")).Dynamic()
+	leader, other := cluster.ClientFor(t, s.as(s.namespace+"/"+account, "a")).Dynamic(), cluster.ClientFor(t, s.as(s.namespace+"/"+account, "b")).Dynamic()
 	kind := schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: "beacons"}
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": customGroup + "/v1", "kind": "Beacon", "metadata": map[string]any{"name": guarded}}}
 	_, err = other.Resource(kind).Create(t.Context(), object, metav1.CreateOptions{})
@@ -181,7 +181,7 @@ func TestFenceOfKindsThatPoliciesDoNotSee(t *testing.T) {
 	if _, err := install.Apply(t.Context(), s.admin, set); err != nil {
 		t.Fatal(err)
 	}
-	leader, other := client(t, s.as(s.namespace+"/"+account, "a")).Dynamic(), client(t, s.as(s.namespace+"/"+account, "b")).Dynamic()
+	leader, other := cluster.ClientFor(t, s.as(s.namespace+"/"+account, "a")).Dynamic(), cluster.ClientFor(t, s.as(s.namespace+"/"+account, "b")).Dynamic()
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	for resource, kind := range seen {
 		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1", "kind": kind, "metadata": map[string]any{"name": guarded}}}

@@ -14,6 +14,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // guardedLock is a stage whose lock is guarded, with a as the holder of term 3.
@@ -293,5 +294,5 @@ func (s *stage) podElsewhere(name string) kubernetes.Interface {
 	if _, err := s.admin.RbacV1().ClusterRoleBindings().Create(s.t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	return client(s.t, config).Kube()
+	return cluster.ClientFor(s.t, config).Kube()
 }

@@ -19,14 +19,6 @@ import (
 	"incumbent.dev/incumbent/tests/harness"
 )
 
-// memberRights are those that RBAC can give: no name limits the first rule.
-func memberRights() []rbacv1.PolicyRule {
-	leases := func(verbs []string, names ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: names, Verbs: verbs}
-	}
-	return []rbacv1.PolicyRule{leases([]string{"create", "patch", "delete", "get"}), leases([]string{"update"}, election, "another-lock")}
-}
-
 func patched(as kubernetes.Interface, t *testing.T, namespace, name, text string) error {
 	t.Helper()
 	_, err := as.CoordinationV1().Leases(namespace).Patch(t.Context(), name, mergePatch, []byte(text), metav1.PatchOptions{})
@@ -38,8 +30,13 @@ func patched(as kubernetes.Interface, t *testing.T, namespace, name, text string
 func TestAPodWritesItsOwnMemberAlone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
+	rule := func(verbs []string, names ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: names, Verbs: verbs}
+	}
+	// Those that RBAC can give: no name limits the first rule.
+	rules := []rbacv1.PolicyRule{rule([]string{"create", "patch", "delete", "get"}), rule([]string{"update"}, election, "another-lock")}
 	as := func(pod string) kubernetes.Interface {
-		return client(t, s.cluster.Identity(t, cluster.IdentityOptions{Namespace: s.namespace, PodName: pod, ServiceAccount: account, Rules: memberRights()})).Kube()
+		return cluster.ClientFor(t, s.cluster.Identity(t, cluster.IdentityOptions{Namespace: s.namespace, PodName: pod, ServiceAccount: account, Rules: rules})).Kube()
 	}
 	one, two := as("pilot-1"), as("pilot-2")
 	named := func(name, holder string) *coordinationv1.Lease {

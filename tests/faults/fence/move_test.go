@@ -75,11 +75,11 @@ func TestFenceMovesFromConfigMapToLease(t *testing.T) {
 	}
 
 	t.Log("nothing but the keeper has the API server watch ConfigMaps")
-	keeper := "incumbent-fence-keep." + string(fence.ConfigMap)
-	if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), keeper, metav1.DeleteOptions{}); err != nil {
+	permanent := "incumbent-fence-keep." + string(fence.ConfigMap)
+	if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), permanent, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
-	if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), keeper, metav1.DeleteOptions{}); err != nil {
+	if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), permanent, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
 	s.restart()

@@ -19,6 +19,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // changes are how many random changes of a lock are judged.
@@ -124,7 +125,7 @@ func (s *stage) warned(pod string) *warned {
 	config := rest.CopyConfig(s.cluster.Admin())
 	config.WarningHandler = w
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + s.namespace + ":" + account, Extra: map[string][]string{fence.PodClaim: {pod}}}
-	w.api = client(s.t, config).Kube()
+	w.api = cluster.ClientFor(s.t, config).Kube()
 	return w
 }
 

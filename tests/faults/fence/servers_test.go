@@ -161,7 +161,7 @@ func TestFenceComesBack(t *testing.T) {
 	s.stands(a, b)
 
 	t.Log("without keepers")
-	s.removeKeepers()
+	s.removePermanent()
 	s.set.Permanent = nil
 	s.reinstall(b, "b")
 	eventually(t, "the fence judges", func() bool { return fence.IsRefusal(s.write(a)) || fence.IsRefusal(s.write(b)) })
@@ -177,7 +177,7 @@ func TestFenceComesBack(t *testing.T) {
 	s.stands(b, a)
 }
 
-func (s *stage) removeKeepers() {
+func (s *stage) removePermanent() {
 	s.t.Helper()
 	for _, p := range s.set.Permanent {
 		if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(s.t.Context(), p.Name(), metav1.DeleteOptions{}); err != nil {
@@ -222,7 +222,7 @@ func (s *stage) through(server *cluster.APIServer, config *rest.Config) kubernet
 	s.t.Helper()
 	there := rest.CopyConfig(config)
 	there.Host = server.URL()
-	return client(s.t, there).Kube()
+	return cluster.ClientFor(s.t, there).Kube()
 }
 
 // Two API servers judge each by what it has seen. One that was stopped for a while goes on
@@ -236,7 +236,7 @@ func TestFenceAtTwoAPIServers(t *testing.T) {
 	}
 	s := stageOn(t, c, fence.Lease)
 	atA, atB := s.identity("a", account), s.identity("b", account)
-	a1, b1 := client(t, atA).Kube(), client(t, atB).Kube()
+	a1, b1 := cluster.ClientFor(t, atA).Kube(), cluster.ClientFor(t, atB).Kube()
 	a2, b2 := s.through(second, atA), s.through(second, atB)
 	s.put(record{holder: "a", transitions: 3})
 	s.install(s.declaration())
@@ -319,13 +319,13 @@ func (s *stage) installsEverywhere(second *cluster.APIServer) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	everywhere := install.Options{Servers: []kubernetes.Interface{client(s.t, second.Admin()).Kube()}}
+	everywhere := install.Options{Servers: []kubernetes.Interface{cluster.ClientFor(s.t, second.Admin()).Kube()}}
 	before := s.installed()
 	if err := second.Pause(); err != nil {
 		s.t.Fatal(err)
 	}
-	bounded, cancel := context.WithTimeout(s.t.Context(), 4*time.Second)
-	_, err = install.Apply(bounded, s.admin, set, everywhere)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 4*time.Second)
+	_, err = install.Apply(ctx, s.admin, set, everywhere)
 	cancel()
 	if err == nil || !strings.Contains(err.Error(), "API server 2") {
 		s.t.Errorf("with an API server that does not answer: %v", err)

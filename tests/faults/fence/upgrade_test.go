@@ -21,6 +21,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // errInterrupted is what an installer's requests fail with once it is interrupted.
@@ -55,7 +56,7 @@ func (s *stage) installer(writes int) kubernetes.Interface {
 	s.t.Helper()
 	config := rest.CopyConfig(s.cluster.Admin())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &fuse{left: writes, next: next} })
-	return client(s.t, config).Kube()
+	return cluster.ClientFor(s.t, config).Kube()
 }
 
 // further are n declarations of the election, each with guards that no other has, before, after

@@ -102,7 +102,7 @@ func TestFenceVerifyTriesEveryWrite(t *testing.T) {
 	if f := finding(t, findings, "deployments/scale", "does not lead"); f.Verdict != install.Undecided {
 		t.Errorf("without any Deployment, its scale is %v", f)
 	}
-	if err := install.Stands(findings); err == nil || !strings.Contains(err.Error(), "deployments/scale") {
+	if err := install.Judge(findings, install.Judging{}); err == nil || !strings.Contains(err.Error(), "deployments/scale") {
 		t.Errorf("what could not be tried stands: %v", err)
 	}
 	if err := install.Judge(findings, install.Judging{AllowUnclear: true}); err != nil {
@@ -158,16 +158,16 @@ func TestFenceWithoutTheAdmissionPlugin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bounded, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, install.ErrNotSeen)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, install.ErrNotSeen)
 	defer cancel()
-	if changes, err := install.Apply(bounded, s.admin, set); !errors.Is(err, install.ErrNotSeen) || len(changes) == 0 {
+	if changes, err := install.Apply(ctx, s.admin, set); !errors.Is(err, install.ErrNotSeen) || len(changes) == 0 {
 		t.Errorf("installing: %v, %v", changes, err)
 	}
 	findings, err := install.Verify(t.Context(), s.cluster.Admin(), set, s.declaration())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := install.Stands(findings); err == nil || !strings.Contains(err.Error(), "create was admitted") {
+	if err := install.Judge(findings, install.Judging{}); err == nil || !strings.Contains(err.Error(), "create was admitted") {
 		t.Errorf("verify: %v", err)
 	}
 }
@@ -185,7 +185,7 @@ func TestFenceVerifyOfAnAccountThatIsNot(t *testing.T) {
 	if f := finding(t, findings, "service account "+s.namespace+"/pilto"); f.Verdict != install.Undecided {
 		t.Errorf("got %v", f)
 	}
-	if install.Stands(findings) == nil {
+	if install.Judge(findings, install.Judging{}) == nil {
 		t.Error("it stands")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 func TestFenceAdmitsTheHolderAlone(t *testing.T) {
@@ -56,7 +57,7 @@ func (s *stage) unbound(account string) kubernetes.Interface {
 	}
 	config := rest.AnonymousClientConfig(s.cluster.Admin())
 	config.BearerToken = granted.Status.Token
-	return client(s.t, config).Kube()
+	return cluster.ClientFor(s.t, config).Kube()
 }
 
 func TestFenceCoversEveryVerb(t *testing.T) {

@@ -49,22 +49,7 @@ type stage struct {
 func newStage(t *testing.T, lock leaderelection.LockType) *stage {
 	t.Helper()
 	c := cluster.Shared(t)
-	return &stage{t: t, cluster: c, admin: client(t, kubeOf(t, c)).Kube(), namespace: c.Namespace(t), lock: lock}
-}
-
-func kubeOf(t *testing.T, c *cluster.Cluster) kube.Client {
-	t.Helper()
-	k, err := kube.NewClient(c.Admin(), kube.WithOwnConnections())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
-func client(t *testing.T, c kube.Client) kube.Client {
-	t.Helper()
-	t.Cleanup(func() { kube.CloseIdleConnections(c) })
-	return c
+	return &stage{t: t, cluster: c, admin: c.Client(t).Kube(), namespace: c.Namespace(t), lock: lock}
 }
 
 // wire is below the gate and sees what gets out of it.

@@ -77,7 +77,7 @@ func (s *stage) aggregate(u *upgrader) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	all := client(s.t, kubeOf(s.t, s.cluster)).Dynamic().Resource(apiServices)
+	all := s.cluster.Client(s.t).Dynamic().Resource(apiServices)
 	name := "v1." + upgradable
 	_, err = all.Create(s.t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": name},

@@ -87,16 +87,16 @@ func BenchmarkGracefulStop(b *testing.B) {
 	share(b, func(w, rounds int) {
 		s := stages[w]
 		holder := s.enter("a", "stable", istioTiming)
-		eventually(b, "a leads", holder.live)
+		eventually(b, "a leads", holder.Live)
 		for range rounds {
 			name := map[string]string{"a": "b", "b": "a"}[holder.name]
 			next := s.enter(name, "stable", istioTiming)
 			eventually(b, "the next one follows", func() bool { id, _ := next.Leader(); return id == holder.name })
-			if err := holder.quit(); err != nil {
+			if err := holder.Quit(); err != nil {
 				b.Error(err)
 			}
-			eventually(b, "the next one leads", next.live)
-			gap.add(next.last().from.Sub(holder.last().to))
+			eventually(b, "the next one leads", next.Live)
+			gap.add(next.Last().From.Sub(holder.Last().To))
 			holder = next
 		}
 	})
@@ -179,17 +179,17 @@ func BenchmarkCrash(b *testing.B) {
 		defer renewals.stop()
 		for i := range rounds {
 			leader := s.enter(fmt.Sprintf("a%d", i), "stable", istioTiming)
-			eventually(b, "a leads", leader.live)
+			eventually(b, "a leads", leader.Live)
 			next := s.enter(fmt.Sprintf("b%d", i), "stable", istioTiming)
 			eventually(b, "b follows", func() bool { id, _ := next.Leader(); return id == leader.name })
 			leader.wire.setCut(true)
 			started := s.waitFor(b, next)
 			late.add(started.Sub(renewals.last(leader.name).Add(leaderelection.DefaultLeaseDuration)))
 			leader.wire.setCut(false)
-			if err := leader.quit(); err != nil {
+			if err := leader.Quit(); err != nil {
 				b.Error(err)
 			}
-			if err := next.quit(); err != nil {
+			if err := next.Quit(); err != nil {
 				b.Error(err)
 			}
 		}
@@ -207,7 +207,7 @@ type renewals struct {
 }
 
 func (s *stage) watchRenewals(b *testing.B) *renewals {
-	w, err := admin(b, s.cluster).CoordinationV1().Leases(s.namespace).Watch(b.Context(), metav1.ListOptions{})
+	w, err := s.cluster.Client(b).Kube().CoordinationV1().Leases(s.namespace).Watch(b.Context(), metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -241,14 +241,14 @@ func (s *stage) waitFor(b *testing.B, r *replica) time.Time {
 	deadline := time.After(2 * leaderelection.DefaultLeaseDuration)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for !r.live() {
+	for !r.Live() {
 		select {
 		case <-tick.C:
 		case <-deadline:
 			b.Fatal("no successor")
 		}
 	}
-	return r.last().from
+	return r.Last().From
 }
 
 // BenchmarkRequests counts what a leader and a follower with its watch up send in a
@@ -256,7 +256,7 @@ func (s *stage) waitFor(b *testing.B, r *replica) time.Time {
 func BenchmarkRequests(b *testing.B) {
 	s := newStage(b, leaderelection.LeaseLock)
 	leader := s.enter("a", "stable", istioTiming)
-	eventually(b, "a leads", leader.live)
+	eventually(b, "a leads", leader.Live)
 	follower := s.enter("b", "stable", istioTiming)
 	eventually(b, "b follows", func() bool { id, _ := follower.Leader(); return id == "a" })
 	for range b.N {

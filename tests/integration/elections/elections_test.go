@@ -8,21 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
-
-func admin(t testing.TB, c *cluster.Cluster) kubernetes.Interface {
-	t.Helper()
-	client, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
 
 // both runs a test for each kind of lock.
 func both(t *testing.T, f func(t *testing.T, s *stage)) {
@@ -47,28 +38,28 @@ func TestGracefulStopHandsOn(t *testing.T) {
 		if id, key := second.Leader(); id != "" && (id != first.name || key != "stable") {
 			t.Errorf("the follower sees %q with key %q", id, key)
 		}
-		if err := first.quit(); err != nil {
+		if err := first.Quit(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the other leads", second.live)
+		eventually(t, "the other leads", second.Live)
 		second.came(t, "lock-free")
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
 func TestCutOffLeaderStopsBeforeItsSuccessorStarts(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a := s.enter("a", "stable", brisk)
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		b := s.enter("b", "stable", brisk)
 		before := len(a.log.String())
 		a.wire.setCut(true)
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		b.came(t, "lease-expired")
-		if a.live() || a.IsLeader() {
+		if a.Live() || a.IsLeader() {
 			t.Error("a still acts")
 		}
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 		if n := strings.Count(a.log.String()[before:], "a call for the lock failed"); n != 1 {
 			t.Errorf("one trouble was reported %d times", n)
 		}
@@ -78,23 +69,23 @@ func TestCutOffLeaderStopsBeforeItsSuccessorStarts(t *testing.T) {
 func TestDeletedLock(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a := s.enter("a", "stable")
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		b := s.enter("b", "stable")
 		eventually(t, "b follows", func() bool { id, _ := b.Leader(); return id == "a" })
 		before := a.Status().Token
 		s.deleteLock(t)
-		eventually(t, "a leads again, in a new term", func() bool { return len(a.lives()) == 2 && a.live() })
+		eventually(t, "a leads again, in a new term", func() bool { return len(a.Spans()) == 2 && a.Live() })
 		a.came(t, "lock-absent", "lock-absent")
 		if after := a.Status().Token; after == before {
 			t.Errorf("the new term has the token %q of the old one", after)
 		}
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
 func (s *stage) deleteLock(t testing.TB) {
 	t.Helper()
-	client := admin(t, s.cluster)
+	client := s.cluster.Client(t).Kube()
 	var err error
 	if s.lock == leaderelection.LeaseLock {
 		err = client.CoordinationV1().Leases(s.namespace).Delete(t.Context(), election, metav1.DeleteOptions{})
@@ -109,7 +100,7 @@ func (s *stage) deleteLock(t testing.TB) {
 func TestCorruptRecordIsReplacedAndOthersDataKept(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, leaderelection.ConfigMapLock)
-	client := admin(t, s.cluster).CoreV1().ConfigMaps(s.namespace)
+	client := s.cluster.Client(t).Kube().CoreV1().ConfigMaps(s.namespace)
 	foreign := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: election, Labels: map[string]string{"team": "mesh"}, Annotations: map[string]string{"note": "keep"}},
 		Data:       map[string]string{"other": "data"},
@@ -118,13 +109,13 @@ func TestCorruptRecordIsReplacedAndOthersDataKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := s.enter("a", "stable", brisk)
-	eventually(t, "a leads on a ConfigMap that others use", a.live)
-	s.mutate(t, admin(t, s.cluster), func(obj metav1.Object) {
+	eventually(t, "a leads on a ConfigMap that others use", a.Live)
+	s.mutate(t, s.cluster.Client(t).Kube(), func(obj metav1.Object) {
 		obj.GetAnnotations()["control-plane.alpha.kubernetes.io/leader"] = "{nonsense"
 	})
-	eventually(t, "a leads again", func() bool { return len(a.lives()) == 2 })
-	lives := a.lives()
-	if waited := lives[1].from.Sub(lives[0].told); waited < briskLease-time.Second {
+	eventually(t, "a leads again", func() bool { return len(a.Spans()) == 2 })
+	lives := a.Spans()
+	if waited := lives[1].From.Sub(lives[0].Told); waited < briskLease-time.Second {
 		t.Errorf("the record was replaced after %v, before it stood for a lease", waited)
 	}
 	cm, err := client.Get(t.Context(), election, metav1.GetOptions{})
@@ -144,7 +135,7 @@ func TestMissingPermissionIsNamedAndRecovers(t *testing.T) {
 		a := s.replica("a", "stable")
 		s.allow(t, "get", "update", "create") // not watch
 		a.start(t)
-		eventually(t, "a leads without a watch", a.live)
+		eventually(t, "a leads without a watch", a.Live)
 		eventually(t, "the missing verb is named", func() bool {
 			return strings.Contains(a.log.String(), "cannot watch resource")
 		})
@@ -176,11 +167,11 @@ func TestGatedClientRefusesOutsideTheTerm(t *testing.T) {
 		t.Fatalf("a write before the first term: %v", err)
 	}
 	a.start(t)
-	eventually(t, "a leads", a.live)
+	eventually(t, "a leads", a.Live)
 	if err := write(); err != nil {
 		t.Errorf("a write of the leader: %v", err)
 	}
-	if err := a.quit(); err != nil {
+	if err := a.Quit(); err != nil {
 		t.Fatal(err)
 	}
 	var refused *fence.NotLeaderError
@@ -194,14 +185,14 @@ func TestPerRevisionElectionsAreApart(t *testing.T) {
 	s := newStage(t, leaderelection.LeaseLock)
 	per := func(c *leaderelection.Config) { c.PerRevision = true }
 	a, b := s.enter("a", "stable", per), s.enter("b", "canary", per)
-	eventually(t, "both lead", func() bool { return a.live() && b.live() })
+	eventually(t, "both lead", func() bool { return a.Live() && b.Live() })
 }
 
 func TestDisabledTouchesNoLock(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, leaderelection.LeaseLock)
 	a := s.enter("a", "stable", func(c *leaderelection.Config) { c.Disabled = true })
-	eventually(t, "a runs", a.live)
+	eventually(t, "a runs", a.Live)
 	if n := a.wire.total(); n != 0 {
 		t.Errorf("%d requests were sent", n)
 	}
@@ -213,14 +204,14 @@ func TestDisabledTouchesNoLock(t *testing.T) {
 func TestRestartUnderTheSameNameReclaims(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a := s.enter("a", "stable")
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		a.die()
 		again := s.enter("a", "stable")
-		eventually(t, "the new process leads", again.live)
+		eventually(t, "the new process leads", again.Live)
 		again.came(t, "own-name")
-		if from, lapse := again.lives()[0].from, a.wire.lastOwn().Add(calmLease); !from.Before(lapse) {
+		if from, lapse := again.Spans()[0].From, a.wire.lastOwn().Add(calmLease); !from.Before(lapse) {
 			t.Errorf("it began %v after the lease of its former self had run out", from.Sub(lapse))
 		}
-		noOverlap(t, a, again)
+		lives.Apart(t, a, again)
 	})
 }

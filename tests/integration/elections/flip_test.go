@@ -15,6 +15,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 const defaultTag = "istio-revision-tag-default"
@@ -22,7 +23,7 @@ const defaultTag = "istio-revision-tag-default"
 // setDefault makes revision the default one of this stage.
 func (s *stage) setDefault(t testing.TB, revision string) {
 	t.Helper()
-	client := admin(t, s.cluster).AdmissionregistrationV1().MutatingWebhookConfigurations()
+	client := s.cluster.Client(t).Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
 	hook, err := client.Get(t.Context(), s.tag(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		hook = &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: s.tag(), Labels: map[string]string{"istio.io/rev": revision}}}
@@ -94,15 +95,15 @@ func TestDefaultRevisionTakesOver(t *testing.T) {
 			s.system = "istio-system"
 			s.setDefault(t, "stable")
 			stable, canary := s.enterRanked(t, "stable-1", "stable"), s.enterRanked(t, "canary-1", "canary")
-			eventually(t, "stable leads", stable.live)
+			eventually(t, "stable leads", stable.Live)
 			s.setDefault(t, "canary")
-			eventually(t, "canary leads", canary.live)
+			eventually(t, "canary leads", canary.Live)
 			s.setDefault(t, "stable")
-			eventually(t, "stable leads again", stable.live)
+			eventually(t, "stable leads again", stable.Live)
 			if id, key := canary.Leader(); id != "stable-1" || key != "stable" {
 				t.Errorf("canary sees %q with key %q", id, key)
 			}
-			noOverlap(t, stable, canary)
+			lives.Apart(t, stable, canary)
 			if !leaderelection.LocationPrioritizedComparison("canary", stable.LeaderElection) ||
 				leaderelection.LocationPrioritizedComparison("stable", canary.LeaderElection) {
 				t.Error("LocationPrioritizedComparison does not follow the default revision")
@@ -176,13 +177,13 @@ func TestIstioConstructors(t *testing.T) {
 func (s *stage) stored(t *testing.T, name string) k8sresourcelock.LeaderElectionRecord {
 	t.Helper()
 	if s.lock == leaderelection.LeaseLock {
-		lease, err := admin(t, s.cluster).CoordinationV1().Leases(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
+		lease, err := s.cluster.Client(t).Kube().CoordinationV1().Leases(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return k8sresourcelock.LeaseSnapshot(lease).Record
 	}
-	cm, err := admin(t, s.cluster).CoreV1().ConfigMaps(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
+	cm, err := s.cluster.Client(t).Kube().CoreV1().ConfigMaps(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

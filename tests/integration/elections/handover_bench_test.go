@@ -19,17 +19,11 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // laneName is the lock of one of the elections in flight.
 func laneName(i int) string { return fmt.Sprintf("%s-lane-%d", election, i) }
-
-func laneNames() (names []string) {
-	for i := range inFlight {
-		names = append(names, laneName(i), laneName(i)+"-raw")
-	}
-	return names
-}
 
 // flip makes revision the default one, and returns when that was sent.
 func (s *stage) flip(b *testing.B, client kubernetes.Interface, revision string) time.Time {
@@ -86,9 +80,9 @@ func benchmarkHandover(b *testing.B, elections int) {
 	s := newStage(b, leaderelection.LeaseLock)
 	s.system = "istio-system"
 	s.setDefault(b, "stable")
-	client := admin(b, s.cluster)
+	client := s.cluster.Client(b).Kube()
 	stable, canary := s.crew(b, "stable", "stable", elections), s.crew(b, "canary", "canary", elections)
-	eventually(b, "stable leads all", func() bool { return all(stable, (*replica).live) })
+	eventually(b, "stable leads all", func() bool { return all(stable, (*replica).Live) })
 	eventually(b, "canary follows all", func() bool {
 		return all(canary, func(r *replica) bool { return r.follows("stable")() })
 	})
@@ -99,23 +93,23 @@ func benchmarkHandover(b *testing.B, elections int) {
 	before := stable[0].wire.total() + canary[0].wire.total()
 	for toCanary := true; b.Loop(); toCanary = !toCanary {
 		flipped := s.flip(b, client, revision[toCanary])
-		eventually(b, "all are handed over", func() bool { return all(to, (*replica).live) })
+		eventually(b, "all are handed over", func() bool { return all(to, (*replica).Live) })
 		for i := range elections {
-			old, next := from[i].last(), to[i].last()
-			if gap := next.from.Sub(old.to); gap < 0 || old.told.Before(flipped) {
-				b.Errorf("lane %d: told at %v, ended at %v, started at %v", i, old.told, old.to, next.from)
+			old, next := from[i].Last(), to[i].Last()
+			if gap := next.From.Sub(old.To); gap < 0 || old.Told.Before(flipped) {
+				b.Errorf("lane %d: told at %v, ended at %v, started at %v", i, old.Told, old.To, next.From)
 			}
-			handover.add(next.from.Sub(flipped) - old.to.Sub(old.told))
-			nobody.add(next.from.Sub(old.to))
+			handover.add(next.From.Sub(flipped) - old.To.Sub(old.Told))
+			nobody.add(next.From.Sub(old.To))
 		}
 		from, to = to, from
 	}
 	requests := stable[0].wire.total() + canary[0].wire.total() - before
 	for i := range elections {
-		noOverlap(b, stable[i], canary[i])
+		lives.Apart(b, stable[i], canary[i])
 	}
 	for _, r := range slices.Concat(stable, canary) {
-		if err := r.quit(); err != nil {
+		if err := r.Quit(); err != nil {
 			b.Error(err)
 		}
 	}

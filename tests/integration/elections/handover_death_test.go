@@ -11,6 +11,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // The deaths and pauses here are of the connection: nothing of the replica is heard any
@@ -30,8 +31,8 @@ func TestChallengerDiesAfterAsking(t *testing.T) {
 		eventually(t, "a knows", func() bool { return a.Status().Default == "canary" })
 		c.renewals(t, 3)
 		c.never(t, "accepts")
-		if len(a.lives()) != 1 || !a.live() {
-			t.Errorf("a ran %v", a.lives())
+		if len(a.Spans()) != 1 || !a.Live() {
+			t.Errorf("a ran %v", a.Spans())
 		}
 	})
 }
@@ -70,7 +71,7 @@ func TestChallengerDiesUnheard(t *testing.T) {
 		next := leader(t, a, third)
 		c.expect(t, append(passes("a", "b", 0), next.name+" 2, leads")...)
 		b.neverRan(t)
-		noOverlap(t, a, third)
+		lives.Apart(t, a, third)
 	})
 }
 
@@ -84,7 +85,7 @@ func TestChallengerDiesAfterAcceptance(t *testing.T) {
 			t.Errorf("the nomination is followed by %q", next)
 		}
 		b.neverRan(t)
-		noOverlap(t, a, third)
+		lives.Apart(t, a, third)
 	})
 }
 
@@ -97,7 +98,7 @@ func TestNomineeDies(t *testing.T) {
 		next := leader(t, a, third)
 		c.expect(t, append(passes("a", "b", 0), next.name+" 2, leads")...)
 		b.neverRan(t)
-		noOverlap(t, a, third)
+		lives.Apart(t, a, third)
 	})
 }
 
@@ -110,16 +111,16 @@ func TestNomineeIsPausedWhileAnotherTakesOver(t *testing.T) {
 		s.setDefault(t, "canary")
 		next, _, _ := strings.Cut(c.next(t, passes("a", "b", 0)...), " ")
 		late.letGo()
-		eventually(t, "b leads in its turn", b.live)
+		eventually(t, "b leads in its turn", b.Live)
 		c.expect(t, append(append(passes("a", "b", 0), passes(next, "b", 2)...), "b 3, leads")...)
 		eventually(t, "the late write is answered", late.isDone)
 		if late.code != http.StatusConflict {
 			t.Errorf("the late write was answered %d", late.code)
 		}
-		if len(b.lives()) != 1 || len(a.lives())+len(third.lives()) != 2 {
-			t.Errorf("a ran %v, b ran %v, c ran %v", a.lives(), b.lives(), third.lives())
+		if len(b.Spans()) != 1 || len(a.Spans())+len(third.Spans()) != 2 {
+			t.Errorf("a ran %v, b ran %v, c ran %v", a.Spans(), b.Spans(), third.Spans())
 		}
-		noOverlap(t, a, b, third)
+		lives.Apart(t, a, b, third)
 	})
 }
 
@@ -138,9 +139,9 @@ func TestNomineeWhoseWatchIsLate(t *testing.T) {
 		b.wire.unmute("configmaps")
 		b.wire.unmute("leases")
 		// b asks the next leader in its turn.
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.expect(t, append(append(passes("a", "b", 0), passes(next, "b", 2)...), "b 3, leads")...)
-		noOverlap(t, a, b, third)
+		lives.Apart(t, a, b, third)
 	})
 }
 
@@ -159,10 +160,10 @@ func TestLeaderDiesWhileDraining(t *testing.T) {
 		s.flipUntilDrain(t, a)
 		a.die()
 		last := a.wire.lastOwn()
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		b.notBefore(t, last.Add(briskLease), "the lease of a had run out")
 		c.expect(t, "a 0, leads", "a 0, leads, asked by b", "a 0, leads, accepts b", "b 1, leads")
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -172,12 +173,12 @@ func TestLeaderDrainsTooLong(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c, stuck := s.stuckPair(t)
 		a.relent()
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.expect(t, append(passes("a", "b", 0), "b 1, leads")...)
 		if len(stuck) != 0 {
 			t.Errorf("reported %d times more", len(stuck))
 		}
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -186,14 +187,14 @@ func TestLeaderDrainsTooLong(t *testing.T) {
 func TestLeaderNeverEndsItsDrain(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c, _ := s.stuckPair(t)
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		last := a.wire.lastOwn()
 		b.notBefore(t, last.Add(briskLease), "the lease of a had run out")
 		c.expect(t, "a 0, leads", "a 0, leads, asked by b", "a 0, leads, accepts b", "b 1, leads")
 		if err := a.Gate().Check(); !errors.Is(err, fence.ErrNotLeader) {
 			t.Errorf("the gate of a, whose function still runs: %v", err)
 		}
-		if !a.live() {
+		if !a.Live() {
 			t.Error("the function of a does not run any more")
 		}
 		a.relent()

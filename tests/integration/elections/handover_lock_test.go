@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // What somebody's hand can do to a lock while it is being handed over.
@@ -32,14 +33,14 @@ func TestLockIsTakenAwayWhileTheLeaderDrains(t *testing.T) {
 		s.flipUntilDrain(t, a)
 		hand(t, s)
 		eventually(t, "a has lost its term", func() bool { return !a.IsLeader() })
-		if b.live() {
+		if b.Live() {
 			t.Error("b runs while a's function does")
 		}
 		a.relent()
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.endsTerm(t)
 		b.after(t, a)
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -69,9 +70,9 @@ func TestLockIsTakenAwayFromTheHandover(t *testing.T) {
 		handover := s.flipUntil(t, a.wire.hold(passing))
 		hand(t, s)
 		handover.letGo()
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.endsTerm(t)
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -82,9 +83,9 @@ func TestLockIsTakenAwayFromTheNominee(t *testing.T) {
 		first := s.flipUntil(t, b.wire.hold(taking))
 		hand(t, s)
 		first.letGo()
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.endsTerm(t)
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -98,13 +99,13 @@ func TestChallengerRestarts(t *testing.T) {
 		again := s.enterRanked(t, "b", "canary")
 		eventually(t, "the new b follows", again.follows("a"))
 		a.relent()
-		eventually(t, "the new b leads", again.live)
+		eventually(t, "the new b leads", again.Live)
 		// It did not ask: it releases what was handed to it, and takes the free lock, or
 		// asks for it if a slow moment lets a be quicker.
 		if next := c.next(t, append(passes("a", "b", 0), "nobody 1")...); next != "b 2, leads" && next != "a 2, leads" {
 			t.Errorf("the release is followed by %q", next)
 		}
-		noOverlap(t, a, b, again)
+		lives.Apart(t, a, b, again)
 	})
 }
 
@@ -117,10 +118,10 @@ func TestChallengerRestartsBeforeItIsAccepted(t *testing.T) {
 		again := s.enterRanked(t, "b", "canary")
 		eventually(t, "the new b follows", again.follows("a"))
 		accepting.letGo()
-		eventually(t, "the new b leads", again.live)
+		eventually(t, "the new b leads", again.Live)
 		c.never(t, "refuses")
 		b.neverRan(t)
-		noOverlap(t, a, again)
+		lives.Apart(t, a, again)
 	})
 }
 
@@ -130,10 +131,10 @@ func TestNomineeRestarts(t *testing.T) {
 		s.flipUntil(t, b.wire.hold(taking))
 		b.die()
 		again := s.enterRanked(t, "b", "canary")
-		eventually(t, "somebody leads", func() bool { return a.live() || again.live() })
-		eventually(t, "the new b leads", again.live)
+		eventually(t, "somebody leads", func() bool { return a.Live() || again.Live() })
+		eventually(t, "the new b leads", again.Live)
 		c.never(t, "b 1, leads")
-		noOverlap(t, a, b, again)
+		lives.Apart(t, a, b, again)
 	})
 }
 
@@ -145,12 +146,12 @@ func TestDrainingLeaderRestarts(t *testing.T) {
 		s.flipUntilDrain(t, a)
 		a.die()
 		again := s.enterRanked(t, "a", "stable", brisk)
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.expect(t, append(append(passes("a", "b", 0)[:3], passes("a", "b", 1)...), "b 2, leads")...)
-		if len(again.lives()) != 1 {
-			t.Errorf("the new a ran %v", again.lives())
+		if len(again.Spans()) != 1 {
+			t.Errorf("the new a ran %v", again.Spans())
 		}
-		noOverlap(t, a, b, again)
+		lives.Apart(t, a, b, again)
 	})
 }
 
@@ -161,9 +162,9 @@ func TestReleasingLeaderRestarts(t *testing.T) {
 		s.flipUntil(t, a.wire.hold(passing))
 		a.die()
 		again := s.enterRanked(t, "a", "stable", brisk)
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.expect(t, append(append(passes("a", "b", 0)[:3], passes("a", "b", 1)...), "b 2, leads")...)
-		noOverlap(t, a, b, again)
+		lives.Apart(t, a, b, again)
 	})
 }
 
@@ -178,7 +179,7 @@ func TestSettlingHolderRestarts(t *testing.T) {
 		c.await(t, "b 4")
 		b.die()
 		again := s.enterRanked(t, "b", "canary", brisk)
-		eventually(t, "the new b leads", again.live)
+		eventually(t, "the new b leads", again.Live)
 		again.notBefore(t, c.firstSeen(t, "b 5").Add(briskLease-seenApart), "a lease had run out since it saw the record")
 		c.expect(t, "istiod 3", "b 4", "b 5", "b 5, leads")
 		b.neverRan(t)
@@ -192,17 +193,17 @@ func TestTwoProcessesOfOneName(t *testing.T) {
 		c := s.chronicle(t)
 		s.setDefault(t, "stable")
 		one := s.enterRanked(t, "a", "stable", brisk)
-		eventually(t, "the first leads", one.live)
+		eventually(t, "the first leads", one.Live)
 		two := s.enterRanked(t, "a", "stable", brisk)
 		eventually(t, "it is named", func() bool {
 			return strings.Contains(one.log.String()+two.log.String(), "another live process uses this identity")
 		})
-		eventually(t, "the first has stepped down", func() bool { return !one.lives()[0].to.IsZero() })
-		eventually(t, "one of them works", func() bool { return one.live() != two.live() })
-		terms := len(one.lives()) + len(two.lives())
+		eventually(t, "the first has stepped down", func() bool { return !one.Spans()[0].To.IsZero() })
+		eventually(t, "one of them works", func() bool { return one.Live() != two.Live() })
+		terms := len(one.Spans()) + len(two.Spans())
 		c.renewals(t, 4)
-		if one.live() == two.live() || len(one.lives())+len(two.lives()) != terms {
-			t.Errorf("they take it from each other: the first ran %v, the second %v", one.lives(), two.lives())
+		if one.Live() == two.Live() || len(one.Spans())+len(two.Spans()) != terms {
+			t.Errorf("they take it from each other: the first ran %v, the second %v", one.Spans(), two.Spans())
 		}
 	})
 }
@@ -216,9 +217,9 @@ func TestTwoChallengersOfOneName(t *testing.T) {
 		eventually(t, "the double follows", double.follows("a"))
 		s.setDefault(t, "canary")
 		c.await(t, "b 1, nominated")
-		eventually(t, "one of them works", func() bool { return b.live() != double.live() })
-		noOverlap(t, a, b)
-		noOverlap(t, a, double)
+		eventually(t, "one of them works", func() bool { return b.Live() != double.Live() })
+		lives.Apart(t, a, b)
+		lives.Apart(t, a, double)
 	})
 }
 
@@ -231,20 +232,20 @@ func TestPerRevisionKnowsNoRank(t *testing.T) {
 	s.setDefault(t, "stable")
 	stable, next, canary := s.enterRanked(t, "a", "stable", per), s.enterRanked(t, "b", "stable", per), s.enterRanked(t, "c", "canary", per)
 	first := leader(t, stable, next)
-	eventually(t, "canary leads its own", canary.live)
+	eventually(t, "canary leads its own", canary.Live)
 	s.setDefault(t, "canary")
 	second := map[*replica]*replica{stable: next, next: stable}[first]
-	if err := first.quit(); err != nil {
+	if err := first.Quit(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the other of stable follows", second.live)
-	if len(canary.lives()) != 1 || !canary.live() || len(first.lives()) != 1 {
-		t.Errorf("canary ran %v, the first of stable %v", canary.lives(), first.lives())
+	eventually(t, "the other of stable follows", second.Live)
+	if len(canary.Spans()) != 1 || !canary.Live() || len(first.Spans()) != 1 {
+		t.Errorf("canary ran %v, the first of stable %v", canary.Spans(), first.Spans())
 	}
 	if leaderelection.LocationPrioritizedComparison("stable", canary.LeaderElection) {
 		t.Error("a per-revision election claims a rank")
 	}
-	noOverlap(t, stable, next)
+	lives.Apart(t, stable, next)
 }
 
 // Of one revision, the local candidate goes before the remote one: it asks, and says why.
@@ -253,19 +254,19 @@ func TestLocalGoesBeforeRemote(t *testing.T) {
 		c := s.chronicle(t)
 		remote := s.enterRanked(t, "remote", "stable", func(c *leaderelection.Config) { c.Remote = true })
 		s.setDefault(t, "stable")
-		eventually(t, "remote leads", remote.live)
+		eventually(t, "remote leads", remote.Live)
 		if id, key := remote.Leader(); id != "remote" || key != "^stable" {
 			t.Errorf("the record names %q with the key %q", id, key)
 		}
 		local := s.enterRanked(t, "local", "stable")
-		eventually(t, "local leads", local.live)
+		eventually(t, "local leads", local.Live)
 		c.expect(t, append(passes("remote", "local", 0), "local 1, leads")...)
 		for _, state := range c.all() {
 			if r := requestIn(state.Notes); r.Identity != "" && r.Reason != "local-over-remote" {
 				t.Errorf("it asked for the reason %q", r.Reason)
 			}
 		}
-		noOverlap(t, remote, local)
+		lives.Apart(t, remote, local)
 	})
 }
 
@@ -275,13 +276,13 @@ func TestDefaultGoesBeforeLocal(t *testing.T) {
 		c := s.chronicle(t)
 		s.setDefault(t, "stable")
 		local := s.enterRanked(t, "local", "stable")
-		eventually(t, "local leads", local.live)
+		eventually(t, "local leads", local.Live)
 		remote := s.enterRanked(t, "remote", "canary", func(c *leaderelection.Config) { c.Remote = true })
 		eventually(t, "remote follows", remote.follows("local"))
 		s.setDefault(t, "canary")
-		eventually(t, "remote leads", remote.live)
+		eventually(t, "remote leads", remote.Live)
 		c.expect(t, append(passes("local", "remote", 0), "remote 1, leads")...)
-		noOverlap(t, remote, local)
+		lives.Apart(t, remote, local)
 	})
 }
 
@@ -291,7 +292,7 @@ func TestLocalPreemptsARemotePeer(t *testing.T) {
 		c := s.chronicle(t)
 		s.put(t, record{"istiod", "^stable", int(briskLease / time.Second), 3})
 		a := s.enterRanked(t, "a", "stable", brisk)
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		a.notBefore(t, c.firstSeen(t, "a 4").Add(briskLease-seenApart), "istiod's lease had run out")
 		c.expect(t, "istiod 3", "a 4", "a 4, leads")
 	})
@@ -308,9 +309,9 @@ func TestDisabledByTheEnvironment(t *testing.T) {
 		r.LeaderElection = leaderelection.NewLeaseLeaderElection(s.namespace, name, election, "stable", r.client)
 		r.AddRunContext(r.work)
 		r.start(t)
-		eventually(t, name+" works", r.live)
-		if err := r.quit(); err != nil || r.live() {
-			t.Errorf("%s ended with %v, live %v", name, err, r.live())
+		eventually(t, name+" works", r.Live)
+		if err := r.Quit(); err != nil || r.Live() {
+			t.Errorf("%s ended with %v, live %v", name, err, r.Live())
 		}
 	}
 	c.expect(t, "istiod 3")

@@ -7,6 +7,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // pair is a leader of stable, which is the default, and a follower of canary.
@@ -15,7 +16,7 @@ func (s *stage) pair(t *testing.T, change ...func(*leaderelection.Config)) (a, b
 	c = s.chronicle(t)
 	s.setDefault(t, "stable")
 	a = s.enterRanked(t, "a", "stable", change...)
-	eventually(t, "a leads", a.live)
+	eventually(t, "a leads", a.Live)
 	b = s.enterRanked(t, "b", "canary", change...)
 	eventually(t, "b follows", b.follows("a"))
 	c.await(t, "a 0, leads")
@@ -36,7 +37,7 @@ func (s *stage) flipUntilDrain(t *testing.T, leader *replica) {
 	t.Helper()
 	leader.insist()
 	s.setDefault(t, "canary")
-	eventually(t, leader.name+" drains", leader.draining)
+	eventually(t, leader.name+" drains", leader.Draining)
 }
 
 // flipUntil makes canary the default, and returns once the write that f is for was sent.
@@ -55,9 +56,9 @@ func (r *replica) follows(leader string) func() bool {
 func (r *replica) after(t testing.TB, others ...*replica) {
 	t.Helper()
 	for _, other := range others {
-		for _, x := range other.lives() {
-			if x.to.IsZero() || x.to.After(r.last().from) {
-				t.Errorf("%s runs since %v, %s ran until %v", r.name, r.last().from, other.name, x.to)
+		for _, x := range other.Spans() {
+			if x.To.IsZero() || x.To.After(r.Last().From) {
+				t.Errorf("%s runs since %v, %s ran until %v", r.name, r.Last().From, other.name, x.To)
 			}
 		}
 	}
@@ -66,8 +67,8 @@ func (r *replica) after(t testing.TB, others ...*replica) {
 // neverRan fails the test if r's functions ever ran.
 func (r *replica) neverRan(t testing.TB) {
 	t.Helper()
-	if len(r.lives()) != 0 {
-		t.Errorf("%s ran %v", r.name, r.lives())
+	if len(r.Spans()) != 0 {
+		t.Errorf("%s ran %v", r.name, r.Spans())
 	}
 }
 
@@ -77,7 +78,7 @@ const seenApart = 4 * time.Second
 // notBefore fails the test if r's newest span began before that.
 func (r *replica) notBefore(t testing.TB, at time.Time, what string) {
 	t.Helper()
-	if early := at.Sub(r.last().from); early > 0 {
+	if early := at.Sub(r.Last().From); early > 0 {
 		t.Errorf("%s started %v before %s", r.name, early, what)
 	}
 }
@@ -86,20 +87,20 @@ func TestHandoverStepByStep(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
 		s.flipUntilDrain(t, a)
-		if b.live() {
+		if b.Live() {
 			t.Error("b runs while a's function does")
 		}
 		if !a.IsLeader() || b.IsLeader() {
 			t.Errorf("while a drains: a leads %v, b leads %v", a.IsLeader(), b.IsLeader())
 		}
 		a.relent()
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		b.after(t, a)
 		if id, key := b.Leader(); id != "b" || key != "canary" {
 			t.Errorf("the record names %q with the key %q", id, key)
 		}
 		c.expect(t, "a 0, leads", "a 0, leads, asked by b", "a 0, leads, accepts b", "b 1, nominated", "b 1, leads")
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -111,14 +112,14 @@ func TestLeaderWhoseWatcherLags(t *testing.T) {
 		a.wire.mute(webhooks)
 		s.setDefault(t, "canary")
 		c.await(t, "a 0, leads, refuses b")
-		if !a.live() {
+		if !a.Live() {
 			t.Error("a gave way before it knew why")
 		}
 		a.wire.unmute(webhooks)
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		b.after(t, a)
 		c.await(t, "b 1, leads")
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -131,7 +132,7 @@ func TestChallengerWhoseWatcherLags(t *testing.T) {
 		c.renewals(t, 3)
 		c.expect(t, "a 0, leads")
 		b.wire.unmute(webhooks)
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		b.after(t, a)
 	})
 }
@@ -144,13 +145,13 @@ func TestLeaderThatMayNotReadTheDefault(t *testing.T) {
 		c := s.chronicle(t)
 		s.setDefault(t, "canary")
 		a := s.enterRanked(t, "a", "stable", brisk)
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		b := s.enterRanked(t, "b", "canary", brisk)
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		b.after(t, a)
 		b.notBefore(t, a.wire.lastOwn().Add(briskLease), "the lease that a last wrote had run out")
 		c.expect(t, "a 0, leads alone", "b 1, marker of a 0", "b 1, leads")
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -162,7 +163,7 @@ func TestChallengerThatMayNotReadTheDefault(t *testing.T) {
 		eventually(t, "a knows", func() bool { return a.Status().Default == "canary" })
 		c.renewals(t, 3)
 		c.expect(t, "a 0, leads")
-		if b.live() || b.Status().DefaultKnown {
+		if b.Live() || b.Status().DefaultKnown {
 			t.Error("b acts on what it cannot know")
 		}
 	})
@@ -178,7 +179,7 @@ func TestDefaultMovesBackBeforeTheLeaderKnew(t *testing.T) {
 		late.DefaultWatcher = s.watched(t, a)
 		eventually(t, "a knows the default revision", late.HasSynced)
 		a.start(t)
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		b := s.enterRanked(t, "b", "canary", brisk)
 		eventually(t, "b follows", b.follows("a"))
 		late.hold()
@@ -190,8 +191,8 @@ func TestDefaultMovesBackBeforeTheLeaderKnew(t *testing.T) {
 		late.letGo()
 		c.renewals(t, 3)
 		c.never(t, "accepts")
-		if len(a.lives()) != 1 || !a.live() || len(b.lives()) != 0 {
-			t.Errorf("a ran %v, b ran %v", a.lives(), b.lives())
+		if len(a.Spans()) != 1 || !a.Live() || len(b.Spans()) != 0 {
+			t.Errorf("a ran %v, b ran %v", a.Spans(), b.Spans())
 		}
 	})
 }
@@ -265,10 +266,10 @@ func TestDefaultMovesBackOnceAccepted(t *testing.T) {
 						return a.Status().Default == "stable" && b.Status().Default == "stable"
 					})
 				})
-				eventually(t, "a leads again", func() bool { return len(a.lives()) == 2 && a.live() })
+				eventually(t, "a leads again", func() bool { return len(a.Spans()) == 2 && a.Live() })
 				c.expect(t, "a 0, leads", "a 0, leads, asked by b", "a 0, leads, accepts b", "b 1, nominated", "b 1, leads",
 					"b 1, leads, asked by a", "b 1, leads, accepts a", "a 2, nominated", "a 2, leads")
-				noOverlap(t, a, b)
+				lives.Apart(t, a, b)
 			})
 		})
 	}
@@ -285,7 +286,7 @@ func TestTwoChallengersOfEqualRank(t *testing.T) {
 		next := leader(t, b, twin)
 		c.expect(t, "a 0, leads", "a 0, leads, asked by "+next.name, "a 0, leads, accepts "+next.name,
 			next.name+" 1, nominated", next.name+" 1, leads")
-		noOverlap(t, a, b, twin)
+		lives.Apart(t, a, b, twin)
 	})
 }
 
@@ -297,7 +298,7 @@ func TestTwoChallengersOfDifferentRank(t *testing.T) {
 		c := s.chronicle(t)
 		s.setDefault(t, "stable")
 		a := s.enterRanked(t, "a", "stable")
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		low := s.enterRanked(t, "low", "canary", remote)
 		high, lowToo := s.ranked(t, "high", "canary"), s.ranked(t, "low-too", "canary", remote)
 		s.flipUntilDrain(t, a)
@@ -306,9 +307,9 @@ func TestTwoChallengersOfDifferentRank(t *testing.T) {
 		high.start(t)
 		c.await(t, "a 0, leads, accepts high") // it answers while it drains
 		a.relent()
-		eventually(t, "high leads", high.live)
+		eventually(t, "high leads", high.Live)
 		c.expect(t, "a 0, leads", "a 0, leads, asked by low", "a 0, leads, accepts low", "a 0, leads, asked by high",
 			"a 0, leads, accepts high", "high 1, nominated", "high 1, leads")
-		noOverlap(t, a, low, high, lowToo)
+		lives.Apart(t, a, low, high, lowToo)
 	})
 }

@@ -3,6 +3,8 @@ package elections
 import (
 	"net/http"
 	"testing"
+
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // The answer to the handover is lost, but the handover is not: the leader reads what
@@ -11,11 +13,11 @@ func TestHandoverWithoutAnAnswer(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
 		s.flipUntil(t, a.wire.swallow(passing))
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		eventually(t, "a knows", a.follows("b"))
 		c.renewals(t, 1)
 		c.expect(t, append(passes("a", "b", 0), "b 1, leads")...)
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -25,7 +27,7 @@ func TestHandoverThatArrivesTwice(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
 		late := s.flipUntil(t, a.wire.delay(passing))
-		eventually(t, "b leads by the second", b.live)
+		eventually(t, "b leads by the second", b.Live)
 		late.letGo()
 		within(t, "an answer to the first", late.done)
 		if late.code != http.StatusConflict {
@@ -33,10 +35,10 @@ func TestHandoverThatArrivesTwice(t *testing.T) {
 		}
 		c.renewals(t, 1)
 		c.expect(t, append(passes("a", "b", 0), "b 1, leads")...)
-		if len(a.lives()) != 1 || len(b.lives()) != 1 {
-			t.Errorf("a ran %v, b ran %v", a.lives(), b.lives())
+		if len(a.Spans()) != 1 || len(b.Spans()) != 1 {
+			t.Errorf("a ran %v, b ran %v", a.Spans(), b.Spans())
 		}
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -45,14 +47,14 @@ func TestReleaseWithoutAnAnswer(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
 		lost := a.wire.swallow(freeing)
-		if err := a.quit(); err != nil {
+		if err := a.Quit(); err != nil {
 			t.Fatal(err)
 		}
 		lost.await(t)
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.await(t, "b 1, leads")
 		c.expect(t, "a 0, leads", "nobody 0", "b 1, leads")
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -60,10 +62,10 @@ func TestReleaseThatArrivesLate(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
 		late := a.wire.delay(freeing)
-		if err := a.quit(); err != nil {
+		if err := a.Quit(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "b leads by a second release", b.live)
+		eventually(t, "b leads by a second release", b.Live)
 		late.letGo()
 		within(t, "an answer to the first", late.done)
 		if late.code != http.StatusConflict {
@@ -71,7 +73,7 @@ func TestReleaseThatArrivesLate(t *testing.T) {
 		}
 		c.renewals(t, 1)
 		c.expect(t, "a 0, leads", "nobody 0", "b 1, leads")
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -84,14 +86,14 @@ func TestNomineeWithoutAnAnswer(t *testing.T) {
 		s.setDefault(t, "canary")
 		lost.await(t)
 		again.await(t)
-		if b.live() {
+		if b.Live() {
 			t.Error("b acts without an acknowledgement")
 		}
 		again.letGo()
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.await(t, "b 2, leads")
 		c.expect(t, append(passes("a", "b", 0), "b 1, leads", "b 2, leads")...)
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -100,8 +102,8 @@ func TestAcceptanceWithoutAnAnswer(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t)
 		s.flipUntil(t, a.wire.swallow(accepts))
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.expect(t, append(passes("a", "b", 0), "b 1, leads")...)
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/lives"
 	"incumbent.dev/incumbent/tests/internal/logs"
 	"incumbent.dev/incumbent/tests/internal/waits"
 )
@@ -30,13 +31,17 @@ const soon = waits.Bound
 
 // rights are the least that a candidate needs, for both kinds of lock.
 func rights() []rbacv1.PolicyRule {
+	names := []string{election, election + "-stable", election + "-canary"}
+	for i := range inFlight {
+		names = append(names, laneName(i), laneName(i)+"-raw")
+	}
 	var rules []rbacv1.PolicyRule
 	for group, resource := range map[string]string{"": "configmaps", "coordination.k8s.io": "leases"} {
 		rules = append(rules,
 			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"create"}},
 			rbacv1.PolicyRule{
 				APIGroups: []string{group}, Resources: []string{resource},
-				ResourceNames: append(laneNames(), election, election+"-stable", election+"-canary"), Verbs: []string{"get", "update", "watch"},
+				ResourceNames: names, Verbs: []string{"get", "update", "watch"},
 			})
 	}
 	return rules
@@ -50,27 +55,25 @@ func webhookRights(names ...string) []rbacv1.PolicyRule {
 	}}
 }
 
-// span is the life of a run function. The zero end means that it goes on; told is when
-// it was told to stop, and zero until then.
-type span struct{ from, told, to time.Time }
-
 // replica is one process's part, with a run function whose life it records.
 type replica struct {
 	*leaderelection.LeaderElection
+	*lives.Recorder
+	lives.Process
 	name   string
 	client kube.Client
 	wire   *wire
 	log    *logs.Buffer
 
 	mu     sync.Mutex
-	spans  []span
 	linger chan struct{} // the run function returns once told to stop and this is closed; nil: at once
 	fail   chan error    // what the run function returns with although it should go on
 	dead   chan struct{} // closed by die
 	ends   error         // what RunContext may end with, besides nil
-	cancel context.CancelFunc
-	done   chan error
 }
+
+// Lives is lives.Candidate's.
+func (r *replica) Lives() (string, lives.Spans) { return r.name, r.Spans() }
 
 // stage is a namespace in which replicas elect.
 type stage struct {
@@ -135,8 +138,8 @@ func (s *stage) identity(name string) *rest.Config {
 func (s *stage) replica(name, revision string, change ...func(*leaderelection.Config)) *replica {
 	s.t.Helper()
 	r := &replica{
-		name: name, wire: &wire{name: name, requests: map[string]int{}, muted: map[string]chan struct{}{}}, log: &logs.Buffer{}, done: make(chan error, 1),
-		fail: make(chan error, 1), dead: make(chan struct{}),
+		name: name, wire: &wire{name: name, requests: map[string]int{}, muted: map[string]chan struct{}{}}, log: &logs.Buffer{},
+		Recorder: &lives.Recorder{}, fail: make(chan error, 1), dead: make(chan struct{}),
 	}
 	config := s.identity(name)
 	config.Wrap(r.wire.wrap)
@@ -170,16 +173,14 @@ func (s *stage) enter(name, revision string, change ...func(*leaderelection.Conf
 }
 
 func (r *replica) start(t testing.TB) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	r.cancel = cancel
-	go func() { r.done <- r.RunContext(ctx) }()
+	r.Start(t.Context(), r.RunContext)
 	t.Cleanup(func() {
 		if !isClosed(r.dead) {
 			r.wire.setCut(false)
 		}
 		r.relent()
 		r.wire.end()
-		if err := r.quit(); err != nil && !errors.Is(err, r.ends) {
+		if err := r.Quit(); err != nil && !errors.Is(err, r.ends) {
 			t.Errorf("replica %s: %v", r.name, err)
 		}
 		if t.Failed() {
@@ -188,27 +189,17 @@ func (r *replica) start(t testing.TB) {
 	})
 }
 
-// quit stops the replica and returns what RunContext did.
-func (r *replica) quit() error {
-	r.cancel()
-	err := <-r.done
-	r.done <- err
-	return err
-}
-
 func (r *replica) work(ctx context.Context) error {
-	r.mu.Lock()
-	r.spans = append(r.spans, span{from: time.Now()})
-	i := len(r.spans) - 1
-	r.mu.Unlock()
+	told, ended := r.Begin()
+	defer ended()
 	var err error
 	select {
 	case <-ctx.Done():
 	case err = <-r.fail:
 	case <-r.dead:
 	}
+	told()
 	r.mu.Lock()
-	r.spans[i].told = time.Now()
 	linger := r.linger
 	r.mu.Unlock()
 	if linger != nil {
@@ -217,9 +208,6 @@ func (r *replica) work(ctx context.Context) error {
 		case <-r.dead:
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.spans[i].to = time.Now()
 	return err
 }
 
@@ -245,73 +233,14 @@ func (r *replica) die() {
 	r.wire.setCut(true)
 	r.wire.mute(everywhere)
 	close(r.dead)
-	r.cancel()
+	r.Cancel()
 	r.wire.underway.Wait() // what was on its way has arrived, before another of its name comes
-}
-
-// draining reports whether the run function was told to stop and still runs.
-func (r *replica) draining() bool {
-	last := r.last()
-	return last.to.IsZero() && !last.told.IsZero()
-}
-
-func (r *replica) lives() []span {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]span{}, r.spans...)
-}
-
-func (r *replica) live() bool {
-	spans := r.lives()
-	return len(spans) > 0 && spans[len(spans)-1].to.IsZero()
-}
-
-func (r *replica) last() span {
-	spans := r.lives()
-	if len(spans) == 0 {
-		return span{}
-	}
-	return spans[len(spans)-1]
 }
 
 // eventually waits until f holds.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	waits.Until(t, what, f)
-}
-
-// noOverlap fails the test when two of the replicas' run functions ran at once.
-func noOverlap(t testing.TB, replicas ...*replica) {
-	t.Helper()
-	now := time.Now()
-	for i, a := range replicas {
-		for _, b := range replicas[i+1:] {
-			for _, x := range a.lives() {
-				for _, y := range b.lives() {
-					if d := overlap(x, y, now); d > 0 {
-						t.Errorf("%s and %s ran at once for %v", a.name, b.name, d)
-					}
-				}
-			}
-		}
-	}
-}
-
-func overlap(x, y span, now time.Time) time.Duration {
-	end := func(s span) time.Time {
-		if s.to.IsZero() {
-			return now
-		}
-		return s.to
-	}
-	from, to := x.from, end(x)
-	if y.from.After(from) {
-		from = y.from
-	}
-	if end(y).Before(to) {
-		to = end(y)
-	}
-	return to.Sub(from)
 }
 
 // claims finds in a log how each term came by its lock.
@@ -337,7 +266,7 @@ func leader(t testing.TB, replicas ...*replica) *replica {
 	eventually(t, "one replica leads", func() bool {
 		found = nil
 		for _, r := range replicas {
-			if r.live() {
+			if r.Live() {
 				found = r
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // A process does not campaign before it is warm.
@@ -28,17 +29,17 @@ func TestWarmComesBeforeTheCampaign(t *testing.T) {
 		a.start(t)
 		within(t, "the warm function", warming)
 		b := s.enter("b", "stable")
-		eventually(t, "b leads, which has nothing to warm", b.live)
+		eventually(t, "b leads, which has nothing to warm", b.Live)
 		if n := a.wire.total(); n != 0 {
 			t.Errorf("a has sent %d requests", n)
 		}
 		close(warm)
 		eventually(t, "a follows", a.follows("b"))
-		if err := b.quit(); err != nil {
+		if err := b.Quit(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "a leads", a.live)
-		noOverlap(t, a, b)
+		eventually(t, "a leads", a.Live)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -51,8 +52,8 @@ func TestWarmFails(t *testing.T) {
 	a.Warm(func(context.Context) error { return nil })
 	a.Warm(func(context.Context) error { return broken })
 	err := a.RunContext(t.Context())
-	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "warming up") || len(a.lives()) != 0 || a.wire.total() != 0 {
-		t.Errorf("got %v, %d lives, %d requests", err, len(a.lives()), a.wire.total())
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "warming up") || len(a.Spans()) != 0 || a.wire.total() != 0 {
+		t.Errorf("got %v, %d lives, %d requests", err, len(a.Spans()), a.wire.total())
 	}
 }
 
@@ -62,7 +63,7 @@ func TestChallengerThatIsNotWarm(t *testing.T) {
 		c := s.chronicle(t)
 		s.setDefault(t, "canary")
 		a := s.enterRanked(t, "a", "stable", brisk)
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		b := s.ranked(t, "b", "canary", brisk)
 		warm := make(chan struct{})
 		b.Warm(func(context.Context) error { <-warm; return nil })
@@ -70,9 +71,9 @@ func TestChallengerThatIsNotWarm(t *testing.T) {
 		c.renewals(t, 3)
 		c.expect(t, "a 0, leads")
 		close(warm)
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.expect(t, append(passes("a", "b", 0), "b 1, leads")...)
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -82,18 +83,18 @@ func TestFailingFunctionStepsDownAndStandsBack(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		c := s.chronicle(t)
 		a := s.enter("a", "stable", brisk)
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		b := s.enter("b", "stable", brisk)
 		eventually(t, "b follows", b.follows("a"))
 		a.fail <- errors.New("no database")
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.await(t, "b 1, leads alone")
 		c.renewals(t, 3) // longer than a stands back
 		b.ends = errors.New("no database either")
 		b.fail <- b.ends
-		eventually(t, "a leads again", func() bool { return len(a.lives()) == 2 && a.live() })
+		eventually(t, "a leads again", func() bool { return len(a.Spans()) == 2 && a.Live() })
 		c.expect(t, "a 0, leads alone", "nobody 0", "b 1, leads alone", "nobody 1", "a 2, leads alone")
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -107,11 +108,11 @@ func TestRunReturnsWhyTheLastTermFailed(t *testing.T) {
 	a.AddRunContext(func(ctx context.Context) error { <-together; return one })
 	a.AddRunContext(func(ctx context.Context) error { <-together; <-ctx.Done(); return two })
 	a.start(t)
-	eventually(t, "a leads", a.live)
+	eventually(t, "a leads", a.Live)
 	close(together)
 	// Not before the elector has heard of it: a stop that comes first ends the term itself.
-	eventually(t, "a has stepped down", func() bool { return !a.live() && !a.IsLeader() })
-	err := a.quit()
+	eventually(t, "a has stepped down", func() bool { return !a.Live() && !a.IsLeader() })
+	err := a.Quit()
 	if !errors.Is(err, one) || !errors.Is(err, two) {
 		t.Errorf("got %v, want both errors", err)
 	}
@@ -143,24 +144,24 @@ func TestStopLimit(t *testing.T) {
 		}
 		c := s.chronicle(t)
 		a := s.enter("a", "stable", brisk, limited)
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		b := s.enter("b", "stable", brisk)
 		eventually(t, "b follows", b.follows("a"))
 		a.insist()
 		a.ends = k8sleaderelection.ErrStuckDrain
-		if err := a.quit(); !errors.Is(err, k8sleaderelection.ErrStuckDrain) || len(stuck) != 1 {
+		if err := a.Quit(); !errors.Is(err, k8sleaderelection.ErrStuckDrain) || len(stuck) != 1 {
 			t.Errorf("RunContext ended with %v; reported %d times", err, len(stuck))
 		}
 		c.expect(t, "a 0, leads alone")
-		if b.live() {
+		if b.Live() {
 			t.Error("b runs although the lock was not given up")
 		}
 		last := a.wire.lastOwn()
 		a.relent()
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		b.notBefore(t, last.Add(briskLease), "a's lease had run out")
 		c.expect(t, "a 0, leads alone", "b 1, leads alone")
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -173,13 +174,13 @@ func TestDrainLimit(t *testing.T) {
 			c.DrainLimit = 200 * time.Millisecond
 			c.OnStuckDrain = func() { stuck <- struct{}{} }
 		})
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		b := s.enter("b", "stable", brisk)
 		eventually(t, "b follows", b.follows("a"))
 		a.insist()
 		a.wire.setCut(true)
 		eventually(t, "it is reported", func() bool { return len(stuck) > 0 })
-		if b.live() {
+		if b.Live() {
 			t.Error("b leads before a's drain limit was over")
 		}
 		_, err := a.Client().Kube().CoreV1().ConfigMaps(s.namespace).Create(t.Context(),
@@ -187,15 +188,15 @@ func TestDrainLimit(t *testing.T) {
 		if !errors.Is(err, fence.ErrNotLeader) {
 			t.Errorf("a write of the function that stays: %v", err)
 		}
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		a.wire.setCut(false)
-		if err := b.quit(); err != nil {
+		if err := b.Quit(); err != nil {
 			t.Fatal(err)
 		}
-		if len(a.lives()) != 1 || len(stuck) != 1 {
-			t.Errorf("a ran %v; reported %d times", a.lives(), len(stuck))
+		if len(a.Spans()) != 1 || len(stuck) != 1 {
+			t.Errorf("a ran %v; reported %d times", a.Spans(), len(stuck))
 		}
 		a.relent()
-		eventually(t, "a leads anew", func() bool { return len(a.lives()) == 2 && a.live() })
+		eventually(t, "a leads anew", func() bool { return len(a.Spans()) == 2 && a.Live() })
 	})
 }

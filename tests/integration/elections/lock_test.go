@@ -12,15 +12,13 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // handoverRequest is the request on a lock object, written down anew here: what the
@@ -75,44 +73,22 @@ func (s *stage) client(t testing.TB, change func(*rest.Config)) kubernetes.Inter
 	return client
 }
 
-// patiently is for a machine on which a renewal is there before one's own write, again and again.
-var patiently = wait.Backoff{Steps: 50, Duration: 10 * time.Millisecond, Jitter: 1}
-
 // mutate changes the lock object, guarded, and again when it was overtaken. It makes
 // the object when there is none.
 func (s *stage) mutate(t testing.TB, client kubernetes.Interface, change func(metav1.Object)) {
 	t.Helper()
-	err := retry.RetryOnConflict(patiently, func() error {
-		if s.lock == leaderelection.LeaseLock {
-			return mutate(t.Context(), client.CoordinationV1().Leases(s.namespace), &coordinationv1.Lease{}, change)
-		}
-		return mutate(t.Context(), client.CoreV1().ConfigMaps(s.namespace), &corev1.ConfigMap{}, change)
-	})
+	meta := metav1.ObjectMeta{Name: election}
+	var err error
+	if s.lock == leaderelection.LeaseLock {
+		err = cluster.Edit(t.Context(), client.CoordinationV1().Leases(s.namespace), &coordinationv1.Lease{ObjectMeta: meta},
+			func(lease *coordinationv1.Lease) { change(lease) })
+	} else {
+		err = cluster.Edit(t.Context(), client.CoreV1().ConfigMaps(s.namespace), &corev1.ConfigMap{ObjectMeta: meta},
+			func(cm *corev1.ConfigMap) { change(cm) })
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-type objects[T metav1.Object] interface {
-	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
-	Create(ctx context.Context, obj T, opts metav1.CreateOptions) (T, error)
-	Update(ctx context.Context, obj T, opts metav1.UpdateOptions) (T, error)
-}
-
-func mutate[T metav1.Object](ctx context.Context, client objects[T], blank T, change func(metav1.Object)) error {
-	obj, err := client.Get(ctx, election, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		blank.SetName(election)
-		change(blank)
-		_, err = client.Create(ctx, blank, metav1.CreateOptions{})
-		return err
-	}
-	if err != nil {
-		return err
-	}
-	change(obj)
-	_, err = client.Update(ctx, obj, metav1.UpdateOptions{})
-	return err
 }
 
 func annotate(obj metav1.Object, key, value string) {
@@ -160,7 +136,7 @@ func setRecord(obj metav1.Object, r record) {
 // empty takes the record away and leaves the object.
 func (s *stage) empty(t testing.TB) {
 	t.Helper()
-	s.mutate(t, admin(t, s.cluster), func(obj metav1.Object) {
+	s.mutate(t, s.cluster.Client(t).Kube(), func(obj metav1.Object) {
 		if lease, ok := obj.(*coordinationv1.Lease); ok {
 			lease.Spec = coordinationv1.LeaseSpec{}
 		}
@@ -172,7 +148,7 @@ func (s *stage) empty(t testing.TB) {
 // note puts one annotation onto the lock object; "" takes it away.
 func (s *stage) note(t testing.TB, key, value string) {
 	t.Helper()
-	s.mutate(t, admin(t, s.cluster), func(obj metav1.Object) { annotate(obj, key, value) })
+	s.mutate(t, s.cluster.Client(t).Kube(), func(obj metav1.Object) { annotate(obj, key, value) })
 }
 
 // chronicle is every state of the lock object, as a watch shows them.

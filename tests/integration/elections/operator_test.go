@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // operator gives orders with the rights of a replica of its own.
@@ -30,12 +31,12 @@ func TestOperatorTransfersPausesAndResumes(t *testing.T) {
 		if err := o.Transfer(ctx, "b", "canary", "before the upgrade", time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "b, whose first write the order has waited for, leads", b.live)
+		eventually(t, "b, whose first write the order has waited for, leads", b.Live)
 		b.after(t, a)
 		if err := o.Resume(ctx); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "a, which outranks b, leads again", a.live)
+		eventually(t, "a, which outranks b, leads again", a.Live)
 		a.after(t, b)
 		if err := o.Pause(ctx, "while we look", time.Hour); err != nil {
 			t.Fatal(err)
@@ -43,18 +44,18 @@ func TestOperatorTransfersPausesAndResumes(t *testing.T) {
 		s.setDefault(t, "canary")
 		eventually(t, "b knows of the new default", func() bool { return b.Status().Default == "canary" })
 		c.renewals(t, 2)
-		if last := c.steps()[len(c.steps())-1]; !a.live() || !strings.HasPrefix(last, "a 2, leads") || strings.Contains(last, "asked") {
-			t.Errorf("during the pause the lock says %q; a works %v", last, a.live())
+		if last := c.steps()[len(c.steps())-1]; !a.Live() || !strings.HasPrefix(last, "a 2, leads") || strings.Contains(last, "asked") {
+			t.Errorf("during the pause the lock says %q; a works %v", last, a.Live())
 		}
 		if err := o.StepDown(ctx, "enough", time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		b.after(t, a)
 		if err := o.Resume(ctx); !errors.Is(err, k8sleaderelection.ErrNoHold) {
 			t.Errorf("the pause was about a's term, and resuming says %v", err)
 		}
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -70,15 +71,15 @@ func TestAnUnfitLeaderHandsOverToOneOfNoRank(t *testing.T) {
 			return nil
 		})
 		a.start(t)
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		b := s.enterRanked(t, "b", "canary")
 		eventually(t, "b follows", b.follows("a"))
 		unfit.Store(true)
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		b.after(t, a)
 		unfit.Store(false)
-		eventually(t, "a is fit, outranks b and leads again", a.live)
+		eventually(t, "a is fit, outranks b and leads again", a.Live)
 		a.after(t, b)
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // peer works as istiod does: it renews its record each RetryPeriod, and stops working when
@@ -15,7 +16,7 @@ import (
 type peer struct {
 	name string
 	mu   sync.Mutex
-	life span
+	life lives.Span
 	lost chan struct{}
 }
 
@@ -27,7 +28,7 @@ func (s *stage) enterPeer(t *testing.T, r record) *peer {
 	t.Helper()
 	p := &peer{name: r.holder, lost: make(chan struct{})}
 	s.put(t, r)
-	p.life.from = time.Now()
+	p.life.From = time.Now()
 	lock := s.observer(t)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var working sync.WaitGroup
@@ -60,14 +61,14 @@ func (s *stage) enterPeer(t *testing.T, r record) *peer {
 func (p *peer) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.life.to = time.Now()
+	p.life.To = time.Now()
 }
 
-// work is when the peer worked, as noOverlap wants it.
+// work is when the peer worked, as lives.Apart wants it.
 func (p *peer) work() *replica {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return &replica{name: p.name, spans: []span{p.life}}
+	return &replica{name: p.name, Recorder: lives.Recorded(p.life)}
 }
 
 // A holder that cannot be asked is preempted by Istio's key rule, and its lease is
@@ -81,12 +82,12 @@ func TestPreemptsAPeerAndSettles(t *testing.T) {
 				istiod := s.enterPeer(t, record{"istiod", "stable", int(briskLease / time.Second), 3})
 				b := s.enterRanked(t, "b", "canary", brisk, func(c *leaderelection.Config) { c.PeerGrace = grace })
 				c.await(t, "b 4")
-				eventually(t, "b leads", b.live)
+				eventually(t, "b leads", b.Live)
 				taken := c.firstSeen(t, "b 4")
 				b.notBefore(t, taken.Add(briskLease+grace-peerRetry-seenApart), "istiod's lease and the grace had run out")
 				within(t, "the peer's end", istiod.lost)
 				c.expect(t, "istiod 3", "b 4", "b 4, leads")
-				noOverlap(t, b, istiod.work())
+				lives.Apart(t, b, istiod.work())
 			})
 		})
 	}
@@ -99,7 +100,7 @@ func TestPreemptImmediately(t *testing.T) {
 		s.setDefault(t, "canary")
 		s.put(t, record{"istiod", "stable", 3600, 3})
 		b := s.enterRanked(t, "b", "canary", func(c *leaderelection.Config) { c.PreemptImmediately = true })
-		eventually(t, "b leads, an hour before that lease has run out", b.live)
+		eventually(t, "b leads, an hour before that lease has run out", b.Live)
 		c.expect(t, "istiod 3", "b 4, leads")
 	})
 }
@@ -109,16 +110,16 @@ func TestPreemptImmediatelyStillAsksThoseWhoCanBeAsked(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t, func(c *leaderelection.Config) { c.PreemptImmediately = true })
 		s.setDefault(t, "canary")
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.expect(t, append(passes("a", "b", 0), "b 1, leads")...)
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
 // A peer of equal or higher rank, or any while the default is not known, is not preempted.
 func TestPeersThatAreNotPreempted(t *testing.T) {
 	t.Parallel()
-	for name, k := range map[string]struct{ key, deflt string }{
+	for name, k := range map[string]struct{ key, defaultRevision string }{
 		"same revision":                {"canary", "canary"},
 		"the default is another":       {"stable", "stable"},
 		"neither is the default":       {"stable", "third"},
@@ -131,8 +132,8 @@ func TestPeersThatAreNotPreempted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			both(t, func(t *testing.T, s *stage) {
 				c := s.chronicle(t)
-				if k.deflt != "" {
-					s.setDefault(t, k.deflt)
+				if k.defaultRevision != "" {
+					s.setDefault(t, k.defaultRevision)
 				}
 				s.enterPeer(t, record{"istiod", k.key, 60, 3})
 				b := s.enterRanked(t, "b", "canary", brisk)
@@ -149,16 +150,16 @@ func TestOverwrittenByAPeer(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		a, b, c := s.pair(t, brisk)
 		istiod := s.enterPeer(t, record{"istiod", "stable", int(briskLease / time.Second), 1})
-		eventually(t, "a stops", func() bool { return !a.live() && !a.IsLeader() })
+		eventually(t, "a stops", func() bool { return !a.Live() && !a.IsLeader() })
 		if why := a.Status().Reason; why != "superseded" {
 			t.Errorf("a stopped because %s", why)
 		}
 		c.renewals(t, 4) // of istiod; its equal does not take the lock back, b does not outrank it
 		c.expect(t, "a 0, leads", "istiod 1, marker of a 0 handover")
-		if len(a.lives()) != 1 || len(b.lives()) != 0 {
-			t.Errorf("a ran %v, b ran %v", a.lives(), b.lives())
+		if len(a.Spans()) != 1 || len(b.Spans()) != 0 {
+			t.Errorf("a ran %v, b ran %v", a.Spans(), b.Spans())
 		}
-		noOverlap(t, b, istiod.work())
+		lives.Apart(t, b, istiod.work())
 	})
 }
 
@@ -172,11 +173,11 @@ func TestPeerStealsWhileTheLeaderDrains(t *testing.T) {
 		a.relent()
 		c.renewals(t, 4)
 		c.never(t, "nominated")
-		if len(a.lives()) != 1 || len(b.lives()) != 0 {
-			t.Errorf("a ran %v, b ran %v", a.lives(), b.lives())
+		if len(a.Spans()) != 1 || len(b.Spans()) != 0 {
+			t.Errorf("a ran %v, b ran %v", a.Spans(), b.Spans())
 		}
 		c.expect(t, append(passes("a", "b", 0)[:3], "istiod 1, marker of a 0 handover, accepts b")...)
-		noOverlap(t, b, istiod.work())
+		lives.Apart(t, b, istiod.work())
 	})
 }
 
@@ -189,10 +190,10 @@ func TestPeerStealsWhileTheHandoverIsUnderWay(t *testing.T) {
 		handover.letGo()
 		c.renewals(t, 4)
 		c.never(t, "nominated")
-		if len(a.lives()) != 1 || len(b.lives()) != 0 {
-			t.Errorf("a ran %v, b ran %v", a.lives(), b.lives())
+		if len(a.Spans()) != 1 || len(b.Spans()) != 0 {
+			t.Errorf("a ran %v, b ran %v", a.Spans(), b.Spans())
 		}
-		noOverlap(t, a, b, istiod.work())
+		lives.Apart(t, a, b, istiod.work())
 	})
 }
 
@@ -207,10 +208,10 @@ func TestPeerStealsFromTheNominee(t *testing.T) {
 		istiod := s.enterPeer(t, record{"istiod", "stable", int(briskLease / time.Second), 2})
 		first.letGo()
 		over.letGo()
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		c.never(t, "b 1, leads")
 		b.notBefore(t, c.firstSeen(t, "istiod 2, nominee b").Add(briskLease-seenApart), "istiod's lease had run out")
-		noOverlap(t, a, b, istiod.work())
+		lives.Apart(t, a, b, istiod.work())
 	})
 }
 
@@ -228,6 +229,6 @@ func TestDisagreementLeavesTheLockToSomebody(t *testing.T) {
 		b.start(t)
 		eventually(t, "b knows another default", func() bool { return b.Status().Default == "canary" })
 		leader(t, a, b)
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }

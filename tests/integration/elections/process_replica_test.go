@@ -126,8 +126,8 @@ func writeOn(ctx context.Context, client kube.Client, cfg *leaderelection.Config
 			left = 20
 		}
 		// Not with ctx: only the gate can stop this. It ends within the drain, whatever the API server does.
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		_, _ = client.Kube().CoreV1().ConfigMaps(cfg.Namespace).Create(call, object, metav1.CreateOptions{}) // a refusal is what the gate is for
+		callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		_, _ = client.Kube().CoreV1().ConfigMaps(cfg.Namespace).Create(callCtx, object, metav1.CreateOptions{}) // a refusal is what the gate is for
 		cancel()
 		<-tick.C
 	}

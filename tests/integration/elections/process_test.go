@@ -10,11 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // TestProcesses kills and stops real processes in the phases of a handover. Their leader
@@ -87,10 +87,7 @@ func (tr *troupe) enter(name, revision string, policy corev1.RestartPolicy, more
 			}},
 		},
 	}
-	client, err := kubernetes.NewForConfig(tr.stage.cluster.Admin())
-	if err != nil {
-		tr.Fatal(err)
-	}
+	client := tr.stage.cluster.Client(tr).Kube()
 	if _, err := client.CoreV1().Pods(tr.stage.namespace).Create(tr.Context(), pod, metav1.CreateOptions{}); err != nil {
 		tr.Fatal(err)
 	}
@@ -129,8 +126,15 @@ func (a *actor) signal(s syscall.Signal) {
 	}
 }
 
+// Lives is lives.Candidate's.
+func (a *actor) Lives() (string, lives.Spans) { return a.name, a.spans() }
+
+func (a *actor) live() bool { return a.spans().Live() }
+
+func (a *actor) draining() bool { return a.spans().Draining() }
+
 // spans are the lives of the actor's run functions, by its own account.
-func (a *actor) spans() (spans []span) {
+func (a *actor) spans() (spans lives.Spans) {
 	for line := range strings.Lines(a.output()) {
 		nanos, word, _ := strings.Cut(strings.TrimSpace(line), " ")
 		n, err := strconv.ParseInt(nanos, 10, 64)
@@ -140,41 +144,26 @@ func (a *actor) spans() (spans []span) {
 		at := time.Unix(0, n)
 		switch word {
 		case sayRunning:
-			if len(spans) > 0 && spans[len(spans)-1].to.IsZero() {
-				spans[len(spans)-1].to = a.killed // it could not say so
+			if len(spans) > 0 && spans[len(spans)-1].To.IsZero() {
+				spans[len(spans)-1].To = a.killed // it could not say so
 			}
-			spans = append(spans, span{from: at})
+			spans = append(spans, lives.Span{From: at})
 		case sayTold:
-			spans[len(spans)-1].told = at
+			spans[len(spans)-1].Told = at
 		case sayEnded:
-			spans[len(spans)-1].to = at
+			spans[len(spans)-1].To = at
 		}
 	}
-	if len(spans) > 0 && spans[len(spans)-1].to.IsZero() && a.killed.After(spans[len(spans)-1].from) {
-		spans[len(spans)-1].to = a.killed
+	if len(spans) > 0 && spans[len(spans)-1].To.IsZero() && a.killed.After(spans[len(spans)-1].From) {
+		spans[len(spans)-1].To = a.killed
 	}
 	return spans
 }
 
-func (a *actor) last() span {
-	if spans := a.spans(); len(spans) > 0 {
-		return spans[len(spans)-1]
-	}
-	return span{}
-}
-
-func (a *actor) live() bool { s := a.last(); return !s.from.IsZero() && s.to.IsZero() }
-
-func (a *actor) draining() bool { return a.live() && !a.last().told.IsZero() }
-
 // apart fails the test when run functions of two actors were alive at once.
 func (tr *troupe) apart() {
 	tr.Helper()
-	var all []*replica
-	for _, a := range tr.actors {
-		all = append(all, &replica{name: a.name, spans: a.spans()})
-	}
-	noOverlap(tr, all...)
+	lives.Apart(tr, tr.actors...)
 }
 
 // upToDrain brings a leader of stable to the point where it has accepted canary's request.

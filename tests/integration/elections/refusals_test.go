@@ -34,7 +34,7 @@ func (s *stage) webhook(t *testing.T, code int32) {
 	if code == 0 {
 		server.Close()
 	}
-	hooks := admin(t, s.cluster).AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	hooks := s.cluster.Client(t).Kube().AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	name, none := "deny-"+s.namespace, admissionv1.SideEffectClassNone
 	_, err := hooks.Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -66,7 +66,7 @@ func (s *stage) webhook(t *testing.T, code int32) {
 // that would empty it.
 func (s *stage) terminate(t *testing.T) {
 	t.Helper()
-	if err := admin(t, s.cluster).CoreV1().Namespaces().Delete(t.Context(), s.namespace, metav1.DeleteOptions{}); err != nil {
+	if err := s.cluster.Client(t).Kube().CoreV1().Namespaces().Delete(t.Context(), s.namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -75,7 +75,7 @@ func (s *stage) terminate(t *testing.T) {
 // count, so that the test says what is used.
 func (s *stage) quota(t *testing.T) {
 	t.Helper()
-	quotas := admin(t, s.cluster).CoreV1().ResourceQuotas(s.namespace)
+	quotas := s.cluster.Client(t).Kube().CoreV1().ResourceQuotas(s.namespace)
 	none := corev1.ResourceList{"count/leases.coordination.k8s.io": resource.MustParse("0")}
 	made, err := quotas.Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: none}}, metav1.CreateOptions{})
 	if err == nil {
@@ -90,7 +90,7 @@ func (s *stage) quota(t *testing.T) {
 // fill writes until the store has no space left.
 func (s *stage) fill(t *testing.T) {
 	t.Helper()
-	maps, text := admin(t, s.cluster).CoreV1().ConfigMaps(s.namespace), strings.Repeat("x", 1<<20-1<<10)
+	maps, text := s.cluster.Client(t).Kube().CoreV1().ConfigMaps(s.namespace), strings.Repeat("x", 1<<20-1<<10)
 	for n := range 64 {
 		_, err := maps.Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d", n)}, Data: map[string]string{"x": text},

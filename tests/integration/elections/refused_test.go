@@ -12,6 +12,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // The API server refuses writes of the lock, by its own rules, while reads and watches go on:
@@ -66,14 +67,14 @@ type refusal struct {
 func (refuse refusal) check(t *testing.T, s *stage) {
 	t.Helper()
 	a := s.enter("a", "stable", brisk)
-	eventually(t, "a leads", a.live)
+	eventually(t, "a leads", a.Live)
 	b := s.enter("b", "stable", brisk)
 	eventually(t, "b follows", b.follows("a"))
 	refuse.begin(t, s)
 	eventually(t, "the cause is named", func() bool { return strings.Contains(a.log.String()+b.log.String(), refuse.says) })
 	before, began := a.wire.total()+b.wire.total(), time.Now()
-	eventually(t, "a has stopped", func() bool { return !a.live() })
-	if led := a.lives()[0].told.Sub(a.wire.lastOwn()); led < 5*time.Second && !refuse.gone {
+	eventually(t, "a has stopped", func() bool { return !a.Live() })
+	if led := a.Spans()[0].Told.Sub(a.wire.lastOwn()); led < 5*time.Second && !refuse.gone {
 		t.Errorf("a was told to stop %v after its last renewal, its cover is 8s", led)
 	}
 	eventually(t, "the lease has run out twice", func() bool { return time.Since(began) > 2*briskLease })
@@ -92,7 +93,7 @@ func (refuse refusal) check(t *testing.T, s *stage) {
 // deny has the API server refuse every change of a Lease in the stage's namespace.
 func (s *stage) deny(t *testing.T) {
 	t.Helper()
-	client := admin(t, s.cluster).AdmissionregistrationV1()
+	client := s.cluster.Client(t).Kube().AdmissionregistrationV1()
 	name := "deny-" + s.namespace
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -134,17 +135,17 @@ func TestCountAtItsEnd(t *testing.T) {
 			s := newStage(t, try.lock)
 			s.put(t, record{seconds: 1, transitions: try.count})
 			a := s.enter("a", "stable", brisk)
-			eventually(t, "a leads", a.live)
+			eventually(t, "a leads", a.Live)
 			b := s.enter("b", "stable", brisk)
 			eventually(t, "b follows", b.follows("a"))
-			if err := a.quit(); err != nil {
+			if err := a.Quit(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "b leads", b.live)
+			eventually(t, "b leads", b.Live)
 			if got := b.Status().Transitions; got != try.count {
 				t.Errorf("the count is %d, want %d", got, try.count)
 			}
-			noOverlap(t, a, b)
+			lives.Apart(t, a, b)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // Requests that no elector of this test wrote, by hand beside the record of a leader.
@@ -43,15 +44,15 @@ func TestRequestsThatAreNotHeeded(t *testing.T) {
 			c := s.chronicle(t)
 			s.setDefault(t, "canary")
 			a := s.enterRanked(t, "a", "stable", brisk)
-			eventually(t, "a leads", a.live)
+			eventually(t, "a leads", a.Live)
 			s.note(t, requestNote, request)
 			c.renewals(t, 4)
 			if !strings.Contains(request, `"accepted":true`) {
 				c.never(t, "accepts")
 			}
 			c.never(t, "nominated")
-			if len(a.lives()) != 1 || !a.live() {
-				t.Errorf("a ran %v", a.lives())
+			if len(a.Spans()) != 1 || !a.Live() {
+				t.Errorf("a ran %v", a.Spans())
 			}
 		})
 	}
@@ -61,10 +62,10 @@ func TestRequestsThatAreNotHeeded(t *testing.T) {
 		c := s.chronicle(t)
 		s.setDefault(t, "canary")
 		a := s.enterRanked(t, "a", "stable", brisk)
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		s.note(t, requestNote, valid.json())
 		c.await(t, "stranger 1, nominated")
-		noOverlap(t, a)
+		lives.Apart(t, a)
 	})
 }
 
@@ -75,7 +76,7 @@ func TestRefusalSaysWhy(t *testing.T) {
 	c := s.chronicle(t)
 	s.setDefault(t, "stable")
 	a := s.enterRanked(t, "a", "stable", brisk)
-	eventually(t, "a leads", a.live)
+	eventually(t, "a leads", a.Live)
 	s.note(t, requestNote, handoverRequest{Identity: "x", Key: "canary", Holder: "a", Seconds: 600}.json())
 	c.await(t, "a 0, leads, refuses x")
 	snap, err := s.observer(t).Read(t.Context())
@@ -101,13 +102,13 @@ func TestWhatADisplacedLeaderLeavesBehind(t *testing.T) {
 		a.wire.unmute(webhooks)
 		eventually(t, "a knows", func() bool { return a.Status().Default == "canary" })
 		preempting.letGo()
-		eventually(t, "b leads", b.live)
+		eventually(t, "b leads", b.Live)
 		displaced := c.firstSeenButRequests(t, "istiod 1, marker of a 0 handover")
 		b.notBefore(t, displaced.Add(briskLease-seenApart), "istiod's lease and a's evidence had run out")
 		b.after(t, a)
 		c.never(t, "istiod 1, leads")
 		c.expectButRequests(t, "a 0, leads", "istiod 1, marker of a 0 handover", "b 2, marker of a 0 handover", "b 2, leads")
-		noOverlap(t, a, b)
+		lives.Apart(t, a, b)
 	})
 }
 
@@ -120,7 +121,7 @@ func TestMarkerBesideAFreeLock(t *testing.T) {
 		s.note(t, markerNote, "v1 gone 5 handover")
 		s.setDefault(t, "stable")
 		a := s.enterRanked(t, "a", "stable", brisk)
-		eventually(t, "a leads", a.live)
+		eventually(t, "a leads", a.Live)
 		a.notBefore(t, c.firstSeen(t, "nobody 7, marker of gone 5 handover").Add(briskLease-seenApart), "the evidence had run out")
 		c.expect(t, "nobody 7", "nobody 7, marker of gone 5 handover", "a 8, marker of gone 5 handover", "a 8, leads")
 	})
@@ -148,10 +149,10 @@ func TestOldRequestIsFoundLater(t *testing.T) {
 				c := s.chronicle(t)
 				s.setDefault(t, "canary")
 				a := s.enterRanked(t, "a", "stable", brisk)
-				eventually(t, "a leads", a.live)
+				eventually(t, "a leads", a.Live)
 				c.renewals(t, 3)
-				if len(a.lives()) != 1 || !a.live() {
-					t.Errorf("a ran %v", a.lives())
+				if len(a.Spans()) != 1 || !a.Live() {
+					t.Errorf("a ran %v", a.Spans())
 				}
 				snap, err := s.observer(t).Read(t.Context())
 				if err != nil || snap.Notes[k8sresourcelock.HandoverRequestAnnotation] != "" {

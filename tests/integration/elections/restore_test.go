@@ -7,6 +7,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // patient leaves a leader enough cover for an API server that starts anew.
@@ -69,7 +70,7 @@ func (e *restoredElection) prepare(t *testing.T) {
 
 func (e *restoredElection) enter(t *testing.T) {
 	e.a.start(t)
-	eventually(t, "a leads", e.a.live)
+	eventually(t, "a leads", e.a.Live)
 	e.b.start(t)
 	eventually(t, "b follows", e.b.follows("a"))
 }
@@ -80,7 +81,7 @@ func (e *restoredElection) goOn(t *testing.T) {
 		e.enter(t)
 	}
 	e.setDefault(t, "canary")
-	eventually(t, "b leads", e.b.live)
+	eventually(t, "b leads", e.b.Live)
 }
 
 // check: b ends its term by the first word that it hears of the store. Whoever leads next
@@ -91,13 +92,13 @@ func (e *restoredElection) goOn(t *testing.T) {
 // forgotten meanwhile.
 func (e *restoredElection) check(t *testing.T) {
 	t.Helper()
-	eventually(t, "b's term ends", func() bool { return !e.b.lives()[0].to.IsZero() })
+	eventually(t, "b's term ends", func() bool { return !e.b.Spans()[0].To.IsZero() })
 	eventually(t, "somebody leads in a new term", func() bool {
-		return len(e.a.lives()) == 2 && e.a.live() || len(e.b.lives()) == 2 && e.b.live()
+		return len(e.a.Spans()) == 2 && e.a.Live() || len(e.b.Spans()) == 2 && e.b.Live()
 	})
 	next := leader(t, e.a, e.b)
 	if !e.later && !strings.Contains(next.log.String(), "to=settling") {
 		t.Errorf("%s leads without having settled", next.name)
 	}
-	noOverlap(t, e.a, e.b)
+	lives.Apart(t, e.a, e.b)
 }

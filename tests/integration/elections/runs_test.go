@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // RunContext returns once: of an election that ran, of one that runs already, and of one that never came to.
@@ -16,18 +17,18 @@ func TestHowARunEnds(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- a.RunContext(ctx) }()
-	eventually(t, "a leads", a.live)
+	eventually(t, "a leads", a.Live)
 	if err := a.RunContext(ctx); !errors.Is(err, leaderelection.ErrRunning) {
 		t.Errorf("a second one beside it: %v", err)
 	}
 	b := s.enter("b", "stable")
 	eventually(t, "b follows", b.follows("a"))
 	cancel()
-	if err := <-ended; err != nil || a.live() {
-		t.Errorf("ended with %v; its function runs: %v", err, a.live())
+	if err := <-ended; err != nil || a.Live() {
+		t.Errorf("ended with %v; its function runs: %v", err, a.Live())
 	}
-	eventually(t, "b leads", b.live)
-	noOverlap(t, a, b)
+	eventually(t, "b leads", b.Live)
+	lives.Apart(t, a, b)
 	if err := a.RunContext(ctx); err != nil {
 		t.Errorf("begun after its context had ended: %v", err)
 	}

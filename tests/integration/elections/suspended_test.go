@@ -36,10 +36,10 @@ func suspend(tr *troupe, how string, rounds int, says string) {
 		leads.signal(syscall.SIGCONT)
 		eventually(tr, leads.name+"'s function has returned", func() bool { return !leads.live() })
 		ended := leads.spans()[before-1]
-		if ended.told.Before(resumed) {
-			tr.Errorf("%s was told at %v, before its process went on at %v", leads.name, ended.told, resumed)
+		if ended.Told.Before(resumed) {
+			tr.Errorf("%s was told at %v, before its process went on at %v", leads.name, ended.Told, resumed)
 		}
-		late = append(late, ended.told.Sub(resumed))
+		late = append(late, ended.Told.Sub(resumed))
 		leads, other = other, leads
 	}
 	writes := tr.writes()
@@ -56,7 +56,7 @@ func suspend(tr *troupe, how string, rounds int, says string) {
 // writes are what the processes' functions have stored.
 func (tr *troupe) writes() (writes []history.Write) {
 	tr.Helper()
-	list, err := admin(tr, tr.stage.cluster).CoreV1().ConfigMaps(tr.stage.namespace).List(tr.Context(), metav1.ListOptions{LabelSelector: history.TokenLabel})
+	list, err := tr.stage.cluster.Client(tr).Kube().CoreV1().ConfigMaps(tr.stage.namespace).List(tr.Context(), metav1.ListOptions{LabelSelector: history.TokenLabel})
 	if err != nil {
 		tr.Fatal(err)
 	}

@@ -72,11 +72,7 @@ func newCrowd(b *testing.B, lock leaderelection.LockType) *crowd {
 		}},
 	})
 	config.Wrap(c.wire.wrap)
-	client, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { kube.CloseIdleConnections(client) })
+	client := cluster.ClientFor(b, config)
 	c.client = client
 	c.watcher = revisions.NewDefaultWatcher(client, "stable", "istio-system")
 	c.during(func(ctx context.Context) { c.watcher.Run(ctx.Done()) })

@@ -62,20 +62,11 @@ func prepare(t *testing.T, admin kubernetes.Interface) {
 	}
 }
 
-// runNode runs Pods of the example until the test ends.
-func runNode(t *testing.T, c *cluster.Cluster, binary string) *node.Node {
-	t.Helper()
-	return node.Start(t, node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"example": binary}})
-}
-
 // A Pod of README.md's example leads. kubectl delete pod stops it by SIGTERM, and when the Pod
 // is gone the lock is released, long before its lease of 30 s: the next one need not wait.
 func TestTheExampleReleasesItsLockInAPodThatIsDeleted(t *testing.T) {
 	c := cluster.Shared(t)
-	admin, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := c.Client(t).Kube()
 	folder := t.TempDir()
 	file, err := example.Write(root, folder)
 	if err != nil {
@@ -86,7 +77,7 @@ func TestTheExampleReleasesItsLockInAPodThatIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	prepare(t, admin)
-	n := runNode(t, c, binary)
+	n := node.Start(t, node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"example": binary}})
 	snapshot := func() k8sresourcelock.Snapshot {
 		cm, err := admin.CoreV1().ConfigMaps(home).Get(t.Context(), election, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {

@@ -61,10 +61,7 @@ func TestAFormerLeadersDeploymentIsRefused(t *testing.T) {
 		if pod == "b" {
 			as = next
 		}
-		c, err := kube.NewClient(as, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
-		p.must(err)
-		t.Cleanup(func() { kube.CloseIdleConnections(c) })
-		return c
+		return cluster.ClientFor(t, as)
 	}
 	write := func(c kube.Client, name string) error {
 		_, err := c.Kube().AppsV1().Deployments(p.home).Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"written":"`+name+`"}}}`), metav1.PatchOptions{})
@@ -106,15 +103,13 @@ func TestAFormerLeadersDeploymentIsRefused(t *testing.T) {
 		t.Errorf("a Deployment without the label: %v", err)
 	}
 	other := p.cluster.Identity(t, cluster.IdentityOptions{Namespace: p.home, PodName: "other", ClusterRules: bootstrap.Rights(p.config).Everywhere})
-	somebody, err := kube.NewClient(other, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
-	p.must(err)
-	t.Cleanup(func() { kube.CloseIdleConnections(somebody) })
+	somebody := cluster.ClientFor(t, other)
 	for _, name := range []string{"first-istio", "plain"} {
 		if err := write(somebody, name); err != nil {
 			t.Errorf("another user writes %s: %v", name, err)
 		}
 	}
-	_, err = stale.Dynamic().Resource(gatewaysResource).Namespace(p.home).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status":{}}`), metav1.PatchOptions{}, "status")
+	_, err := stale.Dynamic().Resource(gatewaysResource).Namespace(p.home).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status":{}}`), metav1.PatchOptions{}, "status")
 	if err != nil {
 		t.Errorf("the status has the gate alone: %v", err)
 	}
@@ -154,10 +149,8 @@ func TestAStatusIsFencedByOnesOwnDeclaration(t *testing.T) {
 	p.until("b leads", func() bool { return slices.Contains(b.leads(p), leaderelection.GatewayStatusController) })
 	p.gateway(p.home, "second")
 	p.served(p.home, "second")
-	stale, err := kube.NewClient(former, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
-	p.must(err)
-	t.Cleanup(func() { kube.CloseIdleConnections(stale) })
-	_, err = stale.Dynamic().Resource(gatewaysResource).Namespace(p.home).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status":{}}`), metav1.PatchOptions{}, "status")
+	stale := cluster.ClientFor(t, former)
+	_, err := stale.Dynamic().Resource(gatewaysResource).Namespace(p.home).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status":{}}`), metav1.PatchOptions{}, "status")
 	if err == nil || !strings.Contains(err.Error(), "pod a is not the leader") {
 		t.Errorf("the former leader: %v", err)
 	}

@@ -18,12 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
-	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/balancer"
 	"incumbent.dev/incumbent/tests/cluster/node"
@@ -66,12 +64,7 @@ func platform(t *testing.T, c *cluster.Cluster, namespace string) {
 		t.Fatal(err)
 	}
 	running(t, b.Run)
-	client, err := kube.NewClient(c.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kube.CloseIdleConnections(client) })
-	controller, err := gatewaydeploy.New(client, gatewaydeploy.Config{Namespace: namespace, Image: "dataplane"})
+	controller, err := gatewaydeploy.New(c.Client(t), gatewaydeploy.Config{Namespace: namespace, Image: "dataplane"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,10 +108,7 @@ func TestAGatewayAnswersAtItsAddress(t *testing.T) {
 	if err := c.LoadGatewayAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	admin, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := c.Client(t).Kube()
 	gateways, err := gatewayclient.NewForConfig(c.Admin())
 	if err != nil {
 		t.Fatal(err)

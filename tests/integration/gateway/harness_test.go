@@ -45,12 +45,9 @@ type plane struct {
 
 func newPlane(t *testing.T) *plane {
 	t.Helper()
-	p := &plane{T: t, cluster: cluster.Shared(t)}
+	c := cluster.Shared(t)
+	p := &plane{T: t, cluster: c, admin: c.Client(t)}
 	var err error
-	if p.admin, err = kube.NewClient(p.cluster.Admin(), kube.WithRateLimit(-1, 0), kube.WithOwnConnections()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kube.CloseIdleConnections(p.admin) })
 	if p.api, err = gatewayclient.NewForConfig(p.admin.RESTConfig()); err != nil {
 		t.Fatal(err)
 	}

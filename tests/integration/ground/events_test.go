@@ -39,7 +39,7 @@ func TestEventsOfAServer(t *testing.T) {
 	for lock, kind := range map[string]string{"configmap": "ConfigMap", "lease": "Lease"} {
 		t.Run(lock, func(t *testing.T) {
 			c := cluster.Shared(t)
-			admin, home := client(t, c.Admin()), c.Namespace(t)
+			admin, home := c.Client(t), c.Namespace(t)
 			r := serve(t, pilotIdentity(t, c, home, "a"), home, "a", "stable", newBundleFile(t, certificate(t)).path,
 				func(config *bootstrap.Config) { config.Lock = lock })
 			await(t, "a leads", func() bool { return r.state(t).Leading })
@@ -55,7 +55,7 @@ func TestEventsOfAServer(t *testing.T) {
 // Without the right to write Events nothing is lost but they, and that is said once.
 func TestServerWithoutTheRightToWriteEvents(t *testing.T) {
 	c := cluster.Shared(t)
-	admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
+	admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
 	rules := slices.DeleteFunc(manifests.NamespaceRules(bootstrap.Rights(oneElection)), func(r rbacv1.PolicyRule) bool {
 		return slices.Contains(r.Resources, "events")
 	})

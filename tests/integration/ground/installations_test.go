@@ -118,7 +118,7 @@ func gatewayStands(t *testing.T, admin kube.Client, gateways gatewayclient.Gatew
 // writes what is the other's, also when one of them loses its leader.
 func TestTwoInstallations(t *testing.T) {
 	c := cluster.Shared(t)
-	admin := client(t, c.Admin())
+	admin := c.Client(t)
 	homes := map[string]string{"a": c.Namespace(t), "b": c.Namespace(t)}
 	spaces := map[string]string{"a": c.Namespace(t), "b": c.Namespace(t)}
 	both := map[string]*installation{}

@@ -12,7 +12,6 @@ import (
 
 	"go.opencensus.io/stats/view"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -29,21 +28,10 @@ func TestMain(m *testing.M) {
 	cluster.Main(m, cluster.Options{})
 }
 
-// client makes one whose connections close with the test.
-func client(t *testing.T, config *rest.Config) kube.Client {
-	t.Helper()
-	c, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kube.CloseIdleConnections(c) })
-	return c
-}
-
 // identity is a client with these rights in the whole cluster and no others.
 func identity(t *testing.T, c *cluster.Cluster, namespace, pod string, rules ...rbacv1.PolicyRule) kube.Client {
 	t.Helper()
-	return client(t, c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: pod, ClusterRules: rules}))
+	return cluster.ClientFor(t, c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: pod, ClusterRules: rules}))
 }
 
 // await looks again and again until something holds.

@@ -136,7 +136,7 @@ type stage struct {
 func controllerAt(t *testing.T, content string, excluded ...string) *stage {
 	t.Helper()
 	c := cluster.Shared(t)
-	s := &stage{admin: client(t, c.Admin()), journal: newJournal(), writes: &writes{}, file: newBundleFile(t, content), home: c.Namespace(t)}
+	s := &stage{admin: c.Client(t), journal: newJournal(), writes: &writes{}, file: newBundleFile(t, content), home: c.Namespace(t)}
 	limited := identity(t, c, s.home, "a", bundleRights()...)
 	counted, err := kube.Derive(limited, kube.WithWrapTransport(s.writes.wrap))
 	if err != nil {
@@ -290,7 +290,7 @@ func TestMissingRightsToSpreadAreReportedOnceAndRecoveredFrom(t *testing.T) {
 	for name, lacking := range map[string]int{"namespaces": 0, "create": 1, "list-configmaps": 2} {
 		t.Run(name, func(t *testing.T) {
 			c := cluster.Shared(t)
-			admin, home, j := client(t, c.Admin()), c.Namespace(t), newJournal()
+			admin, home, j := c.Client(t), c.Namespace(t), newJournal()
 			limited := identity(t, c, home, "a", slices.Delete(bundleRights(), lacking, lacking+1)...)
 			content := certificate(t)
 			controller, err := namespace.New(limited, namespace.Config{BundleFile: newBundleFile(t, content).path, Logger: j.logger(t)})
@@ -315,15 +315,15 @@ func TestMissingRightsToSpreadAreReportedOnceAndRecoveredFrom(t *testing.T) {
 
 func TestWarmedControllerStartsWithoutReading(t *testing.T) {
 	c := cluster.Shared(t)
-	admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
+	admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
 	limited := identity(t, c, home, "a", bundleRights()...)
 	controller, err := namespace.New(limited, namespace.Config{BundleFile: newBundleFile(t, content).path, Logger: newJournal().logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer controller.Close()
-	warming, cancel := context.WithCancel(t.Context())
-	if err := controller.Warm(warming); err != nil {
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := controller.Warm(ctx); err != nil {
 		t.Fatal(err)
 	}
 	cancel() // the caches stay

@@ -115,7 +115,7 @@ func TestRemoteCluster(t *testing.T) {
 // comes from elsewhere, and one of east goes before it. What happens in east does not concern west.
 func localGoBeforeRemote(t *testing.T, west, east *cluster.Cluster) {
 	home := west.Namespace(t)
-	inWest, inEast := client(t, west.Admin()), client(t, east.Admin())
+	inWest, inEast := west.Client(t), east.Client(t)
 	sameNamespace(t, inEast, home)
 	put(t, inEast, revisions.DefaultTagWebhook(""), rev("stable"))
 	file := remoteKubeconfig(t, east)
@@ -189,7 +189,7 @@ func localGoBeforeRemote(t *testing.T, west, east *cluster.Cluster) {
 // East is away when the server starts, and has no namespace for its lock when it comes: west does not wait.
 func remoteComesLate(t *testing.T, west, east *cluster.Cluster) {
 	home, file := west.Namespace(t), remoteKubeconfig(t, east)
-	inWest, inEast := client(t, west.Admin()), client(t, east.Admin())
+	inWest, inEast := west.Client(t), east.Client(t)
 	bringBack := takeAway(t, east)
 	content := certificate(t)
 	r := serve(t, pilotIdentity(t, west, home, "a"), home, "a", "stable", newBundleFile(t, content).path, func(config *bootstrap.Config) {

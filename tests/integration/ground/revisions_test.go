@@ -97,7 +97,7 @@ func TestDefaultRevisionIsFollowedWithTheRightsThatThereAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := cluster.Shared(t)
-			admin, namespace := client(t, c.Admin()), c.Namespace(t)
+			admin, namespace := c.Client(t), c.Namespace(t)
 			webhook := revisions.DefaultTagWebhook(namespace)
 			j := newJournal()
 			w := revisions.NewDefault(identity(t, c, namespace, "a", may(webhook, verbs...)),
@@ -163,7 +163,7 @@ func TestDefaultRevisionIsFollowedWithTheRightsThatThereAre(t *testing.T) {
 func TestDefaultRevisionStaysUnknownWithoutRightsUntilTheyAreGiven(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)
-	admin, namespace := client(t, c.Admin()), c.Namespace(t)
+	admin, namespace := c.Client(t), c.Namespace(t)
 	webhook := revisions.DefaultTagWebhook(namespace)
 	put(t, admin, webhook, rev("canary"))
 	j := newJournal()
@@ -202,7 +202,7 @@ func grant(t *testing.T, admin kube.Client, role string, rules ...rbacv1.PolicyR
 func TestHandlerThatComesLateIsToldThePresentDefault(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)
-	admin, namespace := client(t, c.Admin()), c.Namespace(t)
+	admin, namespace := c.Client(t), c.Namespace(t)
 	webhook := revisions.DefaultTagWebhook(namespace)
 	put(t, admin, webhook, rev("canary"))
 	w := revisions.NewDefaultWatcher(admin, "stable", namespace)
@@ -224,7 +224,7 @@ func TestHandlerThatComesLateIsToldThePresentDefault(t *testing.T) {
 func TestTagsAreFollowed(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)
-	admin, namespace := client(t, c.Admin()), c.Namespace(t)
+	admin, namespace := c.Client(t), c.Namespace(t)
 	name := func(tag string) string { return "istio-revision-tag-" + tag + "-" + namespace }
 	revision := "r-" + namespace // other tests' webhooks are visible too
 	reader := rbacv1.PolicyRule{
@@ -267,7 +267,7 @@ func TestTagsAreFollowed(t *testing.T) {
 func TestTagsOfServicesAndTheDefaultValidator(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)
-	admin, namespace := client(t, c.Admin()), c.Namespace(t)
+	admin, namespace := c.Client(t), c.Namespace(t)
 	revision, role := "r-"+namespace, namespace+":a"
 	hooks := rbacv1.PolicyRule{
 		APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"}, Verbs: []string{"list", "watch"},
@@ -340,7 +340,7 @@ func must(t *testing.T) func(_ any, err error) {
 // Not parallel: it takes the API server away.
 func TestDefaultRevisionOutlivesTheAPIServer(t *testing.T) {
 	c := cluster.Shared(t)
-	admin, namespace := client(t, c.Admin()), c.Namespace(t)
+	admin, namespace := c.Client(t), c.Namespace(t)
 	webhook := revisions.DefaultTagWebhook(namespace)
 	put(t, admin, webhook, rev("stable"))
 	reader := identity(t, c, namespace, "a", may(webhook, "get", "list", "watch"))

@@ -116,7 +116,7 @@ func TestTwoRevisionsOfAServer(t *testing.T) {
 	for _, lock := range []string{"configmap", "lease"} {
 		t.Run(lock, func(t *testing.T) {
 			c := cluster.Shared(t)
-			admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
+			admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
 			webhook := revisions.DefaultTagWebhook("")
 			put(t, admin, webhook, rev("stable"))
 			t.Cleanup(func() {
@@ -206,7 +206,7 @@ func TestTwoRevisionsOfAServer(t *testing.T) {
 // the API server is back.
 func TestServerStartsWithoutTheAPIServer(t *testing.T) {
 	c := cluster.Shared(t)
-	admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
+	admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
 	config := pilotIdentity(t, c, home, "a")
 	bringBack := takeAway(t, c)
 	r := serve(t, config, home, "a", "stable", newBundleFile(t, content).path, nil)
@@ -249,7 +249,7 @@ func TestServerThatCannotListenSaysSoAndLeavesNothing(t *testing.T) {
 // Without elections every replica works at once, and no lock is touched.
 func TestServersWithoutElections(t *testing.T) {
 	c := cluster.Shared(t)
-	admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
+	admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
 	off := func(config *bootstrap.Config) { config.DisableElections = true }
 	bundle := newBundleFile(t, content).path
 	for _, name := range []string{"a", "b"} {
@@ -266,7 +266,7 @@ func TestServersWithoutElections(t *testing.T) {
 // The API server takes the manifests as they are.
 func TestManifestsAreAccepted(t *testing.T) {
 	c := cluster.Shared(t)
-	admin, home := client(t, c.Admin()), c.Namespace(t)
+	admin, home := c.Client(t), c.Namespace(t)
 	rights := bootstrap.Rights(bootstrap.Config{Revision: "stable"})
 	values := manifests.Values{
 		Namespace: home, Revision: "stable", Rights: rights, Image: "pilot", CABundleConfigMap: "ca", Env: map[string]string{"A": "b"},

@@ -94,7 +94,7 @@ func addressOf(t *testing.T, admin kube.Client, home, name string) string {
 // without elections, which know of no lock; and a stop waits for the write that is under way.
 func TestSingleNodeWithoutElections(t *testing.T) {
 	c := cluster.Shared(t)
-	admin, home, content := client(t, c.Admin()), c.Namespace(t), certificate(t)
+	admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
 	if err := c.LoadGatewayAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // What the store in memory imitates beyond what our locks ever send: traps of a PUT
@@ -44,7 +45,7 @@ func TestPutOnBothStores(t *testing.T) {
 	}
 }
 
-func playPuts[T locktest.Object](t *testing.T, kind locktest.Kind, blank T, c client[T], remove func()) {
+func playPuts[T locktest.Object](t *testing.T, kind locktest.Kind, blank T, c cluster.Objects[T], remove func()) {
 	var (
 		name    = blank.GetName()
 		succeed = func(err error) bool { return err == nil }

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
@@ -142,39 +141,18 @@ func (s scene) harness(t *testing.T) locktest.Harness {
 func (s scene) mutate(t *testing.T, name string, change func(locktest.Object)) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // also called from cleanups
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		meta := metav1.ObjectMeta{Namespace: s.namespace, Name: name}
-		if s.kind == locktest.Lease {
-			client := s.admin.CoordinationV1().Leases(s.namespace)
-			return edit(ctx, client, name, &coordinationv1.Lease{ObjectMeta: meta}, change)
-		}
-		client := s.admin.CoreV1().ConfigMaps(s.namespace)
-		return edit(ctx, client, name, &corev1.ConfigMap{ObjectMeta: meta}, change)
-	})
+	meta := metav1.ObjectMeta{Name: name}
+	var err error
+	if s.kind == locktest.Lease {
+		err = cluster.Edit(ctx, s.admin.CoordinationV1().Leases(s.namespace), &coordinationv1.Lease{ObjectMeta: meta},
+			func(lease *coordinationv1.Lease) { change(lease) })
+	} else {
+		err = cluster.Edit(ctx, s.admin.CoreV1().ConfigMaps(s.namespace), &corev1.ConfigMap{ObjectMeta: meta},
+			func(cm *corev1.ConfigMap) { change(cm) })
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-type client[T locktest.Object] interface {
-	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
-	Create(ctx context.Context, obj T, opts metav1.CreateOptions) (T, error)
-	Update(ctx context.Context, obj T, opts metav1.UpdateOptions) (T, error)
-}
-
-func edit[T locktest.Object](ctx context.Context, c client[T], name string, fresh T, change func(locktest.Object)) error {
-	obj, err := c.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		change(fresh)
-		_, err = c.Create(ctx, fresh, metav1.CreateOptions{})
-		return err
-	}
-	if err != nil {
-		return err
-	}
-	change(obj)
-	_, err = c.Update(ctx, obj, metav1.UpdateOptions{})
-	return err
 }
 
 // remove deletes the lock object, if there is one.

@@ -13,6 +13,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // A candidate of the second step holds two objects, and either can be harmed.
@@ -71,19 +72,19 @@ func TestOneOfBothLocksIsHarmed(t *testing.T) {
 			token := b1.Status().Token
 			s.eventually(name, func() bool { return harm(t.Context(), s) == nil })
 			s.eventually("b1's term is over", func() bool {
-				lives := b1.lives()
-				return !lives[0].to.IsZero()
+				lives := b1.Spans()
+				return !lives[0].To.IsZero()
 			})
 			s.eventually("one of them leads by both", func() bool {
 				for _, r := range []*replica{b1, b2} {
-					if r.works() && r.Status().Token != token {
+					if r.Live() && r.Status().Token != token {
 						both := s.try()
 						return both == r.name+"/"+r.name
 					}
 				}
 				return false
 			})
-			s.oneAtATime(s.all...)
+			lives.Apart(s.t, s.all...)
 		})
 	}
 }
@@ -110,7 +111,7 @@ func TestHalfDoneClaimIsCompleted(t *testing.T) {
 	letGo := b1.hold("leases")
 	b1.start(t)
 	s.eventually("the ConfigMap is b1's, the Lease is not", func() bool { return strings.HasPrefix(s.half(), "b1/") })
-	if b1.works() || b1.IsLeader() {
+	if b1.Live() || b1.IsLeader() {
 		t.Error("b1 works with one of both")
 	}
 	if got := s.half(); got != "b1/" {
@@ -144,17 +145,17 @@ func TestHalfDoneClaimLapses(t *testing.T) {
 	claimed := s.configMap().Record.RenewTime.Time
 	c := s.enter("c", "stable", leaderelection.ConfigMapLock)
 	b2 := s.enter("b2", "stable", leaderelection.MultiLock)
-	s.eventually("another leads", func() bool { return c.works() || b2.works() })
+	s.eventually("another leads", func() bool { return c.Live() || b2.Live() })
 	for _, r := range []*replica{c, b2} {
 		// The record's time has whole seconds.
-		if lives := r.lives(); len(lives) > 0 && lives[0].from.Before(claimed.Add(leaseDuration)) {
-			t.Errorf("%s did not wait for the lease: it began %v after the claim", r.name, lives[0].from.Sub(claimed))
+		if lives := r.Spans(); len(lives) > 0 && lives[0].From.Before(claimed.Add(leaseDuration)) {
+			t.Errorf("%s did not wait for the lease: it began %v after the claim", r.name, lives[0].From.Sub(claimed))
 		}
 	}
-	if len(b1.lives()) != 0 {
-		t.Errorf("b1 worked at %v", b1.lives())
+	if len(b1.Spans()) != 0 {
+		t.Errorf("b1 worked at %v", b1.Spans())
 	}
-	s.oneAtATime(s.all...)
+	lives.Apart(s.t, s.all...)
 }
 
 // A handover between its two writes: the nominee stands in the ConfigMap, the former leader in
@@ -171,13 +172,13 @@ func TestHalfDoneHandoverIsCompleted(t *testing.T) {
 	s.eventually("b2 follows", func() bool { holder, _ := b2.Leader(); return holder == "b1" })
 	s.defaultRevision.Set("canary")
 	s.eventually("the handover is half done", func() bool { return s.try() == "b2/b1" })
-	if b1.works() || b2.works() || b2.IsLeader() {
-		t.Errorf("b1 works: %v, b2 works: %v", b1.works(), b2.works())
+	if b1.Live() || b2.Live() || b2.IsLeader() {
+		t.Errorf("b1 works: %v, b2 works: %v", b1.Live(), b2.Live())
 	}
 	(<-held)()
 	s.leads(b2, "it was handed both")
 	s.eventually("b2 stands in both", func() bool { return s.try() == "b2/b2" })
-	s.oneAtATime(s.all...)
+	lives.Apart(s.t, s.all...)
 }
 
 // Without rights to Leases a candidate of the second step claims nothing, so that those of
@@ -197,8 +198,8 @@ func TestWithoutRightsToLeases(t *testing.T) {
 	s.eventually("b says what it lacks", func() bool { return strings.Contains(b.log.String(), "forbidden") })
 	c := s.enter("c", "stable", leaderelection.ConfigMapLock)
 	s.leads(c, "the ConfigMap was left alone")
-	if len(b.lives()) != 0 {
-		t.Errorf("b worked at %v", b.lives())
+	if len(b.Spans()) != 0 {
+		t.Errorf("b worked at %v", b.Spans())
 	}
 }
 
@@ -210,25 +211,25 @@ func TestThreeStepsBack(t *testing.T) {
 	s.leads(l, "alone, by the Lease")
 	b1 := s.enter("b1", "stable", leaderelection.MultiLock)
 	b2 := s.enter("b2", "canary", leaderelection.MultiLock)
-	s.must(l.quit())
-	s.eventually("b1 or b2 leads", func() bool { return b1.works() || b2.works() })
+	s.must(l.Quit())
+	s.eventually("b1 or b2 leads", func() bool { return b1.Live() || b2.Live() })
 	s.leads(b1, "l was replaced; b1 is of the default revision")
 	s.defaultRevision.Set("canary")
 	s.leads(b2, "one of step two asks the other")
 	c1 := s.enter("c1", "stable", leaderelection.ConfigMapLock)
 	s.defaultRevision.Set("stable")
-	s.eventually("b1 or c1 leads", func() bool { return b1.works() || c1.works() })
-	s.must(b1.quit())
+	s.eventually("b1 or c1 leads", func() bool { return b1.Live() || c1.Live() })
+	s.must(b1.Quit())
 	s.leads(c1, "b1 was replaced")
 	c1.cut(true)
 	s.leads(b2, "c1 is lost: its lease is waited for")
 	c1.cut(false)
 	s.leads(c1, "it is back, and asks")
-	s.must(b2.quit())
-	if got := s.configMap(); got.Record.HolderIdentity != "c1" || !c1.works() {
-		t.Errorf("the ConfigMap in the end: %+v, c1 works: %v", got.Record, c1.works())
+	s.must(b2.Quit())
+	if got := s.configMap(); got.Record.HolderIdentity != "c1" || !c1.Live() {
+		t.Errorf("the ConfigMap in the end: %+v, c1 works: %v", got.Record, c1.Live())
 	}
-	s.oneAtATime(s.all...)
+	lives.Apart(s.t, s.all...)
 }
 
 // The leader of the old kind is lost. Its lease is waited for, from the last that was seen of it.
@@ -242,8 +243,8 @@ func TestPredecessorIsLost(t *testing.T) {
 	o.cut(true)
 	last := s.configMap().Record.RenewTime.Time
 	s.leads(n, "the old leader is lost")
-	if from := n.lives()[0].from; from.Before(last.Add(leaseDuration - time.Second)) {
+	if from := n.Spans()[0].From; from.Before(last.Add(leaseDuration - time.Second)) {
 		t.Errorf("n began %v after the last renewal", from.Sub(last))
 	}
-	s.oneAtATime(s.all...)
+	lives.Apart(s.t, s.all...)
 }

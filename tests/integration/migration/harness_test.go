@@ -21,6 +21,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/internal/defaults"
+	"incumbent.dev/incumbent/tests/internal/lives"
 	"incumbent.dev/incumbent/tests/internal/logs"
 	"incumbent.dev/incumbent/tests/internal/waits"
 )
@@ -65,19 +66,15 @@ type stage struct {
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	c := cluster.Shared(t)
-	admin, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := c.Client(t).Kube()
 	return &stage{t: t, cluster: c, namespace: c.Namespace(t), admin: admin, defaultRevision: defaults.New("stable"), began: time.Now()}
 }
-
-// span is the life of a run function. The zero end means that it goes on.
-type span struct{ from, to time.Time }
 
 // replica is one process's part, with a run function whose life it records.
 type replica struct {
 	*leaderelection.LeaderElection
+	lives.Recorder
+	lives.Process
 	name string
 	log  *logs.Buffer
 
@@ -85,10 +82,10 @@ type replica struct {
 	cutOff bool
 	stuck  map[string]chan struct{} // by resource: writes of it wait
 	onStop func()                   // what the run function does before it returns; nil: nothing
-	spans  []span
-	cancel context.CancelFunc
-	done   chan error
 }
+
+// Lives is lives.Candidate's.
+func (r *replica) Lives() (string, lives.Spans) { return r.name, r.Spans() }
 
 // wire is a replica's connection, which can be cut.
 type wire struct {
@@ -170,7 +167,7 @@ func (s *stage) enter(name, revision string, lock leaderelection.LockType, chang
 // prepare makes a replica with the given rights that does not run yet.
 func (s *stage) prepare(name, revision string, lock leaderelection.LockType, account string, rules []rbacv1.PolicyRule, change ...func(*leaderelection.Config)) *replica {
 	s.t.Helper()
-	r := &replica{name: name, log: &logs.Buffer{}, stuck: map[string]chan struct{}{}, done: make(chan error, 1)}
+	r := &replica{name: name, log: &logs.Buffer{}, stuck: map[string]chan struct{}{}}
 	config := s.cluster.Identity(s.t, cluster.IdentityOptions{
 		Namespace: s.namespace, PodName: name, ServiceAccount: account, Rules: rules,
 	})
@@ -198,12 +195,10 @@ func (s *stage) prepare(name, revision string, lock leaderelection.LockType, acc
 }
 
 func (r *replica) start(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	r.cancel = cancel
-	go func() { r.done <- r.RunContext(ctx) }()
+	r.Start(t.Context(), r.RunContext)
 	t.Cleanup(func() {
 		r.cut(false)
-		if err := r.quit(); err != nil {
+		if err := r.Quit(); err != nil {
 			t.Errorf("replica %s: %v", r.name, err)
 		}
 		if t.Failed() {
@@ -212,19 +207,9 @@ func (r *replica) start(t *testing.T) {
 	})
 }
 
-// quit stops the replica in order and returns what RunContext did.
-func (r *replica) quit() error {
-	r.cancel()
-	err := <-r.done
-	r.done <- err
-	return err
-}
-
 func (r *replica) work(ctx context.Context) error {
-	r.mu.Lock()
-	r.spans = append(r.spans, span{from: time.Now()})
-	i := len(r.spans) - 1
-	r.mu.Unlock()
+	_, ended := r.Begin()
+	defer ended()
 	<-ctx.Done()
 	r.mu.Lock()
 	onStop := r.onStop
@@ -232,21 +217,7 @@ func (r *replica) work(ctx context.Context) error {
 	if onStop != nil {
 		onStop()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.spans[i].to = time.Now()
 	return nil
-}
-
-func (r *replica) lives() []span {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]span{}, r.spans...)
-}
-
-func (r *replica) works() bool {
-	spans := r.lives()
-	return len(spans) > 0 && spans[len(spans)-1].to.IsZero()
 }
 
 // eventually waits until f holds.
@@ -259,34 +230,8 @@ func (s *stage) eventually(what string, f func() bool) {
 func (s *stage) leads(r *replica, why string) {
 	s.t.Helper()
 	from := time.Now()
-	s.eventually(r.name+" leads: "+why, r.works)
+	s.eventually(r.name+" leads: "+why, r.Live)
 	s.t.Logf("%6.3f s: %s leads after %v: %s", time.Since(s.began).Seconds(), r.name, time.Since(from).Round(time.Millisecond), why)
-}
-
-// oneAtATime fails the test when two of the replicas' run functions ran at once. It
-// returns how many spans it compared.
-func (s *stage) oneAtATime(replicas ...*replica) (spans int) {
-	s.t.Helper()
-	now := time.Now()
-	end := func(x span) time.Time {
-		if x.to.IsZero() {
-			return now
-		}
-		return x.to
-	}
-	for i, a := range replicas {
-		spans += len(a.lives())
-		for _, b := range replicas[i+1:] {
-			for _, x := range a.lives() {
-				for _, y := range b.lives() {
-					if x.from.Before(end(y)) && y.from.Before(end(x)) {
-						s.t.Errorf("%s and %s worked at once: %v to %v and %v to %v", a.name, b.name, x.from, end(x), y.from, end(y))
-					}
-				}
-			}
-		}
-	}
-	return spans
 }
 
 func (s *stage) configMap() k8sresourcelock.Snapshot {

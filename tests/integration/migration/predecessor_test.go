@@ -6,6 +6,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // perRevision makes a replica of the new kind: an election per revision, by a Lease,
@@ -30,11 +31,11 @@ func TestPredecessor(t *testing.T) {
 	n2 := s.enter("n2", "canary", lease, perRevision)
 	for _, n := range []*replica{n1, n2} {
 		s.eventually(n.name+" leads its election and waits for the predecessor", func() bool { return n.Status().Waiting })
-		if n.works() || n.IsLeader() {
+		if n.Live() || n.IsLeader() {
 			t.Errorf("%s works beside the old kind", n.name)
 		}
 	}
-	s.must(o1.quit())
+	s.must(o1.Quit())
 	s.leads(n1, "the old leader was replaced")
 	s.leads(n2, "its revision's leader too, beside the other's")
 	if kept := s.configMap(); !kept.KeptForSuccessors() || kept.Record.HolderKey != "stable" {
@@ -47,25 +48,25 @@ func TestPredecessor(t *testing.T) {
 	s.eventually("the ConfigMap is renewed for two leases", func() bool {
 		return s.configMap().Record.RenewTime.After(from.Add(2 * leaseDuration))
 	})
-	if o2.works() || n1.works() || !n2.works() {
-		t.Errorf("works: old %v, cut off %v, other %v", o2.works(), n1.works(), n2.works())
+	if o2.Live() || n1.Live() || !n2.Live() {
+		t.Errorf("works: old %v, cut off %v, other %v", o2.Live(), n1.Live(), n2.Live())
 	}
 	n1.cut(false)
 	s.leads(n1, "it is back")
 
 	// The way back.
-	s.must(n1.quit())
-	s.must(n2.quit())
+	s.must(n1.Quit())
+	s.must(n2.Quit())
 	s.leads(o2, "the new kind is rolled back: a lease later")
 
 	// And forward again.
 	n3 := s.enter("n3", "stable", lease, perRevision)
 	s.eventually("n3 waits", func() bool { return n3.Status().Waiting })
-	s.must(o2.quit())
+	s.must(o2.Quit())
 	s.leads(n3, "the last of the old kind has gone")
 
 	// Whoever is of the old kind is alone; of the new kind one works in each revision.
-	spans := s.oneAtATime(o1, o2, n1, n3) + s.oneAtATime(o1, o2, n2)
+	spans := lives.Apart(s.t, o1, o2, n1, n3) + lives.Apart(s.t, o1, o2, n2)
 	t.Logf("%d spans of work compared", spans)
 }
 
@@ -75,16 +76,16 @@ func TestPredecessorIsTaken(t *testing.T) {
 	s := newStage(t)
 	n := s.enter("n1", "stable", leaderelection.LeaseLock, perRevision)
 	s.leads(n, "alone")
-	before := len(n.lives()) // a slow moment may have ended one
+	before := len(n.Spans()) // a slow moment may have ended one
 	taken := s.configMap()
 	record := taken.Record
 	record.HolderIdentity, record.RenewTime.Time = "istiod", record.RenewTime.Add(time.Second)
 	record.LeaderTransitions++
 	s.takeConfigMap(record)
-	s.eventually("n1 stops", func() bool { return len(n.lives()) > before || !n.works() })
-	s.eventually("n1 works again", func() bool { return len(n.lives()) > before })
-	lives := n.lives()[before-1:]
-	if gap := lives[1].from.Sub(lives[0].to); gap < leaseDuration-time.Second {
+	s.eventually("n1 stops", func() bool { return len(n.Spans()) > before || !n.Live() })
+	s.eventually("n1 works again", func() bool { return len(n.Spans()) > before })
+	lives := n.Spans()[before-1:]
+	if gap := lives[1].From.Sub(lives[0].To); gap < leaseDuration-time.Second {
 		t.Errorf("n1 came back %v after the ConfigMap was taken, sooner than a lease", gap)
 	}
 }

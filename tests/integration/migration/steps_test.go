@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // A migration as an operator does it: ConfigMap, both, Lease. At each step old and new
@@ -18,7 +19,7 @@ func TestThreeSteps(t *testing.T) {
 	c2 := s.enter("c2", "canary", configMap)
 
 	b1 := s.enter("b1", "stable", both)
-	s.must(c1.quit())
+	s.must(c1.Quit())
 	s.leads(b1, "c1 was replaced; b1 is of the default revision")
 	if got := s.holders(); got != "b1/b1" {
 		t.Errorf("holders %s", got)
@@ -37,15 +38,15 @@ func TestThreeSteps(t *testing.T) {
 	s.leads(b1, "a new leader is lost")
 	b2.cut(false)
 	s.leads(b2, "it is back, and asks")
-	s.must(c2.quit())
+	s.must(c2.Quit())
 	if got := s.holders(); got != "b2/b2" {
 		t.Errorf("holders %s", got)
 	}
 
 	l1 := s.enter("l1", "stable", lease)
 	s.defaultRevision.Set("stable")
-	s.eventually("b1 or l1 leads", func() bool { return b1.works() || l1.works() })
-	s.must(b1.quit())
+	s.eventually("b1 or l1 leads", func() bool { return b1.Live() || l1.Live() })
+	s.must(b1.Quit())
 	s.leads(l1, "b1 was replaced")
 	l1.cut(true)
 	s.leads(b2, "a new leader is lost: its lease is waited for")
@@ -54,13 +55,13 @@ func TestThreeSteps(t *testing.T) {
 	s.defaultRevision.Set("canary")
 	s.leads(b2, "a new leader is asked by one that holds both")
 	l2 := s.enter("l2", "canary", lease)
-	s.must(b2.quit())
+	s.must(b2.Quit())
 	s.leads(l2, "the last of step two has gone")
-	s.must(l2.quit())
+	s.must(l2.Quit())
 	s.leads(l1, "the first of step three is left")
 	if got := s.lease(); got.Record.HolderIdentity != "l1" || got.Notes["incumbent.dev/multilock"] != "" {
 		t.Errorf("the Lease in the end: %+v, notes %v", got.Record, got.Notes)
 	}
-	spans := s.oneAtATime(s.all...)
+	spans := lives.Apart(s.t, s.all...)
 	t.Logf("%d spans of work, never two at once", spans)
 }

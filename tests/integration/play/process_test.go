@@ -205,8 +205,8 @@ func (p *process) write(ctx context.Context, as history.Write) {
 	for n := 0; ctx.Err() == nil; n++ {
 		// A number, so that each write changes the object: one that does not is no event.
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%s}},"data":{"n":"%s-%d"}}`, strings.Join(labels, ","), as.Run, n)
-		call, cancel := context.WithTimeout(ctx, renew)
-		_, _ = client.Kube().CoreV1().ConfigMaps(p.w.namespace).Patch(call, work, types.MergePatchType, patch, metav1.PatchOptions{}) // refusals are what the gate is for
+		callCtx, cancel := context.WithTimeout(ctx, renew)
+		_, _ = client.Kube().CoreV1().ConfigMaps(p.w.namespace).Patch(callCtx, work, types.MergePatchType, patch, metav1.PatchOptions{}) // refusals are what the gate is for
 		cancel()
 		select {
 		case <-ctx.Done():

@@ -58,11 +58,7 @@ type world struct {
 func newWorld(t testing.TB, seed uint64, b bug) *world {
 	t.Helper()
 	c := cluster.Shared(t)
-	client, err := kube.NewClient(c.Admin(), kube.WithOwnConnections(), kube.WithRateLimit(-1, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kube.CloseIdleConnections(client) })
+	client := c.Client(t)
 	w := &world{
 		Run: play.NewRun(seed), t: t, bug: b, cluster: c, namespace: c.Namespace(t),
 		client: client, admin: client.Kube(), configs: map[string]*rest.Config{},

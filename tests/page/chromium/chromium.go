@@ -67,9 +67,9 @@ func Start(ctx context.Context) (*Browser, error) {
 
 // Stop ends it, and returns when it has ended.
 func (b *Browser) Stop() error {
-	bounded, cancel := context.WithTimeout(b.ctx, stopTimeout)
+	ctx, cancel := context.WithTimeout(b.ctx, stopTimeout)
 	defer cancel()
-	return chromedp.Cancel(bounded)
+	return chromedp.Cancel(ctx)
 }
 
 // Look is how a page is looked at.
@@ -105,9 +105,9 @@ func (b *Browser) Open(address string, look Look) (*Tab, error) {
 
 // Close closes it.
 func (t *Tab) Close() error {
-	bounded, cancel := context.WithTimeout(t.ctx, stopTimeout)
+	ctx, cancel := context.WithTimeout(t.ctx, stopTimeout)
 	defer cancel()
-	return chromedp.Cancel(bounded)
+	return chromedp.Cancel(ctx)
 }
 
 // Look changes how it is looked at.

@@ -125,9 +125,9 @@ func (r *Rollout) startParts(ctx context.Context) error {
 	server := &http.Server{ReadHeaderTimeout: headerTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "hello")
 	})}
-	own, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stopParts = func() { stop(); _ = server.Close() }
-	r.parts.Go(func() { r.fail("the load balancer has ended", balance.Run(own)) })
+	r.parts.Go(func() { r.fail("the load balancer has ended", balance.Run(ctx)) })
 	r.parts.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			r.fail("the backend has ended", err)
@@ -176,10 +176,10 @@ func (r *Rollout) StartFarNode(ctx context.Context) (*cluster.APIServer, error) 
 	if err != nil {
 		return nil, err
 	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	first := r.stopPods
 	r.stopPods = func() { first(); stop() }
-	r.pods.Go(func() { r.fail("the far node has ended", far.Run(running)) })
+	r.pods.Go(func() { r.fail("the far node has ended", far.Run(ctx)) })
 	return server, nil
 }
 
@@ -192,9 +192,9 @@ func (r *Rollout) startPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stopPods = stop
-	r.pods.Go(func() { r.fail("the node has ended", r.Node.Run(running)) })
+	r.pods.Go(func() { r.fail("the node has ended", r.Node.Run(ctx)) })
 	authority, err := certs.NewAuthority("incumbent tests")
 	if err != nil {
 		return err
@@ -244,12 +244,12 @@ func (r *Rollout) Work(ctx context.Context) error {
 		Kube: r.Kube, Gateways: r.gateways, Seed: r.options.Seed, Every: betweenWrites, Bundle: bundleName, Most: 6,
 		WithoutGateways: r.options.WithoutGateways,
 	}
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stopWork, r.working = stop, true
 	if len(urls) > 0 {
-		r.work.Go(func() { r.requests.Run(working) })
+		r.work.Go(func() { r.requests.Run(ctx) })
 	}
-	r.work.Go(func() { r.fail("the writer has ended", r.writer.Run(working)) })
+	r.work.Go(func() { r.fail("the writer has ended", r.writer.Run(ctx)) })
 	r.say("the writer begins, with seed %d, and requests to %d Gateways", r.options.Seed, len(urls))
 	return nil
 }

@@ -65,7 +65,7 @@ func TestAccountsOfSeveralLocks(t *testing.T) {
 	for _, p := range set.All() {
 		all = append(all, object{p.Policy, policyKind}, object{p.Binding, bindingKind})
 	}
-	if err := all.conflicts(set, false); err != nil {
+	if err := all.conflicts(set); err != nil {
 		t.Errorf("a set conflicts with itself: %v", err)
 	}
 }
@@ -111,7 +111,7 @@ func TestWhatIsObsoleteAndStays(t *testing.T) {
 }
 
 func TestWhatStands(t *testing.T) {
-	if Stands([]Finding{{Verdict: Holds}, {Verdict: Skipped}}) != nil || Stands([]Finding{{Verdict: Undecided}}) == nil || Stands([]Finding{{Verdict: Fails}}) == nil {
+	if Judge([]Finding{{Verdict: Holds}, {Verdict: Skipped}}, Judging{}) != nil || Judge([]Finding{{Verdict: Undecided}}, Judging{}) == nil || Judge([]Finding{{Verdict: Fails}}, Judging{}) == nil {
 		t.Error("what stands is not what holds, or is skipped")
 	}
 	if contains(map[string]string{"a": "b"}, map[string]string{"c": ""}) {

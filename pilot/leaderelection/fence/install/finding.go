@@ -76,6 +76,3 @@ func Judge(findings []Finding, by Judging) error {
 	}
 	return nil
 }
-
-// Stands is Judge with nothing unclear accepted.
-func Stands(findings []Finding) error { return Judge(findings, Judging{}) }

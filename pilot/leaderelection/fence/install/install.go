@@ -18,8 +18,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 )
 
-// FieldManager owns what Apply writes.
-const FieldManager = "incumbent-fence"
+// fieldManager owns what Apply writes.
+const fieldManager = "incumbent-fence"
 
 // Change says how one object was changed.
 type Change struct {
@@ -60,7 +60,10 @@ func Apply(ctx context.Context, client kubernetes.Interface, set fence.Set, opti
 	a := applier{ctx: ctx, client: client}
 	installed, err := list(ctx, client)
 	if err == nil {
-		err = errors.Join(installed.conflicts(set, o.TakeOver), scopes(client, set))
+		err = scopes(client, set)
+		if !o.TakeOver {
+			err = errors.Join(installed.conflicts(set), err)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("installing the fence %q: %w", set.Name, err)
@@ -130,7 +133,7 @@ func policyOf(ctx context.Context, client kubernetes.Interface, p fence.Pair) ta
 		replace: func(version string) (metav1.Object, error) {
 			policy := p.Policy.DeepCopy()
 			policy.ResourceVersion = version
-			return policies.Update(ctx, policy, metav1.UpdateOptions{FieldManager: FieldManager})
+			return policies.Update(ctx, policy, metav1.UpdateOptions{FieldManager: fieldManager})
 		},
 	}
 }
@@ -150,7 +153,7 @@ func bindingOf(ctx context.Context, client kubernetes.Interface, p fence.Pair) t
 		replace: func(version string) (metav1.Object, error) {
 			binding := p.Binding.DeepCopy()
 			binding.ResourceVersion = version
-			return bindings.Update(ctx, binding, metav1.UpdateOptions{FieldManager: FieldManager})
+			return bindings.Update(ctx, binding, metav1.UpdateOptions{FieldManager: fieldManager})
 		},
 	}
 }
@@ -188,7 +191,7 @@ func (t target) apply() (Change, error) {
 	force := true // our names are ours
 	for range mostConflicts {
 		var after metav1.Object
-		after, err = t.patch(body, metav1.PatchOptions{FieldManager: FieldManager, Force: &force})
+		after, err = t.patch(body, metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
 		if err == nil && !t.exact(after) {
 			_, err = t.replace(after.GetResourceVersion())
 		}

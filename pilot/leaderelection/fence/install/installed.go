@@ -93,15 +93,12 @@ func list(ctx context.Context, client kubernetes.Interface) (inventory, error) {
 
 // conflicts reports what is installed about the set's locks by others, or by itself for
 // other accounts.
-func (all inventory) conflicts(set fence.Set, takeOver bool) error {
-	if takeOver {
-		return nil
-	}
+func (all inventory) conflicts(set fence.Set) error {
 	var errs []error
-	told := map[string]bool{}
-	tell := func(format string, args ...any) {
-		if text := fmt.Sprintf(format, args...); !told[text] {
-			told[text] = true
+	found := map[string]bool{}
+	conflict := func(format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); !found[text] {
+			found[text] = true
 			errs = append(errs, errors.New(text))
 		}
 	}
@@ -111,7 +108,7 @@ func (all inventory) conflicts(set fence.Set, takeOver bool) error {
 			continue
 		}
 		if !o.of(set.Name) {
-			tell("%s is guarded by the fence %q already: a lock belongs to one fence; remove that one, declare it there, or take it over (--take-over)",
+			conflict("%s is guarded by the fence %q already: a lock belongs to one fence; remove that one, declare it there, or take it over (--take-over)",
 				strings.Join(shared, ", "), o.set())
 			continue
 		}
@@ -120,7 +117,7 @@ func (all inventory) conflicts(set fence.Set, takeOver bool) error {
 			after := listed(p.Policy, fence.AccountsAnnotation)
 			same := slices.Equal(o.locks(), listed(p.Policy, fence.LocksAnnotation))
 			if same && len(before) > 0 && !slices.ContainsFunc(before, func(a string) bool { return slices.Contains(after, a) }) {
-				tell("%s is guarded for %s, of which %s has none: its leader would be refused; correct the service accounts, or say that they are meant (--take-over)",
+				conflict("%s is guarded for %s, of which %s has none: its leader would be refused; correct the service accounts, or say that they are meant (--take-over)",
 					strings.Join(shared, ", "), strings.Join(before, ", "), strings.Join(after, ", "))
 			}
 		}

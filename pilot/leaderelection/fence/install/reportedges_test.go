@@ -12,8 +12,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 )
 
-// told is an audit log's line.
-type told struct {
+// auditLine is one of an audit log.
+type auditLine struct {
 	stage, verb, user, pods string
 	resource, sub           string
 	namespace, name         string
@@ -21,7 +21,7 @@ type told struct {
 	message, failures       string
 }
 
-func (l told) String() string {
+func (l auditLine) String() string {
 	at := time.Date(2026, 1, 2, 3, 4, l.at, 0, time.UTC).Format(time.RFC3339)
 	return fmt.Sprintf(`{"stage":%q,"requestReceivedTimestamp":%q,"verb":%q,"user":{"username":%q,"extra":{%q:[%s]}},`+
 		`"objectRef":{"resource":%q,"subresource":%q,"namespace":%q,"name":%q},"responseStatus":{"message":%q},"annotations":{%q:%q}}`+"\n",
@@ -36,38 +36,38 @@ func denied(policy, why string) string {
 // frequent is first, then by object, by who, by policy and by verb.
 func TestAReportInFull(t *testing.T) {
 	const ours, other = fence.PolicyPrefix + "s.work-1", fence.PolicyPrefix + "s.work-2"
-	base := told{stage: "ResponseComplete", verb: "update", user: "u", pods: `"p"`, resource: "configmaps", namespace: "ns", name: "x", message: denied(ours, "first")}
-	with := func(change func(*told)) told { l := base; change(&l); return l }
+	base := auditLine{stage: "ResponseComplete", verb: "update", user: "u", pods: `"p"`, resource: "configmaps", namespace: "ns", name: "x", message: denied(ours, "first")}
+	with := func(change func(*auditLine)) auditLine { l := base; change(&l); return l }
 	var log strings.Builder
-	for _, l := range []told{
-		with(func(l *told) { l.at = 5 }),
-		with(func(l *told) { l.at = 3; l.message = denied(ours, "second") }),
-		with(func(l *told) { l.at = 9; l.message = denied(ours, "third") }),
-		with(func(l *told) { l.stage = ""; l.at = 4; l.message = denied(ours, "last") }),
-		with(func(l *told) { l.stage = "RequestReceived" }),
-		with(func(l *told) { l.message = "" }),
-		with(func(l *told) { l.verb = "patch" }),
-		with(func(l *told) { l.message = denied(other, "another policy") }),
-		with(func(l *told) { l.user = "t" }),
-		with(func(l *told) { l.pods = `"q"` }),
-		with(func(l *told) { l.pods = `"p","q"` }),
-		with(func(l *told) { l.pods = "" }),
-		with(func(l *told) { l.name = "a" }),
-		with(func(l *told) { l.namespace, l.resource, l.name = "", "nodes", "n" }),
-		with(func(l *told) { l.resource, l.sub = "pods", "exec" }),
-		with(func(l *told) {
+	for _, l := range []auditLine{
+		with(func(l *auditLine) { l.at = 5 }),
+		with(func(l *auditLine) { l.at = 3; l.message = denied(ours, "second") }),
+		with(func(l *auditLine) { l.at = 9; l.message = denied(ours, "third") }),
+		with(func(l *auditLine) { l.stage = ""; l.at = 4; l.message = denied(ours, "last") }),
+		with(func(l *auditLine) { l.stage = "RequestReceived" }),
+		with(func(l *auditLine) { l.message = "" }),
+		with(func(l *auditLine) { l.verb = "patch" }),
+		with(func(l *auditLine) { l.message = denied(other, "another policy") }),
+		with(func(l *auditLine) { l.user = "t" }),
+		with(func(l *auditLine) { l.pods = `"q"` }),
+		with(func(l *auditLine) { l.pods = `"p","q"` }),
+		with(func(l *auditLine) { l.pods = "" }),
+		with(func(l *auditLine) { l.name = "a" }),
+		with(func(l *auditLine) { l.namespace, l.resource, l.name = "", "nodes", "n" }),
+		with(func(l *auditLine) { l.resource, l.sub = "pods", "exec" }),
+		with(func(l *auditLine) {
 			l.message, l.failures = "", `[{"message":"theirs","policy":"another"},{"message":"admitted","policy":"`+ours+`"}]`
 		}),
-		with(func(l *told) { l.message, l.failures = "", `[{"message":"theirs","policy":"another"}]` }),
-		with(func(l *told) { l.message, l.failures = "", `no JSON` }),
+		with(func(l *auditLine) { l.message, l.failures = "", `[{"message":"theirs","policy":"another"}]` }),
+		with(func(l *auditLine) { l.message, l.failures = "", `no JSON` }),
 		// Both speak of one request: it was refused.
-		with(func(l *told) { l.name, l.failures = "b", `[{"message":"admitted","policy":"`+other+`"}]` }),
+		with(func(l *auditLine) { l.name, l.failures = "b", `[{"message":"admitted","policy":"`+other+`"}]` }),
 		// Without the usual words the rest is the message.
-		with(func(l *told) { l.name, l.message = "c", "ValidatingAdmissionPolicy '"+ours+"' with binding 'b'" }),
+		with(func(l *auditLine) { l.name, l.message = "c", "ValidatingAdmissionPolicy '"+ours+"' with binding 'b'" }),
 	} {
 		log.WriteString(l.String())
 	}
-	log.WriteString("\n  \n" + with(func(l *told) { l.name = strings.Repeat("n", 1<<20) }).String())
+	log.WriteString("\n  \n" + with(func(l *auditLine) { l.name = strings.Repeat("n", 1<<20) }).String())
 	found, err := Report(strings.NewReader(log.String()))
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -93,7 +94,7 @@ type source struct {
 
 // follow watches until ctx ends, and begins anew after each failure.
 func (s *source) follow(ctx context.Context, trouble *kube.Trouble) {
-	pause := watchPause
+	backoff := kube.Backoff(watchPause, watchLongest)
 	for ctx.Err() == nil {
 		w, err := s.open()
 		if ctx.Err() == nil {
@@ -101,11 +102,9 @@ func (s *source) follow(ctx context.Context, trouble *kube.Trouble) {
 		}
 		if err == nil {
 			s.learn(ctx, w)
-			pause = watchPause // a watch ends in the ordinary course of things
-		} else {
-			pause = min(2*pause, watchLongest)
+			backoff = kube.Backoff(watchPause, watchLongest) // a watch ends in the ordinary course of things
 		}
-		_ = kube.Pause(ctx, pause)
+		_ = kube.Pause(ctx, backoff.Step())
 	}
 }
 
@@ -130,7 +129,7 @@ func (s *source) open() (watch.Interface, error) {
 		return nil, err
 	}
 	first := s.known == nil
-	if !first && !equal(s.known, now) {
+	if !first && !maps.Equal(s.known, now) {
 		s.changed()
 	}
 	s.known = now
@@ -176,5 +175,3 @@ func ofAFence(o metav1.Object) bool {
 
 // says changes with what an object says, and not with its status.
 func says(o metav1.Object) string { return fmt.Sprint(o.GetUID(), "/", o.GetGeneration()) }
-
-func equal(a, b map[string]string) bool { return len(a) == len(b) && contains(a, b) }

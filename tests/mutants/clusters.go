@@ -22,17 +22,17 @@ const (
 
 var clusterOptions = map[string]cluster.Options{bare: {WithoutControllers: true}, full: {}}
 
-// standing are the clusters that are up, by their kinds. A cluster in which a test failed, or
+// sharedClusters are those that are up, by their kinds. A cluster in which a test failed, or
 // left behind what concerns everyone, is replaced: the next mutant is to meet what the tests
 // met without any.
-type standing struct {
+type sharedClusters struct {
 	mu   sync.Mutex
 	up   map[string]*cluster.Cluster
 	used int // how many were started
 }
 
 // environment leads a suite's tests to its cluster.
-func (s *standing) environment(ctx context.Context, kind string) ([]string, error) {
+func (s *sharedClusters) environment(ctx context.Context, kind string) ([]string, error) {
 	if kind == "" {
 		return nil, nil
 	}
@@ -53,7 +53,7 @@ func (s *standing) environment(ctx context.Context, kind string) ([]string, erro
 }
 
 // after ends a cluster that was not left as it was.
-func (s *standing) after(ctx context.Context, kind string, failed bool) error {
+func (s *sharedClusters) after(ctx context.Context, kind string, failed bool) error {
 	if kind == "" {
 		return nil
 	}
@@ -103,13 +103,13 @@ func leftBehind(ctx context.Context, c *cluster.Cluster) (int, error) {
 }
 
 // end stops all clusters.
-func (s *standing) end() error {
+func (s *sharedClusters) end() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var first error
 	for _, kind := range slices.Sorted(maps.Keys(s.up)) {
 		if err := s.up[kind].Stop(); err != nil && first == nil {
-			first = fmt.Errorf("the standing cluster: %w", err)
+			first = fmt.Errorf("the shared cluster: %w", err)
 		}
 	}
 	s.up = nil

@@ -1,0 +1,40 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+)
+
+// patiently is for a machine on which a renewal is there before one's own write, again and again.
+var patiently = wait.Backoff{Steps: 50, Duration: 10 * time.Millisecond, Jitter: 1}
+
+// Objects is a typed client of one kind.
+type Objects[T metav1.Object] interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
+	Create(ctx context.Context, object T, options metav1.CreateOptions) (T, error)
+	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
+}
+
+// Edit changes the object of blank's name, guarded by its version, and again when it was overtaken. Where there is none it
+// creates blank, changed.
+func Edit[T metav1.Object](ctx context.Context, client Objects[T], blank T, change func(T)) error {
+	return retry.RetryOnConflict(patiently, func() error {
+		object, err := client.Get(ctx, blank.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			change(blank)
+			_, err = client.Create(ctx, blank, metav1.CreateOptions{})
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		change(object)
+		_, err = client.Update(ctx, object, metav1.UpdateOptions{})
+		return err
+	})
+}

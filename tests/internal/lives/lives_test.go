@@ -1,0 +1,92 @@
+package lives
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type candidate struct {
+	name string
+	*Recorder
+}
+
+func (c candidate) Lives() (string, Spans) { return c.name, c.Spans() }
+
+// failed collects what a test would fail with.
+type failed struct {
+	testing.TB
+	lines []string
+}
+
+func (f *failed) Helper() {}
+
+func (f *failed) Errorf(format string, args ...any) {
+	f.lines = append(f.lines, fmt.Sprintf(format, args...))
+}
+
+func TestRecorder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r Recorder
+		if r.Live() || r.Draining() || r.Last() != (Span{}) {
+			t.Error("it has a span before the first")
+		}
+		began := time.Now()
+		told, ended := r.Begin()
+		if !r.Live() || r.Draining() {
+			t.Errorf("running: %+v", r.Spans())
+		}
+		time.Sleep(time.Second)
+		told()
+		if !r.Live() || !r.Draining() {
+			t.Errorf("told to stop: %+v", r.Spans())
+		}
+		time.Sleep(time.Second)
+		ended()
+		if want := (Span{began, began.Add(time.Second), began.Add(2 * time.Second)}); r.Live() || r.Draining() || r.Last() != want {
+			t.Errorf("ended: %+v, want %+v", r.Spans(), want)
+		}
+	})
+}
+
+// Candidates that ran at once are named, ones that go on included; those that took turns are not.
+func TestApart(t *testing.T) {
+	now := time.Now()
+	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
+	first := candidate{"first", Recorded(Span{From: at(-9), To: at(-6)}, Span{From: at(-2)})}
+	for name, test := range map[string]struct {
+		other Span
+		fails int
+	}{
+		"between":                  {Span{From: at(-6), To: at(-2)}, 0},
+		"within the first span":    {Span{From: at(-8), To: at(-7)}, 1},
+		"over its end":             {Span{From: at(-7), To: at(-5)}, 1},
+		"over its begin":           {Span{From: at(-10), To: at(-8)}, 1},
+		"over all":                 {Span{From: at(-10)}, 2},
+		"beside one that goes on":  {Span{From: at(-1), To: at(0)}, 1},
+		"both go on":               {Span{From: at(-1)}, 1},
+		"told is nothing that ran": {Span{From: at(-5), Told: at(-4), To: at(-3)}, 0},
+	} {
+		f := &failed{TB: t}
+		if n := Apart(f, first, candidate{"second", Recorded(test.other)}); n != 3 || len(f.lines) != test.fails {
+			t.Errorf("%s: of %d spans it finds %q, want %d", name, n, f.lines, test.fails)
+		}
+	}
+}
+
+func TestProcessEndsAsOftenAsItIsAsked(t *testing.T) {
+	var p Process
+	over := errors.New("over")
+	p.Start(t.Context(), func(ctx context.Context) error {
+		<-ctx.Done()
+		return over
+	})
+	for range 2 {
+		if err := p.Quit(); !errors.Is(err, over) {
+			t.Errorf("it ended with %v", err)
+		}
+	}
+}
