@@ -12,7 +12,7 @@ import (
 )
 
 // JitterFactor is the most by which the time between two polls exceeds RetryPeriod, as a share of that.
-const JitterFactor = 1.2
+const JitterFactor = core.JitterFactor
 
 // DefaultMaxClockDrift is the share by which clock rates may differ from true time.
 // Clocks of computers stay below 0.0005 even undisciplined; this leaves room.

@@ -2,8 +2,8 @@ package core
 
 import "time"
 
-// jitterFactor is client-go's: a poll comes after RetryPeriod times 1 to 2.2.
-const jitterFactor = 1.2
+// JitterFactor is client-go's: a poll comes after RetryPeriod times 1 to 2.2.
+const JitterFactor = 1.2
 
 // absorb learns from one input. It chooses nothing and changes no phase.
 func (c Config) absorb(s State, in Input) State {
@@ -63,7 +63,7 @@ func (s State) gap() State {
 // pollAfter sets the next poll. While a watch is up it comes only after two silent
 // RetryPeriods, in which a live holder would have written twice.
 func (c Config) pollAfter(s State, in Input) State {
-	wait := c.Retry + time.Duration(float64(c.Retry)*jitterFactor*float64(in.Jitter)/256)
+	wait := c.Retry + time.Duration(float64(c.Retry)*JitterFactor*float64(in.Jitter)/256)
 	s.PollAt = in.Now.Mono.After(wait)
 	if s.Watch {
 		s.PollAt = s.PollAt.After(c.Retry)
@@ -252,18 +252,12 @@ func (c Config) replied(s State, in Input) State {
 	s = c.pollAfter(s, in)
 	s.Asking.AnsweredAt = in.Now.Mono
 	*s.Effort.of(call.Op) = Effort{}
-	if call.Op == Read {
-		// An answer to a question asked after we learned what we know is newer than
-		// that, whatever its version says: a store can be restored from a backup.
-		if in.Snap.Version < s.Snap.Version && call.Learned != s.Learned {
-			return s
-		}
-		if s.Known == BehindGap && !call.BeforeGap {
+	// An answer to a question asked after we learned what we know is newer than
+	// that, whatever its version says: a store can be restored from a backup.
+	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {
+		if call.Op == Read && s.Known == BehindGap && !call.BeforeGap {
 			s.Known = Behind
 		}
-		return c.observe(s, in)
-	}
-	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {
 		s = c.observe(s, in)
 	}
 	return c.acknowledged(s, call, in)
@@ -272,13 +266,11 @@ func (c Config) replied(s State, in Input) State {
 // acknowledged takes in a write of ours that the store has confirmed. The cover
 // counts from when the request was sent: the store may have applied it right then.
 func (c Config) acknowledged(s State, call Call, in Input) State {
+	if call.Op != Acquire && call.Op != Renew {
+		return s
+	}
 	if call.Op == Acquire {
 		s.Term = Term{UID: in.Snap.UID, Transitions: call.Record.Transitions, Token: in.Snap.Version}
-	}
-	switch call.Op {
-	case Release, HandOver, Ask:
-		return s
-	case NoOp, Read, Acquire, Renew:
 	}
 	s.Own.Renewed = call.Sent.Mono
 	if !c.ours(s) || s.Drain.Lost != NotLost {

@@ -97,7 +97,7 @@ func TestWhatInputsChange(t *testing.T) {
 			}
 		}
 	}
-	for phase, want := range map[Phase]DrainKind{Leading: DrainToStepDown, Following: DrainToEnd, Settling: DrainToEnd, Draining: DrainToEnd} {
+	for phase, want := range map[Phase]DrainKind{Leading: DrainToStepDown, Following: 0, Settling: 0, Draining: 0} {
 		if got := c.absorb(State{Phase: phase}, Input{Kind: StepDown, Now: testNow}).Drain.Kind; got != want {
 			t.Errorf("stepping down while %v: %v", phase, got)
 		}

@@ -121,14 +121,7 @@ func (c Config) longestPause(s State, op Op, now Instant) time.Duration {
 // mayLoseTerm reports whether we have something to lose: a term in which we act or have acted or,
 // while we settle, a lease that has not run out. Anybody may take the lock after that.
 func (c Config) mayLoseTerm(s State, now Instant) bool {
-	switch s.Phase {
-	case Leading, Draining, Releasing:
-		return true
-	case Settling:
-		return now < c.ExpiresAt(s)
-	case Following, Done:
-	}
-	return false
+	return s.Phase == Leading || s.Phase == Draining || s.Phase == Releasing || s.Phase == Settling && now < c.ExpiresAt(s)
 }
 
 // withoutPauses lifts the pauses of a nominee: it has a RetryPeriod to take the lock, before others do.

@@ -97,7 +97,7 @@ type stage struct {
 	late  bool // its time is up
 }
 
-// stages are those that a history can lead to. What DrainToBoth adds to DrainToHandOver is
+// stages are those that a history can lead to. What DrainToStepDown adds to DrainToHandOver is
 // the back-off that follows.
 var stages = func() []stage {
 	all := []stage{{phase: Following}, {phase: Settling}, {phase: Done}, {phase: Leading}, {phase: Leading, kind: DrainToStepDown}}

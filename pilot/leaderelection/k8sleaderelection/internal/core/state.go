@@ -221,10 +221,6 @@ const (
 	BehindGap
 )
 
-var knowledgeNames = [...]string{"unread", "current", "behind", "behind-gap"}
-
-func (k Knowledge) String() string { return knowledgeNames[k] }
-
 // Outdated reports whether a snapshot is known, and to be behind.
 func (k Knowledge) Outdated() bool { return k >= Behind }
 
@@ -247,7 +243,7 @@ type Earlier struct {
 type Requests struct {
 	Wanted     bool    // we have asked somebody for this lock and still want it
 	NotBefore  Instant // no request of ours
-	Count      uint8   // requests of ours in a row that have not made us leader, whoever was asked
+	Count      uint32  // requests of ours in a row that have not made us leader, whoever was asked
 	AnsweredAt Instant // when the store last answered: a watch may lag behind it
 	// Ignored is for how long the holder has renewed beside requests of ours, in this term
 	// and without an answer to anybody: see ignoresRequests.
@@ -290,34 +286,23 @@ type Drain struct {
 	Sent     bool          // a release or handover was sent and may have been stored
 }
 
-// DrainKind is what a term is drained for.
+// DrainKind is what a term is drained for. It can be both: a request was accepted by one that was
+// stepping down. Zero: the elector stops, or the term is lost.
 type DrainKind uint8
 
 const (
-	// DrainToEnd: the elector stops, or the term is lost.
-	DrainToEnd DrainKind = iota
 	// DrainToStepDown: the lock is released although the elector goes on, which then
 	// leaves it alone for a while.
-	DrainToStepDown
+	DrainToStepDown DrainKind = 1 << iota
 	// DrainToHandOver: a request was accepted.
 	DrainToHandOver
-	// DrainToBoth: a request was accepted by one that was stepping down.
-	DrainToBoth
 )
 
-// StepsDown reports whether a back-off is to follow.
-func (k DrainKind) StepsDown() bool { return k == DrainToStepDown || k == DrainToBoth }
+// stepsDown reports whether a back-off is to follow.
+func (k DrainKind) stepsDown() bool { return k&DrainToStepDown != 0 }
 
 // HandsOver reports whether a request was accepted.
-func (k DrainKind) HandsOver() bool { return k >= DrainToHandOver }
-
-// handingOver is k, and a handover too.
-func (k DrainKind) handingOver() DrainKind {
-	if k.StepsDown() {
-		return DrainToBoth
-	}
-	return DrainToHandOver
-}
+func (k DrainKind) HandsOver() bool { return k&DrainToHandOver != 0 }
 
 // Loss is what a term has lost. The gate never opens again in one that has lost anything.
 type Loss uint8

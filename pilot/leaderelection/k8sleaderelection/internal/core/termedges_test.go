@@ -225,7 +225,7 @@ func TestWhatATermLeavesBehind(t *testing.T) {
 		"a step-down":                         {func(s *State) { s.Drain.Kind = DrainToStepDown }, 8, 3},
 		"the first":                           {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 0 }, 2, 1},
 		"a step-down after a lease":           {func(s *State) { s.Drain.Kind, s.BeganAt = DrainToStepDown, seconds(-16) }, 2, 1},
-		"a step-down that handed over":        {func(s *State) { s.Drain.Kind = DrainToBoth }, 8, 3},
+		"a step-down that handed over":        {func(s *State) { s.Drain.Kind = DrainToStepDown | DrainToHandOver }, 8, 3},
 		"a handover":                          {func(s *State) { s.Drain.Kind = DrainToHandOver }, 0, 2},
 		"one of many":                         {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 5 }, 64, 5},
 		"an operator's order":                 {func(s *State) { s.Drain.Kind, s.Drain.CoolDown = DrainToHandOver, 40*time.Second }, 40, 2},

@@ -119,7 +119,7 @@ func drainsBeforeAccepting(c core.Config, s core.State, in core.Input) (core.Sta
 func unknownHandoverUndone(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	unknown := in.Kind == core.Replied && in.Result == core.Unknown
 	if unknown && s.Phase == core.Releasing && s.Flight.Op == core.HandOver && s.Cover.Left(in.Now) > 0 {
-		s.Phase, s.Drain.Kind, s.Snap.Notes.Request = core.Leading, core.DrainToEnd, core.Request{}
+		s.Phase, s.Drain.Kind, s.Snap.Notes.Request = core.Leading, 0, core.Request{}
 	}
 	return c.Step(s, in)
 }
