@@ -98,16 +98,17 @@ func (l *MultiLock) Read(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	for i, half := range []Versioned{primary, secondary} {
-		asked := l.mem.asked(core.Half(i))
+		sight, _ := l.mem.known()
 		snap, err := half.Read(ctx)
 		if err != nil {
 			return Snapshot{}, err
 		}
-		if err := l.mem.answered(core.Half(i), snap, asked); err != nil {
+		if err := l.mem.answered(core.Half(i), snap, sight.Asked(core.Half(i))); err != nil {
 			return Snapshot{}, err
 		}
 	}
-	return l.mem.combined(l.Identity()), nil
+	sight, objects := l.mem.known()
+	return combine(sight, objects, l.Identity()), nil
 }
 
 // Write implements Versioned. A conflict is one of the primary: nothing was written.
