@@ -45,7 +45,7 @@ func (c Config) absorb(s State, in Input) State {
 	case Fitness:
 		s.Unfit = in.Unfit
 	case Coordinator:
-		s = s.absence(in)
+		s.Absent = s.absence(in)
 	}
 	return s
 }

@@ -144,11 +144,8 @@ func (c Config) advanceReleasing(s State, now Moment) State {
 	if s.Term != (Term{}) && !c.ours(s) {
 		s.Drain.Lost = RecordLost
 	}
-	if s.Flight.Op != NoOp {
-		return s
-	}
 	gone := !s.Known.Outdated() && !c.releasable(s)
-	if !gone && now.Mono < s.Drain.Until {
+	if s.Flight.Op != NoOp || !gone && now.Mono < s.Drain.Until {
 		return s
 	}
 	return c.follow(s, now, c.releaseReason(s, gone))

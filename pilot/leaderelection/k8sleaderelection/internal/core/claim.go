@@ -36,10 +36,7 @@ const maxTransitions = 1<<31 - 1
 // by a guard of the lock, and a higher one has no room. Terms are told apart by their
 // token then, and by holder and marker as ever.
 func after(transitions int) int {
-	if transitions >= maxTransitions {
-		return transitions
-	}
-	return transitions + 1
+	return max(transitions, min(transitions+1, maxTransitions))
 }
 
 // renewal is our own record again, changed in its renew time alone.

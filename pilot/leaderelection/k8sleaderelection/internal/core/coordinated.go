@@ -1,5 +1,7 @@
 package core
 
+import "cmp"
+
 // In a coordinated election (KEP-4355) somebody beside the candidates chooses: a coordinator
 // names the holder of a lock that is free or has expired, and beside a live holder names the one
 // that it would rather have. Candidates create nothing, take nothing and ask nobody; they wait until they are named.
@@ -82,14 +84,11 @@ func (c Config) Uncoordinated(s State, now Instant) bool {
 }
 
 // absence notes since when the coordinator is known to be gone.
-func (s State) absence(in Input) State {
-	switch {
-	case !in.Absent:
-		s.Absent = 0
-	case s.Absent == 0:
-		s.Absent = max(1, in.Now.Mono)
+func (s State) absence(in Input) Instant {
+	if !in.Absent {
+		return 0
 	}
-	return s
+	return cmp.Or(s.Absent, max(1, in.Now.Mono))
 }
 
 // coordinatedOpening is when a candidate may take a coordinated election's lock, instead of at. One that waits for no coordinator

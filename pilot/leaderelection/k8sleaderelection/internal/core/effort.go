@@ -38,10 +38,9 @@ func (c Config) failed(s State, call Call, in Input) State {
 		*e = Effort{}
 	}
 	denied := e.denied(call)
-	switch {
-	case in.Result == Conflict && call.Op != Read && !denied:
+	if in.Result == Conflict && call.Op != Read && !denied {
 		s = c.conflicted(s, call, in)
-	default:
+	} else {
 		if denied {
 			e.Fails = max(e.Fails, 1) // so was the first of them, as it turns out
 		}

@@ -110,14 +110,12 @@ func (p Pair) Shown(self string) (which Half, both bool) {
 		return Secondary, false
 	case first >= claim && second >= claim && p.Primary.inTerm(p.Secondary.Record):
 		return Secondary, true
+	// The two steps that must not meet, or what one left behind. Never oneself.
+	case first == alone && second == alone && p.Primary.Record.Holder == self:
+		return Secondary, false
+	case first == alone && second == alone && p.Secondary.Record.Holder == self:
+		return Primary, false
 	case first == alone && second == alone:
-		// The two steps that must not meet, or what one left behind. Never oneself.
-		if p.Primary.Record.Holder == self {
-			return Secondary, false
-		}
-		if p.Secondary.Record.Holder == self {
-			return Primary, false
-		}
 		return p.newer(), false
 	case !p.Secondary.Exists:
 		return Primary, false
@@ -173,9 +171,6 @@ type PairWrite struct {
 	Record Record
 }
 
-// InTerm reports whether an object carries a record of the same holder and term.
-func (w PairWrite) InTerm(s Snapshot) bool { return s.inTerm(w.Record) }
-
 // Renews reports whether the write goes on with a term that stands in both objects.
 func (w PairWrite) Renews() bool {
 	return w.Base.Primary.inTerm(w.Record) && w.Base.Secondary.inTerm(w.Record)
@@ -211,7 +206,7 @@ func (w PairWrite) Carried(v PairSight, now Snapshot, notes Notes) Notes {
 // Aligns reports whether a hold that was written to one object is to replace what the other shows. Of two that
 // differ the newer object's counts, and a label on the one would bring back what an operator has ended.
 func (w PairWrite) Aligns(other Snapshot, hold Hold) bool {
-	return other.Notes.Hold != (Hold{}) && other.Notes.Hold != hold && w.InTerm(other)
+	return other.Notes.Hold != (Hold{}) && other.Notes.Hold != hold && other.inTerm(w.Record)
 }
 
 // Yields reports whether the record must not be written over what the secondary shows now,

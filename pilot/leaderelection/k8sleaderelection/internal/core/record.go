@@ -153,8 +153,7 @@ func (s Snapshot) Former() string {
 // hasFormer reports whether there is such a marker of another than self. One of one's own is none: a
 // process ends its functions before it takes part again, and a process that died has ended them too.
 func (s Snapshot) hasFormer(self string) bool {
-	former := s.Former()
-	return former != "" && former != self
+	return s.Former() != "" && s.Former() != self
 }
 
 // sameRecord reports whether nothing was written into the record between a and b.

@@ -138,9 +138,6 @@ func (c Config) outranks(s State) bool {
 
 // highest reports whether no candidate can outrank us, as far as we know.
 func (c Config) highest(s State) bool {
-	if !c.Ranked {
-		return true
-	}
 	rev, remote := strings.CutPrefix(c.Key, RemotePrefix)
-	return !remote && (s.Default.Revision == "" || rev == s.Default.Revision)
+	return !c.Ranked || !remote && (s.Default.Revision == "" || rev == s.Default.Revision)
 }
