@@ -66,9 +66,12 @@ type LeaderElectionConfig struct {
 	// returns nil is done.
 	Work []func(ctx context.Context) error
 	// Ranked makes keys revisions: the holder of a key of the default revision (see
-	// SetDefaultRevision), or a local one of the same revision, goes before others. It
+	// DefaultRevision), or a local one of the same revision, goes before others. It
 	// asks a leader of ours to hand over, and preempts any other.
 	Ranked bool
+	// DefaultRevision, if given, says what is known of the default revision now; one that is not Synced says nothing. The
+	// elector asks when it starts and at each Reconsider, and nobody passes it a value, which could come late. It must not block.
+	DefaultRevision func() DefaultRevision
 	// SyncWait is how long a Ranked elector that does not know the default revision yet
 	// waits for it, from its start, before it takes a lock. A leader that does not know the
 	// default cannot judge a request, so a candidate of higher rank preempts it, and then

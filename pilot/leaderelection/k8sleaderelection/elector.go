@@ -27,17 +27,16 @@ var (
 
 // LeaderElector is one candidate of one election.
 type LeaderElector struct {
-	config          LeaderElectionConfig
-	lock            k8sresourcelock.Versioned
-	codec           codec
-	clock           *Clock
-	exit            func(code int)
-	running         atomic.Bool
-	view            atomic.Pointer[view]
-	defaultRevision atomic.Pointer[DefaultRevision]
-	absent          atomic.Bool          // the coordinator is known to be gone
-	loop            atomic.Pointer[loop] // nil unless it runs
-	former          *core.State          // what a Successor's run before this one knew in the end
+	config  LeaderElectionConfig
+	lock    k8sresourcelock.Versioned
+	codec   codec
+	clock   *Clock
+	exit    func(code int)
+	running atomic.Bool
+	view    atomic.Pointer[view]
+	absent  atomic.Bool          // the coordinator is known to be gone
+	loop    atomic.Pointer[loop] // nil unless it runs
+	former  *core.State          // what a Successor's run before this one knew in the end
 	// handover is the core.Instant since which a handover to this process, or by it, goes on; 0: none does.
 	handover atomic.Int64
 }
@@ -176,13 +175,6 @@ func (le *LeaderElector) IsLeader() bool {
 // GetLeader returns the identity in the record last seen; empty when there is none.
 func (le *LeaderElector) GetLeader() string { return le.view.Load().holder }
 
-// SetDefaultRevision tells a Ranked elector the default revision as of now. It does
-// not block and may be called at any time, before Run too.
-func (le *LeaderElector) SetDefaultRevision(d DefaultRevision) {
-	le.defaultRevision.Store(&d)
-	le.Reconsider()
-}
-
 // SetCoordinatorAbsent tells a Coordinated elector whether the election's coordinator is known to be gone, as
 // of now. After three lease durations of that the rules without one count. It does not block and may be called at any
 // time, before Run too.
@@ -192,7 +184,8 @@ func (le *LeaderElector) SetCoordinatorAbsent(absent bool) {
 	}
 }
 
-// Reconsider makes the elector ask its KeyComparison again at once.
+// Reconsider makes the elector ask its DefaultRevision and its KeyComparison again at once. It does not block and may be
+// called at any time: one that does not run yet asks when it starts.
 func (le *LeaderElector) Reconsider() { le.signal(reevaluate) }
 
 // StepDown ends the present term, if there is one: drain, release, and no campaign

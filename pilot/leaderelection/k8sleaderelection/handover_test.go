@@ -14,7 +14,7 @@ import (
 func enterRanked(t *testing.T, store *locktest.Store, identity, revision, defaultRevision string) *candidate {
 	t.Helper()
 	c := prepareKey(t, store, identity, revision, func(c *le.LeaderElectionConfig) { c.Ranked = true })
-	c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: defaultRevision})
+	c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: defaultRevision})
 	c.start(t)
 	return c
 }
@@ -31,7 +31,7 @@ func enterRankedTwo(t *testing.T, store *locktest.Store, revision string) (leade
 
 func setDefault(revision string, candidates ...*candidate) {
 	for _, c := range candidates {
-		c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: revision})
+		c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: revision})
 	}
 }
 
@@ -77,7 +77,7 @@ func TestStatusObserverHearsWhatOthersDo(t *testing.T) {
 		a := enterRanked(t, store, "a", "stable", "stable")
 		pass(time.Second)
 		b := prepareKey(t, store, "b", "stable", func(c *le.LeaderElectionConfig) { c.Ranked, c.Observer = true, &seen })
-		b.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
+		b.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
 		b.start(t)
 		pass(time.Second)
 		st := b.Status()

@@ -170,8 +170,10 @@ func (l *loop) eventOf(s signal) *event {
 // defaultNow tells the default revision.
 func (l *loop) defaultNow() *event {
 	ev := &event{}
-	if d := l.le.defaultRevision.Load(); d != nil {
-		ev.in.Kind, ev.in.Default = core.DefaultChanged, *d
+	if ask := l.le.config.DefaultRevision; ask != nil {
+		if d := ask(); d.Synced {
+			ev.in.Kind, ev.in.Default = core.DefaultChanged, d
+		}
 	}
 	return ev
 }

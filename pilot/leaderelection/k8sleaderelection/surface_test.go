@@ -87,7 +87,7 @@ func observed(t *testing.T, store *locktest.Store, identity, revision string, w 
 		c.Lock, c.Ranked, c.Observer = lock.Locker, true, w
 	})...)
 	c.lock = lock
-	c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
+	c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
 	c.start(t)
 	return c
 }
