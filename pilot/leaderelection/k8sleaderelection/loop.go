@@ -16,10 +16,9 @@ import (
 type event struct {
 	in   core.Input
 	lock k8sresourcelock.Snapshot
-	call call                          // Replied
-	err  error                         // StepDown: the run function's
-	news *k8sresourcelock.News         // what it says is not in yet
-	sub  *k8sresourcelock.Subscription // takes the place of a watch
+	call call                  // Replied
+	err  error                 // StepDown: the run function's
+	news *k8sresourcelock.News // what it says is not in yet
 }
 
 // loop owns an elector's state while it runs. Watch, replies and run functions post events,
@@ -90,9 +89,9 @@ func (l *loop) start(ctx context.Context) {
 	l.changed = time.Now()
 	l.startWatching()
 	if l.le.config.Fit != nil {
-		var work context.Context
-		work, l.stopFitness = context.WithCancel(l.values)
-		l.helpers.Go(func() { l.checkFitness(work) })
+		fitness, stop := context.WithCancel(l.values)
+		l.stopFitness = stop
+		l.helpers.Go(func() { l.checkFitness(fitness) })
 	}
 	l.le.loop.Store(l)
 	l.le.clock.jumps.add(l)

@@ -52,6 +52,11 @@ func (c *change) denied() bool {
 		(c.after.Effort.Writes.Fails > c.before.Effort.Writes.Fails || c.after.Effort.Asks.Fails > c.before.Effort.Asks.Fails)
 }
 
+// beginsHandover reports whether the leader drains for another from now on.
+func (c *change) beginsHandover() bool {
+	return c.after.Drain.Kind.HandsOver() && !c.before.Drain.Kind.HandsOver()
+}
+
 // acknowledged is what of ours the store has confirmed, NoOp when that is nothing.
 func (c *change) acknowledged() core.Op {
 	if call := c.before.Flight; call.Answered(c.in) {
@@ -218,8 +223,8 @@ func (r *reporter) recordViewOf(s *core.State) (v recordView) {
 	snap := &s.Snap
 	v.lease = snap.Record.Lease
 	// Beside the marker of a former holder the present one waits until that one has ended.
-	if snap.Former() == "" && !r.leaderless(s) {
-		v.actsUntil = r.core.ExpiresAt(*s)
+	if snap.Former() == "" {
+		v.actsUntil = r.core.ActsUntil(*s)
 	}
 	v.handsOver = snap.Acting() && snap.Notes.Marker.Handover
 	if snap.OnHold() {

@@ -102,6 +102,14 @@ func (c Config) mayActUntil(s State) Instant {
 	return c.ExpiresAt(s).After(c.PeerGrace)
 }
 
+// ActsUntil is until when the recorded holder acts, as far as the record tells; zero: nobody does. Of ourselves we know it.
+func (c Config) ActsUntil(s State) Instant {
+	if !s.Snap.Held() || s.Snap.Nominated() || s.Snap.Record.Holder == c.Self && s.Phase != Leading && s.Phase != Draining {
+		return 0
+	}
+	return c.ExpiresAt(s)
+}
+
 // settledAt is from when on we may act if we became holder now.
 func (c Config) settledAt(s State) Instant {
 	if c.Immediate && s.Snap.Held() && !s.Snap.hasFormer(c.Self) {

@@ -330,3 +330,25 @@ func TestATermThatWasGoneStaysGone(t *testing.T) {
 		t.Error("a term that stands is gone")
 	}
 }
+
+// Until when the recorded holder acts: of ourselves by the phase, of others by the lease, and nobody while one is only nominated.
+func TestUntilWhenTheHolderActs(t *testing.T) {
+	c := testConfig()
+	lease := testNow.Mono.After(c.Lease)
+	for _, x := range []struct {
+		lock  string
+		phase Phase
+		want  Instant
+	}{
+		{"equal", Following, lease}, {"equal, unmarked", Following, lease}, {"mine, other's marker", Following, 0},
+		{"mine", Following, 0}, {"mine", Settling, 0}, {"mine", Leading, lease}, {"mine", Draining, lease}, {"mine", Releasing, 0},
+		{"absent", Following, 0}, {"no record", Following, 0}, {"unreadable", Following, 0}, {"free", Following, 0},
+		{"nominated", Following, 0}, {"nominated me", Following, 0},
+	} {
+		s := seenAt(0, lock(x.lock))
+		s.Phase = x.phase
+		if got := c.ActsUntil(s); got != x.want {
+			t.Errorf("%s, while %s: until %v, want %v", x.lock, x.phase, got, x.want)
+		}
+	}
+}
