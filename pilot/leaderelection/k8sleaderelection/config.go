@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/derive"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -229,11 +230,12 @@ func (c LeaderElectionConfig) validateLimits() (errs []error) {
 	}
 	limit := c.DrainLimit // before a default that comes of the other durations
 	c = c.withDefaults()
-	switch room := c.timing().DrainRoom(c.MaxClockDrift); {
+	t := c.timing()
+	switch room := derive.DrainRoom(t, c.MaxClockDrift); {
 	case room <= 0:
 		errs = append(errs, fmt.Errorf("RenewDeadline %v leaves no time to drain within LeaseDuration %v with clocks off by %v: "+
 			"lengthen LeaseDuration, or shorten RenewDeadline (to less than %v)",
-			c.RenewDeadline, c.LeaseDuration, c.MaxClockDrift, c.timing().SafeLease(c.MaxClockDrift).Truncate(time.Millisecond)))
+			c.RenewDeadline, c.LeaseDuration, c.MaxClockDrift, derive.SafeLease(t, c.MaxClockDrift).Truncate(time.Millisecond)))
 	case limit > room:
 		errs = append(errs, fmt.Errorf("RenewDeadline %v and DrainLimit %v do not fit into LeaseDuration %v with clocks off by %v: "+
 			"lengthen LeaseDuration, or shorten RenewDeadline or DrainLimit (at most %v)",
@@ -247,8 +249,8 @@ func (c LeaderElectionConfig) withDefaults() LeaderElectionConfig {
 	if c.MaxClockDrift == 0 {
 		c.MaxClockDrift = DefaultMaxClockDrift
 	}
-	timing := c.timing()
-	c.DrainLimit, c.StopLimit = timing.DrainLimit, timing.StopLimit
+	t := c.timing()
+	c.DrainLimit, c.StopLimit = t.DrainLimit, t.StopLimit
 	if c.Name == "" {
 		c.Name = c.Lock.Describe()
 	}
@@ -257,14 +259,14 @@ func (c LeaderElectionConfig) withDefaults() LeaderElectionConfig {
 
 // timing is the part of the configuration that is durations.
 func (c LeaderElectionConfig) timing() core.Timing {
-	return core.Timing{
+	return derive.Timing(core.Timing{
 		Lease: c.LeaseDuration, Cover: c.RenewDeadline, Retry: c.RetryPeriod,
 		PeerGrace: c.PeerGrace, SyncWait: c.SyncWait, DrainLimit: c.DrainLimit, StopLimit: c.StopLimit,
-	}.Derived(c.MaxClockDrift)
+	}, c.MaxClockDrift)
 }
 
 // core is the part of the configuration that decisions are made by.
-func (c LeaderElectionConfig) core(oneCycle bool) core.Config {
+func (c LeaderElectionConfig) core() core.Config {
 	return core.Config{
 		Self: c.Lock.Identity(), Key: c.Lock.Key(),
 		Timing:    c.timing(),
@@ -272,7 +274,6 @@ func (c LeaderElectionConfig) core(oneCycle bool) core.Config {
 		External:  !c.Ranked && c.KeyComparison != nil,
 		Immediate: c.PreemptImmediately,
 		Release:   c.ReleaseOnCancel,
-		OneCycle:  oneCycle,
 
 		Coordinated: c.Coordinated,
 		Successor:   c.Successor,

@@ -28,6 +28,7 @@ var (
 // LeaderElector is one candidate of one election.
 type LeaderElector struct {
 	config  LeaderElectionConfig
+	core    core.Config // but for OneCycle
 	lock    k8sresourcelock.Versioned
 	codec   codec
 	clock   *Clock
@@ -76,6 +77,7 @@ func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
 	lec = lec.withDefaults()
 	le := &LeaderElector{
 		config: lec,
+		core:   lec.core(),
 		lock:   versioned(lec.Lock),
 		codec:  codec{seed: maphash.MakeSeed()},
 		clock:  lec.Clock,

@@ -50,7 +50,7 @@ type loop struct {
 
 func newLoop(le *LeaderElector, oneCycle bool) *loop {
 	l := &loop{
-		inputs: newInputs(), le: le, core: le.config.core(oneCycle),
+		inputs: newInputs(), le: le, core: le.core,
 		state: core.State{Unfit: le.config.Fit != nil}, shared: le.config.Shared,
 	}
 	if le.former != nil {
@@ -60,7 +60,7 @@ func newLoop(le *LeaderElector, oneCycle bool) *loop {
 	if l.shared == nil {
 		l.shared = &k8sresourcelock.Shared{}
 	}
-	l.bootAlarm.ring = l.tick
+	l.core.OneCycle, l.bootAlarm.ring = oneCycle, l.tick
 	return l
 }
 

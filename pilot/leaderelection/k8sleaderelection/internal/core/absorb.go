@@ -26,8 +26,8 @@ func (c Config) absorb(s State, in Input) State {
 		}
 		s.Default = in.Default
 	case Watching:
-		if in.Gap {
-			s = s.gap()
+		if in.Gap && s.Known != Unread {
+			s.Known, s.Flight.BeforeGap = BehindGap, s.Flight.Op == Read
 		}
 		s.Watch = true
 		s = c.pollAfter(s, in)
@@ -46,16 +46,6 @@ func (c Config) absorb(s State, in Input) State {
 		s.Unfit = in.Unfit
 	case Coordinator:
 		s.Absent = s.absence(in)
-	}
-	return s
-}
-
-// gap notes that a watch began with the present state. What is gone by then makes no event: only
-// a read that was sent since shows it. Of two objects one may be gone while the other's events
-// go on. The first read of all may have been sent before: a cycle begins with both.
-func (s State) gap() State {
-	if s.Known != Unread {
-		s.Known, s.Flight.BeforeGap = BehindGap, s.Flight.Op == Read
 	}
 	return s
 }
@@ -88,8 +78,7 @@ func (c Config) observe(s State, in Input) State {
 		// So that an event from before the deletion is distinguished from a new object's.
 		snap.Version = max(snap.Version, s.Snap.Version)
 	}
-	rewound := snap.Version < s.Snap.Version
-	changed := s.Known == Unread || !sameRecord(s.Snap, snap) || rewound
+	changed := s.Known == Unread || !sameRecord(s.Snap, snap) || snap.Version < s.Snap.Version
 	follows := in.Kind == Seen && s.Known == Current && snap.byCoordinator() && continues(s.Snap, snap)
 	if s.Known != Unread && changed {
 		s = c.displaced(s, snap, now, follows)
@@ -149,7 +138,8 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 	if goesOn || endedWell(s.Snap, next) {
 		return s
 	}
-	if s.returns(next) {
+	if away := s.Earlier.Away; !s.Snap.Exists && next.Acting() && next.Record.Holder == away.Holder && s.Earlier.Until == away.Until {
+		// The leader whose lock was deleted acts in the next one, and nobody else has given a reason to wait since.
 		s.Earlier.Until, s.Earlier.Away = s.Earlier.Away.Prior, Away{}
 	}
 	until := c.mayActUntil(s)
@@ -227,12 +217,6 @@ func (c Config) isDuplicate(s State, next Snapshot) bool {
 	// The same record that now stands in the other of two objects too is not one more write.
 	changed := sameHolder(s.Snap, next) && s.Snap.Record != next.Record && !next.Nominated()
 	return !s.wrote(next) && (s.Own.Duplicate || changed || appeared)
-}
-
-// returns reports whether next shows the leader acting whose lock was deleted before, and
-// nobody else has given a reason to wait since.
-func (s State) returns(next Snapshot) bool {
-	return !s.Snap.Exists && next.Acting() && next.Record.Holder == s.Earlier.Away.Holder && s.Earlier.Until == s.Earlier.Away.Until
 }
 
 // replied takes in the end of the call in flight.

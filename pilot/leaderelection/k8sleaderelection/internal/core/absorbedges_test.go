@@ -80,7 +80,7 @@ func TestWhatAGapLeavesOpen(t *testing.T) {
 		"in a write":   {writing, BehindGap, false},
 		"in no call":   {State{Known: Current}, BehindGap, false},
 	} {
-		if got := c.s.gap(); got.Known != c.known || got.Flight.BeforeGap != c.before {
+		if got := testConfig().absorb(c.s, Input{Kind: Watching, Gap: true}); got.Known != c.known || got.Flight.BeforeGap != c.before {
 			t.Errorf("%s: %v, before %v", name, got.Known, got.Flight.BeforeGap)
 		}
 	}

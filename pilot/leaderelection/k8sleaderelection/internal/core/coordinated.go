@@ -18,12 +18,9 @@ const coordinatorLeases = 3
 // itself. Such a name begins no term: the transitions are those of the term before.
 func (s Snapshot) byCoordinator() bool { return s.Nominated() && s.Notes.Nominated.Uncounted }
 
-// preferred is whom a coordinator wants in the holder's place; empty: it is content.
-func (s Snapshot) preferred() string {
-	if !s.Strategy || !s.Held() || s.bySuccessors() || s.Preferred == s.Record.Holder {
-		return ""
-	}
-	return s.Preferred
+// prefersOther reports whether a coordinator wants another in the holder's place.
+func (s Snapshot) prefersOther() bool {
+	return s.Strategy && s.Held() && !s.bySuccessors() && s.Preferred != "" && s.Preferred != s.Record.Holder
 }
 
 // promisedToOther reports whether a coordinator means a free lock for another than self, and has yet to write that one in. Whoever took it
@@ -35,7 +32,7 @@ func (s Snapshot) promisedToOther(self string) bool {
 // yields reports whether the holder has to give way to whom a coordinator prefers. An operator's hold
 // goes before that, as it does before rank.
 func (c Config) yields(s State, now Instant) bool {
-	return s.Snap.preferred() != "" && now >= s.holdEnds()
+	return s.Snap.prefersOther() && now >= s.holdEnds()
 }
 
 // yield ends a term for the one that a coordinator prefers. Who knows coordinators hands over to it;

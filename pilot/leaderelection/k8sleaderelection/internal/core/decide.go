@@ -218,11 +218,10 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 		return a.because(s.Why)
 	}
 	due := c.renewAt(s)
-	accept, refuse := false, ""
+	accept, refuse, again := false, "", Never
 	if s.Phase != Settling && !c.Successor {
 		// Also while it drains for another reason: whoever renews and does not answer is
 		// no leader of ours. See ignoresRequests.
-		again := Never
 		if accept, refuse, again = c.judge(s, now.Mono); accept || refuse != "" {
 			due = now.Mono
 		}

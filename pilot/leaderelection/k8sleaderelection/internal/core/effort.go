@@ -37,7 +37,9 @@ func (c Config) failed(s State, call Call, in Input) State {
 	if e.Last.After(2*c.Lease) < now { // that was another trouble
 		*e = Effort{}
 	}
-	denied := e.denied(call)
+	// In conflict before, guarded by the version that it has now: the store was asked in between, and nobody else has
+	// written. Then it is no other writer, but something that denies writes with that code, for as long as it will.
+	denied := e.Conflicts > 0 && e.Base == call.Base
 	if in.Result == Conflict && call.Op != Read && !denied {
 		s = c.conflicted(s, call, in)
 	} else {
@@ -65,11 +67,6 @@ func (c Config) failed(s State, call Call, in Input) State {
 	s.Own.AcquireUnknown = s.Own.AcquireUnknown || in.Result == Unknown && call.Op == Acquire
 	return s
 }
-
-// denied reports whether a write that has failed was in conflict before, guarded by the version that it
-// has now: the store was asked in between, and nobody else has written. Then it is no other writer,
-// but something that denies writes with that code, for as long as it will.
-func (e *Effort) denied(call Call) bool { return e.Conflicts > 0 && e.Base == call.Base }
 
 // conflicted takes in a write that met another version. The first is tried again as soon
 // as the store was asked; where others write all the time, one tries no more than they do.

@@ -217,7 +217,9 @@ const (
 	// Behind: Snap is known to be behind. It is good for nothing but a renewal, which is
 	// guarded by its version.
 	Behind
-	// BehindGap: likewise, and a watch began since the last read was sent: see gap.
+	// BehindGap: likewise, and a watch began since the last read was sent. What is gone by then makes no event: only
+	// a read that was sent since shows it. Of two objects one may be gone while the other's events
+	// go on. The first read of all may have been sent before: a cycle begins with both.
 	BehindGap
 )
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/derive"
 )
 
 // pairWorld is a run in which an election moves from one object to another: some of its
@@ -76,7 +77,7 @@ func (w *pairWorld) start(name, key string) {
 	t := w.timing
 	p.cfg = core.Config{
 		Self: name, Key: key, Ranked: true, Release: true,
-		Timing: core.Timing{Lease: t.lease, Cover: t.cover, Retry: t.retry}.Derived(delta),
+		Timing: derive.Timing(core.Timing{Lease: t.lease, Cover: t.cover, Retry: t.retry}, delta),
 	}
 	w.procs = append(w.procs, p)
 	w.tracef("%s starts, key %s, both %v", p.id, p.key, p.both)
