@@ -62,16 +62,18 @@ func TestFlipOfTheDefaultHandsOver(t *testing.T) {
 	})
 }
 
-// statuses counts what a StatusObserver hears.
+// statuses counts how often a TermObserver hears that the Status has changed.
 type statuses struct{ heard atomic.Int64 }
 
 func (*statuses) Phase(string, string, string, string)               {}
 func (*statuses) Call(string, string, string, string, time.Duration) {}
+func (*statuses) Term(string, bool, string)                          {}
+func (*statuses) ObserveDuration(string, le.Interval, time.Duration) {}
 func (s *statuses) StatusChanged(string)                             { s.heard.Add(1) }
 
 // A follower's Status tells who holds the lock, and an observer of it hears when that becomes different, of a peer's
 // renewals as well; of nothing else.
-func TestStatusObserverHearsWhatOthersDo(t *testing.T) {
+func TestAnObserverHearsWhatOthersDo(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		var seen statuses
 		a := enterRanked(t, store, "a", "stable", "stable")

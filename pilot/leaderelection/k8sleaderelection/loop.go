@@ -278,7 +278,7 @@ func (l *loop) publish(c *change) {
 		return
 	}
 	l.le.view.Store(&v)
-	if o, ok := l.le.config.Observer.(StatusObserver); ok {
+	if o := l.report.termObserver(); o != nil {
 		o.StatusChanged(l.le.config.Name)
 	}
 	if f := l.le.config.Callbacks.OnNewLeader; f != nil && v.holder != "" && v.holder != old.holder {

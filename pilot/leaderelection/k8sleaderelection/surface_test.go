@@ -44,6 +44,8 @@ func (w *witness) Term(_ string, began bool, reason string) {
 	w.terms = append(w.terms, map[bool]string{true: "+", false: "-"}[began]+reason)
 }
 
+func (*witness) StatusChanged(string) {}
+
 func (w *witness) ObserveDuration(_ string, what le.Interval, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,11 +24,6 @@ type Part struct {
 	Stands bool
 }
 
-// Half reports whether the record has a holder that stands in one object of two.
-func (s Snapshot) Half() bool {
-	return s.Record.HolderIdentity != "" && s.Parts[0].Stands != s.Parts[1].Stands
-}
-
 // sums hashes records to be compared within this process.
 var sums = maphash.MakeSeed()
 

@@ -90,7 +90,7 @@ func (w *watching) next() k8sresourcelock.Snapshot {
 			if !ok {
 				w.t.Fatalf("the watch ended: %v", w.err)
 			}
-			if !snap.Half() {
+			if snap.Record.HolderIdentity == "" || snap.Parts[0].Stands == snap.Parts[1].Stands {
 				return snap
 			}
 		case <-w.t.ctx.Done():
