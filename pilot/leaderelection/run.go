@@ -141,8 +141,8 @@ func (l *LeaderElection) prepare(ctx context.Context) (release func(), err error
 		release()
 		return nil, err
 	}
-	unfollow, giveBack := l.followDefault(), release
-	return func() { unpublish(); unfollow(); giveBack() }, nil
+	unfollow, releaseShared := l.followDefault(), release
+	return func() { unpublish(); unfollow(); releaseShared() }, nil
 }
 
 // followDefault has the elector ask for the default revision whenever it may have changed, from now on. unfollow ends

@@ -127,7 +127,7 @@ func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
 	if !le.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("election %s: %w", le.config.Name, ErrRunning)
 	}
-	err := le.awaitLeft(ctx)
+	err := le.awaitDrained(ctx)
 	if err == nil {
 		err = newLoop(le, oneCycle).run(ctx)
 	}
@@ -135,18 +135,18 @@ func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
 	return err
 }
 
-// awaitLeft waits for run functions of an earlier run: in a new term they would be beside those
+// awaitDrained waits for run functions of an earlier run: in a new term they would be beside those
 // that it starts, and its gate open to them.
-func (le *LeaderElector) awaitLeft(ctx context.Context) error {
-	left := le.Drained()
+func (le *LeaderElector) awaitDrained(ctx context.Context) error {
+	drained := le.Drained()
 	select {
-	case <-left:
+	case <-drained:
 		return nil
 	default:
 	}
 	le.logger().Warn("waiting for run functions of an earlier run to return", "election", le.config.Name)
 	select {
-	case <-left:
+	case <-drained:
 		return nil
 	case <-ctx.Done():
 		return le.stuck()

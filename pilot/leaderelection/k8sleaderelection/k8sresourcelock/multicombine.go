@@ -110,7 +110,7 @@ func combine(sight core.PairSight, objects Pair, self string) Snapshot {
 	if !is.Exists {
 		return Snapshot{ResourceVersion: objects.Secondary.ResourceVersion, Parts: parts}
 	}
-	parts[core.Primary].Stands, parts[core.Secondary].Stands = is.Stands&core.InFirst != 0, is.Stands&core.InSecond != 0
+	parts[core.Primary].Stands, parts[core.Secondary].Stands = is.Halves&core.InFirst != 0, is.Halves&core.InSecond != 0
 	out := Snapshot{
 		Exists: true, UID: objects.Secondary.UID, ResourceVersion: objects.Secondary.ResourceVersion, Parts: parts,
 		Record: one.Record, Notes: withOthers(withNote(one.Notes, MultiLockAnnotation, ""), is.Notes),

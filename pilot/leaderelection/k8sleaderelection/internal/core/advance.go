@@ -211,7 +211,7 @@ func (c Config) lossReason(s State) Reason {
 		return RecordEmptied
 	case snap.byCoordinator():
 		return Superseded // whoever was named: it is not our term
-	case snap.Record.Holder == c.Self && snap.Stands.half():
+	case snap.Record.Holder == c.Self && snap.Halves.half():
 		return HalfLost
 	case snap.Record.Holder == c.Self:
 		return IdentityConflict

@@ -85,13 +85,13 @@ func (v PairSight) Combined(h Half, both bool) Snapshot {
 	if !p.Exists && !s.Exists {
 		return Snapshot{Version: v.Version()}
 	}
-	out.Exists, out.UID, out.Version, out.Stands = true, v.UID(), v.Version(), InFirst<<h
+	out.Exists, out.UID, out.Version, out.Halves = true, v.UID(), v.Version(), InFirst<<h
 	out.Floor = max(p.Record.Transitions, s.Record.Transitions)
 	if p.Content == Unreadable || s.Content == Unreadable {
 		out.Content, out.Record = Unreadable, Record{}
 	}
 	if both {
-		out.Stands = InFirst | InSecond
+		out.Halves = InFirst | InSecond
 		out.Notes.Request = v.Of(v.noteFrom(onlyRequest)).Notes.Request
 		out.Notes.Hold = v.Of(v.noteFrom(onlyHold)).Notes.Hold
 	}

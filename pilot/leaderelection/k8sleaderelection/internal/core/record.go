@@ -75,9 +75,9 @@ type Snapshot struct {
 	Sum     uint64 // of the record's bytes: equal sums, unchanged record
 	Record  Record
 	Notes   Notes
-	// Of a lock that is two objects, Stands says in which the record stands, in this
+	// Of a lock that is two objects, Halves says in which the record stands, in this
 	// term, and Floor is the most transitions that either counts.
-	Stands Stands
+	Halves Halves
 	Floor  int
 	// Strategy: a coordinator chooses who holds this lock. Preferred is whom it wants in the
 	// holder's place; empty: nobody.
@@ -87,21 +87,21 @@ type Snapshot struct {
 	Successor bool
 }
 
-// Stands is in which of a lock's two objects a record stands. Zero: the lock is one.
-type Stands uint8
+// Halves is in which of a lock's two objects a record stands. Zero: the lock is one.
+type Halves uint8
 
 const (
-	InFirst Stands = 1 << iota
+	InFirst Halves = 1 << iota
 	InSecond
 )
 
 // half reports whether the record stands in one of two objects: nobody may act on that.
-func (s Stands) half() bool { return s == InFirst || s == InSecond }
+func (s Halves) half() bool { return s == InFirst || s == InSecond }
 
 // continues reports whether b's record can be what became of a's: the lock was not made
 // anew, and the one object in which a stood is not one of which b says nothing.
 func continues(a, b Snapshot) bool {
-	return sameLock(a, b) && (a.Stands == b.Stands || a.Stands&b.Stands != 0)
+	return sameLock(a, b) && (a.Halves == b.Halves || a.Halves&b.Halves != 0)
 }
 
 // Held reports whether there is a record that can be read, and it names a holder.
@@ -171,7 +171,7 @@ func sameHolder(a, b Snapshot) bool {
 // sameLock reports whether b is not made anew where a was. Of two objects, one that is not
 // there has no say.
 func sameLock(a, b Snapshot) bool {
-	if a.Stands == 0 {
+	if a.Halves == 0 {
 		return a.UID == b.UID
 	}
 	same := func(a, b string) bool { return a == b || a == "" || b == "" }

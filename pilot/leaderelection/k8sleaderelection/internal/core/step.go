@@ -133,7 +133,7 @@ func (c Config) ours(s State) bool {
 		snap.Record.Transitions != s.Term.Transitions || snap.Version < s.Term.Token {
 		return false
 	}
-	return c.Successor && snap.bySuccessors() || !snap.Stands.half() && snap.Record.Holder == c.Self && s.wrote(snap)
+	return c.Successor && snap.bySuccessors() || !snap.Halves.half() && snap.Record.Holder == c.Self && s.wrote(snap)
 }
 
 // outranks reports whether we may take the lock from the live holder it shows.

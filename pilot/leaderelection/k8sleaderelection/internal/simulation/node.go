@@ -23,7 +23,7 @@ type node struct {
 	loner   bool // its processes do not wait to be named, where others do
 	// successor: its processes keep the lock together with others.
 	successor bool
-	twin      bool // its processes have the name of those of another node
+	duplicate bool // its processes have the name of those of another node
 	// drainsFor is how long the next drain takes that keeps the lease; 0: as they do.
 	drainsFor time.Duration
 	started   int
