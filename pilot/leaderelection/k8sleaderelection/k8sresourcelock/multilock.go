@@ -132,7 +132,7 @@ func (l *MultiLock) Annotate(ctx context.Context, base Snapshot, notes map[strin
 		return Snapshot{}, err
 	}
 	if !base.Exists {
-		return Snapshot{}, fmt.Errorf("lock %s: annotate: %w", l.Describe(), errNoObject)
+		return Snapshot{}, l.wrap("annotate", errNoObject)
 	}
 	return w.annotate(ctx)
 }
@@ -162,42 +162,26 @@ func (l *MultiLock) write(base Snapshot, record LeaderElectionRecord, notes map[
 // Get returns the record and the bytes by which a change of either object shows; a
 // NotFound when there is neither.
 func (l *MultiLock) Get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
-	snap, err := l.Read(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	l.mem.setBase(snap)
-	if !snap.Exists {
-		return nil, nil, fmt.Errorf("lock %s: get: %w", l.Describe(), apierrors.NewNotFound(schema.GroupResource{Resource: "locks"}, l.Describe()))
-	}
-	if snap.Unreadable != nil {
-		return nil, snap.Raw, fmt.Errorf("lock %s: get: %w", l.Describe(), snap.Unreadable)
-	}
-	return &snap.Record, snap.Raw, nil
+	return l.plain().get(ctx)
 }
 
 // Create makes both objects; it fails when the primary is there.
 func (l *MultiLock) Create(ctx context.Context, ler LeaderElectionRecord) error {
-	snap, err := l.Write(ctx, Snapshot{}, ler, nil)
-	if err != nil {
-		return err
-	}
-	l.mem.setBase(snap)
-	return nil
+	return l.plain().create(ctx, ler)
 }
 
 // Update replaces the record of what Get, Create or Update saw last.
 func (l *MultiLock) Update(ctx context.Context, ler LeaderElectionRecord) error {
-	base := l.mem.getBase()
-	if !base.Exists {
-		return fmt.Errorf("lock %s: update: %w", l.Describe(), errNotRead)
-	}
-	snap, err := l.Write(ctx, base, ler, base.Notes)
-	if err != nil {
-		return err
-	}
-	l.mem.setBase(snap)
-	return nil
+	return l.plain().update(ctx, ler)
+}
+
+func (l *MultiLock) plain() plain {
+	absent := apierrors.NewNotFound(schema.GroupResource{Resource: "locks"}, l.Describe())
+	return plain{lock: l, base: &l.mem.base, absent: absent, wrap: l.wrap}
+}
+
+func (l *MultiLock) wrap(verb string, err error) error {
+	return fmt.Errorf("lock %s: %s: %w", l.Describe(), verb, err)
 }
 
 // RecordEvent writes an Event about each of the two objects.

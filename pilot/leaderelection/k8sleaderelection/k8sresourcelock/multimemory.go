@@ -15,7 +15,7 @@ type pairMemory struct {
 	mu      sync.Mutex
 	sight   core.PairSight
 	objects Pair // those of sight
-	base    Snapshot
+	base    base
 }
 
 // known is all that the calls have shown by now.
@@ -77,16 +77,4 @@ func (m *pairMemory) sends(h core.Half, record core.Record, notes map[string]str
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sight = m.sight.Sends(h, record, coreNotes(notes))
-}
-
-func (m *pairMemory) setBase(s Snapshot) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.base = s
-}
-
-func (m *pairMemory) getBase() Snapshot {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.base
 }
