@@ -79,7 +79,7 @@ func (s Snapshot) presence() presence {
 		return vacant
 	case r.Holder == "":
 		return ended
-	case s.Notes.Nominated.Identity == r.Holder && r.Acquired == r.Renewed:
+	case s.Named() && r.Acquired == r.Renewed:
 		return nominee // a peer keeps the annotation, and its renewals tell
 	case r.isTerm(s.Notes.Needs.Identity, s.Notes.Needs.Transitions):
 		return claim

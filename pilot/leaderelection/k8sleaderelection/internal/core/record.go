@@ -125,6 +125,9 @@ func (s Snapshot) Nominated() bool {
 	return s.Held() && s.Record.isTerm(n.Identity, n.Transitions) && s.Record.Renewed == s.Record.Acquired
 }
 
+// Named reports whether a nomination's annotation names the recorded holder, also if that has written itself since.
+func (s Snapshot) Named() bool { return s.Notes.Nominated.Identity == s.Record.Holder }
+
 // nominationIn is the nomination that next shows, which comes after s. The annotation names no term. A
 // candidate of ours takes it away, but a peer leaves it where it is, and so do peers that come after it: one of
 // the nominee's name, which takes the lock later by itself, was not written in by anybody. So an annotation that was
