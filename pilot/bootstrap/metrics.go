@@ -94,10 +94,7 @@ func (m *metrics) span(what, help string) *prometheus.HistogramVec {
 
 // client-go's way, a MetricsProvider, is one for the whole process: two servers in one,
 // as tests have them, would report to whichever came last.
-var (
-	_ k8sleaderelection.TermObserver   = (*metrics)(nil)
-	_ k8sleaderelection.StatusObserver = (*metrics)(nil)
-)
+var _ k8sleaderelection.TermObserver = (*metrics)(nil)
 
 // Phase and Call are Observer's.
 func (m *metrics) Phase(name, from, to, reason string) {
@@ -115,7 +112,7 @@ func (m *metrics) Call(name, verb, role, result string, took time.Duration) {
 	}
 }
 
-// StatusChanged is StatusObserver's.
+// StatusChanged is TermObserver's.
 func (m *metrics) StatusChanged(string) { m.changed() }
 
 // Term and ObserveDuration are TermObserver's.

@@ -11,8 +11,8 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// telling is a watcher whose handlers the test calls, or that takes none.
-type telling struct {
+// toldWatcher is a watcher whose handlers the test calls, or that takes none.
+type toldWatcher struct {
 	mu       sync.Mutex
 	revision string
 	synced   bool
@@ -21,22 +21,22 @@ type telling struct {
 	asked    int
 }
 
-func (*telling) Run(<-chan struct{}) {}
+func (*toldWatcher) Run(<-chan struct{}) {}
 
-func (w *telling) HasSynced() bool {
+func (w *toldWatcher) HasSynced() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked++
 	return w.synced
 }
 
-func (w *telling) GetDefault() string {
+func (w *toldWatcher) GetDefault() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.revision
 }
 
-func (w *telling) AddHandler(h revisions.DefaultHandler) {
+func (w *toldWatcher) AddHandler(h revisions.DefaultHandler) {
 	if !w.takes {
 		panic("unimplemented")
 	}
@@ -45,7 +45,7 @@ func (w *telling) AddHandler(h revisions.DefaultHandler) {
 	w.handlers = append(w.handlers, h)
 }
 
-func (w *telling) is(revision string) {
+func (w *toldWatcher) is(revision string) {
 	w.mu.Lock()
 	w.revision, w.synced = revision, true
 	handlers := append([]revisions.DefaultHandler{}, w.handlers...)
@@ -55,14 +55,14 @@ func (w *telling) is(revision string) {
 	}
 }
 
-func (w *telling) count() (asked, handlers int) {
+func (w *toldWatcher) count() (asked, handlers int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.asked, len(w.handlers)
 }
 
 // leavable is one whose handlers can be taken off again.
-type leavable struct{ telling }
+type leavable struct{ toldWatcher }
 
 func (w *leavable) Subscribe(h revisions.DefaultHandler) (unsubscribe func()) {
 	w.AddHandler(h)
@@ -79,7 +79,7 @@ func (w *leavable) Subscribe(h revisions.DefaultHandler) (unsubscribe func()) {
 // Elections that come and go by a watcher that stays leave no handler behind.
 func TestElectionsThatHaveEndedLeaveNoHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
-		w := &leavable{telling{takes: true, synced: true, revision: "canary"}}
+		w := &leavable{toldWatcher{takes: true, synced: true, revision: "canary"}}
 		for _, name := range []string{"a", "b", "a"} {
 			a := s.candidate(t, name, func(c *Config) { c.DefaultWatcher = w }).starts(t)
 			passes(time.Second)
@@ -107,7 +107,7 @@ func TestElectionsThatHaveEndedLeaveNoHandlers(t *testing.T) {
 func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
 	for _, takes := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, s *lockServer) {
-			w := &telling{takes: takes}
+			w := &toldWatcher{takes: takes}
 			a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w })
 			a.sharing = true // so that the comparison goes by what the elector was told
 			a.starts(t)
@@ -151,7 +151,7 @@ func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
 	}
 	// Where the watcher has forgotten, the elector has not.
 	inBubble(t, func(t *testing.T, s *lockServer) {
-		w := &telling{takes: true, synced: true, revision: "canary"}
+		w := &toldWatcher{takes: true, synced: true, revision: "canary"}
 		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w }).starts(t)
 		passes(time.Second)
 		w.mu.Lock()
@@ -168,7 +168,7 @@ func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
 	})
 	// An election of one revision has no rank, and asks nobody.
 	inBubble(t, func(t *testing.T, s *lockServer) {
-		w := &telling{takes: true}
+		w := &toldWatcher{takes: true}
 		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher, c.PerRevision = w, true })
 		unfollow := a.followDefault()
 		unfollow()
@@ -212,7 +212,7 @@ func TestWhatIsUnderWayIsWaitedFor(t *testing.T) {
 // A watcher that has not synced holds a start up for a quarter of the lease, no longer.
 func TestAStartWaitsForTheDefaultRevision(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
-		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = &telling{takes: true} })
+		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = &toldWatcher{takes: true} })
 		a.starts(t)
 		if passes(playLease/4 - 100*time.Millisecond); a.IsLeader() {
 			t.Error("it does not wait")

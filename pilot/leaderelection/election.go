@@ -41,7 +41,6 @@ type LeaderElection struct {
 	absent      atomic.Bool // the coordinator is known to be gone
 	// publisher is that of the run that there is, or was last; nil: nobody chooses.
 	publisher atomic.Pointer[coordination.Publisher]
-	telling   sync.Mutex
 	// follow is how the default revision is followed by a watcher whose handlers stay; nil until that was tried.
 	follow   func() (unfollow func())
 	registry *registry               // where to find what it shares with others of its client
@@ -116,6 +115,9 @@ func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderele
 	}
 	c.ReleaseOnCancel = true
 	c.Ranked, c.SyncWait, c.PreemptImmediately = !l.cfg.PerRevision, l.cfg.syncWait(), l.cfg.PreemptImmediately
+	if l.cfg.PerRevision {
+		c.DefaultRevision = nil
+	}
 	c.Coordinated = l.cfg.Coordination != nil
 	c.OnStuckDrain, c.ExitOnStuckDrain = l.cfg.OnStuckDrain, l.cfg.ExitOnStuckDrain
 	c.Fit, c.WatchDog, c.Observer = l.fitness(), l.health, l.cfg.Observer
@@ -128,7 +130,7 @@ func (l *LeaderElection) configOn(lock k8sresourcelock.Interface) k8sleaderelect
 		Lock:          lock,
 		LeaseDuration: l.cfg.LeaseDuration, RenewDeadline: l.cfg.RenewDeadline, RetryPeriod: l.cfg.RetryPeriod,
 		DrainLimit: l.cfg.DrainLimit, StopLimit: l.cfg.StopLimit, PeerGrace: l.cfg.PeerGrace,
-		Clock: l.clock, Shared: l.shared, Logger: l.cfg.Logger,
+		Clock: l.clock, Shared: l.shared, Logger: l.cfg.Logger, DefaultRevision: l.knownDefault,
 	}
 }
 

@@ -100,6 +100,10 @@ func bubbleClock() *k8sleaderelection.Clock {
 	return k8sleaderelection.NewClock(func() int64 { return int64(time.Since(epoch)) })
 }
 
+func stableIsDefault() k8sleaderelection.DefaultRevision {
+	return k8sleaderelection.DefaultRevision{Synced: true, Revision: "stable"}
+}
+
 // old is a replica of an earlier version: it acts while it holds the one lock.
 func old(t *testing.T, store *locktest.Store, name string, change ...func(*part)) *part {
 	p, ctx := newPart(t, name, change...)
@@ -109,12 +113,11 @@ func old(t *testing.T, store *locktest.Store, name string, change ...func(*part)
 	e, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
 		Lock: lock.Locker, LeaseDuration: oldLease, RenewDeadline: oldRenew, RetryPeriod: oldRetry,
 		ReleaseOnCancel: true, Ranked: true, Work: []func(context.Context) error{p.work},
-		Clock: bubbleClock(), Logger: slog.New(slog.DiscardHandler),
+		Clock: bubbleClock(), Logger: slog.New(slog.DiscardHandler), DefaultRevision: stableIsDefault,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.SetDefaultRevision(k8sleaderelection.DefaultRevision{Synced: true, Revision: "stable"})
 	go func() {
 		defer close(p.done)
 		_ = e.Campaign(ctx)
@@ -129,12 +132,11 @@ func successor(t *testing.T, store *locktest.Store, name string, change ...func(
 	p.client = lock.Client
 	p.client.SetFault(p.faults)
 	config := successorOf(lock)
-	config.OnStuckDrain, config.Gate = p.stepDown, p
+	config.OnStuckDrain, config.Gate, config.DefaultRevision = p.stepDown, p, stableIsDefault
 	k, err := newPredecessorLock(config, p.work, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.elector.SetDefaultRevision(k8sleaderelection.DefaultRevision{Synced: true, Revision: "stable"})
 	go func() {
 		defer close(p.done)
 		if err := k.run(ctx); err != nil {

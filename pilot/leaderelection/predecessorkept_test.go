@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,7 +134,11 @@ func TestASuccessorThatWaitsEnds(t *testing.T) {
 // The kept lock shows the highest rank, that of the default revision, or its own where none is known; and no mark of a process.
 func TestWhichRankAKeptLockShows(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
-		k, _ := keeping(t, t.Context(), successorOf(store.Lock("s", "canary")), func(ctx context.Context) error { <-ctx.Done(); return nil })
+		var known atomic.Pointer[k8sleaderelection.DefaultRevision]
+		known.Store(&k8sleaderelection.DefaultRevision{})
+		config := successorOf(store.Lock("s", "canary"))
+		config.DefaultRevision = func() k8sleaderelection.DefaultRevision { return *known.Load() }
+		k, _ := keeping(t, t.Context(), config, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		passes(time.Second)
 		for _, x := range []struct {
 			told k8sleaderelection.DefaultRevision
@@ -143,7 +148,8 @@ func TestWhichRankAKeptLockShows(t *testing.T) {
 			{k8sleaderelection.DefaultRevision{Synced: true, Revision: "stable"}, "stable"},
 			{k8sleaderelection.DefaultRevision{Synced: true}, "canary"},
 		} {
-			k.elector.SetDefaultRevision(x.told)
+			known.Store(&x.told)
+			k.elector.Reconsider()
 			passes(oldRetry + time.Second)
 			snap := store.Snapshot()
 			if snap.Record.HolderKey != x.key || snap.Record.LeaderTransitions != 0 || snap.Record.LeaseDurationSeconds != int(oldLease/time.Second) {

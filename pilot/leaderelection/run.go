@@ -143,27 +143,24 @@ func (l *LeaderElection) prepare(ctx context.Context) (release func(), err error
 		release()
 		return nil, err
 	}
-	unfollow, giveBack := l.followDefault(), release
-	return func() { unpublish(); unfollow(); giveBack() }, nil
+	unfollow, releaseShared := l.followDefault(), release
+	return func() { unpublish(); unfollow(); releaseShared() }, nil
 }
 
-// followDefault tells the elector each default revision, from now on. unfollow ends what
-// that takes.
+// followDefault has the elector ask for the default revision whenever it may have changed, from now on. unfollow ends
+// what that takes.
 func (l *LeaderElection) followDefault() (unfollow func()) {
 	watcher := l.cfg.DefaultWatcher
 	if watcher == nil || l.cfg.PerRevision && l.cfg.Predecessor == nil {
 		return func() {}
 	}
 	if w, ok := watcher.(revisions.Subscribable); ok {
-		unfollow = w.Subscribe(func(string) { l.tellDefault() })
-	} else {
-		if l.follow == nil {
-			l.follow = l.handle(watcher)
-		}
-		unfollow = l.follow()
+		return w.Subscribe(func(string) { l.reconsider() })
 	}
-	l.tellDefault()
-	return unfollow
+	if l.follow == nil {
+		l.follow = l.handle(watcher)
+	}
+	return l.follow()
 }
 
 // handle gives a watcher our handler for good, and says what else each run has to do. Doubles that tests bring from
@@ -176,7 +173,7 @@ func (l *LeaderElection) handle(watcher revisions.DefaultWatcher) (follow func()
 			follow = l.pollDefault
 		}
 	}()
-	watcher.AddHandler(func(string) { l.tellDefault() })
+	watcher.AddHandler(func(string) { l.reconsider() })
 	return func() func() { return func() {} }
 }
 
@@ -195,7 +192,7 @@ func (l *LeaderElection) pollDefault() (end func()) {
 			}
 			if d := l.knownDefault(); d != last {
 				last = d
-				l.tellDefault()
+				l.reconsider()
 			}
 		}
 	})
@@ -205,20 +202,11 @@ func (l *LeaderElection) pollDefault() (end func()) {
 	}
 }
 
-// tellDefault tells the elector the default revision as it is now. One at a time does: what a
-// slow one has read would come after what is newer, and stay.
-func (l *LeaderElection) tellDefault() {
-	l.telling.Lock()
-	defer l.telling.Unlock()
-	d := l.knownDefault()
-	if !d.Synced {
-		return
-	}
-	if !l.cfg.PerRevision {
-		l.elector.Load().SetDefaultRevision(d)
-	}
+// reconsider has the electors ask for the default revision again: what a handler was told can be older than what it is now.
+func (l *LeaderElection) reconsider() {
+	l.elector.Load().Reconsider()
 	if k := l.predecessor.Load(); k != nil {
-		k.elector.SetDefaultRevision(d) // the rank that the kept lock shows
+		k.elector.Reconsider() // for the rank that the kept lock shows
 	}
 }
 

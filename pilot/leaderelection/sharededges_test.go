@@ -203,7 +203,7 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	}
 	l := NewLeaseLeaderElection("istio-system", "a", "new", "canary", client)
 	began := l.elector.Load()
-	giveBack, err := l.prepare(t.Context())
+	release, err := l.prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,31 +220,31 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 		t.Errorf("one with a watcher of its own: %v, %d users, %v", err, c.users, own.cfg.DefaultWatcher)
 	}
 	second()
-	giveBack()
+	release()
 	if len(alone.clients) != 0 {
 		t.Error("not given back")
 	}
 	// The next run has another watcher, which is followed anew.
 	before := l.cfg.DefaultWatcher
-	if giveBack, err = l.prepare(t.Context()); err != nil || l.cfg.DefaultWatcher == before {
+	if release, err = l.prepare(t.Context()); err != nil || l.cfg.DefaultWatcher == before {
 		t.Errorf("in the next run: %v", err)
 	}
-	giveBack()
+	release()
 	// A watcher has a handler of an election for as long as that runs.
 	c, err = alone.acquire(client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, next := &leavable{telling{takes: true}}, &leavable{telling{takes: true}}
+	first, next := &leavable{toldWatcher{takes: true}}, &leavable{toldWatcher{takes: true}}
 	for _, w := range []*leavable{first, first, next} {
 		c.watcher = w
-		if giveBack, err = l.prepare(t.Context()); err != nil {
+		if release, err = l.prepare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if _, handlers := w.count(); handlers != 1 {
 			t.Errorf("%d handlers", handlers)
 		}
-		giveBack()
+		release()
 		if _, handlers := w.count(); handlers != 0 {
 			t.Errorf("%d handlers are left behind", handlers)
 		}
@@ -262,11 +262,11 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	giveBack, err = apart.prepare(t.Context())
+	release, err = apart.prepare(t.Context())
 	if err != nil || len(alone.clients) != 0 || apart.shared != nil {
 		t.Errorf("with a client of its own: %v, %d clients", err, len(alone.clients))
 	}
-	giveBack()
+	release()
 	broken, err := New(given{kube: client.Kube()}, Config{Namespace: "istio-system", ElectionID: "new"})
 	if err != nil {
 		t.Fatal(err)

@@ -63,6 +63,7 @@ const (
 	elections = "./pilot/leaderelection"
 	elector   = elections + "/k8sleaderelection"
 	core      = elector + "/internal/core"
+	derive    = elector + "/internal/derive"
 	sim       = elector + "/internal/simulation"
 	locks     = elector + "/k8sresourcelock"
 	fence     = elections + "/fence"
@@ -79,8 +80,9 @@ const enumeration = "TestDecideEnumerated"
 
 var rooms = []room{
 	{
-		name: "core", packages: []string{core}, budget: 15 * time.Minute,
+		name: "core", packages: []string{core, derive}, budget: 15 * time.Minute,
 		judges: []judge{
+			{pkg: derive},
 			{pkg: core, skip: enumeration},
 			{pkg: locks}, // what two objects mean: its tables are of MultiLock's words for them
 			{pkg: sim, env: fewSeeds, skip: "TestPlantedBugs"},

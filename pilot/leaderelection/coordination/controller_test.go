@@ -130,7 +130,10 @@ func (n *coordinated) replica(lease, pod, revision string, change ...func(*k8sle
 			LockConfig: k8sresourcelock.ResourceLockConfig{Identity: r.identity, Key: key},
 		},
 		LeaseDuration: longLease, RenewDeadline: longLease / 2, RetryPeriod: longLease / 6, ReleaseOnCancel: true,
-		Coordinated: true, Ranked: true, Work: []func(context.Context) error{r.work}, Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
+		Coordinated: true, Ranked: true, DefaultRevision: func() k8sleaderelection.DefaultRevision {
+			return k8sleaderelection.DefaultRevision{Synced: true, Revision: *n.revision.Load()}
+		},
+		Work: []func(context.Context) error{r.work}, Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 	}
 	publish := coordination.PublisherConfig{
 		Client: n.client, Namespace: n.namespace, Lease: lease, Pod: pod, BinaryVersion: "1.2.3", Strategy: coordination.DefaultRevision,
@@ -148,7 +151,6 @@ func (n *coordinated) replica(lease, pod, revision string, change ...func(*k8sle
 		n.t.Fatal(err)
 	}
 	r.elector = elector
-	elector.SetDefaultRevision(k8sleaderelection.DefaultRevision{Synced: true, Revision: *n.revision.Load()})
 	r.start(publisher)
 	return r
 }

@@ -35,7 +35,7 @@ func (l *loop) send(a core.Action) {
 	}, func() {
 		defer l.helpers.Done()
 		ev := &event{in: core.Input{Kind: core.Replied, Result: core.Unknown}}
-		ev.call = callOf(a.Op, core.Unknown, errCrowded, decided.Until(l.le.clock.mono()))
+		ev.call = call{a.Op, core.Unknown, errCrowded, decided.Until(l.le.clock.mono())}
 		l.post(ev)
 	})
 }
@@ -55,7 +55,7 @@ func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && ev.in.Result == core.Refused {
 		ev.in.RetryAfter = time.Duration(min(max(seconds, 0), maxRetryAfter)) * time.Second
 	}
-	ev.call = callOf(a.Op, ev.in.Result, err, decided.Until(l.le.clock.mono()))
+	ev.call = call{a.Op, ev.in.Result, err, decided.Until(l.le.clock.mono())}
 	return ev
 }
 
@@ -91,8 +91,4 @@ func resultOf(err error) core.Result {
 		return core.Refused
 	}
 	return core.Unknown
-}
-
-func callOf(op core.Op, result core.Result, err error, took time.Duration) call {
-	return call{op: op, result: result, err: err, took: took}
 }

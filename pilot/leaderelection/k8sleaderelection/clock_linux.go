@@ -1,8 +1,9 @@
 package k8sleaderelection
 
 import (
-	"container/heap"
+	"cmp"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -29,7 +30,7 @@ func processAlarms() bootAlarms { return &timers }
 // timerfd rings alarms by CLOCK_BOOTTIME.
 type timerfd struct {
 	mu     sync.Mutex
-	alarms alarms // at by CLOCK_BOOTTIME
+	alarms []*alarm // at by CLOCK_BOOTTIME, in no order
 	file   *os.File
 	ended  chan struct{} // closed when nobody waits on file any more
 }
@@ -43,10 +44,8 @@ func (t *timerfd) set(a *alarm, at int64) {
 		return
 	}
 	a.at = core.Instant(at)
-	if a.slot == 0 {
-		heap.Push(&t.alarms, a)
-	} else {
-		heap.Fix(&t.alarms, a.slot-1)
+	if !slices.Contains(t.alarms, a) {
+		t.alarms = append(t.alarms, a)
 	}
 	t.arm()
 }
@@ -54,9 +53,8 @@ func (t *timerfd) set(a *alarm, at int64) {
 // unset returns when nothing that the last alarm needed is there any more.
 func (t *timerfd) unset(a *alarm) {
 	t.mu.Lock()
-	if a.slot > 0 {
-		heap.Remove(&t.alarms, a.slot-1) // the timer may ring for it yet, and due sets it anew
-	}
+	// The timer may ring for it yet, and due sets it anew.
+	t.alarms = slices.DeleteFunc(t.alarms, func(other *alarm) bool { return other == a })
 	var ended chan struct{}
 	if len(t.alarms) == 0 && t.file != nil {
 		t.file.Close() // which ends the read
@@ -83,7 +81,8 @@ func (t *timerfd) open() bool {
 // arm sets the timer to the earliest alarm. The caller holds mu, and there is one.
 func (t *timerfd) arm() {
 	// Zero would stop the timer; what is past rings at once.
-	at := unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, int64(t.alarms[0].at)))}
+	earliest := slices.MinFunc(t.alarms, func(a, b *alarm) int { return cmp.Compare(a.at, b.at) })
+	at := unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, int64(earliest.at)))}
 	conn, err := t.file.SyscallConn()
 	if err != nil {
 		return
@@ -109,9 +108,13 @@ func (t *timerfd) due() (due []*alarm) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := core.Instant(readBoottime())
-	for len(t.alarms) > 0 && t.alarms[0].at <= now {
-		due = append(due, heap.Pop(&t.alarms).(*alarm))
-	}
+	t.alarms = slices.DeleteFunc(t.alarms, func(a *alarm) bool {
+		if a.at > now {
+			return false
+		}
+		due = append(due, a)
+		return true
+	})
 	if len(t.alarms) > 0 {
 		t.arm()
 	}

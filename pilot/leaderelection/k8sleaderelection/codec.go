@@ -30,9 +30,9 @@ func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 	} else {
 		pair := core.Pair{Primary: part(s.Parts[0]), Secondary: part(s.Parts[1])}
 		out.UID, out.Version = pair.UID(), pair.Version()
-		for i, where := range []core.Stands{core.InFirst, core.InSecond} {
+		for i, where := range []core.Halves{core.InFirst, core.InSecond} {
 			if s.Parts[i].Stands {
-				out.Stands |= where
+				out.Halves |= where
 			}
 		}
 	}

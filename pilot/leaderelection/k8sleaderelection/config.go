@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/derive"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // JitterFactor spreads polls: one comes RetryPeriod × (1 + JitterFactor × a random number in [0,1)) after the lock was
 // last seen. RenewDeadline has to exceed RetryPeriod × JitterFactor. client-go has the same constant.
-const JitterFactor = 1.2
+const JitterFactor = core.JitterFactor
 
 // DefaultMaxClockDrift is the share by which clock rates may differ from true time.
 // Clocks of computers stay below 0.0005 even undisciplined; this leaves room.
@@ -74,9 +75,12 @@ type LeaderElectionConfig struct {
 	// returns nil is done.
 	Work []func(ctx context.Context) error
 	// Ranked makes keys revisions, which Outranks compares by the default revision that
-	// SetDefaultRevision gives. A candidate that outranks the leader asks it to hand over if
+	// DefaultRevision gives. A candidate that outranks the leader asks it to hand over if
 	// it is one of ours, and preempts any other.
 	Ranked bool
+	// DefaultRevision, if given, says what is known of the default revision now; one that is not Synced says nothing. The
+	// elector asks when it starts and at each Reconsider, and nobody passes it a value, which could come late. It must not block.
+	DefaultRevision func() DefaultRevision
 	// SyncWait is how long a Ranked elector that does not know the default revision yet
 	// waits for it, from its start, before it takes a lock. A leader that does not know the
 	// default cannot judge a request, so a candidate of higher rank preempts it, and then
@@ -242,11 +246,12 @@ func (c LeaderElectionConfig) validateLimits() (errs []error) {
 	}
 	limit := c.DrainLimit // before a default that comes of the other durations
 	c = c.withDefaults()
-	switch room := c.timing().DrainRoom(c.MaxClockDrift); {
+	t := c.timing()
+	switch room := derive.DrainRoom(t, c.MaxClockDrift); {
 	case room <= 0:
 		errs = append(errs, fmt.Errorf("RenewDeadline %v leaves no time to drain within LeaseDuration %v with clocks off by %v: "+
 			"lengthen LeaseDuration, or shorten RenewDeadline (to less than %v)",
-			c.RenewDeadline, c.LeaseDuration, c.MaxClockDrift, c.timing().SafeLease(c.MaxClockDrift).Truncate(time.Millisecond)))
+			c.RenewDeadline, c.LeaseDuration, c.MaxClockDrift, derive.SafeLease(t, c.MaxClockDrift).Truncate(time.Millisecond)))
 	case limit > room:
 		errs = append(errs, fmt.Errorf("RenewDeadline %v and DrainLimit %v do not fit into LeaseDuration %v with clocks off by %v: "+
 			"lengthen LeaseDuration, or shorten RenewDeadline or DrainLimit (at most %v)",
@@ -260,8 +265,8 @@ func (c LeaderElectionConfig) withDefaults() LeaderElectionConfig {
 	if c.MaxClockDrift == 0 {
 		c.MaxClockDrift = DefaultMaxClockDrift
 	}
-	timing := c.timing()
-	c.DrainLimit, c.StopLimit = timing.DrainLimit, timing.StopLimit
+	t := c.timing()
+	c.DrainLimit, c.StopLimit = t.DrainLimit, t.StopLimit
 	if c.Name == "" {
 		c.Name = c.Lock.Describe()
 	}
@@ -270,14 +275,14 @@ func (c LeaderElectionConfig) withDefaults() LeaderElectionConfig {
 
 // timing is the part of the configuration that is durations.
 func (c LeaderElectionConfig) timing() core.Timing {
-	return core.Timing{
+	return derive.Timing(core.Timing{
 		Lease: c.LeaseDuration, Cover: c.RenewDeadline, Retry: c.RetryPeriod,
 		PeerGrace: c.PeerGrace, SyncWait: c.SyncWait, DrainLimit: c.DrainLimit, StopLimit: c.StopLimit,
-	}.Derived(c.MaxClockDrift)
+	}, c.MaxClockDrift)
 }
 
 // core is the part of the configuration that decisions are made by.
-func (c LeaderElectionConfig) core(oneCycle bool) core.Config {
+func (c LeaderElectionConfig) core() core.Config {
 	return core.Config{
 		Self: c.Lock.Identity(), Key: c.Lock.Key(),
 		Timing:    c.timing(),
@@ -285,7 +290,6 @@ func (c LeaderElectionConfig) core(oneCycle bool) core.Config {
 		External:  !c.Ranked && c.KeyComparison != nil,
 		Immediate: c.PreemptImmediately,
 		Release:   c.ReleaseOnCancel,
-		OneCycle:  oneCycle,
 
 		Coordinated: c.Coordinated,
 		Successor:   c.Successor,

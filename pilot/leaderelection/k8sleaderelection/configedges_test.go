@@ -26,38 +26,47 @@ func whole() LeaderElectionConfig {
 // Decisions are made by the configuration, field by field.
 func TestTheConfigurationReachesTheCore(t *testing.T) {
 	want := core.Config{
-		Self: "me", Key: "stable", Ranked: true, Immediate: true, Release: true, OneCycle: true,
+		Self: "me", Key: "stable", Ranked: true, Immediate: true, Release: true,
 		Timing: core.Timing{
 			Lease: 30 * time.Second, Cover: 15 * time.Second, Retry: 7 * time.Second,
 			CallTimeout: 4 * time.Second, DrainLimit: 3 * time.Second, StopLimit: 41 * time.Second, PeerGrace: 11 * time.Second, SyncWait: 13 * time.Second,
 			RankDelay: 25 * time.Millisecond, Patience: 2 * time.Second,
 		},
 	}
-	got := whole().core(true)
+	got := whole().core()
 	if got != want {
 		t.Errorf("%+v\nwant\n%+v", got, want)
 	}
 	c := whole()
 	c.Ranked, c.PreemptImmediately, c.ReleaseOnCancel, c.RetryPeriod = false, false, false, 40*time.Millisecond
-	want.Ranked, want.Immediate, want.Release, want.OneCycle = false, false, false, false
+	want.Ranked, want.Immediate, want.Release = false, false, false
 	want.Retry, want.RankDelay, want.Patience = 40*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
 	want.CallTimeout = (15*time.Second - 40*time.Millisecond) / 2
-	got = c.core(false)
+	got = c.core()
 	if got != want {
 		t.Errorf("%+v\nwant\n%+v", got, want)
 	}
 	c.KeyComparison = func(string) bool { return true }
-	if !c.core(false).External {
+	if !c.core().External {
 		t.Error("a KeyComparison that is not asked")
 	}
-	if c.Coordinated = true; !c.core(false).Coordinated || whole().core(false).Coordinated {
+	if c.Coordinated = true; !c.core().Coordinated || whole().core().Coordinated {
 		t.Error("it waits to be named, or does not")
 	}
-	if c.Successor = true; !c.core(false).Successor || whole().core(false).Successor {
+	if c.Successor = true; !c.core().Successor || whole().core().Successor {
 		t.Error("it keeps the lock with others, or does not")
 	}
-	if c.Ranked = true; c.core(false).External {
+	if c.Ranked = true; c.core().External {
 		t.Error("a KeyComparison beside ranks")
+	}
+	elector, err := NewLeaderElector(whole())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, once := range []bool{true, false} {
+		if is := newLoop(elector, once).core; is.OneCycle != once || is.Lease != 30*time.Second {
+			t.Errorf("one cycle: %v, want %v", is.OneCycle, once)
+		}
 	}
 }
 
@@ -204,7 +213,7 @@ func testReporter(t *testing.T) (*reporter, *bytes.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := elector.config.core(false)
+	c := elector.core
 	return newReporter(elector, &c), out
 }
 

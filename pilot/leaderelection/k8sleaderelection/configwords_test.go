@@ -52,7 +52,7 @@ func TestConfigurationsAtTheirBounds(t *testing.T) {
 func TestStatusOfALeader(t *testing.T) {
 	alone(t, func(t *testing.T, store *locktest.Store) {
 		a := prepare(t, store, "a", func(c *le.LeaderElectionConfig) { c.DrainLimit = 3 * time.Second })
-		a.SetDefaultRevision(le.DefaultRevision{Revision: "stable"})
+		a.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
 		if s := a.Status(); s.Phase != "following" || s.Leading || a.DrainLimit() != 3*time.Second {
 			t.Errorf("before it runs: %+v, drain limit %v", s, a.DrainLimit())
 		}
@@ -63,7 +63,7 @@ func TestStatusOfALeader(t *testing.T) {
 		is := record(store)
 		if s.Phase != "leading" || s.Reason == "" || s.Since.Before(began) || !s.Leading || s.CoverLeft > renew || s.CoverLeft < renew-time.Second ||
 			s.Term == (le.Term{}) || s.Holder != "a" || s.HolderKey != "stable" || s.Transitions != is.LeaderTransitions || s.Unfit ||
-			s.Default != (le.DefaultRevision{Revision: "stable"}) || a.GetLeader() != "a" {
+			s.Default != (le.DefaultRevision{Synced: true, Revision: "stable"}) || a.GetLeader() != "a" {
 			t.Errorf("%+v", s)
 		}
 		store.Put("x", func() k8sresourcelock.LeaderElectionRecord {

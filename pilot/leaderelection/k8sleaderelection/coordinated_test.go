@@ -113,7 +113,7 @@ func TestACoordinatorThatIsGone(t *testing.T) {
 	onLeases(t, func(t *testing.T, store *locktest.Store) {
 		a, b := prepareKey(t, store, "a", "stable", coordinated), prepareKey(t, store, "b", "canary", coordinated)
 		for _, c := range []*candidate{a, b} {
-			c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: "canary"})
+			c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "canary"})
 			c.start(t)
 		}
 		name(store, "a")

@@ -10,16 +10,16 @@ func (r *reporter) coordination(c *change) {
 	switch {
 	case c.after.Known == core.Unread:
 	case !r.core.Coordinated && after.Strategy:
-		r.say(topicCoordinator, "uncoordinated", "a coordinator chooses who holds this lock, and this elector does not wait to be named: "+
+		r.warnOnce(topicCoordinator, "uncoordinated", "a coordinator chooses who holds this lock, and this elector does not wait to be named: "+
 			"it gives way to whom the coordinator prefers; coordinate all electors of the lock, or none", "strategy", c.lock.Strategy)
 	case !r.core.Coordinated:
-		r.over(topicCoordinator, "no coordinator chooses who holds this lock any more")
+		r.resolved(topicCoordinator, "no coordinator chooses who holds this lock any more")
 	case r.core.Uncoordinated(c.after, c.in.Now.Mono):
-		r.say(topicCoordinator, "absent", "no coordinator names a leader, for three lease durations: the candidates' keys decide")
+		r.warnOnce(topicCoordinator, "absent", "no coordinator names a leader, for three lease durations: the candidates' keys decide")
 	case before.Strategy && !after.Strategy && after.Exists && before.UID == after.UID:
-		r.say(topicCoordinator, "wiped", "the lock's strategy was wiped by an elector that knows no coordinator, as istiod's: coordinate all electors of the lock, or none",
+		r.warnOnce(topicCoordinator, "wiped", "the lock's strategy was wiped by an elector that knows no coordinator, as istiod's: coordinate all electors of the lock, or none",
 			"holder", after.Record.Holder)
 	case after.Strategy:
-		r.over(topicCoordinator, "a coordinator chooses who holds this lock again")
+		r.resolved(topicCoordinator, "a coordinator chooses who holds this lock again")
 	}
 }

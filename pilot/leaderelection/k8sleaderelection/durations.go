@@ -55,7 +55,7 @@ func (s *durations) handover(r *reporter, c *change) {
 	if !c.after.Asking.Wanted && op != core.Ask && c.after.Phase == core.Following || c.after.Phase == core.Leading {
 		s.requestedSince = 0 // it did not come to that
 	}
-	if c.after.Drain.Kind.HandsOver() && !c.before.Drain.Kind.HandsOver() {
+	if c.beginsHandover() {
 		s.handingOverSince = now
 	}
 	switch {
@@ -86,26 +86,12 @@ func (r *reporter) observe(what Interval, since *core.Instant, now core.Instant)
 // somebody does or the record is not known. See Leaderless.
 func (r *reporter) leaderlessSince(c *change) core.Instant {
 	now, s := c.in.Now.Mono, &c.after
-	switch {
-	case s.Known == core.Unread:
+	switch until := r.core.ActsUntil(*s); {
+	case s.Known == core.Unread || now < until:
 		return 0
-	case r.leaderless(s):
+	case until == 0:
 		return now
+	default:
+		return until // a lease that has run out did so then, whenever we look
 	}
-	// A lease that has run out did so then, whenever we look.
-	if expired := r.core.ExpiresAt(*s); now >= expired {
-		return expired
-	}
-	return 0
-}
-
-// leaderless reports whether nobody acts by what the record shows, whenever it was written.
-func (r *reporter) leaderless(s *core.State) bool {
-	switch {
-	case !s.Snap.Held() || s.Snap.Nominated():
-		return true
-	case s.Snap.Record.Holder == r.core.Self: // of ourselves we know it
-		return s.Phase != core.Leading && s.Phase != core.Draining
-	}
-	return false
 }

@@ -29,17 +29,17 @@ var (
 
 // LeaderElector is one candidate of one election.
 type LeaderElector struct {
-	config          LeaderElectionConfig
-	lock            k8sresourcelock.Versioned
-	codec           codec
-	clock           *Clock
-	exit            func(code int)
-	running         atomic.Bool
-	view            atomic.Pointer[view]
-	defaultRevision atomic.Pointer[DefaultRevision]
-	absent          atomic.Bool          // the coordinator is known to be gone
-	loop            atomic.Pointer[loop] // nil unless it runs
-	former          *core.State          // what a Successor's run before this one knew in the end
+	config  LeaderElectionConfig
+	core    core.Config // but for OneCycle
+	lock    k8sresourcelock.Versioned
+	codec   codec
+	clock   *Clock
+	exit    func(code int)
+	running atomic.Bool
+	view    atomic.Pointer[view]
+	absent  atomic.Bool          // the coordinator is known to be gone
+	loop    atomic.Pointer[loop] // nil unless it runs
+	former  *core.State          // what a Successor's run before this one knew in the end
 	// handover is the core.Instant since which a handover to this process, or by it, goes on; 0: none does.
 	handover atomic.Int64
 }
@@ -79,6 +79,7 @@ func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
 	lec = lec.withDefaults()
 	le := &LeaderElector{
 		config: lec,
+		core:   lec.core(),
 		lock:   versioned(lec.Lock),
 		codec:  codec{seed: maphash.MakeSeed()},
 		clock:  lec.Clock,
@@ -128,7 +129,7 @@ func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
 	if !le.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("election %s: %w", le.config.Name, ErrRunning)
 	}
-	err := le.awaitLeft(ctx)
+	err := le.awaitDrained(ctx)
 	if err == nil {
 		err = newLoop(le, oneCycle).run(ctx)
 	}
@@ -136,18 +137,18 @@ func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
 	return err
 }
 
-// awaitLeft waits for run functions of an earlier run: in a new term they would be beside those
+// awaitDrained waits for run functions of an earlier run: in a new term they would be beside those
 // that it starts, and its gate open to them.
-func (le *LeaderElector) awaitLeft(ctx context.Context) error {
-	left := le.Drained()
+func (le *LeaderElector) awaitDrained(ctx context.Context) error {
+	drained := le.Drained()
 	select {
-	case <-left:
+	case <-drained:
 		return nil
 	default:
 	}
 	le.logger().Warn("waiting for run functions of an earlier run to return", "election", le.config.Name)
 	select {
-	case <-left:
+	case <-drained:
 		return nil
 	case <-ctx.Done():
 		return le.stuck()
@@ -179,13 +180,6 @@ func (le *LeaderElector) IsLeader() bool {
 // GetLeader returns the identity in the record last seen; empty when there is none.
 func (le *LeaderElector) GetLeader() string { return le.view.Load().holder }
 
-// SetDefaultRevision tells a Ranked elector the default revision as of now. It does
-// not block and may be called at any time, before Run too.
-func (le *LeaderElector) SetDefaultRevision(d DefaultRevision) {
-	le.defaultRevision.Store(&d)
-	le.Reconsider()
-}
-
 // SetCoordinatorAbsent tells a Coordinated elector whether the election's coordinator is known to be gone, as
 // of now. After three lease durations of that the rules without one count. It does not block and may be called at any
 // time, before Run too.
@@ -195,7 +189,8 @@ func (le *LeaderElector) SetCoordinatorAbsent(absent bool) {
 	}
 }
 
-// Reconsider makes the elector ask its KeyComparison again at once.
+// Reconsider makes the elector ask its DefaultRevision and its KeyComparison again at once. It does not block and may be
+// called at any time: one that does not run yet asks when it starts.
 func (le *LeaderElector) Reconsider() { le.signal(reevaluate) }
 
 // StepDown ends the present term, if there is one: drain, release, and then no campaign for

@@ -35,7 +35,7 @@ func (r *reporter) handover(c *change) {
 		}
 	case core.NoOp, core.Read, core.Renew, core.Release:
 	}
-	if c.after.Drain.Kind.HandsOver() && !c.before.Drain.Kind.HandsOver() {
+	if c.beginsHandover() {
 		if request := c.after.Snap.Notes.Request; request.Accepted {
 			r.event("accepted the request of %s, drains", request.Identity)
 		} else {

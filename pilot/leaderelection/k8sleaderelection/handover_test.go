@@ -14,7 +14,7 @@ import (
 func enterRanked(t *testing.T, store *locktest.Store, identity, revision, defaultRevision string) *candidate {
 	t.Helper()
 	c := prepareKey(t, store, identity, revision, func(c *le.LeaderElectionConfig) { c.Ranked = true })
-	c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: defaultRevision})
+	c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: defaultRevision})
 	c.start(t)
 	return c
 }
@@ -31,7 +31,7 @@ func enterRankedTwo(t *testing.T, store *locktest.Store, revision string) (leade
 
 func setDefault(revision string, candidates ...*candidate) {
 	for _, c := range candidates {
-		c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: revision})
+		c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: revision})
 	}
 }
 
@@ -62,22 +62,24 @@ func TestFlipOfTheDefaultHandsOver(t *testing.T) {
 	})
 }
 
-// statuses counts what a StatusObserver hears.
+// statuses counts how often a TermObserver hears that the Status has changed.
 type statuses struct{ heard atomic.Int64 }
 
 func (*statuses) Phase(string, string, string, string)               {}
 func (*statuses) Call(string, string, string, string, time.Duration) {}
+func (*statuses) Term(string, bool, string)                          {}
+func (*statuses) ObserveDuration(string, le.Interval, time.Duration) {}
 func (s *statuses) StatusChanged(string)                             { s.heard.Add(1) }
 
 // A follower's Status tells who holds the lock, and an observer of it hears when that becomes different, of a peer's
 // renewals as well; of nothing else.
-func TestStatusObserverHearsWhatOthersDo(t *testing.T) {
+func TestAnObserverHearsWhatOthersDo(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		var seen statuses
 		a := enterRanked(t, store, "a", "stable", "stable")
 		pass(time.Second)
 		b := prepareKey(t, store, "b", "stable", func(c *le.LeaderElectionConfig) { c.Ranked, c.Observer = true, &seen })
-		b.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
+		b.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
 		b.start(t)
 		pass(time.Second)
 		st := b.Status()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,8 @@ type candidate struct {
 	lock  *locktest.Lock
 	drain time.Duration // how long the run function takes to return
 	fail  chan error    // what the run function returns with while leading
+
+	defaultRevision atomic.Pointer[le.DefaultRevision] // nil: unknown
 
 	mu      sync.Mutex
 	live    bool
@@ -67,6 +70,8 @@ func prepareKey(t *testing.T, store *locktest.Store, identity, key string, chang
 		ReleaseOnCancel: true, Name: "test", Work: []func(context.Context) error{c.work},
 		Clock:  bubbleClock(),
 		Logger: slog.New(slog.NewTextHandler(&locked{c: c}, nil)),
+
+		DefaultRevision: c.knownDefault,
 	}
 	for _, f := range change {
 		f(&config)
@@ -77,6 +82,19 @@ func prepareKey(t *testing.T, store *locktest.Store, identity, key string, chang
 	}
 	c.LeaderElector = elector
 	return c
+}
+
+func (c *candidate) knownDefault() le.DefaultRevision {
+	if d := c.defaultRevision.Load(); d != nil {
+		return *d
+	}
+	return le.DefaultRevision{}
+}
+
+// setDefaultRevision changes what the candidate is told when it asks, and has it ask.
+func (c *candidate) setDefaultRevision(d le.DefaultRevision) {
+	c.defaultRevision.Store(&d)
+	c.Reconsider()
 }
 
 func (c *candidate) start(t *testing.T) {

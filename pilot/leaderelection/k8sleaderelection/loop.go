@@ -16,10 +16,9 @@ import (
 type event struct {
 	in   core.Input
 	lock k8sresourcelock.Snapshot
-	call call                          // Replied
-	err  error                         // StepDown: the run function's
-	news *k8sresourcelock.News         // what it says is not in yet
-	sub  *k8sresourcelock.Subscription // takes the place of a watch
+	call call                  // Replied
+	err  error                 // StepDown: the run function's
+	news *k8sresourcelock.News // what it says is not in yet
 }
 
 // loop owns an elector's state while it runs. Watch, replies and run functions post events,
@@ -51,7 +50,7 @@ type loop struct {
 
 func newLoop(le *LeaderElector, oneCycle bool) *loop {
 	l := &loop{
-		inputs: newInputs(), le: le, core: le.config.core(oneCycle),
+		inputs: newInputs(), le: le, core: le.core,
 		state: core.State{Unfit: le.config.Fit != nil}, shared: le.config.Shared,
 	}
 	if le.former != nil {
@@ -61,7 +60,7 @@ func newLoop(le *LeaderElector, oneCycle bool) *loop {
 	if l.shared == nil {
 		l.shared = &k8sresourcelock.Shared{}
 	}
-	l.bootAlarm.ring = l.tick
+	l.core.OneCycle, l.bootAlarm.ring = oneCycle, l.tick
 	return l
 }
 
@@ -90,9 +89,9 @@ func (l *loop) start(ctx context.Context) {
 	l.changed = time.Now()
 	l.startWatching()
 	if l.le.config.Fit != nil {
-		var work context.Context
-		work, l.stopFitness = context.WithCancel(l.values)
-		l.helpers.Go(func() { l.checkFitness(work) })
+		fitness, stop := context.WithCancel(l.values)
+		l.stopFitness = stop
+		l.helpers.Go(func() { l.checkFitness(fitness) })
 	}
 	l.le.loop.Store(l)
 	l.le.clock.jumps.add(l)
@@ -170,8 +169,10 @@ func (l *loop) eventOf(s signal) *event {
 // defaultNow tells the default revision.
 func (l *loop) defaultNow() *event {
 	ev := &event{}
-	if d := l.le.defaultRevision.Load(); d != nil {
-		ev.in.Kind, ev.in.Default = core.DefaultChanged, *d
+	if ask := l.le.config.DefaultRevision; ask != nil {
+		if d := ask(); d.Synced {
+			ev.in.Kind, ev.in.Default = core.DefaultChanged, d
+		}
 	}
 	return ev
 }
@@ -277,7 +278,7 @@ func (l *loop) publish(c *change) {
 		return
 	}
 	l.le.view.Store(&v)
-	if o, ok := l.le.config.Observer.(StatusObserver); ok {
+	if o := l.report.termObserver(); o != nil {
 		o.StatusChanged(l.le.config.Name)
 	}
 	if f := l.le.config.Callbacks.OnNewLeader; f != nil && v.holder != "" && v.holder != old.holder {

@@ -32,11 +32,44 @@ func TestStatusSaysWhatIsKnown(t *testing.T) {
 		if s := a.Status(); !s.Known || s.Default.Synced {
 			t.Errorf("the lock was read, the default was not told: %+v", s)
 		}
-		a.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: "canary"})
+		a.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "canary"})
 		pass(time.Second)
 		if s := a.Status(); s.Default != (le.DefaultRevision{Synced: true, Revision: "canary"}) {
 			t.Errorf("the default was told: %+v", s)
 		}
+	})
+}
+
+// The elector asks for the default revision when it starts and at each Reconsider, whenever that comes; one that is not
+// synced takes back nothing.
+func TestWhenTheDefaultRevisionIsAskedFor(t *testing.T) {
+	alone(t, func(t *testing.T, store *locktest.Store) {
+		a := prepare(t, store, "a", func(c *le.LeaderElectionConfig) { c.Ranked = true })
+		known := func(when, revision string) {
+			t.Helper()
+			pass(time.Second)
+			if s := a.Status(); s.Default != (le.DefaultRevision{Synced: revision != "", Revision: revision}) {
+				t.Errorf("%s: %+v", when, s.Default)
+			}
+		}
+		a.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "canary"})
+		known("before it runs", "")
+		a.defaultRevision.Store(&le.DefaultRevision{Synced: true, Revision: "stable"})
+		a.start(t)
+		known("it has started", "stable")
+		a.defaultRevision.Store(&le.DefaultRevision{Synced: true, Revision: "canary"})
+		known("not asked", "stable")
+		for range 3 {
+			go a.Reconsider()
+		}
+		known("asked", "canary")
+		a.setDefaultRevision(le.DefaultRevision{})
+		known("forgotten", "canary")
+		if err := a.quit(); err != nil {
+			t.Error(err)
+		}
+		a.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
+		known("after the end", "canary")
 	})
 }
 

@@ -42,12 +42,8 @@ type TermObserver interface {
 	Term(name string, began bool, reason string)
 	// ObserveDuration: the interval is over, after took.
 	ObserveDuration(name string, what Interval, took time.Duration)
-}
-
-// StatusObserver is an optional extension of Observer, for programs that show elections: StatusChanged is called whenever
-// Status shows something else than before. That time has passed is no change, that the leader has renewed is one.
-type StatusObserver interface {
-	Observer
+	// StatusChanged is for programs that show elections: it is called whenever Status shows something else than before. That time
+	// has passed is no change, that the leader has renewed is one.
 	StatusChanged(name string)
 }
 

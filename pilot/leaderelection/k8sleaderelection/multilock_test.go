@@ -116,7 +116,7 @@ func TestHandoverBetweenBothLocksIsPrompt(t *testing.T) {
 			lock.Primary.SetLatency(time.Millisecond, time.Millisecond)
 			lock.Secondary.SetLatency(time.Millisecond, time.Millisecond)
 			c := prepareKey(t, pair.Primary, identity, revision, func(c *le.LeaderElectionConfig) { c.Lock, c.Ranked = lock.MultiLock, true })
-			c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
+			c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
 			all[identity] = c
 		}
 		a, b := all["a"], all["b"]

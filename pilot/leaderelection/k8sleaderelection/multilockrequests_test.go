@@ -25,7 +25,7 @@ func TestWhoMayNotWriteBothLocksAsksForNeither(t *testing.T) {
 					lock := pair.Lock(identity, revision)
 					c := prepareKey(t, pair.Primary, identity, revision, func(c *le.LeaderElectionConfig) { c.Ranked, c.Lock = true, lockOf(lock) })
 					c.lock = lock.Primary
-					c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
+					c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
 					return c, lock
 				}
 				a, _ := enter("a", "canary", lockOf)

@@ -254,11 +254,10 @@ func (w *orderProgress) leads(snap core.Snapshot, now core.Instant) (done bool, 
 	if w.heldSince == 0 {
 		w.heldSince = now
 	}
-	named := snap.Notes.Nominated.Identity == snap.Record.Holder
 	switch {
-	case snap.Acting(), named && !snap.Nominated():
+	case snap.Acting(), snap.Named() && !snap.Nominated():
 		return true, nil
-	case !named && w.heldSince.Until(now) > 2*w.lease:
+	case !snap.Named() && w.heldSince.Until(now) > 2*w.lease:
 		return false, fmt.Errorf("%w: %s holds the lock for %v and does not say that it leads", ErrNotObeyed, snap.Record.Holder, 2*w.lease)
 	}
 	return false, nil

@@ -12,7 +12,15 @@ type DefaultRevision = core.DefaultRevision
 
 // RevisionKey is the key of a candidate of that revision: the revision, with "^" in
 // front when it is remote. An empty revision counts as "default".
-func RevisionKey(revision string, remote bool) string { return core.MakeKey(revision, remote) }
+func RevisionKey(revision string, remote bool) string {
+	if revision == "" {
+		revision = "default"
+	}
+	if remote {
+		return core.RemotePrefix + revision
+	}
+	return revision
+}
 
 // Outranks reports whether a candidate with key ours goes before a holder with key
 // theirs: it is of the default revision and the holder is not; or both are of the same

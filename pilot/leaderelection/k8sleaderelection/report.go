@@ -52,6 +52,11 @@ func (c *change) denied() bool {
 		(c.after.Effort.Writes.Fails > c.before.Effort.Writes.Fails || c.after.Effort.Asks.Fails > c.before.Effort.Asks.Fails)
 }
 
+// beginsHandover reports whether the leader drains for another from now on.
+func (c *change) beginsHandover() bool {
+	return c.after.Drain.Kind.HandsOver() && !c.before.Drain.Kind.HandsOver()
+}
+
 // acknowledged is the operation of ours that the pass has seen confirmed; NoOp when there is none.
 func (c *change) acknowledged() core.Op {
 	if call := c.before.Flight; call.Answered(c.in) {
@@ -154,22 +159,22 @@ func (r *reporter) record(c *change) {
 		return
 	}
 	if lock.Unversioned() {
-		r.say("store", "unversioned", "the lock's store keeps no versions, as client-go's fake clientset: it has no compare-and-swap, "+
+		r.warnOnce("store", "unversioned", "the lock's store keeps no versions, as client-go's fake clientset: it has no compare-and-swap, "+
 			"and excludes nobody but the electors of this process")
 	}
 	switch after.Snap.Content {
 	case core.Unreadable:
-		if r.say(topicRecord, lock.Unreadable.Error(), "the lock's record cannot be read; it counts as held until unchanged for a lease", "err", lock.Unreadable) {
+		if r.warnOnce(topicRecord, lock.Unreadable.Error(), "the lock's record cannot be read; it counts as held until unchanged for a lease", "err", lock.Unreadable) {
 			r.warn("cannot read the record: %v", lock.Unreadable)
 		}
 	case core.Readable:
 		// Beyond this the core counts a shorter time: an absurd lease must not keep everybody out.
 		if bound := r.core.LeaseBound(); after.Snap.Record.Lease > bound {
-			r.say(topicRecord, after.Snap.Record.Lease.String(), "the holder's lease duration is absurd; a shorter one counts",
+			r.warnOnce(topicRecord, after.Snap.Record.Lease.String(), "the holder's lease duration is absurd; a shorter one counts",
 				"recorded", after.Snap.Record.Lease, "counted", bound, "holder", after.Snap.Record.Holder)
 			break
 		}
-		r.over(topicRecord, "the lock's record can be read again")
+		r.resolved(topicRecord, "the lock's record can be read again")
 	case core.Missing:
 	}
 	if after.Own.Duplicate && !before.Own.Duplicate {
@@ -198,19 +203,19 @@ func (r *reporter) answered(phase core.Phase, c call) {
 // fitness reports why this process should not lead; nil: it is fit.
 func (r *reporter) fitness(err error) {
 	if err == nil {
-		r.over(topicFitness, "fit to lead again")
+		r.resolved(topicFitness, "fit to lead again")
 		return
 	}
-	r.say(topicFitness, err.Error(), "unfit to lead: a follower does not campaign, a leader hands over when it is asked", "err", err)
+	r.warnOnce(topicFitness, err.Error(), "unfit to lead: a follower does not campaign, a leader hands over when it is asked", "err", err)
 }
 
 // watching reports a watch that cannot be had; nil: one that is up.
 func (r *reporter) watching(err error) {
 	if err == nil {
-		r.over(topicWatch, "the lock is being watched again")
+		r.resolved(topicWatch, "the lock is being watched again")
 		return
 	}
-	r.say(topicWatch, string(apierrors.ReasonForError(err)), "the lock cannot be watched; polling until it can", "err", err)
+	r.warnOnce(topicWatch, string(apierrors.ReasonForError(err)), "the lock cannot be watched; polling until it can", "err", err)
 }
 
 // recordViewOf is the part of Status that comes from a lock that can be read.
@@ -218,8 +223,8 @@ func (r *reporter) recordViewOf(s *core.State) (v recordView) {
 	snap := &s.Snap
 	v.lease = snap.Record.Lease
 	// Beside the marker of a former holder the present one waits until that one has ended.
-	if snap.Former() == "" && !r.leaderless(s) {
-		v.actsUntil = r.core.ExpiresAt(*s)
+	if snap.Former() == "" {
+		v.actsUntil = r.core.ActsUntil(*s)
 	}
 	v.handsOver = snap.Acting() && snap.Notes.Marker.Handover
 	if snap.OnHold() {

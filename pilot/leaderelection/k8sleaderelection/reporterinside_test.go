@@ -36,6 +36,8 @@ func (l *listener) Term(name string, began bool, reason string) {
 	l.note("term %s %v %s", name, began, reason)
 }
 
+func (*listener) StatusChanged(string) {}
+
 func (l *listener) ObserveDuration(name string, what Interval, took time.Duration) {
 	l.note("lasted %s %s %v", name, what, took)
 }

@@ -41,6 +41,8 @@ func (t *tracer) Call(_, verb, _, result string, _ time.Duration) {
 	}
 }
 
+func (*tracer) StatusChanged(string) {}
+
 func (t *tracer) ObserveDuration(name string, what k8sleaderelection.Interval, took time.Duration) {
 	if what == k8sleaderelection.Drain { // tracer.Start(ctx, "drain "+name, trace.WithTimestamp(time.Now().Add(-took))), and its End()
 		fmt.Println("drain", name, "took time:", took > 0)

@@ -44,6 +44,8 @@ func (w *witness) Term(_ string, began bool, reason string) {
 	w.terms = append(w.terms, map[bool]string{true: "+", false: "-"}[began]+reason)
 }
 
+func (*witness) StatusChanged(string) {}
+
 func (w *witness) ObserveDuration(_ string, what le.Interval, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +89,7 @@ func observed(t *testing.T, store *locktest.Store, identity, revision string, w 
 		c.Lock, c.Ranked, c.Observer = lock.Locker, true, w
 	})...)
 	c.lock = lock
-	c.SetDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
+	c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
 	c.start(t)
 	return c
 }

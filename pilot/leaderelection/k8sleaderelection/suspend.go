@@ -10,6 +10,12 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
+// alarm is when a loop wants to be woken by CLOCK_BOOTTIME.
+type alarm struct {
+	ring func()
+	at   core.Instant
+}
+
 // setBootAlarm has the loop woken at that time by CLOCK_BOOTTIME as well, if it has a cover:
 // that ends while the machine sleeps, and run functions have to be told as soon as the
 // process runs again. A follower waits for another's lease, which runs by monotonic time.

@@ -83,8 +83,8 @@ func (t *troubles) end(topic string) bool {
 	return true
 }
 
-// say logs a trouble, unless it is known.
-func (r *reporter) say(topic, cause, message string, args ...any) (news bool) {
+// warnOnce logs a trouble, unless it is known.
+func (r *reporter) warnOnce(topic, cause, message string, args ...any) (news bool) {
 	if !r.troubles.begin(topic, cause) {
 		return false
 	}
@@ -92,8 +92,8 @@ func (r *reporter) say(topic, cause, message string, args ...any) (news bool) {
 	return true
 }
 
-// over logs that a topic's trouble has ended, if there was one.
-func (r *reporter) over(topic, message string) {
+// resolved logs that a topic's trouble has ended, if there was one.
+func (r *reporter) resolved(topic, message string) {
 	if r.troubles.end(topic) {
 		r.log.Info(message)
 	}
@@ -102,23 +102,23 @@ func (r *reporter) over(topic, message string) {
 // callFailed reports a call that brought nothing.
 func (r *reporter) callFailed(c call) {
 	if !fromServer(c.err) {
-		r.say(topicReach, string(apierrors.ReasonForError(c.err)), "a call for the lock failed; still trying", "call", c.op.String(), "err", c.err)
+		r.warnOnce(topicReach, string(apierrors.ReasonForError(c.err)), "a call for the lock failed; still trying", "call", c.op.String(), "err", c.err)
 		return
 	}
 	cause := causeOf(c.err)
-	r.say(topicOf(c.op), cause.name, cause.message, "call", c.op.String(), "cause", cause.name, "err", c.err)
+	r.warnOnce(topicOf(c.op), cause.name, cause.message, "call", c.op.String(), "cause", cause.name, "err", c.err)
 }
 
 // callSucceeded ends the troubles of its kind.
 func (r *reporter) callSucceeded(c call) {
-	r.over(topicReach, "the lock's API server answers again")
+	r.resolved(topicReach, "the lock's API server answers again")
 	switch topic := topicOf(c.op); topic {
 	case topicRead:
-		r.over(topic, "the lock can be read again")
+		r.resolved(topic, "the lock can be read again")
 	case topicWrite:
-		r.over(topic, "the lock can be written again")
+		r.resolved(topic, "the lock can be written again")
 	default:
-		r.over(topic, "requests to hand over can be written again")
+		r.resolved(topic, "requests to hand over can be written again")
 	}
 }
 

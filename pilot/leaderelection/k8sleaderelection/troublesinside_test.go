@@ -48,7 +48,7 @@ func TestHowOftenATroubleIsTold(t *testing.T) {
 
 func TestWhetherATroubleIsNews(t *testing.T) {
 	r, _, log := reporting(t)
-	if !r.say(topicAsk, "cause", "message") || r.say(topicAsk, "cause", "message") || strings.Count(log.String(), "msg=message") != 1 {
+	if !r.warnOnce(topicAsk, "cause", "message") || r.warnOnce(topicAsk, "cause", "message") || strings.Count(log.String(), "msg=message") != 1 {
 		t.Errorf("it is news once:\n%s", log)
 	}
 }

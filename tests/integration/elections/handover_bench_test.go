@@ -250,7 +250,7 @@ func (l *rawLane) round(b *testing.B, flipped time.Time, whole, nobody *figures)
 
 func (l *rawLane) step(what string) string { return fmt.Sprintf("%s %d", what, l.rounds) }
 
-const stepNote = k8sresourcelock.NotePrefix + "step"
+const stepNote = "incumbent.dev/step"
 
 func (s *rawSide) write(b *testing.B, base k8sresourcelock.Snapshot, step string) k8sresourcelock.Snapshot {
 	record := k8sresourcelock.LeaderElectionRecord{HolderIdentity: "x", LeaseDurationSeconds: 30}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +20,14 @@ import (
 // frozen is a replica whose wall clock stands still.
 type frozen struct {
 	*k8sleaderelection.LeaderElector
-	lives chan string // "works" and "has stopped", in order
+	lives           chan string // "works" and "has stopped", in order
+	defaultRevision atomic.Pointer[string]
+}
+
+// flips makes that revision the default.
+func (f *frozen) flips(revision string) {
+	f.defaultRevision.Store(&revision)
+	f.Reconsider()
 }
 
 // frozen makes one and runs it until the test ends.
@@ -37,12 +45,16 @@ func (s *stage) frozen(name, revision string, at time.Time) *frozen {
 		lock = &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.Kube().CoordinationV1(), LockConfig: who}
 	}
 	f := &frozen{lives: make(chan string, 8)}
+	f.defaultRevision.Store(new("stable"))
 	log := &logs.Buffer{}
 	f.LeaderElector, err = k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: briskLease, RenewDeadline: 4 * time.Second, RetryPeriod: 750 * time.Millisecond,
 		ReleaseOnCancel: true, Ranked: true, Name: election,
 		Clock:  k8sleaderelection.NewClock(nil).WithWall(func() int64 { return at.UnixNano() }),
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(log), nil)),
+		DefaultRevision: func() k8sleaderelection.DefaultRevision {
+			return k8sleaderelection.DefaultRevision{Synced: true, Revision: *f.defaultRevision.Load()}
+		},
 		Work: []func(context.Context) error{func(ctx context.Context) error {
 			f.lives <- "works"
 			<-ctx.Done()
@@ -55,7 +67,6 @@ func (s *stage) frozen(name, revision string, at time.Time) *frozen {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	ended := make(chan error, 1)
-	f.SetDefaultRevision(k8sleaderelection.DefaultRevision{Synced: true, Revision: "stable"})
 	go func() { ended <- f.Campaign(ctx) }()
 	s.t.Cleanup(func() {
 		cancel()
@@ -82,9 +93,8 @@ func TestWallClockStandsStill(t *testing.T) {
 		b := s.frozen("b", "canary", now.Add(-time.Hour))
 		c.renewals(t, 3)
 		eventually(t, "a lease has gone by", func() bool { return time.Since(began) > briskLease })
-		canary := k8sleaderelection.DefaultRevision{Synced: true, Revision: "canary"}
-		a.SetDefaultRevision(canary)
-		b.SetDefaultRevision(canary)
+		a.flips("canary")
+		b.flips("canary")
 		c.await(t, "b 1, leads")
 		c.renewals(t, 3)
 		c.expect(t, append(passes("a", "b", 0), "b 1, leads")...)

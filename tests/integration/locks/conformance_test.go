@@ -86,9 +86,8 @@ func TestConformanceOfBothTogether(t *testing.T) {
 				h.Neighbour()
 				other.Neighbour()
 			},
-			Owner:   h.Owner,
-			Merged:  true,
-			Ancient: h.Ancient + "+" + other.Ancient,
+			Owner:  h.Owner,
+			Merged: true,
 		}
 	})
 }

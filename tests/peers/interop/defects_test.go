@@ -119,14 +119,15 @@ func (s *subject) campaign(t *testing.T, library electors.Library, store *lockte
 		epoch := time.Now()
 		elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
 			Lock: lock.Locker, LeaseDuration: defectLease, RenewDeadline: defectRenew, RetryPeriod: defectRetry, ReleaseOnCancel: true,
-			Logger: slog.New(slog.DiscardHandler), Ranked: true,
+			Logger: slog.New(slog.DiscardHandler), Ranked: true, DefaultRevision: func() k8sleaderelection.DefaultRevision {
+				return k8sleaderelection.DefaultRevision{Synced: true, Revision: stable}
+			},
 			Clock: k8sleaderelection.NewClock(func() int64 { return int64(time.Since(epoch)) }),
 			Work:  []func(context.Context) error{func(ctx context.Context) error { s.work(ctx); return nil }},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		elector.SetDefaultRevision(k8sleaderelection.DefaultRevision{Synced: true, Revision: stable})
 		return func(ctx context.Context) {
 			if err := elector.Campaign(ctx); err != nil {
 				t.Error(err)

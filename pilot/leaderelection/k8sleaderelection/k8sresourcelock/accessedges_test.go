@@ -107,10 +107,10 @@ func TestAWriteAndTheNoteOfTwoObjects(t *testing.T) {
 func TestNotesReplaceAllThatThisVersionKnows(t *testing.T) {
 	all := map[string]string{
 		MarkerAnnotation: "m", HandoverRequestAnnotation: "r", NominatedAnnotation: "n", HoldAnnotation: "h", PredecessorAnnotation: "p",
-		NotePrefix + "later": "l", "example.com/x": "y",
+		notePrefix + "later": "l", "example.com/x": "y",
 	}
 	got := applyNotes(maps.Clone(all), map[string]string{MarkerAnnotation: "new"})
-	if want := map[string]string{MarkerAnnotation: "new", NotePrefix + "later": "l", "example.com/x": "y"}; !maps.Equal(got, want) {
+	if want := map[string]string{MarkerAnnotation: "new", notePrefix + "later": "l", "example.com/x": "y"}; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	if got := applyNotes(nil, map[string]string{MarkerAnnotation: "new"}); !maps.Equal(got, map[string]string{MarkerAnnotation: "new"}) {

@@ -115,18 +115,18 @@ func (l *ConfigMapLock) Watch(ctx context.Context, from string, up func(), seen 
 // ConfigMap, and wraps ErrUnreadable when its record cannot be read. A ConfigMap without a
 // record gives a zero record, nil bytes and no error.
 func (l *ConfigMapLock) Get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
-	return l.access().get(ctx)
+	return l.access().plain(l).get(ctx)
 }
 
 // Create makes the ConfigMap; an AlreadyExists, which IsConflict reports too, when
 // there is one.
 func (l *ConfigMapLock) Create(ctx context.Context, ler LeaderElectionRecord) error {
-	return l.access().createPlain(ctx, ler)
+	return l.access().plain(l).create(ctx, ler)
 }
 
 // Update replaces the record of the ConfigMap that Get, Create or Update saw last.
 func (l *ConfigMapLock) Update(ctx context.Context, ler LeaderElectionRecord) error {
-	return l.access().updatePlain(ctx, ler)
+	return l.access().plain(l).update(ctx, ler)
 }
 
 // RecordEvent writes an Event about the ConfigMap, if there is a recorder.

@@ -217,18 +217,18 @@ func (l *LeaseLock) Subscribe(ctx context.Context, wake func()) Subscription {
 // there is no such Lease, and wraps ErrUnreadable when its record cannot be read. A Lease
 // without a record gives a zero record, nil bytes and no error.
 func (l *LeaseLock) Get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
-	return l.access().get(ctx)
+	return l.access().plain(l).get(ctx)
 }
 
 // Create makes the Lease; an AlreadyExists, which IsConflict reports too, when there
 // is one.
 func (l *LeaseLock) Create(ctx context.Context, ler LeaderElectionRecord) error {
-	return l.access().createPlain(ctx, ler)
+	return l.access().plain(l).create(ctx, ler)
 }
 
 // Update replaces the record of the Lease that Get, Create or Update saw last.
 func (l *LeaseLock) Update(ctx context.Context, ler LeaderElectionRecord) error {
-	return l.access().updatePlain(ctx, ler)
+	return l.access().plain(l).update(ctx, ler)
 }
 
 // RecordEvent writes an Event about the Lease, if there is a recorder.

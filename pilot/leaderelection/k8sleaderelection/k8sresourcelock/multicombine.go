@@ -24,11 +24,6 @@ type Part struct {
 	Stands bool
 }
 
-// Half reports whether the record has a holder that stands in one object of two.
-func (s Snapshot) Half() bool {
-	return s.Record.HolderIdentity != "" && s.Parts[0].Stands != s.Parts[1].Stands
-}
-
 // sums hashes records to be compared within this process.
 var sums = maphash.MakeSeed()
 
@@ -110,36 +105,32 @@ func combine(sight core.PairSight, objects Pair, self string) Snapshot {
 		{UID: types.UID(sight.Primary.UID.First), Version: sight.Primary.Version},
 		{UID: types.UID(sight.Secondary.UID.First), Version: sight.Secondary.Version},
 	}
-	p, s := objects.Primary, objects.Secondary
-	if !p.Exists && !s.Exists {
-		return Snapshot{ResourceVersion: s.ResourceVersion, Parts: parts}
+	h, both := sight.Shown(self)
+	is, one := sight.Combined(h, both), objects.half(h)
+	if !is.Exists {
+		return Snapshot{ResourceVersion: objects.Secondary.ResourceVersion, Parts: parts}
 	}
-	how := sight.Shown(self)
-	parts[core.Primary].Stands, parts[core.Secondary].Stands = how.Stands&core.InFirst != 0, how.Stands&core.InSecond != 0
-	shown := objects.half(how.Half)
+	parts[core.Primary].Stands, parts[core.Secondary].Stands = is.Halves&core.InFirst != 0, is.Halves&core.InSecond != 0
 	out := Snapshot{
-		Exists: true, UID: s.UID, ResourceVersion: s.ResourceVersion, Parts: parts,
-		Record: shown.Record, Notes: withNote(shown.Notes, MultiLockAnnotation, ""),
-		Floor:  max(p.Record.LeaderTransitions, s.Record.LeaderTransitions),
+		Exists: true, UID: objects.Secondary.UID, ResourceVersion: objects.Secondary.ResourceVersion, Parts: parts,
+		Record: one.Record, Notes: withOthers(withNote(one.Notes, MultiLockAnnotation, ""), is.Notes),
+		Floor:  is.Floor,
 		Object: &objects,
 	}
-	if p.Unreadable != nil || s.Unreadable != nil {
-		out.Unreadable, out.Record = errors.Join(p.Unreadable, s.Unreadable), LeaderElectionRecord{}
+	if is.Content == core.Unreadable {
+		out.Unreadable, out.Record = errors.Join(objects.Primary.Unreadable, objects.Secondary.Unreadable), LeaderElectionRecord{}
 	}
-	if shown.Raw != nil {
+	if one.Raw != nil {
 		out.Raw = rawOf(objects)
-	}
-	if how.InBoth() {
-		from := map[string]core.Half{HandoverRequestAnnotation: sight.RequestFrom(), HoldAnnotation: sight.HoldFrom()}
-		for _, key := range othersNotes {
-			out.Notes = withNote(out.Notes, key, objects.half(from[key]).Notes[key])
-		}
 	}
 	return out
 }
 
-// othersNotes are written by others than the holder, at any time.
-var othersNotes = []string{HandoverRequestAnnotation, HoldAnnotation}
+// withOthers is notes with the request and the hold that the core has chosen.
+func withOthers(notes map[string]string, chosen core.Notes) map[string]string {
+	notes = withNote(notes, HandoverRequestAnnotation, chosen.Request.Note)
+	return withNote(notes, HoldAnnotation, chosen.Hold.Note)
+}
 
 // withNote is notes with one more; an empty value leaves it out.
 func withNote(notes map[string]string, key, value string) map[string]string {

@@ -192,3 +192,8 @@ func standsIn(s Snapshot) (in int) {
 	}
 	return in
 }
+
+// Half reports whether the record has a holder that stands in one object of two.
+func (s Snapshot) Half() bool {
+	return s.Record.HolderIdentity != "" && s.Parts[0].Stands != s.Parts[1].Stands
+}

@@ -98,16 +98,17 @@ func (l *MultiLock) Read(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	for i, half := range []Versioned{primary, secondary} {
-		asked := l.mem.asked(core.Half(i))
+		sight, _ := l.mem.known()
 		snap, err := half.Read(ctx)
 		if err != nil {
 			return Snapshot{}, err
 		}
-		if err := l.mem.answered(core.Half(i), snap, asked); err != nil {
+		if err := l.mem.answered(core.Half(i), snap, sight.Asked(core.Half(i))); err != nil {
 			return Snapshot{}, err
 		}
 	}
-	return l.mem.combined(l.Identity()), nil
+	sight, objects := l.mem.known()
+	return combine(sight, objects, l.Identity()), nil
 }
 
 // Write implements Versioned. An error that IsConflict reports means that an object has
@@ -132,7 +133,7 @@ func (l *MultiLock) Annotate(ctx context.Context, base Snapshot, notes map[strin
 		return Snapshot{}, err
 	}
 	if !base.Exists {
-		return Snapshot{}, fmt.Errorf("lock %s: annotate: %w", l.Describe(), errNoObject)
+		return Snapshot{}, l.wrap("annotate", errNoObject)
 	}
 	return w.annotate(ctx)
 }
@@ -164,44 +165,28 @@ func (l *MultiLock) write(base Snapshot, record LeaderElectionRecord, notes map[
 // ErrUnreadable when a record of the two cannot be read. Objects without a record give a zero
 // record, nil bytes and no error.
 func (l *MultiLock) Get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
-	snap, err := l.Read(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	l.mem.setBase(snap)
-	if !snap.Exists {
-		return nil, nil, fmt.Errorf("lock %s: get: %w", l.Describe(), apierrors.NewNotFound(schema.GroupResource{Resource: "locks"}, l.Describe()))
-	}
-	if snap.Unreadable != nil {
-		return nil, snap.Raw, fmt.Errorf("lock %s: get: %w", l.Describe(), snap.Unreadable)
-	}
-	return &snap.Record, snap.Raw, nil
+	return l.plain().get(ctx)
 }
 
 // Create makes both objects; it fails when the primary is there.
 func (l *MultiLock) Create(ctx context.Context, ler LeaderElectionRecord) error {
-	snap, err := l.Write(ctx, Snapshot{}, ler, nil)
-	if err != nil {
-		return err
-	}
-	l.mem.setBase(snap)
-	return nil
+	return l.plain().create(ctx, ler)
 }
 
 // Update replaces the record of the two objects that Get, Create or Update saw last. An error
 // that IsConflict reports means that they have changed since, and nothing was written.
 // Any other may mean that the primary alone was written: call Get.
 func (l *MultiLock) Update(ctx context.Context, ler LeaderElectionRecord) error {
-	base := l.mem.getBase()
-	if !base.Exists {
-		return fmt.Errorf("lock %s: update: %w", l.Describe(), errNotRead)
-	}
-	snap, err := l.Write(ctx, base, ler, base.Notes)
-	if err != nil {
-		return err
-	}
-	l.mem.setBase(snap)
-	return nil
+	return l.plain().update(ctx, ler)
+}
+
+func (l *MultiLock) plain() plain {
+	absent := apierrors.NewNotFound(schema.GroupResource{Resource: "locks"}, l.Describe())
+	return plain{lock: l, base: &l.mem.base, absent: absent, wrap: l.wrap}
+}
+
+func (l *MultiLock) wrap(verb string, err error) error {
+	return fmt.Errorf("lock %s: %s: %w", l.Describe(), verb, err)
 }
 
 // RecordEvent writes an Event about each of the two objects.

@@ -15,14 +15,14 @@ type pairMemory struct {
 	mu      sync.Mutex
 	sight   core.PairSight
 	objects Pair // those of sight
-	base    Snapshot
+	base    base
 }
 
-// asked is to be given back with the answer to a read that is sent now.
-func (m *pairMemory) asked(h core.Half) uint32 {
+// known is all that the calls have shown by now.
+func (m *pairMemory) known() (core.PairSight, Pair) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.sight.Asked(h)
+	return m.sight, m.objects
 }
 
 // answered takes in a read.
@@ -65,18 +65,11 @@ func (m *pairMemory) seen(h core.Half, snap Snapshot, self string) (pair Snapsho
 	if err != nil {
 		return Snapshot{}, false, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.sight.Shows(h, half) {
+	sight, objects := m.known()
+	if !sight.Shows(h, half) {
 		return Snapshot{}, false, nil
 	}
-	return combine(m.sight, m.objects, self), true, nil
-}
-
-func (m *pairMemory) combined(self string) Snapshot {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return combine(m.sight, m.objects, self)
+	return combine(sight, objects, self), true, nil
 }
 
 // sends notes a write to an object before it is sent.
@@ -84,33 +77,4 @@ func (m *pairMemory) sends(h core.Half, record core.Record, notes map[string]str
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sight = m.sight.Sends(h, record, coreNotes(notes))
-}
-
-// outdated reports whether a note that the secondary shows was replaced already.
-func (m *pairMemory) outdated(key string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if key == HoldAnnotation {
-		return m.sight.OutdatedHold(core.Secondary)
-	}
-	return m.sight.OutdatedRequest(core.Secondary)
-}
-
-// overtaken reports whether something newer than these versions is known.
-func (m *pairMemory) overtaken(first, second uint64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.sight.Overtaken(first, second)
-}
-
-func (m *pairMemory) setBase(s Snapshot) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.base = s
-}
-
-func (m *pairMemory) getBase() Snapshot {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.base
 }

@@ -82,7 +82,7 @@ func (w pairWrite) both(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, unknown(err)
 	}
-	if w.lock.mem.overtaken(p.Version, s.Version) {
+	if sight, _ := w.lock.mem.known(); sight.Overtaken(p.Version, s.Version) {
 		return Snapshot{}, errOvertaken
 	}
 	return combine(core.PairSight{Pair: core.Pair{Primary: p, Secondary: s}}, Pair{first, second}, w.Self), nil
@@ -115,12 +115,8 @@ func (w pairWrite) second(ctx context.Context, first core.Snapshot) (Snapshot, e
 			return Snapshot{}, fmt.Errorf("the secondary has become another (UID %q, holder %q in term %d): %w",
 				now.UID, now.Record.HolderIdentity, now.Record.LeaderTransitions, ErrConflict)
 		}
-		for _, key := range othersNotes {
-			if w.Renews() && now.Notes[key] != w.base.Secondary.Notes[key] && !w.lock.mem.outdated(key) {
-				notes = withNote(notes, key, now.Notes[key])
-			}
-		}
-		base = now
+		sight, _ := w.lock.mem.known()
+		base, notes = now, withOthers(notes, w.Carried(sight, half, coreNotes(notes)))
 	}
 	return Snapshot{}, fmt.Errorf("the secondary changes too often: %w", ErrConflict)
 }
@@ -128,17 +124,17 @@ func (w pairWrite) second(ctx context.Context, first core.Snapshot) (Snapshot, e
 // annotate writes notes beside a record that stays as it is, where it is shown. What stands on
 // the other object is others' to change, but for the hold.
 func (w pairWrite) annotate(ctx context.Context) (Snapshot, error) {
-	how := w.Base.Shown(w.Self)
-	if err := w.rehearseRequest(ctx, *w.base.half(how.Half)); err != nil {
+	h, both := w.Base.Shown(w.Self)
+	if err := w.rehearseRequest(ctx, *w.base.half(h)); err != nil {
 		return Snapshot{}, err
 	}
-	next, err := w.annotateOne(ctx, how.Half)
+	next, err := w.annotateOne(ctx, h)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	err = w.take(how.Half, next)
-	if err == nil && how.InBoth() {
-		err = w.alignHold(ctx, how.Half.Other())
+	err = w.take(h, next)
+	if err == nil && both {
+		err = w.alignHold(ctx, h.Other())
 	}
 	if err != nil {
 		return Snapshot{}, unknown(err)
@@ -168,29 +164,22 @@ func (w *pairWrite) take(h core.Half, next Snapshot) error {
 	if err != nil {
 		return err
 	}
-	*w.base.half(h) = next
-	if h == core.Primary {
-		w.Base.Primary = half
-	} else {
-		w.Base.Secondary = half
-	}
+	*w.base.half(h), *w.Base.Of(h) = next, half
 	return nil
 }
 
-// alignHold replaces a hold that the other object of one term shows. Of two that differ the
-// newer object's counts, and a label on the one would bring back what an operator has ended.
+// alignHold replaces a hold that the other object of one term shows.
 func (w *pairWrite) alignHold(ctx context.Context, h core.Half) error {
-	hold := w.notes[HoldAnnotation]
 	annotated, ok := w.half(h).(Annotated)
 	for n := 0; ; n++ {
-		base := *w.base.half(h)
-		if is := base.Notes[HoldAnnotation]; !ok || is == "" || is == hold || !w.InTerm(w.Base.Of(h)) {
+		if !ok || !w.Aligns(*w.Base.Of(h), coreNotes(w.notes).Hold) {
 			return nil
 		}
+		base := *w.base.half(h)
 		if n == maxAmends {
 			return fmt.Errorf("the hold was written to one lock, and the other changes too often: %w", ErrConflict)
 		}
-		next, err := annotated.Annotate(ctx, base, withNote(base.Notes, HoldAnnotation, hold))
+		next, err := annotated.Annotate(ctx, base, withNote(base.Notes, HoldAnnotation, w.notes[HoldAnnotation]))
 		if IsConflict(err) {
 			next, err = w.half(h).Read(ctx)
 		}

@@ -119,7 +119,8 @@ func TestPairMemory(t *testing.T) {
 				var err error
 				switch s.what {
 				case "ask":
-					asked = m.asked(0)
+					sight, _ := m.known()
+					asked = sight.Asked(0)
 				case "answer":
 					err = m.answered(0, at(s.version), asked)
 				case "store":

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// NotePrefix begins the names of this project's annotations.
-const NotePrefix = "incumbent.dev/"
+// notePrefix begins the names of this project's annotations.
+const notePrefix = "incumbent.dev/"
 
 // knownNotes are the annotations that this version may remove. One with our prefix
 // that is not among them is a later version's, and not ours to take away.
@@ -16,7 +16,7 @@ var knownNotes = []string{MarkerAnnotation, HandoverRequestAnnotation, Nominated
 func notesOf(annotations map[string]string) map[string]string {
 	var notes map[string]string
 	for k, v := range annotations {
-		if !strings.HasPrefix(k, NotePrefix) || k == StrategyAnnotation || k == PreferredHolderAnnotation {
+		if !strings.HasPrefix(k, notePrefix) || k == StrategyAnnotation || k == PreferredHolderAnnotation {
 			continue
 		}
 		if notes == nil {
@@ -44,8 +44,8 @@ func applyNotes(annotations, notes map[string]string) map[string]string {
 
 func checkNotes(notes map[string]string) error {
 	for k := range notes {
-		if !strings.HasPrefix(k, NotePrefix) {
-			return fmt.Errorf("note %q does not begin with %s", k, NotePrefix)
+		if !strings.HasPrefix(k, notePrefix) {
+			return fmt.Errorf("note %q does not begin with %s", k, notePrefix)
 		}
 	}
 	return nil

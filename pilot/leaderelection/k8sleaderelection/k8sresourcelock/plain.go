@@ -23,7 +23,7 @@ type memory struct {
 	mu      sync.Mutex
 	uid     types.UID
 	version string
-	base    *Snapshot // nil until the first call
+	base    base
 }
 
 func (m *memory) sawObject(s Snapshot) {
@@ -32,60 +32,76 @@ func (m *memory) sawObject(s Snapshot) {
 	m.uid, m.version = s.UID, s.ResourceVersion
 }
 
-func (m *memory) setBase(s Snapshot) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.base = &s
+// base is what Get, Create or Update saw last.
+type base struct {
+	mu   sync.Mutex
+	snap *Snapshot // nil until the first call
 }
 
-func (m *memory) getBase() Snapshot {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.base == nil {
+func (b *base) set(s Snapshot) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.snap = &s
+}
+
+func (b *base) get() Snapshot {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.snap == nil {
 		return Snapshot{}
 	}
-	return *m.base
+	return *b.snap
+}
+
+// plain serves Get, Create and Update of Interface by Read and Write.
+type plain struct {
+	lock   Versioned
+	base   *base
+	absent error // what Get answers without an object
+	wrap   func(verb string, err error) error
+}
+
+func (a access[T]) plain(l Versioned) plain {
+	return plain{lock: l, base: &a.last.base, absent: apierrors.NewNotFound(a.resource, a.meta.Name), wrap: a.wrap}
 }
 
 // get serves Interface.Get. An absent lock is a NotFound, as in client-go. An
 // unreadable record is an error that wraps ErrUnreadable; the object is remembered
 // all the same, so that Update can put a record in its place.
-func (a access[T]) get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
-	snap, err := a.read(ctx)
+func (p plain) get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
+	snap, err := p.lock.Read(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	a.last.setBase(snap)
+	p.base.set(snap)
 	if !snap.Exists {
-		return nil, nil, a.wrap("get", apierrors.NewNotFound(a.resource, a.meta.Name))
+		return nil, nil, p.wrap("get", p.absent)
 	}
 	if snap.Unreadable != nil {
-		return nil, snap.Raw, a.wrap("get", snap.Unreadable)
+		return nil, snap.Raw, p.wrap("get", snap.Unreadable)
 	}
 	return &snap.Record, snap.Raw, nil
 }
 
-func (a access[T]) createPlain(ctx context.Context, record LeaderElectionRecord) error {
-	snap, err := a.write(ctx, Snapshot{}, record, nil)
-	if err != nil {
-		return err
-	}
-	a.last.setBase(snap)
-	return nil
+func (p plain) create(ctx context.Context, record LeaderElectionRecord) error {
+	return p.write(ctx, Snapshot{}, record)
 }
 
-// updatePlain keeps our annotations unread, as any other elector does.
-func (a access[T]) updatePlain(ctx context.Context, record LeaderElectionRecord) error {
-	base := a.last.getBase()
+// update keeps our annotations unread, as any other elector does.
+func (p plain) update(ctx context.Context, record LeaderElectionRecord) error {
+	base := p.base.get()
 	if !base.Exists {
-		return a.wrap("update", errNotRead)
+		return p.wrap("update", errNotRead)
 	}
-	snap, err := a.write(ctx, base, record, base.Notes)
-	if err != nil {
-		return err
+	return p.write(ctx, base, record)
+}
+
+func (p plain) write(ctx context.Context, base Snapshot, record LeaderElectionRecord) error {
+	snap, err := p.lock.Write(ctx, base, record, base.Notes)
+	if err == nil {
+		p.base.set(snap)
 	}
-	a.last.setBase(snap)
-	return nil
+	return err
 }
 
 // recordEvent writes an Event about the lock object, as client-go words it.

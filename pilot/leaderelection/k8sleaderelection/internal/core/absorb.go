@@ -2,8 +2,8 @@ package core
 
 import "time"
 
-// jitterFactor is client-go's: a poll comes after RetryPeriod times 1 to 2.2.
-const jitterFactor = 1.2
+// JitterFactor is client-go's: a poll comes after RetryPeriod times 1 to 2.2.
+const JitterFactor = 1.2
 
 // absorb learns from one input. It chooses nothing and changes no phase.
 func (c Config) absorb(s State, in Input) State {
@@ -26,8 +26,8 @@ func (c Config) absorb(s State, in Input) State {
 		}
 		s.Default = in.Default
 	case Watching:
-		if in.Gap {
-			s = s.gap()
+		if in.Gap && s.Known != Unread {
+			s.Known, s.Flight.BeforeGap = BehindGap, s.Flight.Op == Read
 		}
 		s.Watch = true
 		s = c.pollAfter(s, in)
@@ -45,17 +45,7 @@ func (c Config) absorb(s State, in Input) State {
 	case Fitness:
 		s.Unfit = in.Unfit
 	case Coordinator:
-		s = s.absence(in)
-	}
-	return s
-}
-
-// gap notes that a watch began with the present state. What is gone by then makes no event: only
-// a read that was sent since shows it. Of two objects one may be gone while the other's events
-// go on. The first read of all may have been sent before: a cycle begins with both.
-func (s State) gap() State {
-	if s.Known != Unread {
-		s.Known, s.Flight.BeforeGap = BehindGap, s.Flight.Op == Read
+		s.Absent = s.absence(in)
 	}
 	return s
 }
@@ -63,7 +53,7 @@ func (s State) gap() State {
 // pollAfter sets the next poll. While a watch is up it comes only after two silent
 // RetryPeriods, in which a live holder would have written twice.
 func (c Config) pollAfter(s State, in Input) State {
-	wait := c.Retry + time.Duration(float64(c.Retry)*jitterFactor*float64(in.Jitter)/256)
+	wait := c.Retry + time.Duration(float64(c.Retry)*JitterFactor*float64(in.Jitter)/256)
 	s.PollAt = in.Now.Mono.After(wait)
 	if s.Watch {
 		s.PollAt = s.PollAt.After(c.Retry)
@@ -88,8 +78,7 @@ func (c Config) observe(s State, in Input) State {
 		// So that an event from before the deletion is distinguished from a new object's.
 		snap.Version = max(snap.Version, s.Snap.Version)
 	}
-	rewound := snap.Version < s.Snap.Version
-	changed := s.Known == Unread || !sameRecord(s.Snap, snap) || rewound
+	changed := s.Known == Unread || !sameRecord(s.Snap, snap) || snap.Version < s.Snap.Version
 	follows := in.Kind == Seen && s.Known == Current && snap.byCoordinator() && continues(s.Snap, snap)
 	if s.Known != Unread && changed {
 		s = c.displaced(s, snap, now, follows)
@@ -149,7 +138,8 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 	if goesOn || endedWell(s.Snap, next) {
 		return s
 	}
-	if s.returns(next) {
+	if away := s.Earlier.Away; !s.Snap.Exists && next.Acting() && next.Record.Holder == away.Holder && s.Earlier.Until == away.Until {
+		// The leader whose lock was deleted acts in the next one, and nobody else has given a reason to wait since.
 		s.Earlier.Until, s.Earlier.Away = s.Earlier.Away.Prior, Away{}
 	}
 	until := c.mayActUntil(s)
@@ -229,12 +219,6 @@ func (c Config) isDuplicate(s State, next Snapshot) bool {
 	return !s.wrote(next) && (s.Own.Duplicate || changed || appeared)
 }
 
-// returns reports whether next shows the leader acting whose lock was deleted before, and
-// nobody else has given a reason to wait since.
-func (s State) returns(next Snapshot) bool {
-	return !s.Snap.Exists && next.Acting() && next.Record.Holder == s.Earlier.Away.Holder && s.Earlier.Until == s.Earlier.Away.Until
-}
-
 // replied takes in the end of the call in flight.
 func (c Config) replied(s State, in Input) State {
 	call := s.Flight
@@ -252,18 +236,12 @@ func (c Config) replied(s State, in Input) State {
 	s = c.pollAfter(s, in)
 	s.Asking.AnsweredAt = in.Now.Mono
 	*s.Effort.of(call.Op) = Effort{}
-	if call.Op == Read {
-		// An answer to a question asked after we learned what we know is newer than
-		// that, whatever its version says: a store can be restored from a backup.
-		if in.Snap.Version < s.Snap.Version && call.Learned != s.Learned {
-			return s
-		}
-		if s.Known == BehindGap && !call.BeforeGap {
+	// An answer to a question asked after we learned what we know is newer than
+	// that, whatever its version says: a store can be restored from a backup.
+	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {
+		if call.Op == Read && s.Known == BehindGap && !call.BeforeGap {
 			s.Known = Behind
 		}
-		return c.observe(s, in)
-	}
-	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {
 		s = c.observe(s, in)
 	}
 	return c.acknowledged(s, call, in)
@@ -272,13 +250,11 @@ func (c Config) replied(s State, in Input) State {
 // acknowledged takes in a write of ours that the store has confirmed. The cover
 // counts from when the request was sent: the store may have applied it right then.
 func (c Config) acknowledged(s State, call Call, in Input) State {
+	if call.Op != Acquire && call.Op != Renew {
+		return s
+	}
 	if call.Op == Acquire {
 		s.Term = Term{UID: in.Snap.UID, Transitions: call.Record.Transitions, Token: in.Snap.Version}
-	}
-	switch call.Op {
-	case Release, HandOver, Ask:
-		return s
-	case NoOp, Read, Acquire, Renew:
 	}
 	s.Own.Renewed = call.Sent.Mono
 	if !c.ours(s) || s.Drain.Lost != NotLost {

@@ -80,7 +80,7 @@ func TestWhatAGapLeavesOpen(t *testing.T) {
 		"in a write":   {writing, BehindGap, false},
 		"in no call":   {State{Known: Current}, BehindGap, false},
 	} {
-		if got := c.s.gap(); got.Known != c.known || got.Flight.BeforeGap != c.before {
+		if got := testConfig().absorb(c.s, Input{Kind: Watching, Gap: true}); got.Known != c.known || got.Flight.BeforeGap != c.before {
 			t.Errorf("%s: %v, before %v", name, got.Known, got.Flight.BeforeGap)
 		}
 	}
@@ -97,7 +97,7 @@ func TestWhatInputsChange(t *testing.T) {
 			}
 		}
 	}
-	for phase, want := range map[Phase]DrainKind{Leading: DrainToStepDown, Following: DrainToEnd, Settling: DrainToEnd, Draining: DrainToEnd} {
+	for phase, want := range map[Phase]DrainKind{Leading: DrainToStepDown, Following: 0, Settling: 0, Draining: 0} {
 		if got := c.absorb(State{Phase: phase}, Input{Kind: StepDown, Now: testNow}).Drain.Kind; got != want {
 			t.Errorf("stepping down while %v: %v", phase, got)
 		}

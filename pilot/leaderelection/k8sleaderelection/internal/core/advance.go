@@ -72,7 +72,7 @@ func (c Config) advanceLeading(s State, now Moment) State {
 		return c.lose(s, now, lost)
 	case s.Stopping:
 		return c.drain(s, now, Stopped)
-	case s.Drain.Kind.StepsDown():
+	case s.Drain.Kind.stepsDown():
 		return c.drain(s, now, SteppedDown)
 	case s.Snap.Addressed() && s.Snap.Notes.Request.Accepted:
 		// Accepting is written before the drain, and this is that write: whoever
@@ -125,7 +125,7 @@ func (c Config) advanceDraining(s State, now Moment) State {
 		s.Drain.Lost = RecordLost
 		return s
 	case !s.Drain.Kind.HandsOver() && lost != RecordLost && s.Snap.Addressed() && s.Snap.Notes.Request.Accepted:
-		s.Drain.Kind, s.Drain.CoolDown = s.Drain.Kind.handingOver(), c.coolDown(s)
+		s.Drain.Kind, s.Drain.CoolDown = s.Drain.Kind|DrainToHandOver, c.coolDown(s)
 		return s
 	case s.Alive && now.Mono >= s.Drain.Until && s.Stopping && s.Flight.Op == NoOp:
 		s.Drain.Overdue = true
@@ -133,7 +133,7 @@ func (c Config) advanceDraining(s State, now Moment) State {
 	case s.Alive:
 		s.Drain.Overdue = now.Mono >= s.Drain.Until
 		return s
-	case (s.Drain.Kind != DrainToEnd || s.Stopping && c.Release) && c.releasable(s):
+	case (s.Drain.Kind != 0 || s.Stopping && c.Release) && c.releasable(s):
 		s.Drain.Until = now.Mono.After(c.Cover)
 		return s.enter(Releasing, DrainedAll)
 	}
@@ -144,11 +144,8 @@ func (c Config) advanceReleasing(s State, now Moment) State {
 	if s.Term != (Term{}) && !c.ours(s) {
 		s.Drain.Lost = RecordLost
 	}
-	if s.Flight.Op != NoOp {
-		return s
-	}
 	gone := !s.Known.Outdated() && !c.releasable(s)
-	if !gone && now.Mono < s.Drain.Until {
+	if s.Flight.Op != NoOp || !gone && now.Mono < s.Drain.Until {
 		return s
 	}
 	return c.follow(s, now, c.releaseReason(s, gone))
@@ -180,7 +177,7 @@ func (c Config) follow(s State, now Moment, why Reason) State {
 	if s.BeganAt.Until(now.Mono) > c.Lease {
 		s.BackOff.Steps = 0
 	}
-	if s.Drain.Kind.StepsDown() {
+	if s.Drain.Kind.stepsDown() {
 		s.BackOff.Until = now.Mono.After(c.Retry << min(s.BackOff.Steps, maxBackOffShift))
 		s.BackOff.Steps = min(s.BackOff.Steps+1, maxBackOffShift)
 	}
@@ -192,9 +189,7 @@ func (c Config) follow(s State, now Moment, why Reason) State {
 	}
 	s.Term, s.Cover, s.Drain = Term{}, Cover{}, Drain{}
 	s.Marked, s.Asking.Wanted = false, false
-	if c.OneCycle {
-		s.Stopping = true
-	}
+	s.Stopping = s.Stopping || c.OneCycle
 	s = s.enter(Following, why)
 	if s.Stopping && s.Flight.Op == NoOp {
 		return s.enter(Done, why)
@@ -216,7 +211,7 @@ func (c Config) lossReason(s State) Reason {
 		return RecordEmptied
 	case snap.byCoordinator():
 		return Superseded // whoever was named: it is not our term
-	case snap.Record.Holder == c.Self && snap.Stands.half():
+	case snap.Record.Holder == c.Self && snap.Halves.half():
 		return HalfLost
 	case snap.Record.Holder == c.Self:
 		return IdentityConflict

@@ -4,7 +4,7 @@ package core
 // on its acknowledgement.
 func (c Config) claim(s State, now Moment) (Record, Notes) {
 	old := s.Snap.Record
-	stamp := s.ownStamp(old.Renewed, now.Wall)
+	stamp := s.ownStamp(now.Wall)
 	record := Record{
 		Holder: c.Self, Key: c.Key, Lease: c.Lease,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
@@ -36,18 +36,13 @@ const maxTransitions = 1<<31 - 1
 // by a guard of the lock, and a higher one has no room. Terms are told apart by their
 // token then, and by holder and marker as ever.
 func after(transitions int) int {
-	if transitions >= maxTransitions {
-		return transitions
-	}
-	return transitions + 1
+	return max(transitions, min(transitions+1, maxTransitions))
 }
 
 // renewal is our own record again, changed in its renew time alone.
 func (c Config) renewal(s State, now Moment) (Record, Notes) {
 	record := s.Snap.Record
-	record.Renewed = s.ownStamp(record.Renewed, now.Wall)
-	record.Lease = c.Lease
-	record.Key = c.Key
+	record.Renewed, record.Lease, record.Key = s.ownStamp(now.Wall), c.Lease, c.Key
 	if c.Successor && s.Snap.bySuccessors() {
 		return c.successorsRecord(s, record)
 	}

@@ -1,5 +1,7 @@
 package core
 
+import "cmp"
+
 // In a coordinated election (KEP-4355) somebody beside the candidates chooses: a coordinator
 // names the holder of a lock that is free or has expired, and beside a live holder names the one
 // that it would rather have. Candidates create nothing, take nothing and ask nobody; they wait until they are named.
@@ -16,12 +18,9 @@ const coordinatorLeases = 3
 // itself. Such a name begins no term: the transitions are those of the term before.
 func (s Snapshot) byCoordinator() bool { return s.Nominated() && s.Notes.Nominated.Uncounted }
 
-// preferred is the candidate that a coordinator wants in the holder's place; empty: none.
-func (s Snapshot) preferred() string {
-	if !s.Strategy || !s.Held() || s.bySuccessors() || s.Preferred == s.Record.Holder {
-		return ""
-	}
-	return s.Preferred
+// prefersOther reports whether a coordinator wants another in the holder's place.
+func (s Snapshot) prefersOther() bool {
+	return s.Strategy && s.Held() && !s.bySuccessors() && s.Preferred != "" && s.Preferred != s.Record.Holder
 }
 
 // promisedToOther reports whether a coordinator means a free lock for another than self, and has yet to write that one in. A
@@ -33,7 +32,7 @@ func (s Snapshot) promisedToOther(self string) bool {
 // yields reports whether the holder has to give way to the candidate that a coordinator prefers. An operator's hold
 // goes before that, as it does before rank.
 func (c Config) yields(s State, now Instant) bool {
-	return s.Snap.preferred() != "" && now >= s.holdEnds()
+	return s.Snap.prefersOther() && now >= s.holdEnds()
 }
 
 // yield ends a term for the candidate that a coordinator prefers. A coordinated holder hands over to it;
@@ -82,14 +81,11 @@ func (c Config) Uncoordinated(s State, now Instant) bool {
 }
 
 // absence notes since when the coordinator is known to be gone.
-func (s State) absence(in Input) State {
-	switch {
-	case !in.Absent:
-		s.Absent = 0
-	case s.Absent == 0:
-		s.Absent = max(1, in.Now.Mono)
+func (s State) absence(in Input) Instant {
+	if !in.Absent {
+		return 0
 	}
-	return s
+	return cmp.Or(s.Absent, max(1, in.Now.Mono))
 }
 
 // coordinatedOpening is when a candidate may take a coordinated election's lock, instead of at. One that waits for no coordinator

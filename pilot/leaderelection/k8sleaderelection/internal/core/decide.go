@@ -218,11 +218,10 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 		return a.because(s.Why)
 	}
 	due := c.renewAt(s)
-	accept, refuse := false, ""
+	accept, refuse, again := false, "", Never
 	if s.Phase != Settling && !c.Successor {
 		// Also while it drains for another reason: whoever renews and does not answer is
 		// no leader of ours. See ignoresRequests.
-		again := Never
 		if accept, refuse, again = c.judge(s, now.Mono); accept || refuse != "" {
 			due = now.Mono
 		}
@@ -272,13 +271,10 @@ const markerShare = 8
 // there is no rank to judge by. A KeyComparisonFunc cannot tell who outranks us, but one
 // that is unfit need not know.
 func (c Config) handsOver(s State) bool {
-	switch {
-	case c.Ranked:
+	if c.Ranked {
 		return s.Default.Synced
-	case c.External:
-		return s.Unfit
 	}
-	return true
+	return !c.External || s.Unfit
 }
 
 func (c Config) decideReleasing(s State, now Moment, a Action) Action {
@@ -289,7 +285,7 @@ func (c Config) decideReleasing(s State, now Moment, a Action) Action {
 		record, notes := c.nomination(s, r, now)
 		return a.write(HandOver, s.Snap, record, notes).because(HandingOver)
 	}
-	stamp := s.nextStamp(s.Snap.Record.Renewed, now.Wall)
+	stamp := s.nextStamp(now.Wall)
 	record := Record{Lease: time.Second, Acquired: stamp, Renewed: stamp, Transitions: s.Snap.Record.Transitions}
 	return a.write(Release, s.Snap, record, Notes{}).because(GivingUp)
 }
@@ -297,7 +293,7 @@ func (c Config) decideReleasing(s State, now Moment, a Action) Action {
 // nomination is the write that passes the lock on to the challenger whose request
 // stands, or to whom a coordinator prefers. It acts only on a write of its own.
 func (c Config) nomination(s State, r Request, now Moment) (Record, Notes) {
-	stamp := s.nextStamp(s.Snap.Record.Renewed, now.Wall)
+	stamp := s.nextStamp(now.Wall)
 	record := Record{
 		// Not quite our lease: a nominee that is a peer writes its own, so that its first
 		// write changes the record even within the second that ours was made in.

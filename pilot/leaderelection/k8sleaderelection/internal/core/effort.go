@@ -37,11 +37,12 @@ func (c Config) failed(s State, call Call, in Input) State {
 	if e.Last.After(2*c.Lease) < now { // that was another trouble
 		*e = Effort{}
 	}
-	denied := e.denied(call)
-	switch {
-	case in.Result == Conflict && call.Op != Read && !denied:
+	// In conflict before, guarded by the version that it has now: the store was asked in between, and nobody else has
+	// written. Then it is no other writer, but something that denies writes with that code, for as long as it will.
+	denied := e.Conflicts > 0 && e.Base == call.Base
+	if in.Result == Conflict && call.Op != Read && !denied {
 		s = c.conflicted(s, call, in)
-	default:
+	} else {
 		if denied {
 			e.Fails = max(e.Fails, 1) // so was the first of them, as it turns out
 		}
@@ -66,11 +67,6 @@ func (c Config) failed(s State, call Call, in Input) State {
 	s.Own.AcquireUnknown = s.Own.AcquireUnknown || in.Result == Unknown && call.Op == Acquire
 	return s
 }
-
-// denied reports whether a write that has failed was in conflict before, guarded by the version that it
-// has now: the store was asked in between, and nobody else has written. Then it is no other writer,
-// but something that denies writes with that code, for as long as it will.
-func (e *Effort) denied(call Call) bool { return e.Conflicts > 0 && e.Base == call.Base }
 
 // conflicted takes in a write that met another version. The first is tried again as soon
 // as the store was asked; where others write all the time, one tries no more than they do.
@@ -121,14 +117,7 @@ func (c Config) longestPause(s State, op Op, now Instant) time.Duration {
 // mayLoseTerm reports whether we have something to lose: a term in which we act or have acted or,
 // while we settle, a lease that has not run out. Anybody may take the lock after that.
 func (c Config) mayLoseTerm(s State, now Instant) bool {
-	switch s.Phase {
-	case Leading, Draining, Releasing:
-		return true
-	case Settling:
-		return now < c.ExpiresAt(s)
-	case Following, Done:
-	}
-	return false
+	return s.Phase == Leading || s.Phase == Draining || s.Phase == Releasing || s.Phase == Settling && now < c.ExpiresAt(s)
 }
 
 // withoutPauses lifts the pauses of a nominee: it has a RetryPeriod to take the lock, before others do.

@@ -51,7 +51,7 @@ func testSnapshots() map[string]Snapshot {
 	unfit, paused, pausedAsked, pausedPeer := handsOver, handsOver, asked(false), Notes{Hold: hold("b")}
 	unfit.Marker.Unfit = true
 	paused.Hold, pausedAsked.Hold = hold("b"), hold("a")
-	half := func(s Snapshot) Snapshot { s.Stands = InFirst; return s }
+	half := func(s Snapshot) Snapshot { s.Halves = InFirst; return s }
 	before15 := func(s Snapshot) Snapshot { s.Version = 14; return s } // an older state than the term's first write
 	untouched := func(r Record) Record { r.Renewed = r.Acquired; return r }
 	nominatedByOperator := Notes{Nominated: Nomination{Identity: "a", Transitions: 3}, Hold: hold("a")}
@@ -97,7 +97,7 @@ type stage struct {
 	late  bool // its time is up
 }
 
-// stages are those that a history can lead to. What DrainToBoth adds to DrainToHandOver is
+// stages are those that a history can lead to. What DrainToStepDown adds to DrainToHandOver is
 // the back-off that follows.
 var stages = func() []stage {
 	all := []stage{{phase: Following}, {phase: Settling}, {phase: Done}, {phase: Leading}, {phase: Leading, kind: DrainToStepDown}}

@@ -8,7 +8,7 @@ import (
 func TestSameLock(t *testing.T) {
 	one := func(uid string) Snapshot { return Snapshot{Exists: uid != "", UID: UID{First: uid}} }
 	two := func(first, second string) Snapshot {
-		return Snapshot{Exists: true, UID: UID{first, second}, Stands: InFirst | InSecond}
+		return Snapshot{Exists: true, UID: UID{first, second}, Halves: InFirst | InSecond}
 	}
 	for _, c := range []struct {
 		a, b Snapshot
@@ -25,9 +25,9 @@ func TestSameLock(t *testing.T) {
 }
 
 // pairOf is a lock of two objects with a record of b's fourth term.
-func pairOf(stands Stands) Snapshot {
+func pairOf(stands Halves) Snapshot {
 	return Snapshot{
-		Exists: true, UID: UID{"p", "s"}, Version: 20, Content: Readable, Stands: stands, Floor: 3,
+		Exists: true, UID: UID{"p", "s"}, Version: 20, Content: Readable, Halves: stands, Floor: 3,
 		Record: Record{Holder: "b", Key: "stable", Lease: 15 * time.Second, Renewed: 7e6, Transitions: 3},
 		Notes:  Notes{Marker: Marker{Identity: "b", Transitions: 3}},
 	}
@@ -35,14 +35,14 @@ func pairOf(stands Stands) Snapshot {
 
 // What one object says is no end of a term that stood in the other.
 func TestEndedWellOfTwoObjects(t *testing.T) {
-	free := func(stands Stands) Snapshot {
+	free := func(stands Halves) Snapshot {
 		s := pairOf(stands)
 		s.Version, s.Record, s.Notes = 30, Record{Transitions: 3}, Notes{}
 		return s
 	}
 	const both = InFirst | InSecond
 	for _, c := range []struct {
-		held, free Stands
+		held, free Halves
 		want       bool
 	}{
 		{both, both, true}, {both, InFirst, true}, {both, InSecond, true},
@@ -59,7 +59,7 @@ func TestEndedWellOfTwoObjects(t *testing.T) {
 func TestHalfIsNotOurs(t *testing.T) {
 	c := testConfig()
 	c.Self = "b"
-	for stands, want := range map[Stands]bool{0: true, InFirst | InSecond: true, InFirst: false, InSecond: false} {
+	for stands, want := range map[Halves]bool{0: true, InFirst | InSecond: true, InFirst: false, InSecond: false} {
 		snap := pairOf(stands)
 		s := State{Term: Term{UID: UID{"p", "s"}, Transitions: 3, Token: 20}, Snap: snap, Own: Own{Stamps: [4]Stamp{7e6}}}
 		if c.ours(s) != want {

@@ -121,7 +121,7 @@ func TestARequestInADrain(t *testing.T) {
 		}
 	}
 	// That it steps down is not forgotten.
-	for kind, want := range map[DrainKind]DrainKind{DrainToEnd: DrainToHandOver, DrainToStepDown: DrainToBoth, DrainToBoth: DrainToBoth} {
+	for kind, want := range map[DrainKind]DrainKind{0: DrainToHandOver, DrainToStepDown: DrainToStepDown | DrainToHandOver, DrainToStepDown | DrainToHandOver: DrainToStepDown | DrainToHandOver} {
 		s := ours(seenAt(0, lock("mine, accepted")), Draining)
 		s.Alive, s.Drain.Kind = true, kind
 		if got := c.advance(s, testNow).Drain.Kind; got != want {

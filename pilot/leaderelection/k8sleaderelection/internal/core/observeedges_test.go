@@ -221,7 +221,7 @@ func TestWhoHoldsBackAfterBeingDisplaced(t *testing.T) {
 		next    Snapshot
 		wait    float64 // 0: none
 		times   uint8
-		spurned bool
+		byEqual bool
 	}{
 		"a leader":                      {lock("mine"), Leading, nil, theirs(), 2, 1, true},
 		"a leader, by another rank":     {lock("mine"), Leading, nil, theirs(lower), 2, 1, false},
@@ -229,7 +229,7 @@ func TestWhoHoldsBackAfterBeingDisplaced(t *testing.T) {
 		"a leader, again":               {lock("mine"), Leading, func(s *State) { s.Displaced.Times = 3 }, theirs(), 2, 1, true},
 		"for the seventh time":          {lock("mine"), Settling, func(s *State) { s.Displaced.Times = 5 }, theirs(), 22 * 16, 5, true},
 		"one that follows":              {lock("mine"), Following, nil, theirs(), 2, 1, false},
-		"spurned before":                {lock("mine"), Leading, func(s *State) { s.Displaced.ByEqual = true }, theirs(lower), 2, 1, true},
+		"by an equal before":            {lock("mine"), Leading, func(s *State) { s.Displaced.ByEqual = true }, theirs(lower), 2, 1, true},
 		"a record of another process":   {lock("mine"), Leading, func(s *State) { s.Own.Stamps, s.Own.Acked = [4]Stamp{}, 0 }, theirs(), 0, 0, false},
 		"another's record":              {lock("lower"), Leading, nil, theirs(to("c", 4), marked("c", 4)), 0, 0, false},
 		"what is left of a deleted one": {lock("mine", deleted), Settling, nil, theirs(), 0, 0, false},
@@ -246,8 +246,8 @@ func TestWhoHoldsBackAfterBeingDisplaced(t *testing.T) {
 		if x.wait > 0 {
 			want = seconds(x.wait)
 		}
-		if s.Displaced.NotBefore != want || s.Displaced.Times != x.times || s.Displaced.ByEqual != x.spurned {
-			t.Errorf("%s: holds back for %v, %d times, spurned %v", name, testNow.Mono.Until(s.Displaced.NotBefore), s.Displaced.Times, s.Displaced.ByEqual)
+		if s.Displaced.NotBefore != want || s.Displaced.Times != x.times || s.Displaced.ByEqual != x.byEqual {
+			t.Errorf("%s: holds back for %v, %d times, by an equal %v", name, testNow.Mono.Until(s.Displaced.NotBefore), s.Displaced.Times, s.Displaced.ByEqual)
 		}
 	}
 }

@@ -20,15 +20,12 @@ const (
 // Other is the pair's other object.
 func (h Half) Other() Half { return 1 - h }
 
-// stands is h as the place of a record that stands nowhere else.
-func (h Half) stands() Stands { return InFirst << h }
-
 // Of is one of the two objects.
-func (p Pair) Of(h Half) Snapshot {
+func (p *Pair) Of(h Half) *Snapshot {
 	if h == Primary {
-		return p.Primary
+		return &p.Primary
 	}
-	return p.Secondary
+	return &p.Secondary
 }
 
 // UID names both objects.
@@ -82,7 +79,7 @@ func (s Snapshot) presence() presence {
 		return vacant
 	case r.Holder == "":
 		return ended
-	case s.Notes.Nominated.Identity == r.Holder && r.Acquired == r.Renewed:
+	case s.Named() && r.Acquired == r.Renewed:
 		return nominee // a peer keeps the annotation, and its renewals tell
 	case r.isTerm(s.Notes.Needs.Identity, s.Notes.Needs.Transitions):
 		return claim
@@ -95,16 +92,7 @@ func (s Snapshot) inTerm(r Record) bool {
 	return s.Exists && s.Content == Readable && s.Record.Holder == r.Holder && s.Record.Transitions == r.Transitions
 }
 
-// Shown says how a pair is shown as one lock.
-type Shown struct {
-	Half   Half   // whose record and notes
-	Stands Stands // in which of the objects that record stands, in its term
-}
-
-// InBoth reports whether one term stands in both objects.
-func (s Shown) InBoth() bool { return s.Stands == InFirst|InSecond }
-
-// Shown picks the object that counts. What is shown is never more than one of the two
+// Shown picks the object that counts, and says whether its term stands in both. What is shown is never more than one of the two
 // says, and at least as much as the one that matters in either step of a migration:
 //
 //   - Either unreadable: that one.
@@ -113,15 +101,7 @@ func (s Shown) InBoth() bool { return s.Stands == InFirst|InSecond }
 //   - A holder that needs one object alone: that holder. Which step the migration is in
 //     shows in which object it is, and what the other says is then of no account.
 //   - Otherwise one object's record.
-func (p Pair) Shown(self string) Shown {
-	h, both := p.choose(self)
-	if both {
-		return Shown{Half: h, Stands: InFirst | InSecond}
-	}
-	return Shown{Half: h, Stands: h.stands()}
-}
-
-func (p Pair) choose(self string) (which Half, both bool) {
+func (p Pair) Shown(self string) (which Half, both bool) {
 	first, second := p.Primary.presence(), p.Secondary.presence()
 	switch {
 	case first == unbelievable:
@@ -130,14 +110,12 @@ func (p Pair) choose(self string) (which Half, both bool) {
 		return Secondary, false
 	case first >= claim && second >= claim && p.Primary.inTerm(p.Secondary.Record):
 		return Secondary, true
+	// The two steps that must not meet, or what one left behind. Never oneself.
+	case first == alone && second == alone && p.Primary.Record.Holder == self:
+		return Secondary, false
+	case first == alone && second == alone && p.Secondary.Record.Holder == self:
+		return Primary, false
 	case first == alone && second == alone:
-		// The two steps that must not meet, or what one left behind. Never oneself.
-		if p.Primary.Record.Holder == self {
-			return Secondary, false
-		}
-		if p.Secondary.Record.Holder == self {
-			return Primary, false
-		}
 		return p.newer(), false
 	case !p.Secondary.Exists:
 		return Primary, false
@@ -193,9 +171,6 @@ type PairWrite struct {
 	Record Record
 }
 
-// InTerm reports whether an object carries a record of the same holder and term.
-func (w PairWrite) InTerm(s Snapshot) bool { return s.inTerm(w.Record) }
-
 // Renews reports whether the write goes on with a term that stands in both objects.
 func (w PairWrite) Renews() bool {
 	return w.Base.Primary.inTerm(w.Record) && w.Base.Secondary.inTerm(w.Record)
@@ -213,6 +188,25 @@ func (w PairWrite) Needs(other Snapshot) NeedsBoth {
 		return NeedsBoth{}
 	}
 	return NeedsBoth{Identity: w.Record.Holder, Transitions: w.Record.Transitions, Other: other.UID.First}
+}
+
+// Carried are the notes beside the record on the secondary, when the primary was written and others have changed
+// the secondary: a request or a hold of theirs is not undone, unless it has been replaced on the primary since.
+func (w PairWrite) Carried(v PairSight, now Snapshot, notes Notes) Notes {
+	was := w.Base.Secondary.Notes
+	if w.Renews() && now.Notes.Request != was.Request && !v.outdated(Secondary, onlyRequest) {
+		notes.Request = now.Notes.Request
+	}
+	if w.Renews() && now.Notes.Hold != was.Hold && !v.outdated(Secondary, onlyHold) {
+		notes.Hold = now.Notes.Hold
+	}
+	return notes
+}
+
+// Aligns reports whether a hold that was written to one object is to replace what the other shows. Of two that
+// differ the newer object's counts, and a label on the one would bring back what an operator has ended.
+func (w PairWrite) Aligns(other Snapshot, hold Hold) bool {
+	return other.Notes.Hold != (Hold{}) && other.Notes.Hold != hold && other.inTerm(w.Record)
 }
 
 // Yields reports whether the record must not be written over what the secondary shows now,

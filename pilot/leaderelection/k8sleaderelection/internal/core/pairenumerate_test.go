@@ -68,8 +68,16 @@ func term(s Snapshot) string {
 	return fmt.Sprintf("%s/%d", s.Record.Holder, s.Record.Transitions)
 }
 
+// shown is what Pair.Shown answers.
+type shown struct {
+	half Half
+	both bool
+}
+
+func asShown(h Half, both bool) shown { return shown{h, both} }
+
 // wants reports what of a pair is not shown as it must be. It knows no order of cases.
-func wants(p Pair, shown Shown) (broken []string) {
+func wants(p Pair, shown shown) (broken []string) {
 	want := func(is bool, what string) {
 		if !is {
 			broken = append(broken, what)
@@ -77,43 +85,42 @@ func wants(p Pair, shown Shown) (broken []string) {
 	}
 	is := [2]presence{p.Primary.presence(), p.Secondary.presence()}
 	has := func(what ...presence) bool { return slices.Contains(what, is[0]) || slices.Contains(what, is[1]) }
-	one := p.Of(shown.Half)
+	one := *p.Of(shown.half)
 	same := term(p.Primary) == term(p.Secondary) && term(one) != ""
 	lone := func(h Half) bool { return is[h] == alone }
 
-	want(shown.InBoth() || shown.Stands == shown.Half.stands(), "a record stands in an object that does not show it")
-	want(!shown.InBoth() || same, "one term stands in both that does not")
+	want(!shown.both || same, "one term stands in both that does not")
 	want(one.Exists || !p.Primary.Exists && !p.Secondary.Exists, "no object is shown, and there is one")
 	want(!has(unbelievable) || one.Content == Unreadable, "what cannot be read is not shown")
 	if has(unbelievable) {
 		return broken
 	}
-	want(!(is[0] >= claim && is[1] >= claim && same) || shown.InBoth() && shown.Half == Secondary, "a term that stands in both is shown in one")
-	want(!has(alone) || is[shown.Half] == alone || shown.InBoth(), "a holder that needs one object alone is not shown")
-	if lone(Primary) && lone(Secondary) && !shown.InBoth() {
+	want(!(is[0] >= claim && is[1] >= claim && same) || shown.both && shown.half == Secondary, "a term that stands in both is shown in one")
+	want(!has(alone) || is[shown.half] == alone || shown.both, "a holder that needs one object alone is not shown")
+	if lone(Primary) && lone(Secondary) && !shown.both {
 		names := func(h Half) bool { return p.Of(h).Record.Holder == "me" }
-		want(names(Primary) == names(Secondary) || !names(shown.Half), "oneself is shown, and another that may act is not")
+		want(names(Primary) == names(Secondary) || !names(shown.half), "oneself is shown, and another that may act is not")
 	}
-	want(!has(claim) || is[shown.Half] != vacant, "an object without a record is shown beside a claim")
+	want(!has(claim) || is[shown.half] != vacant, "an object without a record is shown beside a claim")
 	underWay := is[0] == claim && (is[1] == ended || is[1] == nominee) && p.Primary.Notes.Needs.Other == secondUID &&
 		(p.Secondary.Version <= p.Primary.Version || p.Secondary.Record.Transitions <= p.Primary.Record.Transitions)
-	want(!underWay || shown.Half == Primary, "a claim that may be under way is disturbed")
+	want(!underWay || shown.half == Primary, "a claim that may be under way is disturbed")
 	over := is[0] == claim && (is[1] == ended || is[1] == nominee) && p.Primary.Notes.Needs.Other != secondUID
-	want(!over || shown.Half == Secondary, "a claim that can no longer succeed is waited for")
+	want(!over || shown.half == Secondary, "a claim that can no longer succeed is waited for")
 	passing := is[0] == ended && is[1] == claim && p.Primary.Record.Transitions == p.Secondary.Record.Transitions
-	want(!passing || shown.Half == Secondary, "a release under way is disturbed")
+	want(!passing || shown.half == Secondary, "a release under way is disturbed")
 	return broken
 }
 
 // Every pair is shown as it must be, to whoever looks.
 func TestEveryPair(t *testing.T) {
 	n := everyPair(func(name string, p Pair) {
-		shown := p.Shown("me")
+		shown := asShown(p.Shown("me"))
 		for _, what := range wants(p, shown) {
 			t.Errorf("%s is shown as %+v: %s", name, shown, what)
 		}
 		both := p.Primary.presence() == alone && p.Secondary.presence() == alone
-		if other := p.Shown("somebody"); other != shown && !both {
+		if other := asShown(p.Shown("somebody")); other != shown && !both {
 			t.Errorf("%s is shown as %+v to one, and as %+v to another", name, shown, other)
 		}
 	})
@@ -122,40 +129,38 @@ func TestEveryPair(t *testing.T) {
 
 // A rule that nothing can break proves nothing: each way to show a pair wrongly breaks one.
 func TestEveryPairShownWrongly(t *testing.T) {
-	for name, wrong := range map[string]func(Pair) Shown{
-		"the primary alone counts":   func(Pair) Shown { return Shown{Primary, InFirst} },
-		"the secondary alone counts": func(Pair) Shown { return Shown{Secondary, InSecond} },
-		"the newer counts":           func(p Pair) Shown { return Shown{p.newer(), p.newer().stands()} },
-		"one is enough": func(p Pair) Shown {
-			s := p.Shown("me")
-			s.Stands = InFirst | InSecond
-			return s
+	for name, wrong := range map[string]func(Pair) shown{
+		"the primary alone counts":   func(Pair) shown { return shown{Primary, false} },
+		"the secondary alone counts": func(Pair) shown { return shown{Secondary, false} },
+		"the newer counts":           func(p Pair) shown { return shown{p.newer(), false} },
+		"one is enough": func(p Pair) shown {
+			h, _ := p.Shown("me")
+			return shown{h, true}
 		},
-		"both are never enough": func(p Pair) Shown {
-			s := p.Shown("me")
-			s.Stands = s.Half.stands()
-			return s
+		"both are never enough": func(p Pair) shown {
+			h, _ := p.Shown("me")
+			return shown{h, false}
 		},
-		"whoever is free counts": func(p Pair) Shown {
+		"whoever is free counts": func(p Pair) shown {
 			for _, h := range []Half{Primary, Secondary} {
 				if p.Of(h).presence() == ended {
-					return Shown{h, h.stands()}
+					return shown{h, false}
 				}
 			}
-			return p.Shown("me")
+			return asShown(p.Shown("me"))
 		},
-		"the order is the other": func(p Pair) Shown {
-			s := Pair{p.Secondary, p.Primary}.Shown("me")
-			if s.InBoth() {
-				return s
+		"the order is the other": func(p Pair) shown {
+			h, both := Pair{p.Secondary, p.Primary}.Shown("me")
+			if both {
+				return shown{h, both}
 			}
-			return Shown{s.Half.Other(), s.Half.Other().stands()}
+			return shown{h.Other(), false}
 		},
-		"oneself counts": func(p Pair) Shown {
+		"oneself counts": func(p Pair) shown {
 			if p.Primary.presence() == alone && p.Primary.Record.Holder == "me" {
-				return Shown{Primary, InFirst}
+				return shown{Primary, false}
 			}
-			return p.Shown("me")
+			return asShown(p.Shown("me"))
 		},
 	} {
 		caught := map[string]bool{}

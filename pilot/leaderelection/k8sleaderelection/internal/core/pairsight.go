@@ -1,10 +1,11 @@
 package core
 
+import "slices"
+
 // PairSight is the newest that one process knows of each object of a pair, from whatever
 // call: what one call shows must not take back what another has shown.
 type PairSight struct {
 	Pair
-	known   [2]bool
 	changes [2]uint32
 	left    [2][2]left // by its latest two writes to each, whether they have arrived or not
 	former  [2]Notes   // the request and the hold that each showed before those it shows, until our write of the other has arrived
@@ -39,7 +40,7 @@ func (v PairSight) Stored(h Half, snap Snapshot) (next PairSight, taken bool) {
 // Shows reports whether a watch event that was taken in is to be shown: it is not outdated,
 // and the other object is known.
 func (v PairSight) Shows(h Half, snap Snapshot) bool {
-	return snap.Version >= v.Of(h).Version && v.known[Primary] && v.known[Secondary]
+	return snap.Version >= v.Of(h).Version && v.changes[Primary] > 0 && v.changes[Secondary] > 0
 }
 
 func (v PairSight) take(h Half, snap Snapshot) PairSight {
@@ -47,12 +48,7 @@ func (v PairSight) take(h Half, snap Snapshot) PairSight {
 		snap.Version = max(snap.Version, v.Of(h).Version) // later than all that was there
 	}
 	v = v.supersede(h, snap)
-	if h == Primary {
-		v.Primary = snap
-	} else {
-		v.Secondary = snap
-	}
-	v.known[h] = true
+	*v.Of(h) = snap
 	v.changes[h]++
 	return v
 }
@@ -63,10 +59,10 @@ func (v PairSight) supersede(h Half, snap Snapshot) PairSight {
 	if snap.Record == v.left[h][0].record && snap.Record != old.Record {
 		v.former[h.Other()] = Notes{}
 	}
-	if v.known[h] && old.Notes.Request != snap.Notes.Request {
+	if v.changes[h] > 0 && old.Notes.Request != snap.Notes.Request {
 		v.former[h].Request = old.Notes.Request
 	}
-	if v.known[h] && old.Notes.Hold != snap.Notes.Hold {
+	if v.changes[h] > 0 && old.Notes.Hold != snap.Notes.Hold {
 		v.former[h].Hold = old.Notes.Hold
 	}
 	return v
@@ -83,30 +79,37 @@ func (v PairSight) Overtaken(first, second uint64) bool {
 	return v.Primary.Version > first || v.Secondary.Version > second
 }
 
-// OutdatedRequest reports whether the request that an object shows was replaced already: the other
+// Combined is the pair as one lock that shows the record of h. both: its term stands in both objects.
+func (v PairSight) Combined(h Half, both bool) Snapshot {
+	p, s, out := v.Primary, v.Secondary, *v.Of(h)
+	if !p.Exists && !s.Exists {
+		return Snapshot{Version: v.Version()}
+	}
+	out.Exists, out.UID, out.Version, out.Halves = true, v.UID(), v.Version(), InFirst<<h
+	out.Floor = max(p.Record.Transitions, s.Record.Transitions)
+	if p.Content == Unreadable || s.Content == Unreadable {
+		out.Content, out.Record = Unreadable, Record{}
+	}
+	if both {
+		out.Halves = InFirst | InSecond
+		out.Notes.Request = v.Of(v.noteFrom(onlyRequest)).Notes.Request
+		out.Notes.Hold = v.Of(v.noteFrom(onlyHold)).Notes.Hold
+	}
+	return out
+}
+
+// onlyRequest and onlyHold are one kind of note each that others than the holder write, at any time.
+func onlyRequest(n Notes) Notes { return Notes{Request: n.Request} }
+func onlyHold(n Notes) Notes    { return Notes{Hold: n.Hold} }
+
+// outdated reports whether the note that an object shows was replaced already: the other
 // object has shown it, too, before what it shows now, and the term's holder has not written both since.
-func (v PairSight) OutdatedRequest(h Half) bool {
-	return outdated(v, h, func(n Notes) Request { return n.Request })
+func (v PairSight) outdated(h Half, only func(Notes) Notes) bool {
+	is := only(v.Of(h).Notes)
+	return is != (Notes{}) && is == only(v.former[h.Other()])
 }
 
-// OutdatedHold reports the same of a hold.
-func (v PairSight) OutdatedHold(h Half) bool {
-	return outdated(v, h, func(n Notes) Hold { return n.Hold })
-}
-
-func outdated[T comparable](v PairSight, h Half, of func(Notes) T) bool {
-	var none T
-	is := of(v.Of(h).Notes)
-	return is != none && is == of(v.former[h.Other()])
-}
-
-// RequestFrom says which object's request counts in a term that stands in both.
-func (v PairSight) RequestFrom() Half { return noteFrom(v, func(n Notes) Request { return n.Request }) }
-
-// HoldFrom says which object's hold counts in a term that stands in both.
-func (v PairSight) HoldFrom() Half { return noteFrom(v, func(n Notes) Hold { return n.Hold }) }
-
-// noteFrom judges a note that others than the holder write, and on either object: a candidate of
+// noteFrom says which object's note of one kind counts in a term that stands in both. It judges a note that others than the holder write, and on either object: a candidate of
 // the first step knows no place but the primary. Where both have one, the newer object's counts;
 // but what others wrote to the one is newer than what the holder's own write has left on the
 // other, whether that came before its writes of both, between them, or the second of them never
@@ -114,12 +117,10 @@ func (v PairSight) HoldFrom() Half { return noteFrom(v, func(n Notes) Hold { ret
 // away. Versions do not tell what is whose: the answer to a write that has arrived may be lost,
 // and a label makes a version too. And what the other object showed before what it shows was
 // written to both: it only arrives late, and what has replaced it there is newer.
-func noteFrom[T comparable](v PairSight, of func(Notes) T) Half {
-	var none T
-	first, second := of(v.Primary.Notes), of(v.Secondary.Notes)
+func (v PairSight) noteFrom(only func(Notes) Notes) Half {
 	ours := func(h Half) bool {
-		s, left := v.Of(h), v.left[h]
-		return s.Record == left[0].record && of(s.Notes) == of(left[0].notes) || s.Record == left[1].record && of(s.Notes) == of(left[1].notes)
+		is := left{v.Of(h).Record, only(v.Of(h).Notes)}
+		return slices.ContainsFunc(v.left[h][:], func(l left) bool { return is == left{l.record, only(l.notes)} })
 	}
 	oursFirst, oursSecond := ours(Primary), ours(Secondary)
 	switch {
@@ -127,11 +128,11 @@ func noteFrom[T comparable](v PairSight, of func(Notes) T) Half {
 		return Primary // the second write has not arrived
 	case oursFirst && oursSecond:
 		return Secondary // with what others wrote there between the two
-	case second == none:
+	case only(v.Secondary.Notes) == Notes{}:
 		return Primary
-	case first == none || oursFirst && !outdated(v, Secondary, of):
+	case only(v.Primary.Notes) == Notes{} || oursFirst && !v.outdated(Secondary, only):
 		return Secondary
-	case oursFirst || oursSecond && !outdated(v, Primary, of):
+	case oursFirst || oursSecond && !v.outdated(Primary, only):
 		return Primary
 	case oursSecond:
 		return Secondary

@@ -33,13 +33,13 @@ func TestWhoseHoldCounts(t *testing.T) {
 		v := PairSight{}.Sends(Primary, first, Notes{Hold: old}).Sends(Secondary, first, Notes{Hold: old})
 		v = v.Sends(Primary, second, Notes{Hold: c.sent}).Sends(Secondary, second, Notes{Hold: c.sent})
 		v.Pair = Pair{c.primary, c.secondary}
-		if got := v.HoldFrom(); got != c.want {
+		if got := v.noteFrom(onlyHold); got != c.want {
 			t.Errorf("%s: object %d counts", name, got)
 		}
 		requested := v // a request by the hold's side changes nothing
 		requested.Secondary.Notes.Request = Request{Identity: "c"}
-		if requested.HoldFrom() != c.want || requested.RequestFrom() != Secondary {
-			t.Errorf("%s, and a request: objects %d and %d count", name, requested.HoldFrom(), requested.RequestFrom())
+		if requested.noteFrom(onlyHold) != c.want || requested.noteFrom(onlyRequest) != Secondary {
+			t.Errorf("%s, and a request: objects %d and %d count", name, requested.noteFrom(onlyHold), requested.noteFrom(onlyRequest))
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestAHoldThatWasTakenAwayBetweenTwoWritesIsGone(t *testing.T) {
 	v := PairSight{}.Sends(Primary, r, Notes{Hold: hold}).Sends(Secondary, r, Notes{})
 	v.Primary = Snapshot{Exists: true, Content: Readable, Version: 5, Record: r, Notes: Notes{Hold: hold}}
 	v.Secondary = Snapshot{Exists: true, Content: Readable, Version: 6, Record: r}
-	if got := v.HoldFrom(); got != Secondary {
+	if got := v.noteFrom(onlyHold); got != Secondary {
 		t.Errorf("object %d counts", got)
 	}
 }
@@ -73,21 +73,21 @@ func TestAnOrderThatArrivesLate(t *testing.T) {
 		shows(late.Other(), first, Notes{Hold: both})
 		shows(late.Other(), first, Notes{Hold: both, Request: Request{Identity: "c"}}) // of another kind
 		shows(late.Other(), first, Notes{Hold: next})
-		if got := v.HoldFrom(); got != late.Other() {
+		if got := v.noteFrom(onlyHold); got != late.Other() {
 			t.Errorf("late on %d: before it arrives, object %d counts", late, got)
 		}
 		renews(late.Other(), second, Notes{Hold: next})
-		if v = v.Sends(late, second, Notes{Hold: next}); v.OutdatedHold(late) || v.OutdatedRequest(late) {
+		if v = v.Sends(late, second, Notes{Hold: next}); v.outdated(late, onlyHold) || v.outdated(late, onlyRequest) {
 			t.Errorf("late on %d: what is the holder's own counts as outdated", late)
 		}
 		shows(late, first, Notes{Hold: both, Request: Request{Identity: "c"}})
-		if got := v.HoldFrom(); got != late.Other() || !v.OutdatedHold(late) || !v.OutdatedRequest(late) {
-			t.Errorf("late on %d: object %d counts, hold outdated: %v, request: %v", late, got, v.OutdatedHold(late), v.OutdatedRequest(late))
+		if got := v.noteFrom(onlyHold); got != late.Other() || !v.outdated(late, onlyHold) || !v.outdated(late, onlyRequest) {
+			t.Errorf("late on %d: object %d counts, hold outdated: %v, request: %v", late, got, v.outdated(late, onlyHold), v.outdated(late, onlyRequest))
 		}
 		renews(late, second, Notes{Hold: next})
 		shows(late, second, Notes{Hold: both})
-		if got := v.HoldFrom(); got != late || v.OutdatedHold(late) {
-			t.Errorf("late on %d: given again, object %d counts, outdated: %v", late, got, v.OutdatedHold(late))
+		if got := v.noteFrom(onlyHold); got != late || v.outdated(late, onlyHold) {
+			t.Errorf("late on %d: given again, object %d counts, outdated: %v", late, got, v.outdated(late, onlyHold))
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestWhoseHoldCountsForOthers(t *testing.T) {
 		v := PairSight{}
 		v.Primary = Snapshot{Exists: true, Version: c.versions[0], Record: Record{Holder: "b"}, Notes: Notes{Hold: c.primary}}
 		v.Secondary = Snapshot{Exists: true, Version: c.versions[1], Record: Record{Holder: "b"}, Notes: Notes{Hold: c.secondary}}
-		if got := v.HoldFrom(); got != c.want {
+		if got := v.noteFrom(onlyHold); got != c.want {
 			t.Errorf("%+v at %v: object %d counts", c, c.versions, got)
 		}
 	}
@@ -148,6 +148,48 @@ func TestPairSight(t *testing.T) {
 	for versions, want := range map[[2]uint64]bool{{11, 20}: false, {10, 20}: true, {11, 19}: true} {
 		if v.Overtaken(versions[0], versions[1]) != want {
 			t.Errorf("overtaken at %v: %v", versions, !want)
+		}
+	}
+}
+
+// The second write carries what others have put on the secondary meanwhile, if it renews, and nothing that the
+// primary has shown to be replaced.
+func TestWhatTheSecondWriteCarries(t *testing.T) {
+	r := Record{Holder: "b", Renewed: 1e6, Transitions: 3}
+	object := func(n Notes) Snapshot { return Snapshot{Exists: true, Content: Readable, Record: r, Notes: n} }
+	old, set := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b", Seconds: 5}
+	sent := Notes{Hold: old, Request: Request{Identity: "c"}}
+	late := PairSight{Pair: Pair{Secondary: object(Notes{Hold: set})}}
+	late.former[Primary].Hold = set
+	for name, x := range map[string]struct {
+		was, now Notes
+		sight    PairSight
+		term     int
+		want     Notes
+	}{
+		"nobody has written":        {Notes{Hold: old}, Notes{Hold: old}, PairSight{}, 3, sent},
+		"another hold":              {Notes{Hold: old}, Notes{Hold: set}, PairSight{}, 3, Notes{Hold: set, Request: sent.Request}},
+		"another hold, beside none": {Notes{}, Notes{Hold: set}, PairSight{}, 3, Notes{Hold: set, Request: sent.Request}},
+		"a request":                 {Notes{Hold: old}, Notes{Hold: old, Request: Request{Identity: "d"}}, PairSight{}, 3, Notes{Hold: old, Request: Request{Identity: "d"}}},
+		"what has been replaced":    {Notes{Hold: old}, Notes{Hold: set}, late, 3, sent},
+		"a new term":                {Notes{Hold: old}, Notes{Hold: set}, PairSight{}, 4, sent},
+	} {
+		w := PairWrite{Self: "b", Base: Pair{object(Notes{}), object(x.was)}, Record: r}
+		w.Record.Transitions = x.term
+		if got := w.Carried(x.sight, object(x.now), sent); got != x.want {
+			t.Errorf("%s: carries %+v, want %+v", name, got, x.want)
+		}
+	}
+	w := PairWrite{Record: r}
+	for name, x := range map[string]struct {
+		other Snapshot
+		want  bool
+	}{
+		"another hold": {object(Notes{Hold: old}), true}, "the same": {object(Notes{Hold: set}), false}, "none": {object(Notes{}), false},
+		"of another term": {Snapshot{Exists: true, Content: Readable, Notes: Notes{Hold: old}}, false},
+	} {
+		if got := w.Aligns(x.other, set); got != x.want {
+			t.Errorf("the other object shows %s: replaced %v", name, got)
 		}
 	}
 }

@@ -37,14 +37,12 @@ func (c Config) successorsRecord(s State, own Record) (Record, Notes) {
 
 // Resumed is the state with which one that takes part again begins: its knowledge of the lock, and of who held it.
 func (s State) Resumed() State {
-	known := Unread
 	if s.Known != Unread {
-		known = Behind
+		s.Known = Behind
 	}
-	own := s.Own
-	own.AcquireUnknown = false
+	s.Own.AcquireUnknown = false
 	return State{
-		Known: known, Snap: s.Snap, Since: s.Since, Learned: s.Learned, Count: s.Count,
-		Default: s.Default, Earlier: s.Earlier, Own: own,
+		Known: s.Known, Snap: s.Snap, Since: s.Since, Learned: s.Learned, Count: s.Count,
+		Default: s.Default, Earlier: s.Earlier, Own: s.Own,
 	}
 }

@@ -75,9 +75,9 @@ type Snapshot struct {
 	Sum     uint64 // of the record's bytes: equal sums, unchanged record
 	Record  Record
 	Notes   Notes
-	// Of a lock that is two objects, Stands says in which the record stands, in this
+	// Of a lock that is two objects, Halves says in which the record stands, in this
 	// term, and Floor is the most transitions that either counts.
-	Stands Stands
+	Halves Halves
 	Floor  int
 	// Strategy: a coordinator chooses who holds this lock. Preferred is whom it wants in the
 	// holder's place; empty: nobody.
@@ -87,21 +87,21 @@ type Snapshot struct {
 	Successor bool
 }
 
-// Stands is in which of a lock's two objects a record stands. Zero: the lock is one.
-type Stands uint8
+// Halves is in which of a lock's two objects a record stands. Zero: the lock is one.
+type Halves uint8
 
 const (
-	InFirst Stands = 1 << iota
+	InFirst Halves = 1 << iota
 	InSecond
 )
 
 // half reports whether the record stands in one of two objects: nobody may act on that.
-func (s Stands) half() bool { return s == InFirst || s == InSecond }
+func (s Halves) half() bool { return s == InFirst || s == InSecond }
 
 // continues reports whether b's record can be what became of a's: the lock was not made
 // anew, and the one object in which a stood is not one of which b says nothing.
 func continues(a, b Snapshot) bool {
-	return sameLock(a, b) && (a.Stands == b.Stands || a.Stands&b.Stands != 0)
+	return sameLock(a, b) && (a.Halves == b.Halves || a.Halves&b.Halves != 0)
 }
 
 // Held reports whether there is a record that can be read, and it names a holder.
@@ -124,6 +124,9 @@ func (s Snapshot) Nominated() bool {
 	n := s.Notes.Nominated
 	return s.Held() && s.Record.isTerm(n.Identity, n.Transitions) && s.Record.Renewed == s.Record.Acquired
 }
+
+// Named reports whether a nomination's annotation names the recorded holder, also if that has written itself since.
+func (s Snapshot) Named() bool { return s.Notes.Nominated.Identity == s.Record.Holder }
 
 // nominationIn is the nomination that next shows, which comes after s. The annotation names no term. A
 // candidate of ours takes it away, but a peer leaves it where it is, and so do peers that come after it: one of
@@ -153,8 +156,7 @@ func (s Snapshot) Former() string {
 // hasFormer reports whether there is such a marker of another than self. One of one's own is none: a
 // process ends its functions before it takes part again, and a process that died has ended them too.
 func (s Snapshot) hasFormer(self string) bool {
-	former := s.Former()
-	return former != "" && former != self
+	return s.Former() != "" && s.Former() != self
 }
 
 // sameRecord reports whether nothing was written into the record between a and b.
@@ -172,7 +174,7 @@ func sameHolder(a, b Snapshot) bool {
 // sameLock reports whether b is not made anew where a was. Of two objects, one that is not
 // there does not count.
 func sameLock(a, b Snapshot) bool {
-	if a.Stands == 0 {
+	if a.Halves == 0 {
 		return a.UID == b.UID
 	}
 	same := func(a, b string) bool { return a == b || a == "" || b == "" }

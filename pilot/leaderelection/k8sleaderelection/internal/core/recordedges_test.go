@@ -187,11 +187,12 @@ func TestWhichStampIsWritten(t *testing.T) {
 			t.Errorf("over %d: %d, want %d", recorded-now, got-now, want-now)
 		}
 	}
-	s := State{Own: Own{Stamps: [4]Stamp{now + 3*stampSecond}}}
-	if got := s.nextStamp(now, wall*1e9); got != now+4*stampSecond {
+	s := State{Own: Own{Stamps: [4]Stamp{now + 3*stampSecond}}, Snap: Snapshot{Record: Record{Renewed: now}}}
+	if got := s.nextStamp(wall * 1e9); got != now+4*stampSecond {
 		t.Errorf("a stamp that we have used is used again: %d", got-now)
 	}
-	if got := s.nextStamp(now+7*stampSecond, wall*1e9); got != now+8*stampSecond {
+	s.Snap.Record.Renewed = now + 7*stampSecond
+	if got := s.nextStamp(wall * 1e9); got != now+8*stampSecond {
 		t.Errorf("a recorded stamp is used again: %d", got-now)
 	}
 }
@@ -204,7 +205,7 @@ func TestUnansweredRenewalsRepeatThemselves(t *testing.T) {
 	for i := range 6 {
 		now := moment(time.Duration(i) * time.Second)
 		record := s.Snap.Record
-		record.Renewed = s.ownStamp(record.Renewed, now.Wall)
+		record.Renewed = s.ownStamp(now.Wall)
 		s = c.sent(s, Action{Op: Renew, Base: s.Snap, Record: record}, now)
 		if want := min(i+1, 4); int(s.Own.Unseen) != want {
 			t.Fatalf("%d sent: %d are taken for unseen", i+1, s.Own.Unseen)
@@ -215,7 +216,8 @@ func TestUnansweredRenewalsRepeatThemselves(t *testing.T) {
 		t.Errorf("remembered: %v, want %v", s.Own.Stamps, want)
 	}
 	// The last of them is stored already: a write that changes nothing would be none.
-	if got := s.ownStamp(s.Own.Stamps[0], testNow.Wall); got != base+4e6 {
+	s.Snap.Record.Renewed = s.Own.Stamps[0]
+	if got := s.ownStamp(testNow.Wall); got != base+4e6 {
 		t.Errorf("over the last one: %d", got-base)
 	}
 	seen := c.observe(s, Input{Kind: Seen, Now: testNow, Snap: s.Snap})
@@ -227,16 +229,7 @@ func TestUnansweredRenewalsRepeatThemselves(t *testing.T) {
 	}
 }
 
-// The key of a candidate: its revision, and whether the lock is in another cluster.
-func TestMakeKey(t *testing.T) {
-	for want, got := range map[string]string{
-		"default": MakeKey("", false), "^default": MakeKey("", true),
-		"canary": MakeKey("canary", false), "^canary": MakeKey("canary", true),
-	} {
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
+func TestOutranksWithoutADefault(t *testing.T) {
 	// A record without a key is of no revision, not of the default one that does not exist.
 	if none := (DefaultRevision{Synced: true}); Outranks("", "canary", none) || Outranks("^", "stable", none) {
 		t.Error("without a default revision, one without a revision outranks")

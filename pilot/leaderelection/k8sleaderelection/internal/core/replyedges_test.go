@@ -214,14 +214,14 @@ func TestHowAFailureIsCounted(t *testing.T) {
 
 // What a failure leaves in doubt. A refusal says for certain that nothing was written, and
 // what a watch shows is as good as before.
-func TestWhatAFailureLeavesInDoubt(t *testing.T) {
+func TestWhatAFailureLeavesUnknown(t *testing.T) {
 	c := testConfig()
 	for name, x := range map[string]struct {
-		op                 Op
-		result             Result
-		watch              bool
-		stale, doubt, gave bool
-		reads              float64 // from when on one may read
+		op                    Op
+		result                Result
+		watch                 bool
+		behind, unknown, sent bool
+		reads                 float64 // from when on one may read
 	}{
 		"a claim without an answer":     {Acquire, Unknown, true, true, true, true, 0.125},
 		"a renewal without an answer":   {Renew, Unknown, true, true, false, true, 0.125},
@@ -239,14 +239,14 @@ func TestWhatAFailureLeavesInDoubt(t *testing.T) {
 		if x.reads > 0 {
 			want = seconds(x.reads)
 		}
-		if s.Known.Outdated() != x.stale || s.Own.AcquireUnknown != x.doubt || s.Drain.Sent != x.gave || s.Effort.Reads.Next != want {
-			t.Errorf("%s: stale %v, doubt %v, gave %v, reads in %v", name, s.Known.Outdated(), s.Own.AcquireUnknown, s.Drain.Sent, testNow.Mono.Until(s.Effort.Reads.Next))
+		if s.Known.Outdated() != x.behind || s.Own.AcquireUnknown != x.unknown || s.Drain.Sent != x.sent || s.Effort.Reads.Next != want {
+			t.Errorf("%s: behind %v, acquire unknown %v, sent %v, reads in %v", name, s.Known.Outdated(), s.Own.AcquireUnknown, s.Drain.Sent, testNow.Mono.Until(s.Effort.Reads.Next))
 		}
 	}
 	s := seenAt(0, lock("equal"))
 	s.Own.AcquireUnknown = true
 	if s = c.failed(s, Call{Op: Read}, reply(0, Unknown, Snapshot{})); !s.Own.AcquireUnknown {
-		t.Error("a read that failed ended a doubt")
+		t.Error("a read that failed tells what became of a claim")
 	}
 	if s = c.failed(seenAt(0, lock("equal")), Call{Op: Acquire}, reply(0, Unknown, Snapshot{})); s.Drain.Sent {
 		t.Error("a claim without an answer may have released something")

@@ -1,6 +1,9 @@
 package core
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Request is a challenger's: it asks the leader to drain and to pass the lock on. The
 // zero Request is none. One that is not addressed to the present term does not count.
@@ -63,10 +66,7 @@ func (s Snapshot) Addressed() bool {
 // to its term, and accepted, or neither refused nor run out.
 func (s State) requested(now Instant) bool {
 	r := s.Snap.Notes.Request
-	if !s.Snap.Addressed() {
-		return false
-	}
-	return r.Accepted || r.Refused == "" && now < s.requestEnds()
+	return s.Snap.Addressed() && (r.Accepted || r.Refused == "" && now < s.requestEnds())
 }
 
 // requestEnds is when the request that stands has run out, counted from when we first
@@ -122,10 +122,8 @@ func (c Config) countIgnored(s State, next Snapshot, now Instant) State {
 // mayAsk reports whether there is a reason to ask the leader to hand over: we outrank it
 // and no hold stands, or it has said that it is unfit.
 func (c Config) mayAsk(s State, now Instant) bool {
-	if !c.canAsk(s) || s.Unfit || now < c.uncoordinatedFrom(s) {
-		return false
-	}
-	return s.Snap.Notes.Marker.Unfit || !c.External && c.outranks(s) && now >= s.holdEnds()
+	return c.canAsk(s) && !s.Unfit && now >= c.uncoordinatedFrom(s) &&
+		(s.Snap.Notes.Marker.Unfit || !c.External && c.outranks(s) && now >= s.holdEnds())
 }
 
 // WantsHandover is mayAsk for those who report it: a request that waits for its turn, or was refused, is no longer one
@@ -150,12 +148,10 @@ func (c Config) askAt(s State, now Instant) Instant {
 // request is the request that we would write.
 func (c Config) request(s State) Request {
 	reason := ForDefaultRevision
-	ours, _ := splitKey(c.Key)
-	theirs, _ := splitKey(s.Snap.Record.Key)
 	switch {
 	case !c.outranks(s):
 		reason = ForUnfit
-	case theirs == ours:
+	case strings.TrimPrefix(c.Key, RemotePrefix) == strings.TrimPrefix(s.Snap.Record.Key, RemotePrefix):
 		reason = ForLocalOverRemote
 	}
 	return Request{
@@ -171,24 +167,20 @@ func (c Config) request(s State) Request {
 // for a reason, once its own watcher had the time to catch up. Neither: look again at the
 // instant. A refusal is judged anew when the default changes.
 func (c Config) judge(s State, now Instant) (accept bool, refuse string, again Instant) {
-	r := s.Snap.Notes.Request
-	if !s.Snap.Addressed() || r.Accepted || now >= s.requestEnds() {
+	r, ripe := s.Snap.Notes.Request, s.Since.Request.After(c.Patience)
+	switch {
+	case !s.Snap.Addressed() || r.Accepted || now >= s.requestEnds():
 		return false, "", Never
-	}
-	if c.grants(s, now) {
+	case c.grants(s, now):
 		return true, "", now
-	}
-	if r.Refused != "" {
+	case r.Refused != "":
 		return false, "", Never
-	}
-	if now < s.holdEnds() {
+	case now < s.holdEnds():
 		return false, refusedHeld, now
-	}
-	if now < c.uncoordinatedFrom(s) {
+	case now < c.uncoordinatedFrom(s):
 		return false, refusedByRank, now
-	}
-	if at := s.Since.Request.After(c.Patience); now < at {
-		return false, "", at
+	case now < ripe:
+		return false, "", ripe
 	}
 	return false, refusedNoRank, now
 }
@@ -197,10 +189,8 @@ func (c Config) judge(s State, now Instant) (accept bool, refuse string, again I
 // while we are unfit; otherwise that of a higher rank, unless an operator holds us here.
 func (c Config) grants(s State, now Instant) bool {
 	r := s.Snap.Notes.Request
-	if r.Reason == ForOperator || s.Unfit {
-		return true
-	}
-	return c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= max(s.holdEnds(), c.uncoordinatedFrom(s))
+	return r.Reason == ForOperator || s.Unfit ||
+		c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= max(s.holdEnds(), c.uncoordinatedFrom(s))
 }
 
 // coolDown is for how long we leave the lock alone after the request that we accepted:

@@ -217,13 +217,11 @@ const (
 	// Behind: Snap is known to be behind. It is good for nothing but a renewal, which is
 	// guarded by its version.
 	Behind
-	// BehindGap: likewise, and a watch began since the last read was sent: see gap.
+	// BehindGap: likewise, and a watch began since the last read was sent. What is gone by then makes no event: only
+	// a read that was sent since shows it. Of two objects one may be gone while the other's events
+	// go on. The first read of all may have been sent before: a cycle begins with both.
 	BehindGap
 )
-
-var knowledgeNames = [...]string{"unread", "current", "behind", "behind-gap"}
-
-func (k Knowledge) String() string { return knowledgeNames[k] }
 
 // Outdated reports whether a snapshot is known, and to be behind.
 func (k Knowledge) Outdated() bool { return k >= Behind }
@@ -247,7 +245,7 @@ type Earlier struct {
 type Requests struct {
 	Wanted     bool    // we have asked somebody for this lock and still want it
 	NotBefore  Instant // no request of ours
-	Count      uint8   // requests of ours in a row that have not made us leader, whoever was asked
+	Count      uint32  // requests of ours in a row that have not made us leader, whoever was asked
 	AnsweredAt Instant // when the store last answered: a watch may lag behind it
 	// Ignored is for how long the holder has renewed beside requests of ours, in this term
 	// and without an answer to anybody: see ignoresRequests.
@@ -290,34 +288,23 @@ type Drain struct {
 	Sent     bool          // a release or handover was sent and may have been stored
 }
 
-// DrainKind is the purpose of a drain.
+// DrainKind is the purpose of a drain. It can be both: a request was accepted by a leader that was
+// stepping down. Zero: the elector stops, or the term is lost.
 type DrainKind uint8
 
 const (
-	// DrainToEnd: the elector stops, or the term is lost.
-	DrainToEnd DrainKind = iota
 	// DrainToStepDown: the lock is released although the elector goes on, which then
 	// does not campaign until BackOff.Until.
-	DrainToStepDown
+	DrainToStepDown DrainKind = 1 << iota
 	// DrainToHandOver: a request was accepted.
 	DrainToHandOver
-	// DrainToBoth: a request was accepted by one that was stepping down.
-	DrainToBoth
 )
 
-// StepsDown reports whether a back-off is to follow.
-func (k DrainKind) StepsDown() bool { return k == DrainToStepDown || k == DrainToBoth }
+// stepsDown reports whether a back-off is to follow.
+func (k DrainKind) stepsDown() bool { return k&DrainToStepDown != 0 }
 
 // HandsOver reports whether a request was accepted.
-func (k DrainKind) HandsOver() bool { return k >= DrainToHandOver }
-
-// handingOver is k, and a handover too.
-func (k DrainKind) handingOver() DrainKind {
-	if k.StepsDown() {
-		return DrainToBoth
-	}
-	return DrainToHandOver
-}
+func (k DrainKind) HandsOver() bool { return k&DrainToHandOver != 0 }
 
 // Loss says whether, and how, a term has lost its right to act. The gate never opens again in one that has.
 type Loss uint8

@@ -1,6 +1,10 @@
 package core
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // Step takes one input and says what should now be true.
 func (c Config) Step(s State, in Input) (State, Action) {
@@ -28,9 +32,7 @@ func (c Config) sent(s State, a Action, now Moment) State {
 	if a.Op == Ask {
 		s.Asking.Wanted = true
 		s.Asking.NotBefore = now.Mono.After(min(c.Lease, c.Retry<<min(s.Asking.Count, maxBackOffShift)))
-		if s.Asking.Count++; s.Asking.Count == 0 {
-			s.Asking.Count = requestLengths // the back-off stays what it is
-		}
+		s.Asking.Count++
 		return s
 	}
 	s.Drain.Sent = s.Drain.Sent || a.Op == Release || a.Op == HandOver
@@ -52,19 +54,19 @@ func (c Config) sent(s State, a Action, now Moment) State {
 
 // nextStamp is a stamp above the recorded one and above all of ours: after a restore of
 // the store, bytes that a candidate saw before would look to it like no change at all.
-func (s State) nextStamp(recorded Stamp, wall int64) Stamp {
-	return nextStamp(max(recorded, s.Own.Stamps[0]), wall)
+func (s State) nextStamp(wall int64) Stamp {
+	return nextStamp(max(s.Snap.Record.Renewed, s.Own.Stamps[0]), wall)
 }
 
 // ownStamp is nextStamp for a record of our own. Of a write that was not answered only one
 // for each version can have been stored, or can be yet. When as many as we remember have
 // been tried, the next is the last one again, byte for byte: what is stored in the end is
 // known for ours.
-func (s State) ownStamp(recorded Stamp, wall int64) Stamp {
-	if int(s.Own.Unseen) == len(s.Own.Stamps) && s.Own.Stamps[0] != recorded {
+func (s State) ownStamp(wall int64) Stamp {
+	if int(s.Own.Unseen) == len(s.Own.Stamps) && s.Own.Stamps[0] != s.Snap.Record.Renewed {
 		return s.Own.Stamps[0]
 	}
-	return s.nextStamp(recorded, wall)
+	return s.nextStamp(wall)
 }
 
 // lease is how long the recorded holder may go without a write: the longer of its
@@ -85,23 +87,27 @@ func (c Config) ExpiresAt(s State) Instant {
 // act, or zero when nobody there can be acting.
 func (c Config) mayActUntil(s State) Instant {
 	snap := s.Snap
-	switch {
-	case !snap.Exists || snap.Content == Missing:
-		return 0
-	case snap.Content == Unreadable:
+	switch mine := snap.Record.Holder == c.Self; {
+	case snap.Exists && snap.Content == Unreadable:
 		return c.ExpiresAt(s)
-	case snap.Record.Holder == "" || snap.Nominated():
-		return 0 // nobody, or somebody who has not written itself yet
-	case c.Successor && snap.bySuccessors():
-		return 0 // they act with us
-	case snap.Record.Holder == c.Self && !s.Own.Duplicate && (s.wrote(snap) || snap.Acting()):
+	case !snap.Held() || snap.Nominated(), // nobody, or somebody who has not written itself yet
+		c.Successor && snap.bySuccessors(), // they act with us
 		// Our own drained term; or one of a process that had our identity before us,
 		// had begun to act, and has ended.
+		mine && !s.Own.Duplicate && (s.wrote(snap) || snap.Acting()):
 		return 0
-	case snap.Acting() && !c.ignoresRequests(s) || snap.Record.Holder == c.Self:
+	case mine || snap.Acting() && !c.ignoresRequests(s):
 		return c.ExpiresAt(s)
 	}
 	return c.ExpiresAt(s).After(c.PeerGrace)
+}
+
+// ActsUntil is until when the recorded holder acts, as far as the record tells; zero: nobody does. Of ourselves we know it.
+func (c Config) ActsUntil(s State) Instant {
+	if !s.Snap.Held() || s.Snap.Nominated() || s.Snap.Record.Holder == c.Self && s.Phase != Leading && s.Phase != Draining {
+		return 0
+	}
+	return c.ExpiresAt(s)
 }
 
 // settledAt is from when on we may act if we became holder now.
@@ -115,18 +121,8 @@ func (c Config) settledAt(s State) Instant {
 // wrote reports whether this process wrote the record that snap shows. Stamps are whole seconds of
 // some writer's clock: who nominates us can have used one of ours. But nobody nominates itself.
 func (s State) wrote(snap Snapshot) bool {
-	if snap.Nominated() {
-		return false
-	}
-	if s.Own.Acked != 0 && s.Own.Acked == snap.Record.Renewed {
-		return true
-	}
-	for _, stamp := range s.Own.Stamps {
-		if stamp != 0 && stamp == snap.Record.Renewed {
-			return true
-		}
-	}
-	return false
+	stamp := snap.Record.Renewed
+	return stamp != 0 && !snap.Nominated() && (stamp == s.Own.Acked || slices.Contains(s.Own.Stamps[:], stamp))
 }
 
 // ours reports whether the record, as far as we know, is that of our present term, or the one that
@@ -137,25 +133,19 @@ func (c Config) ours(s State) bool {
 		snap.Record.Transitions != s.Term.Transitions || snap.Version < s.Term.Token {
 		return false
 	}
-	return c.Successor && snap.bySuccessors() || !snap.Stands.half() && snap.Record.Holder == c.Self && s.wrote(snap)
+	return c.Successor && snap.bySuccessors() || !snap.Halves.half() && snap.Record.Holder == c.Self && s.wrote(snap)
 }
 
 // outranks reports whether we may take the lock from the live holder it shows.
 func (c Config) outranks(s State) bool {
-	switch {
-	case c.External:
+	if c.External {
 		return s.Beats && !(s.Displaced.ByEqual && s.Snap.Record.Key == c.Key)
-	case !c.Ranked:
-		return false
 	}
-	return Outranks(c.Key, s.Snap.Record.Key, s.Default)
+	return c.Ranked && Outranks(c.Key, s.Snap.Record.Key, s.Default)
 }
 
 // highest reports whether no candidate can outrank us, as far as we know.
 func (c Config) highest(s State) bool {
-	if !c.Ranked {
-		return true
-	}
-	rev, remote := splitKey(c.Key)
-	return !remote && (s.Default.Revision == "" || rev == s.Default.Revision)
+	rev, remote := strings.CutPrefix(c.Key, RemotePrefix)
+	return !c.Ranked || !remote && (s.Default.Revision == "" || rev == s.Default.Revision)
 }

@@ -27,8 +27,8 @@ func TestWhenATermIsOurs(t *testing.T) {
 		"written in anew": func(s *State) {
 			s.Snap.Notes, s.Snap.Record.Acquired = Notes{Nominated: Nomination{Identity: "a", Transitions: 3}}, s.Snap.Record.Renewed
 		},
-		"in one of two objects":  func(s *State) { s.Snap.Stands = InFirst },
-		"in the other of them":   func(s *State) { s.Snap.Stands = InSecond },
+		"in one of two objects":  func(s *State) { s.Snap.Halves = InFirst },
+		"in the other of them":   func(s *State) { s.Snap.Halves = InSecond },
 		"of which one was alone": func(s *State) { s.Snap.Version, s.Snap.UID = 15, UID{"u", "v"} },
 	} {
 		s := good
@@ -97,17 +97,17 @@ func TestRanksOfOthers(t *testing.T) {
 	external.Ranked, external.External = false, true
 	for name, x := range map[string]struct {
 		lock           string
-		beats, spurned bool
+		beats, byEqual bool
 		want           bool
 	}{
-		"beats":                       {"lower", true, false, true},
-		"does not":                    {"lower", false, false, false},
-		"spurned by an equal":         {"equal", true, true, false},
-		"spurned, and this is lower":  {"lower", true, true, true},
-		"an equal, and never spurned": {"equal", true, false, true},
+		"beats":                         {"lower", true, false, true},
+		"does not":                      {"lower", false, false, false},
+		"displaced by an equal":         {"equal", true, true, false},
+		"displaced, and this is lower":  {"lower", true, true, true},
+		"an equal, and never displaced": {"equal", true, false, true},
 	} {
 		s := seenAt(0, lock(x.lock))
-		s.Beats, s.Displaced.ByEqual = x.beats, x.spurned
+		s.Beats, s.Displaced.ByEqual = x.beats, x.byEqual
 		if got := external.outranks(s); got != x.want {
 			t.Errorf("%s: outranks: %v", name, got)
 		}
@@ -146,9 +146,9 @@ func TestWhyATermIsOver(t *testing.T) {
 		"an older state":        {lock("mine", older), HistoryRewound},
 		"the record is gone":    {lock("mine", func(s *Snapshot) { s.Content = Missing }), RecordEmptied},
 		"released by somebody":  {lock("mine", released), RecordEmptied},
-		"one of two objects":    {lock("mine", func(s *Snapshot) { s.Stands = InFirst }), HalfLost},
-		"another's, in one":     {lock("equal", func(s *Snapshot) { s.Stands = InFirst }), Superseded},
-		"another's, in both":    {lock("equal", func(s *Snapshot) { s.Stands = InFirst | InSecond }), Superseded},
+		"one of two objects":    {lock("mine", func(s *Snapshot) { s.Halves = InFirst }), HalfLost},
+		"another's, in one":     {lock("equal", func(s *Snapshot) { s.Halves = InFirst }), Superseded},
+		"another's, in both":    {lock("equal", func(s *Snapshot) { s.Halves = InFirst | InSecond }), Superseded},
 		"ours, by another":      {lock("mine"), IdentityConflict},
 		"the term's own write":  {lock("mine", func(s *Snapshot) { s.Version = 15 }), IdentityConflict},
 		"another's":             {lock("equal"), Superseded},
@@ -194,7 +194,7 @@ func TestWhatMayBeReleased(t *testing.T) {
 	ended.Term = Term{}
 	for name, x := range map[string]struct {
 		s    State
-		gave bool
+		sent bool
 		gone bool
 		want Reason
 	}{
@@ -204,7 +204,7 @@ func TestWhatMayBeReleased(t *testing.T) {
 		"somebody took it meanwhile":  {ours(seenAt(0, lock("equal")), Releasing), false, true, Superseded},
 		"it was not ours, and we did": {ended, true, true, Released},
 	} {
-		x.s.Drain.Sent = x.gave
+		x.s.Drain.Sent = x.sent
 		if got := c.releaseReason(x.s, x.gone); got != x.want {
 			t.Errorf("%s: %s, want %s", name, got, x.want)
 		}
@@ -225,7 +225,7 @@ func TestWhatATermLeavesBehind(t *testing.T) {
 		"a step-down":                         {func(s *State) { s.Drain.Kind = DrainToStepDown }, 8, 3},
 		"the first":                           {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 0 }, 2, 1},
 		"a step-down after a lease":           {func(s *State) { s.Drain.Kind, s.BeganAt = DrainToStepDown, seconds(-16) }, 2, 1},
-		"a step-down that handed over":        {func(s *State) { s.Drain.Kind = DrainToBoth }, 8, 3},
+		"a step-down that handed over":        {func(s *State) { s.Drain.Kind = DrainToStepDown | DrainToHandOver }, 8, 3},
 		"a handover":                          {func(s *State) { s.Drain.Kind = DrainToHandOver }, 0, 2},
 		"one of many":                         {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 5 }, 64, 5},
 		"an operator's order":                 {func(s *State) { s.Drain.Kind, s.Drain.CoolDown = DrainToHandOver, 40*time.Second }, 40, 2},
@@ -328,5 +328,27 @@ func TestATermThatWasGoneStaysGone(t *testing.T) {
 	}
 	if again := c.advance(ours(seenAt(0, lock("mine")), Draining), testNow); again.Drain.Lost != NotLost {
 		t.Error("a term that stands is gone")
+	}
+}
+
+// Until when the recorded holder acts: of ourselves by the phase, of others by the lease, and nobody while one is only nominated.
+func TestUntilWhenTheHolderActs(t *testing.T) {
+	c := testConfig()
+	lease := testNow.Mono.After(c.Lease)
+	for _, x := range []struct {
+		lock  string
+		phase Phase
+		want  Instant
+	}{
+		{"equal", Following, lease}, {"equal, unmarked", Following, lease}, {"mine, other's marker", Following, 0},
+		{"mine", Following, 0}, {"mine", Settling, 0}, {"mine", Leading, lease}, {"mine", Draining, lease}, {"mine", Releasing, 0},
+		{"absent", Following, 0}, {"no record", Following, 0}, {"unreadable", Following, 0}, {"free", Following, 0},
+		{"nominated", Following, 0}, {"nominated me", Following, 0},
+	} {
+		s := seenAt(0, lock(x.lock))
+		s.Phase = x.phase
+		if got := c.ActsUntil(s); got != x.want {
+			t.Errorf("%s, while %s: until %v, want %v", x.lock, x.phase, got, x.want)
+		}
 	}
 }

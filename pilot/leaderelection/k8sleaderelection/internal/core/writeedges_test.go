@@ -143,9 +143,9 @@ func TestWhatASentWriteLeaves(t *testing.T) {
 			t.Errorf("%s: %+v", op, s)
 		}
 	}
-	gave := holding
-	gave.Drain.Sent = true
-	if !c.sent(gave, Action{Op: Renew, Base: holding.Snap, Record: record}, testNow).Drain.Sent {
+	sent := holding
+	sent.Drain.Sent = true
+	if !c.sent(sent, Action{Op: Renew, Base: holding.Snap, Record: record}, testNow).Drain.Sent {
 		t.Error("a renewal took back that a release may have been stored")
 	}
 	reading := c.sent(holding, Action{Op: Read}, testNow)

@@ -71,8 +71,8 @@ func (w *world) checkRelease(c *call, now view) {
 		w.violate(OwnLockOnly, "%v's release clears %s, which it did not write", c.p, shown(now.snap))
 	}
 	for _, q := range w.procs {
-		twin := q != c.p && q.id == c.p.id
-		if q.mayAct() && !twin && !q.twinned() && !c.p.unknowable(q) {
+		duplicate := q != c.p && q.id == c.p.id
+		if q.mayAct() && !duplicate && !q.duplicated() && !c.p.unknowable(q) {
 			w.violate(Release, "%v's release arrives while %v may act", c.p, q)
 		}
 	}

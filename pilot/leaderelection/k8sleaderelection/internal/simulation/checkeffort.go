@@ -183,6 +183,6 @@ func (w *world) checkCount(c *call, now view) {
 
 // explained reports whether all that can change the leader is told to happened.
 func (m Mode) explained() bool {
-	hard := m.Edits + m.Restores + m.Pauses + m.Clocks + m.Outages + m.Twins + m.Unfits + m.Orders
+	hard := m.Edits + m.Restores + m.Pauses + m.Clocks + m.Outages + m.Duplicates + m.Unfits + m.Orders
 	return hard == 0 && m.Net+m.Peers+m.Ambush+m.Drop+m.Late+m.Fail == 0 && !m.External && !m.OneCycle
 }

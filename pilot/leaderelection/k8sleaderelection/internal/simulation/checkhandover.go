@@ -138,7 +138,7 @@ func (c *checks) acquires(p *process, call *call) {
 		}
 	case !p.cfg.Coordinated && holder == "" && s.Exists && s.Strategy && s.Preferred != "" && s.Preferred != p.id && seen < p.cfg.Lease:
 		w.violate(Coordination, "%v takes a free lock that a coordinator means for %q, %v after it was written", p, s.Preferred, seen)
-	case holder == p.id && p.seen.twin && seen < p.cfg.Lease:
+	case holder == p.id && p.seen.duplicate && seen < p.cfg.Lease:
 		w.violate(NoFlapping, "%v takes the lock from a process of its own name %v after that has written", p, seen)
 	case nominated && seen < p.cfg.Retry:
 		w.violate(Handover, "%v passes over the nominee %q %v after it saw the nomination", p, holder, seen)

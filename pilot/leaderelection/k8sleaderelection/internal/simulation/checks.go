@@ -33,9 +33,9 @@ func (p *process) starved() bool {
 	return p.pausedAt >= p.ackedAt && p.outlived()
 }
 
-// twinned reports whether another live process of p's name has taken its lock. Names have
+// duplicated reports whether another live process of p's name has taken its lock. Names have
 // to be unique; where they are not, all that is left is that both step down.
-func (p *process) twinned() bool { return p.acting != nil && p.acting.twinned }
+func (p *process) duplicated() bool { return p.acting != nil && p.acting.duplicated }
 
 func (p *process) outlived() bool {
 	end := p.lastGate
@@ -52,7 +52,7 @@ func (c *checks) start(p *process) {
 		w.violate(OneTerm, "%v starts functions while its former ones run", p)
 	}
 	for _, q := range w.procs {
-		if q != p && q.id != p.id && !(p.cfg.Successor && q.cfg.Successor) && q.mayAct() && !q.twinned() && !p.unknowable(q) && !q.unknowableTerm(p.acked) {
+		if q != p && q.id != p.id && !(p.cfg.Successor && q.cfg.Successor) && q.mayAct() && !q.duplicated() && !p.unknowable(q) && !q.unknowableTerm(p.acked) {
 			w.violate(OneAtATime, "%v starts while %v may act: functions %v, gate for %v", p, q, q.alive, q.n.clocks.left(q.gate, w.now))
 		}
 	}
@@ -79,7 +79,7 @@ func (c *checks) token(p *process) {
 	if c.tokens == nil {
 		c.tokens = map[int]uint64{}
 	}
-	if p.acked.removedWith != nil || p.acked.twinned {
+	if p.acked.removedWith != nil || p.acked.duplicated {
 		return // its record was gone before it was answered; those who came after could not know
 	}
 	history := w.store.historyOf(p.acked)

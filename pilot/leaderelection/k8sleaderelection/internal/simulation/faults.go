@@ -23,7 +23,7 @@ func (w *world) planFaults() {
 		{m.Outages, w.outage},
 		{m.Cuts, w.cutWatch},
 		{m.Orders, w.operate},
-		{m.Twins, w.twinSome},
+		{m.Duplicates, w.duplicateSome},
 		{m.Unfits, w.unfitSome},
 		{m.Refusals, w.refuse},
 		{m.Wishes, w.desire},
@@ -165,15 +165,15 @@ func (w *world) restartLater(n *node, d time.Duration) {
 	})
 }
 
-// twinSome starts a second process under the name of one that is alive, for a while.
-func (w *world) twinSome() {
+// duplicateSome starts a second process under the name of one that is alive, for a while.
+func (w *world) duplicateSome() {
 	first := w.some()
-	if first.p == nil || first.twin || len(w.nodes) >= maxNodes {
+	if first.p == nil || first.duplicate || len(w.nodes) >= maxNodes {
 		return
 	}
 	n := w.newNode()
-	n.name, n.twin = first.name, true
-	w.tracef("a twin of %v", first.p)
+	n.name, n.duplicate = first.name, true
+	w.tracef("a duplicate of %v", first.p)
 	n.start()
 	w.after(w.within(40*time.Second), func() {
 		n.retired = true

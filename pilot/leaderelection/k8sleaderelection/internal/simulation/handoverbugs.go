@@ -38,7 +38,7 @@ var handoverBugs = []Bug{
 	{"operator-refused", "operator", Orders, each(operatorRefused)},
 	{"unfit-campaigns", "operator", Fitness, each(unfitCampaigns)},
 	{"unfit-gives-up", "operator", StepDown, each(unfitGivesUp)},
-	{"twin-takes-back", "twins", NoFlapping, each(twinTakesBack)},
+	{"duplicate-takes-back", "duplicates", NoFlapping, each(duplicateTakesBack)},
 	{"equal-preempts-back", "external", NoFlapping, each(equalPreemptsBack)},
 	{"preempts-back", "ranked", NoFlapping, each(preemptsBack)},
 }
@@ -119,7 +119,7 @@ func drainsBeforeAccepting(c core.Config, s core.State, in core.Input) (core.Sta
 func unknownHandoverUndone(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	unknown := in.Kind == core.Replied && in.Result == core.Unknown
 	if unknown && s.Phase == core.Releasing && s.Flight.Op == core.HandOver && s.Cover.Left(in.Now) > 0 {
-		s.Phase, s.Drain.Kind, s.Snap.Notes.Request = core.Leading, core.DrainToEnd, core.Request{}
+		s.Phase, s.Drain.Kind, s.Snap.Notes.Request = core.Leading, 0, core.Request{}
 	}
 	return c.Step(s, in)
 }
@@ -284,8 +284,8 @@ func unfitGivesUp(c core.Config, s core.State, in core.Input) (core.State, core.
 	return c.Step(s, in)
 }
 
-// twinTakesBack takes any record in its own name for one that it may reclaim.
-func twinTakesBack(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
+// duplicateTakesBack takes any record in its own name for one that it may reclaim.
+func duplicateTakesBack(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	s, a := c.Step(s, in)
 	if s.Own.Duplicate && s.Phase == core.Following && a.Op == core.NoOp && s.Flight.Op == core.NoOp {
 		s.Own.Duplicate, s.BackOff.Until = false, 0

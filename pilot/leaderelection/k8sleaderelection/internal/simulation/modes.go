@@ -36,7 +36,7 @@ type Mode struct {
 	Remote float64 // a node is outside the cluster
 	Blind  float64 // a process never learns the default revision
 
-	Twins int // times that a second process runs under the name of a live one
+	Duplicates int // times that a second process runs under the name of a live one
 	// External: a KeyComparisonFunc judges in place of ranks; in some runs it lets equal
 	// keys beat each other.
 	External bool
@@ -90,7 +90,7 @@ var Modes = []Mode{
 	{Name: "unranked-orders", Flips: 0, Stops: 3, Orders: 8, Unfits: 6, Ambush: 0.1, Net: 0.02},
 	{Name: "external", External: true, Flips: 0, Stops: 8, Edits: 1, Cuts: 3, Net: 0.06, Drop: 0.05, Late: 0.08, Forbidden: 0.15, Fail: 0.1, LateStart: 0.4},
 	{Name: "one-cycle", OneCycle: true, Ranked: true, Flips: 4, Stops: 6, Pauses: 2, Outages: 2, Cuts: 2, Net: 0.05, Drop: 0.04, Late: 0.05, Fail: 0.2},
-	{Name: "twins", Ranked: true, Twins: 4, Flips: 4, Stops: 3, Labels: 2, Ambush: 0.1, Net: 0.03, Late: 0.05},
+	{Name: "duplicates", Ranked: true, Duplicates: 4, Flips: 4, Stops: 3, Labels: 2, Ambush: 0.1, Net: 0.03, Late: 0.05},
 	{Name: "mixed", Ranked: true, Remote: 0.2, Ambush: 0.2, Peers: 0.5, Convert: 0.5, Flips: 5, Stops: 8, Labels: 2, LateStart: 0.3},
 	{
 		Name: "mixed-bad", Ranked: true, Remote: 0.2, Ambush: 0.2, Peers: 0.5, Convert: 0.3, Flips: 5, Stops: 6, Edits: 2, Pauses: 3, Outages: 2, Cuts: 3,

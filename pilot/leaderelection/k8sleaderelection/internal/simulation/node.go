@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/derive"
 )
 
 // node is one machine with room for one process: a pod's place.
@@ -22,7 +23,7 @@ type node struct {
 	loner   bool // its processes do not wait to be named, where others do
 	// successor: its processes keep the lock together with others.
 	successor bool
-	twin      bool // its processes have the name of those of another node
+	duplicate bool // its processes have the name of those of another node
 	// drainsFor is how long the next drain takes that keeps the lease; 0: as they do.
 	drainsFor time.Duration
 	started   int
@@ -203,7 +204,7 @@ func (n *node) config() core.Config {
 	t := n.w.timing
 	c := core.Config{
 		Self: n.name, Key: n.key, Ranked: n.w.mode.Ranked, Release: true,
-		Timing: core.Timing{Lease: t.lease, Cover: t.cover, Retry: t.retry, SyncWait: n.w.syncWait}.Derived(delta),
+		Timing: derive.Timing(core.Timing{Lease: t.lease, Cover: t.cover, Retry: t.retry, SyncWait: n.w.syncWait}, delta),
 	}
 	c.External, c.OneCycle = n.w.mode.External, n.w.mode.OneCycle
 	c.Coordinated, c.Successor = n.coordinated(), n.successor

@@ -5,7 +5,7 @@ import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/
 // pairRules are the rules by which a MultiLock works, the core's and its own. A planted bug
 // replaces one of them.
 type pairRules struct {
-	shown  func(p core.Pair, self string) core.Shown
+	shown  func(p core.Pair, self string) (which core.Half, both bool)
 	yields func(core.PairWrite, core.Snapshot) bool
 	stored func(core.PairSight, core.Half, core.Snapshot) (core.PairSight, bool)
 	sends  func(core.PairSight, core.Half, core.Record, core.Notes) core.PairSight
@@ -48,10 +48,9 @@ var plantedInPairs = []struct {
 	{"pair-held-by-halves", OneAtATime, func(r *pairRules) { r.hopeful = true }},
 	// One-at-a-time catches it too, in one seed of a thousand.
 	{"pair-half-is-enough", Orders, func(r *pairRules) {
-		r.shown = func(p core.Pair, self string) core.Shown {
-			s := p.Shown(self)
-			s.Stands = core.InFirst | core.InSecond
-			return s
+		r.shown = func(p core.Pair, self string) (core.Half, bool) {
+			h, _ := p.Shown(self)
+			return h, true
 		}
 	}},
 	{"pair-primary-alone", OneAtATime, showsAlways(core.Primary)},
@@ -78,17 +77,17 @@ var plantedInPairs = []struct {
 // showsAlways has one object count, whatever the other says.
 func showsAlways(h core.Half) func(*pairRules) {
 	return func(r *pairRules) {
-		r.shown = func(core.Pair, string) core.Shown { return core.Shown{Half: h, Stands: core.InFirst | core.InSecond} }
+		r.shown = func(core.Pair, string) (core.Half, bool) { return h, true }
 	}
 }
 
 // showsIf has the first object count of which that is true.
 func showsIf(is func(core.Snapshot) bool) func(*pairRules) {
 	return func(r *pairRules) {
-		r.shown = func(p core.Pair, self string) core.Shown {
+		r.shown = func(p core.Pair, self string) (core.Half, bool) {
 			for _, h := range []core.Half{core.Primary, core.Secondary} {
-				if is(p.Of(h)) {
-					return core.Shown{Half: h, Stands: core.InFirst | core.InSecond}
+				if is(*p.Of(h)) {
+					return h, true
 				}
 			}
 			return p.Shown(self)

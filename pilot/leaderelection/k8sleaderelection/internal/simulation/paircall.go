@@ -132,13 +132,15 @@ func (c *pairCall) begin() {
 		return
 	}
 	if c.op == core.Ask {
-		how := w.rules.shown(c.write.Base, p.id)
-		base := c.write.Base.Of(how.Half)
+		h, _ := w.rules.shown(c.write.Base, p.id)
+		base := *c.write.Base.Of(h)
 		notes := c.notes
 		notes.Needs = base.Notes.Needs
-		c.request(func() (core.Result, core.Snapshot) { return c.put(how.Half, base, base.Record, notes) }, func(s core.Snapshot) {
-			p.sight, _ = w.rules.stored(p.sight, how.Half, s)
-			c.shows(core.PairSight{Pair: with(c.write.Base, how.Half, s)})
+		c.request(func() (core.Result, core.Snapshot) { return c.put(h, base, base.Record, notes) }, func(s core.Snapshot) {
+			p.sight, _ = w.rules.stored(p.sight, h, s)
+			shown := core.PairSight{Pair: c.write.Base}
+			*shown.Of(h) = s
+			c.shows(shown)
 		})
 		return
 	}
@@ -159,16 +161,6 @@ func (c *pairCall) notesFor(other core.Snapshot) core.Notes {
 	return n
 }
 
-// with is a pair with another object in the place of one of its own.
-func with(p core.Pair, h core.Half, s core.Snapshot) core.Pair {
-	if h == core.Primary {
-		p.Primary = s
-	} else {
-		p.Secondary = s
-	}
-	return p
-}
-
 // second writes the secondary, after the primary holds the record.
 func (c *pairCall) second(first, base core.Snapshot, notes core.Notes) {
 	p, w := c.p, c.p.w
@@ -180,14 +172,8 @@ func (c *pairCall) second(first, base core.Snapshot, notes core.Notes) {
 				c.fails(core.Unknown)
 				return
 			}
-			was := c.write.Base.Secondary.Notes
-			if w.rules.merges && c.write.Renews() {
-				if now.Notes.Request != was.Request && !p.sight.OutdatedRequest(core.Secondary) {
-					notes.Request = now.Notes.Request
-				}
-				if now.Notes.Hold != was.Hold && !p.sight.OutdatedHold(core.Secondary) {
-					notes.Hold = now.Notes.Hold
-				}
+			if w.rules.merges {
+				notes = c.write.Carried(p.sight, now, notes)
 			}
 			c.second(first, now, notes)
 		})

@@ -30,9 +30,10 @@ func (w *pairWorld) give(pause bool) {
 	}
 	v := w.truth()
 	h := core.Half(max(0, way-1))
-	s := v.Of(h)
+	s := *v.Of(h)
 	if way == 0 {
-		s, h = w.combined(v, "operator"), w.rules.shown(v.Pair, "operator").Half
+		s = w.combined(v, "operator")
+		h, _ = w.rules.shown(v.Pair, "operator")
 	}
 	if s.Record != leader.s.Snap.Record || s.Content != core.Readable {
 		return // between two writes
@@ -52,7 +53,7 @@ func (w *pairWorld) give(pause bool) {
 	}
 	w.tracef("an operator gives an order by way %d: pause %v", way, pause)
 	w.order = nil // under way
-	w.writeHold(h, v.Of(h), hold)
+	w.writeHold(h, *v.Of(h), hold)
 	acked := func() {
 		w.tracef("the order is acknowledged")
 		w.order = &order{term: s.Record, paused: pause, ackedAt: w.now}
@@ -68,7 +69,8 @@ func (w *pairWorld) give(pause bool) {
 }
 
 func (w *pairWorld) combinedInBoth(v core.PairSight) bool {
-	return w.rules.shown(v.Pair, "operator").InBoth()
+	_, both := w.rules.shown(v.Pair, "operator")
+	return both
 }
 
 // writeHold puts a hold on one object.
@@ -80,8 +82,7 @@ func (w *pairWorld) writeHold(h core.Half, s core.Snapshot, hold core.Hold) {
 
 // align replaces a hold that the other object of one term shows.
 func (w *pairWorld) align(h core.Half, term core.Record, hold core.Hold) {
-	s := w.objects[h]
-	if s.Notes.Hold != (core.Hold{}) && s.Content == core.Readable && s.Record.Holder == term.Holder && s.Record.Transitions == term.Transitions {
+	if s := w.objects[h]; (core.PairWrite{Record: term}).Aligns(s, hold) {
 		w.writeHold(h, s, hold)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/derive"
 )
 
 // pairWorld is a run in which an election moves from one object to another: some of its
@@ -76,7 +77,7 @@ func (w *pairWorld) start(name, key string) {
 	t := w.timing
 	p.cfg = core.Config{
 		Self: name, Key: key, Ranked: true, Release: true,
-		Timing: core.Timing{Lease: t.lease, Cover: t.cover, Retry: t.retry}.Derived(delta),
+		Timing: derive.Timing(core.Timing{Lease: t.lease, Cover: t.cover, Retry: t.retry}, delta),
 	}
 	w.procs = append(w.procs, p)
 	w.tracef("%s starts, key %s, both %v", p.id, p.key, p.both)
@@ -135,24 +136,11 @@ func (w *pairWorld) truth() core.PairSight {
 
 // combined is both objects as one lock, as a MultiLock shows them.
 func (w *pairWorld) combined(v core.PairSight, self string) core.Snapshot {
-	p, s := v.Primary, v.Secondary
-	if !p.Exists && !s.Exists {
-		return core.Snapshot{Version: v.Version()}
+	out := v.Combined(w.rules.shown(v.Pair, self))
+	if !out.Exists {
+		return out
 	}
-	how := w.rules.shown(v.Pair, self)
-	one := v.Of(how.Half)
-	out := core.Snapshot{
-		Exists: true, UID: v.UID(), Version: v.Version(), Content: one.Content, Record: one.Record, Notes: one.Notes,
-		Sum: p.Sum*31 + s.Sum, Stands: how.Stands, Floor: max(p.Record.Transitions, s.Record.Transitions),
-	}
-	if p.Content == core.Unreadable || s.Content == core.Unreadable {
-		out.Content, out.Record = core.Unreadable, core.Record{}
-	}
-	if how.InBoth() {
-		out.Notes.Request = v.Of(v.RequestFrom()).Notes.Request
-		out.Notes.Hold = v.Of(v.HoldFrom()).Notes.Hold
-	}
-	out.Notes.Needs = core.NeedsBoth{}
+	out.Sum, out.Notes.Needs = v.Primary.Sum*31+v.Secondary.Sum, core.NeedsBoth{}
 	out.Notes.Nominated = decoded(out)
 	return out
 }

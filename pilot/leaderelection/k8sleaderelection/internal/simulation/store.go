@@ -21,7 +21,7 @@ type term struct {
 	removedWith *term          // the term that stood when a foreign hand removed the record
 	unreadAt    []core.Instant // by node: when somebody made the record unreadable
 	disguised   bool           // and what was left looked like its drained release
-	twinned     bool           // another live process of that name took it over
+	duplicated  bool           // another live process of that name took it over
 	letGo       bool           // a peer released the lock over it
 	wiped       bool           // and it was another peer's that held it
 	named       bool           // nobody's yet: a coordinator has named a holder over what was there
@@ -169,7 +169,7 @@ func (s *store) attribute(c *call, now view, next *view) {
 	}
 	if now.term != nil && now.term.p != c.p && c.op != core.Ask {
 		now.term.disturbed = true
-		now.term.twinned = now.term.twinned || now.term.id == c.p.id && now.term.p != nil && !now.term.p.ended
+		now.term.duplicated = now.term.duplicated || now.term.id == c.p.id && now.term.p != nil && !now.term.p.ended
 	}
 	switch c.op {
 	case core.Acquire:

@@ -21,7 +21,7 @@ type witness struct {
 	refused   bool
 	requestAt core.Instant
 	holdAt    core.Instant
-	twin      bool // the record changed in its name, and it was not it
+	duplicate bool // the record changed in its name, and it was not it
 	ousted    bool // somebody took the lock from it while it held it
 	oustedAt  core.Instant
 	oustedKey string
@@ -37,7 +37,7 @@ func (t *witness) shown(p *process, s core.Snapshot, now core.Instant, was core.
 		t.recordAt = now
 	}
 	mine := old.Exists && old.Record.Holder == p.id && s.Exists && s.Record.Holder == p.id && old.UID == s.UID
-	t.twin = s.Exists && s.Record.Holder == p.id && !p.stamped(s.Record) && (t.twin || mine && old.Sum != s.Sum)
+	t.duplicate = s.Exists && s.Record.Holder == p.id && !p.stamped(s.Record) && (t.duplicate || mine && old.Sum != s.Sum)
 	held := p.acked != nil && old.Exists && old.Record.Holder == p.id && old.Record.Renewed == p.newestStamp
 	if held && s.Exists && s.Content == core.Readable && s.Record.Holder != "" && s.Record.Holder != p.id && s.Notes.Nominated.Identity == "" {
 		t.ousted, t.oustedAt, t.oustedKey = true, now, ""

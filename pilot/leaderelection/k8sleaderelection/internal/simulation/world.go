@@ -235,7 +235,7 @@ func (w *world) beginCalm() {
 		n.resume()
 		n.apiDown, n.drainsFor = 0, 0
 		n.thawWall(n.clocks.frozen)
-		if n.twin {
+		if n.duplicate {
 			n.retired = true
 			n.kill("its name is another's")
 		}

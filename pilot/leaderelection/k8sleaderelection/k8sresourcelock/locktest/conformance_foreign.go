@@ -23,7 +23,7 @@ func allNotes() map[string]string {
 	}
 }
 
-const laterNote = k8sresourcelock.NotePrefix + "of-a-later-version"
+const laterNote = "incumbent.dev/of-a-later-version"
 
 // fineGrained gives a Lease's times the microseconds that only peers write.
 func fineGrained(obj Object) {

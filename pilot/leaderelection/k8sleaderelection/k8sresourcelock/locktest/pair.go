@@ -43,8 +43,7 @@ func (p Pair) Harness() Harness {
 			p.Primary.Neighbour()
 			p.Secondary.Neighbour()
 		},
-		Merged:  true,
-		Ancient: "1+1",
+		Merged: true,
 	}
 }
 
