@@ -9,8 +9,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 const (
@@ -50,53 +48,6 @@ type Plan struct {
 	Unreadable []error
 }
 
-// Observer is what a coordinator remembers of one election: since when, by its own clock, the objects have been
-// as they are. Times of other clocks are compared with each other alone. A new Observer knows of no
-// change yet: nobody's lease is over and no answer counts before it has seen so itself. A Controller's knows what was seen before its term.
-type Observer struct {
-	lease      leaseState
-	since      time.Time
-	candidates map[string]*candidateState
-	preference preference
-	unseen     ownWrite
-}
-
-// ownWrite is what a coordinator has made of a lock and has not seen there yet.
-type ownWrite struct {
-	lease leaseState
-	at    time.Time
-	over  string // the resourceVersion that it replaced; "" for none
-}
-
-// preference is what is known of whom the lock prefers to its holder.
-type preference struct {
-	who   string
-	since time.Time
-	// spared has not come, and is not preferred again before the time that follows.
-	spared  string
-	until   time.Time
-	backOff time.Duration
-}
-
-// leaseState is what of a Lease changes when its holder renews.
-type leaseState struct {
-	uid, holder string
-	renewed     int64
-	transitions int32
-	nominated   bool
-}
-
-type candidateState struct {
-	uid             string
-	renewed, pinged int64
-	// answered is when an answer was seen to come, zero for never; asked when the present ping was first seen.
-	answered, asked time.Time
-	refusedUntil    time.Time
-	// gave is when it gave the lock up by itself: it stops, or has failed.
-	gave    time.Time
-	backOff time.Duration
-}
-
 func micros(t *metav1.MicroTime) int64 {
 	if t == nil {
 		return 0
@@ -109,92 +60,6 @@ func value[T any](p *T) (v T) {
 		v = *p
 	}
 	return v
-}
-
-func stateOf(l *coordinationv1.Lease) leaseState {
-	if l == nil {
-		return leaseState{}
-	}
-	holder := value(l.Spec.HolderIdentity)
-	return leaseState{
-		uid: string(l.UID), holder: holder, renewed: micros(l.Spec.RenewTime), transitions: value(l.Spec.LeaseTransitions),
-		nominated: holder != "" && nominated(l),
-	}
-}
-
-// nominated reports whether somebody else has written the holder in, and it has not written itself: a coordinator, which leaves
-// the acquireTime to it, or a leader that hands over.
-func nominated(l *coordinationv1.Lease) bool {
-	return l.Spec.AcquireTime == nil ||
-		l.Annotations[k8sresourcelock.NominatedAnnotation] == value(l.Spec.HolderIdentity) && l.Spec.AcquireTime.Equal(l.Spec.RenewTime)
-}
-
-// observe takes in what there is at now.
-func (o *Observer) observe(now time.Time, e Election) {
-	known := o.candidates
-	o.candidates = make(map[string]*candidateState, len(e.Candidates))
-	for _, object := range e.Candidates {
-		c := known[object.Name]
-		renewed, pinged := micros(object.Spec.RenewTime), micros(object.Spec.PingTime)
-		if c == nil || c.uid != string(object.UID) {
-			c = &candidateState{uid: string(object.UID), renewed: renewed, pinged: pinged, asked: now}
-		}
-		if c.renewed != renewed {
-			c.renewed, c.answered = renewed, now
-		}
-		if c.pinged != pinged {
-			c.pinged, c.asked = pinged, now
-		}
-		o.candidates[object.Name] = c
-	}
-	if w := o.unseen; w.over != "" && (e.Lease == nil || e.Lease.ResourceVersion != w.over) {
-		o.unseen = ownWrite{}
-		o.observeLock(w.at, w.lease)
-	}
-	o.observeLock(now, stateOf(e.Lease))
-	if who := preferred(e.Lease); who != o.preference.who {
-		o.preference.who, o.preference.since = who, now
-	}
-}
-
-func (o *Observer) observeLock(now time.Time, state leaseState) {
-	was := o.lease
-	if was == state {
-		return
-	}
-	if c := o.candidates[was.holder]; c != nil && was.uid == state.uid && was.nominated && state.holder == "" {
-		c.refuse(now)
-	} else if c != nil && was.uid == state.uid && state.holder == "" {
-		c.gave = now
-	} else if c := o.candidates[state.holder]; c != nil && !state.nominated {
-		c.backOff, c.refusedUntil, c.gave = 0, time.Time{}, time.Time{} // it leads, if later than it was waited for
-	}
-	if was.holder != state.holder {
-		o.preference = preference{}
-	}
-	o.lease, o.since = state, now
-}
-
-// wrote notes that stored has replaced the lock of that resourceVersion. A nominee may give the lock back before the next look at
-// it, which then shows what was there before the nomination: by that alone it would be named again, and again.
-func (o *Observer) wrote(now time.Time, over string, stored *coordinationv1.Lease) {
-	o.unseen = ownWrite{lease: stateOf(stored), at: now, over: over}
-}
-
-// overdue has a nomination that nobody answered, and that is over, count as refused.
-func (o *Observer) overdue(now time.Time, l *coordinationv1.Lease) {
-	if l == nil || !o.lease.nominated || now.Before(o.ends(l)) {
-		return
-	}
-	if c := o.candidates[o.lease.holder]; c != nil && !c.refusedUntil.After(o.since) {
-		c.refuse(now)
-	}
-}
-
-// refuse notes that the candidate was named and gave the lock back without a write of its own.
-func (c *candidateState) refuse(now time.Time) {
-	c.backOff = min(max(2*c.backOff, 2*ElectionDuration), maxRefusalBackOff)
-	c.refusedUntil = now.Add(c.backOff)
 }
 
 // Plan says what to write at now, which is the coordinator's clock and must not jump; wall is what pingTime and
@@ -292,16 +157,6 @@ func (o *Observer) waits(now time.Time, best string, l *coordinationv1.Lease, p 
 		return false
 	}
 	return true
-}
-
-// ends is when the lease is over, unless it is renewed. A nominee has but an election duration to take it: whoever wrote it
-// in may have given it a longer lease, and it may have ended before that.
-func (o *Observer) ends(l *coordinationv1.Lease) time.Time {
-	lease := time.Duration(value(l.Spec.LeaseDurationSeconds)) * time.Second
-	if o.lease.nominated {
-		lease = min(lease, ElectionDuration)
-	}
-	return o.since.Add(lease)
 }
 
 // again asks to be called in d at the latest.

@@ -187,7 +187,7 @@ func (w *work) makeLock(ctx context.Context, name string, e Election) (made bool
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	lease, stored := freeLease(w.cfg.Namespace, name), (*coordinationv1.Lease)(nil)
-	switch left := w.tried.Add(unservedPeriod).Sub(time.Now()); {
+	switch left := time.Until(w.tried.Add(unservedPeriod)); {
 	case e.Lease != nil:
 		lease = e.Lease.DeepCopy()
 		ask(lease, strategy, true)
