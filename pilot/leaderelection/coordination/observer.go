@@ -150,4 +150,3 @@ func (o *Observer) ends(l *coordinationv1.Lease) time.Time {
 	}
 	return o.since.Add(lease)
 }
-
