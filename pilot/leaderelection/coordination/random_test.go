@@ -1,0 +1,83 @@
+package coordination
+
+import (
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// simSeeds is how many seeds an ordinary test run plays.
+const simSeeds = 300
+
+func simNumber(t *testing.T, variable string, otherwise uint64) (n uint64, given bool) {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise, false
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s=%q: give a number", variable, text)
+	}
+	return n, true
+}
+
+func simPlay(seed uint64, bug simBug, trace io.Writer) *simWorld {
+	return simRun(newSimWorld(seed, bug, trace))
+}
+
+// simPlayAll plays seeds from first on, on all CPUs, and hands each to got, one at a time, until that says that it is enough.
+func simPlayAll(first, seeds uint64, bug simBug, got func(*simWorld) bool) {
+	var next atomic.Uint64
+	var enough atomic.Bool
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for !enough.Load() {
+				nth := next.Add(1) - 1
+				if nth >= seeds {
+					return
+				}
+				w := simPlay(first+nth, bug, nil)
+				mu.Lock()
+				if !got(w) {
+					enough.Store(true)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestPlanAtRandom plays elections at random, by Observer.Plan: SIM_SEEDS=20000 plays more of them, SIM_SEED=17 that one
+// again, and prints it.
+func TestPlanAtRandom(t *testing.T) {
+	if seed, one := simNumber(t, "SIM_SEED", 0); one {
+		for _, v := range simPlay(seed, simBug{}, os.Stdout).checks.violations {
+			t.Error(v)
+		}
+		return
+	}
+	seeds, _ := simNumber(t, "SIM_SEEDS", simSeeds)
+	first, _ := simNumber(t, "SIM_FIRST", 0)
+	began := time.Now()
+	played, terms, broken := time.Duration(0), 0, map[simCheck]int{}
+	simPlayAll(first, seeds, simBug{}, func(w *simWorld) bool {
+		played += w.now
+		terms += w.checks.terms
+		for _, v := range w.checks.violations {
+			if broken[v.check]++; broken[v.check] <= 3 {
+				t.Errorf("seed %d: %v\n  replay: SIM_SEED=%d go test -count=1 -v -run TestPlanAtRandom ./pilot/leaderelection/coordination", w.seed, v, w.seed)
+			}
+		}
+		return true
+	})
+	t.Logf("%d seeds from %d in %v: %v of elections, %d terms; broken: %v", seeds, first, time.Since(began).Round(time.Millisecond), played.Round(time.Second), terms, broken)
+}
