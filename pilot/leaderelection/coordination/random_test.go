@@ -68,10 +68,13 @@ func TestPlanAtRandom(t *testing.T) {
 	seeds, _ := simNumber(t, "SIM_SEEDS", simSeeds)
 	first, _ := simNumber(t, "SIM_FIRST", 0)
 	began := time.Now()
-	played, terms, broken := time.Duration(0), 0, map[simCheck]int{}
+	played, terms, broken, most := time.Duration(0), 0, map[simCheck]int{}, map[simCheck]int{}
 	simPlayAll(first, seeds, simBug{}, func(w *simWorld) bool {
 		played += w.now
 		terms += w.checks.terms
+		for check, n := range w.checks.most {
+			most[check] = max(most[check], n)
+		}
 		for _, v := range w.checks.violations {
 			if broken[v.check]++; broken[v.check] <= 3 {
 				t.Errorf("seed %d: %v\n  replay: SIM_SEED=%d go test -count=1 -v -run TestPlanAtRandom ./pilot/leaderelection/coordination", w.seed, v, w.seed)
@@ -79,5 +82,5 @@ func TestPlanAtRandom(t *testing.T) {
 		}
 		return true
 	})
-	t.Logf("%d seeds from %d in %v: %v of elections, %d terms; broken: %v", seeds, first, time.Since(began).Round(time.Millisecond), played.Round(time.Second), terms, broken)
+	t.Logf("%d seeds from %d in %v: %v of elections, %d terms, at most %v; broken: %v", seeds, first, time.Since(began).Round(time.Millisecond), played.Round(time.Second), terms, most, broken)
 }

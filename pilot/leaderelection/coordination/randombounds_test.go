@@ -12,6 +12,8 @@ const (
 	simLeaderlessBound = simLeaseSeconds*time.Second + 3*ElectionDuration + 3*time.Second
 	// simNominationBound: a nomination runs out, and candidates are asked.
 	simNominationBound = 2*ElectionDuration + 2*time.Second
+	// simSettled: what was under way when the best one began to lead ends.
+	simSettled = 20 * time.Second
 	// simBestBound: the leader settles, two preferences, a drain.
 	simBestBound = simLeaseSeconds*time.Second + 6*ElectionDuration
 )
@@ -78,7 +80,13 @@ func (c *simChecks) leaderless() {
 	if d := c.w.now - max(c.ledAt, c.troubledAt); d > simLeaderlessBound && c.calmFor() > 0 {
 		c.violated(simLeaderless, "nobody leads for %v, though %s could: %s", d, able, simShown(c.w.store.lease))
 	}
-	if d := c.w.now - max(c.ledAt, c.troubledAt, c.w.store.since); state.nominated && d > simNominationBound && c.calmFor() > 0 {
+	bound := simNominationBound
+	for _, p := range c.w.candidates {
+		if p.name != state.holder && p.checked.times > 0 && c.w.now-p.checked.at < time.Minute {
+			bound = simNominationBound + ElectionDuration + 3*time.Second // its back-off ends meanwhile: it is asked, and then all others again
+		}
+	}
+	if d := c.w.now - max(c.ledAt, c.troubledAt, c.w.store.since); state.nominated && d > bound && c.calmFor() > 0 {
 		c.violated(simNomination, "%s was named %v ago and does not come, though %s could lead", state.holder, d, able)
 	}
 }
@@ -88,42 +96,41 @@ func (c *simChecks) isWorse(leader *simCandidate) bool {
 	if leader == nil {
 		return false
 	}
-	var all []*coordinationv1beta1.LeaseCandidate
-	for _, o := range simSorted(c.w.store.candidates) {
-		if p := c.w.candidate(o.Name); p == leader || p.alive && !p.silent {
-			all = append(all, o)
-		}
-	}
-	best := c.w.candidate(simBest(Situation{DefaultRevision: c.w.defaultRevision}, all))
+	best := c.w.candidate(c.best(func(p *simCandidate, _ *coordinationv1beta1.LeaseCandidate) bool {
+		return p == leader || p.alive && !p.silent
+	}))
 	return best != nil && best != leader && best.sound()
 }
 
-// settled reports whether the best candidate leads, of those whom a coordinator knows to be silent none.
-func (c *simChecks) settled(leader *simCandidate) bool {
-	if leader == nil {
-		return false
-	}
-	var all []*coordinationv1beta1.LeaseCandidate
-	for _, o := range simSorted(c.w.store.candidates) {
-		if !asked(o.Spec) {
+// best is the best of those that count.
+func (c *simChecks) best(counts func(*simCandidate, *coordinationv1beta1.LeaseCandidate) bool) string {
+	all := make([]*coordinationv1beta1.LeaseCandidate, 0, len(c.w.store.candidates))
+	for name, o := range c.w.store.candidates {
+		if counts(c.w.candidate(name), o) {
 			all = append(all, o)
 		}
 	}
-	return simBest(Situation{DefaultRevision: c.w.defaultRevision}, all) == leader.name
+	return simBest(c.w.defaultRevision, all)
+}
+
+// settled reports whether the best candidate leads. Who was asked and is silent does not count.
+func (c *simChecks) settled(leader *simCandidate) bool {
+	return leader != nil && c.best(func(_ *simCandidate, o *coordinationv1beta1.LeaseCandidate) bool { return !asked(o.Spec) }) == leader.name
 }
 
 // settledFor is for how long the best candidate has been leading, and nothing has changed.
 func (c *simChecks) settledFor() time.Duration {
-	if c.w.stormy || !c.settled(c.w.leader()) {
+	since := max(c.unsettledAt, c.troubledAt, c.ledSince)
+	if c.w.stormy || c.unsettledAt == c.w.now || !c.settled(c.w.leader()) {
 		return 0
 	}
-	return c.w.now - max(c.unsettledAt, c.troubledAt, c.ledSince)
+	return c.w.now - since
 }
 
 // lasting looks at what must not last beside a leader.
 func (c *simChecks) lasting(leader *simCandidate) {
 	now, l := c.w.now, c.w.store.lease
-	if d := c.settledFor(); d > 20*time.Second {
+	if d := c.settledFor(); d > simSettled {
 		if who := preferred(l); who != "" {
 			c.violated(simUnsettled, "for %v %s leads and is best, and the lock prefers %s", d, leader.name, who)
 		}

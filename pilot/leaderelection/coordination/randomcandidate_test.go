@@ -35,6 +35,7 @@ type simCandidate struct {
 	late     time.Duration // by how much its next claim is late
 	long     time.Duration // by how much its next drain is longer
 
+	binary            string
 	labels            map[string]string
 	lease             *coordinationv1.Lease
 	object            *coordinationv1beta1.LeaseCandidate
@@ -44,13 +45,13 @@ type simCandidate struct {
 	leading, draining bool
 	drained, busy     bool
 	acked, settled    time.Duration
-	lost              int32 // the transitions of a term whose cover has ended
+	lost              leaseState // of a term whose cover has ended
 	checked           simBlame
 }
 
 func (w *simWorld) start() {
 	p := &simCandidate{
-		w: w, name: fmt.Sprintf("pod-%d", w.named), alive: true, skew: w.between(-10*time.Minute, 10*time.Minute), lost: -1,
+		w: w, name: fmt.Sprintf("pod-%d", w.named), alive: true, skew: w.between(-10*time.Minute, 10*time.Minute), binary: []string{"1.0.0", "1.1.0"}[w.rng.IntN(2)],
 		labels: map[string]string{RevisionLabel: simRevisions[w.rng.IntN(2)]}, lease: w.store.lease,
 	}
 	w.named++
@@ -76,10 +77,10 @@ func (p *simCandidate) publish() {
 	at := metav1.NewMicroTime(p.wall())
 	err := p.w.store.createCandidate(&coordinationv1beta1.LeaseCandidate{
 		ObjectMeta: metav1.ObjectMeta{Name: p.name, Labels: p.labels},
-		Spec:       coordinationv1beta1.LeaseCandidateSpec{LeaseName: simLease, BinaryVersion: "1.0.0", Strategy: coordinationv1.CoordinatedLeaseStrategy(DefaultRevision), RenewTime: &at},
+		Spec:       coordinationv1beta1.LeaseCandidateSpec{LeaseName: simLease, BinaryVersion: p.binary, Strategy: coordinationv1.CoordinatedLeaseStrategy(DefaultRevision), RenewTime: &at},
 	})
 	if err == nil {
-		p.w.tracef("%s publishes itself", p.name)
+		p.w.trouble("%s publishes itself", p.name)
 	}
 }
 
@@ -132,7 +133,7 @@ func (p *simCandidate) look() {
 	case s.nominated:
 		p.leading, p.draining = false, false
 		p.heed()
-	case s.transitions == p.lost:
+	case s.uid == p.lost.uid && s.transitions == p.lost.transitions:
 	case !p.leading:
 		p.lead() // its own claim, whose reply has not come
 	default:
@@ -251,7 +252,7 @@ func (p *simCandidate) keep(term int) {
 	}
 	if p.w.now > p.acked+simCover {
 		p.w.tracef("%s could not renew, and leads no more", p.name)
-		p.leading, p.draining, p.lost = false, false, stateOf(p.lease).transitions
+		p.leading, p.draining, p.lost = false, false, stateOf(p.lease)
 		return
 	}
 	p.w.after(simRenewPeriod, func() { p.keep(term) })

@@ -18,6 +18,7 @@ const (
 	simNilHolder   simCheck = "nil-holder"  // a coordinator writes a nil holder
 	simStrategy    simCheck = "strategy"    // it writes a lock that another strategy's coordinator has
 	simSilent      simCheck = "silent"      // it chooses somebody who has not answered
+	simBetter      simCheck = "better"      // it chooses somebody though a better one has answered
 	simRefused     simCheck = "refused"     // it chooses somebody who has just given the lock back
 	simDisturbed   simCheck = "disturbed"   // it prefers another to a leader who goes before that one
 	simAgain       simCheck = "again"       // it prefers again at once whom it has waited for in vain
@@ -34,7 +35,7 @@ const (
 )
 
 var simAllChecks = []simCheck{
-	simGuard, simLive, simNilHolder, simStrategy, simSilent, simRefused, simDisturbed, simAgain, simPreferences, simQuiet, simUnsettled,
+	simGuard, simLive, simNilHolder, simStrategy, simSilent, simBetter, simRefused, simDisturbed, simAgain, simPreferences, simQuiet, simUnsettled,
 	simPings, simEffort, simCollected, simUncollected, simNomination, simLeaderless, simBestLeads,
 }
 
@@ -69,6 +70,8 @@ type simChecks struct {
 	unsettledAt     time.Duration // until when it was not so that the best one leads
 	worseAt         time.Duration // until when nobody better than the leader could lead
 	withdrawals     simBlame      // of preferences, in this term
+
+	most map[simCheck]int // that was counted of what is bounded
 }
 
 func (c *simChecks) violated(check simCheck, format string, args ...any) {
@@ -126,10 +129,25 @@ func (c *simChecks) stored(was, l *coordinationv1.Lease) {
 	case who != "" && c.w.stormy:
 	case who != "":
 		c.preferring = append(c.preferring, c.w.now)
-		c.within(simPreferences, c.preferring, time.Minute, 4+2*simCount(c.causes, c.w.now-time.Minute), "preferences")
+		most := 4 + simCount(c.causes, c.w.now-time.Minute)
+		if !c.alone() {
+			most *= 2 // neither knows of the other's back-off
+		}
+		c.within(simPreferences, c.preferring, time.Minute, most, "preferences")
 	case before.holder == after.holder:
 		c.withdrawals = simBlame{c.withdrawals.times + 1, c.w.now}
 	}
+}
+
+// alone reports whether there was one coordinator at a time for a minute.
+func (c *simChecks) alone() bool {
+	n := 0
+	for _, coordinator := range c.w.coordinators {
+		if coordinator.active || c.w.now-coordinator.began < time.Minute {
+			n++
+		}
+	}
+	return n < 2
 }
 
 func simCount(times []time.Duration, since time.Duration) (n int) {
@@ -140,7 +158,12 @@ func simCount(times []time.Duration, since time.Duration) (n int) {
 }
 
 func (c *simChecks) within(check simCheck, times []time.Duration, span time.Duration, most int, what string) {
-	if n := simCount(times, c.w.now-span); n > most {
+	n := simCount(times, c.w.now-span)
+	if c.most == nil {
+		c.most = map[simCheck]int{}
+	}
+	c.most[check] = max(c.most[check], n)
+	if n > most {
 		c.violated(check, "%d %s in %v, and %d are allowed", n, what, span, most)
 	}
 }
@@ -160,7 +183,7 @@ func (c *simChecks) effort(by *simCoordinator, requests int) {
 	for range requests {
 		c.requests[by.id] = append(c.requests[by.id], c.w.now)
 	}
-	c.within(simEffort, c.requests[by.id], 2*ElectionDuration, 60, "requests")
+	c.within(simEffort, c.requests[by.id], 2*ElectionDuration, 45, "requests")
 }
 
 func (c *simChecks) collected(by *simCoordinator, object *coordinationv1beta1.LeaseCandidate) {

@@ -23,6 +23,7 @@ type simKnown struct {
 	renewed, pinged int64
 	answered, asked time.Time
 	refused         time.Time
+	tried           bool // it was named or preferred, or has led
 }
 
 // simWithdrawn is a preference that was given up, in which term and after how many troubles.
@@ -56,6 +57,14 @@ func (m *simMemory) observe(now time.Time, e Election) {
 	if who := preferred(e.Lease); who != m.preferred {
 		m.preferred, m.since = who, now
 	}
+	m.try(m.preferred)
+}
+
+func (m *simMemory) try(who string) {
+	if k, ok := m.candidates[who]; ok {
+		k.tried = true
+		m.candidates[who] = k
+	}
 }
 
 func (m *simMemory) observeLock(now time.Time, state leaseState) {
@@ -71,15 +80,18 @@ func (m *simMemory) observeLock(now time.Time, state leaseState) {
 		m.withdrawn = nil
 	}
 	m.lock = state
+	m.try(state.holder)
 }
 
 func (m *simMemory) wrote(over string, stored *coordinationv1.Lease) {
 	m.over, m.lock = over, stateOf(stored)
+	m.try(m.lock.holder)
+	m.try(preferred(stored))
 }
 
 // planned looks at what a coordinator plans, with what it sees.
 func (c *simChecks) planned(by *simCoordinator, e Election, p Plan) {
-	if c.settledFor() > 20*time.Second && (len(p.Ping) > 0 || p.Lease != nil) {
+	if (len(p.Ping) > 0 || p.Lease != nil) && c.settledFor() > simSettled {
 		c.violated(simQuiet, "coordinator %d writes although nothing has changed for %v: %v", by.id, c.settledFor(), p)
 	}
 	c.effort(by, len(p.Ping)+len(p.Collect))
@@ -99,9 +111,9 @@ func (c *simChecks) planned(by *simCoordinator, e Election, p Plan) {
 	holder, before := value(p.Lease.Spec.HolderIdentity), value(e.Lease.Spec.HolderIdentity)
 	switch who, was := preferred(p.Lease), preferred(e.Lease); {
 	case holder != before:
-		c.chosen(by, holder)
+		c.chosen(by, e, holder)
 	case who != "" && who != was:
-		c.chosen(by, who)
+		c.chosen(by, e, who)
 		c.prefers(by, e, who)
 	case who == "" && was != "" && by.memory.since.Add(ElectionDuration).Compare(by.clock()) <= 0:
 		if by.memory.withdrawn == nil {
@@ -112,7 +124,7 @@ func (c *simChecks) planned(by *simCoordinator, e Election, p Plan) {
 }
 
 // chosen looks at whom a coordinator names or prefers: somebody who has answered, and has not just refused.
-func (c *simChecks) chosen(by *simCoordinator, who string) {
+func (c *simChecks) chosen(by *simCoordinator, e Election, who string) {
 	now, k := by.clock(), by.memory.candidates[who]
 	switch {
 	case k.uid == "":
@@ -121,6 +133,13 @@ func (c *simChecks) chosen(by *simCoordinator, who string) {
 		c.violated(simSilent, "coordinator %d chooses %s, who has not answered", by.id, who)
 	case !k.refused.IsZero() && now.Sub(k.refused) < 2*ElectionDuration:
 		c.violated(simRefused, "coordinator %d chooses %s, who has given the lock back %v ago", by.id, who, now.Sub(k.refused))
+	}
+	able := slices.DeleteFunc(slices.Clone(e.Candidates), func(o *coordinationv1beta1.LeaseCandidate) bool {
+		k := by.memory.candidates[o.Name]
+		return o.Name != who && (k.tried || asked(o.Spec) || k.answered.IsZero() || now.Sub(k.answered) >= ElectionDuration)
+	})
+	if best := simBest(e.Situation.DefaultRevision, able); best != who && k.uid != "" {
+		c.violated(simBetter, "coordinator %d chooses %s, and %s, who is better, has answered", by.id, who, best)
 	}
 }
 
@@ -138,7 +157,7 @@ func (c *simChecks) prefers(by *simCoordinator, e Election, who string) {
 	both = slices.DeleteFunc(both, func(o *coordinationv1beta1.LeaseCandidate) bool {
 		return o.Name != who && (o.Name != holder || asked(o.Spec) && now.Sub(k.asked) >= ElectionDuration)
 	})
-	if best := simBest(e.Situation, both); best == holder {
+	if best := simBest(e.Situation.DefaultRevision, both); best == holder {
 		c.violated(simDisturbed, "coordinator %d prefers %s to %s, who leads and is better", by.id, who, holder)
 	}
 }
