@@ -4,7 +4,9 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,6 +28,9 @@ func simNumber(t *testing.T, variable string, otherwise uint64) (n uint64, given
 	}
 	return n, true
 }
+
+// simBugSeeds is within how many seeds each planted bug has to be caught.
+const simBugSeeds = 1000
 
 func simPlay(seed uint64, bug simBug, trace io.Writer) *simWorld {
 	return simRun(newSimWorld(seed, bug, trace))
@@ -83,4 +88,50 @@ func TestPlanAtRandom(t *testing.T) {
 		return true
 	})
 	t.Logf("%d seeds from %d in %v: %v of elections, %d terms, at most %v; broken: %v", seeds, first, time.Since(began).Round(time.Millisecond), played.Round(time.Second), terms, most, broken)
+}
+
+// TestPlanAtRandomPlayedAgain: without that, no failing seed could be played again.
+func TestPlanAtRandomPlayedAgain(t *testing.T) {
+	for seed := range uint64(5) {
+		var traces [2]strings.Builder
+		for i := range traces {
+			simPlay(seed, simBug{}, &traces[i])
+		}
+		if traces[0].Len() == 0 || traces[0].String() != traces[1].String() {
+			t.Errorf("seed %d plays differently the second time", seed)
+		}
+	}
+}
+
+// TestPlanAtRandomPlantedBugs shows that each check can fail: SIM_BUG=nil-holder SIM_SEED=17 plays one seed with one bug, and prints it.
+func TestPlanAtRandomPlantedBugs(t *testing.T) {
+	proven := map[simCheck]bool{}
+	for _, bug := range slices.Concat(simChoiceBugs, simEffortBugs) {
+		if name := os.Getenv("SIM_BUG"); name != "" {
+			if name == bug.name {
+				seed, _ := simNumber(t, "SIM_SEED", 0)
+				t.Log(simPlay(seed, bug, os.Stdout).checks.violations)
+			}
+			continue
+		}
+		played, others := 0, map[simCheck]int{}
+		simPlayAll(0, simBugSeeds, bug, func(w *simWorld) bool {
+			played++
+			for _, v := range w.checks.violations {
+				others[v.check]++
+			}
+			return others[bug.check] == 0
+		})
+		if others[bug.check] == 0 {
+			t.Errorf("%s is not caught by %s within %d seeds; by others: %v", bug.name, bug.check, played, others)
+			continue
+		}
+		proven[bug.check] = true
+		t.Logf("%-24s caught by %-12s within %3d seeds: %v", bug.name, bug.check, played, others)
+	}
+	for _, check := range simAllChecks {
+		if !proven[check] && os.Getenv("SIM_BUG") == "" {
+			t.Errorf("no planted bug is caught by %s: nothing shows that it can fail", check)
+		}
+	}
 }

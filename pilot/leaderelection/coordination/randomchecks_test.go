@@ -24,6 +24,7 @@ const (
 	simAgain       simCheck = "again"       // it prefers again at once whom it has waited for in vain
 	simPreferences simCheck = "preferences" // there are more preferences than causes
 	simQuiet       simCheck = "quiet"       // it writes although the best one leads and nothing has changed
+	simHandover    simCheck = "handover"    // a leader is left waiting to hand over to a worse one
 	simUnsettled   simCheck = "unsettled"   // a preference, or a wrong strategy, stays beside the best leader
 	simPings       simCheck = "pings"       // a candidate is asked more often than its answers run out
 	simEffort      simCheck = "effort"      // a coordinator sends many requests
@@ -35,7 +36,7 @@ const (
 )
 
 var simAllChecks = []simCheck{
-	simGuard, simLive, simNilHolder, simStrategy, simSilent, simBetter, simRefused, simDisturbed, simAgain, simPreferences, simQuiet, simUnsettled,
+	simGuard, simLive, simNilHolder, simStrategy, simSilent, simBetter, simRefused, simDisturbed, simAgain, simPreferences, simQuiet, simHandover, simUnsettled,
 	simPings, simEffort, simCollected, simUncollected, simNomination, simLeaderless, simBestLeads,
 }
 
@@ -80,6 +81,7 @@ func (c *simChecks) violated(check simCheck, format string, args ...any) {
 	}
 	text := fmt.Sprintf("%.3fs: ", c.w.now.Seconds()) + fmt.Sprintf(format, args...)
 	c.violations = append(c.violations, simViolation{check, text})
+	c.w.shown = c.w.shown || check == c.w.bug.check
 	c.w.tracef("!! %s: %s", check, text)
 }
 
@@ -124,6 +126,9 @@ func (c *simChecks) stored(was, l *coordinationv1.Lease) {
 		c.withdrawals = simBlame{}
 		c.causes = append(c.causes, c.w.now)
 	}
+	if before.holder != "" && !before.nominated && after.nominated && preferred(was) == after.holder && after.transitions > before.transitions {
+		c.handedOver(before.holder, after.holder)
+	}
 	switch old, who := preferred(was), preferred(l); {
 	case old == who:
 	case who != "" && c.w.stormy:
@@ -136,6 +141,16 @@ func (c *simChecks) stored(was, l *coordinationv1.Lease) {
 		c.within(simPreferences, c.preferring, time.Minute, most, "preferences")
 	case before.holder == after.holder:
 		c.withdrawals = simBlame{c.withdrawals.times + 1, c.w.now}
+	}
+}
+
+// handedOver looks at a handover: by then a preference that had become wrong was withdrawn.
+func (c *simChecks) handedOver(from, to string) {
+	best := c.best(func(p *simCandidate, o *coordinationv1beta1.LeaseCandidate) bool {
+		return p.name == to || p.name == from && !asked(o.Spec)
+	})
+	if best == from && c.calmFor() > 2*time.Second {
+		c.violated(simHandover, "%s hands over to %s, who is worse, and nothing has changed for %v", from, to, c.calmFor())
 	}
 }
 

@@ -33,6 +33,7 @@ type simCoordinator struct {
 	situation  Situation
 	observer   *Observer
 	memory     simMemory
+	notes      map[string]time.Time // of a planted bug
 }
 
 func (w *simWorld) addCoordinator(id int) {
@@ -61,7 +62,7 @@ func (c *simCoordinator) elect(active bool) {
 	c.active, c.observer, c.wake, c.failures, c.busy = active, nil, 0, 0, false
 	c.term++
 	c.began = c.w.now
-	c.memory = simMemory{}
+	c.memory, c.notes = simMemory{}, nil
 	c.look()
 }
 

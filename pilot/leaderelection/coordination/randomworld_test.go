@@ -33,7 +33,7 @@ type simWorld struct {
 	bug             simBug
 	checks          simChecks
 
-	stormy bool
+	stormy, shown bool
 	// Ambushes wait for their moment: who is named next dies, who is preferred next dies before the handover, who is asked next is deleted.
 	killNamed, killPreferred, deleteAsked bool
 }
@@ -75,10 +75,10 @@ func (w *simWorld) at(at time.Duration, f func()) {
 
 func (w *simWorld) after(d time.Duration, f func()) { w.at(w.now+d, f) }
 
-// runFor plays what happens in d.
+// runFor plays what happens in d, unless what is to be shown is shown.
 func (w *simWorld) runFor(d time.Duration) {
 	end := w.now + d
-	for len(w.queue) > 0 && w.queue[0].at <= end {
+	for len(w.queue) > 0 && w.queue[0].at <= end && !w.shown {
 		e := heap.Pop(&w.queue).(simEvent)
 		w.now = e.at
 		e.f()
@@ -203,5 +203,5 @@ func (w *simWorld) trouble(format string, args ...any) {
 // tick looks at what must not last.
 func (w *simWorld) tick() {
 	w.checks.tick()
-	w.after(500*time.Millisecond, w.tick)
+	w.after(time.Second, w.tick)
 }
