@@ -112,7 +112,7 @@ func (w *simWorld) act() {
 		return
 	}
 	acts := []func(*simCandidate){
-		(*simCandidate).crash, (*simCandidate).stop, w.silence, w.unwilling, w.lateness, w.label, w.label, w.flip, w.flip, w.flip,
+		(*simCandidate).crash, (*simCandidate).stop, w.silence, w.unwilling, w.unwilling, w.stumble, w.lateness, w.label, w.label, w.flip, w.flip, w.flip,
 		w.edit, w.deletion, w.restart, w.restart, w.ambush, w.ambush,
 	}
 	acts[w.rng.IntN(len(acts))](p)
@@ -125,8 +125,34 @@ func (w *simWorld) silence(p *simCandidate) {
 }
 
 func (w *simWorld) unwilling(p *simCandidate) {
+	if p.stuck || w.chance(0.3) {
+		p.stuck = !p.stuck
+		w.trouble("%s is stuck: %v", p.name, p.stuck)
+		p.look()
+		return
+	}
 	p.refuses = !p.refuses
 	w.trouble("%s refuses to lead: %v", p.name, p.refuses)
+}
+
+// stumble has the leader give the lock up, and stay a candidate: the only one, perhaps, until another comes.
+func (w *simWorld) stumble(*simCandidate) {
+	p := w.leader()
+	if p == nil {
+		return
+	}
+	w.trouble("%s gives up", p.name)
+	p.drain()
+	if w.chance(0.5) {
+		return
+	}
+	for _, other := range w.candidates {
+		if other != p && other.alive {
+			other.crash()
+			_ = w.store.deleteCandidate(other.name, "")
+		}
+	}
+	w.after(w.between(time.Second, 6*time.Second), w.start)
 }
 
 // lateness has a claim come about when its nomination is over, or a drain last longer than it is waited for.

@@ -20,7 +20,7 @@ const (
 
 // sound reports whether a candidate would lead if it were named, and a coordinator has no reason to think otherwise.
 func (p *simCandidate) sound() bool {
-	return p.alive && !p.silent && !p.refuses && !p.stopping && p.reachable() && p.w.store.candidates[p.name] != nil && p.checked.over(p.w.now)
+	return p.alive && !p.silent && !p.refuses && !p.stuck && !p.stopping && p.reachable() && p.w.store.candidates[p.name] != nil && p.checked.over(p.w.now)
 }
 
 // calmFor is for how long nothing has gone wrong.

@@ -30,6 +30,7 @@ type simCandidate struct {
 	alive    bool
 	silent   bool          // it does not answer
 	refuses  bool          // it gives the lock back when it is named
+	stuck    bool          // it does neither that nor takes it
 	stopping bool          // it ends in order
 	cut      time.Duration // it reaches nobody, and hears of nothing, before
 	late     time.Duration // by how much its next claim is late
@@ -144,11 +145,15 @@ func (p *simCandidate) look() {
 // heed takes the lock that it was named for, or gives it back.
 func (p *simCandidate) heed() {
 	version := p.lease.ResourceVersion
-	if p.heeded == version {
+	if p.heeded == version || p.stuck {
 		return
 	}
 	p.heeded = version
-	delay := p.w.between(5*time.Millisecond, 500*time.Millisecond) + p.late
+	longest := 500 * time.Millisecond
+	if p.w.chance(0.3) {
+		longest = 2 * time.Millisecond
+	}
+	delay := p.w.between(0, longest) + p.late
 	if p.late > 0 {
 		p.w.trouble("%s is %v late", p.name, p.late)
 		p.w.after(p.late, func() { p.w.trouble("%s was late", p.name) })
@@ -269,7 +274,13 @@ func (p *simCandidate) keep(term int) {
 func (p *simCandidate) yield() {
 	who := preferred(p.lease)
 	prefers := strategyOf(p.lease) != "" && who != "" && who != p.name
-	if !p.leading || p.draining || p.w.now < p.settled || !p.stopping && !prefers {
+	if p.w.now >= p.settled && (p.stopping || prefers) {
+		p.drain()
+	}
+}
+
+func (p *simCandidate) drain() {
+	if !p.leading || p.draining {
 		return
 	}
 	p.draining = true

@@ -22,7 +22,7 @@ type simKnown struct {
 	uid             string
 	renewed, pinged int64
 	answered, asked time.Time
-	refused         time.Time
+	refused, gave   time.Time
 	tried           bool // it was named or preferred, or has led
 }
 
@@ -68,12 +68,16 @@ func (m *simMemory) try(who string) {
 }
 
 func (m *simMemory) observeLock(now time.Time, state leaseState) {
-	if k, ok := m.candidates[m.lock.holder]; ok && m.lock.nominated && state.holder == "" && state.uid == m.lock.uid {
-		k.refused = now
+	if k, ok := m.candidates[m.lock.holder]; ok && state.holder == "" && state.uid == m.lock.uid {
+		if m.lock.nominated {
+			k.refused = now
+		} else {
+			k.gave = now
+		}
 		m.candidates[m.lock.holder] = k
 	}
 	if k, ok := m.candidates[state.holder]; ok && !state.nominated {
-		k.refused = time.Time{}
+		k.refused, k.gave = time.Time{}, time.Time{}
 		m.candidates[state.holder] = k
 	}
 	if m.lock.uid != state.uid || m.lock.transitions != state.transitions {
@@ -138,7 +142,9 @@ func (c *simChecks) chosen(by *simCoordinator, e Election, who string) {
 		k := by.memory.candidates[o.Name]
 		return o.Name != who && (k.tried || asked(o.Spec) || k.answered.IsZero() || now.Sub(k.answered) >= ElectionDuration)
 	})
-	if best := simBest(e.Situation.DefaultRevision, able); best != who && k.uid != "" {
+	if len(able) > 1 && !k.gave.IsZero() && now.Sub(k.gave) < ElectionDuration {
+		c.violated(simRefused, "coordinator %d chooses %s, who has given the lock up %v ago, and another has answered", by.id, who, now.Sub(k.gave))
+	} else if best := simBest(e.Situation.DefaultRevision, able); best != who && k.uid != "" {
 		c.violated(simBetter, "coordinator %d chooses %s, and %s, who is better, has answered", by.id, who, best)
 	}
 }

@@ -90,7 +90,7 @@ func (s *simStore) putLease(l *coordinationv1.Lease) (*coordinationv1.Lease, err
 	}
 	l = l.DeepCopy()
 	l.ResourceVersion = s.lease.ResourceVersion
-	if equality.Semantic.DeepEqual(l, s.lease) {
+	if stateOf(l) == stateOf(s.lease) && equality.Semantic.DeepEqual(l, s.lease) {
 		return s.lease, nil
 	}
 	s.stamp(&l.ObjectMeta)

@@ -104,6 +104,9 @@ var errSimUnknown = errors.New("no reply came")
 // requests arrive after their sender has given them up.
 func (w *simWorld) call(reachable bool, arrive func() error, reply func(error)) {
 	there, back := w.between(time.Millisecond, 5*time.Millisecond), w.between(time.Millisecond, 5*time.Millisecond)
+	if w.chance(0.1) {
+		back = w.between(0, 100*time.Millisecond)
+	}
 	if !reachable {
 		w.after(requestTimeout, func() { reply(errSimUnknown) })
 		return
