@@ -14,7 +14,7 @@ import (
 )
 
 // simSeeds is how many seeds an ordinary test run plays.
-const simSeeds = 300
+const simSeeds = 200
 
 func simNumber(t *testing.T, variable string, otherwise uint64) (n uint64, given bool) {
 	t.Helper()

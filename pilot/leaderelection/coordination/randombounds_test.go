@@ -99,7 +99,7 @@ func (c *simChecks) isWorse(leader *simCandidate) bool {
 	best := c.w.candidate(c.best(func(p *simCandidate, _ *coordinationv1beta1.LeaseCandidate) bool {
 		return p == leader || p.alive && !p.silent
 	}))
-	return best != nil && best != leader && best.sound()
+	return best != nil && best != leader && best.sound() && best.labels[FitLabel] != "false" // for whom no term need end
 }
 
 // best is the best of those that count.

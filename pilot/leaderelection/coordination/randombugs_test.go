@@ -42,14 +42,18 @@ func (c *simCoordinator) led(l *coordinationv1.Lease) bool {
 
 // naming is the lock with who as its holder.
 func (c *simCoordinator) naming(e Election, who string) *coordinationv1.Lease {
-	p := Plan{}
-	p.name(who, false, c.wall(), e)
-	return p.Lease
+	l := simPreferring(e, "")
+	seconds, at := int32(nominationSeconds), After(c.wall(), l.Spec.RenewTime)
+	l.Spec.HolderIdentity, l.Spec.AcquireTime, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &who, nil, &seconds, &at
+	return l
 }
 
 func simPreferring(e Election, who string) *coordinationv1.Lease {
 	l := e.Lease.DeepCopy()
-	prefer(l, who, false)
+	l.Spec.PreferredHolder = nil
+	if who != "" {
+		l.Spec.PreferredHolder = &who
+	}
 	return l
 }
 

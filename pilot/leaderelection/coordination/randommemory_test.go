@@ -108,7 +108,7 @@ func (c *simChecks) planned(by *simCoordinator, e Election, p Plan) {
 	}
 	switch written := strategyOf(e.Lease); {
 	case written == DefaultRevision:
-	case written == "" && wiped(e) && stateOf(e.Lease) == stateOf(p.Lease) && preferred(e.Lease) == preferred(p.Lease):
+	case written == "" && e.wipedBeside() && stateOf(e.Lease) == stateOf(p.Lease) && preferred(e.Lease) == preferred(p.Lease):
 	default:
 		c.violated(simStrategy, "coordinator %d writes the lock of strategy %q: %v", by.id, written, p)
 	}
@@ -125,6 +125,12 @@ func (c *simChecks) planned(by *simCoordinator, e Election, p Plan) {
 		}
 		by.memory.withdrawn[was] = simWithdrawn{by.clock(), stateOf(e.Lease).transitions, c.troubles}
 	}
+}
+
+// wipedBeside reports whether a lock without a strategy is free, or held by a candidate.
+func (e Election) wipedBeside() bool {
+	holder := value(e.Lease.Spec.HolderIdentity)
+	return holder == "" || slices.ContainsFunc(e.Candidates, func(o *coordinationv1beta1.LeaseCandidate) bool { return o.Name == holder })
 }
 
 // chosen looks at whom a coordinator names or prefers: somebody who has answered, and has not just refused.
