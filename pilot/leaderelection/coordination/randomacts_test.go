@@ -52,9 +52,9 @@ func (w *simWorld) storm() {
 	for _, c := range w.coordinators {
 		c.paused, c.lagged = w.now, w.now
 	}
-	// What was late comes before bounds count.
+	w.late = w.now + 2*requestTimeout
 	w.trouble("the storm is over")
-	w.after(2*requestTimeout, func() { w.trouble("what was late in the storm has come") })
+	w.at(w.late, func() { w.trouble("what was late in the storm has come") })
 	w.runFor(w.between(0, time.Minute))
 }
 

@@ -25,7 +25,7 @@ func (p *simCandidate) sound() bool {
 
 // calmFor is for how long nothing has gone wrong.
 func (c *simChecks) calmFor() time.Duration {
-	if c.w.stormy {
+	if c.w.stormy || c.w.now < c.w.late {
 		return 0
 	}
 	return c.w.now - c.troubledAt

@@ -145,8 +145,8 @@ func (c *simChecks) chosen(by *simCoordinator, e Election, who string) {
 		c.violated(simRefused, "coordinator %d chooses %s, who has given the lock back %v ago", by.id, who, now.Sub(k.refused))
 	}
 	able := slices.DeleteFunc(slices.Clone(e.Candidates), func(o *coordinationv1beta1.LeaseCandidate) bool {
-		k := by.memory.candidates[o.Name]
-		return o.Name != who && (k.tried || asked(o.Spec) || k.answered.IsZero() || now.Sub(k.answered) >= ElectionDuration)
+		k, unfit := by.memory.candidates[o.Name], o.Labels[FitLabel] == "false" && value(e.Lease.Spec.HolderIdentity) != ""
+		return o.Name != who && (k.tried || unfit || asked(o.Spec) || k.answered.IsZero() || now.Sub(k.answered) >= ElectionDuration)
 	})
 	if len(able) > 1 && !k.gave.IsZero() && now.Sub(k.gave) < ElectionDuration {
 		c.violated(simRefused, "coordinator %d chooses %s, who has given the lock up %v ago, and another has answered", by.id, who, now.Sub(k.gave))

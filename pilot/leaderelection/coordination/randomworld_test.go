@@ -34,6 +34,7 @@ type simWorld struct {
 	checks          simChecks
 
 	stormy, shown bool
+	late          time.Duration // what was late in the last storm has come by then
 	// Ambushes wait for their moment: who is named next dies, who is preferred next dies before the handover, who is asked next is deleted.
 	killNamed, killPreferred, deleteAsked bool
 }
