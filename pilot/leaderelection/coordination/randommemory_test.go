@@ -80,7 +80,7 @@ func (m *simMemory) observeLock(now time.Time, state leaseState) {
 		k.refused, k.gave = time.Time{}, time.Time{}
 		m.candidates[state.holder] = k
 	}
-	if m.lock.uid != state.uid || m.lock.transitions != state.transitions {
+	if m.lock.uid != state.uid || m.lock.transitions != state.transitions || m.lock.holder != state.holder {
 		m.withdrawn = nil
 	}
 	m.lock = state
