@@ -85,7 +85,7 @@ func (c *simChecks) violated(check simCheck, format string, args ...any) {
 	c.w.tracef("!! %s: %s", check, text)
 }
 
-// backOff is for how long a coordinator may leave somebody alone, at most.
+// over reports whether no coordinator leaves that candidate alone any more.
 func (b simBlame) over(now time.Duration) bool {
 	if b.times == 0 {
 		return true

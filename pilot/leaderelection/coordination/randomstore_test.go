@@ -49,7 +49,7 @@ func (s *simStore) born(o *metav1.ObjectMeta) {
 	s.stamp(o)
 }
 
-// comparable reports why an update of was by o is refused. One without a version is not: who sends it is to be noticed.
+// simCompare says why an update of was by o is refused. One without a version is not: who sends it is to be noticed.
 func simCompare(was, o metav1.Object) error {
 	if o.GetUID() != was.GetUID() || o.GetResourceVersion() != "" && o.GetResourceVersion() != was.GetResourceVersion() {
 		return errSimConflict
@@ -155,7 +155,7 @@ func (s *simStore) spread(name string, c *coordinationv1beta1.LeaseCandidate) {
 	s.w.after(20*time.Millisecond, s.w.kubernetes)
 }
 
-// sorted are the objects in one order.
+// simSorted are the objects in one order.
 func simSorted(objects map[string]*coordinationv1beta1.LeaseCandidate) []*coordinationv1beta1.LeaseCandidate {
 	return slices.SortedFunc(maps.Values(objects), func(a, b *coordinationv1beta1.LeaseCandidate) int { return cmp.Compare(a.Name, b.Name) })
 }
