@@ -55,15 +55,14 @@ func TestTheFeatureIsSwitchedOffAndOn(t *testing.T) {
 			w.restart(feature...)
 		}
 	}()
-	controller := w.coordinate()
+	w.coordinate()
 	stable, canary := w.candidate("stable-1", "stable"), w.candidate("canary-1", "canary")
 	w.member("stable-1", "stable", stable)
 	w.member("canary-1", "canary", canary)
 	leases := w.admin().Kube().CoordinationV1().Leases(w.home)
 	flip := func(to string, leads *candidate) {
 		t.Helper()
-		w.revision.Store(&to)
-		controller.Reconsider()
+		w.revision.Set(to)
 		w.await(to+" leads", leads.leads.Load)
 	}
 	w.await("the default revision leads", stable.leads.Load)
@@ -78,7 +77,7 @@ func TestTheFeatureIsSwitchedOffAndOn(t *testing.T) {
 
 	w.restart()
 	if !canary.leads.Load() {
-		t.Error("the leader does not work after the restart, and its lease is long")
+		t.Errorf("the leader does not work after the restart, and its lease is long:\n%s", canary.log.String())
 	}
 	flip("stable", stable)
 	after, err := leases.Get(t.Context(), "x", metav1.GetOptions{})
