@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
@@ -65,15 +64,7 @@ func TestDeletedBetweenPingAndChoice(t *testing.T) {
 	candidates := w.admin().Kube().CoordinationV1beta1().LeaseCandidates(w.home)
 	coordinator := w.coordinate()
 	renewed := metav1.NewMicroTime(time.Now())
-	_, err := candidates.Create(t.Context(), &coordinationv1beta1.LeaseCandidate{
-		ObjectMeta: metav1.ObjectMeta{Name: "stable-1.x", Labels: map[string]string{coordination.RevisionLabel: "stable"}},
-		Spec: coordinationv1beta1.LeaseCandidateSpec{
-			LeaseName: "x", BinaryVersion: "1.0.0", EmulationVersion: "1.0.0", Strategy: coordination.DefaultRevision, RenewTime: &renewed,
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.published("stable-1", coordination.DefaultRevision, &renewed, map[string]string{coordination.RevisionLabel: "stable"})
 	w.await("it is asked", func() bool { return w.leaseCandidate("stable-1").Spec.PingTime != nil })
 	other := w.candidate("canary-1", "canary", brisk)
 	w.await("the other has been asked", func() bool {

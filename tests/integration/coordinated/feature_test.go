@@ -50,6 +50,7 @@ func (w *world) restart(args ...string) {
 // members while there are no LeaseCandidates.
 func TestTheFeatureIsSwitchedOffAndOn(t *testing.T) {
 	w := newWorld(t)
+	w.patience *= 3 // a watch that an API server's restart has ended begins again after up to a minute
 	defer func() {
 		if t.Failed() {
 			w.restart(feature...)

@@ -73,11 +73,16 @@ func (h *history) holders() (all []string) {
 func (h *history) led() (all []string) {
 	for _, l := range h.versions() {
 		holder := value(l.Spec.HolderIdentity)
-		if holder == "" || l.Spec.AcquireTime != nil && l.Annotations[k8sresourcelock.NominatedAnnotation] != holder {
+		if holder == "" || !nominated(l) {
 			all = append(all, holder)
 		}
 	}
 	return slices.Compact(all)
+}
+
+// nominated reports whether the holder was written in by another and has not written itself.
+func nominated(l *coordinationv1.Lease) bool {
+	return l.Spec.AcquireTime == nil || l.Annotations[k8sresourcelock.NominatedAnnotation] == value(l.Spec.HolderIdentity)
 }
 
 // preferred are those that have been preferred to a holder, in order.

@@ -34,6 +34,7 @@ type world struct {
 	acting   atomic.Int32 // of ours
 	most     atomic.Int32 // that have acted at once
 	revision *defaults.Watcher
+	patience time.Duration // bounds each wait
 }
 
 func newWorld(t *testing.T) *world {
@@ -42,7 +43,7 @@ func newWorld(t *testing.T) *world {
 	if c.External() {
 		t.Skip("a cluster that is there already may run without the feature")
 	}
-	w := &world{t: t, c: c, home: c.Namespace(t), revision: defaults.New("stable")}
+	w := &world{t: t, c: c, home: c.Namespace(t), revision: defaults.New("stable"), patience: harness.Patience}
 	w.boss = w.connect(c.Admin())
 	return w
 }
@@ -189,10 +190,10 @@ func (w *world) run(c *candidate) {
 	w.t.Cleanup(c.stop)
 }
 
-// await waits for longer than harness.Until does: a watch that an API server's restart has ended begins again after up to a minute.
+// await waits until something holds, while nobody acts beside another.
 func (w *world) await(what string, holds func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(patience()); !holds(); {
+	for end := time.Now().Add(w.patience); !holds(); {
 		if time.Now().After(end) {
 			w.t.Fatalf("waited for: %s\n%+v", what, w.lease())
 		}
@@ -202,9 +203,6 @@ func (w *world) await(what string, holds func() bool) {
 		w.t.Fatal("two have acted at once")
 	}
 }
-
-// patience bounds each wait.
-func patience() time.Duration { return 3 * harness.Patience }
 
 // coordinator is one that works until the test's end, or stop.
 type coordinator struct {
