@@ -2,11 +2,10 @@ package coordinated
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/members"
@@ -46,53 +45,108 @@ func (w *world) restart(args ...string) {
 	}
 }
 
+// stage is what an API server serves from one start to the next.
+type stage struct {
+	args       []string
+	candidates bool // it serves LeaseCandidates
+	spec       bool // it keeps the coordinator's words in a Lease's spec
+}
+
+var (
+	on  = stage{feature, true, true}
+	off = stage{nil, false, false}
+)
+
 // The feature is switched off and on again while an election runs. The leader goes on, and the coordinator chooses by
 // members while there are no LeaseCandidates.
 func TestTheFeatureIsSwitchedOffAndOn(t *testing.T) {
+	newSwitched(t, on, true).through(off, on)
+}
+
+// switched is an election of an API server that is started anew.
+type switched struct {
+	*world
+	now         stage
+	coordinator *coordinator
+	revisions   map[string]*candidate
+	leader      string // its revision
+	n           int    // coordinators there have been
+}
+
+// newSwitched begins with what the API server serves first; with members the processes publish themselves in that way as well, as servers do.
+func newSwitched(t *testing.T, first stage, withMembers bool) *switched {
 	w := newWorld(t)
 	w.patience *= 3 // a watch that an API server's restart has ended begins again after up to a minute
+	s := &switched{world: w, now: first, leader: "stable", revisions: map[string]*candidate{}}
+	if !first.spec {
+		w.restart(first.args...)
+	}
+	s.coordinate()
+	for _, revision := range []string{"stable", "canary"} {
+		s.revisions[revision] = w.candidate(revision+"-1", revision)
+		if withMembers {
+			w.member(revision+"-1", revision, s.revisions[revision])
+		}
+	}
+	return s
+}
+
+// coordinate has another coordinator in the place of the one before, which knows nothing but the objects.
+func (s *switched) coordinate() {
+	s.t.Helper()
+	if s.coordinator != nil {
+		s.coordinator.stop()
+	}
+	s.n++
+	s.coordinator = s.coordinateAs(s.identity(fmt.Sprintf("coordinator-%d", s.n), "pilot"))
+}
+
+// through has each stage follow on the one before. In each of them the default revision changes at once, and again by a coordinator that has just
+// begun, once all candidates are published.
+func (s *switched) through(stages ...stage) {
+	s.t.Helper()
 	defer func() {
-		if t.Failed() {
-			w.restart(feature...)
+		if !s.now.spec || s.t.Failed() {
+			s.restart(feature...)
 		}
 	}()
-	w.coordinate()
-	stable, canary := w.candidate("stable-1", "stable"), w.candidate("canary-1", "canary")
-	w.member("stable-1", "stable", stable)
-	w.member("canary-1", "canary", canary)
-	leases := w.admin().Kube().CoordinationV1().Leases(w.home)
-	flip := func(to string, leads *candidate) {
-		t.Helper()
-		w.revision.Set(to)
-		w.await(to+" leads", leads.leads.Load)
+	s.await("the default revision leads", s.revisions["stable"].leads.Load)
+	s.flips()
+	for _, next := range stages {
+		s.restart(next.args...)
+		s.now = next
+		if led := s.revisions[s.leader]; !led.leads.Load() {
+			s.t.Errorf("the leader does not work after the restart, and its lease is long:\n%s", led.log.String())
+		}
+		s.flips()
 	}
-	w.await("the default revision leads", stable.leads.Load)
-	flip("canary", canary)
-	before, err := leases.Get(t.Context(), "x", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if before.Spec.Strategy == nil || *before.Spec.Strategy != coordination.DefaultRevision {
-		t.Errorf("with the feature it is %+v", before.Spec)
-	}
+}
 
-	w.restart()
-	if !canary.leads.Load() {
-		t.Errorf("the leader does not work after the restart, and its lease is long:\n%s", canary.log.String())
+func (s *switched) flips() {
+	s.t.Helper()
+	s.flip()
+	if !s.now.candidates {
+		return
 	}
-	flip("stable", stable)
-	after, err := leases.Get(t.Context(), "x", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
+	for revision := range s.revisions {
+		s.await(revision+" is published", func() bool { return s.leaseCandidate(revision+"-1") != nil })
 	}
-	if *after.Spec.HolderIdentity != "stable-1.x" || *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions+1 {
-		t.Errorf("without the feature it is %+v", after)
+	s.coordinate()
+	s.flip()
+	if strategy := string(value(s.lease().Spec.Strategy)); s.now.spec && strategy != coordination.DefaultRevision {
+		s.t.Errorf("with the feature the strategy in the spec is %q", strategy)
 	}
+}
 
-	w.restart(feature...)
-	flip("canary", canary)
-	again, err := leases.Get(t.Context(), "x", metav1.GetOptions{})
-	if err != nil || *again.Spec.LeaseTransitions != *before.Spec.LeaseTransitions+2 || again.Spec.Strategy == nil {
-		t.Errorf("with the feature again it is %+v, %v", again, err)
+// flip changes the default revision, which takes one handover.
+func (s *switched) flip() {
+	s.t.Helper()
+	before := value(s.lease().Spec.LeaseTransitions)
+	s.leader = map[string]string{"stable": "canary", "canary": "stable"}[s.leader]
+	s.revision.Set(s.leader)
+	s.await(fmt.Sprintf("%s leads in %+v:\n%s", s.leader, s.now, s.coordinator.log.String()), s.revisions[s.leader].leads.Load)
+	after := s.lease()
+	if who := *after.Spec.HolderIdentity; who != s.leader+"-1.x" || *after.Spec.LeaseTransitions != before+1 {
+		s.t.Errorf("in %+v, after %d transitions, it is %+v", s.now, before, after)
 	}
 }
