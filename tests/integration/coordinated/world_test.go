@@ -30,6 +30,7 @@ type world struct {
 	t        *testing.T
 	c        *cluster.Cluster
 	home     string
+	chooser  string       // the coordinator's service account
 	boss     kube.Client  // may do everything
 	acting   atomic.Int32 // of ours
 	most     atomic.Int32 // that have acted at once
@@ -43,7 +44,7 @@ func newWorld(t *testing.T) *world {
 	if c.External() {
 		t.Skip("a cluster that is there already may run without the feature")
 	}
-	w := &world{t: t, c: c, home: c.Namespace(t), revision: defaults.New("stable"), patience: harness.Patience}
+	w := &world{t: t, c: c, home: c.Namespace(t), chooser: "pilot", revision: defaults.New("stable"), patience: harness.Patience}
 	w.boss = w.connect(c.Admin())
 	return w
 }
@@ -211,10 +212,10 @@ type coordinator struct {
 	stop func()
 }
 
-// coordinate starts the coordinator, whose Pod has the candidates' account.
+// coordinate starts the coordinator.
 func (w *world) coordinate(change ...func(*coordination.Config)) *coordinator {
 	w.t.Helper()
-	return w.coordinateAs(w.identity("coordinator", "pilot"), change...)
+	return w.coordinateAs(w.identity("coordinator", w.chooser), change...)
 }
 
 func (w *world) coordinateAs(config *rest.Config, change ...func(*coordination.Config)) *coordinator {
