@@ -13,37 +13,32 @@ import (
 // The strategy's choice is a process that is not fit to lead: it gives the lock back, with an empty holder, since Kubernetes' controller
 // crashes on none. Another is named and leads, and the unfit one is not named again before its back-off is over.
 func TestAnUnfitNominee(t *testing.T) {
-	for name, handover := range map[string]bool{"at a free lock": false, "by a handover": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			h := w.history()
-			coordinator := w.coordinate()
-			unfit := w.newCandidate(w.identity("stable-1", "pilot"), "stable-1", "stable", brisk)
-			unfit.unfit.Store(true)
-			var other *candidate
-			if handover {
-				other = w.candidate("canary-1", "canary", brisk)
-				w.await("it leads, as it is alone", other.leads.Load)
-			}
-			began := time.Now()
-			w.run(unfit)
-			w.await("it has been named", func() bool { return h.named("stable-1.x") > 0 })
-			if !handover {
-				other = w.candidate("canary-1", "canary", brisk)
-			}
-			w.await("the other leads and goes on", func() bool { return other.leads.Load() && h.renewals("canary-1.x") >= 5 })
-			holders, n := h.holders(), h.named("stable-1.x")
-			if allowed := nominations(time.Since(began)); n > allowed {
-				t.Errorf("it was named %d times, and %d are allowed:\n%s", n, allowed, coordinator.log.String())
-			}
-			gave := slices.Index(holders, "stable-1.x") + 1
-			if gave == 0 || holders[gave] != "" || unfit.terms.Load() > 0 {
-				t.Errorf("the holders were %q, and it has led %d times", holders, unfit.terms.Load())
-			}
-			h.heldByNil(t)
-		})
+	t.Parallel()
+	w := newWorld(t)
+	h := w.history()
+	coordinator := w.coordinate()
+	began := time.Now()
+	unfit := w.unfit("stable-1", "stable")
+	w.await("it has been named", func() bool { return h.named("stable-1.x") > 0 })
+	other := w.candidate("canary-1", "canary", brisk)
+	w.await("the other leads and goes on", func() bool { return other.leads.Load() && h.renewals("canary-1.x") >= 5 })
+	holders, n := h.holders(), h.named("stable-1.x")
+	if allowed := nominations(time.Since(began)); n > allowed {
+		t.Errorf("it was named %d times, and %d are allowed:\n%s", n, allowed, coordinator.log.String())
 	}
+	if gave := slices.Index(holders, "stable-1.x") + 1; gave == 0 || holders[gave] != "" || unfit.terms.Load() > 0 {
+		t.Errorf("the holders were %q, and it has led %d times", holders, unfit.terms.Load())
+	}
+	h.heldByNil(t)
+}
+
+// unfit is a candidate that is not fit to lead, from the beginning.
+func (w *world) unfit(pod, revision string) *candidate {
+	w.t.Helper()
+	c := w.newCandidate(w.identity(pod, "pilot"), pod, revision, brisk)
+	c.unfit.Store(true)
+	w.run(c)
+	return c
 }
 
 // nominations is how often one that refuses may be named in d: left alone for two election durations, and for twice as long each time.

@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/members"
 )
 
-// member has a candidate's process say what it could lead, as servers do, until the test's end.
+// member has a candidate's process say what it could lead, as servers do, until it is stopped.
 func (w *world) member(pod, revision string, c *candidate) {
 	w.t.Helper()
 	publisher, err := members.New(members.Config{
@@ -29,7 +32,13 @@ func (w *world) member(pod, revision string, c *candidate) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { publisher.Run(ctx) })
-	w.t.Cleanup(func() { cancel(); running.Wait() })
+	end := c.stop
+	c.stop = sync.OnceFunc(func() { end(); cancel(); running.Wait() })
+	w.t.Cleanup(c.stop)
+	w.await(pod+" is known as a member that is ready to lead", func() bool {
+		l, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), "incumbent-member-"+pod, metav1.GetOptions{})
+		return err == nil && strings.Contains(l.Annotations["incumbent.dev/member-state"], `"candidate":true,"warm":true,"fit":true,"strategy"`)
+	})
 }
 
 // restart has the API server come back with other arguments.
@@ -67,28 +76,44 @@ func TestTheFeatureIsSwitchedOffAndOn(t *testing.T) {
 type switched struct {
 	*world
 	now         stage
+	members     bool
 	coordinator *coordinator
-	revisions   map[string]*candidate
-	leader      string // its revision
-	n           int    // coordinators there have been
+	processes   map[string]*process // by revision
+	leader      string              // its revision
+	n           int                 // Pods there have been
+}
+
+type process struct {
+	*candidate
+	pod string
 }
 
 // newSwitched begins with what the API server serves first; with members the processes publish themselves in that way as well, as servers do.
 func newSwitched(t *testing.T, first stage, withMembers bool) *switched {
 	w := newWorld(t)
 	w.patience *= 3 // a watch that an API server's restart has ended begins again after up to a minute
-	s := &switched{world: w, now: first, leader: "stable", revisions: map[string]*candidate{}}
+	s := &switched{world: w, now: first, members: withMembers, leader: "stable", processes: map[string]*process{}}
 	if !first.spec {
 		w.restart(first.args...)
 	}
 	s.coordinate()
-	for _, revision := range []string{"stable", "canary"} {
-		s.revisions[revision] = w.candidate(revision+"-1", revision)
-		if withMembers {
-			w.member(revision+"-1", revision, s.revisions[revision])
-		}
-	}
+	s.start("stable")
+	s.start("canary")
 	return s
+}
+
+// start has a process of a revision in the place of the one before.
+func (s *switched) start(revision string) {
+	s.t.Helper()
+	if before := s.processes[revision]; before != nil {
+		before.stop()
+	}
+	s.n++
+	pod := fmt.Sprintf("%s-%d", revision, s.n)
+	s.processes[revision] = &process{s.candidate(pod, revision), pod}
+	if s.members {
+		s.member(pod, revision, s.processes[revision].candidate)
+	}
 }
 
 // coordinate has another coordinator in the place of the one before, which knows nothing but the objects.
@@ -98,11 +123,11 @@ func (s *switched) coordinate() {
 		s.coordinator.stop()
 	}
 	s.n++
-	s.coordinator = s.coordinateAs(s.identity(fmt.Sprintf("coordinator-%d", s.n), "pilot"))
+	s.coordinator = s.coordinateAs(s.identity(fmt.Sprintf("coordinator-%d", s.n), s.chooser))
 }
 
-// through has each stage follow on the one before. In each of them the default revision changes at once, and again by a coordinator that has just
-// begun, once all candidates are published.
+// through has each stage follow on the one before. In each of them the default revision changes at once, and where LeaseCandidates are served
+// once more, to a process that has just begun, by a coordinator that has just begun: neither waits for what was not served before.
 func (s *switched) through(stages ...stage) {
 	s.t.Helper()
 	defer func() {
@@ -110,12 +135,12 @@ func (s *switched) through(stages ...stage) {
 			s.restart(feature...)
 		}
 	}()
-	s.await("the default revision leads", s.revisions["stable"].leads.Load)
+	s.await("the default revision leads", s.processes["stable"].leads.Load)
 	s.flips()
 	for _, next := range stages {
 		s.restart(next.args...)
 		s.now = next
-		if led := s.revisions[s.leader]; !led.leads.Load() {
+		if led := s.processes[s.leader]; !led.leads.Load() {
 			s.t.Errorf("the leader does not work after the restart, and its lease is long:\n%s", led.log.String())
 		}
 		s.flips()
@@ -128,9 +153,8 @@ func (s *switched) flips() {
 	if !s.now.candidates {
 		return
 	}
-	for revision := range s.revisions {
-		s.await(revision+" is published", func() bool { return s.leaseCandidate(revision+"-1") != nil })
-	}
+	s.start(s.follower())
+	s.await("it is published", func() bool { return s.leaseCandidate(s.processes[s.follower()].pod) != nil })
 	s.coordinate()
 	s.flip()
 	if strategy := string(value(s.lease().Spec.Strategy)); s.now.spec && strategy != coordination.DefaultRevision {
@@ -138,15 +162,20 @@ func (s *switched) flips() {
 	}
 }
 
+func (s *switched) follower() string {
+	return map[string]string{"stable": "canary", "canary": "stable"}[s.leader]
+}
+
 // flip changes the default revision, which takes one handover.
 func (s *switched) flip() {
 	s.t.Helper()
 	before := value(s.lease().Spec.LeaseTransitions)
-	s.leader = map[string]string{"stable": "canary", "canary": "stable"}[s.leader]
+	s.leader = s.follower()
 	s.revision.Set(s.leader)
-	s.await(fmt.Sprintf("%s leads in %+v:\n%s", s.leader, s.now, s.coordinator.log.String()), s.revisions[s.leader].leads.Load)
+	to := s.processes[s.leader]
+	s.await(fmt.Sprintf("%s leads in %+v", to.pod, s.now), to.leads.Load)
 	after := s.lease()
-	if who := *after.Spec.HolderIdentity; who != s.leader+"-1.x" || *after.Spec.LeaseTransitions != before+1 {
+	if who := *after.Spec.HolderIdentity; who != to.pod+".x" || *after.Spec.LeaseTransitions != before+1 {
 		s.t.Errorf("in %+v, after %d transitions, it is %+v", s.now, before, after)
 	}
 }

@@ -83,6 +83,7 @@ func TestAnIstiodInACoordinatedElection(t *testing.T) {
 	ranked := func(c *leaderelection.Config) { brisk(c); c.DefaultWatcher = w.revision }
 	stable, canary := w.candidate("stable-1", "stable", ranked), w.candidate("canary-1", "canary", ranked)
 	w.await("the default revision leads", stable.leads.Load)
+	w.await("the other follows", func() bool { who, _ := canary.election.Leader(); return who == "stable-1.x" })
 	peer := istiod{w}
 	peer.write("istiod", 1)
 	w.await("it stops", func() bool { return !stable.leads.Load() })
