@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
@@ -55,6 +57,11 @@ func TestAFleetIsSwitchedOverAndBack(t *testing.T) {
 	w.revision.Set("canary")
 	leads("the key rule again: the new default revision leads", "canary-3", canary)
 
+	for _, waits := range []string{"canary-2.x", "stable-2.x"} {
+		if i := slices.IndexFunc(h.versions(), func(l *coordinationv1.Lease) bool { return value(l.Spec.HolderIdentity) == waits }); !nominated(h.versions()[i]) {
+			t.Errorf("%s has taken the lock without being named: %+v", waits, h.versions()[i].Spec)
+		}
+	}
 	all = slices.Compact(all)
 	led := slices.Compact(slices.DeleteFunc(h.led(), func(who string) bool { return who == "" }))
 	if !slices.Equal(led, all) || h.falls() || h.terms(t) != len(all) {
