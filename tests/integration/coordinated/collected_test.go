@@ -12,6 +12,8 @@ import (
 
 var errCut = errors.New("the process has been killed")
 
+// It comes before those that restart the API server: after that the garbage collector takes half a minute to know LeaseCandidates again.
+//
 // A process is killed and its Pod deleted: its LeaseCandidate goes with the Pod, as the garbage collector sees to, and the coordinator
 // names another without asking one that is not there.
 func TestACandidateWhosePodIsDeleted(t *testing.T) {
