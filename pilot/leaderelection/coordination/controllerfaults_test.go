@@ -1,7 +1,6 @@
 package coordination_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -77,35 +76,6 @@ func TestWhatSaysNothing(t *testing.T) {
 	}
 	if err != nil || c.Spec.PingTime == nil {
 		t.Errorf("the one that would be best was not asked: %+v, %v", c, err)
-	}
-}
-
-// One that answers and does not lead is passed over, and left alone for a while: a Publisher without an elector.
-func TestOneThatAnswersAndDoesNotLead(t *testing.T) {
-	n := inNamespace(t)
-	n.coordinate()
-	began := time.Now()
-	publisher, err := coordination.NewPublisher(coordination.PublisherConfig{
-		Client: n.client, Namespace: n.namespace, Lease: "x", Pod: "ghost", BinaryVersion: "1.2.3", Strategy: coordination.DefaultRevision,
-		Labels: map[string]string{coordination.PriorityLabel: "9"}, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var runs sync.WaitGroup
-	runs.Go(func() { _ = publisher.Run(ctx) })
-	defer runs.Wait()
-	defer cancel()
-	n.awaits("the ghost is named", "x", func() bool {
-		l := n.lease("x")
-		return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == "ghost.x"
-	})
-	a := n.replica("x", "a", "stable")
-	n.awaits("a leads", "x", a.leads.Load)
-	// It is named for five seconds and then left alone for ten, which none of it can begin before the test.
-	if l := n.lease("x"); l.Spec.PreferredHolder != nil && *l.Spec.PreferredHolder != "" && time.Since(began) < 15*time.Second {
-		t.Errorf("%q is preferred, and has just refused", *l.Spec.PreferredHolder)
 	}
 }
 

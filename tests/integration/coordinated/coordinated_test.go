@@ -1,23 +1,11 @@
 package coordinated
 
 import (
-	"context"
-	"errors"
-	"log/slog"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
-	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
-	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/tests/cluster"
-	"incumbent.dev/incumbent/tests/harness"
 )
 
 // world is a namespace with candidates of one election.
@@ -158,7 +146,7 @@ func newWorld(t *testing.T) *world {
 
 func TestACoordinatorChoosesAmongServers(t *testing.T) {
 	w := newWorld(t)
-	controller := w.coordinate()
+	w.coordinate()
 	stable, canary := w.candidate("stable-1", "stable"), w.candidate("canary-1", "canary")
 	w.await("the default revision leads", stable.leads.Load)
 	candidates := w.admin().Kube().CoordinationV1beta1().LeaseCandidates(w.home)
@@ -170,15 +158,14 @@ func TestACoordinatorChoosesAmongServers(t *testing.T) {
 	if err != nil || len(mine.OwnerReferences) != 1 || mine.Labels[coordination.RevisionLabel] != "stable" {
 		t.Errorf("it is published as %+v, %v", mine, err)
 	}
-	w.revision.Store(new("canary"))
-	controller.Reconsider()
+	w.revision.Set("canary")
 	w.await("the new default leads", canary.leads.Load)
-	canary.fit.Store(false)
+	canary.unfit.Store(true)
 	w.await("one that is unfit says so", func() bool {
 		mine, err := candidates.Get(t.Context(), "canary-1.x", metav1.GetOptions{})
 		return err == nil && mine.Labels[coordination.FitLabel] == "false"
 	})
-	canary.fit.Store(true)
+	canary.unfit.Store(false)
 	canary.stop()
 	w.await("the other follows", stable.leads.Load)
 	if _, err := candidates.Get(t.Context(), "canary-1.x", metav1.GetOptions{}); err == nil {

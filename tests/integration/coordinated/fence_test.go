@@ -41,7 +41,7 @@ func fenced(t *testing.T, account string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.remove() })
-	controller := w.coordinate()
+	w.coordinate()
 	stable, canary := w.candidate("stable-1", "stable"), w.candidate("canary-1", "canary")
 	w.await("the default revision leads, past the lock's guard", stable.leads.Load)
 	admin := w.admin()
@@ -52,8 +52,7 @@ func fenced(t *testing.T, account string) {
 	}
 	w.await("the leader may write", func() bool { return write(stable.client) == nil })
 	w.await("a follower may not", func() bool { return denied(write(canary.client)) })
-	w.revision.Store(new("canary"))
-	controller.Reconsider()
+	w.revision.Set("canary")
 	w.await("the new default leads, by a handover that the guard admits", canary.leads.Load)
 	w.await("it may write", func() bool { return write(canary.client) == nil })
 	w.await("the former leader may not", func() bool { return denied(write(stable.client)) })

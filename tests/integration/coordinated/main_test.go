@@ -10,5 +10,5 @@ import (
 var feature = []string{"--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true"}
 
 func TestMain(m *testing.M) {
-	cluster.Main(m, cluster.Options{WithoutControllers: true, APIServerArgs: feature})
+	cluster.Main(m, cluster.Options{APIServerArgs: feature})
 }

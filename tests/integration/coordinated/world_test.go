@@ -1,0 +1,279 @@
+package coordinated
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/harness"
+	"incumbent.dev/incumbent/tests/internal/defaults"
+)
+
+// world is a namespace with candidates of one election.
+type world struct {
+	t        *testing.T
+	c        *cluster.Cluster
+	home     string
+	chooser  string       // the coordinator's service account
+	boss     kube.Client  // may do everything
+	acting   atomic.Int32 // of ours
+	most     atomic.Int32 // that have acted at once
+	revision *defaults.Watcher
+	patience time.Duration // bounds each wait
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	c := cluster.Shared(t)
+	if c.External() {
+		t.Skip("a cluster that is there already may run without the feature")
+	}
+	w := &world{t: t, c: c, home: c.Namespace(t), chooser: "pilot", revision: defaults.New("stable"), patience: harness.Patience}
+	w.boss = w.connect(c.Admin())
+	return w
+}
+
+// connect makes a client whose connections end with the test.
+func (w *world) connect(config *rest.Config) kube.Client {
+	w.t.Helper()
+	client, err := kube.NewClient(coordination.Quiet(config), kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { kube.CloseIdleConnections(client) })
+	return client
+}
+
+func (w *world) admin() kube.Client { return w.boss }
+
+// identity is that of a Pod of an account with the rights of a server that coordinates and is coordinated, but for those that without
+// names: a verb and a resource.
+func (w *world) identity(pod, account string, without ...[2]string) *rest.Config {
+	w.t.Helper()
+	rights := bootstrap.Rights(bootstrap.Config{Coordinator: true, ElectionStrategy: coordination.DefaultRevision, Lock: "lease"})
+	rights.Add(manifests.Rights{Leases: []string{"x"}})
+	rules := manifests.NamespaceRules(rights)
+	for _, missing := range without {
+		rules = withoutRight(rules, missing[0], missing[1])
+	}
+	return w.c.Identity(w.t, cluster.IdentityOptions{
+		Namespace: w.home, PodName: pod, ServiceAccount: account, Rules: rules, ClusterRules: manifests.ClusterRules(rights),
+	})
+}
+
+// withoutRight is rules without one verb on one resource.
+func withoutRight(rules []rbacv1.PolicyRule, verb, resource string) (left []rbacv1.PolicyRule) {
+	for _, rule := range rules {
+		for _, one := range rule.Resources {
+			split := *rule.DeepCopy()
+			split.Resources = []string{one}
+			if one == resource {
+				split.Verbs = nil
+				for _, v := range rule.Verbs {
+					if v != verb {
+						split.Verbs = append(split.Verbs, v)
+					}
+				}
+			}
+			if len(split.Verbs) > 0 {
+				left = append(left, split)
+			}
+		}
+		if len(rule.Resources) == 0 {
+			left = append(left, rule)
+		}
+	}
+	return left
+}
+
+// candidate is one that takes part until the test's end, or stop.
+type candidate struct {
+	client   kube.Client
+	election *leaderelection.LeaderElection
+	log      harness.Log
+	unfit    atomic.Bool
+	leads    atomic.Bool
+	terms    atomic.Int32 // in which it has worked
+	stop     func()
+}
+
+// briskLease is one that ends while a test waits for it.
+const briskLease = 3 * time.Second
+
+func brisk(c *leaderelection.Config) {
+	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = briskLease, briskLease*2/3, 400*time.Millisecond
+}
+
+// uncoordinated is a candidate that goes by the key rule, and knows the default revision.
+func (w *world) uncoordinated(c *leaderelection.Config) {
+	c.Coordination, c.DefaultWatcher = nil, w.revision
+}
+
+// candidate is a process with an identity of its own.
+func (w *world) candidate(pod, revision string, change ...func(*leaderelection.Config)) *candidate {
+	w.t.Helper()
+	return w.candidateAs(w.identity(pod, "pilot"), pod, revision, change...)
+}
+
+// candidateAs is a process that has a Pod's identity.
+func (w *world) candidateAs(config *rest.Config, pod, revision string, change ...func(*leaderelection.Config)) *candidate {
+	w.t.Helper()
+	c := w.newCandidate(config, pod, revision, change...)
+	w.run(c)
+	return c
+}
+
+// newCandidate is one that does nothing yet.
+func (w *world) newCandidate(config *rest.Config, pod, revision string, change ...func(*leaderelection.Config)) *candidate {
+	w.t.Helper()
+	object, err := w.admin().Kube().CoreV1().Pods(w.home).Get(w.t.Context(), pod, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c := &candidate{client: w.connect(config)}
+	cfg := leaderelection.Config{
+		Namespace: w.home, Identity: pod, ElectionID: "x", Revision: revision, Lock: leaderelection.LeaseLock,
+		// Longer than an API server takes to come back on a machine that is busy.
+		LeaseDuration: 10 * time.Minute, RenewDeadline: 6 * time.Minute, RetryPeriod: time.Second,
+		Coordination: &leaderelection.Coordination{Strategy: coordination.DefaultRevision, BinaryVersion: "1.0.0", PodUID: object.UID},
+		Logger:       slog.New(slog.NewTextHandler(&c.log, nil)),
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	if c.election, err = leaderelection.New(c.client, cfg); err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// run has the candidate take part. What it does while it leads is counted.
+func (w *world) run(c *candidate) {
+	c.election.Fit(func(context.Context) error {
+		if c.unfit.Load() {
+			return errors.New("told so")
+		}
+		return nil
+	})
+	c.election.AddRunContext(func(ctx context.Context) error {
+		w.most.Store(max(w.most.Load(), w.acting.Add(1)))
+		c.terms.Add(1)
+		c.leads.Store(true)
+		<-ctx.Done()
+		c.leads.Store(false)
+		w.acting.Add(-1)
+		return nil
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := c.election.RunContext(ctx); err != nil {
+			w.t.Error(err)
+		}
+	})
+	c.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	w.t.Cleanup(c.stop)
+}
+
+// await waits until something holds, while nobody acts beside another.
+func (w *world) await(what string, holds func() bool) {
+	w.t.Helper()
+	for end := time.Now().Add(w.patience); !holds(); {
+		if time.Now().After(end) {
+			w.t.Fatalf("waited for: %s\n%+v", what, w.lease())
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	if w.most.Load() > 1 {
+		w.t.Fatal("two have acted at once")
+	}
+}
+
+// coordinator is one that works until the test's end, or stop.
+type coordinator struct {
+	*coordination.Controller
+	log  harness.Log
+	stop func()
+}
+
+// coordinate starts the coordinator.
+func (w *world) coordinate(change ...func(*coordination.Config)) *coordinator {
+	w.t.Helper()
+	return w.coordinateAs(w.identity("coordinator", w.chooser), change...)
+}
+
+func (w *world) coordinateAs(config *rest.Config, change ...func(*coordination.Config)) *coordinator {
+	w.t.Helper()
+	c := w.newCoordinator(config, change...)
+	if err := c.Warm(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = c.Run(ctx) })
+	c.stop = sync.OnceFunc(func() { cancel(); running.Wait(); c.Close() })
+	w.t.Cleanup(c.stop)
+	return c
+}
+
+// newCoordinator is one that does nothing yet.
+func (w *world) newCoordinator(config *rest.Config, change ...func(*coordination.Config)) *coordinator {
+	w.t.Helper()
+	c := &coordinator{}
+	cfg := coordination.Config{
+		Client: w.connect(config).Kube(), Namespace: w.home, Logger: slog.New(slog.NewTextHandler(&c.log, nil)),
+		Situation: func() (coordination.Situation, bool) {
+			return coordination.Situation{DefaultRevision: w.revision.GetDefault()}, true
+		},
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	var err error
+	if c.Controller, err = coordination.New(cfg); err != nil {
+		w.t.Fatal(err)
+	}
+	w.revision.AddHandler(func(string) { c.Reconsider() })
+	return c
+}
+
+// lease is the lock as it is; nil for none.
+func (w *world) lease() *coordinationv1.Lease {
+	l, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), "x", metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return l
+}
+
+// leaseCandidate is that of a Pod; nil for none.
+func (w *world) leaseCandidate(pod string) *coordinationv1beta1.LeaseCandidate {
+	c, err := w.admin().Kube().CoordinationV1beta1().LeaseCandidates(w.home).Get(w.t.Context(), coordination.CandidateName(pod, "x"), metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
