@@ -158,6 +158,7 @@ api: ## What callers of another version would have to change: make api BASE=v0.1
 sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caught on the way
 	SIM_SEEDS=$(SEEDS) SIM_DEPTH=$(DEPTH) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
 	SIM_SEEDS=$(PLAY_SEEDS) go test -count=1 -v -timeout 60m -run 'ElectionsAtRandom' ./pilot/leaderelection
+	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 30m -run 'TestPlanAtRandom' ./pilot/leaderelection/coordination
 	ORACLE_SETS=500 go test -count=1 -v -timeout 10m -run 'TestTheAPIServersControllerChoosesTheSame' ./pilot/leaderelection/coordination
 
 play: $(BUILD_TOOLS) ## Elections at random on a real API server, RUNS seeds of them (five seconds a seed; PLAY_FIRST=17 RUNS=1 plays that one again)

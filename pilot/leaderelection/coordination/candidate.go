@@ -33,7 +33,8 @@ type Candidate struct {
 	Name string
 	// Created is when its object was made, by the API server's clock; it is compared with the others' alone.
 	Created time.Time
-	// EmulationVersion and BinaryVersion are semantic versions; what is none, strategies judge.
+	// EmulationVersion and BinaryVersion are semantic versions as published, unchecked: each strategy decides what to do about
+	// one that cannot be read.
 	EmulationVersion, BinaryVersion string
 	// Strategy is the one that the candidate asks for.
 	Strategy string
@@ -51,9 +52,8 @@ var (
 	errPriority = errors.New("the priority is no whole number")
 )
 
-// FromLeaseCandidate reads a candidate. The error names the object and what is wrong with it; a label that cannot
-// be read counts as absent, so that the candidate that comes beside the error can be used, but for one
-// without a lease's name, which is none.
+// FromLeaseCandidate reads a candidate. The error names the object and each label that cannot be read; such labels count as
+// absent, and the Candidate beside the error can be used. An object without spec.leaseName gives the zero Candidate.
 func FromLeaseCandidate(object *coordinationv1beta1.LeaseCandidate) (Candidate, error) {
 	c := Candidate{
 		Name: object.Name, Created: object.CreationTimestamp.Time,

@@ -20,8 +20,8 @@ import (
 
 // Config of a Controller.
 type Config struct {
-	// Client is what everything is read and written by. For LeaseCandidates an API server adds a warning to each answer
-	// (coordination.k8s.io/v1beta1 is to go): a rest.Config with NoWarnings keeps it out of the log.
+	// Client reads and writes everything. An API server adds a deprecation warning to each answer about LeaseCandidates: a
+	// client that is made of Quiet(config) keeps those out of the log.
 	Client kubernetes.Interface
 	// Namespace is that of the locks.
 	Namespace string
@@ -55,8 +55,8 @@ func (c Config) Validate() error {
 }
 
 // Controller names the leaders of a namespace's elections. It is to work under an election of its own; should two work at once, each
-// write is guarded by the version that it was decided on. All state comes from the objects, but for
-// how long they have been as they are: that each term of a Controller sees for itself.
+// write is guarded by the version that it was decided on. All state comes from the objects, except for how long they have been
+// unchanged. Of locks a Controller observes that from Warm on, before and between its terms; of candidates, each term anew.
 //
 // Candidates are LeaseCandidates. Where the API server does not serve them they are members (package members) that ask for a strategy
 // in an election, and then the Controller makes the locks as well.

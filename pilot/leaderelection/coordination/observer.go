@@ -30,6 +30,8 @@ type ownWrite struct {
 type preference struct {
 	who   string
 	since time.Time
+	// withdrew: this coordinator has taken the preference back, which does not show yet.
+	withdrew bool
 	// spared has not come, and is not preferred again before the time that follows.
 	spared  string
 	until   time.Time
@@ -98,6 +100,10 @@ func (o *Observer) observe(now time.Time, e Election) {
 	o.observeLock(now, stateOf(e.Lease))
 	if who := preferred(e.Lease); who != o.preference.who {
 		o.preference.who, o.preference.since = who, now
+		if who == "" && o.preference.withdrew {
+			o.preference.since = time.Time{}
+		}
+		o.preference.withdrew = false
 	}
 }
 
@@ -123,6 +129,7 @@ func (o *Observer) observeLock(now time.Time, state leaseState) {
 // it, which then shows what was there before the nomination: by that alone it would be named again, and again.
 func (o *Observer) wrote(now time.Time, over string, stored *coordinationv1.Lease) {
 	o.unseen = ownWrite{lease: stateOf(stored), at: now, over: over}
+	o.preference.withdrew = o.preference.who != "" && preferred(stored) == ""
 }
 
 // overdue has a nomination that nobody answered, and that is over, count as refused.

@@ -92,10 +92,27 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 	case written == "" && err == nil:
 		p.Lease = e.Lease.DeepCopy()
 		ask(p.Lease, strategy, e.Annotate)
+		if p.Lease.Spec.HolderIdentity == nil {
+			p.Lease.Spec.HolderIdentity = new("")
+		}
 	case strategy == written:
+		best = o.willing(now, e, strategies[written], candidates, best)
 		o.choose(now, wall, e, present, best, &p)
 	} // else Kubernetes' controller has yet to write the strategy that counts now, or it was edited
 	return p
+}
+
+// willing is best, or beside a live holder who goes first without those who would give the lock back: no term is ended for them.
+func (o *Observer) willing(now time.Time, e Election, strategy Strategy, candidates []Candidate, best Candidate) Candidate {
+	holder := value(e.Lease.Spec.HolderIdentity)
+	if !best.Unfit || holder == "" || !now.Before(o.ends(e.Lease)) || preferred(e.Lease) != "" {
+		return best
+	}
+	next, found := strategy(e.Situation, slices.DeleteFunc(slices.Clone(candidates), func(c Candidate) bool { return c.Unfit && c.Name != holder }))
+	if !found {
+		return Candidate{Name: holder}
+	}
+	return next
 }
 
 // choose plans that best leads.
@@ -111,8 +128,6 @@ func (o *Observer) choose(now, wall time.Time, e Election, present []*coordinati
 			p.Lease = e.Lease.DeepCopy()
 			preferNobody(p.Lease)
 		}
-	case live && best.Unfit && preferred(e.Lease) == "":
-		// It would give the lock back: no term is ended for that.
 	case live && o.waits(now, best.Name, e.Lease, p):
 	case e.Alive || o.poll(now, present, p):
 		p.name(best.Name, live, wall, e)
@@ -153,6 +168,8 @@ func (o *Observer) waits(now time.Time, best string, l *coordinationv1.Lease, p 
 		p.again(o.preference.backOff)
 	case best == o.preference.spared && now.Before(o.preference.until):
 		p.again(o.preference.until.Sub(now))
+	case now.Before(stands): // another coordinator has just withdrawn one
+		p.again(stands.Sub(now))
 	default:
 		return false
 	}

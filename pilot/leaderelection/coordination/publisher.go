@@ -36,8 +36,8 @@ const (
 	unservedPeriod, longestUnserved = 30 * time.Second, 5 * time.Minute
 	// publishTries bounds how often the object is read and written again, since somebody else has written in between.
 	publishTries = 3
-	// StopTimeout bounds how long a Publisher takes to end.
-	StopTimeout = 2 * time.Second
+	// stopTimeout bounds how long a Publisher takes to end.
+	stopTimeout = 2 * time.Second
 )
 
 // PublisherConfig says what a process publishes of itself for one election.
@@ -355,7 +355,7 @@ func (p *Publisher) report(ctx context.Context, err error) {
 
 // remove ends what was published. What is left of a process that cannot do this goes with its Pod.
 func (p *Publisher) remove(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	err := p.objects.Delete(ctx, p.cfg.name(), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && p.trouble.Problem() == nil {

@@ -7,6 +7,9 @@ import (
 // coordination reports when it is not a coordinator that chooses although one could, or the other way round.
 func (r *reporter) coordination(c *change) {
 	before, after := &c.before.Snap, &c.after.Snap
+	if r.core.Coordinated && (after.ByCoordinator() || after.Preferred != "" || c.before.Absent != 0 && c.after.Absent == 0) {
+		r.resolved(topicCoordinator, "a coordinator chooses who holds this lock again")
+	}
 	switch {
 	case c.after.Known == core.Unread:
 	case !r.core.Coordinated && after.Strategy:
@@ -17,9 +20,9 @@ func (r *reporter) coordination(c *change) {
 	case r.core.Uncoordinated(c.after, c.in.Now.Mono):
 		r.warnOnce(topicCoordinator, "absent", "no coordinator names a leader, for three lease durations: the candidates' keys decide")
 	case before.Strategy && !after.Strategy && after.Exists && before.UID == after.UID:
-		r.warnOnce(topicCoordinator, "wiped", "the lock's strategy was wiped by an elector that knows no coordinator, as istiod's: coordinate all electors of the lock, or none",
+		r.warnOnce(topicStrategy, "wiped", "the lock's strategy was wiped by an elector that knows no coordinator, as istiod's: coordinate all electors of the lock, or none",
 			"holder", after.Record.Holder)
 	case after.Strategy:
-		r.resolved(topicCoordinator, "a coordinator chooses who holds this lock again")
+		r.resolved(topicStrategy, "the lock has its strategy again")
 	}
 }

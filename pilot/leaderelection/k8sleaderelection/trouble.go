@@ -24,6 +24,7 @@ const (
 	topicRecord  = "record"
 	// Who chooses: a coordinator, or the candidates.
 	topicCoordinator = "coordinator"
+	topicStrategy    = "strategy"
 )
 
 // quietFor bounds the lines about one topic: after its end, or after a line about it, one

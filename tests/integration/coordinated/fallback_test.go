@@ -42,6 +42,9 @@ func TestNobodyCoordinates(t *testing.T) {
 		if n := c.log.Count(absent); n != 1 || led < said {
 			t.Errorf("it is said %d times, and after a term began?\n%s", n, c.log.String())
 		}
+		if c.log.Count(chosenAgain) > 0 {
+			t.Errorf("nobody has chosen yet:\n%s", c.log.String())
+		}
 	}
 	made := h.versions()[0]
 	if value(made.Spec.HolderIdentity) != "" || string(value(made.Spec.Strategy)) != coordination.DefaultRevision {
@@ -55,6 +58,7 @@ func TestNobodyCoordinates(t *testing.T) {
 	w.revision.Set("third")
 	third := w.candidate("third-1", "third", ranked)
 	w.await("the coordinator's choice leads", third.leads.Load)
+	w.await("the leader before says that it was chosen", func() bool { return second.log.Count(chosenAgain) == 1 })
 	if got := h.preferred(); !slices.Equal(got, []string{"third-1.x"}) || second.log.Count(absent) != 1 {
 		t.Errorf("preferred were %q, and the leader before says:\n%s", got, second.log.String())
 	}

@@ -101,7 +101,7 @@ func TestAnIstiodInACoordinatedElection(t *testing.T) {
 	peer.write("", 0)
 	w.await("the new default leads, named by the coordinator", canary.leads.Load)
 	for _, c := range []*candidate{stable, canary} {
-		w.await("it is over", func() bool { return c.log.Count(chosenAgain) == 1 })
+		w.await("it is over", func() bool { return c.log.Count("the lock has its strategy again") == 1 })
 		if c.log.Count(wiped) != 1 {
 			t.Errorf("it is said more than once:\n%s", c.log.String())
 		}

@@ -79,7 +79,7 @@ func (c Config) observe(s State, in Input) State {
 		snap.Version = max(snap.Version, s.Snap.Version)
 	}
 	changed := s.Known == Unread || !sameRecord(s.Snap, snap) || snap.Version < s.Snap.Version
-	follows := in.Kind == Seen && s.Known == Current && snap.byCoordinator() && continues(s.Snap, snap)
+	follows := in.Kind == Seen && s.Known == Current && snap.ByCoordinator() && continues(s.Snap, snap)
 	if s.Known != Unread && changed {
 		s = c.displaced(s, snap, now, follows)
 		s.Own.Duplicate = c.isDuplicate(s, snap)
@@ -143,7 +143,7 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 		s.Earlier.Until, s.Earlier.Away = s.Earlier.Away.Prior, Away{}
 	}
 	until := c.mayActUntil(s)
-	if s.Snap.Nominated() && s.Snap.Record.Holder != c.Self && (!(next.Held() && continues(s.Snap, next)) || next.byCoordinator() && !follows) {
+	if s.Snap.Nominated() && s.Snap.Record.Holder != c.Self && (!(next.Held() && continues(s.Snap, next)) || next.ByCoordinator() && !follows) {
 		// Nobody has taken the lock from the nominee: its own first write may have been there, unseen.
 		until = c.ExpiresAt(s).After(c.PeerGrace)
 	}

@@ -209,7 +209,7 @@ func (c Config) lossReason(s State) Reason {
 		return HistoryRewound
 	case snap.Content == Missing || snap.Record.Holder == "":
 		return RecordEmptied
-	case snap.byCoordinator():
+	case snap.ByCoordinator():
 		return Superseded // whoever was named: it is not our term
 	case snap.Record.Holder == c.Self && snap.Halves.half():
 		return HalfLost

@@ -9,7 +9,7 @@ func (c Config) claim(s State, now Moment) (Record, Notes) {
 		Holder: c.Self, Key: c.Key, Lease: c.Lease,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
 	}
-	if s.Snap.Nominated() && !s.Snap.byCoordinator() && old.Holder == c.Self && old.Transitions >= s.Snap.Floor {
+	if s.Snap.Nominated() && !s.Snap.ByCoordinator() && old.Holder == c.Self && old.Transitions >= s.Snap.Floor {
 		record.Transitions = old.Transitions // the handover has counted this term
 	}
 	if c.writesForSuccessors(s, now.Mono) {

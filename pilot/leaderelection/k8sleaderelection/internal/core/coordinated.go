@@ -14,9 +14,9 @@ import "cmp"
 // gone, before the rules without one count.
 const coordinatorLeases = 3
 
-// byCoordinator reports whether the recorded holder was named by a coordinator and has not written
+// ByCoordinator reports whether the recorded holder was named by a coordinator and has not written
 // itself. Such a name begins no term: the transitions are those of the term before.
-func (s Snapshot) byCoordinator() bool { return s.Nominated() && s.Notes.Nominated.Uncounted }
+func (s Snapshot) ByCoordinator() bool { return s.Nominated() && s.Notes.Nominated.Uncounted }
 
 // prefersOther reports whether a coordinator wants another in the holder's place.
 func (s Snapshot) prefersOther() bool {
@@ -96,7 +96,7 @@ func (c Config) coordinatedOpening(s State, at Instant, why Reason) (Instant, Re
 	case !c.Coordinated && s.Snap.promisedToOther(c.Self):
 		return max(at, s.Since.Record.After(c.Lease)), NoCoordinator
 	case c.Coordinated && alone > at:
-		return alone, NoCoordinator
+		return c.afterHigher(s, alone), NoCoordinator
 	}
 	return at, why
 }

@@ -113,7 +113,7 @@ func (s Snapshot) Held() bool {
 // and has begun to act. A coordinator counts no term: one that names a process which led
 // before leaves that one's marker beside the new name.
 func (s Snapshot) Acting() bool {
-	return s.Held() && s.Notes.Marker.names(s.Record) && !s.byCoordinator()
+	return s.Held() && s.Notes.Marker.names(s.Record) && !s.ByCoordinator()
 }
 
 // Nominated reports whether the recorded holder was written in by somebody else and
@@ -195,7 +195,7 @@ func endedWell(a, b Snapshot) bool {
 	if b.Record.Holder == "" {
 		return b.Record.Transitions == a.Record.Transitions
 	}
-	if b.byCoordinator() {
+	if b.ByCoordinator() {
 		// Nobody but a leader of ours takes its marker away, and that by its drained release.
 		return a.Acting() && b.Notes.Marker == (Marker{}) && b.Record.Transitions == a.Record.Transitions
 	}
