@@ -181,7 +181,10 @@ func (w *work) makeLock(ctx context.Context, name string, e Election) (made bool
 	var p Plan
 	_, strategy, err := w.cfg.Strategies.Choose(e.Situation, p.read(e.Candidates))
 	if err != nil {
-		return e.Annotate, 0, w.onlyTold(name, e, err)
+		if e.Annotate { // where the API server has a controller, a strategy that is not known here may be that one's
+			w.tell(name, e, err)
+		}
+		return e.Annotate, 0, nil // what they ask for has to change: there is nothing to try again
 	}
 	leases := w.cfg.Client.CoordinationV1().Leases(w.cfg.Namespace)
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -206,15 +209,6 @@ func (w *work) makeLock(ctx context.Context, name string, e Election) (made bool
 		w.noteFields(lease, stored)
 	}
 	return e.Annotate, unservedPeriod, unlessConflict(err)
-}
-
-// onlyTold tells of candidates among whom none can be chosen, for which nothing is to be tried again: what they ask for has to change.
-// Where the API server has a controller, a strategy that is not known here may be that one's.
-func (w *work) onlyTold(name string, e Election, err error) error {
-	if e.Annotate {
-		w.tell(name, e, err)
-	}
-	return nil
 }
 
 // noteFields learns from what was stored whether the API server keeps what of a Lease's spec is the feature's: it may serve
