@@ -30,12 +30,6 @@ type ownWrite struct {
 type preference struct {
 	who   string
 	since time.Time
-	// withdrew: this coordinator has taken the preference back, which does not show yet.
-	withdrew bool
-	// spared has not come, and is not preferred again before the time that follows.
-	spared  string
-	until   time.Time
-	backOff time.Duration
 }
 
 // leaseState is what of a Lease changes when its holder renews.
@@ -55,6 +49,9 @@ type candidateState struct {
 	// gave is when it gave the lock up by itself: it stops, or has failed.
 	gave    time.Time
 	backOff time.Duration
+	// sparedUntil is until when it is not preferred to the present holder, as it did not come when it was.
+	sparedUntil  time.Time
+	spareBackOff time.Duration
 }
 
 func stateOf(l *coordinationv1.Lease) leaseState {
@@ -93,17 +90,14 @@ func (o *Observer) observe(now time.Time, e Election) {
 		}
 		o.candidates[object.Name] = c
 	}
+	stale := e.Lease != nil && e.Lease.ResourceVersion == o.unseen.over
 	if w := o.unseen; w.over != "" && (e.Lease == nil || e.Lease.ResourceVersion != w.over) {
 		o.unseen = ownWrite{}
 		o.observeLock(w.at, w.lease)
 	}
 	o.observeLock(now, stateOf(e.Lease))
-	if who := preferred(e.Lease); who != o.preference.who {
-		o.preference.who, o.preference.since = who, now
-		if who == "" && o.preference.withdrew {
-			o.preference.since = time.Time{}
-		}
-		o.preference.withdrew = false
+	if who := preferred(e.Lease); who != o.preference.who && !stale {
+		o.preference = preference{who: who, since: now}
 	}
 }
 
@@ -121,6 +115,9 @@ func (o *Observer) observeLock(now time.Time, state leaseState) {
 	}
 	if was.holder != state.holder {
 		o.preference = preference{}
+		for _, c := range o.candidates {
+			c.sparedUntil, c.spareBackOff = time.Time{}, 0
+		}
 	}
 	o.lease, o.since = state, now
 }
@@ -129,7 +126,13 @@ func (o *Observer) observeLock(now time.Time, state leaseState) {
 // it, which then shows what was there before the nomination: by that alone it would be named again, and again.
 func (o *Observer) wrote(now time.Time, over string, stored *coordinationv1.Lease) {
 	o.unseen = ownWrite{lease: stateOf(stored), at: now, over: over}
-	o.preference.withdrew = o.preference.who != "" && preferred(stored) == ""
+	// Another coordinator may change it before the next look: that would not show that it was there. What one withdraws itself
+	// puts nothing off.
+	if who := preferred(stored); who != "" && who != o.preference.who {
+		o.preference = preference{who: who, since: now}
+	} else if who == "" {
+		o.preference = preference{}
+	}
 }
 
 // overdue has a nomination that nobody answered, and that is over, count as refused.
@@ -156,4 +159,15 @@ func (o *Observer) ends(l *coordinationv1.Lease) time.Time {
 		lease = min(lease, ElectionDuration)
 	}
 	return o.since.Add(lease)
+}
+
+// spare notes that the candidate was preferred and did not come, and returns for how long it is not preferred again.
+func (o *Observer) spare(now time.Time, who string) time.Duration {
+	c := o.candidates[who]
+	if c == nil {
+		return ElectionDuration // it is gone, and cannot be preferred
+	}
+	c.spareBackOff = min(max(2*c.spareBackOff, 2*ElectionDuration), maxRefusalBackOff)
+	c.sparedUntil = now.Add(c.spareBackOff)
+	return c.spareBackOff
 }

@@ -155,19 +155,17 @@ func (o *Observer) wiped(now time.Time, e Election, p *Plan) bool {
 // longer waited for. A preference stands for an election duration: two coordinators that disagree would change it as fast as
 // the API server lets them.
 func (o *Observer) waits(now time.Time, best string, l *coordinationv1.Lease, p *Plan) bool {
+	spared := value(o.candidates[best]).sparedUntil
 	switch stands := o.preference.since.Add(ElectionDuration); {
 	case o.preference.who != "" && now.Before(stands):
 		p.again(stands.Sub(now))
 	case o.preference.who != "":
 		// The holder may be draining: then the lock becomes free, and who is best is named at once.
-		o.preference.spared = o.preference.who
-		o.preference.backOff = min(max(2*o.preference.backOff, 2*ElectionDuration), maxRefusalBackOff)
-		o.preference.until = now.Add(o.preference.backOff)
+		p.again(o.spare(now, o.preference.who))
 		p.Lease = l.DeepCopy()
 		preferNobody(p.Lease)
-		p.again(o.preference.backOff)
-	case best == o.preference.spared && now.Before(o.preference.until):
-		p.again(o.preference.until.Sub(now))
+	case now.Before(spared):
+		p.again(spared.Sub(now))
 	case now.Before(stands): // another coordinator has just withdrawn one
 		p.again(stands.Sub(now))
 	default:

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"slices"
 	"time"
 
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
@@ -69,7 +70,7 @@ func (c *simChecks) leaderless() {
 	state := stateOf(c.w.store.lease)
 	able := ""
 	for _, p := range c.w.candidates {
-		if p.sound() && p.name != state.holder {
+		if p.sound() && p.name != state.holder && !c.leftAlone(p) {
 			able = p.name
 		}
 	}
@@ -89,6 +90,13 @@ func (c *simChecks) leaderless() {
 	if d := c.w.now - max(c.ledAt, c.troubledAt, c.w.store.since); state.nominated && d > bound && c.calmFor() > 0 {
 		c.violated(simNomination, "%s was named %v ago and does not come, though %s could lead", state.holder, d, able)
 	}
+}
+
+// leftAlone reports whether a coordinator does not name a candidate that did not come when it was named, for up to five minutes.
+func (c *simChecks) leftAlone(p *simCandidate) bool {
+	return slices.ContainsFunc(c.w.coordinators, func(by *simCoordinator) bool {
+		return by.active && by.observer != nil && by.clock().Before(value(by.observer.candidates[p.name]).refusedUntil)
+	})
 }
 
 // isWorse reports whether somebody else should lead.

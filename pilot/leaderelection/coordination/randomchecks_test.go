@@ -198,7 +198,7 @@ func (c *simChecks) effort(by *simCoordinator, requests int) {
 	for range requests {
 		c.requests[by.id] = append(c.requests[by.id], c.w.now)
 	}
-	c.within(simEffort, c.requests[by.id], 2*ElectionDuration, 45, "requests")
+	c.within(simEffort, c.requests[by.id], 2*ElectionDuration, 60, "requests") // each change is followed by a try while answers are late: 49 were the most in 20,000 seeds
 }
 
 func (c *simChecks) collected(by *simCoordinator, object *coordinationv1beta1.LeaseCandidate) {
