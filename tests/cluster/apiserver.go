@@ -117,7 +117,7 @@ func (s *APIServer) awaitReady(ctx context.Context) error {
 }
 
 // Pause stops the process where it is (SIGSTOP): connections stay open, and no answer
-// comes. The kernel does so within moments, not before Pause returns. Resume lets it go on.
+// comes. It has stopped when Pause returns. Resume lets it go on.
 func (s *APIServer) Pause() error { return s.signal(syscall.SIGSTOP) }
 
 // Resume lets a paused API server go on.

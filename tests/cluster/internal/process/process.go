@@ -14,6 +14,9 @@ import (
 // cannot end, such as one stuck in a device, outlasts it.
 const killWait = 10 * time.Second
 
+// stopWait bounds the wait for a process to stop after SIGSTOP.
+const stopWait = 10 * time.Second
+
 // Process is a started program.
 type Process struct {
 	name, log string
@@ -84,12 +87,36 @@ func (p *Process) State() *os.ProcessState {
 	}
 }
 
-// Signal sends a signal. The error wraps os.ErrProcessDone when the process has ended.
+// Signal sends a signal. The error wraps os.ErrProcessDone when the process has ended. After
+// SIGSTOP it returns when the process has stopped: until then its threads may still answer.
 func (p *Process) Signal(signal os.Signal) error {
 	if err := p.process.Signal(signal); err != nil {
 		return fmt.Errorf("sending %v to %s (process %d): %w", signal, p.name, p.Pid(), err)
 	}
+	if signal == syscall.SIGSTOP {
+		return p.awaitStopped()
+	}
 	return nil
+}
+
+// awaitStopped is bounded by stopWait.
+func (p *Process) awaitStopped() error {
+	bound := time.NewTimer(stopWait)
+	defer bound.Stop()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for {
+		if is, err := p.stopped(); is || err != nil {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-p.done:
+			return fmt.Errorf("%s (process %d) has ended instead of stopping: %w", p.name, p.Pid(), os.ErrProcessDone)
+		case <-bound.C:
+			return fmt.Errorf("%s (process %d) goes on %v after SIGSTOP", p.name, p.Pid(), stopWait)
+		}
+	}
 }
 
 // Stop asks the process to end (SIGTERM), ends it after grace (SIGKILL), and returns
