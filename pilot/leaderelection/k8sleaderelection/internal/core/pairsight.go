@@ -7,7 +7,7 @@ import "slices"
 type PairSight struct {
 	Pair
 	changes [2]uint32
-	left    [2][2]left // by its latest two writes to each, whether they have arrived or not
+	left    [2][3]left // by its latest writes to each, whether they have arrived or not: the newest first, and in the last place the one that stands
 	former  [2]Notes   // the request and the hold that each showed before those it shows, until our write of the other has arrived
 }
 
@@ -68,9 +68,15 @@ func (v PairSight) supersede(h Half, snap Snapshot) PairSight {
 	return v
 }
 
-// Sends notes a write to an object before it is sent.
+// Sends notes a write to an object before it is sent. The one that stands is not forgotten for
+// writes that have not arrived, however many there are: a label or a hold that others put beside it
+// would make it look like theirs.
 func (v PairSight) Sends(h Half, r Record, n Notes) PairSight {
-	v.left[h] = [2]left{{r, n}, v.left[h][0]}
+	newest, second, last := v.left[h][0], v.left[h][1], v.left[h][2]
+	if second.record == v.Of(h).Record {
+		last = second
+	}
+	v.left[h] = [3]left{{r, n}, newest, last}
 	return v
 }
 

@@ -55,6 +55,35 @@ func TestAHoldThatWasTakenAwayBetweenTwoWritesIsGone(t *testing.T) {
 	}
 }
 
+// What the holder's last write has left stays its own while later ones do not arrive: a label beside
+// it is not newer than the order on the other object.
+func TestWhatStandsStaysTheHoldersOwn(t *testing.T) {
+	record := func(n Stamp) Record { return Record{Holder: "b", Renewed: n * 1e6} }
+	hold, resumed := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b"}
+	for _, ordered := range []Half{Primary, Secondary} {
+		version := uint64(0)
+		var v PairSight
+		shows := func(h Half, r Record, by Hold) {
+			version++
+			v, _ = v.Stored(h, Snapshot{Exists: true, Content: Readable, Version: version, Record: r, Notes: Notes{Hold: by}})
+		}
+		for n := range Stamp(2) {
+			for _, h := range []Half{Primary, Secondary} {
+				v = v.Sends(h, record(n+1), Notes{Hold: hold})
+				shows(h, record(n+1), hold)
+			}
+		}
+		for n := range Stamp(5) {
+			v = v.Sends(ordered.Other(), record(n+3), Notes{Hold: hold})
+		}
+		shows(ordered, record(2), resumed)
+		shows(ordered.Other(), record(2), hold) // with a label
+		if got := v.noteFrom(onlyHold); got != ordered {
+			t.Errorf("ordered on %d: after writes that did not arrive, and a label, object %d counts", ordered, got)
+		}
+	}
+}
+
 // An order that was written to both objects arrives late on the one, when the next has replaced it on
 // the other already: that is older news. Once the holder has written both, the same again is a new one.
 func TestAnOrderThatArrivesLate(t *testing.T) {
