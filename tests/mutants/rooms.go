@@ -64,6 +64,8 @@ const (
 	elector   = elections + "/k8sleaderelection"
 	core      = elector + "/internal/core"
 	derive    = elector + "/internal/derive"
+	codec     = elector + "/internal/codec"
+	orders    = elector + "/orders"
 	sim       = elector + "/internal/simulation"
 	locks     = elector + "/k8sresourcelock"
 	fence     = elections + "/fence"
@@ -92,8 +94,8 @@ var rooms = []room{
 		},
 	},
 	{
-		name: "loop", packages: []string{elector}, budget: 20 * time.Minute,
-		judges: []judge{{pkg: elector}, {pkg: elections}},
+		name: "loop", packages: []string{elector, codec, orders}, budget: 20 * time.Minute,
+		judges: []judge{{pkg: codec}, {pkg: orders}, {pkg: elector}, {pkg: elections}},
 	},
 	{
 		name: "locks", packages: []string{locks}, budget: 15 * time.Minute,

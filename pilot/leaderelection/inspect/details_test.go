@@ -211,13 +211,13 @@ func TestACandidateIsAsItsMemberSays(t *testing.T) {
 	}
 }
 
-// orders are all in which some things can come.
-func orders[T any](all []T) (found [][]T) {
+// permutations are all orders in which some things can come.
+func permutations[T any](all []T) (found [][]T) {
 	if len(all) == 0 {
 		return [][]T{nil}
 	}
 	for i := range all {
-		for _, rest := range orders(slices.Concat(all[:i], all[i+1:])) {
+		for _, rest := range permutations(slices.Concat(all[:i], all[i+1:])) {
 			found = append(found, append([]T{all[i]}, rest...))
 		}
 	}
@@ -251,7 +251,7 @@ func TestWhoGoesFirst(t *testing.T) {
 		"the default not known":   {ranked, k8sleaderelection.DefaultRevision{Revision: "canary"}, []Candidate{takes("a", "stable", ""), takes("b", "canary", "")}},
 		"no default, and no rank": {ranked, synced(""), []Candidate{takes("a", "stable", ""), takes("b", "", "")}},
 	} {
-		for _, order := range orders(c.all) {
+		for _, order := range permutations(c.all) {
 			for i := range order {
 				order[i].Election = c.lock.Name
 			}

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -49,7 +50,7 @@ func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock
 	snap, err := l.request(ctx, a, base)
 	ev := &event{in: core.Input{Kind: core.Replied}, lock: snap}
 	if err == nil {
-		ev.in.Snap, err = l.le.codec.snapshot(snap)
+		ev.in.Snap, err = l.le.codec.Snapshot(snap)
 	}
 	ev.in.Result = resultOf(err)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && ev.in.Result == core.Refused {
@@ -63,9 +64,9 @@ func (l *loop) request(ctx context.Context, a core.Action, base k8sresourcelock.
 	if a.Op == core.Read {
 		return l.le.lock.Read(ctx)
 	}
-	record, notes := encodeRecord(a.Record), encodeNotes(a.Notes)
+	record, notes := codec.EncodeRecord(a.Record), codec.EncodeNotes(a.Notes)
 	if a.Notes.Successor {
-		notes[k8sresourcelock.PredecessorAnnotation] = k8sresourcelock.SuccessorsNote(record, l.le.lock.Identity())
+		notes[k8sresourcelock.PredecessorAnnotation] = codec.SuccessorsNote(record, l.le.lock.Identity())
 	}
 	if lock, ok := l.le.lock.(k8sresourcelock.Annotated); ok && a.Op == core.Ask {
 		return lock.Annotate(ctx, base, notes)

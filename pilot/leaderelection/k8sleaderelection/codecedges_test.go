@@ -3,100 +3,17 @@ package k8sleaderelection
 import (
 	"context"
 	"errors"
-	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
-
-// Others write what they like onto the lock: nothing but a marker is one.
-func TestMarkers(t *testing.T) {
-	for s, want := range map[string]core.Marker{
-		"v1 a 3":                {Identity: "a", Transitions: 3},
-		"v1 a 3 handover":       {Identity: "a", Transitions: 3, Handover: true},
-		"v1 a 3 unfit":          {Identity: "a", Transitions: 3, Unfit: true},
-		"v1 a 3 handover unfit": {Identity: "a", Transitions: 3, Handover: true, Unfit: true},
-		"":                      {}, "v1": {}, "v1 a": {}, "v2 a 3": {}, "v1  3": {}, "v1 a x": {}, "v1 a 3 later": {}, "v1 a 3 ": {},
-	} {
-		got := parseMarker(s)
-		if got != want {
-			t.Errorf("%q: %+v, want %+v", s, got, want)
-		}
-		if want != (core.Marker{}) && formatMarker(got) != s {
-			t.Errorf("%q is written as %q", s, formatMarker(got))
-		}
-	}
-}
-
-func TestRequestsAndHolds(t *testing.T) {
-	for s, believed := range map[string]bool{
-		`{"identity":"b","key":"canary","reason":"default-revision"}`: true,
-		`{"identity":"b c","reason":"default-revision"}`:              false,
-		`{"identity":"b c","reason":"operator"}`:                      false,
-		`{"reason":"operator"}`:                                       true, // to step down
-		`{"reason":"default-revision"}`:                               false,
-		`{"identity":"b","key":"a b"}`:                                false,
-		`{"identity":7}`:                                              false,
-		``:                                                            false,
-		`null`:                                                        false,
-	} {
-		r := parseRequest(s)
-		if (r != core.Request{}) != believed {
-			t.Errorf("%s: %+v", s, r)
-		}
-		if again := parseRequest(formatRequest(r)); believed && again != r {
-			t.Errorf("%+v became %+v", r, again)
-		}
-	}
-	for s, believed := range map[string]bool{`{"holder":"a","seconds":5}`: true, `{"holder":7}`: false, ``: false} {
-		if h := parseHold(s); (h != core.Hold{}) != believed {
-			t.Errorf("%s: %+v", s, h)
-		}
-	}
-}
-
-func TestNotesAreWrittenWhereTheyAreSomething(t *testing.T) {
-	if got := encodeNotes(core.Notes{}); len(got) != 0 {
-		t.Errorf("no notes are written as %v", got)
-	}
-	got := encodeNotes(core.Notes{Marker: core.Marker{Identity: "a", Transitions: 3}, Nominated: core.Nomination{Identity: "b"}})
-	want := map[string]string{k8sresourcelock.MarkerAnnotation: "v1 a 3", k8sresourcelock.NominatedAnnotation: "b"}
-	if !maps.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-}
-
-func TestSnapshotsAreDecoded(t *testing.T) {
-	l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
-	for name, c := range map[string]struct {
-		snap k8sresourcelock.Snapshot
-		want core.Content
-	}{
-		"empty":      {k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "7", Floor: 5}, core.Missing},
-		"unreadable": {k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "7", Floor: 5, Raw: []byte("{"), Unreadable: k8sresourcelock.ErrUnreadable}, core.Unreadable},
-		"a record":   {k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "7", Floor: 5, Raw: []byte("{}")}, core.Readable},
-	} {
-		got, err := l.le.codec.snapshot(c.snap)
-		if err != nil || got.Content != c.want || got.Version != 7 || got.Floor != 5 {
-			t.Errorf("%s: %+v, error %v", name, got, err)
-		}
-	}
-	if stamp(metav1.Time{}) != 0 || unstamp(0) != (metav1.Time{}) {
-		t.Error("no time is a time")
-	}
-	now := metav1.Now().Rfc3339Copy()
-	if got := unstamp(stamp(now)); !got.Equal(&now) {
-		t.Errorf("%v became %v", now, got)
-	}
-}
 
 // answering is a lock whose calls say what they are asked, and with which deadline.
 type answering struct {

@@ -155,54 +155,6 @@ func TestRanksOfKeys(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoVersionAndWhatIsNoObject(t *testing.T) {
-	var c codec
-	for _, odd := range []string{"12x", "12+30"} {
-		if _, err := c.snapshot(k8sresourcelock.Snapshot{Exists: true, ResourceVersion: odd}); err == nil {
-			t.Errorf("%s counts as a version", odd)
-		}
-	}
-	got, err := c.snapshot(k8sresourcelock.Snapshot{
-		ResourceVersion: "30", UID: "s", Parts: [2]k8sresourcelock.Part{{UID: "p", Version: 12}, {UID: "s", Version: 30}},
-		Notes: map[string]string{k8sresourcelock.NominatedAnnotation: "a"}, // what is not there has none
-	})
-	if want := (core.Snapshot{Version: 42, UID: core.UID{First: "p", Second: "s"}}); err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
-
-// A nomination is for the term that the hold of a transfer to the same one names; else
-// for the record's.
-func TestWhoIsNominatedForWhichTerm(t *testing.T) {
-	snap := k8sresourcelock.Snapshot{Notes: map[string]string{k8sresourcelock.NominatedAnnotation: "a"}}
-	snap.Record.LeaderTransitions = 5
-	for _, c := range []struct {
-		hold core.Hold
-		want core.Nomination
-	}{
-		{core.Hold{Reason: core.HoldForTransfer, Holder: "a", Transitions: 4}, core.Nomination{Identity: "a", Transitions: 4}},
-		{core.Hold{Reason: core.HoldForTransfer, Holder: "b", Transitions: 4}, core.Nomination{Identity: "a", Transitions: 5}},
-		{core.Hold{Reason: "pause", Holder: "a", Transitions: 4}, core.Nomination{Identity: "a", Transitions: 5}},
-		{core.Hold{}, core.Nomination{Identity: "a", Transitions: 5}},
-	} {
-		if got := nomination(snap, c.hold); got != c.want {
-			t.Errorf("%+v: %+v, want %+v", c.hold, got, c.want)
-		}
-	}
-	snap.Strategy, snap.Record.HolderIdentity = "example.com/Zone", "b"
-	if got, want := nomination(snap, core.Hold{}), (core.Nomination{Identity: "b", Transitions: 5, Uncounted: true}); got != want || encodeNotes(core.Notes{Nominated: got})[k8sresourcelock.NominatedAnnotation] != "" {
-		t.Errorf("named by a coordinator: %+v, and its annotation; want %+v and none", got, want)
-	}
-	snap.Record.AcquireTime = unstamp(7)
-	if got := nomination(snap, core.Hold{}); got.Uncounted {
-		t.Errorf("it has written itself: %+v", got)
-	}
-	delete(snap.Notes, k8sresourcelock.NominatedAnnotation)
-	if got := nomination(snap, core.Hold{Reason: core.HoldForTransfer, Transitions: 4}); got != (core.Nomination{}) {
-		t.Errorf("nobody is nominated: %+v", got)
-	}
-}
-
 // testReporter logs into a buffer.
 func testReporter(t *testing.T) (*reporter, *bytes.Buffer) {
 	t.Helper()

@@ -16,7 +16,8 @@
 //     the lock. One that somebody else has written in is nominated: it acts only on a write of its own.
 //   - Notes are annotations of this project on the lock object, beside the record. By its marker, one of them, a leader
 //     says that it acts. Peers write none.
-//   - A hold is a note by which an operator keeps the holder there: while it counts, no candidate asks or preempts by rank.
+//   - A hold is a note by which an operator keeps the holder there (package orders): while it counts, no candidate asks or
+//     preempts by rank.
 //   - An unfit process should not lead if another can (LeaderElectionConfig.Fit).
 //   - To settle is to hold the lock without acting, while an earlier holder may still act.
 //   - To drain is to wait until run functions that were told to stop have returned.

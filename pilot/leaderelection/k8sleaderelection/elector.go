@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"os"
 	"time"
 
 	"go.uber.org/atomic"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -32,7 +32,7 @@ type LeaderElector struct {
 	config  LeaderElectionConfig
 	core    core.Config // but for OneCycle
 	lock    k8sresourcelock.Versioned
-	codec   codec
+	codec   codec.Codec
 	clock   *Clock
 	exit    func(code int)
 	running atomic.Bool
@@ -81,7 +81,7 @@ func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
 		config: lec,
 		core:   lec.core(),
 		lock:   versioned(lec.Lock),
-		codec:  codec{seed: maphash.MakeSeed()},
+		codec:  codec.New(),
 		clock:  lec.Clock,
 		exit:   os.Exit,
 	}
@@ -208,6 +208,16 @@ func (le *LeaderElector) signal(s signal) {
 // DrainLimit is how long run functions may take to return once a cover has ended: the
 // configured limit or, without one, the longest for which two of ours never act at once.
 func (le *LeaderElector) DrainLimit() time.Duration { return le.config.DrainLimit }
+
+// Hold is an operator's order that the holder stays, whatever its rank; the zero Hold is none. Its fields:
+//
+//	Holder      string // who stays, in the term with that many Transitions
+//	Transitions int
+//	Seconds     int    // for how long, as each reader counts from when it first saw the hold
+//	Requester   string // who gave the order
+//	Reason      string // pause or transfer
+//	Note        string // the operator's reason, in words
+type Hold = core.Hold
 
 // Status is a picture of an elector: its phase and term, and the record last seen.
 type Status struct {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -295,7 +296,7 @@ func (l *loop) setTerm(c *change) {
 	case core.Term{}:
 		l.publicTerm = Term{}
 	default:
-		token, _ := parseVersion(c.lock.ResourceVersion) // as the codec did when it took the snapshot in
+		token, _ := codec.ParseVersion(c.lock.ResourceVersion) // as the codec did when it took the snapshot in
 		l.publicTerm = Term{LockUID: string(c.lock.UID), Transitions: t.Transitions, Token: token}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/orders"
 )
 
 // enterPair runs a candidate that holds both objects of a pair. Its lock field is its way
@@ -185,7 +186,7 @@ func TestHandoverBetweenBothLocksWhoseWatchesDiffer(t *testing.T) {
 				map[string]*locktest.Lock{"primary": ways.Primary, "secondary": ways.Secondary}[slow].SetWatchDelay(200 * time.Millisecond)
 				pass(time.Minute)
 				began := time.Now()
-				o := le.Operator{Lock: pair.Lock("operator", "").MultiLock, Requester: "alice"}
+				o := orders.Operator{Lock: pair.Lock("operator", "").MultiLock, Requester: "alice"}
 				if err := o.Transfer(t.Context(), "b", "stable", "", time.Minute); err != nil {
 					t.Error(err)
 				}

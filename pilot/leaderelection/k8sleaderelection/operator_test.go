@@ -14,10 +14,11 @@ import (
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/orders"
 )
 
-func operator(store *locktest.Store) le.Operator {
-	return le.Operator{Lock: store.Lock("operator", "").Locker, Requester: "alice"}
+func operator(store *locktest.Store) orders.Operator {
+	return orders.Operator{Lock: store.Lock("operator", "").Locker, Requester: "alice"}
 }
 
 func TestTransferGoesToTheOneNamedAndStaysThere(t *testing.T) {
@@ -54,7 +55,7 @@ func TestTransferToOneWhoDoesNotComeLeavesTheLockToOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		a, b := enterRankedTwo(t, store, "stable")
 		err := operator(store).Transfer(t.Context(), "nobody", "stable", "a slip of the hand", time.Minute)
-		if !errors.Is(err, le.ErrNotObeyed) || !strings.Contains(err.Error(), "nobody did not come") {
+		if !errors.Is(err, orders.ErrNotObeyed) || !strings.Contains(err.Error(), "nobody did not come") {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -103,7 +104,7 @@ func TestPauseAndResume(t *testing.T) {
 		if a.isLive() || !b.isLive() {
 			t.Fatal("resumed, and rank does not count")
 		}
-		if err := operator(store).Resume(t.Context()); !errors.Is(err, le.ErrNoHold) {
+		if err := operator(store).Resume(t.Context()); !errors.Is(err, orders.ErrNoHold) {
 			t.Error(err)
 		}
 	})
@@ -135,9 +136,9 @@ func TestAPauseKeepsAPeerToo(t *testing.T) {
 // An operator moved the lock to a peer, which keeps our annotations. The hold tells that
 // the nomination is of a former term; whoever takes the hold away takes that with it.
 func TestAnOrderTakesAnOldNominationAway(t *testing.T) {
-	for _, order := range []func(context.Context, le.Operator) error{
-		func(ctx context.Context, o le.Operator) error { return o.Pause(ctx, "", time.Hour) },
-		func(ctx context.Context, o le.Operator) error { return o.Resume(ctx) },
+	for _, order := range []func(context.Context, orders.Operator) error{
+		func(ctx context.Context, o orders.Operator) error { return o.Pause(ctx, "", time.Hour) },
+		func(ctx context.Context, o orders.Operator) error { return o.Resume(ctx) },
 	} {
 		bubble(t, func(t *testing.T, store *locktest.Store) {
 			now := metav1.Now()
@@ -168,14 +169,14 @@ func TestOrdersThatCannotBeObeyedSayWhy(t *testing.T) {
 				t.Errorf("%v: want %q, %q", err, is, text)
 			}
 		}
-		want(o.StepDown(ctx, "", time.Minute), le.ErrNoLeader, "there is no lock")
+		want(o.StepDown(ctx, "", time.Minute), orders.ErrNoLeader, "there is no lock")
 		a := enterRanked(t, store, "a", "stable", "stable")
 		pass(time.Second)
 		want(o.Transfer(ctx, "a", "stable", "", time.Minute), nil, "a leads already")
 		for _, err := range []error{
 			o.Pause(ctx, "", 0), o.Pause(ctx, "", 8*24*time.Hour), o.Transfer(ctx, "b c", "", "", time.Minute),
 			o.Transfer(ctx, "b", strings.Repeat("k", 2000), "", time.Minute),
-			le.Operator{Lock: o.Lock}.Pause(ctx, "", time.Minute), le.Operator{Requester: "bob"}.Resume(ctx),
+			orders.Operator{Lock: o.Lock}.Pause(ctx, "", time.Minute), orders.Operator{Requester: "bob"}.Resume(ctx),
 		} {
 			t.Log(err)
 			if err == nil {
@@ -183,7 +184,7 @@ func TestOrdersThatCannotBeObeyedSayWhy(t *testing.T) {
 			}
 		}
 		a.quit()
-		want(o.Pause(ctx, "", time.Minute), le.ErrNoLeader, "")
+		want(o.Pause(ctx, "", time.Minute), orders.ErrNoLeader, "")
 	})
 }
 
@@ -198,7 +199,7 @@ func TestAnOrderWhoseLockIsDeletedEnds(t *testing.T) {
 		pass(time.Second)
 		a.cut(true) // or it makes its lock anew
 		store.Delete()
-		if err := <-told; !errors.Is(err, le.ErrNotObeyed) || !strings.Contains(err.Error(), "deleted") {
+		if err := <-told; !errors.Is(err, orders.ErrNotObeyed) || !strings.Contains(err.Error(), "deleted") {
 			t.Error(err)
 		}
 		a.cut(false)

@@ -37,7 +37,7 @@ func (l *loop) decodeNews(ev *event) {
 			l.report.watching(n.Err)
 		}
 	case k8sresourcelock.Changed:
-		snap, err := l.le.codec.snapshot(n.Snapshot)
+		snap, err := l.le.codec.Snapshot(n.Snapshot)
 		if err != nil {
 			l.report.watching(err)
 			return

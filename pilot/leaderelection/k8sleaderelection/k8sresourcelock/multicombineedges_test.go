@@ -160,7 +160,7 @@ func TestNamesTerm(t *testing.T) {
 // Without the note that others understand, a kept lock is a lock like any other.
 func TestKeptForSuccessors(t *testing.T) {
 	record := LeaderElectionRecord{HolderIdentity: Successors, LeaderTransitions: 3}
-	kept := Snapshot{Exists: true, Record: record, Notes: map[string]string{PredecessorAnnotation: SuccessorsNote(record, "pod-a")}}
+	kept := Snapshot{Exists: true, Record: record, Notes: map[string]string{PredecessorAnnotation: "v1 " + Successors + " 3 pod-a"}}
 	if !kept.KeptForSuccessors() {
 		t.Errorf("%+v is not", kept)
 	}
@@ -171,7 +171,7 @@ func TestKeptForSuccessors(t *testing.T) {
 		"a later term":   func(s *Snapshot) { s.Record.LeaderTransitions++ },
 		"another holder": func(s *Snapshot) {
 			s.Record.HolderIdentity = "pod-a"
-			s.Notes = map[string]string{PredecessorAnnotation: SuccessorsNote(s.Record, "pod-a")}
+			s.Notes = map[string]string{PredecessorAnnotation: "v1 pod-a 3 pod-a"}
 		},
 	} {
 		snap := kept

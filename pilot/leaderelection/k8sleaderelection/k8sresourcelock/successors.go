@@ -1,10 +1,6 @@
 package k8sresourcelock
 
-import (
-	"fmt"
-
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
-)
+import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
 // Successors is the recorded holder of a lock that is kept as a predecessor. It is the name of
 // no process, so that none that restarts under a former holder's name takes itself for the leader.
@@ -14,10 +10,4 @@ const Successors = core.Successors
 func (s Snapshot) KeptForSuccessors() bool {
 	return s.Exists && s.Unreadable == nil && s.Record.HolderIdentity == Successors &&
 		namesTerm(s.Notes[PredecessorAnnotation], s.Record)
-}
-
-// SuccessorsNote returns the PredecessorAnnotation for a record of Successors. Beside the record of a process it says that
-// the process has won a predecessor's lock and does not act by it yet.
-func SuccessorsNote(r LeaderElectionRecord, writer string) string {
-	return fmt.Sprintf("v1 %s %d %s", r.HolderIdentity, r.LeaderTransitions, writer)
 }

@@ -1,4 +1,4 @@
-package k8sleaderelection
+package orders
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package k8sleaderelection
+package codec
 
 import (
 	"encoding/json"
@@ -14,15 +14,18 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// codec translates between what locks store and what the core decides on.
-type codec struct{ seed maphash.Seed }
+// Codec decodes what one elector reads. Sums of stored records are comparable among its own.
+type Codec struct{ seed maphash.Seed }
 
-// snapshot decodes a lock's snapshot to plain values. It fails when the object's
+// New returns a Codec.
+func New() Codec { return Codec{seed: maphash.MakeSeed()} }
+
+// Snapshot decodes a lock's snapshot to plain values. It fails when the object's
 // version is not one that grows.
-func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
-	out := decode(s)
+func (c Codec) Snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
+	out := Decode(s)
 	if s.Parts == [2]k8sresourcelock.Part{} {
-		version, err := parseVersion(s.ResourceVersion)
+		version, err := ParseVersion(s.ResourceVersion)
 		if err != nil {
 			return core.Snapshot{}, err
 		}
@@ -42,8 +45,8 @@ func (c codec) snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 	return out, nil
 }
 
-// decode is the record and the notes of a lock's snapshot, without which object they are of.
-func decode(s k8sresourcelock.Snapshot) core.Snapshot {
+// Decode returns the record and the notes of a lock's snapshot, without which object they are of.
+func Decode(s k8sresourcelock.Snapshot) core.Snapshot {
 	out := core.Snapshot{Exists: s.Exists, Floor: s.Floor}
 	if !s.Exists {
 		return out
@@ -51,7 +54,7 @@ func decode(s k8sresourcelock.Snapshot) core.Snapshot {
 	out.Notes = decodeNotes(s.Notes)
 	out.Notes.Nominated = nomination(s, out.Notes.Hold)
 	out.Strategy = s.Strategy != ""
-	out.Successor = strings.HasPrefix(s.Notes[k8sresourcelock.PredecessorAnnotation], k8sresourcelock.SuccessorsNote(s.Record, ""))
+	out.Successor = strings.HasPrefix(s.Notes[k8sresourcelock.PredecessorAnnotation], SuccessorsNote(s.Record, ""))
 	if k8sresourcelock.ValidateIdentity(s.PreferredHolder) == nil { // with another the handover could not be written
 		out.Preferred = s.PreferredHolder
 	}
@@ -74,8 +77,8 @@ func part(p k8sresourcelock.Part) core.Snapshot {
 	return core.Snapshot{UID: core.UID{First: string(p.UID)}, Version: p.Version}
 }
 
-// parseVersion reads an object's version; none is 0.
-func parseVersion(s string) (uint64, error) {
+// ParseVersion reads an object's version; none is 0.
+func ParseVersion(s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
 	}
@@ -98,7 +101,8 @@ func decodeRecord(r k8sresourcelock.LeaderElectionRecord) core.Record {
 // maxLeaseSeconds keeps an absurd lease from overflowing a Duration.
 const maxLeaseSeconds = 1 << 31
 
-func encodeRecord(r core.Record) k8sresourcelock.LeaderElectionRecord {
+// EncodeRecord is the record as locks store it.
+func EncodeRecord(r core.Record) k8sresourcelock.LeaderElectionRecord {
 	return k8sresourcelock.LeaderElectionRecord{
 		HolderIdentity: r.Holder, HolderKey: r.Key,
 		LeaseDurationSeconds: int(r.Lease / time.Second),
@@ -183,16 +187,17 @@ func nomination(s k8sresourcelock.Snapshot, hold core.Hold) core.Nomination {
 	return n
 }
 
-func encodeNotes(n core.Notes) map[string]string {
+// EncodeNotes are the annotations that say the notes.
+func EncodeNotes(n core.Notes) map[string]string {
 	notes := map[string]string{}
 	if n.Marker != (core.Marker{}) {
 		notes[k8sresourcelock.MarkerAnnotation] = formatMarker(n.Marker)
 	}
 	if n.Request != (core.Request{}) {
-		notes[k8sresourcelock.HandoverRequestAnnotation] = formatRequest(n.Request)
+		notes[k8sresourcelock.HandoverRequestAnnotation] = FormatRequest(n.Request)
 	}
 	if n.Hold != (core.Hold{}) {
-		notes[k8sresourcelock.HoldAnnotation] = formatHold(n.Hold)
+		notes[k8sresourcelock.HoldAnnotation] = FormatHold(n.Hold)
 	}
 	if n.Nominated.Identity != "" && !n.Nominated.Uncounted {
 		notes[k8sresourcelock.NominatedAnnotation] = n.Nominated.Identity
@@ -209,6 +214,12 @@ func formatMarker(m core.Marker) string {
 		s += " " + markerUnfit
 	}
 	return s
+}
+
+// SuccessorsNote returns the PredecessorAnnotation for a record of Successors. Beside the record of a process it says that
+// the process has won a predecessor's lock and does not act by it yet.
+func SuccessorsNote(r k8sresourcelock.LeaderElectionRecord, writer string) string {
+	return fmt.Sprintf("v1 %s %d %s", r.HolderIdentity, r.LeaderTransitions, writer)
 }
 
 // requestJSON is the form of a request on the lock object.
@@ -242,7 +253,8 @@ func parseRequest(s string) core.Request {
 	return core.Request(r)
 }
 
-func formatRequest(r core.Request) string { return toJSON(requestJSON(r)) }
+// FormatRequest is a request's annotation.
+func FormatRequest(r core.Request) string { return toJSON(requestJSON(r)) }
 
 // holdJSON is the form of a hold on the lock object.
 type holdJSON struct {
@@ -263,7 +275,8 @@ func parseHold(s string) core.Hold {
 	return core.Hold(h)
 }
 
-func formatHold(h core.Hold) string { return toJSON(holdJSON(h)) }
+// FormatHold is a hold's annotation.
+func FormatHold(h core.Hold) string { return toJSON(holdJSON(h)) }
 
 func toJSON(v any) string {
 	raw, err := json.Marshal(v)

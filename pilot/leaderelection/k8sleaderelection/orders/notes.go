@@ -1,6 +1,8 @@
-package k8sleaderelection
+package orders
 
 import (
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -19,16 +21,6 @@ import (
 //	Refused       string // the leader's reason; empty: not refused
 type Request = core.Request
 
-// Hold is an operator's order that the holder stays, whatever its rank; the zero Hold is none. Its fields:
-//
-//	Holder      string // who stays, in the term with that many Transitions
-//	Transitions int
-//	Seconds     int    // for how long, as each reader counts from when it first saw the hold
-//	Requester   string // who gave the order
-//	Reason      string // pause or transfer
-//	Note        string // the operator's reason, in words
-type Hold = core.Hold
-
 // Notes is the meaning of this project's annotations on a lock, for programs that show elections. Of requests, holds
 // and nominations it has those about the present term alone: electors ignore all others.
 type Notes struct {
@@ -42,12 +34,12 @@ type Notes struct {
 	// Request and Hold are those about the present term. For how long they still count each
 	// reader counts from when it first saw them.
 	Request Request
-	Hold    Hold
+	Hold    k8sleaderelection.Hold
 }
 
 // DecodeNotes reads the notes of a lock. Where there is no record that can be read, none counts.
 func DecodeNotes(s k8sresourcelock.Snapshot) Notes {
-	snap := decode(s)
+	snap := codec.Decode(s)
 	n := Notes{Leads: snap.Acting(), Former: snap.Former(), Nominated: snap.Nominated()}
 	if m := snap.Notes.Marker; n.Leads {
 		n.Handover, n.Unfit = m.Handover, m.Unfit

@@ -1,13 +1,14 @@
-package k8sleaderelection
+package orders
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"maps"
 	"time"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -79,7 +80,7 @@ func (o Operator) Pause(ctx context.Context, why string, length time.Duration) e
 		if !snap.Held() {
 			return ErrNoLeader
 		}
-		notes[k8sresourcelock.HoldAnnotation] = formatHold(core.Hold{
+		notes[k8sresourcelock.HoldAnnotation] = codec.FormatHold(core.Hold{
 			Holder: snap.Record.Holder, Transitions: snap.Record.Transitions, Seconds: seconds,
 			Requester: o.Requester, Reason: core.HoldForPause, Note: why,
 		})
@@ -98,7 +99,7 @@ func (o Operator) Resume(ctx context.Context) error {
 		}
 		h := snap.Notes.Hold
 		h.Seconds, h.Requester = 0, o.Requester
-		notes[k8sresourcelock.HoldAnnotation] = formatHold(h)
+		notes[k8sresourcelock.HoldAnnotation] = codec.FormatHold(h)
 		return nil
 	})
 }
@@ -124,7 +125,7 @@ func (o Operator) ask(ctx context.Context, verb string, r core.Request, hold tim
 		}
 		r.Holder, r.Transitions = snap.Record.Holder, snap.Record.Transitions
 		r.Seconds = max(1, int(snap.Record.Lease/time.Second))
-		notes[k8sresourcelock.HandoverRequestAnnotation] = formatRequest(r)
+		notes[k8sresourcelock.HandoverRequestAnnotation] = codec.FormatRequest(r)
 		return nil
 	})
 	if err != nil {
@@ -160,8 +161,8 @@ const orderPoll = 100 * time.Millisecond
 func (o Operator) await(ctx context.Context, r core.Request) error {
 	ticker := time.NewTicker(orderPoll)
 	defer ticker.Stop()
-	clock := NewClock(nil)
-	w := orderProgress{r: r, lease: time.Duration(r.Seconds) * time.Second, began: clock.mono(), changed: clock.mono()}
+	clock := k8sleaderelection.NewClock(nil)
+	w := orderProgress{r: r, lease: time.Duration(r.Seconds) * time.Second, began: clock.Now().Mono, changed: clock.Now().Mono}
 	for {
 		snap, _, err := o.read(ctx)
 		switch {
@@ -169,7 +170,7 @@ func (o Operator) await(ctx context.Context, r core.Request) error {
 		case errors.Is(err, errNoLock):
 			return fmt.Errorf("%w: the lock was deleted meanwhile", ErrNotObeyed)
 		default:
-			if done, err := w.update(snap, err, clock.mono()); done || err != nil {
+			if done, err := w.update(snap, err, clock.Now().Mono); done || err != nil {
 				return err
 			}
 		}
@@ -328,7 +329,7 @@ func (o Operator) read(ctx context.Context) (core.Snapshot, k8sresourcelock.Snap
 	if !base.Exists {
 		return core.Snapshot{}, base, errNoLock
 	}
-	snap, err := codec{seed: maphash.MakeSeed()}.snapshot(base)
+	snap, err := codec.New().Snapshot(base)
 	return snap, base, err
 }
 
