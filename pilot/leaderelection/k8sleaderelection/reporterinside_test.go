@@ -18,10 +18,10 @@ import (
 )
 
 // listener is an observer and a metric that notes each word.
-type listener struct{ told []string }
+type listener struct{ lines []string }
 
 func (l *listener) note(format string, args ...any) {
-	l.told = append(l.told, fmt.Sprintf(format, args...))
+	l.lines = append(l.lines, fmt.Sprintf(format, args...))
 }
 
 func (l *listener) Phase(name, from, to, reason string) {
@@ -47,10 +47,10 @@ func (l *listener) SlowpathExercised(name string) { l.note("slow path %s", name)
 
 func (l *listener) wants(t *testing.T, what string, want ...string) {
 	t.Helper()
-	if !slices.Equal(l.told, want) {
-		t.Errorf("%s: told %q, want %q", what, l.told, want)
+	if !slices.Equal(l.lines, want) {
+		t.Errorf("%s: told %q, want %q", what, l.lines, want)
 	}
-	l.told = nil
+	l.lines = nil
 }
 
 // tolerant is a metric that counts no slow paths.
@@ -77,7 +77,7 @@ func TestWhatAPhaseAndATermTell(t *testing.T) {
 		failure error
 	}{"it lost its cover": {core.CoverLost, nil}, "it lost the record": {core.RecordLost, nil}, "a function failed": {core.NotLost, errors.New("x")}, "it was stopped": {}} {
 		r.term(&core.State{Phase: core.Leading}, nil)
-		heard.told = nil
+		heard.lines = nil
 		r.term(&core.State{Phase: core.Draining, Why: "why", Drain: core.Drain{Lost: c.lost}}, c.failure)
 		heard.wants(t, what, "off e", "term e false why")
 		r.term(&core.State{Phase: core.Following}, nil)

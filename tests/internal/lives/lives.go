@@ -38,7 +38,7 @@ type Recorder struct {
 func Recorded(spans ...Span) *Recorder { return &Recorder{spans: spans} }
 
 // Begin notes that the function runs. It returns what notes that it was told to stop, and that it has ended.
-func (r *Recorder) Begin() (told, ended func()) {
+func (r *Recorder) Begin() (stopping, ended func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := len(r.spans)

@@ -35,12 +35,12 @@ func TestRecorder(t *testing.T) {
 			t.Error("it has a span before the first")
 		}
 		began := time.Now()
-		told, ended := r.Begin()
+		stopping, ended := r.Begin()
 		if !r.Live() || r.Draining() {
 			t.Errorf("running: %+v", r.Spans())
 		}
 		time.Sleep(time.Second)
-		told()
+		stopping()
 		if !r.Live() || !r.Draining() {
 			t.Errorf("told to stop: %+v", r.Spans())
 		}

@@ -84,10 +84,10 @@ func (l *lab) handOn(s setup, namespace, name string, start *gate, ready func(),
 			next.end()
 			return err
 		}
-		told := time.Now()
+		asked := time.Now()
 		holder.end()
 		ctx, cancel := context.WithTimeout(l.ctx, bound)
-		span, err := next.AwaitStart(ctx, told)
+		span, err := next.AwaitStart(ctx, asked)
 		cancel()
 		if err != nil {
 			row.lost()
@@ -95,7 +95,7 @@ func (l *lab) handOn(s setup, namespace, name string, start *gate, ready func(),
 			return l.ctx.Err()
 		}
 		row.time(span.From.Sub(holder.Last().To))
-		row.overlap(electors.Overlap(holder.Candidate, next.Candidate, told, time.Now()))
+		row.overlap(electors.Overlap(holder.Candidate, next.Candidate, asked, time.Now()))
 		holder = next
 	}
 	return nil

@@ -43,7 +43,7 @@ type Candidate struct {
 }
 
 // Sees is who leads as this candidate has last seen it; istiod does not tell.
-func (c *Candidate) Sees() (holder string, told bool) {
+func (c *Candidate) Sees() (holder string, known bool) {
 	if o, ok := c.elector.(interface{ Leader() (string, string) }); ok {
 		holder, _ = o.Leader()
 		return holder, true

@@ -152,8 +152,8 @@ func goesBy(d time.Duration) {
 	synctest.Wait()
 }
 
-// told is how often changed was called, and how many failures were logged.
-func (w *watching) told() (changes, failures int) {
+// counts is how often changed was called, and how many failures were logged.
+func (w *watching) counts() (changes, failures int) {
 	goesBy(0)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,27 +183,27 @@ func TestWhatAWatchTells(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWatch(t, func(t *testing.T, w *watching) {
-				if changes, failures := w.told(); changes != 0 || failures != 0 {
+				if changes, failures := w.counts(); changes != 0 || failures != 0 {
 					t.Errorf("at the start: %d changes, %d failures", changes, failures)
 				}
 				if o := w.from[0]; o.ResourceVersion != "17" || !o.AllowWatchBookmarks {
 					t.Errorf("watched from %+v", o)
 				}
 				w.last().Action(x.event.Type, x.event.Object)
-				if changes, _ := w.told(); changes != x.want/2 {
+				if changes, _ := w.counts(); changes != x.want/2 {
 					t.Errorf("at once: told %d times", changes)
 				}
 				goesBy(takenIn - time.Millisecond)
-				if changes, _ := w.told(); changes != x.want/2 {
+				if changes, _ := w.counts(); changes != x.want/2 {
 					t.Errorf("before API servers act on it: told %d times", changes)
 				}
 				goesBy(time.Minute)
-				if changes, failures := w.told(); changes != x.want || failures != 0 {
+				if changes, failures := w.counts(); changes != x.want || failures != 0 {
 					t.Errorf("told %d times, %d failures", changes, failures)
 				}
 				// The same once more is none.
 				if w.last().Action(x.event.Type, x.event.Object); x.event.Type != watch.Deleted {
-					if changes, _ := w.told(); changes != x.want {
+					if changes, _ := w.counts(); changes != x.want {
 						t.Errorf("twice the same: told %d times", changes)
 					}
 				}
@@ -215,7 +215,7 @@ func TestWhatAWatchTells(t *testing.T) {
 	}
 	inWatch(t, func(t *testing.T, w *watching) {
 		w.others[0].Add(&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: fence.PolicyPrefix + "a"}})
-		if changes, _ := w.told(); changes != 1 {
+		if changes, _ := w.counts(); changes != 1 {
 			t.Errorf("a binding: told %d times", changes)
 		}
 	})
@@ -231,7 +231,7 @@ func TestAWatchThatEnds(t *testing.T) {
 			t.Error("without a pause")
 		}
 		goesBy(2 * time.Millisecond)
-		if changes, failures := w.told(); w.listed() != 2 || changes != 0 || failures != 0 {
+		if changes, failures := w.counts(); w.listed() != 2 || changes != 0 || failures != 0 {
 			t.Errorf("listed %d times, %d changes, %d failures", w.listed(), changes, failures)
 		}
 		w.watched.mu.Lock()
@@ -239,7 +239,7 @@ func TestAWatchThatEnds(t *testing.T) {
 		w.watched.mu.Unlock()
 		w.last().Error(&metav1.Status{Code: 410})
 		goesBy(watchPause + time.Millisecond)
-		if changes, failures := w.told(); w.listed() != 3 || changes != 0 || failures != 0 {
+		if changes, failures := w.counts(); w.listed() != 3 || changes != 0 || failures != 0 {
 			t.Errorf("after an error event: listed %d times, %d changes, %d failures", w.listed(), changes, failures)
 		}
 		w.watched.mu.Lock()
@@ -247,7 +247,7 @@ func TestAWatchThatEnds(t *testing.T) {
 		w.watched.mu.Unlock()
 		w.last().Stop()
 		goesBy(watchPause + time.Millisecond)
-		if changes, _ := w.told(); changes != 1 {
+		if changes, _ := w.counts(); changes != 1 {
 			t.Errorf("one has gone meanwhile: told %d times", changes)
 		}
 		goesBy(time.Minute)
@@ -256,7 +256,7 @@ func TestAWatchThatEnds(t *testing.T) {
 		w.watched.mu.Unlock()
 		w.last().Stop()
 		goesBy(time.Minute)
-		if changes, _ := w.told(); changes != 4 {
+		if changes, _ := w.counts(); changes != 4 {
 			t.Errorf("and is there again: told %d times", changes)
 		}
 	})
@@ -272,7 +272,7 @@ func TestAWatchThatEnds(t *testing.T) {
 		if last := w.lists[len(w.lists)-1] - w.lists[len(w.lists)-2]; last != watchLongest {
 			t.Errorf("tried every %v", last)
 		}
-		if changes, failures := w.told(); changes != 0 || failures != 1 || w.log.Count(`verb="watch `+policyKind+`"`, `err="not now"`) != 1 {
+		if changes, failures := w.counts(); changes != 0 || failures != 1 || w.log.Count(`verb="watch `+policyKind+`"`, `err="not now"`) != 1 {
 			t.Errorf("%d changes, %d failures:\n%s", changes, failures, w.log.String())
 		}
 		w.fail(nil)
@@ -283,7 +283,7 @@ func TestAWatchThatEnds(t *testing.T) {
 		w.fail(errors.New("again"))
 		w.last().Stop()
 		goesBy(3 * watchPause)
-		if _, failures := w.told(); failures != 2 {
+		if _, failures := w.counts(); failures != 2 {
 			t.Errorf("a second spell: %d failures", failures)
 		}
 	})

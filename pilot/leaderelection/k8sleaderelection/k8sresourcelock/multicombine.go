@@ -19,9 +19,9 @@ import (
 type Part struct {
 	UID     types.UID
 	Version uint64
-	// Stands: the record that the MultiLock shows stands in this object, in this term. A
+	// Present: the record that the MultiLock shows is in this object, too, in this term. A
 	// holder that stands in one of the two must not act.
-	Stands bool
+	Present bool
 }
 
 // sums hashes records to be compared within this process.
@@ -110,7 +110,7 @@ func combine(sight core.PairSight, objects Pair, self string) Snapshot {
 	if !is.Exists {
 		return Snapshot{ResourceVersion: objects.Secondary.ResourceVersion, Parts: parts}
 	}
-	parts[core.Primary].Stands, parts[core.Secondary].Stands = is.Halves&core.InFirst != 0, is.Halves&core.InSecond != 0
+	parts[core.Primary].Present, parts[core.Secondary].Present = is.Halves&core.InFirst != 0, is.Halves&core.InSecond != 0
 	out := Snapshot{
 		Exists: true, UID: objects.Secondary.UID, ResourceVersion: objects.Secondary.ResourceVersion, Parts: parts,
 		Record: one.Record, Notes: withOthers(withNote(one.Notes, MultiLockAnnotation, ""), is.Notes),

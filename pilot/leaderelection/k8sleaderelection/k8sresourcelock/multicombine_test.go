@@ -186,7 +186,7 @@ func TestCombineNamesBothObjects(t *testing.T) {
 // standsIn is in which of two objects the record stands: 1 and 2 added up.
 func standsIn(s Snapshot) (in int) {
 	for i, part := range s.Parts {
-		if part.Stands {
+		if part.Present {
 			in |= 1 << i
 		}
 	}
@@ -195,5 +195,5 @@ func standsIn(s Snapshot) (in int) {
 
 // Half reports whether the record has a holder that stands in one object of two.
 func (s Snapshot) Half() bool {
-	return s.Record.HolderIdentity != "" && s.Parts[0].Stands != s.Parts[1].Stands
+	return s.Record.HolderIdentity != "" && s.Parts[0].Present != s.Parts[1].Present
 }

@@ -118,11 +118,11 @@ func TestHalf(t *testing.T) {
 		snap Snapshot
 		want bool
 	}{
-		{Snapshot{Record: held, Parts: [2]Part{{Stands: true}, {}}}, true},
-		{Snapshot{Record: held, Parts: [2]Part{{}, {Stands: true}}}, true},
-		{Snapshot{Record: held, Parts: [2]Part{{Stands: true}, {Stands: true}}}, false},
+		{Snapshot{Record: held, Parts: [2]Part{{Present: true}, {}}}, true},
+		{Snapshot{Record: held, Parts: [2]Part{{}, {Present: true}}}, true},
+		{Snapshot{Record: held, Parts: [2]Part{{Present: true}, {Present: true}}}, false},
 		{Snapshot{Record: held}, false}, // one object
-		{Snapshot{Parts: [2]Part{{Stands: true}, {}}}, false},
+		{Snapshot{Parts: [2]Part{{Present: true}, {}}}, false},
 	} {
 		if c.snap.Half() != c.want {
 			t.Errorf("%q in %d: half %v", c.snap.Record.HolderIdentity, standsIn(c.snap), !c.want)

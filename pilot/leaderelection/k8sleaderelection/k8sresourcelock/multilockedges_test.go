@@ -235,7 +235,7 @@ func TestMultiLockFinishesARelease(t *testing.T) {
 		p.Primary.Put("c", termOf("", term, 1))
 		base := p.read()
 		snap, err := p.lock.Write(t.Context(), base, base.Record, nil)
-		if err != nil || snap.Record.HolderIdentity != "" || !snap.Parts[0].Stands || !snap.Parts[1].Stands {
+		if err != nil || snap.Record.HolderIdentity != "" || !snap.Parts[0].Present || !snap.Parts[1].Present {
 			t.Errorf("error %v, shown %+v in %v", err, snap.Record, snap.Parts)
 		}
 		if is := p.Secondary.Snapshot(); is.Record.HolderIdentity != "" || is.Record.LeaderTransitions != term || is.Notes[needs] != "" {

@@ -236,7 +236,7 @@ func TestSharedDropsWhoDoesNotLook(t *testing.T) {
 		}
 		s.say(watch.Added, "b", "900")
 		wantTold(t, other, "up after a gap", "changed900")
-		if got := told(a); got[0] != "down: "+errBehind.Error() || got[1] != "up after a gap" {
+		if got := newsOf(a); got[0] != "down: "+errBehind.Error() || got[1] != "up after a gap" {
 			t.Errorf("told %q", got)
 		}
 	})

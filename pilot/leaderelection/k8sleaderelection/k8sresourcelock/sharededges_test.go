@@ -317,12 +317,12 @@ func TestSharedInARestoredStore(t *testing.T) {
 	sharedTest(t, "what the old connection still shows does not count", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "90")
-		told(a)
+		newsOf(a)
 		a.Rewound("40")
 		if err := a.share.of.show(watch.Event{Type: watch.Modified, Object: leaseOf("a", "91")}); err != nil {
 			t.Error(err)
 		}
-		for _, n := range told(a) {
+		for _, n := range newsOf(a) {
 			if strings.HasPrefix(n, "changed") {
 				t.Errorf("told %q", n)
 			}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// told is the subscription's News, in short.
-func told(s Subscription) []string {
+// newsOf is the subscription's News, in short.
+func newsOf(s Subscription) []string {
 	synctest.Wait()
 	var all []string
 	for _, n := range s.Next() {
@@ -34,7 +34,7 @@ func told(s Subscription) []string {
 
 func wantTold(t *testing.T, s Subscription, want ...string) {
 	t.Helper()
-	if got := told(s); !slices.Equal(got, want) {
+	if got := newsOf(s); !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)
 	}
 }
@@ -63,8 +63,8 @@ func TestSubscription(t *testing.T) {
 		a, b := subscribed(t, h, "a"), subscribed(t, h, "b")
 		s.say(watch.Added, "a", "90")
 		s.say(watch.Added, "b", "91")
-		told(a)
-		told(b)
+		newsOf(a)
+		newsOf(b)
 		a.Rewound("40")
 		wantTold(t, a, "down", "up after a gap")
 		b.Rewound("41")

@@ -18,7 +18,7 @@ func TestSubscriptionWakesOnce(t *testing.T) {
 		if wakes != 1 {
 			t.Errorf("%d wakes for news that nobody has taken", wakes)
 		}
-		told(a)
+		newsOf(a)
 		s.say(watch.Modified, "a", "11")
 		if wakes != 2 {
 			t.Errorf("%d wakes", wakes)

@@ -34,7 +34,7 @@ func (c Codec) Snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 		pair := core.Pair{Primary: part(s.Parts[0]), Secondary: part(s.Parts[1])}
 		out.UID, out.Version = pair.UID(), pair.Version()
 		for i, where := range []core.Halves{core.InFirst, core.InSecond} {
-			if s.Parts[i].Stands {
+			if s.Parts[i].Present {
 				out.Halves |= where
 			}
 		}

@@ -88,7 +88,7 @@ func (p *process) input(in core.Input, v view) {
 	if in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK {
 		p.sees(v, in.Kind == core.Seen || in.Kind == core.Replied && p.askedAt < p.learnedAt)
 	}
-	p.seen.told(in)
+	p.seen.observe(in)
 	p.learns(in, v)
 	var a core.Action
 	before, learned := p.s.Phase, p.s.Learned

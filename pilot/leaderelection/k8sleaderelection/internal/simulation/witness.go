@@ -58,8 +58,8 @@ func (t *witness) shown(p *process, s core.Snapshot, now core.Instant, was core.
 	t.snap, t.known = s, true
 }
 
-// told notes what else the process learns.
-func (t *witness) told(in core.Input) {
+// observe notes what else the process learns.
+func (t *witness) observe(in core.Input) {
 	switch in.Kind {
 	case core.DefaultChanged:
 		if in.Default != t.defaultRevision {

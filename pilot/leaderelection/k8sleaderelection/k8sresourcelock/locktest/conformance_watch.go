@@ -90,7 +90,7 @@ func (w *watching) next() k8sresourcelock.Snapshot {
 			if !ok {
 				w.t.Fatalf("the watch ended: %v", w.err)
 			}
-			if snap.Record.HolderIdentity == "" || snap.Parts[0].Stands == snap.Parts[1].Stands {
+			if snap.Record.HolderIdentity == "" || snap.Parts[0].Present == snap.Parts[1].Present {
 				return snap
 			}
 		case <-w.t.ctx.Done():
