@@ -50,6 +50,7 @@ func (l *lines) count(what string) int {
 type candidate struct {
 	*LeaderElection
 	client *locktest.Client // to the Lease
+	old    *locktest.Client // to the ConfigMap
 	log    lines
 	cancel context.CancelFunc
 	ended  chan error
@@ -86,8 +87,8 @@ func (a *candidate) work(ctx context.Context) error {
 // candidate makes an election, which does not run yet.
 func (s *lockServer) candidate(t *testing.T, name string, change ...func(*Config)) *candidate {
 	t.Helper()
-	a := &candidate{client: s.leases.Client(name), ended: make(chan error, 1)}
-	k := playKube{configMaps: s.objects.Client(name), leases: a.client}
+	a := &candidate{client: s.leases.Client(name), old: s.objects.Client(name), ended: make(chan error, 1)}
+	k := playKube{configMaps: a.old, leases: a.client}
 	cfg := Config{
 		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: "stable", Lock: LeaseLock,
 		LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry,

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 	"incumbent.dev/incumbent/tests/play"
 )
@@ -283,23 +282,9 @@ func (w *world) allKnow() bool {
 		if p.Make == play.BothLocks && record.HolderIdentity != s.Holder {
 			record = w.leases[p.Revision].Snapshot().Record
 		}
-		if s.Holder != record.HolderIdentity || s.Transitions != record.LeaderTransitions || !p.knowsEarlier(w.objects.Snapshot().Record) {
+		if s.Holder != record.HolderIdentity || s.Transitions != record.LeaderTransitions {
 			return false
 		}
 	}
 	return true
-}
-
-// knowsEarlier reports whether a process that keeps a predecessor's lock has seen the candidate of an earlier version that holds
-// it. Only while it leads its own lock does it look at the other.
-func (p *process) knowsEarlier(record k8sresourcelock.LeaderElectionRecord) bool {
-	if p.Make != play.WithPredecessor || record.HolderIdentity == "" || record.HolderIdentity == k8sresourcelock.Successors {
-		return true
-	}
-	k := p.l.predecessor.Load()
-	if k == nil {
-		return false
-	}
-	s := k.elector.Status()
-	return s.Holder == record.HolderIdentity && s.Transitions == record.LeaderTransitions
 }

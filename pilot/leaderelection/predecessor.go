@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"go.uber.org/atomic"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
@@ -25,6 +26,9 @@ import (
 // process (k8sresourcelock.Successors), for as long as functions run. Leaders that come in the same predecessor's place, those of other
 // revisions, keep it together and do not wait for each other. Replicas of earlier
 // versions see a held lock and wait.
+//
+// Followers watch the lock as well, and write nothing to it: whom they have seen lead by it
+// may still act when they lead, whatever a restore has made of the record.
 //
 // Nobody releases a lock that is kept so: another process may be keeping it too. When the
 // last one has stopped it runs out, and replicas of earlier versions go on a lease later.
@@ -52,9 +56,12 @@ func (p Predecessor) validate() error {
 
 // predecessorLock keeps a predecessor's lock while run functions run.
 type predecessorLock struct {
-	elector *k8sleaderelection.LeaderElector
-	work    func(context.Context) error
-	log     *slog.Logger
+	elector   *k8sleaderelection.LeaderElector
+	self      string
+	work      func(context.Context) error
+	log       *slog.Logger
+	campaigns atomic.Bool // else it observes
+	observing observing
 
 	mu      sync.Mutex
 	present presentRun
@@ -70,14 +77,13 @@ type presentRun struct {
 
 // newPredecessorLock makes one by that configuration, and has work done while the lock is kept.
 func newPredecessorLock(config k8sleaderelection.LeaderElectionConfig, work func(context.Context) error, log *slog.Logger) (*predecessorLock, error) {
-	k := &predecessorLock{work: work, log: log.With("lock", config.Lock.Describe())}
+	k := &predecessorLock{self: config.Lock.Identity(), work: work, log: log.With("lock", config.Lock.Describe())}
 	// Until the lock is kept, it is a candidate as earlier versions have them.
 	config.Ranked, config.Successor, config.ReleaseOnCancel = true, true, true
 	config.Work = []func(context.Context) error{k.lead}
-	self := config.Lock.Identity()
 	config.Callbacks.OnNewLeader = func(holder string) {
-		if holder != k8sresourcelock.Successors && holder != self {
-			k.log.Info("waiting for the predecessor's lock", "holder", holder)
+		if k.campaigns.Load() {
+			k.tellWaiting(holder)
 		}
 	}
 	var err error
@@ -85,15 +91,56 @@ func newPredecessorLock(config k8sleaderelection.LeaderElectionConfig, work func
 	return k, err
 }
 
+// observing is what follows the lock while it is not campaigned for.
+type observing struct {
+	during context.Context // the election's run; nil: nothing is observed
+	pause  context.CancelFunc
+	all    sync.WaitGroup
+}
+
+// observe has the lock followed until ctx ends, but for the runs that there are meanwhile. Who has led by it may act still when
+// this process comes to lead its own lock, and after a restore the record may not tell so any more. end returns when nothing
+// is under way.
+func (k *predecessorLock) observe(ctx context.Context) (end func()) {
+	o := &k.observing
+	during, cancel := context.WithCancel(ctx)
+	o.during = during
+	k.resumeObserving()
+	return func() { cancel(); o.all.Wait() }
+}
+
+// resumeObserving does nothing once the election's run has been told to end: functions that outstay their limit return after it.
+func (k *predecessorLock) resumeObserving() {
+	o := &k.observing
+	if o.during == nil || o.during.Err() != nil {
+		return
+	}
+	ctx, pause := context.WithCancel(o.during)
+	o.pause = pause
+	o.all.Go(func() { _ = k.elector.Observe(ctx) }) // which nothing keeps from running
+}
+
+func (k *predecessorLock) pauseObserving() {
+	if o := &k.observing; o.pause != nil {
+		o.pause()
+		o.all.Wait()
+	}
+}
+
 // run has work run while the lock is kept, anew after each time that it was lost. It returns when ctx has ended or
 // work has failed, and work has returned.
 func (k *predecessorLock) run(ctx context.Context) error {
+	k.pauseObserving()
+	defer k.resumeObserving()
 	term, _ := k8sleaderelection.TermFromContext(ctx)
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	k.mu.Lock()
 	k.present = presentRun{term: term, ended: ctx.Done(), end: end}
 	k.mu.Unlock()
+	k.campaigns.Store(true)
+	defer k.campaigns.Store(false)
+	k.tellWaiting(k.elector.GetLeader()) // it was seen before, and is no new one
 	err := k.elector.Campaign(ctx)
 	<-k.elector.Drained() // bounded by what the election's own elector does about a drain that outstays its limit
 	k.mu.Lock()
@@ -102,6 +149,12 @@ func (k *predecessorLock) run(ctx context.Context) error {
 		return failed // functions have returned
 	}
 	return err
+}
+
+func (k *predecessorLock) tellWaiting(holder string) {
+	if holder != "" && holder != k8sresourcelock.Successors && holder != k.self {
+		k.log.Info("waiting for the predecessor's lock", "holder", holder)
+	}
 }
 
 // lead runs while the lock is kept, in the election's own term, which ends with what work returns before it is told to
@@ -146,6 +199,14 @@ func (l *LeaderElection) connectPredecessor(client kubernetes.Interface) error {
 	}
 	l.predecessor.Store(k)
 	return nil
+}
+
+// observePredecessor has the predecessor's lock, if there is one, followed until end is called, or ctx ends.
+func (l *LeaderElection) observePredecessor(ctx context.Context) (end func()) {
+	if k := l.predecessor.Load(); k != nil {
+		return k.observe(ctx)
+	}
+	return func() {}
 }
 
 // predecessorConfig configures the elector for the predecessor's lock.

@@ -143,8 +143,8 @@ func (l *LeaderElection) prepare(ctx context.Context) (release func(), err error
 		release()
 		return nil, err
 	}
-	unfollow, releaseShared := l.followDefault(), release
-	return func() { unpublish(); unfollow(); releaseShared() }, nil
+	unobserve, unfollow, releaseShared := l.observePredecessor(ctx), l.followDefault(), release
+	return func() { unobserve(); unpublish(); unfollow(); releaseShared() }, nil
 }
 
 // followDefault has the elector ask for the default revision whenever it may have changed, from now on. unfollow ends

@@ -64,7 +64,11 @@ func TestTheConfigurationReachesTheCore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, once := range []bool{true, false} {
-		if is := newLoop(elector, once).core; is.OneCycle != once || is.Lease != 30*time.Second {
+		how := campaigning
+		if once {
+			how = oneCycle
+		}
+		if is := newLoop(elector, how).core; is.OneCycle != once || is.Lease != 30*time.Second {
 			t.Errorf("one cycle: %v, want %v", is.OneCycle, once)
 		}
 	}

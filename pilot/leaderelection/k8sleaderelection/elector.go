@@ -39,7 +39,7 @@ type LeaderElector struct {
 	view    atomic.Pointer[view]
 	absent  atomic.Bool          // the coordinator is known to be gone
 	loop    atomic.Pointer[loop] // nil unless it runs
-	former  *core.State          // what a Successor's run before this one knew in the end
+	former  *core.State          // what a Successor's run before this one, of whichever manner, knew in the end
 	// handover is the core.Instant since which a handover to this process, or by it, goes on; 0: none does.
 	handover atomic.Int64
 }
@@ -109,7 +109,7 @@ func RunOrDie(ctx context.Context, lec LeaderElectionConfig) {
 // up. What Campaign would return is logged. If functions of an earlier run are still
 // there, it takes part when they have returned.
 func (le *LeaderElector) Run(ctx context.Context) {
-	err := le.run(ctx, true)
+	err := le.run(ctx, oneCycle)
 	if err != nil {
 		le.logger().Error("election ended with an error", "election", le.config.Name, "err", err)
 	}
@@ -123,15 +123,28 @@ func (le *LeaderElector) Run(ctx context.Context) {
 // started has ended, with the errors of run functions that failed in the last term,
 // or ErrStuckDrain. If functions of an earlier run are still there, it takes part when
 // they have returned.
-func (le *LeaderElector) Campaign(ctx context.Context) error { return le.run(ctx, false) }
+func (le *LeaderElector) Campaign(ctx context.Context) error { return le.run(ctx, campaigning) }
 
-func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
+// Observe follows the lock until ctx ends, and writes nothing to it. A Successor's Campaign begins with what it has seen: who
+// led by the lock before may act still, and the record may not tell so any more. Its errors are those of Campaign.
+func (le *LeaderElector) Observe(ctx context.Context) error { return le.run(ctx, observing) }
+
+// manner is how an elector runs.
+type manner uint8
+
+const (
+	campaigning manner = iota // term after term
+	oneCycle
+	observing
+)
+
+func (le *LeaderElector) run(ctx context.Context, how manner) error {
 	if !le.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("election %s: %w", le.config.Name, ErrRunning)
 	}
 	err := le.awaitDrained(ctx)
 	if err == nil {
-		err = newLoop(le, oneCycle).run(ctx)
+		err = newLoop(le, how).run(ctx)
 	}
 	le.running.Store(false) // not if a callback has panicked: what ran then may not have ended
 	return err

@@ -27,7 +27,7 @@ func stillLoop(t *testing.T, lock k8sresourcelock.Interface, change ...func(*Lea
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLoop(le, false)
+	l := newLoop(le, campaigning)
 	l.values = t.Context()
 	l.events = make(chan *event, 16)
 	l.timer = time.NewTimer(time.Hour)

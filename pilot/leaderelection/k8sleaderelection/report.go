@@ -18,6 +18,7 @@ type reporter struct {
 	log       *slog.Logger
 	metric    SwitchMetric
 	on        bool
+	observes  bool // its end is no change of phase to tell
 	durations durations
 
 	claim     core.Reason // why the lock was taken, last time
@@ -89,7 +90,7 @@ func (r *reporter) pass(c *change) {
 		}
 	}
 	r.handover(c)
-	if c.before.Phase != after.Phase {
+	if c.before.Phase != after.Phase && !r.observes {
 		log := r.log
 		if after.Phase == core.Leading {
 			// The right by which the lock was taken: by the phases alone a release looks like a lease that ran out.

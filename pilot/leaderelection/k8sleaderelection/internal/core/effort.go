@@ -69,15 +69,17 @@ func (c Config) failed(s State, call Call, in Input) State {
 }
 
 // conflicted takes in a write that met another version. The first is tried again as soon
-// as the store was asked; where others write all the time, one tries no more than they do.
+// as the store was asked; where others write all the time, one tries no more than they do. A candidate
+// without a watch asks after the pause: what it learned before would be as old as that when it writes.
 func (c Config) conflicted(s State, call Call, in Input) State {
 	e := s.Effort.of(call.Op)
 	if e.Last.After(2*c.Retry) < in.Now.Mono {
 		e.Conflicts = 0
 	}
-	e.Conflicts, e.Base = min(e.Conflicts+1, maxFails), call.Base
-	e.Next = 0
+	e.Conflicts, e.Base, e.Next = min(e.Conflicts+1, maxFails), call.Base, 0
 	switch {
+	case e.Conflicts > 1 && s.Phase == Following && !s.Watch:
+		s.Effort.Reads.Next = max(s.Effort.Reads.Next, in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in)))
 	case e.Conflicts > 1:
 		e.Next = in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in))
 	case call.Op == Ask:

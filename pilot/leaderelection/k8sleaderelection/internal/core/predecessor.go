@@ -7,6 +7,7 @@ package core
 // by that, because others would otherwise act with it at once; then it writes the record that all keep. Whoever finds that
 // record keeps it with the others, by a write of its own that brings its cover, once all that it has seen itself of earlier
 // holders is over: who wrote the record may not have seen them. Nobody releases it: when the last has ended, it lapses.
+// One that does not lead its newer lock observes this one, as one that is unfit does: it has to know them when it leads.
 
 // Successors is the holder of a lock that is kept as a predecessor.
 const Successors = "incumbent-successors"
@@ -21,10 +22,9 @@ func (c Config) writesForSuccessors(s State, now Instant) bool {
 	return c.Successor && (s.Snap.bySuccessors() || now >= c.settledAt(s))
 }
 
-// successorsRecord is a record that all successors keep, in place of one that is our own. A second above the recorded
+// successorsRecord makes a record that is our own one that all successors keep. A second above the recorded
 // stamp is enough for those who go by the time of its last change, as it is for ours.
-func (c Config) successorsRecord(s State, own Record) (Record, Notes) {
-	r := own
+func (c Config) successorsRecord(s State, r Record) (Record, Notes) {
 	r.Holder = Successors
 	if s.Snap.bySuccessors() {
 		r.Acquired, r.Transitions = s.Snap.Record.Acquired, s.Snap.Record.Transitions
@@ -35,7 +35,8 @@ func (c Config) successorsRecord(s State, own Record) (Record, Notes) {
 	return r, Notes{Successor: true}
 }
 
-// Resumed is the state with which one that takes part again begins: its knowledge of the lock, and of who held it.
+// Resumed is the state with which one that takes part again begins: its knowledge of the lock, and of who held it, be it
+// from a time in which it kept the lock or from one in which it only looked on.
 func (s State) Resumed() State {
 	if s.Known != Unread {
 		s.Known = Behind
@@ -43,6 +44,6 @@ func (s State) Resumed() State {
 	s.Own.AcquireUnknown = false
 	return State{
 		Known: s.Known, Snap: s.Snap, Since: s.Since, Learned: s.Learned, Count: s.Count,
-		Default: s.Default, Earlier: s.Earlier, Own: s.Own,
+		Default: s.Default, Earlier: s.Earlier, Displaced: s.Displaced, Own: s.Own,
 	}
 }

@@ -352,3 +352,19 @@ func TestUntilWhenTheHolderActs(t *testing.T) {
 		}
 	}
 }
+
+// What a run begins with that follows another: what it knows of the lock and of those who held it, and no term or request.
+func TestWhatARunTakesOverFromTheOneBefore(t *testing.T) {
+	s := ours(seenAt(0, lock("mine")), Done)
+	s.Stopping, s.Watch, s.Asking.Count, s.Own.AcquireUnknown = true, true, 3, true
+	s.Earlier.Until, s.Displaced, s.Default = seconds(9), Displaced{NotBefore: seconds(5), Times: 1, ByEqual: true}, DefaultRevision{Synced: true}
+	own := s.Own
+	own.AcquireUnknown = false
+	want := State{Known: Behind, Snap: s.Snap, Since: s.Since, Learned: s.Learned, Count: s.Count, Earlier: s.Earlier, Displaced: s.Displaced, Default: s.Default, Own: own}
+	if got := s.Resumed(); got != want {
+		t.Errorf("%+v", got)
+	}
+	if got := (State{}).Resumed(); got != (State{}) {
+		t.Errorf("of nothing: %+v", got)
+	}
+}

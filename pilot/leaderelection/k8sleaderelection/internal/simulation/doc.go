@@ -22,6 +22,9 @@
 // resumes by either object or by both, and some processes may not write the second one. One
 // store, no pauses, no peers: what a single object needs is played in the other modes.
 //
+// In the modes "predecessor" and "predecessor-bad" some nodes' processes keep the lock together (core.Config.Successor). Such
+// a process campaigns for it only while it leads a lock of its own, and observes it otherwise: it takes turns (turns.go).
+//
 // The checks read only the model's ground truth (who really runs, what was really
 // written, what the store really answered, what a process was shown and told), so that a
 // mistake in the core's own bookkeeping cannot hide itself. Each is named by what it
@@ -69,7 +72,8 @@
 // must find nobody of ours acting in a lock that is free or has run out. Outside of it:
 //
 //   - A peer that has released the lock itself, before its functions returned.
-//   - A peer that overwrites ours: both run until ours has seen it and has drained.
+//   - A peer that overwrites ours: both run until ours has seen it and has drained. Of those who keep a predecessor's lock no
+//     marker is left beside its record: if it releases the lock at once, a candidate that has not seen them runs beside them.
 //   - A peer whose record another peer emptied: client-go's release can clear what it did
 //     not write, and then says what the holder's own release would say.
 //   - Peers overwritten by peers that then released, towards one that has seen no record

@@ -55,6 +55,7 @@ type Mode struct {
 
 	// Successors: the lock is a predecessor's, and a node's processes keep it together with others.
 	Successors float64
+	Turns      int // times that one of them only observes for a while
 
 	Peers    float64 // a node runs another elector than ours
 	Maximum  bool    // the lock's count of terms is at its maximum
@@ -110,9 +111,9 @@ var Modes = []Mode{
 		Pauses: 3, Outages: 2, Cuts: 3, Net: 0.06, Lag: 0.1, Forbidden: 0.15, Fail: 0.1, LateStart: 0.2,
 	},
 	{Name: "coordinated-mixed", Coordinated: true, Loners: 0.4, WrongClock: 0.2, Silences: 1, Wishes: 5, Stops: 5, Cuts: 2, Pauses: 2, Net: 0.04, Forbidden: 0.1},
-	{Name: "predecessor", Successors: 0.6, Ranked: true, Flips: 3, Stops: 8, Labels: 2, LateStart: 0.4, Peers: 0.4},
+	{Name: "predecessor", Successors: 0.6, Turns: 5, Ranked: true, Flips: 3, Stops: 8, Labels: 2, LateStart: 0.4, Peers: 0.4},
 	{
-		Name: "predecessor-bad", Successors: 0.6, Ranked: true, Flips: 3, Stops: 6, Edits: 2, Restores: 1, Pauses: 3, Outages: 3, Cuts: 3,
+		Name: "predecessor-bad", Successors: 0.6, Turns: 5, Ranked: true, Flips: 3, Stops: 6, Edits: 2, Restores: 1, Pauses: 3, Outages: 3, Cuts: 3,
 		Net: 0.08, Drop: 0.08, Late: 0.1, Forbidden: 0.15, Fail: 0.1, LateStart: 0.3,
 	},
 	{Name: "both-objects", Pair: true, Poor: 0.15, Net: 0.06, Late: 0.1},

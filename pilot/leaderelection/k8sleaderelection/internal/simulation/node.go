@@ -190,6 +190,7 @@ func (n *node) start() {
 	}
 	n.p = p
 	w.procs = append(w.procs, p)
+	p.beginObserving()
 	w.tracef("%s starts, key %s, rate %.4f, %v", p, p.key, n.clocks.rate, w.timing.lease)
 	p.input(core.Input{Kind: core.Tick}, view{})
 	if w.mode.Ranked {

@@ -11,6 +11,7 @@ var predecessorBugs = []Bug{
 	{"acts-for-an-own-record", "predecessor-bad", OneTerm, each(convertsWhileItActs)},
 	{"any-holder-is-a-successor", "predecessor", OneAtATime, each(anyHolderIsASuccessor)},
 	{"kept-by-an-unknown-write", "predecessor-bad", OneAtATime, each(unknownAdopted)},
+	{"forgets-between-turns", "predecessor-bad", OneAtATime, each(forgetsBetweenTurns)},
 }
 
 // keptTooEarly writes the record that all keep as soon as the lock is won.
@@ -58,6 +59,14 @@ func convertsWhileItActs(c core.Config, s core.State, in core.Input) (core.State
 func anyHolderIsASuccessor(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 	if c.Successor && in.Snap.Record.Holder != "" && in.Snap.Record.Holder != c.Self {
 		in.Snap.Record.Holder, in.Snap.Successor = core.Successors, true
+	}
+	return c.Step(s, in)
+}
+
+// forgetsBetweenTurns begins each turn as if it had seen nothing of the lock before.
+func forgetsBetweenTurns(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
+	if begins := s.SyncBy == 0; begins && c.Successor {
+		s = core.State{Default: s.Default, Unfit: s.Unfit}
 	}
 	return c.Step(s, in)
 }

@@ -127,7 +127,13 @@ func (p *process) mustWait(now core.Instant) (sight, time.Duration) {
 
 // unknowable reports whether p cannot know that q may act.
 func (p *process) unknowable(q *process) bool {
-	return p.unknowableTerm(q.acting) || p.unknowableWrite(q)
+	return p.unknowableTerm(q.acting) || p.unknowableWrite(q) || p.unmarked(q.acting)
+}
+
+// unmarked: a peer has taken a lock from those who kept it together, and has released it. No marker was left that would tell p
+// of them, and it has not seen them itself.
+func (p *process) unmarked(t *term) bool {
+	return t != nil && t.kept && t.letGo && !slices.Contains(p.seenTerms, t)
 }
 
 // unknowableTerm: somebody removed the record, and p had seen neither that term nor

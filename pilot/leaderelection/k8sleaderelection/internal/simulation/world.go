@@ -245,6 +245,7 @@ func (w *world) beginCalm() {
 		if n.p == nil {
 			continue
 		}
+		n.p.leadsOwn()
 		w.fitness(n.p, false)
 		if !n.p.watching && !n.p.forbidden {
 			n.p.openWatch(true)
