@@ -30,7 +30,12 @@ type ownWrite struct {
 type preference struct {
 	who   string
 	since time.Time
+	// vain is who was preferred before for as long as one has to come, and did not.
+	vain string
 }
+
+// enough is for how long a preference stands that was given up since the candidate did not come: the clock of whoever gave it up may be faster.
+const enough = ElectionDuration * 9 / 10
 
 // leaseState is what of a Lease changes when its holder renews.
 type leaseState struct {
@@ -96,8 +101,11 @@ func (o *Observer) observe(now time.Time, e Election) {
 		o.observeLock(w.at, w.lease)
 	}
 	o.observeLock(now, stateOf(e.Lease))
-	if who := preferred(e.Lease); who != o.preference.who && !stale {
+	if who, was := preferred(e.Lease), o.preference; who != was.who && !stale {
 		o.preference = preference{who: who, since: now}
+		if now.Sub(was.since) >= enough {
+			o.preference.vain = was.who
+		}
 	}
 }
 
