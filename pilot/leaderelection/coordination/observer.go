@@ -169,6 +169,14 @@ func (o *Observer) ends(l *coordinationv1.Lease) time.Time {
 	return o.since.Add(lease)
 }
 
+// holder is who has the lock, "" when its lease is over.
+func (o *Observer) holder(now time.Time, l *coordinationv1.Lease) string {
+	if !now.Before(o.ends(l)) {
+		return ""
+	}
+	return value(l.Spec.HolderIdentity)
+}
+
 // spare notes that the candidate was preferred and did not come, and returns for how long it is not preferred again.
 func (o *Observer) spare(now time.Time, who string) time.Duration {
 	c := o.candidates[who]

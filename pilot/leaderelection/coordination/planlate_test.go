@@ -187,3 +187,31 @@ func withdraw(p *planned) {
 	delete(p.e.Lease.Annotations, k8sresourcelock.PreferredHolderAnnotation)
 	p.claim()
 }
+
+// Two replicas of one Deployment are made within a second, and a creation time tells whole seconds. The first that has published itself is named before
+// the other has; that one's name is no reason to end a term.
+func TestPlanEndsNoTermForAName(t *testing.T) {
+	p := plan(t, "b")
+	p.e.Alive = true
+	p.step()
+	p.is("b", "")
+	other := p.e.Candidates[0].DeepCopy()
+	other.Name = "a"
+	p.e.Candidates = append(p.e.Candidates, other)
+	p.quiet("b is named")
+	p.claim()
+	p.quiet("b leads")
+	p.pass(10 * time.Second)
+	p.claim()
+	p.quiet("b leads on")
+	p.e.Candidates[1] = other.DeepCopy()
+	p.e.Candidates[1].CreationTimestamp = metav1.NewTime(other.CreationTimestamp.Add(-time.Second))
+	p.step()
+	p.is("b", "a") // who is older
+	p.e.Candidates[1] = other
+	p.step()
+	p.is("b", "")
+	p.pass(15 * time.Second)
+	p.step()
+	p.is("a", "") // of two for a lease that is over, the name decides
+}

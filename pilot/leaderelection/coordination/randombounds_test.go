@@ -104,26 +104,26 @@ func (c *simChecks) isWorse(leader *simCandidate) bool {
 	if leader == nil {
 		return false
 	}
-	best := c.w.candidate(c.best(func(p *simCandidate, _ *coordinationv1beta1.LeaseCandidate) bool {
+	best := c.w.candidate(c.best(leader.name, func(p *simCandidate, _ *coordinationv1beta1.LeaseCandidate) bool {
 		return p == leader || p.alive && !p.silent
 	}))
 	return best != nil && best != leader && best.sound() && best.labels[FitLabel] != "false" // for whom no term need end
 }
 
-// best is the best of those that count.
-func (c *simChecks) best(counts func(*simCandidate, *coordinationv1beta1.LeaseCandidate) bool) string {
+// best is the best of those that count, beside a holder.
+func (c *simChecks) best(holder string, counts func(*simCandidate, *coordinationv1beta1.LeaseCandidate) bool) string {
 	all := make([]*coordinationv1beta1.LeaseCandidate, 0, len(c.w.store.candidates))
 	for name, o := range c.w.store.candidates {
 		if counts(c.w.candidate(name), o) {
 			all = append(all, o)
 		}
 	}
-	return simBest(c.w.defaultRevision, all)
+	return simBest(Situation{DefaultRevision: c.w.defaultRevision, Holder: holder}, all)
 }
 
 // settled reports whether the best candidate leads. Who was asked and is silent does not count.
 func (c *simChecks) settled(leader *simCandidate) bool {
-	return leader != nil && c.best(func(_ *simCandidate, o *coordinationv1beta1.LeaseCandidate) bool { return !asked(o.Spec) }) == leader.name
+	return leader != nil && c.best(leader.name, func(_ *simCandidate, o *coordinationv1beta1.LeaseCandidate) bool { return !asked(o.Spec) }) == leader.name
 }
 
 // settledFor is for how long the best candidate has been leading, and nothing has changed.

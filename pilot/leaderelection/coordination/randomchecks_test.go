@@ -146,7 +146,7 @@ func (c *simChecks) stored(was, l *coordinationv1.Lease) {
 
 // handedOver looks at a handover: by then a preference that had become wrong was withdrawn.
 func (c *simChecks) handedOver(from, to string) {
-	best := c.best(func(p *simCandidate, o *coordinationv1beta1.LeaseCandidate) bool {
+	best := c.best(from, func(p *simCandidate, o *coordinationv1beta1.LeaseCandidate) bool {
 		return p.name == to || p.name == from && !asked(o.Spec)
 	})
 	if best == from && c.calmFor() > 2*time.Second {

@@ -150,7 +150,7 @@ func (c *simChecks) chosen(by *simCoordinator, e Election, who string) {
 	})
 	if len(able) > 1 && !k.gave.IsZero() && now.Sub(k.gave) < ElectionDuration {
 		c.violated(simRefused, "coordinator %d chooses %s, who has given the lock up %v ago, and another has answered", by.id, who, now.Sub(k.gave))
-	} else if best := simBest(e.Situation.DefaultRevision, able); best != who && k.uid != "" {
+	} else if best := simBest(e.Situation, able); best != who && k.uid != "" {
 		c.violated(simBetter, "coordinator %d chooses %s, and %s, who is better, has answered", by.id, who, best)
 	}
 }
@@ -169,7 +169,7 @@ func (c *simChecks) prefers(by *simCoordinator, e Election, who string) {
 	both = slices.DeleteFunc(both, func(o *coordinationv1beta1.LeaseCandidate) bool {
 		return o.Name != who && (o.Name != holder || asked(o.Spec) && now.Sub(k.asked) >= ElectionDuration)
 	})
-	if best := simBest(e.Situation.DefaultRevision, both); best == holder {
+	if best := simBest(Situation{DefaultRevision: e.Situation.DefaultRevision, Holder: holder}, both); best == holder {
 		c.violated(simDisturbed, "coordinator %d prefers %s to %s, who leads and is better", by.id, who, holder)
 	}
 }
