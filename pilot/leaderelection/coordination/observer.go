@@ -4,6 +4,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -50,7 +51,10 @@ type candidateState struct {
 	renewed, pinged int64
 	// answered is when an answer was seen to come, zero for never; asked when the present ping was first seen.
 	answered, asked time.Time
-	refusedUntil    time.Time
+	// replaced is the version of its object that is known not to be the newest one, as of replacedAt.
+	replaced     string
+	replacedAt   time.Time
+	refusedUntil time.Time
 	// gave is when it gave the lock up by itself: it stops, or has failed.
 	gave    time.Time
 	backOff time.Duration
@@ -141,6 +145,19 @@ func (o *Observer) wrote(now time.Time, over string, stored *coordinationv1.Leas
 	} else if who == "" {
 		o.preference = preference{}
 	}
+}
+
+// replaced notes that the API server has another version of a candidate's object by now: it was asked, or somebody else was faster.
+func (o *Observer) replaced(now time.Time, object *coordinationv1beta1.LeaseCandidate) {
+	if c := o.candidates[object.Name]; c != nil {
+		c.replaced, c.replacedAt = object.ResourceVersion, now
+	}
+}
+
+// outdated reports whether a candidate's object is to be seen anew before it is asked: what is sent about a version that is replaced is
+// refused. A watch that has not told within an election duration may not be late but broken.
+func (c *candidateState) outdated(now time.Time, object *coordinationv1beta1.LeaseCandidate) bool {
+	return c.replaced != "" && c.replaced == object.ResourceVersion && now.Before(c.replacedAt.Add(ElectionDuration))
 }
 
 // overdue has a nomination that nobody answered, and that is over, count as refused.

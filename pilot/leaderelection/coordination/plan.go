@@ -234,6 +234,9 @@ func (o *Observer) poll(now time.Time, present []*coordinationv1beta1.LeaseCandi
 		case asked(object.Spec):
 			complete = false
 			p.again(c.asked.Add(ElectionDuration).Sub(now))
+		case !fresh && c.outdated(now, object):
+			complete = false
+			p.again(c.replacedAt.Add(ElectionDuration).Sub(now))
 		case !fresh:
 			complete = false
 			p.Ping = append(p.Ping, object)

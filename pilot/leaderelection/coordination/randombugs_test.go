@@ -202,6 +202,12 @@ var simEffortBugs = []simBug{
 		}
 		return p
 	}},
+	{"asks-before-it-sees", simEffort, func(c *simCoordinator, e Election, plan func(Election) Plan) Plan {
+		for _, known := range c.observer.candidates {
+			known.replaced = ""
+		}
+		return plan(e)
+	}},
 	{"writes-what-is-there", simEffort, func(_ *simCoordinator, e Election, plan func(Election) Plan) Plan {
 		p := plan(e)
 		if p.Lease == nil && e.Lease != nil {
