@@ -90,7 +90,7 @@ func (d *demo) transfer(ctx context.Context, lock, pod string) error {
 
 // The courses where a coordinator chooses.
 var (
-	namedFirst = course{first: true, claim: "nominated", record: []string{stepNamed + " " + stepLeader, stepLeader}}
+	namedFirst = course{claim: "nominated", record: []string{stepNamed + " " + stepLeader, stepLeader}}
 	preferred  = course{
 		claim: "nominated", leader: another, record: []string{stepFormer, stepNominated + " " + stepLeader, stepLeader},
 		ended: "handing-over", drained: true,

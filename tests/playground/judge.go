@@ -19,8 +19,6 @@ type course struct {
 	leader who
 	// record is what the lock went through, in the words of step names.
 	record []string
-	// first: nobody was leader before, and the replica that was there first may have been named until a better one was.
-	first bool
 	// lease: a whole lease has to pass before the new leader's record.
 	lease bool
 	// ended is the elector's word for why the former leader's term ended, several with " or "
@@ -166,16 +164,9 @@ func (e evidence) part(pod string, at int) string {
 	return pod
 }
 
-// betterCame reports whether the first that a coordinator named was the replica that was there first, and it passed the lock on to
-// the one that goes before it.
-func (e evidence) betterCame(got []string) bool {
-	return e.former == "" && len(got) == 4 && got[0] == stepNamed+" "+got[1] && got[1] != stepLeader &&
-		got[2] == stepNominated+" "+stepLeader && got[3] == stepLeader
-}
-
 func (c course) checkRecord(e evidence) error {
 	got := e.words()
-	if !slices.Equal(got, c.record) && !(c.first && e.betterCame(got)) {
+	if !slices.Equal(got, c.record) {
 		return fmt.Errorf("the lock's record went through %q, and it should be %q", strings.Join(got, ", "), strings.Join(c.record, ", "))
 	}
 	for i, s := range e.steps {

@@ -202,6 +202,10 @@ func TestWrongActsAreConvicted(t *testing.T) {
 			shows(free(0), 0, 0).shows(of("a", 1), 18, 19), `by "no-coordinator"`},
 		{"a coordinator counts a term", namedFirst, newMade("", "a").leads("a", 1, "nominated").
 			shows(free(0), 0, 0).shows(named("a", 1), 0.5, 0.5).shows(of("a", 2), 1, 5), "1 transitions after 0"},
+		{"a coordinator has one that it has named hand over to its equal", namedFirst, newMade("", "b").leads("a", 1, "nominated").
+			ends("a", 1.1, "handing-over").releases("a", 1.1, "following").leads("b", 1.2, "nominated").
+			shows(free(0), 0, 0).shows(named("a", 0), 0.5, 0.5).shows(of("a", 1), 1, 1).shows(nominee("b", 2), 1.1, 1.1).shows(of("b", 2), 1.2, 5),
+			`"named a, a, nominated leader, leader"`},
 		{"the lease lapses where another is preferred", preferred, newMade("a", "b").ends("a", 1, "handing-over").releases("a", 1, "following").
 			leads("b", 7, "nominated").shows(of("a", 0), -5, 0.9).shows(named("b", 0), 7, 7).shows(of("b", 1), 7.1, 8), `"former, named leader, leader"`},
 		{"a leader that wakes does not look at its clock", awake, lost(), "did not say that its term ended"},

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -30,7 +31,12 @@ type ownWrite struct {
 type preference struct {
 	who   string
 	since time.Time
+	// vain is who was preferred before for as long as one has to come, and did not.
+	vain string
 }
+
+// enough is for how long a preference stands that was given up since the candidate did not come: the clock of whoever gave it up may be faster.
+const enough = ElectionDuration * 9 / 10
 
 // leaseState is what of a Lease changes when its holder renews.
 type leaseState struct {
@@ -45,7 +51,10 @@ type candidateState struct {
 	renewed, pinged int64
 	// answered is when an answer was seen to come, zero for never; asked when the present ping was first seen.
 	answered, asked time.Time
-	refusedUntil    time.Time
+	// replaced is the version of its object that is known not to be the newest one, as of replacedAt.
+	replaced     string
+	replacedAt   time.Time
+	refusedUntil time.Time
 	// gave is when it gave the lock up by itself: it stops, or has failed.
 	gave    time.Time
 	backOff time.Duration
@@ -96,8 +105,11 @@ func (o *Observer) observe(now time.Time, e Election) {
 		o.observeLock(w.at, w.lease)
 	}
 	o.observeLock(now, stateOf(e.Lease))
-	if who := preferred(e.Lease); who != o.preference.who && !stale {
+	if who, was := preferred(e.Lease), o.preference; who != was.who && !stale {
 		o.preference = preference{who: who, since: now}
+		if now.Sub(was.since) >= enough {
+			o.preference.vain = was.who
+		}
 	}
 }
 
@@ -135,6 +147,19 @@ func (o *Observer) wrote(now time.Time, over string, stored *coordinationv1.Leas
 	}
 }
 
+// replaced notes that the API server has another version of a candidate's object by now: it was asked, or somebody else was faster.
+func (o *Observer) replaced(now time.Time, object *coordinationv1beta1.LeaseCandidate) {
+	if c := o.candidates[object.Name]; c != nil {
+		c.replaced, c.replacedAt = object.ResourceVersion, now
+	}
+}
+
+// outdated reports whether a candidate's object is to be seen anew before it is asked: what is sent about a version that is replaced is
+// refused. A watch that has not told within an election duration may not be late but broken.
+func (c *candidateState) outdated(now time.Time, object *coordinationv1beta1.LeaseCandidate) bool {
+	return c.replaced != "" && c.replaced == object.ResourceVersion && now.Before(c.replacedAt.Add(ElectionDuration))
+}
+
 // overdue has a nomination that nobody answered, and that is over, count as refused.
 func (o *Observer) overdue(now time.Time, l *coordinationv1.Lease) {
 	if l == nil || !o.lease.nominated || now.Before(o.ends(l)) {
@@ -159,6 +184,14 @@ func (o *Observer) ends(l *coordinationv1.Lease) time.Time {
 		lease = min(lease, ElectionDuration)
 	}
 	return o.since.Add(lease)
+}
+
+// holder is who has the lock, "" when its lease is over.
+func (o *Observer) holder(now time.Time, l *coordinationv1.Lease) string {
+	if !now.Before(o.ends(l)) {
+		return ""
+	}
+	return value(l.Spec.HolderIdentity)
 }
 
 // spare notes that the candidate was preferred and did not come, and returns for how long it is not preferred again.

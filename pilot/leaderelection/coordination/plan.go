@@ -85,6 +85,7 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 	if _, known := strategies[written]; !known && !o.wiped(now, e, &p) {
 		return p // another's election, or one that nobody coordinates
 	}
+	e.Situation.Holder = o.holder(now, e.Lease)
 	best, strategy, err := strategies.Choose(e.Situation, candidates)
 	switch {
 	case errors.Is(err, ErrStrategies), err != nil && strategy == written:
@@ -104,8 +105,8 @@ func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Re
 
 // willing is best, or beside a live holder who goes first without those who would give the lock back: no term is ended for them.
 func (o *Observer) willing(now time.Time, e Election, strategy Strategy, candidates []Candidate, best Candidate) Candidate {
-	holder := value(e.Lease.Spec.HolderIdentity)
-	if !best.Unfit || holder == "" || !now.Before(o.ends(e.Lease)) || preferred(e.Lease) != "" {
+	holder := o.holder(now, e.Lease)
+	if !best.Unfit || holder == "" || preferred(e.Lease) != "" {
 		return best
 	}
 	next, found := strategy(e.Situation, slices.DeleteFunc(slices.Clone(candidates), func(c Candidate) bool { return c.Unfit && c.Name != holder }))
@@ -117,8 +118,8 @@ func (o *Observer) willing(now time.Time, e Election, strategy Strategy, candida
 
 // choose plans that best leads.
 func (o *Observer) choose(now, wall time.Time, e Election, present []*coordinationv1beta1.LeaseCandidate, best Candidate, p *Plan) {
-	holder := value(e.Lease.Spec.HolderIdentity)
-	live := holder != "" && now.Before(o.ends(e.Lease))
+	holder := o.holder(now, e.Lease)
+	live := holder != ""
 	if live {
 		p.again(o.ends(e.Lease).Sub(now))
 	}
@@ -166,6 +167,8 @@ func (o *Observer) waits(now time.Time, best string, l *coordinationv1.Lease, p 
 		preferNobody(p.Lease)
 	case now.Before(spared):
 		p.again(spared.Sub(now))
+	case now.Before(stands) && best == o.preference.vain: // as another coordinator found out before
+		p.again(o.spare(now, best))
 	case now.Before(stands): // another coordinator has just withdrawn one
 		p.again(stands.Sub(now))
 	default:
@@ -231,6 +234,9 @@ func (o *Observer) poll(now time.Time, present []*coordinationv1beta1.LeaseCandi
 		case asked(object.Spec):
 			complete = false
 			p.again(c.asked.Add(ElectionDuration).Sub(now))
+		case !fresh && c.outdated(now, object):
+			complete = false
+			p.again(c.replacedAt.Add(ElectionDuration).Sub(now))
 		case !fresh:
 			complete = false
 			p.Ping = append(p.Ping, object)

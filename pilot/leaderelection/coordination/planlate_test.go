@@ -140,3 +140,78 @@ func TestPlanSaysThatAllAreSilent(t *testing.T) {
 		t.Errorf("nobody answers: %v", made)
 	}
 }
+
+// Of two coordinators the one with the faster clock withdraws each preference. The other one is to leave alone who did not come for as
+// long, or it would have the holder end its term for that one every few seconds.
+func TestPlanSparesOneThatDidNotComeForAnother(t *testing.T) {
+	p := led(t, "a", "b")
+	p.prioritize(1)
+	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second} {
+		p.step()
+		p.is("a", "b")
+		p.quiet("b is waited for")
+		p.pass(coordination.ElectionDuration - 100*time.Millisecond)
+		withdraw(p)
+		p.quiet("b has not come, says another")
+		for left := want - time.Millisecond; left > 0; left -= 10 * time.Second {
+			p.pass(min(left, 10*time.Second))
+			p.claim()
+			p.quiet("b is left alone")
+		}
+		p.is("a", "")
+		p.pass(time.Millisecond)
+	}
+	p.step()
+	p.is("a", "b")
+}
+
+// Two coordinators that disagree on who is best say nothing about whether that one would come.
+func TestPlanSparesNobodyForADisagreement(t *testing.T) {
+	p := led(t, "a", "b")
+	p.prioritize(1)
+	p.step()
+	p.is("a", "b")
+	p.quiet("b is waited for")
+	p.pass(time.Second)
+	withdraw(p)
+	p.again("another one prefers nobody", coordination.ElectionDuration)
+	p.pass(coordination.ElectionDuration)
+	p.step()
+	p.is("a", "b")
+}
+
+// withdraw is another coordinator's write by which nobody is preferred, beside a renewal.
+func withdraw(p *planned) {
+	p.e.Lease = p.e.Lease.DeepCopy()
+	p.e.Lease.Spec.PreferredHolder = nil
+	delete(p.e.Lease.Annotations, k8sresourcelock.PreferredHolderAnnotation)
+	p.claim()
+}
+
+// Two replicas of one Deployment are made within a second, and a creation time tells whole seconds. The first that has published itself is named before
+// the other has; that one's name is no reason to end a term.
+func TestPlanEndsNoTermForAName(t *testing.T) {
+	p := plan(t, "b")
+	p.e.Alive = true
+	p.step()
+	p.is("b", "")
+	other := p.e.Candidates[0].DeepCopy()
+	other.Name = "a"
+	p.e.Candidates = append(p.e.Candidates, other)
+	p.quiet("b is named")
+	p.claim()
+	p.quiet("b leads")
+	p.pass(10 * time.Second)
+	p.claim()
+	p.quiet("b leads on")
+	p.e.Candidates[1] = other.DeepCopy()
+	p.e.Candidates[1].CreationTimestamp = metav1.NewTime(other.CreationTimestamp.Add(-time.Second))
+	p.step()
+	p.is("b", "a") // who is older
+	p.e.Candidates[1] = other
+	p.step()
+	p.is("b", "")
+	p.pass(15 * time.Second)
+	p.step()
+	p.is("a", "") // of two for a lease that is over, the name decides
+}

@@ -1,7 +1,6 @@
 package coordination
 
 import (
-	"slices"
 	"time"
 
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
@@ -21,7 +20,7 @@ const (
 
 // sound reports whether a candidate would lead if it were named, and a coordinator has no reason to think otherwise.
 func (p *simCandidate) sound() bool {
-	return p.alive && !p.silent && !p.refuses && !p.stuck && !p.stopping && p.reachable() && p.w.store.candidates[p.name] != nil && p.checked.over(p.w.now)
+	return p.alive && !p.silent && !p.refuses && !p.stuck && !p.stopping && p.reachable() && p.w.store.candidates[p.name] != nil && !p.leftAlone()
 }
 
 // calmFor is for how long nothing has gone wrong.
@@ -68,35 +67,42 @@ func (c *simChecks) coordinatedSince() (at time.Duration) {
 // leaderless looks at a lock that nobody has, or one who was named and does not come.
 func (c *simChecks) leaderless() {
 	state := stateOf(c.w.store.lease)
-	able := ""
+	able, since := "", c.w.now
 	for _, p := range c.w.candidates {
-		if p.sound() && p.name != state.holder && !c.leftAlone(p) {
-			able = p.name
+		if p.leftAlone() {
+			p.alone = c.w.now
+		}
+		if p.sound() && p.name != state.holder && p.alone < since {
+			able, since = p.name, p.alone
 		}
 	}
 	if able == "" {
 		c.ledAt = c.w.now
 		return
 	}
-	if d := c.w.now - max(c.ledAt, c.troubledAt); d > simLeaderlessBound && c.calmFor() > 0 {
+	since = max(since, c.ledAt, c.troubledAt)
+	if d := c.w.now - since; d > simLeaderlessBound && c.calmFor() > 0 {
 		c.violated(simLeaderless, "nobody leads for %v, though %s could: %s", d, able, simShown(c.w.store.lease))
 	}
-	bound := simNominationBound
-	for _, p := range c.w.candidates {
-		if p.name != state.holder && p.checked.times > 0 && c.w.now-p.checked.at < time.Minute {
-			bound = simNominationBound + ElectionDuration + 3*time.Second // its back-off ends meanwhile: it is asked, and then all others again
-		}
-	}
-	if d := c.w.now - max(c.ledAt, c.troubledAt, c.w.store.since); state.nominated && d > bound && c.calmFor() > 0 {
+	if d := c.w.now - max(since, c.w.store.since); state.nominated && d > simNominationBound && c.calmFor() > 0 {
 		c.violated(simNomination, "%s was named %v ago and does not come, though %s could lead", state.holder, d, able)
 	}
 }
 
-// leftAlone reports whether a coordinator does not name a candidate that did not come when it was named, for up to five minutes.
-func (c *simChecks) leftAlone(p *simCandidate) bool {
-	return slices.ContainsFunc(c.w.coordinators, func(by *simCoordinator) bool {
-		return by.active && by.observer != nil && by.clock().Before(value(by.observer.candidates[p.name]).refusedUntil)
-	})
+// leftAlone reports whether all who coordinate are right not to name it: it was named and did not come, up to five minutes ago. Each coordinator knows
+// of what it has seen in its term alone, so that one that has just begun may name it while the others do not.
+func (p *simCandidate) leftAlone() bool {
+	coordinated := false
+	for _, c := range p.w.coordinators {
+		if !c.active {
+			continue
+		}
+		coordinated = true
+		if !c.clock().Before(c.memory.candidates[p.name].aloneUntil) {
+			return false
+		}
+	}
+	return coordinated
 }
 
 // isWorse reports whether somebody else should lead.
@@ -104,26 +110,26 @@ func (c *simChecks) isWorse(leader *simCandidate) bool {
 	if leader == nil {
 		return false
 	}
-	best := c.w.candidate(c.best(func(p *simCandidate, _ *coordinationv1beta1.LeaseCandidate) bool {
+	best := c.w.candidate(c.best(leader.name, func(p *simCandidate, _ *coordinationv1beta1.LeaseCandidate) bool {
 		return p == leader || p.alive && !p.silent
 	}))
 	return best != nil && best != leader && best.sound() && best.labels[FitLabel] != "false" // for whom no term need end
 }
 
-// best is the best of those that count.
-func (c *simChecks) best(counts func(*simCandidate, *coordinationv1beta1.LeaseCandidate) bool) string {
+// best is the best of those that count, beside a holder.
+func (c *simChecks) best(holder string, counts func(*simCandidate, *coordinationv1beta1.LeaseCandidate) bool) string {
 	all := make([]*coordinationv1beta1.LeaseCandidate, 0, len(c.w.store.candidates))
 	for name, o := range c.w.store.candidates {
 		if counts(c.w.candidate(name), o) {
 			all = append(all, o)
 		}
 	}
-	return simBest(c.w.defaultRevision, all)
+	return simBest(Situation{DefaultRevision: c.w.defaultRevision, Holder: holder}, all)
 }
 
 // settled reports whether the best candidate leads. Who was asked and is silent does not count.
 func (c *simChecks) settled(leader *simCandidate) bool {
-	return leader != nil && c.best(func(_ *simCandidate, o *coordinationv1beta1.LeaseCandidate) bool { return !asked(o.Spec) }) == leader.name
+	return leader != nil && c.best(leader.name, func(_ *simCandidate, o *coordinationv1beta1.LeaseCandidate) bool { return !asked(o.Spec) }) == leader.name
 }
 
 // settledFor is for how long the best candidate has been leading, and nothing has changed.

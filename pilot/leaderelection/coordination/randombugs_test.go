@@ -80,7 +80,7 @@ var simChoiceBugs = []simBug{
 	}},
 	{"expiry-by-wall-clock", simLive, func(c *simCoordinator, e Election, plan func(Election) Plan) Plan {
 		p := plan(e)
-		if best := simBest(e.Situation.DefaultRevision, simUnasked(e)); p.Lease == nil && best != "" && c.led(e.Lease) &&
+		if best := simBest(e.Situation, simUnasked(e)); p.Lease == nil && best != "" && c.led(e.Lease) &&
 			c.wall().After(e.Lease.Spec.RenewTime.Add(simLeaseSeconds*time.Second)) {
 			p.Lease = c.naming(e, best)
 		}
@@ -95,7 +95,7 @@ var simChoiceBugs = []simBug{
 	{"names-before-answers", simSilent, func(c *simCoordinator, e Election, plan func(Election) Plan) Plan {
 		p := plan(e)
 		if len(p.Ping) > 0 && stateOf(e.Lease).holder == "" {
-			p.Lease = c.naming(e, simBest(e.Situation.DefaultRevision, e.Candidates))
+			p.Lease = c.naming(e, simBest(e.Situation, e.Candidates))
 		}
 		return p
 	}},
@@ -151,14 +151,14 @@ var simChoiceBugs = []simBug{
 var simEffortBugs = []simBug{
 	{"prefers-at-once-again", simAgain, func(c *simCoordinator, e Election, plan func(Election) Plan) Plan {
 		p := plan(e)
-		if best := simBest(e.Situation.DefaultRevision, simUnasked(e)); p.Lease == nil && best != "" && c.led(e.Lease) && preferred(e.Lease) == "" && best != stateOf(e.Lease).holder {
+		if best := simBest(e.Situation, simUnasked(e)); p.Lease == nil && best != "" && c.led(e.Lease) && preferred(e.Lease) == "" && best != stateOf(e.Lease).holder {
 			p.Lease = simPreferring(e, best)
 		}
 		return p
 	}},
 	{"prefers-and-withdraws", simPreferences, func(c *simCoordinator, e Election, plan func(Election) Plan) Plan {
 		p := plan(e)
-		if best := simBest(e.Situation.DefaultRevision, simUnasked(e)); p.Lease == nil && best != "" && c.led(e.Lease) && best != stateOf(e.Lease).holder {
+		if best := simBest(e.Situation, simUnasked(e)); p.Lease == nil && best != "" && c.led(e.Lease) && best != stateOf(e.Lease).holder {
 			p.Lease = simPreferring(e, best)
 			if preferred(e.Lease) != "" {
 				p.Lease = simPreferring(e, "")
@@ -201,6 +201,12 @@ var simEffortBugs = []simBug{
 			}
 		}
 		return p
+	}},
+	{"asks-before-it-sees", simEffort, func(c *simCoordinator, e Election, plan func(Election) Plan) Plan {
+		for _, known := range c.observer.candidates {
+			known.replaced = ""
+		}
+		return plan(e)
 	}},
 	{"writes-what-is-there", simEffort, func(_ *simCoordinator, e Election, plan func(Election) Plan) Plan {
 		p := plan(e)

@@ -46,8 +46,8 @@ type simCandidate struct {
 	leading, draining bool
 	drained, busy     bool
 	acked, settled    time.Duration
-	lost              leaseState // of a term whose cover has ended
-	checked           simBlame
+	lost              leaseState    // of a term whose cover has ended
+	alone             time.Duration // until when all coordinators left it alone
 }
 
 func (w *simWorld) start() {

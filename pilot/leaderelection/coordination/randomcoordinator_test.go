@@ -141,8 +141,9 @@ func (c *simCoordinator) look() {
 	}
 	if c.observer == nil {
 		c.observer = c.heard.observer(simLease)
+		c.memory = simMemory{lock: c.heard.locks[simLease].state, lockSince: c.heard.locks[simLease].since}
 	}
-	c.memory.observe(c.clock(), e)
+	c.memory.observe(c.clock(), e, c.w.checks.troubles)
 	p := c.w.bug.plan(c, e)
 	c.w.checks.planned(c, e, p)
 	c.perform(e, p)
@@ -205,6 +206,7 @@ func (c *simCoordinator) ping(p Plan, then func(error)) {
 		return
 	}
 	var failed error
+	term := c.term
 	for _, object := range p.Ping {
 		asking := Pinged(object, c.wall())
 		c.w.call(true, func() error {
@@ -220,6 +222,8 @@ func (c *simCoordinator) ping(p Plan, then func(error)) {
 		}, func(err error) {
 			if err != nil && !errors.Is(err, errSimConflict) && !errors.Is(err, errSimGone) {
 				failed = err
+			} else if c.term == term && c.observer != nil {
+				c.observer.replaced(c.clock(), object)
 			}
 			if left--; left == 0 {
 				then(failed)
@@ -266,7 +270,7 @@ func (c *simCoordinator) put(e Election, p Plan, then func(error)) {
 	}, func(err error) {
 		if err == nil && c.term == term {
 			c.observer.wrote(c.clock(), e.Lease.ResourceVersion, stored)
-			c.memory.wrote(e.Lease.ResourceVersion, stored)
+			c.memory.wrote(c.clock(), e.Lease.ResourceVersion, stored)
 		}
 		then(err)
 	})

@@ -11,7 +11,9 @@ import (
 // simMemory is what the checks remember of what one term of a coordinator was shown, by its clock, however the Observer remembers it.
 type simMemory struct {
 	lock       leaseState
-	over       string // the version that its last write has replaced
+	lockSince  time.Time // which may be before the term
+	judged     bool      // whether who is named in it has come
+	over       string    // the version that its last write has replaced
 	preferred  string
 	since      time.Time // of that preference
 	candidates map[string]simKnown
@@ -24,16 +26,31 @@ type simKnown struct {
 	answered, asked time.Time
 	refused, gave   time.Time
 	tried           bool // it was named or preferred, or has led
+	// failures is how often in a row it was named and did not come, aloneUntil until when it is not to be named again for that.
+	failures   int
+	aloneUntil time.Time
 }
 
-// simWithdrawn is a preference that was given up, in which term and after how many troubles.
+// fails notes that it was named and did not come: it is left alone for ten seconds, and twice as long the next time, for five minutes at most.
+func (k *simKnown) fails(now time.Time) {
+	k.aloneUntil = now.Add(min(2*ElectionDuration<<min(k.failures, 10), 5*time.Minute))
+	k.failures++
+}
+
+// simWithdrawn is a preference that was given up, and after how many troubles.
 type simWithdrawn struct {
-	at          time.Time
-	transitions int32
-	troubles    int
+	at       time.Time
+	troubles int
 }
 
-func (m *simMemory) observe(now time.Time, e Election) {
+func (m *simMemory) withdraw(who string, now time.Time, troubles int) {
+	if m.withdrawn == nil {
+		m.withdrawn = map[string]simWithdrawn{}
+	}
+	m.withdrawn[who] = simWithdrawn{now, troubles}
+}
+
+func (m *simMemory) observe(now time.Time, e Election, troubles int) {
 	known := m.candidates
 	m.candidates = map[string]simKnown{}
 	for _, o := range e.Candidates {
@@ -53,11 +70,35 @@ func (m *simMemory) observe(now time.Time, e Election) {
 		return // what it has written is not seen yet
 	}
 	m.over = ""
+	m.judge(now, stateOf(e.Lease))
 	m.observeLock(now, stateOf(e.Lease))
 	if who := preferred(e.Lease); who != m.preferred {
+		// It has had the time to come, for another coordinator, whose clock may be faster.
+		if w := m.withdrawn[m.preferred]; who == "" && w.at.Before(m.since) && now.Sub(m.since) >= ElectionDuration*9/10 {
+			m.withdraw(m.preferred, now, troubles)
+		}
 		m.preferred, m.since = who, now
 	}
 	m.try(m.preferred)
+}
+
+// judge notes, once for each nomination, whether who was named has come. That another coordinator has named it while it was to be left alone, and
+// in vain, does not leave it alone for longer.
+func (m *simMemory) judge(now time.Time, state leaseState) {
+	if k, known := m.candidates[m.lock.holder]; known && m.lock.nominated && !m.judged && (state.holder != m.lock.holder || state.nominated) {
+		overdue := !now.Before(m.lockSince.Add(ElectionDuration)) && !k.aloneUntil.After(m.lockSince)
+		if m.judged = overdue || state.holder == "" && state.uid == m.lock.uid; m.judged {
+			k.fails(now)
+			m.candidates[m.lock.holder] = k
+		}
+	}
+	if k, known := m.candidates[state.holder]; known && !state.nominated {
+		k.failures, k.aloneUntil = 0, time.Time{} // it leads
+		m.candidates[state.holder] = k
+	}
+	if state != m.lock {
+		m.lockSince, m.judged = now, false
+	}
 }
 
 func (m *simMemory) try(who string) {
@@ -81,13 +122,17 @@ func (m *simMemory) observeLock(now time.Time, state leaseState) {
 		m.candidates[state.holder] = k
 	}
 	if m.lock.uid != state.uid || m.lock.transitions != state.transitions || m.lock.holder != state.holder {
-		m.withdrawn = nil
+		m.withdrawn, m.preferred = nil, ""
 	}
 	m.lock = state
 	m.try(state.holder)
 }
 
-func (m *simMemory) wrote(over string, stored *coordinationv1.Lease) {
+func (m *simMemory) wrote(now time.Time, over string, stored *coordinationv1.Lease) {
+	m.judge(now, stateOf(stored))
+	if value(stored.Spec.HolderIdentity) != m.lock.holder || preferred(stored) == "" {
+		m.preferred = ""
+	}
 	m.over, m.lock = over, stateOf(stored)
 	m.try(m.lock.holder)
 	m.try(preferred(stored))
@@ -120,10 +165,7 @@ func (c *simChecks) planned(by *simCoordinator, e Election, p Plan) {
 		c.chosen(by, e, who)
 		c.prefers(by, e, who)
 	case who == "" && was != "" && by.memory.since.Add(ElectionDuration).Compare(by.clock()) <= 0:
-		if by.memory.withdrawn == nil {
-			by.memory.withdrawn = map[string]simWithdrawn{}
-		}
-		by.memory.withdrawn[was] = simWithdrawn{by.clock(), stateOf(e.Lease).transitions, c.troubles}
+		by.memory.withdraw(was, by.clock(), c.troubles)
 	}
 }
 
@@ -150,7 +192,7 @@ func (c *simChecks) chosen(by *simCoordinator, e Election, who string) {
 	})
 	if len(able) > 1 && !k.gave.IsZero() && now.Sub(k.gave) < ElectionDuration {
 		c.violated(simRefused, "coordinator %d chooses %s, who has given the lock up %v ago, and another has answered", by.id, who, now.Sub(k.gave))
-	} else if best := simBest(e.Situation.DefaultRevision, able); best != who && k.uid != "" {
+	} else if best := simBest(e.Situation, able); best != who && k.uid != "" {
 		c.violated(simBetter, "coordinator %d chooses %s, and %s, who is better, has answered", by.id, who, best)
 	}
 }
@@ -169,7 +211,7 @@ func (c *simChecks) prefers(by *simCoordinator, e Election, who string) {
 	both = slices.DeleteFunc(both, func(o *coordinationv1beta1.LeaseCandidate) bool {
 		return o.Name != who && (o.Name != holder || asked(o.Spec) && now.Sub(k.asked) >= ElectionDuration)
 	})
-	if best := simBest(e.Situation.DefaultRevision, both); best == holder {
+	if best := simBest(Situation{DefaultRevision: e.Situation.DefaultRevision, Holder: holder}, both); best == holder {
 		c.violated(simDisturbed, "coordinator %d prefers %s to %s, who leads and is better", by.id, who, holder)
 	}
 }

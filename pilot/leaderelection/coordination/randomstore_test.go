@@ -162,29 +162,31 @@ func simSorted(objects map[string]*coordinationv1beta1.LeaseCandidate) []*coordi
 
 // simBest is who goes first of them by incumbent.dev/DefaultRevision; "" if there is none. It is written anew here: the checks judge strategies
 // too, thousands of times a run.
-func simBest(defaultRevision string, objects []*coordinationv1beta1.LeaseCandidate) string {
+func simBest(s Situation, objects []*coordinationv1beta1.LeaseCandidate) string {
 	best := ""
 	var first *coordinationv1beta1.LeaseCandidate
 	for _, o := range objects {
-		if first == nil || simBefore(defaultRevision, o, first) {
+		if first == nil || simBefore(s, o, first) {
 			best, first = o.Name, o
 		}
 	}
 	return best
 }
 
-func simBefore(defaultRevision string, a, b *coordinationv1beta1.LeaseCandidate) bool {
+func simBefore(s Situation, a, b *coordinationv1beta1.LeaseCandidate) bool {
 	rank := func(o *coordinationv1beta1.LeaseCandidate) int {
 		r, _ := strconv.Atoi(o.Labels[PriorityLabel]) // of one digit
 		if o.Labels[FitLabel] != "false" {
 			r += 10
 		}
-		if o.Labels[RevisionLabel] == defaultRevision {
+		if o.Labels[RevisionLabel] == s.DefaultRevision {
 			r += 100
 		}
 		return r
 	}
-	return cmp.Or(
-		cmp.Compare(rank(b), rank(a)), cmp.Compare(b.Spec.BinaryVersion, a.Spec.BinaryVersion),
-		a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
+	order := cmp.Or(cmp.Compare(rank(b), rank(a)), cmp.Compare(b.Spec.BinaryVersion, a.Spec.BinaryVersion), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
+	if order == 0 && (a.Name == s.Holder || b.Name == s.Holder) {
+		return a.Name == s.Holder
+	}
+	return cmp.Or(order, cmp.Compare(a.Name, b.Name)) < 0
 }

@@ -22,6 +22,8 @@ const (
 type Situation struct {
 	// DefaultRevision is the revision that the cluster's default tag names; "" while that is not known, or there is none.
 	DefaultRevision string
+	// Holder is the candidate that has the lock, "" while nobody has it or its lease is over. An Observer's Plan says it.
+	Holder string
 }
 
 // Strategy names the candidate that should lead; false if none of them can. It is a pure function:
@@ -51,7 +53,8 @@ func (r Registry) With(name string, strategy Strategy) Registry {
 }
 
 // Best makes a strategy of comparisons, the most important first. Candidates that none of them tells apart go by age,
-// the oldest first, and then by name.
+// the oldest first. Creation times are whole seconds: of those of one second the holder goes on, as no term is to end for a name,
+// and without one the name decides.
 func Best(compares ...Compare) Strategy {
 	return func(s Situation, candidates []Candidate) (Candidate, bool) {
 		if len(candidates) == 0 {
@@ -63,7 +66,7 @@ func Best(compares ...Compare) Strategy {
 					return c
 				}
 			}
-			return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+			return cmp.Or(a.Created.Compare(b.Created), first(a.Name == s.Holder, b.Name == s.Holder), strings.Compare(a.Name, b.Name))
 		}), true
 	}
 }

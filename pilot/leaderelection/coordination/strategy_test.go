@@ -96,6 +96,12 @@ func TestDefaultRevision(t *testing.T) {
 			}
 		}
 	}
+	for holder, want := range map[string]string{"": "b", "b": "b", "c": "c", "d": "b"} {
+		s := coordination.Situation{DefaultRevision: "stable", Holder: holder}
+		if best, _ := coordination.ByDefaultRevision(s, candidates{with("c", "stable", nil), with("b", "stable", nil)}); best.Name != want {
+			t.Errorf("of two that only their names tell apart, while %q has the lock: %q", holder, best.Name)
+		}
+	}
 	unknown := candidates{with("a", "", nil), with("b", "stable", func(c *coordination.Candidate) { c.Priority = 1 })}
 	if best, _ := coordination.ByDefaultRevision(coordination.Situation{}, unknown); best.Name != "b" {
 		t.Errorf("without a default revision: %q", best.Name)
@@ -172,7 +178,7 @@ func TestChoicesAreOrders(t *testing.T) {
 		for i := range 1 + r.IntN(6) {
 			all = append(all, drawn(r, string(rune('a'+i))))
 		}
-		s := coordination.Situation{DefaultRevision: []string{"", "stable", "canary"}[r.IntN(3)]}
+		s := coordination.Situation{DefaultRevision: []string{"", "stable", "canary"}[r.IntN(3)], Holder: []string{"", "a", "c"}[r.IntN(3)]}
 		before := slices.Clone(all)
 		named, strategy, err := registry.Choose(s, all)
 		for name, f := range registry {

@@ -243,40 +243,28 @@ func unlessConflict(err error) error {
 	return err
 }
 
-// write makes true what is planned. Each request is bounded, and guarded by what it was decided on. All candidates are asked at
-// once: the choice waits for the last of them.
+// request bounds what is sent.
+func request(ctx context.Context, what string, send func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := unlessConflict(send(ctx)); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// write makes true what is planned. Each request is bounded, and guarded by what it was decided on.
 func (w *work) write(ctx context.Context, o *Observer, e Election, p Plan) error {
+	errs := []error{w.ask(ctx, o, p.Ping)}
 	candidates := w.cfg.Client.CoordinationV1beta1().LeaseCandidates(w.cfg.Namespace)
-	var mu sync.Mutex
-	var errs []error
-	do := func(what string, request func(ctx context.Context) error) {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-		if err := unlessConflict(request(ctx)); err != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, fmt.Errorf("%s: %w", what, err))
-		}
-	}
-	var asking sync.WaitGroup
-	for _, c := range p.Ping {
-		asking.Go(func() {
-			do("asking LeaseCandidate "+c.Name, func(ctx context.Context) error {
-				_, err := candidates.Update(ctx, Pinged(c, time.Now()), metav1.UpdateOptions{})
-				return err
-			})
-		})
-	}
-	asking.Wait()
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // in one order, what is the same is told once
 	for _, c := range p.Collect {
-		do("collecting LeaseCandidate "+c.Name, func(ctx context.Context) error {
+		errs = append(errs, request(ctx, "collecting LeaseCandidate "+c.Name, func(ctx context.Context) error {
 			w.cfg.Logger.Info("collects a candidate that has not answered", "leaseCandidate", c.Name, "silent", CandidateDuration)
 			return candidates.Delete(ctx, c.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion}})
-		})
+		}))
 	}
 	if p.Lease != nil {
-		do("writing Lease "+p.Lease.Name, func(ctx context.Context) error {
+		errs = append(errs, request(ctx, "writing Lease "+p.Lease.Name, func(ctx context.Context) error {
 			written, err := w.cfg.Client.CoordinationV1().Leases(w.cfg.Namespace).Update(ctx, p.Lease, metav1.UpdateOptions{})
 			if err == nil {
 				o.wrote(time.Now(), e.Lease.ResourceVersion, written)
@@ -284,7 +272,31 @@ func (w *work) write(ctx context.Context, o *Observer, e Election, p Plan) error
 				w.chosen(e.Lease, written)
 			}
 			return err
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// ask asks all candidates at once: the choice waits for the last of them.
+func (w *work) ask(ctx context.Context, o *Observer, all []*coordinationv1beta1.LeaseCandidate) error {
+	// In one order, so that what is the same is told once.
+	all = slices.SortedFunc(slices.Values(all), func(a, b *coordinationv1beta1.LeaseCandidate) int { return strings.Compare(a.Name, b.Name) })
+	candidates := w.cfg.Client.CoordinationV1beta1().LeaseCandidates(w.cfg.Namespace)
+	errs := make([]error, len(all))
+	var asking sync.WaitGroup
+	for i, c := range all {
+		asking.Go(func() {
+			errs[i] = request(ctx, "asking LeaseCandidate "+c.Name, func(ctx context.Context) error {
+				_, err := candidates.Update(ctx, Pinged(c, time.Now()), metav1.UpdateOptions{})
+				return err
+			})
 		})
+	}
+	asking.Wait()
+	for i, c := range all {
+		if errs[i] == nil {
+			o.replaced(time.Now(), c)
+		}
 	}
 	return errors.Join(errs...)
 }
