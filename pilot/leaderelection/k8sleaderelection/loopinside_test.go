@@ -17,7 +17,7 @@ import (
 )
 
 // stillLoop is the loop of an elector that does not run: nobody takes in what it is given.
-func stillLoop(t *testing.T, lock k8sresourcelock.Interface, change ...func(*LeaderElectionConfig)) *loop {
+func stillLoop(t testing.TB, lock k8sresourcelock.Interface, change ...func(*LeaderElectionConfig)) *loop {
 	t.Helper()
 	config := LeaderElectionConfig{Lock: lock, LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond}
 	for _, f := range change {

@@ -54,7 +54,9 @@ func Decode(s k8sresourcelock.Snapshot) core.Snapshot {
 	out.Notes = decodeNotes(s.Notes)
 	out.Notes.Nominated = nomination(s, out.Notes.Hold)
 	out.Strategy = s.Strategy != ""
-	out.Successor = strings.HasPrefix(s.Notes[k8sresourcelock.PredecessorAnnotation], SuccessorsNote(s.Record, ""))
+	if note := s.Notes[k8sresourcelock.PredecessorAnnotation]; note != "" {
+		out.Successor = strings.HasPrefix(note, SuccessorsNote(s.Record, ""))
+	}
 	if k8sresourcelock.ValidateIdentity(s.PreferredHolder) == nil { // with another the handover could not be written
 		out.Preferred = s.PreferredHolder
 	}
@@ -240,8 +242,11 @@ type requestJSON struct {
 // parseRequest returns the zero Request for anything that is not one. Only an operator
 // may leave the identity open.
 func parseRequest(s string) core.Request {
+	if s == "" { // as mostly; r would be allocated
+		return core.Request{}
+	}
 	var r requestJSON
-	if s == "" || json.Unmarshal([]byte(s), &r) != nil {
+	if json.Unmarshal([]byte(s), &r) != nil {
 		return core.Request{}
 	}
 	if k8sresourcelock.ValidateKey(r.Key) != nil {
@@ -268,8 +273,11 @@ type holdJSON struct {
 
 // parseHold returns the zero Hold for anything that is not one.
 func parseHold(s string) core.Hold {
+	if s == "" { // as mostly; h would be allocated
+		return core.Hold{}
+	}
 	var h holdJSON
-	if s == "" || json.Unmarshal([]byte(s), &h) != nil {
+	if json.Unmarshal([]byte(s), &h) != nil {
 		return core.Hold{}
 	}
 	return core.Hold(h)
