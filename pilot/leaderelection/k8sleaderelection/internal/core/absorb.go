@@ -209,14 +209,11 @@ func (c Config) preemptPause(n uint8) time.Duration {
 // isDuplicate reports whether another live process writes records in our name: one of
 // that name has changed, and it was not us.
 func (c Config) isDuplicate(s State, next Snapshot) bool {
-	if !next.Held() || next.Record.Holder != c.Self {
-		return false
-	}
 	// Nobody but a process of that name writes its marker.
 	appeared := next.Acting() && next.Version >= s.Snap.Version
 	// The same record that now stands in the other of two objects too is not one more write.
 	changed := sameHolder(s.Snap, next) && s.Snap.Record != next.Record && !next.Nominated()
-	return !s.wrote(next) && (s.Own.Duplicate || changed || appeared)
+	return next.Held() && next.Record.Holder == c.Self && !s.wrote(next) && (s.Own.Duplicate || changed || appeared)
 }
 
 // replied takes in the end of the call in flight.

@@ -18,11 +18,6 @@ const coordinatorLeases = 3
 // itself. Such a name begins no term: the transitions are those of the term before.
 func (s Snapshot) ByCoordinator() bool { return s.Nominated() && s.Notes.Nominated.Uncounted }
 
-// prefersOther reports whether a coordinator wants another in the holder's place.
-func (s Snapshot) prefersOther() bool {
-	return s.Strategy && s.Held() && !s.bySuccessors() && s.Preferred != "" && s.Preferred != s.Record.Holder
-}
-
 // promisedToOther reports whether a coordinator means a free lock for another than self, and has yet to write that one in. A
 // candidate that took it meanwhile would have to pass it on again.
 func (s Snapshot) promisedToOther(self string) bool {
@@ -32,7 +27,8 @@ func (s Snapshot) promisedToOther(self string) bool {
 // yields reports whether the holder has to give way to the candidate that a coordinator prefers. An operator's hold
 // goes before that, as it does before rank.
 func (c Config) yields(s State, now Instant) bool {
-	return s.Snap.prefersOther() && now >= s.holdEnds()
+	l := s.Snap
+	return l.Strategy && l.Held() && !l.bySuccessors() && l.Preferred != "" && l.Preferred != l.Record.Holder && now >= s.holdEnds()
 }
 
 // yield ends a term for the candidate that a coordinator prefers. A coordinated holder hands over to it;

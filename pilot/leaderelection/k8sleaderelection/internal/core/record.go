@@ -134,8 +134,7 @@ func (s Snapshot) Named() bool { return s.Notes.Nominated.Identity == s.Record.H
 // seen beside another holder stays about that term, unless an operator's hold names one.
 func (s Snapshot) nominationIn(next Snapshot) Nomination {
 	was, is := s.Notes.Nominated, next.Notes.Nominated
-	h := next.Notes.Hold
-	named := h.Reason == HoldForTransfer && h.Holder == is.Identity
+	named := next.Notes.Hold.Reason == HoldForTransfer && next.Notes.Hold.Holder == is.Identity
 	left := s.Held() && s.UID == next.UID && was.Identity == is.Identity &&
 		(s.Record.Holder != was.Identity || s.Record.Transitions != was.Transitions)
 	if left && !named && !is.Uncounted && was.Transitions <= is.Transitions {
