@@ -83,7 +83,7 @@ func newPredecessorLock(config k8sleaderelection.LeaderElectionConfig, work func
 	config.Work = []func(context.Context) error{k.lead}
 	config.Callbacks.OnNewLeader = func(holder string) {
 		if k.campaigns.Load() {
-			k.tellWaiting(holder)
+			k.logWaiting(holder)
 		}
 	}
 	var err error
@@ -140,7 +140,7 @@ func (k *predecessorLock) run(ctx context.Context) error {
 	k.mu.Unlock()
 	k.campaigns.Store(true)
 	defer k.campaigns.Store(false)
-	k.tellWaiting(k.elector.GetLeader()) // it was seen before, and is no new one
+	k.logWaiting(k.elector.GetLeader()) // it was seen before, and is no new one
 	err := k.elector.Campaign(ctx)
 	<-k.elector.Drained() // bounded by what the election's own elector does about a drain that outstays its limit
 	k.mu.Lock()
@@ -151,7 +151,7 @@ func (k *predecessorLock) run(ctx context.Context) error {
 	return err
 }
 
-func (k *predecessorLock) tellWaiting(holder string) {
+func (k *predecessorLock) logWaiting(holder string) {
 	if holder != "" && holder != k8sresourcelock.Successors && holder != k.self {
 		k.log.Info("waiting for the predecessor's lock", "holder", holder)
 	}
