@@ -56,12 +56,12 @@ func (p Predecessor) validate() error {
 
 // predecessorLock keeps a predecessor's lock while run functions run.
 type predecessorLock struct {
-	elector   *k8sleaderelection.LeaderElector
-	self      string
-	work      func(context.Context) error
-	log       *slog.Logger
-	campaigns atomic.Bool // else it observes
-	observing observing
+	elector     *k8sleaderelection.LeaderElector
+	self        string
+	work        func(context.Context) error
+	log         *slog.Logger
+	campaigns   atomic.Bool // else it observes
+	observation observation
 
 	mu      sync.Mutex
 	present presentRun
@@ -91,8 +91,8 @@ func newPredecessorLock(config k8sleaderelection.LeaderElectionConfig, work func
 	return k, err
 }
 
-// observing is what follows the lock while it is not campaigned for.
-type observing struct {
+// observation is what follows the lock while it is not campaigned for.
+type observation struct {
 	during context.Context // the election's run; nil: nothing is observed
 	pause  context.CancelFunc
 	all    sync.WaitGroup
@@ -102,7 +102,7 @@ type observing struct {
 // this process comes to lead its own lock, and after a restore the record may not tell so any more. end returns when nothing
 // is under way.
 func (k *predecessorLock) observe(ctx context.Context) (end func()) {
-	o := &k.observing
+	o := &k.observation
 	during, cancel := context.WithCancel(ctx)
 	o.during = during
 	k.resumeObserving()
@@ -111,7 +111,7 @@ func (k *predecessorLock) observe(ctx context.Context) (end func()) {
 
 // resumeObserving does nothing once the election's run has been told to end: functions that outstay their limit return after it.
 func (k *predecessorLock) resumeObserving() {
-	o := &k.observing
+	o := &k.observation
 	if o.during == nil || o.during.Err() != nil {
 		return
 	}
@@ -121,7 +121,7 @@ func (k *predecessorLock) resumeObserving() {
 }
 
 func (k *predecessorLock) pauseObserving() {
-	if o := &k.observing; o.pause != nil {
+	if o := &k.observation; o.pause != nil {
 		o.pause()
 		o.all.Wait()
 	}

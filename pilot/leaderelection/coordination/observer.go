@@ -31,12 +31,12 @@ type ownWrite struct {
 type preference struct {
 	who   string
 	since time.Time
-	// vain is who was preferred before for as long as one has to come, and did not.
-	vain string
+	// unanswered is who was preferred before for as long as one has to come, and did not.
+	unanswered string
 }
 
-// enough is for how long a preference stands that was given up since the candidate did not come: the clock of whoever gave it up may be faster.
-const enough = ElectionDuration * 9 / 10
+// unansweredAfter is for how long a preference stands that was given up since the candidate did not come: the clock of whoever gave it up may be faster.
+const unansweredAfter = ElectionDuration * 9 / 10
 
 // leaseState is what of a Lease changes when its holder renews.
 type leaseState struct {
@@ -107,8 +107,8 @@ func (o *Observer) observe(now time.Time, e Election) {
 	o.observeLock(now, stateOf(e.Lease))
 	if who, was := preferred(e.Lease), o.preference; who != was.who && !stale {
 		o.preference = preference{who: who, since: now}
-		if now.Sub(was.since) >= enough {
-			o.preference.vain = was.who
+		if now.Sub(was.since) >= unansweredAfter {
+			o.preference.unanswered = was.who
 		}
 	}
 }

@@ -167,7 +167,7 @@ func (o *Observer) waits(now time.Time, best string, l *coordinationv1.Lease, p 
 		preferNobody(p.Lease)
 	case now.Before(spared):
 		p.again(spared.Sub(now))
-	case now.Before(stands) && best == o.preference.vain: // as another coordinator found out before
+	case now.Before(stands) && best == o.preference.unanswered: // as another coordinator found out before
 		p.again(o.spare(now, best))
 	case now.Before(stands): // another coordinator has just withdrawn one
 		p.again(stands.Sub(now))

@@ -64,11 +64,11 @@ func TestTheConfigurationReachesTheCore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, once := range []bool{true, false} {
-		how := campaigning
+		mode := campaigning
 		if once {
-			how = oneCycle
+			mode = oneCycle
 		}
-		if is := newLoop(elector, how).core; is.OneCycle != once || is.Lease != 30*time.Second {
+		if is := newLoop(elector, mode).core; is.OneCycle != once || is.Lease != 30*time.Second {
 			t.Errorf("one cycle: %v, want %v", is.OneCycle, once)
 		}
 	}

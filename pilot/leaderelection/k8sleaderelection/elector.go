@@ -39,7 +39,7 @@ type LeaderElector struct {
 	view    atomic.Pointer[view]
 	absent  atomic.Bool          // the coordinator is known to be gone
 	loop    atomic.Pointer[loop] // nil unless it runs
-	former  *core.State          // what a Successor's run before this one, of whichever manner, knew in the end
+	former  *core.State          // what a Successor's run before this one, in whichever mode, knew in the end
 	// handover is the core.Instant since which a handover to this process, or by it, goes on; 0: none does.
 	handover atomic.Int64
 }
@@ -129,22 +129,22 @@ func (le *LeaderElector) Campaign(ctx context.Context) error { return le.run(ctx
 // led by the lock before may act still, and the record may not tell so any more. Its errors are those of Campaign.
 func (le *LeaderElector) Observe(ctx context.Context) error { return le.run(ctx, observing) }
 
-// manner is how an elector runs.
-type manner uint8
+// runMode is how an elector runs.
+type runMode uint8
 
 const (
-	campaigning manner = iota // term after term
+	campaigning runMode = iota // term after term
 	oneCycle
 	observing
 )
 
-func (le *LeaderElector) run(ctx context.Context, how manner) error {
+func (le *LeaderElector) run(ctx context.Context, mode runMode) error {
 	if !le.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("election %s: %w", le.config.Name, ErrRunning)
 	}
 	err := le.awaitDrained(ctx)
 	if err == nil {
-		err = newLoop(le, how).run(ctx)
+		err = newLoop(le, mode).run(ctx)
 	}
 	le.running.Store(false) // not if a callback has panicked: what ran then may not have ended
 	return err

@@ -28,7 +28,7 @@ type loop struct {
 	inputs
 
 	le         *LeaderElector
-	how        manner
+	mode       runMode
 	core       core.Config
 	state      core.State
 	base       k8sresourcelock.Snapshot // the object that state.Snap was decoded from
@@ -50,17 +50,17 @@ type loop struct {
 	shared *k8sresourcelock.Shared // what bounds calls
 }
 
-func newLoop(le *LeaderElector, how manner) *loop {
-	l := &loop{inputs: newInputs(), le: le, core: le.core, how: how, shared: le.config.Shared}
+func newLoop(le *LeaderElector, mode runMode) *loop {
+	l := &loop{inputs: newInputs(), le: le, core: le.core, mode: mode, shared: le.config.Shared}
 	if le.former != nil {
 		l.state = *le.former
 	}
 	// One that only observes is unfit for as long as it runs: it takes nothing and asks for nothing.
-	l.state.Unfit = le.config.Fit != nil || how == observing
+	l.state.Unfit = le.config.Fit != nil || mode == observing
 	if l.shared == nil {
 		l.shared = &k8sresourcelock.Shared{}
 	}
-	l.core.OneCycle, l.bootAlarm.ring = how == oneCycle, l.tick
+	l.core.OneCycle, l.bootAlarm.ring = mode == oneCycle, l.tick
 	return l
 }
 
@@ -86,10 +86,10 @@ func (l *loop) start(ctx context.Context) {
 	l.values, l.stop = context.WithoutCancel(ctx), ctx.Done()
 	l.timer = time.NewTimer(math.MaxInt64)
 	l.report = newReporter(l.le, &l.core)
-	l.report.observes = l.how == observing
+	l.report.observes = l.mode == observing
 	l.changed = time.Now()
 	l.startWatching()
-	if l.le.config.Fit != nil && l.how != observing {
+	if l.le.config.Fit != nil && l.mode != observing {
 		fitness, stop := context.WithCancel(l.values)
 		l.stopFitness = stop
 		l.helpers.Go(func() { l.checkFitness(fitness) })
