@@ -227,6 +227,7 @@ func (w *orderProgress) outcome(snap core.Snapshot, now core.Instant) (done bool
 		switch {
 		case is.Refused != "":
 			return false, fmt.Errorf("%w: %s refuses: %s", ErrNotObeyed, r.Holder, is.Refused)
+		case w.unsettled(snap, now):
 		case is.Identity != r.Identity || is.Requester != r.Requester:
 			return false, fmt.Errorf("%w: another request has taken its place, of %s", ErrNotObeyed, is.Requester)
 		case !is.Accepted && w.began.Until(now) >= time.Duration(r.Seconds)*time.Second:
@@ -246,6 +247,13 @@ func (w *orderProgress) outcome(snap core.Snapshot, now core.Instant) (done bool
 		return false, fmt.Errorf("%w: %s did not come, and %s has taken the lock", ErrNotObeyed, r.Identity, snap.Record.Holder)
 	}
 	return w.leads(snap, now)
+}
+
+// unsettled reports whether the order may only be out of sight. Of a lock of two objects it may stand in one alone; a holder that is
+// releasing the lock has written that one already, and what is shown is the other, until it is written, too.
+func (w *orderProgress) unsettled(snap core.Snapshot, now core.Instant) bool {
+	between := snap.Halves == core.InFirst || snap.Halves == core.InSecond
+	return between && snap.Notes.Request == (core.Request{}) && w.began.Until(now) < time.Duration(w.r.Seconds)*time.Second
 }
 
 // leads says whether the one named, who holds the lock, leads. One of ours says so by its

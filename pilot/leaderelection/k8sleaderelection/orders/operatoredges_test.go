@@ -74,6 +74,11 @@ func TestWhatBecomesOfAnOrder(t *testing.T) {
 		return s
 	}
 	as := func(*core.Request) {}
+	without := func(where core.Halves) core.Snapshot {
+		s := waits(func(r *core.Request) { *r = core.Request{} })
+		s.Halves = where
+		return s
+	}
 	unmarked := func(s *core.Snapshot) { s.Notes.Marker = core.Marker{} }
 	for name, c := range map[string]struct {
 		snap  core.Snapshot
@@ -89,6 +94,11 @@ func TestWhatBecomesOfAnOrder(t *testing.T) {
 		"refused":                   {snap: waits(func(r *core.Request) { r.Refused = "no" }), now: at(0), fails: true},
 		"another's request":         {snap: waits(func(r *core.Request) { r.Requester = "other" }), now: at(0), fails: true},
 		"a request for another":     {snap: waits(func(r *core.Request) { r.Identity = "c" }), now: at(0), fails: true},
+		"gone":                      {snap: without(0), now: at(0), fails: true},
+		"gone from both objects":    {snap: without(core.InFirst | core.InSecond), now: at(0), fails: true},
+		"not in the first object":   {snap: without(core.InFirst), now: at(10*time.Second - 1)},
+		"not in the second object":  {snap: without(core.InSecond), now: at(10*time.Second - 1)},
+		"not there in time":         {snap: without(core.InSecond), now: at(10 * time.Second), fails: true},
 		"it came":                   {snap: taken("b", func(*core.Snapshot) {}), now: at(0), done: true},
 		"whoever came":              {snap: taken("c", func(*core.Snapshot) {}), now: at(0), any: true, done: true},
 		"another came":              {snap: taken("c", func(*core.Snapshot) {}), now: at(0), fails: true},
