@@ -209,7 +209,7 @@ const (
 func many(t *testing.T, b *chromium.Browser) {
 	c, changed := newCrowd(30), make(chan struct{}, 1)
 	address, end := present(t, c, changed)
-	defer end()
+	t.Cleanup(end) // after the page's own: one that is open when its server ends complains, rightly
 	tab := open(t, b, address, desk)
 	until(t, tab, "it is live", settled)
 	for _, step := range []struct {
