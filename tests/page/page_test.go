@@ -208,9 +208,7 @@ const (
 // Only what differs from one frame to the next is parsed and drawn. Whatever comes, goes and moves, nothing old stays.
 func many(t *testing.T, b *chromium.Browser) {
 	c, changed := newCrowd(30), make(chan struct{}, 1)
-	address, end := present(t, c, changed)
-	t.Cleanup(end) // after the page's own: one that is open when its server ends complains, rightly
-	tab := open(t, b, address, desk)
+	tab := open(t, b, present(t, c, changed), desk)
 	until(t, tab, "it is live", settled)
 	for _, step := range []struct {
 		name string
