@@ -39,7 +39,7 @@ SPARING := GOGC=$${GOGC:-400} GOMEMLIMIT=$${GOMEMLIMIT:-2GiB}
 # lint vets everything, and nobody debugs a binary that is run once.
 ONCE := -vet=off -ldflags=-w
 # They take longest: begun last, they would be alone at the end.
-FIRST := ./tests/faults/fence ./tests/playground ./tests/integration/elections ./tests/upgrade
+FIRST := ./tests/faults/fence ./cmd/playground ./tests/integration/elections ./tests/upgrade
 RACE_PACKAGES ?= $(FIRST) ./...
 SIM_PACKAGES := ./pilot/leaderelection/k8sleaderelection/internal/simulation
 # How many seeds it plays through real loops, locks and watches, and the planted bugs with them.
@@ -84,7 +84,7 @@ test: $(BUILD_TOOLS) tests-compiled ## All tests, on a real API server, with 2,0
 .PHONY: tests-compiled test-packages test-modules
 tests-compiled:
 	@echo "compiling the tests (minutes, where nothing is cached) …"
-	@for module in . electionctl examples/fencing tests/alerts tests/page; do \
+	@for module in . electionctl examples/fencing tests/integration/alerts tests/integration/page; do \
 		$(SPARING) go -C $$module list -export -test ./... >/dev/null || exit; \
 	done
 	@cd tools/helm && $(SPARING) CGO_ENABLED=0 go list -trimpath -export -test ./... >/dev/null
@@ -98,26 +98,26 @@ test-modules:
 	cd tools/image && CGO_ENABLED=0 go test -trimpath -timeout 5m ./...
 	cd examples/fencing && go test -timeout 5m ./...
 	cd electionctl && go test -timeout 5m ./...
-	cd tests/alerts && go test -timeout 10m ./...
-	cd tests/page && go test -timeout 10m ./...
+	cd tests/integration/alerts && go test -timeout 10m ./...
+	cd tests/integration/page && go test -timeout 10m ./...
 
 page-test: $(BUILD_TOOLS) ## Of these, the ones of the elections page, in Chromium (apt-get install --no-install-recommends chromium)
 	go test -count=1 ./pilot/debug
-	cd tests/page && go test -count=1 -v -timeout 5m ./... $(ARGS)
+	cd tests/integration/page && go test -count=1 -v -timeout 5m ./... $(ARGS)
 
 page-bench: $(BUILD_TOOLS) ## The elections page: a flip until it is seen, frames with 200 elections, what 100 open pages cost the leader (two minutes)
-	cd tests/page && go test -count=1 -run '^$$' -bench . -benchtime 1x -timeout 10m . && \
+	cd tests/integration/page && go test -count=1 -run '^$$' -bench . -benchtime 1x -timeout 10m . && \
 		go test -count=1 -run '^$$' -bench FlipVisible -benchtime 40x -timeout 10m .
 
 coordination-bench: $(BUILD_TOOLS) ## How fast a coordinated election passes, beside client-go's candidates under the same API server (three minutes)
 	go test -count=1 -run '^$$' -bench HandoverByKubernetes -benchtime 10x -timeout 15m ./pilot/leaderelection/coordination
 
 page-images: build $(BUILD_TOOLS) ## Take the pictures of the elections page anew, from the demo (docs/images, two minutes)
-	cd tests/page && go run ./pictures -out ../../docs/images $(ARGS)
+	cd tests/integration/page && go run ./pictures -out ../../docs/images $(ARGS)
 
 alerts-test: $(BUILD_TOOLS) ## Of these, the ones of alerts and dashboard, by Debian's prometheus (apt-get install --no-install-recommends prometheus)
 	cd tools && go test -count=1 ./dashboard/...
-	cd tests/alerts && go test -count=1 -v -timeout 5m ./... $(ARGS)
+	cd tests/integration/alerts && go test -count=1 -v -timeout 5m ./... $(ARGS)
 
 electionctl-test: $(BUILD_TOOLS) ## Of these, the ones of what people type (ARGS=-rewrite: write anew what is printed)
 	cd electionctl && go test -count=1 -timeout 5m ./... -args $(ARGS)
@@ -126,7 +126,7 @@ race: $(BUILD_TOOLS) ## The same under the race detector, a package at a time fo
 	$(SPARING) SIM_SEEDS=$${SIM_SEEDS:-100} CGO_ENABLED=1 go test -race -p $$(getconf _NPROCESSORS_ONLN) -timeout 25m $(RACE_PACKAGES)
 
 size: ## Packages and stripped size of README's example, beside the same program with client-go alone
-	go test -count=1 -v -run TestPackagesOfTheExample ./tests/library -sizes
+	go test -count=1 -v -run TestPackagesOfTheExample ./tests/repo/library -sizes
 
 lint: ## gofmt, golangci-lint, functions that nobody calls, and that no test sleeps
 	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
@@ -138,16 +138,16 @@ lint: ## gofmt, golangci-lint, functions that nobody calls, and that no test sle
 	@dead=$$(cd electionctl && go run $(DEADCODE) -test ./...) || exit 1; \
 	if [ -n "$$dead" ]; then echo "neither electionctl nor a test calls:"; echo "$$dead"; exit 1; fi
 	cd tests/conformance && go vet ./...
-	cd tests/alerts && go vet ./... && go run $(STATICCHECK) ./...
-	cd tests/page && go vet ./... && go run $(STATICCHECK) ./...
+	cd tests/integration/alerts && go vet ./... && go run $(STATICCHECK) ./...
+	cd tests/integration/page && go vet ./... && go run $(STATICCHECK) ./...
 	cd tools && go vet ./dashboard && go run $(STATICCHECK) ./dashboard
 	cd tools/helm && go vet ./...
 	cd tools/image && go vet ./...
 	@dead=$$(go run $(DEADCODE) -test ./...) || exit 1; \
 	if [ -n "$$dead" ]; then echo "neither a program nor a test calls:"; echo "$$dead"; exit 1; fi
-	go run ./tests/lint
+	go run ./tests/repo/lint
 
-api: ## What callers of another version would have to change: make api BASE=v0.1.0, or any commit (tests/api has what never changes)
+api: ## What callers of another version would have to change: make api BASE=v0.1.0, or any commit (tests/repo/api has what never changes)
 	@base=$$(git rev-parse --verify --quiet "$(BASE)^{commit}") || { echo "BASE=$(BASE) is no tag or commit: make api BASE=v0.1.0"; exit 2; }; \
 	d=$$(mktemp -d) && trap 'git worktree remove --force "$$d/base" 2>/dev/null; rm -rf "$$d"' EXIT && \
 	git worktree add --quiet --detach "$$d/base" "$$base" && \
@@ -168,7 +168,7 @@ connections: $(BUILD_TOOLS) ## How many terms dead connections cost, RUNS of the
 	DEAD_CONNECTIONS=$(RUNS) go test -count=1 -v -timeout 20m -run 'TestTermsLostByDeadConnections' ./tests/faults/connections
 
 fence: $(BUILD_TOOLS) ## Install UPGRADES random upgrades and DECLARATIONS random declarations of fences on a real API server, and 200 times as many upgrades on a model
-	FENCE_MODEL_UPGRADES=$$(( $(UPGRADES) * 200 )) go test -count=1 -v -timeout 60m -run 'TestUpgradesOnAModel' ./pilot/leaderelection/fence/install
+	FENCE_MODEL_UPGRADES=$$(( $(UPGRADES) * 200 )) go test -count=1 -v -timeout 60m -run 'TestUpgradesOnAModel' ./internal/fence/install
 	FENCE_UPGRADES=$(UPGRADES) FENCE_DECLARATIONS=$(DECLARATIONS) go test -count=1 -v -timeout 60m -run 'TestFenceRandomUpgrades|TestFenceOfRandomDeclarations' ./tests/faults/fence
 
 mutants: $(BUILD_TOOLS) ## Plant small faults in the code and list those that no test notices: make mutants ROOM=core MUTANTS_N=200 (ARGS=-again)
@@ -214,7 +214,7 @@ cover: $(BUILD_TOOLS) ## Which lines the tests reach: cover.html in .cache
 
 build: ## Build the programs into bin
 	@mkdir -p bin
-	@bash tools/progress.sh "building pilot and the playground into bin" go build -v -buildvcs=auto -o bin/ ./cmd/... ./tests/playground ./tests/dataplane
+	@bash tools/progress.sh "building pilot and the playground into bin" go build -v -buildvcs=auto -o bin/ ./cmd/... ./cmd/playground ./tests/cluster/dataplane
 	@bash tools/progress.sh "building electionctl into bin" go -C electionctl build -v -buildvcs=auto -ldflags '-s -w' -o ../bin/ .
 	@ln -sf electionctl bin/kubectl-election
 	@cp electionctl/kubectl_complete-election bin/

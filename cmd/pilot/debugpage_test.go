@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"incumbent.dev/incumbent/tests/harness"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 var pageField = regexp.MustCompile(`http://([0-9.]+:[0-9]+)/debug/elections`)

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
-	"incumbent.dev/incumbent/pilot/leaderelection/members"
+	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 

@@ -14,9 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/debug"
-	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
-	"incumbent.dev/incumbent/tests/harness"
 )
 
 // shows is what a replica's elections page shows, "" while it does not answer.

@@ -16,7 +16,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/tests/harness"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // A look that does not settle says nothing, whatever one before it has seen; one that settles in

@@ -22,10 +22,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
-	"incumbent.dev/incumbent/tests/harness"
 )
 
 // What the self-test makes of the API server's answers, and what it tells of that. That a real one

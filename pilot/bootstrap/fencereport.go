@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
+	"incumbent.dev/incumbent/internal/fence/install"
 )
 
 // Report says what fences found wrong, by an API server's audit log: what modes audit and

@@ -7,8 +7,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
-	"incumbent.dev/incumbent/pilot/leaderelection/members"
 )
 
 // memberless servers publish nothing: those that elect nobody could lead nothing.

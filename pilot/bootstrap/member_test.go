@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/members"
+	"incumbent.dev/incumbent/internal/members"
 )
 
 // memberHasItsEffect: a server says what it could lead, as soon as it could, and nothing any more after its end; and one

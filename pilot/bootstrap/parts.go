@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 
-	"incumbent.dev/incumbent/pkg/errlist"
+	"incumbent.dev/incumbent/internal/errlist"
 )
 
 // part is one of the things that a server is made of.

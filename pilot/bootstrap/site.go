@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 
+	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/members"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 )

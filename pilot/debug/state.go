@@ -3,7 +3,7 @@ package debug
 import (
 	"time"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
+	"incumbent.dev/incumbent/internal/inspect"
 )
 
 // view is what the template shows, all in words and numbers: a template decides nothing.

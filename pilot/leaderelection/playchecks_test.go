@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/play"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
-	"incumbent.dev/incumbent/tests/play"
 )
 
 // checkStart is one-at-a-time, and that tokens grow within one history.

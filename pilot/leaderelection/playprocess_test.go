@@ -15,10 +15,10 @@ import (
 	clientgo "k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"incumbent.dev/incumbent/internal/testutil/play"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 	"incumbent.dev/incumbent/pkg/revisions"
-	"incumbent.dev/incumbent/tests/play"
 )
 
 func (d *playWatcher) AddHandler(h revisions.DefaultHandler) {

@@ -11,7 +11,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
 
-	"incumbent.dev/incumbent/tests/play"
+	"incumbent.dev/incumbent/internal/testutil/play"
 )
 
 // bug is a mistake that is planted around what is played.

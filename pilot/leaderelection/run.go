@@ -8,8 +8,8 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 
+	"incumbent.dev/incumbent/internal/errlist"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pkg/errlist"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 

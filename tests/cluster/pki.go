@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"incumbent.dev/incumbent/tests/internal/certs"
+	"incumbent.dev/incumbent/internal/testutil/certs"
 )
 
 // authority signs the certificates of one cluster: the API server's and its clients'.

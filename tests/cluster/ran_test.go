@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
-	"incumbent.dev/incumbent/tests/internal/certs"
 )
 
 // What a disaster did not meet, a restore does not begin: of the API servers those are started again

@@ -32,7 +32,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	}
 	built = folder
 	for _, args := range [][]string{
-		{"build", "-o", folder, "incumbent.dev/incumbent/cmd/pilot", "incumbent.dev/incumbent/tests/dataplane"},
+		{"build", "-o", folder, "incumbent.dev/incumbent/cmd/pilot", "incumbent.dev/incumbent/tests/cluster/dataplane"},
 		{"-C", filepath.Join(root, "tools", "helm"), "build", "-buildvcs=false", "-o", filepath.Join(folder, "helm"), "."},
 	} {
 		if said, err := exec.Command("go", args...).CombinedOutput(); err != nil {

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/inspect"
-	"incumbent.dev/incumbent/pilot/leaderelection/members"
+	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/members"
 )
 
 // member makes the Lease of a process that takes part in the election istio-leader.

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/tests/harness"
 )
 
 func TestOrders(t *testing.T) {

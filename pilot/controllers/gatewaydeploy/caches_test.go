@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/tests/harness"
 )
 
 // served is a controller whose caches are filled from lists, by the plural of the kind; nothing changes afterwards. A

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
-	"incumbent.dev/incumbent/tests/harness"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // Each kind has the API's name, and its owner is the Gateway by name and UID.

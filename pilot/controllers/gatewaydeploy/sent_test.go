@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
-	"incumbent.dev/incumbent/tests/harness"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // sending is an API server that answers writes and shows nothing of them, with a controller whose caches are filled.

@@ -17,7 +17,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
-	"incumbent.dev/incumbent/tests/harness"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // rights are rules, one by one.

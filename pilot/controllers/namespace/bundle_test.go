@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"incumbent.dev/incumbent/tests/harness"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func block(kind string, content []byte) string {

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"incumbent.dev/incumbent/tests/harness"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // Two installations that spread different bundles do not write as fast as the API server answers.

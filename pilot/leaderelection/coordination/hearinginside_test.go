@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/members"
+	"incumbent.dev/incumbent/internal/members"
 )
 
 // Where coordinator and leader end together, the next coordinator counts the leader's lease from when it has seen it renewed, and

@@ -14,8 +14,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
-	"incumbent.dev/incumbent/tests/harness"
 )
 
 // silent is an API server whose watch stays up and says nothing, or that serves no LeaseCandidates.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/members"
+	"incumbent.dev/incumbent/internal/members"
 )
 
 // byElection indexes candidates by the name of their lock.

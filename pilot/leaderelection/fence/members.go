@@ -6,7 +6,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/members"
+	"incumbent.dev/incumbent/internal/members"
 )
 
 // memberGuards judge all that the accounts write of Leases in the namespace of their locks. Each process publishes

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/tests/internal/certs"
+	"incumbent.dev/incumbent/internal/testutil/certs"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"incumbent.dev/incumbent/tests/internal/certs"
+	"incumbent.dev/incumbent/internal/testutil/certs"
 )
 
 // Where a probe asks, by number and by name.

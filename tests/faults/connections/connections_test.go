@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/tests/cluster"
-	"incumbent.dev/incumbent/tests/internal/relay"
 )
 
 // The leader's connections fail, in each of the ways of networks, and new ones can be made.

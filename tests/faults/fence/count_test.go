@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/testutil/defaults"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/tests/cluster"
-	"incumbent.dev/incumbent/tests/internal/defaults"
 )
 
 // At the end of the count of terms elector and guard have to agree on what follows: a take-over,

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 

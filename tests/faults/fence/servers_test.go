@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 

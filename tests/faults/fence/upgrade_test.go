@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence/install"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 

@@ -7,10 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"incumbent.dev/incumbent/internal/testutil/defaults"
+	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
-	"incumbent.dev/incumbent/tests/internal/defaults"
-	"incumbent.dev/incumbent/tests/internal/relay"
 )
 
 // A term is lost at once, without a drain that could still write: when the function is told,

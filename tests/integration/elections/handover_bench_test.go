@@ -16,10 +16,10 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // laneName is the lock of one of the elections in flight.

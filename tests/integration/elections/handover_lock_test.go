@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // What somebody's hand can do to a lock while it is being handed over.

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	"incumbent.dev/incumbent/tests/internal/lives"
+	"incumbent.dev/incumbent/internal/testutil/lives"
 )
 
 // The answer to the handover is lost, but the handover is not: the leader reads what

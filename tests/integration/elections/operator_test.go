@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/orders"
-	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // operator gives orders with the rights of a replica of its own.

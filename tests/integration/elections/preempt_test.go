@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
-	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // peer works as istiod does: it renews its record each RetryPeriod, and stops working when

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // RunContext returns once: of an election that ran, of one that runs already, and of one that never came to.

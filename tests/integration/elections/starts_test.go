@@ -12,11 +12,11 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
-	"incumbent.dev/incumbent/tests/internal/logs"
 )
 
 // startElections is how many elections each process takes part in.

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"incumbent.dev/incumbent/tests/internal/history"
+	"incumbent.dev/incumbent/internal/testutil/history"
 )
 
 // The leader's process is stopped until its lease has run out and another leads, and then goes on

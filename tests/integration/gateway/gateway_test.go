@@ -50,7 +50,7 @@ func running(t *testing.T, run func(context.Context) error) {
 func platform(t *testing.T, c *cluster.Cluster, namespace string) {
 	t.Helper()
 	proxy := filepath.Join(t.TempDir(), "dataplane")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", proxy, "incumbent.dev/incumbent/tests/dataplane")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", proxy, "incumbent.dev/incumbent/tests/cluster/dataplane")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the stand-in: %v\n%s", err, said)
 	}

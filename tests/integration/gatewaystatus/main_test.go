@@ -19,13 +19,13 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/certs"
+	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaystatus"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
-	"incumbent.dev/incumbent/tests/internal/certs"
-	"incumbent.dev/incumbent/tests/internal/logs"
-	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
 // Deployments and Services have the status that the tests give them: there are no controllers.

@@ -13,9 +13,9 @@ import (
 	"go.opencensus.io/stats/view"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
-	"incumbent.dev/incumbent/tests/internal/waits"
 )
 
 // patience bounds every wait of these tests; none is expected to come near. After an API

@@ -3,8 +3,8 @@ package migration
 import (
 	"testing"
 
+	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/tests/internal/lives"
 )
 
 // A migration as an operator does it: ConfigMap, both, Lease. At each step old and new

@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"incumbent.dev/incumbent/internal/testutil/history"
+	"incumbent.dev/incumbent/internal/testutil/play"
+	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/tests/internal/history"
-	"incumbent.dev/incumbent/tests/internal/relay"
-	"incumbent.dev/incumbent/tests/play"
 )
 
 // recorder is the history of the work, as a watch shows it.

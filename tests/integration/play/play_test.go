@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"incumbent.dev/incumbent/tests/play"
+	"incumbent.dev/incumbent/internal/testutil/play"
 )
 
 // playedSeeds is how many runs an ordinary test plays: each mix once.

@@ -15,14 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/history"
+	"incumbent.dev/incumbent/internal/testutil/play"
+	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
-	"incumbent.dev/incumbent/tests/internal/history"
-	"incumbent.dev/incumbent/tests/internal/relay"
-	"incumbent.dev/incumbent/tests/play"
 )
 
 // process is one process of a play, ours or a peer, with an identity and a relay of its own.

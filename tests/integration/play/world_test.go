@@ -13,13 +13,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/history"
+	"incumbent.dev/incumbent/internal/testutil/play"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
-	"incumbent.dev/incumbent/tests/internal/history"
-	"incumbent.dev/incumbent/tests/play"
 )
 
 // The timing of the plays. A lease leaves a loaded machine some room between cover and lease.

@@ -19,8 +19,8 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/tests/cluster"
-	"incumbent.dev/incumbent/tests/internal/certs"
 )
 
 // patience bounds a wait in which nothing comes: what a wait is for may take long, as long as it goes on.

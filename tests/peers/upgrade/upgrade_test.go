@@ -23,7 +23,7 @@ func start(t *testing.T) *rollout.Rollout {
 	folder := t.TempDir()
 	for _, args := range [][]string{
 		{"build", "-o", folder, "../istiodlike"},
-		{"-C", root, "build", "-o", folder, "./cmd/pilot", "./tests/dataplane"},
+		{"-C", root, "build", "-o", folder, "./cmd/pilot", "./tests/cluster/dataplane"},
 		{"-C", filepath.Join(root, "tools", "helm"), "build", "-buildvcs=false", "-o", filepath.Join(folder, "helm"), "."},
 	} {
 		if said, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {

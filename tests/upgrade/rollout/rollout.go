@@ -18,10 +18,10 @@ import (
 	"k8s.io/client-go/rest"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/balancer"
 	"incumbent.dev/incumbent/tests/cluster/node"
-	"incumbent.dev/incumbent/tests/internal/certs"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
 	"incumbent.dev/incumbent/tests/upgrade/workload"
 )

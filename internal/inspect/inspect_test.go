@@ -1,0 +1,262 @@
+package inspect
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	recordKey = "control-plane.alpha.kubernetes.io/leader"
+	markerKey = "incumbent.dev/leader"
+)
+
+func recordOf(holder, key string, transitions int) string {
+	return fmt.Sprintf(`{"holderIdentity":%q,"holderKey":%q,"leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:05:05Z","leaderTransitions":%d}`, holder, key, transitions)
+}
+
+// configMap is a lock with annotations beside its record: key, value, key, value.
+func configMap(t *testing.T, name, record string, notes ...string) Lock {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: "istio-system", Name: name, UID: "1", ResourceVersion: "7", Annotations: map[string]string{recordKey: record}}
+	for i := 0; i < len(notes); i += 2 {
+		meta.Annotations[notes[i]] = notes[i+1]
+	}
+	lock, ok := FromConfigMap(&meta)
+	if !ok {
+		t.Fatal("no lock")
+	}
+	return lock
+}
+
+func lease(t *testing.T, name, holder string, notes ...string) Lock {
+	t.Helper()
+	seconds, transitions := int32(30), int32(3)
+	l := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "istio-system", Name: name, Annotations: map[string]string{"leader.istio.io/holder-key": "stable"}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, LeaseTransitions: &transitions},
+	}
+	for i := 0; i < len(notes); i += 2 {
+		l.Annotations[notes[i]] = notes[i+1]
+		if notes[i] == markerKey { // by its own write, which a coordinator leaves the time of to it
+			l.Spec.AcquireTime = &metav1.MicroTime{Time: time.Unix(1_780_000_000, 0)}
+		}
+	}
+	lock, ok := FromLease(l)
+	if !ok {
+		t.Fatal("no lock")
+	}
+	return lock
+}
+
+func TestStates(t *testing.T) {
+	for want, lock := range map[State]Lock{
+		Leads:      configMap(t, "e", recordOf("a", "stable", 3), markerKey, "v1 a 3 handover"),
+		Holds:      configMap(t, "e", recordOf("a", "stable", 3), markerKey, "v1 a 2 handover"),
+		Free:       configMap(t, "e", recordOf("", "", 3)),
+		Unreadable: configMap(t, "e", "{"),
+		Kept:       configMap(t, "e", recordOf("incumbent-successors", "", 3), "incumbent.dev/predecessor", "v1 incumbent-successors 3 a"),
+	} {
+		if e := Of(lock); e.State != want {
+			t.Errorf("%+v, want %s", e, want)
+		}
+	}
+	nominated := strings.Replace(recordOf("a", "stable", 3), "03:05:05", "03:04:05", 1)
+	if e := Of(configMap(t, "e", nominated, "incumbent.dev/nominated", "a")); e.State != Nominated {
+		t.Errorf("%+v", e)
+	}
+	empty, _ := FromLease(&coordinationv1.Lease{})
+	if e := Of(empty); e.State != Empty {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestNotesCountInTheirTermAlone(t *testing.T) {
+	request := `{"identity":"b","key":"canary","reason":"default-revision","requester":"b","holder":"a","transitions":%d,"seconds":15,"accepted":true}`
+	hold := `{"holder":"a","transitions":%d,"seconds":60,"requester":"ann","reason":"pause","note":"backup"}`
+	of := func(term int) Election {
+		return Of(configMap(t, "e", recordOf("a", "stable", 3), "incumbent.dev/handover-request", fmt.Sprintf(request, term), "incumbent.dev/hold", fmt.Sprintf(hold, term)))
+	}
+	if e := of(3); e.Request == nil || e.Request.To != "b" || !e.Request.Accepted || e.Hold == nil || e.Hold.Note != "backup" {
+		t.Errorf("%+v", e)
+	}
+	if e := of(2); e.Request != nil || e.Hold != nil {
+		t.Errorf("%+v", e)
+	}
+	if e := Of(configMap(t, "e", recordOf("a", "stable", 3), markerKey, "v1 b 2")); e.Former != "b" || len(e.Problems) != 1 {
+		t.Errorf("%+v", e)
+	}
+	if e := Of(configMap(t, "e", "{", markerKey, "v1 b 2")); e.Former != "b" || len(e.Problems) != 1 || !strings.Contains(e.Problems[0], "delete configmap e") {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestWhatIsNoElection(t *testing.T) {
+	for name, meta := range map[string]metav1.ObjectMeta{
+		"heartbeat":  {Namespace: "kube-node-lease", Name: "node"},
+		"member":     {Namespace: "istio-system", Labels: map[string]string{"incumbent.dev/member": "a"}},
+		"API server": {Namespace: "kube-system", Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver"}},
+		"component":  {Namespace: "kube-system", Labels: map[string]string{"k8s.io/component": "kube-apiserver"}},
+	} {
+		if _, ok := FromLease(&coordinationv1.Lease{ObjectMeta: meta}); ok {
+			t.Error(name)
+		}
+	}
+	if _, ok := FromConfigMap(&metav1.ObjectMeta{Name: "settings"}); ok {
+		t.Error("a ConfigMap without a record")
+	}
+}
+
+func TestTwoObjectsOfOneName(t *testing.T) {
+	none := k8sleaderelection.DefaultRevision{}
+	apart := Elections([]Lock{lease(t, "e", "a"), configMap(t, "e", recordOf("b", "stable", 3))}, nil, none)
+	if len(apart) != 2 || len(apart[0].Problems) != 1 || !strings.Contains(apart[0].Problems[0], "delete configmap e") {
+		t.Errorf("%+v", apart)
+	}
+	together := []Lock{lease(t, "e", "a", "incumbent.dev/multilock", "v1 a 3"), configMap(t, "e", recordOf("a", "stable", 3))}
+	if e := Elections(together, nil, none); len(e) != 1 || e[0].Lock != Both || len(e[0].Problems) != 0 {
+		t.Errorf("%+v", e)
+	}
+	together[1] = configMap(t, "e", recordOf("b", "stable", 3))
+	if e := Elections(together, nil, none); len(e) != 1 || len(e[0].Problems) != 1 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	before := configMap(t, "e", recordOf("a", "stable", 3))
+	renewed := configMap(t, "e", strings.Replace(recordOf("a", "stable", 3), "03:05:05", "03:05:06", 1))
+	for want, got := range map[Liveness]Liveness{
+		Renewed:   Compare(before, renewed, time.Minute),
+		Undecided: Compare(before, before, 29*time.Second),
+		Silent:    Compare(before, before, 30*time.Second),
+		Moved:     Compare(before, configMap(t, "e", recordOf("b", "stable", 4)), 0),
+	} {
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+func TestCandidatesAreWhatMembersSay(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m := members.Member{Namespace: "istio-system", Identity: "a", Renewed: at, Duration: 90 * time.Second, PodUID: "u"}
+	m.Revision, m.Cluster, m.Version = "stable", members.Remote, "v1"
+	m.Elections = []members.Election{{Name: "e", Candidate: true, Warm: true}, {Name: "other"}}
+	want := Candidate{Namespace: "istio-system", Election: "e", Identity: "a", Key: "^stable", Warm: true, PodUID: "u", Version: "v1"}
+	if got := Candidates([]members.Member{m}, at.Add(149*time.Second)); len(got) != 1 || got[0] != want {
+		t.Errorf("%+v", got)
+	}
+	want.Late = true
+	if got := Candidates([]members.Member{m}, at.Add(151*time.Second)); len(got) != 1 || got[0] != want {
+		t.Errorf("%+v", got)
+	}
+	e := Elections([]Lock{configMap(t, "e", recordOf("a", "^stable", 3))}, []Candidate{want}, k8sleaderelection.DefaultRevision{})[0]
+	if !e.Known(true) || e.Known(false) {
+		t.Error("its holder is a member")
+	}
+	e.Holder = "istiod"
+	if e.Known(true) {
+		t.Error("its holder is a peer, which may have others beside it")
+	}
+}
+
+// The order of candidates keeps to rank, for every value of the default, and is one order
+// however they come.
+func TestOrderKeepsToRank(t *testing.T) {
+	var all []Candidate
+	for i, key := range []string{"stable", "^stable", "canary", "^canary", "beta"} {
+		for _, fit := range []bool{true, false} {
+			all = append(all, Candidate{Namespace: "istio-system", Election: "e", Identity: fmt.Sprint(9-i, fit), Key: key, Fit: fit, Warm: !fit})
+		}
+	}
+	for _, d := range []k8sleaderelection.DefaultRevision{{}, {Synced: true}, {Synced: true, Revision: "stable"}, {Synced: true, Revision: "canary"}} {
+		e := Elections([]Lock{configMap(t, "e", recordOf("a", "x", 3))}, all, d)[0]
+		for i, a := range e.Candidates {
+			for _, b := range e.Candidates[:i] {
+				if k8sleaderelection.Outranks(a.Key, b.Key, d) {
+					t.Errorf("default %+v: %+v comes after %+v", d, a, b)
+				}
+			}
+		}
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	const marker = "v1 a 3 handover"
+	canary := k8sleaderelection.DefaultRevision{Synced: true, Revision: "canary"}
+	takes := func(identity, key string, warm, fit bool) Candidate {
+		return Candidate{Namespace: "istio-system", Election: "e", Identity: identity, Key: key, Warm: warm, Fit: fit}
+	}
+	hold := `{"holder":"a","transitions":3,"seconds":60,"requester":"ann","reason":"pause"}`
+	cases := map[string]struct {
+		lock       Lock
+		candidates []Candidate
+		known      bool
+		want       string
+	}{
+		"handover":          {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, true, "handover b true"},
+		"warm one first":    {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", false, true), takes("c", "canary", true, true)}, true, "handover c true"},
+		"cold":              {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", false, true)}, true, "handover b false"},
+		"unfit":             {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", true, false)}, true, "stays a true"},
+		"late":              {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{late(takes("b", "canary", true, true))}, true, "stays a true"},
+		"free, late":        {configMap(t, "e", recordOf("", "", 3)), []Candidate{late(takes("b", "canary", true, true)), takes("s", "stable", false, true)}, true, "take s false"},
+		"peer":              {configMap(t, "e", recordOf("a", "stable", 3)), []Candidate{takes("b", "canary", true, true)}, true, "preempt b true"},
+		"leads already":     {configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, true, "stays a true"},
+		"unfit leader":      {configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker+" unfit"), []Candidate{takes("a", "canary", true, true), takes("u", "stable", true, false), takes("b", "stable", true, true)}, true, "handover b true"},
+		"free, cold first":  {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("c", "canary", false, true), takes("s", "stable", true, true)}, true, "take s true"},
+		"free, by rank":     {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("a", "stable", true, true), takes("c", "canary", true, true)}, true, "take c true"},
+		"free, unfit":       {configMap(t, "e", recordOf("", "", 3)), []Candidate{late(takes("a", "canary", true, false)), takes("c", "stable", true, false)}, true, "take c true"},
+		"local over remote": {configMap(t, "e", recordOf("a", "^canary", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, true, "handover b true"},
+		"held":              {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker, "incumbent.dev/hold", hold), []Candidate{takes("b", "canary", true, true)}, true, "stays a true"},
+		"nobody of it":      {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("a", "stable", true, true)}, true, "stays a true"},
+		"no members":        {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), nil, false, "unknown  false"},
+		"no rank":           {configMap(t, "e", recordOf("a", "", 3)), nil, false, "stays a true"},
+		"per revision":      {configMap(t, "gateway-stable", recordOf("a", "stable", 3)), nil, false, "stays a true"},
+		"free":              {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("s", "stable", true, true), takes("u", "canary", true, false), takes("c", "canary", true, true)}, true, "take c true"},
+		"free, nobody":      {configMap(t, "e", recordOf("", "", 3)), nil, true, "stays  false"},
+		"unreadable":        {configMap(t, "e", "{"), nil, false, "unknown  false"},
+		"kept":              {configMap(t, "e", recordOf("incumbent-successors", "", 3), "incumbent.dev/predecessor", "v1 incumbent-successors 3 a"), nil, true, "stays incumbent-successors true"},
+	}
+	for name, c := range cases {
+		e := Elections([]Lock{c.lock}, c.candidates, k8sleaderelection.DefaultRevision{})[0]
+		o := e.If(canary, c.known)
+		if got := fmt.Sprint(o.Move, " ", o.Leader, " ", o.Warm); got != c.want {
+			t.Errorf("%s: %s, want %s (%+v)", name, got, c.want, o)
+		}
+	}
+}
+
+func late(c Candidate) Candidate {
+	c.Late = true
+	return c
+}
+
+func TestIfTheHolderDied(t *testing.T) {
+	canary := k8sleaderelection.DefaultRevision{Synced: true, Revision: "canary"}
+	candidates := []Candidate{
+		{Namespace: "istio-system", Election: "e", Identity: "a", Key: "canary", Warm: true, Fit: true},
+		{Namespace: "istio-system", Election: "e", Identity: "b", Key: "stable", Warm: true, Fit: true},
+	}
+	e := Elections([]Lock{configMap(t, "e", recordOf("a", "canary", 3))}, candidates, canary)[0]
+	if o := e.IfDied(canary, true); o.Move != Expire || o.Leader != "b" || !strings.Contains(o.Gap, "30 s") {
+		t.Errorf("%+v", o)
+	}
+	e.Candidates = nil
+	if o := e.IfDied(canary, false); o.Move != Unknown || !strings.Contains(o.Gap, "30 s") {
+		t.Errorf("%+v", o)
+	}
+	if o := Of(configMap(t, "e", recordOf("", "", 3))).IfDied(canary, true); o.Move != Stays {
+		t.Errorf("%+v", o)
+	}
+}

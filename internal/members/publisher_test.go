@@ -1,0 +1,230 @@
+package members
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+)
+
+// counting is an API server that stores nothing: it notes who asked for what, and what for.
+type counting struct {
+	mu     sync.Mutex
+	asked  []string
+	bodies []string
+	// queries are those of the requests, bounds the longest waits for their answers.
+	queries []url.Values
+	bounds  []time.Duration
+	status  int // or hangs
+}
+
+// hangs is the status of a server that does not answer.
+const hangs = -1
+
+func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	if c.status == hangs {
+		c.mu.Unlock()
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, r.Method+" "+r.URL.Path)
+	body := []byte{}
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+	}
+	c.bodies, c.queries = append(c.bodies, string(body)), append(c.queries, r.URL.Query())
+	until, _ := r.Context().Deadline()
+	c.bounds = append(c.bounds, time.Until(until))
+	var answer any = coordinationv1.Lease{}
+	if c.status >= http.StatusBadRequest {
+		answer = metav1.Status{Status: metav1.StatusFailure, Code: int32(c.status), Reason: reasons[c.status], Message: "refused"}
+	}
+	raw, err := json.Marshal(answer)
+	return &http.Response{
+		StatusCode: c.status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(raw)), Request: r,
+	}, err
+}
+
+var reasons = map[int]metav1.StatusReason{http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound}
+
+// writes is how many there have been since the last call.
+func (c *counting) writes(t *testing.T) int {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, asked := range c.asked {
+		if asked != "PATCH /apis/coordination.k8s.io/v1/namespaces/istio-system/leases/incumbent-member-pilot-1" {
+			t.Errorf("it asked for %s", asked)
+		}
+	}
+	n := len(c.asked)
+	c.asked = nil
+	return n
+}
+
+// published is a Publisher that runs in a bubble.
+type published struct {
+	server *counting
+	state  State // under the server's mutex
+	log    harness.Log
+	end    func()
+}
+
+func publish(t *testing.T) *published {
+	t.Helper()
+	return publishFor(t, "u")
+}
+
+// publishFor is publish in a Pod, or in none.
+func publishFor(t *testing.T, uid string) *published {
+	t.Helper()
+	p := &published{server: &counting{status: http.StatusOK}, state: State{Revision: "stable", Cluster: Local, Version: "v1"}}
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: "http://api", Transport: p.server, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publisher, err := New(Config{
+		Client: client, Namespace: "istio-system", Identity: "pilot-1", PodUID: types.UID(uid), State: p.says,
+		Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- publisher.Run(ctx) }()
+	p.end = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	synctest.Wait()
+	return p
+}
+
+func (p *published) says() State {
+	p.server.mu.Lock()
+	defer p.server.mu.Unlock()
+	return p.state
+}
+
+// say changes what the process says.
+func (p *published) say(elections ...Election) {
+	p.server.mu.Lock()
+	defer p.server.mu.Unlock()
+	p.state.Elections = elections
+}
+
+func (p *published) answer(status int) {
+	p.server.mu.Lock()
+	defer p.server.mu.Unlock()
+	p.server.status = status
+}
+
+// pass lets time pass.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestTwoRequestsAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := publish(t)
+		if n := p.server.writes(t); n != 1 {
+			t.Errorf("%d writes at first", n)
+		}
+		pass(10*time.Minute + time.Second)
+		if n := p.server.writes(t); n != 20 {
+			t.Errorf("%d writes in ten minutes", n)
+		}
+		p.end()
+		if last := p.server.asked[len(p.server.asked)-1]; len(p.server.asked) != 1 || !strings.HasPrefix(last, "DELETE /") {
+			t.Errorf("at its end it asked %q", p.server.asked)
+		}
+		if p.log.Count() > 0 {
+			t.Errorf("it says\n%s", p.log.String())
+		}
+	})
+}
+
+func TestChangesAreWrittenSoonAndNotTooOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := publish(t)
+		pass(10 * time.Second)
+		p.server.writes(t)
+		p.say(Election{Name: "istio-leader", Candidate: true, Warm: true})
+		pass(time.Second)
+		if n := p.server.writes(t); n != 1 {
+			t.Errorf("%d writes after a change", n)
+		}
+		if body := p.server.bodies[len(p.server.bodies)-1]; !strings.Contains(body, `{\"name\":\"istio-leader\",\"candidate\":true,\"warm\":true,\"fit\":false}`) {
+			t.Errorf("it writes %s", body)
+		}
+		for n := range 60 { // an election that is fit and unfit from second to second
+			p.say(Election{Name: "istio-leader", Fit: n%2 == 0})
+			pass(time.Second)
+		}
+		if n := p.server.writes(t); n < 10 || n > 12 {
+			t.Errorf("%d writes in a minute of changes", n)
+		}
+		p.end()
+	})
+}
+
+func TestARefusedWriteIsSaidOnceAndTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := publish(t)
+		p.answer(http.StatusForbidden)
+		p.server.writes(t)
+		for n := range 10 * 60 {
+			p.say(Election{Name: "e", Fit: n%2 == 0})
+			pass(time.Second)
+		}
+		if n := p.server.writes(t); n < 19 || n > 21 {
+			t.Errorf("%d tries in ten minutes", n)
+		}
+		if n := strings.Count(p.log.String(), "cannot be written"); n != 1 || !strings.Contains(p.log.String(), "istio-system/incumbent-member-pilot-1") {
+			t.Errorf("it says\n%s", p.log.String())
+		}
+		p.answer(http.StatusOK)
+		pass(Every)
+		if n := strings.Count(p.log.String(), "is written again"); n != 1 {
+			t.Errorf("it says\n%s", p.log.String())
+		}
+		p.answer(http.StatusForbidden)
+		p.end()
+		if n := strings.Count(p.log.String(), "is left behind"); n != 1 {
+			t.Errorf("it says\n%s", p.log.String())
+		}
+	})
+}
+
+func TestNewSaysWhatIsWrong(t *testing.T) {
+	_, err := New(Config{Namespace: "A"})
+	for _, want := range []string{"a Client and a State", `namespace "A"`, "identity is empty"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

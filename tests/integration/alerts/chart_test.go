@@ -1,0 +1,123 @@
+package alerts
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// namespace is where the chart is rendered for.
+const namespace = "istio-system"
+
+// root is the repository, and chart the path of one of its charts.
+var root = filepath.Join("..", "..", "..")
+
+func chart(name string) string { return filepath.Join(root, "deploy", "charts", name) }
+
+// building lets one program be built at a time.
+var building sync.Mutex
+
+// build builds a program of the module in a folder, with the flags with which other tests build it. One that is there
+// and up to date is not linked anew.
+func build(t *testing.T, module, what string) string {
+	t.Helper()
+	building.Lock()
+	defer building.Unlock()
+	folder, err := filepath.Abs(filepath.Join(root, ".cache", "alerts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(folder, filepath.Base(filepath.Join(module, what)))
+	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", program, what)
+	command.Dir, command.Env = filepath.Join(root, module), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", what, err, out)
+	}
+	return program
+}
+
+// helm runs it, and returns what it has said.
+func helm(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := tryHelm(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func tryHelm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), build(t, "tools/helm", "."), args...)
+	home := t.TempDir()
+	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	var out, complaints bytes.Buffer
+	command.Stdout, command.Stderr = &out, &complaints
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, complaints.String())
+	}
+	return out.String(), nil
+}
+
+// everything turns all monitoring on.
+const everything = "monitoring.rules.enabled=true,monitoring.serviceMonitor.enabled=true,monitoring.dashboard.enabled=true"
+
+// monitoring are the objects for the operator and for Grafana.
+type monitoring struct {
+	rules     []monitoringv1.PrometheusRule
+	monitors  []monitoringv1.ServiceMonitor
+	dashboard []corev1.ConfigMap
+}
+
+// texts are what the chart renders, by values: several tests look at the same.
+var texts sync.Map
+
+// rendered are those of a release, read strictly: a field that the operator does not know is an error.
+func rendered(t *testing.T, set string) (all monitoring) {
+	t.Helper()
+	once, _ := texts.LoadOrStore(set, sync.OnceValues(func() (string, error) {
+		return tryHelm(t, "template", "stable", chart("pilot"), "--namespace", namespace, "--set", "image=pilot,caBundle.file=/ca.pem", "--set", set)
+	}))
+	text, err := once.(func() (string, error))()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range strings.Split("\n"+text, "\n---\n") {
+		switch {
+		case strings.Contains(document, "\nkind: PrometheusRule\n"):
+			all.rules = append(all.rules, strictly[monitoringv1.PrometheusRule](t, document))
+		case strings.Contains(document, "\nkind: ServiceMonitor\n"):
+			all.monitors = append(all.monitors, strictly[monitoringv1.ServiceMonitor](t, document))
+		case strings.Contains(document, "\n  incumbent.json:"):
+			all.dashboard = append(all.dashboard, strictly[corev1.ConfigMap](t, document))
+		}
+	}
+	return all
+}
+
+func strictly[T any](t *testing.T, document string) (object T) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
+		t.Errorf("%v in\n%s", err, document)
+	}
+	return object
+}
+
+// alerts are the rules of a release.
+func alerts(t *testing.T, set string) []monitoringv1.Rule {
+	t.Helper()
+	r := rendered(t, set).rules
+	if len(r) != 1 || len(r[0].Spec.Groups) != 1 || len(r[0].Spec.Groups[0].Rules) < 7 {
+		t.Fatalf("the rules are %+v", r)
+	}
+	return r[0].Spec.Groups[0].Rules
+}

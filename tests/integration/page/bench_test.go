@@ -1,0 +1,312 @@
+package page
+
+import (
+	"context"
+	_ "embed" // for what measures inside the page
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/debug"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// BenchmarkFlipVisible: from the instant at which a watch shows another holder in the lock until the page shows it.
+func BenchmarkFlipVisible(b *testing.B) {
+	p, browser := newPlane(b), newBrowser(b)
+	tab := open(b, browser, p.pages["stable"], desk)
+	until(b, tab, "it is live", settled)
+	ask[int](b, tab, `(() => {
+		window.seen = {};
+		new MutationObserver(() => { const l = `+leader+`; window.seen[l] ??= performance.timeOrigin + performance.now(); })
+			.observe(document.body, { subtree: true, childList: true, characterData: true });
+		return 0;
+	})()`)
+	watch, err := p.kube.CoordinationV1().Leases(p.home).Watch(b.Context(), metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", watched).String()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer watch.Stop()
+	var took []float64
+	for i := range b.N {
+		revision := revisions[(i+1)%2]
+		ask[int](b, tab, `(window.seen = {}, 0)`)
+		changed := make(chan time.Time, 1)
+		go func() {
+			for event := range watch.ResultChan() {
+				if holds(event.Object, "pilot-"+revision) {
+					changed <- time.Now()
+					return
+				}
+			}
+		}()
+		p.flip(b, revision)
+		at := <-changed
+		until(b, tab, "the page shows it", fmt.Sprintf(`window.seen[%q] > 0`, "pilot-"+revision))
+		shown := ask[float64](b, tab, fmt.Sprintf(`window.seen[%q]`, "pilot-"+revision))
+		took = append(took, shown-float64(at.UnixMicro())/1000)
+	}
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2], "ms/median")
+	b.ReportMetric(took[len(took)-1], "ms/max")
+	b.ReportMetric(0, "ns/op")
+}
+
+// crowd are elections that change hands one after the other.
+type crowd struct {
+	mu  sync.Mutex
+	all []debug.Election
+	// until is when each cover ends.
+	until []time.Time
+	// gone is what was dropped last, with its cover's end.
+	gone      debug.Election
+	goneUntil time.Time
+}
+
+// A leader of the crowd renews when so much of its cover is over.
+const (
+	crowdCover = 15 * time.Second
+	crowdRenew = 7500 * time.Millisecond
+)
+
+func newCrowd(n int) *crowd {
+	c := &crowd{}
+	for i := range n {
+		name := fmt.Sprintf("election-%03d", i)
+		c.all = append(c.all, debug.Election{
+			ID: name, Namespace: "istio-system", Lock: name, Kind: "Lease", Leader: "pilot-stable", Key: "stable", Acting: true, HandsOver: true,
+			Ranked: true, LeaseSeconds: 30, Phase: "leading", Leading: true, Cover: crowdCover, Gate: "open", Fence: "stands",
+			Candidates: []inspect.Candidate{{Identity: "pilot-stable", Key: "stable", Warm: true, Fit: true}, {Identity: "pilot-canary", Key: "canary", Warm: true, Fit: true}},
+		})
+		// The renewals of a process that leads many lie apart.
+		c.until = append(c.until, time.Now().Add(crowdCover-crowdRenew*time.Duration(i)/time.Duration(n)))
+	}
+	return c
+}
+
+func (c *crowd) state() debug.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.all {
+		for time.Until(c.until[i]) <= crowdCover-crowdRenew {
+			c.until[i] = c.until[i].Add(crowdRenew)
+		}
+		c.all[i].CoverLeft = time.Until(c.until[i])
+	}
+	return debug.State{Identity: "pilot-stable", Revision: "stable", Default: k8sleaderelection.DefaultRevision{Revision: "stable", Synced: true}, Elections: slices.Clone(c.all)}
+}
+
+func (c *crowd) move(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := &c.all[i%len(c.all)]
+	e.Transitions++
+	e.Leader, e.Key = "pilot-canary", "canary"
+	if e.Transitions%2 == 0 {
+		e.Leader, e.Key = "pilot-stable", "stable"
+	}
+	e.Leading = e.Leader == "pilot-stable"
+}
+
+func (c *crowd) drop(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone, c.goneUntil = c.all[i], c.until[i]
+	c.all, c.until = slices.Delete(c.all, i, i+1), slices.Delete(c.until, i, i+1)
+}
+
+// back puts what was dropped last at the front again.
+func (c *crowd) back() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all, c.until = slices.Insert(c.all, 0, c.gone), slices.Insert(c.until, 0, c.goneUntil)
+}
+
+// framesMeasured is for how long a browser is watched while it draws.
+const framesMeasured = 10 * time.Second
+
+// frames.js counts the frames of the page, and what held them up.
+//
+//go:embed testdata/frames.js
+var frames string
+
+// BenchmarkFrames: 200 elections on one page, ten changes a second. Stalls are tasks of the page's own of more than 50 ms.
+func BenchmarkFrames(b *testing.B) {
+	browser := newBrowser(b)
+	for range b.N {
+		c, changed := newCrowd(200), make(chan struct{}, 1)
+		address := present(b, c, changed)
+		tab := open(b, browser, address, desk)
+		until(b, tab, "it is live", settled)
+		ask[int](b, tab, frames)
+		done := time.After(framesMeasured)
+		tick := time.NewTicker(100 * time.Millisecond)
+		for i := 0; ; i++ {
+			select {
+			case <-tick.C:
+				c.move(i * 7)
+				select {
+				case changed <- struct{}{}:
+				default:
+				}
+				continue
+			case <-done:
+			}
+			break
+		}
+		tick.Stop()
+		figures := ask[map[string]float64](b, tab, `window.figures()`)
+		for _, unit := range []string{"frames", "morphs", "over50ms", "longest-frame-ms", "stalls", "longest-stall-ms"} {
+			b.ReportMetric(figures[unit], unit)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// present serves a page of its own until the test's end. A page that is opened after it is closed before it: one that is
+// open when its server ends complains, rightly.
+func present(b testing.TB, c *crowd, changed <-chan struct{}) string {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	page, err := debug.New(debug.Config{Source: c.state, Changed: changed, Address: listener.Addr().String()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- page.Run(ctx) }()
+	server := &http.Server{Handler: page.Handler(), ReadHeaderTimeout: patience}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	b.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
+		_ = server.Close()
+		<-served
+	})
+	return "http://" + listener.Addr().String() + debug.Path
+}
+
+const (
+	pagesOpen   = 100
+	cpuMeasured = 20 * time.Second
+)
+
+// BenchmarkOpenPages: what a leader, a process of its own, spends on its elections without a page and with a hundred of
+// them open, in hundredths of one core.
+func BenchmarkOpenPages(b *testing.B) {
+	p := emptyPlane(b)
+	bundle := filepath.Join(b.TempDir(), "root-cert.pem")
+	if err := os.WriteFile(bundle, harness.CA(b), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	const address = "127.0.0.1:15916"
+	process := harness.Start(b, "leader", []string{
+		serverVariable + "=" + address, "KUBECONFIG=" + cluster.Shared(b).Kubeconfig(), "POD_NAMESPACE=" + p.home, "CA_BUNDLE=" + bundle,
+	}, self)
+	p.leads(b, watched, "pilot-stable")
+	for range b.N {
+		harness.Until(b, "the page is there", func() bool {
+			response, err := http.Get("http://" + address + debug.Path)
+			if err != nil {
+				return false
+			}
+			return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+		})
+		without := share(b, process.PID())
+		var events atomic.Int64
+		end := readers(b, "http://"+address+debug.Path+"/events", &events)
+		harness.Until(b, "all read", func() bool { return events.Load() >= pagesOpen })
+		begun := events.Load()
+		with := share(b, process.PID())
+		b.ReportMetric(without, "%cpu-without")
+		b.ReportMetric(with, "%cpu-with-100")
+		b.ReportMetric(float64(events.Load()-begun)/cpuMeasured.Seconds()/pagesOpen, "frames/s/page")
+		end()
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// readers read a stream, a hundred at a time, until they are told to stop.
+func readers(b *testing.B, stream string, events *atomic.Int64) (end func()) {
+	ctx, stop := context.WithCancel(b.Context())
+	transport := &http.Transport{}
+	var all sync.WaitGroup
+	for range pagesOpen {
+		all.Go(func() {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, stream, nil)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			response, err := (&http.Client{Transport: transport}).Do(request)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			defer response.Body.Close()
+			buffer := make([]byte, 64<<10)
+			for {
+				n, err := response.Body.Read(buffer)
+				events.Add(int64(strings.Count(string(buffer[:n]), "event: main")))
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		stop()
+		all.Wait()
+		transport.CloseIdleConnections()
+	}
+}
+
+// share is how much of a core a process takes, in hundredths, while one waits.
+func share(b *testing.B, pid int) float64 {
+	before := ticks(b, pid)
+	time.Sleep(cpuMeasured)
+	const perSecond = 100 // Linux's USER_HZ
+	return float64(ticks(b, pid)-before) / perSecond / cpuMeasured.Seconds() * 100
+}
+
+// ticks are those that a process has used so far.
+func ticks(b *testing.B, pid int) (sum int) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // the program's name has no parenthesis
+	for _, field := range strings.Fields(rest)[11:13] {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}

@@ -1,0 +1,172 @@
+// Command pictures takes those of the elections page that the documentation shows, from the demo: it starts `playground run`,
+// flips the default revision to and fro, stops the leader, and looks at the page of who leads.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"incumbent.dev/incumbent/tests/integration/page/chromium"
+)
+
+func main() {
+	root := flag.String("root", "../../..", "where the project lies, with its programs in bin")
+	out := flag.String("out", "../../../docs/images", "where to write the pictures")
+	all := flag.Bool("all", false, "in every width and theme, not only those that the documentation shows")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := take(ctx, *root, *out, *all); err != nil {
+		fmt.Fprintln(os.Stderr, "pictures:", err)
+		os.Exit(1)
+	}
+}
+
+// shot is one picture.
+type shot struct {
+	name string
+	look chromium.Look
+	// query is what is asked of the page, and shown what documentation shows.
+	query string
+	shown bool
+}
+
+var shots = []shot{
+	{"page-light", chromium.Look{Width: 1280, Height: 930}, "", true},
+	{"page-phone-dark", chromium.Look{Width: 390, Height: 930, Phone: true, Dark: true}, "?default=canary", true},
+	{"page-dark", chromium.Look{Width: 1280, Height: 1100, Dark: true}, "?default=canary", false},
+	{"page-phone-light", chromium.Look{Width: 390, Height: 2000, Phone: true}, "?default=canary", false},
+}
+
+func take(ctx context.Context, root, out string, all bool) (err error) {
+	demo, err := start(ctx, root)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, demo.end()) }()
+	if err := demo.play(ctx); err != nil {
+		return err
+	}
+	browser, err := chromium.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, browser.Stop()) }()
+	for _, s := range shots {
+		if !s.shown && !all {
+			continue
+		}
+		tab, err := browser.Open(demo.page+s.query, s.look)
+		if err != nil {
+			return err
+		}
+		if err := tab.Wait(`document.getElementById("live").textContent === "live"`, time.Minute); err != nil {
+			return err
+		}
+		picture, err := tab.Picture()
+		if err := errors.Join(err, tab.Close()); err != nil {
+			return err
+		}
+		if picture, err = small(picture); err != nil {
+			return err
+		}
+		file := filepath.Join(out, s.name+".png")
+		if err := os.WriteFile(file, picture, 0o644); err != nil {
+			return err
+		}
+		fmt.Printf("%s: %d kB\n", file, len(picture)/1000)
+	}
+	return nil
+}
+
+// demo is `playground run`, a process of its own.
+type demo struct {
+	root string
+	cmd  *exec.Cmd
+	// page is the address that it prints, and kubeconfig that of its cluster.
+	page, kubeconfig string
+}
+
+var (
+	pageLine = regexp.MustCompile(`http://\S+:15016/debug/elections`)
+	kubeLine = regexp.MustCompile(`export KUBECONFIG=(\S+)`)
+)
+
+// start returns when the demo has said where to look.
+func start(ctx context.Context, root string) (*demo, error) {
+	d := &demo{root: root, cmd: exec.CommandContext(ctx, "bin/playground", "run")}
+	d.cmd.Dir, d.cmd.Stderr = root, os.Stderr
+	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(os.Interrupt) }
+	says, err := d.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the demo (make build tools): %w", err)
+	}
+	lines := bufio.NewScanner(says)
+	for d.page == "" || d.kubeconfig == "" {
+		if !lines.Scan() {
+			return nil, errors.Join(errors.New("the demo has ended without the address of a page"), d.cmd.Wait())
+		}
+		if page := pageLine.FindString(lines.Text()); page != "" && d.page == "" {
+			d.page = page
+		}
+		if found := kubeLine.FindStringSubmatch(lines.Text()); found != nil {
+			d.kubeconfig = found[1]
+		}
+	}
+	go func() { // what it says further
+		for lines.Scan() {
+		}
+	}()
+	return d, nil
+}
+
+func (d *demo) end() error {
+	if err := d.cmd.Process.Signal(os.Interrupt); err != nil {
+		return err
+	}
+	if err := d.cmd.Wait(); err != nil {
+		return fmt.Errorf("the demo has ended: %w", err)
+	}
+	return nil
+}
+
+// play makes a past for the timeline to show.
+func (d *demo) play(ctx context.Context) error {
+	for _, step := range []struct {
+		command string
+		then    time.Duration
+	}{
+		{"true", 25 * time.Second},
+		{"bin/helm -n istio-system upgrade tags deploy/charts/tags --set default=canary", 40 * time.Second},
+		{"bin/kubectl -n istio-system delete configmap istio-leader", 30 * time.Second},
+		{"bin/helm -n istio-system upgrade tags deploy/charts/tags --set default=stable", 25 * time.Second},
+	} {
+		words := strings.Fields(step.command)
+		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+		cmd.Dir, cmd.Stderr = d.root, os.Stderr
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+d.kubeconfig)
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%s: %w", step.command, err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(step.then):
+		}
+	}
+	return nil
+}

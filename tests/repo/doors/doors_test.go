@@ -1,0 +1,186 @@
+package doors
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"incumbent.dev/incumbent/internal/testutil/source"
+)
+
+const root = "../../.."
+
+func TestTheModuleKeepsToItsPlan(t *testing.T) {
+	m, err := source.Load(os.DirFS(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range Check(m, rooms) {
+		t.Error(v)
+	}
+}
+
+// TestRoomsDoWithoutIndirectly looks at all that a room's packages pull in, which
+// their own import lines do not show.
+func TestRoomsDoWithoutIndirectly(t *testing.T) {
+	for _, room := range rooms {
+		if len(room.without) == 0 {
+			continue
+		}
+		list := exec.CommandContext(t.Context(), "go", "list", "-deps", "./"+room.path+"/...")
+		list.Dir = root
+		list.Stderr = os.Stderr
+		out, err := list.Output()
+		if err != nil {
+			t.Fatalf("go list of %s: %v", room.path, err)
+		}
+		for dep := range strings.Lines(string(out)) {
+			dep = strings.TrimSpace(dep)
+			for _, banned := range room.without {
+				if below(dep, banned) {
+					t.Errorf("%s does without %s, but pulls in %s", room.path, banned, dep)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryDoorLeadsSomewhere(t *testing.T) {
+	for _, room := range rooms {
+		for _, door := range append(room.doors, room.testDoors...) {
+			found := false
+			for _, other := range rooms {
+				found = found || leads(door, other.path)
+			}
+			if !found {
+				t.Errorf("%s has a door to %s, which is no room", room.path, door)
+			}
+		}
+	}
+}
+
+// TestViolationsAreFound gives the check one house per rule with that rule broken.
+func TestViolationsAreFound(t *testing.T) {
+	const module = "incumbent.dev/incumbent/"
+	importing := func(pkg, path string) string {
+		return "package " + pkg + "\n\nimport _ \"" + path + "\"\n"
+	}
+	cases := []struct {
+		name, file, content string
+		want                string // "" when the file is in order
+	}{
+		{"ground floor looks up", "pkg/kube/a.go", importing("kube", module+"pilot/leaderelection"),
+			"pkg/kube has no door to pilot/leaderelection"},
+		{"ground floor takes flags", "pkg/revisions/a.go", importing("revisions", module+"pkg/features"),
+			"pkg/revisions has no door to pkg/features"},
+		{"revisions take a client", "pkg/revisions/a.go", importing("revisions", module+"pkg/kube"), ""},
+		{"elector takes another room", elector + "/a.go", importing("k8sleaderelection", module+"pkg/kube"),
+			"no door to pkg/kube"},
+		{"elector takes prometheus", elector + "/a.go",
+			importing("k8sleaderelection", "github.com/prometheus/client_golang/prometheus"), "does without github.com/prometheus"},
+		{"locks take istio", locks + "/a.go", importing("k8sresourcelock", "istio.io/pkg/log"), "does without istio.io/pkg/log"},
+		{"locks take the elector", locks + "/a.go", importing("k8sresourcelock", module+elector), "no door to " + elector},
+		{"in-memory lock is of the locks", locks + "/locktest/a.go", importing("locktest", module+locks), ""},
+		{"elector takes its core", elector + "/a.go", importing("k8sleaderelection", module+core), ""},
+		{"core takes a context", core + "/a.go", importing("core", "context"), "does without context"},
+		{"core takes a lock", core + "/a.go", importing("core", "sync/atomic"), "does without sync/atomic"},
+		{"core logs", core + "/a.go", importing("core", "log/slog"), "does without log/slog"},
+		{"core takes a client", core + "/a.go", importing("core", "k8s.io/client-go/kubernetes"), "does without k8s.io"},
+		{"core's tests may", core + "/a_test.go", importing("core", "sync"), ""},
+		{"core reads the clock", core + "/a.go", "package core\n\nimport t \"time\"\n\nvar now = t.Now\n", "so no time.Now"},
+		{"core takes durations", core + "/a.go", "package core\n\nimport \"time\"\n\nconst tick = time.Second\n", ""},
+		{"controller knows elections", "pilot/controllers/namespace/a.go", importing("namespace", module+elections),
+			"pilot/controllers has no door to pilot/leaderelection"},
+		{"controller's test knows elections", "pilot/controllers/namespace/a_test.go", importing("namespace", module+elections),
+			"pilot/controllers has no door to pilot/leaderelection"},
+		{"controller uses what all have in common", "pilot/controllers/namespace/a.go", importing("namespace", module+"pilot/controllers/reconcile"), ""},
+		{"what all have in common knows a controller", "pilot/controllers/reconcile/a.go", importing("reconcile", module+"pilot/controllers/namespace"),
+			"no door to pilot/controllers"},
+		{"elections know the work", elections + "/a.go", importing("leaderelection", module+"pilot/controllers/namespace"),
+			"no door to pilot/controllers"},
+		{"bootstrap knows everyone", "pilot/bootstrap/a.go", importing("bootstrap", module+"pilot/controllers/namespace"), ""},
+		{"elections know bootstrap", elections + "/a.go", importing("leaderelection", module+"pilot/bootstrap"),
+			"no door to pilot/bootstrap"},
+		{"server uses a test's parts", "pilot/bootstrap/a.go", importing("bootstrap", module+"tests/cluster"),
+			"no door to tests/cluster"},
+		{"server's test uses the cluster", "pilot/bootstrap/a_test.go", importing("bootstrap", module+"tests/cluster"), ""},
+		{"fake clientset", elections + "/a_test.go", importing("leaderelection", "k8s.io/client-go/kubernetes/fake"),
+			"proves nothing about an election"},
+		{"environment read below", "pkg/kube/a.go", "package kube\n\nimport \"os\"\n\nvar home = os.Getenv(\"HOME\")\n",
+			"pass the value down"},
+		{"environment read by elections", elections + "/a.go", "package leaderelection\n\nimport \"os\"\n\nvar home = os.Getenv(\"HOME\")\n",
+			"pass the value down"},
+		{"environment read where constructors do", elections + "/environment.go",
+			"package leaderelection\n\nimport \"os\"\n\nvar lookup = os.LookupEnv\n", ""},
+		{"environment read in a file of that name elsewhere", elections + "/fence/environment.go",
+			"package fence\n\nimport \"os\"\n\nvar lookup = os.LookupEnv\n", "pass the value down"},
+		{"elections take flags", elections + "/a.go", importing("leaderelection", module+"pkg/features"), "no door to pkg/features"},
+		{"elections take istio", elections + "/a.go", importing("leaderelection", "istio.io/pkg/log"), "does without istio.io/pkg/log"},
+		{"fence takes istio", elections + "/fence/a.go", importing("fence", "istio.io/pkg/log"), "does without istio.io/pkg/log"},
+		{"clients take istio", "pkg/kube/a.go", importing("kube", "istio.io/pkg/log"), "does without istio.io/pkg/log"},
+		{"revisions take istio", "pkg/revisions/a.go", importing("revisions", "istio.io/pkg/log"), "does without istio.io/pkg/log"},
+		{"environment read by a command", "cmd/pilot/a.go", "package main\n\nimport \"os\"\n\nvar home, _ = os.LookupEnv(\"HOME\")\n", ""},
+		{"flag elsewhere", "pilot/bootstrap/a.go", importing("bootstrap", "istio.io/pkg/env"), "registered in pkg/features"},
+		{"flag where flags are", "pkg/features/a.go", importing("features", "istio.io/pkg/env"), ""},
+		{"no room", "misc/a.go", "package misc\n", "lies in no room"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			expect(t, c.want, found(t, c.file, c.content))
+		})
+	}
+}
+
+func TestMissingDocIsFound(t *testing.T) {
+	expect(t, "no doc.go", check(t, map[string]string{"pkg/kube/a.go": "package kube\n"}))
+	expect(t, "does not begin with", check(t, map[string]string{"pkg/kube/doc.go": "// Nice things.\npackage kube\n"}))
+	expect(t, "does not begin with", check(t, map[string]string{"cmd/pilot/doc.go": "// Package main is.\npackage main\n"}))
+	expect(t, "", check(t, map[string]string{"cmd/pilot/doc.go": "// Command pilot is.\npackage main\n"}))
+}
+
+// found checks one file beside a doc.go that is in order.
+func found(t *testing.T, file, content string) []Violation {
+	t.Helper()
+	folder := file[:strings.LastIndex(file, "/")]
+	pkg := strings.Fields(content)[1]
+	doc := "// Package " + pkg + " is.\npackage " + pkg + "\n"
+	if pkg == "main" {
+		doc = "// Command main is.\npackage main\n"
+	}
+	return check(t, map[string]string{file: content, folder + "/doc.go": doc})
+}
+
+func check(t *testing.T, files map[string]string) []Violation {
+	t.Helper()
+	fsys := fstest.MapFS{"go.mod": {Data: []byte("module incumbent.dev/incumbent\n")}}
+	for name, content := range files {
+		fsys[name] = &fstest.MapFile{Data: []byte(content)}
+	}
+	m, err := source.Load(fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Check(m, rooms)
+}
+
+// expect wants a violation that says so, or none at all for "".
+func expect(t *testing.T, want string, got []Violation) {
+	t.Helper()
+	if want == "" {
+		if len(got) > 0 {
+			t.Errorf("reported %v, want nothing", got)
+		}
+		return
+	}
+	if len(got) == 0 {
+		t.Fatalf("reported nothing, want %q", want)
+	}
+	for _, v := range got {
+		if strings.Contains(v.Problem, want) {
+			return
+		}
+	}
+	t.Errorf("reported %v, want %q", got, want)
+}

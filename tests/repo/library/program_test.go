@@ -1,0 +1,87 @@
+package library
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/example"
+)
+
+// sizes is what `make size` sets: linking both programs takes a while.
+var sizes = flag.Bool("sizes", false, "build the programs and print their stripped sizes, too")
+
+// A program that imports the library logs as it would without, to the byte, and nothing runs
+// in it that it did not start.
+func TestLoggingOfAProgramIsUntouched(t *testing.T) {
+	t.Parallel()
+	binary := filepath.Join(t.TempDir(), "program")
+	if err := example.Build(t.Context(), root, "./tests/repo/library/testdata/logging/main.go", binary); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	program := exec.CommandContext(t.Context(), binary)
+	program.Stdout, program.Stderr = &out, &errs
+	if err := program.Run(); err != nil {
+		t.Fatal(err)
+	}
+	const want = `log, to stderr
+INFO slog, by log's default
+level=DEBUG msg="slog, by the program's handler"
+level=INFO msg="log, by the program's handler"
+goroutines: 1
+`
+	if errs.String() != want {
+		t.Errorf("stderr:\n%s\nwant:\n%s", &errs, want)
+	}
+	if out.Len() != 0 {
+		t.Errorf("stdout: %s", &out)
+	}
+}
+
+// packages is how many a program is linked of.
+func packages(t *testing.T, file string) int {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", file)
+	list.Dir, list.Stderr = root, os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list of %s: %v", file, err)
+	}
+	return strings.Count(string(out), "\n")
+}
+
+// README.md's example is not much more than the same program with client-go alone.
+func TestPackagesOfTheExample(t *testing.T) {
+	ours, err := example.Write(root, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const theirs = "./tests/repo/library/testdata/clientgo/main.go"
+	of, than := packages(t, ours), packages(t, theirs)
+	ratio := float64(of) / float64(than)
+	t.Logf("packages: %d of ours, %d with client-go alone: %.2f times", of, than, ratio)
+	if ratio > 1.25 {
+		t.Errorf("%d packages are more than 1.25 times %d", of, than)
+	}
+	if !*sizes {
+		return
+	}
+	var size [2]float64
+	for i, file := range []string{ours, theirs} {
+		binary := filepath.Join(t.TempDir(), "program")
+		if err := example.Build(t.Context(), root, file, binary, "-ldflags=-s -w"); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size[i] = float64(info.Size()) / 1e6
+	}
+	t.Logf("stripped: %.1f MB of ours, %.1f MB with client-go alone: %.2f times", size[0], size[1], size[0]/size[1])
+}

@@ -1,0 +1,103 @@
+package readme
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/example"
+)
+
+const root = "../../.."
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestTheExampleCompiles(t *testing.T) {
+	folder := t.TempDir()
+	file, err := example.Write(root, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := example.Build(t.Context(), root, file, filepath.Join(folder, "example")); err != nil {
+		t.Errorf("README.md's example: %v", err)
+	}
+}
+
+func TestTargetsExist(t *testing.T) {
+	makefile := read(t, "Makefile")
+	for _, name := range []string{"README.md", "CONTRIBUTING.md"} {
+		text := read(t, name)
+		for _, target := range regexp.MustCompile("(?:`|    )make ([a-z]+(?:-[a-z]+)*)").FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(makefile, "\n"+target[1]+":") {
+				t.Errorf("%s says make %s, and there is no such target", name, target[1])
+			}
+		}
+	}
+}
+
+// What the pages name as shown by a test has one.
+func TestTestsThatPagesNameExist(t *testing.T) {
+	there := map[string]bool{}
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(name)
+		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`).FindAllSubmatch(content, -1) {
+			there[string(found[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	for _, page := range append(pages, filepath.Join(root, "README.md")) {
+		text := read(t, strings.TrimPrefix(page, root))
+		for _, named := range regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(text, -1) {
+			if !there[named[1]] {
+				t.Errorf("%s names %s, and there is no such test", filepath.Base(page), named[1])
+			}
+		}
+	}
+}
+
+func TestFoldersExist(t *testing.T) {
+	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`[a-z0-9/]+`(?:, )?)+) \\|").FindAllStringSubmatch(read(t, "README.md"), -1) {
+		for folder := range strings.SplitSeq(row[1], ", ") {
+			folder = strings.Trim(folder, "`")
+			if info, err := fs.Stat(os.DirFS(root), folder); err != nil || !info.IsDir() {
+				t.Errorf("README.md tells of the folder %s, which is not there: %v", folder, err)
+			}
+		}
+	}
+}
+
+// TestBenchmarksAreOfTheLatestResults: the tables and the picture say of which results they are.
+func TestBenchmarksAreOfTheLatestResults(t *testing.T) {
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(read(t, "tests/peers/results/latest.json"))))[:16]
+	for _, name := range []string{"docs/benchmarks.md", "docs/benchmarks.svg"} {
+		text := read(t, name)
+		if !strings.Contains(text, "of results "+sum) {
+			t.Errorf("%s is not of tests/peers/results/latest.json: run `make bench ARGS=-render`", name)
+		}
+		if n := strings.Count(text, "of results "); n != strings.Count(text, "of results "+sum) {
+			t.Errorf("%s is of several results", name)
+		}
+	}
+}
