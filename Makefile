@@ -19,7 +19,6 @@ INGRESSES ?= 2000
 GATEWAYS ?= 1000
 QPS ?= 40 -1
 # By how much deeper it explores every state than `make test` does.
-DEPTH ?= 3
 # Where etcd, kube-apiserver, kube-controller-manager and kubectl lie. Set it to use your own.
 ifndef KUBEBUILDER_ASSETS
 KUBEBUILDER_ASSETS := $(CURDIR)/bin
@@ -156,7 +155,7 @@ api: ## What callers of another version would have to change: make api BASE=v0.1
 	if grep -v '^- ./tests/' "$$d/changes" | sort -u | grep .; then :; else echo "nothing: what compiles with $(BASE) still does"; fi
 
 sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caught on the way
-	SIM_SEEDS=$(SEEDS) SIM_DEPTH=$(DEPTH) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
+	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
 	SIM_SEEDS=$(PLAY_SEEDS) go test -count=1 -v -timeout 60m -run 'ElectionsAtRandom' ./pilot/leaderelection
 	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 30m -run 'TestPlanAtRandom' ./pilot/leaderelection/coordination
 	ORACLE_SETS=500 go test -count=1 -v -timeout 10m -run 'TestTheAPIServersControllerChoosesTheSame' ./pilot/leaderelection/coordination

@@ -7,18 +7,54 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// stepper is core.Config.Step, or something around it.
+// stepper is core.Config.Step or a wrapper around it.
 type stepper func(core.Config, core.State, core.Input) (core.State, core.Action)
 
-// Bug is a defect, planted by wrapping Step: the wrapper changes what goes in or what
-// comes out, never the core.
+// Bug is a planted defect. It wraps Step and changes its arguments or its results.
 type Bug struct {
 	Name  string
-	Mode  string // where it shows
-	Check Check  // which has to catch it
-	// plant makes the wrapper for one process.
+	Mode  string // the mode in which the bug has an effect
+	Check Check  // the check that has to find it
+	// plant returns the wrapper for one process.
 	plant func() stepper
 }
+
+// decision is one call of Step. old is the state before a bug changed it.
+type decision struct {
+	c   core.Config
+	old core.State
+	s   core.State
+	in  core.Input
+	a   core.Action
+}
+
+// again repeats the step with a tick.
+func (x *decision) again() {
+	x.s, x.a = x.c.Step(x.s, core.Input{Kind: core.Tick, Now: x.in.Now, Beats: x.in.Beats})
+}
+
+// ignoreInput replaces the input by a tick.
+func (x *decision) ignoreInput() { x.in = core.Input{Kind: core.Tick, Now: x.in.Now} }
+
+// around plants a change of the arguments, a change of the results, or both.
+func around(before, after func(*decision)) func() stepper {
+	return func() stepper {
+		return func(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
+			x := &decision{c: c, old: s, s: s, in: in}
+			if before != nil {
+				before(x)
+			}
+			x.s, x.a = x.c.Step(x.s, x.in)
+			if after != nil {
+				after(x)
+			}
+			return x.s, x.a
+		}
+	}
+}
+
+func before(change func(*decision)) func() stepper { return around(change, nil) }
+func after(change func(*decision)) func() stepper  { return around(nil, change) }
 
 func stepOf(b *Bug) stepper {
 	if b == nil {
@@ -26,9 +62,6 @@ func stepOf(b *Bug) stepper {
 	}
 	return b.plant()
 }
-
-// each plants a wrapper that remembers nothing.
-func each(s stepper) func() stepper { return func() stepper { return s } }
 
 // BugNamed returns the bug of that name.
 func BugNamed(name string) (Bug, bool) {
@@ -40,259 +73,277 @@ func BugNamed(name string) (Bug, bool) {
 	return Bug{}, false
 }
 
-// AllBugs are the planted defects: those of pairs last.
-func AllBugs() []Bug {
-	return slices.Concat(Bugs, handoverBugs, coordinatedBugs, predecessorBugs, effortBugs, pairBugs())
-}
+// AllBugs returns the planted defects.
+func AllBugs() []Bug { return slices.Concat(termBugs, handoverBugs, coordinatedBugs, effortBugs) }
 
-// Bugs are the planted defects. Several could be caught by more than one check; each
-// names the one that it is there to prove.
-var Bugs = []Bug{
-	{"cover-from-reply", "network", Cover, each(coverFromReply)},
-	{"unknown-adopted", "network", Cover, each(unknownAdopted)},
-	{"release-before-drain", "orderly", Release, each(releaseBeforeDrain)},
-	{"half-lease", "network", OneAtATime, each(leaseShiftedBy(func(c core.Config, _ core.State, _ core.Input) time.Duration { return c.Lease / 2 }))},
-	{"record-time", "network", OneAtATime, each(leaseShiftedBy(recordAge))},
-	{"old-events", "network", StepDown, each(oldEvents)},
-	{"no-settling", "upgrade", OneAtATime, each(noSettling)},
-	{"settling-cut-short", "upgrade", Settling, each(settlingCutShort)},
-	{"release-while-settling", "chaos", Release, each(releaseWhileSettling)},
-	{"renewal-changes-nothing", "pauses", StepDown, each(renewalChangesNothing)},
-	{"own-name-without-marker", "chaos", OneAtATime, each(ownNameWithoutMarker)},
-	{"old-token", "network", Token, oldToken},
-	{"gate-reopens", "network", OneTerm, each(gateReopens)},
-	{"term-before-drained", "network", OneTerm, each(termBeforeDrained)},
-	{"goes-on", "upgrade", HardStop, each(goesOn)},
-	{"deaf-to-the-clock", "network", HardStop, each(deafToTheClock)},
-	{"unguarded", "ranked", OwnLockOnly, each(unguarded)},
-	{"unguarded-metadata", "edits", NothingLost, each(unguarded)},
-	{"unreadable-at-once", "edits", NothingLost, each(unreadableAtOnce)},
-	{"polls-always", "orderly", Quiet, each(pollsAlways)},
-	{"no-back-off", "network", Quiet, each(noBackOff)},
-	{"gives-up-trying", "network", Prompt, each(givesUpTrying)},
-	{"waits-for-a-poll", "orderly", Prompt, each(waitsForAPoll)},
-	{"ignores-default", "upgrade", Prompt, each(ignoresDefault)},
-	{"no-peer-grace", "mixed-bad", Peers, each(noPeerGrace)},
-}
-
-func coverFromReply(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	cover := s.Cover
-	s, a := c.Step(s, in)
-	if s.Cover != cover && s.Cover != (core.Cover{}) {
-		s.Cover = in.Now.Plus(c.Cover)
-		if a.Gate != (core.Cover{}) {
-			a.Gate = s.Cover
+// termBugs change how a term begins, continues and ends.
+var termBugs = []Bug{
+	{"validity-from-reply", "network", Cover, after(func(x *decision) {
+		if x.s.Cover == x.old.Cover || x.s.Cover == (core.Cover{}) {
+			return
 		}
-	}
-	return s, a
-}
-
-// unknownAdopted takes an acquire that was not answered for one that succeeded.
-func unknownAdopted(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if in.Kind == core.Replied && in.Result == core.Unknown && s.Flight.Op == core.Acquire {
-		in.Result = core.OK
-		in.Snap = s.Snap
-		in.Snap.Exists, in.Snap.Content = true, core.Readable
-		in.Snap.Version = s.Flight.Base + 1
-		in.Snap.Record = s.Flight.Record
-		in.Snap.Sum++
-		if s.Flight.Marker {
-			in.Snap.Notes.Marker = core.Marker{Identity: c.Self, Transitions: s.Flight.Record.Transitions}
+		if x.s.Cover = x.in.Now.Plus(x.c.Cover); x.a.Gate != (core.Cover{}) {
+			x.a.Gate = x.s.Cover
 		}
-	}
-	return c.Step(s, in)
-}
-
-func releaseBeforeDrain(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Phase == core.Draining {
-		s.Alive = false
-	}
-	return c.Step(s, in)
-}
-
-// leaseShiftedBy lets another's lease seem older than it is.
-func leaseShiftedBy(by func(core.Config, core.State, core.Input) time.Duration) stepper {
-	return func(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-		if s.Phase != core.Following || s.Snap.Record.Holder == "" || s.Snap.Record.Holder == c.Self {
-			return c.Step(s, in)
+	})},
+	{"unknown-is-success", "network", Cover, before(func(x *decision) { acquireSucceeds(x, core.Unknown) })},
+	{"conflict-is-success", "network", Cover, before(func(x *decision) { acquireSucceeds(x, core.Conflict) })},
+	{"release-before-drain", "orderly", Release, before(func(x *decision) {
+		x.s.Alive = x.s.Alive && x.s.Phase != core.Draining
+	})},
+	{"half-lease", "network", OneAtATime, leaseShifted(func(x *decision) time.Duration { return x.c.Lease / 2 })},
+	{"lease-by-record-time", "network", OneAtATime, leaseShifted(func(x *decision) time.Duration {
+		age := x.in.Now.Wall - int64(x.old.Snap.Record.Renewed)*int64(time.Microsecond)
+		return time.Duration(age) - x.old.Since.Record.Until(x.in.Now.Mono)
+	})},
+	{"double-lease", "orderly", Prompt, leaseShifted(func(x *decision) time.Duration { return -2 * x.c.Lease })},
+	{"old-events-count", "network", StepDown, before(func(x *decision) {
+		if x.in.Kind == core.Seen {
+			x.s.Snap.Version = min(x.s.Snap.Version, x.in.Snap.Version)
 		}
-		d := core.Instant(by(c, s, in))
-		shifted := s.Since.Record - d
-		s.Since.Record = shifted
-		s, a := c.Step(s, in)
-		if s.Since.Record == shifted {
-			s.Since.Record += d
+	})},
+	{"no-settling", "upgrade", OneAtATime, before(func(x *decision) { x.c.Immediate = true })},
+	{"settling-too-short", "upgrade", Settling, before(func(x *decision) {
+		if x.s.Phase == core.Settling {
+			x.s.Earlier.SettleAt = min(x.s.Earlier.SettleAt, x.s.BeganAt.After(x.c.Lease/2))
 		}
-		return s, a
-	}
-}
-
-// recordAge is how old the record is if its writer's clock is believed, beyond how
-// long we have known it.
-func recordAge(_ core.Config, s core.State, in core.Input) time.Duration {
-	age := in.Now.Wall - int64(s.Snap.Record.Renewed)*int64(time.Microsecond)
-	return time.Duration(age) - s.Since.Record.Until(in.Now.Mono)
-}
-
-func oldEvents(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if in.Kind == core.Seen {
-		s.Snap.Version = min(s.Snap.Version, in.Snap.Version)
-	}
-	return c.Step(s, in)
-}
-
-// noSettling acts at once after preempting.
-func noSettling(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	c.Immediate = true
-	return c.Step(s, in)
-}
-
-func settlingCutShort(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Phase == core.Settling {
-		s.Earlier.SettleAt = min(s.Earlier.SettleAt, s.BeganAt.After(c.Lease/2))
-	}
-	return c.Step(s, in)
-}
-
-func releaseWhileSettling(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if in.Kind == core.Stop && s.Phase == core.Settling {
-		s.Phase, s.Marked, s.Alive = core.Draining, true, false
-	}
-	return c.Step(s, in)
-}
-
-// renewalChangesNothing writes the wall clock as it is, even if it stands still.
-func renewalChangesNothing(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s, a := c.Step(s, in)
-	if a.Op == core.Renew {
-		a.Record.Renewed = core.Stamp(in.Now.Wall/int64(time.Second)) * 1e6
-		s.Flight.Record, s.Own.Stamps[0] = a.Record, a.Record.Renewed
-	}
-	return s, a
-}
-
-func ownNameWithoutMarker(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	for _, snap := range []*core.Snapshot{&s.Snap, &in.Snap} {
-		if snap.Record.Holder == c.Self && s.Phase == core.Following {
-			snap.Notes.Marker = core.Marker{Identity: c.Self, Transitions: snap.Record.Transitions}
+	})},
+	{"release-while-settling", "chaos", Release, before(func(x *decision) {
+		if x.in.Kind == core.Stop && x.s.Phase == core.Settling {
+			x.s.Phase, x.s.Marked, x.s.Alive = core.Draining, true, false
 		}
-	}
-	return c.Step(s, in)
-}
-
-// oldToken goes on with the token of the term before.
-func oldToken() stepper {
-	var last uint64
-	return func(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-		before := s.Term
-		s, a := c.Step(s, in)
-		if s.Term != before && s.Term.Token != 0 {
-			if last != 0 {
-				s.Term.Token = last
+	})},
+	{"renewal-repeats-stamp", "pauses", StepDown, after(func(x *decision) {
+		if x.a.Op == core.Renew {
+			x.a.Record.Renewed = core.Stamp(x.in.Now.Wall/int64(time.Second)) * 1e6
+			x.s.Flight.Record, x.s.Own.Stamps[0] = x.a.Record, x.a.Record.Renewed
+		}
+	})},
+	{"own-name-without-marker", "chaos", OneAtATime, before(func(x *decision) {
+		for _, snap := range []*core.Snapshot{&x.s.Snap, &x.in.Snap} {
+			if snap.Record.Holder == x.c.Self && x.s.Phase == core.Following {
+				snap.Notes.Marker = core.Marker{Identity: x.c.Self, Transitions: snap.Record.Transitions}
 			}
-			last = s.Term.Token
 		}
-		return s, a
+	})},
+	{"token-of-former-term", "network", Token, formerToken},
+	{"gate-reopens", "network", OneTerm, before(func(x *decision) {
+		if x.s.Phase == core.Draining && x.in.Kind == core.Replied && x.s.Drain.Lost == core.CoverLost {
+			x.s.Drain.Lost = core.NotLost
+		}
+	})},
+	{"term-before-drained", "network", OneTerm, before(func(x *decision) {
+		x.s.Alive = x.s.Alive && (x.s.Phase != core.Draining || x.s.Drain.Lost == core.NotLost)
+	})},
+	{"ignores-other-holder", "upgrade", HardStop, before(func(x *decision) {
+		if x.s.Phase == core.Leading && x.in.Kind == core.Seen && x.in.Snap.Record.Holder != x.c.Self {
+			x.ignoreInput()
+		}
+	})},
+	{"ignores-validity-end", "network", HardStop, around(func(x *decision) {
+		if x.s.Phase == core.Leading {
+			x.s.Cover = x.in.Now.Plus(time.Hour)
+		}
+	}, func(x *decision) {
+		long := x.in.Now.Plus(time.Hour)
+		if x.s.Cover == long {
+			x.s.Cover = x.old.Cover
+		}
+		if x.a.Gate == long {
+			x.a.Gate = x.old.Cover
+		}
+	})},
+	{"unguarded-write", "ranked", OwnLockOnly, after(writeUnguarded)},
+	{"unguarded-metadata", "edits", NothingLost, after(writeUnguarded)},
+	{"unreadable-replaced-early", "edits", NothingLost, before(func(x *decision) {
+		if x.s.Snap.Content == core.Unreadable {
+			x.s.Since.Record -= core.Instant(x.c.Lease)
+		}
+	})},
+	{"always-polls", "orderly", Quiet, before(func(x *decision) { x.s.Watch = false })},
+	{"no-back-off", "network", Quiet, after(func(x *decision) {
+		if x.a.Op == core.NoOp && x.a.Why == core.Retrying {
+			x.s.Effort.Reads.Next, x.s.Effort.Writes.Next, x.s.Effort.Asks.Next = 0, 0, 0
+			x.again()
+		}
+	})},
+	{"stops-retrying", "network", Prompt, after(func(x *decision) {
+		if max(x.s.Effort.Reads.Fails, x.s.Effort.Writes.Fails) >= 3 && x.a.Op == core.NoOp {
+			x.s.Effort.Reads.Next, x.s.Effort.Writes.Next, x.a.Wake = core.Never, core.Never, core.Never
+		}
+	})},
+	{"release-needs-poll", "orderly", Prompt, before(func(x *decision) {
+		if x.in.Kind == core.Seen && x.in.Snap.Record.Holder == "" {
+			x.ignoreInput()
+		}
+	})},
+	{"ignores-default", "upgrade", Prompt, before(func(x *decision) {
+		if x.in.Kind == core.DefaultChanged && x.s.Default.Synced {
+			x.ignoreInput()
+		}
+	})},
+	{"no-peer-grace", "mixed-bad", Peers, before(func(x *decision) { x.c.PeerGrace = 0 })},
+}
+
+// acquireSucceeds treats a result of an acquire as success.
+func acquireSucceeds(x *decision, result core.Result) {
+	if x.in.Kind != core.Replied || x.in.Result != result || x.s.Flight.Op != core.Acquire {
+		return
+	}
+	x.in.Result, x.in.Snap = core.OK, x.s.Snap
+	snap, flight := &x.in.Snap, x.s.Flight
+	snap.Exists, snap.Content, snap.Version, snap.Record = true, core.Readable, flight.Base+1, flight.Record
+	snap.Sum++
+	if flight.Marker {
+		snap.Notes.Marker = core.Marker{Identity: x.c.Self, Transitions: flight.Record.Transitions}
 	}
 }
 
-// gateReopens forgets that the term is lost.
-func gateReopens(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Phase == core.Draining && in.Kind == core.Replied && s.Drain.Lost == core.CoverLost {
-		s.Drain.Lost = core.NotLost
+// leaseShifted makes the lease of another holder appear older than it is.
+func leaseShifted(by func(*decision) time.Duration) func() stepper {
+	shifted := func(x *decision) core.Instant {
+		if r := x.old.Snap.Record; x.old.Phase != core.Following || r.Holder == "" || r.Holder == x.c.Self {
+			return x.old.Since.Record
+		}
+		return x.old.Since.Record - core.Instant(by(x))
 	}
-	return c.Step(s, in)
+	return around(func(x *decision) { x.s.Since.Record = shifted(x) }, func(x *decision) {
+		if x.s.Since.Record == shifted(x) {
+			x.s.Since.Record = x.old.Since.Record
+		}
+	})
 }
 
-// termBeforeDrained follows, and campaigns, while functions still run.
-func termBeforeDrained(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Phase == core.Draining && s.Drain.Lost != core.NotLost {
-		s.Alive = false
-	}
-	return c.Step(s, in)
+// formerToken uses the token of the previous term.
+func formerToken() stepper {
+	var last uint64
+	return after(func(x *decision) {
+		if x.s.Term == x.old.Term || x.s.Term.Token == 0 {
+			return
+		}
+		if last != 0 {
+			x.s.Term.Token = last
+		}
+		last = x.s.Term.Token
+	})()
 }
 
-// goesOn overlooks that somebody else holds the lock, as long as it leads.
-func goesOn(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Phase == core.Leading && in.Kind == core.Seen && in.Snap.Record.Holder != c.Self {
-		in = core.Input{Kind: core.Tick, Now: in.Now}
+func writeUnguarded(x *decision) {
+	if x.a.Op == core.Renew || x.a.Op == core.Release {
+		x.a.Base.Version = unguardedVersion
 	}
-	return c.Step(s, in)
 }
 
-// deafToTheClock leaves the end of the cover to the gate alone.
-func deafToTheClock(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	cover := s.Cover
-	if s.Phase == core.Leading {
-		s.Cover = in.Now.Plus(time.Hour)
-	}
-	stretched := s.Cover
-	s, a := c.Step(s, in)
-	if s.Cover == stretched {
-		s.Cover = cover
-	}
-	if a.Gate == stretched {
-		a.Gate = cover
-	}
-	return s, a
+// coordinatedBugs break the rules of coordinated elections.
+var coordinatedBugs = []Bug{
+	{"named-without-settling", "coordinated-bad", OneAtATime, before(func(x *decision) {
+		if x.s.Phase == core.Following && x.s.Snap.Record.Holder == x.c.Self && isNominated(x.s.Snap) {
+			x.s.Earlier.Until = 0
+		}
+	})},
+	{"poll-shows-everything", "coordinated-bad", OneAtATime, after(func(x *decision) {
+		if x.in.Kind != core.Replied || x.s.Snap.Version == x.old.Snap.Version || !isNominated(x.s.Snap) || x.s.Phase != core.Following {
+			return
+		}
+		x.s.Earlier.Until = max(x.old.Earlier.Until, min(x.s.Earlier.Until, x.old.Since.Record.After(x.c.Lease)))
+		if x.a.Op == core.NoOp || x.a.Op == core.Acquire {
+			x.s.Flight = core.Call{}
+			x.again()
+		}
+	})},
+	{"acquires-unnamed", "coordinated", Coordination, before(func(x *decision) {
+		x.c.Coordinated = x.c.Coordinated && x.s.Snap.Record.Holder != ""
+	})},
+	{"requests-when-coordinated", "coordinated", Coordination, before(func(x *decision) {
+		x.c.Coordinated = x.c.Coordinated && (x.s.Snap.Record.Holder == "" || x.s.Snap.Record.Holder == x.c.Self)
+	})},
+	{"acquires-promised-lock", "coordinated-mixed", Coordination, before(func(x *decision) {
+		for _, snap := range []*core.Snapshot{&x.s.Snap, &x.in.Snap} {
+			if !x.c.Coordinated && snap.Record.Holder == "" {
+				snap.Preferred = ""
+			}
+		}
+	})},
+	{"term-not-counted", "coordinated", Count, before(func(x *decision) { x.in.Snap.Notes.Nominated.Uncounted = false })},
+	{"ignores-preference", "coordinated", Prompt, before(func(x *decision) { x.in.Snap.Preferred = "" })},
+	{"preference-over-hold", "coordinated-bad", Orders, before(func(x *decision) {
+		if x.in.Snap.Preferred != "" && x.in.Snap.Preferred != x.c.Self {
+			x.in.Snap.Notes.Hold = core.Hold{}
+		}
+	})},
+	{"waits-for-absent-coordinator", "coordinator-gone", Prompt, before(func(x *decision) {
+		if x.s.Phase == core.Following && !isNominated(x.s.Snap) && x.s.Snap.Record.Holder != x.c.Self {
+			x.s.Since.Record, x.s.Absent = max(x.s.Since.Record, x.in.Now.Mono), 0
+		}
+	})},
 }
 
-// unguarded writes over whatever is there.
-func unguarded(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s, a := c.Step(s, in)
-	if a.Op == core.Renew || a.Op == core.Release {
-		a.Base.Version = unguardedVersion
+// effortBugs cause calls, log lines and handovers without end.
+var effortBugs = []Bug{
+	{"read-resets-writes", "refused", Effort, before(readResetsWrites)},
+	{"refusal-is-unknown", "refused", Effort, before(func(x *decision) {
+		if x.in.Kind == core.Replied && x.in.Result == core.Refused {
+			x.in.Result, x.in.RetryAfter = core.Unknown, 0
+		}
+		readResetsWrites(x)
+	})},
+	{"polls-while-refused", "refused", Effort, after(func(x *decision) {
+		switch {
+		case x.a.Why != core.Retrying:
+		case x.a.Op == core.NoOp && x.s.Phase == core.Following && x.s.Effort.Reads.Next <= x.in.Now.Mono:
+			x.a.Op, x.s.Flight = core.Read, core.Call{Op: core.Read, Sent: x.in.Now, Learned: x.s.Learned}
+			x.s.Effort.Reads.Next = x.in.Now.Mono.After(x.c.Retry / 8)
+		default:
+			x.a.Wake = min(x.a.Wake, x.in.Now.Mono.After(x.c.Retry/8))
+		}
+	})},
+	{"conflicts-without-pause", "one-sided", Effort, before(func(x *decision) {
+		x.s.Effort.Writes.Conflicts, x.s.Effort.Asks.Conflicts = 0, 0
+	})},
+	{"denial-is-conflict", "one-sided", Effort, before(func(x *decision) {
+		x.s.Effort.Writes.Base, x.s.Effort.Asks.Base = 0, 0
+	})},
+	{"unbounded-retry-after", "refused", Prompt, after(func(x *decision) {
+		if x.in.Kind == core.Replied && x.in.Result == core.Refused && x.old.Flight.Op > core.Read && x.in.RetryAfter > 0 {
+			x.s.Effort.Writes.Next = x.in.Now.Mono.After(x.in.RetryAfter)
+			x.a.Wake = max(x.a.Wake, x.s.Effort.Writes.Next)
+		}
+	})},
+	{"forgets-stored-stamp", "refused", StepDown, around(func(x *decision) { x.s.Own.Acked, x.s.Own.Unseen = 0, 0 }, func(x *decision) {
+		if own := &x.s.Own; x.a.Op == core.Renew || x.a.Op == core.Acquire {
+			own.Stamps = [4]core.Stamp{own.Stamps[0] + 1e6, own.Stamps[0], own.Stamps[1], own.Stamps[2]}
+			x.a.Record.Renewed, x.s.Flight.Record.Renewed = own.Stamps[0], own.Stamps[0]
+		}
+	})},
+	{"renewal-needs-read", "one-sided", StepDown, before(func(x *decision) {
+		if x.s.Known.Outdated() {
+			x.s.Effort.Writes.Conflicts = max(x.s.Effort.Writes.Conflicts, 1)
+		}
+	})},
+	{"reports-every-retry", "refused", Reports, after(func(x *decision) {
+		if x.in.Kind != core.Replied {
+			x.s.Effort.Writes.Fails = 0
+		}
+	})},
+	{"phase-alternates", "refused", Reports, after(func(x *decision) {
+		if x.in.Kind == core.Replied && x.in.Result == core.Refused && x.old.Phase == core.Following {
+			x.s.Phase = core.Settling
+		}
+	})},
+	{"late-events-delay-poll", "lagging", Changes, around(func(x *decision) {
+		if x.in.Kind == core.Seen {
+			x.s.Asking.AnsweredAt = x.in.Now.Mono.After(x.c.Retry / 2)
+		}
+	}, func(x *decision) {
+		if x.s.Snap.Record.Holder != x.old.Snap.Record.Holder {
+			x.s.Asking.NotBefore, x.s.Asking.Count = 0, 0
+		}
+	})},
+	{"no-sync-wait", "upgrade", NoFlapping, before(func(x *decision) { x.c.SyncWait = 0 })},
+}
+
+func readResetsWrites(x *decision) {
+	if x.in.Kind == core.Replied && x.in.Result == core.OK && x.s.Flight.Op == core.Read {
+		x.s.Effort.Writes = core.Effort{}
 	}
-	return s, a
-}
-
-func unreadableAtOnce(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Snap.Content == core.Unreadable {
-		s.Since.Record -= core.Instant(c.Lease)
-	}
-	return c.Step(s, in)
-}
-
-func pollsAlways(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s.Watch = false
-	return c.Step(s, in)
-}
-
-func noBackOff(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s, a := c.Step(s, in)
-	if a.Op == core.NoOp && a.Why == core.Retrying {
-		s.Effort.Reads.Next, s.Effort.Writes.Next, s.Effort.Asks.Next = 0, 0, 0
-		return c.Step(s, core.Input{Kind: core.Tick, Now: in.Now})
-	}
-	return s, a
-}
-
-// givesUpTrying never tries again after three failures in a row.
-func givesUpTrying(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s, a := c.Step(s, in)
-	if max(s.Effort.Reads.Fails, s.Effort.Writes.Fails) >= 3 && a.Op == core.NoOp {
-		s.Effort.Reads.Next, s.Effort.Writes.Next, a.Wake = core.Never, core.Never, core.Never
-	}
-	return s, a
-}
-
-// waitsForAPoll takes a free lock only when it polls.
-func waitsForAPoll(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if in.Kind == core.Seen && in.Snap.Record.Holder == "" {
-		in = core.Input{Kind: core.Tick, Now: in.Now}
-	}
-	return c.Step(s, in)
-}
-
-func ignoresDefault(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if in.Kind == core.DefaultChanged && s.Default.Synced {
-		in = core.Input{Kind: core.Tick, Now: in.Now}
-	}
-	return c.Step(s, in)
-}
-
-// noPeerGrace takes a peer at its lease's word.
-func noPeerGrace(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	c.PeerGrace = 0
-	return c.Step(s, in)
 }

@@ -12,8 +12,8 @@ const bugSeeds = 5000
 
 // shownAt are seeds at which bugs show that do so seldom: an ordinary run begins there, one of make sim with the first.
 var shownAt = map[string]uint64{
-	"pair-half-is-enough": 2700, "own-name-without-marker": 1500, "conflicts-with-nobody": 1200, "old-marker-ignored": 900, "mute-while-draining": 600,
-	"answer-put-off-by-late-events": 450, "release-while-settling": 400, "waits-for-ever": 290, "poll-believed": 290,
+	"own-name-without-marker": 1500, "denial-is-conflict": 1200, "former-marker-ignored": 900, "no-answer-while-draining": 600,
+	"late-events-delay-poll": 450, "release-while-settling": 400, "waits-for-absent-coordinator": 290, "poll-shows-everything": 290,
 }
 
 // TestPlantedBugs shows that each check can fail: the bug that belongs to it is

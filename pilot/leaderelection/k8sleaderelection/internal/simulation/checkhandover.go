@@ -19,9 +19,7 @@ func (c *checks) write(p *process, call *call) {
 	case core.Ask:
 		c.asks(p, call)
 	case core.Acquire:
-		if !kept(call.base.Record, call.base.Successor) || !p.cfg.Successor {
-			c.acquires(p, call)
-		}
+		c.acquires(p, call)
 		c.marks(p, call)
 	case core.Renew:
 		c.accepts(p, call)
@@ -197,10 +195,6 @@ func (p *process) mayBeFirst() bool {
 // waited for stays.
 func (c *checks) marks(p *process, call *call) {
 	m, left := call.notes.Marker, call.base.Notes.Marker
-	if kept(call.record, call.notes.Successor) {
-		c.keeps(p, call)
-		return
-	}
 	if names(m, call.record) {
 		if s, wait := p.mustWait(p.now().Mono); wait > 0 && !p.alive {
 			c.w.violate(Settling, "%v writes its marker %v before the lease of %q has run out", p, wait, s.term.id)
@@ -209,16 +203,6 @@ func (c *checks) marks(p *process, call *call) {
 	}
 	if call.base.Exists && left != (core.Marker{}) && left.Identity != p.id && m != left {
 		c.w.violate(Settling, "%v settles and removes the marker of %s", p, left.Identity)
-	}
-}
-
-// keeps: others act at once by a record that all keep, so nobody makes it one while somebody may act.
-func (c *checks) keeps(p *process, call *call) {
-	if !p.cfg.Successor || call.record.Holder != core.Successors {
-		c.w.violate(Settling, "%v keeps %q, and is no successor of anybody", p, call.record.Holder)
-	}
-	if s, wait := p.mustWait(p.now().Mono); wait > 0 && !kept(call.base.Record, call.base.Successor) {
-		c.w.violate(Settling, "%v keeps the lock %v before the lease of %q has run out", p, wait, s.term.id)
 	}
 }
 

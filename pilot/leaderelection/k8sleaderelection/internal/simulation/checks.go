@@ -52,7 +52,7 @@ func (c *checks) start(p *process) {
 		w.violate(OneTerm, "%v starts functions while its former ones run", p)
 	}
 	for _, q := range w.procs {
-		if q != p && q.id != p.id && !(p.cfg.Successor && q.cfg.Successor) && q.mayAct() && !q.duplicated() && !p.unknowable(q) && !q.unknowableTerm(p.acked) {
+		if q != p && q.id != p.id && q.mayAct() && !q.duplicated() && !p.unknowable(q) && !q.unknowableTerm(p.acked) {
 			w.violate(OneAtATime, "%v starts while %v may act: functions %v, gate for %v", p, q, q.alive, q.n.clocks.left(q.gate, w.now))
 		}
 	}
@@ -69,9 +69,6 @@ func (c *checks) start(p *process) {
 // token checks the fencing token of the term that p begins to act in.
 func (c *checks) token(p *process) {
 	w, token := c.w, p.s.Term.Token
-	if p.cfg.Successor {
-		return // it is of whoever wrote last: nobody fences by a lock that many hold
-	}
 	if p.acked == nil || p.acked.token != token {
 		w.violate(Token, "%v acts with token %d, which is not that of its acknowledged acquire", p, token)
 		return
@@ -130,7 +127,7 @@ func (c *checks) action(p *process, in core.Input, v view, a core.Action) {
 	// An event of a restored store, with a smaller version, is taken for an old one.
 	shown := in.Kind == core.Seen && in.Snap.Version >= p.s.Snap.Version || in.Kind == core.Replied && in.Result == core.OK
 	if shown && p.fresh && a.Work && v.snap.Exists && v.snap.Content == core.Readable &&
-		v.snap.Record.Holder != "" && v.snap.Record.Holder != p.id && !(p.cfg.Successor && kept(v.snap.Record, v.snap.Successor)) {
+		v.snap.Record.Holder != "" && v.snap.Record.Holder != p.id {
 		w.violate(HardStop, "%v goes on although it has seen %q in the record", p, v.snap.Record.Holder)
 	}
 	if shown && p.fresh && a.Work && v.term != nil && v.term.id == p.id && v.term.p != p && v.snap.Record.Holder == p.id &&

@@ -15,16 +15,6 @@
 // (ambush.go) let something go wrong right after a step of a handover. An operator gives
 // orders (operator.go), and processes become unfit.
 //
-// In the mode "both-objects" an election moves from one object to another (pairworld.go): some
-// candidates need both, the others one of them; their requests are a model of a MultiLock's,
-// what the two objects mean the core decides. Watches of the two run apart, a write of both
-// may end between them, objects are deleted, emptied and made unreadable, an operator pauses and
-// resumes by either object or by both, and some processes may not write the second one. One
-// store, no pauses, no peers: what a single object needs is played in the other modes.
-//
-// In the modes "predecessor" and "predecessor-bad" some nodes' processes keep the lock together (core.Config.Successor). Such
-// a process campaigns for it only while it leads a lock of its own, and observes it otherwise: it takes turns (turns.go).
-//
 // The checks read only the model's ground truth (who really runs, what was really
 // written, what the store really answered, what a process was shown and told), so that a
 // mistake in the core's own bookkeeping cannot hide itself. Each is named by what it
@@ -39,10 +29,6 @@
 //	SIM_SEED=1234   go test -v -run TestSimulation ...    plays one seed and prints every step
 //	SIM_MODE=mixed  with either of them: plays that mode alone
 //	SIM_SEED=12 SIM_BUG=half-lease go test -v -run TestPlantedBugs ...
-//
-// Beside the seeds, which sample long runs, TestExplore visits every state that two and three
-// candidates can come to within a few steps, whatever the order of their messages
-// (explore_test.go). SIM_DEPTH=3 goes three steps deeper.
 //
 // What lies outside the promises lies outside the checks, and only that:
 //
@@ -63,8 +49,6 @@
 //   - Two live processes of one name: identities have to be unique. Towards each other,
 //     and while the one that lost the lock to its twin drains, nothing is promised but
 //     that both step down when they see it, and that they do not take it back and forth.
-//   - Of an election on two objects, an order by one of them that says to the byte what that
-//     object shows already: it changes nothing, and nobody can tell that it was given.
 //
 // Towards peers one-at-a-time is checked with a PeerGrace that covers the longest that
 // they can work on: RetryPeriod + 2×RenewDeadline + the time their functions take to
@@ -72,8 +56,7 @@
 // must find nobody of ours acting in a lock that is free or has run out. Outside of it:
 //
 //   - A peer that has released the lock itself, before its functions returned.
-//   - A peer that overwrites ours: both run until ours has seen it and has drained. Of those who keep a predecessor's lock no
-//     marker is left beside its record: if it releases the lock at once, a candidate that has not seen them runs beside them.
+//   - A peer that overwrites ours: both run until ours has seen it and has drained.
 //   - A peer whose record another peer emptied: client-go's release can clear what it did
 //     not write, and then says what the holder's own release would say.
 //   - Peers overwritten by peers that then released, towards one that has seen no record

@@ -28,7 +28,6 @@ func (w *world) planFaults() {
 		{m.Refusals, w.refuse},
 		{m.Wishes, w.desire},
 		{m.Silences, w.silence},
-		{m.Turns, w.turnSome},
 	} {
 		if kind.most == 0 {
 			continue

@@ -6,93 +6,161 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// handoverBugs break a rule of the handover each.
+// handoverBugs break the rules of handovers, holds and rank.
 var handoverBugs = []Bug{
-	{"hand-over-before-drain", "handover", Release, each(handOverBeforeDrain)},
-	{"acts-on-nomination", "handover", Cover, each(actsOnNomination)},
-	{"other-terms-request", "handover-bad", Handover, each(otherTermsRequest)},
-	{"old-marker-believed", "mixed", Handover, each(oldMarkerBelieved)},
-	{"old-marker-ignored", "mixed", OneAtATime, each(oldMarkerIgnored)},
-	{"old-term-again", "chaos", Token, oldTermAgain},
-	{"drains-before-accepting", "handover", StepDown, each(drainsBeforeAccepting)},
-	{"unknown-handover-undone", "handover-bad", Token, each(unknownHandoverUndone)},
-	{"preempts-who-hands-over", "handover", Handover, each(preemptsWhoHandsOver)},
-	{"nominee-passed-over", "handover", Handover, each(nomineePassedOver)},
-	{"unasked-nominee", "handover", Handover, each(unaskedNominee)},
-	{"asks-over-another", "handover", Handover, each(asksOverAnother)},
-	{"accepts-anybody", "handover-bad", Handover, each(acceptsAnybody)},
-	{"accepts-too-late", "handover-bad", Handover, each(acceptsTooLate)},
-	{"promise-forgotten", "handover", Handover, each(promiseForgotten)},
-	{"own-key-handed-over", "handover", Handover, each(ownKeyHandedOver)},
-	{"marker-kept-at-release", "handover", Handover, each(markerKeptAtRelease)},
-	{"marker-while-settling", "upgrade", Settling, each(markerWhileSettling)},
-	{"settler-removes-marker", "mixed", Settling, each(settlerRemovesMarker)},
-	{"never-accepts", "handover", Prompt, each(neverAccepts)},
-	{"asks-for-ever", "namesake", Prompt, each(asksForEver)},
-	{"mute-while-draining", "handover", Handover, each(muteWhileDraining)},
-	{"nominee-waits-for-a-poll", "handover", Prompt, each(nomineeWaitsForAPoll)},
-	{"lease-counted-twice", "orderly", Prompt, each(leaseShiftedBy(func(c core.Config, _ core.State, _ core.Input) time.Duration { return -2 * c.Lease }))},
-	{"lower-goes-first", "upgrade", NoFlapping, each(lowerGoesFirst)},
-	{"hold-ignored", "operator", Orders, each(holdIgnored)},
-	{"hold-of-another-term", "operator", Orders, each(holdOfAnotherTerm)},
-	{"operator-refused", "operator", Orders, each(operatorRefused)},
-	{"unfit-campaigns", "operator", Fitness, each(unfitCampaigns)},
-	{"unfit-gives-up", "operator", StepDown, each(unfitGivesUp)},
-	{"duplicate-takes-back", "duplicates", NoFlapping, each(duplicateTakesBack)},
-	{"equal-preempts-back", "external", NoFlapping, each(equalPreemptsBack)},
-	{"preempts-back", "ranked", NoFlapping, each(preemptsBack)},
+	{"hand-over-before-drain", "handover", Release, before(func(x *decision) {
+		x.s.Alive = x.s.Alive && (x.s.Phase != core.Draining || !x.s.Drain.Kind.HandsOver())
+	})},
+	{"leads-on-nomination", "handover", Cover, before(leadOnNomination)},
+	{"request-to-other-term", "handover-bad", Handover, before(func(x *decision) {
+		if r := &x.in.Snap.Notes.Request; r.Identity != "" && holds(x) {
+			r.Holder, r.Transitions = x.c.Self, x.in.Snap.Record.Transitions
+		}
+	})},
+	{"any-marker-counts", "mixed", Handover, before(func(x *decision) {
+		if m := &x.in.Snap.Notes.Marker; m.Identity != "" && x.in.Snap.Record.Holder != "" {
+			m.Identity, m.Transitions = x.in.Snap.Record.Holder, x.in.Snap.Record.Transitions
+		}
+	})},
+	{"former-marker-ignored", "mixed", OneAtATime, before(func(x *decision) {
+		if n := &x.in.Snap.Notes; !names(n.Marker, x.in.Snap.Record) {
+			n.Marker = core.Marker{}
+		}
+	})},
+	{"lost-term-resumed", "chaos", Token, lostTermResumed},
+	{"drains-before-accepting", "handover", StepDown, before(func(x *decision) {
+		if r := &x.in.Snap.Notes.Request; x.in.Kind == core.Seen && core.Outranks(r.Key, x.c.Key, x.s.Default) {
+			r.Accepted = true
+		}
+	})},
+	{"leads-after-unknown-handover", "handover-bad", Token, before(func(x *decision) {
+		unknown := x.in.Kind == core.Replied && x.in.Result == core.Unknown
+		if unknown && x.s.Phase == core.Releasing && x.s.Flight.Op == core.HandOver && x.s.Cover.Left(x.in.Now) > 0 {
+			x.s.Phase, x.s.Drain.Kind, x.s.Snap.Notes.Request = core.Leading, 0, core.Request{}
+		}
+	})},
+	{"preempts-despite-handover", "handover", Handover, before(func(x *decision) { x.in.Snap.Notes.Marker.Handover = false })},
+	{"acquires-from-nominee", "handover", Handover, before(func(x *decision) {
+		if n := x.s.Snap.Notes.Nominated.Identity; n != "" && n != x.c.Self && n == x.s.Snap.Record.Holder {
+			x.s.Since.Record = min(x.s.Since.Record, x.in.Now.Mono-core.Instant(x.c.Retry))
+		}
+	})},
+	{"accepts-any-nomination", "handover", Handover, before(func(x *decision) { x.s.Asking.Wanted = true })},
+	{"overwrites-request", "handover", Handover, before(func(x *decision) {
+		if !holds(x) {
+			x.in.Snap.Notes.Request = core.Request{}
+		}
+	})},
+	{"accepts-any-rank", "handover-bad", Handover, before(func(x *decision) {
+		if holds(x) && x.in.Snap.Notes.Request.Identity != "" {
+			x.in.Snap.Notes.Request.Key = x.s.Default.Revision
+		}
+	})},
+	{"accepts-expired-request", "handover-bad", Handover, before(func(x *decision) {
+		if r := &x.in.Snap.Notes.Request; holds(x) && r.Identity != "" {
+			r.Seconds = 3600
+		}
+	})},
+	{"releases-after-accepting", "handover", Handover, before(func(x *decision) {
+		if x.s.Phase == core.Draining && x.in.Kind == core.Drained {
+			x.s.Snap.Notes.Request = core.Request{}
+		}
+	})},
+	{"hands-over-own-key", "handover", Handover, after(func(x *decision) {
+		if x.a.Op == core.HandOver {
+			x.a.Record.Key = x.c.Key
+		}
+	})},
+	{"release-keeps-marker", "handover", Handover, after(func(x *decision) {
+		if x.a.Op == core.Release {
+			x.a.Notes.Marker = x.a.Base.Notes.Marker
+		}
+	})},
+	{"marker-while-settling", "upgrade", Settling, after(func(x *decision) {
+		if x.s.Phase == core.Settling && x.a.Op == core.Renew {
+			x.a.Notes.Marker = core.Marker{Identity: x.c.Self, Transitions: x.a.Record.Transitions, Handover: true}
+		}
+	})},
+	{"settling-removes-marker", "mixed", Settling, after(func(x *decision) {
+		if x.a.Op == core.Acquire && x.a.Notes.Marker.Identity != x.c.Self {
+			x.a.Notes.Marker = core.Marker{}
+		}
+	})},
+	{"never-accepts", "handover", Prompt, before(func(x *decision) {
+		if holds(x) {
+			x.in.Snap.Notes.Request = core.Request{}
+		}
+	})},
+	{"requests-without-end", "namesake", Prompt, before(func(x *decision) { x.s.Asking.Ignored = 0 })},
+	{"no-answer-while-draining", "handover", Handover, before(func(x *decision) {
+		if x.s.Phase == core.Draining && !x.s.Drain.Kind.HandsOver() {
+			x.s.Since.Request = x.in.Now.Mono - core.Instant(time.Hour)
+		}
+	})},
+	{"nomination-needs-poll", "handover", Prompt, before(func(x *decision) {
+		if x.in.Kind == core.Seen && x.in.Snap.Notes.Nominated.Identity == x.c.Self {
+			x.ignoreInput()
+		}
+	})},
+	{"no-rank-delay", "upgrade", NoFlapping, before(func(x *decision) { x.c.RankDelay = 0 })},
+	{"hold-ignored", "operator", Orders, before(func(x *decision) { x.in.Snap.Notes.Hold.Seconds = 0 })},
+	{"hold-of-other-term", "operator", Orders, before(func(x *decision) {
+		if h, r := &x.in.Snap.Notes.Hold, x.in.Snap.Record; h.Holder != "" {
+			h.Holder, h.Transitions, h.Seconds = r.Holder, r.Transitions, 3600
+		}
+	})},
+	{"operator-refused", "operator", Orders, before(func(x *decision) {
+		if r := &x.in.Snap.Notes.Request; holds(x) && r.Reason == core.ForOperator {
+			r.Reason = core.ForDefaultRevision
+		}
+	})},
+	{"unfit-campaigns", "operator", Fitness, before(func(x *decision) {
+		if x.s.Phase == core.Following {
+			x.s.Unfit, x.in.Unfit = false, false
+		}
+	})},
+	{"unfit-steps-down", "operator", StepDown, before(func(x *decision) {
+		if x.in.Kind == core.Fitness && x.in.Unfit && x.s.Phase == core.Leading {
+			x.s.Drain.Kind = core.DrainToStepDown
+		}
+	})},
+	{"duplicate-reclaims", "duplicates", NoFlapping, after(func(x *decision) {
+		if x.s.Own.Duplicate && x.s.Phase == core.Following && x.a.Op == core.NoOp && x.s.Flight.Op == core.NoOp {
+			x.s.Own.Duplicate, x.s.BackOff.Until = false, 0
+			x.again()
+		}
+	})},
+	{"equal-key-preempts-back", "external", NoFlapping, before(func(x *decision) { x.s.Displaced.ByEqual = false })},
+	{"preempts-back", "ranked", NoFlapping, around(func(x *decision) { x.s.Displaced.NotBefore = 0 }, func(x *decision) {
+		if x.s.Displaced.NotBefore > x.in.Now.Mono && x.a.Op == core.NoOp {
+			x.s.Displaced.NotBefore = 0
+			x.again()
+		}
+	})},
 }
 
-func handOverBeforeDrain(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Phase == core.Draining && s.Drain.Kind.HandsOver() {
-		s.Alive = false
+// holds reports whether the input shows the candidate as holder.
+func holds(x *decision) bool { return x.in.Snap.Record.Holder == x.c.Self }
+
+// leadOnNomination treats a nomination as the acknowledgement of an own write.
+func leadOnNomination(x *decision) {
+	nominated := x.in.Snap.Notes.Nominated.Identity == x.c.Self && holds(x)
+	if x.in.Kind != core.Seen || !nominated || x.s.Phase != core.Following || x.s.Flight.Op != core.NoOp {
+		return
 	}
-	return c.Step(s, in)
+	x.s.Flight = core.Call{Op: core.Acquire, Sent: x.in.Now, Learned: x.s.Learned, Record: x.in.Snap.Record, Marker: true}
+	x.s.Own.Stamps[0], x.in.Snap.Notes.Nominated = x.in.Snap.Record.Renewed, core.Nomination{}
+	x.s.Earlier.SettleAt = core.Never // the previous leader has drained
+	x.in.Kind, x.in.Result = core.Replied, core.OK
 }
 
-// actsOnNomination takes a nomination for the acknowledgement of a write of its own.
-func actsOnNomination(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	mine := in.Snap.Notes.Nominated.Identity == c.Self && in.Snap.Record.Holder == c.Self
-	if in.Kind == core.Seen && mine && s.Phase == core.Following && s.Flight.Op == core.NoOp {
-		s.Flight = core.Call{Op: core.Acquire, Sent: in.Now, Learned: s.Learned, Record: in.Snap.Record, Marker: true}
-		s.Own.Stamps[0], in.Snap.Notes.Nominated = in.Snap.Record.Renewed, core.Nomination{}
-		s.Earlier.SettleAt = core.Never // who nominated it has ended well
-		in.Kind, in.Result = core.Replied, core.OK
-	}
-	return c.Step(s, in)
-}
-
-// otherTermsRequest heeds a request whomever it is addressed to.
-func otherTermsRequest(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if r := &in.Snap.Notes.Request; r.Identity != "" && in.Snap.Record.Holder == c.Self {
-		r.Holder, r.Transitions = c.Self, in.Snap.Record.Transitions
-	}
-	return c.Step(s, in)
-}
-
-// oldMarkerBelieved takes any marker for the present holder's.
-func oldMarkerBelieved(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if m := &in.Snap.Notes.Marker; m.Identity != "" && in.Snap.Record.Holder != "" {
-		m.Identity, m.Transitions = in.Snap.Record.Holder, in.Snap.Record.Transitions
-	}
-	return c.Step(s, in)
-}
-
-// oldMarkerIgnored overlooks the marker of one of ours that a peer has displaced.
-func oldMarkerIgnored(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if n := &in.Snap.Notes; !names(n.Marker, in.Snap.Record) {
-		n.Marker = core.Marker{}
-	}
-	return c.Step(s, in)
-}
-
-// oldTermAgain goes on with the term that it lost when its own record is back.
-func oldTermAgain() stepper {
+// lostTermResumed continues a lost term when the candidate's own record is back.
+func lostTermResumed() stepper {
 	var lost core.State
 	return func(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 		r := in.Snap.Record
-		back := in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK
-		if back && s.Phase == core.Following && lost.Term != (core.Term{}) && in.Snap.UID == lost.Term.UID &&
+		shown := in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK
+		if shown && s.Phase == core.Following && lost.Term != (core.Term{}) && in.Snap.UID == lost.Term.UID &&
 			r.Holder == c.Self && r.Transitions == lost.Term.Transitions && s.Flight.Op <= core.Read {
 			lost.Flight, lost.Cover = s.Flight, in.Now.Plus(c.Cover)
 			s, lost = lost, core.State{}
@@ -104,197 +172,4 @@ func oldTermAgain() stepper {
 		}
 		return s, a
 	}
-}
-
-// drainsBeforeAccepting takes a request that it would accept for one that it has
-// accepted already.
-func drainsBeforeAccepting(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if r := &in.Snap.Notes.Request; in.Kind == core.Seen && core.Outranks(r.Key, c.Key, s.Default) {
-		r.Accepted = true
-	}
-	return c.Step(s, in)
-}
-
-// unknownHandoverUndone goes on leading when a handover was not answered.
-func unknownHandoverUndone(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	unknown := in.Kind == core.Replied && in.Result == core.Unknown
-	if unknown && s.Phase == core.Releasing && s.Flight.Op == core.HandOver && s.Cover.Left(in.Now) > 0 {
-		s.Phase, s.Drain.Kind, s.Snap.Notes.Request = core.Leading, 0, core.Request{}
-	}
-	return c.Step(s, in)
-}
-
-func preemptsWhoHandsOver(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	in.Snap.Notes.Marker.Handover = false
-	return c.Step(s, in)
-}
-
-func nomineePassedOver(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if n := s.Snap.Notes.Nominated.Identity; n != "" && n != c.Self && n == s.Snap.Record.Holder {
-		s.Since.Record = min(s.Since.Record, in.Now.Mono-core.Instant(c.Retry))
-	}
-	return c.Step(s, in)
-}
-
-func unaskedNominee(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s.Asking.Wanted = true
-	return c.Step(s, in)
-}
-
-// asksOverAnother overlooks a request that stands beside the record of another.
-func asksOverAnother(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if in.Snap.Record.Holder != c.Self {
-		in.Snap.Notes.Request = core.Request{}
-	}
-	return c.Step(s, in)
-}
-
-// acceptsAnybody judges a request as if its challenger were of the default revision.
-func acceptsAnybody(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if in.Snap.Record.Holder == c.Self && in.Snap.Notes.Request.Identity != "" {
-		in.Snap.Notes.Request.Key = s.Default.Revision
-	}
-	return c.Step(s, in)
-}
-
-func acceptsTooLate(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if r := &in.Snap.Notes.Request; in.Snap.Record.Holder == c.Self && r.Identity != "" {
-		r.Seconds = 3600
-	}
-	return c.Step(s, in)
-}
-
-// promiseForgotten releases where it should hand over.
-func promiseForgotten(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Phase == core.Draining && in.Kind == core.Drained {
-		s.Snap.Notes.Request = core.Request{}
-	}
-	return c.Step(s, in)
-}
-
-func ownKeyHandedOver(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s, a := c.Step(s, in)
-	if a.Op == core.HandOver {
-		a.Record.Key = c.Key
-	}
-	return s, a
-}
-
-func markerKeptAtRelease(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s, a := c.Step(s, in)
-	if a.Op == core.Release {
-		a.Notes.Marker = a.Base.Notes.Marker
-	}
-	return s, a
-}
-
-func markerWhileSettling(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s, a := c.Step(s, in)
-	if s.Phase == core.Settling && a.Op == core.Renew {
-		a.Notes.Marker = core.Marker{Identity: c.Self, Transitions: a.Record.Transitions, Handover: true}
-	}
-	return s, a
-}
-
-func settlerRemovesMarker(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s, a := c.Step(s, in)
-	if a.Op == core.Acquire && a.Notes.Marker.Identity != c.Self {
-		a.Notes.Marker = core.Marker{}
-	}
-	return s, a
-}
-
-func neverAccepts(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if in.Snap.Record.Holder == c.Self {
-		in.Snap.Notes.Request = core.Request{}
-	}
-	return c.Step(s, in)
-}
-
-// asksForEver takes a marker for its holder's, however long that does not answer.
-func asksForEver(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s.Asking.Ignored = 0
-	return c.Step(s, in)
-}
-
-// muteWhileDraining leaves what it is asked without an answer while it drains for another
-// reason, and is taken for a peer.
-func muteWhileDraining(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Phase == core.Draining && !s.Drain.Kind.HandsOver() {
-		s.Since.Request = in.Now.Mono - core.Instant(time.Hour)
-	}
-	return c.Step(s, in)
-}
-
-func nomineeWaitsForAPoll(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if in.Kind == core.Seen && in.Snap.Notes.Nominated.Identity == c.Self {
-		in = core.Input{Kind: core.Tick, Now: in.Now}
-	}
-	return c.Step(s, in)
-}
-
-func lowerGoesFirst(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	c.RankDelay = 0
-	return c.Step(s, in)
-}
-
-func preemptsBack(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s.Displaced.NotBefore = 0
-	s, a := c.Step(s, in)
-	if s.Displaced.NotBefore > in.Now.Mono && a.Op == core.NoOp {
-		s.Displaced.NotBefore = 0
-		return c.Step(s, core.Input{Kind: core.Tick, Now: in.Now, Beats: in.Beats})
-	}
-	return s, a
-}
-
-// holdIgnored lets rank count although an operator holds the holder.
-func holdIgnored(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	in.Snap.Notes.Hold.Seconds = 0
-	return c.Step(s, in)
-}
-
-// holdOfAnotherTerm heeds any hold, for as long as it finds one.
-func holdOfAnotherTerm(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if h := &in.Snap.Notes.Hold; h.Holder != "" {
-		h.Holder, h.Transitions, h.Seconds = in.Snap.Record.Holder, in.Snap.Record.Transitions, 3600
-	}
-	return c.Step(s, in)
-}
-
-func operatorRefused(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if in.Snap.Record.Holder == c.Self && in.Snap.Notes.Request.Reason == core.ForOperator {
-		in.Snap.Notes.Request.Reason = core.ForDefaultRevision
-	}
-	return c.Step(s, in)
-}
-
-func unfitCampaigns(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if s.Phase == core.Following {
-		s.Unfit, in.Unfit = false, false
-	}
-	return c.Step(s, in)
-}
-
-// unfitGivesUp releases the lock at once, whoever may be there to take it.
-func unfitGivesUp(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	if in.Kind == core.Fitness && in.Unfit && s.Phase == core.Leading {
-		s.Drain.Kind = core.DrainToStepDown
-	}
-	return c.Step(s, in)
-}
-
-// duplicateTakesBack takes any record in its own name for one that it may reclaim.
-func duplicateTakesBack(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s, a := c.Step(s, in)
-	if s.Own.Duplicate && s.Phase == core.Following && a.Op == core.NoOp && s.Flight.Op == core.NoOp {
-		s.Own.Duplicate, s.BackOff.Until = false, 0
-		return c.Step(s, core.Input{Kind: core.Tick, Now: in.Now})
-	}
-	return s, a
-}
-
-func equalPreemptsBack(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
-	s.Displaced.ByEqual = false
-	return c.Step(s, in)
 }

@@ -40,9 +40,6 @@ type Mode struct {
 	// External: a KeyComparisonFunc judges in place of ranks; in some runs it lets equal
 	// keys beat each other.
 	External bool
-	// Pair: the election moves from one object to another.
-	Pair bool
-	Poor float64 // a process may not write the second one
 
 	OneCycle bool // a lost term ends its process, as client-go's users have it
 
@@ -53,12 +50,7 @@ type Mode struct {
 	WrongClock  float64 // one takes a live holder for gone
 	Loners      float64 // a node's processes do not wait to be named
 
-	// Successors: the lock is a predecessor's, and a node's processes keep it together with others.
-	Successors float64
-	Turns      int // times that one of them only observes for a while
-
 	Peers    float64 // a node runs another elector than ours
-	Maximum  bool    // the lock's count of terms is at its maximum
 	ClientGo bool    // and it is client-go's; otherwise istiod's
 	Convert  float64 // a process that ends is replaced by one of the other kind
 	Inherit  float64 // a process that is killed is, and under its name
@@ -102,7 +94,6 @@ var Modes = []Mode{
 	{Name: "one-sided", Ranked: true, Refusals: 6, Flips: 3, Stops: 3, Labels: 4, Cuts: 3, Forbidden: 0.2, Lag: 0.1},
 	{Name: "refused-bad", Ranked: true, Refusals: 4, Flips: 4, Stops: 4, Edits: 2, Outages: 1, Net: 0.05, Drop: 0.05, Late: 0.05, Forbidden: 0.2, Fail: 0.1, Orders: 2},
 	{Name: "lagging", Ranked: true, Flips: 3, Lag: 0.5, Remote: 0.2},
-	{Name: "maximum", Ranked: true, Maximum: true, Flips: 6, Stops: 6, Orders: 3, Cuts: 2, Net: 0.03, Drop: 0.03, Late: 0.05, Fail: 0.1},
 	{Name: "client-go", Peers: 0.5, ClientGo: true, Convert: 0.3, Stops: 6, Pauses: 3, Outages: 2, Cuts: 2, Net: 0.06, Late: 0.08, Forbidden: 0.15, LateStart: 0.3},
 	{Name: "coordinated", Coordinated: true, Ranked: true, Flips: 4, Wishes: 4, Stops: 6, Labels: 2, LateStart: 0.2},
 	{Name: "coordinator-gone", Coordinated: true, Ranked: true, Silences: 2, Stops: 4},
@@ -111,12 +102,6 @@ var Modes = []Mode{
 		Pauses: 3, Outages: 2, Cuts: 3, Net: 0.06, Lag: 0.1, Forbidden: 0.15, Fail: 0.1, LateStart: 0.2,
 	},
 	{Name: "coordinated-mixed", Coordinated: true, Loners: 0.4, WrongClock: 0.2, Silences: 1, Wishes: 5, Stops: 5, Cuts: 2, Pauses: 2, Net: 0.04, Forbidden: 0.1},
-	{Name: "predecessor", Successors: 0.6, Turns: 5, Ranked: true, Flips: 3, Stops: 8, Labels: 2, LateStart: 0.4, Peers: 0.4},
-	{
-		Name: "predecessor-bad", Successors: 0.6, Turns: 5, Ranked: true, Flips: 3, Stops: 6, Edits: 2, Restores: 1, Pauses: 3, Outages: 3, Cuts: 3,
-		Net: 0.08, Drop: 0.08, Late: 0.1, Forbidden: 0.15, Fail: 0.1, LateStart: 0.3,
-	},
-	{Name: "both-objects", Pair: true, Poor: 0.15, Net: 0.06, Late: 0.1},
 }
 
 // mild reports whether nothing goes wrong but that processes end and come back.

@@ -21,8 +21,6 @@ type node struct {
 	q       *peer
 	retired bool // nothing starts here any more
 	loner   bool // its processes do not wait to be named, where others do
-	// successor: its processes keep the lock together with others.
-	successor bool
 	duplicate bool // its processes have the name of those of another node
 	// drainsFor is how long the next drain takes that keeps the lease; 0: as they do.
 	drainsFor time.Duration
@@ -190,7 +188,6 @@ func (n *node) start() {
 	}
 	n.p = p
 	w.procs = append(w.procs, p)
-	p.beginObserving()
 	w.tracef("%s starts, key %s, rate %.4f, %v", p, p.key, n.clocks.rate, w.timing.lease)
 	p.input(core.Input{Kind: core.Tick}, view{})
 	if w.mode.Ranked {
@@ -208,7 +205,7 @@ func (n *node) config() core.Config {
 		Timing: derive.Timing(core.Timing{Lease: t.lease, Cover: t.cover, Retry: t.retry, SyncWait: n.w.syncWait}, delta),
 	}
 	c.External, c.OneCycle = n.w.mode.External, n.w.mode.OneCycle
-	c.Coordinated, c.Successor = n.coordinated(), n.successor
+	c.Coordinated = n.coordinated()
 	if c.OneCycle {
 		c.Release = n.started%2 == 0
 	}

@@ -30,7 +30,6 @@ type process struct {
 	watching, forbidden bool
 	blind               bool          // it never learns the default revision
 	unfit               bool          // what its check of fitness would say
-	observes, turning   bool          // see turns.go
 	lag                 time.Duration // by which its watch is behind, all the time
 	startedAt           core.Instant
 	watch               int  // which watch counts
@@ -106,10 +105,6 @@ func (p *process) input(in core.Input, v view) {
 	p.apply(a)
 	if w.chance(0.05) {
 		p.apply(a)
-	}
-	if p.s.Phase == core.Done && p.turning && !p.alive {
-		p.nextTurn()
-		return
 	}
 	if p.s.Phase == core.Done && !p.ended {
 		p.n.kill("done: " + string(p.s.Why))
@@ -231,7 +226,7 @@ func (p *process) stop() {
 	p.n.run(func() {
 		if !p.ended {
 			p.w.tracef("%s is told to stop", p)
-			p.stopAsked, p.turning = true, false
+			p.stopAsked = true
 			p.input(core.Input{Kind: core.Stop}, view{})
 		}
 	})

@@ -1,61 +1,49 @@
 package simulation
 
-// event is something that happens at a true time; events of one time happen in the
-// order in which they were planned, so that a run depends on its seed alone.
+import "container/heap"
+
+// event happens at a true time. Events of one time happen in the order in which they were
+// planned, so that a run depends on its seed only.
 type event struct {
 	at   Time
 	seq  uint64
 	what func()
 }
 
-// queue is a binary heap of events, earliest first.
-type queue struct {
-	heap []event
-	seq  uint64
+// events implements heap.Interface, earliest event first.
+type events []event
+
+func (e events) Len() int { return len(e) }
+
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
 }
 
-func (e event) before(f event) bool { return e.at < f.at || e.at == f.at && e.seq < f.seq }
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+
+func (e *events) Push(x any) { *e = append(*e, x.(event)) }
+
+func (e *events) Pop() any {
+	old := *e
+	last := old[len(old)-1]
+	*e = old[:len(old)-1]
+	return last
+}
+
+type queue struct {
+	events events
+	seq    uint64
+}
 
 func (q *queue) push(at Time, what func()) {
 	q.seq++
-	q.heap = append(q.heap, event{at: at, seq: q.seq, what: what})
-	i := len(q.heap) - 1
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !q.heap[i].before(q.heap[parent]) {
-			break
-		}
-		q.heap[i], q.heap[parent] = q.heap[parent], q.heap[i]
-		i = parent
-	}
+	heap.Push(&q.events, event{at: at, seq: q.seq, what: what})
 }
 
-// pop takes out the earliest event; false if there is none.
+// pop removes the earliest event. It returns false if there is none.
 func (q *queue) pop() (event, bool) {
-	if len(q.heap) == 0 {
+	if len(q.events) == 0 {
 		return event{}, false
 	}
-	first := q.heap[0]
-	last := len(q.heap) - 1
-	q.heap[0] = q.heap[last]
-	q.heap[last] = event{}
-	q.heap = q.heap[:last]
-	q.sift()
-	return first, true
-}
-
-func (q *queue) sift() {
-	for i := 0; ; {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(q.heap); child++ {
-			if q.heap[child].before(q.heap[least]) {
-				least = child
-			}
-		}
-		if least == i {
-			return
-		}
-		q.heap[i], q.heap[least] = q.heap[least], q.heap[i]
-		i = least
-	}
+	return heap.Pop(&q.events).(event), true
 }

@@ -44,9 +44,6 @@ func (p *process) sees(v view, maybeOld bool) {
 		p.sights = p.sights[:0] // the one who released had waited for the others
 		return
 	}
-	if p.cfg.Successor && v.term != nil && v.term.kept { // who won it has ended its waiting, and acts with p
-		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term.p != nil && s.term.p.cfg.Successor })
-	}
 	if v.term != nil && v.term.p != p && names(v.snap.Notes.Marker, v.snap.Record) {
 		p.forgetBefore(v.term) // who took the lock from them, and acts, has waited
 	}
@@ -94,9 +91,6 @@ func (p *process) blank() bool { return p.newest == view{} }
 // looks like what one has written oneself; or nobody's, and the marker that tells of
 // an earlier one is one's own.
 func (p *process) harmless(v view) bool {
-	if p.cfg.Successor && v.term.kept {
-		return true // they act with it
-	}
 	if v.term.p == nil && v.snap.Content != core.Unreadable && v.snap.Record.Holder == "" {
 		m := v.snap.Notes.Marker
 		return m == (core.Marker{}) || m.Identity == p.id
@@ -127,13 +121,7 @@ func (p *process) mustWait(now core.Instant) (sight, time.Duration) {
 
 // unknowable reports whether p cannot know that q may act.
 func (p *process) unknowable(q *process) bool {
-	return p.unknowableTerm(q.acting) || p.unknowableWrite(q) || p.unmarked(q.acting)
-}
-
-// unmarked: a peer has taken a lock from those who kept it together, and has released it. No marker was left that would tell p
-// of them, and it has not seen them itself.
-func (p *process) unmarked(t *term) bool {
-	return t != nil && t.kept && t.letGo && !slices.Contains(p.seenTerms, t)
+	return p.unknowableTerm(q.acting) || p.unknowableWrite(q)
 }
 
 // unknowableTerm: somebody removed the record, and p had seen neither that term nor

@@ -99,13 +99,3 @@ func (n *node) trouble() bool {
 	}
 	return false
 }
-
-// startAtTheMaximum leaves a lock behind whose count of terms has come to its end.
-func (w *world) startAtTheMaximum() {
-	v := view{snap: core.Snapshot{
-		Exists: true, UID: core.UID{First: "uid-old"}, Content: core.Readable,
-		Record: core.Record{Lease: time.Second, Acquired: 1e6, Renewed: 1e6, Transitions: 1<<31 - 1},
-	}, released: true}
-	v.snap.Sum = sum(v.snap)
-	w.store.commit(v)
-}

@@ -26,7 +26,6 @@ type term struct {
 	wiped       bool           // and it was another peer's that held it
 	named       bool           // nobody's yet: a coordinator has named a holder over what was there
 	namesake    bool           // a peer's, and the marker of one of ours that had its name stands beside it
-	kept        bool           // nobody's of them alone: successors keep the lock together
 }
 
 // view is the lock as an answer or a watch event shows it, with the truth behind it,
@@ -136,7 +135,6 @@ func (s *store) write(c *call) (core.Result, view) {
 	next := view{snap: core.Snapshot{
 		Exists: true, UID: now.snap.UID, Content: core.Readable, Record: c.record, Notes: c.notes,
 	}}
-	next.snap.Successor, next.snap.Notes.Successor = c.notes.Successor, false
 	next.foreign = now.foreign
 	if next.snap.Strategy = now.snap.Strategy; now.snap.Preferred != c.record.Holder {
 		next.snap.Preferred = now.snap.Preferred
@@ -163,10 +161,6 @@ func (s *store) write(c *call) (core.Result, view) {
 
 // attribute says whose record the write leaves behind.
 func (s *store) attribute(c *call, now view, next *view) {
-	if kept(c.record, c.notes.Successor) {
-		s.attributeKept(now, next)
-		return
-	}
 	if now.term != nil && now.term.p != c.p && c.op != core.Ask {
 		now.term.disturbed = true
 		now.term.duplicated = now.term.duplicated || now.term.id == c.p.id && now.term.p != nil && !now.term.p.ended
@@ -187,21 +181,6 @@ func (s *store) attribute(c *call, now view, next *view) {
 	}
 	if next.term != nil && names(c.notes.Marker, c.record) {
 		next.term.marked = true
-	}
-}
-
-// attributeKept: the record is of all who keep it, from when the first has written it.
-func (s *store) attributeKept(now view, next *view) {
-	if kept(now.snap.Record, now.snap.Successor) {
-		next.term = now.term
-		return
-	}
-	if now.term != nil {
-		now.term.disturbed = true
-	}
-	next.term = &term{id: core.Successors, kept: true, history: now.history, clean: now.released}
-	if !now.released {
-		next.term.prev = now.term
 	}
 }
 
@@ -228,14 +207,7 @@ func (s *store) foreignEdit(v view, removes bool) view {
 	if v.snap.Exists {
 		v.snap.Sum = sum(v.snap)
 	}
-	return s.commit(s.noted(v))
-}
-
-// noted is v with a successor's note that still names its term: others leave it where it is.
-func (s *store) noted(v view) view {
-	was, is := s.now.snap.Record, v.snap.Record
-	v.snap.Successor = v.snap.Successor && v.snap.Content == core.Readable && was.Holder == is.Holder && was.Transitions == is.Transitions
-	return v
+	return s.commit(v)
 }
 
 // restore puts an older state back: a new history begins at its version.
@@ -280,9 +252,6 @@ func (s *store) historyOf(t *term) int {
 func uid(n int) core.UID {
 	return core.UID{First: "uid-" + string(rune('a'+n%26)) + string(rune('a'+n/26%26))}
 }
-
-// kept reports whether a record is the one that all successors keep.
-func kept(r core.Record, bySuccessor bool) bool { return bySuccessor && r.Holder == core.Successors }
 
 // names reports whether the marker is that of the record's holder and term.
 func names(m core.Marker, r core.Record) bool {

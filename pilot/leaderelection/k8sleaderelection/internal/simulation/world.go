@@ -97,9 +97,6 @@ func Run(o Options) Result {
 		w.mode = *o.Mode
 	}
 	w.result = Result{Seed: o.Seed, Mode: w.mode.Name}
-	if w.mode.Pair {
-		return w.runPair()
-	}
 	w.timing = timings[0]
 	if w.rng.IntN(4) == 0 {
 		w.timing = timings[1]
@@ -133,18 +130,12 @@ func Run(o Options) Result {
 
 // build makes the machines. Some are fast, some slow, and none agrees on the time.
 func (w *world) build() {
-	if w.mode.Maximum {
-		w.startAtTheMaximum()
-	}
 	if w.mode.Ranked {
 		w.defaultRevision = core.DefaultRevision{Synced: true, Revision: w.revision()}
 	}
 	for i := range 3 + w.rng.IntN(3) {
 		n := w.newNode()
-		switch {
-		case w.chance(w.mode.Successors):
-			n.successor = true
-		case i > 0 && w.chance(w.mode.Peers):
+		if i > 0 && w.chance(w.mode.Peers) {
 			n.kind = w.mode.peerKind()
 		}
 		n.loner = i > 0 && w.chance(w.mode.Loners)
@@ -245,7 +236,6 @@ func (w *world) beginCalm() {
 		if n.p == nil {
 			continue
 		}
-		n.p.leadsOwn()
 		w.fitness(n.p, false)
 		if !n.p.watching && !n.p.forbidden {
 			n.p.openWatch(true)
