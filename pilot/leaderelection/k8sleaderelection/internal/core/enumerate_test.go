@@ -7,88 +7,6 @@ import (
 	"time"
 )
 
-// testConfig is the 15/10/2 timing, with names as short as traces like them.
-func testConfig() Config {
-	return Config{
-		Self: "a", Key: "stable", Ranked: true, Release: true,
-		Timing: Timing{
-			Lease: 15 * time.Second, Cover: 10 * time.Second, Retry: 2 * time.Second,
-			CallTimeout: 4 * time.Second, DrainLimit: 4 * time.Second, StopLimit: 30 * time.Second,
-			PeerGrace: 5 * time.Second, RankDelay: 25 * time.Millisecond,
-		},
-	}
-}
-
-// testNow leaves room for instants before it.
-var testNow = Moment{Mono: Instant(time.Hour), Boot: int64(2 * time.Hour), Wall: 1_780_000_000e9}
-
-// testSnapshots is one lock of each kind that a candidate named a can meet.
-func testSnapshots() map[string]Snapshot {
-	record := func(holder, key string) Record {
-		return Record{Holder: holder, Key: key, Lease: 15 * time.Second, Acquired: 5e6, Renewed: 7e6, Transitions: 3}
-	}
-	lock := func(r Record, n Notes) Snapshot {
-		return Snapshot{Exists: true, UID: UID{First: "u"}, Version: 20, Content: Readable, Sum: 1, Record: r, Notes: n}
-	}
-	marker := func(id string, transitions int) Notes {
-		return Notes{Marker: Marker{Identity: id, Transitions: transitions}}
-	}
-	asked := func(accepted bool) Notes {
-		n := marker("a", 3)
-		n.Request = Request{Identity: "b", Key: "canary", Holder: "a", Transitions: 3, Seconds: 15, Accepted: accepted}
-		return n
-	}
-	handsOver := marker("b", 3)
-	handsOver.Marker.Handover = true
-	hold := func(holder string) Hold {
-		return Hold{Holder: holder, Transitions: 3, Seconds: 10, Requester: "operator", Reason: HoldForPause}
-	}
-	operator := func(identity string) Notes {
-		n := asked(false)
-		n.Request.Identity, n.Request.Reason, n.Request.HoldSeconds = identity, ForOperator, 60
-		return n
-	}
-	unfit, paused, pausedAsked, pausedPeer := handsOver, handsOver, asked(false), Notes{Hold: hold("b")}
-	unfit.Marker.Unfit = true
-	paused.Hold, pausedAsked.Hold = hold("b"), hold("a")
-	half := func(s Snapshot) Snapshot { s.Halves = InFirst; return s }
-	before15 := func(s Snapshot) Snapshot { s.Version = 14; return s } // an older state than the term's first write
-	untouched := func(r Record) Record { r.Renewed = r.Acquired; return r }
-	nominatedByOperator := Notes{Nominated: Nomination{Identity: "a", Transitions: 3}, Hold: hold("a")}
-	nominatedByOperator.Hold.Reason = HoldForTransfer
-	return map[string]Snapshot{
-		"equal, unfit":           lock(record("b", "stable"), unfit),
-		"lower, held":            lock(record("b", "canary"), paused),
-		"lower, unmarked, held":  lock(record("b", "canary"), pausedPeer),
-		"mine, asked, held":      lock(record("a", "stable"), pausedAsked),
-		"mine, to transfer":      lock(record("a", "stable"), operator("b")),
-		"mine, to step down":     lock(record("a", "stable"), operator("")),
-		"transferred to me":      lock(untouched(record("a", "stable")), nominatedByOperator),
-		"lower, hands over":      lock(record("b", "canary"), handsOver),
-		"mine, asked":            lock(record("a", "stable"), asked(false)),
-		"mine, accepted":         lock(record("a", "stable"), asked(true)),
-		"absent":                 {Version: 20},
-		"no record":              {Exists: true, UID: UID{First: "u"}, Version: 20},
-		"no record, marker left": {Exists: true, UID: UID{First: "u"}, Version: 20, Notes: marker("b", 3)},
-		"unreadable":             {Exists: true, UID: UID{First: "u"}, Version: 20, Content: Unreadable, Sum: 2},
-		"free":                   lock(record("", ""), Notes{}),
-		"free, marker left":      lock(record("", ""), marker("b", 2)),
-		"free, own marker left":  lock(record("", ""), marker("a", 2)),
-		"mine":                   lock(record("a", "stable"), marker("a", 3)),
-		"mine, in one of two":    half(lock(record("a", "stable"), marker("a", 3))),
-		"mine, from before":      before15(lock(record("a", "stable"), marker("a", 3))),
-		"mine, unmarked":         lock(record("a", "stable"), Notes{}),
-		"mine, other's marker":   lock(record("a", "stable"), marker("b", 2)),
-		"equal":                  lock(record("b", "stable"), marker("b", 3)),
-		"equal, unmarked":        lock(record("b", "stable"), Notes{}),
-		"lower":                  lock(record("b", "canary"), marker("b", 3)),
-		"lower, unmarked":        lock(record("b", "canary"), Notes{}),
-		"peer, marker left":      lock(record("istiod", "stable"), marker("b", 2)),
-		"nominated":              lock(untouched(record("b", "stable")), Notes{Nominated: Nomination{Identity: "b", Transitions: 3}}),
-		"nominated me":           lock(untouched(record("a", "stable")), Notes{Nominated: Nomination{Identity: "a", Transitions: 3}}),
-	}
-}
-
 // stage is a phase, and how far its term has come to its end.
 type stage struct {
 	phase Phase
@@ -201,7 +119,6 @@ func TestDecideEnumerated(t *testing.T) {
 			}
 		}
 		each(testSnapshots(), c.enumerate)
-		each(successorSnapshots(), c.enumerateSuccessor)
 		each(coordinatedSnapshots(), c.enumerateCoordinated)
 	})
 	if !t.Failed() && visitEvery == 1 {
@@ -255,42 +172,6 @@ func states(start State, visit func(*State)) {
 	set(0)
 }
 
-// TestWrong shows that the enumeration can fail.
-func TestWrong(t *testing.T) {
-	c := testConfig()
-	leading := State{
-		Phase: Leading, Known: Current, Alive: true, Marked: true, Snap: testSnapshots()["mine"],
-		Own: Own{Stamps: [4]Stamp{7e6}}, Term: Term{UID: UID{First: "u"}, Transitions: 3, Token: 15}, Cover: testNow.Plus(time.Second),
-	}
-	good := Action{Why: Holding, Work: true, Gate: leading.Cover, Wake: leading.Cover.Mono}
-	if why := c.wrong(leading, good); why != "" {
-		t.Fatalf("a good action is called wrong: %s", why)
-	}
-	lost, following := leading, leading
-	lost.Phase, lost.Drain.Lost = Draining, CoverLost
-	following.Phase, following.Alive, following.Earlier.Until = Following, false, Never
-	asleep, open, sends, early := good, good, good, Action{Why: Free, Wake: Never}
-	asleep.Wake = testNow.Mono
-	open.Work = false
-	sends.Op, sends.Base, sends.Record = Renew, leading.Snap, leading.Snap.Record
-	early = early.write(Acquire, following.Snap, Record{Holder: c.Self, Key: c.Key, Lease: c.Lease, Transitions: 4}, Notes{Marker: Marker{Identity: c.Self, Transitions: 4}})
-	for _, bad := range []struct {
-		s    State
-		a    Action
-		want string
-	}{
-		{leading, open, "work is wanted in Leading, and only there"},
-		{lost, open, "the gate is open without a right to act"},
-		{leading, asleep, "a wake-up in the past with nothing to do: a hot loop"},
-		{leading, sends, "a write that changes nothing"},
-		{following, early, "a marker although an earlier holder may act"},
-	} {
-		if why := c.wrong(bad.s, bad.a); why != bad.want {
-			t.Errorf("wrong says %q, want %q", why, bad.want)
-		}
-	}
-}
-
 // wrong says what about an action must not be, or nothing.
 func (c Config) wrong(s State, a Action) string {
 	now := testNow.Mono
@@ -325,9 +206,6 @@ func (c Config) wrongWrite(s State, a Action) string {
 	}
 	mine := s.Snap.Held() && s.Snap.Record.Holder == c.Self
 	marked := a.Notes.Marker.names(a.Record)
-	if a.Record.Holder == Successors {
-		return c.wrongKept(s, a)
-	}
 	switch {
 	case a.Base != s.Snap || s.Known == Unread || s.Known.Outdated() && !(a.Op == Renew && s.Effort.Reads.Fails > 0):
 		return "a write that is not decided on the newest snapshot"
@@ -339,12 +217,6 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return "a write in another name than one's own"
 	case a.Record.Renewed == s.Snap.Record.Renewed:
 		return "a write that changes nothing"
-	case s.Snap.bySuccessors() && c.Successor:
-		return "a record that all keep is taken, or given up"
-	case a.Notes.Successor != (c.Successor && a.Op != Release):
-		return "a write that does not say whose it is"
-	case c.Successor && marked:
-		return "a successor's marker, which says that it acts by its own name"
 	case a.Op == Acquire && c.Coordinated && !mine && testNow.Mono < c.uncoordinatedFrom(s):
 		return "one that was not named takes the lock"
 	case a.Op == Acquire && s.Unfit && s.Phase == Following:
@@ -361,6 +233,74 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return "a leader's renewal without its marker"
 	case a.Op == Release && (!mine || s.Alive || s.Own.Duplicate || a.Record.Holder != "" || a.Notes != Notes{}):
 		return "a release of what is not one's own, or of what runs"
+	}
+	return ""
+}
+
+// coordinatedSnapshots is a lock of each kind that one meets whose holder a coordinator chooses.
+func coordinatedSnapshots() map[string]Snapshot {
+	all := map[string]Snapshot{}
+	for name, of := range map[string]string{
+		"coordinated, free": "free", "coordinated, absent": "absent", "coordinated, mine": "mine", "coordinated, mine, asked": "mine, asked",
+		"coordinated, lower, hands over": "lower, hands over", "named me": "nominated me", "named another": "nominated",
+	} {
+		s := testSnapshots()[of]
+		s.Strategy = s.Exists
+		s.Notes.Nominated.Uncounted = s.Notes.Nominated != Nomination{}
+		all[name] = s
+	}
+	preferred := all["coordinated, mine"]
+	preferred.Preferred = "b"
+	all["another is preferred"] = preferred
+	return all
+}
+
+// enumerateCoordinated is enumerate for one that waits to be named and, where that has something to do, for one that does not.
+func (c Config) enumerateCoordinated(t *testing.T, snap Snapshot) transitions {
+	waits := c
+	waits.Coordinated = true
+	found := waits.enumerate(t, snap)
+	if snap.Preferred != "" {
+		found.add(c.enumerate(t, snap))
+	}
+	return found
+}
+
+func (c Config) wrongAsk(s State, a Action) string {
+	r := a.Notes.Request
+	switch {
+	case c.Coordinated && testNow.Mono < c.uncoordinatedFrom(s):
+		return "a request beside a coordinator"
+	case s.Phase != Following || a.Record != s.Snap.Record || a.Notes.Marker != s.Snap.Notes.Marker:
+		return "a request that changes more than the request"
+	case r.Identity != c.Self || r.Holder != s.Snap.Record.Holder || r.Transitions != s.Snap.Record.Transitions || r.Accepted:
+		return "a request in another name, or to another term"
+	case s.Unfit:
+		return "one that is unfit asks for the lock"
+	case s.Snap.Notes.Marker.Unfit:
+		return ""
+	case !Outranks(c.Key, s.Snap.Record.Key, s.Default):
+		return "a request without rank"
+	case testNow.Mono < s.holdEnds():
+		return "a request against an operator's hold"
+	}
+	return ""
+}
+
+func (c Config) wrongHandOver(s State, a Action) string {
+	r := c.successor(s, testNow.Mono)
+	switch {
+	case r.Identity == "" || !c.Coordinated && r != s.Snap.Notes.Request || r != s.Snap.Notes.Request && r.Identity != s.Snap.Preferred:
+		return "a handover to somebody who is not wanted"
+	case s.Phase != Releasing || s.Alive || !c.ours(s):
+		return "a handover of what is not one's own, or of what runs"
+	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Notes.Nominated != Nomination{Identity: r.Identity, Transitions: a.Record.Transitions} ||
+		a.Notes.Marker != Marker{} || a.Notes.Request != Request{}:
+		return "a handover to somebody who did not ask"
+	case a.Notes.Hold != (Hold{}) && (r.Reason != ForOperator || !a.Notes.Hold.names(a.Record)):
+		return "a hold that no operator asked for"
+	case a.Record.Transitions <= s.Snap.Record.Transitions:
+		return "a handover that does not count a term"
 	}
 	return ""
 }

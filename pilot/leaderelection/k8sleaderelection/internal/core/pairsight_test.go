@@ -2,9 +2,8 @@ package core
 
 import "testing"
 
-// A leader has written its record twice to both objects, the second time with another hold or none; others
-// may have put a hold of their own, or a label, on either.
-func TestWhoseHoldCounts(t *testing.T) {
+// A leader has written its record twice to both objects. Others may have written a hold or a label to either.
+func TestNoteFrom_OwnWrites(t *testing.T) {
 	none, old, set := Hold{}, Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b", Seconds: 5}
 	first, second := Record{Holder: "b", Renewed: 1e6}, Record{Holder: "b", Renewed: 2e6}
 	object := func(version uint64, r Record, h Hold) Snapshot {
@@ -44,8 +43,7 @@ func TestWhoseHoldCounts(t *testing.T) {
 	}
 }
 
-// What the holder took away between its two writes of one record is gone.
-func TestAHoldThatWasTakenAwayBetweenTwoWritesIsGone(t *testing.T) {
+func TestNoteFrom_RemovedBetweenWrites(t *testing.T) {
 	r, hold := Record{Holder: "b", Renewed: 2e6}, Hold{Holder: "b", Seconds: 9}
 	v := PairSight{}.Sends(Primary, r, Notes{Hold: hold}).Sends(Secondary, r, Notes{})
 	v.Primary = Snapshot{Exists: true, Content: Readable, Version: 5, Record: r, Notes: Notes{Hold: hold}}
@@ -55,9 +53,8 @@ func TestAHoldThatWasTakenAwayBetweenTwoWritesIsGone(t *testing.T) {
 	}
 }
 
-// What the holder's last write has left stays its own while later ones do not arrive: a label beside
-// it is not newer than the order on the other object.
-func TestWhatStandsStaysTheHoldersOwn(t *testing.T) {
+// The stored write stays the own one while later writes do not arrive.
+func TestNoteFrom_UnacknowledgedWrites(t *testing.T) {
 	record := func(n Stamp) Record { return Record{Holder: "b", Renewed: n * 1e6} }
 	hold, resumed := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b"}
 	for _, ordered := range []Half{Primary, Secondary} {
@@ -84,9 +81,8 @@ func TestWhatStandsStaysTheHoldersOwn(t *testing.T) {
 	}
 }
 
-// An order that was written to both objects arrives late on the one, when the next has replaced it on
-// the other already: that is older news. Once the holder has written both, the same again is a new one.
-func TestAnOrderThatArrivesLate(t *testing.T) {
+// A hold that was written to both objects arrives late on one, after it was replaced on the other.
+func TestNoteFrom_LateEvent(t *testing.T) {
 	old, both, next := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b"}, Hold{Holder: "b", Seconds: 5}
 	for _, late := range []Half{Primary, Secondary} {
 		version := uint64(0)
@@ -121,8 +117,7 @@ func TestAnOrderThatArrivesLate(t *testing.T) {
 	}
 }
 
-// Whoever has written nothing goes by what is there, and what is newer.
-func TestWhoseHoldCountsForOthers(t *testing.T) {
+func TestNoteFrom_WithoutOwnWrites(t *testing.T) {
 	hold, other := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b"}
 	for _, c := range []struct {
 		primary, secondary Hold
@@ -145,7 +140,6 @@ func TestWhoseHoldCountsForOthers(t *testing.T) {
 	}
 }
 
-// What one answer shows does not take back what another has shown.
 func TestPairSight(t *testing.T) {
 	at := func(version uint64) Snapshot { return Snapshot{Exists: version > 0, Version: version} }
 	v, taken := PairSight{}.Read(Primary, at(10), 0)
@@ -181,9 +175,8 @@ func TestPairSight(t *testing.T) {
 	}
 }
 
-// The second write carries what others have put on the secondary meanwhile, if it renews, and nothing that the
-// primary has shown to be replaced.
-func TestWhatTheSecondWriteCarries(t *testing.T) {
+// The second write of a renewal keeps annotations that others wrote to the secondary object.
+func TestPairWrite_Carried(t *testing.T) {
 	r := Record{Holder: "b", Renewed: 1e6, Transitions: 3}
 	object := func(n Notes) Snapshot { return Snapshot{Exists: true, Content: Readable, Record: r, Notes: n} }
 	old, set := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b", Seconds: 5}

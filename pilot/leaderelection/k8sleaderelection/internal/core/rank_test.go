@@ -10,9 +10,8 @@ var rankDefaults = []DefaultRevision{
 	{Synced: true, Revision: "canary"}, {Synced: true, Revision: "gone"}, {Revision: "stable"},
 }
 
-// TestRankHasNoCycle walks every path of "outranks" between all keys: none comes
-// back to where it began, whatever the default is.
-func TestRankHasNoCycle(t *testing.T) {
+// It follows every path of Outranks between all keys.
+func TestRank_NoCycle(t *testing.T) {
 	for _, def := range rankDefaults {
 		for _, start := range rankKeys {
 			reached := map[string]bool{}
@@ -58,6 +57,9 @@ func TestOutranks(t *testing.T) {
 		{"stable", "canary", DefaultRevision{Synced: true}, false},
 		{"stable", "canary", DefaultRevision{Revision: "stable"}, false},
 		{"stable", "^stable", DefaultRevision{}, true},
+		{"stable", "^canary", DefaultRevision{}, false},
+		{"", "canary", DefaultRevision{Synced: true}, false},
+		{"^", "stable", DefaultRevision{Synced: true}, false},
 	} {
 		if got := Outranks(c.ours, c.theirs, c.def); got != c.want {
 			t.Errorf("Outranks(%q, %q, %+v) = %v, want %v", c.ours, c.theirs, c.def, got, c.want)

@@ -24,8 +24,7 @@ func (d decided) check(t *testing.T, name string, a Action) {
 	}
 }
 
-// What a follower waits for, and what it calls that.
-func TestWhatAFollowerWaitsFor(t *testing.T) {
+func TestFollower_Waits(t *testing.T) {
 	const free, lower, mine = "free", "lower, unmarked", "mine"
 	for name, x := range map[string]struct {
 		lock   string
@@ -76,9 +75,8 @@ func TestWhatAFollowerWaitsFor(t *testing.T) {
 // unsynced waits for the default for 3 s more.
 func unsynced(_ *Config, s *State) { s.Default, s.SyncBy = DefaultRevision{}, seconds(3) }
 
-// A nominee that did not ask, or does not want the lock now, passes it on; not while somebody
-// may act in it. That others use the stamps that it has used does not make it its own.
-func TestWhatIsDoneWithALockThatNobodyAskedFor(t *testing.T) {
+// A nominee that did not send a request, or does not want the lock now, releases it, unless an earlier holder may act.
+func TestNominee_Unrequested(t *testing.T) {
 	for name, x := range map[string]struct {
 		lock   string
 		change func(*State)
@@ -104,8 +102,7 @@ func TestWhatIsDoneWithALockThatNobodyAskedFor(t *testing.T) {
 	}
 }
 
-// When a challenger asks, and when it looks for the answer.
-func TestWhenAChallengerAsks(t *testing.T) {
+func TestChallenger_Requests(t *testing.T) {
 	const stands = "stands"
 	ours := func(s *Snapshot) {
 		s.Notes.Request = Request{Identity: "a", Key: "stable", Holder: "b", Transitions: 3, Seconds: 9}
@@ -143,9 +140,7 @@ func TestWhenAChallengerAsks(t *testing.T) {
 	}
 }
 
-// When a holder writes: a RetryPeriod after its last write was sent, and one that settles
-// as soon as it may act, if that is earlier.
-func TestWhenAHolderWrites(t *testing.T) {
+func TestHolder_Writes(t *testing.T) {
 	for name, x := range map[string]struct {
 		phase  Phase
 		change func(*State)
@@ -177,8 +172,128 @@ func TestWhenAHolderWrites(t *testing.T) {
 	}
 }
 
-// cannotRead needs a read, which may be tried in a second, and a renewal is due.
+// It shows the earliest time to acquire a lock, the reason, and when the candidate may then act (rules 4, 6, 7 and 8 of handovers),
+// for a candidate of the default revision and for another.
+func TestOpening(t *testing.T) {
+	const never, at0 = -1, 0
+	for _, rule := range []struct {
+		lock string
+		// why, open and act for a candidate of the default revision
+		why       Reason
+		open, act float64
+		// the same for a candidate of another revision
+		lowWhy          Reason
+		lowOpen, lowAct float64
+	}{
+		{"absent", Created, at0, at0, Created, 0.025, at0},
+		{"no record", Filled, at0, at0, Filled, 0.025, at0},
+		{"free", Free, at0, at0, Free, 0.025, at0},
+		{"free, own marker left", Free, at0, at0, Free, 0.025, at0},
+		// Rule 6: a marker of another term is evidence, released lock or not. Who would
+		// have to settle leaves the lock for a RetryPeriod to whoever would not.
+		{"free, marker left", Free, 2, 15, Free, 2, 15},
+		{"no record, marker left", Filled, 2, 15, Filled, 2, 15},
+		{"peer, marker left", Expired, 15, 20, Expired, 15.025, 20},
+		{"unreadable", Replaced, 15, 15, Replaced, 15.025, 15},
+		// Rule 7: one's own name, with a marker and without.
+		{"mine", Reclaimed, at0, at0, Reclaimed, at0, at0},
+		{"mine, unmarked", Reclaimed, at0, 15, Reclaimed, at0, 15},
+		{"mine, other's marker", Reclaimed, at0, 15, Reclaimed, at0, 15},
+		// Rule 4: a nominee that does not come.
+		{"nominated", Nominated, 2, at0, Nominated, 2.025, at0},
+		{"equal", Expired, 15, 15, Expired, 15.025, 15},
+		{"equal, unmarked", Expired, 15, 20, Expired, 15.025, 20},
+		// Rule 6: rank goes before, and settles; with PeerGrace for who has no marker.
+		{"lower", Preempted, at0, 15, Expired, 15.025, 15},
+		{"lower, unmarked", Preempted, at0, 20, Expired, 15.025, 20},
+		// Rule 9: while an operator's hold stands, rank does not count.
+		{"lower, unmarked, held", Preempted, 10, 20, Expired, 15.025, 20},
+	} {
+		snap := testSnapshots()[rule.lock]
+		check := func(key string, why Reason, open, act float64) {
+			t.Helper()
+			c := testConfig()
+			c.Key = key
+			s := follower(c, snap, "stable")
+			at, gotWhy := c.opening(s)
+			if gotWhy != why || max(at, testNow.Mono) != seconds(open) {
+				t.Errorf("%s, seen by %s: opens %v after the sight because %s, want %vs because %s",
+					rule.lock, key, testNow.Mono.Until(at), gotWhy, open, why)
+			}
+			if got := max(c.settledAt(s), testNow.Mono); got != seconds(act) {
+				t.Errorf("%s, seen by %s: may act %v after the sight, want %vs", rule.lock, key, testNow.Mono.Until(got), act)
+			}
+		}
+		check("stable", rule.why, rule.open, rule.act)
+		check("canary", rule.lowWhy, rule.lowOpen, rule.lowAct)
+	}
+}
+
+// The lease of a release is as short as possible, because peers wait for it.
+func TestRelease_Record(t *testing.T) {
+	s := ours(seenAt(0, lock("mine")), Releasing)
+	want := Record{Lease: time.Second, Acquired: nowStamp, Renewed: nowStamp, Transitions: 3}
+	a := testConfig().decide(s, testNow)
+	if a.Op != Release || a.Record != want || a.Notes != (Notes{}) || a.Base != s.Snap {
+		t.Errorf("%+v", a)
+	}
+	for next, want := range map[float64]Op{-1: Release, 0: Release, 1: NoOp} {
+		s.Effort.Writes.Next = seconds(next)
+		if a := testConfig().decide(s, testNow); a.Op != want || a.Op == NoOp && a.Wake != seconds(next) {
+			t.Errorf("writes are held back until %v: %s", next, call(a))
+		}
+	}
+}
+
+// The lease of a nomination differs from the own lease of the nominee, so that its first write changes the record.
+func TestHandover_Record(t *testing.T) {
+	c := testConfig()
+	for name, x := range map[string]struct {
+		lock Snapshot
+		hold Hold
+	}{
+		"to a challenger": {lock("mine, accepted"), Hold{}},
+		"an operator's": {
+			lock("mine, to transfer", asked(func(r *Request) { r.Requester, r.Note = "kubectl", "maintenance" })),
+			Hold{Holder: "b", Transitions: 4, Seconds: 60, Requester: "kubectl", Reason: HoldForTransfer, Note: "maintenance"},
+		},
+		"an operator's, for no time": {
+			lock("mine, to transfer", asked(func(r *Request) { r.HoldSeconds = 0 })),
+			Hold{Holder: "b", Transitions: 4, Seconds: 1, Reason: HoldForTransfer},
+		},
+	} {
+		s := ours(seenAt(0, x.lock), Releasing)
+		s.Count = 3
+		a := c.decide(s, testNow)
+		want := Record{Holder: "b", Key: "canary", Lease: 16 * time.Second, Acquired: nowStamp, Renewed: nowStamp, Transitions: 4}
+		if a.Op != HandOver || a.Record != want || a.Notes != (Notes{Nominated: Nomination{Identity: "b", Transitions: 4}, Hold: x.hold}) {
+			t.Errorf("%s: %s %+v with %+v", name, a.Op, a.Record, a.Notes)
+		}
+	}
+}
+
+func TestHandsOver(t *testing.T) {
+	for name, x := range map[string]struct {
+		change func(*Config, *State)
+		want   bool
+	}{
+		"ranked":           {func(*Config, *State) {}, true},
+		"ranked, unsynced": {func(_ *Config, s *State) { s.Default.Synced = false }, false},
+		"external":         {func(c *Config, _ *State) { c.Ranked, c.External = false, true }, false},
+		"external, unfit":  {func(c *Config, s *State) { c.Ranked, c.External, s.Unfit = false, true, true }, true},
+		"unranked":         {func(c *Config, s *State) { c.Ranked, s.Default.Synced = false, false }, true},
+	} {
+		c, s := testConfig(), seenAt(0, lock("mine"))
+		x.change(&c, &s)
+		if got := c.handsOver(s); got != x.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// cannotRead makes a read due in one second and a renewal due now.
 func cannotRead(s *State) {
-	s.Known, s.Own.Renewed = Behind, seconds(-3)
+	s.Known = Behind
+	s.Own.Renewed = seconds(-3)
 	s.Effort.Reads = Effort{Fails: 2, Next: testNow.Mono.After(time.Second), Last: testNow.Mono}
 }

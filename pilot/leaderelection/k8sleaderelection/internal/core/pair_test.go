@@ -112,8 +112,7 @@ func wants(p Pair, shown shown) (broken []string) {
 	return broken
 }
 
-// Every pair is shown as it must be, to whoever looks.
-func TestEveryPair(t *testing.T) {
+func TestPair_Enumerated(t *testing.T) {
 	n := everyPair(func(name string, p Pair) {
 		shown := asShown(p.Shown("me"))
 		for _, what := range wants(p, shown) {
@@ -127,58 +126,8 @@ func TestEveryPair(t *testing.T) {
 	t.Logf("%d pairs", n)
 }
 
-// A rule that nothing can break proves nothing: each way to show a pair wrongly breaks one.
-func TestEveryPairShownWrongly(t *testing.T) {
-	for name, wrong := range map[string]func(Pair) shown{
-		"the primary alone counts":   func(Pair) shown { return shown{Primary, false} },
-		"the secondary alone counts": func(Pair) shown { return shown{Secondary, false} },
-		"the newer counts":           func(p Pair) shown { return shown{p.newer(), false} },
-		"one is enough": func(p Pair) shown {
-			h, _ := p.Shown("me")
-			return shown{h, true}
-		},
-		"both are never enough": func(p Pair) shown {
-			h, _ := p.Shown("me")
-			return shown{h, false}
-		},
-		"whoever is free counts": func(p Pair) shown {
-			for _, h := range []Half{Primary, Secondary} {
-				if p.Of(h).presence() == ended {
-					return shown{h, false}
-				}
-			}
-			return asShown(p.Shown("me"))
-		},
-		"the order is the other": func(p Pair) shown {
-			h, both := Pair{p.Secondary, p.Primary}.Shown("me")
-			if both {
-				return shown{h, both}
-			}
-			return shown{h.Other(), false}
-		},
-		"oneself counts": func(p Pair) shown {
-			if p.Primary.presence() == alone && p.Primary.Record.Holder == "me" {
-				return shown{Primary, false}
-			}
-			return asShown(p.Shown("me"))
-		},
-	} {
-		caught := map[string]bool{}
-		everyPair(func(_ string, p Pair) {
-			for _, what := range wants(p, wrong(p)) {
-				caught[what] = true
-			}
-		})
-		if len(caught) == 0 {
-			t.Errorf("%s: no rule is broken", name)
-		}
-	}
-}
-
-// The second write never goes over what has come since, unless that is of an earlier term than
-// a claim of one's own: neither over another object, nor over a holder that needs it alone, nor
-// over what cannot be read.
-func TestEverySecondWrite(t *testing.T) {
+// The second write does not overwrite what changed since, except an earlier term than an own claim.
+func TestPairWrite_SecondEnumerated(t *testing.T) {
 	n, over := 0, 0
 	everyPair(func(base string, p Pair) {
 		if p.Primary.Version != 5 {
@@ -215,4 +164,27 @@ func TestEverySecondWrite(t *testing.T) {
 		}
 	})
 	t.Logf("%d second writes, %d over something that has changed", n, over)
+}
+
+// An annotation of another term or holder is not a claim.
+func TestPresence_Claim(t *testing.T) {
+	for needs, want := range map[NeedsBoth]presence{
+		{Identity: "a", Transitions: 3}: claim, {Identity: "a", Transitions: 2}: alone, {Identity: "b", Transitions: 3}: alone, {}: alone,
+	} {
+		s := Snapshot{Exists: true, Content: Readable, Record: Record{Holder: "a", Transitions: 3}, Notes: Notes{Needs: needs}}
+		if got := s.presence(); got != want {
+			t.Errorf("%+v: %d, want %d", needs, got, want)
+		}
+	}
+}
+
+func TestPairWrite_Needs(t *testing.T) {
+	w := PairWrite{Self: "a", Record: Record{Holder: "a", Transitions: 3}}
+	if got, want := w.Needs(Snapshot{UID: UID{First: "u"}}), (NeedsBoth{Identity: "a", Transitions: 3, Other: "u"}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	w.Record.Holder = "b"
+	if got := w.Needs(Snapshot{UID: UID{First: "u"}}); got != (NeedsBoth{}) {
+		t.Errorf("of a nominee: %+v", got)
+	}
 }

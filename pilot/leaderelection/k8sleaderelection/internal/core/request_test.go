@@ -5,23 +5,91 @@ import (
 	"time"
 )
 
-// seenAt is a state that saw the lock, its request and its hold n seconds before testNow,
-// and knows that stable is the default.
-func seenAt(n int, snap Snapshot) State {
-	at := testNow.Mono - Instant(time.Duration(n)*time.Second)
-	return State{
-		Known: Current, Watch: true, Snap: snap, Since: Since{Record: at, Request: at, Hold: at},
-		Default: DefaultRevision{Synced: true, Revision: "stable"}, PollAt: Never,
+// The holder has ignored requests for 5 s. Request and record were seen at testNow, and again 2 s later.
+func TestCountIgnored(t *testing.T) {
+	c := testConfig()
+	request := Request{Identity: "a", Key: "stable", Holder: "b", Transitions: 3, Seconds: 30}
+	was := lock("lower, hands over", func(s *Snapshot) { s.Notes.Request = request })
+	accept := asked(func(r *Request) { r.Accepted = true })
+	others := asked(func(r *Request) { r.Identity = "c" })
+	astray := asked(func(r *Request) { r.Holder, r.Refused = "c", refusedNoRank })
+	with := func(changes ...func(*Snapshot)) Snapshot {
+		s := was
+		for _, change := range changes {
+			change(&s)
+		}
+		return s
+	}
+	for name, x := range map[string]struct {
+		was, next Snapshot
+		state     func(*State)
+		after     float64
+		want      time.Duration
+	}{
+		"it renews":                       {was, with(newer, renewed), nil, 2, 7},
+		"it renews after a pause":         {was, with(newer, renewed), nil, 9, 9},
+		"a label":                         {was, with(newer), nil, 2, 5},
+		"in the same version":             {was, with(renewed), nil, 2, 7},
+		"in an older state":               {was, with(older, renewed), nil, 2, 0},
+		"asked later than seen":           {was, with(newer, renewed), func(s *State) { s.Since.Request = seconds(1) }, 2, 6},
+		"seen later than asked":           {was, with(newer, renewed), func(s *State) { s.Since.Request, s.Since.Record = seconds(-3), seconds(1) }, 2, 6},
+		"asked again meanwhile":           {was, with(newer, renewed, asked(func(r *Request) { r.Seconds = 31 })), nil, 2, 5},
+		"it refuses":                      {was, with(newer, renewed, asked(func(r *Request) { r.Refused = refusedNoRank })), nil, 2, 0},
+		"it accepts":                      {was, with(newer, renewed, accept), nil, 2, 0},
+		"it has accepted":                 {with(accept), with(newer, renewed, accept), nil, 2, 7},
+		"it has accepted another's":       {with(others, accept), with(newer, renewed, others, accept), nil, 2, 7},
+		"another has asked":               {with(others), with(newer, renewed, others), nil, 2, 5},
+		"the request has run out":         {was, with(newer, renewed), func(s *State) { s.Since.Request = seconds(-30) }, 2, 5},
+		"another was asked, who refused":  {with(astray), with(newer, renewed, astray), nil, 2, 5},
+		"another holder":                  {was, with(newer, to("c", 4), marked("c", 4)), nil, 2, 0},
+		"another term of its own":         {was, with(newer, to("b", 4), marked("b", 4)), nil, 2, 0},
+		"another, of the same number":     {was, with(newer, renewed, func(s *Snapshot) { s.Record.Acquired = s.Record.Renewed }), nil, 2, 0},
+		"another, by its old marker":      {was, with(newer, to("b", 4)), nil, 2, 0},
+		"it took its marker back":         {was, with(newer, renewed, marked("", 0)), nil, 2, 0},
+		"it has another marker":           {was, with(newer, renewed, func(s *Snapshot) { s.Notes.Marker.Unfit = true }), nil, 2, 0},
+		"the lock was made anew":          {was, with(newer, renewed, anew), nil, 2, 0},
+		"it was no leader of ours before": {with(marked("c", 2)), with(newer, renewed, marked("c", 2)), nil, 2, 0},
+	} {
+		s := seenAt(0, x.was)
+		if s.Asking.Ignored = 5 * time.Second; x.state != nil {
+			x.state(&s)
+		}
+		if got := c.observe(s, later(x.after, x.next)).Asking.Ignored; got != x.want*time.Second {
+			t.Errorf("%s: for %v, want %v", name, got, x.want*time.Second)
+		}
 	}
 }
 
-// asked changes the request that stands.
-func asked(change func(*Request)) func(*Snapshot) {
-	return func(s *Snapshot) { change(&s.Notes.Request) }
+// A holder that ignored requests for longer than a lease is not asked again and counts as a peer. After accepting it also has its StopLimit.
+func TestIgnoresRequests(t *testing.T) {
+	c := testConfig() // lease 15 s, StopLimit 30 s
+	accepted := func(s *Snapshot) {
+		s.Notes.Request = Request{Identity: "c", Key: "canary", Holder: "b", Transitions: 3, Accepted: true}
+	}
+	for name, x := range map[string]struct {
+		lock Snapshot
+		mute time.Duration // beyond this
+	}{
+		"a holder":                   {lock("lower, hands over"), 15 * time.Second},
+		"of a longer lease":          {lock("lower, hands over", func(s *Snapshot) { s.Record.Lease = 40 * time.Second }), 40 * time.Second},
+		"that has accepted":          {lock("lower, hands over", accepted), 45 * time.Second},
+		"that accepted another time": {lock("lower, hands over", accepted, asked(func(r *Request) { r.Transitions = 2 })), 15 * time.Second},
+		"that is asked":              {lock("lower, hands over", accepted, asked(func(r *Request) { r.Accepted = false })), 15 * time.Second},
+	} {
+		s := seenAt(0, x.lock)
+		for more, want := range map[time.Duration]bool{0: false, 1: true} {
+			s.Asking.Ignored = x.mute + more
+			grace := map[bool]time.Duration{true: c.PeerGrace}[want]
+			if c.ignoresRequests(s) != want || c.canAsk(s) == want || c.mayActUntil(s) != c.ExpiresAt(s).After(grace) {
+				t.Errorf("%s, without an answer for %v: mute %v, can be asked %v, may act for %v",
+					name, s.Asking.Ignored, c.ignoresRequests(s), c.canAsk(s), testNow.Mono.Until(c.mayActUntil(s)))
+			}
+		}
+	}
 }
 
-// A request is renewed by its challenger, not by what its leader notes on it.
-func TestWhatRenewsARequest(t *testing.T) {
+// Only a challenger renews a request.
+func TestRequestRenewed(t *testing.T) {
 	plain := lock("mine, asked").Notes.Request
 	refused, accepted, longer := plain, plain, plain
 	refused.Refused, accepted.Accepted, longer.Seconds = refusedNoRank, true, 16
@@ -44,31 +112,7 @@ func TestWhatRenewsARequest(t *testing.T) {
 	}
 }
 
-// A request is heeded until it has run out, and one that was accepted for as long as its
-// term lasts.
-func TestUntilWhenARequestStands(t *testing.T) {
-	refuse, accept := asked(func(r *Request) { r.Refused = refusedNoRank }), asked(func(r *Request) { r.Accepted = true })
-	for name, c := range map[string]struct {
-		lock Snapshot // its request waits for 15 s
-		age  int
-		want bool
-	}{
-		"just asked":               {lock("mine, asked"), 0, true},
-		"almost run out":           {lock("mine, asked"), 14, true},
-		"run out":                  {lock("mine, asked"), 15, false},
-		"refused":                  {lock("mine, asked", refuse), 0, false},
-		"accepted, long ago":       {lock("mine, asked", accept), 500, true},
-		"accepted in another term": {lock("mine, asked", accept, to("a", 4)), 0, false},
-		"of another term":          {lock("mine, asked", to("a", 4)), 0, false},
-	} {
-		if got := seenAt(c.age, c.lock).requested(testNow.Mono); got != c.want {
-			t.Errorf("%s: stands: %v", name, got)
-		}
-	}
-}
-
-// Who may ask a leader to hand over: whoever outranks it, and anybody one that is unfit.
-func TestWhoMayAsk(t *testing.T) {
+func TestMayAsk(t *testing.T) {
 	unfit := func(s *State) { s.Unfit = true }
 	handsOver := func(s *Snapshot) { s.Notes.Marker.Handover = true }
 	for name, c := range map[string]struct {
@@ -99,9 +143,8 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 }
 
-// From when on one asks although a request stands: not while it is one's own, an operator's,
-// or that of somebody whom one does not outrank.
-func TestWhoseRequestIsWaitedFor(t *testing.T) {
+// A challenger waits while its own request, an operator request or a request of equal rank is pending.
+func TestAskAt(t *testing.T) {
 	with := func(change func(*Request)) Snapshot {
 		return lock("lower, hands over", func(s *Snapshot) {
 			s.Notes.Request = Request{Identity: "c", Key: "canary", Holder: "b", Transitions: 3, Seconds: 9}
@@ -140,8 +183,7 @@ func TestWhoseRequestIsWaitedFor(t *testing.T) {
 	}
 }
 
-// What a request says of itself.
-func TestWhatIsAsked(t *testing.T) {
+func TestRequestContent(t *testing.T) {
 	for name, c := range map[string]struct {
 		key, theirs, reason string
 	}{
@@ -163,8 +205,7 @@ func TestWhatIsAsked(t *testing.T) {
 	}
 }
 
-// What a leader makes of a request.
-func TestHowARequestIsJudged(t *testing.T) {
+func TestJudge(t *testing.T) {
 	change := func(f func(*Request)) func(*Snapshot) { return asked(f) }
 	higher := change(func(r *Request) { r.Key = "best" })
 	held := func(s *Snapshot) { s.Notes.Hold = Hold{Holder: "a", Transitions: 3, Seconds: 10} }
@@ -211,8 +252,8 @@ func TestHowARequestIsJudged(t *testing.T) {
 	}
 }
 
-// For how long one that has handed over does not campaign.
-func TestHowLongOneStaysAwayAfterARequest(t *testing.T) {
+// A leader that handed over does not campaign for this time.
+func TestCoolDown(t *testing.T) {
 	for name, c := range map[string]struct {
 		lock    string
 		seconds int
@@ -241,37 +282,8 @@ func TestHowLongOneStaysAwayAfterARequest(t *testing.T) {
 	}
 }
 
-// Whether the lock that is given up goes to the challenger.
-func TestToWhomTheLockIsPassedOn(t *testing.T) {
-	ours := func(s *State) {
-		s.Term, s.Own.Stamps[0] = Term{UID: UID{First: "u"}, Transitions: 3, Token: 15}, 7e6
-	}
-	for name, c := range map[string]struct {
-		lock   Snapshot
-		age    int
-		change func(*State)
-		want   bool
-	}{
-		"accepted":                   {lock("mine, accepted"), 0, ours, true},
-		"with rank, not accepted":    {lock("mine, asked", asked(func(r *Request) { r.Key = "stable" })), 0, ours, true},
-		"without rank, not accepted": {lock("mine, asked"), 0, ours, false},
-		"run out":                    {lock("mine, asked", asked(func(r *Request) { r.Key = "stable" })), 15, ours, false},
-		"of another term":            {lock("mine, accepted", asked(func(r *Request) { r.Transitions = 2 })), 0, ours, false},
-		"of a lock not ours":         {lock("mine, accepted"), 0, func(*State) {}, false},
-		"an operator's, to nobody":   {lock("mine, to step down"), 0, ours, false},
-	} {
-		config := testConfig()
-		config.Key = "canary"
-		s := seenAt(c.age, c.lock)
-		c.change(&s)
-		if got := config.fulfils(s, testNow.Mono); got != c.want {
-			t.Errorf("%s: passed on: %v", name, got)
-		}
-	}
-}
-
-// A hold goes on with its term's writes until it has run out.
-func TestWhichHoldIsKept(t *testing.T) {
+// The writes of a term keep its hold until it ends.
+func TestKeptHold(t *testing.T) {
 	held := lock("mine, asked, held") // for 10 s
 	for name, c := range map[string]struct {
 		age         int
@@ -290,8 +302,8 @@ func TestWhichHoldIsKept(t *testing.T) {
 	}
 }
 
-// The back-off of requests stays what it has become, however many there were; and none is as the one before.
-func TestManyRequestsInARow(t *testing.T) {
+// Requests back off up to a lease, and each differs from the one before.
+func TestRequests_BackOff(t *testing.T) {
 	c, s := testConfig(), follower(testConfig(), lock("lower"), "canary")
 	for i := range 600 {
 		before := c.request(s)

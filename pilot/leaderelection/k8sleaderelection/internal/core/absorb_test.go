@@ -5,16 +5,104 @@ import (
 	"time"
 )
 
-// later is an input that shows snap n seconds after testNow.
-func later(n float64, snap Snapshot) Input {
-	return Input{Kind: Seen, Now: moment(time.Duration(n * float64(time.Second))), Snap: snap}
+// A poll is due after RetryPeriod times 1 to 2.2. While a watch is up, it is due one RetryPeriod later.
+func TestPollAfter(t *testing.T) {
+	c := testConfig() // RetryPeriod 2 s
+	for _, p := range []struct {
+		jitter uint8
+		watch  bool
+		wait   time.Duration
+	}{
+		{0, false, 2 * time.Second},
+		{128, false, 3200 * time.Millisecond},
+		{128, true, 5200 * time.Millisecond},
+		{0, true, 4 * time.Second},
+	} {
+		s := c.pollAfter(State{Watch: p.watch}, Input{Now: testNow, Jitter: p.jitter})
+		if got := testNow.Mono.Until(s.PollAt); got != p.wait {
+			t.Errorf("jitter %d, watch %v: %v", p.jitter, p.watch, got)
+		}
+	}
 }
 
-func renewed(s *Snapshot) { s.Sum++; s.Record.Renewed += 1e6 }
+func TestOutdatedEvents(t *testing.T) {
+	there := State{Known: Current, Snap: Snapshot{Exists: true, Version: 7}}
+	gone := State{Known: Current, Snap: Snapshot{Version: 7}}
+	for name, c := range map[string]struct {
+		s       State
+		version uint64
+		want    bool
+	}{
+		"nothing is known":             {State{Snap: Snapshot{Version: 7}}, 1, false},
+		"older":                        {there, 6, true},
+		"the same":                     {there, 7, false},
+		"newer":                        {there, 8, false},
+		"from before a deletion":       {gone, 6, true},
+		"that of the deleted":          {gone, 7, true},
+		"made anew after the deletion": {gone, 8, false},
+	} {
+		if got := c.s.outdated(Snapshot{Exists: true, Version: c.version}); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
 
-// From when on a holder's time is counted anew: with each change of its record, and when an
-// older state was put back, even if that shows the same bytes.
-func TestWhatRestartsALease(t *testing.T) {
+// A watch may have missed changes only if the lock was read before. A read in flight was sent before the watch.
+func TestWatchGap(t *testing.T) {
+	reading, writing := State{Known: Current}, State{Known: Current}
+	reading.Flight.Op, writing.Flight.Op = Read, Renew
+	for name, c := range map[string]struct {
+		s      State
+		known  Knowledge
+		before bool
+	}{
+		"at the first": {State{}, Unread, false},
+		"in a read":    {reading, BehindGap, true},
+		"in a write":   {writing, BehindGap, false},
+		"in no call":   {State{Known: Current}, BehindGap, false},
+	} {
+		if got := testConfig().absorb(c.s, Input{Kind: Watching, Gap: true}); got.Known != c.known || got.Flight.BeforeGap != c.before {
+			t.Errorf("%s: %v, before %v", name, got.Known, got.Flight.BeforeGap)
+		}
+	}
+}
+
+// An event or reply changes the result of the KeyComparisonFunc only with a new record.
+func TestAbsorbInputs(t *testing.T) {
+	c := testConfig()
+	for _, was := range []bool{false, true} {
+		for kind, takes := range map[Kind]bool{Tick: true, Watching: true, Unwatched: true, Drained: true, Stop: true} {
+			if got := c.absorb(State{Beats: was}, Input{Kind: kind, Now: testNow, Beats: !was}).Beats; got != !was == takes {
+				t.Errorf("%v: %v after %v", kind, got, was)
+			}
+		}
+	}
+	for phase, want := range map[Phase]DrainKind{Leading: DrainToStepDown, Following: 0, Settling: 0, Draining: 0} {
+		if got := c.absorb(State{Phase: phase}, Input{Kind: StepDown, Now: testNow}).Drain.Kind; got != want {
+			t.Errorf("stepping down while %v: %v", phase, got)
+		}
+	}
+	if c.absorb(State{Phase: Draining, Drain: Drain{Kind: DrainToStepDown}}, Input{Kind: StepDown, Now: testNow}).Drain.Kind != DrainToStepDown {
+		t.Error("a second order to step down took the first one back")
+	}
+	if s := c.absorb(State{Watch: true}, Input{Kind: Unwatched, Now: testNow}); s.Watch {
+		t.Error("watched without a watch")
+	}
+	// What a refusal was based on is over when the default changes, and only then.
+	canary := DefaultRevision{Synced: true, Revision: "canary"}
+	held := State{Default: canary, Displaced: Displaced{ByEqual: true, NotBefore: testNow.Mono, Times: 3}, Asking: Requests{NotBefore: testNow.Mono}}
+	same := c.absorb(held, Input{Kind: DefaultChanged, Now: testNow, Default: canary})
+	if !same.Displaced.ByEqual || same.Displaced.NotBefore == 0 || same.Displaced.Times != 3 || same.Asking.NotBefore == 0 {
+		t.Errorf("the same default was told again: %+v", same)
+	}
+	other := c.absorb(held, Input{Kind: DefaultChanged, Now: testNow, Default: DefaultRevision{Synced: true, Revision: "stable"}})
+	if other.Displaced.ByEqual || other.Displaced.NotBefore != 0 || other.Displaced.Times != 0 || other.Asking.NotBefore != 0 || other.Default.Revision != "stable" {
+		t.Errorf("another default: %+v", other)
+	}
+}
+
+// The lease of a holder restarts with each change of its record, and when an older state was restored.
+func TestObserve_LeaseRestart(t *testing.T) {
 	c := testConfig()
 	for name, x := range map[string]struct {
 		next Snapshot
@@ -41,9 +129,8 @@ func TestWhatRestartsALease(t *testing.T) {
 	}
 }
 
-// A marker that was left behind is waited for from when it was first seen so: not from when
-// its holder was, nor from when another marker stood there.
-func TestSinceWhenAMarkerIsEvidence(t *testing.T) {
+// A marker left by another term counts from when it was first seen like this.
+func TestObserve_FormerMarker(t *testing.T) {
 	c := testConfig()
 	left := lock("peer, marker left", newer, to("istiod", 4))
 	for name, x := range map[string]struct {
@@ -80,8 +167,7 @@ func TestSinceWhenAMarkerIsEvidence(t *testing.T) {
 	}
 }
 
-// What else a sight changes.
-func TestWhatASightChanges(t *testing.T) {
+func TestObserve_State(t *testing.T) {
 	c := testConfig()
 	s := follower(c, lock("equal"), "stable")
 	s.Own.Stamps[0], s.Beats, s.Own.AcquireUnknown, s.Known = 7e6, true, true, Behind
@@ -99,9 +185,8 @@ func TestWhatASightChanges(t *testing.T) {
 	}
 }
 
-// For how long a holder is waited for that is gone from the record, and whether it is one
-// that may come back to a lock made anew. b was seen at testNow, what follows 10 s later.
-func TestWhoIsWaitedFor(t *testing.T) {
+// The candidate waits for a holder that is gone from the record. Holder b was seen at testNow, the change 10 s later.
+func TestObserve_EarlierHolder(t *testing.T) {
 	c := testConfig()
 	c.PeerGrace = 0
 	acting, unmarked := lock("equal"), lock("equal, unmarked")
@@ -129,6 +214,8 @@ func TestWhoIsWaitedFor(t *testing.T) {
 		"it acts in another of the same version":  {acting, lock("equal", anew, to("b", 0), marked("b", 0)), ranOn, false},
 		"an older state of its own":               {acting, lock("equal", older), ranOn, false},
 		"the same version, renewed":               {acting, lock("equal", renewed), well, false},
+		"released after its drain":                {acting, lock("equal", newer, released, marked("", 0)), well, false},
+		"preempted":                               {acting, lock("equal", newer, to("c", 4), marked("", 0)), 15, false},
 		"deleted":                                 {acting, gone, ranOn, true},
 		"deleted, it did not act":                 {unmarked, gone, ranOn, false},
 		"emptied, its marker left":                {acting, lock("equal", newer, released), ranOn, false},
@@ -161,50 +248,8 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	}
 }
 
-// The leader of a lock that was deleted comes back to one made anew: it is waited for no
-// longer, but whoever was waited for before it still is.
-func TestALeaderComesBack(t *testing.T) {
-	c := testConfig()
-	c.PeerGrace = 0
-	back := lock("equal", anew, to("b", 0), marked("b", 0), func(s *Snapshot) { s.Version = 40 })
-	with := func(changes ...func(*Snapshot)) Snapshot {
-		s := back
-		for _, change := range changes {
-			change(&s)
-		}
-		return s
-	}
-	s := follower(c, lock("equal"), "stable")
-	s.Earlier.Until = seconds(12)
-	s = c.observe(s, later(10, Snapshot{Version: 30}))
-	waited := s
-	waited.Earlier.Until = seconds(50)
-	nobody := s
-	nobody.Earlier.Away = Away{}
-	there := s
-	there.Snap = lock("free", newer)
-	for name, x := range map[string]struct {
-		s     State
-		next  Snapshot
-		until float64
-	}{
-		"it acts":                      {s, back, 12},
-		"it does not act yet":          {s, with(marked("", 0)), 25},
-		"another acts":                 {s, with(to("c", 0), marked("c", 0)), 25},
-		"somebody else is waited for":  {waited, back, 50},
-		"it was nobody":                {nobody, back, 25},
-		"the lock was there meanwhile": {there, back, 25},
-	} {
-		got := c.observe(x.s, later(12, x.next))
-		if got.Earlier.Until != seconds(x.until) {
-			t.Errorf("%s: waits until %v after the first sight, want %vs", name, testNow.Mono.Until(got.Earlier.Until), x.until)
-		}
-	}
-}
-
-// One that was displaced by another holds back from preempting it, and from who judges its
-// rank by a comparison of its own until the default changes.
-func TestWhoHoldsBackAfterBeingDisplaced(t *testing.T) {
+// A displaced candidate does not preempt for a while, and does not preempt an equal key until the default changes.
+func TestObserve_Displaced(t *testing.T) {
 	c := testConfig() // RetryPeriod 2 s; lease, grace and RetryPeriod 22 s
 	theirs := func(changes ...func(*Snapshot)) Snapshot {
 		s := lock("equal", newer, to("b", 4), marked("b", 4))
@@ -252,8 +297,8 @@ func TestWhoHoldsBackAfterBeingDisplaced(t *testing.T) {
 	}
 }
 
-// Another process of our name is known by what it writes while we do not.
-func TestWhoIsATwin(t *testing.T) {
+// A record with the own name that this process did not write was written by another process of that name.
+func TestObserve_Duplicate(t *testing.T) {
 	c := testConfig()
 	acting := []func(*Snapshot){newer, renewed}
 	for name, x := range map[string]struct {
@@ -290,9 +335,8 @@ func TestWhoIsATwin(t *testing.T) {
 	}
 }
 
-// Who is waited for for a shorter time than a leader that is away is not forgotten when that
-// one comes back.
-func TestALeaderThatComesBackHidesNobody(t *testing.T) {
+// A leader that returns after its lock was deleted does not end the wait for other holders.
+func TestObserve_LeaderReturns(t *testing.T) {
 	c := testConfig() // lease 15 s, grace 5 s
 	long := func(s *Snapshot) { s.Record.Lease = time.Minute }
 	gone := func(version uint64) Snapshot { return Snapshot{Version: version} }
@@ -325,5 +369,144 @@ func TestALeaderThatComesBackHidesNobody(t *testing.T) {
 		if s.Earlier.Until != want {
 			t.Errorf("%s: waits until %v after the first sight, want %v", name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
 		}
+	}
+}
+
+func TestReplied_Snapshot(t *testing.T) {
+	c := testConfig()
+	known := seenAt(5, lock("equal"))
+	known.Learned = 7
+	learned := func(s State) State { s.Learned++; return s } // by the watch, while the call was under way
+	mine := lock("mine", newer)
+	for name, x := range map[string]struct {
+		s    State
+		snap Snapshot
+		want bool
+	}{
+		"a newer state": {calling(known, Read), lock("equal", newer), true},
+		"an older one, asked for after what we know":    {calling(known, Read), lock("equal", older), true},
+		"an older one, asked for before":                {learned(calling(known, Read)), lock("equal", older), false},
+		"the same one, asked for before":                {learned(calling(known, Read)), lock("equal"), true},
+		"the first":                                     {calling(State{}, Read), lock("equal"), true},
+		"the first, of a lock that is not there":        {calling(State{}, Read), Snapshot{}, true},
+		"our own write":                                 {calling(known, Acquire), mine, true},
+		"our own write, over an older state":            {calling(known, Acquire), lock("mine", older), true},
+		"our own write, and somebody has written since": {learned(calling(seenAt(5, lock("equal", func(s *Snapshot) { s.Version = 31 })), Acquire)), mine, false},
+	} {
+		s := c.replied(x.s, reply(1, OK, x.snap))
+		if got := s.Learned != x.s.Learned; got != x.want {
+			t.Errorf("%s: taken in: %v", name, got)
+		}
+		if x.want && s.Snap.Version != x.snap.Version || s.Asking.AnsweredAt != seconds(1) || s.Flight != (Call{}) {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// A successful call resets the failures of its own kind only.
+func TestReplied_ResetsEffort(t *testing.T) {
+	c := testConfig()
+	bad := Effort{Fails: 3, Conflicts: 2, Next: seconds(9), Last: testNow.Mono}
+	for op, x := range map[Op]struct{ reads, writes, asks Effort }{
+		Read:  {Effort{}, bad, bad},
+		Renew: {bad, Effort{}, bad},
+		Ask:   {bad, bad, Effort{}},
+	} {
+		s := calling(seenAt(0, lock("equal")), op)
+		s.Effort.Reads, s.Effort.Writes, s.Effort.Asks = bad, bad, bad
+		s = c.replied(s, reply(1, OK, lock("equal", newer)))
+		if s.Effort.Reads != x.reads || s.Effort.Writes != x.writes || s.Effort.Asks != x.asks {
+			t.Errorf("%s: reads %+v, writes %+v, asks %+v", op, s.Effort.Reads, s.Effort.Writes, s.Effort.Asks)
+		}
+	}
+}
+
+// A write that did not change the version counts as unknown. A read or a conflict may show the known version.
+func TestReplied_UnchangedWrite(t *testing.T) {
+	c := testConfig()
+	s := c.replied(calling(seenAt(0, lock("absent")), Acquire), reply(1, OK, lock("mine")))
+	if s.Term != (Term{}) || s.Known != Behind || !s.Own.AcquireUnknown {
+		t.Errorf("a write: %+v", s)
+	}
+	s = c.replied(calling(State{}, Acquire), reply(1, Conflict, Snapshot{}))
+	if s.Own.AcquireUnknown || s.Effort.Writes.Conflicts != 1 || s.Effort.Writes.Fails != 0 {
+		t.Errorf("a conflict: %+v", s)
+	}
+	if s = c.replied(calling(seenAt(0, lock("equal")), Read), reply(1, OK, lock("equal"))); s.Known != Current || s.Effort.Reads.Fails != 0 {
+		t.Errorf("a read: %+v", s)
+	}
+}
+
+// Only a read that was sent after the watch began closes its gap.
+func TestReplied_Gap(t *testing.T) {
+	c := testConfig()
+	for before, want := range map[bool]Knowledge{true: BehindGap, false: Current} {
+		s := calling(seenAt(0, lock("equal")), Read)
+		s.Known, s.Flight.BeforeGap = BehindGap, before
+		if s = c.replied(s, reply(1, OK, lock("equal", newer))); s.Known != want {
+			t.Errorf("sent before it: %v: %v", before, s.Known)
+		}
+	}
+}
+
+// A leader may act from the time at which a write of its term with its marker was sent.
+func TestAcknowledged(t *testing.T) {
+	c := testConfig()
+	cover := testNow.Plus(10 * time.Second)
+	in := reply(1, OK, lock("mine", newer))
+	holding := func(change func(*State)) State {
+		s := ours(seenAt(0, lock("mine")), Settling)
+		s.Own.Renewed, s.Cover, s.Marked = testNow.Mono-1, Cover{}, false
+		change(&s)
+		return s
+	}
+	nothing := func(*State) {}
+	for name, x := range map[string]struct {
+		s               State
+		op              Op
+		marker          bool
+		covers, marks   bool
+		renewed, settle Instant
+	}{
+		"a renewal":                   {holding(nothing), Renew, true, true, true, testNow.Mono, 0},
+		"one without a marker":        {holding(nothing), Renew, false, true, false, testNow.Mono, 0},
+		"one of somebody who acts":    {holding(func(s *State) { s.Marked = true }), Renew, false, true, true, testNow.Mono, 0},
+		"after the term was lost":     {holding(func(s *State) { s.Drain.Lost = CoverLost }), Renew, true, false, false, testNow.Mono, 0},
+		"after the record was gone":   {holding(func(s *State) { s.Drain.Lost = RecordLost }), Renew, true, false, false, testNow.Mono, 0},
+		"while a marker was found":    {holding(func(s *State) { s.Earlier.Until = seconds(9) }), Renew, true, true, true, testNow.Mono, 0},
+		"a release":                   {holding(nothing), Release, true, false, false, testNow.Mono - 1, 0},
+		"a handover":                  {holding(nothing), HandOver, true, false, false, testNow.Mono - 1, 0},
+		"a request":                   {holding(nothing), Ask, true, false, false, testNow.Mono - 1, 0},
+		"a claim":                     {holding(nothing), Acquire, true, true, true, testNow.Mono, 0},
+		"a claim, when one must wait": {holding(func(s *State) { s.Earlier.Until = seconds(9) }), Acquire, true, true, false, 0, seconds(9)},
+	} {
+		call := Call{Op: x.op, Sent: testNow, Record: x.s.Snap.Record, Marker: x.marker}
+		s := x.s
+		s.Snap = in.Snap
+		got := c.acknowledged(s, call, in)
+		if (got.Cover == cover) != x.covers || !x.covers && got.Cover != (Cover{}) || got.Marked != x.marks ||
+			got.Own.Renewed != x.renewed || got.Earlier.SettleAt != x.settle {
+			t.Errorf("%s: covers until %+v, marked %v, renewed %d, settles at %d", name, got.Cover, got.Marked, got.Own.Renewed, got.Earlier.SettleAt)
+		}
+		want := x.s.Term
+		if x.op == Acquire {
+			want = Term{UID: UID{First: "u"}, Transitions: 3, Token: 30}
+		}
+		if got.Term != want || got.Drain.Lost != x.s.Drain.Lost {
+			t.Errorf("%s: term %+v, lost %v", name, got.Term, got.Drain.Lost)
+		}
+	}
+}
+
+// An outdated event or a failed call does not change the result of the KeyComparisonFunc.
+func TestAbsorb_KeepsComparison(t *testing.T) {
+	c := testConfig()
+	s := calling(seenAt(0, lock("equal")), Read)
+	s.Beats = true
+	if got := c.absorb(s, Input{Kind: Seen, Now: testNow, Snap: lock("equal", older)}); !got.Beats {
+		t.Error("an outdated event: it beats no more")
+	}
+	if got := c.absorb(s, reply(1, Unknown, Snapshot{})); !got.Beats {
+		t.Error("a read that failed: it beats no more")
 	}
 }

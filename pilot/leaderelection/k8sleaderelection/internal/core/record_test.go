@@ -1,49 +1,50 @@
 package core
 
-import (
-	"testing"
-	"time"
-)
+import "testing"
 
-// lock is one of testSnapshots, changed.
-func lock(name string, changes ...func(*Snapshot)) Snapshot {
-	s := testSnapshots()[name]
-	for _, change := range changes {
-		change(&s)
+func TestSameLock(t *testing.T) {
+	one := func(uid string) Snapshot { return Snapshot{Exists: uid != "", UID: UID{First: uid}} }
+	two := func(first, second string) Snapshot {
+		return Snapshot{Exists: true, UID: UID{first, second}, Halves: InFirst | InSecond}
 	}
-	return s
-}
-
-func deleted(s *Snapshot)    { s.Exists = false }
-func unreadable(s *Snapshot) { s.Content = Unreadable }
-func released(s *Snapshot)   { s.Record.Holder, s.Sum = "", s.Sum+1 }
-func anew(s *Snapshot)       { s.UID.First = "v" }
-func older(s *Snapshot)      { s.Version = 9 }
-func newer(s *Snapshot)      { s.Version = 30 }
-
-// to is a change of the record's holder and term.
-func to(holder string, transitions int) func(*Snapshot) {
-	return func(s *Snapshot) {
-		s.Record.Holder, s.Record.Transitions = holder, transitions
-		s.Sum++
+	for _, c := range []struct {
+		a, b Snapshot
+		want bool
+	}{
+		{one("u"), one("u"), true}, {one("u"), one("v"), false}, {one("u"), one(""), false},
+		{two("p", "s"), two("p", "s"), true}, {two("p", ""), two("p", "s"), true}, {two("p", "s"), two("", "s"), true}, {two("p", "s"), two("p", ""), true},
+		{two("p", "s"), two("p", "t"), false}, {two("p", "s"), two("q", "s"), false}, {two("p", "s"), two("q", ""), false},
+	} {
+		if sameLock(c.a, c.b) != c.want || sameLock(c.b, c.a) != c.want {
+			t.Errorf("%q and %q: want %v", c.a.UID, c.b.UID, c.want)
+		}
 	}
 }
 
-func marked(holder string, transitions int) func(*Snapshot) {
-	return func(s *Snapshot) { s.Notes.Marker = Marker{Identity: holder, Transitions: transitions} }
-}
-
-func nominated(holder string, transitions int) func(*Snapshot) {
-	return func(s *Snapshot) {
-		to(holder, transitions)(s)
-		s.Notes = Notes{Nominated: Nomination{Identity: holder, Transitions: transitions}}
-		s.Record.Acquired = s.Record.Renewed
+// A record in one object does not show the end of a term that stood in the other.
+func TestEndedWell_Pair(t *testing.T) {
+	free := func(stands Halves) Snapshot {
+		s := pairOf(stands)
+		s.Version, s.Record, s.Notes = 30, Record{Transitions: 3}, Notes{}
+		return s
+	}
+	const both = InFirst | InSecond
+	for _, c := range []struct {
+		held, free Halves
+		want       bool
+	}{
+		{both, both, true}, {both, InFirst, true}, {both, InSecond, true},
+		{InFirst, InFirst, true}, {InSecond, InSecond, true}, {InFirst, both, true},
+		{InFirst, InSecond, false}, {InSecond, InFirst, false},
+	} {
+		if got := endedWell(pairOf(c.held), free(c.free)); got != c.want {
+			t.Errorf("held in %b, free in %b: ended well %v", c.held, c.free, got)
+		}
 	}
 }
 
-// What stands in a lock counts only if all of it fits: what is left of a deleted lock, or
-// beside a record that cannot be read, or of another term, says nothing.
-func TestWhatARecordSays(t *testing.T) {
+// A condition of a lock holds only if every part matches.
+func TestSnapshotConditions(t *testing.T) {
 	for name, says := range map[string]struct {
 		of   func(Snapshot) bool
 		good Snapshot
@@ -102,8 +103,7 @@ func TestWhatARecordSays(t *testing.T) {
 	}
 }
 
-// A record is the same only if all of it is, and a holder is the same in one lock only.
-func TestWhatIsTheSame(t *testing.T) {
+func TestSameRecordAndHolder(t *testing.T) {
 	was := lock("equal")
 	for name, c := range map[string]struct {
 		change         func(*Snapshot)
@@ -130,9 +130,8 @@ func TestWhatIsTheSame(t *testing.T) {
 	}
 }
 
-// A term has ended well if a release or a handover says so, of that term, by whoever could
-// know: the marker that its holder had found and left says nothing of its own end.
-func TestWhatEndsATermWell(t *testing.T) {
+// A term ended well if a release or handover of that term shows it.
+func TestEndedWell(t *testing.T) {
 	acting := lock("equal")
 	settling := lock("equal", marked("c", 2))
 	unmarked := lock("equal, unmarked")
@@ -173,89 +172,8 @@ func TestWhatEndsATermWell(t *testing.T) {
 	}
 }
 
-// A stamp is the wall clock in whole seconds, or the second after the recorded one when the
-// clock has not come that far; one that is more than a day ahead is no clock's.
-func TestWhichStampIsWritten(t *testing.T) {
-	const wall = 1_780_000_000
-	now := Stamp(wall) * stampSecond
-	for recorded, want := range map[Stamp]Stamp{
-		0: now, now - stampSecond: now, now: now + stampSecond, now + 1: now + stampSecond,
-		now + stampSecond - 1: now + stampSecond, now + 5*stampSecond: now + 6*stampSecond,
-		now + maxStampLead: now + maxStampLead + stampSecond, now + maxStampLead + 1: now,
-	} {
-		if got := nextStamp(recorded, wall*1e9+999); got != want {
-			t.Errorf("over %d: %d, want %d", recorded-now, got-now, want-now)
-		}
-	}
-	s := State{Own: Own{Stamps: [4]Stamp{now + 3*stampSecond}}, Snap: Snapshot{Record: Record{Renewed: now}}}
-	if got := s.nextStamp(wall * 1e9); got != now+4*stampSecond {
-		t.Errorf("a stamp that we have used is used again: %d", got-now)
-	}
-	s.Snap.Record.Renewed = now + 7*stampSecond
-	if got := s.nextStamp(wall * 1e9); got != now+8*stampSecond {
-		t.Errorf("a recorded stamp is used again: %d", got-now)
-	}
-}
-
-// After as many renewals without an answer as are remembered, the last one is repeated:
-// a stamp that is forgotten could be stored yet, and would seem another process's.
-func TestUnansweredRenewalsRepeatThemselves(t *testing.T) {
-	c := testConfig()
-	s := State{Phase: Leading, Known: Current, Snap: lock("mine")}
-	for i := range 6 {
-		now := moment(time.Duration(i) * time.Second)
-		record := s.Snap.Record
-		record.Renewed = s.ownStamp(now.Wall)
-		s = c.sent(s, Action{Op: Renew, Base: s.Snap, Record: record}, now)
-		if want := min(i+1, 4); int(s.Own.Unseen) != want {
-			t.Fatalf("%d sent: %d are taken for unseen", i+1, s.Own.Unseen)
-		}
-	}
-	base := Stamp(testNow.Wall / 1000)
-	if want := [4]Stamp{base + 3e6, base + 2e6, base + 1e6, base}; s.Own.Stamps != want {
-		t.Errorf("remembered: %v, want %v", s.Own.Stamps, want)
-	}
-	// The last of them is stored already: a write that changes nothing would be none.
-	s.Snap.Record.Renewed = s.Own.Stamps[0]
-	if got := s.ownStamp(testNow.Wall); got != base+4e6 {
-		t.Errorf("over the last one: %d", got-base)
-	}
-	seen := c.observe(s, Input{Kind: Seen, Now: testNow, Snap: s.Snap})
-	if seen.Own.Unseen != 4 {
-		t.Error("the same version was seen again, and the writes over it are forgotten")
-	}
-	if seen = c.observe(s, Input{Kind: Seen, Now: testNow, Snap: lock("mine", newer)}); seen.Own.Unseen != 0 {
-		t.Error("another version is there, and the writes over the one before still count")
-	}
-}
-
-func TestOutranksWithoutADefault(t *testing.T) {
-	// A record without a key is of no revision, not of the default one that does not exist.
-	if none := (DefaultRevision{Synced: true}); Outranks("", "canary", none) || Outranks("^", "stable", none) {
-		t.Error("without a default revision, one without a revision outranks")
-	}
-	if Outranks("stable", "^canary", DefaultRevision{}) {
-		t.Error("a local candidate outranks a remote one of another revision")
-	}
-}
-
-func TestInstantsSaturate(t *testing.T) {
-	for _, c := range []struct {
-		from Instant
-		d    time.Duration
-		want Instant
-	}{
-		{5, -3, 2}, {-5, -3, -8}, {Never - 5, 5, Never}, {Never - 5, 6, Never}, {Never - 5, 4, Never - 1}, {Never, 0, Never},
-	} {
-		if got := c.from.After(c.d); got != c.want {
-			t.Errorf("%d after %d: %d, want %d", c.d, c.from, got, c.want)
-		}
-	}
-}
-
-// The annotation of a nomination names no term. One that was seen beside another holder is left of an earlier term,
-// and makes no nominee of a peer that takes the lock later under the same name.
-func TestWhatIsLeftOfANomination(t *testing.T) {
+// The annotation of a nomination names no term. If it was seen with another holder, it belongs to an earlier term.
+func TestNominationLeftBehind(t *testing.T) {
 	at := func(holder, nominee string, term int) Snapshot {
 		s := Snapshot{Exists: true, Content: Readable, UID: UID{First: "x"}, Record: Record{Holder: holder, Transitions: term, Acquired: 7, Renewed: 7}}
 		if nominee != "" {

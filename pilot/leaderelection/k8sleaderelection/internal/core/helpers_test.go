@@ -1,0 +1,199 @@
+package core
+
+import "time"
+
+// moment is an instant after testNow, on all clocks.
+func moment(after time.Duration) Moment {
+	return Moment{Mono: testNow.Mono.After(after), Boot: testNow.Boot + int64(after), Wall: testNow.Wall + int64(after)}
+}
+
+// testConfig is the 15/10/2 timing, with names as short as traces like them.
+func testConfig() Config {
+	return Config{
+		Self: "a", Key: "stable", Ranked: true, Release: true,
+		Timing: Timing{
+			Lease: 15 * time.Second, Cover: 10 * time.Second, Retry: 2 * time.Second,
+			CallTimeout: 4 * time.Second, DrainLimit: 4 * time.Second, StopLimit: 30 * time.Second,
+			PeerGrace: 5 * time.Second, RankDelay: 25 * time.Millisecond,
+		},
+	}
+}
+
+// testNow leaves room for instants before it.
+var testNow = Moment{Mono: Instant(time.Hour), Boot: int64(2 * time.Hour), Wall: 1_780_000_000e9}
+
+// testSnapshots is one lock of each kind that a candidate named a can meet.
+func testSnapshots() map[string]Snapshot {
+	record := func(holder, key string) Record {
+		return Record{Holder: holder, Key: key, Lease: 15 * time.Second, Acquired: 5e6, Renewed: 7e6, Transitions: 3}
+	}
+	lock := func(r Record, n Notes) Snapshot {
+		return Snapshot{Exists: true, UID: UID{First: "u"}, Version: 20, Content: Readable, Sum: 1, Record: r, Notes: n}
+	}
+	marker := func(id string, transitions int) Notes {
+		return Notes{Marker: Marker{Identity: id, Transitions: transitions}}
+	}
+	asked := func(accepted bool) Notes {
+		n := marker("a", 3)
+		n.Request = Request{Identity: "b", Key: "canary", Holder: "a", Transitions: 3, Seconds: 15, Accepted: accepted}
+		return n
+	}
+	handsOver := marker("b", 3)
+	handsOver.Marker.Handover = true
+	hold := func(holder string) Hold {
+		return Hold{Holder: holder, Transitions: 3, Seconds: 10, Requester: "operator", Reason: HoldForPause}
+	}
+	operator := func(identity string) Notes {
+		n := asked(false)
+		n.Request.Identity, n.Request.Reason, n.Request.HoldSeconds = identity, ForOperator, 60
+		return n
+	}
+	unfit, paused, pausedAsked, pausedPeer := handsOver, handsOver, asked(false), Notes{Hold: hold("b")}
+	unfit.Marker.Unfit = true
+	paused.Hold, pausedAsked.Hold = hold("b"), hold("a")
+	half := func(s Snapshot) Snapshot { s.Halves = InFirst; return s }
+	before15 := func(s Snapshot) Snapshot { s.Version = 14; return s } // an older state than the term's first write
+	untouched := func(r Record) Record { r.Renewed = r.Acquired; return r }
+	nominatedByOperator := Notes{Nominated: Nomination{Identity: "a", Transitions: 3}, Hold: hold("a")}
+	nominatedByOperator.Hold.Reason = HoldForTransfer
+	return map[string]Snapshot{
+		"equal, unfit":           lock(record("b", "stable"), unfit),
+		"lower, held":            lock(record("b", "canary"), paused),
+		"lower, unmarked, held":  lock(record("b", "canary"), pausedPeer),
+		"mine, asked, held":      lock(record("a", "stable"), pausedAsked),
+		"mine, to transfer":      lock(record("a", "stable"), operator("b")),
+		"mine, to step down":     lock(record("a", "stable"), operator("")),
+		"transferred to me":      lock(untouched(record("a", "stable")), nominatedByOperator),
+		"lower, hands over":      lock(record("b", "canary"), handsOver),
+		"mine, asked":            lock(record("a", "stable"), asked(false)),
+		"mine, accepted":         lock(record("a", "stable"), asked(true)),
+		"absent":                 {Version: 20},
+		"no record":              {Exists: true, UID: UID{First: "u"}, Version: 20},
+		"no record, marker left": {Exists: true, UID: UID{First: "u"}, Version: 20, Notes: marker("b", 3)},
+		"unreadable":             {Exists: true, UID: UID{First: "u"}, Version: 20, Content: Unreadable, Sum: 2},
+		"free":                   lock(record("", ""), Notes{}),
+		"free, marker left":      lock(record("", ""), marker("b", 2)),
+		"free, own marker left":  lock(record("", ""), marker("a", 2)),
+		"mine":                   lock(record("a", "stable"), marker("a", 3)),
+		"mine, in one of two":    half(lock(record("a", "stable"), marker("a", 3))),
+		"mine, from before":      before15(lock(record("a", "stable"), marker("a", 3))),
+		"mine, unmarked":         lock(record("a", "stable"), Notes{}),
+		"mine, other's marker":   lock(record("a", "stable"), marker("b", 2)),
+		"equal":                  lock(record("b", "stable"), marker("b", 3)),
+		"equal, unmarked":        lock(record("b", "stable"), Notes{}),
+		"lower":                  lock(record("b", "canary"), marker("b", 3)),
+		"lower, unmarked":        lock(record("b", "canary"), Notes{}),
+		"peer, marker left":      lock(record("istiod", "stable"), marker("b", 2)),
+		"nominated":              lock(untouched(record("b", "stable")), Notes{Nominated: Nomination{Identity: "b", Transitions: 3}}),
+		"nominated me":           lock(untouched(record("a", "stable")), Notes{Nominated: Nomination{Identity: "a", Transitions: 3}}),
+	}
+}
+
+// pairOf is a lock of two objects with a record of b's fourth term.
+func pairOf(stands Halves) Snapshot {
+	return Snapshot{
+		Exists: true, UID: UID{"p", "s"}, Version: 20, Content: Readable, Halves: stands, Floor: 3,
+		Record: Record{Holder: "b", Key: "stable", Lease: 15 * time.Second, Renewed: 7e6, Transitions: 3},
+		Notes:  Notes{Marker: Marker{Identity: "b", Transitions: 3}},
+	}
+}
+
+// later is an input that shows snap n seconds after testNow.
+func later(n float64, snap Snapshot) Input {
+	return Input{Kind: Seen, Now: moment(time.Duration(n * float64(time.Second))), Snap: snap}
+}
+
+func renewed(s *Snapshot) { s.Sum++; s.Record.Renewed += 1e6 }
+
+// lock is one of testSnapshots, changed.
+func lock(name string, changes ...func(*Snapshot)) Snapshot {
+	s := testSnapshots()[name]
+	for _, change := range changes {
+		change(&s)
+	}
+	return s
+}
+
+func deleted(s *Snapshot) { s.Exists = false }
+
+func unreadable(s *Snapshot) { s.Content = Unreadable }
+
+func released(s *Snapshot) { s.Record.Holder, s.Sum = "", s.Sum+1 }
+
+func anew(s *Snapshot) { s.UID.First = "v" }
+
+func older(s *Snapshot) { s.Version = 9 }
+
+func newer(s *Snapshot) { s.Version = 30 }
+
+// to is a change of the record's holder and term.
+func to(holder string, transitions int) func(*Snapshot) {
+	return func(s *Snapshot) {
+		s.Record.Holder, s.Record.Transitions = holder, transitions
+		s.Sum++
+	}
+}
+
+func marked(holder string, transitions int) func(*Snapshot) {
+	return func(s *Snapshot) { s.Notes.Marker = Marker{Identity: holder, Transitions: transitions} }
+}
+
+func nominated(holder string, transitions int) func(*Snapshot) {
+	return func(s *Snapshot) {
+		to(holder, transitions)(s)
+		s.Notes = Notes{Nominated: Nomination{Identity: holder, Transitions: transitions}}
+		s.Record.Acquired = s.Record.Renewed
+	}
+}
+
+// reply is the end of the call in flight, n seconds after testNow.
+func reply(n float64, result Result, snap Snapshot) Input {
+	return Input{Kind: Replied, Now: moment(time.Duration(n * float64(time.Second))), Result: result, Snap: snap}
+}
+
+// calling is s with a call in flight, sent at testNow over what s has seen.
+func calling(s State, op Op) State {
+	s.Flight = Call{Op: op, Sent: testNow, Base: s.Snap.Version, Learned: s.Learned, Record: s.Snap.Record, Marker: true}
+	return s
+}
+
+// seenAt is a state that saw the lock, its request and its hold n seconds before testNow,
+// and knows that stable is the default.
+func seenAt(n int, snap Snapshot) State {
+	at := testNow.Mono - Instant(time.Duration(n)*time.Second)
+	return State{
+		Known: Current, Watch: true, Snap: snap, Since: Since{Record: at, Request: at, Hold: at},
+		Default: DefaultRevision{Synced: true, Revision: "stable"}, PollAt: Never,
+	}
+}
+
+// asked changes the request that stands.
+func asked(change func(*Request)) func(*Snapshot) {
+	return func(s *Snapshot) { change(&s.Notes.Request) }
+}
+
+// seconds is an instant so many seconds after the lock was first seen.
+func seconds(n float64) Instant { return testNow.Mono.After(time.Duration(n * float64(time.Second))) }
+
+// follower has seen the lock at testNow, with a watch up, and knows the default.
+func follower(c Config, snap Snapshot, revision string) State {
+	s := State{Watch: true, Default: DefaultRevision{Synced: true, Revision: revision}}
+	return c.observe(s, Input{Kind: Seen, Now: testNow, Snap: snap})
+}
+
+// ours makes the lock that s has seen that of its present term.
+func ours(s State, phase Phase) State {
+	r := s.Snap.Record
+	s.Phase, s.Marked, s.Why = phase, true, Acquired
+	s.Term, s.Own.Stamps[0] = Term{UID: s.Snap.UID, Transitions: r.Transitions, Token: 15}, r.Renewed
+	s.Own.Renewed, s.Cover = testNow.Mono, testNow.Plus(10*time.Second)
+	s.BeganAt = testNow.Mono
+	s.Drain.Until = seconds(30)
+	if phase == Releasing {
+		s.Drain.Until = seconds(10)
+	}
+	return s
+}
+
+// nowStamp is that of a write at testNow over an old record.
+const nowStamp = Stamp(1_780_000_000e6)

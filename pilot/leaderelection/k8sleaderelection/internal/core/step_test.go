@@ -1,0 +1,185 @@
+package core
+
+import (
+	"testing"
+	"time"
+)
+
+// The longer of the own and the recorded lease counts, within bounds.
+func TestLease(t *testing.T) {
+	c := testConfig()
+	for recorded, want := range map[time.Duration]time.Duration{
+		0: 15 * time.Second, time.Second: 15 * time.Second, 40 * time.Second: 40 * time.Second,
+		time.Hour: time.Hour, 1000 * time.Hour: time.Hour,
+	} {
+		if got := c.lease(Record{Lease: recorded}); got != want {
+			t.Errorf("a recorded lease of %v counts as %v, want %v", recorded, got, want)
+		}
+	}
+	c.Lease = 10 * time.Minute
+	if got := c.lease(Record{Lease: 1000 * time.Hour}); got != 100*time.Minute {
+		t.Errorf("the bound at a lease of 10m is %v, want ten times that", got)
+	}
+}
+
+func TestOurs(t *testing.T) {
+	c := testConfig()
+	good := ours(seenAt(0, lock("mine")), Leading)
+	if !c.ours(good) {
+		t.Fatal("our own record is not ours")
+	}
+	for name, spoil := range map[string]func(*State){
+		"it was gone once":     func(s *State) { s.Drain.Lost = RecordLost },
+		"there is no term":     func(s *State) { s.Term, s.Snap.UID, s.Snap.Record.Transitions = Term{}, UID{}, 0 },
+		"deleted":              func(s *State) { s.Snap.Exists = false },
+		"unreadable":           func(s *State) { s.Snap.Content = Unreadable },
+		"released":             func(s *State) { s.Snap.Record.Holder = "" },
+		"another's":            func(s *State) { s.Snap.Record.Holder = "b" },
+		"made anew":            func(s *State) { s.Snap.UID.First = "v" },
+		"another term":         func(s *State) { s.Snap.Record.Transitions = 4 },
+		"from before the term": func(s *State) { s.Snap.Version = 14 },
+		"written by another":   func(s *State) { s.Snap.Record.Renewed = 8e6 },
+		// At the end of the count a nominee's term has the same number, and its stamp is a second of another's clock.
+		"written in anew": func(s *State) {
+			s.Snap.Notes, s.Snap.Record.Acquired = Notes{Nominated: Nomination{Identity: "a", Transitions: 3}}, s.Snap.Record.Renewed
+		},
+		"in one of two objects":  func(s *State) { s.Snap.Halves = InFirst },
+		"in the other of them":   func(s *State) { s.Snap.Halves = InSecond },
+		"of which one was alone": func(s *State) { s.Snap.Version, s.Snap.UID = 15, UID{"u", "v"} },
+	} {
+		s := good
+		if spoil(&s); c.ours(s) {
+			t.Errorf("%s: it is ours", name)
+		}
+	}
+	if good.Snap.Version = 15; !c.ours(good) {
+		t.Error("the term's first write is not ours")
+	}
+}
+
+// The lock was seen at testNow. PeerGrace is 5 s.
+func TestMayActUntil(t *testing.T) {
+	c := testConfig()
+	wrote, twin := func(s *State) { s.Own.Stamps[0] = 7e6 }, func(s *State) { s.Own.Stamps[0], s.Own.Duplicate = 7e6, true }
+	long := func(s *Snapshot) { s.Record.Lease = 40 * time.Second }
+	for name, x := range map[string]struct {
+		lock   Snapshot
+		change func(*State)
+		until  float64 // 0: nobody acts
+	}{
+		"with a longer lease":                   {lock("equal", long), nil, 40},
+		"deleted":                               {lock("equal", deleted), nil, 0},
+		"its record was removed":                {lock("equal", func(s *Snapshot) { s.Content = Missing }), nil, 0},
+		"we ourselves":                          {lock("mine, unmarked"), wrote, 0},
+		"of our name before us, acting":         {lock("mine"), nil, 0},
+		"of our name before us, not acting yet": {lock("mine, unmarked"), nil, 15},
+		"a twin of ours":                        {lock("mine"), twin, 15},
+	} {
+		s := seenAt(0, x.lock)
+		if x.change != nil {
+			x.change(&s)
+		}
+		want := Instant(0)
+		if x.until > 0 {
+			want = seconds(x.until)
+		}
+		if got := c.mayActUntil(s); got != want {
+			t.Errorf("%s: until %v after the sight, want %v", name, testNow.Mono.Until(got), testNow.Mono.Until(want))
+		}
+		if s.Earlier.Until = seconds(17); c.settledAt(s) != max(want, seconds(17)) {
+			t.Errorf("%s: settled in %v", name, testNow.Mono.Until(c.settledAt(s)))
+		}
+	}
+	// As Istio's elector does: who takes the lock from a holder acts at once. Where nobody
+	// holds it, or a leader of ours was displaced, there is no such promise to keep up with.
+	c.Immediate = true
+	for name, want := range map[string]Instant{"lower": 0, "free": seconds(17), "peer, marker left": seconds(20)} {
+		s := seenAt(0, lock(name))
+		s.Earlier.Until = seconds(17)
+		if got := c.settledAt(s); got != want {
+			t.Errorf("immediate, %s: settled in %v", name, testNow.Mono.Until(got))
+		}
+	}
+}
+
+func TestHighest(t *testing.T) {
+	unranked := testConfig()
+	unranked.Ranked = false
+	s := seenAt(0, lock("lower"))
+	s.Beats = true
+	if unranked.outranks(s) {
+		t.Error("without ranks, one outranks")
+	}
+	for key, want := range map[string]bool{"stable": true, "canary": false, "^stable": false} {
+		c := testConfig()
+		if c.Key = key; c.highest(s) != want {
+			t.Errorf("%s is the highest: %v", key, !want)
+		}
+		if c.Ranked = false; !c.highest(s) {
+			t.Errorf("%s is not the highest although there are no ranks", key)
+		}
+		nobody := State{Default: DefaultRevision{Synced: true}}
+		if c.Ranked = true; c.highest(nobody) != (key[0] != '^') {
+			t.Errorf("%s, without a default revision", key)
+		}
+	}
+}
+
+func TestActsUntil(t *testing.T) {
+	c := testConfig()
+	lease := testNow.Mono.After(c.Lease)
+	for _, x := range []struct {
+		lock  string
+		phase Phase
+		want  Instant
+	}{
+		{"equal", Following, lease}, {"equal, unmarked", Following, lease}, {"mine, other's marker", Following, 0},
+		{"mine", Following, 0}, {"mine", Settling, 0}, {"mine", Leading, lease}, {"mine", Draining, lease}, {"mine", Releasing, 0},
+		{"absent", Following, 0}, {"no record", Following, 0}, {"unreadable", Following, 0}, {"free", Following, 0},
+		{"nominated", Following, 0}, {"nominated me", Following, 0},
+	} {
+		s := seenAt(0, lock(x.lock))
+		s.Phase = x.phase
+		if got := c.ActsUntil(s); got != x.want {
+			t.Errorf("%s, while %s: until %v, want %v", x.lock, x.phase, got, x.want)
+		}
+	}
+}
+
+func TestSent_State(t *testing.T) {
+	c := testConfig()
+	peer := seenAt(0, lock("lower, unmarked")) // may act for lease and grace: 20 s
+	peer.Count = 3
+	record, notes := c.claim(peer, testNow)
+	s := c.sent(peer, Action{Op: Acquire, Base: peer.Snap, Record: record, Notes: notes}, testNow)
+	if s.Earlier.SettleAt != seconds(20) || s.Earlier.Until != seconds(20) || s.Flight.Base != 20 || s.Own.Unseen != 1 || s.Own.Stamps[0] != nowStamp {
+		t.Errorf("a claim: %+v", s)
+	}
+	holding := ours(seenAt(0, lock("mine")), Settling)
+	holding.Earlier.SettleAt, holding.Earlier.Until = seconds(3), seconds(5)
+	record, notes = c.renewal(holding, testNow)
+	s = c.sent(holding, Action{Op: Renew, Base: holding.Snap, Record: record, Notes: notes}, testNow)
+	if s.Earlier.SettleAt != seconds(3) || s.Earlier.Until != seconds(5) || s.Drain.Sent || s.Own.Unseen != 1 || s.Own.Stamps != [4]Stamp{nowStamp, 7e6} {
+		t.Errorf("a renewal: %+v", s)
+	}
+	// The last stamp once more: the earlier ones are not forgotten for it.
+	again := c.sent(s, Action{Op: Renew, Base: holding.Snap, Record: record, Notes: notes}, testNow)
+	if again.Own.Stamps != s.Own.Stamps {
+		t.Errorf("a renewal of the same bytes: remembered are %v", again.Own.Stamps)
+	}
+	for _, op := range []Op{Release, HandOver} {
+		s := c.sent(holding, Action{Op: op, Base: holding.Snap, Record: record}, testNow)
+		if !s.Drain.Sent || s.Own.Unseen != 0 || s.Own.Stamps != holding.Own.Stamps {
+			t.Errorf("%s: %+v", op, s)
+		}
+	}
+	sent := holding
+	sent.Drain.Sent = true
+	if !c.sent(sent, Action{Op: Renew, Base: holding.Snap, Record: record}, testNow).Drain.Sent {
+		t.Error("a renewal took back that a release may have been stored")
+	}
+	reading := c.sent(holding, Action{Op: Read}, testNow)
+	if reading.Own.Unseen != 0 || reading.Flight.Op != Read || reading.Drain.Sent {
+		t.Errorf("a read: %+v", reading)
+	}
+}
