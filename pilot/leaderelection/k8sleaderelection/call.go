@@ -64,11 +64,11 @@ func (l *loop) request(ctx context.Context, a core.Action, base k8sresourcelock.
 	if a.Op == core.Read {
 		return l.le.lock.Read(ctx)
 	}
-	record, notes := codec.EncodeRecord(a.Record), codec.EncodeNotes(a.Notes)
-	if a.Notes.Successor {
+	record, notes := codec.EncodeRecord(a.Record), codec.EncodeNotes(a.Annotations)
+	if a.Annotations.Successor {
 		notes[k8sresourcelock.PredecessorAnnotation] = codec.SuccessorsNote(record, l.le.lock.Identity())
 	}
-	if lock, ok := l.le.lock.(k8sresourcelock.Annotated); ok && a.Op == core.Ask {
+	if lock, ok := l.le.lock.(k8sresourcelock.Annotated); ok && a.Op == core.SendRequest {
 		return lock.Annotate(ctx, base, notes)
 	}
 	return l.le.lock.Write(ctx, base, record, notes)

@@ -13,12 +13,12 @@ import (
 //	Wall int64   // since 1970
 //
 // A clock that the platform lacks stays 0. Plus(d) is the Cover that lasts d from the Moment.
-type Moment = core.Moment
+type Moment = core.ClockReading
 
 // Cover is the end of the time in which a leader may act, on each clock. Its fields are those of Moment: Mono, Boot and
 // Wall. Left(now) is the time that remains of it at a Moment, by the clock on which the least remains; at zero or less it
 // has ended. The zero Cover has ended.
-type Cover = core.Cover
+type Cover = core.Validity
 
 // Clock reads the clocks that a cover is measured by. The zero Clock is not usable;
 // NewClock makes one. A gate has to ask the same Clock as its elector.

@@ -58,8 +58,8 @@ func TestWhatBecomesOfACall(t *testing.T) {
 	}{
 		"a read":                {core.Read, nil, core.OK, 0, "read"},
 		"a renewal":             {core.Renew, nil, core.OK, 0, "write"},
-		"a request":             {core.Ask, nil, core.OK, 0, "annotate"},
-		"a request that fails":  {core.Ask, broken, core.Unknown, 0, "annotate"},
+		"a request":             {core.SendRequest, nil, core.OK, 0, "annotate"},
+		"a request that fails":  {core.SendRequest, broken, core.Unknown, 0, "annotate"},
 		"a conflict":            {core.Renew, k8sresourcelock.ErrConflict, core.Conflict, 0, "write"},
 		"too many":              {core.Renew, apierrors.NewTooManyRequests("x", 7), core.Refused, 7 * time.Second, "write"},
 		"far too many":          {core.Renew, apierrors.NewTooManyRequests("x", 1<<30), core.Refused, time.Hour, "write"},
@@ -96,7 +96,7 @@ func TestWhatBecomesOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock := &answering{Versioned: locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Unwatched()}
 		l := stillLoop(t, lock) // which cannot be annotated
-		l.send(core.Action{Op: core.Ask})
+		l.send(core.Action{Op: core.SendRequest})
 		l.helpers.Wait()
 		if len(lock.asked) != 1 || lock.asked[0] != "write" {
 			t.Errorf("asked %q", lock.asked)

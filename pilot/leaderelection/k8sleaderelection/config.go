@@ -276,7 +276,7 @@ func (c LeaderElectionConfig) withDefaults() LeaderElectionConfig {
 // timing is the part of the configuration that is durations.
 func (c LeaderElectionConfig) timing() core.Timing {
 	return derive.Timing(core.Timing{
-		Lease: c.LeaseDuration, Cover: c.RenewDeadline, Retry: c.RetryPeriod,
+		Lease: c.LeaseDuration, Validity: c.RenewDeadline, Retry: c.RetryPeriod,
 		PeerGrace: c.PeerGrace, SyncWait: c.SyncWait, DrainLimit: c.DrainLimit, StopLimit: c.StopLimit,
 	}, c.MaxClockDrift)
 }

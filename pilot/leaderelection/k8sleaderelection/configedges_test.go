@@ -28,7 +28,7 @@ func TestTheConfigurationReachesTheCore(t *testing.T) {
 	want := core.Config{
 		Self: "me", Key: "stable", Ranked: true, Immediate: true, Release: true,
 		Timing: core.Timing{
-			Lease: 30 * time.Second, Cover: 15 * time.Second, Retry: 7 * time.Second,
+			Lease: 30 * time.Second, Validity: 15 * time.Second, Retry: 7 * time.Second,
 			CallTimeout: 4 * time.Second, DrainLimit: 3 * time.Second, StopLimit: 41 * time.Second, PeerGrace: 11 * time.Second, SyncWait: 13 * time.Second,
 			RankDelay: 25 * time.Millisecond, Patience: 2 * time.Second,
 		},

@@ -20,7 +20,7 @@ func (s *durations) pass(r *reporter, c *change) {
 	if after.Phase == core.Draining && before.Phase != core.Draining {
 		s.drainSince = now
 	}
-	if !after.Alive {
+	if !after.Running {
 		r.observe(Drain, &s.drainSince, now)
 	}
 	s.handover(r, c)
@@ -47,12 +47,12 @@ func (s *durations) handover(r *reporter, c *change) {
 	now := c.in.Now.Mono
 	op := c.acknowledged()
 	switch {
-	case op == core.Ask && s.requestedSince == 0:
+	case op == core.SendRequest && s.requestedSince == 0:
 		s.requestedSince = c.before.Flight.Sent.Mono
 	case c.after.Phase == core.Leading && c.before.Phase != core.Leading && r.claim == core.Nominated:
 		r.observe(Handover, &s.requestedSince, now)
 	}
-	if !c.after.Asking.Wanted && op != core.Ask && c.after.Phase == core.Following || c.after.Phase == core.Leading {
+	if !c.after.Requesting.Wanted && op != core.SendRequest && c.after.Phase == core.Following || c.after.Phase == core.Leading {
 		s.requestedSince = 0 // it did not come to that
 	}
 	if c.beginsHandover() {

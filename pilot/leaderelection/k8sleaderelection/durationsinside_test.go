@@ -22,7 +22,7 @@ func passOf(before, after core.State, acknowledged core.Op) *change {
 // and forgotten with that.
 func TestFromWhenAHandoverCounts(t *testing.T) {
 	following := core.State{Phase: core.Following}
-	asking := core.State{Phase: core.Following, Asking: core.Requests{Wanted: true}}
+	asking := core.State{Phase: core.Following, Requesting: core.Requests{Wanted: true}}
 	settling, leading := core.State{Phase: core.Settling}, core.State{Phase: core.Leading}
 	giving := core.State{Phase: core.Draining, Drain: core.Drain{Kind: core.DrainToHandOver}}
 	draining := core.State{Phase: core.Draining}
@@ -32,9 +32,9 @@ func TestFromWhenAHandoverCounts(t *testing.T) {
 		was, want durations
 		told      []string
 	}{
-		"it has asked":                   {passOf(following, asking, core.Ask), "", durations{}, durations{requestedSince: 300}, nil},
-		"it has asked again":             {passOf(asking, asking, core.Ask), "", durations{requestedSince: 100}, durations{requestedSince: 100}, nil},
-		"it asked, and wants no more":    {passOf(asking, following, core.Ask), "", durations{}, durations{requestedSince: 300}, nil},
+		"it has asked":                   {passOf(following, asking, core.SendRequest), "", durations{}, durations{requestedSince: 300}, nil},
+		"it has asked again":             {passOf(asking, asking, core.SendRequest), "", durations{requestedSince: 100}, durations{requestedSince: 100}, nil},
+		"it asked, and wants no more":    {passOf(asking, following, core.SendRequest), "", durations{}, durations{requestedSince: 300}, nil},
 		"nothing was asked":              {passOf(settling, settling, core.NoOp), "", durations{}, durations{}, nil},
 		"it waits":                       {passOf(asking, asking, core.NoOp), "", durations{requestedSince: 100}, durations{requestedSince: 100}, nil},
 		"it wants no more":               {passOf(asking, following, core.NoOp), "", durations{requestedSince: 100}, durations{}, nil},
@@ -81,7 +81,7 @@ func TestARecordThatNamesNobodyWhoActs(t *testing.T) {
 		"free":       {lock(func(s *core.Snapshot) { s.Record.Holder = "" }), now},
 		"nominated": {lock(func(s *core.Snapshot) {
 			s.Record.Renewed = s.Record.Acquired
-			s.Notes.Nominated = core.Nomination{Identity: "x", Transitions: 4}
+			s.Annotations.Nominated = core.Nomination{Identity: "x", Transitions: 4}
 		}), now},
 	} {
 		s := core.State{Known: core.Current, Since: core.Since{Record: now}, Snap: c.snap}
@@ -109,23 +109,27 @@ func TestWhatIsShownOfTheLock(t *testing.T) {
 		change func(*core.State)
 		want   recordView
 	}{
-		"a peer":                    {func(*core.State) {}, recordView{actsUntil: until, lease: 40 * time.Second}},
-		"one of ours":               {func(s *core.State) { s.Snap.Notes.Marker = marker }, recordView{actsUntil: until, lease: 40 * time.Second, handsOver: true}},
-		"that cannot judge yet":     {func(s *core.State) { s.Snap.Notes.Marker = core.Marker{Identity: "x", Transitions: 4} }, recordView{actsUntil: until, lease: 40 * time.Second}},
-		"one that waits":            {func(s *core.State) { s.Snap.Notes.Marker = core.Marker{Identity: "y", Transitions: 3, Handover: true} }, recordView{lease: 40 * time.Second}},
-		"in an earlier term of its": {func(s *core.State) { s.Snap.Notes.Marker = core.Marker{Identity: "x", Transitions: 3, Handover: true} }, recordView{lease: 40 * time.Second}},
-		"nobody":                    {func(s *core.State) { s.Snap.Record.Holder = "" }, recordView{lease: 40 * time.Second}},
+		"a peer":                {func(*core.State) {}, recordView{actsUntil: until, lease: 40 * time.Second}},
+		"one of ours":           {func(s *core.State) { s.Snap.Annotations.Marker = marker }, recordView{actsUntil: until, lease: 40 * time.Second, handsOver: true}},
+		"that cannot judge yet": {func(s *core.State) { s.Snap.Annotations.Marker = core.Marker{Identity: "x", Transitions: 4} }, recordView{actsUntil: until, lease: 40 * time.Second}},
+		"one that waits": {func(s *core.State) {
+			s.Snap.Annotations.Marker = core.Marker{Identity: "y", Transitions: 3, Handover: true}
+		}, recordView{lease: 40 * time.Second}},
+		"in an earlier term of its": {func(s *core.State) {
+			s.Snap.Annotations.Marker = core.Marker{Identity: "x", Transitions: 3, Handover: true}
+		}, recordView{lease: 40 * time.Second}},
+		"nobody": {func(s *core.State) { s.Snap.Record.Holder = "" }, recordView{lease: 40 * time.Second}},
 		"a nominee": {func(s *core.State) {
-			s.Snap.Record.Renewed, s.Snap.Notes.Nominated = s.Snap.Record.Acquired, core.Nomination{Identity: "x", Transitions: 4}
+			s.Snap.Record.Renewed, s.Snap.Annotations.Nominated = s.Snap.Record.Acquired, core.Nomination{Identity: "x", Transitions: 4}
 		}, recordView{lease: 40 * time.Second}},
 		"ourselves, who settle":  {func(s *core.State) { s.Snap.Record.Holder, s.Phase = own, core.Settling }, recordView{lease: 40 * time.Second}},
 		"ourselves, who lead":    {func(s *core.State) { s.Snap.Record.Holder, s.Phase = own, core.Leading }, recordView{actsUntil: until, lease: 40 * time.Second}},
 		"ourselves, who drain":   {func(s *core.State) { s.Snap.Record.Holder, s.Phase = own, core.Draining }, recordView{actsUntil: until, lease: 40 * time.Second}},
 		"a short lease":          {func(s *core.State) { s.Snap.Record.Lease = time.Second }, recordView{actsUntil: seen.After(r.core.Lease), lease: time.Second}},
-		"a hold":                 {func(s *core.State) { s.Snap.Notes.Hold = hold }, recordView{actsUntil: until, lease: 40 * time.Second, hold: hold}},
-		"a hold that is over":    {func(s *core.State) { s.Snap.Notes.Hold = core.Hold{Holder: "x", Transitions: 4} }, recordView{actsUntil: until, lease: 40 * time.Second}},
-		"another's hold":         {func(s *core.State) { s.Snap.Notes.Hold = core.Hold{Holder: "y", Transitions: 4, Seconds: 60} }, recordView{actsUntil: until, lease: 40 * time.Second}},
-		"a hold of another term": {func(s *core.State) { s.Snap.Notes.Hold = core.Hold{Holder: "x", Transitions: 3, Seconds: 60} }, recordView{actsUntil: until, lease: 40 * time.Second}},
+		"a hold":                 {func(s *core.State) { s.Snap.Annotations.Hold = hold }, recordView{actsUntil: until, lease: 40 * time.Second, hold: hold}},
+		"a hold that is over":    {func(s *core.State) { s.Snap.Annotations.Hold = core.Hold{Holder: "x", Transitions: 4} }, recordView{actsUntil: until, lease: 40 * time.Second}},
+		"another's hold":         {func(s *core.State) { s.Snap.Annotations.Hold = core.Hold{Holder: "y", Transitions: 4, Seconds: 60} }, recordView{actsUntil: until, lease: 40 * time.Second}},
+		"a hold of another term": {func(s *core.State) { s.Snap.Annotations.Hold = core.Hold{Holder: "x", Transitions: 3, Seconds: 60} }, recordView{actsUntil: until, lease: 40 * time.Second}},
 	} {
 		s := core.State{Known: core.Current, Since: core.Since{Record: seen}, Snap: core.Snapshot{
 			Exists: true, Content: core.Readable,

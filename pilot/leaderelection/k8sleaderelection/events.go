@@ -24,8 +24,8 @@ func (r *reporter) warn(format string, args ...any) {
 // handover writes Events about how the lock passes from one to another.
 func (r *reporter) handover(c *change) {
 	switch c.acknowledged() {
-	case core.Ask:
-		request := c.in.Snap.Notes.Request
+	case core.SendRequest:
+		request := c.in.Snap.Annotations.Request
 		r.event("asked %s to hand over (%s)", c.in.Snap.Record.Holder, request.Reason)
 	case core.HandOver:
 		r.event("handed over to %s", c.before.Flight.Record.Holder)
@@ -36,7 +36,7 @@ func (r *reporter) handover(c *change) {
 	case core.NoOp, core.Read, core.Renew, core.Release:
 	}
 	if c.beginsHandover() {
-		if request := c.after.Snap.Notes.Request; request.Accepted {
+		if request := c.after.Snap.Annotations.Request; request.Accepted {
 			r.event("accepted the request of %s, drains", request.Identity)
 		} else {
 			r.event("drains for %s, whom the coordinator prefers", c.after.Snap.Preferred)
@@ -44,7 +44,7 @@ func (r *reporter) handover(c *change) {
 	}
 	if c.action.Op == core.Acquire {
 		r.claim, r.displaced = c.action.Why, c.after.Snap.Record.Holder
-		if r.core.Nominee(c.after) {
+		if r.core.IsNominee(c.after) {
 			r.claim = core.Nominated
 		}
 	}

@@ -235,9 +235,9 @@ func (l *loop) setGate(a *core.Action) {
 // setWork starts the term's functions, or tells them to stop.
 func (l *loop) setWork(a *core.Action) {
 	switch {
-	case a.Work && l.term == nil:
+	case a.Run && l.term == nil:
 		l.term = startTerm(l, l.publicTerm)
-	case !a.Work && l.term != nil:
+	case !a.Run && l.term != nil:
 		l.term.cancel(fmt.Errorf("election %s: %w: %s", l.le.config.Name, ErrNotLeading, l.state.Why))
 	}
 }
@@ -259,7 +259,7 @@ func (l *loop) setTimer(now Moment, wake core.Instant) {
 // publish shows others where the loop stands.
 func (l *loop) publish(c *change) {
 	s, before := &c.after, &c.before
-	if c.in.Kind == core.Replied && s.Cover != before.Cover && s.Cover != (core.Cover{}) {
+	if c.in.Kind == core.Replied && s.Validity != before.Validity && s.Validity != (core.Validity{}) {
 		l.acked = before.Flight.Sent.Mono
 	}
 	if s.Phase != before.Phase {
@@ -267,7 +267,7 @@ func (l *loop) publish(c *change) {
 	}
 	v := view{
 		phase: s.Phase, why: s.Why, term: l.publicTerm, known: s.Known != core.Unread,
-		defaultRevision: s.Default, alive: s.Alive, unfit: s.Unfit, acked: l.acked, changed: l.changed,
+		defaultRevision: s.Default, alive: s.Running, unfit: s.Unfit, acked: l.acked, changed: l.changed,
 		cover: s.Gate(),
 	}
 	if s.Snap.Exists && s.Snap.Content == core.Readable {

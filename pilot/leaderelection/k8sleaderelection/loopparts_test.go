@@ -87,7 +87,7 @@ func TestWhatACandidateTakesTheLockAs(t *testing.T) {
 		l := stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
 		snap := core.Snapshot{Exists: true, Content: core.Readable, Record: core.Record{Holder: c.holder, Acquired: 5, Renewed: c.renewed, Transitions: 3}}
 		if c.nominee != "" {
-			snap.Notes.Nominated = core.Nomination{Identity: c.nominee, Transitions: 3}
+			snap.Annotations.Nominated = core.Nomination{Identity: c.nominee, Transitions: 3}
 		}
 		l.report.handover(&change{after: core.State{Snap: snap}, action: core.Action{Op: core.Acquire, Why: core.Reclaimed}})
 		if got := l.report.claim; got != c.want || l.report.displaced != c.holder {

@@ -56,25 +56,25 @@ func TestWhatIsPublished(t *testing.T) {
 			l.helpers.Wait()
 			return *l.le.view.Load()
 		}
-		cover := core.Cover{Mono: 1 << 60, Boot: 1 << 60, Wall: 1 << 60}
-		if v := publish(core.Seen, func(s *core.State) { s.Cover, s.Phase = cover, core.Leading }); v.known || v.acked != 0 || v.cover != cover || !v.changed.Equal(time.Now()) {
+		cover := core.Validity{Mono: 1 << 60, Boot: 1 << 60, Wall: 1 << 60}
+		if v := publish(core.Seen, func(s *core.State) { s.Validity, s.Phase = cover, core.Leading }); v.known || v.acked != 0 || v.cover != cover || !v.changed.Equal(time.Now()) {
 			t.Errorf("no reply: %+v", v)
 		}
 		began := time.Now()
-		if v := publish(core.Replied, func(s *core.State) { s.Cover.Mono++ }); v.acked != 300 || v.cover != l.state.Cover || !v.changed.Equal(began) {
+		if v := publish(core.Replied, func(s *core.State) { s.Validity.Mono++ }); v.acked != 300 || v.cover != l.state.Validity || !v.changed.Equal(began) {
 			t.Errorf("a reply that covers: %+v", v)
 		}
 		l.acked = 7
 		if v := publish(core.Replied, func(s *core.State) { s.Known = core.Current }); v.acked != 7 || !v.known {
 			t.Errorf("a reply that does not: %+v", v)
 		}
-		if v := publish(core.Replied, func(s *core.State) { s.Cover = core.Cover{} }); v.acked != 7 {
+		if v := publish(core.Replied, func(s *core.State) { s.Validity = core.Validity{} }); v.acked != 7 {
 			t.Errorf("a reply that ends the cover: %+v", v)
 		}
-		if v := publish(core.Seen, func(s *core.State) { s.Cover, s.Phase = cover, core.Draining }); v.cover != cover {
+		if v := publish(core.Seen, func(s *core.State) { s.Validity, s.Phase = cover, core.Draining }); v.cover != cover {
 			t.Errorf("it drains: %+v", v)
 		}
-		if v := publish(core.Seen, func(s *core.State) { s.Drain.Lost = core.CoverLost }); v.cover != (core.Cover{}) {
+		if v := publish(core.Seen, func(s *core.State) { s.Drain.Lost = core.ValidityLost }); v.cover != (core.Validity{}) {
 			t.Errorf("it drains, and has lost the lock: %+v", v)
 		}
 		held := core.Snapshot{Exists: true, Content: core.Readable, Record: core.Record{Holder: "x", Key: "k", Transitions: 3}}

@@ -50,7 +50,7 @@ type change struct {
 // denied reports whether a write has met a conflict with nobody, which the core counts as a failure.
 func (c *change) denied() bool {
 	return c.in.Kind == core.Replied && c.in.Result == core.Conflict &&
-		(c.after.Effort.Writes.Fails > c.before.Effort.Writes.Fails || c.after.Effort.Asks.Fails > c.before.Effort.Asks.Fails)
+		(c.after.Effort.Writes.Fails > c.before.Effort.Writes.Fails || c.after.Effort.Requests.Fails > c.before.Effort.Requests.Fails)
 }
 
 // beginsHandover reports whether the leader drains for another from now on.
@@ -60,7 +60,7 @@ func (c *change) beginsHandover() bool {
 
 // acknowledged is the operation of ours that the pass has seen confirmed; NoOp when there is none.
 func (c *change) acknowledged() core.Op {
-	if call := c.before.Flight; call.Answered(c.in) {
+	if call := c.before.Flight; call.Succeeded(c.in) {
 		return call.Op
 	}
 	return core.NoOp
@@ -227,9 +227,9 @@ func (r *reporter) recordViewOf(s *core.State) (v recordView) {
 	if snap.Former() == "" {
 		v.actsUntil = r.core.ActsUntil(*s)
 	}
-	v.handsOver = snap.Acting() && snap.Notes.Marker.Handover
+	v.handsOver = snap.Acting() && snap.Annotations.Marker.Handover
 	if snap.OnHold() {
-		v.hold = snap.Notes.Hold
+		v.hold = snap.Annotations.Hold
 	}
 	return v
 }

@@ -70,12 +70,12 @@ func reporting(t *testing.T, change ...func(*LeaderElectionConfig)) (*reporter, 
 func TestWhatAPhaseAndATermTell(t *testing.T) {
 	r, heard, _ := reporting(t)
 	r.claim = core.Nominated
-	r.pass(&change{before: core.State{Phase: core.Settling}, after: core.State{Phase: core.Leading, Why: "why", Alive: true}})
+	r.pass(&change{before: core.State{Phase: core.Settling}, after: core.State{Phase: core.Leading, Why: "why", Running: true}})
 	heard.wants(t, "it leads", "phase e settling leading why", "on e", "term e true nominated")
 	for what, c := range map[string]struct {
 		lost    core.Loss
 		failure error
-	}{"it lost its cover": {core.CoverLost, nil}, "it lost the record": {core.RecordLost, nil}, "a function failed": {core.NotLost, errors.New("x")}, "it was stopped": {}} {
+	}{"it lost its cover": {core.ValidityLost, nil}, "it lost the record": {core.RecordLost, nil}, "a function failed": {core.NotLost, errors.New("x")}, "it was stopped": {}} {
 		r.term(&core.State{Phase: core.Leading}, nil)
 		heard.lines = nil
 		r.term(&core.State{Phase: core.Draining, Why: "why", Drain: core.Drain{Lost: c.lost}}, c.failure)
@@ -120,7 +120,7 @@ func TestFitnessIsToldOnceEachTime(t *testing.T) {
 func TestWhatLastsIsToldOnce(t *testing.T) {
 	stuck := 0
 	r, _, log := reporting(t, func(c *LeaderElectionConfig) { c.OnStuckDrain = func() { stuck++ } })
-	before := core.State{Phase: core.Draining, Alive: true}
+	before := core.State{Phase: core.Draining, Running: true}
 	for i := range 3 {
 		after := before
 		after.Drain.Overdue, after.Own.Duplicate, after.Learned = true, true, uint32(i+1)
@@ -196,8 +196,8 @@ func TestWhatCountsAsDenied(t *testing.T) {
 		"a request's, writes succeed": {core.Replied, core.Conflict, 2, 0, 0, 1, true},
 	} {
 		c := &change{in: core.Input{Kind: x.kind, Result: x.result}}
-		c.before.Effort.Writes.Fails, c.before.Effort.Asks.Fails = x.writes, x.asks
-		c.after.Effort.Writes.Fails, c.after.Effort.Asks.Fails = x.after, x.asked
+		c.before.Effort.Writes.Fails, c.before.Effort.Requests.Fails = x.writes, x.asks
+		c.after.Effort.Writes.Fails, c.after.Effort.Requests.Fails = x.after, x.asked
 		if c.denied() != x.want {
 			t.Errorf("%s: denied %v", what, !x.want)
 		}

@@ -25,7 +25,7 @@ func (l *loop) setBootAlarm(now Moment, wake core.Instant) {
 	alarms := l.le.clock.alarms
 	switch {
 	case alarms == nil:
-	case wake == core.Never || l.state.Cover == core.Cover{}:
+	case wake == core.Never || l.state.Validity == core.Validity{}:
 		alarms.unset(&l.bootAlarm)
 	default:
 		alarms.set(&l.bootAlarm, now.Boot+int64(now.Mono.Until(wake)))

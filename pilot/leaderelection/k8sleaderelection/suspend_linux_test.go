@@ -117,7 +117,7 @@ func TestASleepBeforeTheTimerIsSetCounts(t *testing.T) {
 	rang := make(chan struct{})
 	l.bootAlarm.ring = func() { close(rang) }
 	now := clock.read()
-	l.state.Cover = now.Plus(time.Hour)
+	l.state.Validity = now.Plus(time.Hour)
 	s.sleep(3 * time.Hour)
 	l.setBootAlarm(now, now.Mono.After(time.Hour))
 	select {
@@ -197,7 +197,7 @@ func TestOnlyALeaderSetsTheTimer(t *testing.T) {
 	if n := count(soon); n != 0 {
 		t.Errorf("a follower has set %d", n)
 	}
-	l.state.Cover = clock.Now().Plus(time.Hour)
+	l.state.Validity = clock.Now().Plus(time.Hour)
 	if n := count(soon); n != 1 {
 		t.Errorf("a leader has set %d", n)
 	}

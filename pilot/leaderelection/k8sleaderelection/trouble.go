@@ -127,7 +127,7 @@ func topicOf(op core.Op) string {
 	switch op {
 	case core.Read:
 		return topicRead
-	case core.Ask:
+	case core.SendRequest:
 		return topicAsk
 	case core.NoOp, core.Acquire, core.Renew, core.Release, core.HandOver:
 	}

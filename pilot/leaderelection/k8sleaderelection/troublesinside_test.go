@@ -82,7 +82,7 @@ func TestWhatAServersRefusalTells(t *testing.T) {
 	}
 	for op, end := range map[core.Op]string{
 		core.Read: "the lock can be read again", core.Renew: "the lock can be written again", core.Acquire: "the lock can be written again",
-		core.Ask: "requests to hand over can be written again",
+		core.SendRequest: "requests to hand over can be written again",
 	} {
 		r, _, log := reporting(t)
 		r.callFailed(call{op: op, err: says("exceeded quota: few")})

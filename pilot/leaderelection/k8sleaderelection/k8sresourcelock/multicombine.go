@@ -43,17 +43,17 @@ func coreSnapshot(s Snapshot) (core.Snapshot, error) {
 	case s.Raw != nil:
 		out.Content = core.Readable
 	}
-	out.Record, out.Notes = coreRecord(s.Record), coreNotes(s.Notes)
+	out.Record, out.Annotations = coreRecord(s.Record), coreNotes(s.Notes)
 	if note := s.Notes[MultiLockAnnotation]; namesTerm(note, s.Record) {
-		out.Notes.Needs = core.NeedsBoth{Identity: s.Record.HolderIdentity, Transitions: s.Record.LeaderTransitions, Other: otherUID(note)}
+		out.Annotations.Needs = core.NeedsBoth{Identity: s.Record.HolderIdentity, Transitions: s.Record.LeaderTransitions, Other: otherUID(note)}
 	}
 	return out, nil
 }
 
 // coreNotes has requests and holds as they are written, to be compared: what they say is the
 // elector's to read.
-func coreNotes(notes map[string]string) core.Notes {
-	return core.Notes{
+func coreNotes(notes map[string]string) core.Annotations {
+	return core.Annotations{
 		Nominated: core.Nomination{Identity: notes[NominatedAnnotation]},
 		Request:   core.Request{Note: notes[HandoverRequestAnnotation]},
 		Hold:      core.Hold{Note: notes[HoldAnnotation]},
@@ -100,20 +100,20 @@ func otherUID(note string) string {
 // combine shows two objects as one lock, as the core decides. UID and ResourceVersion are those of
 // the secondary, which a fence goes by. Raw is made of both, so that a change of either restarts
 // the lease.
-func combine(sight core.PairSight, objects Pair, self string) Snapshot {
+func combine(sight core.PairView, objects Pair, self string) Snapshot {
 	parts := [2]Part{
 		{UID: types.UID(sight.Primary.UID.First), Version: sight.Primary.Version},
 		{UID: types.UID(sight.Secondary.UID.First), Version: sight.Secondary.Version},
 	}
-	h, both := sight.Shown(self)
-	is, one := sight.Combined(h, both), objects.half(h)
+	h, both := sight.Select(self)
+	is, one := sight.Combine(h, both), objects.half(h)
 	if !is.Exists {
 		return Snapshot{ResourceVersion: objects.Secondary.ResourceVersion, Parts: parts}
 	}
 	parts[core.Primary].Present, parts[core.Secondary].Present = is.Halves&core.InFirst != 0, is.Halves&core.InSecond != 0
 	out := Snapshot{
 		Exists: true, UID: objects.Secondary.UID, ResourceVersion: objects.Secondary.ResourceVersion, Parts: parts,
-		Record: one.Record, Notes: withOthers(withNote(one.Notes, MultiLockAnnotation, ""), is.Notes),
+		Record: one.Record, Notes: withOthers(withNote(one.Notes, MultiLockAnnotation, ""), is.Annotations),
 		Floor:  is.Floor,
 		Object: &objects,
 	}
@@ -127,7 +127,7 @@ func combine(sight core.PairSight, objects Pair, self string) Snapshot {
 }
 
 // withOthers is notes with the request and the hold that the core has chosen.
-func withOthers(notes map[string]string, chosen core.Notes) map[string]string {
+func withOthers(notes map[string]string, chosen core.Annotations) map[string]string {
 	notes = withNote(notes, HandoverRequestAnnotation, chosen.Request.Note)
 	return withNote(notes, HoldAnnotation, chosen.Hold.Note)
 }

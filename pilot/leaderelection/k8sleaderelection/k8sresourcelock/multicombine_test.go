@@ -26,7 +26,7 @@ func shown(t *testing.T, p, s side, self string) Snapshot {
 		t.Fatal(err)
 	}
 	pair.Primary.Version, pair.Secondary.Version = p.version, s.version
-	return combine(core.PairSight{Pair: pair}, objects, self)
+	return combine(core.PairView{Pair: pair}, objects, self)
 }
 
 // needsBoth is the note of a holder that needs the other object too.

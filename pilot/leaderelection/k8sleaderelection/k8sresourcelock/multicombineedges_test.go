@@ -203,7 +203,7 @@ func TestSameRecordAndTerm(t *testing.T) {
 	free := LeaderElectionRecord{LeaseDurationSeconds: 1}
 	inTerm := func(snap Snapshot) bool {
 		half, err := coreSnapshot(snap)
-		return err == nil && core.PairWrite{Base: core.Pair{Primary: half, Secondary: half}, Record: coreRecord(free)}.Renews()
+		return err == nil && core.PairWrite{Base: core.Pair{Primary: half, Secondary: half}, Record: coreRecord(free)}.IsRenewal()
 	}
 	if !inTerm(Snapshot{Exists: true, Raw: []byte("{}"), Record: free}) {
 		t.Error("a free lock's term is not its own")

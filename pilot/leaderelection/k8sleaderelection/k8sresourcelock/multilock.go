@@ -103,7 +103,7 @@ func (l *MultiLock) Read(ctx context.Context) (Snapshot, error) {
 		if err != nil {
 			return Snapshot{}, err
 		}
-		if err := l.mem.answered(core.Half(i), snap, sight.Asked(core.Half(i))); err != nil {
+		if err := l.mem.answered(core.Half(i), snap, sight.Changes(core.Half(i))); err != nil {
 			return Snapshot{}, err
 		}
 	}

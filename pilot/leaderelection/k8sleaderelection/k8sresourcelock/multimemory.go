@@ -13,13 +13,13 @@ var errNoVersion = errors.New("a watch event without a resourceVersion")
 // pairMemory keeps the newest answers and watch events of one MultiLock's objects. The core decides which of them count.
 type pairMemory struct {
 	mu      sync.Mutex
-	sight   core.PairSight
+	sight   core.PairView
 	objects Pair // those of sight
 	base    base
 }
 
 // known is all that the calls have shown by now.
-func (m *pairMemory) known() (core.PairSight, Pair) {
+func (m *pairMemory) known() (core.PairView, Pair) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sight, m.objects
@@ -27,16 +27,16 @@ func (m *pairMemory) known() (core.PairSight, Pair) {
 
 // answered takes in a read.
 func (m *pairMemory) answered(h core.Half, snap Snapshot, asked uint32) error {
-	_, err := m.note(h, snap, func(half core.Snapshot) (core.PairSight, bool) { return m.sight.Read(h, half, asked) })
+	_, err := m.note(h, snap, func(half core.Snapshot) (core.PairView, bool) { return m.sight.ApplyRead(h, half, asked) })
 	return err
 }
 
 // stored takes in a write's answer, or any other that is not to replace newer news.
 func (m *pairMemory) stored(h core.Half, snap Snapshot) (core.Snapshot, error) {
-	return m.note(h, snap, func(half core.Snapshot) (core.PairSight, bool) { return m.sight.Stored(h, half) })
+	return m.note(h, snap, func(half core.Snapshot) (core.PairView, bool) { return m.sight.Apply(h, half) })
 }
 
-func (m *pairMemory) note(h core.Half, snap Snapshot, takes func(core.Snapshot) (core.PairSight, bool)) (core.Snapshot, error) {
+func (m *pairMemory) note(h core.Half, snap Snapshot, takes func(core.Snapshot) (core.PairView, bool)) (core.Snapshot, error) {
 	half, err := coreSnapshot(snap)
 	if err != nil {
 		return core.Snapshot{}, err
@@ -66,7 +66,7 @@ func (m *pairMemory) seen(h core.Half, snap Snapshot, self string) (pair Snapsho
 		return Snapshot{}, false, err
 	}
 	sight, objects := m.known()
-	if !sight.Shows(h, half) {
+	if !sight.ShouldShow(h, half) {
 		return Snapshot{}, false, nil
 	}
 	return combine(sight, objects, self), true, nil
@@ -76,5 +76,5 @@ func (m *pairMemory) seen(h core.Half, snap Snapshot, self string) (pair Snapsho
 func (m *pairMemory) sends(h core.Half, record core.Record, notes map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sight = m.sight.Sends(h, record, coreNotes(notes))
+	m.sight = m.sight.RecordWrite(h, record, coreNotes(notes))
 }

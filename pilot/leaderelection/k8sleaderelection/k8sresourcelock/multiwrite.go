@@ -28,7 +28,7 @@ type rehearser interface {
 // written.
 func (w pairWrite) rehearse(ctx context.Context) error {
 	r, ok := w.secondary.(rehearser)
-	if !ok || !w.Claims() {
+	if !ok || !w.IsClaim() {
 		return nil
 	}
 	return r.Rehearse(ctx, w.base.Secondary, w.record, w.notesFor(w.Base.Primary))
@@ -57,7 +57,7 @@ func (w pairWrite) rehearseRequest(ctx context.Context, shown Snapshot) error {
 
 // notesFor are the notes beside the record on one object, when the other is that.
 func (w pairWrite) notesFor(other core.Snapshot) map[string]string {
-	return withNote(w.notes, MultiLockAnnotation, formatNeeds(w.Needs(other)))
+	return withNote(w.notes, MultiLockAnnotation, formatNeeds(w.NeedsAnnotation(other)))
 }
 
 // both writes the primary, and then the secondary.
@@ -82,10 +82,10 @@ func (w pairWrite) both(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, unknown(err)
 	}
-	if sight, _ := w.lock.mem.known(); sight.Overtaken(p.Version, s.Version) {
+	if sight, _ := w.lock.mem.known(); sight.IsNewerThan(p.Version, s.Version) {
 		return Snapshot{}, errOvertaken
 	}
-	return combine(core.PairSight{Pair: core.Pair{Primary: p, Secondary: s}}, Pair{first, second}, w.Self), nil
+	return combine(core.PairView{Pair: core.Pair{Primary: p, Secondary: s}}, Pair{first, second}, w.Self), nil
 }
 
 // maxAmends bounds how often a write to one object is begun anew because of what others
@@ -111,12 +111,12 @@ func (w pairWrite) second(ctx context.Context, first core.Snapshot) (Snapshot, e
 		if err != nil {
 			return Snapshot{}, err
 		}
-		if w.Yields(half) {
+		if w.MustNotOverwrite(half) {
 			return Snapshot{}, fmt.Errorf("the secondary has become another (UID %q, holder %q in term %d): %w",
 				now.UID, now.Record.HolderIdentity, now.Record.LeaderTransitions, ErrConflict)
 		}
 		sight, _ := w.lock.mem.known()
-		base, notes = now, withOthers(notes, w.Carried(sight, half, coreNotes(notes)))
+		base, notes = now, withOthers(notes, w.MergeAnnotations(sight, half, coreNotes(notes)))
 	}
 	return Snapshot{}, fmt.Errorf("the secondary changes too often: %w", ErrConflict)
 }
@@ -124,7 +124,7 @@ func (w pairWrite) second(ctx context.Context, first core.Snapshot) (Snapshot, e
 // annotate writes notes beside a record that stays as it is, where it is shown. What stands on
 // the other object is others' to change, but for the hold.
 func (w pairWrite) annotate(ctx context.Context) (Snapshot, error) {
-	h, both := w.Base.Shown(w.Self)
+	h, both := w.Base.Select(w.Self)
 	if err := w.rehearseRequest(ctx, *w.base.half(h)); err != nil {
 		return Snapshot{}, err
 	}
@@ -139,7 +139,7 @@ func (w pairWrite) annotate(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, unknown(err)
 	}
-	return combine(core.PairSight{Pair: w.Base}, w.base, w.Self), nil
+	return combine(core.PairView{Pair: w.Base}, w.base, w.Self), nil
 }
 
 func (w pairWrite) half(h core.Half) Versioned {
@@ -172,7 +172,7 @@ func (w *pairWrite) take(h core.Half, next Snapshot) error {
 func (w *pairWrite) alignHold(ctx context.Context, h core.Half) error {
 	annotated, ok := w.half(h).(Annotated)
 	for n := 0; ; n++ {
-		if !ok || !w.Aligns(*w.Base.Of(h), coreNotes(w.notes).Hold) {
+		if !ok || !w.ReplacesHold(*w.Base.Of(h), coreNotes(w.notes).Hold) {
 			return nil
 		}
 		base := *w.base.half(h)

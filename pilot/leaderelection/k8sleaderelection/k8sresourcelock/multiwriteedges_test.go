@@ -32,8 +32,8 @@ func TestPairWriteIsARenewalOrAClaim(t *testing.T) {
 		{"@5 me/3 half", "@6 me/3 half", "-/3", false, false},
 	} {
 		w := pairIn(t, c.primary, c.secondary, c.record)
-		if w.Renews() != c.renews || w.Claims() != c.claims {
-			t.Errorf("%s on %s | %s: renews %v, claims %v", c.record, c.primary, c.secondary, w.Renews(), w.Claims())
+		if w.IsRenewal() != c.renews || w.IsClaim() != c.claims {
+			t.Errorf("%s on %s | %s: renews %v, claims %v", c.record, c.primary, c.secondary, w.IsRenewal(), w.IsClaim())
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestPairWriteYields(t *testing.T) {
 			if !w.Base.Secondary.Exists && now.UID.First == "s" {
 				t.Fatal("an object that was made has a UID of its own")
 			}
-			if w.Yields(now) != c.yields {
+			if w.MustNotOverwrite(now) != c.yields {
 				t.Errorf("%s over %s, where %s was: yields %v", c.record, c.now, c.was, !c.yields)
 			}
 		})
@@ -120,7 +120,7 @@ func TestPairMemory(t *testing.T) {
 				switch s.what {
 				case "ask":
 					sight, _ := m.known()
-					asked = sight.Asked(0)
+					asked = sight.Changes(0)
 				case "answer":
 					err = m.answered(0, at(s.version), asked)
 				case "store":

@@ -41,14 +41,14 @@ type Notes struct {
 func DecodeNotes(s k8sresourcelock.Snapshot) Notes {
 	snap := codec.Decode(s)
 	n := Notes{Leads: snap.Acting(), Former: snap.Former(), Nominated: snap.Nominated()}
-	if m := snap.Notes.Marker; n.Leads {
+	if m := snap.Annotations.Marker; n.Leads {
 		n.Handover, n.Unfit = m.Handover, m.Unfit
 	}
 	if snap.Addressed() {
-		n.Request = snap.Notes.Request
+		n.Request = snap.Annotations.Request
 	}
 	if snap.OnHold() {
-		n.Hold = snap.Notes.Hold
+		n.Hold = snap.Annotations.Hold
 	}
 	return n
 }

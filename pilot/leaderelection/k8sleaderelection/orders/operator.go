@@ -97,7 +97,7 @@ func (o Operator) Resume(ctx context.Context) error {
 		if !snap.OnHold() {
 			return ErrNoHold
 		}
-		h := snap.Notes.Hold
+		h := snap.Annotations.Hold
 		h.Seconds, h.Requester = 0, o.Requester
 		notes[k8sresourcelock.HoldAnnotation] = codec.FormatHold(h)
 		return nil
@@ -136,7 +136,7 @@ func (o Operator) ask(ctx context.Context, verb string, r core.Request, hold tim
 
 // obeys reports why no holder would obey a request to hand over to that candidate.
 func obeys(snap core.Snapshot, to string) error {
-	holder, r := snap.Record.Holder, snap.Notes.Request
+	holder, r := snap.Record.Holder, snap.Annotations.Request
 	switch {
 	case !snap.Held():
 		return fmt.Errorf("%w: the lock is free", ErrNoLeader)
@@ -221,7 +221,7 @@ const maxLeaseAwaited = time.Hour
 
 // outcome says what has become of the request by what the lock shows.
 func (w *orderProgress) outcome(snap core.Snapshot, now core.Instant) (done bool, err error) {
-	r, is := w.r, snap.Notes.Request
+	r, is := w.r, snap.Annotations.Request
 	switch {
 	case r.AddressedTo(snap.Record):
 		switch {
@@ -253,7 +253,7 @@ func (w *orderProgress) outcome(snap core.Snapshot, now core.Instant) (done bool
 // releasing the lock has written that one already, and what is shown is the other, until it is written, too.
 func (w *orderProgress) unsettled(snap core.Snapshot, now core.Instant) bool {
 	between := snap.Halves == core.InFirst || snap.Halves == core.InSecond
-	return between && snap.Notes.Request == (core.Request{}) && w.began.Until(now) < time.Duration(w.r.Seconds)*time.Second
+	return between && snap.Annotations.Request == (core.Request{}) && w.began.Until(now) < time.Duration(w.r.Seconds)*time.Second
 }
 
 // leads says whether the one named, who holds the lock, leads. One of ours says so by its

@@ -24,8 +24,8 @@ func TestHowLongAnOrderStands(t *testing.T) {
 func ledBy(holder string, transitions int) core.Snapshot {
 	return core.Snapshot{
 		Exists: true, Content: core.Readable,
-		Record: core.Record{Holder: holder, Transitions: transitions, Lease: 10 * time.Second, Acquired: 1, Renewed: 2},
-		Notes:  core.Notes{Marker: core.Marker{Identity: holder, Transitions: transitions}},
+		Record:      core.Record{Holder: holder, Transitions: transitions, Lease: 10 * time.Second, Acquired: 1, Renewed: 2},
+		Annotations: core.Annotations{Marker: core.Marker{Identity: holder, Transitions: transitions}},
 	}
 }
 
@@ -39,15 +39,15 @@ func TestWhoObeysAnOrder(t *testing.T) {
 	}{
 		"a leader of ours":           {func(*core.Snapshot) {}, "b", nil, false},
 		"to whoever comes":           {func(*core.Snapshot) {}, "", nil, false},
-		"a free lock":                {func(s *core.Snapshot) { s.Record.Holder = ""; s.Notes.Marker.Identity = "" }, "b", ErrNoLeader, true},
-		"no marker":                  {func(s *core.Snapshot) { s.Notes.Marker = core.Marker{} }, "b", ErrNoLeader, true},
-		"another term's marker":      {func(s *core.Snapshot) { s.Notes.Marker.Transitions = 2 }, "b", ErrNoLeader, true},
-		"another's marker":           {func(s *core.Snapshot) { s.Notes.Marker.Identity = "c" }, "b", ErrNoLeader, true},
+		"a free lock":                {func(s *core.Snapshot) { s.Record.Holder = ""; s.Annotations.Marker.Identity = "" }, "b", ErrNoLeader, true},
+		"no marker":                  {func(s *core.Snapshot) { s.Annotations.Marker = core.Marker{} }, "b", ErrNoLeader, true},
+		"another term's marker":      {func(s *core.Snapshot) { s.Annotations.Marker.Transitions = 2 }, "b", ErrNoLeader, true},
+		"another's marker":           {func(s *core.Snapshot) { s.Annotations.Marker.Identity = "c" }, "b", ErrNoLeader, true},
 		"it leads already":           {func(*core.Snapshot) {}, "a", nil, true},
-		"promised":                   {func(s *core.Snapshot) { s.Notes.Request = promised }, "c", ErrHandoverUnderWay, true},
-		"asked, not yet promised":    {func(s *core.Snapshot) { s.Notes.Request = promised; s.Notes.Request.Accepted = false }, "c", nil, false},
-		"promised in another term":   {func(s *core.Snapshot) { s.Notes.Request = promised; s.Notes.Request.Transitions = 2 }, "c", nil, false},
-		"promised by another leader": {func(s *core.Snapshot) { s.Notes.Request = promised; s.Notes.Request.Holder = "x" }, "c", nil, false},
+		"promised":                   {func(s *core.Snapshot) { s.Annotations.Request = promised }, "c", ErrHandoverUnderWay, true},
+		"asked, not yet promised":    {func(s *core.Snapshot) { s.Annotations.Request = promised; s.Annotations.Request.Accepted = false }, "c", nil, false},
+		"promised in another term":   {func(s *core.Snapshot) { s.Annotations.Request = promised; s.Annotations.Request.Transitions = 2 }, "c", nil, false},
+		"promised by another leader": {func(s *core.Snapshot) { s.Annotations.Request = promised; s.Annotations.Request.Holder = "x" }, "c", nil, false},
 	} {
 		snap := ledBy("a", 3)
 		c.change(&snap)
@@ -64,8 +64,8 @@ func TestWhatBecomesOfAnOrder(t *testing.T) {
 	at := func(d time.Duration) core.Instant { return began.After(d) }
 	waits := func(change func(*core.Request)) core.Snapshot {
 		s := ledBy("a", 3)
-		s.Notes.Request = order
-		change(&s.Notes.Request)
+		s.Annotations.Request = order
+		change(&s.Annotations.Request)
 		return s
 	}
 	taken := func(holder string, change func(*core.Snapshot)) core.Snapshot {
@@ -79,7 +79,7 @@ func TestWhatBecomesOfAnOrder(t *testing.T) {
 		s.Halves = where
 		return s
 	}
-	unmarked := func(s *core.Snapshot) { s.Notes.Marker = core.Marker{} }
+	unmarked := func(s *core.Snapshot) { s.Annotations.Marker = core.Marker{} }
 	for name, c := range map[string]struct {
 		snap  core.Snapshot
 		now   core.Instant
@@ -106,15 +106,15 @@ func TestWhatBecomesOfAnOrder(t *testing.T) {
 		"it settles":                {snap: taken("b", unmarked), now: at(0)},
 		"it settles for two leases": {snap: taken("b", unmarked), now: at(20 * time.Second), taken: began},
 		"it settles for longer":     {snap: taken("b", unmarked), now: at(20*time.Second + 1), taken: began, fails: true},
-		"a marker of another term":  {snap: taken("b", func(s *core.Snapshot) { s.Notes.Marker.Transitions = 3 }), now: at(0)},
-		"a marker of another":       {snap: taken("b", func(s *core.Snapshot) { s.Notes.Marker.Identity = "a" }), now: at(0)},
+		"a marker of another term":  {snap: taken("b", func(s *core.Snapshot) { s.Annotations.Marker.Transitions = 3 }), now: at(0)},
+		"a marker of another":       {snap: taken("b", func(s *core.Snapshot) { s.Annotations.Marker.Identity = "a" }), now: at(0)},
 		"a peer, written in": {snap: taken("b", func(s *core.Snapshot) {
 			unmarked(s)
-			s.Notes.Nominated, s.Record.Renewed = core.Nomination{Identity: "b", Transitions: 4}, s.Record.Acquired
+			s.Annotations.Nominated, s.Record.Renewed = core.Nomination{Identity: "b", Transitions: 4}, s.Record.Acquired
 		}), now: at(time.Hour), taken: began},
 		"a peer that writes": {snap: taken("b", func(s *core.Snapshot) {
 			unmarked(s)
-			s.Notes.Nominated = core.Nomination{Identity: "b", Transitions: 4}
+			s.Annotations.Nominated = core.Nomination{Identity: "b", Transitions: 4}
 		}), now: at(0), done: true},
 	} {
 		w := orderProgress{r: order, lease: 10 * time.Second, began: began, changed: began, heldSince: c.taken}
@@ -134,7 +134,7 @@ func TestHowLongADrainIsWaitedFor(t *testing.T) {
 	order := core.Request{Identity: "b", Requester: "op", Holder: "a", Transitions: 3, Seconds: 10}
 	const began = core.Instant(time.Hour)
 	snap := ledBy("a", 3)
-	snap.Notes.Request = order
+	snap.Annotations.Request = order
 	w := orderProgress{r: order, lease: 10 * time.Second, began: began, changed: began}
 	look := func(after time.Duration) error {
 		snap.Record.Renewed++ // it renews
@@ -148,7 +148,7 @@ func TestHowLongADrainIsWaitedFor(t *testing.T) {
 	if err := look(5 * time.Second); err != nil {
 		t.Error(err)
 	}
-	snap.Notes.Request.Accepted = true
+	snap.Annotations.Request.Accepted = true
 	for _, after := range []time.Duration{0, lease, 8 * lease} {
 		if err := look(6*time.Second + after); err != nil {
 			t.Errorf("%v after it was seen to accept: %v", after, err)
@@ -165,7 +165,7 @@ func TestHowLongAnOrderIsWaitedFor(t *testing.T) {
 	order := core.Request{Identity: "b", Requester: "op", Holder: "a", Transitions: 3, Seconds: 10, Accepted: true}
 	const began = core.Instant(time.Hour)
 	snap := ledBy("b", 4)
-	snap.Notes.Marker = core.Marker{}
+	snap.Annotations.Marker = core.Marker{}
 	w := orderProgress{r: order, lease: 10 * time.Second, began: began, changed: began}
 	for i := range 2 {
 		if done, err := w.leads(snap, began.After(time.Duration(i)*20*time.Second)); done || err != nil {
@@ -177,7 +177,7 @@ func TestHowLongAnOrderIsWaitedFor(t *testing.T) {
 	}
 
 	still := ledBy("a", 3)
-	still.Notes.Request = order
+	still.Annotations.Request = order
 	w = orderProgress{r: order, lease: 30 * time.Second, began: began, changed: began}
 	unreachable := errors.New("unreachable")
 	for _, c := range []struct {

@@ -18,7 +18,7 @@ func TestWhichLeaseAnOrderBelieves(t *testing.T) {
 		time.Hour: time.Hour, 1000 * time.Hour: time.Hour,
 	} {
 		snap := ledBy("a", 3)
-		snap.Notes.Request, snap.Record.Lease = order, recorded
+		snap.Annotations.Request, snap.Record.Lease = order, recorded
 		w := orderProgress{r: order, lease: time.Minute, began: began, changed: began}
 		for _, passed := range []time.Duration{0, believed + time.Second} {
 			if _, err := w.update(snap, nil, began.After(passed)); err != nil {
@@ -35,8 +35,8 @@ func TestWhichLeaseAnOrderBelieves(t *testing.T) {
 func TestWhatIsToldOfAnOrderThatWasNotObeyed(t *testing.T) {
 	order := core.Request{Identity: "b", Requester: "op", Holder: "a", Transitions: 3, Seconds: 10}
 	refused := ledBy("a", 3)
-	refused.Notes.Request = order
-	refused.Notes.Request.Refused = "not fit"
+	refused.Annotations.Request = order
+	refused.Annotations.Request.Refused = "not fit"
 	for want, snap := range map[string]core.Snapshot{
 		"a refuses: not fit":               refused,
 		"the lock was given up":            ledBy("", 4),

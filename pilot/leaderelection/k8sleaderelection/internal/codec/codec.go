@@ -51,8 +51,8 @@ func Decode(s k8sresourcelock.Snapshot) core.Snapshot {
 	if !s.Exists {
 		return out
 	}
-	out.Notes = decodeNotes(s.Notes)
-	out.Notes.Nominated = nomination(s, out.Notes.Hold)
+	out.Annotations = decodeNotes(s.Notes)
+	out.Annotations.Nominated = nomination(s, out.Annotations.Hold)
 	out.Strategy = s.Strategy != ""
 	if note := s.Notes[k8sresourcelock.PredecessorAnnotation]; note != "" {
 		out.Successor = strings.HasPrefix(note, SuccessorsNote(s.Record, ""))
@@ -68,7 +68,7 @@ func Decode(s k8sresourcelock.Snapshot) core.Snapshot {
 	default:
 		out.Content = core.Readable
 		out.Record = decodeRecord(s.Record)
-		if out.Notes.Nominated.Uncounted {
+		if out.Annotations.Nominated.Uncounted {
 			out.Record.Acquired = out.Record.Renewed // as beside other nominations
 		}
 	}
@@ -135,8 +135,8 @@ const (
 	markerUnfit    = "unfit"
 )
 
-func decodeNotes(notes map[string]string) core.Notes {
-	return core.Notes{
+func decodeNotes(notes map[string]string) core.Annotations {
+	return core.Annotations{
 		Marker:  parseMarker(notes[k8sresourcelock.MarkerAnnotation]),
 		Request: parseRequest(notes[k8sresourcelock.HandoverRequestAnnotation]),
 		Hold:    parseHold(notes[k8sresourcelock.HoldAnnotation]),
@@ -190,7 +190,7 @@ func nomination(s k8sresourcelock.Snapshot, hold core.Hold) core.Nomination {
 }
 
 // EncodeNotes are the annotations that say the notes.
-func EncodeNotes(n core.Notes) map[string]string {
+func EncodeNotes(n core.Annotations) map[string]string {
 	notes := map[string]string{}
 	if n.Marker != (core.Marker{}) {
 		notes[k8sresourcelock.MarkerAnnotation] = formatMarker(n.Marker)

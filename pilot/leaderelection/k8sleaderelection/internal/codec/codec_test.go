@@ -57,10 +57,10 @@ func TestRequestsAndHolds(t *testing.T) {
 }
 
 func TestNotesAreWrittenWhereTheyAreSomething(t *testing.T) {
-	if got := EncodeNotes(core.Notes{}); len(got) != 0 {
+	if got := EncodeNotes(core.Annotations{}); len(got) != 0 {
 		t.Errorf("no notes are written as %v", got)
 	}
-	got := EncodeNotes(core.Notes{Marker: core.Marker{Identity: "a", Transitions: 3}, Nominated: core.Nomination{Identity: "b"}})
+	got := EncodeNotes(core.Annotations{Marker: core.Marker{Identity: "a", Transitions: 3}, Nominated: core.Nomination{Identity: "b"}})
 	want := map[string]string{k8sresourcelock.MarkerAnnotation: "v1 a 3", k8sresourcelock.NominatedAnnotation: "b"}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -125,7 +125,7 @@ func TestWhoIsNominatedForWhichTerm(t *testing.T) {
 		}
 	}
 	snap.Strategy, snap.Record.HolderIdentity = "example.com/Zone", "b"
-	if got, want := nomination(snap, core.Hold{}), (core.Nomination{Identity: "b", Transitions: 5, Uncounted: true}); got != want || EncodeNotes(core.Notes{Nominated: got})[k8sresourcelock.NominatedAnnotation] != "" {
+	if got, want := nomination(snap, core.Hold{}), (core.Nomination{Identity: "b", Transitions: 5, Uncounted: true}); got != want || EncodeNotes(core.Annotations{Nominated: got})[k8sresourcelock.NominatedAnnotation] != "" {
 		t.Errorf("named by a coordinator: %+v, and its annotation; want %+v and none", got, want)
 	}
 	snap.Record.AcquireTime = unstamp(7)

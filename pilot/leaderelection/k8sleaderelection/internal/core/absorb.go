@@ -22,12 +22,12 @@ func (c Config) absorb(s State, in Input) State {
 		s = c.replied(s, in)
 	case DefaultChanged:
 		if in.Default != s.Default {
-			s.Displaced, s.Asking.NotBefore, s.Asking.Count = Displaced{}, 0, 0
+			s.Displaced, s.Requesting.NotBefore, s.Requesting.Count = Displaced{}, 0, 0
 		}
 		s.Default = in.Default
 	case Watching:
 		if in.Gap && s.Known != Unread {
-			s.Known, s.Flight.BeforeGap = BehindGap, s.Flight.Op == Read
+			s.Known, s.Flight.BeforeGap = StaleGap, s.Flight.Op == Read
 		}
 		s.Watch = true
 		s = c.pollAfter(s, in)
@@ -35,7 +35,7 @@ func (c Config) absorb(s State, in Input) State {
 		s.Watch = false
 		s = c.pollAfter(s, in)
 	case Drained:
-		s.Alive = false
+		s.Running = false
 	case StepDown:
 		if s.Phase == Leading {
 			s.Drain.Kind = DrainToStepDown
@@ -73,7 +73,7 @@ func (s State) outdated(snap Snapshot) bool {
 // time: other people's labels are no renewal.
 func (c Config) observe(s State, in Input) State {
 	snap, now := in.Snap, in.Now.Mono
-	snap.Notes.Nominated = s.Snap.nominationIn(snap)
+	snap.Annotations.Nominated = s.Snap.nominationIn(snap)
 	if !snap.Exists {
 		// So that an event from before the deletion is distinguished from a new object's.
 		snap.Version = max(snap.Version, s.Snap.Version)
@@ -85,10 +85,10 @@ func (c Config) observe(s State, in Input) State {
 		s.Own.Duplicate = c.isDuplicate(s, snap)
 	}
 	s = c.since(c.countIgnored(s, snap, now), snap, now, changed)
-	if snap.hasFormer(c.Self) && !(snap.Record.Holder == c.Self && s.wrote(snap)) && !(follows && snap.Notes.Marker == s.Snap.Notes.Marker) {
+	if snap.hasFormer(c.Self) && !(snap.Record.Holder == c.Self && s.wrote(snap)) && !(follows && snap.Annotations.Marker == s.Snap.Annotations.Marker) {
 		// Noted here, because the marker can be taken away by an edit. Of the one that
 		// we displaced ourselves more is known: see sent.
-		s = s.earlierMayAct(s.Since.Former.After(c.lease(snap.Record)))
+		s = s.addEarlier(s.Since.Former.After(c.lease(snap.Record)))
 	}
 	if snap.Exists && snap.Content == Readable {
 		s.Count = snap.Record.Transitions
@@ -100,7 +100,7 @@ func (c Config) observe(s State, in Input) State {
 	if snap.Held() && snap.Record.Holder == c.Self && s.wrote(snap) {
 		s.Own.Acked = snap.Record.Renewed
 	}
-	if s.Known != BehindGap {
+	if s.Known != StaleGap {
 		s.Known = Current
 	}
 	s.Own.AcquireUnknown, s.Snap = false, snap
@@ -116,13 +116,13 @@ func (c Config) since(s State, snap Snapshot, now Instant, changed bool) State {
 	if changed {
 		s.Since.Record = now
 	}
-	if snap.Notes.Request.renewed(s.Snap.Notes.Request) {
+	if snap.Annotations.Request.renewed(s.Snap.Annotations.Request) {
 		s.Since.Request = now
 	}
-	if snap.Notes.Hold != s.Snap.Notes.Hold {
+	if snap.Annotations.Hold != s.Snap.Annotations.Hold {
 		s.Since.Hold = now
 	}
-	if !s.Snap.hasFormer(c.Self) || s.Snap.Notes.Marker != snap.Notes.Marker || snap.Version < s.Snap.Version {
+	if !s.Snap.hasFormer(c.Self) || s.Snap.Annotations.Marker != snap.Annotations.Marker || snap.Version < s.Snap.Version {
 		s.Since.Former = now
 	}
 	return s
@@ -164,7 +164,7 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 		s.Earlier.Away = Away{Holder: s.Snap.Record.Holder, Prior: s.Earlier.Until, Until: until}
 		s.Earlier.Until = until
 	} else {
-		s = s.earlierMayAct(until)
+		s = s.addEarlier(until)
 	}
 	if s.Snap.Held() && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && next.Held() {
 		s.Displaced = c.displacement(s, next, now)
@@ -188,7 +188,7 @@ func (c Config) displacement(s State, next Snapshot, now Instant) Displaced {
 }
 
 // earlierMayAct notes that somebody may act until then, even if the leader that is away comes back.
-func (s State) earlierMayAct(until Instant) State {
+func (s State) addEarlier(until Instant) State {
 	s.Earlier.Until = max(s.Earlier.Until, until)
 	if s.Earlier.Away != (Away{}) {
 		s.Earlier.Away.Prior = max(s.Earlier.Away.Prior, until)
@@ -220,7 +220,7 @@ func (c Config) isDuplicate(s State, next Snapshot) bool {
 func (c Config) replied(s State, in Input) State {
 	call := s.Flight
 	s.Flight = Call{}
-	if in.Result == OK && !call.Answered(in) {
+	if in.Result == OK && !call.Succeeded(in) {
 		in.Result = Unknown
 	}
 	if in.Result != OK {
@@ -231,13 +231,13 @@ func (c Config) replied(s State, in Input) State {
 		return s
 	}
 	s = c.pollAfter(s, in)
-	s.Asking.AnsweredAt = in.Now.Mono
+	s.Requesting.AnsweredAt = in.Now.Mono
 	*s.Effort.of(call.Op) = Effort{}
 	// An answer to a question asked after we learned what we know is newer than
 	// that, whatever its version says: a store can be restored from a backup.
 	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {
-		if call.Op == Read && s.Known == BehindGap && !call.BeforeGap {
-			s.Known = Behind
+		if call.Op == Read && s.Known == StaleGap && !call.BeforeGap {
+			s.Known = Stale
 		}
 		s = c.observe(s, in)
 	}
@@ -254,10 +254,10 @@ func (c Config) acknowledged(s State, call Call, in Input) State {
 		s.Term = Term{UID: in.Snap.UID, Transitions: call.Record.Transitions, Token: in.Snap.Version}
 	}
 	s.Own.Renewed = call.Sent.Mono
-	if !c.ours(s) || s.Drain.Lost != NotLost {
+	if !c.ownsTerm(s) || s.Drain.Lost != NotLost {
 		return s
 	}
-	s.Cover = call.Sent.Plus(c.Cover)
+	s.Validity = call.Sent.Plus(c.Validity)
 	if call.Op == Acquire && s.Earlier.Until > s.Earlier.SettleAt {
 		// Creating a lock is guarded by nothing but that there is none. This one was
 		// created and deleted again while our request was under way: we were right to

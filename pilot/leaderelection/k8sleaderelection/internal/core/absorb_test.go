@@ -57,9 +57,9 @@ func TestWatchGap(t *testing.T) {
 		before bool
 	}{
 		"at the first": {State{}, Unread, false},
-		"in a read":    {reading, BehindGap, true},
-		"in a write":   {writing, BehindGap, false},
-		"in no call":   {State{Known: Current}, BehindGap, false},
+		"in a read":    {reading, StaleGap, true},
+		"in a write":   {writing, StaleGap, false},
+		"in no call":   {State{Known: Current}, StaleGap, false},
 	} {
 		if got := testConfig().absorb(c.s, Input{Kind: Watching, Gap: true}); got.Known != c.known || got.Flight.BeforeGap != c.before {
 			t.Errorf("%s: %v, before %v", name, got.Known, got.Flight.BeforeGap)
@@ -90,13 +90,13 @@ func TestAbsorbInputs(t *testing.T) {
 	}
 	// What a refusal was based on is over when the default changes, and only then.
 	canary := DefaultRevision{Synced: true, Revision: "canary"}
-	held := State{Default: canary, Displaced: Displaced{ByEqual: true, NotBefore: testNow.Mono, Times: 3}, Asking: Requests{NotBefore: testNow.Mono}}
+	held := State{Default: canary, Displaced: Displaced{ByEqual: true, NotBefore: testNow.Mono, Times: 3}, Requesting: Requests{NotBefore: testNow.Mono}}
 	same := c.absorb(held, Input{Kind: DefaultChanged, Now: testNow, Default: canary})
-	if !same.Displaced.ByEqual || same.Displaced.NotBefore == 0 || same.Displaced.Times != 3 || same.Asking.NotBefore == 0 {
+	if !same.Displaced.ByEqual || same.Displaced.NotBefore == 0 || same.Displaced.Times != 3 || same.Requesting.NotBefore == 0 {
 		t.Errorf("the same default was told again: %+v", same)
 	}
 	other := c.absorb(held, Input{Kind: DefaultChanged, Now: testNow, Default: DefaultRevision{Synced: true, Revision: "stable"}})
-	if other.Displaced.ByEqual || other.Displaced.NotBefore != 0 || other.Displaced.Times != 0 || other.Asking.NotBefore != 0 || other.Default.Revision != "stable" {
+	if other.Displaced.ByEqual || other.Displaced.NotBefore != 0 || other.Displaced.Times != 0 || other.Requesting.NotBefore != 0 || other.Default.Revision != "stable" {
 		t.Errorf("another default: %+v", other)
 	}
 }
@@ -170,7 +170,7 @@ func TestObserve_FormerMarker(t *testing.T) {
 func TestObserve_State(t *testing.T) {
 	c := testConfig()
 	s := follower(c, lock("equal"), "stable")
-	s.Own.Stamps[0], s.Beats, s.Own.AcquireUnknown, s.Known = 7e6, true, true, Behind
+	s.Own.Stamps[0], s.Beats, s.Own.AcquireUnknown, s.Known = 7e6, true, true, Stale
 	got := c.observe(s, later(1, lock("equal", newer, to("b", 8))))
 	if got.Beats || got.Own.AcquireUnknown || got.Known != Current || got.Own.Acked != 0 || got.Count != 8 || got.Learned != s.Learned+1 {
 		t.Errorf("another's: %+v", got)
@@ -278,7 +278,7 @@ func TestObserve_Displaced(t *testing.T) {
 		"a record of another process":   {lock("mine"), Leading, func(s *State) { s.Own.Stamps, s.Own.Acked = [4]Stamp{}, 0 }, theirs(), 0, 0, false},
 		"another's record":              {lock("lower"), Leading, nil, theirs(to("c", 4), marked("c", 4)), 0, 0, false},
 		"what is left of a deleted one": {lock("mine", deleted), Settling, nil, theirs(), 0, 0, false},
-		"by a release":                  {lock("mine"), Leading, nil, theirs(released, func(s *Snapshot) { s.Notes = Notes{} }), 0, 0, false},
+		"by a release":                  {lock("mine"), Leading, nil, theirs(released, func(s *Snapshot) { s.Annotations = Annotations{} }), 0, 0, false},
 		"by somebody who empties it":    {lock("mine"), Leading, nil, theirs(released), 0, 0, false},
 	} {
 		s := seenAt(0, x.lock)
@@ -397,7 +397,7 @@ func TestReplied_Snapshot(t *testing.T) {
 		if got := s.Learned != x.s.Learned; got != x.want {
 			t.Errorf("%s: taken in: %v", name, got)
 		}
-		if x.want && s.Snap.Version != x.snap.Version || s.Asking.AnsweredAt != seconds(1) || s.Flight != (Call{}) {
+		if x.want && s.Snap.Version != x.snap.Version || s.Requesting.AnsweredAt != seconds(1) || s.Flight != (Call{}) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
@@ -408,15 +408,15 @@ func TestReplied_ResetsEffort(t *testing.T) {
 	c := testConfig()
 	bad := Effort{Fails: 3, Conflicts: 2, Next: seconds(9), Last: testNow.Mono}
 	for op, x := range map[Op]struct{ reads, writes, asks Effort }{
-		Read:  {Effort{}, bad, bad},
-		Renew: {bad, Effort{}, bad},
-		Ask:   {bad, bad, Effort{}},
+		Read:        {Effort{}, bad, bad},
+		Renew:       {bad, Effort{}, bad},
+		SendRequest: {bad, bad, Effort{}},
 	} {
 		s := calling(seenAt(0, lock("equal")), op)
-		s.Effort.Reads, s.Effort.Writes, s.Effort.Asks = bad, bad, bad
+		s.Effort.Reads, s.Effort.Writes, s.Effort.Requests = bad, bad, bad
 		s = c.replied(s, reply(1, OK, lock("equal", newer)))
-		if s.Effort.Reads != x.reads || s.Effort.Writes != x.writes || s.Effort.Asks != x.asks {
-			t.Errorf("%s: reads %+v, writes %+v, asks %+v", op, s.Effort.Reads, s.Effort.Writes, s.Effort.Asks)
+		if s.Effort.Reads != x.reads || s.Effort.Writes != x.writes || s.Effort.Requests != x.asks {
+			t.Errorf("%s: reads %+v, writes %+v, asks %+v", op, s.Effort.Reads, s.Effort.Writes, s.Effort.Requests)
 		}
 	}
 }
@@ -425,7 +425,7 @@ func TestReplied_ResetsEffort(t *testing.T) {
 func TestReplied_UnchangedWrite(t *testing.T) {
 	c := testConfig()
 	s := c.replied(calling(seenAt(0, lock("absent")), Acquire), reply(1, OK, lock("mine")))
-	if s.Term != (Term{}) || s.Known != Behind || !s.Own.AcquireUnknown {
+	if s.Term != (Term{}) || s.Known != Stale || !s.Own.AcquireUnknown {
 		t.Errorf("a write: %+v", s)
 	}
 	s = c.replied(calling(State{}, Acquire), reply(1, Conflict, Snapshot{}))
@@ -440,9 +440,9 @@ func TestReplied_UnchangedWrite(t *testing.T) {
 // Only a read that was sent after the watch began closes its gap.
 func TestReplied_Gap(t *testing.T) {
 	c := testConfig()
-	for before, want := range map[bool]Knowledge{true: BehindGap, false: Current} {
+	for before, want := range map[bool]Knowledge{true: StaleGap, false: Current} {
 		s := calling(seenAt(0, lock("equal")), Read)
-		s.Known, s.Flight.BeforeGap = BehindGap, before
+		s.Known, s.Flight.BeforeGap = StaleGap, before
 		if s = c.replied(s, reply(1, OK, lock("equal", newer))); s.Known != want {
 			t.Errorf("sent before it: %v: %v", before, s.Known)
 		}
@@ -456,7 +456,7 @@ func TestAcknowledged(t *testing.T) {
 	in := reply(1, OK, lock("mine", newer))
 	holding := func(change func(*State)) State {
 		s := ours(seenAt(0, lock("mine")), Settling)
-		s.Own.Renewed, s.Cover, s.Marked = testNow.Mono-1, Cover{}, false
+		s.Own.Renewed, s.Validity, s.Marked = testNow.Mono-1, Validity{}, false
 		change(&s)
 		return s
 	}
@@ -471,12 +471,12 @@ func TestAcknowledged(t *testing.T) {
 		"a renewal":                   {holding(nothing), Renew, true, true, true, testNow.Mono, 0},
 		"one without a marker":        {holding(nothing), Renew, false, true, false, testNow.Mono, 0},
 		"one of somebody who acts":    {holding(func(s *State) { s.Marked = true }), Renew, false, true, true, testNow.Mono, 0},
-		"after the term was lost":     {holding(func(s *State) { s.Drain.Lost = CoverLost }), Renew, true, false, false, testNow.Mono, 0},
+		"after the term was lost":     {holding(func(s *State) { s.Drain.Lost = ValidityLost }), Renew, true, false, false, testNow.Mono, 0},
 		"after the record was gone":   {holding(func(s *State) { s.Drain.Lost = RecordLost }), Renew, true, false, false, testNow.Mono, 0},
 		"while a marker was found":    {holding(func(s *State) { s.Earlier.Until = seconds(9) }), Renew, true, true, true, testNow.Mono, 0},
 		"a release":                   {holding(nothing), Release, true, false, false, testNow.Mono - 1, 0},
 		"a handover":                  {holding(nothing), HandOver, true, false, false, testNow.Mono - 1, 0},
-		"a request":                   {holding(nothing), Ask, true, false, false, testNow.Mono - 1, 0},
+		"a request":                   {holding(nothing), SendRequest, true, false, false, testNow.Mono - 1, 0},
 		"a claim":                     {holding(nothing), Acquire, true, true, true, testNow.Mono, 0},
 		"a claim, when one must wait": {holding(func(s *State) { s.Earlier.Until = seconds(9) }), Acquire, true, true, false, 0, seconds(9)},
 	} {
@@ -484,9 +484,9 @@ func TestAcknowledged(t *testing.T) {
 		s := x.s
 		s.Snap = in.Snap
 		got := c.acknowledged(s, call, in)
-		if (got.Cover == cover) != x.covers || !x.covers && got.Cover != (Cover{}) || got.Marked != x.marks ||
+		if (got.Validity == cover) != x.covers || !x.covers && got.Validity != (Validity{}) || got.Marked != x.marks ||
 			got.Own.Renewed != x.renewed || got.Earlier.SettleAt != x.settle {
-			t.Errorf("%s: covers until %+v, marked %v, renewed %d, settles at %d", name, got.Cover, got.Marked, got.Own.Renewed, got.Earlier.SettleAt)
+			t.Errorf("%s: covers until %+v, marked %v, renewed %d, settles at %d", name, got.Validity, got.Marked, got.Own.Renewed, got.Earlier.SettleAt)
 		}
 		want := x.s.Term
 		if x.op == Acquire {

@@ -5,7 +5,7 @@ const maxBackOffShift = 5
 
 // advance makes the phase changes that follow from what is now known. Each change can
 // make the next one follow, as when a term ends whose functions never started.
-func (c Config) advance(s State, now Moment) State {
+func (c Config) advance(s State, now ClockReading) State {
 	for {
 		next := c.advanceOnce(s, now)
 		if next == s {
@@ -15,7 +15,7 @@ func (c Config) advance(s State, now Moment) State {
 	}
 }
 
-func (c Config) advanceOnce(s State, now Moment) State {
+func (c Config) advanceOnce(s State, now ClockReading) State {
 	switch s.Phase {
 	case Following:
 		return c.advanceFollowing(s, now)
@@ -32,41 +32,41 @@ func (c Config) advanceOnce(s State, now Moment) State {
 	return s
 }
 
-func (c Config) advanceFollowing(s State, now Moment) State {
+func (c Config) advanceFollowing(s State, now ClockReading) State {
 	switch {
-	case c.ours(s):
-		s.BeganAt, s.Asking.Count = now.Mono, 0
+	case c.ownsTerm(s):
+		s.BeganAt, s.Requesting.Count = now.Mono, 0
 		if s.Marked {
 			return s.enter(Leading, Acquired)
 		}
-		return s.enter(Settling, SettlingOn)
+		return s.enter(Settling, EarlierHolderMayAct)
 	case s.Term != Term{}:
-		s.Term, s.Cover, s.Marked = Term{}, Cover{}, false // overtaken before its reply came
+		s.Term, s.Validity, s.Marked = Term{}, Validity{}, false // overtaken before its reply came
 		return s
 	case !s.Stopping || s.Flight.Op != NoOp:
 		return s
 	case c.Release && (s.Own.AcquireUnknown || c.releasable(s)) && now.Mono >= s.Earlier.Until:
 		// Before that, the record may be an older one that was put back: to release it
 		// would say that nobody acts.
-		s.Drain.Until = now.Mono.After(c.Cover)
+		s.Drain.Until = now.Mono.After(c.Validity)
 		return s.enter(Releasing, Stopped)
 	}
 	return s.enter(Done, Stopped)
 }
 
-func (c Config) advanceSettling(s State, now Moment) State {
+func (c Config) advanceSettling(s State, now ClockReading) State {
 	switch {
-	case !c.ours(s):
+	case !c.ownsTerm(s):
 		return c.follow(s, now, c.lossReason(s))
 	case s.Stopping && s.Flight.Op == NoOp:
-		return s.enter(Done, Lapsing)
+		return s.enter(Done, LeftToExpire)
 	case s.Marked && !s.Stopping:
 		return s.enter(Leading, Settled)
 	}
 	return s
 }
 
-func (c Config) advanceLeading(s State, now Moment) State {
+func (c Config) advanceLeading(s State, now ClockReading) State {
 	switch lost := c.lost(s, now); {
 	case lost != NotLost:
 		return c.lose(s, now, lost)
@@ -74,29 +74,29 @@ func (c Config) advanceLeading(s State, now Moment) State {
 		return c.drain(s, now, Stopped)
 	case s.Drain.Kind.stepsDown():
 		return c.drain(s, now, SteppedDown)
-	case s.Snap.Addressed() && s.Snap.Notes.Request.Accepted:
+	case s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted:
 		// Accepting is written before the drain, and this is that write: whoever
 		// reads it knows that the challenger is next.
 		return c.drain(s, now, HandingOver)
-	case c.yields(s, now.Mono):
-		return c.yield(s, now)
+	case c.prefersOther(s, now.Mono):
+		return c.giveWay(s, now)
 	}
 	return s
 }
 
 // drain has the functions return while the lease is kept.
-func (c Config) drain(s State, now Moment, why Reason) State {
+func (c Config) drain(s State, now ClockReading, why Reason) State {
 	s.Drain.Until = now.Mono.After(c.StopLimit)
 	return s.enter(Draining, why)
 }
 
 // lost reports whether, and how, the term has lost its right to act by now.
-func (c Config) lost(s State, now Moment) Loss {
+func (c Config) lost(s State, now ClockReading) Loss {
 	switch {
-	case !c.ours(s):
+	case !c.ownsTerm(s):
 		return RecordLost
-	case s.Cover.Left(now) <= 0:
-		return CoverLost
+	case s.Validity.Left(now) <= 0:
+		return ValidityLost
 	}
 	return NotLost
 }
@@ -104,12 +104,12 @@ func (c Config) lost(s State, now Moment) Loss {
 // lose ends the term's right to act, for good. The right to renew lasts until the
 // functions have returned, or have outstayed their limit: giving the lease away while
 // they run would be worse.
-func (c Config) lose(s State, now Moment, lost Loss) State {
-	why := CoverEnded
+func (c Config) lose(s State, now ClockReading, lost Loss) State {
+	why := ValidityEnded
 	if lost == RecordLost {
 		why = c.lossReason(s)
 	}
-	s.Drain.Lost, s.Cover = lost, Cover{}
+	s.Drain.Lost, s.Validity = lost, Validity{}
 	if !s.Drain.Overdue { // one that is past a limit gets no other: a stop must find it so
 		s.Drain.Until = now.Mono.After(c.DrainLimit)
 	}
@@ -117,31 +117,31 @@ func (c Config) lose(s State, now Moment, lost Loss) State {
 	return s.enter(Draining, why)
 }
 
-func (c Config) advanceDraining(s State, now Moment) State {
+func (c Config) advanceDraining(s State, now ClockReading) State {
 	switch lost := c.lost(s, now); {
 	case s.Drain.Lost == NotLost && lost != NotLost:
 		return c.lose(s, now, lost)
-	case s.Drain.Lost == CoverLost && lost == RecordLost:
+	case s.Drain.Lost == ValidityLost && lost == RecordLost:
 		s.Drain.Lost = RecordLost
 		return s
-	case !s.Drain.Kind.HandsOver() && lost != RecordLost && s.Snap.Addressed() && s.Snap.Notes.Request.Accepted:
+	case !s.Drain.Kind.HandsOver() && lost != RecordLost && s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted:
 		s.Drain.Kind, s.Drain.CoolDown = s.Drain.Kind|DrainToHandOver, c.coolDown(s)
 		return s
-	case s.Alive && now.Mono >= s.Drain.Until && s.Stopping && s.Flight.Op == NoOp:
+	case s.Running && now.Mono >= s.Drain.Until && s.Stopping && s.Flight.Op == NoOp:
 		s.Drain.Overdue = true
 		return s.enter(Done, DrainStuck)
-	case s.Alive:
+	case s.Running:
 		s.Drain.Overdue = now.Mono >= s.Drain.Until
 		return s
 	case (s.Drain.Kind != 0 || s.Stopping && c.Release) && c.releasable(s):
-		s.Drain.Until = now.Mono.After(c.Cover)
+		s.Drain.Until = now.Mono.After(c.Validity)
 		return s.enter(Releasing, DrainedAll)
 	}
 	return c.follow(s, now, s.Why)
 }
 
-func (c Config) advanceReleasing(s State, now Moment) State {
-	if s.Term != (Term{}) && !c.ours(s) {
+func (c Config) advanceReleasing(s State, now ClockReading) State {
+	if s.Term != (Term{}) && !c.ownsTerm(s) {
 		s.Drain.Lost = RecordLost
 	}
 	gone := !s.Known.Outdated() && !c.releasable(s)
@@ -156,7 +156,7 @@ func (c Config) advanceReleasing(s State, now Moment) State {
 func (c Config) releaseReason(s State, gone bool) Reason {
 	switch {
 	case !gone:
-		return Lapsing
+		return LeftToExpire
 	case s.Drain.Sent:
 		return Released
 	case s.Term == Term{}:
@@ -169,11 +169,11 @@ func (c Config) releaseReason(s State, gone bool) Reason {
 // returned. One without our marker is not: we never acted in it, somebody else may.
 func (c Config) releasable(s State) bool {
 	return s.Drain.Lost != RecordLost && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && !s.Own.Duplicate &&
-		!s.Alive && (s.Snap.Acting() || s.Marked && c.ours(s))
+		!s.Running && (s.Snap.Acting() || s.Marked && c.ownsTerm(s))
 }
 
 // follow ends the term and begins anew as a follower.
-func (c Config) follow(s State, now Moment, why Reason) State {
+func (c Config) follow(s State, now ClockReading, why Reason) State {
 	if s.BeganAt.Until(now.Mono) > c.Lease {
 		s.BackOff.Steps = 0
 	}
@@ -187,8 +187,8 @@ func (c Config) follow(s State, now Moment, why Reason) State {
 	if s.Own.Duplicate {
 		s.BackOff.Until = now.Mono.After(c.Lease)
 	}
-	s.Term, s.Cover, s.Drain = Term{}, Cover{}, Drain{}
-	s.Marked, s.Asking.Wanted = false, false
+	s.Term, s.Validity, s.Drain = Term{}, Validity{}, Drain{}
+	s.Marked, s.Requesting.Wanted = false, false
 	s.Stopping = s.Stopping || c.OneCycle
 	s = s.enter(Following, why)
 	if s.Stopping && s.Flight.Op == NoOp {
@@ -211,7 +211,7 @@ func (c Config) lossReason(s State) Reason {
 		return RecordEmptied
 	case snap.ByCoordinator():
 		return Superseded // whoever was named: it is not our term
-	case snap.Record.Holder == c.Self && snap.Halves.half():
+	case snap.Record.Holder == c.Self && snap.Halves.isHalf():
 		return HalfLost
 	case snap.Record.Holder == c.Self:
 		return IdentityConflict

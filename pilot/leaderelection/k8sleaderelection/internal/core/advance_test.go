@@ -12,18 +12,18 @@ func TestDraining_End(t *testing.T) {
 		why     Reason
 		overdue bool
 	}{
-		"it goes on":                       {func(_ *Config, s *State) { s.Alive = true }, Draining, Stopped, false},
-		"past its limit":                   {func(_ *Config, s *State) { s.Alive, s.Drain.Until = true, testNow.Mono }, Draining, Stopped, true},
-		"past its limit, and told to stop": {func(_ *Config, s *State) { s.Alive, s.Drain.Until, s.Stopping = true, testNow.Mono, true }, Done, DrainStuck, true},
+		"it goes on":                       {func(_ *Config, s *State) { s.Running = true }, Draining, Stopped, false},
+		"past its limit":                   {func(_ *Config, s *State) { s.Running, s.Drain.Until = true, testNow.Mono }, Draining, Stopped, true},
+		"past its limit, and told to stop": {func(_ *Config, s *State) { s.Running, s.Drain.Until, s.Stopping = true, testNow.Mono, true }, Done, DrainStuck, true},
 		"the same, with a call under way": {func(_ *Config, s *State) {
-			s.Alive, s.Drain.Until, s.Stopping, s.Flight.Op = true, testNow.Mono, true, Renew
+			s.Running, s.Drain.Until, s.Stopping, s.Flight.Op = true, testNow.Mono, true, Renew
 		}, Draining, Stopped, true},
 		"drained past its limit":             {func(_ *Config, s *State) { s.Drain.Until, s.Stopping, s.Drain.Overdue = testNow.Mono, true, true }, Releasing, DrainedAll, true},
 		"drained to stop":                    {func(_ *Config, s *State) { s.Stopping = true }, Releasing, DrainedAll, false},
 		"drained to stop, without a release": {func(c *Config, s *State) { s.Stopping, c.Release = true, false }, Done, Stopped, false},
 		"drained to step down":               {func(_ *Config, s *State) { s.Drain.Kind = DrainToStepDown }, Releasing, DrainedAll, false},
 		"drained to hand over":               {func(_ *Config, s *State) { s.Drain.Kind = DrainToHandOver }, Releasing, DrainedAll, false},
-		"drained after a loss":               {func(_ *Config, s *State) { s.Drain.Lost, s.Cover = CoverLost, Cover{} }, Following, Stopped, false},
+		"drained after a loss":               {func(_ *Config, s *State) { s.Drain.Lost, s.Validity = ValidityLost, Validity{} }, Following, Stopped, false},
 		"taken meanwhile":                    {func(_ *Config, s *State) { s.Drain.Kind, s.Snap = DrainToStepDown, lock("equal", newer) }, Following, Superseded, false},
 	} {
 		c, s := testConfig(), ours(seenAt(0, lock("mine")), Draining)
@@ -53,7 +53,7 @@ func TestDraining_Limit(t *testing.T) {
 		"a handover if unfit": {"mine, accepted", func(s *State) { s.Unfit = true }, HandingOver, 2 * time.Second},
 	} {
 		s := ours(seenAt(0, lock(x.lock)), Leading)
-		s.Alive, s.Drain.Until = true, 0
+		s.Running, s.Drain.Until = true, 0
 		x.change(&s)
 		s = testConfig().advance(s, testNow)
 		if s.Phase != Draining || s.Why != x.why || s.Drain.Until != seconds(30) || s.Drain.CoolDown != x.cool || s.Drain.Kind.HandsOver() != (x.why == HandingOver) {
@@ -64,7 +64,7 @@ func TestDraining_Limit(t *testing.T) {
 	for _, stopping := range []bool{false, true} {
 		for _, once := range []bool{false, true} {
 			c, s := testConfig(), ours(seenAt(0, lock("equal", newer)), Leading)
-			c.OneCycle, s.Stopping, s.Alive = once, stopping, true
+			c.OneCycle, s.Stopping, s.Running = once, stopping, true
 			if s = c.advance(s, testNow); s.Stopping != (stopping || once) || s.Drain.Until != seconds(4) || s.Drain.Lost != RecordLost {
 				t.Errorf("stopping %v, one cycle %v: %+v", stopping, once, s)
 			}
@@ -82,7 +82,7 @@ func TestReleasing_End(t *testing.T) {
 		"time is up":          {func(s *State) { s.Drain.Until = testNow.Mono }, Following},
 		"a call is under way": {func(s *State) { s.Drain.Until, s.Flight.Op = testNow.Mono, Release }, Releasing},
 		"gone":                {func(s *State) { s.Snap = lock("free", newer) }, Following},
-		"gone, as it seems":   {func(s *State) { s.Snap, s.Known = lock("free", newer), Behind }, Releasing},
+		"gone, as it seems":   {func(s *State) { s.Snap, s.Known = lock("free", newer), Stale }, Releasing},
 	} {
 		s := ours(seenAt(0, lock("mine")), Releasing)
 		x.change(&s)
@@ -100,20 +100,20 @@ func TestRecordLost_Final(t *testing.T) {
 		phase Phase
 		state func(*State)
 	}{
-		"draining after the cover's end": {Draining, func(s *State) { s.Alive, s.Drain.Lost, s.Cover = true, CoverLost, Cover{} }},
+		"draining after the cover's end": {Draining, func(s *State) { s.Running, s.Drain.Lost, s.Validity = true, ValidityLost, Validity{} }},
 		"releasing, a call under way":    {Releasing, func(s *State) { s.Flight.Op = Renew }},
 	} {
 		s := ours(seenAt(0, lock("mine")), x.phase)
 		x.state(&s)
 		s.Snap = restored
-		if s = c.advance(s, testNow); s.Phase != x.phase || !c.ours(s) {
+		if s = c.advance(s, testNow); s.Phase != x.phase || !c.ownsTerm(s) {
 			t.Fatalf("%s: not ours although nothing happened: %s", name, s.Phase)
 		}
 		s.Snap = lock("equal", newer)
 		s = c.advance(s, testNow)
 		s.Snap = restored
-		s.Flight, s.Alive = Call{}, false
-		if c.ours(s) || c.releasable(s) {
+		s.Flight, s.Running = Call{}, false
+		if c.ownsTerm(s) || c.releasable(s) {
 			t.Errorf("%s: ours again, by a record that was put back", name)
 		}
 		if s = c.advance(s, testNow); s.Phase != Following {
@@ -121,10 +121,10 @@ func TestRecordLost_Final(t *testing.T) {
 		}
 	}
 	overtaken := ours(seenAt(0, lock("equal", newer)), Leading)
-	overtaken.Cover, overtaken.Marked = Cover{}, false
+	overtaken.Validity, overtaken.Marked = Validity{}, false
 	call := Call{Op: Renew, Sent: testNow, Marker: true}
-	if s := c.acknowledged(overtaken, call, later(1, lock("mine"))); s.Cover != (Cover{}) || s.Marked {
-		t.Errorf("an answer that was overtaken: cover %v, marked %v", s.Cover, s.Marked)
+	if s := c.acknowledged(overtaken, call, later(1, lock("mine"))); s.Validity != (Validity{}) || s.Marked {
+		t.Errorf("an answer that was overtaken: cover %v, marked %v", s.Validity, s.Marked)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestReleaseReason(t *testing.T) {
 		gone bool
 		want Reason
 	}{
-		"time is up":                  {good, true, false, Lapsing},
+		"time is up":                  {good, true, false, LeftToExpire},
 		"released":                    {good, true, true, Released},
 		"it was not ours":             {ended, false, true, Stopped},
 		"somebody took it meanwhile":  {ours(seenAt(0, lock("equal")), Releasing), false, true, Superseded},
@@ -208,7 +208,7 @@ func TestFollow_State(t *testing.T) {
 		"a twin":                              {func(s *State) { s.Own.Duplicate = true }, 15, 2},
 	} {
 		s := ours(seenAt(0, lock("mine")), Draining)
-		s.Drain.Lost, s.Drain.Overdue, s.Asking.Wanted, s.Drain.Sent, s.BackOff.Steps = RecordLost, true, true, true, 2
+		s.Drain.Lost, s.Drain.Overdue, s.Requesting.Wanted, s.Drain.Sent, s.BackOff.Steps = RecordLost, true, true, true, 2
 		x.change(&s)
 		twin := s.Own.Duplicate
 		s = c.follow(s, testNow, Superseded)

@@ -2,7 +2,7 @@ package core
 
 // claim is the write that begins a term. It carries our marker only when we may act
 // on its acknowledgement.
-func (c Config) claim(s State, now Moment) (Record, Notes) {
+func (c Config) claim(s State, now ClockReading) (Record, Annotations) {
 	old := s.Snap.Record
 	stamp := s.ownStamp(now.Wall)
 	record := Record{
@@ -15,7 +15,7 @@ func (c Config) claim(s State, now Moment) (Record, Notes) {
 	if c.writesForSuccessors(s, now.Mono) {
 		return c.successorsRecord(s, record)
 	}
-	return record, c.notes(s, record, now, now.Mono >= c.settledAt(s))
+	return record, c.annotations(s, record, now, now.Mono >= c.settledAt(s))
 }
 
 // nextTransition counts a new term. A lock without a record goes on from the last
@@ -40,25 +40,25 @@ func after(transitions int) int {
 }
 
 // renewal is our own record again, changed in its renew time alone.
-func (c Config) renewal(s State, now Moment) (Record, Notes) {
+func (c Config) renewal(s State, now ClockReading) (Record, Annotations) {
 	record := s.Snap.Record
 	record.Renewed, record.Lease, record.Key = s.ownStamp(now.Wall), c.Lease, c.Key
 	if c.Successor && s.Snap.bySuccessors() {
 		return c.successorsRecord(s, record)
 	}
-	return record, c.notes(s, record, now, !c.Successor && (s.Marked || now.Mono >= s.Earlier.SettleAt))
+	return record, c.annotations(s, record, now, !c.Successor && (s.Marked || now.Mono >= s.Earlier.SettleAt))
 }
 
 // notes are our annotations beside the record. While settling, the marker of whoever
 // we wait for stays, whether it was left behind before us or by us: the holder after
 // us has to wait for it too.
-func (c Config) notes(s State, record Record, now Moment, act bool) Notes {
-	notes := Notes{Hold: s.keptHold(record, now.Mono), Successor: c.Successor}
-	switch m := s.Snap.Notes.Marker; {
+func (c Config) annotations(s State, record Record, now ClockReading, act bool) Annotations {
+	notes := Annotations{Hold: s.activeHold(record, now.Mono), Successor: c.Successor}
+	switch m := s.Snap.Annotations.Marker; {
 	case act:
 		notes.Marker = Marker{Identity: c.Self, Transitions: record.Transitions, Handover: c.handsOver(s), Unfit: s.Unfit}
 		if s.Phase != Following && s.Snap.Addressed() {
-			notes.Request = s.Snap.Notes.Request
+			notes.Request = s.Snap.Annotations.Request
 		}
 	case m.Identity != c.Self:
 		notes.Marker = m

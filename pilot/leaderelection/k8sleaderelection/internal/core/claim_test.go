@@ -14,10 +14,10 @@ func TestClaim_Pair(t *testing.T) {
 		want      int
 	}{{"", 3, 4}, {"", 9, 10}, {"a", 3, 3}, {"a", 9, 10}} {
 		snap := pairOf(InFirst)
-		snap.Floor, snap.Notes = x.floor, Notes{}
+		snap.Floor, snap.Annotations = x.floor, Annotations{}
 		if x.nominated != "" {
 			snap.Record.Holder, snap.Record.Acquired = x.nominated, snap.Record.Renewed
-			snap.Notes.Nominated = Nomination{Identity: x.nominated, Transitions: snap.Record.Transitions}
+			snap.Annotations.Nominated = Nomination{Identity: x.nominated, Transitions: snap.Record.Transitions}
 		}
 		record, _ := c.claim(State{Known: Current, Snap: snap, Count: 3}, testNow)
 		if record.Transitions != x.want {
@@ -56,7 +56,7 @@ func TestClaim_Record(t *testing.T) {
 		hold  Hold
 	}{
 		"over another's": {lock("lower, unmarked, held"), 4, Hold{}},
-		"of a nominee":   {transferred, 3, transferred.Notes.Hold},
+		"of a nominee":   {transferred, 3, transferred.Annotations.Hold},
 	} {
 		s := seenAt(0, x.lock)
 		s.Count = x.lock.Record.Transitions
@@ -78,12 +78,12 @@ func TestRenewal_Record(t *testing.T) {
 	if record != want {
 		t.Errorf("%+v, want %+v", record, want)
 	}
-	if n := s.Snap.Notes; notes.Hold != n.Hold || notes.Request != n.Request || !notes.Marker.names(record) {
+	if n := s.Snap.Annotations; notes.Hold != n.Hold || notes.Request != n.Request || !notes.Marker.matches(record) {
 		t.Errorf("beside it: %+v", notes)
 	}
 	// Once we act the marker stays, whatever comes up.
 	s.Earlier.SettleAt = Never
-	if _, notes := c.renewal(s, testNow); !notes.Marker.names(record) {
+	if _, notes := c.renewal(s, testNow); !notes.Marker.matches(record) {
 		t.Errorf("a leader took its marker back: %+v", notes)
 	}
 	if s.Marked = false; true {

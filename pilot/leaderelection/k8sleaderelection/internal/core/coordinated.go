@@ -16,7 +16,7 @@ const coordinatorLeases = 3
 
 // ByCoordinator reports whether the recorded holder was named by a coordinator and has not written
 // itself. Such a name begins no term: the transitions are those of the term before.
-func (s Snapshot) ByCoordinator() bool { return s.Nominated() && s.Notes.Nominated.Uncounted }
+func (s Snapshot) ByCoordinator() bool { return s.Nominated() && s.Annotations.Nominated.Uncounted }
 
 // promisedToOther reports whether a coordinator means a free lock for another than self, and has yet to write that one in. A
 // candidate that took it meanwhile would have to pass it on again.
@@ -26,14 +26,14 @@ func (s Snapshot) promisedToOther(self string) bool {
 
 // yields reports whether the holder has to give way to the candidate that a coordinator prefers. An operator's hold
 // goes before that, as it does before rank.
-func (c Config) yields(s State, now Instant) bool {
+func (c Config) prefersOther(s State, now Instant) bool {
 	l := s.Snap
 	return l.Strategy && l.Held() && !l.bySuccessors() && l.Preferred != "" && l.Preferred != l.Record.Holder && now >= s.holdEnds()
 }
 
 // yield ends a term for the candidate that a coordinator prefers. A coordinated holder hands over to it;
 // any other holder steps down, and the coordinator names a holder by its own choice.
-func (c Config) yield(s State, now Moment) State {
+func (c Config) giveWay(s State, now ClockReading) State {
 	if c.Coordinated {
 		s.Drain.Kind = DrainToHandOver
 		return c.drain(s, now, HandingOver)
@@ -43,11 +43,11 @@ func (c Config) yield(s State, now Moment) State {
 }
 
 // successor is whom to hand over to in place of a release; the zero Request: nobody.
-func (c Config) successor(s State, now Instant) Request {
+func (c Config) handoverTarget(s State, now Instant) Request {
 	switch {
-	case c.fulfils(s, now):
-		return s.Snap.Notes.Request
-	case c.Coordinated && c.ours(s) && c.yields(s, now):
+	case c.fulfillsRequest(s, now):
+		return s.Snap.Annotations.Request
+	case c.Coordinated && c.ownsTerm(s) && c.prefersOther(s, now):
 		return Request{Identity: s.Snap.Preferred}
 	}
 	return Request{}
@@ -55,7 +55,7 @@ func (c Config) successor(s State, now Instant) Request {
 
 // uncoordinatedFrom is from when on a candidate in a coordinated election counts as if there were no coordinator: one that is
 // needed and does nothing for so long is not there, and the elector's user reports one that is gone.
-func (c Config) uncoordinatedFrom(s State) Instant {
+func (c Config) uncoordinatedTime(s State) Instant {
 	if !c.Coordinated {
 		return 0
 	}
@@ -73,7 +73,7 @@ func (c Config) uncoordinatedFrom(s State) Instant {
 // Uncoordinated reports whether a candidate in a coordinated election counts, now, as if there were no coordinator. Of a leader
 // it says nothing unless a Coordinator input has reported that: a leader needs none.
 func (c Config) Uncoordinated(s State, now Instant) bool {
-	return c.Coordinated && s.Known != Unread && now >= c.uncoordinatedFrom(s)
+	return c.Coordinated && s.Known != Unread && now >= c.uncoordinatedTime(s)
 }
 
 // absence notes since when the coordinator is known to be gone.
@@ -86,13 +86,13 @@ func (s State) absence(in Input) Instant {
 
 // coordinatedOpening is when a candidate may take a coordinated election's lock, instead of at. One that waits for no coordinator
 // leaves it a lease for what it has said already.
-func (c Config) coordinatedOpening(s State, at Instant, why Reason) (Instant, Reason) {
-	switch alone := c.uncoordinatedFrom(s); {
+func (c Config) coordinatedAcquireTime(s State, at Instant, why Reason) (Instant, Reason) {
+	switch alone := c.uncoordinatedTime(s); {
 	case why == Reclaimed:
 	case !c.Coordinated && s.Snap.promisedToOther(c.Self):
 		return max(at, s.Since.Record.After(c.Lease)), NoCoordinator
 	case c.Coordinated && alone > at:
-		return c.afterHigher(s, alone), NoCoordinator
+		return c.withRankDelay(s, alone), NoCoordinator
 	}
 	return at, why
 }

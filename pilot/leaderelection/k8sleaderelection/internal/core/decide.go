@@ -3,14 +3,14 @@ package core
 import "time"
 
 // decide says what should be true now. It is total and reads only its arguments.
-func (c Config) decide(s State, now Moment) Action {
+func (c Config) decide(s State, now ClockReading) Action {
 	a := c.baseAction(s, now)
 	switch {
 	case s.Phase == Done:
-		return a.because(s.Why)
+		return a.withReason(s.Why)
 	case s.Flight.Op != NoOp:
-		return a.because(InFlight)
-	case s.Known == Unread || s.Known.Outdated() && !c.renewsUnread(s, now):
+		return a.withReason(InFlight)
+	case s.Known == Unread || s.Known.Outdated() && !c.renewsStale(s, now):
 		return c.read(s, now, a, NeedRead)
 	case s.Known.Outdated():
 		a = a.wake(s.Effort.Reads.Next)
@@ -30,15 +30,15 @@ func (c Config) decide(s State, now Moment) Action {
 // renewsUnread reports whether a holder whose reads fail goes on with what it knows. Its
 // renewal is guarded by that version: if it succeeds, nothing was missed. A conflict has
 // shown that something was.
-func (c Config) renewsUnread(s State, now Moment) bool {
-	return s.Effort.Reads.Fails > 0 && now.Mono < s.Effort.Reads.Next && s.Effort.Writes.Conflicts == 0 && c.ours(s) &&
+func (c Config) renewsStale(s State, now ClockReading) bool {
+	return s.Effort.Reads.Fails > 0 && now.Mono < s.Effort.Reads.Next && s.Effort.Writes.Conflicts == 0 && c.ownsTerm(s) &&
 		(s.Phase == Settling || s.Phase == Leading || s.Phase == Draining)
 }
 
 // baseAction is the part of an action that holds whatever is sent.
-func (c Config) baseAction(s State, now Moment) Action {
-	a := Action{Wake: Never, Gate: s.Gate(), Work: s.Phase == Leading}
-	if a.Gate != (Cover{}) {
+func (c Config) baseAction(s State, now ClockReading) Action {
+	a := Action{Wake: Never, Gate: s.Gate(), Run: s.Phase == Leading}
+	if a.Gate != (Validity{}) {
 		a = a.wake(now.Mono.After(a.Gate.Left(now)))
 	}
 	if s.Phase == Draining && !s.Drain.Overdue || s.Phase == Releasing && s.Flight.Op == NoOp {
@@ -49,44 +49,44 @@ func (c Config) baseAction(s State, now Moment) Action {
 
 // decideFollowing takes the lock when that is allowed, and otherwise waits for the
 // moment when it will be, or for news.
-func (c Config) decideFollowing(s State, now Moment, a Action) Action {
-	if c.unasked(s, now.Mono) {
+func (c Config) decideFollowing(s State, now ClockReading, a Action) Action {
+	if c.unrequestedNomination(s, now.Mono) {
 		at := c.settledAt(s)
 		if now.Mono >= at {
-			return c.decideReleasing(s, now, a).because(NotAsked)
+			return c.decideReleasing(s, now, a).withReason(Unrequested)
 		}
 		a = a.wake(at)
 	}
-	if c.mayAsk(s, now.Mono) && now.Mono >= s.BackOff.Until && now.Mono < c.ExpiresAt(s) {
-		return c.decideAsking(s, now, a)
+	if c.mayRequest(s, now.Mono) && now.Mono >= s.BackOff.Until && now.Mono < c.ExpiresAt(s) {
+		return c.decideRequest(s, now, a)
 	}
 	if ends := s.holdEnds(); ends > now.Mono {
 		a = a.wake(ends)
 	}
-	at, why := c.takeAt(s, now.Mono)
+	at, why := c.earliestAcquire(s, now.Mono)
 	switch {
 	case at > now.Mono:
 		return c.decideWaiting(s, now, a, at, why)
 	case now.Mono < s.Effort.Writes.Next:
 		// No polls meanwhile: the next try finds out what has become of the lock.
-		return a.wake(s.Effort.Writes.Next).because(Retrying)
+		return a.wake(s.Effort.Writes.Next).withReason(Retrying)
 	}
 	record, notes := c.claim(s, now)
-	return a.write(Acquire, s.Snap, record, notes).because(why)
+	return a.write(Acquire, s.Snap, record, notes).withReason(why)
 }
 
 // takeAt is from when on this candidate may take the lock, and by which right, or what keeps it from
 // that until then.
-func (c Config) takeAt(s State, now Instant) (at Instant, why Reason) {
+func (c Config) earliestAcquire(s State, now Instant) (at Instant, why Reason) {
 	if s.Unfit {
 		return Never, NotFit
 	}
-	at, why = c.opening(s)
-	at, why = c.coordinatedOpening(s, at, why)
-	if at < s.BackOff.Until && s.BackOff.Until > now && !(c.Nominee(s) && c.transferred(s)) {
+	at, why = c.acquireTime(s)
+	at, why = c.coordinatedAcquireTime(s, at, why)
+	if at < s.BackOff.Until && s.BackOff.Until > now && !(c.IsNominee(s) && c.transferred(s)) {
 		at, why = s.BackOff.Until, BackingOff
 	}
-	if !c.Nominee(s) && now < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
+	if !c.IsNominee(s) && now < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
 		// Whoever takes the lock before it can judge a request has to be preempted, and
 		// that costs a lease.
 		return s.SyncBy, Unsynced
@@ -96,7 +96,7 @@ func (c Config) takeAt(s State, now Instant) (at Instant, why Reason) {
 
 // decideWaiting waits for the instant at which the lock may be taken. Without a watch, and beside a
 // holder, it polls meanwhile.
-func (c Config) decideWaiting(s State, now Moment, a Action, at Instant, why Reason) Action {
+func (c Config) decideWaiting(s State, now ClockReading, a Action, at Instant, why Reason) Action {
 	if !s.Watch || s.Snap.Held() {
 		if now.Mono >= s.PollAt {
 			return c.read(s, now, a, Polling)
@@ -108,54 +108,54 @@ func (c Config) decideWaiting(s State, now Moment, a Action, at Instant, why Rea
 	case s.Snap.Held():
 		why = HeldByOther
 	case why == NoCoordinator:
-		why = Unnamed
+		why = NotNamed
 	}
-	return a.wake(at).because(why)
+	return a.wake(at).withReason(why)
 }
 
 // unasked reports whether somebody has written us in as holder although we did not
 // ask, or do not want it now. The lock is passed on at once: nobody acts. A coordinator names those that
 // have published themselves as candidates; one that would not lead all the same gives it the lock back.
-func (c Config) unasked(s State, now Instant) bool {
+func (c Config) unrequestedNomination(s State, now Instant) bool {
 	switch {
-	case !c.Nominee(s), c.Successor: // one that gave it back would say that no other successor acts, either
+	case !c.IsNominee(s), c.Successor: // one that gave it back would say that no other successor acts, either
 		return false
 	case c.Coordinated && !c.transferred(s):
 		return s.Unfit || now < s.BackOff.Until
 	}
-	return s.Unfit || !s.Asking.Wanted && !c.transferred(s)
+	return s.Unfit || !s.Requesting.Wanted && !c.transferred(s)
 }
 
 // Nominee reports whether somebody has written us in as holder, and nothing was written since.
-func (c Config) Nominee(s State) bool {
+func (c Config) IsNominee(s State) bool {
 	return s.Snap.Nominated() && s.Snap.Record.Holder == c.Self && !s.Own.Duplicate
 }
 
 // decideAsking asks the leader to hand over, and waits for it to do so. A challenger
 // whose request stands polls too, whatever its watch shows: that may be an hour old, and
 // a nominee that does not come for a RetryPeriod is passed over.
-func (c Config) decideAsking(s State, now Moment, a Action) Action {
-	at := max(c.askAt(s, now.Mono), s.Effort.Asks.Next)
+func (c Config) decideRequest(s State, now ClockReading, a Action) Action {
+	at := max(c.requestTime(s, now.Mono), s.Effort.Requests.Next)
 	if at <= now.Mono {
-		notes := s.Snap.Notes
+		notes := s.Snap.Annotations
 		notes.Request = c.request(s)
-		return a.write(Ask, s.Snap, s.Snap.Record, notes).because(Asking)
+		return a.write(SendRequest, s.Snap, s.Snap.Record, notes).withReason(RequestingHandover)
 	}
 	a = a.wake(min(at, c.ExpiresAt(s)))
 	poll := s.PollAt
-	if s.requested(now.Mono) && s.Snap.Notes.Request.Identity == c.Self {
-		poll = min(poll, max(s.Asking.AnsweredAt.After(c.answerPoll(s, now)), s.Effort.Reads.Next))
+	if s.requested(now.Mono) && s.Snap.Annotations.Request.Identity == c.Self {
+		poll = min(poll, max(s.Requesting.AnsweredAt.After(c.answerPoll(s, now)), s.Effort.Reads.Next))
 	}
 	if now.Mono >= poll {
 		return c.read(s, now, a, Polling)
 	}
-	return a.wake(poll).because(AskedAlready)
+	return a.wake(poll).withReason(RequestPending)
 }
 
 // answerPoll is how often a challenger looks for the answer to its request. Without a
 // watch the poll is all that it has. A leader whose renewal is overdue cannot write, and so
 // neither answer nor nominate: it is not worth more polls than a candidate has anyway.
-func (c Config) answerPoll(s State, now Moment) time.Duration {
+func (c Config) answerPoll(s State, now ClockReading) time.Duration {
 	switch overdue := now.Mono >= s.Since.Record.After(2*c.Retry); {
 	case !s.Watch:
 		return c.Retry / 4
@@ -166,36 +166,36 @@ func (c Config) answerPoll(s State, now Moment) time.Duration {
 }
 
 // opening is from when on the lock may be taken, and the reason that then holds.
-func (c Config) opening(s State) (Instant, Reason) {
+func (c Config) acquireTime(s State) (Instant, Reason) {
 	snap := s.Snap
 	switch {
 	case !snap.Exists:
-		return c.freeFrom(s), Created
+		return c.freeAcquireTime(s), Created
 	case snap.Content == Missing:
-		return c.freeFrom(s), Filled
+		return c.freeAcquireTime(s), Filled
 	case snap.Content == Unreadable:
-		return c.afterHigher(s, c.ExpiresAt(s)), Replaced
+		return c.withRankDelay(s, c.ExpiresAt(s)), Replaced
 	case snap.Record.Holder == "" && snap.Strategy && !c.Coordinated:
 		// Whoever does not ask a coordinator leaves it the time to name somebody.
-		return max(c.freeFrom(s), s.Since.Record.After(c.Retry)), Free
+		return max(c.freeAcquireTime(s), s.Since.Record.After(c.Retry)), Free
 	case snap.Record.Holder == "":
-		return c.freeFrom(s), Free
+		return c.freeAcquireTime(s), Free
 	case snap.Record.Holder == c.Self && !s.Own.Duplicate:
 		return 0, Reclaimed
 	case c.Successor && snap.bySuccessors():
 		return 0, Joined
 	case snap.Nominated():
-		return c.afterHigher(s, min(s.Since.Record.After(c.Retry), c.ExpiresAt(s))), Nominated
-	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.canAsk(s)) && max(s.Displaced.NotBefore, s.holdEnds()) < c.ExpiresAt(s):
+		return c.withRankDelay(s, min(s.Since.Record.After(c.Retry), c.ExpiresAt(s))), Nominated
+	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.acceptsRequests(s)) && max(s.Displaced.NotBefore, s.holdEnds()) < c.ExpiresAt(s):
 		return max(s.Displaced.NotBefore, s.holdEnds()), Preempted
 	}
-	return c.afterHigher(s, c.ExpiresAt(s)), Expired
+	return c.withRankDelay(s, c.ExpiresAt(s)), Expired
 }
 
 // afterHigher puts off what falls due for all candidates at once, so that one of the
 // highest rank goes first. Nobody waits for one who is not there.
-func (c Config) afterHigher(s State, at Instant) Instant {
-	if c.highest(s) {
+func (c Config) withRankDelay(s State, at Instant) Instant {
+	if c.isHighestRank(s) {
 		return at
 	}
 	return at.After(c.RankDelay)
@@ -204,18 +204,18 @@ func (c Config) afterHigher(s State, at Instant) Instant {
 // freeFrom is when a candidate may write itself into a lock that nobody holds. One that
 // would have to settle anyway loses nothing by waiting for somebody who would not:
 // the leader whose lock was deleted has only to drain. And a higher rank goes first.
-func (c Config) freeFrom(s State) Instant {
+func (c Config) freeAcquireTime(s State) Instant {
 	at := min(s.Since.Record.After(c.Retry), c.settledAt(s))
-	if !c.highest(s) {
+	if !c.isHighestRank(s) {
 		at = max(at, s.Since.Record.After(c.RankDelay))
 	}
 	return at
 }
 
 // decideHolding renews, and answers requests.
-func (c Config) decideHolding(s State, now Moment, a Action) Action {
-	if !c.ours(s) || s.Drain.Overdue {
-		return a.because(s.Why)
+func (c Config) decideHolding(s State, now ClockReading, a Action) Action {
+	if !c.ownsTerm(s) || s.Drain.Overdue {
+		return a.withReason(s.Why)
 	}
 	due := c.renewAt(s)
 	accept, refuse, again := false, "", Never
@@ -231,11 +231,11 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 	}
 	due = max(due, s.Effort.Writes.Next)
 	if now.Mono < due {
-		return a.wake(due).because(Holding)
+		return a.wake(due).withReason(Holding)
 	}
 	if c.writesForSuccessors(s, now.Mono) && !s.Snap.bySuccessors() && !s.Known.Outdated() {
 		record, notes := c.claim(s, now)
-		return a.write(Acquire, s.Snap, record, notes).because(Settled)
+		return a.write(Acquire, s.Snap, record, notes).withReason(Settled)
 	}
 	record, notes := c.renewal(s, now)
 	why := Renewing
@@ -245,13 +245,13 @@ func (c Config) decideHolding(s State, now Moment, a Action) Action {
 	case refuse != "":
 		notes.Request.Refused, why = refuse, Refusing
 	}
-	return a.write(Renew, s.Snap, record, notes).because(why)
+	return a.write(Renew, s.Snap, record, notes).withReason(why)
 }
 
 // renewAt is when a holder's next write is due, counted from when its last was sent. One that settles
 // writes when it may act, and a leader whose marker has become wrong corrects it soon.
 func (c Config) renewAt(s State) Instant {
-	due, m := s.Own.Renewed.After(c.Retry), s.Snap.Notes.Marker
+	due, m := s.Own.Renewed.After(c.Retry), s.Snap.Annotations.Marker
 	switch {
 	case s.Phase == Settling && !c.Successor:
 		return min(due, s.Earlier.SettleAt)
@@ -277,22 +277,22 @@ func (c Config) handsOver(s State) bool {
 	return !c.External || s.Unfit
 }
 
-func (c Config) decideReleasing(s State, now Moment, a Action) Action {
+func (c Config) decideReleasing(s State, now ClockReading, a Action) Action {
 	if now.Mono < s.Effort.Writes.Next {
-		return a.wake(s.Effort.Writes.Next).because(Retrying)
+		return a.wake(s.Effort.Writes.Next).withReason(Retrying)
 	}
-	if r := c.successor(s, now.Mono); r.Identity != "" {
+	if r := c.handoverTarget(s, now.Mono); r.Identity != "" {
 		record, notes := c.nomination(s, r, now)
-		return a.write(HandOver, s.Snap, record, notes).because(HandingOver)
+		return a.write(HandOver, s.Snap, record, notes).withReason(HandingOver)
 	}
 	stamp := s.nextStamp(now.Wall)
 	record := Record{Lease: time.Second, Acquired: stamp, Renewed: stamp, Transitions: s.Snap.Record.Transitions}
-	return a.write(Release, s.Snap, record, Notes{}).because(GivingUp)
+	return a.write(Release, s.Snap, record, Annotations{}).withReason(ReleasingLock)
 }
 
 // nomination is the write that passes the lock on to the challenger whose request
 // stands, or to whom a coordinator prefers. It acts only on a write of its own.
-func (c Config) nomination(s State, r Request, now Moment) (Record, Notes) {
+func (c Config) nomination(s State, r Request, now ClockReading) (Record, Annotations) {
 	stamp := s.nextStamp(now.Wall)
 	record := Record{
 		// Not quite our lease: a nominee that is a peer writes its own, so that its first
@@ -300,7 +300,7 @@ func (c Config) nomination(s State, r Request, now Moment) (Record, Notes) {
 		Holder: r.Identity, Key: r.Key, Lease: c.Lease + time.Second,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
 	}
-	notes := Notes{Nominated: Nomination{Identity: r.Identity, Transitions: record.Transitions}}
+	notes := Annotations{Nominated: Nomination{Identity: r.Identity, Transitions: record.Transitions}}
 	if r.Reason == ForOperator {
 		// It also tells the nominee, which did not ask, that it is wanted.
 		notes.Hold = Hold{
@@ -312,20 +312,20 @@ func (c Config) nomination(s State, r Request, now Moment) (Record, Notes) {
 }
 
 // read asks the store, once the back-off allows it.
-func (c Config) read(s State, now Moment, a Action, why Reason) Action {
+func (c Config) read(s State, now ClockReading, a Action, why Reason) Action {
 	if now.Mono < s.Effort.Reads.Next {
-		return a.wake(s.Effort.Reads.Next).because(Retrying)
+		return a.wake(s.Effort.Reads.Next).withReason(Retrying)
 	}
 	a.Op = Read
-	return a.because(why)
+	return a.withReason(why)
 }
 
-func (a Action) because(why Reason) Action { a.Why = why; return a }
+func (a Action) withReason(why Reason) Action { a.Why = why; return a }
 
 // wake brings the wake-up forward.
 func (a Action) wake(at Instant) Action { a.Wake = min(a.Wake, at); return a }
 
-func (a Action) write(op Op, base Snapshot, r Record, n Notes) Action {
-	a.Op, a.Base, a.Record, a.Notes = op, base, r, n
+func (a Action) write(op Op, base Snapshot, r Record, n Annotations) Action {
+	a.Op, a.Base, a.Record, a.Annotations = op, base, r, n
 	return a
 }

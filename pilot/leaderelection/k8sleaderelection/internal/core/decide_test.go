@@ -82,15 +82,15 @@ func TestNominee_Unrequested(t *testing.T) {
 		change func(*State)
 		want   decided
 	}{
-		"it did not ask":             {"nominated me", func(*State) {}, decided{Release, NotAsked, 0}},
-		"it asked":                   {"nominated me", func(s *State) { s.Asking.Wanted = true }, decided{Acquire, Reclaimed, 0}},
+		"it did not ask":             {"nominated me", func(*State) {}, decided{Release, Unrequested, 0}},
+		"it asked":                   {"nominated me", func(s *State) { s.Requesting.Wanted = true }, decided{Acquire, Reclaimed, 0}},
 		"an operator did":            {"transferred to me", func(*State) {}, decided{Acquire, Reclaimed, 0}},
-		"an operator did, it cannot": {"transferred to me", func(s *State) { s.Unfit = true }, decided{Release, NotAsked, 0}},
-		"it asked, and cannot":       {"nominated me", func(s *State) { s.Asking.Wanted, s.Unfit = true, true }, decided{Release, NotAsked, 0}},
+		"an operator did, it cannot": {"transferred to me", func(s *State) { s.Unfit = true }, decided{Release, Unrequested, 0}},
+		"it asked, and cannot":       {"nominated me", func(s *State) { s.Requesting.Wanted, s.Unfit = true, true }, decided{Release, Unrequested, 0}},
 		"somebody may act":           {"nominated me", func(s *State) { s.Earlier.Until = seconds(1) }, decided{Acquire, Reclaimed, 0}},
-		"nobody may act any more":    {"nominated me", func(s *State) { s.Earlier.Until = testNow.Mono }, decided{Release, NotAsked, 0}},
+		"nobody may act any more":    {"nominated me", func(s *State) { s.Earlier.Until = testNow.Mono }, decided{Release, Unrequested, 0}},
 		"it may be a twin's":         {"nominated me", func(s *State) { s.Own.Duplicate = true }, decided{NoOp, HeldByOther, 2}},
-		"its own stamp, by chance":   {"nominated me", func(s *State) { s.Own.Stamps[0] = 5e6 }, decided{Release, NotAsked, 0}},
+		"its own stamp, by chance":   {"nominated me", func(s *State) { s.Own.Stamps[0] = 5e6 }, decided{Release, Unrequested, 0}},
 		"it stays away, it may act":  {"nominated me", func(s *State) { s.Earlier.Until, s.BackOff.Until = seconds(1), seconds(5) }, decided{NoOp, BackingOff, 1}},
 		"it stays away, an operator": {"transferred to me", func(s *State) { s.BackOff.Until = seconds(5) }, decided{Acquire, Reclaimed, 0}},
 		"it has led since, as that":  {"transferred to me", func(s *State) { s.BackOff.Until, s.Snap.Record.Renewed = seconds(5), 77e6 }, decided{NoOp, BackingOff, 5}},
@@ -105,34 +105,38 @@ func TestNominee_Unrequested(t *testing.T) {
 func TestChallenger_Requests(t *testing.T) {
 	const stands = "stands"
 	ours := func(s *Snapshot) {
-		s.Notes.Request = Request{Identity: "a", Key: "stable", Holder: "b", Transitions: 3, Seconds: 9}
+		s.Annotations.Request = Request{Identity: "a", Key: "stable", Holder: "b", Transitions: 3, Seconds: 9}
 	}
 	for name, x := range map[string]struct {
 		change func(*State)
 		want   decided
 	}{
-		"at once":                    {func(*State) {}, decided{Ask, Asking, 0}},
+		"at once":                    {func(*State) {}, decided{SendRequest, RequestingHandover, 0}},
 		"not while it backs off":     {func(s *State) { s.BackOff.Until = seconds(1) }, decided{NoOp, HeldByOther, 15}},
-		"once it backs off no more":  {func(s *State) { s.BackOff.Until = testNow.Mono }, decided{Ask, Asking, 0}},
+		"once it backs off no more":  {func(s *State) { s.BackOff.Until = testNow.Mono }, decided{SendRequest, RequestingHandover, 0}},
 		"not once the lease is over": {func(s *State) { s.Since.Record = seconds(-15) }, decided{Acquire, Expired, 0}},
-		"not while requests fail":    {func(s *State) { s.Effort.Asks.Next = seconds(3) }, decided{NoOp, AskedAlready, 3}},
-		"not too often":              {func(s *State) { s.Asking.NotBefore = seconds(4) }, decided{NoOp, AskedAlready, 4}},
-		"not beyond the lease":       {func(s *State) { s.Asking.NotBefore = seconds(40) }, decided{NoOp, AskedAlready, 15}},
-		"it polls meanwhile":         {func(s *State) { s.Asking.NotBefore, s.PollAt = seconds(4), testNow.Mono }, decided{Read, Polling, 0}},
-		"it will poll meanwhile":     {func(s *State) { s.Asking.NotBefore, s.PollAt = seconds(4), seconds(2) }, decided{NoOp, AskedAlready, 2}},
-		stands:                       {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt = testNow.Mono }, decided{NoOp, AskedAlready, 1}},
-		stands + ", unwatched":       {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.Watch = testNow.Mono, false }, decided{NoOp, AskedAlready, 0.5}},
+		"not while requests fail":    {func(s *State) { s.Effort.Requests.Next = seconds(3) }, decided{NoOp, RequestPending, 3}},
+		"not too often":              {func(s *State) { s.Requesting.NotBefore = seconds(4) }, decided{NoOp, RequestPending, 4}},
+		"not beyond the lease":       {func(s *State) { s.Requesting.NotBefore = seconds(40) }, decided{NoOp, RequestPending, 15}},
+		"it polls meanwhile":         {func(s *State) { s.Requesting.NotBefore, s.PollAt = seconds(4), testNow.Mono }, decided{Read, Polling, 0}},
+		"it will poll meanwhile":     {func(s *State) { s.Requesting.NotBefore, s.PollAt = seconds(4), seconds(2) }, decided{NoOp, RequestPending, 2}},
+		stands:                       {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt = testNow.Mono }, decided{NoOp, RequestPending, 1}},
+		stands + ", unwatched":       {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt, s.Watch = testNow.Mono, false }, decided{NoOp, RequestPending, 0.5}},
 		// A leader whose renewal is overdue cannot answer either.
-		stands + ", renewal due":     {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.Since.Record = testNow.Mono, seconds(-3.9) }, decided{NoOp, AskedAlready, 1}},
-		stands + ", renewal overdue": {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.Since.Record = testNow.Mono, seconds(-4) }, decided{NoOp, AskedAlready, 2}},
+		stands + ", renewal due":     {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt, s.Since.Record = testNow.Mono, seconds(-3.9) }, decided{NoOp, RequestPending, 1}},
+		stands + ", renewal overdue": {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt, s.Since.Record = testNow.Mono, seconds(-4) }, decided{NoOp, RequestPending, 2}},
 		stands + ", overdue and unwatched": {func(s *State) {
 			ours(&s.Snap)
-			s.Asking.AnsweredAt, s.Since.Record, s.Watch = testNow.Mono, seconds(-4), false
-		}, decided{NoOp, AskedAlready, 0.5}},
-		stands + ", and a poll is due": {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt = seconds(-1) }, decided{Read, Polling, 0}},
-		stands + ", and reads fail":    {func(s *State) { ours(&s.Snap); s.Asking.AnsweredAt, s.Effort.Reads.Next = seconds(-1), seconds(1) }, decided{NoOp, AskedAlready, 1}},
-		stands + ", another's":         {func(s *State) { ours(&s.Snap); s.Snap.Notes.Request.Identity = "c"; s.Asking.AnsweredAt = seconds(-1) }, decided{NoOp, AskedAlready, 9}},
-		stands + ", which has run out": {func(s *State) { ours(&s.Snap); s.Since.Request = seconds(-9) }, decided{Ask, Asking, 0}},
+			s.Requesting.AnsweredAt, s.Since.Record, s.Watch = testNow.Mono, seconds(-4), false
+		}, decided{NoOp, RequestPending, 0.5}},
+		stands + ", and a poll is due": {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt = seconds(-1) }, decided{Read, Polling, 0}},
+		stands + ", and reads fail":    {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt, s.Effort.Reads.Next = seconds(-1), seconds(1) }, decided{NoOp, RequestPending, 1}},
+		stands + ", another's": {func(s *State) {
+			ours(&s.Snap)
+			s.Snap.Annotations.Request.Identity = "c"
+			s.Requesting.AnsweredAt = seconds(-1)
+		}, decided{NoOp, RequestPending, 9}},
+		stands + ", which has run out": {func(s *State) { ours(&s.Snap); s.Since.Request = seconds(-9) }, decided{SendRequest, RequestingHandover, 0}},
 	} {
 		s := seenAt(0, lock("lower, hands over"))
 		x.change(&s)
@@ -150,23 +154,23 @@ func TestHolder_Writes(t *testing.T) {
 		"one that settles":            {Settling, func(s *State) { s.Earlier.SettleAt = seconds(9) }, decided{NoOp, Holding, 2}},
 		"one that has almost settled": {Settling, func(s *State) { s.Earlier.SettleAt = seconds(1) }, decided{NoOp, Holding, 1}},
 		"one that has settled":        {Settling, func(s *State) { s.Earlier.SettleAt = testNow.Mono }, decided{Renew, Renewing, 0}},
-		"one that drains":             {Draining, func(s *State) { s.Alive = true }, decided{NoOp, Holding, 2}},
-		"past its limit":              {Draining, func(s *State) { s.Alive, s.Drain.Overdue, s.Why = true, true, Stopped }, decided{NoOp, Stopped, 10}},
+		"one that drains":             {Draining, func(s *State) { s.Running = true }, decided{NoOp, Holding, 2}},
+		"past its limit":              {Draining, func(s *State) { s.Running, s.Drain.Overdue, s.Why = true, true, Stopped }, decided{NoOp, Stopped, 10}},
 		"while writes fail":           {Leading, func(s *State) { s.Own.Renewed, s.Effort.Writes.Next = seconds(-2), seconds(1) }, decided{NoOp, Holding, 1}},
 		"that became unfit":           {Leading, func(s *State) { s.Unfit = true }, decided{NoOp, Holding, 0.25}},
 		// While its reads fail it goes on with what it knows.
 		"a leader that cannot read":       {Leading, cannotRead, decided{Renew, Renewing, 0}},
 		"one that settles, cannot read":   {Settling, func(s *State) { cannotRead(s); s.Earlier.SettleAt = seconds(9) }, decided{Renew, Renewing, 0}},
-		"one that drains, cannot read":    {Draining, func(s *State) { cannotRead(s); s.Alive = true }, decided{Renew, Renewing, 0}},
+		"one that drains, cannot read":    {Draining, func(s *State) { cannotRead(s); s.Running = true }, decided{Renew, Renewing, 0}},
 		"past a conflict, cannot read":    {Leading, func(s *State) { cannotRead(s); s.Effort.Writes.Conflicts = 1 }, decided{NoOp, Retrying, 1}},
 		"that reads again":                {Leading, func(s *State) { cannotRead(s); s.Effort.Reads.Next = testNow.Mono }, decided{Read, NeedRead, 0}},
-		"that has lost, and cannot read":  {Draining, func(s *State) { cannotRead(s); s.Alive, s.Drain.Lost = true, RecordLost }, decided{NoOp, Retrying, 1}},
+		"that has lost, and cannot read":  {Draining, func(s *State) { cannotRead(s); s.Running, s.Drain.Lost = true, RecordLost }, decided{NoOp, Retrying, 1}},
 		"a follower that cannot read":     {Following, cannotRead, decided{NoOp, Retrying, 1}},
 		"one that releases, cannot read":  {Releasing, cannotRead, decided{NoOp, Retrying, 1}},
-		"one whose reads have not failed": {Leading, func(s *State) { s.Known = Behind }, decided{Read, NeedRead, 0}},
+		"one whose reads have not failed": {Leading, func(s *State) { s.Known = Stale }, decided{Read, NeedRead, 0}},
 	} {
 		s := ours(seenAt(0, lock("mine")), x.phase)
-		s.Snap.Notes.Marker.Handover = true
+		s.Snap.Annotations.Marker.Handover = true
 		x.change(&s)
 		x.want.check(t, name, testConfig().decide(s, testNow))
 	}
@@ -215,7 +219,7 @@ func TestOpening(t *testing.T) {
 			c := testConfig()
 			c.Key = key
 			s := follower(c, snap, "stable")
-			at, gotWhy := c.opening(s)
+			at, gotWhy := c.acquireTime(s)
 			if gotWhy != why || max(at, testNow.Mono) != seconds(open) {
 				t.Errorf("%s, seen by %s: opens %v after the sight because %s, want %vs because %s",
 					rule.lock, key, testNow.Mono.Until(at), gotWhy, open, why)
@@ -234,7 +238,7 @@ func TestRelease_Record(t *testing.T) {
 	s := ours(seenAt(0, lock("mine")), Releasing)
 	want := Record{Lease: time.Second, Acquired: nowStamp, Renewed: nowStamp, Transitions: 3}
 	a := testConfig().decide(s, testNow)
-	if a.Op != Release || a.Record != want || a.Notes != (Notes{}) || a.Base != s.Snap {
+	if a.Op != Release || a.Record != want || a.Annotations != (Annotations{}) || a.Base != s.Snap {
 		t.Errorf("%+v", a)
 	}
 	for next, want := range map[float64]Op{-1: Release, 0: Release, 1: NoOp} {
@@ -266,8 +270,8 @@ func TestHandover_Record(t *testing.T) {
 		s.Count = 3
 		a := c.decide(s, testNow)
 		want := Record{Holder: "b", Key: "canary", Lease: 16 * time.Second, Acquired: nowStamp, Renewed: nowStamp, Transitions: 4}
-		if a.Op != HandOver || a.Record != want || a.Notes != (Notes{Nominated: Nomination{Identity: "b", Transitions: 4}, Hold: x.hold}) {
-			t.Errorf("%s: %s %+v with %+v", name, a.Op, a.Record, a.Notes)
+		if a.Op != HandOver || a.Record != want || a.Annotations != (Annotations{Nominated: Nomination{Identity: "b", Transitions: 4}, Hold: x.hold}) {
+			t.Errorf("%s: %s %+v with %+v", name, a.Op, a.Record, a.Annotations)
 		}
 	}
 }
@@ -293,7 +297,7 @@ func TestHandsOver(t *testing.T) {
 
 // cannotRead makes a read due in one second and a renewal due now.
 func cannotRead(s *State) {
-	s.Known = Behind
+	s.Known = Stale
 	s.Own.Renewed = seconds(-3)
 	s.Effort.Reads = Effort{Fails: 2, Next: testNow.Mono.After(time.Second), Last: testNow.Mono}
 }

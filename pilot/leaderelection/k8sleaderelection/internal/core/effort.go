@@ -14,9 +14,9 @@ type Effort struct {
 
 // Efforts are those of each kind of call.
 type Efforts struct {
-	Reads  Effort
-	Writes Effort // of everything but requests
-	Asks   Effort // of requests
+	Reads    Effort
+	Writes   Effort // of everything but requests
+	Requests Effort // of requests
 }
 
 // of is that of the operation's kind.
@@ -24,8 +24,8 @@ func (e *Efforts) of(op Op) *Effort {
 	switch op {
 	case Read:
 		return &e.Reads
-	case Ask:
-		return &e.Asks
+	case SendRequest:
+		return &e.Requests
 	case NoOp, Acquire, Renew, Release, HandOver:
 	}
 	return &e.Writes
@@ -61,7 +61,7 @@ func (c Config) failed(s State, call Call, in Input) State {
 		s.Effort.Reads.Next = max(s.Effort.Reads.Next, now.After(c.pause(s, Read, 1, in)))
 	}
 	if s.Known == Current {
-		s.Known = Behind
+		s.Known = Stale
 	}
 	s.Drain.Sent = s.Drain.Sent && in.Result == Unknown
 	s.Own.AcquireUnknown = s.Own.AcquireUnknown || in.Result == Unknown && call.Op == Acquire
@@ -82,8 +82,8 @@ func (c Config) conflicted(s State, call Call, in Input) State {
 		s.Effort.Reads.Next = max(s.Effort.Reads.Next, in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in)))
 	case e.Conflicts > 1:
 		e.Next = in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in))
-	case call.Op == Ask:
-		s.Asking.NotBefore = 0 // it met a renewal: that is no answer
+	case call.Op == SendRequest:
+		s.Requesting.NotBefore = 0 // it met a renewal: that is no answer
 	}
 	return s
 }
@@ -125,7 +125,7 @@ func (c Config) mayLoseTerm(s State, now Instant) bool {
 // withoutPauses lifts the pauses of a nominee: it has a RetryPeriod to take the lock, before others do.
 // Only what fails of that itself may delay it.
 func (c Config) withoutPauses(s State) State {
-	if c.Nominee(s) {
+	if c.IsNominee(s) {
 		s.Effort.Reads.Next, s.Effort.Writes.Next = 0, 0
 	}
 	return s

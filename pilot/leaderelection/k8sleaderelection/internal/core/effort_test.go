@@ -39,21 +39,21 @@ func TestFailed_Count(t *testing.T) {
 		}
 	}
 	s := seenAt(0, lock("lower, hands over"))
-	s = c.failed(s, Call{Op: Ask}, reply(0, Unknown, Snapshot{}))
-	if s.Effort.Asks.Fails != 1 || s.Effort.Writes.Fails != 0 {
+	s = c.failed(s, Call{Op: SendRequest}, reply(0, Unknown, Snapshot{}))
+	if s.Effort.Requests.Fails != 1 || s.Effort.Writes.Fails != 0 {
 		t.Errorf("a request: %+v", s)
 	}
-	s.Asking.NotBefore = seconds(9)
-	if s = c.failed(s, Call{Op: Ask}, reply(0, Conflict, Snapshot{})); s.Asking.NotBefore != 0 || s.Effort.Asks.Next != 0 {
+	s.Requesting.NotBefore = seconds(9)
+	if s = c.failed(s, Call{Op: SendRequest}, reply(0, Conflict, Snapshot{})); s.Requesting.NotBefore != 0 || s.Effort.Requests.Next != 0 {
 		t.Errorf("a request that met a renewal is put off: %+v", s)
 	}
-	s.Asking.NotBefore = seconds(9)
-	if s = c.failed(s, Call{Op: Ask, Base: 1}, reply(0, Conflict, Snapshot{})); s.Asking.NotBefore != seconds(9) || s.Effort.Asks.Next != seconds(0.125) {
+	s.Requesting.NotBefore = seconds(9)
+	if s = c.failed(s, Call{Op: SendRequest, Base: 1}, reply(0, Conflict, Snapshot{})); s.Requesting.NotBefore != seconds(9) || s.Effort.Requests.Next != seconds(0.125) {
 		t.Errorf("a request that meets one after the other: %+v", s)
 	}
 	s = ours(seenAt(0, lock("mine")), Leading)
-	s.Asking.NotBefore = seconds(9)
-	if s = c.failed(s, Call{Op: Renew}, reply(0, Conflict, Snapshot{})); s.Asking.NotBefore != seconds(9) {
+	s.Requesting.NotBefore = seconds(9)
+	if s = c.failed(s, Call{Op: Renew}, reply(0, Conflict, Snapshot{})); s.Requesting.NotBefore != seconds(9) {
 		t.Errorf("a renewal's conflict: %+v", s)
 	}
 }

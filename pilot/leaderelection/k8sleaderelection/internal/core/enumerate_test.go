@@ -20,7 +20,7 @@ type stage struct {
 var stages = func() []stage {
 	all := []stage{{phase: Following}, {phase: Settling}, {phase: Done}, {phase: Leading}, {phase: Leading, kind: DrainToStepDown}}
 	for _, ends := range []stage{{}, {kind: DrainToStepDown}, {kind: DrainToHandOver}, {late: true}} {
-		for phase, losses := range map[Phase][]Loss{Draining: {NotLost, CoverLost, RecordLost}, Releasing: {NotLost, RecordLost}} {
+		for phase, losses := range map[Phase][]Loss{Draining: {NotLost, ValidityLost, RecordLost}, Releasing: {NotLost, RecordLost}} {
 			for _, lost := range losses {
 				all = append(all, stage{phase, lost, ends.kind, ends.late})
 			}
@@ -46,7 +46,7 @@ var domain = []struct {
 	{3, func(s *State, n int) { s.Known = Knowledge(n) }}, // BehindGap is Behind, until an answer comes
 	{2, func(s *State, n int) { s.Stopping = n == 1 }},
 	{2, func(s *State, n int) { s.Watch = n == 1 }},
-	{2, func(s *State, n int) { s.Alive = n == 1 }},
+	{2, func(s *State, n int) { s.Running = n == 1 }},
 	{2, func(s *State, n int) { s.Marked = n == 1 }},
 	{3, func(s *State, n int) { s.Own.AcquireUnknown, s.Unfit = n == 1, n == 2 }},
 	{2, func(s *State, n int) { s.Own.Duplicate = n == 1 }},
@@ -59,7 +59,7 @@ var domain = []struct {
 	{2, func(s *State, n int) { s.Since.Record = around(n, 20*time.Second) }},
 	{2, func(s *State, n int) {
 		next := around(n, time.Second)
-		s.Effort.Reads.Next, s.Effort.Writes.Next, s.Effort.Asks.Next = next, next, next
+		s.Effort.Reads.Next, s.Effort.Writes.Next, s.Effort.Requests.Next = next, next, next
 		if n == 1 && s.Known.Outdated() { // reads fail, and a write may be tried
 			s.Effort.Reads.Fails, s.Effort.Writes.Next = 1, around(0, time.Second)
 		}
@@ -75,7 +75,7 @@ var domain = []struct {
 				at.Boot -= int64(11 * time.Second)
 				at.Wall -= int64(11 * time.Second)
 			}
-			s.Cover = at.Plus(10 * time.Second)
+			s.Validity = at.Plus(10 * time.Second)
 		}
 	}},
 }
@@ -94,7 +94,7 @@ const setsPossible = 8
 // impossible leaves out what no history leads to.
 func impossible(s *State) bool {
 	acts := s.Phase == Leading || s.Phase == Draining
-	return s.Alive && !acts && s.Phase != Done || s.Phase == Leading && !(s.Alive && s.Marked) ||
+	return s.Running && !acts && s.Phase != Done || s.Phase == Leading && !(s.Running && s.Marked) ||
 		s.Own.AcquireUnknown && s.Phase != Following || s.Known == Unread && s.Phase != Following && s.Phase != Done
 }
 
@@ -176,11 +176,11 @@ func states(start State, visit func(*State)) {
 func (c Config) wrong(s State, a Action) string {
 	now := testNow.Mono
 	switch {
-	case a.Work != (s.Phase == Leading):
+	case a.Run != (s.Phase == Leading):
 		return "work is wanted in Leading, and only there"
-	case a.Gate != (Cover{}) && s.Phase != Leading && (s.Phase != Draining || s.Drain.Lost != NotLost):
+	case a.Gate != (Validity{}) && s.Phase != Leading && (s.Phase != Draining || s.Drain.Lost != NotLost):
 		return "the gate is open without a right to act"
-	case a.Gate != (Cover{}) && a.Gate != s.Cover:
+	case a.Gate != (Validity{}) && a.Gate != s.Validity:
 		return "the gate does not end with the cover"
 	case s.Phase == Leading && a.Gate.Left(testNow) <= 0:
 		return "leading without cover"
@@ -194,7 +194,7 @@ func (c Config) wrong(s State, a Action) string {
 		return "a call after the end"
 	case a.Op == NoOp && a.Wake <= now:
 		return "a wake-up in the past with nothing to do: a hot loop"
-	case a.Op == NoOp && a.Wake == Never && s.Flight.Op == NoOp && s.Phase != Done && !s.Alive && !s.Unfit:
+	case a.Op == NoOp && a.Wake == Never && s.Flight.Op == NoOp && s.Phase != Done && !s.Running && !s.Unfit:
 		return "nothing to do and nothing to wait for"
 	}
 	return c.wrongWrite(s, a)
@@ -205,11 +205,11 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return ""
 	}
 	mine := s.Snap.Held() && s.Snap.Record.Holder == c.Self
-	marked := a.Notes.Marker.names(a.Record)
+	marked := a.Annotations.Marker.matches(a.Record)
 	switch {
 	case a.Base != s.Snap || s.Known == Unread || s.Known.Outdated() && !(a.Op == Renew && s.Effort.Reads.Fails > 0):
 		return "a write that is not decided on the newest snapshot"
-	case a.Op == Ask:
+	case a.Op == SendRequest:
 		return c.wrongAsk(s, a)
 	case a.Op == HandOver:
 		return c.wrongHandOver(s, a)
@@ -217,21 +217,21 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return "a write in another name than one's own"
 	case a.Record.Renewed == s.Snap.Record.Renewed:
 		return "a write that changes nothing"
-	case a.Op == Acquire && c.Coordinated && !mine && testNow.Mono < c.uncoordinatedFrom(s):
+	case a.Op == Acquire && c.Coordinated && !mine && testNow.Mono < c.uncoordinatedTime(s):
 		return "one that was not named takes the lock"
 	case a.Op == Acquire && s.Unfit && s.Phase == Following:
 		return "one that is unfit campaigns"
-	case a.Op == Acquire && s.Phase != Following, a.Op == Acquire && s.Alive:
+	case a.Op == Acquire && s.Phase != Following, a.Op == Acquire && s.Running:
 		return "a term begins where none may"
 	case a.Op == Acquire && marked && testNow.Mono < c.settledAt(s):
 		return "a marker although an earlier holder may act"
-	case a.Op == Renew && !c.ours(s):
+	case a.Op == Renew && !c.ownsTerm(s):
 		return "a renewal of a term that is not one's own"
 	case a.Op == Renew && s.Phase == Settling && marked && !s.Marked && testNow.Mono < s.Earlier.SettleAt:
 		return "a marker while settling"
 	case a.Op == Renew && s.Phase == Leading && !marked:
 		return "a leader's renewal without its marker"
-	case a.Op == Release && (!mine || s.Alive || s.Own.Duplicate || a.Record.Holder != "" || a.Notes != Notes{}):
+	case a.Op == Release && (!mine || s.Running || s.Own.Duplicate || a.Record.Holder != "" || a.Annotations != Annotations{}):
 		return "a release of what is not one's own, or of what runs"
 	}
 	return ""
@@ -246,7 +246,7 @@ func coordinatedSnapshots() map[string]Snapshot {
 	} {
 		s := testSnapshots()[of]
 		s.Strategy = s.Exists
-		s.Notes.Nominated.Uncounted = s.Notes.Nominated != Nomination{}
+		s.Annotations.Nominated.Uncounted = s.Annotations.Nominated != Nomination{}
 		all[name] = s
 	}
 	preferred := all["coordinated, mine"]
@@ -267,17 +267,17 @@ func (c Config) enumerateCoordinated(t *testing.T, snap Snapshot) transitions {
 }
 
 func (c Config) wrongAsk(s State, a Action) string {
-	r := a.Notes.Request
+	r := a.Annotations.Request
 	switch {
-	case c.Coordinated && testNow.Mono < c.uncoordinatedFrom(s):
+	case c.Coordinated && testNow.Mono < c.uncoordinatedTime(s):
 		return "a request beside a coordinator"
-	case s.Phase != Following || a.Record != s.Snap.Record || a.Notes.Marker != s.Snap.Notes.Marker:
+	case s.Phase != Following || a.Record != s.Snap.Record || a.Annotations.Marker != s.Snap.Annotations.Marker:
 		return "a request that changes more than the request"
 	case r.Identity != c.Self || r.Holder != s.Snap.Record.Holder || r.Transitions != s.Snap.Record.Transitions || r.Accepted:
 		return "a request in another name, or to another term"
 	case s.Unfit:
 		return "one that is unfit asks for the lock"
-	case s.Snap.Notes.Marker.Unfit:
+	case s.Snap.Annotations.Marker.Unfit:
 		return ""
 	case !Outranks(c.Key, s.Snap.Record.Key, s.Default):
 		return "a request without rank"
@@ -288,16 +288,16 @@ func (c Config) wrongAsk(s State, a Action) string {
 }
 
 func (c Config) wrongHandOver(s State, a Action) string {
-	r := c.successor(s, testNow.Mono)
+	r := c.handoverTarget(s, testNow.Mono)
 	switch {
-	case r.Identity == "" || !c.Coordinated && r != s.Snap.Notes.Request || r != s.Snap.Notes.Request && r.Identity != s.Snap.Preferred:
+	case r.Identity == "" || !c.Coordinated && r != s.Snap.Annotations.Request || r != s.Snap.Annotations.Request && r.Identity != s.Snap.Preferred:
 		return "a handover to somebody who is not wanted"
-	case s.Phase != Releasing || s.Alive || !c.ours(s):
+	case s.Phase != Releasing || s.Running || !c.ownsTerm(s):
 		return "a handover of what is not one's own, or of what runs"
-	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Notes.Nominated != Nomination{Identity: r.Identity, Transitions: a.Record.Transitions} ||
-		a.Notes.Marker != Marker{} || a.Notes.Request != Request{}:
+	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Annotations.Nominated != Nomination{Identity: r.Identity, Transitions: a.Record.Transitions} ||
+		a.Annotations.Marker != Marker{} || a.Annotations.Request != Request{}:
 		return "a handover to somebody who did not ask"
-	case a.Notes.Hold != (Hold{}) && (r.Reason != ForOperator || !a.Notes.Hold.names(a.Record)):
+	case a.Annotations.Hold != (Hold{}) && (r.Reason != ForOperator || !a.Annotations.Hold.matches(a.Record)):
 		return "a hold that no operator asked for"
 	case a.Record.Transitions <= s.Snap.Record.Transitions:
 		return "a handover that does not count a term"

@@ -3,8 +3,8 @@ package core
 import "time"
 
 // moment is an instant after testNow, on all clocks.
-func moment(after time.Duration) Moment {
-	return Moment{Mono: testNow.Mono.After(after), Boot: testNow.Boot + int64(after), Wall: testNow.Wall + int64(after)}
+func moment(after time.Duration) ClockReading {
+	return ClockReading{Mono: testNow.Mono.After(after), Boot: testNow.Boot + int64(after), Wall: testNow.Wall + int64(after)}
 }
 
 // testConfig is the 15/10/2 timing, with names as short as traces like them.
@@ -12,7 +12,7 @@ func testConfig() Config {
 	return Config{
 		Self: "a", Key: "stable", Ranked: true, Release: true,
 		Timing: Timing{
-			Lease: 15 * time.Second, Cover: 10 * time.Second, Retry: 2 * time.Second,
+			Lease: 15 * time.Second, Validity: 10 * time.Second, Retry: 2 * time.Second,
 			CallTimeout: 4 * time.Second, DrainLimit: 4 * time.Second, StopLimit: 30 * time.Second,
 			PeerGrace: 5 * time.Second, RankDelay: 25 * time.Millisecond,
 		},
@@ -20,20 +20,20 @@ func testConfig() Config {
 }
 
 // testNow leaves room for instants before it.
-var testNow = Moment{Mono: Instant(time.Hour), Boot: int64(2 * time.Hour), Wall: 1_780_000_000e9}
+var testNow = ClockReading{Mono: Instant(time.Hour), Boot: int64(2 * time.Hour), Wall: 1_780_000_000e9}
 
 // testSnapshots is one lock of each kind that a candidate named a can meet.
 func testSnapshots() map[string]Snapshot {
 	record := func(holder, key string) Record {
 		return Record{Holder: holder, Key: key, Lease: 15 * time.Second, Acquired: 5e6, Renewed: 7e6, Transitions: 3}
 	}
-	lock := func(r Record, n Notes) Snapshot {
-		return Snapshot{Exists: true, UID: UID{First: "u"}, Version: 20, Content: Readable, Sum: 1, Record: r, Notes: n}
+	lock := func(r Record, n Annotations) Snapshot {
+		return Snapshot{Exists: true, UID: UID{First: "u"}, Version: 20, Content: Readable, Sum: 1, Record: r, Annotations: n}
 	}
-	marker := func(id string, transitions int) Notes {
-		return Notes{Marker: Marker{Identity: id, Transitions: transitions}}
+	marker := func(id string, transitions int) Annotations {
+		return Annotations{Marker: Marker{Identity: id, Transitions: transitions}}
 	}
-	asked := func(accepted bool) Notes {
+	asked := func(accepted bool) Annotations {
 		n := marker("a", 3)
 		n.Request = Request{Identity: "b", Key: "canary", Holder: "a", Transitions: 3, Seconds: 15, Accepted: accepted}
 		return n
@@ -43,18 +43,18 @@ func testSnapshots() map[string]Snapshot {
 	hold := func(holder string) Hold {
 		return Hold{Holder: holder, Transitions: 3, Seconds: 10, Requester: "operator", Reason: HoldForPause}
 	}
-	operator := func(identity string) Notes {
+	operator := func(identity string) Annotations {
 		n := asked(false)
 		n.Request.Identity, n.Request.Reason, n.Request.HoldSeconds = identity, ForOperator, 60
 		return n
 	}
-	unfit, paused, pausedAsked, pausedPeer := handsOver, handsOver, asked(false), Notes{Hold: hold("b")}
+	unfit, paused, pausedAsked, pausedPeer := handsOver, handsOver, asked(false), Annotations{Hold: hold("b")}
 	unfit.Marker.Unfit = true
 	paused.Hold, pausedAsked.Hold = hold("b"), hold("a")
 	half := func(s Snapshot) Snapshot { s.Halves = InFirst; return s }
 	before15 := func(s Snapshot) Snapshot { s.Version = 14; return s } // an older state than the term's first write
 	untouched := func(r Record) Record { r.Renewed = r.Acquired; return r }
-	nominatedByOperator := Notes{Nominated: Nomination{Identity: "a", Transitions: 3}, Hold: hold("a")}
+	nominatedByOperator := Annotations{Nominated: Nomination{Identity: "a", Transitions: 3}, Hold: hold("a")}
 	nominatedByOperator.Hold.Reason = HoldForTransfer
 	return map[string]Snapshot{
 		"equal, unfit":           lock(record("b", "stable"), unfit),
@@ -69,23 +69,23 @@ func testSnapshots() map[string]Snapshot {
 		"mine, accepted":         lock(record("a", "stable"), asked(true)),
 		"absent":                 {Version: 20},
 		"no record":              {Exists: true, UID: UID{First: "u"}, Version: 20},
-		"no record, marker left": {Exists: true, UID: UID{First: "u"}, Version: 20, Notes: marker("b", 3)},
+		"no record, marker left": {Exists: true, UID: UID{First: "u"}, Version: 20, Annotations: marker("b", 3)},
 		"unreadable":             {Exists: true, UID: UID{First: "u"}, Version: 20, Content: Unreadable, Sum: 2},
-		"free":                   lock(record("", ""), Notes{}),
+		"free":                   lock(record("", ""), Annotations{}),
 		"free, marker left":      lock(record("", ""), marker("b", 2)),
 		"free, own marker left":  lock(record("", ""), marker("a", 2)),
 		"mine":                   lock(record("a", "stable"), marker("a", 3)),
 		"mine, in one of two":    half(lock(record("a", "stable"), marker("a", 3))),
 		"mine, from before":      before15(lock(record("a", "stable"), marker("a", 3))),
-		"mine, unmarked":         lock(record("a", "stable"), Notes{}),
+		"mine, unmarked":         lock(record("a", "stable"), Annotations{}),
 		"mine, other's marker":   lock(record("a", "stable"), marker("b", 2)),
 		"equal":                  lock(record("b", "stable"), marker("b", 3)),
-		"equal, unmarked":        lock(record("b", "stable"), Notes{}),
+		"equal, unmarked":        lock(record("b", "stable"), Annotations{}),
 		"lower":                  lock(record("b", "canary"), marker("b", 3)),
-		"lower, unmarked":        lock(record("b", "canary"), Notes{}),
+		"lower, unmarked":        lock(record("b", "canary"), Annotations{}),
 		"peer, marker left":      lock(record("istiod", "stable"), marker("b", 2)),
-		"nominated":              lock(untouched(record("b", "stable")), Notes{Nominated: Nomination{Identity: "b", Transitions: 3}}),
-		"nominated me":           lock(untouched(record("a", "stable")), Notes{Nominated: Nomination{Identity: "a", Transitions: 3}}),
+		"nominated":              lock(untouched(record("b", "stable")), Annotations{Nominated: Nomination{Identity: "b", Transitions: 3}}),
+		"nominated me":           lock(untouched(record("a", "stable")), Annotations{Nominated: Nomination{Identity: "a", Transitions: 3}}),
 	}
 }
 
@@ -93,8 +93,8 @@ func testSnapshots() map[string]Snapshot {
 func pairOf(stands Halves) Snapshot {
 	return Snapshot{
 		Exists: true, UID: UID{"p", "s"}, Version: 20, Content: Readable, Halves: stands, Floor: 3,
-		Record: Record{Holder: "b", Key: "stable", Lease: 15 * time.Second, Renewed: 7e6, Transitions: 3},
-		Notes:  Notes{Marker: Marker{Identity: "b", Transitions: 3}},
+		Record:      Record{Holder: "b", Key: "stable", Lease: 15 * time.Second, Renewed: 7e6, Transitions: 3},
+		Annotations: Annotations{Marker: Marker{Identity: "b", Transitions: 3}},
 	}
 }
 
@@ -135,13 +135,13 @@ func to(holder string, transitions int) func(*Snapshot) {
 }
 
 func marked(holder string, transitions int) func(*Snapshot) {
-	return func(s *Snapshot) { s.Notes.Marker = Marker{Identity: holder, Transitions: transitions} }
+	return func(s *Snapshot) { s.Annotations.Marker = Marker{Identity: holder, Transitions: transitions} }
 }
 
 func nominated(holder string, transitions int) func(*Snapshot) {
 	return func(s *Snapshot) {
 		to(holder, transitions)(s)
-		s.Notes = Notes{Nominated: Nomination{Identity: holder, Transitions: transitions}}
+		s.Annotations = Annotations{Nominated: Nomination{Identity: holder, Transitions: transitions}}
 		s.Record.Acquired = s.Record.Renewed
 	}
 }
@@ -169,7 +169,7 @@ func seenAt(n int, snap Snapshot) State {
 
 // asked changes the request that stands.
 func asked(change func(*Request)) func(*Snapshot) {
-	return func(s *Snapshot) { change(&s.Notes.Request) }
+	return func(s *Snapshot) { change(&s.Annotations.Request) }
 }
 
 // seconds is an instant so many seconds after the lock was first seen.
@@ -186,7 +186,7 @@ func ours(s State, phase Phase) State {
 	r := s.Snap.Record
 	s.Phase, s.Marked, s.Why = phase, true, Acquired
 	s.Term, s.Own.Stamps[0] = Term{UID: s.Snap.UID, Transitions: r.Transitions, Token: 15}, r.Renewed
-	s.Own.Renewed, s.Cover = testNow.Mono, testNow.Plus(10*time.Second)
+	s.Own.Renewed, s.Validity = testNow.Mono, testNow.Plus(10*time.Second)
 	s.BeganAt = testNow.Mono
 	s.Drain.Until = seconds(30)
 	if phase == Releasing {

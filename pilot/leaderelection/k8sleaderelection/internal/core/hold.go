@@ -29,18 +29,18 @@ func holdTime(seconds int) time.Duration {
 }
 
 // names reports whether h is about the record's term.
-func (h Hold) names(r Record) bool { return r.isTerm(h.Holder, h.Transitions) }
+func (h Hold) matches(r Record) bool { return r.isTerm(h.Holder, h.Transitions) }
 
 // OnHold reports whether there is a hold about the present term that is not taken back. For how
 // long it counts, each reader counts itself.
 func (s Snapshot) OnHold() bool {
-	return s.Held() && s.Notes.Hold.names(s.Record) && s.Notes.Hold.Seconds > 0
+	return s.Held() && s.Annotations.Hold.matches(s.Record) && s.Annotations.Hold.Seconds > 0
 }
 
 // holdEnds is until when rank does not count in the present term; zero: it counts.
 func (s State) holdEnds() Instant {
-	h := s.Snap.Notes.Hold
-	if !s.Snap.Held() || !h.names(s.Snap.Record) {
+	h := s.Snap.Annotations.Hold
+	if !s.Snap.Held() || !h.matches(s.Snap.Record) {
 		return 0
 	}
 	return s.Since.Hold.After(holdTime(h.Seconds))
@@ -48,8 +48,8 @@ func (s State) holdEnds() Instant {
 
 // keptHold is the hold to write beside our own record: one that stands. One that has
 // run out ends for everybody when its holder leaves it out.
-func (s State) keptHold(r Record, now Instant) Hold {
-	if h := s.Snap.Notes.Hold; h.names(r) && now < s.holdEnds() {
+func (s State) activeHold(r Record, now Instant) Hold {
+	if h := s.Snap.Annotations.Hold; h.matches(r) && now < s.holdEnds() {
 		return h
 	}
 	return Hold{}
@@ -57,6 +57,6 @@ func (s State) keptHold(r Record, now Instant) Hold {
 
 // transferred reports whether an operator has had us written in as holder.
 func (c Config) transferred(s State) bool {
-	h := s.Snap.Notes.Hold
-	return h.names(s.Snap.Record) && h.Holder == c.Self && h.Reason == HoldForTransfer
+	h := s.Snap.Annotations.Hold
+	return h.matches(s.Snap.Record) && h.Holder == c.Self && h.Reason == HoldForTransfer
 }

@@ -57,7 +57,7 @@ const (
 	// vacant: no object, or none with a record.
 	vacant presence = iota
 	// unbelievable: the record cannot be read.
-	unbelievable
+	invalid
 	// ended: the last holder's term has.
 	ended
 	// nominee: the holder was written in by another, and has not written itself.
@@ -74,14 +74,14 @@ func (s Snapshot) presence() presence {
 	r := s.Record
 	switch {
 	case s.Content == Unreadable:
-		return unbelievable
+		return invalid
 	case !s.Exists || s.Content == Missing:
 		return vacant
 	case r.Holder == "":
 		return ended
 	case s.Named() && r.Acquired == r.Renewed:
 		return nominee // a peer keeps the annotation, and its renewals tell
-	case r.isTerm(s.Notes.Needs.Identity, s.Notes.Needs.Transitions):
+	case r.isTerm(s.Annotations.Needs.Identity, s.Annotations.Needs.Transitions):
 		return claim
 	}
 	return alone
@@ -101,12 +101,12 @@ func (s Snapshot) inTerm(r Record) bool {
 //   - A holder that needs one object alone: that holder. Which step the migration is in
 //     shows in which object it is, and what the other says is then of no account.
 //   - Otherwise one object's record.
-func (p Pair) Shown(self string) (which Half, both bool) {
+func (p Pair) Select(self string) (which Half, both bool) {
 	first, second := p.Primary.presence(), p.Secondary.presence()
 	switch {
-	case first == unbelievable:
+	case first == invalid:
 		return Primary, false
-	case second == unbelievable:
+	case second == invalid:
 		return Secondary, false
 	case first >= claim && second >= claim && p.Primary.inTerm(p.Secondary.Record):
 		return Secondary, true
@@ -143,7 +143,7 @@ func (p Pair) Shown(self string) (which Half, both bool) {
 // on, or has come to count a later term.
 func (p Pair) claimed() Half {
 	passed := p.newer() == Secondary && p.Secondary.Record.Transitions > p.Primary.Record.Transitions
-	anew := p.Secondary.UID.First != p.Primary.Notes.Needs.Other
+	anew := p.Secondary.UID.First != p.Primary.Annotations.Needs.Other
 	if passed || anew {
 		return Secondary
 	}
@@ -172,18 +172,18 @@ type PairWrite struct {
 }
 
 // Renews reports whether the write goes on with a term that stands in both objects.
-func (w PairWrite) Renews() bool {
+func (w PairWrite) IsRenewal() bool {
 	return w.Base.Primary.inTerm(w.Record) && w.Base.Secondary.inTerm(w.Record)
 }
 
 // Claims reports whether the write begins a term of the candidate's own. Before it touches
 // the primary it asks whether the secondary could be written: a candidate that may not would
 // otherwise take the primary again and again, never lead, and keep all others from leading.
-func (w PairWrite) Claims() bool { return w.Record.Holder == w.Self && !w.Renews() }
+func (w PairWrite) IsClaim() bool { return w.Record.Holder == w.Self && !w.IsRenewal() }
 
 // Needs is the note beside the record on one object, when the other is that. Of a nominee or
 // of nobody the candidate cannot say what it needs.
-func (w PairWrite) Needs(other Snapshot) NeedsBoth {
+func (w PairWrite) NeedsAnnotation(other Snapshot) NeedsBoth {
 	if w.Record.Holder != w.Self {
 		return NeedsBoth{}
 	}
@@ -192,41 +192,41 @@ func (w PairWrite) Needs(other Snapshot) NeedsBoth {
 
 // Carried are the notes beside the record on the secondary, when the primary was written and others have changed
 // the secondary: a request or a hold of theirs is not undone, unless it has been replaced on the primary since.
-func (w PairWrite) Carried(v PairSight, now Snapshot, notes Notes) Notes {
-	was := w.Base.Secondary.Notes
-	if w.Renews() && now.Notes.Request != was.Request && !v.outdated(Secondary, onlyRequest) {
-		notes.Request = now.Notes.Request
+func (w PairWrite) MergeAnnotations(v PairView, now Snapshot, notes Annotations) Annotations {
+	was := w.Base.Secondary.Annotations
+	if w.IsRenewal() && now.Annotations.Request != was.Request && !v.outdated(Secondary, onlyRequest) {
+		notes.Request = now.Annotations.Request
 	}
-	if w.Renews() && now.Notes.Hold != was.Hold && !v.outdated(Secondary, onlyHold) {
-		notes.Hold = now.Notes.Hold
+	if w.IsRenewal() && now.Annotations.Hold != was.Hold && !v.outdated(Secondary, onlyHold) {
+		notes.Hold = now.Annotations.Hold
 	}
 	return notes
 }
 
 // Aligns reports whether a hold that was written to one object is to replace what the other shows. Of two that
 // differ the newer object's counts, and a label on the one would bring back what an operator has ended.
-func (w PairWrite) Aligns(other Snapshot, hold Hold) bool {
-	return other.Notes.Hold != (Hold{}) && other.Notes.Hold != hold && other.inTerm(w.Record)
+func (w PairWrite) ReplacesHold(other Snapshot, hold Hold) bool {
+	return other.Annotations.Hold != (Hold{}) && other.Annotations.Hold != hold && other.inTerm(w.Record)
 }
 
 // Yields reports whether the record must not be written over what the secondary shows now,
 // after the primary was written. With the primary ours, nobody who needs both can act. A
 // holder that needs the secondary alone can; and whoever wrote a term that ours does not
 // exceed has come later.
-func (w PairWrite) Yields(now Snapshot) bool {
+func (w PairWrite) MustNotOverwrite(now Snapshot) bool {
 	was, term := w.Base.Secondary, now.Record.Transitions
 	switch {
 	case now.Exists != was.Exists || now.UID != was.UID:
 		return true // deleted or made anew
-	case sameRecord(now, was) && now.Notes.Nominated == was.Notes.Nominated:
+	case sameRecord(now, was) && now.Annotations.Nominated == was.Annotations.Nominated:
 		return false // notes or labels alone
 	}
 	switch now.presence() {
 	case ended, claim:
-		return !w.Claims() || term >= w.Record.Transitions
+		return !w.IsClaim() || term >= w.Record.Transitions
 	case nominee:
-		return !w.Claims() || term > w.Record.Transitions
-	case vacant, unbelievable, alone:
+		return !w.IsClaim() || term > w.Record.Transitions
+	case vacant, invalid, alone:
 	}
 	return true
 }

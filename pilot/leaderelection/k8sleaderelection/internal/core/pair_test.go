@@ -21,17 +21,17 @@ func halves(uid, otherUID string) map[string]Snapshot {
 		"unreadable": {Exists: true, Content: Unreadable},
 	}
 	for term := 2; term <= 4; term++ {
-		add := func(name, holder string, renewed Stamp, notes Notes) {
+		add := func(name, holder string, renewed Stamp, notes Annotations) {
 			all[fmt.Sprintf("%s %s/%d", name, holder, term)] = Snapshot{
-				Exists: true, Content: Readable, Record: Record{Holder: holder, Transitions: term, Acquired: 5e6, Renewed: renewed}, Notes: notes,
+				Exists: true, Content: Readable, Record: Record{Holder: holder, Transitions: term, Acquired: 5e6, Renewed: renewed}, Annotations: notes,
 			}
 		}
-		add("ended", "", 7e6, Notes{})
+		add("ended", "", 7e6, Annotations{})
 		for _, holder := range []string{"me", "b"} {
-			add("nominee", holder, 5e6, Notes{Nominated: Nomination{Identity: holder, Transitions: term}})
-			add("alone", holder, 7e6, Notes{})
+			add("nominee", holder, 5e6, Annotations{Nominated: Nomination{Identity: holder, Transitions: term}})
+			add("alone", holder, 7e6, Annotations{})
 			for _, other := range []string{otherUID, "gone", ""} {
-				add("claim beside "+other+" of", holder, 7e6, Notes{Needs: NeedsBoth{holder, term, other}})
+				add("claim beside "+other+" of", holder, 7e6, Annotations{Needs: NeedsBoth{holder, term, other}})
 			}
 		}
 	}
@@ -91,8 +91,8 @@ func wants(p Pair, shown shown) (broken []string) {
 
 	want(!shown.both || same, "one term stands in both that does not")
 	want(one.Exists || !p.Primary.Exists && !p.Secondary.Exists, "no object is shown, and there is one")
-	want(!has(unbelievable) || one.Content == Unreadable, "what cannot be read is not shown")
-	if has(unbelievable) {
+	want(!has(invalid) || one.Content == Unreadable, "what cannot be read is not shown")
+	if has(invalid) {
 		return broken
 	}
 	want(!(is[0] >= claim && is[1] >= claim && same) || shown.both && shown.half == Secondary, "a term that stands in both is shown in one")
@@ -102,10 +102,10 @@ func wants(p Pair, shown shown) (broken []string) {
 		want(names(Primary) == names(Secondary) || !names(shown.half), "oneself is shown, and another that may act is not")
 	}
 	want(!has(claim) || is[shown.half] != vacant, "an object without a record is shown beside a claim")
-	underWay := is[0] == claim && (is[1] == ended || is[1] == nominee) && p.Primary.Notes.Needs.Other == secondUID &&
+	underWay := is[0] == claim && (is[1] == ended || is[1] == nominee) && p.Primary.Annotations.Needs.Other == secondUID &&
 		(p.Secondary.Version <= p.Primary.Version || p.Secondary.Record.Transitions <= p.Primary.Record.Transitions)
 	want(!underWay || shown.half == Primary, "a claim that may be under way is disturbed")
-	over := is[0] == claim && (is[1] == ended || is[1] == nominee) && p.Primary.Notes.Needs.Other != secondUID
+	over := is[0] == claim && (is[1] == ended || is[1] == nominee) && p.Primary.Annotations.Needs.Other != secondUID
 	want(!over || shown.half == Secondary, "a claim that can no longer succeed is waited for")
 	passing := is[0] == ended && is[1] == claim && p.Primary.Record.Transitions == p.Secondary.Record.Transitions
 	want(!passing || shown.half == Secondary, "a release under way is disturbed")
@@ -114,12 +114,12 @@ func wants(p Pair, shown shown) (broken []string) {
 
 func TestPair_Enumerated(t *testing.T) {
 	n := everyPair(func(name string, p Pair) {
-		shown := asShown(p.Shown("me"))
+		shown := asShown(p.Select("me"))
 		for _, what := range wants(p, shown) {
 			t.Errorf("%s is shown as %+v: %s", name, shown, what)
 		}
 		both := p.Primary.presence() == alone && p.Secondary.presence() == alone
-		if other := asShown(p.Shown("somebody")); other != shown && !both {
+		if other := asShown(p.Select("somebody")); other != shown && !both {
 			t.Errorf("%s is shown as %+v to one, and as %+v to another", name, shown, other)
 		}
 	})
@@ -141,20 +141,20 @@ func TestPairWrite_SecondEnumerated(t *testing.T) {
 				now.Version = 9
 				w := PairWrite{Self: "me", Base: p, Record: r}
 				n++
-				changed := now.Content != p.Secondary.Content || now.Record != p.Secondary.Record || now.Notes.Nominated != p.Secondary.Notes.Nominated
+				changed := now.Content != p.Secondary.Content || now.Record != p.Secondary.Record || now.Annotations.Nominated != p.Secondary.Annotations.Nominated
 				anew := now.UID != p.Secondary.UID
 				allowed := !anew && !changed
-				if !anew && changed && r.Holder == w.Self && !w.Renews() && now.Content == Readable {
+				if !anew && changed && r.Holder == w.Self && !w.IsRenewal() && now.Content == Readable {
 					was := now.Record.Transitions
 					switch now.presence() {
 					case ended, claim:
 						allowed = was < r.Transitions
 					case nominee:
 						allowed = was <= r.Transitions
-					case vacant, unbelievable, alone:
+					case vacant, invalid, alone:
 					}
 				}
-				if w.Yields(now) == allowed {
+				if w.MustNotOverwrite(now) == allowed {
 					t.Errorf("%s/%d on %s, then %s: yields %v", r.Holder, r.Transitions, base, state, !allowed)
 				}
 				if allowed && changed {
@@ -171,7 +171,7 @@ func TestPresence_Claim(t *testing.T) {
 	for needs, want := range map[NeedsBoth]presence{
 		{Identity: "a", Transitions: 3}: claim, {Identity: "a", Transitions: 2}: alone, {Identity: "b", Transitions: 3}: alone, {}: alone,
 	} {
-		s := Snapshot{Exists: true, Content: Readable, Record: Record{Holder: "a", Transitions: 3}, Notes: Notes{Needs: needs}}
+		s := Snapshot{Exists: true, Content: Readable, Record: Record{Holder: "a", Transitions: 3}, Annotations: Annotations{Needs: needs}}
 		if got := s.presence(); got != want {
 			t.Errorf("%+v: %d, want %d", needs, got, want)
 		}
@@ -180,11 +180,11 @@ func TestPresence_Claim(t *testing.T) {
 
 func TestPairWrite_Needs(t *testing.T) {
 	w := PairWrite{Self: "a", Record: Record{Holder: "a", Transitions: 3}}
-	if got, want := w.Needs(Snapshot{UID: UID{First: "u"}}), (NeedsBoth{Identity: "a", Transitions: 3, Other: "u"}); got != want {
+	if got, want := w.NeedsAnnotation(Snapshot{UID: UID{First: "u"}}), (NeedsBoth{Identity: "a", Transitions: 3, Other: "u"}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	w.Record.Holder = "b"
-	if got := w.Needs(Snapshot{UID: UID{First: "u"}}); got != (NeedsBoth{}) {
+	if got := w.NeedsAnnotation(Snapshot{UID: UID{First: "u"}}); got != (NeedsBoth{}) {
 		t.Errorf("of a nominee: %+v", got)
 	}
 }

@@ -7,7 +7,7 @@ func TestNoteFrom_OwnWrites(t *testing.T) {
 	none, old, set := Hold{}, Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b", Seconds: 5}
 	first, second := Record{Holder: "b", Renewed: 1e6}, Record{Holder: "b", Renewed: 2e6}
 	object := func(version uint64, r Record, h Hold) Snapshot {
-		return Snapshot{Exists: true, Content: Readable, Version: version, Record: r, Notes: Notes{Hold: h}}
+		return Snapshot{Exists: true, Content: Readable, Version: version, Record: r, Annotations: Annotations{Hold: h}}
 	}
 	for name, c := range map[string]struct {
 		sent               Hold // by the second write
@@ -29,26 +29,26 @@ func TestNoteFrom_OwnWrites(t *testing.T) {
 		"taken off the primary by others, and no second write": {old, object(7, second, none), object(6, first, old), Secondary},
 		"put on the secondary, of which the primary is free":   {none, object(8, second, none), object(7, second, set), Secondary},
 	} {
-		v := PairSight{}.Sends(Primary, first, Notes{Hold: old}).Sends(Secondary, first, Notes{Hold: old})
-		v = v.Sends(Primary, second, Notes{Hold: c.sent}).Sends(Secondary, second, Notes{Hold: c.sent})
+		v := PairView{}.RecordWrite(Primary, first, Annotations{Hold: old}).RecordWrite(Secondary, first, Annotations{Hold: old})
+		v = v.RecordWrite(Primary, second, Annotations{Hold: c.sent}).RecordWrite(Secondary, second, Annotations{Hold: c.sent})
 		v.Pair = Pair{c.primary, c.secondary}
-		if got := v.noteFrom(onlyHold); got != c.want {
+		if got := v.annotationFrom(onlyHold); got != c.want {
 			t.Errorf("%s: object %d counts", name, got)
 		}
 		requested := v // a request by the hold's side changes nothing
-		requested.Secondary.Notes.Request = Request{Identity: "c"}
-		if requested.noteFrom(onlyHold) != c.want || requested.noteFrom(onlyRequest) != Secondary {
-			t.Errorf("%s, and a request: objects %d and %d count", name, requested.noteFrom(onlyHold), requested.noteFrom(onlyRequest))
+		requested.Secondary.Annotations.Request = Request{Identity: "c"}
+		if requested.annotationFrom(onlyHold) != c.want || requested.annotationFrom(onlyRequest) != Secondary {
+			t.Errorf("%s, and a request: objects %d and %d count", name, requested.annotationFrom(onlyHold), requested.annotationFrom(onlyRequest))
 		}
 	}
 }
 
 func TestNoteFrom_RemovedBetweenWrites(t *testing.T) {
 	r, hold := Record{Holder: "b", Renewed: 2e6}, Hold{Holder: "b", Seconds: 9}
-	v := PairSight{}.Sends(Primary, r, Notes{Hold: hold}).Sends(Secondary, r, Notes{})
-	v.Primary = Snapshot{Exists: true, Content: Readable, Version: 5, Record: r, Notes: Notes{Hold: hold}}
+	v := PairView{}.RecordWrite(Primary, r, Annotations{Hold: hold}).RecordWrite(Secondary, r, Annotations{})
+	v.Primary = Snapshot{Exists: true, Content: Readable, Version: 5, Record: r, Annotations: Annotations{Hold: hold}}
 	v.Secondary = Snapshot{Exists: true, Content: Readable, Version: 6, Record: r}
-	if got := v.noteFrom(onlyHold); got != Secondary {
+	if got := v.annotationFrom(onlyHold); got != Secondary {
 		t.Errorf("object %d counts", got)
 	}
 }
@@ -59,23 +59,23 @@ func TestNoteFrom_UnacknowledgedWrites(t *testing.T) {
 	hold, resumed := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b"}
 	for _, ordered := range []Half{Primary, Secondary} {
 		version := uint64(0)
-		var v PairSight
+		var v PairView
 		shows := func(h Half, r Record, by Hold) {
 			version++
-			v, _ = v.Stored(h, Snapshot{Exists: true, Content: Readable, Version: version, Record: r, Notes: Notes{Hold: by}})
+			v, _ = v.Apply(h, Snapshot{Exists: true, Content: Readable, Version: version, Record: r, Annotations: Annotations{Hold: by}})
 		}
 		for n := range Stamp(2) {
 			for _, h := range []Half{Primary, Secondary} {
-				v = v.Sends(h, record(n+1), Notes{Hold: hold})
+				v = v.RecordWrite(h, record(n+1), Annotations{Hold: hold})
 				shows(h, record(n+1), hold)
 			}
 		}
 		for n := range Stamp(5) {
-			v = v.Sends(ordered.Other(), record(n+3), Notes{Hold: hold})
+			v = v.RecordWrite(ordered.Other(), record(n+3), Annotations{Hold: hold})
 		}
 		shows(ordered, record(2), resumed)
 		shows(ordered.Other(), record(2), hold) // with a label
-		if got := v.noteFrom(onlyHold); got != ordered {
+		if got := v.annotationFrom(onlyHold); got != ordered {
 			t.Errorf("ordered on %d: after writes that did not arrive, and a label, object %d counts", ordered, got)
 		}
 	}
@@ -86,32 +86,32 @@ func TestNoteFrom_LateEvent(t *testing.T) {
 	old, both, next := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b"}, Hold{Holder: "b", Seconds: 5}
 	for _, late := range []Half{Primary, Secondary} {
 		version := uint64(0)
-		var v PairSight
-		shows := func(h Half, r Record, n Notes) {
+		var v PairView
+		shows := func(h Half, r Record, n Annotations) {
 			version++
-			v, _ = v.Stored(h, Snapshot{Exists: true, Content: Readable, Version: version, Record: r, Notes: n})
+			v, _ = v.Apply(h, Snapshot{Exists: true, Content: Readable, Version: version, Record: r, Annotations: n})
 		}
-		renews := func(h Half, r Record, n Notes) { v = v.Sends(h, r, n); shows(h, r, n) }
+		renews := func(h Half, r Record, n Annotations) { v = v.RecordWrite(h, r, n); shows(h, r, n) }
 		first, second := Record{Holder: "b", Renewed: 1e6}, Record{Holder: "b", Renewed: 2e6}
-		renews(Primary, first, Notes{Hold: old})
-		renews(Secondary, first, Notes{Hold: old})
-		shows(late.Other(), first, Notes{Hold: both})
-		shows(late.Other(), first, Notes{Hold: both, Request: Request{Identity: "c"}}) // of another kind
-		shows(late.Other(), first, Notes{Hold: next})
-		if got := v.noteFrom(onlyHold); got != late.Other() {
+		renews(Primary, first, Annotations{Hold: old})
+		renews(Secondary, first, Annotations{Hold: old})
+		shows(late.Other(), first, Annotations{Hold: both})
+		shows(late.Other(), first, Annotations{Hold: both, Request: Request{Identity: "c"}}) // of another kind
+		shows(late.Other(), first, Annotations{Hold: next})
+		if got := v.annotationFrom(onlyHold); got != late.Other() {
 			t.Errorf("late on %d: before it arrives, object %d counts", late, got)
 		}
-		renews(late.Other(), second, Notes{Hold: next})
-		if v = v.Sends(late, second, Notes{Hold: next}); v.outdated(late, onlyHold) || v.outdated(late, onlyRequest) {
+		renews(late.Other(), second, Annotations{Hold: next})
+		if v = v.RecordWrite(late, second, Annotations{Hold: next}); v.outdated(late, onlyHold) || v.outdated(late, onlyRequest) {
 			t.Errorf("late on %d: what is the holder's own counts as outdated", late)
 		}
-		shows(late, first, Notes{Hold: both, Request: Request{Identity: "c"}})
-		if got := v.noteFrom(onlyHold); got != late.Other() || !v.outdated(late, onlyHold) || !v.outdated(late, onlyRequest) {
+		shows(late, first, Annotations{Hold: both, Request: Request{Identity: "c"}})
+		if got := v.annotationFrom(onlyHold); got != late.Other() || !v.outdated(late, onlyHold) || !v.outdated(late, onlyRequest) {
 			t.Errorf("late on %d: object %d counts, hold outdated: %v, request: %v", late, got, v.outdated(late, onlyHold), v.outdated(late, onlyRequest))
 		}
-		renews(late, second, Notes{Hold: next})
-		shows(late, second, Notes{Hold: both})
-		if got := v.noteFrom(onlyHold); got != late || v.outdated(late, onlyHold) {
+		renews(late, second, Annotations{Hold: next})
+		shows(late, second, Annotations{Hold: both})
+		if got := v.annotationFrom(onlyHold); got != late || v.outdated(late, onlyHold) {
 			t.Errorf("late on %d: given again, object %d counts, outdated: %v", late, got, v.outdated(late, onlyHold))
 		}
 	}
@@ -131,10 +131,10 @@ func TestNoteFrom_WithoutOwnWrites(t *testing.T) {
 		{Hold{}, hold, [2]uint64{7, 6}, Secondary},
 		{Hold{}, Hold{}, [2]uint64{5, 6}, Primary},
 	} {
-		v := PairSight{}
-		v.Primary = Snapshot{Exists: true, Version: c.versions[0], Record: Record{Holder: "b"}, Notes: Notes{Hold: c.primary}}
-		v.Secondary = Snapshot{Exists: true, Version: c.versions[1], Record: Record{Holder: "b"}, Notes: Notes{Hold: c.secondary}}
-		if got := v.noteFrom(onlyHold); got != c.want {
+		v := PairView{}
+		v.Primary = Snapshot{Exists: true, Version: c.versions[0], Record: Record{Holder: "b"}, Annotations: Annotations{Hold: c.primary}}
+		v.Secondary = Snapshot{Exists: true, Version: c.versions[1], Record: Record{Holder: "b"}, Annotations: Annotations{Hold: c.secondary}}
+		if got := v.annotationFrom(onlyHold); got != c.want {
 			t.Errorf("%+v at %v: object %d counts", c, c.versions, got)
 		}
 	}
@@ -142,34 +142,34 @@ func TestNoteFrom_WithoutOwnWrites(t *testing.T) {
 
 func TestPairSight(t *testing.T) {
 	at := func(version uint64) Snapshot { return Snapshot{Exists: version > 0, Version: version} }
-	v, taken := PairSight{}.Read(Primary, at(10), 0)
-	if !taken || v.Primary.Version != 10 || v.Shows(Primary, at(10)) {
-		t.Errorf("a first read: taken %v, %d is known, shown %v", taken, v.Primary.Version, v.Shows(Primary, at(10)))
+	v, taken := PairView{}.ApplyRead(Primary, at(10), 0)
+	if !taken || v.Primary.Version != 10 || v.ShouldShow(Primary, at(10)) {
+		t.Errorf("a first read: taken %v, %d is known, shown %v", taken, v.Primary.Version, v.ShouldShow(Primary, at(10)))
 	}
-	asked := v.Asked(Primary)
-	if w, taken := v.Read(Primary, at(8), asked); !taken || w.Primary.Version != 8 {
+	asked := v.Changes(Primary)
+	if w, taken := v.ApplyRead(Primary, at(8), asked); !taken || w.Primary.Version != 8 {
 		t.Error("a restored store's answer does not count")
 	}
-	if _, taken := v.Stored(Primary, at(9)); taken {
+	if _, taken := v.Apply(Primary, at(9)); taken {
 		t.Error("an older answer counts")
 	}
-	v, _ = v.Stored(Primary, at(11))
-	if _, taken := v.Read(Primary, at(10), asked); taken {
+	v, _ = v.Apply(Primary, at(11))
+	if _, taken := v.ApplyRead(Primary, at(10), asked); taken {
 		t.Error("a read that was under way takes back what came meanwhile")
 	}
-	if w, taken := v.Read(Primary, at(12), asked); !taken || w.Primary.Version != 12 {
+	if w, taken := v.ApplyRead(Primary, at(12), asked); !taken || w.Primary.Version != 12 {
 		t.Error("a read that was under way and shows something newer does not count")
 	}
-	v, _ = v.Stored(Secondary, at(20))
-	if !v.Shows(Primary, at(11)) || v.Shows(Primary, at(10)) || !v.Shows(Secondary, at(20)) || v.Shows(Secondary, at(19)) {
+	v, _ = v.Apply(Secondary, at(20))
+	if !v.ShouldShow(Primary, at(11)) || v.ShouldShow(Primary, at(10)) || !v.ShouldShow(Secondary, at(20)) || v.ShouldShow(Secondary, at(19)) {
 		t.Error("what is outdated is shown, or what is not is not")
 	}
-	gone, taken := v.Read(Secondary, at(0), v.Asked(Secondary))
+	gone, taken := v.ApplyRead(Secondary, at(0), v.Changes(Secondary))
 	if !taken || gone.Secondary.Exists || gone.Secondary.Version != 20 || gone.Version() != 31 {
 		t.Errorf("deleted: taken %v, %d is known, %d of both", taken, gone.Secondary.Version, gone.Version())
 	}
 	for versions, want := range map[[2]uint64]bool{{11, 20}: false, {10, 20}: true, {11, 19}: true} {
-		if v.Overtaken(versions[0], versions[1]) != want {
+		if v.IsNewerThan(versions[0], versions[1]) != want {
 			t.Errorf("overtaken at %v: %v", versions, !want)
 		}
 	}
@@ -178,27 +178,29 @@ func TestPairSight(t *testing.T) {
 // The second write of a renewal keeps annotations that others wrote to the secondary object.
 func TestPairWrite_Carried(t *testing.T) {
 	r := Record{Holder: "b", Renewed: 1e6, Transitions: 3}
-	object := func(n Notes) Snapshot { return Snapshot{Exists: true, Content: Readable, Record: r, Notes: n} }
+	object := func(n Annotations) Snapshot {
+		return Snapshot{Exists: true, Content: Readable, Record: r, Annotations: n}
+	}
 	old, set := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b", Seconds: 5}
-	sent := Notes{Hold: old, Request: Request{Identity: "c"}}
-	late := PairSight{Pair: Pair{Secondary: object(Notes{Hold: set})}}
+	sent := Annotations{Hold: old, Request: Request{Identity: "c"}}
+	late := PairView{Pair: Pair{Secondary: object(Annotations{Hold: set})}}
 	late.former[Primary].Hold = set
 	for name, x := range map[string]struct {
-		was, now Notes
-		sight    PairSight
+		was, now Annotations
+		sight    PairView
 		term     int
-		want     Notes
+		want     Annotations
 	}{
-		"nobody has written":        {Notes{Hold: old}, Notes{Hold: old}, PairSight{}, 3, sent},
-		"another hold":              {Notes{Hold: old}, Notes{Hold: set}, PairSight{}, 3, Notes{Hold: set, Request: sent.Request}},
-		"another hold, beside none": {Notes{}, Notes{Hold: set}, PairSight{}, 3, Notes{Hold: set, Request: sent.Request}},
-		"a request":                 {Notes{Hold: old}, Notes{Hold: old, Request: Request{Identity: "d"}}, PairSight{}, 3, Notes{Hold: old, Request: Request{Identity: "d"}}},
-		"what has been replaced":    {Notes{Hold: old}, Notes{Hold: set}, late, 3, sent},
-		"a new term":                {Notes{Hold: old}, Notes{Hold: set}, PairSight{}, 4, sent},
+		"nobody has written":        {Annotations{Hold: old}, Annotations{Hold: old}, PairView{}, 3, sent},
+		"another hold":              {Annotations{Hold: old}, Annotations{Hold: set}, PairView{}, 3, Annotations{Hold: set, Request: sent.Request}},
+		"another hold, beside none": {Annotations{}, Annotations{Hold: set}, PairView{}, 3, Annotations{Hold: set, Request: sent.Request}},
+		"a request":                 {Annotations{Hold: old}, Annotations{Hold: old, Request: Request{Identity: "d"}}, PairView{}, 3, Annotations{Hold: old, Request: Request{Identity: "d"}}},
+		"what has been replaced":    {Annotations{Hold: old}, Annotations{Hold: set}, late, 3, sent},
+		"a new term":                {Annotations{Hold: old}, Annotations{Hold: set}, PairView{}, 4, sent},
 	} {
-		w := PairWrite{Self: "b", Base: Pair{object(Notes{}), object(x.was)}, Record: r}
+		w := PairWrite{Self: "b", Base: Pair{object(Annotations{}), object(x.was)}, Record: r}
 		w.Record.Transitions = x.term
-		if got := w.Carried(x.sight, object(x.now), sent); got != x.want {
+		if got := w.MergeAnnotations(x.sight, object(x.now), sent); got != x.want {
 			t.Errorf("%s: carries %+v, want %+v", name, got, x.want)
 		}
 	}
@@ -207,10 +209,10 @@ func TestPairWrite_Carried(t *testing.T) {
 		other Snapshot
 		want  bool
 	}{
-		"another hold": {object(Notes{Hold: old}), true}, "the same": {object(Notes{Hold: set}), false}, "none": {object(Notes{}), false},
-		"of another term": {Snapshot{Exists: true, Content: Readable, Notes: Notes{Hold: old}}, false},
+		"another hold": {object(Annotations{Hold: old}), true}, "the same": {object(Annotations{Hold: set}), false}, "none": {object(Annotations{}), false},
+		"of another term": {Snapshot{Exists: true, Content: Readable, Annotations: Annotations{Hold: old}}, false},
 	} {
-		if got := w.Aligns(x.other, set); got != x.want {
+		if got := w.ReplacesHold(x.other, set); got != x.want {
 			t.Errorf("the other object shows %s: replaced %v", name, got)
 		}
 	}

@@ -24,7 +24,7 @@ func (c Config) writesForSuccessors(s State, now Instant) bool {
 
 // successorsRecord makes a record that is our own one that all successors keep. A second above the recorded
 // stamp is enough for those who go by the time of its last change, as it is for ours.
-func (c Config) successorsRecord(s State, r Record) (Record, Notes) {
+func (c Config) successorsRecord(s State, r Record) (Record, Annotations) {
 	r.Holder = Successors
 	if s.Snap.bySuccessors() {
 		r.Acquired, r.Transitions = s.Snap.Record.Acquired, s.Snap.Record.Transitions
@@ -32,14 +32,14 @@ func (c Config) successorsRecord(s State, r Record) (Record, Notes) {
 	if d := s.Default; d.Synced && d.Revision != "" {
 		r.Key = d.Revision // which nobody outranks: an istiod of a higher rank would take the lock at once
 	}
-	return r, Notes{Successor: true}
+	return r, Annotations{Successor: true}
 }
 
 // Resumed is the state with which one that takes part again begins: its knowledge of the lock, and of who held it, be it
 // from a time in which it kept the lock or from one in which it only looked on.
 func (s State) Resumed() State {
 	if s.Known != Unread {
-		s.Known = Behind
+		s.Known = Stale
 	}
 	s.Own.AcquireUnknown = false
 	return State{

@@ -41,7 +41,7 @@ type Marker struct {
 }
 
 // names reports whether the marker is that of the record's holder and term.
-func (m Marker) names(r Record) bool { return r.isTerm(m.Identity, m.Transitions) }
+func (m Marker) matches(r Record) bool { return r.isTerm(m.Identity, m.Transitions) }
 
 // Nomination is the annotation by which a leader or a coordinator says that it has written the
 // holder in, for that term. The zero Nomination is none.
@@ -53,7 +53,7 @@ type Nomination struct {
 }
 
 // Notes are our annotations on the lock object, decoded.
-type Notes struct {
+type Annotations struct {
 	Marker    Marker
 	Nominated Nomination
 	Request   Request
@@ -68,13 +68,13 @@ type UID struct{ First, Second string }
 
 // Snapshot is the lock object as one answer or watch event showed it.
 type Snapshot struct {
-	Exists  bool
-	UID     UID
-	Version uint64 // grows with each write; of a deletion seen by a watch, the deletion's
-	Content Content
-	Sum     uint64 // of the record's bytes: equal sums, unchanged record
-	Record  Record
-	Notes   Notes
+	Exists      bool
+	UID         UID
+	Version     uint64 // grows with each write; of a deletion seen by a watch, the deletion's
+	Content     Content
+	Sum         uint64 // of the record's bytes: equal sums, unchanged record
+	Record      Record
+	Annotations Annotations
 	// Of a lock that is two objects, Halves says in which the record stands, in this
 	// term, and Floor is the most transitions that either counts.
 	Halves Halves
@@ -96,7 +96,7 @@ const (
 )
 
 // half reports whether the record stands in one of two objects: nobody may act on that.
-func (s Halves) half() bool { return s == InFirst || s == InSecond }
+func (s Halves) isHalf() bool { return s == InFirst || s == InSecond }
 
 // continues reports whether b's record can be what became of a's: the lock was not made
 // anew, and the one object in which a stood is not one of which b says nothing.
@@ -113,7 +113,7 @@ func (s Snapshot) Held() bool {
 // and has begun to act. A coordinator counts no term: one that names a process which led
 // before leaves that one's marker beside the new name.
 func (s Snapshot) Acting() bool {
-	return s.Held() && s.Notes.Marker.names(s.Record) && !s.ByCoordinator()
+	return s.Held() && s.Annotations.Marker.matches(s.Record) && !s.ByCoordinator()
 }
 
 // Nominated reports whether the recorded holder was written in by somebody else and
@@ -121,20 +121,20 @@ func (s Snapshot) Acting() bool {
 // with its first own write. A peer that an operator had put there keeps it, even through
 // later terms of its own; its renewals and its transitions tell.
 func (s Snapshot) Nominated() bool {
-	n := s.Notes.Nominated
+	n := s.Annotations.Nominated
 	return s.Held() && s.Record.isTerm(n.Identity, n.Transitions) && s.Record.Renewed == s.Record.Acquired
 }
 
 // Named reports whether a nomination's annotation names the recorded holder, also if that has written itself since.
-func (s Snapshot) Named() bool { return s.Notes.Nominated.Identity == s.Record.Holder }
+func (s Snapshot) Named() bool { return s.Annotations.Nominated.Identity == s.Record.Holder }
 
 // nominationIn is the nomination that next shows, which comes after s. The annotation names no term. A
 // candidate of ours takes it away, but a peer leaves it where it is, and so do peers that come after it: one of
 // the nominee's name, which takes the lock later by itself, was not written in by anybody. So an annotation that was
 // seen beside another holder stays about that term, unless an operator's hold names one.
 func (s Snapshot) nominationIn(next Snapshot) Nomination {
-	was, is := s.Notes.Nominated, next.Notes.Nominated
-	named := next.Notes.Hold.Reason == HoldForTransfer && next.Notes.Hold.Holder == is.Identity
+	was, is := s.Annotations.Nominated, next.Annotations.Nominated
+	named := next.Annotations.Hold.Reason == HoldForTransfer && next.Annotations.Hold.Holder == is.Identity
 	left := s.Held() && s.UID == next.UID && was.Identity == is.Identity &&
 		(s.Record.Holder != was.Identity || s.Record.Transitions != was.Transitions)
 	if left && !named && !is.Uncounted && was.Transitions <= is.Transitions {
@@ -149,7 +149,7 @@ func (s Snapshot) Former() string {
 	if !s.Exists || s.Acting() {
 		return ""
 	}
-	return s.Notes.Marker.Identity
+	return s.Annotations.Marker.Identity
 }
 
 // hasFormer reports whether there is such a marker of another than self. One of one's own is none: a
@@ -188,7 +188,7 @@ func endedWell(a, b Snapshot) bool {
 	if !b.Exists || !continues(a, b) || b.Version < a.Version || b.Content != Readable {
 		return false
 	}
-	if m := b.Notes.Marker; m != (Marker{}) && (a.Acting() || m != a.Notes.Marker) {
+	if m := b.Annotations.Marker; m != (Marker{}) && (a.Acting() || m != a.Annotations.Marker) {
 		return false
 	}
 	if b.Record.Holder == "" {
@@ -196,7 +196,7 @@ func endedWell(a, b Snapshot) bool {
 	}
 	if b.ByCoordinator() {
 		// Nobody but a leader of ours takes its marker away, and that by its drained release.
-		return a.Acting() && b.Notes.Marker == (Marker{}) && b.Record.Transitions == a.Record.Transitions
+		return a.Acting() && b.Annotations.Marker == (Marker{}) && b.Record.Transitions == a.Record.Transitions
 	}
 	return b.Nominated() && b.Record.Transitions == after(a.Record.Transitions)
 }

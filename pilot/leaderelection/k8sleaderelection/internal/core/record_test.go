@@ -25,7 +25,7 @@ func TestSameLock(t *testing.T) {
 func TestEndedWell_Pair(t *testing.T) {
 	free := func(stands Halves) Snapshot {
 		s := pairOf(stands)
-		s.Version, s.Record, s.Notes = 30, Record{Transitions: 3}, Notes{}
+		s.Version, s.Record, s.Annotations = 30, Record{Transitions: 3}, Annotations{}
 		return s
 	}
 	const both = InFirst | InSecond
@@ -66,8 +66,8 @@ func TestSnapshotConditions(t *testing.T) {
 		}},
 		"addressed": {Snapshot.Addressed, lock("mine, asked"), map[string]func(*Snapshot){
 			"deleted": deleted, "unreadable": unreadable, "to another": to("c", 3), "to another term": to("a", 4),
-			"by the holder itself": func(s *Snapshot) { s.Notes.Request.Identity = "a" },
-			"by nobody":            func(s *Snapshot) { s.Notes.Request.Identity = "" },
+			"by the holder itself": func(s *Snapshot) { s.Annotations.Request.Identity = "a" },
+			"by nobody":            func(s *Snapshot) { s.Annotations.Request.Identity = "" },
 		}},
 		"addressed, by an operator": {Snapshot.Addressed, lock("mine, to step down"), map[string]func(*Snapshot){
 			"of the term before": to("a", 4),
@@ -76,8 +76,8 @@ func TestSnapshotConditions(t *testing.T) {
 			"deleted": deleted, "unreadable": unreadable, "of another": to("c", 3), "of another term": to("b", 4),
 		}},
 		"a transfer": {func(s Snapshot) bool { return testConfig().transferred(State{Snap: s}) }, lock("transferred to me"), map[string]func(*Snapshot){
-			"of another term": to("a", 4), "a pause": func(s *Snapshot) { s.Notes.Hold.Reason = HoldForPause },
-			"to another": func(s *Snapshot) { s.Record.Holder, s.Notes.Hold.Holder = "c", "c" },
+			"of another term": to("a", 4), "a pause": func(s *Snapshot) { s.Annotations.Hold.Reason = HoldForPause },
+			"to another": func(s *Snapshot) { s.Record.Holder, s.Annotations.Hold.Holder = "c", "c" },
 		}},
 	} {
 		if !says.of(says.good) {
@@ -90,14 +90,14 @@ func TestSnapshotConditions(t *testing.T) {
 			}
 		}
 	}
-	if (Hold{}).names(Record{}) || (Marker{}).names(Record{}) {
+	if (Hold{}).matches(Record{}) || (Marker{}).matches(Record{}) {
 		t.Error("nothing names nobody")
 	}
 	m := Marker{Identity: "b", Transitions: 3}
 	for r, want := range map[Record]bool{
 		{Holder: "b", Transitions: 3}: true, {Holder: "c", Transitions: 3}: false, {Holder: "b", Transitions: 4}: false,
 	} {
-		if m.names(r) != want || (Hold{Holder: "b", Transitions: 3}).names(r) != want {
+		if m.matches(r) != want || (Hold{Holder: "b", Transitions: 3}).matches(r) != want {
 			t.Errorf("b's third term and %+v: not %v", r, want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestEndedWell(t *testing.T) {
 	unmarked := lock("equal, unmarked")
 	release := func(changes ...func(*Snapshot)) Snapshot {
 		s := lock("equal", newer, released)
-		s.Notes = Notes{}
+		s.Annotations = Annotations{}
 		for _, change := range changes {
 			change(&s)
 		}
@@ -177,17 +177,17 @@ func TestNominationLeftBehind(t *testing.T) {
 	at := func(holder, nominee string, term int) Snapshot {
 		s := Snapshot{Exists: true, Content: Readable, UID: UID{First: "x"}, Record: Record{Holder: holder, Transitions: term, Acquired: 7, Renewed: 7}}
 		if nominee != "" {
-			s.Notes.Nominated = Nomination{Identity: nominee, Transitions: term} // as it is decoded
+			s.Annotations.Nominated = Nomination{Identity: nominee, Transitions: term} // as it is decoded
 		}
 		return s
 	}
-	of := func(term int, s Snapshot) Snapshot { s.Notes.Nominated.Transitions = term; return s }
+	of := func(term int, s Snapshot) Snapshot { s.Annotations.Nominated.Transitions = term; return s }
 	transfer := at("b", "b", 5)
-	transfer.Notes.Hold = Hold{Holder: "b", Transitions: 5, Seconds: 9, Reason: HoldForTransfer}
+	transfer.Annotations.Hold = Hold{Holder: "b", Transitions: 5, Seconds: 9, Reason: HoldForTransfer}
 	others := transfer
-	others.Notes.Hold.Holder = "c"
+	others.Annotations.Hold.Holder = "c"
 	pause := transfer
-	pause.Notes.Hold.Reason = HoldForPause
+	pause.Annotations.Hold.Reason = HoldForPause
 	remade := at("d", "b", 4)
 	remade.UID = UID{First: "y"}
 	for name, c := range map[string]struct {
@@ -211,7 +211,7 @@ func TestNominationLeftBehind(t *testing.T) {
 		c.next.Version = 9
 		s := testConfig().observe(State{Known: Current, Snap: c.was}, Input{Now: testNow, Snap: c.next})
 		if s.Snap.Nominated() != c.nominated {
-			t.Errorf("%s: %+v, nominated %v", name, s.Snap.Notes.Nominated, !c.nominated)
+			t.Errorf("%s: %+v, nominated %v", name, s.Snap.Annotations.Nominated, !c.nominated)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (r Request) AddressedTo(record Record) bool { return record.isTerm(r.Holder
 
 // Addressed reports whether a request stands that the present term's leader was asked.
 func (s Snapshot) Addressed() bool {
-	r := s.Notes.Request
+	r := s.Annotations.Request
 	return s.Held() && !s.bySuccessors() && r.AddressedTo(s.Record) &&
 		r.Identity != s.Record.Holder && (r.Identity != "" || r.Reason == ForOperator)
 }
@@ -65,20 +65,20 @@ func (s Snapshot) Addressed() bool {
 // requested reports whether a request is there that the leader has to answer: addressed
 // to its term, and accepted, or neither refused nor run out.
 func (s State) requested(now Instant) bool {
-	r := s.Snap.Notes.Request
+	r := s.Snap.Annotations.Request
 	return s.Snap.Addressed() && (r.Accepted || r.Refused == "" && now < s.requestEnds())
 }
 
 // requestEnds is when the request that stands has run out, counted from when we first
 // saw it.
 func (s State) requestEnds() Instant {
-	seconds := min(max(s.Snap.Notes.Request.Seconds, 0), maxRequestSeconds)
+	seconds := min(max(s.Snap.Annotations.Request.Seconds, 0), maxRequestSeconds)
 	return s.Since.Request.After(time.Duration(seconds) * time.Second)
 }
 
 // canAsk reports whether the holder is a leader that hands over when it is asked.
-func (c Config) canAsk(s State) bool {
-	return s.Snap.Acting() && s.Snap.Notes.Marker.Handover && s.Snap.Record.Holder != c.Self && !c.ignoresRequests(s)
+func (c Config) acceptsRequests(s State) bool {
+	return s.Snap.Acting() && s.Snap.Annotations.Marker.Handover && s.Snap.Record.Holder != c.Self && !c.ignoresRequests(s)
 }
 
 // A marker can be another's: a peer that has come under the identity of one of ours renews
@@ -94,10 +94,10 @@ func (c Config) canAsk(s State) bool {
 // it has ended, as with any holder.
 func (c Config) ignoresRequests(s State) bool {
 	longest := c.lease(s.Snap.Record)
-	if s.Snap.Addressed() && s.Snap.Notes.Request.Accepted {
+	if s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted {
 		longest += c.StopLimit
 	}
-	return s.Asking.Ignored > longest
+	return s.Requesting.Ignored > longest
 }
 
 // countIgnored adds up for how long the holder has been renewing where an answer should be. Another
@@ -105,44 +105,44 @@ func (c Config) ignoresRequests(s State) bool {
 // and when they began tells them apart. Of what others have asked, and of what has
 // run out, a leader need not take notice.
 func (c Config) countIgnored(s State, next Snapshot, now Instant) State {
-	was, r := s.Snap, next.Notes.Request
-	if !next.Acting() || !sameHolder(was, next) || was.Notes.Marker != next.Notes.Marker || was.Record.Acquired != next.Record.Acquired || next.Version < was.Version ||
-		next.Addressed() && (r.Refused != "" || r.Accepted != was.Notes.Request.Accepted) {
-		s.Asking.Ignored = 0
+	was, r := s.Snap, next.Annotations.Request
+	if !next.Acting() || !sameHolder(was, next) || was.Annotations.Marker != next.Annotations.Marker || was.Record.Acquired != next.Record.Acquired || next.Version < was.Version ||
+		next.Addressed() && (r.Refused != "" || r.Accepted != was.Annotations.Request.Accepted) {
+		s.Requesting.Ignored = 0
 		return s
 	}
 	stands := s.requested(now) && (r.Accepted || r.Identity == c.Self)
-	if stands && r == was.Notes.Request && was.Record != next.Record {
+	if stands && r == was.Annotations.Request && was.Record != next.Record {
 		// More than a live holder's pause may have been ours.
-		s.Asking.Ignored += min(max(s.Since.Record, s.Since.Request).Until(now), 2*c.Retry)
+		s.Requesting.Ignored += min(max(s.Since.Record, s.Since.Request).Until(now), 2*c.Retry)
 	}
 	return s
 }
 
 // mayAsk reports whether there is a reason to ask the leader to hand over: we outrank it
 // and no hold stands, or it has said that it is unfit.
-func (c Config) mayAsk(s State, now Instant) bool {
-	return c.canAsk(s) && !s.Unfit && now >= c.uncoordinatedFrom(s) &&
-		(s.Snap.Notes.Marker.Unfit || !c.External && c.outranks(s) && now >= s.holdEnds())
+func (c Config) mayRequest(s State, now Instant) bool {
+	return c.acceptsRequests(s) && !s.Unfit && now >= c.uncoordinatedTime(s) &&
+		(s.Snap.Annotations.Marker.Unfit || !c.External && c.outranks(s) && now >= s.holdEnds())
 }
 
 // WantsHandover is mayAsk for those who report it: a request that waits for its turn, or was refused, is no longer one
 // that was sent, and there is a reason all the same.
 func (c Config) WantsHandover(s State, now Instant) bool {
-	return s.Phase == Following && c.mayAsk(s, now)
+	return s.Phase == Following && c.mayRequest(s, now)
 }
 
 // askAt is from when on we may ask the leader to hand over: not while our own request
 // stands, nor an operator's, nor one that we do not outrank.
-func (c Config) askAt(s State, now Instant) Instant {
-	r := s.Snap.Notes.Request
+func (c Config) requestTime(s State, now Instant) Instant {
+	r := s.Snap.Annotations.Request
 	if s.requested(now) && (r.Identity == c.Self || r.Reason == ForOperator || !c.Ranked || !Outranks(c.Key, r.Key, s.Default)) {
 		if r.Accepted {
 			return Never
 		}
 		return s.requestEnds()
 	}
-	return s.Asking.NotBefore
+	return s.Requesting.NotBefore
 }
 
 // request is the request that we would write.
@@ -159,7 +159,7 @@ func (c Config) request(s State) Request {
 		Holder: s.Snap.Record.Holder, Transitions: s.Snap.Record.Transitions,
 		// Long enough for a leader that misses one renewal; and another number each
 		// time, because a write that changes no byte is none.
-		Seconds: int((2*c.Retry+time.Second-1)/time.Second) + int(s.Asking.Count%requestLengths),
+		Seconds: int((2*c.Retry+time.Second-1)/time.Second) + int(s.Requesting.Count%requestLengths),
 	}
 }
 
@@ -167,7 +167,7 @@ func (c Config) request(s State) Request {
 // for a reason, once its own watcher had the time to catch up. Neither: look again at the
 // instant. A refusal is judged anew when the default changes.
 func (c Config) judge(s State, now Instant) (accept bool, refuse string, again Instant) {
-	r, ripe := s.Snap.Notes.Request, s.Since.Request.After(c.Patience)
+	r, ripe := s.Snap.Annotations.Request, s.Since.Request.After(c.Patience)
 	switch {
 	case !s.Snap.Addressed() || r.Accepted || now >= s.requestEnds():
 		return false, "", Never
@@ -177,7 +177,7 @@ func (c Config) judge(s State, now Instant) (accept bool, refuse string, again I
 		return false, "", Never
 	case now < s.holdEnds():
 		return false, refusedHeld, now
-	case now < c.uncoordinatedFrom(s):
+	case now < c.uncoordinatedTime(s):
 		return false, refusedByRank, now
 	case now < ripe:
 		return false, "", ripe
@@ -188,16 +188,16 @@ func (c Config) judge(s State, now Instant) (accept bool, refuse string, again I
 // grants reports whether the leader's request is one to fulfil: an operator's; anybody's
 // while we are unfit; otherwise that of a higher rank, unless an operator holds us here.
 func (c Config) grants(s State, now Instant) bool {
-	r := s.Snap.Notes.Request
+	r := s.Snap.Annotations.Request
 	return r.Reason == ForOperator || s.Unfit ||
-		c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= max(s.holdEnds(), c.uncoordinatedFrom(s))
+		c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= max(s.holdEnds(), c.uncoordinatedTime(s))
 }
 
 // coolDown is for how long we leave the lock alone after the request that we accepted:
 // an operator says it, and one that was unfit does not come back with the first good
 // answer.
 func (c Config) coolDown(s State) time.Duration {
-	r := s.Snap.Notes.Request
+	r := s.Snap.Annotations.Request
 	switch {
 	case r.Reason == ForOperator && r.Identity == "":
 		return max(c.Retry, holdTime(r.HoldSeconds))
@@ -208,7 +208,7 @@ func (c Config) coolDown(s State) time.Duration {
 }
 
 // fulfils reports whether the request that stands is one to hand over to.
-func (c Config) fulfils(s State, now Instant) bool {
-	r := s.Snap.Notes.Request
-	return r.Identity != "" && c.ours(s) && s.requested(now) && (r.Accepted || c.grants(s, now))
+func (c Config) fulfillsRequest(s State, now Instant) bool {
+	r := s.Snap.Annotations.Request
+	return r.Identity != "" && c.ownsTerm(s) && s.requested(now) && (r.Accepted || c.grants(s, now))
 }

@@ -9,7 +9,7 @@ import (
 func TestCountIgnored(t *testing.T) {
 	c := testConfig()
 	request := Request{Identity: "a", Key: "stable", Holder: "b", Transitions: 3, Seconds: 30}
-	was := lock("lower, hands over", func(s *Snapshot) { s.Notes.Request = request })
+	was := lock("lower, hands over", func(s *Snapshot) { s.Annotations.Request = request })
 	accept := asked(func(r *Request) { r.Accepted = true })
 	others := asked(func(r *Request) { r.Identity = "c" })
 	astray := asked(func(r *Request) { r.Holder, r.Refused = "c", refusedNoRank })
@@ -46,15 +46,15 @@ func TestCountIgnored(t *testing.T) {
 		"another, of the same number":     {was, with(newer, renewed, func(s *Snapshot) { s.Record.Acquired = s.Record.Renewed }), nil, 2, 0},
 		"another, by its old marker":      {was, with(newer, to("b", 4)), nil, 2, 0},
 		"it took its marker back":         {was, with(newer, renewed, marked("", 0)), nil, 2, 0},
-		"it has another marker":           {was, with(newer, renewed, func(s *Snapshot) { s.Notes.Marker.Unfit = true }), nil, 2, 0},
+		"it has another marker":           {was, with(newer, renewed, func(s *Snapshot) { s.Annotations.Marker.Unfit = true }), nil, 2, 0},
 		"the lock was made anew":          {was, with(newer, renewed, anew), nil, 2, 0},
 		"it was no leader of ours before": {with(marked("c", 2)), with(newer, renewed, marked("c", 2)), nil, 2, 0},
 	} {
 		s := seenAt(0, x.was)
-		if s.Asking.Ignored = 5 * time.Second; x.state != nil {
+		if s.Requesting.Ignored = 5 * time.Second; x.state != nil {
 			x.state(&s)
 		}
-		if got := c.observe(s, later(x.after, x.next)).Asking.Ignored; got != x.want*time.Second {
+		if got := c.observe(s, later(x.after, x.next)).Requesting.Ignored; got != x.want*time.Second {
 			t.Errorf("%s: for %v, want %v", name, got, x.want*time.Second)
 		}
 	}
@@ -64,7 +64,7 @@ func TestCountIgnored(t *testing.T) {
 func TestIgnoresRequests(t *testing.T) {
 	c := testConfig() // lease 15 s, StopLimit 30 s
 	accepted := func(s *Snapshot) {
-		s.Notes.Request = Request{Identity: "c", Key: "canary", Holder: "b", Transitions: 3, Accepted: true}
+		s.Annotations.Request = Request{Identity: "c", Key: "canary", Holder: "b", Transitions: 3, Accepted: true}
 	}
 	for name, x := range map[string]struct {
 		lock Snapshot
@@ -78,11 +78,11 @@ func TestIgnoresRequests(t *testing.T) {
 	} {
 		s := seenAt(0, x.lock)
 		for more, want := range map[time.Duration]bool{0: false, 1: true} {
-			s.Asking.Ignored = x.mute + more
+			s.Requesting.Ignored = x.mute + more
 			grace := map[bool]time.Duration{true: c.PeerGrace}[want]
-			if c.ignoresRequests(s) != want || c.canAsk(s) == want || c.mayActUntil(s) != c.ExpiresAt(s).After(grace) {
+			if c.ignoresRequests(s) != want || c.acceptsRequests(s) == want || c.mayActUntil(s) != c.ExpiresAt(s).After(grace) {
 				t.Errorf("%s, without an answer for %v: mute %v, can be asked %v, may act for %v",
-					name, s.Asking.Ignored, c.ignoresRequests(s), c.canAsk(s), testNow.Mono.Until(c.mayActUntil(s)))
+					name, s.Requesting.Ignored, c.ignoresRequests(s), c.acceptsRequests(s), testNow.Mono.Until(c.mayActUntil(s)))
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func TestIgnoresRequests(t *testing.T) {
 
 // Only a challenger renews a request.
 func TestRequestRenewed(t *testing.T) {
-	plain := lock("mine, asked").Notes.Request
+	plain := lock("mine, asked").Annotations.Request
 	refused, accepted, longer := plain, plain, plain
 	refused.Refused, accepted.Accepted, longer.Seconds = refusedNoRank, true, 16
 	for name, c := range map[string]struct {
@@ -114,7 +114,7 @@ func TestRequestRenewed(t *testing.T) {
 
 func TestMayAsk(t *testing.T) {
 	unfit := func(s *State) { s.Unfit = true }
-	handsOver := func(s *Snapshot) { s.Notes.Marker.Handover = true }
+	handsOver := func(s *Snapshot) { s.Annotations.Marker.Handover = true }
 	for name, c := range map[string]struct {
 		lock   Snapshot
 		key    string
@@ -137,7 +137,7 @@ func TestMayAsk(t *testing.T) {
 		if c.change != nil {
 			c.change(&s)
 		}
-		if got := config.mayAsk(s, testNow.Mono); got != c.want {
+		if got := config.mayRequest(s, testNow.Mono); got != c.want {
 			t.Errorf("%s: may ask: %v", name, got)
 		}
 	}
@@ -147,8 +147,8 @@ func TestMayAsk(t *testing.T) {
 func TestAskAt(t *testing.T) {
 	with := func(change func(*Request)) Snapshot {
 		return lock("lower, hands over", func(s *Snapshot) {
-			s.Notes.Request = Request{Identity: "c", Key: "canary", Holder: "b", Transitions: 3, Seconds: 9}
-			change(&s.Notes.Request)
+			s.Annotations.Request = Request{Identity: "c", Key: "canary", Holder: "b", Transitions: 3, Seconds: 9}
+			change(&s.Annotations.Request)
 		})
 	}
 	const runsOut, own = 9, 4
@@ -172,12 +172,12 @@ func TestAskAt(t *testing.T) {
 		config := testConfig()
 		config.Key, config.Ranked = c.key, c.key != "x"
 		s := seenAt(0, c.lock)
-		s.Asking.NotBefore = seconds(own)
+		s.Requesting.NotBefore = seconds(own)
 		want := Never
 		if c.wait >= 0 {
 			want = seconds(float64(c.wait))
 		}
-		if got := config.askAt(s, testNow.Mono); got != want {
+		if got := config.requestTime(s, testNow.Mono); got != want {
 			t.Errorf("%s: asks in %v, want in %v", name, testNow.Mono.Until(got), testNow.Mono.Until(want))
 		}
 	}
@@ -194,7 +194,7 @@ func TestRequestContent(t *testing.T) {
 		config := testConfig()
 		config.Key = c.key
 		s := seenAt(0, lock("lower, hands over", func(s *Snapshot) { s.Record.Key = c.theirs }))
-		s.Asking.Count = 2
+		s.Requesting.Count = 2
 		want := Request{
 			Identity: "a", Key: c.key, Reason: c.reason, Requester: "a", Holder: "b", Transitions: 3,
 			Seconds: 4 + 2, // two RetryPeriods, and another number each time
@@ -208,7 +208,7 @@ func TestRequestContent(t *testing.T) {
 func TestJudge(t *testing.T) {
 	change := func(f func(*Request)) func(*Snapshot) { return asked(f) }
 	higher := change(func(r *Request) { r.Key = "best" })
-	held := func(s *Snapshot) { s.Notes.Hold = Hold{Holder: "a", Transitions: 3, Seconds: 10} }
+	held := func(s *Snapshot) { s.Annotations.Hold = Hold{Holder: "a", Transitions: 3, Seconds: 10} }
 	local := change(func(r *Request) { r.Key = "stable" })
 	for name, c := range map[string]struct {
 		lock   Snapshot // its request waits for 15 s
@@ -290,13 +290,13 @@ func TestKeptHold(t *testing.T) {
 		transitions int
 		want        Hold
 	}{
-		"stands":          {9, 3, held.Notes.Hold},
+		"stands":          {9, 3, held.Annotations.Hold},
 		"has run out":     {10, 3, Hold{}},
 		"of another term": {0, 4, Hold{}},
 	} {
 		record := held.Record
 		record.Transitions = c.transitions
-		if got := seenAt(c.age, held).keptHold(record, testNow.Mono); got != c.want {
+		if got := seenAt(c.age, held).activeHold(record, testNow.Mono); got != c.want {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -307,10 +307,10 @@ func TestRequests_BackOff(t *testing.T) {
 	c, s := testConfig(), follower(testConfig(), lock("lower"), "canary")
 	for i := range 600 {
 		before := c.request(s)
-		s = c.sent(s, Action{Op: Ask}, testNow)
+		s = c.sent(s, Action{Op: SendRequest}, testNow)
 		s.Flight = Call{}
-		if want := testNow.Mono.After(min(c.Lease, c.Retry<<min(i, maxBackOffShift))); s.Asking.NotBefore != want {
-			t.Fatalf("request %d: the next one after %v", i+1, testNow.Mono.Until(s.Asking.NotBefore))
+		if want := testNow.Mono.After(min(c.Lease, c.Retry<<min(i, maxBackOffShift))); s.Requesting.NotBefore != want {
+			t.Fatalf("request %d: the next one after %v", i+1, testNow.Mono.Until(s.Requesting.NotBefore))
 		}
 		if c.request(s) == before {
 			t.Fatalf("request %d is as the one before", i+2)

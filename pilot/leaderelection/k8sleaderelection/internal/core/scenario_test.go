@@ -23,7 +23,7 @@ type scenario struct {
 	slept  time.Duration
 	wall   time.Duration // how far the wall clock has been moved
 	last   Record        // what was written last, by us
-	notes  Notes
+	notes  Annotations
 }
 
 func TestScenarios(t *testing.T) {
@@ -99,7 +99,7 @@ func (s *scenario) play(words []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	in.Now = Moment{
+	in.Now = ClockReading{
 		Mono: Instant(time.Hour + at - s.slept), Boot: int64(2*time.Hour + at),
 		Wall: 1_780_000_000e9 + int64(at+s.wall),
 	}
@@ -109,7 +109,7 @@ func (s *scenario) play(words []string) (string, error) {
 	}
 	s.state, s.action = s.config.Step(before, in)
 	if a := s.action; a.Op != NoOp && a.Op != Read {
-		s.last, s.notes = a.Record, a.Notes
+		s.last, s.notes = a.Record, a.Annotations
 	}
 	return s.trace(before, in.Now), nil
 }
@@ -222,8 +222,8 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 		case w == "unreadable":
 			snap.Content = Unreadable
 		case w == "written":
-			snap.Record, snap.Notes = s.last, s.notes
-			snap.Successor, snap.Notes.Successor = s.notes.Successor, false
+			snap.Record, snap.Annotations = s.last, s.notes
+			snap.Successor, snap.Annotations.Successor = s.notes.Successor, false
 		case name == "kept":
 			snap.Successor, snap.Record.Holder, snap.Record.Lease = true, Successors, 15*time.Second
 			snap.Record.Transitions, err = strconv.Atoi(value)
@@ -239,9 +239,9 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 		case name == "lease":
 			snap.Record.Lease, err = time.ParseDuration(value)
 		case name == "marker":
-			snap.Notes.Marker, err = marker(value)
+			snap.Annotations.Marker, err = marker(value)
 		case name == "request":
-			snap.Notes.Request, err = request(value)
+			snap.Annotations.Request, err = request(value)
 		case w == "strategy":
 			snap.Strategy = true
 		case name == "preferred":
@@ -249,14 +249,14 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 		case name == "named": // by a coordinator, which counts no term
 			snap.Record.Holder, snap.Record.Transitions, err = who(value)
 			snap.Record.Lease, snap.Strategy = 5*time.Second, true
-			snap.Notes.Nominated = Nomination{Identity: snap.Record.Holder, Transitions: snap.Record.Transitions, Uncounted: true}
+			snap.Annotations.Nominated = Nomination{Identity: snap.Record.Holder, Transitions: snap.Record.Transitions, Uncounted: true}
 		case name == "hold":
-			snap.Notes.Hold, err = hold(value)
+			snap.Annotations.Hold, err = hold(value)
 		case w == "beats": // see input
 		case w == "renewed":
 			renewed = true
 		case name == "nominated":
-			snap.Notes.Nominated.Identity, snap.Notes.Nominated.Transitions, err = who(value)
+			snap.Annotations.Nominated.Identity, snap.Annotations.Nominated.Transitions, err = who(value)
 		case strings.Contains(w, "/"):
 			snap.Record.Holder, snap.Record.Transitions, err = who(w)
 			snap.Record.Lease = 15 * time.Second
@@ -267,7 +267,7 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 			return snap, err
 		}
 	}
-	if snap.Notes.Nominated.Identity != "" && !renewed {
+	if snap.Annotations.Nominated.Identity != "" && !renewed {
 		snap.Record.Acquired = snap.Record.Renewed // nobody has written it since
 	}
 	if snap.Exists {
@@ -337,7 +337,7 @@ func who(text string) (string, int, error) {
 }
 
 // trace is Step's result for the input, in one line.
-func (s *scenario) trace(before State, now Moment) string {
+func (s *scenario) trace(before State, now ClockReading) string {
 	a := s.action
 	line := "      " + s.state.Phase.String()
 	if s.state.Phase != before.Phase {
@@ -347,10 +347,10 @@ func (s *scenario) trace(before State, now Moment) string {
 	if a.Op != NoOp {
 		line += ", " + call(a)
 	}
-	if a.Work {
+	if a.Run {
 		line += ", works"
 	}
-	if a.Gate != (Cover{}) {
+	if a.Gate != (Validity{}) {
 		line += fmt.Sprintf(", gate %.3fs", a.Gate.Left(now).Seconds())
 	}
 	if a.Wake != Never {
@@ -364,14 +364,14 @@ func call(a Action) string {
 		return "read"
 	}
 	text := fmt.Sprintf("%s over @%d", a.Op, a.Base.Version)
-	if a.Op != Release && a.Op != Ask {
+	if a.Op != Release && a.Op != SendRequest {
 		text += fmt.Sprintf(" %s/%d", a.Record.Holder, a.Record.Transitions)
 	}
-	return text + notes(a.Notes)
+	return text + notes(a.Annotations)
 }
 
 // notes are the notes beside a record, as scenarios write them.
-func notes(n Notes) string {
+func notes(n Annotations) string {
 	text := ""
 	if m := n.Marker; m.Identity != "" {
 		text += fmt.Sprintf(" marker=%s/%d%s%s", m.Identity, m.Transitions, word("+handover", m.Handover), word("+unfit", m.Unfit))

@@ -58,7 +58,7 @@ const (
 	// Release writes an empty holder.
 	Release
 	// Ask writes a request beside the record of a leader that can hand over.
-	Ask
+	SendRequest
 	// HandOver writes the challenger in as holder, in place of a release.
 	HandOver
 )
@@ -120,7 +120,7 @@ func (k Kind) String() string { return kindNames[k] }
 
 // Input is one event and when the loop picked it up.
 type Input struct {
-	Now    Moment
+	Now    ClockReading
 	Kind   Kind
 	Snap   Snapshot // Seen; Replied with OK
 	Result Result   // Replied
@@ -144,7 +144,7 @@ type Term struct {
 // Call is the API call in flight.
 type Call struct {
 	Op        Op
-	Sent      Moment
+	Sent      ClockReading
 	Base      uint64 // the version that the write is guarded by
 	Learned   uint32 // Learned of the state when it was sent
 	Record    Record
@@ -154,7 +154,7 @@ type Call struct {
 
 // Answered reports whether the input is the store's answer to the call, and what that wrote is
 // stored. A write that changed nothing is no write.
-func (c Call) Answered(in Input) bool {
+func (c Call) Succeeded(in Input) bool {
 	return in.Kind == Replied && in.Result == OK && (c.Op == Read || in.Snap.Version != c.Base)
 }
 
@@ -179,10 +179,10 @@ type State struct {
 	Beats   bool // as the last Input said
 
 	// Between terms.
-	Earlier   Earlier
-	Asking    Requests
-	Displaced Displaced
-	BackOff   BackOff
+	Earlier    Earlier
+	Requesting Requests
+	Displaced  Displaced
+	BackOff    BackOff
 
 	// Our own calls.
 	Flight Call
@@ -190,20 +190,20 @@ type State struct {
 	Own    Own
 
 	// The term.
-	Term    Term
-	Cover   Cover
-	Marked  bool    // our marker was acknowledged in this term: we may act
-	Alive   bool    // functions were started and have not all returned
-	BeganAt Instant // when the term began
-	Drain   Drain
+	Term     Term
+	Validity Validity
+	Marked   bool    // our marker was acknowledged in this term: we may act
+	Running  bool    // functions were started and have not all returned
+	BeganAt  Instant // when the term began
+	Drain    Drain
 }
 
 // Gate is until when writes may pass: the cover, in a term that has lost nothing. Zero: they may not.
-func (s State) Gate() Cover {
+func (s State) Gate() Validity {
 	if s.Phase == Leading || s.Phase == Draining && s.Drain.Lost == NotLost {
-		return s.Cover
+		return s.Validity
 	}
-	return Cover{}
+	return Validity{}
 }
 
 // Knowledge says how far Snap is known to be current.
@@ -216,15 +216,15 @@ const (
 	Current
 	// Behind: Snap is known to be behind. It is good for nothing but a renewal, which is
 	// guarded by its version.
-	Behind
+	Stale
 	// BehindGap: likewise, and a watch began since the last read was sent. What is gone by then makes no event: only
 	// a read that was sent since shows it. Of two objects one may be gone while the other's events
 	// go on. The first read of all may have been sent before: a cycle begins with both.
-	BehindGap
+	StaleGap
 )
 
 // Outdated reports whether a snapshot is known, and to be behind.
-func (k Knowledge) Outdated() bool { return k >= Behind }
+func (k Knowledge) Outdated() bool { return k >= Stale }
 
 // Since is when what the lock shows was first seen to be as it is.
 type Since struct {
@@ -312,7 +312,7 @@ type Loss uint8
 const (
 	NotLost Loss = iota
 	// CoverLost: its cover has ended. The record is renewed until the functions have returned.
-	CoverLost
+	ValidityLost
 	// RecordLost: the record was seen not to be this term's. It never is again.
 	RecordLost
 )
@@ -327,12 +327,12 @@ type Away struct {
 
 // Action is the whole of what should be true now. Applying it twice is harmless.
 type Action struct {
-	Op     Op
-	Base   Snapshot // the state the write is decided on and guarded by
-	Record Record
-	Notes  Notes
-	Gate   Cover // writes may pass until here; zero: shut
-	Work   bool  // run functions should be running
-	Wake   Instant
-	Why    Reason
+	Op          Op
+	Base        Snapshot // the state the write is decided on and guarded by
+	Record      Record
+	Annotations Annotations
+	Gate        Validity // writes may pass until here; zero: shut
+	Run         bool     // run functions should be running
+	Wake        Instant
+	Why         Reason
 }

@@ -20,19 +20,19 @@ func (c Config) Step(s State, in Input) (State, Action) {
 // sent notes what the action sets in motion. What earlier holders may still do is
 // noted here, when the write is sent: our own write can come back by the watch
 // before its reply, and would then hide whom it displaced.
-func (c Config) sent(s State, a Action, now Moment) State {
-	s.Alive = s.Alive || a.Work
+func (c Config) sent(s State, a Action, now ClockReading) State {
+	s.Running = s.Running || a.Run
 	if a.Op == NoOp {
 		return s
 	}
 	s.Flight = Call{
 		Op: a.Op, Sent: now, Base: a.Base.Version, Learned: s.Learned,
-		Record: a.Record, Marker: a.Notes.Marker.names(a.Record) || a.Notes.Successor && a.Record.Holder == Successors && now.Mono >= c.settledAt(s),
+		Record: a.Record, Marker: a.Annotations.Marker.matches(a.Record) || a.Annotations.Successor && a.Record.Holder == Successors && now.Mono >= c.settledAt(s),
 	}
-	if a.Op == Ask {
-		s.Asking.Wanted = true
-		s.Asking.NotBefore = now.Mono.After(min(c.Lease, c.Retry<<min(s.Asking.Count, maxBackOffShift)))
-		s.Asking.Count++
+	if a.Op == SendRequest {
+		s.Requesting.Wanted = true
+		s.Requesting.NotBefore = now.Mono.After(min(c.Lease, c.Retry<<min(s.Requesting.Count, maxBackOffShift)))
+		s.Requesting.Count++
 		return s
 	}
 	s.Drain.Sent = s.Drain.Sent || a.Op == Release || a.Op == HandOver
@@ -127,13 +127,13 @@ func (s State) wrote(snap Snapshot) bool {
 
 // ours reports whether the record, as far as we know, is that of our present term, or the one that
 // all successors keep, in the term that we joined.
-func (c Config) ours(s State) bool {
+func (c Config) ownsTerm(s State) bool {
 	snap := s.Snap
 	if s.Drain.Lost == RecordLost || s.Term == (Term{}) || !snap.Held() || snap.UID != s.Term.UID ||
 		snap.Record.Transitions != s.Term.Transitions || snap.Version < s.Term.Token {
 		return false
 	}
-	return c.Successor && snap.bySuccessors() || !snap.Halves.half() && snap.Record.Holder == c.Self && s.wrote(snap)
+	return c.Successor && snap.bySuccessors() || !snap.Halves.isHalf() && snap.Record.Holder == c.Self && s.wrote(snap)
 }
 
 // outranks reports whether we may take the lock from the live holder it shows.
@@ -145,7 +145,7 @@ func (c Config) outranks(s State) bool {
 }
 
 // highest reports whether no candidate can outrank us, as far as we know.
-func (c Config) highest(s State) bool {
+func (c Config) isHighestRank(s State) bool {
 	rev, remote := strings.CutPrefix(c.Key, RemotePrefix)
 	return !c.Ranked || !remote && (s.Default.Revision == "" || rev == s.Default.Revision)
 }

@@ -25,7 +25,7 @@ func TestLease(t *testing.T) {
 func TestOurs(t *testing.T) {
 	c := testConfig()
 	good := ours(seenAt(0, lock("mine")), Leading)
-	if !c.ours(good) {
+	if !c.ownsTerm(good) {
 		t.Fatal("our own record is not ours")
 	}
 	for name, spoil := range map[string]func(*State){
@@ -41,18 +41,18 @@ func TestOurs(t *testing.T) {
 		"written by another":   func(s *State) { s.Snap.Record.Renewed = 8e6 },
 		// At the end of the count a nominee's term has the same number, and its stamp is a second of another's clock.
 		"written in anew": func(s *State) {
-			s.Snap.Notes, s.Snap.Record.Acquired = Notes{Nominated: Nomination{Identity: "a", Transitions: 3}}, s.Snap.Record.Renewed
+			s.Snap.Annotations, s.Snap.Record.Acquired = Annotations{Nominated: Nomination{Identity: "a", Transitions: 3}}, s.Snap.Record.Renewed
 		},
 		"in one of two objects":  func(s *State) { s.Snap.Halves = InFirst },
 		"in the other of them":   func(s *State) { s.Snap.Halves = InSecond },
 		"of which one was alone": func(s *State) { s.Snap.Version, s.Snap.UID = 15, UID{"u", "v"} },
 	} {
 		s := good
-		if spoil(&s); c.ours(s) {
+		if spoil(&s); c.ownsTerm(s) {
 			t.Errorf("%s: it is ours", name)
 		}
 	}
-	if good.Snap.Version = 15; !c.ours(good) {
+	if good.Snap.Version = 15; !c.ownsTerm(good) {
 		t.Error("the term's first write is not ours")
 	}
 }
@@ -112,14 +112,14 @@ func TestHighest(t *testing.T) {
 	}
 	for key, want := range map[string]bool{"stable": true, "canary": false, "^stable": false} {
 		c := testConfig()
-		if c.Key = key; c.highest(s) != want {
+		if c.Key = key; c.isHighestRank(s) != want {
 			t.Errorf("%s is the highest: %v", key, !want)
 		}
-		if c.Ranked = false; !c.highest(s) {
+		if c.Ranked = false; !c.isHighestRank(s) {
 			t.Errorf("%s is not the highest although there are no ranks", key)
 		}
 		nobody := State{Default: DefaultRevision{Synced: true}}
-		if c.Ranked = true; c.highest(nobody) != (key[0] != '^') {
+		if c.Ranked = true; c.isHighestRank(nobody) != (key[0] != '^') {
 			t.Errorf("%s, without a default revision", key)
 		}
 	}
@@ -151,19 +151,19 @@ func TestSent_State(t *testing.T) {
 	peer := seenAt(0, lock("lower, unmarked")) // may act for lease and grace: 20 s
 	peer.Count = 3
 	record, notes := c.claim(peer, testNow)
-	s := c.sent(peer, Action{Op: Acquire, Base: peer.Snap, Record: record, Notes: notes}, testNow)
+	s := c.sent(peer, Action{Op: Acquire, Base: peer.Snap, Record: record, Annotations: notes}, testNow)
 	if s.Earlier.SettleAt != seconds(20) || s.Earlier.Until != seconds(20) || s.Flight.Base != 20 || s.Own.Unseen != 1 || s.Own.Stamps[0] != nowStamp {
 		t.Errorf("a claim: %+v", s)
 	}
 	holding := ours(seenAt(0, lock("mine")), Settling)
 	holding.Earlier.SettleAt, holding.Earlier.Until = seconds(3), seconds(5)
 	record, notes = c.renewal(holding, testNow)
-	s = c.sent(holding, Action{Op: Renew, Base: holding.Snap, Record: record, Notes: notes}, testNow)
+	s = c.sent(holding, Action{Op: Renew, Base: holding.Snap, Record: record, Annotations: notes}, testNow)
 	if s.Earlier.SettleAt != seconds(3) || s.Earlier.Until != seconds(5) || s.Drain.Sent || s.Own.Unseen != 1 || s.Own.Stamps != [4]Stamp{nowStamp, 7e6} {
 		t.Errorf("a renewal: %+v", s)
 	}
 	// The last stamp once more: the earlier ones are not forgotten for it.
-	again := c.sent(s, Action{Op: Renew, Base: holding.Snap, Record: record, Notes: notes}, testNow)
+	again := c.sent(s, Action{Op: Renew, Base: holding.Snap, Record: record, Annotations: notes}, testNow)
 	if again.Own.Stamps != s.Own.Stamps {
 		t.Errorf("a renewal of the same bytes: remembered are %v", again.Own.Stamps)
 	}

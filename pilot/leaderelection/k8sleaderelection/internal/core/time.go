@@ -33,25 +33,25 @@ func (i Instant) Until(t Instant) time.Duration {
 // measures other holders' leases. Boot goes on while the machine sleeps and
 // Wall while it was restored from a snapshot, so one's own cover is measured by
 // whichever of the three ran the most. A clock that the platform lacks stays 0.
-type Moment struct {
+type ClockReading struct {
 	Mono Instant
 	Boot int64
 	Wall int64
 }
 
 // Plus is the end of a cover that lasts d from this moment.
-func (m Moment) Plus(d time.Duration) Cover {
-	return Cover{Mono: m.Mono.After(d), Boot: m.Boot + int64(d), Wall: m.Wall + int64(d)}
+func (m ClockReading) Plus(d time.Duration) Validity {
+	return Validity{Mono: m.Mono.After(d), Boot: m.Boot + int64(d), Wall: m.Wall + int64(d)}
 }
 
 // Cover is the end of the span in which a leader may act, on each clock. The zero
 // Cover has ended.
-type Cover Moment
+type Validity ClockReading
 
 // Left is how much of the cover remains at now; zero or less means it has ended. A
 // clock that says less counts: it is the one that noticed a pause.
-func (c Cover) Left(now Moment) time.Duration {
-	if c == (Cover{}) {
+func (c Validity) Left(now ClockReading) time.Duration {
+	if c == (Validity{}) {
 		return 0
 	}
 	return time.Duration(min(int64(c.Mono-now.Mono), c.Boot-now.Boot, c.Wall-now.Wall))

@@ -10,19 +10,19 @@ import (
 func TestCoverLeft(t *testing.T) {
 	end := testNow.Plus(10 * time.Second)
 	for name, c := range map[string]struct {
-		now  Moment
+		now  ClockReading
 		left time.Duration
 	}{
 		"all alike":     {moment(4 * time.Second), 6 * time.Second},
-		"a suspend":     {Moment{Mono: testNow.Mono, Boot: testNow.Boot + 9e9, Wall: testNow.Wall + 3e9}, time.Second},
-		"a restored VM": {Moment{Mono: testNow.Mono, Boot: testNow.Boot + 3e9, Wall: testNow.Wall + 11e9}, -time.Second},
-		"mono ahead":    {Moment{Mono: testNow.Mono.After(8 * time.Second), Boot: testNow.Boot, Wall: testNow.Wall}, 2 * time.Second},
+		"a suspend":     {ClockReading{Mono: testNow.Mono, Boot: testNow.Boot + 9e9, Wall: testNow.Wall + 3e9}, time.Second},
+		"a restored VM": {ClockReading{Mono: testNow.Mono, Boot: testNow.Boot + 3e9, Wall: testNow.Wall + 11e9}, -time.Second},
+		"mono ahead":    {ClockReading{Mono: testNow.Mono.After(8 * time.Second), Boot: testNow.Boot, Wall: testNow.Wall}, 2 * time.Second},
 	} {
 		if got := end.Left(c.now); got != c.left {
 			t.Errorf("%s: %v left", name, got)
 		}
 	}
-	if got := (Cover{}).Left(Moment{Mono: -5, Boot: -5, Wall: -5}); got != 0 {
+	if got := (Validity{}).Left(ClockReading{Mono: -5, Boot: -5, Wall: -5}); got != 0 {
 		t.Errorf("no cover: %v left", got)
 	}
 	if Never.Until(Never) != math.MaxInt64 || testNow.Mono.Until(Never) != math.MaxInt64 || testNow.Mono.After(math.MaxInt64) != Never {

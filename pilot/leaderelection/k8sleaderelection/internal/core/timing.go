@@ -6,7 +6,7 @@ import "time"
 // zero of the rest follows from them: see package derive.
 type Timing struct {
 	Lease     time.Duration // written into the record, in whole seconds
-	Cover     time.Duration // how long an acknowledged write lets us act
+	Validity  time.Duration // how long an acknowledged write lets us act
 	Retry     time.Duration // between a leader's writes, and between polls
 	PeerGrace time.Duration // added to the lease of a holder without a valid marker
 	SyncWait  time.Duration // how long, from its first step, a ranked candidate waits for the default before it takes a lock

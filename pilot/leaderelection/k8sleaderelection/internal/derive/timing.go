@@ -21,7 +21,7 @@ func Timing(t core.Timing, drift float64) core.Timing {
 	if t.StopLimit == 0 {
 		t.StopLimit = 2 * t.Lease
 	}
-	t.CallTimeout = (t.Cover - t.Retry) / 2 // so that a leader whose renewal hangs has the time for another try
+	t.CallTimeout = (t.Validity - t.Retry) / 2 // so that a leader whose renewal hangs has the time for another try
 	t.Patience = min(patience, t.Retry/2)
 	t.RankDelay = min(rankDelay, t.Retry/4)
 	return t
@@ -35,5 +35,5 @@ func SafeLease(t core.Timing, drift float64) time.Duration {
 // DrainRoom is the longest DrainLimit for which one-at-a-time holds:
 // (cover + limit)/(1−δ) ≤ lease/(1+δ).
 func DrainRoom(t core.Timing, drift float64) time.Duration {
-	return (SafeLease(t, drift) - t.Cover).Truncate(time.Millisecond)
+	return (SafeLease(t, drift) - t.Validity).Truncate(time.Millisecond)
 }

@@ -15,24 +15,24 @@ func TestDerivedTimes(t *testing.T) {
 		drift        float64
 	}{
 		"istiod's, exact clocks": {
-			core.Timing{Lease: 30 * s, Cover: 15 * s, Retry: 7500 * ms},
+			core.Timing{Lease: 30 * s, Validity: 15 * s, Retry: 7500 * ms},
 			core.Timing{DrainLimit: 15 * s, StopLimit: 60 * s, CallTimeout: 3750 * ms, Patience: 2 * s, RankDelay: 25 * ms}, 0,
 		},
 		"a quick one, clocks off by a quarter": {
-			core.Timing{Lease: 2 * s, Cover: 200 * ms, Retry: 80 * ms},
+			core.Timing{Lease: 2 * s, Validity: 200 * ms, Retry: 80 * ms},
 			core.Timing{DrainLimit: 1000 * ms, StopLimit: 4 * s, CallTimeout: 60 * ms, Patience: 40 * ms, RankDelay: 20 * ms}, 0.25,
 		},
 		"a fraction of a millisecond is none": {
-			core.Timing{Lease: s, Cover: 251 * ms, Retry: 101 * ms},
+			core.Timing{Lease: s, Validity: 251 * ms, Retry: 101 * ms},
 			core.Timing{DrainLimit: 567 * ms, StopLimit: 2 * s, CallTimeout: 75 * ms, Patience: 50500 * time.Microsecond, RankDelay: 25 * ms}, 0.1,
 		},
 		"limits that are given": {
-			core.Timing{Lease: 30 * s, Cover: 15 * s, Retry: 7500 * ms, DrainLimit: 3 * s, StopLimit: 5 * s},
+			core.Timing{Lease: 30 * s, Validity: 15 * s, Retry: 7500 * ms, DrainLimit: 3 * s, StopLimit: 5 * s},
 			core.Timing{DrainLimit: 3 * s, StopLimit: 5 * s, CallTimeout: 3750 * ms, Patience: 2 * s, RankDelay: 25 * ms}, 0,
 		},
 	} {
 		want := x.want
-		want.Lease, want.Cover, want.Retry = x.timing.Lease, x.timing.Cover, x.timing.Retry
+		want.Lease, want.Validity, want.Retry = x.timing.Lease, x.timing.Validity, x.timing.Retry
 		if got := Timing(x.timing, x.drift); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}

@@ -11,11 +11,11 @@ func (w *world) ambush(c *call) {
 	}
 	leader, challenger := c.p.n, w.nodeOf(c.notes.Request.Identity)
 	switch {
-	case c.op == core.Ask:
+	case c.op == core.SendRequest:
 		leader, challenger = w.nodeOf(c.record.Holder), c.p.n
 	case c.op == core.HandOver:
 		challenger = w.nodeOf(c.record.Holder)
-	case c.op == core.Renew && c.notes.Request.Accepted && !c.base.Notes.Request.Accepted:
+	case c.op == core.Renew && c.notes.Request.Accepted && !c.base.Annotations.Request.Accepted:
 	default:
 		return
 	}
@@ -92,7 +92,7 @@ func (w *world) strayRequest() {
 		func() { r.Seconds, r.Accepted = 0, false },
 		func() { r.Key, r.Accepted = "nightly", false },
 	)
-	v.snap.Notes.Request = r
+	v.snap.Annotations.Request = r
 	w.tracef("a stray request: %+v", r)
 	w.store.foreignEdit(v, false)
 }

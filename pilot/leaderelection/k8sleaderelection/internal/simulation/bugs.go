@@ -79,17 +79,17 @@ func AllBugs() []Bug { return slices.Concat(termBugs, handoverBugs, coordinatedB
 // termBugs change how a term begins, continues and ends.
 var termBugs = []Bug{
 	{"validity-from-reply", "network", Cover, after(func(x *decision) {
-		if x.s.Cover == x.old.Cover || x.s.Cover == (core.Cover{}) {
+		if x.s.Validity == x.old.Validity || x.s.Validity == (core.Validity{}) {
 			return
 		}
-		if x.s.Cover = x.in.Now.Plus(x.c.Cover); x.a.Gate != (core.Cover{}) {
-			x.a.Gate = x.s.Cover
+		if x.s.Validity = x.in.Now.Plus(x.c.Validity); x.a.Gate != (core.Validity{}) {
+			x.a.Gate = x.s.Validity
 		}
 	})},
 	{"unknown-is-success", "network", Cover, before(func(x *decision) { acquireSucceeds(x, core.Unknown) })},
 	{"conflict-is-success", "network", Cover, before(func(x *decision) { acquireSucceeds(x, core.Conflict) })},
 	{"release-before-drain", "orderly", Release, before(func(x *decision) {
-		x.s.Alive = x.s.Alive && x.s.Phase != core.Draining
+		x.s.Running = x.s.Running && x.s.Phase != core.Draining
 	})},
 	{"half-lease", "network", OneAtATime, leaseShifted(func(x *decision) time.Duration { return x.c.Lease / 2 })},
 	{"lease-by-record-time", "network", OneAtATime, leaseShifted(func(x *decision) time.Duration {
@@ -110,7 +110,7 @@ var termBugs = []Bug{
 	})},
 	{"release-while-settling", "chaos", Release, before(func(x *decision) {
 		if x.in.Kind == core.Stop && x.s.Phase == core.Settling {
-			x.s.Phase, x.s.Marked, x.s.Alive = core.Draining, true, false
+			x.s.Phase, x.s.Marked, x.s.Running = core.Draining, true, false
 		}
 	})},
 	{"renewal-repeats-stamp", "pauses", StepDown, after(func(x *decision) {
@@ -122,18 +122,18 @@ var termBugs = []Bug{
 	{"own-name-without-marker", "chaos", OneAtATime, before(func(x *decision) {
 		for _, snap := range []*core.Snapshot{&x.s.Snap, &x.in.Snap} {
 			if snap.Record.Holder == x.c.Self && x.s.Phase == core.Following {
-				snap.Notes.Marker = core.Marker{Identity: x.c.Self, Transitions: snap.Record.Transitions}
+				snap.Annotations.Marker = core.Marker{Identity: x.c.Self, Transitions: snap.Record.Transitions}
 			}
 		}
 	})},
 	{"token-of-former-term", "network", Token, formerToken},
 	{"gate-reopens", "network", OneTerm, before(func(x *decision) {
-		if x.s.Phase == core.Draining && x.in.Kind == core.Replied && x.s.Drain.Lost == core.CoverLost {
+		if x.s.Phase == core.Draining && x.in.Kind == core.Replied && x.s.Drain.Lost == core.ValidityLost {
 			x.s.Drain.Lost = core.NotLost
 		}
 	})},
 	{"term-before-drained", "network", OneTerm, before(func(x *decision) {
-		x.s.Alive = x.s.Alive && (x.s.Phase != core.Draining || x.s.Drain.Lost == core.NotLost)
+		x.s.Running = x.s.Running && (x.s.Phase != core.Draining || x.s.Drain.Lost == core.NotLost)
 	})},
 	{"ignores-other-holder", "upgrade", HardStop, before(func(x *decision) {
 		if x.s.Phase == core.Leading && x.in.Kind == core.Seen && x.in.Snap.Record.Holder != x.c.Self {
@@ -142,15 +142,15 @@ var termBugs = []Bug{
 	})},
 	{"ignores-validity-end", "network", HardStop, around(func(x *decision) {
 		if x.s.Phase == core.Leading {
-			x.s.Cover = x.in.Now.Plus(time.Hour)
+			x.s.Validity = x.in.Now.Plus(time.Hour)
 		}
 	}, func(x *decision) {
 		long := x.in.Now.Plus(time.Hour)
-		if x.s.Cover == long {
-			x.s.Cover = x.old.Cover
+		if x.s.Validity == long {
+			x.s.Validity = x.old.Validity
 		}
 		if x.a.Gate == long {
-			x.a.Gate = x.old.Cover
+			x.a.Gate = x.old.Validity
 		}
 	})},
 	{"unguarded-write", "ranked", OwnLockOnly, after(writeUnguarded)},
@@ -163,7 +163,7 @@ var termBugs = []Bug{
 	{"always-polls", "orderly", Quiet, before(func(x *decision) { x.s.Watch = false })},
 	{"no-back-off", "network", Quiet, after(func(x *decision) {
 		if x.a.Op == core.NoOp && x.a.Why == core.Retrying {
-			x.s.Effort.Reads.Next, x.s.Effort.Writes.Next, x.s.Effort.Asks.Next = 0, 0, 0
+			x.s.Effort.Reads.Next, x.s.Effort.Writes.Next, x.s.Effort.Requests.Next = 0, 0, 0
 			x.again()
 		}
 	})},
@@ -195,7 +195,7 @@ func acquireSucceeds(x *decision, result core.Result) {
 	snap.Exists, snap.Content, snap.Version, snap.Record = true, core.Readable, flight.Base+1, flight.Record
 	snap.Sum++
 	if flight.Marker {
-		snap.Notes.Marker = core.Marker{Identity: x.c.Self, Transitions: flight.Record.Transitions}
+		snap.Annotations.Marker = core.Marker{Identity: x.c.Self, Transitions: flight.Record.Transitions}
 	}
 }
 
@@ -264,11 +264,11 @@ var coordinatedBugs = []Bug{
 			}
 		}
 	})},
-	{"term-not-counted", "coordinated", Count, before(func(x *decision) { x.in.Snap.Notes.Nominated.Uncounted = false })},
+	{"term-not-counted", "coordinated", Count, before(func(x *decision) { x.in.Snap.Annotations.Nominated.Uncounted = false })},
 	{"ignores-preference", "coordinated", Prompt, before(func(x *decision) { x.in.Snap.Preferred = "" })},
 	{"preference-over-hold", "coordinated-bad", Orders, before(func(x *decision) {
 		if x.in.Snap.Preferred != "" && x.in.Snap.Preferred != x.c.Self {
-			x.in.Snap.Notes.Hold = core.Hold{}
+			x.in.Snap.Annotations.Hold = core.Hold{}
 		}
 	})},
 	{"waits-for-absent-coordinator", "coordinator-gone", Prompt, before(func(x *decision) {
@@ -298,10 +298,10 @@ var effortBugs = []Bug{
 		}
 	})},
 	{"conflicts-without-pause", "one-sided", Effort, before(func(x *decision) {
-		x.s.Effort.Writes.Conflicts, x.s.Effort.Asks.Conflicts = 0, 0
+		x.s.Effort.Writes.Conflicts, x.s.Effort.Requests.Conflicts = 0, 0
 	})},
 	{"denial-is-conflict", "one-sided", Effort, before(func(x *decision) {
-		x.s.Effort.Writes.Base, x.s.Effort.Asks.Base = 0, 0
+		x.s.Effort.Writes.Base, x.s.Effort.Requests.Base = 0, 0
 	})},
 	{"unbounded-retry-after", "refused", Prompt, after(func(x *decision) {
 		if x.in.Kind == core.Replied && x.in.Result == core.Refused && x.old.Flight.Op > core.Read && x.in.RetryAfter > 0 {
@@ -332,11 +332,11 @@ var effortBugs = []Bug{
 	})},
 	{"late-events-delay-poll", "lagging", Changes, around(func(x *decision) {
 		if x.in.Kind == core.Seen {
-			x.s.Asking.AnsweredAt = x.in.Now.Mono.After(x.c.Retry / 2)
+			x.s.Requesting.AnsweredAt = x.in.Now.Mono.After(x.c.Retry / 2)
 		}
 	}, func(x *decision) {
 		if x.s.Snap.Record.Holder != x.old.Snap.Record.Holder {
-			x.s.Asking.NotBefore, x.s.Asking.Count = 0, 0
+			x.s.Requesting.NotBefore, x.s.Requesting.Count = 0, 0
 		}
 	})},
 	{"no-sync-wait", "upgrade", NoFlapping, before(func(x *decision) { x.c.SyncWait = 0 })},

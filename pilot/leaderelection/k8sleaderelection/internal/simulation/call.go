@@ -13,8 +13,8 @@ type call struct {
 	op        core.Op
 	base      core.Snapshot
 	record    core.Record
-	notes     core.Notes
-	sent      core.Moment
+	notes     core.Annotations
+	sent      core.ClockReading
 	sentAt    Time
 	foreign   uint64        // what the write carries of others' metadata
 	after     time.Duration // a refusal's Retry-After
@@ -50,7 +50,7 @@ func (p *process) down() bool { return p.w.now < p.w.apiDown || p.w.now < p.n.ap
 // send starts the call. Whatever becomes of it, it is answered exactly once.
 func (p *process) send(a core.Action) {
 	w := p.w
-	c := &call{p: p, op: a.Op, base: a.Base, record: a.Record, notes: a.Notes, sent: p.now(), sentAt: w.now, decidedOn: p.base.snap.Version}
+	c := &call{p: p, op: a.Op, base: a.Base, record: a.Record, notes: a.Annotations, sent: p.now(), sentAt: w.now, decidedOn: p.base.snap.Version}
 	p.call = c
 	w.checks.send(p, c)
 	deadline := p.n.clocks.when(c.sent.Mono.After(p.cfg.CallTimeout))

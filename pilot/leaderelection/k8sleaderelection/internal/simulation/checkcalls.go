@@ -64,7 +64,7 @@ func (w *world) checkGuard(c *call, now view, unguarded bool) {
 
 // checkRelease: a release says that nobody acts, so nobody may.
 func (w *world) checkRelease(c *call, now view) {
-	unasked := (now.released || now.term != nil && now.term.named) && now.snap.Notes.Nominated.Identity == c.p.id && now.snap.Record.Holder == c.p.id
+	unasked := (now.released || now.term != nil && now.term.named) && now.snap.Annotations.Nominated.Identity == c.p.id && now.snap.Record.Holder == c.p.id
 	// A dead process of its name can have written, late, what looks like its own.
 	late := now.term != nil && now.term.id == c.p.id && c.p.stamped(now.snap.Record)
 	if !unasked && !late && (now.term == nil || now.term.p != c.p) {
@@ -209,7 +209,7 @@ func (w *world) checkWish(leader *node) {
 // held reports whether an operator's hold may still stand on the present holder.
 func (w *world) held() bool {
 	s := w.store.now.snap
-	return s.Notes.Hold.Holder != "" && s.Notes.Hold.Holder == s.Record.Holder && s.Notes.Hold.Transitions == s.Record.Transitions
+	return s.Annotations.Hold.Holder != "" && s.Annotations.Hold.Holder == s.Record.Holder && s.Annotations.Hold.Transitions == s.Record.Transitions
 }
 
 // checkEnd looks at what was sent in the rest of the calm.

@@ -80,7 +80,7 @@ func (p *process) learns(in core.Input, v view) {
 func (p *process) meets(v view) {
 	old := p.base.snap
 	now := v.snap
-	same := old.Exists == now.Exists && old.UID == now.UID && old.Content == now.Content && old.Notes == now.Notes && old.Preferred == now.Preferred &&
+	same := old.Exists == now.Exists && old.UID == now.UID && old.Content == now.Content && old.Annotations == now.Annotations && old.Preferred == now.Preferred &&
 		old.Record.Holder == now.Record.Holder && old.Record.Transitions == now.Record.Transitions && p.base.foreign == v.foreign
 	if !same {
 		p.cause(4, 2)
@@ -106,7 +106,7 @@ func (c *checks) says(p *process, before core.Phase) {
 	if p.s.Phase != before {
 		lines++
 	}
-	for kind, e := range [...]core.Effort{reads: p.s.Effort.Reads, writes: p.s.Effort.Writes, requests: p.s.Effort.Asks} {
+	for kind, e := range [...]core.Effort{reads: p.s.Effort.Reads, writes: p.s.Effort.Writes, requests: p.s.Effort.Requests} {
 		if failing := e.Fails > 0; failing != p.failing[kind] {
 			p.failing[kind] = failing
 			lines++
@@ -173,7 +173,7 @@ func (w *world) checkCount(c *call, now view) {
 	}
 	step := c.record.Transitions - old.Record.Transitions
 	counts := c.op == core.Acquire || c.op == core.HandOver
-	if c.op == core.Acquire && isNominated(old) && old.Notes.Nominated.Uncounted && step == 0 && old.Record.Transitions < 1<<31-1 {
+	if c.op == core.Acquire && isNominated(old) && old.Annotations.Nominated.Uncounted && step == 0 && old.Record.Transitions < 1<<31-1 {
 		w.violate(Count, "%v begins a term that nobody counts: a coordinator did not", c.p)
 	}
 	if step != 0 && !(counts && step == 1 && old.Record.Transitions < 1<<31-1) {

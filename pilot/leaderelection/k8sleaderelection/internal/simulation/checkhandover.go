@@ -12,11 +12,11 @@ func (c *checks) write(p *process, call *call) {
 	if call.base.Version == unguardedVersion {
 		return
 	}
-	if h := call.notes.Hold; call.op != core.HandOver && h != (core.Hold{}) && h != p.seen.snap.Notes.Hold {
+	if h := call.notes.Hold; call.op != core.HandOver && h != (core.Hold{}) && h != p.seen.snap.Annotations.Hold {
 		c.w.violate(Orders, "%v writes a hold that no operator gave: %+v", p, h)
 	}
 	switch call.op {
-	case core.Ask:
+	case core.SendRequest:
 		c.asks(p, call)
 	case core.Acquire:
 		c.acquires(p, call)
@@ -28,10 +28,10 @@ func (c *checks) write(p *process, call *call) {
 		c.handsOver(p, call)
 	case core.Release:
 		// Once it has let the term lapse, nobody waits for its word any more.
-		if r := p.seen.snap.Notes.Request; addressed(p.seen.snap) && r.Accepted && r.Identity != "" && p.s.Term != (core.Term{}) {
+		if r := p.seen.snap.Annotations.Request; addressed(p.seen.snap) && r.Accepted && r.Identity != "" && p.s.Term != (core.Term{}) {
 			c.w.violate(Handover, "%v releases the lock that it has promised to %q", p, r.Identity)
 		}
-		if call.notes != (core.Notes{}) {
+		if call.notes != (core.Annotations{}) {
 			c.w.violate(Handover, "%v's release leaves %+v behind", p, call.notes)
 		}
 	case core.NoOp, core.Read:
@@ -41,7 +41,7 @@ func (c *checks) write(p *process, call *call) {
 // asks: rule 1.
 func (c *checks) asks(p *process, call *call) {
 	w, s, now, r := c.w, p.seen.snap, p.now().Mono, call.notes.Request
-	m := s.Notes.Marker
+	m := s.Annotations.Marker
 	if p.cfg.Coordinated && !p.seen.alone(p) {
 		w.violate(Coordination, "%v asks %s, and is to wait until it is named", p, shown(s))
 	}
@@ -61,7 +61,7 @@ func (c *checks) asks(p *process, call *call) {
 	case p.seen.paused(now):
 		w.violate(Orders, "%v asks although an operator holds %s", p, shown(s))
 	}
-	other := s.Notes.Request
+	other := s.Annotations.Request
 	if p.seen.stands(now) && (other.Identity == p.id || other.Reason == core.ForOperator || !core.Outranks(p.key, other.Key, p.seen.defaultRevision)) {
 		w.violate(Handover, "%v asks although a request of %q stands", p, other.Identity)
 	}
@@ -72,11 +72,11 @@ func (c *checks) asks(p *process, call *call) {
 // one of another term.
 func (c *checks) accepts(p *process, call *call) {
 	r := call.notes.Request
-	if !r.Accepted || call.base.Notes.Request.Accepted {
+	if !r.Accepted || call.base.Annotations.Request.Accepted {
 		return
 	}
 	w, now := c.w, p.now().Mono
-	r = p.seen.snap.Notes.Request
+	r = p.seen.snap.Annotations.Request
 	switch {
 	case !addressed(p.seen.snap) || r.Holder != p.id || r.Transitions != call.record.Transitions:
 		w.violate(Handover, "%v accepts a request to %s in term %d", p, r.Holder, r.Transitions)
@@ -92,7 +92,7 @@ func (c *checks) accepts(p *process, call *call) {
 
 // handsOver: rule 3.
 func (c *checks) handsOver(p *process, call *call) {
-	w, r := c.w, p.seen.snap.Notes.Request
+	w, r := c.w, p.seen.snap.Annotations.Request
 	if preferred := p.seen.snap.Preferred; p.cfg.Coordinated && preferred != "" && preferred != p.id && !p.seen.paused(p.now().Mono) && !p.promised() {
 		r = core.Request{Identity: preferred}
 	} else if !p.seen.stands(p.now().Mono) || r.Identity == "" {
@@ -107,7 +107,7 @@ func (c *checks) handsOver(p *process, call *call) {
 
 // promised reports whether a request stands that goes before a coordinator's preference.
 func (p *process) promised() bool {
-	r := p.seen.snap.Notes.Request
+	r := p.seen.snap.Annotations.Request
 	return p.seen.stands(p.now().Mono) && r.Identity != "" && (r.Accepted || r.Reason == core.ForOperator || p.seen.unfit ||
 		p.seen.alone(p) && core.Outranks(r.Key, p.key, p.seen.defaultRevision))
 }
@@ -131,7 +131,7 @@ func (c *checks) acquires(p *process, call *call) {
 		w.violate(Fitness, "%v campaigns, and is unfit", p)
 	case nominated && holder == p.id:
 		// It cannot give back what somebody of earlier may still act under: it settles.
-		if h := s.Notes.Hold; !p.cfg.Coordinated && !p.seen.asked && h.Holder != p.id && names(call.notes.Marker, call.record) {
+		if h := s.Annotations.Hold; !p.cfg.Coordinated && !p.seen.asked && h.Holder != p.id && names(call.notes.Marker, call.record) {
 			w.violate(Handover, "%v takes a lock that it never asked for", p)
 		}
 	case !p.cfg.Coordinated && holder == "" && s.Exists && s.Strategy && s.Preferred != "" && s.Preferred != p.id && seen < p.cfg.Lease:
@@ -163,7 +163,7 @@ func (p *process) waitsFor(s core.Snapshot) time.Duration { return max(p.cfg.Lea
 
 // preempts: p overwrites a holder whose lease has not run out.
 func (c *checks) preempts(p *process, s core.Snapshot, now core.Instant) {
-	w, m := c.w, s.Notes.Marker
+	w, m := c.w, s.Annotations.Marker
 	switch {
 	case p.cfg.External:
 		if p.seen.ousted && s.Record.Key == p.key && p.seen.oustedKey == p.key {
@@ -194,7 +194,7 @@ func (p *process) mayBeFirst() bool {
 // marks: one's own marker says that one may act; while settling, that of whoever is
 // waited for stays.
 func (c *checks) marks(p *process, call *call) {
-	m, left := call.notes.Marker, call.base.Notes.Marker
+	m, left := call.notes.Marker, call.base.Annotations.Marker
 	if names(m, call.record) {
 		if s, wait := p.mustWait(p.now().Mono); wait > 0 && !p.alive {
 			c.w.violate(Settling, "%v writes its marker %v before the lease of %q has run out", p, wait, s.term.id)

@@ -24,7 +24,7 @@ func (p *process) mayAct() bool {
 	if p.ended {
 		return false
 	}
-	return p.gate != (core.Cover{}) && p.n.clocks.left(p.gate, p.w.now) > 0 || p.alive && !p.starved()
+	return p.gate != (core.Validity{}) && p.n.clocks.left(p.gate, p.w.now) > 0 || p.alive && !p.starved()
 }
 
 // starved reports whether the promise no longer covers p's functions: it was paused,
@@ -88,27 +88,27 @@ func (c *checks) token(p *process) {
 
 // gate is called before p's gate is set.
 func (c *checks) gate(p *process, a core.Action) {
-	none := core.Cover{}
+	none := core.Validity{}
 	if a.Gate == none {
 		return
 	}
-	starts := a.Work && !p.work
+	starts := a.Run && !p.work
 	if p.gate == none && !starts {
 		c.w.violate(OneTerm, "%v opens its gate again without a new term", p)
 	}
-	allowed := p.ackedSent.Plus(p.cfg.Cover)
+	allowed := p.ackedSent.Plus(p.cfg.Validity)
 	if !p.anyAck || a.Gate.Mono > allowed.Mono || a.Gate.Boot > allowed.Boot || a.Gate.Wall > allowed.Wall {
 		c.w.violate(Cover, "%v may act %v longer than from the sending of its newest acknowledged write", p, allowed.Mono.Until(a.Gate.Mono))
 	}
 	p.lastGate = a.Gate
-	if a.Work {
+	if a.Run {
 		c.watchCover(p, a.Gate)
 	}
 }
 
 // watchCover looks, a little after the cover has ended, whether the functions were
 // told so.
-func (c *checks) watchCover(p *process, gate core.Cover) {
+func (c *checks) watchCover(p *process, gate core.Validity) {
 	const grace = 150 * time.Millisecond
 	if p.watched == gate {
 		return
@@ -126,15 +126,15 @@ func (c *checks) action(p *process, in core.Input, v view, a core.Action) {
 	w := c.w
 	// An event of a restored store, with a smaller version, is taken for an old one.
 	shown := in.Kind == core.Seen && in.Snap.Version >= p.s.Snap.Version || in.Kind == core.Replied && in.Result == core.OK
-	if shown && p.fresh && a.Work && v.snap.Exists && v.snap.Content == core.Readable &&
+	if shown && p.fresh && a.Run && v.snap.Exists && v.snap.Content == core.Readable &&
 		v.snap.Record.Holder != "" && v.snap.Record.Holder != p.id {
 		w.violate(HardStop, "%v goes on although it has seen %q in the record", p, v.snap.Record.Holder)
 	}
-	if shown && p.fresh && a.Work && v.term != nil && v.term.id == p.id && v.term.p != p && v.snap.Record.Holder == p.id &&
+	if shown && p.fresh && a.Run && v.term != nil && v.term.id == p.id && v.term.p != p && v.snap.Record.Holder == p.id &&
 		!p.stamped(v.snap.Record) {
 		w.violate(HardStop, "%v goes on although it has seen that another process writes in its name", p)
 	}
-	if p.work && !a.Work && !p.stopAsked {
+	if p.work && !a.Run && !p.stopAsked {
 		c.lost(p)
 	}
 	if p.turnsAt.add(200*time.Millisecond) < w.now {
@@ -152,7 +152,7 @@ func (c *checks) lost(p *process) {
 	if p.acting == nil || p.acting.disturbed {
 		return
 	}
-	if p.s.Drain.Kind.HandsOver() && addressed(p.base.snap) && p.base.snap.Notes.Request.Accepted {
+	if p.s.Drain.Kind.HandsOver() && addressed(p.base.snap) && p.base.snap.Annotations.Request.Accepted {
 		return // it was asked, and said yes: see accepts
 	}
 	gives := p.s.Why == core.HandingOver || p.s.Why == core.Yielding
@@ -165,7 +165,7 @@ func (c *checks) lost(p *process) {
 	now := p.n.clocks.moment(w.now)
 	// A clock that was set back and ahead again can have ended the newer cover, and not the older one. That which ends
 	// first counts: it could be a machine that has slept.
-	if left := min(p.gate.Left(now), p.ackedSent.Plus(p.cfg.Cover).Left(now)); left > 0 {
+	if left := min(p.gate.Left(now), p.ackedSent.Plus(p.cfg.Validity).Left(now)); left > 0 {
 		w.violate(StepDown, "%v gives up (%s) %v before its cover ends; nobody has touched its record", p, p.s.Why, left)
 		return
 	}

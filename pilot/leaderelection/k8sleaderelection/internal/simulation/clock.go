@@ -45,8 +45,8 @@ func (c *clocks) wall(t Time) int64 {
 	return c.wallZero + int64(t)
 }
 
-func (c *clocks) moment(t Time) core.Moment {
-	m := core.Moment{Mono: c.mono(t), Wall: c.wall(t)}
+func (c *clocks) moment(t Time) core.ClockReading {
+	m := core.ClockReading{Mono: c.mono(t), Wall: c.wall(t)}
 	if c.hasBoot {
 		m.Boot = c.bootZero + c.ran(t)
 	}
@@ -82,7 +82,7 @@ func (c *clocks) thawWall(now Time, right bool) {
 
 // left is how long a gate that the cover ends may let writes pass. The wall clock is
 // asked only where there is no boot clock: elsewhere somebody could set it back.
-func (c *clocks) left(cover core.Cover, now Time) time.Duration {
+func (c *clocks) left(cover core.Validity, now Time) time.Duration {
 	m := c.moment(now)
 	if c.hasBoot {
 		m.Wall, cover.Wall = 0, int64(time.Hour)

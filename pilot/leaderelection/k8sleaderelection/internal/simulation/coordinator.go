@@ -161,7 +161,7 @@ func (c *coordinator) look() {
 		s.Content, s.Preferred = core.Readable, ""
 		s.Record.Holder, s.Record.Lease, s.Record.Renewed = best, electionDuration, w.stampOf(c)
 		s.Record.Acquired = s.Record.Renewed
-		s.Notes.Nominated = core.Nomination{Identity: best, Transitions: s.Record.Transitions, Uncounted: true}
+		s.Annotations.Nominated = core.Nomination{Identity: best, Transitions: s.Record.Transitions, Uncounted: true}
 		c.named = best
 	case s.Preferred != "" && (s.Record.Holder == best || w.now > c.since.add(electionDuration)):
 		s.Preferred = "" // it does not come
@@ -247,7 +247,7 @@ func (n *node) coordinated() bool { return n.w.mode.Coordinated && !n.loner }
 
 // isNominated reports whether the holder was written in by somebody else and has not written itself.
 func isNominated(s core.Snapshot) bool {
-	n := s.Notes.Nominated
+	n := s.Annotations.Nominated
 	return s.Exists && s.Content == core.Readable && s.Record.Holder != "" && n.Identity == s.Record.Holder &&
 		n.Transitions == s.Record.Transitions && s.Record.Renewed == s.Record.Acquired
 }

@@ -271,7 +271,7 @@ func (w *world) removeRecord() {
 	v := w.store.now
 	v.snap.Content, v.snap.Record = core.Missing, core.Record{}
 	if w.rng.IntN(2) == 0 {
-		v.snap.Notes = core.Notes{}
+		v.snap.Annotations = core.Annotations{}
 	}
 	w.byHand(v)
 }
@@ -315,7 +315,7 @@ func (w *world) byHand(v view) {
 	if t := w.store.now.term; t != nil && t.q != nil {
 		t.wiped = true // as its own release would have
 	}
-	if marked := v.snap.Notes.Marker != (core.Marker{}); marked {
+	if marked := v.snap.Annotations.Marker != (core.Marker{}); marked {
 		v.term = &term{history: v.history}
 		w.store.foreignEdit(v, false)
 		return

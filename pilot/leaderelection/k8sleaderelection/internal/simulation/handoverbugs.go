@@ -9,61 +9,61 @@ import (
 // handoverBugs break the rules of handovers, holds and rank.
 var handoverBugs = []Bug{
 	{"hand-over-before-drain", "handover", Release, before(func(x *decision) {
-		x.s.Alive = x.s.Alive && (x.s.Phase != core.Draining || !x.s.Drain.Kind.HandsOver())
+		x.s.Running = x.s.Running && (x.s.Phase != core.Draining || !x.s.Drain.Kind.HandsOver())
 	})},
 	{"leads-on-nomination", "handover", Cover, before(leadOnNomination)},
 	{"request-to-other-term", "handover-bad", Handover, before(func(x *decision) {
-		if r := &x.in.Snap.Notes.Request; r.Identity != "" && holds(x) {
+		if r := &x.in.Snap.Annotations.Request; r.Identity != "" && holds(x) {
 			r.Holder, r.Transitions = x.c.Self, x.in.Snap.Record.Transitions
 		}
 	})},
 	{"any-marker-counts", "mixed", Handover, before(func(x *decision) {
-		if m := &x.in.Snap.Notes.Marker; m.Identity != "" && x.in.Snap.Record.Holder != "" {
+		if m := &x.in.Snap.Annotations.Marker; m.Identity != "" && x.in.Snap.Record.Holder != "" {
 			m.Identity, m.Transitions = x.in.Snap.Record.Holder, x.in.Snap.Record.Transitions
 		}
 	})},
 	{"former-marker-ignored", "mixed", OneAtATime, before(func(x *decision) {
-		if n := &x.in.Snap.Notes; !names(n.Marker, x.in.Snap.Record) {
+		if n := &x.in.Snap.Annotations; !names(n.Marker, x.in.Snap.Record) {
 			n.Marker = core.Marker{}
 		}
 	})},
 	{"lost-term-resumed", "chaos", Token, lostTermResumed},
 	{"drains-before-accepting", "handover", StepDown, before(func(x *decision) {
-		if r := &x.in.Snap.Notes.Request; x.in.Kind == core.Seen && core.Outranks(r.Key, x.c.Key, x.s.Default) {
+		if r := &x.in.Snap.Annotations.Request; x.in.Kind == core.Seen && core.Outranks(r.Key, x.c.Key, x.s.Default) {
 			r.Accepted = true
 		}
 	})},
 	{"leads-after-unknown-handover", "handover-bad", Token, before(func(x *decision) {
 		unknown := x.in.Kind == core.Replied && x.in.Result == core.Unknown
-		if unknown && x.s.Phase == core.Releasing && x.s.Flight.Op == core.HandOver && x.s.Cover.Left(x.in.Now) > 0 {
-			x.s.Phase, x.s.Drain.Kind, x.s.Snap.Notes.Request = core.Leading, 0, core.Request{}
+		if unknown && x.s.Phase == core.Releasing && x.s.Flight.Op == core.HandOver && x.s.Validity.Left(x.in.Now) > 0 {
+			x.s.Phase, x.s.Drain.Kind, x.s.Snap.Annotations.Request = core.Leading, 0, core.Request{}
 		}
 	})},
-	{"preempts-despite-handover", "handover", Handover, before(func(x *decision) { x.in.Snap.Notes.Marker.Handover = false })},
+	{"preempts-despite-handover", "handover", Handover, before(func(x *decision) { x.in.Snap.Annotations.Marker.Handover = false })},
 	{"acquires-from-nominee", "handover", Handover, before(func(x *decision) {
-		if n := x.s.Snap.Notes.Nominated.Identity; n != "" && n != x.c.Self && n == x.s.Snap.Record.Holder {
+		if n := x.s.Snap.Annotations.Nominated.Identity; n != "" && n != x.c.Self && n == x.s.Snap.Record.Holder {
 			x.s.Since.Record = min(x.s.Since.Record, x.in.Now.Mono-core.Instant(x.c.Retry))
 		}
 	})},
-	{"accepts-any-nomination", "handover", Handover, before(func(x *decision) { x.s.Asking.Wanted = true })},
+	{"accepts-any-nomination", "handover", Handover, before(func(x *decision) { x.s.Requesting.Wanted = true })},
 	{"overwrites-request", "handover", Handover, before(func(x *decision) {
 		if !holds(x) {
-			x.in.Snap.Notes.Request = core.Request{}
+			x.in.Snap.Annotations.Request = core.Request{}
 		}
 	})},
 	{"accepts-any-rank", "handover-bad", Handover, before(func(x *decision) {
-		if holds(x) && x.in.Snap.Notes.Request.Identity != "" {
-			x.in.Snap.Notes.Request.Key = x.s.Default.Revision
+		if holds(x) && x.in.Snap.Annotations.Request.Identity != "" {
+			x.in.Snap.Annotations.Request.Key = x.s.Default.Revision
 		}
 	})},
 	{"accepts-expired-request", "handover-bad", Handover, before(func(x *decision) {
-		if r := &x.in.Snap.Notes.Request; holds(x) && r.Identity != "" {
+		if r := &x.in.Snap.Annotations.Request; holds(x) && r.Identity != "" {
 			r.Seconds = 3600
 		}
 	})},
 	{"releases-after-accepting", "handover", Handover, before(func(x *decision) {
 		if x.s.Phase == core.Draining && x.in.Kind == core.Drained {
-			x.s.Snap.Notes.Request = core.Request{}
+			x.s.Snap.Annotations.Request = core.Request{}
 		}
 	})},
 	{"hands-over-own-key", "handover", Handover, after(func(x *decision) {
@@ -73,44 +73,44 @@ var handoverBugs = []Bug{
 	})},
 	{"release-keeps-marker", "handover", Handover, after(func(x *decision) {
 		if x.a.Op == core.Release {
-			x.a.Notes.Marker = x.a.Base.Notes.Marker
+			x.a.Annotations.Marker = x.a.Base.Annotations.Marker
 		}
 	})},
 	{"marker-while-settling", "upgrade", Settling, after(func(x *decision) {
 		if x.s.Phase == core.Settling && x.a.Op == core.Renew {
-			x.a.Notes.Marker = core.Marker{Identity: x.c.Self, Transitions: x.a.Record.Transitions, Handover: true}
+			x.a.Annotations.Marker = core.Marker{Identity: x.c.Self, Transitions: x.a.Record.Transitions, Handover: true}
 		}
 	})},
 	{"settling-removes-marker", "mixed", Settling, after(func(x *decision) {
-		if x.a.Op == core.Acquire && x.a.Notes.Marker.Identity != x.c.Self {
-			x.a.Notes.Marker = core.Marker{}
+		if x.a.Op == core.Acquire && x.a.Annotations.Marker.Identity != x.c.Self {
+			x.a.Annotations.Marker = core.Marker{}
 		}
 	})},
 	{"never-accepts", "handover", Prompt, before(func(x *decision) {
 		if holds(x) {
-			x.in.Snap.Notes.Request = core.Request{}
+			x.in.Snap.Annotations.Request = core.Request{}
 		}
 	})},
-	{"requests-without-end", "namesake", Prompt, before(func(x *decision) { x.s.Asking.Ignored = 0 })},
+	{"requests-without-end", "namesake", Prompt, before(func(x *decision) { x.s.Requesting.Ignored = 0 })},
 	{"no-answer-while-draining", "handover", Handover, before(func(x *decision) {
 		if x.s.Phase == core.Draining && !x.s.Drain.Kind.HandsOver() {
 			x.s.Since.Request = x.in.Now.Mono - core.Instant(time.Hour)
 		}
 	})},
 	{"nomination-needs-poll", "handover", Prompt, before(func(x *decision) {
-		if x.in.Kind == core.Seen && x.in.Snap.Notes.Nominated.Identity == x.c.Self {
+		if x.in.Kind == core.Seen && x.in.Snap.Annotations.Nominated.Identity == x.c.Self {
 			x.ignoreInput()
 		}
 	})},
 	{"no-rank-delay", "upgrade", NoFlapping, before(func(x *decision) { x.c.RankDelay = 0 })},
-	{"hold-ignored", "operator", Orders, before(func(x *decision) { x.in.Snap.Notes.Hold.Seconds = 0 })},
+	{"hold-ignored", "operator", Orders, before(func(x *decision) { x.in.Snap.Annotations.Hold.Seconds = 0 })},
 	{"hold-of-other-term", "operator", Orders, before(func(x *decision) {
-		if h, r := &x.in.Snap.Notes.Hold, x.in.Snap.Record; h.Holder != "" {
+		if h, r := &x.in.Snap.Annotations.Hold, x.in.Snap.Record; h.Holder != "" {
 			h.Holder, h.Transitions, h.Seconds = r.Holder, r.Transitions, 3600
 		}
 	})},
 	{"operator-refused", "operator", Orders, before(func(x *decision) {
-		if r := &x.in.Snap.Notes.Request; holds(x) && r.Reason == core.ForOperator {
+		if r := &x.in.Snap.Annotations.Request; holds(x) && r.Reason == core.ForOperator {
 			r.Reason = core.ForDefaultRevision
 		}
 	})},
@@ -144,12 +144,12 @@ func holds(x *decision) bool { return x.in.Snap.Record.Holder == x.c.Self }
 
 // leadOnNomination treats a nomination as the acknowledgement of an own write.
 func leadOnNomination(x *decision) {
-	nominated := x.in.Snap.Notes.Nominated.Identity == x.c.Self && holds(x)
+	nominated := x.in.Snap.Annotations.Nominated.Identity == x.c.Self && holds(x)
 	if x.in.Kind != core.Seen || !nominated || x.s.Phase != core.Following || x.s.Flight.Op != core.NoOp {
 		return
 	}
 	x.s.Flight = core.Call{Op: core.Acquire, Sent: x.in.Now, Learned: x.s.Learned, Record: x.in.Snap.Record, Marker: true}
-	x.s.Own.Stamps[0], x.in.Snap.Notes.Nominated = x.in.Snap.Record.Renewed, core.Nomination{}
+	x.s.Own.Stamps[0], x.in.Snap.Annotations.Nominated = x.in.Snap.Record.Renewed, core.Nomination{}
 	x.s.Earlier.SettleAt = core.Never // the previous leader has drained
 	x.in.Kind, x.in.Result = core.Replied, core.OK
 }
@@ -162,7 +162,7 @@ func lostTermResumed() stepper {
 		shown := in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK
 		if shown && s.Phase == core.Following && lost.Term != (core.Term{}) && in.Snap.UID == lost.Term.UID &&
 			r.Holder == c.Self && r.Transitions == lost.Term.Transitions && s.Flight.Op <= core.Read {
-			lost.Flight, lost.Cover = s.Flight, in.Now.Plus(c.Cover)
+			lost.Flight, lost.Validity = s.Flight, in.Now.Plus(c.Validity)
 			s, lost = lost, core.State{}
 		}
 		before := s

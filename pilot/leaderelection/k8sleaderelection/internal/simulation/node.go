@@ -11,16 +11,16 @@ import (
 
 // node is one machine with room for one process: a pod's place.
 type node struct {
-	w       *world
-	name    string
-	key     string
-	clocks  clocks
-	apiDown Time // the node does not reach the store before
-	p       *process
-	kind    *peerKind // nil: its processes are ours
-	q       *peer
-	retired bool // nothing starts here any more
-	loner   bool // its processes do not wait to be named, where others do
+	w         *world
+	name      string
+	key       string
+	clocks    clocks
+	apiDown   Time // the node does not reach the store before
+	p         *process
+	kind      *peerKind // nil: its processes are ours
+	q         *peer
+	retired   bool // nothing starts here any more
+	loner     bool // its processes do not wait to be named, where others do
 	duplicate bool // its processes have the name of those of another node
 	// drainsFor is how long the next drain takes that keeps the lease; 0: as they do.
 	drainsFor time.Duration
@@ -202,7 +202,7 @@ func (n *node) config() core.Config {
 	t := n.w.timing
 	c := core.Config{
 		Self: n.name, Key: n.key, Ranked: n.w.mode.Ranked, Release: true,
-		Timing: derive.Timing(core.Timing{Lease: t.lease, Cover: t.cover, Retry: t.retry, SyncWait: n.w.syncWait}, delta),
+		Timing: derive.Timing(core.Timing{Lease: t.lease, Validity: t.cover, Retry: t.retry, SyncWait: n.w.syncWait}, delta),
 	}
 	c.External, c.OneCycle = n.w.mode.External, n.w.mode.OneCycle
 	c.Coordinated = n.coordinated()
@@ -230,7 +230,7 @@ func (n *node) kill(why string) {
 	}
 	n.w.tracef("%s ends: %s", p, why)
 	n.w.happened(1)
-	p.ended, p.work, p.alive, p.gate = true, false, false, core.Cover{}
+	p.ended, p.work, p.alive, p.gate = true, false, false, core.Validity{}
 	n.w.checks.busyAt = n.w.now
 	n.p, n.held = nil, nil
 	n.w.checks.leaderChanged()

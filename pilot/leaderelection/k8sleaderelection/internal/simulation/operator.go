@@ -27,7 +27,7 @@ func (w *world) operate() {
 // order asks the leader to hand over, or to step down.
 func (w *world) order(v view, to string) {
 	s := v.snap
-	if !names(s.Notes.Marker, s.Record) || to == s.Record.Holder || addressed(s) && s.Notes.Request.Accepted {
+	if !names(s.Annotations.Marker, s.Record) || to == s.Record.Holder || addressed(s) && s.Annotations.Request.Accepted {
 		return // it would not be obeyed, so nobody is made to believe it was
 	}
 	r := core.Request{
@@ -37,7 +37,7 @@ func (w *world) order(v view, to string) {
 	if n := w.nodeOf(to); n != nil {
 		r.Key = n.key
 	}
-	v.snap.Notes.Request = r
+	v.snap.Annotations.Request = r
 	w.tracef("an operator orders: from %s in term %d to %q", r.Holder, r.Transitions, to)
 	v = w.store.foreignEdit(v, false)
 	if w.mode.Net == 0 && w.mode.Ambush == 0 {
@@ -48,17 +48,17 @@ func (w *world) order(v view, to string) {
 // hold keeps the holder where it is, if the term is the present one.
 func (w *world) hold(v view, holder string, transitions int) {
 	v.snap = withoutOld(v.snap)
-	v.snap.Notes.Hold = core.Hold{
+	v.snap.Annotations.Hold = core.Hold{
 		Holder: holder, Transitions: transitions, Seconds: w.seconds(w.timing.lease), Requester: "operator", Reason: core.HoldForPause,
 	}
-	w.tracef("an operator holds %s in term %d for %ds", holder, transitions, v.snap.Notes.Hold.Seconds)
+	w.tracef("an operator holds %s in term %d for %ds", holder, transitions, v.snap.Annotations.Hold.Seconds)
 	w.store.foreignEdit(v, false)
 }
 
 func (w *world) resumeRank() {
 	if v := w.store.now; w.held() {
 		v.snap = withoutOld(v.snap)
-		v.snap.Notes.Hold = core.Hold{}
+		v.snap.Annotations.Hold = core.Hold{}
 		w.tracef("an operator lets rank count again")
 		w.store.foreignEdit(v, false)
 	}
@@ -76,8 +76,8 @@ func (w *world) checkObeyed(ordered view) {
 	}
 	w.after(w.timing.retry, func() {
 		if s := w.store.now.snap; !p.ended && p.n.attends() && s.Exists && s.UID == ordered.snap.UID && s.Record == ordered.snap.Record &&
-			s.Notes.Request == ordered.snap.Notes.Request {
-			w.violate(Orders, "%v has not obeyed %+v within a RetryPeriod", p, s.Notes.Request)
+			s.Annotations.Request == ordered.snap.Annotations.Request {
+			w.violate(Orders, "%v has not obeyed %+v within a RetryPeriod", p, s.Annotations.Request)
 		}
 	})
 }
@@ -106,8 +106,8 @@ func (w *world) fitness(p *process, unfit bool) {
 // withoutOld removes a nomination that does not count any more, as the operator's tool does
 // before it replaces the hold that tells so.
 func withoutOld(s core.Snapshot) core.Snapshot {
-	if s.Notes.Nominated.Transitions != s.Record.Transitions || s.Record.Renewed != s.Record.Acquired {
-		s.Notes.Nominated = core.Nomination{}
+	if s.Annotations.Nominated.Transitions != s.Record.Transitions || s.Record.Renewed != s.Record.Acquired {
+		s.Annotations.Nominated = core.Nomination{}
 	}
 	return s
 }

@@ -186,7 +186,7 @@ func (s *store) peerWrite(q *peer, base view, r core.Record, expired bool, sentA
 		next.term = &term{q: q, id: q.id, history: now.history}
 	}
 	if r.Holder != "" {
-		next.term.namesake = names(next.snap.Notes.Marker, r)
+		next.term.namesake = names(next.snap.Annotations.Marker, r)
 		q.term, q.wroteAt = next.term, sentAt
 	}
 	v := s.foreignEdit(next, false)

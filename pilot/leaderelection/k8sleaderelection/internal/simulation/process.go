@@ -19,7 +19,7 @@ type process struct {
 	s      core.State
 	ended  bool
 
-	gate     core.Cover
+	gate     core.Validity
 	work     bool // functions are wanted
 	alive    bool // they have not all returned
 	returns  int  // which plan of their return counts
@@ -37,9 +37,9 @@ type process struct {
 	watchHistory        int
 
 	// The truth, for checks alone.
-	acting       *term       // the term that the functions were started in
-	acked        *term       // begun by the newest acquire that was acknowledged
-	ackedSent    core.Moment // of the newest acknowledged write
+	acting       *term             // the term that the functions were started in
+	acked        *term             // begun by the newest acquire that was acknowledged
+	ackedSent    core.ClockReading // of the newest acknowledged write
 	ackedAt      Time
 	ackedVersion position
 	anyAck       bool
@@ -53,8 +53,8 @@ type process struct {
 	fresh        bool   // the view that it was shown last is the newest
 	reached      uint64 // the version below which events are old
 	base         view   // as the loop keeps it: what the core's snapshot was decoded from
-	lastGate     core.Cover
-	watched      core.Cover
+	lastGate     core.Validity
+	watched      core.Validity
 	sights       []sight
 	seenTerms    []*term
 	seenUpTo     [histories]uint64 // the newest version seen, by history
@@ -73,7 +73,7 @@ type process struct {
 
 func (p *process) String() string { return fmt.Sprintf("%s#%d", p.id, p.serial) }
 
-func (p *process) now() core.Moment { return p.n.clocks.moment(p.w.now) }
+func (p *process) now() core.ClockReading { return p.n.clocks.moment(p.w.now) }
 
 // input is one turn of the loop.
 func (p *process) input(in core.Input, v view) {
@@ -160,21 +160,21 @@ func (p *process) setTimer(wake core.Instant, timer int) {
 // setWork starts the functions, or tells them to stop.
 func (p *process) setWork(a core.Action) {
 	switch {
-	case a.Work && !p.work:
+	case a.Run && !p.work:
 		p.startWork()
-	case !a.Work && p.work:
+	case !a.Run && p.work:
 		p.work = false
 		p.w.checks.leaderChanged()
 		limit := p.cfg.DrainLimit
-		if a.Gate != (core.Cover{}) && p.w.chance(0.1) {
+		if a.Gate != (core.Validity{}) && p.w.chance(0.1) {
 			limit = p.cfg.StopLimit // the lease is kept; a slow stop is allowed
 		}
 		d := p.w.within(limit * 8 / 10)
-		if a.Gate != (core.Cover{}) && p.n.drainsFor > 0 {
+		if a.Gate != (core.Validity{}) && p.n.drainsFor > 0 {
 			d, p.n.drainsFor = p.n.drainsFor, 0
 		}
 		p.planReturn(d)
-	case p.alive && !p.work && a.Gate == (core.Cover{}):
+	case p.alive && !p.work && a.Gate == (core.Validity{}):
 		// The cover went while they drained: now the drain limit counts.
 		if limit := p.cfg.DrainLimit * 8 / 10; p.returnAt > p.w.now.add(limit) {
 			p.planReturn(p.w.within(limit))
@@ -253,11 +253,11 @@ func (p *process) trace(before core.Phase, in core.Input, a core.Action) {
 	line := fmt.Sprintf("%-8v %-60s %s: %s", p, what, phase, a.Why)
 	if a.Op != core.NoOp {
 		line += fmt.Sprintf(", %s on %d", a.Op, a.Base.Version)
-		if a.Notes.Marker.Identity != "" {
-			line += " with marker of " + a.Notes.Marker.Identity
+		if a.Annotations.Marker.Identity != "" {
+			line += " with marker of " + a.Annotations.Marker.Identity
 		}
 	}
-	if a.Gate != (core.Cover{}) {
+	if a.Gate != (core.Validity{}) {
 		line += fmt.Sprintf(", gate %.3fs", a.Gate.Left(in.Now).Seconds())
 	}
 	if a.Wake != core.Never {
@@ -280,7 +280,7 @@ func shown(s core.Snapshot) string {
 	case core.Readable:
 		text += fmt.Sprintf("%q/%d", s.Record.Holder, s.Record.Transitions)
 	}
-	if m := s.Notes.Marker; m.Identity != "" {
+	if m := s.Annotations.Marker; m.Identity != "" {
 		text += fmt.Sprintf(" marker %s/%d", m.Identity, m.Transitions)
 	}
 	return text + "}"

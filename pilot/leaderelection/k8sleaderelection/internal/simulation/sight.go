@@ -34,7 +34,7 @@ func (p *process) sees(v view, maybeOld bool) {
 		p.reached = v.snap.Version // a lock that is absent does not tell its version
 	}
 	p.seenUpTo[v.history%histories] = v.snap.Version
-	if m := v.snap.Notes.Marker; m != p.leftBehind {
+	if m := v.snap.Annotations.Marker; m != p.leftBehind {
 		p.leftBehind, p.leftAt = m, p.now().Mono
 		if names(m, v.snap.Record) {
 			p.leftBehind = core.Marker{}
@@ -44,7 +44,7 @@ func (p *process) sees(v view, maybeOld bool) {
 		p.sights = p.sights[:0] // the one who released had waited for the others
 		return
 	}
-	if v.term != nil && v.term.p != p && names(v.snap.Notes.Marker, v.snap.Record) {
+	if v.term != nil && v.term.p != p && names(v.snap.Annotations.Marker, v.snap.Record) {
 		p.forgetBefore(v.term) // who took the lock from them, and acts, has waited
 	}
 	if t := v.term; t != nil && t.id == "" && v.snap.Content == core.Readable && t.prev != nil {
@@ -60,14 +60,14 @@ func (p *process) sees(v view, maybeOld bool) {
 	}
 	for i := range p.sights {
 		if s := &p.sights[i]; s.term == v.term {
-			s.marked = names(v.snap.Notes.Marker, v.snap.Record)
+			s.marked = names(v.snap.Annotations.Marker, v.snap.Record)
 			if s.sum != v.snap.Sum && v.term.id != p.id {
 				s.at, s.sum = now, v.snap.Sum
 			}
 			return
 		}
 	}
-	p.sights = append(p.sights, sight{term: v.term, at: now, sum: v.snap.Sum, marked: names(v.snap.Notes.Marker, v.snap.Record)})
+	p.sights = append(p.sights, sight{term: v.term, at: now, sum: v.snap.Sum, marked: names(v.snap.Annotations.Marker, v.snap.Record)})
 }
 
 // forgetBefore drops what was seen of those that a term displaced. If the first in that
@@ -92,7 +92,7 @@ func (p *process) blank() bool { return p.newest == view{} }
 // an earlier one is one's own.
 func (p *process) harmless(v view) bool {
 	if v.term.p == nil && v.snap.Content != core.Unreadable && v.snap.Record.Holder == "" {
-		m := v.snap.Notes.Marker
+		m := v.snap.Annotations.Marker
 		return m == (core.Marker{}) || m.Identity == p.id
 	}
 	return v.term.p == p || v.term.id == p.id && (v.term.marked || v.term.namesake || p.stamped(v.snap.Record))

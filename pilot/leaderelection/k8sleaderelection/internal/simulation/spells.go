@@ -33,7 +33,7 @@ func kindOf(op core.Op) callKind {
 	switch op {
 	case core.Read:
 		return reads
-	case core.Ask:
+	case core.SendRequest:
 		return requests
 	case core.NoOp, core.Acquire, core.Renew, core.Release, core.HandOver:
 	}

@@ -100,7 +100,7 @@ func (s *store) commit(v view) view {
 		s.w.tracef("a record that was undone is written again, byte for byte: nobody can tell")
 		s.w.end, s.w.aborted = s.w.now, true
 	}
-	v.snap.Notes.Nominated = decoded(v.snap)
+	v.snap.Annotations.Nominated = decoded(v.snap)
 	v.snap.Version = s.next()
 	v.history = s.now.history
 	s.past = append(s.past, s.now)
@@ -112,7 +112,7 @@ func (s *store) commit(v view) view {
 // decoded is the nomination as our electors read it: the annotation is a name, and an
 // operator's transfer tells for which term it was.
 func decoded(s core.Snapshot) core.Nomination {
-	n, h := s.Notes.Nominated, s.Notes.Hold
+	n, h := s.Annotations.Nominated, s.Annotations.Hold
 	switch {
 	case n.Identity == "":
 		return core.Nomination{}
@@ -133,7 +133,7 @@ func (s *store) write(c *call) (core.Result, view) {
 	}
 	s.w.checkGuard(c, now, unguarded)
 	next := view{snap: core.Snapshot{
-		Exists: true, UID: now.snap.UID, Content: core.Readable, Record: c.record, Notes: c.notes,
+		Exists: true, UID: now.snap.UID, Content: core.Readable, Record: c.record, Annotations: c.notes,
 	}}
 	next.foreign = now.foreign
 	if next.snap.Strategy = now.snap.Strategy; now.snap.Preferred != c.record.Holder {
@@ -145,7 +145,7 @@ func (s *store) write(c *call) (core.Result, view) {
 		next.foreign = 0
 	}
 	next.snap.Sum = sum(next.snap)
-	if now.snap.Exists && next.snap.Sum == now.snap.Sum && next.snap.Notes == now.snap.Notes {
+	if now.snap.Exists && next.snap.Sum == now.snap.Sum && next.snap.Annotations == now.snap.Annotations {
 		return core.OK, now // a PUT that changes nothing
 	}
 	s.attribute(c, now, &next)
@@ -161,7 +161,7 @@ func (s *store) write(c *call) (core.Result, view) {
 
 // attribute says whose record the write leaves behind.
 func (s *store) attribute(c *call, now view, next *view) {
-	if now.term != nil && now.term.p != c.p && c.op != core.Ask {
+	if now.term != nil && now.term.p != c.p && c.op != core.SendRequest {
 		now.term.disturbed = true
 		now.term.duplicated = now.term.duplicated || now.term.id == c.p.id && now.term.p != nil && !now.term.p.ended
 	}
@@ -173,7 +173,7 @@ func (s *store) attribute(c *call, now view, next *view) {
 		}
 	case core.Renew:
 		next.term = now.term
-	case core.Ask: // the record is as it was
+	case core.SendRequest: // the record is as it was
 		next.term, next.released = now.term, now.released
 		return
 	case core.Release, core.HandOver: // a nominee does not act: it is as if nobody held the lock

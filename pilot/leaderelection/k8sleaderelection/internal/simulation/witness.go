@@ -39,20 +39,20 @@ func (t *witness) shown(p *process, s core.Snapshot, now core.Instant, was core.
 	mine := old.Exists && old.Record.Holder == p.id && s.Exists && s.Record.Holder == p.id && old.UID == s.UID
 	t.duplicate = s.Exists && s.Record.Holder == p.id && !p.stamped(s.Record) && (t.duplicate || mine && old.Sum != s.Sum)
 	held := p.acked != nil && old.Exists && old.Record.Holder == p.id && old.Record.Renewed == p.newestStamp
-	if held && s.Exists && s.Content == core.Readable && s.Record.Holder != "" && s.Record.Holder != p.id && s.Notes.Nominated.Identity == "" {
+	if held && s.Exists && s.Content == core.Readable && s.Record.Holder != "" && s.Record.Holder != p.id && s.Annotations.Nominated.Identity == "" {
 		t.ousted, t.oustedAt, t.oustedKey = true, now, ""
 		if was != core.Following {
 			t.oustedKey = s.Record.Key
 		}
 	}
-	r := s.Notes.Request
+	r := s.Annotations.Request
 	refused := r.Refused != ""
 	r.Accepted, r.Refused = false, ""
 	if r != t.request || t.refused && !refused {
 		t.requestAt = now
 	}
 	t.request, t.refused = r, refused
-	if s.Notes.Hold != old.Notes.Hold {
+	if s.Annotations.Hold != old.Annotations.Hold {
 		t.holdAt = now
 	}
 	t.snap, t.known = s, true
@@ -80,17 +80,17 @@ func (t *witness) observe(in core.Input) {
 // stands reports whether a request is one that the recorded holder was asked in its
 // present term, and which has not run out.
 func (t *witness) stands(now core.Instant) bool {
-	r := t.snap.Notes.Request
+	r := t.snap.Annotations.Request
 	return addressed(t.snap) && (r.Accepted || r.Refused == "" && now < t.runsOut())
 }
 
 func (t *witness) runsOut() core.Instant {
-	return t.requestAt.After(time.Duration(t.snap.Notes.Request.Seconds) * time.Second)
+	return t.requestAt.After(time.Duration(t.snap.Annotations.Request.Seconds) * time.Second)
 }
 
 // paused reports whether an operator's hold stands on the recorded holder.
 func (t *witness) paused(now core.Instant) bool {
-	h := t.snap.Notes.Hold
+	h := t.snap.Annotations.Hold
 	return t.snap.Exists && h.Holder != "" && h.Holder == t.snap.Record.Holder && h.Transitions == t.snap.Record.Transitions &&
 		now < t.holdAt.After(time.Duration(h.Seconds)*time.Second)
 }
@@ -102,7 +102,7 @@ func (t *witness) alone(p *process) bool {
 
 // addressed reports whether the request names the recorded holder and term.
 func addressed(s core.Snapshot) bool {
-	r := s.Notes.Request
+	r := s.Annotations.Request
 	return s.Exists && s.Content == core.Readable && r.Holder != "" && r.Holder == s.Record.Holder &&
 		r.Transitions == s.Record.Transitions && r.Identity != r.Holder
 }
