@@ -271,7 +271,7 @@ var (
 		ended: "handing-over", drained: true,
 	}
 	// awake is waitedFor after the former leader has gone on.
-	awake     = course{claim: "lease-expired", leader: another, record: []string{stepFormer, stepLeader}, lease: true, ended: "cover-ended or superseded"}
+	awake     = course{claim: "lease-expired", leader: another, record: []string{stepFormer, stepLeader}, lease: true, ended: "validity-ended or superseded"}
 	waitedFor = course{claim: "lease-expired", leader: another, record: []string{stepFormer, stepLeader}, lease: true}
 	reclaimed = course{claim: "own-name", leader: sameAgain, record: []string{stepFormer, stepLeader}, late: &waitedFor}
 	released  = course{

@@ -113,7 +113,7 @@ var right = map[string]struct {
 	"a coordinator names after a lease": {namedAfterLease, func() *made {
 		return newMade("a", "b").leads("b", 6, "nominated").shows(of("a", 1), -3, -0.2).shows(named("b", 1), 5.9, 5.9).shows(of("b", 2), 6, 8)
 	}},
-	"zombie": {awake, func() *made { return lost().ends("a", 8, "cover-ended") }},
+	"zombie": {awake, func() *made { return lost().ends("a", 8, "validity-ended") }},
 }
 
 func lost() *made {
@@ -209,7 +209,7 @@ func TestWrongActsAreConvicted(t *testing.T) {
 		{"the lease lapses where another is preferred", preferred, newMade("a", "b").ends("a", 1, "handing-over").releases("a", 1, "following").
 			leads("b", 7, "nominated").shows(of("a", 0), -5, 0.9).shows(named("b", 0), 7, 7).shows(of("b", 1), 7.1, 8), `"former, named leader, leader"`},
 		{"a leader that wakes does not look at its clock", awake, lost(), "did not say that its term ended"},
-		{"a leader that wakes takes its lock back", awake, lost().ends("a", 8, "cover-ended").shows(of("a", 3), 8, 8), `"former, leader, former"`},
+		{"a leader that wakes takes its lock back", awake, lost().ends("a", 8, "validity-ended").shows(of("a", 3), 8, 8), `"former, leader, former"`},
 		{"the first term did not begin with the lock's absence", electedFirst, newMade("", "a").leads("a", 1, "").shows(of("a", 0), 1, 5),
 			`by "", and it should be by "lock-absent"`},
 	}

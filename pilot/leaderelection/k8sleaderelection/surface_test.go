@@ -141,7 +141,7 @@ func TestWhatLossTells(t *testing.T) {
 		a.cut(false)
 		pass(lease)
 		events, terms, _ := ofA.take()
-		if !slices.Equal(events, words{"Warning: a stopped leading (cover-ended)"}) || !slices.Equal(terms, words{"-cover-ended"}) {
+		if !slices.Equal(events, words{"Warning: a stopped leading (validity-ended)"}) || !slices.Equal(terms, words{"-validity-ended"}) {
 			t.Errorf("a: %q, %q", events, terms)
 		}
 		ofB.wants(t, "b", words{"b became leader (lease-expired)"}, words{"+lease-expired"}, words{"leaderless 0s"})

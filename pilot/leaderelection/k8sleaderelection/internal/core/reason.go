@@ -31,12 +31,12 @@ const (
 	Acquired            Reason = "acquired"
 
 	// How a handover goes.
-	RequestingHandover Reason = "ask-to-hand-over"
-	RequestPending     Reason = "request-stands"
+	RequestingHandover Reason = "request-handover"
+	RequestPending     Reason = "request-pending"
 	Accepting          Reason = "accept-request"
 	Refusing           Reason = "refuse-request"
 	HandingOver        Reason = "handing-over"
-	Unrequested        Reason = "nominated-unasked"
+	Unrequested        Reason = "nomination-unrequested"
 
 	// How a term goes on.
 	Renewing Reason = "renew"
@@ -50,13 +50,13 @@ const (
 	HalfLost         Reason = "one-of-two-locks-lost"
 	IdentityConflict Reason = "identity-conflict"
 	HistoryRewound   Reason = "store-restored"
-	ValidityEnded    Reason = "cover-ended"
+	ValidityEnded    Reason = "validity-ended"
 	Stopped          Reason = "stopped"
 	Yielding         Reason = "another-is-preferred"
 	SteppedDown      Reason = "stepped-down"
 	DrainedAll       Reason = "drained"
 	ReleasingLock    Reason = "release"
 	Released         Reason = "released"
-	LeftToExpire     Reason = "left-to-lapse"
+	LeftToExpire     Reason = "left-to-expire"
 	DrainStuck       Reason = "drain-stuck"
 )

@@ -348,7 +348,7 @@ func (s *scenario) trace(before State, now ClockReading) string {
 		line += ", " + call(a)
 	}
 	if a.Run {
-		line += ", works"
+		line += ", runs"
 	}
 	if a.Gate != (Validity{}) {
 		line += fmt.Sprintf(", gate %.3fs", a.Gate.Left(now).Seconds())

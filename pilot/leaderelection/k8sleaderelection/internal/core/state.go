@@ -63,7 +63,7 @@ const (
 	HandOver
 )
 
-var opNames = [...]string{"none", "read", "acquire", "renew", "release", "ask", "hand-over"}
+var opNames = [...]string{"none", "read", "acquire", "renew", "release", "request", "hand-over"}
 
 func (o Op) String() string { return opNames[o] }
 
