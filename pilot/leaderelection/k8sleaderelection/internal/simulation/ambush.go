@@ -2,9 +2,8 @@ package simulation
 
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
-// ambush is called when a step of a handover has just been written: it lets something go
-// wrong right then, where chance alone would seldom strike. The cases are those that the
-// scenarios of the core tell one by one.
+// ambush is called after a step of a handover was stored. It sometimes causes a fault at that moment, which
+// random faults rarely hit.
 func (w *world) ambush(c *call) {
 	if !w.faulty() || !w.chance(w.mode.Ambush) {
 		return
@@ -34,7 +33,7 @@ func (w *world) ambush(c *call) {
 	})
 }
 
-// strike hits one side of a handover.
+// strike causes a fault at one side of a handover.
 func (w *world) strike(n *node) {
 	again := w.within(2 * w.timing.retry)
 	w.oneOf(
@@ -61,7 +60,7 @@ func (w *world) strike(n *node) {
 	)
 }
 
-// meddle does to the lock what has nothing to do with the handover.
+// meddle makes a change to the lock that is unrelated to the handover.
 func (w *world) meddle() {
 	if !w.store.now.snap.Exists {
 		return
@@ -74,8 +73,8 @@ func (w *world) meddle() {
 	w.tracef("foreign edit: %s", shown(w.store.now.snap))
 }
 
-// strayRequest writes a request that must not be honoured: one of another term, as it may
-// be found weeks later; one that has run out; or one of somebody without rank.
+// strayRequest writes a request that must not be accepted: it is addressed to another term, expired, or sent
+// without rank.
 func (w *world) strayRequest() {
 	v := w.store.now
 	if v.snap.Content != core.Readable || v.snap.Record.Holder == "" {
@@ -93,11 +92,11 @@ func (w *world) strayRequest() {
 		func() { r.Key, r.Accepted = "nightly", false },
 	)
 	v.snap.Annotations.Request = r
-	w.tracef("a stray request: %+v", r)
+	w.tracef("stray request: %+v", r)
 	w.store.foreignEdit(v, false)
 }
 
-// nodeOf is where the newest process of that name runs, or ran.
+// nodeOf returns the node that runs, or ran, the newest process of that name.
 func (w *world) nodeOf(name string) *node {
 	for i := len(w.nodes) - 1; i >= 0; i-- {
 		if n := w.nodes[i]; n.name == name && !n.retired {

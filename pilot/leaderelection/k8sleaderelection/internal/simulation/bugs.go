@@ -13,7 +13,7 @@ type stepper func(core.Config, core.State, core.Input) (core.State, core.Action)
 // Bug is a planted defect. It wraps Step and changes its arguments or its results.
 type Bug struct {
 	Name  string
-	Mode  string // the mode in which the bug has an effect
+	Mode  string // mode that shows the effect
 	Check Check  // the check that has to find it
 	// plant returns the wrapper for one process.
 	plant func() stepper
@@ -78,7 +78,7 @@ func AllBugs() []Bug { return slices.Concat(termBugs, handoverBugs, coordinatedB
 
 // termBugs change how a term begins, continues and ends.
 var termBugs = []Bug{
-	{"validity-from-reply", "network", Cover, after(func(x *decision) {
+	{"validity-from-reply", "network", Validity, after(func(x *decision) {
 		if x.s.Validity == x.old.Validity || x.s.Validity == (core.Validity{}) {
 			return
 		}
@@ -86,8 +86,8 @@ var termBugs = []Bug{
 			x.a.Gate = x.s.Validity
 		}
 	})},
-	{"unknown-is-success", "network", Cover, before(func(x *decision) { acquireSucceeds(x, core.Unknown) })},
-	{"conflict-is-success", "network", Cover, before(func(x *decision) { acquireSucceeds(x, core.Conflict) })},
+	{"unknown-is-success", "network", Validity, before(func(x *decision) { acquireSucceeds(x, core.Unknown) })},
+	{"conflict-is-success", "network", Validity, before(func(x *decision) { acquireSucceeds(x, core.Conflict) })},
 	{"release-before-drain", "orderly", Release, before(func(x *decision) {
 		x.s.Running = x.s.Running && x.s.Phase != core.Draining
 	})},

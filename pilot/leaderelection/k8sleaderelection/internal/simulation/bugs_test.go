@@ -7,17 +7,16 @@ import (
 	"testing"
 )
 
-// bugSeeds is within how many seeds each planted bug has to be caught.
+// bugSeeds is the number of seeds within which each planted bug must be found.
 const bugSeeds = 5000
 
-// shownAt are seeds at which bugs show that do so seldom: an ordinary run begins there, one of make sim with the first.
+// shownAt has a first seed for bugs that rarely have an effect. With SIM_SEEDS, the test begins at 0 instead.
 var shownAt = map[string]uint64{
 	"own-name-without-marker": 1500, "denial-is-conflict": 1200, "former-marker-ignored": 900, "no-answer-while-draining": 600,
 	"late-events-delay-poll": 450, "release-while-settling": 400, "waits-for-absent-coordinator": 290, "poll-shows-everything": 290,
 }
 
-// TestPlantedBugs shows that each check can fail: the bug that belongs to it is
-// caught by it, in the mode where it shows.
+// TestPlantedBugs shows that each check can fail. Each bug must be found by its check, in its mode.
 func TestPlantedBugs(t *testing.T) {
 	if name := os.Getenv("SIM_BUG"); name != "" {
 		replayBug(t, name)
@@ -27,7 +26,7 @@ func TestPlantedBugs(t *testing.T) {
 	for _, bug := range AllBugs() {
 		mode, ok := ModeNamed(bug.Mode)
 		if !ok {
-			t.Fatalf("%s: there is no mode %q", bug.Name, bug.Mode)
+			t.Fatalf("%s: unknown mode %q", bug.Name, bug.Mode)
 		}
 		first := map[Check]uint64{}
 		played := 0
@@ -47,7 +46,7 @@ func TestPlantedBugs(t *testing.T) {
 		})
 		seed, caught := first[bug.Check]
 		if !caught {
-			t.Errorf("%s, in mode %s: not caught by %s within %d seeds; by others: %v", bug.Name, bug.Mode, bug.Check, played, sorted(first))
+			t.Errorf("%s in mode %s: not found by %s within %d seeds; found by: %v", bug.Name, bug.Mode, bug.Check, played, sorted(first))
 			continue
 		}
 		proven[bug.Check] = true
@@ -55,12 +54,12 @@ func TestPlantedBugs(t *testing.T) {
 	}
 	for _, check := range allChecks {
 		if !proven[check] {
-			t.Errorf("no planted bug is caught by %s: nothing shows that it can fail", check)
+			t.Errorf("no planted bug is found by %s", check)
 		}
 	}
 }
 
-// sorted lists checks and the first seed that each failed at.
+// sorted lists checks with the first seed at which each failed.
 func sorted(first map[Check]uint64, without ...Check) []string {
 	list := []string{}
 	for check, seed := range first {
@@ -76,7 +75,7 @@ func sorted(first map[Check]uint64, without ...Check) []string {
 func replayBug(t *testing.T, name string) {
 	bug, ok := BugNamed(name)
 	if !ok {
-		t.Fatalf("SIM_BUG=%s: there is no such bug", name)
+		t.Fatalf("SIM_BUG=%s: unknown bug", name)
 	}
 	mode, _ := ModeNamed(bug.Mode)
 	seed, _ := number(t, "SIM_SEED", 0)

@@ -6,8 +6,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// call is one request on its way. It may reach the store, and change it, long after
-// its sender has given up on it, or has died.
+// call is one request. It may reach the store after its sender has timed out or died.
 type call struct {
 	p         *process
 	op        core.Op
@@ -16,19 +15,18 @@ type call struct {
 	notes     core.Annotations
 	sent      core.ClockReading
 	sentAt    Time
-	foreign   uint64        // what the write carries of others' metadata
-	after     time.Duration // a refusal's Retry-After
-	decidedOn uint64        // the version, also when the guard was lost
+	foreign   uint64        // metadata of others that the write carries
+	after     time.Duration // Retry-After of a refusal
+	decidedOn uint64        // version, also without a guard
 }
 
 // unguardedVersion is the base of a write that a planted bug sends without a guard.
 const unguardedVersion = ^uint64(0)
 
-// refused is how long it takes until a connection is refused.
+// refused is the time until a connection is refused.
 const refused = 5 * time.Millisecond
 
-// latency is a call's way there or back: mostly milliseconds, at times beyond any
-// deadline.
+// latency returns the duration of one way of a call: mostly milliseconds, sometimes longer than its deadline.
 func (w *world) latency(timeout time.Duration) time.Duration {
 	if w.faulty() && w.chance(w.mode.Net) {
 		switch w.rng.IntN(3) {
@@ -42,12 +40,11 @@ func (w *world) latency(timeout time.Duration) time.Duration {
 	return 500*time.Microsecond + w.within(20*time.Millisecond)
 }
 
-// lost reports whether a request or reply never arrives.
 func (w *world) lost() bool { return w.faulty() && w.chance(w.mode.Net/2) }
 
 func (p *process) down() bool { return p.w.now < p.w.apiDown || p.w.now < p.n.apiDown }
 
-// send starts the call. Whatever becomes of it, it is answered exactly once.
+// send starts the call. It is answered exactly once.
 func (p *process) send(a core.Action) {
 	w := p.w
 	c := &call{p: p, op: a.Op, base: a.Base, record: a.Record, notes: a.Annotations, sent: p.now(), sentAt: w.now, decidedOn: p.base.snap.Version}
@@ -62,13 +59,13 @@ func (p *process) send(a core.Action) {
 	w.after(there, func() { p.arrive(c) })
 }
 
-// arrive is when the request reaches the store, or what is left of it.
+// arrive handles a request at the store.
 func (p *process) arrive(c *call) {
 	w := p.w
 	if p.down() {
 		if w.chance(w.refuses) {
 			w.after(refused, func() {
-				p.troubledAt = w.now // a spell may refuse writes at the same time; it is not that which kept this one
+				p.troubledAt = w.now // an unreachable store, not a spell, delayed this call
 				p.answer(c, core.Unknown, view{})
 			})
 		}
@@ -89,19 +86,19 @@ func (p *process) arrive(c *call) {
 		result, v = w.store.write(c)
 		w.tracef("  the store: %s by %v on %d: %v %s", c.op, p, c.base.Version, result, shown(v.snap))
 	} else if !v.snap.Exists {
-		v.snap.Version = 0 // an absent object has none to tell
+		v.snap.Version = 0 // an absent object has no version
 	}
 	back := w.latency(p.cfg.CallTimeout)
 	if w.lost() {
 		return
 	}
 	if w.faulty() && w.chance(w.mode.Net/8) {
-		result = core.Unknown // a proxy's 502
+		result = core.Unknown // 502 of a proxy
 	}
 	w.after(back, func() { p.answer(c, result, v) })
 }
 
-// answer ends the call for its sender, the first time.
+// answer ends the call for its sender, the first time that it is called.
 func (p *process) answer(c *call, result core.Result, v view) {
 	p.n.run(func() {
 		if p.call != c || p.ended {

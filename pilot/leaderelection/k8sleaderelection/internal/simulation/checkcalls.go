@@ -7,28 +7,27 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// maxRate bounds the calls of one process in a second, whatever happens.
+// maxRate limits the calls of one process in a second.
 const maxRate = 15
 
-// send is called when p sends a call.
 func (c *checks) send(p *process, call *call) {
 	w := c.w
 	if p.alive && (call.op == core.Release || call.op == core.HandOver) {
-		w.violate(Release, "%v sends %s while its functions run", p, call.op)
+		w.violate(Release, "%v sends %s while its run functions run", p, call.op)
 	}
 	c.write(p, call)
 	if p.alive && call.op == core.Acquire {
-		w.violate(OneTerm, "%v begins a term while its former functions run", p)
+		w.violate(OneTerm, "%v begins a term while the previous run functions run", p)
 	}
 	if call.op != core.Read && (call.base.Exists != p.base.snap.Exists || call.base.Exists && call.base.Version != p.base.snap.Version) && call.base.Version != unguardedVersion {
-		w.violate(OwnLockOnly, "%v decided on %s and knows %s", p, shown(call.base), shown(p.base.snap))
+		w.violate(OwnLockOnly, "%v decided on %s but knows %s", p, shown(call.base), shown(p.base.snap))
 	}
 	if (call.op == core.Acquire || call.op == core.Renew) && call.record.Renewed != p.wrote[0] {
 		p.wrote = [4]core.Stamp{call.record.Renewed, p.wrote[0], p.wrote[1], p.wrote[2]}
 	}
 	call.foreign = p.base.foreign
 	p.sentCalls++
-	c.spends(p)
+	c.countCall(p)
 	if call.op == core.Read {
 		p.sentReads++
 	}
@@ -36,19 +35,18 @@ func (c *checks) send(p *process, call *call) {
 	for w.now.since(p.calls[0]) > time.Second {
 		p.calls = p.calls[1:]
 	}
-	w.result.Rate = max(w.result.Rate, len(p.calls))
 	if len(p.calls) == maxRate {
 		w.violate(Quiet, "%v sends %d calls within a second", p, maxRate)
 	}
 }
 
-// checkGuard is called when the store is about to apply a write.
+// checkGuard is called before the store applies a write.
 func (w *world) checkGuard(c *call, now view, unguarded bool) {
 	if unguarded && (c.decidedOn != now.snap.Version) {
-		w.violate(OwnLockOnly, "%v's %s, decided on %d, overwrites %s", c.p, c.op, c.decidedOn, shown(now.snap))
+		w.violate(OwnLockOnly, "%v: %s, decided on %d, overwrites %s", c.p, c.op, c.decidedOn, shown(now.snap))
 	}
 	if now.snap.Exists && c.foreign != now.foreign {
-		w.violate(NothingLost, "%v's %s loses what others wrote on the lock", c.p, c.op)
+		w.violate(NothingLost, "%s of %v removes metadata of others", c.op, c.p)
 	}
 	w.checkCount(c, now)
 	if c.op == core.Release || c.op == core.HandOver {
@@ -62,34 +60,34 @@ func (w *world) checkGuard(c *call, now view, unguarded bool) {
 	}
 }
 
-// checkRelease: a release says that nobody acts, so nobody may.
+// checkRelease checks that no process may act when a release arrives.
 func (w *world) checkRelease(c *call, now view) {
 	unasked := (now.released || now.term != nil && now.term.named) && now.snap.Annotations.Nominated.Identity == c.p.id && now.snap.Record.Holder == c.p.id
-	// A dead process of its name can have written, late, what looks like its own.
+	// A dead process of the same name may have written this record late.
 	late := now.term != nil && now.term.id == c.p.id && c.p.stamped(now.snap.Record)
 	if !unasked && !late && (now.term == nil || now.term.p != c.p) {
-		w.violate(OwnLockOnly, "%v's release clears %s, which it did not write", c.p, shown(now.snap))
+		w.violate(OwnLockOnly, "the release of %v clears %s, which it did not write", c.p, shown(now.snap))
 	}
 	for _, q := range w.procs {
 		duplicate := q != c.p && q.id == c.p.id
 		if q.mayAct() && !duplicate && !q.duplicated() && !c.p.unknowable(q) {
-			w.violate(Release, "%v's release arrives while %v may act", c.p, q)
+			w.violate(Release, "the release of %v arrives while %v may act", c.p, q)
 		}
 	}
 }
 
-// committed is called when a write of ours has changed the lock.
+// committed is called after a write of an incumbent process changed the lock.
 func (w *world) committed(c *call, _, now view) {
 	if c.op == core.HandOver && w.mode.Net == 0 {
 		w.checkNominee(now)
 	}
 	if c.op != core.Release || w.mode.Net > 0 || w.mode.Edits > 0 || w.mode.Peers > 0 || w.mode.Refusals > 0 || w.mode.Lag > 0 || w.mode.Silences > 0 {
-		return // elsewhere there are good reasons to wait
+		return // other modes have valid reasons to wait
 	}
 	w.checkPrompt(now)
 }
 
-// checkPrompt: in an orderly world, those who see a release act on it.
+// checkPrompt checks in an orderly world that a follower acquires a released lock.
 func (w *world) checkPrompt(released view) {
 	const soon = 300 * time.Millisecond
 	if !w.anyFollower() {
@@ -98,12 +96,12 @@ func (w *world) checkPrompt(released view) {
 	before := w.checks.orderly
 	w.after(soon, func() {
 		if w.checks.orderly == before && w.store.now.term == nil && w.store.now.snap == released.snap && w.anyFollower() {
-			w.violate(Prompt, "nobody has taken the lock %v after its release", soon)
+			w.violate(Prompt, "no candidate has acquired the lock %v after its release", soon)
 		}
 	})
 }
 
-// checkNominee: a nominee that is there, and asked, takes the lock at once.
+// checkNominee checks that a nominee that sent a request acquires the lock immediately.
 func (w *world) checkNominee(nomination view) {
 	const soon = 300 * time.Millisecond
 	n := w.nodeOf(nomination.snap.Record.Holder)
@@ -112,10 +110,10 @@ func (w *world) checkNominee(nomination view) {
 	}
 	p := n.p
 	w.after(soon, func() {
-		// A call that hangs is waited for: there is only one under way.
+		// Only one call is in flight, so the process waits for a call that hangs.
 		hangs := p.call != nil && p.call.sentAt < w.now.add(-soon) || p.troubledAt >= w.now.add(-soon)
 		if n.p == p && n.attends() && !hangs && w.store.now.snap.Version == nomination.snap.Version && !p.seen.unfit {
-			w.violate(Prompt, "%v has not taken the lock %v after it was nominated", p, soon)
+			w.violate(Prompt, "%v has not acquired the lock %v after its nomination", p, soon)
 		}
 	})
 }
@@ -126,7 +124,7 @@ func (w *world) anyFollower() bool {
 		if p == nil || p.s.Phase != core.Following || p.seen.unfit || !n.attends() || p.awaitsDefault() {
 			continue
 		}
-		// One that would have to settle lets others go first for a RetryPeriod.
+		// A candidate that would have to settle waits for one RetryPeriod.
 		if now := p.now().Mono; p.s.BackOff.Until <= now && p.s.Earlier.Until <= now {
 			return true
 		}
@@ -134,14 +132,13 @@ func (w *world) anyFollower() bool {
 	return false
 }
 
-// attends reports whether what happens to the lock is bound to reach the process here,
-// and whether it is free to act on that: there is only one call under way.
+// attends reports whether changes of the lock reach the process and no hanging call delays it.
 func (n *node) attends() bool {
 	hangs := n.p != nil && n.p.call != nil && n.w.now.since(n.p.call.sentAt) > slow/4
 	return !hangs && n.p != nil && n.p.watching && !n.p.s.Stopping && !n.paused && n.apiDown < n.w.now && !n.p.cut
 }
 
-// leaderChanged is called when functions start, are told to stop, or die.
+// leaderChanged is called when run functions start, are cancelled, or end with their process.
 func (c *checks) leaderChanged() {
 	w := c.w
 	leaders := 0
@@ -151,24 +148,21 @@ func (c *checks) leaderChanged() {
 		}
 	}
 	if c.settledOnce {
-		w.violate(Prompt, "the leader changed although nothing happened")
+		w.violate(Prompt, "the leader changed without a cause")
 	}
-	w.result.Leaderless = max(w.result.Leaderless, w.now.since(c.leaderless))
-	if idle := w.now.since(max(c.leaderless, c.busyAt)); w.mode.mild() && leaders > 0 && idle > w.timing.idle()+w.mode.uncared(w.timing) {
-		w.violate(Prompt, "nobody acted for %v, and nothing was in the way", idle)
+	if idle := w.now.since(max(c.leaderless, c.busyAt)); w.mode.mild() && leaders > 0 && idle > w.timing.idle()+w.mode.uncoordinatedTime(w.timing) {
+		w.violate(Prompt, "no leader for %v without a cause", idle)
 	}
 	c.leaderless = w.now
 	if leaders > 0 {
 		c.leaderless = Time(1 << 62)
 	}
-	c.lastChange = w.now
 }
 
-// checkSettled is when the calm has lasted long enough: one leads, of the default
-// revision if somebody of it lives, and from now on nothing may change.
+// checkSettled is called at the end of the bound: the candidate of the highest rank leads, and nothing may
+// change afterwards.
 func (w *world) checkSettled() {
 	w.checks.settledOnce = true
-	w.result.Settled = max(0, w.checks.lastChange.since(w.calm))
 	var leader *node
 	for _, n := range w.nodes {
 		if n.p != nil {
@@ -179,7 +173,7 @@ func (w *world) checkSettled() {
 		}
 	}
 	if leader == nil {
-		w.violate(Prompt, "nobody leads %v after the calm began", w.now.since(w.calm))
+		w.violate(Prompt, "no leader %v after the calm began", w.now.since(w.calm))
 		return
 	}
 	if w.mode.Coordinated {
@@ -188,31 +182,31 @@ func (w *world) checkSettled() {
 	}
 	for _, n := range w.nodes {
 		if w.mode.External && !n.idle() && n.key > leader.key {
-			w.violate(Prompt, "%s leads, of key %s, %v after the calm began; %s is of key %s", leader.name, leader.key, w.now.since(w.calm), n.name, n.key)
+			w.violate(Prompt, "%s leads with key %s %v after the calm began; %s has key %s", leader.name, leader.key, w.now.since(w.calm), n.name, n.key)
 			return
 		}
 		if w.mode.Ranked && !w.held() && !n.idle() && !(n.p != nil && n.p.blind) && core.Outranks(n.key, leader.key, w.defaultRevision) {
-			w.violate(Prompt, "%s leads, of key %s, %v after the calm began; the default is %s and %s is of key %s",
+			w.violate(Prompt, "%s leads with key %s %v after the calm began; the default is %s and %s has key %s",
 				leader.name, leader.key, w.now.since(w.calm), w.defaultRevision.Revision, n.name, n.key)
 			return
 		}
 	}
 }
 
-// checkWish: who leads is whom the coordinators would have, if all take part that they know.
+// checkWish checks that the candidate preferred by the coordinators leads.
 func (w *world) checkWish(leader *node) {
-	if want := w.coordinators[0].best(); w.mode.Loners == 0 && leader.name != want && w.coordinators[0].spared[leader.name] < w.now {
+	if want := w.coordinators[0].best(); w.mode.Uncoordinated == 0 && leader.name != want && w.coordinators[0].spared[leader.name] < w.now {
 		w.violate(Prompt, "%s leads %v after the calm began; the coordinators would have %s", leader.name, w.now.since(w.calm), want)
 	}
 }
 
-// held reports whether an operator's hold may still stand on the present holder.
+// held reports whether the present holder has a hold.
 func (w *world) held() bool {
 	s := w.store.now.snap
 	return s.Annotations.Hold.Holder != "" && s.Annotations.Hold.Holder == s.Record.Holder && s.Annotations.Hold.Transitions == s.Record.Transitions
 }
 
-// checkEnd looks at what was sent in the rest of the calm.
+// checkEnd checks the calls of the quiet time.
 func (w *world) checkEnd() {
 	rest := w.end.since(w.rest)
 	writes := int(float64(rest)/float64(w.timing.retry)*(1+delta)) + 1
@@ -224,9 +218,9 @@ func (w *world) checkEnd() {
 		sent := p.sentCalls - p.sentAtCheck
 		switch {
 		case p.work && (sent > writes || p.sentReads > 0):
-			w.violate(Quiet, "%v, leading, sent %d calls in %v, %d of them reads", p, sent, rest, p.sentReads)
+			w.violate(Quiet, "leader %v sent %d calls in %v, %d of them reads", p, sent, rest, p.sentReads)
 		case !p.work && p.watching && sent > 0:
-			w.violate(Quiet, "%v, following with its watch up, sent %d calls in %v", p, sent, rest)
+			w.violate(Quiet, "follower %v with a watch sent %d calls in %v", p, sent, rest)
 		}
 	}
 }

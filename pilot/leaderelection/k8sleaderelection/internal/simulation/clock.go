@@ -15,14 +15,14 @@ func (t Time) since(u Time) time.Duration { return time.Duration(t - u) }
 
 func (t Time) String() string { return time.Duration(t).String() }
 
-// clocks are those of one machine. The monotonic clock stops while the machine is
-// suspended, the boot clock goes on, and the wall clock does what people do to it.
+// clocks are the clocks of one machine. The monotonic clock stops while the machine is suspended, the boot
+// clock continues, and the wall clock can be set.
 type clocks struct {
 	rate     float64 // of the monotonic and the boot clock
 	monoZero int64
 	bootZero int64
 	hasBoot  bool
-	slept    int64 // what the monotonic clock did not count, in its own nanoseconds
+	slept    int64 // time that the monotonic clock did not count
 	asleepAt Time  // -1: awake
 	wallZero int64
 	frozen   bool
@@ -53,8 +53,7 @@ func (c *clocks) moment(t Time) core.ClockReading {
 	return m
 }
 
-// when is the first true time at which the monotonic clock has reached i, if the
-// machine stays awake.
+// when returns the first true time at which the monotonic clock reaches i.
 func (c *clocks) when(i core.Instant) Time {
 	t := Time(float64(int64(i)-c.monoZero+c.slept) / c.rate)
 	for c.mono(t) < i {
@@ -72,7 +71,7 @@ func (c *clocks) wake(now Time) {
 
 func (c *clocks) freezeWall(now Time) { c.frozenAt, c.frozen = c.wall(now), true }
 
-// thawWall lets the wall clock go on from where it stood, or sets it right again.
+// thawWall restarts the wall clock where it stopped, or at the correct time.
 func (c *clocks) thawWall(now Time, right bool) {
 	if c.frozen && !right {
 		c.wallZero = c.frozenAt - int64(now)
@@ -80,12 +79,12 @@ func (c *clocks) thawWall(now Time, right bool) {
 	c.frozen = false
 }
 
-// left is how long a gate that the cover ends may let writes pass. The wall clock is
-// asked only where there is no boot clock: elsewhere somebody could set it back.
-func (c *clocks) left(cover core.Validity, now Time) time.Duration {
+// left returns the remaining time of a gate. The wall clock counts only without a boot clock, because it can
+// be set back.
+func (c *clocks) left(validity core.Validity, now Time) time.Duration {
 	m := c.moment(now)
 	if c.hasBoot {
-		m.Wall, cover.Wall = 0, int64(time.Hour)
+		m.Wall, validity.Wall = 0, int64(time.Hour)
 	}
-	return cover.Left(m)
+	return validity.Left(m)
 }

@@ -7,30 +7,28 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// electionDuration is for how long a coordinator has the one that it prefers wait, and leaves one
-// that has given the lock back alone.
+// electionDuration is the wait of a coordinator for a preferred candidate, and its pause for a candidate that
+// released the lock.
 const electionDuration = 5 * time.Second
 
-// coordinator names who leads, from outside, as Kubernetes' controller does and ours. There can be two at once: every
-// write is guarded by the version that it was decided on. It knows the lock by a watch of its own, and judges by
-// its own clock, which can be wrong: then it takes a live holder for gone.
+// coordinator names the leader, as the controller of Kubernetes does. There may be two. A coordinator has its
+// own watch and a clock that may be wrong, so that a live holder appears expired.
 type coordinator struct {
 	w      *world
 	id     int
-	clock  float64 // by how much sooner a lease is over for it; 1: on time
+	clock  float64 // factor for the lease; 1: correct
 	seen   view
-	seenAt Time // when the record was last another
+	seenAt Time // last change of the record
 	busy   bool
-	turn   int  // which timer counts
+	turn   int  // number of the current timer
 	deaf   Time // it does nothing before
 	wish   string
-	named  string          // whom it has named last
-	spared map[string]Time // who is not named before
-	since  Time            // when it was seen that another is preferred
-	calm   Time            // it prefers nobody else before
+	named  string          // candidate that it named last
+	spared map[string]Time // candidates that it does not name before
+	since  Time            // since when another candidate is preferred
+	calm   Time            // no other preference before
 }
 
-// addCoordinators starts those of the election.
 func (w *world) addCoordinators() {
 	if !w.mode.Coordinated {
 		return
@@ -45,7 +43,7 @@ func (w *world) addCoordinators() {
 	}
 }
 
-// silence has the coordinators do nothing for a while, and tells some of the candidates that they are gone.
+// silence stops the coordinators for a while and informs some of the candidates.
 func (w *world) silence() {
 	d := 4*w.timing.lease + w.within(8*w.timing.lease)
 	w.tracef("no coordinator for %v", d)
@@ -69,10 +67,10 @@ func (w *world) absent(so bool) {
 	}
 }
 
-// desire has the coordinators prefer somebody else, for a while.
-func (w *world) desire() {
+// changeWish makes the coordinators prefer another candidate.
+func (w *world) changeWish() {
 	who := w.nodes[w.rng.IntN(len(w.nodes))].name
-	w.tracef("the coordinators would have %s", who)
+	w.tracef("the coordinators prefer %s", who)
 	w.happened(2)
 	w.checks.busyAt = w.now
 	for _, c := range w.coordinators {
@@ -81,7 +79,7 @@ func (w *world) desire() {
 	}
 }
 
-// best is whom the coordinator would have lead: what it wishes, then who goes first by rank, then by name.
+// best returns the candidate to lead: the wish, then by rank, then by name.
 func (c *coordinator) best() string {
 	w := c.w
 	all := slices.Clone(w.nodes)
@@ -99,14 +97,14 @@ func (c *coordinator) best() string {
 		if w.now < c.spared[n.name] || n.retired {
 			continue
 		}
-		if there || w.faulty() && w.chance(w.mode.Net/4) { // it has answered a moment ago
+		if there || w.faulty() && w.chance(w.mode.Net/4) { // it was available a moment ago
 			return n.name
 		}
 	}
 	return ""
 }
 
-// sees is a watch event.
+// sees processes a watch event.
 func (c *coordinator) sees(v view) {
 	if !v.newer(c.seen) && c.seen != (view{}) {
 		return
@@ -116,7 +114,7 @@ func (c *coordinator) sees(v view) {
 		c.seenAt = c.w.now
 	}
 	if c.named != "" && old.Record.Holder == c.named && v.snap.Exists && v.snap.Record.Holder == "" && isNominated(old) {
-		c.spare(c.named) // it has given the lock back
+		c.spare(c.named) // it released the lock
 	}
 	if v.snap.Preferred != old.Preferred {
 		c.since = c.w.now
@@ -127,7 +125,7 @@ func (c *coordinator) sees(v view) {
 
 func (c *coordinator) spare(who string) { c.spared[who] = c.w.now.add(2 * electionDuration) }
 
-// look decides what to write, and sees that it looks again.
+// look decides on a write and plans the next look.
 func (c *coordinator) look() {
 	w := c.w
 	c.turn++
@@ -164,7 +162,7 @@ func (c *coordinator) look() {
 		s.Annotations.Nominated = core.Nomination{Identity: best, Transitions: s.Record.Transitions, Uncounted: true}
 		c.named = best
 	case s.Preferred != "" && (s.Record.Holder == best || w.now > c.since.add(electionDuration)):
-		s.Preferred = "" // it does not come
+		s.Preferred = "" // it did not acquire the lock
 		c.calm = w.now.add(electionDuration)
 	case s.Record.Holder != best && s.Preferred != best && w.now >= c.calm:
 		s.Preferred = best
@@ -175,12 +173,12 @@ func (c *coordinator) look() {
 	c.put(next)
 }
 
-// stampOf is the time of the API server, in microseconds as Kubernetes' controller writes it.
+// stampOf returns the time of the API server in microseconds.
 func (w *world) stampOf(c *coordinator) core.Stamp {
 	return core.Stamp(1_780_000_000e6) + core.Stamp(time.Duration(w.now)/time.Microsecond) + core.Stamp(1+c.id)
 }
 
-// put sends a guarded write. Its reply may be lost, and the write come late.
+// put sends a guarded write. The reply may be lost and the write may arrive late.
 func (c *coordinator) put(next view) {
 	w, base := c.w, c.seen.snap
 	c.busy = true
@@ -212,7 +210,7 @@ func (c *coordinator) put(next view) {
 	})
 }
 
-// coordinate is a coordinator's write that has arrived.
+// coordinate applies a write of a coordinator.
 func (s *store) coordinate(next view) {
 	now := s.now
 	next.foreign, next.term, next.released = now.foreign, now.term, now.released
@@ -231,8 +229,7 @@ func (s *store) coordinate(next view) {
 	s.w.happened(1)
 }
 
-// tell lets the coordinators see a change.
-func (w *world) tellCoordinators(v view) {
+func (w *world) notifyCoordinators(v view) {
 	for _, c := range w.coordinators {
 		late := time.Millisecond + w.within(10*time.Millisecond)
 		if w.faulty() && w.chance(w.mode.Lag) {
@@ -242,10 +239,10 @@ func (w *world) tellCoordinators(v view) {
 	}
 }
 
-// coordinated reports whether the node's processes wait to be named.
-func (n *node) coordinated() bool { return n.w.mode.Coordinated && !n.loner }
+// coordinated reports whether the processes of the node wait to be named.
+func (n *node) coordinated() bool { return n.w.mode.Coordinated && !n.uncoordinated }
 
-// isNominated reports whether the holder was written in by somebody else and has not written itself.
+// isNominated reports whether another process wrote the holder, which has not written itself.
 func isNominated(s core.Snapshot) bool {
 	n := s.Annotations.Nominated
 	return s.Exists && s.Content == core.Readable && s.Record.Holder != "" && n.Identity == s.Record.Holder &&

@@ -1,67 +1,46 @@
-// Package simulation plays elections, many times faster than real, and checks what
-// they promise. It drives the very core.Step that production runs; everything around
-// it is a model: true time, machines with clocks of their own, a store with real
-// compare-and-swap, slow and lossy calls, watches that are late, reordered or down,
-// pauses, crashes, and people who edit the lock by hand.
+// Package simulation plays elections with simulated time and checks the promises of DESIGN.md. It calls
+// the same core.Step as production. Everything around Step is a model: machines with their own clocks, a
+// store with compare-and-swap, slow and lost calls, late and lost watch events, pauses, crashes, and users
+// who edit the lock.
 //
-// A run is a function of its seed: the same seed plays the same run. After a stretch
-// of faults comes a calm, in which nothing goes wrong any more and the election has
-// to come to rest.
+// A run depends only on its seed. After a time with faults comes a calm without faults, and the
+// election has to settle.
 //
-// The modes (Modes) say what can go wrong and who takes part. Beside our candidates run,
-// in some of them, peers: two deliberately dumb models of istiod's and client-go's
-// electors (peer.go), which poll, overwrite, work on after they were overwritten, release
-// before their work has stopped, and carry our annotations along unread. Ambushes
-// (ambush.go) let something go wrong right after a step of a handover. An operator gives
-// orders (operator.go), and processes become unfit.
+// Modes list the possible faults and participants. Some modes add peers: simple models of the electors of
+// istiod and client-go (peer.go), which poll, overwrite, continue to act after they were overwritten, and
+// release before their run functions have returned. Other modes add ambushes (ambush.go), operator commands
+// (operator.go), unfit processes and coordinators (coordinator.go).
 //
-// The checks read only the model's ground truth (who really runs, what was really
-// written, what the store really answered, what a process was shown and told), so that a
-// mistake in the core's own bookkeeping cannot hide itself. Each is named by what it
-// belongs to in a Check constant. A check that cannot fail proves nothing: AllBugs lists
-// defects that are planted by wrapping Step, and the tests demand that each is caught by
-// its check.
-//
-// The tests play 2,000 seeds, spread over the modes:
+// The checks read only the truth of the model: the running functions, the stored writes, and the
+// snapshots shown to a process. So they do not depend on the state of the core. Each check is named by a promise.
+// Planted bugs (bugs.go, handoverbugs.go) wrap Step. TestPlantedBugs requires that each bug is found by its
+// check.
 //
 //	SIM_SEEDS=20000 go test ./pilot/leaderelection/k8sleaderelection/internal/simulation
-//	SIM_FIRST=20000 with it: begins with that seed
+//	SIM_FIRST=20000 begins with that seed
 //	SIM_SEED=1234   go test -v -run TestSimulation ...    plays one seed and prints every step
-//	SIM_MODE=mixed  with either of them: plays that mode alone
+//	SIM_MODE=mixed  plays only that mode
 //	SIM_SEED=12 SIM_BUG=half-lease go test -v -run TestPlantedBugs ...
 //
-// What lies outside the promises lies outside the checks, and only that:
+// The checks exclude cases that the promises do not validity:
 //
-//   - Functions of a process that was paused may outlive its cover and drain limit.
-//     Their gate may not.
-//   - A candidate that saw neither a term's record, nor any that came after it, before
-//     somebody removed the record, cannot know of it, and does not wait for it.
-//   - A record that somebody emptied by hand while it carried no marker says exactly what
-//     a drained release says.
-//   - A restore from a backup may undo the very write that a leader acts by. A candidate
-//     that had seen nothing of what was undone cannot tell that anything happened.
-//     Nor can it when a leader whose clock stands still writes what was undone again,
-//     byte for byte; such a run ends there.
-//   - A store restored from a backup begins a new history. Tokens grow within one.
-//     Versions of different histories are never equal here: a request that was
-//     delayed across a restore, and then meets the very version it was meant for with
-//     another content, would defeat compare-and-swap itself.
-//   - Two live processes of one name: identities have to be unique. Towards each other,
-//     and while the one that lost the lock to its twin drains, nothing is promised but
-//     that both step down when they see it, and that they do not take it back and forth.
+//   - The run functions of a paused process may outlive validity and drain limit. The gate may not.
+//   - A candidate cannot detect a term if the record was removed before the candidate saw this term or a
+//     later one.
+//   - A record that was emptied by hand and has no marker looks like a drained release.
+//   - A restore may undo the write that a leader relies on. A candidate that saw nothing of the undone
+//     history cannot detect this. A run ends if an undone record is written again with equal bytes.
+//   - Tokens grow within one history. Versions of different histories are never equal here, because a
+//     delayed request that meets its version in another history would defeat compare-and-swap.
+//   - Two live processes with one identity only have to step down, and must not alternate.
 //
-// Towards peers one-at-a-time is checked with a PeerGrace that covers the longest that
-// they can work on: RetryPeriod + 2×RenewDeadline + the time their functions take to
-// return + a second, less the lease. Ours must not start while theirs run, and they
-// must find nobody of ours acting in a lock that is free or has run out. Outside of it:
+// For peers, one-at-a-time is checked with a PeerGrace that covers the longest time that they can act
+// after their last write (timing.grace). Excluded are:
 //
-//   - A peer that has released the lock itself, before its functions returned.
-//   - A peer that overwrites ours: both run until ours has seen it and has drained.
-//   - A peer whose record another peer emptied: client-go's release can clear what it did
-//     not write, and then says what the holder's own release would say.
-//   - Peers overwritten by peers that then released, towards one that has seen no record
-//     of theirs.
-//   - Peers that were paused: they have no gate.
-//   - Their clocks run and tick: a peer whose wall clock stands still writes no renewal
-//     that anybody could see.
+//   - a peer that released the lock before its run functions returned
+//   - a peer that overwrites an incumbent leader, until that leader has seen it and drained
+//   - a peer whose record another peer cleared, as the release of client-go can do
+//   - peers overwritten by peers that then released, for a candidate that saw no record of theirs
+//   - paused peers, which have no gate
+//   - peers with a stopped wall clock, whose renewals change nothing
 package simulation

@@ -6,7 +6,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// planFaults spreads what goes wrong over the time before the calm.
+// planFaults distributes the faults over the time before the calm.
 func (w *world) planFaults() {
 	m := w.mode
 	for _, kind := range []struct {
@@ -26,7 +26,7 @@ func (w *world) planFaults() {
 		{m.Duplicates, w.duplicateSome},
 		{m.Unfits, w.unfitSome},
 		{m.Refusals, w.refuse},
-		{m.Wishes, w.desire},
+		{m.Wishes, w.changeWish},
 		{m.Silences, w.silence},
 	} {
 		if kind.most == 0 {
@@ -38,7 +38,7 @@ func (w *world) planFaults() {
 	}
 }
 
-// some is a node; more often than chance would, the one that leads.
+// some returns a node. In half of the calls it is the leader.
 func (w *world) some() *node {
 	if w.rng.IntN(2) == 0 {
 		for _, n := range w.nodes {
@@ -50,7 +50,6 @@ func (w *world) some() *node {
 	return w.nodes[w.rng.IntN(len(w.nodes))]
 }
 
-// oneOf does one of several things.
 func (w *world) oneOf(things ...func()) { things[w.rng.IntN(len(things))]() }
 
 func (w *world) flip() {
@@ -69,14 +68,14 @@ func (w *world) pauseSome() {
 	w.some().pause(d, w.rng.IntN(2) == 0)
 }
 
-// clockFault hits a wall clock. Where there is no boot clock, nothing but the wall
-// clock can notice that the machine slept, so that one is left alone.
+// clockFault changes a wall clock. Without a boot clock only the wall clock can detect a suspend, so that one
+// is not changed.
 func (w *world) clockFault() {
 	n := w.some()
 	if !n.clocks.hasBoot || n.kind != nil {
 		return
 	}
-	w.tracef("%s: the wall clock jumps or stands still", n.name)
+	w.tracef("%s: the wall clock jumps or stops", n.name)
 	w.oneOf(
 		func() { n.clocks.wallZero += int64(w.within(4 * time.Hour)) },
 		func() { n.clocks.wallZero -= int64(w.within(4 * time.Hour)) },
@@ -91,7 +90,6 @@ func (w *world) clockFault() {
 	}
 }
 
-// thawWall lets the wall clock go on. Set right again, it jumps ahead.
 func (n *node) thawWall(right bool) {
 	n.clocks.thawWall(n.w.now, right)
 	if n.p != nil && right {
@@ -99,8 +97,7 @@ func (n *node) thawWall(right bool) {
 	}
 }
 
-// stopSome ends a process, well or at once, and starts it anew under its old name; or
-// starts one that was not there.
+// stopSome stops or kills a process and restarts it later, or starts one on an idle node.
 func (w *world) stopSome() {
 	n := w.some()
 	if n.idle() {
@@ -126,11 +123,10 @@ func (w *world) stopSome() {
 	w.restartLater(n, again)
 }
 
-// maxNodes bounds how many upgrades a run sees.
+// maxNodes limits the nodes that upgrades add.
 const maxNodes = 12
 
-// inherit has the node's next process be of the other kind. It has the name of the one that
-// was killed, and perhaps its lock.
+// inherit changes the kind of the next process on the node, which has the same name.
 func (w *world) inherit(n *node) {
 	if !w.chance(w.mode.Inherit) || n == w.nodes[0] {
 		return
@@ -142,8 +138,7 @@ func (w *world) inherit(n *node) {
 	}
 }
 
-// convert replaces a node by one of the other kind, as an upgrade or its undoing does.
-// Its pod has another name.
+// convert replaces a node by one of the other kind with another name, as an upgrade or rollback does.
 func (w *world) convert(old *node) *node {
 	old.retired = true
 	n := w.newNode()
@@ -154,7 +149,7 @@ func (w *world) convert(old *node) *node {
 	return n
 }
 
-// restartLater starts the node's next process once the last has ended.
+// restartLater starts the next process of the node after the last one has ended.
 func (w *world) restartLater(n *node, d time.Duration) {
 	w.after(d, func() {
 		if n.idle() {
@@ -165,7 +160,7 @@ func (w *world) restartLater(n *node, d time.Duration) {
 	})
 }
 
-// duplicateSome starts a second process under the name of one that is alive, for a while.
+// duplicateSome starts a second process with the name of a live one, for a while.
 func (w *world) duplicateSome() {
 	first := w.some()
 	if first.p == nil || first.duplicate || len(w.nodes) >= maxNodes {
@@ -186,7 +181,7 @@ func (w *world) outage() {
 	d := w.within(w.timing.lease * 3 / 2)
 	if w.rng.IntN(2) == 0 {
 		w.apiDown = w.now.add(d)
-		w.tracef("the store is away for %v", d)
+		w.tracef("the store is unreachable for %v", d)
 		for _, n := range w.nodes {
 			w.cutOff(n, d)
 		}
@@ -194,14 +189,14 @@ func (w *world) outage() {
 	}
 	n := w.some()
 	n.apiDown = w.now.add(d)
-	w.tracef("%s does not reach the store for %v", n.name, d)
+	w.tracef("%s cannot reach the store for %v", n.name, d)
 	w.cutOff(n, d)
 }
 
-// cutOff breaks the node's watch for an outage; it may take a while to notice.
+// cutOff breaks the watch of the node for an outage. The process may notice it late.
 func (w *world) cutOff(n *node, d time.Duration) {
 	if p := n.p; p != nil {
-		p.watch++ // nothing comes through, noticed or not
+		p.watch++ // no events arrive
 		p.cut = true
 		w.after(w.within(d), func() { p.closeWatch(w.within(d)) })
 	}
@@ -214,7 +209,7 @@ func (w *world) cutWatch() {
 	}
 }
 
-// restoreStore puts back a state of some time ago. No API server lives through that.
+// restoreStore restores an earlier state. The API server is down during a restore.
 func (w *world) restoreStore() {
 	d := time.Second + w.within(5*time.Second)
 	w.apiDown = w.now.add(d)
@@ -227,23 +222,23 @@ func (w *world) restoreStore() {
 	w.tracef("the store is restored to %s", shown(w.store.now.snap))
 }
 
-// label changes metadata that is not ours.
+// label changes metadata of others.
 func (w *world) label() {
 	v := w.store.now
 	if v.snap.Exists {
 		v.foreign++
-		w.tracef("somebody labels the lock")
+		w.tracef("foreign label")
 		w.store.foreignEdit(v, false)
 	}
 }
 
-// edit changes the lock as somebody who is no candidate might.
+// edit changes the lock as a user might.
 func (w *world) edit() {
 	if !w.store.now.snap.Exists {
 		return
 	}
 	if w.mode.Peers > 0 {
-		w.deleteLock() // the rest is for those who promise something then
+		w.deleteLock() // other edits break what peers rely on
 	} else {
 		w.oneOf(w.deleteLock, w.deleteLock, w.emptyRecord, w.removeRecord, w.corruptRecord, w.steal)
 	}
@@ -254,8 +249,7 @@ func (w *world) deleteLock() {
 	w.store.foreignEdit(view{}, true)
 }
 
-// emptyRecord takes the holder's name away and leaves what else is there. Without a
-// marker, what remains says exactly what a release says.
+// emptyRecord removes the holder. Without a marker, the rest looks like a release.
 func (w *world) emptyRecord() {
 	v := w.store.now
 	if v.snap.Content != core.Readable || v.snap.Record.Holder == "" {
@@ -266,7 +260,7 @@ func (w *world) emptyRecord() {
 	w.byHand(v)
 }
 
-// removeRecord takes the record away; at times all annotations go with it.
+// removeRecord removes the record, sometimes with all annotations.
 func (w *world) removeRecord() {
 	v := w.store.now
 	v.snap.Content, v.snap.Record = core.Missing, core.Record{}
@@ -286,8 +280,7 @@ func (w *world) corruptRecord() {
 	w.store.foreignEdit(v, false)
 }
 
-// steal writes in a holder that knows no markers, and leaves ours, as istiod does. It
-// never renews; at times it releases before its work has stopped.
+// steal writes a holder that knows no markers, as istiod does. It never renews, and sometimes releases early.
 func (w *world) steal() {
 	v := w.store.now
 	if v.snap.Content != core.Readable {
@@ -308,12 +301,11 @@ func (w *world) steal() {
 	}
 }
 
-// byHand stores a state without a holder. While a marker is left, those who come
-// later can tell that somebody acted.
+// byHand stores a state without a holder. If a marker is left, it shows that a leader acted.
 func (w *world) byHand(v view) {
 	v.released = false
 	if t := w.store.now.term; t != nil && t.q != nil {
-		t.wiped = true // as its own release would have
+		t.wiped = true // as its own release would
 	}
 	if marked := v.snap.Annotations.Marker != (core.Marker{}); marked {
 		v.term = &term{history: v.history}

@@ -11,7 +11,7 @@ var handoverBugs = []Bug{
 	{"hand-over-before-drain", "handover", Release, before(func(x *decision) {
 		x.s.Running = x.s.Running && (x.s.Phase != core.Draining || !x.s.Drain.Kind.HandsOver())
 	})},
-	{"leads-on-nomination", "handover", Cover, before(leadOnNomination)},
+	{"leads-on-nomination", "handover", Validity, before(leadOnNomination)},
 	{"request-to-other-term", "handover-bad", Handover, before(func(x *decision) {
 		if r := &x.in.Snap.Annotations.Request; r.Identity != "" && holds(x) {
 			r.Holder, r.Transitions = x.c.Self, x.in.Snap.Record.Transitions

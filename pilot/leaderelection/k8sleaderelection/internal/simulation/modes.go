@@ -2,61 +2,58 @@ package simulation
 
 import "time"
 
-// Mode says what can go wrong in a run. Counts are the most of it that happens;
-// the rest are probabilities.
+// Mode has the faults that can occur in a run. Counts are maximums, the other numbers are probabilities.
 type Mode struct {
 	Name   string
-	Ranked bool // keys are revisions, and one of them is the default
+	Ranked bool // keys are revisions, and one is the default
 
-	Flips    int // of the default revision
-	Edits    int // by hand: deleted, emptied, corrupted, stolen
-	Labels   int // edits of others' metadata alone
-	Restores int // of the store, from a backup
+	Flips    int // changes of the default revision
+	Edits    int // by a user: deleted, emptied, corrupted, overwritten
+	Labels   int // edits of other metadata
+	Restores int // restores of the store
 	Pauses   int // SIGSTOP and suspend
-	Clocks   int // the wall clock jumps or stands still
-	Stops    int // ends of processes, well or at once, and new starts
-	Outages  int // nobody, or one node, reaches the store
-	Cuts     int // of watches
+	Clocks   int // the wall clock jumps or stops
+	Stops    int // stops, kills and starts of processes
+	Outages  int // the store is unreachable for all or for one node
+	Cuts     int // broken watches
 
-	Refusals int // spells in which calls of one kind fail
+	Refusals int // spells: one kind of call fails
 
-	Net       float64 // a call is slow; half of it: lost
-	Drop      float64 // a watch event never comes
-	Late      float64 // a watch event comes late
-	Lag       float64 // a process's watch is behind by more than a RetryPeriod, all the time
+	Net       float64 // a call is slow; half of these are lost
+	Drop      float64 // a watch event is lost
+	Late      float64 // a watch event is late
+	Lag       float64 // the watch of a process is always late by more than a RetryPeriod
 	Forbidden float64 // a process may not watch
-	Fail      float64 // a function fails in a term
-	LateStart float64 // a node starts later than the others
+	Fail      float64 // a run function fails in a term
+	LateStart float64 // a node starts later
 
-	Orders int // of an operator
-	Unfits int // times that a process is unfit for a while
+	Orders int // operator commands
+	Unfits int // unfit processes
 
-	Ambush float64 // a step of a handover is followed by something that goes wrong
-	Meddle bool    // somebody who is no candidate may change the lock in between
-	Remote float64 // a node is outside the cluster
+	Ambush float64 // a step of a handover is followed by a fault
+	Meddle bool    // ambushes may change the lock
+	Remote float64 // a node is remote
 	Blind  float64 // a process never learns the default revision
 
-	Duplicates int // times that a second process runs under the name of a live one
-	// External: a KeyComparisonFunc judges in place of ranks; in some runs it lets equal
-	// keys beat each other.
+	Duplicates int // second processes with the name of a live one
+	// External uses a KeyComparisonFunc instead of ranks. In some runs it lets equal keys preempt each other.
 	External bool
 
-	OneCycle bool // a lost term ends its process, as client-go's users have it
+	OneCycle bool // a lost term ends the process
 
-	// Coordinated: a coordinator names the leader.
-	Coordinated bool
-	Wishes      int     // times that it would have another one
-	Silences    int     // times that there is none for a while
-	WrongClock  float64 // one takes a live holder for gone
-	Loners      float64 // a node's processes do not wait to be named
+	Coordinated   bool
+	Wishes        int     // changes of the preferred candidate
+	Silences      int     // times without a coordinator
+	WrongClock    float64 // a coordinator treats a live holder as expired
+	Uncoordinated float64 // the processes of a node are not coordinated
 
-	Peers    float64 // a node runs another elector than ours
-	ClientGo bool    // and it is client-go's; otherwise istiod's
-	Convert  float64 // a process that ends is replaced by one of the other kind
-	Inherit  float64 // a process that is killed is, and under its name
+	Peers    float64 // a node runs another elector
+	ClientGo bool    // a client-go elector instead of istiod
+	Convert  float64 // an ended process is replaced by one of the other kind
+	Inherit  float64 // a killed process is replaced by one of the other kind with the same name
 }
 
-// Modes are the modes among which seeds choose.
+// Modes lists the modes that seeds select.
 var Modes = []Mode{
 	{Name: "orderly", Stops: 6, Labels: 4, LateStart: 0.2},
 	{Name: "upgrade", Ranked: true, Flips: 4, Stops: 4, Labels: 2, LateStart: 0.3},
@@ -101,24 +98,23 @@ var Modes = []Mode{
 		Name: "coordinated-bad", Coordinated: true, Ranked: true, WrongClock: 0.5, Silences: 2, Flips: 3, Wishes: 5, Stops: 5, Labels: 2, Unfits: 3, Orders: 3,
 		Pauses: 3, Outages: 2, Cuts: 3, Net: 0.06, Lag: 0.1, Forbidden: 0.15, Fail: 0.1, LateStart: 0.2,
 	},
-	{Name: "coordinated-mixed", Coordinated: true, Loners: 0.4, WrongClock: 0.2, Silences: 1, Wishes: 5, Stops: 5, Cuts: 2, Pauses: 2, Net: 0.04, Forbidden: 0.1},
+	{Name: "coordinated-mixed", Coordinated: true, Uncoordinated: 0.4, WrongClock: 0.2, Silences: 1, Wishes: 5, Stops: 5, Cuts: 2, Pauses: 2, Net: 0.04, Forbidden: 0.1},
 }
 
-// mild reports whether nothing goes wrong but that processes end and come back.
+// mild reports whether the only faults are ends and starts of processes.
 func (m Mode) mild() bool {
 	hard := m.Edits + m.Restores + m.Pauses + m.Clocks + m.Outages + m.Cuts + m.Orders + m.Unfits + m.Refusals
 	return hard == 0 && m.WrongClock == 0 && m.Lag+m.Net+m.Drop+m.Late+m.Forbidden+m.Fail+m.Peers+m.Ambush+m.Blind == 0
 }
 
-// uncared is for how much longer nobody may lead who waits for a coordinator that is gone.
-func (m Mode) uncared(t timing) time.Duration {
+// uncoordinatedTime returns the additional time without a leader while no coordinator acts.
+func (m Mode) uncoordinatedTime(t timing) time.Duration {
 	if m.Silences == 0 {
 		return 0
 	}
 	return 4 * t.lease * 105 / 100
 }
 
-// peerKind is the kind of the other electors.
 func (m Mode) peerKind() *peerKind {
 	if m.ClientGo {
 		return clientGo
@@ -126,7 +122,6 @@ func (m Mode) peerKind() *peerKind {
 	return istiod
 }
 
-// ModeNamed returns the mode of that name.
 func ModeNamed(name string) (Mode, bool) {
 	for _, m := range Modes {
 		if m.Name == name {

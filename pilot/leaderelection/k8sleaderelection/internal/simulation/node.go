@@ -9,26 +9,26 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/derive"
 )
 
-// node is one machine with room for one process: a pod's place.
+// node is a machine with one process, like a pod.
 type node struct {
-	w         *world
-	name      string
-	key       string
-	clocks    clocks
-	apiDown   Time // the node does not reach the store before
-	p         *process
-	kind      *peerKind // nil: its processes are ours
-	q         *peer
-	retired   bool // nothing starts here any more
-	loner     bool // its processes do not wait to be named, where others do
-	duplicate bool // its processes have the name of those of another node
-	// drainsFor is how long the next drain takes that keeps the lease; 0: as they do.
+	w             *world
+	name          string
+	key           string
+	clocks        clocks
+	apiDown       Time // it does not reach the store before
+	p             *process
+	kind          *peerKind // nil: incumbent
+	q             *peer
+	retired       bool // no more processes start here
+	uncoordinated bool // its processes are not coordinated
+	duplicate     bool // its processes have the name of another node
+	// drainsFor is the duration of the next drain with a kept lease. If 0, it is random.
 	drainsFor time.Duration
 	started   int
 
 	paused  bool
 	held    []waiting
-	watched Time // when the last thing that the watch posted will be heard of
+	watched Time // when the last watch event is processed
 	pauses  int
 }
 
@@ -55,16 +55,16 @@ func (w *world) newNode() *node {
 	return n
 }
 
-// waiting is an event that a paused process will find when it goes on.
+// waiting is an event that a paused process will find.
 type waiting struct {
 	what  func()
 	watch bool
 }
 
-// run does what the process on this node does next; a paused one does it later.
+// run executes what on the process. A paused process does it later.
 func (n *node) run(what func()) { n.do(waiting{what: what}) }
 
-// runWatch is run for what the watch posts.
+// runWatch is run for watch events.
 func (n *node) runWatch(what func()) { n.do(waiting{what: what, watch: true}) }
 
 func (n *node) do(what waiting) {
@@ -84,7 +84,7 @@ func (n *node) doNow(what waiting) {
 	what.what()
 }
 
-// pause stops the process (as SIGSTOP does) or, with suspend, the whole machine.
+// pause stops the process (SIGSTOP) or the whole machine (suspend).
 func (n *node) pause(d time.Duration, suspend bool) {
 	if n.paused {
 		return
@@ -104,13 +104,12 @@ func (n *node) pause(d time.Duration, suspend bool) {
 	})
 }
 
-// resume lets everything happen that waited, in any order, since a select chooses as
-// it likes; but what the watch posted keeps its order.
+// resume executes the events that waited, in random order. Watch events keep their order.
 func (n *node) resume() {
 	if !n.paused {
 		return
 	}
-	n.w.tracef("%s goes on", n.name)
+	n.w.tracef("%s resumes", n.name)
 	n.paused = false
 	n.pauses++
 	if n.clocks.asleepAt >= 0 {
@@ -131,7 +130,7 @@ func (n *node) resume() {
 	}
 }
 
-// noticePause notes that a pause begins or ends: it explains much.
+// noticePause records the start or end of a pause, which explains many failures.
 func (n *node) noticePause() {
 	if n.p != nil {
 		n.p.pausedAt, n.p.troubledAt = n.w.now, n.w.now
@@ -141,15 +140,12 @@ func (n *node) noticePause() {
 	}
 }
 
-// idle reports whether no process runs here.
 func (n *node) idle() bool { return n.p == nil && n.q == nil }
 
-// anybody reports whether some process runs.
-func (w *world) anybody() bool {
+func (w *world) anyProcess() bool {
 	return slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.idle() })
 }
 
-// stop asks the process to end well.
 func (n *node) stop() {
 	if n.p != nil {
 		n.p.stop()
@@ -159,10 +155,10 @@ func (n *node) stop() {
 	}
 }
 
-// leads reports whether functions are wanted here.
+// leads reports whether run functions should run here.
 func (n *node) leads() bool { return n.p != nil && n.p.work || n.q != nil && n.q.leads }
 
-// start begins a new process, with nothing but its name from an earlier one.
+// start begins a new process with the same name.
 func (n *node) start() {
 	if !n.idle() || n.paused || n.retired {
 		return
@@ -183,7 +179,7 @@ func (n *node) start() {
 		p.lag = w.timing.retry + w.within(2*w.timing.retry)
 	}
 	w.happened(1)
-	if !w.anybody() {
+	if !w.anyProcess() {
 		w.checks.busyAt = w.now
 	}
 	n.p = p
@@ -191,7 +187,7 @@ func (n *node) start() {
 	w.tracef("%s starts, key %s, rate %.4f, %v", p, p.key, n.clocks.rate, w.timing.lease)
 	p.input(core.Input{Kind: core.Tick}, view{})
 	if w.mode.Ranked {
-		w.tellDefault(n, w.within(time.Second))
+		w.sendDefault(n, w.within(time.Second))
 	}
 	if !p.forbidden {
 		w.after(w.within(100*time.Millisecond), func() { p.openWatch(true) })
@@ -202,7 +198,7 @@ func (n *node) config() core.Config {
 	t := n.w.timing
 	c := core.Config{
 		Self: n.name, Key: n.key, Ranked: n.w.mode.Ranked, Release: true,
-		Timing: derive.Timing(core.Timing{Lease: t.lease, Validity: t.cover, Retry: t.retry, SyncWait: n.w.syncWait}, delta),
+		Timing: derive.Timing(core.Timing{Lease: t.lease, Validity: t.validity, Retry: t.retry, SyncWait: n.w.syncWait}, delta),
 	}
 	c.External, c.OneCycle = n.w.mode.External, n.w.mode.OneCycle
 	c.Coordinated = n.coordinated()
@@ -215,7 +211,7 @@ func (n *node) config() core.Config {
 	return c
 }
 
-// kill ends the process at once, as kill -9 does; its functions end with it.
+// kill ends the process and its run functions immediately.
 func (n *node) kill(why string) {
 	if q := n.q; q != nil {
 		n.w.tracef("%s ends: %s", q, why)

@@ -6,8 +6,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// operate gives an operator's order: guarded writes of annotations, which
-// only candidates of ours obey.
+// operate executes an operator command: guarded writes of annotations.
 func (w *world) operate() {
 	v := w.store.now
 	if v.snap.Content != core.Readable || v.snap.Record.Holder == "" {
@@ -19,16 +18,16 @@ func (w *world) operate() {
 		func() { w.order(v, "nobody") },
 		func() { w.order(v, "") },
 		func() { w.hold(v, v.snap.Record.Holder, v.snap.Record.Transitions) },
-		func() { w.hold(v, v.snap.Record.Holder, v.snap.Record.Transitions-1) }, // one of a former term
+		func() { w.hold(v, v.snap.Record.Holder, v.snap.Record.Transitions-1) }, // of a former term
 		w.resumeRank,
 	)
 }
 
-// order asks the leader to hand over, or to step down.
+// order requests the leader to hand over or to step down.
 func (w *world) order(v view, to string) {
 	s := v.snap
 	if !names(s.Annotations.Marker, s.Record) || to == s.Record.Holder || addressed(s) && s.Annotations.Request.Accepted {
-		return // it would not be obeyed, so nobody is made to believe it was
+		return // it would have no effect
 	}
 	r := core.Request{
 		Identity: to, Reason: core.ForOperator, Requester: "operator", Holder: s.Record.Holder, Transitions: s.Record.Transitions,
@@ -38,20 +37,20 @@ func (w *world) order(v view, to string) {
 		r.Key = n.key
 	}
 	v.snap.Annotations.Request = r
-	w.tracef("an operator orders: from %s in term %d to %q", r.Holder, r.Transitions, to)
+	w.tracef("operator request: from %s in term %d to %q", r.Holder, r.Transitions, to)
 	v = w.store.foreignEdit(v, false)
 	if w.mode.Net == 0 && w.mode.Ambush == 0 {
 		w.checkObeyed(v)
 	}
 }
 
-// hold keeps the holder where it is, if the term is the present one.
+// hold writes a hold for the given term.
 func (w *world) hold(v view, holder string, transitions int) {
 	v.snap = withoutOld(v.snap)
 	v.snap.Annotations.Hold = core.Hold{
 		Holder: holder, Transitions: transitions, Seconds: w.seconds(w.timing.lease), Requester: "operator", Reason: core.HoldForPause,
 	}
-	w.tracef("an operator holds %s in term %d for %ds", holder, transitions, v.snap.Annotations.Hold.Seconds)
+	w.tracef("operator hold: %s in term %d for %ds", holder, transitions, v.snap.Annotations.Hold.Seconds)
 	w.store.foreignEdit(v, false)
 }
 
@@ -59,16 +58,15 @@ func (w *world) resumeRank() {
 	if v := w.store.now; w.held() {
 		v.snap = withoutOld(v.snap)
 		v.snap.Annotations.Hold = core.Hold{}
-		w.tracef("an operator lets rank count again")
+		w.tracef("operator hold ends")
 		w.store.foreignEdit(v, false)
 	}
 }
 
-// seconds is a time of up to d, as it is written into the lock.
+// seconds returns a random duration of up to d.
 func (w *world) seconds(d time.Duration) int { return 1 + int(w.within(d).Seconds()) }
 
-// checkObeyed: a leader that is there accepts an order before long. What runs in its node by
-// now may be another process, which knows nothing of the term.
+// checkObeyed checks that a live leader accepts an operator request within a RetryPeriod.
 func (w *world) checkObeyed(ordered view) {
 	p := ordered.term.p
 	if p == nil || p.ended || !p.n.attends() || p.s.Phase != core.Leading {
@@ -77,12 +75,12 @@ func (w *world) checkObeyed(ordered view) {
 	w.after(w.timing.retry, func() {
 		if s := w.store.now.snap; !p.ended && p.n.attends() && s.Exists && s.UID == ordered.snap.UID && s.Record == ordered.snap.Record &&
 			s.Annotations.Request == ordered.snap.Annotations.Request {
-			w.violate(Orders, "%v has not obeyed %+v within a RetryPeriod", p, s.Annotations.Request)
+			w.violate(Orders, "%v has not accepted %+v within a RetryPeriod", p, s.Annotations.Request)
 		}
 	})
 }
 
-// unfitSome lets the check of fitness of some process fail for a while.
+// unfitSome makes a process unfit for a while.
 func (w *world) unfitSome() {
 	n := w.some()
 	p := n.p
@@ -103,8 +101,8 @@ func (w *world) fitness(p *process, unfit bool) {
 	})
 }
 
-// withoutOld removes a nomination that does not count any more, as the operator's tool does
-// before it replaces the hold that tells so.
+// withoutOld removes a nomination that no longer counts, as the operator commands do before they replace the
+// hold.
 func withoutOld(s core.Snapshot) core.Snapshot {
 	if s.Annotations.Nominated.Transitions != s.Record.Transitions || s.Record.Renewed != s.Record.Acquired {
 		s.Annotations.Nominated = core.Nomination{}

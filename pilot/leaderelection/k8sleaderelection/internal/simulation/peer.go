@@ -8,16 +8,14 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// peerKind is another elector that shares the lock with ours. Both kinds poll, judge a
-// record by whether its bytes changed, keep on an update whatever annotations they
-// found, and know nothing of ours.
+// peerKind is another elector for the same lock. Both kinds poll, detect renewals by changed bytes, and keep
+// annotations that they find.
 type peerKind struct {
 	name string
-	// keyed: a higher key overwrites a live holder, as istiod does.
+	// keyed: a higher key overwrites a live holder, as in istiod.
 	keyed bool
-	// fast: a leader writes without a look first, and looks before it releases; the
-	// look renews the guard, so that the release can clear a record that somebody else
-	// has written meanwhile. As client-go does.
+	// fast: a leader writes without a read, and reads before it releases, so that the release can clear a
+	// record of another holder. As in client-go.
 	fast bool
 }
 
@@ -26,8 +24,7 @@ var (
 	clientGo = &peerKind{name: "client-go", fast: true}
 )
 
-// peer is one run of such a candidate: deliberately simpler than ours, and written
-// independently of the core.
+// peer is one run of such a candidate. It is simple on purpose and independent of the core.
 type peer struct {
 	w               *world
 	n               *node
@@ -35,31 +32,31 @@ type peer struct {
 	id              string
 	key             string
 	serial          int
-	defaultRevision core.DefaultRevision // as its own watcher has told it
+	defaultRevision core.DefaultRevision // of its own watcher
 	ended           bool
-	stops           bool // told to end
-	pausedAt        Time // the last true time at which it was paused
-	turn            int  // callbacks of an earlier turn do not count
+	stops           bool // it is being stopped
+	pausedAt        Time // last true time at which it was paused
+	turn            int  // number of the current callback
 
-	// What its elector keeps.
+	// State of the elector.
 	leads      bool
 	observed   core.Record
-	raw        uint64 // of the bytes that a look showed last
+	raw        uint64 // hash of the bytes read last
 	observedAt core.Instant
-	object     view // what its lock keeps of the object, and guards the next write by
+	object     view // last known object, which guards the next write
 	roundEnds  core.Instant
 
-	// The truth.
+	// Truth, for checks.
 	term    *term // of its newest write
 	wroteAt Time  // when that was sent
 	works   []*peerWork
 }
 
-// peerWork is the run functions of one of a peer's cycles, while they run.
+// peerWork is the run functions of one cycle of a peer.
 type peerWork struct {
-	term *term // whose record says so
-	over bool  // they have returned
-	// let: its own elector released the lock although they had not.
+	term *term
+	over bool // they have returned
+	// let: the elector released the lock before they returned.
 	let bool
 }
 
@@ -74,24 +71,23 @@ func (n *node) startPeer() {
 	}
 	n.q = q
 	w.tracef("%s starts, key %q, rate %.4f", q, q.key, n.clocks.rate)
-	w.tellDefault(n, w.within(time.Second))
+	w.sendDefault(n, w.within(time.Second))
 	n.run(q.campaign)
 }
 
-// wind is the longest that a peer's run functions take to return once told.
+// wind is the longest time that the run functions of a peer need to return after cancellation.
 func (t timing) wind() time.Duration { return t.retry / 2 }
 
-// grace covers the longest that a peer can work on after its last write took place: a
-// reply that came at the last moment, a RetryPeriod, a round of renewals that fail,
-// and functions that have to return; by a slow clock, and in whole seconds.
+// grace returns the longest time that a peer can act after its last write: a late reply, a RetryPeriod, one
+// round of failing renewals, and the return of its run functions.
 func (t timing) grace() time.Duration {
-	longest := t.retry + 2*t.cover + t.wind() + time.Second
+	longest := t.retry + 2*t.validity + t.wind() + time.Second
 	return time.Duration(float64(longest)*(1+delta)/(1-delta)) - t.lease
 }
 
 func (q *peer) mono() core.Instant { return q.n.clocks.mono(q.w.now) }
 
-// later does something on the peer's own clock, unless something else came first.
+// later calls what on the clock of the peer, unless another call replaced it.
 func (q *peer) later(d time.Duration, what func()) {
 	q.turn++
 	turn := q.turn
@@ -104,7 +100,7 @@ func (q *peer) later(d time.Duration, what func()) {
 	})
 }
 
-// campaign is a cycle's beginning: nothing is remembered, whatever still runs.
+// campaign begins a cycle. The elector forgets everything.
 func (q *peer) campaign() {
 	q.leads = false
 	q.observed, q.raw, q.observedAt, q.object = core.Record{}, 0, 0, view{}
@@ -112,7 +108,7 @@ func (q *peer) campaign() {
 }
 
 func (q *peer) attempt() {
-	q.try(q.w.timing.cover, func(won bool) {
+	q.try(q.w.timing.validity, func(won bool) {
 		if won {
 			q.lead()
 			return
@@ -122,19 +118,17 @@ func (q *peer) attempt() {
 	})
 }
 
-// lead starts the functions, and the rounds of renewals.
 func (q *peer) lead() {
 	q.leads = true
 	q.works = append(q.works, &peerWork{term: q.term})
-	q.w.result.PeerTerms++
-	q.w.tracef("%s: functions start", q)
+	q.w.tracef("%s: run functions start", q)
 	q.w.checks.leaderChanged()
 	q.round()
 }
 
-// round renews, and tries again until its end is reached.
+// round renews and retries until its end.
 func (q *peer) round() {
-	q.roundEnds = q.mono().After(q.w.timing.cover)
+	q.roundEnds = q.mono().After(q.w.timing.validity)
 	q.renew()
 }
 
@@ -157,17 +151,16 @@ func (q *peer) renew() {
 
 func (q *peer) work() *peerWork { return q.works[len(q.works)-1] }
 
-// lose tells the functions to stop, gives the lock up if it seems to be its own,
-// whether they have returned or not, and begins the next cycle.
+// lose cancels the run functions, releases the lock without waiting for them, and begins the next cycle.
 func (q *peer) lose() {
 	q.leads = false
-	q.w.tracef("%s: functions are told to stop", q)
+	q.w.tracef("%s: run functions are cancelled", q)
 	q.w.checks.leaderChanged()
 	work := q.work()
 	q.w.at(q.n.clocks.when(q.mono().After(q.w.within(q.w.timing.wind()))), func() {
 		q.n.run(func() {
 			work.over = true
-			q.w.tracef("%s: functions have returned", q)
+			q.w.tracef("%s: run functions returned", q)
 		})
 	})
 	then := q.campaign
@@ -181,16 +174,15 @@ func (q *peer) lose() {
 	q.release(work, func(bool) { then() })
 }
 
-// end is the process's, once its functions have returned; they end with it at the latest.
+// end ends the process after its run functions have returned.
 func (q *peer) end() { q.later(q.w.within(q.w.timing.wind()), func() { q.n.kill("has ended") }) }
 
-// stop asks the process to end: contexts are cancelled wherever it is.
 func (q *peer) stop() {
 	q.n.run(func() {
 		if q.ended || q.stops {
 			return
 		}
-		q.w.tracef("%s is told to stop", q)
+		q.w.tracef("%s: stop", q)
 		q.stops = true
 		if q.leads {
 			q.lose()
@@ -200,8 +192,7 @@ func (q *peer) stop() {
 	})
 }
 
-// steals is Istio's comparison: the default revision before the others, and local
-// before remote.
+// steals is the comparison of Istio: default revision first, local before remote.
 func (q *peer) steals(held string) bool {
 	mine, theirs := strings.TrimPrefix(q.key, "^"), strings.TrimPrefix(held, "^")
 	if mine != theirs && q.defaultRevision.Revision != "" && q.defaultRevision.Revision == mine {

@@ -6,8 +6,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// try is one attempt to acquire or renew: a look, a judgement, a guarded write. A
-// leader of client-go's kind first writes without a look.
+// try is one attempt to acquire or renew. A client-go leader first writes without a read.
 func (q *peer) try(limit time.Duration, done func(bool)) {
 	at := q.mono()
 	ends := at.After(limit)
@@ -24,13 +23,13 @@ func (q *peer) try(limit time.Duration, done func(bool)) {
 	q.look(ends, at, done)
 }
 
-// look reads the lock and goes on from what stands there.
+// look reads the lock and decides.
 func (q *peer) look(ends, at core.Instant, done func(bool)) {
 	q.get(ends, func(ok bool) {
 		found := q.object.snap
 		switch {
 		case !ok || found.Exists && found.Content == core.Unreadable:
-			done(false) // it reports an error and tries again, for ever
+			done(false) // it reports an error and retries forever
 			return
 		case !found.Exists:
 			q.put(ends, q.record(core.Record{}), false, done)
@@ -47,7 +46,7 @@ func (q *peer) look(ends, at core.Instant, done func(bool)) {
 	})
 }
 
-// mustLeave reports whether somebody else holds the lock and is not to be overwritten.
+// mustLeave reports whether another holder must not be overwritten.
 func (q *peer) mustLeave(r core.Record, at core.Instant) bool {
 	lease := q.w.timing.lease
 	if q.kind.fast {
@@ -57,13 +56,12 @@ func (q *peer) mustLeave(r core.Record, at core.Instant) bool {
 	return live && !(q.kind.keyed && q.steals(r.Key))
 }
 
-// takesExpired reports whether the record would be left alone if it had not run out:
-// nobody was overwritten by a key.
+// takesExpired reports whether the peer relies on the lock being expired or free.
 func (q *peer) takesExpired(r core.Record) bool {
 	return r.Holder != q.id && !(r.Holder != "" && q.kind.keyed && q.steals(r.Key))
 }
 
-// record is the peer's record to be written over old.
+// record returns the record of the peer to write over old.
 func (q *peer) record(old core.Record) core.Record {
 	stamp := core.Stamp(q.n.clocks.wall(q.w.now)/int64(time.Second)) * 1e6
 	r := core.Record{
@@ -79,13 +77,13 @@ func (q *peer) record(old core.Record) core.Record {
 	return r
 }
 
-// release writes an empty holder, with the transitions that it remembers.
+// release writes an empty holder with the known transitions.
 func (q *peer) release(work *peerWork, done func(bool)) {
-	ends := q.mono().After(q.w.timing.cover)
+	ends := q.mono().After(q.w.timing.validity)
 	write := func(transitions int) {
 		r := q.record(core.Record{Holder: q.id, Transitions: transitions})
 		r.Holder, r.Key, r.Lease, r.Acquired = "", "", time.Second, r.Renewed
-		work.let = true // it may arrive, answered or not
+		work.let = true // it may arrive without a reply
 		q.put(ends, r, false, done)
 	}
 	if !q.kind.fast {
@@ -101,7 +99,6 @@ func (q *peer) release(work *peerWork, done func(bool)) {
 	})
 }
 
-// get reads the object into what the lock keeps.
 func (q *peer) get(ends core.Instant, done func(bool)) {
 	q.request(ends, func() (core.Result, view) { return core.OK, q.w.store.now }, func(r core.Result, v view) {
 		if r == core.OK {
@@ -111,7 +108,7 @@ func (q *peer) get(ends core.Instant, done func(bool)) {
 	})
 }
 
-// put writes the object that the lock keeps, with this record in it.
+// put writes the record to the last known object.
 func (q *peer) put(ends core.Instant, r core.Record, expired bool, done func(bool)) {
 	base, sentAt := q.object, q.w.now
 	arrive := func() (core.Result, view) { return q.w.store.peerWrite(q, base, r, expired, sentAt) }
@@ -123,7 +120,7 @@ func (q *peer) put(ends core.Instant, r core.Record, expired bool, done func(boo
 	})
 }
 
-// request is one call: it arrives or does not, and is answered exactly once.
+// request is one call. It is answered exactly once.
 func (q *peer) request(ends core.Instant, arrive func() (core.Result, view), done func(core.Result, view)) {
 	w := q.w
 	q.turn++
@@ -137,7 +134,7 @@ func (q *peer) request(ends core.Instant, arrive func() (core.Result, view), don
 		})
 	}
 	w.at(q.n.clocks.when(ends), func() { answer(core.Unknown, view{}) })
-	there := w.latency(w.timing.cover)
+	there := w.latency(w.timing.validity)
 	if w.lost() {
 		return
 	}
@@ -149,14 +146,13 @@ func (q *peer) request(ends core.Instant, arrive func() (core.Result, view), don
 			return
 		}
 		r, v := arrive()
-		if back := w.latency(w.timing.cover); !w.lost() {
+		if back := w.latency(w.timing.validity); !w.lost() {
 			w.after(back, func() { answer(r, v) })
 		}
 	})
 }
 
-// peerWrite is a peer's request that has arrived. expired says that it took the record
-// for one that has run out, or for nobody's.
+// peerWrite applies a write of a peer. expired: the peer relied on an expired or free lock.
 func (s *store) peerWrite(q *peer, base view, r core.Record, expired bool, sentAt Time) (core.Result, view) {
 	now := s.now
 	if base.snap.Exists != now.snap.Exists || base.snap.Exists && (base.snap.Version != now.snap.Version || base.snap.UID != now.snap.UID) {
@@ -170,8 +166,8 @@ func (s *store) peerWrite(q *peer, base view, r core.Record, expired bool, sentA
 		next = view{snap: core.Snapshot{Exists: true, UID: uid(s.uids), Content: core.Readable, Record: r}}
 	}
 	if next.snap.Sum = sum(next.snap); now.snap.Exists && next.snap.Sum == now.snap.Sum {
-		// A PUT that changes nothing. A process that has taken the place of one of its name within a
-		// second leads by it all the same.
+		// A PUT that changes nothing. A process that replaced one of its name within a second leads all the
+		// same.
 		if q.term == nil {
 			q.term, q.wroteAt = now.term, sentAt
 		}
@@ -194,9 +190,7 @@ func (s *store) peerWrite(q *peer, base view, r core.Record, expired bool, sentA
 	return core.OK, v
 }
 
-// letGo: a peer's release says nothing of those that it overwrote. Who has not seen
-// their records cannot know of them. And if the holder is another peer, it says what that
-// one's own release would say.
+// letGo marks the terms that a release of a peer hides from candidates that did not see them.
 func (s *store) letGo(t *term, by *peer) {
 	if t != nil && t.q != nil && t.q != by {
 		t.wiped = true

@@ -7,7 +7,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// process is one life of a candidate. It applies actions as the elector's loop does.
+// process is one life of a candidate. It applies actions as the loop of the elector does.
 type process struct {
 	w      *world
 	n      *node
@@ -20,52 +20,52 @@ type process struct {
 	ended  bool
 
 	gate     core.Validity
-	work     bool // functions are wanted
-	alive    bool // they have not all returned
-	returns  int  // which plan of their return counts
+	work     bool // run functions should run
+	alive    bool // not all of them have returned
+	returns  int  // number of the current plan of their return
 	returnAt Time
 	call     *call
-	timer    int // which timer counts
+	timer    int // number of the current timer
 
 	watching, forbidden bool
 	blind               bool          // it never learns the default revision
-	unfit               bool          // what its check of fitness would say
-	lag                 time.Duration // by which its watch is behind, all the time
+	unfit               bool          // result of its fitness check
+	lag                 time.Duration // constant delay of its watch
 	startedAt           core.Instant
-	watch               int  // which watch counts
-	cut                 bool // and nothing comes through
+	watch               int  // number of the current watch
+	cut                 bool // no events arrive
 	watchHistory        int
 
-	// The truth, for checks alone.
-	acting       *term             // the term that the functions were started in
-	acked        *term             // begun by the newest acquire that was acknowledged
+	// Truth, for checks.
+	acting       *term             // term of the run functions
+	acked        *term             // term of the newest acknowledged acquire
 	ackedSent    core.ClockReading // of the newest acknowledged write
 	ackedAt      Time
 	ackedVersion position
 	anyAck       bool
-	pausedAt     Time // the last true time at which it was paused, or -1
-	troubledAt   Time // when something last kept it from renewing
-	stopAsked    bool // a stop, or a failed function, explains the end of its term
+	pausedAt     Time // last true time at which it was paused, or -1
+	troubledAt   Time // last fault that kept it from renewing
+	stopAsked    bool // a stop or a failed run function explains the end of its term
 	seen         witness
 	newestStamp  core.Stamp    // of its newest acknowledged write
-	wrote        [4]core.Stamp // of what it sent last, answered or not
+	wrote        [4]core.Stamp // stamps of its latest writes
 	newest       view
-	fresh        bool   // the view that it was shown last is the newest
-	reached      uint64 // the version below which events are old
-	base         view   // as the loop keeps it: what the core's snapshot was decoded from
+	fresh        bool   // the last view was the newest
+	reached      uint64 // events below this version are old
+	base         view   // view of the snapshot in the core
 	lastGate     core.Validity
 	watched      core.Validity
 	sights       []sight
 	seenTerms    []*term
-	seenUpTo     [histories]uint64 // the newest version seen, by history
+	seenUpTo     [histories]uint64 // newest seen version, by history
 	leftBehind   core.Marker       // of another term than the record's
 	leftAt       core.Instant
 	calls        []Time
 	turnsAt      Time
 	turns        int
 	sentCalls    int
-	askedAt      Time // when the call was sent that is answered now
-	learnedAt    Time // when it was last shown something new
+	askedAt      Time // when the call that is answered now was sent
+	learnedAt    Time // last new view
 	sentReads    int
 	sentAtCheck  int
 	efforts
@@ -89,7 +89,7 @@ func (p *process) input(in core.Input, v view) {
 		p.sees(v, in.Kind == core.Seen || in.Kind == core.Replied && p.askedAt < p.learnedAt)
 	}
 	p.seen.observe(in)
-	p.learns(in, v)
+	p.countCauses(in, v)
 	var a core.Action
 	before, learned := p.s.Phase, p.s.Learned
 	p.s, a = p.step(p.cfg, p.s, in)
@@ -101,7 +101,7 @@ func (p *process) input(in core.Input, v view) {
 		p.trace(before, in, a)
 	}
 	w.checks.action(p, in, v, a)
-	w.checks.says(p, before)
+	w.checks.countLines(p, before)
 	p.apply(a)
 	if w.chance(0.05) {
 		p.apply(a)
@@ -114,8 +114,8 @@ func (p *process) input(in core.Input, v view) {
 	}
 }
 
-// beats is the user's comparison of keys, for the holder that the input shows or, if it
-// shows none, the one that is known.
+// beats is the result of the KeyComparisonFunc for the holder of the input or, if it has none, for the known
+// holder.
 func (p *process) beats(in core.Input) bool {
 	record := p.s.Snap.Record
 	if in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK {
@@ -124,8 +124,7 @@ func (p *process) beats(in core.Input) bool {
 	return p.cfg.External && record.Holder != "" && (p.key > record.Key || p.w.loose && p.key == record.Key)
 }
 
-// apply makes true what the action wants: first the gate, then the work, then the
-// call, then the timer.
+// apply sets gate, run functions, call and timer, in this order.
 func (p *process) apply(a core.Action) {
 	p.w.checks.gate(p, a)
 	p.gate = a.Gate
@@ -148,7 +147,7 @@ func (p *process) setTimer(wake core.Instant, timer int) {
 		p.n.run(func() {
 			switch {
 			case p.timer != timer || p.ended:
-			case p.now().Mono < wake: // the machine slept meanwhile
+			case p.now().Mono < wake: // the machine was suspended
 				p.setTimer(wake, timer)
 			default:
 				p.input(core.Input{Kind: core.Tick}, view{})
@@ -157,7 +156,6 @@ func (p *process) setTimer(wake core.Instant, timer int) {
 	})
 }
 
-// setWork starts the functions, or tells them to stop.
 func (p *process) setWork(a core.Action) {
 	switch {
 	case a.Run && !p.work:
@@ -167,7 +165,7 @@ func (p *process) setWork(a core.Action) {
 		p.w.checks.leaderChanged()
 		limit := p.cfg.DrainLimit
 		if a.Gate != (core.Validity{}) && p.w.chance(0.1) {
-			limit = p.cfg.StopLimit // the lease is kept; a slow stop is allowed
+			limit = p.cfg.StopLimit // the lease is kept, so a slow stop is allowed
 		}
 		d := p.w.within(limit * 8 / 10)
 		if a.Gate != (core.Validity{}) && p.n.drainsFor > 0 {
@@ -175,7 +173,7 @@ func (p *process) setWork(a core.Action) {
 		}
 		p.planReturn(d)
 	case p.alive && !p.work && a.Gate == (core.Validity{}):
-		// The cover went while they drained: now the drain limit counts.
+		// Validity ended during the drain. Now the drain limit counts.
 		if limit := p.cfg.DrainLimit * 8 / 10; p.returnAt > p.w.now.add(limit) {
 			p.planReturn(p.w.within(limit))
 		}
@@ -194,7 +192,7 @@ func (p *process) startWork() {
 		p.w.after(p.w.within(30*time.Second), func() {
 			p.n.run(func() {
 				if p.work && p.returns == turn && p.w.faulty() {
-					p.w.tracef("%s: a function fails", p)
+					p.w.tracef("%s: a run function fails", p)
 					p.stopAsked = true
 					p.input(core.Input{Kind: core.StepDown}, view{})
 				}
@@ -203,7 +201,7 @@ func (p *process) startWork() {
 	}
 }
 
-// planReturn lets the functions return d from now.
+// planReturn makes the run functions return after d.
 func (p *process) planReturn(d time.Duration) {
 	p.returns++
 	turn := p.returns
@@ -215,17 +213,16 @@ func (p *process) planReturn(d time.Duration) {
 			}
 			p.alive, p.acting = false, nil
 			p.w.checks.busyAt = p.w.now
-			p.w.tracef("%s: functions have returned", p)
+			p.w.tracef("%s: run functions returned", p)
 			p.input(core.Input{Kind: core.Drained}, view{})
 		})
 	})
 }
 
-// stop asks the process to end well.
 func (p *process) stop() {
 	p.n.run(func() {
 		if !p.ended {
-			p.w.tracef("%s is told to stop", p)
+			p.w.tracef("%s: stop", p)
 			p.stopAsked = true
 			p.input(core.Input{Kind: core.Stop}, view{})
 		}
@@ -266,7 +263,7 @@ func (p *process) trace(before core.Phase, in core.Input, a core.Action) {
 	p.w.tracef("%s", line)
 }
 
-// shown is a snapshot in a few words.
+// shown formats a snapshot.
 func shown(s core.Snapshot) string {
 	if !s.Exists {
 		return fmt.Sprintf("{%d absent}", s.Version)

@@ -2,8 +2,8 @@ package simulation
 
 import "container/heap"
 
-// event happens at a true time. Events of one time happen in the order in which they were
-// planned, so that a run depends on its seed only.
+// event happens at a true time. Events of one time happen in the order of their
+// planning, so that a run depends on its seed only.
 type event struct {
 	at   Time
 	seq  uint64

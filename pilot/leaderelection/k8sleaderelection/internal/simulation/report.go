@@ -5,47 +5,45 @@ import (
 	"strings"
 )
 
-// Check names what a violation violates: a promise of the design by its name, or a
-// rule that a promise rests on.
+// Check is the name of a promise, or of a rule that a promise depends on.
 type Check string
 
 const (
-	OneAtATime   Check = "one-at-a-time" // functions, or gates, of two processes at once
-	Peers        Check = "peers"         // the same towards other electors, as far as they stop in time
-	Settling     Check = "settling"      // began to act before those it had seen were bound to have ended
-	Handover     Check = "handover"      // a rule of asking, accepting, nominating and taking over
-	Orders       Check = "orders"        // rank before an operator's hold
-	Fitness      Check = "fitness"       // one that is unfit wants to lead
-	NoFlapping   Check = "no-flapping"   // not the highest rank first, or back without end
-	Release      Check = "release"       // said that nobody acts while somebody did
-	Cover        Check = "cover"         // a gate open for longer than an acknowledged write allows
-	Token        Check = "token"         // fencing tokens that do not grow, or are not one's own
-	StepDown     Check = "step-down"     // a leader that lost without need
-	HardStop     Check = "hard-stop"     // functions not told to stop in time
-	OwnLockOnly  Check = "own-lock-only" // a write to another record than the one it was decided on
-	OneTerm      Check = "one-term"      // a term before the last one's functions returned, or a gate reopened
-	NothingLost  Check = "nothing-lost"  // others' metadata, or an unreadable record, overwritten
-	Prompt       Check = "prompt"        // nobody leads although somebody could
+	OneAtATime   Check = "one-at-a-time" // run functions or gates of two processes at the same time
+	Peers        Check = "peers"         // the same with other electors, as far as they stop in time
+	Settling     Check = "settling"      // acted before the leases of known holders had expired
+	Handover     Check = "handover"      // broke a rule of handovers
+	Orders       Check = "orders"        // rank took precedence over a hold
+	Fitness      Check = "fitness"       // an unfit process campaigned
+	NoFlapping   Check = "no-flapping"   // the highest rank was not first, or leaders alternate
+	Release      Check = "release"       // released while a process acted
+	Validity     Check = "validity"      // a gate was open longer than validity
+	Token        Check = "token"         // fencing tokens do not grow, or belong to another term
+	StepDown     Check = "step-down"     // a leader lost its term without need
+	HardStop     Check = "hard-stop"     // run functions were not cancelled in time
+	OwnLockOnly  Check = "own-lock-only" // a write changed another record than the one it was decided on
+	OneTerm      Check = "one-term"      // a term began before the run functions of the last one returned, or a gate reopened
+	NothingLost  Check = "nothing-lost"  // metadata of others, or an unreadable record, was overwritten
+	Prompt       Check = "prompt"        // no leader although a candidate was available
 	Quiet        Check = "quiet"         // needless calls, or a hot loop
 	Effort       Check = "effort"        // more calls than time and causes explain
-	Reports      Check = "reports"       // a state that is reported again and again
-	Changes      Check = "changes"       // the leader changes more often than there are causes
-	Coordination Check = "coordination"  // took what a coordinator has to give
-	Count        Check = "count"         // a count of terms that a guard of the lock would refuse
+	Reports      Check = "reports"       // a state was reported repeatedly
+	Changes      Check = "changes"       // more leader changes than causes
+	Coordination Check = "coordination"  // a coordinated lock was acquired without being named
+	Count        Check = "count"         // wrong number of transitions
 )
 
 var allChecks = []Check{
-	OneAtATime, Peers, Settling, Handover, Orders, Fitness, NoFlapping, Release, Cover, Token, StepDown, HardStop, OwnLockOnly, OneTerm, NothingLost, Prompt, Quiet, Effort, Reports, Changes, Count, Coordination,
+	OneAtATime, Peers, Settling, Handover, Orders, Fitness, NoFlapping, Release, Validity, Token, StepDown, HardStop, OwnLockOnly, OneTerm, NothingLost, Prompt, Quiet, Effort, Reports, Changes, Count, Coordination,
 }
 
-// Violation is one failed check.
 type Violation struct {
 	Check  Check
 	At     Time
 	Detail string
 }
 
-// maxViolations of one check are kept for each run; the first matters most.
+// maxViolations is the number of violations of one check that a run keeps.
 const maxViolations = 3
 
 func (w *world) violate(check Check, format string, args ...any) {
@@ -62,17 +60,7 @@ func (w *world) violate(check Check, format string, args ...any) {
 	}
 }
 
-// Broke reports whether the run violated the check.
-func (r Result) Broke(check Check) bool {
-	for _, v := range r.Violations {
-		if v.Check == check {
-			return true
-		}
-	}
-	return false
-}
-
-// String tells what went wrong, and how to see it again.
+// String lists the violations.
 func (r Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d, mode %s: %d steps, %d terms", r.Seed, r.Mode, r.Steps, r.Terms)

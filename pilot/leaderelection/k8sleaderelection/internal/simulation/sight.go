@@ -7,19 +7,17 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// sight records when a process last saw a term, by its own clock: the simplest account of
-// the holders that it has to wait for, kept beside the core's.
+// sight is when a process last saw a term, by its own clock. It is independent of the core.
 type sight struct {
 	term *term
-	at   core.Instant // when its record was last new
+	at   core.Instant // last change of its record
 	sum  uint64
-	// marked: it was acting when last seen.
+	// marked: it had a marker when last seen.
 	marked bool
 }
 
-// sees notes what the process is shown. What a watch has shown, or was asked for before it learned what
-// it knows, and has a smaller version, is taken for old, and rightly so, unless the store was restored: that
-// shows in the next answer.
+// sees records a view that is shown to the process. A smaller version counts as old if it comes from the watch
+// or from a call sent before the last new view.
 func (p *process) sees(v view, maybeOld bool) {
 	p.fresh = p.blank() || v.newer(p.newest) && !(maybeOld && v.snap.Version < p.reached)
 	if !p.fresh {
@@ -31,7 +29,7 @@ func (p *process) sees(v view, maybeOld bool) {
 	}
 	p.newest = v
 	if p.reached = max(p.reached, v.snap.Version); v.snap.Exists {
-		p.reached = v.snap.Version // a lock that is absent does not tell its version
+		p.reached = v.snap.Version // an absent lock has no version
 	}
 	p.seenUpTo[v.history%histories] = v.snap.Version
 	if m := v.snap.Annotations.Marker; m != p.leftBehind {
@@ -41,14 +39,14 @@ func (p *process) sees(v view, maybeOld bool) {
 		}
 	}
 	if v.released {
-		p.sights = p.sights[:0] // the one who released had waited for the others
+		p.sights = p.sights[:0] // the process that released had waited for the others
 		return
 	}
 	if v.term != nil && v.term.p != p && names(v.snap.Annotations.Marker, v.snap.Record) {
-		p.forgetBefore(v.term) // who took the lock from them, and acts, has waited
+		p.forgetBefore(v.term) // a leader that acquired the lock from them has waited
 	}
 	if t := v.term; t != nil && t.id == "" && v.snap.Content == core.Readable && t.prev != nil {
-		// A peer's release; or an emptied record of a holder that has not acted yet.
+		// A release by a peer, or an emptied record of a holder that has not acted yet.
 		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term.id == t.prev.id && !s.marked })
 	}
 	if v.term == nil || v.term.named || p.harmless(v) {
@@ -56,7 +54,7 @@ func (p *process) sees(v view, maybeOld bool) {
 	}
 	now := p.now().Mono
 	if v.term.p == nil && v.term.id == "" && v.snap.Content != core.Unreadable {
-		now = p.leftAt // nobody holds it; what counts is the marker that was left
+		now = p.leftAt // without a holder, the marker counts
 	}
 	for i := range p.sights {
 		if s := &p.sights[i]; s.term == v.term {
@@ -70,9 +68,8 @@ func (p *process) sees(v view, maybeOld bool) {
 	p.sights = append(p.sights, sight{term: v.term, at: now, sum: v.snap.Sum, marked: names(v.snap.Annotations.Marker, v.snap.Record)})
 }
 
-// forgetBefore drops what was seen of those that a term displaced. If the first in that
-// chain took the lock after a drained release, whoever released it had waited for all
-// that came before.
+// forgetBefore removes terms that were displaced by a later one. If the first of these followed a drained
+// release, all earlier terms have ended.
 func (p *process) forgetBefore(now *term) {
 	first := now
 	for ; first.prev != nil; first = first.prev {
@@ -86,10 +83,8 @@ func (p *process) forgetBefore(now *term) {
 
 func (p *process) blank() bool { return p.newest == view{} }
 
-// harmless reports whether the term needs no waiting for: it is one's own; or that of
-// a dead process whose name one has, and which had begun to act, or whose late write
-// looks like what one has written oneself; or nobody's, and the marker that tells of
-// an earlier one is one's own.
+// harmless reports whether the process need not wait for the term: it is its own, of a dead process with its
+// name, or has no holder and no marker of another process.
 func (p *process) harmless(v view) bool {
 	if v.term.p == nil && v.snap.Content != core.Unreadable && v.snap.Record.Holder == "" {
 		m := v.snap.Annotations.Marker
@@ -98,14 +93,13 @@ func (p *process) harmless(v view) bool {
 	return v.term.p == p || v.term.id == p.id && (v.term.marked || v.term.namesake || p.stamped(v.snap.Record))
 }
 
-// stamped reports whether the record carries the stamp of a write of p's own. Two of one
-// name that write over the same record can give it the same.
+// stamped reports whether the record has a stamp of an own write. Two processes of one name may use the same
+// stamp.
 func (p *process) stamped(r core.Record) bool {
 	return slices.Contains(p.wrote[:], r.Renewed) || r.Renewed != 0 && r.Renewed == p.newestStamp
 }
 
-// mustWait returns a term that the process has seen, that did not end by a drained
-// release, and whose holder may still act as far as the process can know.
+// mustWait returns a term that the process has seen and whose holder may still act.
 func (p *process) mustWait(now core.Instant) (sight, time.Duration) {
 	for _, s := range p.sights {
 		wait := p.cfg.Lease
@@ -119,13 +113,12 @@ func (p *process) mustWait(now core.Instant) (sight, time.Duration) {
 	return sight{}, 0
 }
 
-// unknowable reports whether p cannot know that q may act.
 func (p *process) unknowable(q *process) bool {
 	return p.unknowableTerm(q.acting) || p.unknowableWrite(q)
 }
 
-// unknowableTerm: somebody removed the record, and p had seen neither that term nor
-// any that came after it until then; or what was left said what a release says.
+// unknowableTerm reports whether the record was removed before p had seen the term or a later one, or whether
+// the rest looked like a release.
 func (p *process) unknowableTerm(t *term) bool {
 	if t == nil || t.removedWith == nil {
 		return false
@@ -144,8 +137,7 @@ func (p *process) unknowableTerm(t *term) bool {
 	return true
 }
 
-// unknowableWrite: a restore undid the write that q acts by, and p had seen nothing
-// of what it undid: to p, nothing has changed.
+// unknowableWrite reports whether a restore undid the write of q before p saw it.
 func (p *process) unknowableWrite(q *process) bool {
 	for _, r := range p.w.store.restores {
 		if r.history == q.ackedVersion.history && q.ackedVersion.version > r.version && p.seenUpTo[r.history%histories] <= r.version {

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -12,10 +11,9 @@ import (
 	"time"
 )
 
-// defaultSeeds is how many seeds an ordinary test run plays.
+// defaultSeeds is the number of seeds without SIM_SEEDS.
 const defaultSeeds = 2000
 
-// number reads a number from the environment.
 func number(t *testing.T, name string, otherwise uint64) (uint64, bool) {
 	text := os.Getenv(name)
 	if text == "" {
@@ -28,8 +26,8 @@ func number(t *testing.T, name string, otherwise uint64) (uint64, bool) {
 	return n, true
 }
 
-// play runs the seeds from first on, on all CPUs, and hands each result to got, one at a time. It ends
-// early when got says so.
+// play runs seeds on all CPUs and passes each result to got, one at a time. It ends early if got returns
+// false.
 func play(first, seeds uint64, mode *Mode, bug *Bug, got func(Result) bool) {
 	var (
 		next atomic.Uint64
@@ -56,7 +54,7 @@ func play(first, seeds uint64, mode *Mode, bug *Bug, got func(Result) bool) {
 	all.Wait()
 }
 
-// chosenMode is the mode that the environment names; nil: each seed has its own.
+// chosenMode returns the mode in SIM_MODE. If nil, each seed has its own.
 func chosenMode(t *testing.T) *Mode {
 	name := os.Getenv("SIM_MODE")
 	if name == "" {
@@ -64,15 +62,9 @@ func chosenMode(t *testing.T) *Mode {
 	}
 	mode, ok := ModeNamed(name)
 	if !ok {
-		t.Fatalf("SIM_MODE=%s: there is no such mode", name)
+		t.Fatalf("SIM_MODE=%s: unknown mode", name)
 	}
 	return &mode
-}
-
-// tally sums up one mode's seeds.
-type tally struct {
-	seeds, steps, terms, rate, broken int
-	settled, leaderless               time.Duration
 }
 
 func TestSimulation(t *testing.T) {
@@ -87,50 +79,21 @@ func TestSimulation(t *testing.T) {
 	seeds, _ := number(t, "SIM_SEEDS", defaultSeeds)
 	first, _ := number(t, "SIM_FIRST", 0)
 	only := chosenMode(t)
-	tallies := map[string]*tally{}
-	began := time.Now()
-	steps := 0
+	began, steps, broken := time.Now(), 0, map[string]int{}
 	play(first, seeds, only, nil, func(r Result) bool {
-		m := tallies[r.Mode]
-		if m == nil {
-			m = &tally{}
-			tallies[r.Mode] = m
-		}
-		m.add(r)
 		steps += r.Steps
-		if len(r.Violations) > 0 && m.broken <= 5 {
+		if len(r.Violations) == 0 {
+			return true
+		}
+		if broken[r.Mode]++; broken[r.Mode] <= 5 {
 			t.Errorf("%v\n  replay: SIM_SEED=%d SIM_MODE=%s go test -v -run TestSimulation .", r, r.Seed, r.Mode)
 		}
 		return true
 	})
-	took := time.Since(began)
-	t.Logf("%d seeds from %d in %v: %.0f seeds/s, %d steps", seeds, first, took.Round(time.Millisecond), float64(seeds)/took.Seconds(), steps)
-	for _, mode := range Modes {
-		if m := tallies[mode.Name]; m != nil {
-			t.Logf("%-12s %v", mode.Name, m)
-		}
-	}
+	t.Logf("%d seeds from %d, %d steps in %v; failed seeds by mode: %v", seeds, first, steps, time.Since(began).Round(time.Millisecond), broken)
 }
 
-func (m *tally) add(r Result) {
-	m.seeds++
-	m.steps += r.Steps
-	m.terms += r.Terms
-	m.rate = max(m.rate, r.Rate)
-	m.settled = max(m.settled, r.Settled)
-	m.leaderless = max(m.leaderless, r.Leaderless)
-	if len(r.Violations) > 0 {
-		m.broken++
-	}
-}
-
-func (m *tally) String() string {
-	n := float64(m.seeds)
-	return fmt.Sprintf("%5d seeds, %d broken; %4.0f steps and %.1f terms each; at most %d calls in a second, %v until settled in the calm, %v without a leader",
-		m.seeds, m.broken, float64(m.steps)/n, float64(m.terms)/n, m.rate, m.settled.Round(time.Millisecond), m.leaderless.Round(time.Millisecond))
-}
-
-// TestSameSeedSameRun: without that, no failing seed could be played again.
+// TestSameSeedSameRun shows that a failing seed can be replayed.
 func TestSameSeedSameRun(t *testing.T) {
 	for seed := range uint64(2 * len(Modes)) {
 		var traces [2]strings.Builder
@@ -138,7 +101,7 @@ func TestSameSeedSameRun(t *testing.T) {
 			Run(Options{Seed: seed, Trace: &traces[i]})
 		}
 		if traces[0].Len() == 0 || traces[0].String() != traces[1].String() {
-			t.Errorf("seed %d plays differently the second time", seed)
+			t.Errorf("seed %d: the second run differs", seed)
 		}
 	}
 }

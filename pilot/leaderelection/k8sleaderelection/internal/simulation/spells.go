@@ -6,17 +6,16 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// spell is a time in which calls of one kind fail, or no watch can be had, while all else
-// goes on: a permission that was taken away, a quota, a policy, a store that is full.
+// spell is a time with failures of one kind of call, for example because of a missing permission, a quota or a
+// policy.
 type spell struct {
 	from, until Time
-	node        *node // nil: it hits all
+	node        *node // nil: all nodes
 	kind        callKind
 	result      core.Result
-	after       time.Duration // the server's Retry-After
+	after       time.Duration // Retry-After of the server
 }
 
-// callKind is a kind of call; a spell makes those of one kind fail.
 type callKind int
 
 const (
@@ -40,7 +39,7 @@ func kindOf(op core.Op) callKind {
 	return writes
 }
 
-// refuse begins a spell. Most often it hits writes.
+// refuse begins a spell. Most spells affect writes.
 func (w *world) refuse() {
 	s := &spell{from: w.now, kind: callKind(w.rng.IntN(int(callKinds)))}
 	if w.rng.IntN(2) == 0 {
@@ -53,7 +52,7 @@ func (w *world) refuse() {
 		func() { s.result = core.Refused },
 		func() { s.result = core.Unknown },
 		func() { s.result, s.after = core.Refused, 10*time.Minute },
-		func() { s.result = core.Conflict }, // a webhook that denies with that code
+		func() { s.result = core.Conflict }, // a webhook that denies with this code
 	)
 	length := w.timing.lease + w.within(w.timing.faults/2)
 	s.until = min(w.now.add(length), w.calm)
@@ -71,7 +70,7 @@ func (w *world) refuse() {
 	w.watchMinutes(s)
 }
 
-// loseWatches breaks the watches that the spell hits. They are tried again and again.
+// loseWatches breaks the watches of the spell.
 func (w *world) loseWatches(s *spell) {
 	for _, n := range w.nodes {
 		if n.p != nil && (s.node == nil || s.node == n) {
@@ -80,7 +79,7 @@ func (w *world) loseWatches(s *spell) {
 	}
 }
 
-// hit is the spell, if any, that a call of the kind meets now.
+// hit returns the spell that affects a call of this kind now.
 func (p *process) hit(kind callKind) *spell {
 	for _, s := range p.w.spells {
 		if s.kind == kind && p.w.now < s.until && (s.node == nil || s.node == p.n) {
@@ -90,7 +89,7 @@ func (p *process) hit(kind callKind) *spell {
 	return nil
 }
 
-// trouble reports whether a spell keeps n from what it would do.
+// trouble reports whether a spell affects n.
 func (n *node) trouble() bool {
 	for _, s := range n.w.spells {
 		if n.w.now < s.until && (s.node == nil || s.node == n) {

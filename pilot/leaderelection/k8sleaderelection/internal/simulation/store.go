@@ -6,39 +6,36 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// term is one unbroken time of holding the lock, as the store knows it: by one process or,
-// without one, by a foreign edit.
+// term is a period of holding the lock, by a process or by a foreign edit.
 type term struct {
-	p           *process // nil: nobody of ours
-	q           *peer    // nil: no peer
-	id          string   // the recorded holder
+	p           *process // nil: not an incumbent process
+	q           *peer    // nil: not a peer
+	id          string   // recorded holder
 	history     int
 	token       uint64
-	marked      bool           // it was written with its own marker: its process may act
-	disturbed   bool           // somebody else changed its record
-	prev        *term          // what it displaced, unless that ended by a drained release
-	clean       bool           // it did
-	removedWith *term          // the term that stood when a foreign hand removed the record
-	unreadAt    []core.Instant // by node: when somebody made the record unreadable
-	disguised   bool           // and what was left looked like its drained release
-	duplicated  bool           // another live process of that name took it over
-	letGo       bool           // a peer released the lock over it
-	wiped       bool           // and it was another peer's that held it
-	named       bool           // nobody's yet: a coordinator has named a holder over what was there
-	namesake    bool           // a peer's, and the marker of one of ours that had its name stands beside it
+	marked      bool           // written with its own marker: the process may act
+	disturbed   bool           // another writer changed its record
+	prev        *term          // term that it displaced without a drained release
+	clean       bool           // it followed a drained release
+	removedWith *term          // term at the time when the record was removed by an edit
+	unreadAt    []core.Instant // by node: when the record became unreadable
+	disguised   bool           // the rest looked like a drained release
+	duplicated  bool           // another live process of that name acquired it
+	letGo       bool           // a peer released the lock after overwriting it
+	wiped       bool           // it was a term of another peer
+	named       bool           // a coordinator named the holder, which has not written yet
+	namesake    bool           // term of a peer with the marker of an incumbent process of its name
 }
 
-// view is the lock as an answer or a watch event shows it, with the truth behind it,
-// which only checks may look at.
+// view is the lock as a reply or watch event shows it, with the truth for checks.
 type view struct {
 	snap     core.Snapshot
 	history  int
-	foreign  uint64 // what others keep on the object
-	term     *term  // whose record this is; nil: nobody's
-	released bool   // a drained release of ours left it so
+	foreign  uint64 // metadata of others
+	term     *term  // nil: none
+	released bool   // after a drained release of an incumbent process
 }
 
-// newer reports whether v was written after u.
 func (v view) newer(u view) bool {
 	return v.history > u.history || v.history == u.history && v.snap.Version > u.snap.Version
 }
@@ -49,30 +46,30 @@ type position struct {
 	version uint64
 }
 
-// histories keeps versions of different histories from being equal.
+// histories is the modulus that keeps versions of different histories different.
 const histories = 16
 
-// store is the API server: one object, guarded by its version.
+// store is the API server with one object.
 type store struct {
 	w        *world
 	now      view
 	past     []view
-	restores []position      // where histories were cut off
-	undone   map[uint64]bool // records that restores have undone
-	lost     []*term         // and whose terms those were
+	restores []position      // ends of histories
+	undone   map[uint64]bool // hashes of records that restores have undone
+	lost     []*term         // terms of those records
 	version  uint64
 	uids     int
 	commits  int
 }
 
-// next gives out a version. Versions have gaps, since the cluster writes other things.
+// next returns a version. Versions have gaps, as in a cluster.
 func (s *store) next() uint64 {
 	step := 1 + s.w.rng.Uint64N(20)
 	s.version = (s.version/histories+step)*histories + uint64(s.now.history%histories)
 	return s.version
 }
 
-// sum stands for a hash of the record's bytes.
+// sum is a hash of the record.
 func sum(s core.Snapshot) uint64 {
 	const prime = 1099511628211
 	h := uint64(14695981039346656037)
@@ -93,11 +90,11 @@ func sum(s core.Snapshot) uint64 {
 	return h
 }
 
-// commit makes v the present state and tells the watchers. It gives it a version.
+// commit makes v the present state with a new version and notifies the watchers.
 func (s *store) commit(v view) view {
 	s.commits++
 	if s.undone[v.snap.Sum] && v.snap.Exists && v.snap.Sum != s.now.snap.Sum {
-		s.w.tracef("a record that was undone is written again, byte for byte: nobody can tell")
+		s.w.tracef("an undone record is written again with equal bytes")
 		s.w.end, s.w.aborted = s.w.now, true
 	}
 	v.snap.Annotations.Nominated = decoded(v.snap)
@@ -109,8 +106,7 @@ func (s *store) commit(v view) view {
 	return v
 }
 
-// decoded is the nomination as our electors read it: the annotation is a name, and an
-// operator's transfer tells for which term it was.
+// decoded returns the nomination as the codec reads it. A hold for a transfer names the term.
 func decoded(s core.Snapshot) core.Nomination {
 	n, h := s.Annotations.Nominated, s.Annotations.Hold
 	switch {
@@ -124,7 +120,7 @@ func decoded(s core.Snapshot) core.Nomination {
 	return n
 }
 
-// write is a request of ours that has arrived. It answers as an API server does.
+// write applies a request as an API server does.
 func (s *store) write(c *call) (core.Result, view) {
 	base, now := c.base, s.now
 	unguarded := base.Version == unguardedVersion
@@ -159,7 +155,7 @@ func (s *store) write(c *call) (core.Result, view) {
 	return core.OK, next
 }
 
-// attribute says whose record the write leaves behind.
+// attribute determines the term of the written record.
 func (s *store) attribute(c *call, now view, next *view) {
 	if now.term != nil && now.term.p != c.p && c.op != core.SendRequest {
 		now.term.disturbed = true
@@ -173,10 +169,10 @@ func (s *store) attribute(c *call, now view, next *view) {
 		}
 	case core.Renew:
 		next.term = now.term
-	case core.SendRequest: // the record is as it was
+	case core.SendRequest: // the record is unchanged
 		next.term, next.released = now.term, now.released
 		return
-	case core.Release, core.HandOver: // a nominee does not act: it is as if nobody held the lock
+	case core.Release, core.HandOver: // a nominee does not act
 		next.released = true
 	}
 	if next.term != nil && names(c.notes.Marker, c.record) {
@@ -184,8 +180,7 @@ func (s *store) attribute(c *call, now view, next *view) {
 	}
 }
 
-// foreignEdit is a change by somebody who is no candidate. removes says that it leaves
-// nothing of the record.
+// foreignEdit is a change by a user. removes: nothing of the record is left.
 func (s *store) foreignEdit(v view, removes bool) view {
 	old := s.now.term
 	if old != nil && (v.term != old || removes) {
@@ -210,7 +205,7 @@ func (s *store) foreignEdit(v view, removes bool) view {
 	return s.commit(v)
 }
 
-// restore puts an older state back: a new history begins at its version.
+// restore restores an older state and begins a new history.
 func (s *store) restore(back int) {
 	if len(s.past) <= back {
 		return
@@ -240,7 +235,7 @@ func (s *store) restore(back int) {
 	s.now.history = history
 }
 
-// historyOf is the latest history that the term's first write is part of.
+// historyOf returns the latest history that has the first write of the term.
 func (s *store) historyOf(t *term) int {
 	for history := t.history; ; history++ {
 		if history >= len(s.restores) || t.token > s.restores[history].version {
@@ -253,7 +248,7 @@ func uid(n int) core.UID {
 	return core.UID{First: "uid-" + string(rune('a'+n%26)) + string(rune('a'+n/26%26))}
 }
 
-// names reports whether the marker is that of the record's holder and term.
+// names reports whether the marker matches the record.
 func names(m core.Marker, r core.Record) bool {
 	return m.Identity != "" && m.Identity == r.Holder && m.Transitions == r.Transitions
 }

@@ -6,8 +6,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// openWatch brings a process's watch up. With gap it may have missed changes, and is
-// told so; without, it is told of the present state as an event, some time later.
+// openWatch opens the watch of a process. With gap, changes may have been missed. Without, the present state
+// follows as an event.
 func (p *process) openWatch(gap bool) {
 	if p.ended || p.forbidden || p.watching {
 		return
@@ -16,7 +16,7 @@ func (p *process) openWatch(gap bool) {
 		p.w.after(p.w.within(time.Second), func() { p.openWatch(true) })
 		return
 	}
-	// After a restore no watch can go on where it was.
+	// After a restore no watch continues.
 	gap = gap || p.watchHistory != p.w.store.now.history
 	p.cut = false
 	p.watching, p.watchHistory = true, p.w.store.now.history
@@ -27,7 +27,7 @@ func (p *process) openWatch(gap bool) {
 	}
 }
 
-// closeWatch breaks the watch; it comes back after d.
+// closeWatch breaks the watch and opens it again after d.
 func (p *process) closeWatch(d time.Duration) {
 	if p.ended || !p.watching {
 		return
@@ -39,10 +39,9 @@ func (p *process) closeWatch(d time.Duration) {
 	p.w.after(d, func() { p.openWatch(gap) })
 }
 
-// notify tells all watchers of a change: each at its own time, so that events
-// overtake each other, and some never come.
+// notify sends a change to all watchers. Events can overtake each other or get lost.
 func (w *world) notify(v view) {
-	w.tellCoordinators(v)
+	w.notifyCoordinators(v)
 	for _, n := range w.nodes {
 		p := n.p
 		if p == nil || !p.watching {
@@ -56,7 +55,6 @@ func (w *world) notify(v view) {
 	}
 }
 
-// show delivers one watch event.
 func (p *process) show(v view, watch int) {
 	w := p.w
 	late := time.Millisecond + w.within(10*time.Millisecond)

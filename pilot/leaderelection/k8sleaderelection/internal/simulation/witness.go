@@ -6,31 +6,30 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// witness records what a process was shown, and when by its own clock. It is kept
-// beside the core's state, for checks alone.
+// witness records what a process was shown. It is independent of the core.
 type witness struct {
 	snap            core.Snapshot
 	known           bool
-	recordAt        core.Instant // when the record was last another
+	recordAt        core.Instant // last change of the record
 	defaultRevision core.DefaultRevision
-	toldAt          core.Instant // when the default was last another
+	toldAt          core.Instant // last change of the default
 	unfit           bool
-	asked           bool // it has sent a request in its life
+	asked           bool // it has sent a request
 
-	request   core.Request // as its challenger wrote it
+	request   core.Request // as the challenger wrote it
 	refused   bool
 	requestAt core.Instant
 	holdAt    core.Instant
-	duplicate bool // the record changed in its name, and it was not it
-	ousted    bool // somebody took the lock from it while it held it
+	duplicate bool // another process wrote in its name
+	ousted    bool // another process acquired the lock from it
 	oustedAt  core.Instant
 	oustedKey string
 
-	absent   bool // it was told that the coordinator is gone
+	absent   bool // it was informed that the coordinator is gone
 	absentAt core.Instant
 }
 
-// shown notes a view that is newer than all before.
+// shown records a view that is newer than all before.
 func (t *witness) shown(p *process, s core.Snapshot, now core.Instant, was core.Phase) {
 	old := t.snap
 	if !t.known || old.Exists != s.Exists || old.UID != s.UID || old.Sum != s.Sum || old.Content != s.Content {
@@ -58,7 +57,6 @@ func (t *witness) shown(p *process, s core.Snapshot, now core.Instant, was core.
 	t.snap, t.known = s, true
 }
 
-// observe notes what else the process learns.
 func (t *witness) observe(in core.Input) {
 	switch in.Kind {
 	case core.DefaultChanged:
@@ -77,9 +75,8 @@ func (t *witness) observe(in core.Input) {
 	}
 }
 
-// stands reports whether a request is one that the recorded holder was asked in its
-// present term, and which has not run out.
-func (t *witness) stands(now core.Instant) bool {
+// pending reports whether a request to the present term has not expired.
+func (t *witness) pending(now core.Instant) bool {
 	r := t.snap.Annotations.Request
 	return addressed(t.snap) && (r.Accepted || r.Refused == "" && now < t.runsOut())
 }
@@ -88,19 +85,19 @@ func (t *witness) runsOut() core.Instant {
 	return t.requestAt.After(time.Duration(t.snap.Annotations.Request.Seconds) * time.Second)
 }
 
-// paused reports whether an operator's hold stands on the recorded holder.
+// paused reports whether a hold is in effect.
 func (t *witness) paused(now core.Instant) bool {
 	h := t.snap.Annotations.Hold
 	return t.snap.Exists && h.Holder != "" && h.Holder == t.snap.Record.Holder && h.Transitions == t.snap.Record.Transitions &&
 		now < t.holdAt.After(time.Duration(h.Seconds)*time.Second)
 }
 
-// alone reports whether p was told, three leases ago, that the coordinator is gone.
+// alone reports whether p was informed three leases ago that the coordinator is gone.
 func (t *witness) alone(p *process) bool {
 	return t.absent && t.absentAt.Until(p.now().Mono) >= 3*p.cfg.Lease
 }
 
-// addressed reports whether the request names the recorded holder and term.
+// addressed reports whether the request is addressed to the recorded term.
 func addressed(s core.Snapshot) bool {
 	r := s.Annotations.Request
 	return s.Exists && s.Content == core.Readable && r.Holder != "" && r.Holder == s.Record.Holder &&

@@ -9,34 +9,29 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// delta is the bound on clock rates that the drain limit is computed from.
+// delta is the bound on clock rates for the drain limit.
 const delta = 0.02
 
-// Options choose one run.
+// Options select one run.
 type Options struct {
 	Seed uint64
-	// Mode says which faults can occur; nil: the seed chooses.
+	// Mode has the possible faults. If nil, the seed selects it.
 	Mode *Mode
-	// Bug is planted; nil: none.
+	// Bug is planted. Optional.
 	Bug *Bug
-	// Trace gets a line for each step; nil: none.
+	// Trace receives a line for each step. Optional.
 	Trace io.Writer
 }
 
-// Result sums up a run.
+// Result is the summary of a run.
 type Result struct {
 	Seed       uint64
 	Mode       string
 	Steps      int
-	Terms      int           // how often functions were started
-	PeerTerms  int           // and those of peers
-	Settled    time.Duration // from the calm to the last change of leader
-	Leaderless time.Duration // the longest time without one, in all of the run
-	Rate       int           // the most calls by one process in a second
+	Terms      int // number of starts of run functions
 	Violations []Violation
 }
 
-// world is one run.
 type world struct {
 	Options
 	rng   *rand.Rand
@@ -45,18 +40,18 @@ type world struct {
 	queue queue
 	store store
 	nodes []*node
-	procs []*process // all of ours that ever were, oldest first
-	peers int        // how many of others ever were
+	procs []*process // all incumbent processes, oldest first
+	peers int        // number of peers
 
 	coordinators []*coordinator
 
 	timing          timing
 	calm, end       Time
-	rest            Time // the calm has lasted long enough
+	rest            Time // end of the bound
 	aborted         bool
 	defaultRevision core.DefaultRevision
-	apiDown         Time    // nobody reaches the store before
-	refuses         float64 // how many calls in an outage are refused, instead of hanging
+	apiDown         Time    // no node reaches the store before
+	refuses         float64 // share of calls that an outage refuses instead of hanging
 	syncWait        time.Duration
 	loose           bool // equal keys beat each other
 	spells          []*spell
@@ -64,10 +59,9 @@ type world struct {
 	result          Result
 }
 
-// timing is one set of durations, as a user would set them.
 type timing struct {
-	lease, cover, retry time.Duration
-	faults, quiet       time.Duration
+	lease, validity, retry time.Duration
+	faults, quiet          time.Duration
 }
 
 var timings = []timing{
@@ -75,18 +69,17 @@ var timings = []timing{
 	{30 * time.Second, 15 * time.Second, 7500 * time.Millisecond, 300 * time.Second, 75 * time.Second},
 }
 
-// bound is how long an election may take to come to rest once nothing goes wrong any
-// more: what is in flight ends; the longest lease runs out, by a slow clock, twice
-// (an unreadable record, or a holder that died); and a higher rank preempts and settles.
+// bound returns the longest time until an election settles without faults: calls in flight end, the longest
+// lease expires twice by a slow clock, and a higher rank preempts and settles.
 func (t timing) bound() time.Duration {
-	return 3*t.lease*105/100 + t.cover + 8*t.retry
+	return 3*t.lease*105/100 + t.validity + 8*t.retry
 }
 
-// peerBound is added to that with peers: they poll, and a candidate that preempts them waits longer.
+// peerBound is added with peers, because they poll and need PeerGrace.
 func (t timing) peerBound() time.Duration { return t.lease + t.grace() + 5*t.retry }
 
-// idle is how long nobody may act while nothing goes wrong but that processes end: a
-// lease runs out, and if its holder was settling, so does that of the next one.
+// idle returns the longest time without a leader if processes end: two leases, the second of a holder that was
+// settling.
 func (t timing) idle() time.Duration { return 2*t.lease*105/100 + 3*t.retry }
 
 // Run plays one seed.
@@ -104,7 +97,7 @@ func Run(o Options) Result {
 	w.calm = Time(0).add(w.timing.faults)
 	w.rest = w.calm.add(w.timing.bound())
 	if w.mode.Refusals > 0 {
-		w.rest = w.rest.add(w.timing.lease) // the longest pause of those who could not write
+		w.rest = w.rest.add(w.timing.lease) // longest pause after failed writes
 	}
 	if w.mode.Peers > 0 {
 		w.rest = w.rest.add(w.timing.peerBound())
@@ -128,7 +121,7 @@ func Run(o Options) Result {
 	return w.result
 }
 
-// build makes the machines. Some are fast, some slow, and none agrees on the time.
+// build creates the nodes with different clocks.
 func (w *world) build() {
 	if w.mode.Ranked {
 		w.defaultRevision = core.DefaultRevision{Synced: true, Revision: w.revision()}
@@ -138,7 +131,7 @@ func (w *world) build() {
 		if i > 0 && w.chance(w.mode.Peers) {
 			n.kind = w.mode.peerKind()
 		}
-		n.loner = i > 0 && w.chance(w.mode.Loners)
+		n.uncoordinated = i > 0 && w.chance(w.mode.Uncoordinated)
 		start := w.within(time.Second)
 		if w.chance(w.mode.LateStart) {
 			start = w.within(w.timing.faults / 2)
@@ -171,7 +164,7 @@ func (w *world) at(t Time, what func()) { w.queue.push(max(t, w.now), what) }
 
 func (w *world) after(d time.Duration, what func()) { w.at(w.now.add(d), what) }
 
-// within is a random duration below d.
+// within returns a random duration below d.
 func (w *world) within(d time.Duration) time.Duration {
 	return time.Duration(w.rng.Int64N(max(1, int64(d))))
 }
@@ -186,18 +179,18 @@ func (w *world) tracef(format string, args ...any) {
 	}
 }
 
-// setDefault flips the default revision. Each node hears of it some time later.
+// setDefault changes the default revision. Each node learns of it later.
 func (w *world) setDefault(revision string) {
 	w.defaultRevision = core.DefaultRevision{Synced: true, Revision: revision}
 	w.happened(2)
-	w.checks.busyAt = w.now // whoever settles may have to give way, and the next one settles anew
+	w.checks.busyAt = w.now // a settling holder may be preempted, and the next one settles again
 	w.tracef("default revision is now %s", revision)
 	for _, n := range w.nodes {
-		w.tellDefault(n, w.within(3*time.Second))
+		w.sendDefault(n, w.within(3*time.Second))
 	}
 }
 
-func (w *world) tellDefault(n *node, late time.Duration) {
+func (w *world) sendDefault(n *node, late time.Duration) {
 	w.after(late, func() {
 		if p := n.p; p != nil && !p.blind {
 			n.run(func() { p.input(core.Input{Kind: core.DefaultChanged, Default: w.defaultRevision}, view{}) })
@@ -208,7 +201,7 @@ func (w *world) tellDefault(n *node, late time.Duration) {
 	})
 }
 
-// beginCalm ends all that goes wrong.
+// beginCalm ends all faults.
 func (w *world) beginCalm() {
 	w.tracef("calm begins")
 	w.apiDown = 0
@@ -228,7 +221,7 @@ func (w *world) beginCalm() {
 		n.thawWall(n.clocks.frozen)
 		if n.duplicate {
 			n.retired = true
-			n.kill("its name is another's")
+			n.kill("duplicate ends")
 		}
 		if n.idle() {
 			n.start()
