@@ -29,10 +29,12 @@ func (c Codec) Snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 		if err != nil {
 			return core.Snapshot{}, err
 		}
-		out.UID.First, out.Version = string(s.UID), version
+		out.UID.First = string(s.UID)
+		out.Version = version
 	} else {
 		pair := core.Pair{Primary: part(s.Parts[0]), Secondary: part(s.Parts[1])}
-		out.UID, out.Version = pair.UID(), pair.Version()
+		out.UID = pair.UID()
+		out.Version = pair.Version()
 		for i, where := range []core.Halves{core.InFirst, core.InSecond} {
 			if s.Parts[i].Present {
 				out.Halves |= where

@@ -2,10 +2,10 @@ package core
 
 import "time"
 
-// JitterFactor is client-go's: a poll comes after RetryPeriod times 1 to 2.2.
+// JitterFactor is the factor of client-go: a poll is due after RetryPeriod times 1 to 2.2.
 const JitterFactor = 1.2
 
-// absorb learns from one input. It chooses nothing and changes no phase.
+// absorb updates the knowledge from one input. It changes no phase.
 func (c Config) absorb(s State, in Input) State {
 	if in.Kind != Seen && in.Kind != Replied {
 		s.Beats = in.Beats
@@ -13,7 +13,7 @@ func (c Config) absorb(s State, in Input) State {
 	switch in.Kind {
 	case Tick:
 	case Seen:
-		// An event that is late says nothing of the present: it puts no poll off.
+		// A late event does not delay the next poll.
 		if !s.outdated(in.Snap) {
 			s = c.pollAfter(s, in)
 			s = c.observe(s, in)
@@ -22,12 +22,15 @@ func (c Config) absorb(s State, in Input) State {
 		s = c.replied(s, in)
 	case DefaultChanged:
 		if in.Default != s.Default {
-			s.Displaced, s.Requesting.NotBefore, s.Requesting.Count = Displaced{}, 0, 0
+			s.Displaced = Displaced{}
+			s.Requesting.NotBefore = 0
+			s.Requesting.Count = 0
 		}
 		s.Default = in.Default
 	case Watching:
 		if in.Gap && s.Known != Unread {
-			s.Known, s.Flight.BeforeGap = StaleGap, s.Flight.Op == Read
+			s.Known = StaleGap
+			s.Flight.BeforeGap = s.Flight.Op == Read
 		}
 		s.Watch = true
 		s = c.pollAfter(s, in)
@@ -50,8 +53,8 @@ func (c Config) absorb(s State, in Input) State {
 	return s
 }
 
-// pollAfter sets the next poll. While a watch is up it comes only after two silent
-// RetryPeriods, in which a live holder would have written twice.
+// pollAfter sets the next poll. With a watch it is due after two silent RetryPeriods, because a live holder
+// would have written.
 func (c Config) pollAfter(s State, in Input) State {
 	wait := c.Retry + time.Duration(float64(c.Retry)*JitterFactor*float64(in.Jitter)/256)
 	s.PollAt = in.Now.Mono.After(wait)
@@ -61,7 +64,7 @@ func (c Config) pollAfter(s State, in Input) State {
 	return s
 }
 
-// outdated reports whether a watch event is older than what we know.
+// outdated reports whether a watch event is older than the known snapshot.
 func (s State) outdated(snap Snapshot) bool {
 	if s.Known == Unread {
 		return false
@@ -69,13 +72,13 @@ func (s State) outdated(snap Snapshot) bool {
 	return snap.Version < s.Snap.Version || snap.Version == s.Snap.Version && !s.Snap.Exists
 }
 
-// observe takes in a snapshot. Only a change of the record restarts its holder's
-// time: other people's labels are no renewal.
+// observe processes a snapshot. Only a change of the record restarts the lease of its holder.
 func (c Config) observe(s State, in Input) State {
-	snap, now := in.Snap, in.Now.Mono
+	snap := in.Snap
+	now := in.Now.Mono
 	snap.Annotations.Nominated = s.Snap.nominationIn(snap)
 	if !snap.Exists {
-		// So that an event from before the deletion is distinguished from a new object's.
+		// So a late event from before the deletion differs from a new object.
 		snap.Version = max(snap.Version, s.Snap.Version)
 	}
 	changed := s.Known == Unread || !sameRecord(s.Snap, snap) || snap.Version < s.Snap.Version
@@ -86,8 +89,8 @@ func (c Config) observe(s State, in Input) State {
 	}
 	s = c.since(c.countIgnored(s, snap, now), snap, now, changed)
 	if snap.hasFormer(c.Self) && !(snap.Record.Holder == c.Self && s.wrote(snap)) && !(follows && snap.Annotations.Marker == s.Snap.Annotations.Marker) {
-		// Noted here, because the marker can be taken away by an edit. Of the one that
-		// we displaced ourselves more is known: see sent.
+		// It is recorded here because an edit may remove the marker. For a leader that this process displaced,
+		// see sent.
 		s = s.addEarlier(s.Since.Former.After(c.lease(snap.Record)))
 	}
 	if snap.Exists && snap.Content == Readable {
@@ -103,7 +106,8 @@ func (c Config) observe(s State, in Input) State {
 	if s.Known != StaleGap {
 		s.Known = Current
 	}
-	s.Own.AcquireUnknown, s.Snap = false, snap
+	s.Own.AcquireUnknown = false
+	s.Snap = snap
 	s.Learned++
 	if changed {
 		s = c.withoutPauses(s)
@@ -111,7 +115,7 @@ func (c Config) observe(s State, in Input) State {
 	return s
 }
 
-// since notes what is first seen now to be as it is.
+// since records the time of changes.
 func (c Config) since(s State, snap Snapshot, now Instant, changed bool) State {
 	if changed {
 		s.Since.Record = now
@@ -128,36 +132,36 @@ func (c Config) since(s State, snap Snapshot, now Instant, changed bool) State {
 	return s
 }
 
-// displaced notes until when the holder that the present snapshot shows may act,
-// when next shows that its term has ended, and not well. A watch shows each change, in order: a coordinator's
-// nomination that follows by one replaces the very record that we know, and no later renewal of it. It
-// counts no term, so that without a watch nothing tells what was there in between.
+// displaced records until when the present holder may act, if next shows that its term did not end well. A
+// watch shows each change in order, so a nomination by a coordinator that follows by a watch event replaces
+// exactly the known record. Without a watch, renewals may have been missed.
 func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) State {
-	// A holder that is nominated has acted before, if a store was put back in between.
+	// After a restore, a nominee may have acted before.
 	goesOn := sameHolder(s.Snap, next) && !next.Nominated() && next.Version >= s.Snap.Version
 	if goesOn || endedWell(s.Snap, next) {
 		return s
 	}
 	if away := s.Earlier.Away; !s.Snap.Exists && next.Acting() && next.Record.Holder == away.Holder && s.Earlier.Until == away.Until {
-		// The leader whose lock was deleted acts in the next one, and nobody else has given a reason to wait since.
-		s.Earlier.Until, s.Earlier.Away = s.Earlier.Away.Prior, Away{}
+		// The leader whose lock was deleted acts in the new one, and there was no other reason to wait since.
+		s.Earlier.Until = s.Earlier.Away.Prior
+		s.Earlier.Away = Away{}
 	}
 	until := c.mayActUntil(s)
 	if s.Snap.Nominated() && s.Snap.Record.Holder != c.Self && (!(next.Held() && continues(s.Snap, next)) || next.ByCoordinator() && !follows) {
-		// Nobody has taken the lock from the nominee: its own first write may have been there, unseen.
+		// The first own write of the nominee may have been missed.
 		until = c.ExpiresAt(s).After(c.PeerGrace)
 	}
 	took := next.Held() && continues(s.Snap, next) && next.Version > s.Snap.Version &&
-		next.Record.Transitions > s.Snap.Record.Transitions || // fewer: an older state came back
+		next.Record.Transitions > s.Snap.Record.Transitions || // a lower number is a restore
 		follows && next.Version > s.Snap.Version
 	switch {
 	case until == 0:
 	case took && (next.Acting() || c.Successor && s.Snap.Successor && next.bySuccessors()):
-		until = 0 // who took the lock from it has waited for it, or for its waiter
+		until = 0 // the new leader has waited for it
 	case s.Snap.Acting() && s.Snap.Record.Holder == next.Record.Holder && next.Acting() && next.Version > s.Snap.Version:
-		until = 0 // it acts in a lock made anew: it has ended what it did in the one before
+		until = 0 // it acts in a recreated lock, so its previous run functions have ended
 	case !took:
-		// It may have renewed until now, without our having seen that.
+		// It may have renewed until now without being observed.
 		until = until.After(s.Since.Record.Until(now))
 	}
 	if until > s.Earlier.Until && !next.Exists && s.Snap.Acting() {
@@ -172,9 +176,8 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 	return s
 }
 
-// displacement is our Displaced after next has displaced us. While two do not agree on the
-// default yet, each outranks the other: without a pause they would take the lock from each other
-// as fast as the store allows.
+// displacement returns Displaced after next displaced this candidate. Two candidates with different defaults
+// outrank each other. Without a pause they would alternate.
 func (c Config) displacement(s State, next Snapshot, now Instant) Displaced {
 	d := s.Displaced
 	if s.Phase == Leading {
@@ -187,7 +190,7 @@ func (c Config) displacement(s State, next Snapshot, now Instant) Displaced {
 	}
 }
 
-// earlierMayAct notes that somebody may act until then, even if the leader that is away comes back.
+// addEarlier records that a holder may act until then, even if the leader that is away returns.
 func (s State) addEarlier(until Instant) State {
 	s.Earlier.Until = max(s.Earlier.Until, until)
 	if s.Earlier.Away != (Away{}) {
@@ -196,9 +199,8 @@ func (s State) addEarlier(until Instant) State {
 	return s
 }
 
-// preemptPause is for how long one does not preempt who has displaced it, after n times in a
-// row. At first it is long enough for both to learn of a new default. But they may disagree
-// for as long as one's watch of it is down: then one leaves the other the time to settle.
+// preemptPause returns how long a candidate that was displaced n times in a row does not preempt: first long
+// enough for both to learn the new default, then long enough for the other to settle.
 func (c Config) preemptPause(n uint8) time.Duration {
 	if n == 0 {
 		return c.Retry
@@ -206,17 +208,16 @@ func (c Config) preemptPause(n uint8) time.Duration {
 	return (c.Lease + c.PeerGrace + c.Retry) << (n - 1)
 }
 
-// isDuplicate reports whether another live process writes records in our name: one of
-// that name has changed, and it was not us.
+// isDuplicate reports whether another live process writes records with this identity.
 func (c Config) isDuplicate(s State, next Snapshot) bool {
-	// Nobody but a process of that name writes its marker.
+	// Only a process with this identity writes its marker.
 	appeared := next.Acting() && next.Version >= s.Snap.Version
-	// The same record that now stands in the other of two objects too is not one more write.
+	// The same record in the second object of a pair is not another write.
 	changed := sameHolder(s.Snap, next) && s.Snap.Record != next.Record && !next.Nominated()
 	return next.Held() && next.Record.Holder == c.Self && !s.wrote(next) && (s.Own.Duplicate || changed || appeared)
 }
 
-// replied takes in the end of the call in flight.
+// replied processes the end of the call in flight.
 func (c Config) replied(s State, in Input) State {
 	call := s.Flight
 	s.Flight = Call{}
@@ -226,15 +227,15 @@ func (c Config) replied(s State, in Input) State {
 	if in.Result != OK {
 		s = c.failed(s, call, in)
 		if call.Sent.Mono < s.Since.Record {
-			s = c.withoutPauses(s) // it was nominated while the call was under way
+			s = c.withoutPauses(s) // it was nominated during the call
 		}
 		return s
 	}
 	s = c.pollAfter(s, in)
 	s.Requesting.AnsweredAt = in.Now.Mono
 	*s.Effort.of(call.Op) = Effort{}
-	// An answer to a question asked after we learned what we know is newer than
-	// that, whatever its version says: a store can be restored from a backup.
+	// A reply to a call that was sent after the last change is newer, even with a lower version: a store can
+	// be restored.
 	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {
 		if call.Op == Read && s.Known == StaleGap && !call.BeforeGap {
 			s.Known = Stale
@@ -244,8 +245,7 @@ func (c Config) replied(s State, in Input) State {
 	return c.acknowledged(s, call, in)
 }
 
-// acknowledged takes in a write of ours that the store has confirmed. The cover
-// counts from when the request was sent: the store may have applied it right then.
+// acknowledged processes a stored write. Validity counts from when the request was sent.
 func (c Config) acknowledged(s State, call Call, in Input) State {
 	if call.Op != Acquire && call.Op != Renew {
 		return s
@@ -259,10 +259,10 @@ func (c Config) acknowledged(s State, call Call, in Input) State {
 	}
 	s.Validity = call.Sent.Plus(c.Validity)
 	if call.Op == Acquire && s.Earlier.Until > s.Earlier.SettleAt {
-		// Creating a lock is guarded by nothing but that there is none. This one was
-		// created and deleted again while our request was under way: we were right to
-		// say that we may act when we sent it, and no longer are.
-		s.Earlier.SettleAt, s.Own.Renewed = s.Earlier.Until, 0
+		// Creating a lock has no guard. Another candidate created and deleted a lock while this request was in
+		// flight, so this candidate has to settle.
+		s.Earlier.SettleAt = s.Earlier.Until
+		s.Own.Renewed = 0
 		return s
 	}
 	s.Marked = s.Marked || call.Marker

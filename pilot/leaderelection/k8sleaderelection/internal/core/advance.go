@@ -1,10 +1,9 @@
 package core
 
-// maxBackOffShift bounds the back-off after step-downs in a row.
+// maxBackOffShift limits the back-off after step-downs in a row.
 const maxBackOffShift = 5
 
-// advance makes the phase changes that follow from what is now known. Each change can
-// make the next one follow, as when a term ends whose functions never started.
+// advance makes all phase changes that follow from the knowledge.
 func (c Config) advance(s State, now ClockReading) State {
 	for {
 		next := c.advanceOnce(s, now)
@@ -35,19 +34,19 @@ func (c Config) advanceOnce(s State, now ClockReading) State {
 func (c Config) advanceFollowing(s State, now ClockReading) State {
 	switch {
 	case c.ownsTerm(s):
-		s.BeganAt, s.Requesting.Count = now.Mono, 0
+		s.BeganAt = now.Mono
+		s.Requesting.Count = 0
 		if s.Marked {
 			return s.enter(Leading, Acquired)
 		}
 		return s.enter(Settling, EarlierHolderMayAct)
 	case s.Term != Term{}:
-		s.Term, s.Validity, s.Marked = Term{}, Validity{}, false // overtaken before its reply came
+		s.Term, s.Validity, s.Marked = Term{}, Validity{}, false // the record changed before the reply arrived
 		return s
 	case !s.Stopping || s.Flight.Op != NoOp:
 		return s
 	case c.Release && (s.Own.AcquireUnknown || c.releasable(s)) && now.Mono >= s.Earlier.Until:
-		// Before that, the record may be an older one that was put back: to release it
-		// would say that nobody acts.
+		// Before that, the record may be an older one that was restored.
 		s.Drain.Until = now.Mono.After(c.Validity)
 		return s.enter(Releasing, Stopped)
 	}
@@ -75,8 +74,7 @@ func (c Config) advanceLeading(s State, now ClockReading) State {
 	case s.Drain.Kind.stepsDown():
 		return c.drain(s, now, SteppedDown)
 	case s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted:
-		// Accepting is written before the drain, and this is that write: whoever
-		// reads it knows that the challenger is next.
+		// The acceptance is stored, so other candidates know the next leader.
 		return c.drain(s, now, HandingOver)
 	case c.prefersOther(s, now.Mono):
 		return c.giveWay(s, now)
@@ -84,13 +82,13 @@ func (c Config) advanceLeading(s State, now ClockReading) State {
 	return s
 }
 
-// drain has the functions return while the lease is kept.
+// drain cancels the run functions while the lease is kept.
 func (c Config) drain(s State, now ClockReading, why Reason) State {
 	s.Drain.Until = now.Mono.After(c.StopLimit)
 	return s.enter(Draining, why)
 }
 
-// lost reports whether, and how, the term has lost its right to act by now.
+// lost returns how the term has lost its right to act.
 func (c Config) lost(s State, now ClockReading) Loss {
 	switch {
 	case !c.ownsTerm(s):
@@ -101,16 +99,16 @@ func (c Config) lost(s State, now ClockReading) Loss {
 	return NotLost
 }
 
-// lose ends the term's right to act, for good. The right to renew lasts until the
-// functions have returned, or have outstayed their limit: giving the lease away while
-// they run would be worse.
+// lose ends the right to act for good. The record is renewed until the run functions have returned or exceeded
+// their limit, because another leader must not start while they run.
 func (c Config) lose(s State, now ClockReading, lost Loss) State {
 	why := ValidityEnded
 	if lost == RecordLost {
 		why = c.lossReason(s)
 	}
-	s.Drain.Lost, s.Validity = lost, Validity{}
-	if !s.Drain.Overdue { // one that is past a limit gets no other: a stop must find it so
+	s.Drain.Lost = lost
+	s.Validity = Validity{}
+	if !s.Drain.Overdue { // an exceeded limit is not extended
 		s.Drain.Until = now.Mono.After(c.DrainLimit)
 	}
 	s.Stopping = s.Stopping || c.OneCycle
@@ -125,7 +123,8 @@ func (c Config) advanceDraining(s State, now ClockReading) State {
 		s.Drain.Lost = RecordLost
 		return s
 	case !s.Drain.Kind.HandsOver() && lost != RecordLost && s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted:
-		s.Drain.Kind, s.Drain.CoolDown = s.Drain.Kind|DrainToHandOver, c.coolDown(s)
+		s.Drain.Kind = s.Drain.Kind | DrainToHandOver
+		s.Drain.CoolDown = c.coolDown(s)
 		return s
 	case s.Running && now.Mono >= s.Drain.Until && s.Stopping && s.Flight.Op == NoOp:
 		s.Drain.Overdue = true
@@ -151,8 +150,7 @@ func (c Config) advanceReleasing(s State, now ClockReading) State {
 	return c.follow(s, now, c.releaseReason(s, gone))
 }
 
-// releaseReason says what became of a lock that we wanted to give up. That it is not ours
-// any more does not mean that we released it.
+// releaseReason returns what happened to the lock. A lock of another holder was not necessarily released.
 func (c Config) releaseReason(s State, gone bool) Reason {
 	switch {
 	case !gone:
@@ -160,19 +158,19 @@ func (c Config) releaseReason(s State, gone bool) Reason {
 	case s.Drain.Sent:
 		return Released
 	case s.Term == Term{}:
-		return Stopped // it was not ours to begin with, as it turned out
+		return Stopped // it was never acquired
 	}
 	return c.lossReason(s)
 }
 
-// releasable reports whether the record is our own and its term's functions have
-// returned. One without our marker is not: we never acted in it, somebody else may.
+// releasable reports whether the own record may be released: its run functions have returned, and this process
+// has acted in the term. Without that, another process may act.
 func (c Config) releasable(s State) bool {
 	return s.Drain.Lost != RecordLost && s.Snap.Record.Holder == c.Self && s.wrote(s.Snap) && !s.Own.Duplicate &&
 		!s.Running && (s.Snap.Acting() || s.Marked && c.ownsTerm(s))
 }
 
-// follow ends the term and begins anew as a follower.
+// follow ends the term and returns to Following.
 func (c Config) follow(s State, now ClockReading, why Reason) State {
 	if s.BeganAt.Until(now.Mono) > c.Lease {
 		s.BackOff.Steps = 0
@@ -187,8 +185,11 @@ func (c Config) follow(s State, now ClockReading, why Reason) State {
 	if s.Own.Duplicate {
 		s.BackOff.Until = now.Mono.After(c.Lease)
 	}
-	s.Term, s.Validity, s.Drain = Term{}, Validity{}, Drain{}
-	s.Marked, s.Requesting.Wanted = false, false
+	s.Term = Term{}
+	s.Validity = Validity{}
+	s.Drain = Drain{}
+	s.Marked = false
+	s.Requesting.Wanted = false
 	s.Stopping = s.Stopping || c.OneCycle
 	s = s.enter(Following, why)
 	if s.Stopping && s.Flight.Op == NoOp {
@@ -197,7 +198,7 @@ func (c Config) follow(s State, now ClockReading, why Reason) State {
 	return s
 }
 
-// lossReason says why the record is no longer that of our term.
+// lossReason returns why the record no longer belongs to the term.
 func (c Config) lossReason(s State) Reason {
 	snap := s.Snap
 	switch {
@@ -210,7 +211,7 @@ func (c Config) lossReason(s State) Reason {
 	case snap.Content == Missing || snap.Record.Holder == "":
 		return RecordEmptied
 	case snap.ByCoordinator():
-		return Superseded // whoever was named: it is not our term
+		return Superseded // a named holder is not this term
 	case snap.Record.Holder == c.Self && snap.Halves.isHalf():
 		return HalfLost
 	case snap.Record.Holder == c.Self:
@@ -220,6 +221,7 @@ func (c Config) lossReason(s State) Reason {
 }
 
 func (s State) enter(p Phase, why Reason) State {
-	s.Phase, s.Why = p, why
+	s.Phase = p
+	s.Why = why
 	return s
 }

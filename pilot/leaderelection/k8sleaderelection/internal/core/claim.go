@@ -1,7 +1,7 @@
 package core
 
-// claim is the write that begins a term. It carries our marker only when we may act
-// on its acknowledgement.
+// claim returns the write that begins a term. It has the own marker only if this candidate may act after its
+// acknowledgement.
 func (c Config) claim(s State, now ClockReading) (Record, Annotations) {
 	old := s.Snap.Record
 	stamp := s.ownStamp(now.Wall)
@@ -18,9 +18,8 @@ func (c Config) claim(s State, now ClockReading) (Record, Annotations) {
 	return record, c.annotations(s, record, now, now.Mono >= c.settledAt(s))
 }
 
-// nextTransition counts a new term. A lock without a record goes on from the last
-// that could be read; a new object begins at 0, and one that others made without a record
-// at 1, as client-go's and istiod's do.
+// nextTransition returns the transitions of a new term. A new object begins at 0, and an object without a
+// record at 1, as with client-go and istiod. If the record was removed, the last readable number counts.
 func (s State) nextTransition() int {
 	if !s.Snap.Exists {
 		return 0
@@ -28,30 +27,29 @@ func (s State) nextTransition() int {
 	return after(max(s.Count, s.Snap.Record.Transitions, s.Snap.Floor))
 }
 
-// maxTransitions is the most that a Lease can carry.
+// maxTransitions is the maximum of a Lease.
 const maxTransitions = 1<<31 - 1
 
-// after is the number of the term that follows. At the maximum, and beyond it, which only
-// a manual edit can write into a ConfigMap, the count stays: a lower one would be refused
-// by a guard of the lock, and a higher one has no room. Terms are told apart by their
-// token then, and by holder and marker as ever.
+// after returns the number of the next term. At the maximum it stays: the guard of the lock would reject a
+// lower number. Terms then differ by token, holder and marker.
 func after(transitions int) int {
 	return max(transitions, min(transitions+1, maxTransitions))
 }
 
-// renewal is our own record again, changed in its renew time alone.
+// renewal returns the own record with a new renew time.
 func (c Config) renewal(s State, now ClockReading) (Record, Annotations) {
 	record := s.Snap.Record
-	record.Renewed, record.Lease, record.Key = s.ownStamp(now.Wall), c.Lease, c.Key
+	record.Renewed = s.ownStamp(now.Wall)
+	record.Lease = c.Lease
+	record.Key = c.Key
 	if c.Successor && s.Snap.bySuccessors() {
 		return c.successorsRecord(s, record)
 	}
 	return record, c.annotations(s, record, now, !c.Successor && (s.Marked || now.Mono >= s.Earlier.SettleAt))
 }
 
-// notes are our annotations beside the record. While settling, the marker of whoever
-// we wait for stays, whether it was left behind before us or by us: the holder after
-// us has to wait for it too.
+// annotations returns the annotations next to the own record. While settling, the marker of the earlier leader
+// stays, because the next holder has to wait for it too.
 func (c Config) annotations(s State, record Record, now ClockReading, act bool) Annotations {
 	notes := Annotations{Hold: s.activeHold(record, now.Mono), Successor: c.Successor}
 	switch m := s.Snap.Annotations.Marker; {

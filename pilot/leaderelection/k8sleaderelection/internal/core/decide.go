@@ -2,7 +2,7 @@ package core
 
 import "time"
 
-// decide says what should be true now. It is total and reads only its arguments.
+// decide returns the desired state. It reads only its arguments.
 func (c Config) decide(s State, now ClockReading) Action {
 	a := c.baseAction(s, now)
 	switch {
@@ -27,15 +27,14 @@ func (c Config) decide(s State, now ClockReading) Action {
 	return a
 }
 
-// renewsUnread reports whether a holder whose reads fail goes on with what it knows. Its
-// renewal is guarded by that version: if it succeeds, nothing was missed. A conflict has
-// shown that something was.
+// renewsStale reports whether a holder whose reads fail renews with a stale snapshot. The renewal is guarded
+// by its version. A conflict shows that the snapshot is outdated.
 func (c Config) renewsStale(s State, now ClockReading) bool {
 	return s.Effort.Reads.Fails > 0 && now.Mono < s.Effort.Reads.Next && s.Effort.Writes.Conflicts == 0 && c.ownsTerm(s) &&
 		(s.Phase == Settling || s.Phase == Leading || s.Phase == Draining)
 }
 
-// baseAction is the part of an action that holds whatever is sent.
+// baseAction returns the part of the action that does not depend on the call.
 func (c Config) baseAction(s State, now ClockReading) Action {
 	a := Action{Wake: Never, Gate: s.Gate(), Run: s.Phase == Leading}
 	if a.Gate != (Validity{}) {
@@ -47,8 +46,7 @@ func (c Config) baseAction(s State, now ClockReading) Action {
 	return a
 }
 
-// decideFollowing takes the lock when that is allowed, and otherwise waits for the
-// moment when it will be, or for news.
+// decideFollowing acquires the lock if that is allowed, and otherwise waits.
 func (c Config) decideFollowing(s State, now ClockReading, a Action) Action {
 	if c.unrequestedNomination(s, now.Mono) {
 		at := c.settledAt(s)
@@ -68,15 +66,15 @@ func (c Config) decideFollowing(s State, now ClockReading, a Action) Action {
 	case at > now.Mono:
 		return c.decideWaiting(s, now, a, at, why)
 	case now.Mono < s.Effort.Writes.Next:
-		// No polls meanwhile: the next try finds out what has become of the lock.
+		// No polls here: the next write shows the state of the lock.
 		return a.wake(s.Effort.Writes.Next).withReason(Retrying)
 	}
 	record, notes := c.claim(s, now)
 	return a.write(Acquire, s.Snap, record, notes).withReason(why)
 }
 
-// takeAt is from when on this candidate may take the lock, and by which right, or what keeps it from
-// that until then.
+// earliestAcquire returns the earliest time at which this candidate may acquire the lock, and the reason why
+// it may or must wait.
 func (c Config) earliestAcquire(s State, now Instant) (at Instant, why Reason) {
 	if s.Unfit {
 		return Never, NotFit
@@ -84,18 +82,18 @@ func (c Config) earliestAcquire(s State, now Instant) (at Instant, why Reason) {
 	at, why = c.acquireTime(s)
 	at, why = c.coordinatedAcquireTime(s, at, why)
 	if at < s.BackOff.Until && s.BackOff.Until > now && !(c.IsNominee(s) && c.transferred(s)) {
-		at, why = s.BackOff.Until, BackingOff
+		at = s.BackOff.Until
+		why = BackingOff
 	}
 	if !c.IsNominee(s) && now < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
-		// Whoever takes the lock before it can judge a request has to be preempted, and
-		// that costs a lease.
+		// A leader that cannot judge requests has to be preempted, which costs a lease.
 		return s.SyncBy, Unsynced
 	}
 	return at, why
 }
 
-// decideWaiting waits for the instant at which the lock may be taken. Without a watch, and beside a
-// holder, it polls meanwhile.
+// decideWaiting waits until the lock may be acquired. Without a watch, or while there is a holder, it also
+// polls.
 func (c Config) decideWaiting(s State, now ClockReading, a Action, at Instant, why Reason) Action {
 	if !s.Watch || s.Snap.Held() {
 		if now.Mono >= s.PollAt {
@@ -113,9 +111,9 @@ func (c Config) decideWaiting(s State, now ClockReading, a Action, at Instant, w
 	return a.wake(at).withReason(why)
 }
 
-// unasked reports whether somebody has written us in as holder although we did not
-// ask, or do not want it now. The lock is passed on at once: nobody acts. A coordinator names those that
-// have published themselves as candidates; one that would not lead all the same gives it the lock back.
+// unrequestedNomination reports whether another process wrote this candidate as holder although it sent no
+// request or does not want the lock now. A coordinator names candidates without a request. An unfit candidate
+// releases the lock again.
 func (c Config) unrequestedNomination(s State, now Instant) bool {
 	switch {
 	case !c.IsNominee(s), c.Successor: // one that gave it back would say that no other successor acts, either
@@ -126,14 +124,13 @@ func (c Config) unrequestedNomination(s State, now Instant) bool {
 	return s.Unfit || !s.Requesting.Wanted && !c.transferred(s)
 }
 
-// Nominee reports whether somebody has written us in as holder, and nothing was written since.
+// IsNominee reports whether another process wrote this candidate as holder, and the record is unchanged since.
 func (c Config) IsNominee(s State) bool {
 	return s.Snap.Nominated() && s.Snap.Record.Holder == c.Self && !s.Own.Duplicate
 }
 
-// decideAsking asks the leader to hand over, and waits for it to do so. A challenger
-// whose request stands polls too, whatever its watch shows: that may be an hour old, and
-// a nominee that does not come for a RetryPeriod is passed over.
+// decideRequest sends a handover request and waits for the handover. A challenger with a pending request also
+// polls, because its watch may be late and a nominee has only a RetryPeriod.
 func (c Config) decideRequest(s State, now ClockReading, a Action) Action {
 	at := max(c.requestTime(s, now.Mono), s.Effort.Requests.Next)
 	if at <= now.Mono {
@@ -152,9 +149,8 @@ func (c Config) decideRequest(s State, now ClockReading, a Action) Action {
 	return a.wake(poll).withReason(RequestPending)
 }
 
-// answerPoll is how often a challenger looks for the answer to its request. Without a
-// watch the poll is all that it has. A leader whose renewal is overdue cannot write, and so
-// neither answer nor nominate: it is not worth more polls than a candidate has anyway.
+// answerPoll returns how often a challenger polls for the answer. If the renewal of the leader is overdue, it
+// cannot answer, and the poll is less frequent.
 func (c Config) answerPoll(s State, now ClockReading) time.Duration {
 	switch overdue := now.Mono >= s.Since.Record.After(2*c.Retry); {
 	case !s.Watch:
@@ -165,7 +161,7 @@ func (c Config) answerPoll(s State, now ClockReading) time.Duration {
 	return c.Retry / 2
 }
 
-// opening is from when on the lock may be taken, and the reason that then holds.
+// acquireTime returns the earliest time to acquire the lock and the reason.
 func (c Config) acquireTime(s State) (Instant, Reason) {
 	snap := s.Snap
 	switch {
@@ -176,7 +172,7 @@ func (c Config) acquireTime(s State) (Instant, Reason) {
 	case snap.Content == Unreadable:
 		return c.withRankDelay(s, c.ExpiresAt(s)), Replaced
 	case snap.Record.Holder == "" && snap.Strategy && !c.Coordinated:
-		// Whoever does not ask a coordinator leaves it the time to name somebody.
+		// An uncoordinated candidate leaves time for the coordinator.
 		return max(c.freeAcquireTime(s), s.Since.Record.After(c.Retry)), Free
 	case snap.Record.Holder == "":
 		return c.freeAcquireTime(s), Free
@@ -192,8 +188,7 @@ func (c Config) acquireTime(s State) (Instant, Reason) {
 	return c.withRankDelay(s, c.ExpiresAt(s)), Expired
 }
 
-// afterHigher puts off what falls due for all candidates at once, so that one of the
-// highest rank goes first. Nobody waits for one who is not there.
+// withRankDelay delays an event that all candidates react to, so that the highest rank acts first.
 func (c Config) withRankDelay(s State, at Instant) Instant {
 	if c.isHighestRank(s) {
 		return at
@@ -201,9 +196,8 @@ func (c Config) withRankDelay(s State, at Instant) Instant {
 	return at.After(c.RankDelay)
 }
 
-// freeFrom is when a candidate may write itself into a lock that nobody holds. One that
-// would have to settle anyway loses nothing by waiting for somebody who would not:
-// the leader whose lock was deleted has only to drain. And a higher rank goes first.
+// freeAcquireTime returns when a free lock may be acquired. A candidate that would have to settle waits for a
+// RetryPeriod, because the leader of a deleted lock only has to drain. Lower ranks wait for the rank delay.
 func (c Config) freeAcquireTime(s State) Instant {
 	at := min(s.Since.Record.After(c.Retry), c.settledAt(s))
 	if !c.isHighestRank(s) {
@@ -212,16 +206,17 @@ func (c Config) freeAcquireTime(s State) Instant {
 	return at
 }
 
-// decideHolding renews, and answers requests.
+// decideHolding renews the lock and answers requests.
 func (c Config) decideHolding(s State, now ClockReading, a Action) Action {
 	if !c.ownsTerm(s) || s.Drain.Overdue {
 		return a.withReason(s.Why)
 	}
 	due := c.renewAt(s)
-	accept, refuse, again := false, "", Never
+	accept := false
+	refuse := ""
+	again := Never
 	if s.Phase != Settling && !c.Successor {
-		// Also while it drains for another reason: whoever renews and does not answer is
-		// no leader of ours. See ignoresRequests.
+		// A draining leader answers too: see ignoresRequests.
 		if accept, refuse, again = c.judge(s, now.Mono); accept || refuse != "" {
 			due = now.Mono
 		}
@@ -241,17 +236,21 @@ func (c Config) decideHolding(s State, now ClockReading, a Action) Action {
 	why := Renewing
 	switch {
 	case accept:
-		notes.Request.Accepted, notes.Request.Refused, why = true, "", Accepting
+		notes.Request.Accepted = true
+		notes.Request.Refused = ""
+		why = Accepting
 	case refuse != "":
-		notes.Request.Refused, why = refuse, Refusing
+		notes.Request.Refused = refuse
+		why = Refusing
 	}
 	return a.write(Renew, s.Snap, record, notes).withReason(why)
 }
 
-// renewAt is when a holder's next write is due, counted from when its last was sent. One that settles
-// writes when it may act, and a leader whose marker has become wrong corrects it soon.
+// renewAt returns when the next write of a holder is due, counted from when the last one was sent. A settling
+// holder writes when it may act. A leader corrects a wrong marker soon.
 func (c Config) renewAt(s State) Instant {
-	due, m := s.Own.Renewed.After(c.Retry), s.Snap.Annotations.Marker
+	due := s.Own.Renewed.After(c.Retry)
+	m := s.Snap.Annotations.Marker
 	switch {
 	case s.Phase == Settling && !c.Successor:
 		return min(due, s.Earlier.SettleAt)
@@ -263,13 +262,12 @@ func (c Config) renewAt(s State) Instant {
 	return due
 }
 
-// markerShare: a marker that has become wrong is written anew after this share of a
-// RetryPeriod, so that whoever keeps changing it cannot make us write without a pause.
+// markerShare is the divisor of RetryPeriod for the correction of a wrong marker, so that alternating values
+// do not cause writes without a pause.
 const markerShare = 8
 
-// handsOver reports whether we could judge a request: our own watcher has synced, or
-// there is no rank to judge by. A KeyComparisonFunc cannot tell who outranks us, but one
-// that is unfit need not know.
+// handsOver reports whether this candidate can judge a request: its watcher has synced, or there are no ranks.
+// With a KeyComparisonFunc it can hand over only while unfit.
 func (c Config) handsOver(s State) bool {
 	if c.Ranked {
 		return s.Default.Synced
@@ -290,19 +288,18 @@ func (c Config) decideReleasing(s State, now ClockReading, a Action) Action {
 	return a.write(Release, s.Snap, record, Annotations{}).withReason(ReleasingLock)
 }
 
-// nomination is the write that passes the lock on to the challenger whose request
-// stands, or to whom a coordinator prefers. It acts only on a write of its own.
+// nomination returns the write of a handover.
 func (c Config) nomination(s State, r Request, now ClockReading) (Record, Annotations) {
 	stamp := s.nextStamp(now.Wall)
 	record := Record{
-		// Not quite our lease: a nominee that is a peer writes its own, so that its first
-		// write changes the record even within the second that ours was made in.
+		// The lease differs from the own one. So the first write of a peer changes the record even within the
+		// same second.
 		Holder: r.Identity, Key: r.Key, Lease: c.Lease + time.Second,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
 	}
 	notes := Annotations{Nominated: Nomination{Identity: r.Identity, Transitions: record.Transitions}}
 	if r.Reason == ForOperator {
-		// It also tells the nominee, which did not ask, that it is wanted.
+		// It also informs the nominee, which sent no request.
 		notes.Hold = Hold{
 			Holder: r.Identity, Transitions: record.Transitions, Seconds: max(1, r.HoldSeconds),
 			Requester: r.Requester, Reason: HoldForTransfer, Note: r.Note,
@@ -311,7 +308,7 @@ func (c Config) nomination(s State, r Request, now ClockReading) (Record, Annota
 	return record, notes
 }
 
-// read asks the store, once the back-off allows it.
+// read reads the lock when the back-off allows it.
 func (c Config) read(s State, now ClockReading, a Action, why Reason) Action {
 	if now.Mono < s.Effort.Reads.Next {
 		return a.wake(s.Effort.Reads.Next).withReason(Retrying)
@@ -322,10 +319,13 @@ func (c Config) read(s State, now ClockReading, a Action, why Reason) Action {
 
 func (a Action) withReason(why Reason) Action { a.Why = why; return a }
 
-// wake brings the wake-up forward.
+// wake sets the wake-up to at if that is earlier.
 func (a Action) wake(at Instant) Action { a.Wake = min(a.Wake, at); return a }
 
 func (a Action) write(op Op, base Snapshot, r Record, n Annotations) Action {
-	a.Op, a.Base, a.Record, a.Annotations = op, base, r, n
+	a.Op = op
+	a.Base = base
+	a.Record = r
+	a.Annotations = n
 	return a
 }

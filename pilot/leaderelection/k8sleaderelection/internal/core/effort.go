@@ -2,24 +2,24 @@ package core
 
 import "time"
 
-// Effort is how one kind of call has fared. Reads, writes and requests have one each: a
-// read that succeeds says nothing about writes, and the other way round.
+// Effort is the success of one kind of call. Reads, writes and requests are separate: a successful read does
+// not show that writes work.
 type Effort struct {
-	Fails     uint8   // calls in a row that brought nothing
-	Conflicts uint8   // writes in a row that met another version
-	Base      uint64  // what the last of those was guarded by
-	Next      Instant // none before
-	Last      Instant // when one last failed
+	Fails     uint8   // failures in a row
+	Conflicts uint8   // writes in a row that conflicted
+	Base      uint64  // version that guarded the last of these
+	Next      Instant // not before
+	Last      Instant // last failure
 }
 
 // Efforts are those of each kind of call.
 type Efforts struct {
 	Reads    Effort
-	Writes   Effort // of everything but requests
+	Writes   Effort // all writes except requests
 	Requests Effort // of requests
 }
 
-// of is that of the operation's kind.
+// of returns the Effort of the kind of op.
 func (e *Efforts) of(op Op) *Effort {
 	switch op {
 	case Read:
@@ -31,20 +31,21 @@ func (e *Efforts) of(op Op) *Effort {
 	return &e.Writes
 }
 
-// failed takes in a call that brought nothing usable.
+// failed processes a call without a usable reply.
 func (c Config) failed(s State, call Call, in Input) State {
-	now, e := in.Now.Mono, s.Effort.of(call.Op)
-	if e.Last.After(2*c.Lease) < now { // that was another trouble
+	now := in.Now.Mono
+	e := s.Effort.of(call.Op)
+	if e.Last.After(2*c.Lease) < now { // an older problem
 		*e = Effort{}
 	}
-	// In conflict before, guarded by the version that it has now: the store was asked in between, and nobody else has
-	// written. Then it is no other writer, but something that denies writes with that code, for as long as it will.
+	// If the version is still the same after a conflict, no other process has written. Then something rejects
+	// writes with the code for conflicts.
 	denied := e.Conflicts > 0 && e.Base == call.Base
 	if in.Result == Conflict && call.Op != Read && !denied {
 		s = c.conflicted(s, call, in)
 	} else {
 		if denied {
-			e.Fails = max(e.Fails, 1) // so was the first of them, as it turns out
+			e.Fails = max(e.Fails, 1) // the first conflict was a rejection too
 		}
 		e.Fails = min(e.Fails+1, maxFails)
 		wait := c.pause(s, call.Op, e.Fails, in)
@@ -55,7 +56,7 @@ func (c Config) failed(s State, call Call, in Input) State {
 	}
 	e.Last = now
 	if in.Result == Refused && call.Op != Read && s.Watch {
-		return s // what we know of the lock is as good as before
+		return s // the knowledge of the lock is not affected
 	}
 	if in.Result != Conflict {
 		s.Effort.Reads.Next = max(s.Effort.Reads.Next, now.After(c.pause(s, Read, 1, in)))
@@ -68,33 +69,32 @@ func (c Config) failed(s State, call Call, in Input) State {
 	return s
 }
 
-// conflicted takes in a write that met another version. The first is tried again as soon
-// as the store was asked; where others write all the time, one tries no more than they do. A candidate
-// without a watch asks after the pause: what it learned before would be as old as that when it writes.
+// conflicted processes a write that met another version. The first one is repeated after a read. Repeated
+// conflicts wait, and a candidate without a watch waits before it reads.
 func (c Config) conflicted(s State, call Call, in Input) State {
 	e := s.Effort.of(call.Op)
 	if e.Last.After(2*c.Retry) < in.Now.Mono {
 		e.Conflicts = 0
 	}
-	e.Conflicts, e.Base, e.Next = min(e.Conflicts+1, maxFails), call.Base, 0
+	e.Conflicts = min(e.Conflicts+1, maxFails)
+	e.Base = call.Base
+	e.Next = 0
 	switch {
 	case e.Conflicts > 1 && s.Phase == Following && !s.Watch:
 		s.Effort.Reads.Next = max(s.Effort.Reads.Next, in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in)))
 	case e.Conflicts > 1:
 		e.Next = in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in))
 	case call.Op == SendRequest:
-		s.Requesting.NotBefore = 0 // it met a renewal: that is no answer
+		s.Requesting.NotBefore = 0 // it met a renewal, which is not an answer
 	}
 	return s
 }
 
-// maxFails bounds the counts: more makes no longer pause.
+// maxFails limits the counts.
 const maxFails = 12
 
-// pause is how long to wait after so many failures in a row. A read, and a write of one
-// that has something to lose, is tried again after a sixteenth of a RetryPeriod, and at the latest
-// after a whole one. Others that cannot write need not try that often: after some failures
-// their pause is a lease, as long as a crash takes.
+// pause returns the wait after this number of failures in a row. Reads, and writes of a term that could be
+// lost, wait a sixteenth to a whole RetryPeriod. Other writes wait up to a lease.
 func (c Config) pause(s State, op Op, fails uint8, in Input) time.Duration {
 	wait := c.Retry / 16
 	switch {
@@ -116,17 +116,17 @@ func (c Config) longestPause(s State, op Op, now Instant) time.Duration {
 	return c.Lease
 }
 
-// mayLoseTerm reports whether we have something to lose: a term in which we act or have acted or,
-// while we settle, a lease that has not run out. Anybody may take the lock after that.
+// mayLoseTerm reports whether a failed write can cost the term: the candidate leads or drains, or it settles
+// and its lease has not expired.
 func (c Config) mayLoseTerm(s State, now Instant) bool {
 	return s.Phase == Leading || s.Phase == Draining || s.Phase == Releasing || s.Phase == Settling && now < c.ExpiresAt(s)
 }
 
-// withoutPauses lifts the pauses of a nominee: it has a RetryPeriod to take the lock, before others do.
-// Only what fails of that itself may delay it.
+// withoutPauses removes the pauses of a nominee, which has only one RetryPeriod to acquire the lock.
 func (c Config) withoutPauses(s State) State {
 	if c.IsNominee(s) {
-		s.Effort.Reads.Next, s.Effort.Writes.Next = 0, 0
+		s.Effort.Reads.Next = 0
+		s.Effort.Writes.Next = 0
 	}
 	return s
 }

@@ -1,15 +1,14 @@
 package core
 
-// Pair is a lock that is two objects, each as one answer or watch event showed it. An
-// election moves by way of it from one kind of object to another: the primary is the kind
-// that it comes from, the secondary the one that it goes to. Each of them excludes the
-// candidates that use that one alone, as long as no two candidates use different ones alone.
+// Pair is a lock of two objects. A migration uses it to move an election from one kind of object (primary) to
+// another (secondary). Each object excludes the candidates that use it alone, as long as no two candidates use
+// different objects alone.
 //
-// A record is written to the primary, guarded, and then to the secondary; it is acknowledged
-// when both are. Of an absent object the Version is the last that was known.
+// A record is written to the primary and then to the secondary. It is acknowledged when both are stored. The
+// Version of an absent object is the last known one.
 type Pair struct{ Primary, Secondary Snapshot }
 
-// Half is one of a pair's objects.
+// Half is one object of a pair.
 type Half uint8
 
 const (
@@ -17,10 +16,10 @@ const (
 	Secondary
 )
 
-// Other is the pair's other object.
+// Other returns the other object of the pair.
 func (h Half) Other() Half { return 1 - h }
 
-// Of is one of the two objects.
+// Of returns one of the two objects.
 func (p *Pair) Of(h Half) *Snapshot {
 	if h == Primary {
 		return &p.Primary
@@ -28,13 +27,13 @@ func (p *Pair) Of(h Half) *Snapshot {
 	return &p.Secondary
 }
 
-// UID names both objects.
+// UID returns the UIDs of both objects.
 func (p Pair) UID() UID { return UID{First: p.Primary.UID.First, Second: p.Secondary.UID.First} }
 
-// Version grows with each write to either object, as the version of neither does alone.
+// Version returns a number that grows with each write to either object.
 func (p Pair) Version() uint64 { return p.Primary.Version + p.Secondary.Version }
 
-// newer is the object that was written last.
+// newer returns the object that was written last.
 func (p Pair) newer() Half {
 	if p.Secondary.Version > p.Primary.Version {
 		return Secondary
@@ -42,31 +41,30 @@ func (p Pair) newer() Half {
 	return Primary
 }
 
-// NeedsBoth is the annotation by which a holder says that it needs both objects of a
-// pair. The zero value is none.
+// NeedsBoth is the annotation of a holder that needs both objects of a pair. The zero value is none.
 type NeedsBoth struct {
 	Identity    string
 	Transitions int
-	Other       string // the other object's UID when the record was written; empty: there was none
+	Other       string // UID of the other object at the time of the write; empty: it did not exist
 }
 
-// presence says whether, and how, the record of one object of a pair names a holder.
+// presence is how the record of one object of a pair names a holder.
 type presence uint8
 
 const (
-	// vacant: no object, or none with a record.
+	// vacant: no object or no record.
 	vacant presence = iota
-	// unbelievable: the record cannot be read.
+	// invalid: an unreadable record.
 	invalid
-	// ended: the last holder's term has.
+	// ended: a record without a holder.
 	ended
-	// nominee: the holder was written in by another, and has not written itself.
+	// nominee: the holder was written by another process and has not written itself.
 	nominee
-	// claim: of a holder that says it needs both objects. By itself this gives no right to
-	// act: the other write is under way, or the record is left over from a term that ended there.
+	// claim: the holder needs both objects. This gives no right to act: the other write may be in progress, or
+	// the record is left over.
 	claim
-	// alone: of a holder that needs this object only, a candidate of the first or of the
-	// third step of a migration, or a peer.
+	// alone: the holder needs this object only: a candidate of the first or third step of a migration, or a
+	// peer.
 	alone
 )
 
@@ -80,29 +78,27 @@ func (s Snapshot) presence() presence {
 	case r.Holder == "":
 		return ended
 	case s.Named() && r.Acquired == r.Renewed:
-		return nominee // a peer keeps the annotation, and its renewals tell
+		return nominee // a peer keeps the annotation, so its renewals count
 	case r.isTerm(s.Annotations.Needs.Identity, s.Annotations.Needs.Transitions):
 		return claim
 	}
 	return alone
 }
 
-// inTerm reports whether the object carries a record of r's holder and term.
+// inTerm reports whether the object has a record with the holder and term of r.
 func (s Snapshot) inTerm(r Record) bool {
 	return s.Exists && s.Content == Readable && s.Record.Holder == r.Holder && s.Record.Transitions == r.Transitions
 }
 
-// Shown picks the object that counts, and says whether its term stands in both. What is shown is never more than one of the two
-// says, and at least as much as the one that matters in either step of a migration:
+// Select returns the object that counts, and whether its term is in both objects:
 //
-//   - Either unreadable: that one.
-//   - The same term in both: that, with the secondary's notes. Requests and holds may
-//     stand on either.
-//   - A holder that needs one object alone: that holder. Which step the migration is in
-//     shows in which object it is, and what the other says is then of no account.
-//   - Otherwise one object's record.
+//   - An unreadable object counts first.
+//   - The same term in both: the secondary, because requests and holds may be in either.
+//   - A holder that needs one object alone counts.
+//   - Otherwise the record of one object counts.
 func (p Pair) Select(self string) (which Half, both bool) {
-	first, second := p.Primary.presence(), p.Secondary.presence()
+	first := p.Primary.presence()
+	second := p.Secondary.presence()
 	switch {
 	case first == invalid:
 		return Primary, false
@@ -110,7 +106,7 @@ func (p Pair) Select(self string) (which Half, both bool) {
 		return Secondary, false
 	case first >= claim && second >= claim && p.Primary.inTerm(p.Secondary.Record):
 		return Secondary, true
-	// The two steps that must not meet, or what one left behind. Never oneself.
+	// Two steps of a migration that must not run together. The own record does not count.
 	case first == alone && second == alone && p.Primary.Record.Holder == self:
 		return Secondary, false
 	case first == alone && second == alone && p.Secondary.Record.Holder == self:
@@ -137,10 +133,8 @@ func (p Pair) Select(self string) (which Half, both bool) {
 	return p.newer(), p.Primary.inTerm(p.Secondary.Record)
 }
 
-// claimed judges a claim in the primary beside a secondary that is free or nominates a
-// candidate. Its holder may be writing the secondary just now, and then must not be
-// disturbed. It no longer can when the secondary is another object than the claim was decided
-// on, or has come to count a later term.
+// claimed selects between a claim in the primary and a secondary that is free or has a nominee. The claim may
+// still be in progress, unless the secondary was recreated or has a later term.
 func (p Pair) claimed() Half {
 	passed := p.newer() == Secondary && p.Secondary.Record.Transitions > p.Primary.Record.Transitions
 	anew := p.Secondary.UID.First != p.Primary.Annotations.Needs.Other
@@ -150,9 +144,8 @@ func (p Pair) claimed() Half {
 	return Primary
 }
 
-// remaining judges a claim in the secondary beside a primary that is free or nominates a
-// candidate. Its holder has lost the primary, so its term is over. If it is passing the lock
-// on, in the order primary and secondary, it is let finish.
+// remaining selects between a claim in the secondary and a primary that is free or has a nominee. The holder
+// has lost the primary, so its term is over. A release or handover in progress is not disturbed.
 func (p Pair) remaining() Half {
 	end := p.Secondary.Record.Transitions
 	if p.Primary.presence() == nominee {
@@ -164,25 +157,23 @@ func (p Pair) remaining() Half {
 	return Primary
 }
 
-// PairWrite is one record on its way into both objects.
+// PairWrite is the write of one record to both objects.
 type PairWrite struct {
 	Self   string
-	Base   Pair // the state that it was decided on
+	Base   Pair // snapshots that it was decided on
 	Record Record
 }
 
-// Renews reports whether the write goes on with a term that stands in both objects.
+// IsRenewal reports whether the write continues a term that is in both objects.
 func (w PairWrite) IsRenewal() bool {
 	return w.Base.Primary.inTerm(w.Record) && w.Base.Secondary.inTerm(w.Record)
 }
 
-// Claims reports whether the write begins a term of the candidate's own. Before it touches
-// the primary it asks whether the secondary could be written: a candidate that may not would
-// otherwise take the primary again and again, never lead, and keep all others from leading.
+// IsClaim reports whether the write begins a term of this candidate. A claim first checks that the secondary
+// can be written. Otherwise a candidate without that permission would block all others.
 func (w PairWrite) IsClaim() bool { return w.Record.Holder == w.Self && !w.IsRenewal() }
 
-// Needs is the note beside the record on one object, when the other is that. Of a nominee or
-// of nobody the candidate cannot say what it needs.
+// NeedsAnnotation returns the annotation next to the record on one object if the other object is other.
 func (w PairWrite) NeedsAnnotation(other Snapshot) NeedsBoth {
 	if w.Record.Holder != w.Self {
 		return NeedsBoth{}
@@ -190,8 +181,8 @@ func (w PairWrite) NeedsAnnotation(other Snapshot) NeedsBoth {
 	return NeedsBoth{Identity: w.Record.Holder, Transitions: w.Record.Transitions, Other: other.UID.First}
 }
 
-// Carried are the notes beside the record on the secondary, when the primary was written and others have changed
-// the secondary: a request or a hold of theirs is not undone, unless it has been replaced on the primary since.
+// MergeAnnotations returns the annotations for the second write, if others have changed the secondary after
+// the primary was written. Their request or hold is kept, unless it was replaced on the primary since.
 func (w PairWrite) MergeAnnotations(v PairView, now Snapshot, notes Annotations) Annotations {
 	was := w.Base.Secondary.Annotations
 	if w.IsRenewal() && now.Annotations.Request != was.Request && !v.outdated(Secondary, onlyRequest) {
@@ -203,23 +194,23 @@ func (w PairWrite) MergeAnnotations(v PairView, now Snapshot, notes Annotations)
 	return notes
 }
 
-// Aligns reports whether a hold that was written to one object is to replace what the other shows. Of two that
-// differ the newer object's counts, and a label on the one would bring back what an operator has ended.
+// ReplacesHold reports whether a new hold on one object must also replace the hold on the other. Of two
+// different holds the newer object counts, so a later label would restore the old hold.
 func (w PairWrite) ReplacesHold(other Snapshot, hold Hold) bool {
 	return other.Annotations.Hold != (Hold{}) && other.Annotations.Hold != hold && other.inTerm(w.Record)
 }
 
-// Yields reports whether the record must not be written over what the secondary shows now,
-// after the primary was written. With the primary ours, nobody who needs both can act. A
-// holder that needs the secondary alone can; and whoever wrote a term that ours does not
-// exceed has come later.
+// MustNotOverwrite reports whether the record must not be written over the present secondary, after the
+// primary was written. A holder that needs the secondary alone may act. A term that is not lower than that of
+// the record came later.
 func (w PairWrite) MustNotOverwrite(now Snapshot) bool {
-	was, term := w.Base.Secondary, now.Record.Transitions
+	was := w.Base.Secondary
+	term := now.Record.Transitions
 	switch {
 	case now.Exists != was.Exists || now.UID != was.UID:
-		return true // deleted or made anew
+		return true // deleted or recreated
 	case sameRecord(now, was) && now.Annotations.Nominated == was.Annotations.Nominated:
-		return false // notes or labels alone
+		return false // only annotations or labels changed
 	}
 	switch now.presence() {
 	case ended, claim:

@@ -2,26 +2,26 @@ package core
 
 import "slices"
 
-// PairSight is the newest that one process knows of each object of a pair, from whatever
-// call: what one call shows must not take back what another has shown.
+// PairView is the newest knowledge of one process about each object of a pair. A call does not overwrite newer
+// knowledge of another call.
 type PairView struct {
 	Pair
 	changes [2]uint32
-	writes  [2][3]ownWrite // by its latest writes to each, whether they have arrived or not: the newest first, and in the last place the one that stands
-	former  [2]Annotations // the request and the hold that each showed before those it shows, until our write of the other has arrived
+	writes  [2][3]ownWrite // latest own writes to each object, newest first; the last one is the stored one
+	former  [2]Annotations // request and hold that each object showed before, until the own write to the other object has arrived
 }
 
-// left is the record and notes that a write leaves on an object; others may add to them.
+// ownWrite is the record and annotations of an own write. Others may add annotations.
 type ownWrite struct {
 	record      Record
 	annotations Annotations
 }
 
-// Asked is to be given back with the answer to a read that is sent now.
+// Changes returns a number to pass to ApplyRead with the reply to a read that is sent now.
 func (v PairView) Changes(h Half) (changes uint32) { return v.changes[h] }
 
-// Read takes in the answer to a read. One that was sent after all that is known counts even if
-// it is older: a store can be restored from a backup. taken is false if it does not count.
+// ApplyRead adds the reply to a read. If nothing changed since it was sent, it counts even with a lower
+// version, because a store can be restored.
 func (v PairView) ApplyRead(h Half, snap Snapshot, asked uint32) (next PairView, taken bool) {
 	if v.changes[h] != asked {
 		return v.Apply(h, snap)
@@ -29,7 +29,7 @@ func (v PairView) ApplyRead(h Half, snap Snapshot, asked uint32) (next PairView,
 	return v.set(h, snap), true
 }
 
-// Stored takes in the answer to a write, or any other that is not to replace newer news.
+// Apply adds an event or the reply to a write. It is ignored if it is older.
 func (v PairView) Apply(h Half, snap Snapshot) (next PairView, taken bool) {
 	if snap.Version < v.Of(h).Version {
 		return v, false
@@ -37,15 +37,14 @@ func (v PairView) Apply(h Half, snap Snapshot) (next PairView, taken bool) {
 	return v.set(h, snap), true
 }
 
-// Shows reports whether a watch event that was taken in is to be shown: it is not outdated,
-// and the other object is known.
+// ShouldShow reports whether an event is current and the other object is known.
 func (v PairView) ShouldShow(h Half, snap Snapshot) bool {
 	return snap.Version >= v.Of(h).Version && v.changes[Primary] > 0 && v.changes[Secondary] > 0
 }
 
 func (v PairView) set(h Half, snap Snapshot) PairView {
 	if !snap.Exists {
-		snap.Version = max(snap.Version, v.Of(h).Version) // later than all that was there
+		snap.Version = max(snap.Version, v.Of(h).Version) // later than all versions before
 	}
 	v = v.supersede(h, snap)
 	*v.Of(h) = snap
@@ -53,7 +52,8 @@ func (v PairView) set(h Half, snap Snapshot) PairView {
 	return v
 }
 
-// supersede keeps what the object no longer shows, for as long as the other may show it late.
+// supersede stores the annotations that the object no longer shows, because the other object may show them
+// late.
 func (v PairView) supersede(h Half, snap Snapshot) PairView {
 	old := v.Of(h)
 	if snap.Record == v.writes[h][0].record && snap.Record != old.Record {
@@ -68,11 +68,12 @@ func (v PairView) supersede(h Half, snap Snapshot) PairView {
 	return v
 }
 
-// Sends notes a write to an object before it is sent. The one that stands is not forgotten for
-// writes that have not arrived, however many there are: a label or a hold that others put beside it
-// would make it look like theirs.
+// RecordWrite adds an own write before it is sent. The stored write is kept even if many later writes do not
+// arrive.
 func (v PairView) RecordWrite(h Half, r Record, n Annotations) PairView {
-	newest, second, last := v.writes[h][0], v.writes[h][1], v.writes[h][2]
+	newest := v.writes[h][0]
+	second := v.writes[h][1]
+	last := v.writes[h][2]
 	if second.record == v.Of(h).Record {
 		last = second
 	}
@@ -80,21 +81,27 @@ func (v PairView) RecordWrite(h Half, r Record, n Annotations) PairView {
 	return v
 }
 
-// Overtaken reports whether something newer than these versions is known of either object.
+// IsNewerThan reports whether a newer version than these is known.
 func (v PairView) IsNewerThan(first, second uint64) bool {
 	return v.Primary.Version > first || v.Secondary.Version > second
 }
 
-// Combined is the pair as one lock that shows the record of h. both: its term stands in both objects.
+// Combine returns the pair as one lock with the record of h. both: its term is in both objects.
 func (v PairView) Combine(h Half, both bool) Snapshot {
-	p, s, out := v.Primary, v.Secondary, *v.Of(h)
+	p := v.Primary
+	s := v.Secondary
+	out := *v.Of(h)
 	if !p.Exists && !s.Exists {
 		return Snapshot{Version: v.Version()}
 	}
-	out.Exists, out.UID, out.Version, out.Halves = true, v.UID(), v.Version(), InFirst<<h
+	out.Exists = true
+	out.UID = v.UID()
+	out.Version = v.Version()
+	out.Halves = InFirst << h
 	out.Floor = max(p.Record.Transitions, s.Record.Transitions)
 	if p.Content == Unreadable || s.Content == Unreadable {
-		out.Content, out.Record = Unreadable, Record{}
+		out.Content = Unreadable
+		out.Record = Record{}
 	}
 	if both {
 		out.Halves = InFirst | InSecond
@@ -104,36 +111,36 @@ func (v PairView) Combine(h Half, both bool) Snapshot {
 	return out
 }
 
-// onlyRequest and onlyHold are one kind of note each that others than the holder write, at any time.
+// onlyRequest and onlyHold select annotations that other writers than the holder may change at any time.
 func onlyRequest(n Annotations) Annotations { return Annotations{Request: n.Request} }
 func onlyHold(n Annotations) Annotations    { return Annotations{Hold: n.Hold} }
 
-// outdated reports whether the note that an object shows was replaced already: the other
-// object has shown it, too, before what it shows now, and the term's holder has not written both since.
+// outdated reports whether the annotation on an object was already replaced on the other object, and the
+// holder has not written both since.
 func (v PairView) outdated(h Half, only func(Annotations) Annotations) bool {
 	is := only(v.Of(h).Annotations)
 	return is != (Annotations{}) && is == only(v.former[h.Other()])
 }
 
-// noteFrom says which object's note of one kind counts in a term that stands in both. It judges a note that others than the holder write, and on either object: a candidate of
-// the first step knows no place but the primary. Where both have one, the newer object's counts;
-// but what others wrote to the one is newer than what the holder's own write has left on the
-// other, whether that came before its writes of both, between them, or the second of them never
-// arrived. If the holder has left both as they are, its last write tells, also of what it took
-// away. Versions do not tell what is whose: the answer to a write that has arrived may be lost,
-// and a label makes a version too. And what the other object showed before what it shows was
-// written to both: it only arrives late, and what has replaced it there is newer.
+// annotationFrom returns the object whose annotation of one kind counts, for a term that is in both objects.
+// Other writers may change either object.
+//
+// A change by another writer on one object is newer than what own writes left on the other. If both objects
+// are as own writes left them, the last own write counts. If neither is, the newer object counts. Versions
+// alone do not decide, because a label changes the version too. An annotation that the other object has
+// already replaced is outdated.
 func (v PairView) annotationFrom(only func(Annotations) Annotations) Half {
 	ours := func(h Half) bool {
 		is := ownWrite{v.Of(h).Record, only(v.Of(h).Annotations)}
 		return slices.ContainsFunc(v.writes[h][:], func(l ownWrite) bool { return is == ownWrite{l.record, only(l.annotations)} })
 	}
-	oursFirst, oursSecond := ours(Primary), ours(Secondary)
+	oursFirst := ours(Primary)
+	oursSecond := ours(Secondary)
 	switch {
 	case oursFirst && oursSecond && v.Primary.Record != v.Secondary.Record:
 		return Primary // the second write has not arrived
 	case oursFirst && oursSecond:
-		return Secondary // with what others wrote there between the two
+		return Secondary // with changes by others between the two writes
 	case only(v.Secondary.Annotations) == Annotations{}:
 		return Primary
 	case only(v.Primary.Annotations) == Annotations{} || oursFirst && !v.outdated(Secondary, only):

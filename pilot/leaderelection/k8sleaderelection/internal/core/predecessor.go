@@ -27,7 +27,8 @@ func (c Config) writesForSuccessors(s State, now Instant) bool {
 func (c Config) successorsRecord(s State, r Record) (Record, Annotations) {
 	r.Holder = Successors
 	if s.Snap.bySuccessors() {
-		r.Acquired, r.Transitions = s.Snap.Record.Acquired, s.Snap.Record.Transitions
+		r.Acquired = s.Snap.Record.Acquired
+		r.Transitions = s.Snap.Record.Transitions
 	}
 	if d := s.Default; d.Synced && d.Revision != "" {
 		r.Key = d.Revision // which nobody outranks: an istiod of a higher rank would take the lock at once

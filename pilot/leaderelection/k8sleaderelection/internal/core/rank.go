@@ -2,21 +2,19 @@ package core
 
 import "strings"
 
-// DefaultRevision is the knowledge of which revision is the default one. Not yet synced and "there is
-// none" are different values: the second is knowledge.
+// DefaultRevision is the known default revision. Not synced and none are different values.
 type DefaultRevision struct {
 	Synced   bool
-	Revision string // empty: there is none
+	Revision string // empty: none
 }
 
-// RemotePrefix marks the key of a candidate outside the cluster that holds the lock.
+// RemotePrefix marks the key of a candidate in another cluster than the lock.
 const RemotePrefix = "^"
 
-// Outranks reports whether a candidate with key ours may take the lock from a live
-// holder with key theirs: it is of the default revision and the holder is not; or
-// both are of the same revision, the candidate is local and the holder remote.
-// Without a known default nobody outranks by revision. The order is strict and has
-// no cycle, for each value of the default.
+// Outranks reports whether a candidate with key ours may acquire the lock of a live holder with key theirs: it
+// has the default revision and the holder has not, or both have the same revision and only the holder is
+// remote. Without a known default, revisions do not count. For each default the order is strict and has no
+// cycle.
 func Outranks(ours, theirs string, def DefaultRevision) bool {
 	ourRev, ourRemote := strings.CutPrefix(ours, RemotePrefix)
 	theirRev, theirRemote := strings.CutPrefix(theirs, RemotePrefix)

@@ -1,10 +1,10 @@
 package core
 
-// Reason is the one word by which log, metric and trace name why something is so.
+// Reason is the reason word that log, metric and trace share.
 type Reason string
 
 const (
-	// What a candidate waits for.
+	// Reasons to wait.
 	NeedRead    Reason = "need-read"
 	InFlight    Reason = "call-in-flight"
 	HeldByOther Reason = "held-by-other"
@@ -15,7 +15,7 @@ const (
 	Unsynced    Reason = "default-not-synced"
 	NotNamed    Reason = "not-named"
 
-	// How a term begins.
+	// Beginnings of a term.
 	Created             Reason = "lock-absent"
 	Filled              Reason = "record-missing"
 	Free                Reason = "lock-free"
@@ -30,7 +30,7 @@ const (
 	EarlierHolderMayAct Reason = "earlier-holder-may-act"
 	Acquired            Reason = "acquired"
 
-	// How a handover goes.
+	// Handovers.
 	RequestingHandover Reason = "request-handover"
 	RequestPending     Reason = "request-pending"
 	Accepting          Reason = "accept-request"
@@ -38,11 +38,11 @@ const (
 	HandingOver        Reason = "handing-over"
 	Unrequested        Reason = "nomination-unrequested"
 
-	// How a term goes on.
+	// During a term.
 	Renewing Reason = "renew"
 	Holding  Reason = "holding"
 
-	// How a term ends.
+	// Ends of a term.
 	Superseded       Reason = "superseded"
 	LockDeleted      Reason = "lock-deleted"
 	RecordEmptied    Reason = "record-emptied"

@@ -2,8 +2,8 @@ package core
 
 import "time"
 
-// Record is who holds the lock, decoded to plain values. Its stamps are the
-// writer's and are never compared with a local clock.
+// Record is the decoded record of the lock. Its stamps come from the writer and are never compared with a
+// local clock.
 type Record struct {
 	Holder, Key       string
 	Lease             time.Duration
@@ -11,83 +11,79 @@ type Record struct {
 	Transitions       int
 }
 
-// isTerm reports whether the record is of the holder's term of that number. What is noted on the lock
-// counts beside no other.
+// isTerm reports whether the record belongs to this holder and term.
 func (r Record) isTerm(holder string, transitions int) bool {
 	return holder != "" && r.Holder == holder && r.Transitions == transitions
 }
 
-// Content says what kind of record an existing lock object carries.
+// Content is the content of an existing lock object.
 type Content uint8
 
 const (
-	// Missing: the object carries no record at all.
+	// Missing: no record.
 	Missing Content = iota
-	// Unreadable: it carries something that cannot be decoded or believed.
+	// Unreadable: a record that cannot be decoded.
 	Unreadable
-	// Readable: it carries Record.
+	// Readable: a record.
 	Readable
 )
 
-// Marker is the annotation by which a leader of ours says that it acts. The zero
-// Marker is none.
+// Marker is the annotation of an acting incumbent leader. The zero value is no marker.
 type Marker struct {
 	Identity    string
 	Transitions int
-	// Handover: this leader can judge and fulfil a request.
+	// Handover: this leader can judge and fulfill a request.
 	Handover bool
-	// Unfit: this leader should be replaced by any candidate that is fit.
+	// Unfit: any fit candidate should replace this leader.
 	Unfit bool
 }
 
-// names reports whether the marker is that of the record's holder and term.
+// matches reports whether the marker belongs to the holder and term of the record.
 func (m Marker) matches(r Record) bool { return r.isTerm(m.Identity, m.Transitions) }
 
-// Nomination is the annotation by which a leader or a coordinator says that it has written the
-// holder in, for that term. The zero Nomination is none.
+// Nomination is the annotation of a leader or coordinator that wrote the holder for this term. The zero value
+// is no nomination.
 type Nomination struct {
 	Identity    string
 	Transitions int
-	// Uncounted: a coordinator's, which counts no term of its nominee's.
+	// Uncounted: a coordinator wrote it, which does not increment transitions.
 	Uncounted bool
 }
 
-// Notes are our annotations on the lock object, decoded.
+// Annotations are the decoded annotations of incumbent on the lock object.
 type Annotations struct {
 	Marker    Marker
 	Nominated Nomination
 	Request   Request
 	Hold      Hold
-	Needs     NeedsBoth // on an object of a Pair alone
+	Needs     NeedsBoth // on an object of a Pair only
 	Successor bool      // of a write: it is a successor's, see Snapshot.Successor
 }
 
-// UID names the object that a lock is. Of a lock that is two it names both, and one that is
-// not there has no name.
+// UID identifies the lock object. A lock of two objects has both UIDs. A missing object has none.
 type UID struct{ First, Second string }
 
-// Snapshot is the lock object as one answer or watch event showed it.
+// Snapshot is the lock object in one reply or watch event.
 type Snapshot struct {
 	Exists      bool
 	UID         UID
-	Version     uint64 // grows with each write; of a deletion seen by a watch, the deletion's
+	Version     uint64 // grows with each write; for a deletion, the version of the deletion
 	Content     Content
-	Sum         uint64 // of the record's bytes: equal sums, unchanged record
+	Sum         uint64 // hash of the bytes of the record
 	Record      Record
 	Annotations Annotations
-	// Of a lock that is two objects, Halves says in which the record stands, in this
-	// term, and Floor is the most transitions that either counts.
+	// For a lock of two objects, Halves has the objects with the record of this term, and Floor is the larger
+	// transitions of the two.
 	Halves Halves
 	Floor  int
-	// Strategy: a coordinator chooses who holds this lock. Preferred is whom it wants in the
-	// holder's place; empty: nobody.
+	// Strategy: a coordinator selects the holder. Preferred is the candidate that it prefers to the holder.
 	Strategy  bool
 	Preferred string
 	// Successor: the record was written by one that does not act by it: see predecessor.go.
 	Successor bool
 }
 
-// Halves is in which of a lock's two objects a record stands. Zero: the lock is one.
+// Halves has the objects of a Pair that contain a record. Zero: the lock is one object.
 type Halves uint8
 
 const (
@@ -95,45 +91,43 @@ const (
 	InSecond
 )
 
-// half reports whether the record stands in one of two objects: nobody may act on that.
+// isHalf reports whether the record is in one of two objects only. No candidate may act on that.
 func (s Halves) isHalf() bool { return s == InFirst || s == InSecond }
 
-// continues reports whether b's record can be what became of a's: the lock was not made
-// anew, and the one object in which a stood is not one of which b says nothing.
+// continues reports whether b can follow a: the lock was not recreated, and b shows an object that had the
+// record in a.
 func continues(a, b Snapshot) bool {
 	return sameLock(a, b) && (a.Halves == b.Halves || a.Halves&b.Halves != 0)
 }
 
-// Held reports whether there is a record that can be read, and it names a holder.
+// Held reports whether there is a readable record with a holder.
 func (s Snapshot) Held() bool {
 	return s.Exists && s.Content == Readable && s.Record.Holder != ""
 }
 
-// Acting reports whether the marker says that the recorded holder is one of ours
-// and has begun to act. A coordinator counts no term: one that names a process which led
-// before leaves that one's marker beside the new name.
+// Acting reports whether the marker shows that the recorded holder is an incumbent process that acts. A
+// coordinator that names a former leader keeps its marker, which then does not count.
 func (s Snapshot) Acting() bool {
 	return s.Held() && s.Annotations.Marker.matches(s.Record) && !s.ByCoordinator()
 }
 
-// Nominated reports whether the recorded holder was written in by somebody else and
-// has not written itself yet: it cannot be acting. One of ours takes the annotation away
-// with its first own write. A peer that an operator had put there keeps it, even through
-// later terms of its own; its renewals and its transitions tell.
+// Nominated reports whether another process wrote the recorded holder, which has not written itself yet and so
+// does not act. An incumbent nominee removes the annotation with its first write. A peer keeps it, so renewals
+// and transitions count too.
 func (s Snapshot) Nominated() bool {
 	n := s.Annotations.Nominated
 	return s.Held() && s.Record.isTerm(n.Identity, n.Transitions) && s.Record.Renewed == s.Record.Acquired
 }
 
-// Named reports whether a nomination's annotation names the recorded holder, also if that has written itself since.
+// Named reports whether the nomination names the recorded holder, even if that has written since.
 func (s Snapshot) Named() bool { return s.Annotations.Nominated.Identity == s.Record.Holder }
 
-// nominationIn is the nomination that next shows, which comes after s. The annotation names no term. A
-// candidate of ours takes it away, but a peer leaves it where it is, and so do peers that come after it: one of
-// the nominee's name, which takes the lock later by itself, was not written in by anybody. So an annotation that was
-// seen beside another holder stays about that term, unless an operator's hold names one.
+// nominationIn returns the nomination in next, which follows s. The annotation has no term, and peers never
+// remove it. So an annotation that was seen next to another holder still belongs to that term, unless a hold
+// of an operator names the new one.
 func (s Snapshot) nominationIn(next Snapshot) Nomination {
-	was, is := s.Annotations.Nominated, next.Annotations.Nominated
+	was := s.Annotations.Nominated
+	is := next.Annotations.Nominated
 	named := next.Annotations.Hold.Reason == HoldForTransfer && next.Annotations.Hold.Holder == is.Identity
 	left := s.Held() && s.UID == next.UID && was.Identity == is.Identity &&
 		(s.Record.Holder != was.Identity || s.Record.Transitions != was.Transitions)
@@ -143,8 +137,8 @@ func (s Snapshot) nominationIn(next Snapshot) Nomination {
 	return is
 }
 
-// Former is whose marker was left behind, beside a record of another term: one of ours was displaced by
-// a candidate that knows no markers, and may still act. Empty: nobody's.
+// Former returns the identity in a marker of another term than the record's. That leader was displaced by an
+// elector without markers and may still act.
 func (s Snapshot) Former() string {
 	if !s.Exists || s.Acting() {
 		return ""
@@ -152,26 +146,24 @@ func (s Snapshot) Former() string {
 	return s.Annotations.Marker.Identity
 }
 
-// hasFormer reports whether there is such a marker of another than self. One of one's own is none: a
-// process ends its functions before it takes part again, and a process that died has ended them too.
+// hasFormer reports whether there is such a marker of another candidate. The own marker does not count: a
+// process ends its run functions before it campaigns again.
 func (s Snapshot) hasFormer(self string) bool {
 	return s.Former() != "" && s.Former() != self
 }
 
-// sameRecord reports whether nothing was written into the record between a and b.
+// sameRecord reports whether the record was not written between a and b.
 func sameRecord(a, b Snapshot) bool {
 	return a.Exists == b.Exists && a.UID == b.UID && a.Content == b.Content && a.Sum == b.Sum
 }
 
-// sameHolder reports whether the same holder stands in both, in one run of its own
-// writes. A holder that takes its own lock again is another term, but the same
-// danger: one process runs the functions of one term at a time.
+// sameHolder reports whether both have the same holder in the same lock. The transitions may differ, because
+// one process never runs the run functions of two terms.
 func sameHolder(a, b Snapshot) bool {
 	return a.Held() && b.Held() && sameLock(a, b) && a.Record.Holder == b.Record.Holder
 }
 
-// sameLock reports whether b is not made anew where a was. Of two objects, one that is not
-// there does not count.
+// sameLock reports whether the lock was not recreated between a and b. A missing object of two does not count.
 func sameLock(a, b Snapshot) bool {
 	if a.Halves == 0 {
 		return a.UID == b.UID
@@ -180,10 +172,8 @@ func sameLock(a, b Snapshot) bool {
 	return same(a.UID.First, b.UID.First) && same(a.UID.Second, b.UID.Second)
 }
 
-// endedWell reports whether what b shows says that the term a shows ended with its
-// functions returned: by a drained release, or by a handover. A marker that a's holder
-// found there and left says nothing of a's own end. An older state that was put back
-// shows no end of anything.
+// endedWell reports whether b shows that the term in a ended after its run functions returned: by a drained
+// release or a handover. A marker that the holder in a had found does not show how its own term ended.
 func endedWell(a, b Snapshot) bool {
 	if !b.Exists || !continues(a, b) || b.Version < a.Version || b.Content != Readable {
 		return false
@@ -195,7 +185,7 @@ func endedWell(a, b Snapshot) bool {
 		return b.Record.Transitions == a.Record.Transitions
 	}
 	if b.ByCoordinator() {
-		// Nobody but a leader of ours takes its marker away, and that by its drained release.
+		// Only the leader itself removes its marker, in its drained release.
 		return a.Acting() && b.Annotations.Marker == (Marker{}) && b.Record.Transitions == a.Record.Transitions
 	}
 	return b.Nominated() && b.Record.Transitions == after(a.Record.Transitions)

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Request is a challenger's: it asks the leader to drain and to pass the lock on. The
-// zero Request is none. One that is not addressed to the present term does not count.
+// Request is the request of a challenger that the leader drains and hands over. The zero value is no request.
+// It counts only if it is addressed to the present term.
 type Request struct {
-	Identity, Key string // the challenger's
+	Identity, Key string // of the challenger
 	Reason        string
 	Requester     string
-	Note          string // the operator's own words
-	Holder        string // whom it is addressed to, and in which term
+	Note          string // text of the operator
+	Holder        string // addressee, with Transitions
 	Transitions   int
-	Seconds       int // for which it waits to be accepted, as each reader counts
+	Seconds       int // time for acceptance, counted by each reader
 	Accepted      bool
-	Refused       string // the leader's reason; empty: not refused
-	// HoldSeconds is an operator's: how long the new holder stays whatever its rank or,
-	// without Identity, how long the one that steps down does not campaign.
+	Refused       string // reason of the leader; empty: not refused
+	// HoldSeconds is set by an operator: how long the new holder stays regardless of rank or, without
+	// Identity, how long the old leader does not campaign.
 	HoldSeconds int
 }
 
-// A request's reasons. One of an operator needs no rank, and without Identity it asks
-// the leader to step down.
+// Reasons of a request. A request by an operator needs no rank. Without Identity it asks the leader to step
+// down.
 const (
 	ForDefaultRevision = "default-revision"
 	ForLocalOverRemote = "local-over-remote"
@@ -31,67 +31,65 @@ const (
 	ForOperator        = "operator"
 )
 
-// Why a leader refuses.
+// Reasons of a refusal.
 const (
-	refusedNoRank = "the challenger does not outrank the holder by the holder's view of the default revision"
-	refusedHeld   = "an operator's hold stands: rank does not count"
-	refusedByRank = "a coordinator decides who leads this election: rank does not count"
+	refusedNoRank = "the challenger does not outrank the holder, by the default revision known to the holder"
+	refusedHeld   = "a hold of an operator is in effect"
+	refusedByRank = "a coordinator selects the leader of this election"
 )
 
-// maxRequestSeconds bounds what a record can make others wait.
+// maxRequestSeconds limits how long a request can be pending.
 const maxRequestSeconds = 3600
 
-// requestLengths is how many requests in a row differ in how long they stand.
+// requestLengths is the number of different durations of requests in a row.
 const requestLengths = 32
 
-// renewed reports whether r was written after old by a challenger: it is another one,
-// or asks again after a refusal. What its leader notes on it makes no new request.
+// renewed reports whether a challenger wrote r after old. The answer of the leader does not count.
 func (r Request) renewed(old Request) bool {
 	again := old.Refused != "" && r.Refused == "" && !r.Accepted
-	r.Accepted, r.Refused, old.Accepted, old.Refused = false, "", false, ""
+	r.Accepted = false
+	r.Refused = ""
+	old.Accepted = false
+	old.Refused = ""
 	return again || r != old
 }
 
-// AddressedTo reports whether the record is of the term whose leader was asked.
+// AddressedTo reports whether the record belongs to the addressed term.
 func (r Request) AddressedTo(record Record) bool { return record.isTerm(r.Holder, r.Transitions) }
 
-// Addressed reports whether a request stands that the present term's leader was asked.
+// Addressed reports whether there is a request to the leader of the present term.
 func (s Snapshot) Addressed() bool {
 	r := s.Annotations.Request
 	return s.Held() && !s.bySuccessors() && r.AddressedTo(s.Record) &&
 		r.Identity != s.Record.Holder && (r.Identity != "" || r.Reason == ForOperator)
 }
 
-// requested reports whether a request is there that the leader has to answer: addressed
-// to its term, and accepted, or neither refused nor run out.
+// requested reports whether the leader has to process a request: it is accepted, or neither refused nor
+// expired.
 func (s State) requested(now Instant) bool {
 	r := s.Snap.Annotations.Request
 	return s.Snap.Addressed() && (r.Accepted || r.Refused == "" && now < s.requestEnds())
 }
 
-// requestEnds is when the request that stands has run out, counted from when we first
-// saw it.
+// requestEnds returns the expiry of the request, counted from when it was first seen.
 func (s State) requestEnds() Instant {
 	seconds := min(max(s.Snap.Annotations.Request.Seconds, 0), maxRequestSeconds)
 	return s.Since.Request.After(time.Duration(seconds) * time.Second)
 }
 
-// canAsk reports whether the holder is a leader that hands over when it is asked.
+// acceptsRequests reports whether the holder is a leader that hands over on request.
 func (c Config) acceptsRequests(s State) bool {
 	return s.Snap.Acting() && s.Snap.Annotations.Marker.Handover && s.Snap.Record.Holder != c.Self && !c.ignoresRequests(s)
 }
 
-// A marker can be another's: a peer that has come under the identity of one of ours renews
-// the record as it finds it, in the same term, and never answers. ignoresRequests reports whether the
-// holder is such a one: it has renewed for a lease beside requests of ours, or for longer
-// beside one that is accepted, and has neither answered nor handed over.
+// ignoresRequests reports whether the holder has renewed for a lease next to own requests (or longer next to
+// an accepted one) without answering.
 //
-// A renewal is guarded by the version that it was decided on, so whoever writes the record
-// beside a request has read the request. A leader of ours that can renew also answers, leading
-// or draining, at the latest after its Patience (see judge), unless its writes fail for as long as
-// the request waits. One that has accepted stops renewing at its StopLimit. Should the holder
-// be one of ours nevertheless, it loses its term early: it is preempted, and we settle until
-// it has ended, as with any holder.
+// Then its marker is not its own: another elector with the identity of an incumbent leader renews the record
+// in the same term and keeps the annotations. A renewal is guarded by its version, so its writer has read the
+// request. An incumbent leader that renews also answers, at the latest after its Patience. After accepting, it
+// stops renewing at its StopLimit. If the holder is an incumbent leader nevertheless, it loses its term early:
+// the challenger preempts it and settles.
 func (c Config) ignoresRequests(s State) bool {
 	longest := c.lease(s.Snap.Record)
 	if s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted {
@@ -100,12 +98,12 @@ func (c Config) ignoresRequests(s State) bool {
 	return s.Requesting.Ignored > longest
 }
 
-// countIgnored adds up for how long the holder has been renewing where an answer should be. Another
-// term, another marker and any answer begin anew; at the end of the count all terms have one number,
-// and when they began tells them apart. Of what others have asked, and of what has
-// run out, a leader need not take notice.
+// countIgnored adds the time for which the holder renewed instead of answering. Another term, another marker
+// or an answer resets it. AcquireTime distinguishes terms at the maximum of transitions. Requests of other
+// challengers and expired requests do not count.
 func (c Config) countIgnored(s State, next Snapshot, now Instant) State {
-	was, r := s.Snap, next.Annotations.Request
+	was := s.Snap
+	r := next.Annotations.Request
 	if !next.Acting() || !sameHolder(was, next) || was.Annotations.Marker != next.Annotations.Marker || was.Record.Acquired != next.Record.Acquired || next.Version < was.Version ||
 		next.Addressed() && (r.Refused != "" || r.Accepted != was.Annotations.Request.Accepted) {
 		s.Requesting.Ignored = 0
@@ -113,27 +111,26 @@ func (c Config) countIgnored(s State, next Snapshot, now Instant) State {
 	}
 	stands := s.requested(now) && (r.Accepted || r.Identity == c.Self)
 	if stands && r == was.Annotations.Request && was.Record != next.Record {
-		// More than a live holder's pause may have been ours.
+		// A longer time includes a pause of this process.
 		s.Requesting.Ignored += min(max(s.Since.Record, s.Since.Request).Until(now), 2*c.Retry)
 	}
 	return s
 }
 
-// mayAsk reports whether there is a reason to ask the leader to hand over: we outrank it
-// and no hold stands, or it has said that it is unfit.
+// mayRequest reports whether there is a reason to request a handover: higher rank without a hold, or an unfit
+// leader.
 func (c Config) mayRequest(s State, now Instant) bool {
 	return c.acceptsRequests(s) && !s.Unfit && now >= c.uncoordinatedTime(s) &&
 		(s.Snap.Annotations.Marker.Unfit || !c.External && c.outranks(s) && now >= s.holdEnds())
 }
 
-// WantsHandover is mayAsk for those who report it: a request that waits for its turn, or was refused, is no longer one
-// that was sent, and there is a reason all the same.
+// WantsHandover is mayRequest for reports. It is also true if a request waits for its turn or was refused.
 func (c Config) WantsHandover(s State, now Instant) bool {
 	return s.Phase == Following && c.mayRequest(s, now)
 }
 
-// askAt is from when on we may ask the leader to hand over: not while our own request
-// stands, nor an operator's, nor one that we do not outrank.
+// requestTime returns the earliest time for an own request: not while the own one, one of an operator, or one
+// of equal or higher rank is pending.
 func (c Config) requestTime(s State, now Instant) Instant {
 	r := s.Snap.Annotations.Request
 	if s.requested(now) && (r.Identity == c.Self || r.Reason == ForOperator || !c.Ranked || !Outranks(c.Key, r.Key, s.Default)) {
@@ -145,7 +142,7 @@ func (c Config) requestTime(s State, now Instant) Instant {
 	return s.Requesting.NotBefore
 }
 
-// request is the request that we would write.
+// request returns the request to write.
 func (c Config) request(s State) Request {
 	reason := ForDefaultRevision
 	switch {
@@ -157,17 +154,18 @@ func (c Config) request(s State) Request {
 	return Request{
 		Identity: c.Self, Key: c.Key, Reason: reason, Requester: c.Self,
 		Holder: s.Snap.Record.Holder, Transitions: s.Snap.Record.Transitions,
-		// Long enough for a leader that misses one renewal; and another number each
-		// time, because a write that changes no byte is none.
+		// This is enough for a leader that misses one renewal. The number differs each time, because a write
+		// that changes no byte is not stored.
 		Seconds: int((2*c.Retry+time.Second-1)/time.Second) + int(s.Requesting.Count%requestLengths),
 	}
 }
 
-// judge says what a leader makes of the request that stands: accept it, or refuse it
-// for a reason, once its own watcher had the time to catch up. Neither: look again at the
-// instant. A refusal is judged anew when the default changes.
+// judge returns the decision of a leader about the request: accept it, refuse it with a reason, or decide
+// again at the returned time, when its own watcher had time to sync. A refusal is reconsidered when the
+// default changes.
 func (c Config) judge(s State, now Instant) (accept bool, refuse string, again Instant) {
-	r, ripe := s.Snap.Annotations.Request, s.Since.Request.After(c.Patience)
+	r := s.Snap.Annotations.Request
+	ripe := s.Since.Request.After(c.Patience)
 	switch {
 	case !s.Snap.Addressed() || r.Accepted || now >= s.requestEnds():
 		return false, "", Never
@@ -185,17 +183,16 @@ func (c Config) judge(s State, now Instant) (accept bool, refuse string, again I
 	return false, refusedNoRank, now
 }
 
-// grants reports whether the leader's request is one to fulfil: an operator's; anybody's
-// while we are unfit; otherwise that of a higher rank, unless an operator holds us here.
+// grants reports whether the leader should fulfill the request: of an operator, of any candidate while unfit,
+// or of a higher rank without a hold.
 func (c Config) grants(s State, now Instant) bool {
 	r := s.Snap.Annotations.Request
 	return r.Reason == ForOperator || s.Unfit ||
 		c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= max(s.holdEnds(), c.uncoordinatedTime(s))
 }
 
-// coolDown is for how long we leave the lock alone after the request that we accepted:
-// an operator says it, and one that was unfit does not come back with the first good
-// answer.
+// coolDown returns how long this candidate does not campaign after it fulfilled the request: as the operator
+// requested, or a RetryPeriod while unfit.
 func (c Config) coolDown(s State) time.Duration {
 	r := s.Snap.Annotations.Request
 	switch {
@@ -207,7 +204,7 @@ func (c Config) coolDown(s State) time.Duration {
 	return 0
 }
 
-// fulfils reports whether the request that stands is one to hand over to.
+// fulfillsRequest reports whether to hand over to the challenger.
 func (c Config) fulfillsRequest(s State, now Instant) bool {
 	r := s.Snap.Annotations.Request
 	return r.Identity != "" && c.ownsTerm(s) && s.requested(now) && (r.Accepted || c.grants(s, now))

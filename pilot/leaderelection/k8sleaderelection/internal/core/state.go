@@ -2,41 +2,39 @@ package core
 
 import "time"
 
-// Config has an elector's constants. See LeaderElectionConfig for the meaning of the fields
-// that both have.
+// Config has the constants of an elector. LeaderElectionConfig documents the fields that both have.
 type Config struct {
 	Self, Key string
 	Timing
-	Ranked    bool // keys are revisions; false: nobody outranks
-	External  bool // a KeyComparisonFunc judges instead: see Input.Beats
-	Immediate bool // act at once after preempting, as Istio's elector does
-	Release   bool // a drained stop gives the lock up; false: it lapses
+	Ranked    bool // keys are revisions; if false, no candidate outranks another
+	External  bool // a KeyComparisonFunc compares instead: see Input.Beats
+	Immediate bool // act immediately after preempting, as Istio's elector does
+	Release   bool // release after a drained stop; if false, the lease expires
 	OneCycle  bool // a lost term ends the elector
-	// Coordinated: a coordinator names the leader, candidates wait for that. See coordinated.go.
+	// Coordinated: a coordinator names the leader. See coordinated.go.
 	Coordinated bool
 	// Successor: the lock is a predecessor's, kept together with others. See predecessor.go.
 	Successor bool
 }
 
-// Phase is where a candidate stands.
+// Phase is the phase of a candidate.
 type Phase uint8
 
 const (
-	// Following: not the holder, as far as we know, or not since our last term ended.
-	// The record of somebody else is timed, and taken when that is allowed.
+	// Following: this candidate is not the holder, or has not been since its last term ended.
 	Following Phase = iota
-	// Settling: we hold and renew the lock, but an earlier holder may still act, so
-	// nothing runs and the gate is shut. Settling is not given up early: a release
-	// from here would tell others that nobody acts.
+	// Settling: this candidate holds and renews the lock, but an earlier holder may still act. Run functions
+	// do not run and the gate is closed. Settling never releases, because a release would show that no process
+	// acts.
 	Settling
-	// Leading: our marker stands in the record and our cover lasts. Functions run.
+	// Leading: the record has the marker of this term, the validity has not ended, and run functions run.
 	Leading
-	// Draining: the functions' contexts have ended and not all have returned. While
-	// the term is ours the lock is renewed; once Lost is set the gate is shut for good.
+	// Draining: the contexts of the run functions are cancelled and not all have returned. The lock is renewed
+	// while the record belongs to the term. After Lost is set, the gate stays closed.
 	Draining
-	// Releasing: everything has returned, and the lock is being given up.
+	// Releasing: all run functions have returned, and the lock is being released.
 	Releasing
-	// Done: stopped; no more inputs are expected.
+	// Done: stopped. No more inputs are expected.
 	Done
 )
 
@@ -44,22 +42,22 @@ var phaseNames = [...]string{"following", "settling", "leading", "draining", "re
 
 func (p Phase) String() string { return phaseNames[p] }
 
-// Op is the one API call that an Action asks for.
+// Op is the API call of an Action.
 type Op uint8
 
 const (
 	NoOp Op = iota
-	// Read asks the store for the present object.
+	// Read reads the lock object.
 	Read
-	// Acquire writes us in as holder, whoever stood there: it begins a term.
+	// Acquire writes this candidate as holder and begins a term.
 	Acquire
-	// Renew writes our own record anew.
+	// Renew writes the own record again.
 	Renew
 	// Release writes an empty holder.
 	Release
-	// Ask writes a request beside the record of a leader that can hand over.
+	// SendRequest writes a handover request next to the record of a leader.
 	SendRequest
-	// HandOver writes the challenger in as holder, in place of a release.
+	// HandOver writes the challenger as holder instead of a release.
 	HandOver
 )
 
@@ -67,18 +65,18 @@ var opNames = [...]string{"none", "read", "acquire", "renew", "release", "reques
 
 func (o Op) String() string { return opNames[o] }
 
-// Result is how a call ended.
+// Result is the result of a call.
 type Result uint8
 
 const (
-	// OK: the store answered; Input.Snap shows the lock object.
+	// OK: the store replied. Input.Snap has the lock object.
 	OK Result = iota
-	// Conflict: the store has moved on; nothing was written.
+	// Conflict: the version did not match. Nothing was written.
 	Conflict
-	// Unknown: no usable answer. A write may or may not have taken place, or may yet.
+	// Unknown: no usable reply. The write may have been stored, or may be stored later.
 	Unknown
-	// Refused: the server will not do it as things are (no permission, a quota, a policy,
-	// too many requests). Nothing was written, and nothing was learned of the lock.
+	// Refused: the server rejected the call (missing permission, quota, policy, too many requests). Nothing
+	// was written.
 	Refused
 )
 
@@ -86,31 +84,31 @@ var resultNames = [...]string{"ok", "conflict", "unknown", "refused"}
 
 func (r Result) String() string { return resultNames[r] }
 
-// Kind says what an Input reports.
+// Kind is the kind of an Input.
 type Kind uint8
 
 const (
-	// Tick: the wake-up that an Action asked for, or any other.
+	// Tick: a wake-up.
 	Tick Kind = iota
 	// Seen: a watch event.
 	Seen
 	// Replied: the call in flight has ended.
 	Replied
-	// DefaultChanged: the default revision as of now.
+	// DefaultChanged: the present default revision.
 	DefaultChanged
-	// Watching: a watch was accepted.
+	// Watching: a watch was opened.
 	Watching
 	// Unwatched: the watch is down.
 	Unwatched
-	// Drained: every function of the term has returned.
+	// Drained: all run functions of the term have returned.
 	Drained
-	// StepDown: the term must end although it could go on, e.g. a function failed.
+	// StepDown: the term must end, for example because a run function failed.
 	StepDown
 	// Stop: the elector must end.
 	Stop
-	// Fitness: whether this process is fit to lead, as of now.
+	// Fitness: whether this process is fit to lead.
 	Fitness
-	// Coordinator: whether the election's coordinator is known to be gone, as of now.
+	// Coordinator: whether the coordinator of the election is known to be gone.
 	Coordinator
 )
 
@@ -118,65 +116,65 @@ var kindNames = [...]string{"tick", "seen", "replied", "default", "watching", "u
 
 func (k Kind) String() string { return kindNames[k] }
 
-// Input is one event and when the loop picked it up.
+// Input is one event with the time at which the loop received it.
 type Input struct {
 	Now    ClockReading
 	Kind   Kind
 	Snap   Snapshot // Seen; Replied with OK
 	Result Result   // Replied
-	// RetryAfter is the server's wish, with Refused: it is respected within bounds.
+	// RetryAfter is the Retry-After of a refusal. It applies within bounds.
 	RetryAfter time.Duration
 	Default    DefaultRevision // DefaultChanged
-	Gap        bool            // Watching: changes before it may have been missed
+	Gap        bool            // Watching: changes may have been missed before it
 	Unfit      bool            // Fitness
 	Absent     bool            // Coordinator: it is gone
-	Beats      bool            // with Config.External: we outrank the holder of the newest snapshot
-	Jitter     uint8           // random, for the next poll: 255 is almost the whole of JitterFactor
+	Beats      bool            // with Config.External: this candidate outranks the holder of the newest snapshot
+	Jitter     uint8           // random delay of the next poll; 255 is almost all of JitterFactor
 }
 
-// Term is one unbroken time of leadership. The zero Term is none.
+// Term is an uninterrupted period of leadership. The zero value is no term.
 type Term struct {
 	UID         UID
 	Transitions int
-	Token       uint64 // the version of the term's first own write: the fencing token
+	Token       uint64 // version of the first own write of the term: the fencing token
 }
 
 // Call is the API call in flight.
 type Call struct {
 	Op        Op
 	Sent      ClockReading
-	Base      uint64 // the version that the write is guarded by
-	Learned   uint32 // Learned of the state when it was sent
+	Base      uint64 // version that guards the write
+	Learned   uint32 // State.Learned when the call was sent
 	Record    Record
-	Marker    bool // the write carries our marker
+	Marker    bool // the write has the own marker
 	BeforeGap bool // a Read that was sent before the present watch began
 }
 
-// Answered reports whether the input is the store's answer to the call, and what that wrote is
-// stored. A write that changed nothing is no write.
+// Succeeded reports whether the input is the successful reply to the call. A write that did not change the
+// version does not count.
 func (c Call) Succeeded(in Input) bool {
 	return in.Kind == Replied && in.Result == OK && (c.Op == Read || in.Snap.Version != c.Base)
 }
 
-// State is all that an elector knows. It is comparable: tests print and compare it.
+// State is the whole state of an elector. It is comparable.
 type State struct {
 	Phase    Phase
-	Why      Reason  // of the last phase change
+	Why      Reason  // reason of the last phase change
 	Stopping bool    // the elector must end
-	Unfit    bool    // this process should not lead if another can
-	SyncBy   Instant // when waiting for the default revision ends; noted at the first step
+	Unfit    bool    // this process should not lead if another candidate can
+	SyncBy   Instant // end of the wait for the default revision, set at the first step
 	Absent   Instant // since when the coordinator is known to be gone; zero: it is not
 
-	// What was seen of the lock.
+	// Observations of the lock.
 	Known   Knowledge
 	Snap    Snapshot
 	Since   Since
-	Learned uint32  // counts changes of Snap
-	Count   int     // the last transitions that could be read
-	PollAt  Instant // when the next poll is due
-	Watch   bool    // a watch of the lock is up
+	Learned uint32  // number of changes of Snap
+	Count   int     // last transitions that could be read
+	PollAt  Instant // next poll
+	Watch   bool    // a watch is up
 	Default DefaultRevision
-	Beats   bool // as the last Input said
+	Beats   bool // of the last Input
 
 	// Between terms.
 	Earlier    Earlier
@@ -184,7 +182,7 @@ type State struct {
 	Displaced  Displaced
 	BackOff    BackOff
 
-	// Our own calls.
+	// Own calls.
 	Flight Call
 	Effort Efforts
 	Own    Own
@@ -192,13 +190,13 @@ type State struct {
 	// The term.
 	Term     Term
 	Validity Validity
-	Marked   bool    // our marker was acknowledged in this term: we may act
-	Running  bool    // functions were started and have not all returned
-	BeganAt  Instant // when the term began
+	Marked   bool    // the own marker was acknowledged in this term
+	Running  bool    // run functions were started and have not all returned
+	BeganAt  Instant // start of the term
 	Drain    Drain
 }
 
-// Gate is until when writes may pass: the cover, in a term that has lost nothing. Zero: they may not.
+// Gate returns the end of the time in which writes may pass. Zero: the gate is closed.
 func (s State) Gate() Validity {
 	if s.Phase == Leading || s.Phase == Draining && s.Drain.Lost == NotLost {
 		return s.Validity
@@ -206,132 +204,127 @@ func (s State) Gate() Validity {
 	return Validity{}
 }
 
-// Knowledge says how far Snap is known to be current.
+// Knowledge is how current Snap is.
 type Knowledge uint8
 
 const (
-	// Unread: nothing; the lock was not read yet.
+	// Unread: the lock was not read yet.
 	Unread Knowledge = iota
-	// Current: Snap is the newest that a watch event or an answer has shown.
+	// Current: Snap is the newest that an event or reply showed.
 	Current
-	// Behind: Snap is known to be behind. It is good for nothing but a renewal, which is
-	// guarded by its version.
+	// Stale: a newer version exists. Snap can only be used for a renewal, which is guarded by its version.
 	Stale
-	// BehindGap: likewise, and a watch began since the last read was sent. What is gone by then makes no event: only
-	// a read that was sent since shows it. Of two objects one may be gone while the other's events
-	// go on. The first read of all may have been sent before: a cycle begins with both.
+	// StaleGap: Stale, and a watch began after the last read was sent. Only a read that was sent later shows
+	// objects that were deleted before the watch.
 	StaleGap
 )
 
-// Outdated reports whether a snapshot is known, and to be behind.
+// Outdated reports whether a newer version exists.
 func (k Knowledge) Outdated() bool { return k >= Stale }
 
-// Since is when what the lock shows was first seen to be as it is.
+// Since has the times at which parts of the lock were first seen as they are.
 type Since struct {
-	Record  Instant // when it last changed, as we saw it
+	Record  Instant // last change of the record
 	Request Instant
-	Hold    Instant // the operator's
-	Former  Instant // the marker left behind
+	Hold    Instant // last change of the hold
+	Former  Instant // last change of the marker of another term
 }
 
-// Earlier says until when earlier holders may still act.
+// Earlier is the time until which earlier holders may still act.
 type Earlier struct {
-	Until    Instant // a holder whose term did not end well may act
-	Away     Away    // the leader whose lock was deleted last
-	SettleAt Instant // settling ends here; noted when the acquiring write was sent
+	Until    Instant // a holder whose term did not end well may act until then
+	Away     Away    // leader whose lock was deleted last
+	SettleAt Instant // end of settling, set when the acquiring write was sent
 }
 
-// Requests is how far we are with having a leader hand over to us.
+// Requests is the state of the own handover requests.
 type Requests struct {
-	Wanted     bool    // we have asked somebody for this lock and still want it
-	NotBefore  Instant // no request of ours
-	Count      uint32  // requests of ours in a row that have not made us leader, whoever was asked
-	AnsweredAt Instant // when the store last answered: a watch may lag behind it
-	// Ignored is for how long the holder has renewed beside requests of ours, in this term
-	// and without an answer to anybody: see ignoresRequests.
+	Wanted     bool    // this candidate has sent a request and still wants the lock
+	NotBefore  Instant // no request before
+	Count      uint32  // own requests in a row that did not lead to a term
+	AnsweredAt Instant // last reply of the store; a watch may be later
+	// Ignored is the time for which the holder renewed without answering own requests: see ignoresRequests.
 	Ignored time.Duration
 }
 
-// Displaced restrains a candidate whose lock another has taken, until the default changes.
+// Displaced delays a candidate that lost its lock to another one, until the default changes.
 type Displaced struct {
-	NotBefore Instant // it preempts nobody
-	Times     uint8   // in a row, without having led
-	ByEqual   bool    // by an equal key: it does not preempt such a one
+	NotBefore Instant // no preempting before
+	Times     uint8   // in a row, without a term in between
+	ByEqual   bool    // by an equal key, which must not be preempted
 }
 
-// BackOff keeps one from campaigning.
+// BackOff is a time without campaigning.
 type BackOff struct {
 	Until Instant
 	Steps uint8 // step-downs in a row
 }
 
-// Own keeps account of the writes in our name.
+// Own has the writes in the name of this candidate.
 type Own struct {
-	Stamps  [4]Stamp // renew stamps of the latest, answered or not
-	Unseen  uint8    // stamps among those that were made for the version that Snap still has
-	Acked   Stamp    // of the newest record of ours that was seen stored
-	Renewed Instant  // when the last acknowledged one was sent
-	// AcquireUnknown: we may hold the lock by a write whose reply never came.
+	Stamps  [4]Stamp // renew stamps of the latest writes, with or without reply
+	Unseen  uint8    // number of Stamps that were made for the present version
+	Acked   Stamp    // stamp of the newest own record that was seen stored
+	Renewed Instant  // send time of the last acknowledged write
+	// AcquireUnknown: an acquire without reply may have been stored.
 	AcquireUnknown bool
-	// Duplicate: another live process writes in our name.
+	// Duplicate: another live process writes with this identity.
 	Duplicate bool
 }
 
-// Drain is how a term comes to its end: what becomes of the lock, what is left of the right
-// to it, and by when. Zero: nothing was said of an end.
+// Drain is the state of the end of a term. The zero value is no end.
 type Drain struct {
 	Kind     DrainKind
 	Lost     Loss
-	Until    Instant       // by when functions are to return or, in Releasing, the lock is to be given up
-	Overdue  bool          // functions have outstayed that
-	CoolDown time.Duration // for which we do not campaign afterwards
+	Until    Instant       // deadline of the run functions or, in Releasing, of the release
+	Overdue  bool          // run functions did not return within the limit
+	CoolDown time.Duration // time without campaigning afterwards
 	Sent     bool          // a release or handover was sent and may have been stored
 }
 
-// DrainKind is the purpose of a drain. It can be both: a request was accepted by a leader that was
-// stepping down. Zero: the elector stops, or the term is lost.
+// DrainKind is the purpose of a drain. It can be both. Zero: the elector stops, or the term is lost.
 type DrainKind uint8
 
 const (
-	// DrainToStepDown: the lock is released although the elector goes on, which then
-	// does not campaign until BackOff.Until.
+	// DrainToStepDown: the lock is released although the elector continues. It does not campaign until
+	// BackOff.Until.
 	DrainToStepDown DrainKind = 1 << iota
 	// DrainToHandOver: a request was accepted.
 	DrainToHandOver
 )
 
-// stepsDown reports whether a back-off is to follow.
+// stepsDown reports whether a back-off follows.
 func (k DrainKind) stepsDown() bool { return k&DrainToStepDown != 0 }
 
 // HandsOver reports whether a request was accepted.
 func (k DrainKind) HandsOver() bool { return k&DrainToHandOver != 0 }
 
-// Loss says whether, and how, a term has lost its right to act. The gate never opens again in one that has.
+// Loss is how a term lost its right to act. The gate of a lost term never opens again.
 type Loss uint8
 
 const (
 	NotLost Loss = iota
-	// CoverLost: its cover has ended. The record is renewed until the functions have returned.
+	// ValidityLost: the validity has ended. The record is renewed until the run functions have returned.
 	ValidityLost
-	// RecordLost: the record was seen not to be this term's. It never is again.
+	// RecordLost: the record was seen not to belong to this term. This is final.
 	RecordLost
 )
 
-// Away is a leader of ours whose lock object was deleted while it acted. When its own
-// marker stands in the next object, its functions of before have returned.
+// Away is an incumbent leader whose lock object was deleted while it acted. If its own marker is in the next
+// object, its previous run functions have returned.
 type Away struct {
 	Holder string
-	Prior  Instant // Earlier.Until without it
-	Until  Instant // and with it
+	Prior  Instant // Earlier.Until without this leader
+	Until  Instant // Earlier.Until with this leader
 }
 
-// Action is the whole of what should be true now. Applying it twice is harmless.
+// Action is the complete desired state. Applying it twice is harmless.
 type Action struct {
 	Op          Op
-	Base        Snapshot // the state the write is decided on and guarded by
+	Base        Snapshot // snapshot that the write is decided on and guarded by
 	Record      Record
 	Annotations Annotations
-	Gate        Validity // writes may pass until here; zero: shut
+	Gate        Validity // writes may pass until then; zero: closed
 	Run         bool     // run functions should be running
 	Wake        Instant
 	Why         Reason

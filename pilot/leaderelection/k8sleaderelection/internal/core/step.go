@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Step takes one input and says what should now be true.
+// Step processes one input and returns the new state and the desired state.
 func (c Config) Step(s State, in Input) (State, Action) {
 	if s.SyncBy == 0 {
 		s.SyncBy = in.Now.Mono.After(c.SyncWait)
@@ -17,9 +17,8 @@ func (c Config) Step(s State, in Input) (State, Action) {
 	return c.sent(s, a, in.Now), a
 }
 
-// sent notes what the action sets in motion. What earlier holders may still do is
-// noted here, when the write is sent: our own write can come back by the watch
-// before its reply, and would then hide whom it displaced.
+// sent records the call of the action. Earlier holders are recorded here because a watch event of the own
+// write may arrive before its reply.
 func (c Config) sent(s State, a Action, now ClockReading) State {
 	s.Running = s.Running || a.Run
 	if a.Op == NoOp {
@@ -37,8 +36,7 @@ func (c Config) sent(s State, a Action, now ClockReading) State {
 	}
 	s.Drain.Sent = s.Drain.Sent || a.Op == Release || a.Op == HandOver
 	if a.Op == Acquire || a.Op == Renew {
-		// Not of a release: what another process writes in our name over the same record
-		// can get the same stamp, and would then seem to be ours.
+		// Not for a release: another process of this identity can write a record with the same stamp.
 		if a.Record.Renewed != s.Own.Stamps[0] {
 			s.Own.Stamps = [4]Stamp{a.Record.Renewed, s.Own.Stamps[0], s.Own.Stamps[1], s.Own.Stamps[2]}
 		}
@@ -46,22 +44,21 @@ func (c Config) sent(s State, a Action, now ClockReading) State {
 	}
 	if a.Op == Acquire {
 		s.Earlier.SettleAt = c.settledAt(s)
-		// Whatever becomes of this write or of the lock: they may still act.
+		// Even if this write fails, the holders may act until then.
 		s.Earlier.Until = max(s.Earlier.Until, s.Earlier.SettleAt)
 	}
 	return s
 }
 
-// nextStamp is a stamp above the recorded one and above all of ours: after a restore of
-// the store, bytes that a candidate saw before would look to it like no change at all.
+// nextStamp returns a stamp above the recorded one and all own ones. After a restore, equal bytes would look
+// unchanged to other candidates.
 func (s State) nextStamp(wall int64) Stamp {
 	return nextStamp(max(s.Snap.Record.Renewed, s.Own.Stamps[0]), wall)
 }
 
-// ownStamp is nextStamp for a record of our own. Of a write that was not answered only one
-// for each version can have been stored, or can be yet. When as many as we remember have
-// been tried, the next is the last one again, byte for byte: what is stored in the end is
-// known for ours.
+// ownStamp returns the stamp for an own record. Only one unanswered write can be stored for each version.
+// After as many tries as are remembered, the last stamp is used again, so that the stored record is
+// recognized.
 func (s State) ownStamp(wall int64) Stamp {
 	if int(s.Own.Unseen) == len(s.Own.Stamps) && s.Own.Stamps[0] != s.Snap.Record.Renewed {
 		return s.Own.Stamps[0]
@@ -69,31 +66,28 @@ func (s State) ownStamp(wall int64) Stamp {
 	return s.nextStamp(wall)
 }
 
-// lease is how long the recorded holder may go without a write: the longer of its
-// lease and ours, up to a bound, so that an absurd record cannot lock everybody out.
+// lease returns the longer of the recorded and the own lease, within a bound.
 func (c Config) lease(r Record) time.Duration {
 	return max(c.Lease, min(r.Lease, c.LeaseBound()))
 }
 
-// LeaseBound is the longest lease of another that counts.
+// LeaseBound returns the longest lease of another holder that counts.
 func (c Config) LeaseBound() time.Duration { return max(10*c.Lease, time.Hour) }
 
-// ExpiresAt is when the recorded holder's lease has run out by our own clock.
+// ExpiresAt returns the expiry of the recorded lease by the own clock.
 func (c Config) ExpiresAt(s State) Instant {
 	return s.Since.Record.After(c.lease(s.Snap.Record))
 }
 
-// mayActUntil is the last instant at which the holder that the snapshot shows may
-// act, or zero when nobody there can be acting.
+// mayActUntil returns the last instant at which the recorded holder may act. Zero: it does not act.
 func (c Config) mayActUntil(s State) Instant {
 	snap := s.Snap
 	switch mine := snap.Record.Holder == c.Self; {
 	case snap.Exists && snap.Content == Unreadable:
 		return c.ExpiresAt(s)
-	case !snap.Held() || snap.Nominated(), // nobody, or somebody who has not written itself yet
+	case !snap.Held() || snap.Nominated(), // no holder, or a nominee that has not written yet
 		c.Successor && snap.bySuccessors(), // they act with us
-		// Our own drained term; or one of a process that had our identity before us,
-		// had begun to act, and has ended.
+		// An own drained term, or the term of a previous process with this identity that had begun to act.
 		mine && !s.Own.Duplicate && (s.wrote(snap) || snap.Acting()):
 		return 0
 	case mine || snap.Acting() && !c.ignoresRequests(s):
@@ -102,7 +96,8 @@ func (c Config) mayActUntil(s State) Instant {
 	return c.ExpiresAt(s).After(c.PeerGrace)
 }
 
-// ActsUntil is until when the recorded holder acts, as far as the record tells; zero: nobody does. Of ourselves we know it.
+// ActsUntil returns until when the recorded holder acts. Zero: it does not act. For this candidate the phase
+// counts.
 func (c Config) ActsUntil(s State) Instant {
 	if !s.Snap.Held() || s.Snap.Nominated() || s.Snap.Record.Holder == c.Self && s.Phase != Leading && s.Phase != Draining {
 		return 0
@@ -110,7 +105,7 @@ func (c Config) ActsUntil(s State) Instant {
 	return c.ExpiresAt(s)
 }
 
-// settledAt is from when on we may act if we became holder now.
+// settledAt returns the earliest time at which this candidate may act if it acquired the lock now.
 func (c Config) settledAt(s State) Instant {
 	if c.Immediate && s.Snap.Held() && !s.Snap.hasFormer(c.Self) {
 		return 0
@@ -118,15 +113,14 @@ func (c Config) settledAt(s State) Instant {
 	return max(s.Earlier.Until, c.mayActUntil(s))
 }
 
-// wrote reports whether this process wrote the record that snap shows. Stamps are whole seconds of
-// some writer's clock: who nominates us can have used one of ours. But nobody nominates itself.
+// wrote reports whether this process wrote the record. A nomination by another process may have an equal
+// stamp.
 func (s State) wrote(snap Snapshot) bool {
 	stamp := snap.Record.Renewed
 	return stamp != 0 && !snap.Nominated() && (stamp == s.Own.Acked || slices.Contains(s.Own.Stamps[:], stamp))
 }
 
-// ours reports whether the record, as far as we know, is that of our present term, or the one that
-// all successors keep, in the term that we joined.
+// ownsTerm reports whether the record belongs to the present term of this process.
 func (c Config) ownsTerm(s State) bool {
 	snap := s.Snap
 	if s.Drain.Lost == RecordLost || s.Term == (Term{}) || !snap.Held() || snap.UID != s.Term.UID ||
@@ -136,7 +130,7 @@ func (c Config) ownsTerm(s State) bool {
 	return c.Successor && snap.bySuccessors() || !snap.Halves.isHalf() && snap.Record.Holder == c.Self && s.wrote(snap)
 }
 
-// outranks reports whether we may take the lock from the live holder it shows.
+// outranks reports whether this candidate may acquire the lock of the live holder.
 func (c Config) outranks(s State) bool {
 	if c.External {
 		return s.Beats && !(s.Displaced.ByEqual && s.Snap.Record.Key == c.Key)
@@ -144,7 +138,7 @@ func (c Config) outranks(s State) bool {
 	return c.Ranked && Outranks(c.Key, s.Snap.Record.Key, s.Default)
 }
 
-// highest reports whether no candidate can outrank us, as far as we know.
+// isHighestRank reports whether no candidate can outrank this one.
 func (c Config) isHighestRank(s State) bool {
 	rev, remote := strings.CutPrefix(c.Key, RemotePrefix)
 	return !c.Ranked || !remote && (s.Default.Revision == "" || rev == s.Default.Revision)

@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// Instant is a reading of this process's monotonic clock, in nanoseconds from an
-// origin that only the process knows. It is not comparable with a Stamp, which is
-// why the two are different types.
+// Instant is a reading of the monotonic clock of this process in nanoseconds. It has another type than Stamp
+// because the two are not comparable.
 type Instant int64
 
 // Never is later than every instant.
 const Never = Instant(math.MaxInt64)
 
-// After is the instant d later. It saturates at Never.
+// After returns i + d. It saturates at Never.
 func (i Instant) After(d time.Duration) Instant {
 	if d > 0 && i > Never-Instant(d) {
 		return Never
@@ -21,7 +20,7 @@ func (i Instant) After(d time.Duration) Instant {
 	return i + Instant(d)
 }
 
-// Until is how long it takes from i to t; negative once t has passed.
+// Until returns the time from i to t. It is negative if t is earlier.
 func (i Instant) Until(t Instant) time.Duration {
 	if t == Never {
 		return math.MaxInt64
@@ -29,27 +28,25 @@ func (i Instant) Until(t Instant) time.Duration {
 	return time.Duration(t - i)
 }
 
-// Moment is one reading of all the machine's clocks, in nanoseconds. Mono
-// measures other holders' leases. Boot goes on while the machine sleeps and
-// Wall while it was restored from a snapshot, so one's own cover is measured by
-// whichever of the three ran the most. A clock that the platform lacks stays 0.
+// ClockReading is one reading of all clocks of the machine, in nanoseconds. Mono measures the leases of other
+// holders. Boot also counts suspend. Wall also counts the time until a restored VM continues. The own validity
+// ends by the clock that advanced most. A clock that the platform does not have stays 0.
 type ClockReading struct {
 	Mono Instant
 	Boot int64
 	Wall int64
 }
 
-// Plus is the end of a cover that lasts d from this moment.
+// Plus returns the end of a validity of d from m.
 func (m ClockReading) Plus(d time.Duration) Validity {
 	return Validity{Mono: m.Mono.After(d), Boot: m.Boot + int64(d), Wall: m.Wall + int64(d)}
 }
 
-// Cover is the end of the span in which a leader may act, on each clock. The zero
-// Cover has ended.
+// Validity is the end of the time in which a leader may act, on each clock. The zero value has ended.
 type Validity ClockReading
 
-// Left is how much of the cover remains at now; zero or less means it has ended. A
-// clock that says less counts: it is the one that noticed a pause.
+// Left returns the remaining time at now. The clock with the least time left counts, because it measured a
+// pause.
 func (c Validity) Left(now ClockReading) time.Duration {
 	if c == (Validity{}) {
 		return 0
@@ -57,20 +54,19 @@ func (c Validity) Left(now ClockReading) time.Duration {
 	return time.Duration(min(int64(c.Mono-now.Mono), c.Boot-now.Boot, c.Wall-now.Wall))
 }
 
-// Stamp is a time that some writer put into a record, in microseconds since 1970 by
-// that writer's clock. It is compared for equality only. 0 means none was written.
+// Stamp is a time in a record, in microseconds since 1970 by the clock of its writer. Stamps are compared for
+// equality only. 0 means none.
 type Stamp int64
 
-// stampSecond is the granularity of istiod's records: times in seconds.
+// stampSecond is the resolution of the records of istiod.
 const stampSecond = Stamp(time.Second / time.Microsecond)
 
-// maxStampLead is how far a recorded stamp may be ahead of the wall clock and still
-// be stepped; a wilder one is replaced, which changes the bytes as well.
+// maxStampLead limits how far a recorded stamp may be ahead of the wall clock. A stamp further ahead is
+// replaced.
 const maxStampLead = 24 * 60 * 60 * stampSecond
 
-// nextStamp is a stamp for a write over a record that carries recorded: the wall
-// clock in whole seconds, but different from what is there even when the wall clock
-// stands still or has been set back. A write that changes no byte would be no write.
+// nextStamp returns the stamp for a write over a record with this stamp: the wall clock in whole seconds, but
+// at least one second above the recorded stamp. A write that changes no byte is not stored.
 func nextStamp(recorded Stamp, wall int64) Stamp {
 	now := Stamp(wall/int64(time.Second)) * stampSecond
 	if recorded < now || recorded > now+maxStampLead {
