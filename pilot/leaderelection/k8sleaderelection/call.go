@@ -64,7 +64,7 @@ func (l *loop) request(ctx context.Context, a core.Action, base k8sresourcelock.
 	if a.Op == core.Read {
 		return l.le.lock.Read(ctx)
 	}
-	record, notes := codec.EncodeRecord(a.Record), codec.EncodeNotes(a.Annotations)
+	record, notes := codec.EncodeRecord(a.Record), codec.EncodeAnnotations(a.Annotations)
 	if a.Annotations.Successor {
 		notes[k8sresourcelock.PredecessorAnnotation] = codec.SuccessorsNote(record, l.le.lock.Identity())
 	}

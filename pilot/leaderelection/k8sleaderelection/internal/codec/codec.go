@@ -14,14 +14,12 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Codec decodes what one elector reads. Sums of stored records are comparable among its own.
+// Codec decodes locks for one elector. Hashes of records are comparable within one Codec.
 type Codec struct{ seed maphash.Seed }
 
-// New returns a Codec.
 func New() Codec { return Codec{seed: maphash.MakeSeed()} }
 
-// Snapshot decodes a lock's snapshot to plain values. It fails when the object's
-// version is not one that grows.
+// Snapshot decodes a snapshot of a lock. It fails if the version of the object is not a number.
 func (c Codec) Snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 	out := Decode(s)
 	if s.Parts == [2]k8sresourcelock.Part{} {
@@ -47,19 +45,19 @@ func (c Codec) Snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 	return out, nil
 }
 
-// Decode returns the record and the notes of a lock's snapshot, without which object they are of.
+// Decode returns the record and annotations of a snapshot without UID and version.
 func Decode(s k8sresourcelock.Snapshot) core.Snapshot {
 	out := core.Snapshot{Exists: s.Exists, Floor: s.Floor}
 	if !s.Exists {
 		return out
 	}
-	out.Annotations = decodeNotes(s.Notes)
+	out.Annotations = decodeAnnotations(s.Notes)
 	out.Annotations.Nominated = nomination(s, out.Annotations.Hold)
 	out.Strategy = s.Strategy != ""
 	if note := s.Notes[k8sresourcelock.PredecessorAnnotation]; note != "" {
 		out.Successor = strings.HasPrefix(note, SuccessorsNote(s.Record, ""))
 	}
-	if k8sresourcelock.ValidateIdentity(s.PreferredHolder) == nil { // with another the handover could not be written
+	if k8sresourcelock.ValidateIdentity(s.PreferredHolder) == nil { // otherwise the handover could not be written
 		out.Preferred = s.PreferredHolder
 	}
 	switch {
@@ -71,7 +69,7 @@ func Decode(s k8sresourcelock.Snapshot) core.Snapshot {
 		out.Content = core.Readable
 		out.Record = decodeRecord(s.Record)
 		if out.Annotations.Nominated.Uncounted {
-			out.Record.Acquired = out.Record.Renewed // as beside other nominations
+			out.Record.Acquired = out.Record.Renewed // as in other nominations
 		}
 	}
 	return out
@@ -81,7 +79,7 @@ func part(p k8sresourcelock.Part) core.Snapshot {
 	return core.Snapshot{UID: core.UID{First: string(p.UID)}, Version: p.Version}
 }
 
-// ParseVersion reads an object's version; none is 0.
+// ParseVersion parses a resourceVersion. Empty is 0.
 func ParseVersion(s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
@@ -102,10 +100,10 @@ func decodeRecord(r k8sresourcelock.LeaderElectionRecord) core.Record {
 	}
 }
 
-// maxLeaseSeconds keeps an absurd lease from overflowing a Duration.
+// maxLeaseSeconds prevents an overflow of Duration.
 const maxLeaseSeconds = 1 << 31
 
-// EncodeRecord is the record as locks store it.
+// EncodeRecord returns the record as locks store it.
 func EncodeRecord(r core.Record) k8sresourcelock.LeaderElectionRecord {
 	return k8sresourcelock.LeaderElectionRecord{
 		HolderIdentity: r.Holder, HolderKey: r.Key,
@@ -115,7 +113,7 @@ func EncodeRecord(r core.Record) k8sresourcelock.LeaderElectionRecord {
 	}
 }
 
-// stamp and unstamp are inverse. The zero time is no stamp.
+// stamp and unstamp are inverse. The zero time is 0.
 func stamp(t metav1.Time) core.Stamp {
 	if t.IsZero() {
 		return 0
@@ -130,23 +128,22 @@ func unstamp(s core.Stamp) metav1.Time {
 	return metav1.Time{Time: time.UnixMicro(int64(s)).UTC()}
 }
 
-// The marker's words.
+// Words of the marker.
 const (
 	markerVersion  = "v1"
 	markerHandover = "handover"
 	markerUnfit    = "unfit"
 )
 
-func decodeNotes(notes map[string]string) core.Annotations {
+func decodeAnnotations(annotations map[string]string) core.Annotations {
 	return core.Annotations{
-		Marker:  parseMarker(notes[k8sresourcelock.MarkerAnnotation]),
-		Request: parseRequest(notes[k8sresourcelock.HandoverRequestAnnotation]),
-		Hold:    parseHold(notes[k8sresourcelock.HoldAnnotation]),
+		Marker:  parseMarker(annotations[k8sresourcelock.MarkerAnnotation]),
+		Request: parseRequest(annotations[k8sresourcelock.HandoverRequestAnnotation]),
+		Hold:    parseHold(annotations[k8sresourcelock.HoldAnnotation]),
 	}
 }
 
-// parseMarker returns the zero Marker for anything that is not a marker of a version
-// that we know: nothing is believed without its guard.
+// parseMarker returns the zero Marker for an unknown format or version.
 func parseMarker(s string) core.Marker {
 	words := strings.Split(s, " ")
 	if len(words) < 3 || words[0] != markerVersion || words[1] == "" {
@@ -170,11 +167,10 @@ func parseMarker(s string) core.Marker {
 	return m
 }
 
-// nomination says who was written in, and for which term. The annotation is no more than
-// a name, which is enough for a nominee of ours: it takes it away with its first write. A
-// peer keeps it, through later terms too; it can only have been put there by an
-// operator's transfer, whose hold names the term. A coordinator writes no annotation, and no acquireTime: its
-// nominee's first own write gives that.
+// nomination returns the nominated holder and the term. The annotation has only the name. An incumbent nominee
+// removes it with its first write. A peer keeps it, but only the transfer of an operator nominates a peer, and
+// the hold of the transfer has the term. A coordinator writes no annotation and no acquireTime. The first own
+// write of the nominee sets acquireTime.
 func nomination(s k8sresourcelock.Snapshot, hold core.Hold) core.Nomination {
 	if r := s.Record; s.Strategy != "" && r.HolderIdentity != "" && r.AcquireTime.IsZero() {
 		return core.Nomination{Identity: r.HolderIdentity, Transitions: r.LeaderTransitions, Uncounted: true}
@@ -191,22 +187,22 @@ func nomination(s k8sresourcelock.Snapshot, hold core.Hold) core.Nomination {
 	return n
 }
 
-// EncodeNotes are the annotations that say the notes.
-func EncodeNotes(n core.Annotations) map[string]string {
-	notes := map[string]string{}
+// EncodeAnnotations returns the annotations as locks store them.
+func EncodeAnnotations(n core.Annotations) map[string]string {
+	annotations := map[string]string{}
 	if n.Marker != (core.Marker{}) {
-		notes[k8sresourcelock.MarkerAnnotation] = formatMarker(n.Marker)
+		annotations[k8sresourcelock.MarkerAnnotation] = formatMarker(n.Marker)
 	}
 	if n.Request != (core.Request{}) {
-		notes[k8sresourcelock.HandoverRequestAnnotation] = FormatRequest(n.Request)
+		annotations[k8sresourcelock.HandoverRequestAnnotation] = FormatRequest(n.Request)
 	}
 	if n.Hold != (core.Hold{}) {
-		notes[k8sresourcelock.HoldAnnotation] = FormatHold(n.Hold)
+		annotations[k8sresourcelock.HoldAnnotation] = FormatHold(n.Hold)
 	}
 	if n.Nominated.Identity != "" && !n.Nominated.Uncounted {
-		notes[k8sresourcelock.NominatedAnnotation] = n.Nominated.Identity
+		annotations[k8sresourcelock.NominatedAnnotation] = n.Nominated.Identity
 	}
-	return notes
+	return annotations
 }
 
 func formatMarker(m core.Marker) string {
@@ -226,7 +222,7 @@ func SuccessorsNote(r k8sresourcelock.LeaderElectionRecord, writer string) strin
 	return fmt.Sprintf("v1 %s %d %s", r.HolderIdentity, r.LeaderTransitions, writer)
 }
 
-// requestJSON is the form of a request on the lock object.
+// requestJSON is the JSON form of a request.
 type requestJSON struct {
 	Identity    string `json:"identity"`
 	Key         string `json:"key"`
@@ -241,10 +237,9 @@ type requestJSON struct {
 	HoldSeconds int    `json:"holdSeconds,omitempty"`
 }
 
-// parseRequest returns the zero Request for anything that is not one. Only an operator
-// may leave the identity open.
+// parseRequest returns the zero Request for invalid input. Only an operator may omit the identity.
 func parseRequest(s string) core.Request {
-	if s == "" { // as mostly; r would be allocated
+	if s == "" { // saves an allocation
 		return core.Request{}
 	}
 	var r requestJSON
@@ -252,7 +247,7 @@ func parseRequest(s string) core.Request {
 		return core.Request{}
 	}
 	if k8sresourcelock.ValidateKey(r.Key) != nil {
-		return core.Request{} // with it the handover could not be written
+		return core.Request{} // otherwise the handover could not be written
 	}
 	if k8sresourcelock.ValidateIdentity(r.Identity) != nil && (r.Identity != "" || r.Reason != core.ForOperator) {
 		return core.Request{}
@@ -260,10 +255,10 @@ func parseRequest(s string) core.Request {
 	return core.Request(r)
 }
 
-// FormatRequest is a request's annotation.
+// FormatRequest returns the annotation of a request.
 func FormatRequest(r core.Request) string { return toJSON(requestJSON(r)) }
 
-// holdJSON is the form of a hold on the lock object.
+// holdJSON is the JSON form of a hold.
 type holdJSON struct {
 	Holder      string `json:"holder"`
 	Transitions int    `json:"transitions"`
@@ -273,9 +268,9 @@ type holdJSON struct {
 	Note        string `json:"note,omitempty"`
 }
 
-// parseHold returns the zero Hold for anything that is not one.
+// parseHold returns the zero Hold for invalid input.
 func parseHold(s string) core.Hold {
-	if s == "" { // as mostly; h would be allocated
+	if s == "" { // saves an allocation
 		return core.Hold{}
 	}
 	var h holdJSON
@@ -285,12 +280,12 @@ func parseHold(s string) core.Hold {
 	return core.Hold(h)
 }
 
-// FormatHold is a hold's annotation.
+// FormatHold returns the annotation of a hold.
 func FormatHold(h core.Hold) string { return toJSON(holdJSON(h)) }
 
 func toJSON(v any) string {
 	raw, err := json.Marshal(v)
-	if err != nil { // strings, numbers and booleans always can be
+	if err != nil { // cannot happen for strings, numbers and booleans
 		return ""
 	}
 	return string(raw)

@@ -10,8 +10,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Others write what they like onto the lock: nothing but a marker is one.
-func TestMarkers(t *testing.T) {
+// Only a valid marker is decoded.
+func TestMarker(t *testing.T) {
 	for s, want := range map[string]core.Marker{
 		"v1 a 3":                {Identity: "a", Transitions: 3},
 		"v1 a 3 handover":       {Identity: "a", Transitions: 3, Handover: true},
@@ -29,7 +29,7 @@ func TestMarkers(t *testing.T) {
 	}
 }
 
-func TestRequestsAndHolds(t *testing.T) {
+func TestRequestAndHold(t *testing.T) {
 	for s, believed := range map[string]bool{
 		`{"identity":"b","key":"canary","reason":"default-revision"}`: true,
 		`{"identity":"b c","reason":"default-revision"}`:              false,
@@ -56,18 +56,18 @@ func TestRequestsAndHolds(t *testing.T) {
 	}
 }
 
-func TestNotesAreWrittenWhereTheyAreSomething(t *testing.T) {
-	if got := EncodeNotes(core.Annotations{}); len(got) != 0 {
-		t.Errorf("no notes are written as %v", got)
+func TestEncodeAnnotations(t *testing.T) {
+	if got := EncodeAnnotations(core.Annotations{}); len(got) != 0 {
+		t.Errorf("empty annotations are encoded as %v", got)
 	}
-	got := EncodeNotes(core.Annotations{Marker: core.Marker{Identity: "a", Transitions: 3}, Nominated: core.Nomination{Identity: "b"}})
+	got := EncodeAnnotations(core.Annotations{Marker: core.Marker{Identity: "a", Transitions: 3}, Nominated: core.Nomination{Identity: "b"}})
 	want := map[string]string{k8sresourcelock.MarkerAnnotation: "v1 a 3", k8sresourcelock.NominatedAnnotation: "b"}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
 
-func TestSnapshotsAreDecoded(t *testing.T) {
+func TestSnapshot_Content(t *testing.T) {
 	for name, c := range map[string]struct {
 		snap k8sresourcelock.Snapshot
 		want core.Content
@@ -82,7 +82,7 @@ func TestSnapshotsAreDecoded(t *testing.T) {
 		}
 	}
 	if stamp(metav1.Time{}) != 0 || unstamp(0) != (metav1.Time{}) {
-		t.Error("no time is a time")
+		t.Error("the zero time is not 0")
 	}
 	now := metav1.Now().Rfc3339Copy()
 	if got := unstamp(stamp(now)); !got.Equal(&now) {
@@ -90,25 +90,24 @@ func TestSnapshotsAreDecoded(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoVersionAndWhatIsNoObject(t *testing.T) {
+func TestSnapshot_InvalidOrAbsent(t *testing.T) {
 	c := New()
 	for _, odd := range []string{"12x", "12+30"} {
 		if _, err := c.Snapshot(k8sresourcelock.Snapshot{Exists: true, ResourceVersion: odd}); err == nil {
-			t.Errorf("%s counts as a version", odd)
+			t.Errorf("%s is accepted as a version", odd)
 		}
 	}
 	got, err := c.Snapshot(k8sresourcelock.Snapshot{
 		ResourceVersion: "30", UID: "s", Parts: [2]k8sresourcelock.Part{{UID: "p", Version: 12}, {UID: "s", Version: 30}},
-		Notes: map[string]string{k8sresourcelock.NominatedAnnotation: "a"}, // what is not there has none
+		Notes: map[string]string{k8sresourcelock.NominatedAnnotation: "a"}, // ignored without an object
 	})
 	if want := (core.Snapshot{Version: 42, UID: core.UID{First: "p", Second: "s"}}); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-// A nomination is for the term that the hold of a transfer to the same one names; else
-// for the record's.
-func TestWhoIsNominatedForWhichTerm(t *testing.T) {
+// A nomination is for the term in the hold of a transfer to the same holder, otherwise for the recorded term.
+func TestNomination_Term(t *testing.T) {
 	snap := k8sresourcelock.Snapshot{Notes: map[string]string{k8sresourcelock.NominatedAnnotation: "a"}}
 	snap.Record.LeaderTransitions = 5
 	for _, c := range []struct {
@@ -125,15 +124,15 @@ func TestWhoIsNominatedForWhichTerm(t *testing.T) {
 		}
 	}
 	snap.Strategy, snap.Record.HolderIdentity = "example.com/Zone", "b"
-	if got, want := nomination(snap, core.Hold{}), (core.Nomination{Identity: "b", Transitions: 5, Uncounted: true}); got != want || EncodeNotes(core.Annotations{Nominated: got})[k8sresourcelock.NominatedAnnotation] != "" {
-		t.Errorf("named by a coordinator: %+v, and its annotation; want %+v and none", got, want)
+	if got, want := nomination(snap, core.Hold{}), (core.Nomination{Identity: "b", Transitions: 5, Uncounted: true}); got != want || EncodeAnnotations(core.Annotations{Nominated: got})[k8sresourcelock.NominatedAnnotation] != "" {
+		t.Errorf("named by a coordinator: %+v with an annotation; want %+v without", got, want)
 	}
 	snap.Record.AcquireTime = unstamp(7)
 	if got := nomination(snap, core.Hold{}); got.Uncounted {
-		t.Errorf("it has written itself: %+v", got)
+		t.Errorf("after the first own write: %+v", got)
 	}
 	delete(snap.Notes, k8sresourcelock.NominatedAnnotation)
 	if got := nomination(snap, core.Hold{Reason: core.HoldForTransfer, Transitions: 4}); got != (core.Nomination{}) {
-		t.Errorf("nobody is nominated: %+v", got)
+		t.Errorf("no nomination: %+v", got)
 	}
 }

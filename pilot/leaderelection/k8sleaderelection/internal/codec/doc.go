@@ -1,2 +1,2 @@
-// Package codec translates between what a lock stores and the plain values that core decides on.
+// Package codec converts between stored locks and the values of package core.
 package codec

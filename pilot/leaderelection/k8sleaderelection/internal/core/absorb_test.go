@@ -33,13 +33,13 @@ func TestOutdatedEvents(t *testing.T) {
 		version uint64
 		want    bool
 	}{
-		"nothing is known":             {State{Snap: Snapshot{Version: 7}}, 1, false},
-		"older":                        {there, 6, true},
-		"the same":                     {there, 7, false},
-		"newer":                        {there, 8, false},
-		"from before a deletion":       {gone, 6, true},
-		"that of the deleted":          {gone, 7, true},
-		"made anew after the deletion": {gone, 8, false},
+		"unread":              {State{Snap: Snapshot{Version: 7}}, 1, false},
+		"older":               {there, 6, true},
+		"the same":            {there, 7, false},
+		"newer":               {there, 8, false},
+		"before the deletion": {gone, 6, true},
+		"the deleted version": {gone, 7, true},
+		"recreated":           {gone, 8, false},
 	} {
 		if got := c.s.outdated(Snapshot{Exists: true, Version: c.version}); got != c.want {
 			t.Errorf("%s: %v", name, got)
@@ -56,10 +56,10 @@ func TestWatchGap(t *testing.T) {
 		known  Knowledge
 		before bool
 	}{
-		"at the first": {State{}, Unread, false},
-		"in a read":    {reading, StaleGap, true},
-		"in a write":   {writing, StaleGap, false},
-		"in no call":   {State{Known: Current}, StaleGap, false},
+		"unread":          {State{}, Unread, false},
+		"read in flight":  {reading, StaleGap, true},
+		"write in flight": {writing, StaleGap, false},
+		"no call":         {State{Known: Current}, StaleGap, false},
 	} {
 		if got := testConfig().absorb(c.s, Input{Kind: Watching, Gap: true}); got.Known != c.known || got.Flight.BeforeGap != c.before {
 			t.Errorf("%s: %v, before %v", name, got.Known, got.Flight.BeforeGap)
@@ -83,17 +83,17 @@ func TestAbsorbInputs(t *testing.T) {
 		}
 	}
 	if c.absorb(State{Phase: Draining, Drain: Drain{Kind: DrainToStepDown}}, Input{Kind: StepDown, Now: testNow}).Drain.Kind != DrainToStepDown {
-		t.Error("a second order to step down took the first one back")
+		t.Error("the second step-down changed the first")
 	}
 	if s := c.absorb(State{Watch: true}, Input{Kind: Unwatched, Now: testNow}); s.Watch {
-		t.Error("watched without a watch")
+		t.Error("still watched")
 	}
-	// What a refusal was based on is over when the default changes, and only then.
+	// A change of the default revision ends back-offs. The same default does not.
 	canary := DefaultRevision{Synced: true, Revision: "canary"}
 	held := State{Default: canary, Displaced: Displaced{ByEqual: true, NotBefore: testNow.Mono, Times: 3}, Requesting: Requests{NotBefore: testNow.Mono}}
 	same := c.absorb(held, Input{Kind: DefaultChanged, Now: testNow, Default: canary})
 	if !same.Displaced.ByEqual || same.Displaced.NotBefore == 0 || same.Displaced.Times != 3 || same.Requesting.NotBefore == 0 {
-		t.Errorf("the same default was told again: %+v", same)
+		t.Errorf("same default: %+v", same)
 	}
 	other := c.absorb(held, Input{Kind: DefaultChanged, Now: testNow, Default: DefaultRevision{Synced: true, Revision: "stable"}})
 	if other.Displaced.ByEqual || other.Displaced.NotBefore != 0 || other.Displaced.Times != 0 || other.Requesting.NotBefore != 0 || other.Default.Revision != "stable" {
@@ -108,24 +108,24 @@ func TestObserve_LeaseRestart(t *testing.T) {
 		next Snapshot
 		want float64
 	}{
-		"a label":          {lock("equal", newer), 0},
-		"a renewal":        {lock("equal", newer, renewed), 5},
-		"an older state":   {lock("equal", older), 5},
-		"made anew, alike": {lock("equal", newer, anew), 5},
+		"a label":        {lock("equal", newer), 0},
+		"a renewal":      {lock("equal", newer, renewed), 5},
+		"an older state": {lock("equal", older), 5},
+		"recreated":      {lock("equal", newer, anew), 5},
 	} {
 		s := c.observe(follower(c, lock("equal"), "stable"), later(5, x.next))
 		if s.Since.Record != seconds(x.want) {
-			t.Errorf("%s: counted from %v after the first sight", name, testNow.Mono.Until(s.Since.Record))
+			t.Errorf("%s: lease counts from %v", name, testNow.Mono.Until(s.Since.Record))
 		}
 	}
-	// Of an unreadable record too, and a label does not prolong what is waited for.
+	// A label on an unreadable record does not extend the wait.
 	s := c.observe(follower(c, lock("unreadable"), "stable"), later(5, lock("unreadable", newer)))
 	if s.Earlier.Until != 0 || s.Since.Record != testNow.Mono {
 		t.Errorf("a label on an unreadable record: waits until %v", testNow.Mono.Until(s.Earlier.Until))
 	}
-	// A record of our name from before us, with its marker: a label does not make it another process's.
+	// A label on a record of a previous process of this name is not a write of another process.
 	if s := c.observe(follower(c, lock("mine"), "stable"), later(5, lock("mine", newer))); s.Own.Duplicate {
-		t.Error("a label was taken for a write in our name")
+		t.Error("a label counts as a write of another process")
 	}
 }
 
@@ -137,14 +137,14 @@ func TestObserve_FormerMarker(t *testing.T) {
 		before, next Snapshot
 		until        float64
 	}{
-		"of who acted before":     {lock("equal"), lock("equal", newer, renewed, to("istiod", 4)), 10 + 15},
-		"the same one":            {left, lock("peer, marker left", newer, renewed, to("istiod", 4)), 15},
-		"another one":             {left, lock("peer, marker left", newer, renewed, to("istiod", 4), marked("c", 3)), 10 + 15},
-		"in an older state":       {left, lock("peer, marker left", older, to("istiod", 4), func(s *Snapshot) { s.Record.Lease = time.Minute }), 10 + 60},
-		"in our name, not by us":  {lock("mine, unmarked"), lock("mine, unmarked", newer, marked("b", 2)), 10 + 15},
-		"one's own":               {lock("equal, unmarked"), lock("equal, unmarked", newer, marked("a", 2)), 0},
-		"in a lock that is gone":  {lock("absent"), lock("equal, unmarked", deleted, newer, marked("c", 2)), 0},
-		"by the peer of our past": {lock("equal, unmarked"), lock("equal, unmarked", newer, marked("c", 2)), 10 + 15},
+		"of the former holder":   {lock("equal"), lock("equal", newer, renewed, to("istiod", 4)), 10 + 15},
+		"the same marker":        {left, lock("peer, marker left", newer, renewed, to("istiod", 4)), 15},
+		"another marker":         {left, lock("peer, marker left", newer, renewed, to("istiod", 4), marked("c", 3)), 10 + 15},
+		"in an older state":      {left, lock("peer, marker left", older, to("istiod", 4), func(s *Snapshot) { s.Record.Lease = time.Minute }), 10 + 60},
+		"own name, other writer": {lock("mine, unmarked"), lock("mine, unmarked", newer, marked("b", 2)), 10 + 15},
+		"own marker":             {lock("equal, unmarked"), lock("equal, unmarked", newer, marked("a", 2)), 0},
+		"deleted lock":           {lock("absent"), lock("equal, unmarked", deleted, newer, marked("c", 2)), 0},
+		"next to a peer":         {lock("equal, unmarked"), lock("equal, unmarked", newer, marked("c", 2)), 10 + 15},
 	} {
 		s := c.observe(follower(c, x.before, "stable"), later(10, x.next))
 		want := Instant(0)
@@ -152,18 +152,18 @@ func TestObserve_FormerMarker(t *testing.T) {
 			want = seconds(x.until)
 		}
 		if s.Earlier.Until != want {
-			t.Errorf("%s: waits until %v after the first sight, want %v", name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
+			t.Errorf("%s: waits until %v, want %v", name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
 		}
 	}
-	// A marker beside a record of our own is of a holder that we displaced ourselves: that was noted
-	// when we sent it. A stamp that coincides with one of ours does not make a record ours.
+	// A marker next to an own record was recorded when the record was sent. An equal stamp of a peer does not
+	// make its record an own one.
 	s := follower(c, lock("free"), "stable")
 	s.Own.Stamps[0] = 7e6
 	if got := c.observe(s, later(1, lock("mine, other's marker", newer))); got.Earlier.Until != 0 {
-		t.Errorf("our own write: waits until %v", testNow.Mono.Until(got.Earlier.Until))
+		t.Errorf("own write: waits until %v", testNow.Mono.Until(got.Earlier.Until))
 	}
 	if got := c.observe(s, later(1, lock("peer, marker left", newer))); got.Earlier.Until != seconds(16) {
-		t.Errorf("a peer's, with our stamp: waits until %v", testNow.Mono.Until(got.Earlier.Until))
+		t.Errorf("write of a peer with an own stamp: waits until %v", testNow.Mono.Until(got.Earlier.Until))
 	}
 }
 
@@ -173,14 +173,14 @@ func TestObserve_State(t *testing.T) {
 	s.Own.Stamps[0], s.Beats, s.Own.AcquireUnknown, s.Known = 7e6, true, true, Stale
 	got := c.observe(s, later(1, lock("equal", newer, to("b", 8))))
 	if got.Beats || got.Own.AcquireUnknown || got.Known != Current || got.Own.Acked != 0 || got.Count != 8 || got.Learned != s.Learned+1 {
-		t.Errorf("another's: %+v", got)
+		t.Errorf("other holder: %+v", got)
 	}
 	if got := c.observe(s, later(1, lock("mine", newer))); got.Own.Acked != 7e6 {
-		t.Errorf("our own write was stored, and acknowledged is %d", got.Own.Acked)
+		t.Errorf("own write was stored, acknowledged is %d", got.Own.Acked)
 	}
 	for _, gone := range []func(*Snapshot){deleted, unreadable} {
 		if got := c.observe(s, later(1, lock("mine", newer, gone, to("a", 9)))); got.Own.Acked != 0 || got.Count != 3 {
-			t.Errorf("what cannot be read: %+v", got)
+			t.Errorf("unreadable: %+v", got)
 		}
 	}
 }
@@ -192,51 +192,50 @@ func TestObserve_EarlierHolder(t *testing.T) {
 	acting, unmarked := lock("equal"), lock("equal, unmarked")
 	taken := []func(*Snapshot){newer, to("c", 4), marked("c", 4)}
 	gone := Snapshot{Version: 30}
-	const well, ranOn = 0, 25 // it may have renewed until it was seen gone
+	const well, ranOn = 0, 25 // it may have renewed until then
 	nominee := lock("equal", nominated("b", 3))
 	for name, x := range map[string]struct {
 		before, next Snapshot
 		until        float64
 		away         bool
 	}{
-		"taken by one who acts":                   {acting, lock("equal", taken...), well, false},
-		"in a lock made anew":                     {acting, lock("equal", append(taken, anew)...), ranOn, false},
-		"in an older state":                       {acting, lock("equal", append(taken, older)...), ranOn, false},
-		"in the same version":                     {acting, lock("equal", append(taken, func(s *Snapshot) { s.Version = 20 })...), ranOn, false},
-		"in the same term":                        {acting, lock("equal", newer, to("c", 3), marked("c", 3)), ranOn, false},
-		"in an earlier term":                      {acting, lock("equal", newer, to("c", 2), marked("c", 2)), ranOn, false},
-		"nominated after an older state":          {acting, lock("equal", newer, nominated("b", 9)), 15, false},
-		"it acts in a lock made anew":             {acting, lock("equal", newer, anew, to("b", 0), marked("b", 0)), well, false},
-		"it has not acted in the one before":      {unmarked, lock("equal", newer, anew, to("b", 0), marked("b", 0)), ranOn, false},
-		"another acts in a lock made anew":        {acting, lock("equal", newer, anew, to("c", 0), marked("c", 0)), ranOn, false},
-		"it does not act in the lock made anew":   {acting, lock("equal", newer, anew, to("b", 0), marked("", 0)), ranOn, false},
-		"it acts in another lock, which is older": {acting, lock("equal", older, anew, to("b", 0), marked("b", 0)), ranOn, false},
-		"it acts in another of the same version":  {acting, lock("equal", anew, to("b", 0), marked("b", 0)), ranOn, false},
-		"an older state of its own":               {acting, lock("equal", older), ranOn, false},
+		"acquired by an acting holder":            {acting, lock("equal", taken...), well, false},
+		"… in a recreated lock":                   {acting, lock("equal", append(taken, anew)...), ranOn, false},
+		"… in an older state":                     {acting, lock("equal", append(taken, older)...), ranOn, false},
+		"… in the same version":                   {acting, lock("equal", append(taken, func(s *Snapshot) { s.Version = 20 })...), ranOn, false},
+		"… in the same term":                      {acting, lock("equal", newer, to("c", 3), marked("c", 3)), ranOn, false},
+		"… in an earlier term":                    {acting, lock("equal", newer, to("c", 2), marked("c", 2)), ranOn, false},
+		"nominated, terms missed":                 {acting, lock("equal", newer, nominated("b", 9)), 15, false},
+		"acts in a recreated lock":                {acting, lock("equal", newer, anew, to("b", 0), marked("b", 0)), well, false},
+		"… but not in the one before":             {unmarked, lock("equal", newer, anew, to("b", 0), marked("b", 0)), ranOn, false},
+		"another acts in a recreated lock":        {acting, lock("equal", newer, anew, to("c", 0), marked("c", 0)), ranOn, false},
+		"does not act in a recreated lock":        {acting, lock("equal", newer, anew, to("b", 0), marked("", 0)), ranOn, false},
+		"acts in a recreated lock, older version": {acting, lock("equal", older, anew, to("b", 0), marked("b", 0)), ranOn, false},
+		"acts in a recreated lock, same version":  {acting, lock("equal", anew, to("b", 0), marked("b", 0)), ranOn, false},
+		"own older state":                         {acting, lock("equal", older), ranOn, false},
 		"the same version, renewed":               {acting, lock("equal", renewed), well, false},
 		"released after its drain":                {acting, lock("equal", newer, released, marked("", 0)), well, false},
 		"preempted":                               {acting, lock("equal", newer, to("c", 4), marked("", 0)), 15, false},
 		"deleted":                                 {acting, gone, ranOn, true},
-		"deleted, it did not act":                 {unmarked, gone, ranOn, false},
-		"emptied, its marker left":                {acting, lock("equal", newer, released), ranOn, false},
-		// A nominee's own first write may have been there, unseen, if nobody has taken the lock from it.
-		"nominated, and deleted":             {nominee, gone, ranOn, false},
-		"nominated, and emptied":             {nominee, lock("equal", newer, func(s *Snapshot) { s.Content = Missing }), ranOn, false},
-		"nominated, it cannot be read":       {nominee, lock("equal", newer, unreadable), ranOn, false},
-		"nominated, in a lock made anew":     {nominee, lock("equal", newer, anew, to("c", 0), marked("c", 0)), ranOn, false},
-		"nominated, it has released":         {nominee, lock("equal", newer, released, marked("", 0)), well, false},
-		"nominated, taken by one who acts":   {nominee, lock("equal", taken...), well, false},
-		"nominated, taken by one who waits":  {nominee, lock("equal", newer, to("c", 4), marked("", 0)), well, false},
-		"we were nominated, and are deleted": {lock("mine", nominated("a", 3)), gone, well, false},
+		"deleted before acting":                   {unmarked, gone, ranOn, false},
+		"emptied, marker left":                    {acting, lock("equal", newer, released), ranOn, false},
+		// The first own write of a nominee may have been missed.
+		"nominated, deleted":            {nominee, gone, ranOn, false},
+		"nominated, emptied":            {nominee, lock("equal", newer, func(s *Snapshot) { s.Content = Missing }), ranOn, false},
+		"nominated, unreadable":         {nominee, lock("equal", newer, unreadable), ranOn, false},
+		"nominated, recreated":          {nominee, lock("equal", newer, anew, to("c", 0), marked("c", 0)), ranOn, false},
+		"nominated, released":           {nominee, lock("equal", newer, released, marked("", 0)), well, false},
+		"nominated, acquired, acting":   {nominee, lock("equal", taken...), well, false},
+		"nominated, acquired, settling": {nominee, lock("equal", newer, to("c", 4), marked("", 0)), well, false},
+		"nominated itself, deleted":     {lock("mine", nominated("a", 3)), gone, well, false},
 	} {
 		s := c.observe(follower(c, x.before, "stable"), later(10, x.next))
-		// What a marker left behind asks for is another rule's, and not asked here.
 		want := Instant(0)
 		if x.until > 0 {
 			want = seconds(x.until)
 		}
 		if s.Earlier.Until != want {
-			t.Errorf("%s: waits until %v after the first sight, want %v", name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
+			t.Errorf("%s: waits until %v, want %v", name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
 		}
 		if away := (Away{Holder: "b", Until: want}); (s.Earlier.Away == away) != x.away || !x.away && s.Earlier.Away != (Away{}) {
 			t.Errorf("%s: away is %+v", name, s.Earlier.Away)
@@ -244,7 +243,7 @@ func TestObserve_EarlierHolder(t *testing.T) {
 	}
 	c.PeerGrace = 7 * time.Second
 	if s := c.observe(follower(c, nominee, "stable"), later(10, gone)); s.Earlier.Until != seconds(ranOn+7) {
-		t.Errorf("a nominee that may be a peer: waits until %v after the first sight", testNow.Mono.Until(s.Earlier.Until))
+		t.Errorf("nominee that may be a peer: waits until %v", testNow.Mono.Until(s.Earlier.Until))
 	}
 }
 
@@ -264,22 +263,22 @@ func TestObserve_Displaced(t *testing.T) {
 		phase   Phase
 		change  func(*State)
 		next    Snapshot
-		wait    float64 // 0: none
+		wait    float64
 		times   uint8
 		byEqual bool
 	}{
-		"a leader":                      {lock("mine"), Leading, nil, theirs(), 2, 1, true},
-		"a leader, by another rank":     {lock("mine"), Leading, nil, theirs(lower), 2, 1, false},
-		"one that settles, again":       {lock("mine"), Settling, func(s *State) { s.Displaced.Times = 1 }, theirs(), 22, 2, true},
-		"a leader, again":               {lock("mine"), Leading, func(s *State) { s.Displaced.Times = 3 }, theirs(), 2, 1, true},
-		"for the seventh time":          {lock("mine"), Settling, func(s *State) { s.Displaced.Times = 5 }, theirs(), 22 * 16, 5, true},
-		"one that follows":              {lock("mine"), Following, nil, theirs(), 2, 1, false},
-		"by an equal before":            {lock("mine"), Leading, func(s *State) { s.Displaced.ByEqual = true }, theirs(lower), 2, 1, true},
-		"a record of another process":   {lock("mine"), Leading, func(s *State) { s.Own.Stamps, s.Own.Acked = [4]Stamp{}, 0 }, theirs(), 0, 0, false},
-		"another's record":              {lock("lower"), Leading, nil, theirs(to("c", 4), marked("c", 4)), 0, 0, false},
-		"what is left of a deleted one": {lock("mine", deleted), Settling, nil, theirs(), 0, 0, false},
-		"by a release":                  {lock("mine"), Leading, nil, theirs(released, func(s *Snapshot) { s.Annotations = Annotations{} }), 0, 0, false},
-		"by somebody who empties it":    {lock("mine"), Leading, nil, theirs(released), 0, 0, false},
+		"leader":                    {lock("mine"), Leading, nil, theirs(), 2, 1, true},
+		"leader, by another rank":   {lock("mine"), Leading, nil, theirs(lower), 2, 1, false},
+		"settling, again":           {lock("mine"), Settling, func(s *State) { s.Displaced.Times = 1 }, theirs(), 22, 2, true},
+		"leader, again":             {lock("mine"), Leading, func(s *State) { s.Displaced.Times = 3 }, theirs(), 2, 1, true},
+		"seventh time":              {lock("mine"), Settling, func(s *State) { s.Displaced.Times = 5 }, theirs(), 22 * 16, 5, true},
+		"following":                 {lock("mine"), Following, nil, theirs(), 2, 1, false},
+		"by an equal before":        {lock("mine"), Leading, func(s *State) { s.Displaced.ByEqual = true }, theirs(lower), 2, 1, true},
+		"record of another process": {lock("mine"), Leading, func(s *State) { s.Own.Stamps, s.Own.Acked = [4]Stamp{}, 0 }, theirs(), 0, 0, false},
+		"record of another holder":  {lock("lower"), Leading, nil, theirs(to("c", 4), marked("c", 4)), 0, 0, false},
+		"deleted":                   {lock("mine", deleted), Settling, nil, theirs(), 0, 0, false},
+		"released":                  {lock("mine"), Leading, nil, theirs(released, func(s *Snapshot) { s.Annotations = Annotations{} }), 0, 0, false},
+		"emptied":                   {lock("mine"), Leading, nil, theirs(released), 0, 0, false},
 	} {
 		s := seenAt(0, x.lock)
 		s.Phase, s.Own.Stamps[0] = x.phase, 7e6
@@ -292,7 +291,7 @@ func TestObserve_Displaced(t *testing.T) {
 			want = seconds(x.wait)
 		}
 		if s.Displaced.NotBefore != want || s.Displaced.Times != x.times || s.Displaced.ByEqual != x.byEqual {
-			t.Errorf("%s: holds back for %v, %d times, by an equal %v", name, testNow.Mono.Until(s.Displaced.NotBefore), s.Displaced.Times, s.Displaced.ByEqual)
+			t.Errorf("%s: delayed for %v, %d times, by an equal %v", name, testNow.Mono.Until(s.Displaced.NotBefore), s.Displaced.Times, s.Displaced.ByEqual)
 		}
 	}
 }
@@ -306,23 +305,23 @@ func TestObserve_Duplicate(t *testing.T) {
 		twin, wrote  bool
 		want         bool
 	}{
-		"it renews":                        {lock("mine"), lock("mine", acting...), false, false, true},
-		"we renew":                         {lock("mine"), lock("mine", acting...), false, true, false},
-		"we renew after it":                {lock("mine"), lock("mine", acting...), true, true, false},
-		"it acts where another was":        {lock("equal"), lock("mine", newer, to("a", 4), marked("a", 4)), false, false, true},
-		"it acts in what was put back":     {lock("equal"), lock("mine", older, renewed), false, false, false},
-		"it acts in the same version":      {lock("equal"), lock("mine", renewed), false, false, true},
-		"written in, it does not act yet":  {lock("equal"), lock("mine, unmarked", newer, to("a", 4)), false, false, false},
-		"it was one, and is still there":   {lock("equal"), lock("mine, unmarked", newer, to("a", 4)), true, false, true},
-		"it renews without a marker":       {lock("mine, unmarked"), lock("mine, unmarked", acting...), false, false, true},
-		"in the other of two objects too":  {lock("mine, unmarked"), lock("mine, unmarked", newer, func(s *Snapshot) { s.Sum++ }), false, false, false},
-		"in a lock made anew, unmarked":    {lock("mine, unmarked"), lock("mine, unmarked", newer, anew, to("a", 0)), false, false, false},
-		"it is gone":                       {lock("mine"), lock("equal", newer, to("b", 4)), true, false, false},
-		"it is deleted":                    {lock("mine"), lock("mine", deleted, newer), true, false, false},
-		"what it wrote can't be read":      {lock("mine"), lock("mine", unreadable, newer), true, false, false},
-		"written in anew, from our term":   {lock("mine"), lock("mine", newer, nominated("a", 5)), false, false, false},
-		"it was one, and is written in":    {lock("mine"), lock("mine", newer, nominated("a", 5)), true, false, true},
-		"it was written over what is gone": {lock("mine", deleted), lock("mine, unmarked", newer, renewed), false, false, false},
+		"another renews":                 {lock("mine"), lock("mine", acting...), false, false, true},
+		"own renewal":                    {lock("mine"), lock("mine", acting...), false, true, false},
+		"own renewal after a duplicate":  {lock("mine"), lock("mine", acting...), true, true, false},
+		"acts after another holder":      {lock("equal"), lock("mine", newer, to("a", 4), marked("a", 4)), false, false, true},
+		"acts in a restored state":       {lock("equal"), lock("mine", older, renewed), false, false, false},
+		"acts in the same version":       {lock("equal"), lock("mine", renewed), false, false, true},
+		"written, not acting":            {lock("equal"), lock("mine, unmarked", newer, to("a", 4)), false, false, false},
+		"known duplicate, not acting":    {lock("equal"), lock("mine, unmarked", newer, to("a", 4)), true, false, true},
+		"renews without a marker":        {lock("mine, unmarked"), lock("mine, unmarked", acting...), false, false, true},
+		"in the second object of a pair": {lock("mine, unmarked"), lock("mine, unmarked", newer, func(s *Snapshot) { s.Sum++ }), false, false, false},
+		"recreated, unmarked":            {lock("mine, unmarked"), lock("mine, unmarked", newer, anew, to("a", 0)), false, false, false},
+		"replaced":                       {lock("mine"), lock("equal", newer, to("b", 4)), true, false, false},
+		"deleted":                        {lock("mine"), lock("mine", deleted, newer), true, false, false},
+		"unreadable":                     {lock("mine"), lock("mine", unreadable, newer), true, false, false},
+		"nominated again":                {lock("mine"), lock("mine", newer, nominated("a", 5)), false, false, false},
+		"known duplicate, nominated":     {lock("mine"), lock("mine", newer, nominated("a", 5)), true, false, true},
+		"written over a deleted record":  {lock("mine", deleted), lock("mine, unmarked", newer, renewed), false, false, false},
 	} {
 		s := seenAt(0, x.before)
 		s.Own.Duplicate = x.twin
@@ -330,7 +329,7 @@ func TestObserve_Duplicate(t *testing.T) {
 			s.Own.Stamps[0] = x.next.Record.Renewed
 		}
 		if got := c.observe(s, later(1, x.next)).Own.Duplicate; got != x.want {
-			t.Errorf("%s: a twin: %v", name, got)
+			t.Errorf("%s: duplicate %v", name, got)
 		}
 	}
 }
@@ -349,17 +348,17 @@ func TestObserve_LeaderReturns(t *testing.T) {
 		between Snapshot
 		until   float64
 	}{
-		"a peer":                    {lock("equal, unmarked", to("istiod", 0)), 11 + 20 + 1},
-		"a marker that was left":    {lock("free, marker left", marked("c", 2)), 11 + 15},
-		"nobody":                    {lock("free"), 0},
-		"another leader, also away": {lock("equal", to("c", 0), marked("c", 0)), 11 + 15 + 1},
+		"a peer":                      {lock("equal, unmarked", to("istiod", 0)), 11 + 20 + 1},
+		"a marker left behind":        {lock("free, marker left", marked("c", 2)), 11 + 15},
+		"no holder":                   {lock("free"), 0},
+		"another leader that is away": {lock("equal", to("c", 0), marked("c", 0)), 11 + 15 + 1},
 	} {
 		s := follower(c, lock("equal", long), "stable")
 		s = c.observe(s, later(10, gone(30)))
 		s = c.observe(s, later(11, there(31, "v", x.between)))
 		s = c.observe(s, later(12, gone(40)))
 		if s.Earlier.Until != seconds(70) {
-			t.Fatalf("%s: the leader that is away is waited for until %v", name, testNow.Mono.Until(s.Earlier.Until))
+			t.Fatalf("%s: waits for the leader that is away until %v", name, testNow.Mono.Until(s.Earlier.Until))
 		}
 		s = c.observe(s, later(13, back))
 		want := Instant(0)
@@ -367,7 +366,7 @@ func TestObserve_LeaderReturns(t *testing.T) {
 			want = seconds(x.until)
 		}
 		if s.Earlier.Until != want {
-			t.Errorf("%s: waits until %v after the first sight, want %v", name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
+			t.Errorf("%s: waits until %v, want %v", name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
 		}
 	}
 }
@@ -376,26 +375,26 @@ func TestReplied_Snapshot(t *testing.T) {
 	c := testConfig()
 	known := seenAt(5, lock("equal"))
 	known.Learned = 7
-	learned := func(s State) State { s.Learned++; return s } // by the watch, while the call was under way
+	learned := func(s State) State { s.Learned++; return s } // by a watch event during the call
 	mine := lock("mine", newer)
 	for name, x := range map[string]struct {
 		s    State
 		snap Snapshot
 		want bool
 	}{
-		"a newer state": {calling(known, Read), lock("equal", newer), true},
-		"an older one, asked for after what we know":    {calling(known, Read), lock("equal", older), true},
-		"an older one, asked for before":                {learned(calling(known, Read)), lock("equal", older), false},
-		"the same one, asked for before":                {learned(calling(known, Read)), lock("equal"), true},
-		"the first":                                     {calling(State{}, Read), lock("equal"), true},
-		"the first, of a lock that is not there":        {calling(State{}, Read), Snapshot{}, true},
-		"our own write":                                 {calling(known, Acquire), mine, true},
-		"our own write, over an older state":            {calling(known, Acquire), lock("mine", older), true},
-		"our own write, and somebody has written since": {learned(calling(seenAt(5, lock("equal", func(s *Snapshot) { s.Version = 31 })), Acquire)), mine, false},
+		"newer":                              {calling(known, Read), lock("equal", newer), true},
+		"older, sent after the last change":  {calling(known, Read), lock("equal", older), true},
+		"older, sent before it":              {learned(calling(known, Read)), lock("equal", older), false},
+		"the same, sent before it":           {learned(calling(known, Read)), lock("equal"), true},
+		"the first":                          {calling(State{}, Read), lock("equal"), true},
+		"the first, absent lock":             {calling(State{}, Read), Snapshot{}, true},
+		"own write":                          {calling(known, Acquire), mine, true},
+		"own write over an older state":      {calling(known, Acquire), lock("mine", older), true},
+		"own write, written by others since": {learned(calling(seenAt(5, lock("equal", func(s *Snapshot) { s.Version = 31 })), Acquire)), mine, false},
 	} {
 		s := c.replied(x.s, reply(1, OK, x.snap))
 		if got := s.Learned != x.s.Learned; got != x.want {
-			t.Errorf("%s: taken in: %v", name, got)
+			t.Errorf("%s: applied %v", name, got)
 		}
 		if x.want && s.Snap.Version != x.snap.Version || s.Requesting.AnsweredAt != seconds(1) || s.Flight != (Call{}) {
 			t.Errorf("%s: %+v", name, s)
@@ -416,7 +415,7 @@ func TestReplied_ResetsEffort(t *testing.T) {
 		s.Effort.Reads, s.Effort.Writes, s.Effort.Requests = bad, bad, bad
 		s = c.replied(s, reply(1, OK, lock("equal", newer)))
 		if s.Effort.Reads != x.reads || s.Effort.Writes != x.writes || s.Effort.Requests != x.asks {
-			t.Errorf("%s: reads %+v, writes %+v, asks %+v", op, s.Effort.Reads, s.Effort.Writes, s.Effort.Requests)
+			t.Errorf("%s: reads %+v, writes %+v, requests %+v", op, s.Effort.Reads, s.Effort.Writes, s.Effort.Requests)
 		}
 	}
 }
@@ -444,7 +443,7 @@ func TestReplied_Gap(t *testing.T) {
 		s := calling(seenAt(0, lock("equal")), Read)
 		s.Known, s.Flight.BeforeGap = StaleGap, before
 		if s = c.replied(s, reply(1, OK, lock("equal", newer))); s.Known != want {
-			t.Errorf("sent before it: %v: %v", before, s.Known)
+			t.Errorf("sent before the watch %v: %v", before, s.Known)
 		}
 	}
 }
@@ -468,17 +467,17 @@ func TestAcknowledged(t *testing.T) {
 		covers, marks   bool
 		renewed, settle Instant
 	}{
-		"a renewal":                   {holding(nothing), Renew, true, true, true, testNow.Mono, 0},
-		"one without a marker":        {holding(nothing), Renew, false, true, false, testNow.Mono, 0},
-		"one of somebody who acts":    {holding(func(s *State) { s.Marked = true }), Renew, false, true, true, testNow.Mono, 0},
-		"after the term was lost":     {holding(func(s *State) { s.Drain.Lost = ValidityLost }), Renew, true, false, false, testNow.Mono, 0},
-		"after the record was gone":   {holding(func(s *State) { s.Drain.Lost = RecordLost }), Renew, true, false, false, testNow.Mono, 0},
-		"while a marker was found":    {holding(func(s *State) { s.Earlier.Until = seconds(9) }), Renew, true, true, true, testNow.Mono, 0},
-		"a release":                   {holding(nothing), Release, true, false, false, testNow.Mono - 1, 0},
-		"a handover":                  {holding(nothing), HandOver, true, false, false, testNow.Mono - 1, 0},
-		"a request":                   {holding(nothing), SendRequest, true, false, false, testNow.Mono - 1, 0},
-		"a claim":                     {holding(nothing), Acquire, true, true, true, testNow.Mono, 0},
-		"a claim, when one must wait": {holding(func(s *State) { s.Earlier.Until = seconds(9) }), Acquire, true, true, false, 0, seconds(9)},
+		"a renewal":                  {holding(nothing), Renew, true, true, true, testNow.Mono, 0},
+		"without a marker":           {holding(nothing), Renew, false, true, false, testNow.Mono, 0},
+		"of a leader":                {holding(func(s *State) { s.Marked = true }), Renew, false, true, true, testNow.Mono, 0},
+		"after the term was lost":    {holding(func(s *State) { s.Drain.Lost = ValidityLost }), Renew, true, false, false, testNow.Mono, 0},
+		"after the record was lost":  {holding(func(s *State) { s.Drain.Lost = RecordLost }), Renew, true, false, false, testNow.Mono, 0},
+		"with a former marker":       {holding(func(s *State) { s.Earlier.Until = seconds(9) }), Renew, true, true, true, testNow.Mono, 0},
+		"a release":                  {holding(nothing), Release, true, false, false, testNow.Mono - 1, 0},
+		"a handover":                 {holding(nothing), HandOver, true, false, false, testNow.Mono - 1, 0},
+		"a request":                  {holding(nothing), SendRequest, true, false, false, testNow.Mono - 1, 0},
+		"a claim":                    {holding(nothing), Acquire, true, true, true, testNow.Mono, 0},
+		"a claim that has to settle": {holding(func(s *State) { s.Earlier.Until = seconds(9) }), Acquire, true, true, false, 0, seconds(9)},
 	} {
 		call := Call{Op: x.op, Sent: testNow, Record: x.s.Snap.Record, Marker: x.marker}
 		s := x.s
@@ -486,7 +485,7 @@ func TestAcknowledged(t *testing.T) {
 		got := c.acknowledged(s, call, in)
 		if (got.Validity == cover) != x.covers || !x.covers && got.Validity != (Validity{}) || got.Marked != x.marks ||
 			got.Own.Renewed != x.renewed || got.Earlier.SettleAt != x.settle {
-			t.Errorf("%s: covers until %+v, marked %v, renewed %d, settles at %d", name, got.Validity, got.Marked, got.Own.Renewed, got.Earlier.SettleAt)
+			t.Errorf("%s: validity %+v, marked %v, renewed %d, settles at %d", name, got.Validity, got.Marked, got.Own.Renewed, got.Earlier.SettleAt)
 		}
 		want := x.s.Term
 		if x.op == Acquire {
@@ -504,9 +503,9 @@ func TestAbsorb_KeepsComparison(t *testing.T) {
 	s := calling(seenAt(0, lock("equal")), Read)
 	s.Beats = true
 	if got := c.absorb(s, Input{Kind: Seen, Now: testNow, Snap: lock("equal", older)}); !got.Beats {
-		t.Error("an outdated event: it beats no more")
+		t.Error("an outdated event changes Beats")
 	}
 	if got := c.absorb(s, reply(1, Unknown, Snapshot{})); !got.Beats {
-		t.Error("a read that failed: it beats no more")
+		t.Error("a failed read changes Beats")
 	}
 }

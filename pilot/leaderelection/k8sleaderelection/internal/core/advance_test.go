@@ -12,19 +12,19 @@ func TestDraining_End(t *testing.T) {
 		why     Reason
 		overdue bool
 	}{
-		"it goes on":                       {func(_ *Config, s *State) { s.Running = true }, Draining, Stopped, false},
-		"past its limit":                   {func(_ *Config, s *State) { s.Running, s.Drain.Until = true, testNow.Mono }, Draining, Stopped, true},
-		"past its limit, and told to stop": {func(_ *Config, s *State) { s.Running, s.Drain.Until, s.Stopping = true, testNow.Mono, true }, Done, DrainStuck, true},
-		"the same, with a call under way": {func(_ *Config, s *State) {
+		"running":                  {func(_ *Config, s *State) { s.Running = true }, Draining, Stopped, false},
+		"past its limit":           {func(_ *Config, s *State) { s.Running, s.Drain.Until = true, testNow.Mono }, Draining, Stopped, true},
+		"past its limit, stopping": {func(_ *Config, s *State) { s.Running, s.Drain.Until, s.Stopping = true, testNow.Mono, true }, Done, DrainStuck, true},
+		"the same with a call in flight": {func(_ *Config, s *State) {
 			s.Running, s.Drain.Until, s.Stopping, s.Flight.Op = true, testNow.Mono, true, Renew
 		}, Draining, Stopped, true},
-		"drained past its limit":             {func(_ *Config, s *State) { s.Drain.Until, s.Stopping, s.Drain.Overdue = testNow.Mono, true, true }, Releasing, DrainedAll, true},
-		"drained to stop":                    {func(_ *Config, s *State) { s.Stopping = true }, Releasing, DrainedAll, false},
-		"drained to stop, without a release": {func(c *Config, s *State) { s.Stopping, c.Release = true, false }, Done, Stopped, false},
-		"drained to step down":               {func(_ *Config, s *State) { s.Drain.Kind = DrainToStepDown }, Releasing, DrainedAll, false},
-		"drained to hand over":               {func(_ *Config, s *State) { s.Drain.Kind = DrainToHandOver }, Releasing, DrainedAll, false},
-		"drained after a loss":               {func(_ *Config, s *State) { s.Drain.Lost, s.Validity = ValidityLost, Validity{} }, Following, Stopped, false},
-		"taken meanwhile":                    {func(_ *Config, s *State) { s.Drain.Kind, s.Snap = DrainToStepDown, lock("equal", newer) }, Following, Superseded, false},
+		"drained past its limit":        {func(_ *Config, s *State) { s.Drain.Until, s.Stopping, s.Drain.Overdue = testNow.Mono, true, true }, Releasing, DrainedAll, true},
+		"drained, stopping":             {func(_ *Config, s *State) { s.Stopping = true }, Releasing, DrainedAll, false},
+		"drained, stopping, no release": {func(c *Config, s *State) { s.Stopping, c.Release = true, false }, Done, Stopped, false},
+		"drained to step down":          {func(_ *Config, s *State) { s.Drain.Kind = DrainToStepDown }, Releasing, DrainedAll, false},
+		"drained to hand over":          {func(_ *Config, s *State) { s.Drain.Kind = DrainToHandOver }, Releasing, DrainedAll, false},
+		"drained after a loss":          {func(_ *Config, s *State) { s.Drain.Lost, s.Validity = ValidityLost, Validity{} }, Following, Stopped, false},
+		"record of another holder":      {func(_ *Config, s *State) { s.Drain.Kind, s.Snap = DrainToStepDown, lock("equal", newer) }, Following, Superseded, false},
 	} {
 		c, s := testConfig(), ours(seenAt(0, lock("mine")), Draining)
 		s.Why = Stopped
@@ -57,10 +57,10 @@ func TestDraining_Limit(t *testing.T) {
 		x.change(&s)
 		s = testConfig().advance(s, testNow)
 		if s.Phase != Draining || s.Why != x.why || s.Drain.Until != seconds(30) || s.Drain.CoolDown != x.cool || s.Drain.Kind.HandsOver() != (x.why == HandingOver) {
-			t.Errorf("%s: %s because %s, for %v, then stays away for %v", name, s.Phase, s.Why, testNow.Mono.Until(s.Drain.Until), s.Drain.CoolDown)
+			t.Errorf("%s: %s because %s, for %v, cool-down %v", name, s.Phase, s.Why, testNow.Mono.Until(s.Drain.Until), s.Drain.CoolDown)
 		}
 	}
-	// A loss does not take back that the elector was told to stop.
+	// A loss does not cancel a stop.
 	for _, stopping := range []bool{false, true} {
 		for _, once := range []bool{false, true} {
 			c, s := testConfig(), ours(seenAt(0, lock("equal", newer)), Leading)
@@ -78,11 +78,11 @@ func TestReleasing_End(t *testing.T) {
 		change func(*State)
 		want   Phase
 	}{
-		"ours still":          {func(*State) {}, Releasing},
-		"time is up":          {func(s *State) { s.Drain.Until = testNow.Mono }, Following},
-		"a call is under way": {func(s *State) { s.Drain.Until, s.Flight.Op = testNow.Mono, Release }, Releasing},
-		"gone":                {func(s *State) { s.Snap = lock("free", newer) }, Following},
-		"gone, as it seems":   {func(s *State) { s.Snap, s.Known = lock("free", newer), Stale }, Releasing},
+		"own record":               {func(*State) {}, Releasing},
+		"deadline":                 {func(s *State) { s.Drain.Until = testNow.Mono }, Following},
+		"call in flight":           {func(s *State) { s.Drain.Until, s.Flight.Op = testNow.Mono, Release }, Releasing},
+		"gone":                     {func(s *State) { s.Snap = lock("free", newer) }, Following},
+		"gone in a stale snapshot": {func(s *State) { s.Snap, s.Known = lock("free", newer), Stale }, Releasing},
 	} {
 		s := ours(seenAt(0, lock("mine")), Releasing)
 		x.change(&s)
@@ -100,21 +100,21 @@ func TestRecordLost_Final(t *testing.T) {
 		phase Phase
 		state func(*State)
 	}{
-		"draining after the cover's end": {Draining, func(s *State) { s.Running, s.Drain.Lost, s.Validity = true, ValidityLost, Validity{} }},
-		"releasing, a call under way":    {Releasing, func(s *State) { s.Flight.Op = Renew }},
+		"draining after the end of validity": {Draining, func(s *State) { s.Running, s.Drain.Lost, s.Validity = true, ValidityLost, Validity{} }},
+		"releasing, call in flight":          {Releasing, func(s *State) { s.Flight.Op = Renew }},
 	} {
 		s := ours(seenAt(0, lock("mine")), x.phase)
 		x.state(&s)
 		s.Snap = restored
 		if s = c.advance(s, testNow); s.Phase != x.phase || !c.ownsTerm(s) {
-			t.Fatalf("%s: not ours although nothing happened: %s", name, s.Phase)
+			t.Fatalf("%s: lost without a change: %s", name, s.Phase)
 		}
 		s.Snap = lock("equal", newer)
 		s = c.advance(s, testNow)
 		s.Snap = restored
 		s.Flight, s.Running = Call{}, false
 		if c.ownsTerm(s) || c.releasable(s) {
-			t.Errorf("%s: ours again, by a record that was put back", name)
+			t.Errorf("%s: own again after a restore", name)
 		}
 		if s = c.advance(s, testNow); s.Phase != Following {
 			t.Errorf("%s: %s because %s", name, s.Phase, s.Why)
@@ -124,7 +124,7 @@ func TestRecordLost_Final(t *testing.T) {
 	overtaken.Validity, overtaken.Marked = Validity{}, false
 	call := Call{Op: Renew, Sent: testNow, Marker: true}
 	if s := c.acknowledged(overtaken, call, later(1, lock("mine"))); s.Validity != (Validity{}) || s.Marked {
-		t.Errorf("an answer that was overtaken: cover %v, marked %v", s.Validity, s.Marked)
+		t.Errorf("late reply: validity %v, marked %v", s.Validity, s.Marked)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestReleasing_WithoutTerm(t *testing.T) {
 	s := seenAt(0, lock("mine"))
 	s.Phase, s.Stopping, s.Own.Stamps[0], s.Drain.Until = Releasing, true, 7e6, seconds(10)
 	if s = testConfig().advance(s, testNow); s.Phase != Releasing || !testConfig().releasable(s) {
-		t.Errorf("%s because %s, and it may be released: %v", s.Phase, s.Why, testConfig().releasable(s))
+		t.Errorf("%s because %s, releasable: %v", s.Phase, s.Why, testConfig().releasable(s))
 	}
 }
 
@@ -142,19 +142,19 @@ func TestLossReason(t *testing.T) {
 		lock Snapshot
 		want Reason
 	}{
-		"deleted":               {lock("mine", deleted), LockDeleted},
-		"made anew":             {lock("mine", anew), LockDeleted},
-		"unreadable":            {lock("mine", unreadable), RecordUnreadable},
-		"an older state":        {lock("mine", older), HistoryRewound},
-		"the record is gone":    {lock("mine", func(s *Snapshot) { s.Content = Missing }), RecordEmptied},
-		"released by somebody":  {lock("mine", released), RecordEmptied},
-		"one of two objects":    {lock("mine", func(s *Snapshot) { s.Halves = InFirst }), HalfLost},
-		"another's, in one":     {lock("equal", func(s *Snapshot) { s.Halves = InFirst }), Superseded},
-		"another's, in both":    {lock("equal", func(s *Snapshot) { s.Halves = InFirst | InSecond }), Superseded},
-		"ours, by another":      {lock("mine"), IdentityConflict},
-		"the term's own write":  {lock("mine", func(s *Snapshot) { s.Version = 15 }), IdentityConflict},
-		"another's":             {lock("equal"), Superseded},
-		"older, and unreadable": {lock("mine", older, unreadable), RecordUnreadable},
+		"deleted":                      {lock("mine", deleted), LockDeleted},
+		"recreated":                    {lock("mine", anew), LockDeleted},
+		"unreadable":                   {lock("mine", unreadable), RecordUnreadable},
+		"an older state":               {lock("mine", older), HistoryRewound},
+		"record removed":               {lock("mine", func(s *Snapshot) { s.Content = Missing }), RecordEmptied},
+		"emptied":                      {lock("mine", released), RecordEmptied},
+		"one of two objects":           {lock("mine", func(s *Snapshot) { s.Halves = InFirst }), HalfLost},
+		"another holder in one object": {lock("equal", func(s *Snapshot) { s.Halves = InFirst }), Superseded},
+		"another holder in both":       {lock("equal", func(s *Snapshot) { s.Halves = InFirst | InSecond }), Superseded},
+		"own name, other writer":       {lock("mine"), IdentityConflict},
+		"first write of the term":      {lock("mine", func(s *Snapshot) { s.Version = 15 }), IdentityConflict},
+		"another holder":               {lock("equal"), Superseded},
+		"older and unreadable":         {lock("mine", older, unreadable), RecordUnreadable},
 	} {
 		s := State{Snap: x.lock, Term: Term{UID: UID{First: "u"}, Transitions: 3, Token: 15}}
 		if got := testConfig().lossReason(s); got != x.want {
@@ -173,11 +173,11 @@ func TestReleaseReason(t *testing.T) {
 		gone bool
 		want Reason
 	}{
-		"time is up":                  {good, true, false, LeftToExpire},
-		"released":                    {good, true, true, Released},
-		"it was not ours":             {ended, false, true, Stopped},
-		"somebody took it meanwhile":  {ours(seenAt(0, lock("equal")), Releasing), false, true, Superseded},
-		"it was not ours, and we did": {ended, true, true, Released},
+		"deadline":                     {good, true, false, LeftToExpire},
+		"released":                     {good, true, true, Released},
+		"never acquired":               {ended, false, true, Stopped},
+		"acquired by another":          {ours(seenAt(0, lock("equal")), Releasing), false, true, Superseded},
+		"never acquired, but released": {ended, true, true, Released},
 	} {
 		x.s.Drain.Sent = x.sent
 		if got := c.releaseReason(x.s, x.gone); got != x.want {
@@ -191,21 +191,21 @@ func TestFollow_State(t *testing.T) {
 	c := testConfig() // RetryPeriod 2 s
 	for name, x := range map[string]struct {
 		change func(*State)
-		off    float64 // 0: none
+		off    float64
 		steps  uint8
 	}{
-		"a loss":                              {func(*State) {}, 0, 2},
-		"a loss after a lease":                {func(s *State) { s.BeganAt = seconds(-15.001) }, 0, 0},
-		"a loss within a lease":               {func(s *State) { s.BeganAt = seconds(-15) }, 0, 2},
-		"a step-down":                         {func(s *State) { s.Drain.Kind = DrainToStepDown }, 8, 3},
-		"the first":                           {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 0 }, 2, 1},
-		"a step-down after a lease":           {func(s *State) { s.Drain.Kind, s.BeganAt = DrainToStepDown, seconds(-16) }, 2, 1},
-		"a step-down that handed over":        {func(s *State) { s.Drain.Kind = DrainToStepDown | DrainToHandOver }, 8, 3},
-		"a handover":                          {func(s *State) { s.Drain.Kind = DrainToHandOver }, 0, 2},
-		"one of many":                         {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 5 }, 64, 5},
-		"an operator's order":                 {func(s *State) { s.Drain.Kind, s.Drain.CoolDown = DrainToHandOver, 40*time.Second }, 40, 2},
-		"a step-down, by an operator's order": {func(s *State) { s.Drain.Kind, s.Drain.CoolDown = DrainToStepDown, time.Second }, 8, 3},
-		"a twin":                              {func(s *State) { s.Own.Duplicate = true }, 15, 2},
+		"a loss":                       {func(*State) {}, 0, 2},
+		"a loss after a lease":         {func(s *State) { s.BeganAt = seconds(-15.001) }, 0, 0},
+		"a loss within a lease":        {func(s *State) { s.BeganAt = seconds(-15) }, 0, 2},
+		"a step-down":                  {func(s *State) { s.Drain.Kind = DrainToStepDown }, 8, 3},
+		"the first":                    {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 0 }, 2, 1},
+		"a step-down after a lease":    {func(s *State) { s.Drain.Kind, s.BeganAt = DrainToStepDown, seconds(-16) }, 2, 1},
+		"a step-down that handed over": {func(s *State) { s.Drain.Kind = DrainToStepDown | DrainToHandOver }, 8, 3},
+		"a handover":                   {func(s *State) { s.Drain.Kind = DrainToHandOver }, 0, 2},
+		"one of many":                  {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 5 }, 64, 5},
+		"operator command":             {func(s *State) { s.Drain.Kind, s.Drain.CoolDown = DrainToHandOver, 40*time.Second }, 40, 2},
+		"step-down by an operator":     {func(s *State) { s.Drain.Kind, s.Drain.CoolDown = DrainToStepDown, time.Second }, 8, 3},
+		"duplicate":                    {func(s *State) { s.Own.Duplicate = true }, 15, 2},
 	} {
 		s := ours(seenAt(0, lock("mine")), Draining)
 		s.Drain.Lost, s.Drain.Overdue, s.Requesting.Wanted, s.Drain.Sent, s.BackOff.Steps = RecordLost, true, true, true, 2
@@ -223,10 +223,10 @@ func TestFollow_State(t *testing.T) {
 		want.Phase, want.Why, want.BackOff, want.Own.Duplicate = Following, Superseded, BackOff{off, x.steps}, twin
 		want.Own, want.BeganAt = s.Own, s.BeganAt
 		if s != want {
-			t.Errorf("%s:\nleft %+v\nwant %+v", name, s, want)
+			t.Errorf("%s:\ngot  %+v\nwant %+v", name, s, want)
 		}
 	}
-	// The elector ends with its term if it has to, once no call is under way.
+	// If the elector is stopping, it ends after the call in flight.
 	for op, want := range map[Op]Phase{NoOp: Done, Renew: Following} {
 		s := ours(seenAt(0, lock("mine")), Draining)
 		s.Stopping, s.Flight.Op = true, op
@@ -244,14 +244,14 @@ func TestStop_WhileFollowing(t *testing.T) {
 		change func(*Config, *State)
 		want   Phase
 	}{
-		"another's":              {"equal", func(*Config, *State) {}, Done},
-		"our own of before":      {"mine", func(*Config, *State) {}, Releasing},
-		"our own, left to lapse": {"mine", func(c *Config, _ *State) { c.Release = false }, Done},
-		"perhaps our own":        {"equal", func(_ *Config, s *State) { s.Own.AcquireUnknown = true }, Releasing},
-		"somebody may act":       {"mine", func(_ *Config, s *State) { s.Earlier.Until = seconds(1) }, Done},
-		"somebody acted":         {"mine", func(_ *Config, s *State) { s.Earlier.Until = testNow.Mono }, Releasing},
-		"a call is under way":    {"mine", func(_ *Config, s *State) { s.Flight.Op = Read }, Following},
-		"it need not stop":       {"mine", func(_ *Config, s *State) { s.Stopping = false }, Following},
+		"another holder":           {"equal", func(*Config, *State) {}, Done},
+		"own record":               {"mine", func(*Config, *State) {}, Releasing},
+		"own record, no release":   {"mine", func(c *Config, _ *State) { c.Release = false }, Done},
+		"unknown acquire":          {"equal", func(_ *Config, s *State) { s.Own.AcquireUnknown = true }, Releasing},
+		"earlier holder may act":   {"mine", func(_ *Config, s *State) { s.Earlier.Until = seconds(1) }, Done},
+		"earlier holder has ended": {"mine", func(_ *Config, s *State) { s.Earlier.Until = testNow.Mono }, Releasing},
+		"call in flight":           {"mine", func(_ *Config, s *State) { s.Flight.Op = Read }, Following},
+		"not stopping":             {"mine", func(_ *Config, s *State) { s.Stopping = false }, Following},
 	} {
 		config, s := c, seenAt(0, lock(x.lock))
 		s.Stopping, s.Own.Stamps[0] = true, 7e6

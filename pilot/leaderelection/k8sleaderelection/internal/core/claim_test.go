@@ -31,14 +31,14 @@ func TestNextTransition(t *testing.T) {
 		s    State
 		want int
 	}{
-		"no object":                {State{}, 0},
-		"a deleted object":         {State{Count: 7}, 0},
-		"without a record":         {State{Snap: Snapshot{Exists: true, Content: Missing}}, 1},
-		"whose record was removed": {State{Count: 7, Snap: Snapshot{Exists: true, Content: Missing}}, 8},
-		"with a record":            {State{Count: 7, Snap: Snapshot{Exists: true, Content: Readable, Record: Record{Transitions: 7}}}, 8},
-		"an unreadable one":        {State{Count: 7, Snap: Snapshot{Exists: true, Content: Unreadable}}, 8},
-		"with a floor":             {State{Snap: Snapshot{Exists: true, Content: Missing, Floor: 3}}, 4},
-		"at its end":               {State{Count: maxTransitions, Snap: Snapshot{Exists: true, Content: Readable}}, maxTransitions},
+		"absent":         {State{}, 0},
+		"deleted":        {State{Count: 7}, 0},
+		"no record":      {State{Snap: Snapshot{Exists: true, Content: Missing}}, 1},
+		"record removed": {State{Count: 7, Snap: Snapshot{Exists: true, Content: Missing}}, 8},
+		"with a record":  {State{Count: 7, Snap: Snapshot{Exists: true, Content: Readable, Record: Record{Transitions: 7}}}, 8},
+		"unreadable":     {State{Count: 7, Snap: Snapshot{Exists: true, Content: Unreadable}}, 8},
+		"with a floor":   {State{Snap: Snapshot{Exists: true, Content: Missing, Floor: 3}}, 4},
+		"at the maximum": {State{Count: maxTransitions, Snap: Snapshot{Exists: true, Content: Readable}}, maxTransitions},
 	} {
 		if got := test.s.nextTransition(); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
@@ -55,8 +55,8 @@ func TestClaim_Record(t *testing.T) {
 		trans int
 		hold  Hold
 	}{
-		"over another's": {lock("lower, unmarked, held"), 4, Hold{}},
-		"of a nominee":   {transferred, 3, transferred.Annotations.Hold},
+		"another holder": {lock("lower, unmarked, held"), 4, Hold{}},
+		"nominee":        {transferred, 3, transferred.Annotations.Hold},
 	} {
 		s := seenAt(0, x.lock)
 		s.Count = x.lock.Record.Transitions
@@ -79,16 +79,16 @@ func TestRenewal_Record(t *testing.T) {
 		t.Errorf("%+v, want %+v", record, want)
 	}
 	if n := s.Snap.Annotations; notes.Hold != n.Hold || notes.Request != n.Request || !notes.Marker.matches(record) {
-		t.Errorf("beside it: %+v", notes)
+		t.Errorf("annotations: %+v", notes)
 	}
-	// Once we act the marker stays, whatever comes up.
+	// A leader keeps its marker.
 	s.Earlier.SettleAt = Never
 	if _, notes := c.renewal(s, testNow); !notes.Marker.matches(record) {
-		t.Errorf("a leader took its marker back: %+v", notes)
+		t.Errorf("a leader removed its marker: %+v", notes)
 	}
 	if s.Marked = false; true {
 		if _, notes := c.renewal(s, testNow); notes.Marker != (Marker{}) {
-			t.Errorf("one that settles says that it acts: %+v", notes)
+			t.Errorf("a marker while settling: %+v", notes)
 		}
 	}
 }

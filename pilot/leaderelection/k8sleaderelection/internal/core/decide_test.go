@@ -32,37 +32,35 @@ func TestFollower_Waits(t *testing.T) {
 		want   decided
 	}{
 		"nothing": {lower, nil, decided{Acquire, Preempted, 0}},
-		// A back-off ends on the instant, and is over then: the claim has its own reason.
-		"a back-off":                           {mine, func(_ *Config, s *State) { s.BackOff.Until = seconds(1) }, decided{NoOp, BackingOff, 1}},
-		"a back-off that ends now":             {mine, func(_ *Config, s *State) { s.BackOff.Until = testNow.Mono }, decided{Acquire, Reclaimed, 0}},
-		"a back-off that has ended":            {mine, func(_ *Config, s *State) { s.BackOff.Until = seconds(-1) }, decided{Acquire, Reclaimed, 0}},
-		"a back-off for as long as the holder": {"equal", func(_ *Config, s *State) { s.BackOff.Until = seconds(15) }, decided{NoOp, HeldByOther, 15}},
-		"a back-off within the holder's time":  {"equal", func(_ *Config, s *State) { s.BackOff.Until = seconds(3) }, decided{NoOp, HeldByOther, 15}},
-		// Until it can judge who outranks whom it leaves a lock to others; not one that was
-		// given to it, and not where there are no ranks.
-		"its default":                              {free, unsynced, decided{NoOp, Unsynced, 3}},
-		"its default, before another's time":       {"equal", unsynced, decided{NoOp, HeldByOther, 15}},
-		"its default, as long as the holder":       {"equal", func(c *Config, s *State) { unsynced(c, s); s.SyncBy = seconds(15) }, decided{NoOp, HeldByOther, 15}},
-		"its default, longer than the holder":      {"equal", func(c *Config, s *State) { unsynced(c, s); s.SyncBy = seconds(16) }, decided{NoOp, Unsynced, 16}},
-		"its default until now":                    {free, func(c *Config, s *State) { unsynced(c, s); s.SyncBy = testNow.Mono }, decided{Acquire, Free, 0}},
-		"its default, nominated for another":       {"nominated", func(c *Config, s *State) { unsynced(c, s); s.Since.Record = seconds(-9) }, decided{NoOp, Unsynced, 3}},
-		"its default, nominated itself":            {"transferred to me", unsynced, decided{Acquire, Reclaimed, 0}},
-		"its default, with a record of its own":    {mine, unsynced, decided{NoOp, Unsynced, 3}},
-		"its default, although there are no ranks": {free, func(c *Config, s *State) { unsynced(c, s); c.Ranked = false }, decided{Acquire, Free, 0}},
-		"to be fit": {free, func(_ *Config, s *State) { s.Unfit = true }, decided{NoOp, NotFit, -1}},
-		// A write that is held back is no reason to wake before it may be sent.
-		"to write again":                {mine, func(_ *Config, s *State) { s.Effort.Writes.Next = seconds(2) }, decided{NoOp, Retrying, 2}},
-		"to write again what falls due": {"equal", func(_ *Config, s *State) { s.Since.Record, s.Effort.Writes.Next = seconds(-15), seconds(2) }, decided{NoOp, Retrying, 2}},
-		// Rank does not count while a hold stands, nor until those that were displaced have
-		// left the other the time to act; what is later counts.
-		"a hold":                         {"lower, unmarked, held", nil, decided{NoOp, HeldByOther, 10}},
-		"a hold that ends now":           {"lower, unmarked, held", func(_ *Config, s *State) { s.Since.Hold = seconds(-10) }, decided{Acquire, Preempted, 0}},
-		"another's hold that ends now":   {"lower, unmarked, held", func(c *Config, s *State) { s.Since.Hold, c.Key = seconds(-10), "other" }, decided{NoOp, HeldByOther, 15.025}},
-		"the other to settle":            {lower, func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(4) }, decided{NoOp, HeldByOther, 4}},
-		"a hold, and the other":          {"lower, unmarked, held", func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(4) }, decided{NoOp, HeldByOther, 10}},
-		"the other, and a hold":          {"lower, unmarked, held", func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(12) }, decided{NoOp, HeldByOther, 10}},
-		"the other, past its time":       {lower, func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(22) }, decided{NoOp, HeldByOther, 15}},
-		"the other, which runs out with": {lower, func(_ *Config, s *State) { s.Since.Record, s.Displaced.NotBefore = seconds(-15), testNow.Mono }, decided{Acquire, Expired, 0}},
+		// A back-off ends exactly at its time.
+		"back-off":                      {mine, func(_ *Config, s *State) { s.BackOff.Until = seconds(1) }, decided{NoOp, BackingOff, 1}},
+		"back-off ends now":             {mine, func(_ *Config, s *State) { s.BackOff.Until = testNow.Mono }, decided{Acquire, Reclaimed, 0}},
+		"back-off ended":                {mine, func(_ *Config, s *State) { s.BackOff.Until = seconds(-1) }, decided{Acquire, Reclaimed, 0}},
+		"back-off as long as the lease": {"equal", func(_ *Config, s *State) { s.BackOff.Until = seconds(15) }, decided{NoOp, HeldByOther, 15}},
+		"back-off within the lease":     {"equal", func(_ *Config, s *State) { s.BackOff.Until = seconds(3) }, decided{NoOp, HeldByOther, 15}},
+		// Without a default revision, a ranked candidate waits, unless it was nominated.
+		"default":                        {free, unsynced, decided{NoOp, Unsynced, 3}},
+		"default, within the lease":      {"equal", unsynced, decided{NoOp, HeldByOther, 15}},
+		"default, as long as the lease":  {"equal", func(c *Config, s *State) { unsynced(c, s); s.SyncBy = seconds(15) }, decided{NoOp, HeldByOther, 15}},
+		"default, longer than the lease": {"equal", func(c *Config, s *State) { unsynced(c, s); s.SyncBy = seconds(16) }, decided{NoOp, Unsynced, 16}},
+		"default until now":              {free, func(c *Config, s *State) { unsynced(c, s); s.SyncBy = testNow.Mono }, decided{Acquire, Free, 0}},
+		"default, nominee":               {"nominated", func(c *Config, s *State) { unsynced(c, s); s.Since.Record = seconds(-9) }, decided{NoOp, Unsynced, 3}},
+		"default, nominated itself":      {"transferred to me", unsynced, decided{Acquire, Reclaimed, 0}},
+		"default, own record":            {mine, unsynced, decided{NoOp, Unsynced, 3}},
+		"default, unranked":              {free, func(c *Config, s *State) { unsynced(c, s); c.Ranked = false }, decided{Acquire, Free, 0}},
+		"fitness":                        {free, func(_ *Config, s *State) { s.Unfit = true }, decided{NoOp, NotFit, -1}},
+		// A paused write does not cause an earlier wake-up.
+		"retry":                     {mine, func(_ *Config, s *State) { s.Effort.Writes.Next = seconds(2) }, decided{NoOp, Retrying, 2}},
+		"retry of an expired lease": {"equal", func(_ *Config, s *State) { s.Since.Record, s.Effort.Writes.Next = seconds(-15), seconds(2) }, decided{NoOp, Retrying, 2}},
+		// Rank does not count during a hold or after being displaced. The later end counts.
+		"hold":                        {"lower, unmarked, held", nil, decided{NoOp, HeldByOther, 10}},
+		"hold ends now":               {"lower, unmarked, held", func(_ *Config, s *State) { s.Since.Hold = seconds(-10) }, decided{Acquire, Preempted, 0}},
+		"hold ends now, no rank":      {"lower, unmarked, held", func(c *Config, s *State) { s.Since.Hold, c.Key = seconds(-10), "other" }, decided{NoOp, HeldByOther, 15.025}},
+		"displaced":                   {lower, func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(4) }, decided{NoOp, HeldByOther, 4}},
+		"hold, longer than displaced": {"lower, unmarked, held", func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(4) }, decided{NoOp, HeldByOther, 10}},
+		"displaced, longer than hold": {"lower, unmarked, held", func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(12) }, decided{NoOp, HeldByOther, 10}},
+		"displaced beyond the lease":  {lower, func(_ *Config, s *State) { s.Displaced.NotBefore = seconds(22) }, decided{NoOp, HeldByOther, 15}},
+		"displaced, lease expired":    {lower, func(_ *Config, s *State) { s.Since.Record, s.Displaced.NotBefore = seconds(-15), testNow.Mono }, decided{Acquire, Expired, 0}},
 	} {
 		c, s := testConfig(), seenAt(0, lock(x.lock))
 		if s.Count = 3; x.change != nil {
@@ -82,19 +80,19 @@ func TestNominee_Unrequested(t *testing.T) {
 		change func(*State)
 		want   decided
 	}{
-		"it did not ask":             {"nominated me", func(*State) {}, decided{Release, Unrequested, 0}},
-		"it asked":                   {"nominated me", func(s *State) { s.Requesting.Wanted = true }, decided{Acquire, Reclaimed, 0}},
-		"an operator did":            {"transferred to me", func(*State) {}, decided{Acquire, Reclaimed, 0}},
-		"an operator did, it cannot": {"transferred to me", func(s *State) { s.Unfit = true }, decided{Release, Unrequested, 0}},
-		"it asked, and cannot":       {"nominated me", func(s *State) { s.Requesting.Wanted, s.Unfit = true, true }, decided{Release, Unrequested, 0}},
-		"somebody may act":           {"nominated me", func(s *State) { s.Earlier.Until = seconds(1) }, decided{Acquire, Reclaimed, 0}},
-		"nobody may act any more":    {"nominated me", func(s *State) { s.Earlier.Until = testNow.Mono }, decided{Release, Unrequested, 0}},
-		"it may be a twin's":         {"nominated me", func(s *State) { s.Own.Duplicate = true }, decided{NoOp, HeldByOther, 2}},
-		"its own stamp, by chance":   {"nominated me", func(s *State) { s.Own.Stamps[0] = 5e6 }, decided{Release, Unrequested, 0}},
-		"it stays away, it may act":  {"nominated me", func(s *State) { s.Earlier.Until, s.BackOff.Until = seconds(1), seconds(5) }, decided{NoOp, BackingOff, 1}},
-		"it stays away, an operator": {"transferred to me", func(s *State) { s.BackOff.Until = seconds(5) }, decided{Acquire, Reclaimed, 0}},
-		"it has led since, as that":  {"transferred to me", func(s *State) { s.BackOff.Until, s.Snap.Record.Renewed = seconds(5), 77e6 }, decided{NoOp, BackingOff, 5}},
-		"another is nominated":       {"nominated", func(*State) {}, decided{NoOp, HeldByOther, 2}},
+		"no request":                       {"nominated me", func(*State) {}, decided{Release, Unrequested, 0}},
+		"request":                          {"nominated me", func(s *State) { s.Requesting.Wanted = true }, decided{Acquire, Reclaimed, 0}},
+		"operator":                         {"transferred to me", func(*State) {}, decided{Acquire, Reclaimed, 0}},
+		"operator, unfit":                  {"transferred to me", func(s *State) { s.Unfit = true }, decided{Release, Unrequested, 0}},
+		"request, unfit":                   {"nominated me", func(s *State) { s.Requesting.Wanted, s.Unfit = true, true }, decided{Release, Unrequested, 0}},
+		"earlier holder may act":           {"nominated me", func(s *State) { s.Earlier.Until = seconds(1) }, decided{Acquire, Reclaimed, 0}},
+		"earlier holder has ended":         {"nominated me", func(s *State) { s.Earlier.Until = testNow.Mono }, decided{Release, Unrequested, 0}},
+		"duplicate":                        {"nominated me", func(s *State) { s.Own.Duplicate = true }, decided{NoOp, HeldByOther, 2}},
+		"own stamp":                        {"nominated me", func(s *State) { s.Own.Stamps[0] = 5e6 }, decided{Release, Unrequested, 0}},
+		"back-off, earlier holder may act": {"nominated me", func(s *State) { s.Earlier.Until, s.BackOff.Until = seconds(1), seconds(5) }, decided{NoOp, BackingOff, 1}},
+		"back-off, operator":               {"transferred to me", func(s *State) { s.BackOff.Until = seconds(5) }, decided{Acquire, Reclaimed, 0}},
+		"back-off, has led since":          {"transferred to me", func(s *State) { s.BackOff.Until, s.Snap.Record.Renewed = seconds(5), 77e6 }, decided{NoOp, BackingOff, 5}},
+		"another nominee":                  {"nominated", func(*State) {}, decided{NoOp, HeldByOther, 2}},
 	} {
 		s := seenAt(0, lock(x.lock))
 		x.change(&s)
@@ -111,18 +109,18 @@ func TestChallenger_Requests(t *testing.T) {
 		change func(*State)
 		want   decided
 	}{
-		"at once":                    {func(*State) {}, decided{SendRequest, RequestingHandover, 0}},
-		"not while it backs off":     {func(s *State) { s.BackOff.Until = seconds(1) }, decided{NoOp, HeldByOther, 15}},
-		"once it backs off no more":  {func(s *State) { s.BackOff.Until = testNow.Mono }, decided{SendRequest, RequestingHandover, 0}},
-		"not once the lease is over": {func(s *State) { s.Since.Record = seconds(-15) }, decided{Acquire, Expired, 0}},
-		"not while requests fail":    {func(s *State) { s.Effort.Requests.Next = seconds(3) }, decided{NoOp, RequestPending, 3}},
-		"not too often":              {func(s *State) { s.Requesting.NotBefore = seconds(4) }, decided{NoOp, RequestPending, 4}},
-		"not beyond the lease":       {func(s *State) { s.Requesting.NotBefore = seconds(40) }, decided{NoOp, RequestPending, 15}},
-		"it polls meanwhile":         {func(s *State) { s.Requesting.NotBefore, s.PollAt = seconds(4), testNow.Mono }, decided{Read, Polling, 0}},
-		"it will poll meanwhile":     {func(s *State) { s.Requesting.NotBefore, s.PollAt = seconds(4), seconds(2) }, decided{NoOp, RequestPending, 2}},
-		stands:                       {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt = testNow.Mono }, decided{NoOp, RequestPending, 1}},
-		stands + ", unwatched":       {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt, s.Watch = testNow.Mono, false }, decided{NoOp, RequestPending, 0.5}},
-		// A leader whose renewal is overdue cannot answer either.
+		"immediately":                    {func(*State) {}, decided{SendRequest, RequestingHandover, 0}},
+		"back-off":                       {func(s *State) { s.BackOff.Until = seconds(1) }, decided{NoOp, HeldByOther, 15}},
+		"back-off ends now":              {func(s *State) { s.BackOff.Until = testNow.Mono }, decided{SendRequest, RequestingHandover, 0}},
+		"lease expired":                  {func(s *State) { s.Since.Record = seconds(-15) }, decided{Acquire, Expired, 0}},
+		"requests fail":                  {func(s *State) { s.Effort.Requests.Next = seconds(3) }, decided{NoOp, RequestPending, 3}},
+		"request delay":                  {func(s *State) { s.Requesting.NotBefore = seconds(4) }, decided{NoOp, RequestPending, 4}},
+		"request delay beyond the lease": {func(s *State) { s.Requesting.NotBefore = seconds(40) }, decided{NoOp, RequestPending, 15}},
+		"poll due":                       {func(s *State) { s.Requesting.NotBefore, s.PollAt = seconds(4), testNow.Mono }, decided{Read, Polling, 0}},
+		"poll later":                     {func(s *State) { s.Requesting.NotBefore, s.PollAt = seconds(4), seconds(2) }, decided{NoOp, RequestPending, 2}},
+		stands:                           {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt = testNow.Mono }, decided{NoOp, RequestPending, 1}},
+		stands + ", unwatched":           {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt, s.Watch = testNow.Mono, false }, decided{NoOp, RequestPending, 0.5}},
+		// A leader with an overdue renewal cannot answer.
 		stands + ", renewal due":     {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt, s.Since.Record = testNow.Mono, seconds(-3.9) }, decided{NoOp, RequestPending, 1}},
 		stands + ", renewal overdue": {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt, s.Since.Record = testNow.Mono, seconds(-4) }, decided{NoOp, RequestPending, 2}},
 		stands + ", overdue and unwatched": {func(s *State) {
@@ -150,24 +148,24 @@ func TestHolder_Writes(t *testing.T) {
 		change func(*State)
 		want   decided
 	}{
-		"a leader":                    {Leading, func(*State) {}, decided{NoOp, Holding, 2}},
-		"one that settles":            {Settling, func(s *State) { s.Earlier.SettleAt = seconds(9) }, decided{NoOp, Holding, 2}},
-		"one that has almost settled": {Settling, func(s *State) { s.Earlier.SettleAt = seconds(1) }, decided{NoOp, Holding, 1}},
-		"one that has settled":        {Settling, func(s *State) { s.Earlier.SettleAt = testNow.Mono }, decided{Renew, Renewing, 0}},
-		"one that drains":             {Draining, func(s *State) { s.Running = true }, decided{NoOp, Holding, 2}},
-		"past its limit":              {Draining, func(s *State) { s.Running, s.Drain.Overdue, s.Why = true, true, Stopped }, decided{NoOp, Stopped, 10}},
-		"while writes fail":           {Leading, func(s *State) { s.Own.Renewed, s.Effort.Writes.Next = seconds(-2), seconds(1) }, decided{NoOp, Holding, 1}},
-		"that became unfit":           {Leading, func(s *State) { s.Unfit = true }, decided{NoOp, Holding, 0.25}},
-		// While its reads fail it goes on with what it knows.
-		"a leader that cannot read":       {Leading, cannotRead, decided{Renew, Renewing, 0}},
-		"one that settles, cannot read":   {Settling, func(s *State) { cannotRead(s); s.Earlier.SettleAt = seconds(9) }, decided{Renew, Renewing, 0}},
-		"one that drains, cannot read":    {Draining, func(s *State) { cannotRead(s); s.Running = true }, decided{Renew, Renewing, 0}},
-		"past a conflict, cannot read":    {Leading, func(s *State) { cannotRead(s); s.Effort.Writes.Conflicts = 1 }, decided{NoOp, Retrying, 1}},
-		"that reads again":                {Leading, func(s *State) { cannotRead(s); s.Effort.Reads.Next = testNow.Mono }, decided{Read, NeedRead, 0}},
-		"that has lost, and cannot read":  {Draining, func(s *State) { cannotRead(s); s.Running, s.Drain.Lost = true, RecordLost }, decided{NoOp, Retrying, 1}},
-		"a follower that cannot read":     {Following, cannotRead, decided{NoOp, Retrying, 1}},
-		"one that releases, cannot read":  {Releasing, cannotRead, decided{NoOp, Retrying, 1}},
-		"one whose reads have not failed": {Leading, func(s *State) { s.Known = Stale }, decided{Read, NeedRead, 0}},
+		"leader":         {Leading, func(*State) {}, decided{NoOp, Holding, 2}},
+		"settling":       {Settling, func(s *State) { s.Earlier.SettleAt = seconds(9) }, decided{NoOp, Holding, 2}},
+		"almost settled": {Settling, func(s *State) { s.Earlier.SettleAt = seconds(1) }, decided{NoOp, Holding, 1}},
+		"settled":        {Settling, func(s *State) { s.Earlier.SettleAt = testNow.Mono }, decided{Renew, Renewing, 0}},
+		"draining":       {Draining, func(s *State) { s.Running = true }, decided{NoOp, Holding, 2}},
+		"past its limit": {Draining, func(s *State) { s.Running, s.Drain.Overdue, s.Why = true, true, Stopped }, decided{NoOp, Stopped, 10}},
+		"writes fail":    {Leading, func(s *State) { s.Own.Renewed, s.Effort.Writes.Next = seconds(-2), seconds(1) }, decided{NoOp, Holding, 1}},
+		"became unfit":   {Leading, func(s *State) { s.Unfit = true }, decided{NoOp, Holding, 0.25}},
+		// While its reads fail, a holder renews with a stale snapshot.
+		"leader, reads fail":           {Leading, cannotRead, decided{Renew, Renewing, 0}},
+		"settling, reads fail":         {Settling, func(s *State) { cannotRead(s); s.Earlier.SettleAt = seconds(9) }, decided{Renew, Renewing, 0}},
+		"draining, reads fail":         {Draining, func(s *State) { cannotRead(s); s.Running = true }, decided{Renew, Renewing, 0}},
+		"after a conflict, reads fail": {Leading, func(s *State) { cannotRead(s); s.Effort.Writes.Conflicts = 1 }, decided{NoOp, Retrying, 1}},
+		"read due":                     {Leading, func(s *State) { cannotRead(s); s.Effort.Reads.Next = testNow.Mono }, decided{Read, NeedRead, 0}},
+		"lost, reads fail":             {Draining, func(s *State) { cannotRead(s); s.Running, s.Drain.Lost = true, RecordLost }, decided{NoOp, Retrying, 1}},
+		"follower, reads fail":         {Following, cannotRead, decided{NoOp, Retrying, 1}},
+		"releasing, reads fail":        {Releasing, cannotRead, decided{NoOp, Retrying, 1}},
+		"stale, no failed read":        {Leading, func(s *State) { s.Known = Stale }, decided{Read, NeedRead, 0}},
 	} {
 		s := ours(seenAt(0, lock("mine")), x.phase)
 		s.Snap.Annotations.Marker.Handover = true
@@ -176,16 +174,16 @@ func TestHolder_Writes(t *testing.T) {
 	}
 }
 
-// It shows the earliest time to acquire a lock, the reason, and when the candidate may then act (rules 4, 6, 7 and 8 of handovers),
-// for a candidate of the default revision and for another.
-func TestOpening(t *testing.T) {
+// TestAcquireTime shows when a candidate may acquire a lock, why, and when it may then act (handover rules 4,
+// 6, 7 and 8), for a candidate of the default revision and for another one.
+func TestAcquireTime(t *testing.T) {
 	const never, at0 = -1, 0
 	for _, rule := range []struct {
 		lock string
-		// why, open and act for a candidate of the default revision
+		// for a candidate of the default revision
 		why       Reason
 		open, act float64
-		// the same for a candidate of another revision
+		// for a candidate of another revision
 		lowWhy          Reason
 		lowOpen, lowAct float64
 	}{
@@ -193,24 +191,24 @@ func TestOpening(t *testing.T) {
 		{"no record", Filled, at0, at0, Filled, 0.025, at0},
 		{"free", Free, at0, at0, Free, 0.025, at0},
 		{"free, own marker left", Free, at0, at0, Free, 0.025, at0},
-		// Rule 6: a marker of another term is evidence, released lock or not. Who would
-		// have to settle leaves the lock for a RetryPeriod to whoever would not.
+		// Rule 6: a marker of another term counts, even if the lock was released. A candidate that would have
+		// to settle waits for a RetryPeriod.
 		{"free, marker left", Free, 2, 15, Free, 2, 15},
 		{"no record, marker left", Filled, 2, 15, Filled, 2, 15},
 		{"peer, marker left", Expired, 15, 20, Expired, 15.025, 20},
 		{"unreadable", Replaced, 15, 15, Replaced, 15.025, 15},
-		// Rule 7: one's own name, with a marker and without.
+		// Rule 7: the own name, with a marker and without.
 		{"mine", Reclaimed, at0, at0, Reclaimed, at0, at0},
 		{"mine, unmarked", Reclaimed, at0, 15, Reclaimed, at0, 15},
 		{"mine, other's marker", Reclaimed, at0, 15, Reclaimed, at0, 15},
-		// Rule 4: a nominee that does not come.
+		// Rule 4: a nominee that does not acquire the lock.
 		{"nominated", Nominated, 2, at0, Nominated, 2.025, at0},
 		{"equal", Expired, 15, 15, Expired, 15.025, 15},
 		{"equal, unmarked", Expired, 15, 20, Expired, 15.025, 20},
-		// Rule 6: rank goes before, and settles; with PeerGrace for who has no marker.
+		// Rule 6: a higher rank preempts and settles, with PeerGrace for a holder without a marker.
 		{"lower", Preempted, at0, 15, Expired, 15.025, 15},
 		{"lower, unmarked", Preempted, at0, 20, Expired, 15.025, 20},
-		// Rule 9: while an operator's hold stands, rank does not count.
+		// Rule 9: during a hold, rank does not count.
 		{"lower, unmarked, held", Preempted, 10, 20, Expired, 15.025, 20},
 	} {
 		snap := testSnapshots()[rule.lock]
@@ -221,11 +219,11 @@ func TestOpening(t *testing.T) {
 			s := follower(c, snap, "stable")
 			at, gotWhy := c.acquireTime(s)
 			if gotWhy != why || max(at, testNow.Mono) != seconds(open) {
-				t.Errorf("%s, seen by %s: opens %v after the sight because %s, want %vs because %s",
+				t.Errorf("%s, key %s: acquire at %v because %s, want %vs because %s",
 					rule.lock, key, testNow.Mono.Until(at), gotWhy, open, why)
 			}
 			if got := max(c.settledAt(s), testNow.Mono); got != seconds(act) {
-				t.Errorf("%s, seen by %s: may act %v after the sight, want %vs", rule.lock, key, testNow.Mono.Until(got), act)
+				t.Errorf("%s, key %s: may act at %v, want %vs", rule.lock, key, testNow.Mono.Until(got), act)
 			}
 		}
 		check("stable", rule.why, rule.open, rule.act)
@@ -244,7 +242,7 @@ func TestRelease_Record(t *testing.T) {
 	for next, want := range map[float64]Op{-1: Release, 0: Release, 1: NoOp} {
 		s.Effort.Writes.Next = seconds(next)
 		if a := testConfig().decide(s, testNow); a.Op != want || a.Op == NoOp && a.Wake != seconds(next) {
-			t.Errorf("writes are held back until %v: %s", next, call(a))
+			t.Errorf("writes paused until %v: %s", next, call(a))
 		}
 	}
 }
@@ -257,11 +255,11 @@ func TestHandover_Record(t *testing.T) {
 		hold Hold
 	}{
 		"to a challenger": {lock("mine, accepted"), Hold{}},
-		"an operator's": {
+		"operator": {
 			lock("mine, to transfer", asked(func(r *Request) { r.Requester, r.Note = "kubectl", "maintenance" })),
 			Hold{Holder: "b", Transitions: 4, Seconds: 60, Requester: "kubectl", Reason: HoldForTransfer, Note: "maintenance"},
 		},
-		"an operator's, for no time": {
+		"operator, no duration": {
 			lock("mine, to transfer", asked(func(r *Request) { r.HoldSeconds = 0 })),
 			Hold{Holder: "b", Transitions: 4, Seconds: 1, Reason: HoldForTransfer},
 		},

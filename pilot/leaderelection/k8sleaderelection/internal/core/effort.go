@@ -12,7 +12,7 @@ type Effort struct {
 	Last      Instant // last failure
 }
 
-// Efforts are those of each kind of call.
+// Efforts has an Effort for each kind of call.
 type Efforts struct {
 	Reads    Effort
 	Writes   Effort // all writes except requests

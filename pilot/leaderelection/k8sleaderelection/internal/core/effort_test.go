@@ -8,24 +8,24 @@ import (
 // Calls of one kind that fail in a row are repeated less often. Calls of other kinds are not affected.
 func TestFailed_Count(t *testing.T) {
 	c := testConfig()
-	long := seconds(-31) // two leases and a second ago: that was another trouble
+	long := seconds(-31) // more than two leases ago: an older problem
 	for name, x := range map[string]struct {
 		op     Op
 		result Result
-		base   uint64 // that it was guarded by; the conflicts before by 20
+		base   uint64 // version that guarded the call; the earlier conflicts had 20
 		last   Instant
-		want   Effort // of writes
+		want   Effort
 	}{
-		"the first":                   {Renew, Unknown, 20, long, Effort{Fails: 1, Next: seconds(0.125), Last: testNow.Mono}},
-		"another":                     {Renew, Unknown, 20, seconds(-30), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
-		"the first, after a while":    {Renew, Refused, 20, long, Effort{Fails: 1, Next: seconds(0.125), Last: testNow.Mono}},
-		"a conflict":                  {Renew, Conflict, 20, long, Effort{Conflicts: 1, Base: 20, Last: testNow.Mono}},
-		"a conflict after a while":    {Renew, Conflict, 21, seconds(-5), Effort{Fails: 5, Conflicts: 1, Base: 21, Last: testNow.Mono}},
-		"a second conflict":           {Renew, Conflict, 21, seconds(-4), Effort{Fails: 5, Conflicts: 3, Base: 21, Next: seconds(0.25), Last: testNow.Mono}},
-		"a conflict within a moment":  {Renew, Conflict, 21, seconds(-1), Effort{Fails: 5, Conflicts: 3, Base: 21, Next: seconds(0.25), Last: testNow.Mono}},
-		"a conflict with nobody":      {Renew, Conflict, 20, seconds(-5), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
-		"and again soon":              {Renew, Conflict, 20, seconds(-1), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
-		"a read, as if in a conflict": {Read, Conflict, 20, long, Effort{Fails: 5, Conflicts: 2, Base: 20, Next: seconds(7), Last: long}},
+		"the first":                          {Renew, Unknown, 20, long, Effort{Fails: 1, Next: seconds(0.125), Last: testNow.Mono}},
+		"repeated":                           {Renew, Unknown, 20, seconds(-30), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
+		"first refusal":                      {Renew, Refused, 20, long, Effort{Fails: 1, Next: seconds(0.125), Last: testNow.Mono}},
+		"a conflict":                         {Renew, Conflict, 20, long, Effort{Conflicts: 1, Base: 20, Last: testNow.Mono}},
+		"conflict after a pause":             {Renew, Conflict, 21, seconds(-5), Effort{Fails: 5, Conflicts: 1, Base: 21, Last: testNow.Mono}},
+		"a second conflict":                  {Renew, Conflict, 21, seconds(-4), Effort{Fails: 5, Conflicts: 3, Base: 21, Next: seconds(0.25), Last: testNow.Mono}},
+		"a conflict within a moment":         {Renew, Conflict, 21, seconds(-1), Effort{Fails: 5, Conflicts: 3, Base: 21, Next: seconds(0.25), Last: testNow.Mono}},
+		"conflict at the same version":       {Renew, Conflict, 20, seconds(-5), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
+		"conflict at the same version, soon": {Renew, Conflict, 20, seconds(-1), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
+		"read with a conflict":               {Read, Conflict, 20, long, Effort{Fails: 5, Conflicts: 2, Base: 20, Next: seconds(7), Last: long}},
 	} {
 		s := ours(seenAt(0, lock("mine")), Leading)
 		s.Effort.Writes = Effort{Fails: 5, Conflicts: 2, Base: 20, Next: seconds(7), Last: x.last}
@@ -45,16 +45,16 @@ func TestFailed_Count(t *testing.T) {
 	}
 	s.Requesting.NotBefore = seconds(9)
 	if s = c.failed(s, Call{Op: SendRequest}, reply(0, Conflict, Snapshot{})); s.Requesting.NotBefore != 0 || s.Effort.Requests.Next != 0 {
-		t.Errorf("a request that met a renewal is put off: %+v", s)
+		t.Errorf("a request that met a renewal is delayed: %+v", s)
 	}
 	s.Requesting.NotBefore = seconds(9)
 	if s = c.failed(s, Call{Op: SendRequest, Base: 1}, reply(0, Conflict, Snapshot{})); s.Requesting.NotBefore != seconds(9) || s.Effort.Requests.Next != seconds(0.125) {
-		t.Errorf("a request that meets one after the other: %+v", s)
+		t.Errorf("a request with repeated conflicts: %+v", s)
 	}
 	s = ours(seenAt(0, lock("mine")), Leading)
 	s.Requesting.NotBefore = seconds(9)
 	if s = c.failed(s, Call{Op: Renew}, reply(0, Conflict, Snapshot{})); s.Requesting.NotBefore != seconds(9) {
-		t.Errorf("a renewal's conflict: %+v", s)
+		t.Errorf("conflict of a renewal: %+v", s)
 	}
 }
 
@@ -66,16 +66,16 @@ func TestFailed_Knowledge(t *testing.T) {
 		result                Result
 		watch                 bool
 		behind, unknown, sent bool
-		reads                 float64 // from when on one may read
+		reads                 float64 // time of the next read
 	}{
-		"a claim without an answer":     {Acquire, Unknown, true, true, true, true, 0.125},
-		"a renewal without an answer":   {Renew, Unknown, true, true, false, true, 0.125},
-		"a read without an answer":      {Read, Unknown, true, true, false, true, 0.125},
-		"a claim that conflicts":        {Acquire, Conflict, true, true, false, false, 0},
-		"a claim refused":               {Acquire, Refused, true, false, false, true, 0},
-		"a claim refused, unwatched":    {Acquire, Refused, false, true, false, false, 0.125},
-		"a read refused":                {Read, Refused, true, true, false, false, 0.125},
-		"a read that seems to conflict": {Read, Conflict, true, true, false, false, 0.125},
+		"claim, unknown":           {Acquire, Unknown, true, true, true, true, 0.125},
+		"renewal, unknown":         {Renew, Unknown, true, true, false, true, 0.125},
+		"read, unknown":            {Read, Unknown, true, true, false, true, 0.125},
+		"claim, conflict":          {Acquire, Conflict, true, true, false, false, 0},
+		"claim, refused":           {Acquire, Refused, true, false, false, true, 0},
+		"claim, refused, no watch": {Acquire, Refused, false, true, false, false, 0.125},
+		"read, refused":            {Read, Refused, true, true, false, false, 0.125},
+		"read, conflict":           {Read, Conflict, true, true, false, false, 0.125},
 	} {
 		s := seenAt(0, lock("equal"))
 		s.Watch, s.Drain.Sent = x.watch, true
@@ -85,13 +85,13 @@ func TestFailed_Knowledge(t *testing.T) {
 			want = seconds(x.reads)
 		}
 		if s.Known.Outdated() != x.behind || s.Own.AcquireUnknown != x.unknown || s.Drain.Sent != x.sent || s.Effort.Reads.Next != want {
-			t.Errorf("%s: behind %v, acquire unknown %v, sent %v, reads in %v", name, s.Known.Outdated(), s.Own.AcquireUnknown, s.Drain.Sent, testNow.Mono.Until(s.Effort.Reads.Next))
+			t.Errorf("%s: stale %v, acquire unknown %v, sent %v, reads in %v", name, s.Known.Outdated(), s.Own.AcquireUnknown, s.Drain.Sent, testNow.Mono.Until(s.Effort.Reads.Next))
 		}
 	}
 	s := seenAt(0, lock("equal"))
 	s.Own.AcquireUnknown = true
 	if s = c.failed(s, Call{Op: Read}, reply(0, Unknown, Snapshot{})); !s.Own.AcquireUnknown {
-		t.Error("a read that failed tells what became of a claim")
+		t.Error("a failed read cleared AcquireUnknown")
 	}
 	if s = c.failed(seenAt(0, lock("equal")), Call{Op: Acquire}, reply(0, Unknown, Snapshot{})); s.Drain.Sent {
 		t.Error("a claim without an answer may have released something")
@@ -106,17 +106,17 @@ func TestPause(t *testing.T) {
 		phase  Phase
 		op     Op
 		jitter uint8
-		seen   float64 // when its record was last another, before now
+		seen   float64 // last change of the record
 		want   []time.Duration
 	}{
-		"reads":                      {Following, Read, 0, 0, []time.Duration{125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
-		"a holder's writes":          {Leading, Renew, 0, 0, []time.Duration{125 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
-		"a follower's writes":        {Following, Acquire, 0, 0, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms, 15000 * ms}},
-		"one's that has ended":       {Done, Release, 0, 0, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms}},
-		"shortened by an eighth":     {Following, Acquire, 128, 0, []time.Duration{125*ms - 125*ms/8, 500*ms - 500*ms/8}},
-		"of one that settles":        {Settling, Renew, 0, 14.999, []time.Duration{125 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
-		"of one whose lease is over": {Settling, Renew, 0, 15, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms}},
-		"of a drain and its reads":   {Draining, Read, 0, 0, []time.Duration{125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms}},
+		"reads":                    {Following, Read, 0, 0, []time.Duration{125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
+		"a holder's writes":        {Leading, Renew, 0, 0, []time.Duration{125 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
+		"a follower's writes":      {Following, Acquire, 0, 0, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms, 15000 * ms}},
+		"one's that has ended":     {Done, Release, 0, 0, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms}},
+		"shortened by an eighth":   {Following, Acquire, 128, 0, []time.Duration{125*ms - 125*ms/8, 500*ms - 500*ms/8}},
+		"settling":                 {Settling, Renew, 0, 14.999, []time.Duration{125 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
+		"settling, lease expired":  {Settling, Renew, 0, 15, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms}},
+		"of a drain and its reads": {Draining, Read, 0, 0, []time.Duration{125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms}},
 	} {
 		for i, want := range x.want {
 			s := State{Phase: x.phase, Since: Since{Record: seconds(-x.seen)}}
@@ -125,16 +125,16 @@ func TestPause(t *testing.T) {
 			}
 		}
 	}
-	// What the server wishes is heeded, but no longer than a pause may be.
+	// Retry-After counts up to the longest pause.
 	for phase, x := range map[Phase]struct{ wish, want float64 }{Leading: {60, 2}, Following: {60, 15}, Settling: {1, 1}} {
 		s := State{Phase: phase, Known: Current, Watch: true, Since: Since{Record: testNow.Mono}}
 		in := reply(0, Refused, Snapshot{})
 		in.RetryAfter = time.Duration(x.wish) * time.Second
 		if got := c.failed(s, Call{Op: Renew}, in).Effort.Writes.Next; got != seconds(x.want) {
-			t.Errorf("%s: a wish of %vs: %v", phase, x.wish, testNow.Mono.Until(got))
+			t.Errorf("%s: Retry-After %vs: %v", phase, x.wish, testNow.Mono.Until(got))
 		}
 		if in.Result = Unknown; c.failed(s, Call{Op: Renew}, in).Effort.Writes.Next != seconds(0.125) {
-			t.Errorf("%s: a wish without a refusal is heeded", phase)
+			t.Errorf("%s: Retry-After without a refusal counts", phase)
 		}
 	}
 }

@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// stage is a phase, and how far its term has come to its end.
+// stage is a phase with the state of its drain.
 type stage struct {
 	phase Phase
 	lost  Loss
 	kind  DrainKind
-	late  bool // its time is up
+	late  bool // the deadline has passed
 }
 
-// stages are those that a history can lead to. What DrainToStepDown adds to DrainToHandOver is
-// the back-off that follows.
+// stages are the possible combinations.
 var stages = func() []stage {
 	all := []stage{{phase: Following}, {phase: Settling}, {phase: Done}, {phase: Leading}, {phase: Leading, kind: DrainToStepDown}}
 	for _, ends := range []stage{{}, {kind: DrainToStepDown}, {kind: DrainToHandOver}, {late: true}} {
@@ -29,7 +28,7 @@ var stages = func() []stage {
 	return all
 }()
 
-// domain describes every state that the enumeration visits, by the numbers chosen.
+// domain describes the states of the enumeration.
 var domain = []struct {
 	values int
 	set    func(s *State, n int)
@@ -43,14 +42,14 @@ var domain = []struct {
 		}
 	}},
 	{5, func(s *State, n int) { s.Flight.Op = Op(n) }},
-	{3, func(s *State, n int) { s.Known = Knowledge(n) }}, // BehindGap is Behind, until an answer comes
+	{3, func(s *State, n int) { s.Known = Knowledge(n) }}, // StaleGap equals Stale until a reply arrives
 	{2, func(s *State, n int) { s.Stopping = n == 1 }},
 	{2, func(s *State, n int) { s.Watch = n == 1 }},
 	{2, func(s *State, n int) { s.Running = n == 1 }},
 	{2, func(s *State, n int) { s.Marked = n == 1 }},
 	{3, func(s *State, n int) { s.Own.AcquireUnknown, s.Unfit = n == 1, n == 2 }},
 	{2, func(s *State, n int) { s.Own.Duplicate = n == 1 }},
-	{2, func(s *State, n int) { // ours, or a term that has been overtaken
+	{2, func(s *State, n int) { // own term, or a term that was replaced
 		if n == 1 {
 			s.Own.Stamps[0] = s.Snap.Record.Renewed
 			s.Term = Term{UID: s.Snap.UID, Transitions: s.Snap.Record.Transitions, Token: 15}
@@ -60,7 +59,7 @@ var domain = []struct {
 	{2, func(s *State, n int) {
 		next := around(n, time.Second)
 		s.Effort.Reads.Next, s.Effort.Writes.Next, s.Effort.Requests.Next = next, next, next
-		if n == 1 && s.Known.Outdated() { // reads fail, and a write may be tried
+		if n == 1 && s.Known.Outdated() { // reads fail, and a write is due
 			s.Effort.Reads.Fails, s.Effort.Writes.Next = 1, around(0, time.Second)
 		}
 	}},
@@ -80,7 +79,7 @@ var domain = []struct {
 	}},
 }
 
-// around is before testNow by d, or after it.
+// around returns testNow - d or testNow + d.
 func around(n int, d time.Duration) Instant {
 	if n == 0 {
 		return testNow.Mono - Instant(d)
@@ -88,25 +87,25 @@ func around(n int, d time.Duration) Instant {
 	return testNow.Mono.After(d)
 }
 
-// setsPossible is how many of the domain set what impossible asks for.
+// setsPossible is the number of values in domain that impossible needs.
 const setsPossible = 8
 
-// impossible leaves out what no history leads to.
+// impossible reports states that no history leads to.
 func impossible(s *State) bool {
 	acts := s.Phase == Leading || s.Phase == Draining
 	return s.Running && !acts && s.Phase != Done || s.Phase == Leading && !(s.Running && s.Marked) ||
 		s.Own.AcquireUnknown && s.Phase != Following || s.Known == Unread && s.Phase != Following && s.Phase != Done
 }
 
-// TestDecideEnumerated visits every combination of the domain, settles it, and checks
-// what decide makes of it. What holds here holds whatever the history was.
+// TestDecideEnumerated visits every combination of domain and checks the action of decide. So the checks hold
+// for every history.
 func TestDecideEnumerated(t *testing.T) {
-	often := debug.SetGCPercent(800) // half of the time would go into small garbage
+	often := debug.SetGCPercent(800) // reduces the time for garbage collection
 	t.Cleanup(func() { debug.SetGCPercent(often) })
 	c := testConfig()
 	var mu sync.Mutex
 	found := transitions{}
-	t.Run("all", func(t *testing.T) { // which waits for what runs side by side in it
+	t.Run("all", func(t *testing.T) { // waits for its parallel subtests
 		each := func(snapshots map[string]Snapshot, enumerate func(*testing.T, Snapshot) transitions) {
 			for name, snap := range snapshots {
 				t.Run(name, func(t *testing.T) {
@@ -143,15 +142,14 @@ func (c Config) enumerate(t *testing.T, snap Snapshot) transitions {
 			t.Errorf("%s\nbefore: %+v\nstate:  %+v\naction: %+v", why, *s, settled, a)
 		}
 		if again := c.advance(settled, testNow); again != settled {
-			t.Errorf("settling twice is not settling once: from %+v\nto %+v", settled, again)
+			t.Errorf("advance is not idempotent: from %+v\nto %+v", settled, again)
 		}
 	})
 	t.Logf("%d states", visited)
 	return found
 }
 
-// states calls visit with every possible state of the domain that begins as start. What has been set so far is
-// kept for all that follows it, and what is impossible is not followed: there are millions.
+// states calls visit with every possible state. Prefixes are shared, because there are millions.
 func states(start State, visit func(*State)) {
 	sofar := make([]State, len(domain)+1)
 	sofar[0] = start
@@ -172,30 +170,30 @@ func states(start State, visit func(*State)) {
 	set(0)
 }
 
-// wrong says what about an action must not be, or nothing.
+// wrong returns the broken rule, or an empty string.
 func (c Config) wrong(s State, a Action) string {
 	now := testNow.Mono
 	switch {
 	case a.Run != (s.Phase == Leading):
-		return "work is wanted in Leading, and only there"
+		return "Run differs from Leading"
 	case a.Gate != (Validity{}) && s.Phase != Leading && (s.Phase != Draining || s.Drain.Lost != NotLost):
-		return "the gate is open without a right to act"
+		return "open gate without a right to act"
 	case a.Gate != (Validity{}) && a.Gate != s.Validity:
-		return "the gate does not end with the cover"
+		return "the gate differs from the validity"
 	case s.Phase == Leading && a.Gate.Left(testNow) <= 0:
-		return "leading without cover"
+		return "leading without validity"
 	case a.Why == "":
 		return "no reason"
 	case a.Op != NoOp && s.Flight.Op != NoOp:
-		return "a second call while one is in flight"
+		return "two calls in flight"
 	case a.Op != NoOp && now < s.Effort.of(a.Op).Next:
-		return "a call before the back-off is over"
+		return "a call during back-off"
 	case a.Op != NoOp && s.Phase == Done:
 		return "a call after the end"
 	case a.Op == NoOp && a.Wake <= now:
-		return "a wake-up in the past with nothing to do: a hot loop"
+		return "a wake-up in the past without a call"
 	case a.Op == NoOp && a.Wake == Never && s.Flight.Op == NoOp && s.Phase != Done && !s.Running && !s.Unfit:
-		return "nothing to do and nothing to wait for"
+		return "no call and no wake-up"
 	}
 	return c.wrongWrite(s, a)
 }
@@ -208,36 +206,36 @@ func (c Config) wrongWrite(s State, a Action) string {
 	marked := a.Annotations.Marker.matches(a.Record)
 	switch {
 	case a.Base != s.Snap || s.Known == Unread || s.Known.Outdated() && !(a.Op == Renew && s.Effort.Reads.Fails > 0):
-		return "a write that is not decided on the newest snapshot"
+		return "a write that is not based on the newest snapshot"
 	case a.Op == SendRequest:
 		return c.wrongAsk(s, a)
 	case a.Op == HandOver:
 		return c.wrongHandOver(s, a)
 	case a.Op != Release && (a.Record.Holder != c.Self || a.Record.Key != c.Key || a.Record.Lease != c.Lease):
-		return "a write in another name than one's own"
+		return "a write with the wrong holder"
 	case a.Record.Renewed == s.Snap.Record.Renewed:
 		return "a write that changes nothing"
 	case a.Op == Acquire && c.Coordinated && !mine && testNow.Mono < c.uncoordinatedTime(s):
-		return "one that was not named takes the lock"
+		return "acquired without being named"
 	case a.Op == Acquire && s.Unfit && s.Phase == Following:
-		return "one that is unfit campaigns"
+		return "an unfit candidate campaigns"
 	case a.Op == Acquire && s.Phase != Following, a.Op == Acquire && s.Running:
-		return "a term begins where none may"
+		return "a term begins in the wrong state"
 	case a.Op == Acquire && marked && testNow.Mono < c.settledAt(s):
-		return "a marker although an earlier holder may act"
+		return "a marker while an earlier holder may act"
 	case a.Op == Renew && !c.ownsTerm(s):
-		return "a renewal of a term that is not one's own"
+		return "a renewal of another term"
 	case a.Op == Renew && s.Phase == Settling && marked && !s.Marked && testNow.Mono < s.Earlier.SettleAt:
 		return "a marker while settling"
 	case a.Op == Renew && s.Phase == Leading && !marked:
-		return "a leader's renewal without its marker"
+		return "a renewal of a leader without a marker"
 	case a.Op == Release && (!mine || s.Running || s.Own.Duplicate || a.Record.Holder != "" || a.Annotations != Annotations{}):
-		return "a release of what is not one's own, or of what runs"
+		return "a release of another record, or before the drain"
 	}
 	return ""
 }
 
-// coordinatedSnapshots is a lock of each kind that one meets whose holder a coordinator chooses.
+// coordinatedSnapshots returns locks of a coordinated election.
 func coordinatedSnapshots() map[string]Snapshot {
 	all := map[string]Snapshot{}
 	for name, of := range map[string]string{
@@ -255,7 +253,8 @@ func coordinatedSnapshots() map[string]Snapshot {
 	return all
 }
 
-// enumerateCoordinated is enumerate for one that waits to be named and, where that has something to do, for one that does not.
+// enumerateCoordinated enumerates a coordinated candidate and, with a preferred candidate, also an
+// uncoordinated one.
 func (c Config) enumerateCoordinated(t *testing.T, snap Snapshot) transitions {
 	waits := c
 	waits.Coordinated = true
@@ -270,19 +269,19 @@ func (c Config) wrongAsk(s State, a Action) string {
 	r := a.Annotations.Request
 	switch {
 	case c.Coordinated && testNow.Mono < c.uncoordinatedTime(s):
-		return "a request beside a coordinator"
+		return "a request in a coordinated election"
 	case s.Phase != Following || a.Record != s.Snap.Record || a.Annotations.Marker != s.Snap.Annotations.Marker:
 		return "a request that changes more than the request"
 	case r.Identity != c.Self || r.Holder != s.Snap.Record.Holder || r.Transitions != s.Snap.Record.Transitions || r.Accepted:
-		return "a request in another name, or to another term"
+		return "a request with a wrong name or term"
 	case s.Unfit:
-		return "one that is unfit asks for the lock"
+		return "a request while unfit"
 	case s.Snap.Annotations.Marker.Unfit:
 		return ""
 	case !Outranks(c.Key, s.Snap.Record.Key, s.Default):
 		return "a request without rank"
 	case testNow.Mono < s.holdEnds():
-		return "a request against an operator's hold"
+		return "a request despite a hold"
 	}
 	return ""
 }
@@ -291,16 +290,16 @@ func (c Config) wrongHandOver(s State, a Action) string {
 	r := c.handoverTarget(s, testNow.Mono)
 	switch {
 	case r.Identity == "" || !c.Coordinated && r != s.Snap.Annotations.Request || r != s.Snap.Annotations.Request && r.Identity != s.Snap.Preferred:
-		return "a handover to somebody who is not wanted"
+		return "a handover to the wrong candidate"
 	case s.Phase != Releasing || s.Running || !c.ownsTerm(s):
-		return "a handover of what is not one's own, or of what runs"
+		return "a handover of another record, or before the drain"
 	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Annotations.Nominated != Nomination{Identity: r.Identity, Transitions: a.Record.Transitions} ||
 		a.Annotations.Marker != Marker{} || a.Annotations.Request != Request{}:
-		return "a handover to somebody who did not ask"
+		return "a handover with wrong content"
 	case a.Annotations.Hold != (Hold{}) && (r.Reason != ForOperator || !a.Annotations.Hold.matches(a.Record)):
-		return "a hold that no operator asked for"
+		return "a hold without an operator"
 	case a.Record.Transitions <= s.Snap.Record.Transitions:
-		return "a handover that does not count a term"
+		return "a handover that does not count"
 	}
 	return ""
 }

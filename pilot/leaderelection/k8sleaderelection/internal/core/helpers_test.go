@@ -2,12 +2,12 @@ package core
 
 import "time"
 
-// moment is an instant after testNow, on all clocks.
+// moment returns a reading of all clocks after testNow.
 func moment(after time.Duration) ClockReading {
 	return ClockReading{Mono: testNow.Mono.After(after), Boot: testNow.Boot + int64(after), Wall: testNow.Wall + int64(after)}
 }
 
-// testConfig is the 15/10/2 timing, with names as short as traces like them.
+// testConfig has lease 15 s, RenewDeadline 10 s and RetryPeriod 2 s.
 func testConfig() Config {
 	return Config{
 		Self: "a", Key: "stable", Ranked: true, Release: true,
@@ -19,10 +19,9 @@ func testConfig() Config {
 	}
 }
 
-// testNow leaves room for instants before it.
 var testNow = ClockReading{Mono: Instant(time.Hour), Boot: int64(2 * time.Hour), Wall: 1_780_000_000e9}
 
-// testSnapshots is one lock of each kind that a candidate named a can meet.
+// testSnapshots returns one lock of each kind, as seen by candidate a.
 func testSnapshots() map[string]Snapshot {
 	record := func(holder, key string) Record {
 		return Record{Holder: holder, Key: key, Lease: 15 * time.Second, Acquired: 5e6, Renewed: 7e6, Transitions: 3}
@@ -52,7 +51,7 @@ func testSnapshots() map[string]Snapshot {
 	unfit.Marker.Unfit = true
 	paused.Hold, pausedAsked.Hold = hold("b"), hold("a")
 	half := func(s Snapshot) Snapshot { s.Halves = InFirst; return s }
-	before15 := func(s Snapshot) Snapshot { s.Version = 14; return s } // an older state than the term's first write
+	before15 := func(s Snapshot) Snapshot { s.Version = 14; return s } // older than the first write of the term
 	untouched := func(r Record) Record { r.Renewed = r.Acquired; return r }
 	nominatedByOperator := Annotations{Nominated: Nomination{Identity: "a", Transitions: 3}, Hold: hold("a")}
 	nominatedByOperator.Hold.Reason = HoldForTransfer
@@ -89,7 +88,7 @@ func testSnapshots() map[string]Snapshot {
 	}
 }
 
-// pairOf is a lock of two objects with a record of b's fourth term.
+// pairOf returns a lock of two objects with a record of b in term 3.
 func pairOf(stands Halves) Snapshot {
 	return Snapshot{
 		Exists: true, UID: UID{"p", "s"}, Version: 20, Content: Readable, Halves: stands, Floor: 3,
@@ -98,14 +97,14 @@ func pairOf(stands Halves) Snapshot {
 	}
 }
 
-// later is an input that shows snap n seconds after testNow.
+// later returns a watch event n seconds after testNow.
 func later(n float64, snap Snapshot) Input {
 	return Input{Kind: Seen, Now: moment(time.Duration(n * float64(time.Second))), Snap: snap}
 }
 
 func renewed(s *Snapshot) { s.Sum++; s.Record.Renewed += 1e6 }
 
-// lock is one of testSnapshots, changed.
+// lock returns a changed lock of testSnapshots.
 func lock(name string, changes ...func(*Snapshot)) Snapshot {
 	s := testSnapshots()[name]
 	for _, change := range changes {
@@ -126,7 +125,7 @@ func older(s *Snapshot) { s.Version = 9 }
 
 func newer(s *Snapshot) { s.Version = 30 }
 
-// to is a change of the record's holder and term.
+// to changes holder and term.
 func to(holder string, transitions int) func(*Snapshot) {
 	return func(s *Snapshot) {
 		s.Record.Holder, s.Record.Transitions = holder, transitions
@@ -146,19 +145,19 @@ func nominated(holder string, transitions int) func(*Snapshot) {
 	}
 }
 
-// reply is the end of the call in flight, n seconds after testNow.
+// reply returns the end of the call in flight n seconds after testNow.
 func reply(n float64, result Result, snap Snapshot) Input {
 	return Input{Kind: Replied, Now: moment(time.Duration(n * float64(time.Second))), Result: result, Snap: snap}
 }
 
-// calling is s with a call in flight, sent at testNow over what s has seen.
+// calling adds a call in flight that was sent at testNow.
 func calling(s State, op Op) State {
 	s.Flight = Call{Op: op, Sent: testNow, Base: s.Snap.Version, Learned: s.Learned, Record: s.Snap.Record, Marker: true}
 	return s
 }
 
-// seenAt is a state that saw the lock, its request and its hold n seconds before testNow,
-// and knows that stable is the default.
+// seenAt returns a state that saw lock, request and hold n seconds before testNow. The default revision is
+// stable.
 func seenAt(n int, snap Snapshot) State {
 	at := testNow.Mono - Instant(time.Duration(n)*time.Second)
 	return State{
@@ -167,21 +166,21 @@ func seenAt(n int, snap Snapshot) State {
 	}
 }
 
-// asked changes the request that stands.
+// asked changes the request on the lock.
 func asked(change func(*Request)) func(*Snapshot) {
 	return func(s *Snapshot) { change(&s.Annotations.Request) }
 }
 
-// seconds is an instant so many seconds after the lock was first seen.
+// seconds returns testNow + n seconds.
 func seconds(n float64) Instant { return testNow.Mono.After(time.Duration(n * float64(time.Second))) }
 
-// follower has seen the lock at testNow, with a watch up, and knows the default.
+// follower has seen the lock at testNow and watches it.
 func follower(c Config, snap Snapshot, revision string) State {
 	s := State{Watch: true, Default: DefaultRevision{Synced: true, Revision: revision}}
 	return c.observe(s, Input{Kind: Seen, Now: testNow, Snap: snap})
 }
 
-// ours makes the lock that s has seen that of its present term.
+// ours makes the lock a lock of the present term.
 func ours(s State, phase Phase) State {
 	r := s.Snap.Record
 	s.Phase, s.Marked, s.Why = phase, true, Acquired
@@ -195,5 +194,5 @@ func ours(s State, phase Phase) State {
 	return s
 }
 
-// nowStamp is that of a write at testNow over an old record.
+// nowStamp is the stamp of a write at testNow.
 const nowStamp = Stamp(1_780_000_000e6)

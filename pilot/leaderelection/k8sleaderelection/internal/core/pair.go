@@ -201,8 +201,8 @@ func (w PairWrite) ReplacesHold(other Snapshot, hold Hold) bool {
 }
 
 // MustNotOverwrite reports whether the record must not be written over the present secondary, after the
-// primary was written. A holder that needs the secondary alone may act. A term that is not lower than that of
-// the record came later.
+// primary was written. A holder that needs the secondary alone may act. A term
+// with equal or higher transitions came later.
 func (w PairWrite) MustNotOverwrite(now Snapshot) bool {
 	was := w.Base.Secondary
 	term := now.Record.Transitions

@@ -6,14 +6,13 @@ import (
 	"testing"
 )
 
-// The objects of enumerated pairs have these UIDs. A claim may have been decided on another.
+// UIDs of the two objects. A claim may have been decided on another object.
 const (
 	firstUID  = "p"
 	secondUID = "s"
 )
 
-// halves are all that one object of a pair can say, in the terms 2 to 4, of which other's UID a
-// claim tells aside. me is the candidate that looks.
+// halves returns all contents of one object of a pair, in terms 2 to 4. The observer is candidate me.
 func halves(uid, otherUID string) map[string]Snapshot {
 	all := map[string]Snapshot{
 		"absent":     {},
@@ -45,7 +44,7 @@ func halves(uid, otherUID string) map[string]Snapshot {
 	return all
 }
 
-// everyPair calls f with all pairs, the objects' versions in each order.
+// everyPair calls f with all pairs, with versions in each order.
 func everyPair(f func(name string, p Pair)) (n int) {
 	for first, primary := range halves(firstUID, secondUID) {
 		for second, secondary := range halves(secondUID, firstUID) {
@@ -60,7 +59,7 @@ func everyPair(f func(name string, p Pair)) (n int) {
 	return n
 }
 
-// term is whose record stands in an object, and in which term.
+// term returns holder and transitions of the record.
 func term(s Snapshot) string {
 	if !s.Exists || s.Content != Readable {
 		return ""
@@ -68,7 +67,7 @@ func term(s Snapshot) string {
 	return fmt.Sprintf("%s/%d", s.Record.Holder, s.Record.Transitions)
 }
 
-// shown is what Pair.Shown answers.
+// shown is the result of Pair.Select.
 type shown struct {
 	half Half
 	both bool
@@ -76,7 +75,7 @@ type shown struct {
 
 func asShown(h Half, both bool) shown { return shown{h, both} }
 
-// wants reports what of a pair is not shown as it must be. It knows no order of cases.
+// wants returns the rules that the result of Select breaks.
 func wants(p Pair, shown shown) (broken []string) {
 	want := func(is bool, what string) {
 		if !is {
@@ -89,26 +88,26 @@ func wants(p Pair, shown shown) (broken []string) {
 	same := term(p.Primary) == term(p.Secondary) && term(one) != ""
 	lone := func(h Half) bool { return is[h] == alone }
 
-	want(!shown.both || same, "one term stands in both that does not")
-	want(one.Exists || !p.Primary.Exists && !p.Secondary.Exists, "no object is shown, and there is one")
-	want(!has(invalid) || one.Content == Unreadable, "what cannot be read is not shown")
+	want(!shown.both || same, "both without the same term")
+	want(one.Exists || !p.Primary.Exists && !p.Secondary.Exists, "an absent object is selected")
+	want(!has(invalid) || one.Content == Unreadable, "an unreadable object is not selected")
 	if has(invalid) {
 		return broken
 	}
-	want(!(is[0] >= claim && is[1] >= claim && same) || shown.both && shown.half == Secondary, "a term that stands in both is shown in one")
-	want(!has(alone) || is[shown.half] == alone || shown.both, "a holder that needs one object alone is not shown")
+	want(!(is[0] >= claim && is[1] >= claim && same) || shown.both && shown.half == Secondary, "a term in both objects is not detected")
+	want(!has(alone) || is[shown.half] == alone || shown.both, "a holder of one object alone is not selected")
 	if lone(Primary) && lone(Secondary) && !shown.both {
 		names := func(h Half) bool { return p.Of(h).Record.Holder == "me" }
-		want(names(Primary) == names(Secondary) || !names(shown.half), "oneself is shown, and another that may act is not")
+		want(names(Primary) == names(Secondary) || !names(shown.half), "the own record is selected, not the other holder")
 	}
-	want(!has(claim) || is[shown.half] != vacant, "an object without a record is shown beside a claim")
+	want(!has(claim) || is[shown.half] != vacant, "an object without a record is selected instead of a claim")
 	underWay := is[0] == claim && (is[1] == ended || is[1] == nominee) && p.Primary.Annotations.Needs.Other == secondUID &&
 		(p.Secondary.Version <= p.Primary.Version || p.Secondary.Record.Transitions <= p.Primary.Record.Transitions)
-	want(!underWay || shown.half == Primary, "a claim that may be under way is disturbed")
+	want(!underWay || shown.half == Primary, "a claim in progress is not selected")
 	over := is[0] == claim && (is[1] == ended || is[1] == nominee) && p.Primary.Annotations.Needs.Other != secondUID
-	want(!over || shown.half == Secondary, "a claim that can no longer succeed is waited for")
+	want(!over || shown.half == Secondary, "a claim that cannot succeed is selected")
 	passing := is[0] == ended && is[1] == claim && p.Primary.Record.Transitions == p.Secondary.Record.Transitions
-	want(!passing || shown.half == Secondary, "a release under way is disturbed")
+	want(!passing || shown.half == Secondary, "a release in progress is not selected")
 	return broken
 }
 
@@ -116,11 +115,11 @@ func TestPair_Enumerated(t *testing.T) {
 	n := everyPair(func(name string, p Pair) {
 		shown := asShown(p.Select("me"))
 		for _, what := range wants(p, shown) {
-			t.Errorf("%s is shown as %+v: %s", name, shown, what)
+			t.Errorf("%s: selected %+v: %s", name, shown, what)
 		}
 		both := p.Primary.presence() == alone && p.Secondary.presence() == alone
 		if other := asShown(p.Select("somebody")); other != shown && !both {
-			t.Errorf("%s is shown as %+v to one, and as %+v to another", name, shown, other)
+			t.Errorf("%s: %+v for one candidate, %+v for another", name, shown, other)
 		}
 	})
 	t.Logf("%d pairs", n)
@@ -155,7 +154,7 @@ func TestPairWrite_SecondEnumerated(t *testing.T) {
 					}
 				}
 				if w.MustNotOverwrite(now) == allowed {
-					t.Errorf("%s/%d on %s, then %s: yields %v", r.Holder, r.Transitions, base, state, !allowed)
+					t.Errorf("%s/%d on %s, then %s: must not overwrite %v", r.Holder, r.Transitions, base, state, !allowed)
 				}
 				if allowed && changed {
 					over++
@@ -185,6 +184,6 @@ func TestPairWrite_Needs(t *testing.T) {
 	}
 	w.Record.Holder = "b"
 	if got := w.NeedsAnnotation(Snapshot{UID: UID{First: "u"}}); got != (NeedsBoth{}) {
-		t.Errorf("of a nominee: %+v", got)
+		t.Errorf("nominee: %+v", got)
 	}
 }

@@ -125,7 +125,7 @@ func (v PairView) outdated(h Half, only func(Annotations) Annotations) bool {
 // annotationFrom returns the object whose annotation of one kind counts, for a term that is in both objects.
 // Other writers may change either object.
 //
-// A change by another writer on one object is newer than what own writes left on the other. If both objects
+// A change by another writer on one object is newer than own writes on the other. If both objects
 // are as own writes left them, the last own write counts. If neither is, the newer object counts. Versions
 // alone do not decide, because a label changes the version too. An annotation that the other object has
 // already replaced is outdated.

@@ -14,20 +14,20 @@ func TestNoteFrom_OwnWrites(t *testing.T) {
 		primary, secondary Snapshot
 		want               Half
 	}{
-		"nobody has said anything":                             {old, object(5, second, old), object(6, second, old), Secondary},
-		"put on the primary before, and the write refused":     {old, object(7, first, set), object(6, first, old), Primary},
-		"put on the primary after both":                        {old, object(7, second, set), object(6, second, old), Primary},
-		"put on the primary between the two":                   {old, object(6, second, set), object(7, second, old), Primary},
-		"put on the primary, where nothing was sent":           {none, object(6, second, set), object(7, second, none), Primary},
-		"put on the secondary after both":                      {old, object(5, second, old), object(7, second, set), Secondary},
-		"put on the secondary before, and never written":       {old, object(7, second, old), object(6, first, set), Secondary},
-		"put on both, the primary last":                        {old, object(9, second, set), object(8, second, Hold{Seconds: 1}), Primary},
-		"put on both, the secondary last":                      {old, object(8, second, set), object(9, second, Hold{Seconds: 1}), Secondary},
-		"taken away, and the second write has not arrived":     {none, object(7, second, none), object(6, first, old), Primary},
-		"the same, and then a label":                           {none, object(7, second, none), object(8, first, old), Primary},
-		"taken away by others from the secondary alone":        {old, object(5, second, old), object(7, second, none), Primary},
-		"taken off the primary by others, and no second write": {old, object(7, second, none), object(6, first, old), Secondary},
-		"put on the secondary, of which the primary is free":   {none, object(8, second, none), object(7, second, set), Secondary},
+		"no other writer":                                     {old, object(5, second, old), object(6, second, old), Secondary},
+		"on the primary before, write refused":                {old, object(7, first, set), object(6, first, old), Primary},
+		"on the primary after both":                           {old, object(7, second, set), object(6, second, old), Primary},
+		"on the primary between the two":                      {old, object(6, second, set), object(7, second, old), Primary},
+		"on the primary, sent without a hold":                 {none, object(6, second, set), object(7, second, none), Primary},
+		"on the secondary after both":                         {old, object(5, second, old), object(7, second, set), Secondary},
+		"on the secondary before, never written":              {old, object(7, second, old), object(6, first, set), Secondary},
+		"on both, the primary last":                           {old, object(9, second, set), object(8, second, Hold{Seconds: 1}), Primary},
+		"on both, the secondary last":                         {old, object(8, second, set), object(9, second, Hold{Seconds: 1}), Secondary},
+		"removed, second write missing":                       {none, object(7, second, none), object(6, first, old), Primary},
+		"removed, second write missing, label":                {none, object(7, second, none), object(8, first, old), Primary},
+		"removed by others from the secondary":                {old, object(5, second, old), object(7, second, none), Primary},
+		"removed by others from the primary, no second write": {old, object(7, second, none), object(6, first, old), Secondary},
+		"on the secondary, primary without a hold":            {none, object(8, second, none), object(7, second, set), Secondary},
 	} {
 		v := PairView{}.RecordWrite(Primary, first, Annotations{Hold: old}).RecordWrite(Secondary, first, Annotations{Hold: old})
 		v = v.RecordWrite(Primary, second, Annotations{Hold: c.sent}).RecordWrite(Secondary, second, Annotations{Hold: c.sent})
@@ -35,7 +35,7 @@ func TestNoteFrom_OwnWrites(t *testing.T) {
 		if got := v.annotationFrom(onlyHold); got != c.want {
 			t.Errorf("%s: object %d counts", name, got)
 		}
-		requested := v // a request by the hold's side changes nothing
+		requested := v // a request in the secondary does not change the result
 		requested.Secondary.Annotations.Request = Request{Identity: "c"}
 		if requested.annotationFrom(onlyHold) != c.want || requested.annotationFrom(onlyRequest) != Secondary {
 			t.Errorf("%s, and a request: objects %d and %d count", name, requested.annotationFrom(onlyHold), requested.annotationFrom(onlyRequest))
@@ -76,7 +76,7 @@ func TestNoteFrom_UnacknowledgedWrites(t *testing.T) {
 		shows(ordered, record(2), resumed)
 		shows(ordered.Other(), record(2), hold) // with a label
 		if got := v.annotationFrom(onlyHold); got != ordered {
-			t.Errorf("ordered on %d: after writes that did not arrive, and a label, object %d counts", ordered, got)
+			t.Errorf("hold on %d: after lost writes and a label, object %d counts", ordered, got)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestNoteFrom_LateEvent(t *testing.T) {
 		}
 		renews(late.Other(), second, Annotations{Hold: next})
 		if v = v.RecordWrite(late, second, Annotations{Hold: next}); v.outdated(late, onlyHold) || v.outdated(late, onlyRequest) {
-			t.Errorf("late on %d: what is the holder's own counts as outdated", late)
+			t.Errorf("late on %d: an own annotation counts as outdated", late)
 		}
 		shows(late, first, Annotations{Hold: both, Request: Request{Identity: "c"}})
 		if got := v.annotationFrom(onlyHold); got != late.Other() || !v.outdated(late, onlyHold) || !v.outdated(late, onlyRequest) {
@@ -112,7 +112,7 @@ func TestNoteFrom_LateEvent(t *testing.T) {
 		renews(late, second, Annotations{Hold: next})
 		shows(late, second, Annotations{Hold: both})
 		if got := v.annotationFrom(onlyHold); got != late || v.outdated(late, onlyHold) {
-			t.Errorf("late on %d: given again, object %d counts, outdated: %v", late, got, v.outdated(late, onlyHold))
+			t.Errorf("late on %d: repeated, object %d counts, outdated: %v", late, got, v.outdated(late, onlyHold))
 		}
 	}
 }
@@ -144,33 +144,33 @@ func TestPairSight(t *testing.T) {
 	at := func(version uint64) Snapshot { return Snapshot{Exists: version > 0, Version: version} }
 	v, taken := PairView{}.ApplyRead(Primary, at(10), 0)
 	if !taken || v.Primary.Version != 10 || v.ShouldShow(Primary, at(10)) {
-		t.Errorf("a first read: taken %v, %d is known, shown %v", taken, v.Primary.Version, v.ShouldShow(Primary, at(10)))
+		t.Errorf("first read: taken %v, version %d, shown %v", taken, v.Primary.Version, v.ShouldShow(Primary, at(10)))
 	}
 	asked := v.Changes(Primary)
 	if w, taken := v.ApplyRead(Primary, at(8), asked); !taken || w.Primary.Version != 8 {
-		t.Error("a restored store's answer does not count")
+		t.Error("the reply of a restored store does not count")
 	}
 	if _, taken := v.Apply(Primary, at(9)); taken {
-		t.Error("an older answer counts")
+		t.Error("an older reply counts")
 	}
 	v, _ = v.Apply(Primary, at(11))
 	if _, taken := v.ApplyRead(Primary, at(10), asked); taken {
-		t.Error("a read that was under way takes back what came meanwhile")
+		t.Error("a read in flight overwrites newer knowledge")
 	}
 	if w, taken := v.ApplyRead(Primary, at(12), asked); !taken || w.Primary.Version != 12 {
-		t.Error("a read that was under way and shows something newer does not count")
+		t.Error("a newer reply to a read in flight does not count")
 	}
 	v, _ = v.Apply(Secondary, at(20))
 	if !v.ShouldShow(Primary, at(11)) || v.ShouldShow(Primary, at(10)) || !v.ShouldShow(Secondary, at(20)) || v.ShouldShow(Secondary, at(19)) {
-		t.Error("what is outdated is shown, or what is not is not")
+		t.Error("wrong result of ShouldShow")
 	}
 	gone, taken := v.ApplyRead(Secondary, at(0), v.Changes(Secondary))
 	if !taken || gone.Secondary.Exists || gone.Secondary.Version != 20 || gone.Version() != 31 {
-		t.Errorf("deleted: taken %v, %d is known, %d of both", taken, gone.Secondary.Version, gone.Version())
+		t.Errorf("deleted: taken %v, version %d, %d of both", taken, gone.Secondary.Version, gone.Version())
 	}
 	for versions, want := range map[[2]uint64]bool{{11, 20}: false, {10, 20}: true, {11, 19}: true} {
 		if v.IsNewerThan(versions[0], versions[1]) != want {
-			t.Errorf("overtaken at %v: %v", versions, !want)
+			t.Errorf("newer than %v: %v", versions, !want)
 		}
 	}
 }
@@ -191,17 +191,17 @@ func TestPairWrite_Carried(t *testing.T) {
 		term     int
 		want     Annotations
 	}{
-		"nobody has written":        {Annotations{Hold: old}, Annotations{Hold: old}, PairView{}, 3, sent},
-		"another hold":              {Annotations{Hold: old}, Annotations{Hold: set}, PairView{}, 3, Annotations{Hold: set, Request: sent.Request}},
-		"another hold, beside none": {Annotations{}, Annotations{Hold: set}, PairView{}, 3, Annotations{Hold: set, Request: sent.Request}},
-		"a request":                 {Annotations{Hold: old}, Annotations{Hold: old, Request: Request{Identity: "d"}}, PairView{}, 3, Annotations{Hold: old, Request: Request{Identity: "d"}}},
-		"what has been replaced":    {Annotations{Hold: old}, Annotations{Hold: set}, late, 3, sent},
-		"a new term":                {Annotations{Hold: old}, Annotations{Hold: set}, PairView{}, 4, sent},
+		"unchanged":                    {Annotations{Hold: old}, Annotations{Hold: old}, PairView{}, 3, sent},
+		"another hold":                 {Annotations{Hold: old}, Annotations{Hold: set}, PairView{}, 3, Annotations{Hold: set, Request: sent.Request}},
+		"another hold instead of none": {Annotations{}, Annotations{Hold: set}, PairView{}, 3, Annotations{Hold: set, Request: sent.Request}},
+		"a request":                    {Annotations{Hold: old}, Annotations{Hold: old, Request: Request{Identity: "d"}}, PairView{}, 3, Annotations{Hold: old, Request: Request{Identity: "d"}}},
+		"an outdated hold":             {Annotations{Hold: old}, Annotations{Hold: set}, late, 3, sent},
+		"a new term":                   {Annotations{Hold: old}, Annotations{Hold: set}, PairView{}, 4, sent},
 	} {
 		w := PairWrite{Self: "b", Base: Pair{object(Annotations{}), object(x.was)}, Record: r}
 		w.Record.Transitions = x.term
 		if got := w.MergeAnnotations(x.sight, object(x.now), sent); got != x.want {
-			t.Errorf("%s: carries %+v, want %+v", name, got, x.want)
+			t.Errorf("%s: %+v, want %+v", name, got, x.want)
 		}
 	}
 	w := PairWrite{Record: r}

@@ -2,7 +2,7 @@ package core
 
 import "testing"
 
-// rankKeys is every kind of key that a record can carry beside two revisions.
+// rankKeys has every kind of key.
 var rankKeys = []string{"", "^", "stable", "^stable", "canary", "^canary", "default", "^default", "other"}
 
 var rankDefaults = []DefaultRevision{
@@ -10,7 +10,7 @@ var rankDefaults = []DefaultRevision{
 	{Synced: true, Revision: "canary"}, {Synced: true, Revision: "gone"}, {Revision: "stable"},
 }
 
-// It follows every path of Outranks between all keys.
+// TestRank_NoCycle follows every path of Outranks between all keys.
 func TestRank_NoCycle(t *testing.T) {
 	for _, def := range rankDefaults {
 		for _, start := range rankKeys {

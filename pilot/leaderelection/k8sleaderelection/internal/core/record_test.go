@@ -21,7 +21,7 @@ func TestSameLock(t *testing.T) {
 	}
 }
 
-// A record in one object does not show the end of a term that stood in the other.
+// A record in one object does not show the end of a term in the other.
 func TestEndedWell_Pair(t *testing.T) {
 	free := func(stands Halves) Snapshot {
 		s := pairOf(stands)
@@ -66,13 +66,13 @@ func TestSnapshotConditions(t *testing.T) {
 		}},
 		"addressed": {Snapshot.Addressed, lock("mine, asked"), map[string]func(*Snapshot){
 			"deleted": deleted, "unreadable": unreadable, "to another": to("c", 3), "to another term": to("a", 4),
-			"by the holder itself": func(s *Snapshot) { s.Annotations.Request.Identity = "a" },
-			"by nobody":            func(s *Snapshot) { s.Annotations.Request.Identity = "" },
+			"by the holder": func(s *Snapshot) { s.Annotations.Request.Identity = "a" },
+			"no identity":   func(s *Snapshot) { s.Annotations.Request.Identity = "" },
 		}},
 		"addressed, by an operator": {Snapshot.Addressed, lock("mine, to step down"), map[string]func(*Snapshot){
-			"of the term before": to("a", 4),
+			"former term": to("a", 4),
 		}},
-		"a hold's end": {func(s Snapshot) bool { return State{Snap: s, Since: Since{Hold: testNow.Mono}}.holdEnds() != 0 }, lock("lower, held"), map[string]func(*Snapshot){
+		"hold end": {func(s Snapshot) bool { return State{Snap: s, Since: Since{Hold: testNow.Mono}}.holdEnds() != 0 }, lock("lower, held"), map[string]func(*Snapshot){
 			"deleted": deleted, "unreadable": unreadable, "of another": to("c", 3), "of another term": to("b", 4),
 		}},
 		"a transfer": {func(s Snapshot) bool { return testConfig().transferred(State{Snap: s}) }, lock("transferred to me"), map[string]func(*Snapshot){
@@ -81,24 +81,24 @@ func TestSnapshotConditions(t *testing.T) {
 		}},
 	} {
 		if !says.of(says.good) {
-			t.Errorf("%s: not said", name)
+			t.Errorf("%s: false", name)
 		}
 		for what, spoil := range says.bad {
 			s := says.good
 			if spoil(&s); says.of(s) {
-				t.Errorf("%s: said although %s", name, what)
+				t.Errorf("%s: true although %s", name, what)
 			}
 		}
 	}
 	if (Hold{}).matches(Record{}) || (Marker{}).matches(Record{}) {
-		t.Error("nothing names nobody")
+		t.Error("an empty marker or hold matches")
 	}
 	m := Marker{Identity: "b", Transitions: 3}
 	for r, want := range map[Record]bool{
 		{Holder: "b", Transitions: 3}: true, {Holder: "c", Transitions: 3}: false, {Holder: "b", Transitions: 4}: false,
 	} {
 		if m.matches(r) != want || (Hold{Holder: "b", Transitions: 3}).matches(r) != want {
-			t.Errorf("b's third term and %+v: not %v", r, want)
+			t.Errorf("term 3 of b and %+v: not %v", r, want)
 		}
 	}
 }
@@ -112,21 +112,21 @@ func TestSameRecordAndHolder(t *testing.T) {
 		"a label":        {newer, true, true},
 		"a renewal":      {func(s *Snapshot) { s.Sum++ }, false, true},
 		"deleted":        {deleted, false, false},
-		"made anew":      {anew, false, false},
+		"recreated":      {anew, false, false},
 		"unreadable":     {unreadable, false, false},
 		"another holder": {to("c", 3), false, false},
 	} {
 		is := was
 		c.change(&is)
 		if sameRecord(was, is) != c.record || sameRecord(is, was) != c.record {
-			t.Errorf("%s: the same record: not %v", name, c.record)
+			t.Errorf("%s: same record: not %v", name, c.record)
 		}
 		if sameHolder(was, is) != c.holder || sameHolder(is, was) != c.holder {
-			t.Errorf("%s: the same holder: not %v", name, c.holder)
+			t.Errorf("%s: same holder: not %v", name, c.holder)
 		}
 	}
 	if other := lock("equal", anew); continues(was, other) || !continues(was, was) {
-		t.Error("a lock made anew continues the one before")
+		t.Error("a recreated lock continues the previous one")
 	}
 }
 
@@ -147,24 +147,24 @@ func TestEndedWell(t *testing.T) {
 		a, b Snapshot
 		want bool
 	}{
-		"a release":                              {acting, release(), true},
-		"its own marker was left":                {acting, release(marked("b", 3)), false},
-		"a release by one who settles":           {settling, release(marked("c", 2)), true},
-		"another marker came up":                 {settling, release(marked("d", 1)), false},
-		"a marker came up":                       {unmarked, release(marked("d", 1)), false},
-		"deleted":                                {acting, release(deleted), false},
-		"made anew":                              {acting, release(anew), false},
-		"an older state":                         {acting, release(older), false},
-		"the same state":                         {acting, release(func(s *Snapshot) { s.Version = acting.Version }), true},
-		"another term's":                         {acting, release(to("", 4)), false},
-		"a handover":                             {acting, lock("equal", newer, nominated("c", 4)), true},
-		"a handover to the holder":               {acting, lock("equal", newer, nominated("b", 4)), true},
-		"a handover of another term":             {acting, lock("equal", newer, nominated("c", 5)), false},
-		"taken":                                  {acting, lock("equal", newer, to("c", 4), marked("", 0)), false},
-		"cannot be read":                         {acting, release(unreadable), false},
-		"the record was removed":                 {acting, release(func(s *Snapshot) { s.Content = Missing }), false},
-		"of the first term, cannot be read":      {lock("equal", to("b", 0), marked("b", 0)), release(unreadable, to("", 0)), false},
-		"of a handover that an older state took": {acting, lock("equal", older, nominated("c", 4)), false},
+		"a release":                  {acting, release(), true},
+		"own marker left":            {acting, release(marked("b", 3)), false},
+		"released while settling":    {settling, release(marked("c", 2)), true},
+		"another marker added":       {settling, release(marked("d", 1)), false},
+		"a marker added":             {unmarked, release(marked("d", 1)), false},
+		"deleted":                    {acting, release(deleted), false},
+		"recreated":                  {acting, release(anew), false},
+		"an older state":             {acting, release(older), false},
+		"the same state":             {acting, release(func(s *Snapshot) { s.Version = acting.Version }), true},
+		"another term":               {acting, release(to("", 4)), false},
+		"a handover":                 {acting, lock("equal", newer, nominated("c", 4)), true},
+		"a handover to the holder":   {acting, lock("equal", newer, nominated("b", 4)), true},
+		"a handover of another term": {acting, lock("equal", newer, nominated("c", 5)), false},
+		"acquired":                   {acting, lock("equal", newer, to("c", 4), marked("", 0)), false},
+		"unreadable":                 {acting, release(unreadable), false},
+		"record removed":             {acting, release(func(s *Snapshot) { s.Content = Missing }), false},
+		"first term, unreadable":     {lock("equal", to("b", 0), marked("b", 0)), release(unreadable, to("", 0)), false},
+		"handover in an older state": {acting, lock("equal", older, nominated("c", 4)), false},
 	} {
 		if got := endedWell(c.a, c.b); got != c.want {
 			t.Errorf("%s: ended well: %v", name, got)
@@ -177,7 +177,7 @@ func TestNominationLeftBehind(t *testing.T) {
 	at := func(holder, nominee string, term int) Snapshot {
 		s := Snapshot{Exists: true, Content: Readable, UID: UID{First: "x"}, Record: Record{Holder: holder, Transitions: term, Acquired: 7, Renewed: 7}}
 		if nominee != "" {
-			s.Annotations.Nominated = Nomination{Identity: nominee, Transitions: term} // as it is decoded
+			s.Annotations.Nominated = Nomination{Identity: nominee, Transitions: term} // as decoded
 		}
 		return s
 	}
@@ -194,19 +194,19 @@ func TestNominationLeftBehind(t *testing.T) {
 		was, next Snapshot
 		nominated bool
 	}{
-		"the first that is seen":           {Snapshot{}, at("b", "b", 5), true},
-		"none before":                      {at("d", "", 4), at("b", "b", 5), true},
-		"of another":                       {at("d", "c", 4), at("b", "b", 5), true},
-		"the same still":                   {at("b", "b", 5), at("b", "b", 5), true},
-		"the next, and its end was missed": {at("b", "b", 4), at("b", "b", 5), true},
-		"left beside another holder":       {at("d", "b", 4), at("b", "b", 5), false},
-		"known to be left":                 {of(4, at("b", "b", 5)), at("b", "b", 5), false},
-		"beside nobody":                    {at("", "b", 4), at("b", "b", 5), true},
-		"that of another object":           {remade, at("b", "b", 5), true},
-		"of a later term, which is undone": {at("d", "b", 6), at("b", "b", 5), true},
-		"an operator's names its term":     {at("d", "b", 4), transfer, true},
-		"an operator's hold of another":    {at("d", "b", 4), others, false},
-		"an operator's hold for a pause":   {at("d", "b", 4), pause, false},
+		"first seen":               {Snapshot{}, at("b", "b", 5), true},
+		"none before":              {at("d", "", 4), at("b", "b", 5), true},
+		"of another":               {at("d", "c", 4), at("b", "b", 5), true},
+		"unchanged":                {at("b", "b", 5), at("b", "b", 5), true},
+		"next term, end missed":    {at("b", "b", 4), at("b", "b", 5), true},
+		"left with another holder": {at("d", "b", 4), at("b", "b", 5), false},
+		"known as left behind":     {of(4, at("b", "b", 5)), at("b", "b", 5), false},
+		"without a holder":         {at("", "b", 4), at("b", "b", 5), true},
+		"of another object":        {remade, at("b", "b", 5), true},
+		"of a later term, undone":  {at("d", "b", 6), at("b", "b", 5), true},
+		"hold names its term":      {at("d", "b", 4), transfer, true},
+		"hold of another":          {at("d", "b", 4), others, false},
+		"hold for a pause":         {at("d", "b", 4), pause, false},
 	} {
 		c.next.Version = 9
 		s := testConfig().observe(State{Known: Current, Snap: c.was}, Input{Now: testNow, Snap: c.next})

@@ -33,7 +33,7 @@ const (
 
 // Reasons of a refusal.
 const (
-	refusedNoRank = "the challenger does not outrank the holder, by the default revision known to the holder"
+	refusedNoRank = "the challenger does not outrank the holder, by the default revision that the holder has seen"
 	refusedHeld   = "a hold of an operator is in effect"
 	refusedByRank = "a coordinator selects the leader of this election"
 )
@@ -98,7 +98,7 @@ func (c Config) ignoresRequests(s State) bool {
 	return s.Requesting.Ignored > longest
 }
 
-// countIgnored adds the time for which the holder renewed instead of answering. Another term, another marker
+// countIgnored adds the time during which the holder renewed instead of answering. Another term, another marker
 // or an answer resets it. AcquireTime distinguishes terms at the maximum of transitions. Requests of other
 // challengers and expired requests do not count.
 func (c Config) countIgnored(s State, next Snapshot, now Instant) State {

@@ -26,29 +26,29 @@ func TestCountIgnored(t *testing.T) {
 		after     float64
 		want      time.Duration
 	}{
-		"it renews":                       {was, with(newer, renewed), nil, 2, 7},
-		"it renews after a pause":         {was, with(newer, renewed), nil, 9, 9},
-		"a label":                         {was, with(newer), nil, 2, 5},
-		"in the same version":             {was, with(renewed), nil, 2, 7},
-		"in an older state":               {was, with(older, renewed), nil, 2, 0},
-		"asked later than seen":           {was, with(newer, renewed), func(s *State) { s.Since.Request = seconds(1) }, 2, 6},
-		"seen later than asked":           {was, with(newer, renewed), func(s *State) { s.Since.Request, s.Since.Record = seconds(-3), seconds(1) }, 2, 6},
-		"asked again meanwhile":           {was, with(newer, renewed, asked(func(r *Request) { r.Seconds = 31 })), nil, 2, 5},
-		"it refuses":                      {was, with(newer, renewed, asked(func(r *Request) { r.Refused = refusedNoRank })), nil, 2, 0},
-		"it accepts":                      {was, with(newer, renewed, accept), nil, 2, 0},
-		"it has accepted":                 {with(accept), with(newer, renewed, accept), nil, 2, 7},
-		"it has accepted another's":       {with(others, accept), with(newer, renewed, others, accept), nil, 2, 7},
-		"another has asked":               {with(others), with(newer, renewed, others), nil, 2, 5},
-		"the request has run out":         {was, with(newer, renewed), func(s *State) { s.Since.Request = seconds(-30) }, 2, 5},
-		"another was asked, who refused":  {with(astray), with(newer, renewed, astray), nil, 2, 5},
-		"another holder":                  {was, with(newer, to("c", 4), marked("c", 4)), nil, 2, 0},
-		"another term of its own":         {was, with(newer, to("b", 4), marked("b", 4)), nil, 2, 0},
-		"another, of the same number":     {was, with(newer, renewed, func(s *Snapshot) { s.Record.Acquired = s.Record.Renewed }), nil, 2, 0},
-		"another, by its old marker":      {was, with(newer, to("b", 4)), nil, 2, 0},
-		"it took its marker back":         {was, with(newer, renewed, marked("", 0)), nil, 2, 0},
-		"it has another marker":           {was, with(newer, renewed, func(s *Snapshot) { s.Annotations.Marker.Unfit = true }), nil, 2, 0},
-		"the lock was made anew":          {was, with(newer, renewed, anew), nil, 2, 0},
-		"it was no leader of ours before": {with(marked("c", 2)), with(newer, renewed, marked("c", 2)), nil, 2, 0},
+		"renews":                         {was, with(newer, renewed), nil, 2, 7},
+		"renews after a pause":           {was, with(newer, renewed), nil, 9, 9},
+		"a label":                        {was, with(newer), nil, 2, 5},
+		"in the same version":            {was, with(renewed), nil, 2, 7},
+		"in an older state":              {was, with(older, renewed), nil, 2, 0},
+		"requested after the record":     {was, with(newer, renewed), func(s *State) { s.Since.Request = seconds(1) }, 2, 6},
+		"record after the request":       {was, with(newer, renewed), func(s *State) { s.Since.Request, s.Since.Record = seconds(-3), seconds(1) }, 2, 6},
+		"requested again":                {was, with(newer, renewed, asked(func(r *Request) { r.Seconds = 31 })), nil, 2, 5},
+		"refuses":                        {was, with(newer, renewed, asked(func(r *Request) { r.Refused = refusedNoRank })), nil, 2, 0},
+		"accepts":                        {was, with(newer, renewed, accept), nil, 2, 0},
+		"has accepted":                   {with(accept), with(newer, renewed, accept), nil, 2, 7},
+		"has accepted another":           {with(others, accept), with(newer, renewed, others, accept), nil, 2, 7},
+		"request of another":             {with(others), with(newer, renewed, others), nil, 2, 5},
+		"request expired":                {was, with(newer, renewed), func(s *State) { s.Since.Request = seconds(-30) }, 2, 5},
+		"refused by another holder":      {with(astray), with(newer, renewed, astray), nil, 2, 5},
+		"another holder":                 {was, with(newer, to("c", 4), marked("c", 4)), nil, 2, 0},
+		"another own term":               {was, with(newer, to("b", 4), marked("b", 4)), nil, 2, 0},
+		"another term, same number":      {was, with(newer, renewed, func(s *Snapshot) { s.Record.Acquired = s.Record.Renewed }), nil, 2, 0},
+		"another term, old marker":       {was, with(newer, to("b", 4)), nil, 2, 0},
+		"marker removed":                 {was, with(newer, renewed, marked("", 0)), nil, 2, 0},
+		"marker changed":                 {was, with(newer, renewed, func(s *Snapshot) { s.Annotations.Marker.Unfit = true }), nil, 2, 0},
+		"recreated":                      {was, with(newer, renewed, anew), nil, 2, 0},
+		"not an incumbent leader before": {with(marked("c", 2)), with(newer, renewed, marked("c", 2)), nil, 2, 0},
 	} {
 		s := seenAt(0, x.was)
 		if s.Requesting.Ignored = 5 * time.Second; x.state != nil {
@@ -68,20 +68,20 @@ func TestIgnoresRequests(t *testing.T) {
 	}
 	for name, x := range map[string]struct {
 		lock Snapshot
-		mute time.Duration // beyond this
+		mute time.Duration // ignored for longer than this
 	}{
-		"a holder":                   {lock("lower, hands over"), 15 * time.Second},
-		"of a longer lease":          {lock("lower, hands over", func(s *Snapshot) { s.Record.Lease = 40 * time.Second }), 40 * time.Second},
-		"that has accepted":          {lock("lower, hands over", accepted), 45 * time.Second},
-		"that accepted another time": {lock("lower, hands over", accepted, asked(func(r *Request) { r.Transitions = 2 })), 15 * time.Second},
-		"that is asked":              {lock("lower, hands over", accepted, asked(func(r *Request) { r.Accepted = false })), 15 * time.Second},
+		"holder":                {lock("lower, hands over"), 15 * time.Second},
+		"longer lease":          {lock("lower, hands over", func(s *Snapshot) { s.Record.Lease = 40 * time.Second }), 40 * time.Second},
+		"has accepted":          {lock("lower, hands over", accepted), 45 * time.Second},
+		"accepted another term": {lock("lower, hands over", accepted, asked(func(r *Request) { r.Transitions = 2 })), 15 * time.Second},
+		"pending":               {lock("lower, hands over", accepted, asked(func(r *Request) { r.Accepted = false })), 15 * time.Second},
 	} {
 		s := seenAt(0, x.lock)
 		for more, want := range map[time.Duration]bool{0: false, 1: true} {
 			s.Requesting.Ignored = x.mute + more
 			grace := map[bool]time.Duration{true: c.PeerGrace}[want]
 			if c.ignoresRequests(s) != want || c.acceptsRequests(s) == want || c.mayActUntil(s) != c.ExpiresAt(s).After(grace) {
-				t.Errorf("%s, without an answer for %v: mute %v, can be asked %v, may act for %v",
+				t.Errorf("%s, ignored for %v: ignores %v, accepts %v, may act for %v",
 					name, s.Requesting.Ignored, c.ignoresRequests(s), c.acceptsRequests(s), testNow.Mono.Until(c.mayActUntil(s)))
 			}
 		}
@@ -97,14 +97,14 @@ func TestRequestRenewed(t *testing.T) {
 		old, now Request
 		want     bool
 	}{
-		"nothing was done":          {plain, plain, false},
-		"refused":                   {plain, refused, false},
-		"accepted":                  {plain, accepted, false},
-		"accepted after a refusal":  {refused, accepted, false},
-		"asked again":               {refused, plain, true},
-		"asked for longer":          {plain, longer, true},
-		"refused, asked for longer": {refused, longer, true},
-		"the first":                 {Request{}, plain, true},
+		"unchanged":                {plain, plain, false},
+		"refused":                  {plain, refused, false},
+		"accepted":                 {plain, accepted, false},
+		"accepted after a refusal": {refused, accepted, false},
+		"requested again":          {refused, plain, true},
+		"longer duration":          {plain, longer, true},
+		"refused, longer duration": {refused, longer, true},
+		"the first":                {Request{}, plain, true},
 	} {
 		if got := c.now.renewed(c.old); got != c.want {
 			t.Errorf("%s: renewed: %v", name, got)
@@ -121,15 +121,15 @@ func TestMayAsk(t *testing.T) {
 		change func(*State)
 		want   bool
 	}{
-		"higher":                              {lock("lower, hands over"), "stable", nil, true},
-		"equal":                               {lock("lower, hands over"), "canary", nil, false},
-		"higher, and unfit":                   {lock("lower, hands over"), "stable", unfit, false},
-		"of one that hands nothing over":      {lock("lower"), "stable", nil, false},
-		"of one's own":                        {lock("mine", handsOver, func(s *Snapshot) { s.Record.Key = "canary" }), "stable", nil, false},
-		"against a hold":                      {lock("lower, held"), "stable", nil, false},
-		"when the hold ends":                  {lock("lower, held"), "stable", func(s *State) { s.Since.Hold -= Instant(10 * time.Second) }, true},
-		"of one that is unfit":                {lock("equal, unfit"), "canary", nil, true},
-		"of one that is unfit, as one is too": {lock("equal, unfit"), "canary", unfit, false},
+		"higher":                  {lock("lower, hands over"), "stable", nil, true},
+		"equal":                   {lock("lower, hands over"), "canary", nil, false},
+		"higher, unfit":           {lock("lower, hands over"), "stable", unfit, false},
+		"leader without handover": {lock("lower"), "stable", nil, false},
+		"own record":              {lock("mine", handsOver, func(s *Snapshot) { s.Record.Key = "canary" }), "stable", nil, false},
+		"hold":                    {lock("lower, held"), "stable", nil, false},
+		"hold ends now":           {lock("lower, held"), "stable", func(s *State) { s.Since.Hold -= Instant(10 * time.Second) }, true},
+		"unfit leader":            {lock("equal, unfit"), "canary", nil, true},
+		"unfit leader, unfit":     {lock("equal, unfit"), "canary", unfit, false},
 	} {
 		config := testConfig()
 		config.Key = c.key
@@ -138,7 +138,7 @@ func TestMayAsk(t *testing.T) {
 			c.change(&s)
 		}
 		if got := config.mayRequest(s, testNow.Mono); got != c.want {
-			t.Errorf("%s: may ask: %v", name, got)
+			t.Errorf("%s: may request: %v", name, got)
 		}
 	}
 }
@@ -157,17 +157,17 @@ func TestAskAt(t *testing.T) {
 		key  string
 		wait int
 	}{
-		"none":                         {lock("lower, hands over"), "stable", own},
-		"a lower one's":                {with(func(*Request) {}), "stable", own},
-		"an equal one's":               {with(func(*Request) {}), "canary", runsOut},
-		"one's own":                    {with(func(r *Request) { r.Identity, r.Key = "a", "stable" }), "stable", runsOut},
-		"one's own of another rank":    {with(func(r *Request) { r.Identity = "a" }), "stable", runsOut},
-		"an operator's":                {with(func(r *Request) { r.Reason = ForOperator }), "stable", runsOut},
-		"without rank":                 {with(func(r *Request) { r.Key = "^x" }), "x", runsOut},
-		"refused":                      {with(func(r *Request) { r.Refused = refusedNoRank }), "canary", own},
-		"accepted, of an equal one":    {with(func(r *Request) { r.Accepted = true }), "canary", -1},
-		"accepted, of a lower one":     {with(func(r *Request) { r.Accepted = true }), "stable", own},
-		"accepted, but not its term's": {with(func(r *Request) { r.Accepted, r.Transitions = true, 2 }), "canary", own},
+		"none":                 {lock("lower, hands over"), "stable", own},
+		"lower":                {with(func(*Request) {}), "stable", own},
+		"equal":                {with(func(*Request) {}), "canary", runsOut},
+		"own":                  {with(func(r *Request) { r.Identity, r.Key = "a", "stable" }), "stable", runsOut},
+		"own, other key":       {with(func(r *Request) { r.Identity = "a" }), "stable", runsOut},
+		"operator":             {with(func(r *Request) { r.Reason = ForOperator }), "stable", runsOut},
+		"without rank":         {with(func(r *Request) { r.Key = "^x" }), "x", runsOut},
+		"refused":              {with(func(r *Request) { r.Refused = refusedNoRank }), "canary", own},
+		"accepted, equal":      {with(func(r *Request) { r.Accepted = true }), "canary", -1},
+		"accepted, lower":      {with(func(r *Request) { r.Accepted = true }), "stable", own},
+		"accepted, other term": {with(func(r *Request) { r.Accepted, r.Transitions = true, 2 }), "canary", own},
 	} {
 		config := testConfig()
 		config.Key, config.Ranked = c.key, c.key != "x"
@@ -178,7 +178,7 @@ func TestAskAt(t *testing.T) {
 			want = seconds(float64(c.wait))
 		}
 		if got := config.requestTime(s, testNow.Mono); got != want {
-			t.Errorf("%s: asks in %v, want in %v", name, testNow.Mono.Until(got), testNow.Mono.Until(want))
+			t.Errorf("%s: requests in %v, want in %v", name, testNow.Mono.Until(got), testNow.Mono.Until(want))
 		}
 	}
 }
@@ -187,9 +187,9 @@ func TestRequestContent(t *testing.T) {
 	for name, c := range map[string]struct {
 		key, theirs, reason string
 	}{
-		"the default revision": {"stable", "canary", ForDefaultRevision},
-		"a local one":          {"stable", "^stable", ForLocalOverRemote},
-		"who does not outrank": {"canary", "canary", ForUnfit},
+		"default revision": {"stable", "canary", ForDefaultRevision},
+		"local":            {"stable", "^stable", ForLocalOverRemote},
+		"no rank":          {"canary", "canary", ForUnfit},
 	} {
 		config := testConfig()
 		config.Key = c.key
@@ -197,7 +197,7 @@ func TestRequestContent(t *testing.T) {
 		s.Requesting.Count = 2
 		want := Request{
 			Identity: "a", Key: c.key, Reason: c.reason, Requester: "a", Holder: "b", Transitions: 3,
-			Seconds: 4 + 2, // two RetryPeriods, and another number each time
+			Seconds: 4 + 2, // two RetryPeriods plus a different number for each request
 		}
 		if got := config.request(s); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
@@ -211,28 +211,28 @@ func TestJudge(t *testing.T) {
 	held := func(s *Snapshot) { s.Annotations.Hold = Hold{Holder: "a", Transitions: 3, Seconds: 10} }
 	local := change(func(r *Request) { r.Key = "stable" })
 	for name, c := range map[string]struct {
-		lock   Snapshot // its request waits for 15 s
+		lock   Snapshot // its request expires after 15 s
 		age    int
 		config func(*Config, *State)
 		accept bool
 		refuse string
 		again  float64 // -1: never
 	}{
-		"without rank, at first":   {lock("mine, asked"), 0, nil, false, "", 1},
-		"without rank":             {lock("mine, asked"), 1, nil, false, refusedNoRank, 0},
-		"with rank":                {lock("mine, asked", higher), 0, nil, true, "", 0},
-		"against a hold":           {lock("mine, asked", higher, held), 9, nil, false, refusedHeld, 0},
-		"without rank, at its end": {lock("mine, asked", held), 10, nil, false, refusedNoRank, 0},
-		"when the hold ends":       {lock("mine, asked", higher, held), 10, nil, true, "", 0},
-		"of nobody's term":         {lock("mine, asked", higher, to("a", 4)), 0, nil, false, "", -1},
-		"run out":                  {lock("mine, asked", higher), 15, nil, false, "", -1},
-		"accepted already":         {lock("mine, accepted", higher), 0, nil, false, "", -1},
-		"refused already":          {lock("mine, asked", change(func(r *Request) { r.Refused = refusedNoRank })), 5, nil, false, "", -1},
-		"refused, now with rank":   {lock("mine, asked", higher, change(func(r *Request) { r.Refused = refusedNoRank })), 5, nil, true, "", 0},
-		"an operator's":            {lock("mine, to transfer", held), 0, nil, true, "", 0},
-		"of one that is unfit":     {lock("mine, asked", held), 0, func(_ *Config, s *State) { s.Unfit = true }, true, "", 0},
-		"where there are no ranks": {lock("mine, asked", local), 1, func(c *Config, _ *State) { c.Ranked, c.Key = false, "^stable" }, false, refusedNoRank, 0},
-		"a local one":              {lock("mine, asked", local), 1, func(c *Config, _ *State) { c.Key = "^stable" }, true, "", 0},
+		"no rank, at first":      {lock("mine, asked"), 0, nil, false, "", 1},
+		"no rank":                {lock("mine, asked"), 1, nil, false, refusedNoRank, 0},
+		"rank":                   {lock("mine, asked", higher), 0, nil, true, "", 0},
+		"hold":                   {lock("mine, asked", higher, held), 9, nil, false, refusedHeld, 0},
+		"no rank, hold ends":     {lock("mine, asked", held), 10, nil, false, refusedNoRank, 0},
+		"hold ends now":          {lock("mine, asked", higher, held), 10, nil, true, "", 0},
+		"other term":             {lock("mine, asked", higher, to("a", 4)), 0, nil, false, "", -1},
+		"expired":                {lock("mine, asked", higher), 15, nil, false, "", -1},
+		"accepted already":       {lock("mine, accepted", higher), 0, nil, false, "", -1},
+		"refused already":        {lock("mine, asked", change(func(r *Request) { r.Refused = refusedNoRank })), 5, nil, false, "", -1},
+		"refused, now with rank": {lock("mine, asked", higher, change(func(r *Request) { r.Refused = refusedNoRank })), 5, nil, true, "", 0},
+		"operator":               {lock("mine, to transfer", held), 0, nil, true, "", 0},
+		"unfit":                  {lock("mine, asked", held), 0, func(_ *Config, s *State) { s.Unfit = true }, true, "", 0},
+		"unranked":               {lock("mine, asked", local), 1, func(c *Config, _ *State) { c.Ranked, c.Key = false, "^stable" }, false, refusedNoRank, 0},
+		"local":                  {lock("mine, asked", local), 1, func(c *Config, _ *State) { c.Key = "^stable" }, true, "", 0},
 	} {
 		config := testConfig()
 		config.Patience = time.Second
@@ -260,15 +260,15 @@ func TestCoolDown(t *testing.T) {
 		unfit   bool
 		want    time.Duration
 	}{
-		"a higher rank's":             {"mine, asked", 0, false, 0},
-		"while unfit":                 {"mine, asked", 0, true, 2 * time.Second},
-		"an operator's transfer":      {"mine, to transfer", 60, false, 0},
-		"an operator's order":         {"mine, to step down", 60, false, time.Minute},
-		"of less than a RetryPeriod":  {"mine, to step down", 1, false, 2 * time.Second},
-		"of no time":                  {"mine, to step down", -5, false, 2 * time.Second},
-		"of more than can be said":    {"mine, to step down", 1 << 40, false, 7 * 24 * time.Hour},
-		"an operator's, while unfit":  {"mine, to step down", 60, true, time.Minute},
-		"nobody's, which is no order": {"mine, asked", -1, false, 0},
+		"higher rank":              {"mine, asked", 0, false, 0},
+		"unfit":                    {"mine, asked", 0, true, 2 * time.Second},
+		"transfer":                 {"mine, to transfer", 60, false, 0},
+		"step-down":                {"mine, to step down", 60, false, time.Minute},
+		"shorter than RetryPeriod": {"mine, to step down", 1, false, 2 * time.Second},
+		"negative":                 {"mine, to step down", -5, false, 2 * time.Second},
+		"too long":                 {"mine, to step down", 1 << 40, false, 7 * 24 * time.Hour},
+		"step-down, unfit":         {"mine, to step down", 60, true, time.Minute},
+		"no identity":              {"mine, asked", -1, false, 0},
 	} {
 		s := seenAt(0, lock(c.lock, asked(func(r *Request) {
 			if r.HoldSeconds = c.seconds; c.seconds < 0 && r.Reason != ForOperator {
@@ -290,9 +290,9 @@ func TestKeptHold(t *testing.T) {
 		transitions int
 		want        Hold
 	}{
-		"stands":          {9, 3, held.Annotations.Hold},
-		"has run out":     {10, 3, Hold{}},
-		"of another term": {0, 4, Hold{}},
+		"active":     {9, 3, held.Annotations.Hold},
+		"expired":    {10, 3, Hold{}},
+		"other term": {0, 4, Hold{}},
 	} {
 		record := held.Record
 		record.Transitions = c.transitions
@@ -310,10 +310,10 @@ func TestRequests_BackOff(t *testing.T) {
 		s = c.sent(s, Action{Op: SendRequest}, testNow)
 		s.Flight = Call{}
 		if want := testNow.Mono.After(min(c.Lease, c.Retry<<min(i, maxBackOffShift))); s.Requesting.NotBefore != want {
-			t.Fatalf("request %d: the next one after %v", i+1, testNow.Mono.Until(s.Requesting.NotBefore))
+			t.Fatalf("request %d: next one after %v", i+1, testNow.Mono.Until(s.Requesting.NotBefore))
 		}
 		if c.request(s) == before {
-			t.Fatalf("request %d is as the one before", i+2)
+			t.Fatalf("request %d equals the previous one", i+2)
 		}
 	}
 }

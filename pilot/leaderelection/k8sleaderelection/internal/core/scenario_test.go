@@ -14,15 +14,14 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the scenarios in testdata show into them")
 
-// scenario plays a text file: inputs at times, and below each what Step made of it.
-// testdata/README.md has the words.
+// scenario plays a text file with inputs and the expected results of Step. See testdata/README.md.
 type scenario struct {
 	config Config
 	state  State
 	action Action
 	slept  time.Duration
-	wall   time.Duration // how far the wall clock has been moved
-	last   Record        // what was written last, by us
+	wall   time.Duration // offset of the wall clock
+	last   Record        // last own write
 	notes  Annotations
 }
 
@@ -45,7 +44,7 @@ func TestScenarios(t *testing.T) {
 				return
 			}
 			if !*rewrite {
-				t.Fatalf("the trace differs (go test -run TestScenarios -rewrite writes it anew):\n%s", firstDifference(string(old), played))
+				t.Fatalf("the trace differs (go test -run TestScenarios -rewrite updates it):\n%s", firstDifference(string(old), played))
 			}
 			if err := os.WriteFile(file, []byte(played), 0o644); err != nil {
 				t.Fatal(err)
@@ -64,7 +63,7 @@ func firstDifference(old, played string) string {
 	return fmt.Sprintf("%d lines recorded, %d played", len(a), len(b))
 }
 
-// playScenario keeps comments and inputs and writes the traces anew.
+// playScenario keeps comments and inputs and replaces the traces.
 func playScenario(text string) (string, error) {
 	s := &scenario{config: testConfig()}
 	s.config.PeerGrace, s.config.Patience = 0, time.Second
@@ -204,8 +203,7 @@ func indexOf(names []string, name string) int {
 	return -1
 }
 
-// snapshot reads a lock as it is written in scenarios, for example
-// "@7 b/3 canary stamp=9 marker=b/3", "@7 absent" or "@7 written".
+// snapshot parses a lock, for example "@7 b/3 canary stamp=9 marker=b/3", "@7 absent" or "@7 written".
 func (s *scenario) snapshot(words []string) (Snapshot, error) {
 	snap := Snapshot{Exists: true, UID: UID{First: "u"}, Content: Readable}
 	stamp, renewed := 0, false
@@ -246,7 +244,7 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 			snap.Strategy = true
 		case name == "preferred":
 			snap.Strategy, snap.Preferred = true, value
-		case name == "named": // by a coordinator, which counts no term
+		case name == "named": // by a coordinator
 			snap.Record.Holder, snap.Record.Transitions, err = who(value)
 			snap.Record.Lease, snap.Strategy = 5*time.Second, true
 			snap.Annotations.Nominated = Nomination{Identity: snap.Record.Holder, Transitions: snap.Record.Transitions, Uncounted: true}
@@ -268,7 +266,7 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 		}
 	}
 	if snap.Annotations.Nominated.Identity != "" && !renewed {
-		snap.Record.Acquired = snap.Record.Renewed // nobody has written it since
+		snap.Record.Acquired = snap.Record.Renewed // not written since
 	}
 	if snap.Exists {
 		snap.Sum = uint64(snap.Record.Renewed)<<8 ^ uint64(snap.Record.Transitions)<<4 ^ uint64(len(snap.Record.Holder))<<2 ^ uint64(snap.Content)
@@ -276,7 +274,7 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 	return snap, nil
 }
 
-// marker reads "b/3" or "b/3+handover+unfit".
+// marker parses "b/3" or "b/3+handover+unfit".
 func marker(text string) (m Marker, err error) {
 	words := strings.Split(text, "+")
 	m.Identity, m.Transitions, err = who(words[0])
@@ -284,8 +282,8 @@ func marker(text string) (m Marker, err error) {
 	return m, err
 }
 
-// request reads "c:canary:b/3", who asks with which key and whom in which term; then
-// "+accepted", "+refused", "+operator" or "+9s", the time for which it waits.
+// request parses "c:canary:b/3" (challenger, key, addressed term), then "+accepted", "+refused", "+operator"
+// or "+9s" (duration).
 func request(text string) (r Request, err error) {
 	words := strings.Split(text, "+")
 	parts := strings.Split(words[0], ":")
@@ -311,7 +309,7 @@ func request(text string) (r Request, err error) {
 	return r, err
 }
 
-// hold reads "b/3:10s", a pause, or "b/3:10s+transfer".
+// hold parses "b/3:10s" (pause) or "b/3:10s+transfer".
 func hold(text string) (h Hold, err error) {
 	term, length, _ := strings.Cut(text, ":")
 	length, transfer := strings.CutSuffix(length, "+transfer")
@@ -336,7 +334,7 @@ func who(text string) (string, int, error) {
 	return id, transitions, err
 }
 
-// trace is Step's result for the input, in one line.
+// trace formats the result of Step in one line.
 func (s *scenario) trace(before State, now ClockReading) string {
 	a := s.action
 	line := "      " + s.state.Phase.String()
@@ -370,7 +368,7 @@ func call(a Action) string {
 	return text + notes(a.Annotations)
 }
 
-// notes are the notes beside a record, as scenarios write them.
+// notes formats annotations as in scenarios.
 func notes(n Annotations) string {
 	text := ""
 	if m := n.Marker; m.Identity != "" {

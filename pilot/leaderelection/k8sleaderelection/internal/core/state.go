@@ -108,7 +108,7 @@ const (
 	Stop
 	// Fitness: whether this process is fit to lead.
 	Fitness
-	// Coordinator: whether the coordinator of the election is known to be gone.
+	// Coordinator: whether the coordinator of the election is absent.
 	Coordinator
 )
 
@@ -163,7 +163,7 @@ type State struct {
 	Stopping bool    // the elector must end
 	Unfit    bool    // this process should not lead if another candidate can
 	SyncBy   Instant // end of the wait for the default revision, set at the first step
-	Absent   Instant // since when the coordinator is known to be gone; zero: it is not
+	Absent   Instant // since when the coordinator is absent; zero: it is not
 
 	// Observations of the lock.
 	Known   Knowledge
@@ -196,7 +196,7 @@ type State struct {
 	Drain    Drain
 }
 
-// Gate returns the end of the time in which writes may pass. Zero: the gate is closed.
+// Gate returns the time until which writes may pass. Zero: the gate is closed.
 func (s State) Gate() Validity {
 	if s.Phase == Leading || s.Phase == Draining && s.Drain.Lost == NotLost {
 		return s.Validity
@@ -243,7 +243,7 @@ type Requests struct {
 	NotBefore  Instant // no request before
 	Count      uint32  // own requests in a row that did not lead to a term
 	AnsweredAt Instant // last reply of the store; a watch may be later
-	// Ignored is the time for which the holder renewed without answering own requests: see ignoresRequests.
+	// Ignored is the time during which the holder renewed without answering own requests: see ignoresRequests.
 	Ignored time.Duration
 }
 

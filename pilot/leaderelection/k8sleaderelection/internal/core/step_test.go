@@ -26,34 +26,34 @@ func TestOurs(t *testing.T) {
 	c := testConfig()
 	good := ours(seenAt(0, lock("mine")), Leading)
 	if !c.ownsTerm(good) {
-		t.Fatal("our own record is not ours")
+		t.Fatal("own record is not own")
 	}
 	for name, spoil := range map[string]func(*State){
-		"it was gone once":     func(s *State) { s.Drain.Lost = RecordLost },
-		"there is no term":     func(s *State) { s.Term, s.Snap.UID, s.Snap.Record.Transitions = Term{}, UID{}, 0 },
-		"deleted":              func(s *State) { s.Snap.Exists = false },
-		"unreadable":           func(s *State) { s.Snap.Content = Unreadable },
-		"released":             func(s *State) { s.Snap.Record.Holder = "" },
-		"another's":            func(s *State) { s.Snap.Record.Holder = "b" },
-		"made anew":            func(s *State) { s.Snap.UID.First = "v" },
-		"another term":         func(s *State) { s.Snap.Record.Transitions = 4 },
-		"from before the term": func(s *State) { s.Snap.Version = 14 },
-		"written by another":   func(s *State) { s.Snap.Record.Renewed = 8e6 },
-		// At the end of the count a nominee's term has the same number, and its stamp is a second of another's clock.
-		"written in anew": func(s *State) {
+		"record lost":     func(s *State) { s.Drain.Lost = RecordLost },
+		"no term":         func(s *State) { s.Term, s.Snap.UID, s.Snap.Record.Transitions = Term{}, UID{}, 0 },
+		"deleted":         func(s *State) { s.Snap.Exists = false },
+		"unreadable":      func(s *State) { s.Snap.Content = Unreadable },
+		"released":        func(s *State) { s.Snap.Record.Holder = "" },
+		"another holder":  func(s *State) { s.Snap.Record.Holder = "b" },
+		"recreated":       func(s *State) { s.Snap.UID.First = "v" },
+		"another term":    func(s *State) { s.Snap.Record.Transitions = 4 },
+		"before the term": func(s *State) { s.Snap.Version = 14 },
+		"other writer":    func(s *State) { s.Snap.Record.Renewed = 8e6 },
+		// At the maximum, a nomination has the same number and can have the same stamp.
+		"nominated again": func(s *State) {
 			s.Snap.Annotations, s.Snap.Record.Acquired = Annotations{Nominated: Nomination{Identity: "a", Transitions: 3}}, s.Snap.Record.Renewed
 		},
-		"in one of two objects":  func(s *State) { s.Snap.Halves = InFirst },
-		"in the other of them":   func(s *State) { s.Snap.Halves = InSecond },
-		"of which one was alone": func(s *State) { s.Snap.Version, s.Snap.UID = 15, UID{"u", "v"} },
+		"in the first object only":  func(s *State) { s.Snap.Halves = InFirst },
+		"in the second object only": func(s *State) { s.Snap.Halves = InSecond },
+		"other UIDs":                func(s *State) { s.Snap.Version, s.Snap.UID = 15, UID{"u", "v"} },
 	} {
 		s := good
 		if spoil(&s); c.ownsTerm(s) {
-			t.Errorf("%s: it is ours", name)
+			t.Errorf("%s: own", name)
 		}
 	}
 	if good.Snap.Version = 15; !c.ownsTerm(good) {
-		t.Error("the term's first write is not ours")
+		t.Error("the first write of the term is not own")
 	}
 }
 
@@ -65,15 +65,15 @@ func TestMayActUntil(t *testing.T) {
 	for name, x := range map[string]struct {
 		lock   Snapshot
 		change func(*State)
-		until  float64 // 0: nobody acts
+		until  float64
 	}{
-		"with a longer lease":                   {lock("equal", long), nil, 40},
-		"deleted":                               {lock("equal", deleted), nil, 0},
-		"its record was removed":                {lock("equal", func(s *Snapshot) { s.Content = Missing }), nil, 0},
-		"we ourselves":                          {lock("mine, unmarked"), wrote, 0},
-		"of our name before us, acting":         {lock("mine"), nil, 0},
-		"of our name before us, not acting yet": {lock("mine, unmarked"), nil, 15},
-		"a twin of ours":                        {lock("mine"), twin, 15},
+		"longer lease":                 {lock("equal", long), nil, 40},
+		"deleted":                      {lock("equal", deleted), nil, 0},
+		"record removed":               {lock("equal", func(s *Snapshot) { s.Content = Missing }), nil, 0},
+		"own record":                   {lock("mine, unmarked"), wrote, 0},
+		"previous process, acting":     {lock("mine"), nil, 0},
+		"previous process, not acting": {lock("mine, unmarked"), nil, 15},
+		"duplicate":                    {lock("mine"), twin, 15},
 	} {
 		s := seenAt(0, x.lock)
 		if x.change != nil {
@@ -84,14 +84,13 @@ func TestMayActUntil(t *testing.T) {
 			want = seconds(x.until)
 		}
 		if got := c.mayActUntil(s); got != want {
-			t.Errorf("%s: until %v after the sight, want %v", name, testNow.Mono.Until(got), testNow.Mono.Until(want))
+			t.Errorf("%s: until %v, want %v", name, testNow.Mono.Until(got), testNow.Mono.Until(want))
 		}
 		if s.Earlier.Until = seconds(17); c.settledAt(s) != max(want, seconds(17)) {
 			t.Errorf("%s: settled in %v", name, testNow.Mono.Until(c.settledAt(s)))
 		}
 	}
-	// As Istio's elector does: who takes the lock from a holder acts at once. Where nobody
-	// holds it, or a leader of ours was displaced, there is no such promise to keep up with.
+	// As with Istio's elector, a candidate that preempts a holder acts immediately. Otherwise it settles.
 	c.Immediate = true
 	for name, want := range map[string]Instant{"lower": 0, "free": seconds(17), "peer, marker left": seconds(20)} {
 		s := seenAt(0, lock(name))
@@ -108,19 +107,19 @@ func TestHighest(t *testing.T) {
 	s := seenAt(0, lock("lower"))
 	s.Beats = true
 	if unranked.outranks(s) {
-		t.Error("without ranks, one outranks")
+		t.Error("outranks without ranks")
 	}
 	for key, want := range map[string]bool{"stable": true, "canary": false, "^stable": false} {
 		c := testConfig()
 		if c.Key = key; c.isHighestRank(s) != want {
-			t.Errorf("%s is the highest: %v", key, !want)
+			t.Errorf("highest rank %s: %v", key, !want)
 		}
 		if c.Ranked = false; !c.isHighestRank(s) {
-			t.Errorf("%s is not the highest although there are no ranks", key)
+			t.Errorf("unranked, %s is not the highest", key)
 		}
 		nobody := State{Default: DefaultRevision{Synced: true}}
 		if c.Ranked = true; c.isHighestRank(nobody) != (key[0] != '^') {
-			t.Errorf("%s, without a default revision", key)
+			t.Errorf("no default, %s", key)
 		}
 	}
 }
@@ -148,7 +147,7 @@ func TestActsUntil(t *testing.T) {
 
 func TestSent_State(t *testing.T) {
 	c := testConfig()
-	peer := seenAt(0, lock("lower, unmarked")) // may act for lease and grace: 20 s
+	peer := seenAt(0, lock("lower, unmarked")) // may act for lease and PeerGrace: 20 s
 	peer.Count = 3
 	record, notes := c.claim(peer, testNow)
 	s := c.sent(peer, Action{Op: Acquire, Base: peer.Snap, Record: record, Annotations: notes}, testNow)
@@ -162,10 +161,10 @@ func TestSent_State(t *testing.T) {
 	if s.Earlier.SettleAt != seconds(3) || s.Earlier.Until != seconds(5) || s.Drain.Sent || s.Own.Unseen != 1 || s.Own.Stamps != [4]Stamp{nowStamp, 7e6} {
 		t.Errorf("a renewal: %+v", s)
 	}
-	// The last stamp once more: the earlier ones are not forgotten for it.
+	// Repeating the last stamp keeps the earlier ones.
 	again := c.sent(s, Action{Op: Renew, Base: holding.Snap, Record: record, Annotations: notes}, testNow)
 	if again.Own.Stamps != s.Own.Stamps {
-		t.Errorf("a renewal of the same bytes: remembered are %v", again.Own.Stamps)
+		t.Errorf("repeated renewal: stamps %v", again.Own.Stamps)
 	}
 	for _, op := range []Op{Release, HandOver} {
 		s := c.sent(holding, Action{Op: op, Base: holding.Snap, Record: record}, testNow)
@@ -176,7 +175,7 @@ func TestSent_State(t *testing.T) {
 	sent := holding
 	sent.Drain.Sent = true
 	if !c.sent(sent, Action{Op: Renew, Base: holding.Snap, Record: record}, testNow).Drain.Sent {
-		t.Error("a renewal took back that a release may have been stored")
+		t.Error("a renewal cleared Sent")
 	}
 	reading := c.sent(holding, Action{Op: Read}, testNow)
 	if reading.Own.Unseen != 0 || reading.Flight.Op != Read || reading.Drain.Sent {

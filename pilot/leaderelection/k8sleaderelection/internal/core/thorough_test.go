@@ -2,5 +2,5 @@
 
 package core
 
-// visitEvery is which of the enumeration's states are visited: all.
+// visitEvery: 1 means that all states are visited.
 const visitEvery = 1

@@ -2,6 +2,5 @@
 
 package core
 
-// visitEvery is which of the enumeration's states are visited: under the race detector, which finds nothing
-// in pure functions and makes them ten times as slow, a few.
+// visitEvery is larger with the race detector, which makes pure functions ten times slower.
 const visitEvery = 37

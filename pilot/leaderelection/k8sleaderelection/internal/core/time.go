@@ -42,7 +42,7 @@ func (m ClockReading) Plus(d time.Duration) Validity {
 	return Validity{Mono: m.Mono.After(d), Boot: m.Boot + int64(d), Wall: m.Wall + int64(d)}
 }
 
-// Validity is the end of the time in which a leader may act, on each clock. The zero value has ended.
+// Validity is the time until which a leader may act, on each clock. The zero value has ended.
 type Validity ClockReading
 
 // Left returns the remaining time at now. The clock with the least time left counts, because it measured a

@@ -13,7 +13,7 @@ func TestCoverLeft(t *testing.T) {
 		now  ClockReading
 		left time.Duration
 	}{
-		"all alike":     {moment(4 * time.Second), 6 * time.Second},
+		"equal":         {moment(4 * time.Second), 6 * time.Second},
 		"a suspend":     {ClockReading{Mono: testNow.Mono, Boot: testNow.Boot + 9e9, Wall: testNow.Wall + 3e9}, time.Second},
 		"a restored VM": {ClockReading{Mono: testNow.Mono, Boot: testNow.Boot + 3e9, Wall: testNow.Wall + 11e9}, -time.Second},
 		"mono ahead":    {ClockReading{Mono: testNow.Mono.After(8 * time.Second), Boot: testNow.Boot, Wall: testNow.Wall}, 2 * time.Second},
@@ -26,7 +26,7 @@ func TestCoverLeft(t *testing.T) {
 		t.Errorf("no cover: %v left", got)
 	}
 	if Never.Until(Never) != math.MaxInt64 || testNow.Mono.Until(Never) != math.MaxInt64 || testNow.Mono.After(math.MaxInt64) != Never {
-		t.Error("never comes")
+		t.Error("Never is not saturated")
 	}
 	if got := (Instant(5)).Until(3); got != -2 {
 		t.Errorf("two nanoseconds ago: %v", got)
@@ -48,11 +48,11 @@ func TestNextStamp(t *testing.T) {
 	}
 	s := State{Own: Own{Stamps: [4]Stamp{now + 3*stampSecond}}, Snap: Snapshot{Record: Record{Renewed: now}}}
 	if got := s.nextStamp(wall * 1e9); got != now+4*stampSecond {
-		t.Errorf("a stamp that we have used is used again: %d", got-now)
+		t.Errorf("own stamp used again: %d", got-now)
 	}
 	s.Snap.Record.Renewed = now + 7*stampSecond
 	if got := s.nextStamp(wall * 1e9); got != now+8*stampSecond {
-		t.Errorf("a recorded stamp is used again: %d", got-now)
+		t.Errorf("recorded stamp used again: %d", got-now)
 	}
 }
 

@@ -1,3 +1,3 @@
-// Package derive computes the durations of an election that follow from those that a user gives. It is apart from core,
-// which decides by them, so that the elector and its simulation derive them alike.
+// Package derive computes the durations that follow from the configured ones. The elector and the simulation
+// share it.
 package derive

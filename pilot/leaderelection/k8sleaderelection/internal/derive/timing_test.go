@@ -7,26 +7,25 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// What follows from lease, cover and retry. What is shared out of a short retry is less than of a long one.
-func TestDerivedTimes(t *testing.T) {
+func TestTiming(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
 	for name, x := range map[string]struct {
 		timing, want core.Timing
 		drift        float64
 	}{
-		"istiod's, exact clocks": {
+		"istiod, exact clocks": {
 			core.Timing{Lease: 30 * s, Validity: 15 * s, Retry: 7500 * ms},
 			core.Timing{DrainLimit: 15 * s, StopLimit: 60 * s, CallTimeout: 3750 * ms, Patience: 2 * s, RankDelay: 25 * ms}, 0,
 		},
-		"a quick one, clocks off by a quarter": {
+		"short, drift of a quarter": {
 			core.Timing{Lease: 2 * s, Validity: 200 * ms, Retry: 80 * ms},
 			core.Timing{DrainLimit: 1000 * ms, StopLimit: 4 * s, CallTimeout: 60 * ms, Patience: 40 * ms, RankDelay: 20 * ms}, 0.25,
 		},
-		"a fraction of a millisecond is none": {
+		"fraction of a millisecond": {
 			core.Timing{Lease: s, Validity: 251 * ms, Retry: 101 * ms},
 			core.Timing{DrainLimit: 567 * ms, StopLimit: 2 * s, CallTimeout: 75 * ms, Patience: 50500 * time.Microsecond, RankDelay: 25 * ms}, 0.1,
 		},
-		"limits that are given": {
+		"configured limits": {
 			core.Timing{Lease: 30 * s, Validity: 15 * s, Retry: 7500 * ms, DrainLimit: 3 * s, StopLimit: 5 * s},
 			core.Timing{DrainLimit: 3 * s, StopLimit: 5 * s, CallTimeout: 3750 * ms, Patience: 2 * s, RankDelay: 25 * ms}, 0,
 		},
