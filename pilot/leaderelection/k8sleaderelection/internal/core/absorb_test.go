@@ -25,28 +25,6 @@ func TestPollAfter(t *testing.T) {
 	}
 }
 
-func TestOutdatedEvents(t *testing.T) {
-	there := State{Known: Current, Snap: Snapshot{Exists: true, Version: 7}}
-	gone := State{Known: Current, Snap: Snapshot{Version: 7}}
-	for name, c := range map[string]struct {
-		s       State
-		version uint64
-		want    bool
-	}{
-		"unread":              {State{Snap: Snapshot{Version: 7}}, 1, false},
-		"older":               {there, 6, true},
-		"the same":            {there, 7, false},
-		"newer":               {there, 8, false},
-		"before the deletion": {gone, 6, true},
-		"the deleted version": {gone, 7, true},
-		"recreated":           {gone, 8, false},
-	} {
-		if got := c.s.outdated(Snapshot{Exists: true, Version: c.version}); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 // A watch may have missed changes only if the lock was read before. A read in flight was sent before the watch.
 func TestWatchGap(t *testing.T) {
 	reading, writing := State{Known: Current}, State{Known: Current}
@@ -334,43 +312,6 @@ func TestObserve_Duplicate(t *testing.T) {
 	}
 }
 
-// A leader that returns after its lock was deleted does not end the wait for other holders.
-func TestObserve_LeaderReturns(t *testing.T) {
-	c := testConfig() // lease 15 s, grace 5 s
-	long := func(s *Snapshot) { s.Record.Lease = time.Minute }
-	gone := func(version uint64) Snapshot { return Snapshot{Version: version} }
-	there := func(version uint64, uid string, snap Snapshot) Snapshot {
-		snap.Version, snap.UID.First = version, uid
-		return snap
-	}
-	back := there(50, "w", lock("equal", long, to("b", 0), marked("b", 0)))
-	for name, x := range map[string]struct {
-		between Snapshot
-		until   float64
-	}{
-		"a peer":                      {lock("equal, unmarked", to("istiod", 0)), 11 + 20 + 1},
-		"a marker left behind":        {lock("free, marker left", marked("c", 2)), 11 + 15},
-		"no holder":                   {lock("free"), 0},
-		"another leader that is away": {lock("equal", to("c", 0), marked("c", 0)), 11 + 15 + 1},
-	} {
-		s := follower(c, lock("equal", long), "stable")
-		s = c.observe(s, later(10, gone(30)))
-		s = c.observe(s, later(11, there(31, "v", x.between)))
-		s = c.observe(s, later(12, gone(40)))
-		if s.Earlier.Until != seconds(70) {
-			t.Fatalf("%s: waits for the leader that is away until %v", name, testNow.Mono.Until(s.Earlier.Until))
-		}
-		s = c.observe(s, later(13, back))
-		want := Instant(0)
-		if x.until > 0 {
-			want = seconds(x.until)
-		}
-		if s.Earlier.Until != want {
-			t.Errorf("%s: waits until %v, want %v", name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
-		}
-	}
-}
-
 func TestReplied_Snapshot(t *testing.T) {
 	c := testConfig()
 	known := seenAt(5, lock("equal"))
@@ -398,24 +339,6 @@ func TestReplied_Snapshot(t *testing.T) {
 		}
 		if x.want && s.Snap.Version != x.snap.Version || s.Requesting.AnsweredAt != seconds(1) || s.Flight != (Call{}) {
 			t.Errorf("%s: %+v", name, s)
-		}
-	}
-}
-
-// A successful call resets the failures of its own kind only.
-func TestReplied_ResetsEffort(t *testing.T) {
-	c := testConfig()
-	bad := Effort{Fails: 3, Conflicts: 2, Next: seconds(9), Last: testNow.Mono}
-	for op, x := range map[Op]struct{ reads, writes, asks Effort }{
-		Read:        {Effort{}, bad, bad},
-		Renew:       {bad, Effort{}, bad},
-		SendRequest: {bad, bad, Effort{}},
-	} {
-		s := calling(seenAt(0, lock("equal")), op)
-		s.Effort.Reads, s.Effort.Writes, s.Effort.Requests = bad, bad, bad
-		s = c.replied(s, reply(1, OK, lock("equal", newer)))
-		if s.Effort.Reads != x.reads || s.Effort.Writes != x.writes || s.Effort.Requests != x.asks {
-			t.Errorf("%s: reads %+v, writes %+v, requests %+v", op, s.Effort.Reads, s.Effort.Writes, s.Effort.Requests)
 		}
 	}
 }
@@ -494,18 +417,5 @@ func TestAcknowledged(t *testing.T) {
 		if got.Term != want || got.Drain.Lost != x.s.Drain.Lost {
 			t.Errorf("%s: term %+v, lost %v", name, got.Term, got.Drain.Lost)
 		}
-	}
-}
-
-// An outdated event or a failed call does not change the result of the KeyComparisonFunc.
-func TestAbsorb_KeepsComparison(t *testing.T) {
-	c := testConfig()
-	s := calling(seenAt(0, lock("equal")), Read)
-	s.Beats = true
-	if got := c.absorb(s, Input{Kind: Seen, Now: testNow, Snap: lock("equal", older)}); !got.Beats {
-		t.Error("an outdated event changes Beats")
-	}
-	if got := c.absorb(s, reply(1, Unknown, Snapshot{})); !got.Beats {
-		t.Error("a failed read changes Beats")
 	}
 }

@@ -100,80 +100,6 @@ func TestNominee_Unrequested(t *testing.T) {
 	}
 }
 
-func TestChallenger_Requests(t *testing.T) {
-	const stands = "stands"
-	ours := func(s *Snapshot) {
-		s.Annotations.Request = Request{Identity: "a", Key: "stable", Holder: "b", Transitions: 3, Seconds: 9}
-	}
-	for name, x := range map[string]struct {
-		change func(*State)
-		want   decided
-	}{
-		"immediately":                    {func(*State) {}, decided{SendRequest, RequestingHandover, 0}},
-		"back-off":                       {func(s *State) { s.BackOff.Until = seconds(1) }, decided{NoOp, HeldByOther, 15}},
-		"back-off ends now":              {func(s *State) { s.BackOff.Until = testNow.Mono }, decided{SendRequest, RequestingHandover, 0}},
-		"lease expired":                  {func(s *State) { s.Since.Record = seconds(-15) }, decided{Acquire, Expired, 0}},
-		"requests fail":                  {func(s *State) { s.Effort.Requests.Next = seconds(3) }, decided{NoOp, RequestPending, 3}},
-		"request delay":                  {func(s *State) { s.Requesting.NotBefore = seconds(4) }, decided{NoOp, RequestPending, 4}},
-		"request delay beyond the lease": {func(s *State) { s.Requesting.NotBefore = seconds(40) }, decided{NoOp, RequestPending, 15}},
-		"poll due":                       {func(s *State) { s.Requesting.NotBefore, s.PollAt = seconds(4), testNow.Mono }, decided{Read, Polling, 0}},
-		"poll later":                     {func(s *State) { s.Requesting.NotBefore, s.PollAt = seconds(4), seconds(2) }, decided{NoOp, RequestPending, 2}},
-		stands:                           {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt = testNow.Mono }, decided{NoOp, RequestPending, 1}},
-		stands + ", unwatched":           {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt, s.Watch = testNow.Mono, false }, decided{NoOp, RequestPending, 0.5}},
-		// A leader with an overdue renewal cannot answer.
-		stands + ", renewal due":     {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt, s.Since.Record = testNow.Mono, seconds(-3.9) }, decided{NoOp, RequestPending, 1}},
-		stands + ", renewal overdue": {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt, s.Since.Record = testNow.Mono, seconds(-4) }, decided{NoOp, RequestPending, 2}},
-		stands + ", overdue and unwatched": {func(s *State) {
-			ours(&s.Snap)
-			s.Requesting.AnsweredAt, s.Since.Record, s.Watch = testNow.Mono, seconds(-4), false
-		}, decided{NoOp, RequestPending, 0.5}},
-		stands + ", and a poll is due": {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt = seconds(-1) }, decided{Read, Polling, 0}},
-		stands + ", and reads fail":    {func(s *State) { ours(&s.Snap); s.Requesting.AnsweredAt, s.Effort.Reads.Next = seconds(-1), seconds(1) }, decided{NoOp, RequestPending, 1}},
-		stands + ", another's": {func(s *State) {
-			ours(&s.Snap)
-			s.Snap.Annotations.Request.Identity = "c"
-			s.Requesting.AnsweredAt = seconds(-1)
-		}, decided{NoOp, RequestPending, 9}},
-		stands + ", which has run out": {func(s *State) { ours(&s.Snap); s.Since.Request = seconds(-9) }, decided{SendRequest, RequestingHandover, 0}},
-	} {
-		s := seenAt(0, lock("lower, hands over"))
-		x.change(&s)
-		x.want.check(t, name, testConfig().decide(s, testNow))
-	}
-}
-
-func TestHolder_Writes(t *testing.T) {
-	for name, x := range map[string]struct {
-		phase  Phase
-		change func(*State)
-		want   decided
-	}{
-		"leader":         {Leading, func(*State) {}, decided{NoOp, Holding, 2}},
-		"settling":       {Settling, func(s *State) { s.Earlier.SettleAt = seconds(9) }, decided{NoOp, Holding, 2}},
-		"almost settled": {Settling, func(s *State) { s.Earlier.SettleAt = seconds(1) }, decided{NoOp, Holding, 1}},
-		"settled":        {Settling, func(s *State) { s.Earlier.SettleAt = testNow.Mono }, decided{Renew, Renewing, 0}},
-		"draining":       {Draining, func(s *State) { s.Running = true }, decided{NoOp, Holding, 2}},
-		"past its limit": {Draining, func(s *State) { s.Running, s.Drain.Overdue, s.Why = true, true, Stopped }, decided{NoOp, Stopped, 10}},
-		"writes fail":    {Leading, func(s *State) { s.Own.Renewed, s.Effort.Writes.Next = seconds(-2), seconds(1) }, decided{NoOp, Holding, 1}},
-		"became unfit":   {Leading, func(s *State) { s.Unfit = true }, decided{NoOp, Holding, 0.25}},
-		// While its reads fail, a holder renews with a stale snapshot.
-		"leader, reads fail":           {Leading, cannotRead, decided{Renew, Renewing, 0}},
-		"settling, reads fail":         {Settling, func(s *State) { cannotRead(s); s.Earlier.SettleAt = seconds(9) }, decided{Renew, Renewing, 0}},
-		"draining, reads fail":         {Draining, func(s *State) { cannotRead(s); s.Running = true }, decided{Renew, Renewing, 0}},
-		"after a conflict, reads fail": {Leading, func(s *State) { cannotRead(s); s.Effort.Writes.Conflicts = 1 }, decided{NoOp, Retrying, 1}},
-		"read due":                     {Leading, func(s *State) { cannotRead(s); s.Effort.Reads.Next = testNow.Mono }, decided{Read, NeedRead, 0}},
-		"lost, reads fail":             {Draining, func(s *State) { cannotRead(s); s.Running, s.Drain.Lost = true, RecordLost }, decided{NoOp, Retrying, 1}},
-		"follower, reads fail":         {Following, cannotRead, decided{NoOp, Retrying, 1}},
-		"releasing, reads fail":        {Releasing, cannotRead, decided{NoOp, Retrying, 1}},
-		"stale, no failed read":        {Leading, func(s *State) { s.Known = Stale }, decided{Read, NeedRead, 0}},
-	} {
-		s := ours(seenAt(0, lock("mine")), x.phase)
-		s.Snap.Annotations.Marker.Handover = true
-		x.change(&s)
-		x.want.check(t, name, testConfig().decide(s, testNow))
-	}
-}
-
 // TestAcquireTime shows when a candidate may acquire a lock, why, and when it may then act (handover rules 4,
 // 6, 7 and 8), for a candidate of the default revision and for another one.
 func TestAcquireTime(t *testing.T) {
@@ -272,30 +198,4 @@ func TestHandover_Record(t *testing.T) {
 			t.Errorf("%s: %s %+v with %+v", name, a.Op, a.Record, a.Annotations)
 		}
 	}
-}
-
-func TestHandsOver(t *testing.T) {
-	for name, x := range map[string]struct {
-		change func(*Config, *State)
-		want   bool
-	}{
-		"ranked":           {func(*Config, *State) {}, true},
-		"ranked, unsynced": {func(_ *Config, s *State) { s.Default.Synced = false }, false},
-		"external":         {func(c *Config, _ *State) { c.Ranked, c.External = false, true }, false},
-		"external, unfit":  {func(c *Config, s *State) { c.Ranked, c.External, s.Unfit = false, true, true }, true},
-		"unranked":         {func(c *Config, s *State) { c.Ranked, s.Default.Synced = false, false }, true},
-	} {
-		c, s := testConfig(), seenAt(0, lock("mine"))
-		x.change(&c, &s)
-		if got := c.handsOver(s); got != x.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
-// cannotRead makes a read due in one second and a renewal due now.
-func cannotRead(s *State) {
-	s.Known = Stale
-	s.Own.Renewed = seconds(-3)
-	s.Effort.Reads = Effort{Fails: 2, Next: testNow.Mono.After(time.Second), Last: testNow.Mono}
 }

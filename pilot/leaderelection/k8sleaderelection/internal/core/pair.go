@@ -111,20 +111,16 @@ func (p Pair) Select(self string) (which Half, both bool) {
 		return Secondary, false
 	case first == alone && second == alone && p.Secondary.Record.Holder == self:
 		return Primary, false
-	case first == alone && second == alone:
-		return p.newer(), false
 	case !p.Secondary.Exists:
 		return Primary, false
 	case !p.Primary.Exists:
 		return Secondary, false
-	case first == vacant && second == vacant:
-		return p.newer(), false
+	case first == second:
+		return p.newer(), p.Primary.inTerm(p.Secondary.Record)
 	case first == alone || second == vacant:
 		return Primary, false
 	case second == alone || first == vacant:
 		return Secondary, false
-	case first == claim && second == claim:
-		return p.newer(), false
 	case first == claim:
 		return p.claimed(), false
 	case second == claim:
