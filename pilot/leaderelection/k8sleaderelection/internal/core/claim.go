@@ -51,15 +51,15 @@ func (c Config) renewal(s State, now ClockReading) (Record, Annotations) {
 // annotations returns the annotations next to the own record. While settling, the marker of the earlier leader
 // stays, because the next holder has to wait for it too.
 func (c Config) annotations(s State, record Record, now ClockReading, act bool) Annotations {
-	notes := Annotations{Hold: s.activeHold(record, now.Mono), Successor: c.Successor}
+	annotations := Annotations{Hold: s.activeHold(record, now.Mono), Successor: c.Successor}
 	switch m := s.Snap.Annotations.Marker; {
 	case act:
-		notes.Marker = Marker{Identity: c.Self, Transitions: record.Transitions, Handover: c.handsOver(s), Unfit: s.Unfit}
+		annotations.Marker = Marker{Identity: c.Self, Transitions: record.Transitions, Handover: c.handsOver(s), Unfit: s.Unfit}
 		if s.Phase != Following && s.Snap.Addressed() {
-			notes.Request = s.Snap.Annotations.Request
+			annotations.Request = s.Snap.Annotations.Request
 		}
 	case m.Identity != c.Self:
-		notes.Marker = m
+		annotations.Marker = m
 	}
-	return notes
+	return annotations
 }

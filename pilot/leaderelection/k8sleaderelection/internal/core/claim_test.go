@@ -60,10 +60,10 @@ func TestClaim_Record(t *testing.T) {
 	} {
 		s := seenAt(0, x.lock)
 		s.Count = x.lock.Record.Transitions
-		record, notes := c.claim(s, testNow)
+		record, annotations := c.claim(s, testNow)
 		want := Record{Holder: "a", Key: "stable", Lease: 15 * time.Second, Acquired: nowStamp, Renewed: nowStamp, Transitions: x.trans}
-		if record != want || notes.Hold != x.hold || notes.Nominated != (Nomination{}) {
-			t.Errorf("%s: %+v with %+v", name, record, notes)
+		if record != want || annotations.Hold != x.hold || annotations.Nominated != (Nomination{}) {
+			t.Errorf("%s: %+v with %+v", name, record, annotations)
 		}
 	}
 }
@@ -73,22 +73,22 @@ func TestRenewal_Record(t *testing.T) {
 	c := testConfig()
 	s := ours(seenAt(0, lock("mine, asked, held")), Leading)
 	s.Snap.Record.Key, s.Snap.Record.Lease = "canary", time.Second
-	record, notes := c.renewal(s, testNow)
+	record, annotations := c.renewal(s, testNow)
 	want := Record{Holder: "a", Key: "stable", Lease: 15 * time.Second, Acquired: 5e6, Renewed: nowStamp, Transitions: 3}
 	if record != want {
 		t.Errorf("%+v, want %+v", record, want)
 	}
-	if n := s.Snap.Annotations; notes.Hold != n.Hold || notes.Request != n.Request || !notes.Marker.matches(record) {
-		t.Errorf("annotations: %+v", notes)
+	if n := s.Snap.Annotations; annotations.Hold != n.Hold || annotations.Request != n.Request || !annotations.Marker.matches(record) {
+		t.Errorf("annotations: %+v", annotations)
 	}
 	// A leader keeps its marker.
 	s.Earlier.SettleAt = Never
-	if _, notes := c.renewal(s, testNow); !notes.Marker.matches(record) {
-		t.Errorf("a leader removed its marker: %+v", notes)
+	if _, annotations := c.renewal(s, testNow); !annotations.Marker.matches(record) {
+		t.Errorf("a leader removed its marker: %+v", annotations)
 	}
 	if s.Marked = false; true {
-		if _, notes := c.renewal(s, testNow); notes.Marker != (Marker{}) {
-			t.Errorf("a marker while settling: %+v", notes)
+		if _, annotations := c.renewal(s, testNow); annotations.Marker != (Marker{}) {
+			t.Errorf("a marker while settling: %+v", annotations)
 		}
 	}
 }

@@ -69,8 +69,8 @@ func (c Config) decideFollowing(s State, now ClockReading, a Action) Action {
 		// No polls here: the next write shows the state of the lock.
 		return a.wake(s.Effort.Writes.Next).withReason(Retrying)
 	}
-	record, notes := c.claim(s, now)
-	return a.write(Acquire, s.Snap, record, notes).withReason(why)
+	record, annotations := c.claim(s, now)
+	return a.write(Acquire, s.Snap, record, annotations).withReason(why)
 }
 
 // earliestAcquire returns the earliest time at which this candidate may acquire the lock, and the reason why
@@ -134,9 +134,9 @@ func (c Config) IsNominee(s State) bool {
 func (c Config) decideRequest(s State, now ClockReading, a Action) Action {
 	at := max(c.requestTime(s, now.Mono), s.Effort.Requests.Next)
 	if at <= now.Mono {
-		notes := s.Snap.Annotations
-		notes.Request = c.request(s)
-		return a.write(SendRequest, s.Snap, s.Snap.Record, notes).withReason(RequestingHandover)
+		annotations := s.Snap.Annotations
+		annotations.Request = c.request(s)
+		return a.write(SendRequest, s.Snap, s.Snap.Record, annotations).withReason(RequestingHandover)
 	}
 	a = a.wake(min(at, c.ExpiresAt(s)))
 	poll := s.PollAt
@@ -229,21 +229,21 @@ func (c Config) decideHolding(s State, now ClockReading, a Action) Action {
 		return a.wake(due).withReason(Holding)
 	}
 	if c.writesForSuccessors(s, now.Mono) && !s.Snap.bySuccessors() && !s.Known.Outdated() {
-		record, notes := c.claim(s, now)
-		return a.write(Acquire, s.Snap, record, notes).withReason(Settled)
+		record, annotations := c.claim(s, now)
+		return a.write(Acquire, s.Snap, record, annotations).withReason(Settled)
 	}
-	record, notes := c.renewal(s, now)
+	record, annotations := c.renewal(s, now)
 	why := Renewing
 	switch {
 	case accept:
-		notes.Request.Accepted = true
-		notes.Request.Refused = ""
+		annotations.Request.Accepted = true
+		annotations.Request.Refused = ""
 		why = Accepting
 	case refuse != "":
-		notes.Request.Refused = refuse
+		annotations.Request.Refused = refuse
 		why = Refusing
 	}
-	return a.write(Renew, s.Snap, record, notes).withReason(why)
+	return a.write(Renew, s.Snap, record, annotations).withReason(why)
 }
 
 // renewAt returns when the next write of a holder is due, counted from when the last one was sent. A settling
@@ -280,8 +280,8 @@ func (c Config) decideReleasing(s State, now ClockReading, a Action) Action {
 		return a.wake(s.Effort.Writes.Next).withReason(Retrying)
 	}
 	if r := c.handoverTarget(s, now.Mono); r.Identity != "" {
-		record, notes := c.nomination(s, r, now)
-		return a.write(HandOver, s.Snap, record, notes).withReason(HandingOver)
+		record, annotations := c.nomination(s, r, now)
+		return a.write(HandOver, s.Snap, record, annotations).withReason(HandingOver)
 	}
 	stamp := s.nextStamp(now.Wall)
 	record := Record{Lease: time.Second, Acquired: stamp, Renewed: stamp, Transitions: s.Snap.Record.Transitions}
@@ -297,15 +297,15 @@ func (c Config) nomination(s State, r Request, now ClockReading) (Record, Annota
 		Holder: r.Identity, Key: r.Key, Lease: c.Lease + time.Second,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
 	}
-	notes := Annotations{Nominated: Nomination{Identity: r.Identity, Transitions: record.Transitions}}
+	annotations := Annotations{Nominated: Nomination{Identity: r.Identity, Transitions: record.Transitions}}
 	if r.Reason == ForOperator {
 		// It also informs the nominee, which sent no request.
-		notes.Hold = Hold{
+		annotations.Hold = Hold{
 			Holder: r.Identity, Transitions: record.Transitions, Seconds: max(1, r.HoldSeconds),
 			Requester: r.Requester, Reason: HoldForTransfer, Note: r.Note,
 		}
 	}
-	return record, notes
+	return record, annotations
 }
 
 // read reads the lock when the back-off allows it.

@@ -179,15 +179,15 @@ func (w PairWrite) NeedsAnnotation(other Snapshot) NeedsBoth {
 
 // MergeAnnotations returns the annotations for the second write, if others have changed the secondary after
 // the primary was written. Their request or hold is kept, unless it was replaced on the primary since.
-func (w PairWrite) MergeAnnotations(v PairView, now Snapshot, notes Annotations) Annotations {
+func (w PairWrite) MergeAnnotations(v PairView, now Snapshot, annotations Annotations) Annotations {
 	was := w.Base.Secondary.Annotations
 	if w.IsRenewal() && now.Annotations.Request != was.Request && !v.outdated(Secondary, onlyRequest) {
-		notes.Request = now.Annotations.Request
+		annotations.Request = now.Annotations.Request
 	}
 	if w.IsRenewal() && now.Annotations.Hold != was.Hold && !v.outdated(Secondary, onlyHold) {
-		notes.Hold = now.Annotations.Hold
+		annotations.Hold = now.Annotations.Hold
 	}
-	return notes
+	return annotations
 }
 
 // ReplacesHold reports whether a new hold on one object must also replace the hold on the other. Of two

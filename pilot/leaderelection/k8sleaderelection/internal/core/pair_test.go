@@ -20,9 +20,9 @@ func halves(uid, otherUID string) map[string]Snapshot {
 		"unreadable": {Exists: true, Content: Unreadable},
 	}
 	for term := 2; term <= 4; term++ {
-		add := func(name, holder string, renewed Stamp, notes Annotations) {
+		add := func(name, holder string, renewed Stamp, annotations Annotations) {
 			all[fmt.Sprintf("%s %s/%d", name, holder, term)] = Snapshot{
-				Exists: true, Content: Readable, Record: Record{Holder: holder, Transitions: term, Acquired: 5e6, Renewed: renewed}, Annotations: notes,
+				Exists: true, Content: Readable, Record: Record{Holder: holder, Transitions: term, Acquired: 5e6, Renewed: renewed}, Annotations: annotations,
 			}
 		}
 		add("ended", "", 7e6, Annotations{})

@@ -22,7 +22,7 @@ type scenario struct {
 	slept  time.Duration
 	wall   time.Duration // offset of the wall clock
 	last   Record        // last own write
-	notes  Annotations
+	annotations  Annotations
 }
 
 func TestScenarios(t *testing.T) {
@@ -108,7 +108,7 @@ func (s *scenario) play(words []string) (string, error) {
 	}
 	s.state, s.action = s.config.Step(before, in)
 	if a := s.action; a.Op != NoOp && a.Op != Read {
-		s.last, s.notes = a.Record, a.Annotations
+		s.last, s.annotations = a.Record, a.Annotations
 	}
 	return s.trace(before, in.Now), nil
 }
@@ -220,8 +220,8 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 		case w == "unreadable":
 			snap.Content = Unreadable
 		case w == "written":
-			snap.Record, snap.Annotations = s.last, s.notes
-			snap.Successor, snap.Annotations.Successor = s.notes.Successor, false
+			snap.Record, snap.Annotations = s.last, s.annotations
+			snap.Successor, snap.Annotations.Successor = s.annotations.Successor, false
 		case name == "kept":
 			snap.Successor, snap.Record.Holder, snap.Record.Lease = true, Successors, 15*time.Second
 			snap.Record.Transitions, err = strconv.Atoi(value)
@@ -365,11 +365,11 @@ func call(a Action) string {
 	if a.Op != Release && a.Op != SendRequest {
 		text += fmt.Sprintf(" %s/%d", a.Record.Holder, a.Record.Transitions)
 	}
-	return text + notes(a.Annotations)
+	return text + annotations(a.Annotations)
 }
 
-// notes formats annotations as in scenarios.
-func notes(n Annotations) string {
+// annotations formats annotations as in scenarios.
+func annotations(n Annotations) string {
 	text := ""
 	if m := n.Marker; m.Identity != "" {
 		text += fmt.Sprintf(" marker=%s/%d%s%s", m.Identity, m.Transitions, word("+handover", m.Handover), word("+unfit", m.Unfit))

@@ -149,20 +149,20 @@ func TestSent_State(t *testing.T) {
 	c := testConfig()
 	peer := seenAt(0, lock("lower, unmarked")) // may act for lease and PeerGrace: 20 s
 	peer.Count = 3
-	record, notes := c.claim(peer, testNow)
-	s := c.sent(peer, Action{Op: Acquire, Base: peer.Snap, Record: record, Annotations: notes}, testNow)
+	record, annotations := c.claim(peer, testNow)
+	s := c.sent(peer, Action{Op: Acquire, Base: peer.Snap, Record: record, Annotations: annotations}, testNow)
 	if s.Earlier.SettleAt != seconds(20) || s.Earlier.Until != seconds(20) || s.Flight.Base != 20 || s.Own.Unseen != 1 || s.Own.Stamps[0] != nowStamp {
 		t.Errorf("a claim: %+v", s)
 	}
 	holding := ours(seenAt(0, lock("mine")), Settling)
 	holding.Earlier.SettleAt, holding.Earlier.Until = seconds(3), seconds(5)
-	record, notes = c.renewal(holding, testNow)
-	s = c.sent(holding, Action{Op: Renew, Base: holding.Snap, Record: record, Annotations: notes}, testNow)
+	record, annotations = c.renewal(holding, testNow)
+	s = c.sent(holding, Action{Op: Renew, Base: holding.Snap, Record: record, Annotations: annotations}, testNow)
 	if s.Earlier.SettleAt != seconds(3) || s.Earlier.Until != seconds(5) || s.Drain.Sent || s.Own.Unseen != 1 || s.Own.Stamps != [4]Stamp{nowStamp, 7e6} {
 		t.Errorf("a renewal: %+v", s)
 	}
 	// Repeating the last stamp keeps the earlier ones.
-	again := c.sent(s, Action{Op: Renew, Base: holding.Snap, Record: record, Annotations: notes}, testNow)
+	again := c.sent(s, Action{Op: Renew, Base: holding.Snap, Record: record, Annotations: annotations}, testNow)
 	if again.Own.Stamps != s.Own.Stamps {
 		t.Errorf("repeated renewal: stamps %v", again.Own.Stamps)
 	}

@@ -8,13 +8,13 @@ func (w *world) ambush(c *call) {
 	if !w.faulty() || !w.chance(w.mode.Ambush) {
 		return
 	}
-	leader, challenger := c.p.n, w.nodeOf(c.notes.Request.Identity)
+	leader, challenger := c.p.n, w.nodeOf(c.annotations.Request.Identity)
 	switch {
 	case c.op == core.SendRequest:
 		leader, challenger = w.nodeOf(c.record.Holder), c.p.n
 	case c.op == core.HandOver:
 		challenger = w.nodeOf(c.record.Holder)
-	case c.op == core.Renew && c.notes.Request.Accepted && !c.base.Annotations.Request.Accepted:
+	case c.op == core.Renew && c.annotations.Request.Accepted && !c.base.Annotations.Request.Accepted:
 	default:
 		return
 	}

@@ -11,7 +11,7 @@ func (c *checks) write(p *process, call *call) {
 	if call.base.Version == unguardedVersion {
 		return
 	}
-	if h := call.notes.Hold; call.op != core.HandOver && h != (core.Hold{}) && h != p.seen.snap.Annotations.Hold {
+	if h := call.annotations.Hold; call.op != core.HandOver && h != (core.Hold{}) && h != p.seen.snap.Annotations.Hold {
 		c.w.violate(Orders, "%v writes a hold that no operator requested: %+v", p, h)
 	}
 	switch call.op {
@@ -30,8 +30,8 @@ func (c *checks) write(p *process, call *call) {
 		if r := p.seen.snap.Annotations.Request; addressed(p.seen.snap) && r.Accepted && r.Identity != "" && p.s.Term != (core.Term{}) {
 			c.w.violate(Handover, "%v releases the lock after accepting the request of %q", p, r.Identity)
 		}
-		if call.notes != (core.Annotations{}) {
-			c.w.violate(Handover, "the release of %v keeps %+v", p, call.notes)
+		if call.annotations != (core.Annotations{}) {
+			c.w.violate(Handover, "the release of %v keeps %+v", p, call.annotations)
 		}
 	case core.NoOp, core.Read:
 	}
@@ -39,7 +39,7 @@ func (c *checks) write(p *process, call *call) {
 
 // checkRequest checks rule 1.
 func (c *checks) checkRequest(p *process, call *call) {
-	w, s, now, r := c.w, p.seen.snap, p.now().Mono, call.notes.Request
+	w, s, now, r := c.w, p.seen.snap, p.now().Mono, call.annotations.Request
 	m := s.Annotations.Marker
 	if p.cfg.Coordinated && !p.seen.alone(p) {
 		w.violate(Coordination, "%v sends a request to %s instead of waiting for the coordinator", p, shown(s))
@@ -69,7 +69,7 @@ func (c *checks) checkRequest(p *process, call *call) {
 
 // checkAcceptance checks rule 2 and the first half of rule 3.
 func (c *checks) checkAcceptance(p *process, call *call) {
-	r := call.notes.Request
+	r := call.annotations.Request
 	if !r.Accepted || call.base.Annotations.Request.Accepted {
 		return
 	}
@@ -96,7 +96,7 @@ func (c *checks) checkHandover(p *process, call *call) {
 	} else if !p.seen.pending(p.now().Mono) || r.Identity == "" {
 		w.violate(Handover, "%v hands over without a request in %s", p, shown(p.seen.snap))
 	}
-	n := call.notes
+	n := call.annotations
 	if call.record.Holder != r.Identity || call.record.Key != r.Key || n.Nominated != (core.Nomination{Identity: r.Identity, Transitions: call.record.Transitions}) ||
 		n.Marker != (core.Marker{}) || n.Request != (core.Request{}) || call.record.Transitions != min(call.base.Record.Transitions+1, 1<<31-1) {
 		w.violate(Handover, "%v hands over to %q with key %q but writes %+v with %+v", p, r.Identity, r.Key, call.record, n)
@@ -129,7 +129,7 @@ func (c *checks) checkAcquire(p *process, call *call) {
 		w.violate(Fitness, "%v campaigns although it is unfit", p)
 	case nominated && holder == p.id:
 		// The process settles instead of releasing while an earlier holder may act.
-		if h := s.Annotations.Hold; !p.cfg.Coordinated && !p.seen.asked && h.Holder != p.id && names(call.notes.Marker, call.record) {
+		if h := s.Annotations.Hold; !p.cfg.Coordinated && !p.seen.asked && h.Holder != p.id && names(call.annotations.Marker, call.record) {
 			w.violate(Handover, "%v acquires a lock that it did not request", p)
 		}
 	case !p.cfg.Coordinated && holder == "" && s.Exists && s.Strategy && s.Preferred != "" && s.Preferred != p.id && seen < p.cfg.Lease:
@@ -193,7 +193,7 @@ func (p *process) hasHighestRank() bool {
 // checkMarker checks markers: the own marker only when p may act. While settling, the marker of the previous leader
 // stays.
 func (c *checks) checkMarker(p *process, call *call) {
-	m, left := call.notes.Marker, call.base.Annotations.Marker
+	m, left := call.annotations.Marker, call.base.Annotations.Marker
 	if names(m, call.record) {
 		if s, wait := p.mustWait(p.now().Mono); wait > 0 && !p.alive {
 			c.w.violate(Settling, "%v writes its marker %v before the lease of %q expires", p, wait, s.term.id)

@@ -129,7 +129,7 @@ func (s *store) write(c *call) (core.Result, view) {
 	}
 	s.w.checkGuard(c, now, unguarded)
 	next := view{snap: core.Snapshot{
-		Exists: true, UID: now.snap.UID, Content: core.Readable, Record: c.record, Annotations: c.notes,
+		Exists: true, UID: now.snap.UID, Content: core.Readable, Record: c.record, Annotations: c.annotations,
 	}}
 	next.foreign = now.foreign
 	if next.snap.Strategy = now.snap.Strategy; now.snap.Preferred != c.record.Holder {
@@ -175,7 +175,7 @@ func (s *store) attribute(c *call, now view, next *view) {
 	case core.Release, core.HandOver: // a nominee does not act
 		next.released = true
 	}
-	if next.term != nil && names(c.notes.Marker, c.record) {
+	if next.term != nil && names(c.annotations.Marker, c.record) {
 		next.term.marked = true
 	}
 }
