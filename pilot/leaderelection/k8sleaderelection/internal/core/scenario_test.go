@@ -16,13 +16,13 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios in testdata 
 
 // scenario plays a text file with inputs and the expected results of Step. See testdata/README.md.
 type scenario struct {
-	config Config
-	state  State
-	action Action
-	slept  time.Duration
-	wall   time.Duration // offset of the wall clock
-	last   Record        // last own write
-	annotations  Annotations
+	config      Config
+	state       State
+	action      Action
+	slept       time.Duration
+	wall        time.Duration // offset of the wall clock
+	last        Record        // last own write
+	annotations Annotations
 }
 
 func TestScenarios(t *testing.T) {

@@ -8,16 +8,16 @@ import (
 
 // call is one request. It may reach the store after its sender has timed out or died.
 type call struct {
-	p         *process
-	op        core.Op
-	base      core.Snapshot
-	record    core.Record
-	annotations     core.Annotations
-	sent      core.ClockReading
-	sentAt    Time
-	foreign   uint64        // metadata of others that the write carries
-	after     time.Duration // Retry-After of a refusal
-	decidedOn uint64        // version, also without a guard
+	p           *process
+	op          core.Op
+	base        core.Snapshot
+	record      core.Record
+	annotations core.Annotations
+	sent        core.ClockReading
+	sentAt      Time
+	foreign     uint64        // metadata of others that the write carries
+	after       time.Duration // Retry-After of a refusal
+	decidedOn   uint64        // version, also without a guard
 }
 
 // unguardedVersion is the base of a write that a planted bug sends without a guard.
