@@ -1,59 +1,58 @@
-# make help lists the targets. Everything here needs Go and make; `race` needs a C compiler too.
+# `make help` lists the targets. All of them need Go and make; `make test RACE=1` also needs a C compiler.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo upgrade upgrade-test test race size api lint electionctl-test alerts-test page-test page-bench page-images coordination-bench sim play mutants connections fence charts dashboard image interop conformance bench bench-quick bench-ours bench-server fuzz cover build tools clean
+.PHONY: help run demo upgrade test size api lint electionctl-test alerts-test page-test page-bench page-images coordination-bench sim connections fence charts dashboard image interop conformance upgrade-test nightly bench bench-quick bench-ours bench-server fuzz cover build tools clean
 
-# How many seeds `make sim` plays.
+# Number of seeds that `make sim` plays.
 SEEDS ?= 20000
-# How many connections `make connections` kills, and how many seeds `make play` plays.
+# Number of connections that `make connections` breaks.
 RUNS ?= 100
-# How many random upgrades and random declarations `make fence` installs.
+# Number of random upgrades and random declarations that `make fence` installs.
 UPGRADES ?= 500
 DECLARATIONS ?= 300
-# What `make mutants` plants faults in, and how many of them; empty and 0: all.
-ROOM ?=
-MUTANTS_N ?= 0
-# How much there is in the cluster of `make bench-server`, and the limits of requests a second; -1: none.
+# Number of objects in the cluster of `make bench-server`, and its limits of requests per second (-1: no limit).
 NAMESPACES ?= 10000
 INGRESSES ?= 2000
 GATEWAYS ?= 1000
 QPS ?= 40 -1
-# By how much deeper it explores every state than `make test` does.
-# Where etcd, kube-apiserver, kube-controller-manager and kubectl lie. Set it to use your own.
+# Folder of etcd, kube-apiserver, kube-controller-manager and kubectl. Set it to use your own.
 ifndef KUBEBUILDER_ASSETS
 KUBEBUILDER_ASSETS := $(CURDIR)/bin
 BUILD_TOOLS := tools
 endif
 export KUBEBUILDER_ASSETS
 
-# Pinned, so that lint says the same everywhere.
+# Versions are pinned so that lint has the same result everywhere.
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.49.0
 APIDIFF := golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
-# Packages that run clusters wait more than they compute: two cores have time for three.
+VALE := github.com/errata-ai/vale/v3/cmd/vale@v3.19.0
+# Packages that run clusters wait more than they compute, so two cores run three of them.
 PACKAGES_AT_ONCE ?= $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
-# The compiler, the tests, etcd and API servers collect garbage less often: a quarter less CPU for more memory.
+# Compiler, tests, etcd and API servers collect garbage less often: a quarter less CPU time for more memory.
 SPARING := GOGC=$${GOGC:-400} GOMEMLIMIT=$${GOMEMLIMIT:-2GiB}
-# lint vets everything, and nobody debugs a binary that is run once.
+# `make lint` runs vet, and a test binary needs no debug information.
 ONCE := -vet=off -ldflags=-w
-# They take longest: begun last, they would be alone at the end.
-FIRST := ./tests/faults/fence ./cmd/playground ./tests/integration/elections ./tests/upgrade
-RACE_PACKAGES ?= $(FIRST) ./...
+# The slowest packages start first, so that none of them runs alone at the end.
+FIRST := ./tests/faults/fence ./cmd/playground ./tests/upgrade/...
+# With RACE=1 (CI) the race detector checks the packages whose code runs in the process of the test. The core and its simulation
+# have no goroutines, and the remaining packages start programs that are not built with it.
+RACE ?=
+RACE_PACKAGES = $(filter-out %/internal/core %/internal/simulation %/internal/codec %/internal/derive,$(shell go list ./pilot/... ./pkg/... ./internal/... ./tests/integration/...))
+PLAIN_PACKAGES = $(filter-out $(RACE_PACKAGES),$(shell go list ./...))
 SIM_PACKAGES := ./pilot/leaderelection/k8sleaderelection/internal/simulation
-# How many seeds it plays through real loops, locks and watches, and the planted bugs with them.
-PLAY_SEEDS ?= 2000
-# The version of Helm, as its module's.
+# The version of Helm is the version of its module.
 HELM = $(shell awk '$$1 == "helm.sh/helm/v4" {print $$2}' tools/helm/go.mod)
-# What `make image` makes, and for which machines.
+# Version and platforms of `make image`.
 VERSION ?= $(shell awk '$$1 == "appVersion:" {gsub(/"/, "", $$2); print $$2}' deploy/charts/pilot/Chart.yaml)
 PLATFORMS ?= linux/$(shell go env GOARCH)
-# How long `make fuzz` spends on each target.
+# Time that `make fuzz` spends on each target.
 FUZZTIME ?= 20s
 
 ##@ See it
 
-# With COORDINATED=1 a coordinator chooses who leads, among servers of two versions.
+# With COORDINATED=1 a coordinator chooses the leaders among servers of two versions.
 ifdef COORDINATED
 PLAY := --coordinated --pilot bin/pilot-1.2.0 --older bin/pilot-1.1.0
 run demo: pilot-versions
@@ -65,31 +64,39 @@ pilot-versions:
 		bash tools/progress.sh "building pilot $$version into bin" go build -buildvcs=auto -ldflags "-X incumbent.dev/incumbent/pilot/bootstrap.releaseVersion=$$version" -o bin/pilot-$$version ./cmd/pilot || exit; \
 	done
 
-run: build $(BUILD_TOOLS) ## Start a cluster here with a control plane in two revisions; Ctrl-C ends it (ARGS=--kubeconfig=FILE: use that cluster)
+run: build $(BUILD_TOOLS) ## Start a local cluster with a control plane in two revisions; Ctrl-C stops it (ARGS=--kubeconfig=FILE: use that cluster)
 	@exec bin/playground run $(PLAY) $(ARGS)
 
-demo: build $(BUILD_TOOLS) ## The same, scripted: each step says what happened and how long it took (two minutes at most; COORDINATED=1: with a coordinator)
+demo: build $(BUILD_TOOLS) ## Run scripted steps on such a cluster and print the result and duration of each (at most two minutes; COORDINATED=1: with a coordinator)
 	@exec bin/playground demo $(PLAY) $(ARGS)
 
-upgrade: build $(BUILD_TOOLS) ## An upgrade from stable to canary and back by the charts, under load, told step by step, and the audit log's verdict
+upgrade: build $(BUILD_TOOLS) ## Upgrade from stable to canary and back with the charts, under load, and check the audit log
 	@exec bin/playground upgrade $(ARGS)
 
 ##@ Check it
 
-test: $(BUILD_TOOLS) tests-compiled ## All tests, on a real API server, with 2,000 simulated seeds
+test: $(BUILD_TOOLS) tests-compiled ## Run all tests, with a real API server (RACE=1: with the race detector where it applies)
 	@$(MAKE) --no-print-directory --jobs=2 test-packages test-modules
 
-# Elections beside compilers that keep all cores for minutes lose their leaders, as they should.
+# Elections lose their leaders if compilers use all cores for minutes, so the tests are compiled first.
 .PHONY: tests-compiled test-packages test-modules
 tests-compiled:
-	@echo "compiling the tests (minutes, where nothing is cached) …"
+	@echo "compiling the tests (takes minutes with an empty cache) …"
 	@for module in . electionctl examples/fencing tests/integration/alerts tests/integration/page; do \
-		$(SPARING) go -C $$module list -export -test ./... >/dev/null || exit; \
+		$(SPARING) go list -C $$module -export -test ./... >/dev/null || exit; \
 	done
 	@cd tools/helm && $(SPARING) CGO_ENABLED=0 go list -trimpath -export -test ./... >/dev/null
+ifneq ($(RACE),)
+	@$(SPARING) CGO_ENABLED=1 go list -race -export -test $(RACE_PACKAGES) >/dev/null
+endif
 
 test-packages:
+ifneq ($(RACE),)
+	$(SPARING) go test $(ONCE) -p $(PACKAGES_AT_ONCE) -timeout 15m $(FIRST) $(PLAIN_PACKAGES)
+	$(SPARING) CGO_ENABLED=1 go test -race $(ONCE) -p $(PACKAGES_AT_ONCE) -timeout 20m $(RACE_PACKAGES)
+else
 	$(SPARING) go test $(ONCE) -p $(PACKAGES_AT_ONCE) -timeout 15m $(FIRST) ./...
+endif
 
 test-modules:
 	cd tools && go test -timeout 5m ./lifeline/... ./dashboard/...
@@ -100,42 +107,27 @@ test-modules:
 	cd tests/integration/alerts && go test -timeout 10m ./...
 	cd tests/integration/page && go test -timeout 10m ./...
 
-page-test: $(BUILD_TOOLS) ## Of these, the ones of the elections page, in Chromium (apt-get install --no-install-recommends chromium)
+page-test: $(BUILD_TOOLS) ## Run only the tests of the elections page, in Chromium (apt-get install --no-install-recommends chromium)
 	go test -count=1 ./pilot/debug
 	cd tests/integration/page && go test -count=1 -v -timeout 5m ./... $(ARGS)
 
-page-bench: $(BUILD_TOOLS) ## The elections page: a flip until it is seen, frames with 200 elections, what 100 open pages cost the leader (two minutes)
-	cd tests/integration/page && go test -count=1 -run '^$$' -bench . -benchtime 1x -timeout 10m . && \
-		go test -count=1 -run '^$$' -bench FlipVisible -benchtime 40x -timeout 10m .
-
-coordination-bench: $(BUILD_TOOLS) ## How fast a coordinated election passes, beside client-go's candidates under the same API server (three minutes)
-	go test -count=1 -run '^$$' -bench HandoverByKubernetes -benchtime 10x -timeout 15m ./pilot/leaderelection/coordination
-
-page-images: build $(BUILD_TOOLS) ## Take the pictures of the elections page anew, from the demo (docs/images, two minutes)
-	cd tests/integration/page && go run ./pictures -out ../../docs/images $(ARGS)
-
-alerts-test: $(BUILD_TOOLS) ## Of these, the ones of alerts and dashboard, by Debian's prometheus (apt-get install --no-install-recommends prometheus)
+alerts-test: $(BUILD_TOOLS) ## Run only the tests of alerts and dashboard, with Prometheus (apt-get install --no-install-recommends prometheus)
 	cd tools && go test -count=1 ./dashboard/...
 	cd tests/integration/alerts && go test -count=1 -v -timeout 5m ./... $(ARGS)
 
-electionctl-test: $(BUILD_TOOLS) ## Of these, the ones of what people type (ARGS=-rewrite: write anew what is printed)
+electionctl-test: $(BUILD_TOOLS) ## Run only the tests of electionctl (ARGS=-rewrite: update the golden files)
 	cd electionctl && go test -count=1 -timeout 5m ./... -args $(ARGS)
 
-race: $(BUILD_TOOLS) ## The same under the race detector, a package at a time for each core, with fewer simulated seeds
-	$(SPARING) SIM_SEEDS=$${SIM_SEEDS:-100} CGO_ENABLED=1 go test -race -p $$(getconf _NPROCESSORS_ONLN) -timeout 25m $(RACE_PACKAGES)
-
-size: ## Packages and stripped size of README's example, beside the same program with client-go alone
-	go test -count=1 -v -run TestPackagesOfTheExample ./tests/repo/library -sizes
-
-lint: ## gofmt, golangci-lint, functions that nobody calls, and that no test sleeps
+lint: ## Check format, vet, golangci-lint, unused functions, language and links
 	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
+	@files=$$(git ls-files '*.orig' '*.rej'); if [ -n "$$files" ]; then echo "left over from a merge:"; echo "$$files"; exit 1; fi
 	go run $(GOLANGCI) run ./...
 	cd examples/fencing && go vet ./...
-	@# Not its warnings: of exclusions that are the root module's.
+	@# At level error, because some exclusions are used by the root module only.
 	cd electionctl && LOG_LEVEL=error go run $(GOLANGCI) run -c ../.golangci.yml ./...
 	@dead=$$(cd electionctl && go run $(DEADCODE) -test ./...) || exit 1; \
-	if [ -n "$$dead" ]; then echo "neither electionctl nor a test calls:"; echo "$$dead"; exit 1; fi
+	if [ -n "$$dead" ]; then echo "not called by electionctl or a test:"; echo "$$dead"; exit 1; fi
 	cd tests/conformance && go vet ./...
 	cd tests/integration/alerts && go vet ./... && go run $(STATICCHECK) ./...
 	cd tests/integration/page && go vet ./... && go run $(STATICCHECK) ./...
@@ -143,96 +135,113 @@ lint: ## gofmt, golangci-lint, functions that nobody calls, and that no test sle
 	cd tools/helm && go vet ./...
 	cd tools/image && go vet ./...
 	@dead=$$(go run $(DEADCODE) -test ./...) || exit 1; \
-	if [ -n "$$dead" ]; then echo "neither a program nor a test calls:"; echo "$$dead"; exit 1; fi
+	if [ -n "$$dead" ]; then echo "not called by a program or a test:"; echo "$$dead"; exit 1; fi
 	go run ./tests/repo/lint
+	go run $(VALE) --output=line $$(git ls-files '*.go' '*.md')
+	go test ./tests/repo/language ./tests/repo/readme
 
-api: ## What callers of another version would have to change: make api BASE=v0.1.0, or any commit (tests/repo/api has what never changes)
-	@base=$$(git rev-parse --verify --quiet "$(BASE)^{commit}") || { echo "BASE=$(BASE) is no tag or commit: make api BASE=v0.1.0"; exit 2; }; \
-	d=$$(mktemp -d) && trap 'git worktree remove --force "$$d/base" 2>/dev/null; rm -rf "$$d"' EXIT && \
-	git worktree add --quiet --detach "$$d/base" "$$base" && \
-	{ (cd "$$d/base" && go run $(APIDIFF) -m -w "$$d/old" incumbent.dev/incumbent) 2>"$$d/said" && \
-	  go run $(APIDIFF) -m -incompatible "$$d/old" incumbent.dev/incumbent >"$$d/changes" 2>"$$d/said" || { cat "$$d/said"; exit 1; }; } && \
-	if grep -v '^- ./tests/' "$$d/changes" | sort -u | grep .; then :; else echo "nothing: what compiles with $(BASE) still does"; fi
+##@ Check more
 
-sim: ## Simulate elections: make sim SEEDS=20000; every planted bug must be caught on the way
+sim: ## Simulate elections; every planted bug must be found (SEEDS=20000)
 	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
-	SIM_SEEDS=$(PLAY_SEEDS) go test -count=1 -v -timeout 60m -run 'ElectionsAtRandom' ./pilot/leaderelection
-	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 30m -run 'TestPlanAtRandom' ./pilot/leaderelection/coordination
-	ORACLE_SETS=500 go test -count=1 -v -timeout 10m -run 'TestTheAPIServersControllerChoosesTheSame' ./pilot/leaderelection/coordination
+	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 60m -run 'Random' ./pilot/leaderelection
+	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 30m -run 'Random' ./pilot/leaderelection/coordination
 
-play: $(BUILD_TOOLS) ## Elections at random on a real API server, RUNS seeds of them (five seconds a seed; PLAY_FIRST=17 RUNS=1 plays that one again)
-	PLAY_SEEDS=$(RUNS) go test -count=1 -v -timeout 60m ./tests/integration/play
-
-connections: $(BUILD_TOOLS) ## How many terms dead connections cost, RUNS of them (two minutes for 100)
-	DEAD_CONNECTIONS=$(RUNS) go test -count=1 -v -timeout 20m -run 'TestTermsLostByDeadConnections' ./tests/faults/connections
-
-fence: $(BUILD_TOOLS) ## Install UPGRADES random upgrades and DECLARATIONS random declarations of fences on a real API server, and 200 times as many upgrades on a model
-	FENCE_MODEL_UPGRADES=$$(( $(UPGRADES) * 200 )) go test -count=1 -v -timeout 60m -run 'TestUpgradesOnAModel' ./internal/fence/install
-	FENCE_UPGRADES=$(UPGRADES) FENCE_DECLARATIONS=$(DECLARATIONS) go test -count=1 -v -timeout 60m -run 'TestFenceRandomUpgrades|TestFenceOfRandomDeclarations' ./tests/faults/fence
-
-mutants: $(BUILD_TOOLS) ## Plant small faults in the code and list those that no test notices: make mutants ROOM=core MUTANTS_N=200 (ARGS=-again)
-	go run ./tests/mutants -rooms='$(ROOM)' -n='$(MUTANTS_N)' $(if $(MUTANTS_SEED),-seed='$(MUTANTS_SEED)') $(ARGS)
-
-upgrade-test: $(BUILD_TOOLS) ## The upgrade with all that can go wrong on the way, and 50 flips (UPGRADE_SEED: the writer's)
+upgrade-test: $(BUILD_TOOLS) ## Upgrade with every fault, and flip the default revision 50 times (UPGRADE_SEED: the seed of the writer)
 	UPGRADE=whole go test -count=1 -v -timeout 60m ./tests/upgrade/...
 	cd tests/peers && UPGRADE=whole go test -count=1 -v -timeout 30m ./upgrade
 
-interop: $(BUILD_TOOLS) ## Elect together with istiod's and client-go's electors, the real ones (compiling them takes minutes)
+interop: $(BUILD_TOOLS) ## Elect together with the electors of istiod and client-go (compiles istiod, which takes minutes)
 	cd tests/peers && go vet ./... && go run $(STATICCHECK) ./... && go test -count=1 -timeout 15m ./... $(ARGS)
+	@bash .ci/inputs record interop
 
-conformance: $(BUILD_TOOLS) ## Run those tests of the Gateway API's conformance suite that send no traffic, by name (ARGS=-run=TestByName/steady)
+conformance: $(BUILD_TOOLS) ## Run the tests of the Gateway API conformance suite that need no traffic (ARGS=-run=TestByName/steady)
 	cd tests/conformance && go vet ./... && go test -count=1 -v -timeout 15m ./... $(ARGS)
+	@bash .ci/inputs record conformance
 
-bench: $(BUILD_TOOLS) ## Measure us beside istiod's and client-go's electors, half an hour, and write docs/benchmarks.md (ARGS=-resume, ARGS=-scenarios=crash)
-	cd tests/peers && go run ./bench $(ARGS)
+nightly: ## Run everything that the gate leaves out, and print one summary (hours)
+	@bash .ci/nightly
 
-bench-quick: $(BUILD_TOOLS) ## The same with few rounds in five minutes, printed only
-	cd tests/peers && go run ./bench -quick $(ARGS)
+connections: $(BUILD_TOOLS) ## Count the terms that dead connections end (RUNS=100, two minutes)
+	DEAD_CONNECTIONS=$(RUNS) go test -count=1 -v -timeout 20m -run 'TestTermsLostByDeadConnections' ./tests/faults/connections
 
-bench-ours: $(BUILD_TOOLS) ## Go benchmarks of ours alone: handovers, recovery, requests and the fence, on a real API server
-	go test -run '^$$' -bench . -timeout 60m ./tests/integration/elections ./tests/faults/fence
+fence: $(BUILD_TOOLS) ## Install random fences on an API server, and 200 times as many on a model (UPGRADES=500 DECLARATIONS=300)
+	FENCE_MODEL_UPGRADES=$$(( $(UPGRADES) * 200 )) go test -count=1 -v -timeout 60m -run 'TestUpgradesOnAModel' ./internal/fence/install
+	FENCE_UPGRADES=$(UPGRADES) FENCE_DECLARATIONS=$(DECLARATIONS) go test -count=1 -v -timeout 60m -run 'TestFenceRandomUpgrades|TestFenceOfRandomDeclarations' ./tests/faults/fence
 
-bench-server: $(BUILD_TOOLS) ## pilot as a process, with NAMESPACES, INGRESSES and GATEWAYS: first reconcile, take-over, memory, at each limit of QPS (a quarter of an hour; QPS=-1: two minutes)
-	BENCH_NAMESPACES=$(NAMESPACES) BENCH_INGRESSES=$(INGRESSES) BENCH_GATEWAYS=$(GATEWAYS) BENCH_QPS='$(QPS)' \
-		go test -run '^$$' -bench . -benchtime 1x -timeout 90m ./tests/integration/server
-
-fuzz: ## Feed each fuzz target for FUZZTIME
+fuzz: ## Run each fuzz target for FUZZTIME
 	@set -e; for package in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u); do \
 		for target in $$(git grep -h '^func Fuzz' -- $$package'/*_test.go' | sed 's/func \(Fuzz[A-Za-z0-9_]*\).*/\1/'); do \
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) ./$$package; \
 		done; \
 	done
 
-cover: $(BUILD_TOOLS) ## Which lines the tests reach: cover.html in .cache
+cover: $(BUILD_TOOLS) ## Write .cache/cover.html: the lines that tests run
 	@mkdir -p .cache
 	go test -timeout 20m -coverpkg=./pilot/...,./pkg/... -coverprofile=.cache/cover.out ./...
 	go tool cover -html=.cache/cover.out -o .cache/cover.html
 	@go tool cover -func=.cache/cover.out | tail -n 1
 
+size: ## Compare packages and binary size of the README's example with the same program on client-go
+	go test -count=1 -v -run TestPackagesOfTheExample ./tests/repo/library -sizes
+
+api: ## List incompatible changes of the public API since a tag or commit: make api BASE=v0.1.0
+	@base=$$(git rev-parse --verify --quiet "$(BASE)^{commit}") || { echo "BASE=$(BASE) is not a tag or commit: make api BASE=v0.1.0"; exit 2; }; \
+	d=$$(mktemp -d) && trap 'git worktree remove --force "$$d/base" 2>/dev/null; rm -rf "$$d"' EXIT && \
+	git worktree add --quiet --detach "$$d/base" "$$base" && \
+	{ (cd "$$d/base" && go run $(APIDIFF) -m -w "$$d/old" incumbent.dev/incumbent) 2>"$$d/errors" && \
+	  go run $(APIDIFF) -m -incompatible "$$d/old" incumbent.dev/incumbent >"$$d/changes" 2>"$$d/errors" || { cat "$$d/errors"; exit 1; }; } && \
+	if grep -v '^- ./\(tests\|internal\)/' "$$d/changes" | sort -u | grep .; then :; else echo "no incompatible change since $(BASE)"; fi
+
+##@ Measure
+
+bench: $(BUILD_TOOLS) ## Compare with the electors of istiod and client-go, and write docs/benchmarks.md (half an hour; ARGS=-resume, ARGS=-scenarios=crash)
+	cd tests/peers && go run ./bench $(ARGS)
+
+bench-quick: $(BUILD_TOOLS) ## The same with few rounds in five minutes; prints only
+	cd tests/peers && go run ./bench -quick $(ARGS)
+
+bench-ours: $(BUILD_TOOLS) ## Run the Go benchmarks of handover, recovery, requests and fence on an API server
+	go test -run '^$$' -bench . -timeout 60m ./tests/integration/elections ./tests/faults/fence
+
+bench-server: $(BUILD_TOOLS) ## Measure pilot with many objects: first reconcile, handover, memory, per limit of QPS (a quarter of an hour; QPS=-1: two minutes)
+	BENCH_NAMESPACES=$(NAMESPACES) BENCH_INGRESSES=$(INGRESSES) BENCH_GATEWAYS=$(GATEWAYS) BENCH_QPS='$(QPS)' \
+		go test -run '^$$' -bench . -benchtime 1x -timeout 90m ./tests/integration/server
+
+page-bench: $(BUILD_TOOLS) ## Measure the elections page: time until a flip is visible, 200 elections, 100 open pages (two minutes)
+	cd tests/integration/page && go test -count=1 -run '^$$' -bench . -benchtime 1x -timeout 10m . && \
+		go test -count=1 -run '^$$' -bench FlipVisible -benchtime 40x -timeout 10m .
+
+coordination-bench: $(BUILD_TOOLS) ## Measure a coordinated handover next to client-go candidates under the same API server (three minutes)
+	go test -count=1 -run '^$$' -bench HandoverByKubernetes -benchtime 10x -timeout 15m ./pilot/leaderelection/coordination
+
 ##@ Build it
 
 build: ## Build the programs into bin
 	@mkdir -p bin
-	@bash tools/progress.sh "building pilot and the playground into bin" go build -v -buildvcs=auto -o bin/ ./cmd/... ./cmd/playground ./tests/cluster/dataplane
+	@bash tools/progress.sh "building pilot and the playground into bin" go build -v -buildvcs=auto -o bin/ ./cmd/... ./tests/cluster/dataplane
 	@bash tools/progress.sh "building electionctl into bin" go -C electionctl build -v -buildvcs=auto -ldflags '-s -w' -o ../bin/ .
 	@ln -sf electionctl bin/kubectl-election
 	@cp electionctl/kubectl_complete-election bin/
 	@bash tools/progress.sh "building helm $(HELM) into bin" env CGO_ENABLED=0 go -C tools/helm build -v -trimpath -buildvcs=false -ldflags '-s -w -X helm.sh/helm/v4/internal/version.version=$(HELM)' -o ../../bin/ .
 
-charts: $(BUILD_TOOLS) ## Write anew what deploy holds of the packages: the charts' policies and deploy/kustomize
+page-images: build $(BUILD_TOOLS) ## Update the pictures of the elections page in docs/images from the demo (two minutes)
+	cd tests/integration/page && go run ./pictures -out ../../../docs/images $(ARGS)
+
+charts: $(BUILD_TOOLS) ## Generate the policies of the charts and deploy/kustomize
 	cd tools/helm && CGO_ENABLED=0 go test -trimpath -count=1 -run 'TestFenceOfTheChart|TestKustomize' . -args -rewrite
 
-dashboard: ## Write anew the dashboard of the chart pilot, from tools/dashboard
+dashboard: ## Generate the dashboard of the chart pilot
 	cd tools && go run ./dashboard -out ../deploy/charts/pilot/files/dashboard.json
 
-image: ## Put static binaries for PLATFORMS on an empty base, as an OCI layout in bin/image
+image: ## Build an OCI image of static binaries for PLATFORMS into bin/image
 	cd tools/image && go run . -root ../.. -out ../../bin/image -version "$(VERSION)" -platforms "$(PLATFORMS)"
 
-tools: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into bin (long the first time)
+tools: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into bin (takes minutes the first time)
 	@bash tools/build.sh
 
-clean: ## Remove what was built
+clean: ## Remove build results
 	rm -rf bin .cache
 
-help: ## This list
+help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

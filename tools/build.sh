@@ -1,16 +1,34 @@
 #!/usr/bin/env bash
-# Builds etcd, kube-apiserver, kube-controller-manager and kubectl into bin/ of the
-# repository, from their Go modules. Does nothing when they are up to date; run twice
-# at once, the second waits for the first. Needs Go only.
+# build.sh [VERSION]
+#
+# Builds etcd, kube-apiserver, kube-controller-manager and kubectl from their Go modules into bin/ of the repository.
+# With a VERSION such as 1.34.3 it builds the programs of that Kubernetes version into bin/kubernetes-VERSION.
+# Does nothing if they are up to date. A second build waits for the first. Needs Go only.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 bin=$(cd .. && pwd)/bin
+source=$PWD
 programs=(etcd kube-apiserver kube-controller-manager kubectl)
+
+# Another version: the same sources in a module that requires this version, and the modules that this version is released with.
+if [ $# -gt 0 ]; then
+	bin=$bin/kubernetes-$1
+	source=$bin/source
+	mkdir -p "$source"
+	cp -r lifeline "${programs[@]}" "$source/"
+	modfile=$(GOFLAGS=-mod=mod go mod download -json "k8s.io/kubernetes@v$1" | awk -F'"' '$2 == "GoMod" {print $4}')
+	{
+		printf 'module incumbent.dev/incumbent/tools\n\nrequire k8s.io/kubernetes v%s\n' "$1"
+		awk '/^go |^godebug /' "$modfile"
+		awk -v version="v0.${1#1.}" '$2 == "=>" && $3 ~ /staging/ {print "replace " $1 " => " $1 " " version}' "$modfile"
+	} >"$source/go.mod"
+	(cd "$source" && GOWORK=off GOFLAGS=-mod=mod go mod tidy >"$bin/tidy.log" 2>&1) || { cat "$bin/tidy.log" >&2; exit 1; }
+fi
 stamp=$bin/.tools-stamp
 
-# The version that the programs tell is that of the modules.
-kubernetes=$(awk '$1 == "k8s.io/kubernetes" && $2 ~ /^v1/ {print $2; exit}' go.mod)
+# The programs report the version of their module.
+kubernetes=$(awk '$1 == "k8s.io/kubernetes" && $2 ~ /^v1/ {print $2; exit}' "$source/go.mod")
 minor=${kubernetes#v1.}
 minor=${minor%%.*}
 flags="-s -w"
@@ -21,11 +39,12 @@ done
 
 hash() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi; }
 
-# What the programs are made from: these sources, the modules' sums, the compiler.
+# wanted prints a digest of the inputs: sources, sums of the modules, compiler.
 wanted() {
 	{
 		go version
 		go env GOOS GOARCH
+		cd "$source"
 		find . -type f ! -path './helm/*' ! -path './image/*' \( -name '*.go' -o -name 'go.*' -o -name '*.sh' \) ! -name '*_test.go' | LC_ALL=C sort | while read -r file; do
 			echo "$file"
 			cat "$file"
@@ -47,11 +66,11 @@ if up_to_date "$want"; then
 fi
 
 mkdir -p "$bin"
-# Where there is no flock, two builds do the work twice, but do it right.
+# Without flock, two builds do the same work twice.
 if command -v flock >/dev/null; then
 	exec 9>"$bin/.tools-lock"
 	if ! flock -n 9; then
-		echo "tools: another build is at work, waiting for it"
+		echo "tools: waiting for another build"
 		until flock -w 3 9; do
 			echo "tools: still waiting after $SECONDS s"
 		done
@@ -68,13 +87,13 @@ fi
 began=$SECONDS
 export CGO_ENABLED=0 GOWORK=off
 packages=("${programs[@]/#/./}")
-rm -rf "$bin"/.tools-new.* # of a build that was killed
+rm -rf "$bin"/.tools-new.* # left over from a build that was killed
 new=$(mktemp -d "$bin/.tools-new.XXXXXX")
 trap 'rm -rf "$new"' EXIT
-bash progress.sh "tools: building ${programs[*]} ($kubernetes) into bin" \
-	go build -v -trimpath -buildvcs=false -ldflags "$flags" -o "$new/" "${packages[@]}"
+bash progress.sh "tools: building ${programs[*]} ($kubernetes) into $(basename "$bin")" \
+	go -C "$source" build -v -trimpath -buildvcs=false -ldflags "$flags" -o "$new/" "${packages[@]}"
 for program in "${programs[@]}"; do
-	mv -f "$new/$program" "$bin/$program" # a running one keeps its file
+	mv -f "$new/$program" "$bin/$program" # a running program keeps its file
 done
 echo "$want" >"$stamp"
 echo "tools: done in $((SECONDS - began)) s"
