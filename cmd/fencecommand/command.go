@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
 )
 
 // Run does what a verb says; Do is the real one.
-type Run func(ctx context.Context, verb string, config bootstrap.FenceConfig, out io.Writer) error
+type Run func(ctx context.Context, verb string, config install.Config, out io.Writer) error
 
 // Options are what the program around the command brings.
 type Options struct {
@@ -24,13 +25,15 @@ type Options struct {
 	Run      Run
 	// Connect says where the API server is, and in which namespace the control plane, where the
 	// program has flags of its own for that. nil: the command has them.
-	Connect func(config *bootstrap.FenceConfig) error
+	Connect func(config *install.Config) error
 }
 
 // Command is what an administrator does about the fence.
 func Command(options Options) *cobra.Command {
 	env := options.Features
-	config := &bootstrap.FenceConfig{DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController}
+	config := &install.Config{Elections: bootstrap.FencedElections(bootstrap.Config{
+		DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController,
+	})}
 	config.Kubernetes.List, config.Namespace = env.Kubeconfig, env.PodNamespace
 	root := &cobra.Command{
 		Use:   "fence",
@@ -42,28 +45,28 @@ func Command(options Options) *cobra.Command {
 	options.flags(root.PersistentFlags(), config)
 
 	does := options.verb(config)
-	install := does("install", "Put the fence up or bring it up to date, and wait until it stands")
-	install.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "how long to wait until the fence stands; 0 for not at all")
-	install.Flags().BoolVar(&config.TakeOver, "take-over", false, "take locks over that another set guards, or that this one guarded for other service accounts")
+	installCmd := does("install", "Put the fence up or bring it up to date, and wait until it stands")
+	installCmd.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "how long to wait until the fence stands; 0 for not at all")
+	installCmd.Flags().BoolVar(&config.TakeOver, "take-over", false, "take locks over that another set guards, or that this one guarded for other service accounts")
 	verify := does("verify", "Try it with dry-run writes as the leader and as others, and say what holds")
 	verify.Flags().BoolVar(&config.Strict, "strict", false, "accept nothing but what was tried and held: no mode but deny, and a leader to try it as")
-	for _, cmd := range []*cobra.Command{install, verify} {
+	for _, cmd := range []*cobra.Command{installCmd, verify} {
 		cmd.Flags().BoolVar(&config.AllowUnclear, "allow-unclear", false, "accept that something could not be tried")
 	}
 	report := does("report", "Say what was refused, or would be in mode deny, by an API server's audit log")
 	report.Flags().StringVar(&config.AuditLog, "audit-log", "-", "the audit log, one event as JSON in each line; - is the standard input")
-	for _, cmd := range []*cobra.Command{install, verify, report} {
+	for _, cmd := range []*cobra.Command{installCmd, verify, report} {
 		cmd.Flags().StringVarP(&config.Output, "output", "o", "table", "table, json or yaml")
 	}
 	root.AddCommand(
-		does("render", "Print the policies and bindings as YAML"), install, verify, report,
+		does("render", "Print the policies and bindings as YAML"), installCmd, verify, report,
 		does("remove", "Take the fence away; what keeps the API server's view of locks alive stays"),
 	)
 	return root
 }
 
 // flags are those that all verbs have.
-func (o Options) flags(f *pflag.FlagSet, config *bootstrap.FenceConfig) {
+func (o Options) flags(f *pflag.FlagSet, config *install.Config) {
 	if o.Connect == nil {
 		f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file; without it KUBECONFIG, and without that the pod's service account")
 		f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig; without it the current one")
@@ -83,7 +86,7 @@ func (o Options) flags(f *pflag.FlagSet, config *bootstrap.FenceConfig) {
 }
 
 // verb makes the command of a verb.
-func (o Options) verb(config *bootstrap.FenceConfig) func(verb, short string) *cobra.Command {
+func (o Options) verb(config *install.Config) func(verb, short string) *cobra.Command {
 	return func(verb, short string) *cobra.Command {
 		return &cobra.Command{Use: verb, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Wrong != nil {
@@ -100,7 +103,7 @@ func (o Options) verb(config *bootstrap.FenceConfig) func(verb, short string) *c
 }
 
 // Do does what a verb says.
-func Do(ctx context.Context, verb string, config bootstrap.FenceConfig, out io.Writer) error {
+func Do(ctx context.Context, verb string, config install.Config, out io.Writer) error {
 	switch verb {
 	case "render":
 		return config.Render(out)

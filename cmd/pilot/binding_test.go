@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
 )
@@ -62,8 +63,9 @@ func handed(t *testing.T, args ...string) map[string]string {
 			flatten(fields, "", reflect.ValueOf(c))
 			return nil
 		},
-		fence: func(_ context.Context, verb string, c bootstrap.FenceConfig, _ io.Writer) error {
+		fence: func(_ context.Context, verb string, c install.Config, _ io.Writer) error {
 			flatten(fields, "", reflect.ValueOf(c))
+			fields["Elections"] = fmt.Sprint(len(c.Elections) < 2) // one of two is off
 			fields["verb"] = verb
 			return nil
 		},
@@ -214,9 +216,9 @@ var fieldsOfVariables = map[string][2]string{
 	"ENABLE_WRITE_FENCE": {"Fence"},
 	// These are for what is there by default, and the fields for its absence.
 	"ENABLE_LEADER_ELECTION": {"DisableElections"}, "ENABLE_WRITE_GATE": {"DisableGate"},
-	"PILOT_ENABLE_GATEWAY_API":                         {"DisableGatewayAPI", "DisableGatewayAPI"},
+	"PILOT_ENABLE_GATEWAY_API":                         {"DisableGatewayAPI", "Elections"},
 	"PILOT_ENABLE_GATEWAY_API_STATUS":                  {"DisableGatewayStatus"},
-	"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER":   {"DisableGatewayDeployment", "DisableGatewayDeployment"},
+	"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER":   {"DisableGatewayDeployment", "Elections"},
 	"PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER": {"DisableGatewayClass"},
 }
 

@@ -128,7 +128,7 @@ func fenceReachesItsCluster(t *testing.T) {
 	if err := clientcmd.WriteToFile(*file, path); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := pilot(t, "fence", "remove", "--set=none-such", "--kubeconfig="+path, "--context=right"); err != nil || out != "there is no fence \"none-such\"\n" {
+	if out, err := pilot(t, "fence", "remove", "--set=none-such", "--kubeconfig="+path, "--context=right"); err != nil || out != "fence \"none-such\" is not installed\n" {
 		t.Errorf("%v, %s", err, out)
 	}
 	if _, err := pilot(t, "fence", "remove", "--set=none-such", "--kubeconfig="+path); err == nil {
@@ -187,7 +187,7 @@ func TestFenceByTheEnvironment(t *testing.T) {
 	if err != nil || !strings.Contains(out, "namespace: mesh") || !strings.Contains(out, "kind: Lease") || strings.Contains(out, "kind: ConfigMap") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if out, err := pilot(t, "fence", "remove", "--set=none-such"); err != nil || !strings.HasPrefix(out, "there is no fence") {
+	if out, err := pilot(t, "fence", "remove", "--set=none-such"); err != nil || !strings.HasSuffix(out, " is not installed\n") {
 		t.Errorf("%v, %s", err, out)
 	}
 	t.Setenv("ENABLE_WRITE_GATE", "maybe")

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"incumbent.dev/incumbent/cmd/fencecommand"
-	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pkg/features"
 )
 
@@ -175,7 +175,7 @@ func TestFenceNamesWrongInput(t *testing.T) {
 		"no server":        {[]string{"verify", "--kubeconfig=/no/such", "--revisions=only"}, "/no/such"},
 		"no server either": {[]string{"install", "--kubeconfig=/no/such", "--revisions=only"}, "/no/such"},
 		"to remove":        {[]string{"remove", "--kubeconfig=/no/such"}, "/no/such"},
-		"no revisions":     {[]string{"render"}, "name them with --revisions"},
+		"no revisions":     {[]string{"render"}, "give the revisions with --revisions"},
 		"argument":         {[]string{"render", "now"}, "now"},
 		"no such verb":     {[]string{"dance"}, `unknown command "dance" for "pilot fence"`},
 	} {
@@ -203,7 +203,7 @@ func TestErrorsAreLeftToMain(t *testing.T) {
 
 // Whoever calls it by a verb that there is not is told so.
 func TestFenceKnowsItsVerbs(t *testing.T) {
-	if err := fencecommand.Do(t.Context(), "dance", bootstrap.FenceConfig{}, full{}); err == nil || !strings.Contains(err.Error(), "there is no pilot fence dance") {
+	if err := fencecommand.Do(t.Context(), "dance", install.Config{}, full{}); err == nil || !strings.Contains(err.Error(), "there is no pilot fence dance") {
 		t.Errorf("error %v does not name the verb", err)
 	}
 }

@@ -81,7 +81,7 @@ func surfaceOf(ctx context.Context, address string) (surface, error) {
 		Leading         bool
 		LeaderIdentity  string
 		DefaultRevision *string
-		Fence           struct{ Stands bool }
+		Fence           struct{ InEffect bool }
 	}
 	if err := getJSON(ctx, base+"/debug/elections", &states); err != nil {
 		return surface{}, err
@@ -89,7 +89,7 @@ func surfaceOf(ctx context.Context, address string) (surface, error) {
 	var s surface
 	for _, state := range states {
 		if state.Lock == witnessed {
-			s.leads, s.holder, s.defaultRevision, s.fenced = state.Leading, inspect.Pod(state.LeaderIdentity, witnessed), state.DefaultRevision, state.Fence.Stands
+			s.leads, s.holder, s.defaultRevision, s.fenced = state.Leading, inspect.Pod(state.LeaderIdentity, witnessed), state.DefaultRevision, state.Fence.InEffect
 		}
 	}
 	var err error

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/fence/install"
 )
 
 // line passes TCP connections on to an API server, and counts them.
@@ -108,8 +110,9 @@ func TestACommandThatHasEndedHasNoConnections(t *testing.T) {
 	e := newEnvironment(t)
 	here, one := through(t, e.cluster.Admin())
 	there, other := through(t, e.cluster.Admin())
-	config := FenceConfig{
-		RESTConfig: here, Namespace: e.home, Revisions: only, Lock: "lease", APIServers: []string{there.Host}, AllowUnclear: true, Wait: patience,
+	config := install.Config{
+		Elections:  FencedElections(Config{}),
+		RESTConfig: here, Namespace: e.home, Revisions: []string{"stable"}, Lock: "lease", APIServers: []string{there.Host}, AllowUnclear: true, Wait: patience,
 	}
 	listed := config
 	listed.APIServers, listed.Wait = nil, 0

@@ -152,8 +152,8 @@ func (s *site) addGuards(e *debug.Election, le *leaderelection.LeaderElection) {
 			e.Gate = "open"
 		}
 	}
-	if state := s.fence.state(le); state != nil {
-		e.Fence, e.FenceBroken = "stands", !state.Stands
+	if state := s.fence.State(le.Status().Lock); state != nil {
+		e.Fence, e.FenceBroken = "in effect", !state.InEffect
 		if e.FenceBroken {
 			e.Fence = strings.TrimSpace(state.Answer + " " + state.Detail)
 		}

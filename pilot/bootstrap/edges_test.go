@@ -41,13 +41,15 @@ func TestPartsOfAServer(t *testing.T) {
 		bound            time.Duration
 	}
 	of := func(where string) []want {
-		return []want{
+		all := []want{
 			{"the recorder of events" + where, "(*events).run", "", 2*time.Second + grace},
 			{"the watcher of the default revision" + where, "(*site).watch", "", grace},
 			{"the look-out for other locks" + where, "(*otherLocks).run", "", grace},
-			{"the fence's self-test" + where, "(*fenceWatch).run", "", grace},
-			{"the member Lease" + where, "(*Publisher).Run", "", 2*time.Second + grace},
 		}
+		if where == "" { // no fence knows the pods of another cluster
+			all = append(all, want{"the fence's self-test", "(*SelfTest).Run", "", grace})
+		}
+		return append(all, want{"the member Lease" + where, "(*Publisher).Run", "", 2*time.Second + grace})
 	}
 	first, last := want{"the HTTP server", "(*httpServer).serve", "(*Server).listen", 2*time.Second + grace}, want{"the elections", "(*Server).campaign", "", 7*time.Second + 2*grace}
 	called := func(function any) string {
@@ -71,6 +73,7 @@ func TestPartsOfAServer(t *testing.T) {
 		} else {
 			config.RemoteKubeconfig = ""
 		}
+		config.Fence = true
 		s, err := New(config)
 		if err != nil {
 			t.Fatal(err)
@@ -106,41 +109,6 @@ func TestNegativeDurationsAreNamed(t *testing.T) {
 	}
 }
 
-// A file that declares nothing, or what nobody knows, is an error that names it; and a fence can
-// only be rendered of declarations that can be meant.
-func TestFilesOfDeclarations(t *testing.T) {
-	good := "elections:\n- {election: a, namespace: ns, lock: lease, serviceAccounts: [ns/s], guards: [{resources: [secrets], names: [x]}]}\n"
-	for content, want := range map[string]string{
-		"":                      " declares nothing: give a list",
-		"elections: []\n":       " declares nothing: give a list",
-		"elections: [{a: b}]\n": `unknown field "a"; give a list`,
-		"elections: 7\n":        "give a list of declarations under elections",
-		good:                    "",
-		strings.Replace(good, "lease", "endpoints", 1): `lock "endpoints"`,
-	} {
-		name := filepath.Join(t.TempDir(), "fence.yaml")
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		var out strings.Builder
-		err := FenceConfig{File: name, Set: "a-set"}.Render(&out)
-		if want != "" {
-			if err == nil || !strings.Contains(err.Error(), want) || out.Len() > 0 || strings.Contains(want, "give") && !strings.Contains(err.Error(), "--file="+name) {
-				t.Errorf("%q: %v, and rendered\n%s", content, err, &out)
-			}
-			continue
-		}
-		text := out.String()
-		if err != nil || strings.Count(text, "---\n") != strings.Count(text, "\nkind: ") || strings.Contains(text, "creationTimestamp") || strings.Contains(text, "status:") {
-			t.Errorf("%v\n%s", err, text)
-		}
-		policies, bindings := strings.Count(text, "kind: ValidatingAdmissionPolicy\n"), strings.Count(text, "kind: ValidatingAdmissionPolicyBinding\n")
-		if policies == 0 || policies != bindings {
-			t.Errorf("%d policies and %d bindings in\n%s", policies, bindings, text)
-		}
-	}
-}
-
 // full takes so many writes and no more.
 type full int
 
@@ -150,16 +118,6 @@ func (f *full) Write(p []byte) (int, error) {
 	}
 	*f--
 	return len(p), nil
-}
-
-// Where the output cannot be written, that is the command's error.
-func TestRenderedWhereNothingCanBeWritten(t *testing.T) {
-	for n := range full(2) {
-		room := n
-		if err := (FenceConfig{Revisions: only}).Render(&room); !errors.Is(err, errAway) {
-			t.Errorf("after %d objects: %v", n, err)
-		}
-	}
 }
 
 // Pages say what they are, and only pages that were asked for profile the process.

@@ -217,7 +217,7 @@ func (s *site) elect(rows []election) error {
 			return err
 		}
 		le.Warm(s.warm(row, j, le.Status().Lock, log)).AddRunContext(logged(log, j.Run))
-		s.fence.watch(le, row)
+		s.testFence(le, row)
 		if !row.lease { // else nobody has it of the other kind
 			s.others.watch(le)
 		}

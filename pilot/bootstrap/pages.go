@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -126,7 +127,7 @@ type electionState struct {
 	// DefaultRevision is null until it is known, and "" when there is none.
 	DefaultRevision *string `json:"defaultRevision"`
 	// Fence is what the self-test found last; absent without a fence.
-	Fence *fenceState `json:"fence,omitempty"`
+	Fence *install.State `json:"fence,omitempty"`
 	// OtherLock says who holds a lock of the other kind with this election's name.
 	OtherLock string `json:"otherLock,omitempty"`
 }
@@ -152,7 +153,7 @@ func (s *Server) electionsPage(w http.ResponseWriter, _ *http.Request) {
 	for _, at := range s.sites() {
 		for _, le := range at.mine {
 			state := stateOf(le.Status())
-			state.Fence, state.OtherLock = at.fence.state(le), at.others.state(le)
+			state.Fence, state.OtherLock = at.fence.State(state.Lock), at.others.state(le)
 			if at.config.remote {
 				state.Cluster = remoteLabel
 			}

@@ -114,7 +114,7 @@ func TestWhoHasWhichClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := s.sites()[0]
-	for what, client := range map[string]kube.Client{"Events": at.events.client, "the self-test": at.fence.client, "the look-out for other locks": at.others.client} {
+	for what, client := range map[string]kube.Client{"Events": at.events.client, "the look-out for other locks": at.others.client} {
 		if client != at.own {
 			t.Errorf("%s has another client", what)
 		}

@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -51,7 +50,7 @@ func (e *environment) putFence(t *testing.T, rows []election) (remove func()) {
 }
 
 const (
-	standsSample = "incumbent_fence_stands{name=%q}"
+	standsSample = "incumbent_fence_in_effect{name=%q}"
 	checksSample = "incumbent_fence_checks_total{answer=%q,name=%q,role=%q}"
 )
 
@@ -83,7 +82,9 @@ func fenceFallsAndIsNoticed(t *testing.T, e *environment) {
 	leading, following := newController(), newController()
 	remove := e.putFence(t, leading.fenced(e))
 	config := e.config(t, "a")
-	config.Fence, config.fenceEvery = true, 100*time.Millisecond
+	// It tests so seldom that the begin of its term has to wake it.
+	config.Fence = true
+	config.fenceEvery = time.Hour
 	a := start(t, config, leading.fenced(e))
 	await(t, "the leader's write is admitted", func() bool { return a.stands(t) == "1" && a.checks(t, "admitted", "leading") != "" })
 	var sent requests
@@ -94,11 +95,11 @@ func fenceFallsAndIsNoticed(t *testing.T, e *environment) {
 	b := start(t, config, following.fenced(e))
 	await(t, "the follower's write is refused", func() bool {
 		now := b.election(t)
-		return b.stands(t) == "1" && b.checks(t, "refused", "following") != "" && now.Fence != nil && now.Fence.Stands && !now.Fence.Leading &&
+		return b.stands(t) == "1" && b.checks(t, "refused", "following") != "" && now.Fence != nil && now.Fence.InEffect && !now.Fence.Leading &&
 			strings.Contains(now.Fence.Detail, "b is not the leader")
 	})
 	token := a.election(t).Token
-	guard := fmt.Sprintf("incumbent_fence_guard_stands{guard=%q,name=%q}", "configmaps "+e.guardedName()+" "+e.home, electionID)
+	guard := fmt.Sprintf("incumbent_fence_guard_in_effect{guard=%q,name=%q}", "configmaps "+e.guardedName()+" "+e.home, electionID)
 	if got := b.metric(t, guard); got != "1" {
 		t.Errorf("%s is %q", guard, got)
 	}
@@ -106,13 +107,13 @@ func fenceFallsAndIsNoticed(t *testing.T, e *environment) {
 	remove()
 	await(t, "it is noticed that it fell", func() bool {
 		now := b.election(t)
-		return b.stands(t) == "0" && now.Fence != nil && !now.Fence.Stands && now.Fence.Answer == "admitted"
+		return b.stands(t) == "0" && now.Fence != nil && !now.Fence.InEffect && now.Fence.Answer == "admitted"
 	})
 	await(t, "the Event of it", func() bool {
 		events, err := e.admin.Kube().CoreV1().Events(e.home).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=WriteFence,type=Warning"})
 		return err == nil && len(events.Items) > 0
 	})
-	if now := b.election(t).Fence; b.metric(t, guard) != "0" || len(now.Guards) != 1 || now.Guards[0].Stands {
+	if now := b.election(t).Fence; b.metric(t, guard) != "0" || len(now.Guards) != 1 || now.Guards[0].InEffect {
 		t.Errorf("%s is %q, and the page has %+v", guard, b.metric(t, guard), now.Guards)
 	}
 	if a.election(t).Token != token {
@@ -120,7 +121,7 @@ func fenceFallsAndIsNoticed(t *testing.T, e *environment) {
 	}
 	e.putFence(t, leading.fenced(e))
 	await(t, "it is noticed that it stands again", func() bool { return b.stands(t) == "1" })
-	if n := b.lines.Count("the fence does not stand"); n != 1 {
+	if n := b.lines.Count("fence is not in effect"); n != 1 {
 		t.Errorf("that it fell was said %d times", n)
 	}
 	wet := sent.that(func(r *http.Request) bool {
@@ -148,7 +149,7 @@ func fenceFallsAndIsNoticed(t *testing.T, e *environment) {
 	})
 	before := b.checks(t, "unclear", "following")
 	await(t, "it was tried again", func() bool { return b.checks(t, "unclear", "following") != before })
-	if n := b.lines.Count("not clear"); n != 1 {
+	if n := b.lines.Count("cannot determine"); n != 1 {
 		t.Errorf("that it is not clear was said %d times", n)
 	}
 }
@@ -180,101 +181,5 @@ func (e *environment) forbid(t *testing.T, resource, verb string) {
 	everywhere.Rules = without(everywhere.Rules)
 	if _, err := e.admin.Kube().RbacV1().ClusterRoles().Update(t.Context(), everywhere, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// What is not known any more is not what was known last, and of several writes the one that
-// went wrong counts.
-func TestFenceStateIsOfNow(t *testing.T) {
-	config := goodConfig()
-	config.Fence = true
-	s, err := newServer(config, newController().rows())
-	if err != nil {
-		t.Fatal(err)
-	}
-	le := s.elections.All()[0]
-	sample := fmt.Sprintf(standsSample, electionID)
-	shows := func(want string) {
-		t.Helper()
-		_, text := get(t, s, "/metrics")
-		if _, after, found := strings.Cut(text, "\n"+sample+" "); found != (want != "") || found && !strings.HasPrefix(after, want) {
-			t.Errorf("%s is not %q in\n%.0s", sample, want, text)
-		}
-	}
-	for _, step := range []struct {
-		state fenceState
-		want  string
-	}{
-		{fenceState{Answer: "refused", Stands: true}, "1"},
-		{fenceState{}, ""}, // the election did not settle
-		{fenceState{Answer: "admitted"}, "0"},
-		{fenceState{Answer: "unclear"}, ""},
-		{fenceState{Answer: "admitted", Leading: true, Stands: true}, "1"},
-	} {
-		s.fence.report(le, step.state)
-		shows(step.want)
-		if known := s.fence.state(le) != nil; known != (step.state.Answer != "") {
-			t.Errorf("after %+v the page knows something: %v", step.state, known)
-		}
-	}
-}
-
-// A fence whose probes are answered differently does not stand.
-func TestFenceStandsOnlyIfAllOfItDoes(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	for name, order := range map[string][2]string{"first": {"open", "closed"}, "last": {"closed", "open"}} {
-		c := newController()
-		rows := c.rows()
-		guards := map[string]fence.Guard{
-			"closed": {Resources: []string{"configmaps"}, Names: []string{e.guardedName()}, Namespaces: []string{e.home}},
-			"open":   {Resources: []string{"configmaps"}, Names: []string{e.guardedName() + "-open"}, Namespaces: []string{e.home}},
-		}
-		rows[0].writes = []fence.Guard{guards["closed"]}
-		remove := e.putFence(t, rows)
-		a := start(t, e.config(t, "a-"+name), newController().rows())
-		a.leads(t)
-		rows[0].writes = []fence.Guard{guards[order[0]], guards[order[1]]}
-		config := e.config(t, "b-"+name)
-		config.Fence, config.fenceEvery = true, 100*time.Millisecond
-		b := start(t, config, rows)
-		await(t, "both were tried, and one does not hold", func() bool {
-			return b.stands(t) == "0" && b.checks(t, "admitted", "following") != ""
-		})
-		if err := b.end(); err != nil {
-			t.Error(err)
-		}
-		if err := a.end(); err != nil {
-			t.Error(err)
-		}
-		remove()
-	}
-}
-
-// FenceConfig's own way to put a fence up, try it and take it away leads to the same one.
-func TestFenceConfigNamesTheFence(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	config := FenceConfig{RESTConfig: e.cluster.Admin(), Namespace: e.home, Revisions: only, WithoutLockGuard: true}
-	var text strings.Builder
-	if err := config.Install(t.Context(), &text); err != nil {
-		t.Fatal(err)
-	}
-	other := config
-	other.Set = "another"
-	var said strings.Builder
-	if err := other.Remove(t.Context(), &said); err != nil || said.String() != "there is no fence \"another\"\n" {
-		t.Errorf("removing another: %v, %s", err, &said)
-	}
-	if err := config.Remove(t.Context(), io.Discard); err != nil {
-		t.Error(err)
-	}
-	for _, want := range []string{"applied ValidatingAdmissionPolicy incumbent-fence." + e.home + ".", ".work-"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("no %s in\n%s", want, &text)
-		}
-	}
-	if strings.Contains(text.String(), ".lock") {
-		t.Errorf("WithoutLockGuard, and there is one:\n%s", &text)
 	}
 }

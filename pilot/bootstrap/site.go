@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -25,7 +26,7 @@ type site struct {
 	mine      []*leaderelection.LeaderElection
 	jobs      []job
 	metrics   *metrics
-	fence     *fenceWatch
+	fence     *install.SelfTest // nil without a fence
 	others    *otherLocks
 	member    *members.Publisher // nil: the server says nothing of itself
 	// candidates are for the elections page; nil without it, or where members say nothing.
@@ -55,7 +56,7 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 		return nil, err
 	}
 	s.events = newEvents(s.own, config.Identity, s.log)
-	s.fence = newFenceWatch(s.own, s.events, s.metrics, s.log, s.config)
+	s.fence = s.newSelfTest()
 	s.others = newOtherLocks(s.own, s.events, s.metrics, s.log, s.config)
 	s.metrics.MustRegister(statusCollector{s})
 	// Whatever the server's namespace, elections go by the one webhook that istiod's go by.
@@ -94,7 +95,9 @@ func (s *site) beside() []part {
 		{name: "the recorder of events" + where, run: s.events.run, bound: eventsStop + stopGrace},
 		{name: "the watcher of the default revision" + where, run: s.watch, bound: stopGrace},
 		{name: "the look-out for other locks" + where, run: s.others.run, bound: stopGrace},
-		{name: "the fence's self-test" + where, run: s.fence.run, bound: stopGrace},
+	}
+	if s.fence != nil {
+		all = append(all, part{name: "the fence's self-test" + where, run: s.fence.Run, bound: stopGrace})
 	}
 	if s.member != nil {
 		all = append(all, part{name: "the member Lease" + where, run: s.member.Run, bound: members.StopTimeout + stopGrace})

@@ -21,7 +21,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -38,63 +37,6 @@ func TestDefaults(t *testing.T) {
 	}
 	if (Config{}).withDefaults().Logger == nil {
 		t.Error("no logger")
-	}
-}
-
-func TestDeclarationsOfTheServersElections(t *testing.T) {
-	shared, within := Elections(Config{})
-	for name, test := range map[string]struct {
-		config FenceConfig
-		want   fence.Declaration // of the first election
-		// accounts are those of the one within a revision.
-		accounts []string
-	}{
-		"defaults": {
-			FenceConfig{}, fence.Declaration{Namespace: "istio-system", Lock: fence.ConfigMap, ServiceAccounts: []string{"istio-system/pilot-x", "istio-system/pilot-y"}},
-			[]string{"istio-system/pilot-{revision}"},
-		},
-		"multi": {
-			FenceConfig{Lock: "multi"},
-			fence.Declaration{Namespace: "istio-system", Lock: fence.Lease, Multi: true, ServiceAccounts: []string{"istio-system/pilot-x", "istio-system/pilot-y"}},
-			[]string{"istio-system/pilot-{revision}"},
-		},
-		"accounts": {
-			FenceConfig{Namespace: "mesh", ServiceAccounts: []string{"a-{revision}", "ns/b"}},
-			fence.Declaration{Namespace: "mesh", Lock: fence.ConfigMap, ServiceAccounts: []string{"mesh/a-x", "mesh/a-y", "ns/b"}},
-			[]string{"mesh/a-{revision}", "ns/b"},
-		},
-		"the rest": {
-			FenceConfig{ServiceAccounts: []string{"a"}, Coordinators: []string{"c"}, WithoutLockGuard: true},
-			fence.Declaration{Namespace: "istio-system", Lock: fence.ConfigMap, ServiceAccounts: []string{"istio-system/a"}, Coordinators: []string{"c"}, WithoutLockGuard: true},
-			[]string{"istio-system/a"},
-		},
-	} {
-		test.config.Revisions = []string{"x", "y"}
-		test.want.Election, test.want.Members = shared[0], true
-		test.want.Guards = []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"istio-ca-root-cert"}}}
-		each := test.want // whatever the lock of the others is
-		made := map[string]string{"gateway.istio.io/managed": "istio.io-gateway-controller"}
-		each.Election, each.Lock, each.Multi, each.Revisions, each.ServiceAccounts = within[1], fence.Lease, false, test.config.Revisions, test.accounts
-		each.Guards = []fence.Guard{
-			{Group: "apps", Resources: []string{"deployments"}, Labels: made}, {Resources: []string{"services"}, Labels: made}, {Resources: []string{"serviceaccounts"}, Labels: made},
-		}
-		got, err := test.config.Declarations()
-		if err != nil || !reflect.DeepEqual(got, []fence.Declaration{test.want, each}) {
-			t.Errorf("%s: %v\n%+v\nwant %+v and %+v", name, err, got, test.want, each)
-		}
-		// What no leader of the servers writes is not guarded: everyone's writes would be refused.
-		for _, off := range []func(*FenceConfig){
-			func(c *FenceConfig) { c.DisableGatewayAPI = true }, func(c *FenceConfig) { c.DisableGatewayDeployment = true },
-		} {
-			config := test.config
-			off(&config)
-			if got, err := config.Declarations(); err != nil || !reflect.DeepEqual(got, []fence.Declaration{test.want}) {
-				t.Errorf("%s, without what is deployed for Gateways: %v\n%+v", name, err, got)
-			}
-		}
-	}
-	if _, err := (FenceConfig{}).Declarations(); err == nil || !strings.Contains(err.Error(), "name them with --revisions") {
-		t.Errorf("without revisions: %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,17 @@ import (
 // answered is a configuration whose requests a test answers.
 func answered(answer func(r *http.Request) (*http.Response, error)) *rest.Config {
 	return &rest.Config{Host: "https://10.0.0.1:6443", WrapTransport: func(http.RoundTripper) http.RoundTripper { return roundTripper(answer) }}
+}
+
+// jsonAnswer is a response with a value as JSON.
+func jsonAnswer(r *http.Request, value any) (*http.Response, error) {
+	content, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(content)),
+	}, nil
 }
 
 // failed is an answer that is an error.

@@ -1,9 +1,11 @@
 package bootstrap
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,8 +13,11 @@ import (
 	"time"
 
 	istiolog "istio.io/pkg/log"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -38,11 +43,16 @@ func everyMetric(t *testing.T) map[string]described {
 	t.Helper()
 	config := goodConfig()
 	config.Fence = true
-	s, err := newServer(config, newController().rows())
+	config.RESTConfig = answered(func(r *http.Request) (*http.Response, error) {
+		return failed(r, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("ValidatingAdmissionPolicy 'incumbent-fence.s.work-1' with binding 'b' denied request: not the leader")))
+	})
+	rows := newController().rows()
+	rows[0].writes = []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"x"}}}
+	s, err := newServer(config, rows)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, le := s.metrics, s.elections.All()[0]
+	m := s.metrics
 	m.Phase("x", "a", "b", "why")
 	m.Term("x", true, "why")
 	m.Call("x", "renew", "leading", "ok", time.Second)
@@ -51,10 +61,15 @@ func everyMetric(t *testing.T) map[string]described {
 		m.ObserveDuration("x", what, time.Second)
 	}
 	m.ObserveDuration("x", k8sleaderelection.Interval("later"), time.Second) // of which a later elector tells
-	s.fence.report(le, fenceState{Answer: "refused", Stands: true})
-	s.fence.measure(le, []guardState{{Guard: "g", Stands: true, Answer: "refused"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.fence.Run(ctx) }()
+	await(t, "the fence was tested", func() bool { return s.fence.State(electionID) != nil })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 	m.unknown.WithLabelValues("x").Set(1)
-	s.fence.checks.WithLabelValues("x", "leading", "admitted").Inc()
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +101,7 @@ func TestEveryMetricIsDescribed(t *testing.T) {
 		"incumbent_election_handover_given_seconds": "name", "incumbent_election_leaderless_seconds": "name",
 		"incumbent_election_cover_left_seconds": "name", "incumbent_election_term_transitions": "name",
 		"incumbent_election_admitted_writes_total": "name", "incumbent_election_refused_writes_total": "by name",
-		"incumbent_fence_stands": "name", "incumbent_fence_guard_stands": "guard name", "incumbent_fence_checks_total": "answer name role",
+		"incumbent_fence_in_effect": "name", "incumbent_fence_guard_in_effect": "guard name", "incumbent_fence_checks_total": "answer name role",
 		"incumbent_election_other_lock_held": "name", "incumbent_election_cover_seconds": "name", "incumbent_election_candidate": "name revision",
 		"incumbent_election_handover_wait_seconds": "name", "incumbent_election_definitions_missing": "name",
 	}

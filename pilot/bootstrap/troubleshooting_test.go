@@ -21,7 +21,7 @@ const (
 var (
 	quoted = regexp.MustCompile("`([^`]+)`")
 	verb   = regexp.MustCompile(`%[a-z]`)
-	event  = regexp.MustCompile(`(?:r\.event|r\.warn|w\.event)\((?:le, corev1\.EventType[A-Za-z]+, )?("[^"]+")|EventTypeWarning, "LeaderElection",\s*("[^"]+")`)
+	event  = regexp.MustCompile(`(?:r\.event|r\.warn|s\.event)\((?:now, corev1\.EventType[A-Za-z]+, )?("[^"]+")|EventTypeWarning, "LeaderElection",\s*("[^"]+")`)
 	reason = regexp.MustCompile(`\tReason[A-Z][A-Za-z]* += "([A-Za-z]+)"`)
 	fqName = regexp.MustCompile(`fqName: "([^"]+)"`)
 )
@@ -51,7 +51,7 @@ func named(t *testing.T, section string) (words []string) {
 func sources(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, folder := range []string{"pilot", "pkg", "cmd"} {
+	for _, folder := range []string{"pilot", "pkg", "cmd", "internal"} {
 		tree := os.DirFS(root + "/" + folder)
 		err := fs.WalkDir(tree, ".", func(name string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {

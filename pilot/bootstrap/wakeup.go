@@ -19,13 +19,14 @@ func (w wakeup) nudge() {
 	}
 }
 
-// onTerms nudges whenever a term of an election begins or has ended. The run function that
-// does so is one of those that the election waits for, and ends at once.
-func (w wakeup) onTerms(le *leaderelection.LeaderElection) {
+func (w wakeup) onTerms(le *leaderelection.LeaderElection) { onTerms(le, w.nudge) }
+
+// onTerms calls wake whenever a term of the election begins or ends.
+func onTerms(le *leaderelection.LeaderElection, wake func()) {
 	le.AddRunContext(func(ctx context.Context) error {
-		w.nudge()
+		wake()
 		<-ctx.Done()
-		w.nudge()
+		wake()
 		return nil
 	})
 }

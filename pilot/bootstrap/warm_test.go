@@ -102,7 +102,7 @@ func TestWhatASiteExpectsOfItsCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		on = append(on, s.fence.on)
+		on = append(on, s.fence != nil)
 		for _, le := range s.mine {
 			if le.Status().ElectionID == leaderelection.NamespaceController {
 				keys = append(keys, le.Status().Key)

@@ -51,7 +51,7 @@ var panels = []panel{
 	},
 	{
 		title: "Fences that do not stand", says: "By the least of what the processes have found.", kind: "stat", width: 6, height: 4, limits: noneIsGood,
-		queries: []query{{count(fmt.Sprintf("min by (%s) (%s) == 0", each, of("fence_stands"))), "elections"}},
+		queries: []query{{count(fmt.Sprintf("min by (%s) (%s) == 0", each, of("fence_in_effect"))), "elections"}},
 	},
 	{
 		title: "Least cover left", says: "Of what a leader has at most, the least that one has now. Below a quarter it nearly loses its term.",
@@ -112,7 +112,7 @@ var panels = []panel{
 	},
 	{
 		title: "Fences", says: "By the least of what the processes have found.", kind: "state-timeline", width: 8, height: 8, states: standing,
-		queries: []query{{fmt.Sprintf("min by (%s) (%s)", each, of("fence_stands")), election}},
+		queries: []query{{fmt.Sprintf("min by (%s) (%s)", each, of("fence_in_effect")), election}},
 	},
 	{
 		title: "Who could lead", says: "Processes that take part, are warm and are fit, by revision.", kind: "timeseries", width: columns, height: 8,

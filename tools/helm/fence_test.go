@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 )
@@ -60,9 +61,9 @@ func TestFenceOfTheChart(t *testing.T) {
 	for _, lock := range []string{"configmap", "lease", "lease coordinated", "multi"} {
 		for _, without := range []string{"", " without gateway deployment"} {
 			kind, coordinated := strings.CutSuffix(lock, " coordinated")
-			config := bootstrap.FenceConfig{
+			config := install.Config{
 				Namespace: "the-namespace", Lock: kind, Coordinated: coordinated, Coordinators: coordinators(coordinated), ServiceAccounts: []string{"the-account"}, Others: []string{"the-others-*"},
-				Revisions: []string{"the-revision"}, DisableGatewayDeployment: without != "",
+				Revisions: []string{"the-revision"}, Elections: bootstrap.FencedElections(bootstrap.Config{DisableGatewayDeployment: without != ""}),
 			}
 			declarations, err := config.Declarations()
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
@@ -26,7 +27,7 @@ type trial struct {
 	config bootstrap.Config
 	// manifests are what to install, but for what follows from config.
 	manifests manifests.Values
-	fence     bootstrap.FenceConfig
+	fence     install.Config
 	// unfenced: there are no policies.
 	unfenced bool
 }
@@ -47,7 +48,7 @@ var trials = map[string]trial{
 	"nothing else": {},
 	"a revision":   {release: "anything", values: "revision: canary", config: bootstrap.Config{Revision: "canary"}},
 	"a name": {
-		values: "name: plane", manifests: manifests.Values{Name: "plane"}, fence: bootstrap.FenceConfig{Others: []string{"plane-*"}},
+		values: "name: plane", manifests: manifests.Values{Name: "plane"}, fence: install.Config{Others: []string{"plane-*"}},
 	},
 	"leases": {
 		values: "elections: {lock: lease}", config: bootstrap.Config{Lock: "lease"}, manifests: manifests.Values{Args: []string{"--lock=lease"}},
@@ -59,7 +60,7 @@ var trials = map[string]trial{
 	},
 	"a fence for those that others coordinate": {
 		values: "{elections: {lock: lease}, fence: {coordinated: true}}", config: bootstrap.Config{Lock: "lease"}, manifests: manifests.Values{Args: []string{"--lock=lease"}},
-		fence: bootstrap.FenceConfig{Coordinated: true},
+		fence: install.Config{Coordinated: true},
 	},
 	"coordinated by others": {
 		values: "{elections: {lock: lease, strategy: mine, coordinator: false}, fence: {mode: audit}, gatewayAPI: {deployment: false}}",
@@ -67,7 +68,7 @@ var trials = map[string]trial{
 		manifests: manifests.Values{
 			Args: []string{"--lock=lease", "--election-strategy=mine"}, Env: map[string]string{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false"},
 		},
-		fence: bootstrap.FenceConfig{Mode: "audit"},
+		fence: install.Config{Mode: "audit"},
 	},
 	"a coordinator for others": {
 		values: "elections: {coordinator: true}", config: bootstrap.Config{Coordinator: true},
@@ -91,16 +92,16 @@ var trials = map[string]trial{
 	},
 	"a member without a fence": {values: "{fence: {mode: none}, elections: {member: true}}", unfenced: true, manifests: manifests.Values{Env: map[string]string{}}},
 	"warnings": {
-		values: "fence: {mode: warn}", fence: bootstrap.FenceConfig{Mode: "warn"},
+		values: "fence: {mode: warn}", fence: install.Config{Mode: "warn"},
 		config: bootstrap.Config{DisableMember: true}, manifests: manifests.Values{Env: memberless},
 	},
 	"notes": {
-		values: "fence: {mode: audit, set: other}", fence: bootstrap.FenceConfig{Mode: "audit", Set: "other"},
+		values: "fence: {mode: audit, set: other}", fence: install.Config{Mode: "audit", Set: "other"},
 		config: bootstrap.Config{DisableMember: true}, manifests: manifests.Values{Env: memberless},
 	},
 	"beside istiod": {
 		values: "fence: {others: [istio-system/istiod, mesh/plane-*]}",
-		fence:  bootstrap.FenceConfig{Others: []string{"pilot-*", "istio-system/istiod", "mesh/plane-*"}},
+		fence:  install.Config{Others: []string{"pilot-*", "istio-system/istiod", "mesh/plane-*"}},
 	},
 	"no member": {
 		values: "elections: {member: false}", config: bootstrap.Config{DisableMember: true},
@@ -115,7 +116,7 @@ var trials = map[string]trial{
 	"no Gateway API and leases": {
 		values: "{gatewayAPI: {enabled: false}, elections: {lock: lease}, fence: {mode: audit}}", config: bootstrap.Config{DisableGatewayAPI: true, Lock: "lease", DisableMember: true},
 		manifests: manifests.Values{Args: []string{"--lock=lease"}, Env: map[string]string{"PILOT_ENABLE_GATEWAY_API": "false", "ENABLE_MEMBER_LEASE": "false"}},
-		fence:     bootstrap.FenceConfig{Mode: "audit"},
+		fence:     install.Config{Mode: "audit"},
 	},
 	"no status": {
 		values: "gatewayAPI: {status: false}", config: bootstrap.Config{DisableGatewayStatus: true},
@@ -217,7 +218,7 @@ func (c trial) policies(t *testing.T, name string) (objects []runtime.Object) {
 	f.Namespace, f.Lock, f.Revisions, f.ServiceAccounts = "istio-system", c.config.Lock, []string{c.config.Revision}, []string{account}
 	f.Coordinated = f.Coordinated || c.config.ElectionStrategy != ""
 	f.Coordinators = coordinators(f.Coordinated)
-	f.DisableGatewayAPI, f.DisableGatewayDeployment = c.config.DisableGatewayAPI, c.config.DisableGatewayDeployment
+	f.Elections = bootstrap.FencedElections(c.config)
 	if f.Others == nil {
 		f.Others = []string{"pilot-*"}
 	}

@@ -4,14 +4,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"incumbent.dev/incumbent/cmd/fencecommand"
-	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pkg/features"
 )
 
 // fence is pilot's command of that name, with the connection that kubectl's flags say.
 func (p *Program) fence() *cobra.Command {
 	env, wrong := features.FromEnv()
-	return fencecommand.Command(fencecommand.Options{Features: env, Wrong: wrong, Run: fencecommand.Do, Connect: func(config *bootstrap.FenceConfig) (err error) {
+	return fencecommand.Command(fencecommand.Options{Features: env, Wrong: wrong, Run: fencecommand.Do, Connect: func(config *install.Config) (err error) {
 		if *p.flags.Namespace != "" {
 			config.Namespace = *p.flags.Namespace
 		}

@@ -239,13 +239,9 @@ func differs(ctx context.Context, client kubernetes.Interface, p fence.Pair) ([]
 // applicable is an object as server-side apply wants it: nothing in it that is not ours
 // to say.
 func applicable(object runtime.Object) ([]byte, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	content, err := withoutServerFields(object)
 	if err != nil {
 		return nil, err
-	}
-	delete(content, "status")
-	if meta, ok := content["metadata"].(map[string]any); ok {
-		delete(meta, "creationTimestamp")
 	}
 	return json.Marshal(content)
 }

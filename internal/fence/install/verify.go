@@ -44,9 +44,7 @@ func Try(ctx context.Context, client dynamic.Interface, p fence.Probe) (Answer, 
 	if p.Object == nil {
 		return Unclear, fmt.Errorf("no write is known that would try %s", strings.Join(p.Guard.Resources, ", "))
 	}
-	_, err := client.Resource(p.Resource).Namespace(p.Object.GetNamespace()).
-		Create(ctx, p.Object.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	return answerOf(err), err
+	return createWrite(kind{p.Resource, p.Object.GetNamespace() != ""}, p.Object.GetNamespace(), p.Object).try(ctx, client)
 }
 
 // answerOf tells what an answer says of the fence.
@@ -65,7 +63,7 @@ func answerOf(err error) Answer {
 // service accounts' pods, for which it needs the right to impersonate them. It speaks
 // for the one API server that it reaches.
 func Verify(ctx context.Context, config *rest.Config, set fence.Set, declarations ...fence.Declaration) ([]Finding, error) {
-	client, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	client, err := newClient(config)
 	if err != nil {
 		return nil, err
 	}
@@ -241,8 +239,7 @@ func (v *verifier) try(account, pod string, w write) (Answer, error) {
 		return Unclear, err
 	}
 	defer kube.CloseIdleConnections(client)
-	err = w.do(v.ctx, client.Dynamic())
-	return answerOf(err), err
+	return w.try(v.ctx, client.Dynamic())
 }
 
 // impersonate acts as a pod of a service account; pod "" is a token bound to none.

@@ -26,6 +26,30 @@ type write struct {
 	warnings *warnings
 }
 
+// newWrite returns a write to one resource.
+func newWrite(verb string, k kind, namespace string, do func(ctx context.Context, as dynamic.ResourceInterface) error) write {
+	return write{verb: verb, warnings: &warnings{}, do: func(ctx context.Context, as dynamic.Interface) error {
+		if !k.namespaced {
+			return do(ctx, as.Resource(k.GroupVersionResource))
+		}
+		return do(ctx, as.Resource(k.GroupVersionResource).Namespace(namespace))
+	}}
+}
+
+// createWrite returns a write that creates an object.
+func createWrite(k kind, namespace string, object *unstructured.Unstructured) write {
+	return newWrite("create", k, namespace, func(ctx context.Context, as dynamic.ResourceInterface) error {
+		_, err := as.Create(ctx, object.DeepCopy(), dryCreate)
+		return err
+	})
+}
+
+// try sends the write with the client's credentials.
+func (w write) try(ctx context.Context, client dynamic.Interface) (Answer, error) {
+	err := w.do(ctx, client)
+	return answerOf(err), err
+}
+
 // warnings collects what an API server warns of.
 type warnings struct {
 	mu    sync.Mutex
@@ -145,13 +169,7 @@ type attempts struct {
 }
 
 func (a *attempts) add(verb string, do func(ctx context.Context, as dynamic.ResourceInterface) error) {
-	namespace := a.namespace()
-	a.all = append(a.all, write{verb: verb, warnings: &warnings{}, do: func(ctx context.Context, as dynamic.Interface) error {
-		if !a.kind.namespaced {
-			return do(ctx, as.Resource(a.kind.GroupVersionResource))
-		}
-		return do(ctx, as.Resource(a.kind.GroupVersionResource).Namespace(namespace))
-	}})
+	a.all = append(a.all, newWrite(verb, a.kind, a.namespace(), do))
 }
 
 // namespace is where to try.
@@ -182,10 +200,7 @@ func (a *attempts) creates() {
 		object.SetManagedFields(nil)
 		object.SetOwnerReferences(nil)
 	}
-	a.add("create", func(ctx context.Context, as dynamic.ResourceInterface) error {
-		_, err := as.Create(ctx, object.DeepCopy(), dryCreate)
-		return err
-	})
+	a.all = append(a.all, createWrite(a.kind, a.namespace(), object))
 }
 
 // createsSub are subresources that are only ever created.

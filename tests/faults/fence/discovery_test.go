@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -65,7 +66,7 @@ func TestFenceFindsTheAPIServers(t *testing.T) {
 	defer stranger.Close()
 	address := func(url string) string { return strings.TrimPrefix(url, "https://") }
 	routes := routed{"192.0.2.1:6443": address(c.URL()), "192.0.2.2:6443": address(second.URL()), "192.0.2.7:6443": address(stranger.URL)}
-	config := bootstrap.FenceConfig{RESTConfig: rest.CopyConfig(c.Admin()), Namespace: s.namespace, Lock: "lease", DisableGatewayAPI: true, ServiceAccounts: []string{account}, Wait: soon, AllowUnclear: true}
+	config := install.Config{RESTConfig: rest.CopyConfig(c.Admin()), Namespace: s.namespace, Lock: "lease", Elections: bootstrap.FencedElections(bootstrap.Config{DisableGatewayAPI: true}), ServiceAccounts: []string{account}, Wait: soon, AllowUnclear: true}
 	config.RESTConfig.Dial = routes.dial
 	strict := config
 	strict.AllowUnclear = false
@@ -117,7 +118,7 @@ func TestFenceFindsTheAPIServers(t *testing.T) {
 }
 
 // unreachable lists what is no API server of this cluster.
-func (s *stage) unreachable(config, strict bootstrap.FenceConfig) {
+func (s *stage) unreachable(config, strict install.Config) {
 	s.t.Helper()
 	for listed, why := range map[string]string{"192.0.2.7": "certificate", "192.0.2.9": "no route to host"} {
 		s.t.Log(why)
@@ -150,7 +151,7 @@ func (s *stage) unreachable(config, strict bootstrap.FenceConfig) {
 func TestFenceWithoutTheRightToFindAPIServers(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
-	config := bootstrap.FenceConfig{RESTConfig: s.identity("a", account), Namespace: s.namespace, Lock: "lease", DisableGatewayAPI: true, ServiceAccounts: []string{account}, Wait: time.Second}
+	config := install.Config{RESTConfig: s.identity("a", account), Namespace: s.namespace, Lock: "lease", Elections: bootstrap.FencedElections(bootstrap.Config{DisableGatewayAPI: true}), ServiceAccounts: []string{account}, Wait: time.Second}
 	for verb, do := range map[string]func() error{
 		"verify":  func() error { return config.Verify(t.Context(), t.Output()) },
 		"install": func() error { return config.Install(t.Context(), t.Output()) },

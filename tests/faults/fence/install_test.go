@@ -104,7 +104,7 @@ func TestFenceIsInstalledAgainAndAgain(t *testing.T) {
 func TestFenceVerifiesInWords(t *testing.T) {
 	s := newStage(t, fence.ConfigMap)
 	s.pod("a")
-	config := bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, DisableGatewayAPI: true, ServiceAccounts: []string{account}, Wait: soon}
+	config := install.Config{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, Elections: bootstrap.FencedElections(bootstrap.Config{DisableGatewayAPI: true}), ServiceAccounts: []string{account}, Wait: soon}
 	t.Cleanup(func() { s.quietly(config) })
 	var out strings.Builder
 	if err := config.Verify(t.Context(), &out); err == nil || !strings.Contains(out.String(), "ValidatingAdmissionPolicy is missing") ||
@@ -140,13 +140,13 @@ func TestFenceVerifiesInWords(t *testing.T) {
 		t.Errorf("%v\n%s", err, &out)
 	}
 	out.Reset()
-	if err := config.Remove(t.Context(), &out); err != nil || !strings.Contains(out.String(), "there is no fence") {
+	if err := config.Remove(t.Context(), &out); err != nil || !strings.Contains(out.String(), " is not installed") {
 		t.Errorf("again: %v\n%s", err, &out)
 	}
 }
 
 // quietly removes what a failed test left.
-func (s *stage) quietly(config bootstrap.FenceConfig) {
+func (s *stage) quietly(config install.Config) {
 	if _, err := install.Remove(cleanup(s.t), s.admin, config.Namespace); err != nil {
 		s.t.Error(err)
 	}

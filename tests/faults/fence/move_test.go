@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/testutil/defaults"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
@@ -35,7 +36,7 @@ func TestFenceMovesFromConfigMapToLease(t *testing.T) {
 	install := func(lock string) {
 		t.Helper()
 		t.Logf("pilot fence install --lock %s", lock)
-		config := bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, DisableGatewayAPI: true, ServiceAccounts: []string{account}, Lock: lock, Wait: soon}
+		config := install.Config{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, Elections: bootstrap.FencedElections(bootstrap.Config{DisableGatewayAPI: true}), ServiceAccounts: []string{account}, Lock: lock, Wait: soon}
 		if err := config.Install(t.Context(), t.Output()); err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"incumbent.dev/incumbent/internal/fence/install"
-	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -75,7 +74,7 @@ func TestFenceReportsWhatItWouldRefuse(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := (bootstrap.FenceConfig{AuditLog: c.AuditLog()}).Report(&out); err != nil || !strings.Contains(out.String(), "3  would be refused") {
+	if err := (install.Config{AuditLog: c.AuditLog()}).Report(&out); err != nil || !strings.Contains(out.String(), "3  would be refused") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 }

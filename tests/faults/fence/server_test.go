@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
@@ -88,7 +89,7 @@ func page(t *testing.T, server *bootstrap.Server, path string) string {
 type selfTest struct {
 	Leading bool
 	Fence   *struct {
-		Stands, Leading bool
+		InEffect, Leading bool
 		Answer, Detail  string
 	}
 }
@@ -106,7 +107,7 @@ func selfTestOf(t *testing.T, server *bootstrap.Server) selfTest {
 func TestFenceIsTriedByTheServer(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.ConfigMap)
-	config := bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, DisableGatewayAPI: true, ServiceAccounts: []string{account}, Wait: soon}
+	config := install.Config{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, Elections: bootstrap.FencedElections(bootstrap.Config{DisableGatewayAPI: true}), ServiceAccounts: []string{account}, Wait: soon}
 	nobody := s.pod("nobody")
 	if err := config.Install(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)
@@ -117,10 +118,10 @@ func TestFenceIsTriedByTheServer(t *testing.T) {
 	found := func(server *bootstrap.Server, answer string, stands bool) func() bool {
 		return func() bool {
 			now := selfTestOf(t, server)
-			return now.Fence != nil && now.Fence.Answer == answer && now.Fence.Stands == stands && now.Fence.Leading == now.Leading
+			return now.Fence != nil && now.Fence.Answer == answer && now.Fence.InEffect == stands && now.Fence.Leading == now.Leading
 		}
 	}
-	metric := "incumbent_fence_stands{name=\"" + leaderelection.NamespaceController + "\"}"
+	metric := "incumbent_fence_in_effect{name=\"" + leaderelection.NamespaceController + "\"}"
 	eventually(t, "a leads, and may write", found(a, "admitted", true))
 	b, endB := s.serve(t, "b", file)
 	eventually(t, "b follows, and may not", found(b, "refused", true))

@@ -239,7 +239,7 @@ func TestFenceModes(t *testing.T) {
 func TestFenceVerifyInJSON(t *testing.T) {
 	s := newStage(t, fence.ConfigMap)
 	s.pod("a")
-	config := bootstrap.FenceConfig{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, DisableGatewayAPI: true, ServiceAccounts: []string{account}, Output: "json"}
+	config := install.Config{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, Elections: bootstrap.FencedElections(bootstrap.Config{DisableGatewayAPI: true}), ServiceAccounts: []string{account}, Output: "json"}
 	var out strings.Builder
 	if err := config.Verify(t.Context(), &out); err == nil {
 		t.Error("a fence that is not there stands")

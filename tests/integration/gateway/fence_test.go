@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -36,8 +37,8 @@ func TestAFormerLeadersDeploymentIsRefused(t *testing.T) {
 	p.must(p.cluster.LoadGatewayAPI(t.Context()))
 	p.config.Fence = true
 	former, next := p.identity("a"), p.identity("b")
-	config := bootstrap.FenceConfig{
-		RESTConfig: p.cluster.Admin(), Namespace: p.home, Revisions: []string{p.home}, Wait: patience,
+	config := install.Config{
+		RESTConfig: p.cluster.Admin(), Namespace: p.home, Revisions: []string{p.home}, Wait: patience, Elections: bootstrap.FencedElections(bootstrap.Config{}),
 	}
 	var said bytes.Buffer
 	if err := config.Install(t.Context(), &said); err != nil {
@@ -53,7 +54,7 @@ func TestAFormerLeadersDeploymentIsRefused(t *testing.T) {
 	p.gateway(p.home, "first")
 	p.served(p.home, "first")
 	p.until("the fence stands", func() bool {
-		return a.log.Count("fence stands", "election="+leaderelection.GatewayDeploymentController+"-"+p.home, "leading=true") > 0
+		return a.log.Count("fence is in effect", "election="+leaderelection.GatewayDeploymentController+"-"+p.home, "leading=true") > 0
 	})
 	client := func(pod string) kube.Client {
 		t.Helper()
@@ -120,8 +121,8 @@ func TestAStatusIsFencedByOnesOwnDeclaration(t *testing.T) {
 	p := newPlane(t)
 	p.must(p.cluster.LoadGatewayAPI(t.Context()))
 	former, next := p.identity("a"), p.identity("b")
-	declare := func(wide string) bootstrap.FenceConfig {
-		return bootstrap.FenceConfig{RESTConfig: p.cluster.Admin(), Set: p.home, Namespace: p.home, Wait: patience, AllowUnclear: true, File: file(t, `elections:
+	declare := func(wide string) install.Config {
+		return install.Config{RESTConfig: p.cluster.Admin(), Set: p.home, Namespace: p.home, Wait: patience, AllowUnclear: true, File: file(t, `elections:
 - election: istio-gateway-status-leader
   namespace: `+p.home+`
   lock: lease

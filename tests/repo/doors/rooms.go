@@ -65,7 +65,7 @@ var rooms = []room{
 
 	// Elections and what guards them.
 	{path: elections + "/fence", doors: []string{elector, locks, client, members}, testDoors: harness, without: library},
-	{path: "internal/fence/install", doors: []string{elections + "/fence", locks, client}, testDoors: harness, without: library},
+	{path: "internal/fence/install", doors: []string{elections, elections + "/fence", locks, client}, testDoors: append([]string{revisions}, harness...), without: library},
 	{path: elections + "/coordination", doors: []string{elector, locks, members, client, revisions}, testDoors: harness, without: library},
 	// What people want to know of an election, for commands and pages: from objects alone.
 	{path: inspect, doors: []string{elector, locks, members}, testDoors: harness, without: alone},
@@ -89,7 +89,7 @@ var rooms = []room{
 	// What pilot and electionctl have in common.
 	{path: "cmd/fencecommand", doors: []string{"pilot/bootstrap", features, "internal/fence/install"}, testDoors: harness},
 	{path: "cmd/playground", doors: []string{"cmd/...", "pilot/...", "pkg/...", "internal/...", "tests/cluster", "tests"}, environment: true},
-	{path: "cmd/pilot", doors: []string{"cmd/fencecommand", "pilot/bootstrap", "pkg/..."}, testDoors: harness, environment: true},
+	{path: "cmd/pilot", doors: []string{"cmd/fencecommand", "internal/fence/install", "pilot/bootstrap", "pkg/..."}, testDoors: harness, environment: true},
 
 	// Tests look at everything; nothing but a test looks at them.
 	{path: "internal/testutil", doors: []string{revisions}, environment: true},

@@ -3,66 +3,12 @@ package bootstrap
 import (
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 )
-
-// What an administrator does with a fence, step by step, on a real API server. That the flags mean
-// these fields is tried with the program itself.
-func TestFenceConfigStepByStep(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	base := FenceConfig{RESTConfig: e.cluster.Admin(), Namespace: e.home, Revisions: only, Lock: "lease"}
-	with := func(change func(*FenceConfig)) FenceConfig {
-		c := base
-		change(&c)
-		return c
-	}
-	unclear := with(func(c *FenceConfig) { c.AllowUnclear = true })
-	for i, step := range []struct {
-		command string
-		config  FenceConfig
-		says    []string
-		without string
-		wrong   string // what the error says; "": there is none
-	}{
-		{"verify", unclear, []string{"FAILS"}, "holds  policy", "does not stand"},
-		{"install", base, []string{"applied "}, "holds ", ""},
-		// The service account is not there, so that some of it cannot be tried.
-		{"install", with(func(c *FenceConfig) { c.Wait, c.AllowUnclear = time.Minute, true }), []string{"unchanged ", "holds "}, "FAILS", ""},
-		{"install", with(func(c *FenceConfig) { c.Wait = time.Minute }), []string{"unchanged ", "holds "}, "FAILS", "--allow-unclear"},
-		{"verify", unclear, []string{"holds "}, "FAILS", ""},
-		{"verify", base, []string{"holds "}, "FAILS", "--allow-unclear"},
-		{"verify", with(func(c *FenceConfig) { c.Strict, c.AllowUnclear = true, true }), []string{"holds "}, "FAILS", "--strict"},
-		{"verify", with(func(c *FenceConfig) { c.AllowUnclear, c.Output = true, "json" }), []string{`"verdict": "holds"`}, "holds  ", ""},
-		{"verify", with(func(c *FenceConfig) { c.AllowUnclear, c.APIServers = true, []string{"https://127.0.0.1:1"} }), []string{"holds "}, "", "127.0.0.1:1"},
-		// Another set would guard the same lock, or the same one would be another's.
-		{"install", with(func(c *FenceConfig) { c.Set = e.home + "-2" }), nil, "applied ", "--take-over"},
-		{"verify", unclear, []string{"holds "}, "FAILS", ""},
-		{"install", with(func(c *FenceConfig) { c.Set, c.TakeOver = e.home+"-2", true }), []string{"applied "}, "", ""},
-		{"remove", with(func(c *FenceConfig) { c.Set = e.home + "-2" }), []string{"removed "}, "there is no fence", ""},
-		{"remove", base, []string{"there is no fence \"" + e.home + "\"\n"}, "removed ", ""},
-	} {
-		var out strings.Builder
-		err := commands[step.command](step.config, t.Context(), &out)
-		if (err == nil) != (step.wrong == "") || err != nil && !strings.Contains(err.Error(), step.wrong) {
-			t.Errorf("step %d, %s: error %v, want %q", i, step.command, err, step.wrong)
-		}
-		for _, want := range step.says {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("step %d, %s: no %q in\n%s", i, step.command, want, &out)
-			}
-		}
-		if step.without != "" && strings.Contains(out.String(), step.without) {
-			t.Errorf("step %d, %s: %q is in\n%s", i, step.command, step.without, &out)
-		}
-	}
-}
 
 // What the rows' controllers may do, word by word. That they may do no more is asked of a real API
 // server as well.

@@ -1,0 +1,243 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+const (
+	userAgent = "incumbent-pilot"
+	// verifyPause is the time between two verifications of a fence that was just installed.
+	verifyPause = 200 * time.Millisecond
+)
+
+// connection has clients for all API servers of a cluster. The first one is the server of the configuration.
+type connection struct {
+	clients []kube.Client
+	// unreachable has a finding for each API server that cannot be checked.
+	unreachable []Finding
+}
+
+func newClient(config *rest.Config) (kube.Client, error) {
+	return kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithUserAgent(userAgent), kube.WithOwnConnections())
+}
+
+func (c Config) connect(ctx context.Context) (*connection, error) {
+	config := c.RESTConfig
+	var err error
+	if config == nil {
+		config, err = kube.LoadConfig(c.Kubernetes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	client, err := newClient(config)
+	if err != nil {
+		return nil, err
+	}
+	to := &connection{clients: []kube.Client{client}}
+	further, unreachable := c.apiServers(ctx, client)
+	to.unreachable = unreachable
+	for _, there := range further {
+		client, err := newClient(there)
+		if err != nil {
+			to.close()
+			return nil, fmt.Errorf("--api-server=%s: %w", there.Host, err)
+		}
+		to.clients = append(to.clients, client)
+	}
+	return to, nil
+}
+
+func (to *connection) close() {
+	for _, client := range to.clients {
+		kube.CloseIdleConnections(client)
+	}
+}
+
+func (to *connection) first() kubernetes.Interface { return to.clients[0].Kube() }
+
+// further are the API servers besides the first one.
+func (to *connection) further() (all []kubernetes.Interface) {
+	for _, client := range to.clients[1:] {
+		all = append(all, client.Kube())
+	}
+	return all
+}
+
+// verify checks each API server.
+func (to *connection) verify(ctx context.Context, set fence.Set, declarations []fence.Declaration) ([]Finding, error) {
+	var all []Finding
+	for _, client := range to.clients {
+		config := client.RESTConfig()
+		findings, err := Verify(ctx, config, set, declarations...)
+		all = append(all, findings...)
+		if err != nil {
+			return all, fmt.Errorf("API server %s: %w", config.Host, err)
+		}
+	}
+	return all, nil
+}
+
+// await verifies the fence until it is in effect.
+func (to *connection) await(ctx context.Context, set fence.Set, declarations []fence.Declaration) ([]Finding, error) {
+	for {
+		findings, err := to.verify(ctx, set, declarations)
+		if err == nil {
+			err = Judge(findings, Judging{AllowUnclear: true}) // waiting does not make unclear checks clear
+		}
+		if err == nil {
+			return findings, nil
+		}
+		if ended := kube.Pause(ctx, verifyPause); ended != nil {
+			return findings, errors.Join(err, ended)
+		}
+	}
+}
+
+func (c Config) judge(findings []Finding) error {
+	return Judge(findings, Judging{AllowUnclear: c.AllowUnclear, Strict: c.Strict})
+}
+
+// Install installs or updates the fence and prints its changes. It returns after every API server enforces the
+// fence, or with an error after Wait.
+func (c Config) Install(ctx context.Context, out io.Writer) error {
+	set, declarations, err := c.render()
+	if err != nil {
+		return err
+	}
+	to, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer to.close()
+	if len(to.unreachable) > 0 {
+		// Old policies must not be removed before each API server has the new ones.
+		if err := c.judge(to.unreachable); err != nil {
+			return fmt.Errorf("nothing was changed: %w", err)
+		}
+	}
+	changes, err := Apply(ctx, to.first(), set, Options{TakeOver: c.TakeOver, Servers: to.further()})
+	for _, change := range changes {
+		fmt.Fprintln(out, change)
+	}
+	if err != nil || c.Wait == 0 {
+		if len(to.unreachable) > 0 {
+			err = errors.Join(c.print(out, to.unreachable), err)
+		}
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Wait, fmt.Errorf("the fence is not in effect after %v", c.Wait))
+	defer cancel()
+	findings, err := to.await(ctx, set, declarations)
+	if err == nil {
+		err = c.judge(findings)
+	}
+	return errors.Join(c.print(out, append(to.unreachable, findings...)), err)
+}
+
+// Verify prints the result of each check. It returns an error if one failed.
+func (c Config) Verify(ctx context.Context, out io.Writer) error {
+	set, declarations, err := c.render()
+	if err != nil {
+		return err
+	}
+	to, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer to.close()
+	findings, err := to.verify(ctx, set, declarations)
+	findings = append(to.unreachable, findings...)
+	if err == nil {
+		err = c.judge(findings)
+	}
+	return errors.Join(c.print(out, findings), err)
+}
+
+// Remove removes the fence and prints the removed objects.
+func (c Config) Remove(ctx context.Context, out io.Writer) error {
+	to, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer to.close()
+	for _, f := range to.unreachable {
+		fmt.Fprintln(out, f)
+	}
+	set := c.withDefaults().Set
+	changes, err := Remove(ctx, to.first(), set, Options{Servers: to.further()})
+	for _, change := range changes {
+		fmt.Fprintln(out, change)
+	}
+	if err == nil && len(changes) == 0 {
+		fmt.Fprintf(out, "fence %q is not installed\n", set)
+	}
+	return err
+}
+
+// Report prints the writes that fences rejected or would reject, from an API server's audit log.
+func (c Config) Report(out io.Writer) error {
+	log := os.Stdin
+	if c.AuditLog != "" && c.AuditLog != "-" {
+		file, err := os.Open(c.AuditLog)
+		if err != nil {
+			return fmt.Errorf("--audit-log: %w", err)
+		}
+		defer file.Close()
+		log = file
+	}
+	found, err := Report(log)
+	if err != nil {
+		return fmt.Errorf("--audit-log=%s: %w", c.AuditLog, err)
+	}
+	if len(found) == 0 && c.table() {
+		_, err := fmt.Fprintln(out, "no violations found")
+		return err
+	}
+	return printAll(out, c, found)
+}
+
+func (c Config) print(out io.Writer, findings []Finding) error { return printAll(out, c, findings) }
+
+func (c Config) table() bool { return c.Output == "" || c.Output == "table" }
+
+// printAll writes a list in the format of Output.
+func printAll[T fmt.Stringer](out io.Writer, c Config, list []T) error {
+	if c.table() {
+		for _, item := range list {
+			fmt.Fprintln(out, item)
+		}
+		return nil
+	}
+	var text []byte
+	var err error
+	switch c.Output {
+	case "json":
+		text, err = json.MarshalIndent(list, "", "  ")
+		text = append(text, '\n')
+	case "yaml":
+		text, err = yaml.Marshal(list)
+	default:
+		return fmt.Errorf("--output=%s: use table, json or yaml", c.Output)
+	}
+	if err == nil {
+		_, err = out.Write(text)
+	}
+	if err != nil {
+		return fmt.Errorf("--output=%s: %w", c.Output, err)
+	}
+	return nil
+}
