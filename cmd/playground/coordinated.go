@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/orders"
 )
 
 // coordinatedScript is the demo where a coordinator chooses: canary runs an older version, stable a newer one.
@@ -82,7 +82,7 @@ func (d *demo) loseCoordinator(ctx context.Context) (time.Time, error) {
 func (d *demo) transfer(ctx context.Context, lock, pod string) error {
 	ctx, cancel := context.WithTimeout(ctx, d.limit)
 	defer cancel()
-	order := orders.Operator{Requester: "the demo", Lock: &locks.LeaseLock{
+	order := admin.Operator{Requester: "the demo", Lock: &locks.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: lock}, Client: d.kube.CoordinationV1(), LockConfig: locks.ResourceLockConfig{Identity: "the-demo"},
 	}}
 	return order.Transfer(ctx, pod, "stable", "it is to coordinate and not to lead", time.Minute)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/orders"
 )
 
 // State says whether a lock is held, and how.
@@ -196,7 +196,7 @@ func pair(locks []Lock) Election {
 // Of returns the election of one lock, from that lock alone: without candidates, and without a second look.
 func Of(l Lock) Election {
 	s, r := l.Snapshot, l.Snapshot.Record
-	notes := orders.DecodeNotes(s)
+	notes := admin.DecodeNotes(s)
 	e := Election{
 		Namespace: l.Namespace, Name: l.Name, Lock: l.Kind, Program: l.program(notes.Leads),
 		Holder: r.HolderIdentity, Key: r.HolderKey, Since: r.AcquireTime.Time, Renewed: r.RenewTime.Time,
@@ -225,7 +225,7 @@ func Of(l Lock) Election {
 	return e
 }
 
-func state(s k8sresourcelock.Snapshot, notes orders.Notes) State {
+func state(s k8sresourcelock.Snapshot, notes admin.Notes) State {
 	switch {
 	case s.Unreadable != nil:
 		return Unreadable

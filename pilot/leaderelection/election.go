@@ -108,10 +108,10 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 // electorConfig configures the election's elector.
 func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderelection.LeaderElectionConfig {
 	c := l.configOn(l.lock(client, l.shared))
-	c.Name, c.Work, c.Gate = l.cfg.lockName(), []func(context.Context) error{l.work}, l.gate
+	c.Name, c.RunFunctions, c.Gate = l.cfg.lockName(), []func(context.Context) error{l.work}, l.gate
 	if l.cfg.Predecessor != nil {
 		c.Gate = l.gates.first()
-		c.Work[0] = func(ctx context.Context) error { return l.predecessor.Load().run(ctx) }
+		c.RunFunctions[0] = func(ctx context.Context) error { return l.predecessor.Load().run(ctx) }
 	}
 	c.ReleaseOnCancel = true
 	c.Ranked, c.SyncWait, c.PreemptImmediately = !l.cfg.PerRevision, l.cfg.syncWait(), l.cfg.PreemptImmediately
@@ -120,7 +120,7 @@ func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderele
 	}
 	c.Coordinated = l.cfg.Coordination != nil
 	c.OnStuckDrain, c.ExitOnStuckDrain = l.cfg.OnStuckDrain, l.cfg.ExitOnStuckDrain
-	c.Fit, c.WatchDog, c.Observer = l.fitness(), l.health, l.cfg.Observer
+	c.FitnessCheck, c.WatchDog, c.Observer = l.fitness(), l.health, l.cfg.Observer
 	return c
 }
 

@@ -80,7 +80,7 @@ func newPredecessorLock(config k8sleaderelection.LeaderElectionConfig, work func
 	k := &predecessorLock{self: config.Lock.Identity(), work: work, log: log.With("lock", config.Lock.Describe())}
 	// Until the lock is kept, it is a candidate as earlier versions have them.
 	config.Ranked, config.Successor, config.ReleaseOnCancel = true, true, true
-	config.Work = []func(context.Context) error{k.lead}
+	config.RunFunctions = []func(context.Context) error{k.lead}
 	config.Callbacks.OnNewLeader = func(holder string) {
 		if k.campaigns.Load() {
 			k.logWaiting(holder)

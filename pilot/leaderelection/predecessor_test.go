@@ -40,7 +40,7 @@ type seen struct {
 	live             bool
 	started, stopped time.Time
 	// bound is the end of its gate.
-	bound k8sleaderelection.Cover
+	bound k8sleaderelection.Validity
 	// steppedDown is when it was told that its functions outstay their limit.
 	steppedDown []time.Time
 }
@@ -112,7 +112,7 @@ func old(t *testing.T, store *locktest.Store, name string, change ...func(*part)
 	p.client.SetFault(p.faults)
 	e, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
 		Lock: lock.Locker, LeaseDuration: oldLease, RenewDeadline: oldRenew, RetryPeriod: oldRetry,
-		ReleaseOnCancel: true, Ranked: true, Work: []func(context.Context) error{p.work},
+		ReleaseOnCancel: true, Ranked: true, RunFunctions: []func(context.Context) error{p.work},
 		Clock: bubbleClock(), Logger: slog.New(slog.DiscardHandler), DefaultRevision: stableIsDefault,
 	})
 	if err != nil {
@@ -147,7 +147,7 @@ func successor(t *testing.T, store *locktest.Store, name string, change ...func(
 }
 
 // Set and Drain are a gate's, of a successor.
-func (p *part) Set(_ k8sleaderelection.Term, end k8sleaderelection.Cover) {
+func (p *part) Set(_ k8sleaderelection.Term, end k8sleaderelection.Validity) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen.bound = end
@@ -301,7 +301,7 @@ func TestSuccessorStopsAtTheEndOfItsCover(t *testing.T) {
 		s.client.MuteWatches(true)
 		last := store.Snapshot().Record.RenewTime.Time
 		passes(oldRenew)
-		if s.works() || s.saw().bound != (k8sleaderelection.Cover{}) {
+		if s.works() || s.saw().bound != (k8sleaderelection.Validity{}) {
 			t.Errorf("works %v, the gate's bound %v", s.works(), s.saw().bound)
 		}
 		passes(oldLease)

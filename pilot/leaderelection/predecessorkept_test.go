@@ -149,7 +149,7 @@ func TestWhichRankAKeptLockShows(t *testing.T) {
 			{k8sleaderelection.DefaultRevision{Synced: true}, "canary"},
 		} {
 			known.Store(&x.told)
-			k.elector.Reconsider()
+			k.elector.Refresh()
 			passes(oldRetry + time.Second)
 			snap := store.Snapshot()
 			if snap.Record.HolderKey != x.key || snap.Record.LeaderTransitions != 0 || snap.Record.LeaseDurationSeconds != int(oldLease/time.Second) {
@@ -221,23 +221,23 @@ func TestAnElectionWithAPredecessor(t *testing.T) {
 // settings is a gate that notes what it is told.
 type settings struct {
 	term    k8sleaderelection.Term
-	end     k8sleaderelection.Cover
+	end     k8sleaderelection.Validity
 	opened  bool
 	drained int
 }
 
-func (g *settings) Set(term k8sleaderelection.Term, end k8sleaderelection.Cover) {
+func (g *settings) Set(term k8sleaderelection.Term, end k8sleaderelection.Validity) {
 	g.term, g.end = term, end
-	g.opened = g.opened || end != (k8sleaderelection.Cover{})
+	g.opened = g.opened || end != (k8sleaderelection.Validity{})
 }
 func (g *settings) Drain() { g.drained++ }
 
 // A gate beside a predecessor's lock ends with the earlier cover by each of the clocks, and its term is the election's own.
 func TestAGateBesideThePredecessorsLock(t *testing.T) {
 	term, other := k8sleaderelection.Term{LockUID: "u", Token: 3}, k8sleaderelection.Term{LockUID: "old", Token: 9}
-	own, kept := k8sleaderelection.Cover{Mono: 5, Boot: 20, Wall: 30}, k8sleaderelection.Cover{Mono: 9, Boot: 10, Wall: 31}
-	both := k8sleaderelection.Cover{Mono: 5, Boot: 10, Wall: 30}
-	var none k8sleaderelection.Cover
+	own, kept := k8sleaderelection.Validity{Mono: 5, Boot: 20, Wall: 30}, k8sleaderelection.Validity{Mono: 9, Boot: 10, Wall: 31}
+	both := k8sleaderelection.Validity{Mono: 5, Boot: 10, Wall: 30}
+	var none k8sleaderelection.Validity
 	for _, ownFirst := range []bool{true, false} {
 		inner := &settings{}
 		g := &bothCovers{gate: inner}

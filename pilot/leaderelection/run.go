@@ -204,9 +204,9 @@ func (l *LeaderElection) pollDefault() (end func()) {
 
 // reconsider has the electors ask for the default revision again: what a handler was told can be older than what it is now.
 func (l *LeaderElection) reconsider() {
-	l.elector.Load().Reconsider()
+	l.elector.Load().Refresh()
 	if k := l.predecessor.Load(); k != nil {
-		k.elector.Reconsider() // for the rank that the kept lock shows
+		k.elector.Refresh() // for the rank that the kept lock shows
 	}
 }
 

@@ -82,7 +82,7 @@ func (l *LeaderElection) Status() Status {
 	s.Phase, s.Reason, s.Leading, s.Since = now.Phase, now.Reason, now.Leading && l.mayWork(), now.Since
 	s.Waiting = now.Leading && !s.Leading
 	if s.Leading {
-		s.CoverLeft = now.CoverLeft
+		s.CoverLeft = now.ValidFor
 	}
 	s.Unfit, s.HandoverWait = now.Unfit, now.HandoverWait
 	s.Holder, s.HolderKey, s.Transitions = now.Holder, now.HolderKey, now.Transitions

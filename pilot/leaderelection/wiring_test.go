@@ -61,8 +61,8 @@ func TestWhatAnElectionAsksOfItsElector(t *testing.T) {
 		c.Observer != cfg.Observer || c.Logger != cfg.Logger || c.Lock.Describe() != "istio-system/new" || c.Lock.Identity() != "a" {
 		t.Errorf("%+v", c)
 	}
-	if c.OnStuckDrain(); stuck != 1 || !errors.Is(c.Fit(t.Context()), errPlay) || len(c.Work) != 1 {
-		t.Errorf("told %d times, fit: %v, %d functions", stuck, c.Fit(t.Context()), len(c.Work))
+	if c.OnStuckDrain(); stuck != 1 || !errors.Is(c.FitnessCheck(t.Context()), errPlay) || len(c.RunFunctions) != 1 {
+		t.Errorf("told %d times, fit: %v, %d functions", stuck, c.FitnessCheck(t.Context()), len(c.RunFunctions))
 	}
 	// The health check tolerates what was given, and is about this election's elector.
 	if *l.health == *k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance) {
@@ -72,7 +72,7 @@ func TestWhatAnElectionAsksOfItsElector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c = plain.electorConfig(plain.client.Kube()); c.Ranked || c.SyncWait != 0 || c.PreemptImmediately || c.ExitOnStuckDrain || c.Fit != nil || c.Shared != nil {
+	if c = plain.electorConfig(plain.client.Kube()); c.Ranked || c.SyncWait != 0 || c.PreemptImmediately || c.ExitOnStuckDrain || c.FitnessCheck != nil || c.Shared != nil {
 		t.Errorf("%+v", c)
 	}
 }

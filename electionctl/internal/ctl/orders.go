@@ -16,8 +16,8 @@ import (
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/orders"
 )
 
 // order is what is asked of one election.
@@ -25,7 +25,7 @@ type order struct {
 	// does says what will happen, check why it cannot; give gives the order.
 	does  func(e inspect.Election) string
 	check func(ctx context.Context, c *clients, e inspect.Election, s *seen) error
-	give  func(ctx context.Context, o orders.Operator) error
+	give  func(ctx context.Context, o admin.Operator) error
 
 	yes     bool
 	timeout time.Duration
@@ -58,7 +58,7 @@ func (p *Program) transfer() *cobra.Command {
 		identity = e.Identity(to)
 		return err
 	}
-	o.give = func(ctx context.Context, op orders.Operator) error {
+	o.give = func(ctx context.Context, op admin.Operator) error {
 		return op.Transfer(ctx, identity, key, o.why, hold)
 	}
 	cmd := p.order("transfer ELECTION --to POD", "Have the leader hand over to a candidate", "The leader ends its work and writes the candidate in. The command returns once that one leads.", o)
@@ -76,7 +76,7 @@ func (p *Program) stepDown() *cobra.Command {
 			return fmt.Sprintf("%s ends its work and gives the lock up to whoever is there; it does not come back for %v", e.Holder, coolDown)
 		},
 	}
-	o.give = func(ctx context.Context, op orders.Operator) error {
+	o.give = func(ctx context.Context, op admin.Operator) error {
 		return op.StepDown(ctx, o.why, coolDown)
 	}
 	cmd := p.order("step-down ELECTION", "Have the leader give the lock up", "The leader ends its work and gives the lock up. The command returns once its term has ended.", o)
@@ -91,7 +91,7 @@ func (p *Program) pause() *cobra.Command {
 			return fmt.Sprintf("%s stays for %v, whatever the default revision; it is not kept alive", e.Holder, length)
 		},
 	}
-	o.give = func(ctx context.Context, op orders.Operator) error { return op.Pause(ctx, o.why, length) }
+	o.give = func(ctx context.Context, op admin.Operator) error { return op.Pause(ctx, o.why, length) }
 	cmd := p.order("pause ELECTION", "Keep the leader where it is, whatever the default revision", "No candidate asks for the lock or takes it by rank, until the time is over, resume, or the end of the leader's term.", o)
 	cmd.Flags().DurationVar(&length, "for", time.Hour, "for how long")
 	return cmd
@@ -106,7 +106,7 @@ func (p *Program) resume() *cobra.Command {
 			}
 			return nil
 		},
-		give: func(ctx context.Context, op orders.Operator) error { return op.Resume(ctx) },
+		give: func(ctx context.Context, op admin.Operator) error { return op.Resume(ctx) },
 	}
 	return p.order("resume ELECTION", "Let rank count again", "Ends what pause, or the hold of a transfer, has left.", o)
 }
@@ -136,7 +136,7 @@ func (p *Program) give(ctx context.Context, name string, o *order) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done within %v", o.timeout))
 	defer cancel()
 	stop := p.progress("waiting for " + e.Holder)
-	err = o.give(ctx, orders.Operator{Lock: c.lock(e), Requester: c.requester(ctx)})
+	err = o.give(ctx, admin.Operator{Lock: c.lock(e), Requester: c.requester(ctx)})
 	stop()
 	if err != nil {
 		return refusal(err, e)
@@ -167,7 +167,7 @@ func obeys(found []inspect.Election) error {
 
 // refusal adds the next step to what became of an order.
 func refusal(err error, e inspect.Election) error {
-	for _, refused := range []error{orders.ErrNoLeader, orders.ErrNoHold, orders.ErrHandoverUnderWay, orders.ErrNotObeyed} {
+	for _, refused := range []error{admin.ErrNoLeader, admin.ErrNoHold, admin.ErrHandoverUnderWay, admin.ErrNotExecuted} {
 		if errors.Is(err, refused) {
 			return withCode(Refused, "%w; see %s explain %s", err, name(), e.Name)
 		}

@@ -133,7 +133,7 @@ func (n *coordinated) replica(lease, pod, revision string, change ...func(*k8sle
 		Coordinated: true, Ranked: true, DefaultRevision: func() k8sleaderelection.DefaultRevision {
 			return k8sleaderelection.DefaultRevision{Synced: true, Revision: *n.revision.Load()}
 		},
-		Work: []func(context.Context) error{r.work}, Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
+		RunFunctions: []func(context.Context) error{r.work}, Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 	}
 	publish := coordination.PublisherConfig{
 		Client: n.client, Namespace: n.namespace, Lease: lease, Pod: pod, BinaryVersion: "1.2.3", Strategy: coordination.DefaultRevision,

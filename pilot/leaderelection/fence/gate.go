@@ -88,7 +88,7 @@ type Gate struct {
 // admission is until when writes of a term may pass.
 type admission struct {
 	term  k8sleaderelection.Term
-	end   k8sleaderelection.Cover
+	end   k8sleaderelection.Validity
 	shut  string // why nothing passes; empty: writes pass until end
 	local *termWrites
 }
@@ -121,14 +121,14 @@ const (
 
 // Set admits writes of term until end. The zero Cover shuts the gate and cancels the
 // writes under way.
-func (g *Gate) Set(term k8sleaderelection.Term, end k8sleaderelection.Cover) {
+func (g *Gate) Set(term k8sleaderelection.Term, end k8sleaderelection.Validity) {
 	old := g.open.Load()
-	if old.term == term && old.end == end || end == (k8sleaderelection.Cover{}) && old.shut == notLeading {
+	if old.term == term && old.end == end || end == (k8sleaderelection.Validity{}) && old.shut == notLeading {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if end == (k8sleaderelection.Cover{}) {
+	if end == (k8sleaderelection.Validity{}) {
 		g.open.Store(&admission{term: old.term, shut: notLeading})
 		if g.term != nil {
 			g.term.cancel(g.refusal(old.term, notLeading))
@@ -183,7 +183,7 @@ func (g *Gate) Check() error {
 	return err
 }
 
-func (g *Gate) check(now k8sleaderelection.Moment) (*admission, error) {
+func (g *Gate) check(now k8sleaderelection.ClockReading) (*admission, error) {
 	a := g.open.Load()
 	if a.shut != "" {
 		return nil, g.refusal(a.term, a.shut)

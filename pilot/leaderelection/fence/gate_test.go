@@ -126,7 +126,7 @@ func TestShuttingCancelsAndDrainWaits(t *testing.T) {
 		go func() { answered <- send(t, gate, server{takes: 5 * time.Second}, "POST", "/x") }()
 		synctest.Wait()
 		begun = time.Now()
-		gate.Set(le.Term{}, le.Cover{})
+		gate.Set(le.Term{}, le.Validity{})
 		if err := <-answered; err == nil || time.Since(begun) != 0 {
 			t.Errorf("a write lived on for %v after the gate was shut: %v", time.Since(begun), err)
 		}

@@ -32,7 +32,7 @@ func reason(t *testing.T, gate *fence.Gate) (string, uint64) {
 func TestTheGateSaysWhyItIsShutAndWhichTermWasItsLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, clock, _ := newGate()
-		cover := func() le.Cover { return clock.Now().Plus(15 * time.Second) }
+		cover := func() le.Validity { return clock.Now().Plus(15 * time.Second) }
 		expect := func(when, want string, token uint64) {
 			t.Helper()
 			if got, of := reason(t, gate); got != want || of != token {
@@ -51,7 +51,7 @@ func TestTheGateSaysWhyItIsShutAndWhichTermWasItsLast(t *testing.T) {
 		expect("renewed", "", 0)
 		time.Sleep(5 * time.Second)
 		expect("after the renewed cover", "the cover has ended", 7)
-		gate.Set(le.Term{}, le.Cover{})
+		gate.Set(le.Term{}, le.Validity{})
 		expect("shut", "not leading", 7)
 
 		// A term that comes back works as any other.
@@ -82,15 +82,15 @@ func TestTheGateSaysWhyItIsShutAndWhichTermWasItsLast(t *testing.T) {
 // A renewal each few seconds, and every loop of one that does not lead, end here.
 func TestTellingTheGateWhatItKnowsCostsNothing(t *testing.T) {
 	gate, clock, _ := newGate()
-	if n := testing.AllocsPerRun(100, func() { gate.Set(le.Term{}, le.Cover{}) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { gate.Set(le.Term{}, le.Validity{}) }); n != 0 {
 		t.Errorf("shutting a shut gate: %v allocations", n)
 	}
 	end := clock.Now().Plus(time.Hour)
 	if n := testing.AllocsPerRun(100, func() { gate.Set(le.Term{Token: 7}, end) }); n != 0 {
 		t.Errorf("the same cover again: %v allocations", n)
 	}
-	gate.Set(le.Term{}, le.Cover{})
-	if n := testing.AllocsPerRun(100, func() { gate.Set(le.Term{}, le.Cover{}) }); n != 0 {
+	gate.Set(le.Term{}, le.Validity{})
+	if n := testing.AllocsPerRun(100, func() { gate.Set(le.Term{}, le.Validity{}) }); n != 0 {
 		t.Errorf("shutting a gate that has been open: %v allocations", n)
 	}
 }

@@ -98,7 +98,7 @@ func TestWhenAWriteIsNotTriedAgain(t *testing.T) {
 func TestTriesEndWithTheCallerAndWithTheTerm(t *testing.T) {
 	for name, end := range map[string]func(*fence.Gate, context.CancelFunc){
 		"caller": func(_ *fence.Gate, cancel context.CancelFunc) { cancel() },
-		"term":   func(gate *fence.Gate, _ context.CancelFunc) { gate.Set(le.Term{}, le.Cover{}) },
+		"term":   func(gate *fence.Gate, _ context.CancelFunc) { gate.Set(le.Term{}, le.Validity{}) },
 		"drain":  func(gate *fence.Gate, _ context.CancelFunc) { gate.Drain() },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -80,7 +80,7 @@ func TestAWriteThatWasCutIsUnknown(t *testing.T) {
 		reason string
 	}{
 		"by the end of the cover": {func(*fence.Gate) {}, 15 * time.Second, "the cover ended"},
-		"by the end of the term":  {func(g *fence.Gate) { g.Set(le.Term{}, le.Cover{}) }, 3 * time.Second, "the term ended"},
+		"by the end of the term":  {func(g *fence.Gate) { g.Set(le.Term{}, le.Validity{}) }, 3 * time.Second, "the term ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestUpgradesThatNoPathTellsAreRefused(t *testing.T) {
 	if err := send(t, gate, server{}, http.MethodPost, "/api/v1/namespaces/a/pods/b/attach"); !errors.Is(err, fence.ErrUpgrade) {
 		t.Errorf("another upgrade: %v", err)
 	}
-	gate.Set(le.Term{}, le.Cover{})
+	gate.Set(le.Term{}, le.Validity{})
 	if err := send(t, gate, server{}, http.MethodPost, "/api/v1/namespaces/a/pods/b/exec"); !errors.Is(err, fence.ErrNotLeader) {
 		t.Errorf("a declared upgrade of one that does not lead: %v", err)
 	}

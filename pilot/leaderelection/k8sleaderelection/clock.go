@@ -6,88 +6,108 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// Moment is one reading of all the machine's clocks, in nanoseconds:
-//
-//	Mono Instant // the monotonic clock, from an origin of the process; an int64
-//	Boot int64   // CLOCK_BOOTTIME, which goes on while the machine sleeps
-//	Wall int64   // since 1970
-//
-// A clock that the platform lacks stays 0. Plus(d) is the Cover that lasts d from the Moment.
-type Moment = core.ClockReading
+// ClockReading is one reading of all clocks of the machine, in nanoseconds. A clock that the platform does not have
+// stays 0.
+type ClockReading struct {
+	// Mono is the monotonic clock. It counts from the creation of the Clock.
+	Mono int64
+	// Boot is CLOCK_BOOTTIME, which also counts while the machine sleeps.
+	Boot int64
+	// Wall is the wall clock, in nanoseconds since 1970.
+	Wall int64
+}
 
-// Cover is the end of the time in which a leader may act, on each clock. Its fields are those of Moment: Mono, Boot and
-// Wall. Left(now) is the time that remains of it at a Moment, by the clock on which the least remains; at zero or less it
-// has ended. The zero Cover has ended.
-type Cover = core.Validity
+// Plus returns the Validity that ends d after r, by each clock.
+func (r ClockReading) Plus(d time.Duration) Validity {
+	return Validity{Mono: r.Mono + int64(d), Boot: r.Boot + int64(d), Wall: r.Wall + int64(d)}
+}
 
-// Clock reads the clocks that a cover is measured by. The zero Clock is not usable;
-// NewClock makes one. A gate has to ask the same Clock as its elector.
+// Validity is the time until which a leader may write, by each clock of a ClockReading. The zero Validity has ended.
+type Validity struct {
+	Mono, Boot, Wall int64
+}
+
+// Left returns how much of the Validity remains at now. The clock with the least time left counts. At zero or less
+// the Validity has ended.
+func (v Validity) Left(now ClockReading) time.Duration { return v.core().Left(now.core()) }
+
+func (r ClockReading) core() core.ClockReading {
+	return core.ClockReading{Mono: core.Instant(r.Mono), Boot: r.Boot, Wall: r.Wall}
+}
+
+func (v Validity) core() core.Validity { return core.Validity(ClockReading(v).core()) }
+
+func publicReading(r core.ClockReading) ClockReading {
+	return ClockReading{Mono: int64(r.Mono), Boot: r.Boot, Wall: r.Wall}
+}
+
+func publicValidity(v core.Validity) Validity { return Validity(publicReading(core.ClockReading(v))) }
+
+// Clock reads the clocks that measure a Validity. NewClock returns a usable Clock; the zero Clock is not usable. A gate
+// must use the same Clock as its elector.
 type Clock struct {
 	epoch    time.Time
 	boottime func() int64
-	wall     func() int64 // nil: the real one
+	wall     func() int64 // nil: the real clock
 	jumps    *jumps
-	// alarms wake by CLOCK_BOOTTIME; nil: there are none here.
-	alarms bootAlarms
+	alarms   bootAlarms // nil: the platform has none
 }
 
-// bootAlarms ring when CLOCK_BOOTTIME is at that many nanoseconds: timers of the Go runtime
-// stand still while the machine sleeps, and so fire late by as much.
+// bootAlarms call a function at a time of CLOCK_BOOTTIME, in nanoseconds. Timers of the Go runtime do not run while the
+// machine sleeps, so they fire late by the time of the sleep.
 type bootAlarms interface {
 	set(a *alarm, at int64)
 	unset(a *alarm)
 }
 
-// NewClock returns a clock of this machine. boottime reads CLOCK_BOOTTIME in
-// nanoseconds, which goes on while the machine sleeps; nil means the real one. Tests
-// in a testing/synctest bubble give their own, because only time.Now is the bubble's.
+// NewClock returns a Clock of this machine. boottime returns CLOCK_BOOTTIME in nanoseconds; nil selects the real clock.
+// Tests under testing/synctest pass their own function, because synctest replaces only time.Now.
 func NewClock(boottime func() int64) *Clock {
 	c := &Clock{epoch: time.Now(), boottime: boottime, jumps: newJumps()}
 	if boottime == nil {
-		c.boottime, c.alarms = readBoottime, processAlarms()
+		c.boottime = readBoottime
+		c.alarms = processAlarms()
 	}
 	return c
 }
 
-// WithWall returns a clock like c whose wall clock, in nanoseconds since 1970, is another:
-// for tests of what happens when it stands still or is set.
+// WithWall returns a copy of c with another wall clock, in nanoseconds since 1970. It is for tests of a wall clock that
+// stops or is set.
 func (c *Clock) WithWall(wall func() int64) *Clock {
 	other := *c
 	other.wall = wall
 	return &other
 }
 
-// mono is Now().Mono, where no other clock is needed.
+// mono returns only the monotonic time, without a system call for the other clocks.
 func (c *Clock) mono() core.Instant { return core.Instant(time.Since(c.epoch)) + 1 }
 
-// Deadline returns the end of a cover as a time for context.WithDeadline: now plus
-// end.Left(now). Give it the Moment by which the cover was found open. A deadline counted from
-// a second reading would be later by as much as the process was stopped between the two. Of a
-// Cover that has ended it is now or earlier.
-func (c *Clock) Deadline(now Moment, end Cover) time.Time {
+// Deadline returns the end of a Validity as a time for context.WithDeadline. Pass the reading at which the Validity was
+// checked: with a second reading, a pause between the two would extend the deadline.
+// If the Validity has ended, the result is now or earlier.
+func (c *Clock) Deadline(now ClockReading, end Validity) time.Time {
 	return c.epoch.Add(time.Duration(now.Mono-1) + end.Left(now))
 }
 
-// Now reads all clocks. It costs one system call and allocates nothing. The first reading
-// after the machine has slept wakes the electors that go by this clock.
-func (c *Clock) Now() Moment {
+// Now reads all clocks. It makes one system call and does not allocate. The first reading after a sleep of the machine
+// wakes the electors that use this Clock.
+func (c *Clock) Now() ClockReading {
 	now := c.read()
 	if c.jumps.seen(now) {
 		c.jumps.notify()
 	}
-	return now
+	return publicReading(now)
 }
 
-// read is Now for a loop, which is running and needs no wake-up.
-func (c *Clock) read() Moment {
+// read is Now without the wake-up. The loop uses it because the loop is awake.
+func (c *Clock) read() core.ClockReading {
 	now := time.Now()
 	wall := now.UnixNano()
 	if c.wall != nil {
 		wall = c.wall()
 	}
-	return Moment{
-		// The origin lies a nanosecond back, so that no reading is the zero Instant.
-		Mono: core.Instant(now.Sub(c.epoch)) + 1,
+	return core.ClockReading{
+		Mono: core.Instant(now.Sub(c.epoch)) + 1, // never the zero Instant
 		Boot: c.boottime(),
 		Wall: wall,
 	}

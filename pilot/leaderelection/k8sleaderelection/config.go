@@ -23,7 +23,7 @@ const DefaultMaxClockDrift = 0.02
 // KeyComparisonFunc reports whether this candidate outranks a live holder whose
 // record carries existingKey, and may therefore take its lock. The elector's goroutine
 // calls it for every event, so it has to be quick and must not block. Call
-// LeaderElector.Reconsider when its answer may have changed. nil: nobody outranks anybody.
+// LeaderElector.Refresh when its answer may have changed. nil: nobody outranks anybody.
 type KeyComparisonFunc func(existingKey string) bool
 
 // LeaderCallbacks are called when a term begins or ends, and when another candidate holds the lock.
@@ -73,13 +73,13 @@ type LeaderElectionConfig struct {
 	// Work runs while the term lasts, beside OnStartedLeading. A function that
 	// returns an error while leading makes the leader step down as by StepDown; one that
 	// returns nil is done.
-	Work []func(ctx context.Context) error
+	RunFunctions []func(ctx context.Context) error
 	// Ranked makes keys revisions, which Outranks compares by the default revision that
 	// DefaultRevision gives. A candidate that outranks the leader asks it to hand over if
 	// it is one of ours, and preempts any other.
 	Ranked bool
 	// DefaultRevision, if given, says what is known of the default revision now; one that is not Synced says nothing. The
-	// elector asks when it starts and at each Reconsider, and nobody passes it a value, which could come late. It must not block.
+	// elector asks when it starts and at each Refresh, and nobody passes it a value, which could come late. It must not block.
 	DefaultRevision func() DefaultRevision
 	// SyncWait is how long a Ranked elector that does not know the default revision yet
 	// waits for it, from its start, before it takes a lock. A leader that does not know the
@@ -126,7 +126,7 @@ type LeaderElectionConfig struct {
 	// that asks: a lock is never left to nobody. At its end Run waits for a check under
 	// way, whose context has ended, for another RetryPeriod at most, and then logs that it
 	// is left behind.
-	Fit func(ctx context.Context) error
+	FitnessCheck func(ctx context.Context) error
 	// OnStuckDrain is called once for a drain that has outstayed its limit. From then on
 	// the lock is not renewed: it lapses, and another candidate may lead beside the functions
 	// that still run.
@@ -147,7 +147,7 @@ type LeaderElectionConfig struct {
 type Gate interface {
 	// Set admits writes of the given term until end; the zero Cover shuts the gate.
 	// It does not block.
-	Set(term Term, end Cover)
+	Set(term Term, end Validity)
 	// Drain admits no more writes in the present term and returns when all that were
 	// admitted have been answered or have run out.
 	Drain()

@@ -61,7 +61,7 @@ func TestStatusOfALeader(t *testing.T) {
 		pass(time.Second)
 		s := a.Status()
 		is := record(store)
-		if s.Phase != "leading" || s.Reason == "" || s.Since.Before(began) || !s.Leading || s.CoverLeft > renew || s.CoverLeft < renew-time.Second ||
+		if s.Phase != "leading" || s.Reason == "" || s.Since.Before(began) || !s.Leading || s.ValidFor > renew || s.ValidFor < renew-time.Second ||
 			s.Term == (le.Term{}) || s.Holder != "a" || s.HolderKey != "stable" || s.Transitions != is.LeaderTransitions || s.Unfit ||
 			s.Default != (le.DefaultRevision{Synced: true, Revision: "stable"}) || a.GetLeader() != "a" {
 			t.Errorf("%+v", s)
@@ -71,7 +71,7 @@ func TestStatusOfALeader(t *testing.T) {
 			return is
 		}())
 		pass(time.Second)
-		if s := a.Status(); s.Leading || s.CoverLeft != 0 || s.Holder != "x" || s.HolderKey != "canary" || s.Transitions != 7 || s.Reason == "" {
+		if s := a.Status(); s.Leading || s.ValidFor != 0 || s.Holder != "x" || s.HolderKey != "canary" || s.Transitions != 7 || s.Reason == "" {
 			t.Errorf("%+v", s)
 		}
 	})

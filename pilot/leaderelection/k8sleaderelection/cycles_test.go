@@ -52,7 +52,7 @@ func playAfterStuck(t *testing.T, runs, waits bool) {
 	release := make(chan struct{})
 	started := 0
 	c := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
-		c.Work = []func(context.Context) error{func(ctx context.Context) error {
+		c.RunFunctions = []func(context.Context) error{func(ctx context.Context) error {
 			if started++; started == 1 {
 				<-release // whatever becomes of its context
 			}

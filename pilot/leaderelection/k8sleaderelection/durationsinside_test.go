@@ -9,8 +9,8 @@ import (
 
 // passOf is one pass at a second, from one state to the next.
 func passOf(before, after core.State, acknowledged core.Op) *change {
-	c := &change{in: core.Input{Now: Moment{Mono: core.Instant(time.Second)}}, before: before, after: after}
-	c.before.Flight = core.Call{Op: core.Renew, Sent: Moment{Mono: 300}}
+	c := &change{in: core.Input{Now: core.ClockReading{Mono: core.Instant(time.Second)}}, before: before, after: after}
+	c.before.Flight = core.Call{Op: core.Renew, Sent: core.ClockReading{Mono: 300}}
 	if acknowledged != core.NoOp {
 		c.in.Kind, c.in.Result, c.in.Snap.Version = core.Replied, core.OK, 1
 		c.before.Flight.Op = acknowledged
@@ -85,13 +85,13 @@ func TestARecordThatNamesNobodyWhoActs(t *testing.T) {
 		}), now},
 	} {
 		s := core.State{Known: core.Current, Since: core.Since{Record: now}, Snap: c.snap}
-		if got := r.leaderlessSince(&change{in: core.Input{Now: Moment{Mono: now}}, after: s}); got != c.want {
+		if got := r.leaderlessSince(&change{in: core.Input{Now: core.ClockReading{Mono: now}}, after: s}); got != c.want {
 			t.Errorf("%s: vacant since %d, want %d", name, got, c.want)
 		}
 	}
 	// What is not known ends nothing.
 	s := durations{leaderlessSince: 1}
-	if s.pass(r, &change{in: core.Input{Now: Moment{Mono: now}}}); s.leaderlessSince != 1 {
+	if s.pass(r, &change{in: core.Input{Now: core.ClockReading{Mono: now}}}); s.leaderlessSince != 1 {
 		t.Errorf("vacant since %d", s.leaderlessSince)
 	}
 	heard.wants(t, "what is not known")
@@ -144,7 +144,7 @@ func TestWhatIsShownOfTheLock(t *testing.T) {
 
 // A clock has jumped when it went ahead of the monotonic one by more than readings differ.
 func TestWhenAClockHasJumped(t *testing.T) {
-	if newJumps().seen(Moment{Mono: 1, Boot: int64(time.Hour)}) || newJumps().seen(Moment{Mono: 1, Wall: int64(time.Hour)}) {
+	if newJumps().seen(core.ClockReading{Mono: 1, Boot: int64(time.Hour)}) || newJumps().seen(core.ClockReading{Mono: 1, Wall: int64(time.Hour)}) {
 		t.Error("the first reading is ahead of none")
 	}
 	const ms = int64(time.Millisecond)
@@ -166,7 +166,7 @@ func TestWhenAClockHasJumped(t *testing.T) {
 		{mono: 8000, boot: 7600 + 21, wall: 902021 + 21, want: true}, // both
 		{mono: 9000, boot: 8600 + 21, wall: 903021 + 21},             //
 	} {
-		now := Moment{Mono: core.Instant(c.mono * ms), Boot: c.boot*ms + c.more, Wall: c.wall * ms}
+		now := core.ClockReading{Mono: core.Instant(c.mono * ms), Boot: c.boot*ms + c.more, Wall: c.wall * ms}
 		if got := j.seen(now); got != c.want {
 			t.Errorf("%d: %+v seen as a jump %v", i, c, got)
 		}

@@ -49,7 +49,7 @@ type view struct {
 	phase           core.Phase
 	why             core.Reason
 	term            Term
-	cover           Cover
+	cover           core.Validity
 	known           bool
 	holder          string
 	key             string
@@ -187,7 +187,7 @@ func (le *LeaderElector) stuck() error {
 // IsLeader reports whether this process may act now: it asks the clock, so that a
 // leader cut off from the API server stops being one on time.
 func (le *LeaderElector) IsLeader() bool {
-	return le.view.Load().cover.Left(le.clock.Now()) > 0
+	return le.view.Load().cover.Left(le.clock.Now().core()) > 0
 }
 
 // GetLeader returns the identity in the record last seen; empty when there is none.
@@ -202,9 +202,9 @@ func (le *LeaderElector) SetCoordinatorAbsent(absent bool) {
 	}
 }
 
-// Reconsider makes the elector ask its DefaultRevision and its KeyComparison again at once. It does not block and may be
+// Refresh makes the elector ask its DefaultRevision and its KeyComparison again at once. It does not block and may be
 // called at any time: one that does not run yet asks when it starts.
-func (le *LeaderElector) Reconsider() { le.signal(reevaluate) }
+func (le *LeaderElector) Refresh() { le.signal(reevaluate) }
 
 // StepDown ends the present term, if there is one: drain, release, and then no campaign for
 // one RetryPeriod, so that another candidate gets its chance. For each further step-down in a
@@ -242,8 +242,8 @@ type Status struct {
 	Since time.Time
 	// Leading: this process may act now.
 	Leading bool
-	// CoverLeft is for how much longer, without another write.
-	CoverLeft time.Duration
+	// ValidFor is for how much longer, without another write.
+	ValidFor time.Duration
 	// Term is the present one; zero when there is none.
 	Term Term
 	// Known is false until the lock was read once.
@@ -273,7 +273,7 @@ type Status struct {
 // Status returns a consistent picture of the elector.
 func (le *LeaderElector) Status() Status {
 	v := le.view.Load()
-	now := le.clock.Now()
+	now := le.clock.Now().core()
 	left := max(0, v.cover.Left(now))
 	var handover time.Duration
 	if since := core.Instant(le.handover.Load()); since != 0 && v.phase != core.Done {
@@ -281,7 +281,7 @@ func (le *LeaderElector) Status() Status {
 	}
 	return Status{
 		Phase: v.phase.String(), Reason: string(v.why), Since: v.changed,
-		Leading: left > 0, CoverLeft: left, Term: v.term,
+		Leading: left > 0, ValidFor: left, Term: v.term,
 		Unfit: v.unfit, Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.count,
 		Default:      v.defaultRevision,
 		HandoverWait: handover,

@@ -154,7 +154,7 @@ func TestErrorsOfATermAreCollected(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		one, two, second := errors.New("no database"), errors.New("no disk"), make(chan struct{})
 		a := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.Work = append(c.Work, func(context.Context) error { <-second; return two })
+			c.RunFunctions = append(c.RunFunctions, func(context.Context) error { <-second; return two })
 			c.Observer = failsNext{second}
 		})
 		a.start(t)
@@ -270,7 +270,7 @@ func TestNoNewRunBesideFunctionsThatAreStuck(t *testing.T) {
 		release := make(chan struct{})
 		started := 0
 		c := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.Work = []func(context.Context) error{func(context.Context) error { started++; <-release; return nil }}
+			c.RunFunctions = []func(context.Context) error{func(context.Context) error { started++; <-release; return nil }}
 		})
 		run := func() (stop func(), done chan struct{}) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -310,7 +310,7 @@ func TestStuckDrainIsReportedAndTheLockKept(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
 			c.OnStuckDrain = func() { stuck++ }
-			c.Work = []func(context.Context) error{func(context.Context) error { <-release; return nil }}
+			c.RunFunctions = []func(context.Context) error{func(context.Context) error { <-release; return nil }}
 		})
 		done := make(chan error, 1)
 		go func() { done <- c.Campaign(ctx) }()

@@ -44,7 +44,7 @@ func TestNothingIsLeftOfAnElectorThatHasEnded(t *testing.T) {
 		le, err := NewLeaderElector(LeaderElectionConfig{
 			Lock: locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker, LeaseDuration: 30 * time.Second,
 			RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond, Clock: clock,
-			Work: []func(context.Context) error{func(ctx context.Context) error { <-ctx.Done(); return nil }},
+			RunFunctions: []func(context.Context) error{func(ctx context.Context) error { <-ctx.Done(); return nil }},
 			Callbacks: LeaderCallbacks{OnNewLeader: func(string) {
 				<-time.After(47 * time.Second) // before an alarm that was left rings
 				called = true
@@ -113,7 +113,7 @@ func TestAnErrorIsOfItsTerm(t *testing.T) {
 			Lock:          locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker,
 			LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond, ReleaseOnCancel: true,
 			Clock: NewClock(func() int64 { return int64(time.Since(epoch)) }),
-			Work: []func(context.Context) error{func(ctx context.Context) error {
+			RunFunctions: []func(context.Context) error{func(ctx context.Context) error {
 				if terms.Add(1) == 1 {
 					return errors.New("the first")
 				}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/orders"
 )
 
 // In place of client-go's package: the same fields, and the work has returned before the lock is released.
@@ -74,7 +74,7 @@ func ExampleOperator_Transfer() {
 	fmt.Println(<-leads, "leads")
 	go candidate("pod-b")
 
-	operator := orders.Operator{Lock: server.Lock("jane", ""), Requester: "jane"}
+	operator := admin.Operator{Lock: server.Lock("jane", ""), Requester: "jane"}
 	done := make(chan error, 1)
 	go func() { done <- operator.Transfer(ctx, "pod-b", "", "node is drained", time.Minute) }()
 	fmt.Println(<-leads, "leads")

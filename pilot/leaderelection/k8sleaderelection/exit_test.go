@@ -39,7 +39,7 @@ func beStuck(t *testing.T) {
 		Lock: locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker, ReleaseOnCancel: true,
 		LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 5 * time.Second,
 		StopLimit: 50 * time.Millisecond, ExitOnStuckDrain: true,
-		Work: []func(context.Context) error{func(context.Context) error {
+		RunFunctions: []func(context.Context) error{func(context.Context) error {
 			stop()
 			select {}
 		}},

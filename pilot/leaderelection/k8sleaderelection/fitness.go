@@ -51,7 +51,7 @@ func (f *fitCheck) ask(ctx context.Context, l *loop) error {
 		go func() {
 			err := ErrGoexit // unless the function returns
 			defer func() { answer <- err }()
-			if err = l.le.config.Fit(ctx); err == nil && ctx.Err() != nil {
+			if err = l.le.config.FitnessCheck(ctx); err == nil && ctx.Err() != nil {
 				err = errUnanswered(l)
 			}
 		}()

@@ -19,7 +19,7 @@ func fitLoop(t *testing.T, fit func(context.Context) error) (*loop, *bytes.Buffe
 	t.Helper()
 	var log bytes.Buffer
 	return stillLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
-		c.Fit, c.Logger = fit, slog.New(slog.NewTextHandler(&log, nil))
+		c.FitnessCheck, c.Logger = fit, slog.New(slog.NewTextHandler(&log, nil))
 	}), &log
 }
 

@@ -19,7 +19,7 @@ func TestAFitnessCheckThatNeverReturnsIsANo(t *testing.T) {
 		var hangs atomic.Bool
 		var calls atomic.Int64
 		a := enter(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.Fit = func(context.Context) error {
+			c.FitnessCheck = func(context.Context) error {
 				if calls.Add(1); hangs.Load() {
 					<-release // whatever becomes of its context
 				}
@@ -66,7 +66,7 @@ func TestAFunctionThatEndsItsGoroutineLeavesNoDrainStuck(t *testing.T) {
 			bubble(t, func(t *testing.T, store *locktest.Store) {
 				end := make(chan struct{})
 				a := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
-					c.Work = append([]func(context.Context) error{func(ctx context.Context) error {
+					c.RunFunctions = append([]func(context.Context) error{func(ctx context.Context) error {
 						select {
 						case <-end:
 							runtime.Goexit()

@@ -67,7 +67,7 @@ func prepareKey(t *testing.T, store *locktest.Store, identity, key string, chang
 	c := &candidate{lock: store.Lock(identity, key), fail: make(chan error, 1), done: make(chan error, 1)}
 	config := le.LeaderElectionConfig{
 		Lock: c.lock.Locker, LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry,
-		ReleaseOnCancel: true, Name: "test", Work: []func(context.Context) error{c.work},
+		ReleaseOnCancel: true, Name: "test", RunFunctions: []func(context.Context) error{c.work},
 		Clock:  bubbleClock(),
 		Logger: slog.New(slog.NewTextHandler(&locked{c: c}, nil)),
 
@@ -94,7 +94,7 @@ func (c *candidate) knownDefault() le.DefaultRevision {
 // setDefaultRevision changes what the candidate is told when it asks, and has it ask.
 func (c *candidate) setDefaultRevision(d le.DefaultRevision) {
 	c.defaultRevision.Store(&d)
-	c.Reconsider()
+	c.Refresh()
 }
 
 func (c *candidate) start(t *testing.T) {

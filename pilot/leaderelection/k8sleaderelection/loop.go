@@ -56,7 +56,7 @@ func newLoop(le *LeaderElector, mode runMode) *loop {
 		l.state = *le.former
 	}
 	// One that only observes is unfit for as long as it runs: it takes nothing and asks for nothing.
-	l.state.Unfit = le.config.Fit != nil || mode == observing
+	l.state.Unfit = le.config.FitnessCheck != nil || mode == observing
 	if l.shared == nil {
 		l.shared = &k8sresourcelock.Shared{}
 	}
@@ -89,7 +89,7 @@ func (l *loop) start(ctx context.Context) {
 	l.report.observes = l.mode == observing
 	l.changed = time.Now()
 	l.startWatching()
-	if l.le.config.Fit != nil && l.mode != observing {
+	if l.le.config.FitnessCheck != nil && l.mode != observing {
 		fitness, stop := context.WithCancel(l.values)
 		l.stopFitness = stop
 		l.helpers.Go(func() { l.checkFitness(fitness) })
@@ -110,10 +110,10 @@ func (l *loop) abandon() {
 		return
 	}
 	if gate := l.le.config.Gate; gate != nil {
-		gate.Set(Term{}, Cover{})
+		gate.Set(Term{}, Validity{})
 	}
 	last := *l.le.view.Load()
-	last.cover = Cover{}
+	last.cover = core.Validity{}
 	l.le.view.Store(&last)
 	if l.term != nil {
 		l.term.cancel(fmt.Errorf("election %s: %w: a callback has panicked", l.le.config.Name, ErrNotLeading))
@@ -228,7 +228,7 @@ func (l *loop) beats(in *core.Input) bool {
 
 func (l *loop) setGate(a *core.Action) {
 	if gate := l.le.config.Gate; gate != nil {
-		gate.Set(l.publicTerm, a.Gate)
+		gate.Set(l.publicTerm, publicValidity(a.Gate))
 	}
 }
 
@@ -251,7 +251,7 @@ func (l *loop) termEnded() {
 }
 
 // setTimer has the loop woken at that time, which may be never.
-func (l *loop) setTimer(now Moment, wake core.Instant) {
+func (l *loop) setTimer(now core.ClockReading, wake core.Instant) {
 	l.timer.Reset(l.le.clock.mono().Until(wake))
 	l.setBootAlarm(now, wake)
 }

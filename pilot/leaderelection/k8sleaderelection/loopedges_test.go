@@ -40,7 +40,7 @@ func TestStatusSaysWhatIsKnown(t *testing.T) {
 	})
 }
 
-// The elector asks for the default revision when it starts and at each Reconsider, whenever that comes; one that is not
+// The elector asks for the default revision when it starts and at each Refresh, whenever that comes; one that is not
 // synced takes back nothing.
 func TestWhenTheDefaultRevisionIsAskedFor(t *testing.T) {
 	alone(t, func(t *testing.T, store *locktest.Store) {
@@ -60,7 +60,7 @@ func TestWhenTheDefaultRevisionIsAskedFor(t *testing.T) {
 		a.defaultRevision.Store(&le.DefaultRevision{Synced: true, Revision: "canary"})
 		known("not asked", "stable")
 		for range 3 {
-			go a.Reconsider()
+			go a.Refresh()
 		}
 		known("asked", "canary")
 		a.setDefaultRevision(le.DefaultRevision{})
@@ -167,7 +167,7 @@ func TestAnElectorThatHasEndedIsForgotten(t *testing.T) {
 func TestTheEndIsNotUnfitness(t *testing.T) {
 	alone(t, func(t *testing.T, store *locktest.Store) {
 		a := enter(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.Fit = func(ctx context.Context) error {
+			c.FitnessCheck = func(ctx context.Context) error {
 				select {
 				case <-ctx.Done():
 					return ctx.Err()
@@ -274,7 +274,7 @@ func TestKeyComparisonPreempts(t *testing.T) {
 		if a.isLive() || record(store).HolderIdentity != "b" {
 			t.Errorf("a leads %v, the holder is %s", a.isLive(), record(store).HolderIdentity)
 		}
-		if s := b.Status(); s.Phase == "settling" && (s.Leading || b.IsLeader() || s.CoverLeft != 0) {
+		if s := b.Status(); s.Phase == "settling" && (s.Leading || b.IsLeader() || s.ValidFor != 0) {
 			t.Errorf("it settles, and says that it may act: %+v", s)
 		}
 		pass(2 * lease)
@@ -292,10 +292,10 @@ type gateOf struct {
 	drains int
 }
 
-func (g *gateOf) Set(term le.Term, end le.Cover) {
+func (g *gateOf) Set(term le.Term, end le.Validity) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.open, g.term = end != le.Cover{}, term
+	g.open, g.term = end != le.Validity{}, term
 }
 
 func (g *gateOf) Drain() {

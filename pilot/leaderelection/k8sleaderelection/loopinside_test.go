@@ -63,7 +63,7 @@ func TestADeadlineIsCountedFromItsReading(t *testing.T) {
 		clock := NewClock(func() int64 { return int64(time.Since(epoch)) })
 		<-time.After(time.Minute)
 		now := clock.Now()
-		end := Cover{Mono: now.Mono.After(10 * time.Second), Boot: now.Boot + int64(9*time.Second), Wall: now.Wall + int64(11*time.Second)}
+		end := Validity{Mono: now.Mono + int64(10*time.Second), Boot: now.Boot + int64(9*time.Second), Wall: now.Wall + int64(11*time.Second)}
 		at := time.Now()
 		<-time.After(time.Hour) // a pause, which does not put it off
 		if got, want := clock.Deadline(now, end), at.Add(9*time.Second); !got.Equal(want) {
@@ -86,7 +86,7 @@ func TestSinceWhenNobodyActs(t *testing.T) {
 		"nobody, in term 0": {core.Record{}, now},
 	} {
 		s := core.State{Known: core.Current, Since: core.Since{Record: seen}, Snap: core.Snapshot{Exists: true, Content: core.Readable, Record: c.record}}
-		if got := l.report.leaderlessSince(&change{in: core.Input{Now: Moment{Mono: now}}, after: s}); got != c.want {
+		if got := l.report.leaderlessSince(&change{in: core.Input{Now: core.ClockReading{Mono: now}}, after: s}); got != c.want {
 			t.Errorf("%s: since %d, want %d", name, got, c.want)
 		}
 	}

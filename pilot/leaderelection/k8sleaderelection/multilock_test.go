@@ -7,8 +7,8 @@ import (
 	"time"
 
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/orders"
 )
 
 // enterPair runs a candidate that holds both objects of a pair. Its lock field is its way
@@ -186,7 +186,7 @@ func TestHandoverBetweenBothLocksWhoseWatchesDiffer(t *testing.T) {
 				map[string]*locktest.Lock{"primary": ways.Primary, "secondary": ways.Secondary}[slow].SetWatchDelay(200 * time.Millisecond)
 				pass(time.Minute)
 				began := time.Now()
-				o := orders.Operator{Lock: pair.Lock("operator", "").MultiLock, Requester: "alice"}
+				o := admin.Operator{Lock: pair.Lock("operator", "").MultiLock, Requester: "alice"}
 				if err := o.Transfer(t.Context(), "b", "stable", "", time.Minute); err != nil {
 					t.Error(err)
 				}

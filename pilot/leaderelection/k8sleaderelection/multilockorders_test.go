@@ -6,9 +6,9 @@ import (
 	"time"
 
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/orders"
 )
 
 // bothWays are the locks by which an operator may reach an election on both objects: replicas
@@ -21,7 +21,7 @@ var bothWays = map[string]func(locktest.Pair) k8sresourcelock.Interface{
 
 // playOrders has a leader of the default revision on both objects, a challenger beside it, and
 // an operator.
-func playOrders(t *testing.T, f func(t *testing.T, pair locktest.Pair, a, b *candidate, way *locktest.PairLock, o orders.Operator)) {
+func playOrders(t *testing.T, f func(t *testing.T, pair locktest.Pair, a, b *candidate, way *locktest.PairLock, o admin.Operator)) {
 	for name, lock := range bothWays {
 		t.Run("by "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -38,14 +38,14 @@ func playOrders(t *testing.T, f func(t *testing.T, pair locktest.Pair, a, b *can
 				pass(time.Second)
 				b, _ := enterKey("b", "canary")
 				pass(time.Minute)
-				f(t, pair, a, b, way, orders.Operator{Lock: lock(pair), Requester: "alice"})
+				f(t, pair, a, b, way, admin.Operator{Lock: lock(pair), Requester: "alice"})
 			})
 		})
 	}
 }
 
 func TestResumeEndsAPauseOfBothLocks(t *testing.T) {
-	playOrders(t, func(t *testing.T, pair locktest.Pair, a, b *candidate, _ *locktest.PairLock, o orders.Operator) {
+	playOrders(t, func(t *testing.T, pair locktest.Pair, a, b *candidate, _ *locktest.PairLock, o admin.Operator) {
 		for range 2 {
 			if err := o.Pause(t.Context(), "", time.Hour); err != nil {
 				t.Fatal(err)
@@ -72,7 +72,7 @@ func TestResumeEndsAPauseOfBothLocks(t *testing.T) {
 
 // The leader renews: it has written the one object, and writes the other next.
 func TestAPauseBetweenTheTwoWritesOfARenewalStands(t *testing.T) {
-	playOrders(t, func(t *testing.T, pair locktest.Pair, a, b *candidate, way *locktest.PairLock, o orders.Operator) {
+	playOrders(t, func(t *testing.T, pair locktest.Pair, a, b *candidate, way *locktest.PairLock, o admin.Operator) {
 		paused := false
 		way.Secondary.SetFault(func(v locktest.Verb) locktest.Fault {
 			if v == locktest.Update && !paused {
@@ -98,7 +98,7 @@ func TestAPauseBetweenTheTwoWritesOfARenewalStands(t *testing.T) {
 }
 
 func TestAResumeBetweenTheTwoWritesOfARenewalStands(t *testing.T) {
-	playOrders(t, func(t *testing.T, pair locktest.Pair, a, b *candidate, way *locktest.PairLock, o orders.Operator) {
+	playOrders(t, func(t *testing.T, pair locktest.Pair, a, b *candidate, way *locktest.PairLock, o admin.Operator) {
 		if err := o.Pause(t.Context(), "", time.Hour); err != nil {
 			t.Fatal(err)
 		}

@@ -12,13 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/orders"
 )
 
-func operator(store *locktest.Store) orders.Operator {
-	return orders.Operator{Lock: store.Lock("operator", "").Locker, Requester: "alice"}
+func operator(store *locktest.Store) admin.Operator {
+	return admin.Operator{Lock: store.Lock("operator", "").Locker, Requester: "alice"}
 }
 
 func TestTransferGoesToTheOneNamedAndStaysThere(t *testing.T) {
@@ -55,7 +55,7 @@ func TestTransferToOneWhoDoesNotComeLeavesTheLockToOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		a, b := enterRankedTwo(t, store, "stable")
 		err := operator(store).Transfer(t.Context(), "nobody", "stable", "a slip of the hand", time.Minute)
-		if !errors.Is(err, orders.ErrNotObeyed) || !strings.Contains(err.Error(), "nobody did not come") {
+		if !errors.Is(err, admin.ErrNotExecuted) || !strings.Contains(err.Error(), "nobody did not come") {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -104,7 +104,7 @@ func TestPauseAndResume(t *testing.T) {
 		if a.isLive() || !b.isLive() {
 			t.Fatal("resumed, and rank does not count")
 		}
-		if err := operator(store).Resume(t.Context()); !errors.Is(err, orders.ErrNoHold) {
+		if err := operator(store).Resume(t.Context()); !errors.Is(err, admin.ErrNoHold) {
 			t.Error(err)
 		}
 	})
@@ -136,9 +136,9 @@ func TestAPauseKeepsAPeerToo(t *testing.T) {
 // An operator moved the lock to a peer, which keeps our annotations. The hold tells that
 // the nomination is of a former term; whoever takes the hold away takes that with it.
 func TestAnOrderTakesAnOldNominationAway(t *testing.T) {
-	for _, order := range []func(context.Context, orders.Operator) error{
-		func(ctx context.Context, o orders.Operator) error { return o.Pause(ctx, "", time.Hour) },
-		func(ctx context.Context, o orders.Operator) error { return o.Resume(ctx) },
+	for _, order := range []func(context.Context, admin.Operator) error{
+		func(ctx context.Context, o admin.Operator) error { return o.Pause(ctx, "", time.Hour) },
+		func(ctx context.Context, o admin.Operator) error { return o.Resume(ctx) },
 	} {
 		bubble(t, func(t *testing.T, store *locktest.Store) {
 			now := metav1.Now()
@@ -169,14 +169,14 @@ func TestOrdersThatCannotBeObeyedSayWhy(t *testing.T) {
 				t.Errorf("%v: want %q, %q", err, is, text)
 			}
 		}
-		want(o.StepDown(ctx, "", time.Minute), orders.ErrNoLeader, "there is no lock")
+		want(o.StepDown(ctx, "", time.Minute), admin.ErrNoLeader, "there is no lock")
 		a := enterRanked(t, store, "a", "stable", "stable")
 		pass(time.Second)
 		want(o.Transfer(ctx, "a", "stable", "", time.Minute), nil, "a leads already")
 		for _, err := range []error{
 			o.Pause(ctx, "", 0), o.Pause(ctx, "", 8*24*time.Hour), o.Transfer(ctx, "b c", "", "", time.Minute),
 			o.Transfer(ctx, "b", strings.Repeat("k", 2000), "", time.Minute),
-			orders.Operator{Lock: o.Lock}.Pause(ctx, "", time.Minute), orders.Operator{Requester: "bob"}.Resume(ctx),
+			admin.Operator{Lock: o.Lock}.Pause(ctx, "", time.Minute), admin.Operator{Requester: "bob"}.Resume(ctx),
 		} {
 			t.Log(err)
 			if err == nil {
@@ -184,7 +184,7 @@ func TestOrdersThatCannotBeObeyedSayWhy(t *testing.T) {
 			}
 		}
 		a.quit()
-		want(o.Pause(ctx, "", time.Minute), orders.ErrNoLeader, "")
+		want(o.Pause(ctx, "", time.Minute), admin.ErrNoLeader, "")
 	})
 }
 
@@ -199,7 +199,7 @@ func TestAnOrderWhoseLockIsDeletedEnds(t *testing.T) {
 		pass(time.Second)
 		a.cut(true) // or it makes its lock anew
 		store.Delete()
-		if err := <-told; !errors.Is(err, orders.ErrNotObeyed) || !strings.Contains(err.Error(), "deleted") {
+		if err := <-told; !errors.Is(err, admin.ErrNotExecuted) || !strings.Contains(err.Error(), "deleted") {
 			t.Error(err)
 		}
 		a.cut(false)
@@ -228,7 +228,7 @@ func TestAnUnfitLeaderIsRelievedAndNeverLeavesTheLockToNobody(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		fitness := &switchable{}
 		with := func(f *switchable) func(*le.LeaderElectionConfig) {
-			return func(c *le.LeaderElectionConfig) { c.Fit = f.check }
+			return func(c *le.LeaderElectionConfig) { c.FitnessCheck = f.check }
 		}
 		a := enter(t, store, "a", with(fitness))
 		pass(time.Second)
@@ -269,7 +269,7 @@ func TestAnUnfitLeaderIsRelievedAndNeverLeavesTheLockToNobody(t *testing.T) {
 func TestAFitnessCheckThatHangsIsANo(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		a := enter(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.Fit = func(ctx context.Context) error { <-ctx.Done(); return nil }
+			c.FitnessCheck = func(ctx context.Context) error { <-ctx.Done(); return nil }
 		})
 		pass(time.Minute)
 		if a.terms() != 0 || !a.Status().Unfit {

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/orders"
 )
 
 // A hold that is not of this term is none to resume from.
@@ -21,7 +21,7 @@ func TestResumeIsAboutThePresentHolder(t *testing.T) {
 		for holder, transitions := range map[string]int{"b": n, "a": n + 1} {
 			hold := `{"holder":"` + holder + `","transitions":` + string(rune('0'+transitions)) + `,"seconds":60,"requester":"x","reason":"pause"}`
 			store.Annotate(k8sresourcelock.HoldAnnotation, hold)
-			if err := operator(store).Resume(t.Context()); !errors.Is(err, orders.ErrNoHold) {
+			if err := operator(store).Resume(t.Context()); !errors.Is(err, admin.ErrNoHold) {
 				t.Errorf("%s: %v", hold, err)
 			}
 		}
@@ -51,7 +51,7 @@ func TestOrdersNeedALockThatCanCarryThem(t *testing.T) {
 		for want, l := range map[string]k8sresourcelock.Interface{
 			"has no versions": notesOnly{lock, lock}, "1a": strange{lock}, "stores no notes": store.Lock("operator", "").Plain(),
 		} {
-			if err := (orders.Operator{Lock: l, Requester: "x"}).Pause(t.Context(), "why", time.Minute); err == nil || !strings.Contains(err.Error(), want) {
+			if err := (admin.Operator{Lock: l, Requester: "x"}).Pause(t.Context(), "why", time.Minute); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("want %q: %v", want, err)
 			}
 		}

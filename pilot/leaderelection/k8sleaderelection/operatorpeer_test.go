@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/orders"
 )
 
 // peerOf runs a candidate of another make: istiod's way, or client-go's elector itself. It
@@ -111,7 +111,7 @@ func TestTransferToNobodyEndsWithAnError(t *testing.T) {
 		}
 		a.cut(true)
 		began := time.Now()
-		if err := <-told; !errors.Is(err, orders.ErrNotObeyed) || !strings.Contains(err.Error(), `it names "nobody"`) {
+		if err := <-told; !errors.Is(err, admin.ErrNotExecuted) || !strings.Contains(err.Error(), `it names "nobody"`) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > lease+5*time.Second {
@@ -137,7 +137,7 @@ func TestAnOrderOfWhichNothingIsHeardEnds(t *testing.T) {
 				lock := store.Lock("operator", "")
 				told := make(chan error, 1)
 				go func() {
-					o := orders.Operator{Lock: lock.Locker, Requester: "alice"}
+					o := admin.Operator{Lock: lock.Locker, Requester: "alice"}
 					told <- o.Transfer(t.Context(), "nobody", "stable", "", time.Minute)
 				}()
 				pass(time.Second)
@@ -159,10 +159,10 @@ func TestAnOrderThatMeetsAnotherWriteIsGivenAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, store *locktest.Store) {
 		a := enterRanked(t, store, "a", "stable", "stable")
 		pass(time.Second)
-		for name, order := range map[string]func(orders.Operator) error{
-			"pause":     func(o orders.Operator) error { return o.Pause(t.Context(), "", time.Hour) },
-			"resume":    func(o orders.Operator) error { return o.Resume(t.Context()) },
-			"step down": func(o orders.Operator) error { return o.StepDown(t.Context(), "", time.Second) },
+		for name, order := range map[string]func(admin.Operator) error{
+			"pause":     func(o admin.Operator) error { return o.Pause(t.Context(), "", time.Hour) },
+			"resume":    func(o admin.Operator) error { return o.Resume(t.Context()) },
+			"step down": func(o admin.Operator) error { return o.StepDown(t.Context(), "", time.Second) },
 		} {
 			if name == "resume" {
 				if err := operator(store).Pause(t.Context(), "", time.Hour); err != nil {
@@ -176,7 +176,7 @@ func TestAnOrderThatMeetsAnotherWriteIsGivenAgain(t *testing.T) {
 				}
 				return locktest.Fault{}
 			})
-			if err := order(orders.Operator{Lock: lock.Locker, Requester: "alice"}); err != nil {
+			if err := order(admin.Operator{Lock: lock.Locker, Requester: "alice"}); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			pass(2 * retry)
@@ -192,7 +192,7 @@ func TestAnOrderThatMeetsAnotherWriteIsGivenAgain(t *testing.T) {
 			}
 			return locktest.Fault{}
 		})
-		if err := (orders.Operator{Lock: always.Locker, Requester: "alice"}).Pause(t.Context(), "", time.Hour); err == nil || n > 100 {
+		if err := (admin.Operator{Lock: always.Locker, Requester: "alice"}).Pause(t.Context(), "", time.Hour); err == nil || n > 100 {
 			t.Errorf("%d requests, %v", n, err)
 		}
 	})
@@ -207,7 +207,7 @@ func TestAnOrderWhoseCallsHangEnds(t *testing.T) {
 			lock := store.Lock("operator", "")
 			lock.SetFault(func(v locktest.Verb) locktest.Fault { return locktest.Fault{Hang: v == hangs} })
 			began := time.Now()
-			err := orders.Operator{Lock: lock.Locker, Requester: "alice"}.Pause(t.Context(), "", time.Hour)
+			err := admin.Operator{Lock: lock.Locker, Requester: "alice"}.Pause(t.Context(), "", time.Hour)
 			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > lease {
 				t.Errorf("%s hangs: told %v after %v", hangs, err, took)
 			}

@@ -119,7 +119,7 @@ func TestACampaignTellsTheEndOfEachTerm(t *testing.T) {
 					t.Error("told while a function runs")
 				}
 			}},
-			Work: []func(context.Context) error{func(ctx context.Context) error {
+			RunFunctions: []func(context.Context) error{func(ctx context.Context) error {
 				lives.Add(1)
 				<-ctx.Done()
 				<-time.After(time.Second)

@@ -64,7 +64,7 @@ func TestACallbackIsAFunctionOfTheTerm(t *testing.T) {
 func TestAnErrorAfterTheStopIsNone(t *testing.T) {
 	alone(t, func(t *testing.T, store *locktest.Store) {
 		a := enter(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.Work = []func(context.Context) error{func(ctx context.Context) error {
+			c.RunFunctions = []func(context.Context) error{func(ctx context.Context) error {
 				<-ctx.Done()
 				return errors.New("interrupted")
 			}}

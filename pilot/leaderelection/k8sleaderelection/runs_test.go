@@ -55,10 +55,10 @@ func panicking(after int) func(string) bool {
 }
 
 // lastEnd is a gate that knows what it was told last.
-type lastEnd struct{ end le.Cover }
+type lastEnd struct{ end le.Validity }
 
-func (g *lastEnd) Set(_ le.Term, end le.Cover) { g.end = end }
-func (*lastEnd) Drain()                        {}
+func (g *lastEnd) Set(_ le.Term, end le.Validity) { g.end = end }
+func (*lastEnd) Drain()                           {}
 
 // Whoever recovers from a callback's panic has no leader left: its functions are told to stop, and its gate is shut.
 func TestAPanicEndsTheTerm(t *testing.T) {
@@ -73,7 +73,7 @@ func TestAPanicEndsTheTerm(t *testing.T) {
 			recovered := make(chan any)
 			go func() {
 				defer func() {
-					led = gate != nil && gate.end != le.Cover{} || a.IsLeader()
+					led = gate != nil && gate.end != le.Validity{} || a.IsLeader()
 					recovered <- recover()
 				}()
 				_ = a.Campaign(t.Context())

@@ -21,7 +21,7 @@ type alarm struct {
 // process runs again. A follower waits for another's lease, which runs by monotonic time.
 // The alarm is counted from now, the reading that the core went by: were it counted from a
 // second one, the machine could sleep between the two, and the alarm would wait once more.
-func (l *loop) setBootAlarm(now Moment, wake core.Instant) {
+func (l *loop) setBootAlarm(now core.ClockReading, wake core.Instant) {
 	alarms := l.le.clock.alarms
 	switch {
 	case alarms == nil:
@@ -57,7 +57,7 @@ func newJumps() *jumps {
 }
 
 // seen reports whether one of the clocks has jumped ahead since the last reading.
-func (j *jumps) seen(now Moment) bool {
+func (j *jumps) seen(now core.ClockReading) bool {
 	boot, wall := j.ahead(&j.boot, now.Boot-int64(now.Mono)), j.ahead(&j.wall, now.Wall-int64(now.Mono))
 	return boot || wall
 }

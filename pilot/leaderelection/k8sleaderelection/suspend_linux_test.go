@@ -80,7 +80,7 @@ func TestRunFunctionsAreToldOfASuspend(t *testing.T) {
 			// Nothing else is due while the test lasts.
 			LeaseDuration: 4 * time.Hour, RenewDeadline: 2 * time.Hour, RetryPeriod: time.Hour,
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-			Work: []func(context.Context) error{func(ctx context.Context) error {
+			RunFunctions: []func(context.Context) error{func(ctx context.Context) error {
 				close(began)
 				<-ctx.Done()
 				told <- time.Now()
@@ -197,7 +197,7 @@ func TestOnlyALeaderSetsTheTimer(t *testing.T) {
 	if n := count(soon); n != 0 {
 		t.Errorf("a follower has set %d", n)
 	}
-	l.state.Validity = clock.Now().Plus(time.Hour)
+	l.state.Validity = clock.read().Plus(time.Hour)
 	if n := count(soon); n != 1 {
 		t.Errorf("a leader has set %d", n)
 	}

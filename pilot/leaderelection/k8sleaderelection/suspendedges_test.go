@@ -25,7 +25,7 @@ func TestWhatCountsAsAJump(t *testing.T) {
 		"a wall clock set back": {{0, 0, -time.Hour, false}, {0, 0, time.Minute, true}},
 		"without boot time":     {{time.Hour, 0, time.Hour, false}, {time.Hour, 0, 2 * time.Hour, true}},
 	} {
-		for start, at := range map[string]Moment{"from zero": {Mono: 1}, "from now": {Mono: 1, Boot: 1 << 50, Wall: 1 << 60}, "behind": {Mono: 1 << 50}} {
+		for start, at := range map[string]core.ClockReading{"from zero": {Mono: 1}, "from now": {Mono: 1, Boot: 1 << 50, Wall: 1 << 60}, "behind": {Mono: 1 << 50}} {
 			j := newJumps()
 			if j.seen(at) {
 				t.Errorf("%s, %s: the first reading is a jump", name, start)

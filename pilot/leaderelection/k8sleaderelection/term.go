@@ -42,7 +42,7 @@ func startTerm(l *loop, which Term) *term {
 	config := &l.le.config
 	ctx, cancel := context.WithCancelCause(ContextWithTerm(l.values, which))
 	t := &term{l: l, cancel: cancel}
-	functions := config.Work
+	functions := config.RunFunctions
 	if started := config.Callbacks.OnStartedLeading; started != nil {
 		functions = append([]func(context.Context) error{func(ctx context.Context) error { started(ctx); return nil }}, functions...)
 	}

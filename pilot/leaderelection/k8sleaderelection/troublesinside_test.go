@@ -146,8 +146,8 @@ type endsAtOnce struct {
 	end  func()
 }
 
-func (e *endsAtOnce) Set(Term, Cover) { e.told++; e.end() }
-func (*endsAtOnce) Drain()            {}
+func (e *endsAtOnce) Set(Term, Validity) { e.told++; e.end() }
+func (*endsAtOnce) Drain()               {}
 
 // Of what a subscription has in store, nothing is taken in once one piece of it has ended it.
 func TestNewsEndWithTheirSubscription(t *testing.T) {

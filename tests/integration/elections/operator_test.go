@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/testutil/lives"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/orders"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 )
 
 // operator gives orders with the rights of a replica of its own.
-func (s *stage) operator(t *testing.T) orders.Operator {
+func (s *stage) operator(t *testing.T) admin.Operator {
 	t.Helper()
 	o, err := s.replica("operator", "stable").Operator("alice")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestOperatorTransfersPausesAndResumes(t *testing.T) {
 		}
 		eventually(t, "b leads", b.Live)
 		b.after(t, a)
-		if err := o.Resume(ctx); !errors.Is(err, orders.ErrNoHold) {
+		if err := o.Resume(ctx); !errors.Is(err, admin.ErrNoHold) {
 			t.Errorf("the pause was about a's term, and resuming says %v", err)
 		}
 		lives.Apart(t, a, b)

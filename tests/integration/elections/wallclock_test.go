@@ -27,7 +27,7 @@ type frozen struct {
 // flips makes that revision the default.
 func (f *frozen) flips(revision string) {
 	f.defaultRevision.Store(&revision)
-	f.Reconsider()
+	f.Refresh()
 }
 
 // frozen makes one and runs it until the test ends.
@@ -55,7 +55,7 @@ func (s *stage) frozen(name, revision string, at time.Time) *frozen {
 		DefaultRevision: func() k8sleaderelection.DefaultRevision {
 			return k8sleaderelection.DefaultRevision{Synced: true, Revision: *f.defaultRevision.Load()}
 		},
-		Work: []func(context.Context) error{func(ctx context.Context) error {
+		RunFunctions: []func(context.Context) error{func(ctx context.Context) error {
 			f.lives <- "works"
 			<-ctx.Done()
 			f.lives <- "has stopped"

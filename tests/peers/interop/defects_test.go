@@ -122,8 +122,8 @@ func (s *subject) campaign(t *testing.T, library electors.Library, store *lockte
 			Logger: slog.New(slog.DiscardHandler), Ranked: true, DefaultRevision: func() k8sleaderelection.DefaultRevision {
 				return k8sleaderelection.DefaultRevision{Synced: true, Revision: stable}
 			},
-			Clock: k8sleaderelection.NewClock(func() int64 { return int64(time.Since(epoch)) }),
-			Work:  []func(context.Context) error{func(ctx context.Context) error { s.work(ctx); return nil }},
+			Clock:        k8sleaderelection.NewClock(func() int64 { return int64(time.Since(epoch)) }),
+			RunFunctions: []func(context.Context) error{func(ctx context.Context) error { s.work(ctx); return nil }},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package orders
+package admin
 
 import (
 	"context"
@@ -35,8 +35,8 @@ var (
 	ErrNoHold = errors.New("no hold stands")
 	// ErrHandoverUnderWay: the leader has accepted another request already.
 	ErrHandoverUnderWay = errors.New("a handover is under way already")
-	// ErrNotObeyed: an order was given and something else came of it.
-	ErrNotObeyed = errors.New("the order was not obeyed")
+	// ErrNotExecuted: an order was given and something else came of it.
+	ErrNotExecuted = errors.New("the order was not obeyed")
 )
 
 var errNoLock = fmt.Errorf("%w: there is no lock", ErrNoLeader)
@@ -47,7 +47,7 @@ var errNoLock = fmt.Errorf("%w: there is no lock", ErrNoLeader)
 // no candidate takes the lock back by rank. why is written beside the order.
 //
 // The error is ErrNoLeader if no leader of ours holds the lock, and ErrHandoverUnderWay if it
-// has accepted another request already: nothing was ordered then. It is ErrNotObeyed if the
+// has accepted another request already: nothing was ordered then. It is ErrNotExecuted if the
 // leader refuses or does not accept in time, or if the candidate does not come to lead. A
 // candidate that does not run, is unfit or does not campaign yet cannot take the lock; a
 // RetryPeriod after the nomination any other may. Any other error after the order was written,
@@ -162,15 +162,15 @@ func (o Operator) await(ctx context.Context, r core.Request) error {
 	ticker := time.NewTicker(orderPoll)
 	defer ticker.Stop()
 	clock := k8sleaderelection.NewClock(nil)
-	w := orderProgress{r: r, lease: time.Duration(r.Seconds) * time.Second, began: clock.Now().Mono, changed: clock.Now().Mono}
+	w := orderProgress{r: r, lease: time.Duration(r.Seconds) * time.Second, began: core.Instant(clock.Now().Mono), changed: core.Instant(clock.Now().Mono)}
 	for {
 		snap, _, err := o.read(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, errNoLock):
-			return fmt.Errorf("%w: the lock was deleted meanwhile", ErrNotObeyed)
+			return fmt.Errorf("%w: the lock was deleted meanwhile", ErrNotExecuted)
 		default:
-			if done, err := w.update(snap, err, clock.Now().Mono); done || err != nil {
+			if done, err := w.update(snap, err, core.Instant(clock.Now().Mono)); done || err != nil {
 				return err
 			}
 		}
@@ -213,7 +213,7 @@ func (w *orderProgress) update(snap core.Snapshot, err error, now core.Instant) 
 	if err != nil {
 		return false, fmt.Errorf("gave up waiting; the order stands: the lock could not be read for %v: %w", w.lease, err)
 	}
-	return false, fmt.Errorf("%w: nobody has written the lock for its lease of %v; it names %q", ErrNotObeyed, w.lease, snap.Record.Holder)
+	return false, fmt.Errorf("%w: nobody has written the lock for its lease of %v; it names %q", ErrNotExecuted, w.lease, snap.Record.Holder)
 }
 
 // maxLeaseAwaited bounds the lease that await reads from a record.
@@ -226,12 +226,12 @@ func (w *orderProgress) outcome(snap core.Snapshot, now core.Instant) (done bool
 	case r.AddressedTo(snap.Record):
 		switch {
 		case is.Refused != "":
-			return false, fmt.Errorf("%w: %s refuses: %s", ErrNotObeyed, r.Holder, is.Refused)
+			return false, fmt.Errorf("%w: %s refuses: %s", ErrNotExecuted, r.Holder, is.Refused)
 		case w.unsettled(snap, now):
 		case is.Identity != r.Identity || is.Requester != r.Requester:
-			return false, fmt.Errorf("%w: another request has taken its place, of %s", ErrNotObeyed, is.Requester)
+			return false, fmt.Errorf("%w: another request has taken its place, of %s", ErrNotExecuted, is.Requester)
 		case !is.Accepted && w.began.Until(now) >= time.Duration(r.Seconds)*time.Second:
-			return false, fmt.Errorf("%w: %s did not accept within %d s", ErrNotObeyed, r.Holder, r.Seconds)
+			return false, fmt.Errorf("%w: %s did not accept within %d s", ErrNotExecuted, r.Holder, r.Seconds)
 		case is.Accepted && w.acceptedAt == 0:
 			w.acceptedAt = now
 		case is.Accepted && w.acceptedAt.Until(now) > maxDrainAwaited*w.lease:
@@ -242,9 +242,9 @@ func (w *orderProgress) outcome(snap core.Snapshot, now core.Instant) (done bool
 	case r.Identity == "":
 		return true, nil
 	case !snap.Held():
-		return false, fmt.Errorf("%w: the lock was given up, and %s does not hold it", ErrNotObeyed, r.Identity)
+		return false, fmt.Errorf("%w: the lock was given up, and %s does not hold it", ErrNotExecuted, r.Identity)
 	case snap.Record.Holder != r.Identity:
-		return false, fmt.Errorf("%w: %s did not come, and %s has taken the lock", ErrNotObeyed, r.Identity, snap.Record.Holder)
+		return false, fmt.Errorf("%w: %s did not come, and %s has taken the lock", ErrNotExecuted, r.Identity, snap.Record.Holder)
 	}
 	return w.leads(snap, now)
 }
@@ -267,7 +267,7 @@ func (w *orderProgress) leads(snap core.Snapshot, now core.Instant) (done bool, 
 	case snap.Acting(), snap.Named() && !snap.Nominated():
 		return true, nil
 	case !snap.Named() && w.heldSince.Until(now) > 2*w.lease:
-		return false, fmt.Errorf("%w: %s holds the lock for %v and does not say that it leads", ErrNotObeyed, snap.Record.Holder, 2*w.lease)
+		return false, fmt.Errorf("%w: %s holds the lock for %v and does not say that it leads", ErrNotExecuted, snap.Record.Holder, 2*w.lease)
 	}
 	return false, nil
 }

@@ -1,4 +1,4 @@
-package orders
+package admin
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ func TestWhichLeaseAnOrderBelieves(t *testing.T) {
 				t.Errorf("a lease of %v, after %v: %v", recorded, passed, err)
 			}
 		}
-		if _, err := w.update(snap, nil, began.After(believed+time.Second+1)); !errors.Is(err, ErrNotObeyed) || w.lease != believed {
+		if _, err := w.update(snap, nil, began.After(believed+time.Second+1)); !errors.Is(err, ErrNotExecuted) || w.lease != believed {
 			t.Errorf("a lease of %v counts as %v: %v", recorded, w.lease, err)
 		}
 	}
@@ -43,7 +43,7 @@ func TestWhatIsToldOfAnOrderThatWasNotObeyed(t *testing.T) {
 		"b did not come, and c has taken ": ledBy("c", 4),
 	} {
 		w := orderProgress{r: order, lease: 10 * time.Second}
-		if done, err := w.update(snap, nil, 1); done || !errors.Is(err, ErrNotObeyed) || !strings.Contains(err.Error(), want) {
+		if done, err := w.update(snap, nil, 1); done || !errors.Is(err, ErrNotExecuted) || !strings.Contains(err.Error(), want) {
 			t.Errorf("done %v, %v, want %s", done, err, want)
 		}
 	}

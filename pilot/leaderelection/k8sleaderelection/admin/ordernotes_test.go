@@ -1,4 +1,4 @@
-package orders
+package admin
 
 import (
 	"context"

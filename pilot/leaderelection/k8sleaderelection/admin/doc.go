@@ -2,4 +2,4 @@
 // down, pause, resume. DecodeNotes reads what stands on a lock, for programs that show elections.
 //
 // The electors that obey are those of package k8sleaderelection.
-package orders
+package admin

@@ -1,4 +1,4 @@
-package orders
+package admin
 
 import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"

@@ -1,4 +1,4 @@
-package orders
+package admin
 
 import (
 	"errors"
@@ -122,7 +122,7 @@ func TestWhatBecomesOfAnOrder(t *testing.T) {
 			w.r.Identity = ""
 		}
 		done, err := w.outcome(c.snap, c.now)
-		if done != c.done || (err != nil) != c.fails || err != nil && !errors.Is(err, ErrNotObeyed) {
+		if done != c.done || (err != nil) != c.fails || err != nil && !errors.Is(err, ErrNotExecuted) {
 			t.Errorf("%s: %v, %v", name, done, err)
 		}
 	}
@@ -154,7 +154,7 @@ func TestHowLongADrainIsWaitedFor(t *testing.T) {
 			t.Errorf("%v after it was seen to accept: %v", after, err)
 		}
 	}
-	if err := look(6*time.Second + 8*lease + 1); err == nil || errors.Is(err, ErrNotObeyed) || !strings.Contains(err.Error(), "a accepted it and holds the lock for") {
+	if err := look(6*time.Second + 8*lease + 1); err == nil || errors.Is(err, ErrNotExecuted) || !strings.Contains(err.Error(), "a accepted it and holds the lock for") {
 		t.Errorf("later: %v", err)
 	}
 }
@@ -172,7 +172,7 @@ func TestHowLongAnOrderIsWaitedFor(t *testing.T) {
 			t.Errorf("%v, %v", done, err)
 		}
 	}
-	if _, err := w.leads(snap, began.After(20*time.Second+1)); !errors.Is(err, ErrNotObeyed) {
+	if _, err := w.leads(snap, began.After(20*time.Second+1)); !errors.Is(err, ErrNotExecuted) {
 		t.Errorf("%v", err)
 	}
 
@@ -190,7 +190,7 @@ func TestHowLongAnOrderIsWaitedFor(t *testing.T) {
 		{still, nil, 16 * time.Second, nil},                   // 11 s after it
 		{core.Snapshot{}, unreachable, 16 * time.Second, nil}, //
 		{core.Snapshot{}, unreachable, 16*time.Second + 1, unreachable},
-		{still, nil, 16*time.Second + 1, ErrNotObeyed},
+		{still, nil, 16*time.Second + 1, ErrNotExecuted},
 	} {
 		done, err := w.update(c.snap, c.err, began.After(c.after))
 		if done || !errors.Is(err, c.fails) || (err == nil) != (c.fails == nil) {
