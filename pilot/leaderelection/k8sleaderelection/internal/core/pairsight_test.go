@@ -3,7 +3,7 @@ package core
 import "testing"
 
 // A leader has written its record twice to both objects. Others may have written a hold or a label to either.
-func TestNoteFrom_OwnWrites(t *testing.T) {
+func TestAnnotationFrom_OwnWrites(t *testing.T) {
 	none, old, set := Hold{}, Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b", Seconds: 5}
 	first, second := Record{Holder: "b", Renewed: 1e6}, Record{Holder: "b", Renewed: 2e6}
 	object := func(version uint64, r Record, h Hold) Snapshot {
@@ -43,7 +43,7 @@ func TestNoteFrom_OwnWrites(t *testing.T) {
 	}
 }
 
-func TestNoteFrom_RemovedBetweenWrites(t *testing.T) {
+func TestAnnotationFrom_RemovedBetweenWrites(t *testing.T) {
 	r, hold := Record{Holder: "b", Renewed: 2e6}, Hold{Holder: "b", Seconds: 9}
 	v := PairView{}.RecordWrite(Primary, r, Annotations{Hold: hold}).RecordWrite(Secondary, r, Annotations{})
 	v.Primary = Snapshot{Exists: true, Content: Readable, Version: 5, Record: r, Annotations: Annotations{Hold: hold}}
@@ -54,7 +54,7 @@ func TestNoteFrom_RemovedBetweenWrites(t *testing.T) {
 }
 
 // The stored write stays the own one while later writes do not arrive.
-func TestNoteFrom_UnacknowledgedWrites(t *testing.T) {
+func TestAnnotationFrom_UnacknowledgedWrites(t *testing.T) {
 	record := func(n Stamp) Record { return Record{Holder: "b", Renewed: n * 1e6} }
 	hold, resumed := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b"}
 	for _, ordered := range []Half{Primary, Secondary} {
@@ -82,7 +82,7 @@ func TestNoteFrom_UnacknowledgedWrites(t *testing.T) {
 }
 
 // A hold that was written to both objects arrives late on one, after it was replaced on the other.
-func TestNoteFrom_LateEvent(t *testing.T) {
+func TestAnnotationFrom_LateEvent(t *testing.T) {
 	old, both, next := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b"}, Hold{Holder: "b", Seconds: 5}
 	for _, late := range []Half{Primary, Secondary} {
 		version := uint64(0)
@@ -117,7 +117,7 @@ func TestNoteFrom_LateEvent(t *testing.T) {
 	}
 }
 
-func TestNoteFrom_WithoutOwnWrites(t *testing.T) {
+func TestAnnotationFrom_WithoutOwnWrites(t *testing.T) {
 	hold, other := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b"}
 	for _, c := range []struct {
 		primary, secondary Hold
@@ -140,7 +140,7 @@ func TestNoteFrom_WithoutOwnWrites(t *testing.T) {
 	}
 }
 
-func TestPairSight(t *testing.T) {
+func TestPairView(t *testing.T) {
 	at := func(version uint64) Snapshot { return Snapshot{Exists: version > 0, Version: version} }
 	v, taken := PairView{}.ApplyRead(Primary, at(10), 0)
 	if !taken || v.Primary.Version != 10 || v.ShouldShow(Primary, at(10)) {
@@ -176,7 +176,7 @@ func TestPairSight(t *testing.T) {
 }
 
 // The second write of a renewal keeps annotations that others wrote to the secondary object.
-func TestPairWrite_Carried(t *testing.T) {
+func TestPairWrite_MergeAnnotations(t *testing.T) {
 	r := Record{Holder: "b", Renewed: 1e6, Transitions: 3}
 	object := func(n Annotations) Snapshot {
 		return Snapshot{Exists: true, Content: Readable, Record: r, Annotations: n}

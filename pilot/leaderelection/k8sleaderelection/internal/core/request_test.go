@@ -212,7 +212,7 @@ func TestCoolDown(t *testing.T) {
 }
 
 // The writes of a term keep its hold until it ends.
-func TestKeptHold(t *testing.T) {
+func TestActiveHold(t *testing.T) {
 	held := lock("mine, asked, held") // for 10 s
 	for name, c := range map[string]struct {
 		age         int

@@ -22,7 +22,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-func TestOurs(t *testing.T) {
+func TestOwnsTerm(t *testing.T) {
 	c := testConfig()
 	good := ours(seenAt(0, lock("mine")), Leading)
 	if !c.ownsTerm(good) {
@@ -101,7 +101,7 @@ func TestMayActUntil(t *testing.T) {
 	}
 }
 
-func TestHighest(t *testing.T) {
+func TestIsHighestRank(t *testing.T) {
 	unranked := testConfig()
 	unranked.Ranked = false
 	s := seenAt(0, lock("lower"))
