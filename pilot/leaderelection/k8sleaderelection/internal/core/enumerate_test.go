@@ -42,7 +42,7 @@ var domain = []struct {
 		}
 	}},
 	{2, func(s *State, n int) { s.Flight.Op = []Op{NoOp, Renew}[n] }}, // only whether a call is in flight matters
-	{3, func(s *State, n int) { s.Known = Knowledge(n) }}, // StaleGap equals Stale until a reply arrives
+	{3, func(s *State, n int) { s.Known = Knowledge(n) }},             // StaleGap equals Stale until a reply arrives
 	{2, func(s *State, n int) { s.Stopping = n == 1 }},
 	{2, func(s *State, n int) { s.Watch = n == 1 }},
 	{2, func(s *State, n int) { s.Running = n == 1 }},
