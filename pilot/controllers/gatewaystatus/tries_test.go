@@ -129,7 +129,7 @@ func TestFailedStatusesAreSaidOnce(t *testing.T) {
 			if !maps.Equal(said, want) {
 				t.Errorf("%v, want %v", said, want)
 			}
-			if n := s.log.Count("reconciling fails"); n != 1 {
+			if n := s.log.Count("reconcile failed"); n != 1 {
 				t.Errorf("%d lines:\n%s", n, &s.log)
 			}
 		})

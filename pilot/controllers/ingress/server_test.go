@@ -192,10 +192,10 @@ func TestTheRightToWriteIsMissing(t *testing.T) {
 		!strings.Contains(got[0]+got[1], "two Warning StatusNotWritten ") {
 		t.Errorf("Events: %q", got)
 	}
-	if n := e.log.Count("reconciling fails, trying on"); n != 1 {
+	if n := e.log.Count("reconcile failed, trying on"); n != 1 {
 		t.Errorf("said %d times", n)
 	}
 	e.identity("patch")
 	e.awaitStatus([]address{ip("192.0.2.1")}, "one", "two")
-	await(t, "that it is over is said", func() bool { return e.log.Count("reconciling works again") == 1 })
+	await(t, "that it is over is said", func() bool { return e.log.Count("reconcile succeeded again") == 1 })
 }

@@ -115,7 +115,7 @@ func TestTheStatusThatCannotBeWritten(t *testing.T) {
 			if got := s.events.list(); len(got) != 1 || !strings.HasPrefix(got[0], want) {
 				t.Errorf("Events: %q", got)
 			}
-			if s.tries.Load() < 3 || s.log.Count("reconciling fails", "writing the status of Ingress apps/one") != 1 {
+			if s.tries.Load() < 3 || s.log.Count("reconcile failed", "writing the status of Ingress apps/one") != 1 {
 				t.Errorf("%d tries, the log says\n%s", s.tries.Load(), &s.log)
 			}
 		})

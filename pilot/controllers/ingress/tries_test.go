@@ -215,7 +215,7 @@ func TestAConflictIsNotTriedAgainAtOnce(t *testing.T) {
 			if n := s.tries.Load(); n != 1 {
 				t.Errorf("%d tries", n)
 			}
-			if s.log.Count("reconciling fails") > 0 {
+			if s.log.Count("reconcile failed") > 0 {
 				t.Errorf("a conflict is no failure:\n%s", &s.log)
 			}
 		})

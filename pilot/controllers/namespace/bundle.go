@@ -15,29 +15,29 @@ import (
 	"unicode/utf8"
 )
 
-// maxBundle leaves room in a ConfigMap, which may have 1 MiB, for others' keys.
+// maxBundle is below the ConfigMap limit of 1 MiB, so that other keys fit.
 const maxBundle = 1<<20 - 1<<14
 
-// bundle is the file's last good content.
+// bundle holds the last valid content of the bundle file.
 type bundle struct {
 	file string
 	log  *slog.Logger
-	read func(file string) (string, error) // readBundle, but in tests
+	read func(file string) (string, error) // replaced in tests
 
 	mu      sync.Mutex
-	content string // "" until the file was good once
-	problem string // the last one reported, "" when there is none
+	content string // "" until the file was valid
+	problem string // last logged error, or ""
 }
 
-// current returns the bundle in force, "" when there has been no good one yet.
+// current returns the last valid bundle, or "" if there was none.
 func (b *bundle) current() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.content
 }
 
-// refresh reads the file and reports whether the bundle in force has changed. A
-// problem is logged once, not at each try.
+// refresh reads the file and reports whether the current bundle changed. Each error is logged
+// once.
 func (b *bundle) refresh() (changed bool) {
 	content, err := b.read(b.file)
 	b.mu.Lock()
@@ -45,30 +45,30 @@ func (b *bundle) refresh() (changed bool) {
 	if err != nil {
 		if b.problem != err.Error() {
 			b.problem = err.Error()
-			b.log.Error("CA bundle is not usable, the last good one stays in force", "file", b.file, "inForce", b.content != "", "err", err)
+			b.log.Error("CA bundle is invalid; keeping the last valid bundle", "file", b.file, "hasValidBundle", b.content != "", "err", err)
 		}
 		return false
 	}
 	if b.problem != "" {
 		b.problem = ""
-		b.log.Info("CA bundle is usable again", "file", b.file)
+		b.log.Info("CA bundle is valid again", "file", b.file)
 	}
-	if content == b.content || b.changing(content) {
+	if content == b.content || b.beingWritten(content) {
 		return false
 	}
-	b.log.Info("CA bundle", "file", b.file, "bytes", len(content), "first", b.content == "")
+	b.log.Info("CA bundle loaded", "file", b.file, "bytes", len(content), "first", b.content == "")
 	b.content = content
 	return true
 }
 
-// changing reports whether the file says something else by now. One that is overwritten in place may be read in two parts, from
-// before and from after, which together look like a certificate: the next look decides.
-func (b *bundle) changing(content string) bool {
+// beingWritten reports whether a second read returns other content. A read during an overwrite
+// can mix old and new content into a valid certificate. The next refresh decides then.
+func (b *bundle) beingWritten(content string) bool {
 	again, err := b.read(b.file)
 	return err != nil || again != content
 }
 
-// follow refreshes until ctx ends, and calls changed after each change.
+// follow refreshes the bundle until ctx is done and calls changed after each change.
 func (b *bundle) follow(ctx context.Context, every time.Duration, changed func()) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -84,10 +84,10 @@ func (b *bundle) follow(ctx context.Context, every time.Duration, changed func()
 	}
 }
 
-// readBundle reads a file, following symlinks, and refuses what is no bundle.
+// readBundle reads and validates a file. It follows symlinks.
 func readBundle(file string) (string, error) {
 	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
-		return "", fmt.Errorf("it is no regular file but %v", info.Mode().Type())
+		return "", fmt.Errorf("not a regular file: %v", info.Mode().Type())
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -101,29 +101,29 @@ func readBundle(file string) (string, error) {
 	return string(content), checkBundle(content)
 }
 
-// checkBundle makes sure that each block is a certificate. A private key that was put
-// there by mistake must not reach every namespace, nor a file that is half written.
+// checkBundle returns an error unless each block is a certificate. A private key or a partly
+// written file must not reach every namespace.
 func checkBundle(content []byte) error {
 	switch {
 	case len(bytes.TrimSpace(content)) == 0:
-		return errors.New("it is empty")
+		return errors.New("file is empty")
 	case len(content) > maxBundle:
-		return fmt.Errorf("it is longer than %d bytes, which is what fits a ConfigMap", maxBundle)
+		return fmt.Errorf("file exceeds %d bytes, the limit for a ConfigMap", maxBundle)
 	case !utf8.Valid(content):
-		return errors.New("it is no UTF-8 text")
+		return errors.New("file is not UTF-8 text")
 	}
 	n := 0
 	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
 		n++
 		if block.Type != "CERTIFICATE" {
-			return fmt.Errorf("block %d is a %s, only certificates belong into it", n, block.Type)
+			return fmt.Errorf("block %d is a %s; only certificates are allowed", n, block.Type)
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
 			return fmt.Errorf("certificate %d: %w", n, err)
 		}
 	}
-	if begun := bytes.Count(content, []byte("-----BEGIN ")); n == 0 || begun != n {
-		return fmt.Errorf("it has %d whole PEM blocks of %d begun: is it cut off, or no PEM?", n, begun)
+	if started := bytes.Count(content, []byte("-----BEGIN ")); n == 0 || started != n {
+		return fmt.Errorf("file has %d complete PEM blocks of %d started: it may be truncated or not PEM", n, started)
 	}
 	return nil
 }

@@ -24,20 +24,20 @@ func TestCheckBundle(t *testing.T) {
 		content string
 		want    string // "" when the bundle is good
 	}{
-		"one":               {one, ""},
-		"two":               {one + two, ""},
-		"with comments":     {"# ours\n" + one + "# theirs\n" + two + "\n", ""},
-		"empty":             {"", "empty"},
-		"blank":             {" \n\t\n", "empty"},
-		"no PEM":            {"hello", "no PEM"},
-		"cut off":           {one + two[:len(two)/2], "cut off"},
-		"cut off at first":  {one[:len(one)/2], "cut off"},
-		"broken between":    {one[:len(one)/2] + two, "cut off"},
-		"private key":       {one + block("EC PRIVATE KEY", []byte("x")), "EC PRIVATE KEY"},
-		"no certificate":    {block("CERTIFICATE", []byte("x")), "certificate 1"},
-		"no UTF-8":          {"\xff" + one, "UTF-8"},
-		"as long as can be": {one + strings.Repeat("#", maxBundle-len(one)), ""},
-		"too long":          {strings.Repeat(one, maxBundle/len(one)+1), "longer"},
+		"one":                {one, ""},
+		"two":                {one + two, ""},
+		"with comments":      {"# ours\n" + one + "# theirs\n" + two + "\n", ""},
+		"empty":              {"", "empty"},
+		"blank":              {" \n\t\n", "empty"},
+		"not PEM":            {"hello", "not PEM"},
+		"truncated":          {one + two[:len(two)/2], "truncated"},
+		"truncated at first": {one[:len(one)/2], "truncated"},
+		"broken in between":  {one[:len(one)/2] + two, "truncated"},
+		"private key":        {one + block("EC PRIVATE KEY", []byte("x")), "EC PRIVATE KEY"},
+		"not a certificate":  {block("CERTIFICATE", []byte("x")), "certificate 1"},
+		"not UTF-8":          {"\xff" + one, "UTF-8"},
+		"maximum length":     {one + strings.Repeat("#", maxBundle-len(one)), ""},
+		"too long":           {strings.Repeat(one, maxBundle/len(one)+1), "exceeds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := checkBundle([]byte(test.content))
@@ -58,7 +58,7 @@ func FuzzCheckBundle(f *testing.F) {
 	})
 }
 
-func TestBundleKeepsTheLastGoodOneAndReportsOnce(t *testing.T) {
+func TestBundle_KeepsLastValid(t *testing.T) {
 	var out bytes.Buffer
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	b := &bundle{file: file, log: slog.New(slog.NewTextHandler(&out, nil)), read: readBundle}
@@ -98,28 +98,28 @@ func TestBundleKeepsTheLastGoodOneAndReportsOnce(t *testing.T) {
 			t.Errorf("step %d: changed %v", i, changed)
 		}
 		if got := strings.Count(out.String(), "level=ERROR"); got != step.errors {
-			t.Fatalf("step %d: %d errors reported, want %d:\n%s", i, got, step.errors, &out)
+			t.Fatalf("step %d: %d errors logged, want %d:\n%s", i, got, step.errors, &out)
 		}
 	}
-	if got := strings.Count(out.String(), "usable again"); got != 2 {
-		t.Errorf("reported %d times that it is usable again:\n%s", got, &out)
+	if got := strings.Count(out.String(), "valid again"); got != 2 {
+		t.Errorf("logged %d times that it is valid again:\n%s", got, &out)
 	}
 }
 
-// A pipe has no end: it must not be read. And what is wrong with a file is said.
-func TestReadBundleRefusesWhatIsNoFile(t *testing.T) {
+// Reading a pipe would block.
+func TestReadBundle_Errors(t *testing.T) {
 	folder := t.TempDir()
 	pipe := filepath.Join(folder, "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{pipe: "no regular file", folder: "no regular file", filepath.Join(folder, "missing"): "no such file"} {
+	for path, want := range map[string]string{pipe: "not a regular file", folder: "not a regular file", filepath.Join(folder, "missing"): "no such file"} {
 		if content, err := readBundle(path); err == nil || !strings.Contains(err.Error(), want) || content != "" {
 			t.Errorf("%s: %q, %v; want %q", path, content, err, want)
 		}
 	}
 	if _, err := readBundle("/proc/self/mem"); err == nil || !strings.Contains(err.Error(), "input/output error") {
-		t.Errorf("a file that cannot be read: %v", err)
+		t.Errorf("unreadable file: %v", err)
 	}
 	open := func() int {
 		all, err := os.ReadDir("/proc/self/fd")
@@ -142,8 +142,8 @@ func TestReadBundleRefusesWhatIsNoFile(t *testing.T) {
 	}
 }
 
-// A file that is overwritten in place may be read in two parts, which together look like a bundle. Such a one never is in force.
-func TestABundleThatIsBeingWritten(t *testing.T) {
+// A mix of old and new content that looks valid is never used.
+func TestBundle_ReadDuringOverwrite(t *testing.T) {
 	reads := []string{"old", "old", "old", "ol|new", "new", "new", "new", "new", "gone"}
 	b := &bundle{log: slog.New(slog.DiscardHandler), read: func(string) (string, error) {
 		now := reads[0]
@@ -158,11 +158,11 @@ func TestABundleThatIsBeingWritten(t *testing.T) {
 		left    int
 	}{{true, "old", 7}, {false, "old", 6}, {false, "old", 4}, {true, "new", 2}, {false, "new", 1}, {false, "new", 0}} {
 		if changed := b.refresh(); changed != want.changed || b.current() != want.content || len(reads) != want.left {
-			t.Errorf("look %d: changed %v, in force %q, %d reads are left", i+1, changed, b.current(), len(reads))
+			t.Errorf("refresh %d: changed %v, current %q, %d reads left", i+1, changed, b.current(), len(reads))
 		}
 	}
 	reads = []string{"newer", "gone"}
 	if b.refresh() || b.current() != "new" {
-		t.Errorf("in force %q", b.current())
+		t.Errorf("current bundle is %q", b.current())
 	}
 }

@@ -13,35 +13,36 @@ import (
 )
 
 const (
-	// ConfigMapName is the ConfigMap that carries the bundle in each namespace.
+	// ConfigMapName is the name of the ConfigMap with the bundle in each namespace.
 	ConfigMapName = "istio-ca-root-cert"
-	// BundleKey is its key with the bundle, as PEM.
+	// BundleKey is the key of the bundle in the ConfigMap. Its value is PEM.
 	BundleKey = "root-cert.pem"
 
-	// configLabel marks the ConfigMaps made here, as istiod marks its own.
+	// configLabel marks created ConfigMaps in the same way as istiod.
 	configLabel = "istio.io/config"
 
 	defaultBundleInterval = time.Second
 	name                  = "namespace controller"
 )
 
-// DefaultExcluded are the namespaces that get no bundle unless Config says otherwise:
-// no workload of a mesh runs there.
+// DefaultExcluded returns the namespaces that get no bundle by default, because no mesh
+// workload runs there.
 func DefaultExcluded() []string {
 	return []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}
 }
 
-// Config of a Controller.
+// Config configures a Controller.
 type Config struct {
-	// BundleFile is the path of the CA bundle: one or more certificates as PEM.
+	// BundleFile is the path of the CA bundle, one or more PEM certificates.
 	BundleFile string
-	// Excluded namespaces are left alone; nil means DefaultExcluded, an empty list none.
+	// Excluded lists the namespaces that get no bundle. If nil, DefaultExcluded applies. An empty
+	// list excludes no namespace.
 	Excluded []string
-	// BundleInterval is how often the file is read; 0 means each second.
+	// BundleInterval is the interval at which the file is read. Default: 1 s.
 	BundleInterval time.Duration
-	// Workers is how many writes may be under way at once; 0 means 4.
+	// Workers is the number of concurrent reconciles. Default: 4.
 	Workers int
-	// Logger receives what begins and ends to fail; nil means slog.Default().
+	// Logger logs failures and their ends. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -54,12 +55,12 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports all that cannot be meant. It does not look at the file, which may
-// come later.
+// Validate returns all errors of the configuration. It does not check the file, which may be
+// created later.
 func (c Config) Validate() error {
 	var errs []error
 	if c.BundleFile == "" {
-		errs = append(errs, errors.New("the CA bundle's file is missing: name a file of PEM certificates"))
+		errs = append(errs, errors.New("CA bundle file is not set: set it to a file of PEM certificates"))
 	}
 	for _, name := range c.Excluded {
 		for _, problem := range validation.IsDNS1123Label(name) {
@@ -67,7 +68,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.BundleInterval < 0 {
-		errs = append(errs, fmt.Errorf("the interval to read the CA bundle in, %v, is negative", c.BundleInterval))
+		errs = append(errs, fmt.Errorf("CA bundle interval %v is negative", c.BundleInterval))
 	}
 	return errors.Join(append(errs, reconcile.ValidateWorkers(c.Workers))...)
 }

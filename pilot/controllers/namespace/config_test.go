@@ -12,47 +12,47 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-func TestNewNamesAllThatIsWrong(t *testing.T) {
+func TestNew_ReportsAllErrors(t *testing.T) {
 	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = New(client, Config{Excluded: []string{"kube-system", "No_Name"}, BundleInterval: -time.Second, Workers: -1})
-	for _, want := range []string{"file is missing", `"No_Name"`, "-1s", "-1 workers"} {
+	for _, want := range []string{"file is not set", `"No_Name"`, "-1s", "got -1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v lacks %q", err, want)
 		}
 	}
 	if _, err := New(nil, Config{BundleFile: "x"}); err == nil || !strings.Contains(err.Error(), "no client") {
-		t.Errorf("made without a client: %v", err)
+		t.Errorf("New without a client: %v", err)
 	}
 	broken := brokenClient{client}
 	if _, err := New(broken, Config{BundleFile: "x"}); err == nil || !strings.Contains(err.Error(), "namespace controller: ") || !strings.Contains(err.Error(), "/no/such/ca") {
-		t.Errorf("made with a client that none can be derived from: %v", err)
+		t.Errorf("New with a client that cannot be derived: %v", err)
 	}
 	if _, err := New(client, Config{BundleFile: "x"}); err != nil {
 		t.Error(err)
 	}
 }
 
-// brokenClient has a configuration of which no client can be made.
+// brokenClient has a configuration from which no client can be created.
 type brokenClient struct{ kube.Client }
 
 func (b brokenClient) RESTConfig() *rest.Config {
 	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "/no/such/ca"}}
 }
 
-func TestDefaults(t *testing.T) {
+func TestConfigDefaults(t *testing.T) {
 	got := Config{}.withDefaults()
 	if want := []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}; !slices.Equal(got.Excluded, want) {
-		t.Errorf("excluded are %q, want %q", got.Excluded, want)
+		t.Errorf("excluded: %q, want %q", got.Excluded, want)
 	}
 	if got.BundleInterval != time.Second || got.Workers != 0 || got.Logger != slog.Default() {
-		t.Errorf("defaults are %+v", got)
+		t.Errorf("defaults: %+v", got)
 	}
 	log := slog.New(slog.DiscardHandler)
 	got = Config{Excluded: []string{}, BundleInterval: time.Minute, Workers: 1, Logger: log}.withDefaults()
 	if len(got.Excluded) != 0 || got.BundleInterval != time.Minute || got.Workers != 1 || got.Logger != log {
-		t.Errorf("what was given became %+v", got)
+		t.Errorf("configured values became %+v", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// Controller keeps the CA bundle in every namespace. Its keys are their names.
+// Controller distributes the CA bundle to every namespace. Its keys are namespace names.
 type Controller struct {
 	loop       *reconcile.Controller[string]
 	config     Config
@@ -21,8 +21,7 @@ type Controller struct {
 	configMaps *reconcile.Cache[string, *corev1.ConfigMap]
 }
 
-// New checks the configuration and starts nothing. The controller reads and writes
-// through client alone.
+// New validates the configuration and starts nothing. All requests of the controller use client.
 func New(client kube.Client, config Config) (*Controller, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -34,7 +33,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[string]{
-		Name: name, Reconcile: c.reconcile, Idle: "no bundle is spread", Workers: config.Workers, Logger: config.Logger,
+		Name: name, Reconcile: c.reconcile, Idle: "CA bundle is not distributed", Workers: config.Workers, Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -52,21 +51,20 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	return c, nil
 }
 
-// Warm fills the caches, so that a Run later starts at once, and looks at the bundle,
-// so that a wrong file is reported before it matters. It returns when the caches are
-// filled, or with ctx's error; they are kept up to date until Close in either case.
+// Warm reads the bundle, which reports an invalid file early, and fills the caches, so that a
+// later Run starts without delay. It returns when the caches are filled, or returns the error
+// of ctx. In both cases the caches stay up to date until Close.
 func (c *Controller) Warm(ctx context.Context) error {
 	c.bundle.refresh()
 	return c.loop.Warm(ctx)
 }
 
-// Close ends what Warm started, and returns when it has ended. A closed controller may
-// be warmed again.
+// Close stops the caches that Warm started and waits until they have ended. Warm can be called
+// again afterwards.
 func (c *Controller) Close() { c.loop.Close() }
 
-// Run keeps the bundle in every namespace until ctx ends. It returns nil then, when
-// nothing that it started goes on and no write is under way. While there is no good
-// bundle it waits for one.
+// Run distributes the bundle until ctx is done. It returns nil after everything it started and
+// all its writes have ended. If there is no valid bundle yet, it waits for one.
 func (c *Controller) Run(ctx context.Context) error {
 	c.bundle.refresh()
 	return c.loop.Run(ctx, func(ctx context.Context) {
@@ -74,19 +72,19 @@ func (c *Controller) Run(ctx context.Context) error {
 	})
 }
 
-// slimNamespace keeps what the controller looks at.
+// slimNamespace returns a namespace with only the fields that the controller reads.
 func slimNamespace(namespace *corev1.Namespace) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: reconcile.Meta(namespace.ObjectMeta), Status: corev1.NamespaceStatus{Phase: namespace.Status.Phase}}
 }
 
-// slimConfigMap keeps what the controller looks at, and a bundle that is the one in
-// force as that very string.
+// slimConfigMap returns a function that keeps only the fields that the controller reads. A value
+// that equals the current bundle shares its string, so that the cache holds the bundle once.
 func slimConfigMap(current func() string) func(*corev1.ConfigMap) *corev1.ConfigMap {
 	return func(configMap *corev1.ConfigMap) *corev1.ConfigMap {
 		slim := &corev1.ConfigMap{ObjectMeta: reconcile.Meta(configMap.ObjectMeta), Immutable: configMap.Immutable}
 		if value, ok := configMap.Data[BundleKey]; ok {
-			if in := current(); in == value {
-				value = in
+			if shared := current(); shared == value {
+				value = shared
 			}
 			slim.Data = map[string]string{BundleKey: value}
 		}

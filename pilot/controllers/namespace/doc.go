@@ -1,17 +1,16 @@
-// Package namespace keeps the mesh's CA bundle in every namespace, for workloads there to
-// trust: ConfigMap istio-ca-root-cert, key root-cert.pem.
+// Package namespace distributes the mesh's CA bundle to every namespace, in the key
+// root-cert.pem of the ConfigMap istio-ca-root-cert.
 //
-// What it keeps is that one key. It makes the ConfigMap where it is missing, repairs
-// the key where it differs, and leaves all else on the object as others put it. It
-// follows changes of the bundle's file, including a swap of symlinks as the kubelet
-// does it; a file that is not a bundle of certificates is reported, and the last good
-// one stays in force. Namespaces that are excluded or on their way out are left alone.
+// The controller manages that key only. It creates a missing ConfigMap and repairs a changed
+// key, and keeps all other content. It follows changes of the bundle file, including the
+// symlink swap of the kubelet. If the file is not a valid bundle, the controller logs an error
+// and keeps the last valid bundle. It skips excluded and terminating namespaces.
 //
-// The controller knows nothing of elections. It gets a client and, for as long as it
-// may write, a context:
+// The controller does not depend on elections. It gets a client, and a context that ends when
+// it must stop writing:
 //
 //	c, err := namespace.New(client, namespace.Config{BundleFile: path})
-//	err = c.Warm(ctx) // optional: fills caches, which stay until Close
-//	err = c.Run(ctx)  // returns when ctx has ended and no write is under way
+//	err = c.Warm(ctx) // optional: fills the caches, which stay until Close
+//	err = c.Run(ctx)  // returns after ctx is done and all writes have ended
 //	c.Close()
 package namespace

@@ -13,13 +13,14 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
-// target is a namespace's ConfigMap.
+// target is the ConfigMap of a namespace.
 type target = reconcile.Target[string, *corev1.ConfigMap]
 
-// reconcile makes one namespace's ConfigMap carry the bundle, if it should and does not.
+// reconcile creates or repairs the ConfigMap of one namespace.
 func (c *Controller) reconcile(ctx context.Context, name string) error {
-	content, namespace := c.bundle.current(), c.namespaces.Get("", name)
-	if content == "" || c.excluded.Has(name) || !lives(namespace) {
+	content := c.bundle.current()
+	namespace := c.namespaces.Get("", name)
+	if content == "" || c.excluded.Has(name) || !active(namespace) {
 		return nil
 	}
 	target := c.configMaps.At(name, reconcile.Ref{Namespace: name, Name: ConfigMapName, In: namespace.UID})
@@ -29,19 +30,15 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		return nil
 	case have == nil:
 		return c.create(ctx, target, name, content)
-	case have.DeletionTimestamp == nil && !carries(have, content):
+	case have.DeletionTimestamp == nil && have.Data[BundleKey] != content:
 		return c.patch(ctx, target, have, content)
 	}
 	return nil
 }
 
-// lives reports whether a namespace exists and will go on to.
-func lives(namespace *corev1.Namespace) bool {
+// active reports whether a namespace exists and is not terminating.
+func active(namespace *corev1.Namespace) bool {
 	return namespace != nil && namespace.DeletionTimestamp == nil && namespace.Status.Phase != corev1.NamespaceTerminating
-}
-
-func carries(configMap *corev1.ConfigMap, content string) bool {
-	return configMap.Data[BundleKey] == content
 }
 
 func (c *Controller) create(ctx context.Context, target target, namespace, content string) error {
@@ -49,35 +46,35 @@ func (c *Controller) create(ctx context.Context, target target, namespace, conte
 		ObjectMeta: metav1.ObjectMeta{Name: ConfigMapName, Namespace: namespace, Labels: map[string]string{configLabel: "true"}},
 		Data:       map[string]string{BundleKey: content},
 	}
-	made, err := c.loop.Client().Kube().CoreV1().ConfigMaps(namespace).Create(ctx, wanted, metav1.CreateOptions{})
+	created, err := c.loop.Client().Kube().CoreV1().ConfigMaps(namespace).Create(ctx, wanted, metav1.CreateOptions{})
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		target.Behind(nil) // the cache will show that the namespace is going
+		target.Behind(nil) // a later event will show the termination
 		return nil
 	}
-	if err := target.Answered(nil, made, err); err != nil {
-		return fmt.Errorf("creating ConfigMap %s/%s: %w", namespace, ConfigMapName, err)
+	if err := target.Answered(nil, created, err); err != nil {
+		return fmt.Errorf("create ConfigMap %s/%s: %w", namespace, ConfigMapName, err)
 	}
 	return nil
 }
 
-// patch sets the one key. All else stays, whatever the version of the object: the
-// bundle is right for each of them.
+// patch sets the bundle key without a resourceVersion, because the value does not depend on the
+// other content.
 func (c *Controller) patch(ctx context.Context, target target, have *corev1.ConfigMap, content string) error {
-	body, _ := json.Marshal(map[string]any{ // which cannot fail
+	body, _ := json.Marshal(map[string]any{ // cannot fail
 		"data":       map[string]string{BundleKey: content},
-		"binaryData": map[string]any{BundleKey: nil}, // a key may stand in one of the two
+		"binaryData": map[string]any{BundleKey: nil}, // the same key in both is invalid
 	})
-	repaired, err := c.loop.Client().Kube().CoreV1().ConfigMaps(have.Namespace).
+	patched, err := c.loop.Client().Kube().CoreV1().ConfigMaps(have.Namespace).
 		Patch(ctx, ConfigMapName, types.MergePatchType, body, metav1.PatchOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		target.Behind(have) // the cache will show that there is none
+		target.Behind(have) // a later event will show the deletion
 		return nil
 	case err != nil && have.Immutable != nil && *have.Immutable:
-		return fmt.Errorf("repairing ConfigMap %s/%s, which somebody made immutable: delete it to have it made anew: %w", have.Namespace, ConfigMapName, err)
+		return fmt.Errorf("update ConfigMap %s/%s: it is immutable; delete it so that it can be recreated: %w", have.Namespace, ConfigMapName, err)
 	case err != nil:
-		return fmt.Errorf("repairing ConfigMap %s/%s: %w", have.Namespace, ConfigMapName, err)
+		return fmt.Errorf("update ConfigMap %s/%s: %w", have.Namespace, ConfigMapName, err)
 	}
-	target.Wrote(have, repaired)
+	target.Wrote(have, patched)
 	return nil
 }

@@ -9,72 +9,73 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// unseenLimit is how long a cache may take to show what an answer told of. After that a
-// key is looked at again by what the cache shows: the object may have been written and
-// deleted while there was no watch, of which no event tells.
+// unseenLimit bounds the wait for a cache to show a write. Afterwards the key is reconciled from
+// the cache, because an object that was written and deleted while the watch was down causes no
+// event.
 const unseenLimit = 30 * time.Second
 
-// answers knows the answers to writes that a cache does not show yet. Without it, a key
-// that is looked at in between would be written for again.
+// answers holds the responses to writes that a cache does not show yet, so that a key that is
+// reconciled before then is not written twice.
 type answers[K comparable, T Object] struct {
-	// overdue is called with the key of an answer that was not seen within the limit.
+	// overdue is called with the key of an answer that the cache did not show within unseenLimit.
 	overdue func(key K)
 
 	mu     sync.Mutex
 	unseen map[types.NamespacedName]*answer[K, T]
 }
 
-// answer is what one write came to.
+// answer is the response to one write.
 type answer[K comparable, T Object] struct {
 	key K
 	// in is Ref.In at the time of the write.
 	in types.UID
-	// object is as it was written; nil when the answer only said that the cache is
-	// behind, which showed the version stale then, "" for none.
+	// object is the written object. It is nil if the write was rejected because the cache was
+	// stale.
 	object T
-	stale  string
+	// stale is the version that the stale cache showed, or "" if it showed no object.
+	stale string
 }
 
 func newAnswers[K comparable, T Object](overdue func(K)) *answers[K, T] {
 	return &answers[K, T]{overdue: overdue, unseen: map[types.NamespacedName]*answer[K, T]{}}
 }
 
-// add takes an answer, in the place of an earlier one.
-func (u *answers[K, T]) add(name types.NamespacedName, a *answer[K, T]) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.unseen[name] = a
+// add records an answer and replaces an earlier answer for the same object.
+func (s *answers[K, T]) add(name types.NamespacedName, a *answer[K, T]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unseen[name] = a
 	time.AfterFunc(unseenLimit, func() {
-		if u.drop(name, a) {
-			u.overdue(a.key)
+		if s.drop(name, a) {
+			s.overdue(a.key)
 		}
 	})
 }
 
-// of returns the answer that the cache may not show yet, nil when there is none.
-func (u *answers[K, T]) of(name types.NamespacedName, in types.UID) *answer[K, T] {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if a := u.unseen[name]; a != nil && a.in == in {
+// of returns the answer that the cache may not show yet, or nil.
+func (s *answers[K, T]) of(name types.NamespacedName, in types.UID) *answer[K, T] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.unseen[name]; a != nil && a.in == in {
 		return a
 	}
 	return nil
 }
 
-// seen is called when the cache shows an object, or that it was deleted. It returns the
-// answer whose wait that ends, nil when there is none.
-func (u *answers[K, T]) seen(name types.NamespacedName, version string) *answer[K, T] {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	a := u.unseen[name]
+// seen is called for each event of the cache. It removes and returns the answer that the event
+// shows, or returns nil.
+func (s *answers[K, T]) seen(name types.NamespacedName, version string) *answer[K, T] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.unseen[name]
 	if a == nil || !a.shownBy(version) {
 		return nil
 	}
-	delete(u.unseen, name)
+	delete(s.unseen, name)
 	return a
 }
 
-// shownBy reports whether a cache that shows a version shows what the answer told of.
+// shownBy reports whether a cache at this version includes the answer.
 func (a *answer[K, T]) shownBy(version string) bool {
 	var none T
 	if a.object == none {
@@ -83,20 +84,20 @@ func (a *answer[K, T]) shownBy(version string) bool {
 	return !kube.Older(version, a.object.GetResourceVersion())
 }
 
-// drop forgets an answer, and reports whether it was still there.
-func (u *answers[K, T]) drop(name types.NamespacedName, a *answer[K, T]) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.unseen[name] != a {
+// drop removes an answer and reports whether it was still recorded.
+func (s *answers[K, T]) drop(name types.NamespacedName, a *answer[K, T]) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unseen[name] != a {
 		return false
 	}
-	delete(u.unseen, name)
+	delete(s.unseen, name)
 	return true
 }
 
-// clear forgets all.
-func (u *answers[K, T]) clear() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	clear(u.unseen)
+// clear removes all answers.
+func (s *answers[K, T]) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.unseen)
 }

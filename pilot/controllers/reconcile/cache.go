@@ -19,32 +19,33 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// Object is what a cache holds: a pointer to an API object.
+// Object is a pointer to an API object.
 type Object interface {
 	comparable
 	metav1.Object
 	runtime.Object
 }
 
-// Kind is a kind of objects that a controller keeps a cache of.
+// Kind describes the objects of one cache.
 type Kind[K comparable, T Object] struct {
-	// Name is what the API server calls it, for the log: the plural, such as "ingresses".
+	// Name is the plural resource name, such as "ingresses". It appears in the log.
 	Name string
-	// From is where its objects are read.
+	// From lists and watches the objects.
 	From Source
-	// Keep makes of an object what is kept of it, which is all that its changes are judged
-	// by; Meta helps. It gets one of its own. nil keeps all but managedFields. Of what it has returned
-	// it must keep all: where a watch begins with a list, an informer gives it that once more.
+	// Keep returns the part of an object that the cache stores. Changes of other fields cause no
+	// reconcile. It may modify its argument, and must be idempotent. If nil, all fields except
+	// managedFields are kept.
 	Keep func(T) T
-	// Keys are the keys to look at when an object is there at first, new, changed or gone; of
-	// a changed one, those of before, too. nil: it is only read.
+	// Keys returns the keys to reconcile when the object is added, changed or deleted. After a
+	// change, the keys of the old and the new object are reconciled. If nil, changes cause no
+	// reconcile.
 	Keys func(T) []K
-	// Indexes are further names for objects, for Cache.By: each by the name of the index.
+	// Indexes maps the name of an index to the function that returns the index values of an object.
 	Indexes map[string]func(T) []string
 }
 
-// missing begins the name of the condition of a kind that the API server does not know.
-const missing = "missing "
+// missingPrefix starts the name of the condition that the API server does not serve a kind.
+const missingPrefix = "missing "
 
 // Cache holds the objects of one kind.
 type Cache[K comparable, T Object] struct {
@@ -57,7 +58,7 @@ type Cache[K comparable, T Object] struct {
 
 type informer struct{ cache.SharedIndexInformer }
 
-// Watch adds a kind to a controller that was not warmed or run yet.
+// Watch adds a kind to a controller. It must be called before the first Warm or Run.
 func Watch[K comparable, T Object](c *Controller[K], kind Kind[K, T]) *Cache[K, T] {
 	if kind.Keep == nil {
 		kind.Keep = func(o T) T {
@@ -69,16 +70,16 @@ func Watch[K comparable, T Object](c *Controller[K], kind Kind[K, T]) *Cache[K, 
 		kind.Keys = func(T) []K { return nil }
 	}
 	c.instead["list "+kind.Name] = c.config.Idle
-	c.instead["watch "+kind.Name] = "listing them every now and then"
-	c.instead[missing+kind.Name] = c.config.Idle
-	again := func(key K) { c.Enqueue(key) }
-	k := &Cache[K, T]{kind: kind, controller: c, answers: newAnswers[K, T](again), contests: newContests(c.config.Logger, again)}
+	c.instead["watch "+kind.Name] = "list periodically"
+	c.instead[missingPrefix+kind.Name] = c.config.Idle
+	retry := func(key K) { c.Enqueue(key) }
+	k := &Cache[K, T]{kind: kind, controller: c, answers: newAnswers[K, T](retry), contests: newContests(c.config.Logger, retry)}
 	c.kinds = append(c.kinds, k)
 	return k
 }
 
-// Meta is what tells an object and its life from others: all of its metadata that controllers
-// need as a rule. Labels, annotations and more are added by who looks at them.
+// Meta returns the metadata that most controllers need: name, UID, version and deletion time. A
+// Keep function that needs labels or annotations adds them.
 func Meta(meta metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion,
@@ -86,24 +87,23 @@ func Meta(meta metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// Get returns an object as the cache shows it, nil when it shows none. It is shared: who
-// changes it makes a copy before.
+// Get returns an object of the cache, or nil. Callers must not modify it.
 func (k *Cache[K, T]) Get(namespace, name string) T {
 	key := name
 	if namespace != "" {
 		key = namespace + "/" + name
 	}
-	found, _, _ := k.store().GetByKey(key) // the error is never set
+	found, _, _ := k.store().GetByKey(key) // always returns a nil error
 	object, _ := found.(T)
 	return object
 }
 
-// List returns all objects that the cache shows, in no order.
+// List returns all objects of the cache, unordered.
 func (k *Cache[K, T]) List() []T { return typed[T](k.store().List()) }
 
-// By returns the objects that an index has under a value, in no order.
+// By returns the objects with this value in an index, unordered.
 func (k *Cache[K, T]) By(index, value string) []T {
-	found, _ := k.store().ByIndex(index, value) // fails for an index that there is not
+	found, _ := k.store().ByIndex(index, value) // returns an error if the index does not exist
 	return typed[T](found)
 }
 
@@ -117,7 +117,7 @@ func typed[T Object](objects []any) []T {
 	return all
 }
 
-// store is empty before the first start.
+// store returns the objects of the informer. It is empty before the first start.
 func (k *Cache[K, T]) store() cache.Indexer {
 	if informer := k.informer.Load(); informer != nil {
 		return informer.GetIndexer()
@@ -127,10 +127,10 @@ func (k *Cache[K, T]) store() cache.Indexer {
 
 func (k *Cache[K, T]) start(ctx context.Context, ended *sync.WaitGroup) cache.DoneChecker {
 	example, _ := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
-	// A fake clientset has no watches that begin with a list, and says so.
+	// A fake clientset reports that it does not support watch-list.
 	source := cache.ToListWatcherWithWatchListSemantics(k.kind.From.listWatch(k.tried, k.watched), k.controller.client.Kube())
 	i := cache.NewSharedIndexInformer(source, example, 0, k.indexers())
-	// None of these fails before the informer runs.
+	// These return no error before the informer runs.
 	_ = i.SetTransform(func(obj any) (any, error) {
 		if o, ok := obj.(T); ok {
 			return k.kind.Keep(o), nil
@@ -141,7 +141,7 @@ func (k *Cache[K, T]) start(ctx context.Context, ended *sync.WaitGroup) cache.Do
 	handled, _ := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { k.shown(nil, obj) },
 		UpdateFunc: func(before, obj any) {
-			if alike(before, obj) {
+			if equalContent(before, obj) {
 				before, obj = nil, unchanged{obj}
 			}
 			k.shown(before, obj)
@@ -179,11 +179,11 @@ func (k *Cache[K, T]) keys(each func(K)) {
 	}
 }
 
-// unchanged is an object of which nothing has changed that is kept. That must not cause a try:
-// it would go past the back-off of a key that fails.
+// unchanged marks an object whose kept fields did not change. It must not cause a reconcile,
+// which would bypass the back-off of a failing key.
 type unchanged struct{ object any }
 
-// shown is called with each object that the cache shows anew, or shows no more.
+// shown handles one event of the informer.
 func (k *Cache[K, T]) shown(before, now any) {
 	same, isSame := now.(unchanged)
 	if isSame {
@@ -206,12 +206,12 @@ func (k *Cache[K, T]) shown(before, now any) {
 	if old, ok := before.(T); ok {
 		keys = slices.Concat(keys, k.kind.Keys(old))
 	}
-	// Once each: a worker may have taken the first of two before the second comes.
+	// Without duplicates: a worker could take the first before the second is added.
 	k.controller.Enqueue(sets.New(keys...).UnsortedList()...)
 }
 
-// alike reports whether two versions of an object are the same, their versions aside.
-func alike(before, after any) bool {
+// equalContent reports whether two objects differ at most in resourceVersion.
+func equalContent(before, after any) bool {
 	return equality.Semantic.DeepEqual(versionless(before), versionless(after))
 }
 
@@ -220,21 +220,22 @@ func versionless(obj any) any {
 	if from.Kind() != reflect.Pointer || from.IsNil() {
 		return obj
 	}
-	slim := reflect.New(from.Type().Elem())
-	slim.Elem().Set(from.Elem()) // metadata is part of it, and copied
-	if o, ok := slim.Interface().(metav1.Object); ok {
+	clone := reflect.New(from.Type().Elem())
+	clone.Elem().Set(from.Elem()) // also copies the metadata struct
+	if o, ok := clone.Interface().(metav1.Object); ok {
 		o.SetResourceVersion("")
 	}
-	return slim.Interface()
+	return clone.Interface()
 }
 
-// tried takes the outcome of one request.
+// tried records the result of one list or watch request.
 func (k *Cache[K, T]) tried(verb string, err error) {
-	name, trouble := verb+" "+k.kind.Name, k.controller.trouble
+	name := verb + " " + k.kind.Name
+	trouble := k.controller.trouble
 	if apierrors.IsNotFound(err) {
 		trouble.Moot(name)
-		trouble.Tried("", nil) // it did answer
-		trouble.Observe(k.missing(), fmt.Errorf("%s: the API server does not know the kind: its definition is missing", k.kind.Name))
+		trouble.Tried("", nil) // the API server did respond
+		trouble.Observe(k.missing(), fmt.Errorf("%s: resource kind is not served by the API server", k.kind.Name))
 		return
 	}
 	if err == nil {
@@ -243,14 +244,14 @@ func (k *Cache[K, T]) tried(verb string, err error) {
 	trouble.Tried(name, err)
 }
 
-// missing is the condition that the API server does not know the kind.
+// missing returns the condition that the API server does not serve the kind.
 func (k *Cache[K, T]) missing() kube.Condition {
 	return kube.Condition{
-		Name:   missing + k.kind.Name,
-		Begins: "the API server does not know a kind, waiting for its definition",
-		Ends:   "the API server knows the kind now", About: []any{"kind", k.kind.Name},
+		Name:   missingPrefix + k.kind.Name,
+		Begins: "resource kind is not served by the API server; waiting for its CustomResourceDefinition",
+		Ends:   "resource kind is served now", About: []any{"kind", k.kind.Name},
 	}
 }
 
-// watched is called when a watch was let in: it begins with a list of its own, or came after one.
+// watched is called when a watch request was accepted. A list is no longer needed then.
 func (k *Cache[K, T]) watched() { k.controller.trouble.Moot("list " + k.kind.Name) }

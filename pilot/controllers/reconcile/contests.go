@@ -11,63 +11,64 @@ import (
 )
 
 const (
-	// contestedAfter is how often the same change is made at once, each soon after the one before.
+	// contestedAfter is the number of equal changes in a row after which the next one is delayed.
 	contestedAfter = 3
-	// contestGap is how soon after a change another writer must undo it to count as one that contests it.
+	// contestGap is the time after a change within which a revert counts as contesting.
 	contestGap = 10 * time.Second
-	// The pause before the change is made again doubles between these.
-	firstPause, lastPause = time.Second, 30 * time.Second
+	// The pause before the next equal change doubles from firstPause to lastPause.
+	firstPause = time.Second
+	lastPause  = 30 * time.Second
 )
 
-// contests knows the objects that another writer changes back as often as they are written: by
-// two installations that want different content in one object, each as fast as the API server
-// answers, say. Repairing them pauses for longer each time.
+// contests detects objects that another writer keeps reverting, for example a second installation
+// with other content. It increases the pause before each repair of such an object.
 type contests[K comparable] struct {
 	log *slog.Logger
-	// again is called with the key of an object whose pause is over.
-	again func(key K)
+	// retry is called with the key of an object whose pause has ended.
+	retry func(key K)
 
 	mu sync.Mutex
 	of map[types.NamespacedName]*contest
 }
 
-// contest is the last change of an object, and how often it was made in a row. It is forgotten when nobody
-// has undone it within contestGap.
+// contest is the last change of an object and the number of times it was made in a row. It is
+// removed if the change is not reverted within contestGap.
 type contest struct {
 	change [16]byte
 	times  int
-	pauses bool
+	paused bool
 }
 
-func newContests[K comparable](log *slog.Logger, again func(K)) *contests[K] {
-	return &contests[K]{log: log, again: again, of: map[types.NamespacedName]*contest{}}
+func newContests[K comparable](log *slog.Logger, retry func(K)) *contests[K] {
+	return &contests[K]{log: log, retry: retry, of: map[types.NamespacedName]*contest{}}
 }
 
-// changed takes one change of an object, from what it was to what it is.
+// changed records one change of an object.
 func (c *contests[K]) changed(kind string, name types.NamespacedName, key K, change [16]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	times, said := 1, false
+	times := 1
+	logged := false
 	if last := c.of[name]; last != nil {
-		said = last.times >= contestedAfter
+		logged = last.times >= contestedAfter
 		if last.change == change {
 			times = last.times + 1
 		}
 	}
 	pause := pauseAfter(times)
-	this := &contest{change: change, times: times, pauses: pause > 0}
+	this := &contest{change: change, times: times, paused: pause > 0}
 	c.of[name] = this
 	if pause > 0 {
 		time.AfterFunc(pause, func() { c.resume(this, key) })
 	}
 	time.AfterFunc(pause+contestGap, func() { c.forget(name, this) })
-	if pause > 0 && !said {
-		c.log.Warn("another writer changes an object back, so it is repaired less often: do two installations want it to differ?",
+	if pause > 0 && !logged {
+		c.log.Warn("another writer keeps reverting an object; repairing it less often. Check for a second installation that manages it.",
 			"kind", kind, "object", name.String())
 	}
 }
 
-// pauseAfter is how long to wait after a change that was made so many times in a row.
+// pauseAfter returns the pause after a change that was made this many times in a row.
 func pauseAfter(times int) time.Duration {
 	if times < contestedAfter {
 		return 0
@@ -78,9 +79,9 @@ func pauseAfter(times int) time.Duration {
 // resume ends a pause.
 func (c *contests[K]) resume(this *contest, key K) {
 	c.mu.Lock()
-	this.pauses = false
+	this.paused = false
 	c.mu.Unlock()
-	c.again(key)
+	c.retry(key)
 }
 
 func (c *contests[K]) forget(name types.NamespacedName, this *contest) {
@@ -91,32 +92,32 @@ func (c *contests[K]) forget(name types.NamespacedName, this *contest) {
 	}
 }
 
-// pauses reports whether an object is to be left alone for now.
-func (c *contests[K]) pauses(name types.NamespacedName) bool {
+// paused reports whether an object must not be written yet.
+func (c *contests[K]) paused(name types.NamespacedName) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := c.of[name]
-	return last != nil && last.pauses
+	return last != nil && last.paused
 }
 
-// clear forgets all.
+// clear removes all contests.
 func (c *contests[K]) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.of)
 }
 
-// transient are the fields that differ between two writes of the same content.
+// transient lists the fields that differ between two writes of the same content.
 var transient = map[string]bool{
 	"resourceVersion": true, "generation": true, "observedGeneration": true, "uid": true,
 	"creationTimestamp": true, "lastTransitionTime": true, "managedFields": true,
 }
 
-// digest is the same for two changes that make the same of the same.
+// digest returns a hash of a change. It ignores transient fields.
 func digest(in types.UID, from, to any) (d [16]byte) {
 	sum := fnv.New128a()
 	for _, part := range []any{in, from, to} {
-		body, _ := json.Marshal(part) // what the API server has sent can be sent
+		body, _ := json.Marshal(part) // objects of the API server can be marshaled
 		var fields any
 		_ = json.Unmarshal(body, &fields)
 		withoutTransient(fields)

@@ -2,8 +2,8 @@ package reconcile
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,20 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// An object that another writer changes back each time is repaired at once three times, then less and
-// less often, which is said once; the last repair holds as soon as the other one gives up.
-func TestAContestedObjectIsRepairedLessAndLessOften(t *testing.T) {
+func TestContests_Pause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := newWriter(t, 0, configMap("a", "theirs"))
-		var givenUp atomic.Bool
-		undo := func() {
-			if !givenUp.Load() {
+		var stopped atomic.Bool
+		revert := func() {
+			if !stopped.Load() {
 				w.store.put(configMap("a", "theirs"))
 			}
 		}
-		w.wrote = func() { time.AfterFunc(20*time.Millisecond, undo) }
-		began := time.Now()
-		end := running(t, c)
+		w.after = func() { time.AfterFunc(20*time.Millisecond, revert) }
+		stop := start(t, c)
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		var gaps []time.Duration
@@ -39,44 +36,47 @@ func TestAContestedObjectIsRepairedLessAndLessOften(t *testing.T) {
 			want[i] *= time.Second
 		}
 		if len(gaps) < len(want) || !slices.Equal(gaps[:len(want)], want) || len(gaps) > len(want)+8 {
-			t.Errorf("%v between the repairs of 5 minutes, want %v and then each 30 s", gaps, want)
+			t.Errorf("gaps between repairs: %v, want %v and then 30 s", gaps, want)
 		}
-		givenUp.Store(true)
+		stopped.Store(true)
 		time.Sleep(lastPause + time.Second)
 		synctest.Wait()
 		if got := w.cache.Get("n", "a").Data["data"]; got != "wanted" {
-			t.Errorf("the other writer has given up, and it still says %q", got)
+			t.Errorf("after the other writer has stopped: %q", got)
 		}
-		if n := strings.Count(w.log.String(), "another writer changes an object back"); n != 1 {
-			t.Errorf("said %d times that it is contested", n)
+		if n := w.log.Count("another writer keeps reverting an object"); n != 1 {
+			t.Errorf("logged %d times", n)
 		}
-		// What comes much later is repaired at once again.
 		time.Sleep(lastPause + contestGap)
 		synctest.Wait()
 		if n := len(w.cache.contests.of); n != 0 {
-			t.Errorf("%d contests are remembered", n)
+			t.Errorf("%d contests left", n)
 		}
 		n := len(w.written())
 		w.store.put(configMap("a", "theirs"))
 		synctest.Wait()
 		if len(w.written()) != n+1 {
-			t.Errorf("a later change was not repaired at once, %v after the start", time.Since(began))
+			t.Error("a later change is not repaired immediately")
 		}
-		end()
+		stop()
 	})
+	for times := 8; times < 200; times++ {
+		if got := pauseAfter(times); got != lastPause {
+			t.Errorf("pause after %d changes is %v", times, got)
+		}
+	}
 }
 
-// Changes that differ, and the same change now and then, are made at once however many there are.
-func TestChangesThatNobodyContests(t *testing.T) {
+func TestContests_NoPause(t *testing.T) {
 	for name, theirs := range map[string]func(i int) (data string, after time.Duration){
-		"another content each time":  func(i int) (string, time.Duration) { return fmt.Sprint(i), time.Millisecond },
-		"the same one now and then":  func(int) (string, time.Duration) { return "theirs", contestGap + time.Second },
-		"the same one only so often": func(i int) (string, time.Duration) { return fmt.Sprint(i % 3 / 2), time.Millisecond },
+		"other content each time": func(i int) (string, time.Duration) { return fmt.Sprint(i), time.Millisecond },
+		"same content, rarely":    func(int) (string, time.Duration) { return "theirs", contestGap + time.Second },
+		"same content twice":      func(i int) (string, time.Duration) { return fmt.Sprint(i % 3 / 2), time.Millisecond },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, c := newWriter(t, 0)
-				end := running(t, c)
+				stop := start(t, c)
 				for i := range 20 {
 					data, after := theirs(i)
 					time.Sleep(after)
@@ -86,32 +86,50 @@ func TestChangesThatNobodyContests(t *testing.T) {
 						t.Fatalf("%d repairs after %d changes", n, i+1)
 					}
 				}
-				end()
+				stop()
 			})
 		})
 	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newContests(slog.New(slog.DiscardHandler), func(key string) { t.Errorf("retry of %q", key) })
+		c.changed("things", types.NamespacedName{Name: "a"}, "a", [16]byte{1})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(c.of) > 0 {
+			t.Errorf("%d contests left", len(c.of))
+		}
+	})
 }
 
-func TestDigestOfAChange(t *testing.T) {
-	from, to := configMap("a", "1"), configMap("a", "2")
-	same := func(mutate func(from, to *corev1.ConfigMap) types.UID) bool {
-		f, o := from.DeepCopy(), to.DeepCopy()
-		in := mutate(f, o)
-		return digest(in, f, o) == digest("", from, to)
+func TestDigest(t *testing.T) {
+	same := func(change func(from, to *corev1.ConfigMap) types.UID) bool {
+		from := configMap("a", "1")
+		to := configMap("a", "2")
+		before := digest("", from, to)
+		return digest(change(from, to), from, to) == before
 	}
-	if !same(func(f, o *corev1.ConfigMap) types.UID {
-		f.ResourceVersion, o.ResourceVersion, o.UID, o.Generation = "7", "8", "u", 3
+	if !same(func(from, to *corev1.ConfigMap) types.UID {
+		from.ResourceVersion = "7"
+		to.ResourceVersion = "8"
+		to.UID = "u"
+		to.Generation = 3
 		return ""
 	}) {
-		t.Error("versions make two changes of one")
+		t.Error("digest depends on transient metadata")
 	}
-	for name, mutate := range map[string]func(from, to *corev1.ConfigMap) types.UID{
-		"what was there": func(f, _ *corev1.ConfigMap) types.UID { f.Data["data"] = "0"; return "" },
-		"what is there":  func(_, o *corev1.ConfigMap) types.UID { o.Data["data"] = "0"; return "" },
-		"what it is in":  func(_, _ *corev1.ConfigMap) types.UID { return "u" },
+	for name, change := range map[string]func(from, to *corev1.ConfigMap) types.UID{
+		"old content":   func(from, _ *corev1.ConfigMap) types.UID { from.Data["data"] = "0"; return "" },
+		"new content":   func(_, to *corev1.ConfigMap) types.UID { to.Data["data"] = "0"; return "" },
+		"namespace UID": func(_, _ *corev1.ConfigMap) types.UID { return "u" },
 	} {
-		if same(mutate) {
-			t.Errorf("%s makes no difference", name)
+		if same(change) {
+			t.Errorf("digest does not depend on the %s", name)
 		}
+	}
+	status := func(generation int) any {
+		return map[string]any{"status": map[string]any{"observedGeneration": generation}}
+	}
+	if digest("u", nil, status(1)) != digest("u", nil, status(2)) {
+		t.Error("digest depends on observedGeneration")
 	}
 }

@@ -15,76 +15,77 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// ErrRunning is returned by a Run beside another one of the same Controller.
-var ErrRunning = errors.New("the controller is running already")
+// ErrRunning is returned by Run if the controller is already running.
+var ErrRunning = errors.New("controller is already running")
 
 const (
 	defaultWorkers = 4
-	// writeLimit bounds the wait for one write's answer, also after a stop.
+	// writeLimit bounds the wait for the response to a write, also after a stop.
 	writeLimit = 5 * time.Second
-	// A key whose reconciling failed is tried again after a wait that doubles between these.
-	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
+	// The retry delay of a failed key doubles from firstRetry to lastRetry.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
 )
 
-// Config of a Controller whose keys are of type K.
+// Config configures a Controller with keys of type K.
 type Config[K comparable] struct {
-	// Name is what errors call it, such as "ingress controller".
+	// Name appears in errors, for example "ingress controller".
 	Name string
-	// Reconcile writes what a key needs, if it needs anything. It is called for one key at
-	// a time, and for several at once. An error has it called again, with back-off.
+	// Reconcile makes the writes for a key. It is called concurrently for different keys, but not
+	// for the same key. After an error it is called again with back-off.
 	Reconcile func(ctx context.Context, key K) error
-	// Await, when set, is called before each Reconcile, and returns when what that goes by beside the caches is up to
-	// date, or ctx ends. A wait of its own has a bound.
+	// Await blocks until Reconcile's other inputs (besides the caches) are up to date or ctx is
+	// done. Its wait is bounded. Optional.
 	Await func(ctx context.Context)
-	// First, when set, says which keys are looked at before the others when Run begins with caches that are
-	// warm: those for which something is missing, say, before what has only to be checked.
+	// First reports whether a key is reconciled before the others when Run starts, for example
+	// because an object is missing. Optional.
 	First func(key K) bool
-	// Idle says, for the log, what is not done while a kind may not be listed, such as "no
+	// Idle describes, for the log, the effect of a kind that cannot be listed, for example "no
 	// status is written".
 	Idle string
-	// Failing, when set, is called when a key begins to fail, or fails for another reason
-	// than before, by the kind of error: for an Event on the object, say.
+	// Failing is called when a key starts to fail or fails for a new reason, for example to record
+	// an Event. Optional.
 	Failing func(key K, err error)
-	// Workers is how many keys may be looked at at once; 0 means 4.
+	// Workers is the number of concurrent reconciles. Default: 4.
 	Workers int
-	// Logger receives what begins and ends to fail; nil means slog.Default().
+	// Logger logs failures and their ends. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Controller keeps caches, and calls Reconcile with each key that something has changed for.
+// Controller keeps caches and calls Reconcile for each key that is affected by a change.
 type Controller[K comparable] struct {
 	config   Config[K]
 	client   kube.Client
 	trouble  *kube.Trouble
-	instead  map[string]string // of trouble, by verb, or by a condition's name
+	instead  map[string]string // passed to trouble: effect by request or condition name
 	failures *failures[K]
 	kinds    []kind[K]
 
 	mu     sync.Mutex
-	caches *caches  // nil while there are none
-	queue  queue[K] // of the Run that is under way
+	caches *caches  // nil if not started
+	queue  queue[K] // of the active Run, or nil
 }
 
 type queue[K comparable] = workqueue.TypedRateLimitingInterface[K]
 
-// kind is a Cache, of whatever type its objects are.
+// kind is a Cache for any object type.
 type kind[K comparable] interface {
-	// start begins to fill it; all that it starts ends with ctx, and is counted in ended.
+	// start starts filling the cache. Everything that it starts ends with ctx and is tracked in ended.
 	start(ctx context.Context, ended *sync.WaitGroup) (synced cache.DoneChecker)
 	keys(each func(K))
 	stopped()
 }
 
-// caches are the filling of all kinds, from one start to its stop.
+// caches holds the running informers of all kinds.
 type caches struct {
 	synced []cache.DoneChecker
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 }
 
-// New starts nothing. The controller's kinds are added by Watch, before its first Warm or Run.
+// New returns a Controller and starts nothing. Watch adds its kinds.
 func New[K comparable](client kube.Client, config Config[K]) (*Controller[K], error) {
-	// When Run has returned nothing may be written any more, so it waits for answers.
+	// No write may arrive after Run has returned, so Run waits for the responses.
 	finishing, err := kube.Derive(client, kube.WithFinishedWrites(writeLimit))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", config.Name, err)
@@ -98,32 +99,32 @@ func New[K comparable](client kube.Client, config Config[K]) (*Controller[K], er
 	}, nil
 }
 
-// ValidateWorkers reports a number of workers that cannot be meant.
+// ValidateWorkers returns an error for a negative number of workers.
 func ValidateWorkers(n int) error {
 	if n < 0 {
-		return fmt.Errorf("%d workers are less than none", n)
+		return fmt.Errorf("workers must not be negative, got %d", n)
 	}
 	return nil
 }
 
-// Client is what writes go through: Run waits for the answers of all that were sent.
+// Client returns the client for writes. Run waits for the responses to its writes.
 func (c *Controller[K]) Client() kube.Client { return c.client }
 
-// Warm fills the caches, so that a Run later starts at once. It returns when they are filled, or
-// with ctx's error; they are kept up to date until Close in either case.
+// Warm fills the caches, so that a later Run starts without delay. It returns when the caches are
+// filled, or returns the error of ctx. In both cases the caches stay up to date until Close.
 func (c *Controller[K]) Warm(ctx context.Context) error {
 	caches, _ := c.start(ctx)
 	if !caches.filled(ctx) {
-		return fmt.Errorf("%s: filling caches: %w", c.config.Name, errors.Join(context.Cause(ctx), c.Problem()))
+		return fmt.Errorf("%s: fill caches: %w", c.config.Name, errors.Join(context.Cause(ctx), c.Problem()))
 	}
 	return nil
 }
 
-// Problem is what keeps caches from being filled or up to date, nil when nothing does.
+// Problem returns the error that keeps the caches from being filled or up to date, or nil.
 func (c *Controller[K]) Problem() error { return c.trouble.Problem() }
 
-// Close ends what Warm started, and returns when it has ended. A closed controller may
-// be warmed again.
+// Close stops the caches that Warm started and waits until they have ended. Warm can be called
+// again afterwards.
 func (c *Controller[K]) Close() {
 	c.mu.Lock()
 	caches := c.caches
@@ -139,8 +140,8 @@ func (c *Controller[K]) Close() {
 	}
 }
 
-// start starts the caches unless they are there, and reports whether it did. They
-// outlive ctx.
+// start starts the caches unless they are running, and reports whether it did. The caches outlive
+// ctx.
 func (c *Controller[K]) start(ctx context.Context) (running *caches, started bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,11 +156,11 @@ func (c *Controller[K]) start(ctx context.Context) (running *caches, started boo
 	return c.caches, true
 }
 
-// filled waits until the caches hold all that there is, and have told so: what comes later is a
-// change. False means that ctx ended.
+// filled waits until the caches are filled and their handlers have run for all objects. It returns
+// false if ctx is done.
 func (c *caches) filled(ctx context.Context) bool { return cache.WaitFor(ctx, "", c.synced...) }
 
-// Enqueue has keys looked at, if the controller runs.
+// Enqueue adds keys to the queue if the controller is running.
 func (c *Controller[K]) Enqueue(keys ...K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,9 +172,11 @@ func (c *Controller[K]) Enqueue(keys ...K) {
 	}
 }
 
-// EnqueueAll has the keys of all that the caches hold looked at, and others with them, if the controller runs.
+// EnqueueAll adds the keys of all cached objects and other keys to the queue if the controller is
+// running.
 func (c *Controller[K]) EnqueueAll(others ...K) {
-	// Several objects have the same key: added one by one, it could be looked at in between, and again.
+	// Objects can share a key. Without removing duplicates, a worker could take the key in between and
+	// reconcile it twice.
 	all := map[K]bool{}
 	keys := others[:len(others):len(others)]
 	for _, key := range others {
@@ -203,10 +206,10 @@ func (c *Controller[K]) enqueueFirst() {
 	}
 }
 
-// Run reconciles until ctx ends. It returns nil then, when nothing that it started goes on and
-// no write is under way. The functions beside run from the time on when the caches are filled, and
-// must return when ctx has ended.
-func (c *Controller[K]) Run(ctx context.Context, beside ...func(ctx context.Context)) error {
+// Run reconciles until ctx is done. It returns nil after everything it started and all its writes
+// have ended. It starts the functions in background after the caches are filled; they must return
+// when ctx is done.
+func (c *Controller[K]) Run(ctx context.Context, background ...func(ctx context.Context)) error {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstRetry, lastRetry))
 	defer queue.ShutDown()
 	if !c.install(queue) {
@@ -221,9 +224,9 @@ func (c *Controller[K]) Run(ctx context.Context, beside ...func(ctx context.Cont
 		return nil
 	}
 	c.enqueueFirst()
-	c.EnqueueAll() // which leaves the place in the queue to those that have one
+	c.EnqueueAll() // keys that are already queued keep their place
 	var ended sync.WaitGroup
-	for _, f := range beside {
+	for _, f := range background {
 		ended.Go(func() { f(ctx) })
 	}
 	for range c.config.Workers {
@@ -235,8 +238,8 @@ func (c *Controller[K]) Run(ctx context.Context, beside ...func(ctx context.Cont
 	return nil
 }
 
-// install makes a queue the one that changes go to, unless there is one; nil takes the
-// present one away.
+// install sets the queue and returns false if another one is set. A nil queue removes the current
+// one.
 func (c *Controller[K]) install(q queue[K]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,21 +257,21 @@ func (c *Controller[K]) work(ctx context.Context, queue queue[K]) {
 		if shutdown {
 			return
 		}
-		c.one(ctx, queue, key)
+		c.reconcile(ctx, queue, key)
 		queue.Done(key)
 	}
 }
 
-func (c *Controller[K]) one(ctx context.Context, queue queue[K], key K) {
+func (c *Controller[K]) reconcile(ctx context.Context, queue queue[K], key K) {
 	if c.config.Await != nil {
 		c.config.Await(ctx)
 	}
 	if ctx.Err() != nil {
-		return // what is left in the queue is for the next leader
+		return // the next leader reconciles the remaining keys
 	}
 	err := c.config.Reconcile(ctx, key)
 	if ctx.Err() != nil {
-		return // what fails now fails because of the stop
+		return // the stop caused the error
 	}
 	if c.failures.note(key, err) && c.config.Failing != nil {
 		c.config.Failing(key, err)

@@ -1,8 +1,8 @@
-// Package reconcile is what controllers have in common: caches of the cluster, a queue of
-// keys with back-off, and writes that are not repeated from a cache which does not show them yet.
+// Package reconcile contains the common parts of the controllers: caches, a queue of keys with
+// back-off, and protection against repeated writes from a stale cache.
 //
-// What is special in a controller is its kinds, and one pure function from what the caches
-// show to the object that there should be:
+// A controller declares its kinds and computes the desired object from the caches in a pure
+// function:
 //
 //	c.loop, err = reconcile.New(client, reconcile.Config[string]{
 //		Name: "ingress controller", Reconcile: c.reconcile, Idle: "no status is written",
@@ -16,9 +16,9 @@
 //		ingress := c.ingresses.At(key, reconcile.Ref{Namespace: …, Name: …})
 //		have, known := ingress.Latest()
 //		if !known || have == nil {
-//			return nil // what the cache shows next has it looked at again
+//			return nil // a later event causes another reconcile
 //		}
-//		wanted := … // a pure function
+//		wanted := … // computed by a pure function
 //		if equality.Semantic.DeepEqual(have, wanted) {
 //			return nil
 //		}
@@ -26,13 +26,13 @@
 //		return ingress.Answered(have, got, err)
 //	}
 //
-// Warm fills the caches, which stay until Close; Run works until its context ends, and returns
-// when no write is under way. Both may be called again. Writes go through Client, whose
-// requests are waited for; other clientsets are made of its RESTConfig.
+// Warm fills the caches, which stay until Close. Run reconciles until its context is done and
+// returns after all writes have ended. Both can be called again. All writes use Client, so that Run
+// can wait for them.
 //
-// A key is looked at when Run begins, and when something changes that its kinds keep: what Keep
-// drops costs no memory, and no try beside the back-off of a key that fails. Failures are logged
-// once per kind. An object that another writer changes back as often as it is written is written less
-// and less often. A kind that the API server does not know, because its
-// CustomResourceDefinition is missing, is waited for, and said once.
+// A key is reconciled when Run starts and when a kept field of an object changes. Fields that Keep
+// drops use no memory and do not bypass the back-off of a failing key. Failures are logged once per
+// reason. If another writer keeps reverting an object, the controller repairs it less and less
+// often. If the API server does not serve a kind, the controller logs this once and waits for the
+// CustomResourceDefinition.
 package reconcile

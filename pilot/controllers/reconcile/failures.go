@@ -7,38 +7,39 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// failures knows which keys fail at present. The first of a kind is logged, and when the
-// last of a kind is over: a missing permission is one line, not one for each key and try.
+// failures tracks the failing keys. It logs the first failure of each reason and the end of the
+// last, so that a missing permission causes one line and not one per key and attempt.
 type failures[K comparable] struct {
 	log *slog.Logger
 
-	mu   sync.Mutex
-	kind map[K]string   // by key
-	of   map[string]int // how many keys, by kind
+	mu     sync.Mutex
+	reason map[K]string   // by key
+	keys   map[string]int // number of failing keys, by reason
 }
 
 func newFailures[K comparable](log *slog.Logger) *failures[K] {
-	return &failures[K]{log: log, kind: map[K]string{}, of: map[string]int{}}
+	return &failures[K]{log: log, reason: map[K]string{}, keys: map[string]int{}}
 }
 
-// note takes the outcome of one try, and reports whether the key begins to fail by it, or
-// fails in another way than before.
-func (f *failures[K]) note(key K, err error) (begins bool) {
+// note records the result of one reconcile. It reports whether the key started to fail, or fails
+// for a new reason.
+func (f *failures[K]) note(key K, err error) (started bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before, now := f.kind[key], kube.Reason(err)
+	before := f.reason[key]
+	now := kube.Reason(err)
 	if now != "" {
-		f.kind[key] = now
-		f.of[now]++
-		if f.of[now] == 1 {
-			f.log.Warn("reconciling fails, trying on", "key", key, "err", err)
+		f.reason[key] = now
+		f.keys[now]++
+		if f.keys[now] == 1 {
+			f.log.Warn("reconcile failed; retrying", "key", key, "err", err)
 		}
 	} else {
-		delete(f.kind, key)
+		delete(f.reason, key)
 	}
 	if before != "" {
-		if f.of[before]--; f.of[before] == 0 {
-			f.log.Info("reconciling works again", "key", key, "after", before)
+		if f.keys[before]--; f.keys[before] == 0 {
+			f.log.Info("reconcile succeeded again", "key", key, "reason", before)
 		}
 	}
 	return now != "" && now != before

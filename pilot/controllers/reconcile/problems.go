@@ -11,49 +11,50 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Event writes a Kubernetes Event about an object, as record.EventRecorder's Eventf does. It does
-// not wait for the API server.
+// Event records a Kubernetes Event, like Eventf of record.EventRecorder. It does not wait for the
+// API server.
 type Event func(object runtime.Object, kind, reason, message string, args ...any)
 
-// Problem is why something is not done that an object asks for. It stays until an object changes.
+// Problem is the reason why a request in an object is not fulfilled. It persists until an object
+// changes.
 type Problem struct{ Reason, Message string }
 
-// Problemf makes one.
+// Problemf returns a Problem with a formatted message.
 func Problemf(reason, format string, args ...any) *Problem {
 	return &Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 func (p *Problem) Error() string { return p.Reason + ": " + p.Message }
 
-// Problems knows what is wrong with the object of each key, and says it when that is something
-// else than before: in an Event on the object, and in the log.
+// Problems tracks the problems of each key. It reports a change of them in the log and as Events
+// on the object.
 type Problems[K comparable] struct {
 	config ProblemsConfig
 
-	mu   sync.Mutex
-	said map[K]string
+	mu       sync.Mutex
+	reported map[K]string
 }
 
-// ProblemsConfig of Problems.
+// ProblemsConfig configures Problems.
 type ProblemsConfig struct {
-	// Begins and Over are the log's messages when something is wrong, and when nothing is any more.
+	// Begins is the log message for a problem, Over the log message when no problem is left.
 	Begins, Over string
-	// Event receives each problem; nil: there are none.
+	// Event records each problem. If nil, no Events are recorded.
 	Event Event
-	// Logger must be given.
+	// Logger is required.
 	Logger *slog.Logger
 }
 
-// NewProblems knows of none.
+// NewProblems returns a tracker without problems.
 func NewProblems[K comparable](config ProblemsConfig) *Problems[K] {
 	if config.Event == nil {
 		config.Event = func(runtime.Object, string, string, string, ...any) {}
 	}
-	return &Problems[K]{config: config, said: map[K]string{}}
+	return &Problems[K]{config: config, reported: map[K]string{}}
 }
 
-// Report takes all that is wrong with the object of a key; nil stands for nothing. about is what
-// Events are about; it is not needed for an object that does not exist, which has no problem.
+// Report sets the problems of a key. It ignores nil problems. about is the object of the Events; it
+// may be nil if there is no problem.
 func (p *Problems[K]) Report(key K, about runtime.Object, all ...*Problem) {
 	var texts []string
 	for _, problem := range all {
@@ -76,7 +77,7 @@ func (p *Problems[K]) Report(key K, about runtime.Object, all ...*Problem) {
 	}
 }
 
-// Failed is for Config.Failing: why writes for an object fail, in an Event on it.
+// Failed records an Event with the error of a failed write. It is for Config.Failing.
 func (p *Problems[K]) Failed(about runtime.Object, reason string, err error) {
 	p.config.Event(about, corev1.EventTypeWarning, reason, "%v", err)
 }
@@ -84,16 +85,16 @@ func (p *Problems[K]) Failed(about runtime.Object, reason string, err error) {
 func (p *Problems[K]) change(key K, now string) (before string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before = p.said[key]
+	before = p.reported[key]
 	if now == "" {
-		delete(p.said, key)
+		delete(p.reported, key)
 	} else {
-		p.said[key] = now
+		p.reported[key] = now
 	}
 	return before
 }
 
-// Reference is an object for an Event: a recorder does not know what every kind is called.
+// Reference returns a reference for an Event. An event recorder does not know the names of all kinds.
 func Reference(apiVersion, kind string, o metav1.Object) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: apiVersion, Kind: kind,

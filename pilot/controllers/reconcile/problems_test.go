@@ -14,13 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// A problem is said when it begins and when it becomes another one, in an Event and in the log; that
-// all is well again is said in the log, once.
-func TestProblemsAreSaidOnce(t *testing.T) {
+func TestProblems_ReportChanges(t *testing.T) {
 	var log bytes.Buffer
 	var events []string
 	problems := NewProblems[string](ProblemsConfig{
-		Begins: "it is wrong", Over: "it is right", Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Begins: "problem found", Over: "problems solved", Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Event: func(o runtime.Object, kind, reason, message string, args ...any) {
 			about, _ := o.(*corev1.ObjectReference)
 			events = append(events, about.Name+" "+kind+" "+reason+" "+fmt.Sprintf(message, args...))
@@ -28,7 +26,7 @@ func TestProblemsAreSaidOnce(t *testing.T) {
 	})
 	about := Reference("g/v", "K", &metav1.ObjectMeta{Namespace: "n", Name: "a", UID: "u", ResourceVersion: "7"})
 	if *about != (corev1.ObjectReference{APIVersion: "g/v", Kind: "K", Namespace: "n", Name: "a", UID: "u", ResourceVersion: "7"}) {
-		t.Errorf("the reference is %+v", about)
+		t.Errorf("reference is %+v", about)
 	}
 	first, second := Problemf("First", "%d%%", 1), Problemf("Second", "two")
 	for _, all := range [][]*Problem{{nil}, {first}, {nil, first}, {first, nil, second}, {first, second}, {second}, {}, {nil}, {first}} {
@@ -39,17 +37,17 @@ func TestProblemsAreSaidOnce(t *testing.T) {
 		"a Warning First 1%", "a Warning First 1%", "a Warning Second two", "a Warning Second two", "a Warning First 1%", "a Warning NotWritten 100% no",
 	}
 	if !slices.Equal(events, want) {
-		t.Errorf("the Events are\n%q, want\n%q", events, want)
+		t.Errorf("Events:\n%q, want\n%q", events, want)
 	}
-	if wrong, right := strings.Count(log.String(), "it is wrong"), strings.Count(log.String(), "it is right"); wrong != 5 || right != 1 {
-		t.Errorf("the log says %d and %d times:\n%s", wrong, right, &log)
+	if found, solved := strings.Count(log.String(), "problem found"), strings.Count(log.String(), "problems solved"); found != 5 || solved != 1 {
+		t.Errorf("logged %d and %d times:\n%s", found, solved, &log)
 	}
-	if n := len(problems.said); n != 1 {
-		t.Errorf("%d are remembered", n)
+	if n := len(problems.reported); n != 1 {
+		t.Errorf("%d keys tracked", n)
 	}
 	problems.Report("a", nil)
-	if n := len(problems.said); n != 0 {
-		t.Errorf("of an object that is gone, %d are remembered", n)
+	if n := len(problems.reported); n != 0 {
+		t.Errorf("%d keys tracked after the last report", n)
 	}
 	NewProblems[string](ProblemsConfig{Logger: slog.New(slog.DiscardHandler)}).Report("a", about, first)
 }

@@ -12,45 +12,47 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Reader is the part of a typed, dynamic or metadata client that reads one kind, in one
-// namespace or all.
+// Reader is the part of a typed, dynamic or metadata client that reads one kind.
 type Reader[L runtime.Object] interface {
 	List(ctx context.Context, options metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// Source is where the objects of a kind are read.
+// Source lists and watches the objects of a kind.
 type Source struct {
-	list   func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	follow func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	only   Selector
+	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	selector Selector
 }
 
-// Selector is which objects of a kind are read; empty means all.
+// Selector limits the objects of a Source. An empty Selector selects all objects.
 type Selector struct {
 	Fields, Labels string
 }
 
-// From reads through a client those objects that a selector picks.
-func From[L runtime.Object](client Reader[L], only Selector) Source {
+// From returns a Source that reads the selected objects through a client.
+func From[L runtime.Object](client Reader[L], selector Selector) Source {
 	return Source{
-		list:   func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
-		follow: client.Watch, only: only,
+		list:     func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+		watch:    client.Watch,
+		selector: selector,
 	}
 }
 
-// listWatch lists and watches, and reports how that goes.
+// listWatch returns a ListWatch that reports the result of each request.
 func (s Source) listWatch(tried func(verb string, err error), watched func()) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector, options.LabelSelector = s.only.Fields, s.only.Labels
+			options.FieldSelector = s.selector.Fields
+			options.LabelSelector = s.selector.Labels
 			all, err := s.list(ctx, options)
 			tried("list", err)
 			return all, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector, options.LabelSelector = s.only.Fields, s.only.Labels
-			w, err := s.follow(ctx, options)
+			options.FieldSelector = s.selector.Fields
+			options.LabelSelector = s.selector.Labels
+			w, err := s.watch(ctx, options)
 			tried("watch", err)
 			if err == nil {
 				watched()
@@ -60,9 +62,8 @@ func (s Source) listWatch(tried func(verb string, err error), watched func()) *c
 	}
 }
 
-// interruptible hides what client-go's reflector would wait for by itself, for up to
-// half a minute and deaf to the end of its context. What it does not know, it returns
-// with; then it waits as long, but listens.
+// interruptible hides the type of errors on which client-go's reflector waits up to half a minute
+// without watching its context. After other errors it waits as long, but stops with its context.
 func interruptible(err error) error {
 	if utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err) {
 		return errors.New(err.Error())

@@ -23,36 +23,29 @@ import (
 )
 
 var (
-	maps1   = schema.GroupResource{Resource: "configmaps"}
-	unknown = apierrors.NewNotFound(schema.GroupResource{}, "")
+	configMaps = schema.GroupResource{Resource: "configmaps"}
+	notServed  = apierrors.NewNotFound(schema.GroupResource{}, "")
 )
 
-// store keeps ConfigMaps as an API server does, with one version for all. Its watches begin at what was
-// listed, and may lag.
+// store stores ConfigMaps with versions, as an API server does. Its watch events can be delayed.
 type store struct {
-	mu      sync.Mutex
-	version int
-	objects map[string]*corev1.ConfigMap
-	watches map[chan due]struct{}
-	lag     time.Duration
-	refuse  error // the answer to reads, if any
-	asked   []string
-}
-
-type due struct {
-	at    time.Time
-	event watch.Event
+	mu       sync.Mutex
+	version  int
+	objects  map[string]*corev1.ConfigMap
+	watches  []*watch.RaceFreeFakeWatcher
+	lag      time.Duration
+	readErr  error // if set, the result of each read
+	requests []string
 }
 
 func newStore(objects ...*corev1.ConfigMap) *store {
-	s := &store{objects: map[string]*corev1.ConfigMap{}, watches: map[chan due]struct{}{}}
+	s := &store{objects: map[string]*corev1.ConfigMap{}}
 	for _, o := range objects {
 		s.put(o)
 	}
 	return s
 }
 
-// configMap is one with this data, in namespace "n".
 func configMap(name, data string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}, Data: map[string]string{"data": data}}
 }
@@ -61,17 +54,16 @@ func (s *store) put(o *corev1.ConfigMap) *corev1.ConfigMap {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o = o.DeepCopy()
-	kind, before := watch.Added, s.objects[o.Name]
-	if before != nil {
-		kind, o.UID = watch.Modified, before.UID
-	}
+	kind := watch.Added
 	s.version++
-	if o.UID == "" {
-		o.UID = types.UID("uid-" + strconv.Itoa(s.version))
+	o.UID = types.UID("uid-" + strconv.Itoa(s.version))
+	if before := s.objects[o.Name]; before != nil {
+		kind = watch.Modified
+		o.UID = before.UID
 	}
 	o.ResourceVersion = strconv.Itoa(s.version)
 	s.objects[o.Name] = o
-	s.tell(watch.Event{Type: kind, Object: o.DeepCopy()})
+	s.send(kind, o)
 	return o.DeepCopy()
 }
 
@@ -82,49 +74,52 @@ func (s *store) remove(name string) {
 	delete(s.objects, name)
 	s.version++
 	o.ResourceVersion = strconv.Itoa(s.version)
-	s.tell(watch.Event{Type: watch.Deleted, Object: o})
+	s.send(watch.Deleted, o)
 }
 
-func (s *store) tell(event watch.Event) {
-	for w := range s.watches {
-		w <- due{time.Now().Add(s.lag), event}
+func (s *store) send(kind watch.EventType, o *corev1.ConfigMap) {
+	for _, w := range s.watches {
+		if object := o.DeepCopy(); s.lag == 0 {
+			w.Action(kind, object)
+		} else {
+			time.AfterFunc(s.lag, func() { w.Action(kind, object) })
+		}
 	}
 }
 
-// update is a write that is guarded by the version.
+// update writes an object if its version is current.
 func (s *store) update(o *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	s.mu.Lock()
 	have := s.objects[o.Name]
 	s.mu.Unlock()
 	switch {
 	case have == nil:
-		return nil, apierrors.NewNotFound(maps1, o.Name)
+		return nil, apierrors.NewNotFound(configMaps, o.Name)
 	case have.ResourceVersion != o.ResourceVersion:
-		return nil, apierrors.NewConflict(maps1, o.Name, nil)
+		return nil, apierrors.NewConflict(configMaps, o.Name, nil)
 	}
 	return s.put(o), nil
 }
 
-// answer has reads answered by an error from now on, and ends the watches; nil ends that.
-func (s *store) answer(err error) {
+// failReads ends all watches and makes later reads return err, unless it is nil.
+func (s *store) failReads(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refuse = err
-	for w := range s.watches {
-		delete(s.watches, w)
-		close(w)
+	s.readErr = err
+	for _, w := range s.watches {
+		w.Stop()
 	}
 }
 
-func (s *store) noted(verb string, o metav1.ListOptions) error {
-	s.asked = append(s.asked, strings.TrimSpace(verb+" "+o.FieldSelector+" "+o.LabelSelector))
-	return s.refuse
+func (s *store) request(verb string, o metav1.ListOptions) error {
+	s.requests = append(s.requests, strings.TrimSpace(verb+" "+o.FieldSelector+" "+o.LabelSelector))
+	return s.readErr
 }
 
 func (s *store) List(_ context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.noted("list", o); err != nil {
+	if err := s.request("list", o); err != nil {
 		return nil, err
 	}
 	all := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.version)}}
@@ -134,72 +129,35 @@ func (s *store) List(_ context.Context, o metav1.ListOptions) (*corev1.ConfigMap
 	return all, nil
 }
 
-func (s *store) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (s *store) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.noted("watch", o); err != nil {
+	if err := s.request("watch", o); err != nil {
 		return nil, err
 	}
-	events := make(chan due, 10_000)
+	w := watch.NewRaceFreeFake()
 	switch {
 	case o.SendInitialEvents != nil:
 		for _, name := range slices.Sorted(maps.Keys(s.objects)) {
-			events <- due{event: watch.Event{Type: watch.Added, Object: s.objects[name].DeepCopy()}}
+			w.Add(s.objects[name].DeepCopy())
 		}
-		events <- due{event: watch.Event{Type: watch.Bookmark, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		w.Action(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			ResourceVersion: strconv.Itoa(s.version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
-		}}}}
+		}})
 	case o.ResourceVersion != strconv.Itoa(s.version):
 		return nil, apierrors.NewResourceExpired("list again")
 	}
-	s.watches[events] = struct{}{}
-	ctx, cancel := context.WithCancel(ctx)
-	w := &watching{out: make(chan watch.Event), stop: cancel}
-	go func() {
-		defer close(w.out)
-		defer func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.watches, events)
-		}()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case next, more := <-events:
-				if !more {
-					return
-				}
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(time.Until(next.at)):
-				}
-				select {
-				case <-ctx.Done():
-					return
-				case w.out <- next.event:
-				}
-			}
-		}
-	}()
+	s.watches = append(s.watches, w)
 	return w, nil
 }
 
-type watching struct {
-	out  chan watch.Event
-	stop func()
-}
-
-func (w *watching) ResultChan() <-chan watch.Event { return w.out }
-func (w *watching) Stop()                          { w.stop() }
-
-// reads are how often each was asked for since the last time.
-func (s *store) reads() (asked []string) {
+// reads returns the requests since the last call.
+func (s *store) reads() (requests []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	asked, s.asked = s.asked, nil
-	return asked
+	requests = s.requests
+	s.requests = nil
+	return requests
 }
 
 func client(t *testing.T) kube.Client {
@@ -211,53 +169,48 @@ func client(t *testing.T) kube.Client {
 	return c
 }
 
-// looks are the keys that a controller was asked to reconcile, with the time.
-type looks struct {
-	mu  sync.Mutex
-	all []look
-	// do is what reconciling comes to.
-	do func(ctx context.Context, key string) error
+// recorder records the reconciled keys.
+type recorder struct {
+	mu   sync.Mutex
+	keys []string
+	// result is the Reconcile function, or nil.
+	result func(ctx context.Context, key string) error
 }
 
-type look struct {
-	at  time.Time
-	key string
-}
-
-func (l *looks) reconcile(ctx context.Context, key string) error {
-	l.mu.Lock()
-	l.all = append(l.all, look{time.Now(), key})
-	do := l.do
-	l.mu.Unlock()
-	if do == nil {
+func (r *recorder) reconcile(ctx context.Context, key string) error {
+	r.mu.Lock()
+	r.keys = append(r.keys, key)
+	result := r.result
+	r.mu.Unlock()
+	if result == nil {
 		return nil
 	}
-	return do(ctx, key)
+	return result(ctx, key)
 }
 
-// since are the keys since the last call, sorted.
-func (l *looks) since() (keys []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, one := range l.all {
-		keys = append(keys, one.key)
-	}
-	l.all = nil
+// since returns the keys since the last call, sorted.
+func (r *recorder) since() (keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	keys = r.keys
+	r.keys = nil
 	slices.Sort(keys)
 	return keys
 }
 
-// newController watches a store of ConfigMaps whose names are the keys. change changes the kind.
-func newController(t *testing.T, l *looks, s *store, log *slog.Logger, change func(*Config[string], *Kind[string, *corev1.ConfigMap])) (*Controller[string], *Cache[string, *corev1.ConfigMap]) {
+type change = func(*Config[string], *Kind[string, *corev1.ConfigMap])
+
+// newController returns a controller for a store of ConfigMaps. The keys are their names.
+func newController(t *testing.T, r *recorder, s *store, log *slog.Logger, changes ...change) (*Controller[string], *Cache[string, *corev1.ConfigMap]) {
 	t.Helper()
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	config := Config[string]{Name: "tests controller", Reconcile: l.reconcile, Idle: "nothing is done", Logger: log}
+	config := Config[string]{Name: "tests controller", Reconcile: r.reconcile, Idle: "nothing is written", Logger: log}
 	kind := Kind[string, *corev1.ConfigMap]{
 		Name: "configmaps", From: From(s, Selector{}), Keys: func(o *corev1.ConfigMap) []string { return []string{o.Name} },
 	}
-	if change != nil {
+	for _, change := range changes {
 		change(&config, &kind)
 	}
 	c, err := New(client(t), config)
@@ -267,14 +220,14 @@ func newController(t *testing.T, l *looks, s *store, log *slog.Logger, change fu
 	return c, Watch(c, kind)
 }
 
-// running runs a controller; end stops it and returns how long its end took.
-func running(t *testing.T, c *Controller[string], beside ...func(context.Context)) (end func() time.Duration) {
+// start runs a controller. The returned function stops it and returns the duration of the stop.
+func start(t *testing.T, c *Controller[string], background ...func(context.Context)) (stop func() time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := c.Run(ctx, beside...); err != nil {
+		if err := c.Run(ctx, background...); err != nil {
 			t.Error(err)
 		}
 	}()

@@ -24,7 +24,7 @@ func TestDefinitionsComeAndGo(t *testing.T) {
 	p := newPlane(t)
 	p.removeDefinitions()
 	r := p.serve("a", p.identity("a"))
-	const waits, gone = "the API server does not know some kinds, waiting for their definitions", "the API server does not know a kind, waiting for its definition"
+	const waits, gone = "the API server does not know some kinds, waiting for their definitions", "resource kind is not served by the API server; waiting for its CustomResourceDefinition"
 	p.until("both rows wait", func() bool { return r.log.Count(waits) == 2 })
 	p.othersGoOn()
 	if n := len(r.leads(p)); n != 1 {

@@ -82,7 +82,7 @@ func TestADefinitionIsRemoved(t *testing.T) {
 	c.must(c.admin.Dynamic().Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
 		Delete(t.Context(), "httproutes.gateway.networking.k8s.io", metav1.DeleteOptions{}))
 	c.await("said so", func() bool {
-		return strings.Contains(c.log.String(), "does not know a kind") && strings.Contains(c.log.String(), "kind=httproutes")
+		return strings.Contains(c.log.String(), "is not served by the API server") && strings.Contains(c.log.String(), "kind=httproutes")
 	})
 	c.put("Gateway", "second", listening)
 	c.says("second", c.ofGateway("second"), "Accepted", "True/Accepted")
@@ -94,7 +94,7 @@ func TestADefinitionIsRemoved(t *testing.T) {
 	c.must(c.c.LoadGatewayAPI(t.Context()))
 	c.put("HTTPRoute", "route", routing)
 	c.says("route", c.ofRoute("route", "gw"), "ResolvedRefs", "True/ResolvedRefs")
-	if n := strings.Count(c.log.String(), "does not know a kind"); n != 1 {
+	if n := strings.Count(c.log.String(), "is not served by the API server"); n != 1 {
 		t.Errorf("said %d times", n)
 	}
 }

@@ -375,7 +375,7 @@ func TestARightIsTakenAway(t *testing.T) {
 	c.await("refused", func() bool { return c.writes.count("/httproutes/", "403") >= 6 })
 	c.put("Gateway", "second", listening)
 	c.says("second", c.ofGateway("second"), "Accepted", "True/Accepted")
-	if n := strings.Count(c.log.String(), "reconciling fails"); n != 1 {
+	if n := strings.Count(c.log.String(), "reconcile failed"); n != 1 {
 		t.Errorf("said %d times", n)
 	}
 	for i := range 3 {
@@ -388,5 +388,5 @@ func TestARightIsTakenAway(t *testing.T) {
 	for i := range 3 {
 		c.says("route", c.ofRoute(fmt.Sprint("route", i), "gw"), "Accepted", "True/Accepted")
 	}
-	c.await("works again", func() bool { return strings.Contains(c.log.String(), "reconciling works again") })
+	c.await("works again", func() bool { return strings.Contains(c.log.String(), "reconcile succeeded again") })
 }

@@ -222,7 +222,7 @@ func TestBundleIsSpreadRepairedAndFollowed(t *testing.T) {
 	t.Log("a file that is no bundle")
 	for i, wrong := range []string{"", "no PEM", two[:len(two)/2]} {
 		s.file.swap(wrong)
-		await(t, "report", func() bool { return s.journal.matching("ERROR CA bundle is not usable") == i+1 })
+		await(t, "report", func() bool { return s.journal.matching("ERROR CA bundle is invalid") == i+1 })
 	}
 	if err := maps.Delete(t.Context(), namespace.ConfigMapName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,164 @@
+package namespace
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	k8stesting "k8s.io/client-go/testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+)
+
+// TestReconcile_Writes counts the writes within ten minutes. After an answer that shows a stale
+// cache, the next attempt follows after half a minute; after another error, with back-off.
+func TestReconcile_Writes(t *testing.T) {
+	content := string(harness.CA(t))
+	file := bundleFile(t, content)
+	maps := schema.GroupResource{Resource: "configmaps"}
+	now := metav1.Now()
+	ending := apierrors.NewForbidden(maps, "a", errors.New("terminating"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	deleted := space("a")
+	deleted.DeletionTimestamp = &now
+	for name, test := range map[string]struct {
+		stored    *corev1.ConfigMap
+		namespace *corev1.Namespace
+		answer    error
+		min, max  int
+	}{
+		"correct":                       {stored: bundleMap(content)},
+		"missing":                       {min: 1, max: 1},
+		"different":                     {stored: bundleMap("x"), min: 1, max: 1},
+		"empty":                         {stored: bundleMap(""), min: 1, max: 1},
+		"binary key":                    {stored: bundleMap("", func(m *corev1.ConfigMap) { m.BinaryData = map[string][]byte{BundleKey: {1}} }), min: 1, max: 1},
+		"ConfigMap is being deleted":    {stored: bundleMap("", func(m *corev1.ConfigMap) { m.DeletionTimestamp = &now })},
+		"namespace is excluded":         {namespace: space("kube-system")},
+		"namespace is being deleted":    {namespace: deleted},
+		"namespace is terminating":      {namespace: terminating("a")},
+		"create: already exists":        {answer: apierrors.NewAlreadyExists(maps, ConfigMapName), min: 20, max: 21},
+		"create: namespace not found":   {answer: apierrors.NewNotFound(maps, ConfigMapName), min: 20, max: 21},
+		"create: namespace terminating": {answer: ending, min: 20, max: 21},
+		"create: forbidden":             {answer: apierrors.NewForbidden(maps, ConfigMapName, errors.New("no")), min: 25, max: 32},
+		"create: no answer":             {answer: errors.New("connection refused"), min: 25, max: 32},
+		"patch: not found":              {stored: bundleMap(""), answer: apierrors.NewNotFound(maps, ConfigMapName), min: 20, max: 21},
+		"patch: conflict":               {stored: bundleMap(""), answer: apierrors.NewConflict(maps, ConfigMapName, errors.New("no")), min: 25, max: 32},
+		"patch: internal error":         {stored: bundleMap(""), answer: apierrors.NewInternalError(errors.New("no")), min: 25, max: 32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				if test.namespace == nil {
+					test.namespace = space("a")
+				}
+				s.put(test.namespace.DeepCopy())
+				if test.stored != nil {
+					s.put(test.stored.DeepCopy())
+				}
+				s.answer = func() error { return test.answer }
+				s.run(s.controller(Config{BundleFile: file, Workers: 1}), func() {
+					for range 10 { // changes that the controller does not read
+						time.Sleep(time.Second)
+						changed := test.namespace.DeepCopy()
+						changed.Labels = map[string]string{"changed": time.Now().Format("05")}
+						s.put(changed)
+					}
+					time.Sleep(10*time.Minute - 10*time.Second)
+					synctest.Wait()
+					if n := s.count(); n < test.min || n > test.max {
+						t.Errorf("%d writes, want %d to %d", n, test.min, test.max)
+					}
+				})
+				if test.answer == nil && test.min == 1 && s.bundle("a") != content {
+					t.Errorf("the ConfigMap has %q", s.bundle("a"))
+				}
+			})
+		})
+	}
+}
+
+func TestReconcile_LogsErrors(t *testing.T) {
+	file := bundleFile(t, string(harness.CA(t)))
+	yes := true
+	for name, test := range map[string]struct {
+		stored *corev1.ConfigMap
+		want   string
+	}{
+		"create":    {want: "create ConfigMap a/" + ConfigMapName + ": configmaps"},
+		"patch":     {bundleMap(""), "update ConfigMap a/" + ConfigMapName + ": configmaps"},
+		"immutable": {bundleMap("", func(m *corev1.ConfigMap) { m.Immutable = &yes }), "it is immutable; delete it so that it can be recreated: configmaps"},
+		"mutable":   {bundleMap("", func(m *corev1.ConfigMap) { m.Immutable = new(bool) }), "update ConfigMap a/" + ConfigMapName + ": configmaps"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t, space("a"))
+				if test.stored != nil {
+					s.put(test.stored.DeepCopy())
+				}
+				s.answer = func() error {
+					if s.count() < 5 {
+						return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, ConfigMapName, errors.New("no"))
+					}
+					return nil
+				}
+				s.run(s.controller(Config{BundleFile: file}), func() { time.Sleep(time.Minute) })
+				if s.log.Count("reconcile failed") != 1 || s.log.Count(test.want) != 1 || s.log.Count("reconcile succeeded again") != 1 || s.count() != 5 {
+					t.Errorf("%d attempts, want %q in the log:\n%s", s.count(), test.want, &s.log)
+				}
+			})
+		})
+	}
+}
+
+// Create sets the label that istiod sets; patch keeps the content of others.
+func TestReconcile_Content(t *testing.T) {
+	content := string(harness.CA(t))
+	file := bundleFile(t, content)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t, space("a"), space("b"), bundleMap("", func(m *corev1.ConfigMap) {
+			m.Labels = map[string]string{"theirs": "1"}
+			m.Data["theirs"] = "2"
+			m.BinaryData = map[string][]byte{BundleKey: {1}, "binary": {2}}
+		}))
+		s.run(s.controller(Config{BundleFile: file}), func() {})
+		if got := s.stored("b"); got == nil || len(got.Labels) != 1 || got.Labels["istio.io/config"] != "true" || len(got.Data) != 1 || got.Data["root-cert.pem"] != content {
+			t.Errorf("created %v", got)
+		}
+		if got := s.stored("a"); got.Labels["theirs"] != "1" || got.Data["theirs"] != "2" || len(got.BinaryData) != 1 || got.Data[BundleKey] != content {
+			t.Errorf("patched to %v", got)
+		}
+	})
+}
+
+// A cache that has not shown the first ConfigMap does not hide that the namespace was recreated.
+func TestReconcile_NamespaceRecreated(t *testing.T) {
+	file := bundleFile(t, string(harness.CA(t)))
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t, space("a"))
+		s.clientset.PrependWatchReactor("configmaps", k8stesting.DefaultWatchReactor(watch.NewFake(), nil))
+		s.run(s.controller(Config{BundleFile: file}), func() {
+			labelled := space("a")
+			labelled.Status.Phase = corev1.NamespaceActive
+			s.put(labelled)
+			synctest.Wait()
+			if n := s.count(); n != 1 {
+				t.Errorf("%d writes, want 1", n)
+			}
+			s.remove(configMapResource, "a", ConfigMapName)
+			s.remove(namespaceResource, "", "a")
+			recreated := space("a")
+			recreated.UID = "second"
+			s.put(recreated)
+			synctest.Wait()
+			if n := s.count(); n != 2 || s.bundle("a") == "" {
+				t.Errorf("%d writes, want 2", n)
+			}
+		})
+	})
+}
