@@ -137,8 +137,8 @@ func (c Config) since(s State, snap Snapshot, now Instant, changed bool) State {
 // exactly the known record. Without a watch, renewals may have been missed.
 func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) State {
 	// After a restore, a nominee may have acted before.
-	goesOn := sameHolder(s.Snap, next) && !next.Nominated() && next.Version >= s.Snap.Version
-	if goesOn || endedWell(s.Snap, next) {
+	unchanged := sameHolder(s.Snap, next) && !next.Nominated() && next.Version >= s.Snap.Version
+	if unchanged || endedWell(s.Snap, next) {
 		return s
 	}
 	if away := s.Earlier.Away; !s.Snap.Exists && next.Acting() && next.Record.Holder == away.Holder && s.Earlier.Until == away.Until {
@@ -151,16 +151,16 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 		// The first own write of the nominee may have been missed.
 		until = c.ExpiresAt(s).After(c.PeerGrace)
 	}
-	took := next.Held() && continues(s.Snap, next) && next.Version > s.Snap.Version &&
+	acquired := next.Held() && continues(s.Snap, next) && next.Version > s.Snap.Version &&
 		next.Record.Transitions > s.Snap.Record.Transitions || // a lower number is a restore
 		follows && next.Version > s.Snap.Version
 	switch {
 	case until == 0:
-	case took && (next.Acting() || c.Successor && s.Snap.Successor && next.bySuccessors()):
+	case acquired && (next.Acting() || c.Successor && s.Snap.Successor && next.bySuccessors()):
 		until = 0 // the new leader has waited for it
 	case s.Snap.Acting() && s.Snap.Record.Holder == next.Record.Holder && next.Acting() && next.Version > s.Snap.Version:
 		until = 0 // it acts in a recreated lock, so its previous run functions have ended
-	case !took:
+	case !acquired:
 		// It may have renewed until now without being observed.
 		until = until.After(s.Since.Record.Until(now))
 	}

@@ -85,12 +85,12 @@ func (s State) absence(in Input) Instant {
 // coordinatedAcquireTime adjusts the time of acquireTime in a coordinated election. An uncoordinated candidate
 // leaves a lease for the preferred candidate.
 func (c Config) coordinatedAcquireTime(s State, at Instant, why Reason) (Instant, Reason) {
-	switch alone := c.uncoordinatedTime(s); {
+	switch uncoordinated := c.uncoordinatedTime(s); {
 	case why == Reclaimed:
 	case !c.Coordinated && s.Snap.promisedToOther(c.Self):
 		return max(at, s.Since.Record.After(c.Lease)), NoCoordinator
-	case c.Coordinated && alone > at:
-		return c.withRankDelay(s, alone), NoCoordinator
+	case c.Coordinated && uncoordinated > at:
+		return c.withRankDelay(s, uncoordinated), NoCoordinator
 	}
 	return at, why
 }

@@ -40,11 +40,11 @@ func (c Config) failed(s State, call Call, in Input) State {
 	}
 	// If the version is still the same after a conflict, no other process has written. Then something rejects
 	// writes with the code for conflicts.
-	denied := e.Conflicts > 0 && e.Base == call.Base
-	if in.Result == Conflict && call.Op != Read && !denied {
+	rejected := e.Conflicts > 0 && e.Base == call.Base
+	if in.Result == Conflict && call.Op != Read && !rejected {
 		s = c.conflicted(s, call, in)
 	} else {
-		if denied {
+		if rejected {
 			e.Fails = max(e.Fails, 1) // the first conflict was a rejection too
 		}
 		e.Fails = min(e.Fails+1, maxFails)

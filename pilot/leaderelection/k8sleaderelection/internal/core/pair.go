@@ -132,9 +132,9 @@ func (p Pair) Select(self string) (which Half, both bool) {
 // claimed selects between a claim in the primary and a secondary that is free or has a nominee. The claim may
 // still be in progress, unless the secondary was recreated or has a later term.
 func (p Pair) claimed() Half {
-	passed := p.newer() == Secondary && p.Secondary.Record.Transitions > p.Primary.Record.Transitions
-	anew := p.Secondary.UID.First != p.Primary.Annotations.Needs.Other
-	if passed || anew {
+	laterTerm := p.newer() == Secondary && p.Secondary.Record.Transitions > p.Primary.Record.Transitions
+	recreated := p.Secondary.UID.First != p.Primary.Annotations.Needs.Other
+	if laterTerm || recreated {
 		return Secondary
 	}
 	return Primary

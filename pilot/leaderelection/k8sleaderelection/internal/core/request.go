@@ -109,8 +109,8 @@ func (c Config) countIgnored(s State, next Snapshot, now Instant) State {
 		s.Requesting.Ignored = 0
 		return s
 	}
-	stands := s.requested(now) && (r.Accepted || r.Identity == c.Self)
-	if stands && r == was.Annotations.Request && was.Record != next.Record {
+	pending := s.requested(now) && (r.Accepted || r.Identity == c.Self)
+	if pending && r == was.Annotations.Request && was.Record != next.Record {
 		// A longer time includes a pause of this process.
 		s.Requesting.Ignored += min(max(s.Since.Record, s.Since.Request).Until(now), 2*c.Retry)
 	}
@@ -165,7 +165,7 @@ func (c Config) request(s State) Request {
 // default changes.
 func (c Config) judge(s State, now Instant) (accept bool, refuse string, again Instant) {
 	r := s.Snap.Annotations.Request
-	ripe := s.Since.Request.After(c.Patience)
+	patienceEnds := s.Since.Request.After(c.Patience)
 	switch {
 	case !s.Snap.Addressed() || r.Accepted || now >= s.requestEnds():
 		return false, "", Never
@@ -177,8 +177,8 @@ func (c Config) judge(s State, now Instant) (accept bool, refuse string, again I
 		return false, refusedHeld, now
 	case now < c.uncoordinatedTime(s):
 		return false, refusedByRank, now
-	case now < ripe:
-		return false, "", ripe
+	case now < patienceEnds:
+		return false, "", patienceEnds
 	}
 	return false, refusedNoRank, now
 }
