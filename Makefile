@@ -64,7 +64,7 @@ pilot-versions:
 		bash tools/progress.sh "building pilot $$version into bin" go build -buildvcs=auto -ldflags "-X incumbent.dev/incumbent/pilot/bootstrap.releaseVersion=$$version" -o bin/pilot-$$version ./cmd/pilot || exit; \
 	done
 
-run: build $(BUILD_TOOLS) ## Start a local cluster with a control plane in two revisions; Ctrl-C stops it (ARGS=--kubeconfig=FILE: use that cluster)
+run: build $(BUILD_TOOLS) ## Start a local cluster with a control plane in two revisions; Ctrl-C stops it
 	@exec bin/playground run $(PLAY) $(ARGS)
 
 demo: build $(BUILD_TOOLS) ## Run scripted steps on such a cluster and print the result and duration of each (at most two minutes; COORDINATED=1: with a coordinator)

@@ -4,307 +4,313 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster/node"
+	"incumbent.dev/incumbent/tests/upgrade/rollout"
+	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
 
-// witnessed is the election that the demo disturbs; it judges overlaps in all.
-const witnessed = "istio-namespace-controller-election"
+// judgeInterval is the interval between two checks of the audit log.
+const judgeInterval = 200 * time.Millisecond
 
-const (
-	// recheck is how often a wait looks at the processes' accounts, which no watch
-	// announces.
-	recheck = 10 * time.Millisecond
-	// poll is how often the API server is asked for one object.
-	poll = 2 * time.Millisecond
-)
-
-// demo plays acts on a stage and judges each.
+// demo disturbs the namespace controller's election.
 type demo struct {
-	*stage
-	number int
-	// limit is how long the election may take to settle after an act.
-	limit  time.Duration
-	zombie zombie
-	// answering is the Pod that the sample's Gateway answered through last.
-	answering string
+	*rollout.Rollout
+	settings
+	screen *screen
+	// frozen is the Pod of the stopped leader.
+	frozen node.Pod
 }
 
 // act is one disturbance.
 type act struct {
-	title string
-	// expect tells the audience what to look for.
-	expect string
-	// course is how it has to go.
-	course course
-	// disturb does it and says when.
-	disturb func(context.Context) (time.Time, error)
-	// revision is whose replica must lead afterwards.
+	title, expect string
+	course        verdict.Course
+	// disturb causes the change. It gets the Pod of the leader.
+	disturb func(ctx context.Context, leader node.Pod) error
+	// revision is the revision of the leader afterwards.
 	revision string
-	// then, if given, is done once the election has settled.
+	// then runs after the new leader has been found. Optional.
 	then func(context.Context) error
 }
 
-// playDemo runs the script. Its error says what was wrong.
-func playDemo(ctx context.Context, s *stage) error {
-	d := &demo{stage: s, limit: 3 * s.timing.lease}
-	s.screen.print(fmt.Sprintf("Leases of %v, to be renewed within %v, each %v; all times by the processes' own logs.\n",
-		s.timing.lease, s.timing.renew, s.timing.retry))
+// The courses without a coordinator.
+var (
+	elected    = verdict.Course{Began: verdict.Created}
+	handedOver = verdict.Course{Ended: verdict.HandedOver, Began: verdict.Nominated, Leader: verdict.AnotherPod}
+	expired    = verdict.Course{Ended: verdict.Taken, Began: verdict.Overwrote, Leader: verdict.AnotherPod, Waited: true}
+	reclaimed  = verdict.Course{Ended: verdict.Reclaimed, Began: verdict.Reclaimed, Leader: verdict.SamePod, Or: &expired}
+	released   = verdict.Course{Ended: verdict.Released, Began: verdict.Acquired, Leader: verdict.AnotherPod}
+	recreated  = verdict.Course{Ended: verdict.Deleted, Began: verdict.Created}
+	replaced   = verdict.Course{Ended: verdict.Corrupted, Began: verdict.Overwrote, Waited: true}
+)
+
+func (d *demo) script() []act {
+	return []act{
+		{
+			title: "Start two replicas of stable, then two of canary", revision: "stable", course: elected,
+			expect: "a replica of stable, the default revision, creates the lock and leads",
+		},
+		{
+			title: "Make canary the default revision", revision: "canary", course: handedOver,
+			expect:  "canary requests a handover; stable drains and hands the lock over",
+			disturb: func(ctx context.Context, _ node.Pod) error { return d.Flip(ctx, "canary") },
+		},
+		{
+			title: "Kill the process of the leader (SIGKILL)", revision: "canary", course: reclaimed, disturb: d.kill,
+			expect: "the restarted process has the same identity and reclaims the lock",
+		},
+		{
+			title: "Kill the process of the leader and delete its Pod by force", revision: "canary", course: expired, disturb: d.lose,
+			expect: "another replica acquires the lock after the lease has expired",
+		},
+		{
+			title: "Stop the leader gracefully (kubectl delete pod)", revision: "canary", course: released, disturb: d.deletePod,
+			expect: "the leader drains and releases the lock; another replica acquires it immediately",
+		},
+		{
+			title: "Delete the lock", revision: "canary", course: recreated, disturb: d.deleteLock,
+			expect: "the leader drains; the lock is created again, with a new term",
+		},
+		{
+			title: "Corrupt the record of the lock", revision: "canary", course: replaced, disturb: d.corrupt,
+			expect: "the leader stops; the lock counts as held for a lease duration, then the record is replaced",
+		},
+		{
+			title: "Pause the leader (SIGSTOP) until another replica leads, then resume it (SIGCONT)", revision: "canary",
+			course: expired, disturb: d.freeze, then: d.resume,
+			expect: "the API server rejects a write with the token of the paused leader; the resumed leader writes nothing",
+		},
+	}
+}
+
+// coordinatedScript is the script with a coordinator. canary runs an older version than stable.
+func (d *demo) coordinatedScript() []act {
+	named := func(ended verdict.Change) verdict.Course {
+		return verdict.Course{Ended: ended, Began: verdict.Nominated, Leader: verdict.AnotherPod, Waited: ended == verdict.Taken}
+	}
+	return []act{
+		{
+			title: "Start two replicas of canary (version 1.1.0), then two of stable (1.2.0)", revision: "canary",
+			course: verdict.Course{Began: verdict.Nominated},
+			expect: "the coordinator chooses a replica of canary, the default revision, although stable is newer",
+		},
+		{
+			title: "Make stable the default revision", revision: "stable", course: handedOver,
+			expect:  "the coordinator prefers stable; canary drains and hands the lock over",
+			disturb: func(ctx context.Context, _ node.Pod) error { return d.Flip(ctx, "stable") },
+		},
+		{
+			title: "Stop the leader gracefully (kubectl delete pod)", revision: "stable", course: named(verdict.Released), disturb: d.deletePod,
+			expect: "the leader drains and releases the lock; the coordinator chooses another replica",
+		},
+		{
+			title: "Kill the process of the leader and delete its Pod by force", revision: "stable", course: named(verdict.Taken), disturb: d.lose,
+			expect: "the coordinator chooses another replica after the lease has expired",
+		},
+	}
+}
+
+// run plays the script under load, and prints the verdict.
+func (d *demo) run(ctx context.Context) error {
+	d.screen.print(fmt.Sprintf("Leases of %v, renew deadline %v, retry period %v.\n", d.rollout().Lease, d.rollout().Renew, d.rollout().Retry))
 	script := d.script()
-	if d.coordinated {
+	if d.settings.rollout.Coordinated {
 		script = d.coordinatedScript()
 	}
 	for i, a := range script {
-		if d.only > 0 && i > 0 {
-			if i+1 != d.only {
-				continue
-			}
-			d.number, a.revision = i, d.revisions()[0] // the default has not been flipped
-		}
+		d.screen.print(fmt.Sprintf("\n%d. %s\n   Expected: %s.\n", i+1, a.title, a.expect))
 		if err := d.play(ctx, a); err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx) // an interruption is no verdict
-			}
-			return fmt.Errorf("act %d, %s: %w", d.number, a.title, err)
+			return fmt.Errorf("step %d, %q: %w", i+1, a.title, err)
 		}
 	}
-	return d.verdict(ctx)
-}
-
-// play runs one act, waits until the election has settled, and has the leader work.
-func (d *demo) play(ctx context.Context, a act) error {
-	d.number++
-	d.screen.print(fmt.Sprintf("\n%d. %s\n   (%s)\n", d.number, a.title, a.expect))
-	former := ""
-	if d.number > 1 {
-		var err error
-		if former, err = d.leader(); err != nil {
-			return err
-		}
-	}
-	at, err := a.disturb(ctx)
-	if err != nil {
+	if err := d.StopLoad(); err != nil {
 		return err
 	}
-	settled := d.settle(ctx, a.revision, at)
-	if overlap(d.journal.all(), time.Now()) != nil {
-		return settled
-	}
-	// One that has not settled in time may still say by its causes why.
-	if err := errors.Join(settled, d.judge(ctx, a.course, former, at)); err != nil {
+	if err := printVerdict(ctx, d.Rollout, d.screen); err != nil {
 		return err
 	}
-	d.tell(at)
-	if a.then != nil {
-		if err := a.then(ctx); err != nil {
-			return err
-		}
-	}
-	return d.prove(ctx)
-}
-
-// settle waits until one replica of a revision works, in a span that began after
-// the disturbance, and the lock names it. It fails as soon as two work.
-func (d *demo) settle(ctx context.Context, revision string, after time.Time) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, d.limit, fmt.Errorf("not settled after %v", d.limit))
-	defer cancel()
-	var clash error
-	err := d.watched.await(ctx, recheck, func(v view) (bool, string) {
-		spans := d.journal.all()
-		if clash = overlap(spans, time.Now()); clash != nil {
-			return true, ""
-		}
-		why := unsettled(v, spans, revision, after)
-		return why == "", why
-	})
-	return errors.Join(clash, err)
-}
-
-// judge waits until all that is known of an act fits its course. What does not fit by then is
-// wrong: logs and watches are a moment late at most.
-func (d *demo) judge(ctx context.Context, c course, former string, at time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, d.timing.lease)
-	defer cancel()
-	var verdict error
-	_ = d.watched.await(ctx, recheck, func(view) (bool, string) {
-		leader, err := d.leader()
-		if err != nil {
-			verdict = err
-			return false, ""
-		}
-		verdict = c.convict(evidence{
-			former: former, leader: leader, said: d.journal.since(at, witnessed), steps: d.watched.witnessed.since(at),
-			lease: d.timing.lease, retry: d.timing.retry,
-		})
-		return verdict == nil, ""
-	})
-	return verdict
-}
-
-// unsettled says what is missing; "" when a replica of a revision leads in a term that
-// began after an instant.
-func unsettled(v view, spans []span, revision string, after time.Time) string {
-	now := working(spans, witnessed)
-	if len(now) != 1 {
-		return fmt.Sprintf("%d replicas work", len(now))
-	}
-	l, there := v.locks[witnessed]
-	switch {
-	case !there || l.unreadable:
-		return "there is no lock that can be read"
-	case l.holder != now[0].pod:
-		return fmt.Sprintf("%s works while the lock names %q", now[0].pod, l.holder)
-	case l.key != revision:
-		return fmt.Sprintf("%s of %s leads, not one of %s", l.holder, l.key, revision)
-	case !now[0].from.After(after):
-		return fmt.Sprintf("%s has not begun a new term", now[0].pod)
-	}
-	return ""
-}
-
-// overlap is an error when two run functions of one election were ever alive at once.
-func overlap(spans []span, now time.Time) error {
-	var errs []error
-	for _, c := range clashes(spans, now) {
-		errs = append(errs, fmt.Errorf("two at once: %s and %s worked on %s together for %s",
-			c.first.pod, c.second.pod, c.first.election, round(c.length)))
-	}
-	return errors.Join(errs...)
-}
-
-// tell says what the processes reported since a disturbance.
-func (d *demo) tell(at time.Time) {
-	spans := d.journal.all()
-	for _, s := range spans {
-		if s.election == witnessed && s.from.Before(at) && s.to.After(at) {
-			d.line("%s had stopped after %s", s.pod, round(s.to.Sub(at)))
-		}
-	}
-	for _, s := range spans {
-		if s.election == witnessed && !s.from.Before(at) {
-			d.line("%s worked after %s (%s)", s.pod, round(s.from.Sub(at)), evidence{leader: s.pod, said: d.journal.since(at, witnessed)}.claimed())
-		}
-	}
-	d.line("nobody worked for %s, never two at once", round(idle(spans, witnessed, at, time.Now())))
-}
-
-// proofWrites is the least that a leader writes in prove: a bundle, and the same again.
-const proofWrites = 2
-
-// prove has the leader do some work: the bundle into a new namespace, and back
-// into it when it was deleted there.
-func (d *demo) prove(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, d.limit, fmt.Errorf("not in place after %v", d.limit))
-	defer cancel()
-	leader, err := d.leader()
-	if err != nil {
-		return err
-	}
-	before, _, err := d.admitted(ctx, leader)
-	if err != nil {
-		return err
-	}
-	fresh := fmt.Sprintf("demo-%d", d.number)
-	created := time.Now()
-	if err := d.objects.make(ctx, namespaceObject(fresh)); err != nil {
-		return err
-	}
-	if err := d.awaitBundles(ctx, fresh); err != nil {
-		return err
-	}
-	filled := time.Now()
-	if err := d.proveIngress(ctx, fresh); err != nil {
-		return err
-	}
-	if err := d.kube.CoreV1().ConfigMaps(fresh).Delete(ctx, rootCertName, metav1.DeleteOptions{}); err != nil {
-		return fmt.Errorf("deleting %s/%s: %w", fresh, rootCertName, err)
-	}
-	deleted := time.Now()
-	if err := d.awaitRestored(ctx, fresh); err != nil {
-		return err
-	}
-	restored := time.Now()
-	if err := d.awaitBundles(ctx, fresh); err != nil {
-		return err
-	}
-	after, _, err := d.admitted(ctx, leader)
-	if err != nil {
-		return err
-	}
-	if after-before < proofWrites {
-		return fmt.Errorf("%s has written %d times at least, and its gate has let %v writes through: the others have gone past it",
-			leader, proofWrites, after-before)
-	}
-	if err := errors.Join(d.consistent(ctx), d.announced(ctx)); err != nil {
-		return err
-	}
-	v, _ := d.watched.now()
-	in, of, _ := v.spread(d.bundle, d.excluded)
-	d.line("%s is in place in %d of %d namespaces; in a new one after %s, deleted there and back after %s",
-		rootCertName, in, of, round(filled.Sub(created)), round(restored.Sub(deleted)))
-	return d.awaitSample(ctx, v.defaultRevision)
-}
-
-// awaitBundles waits until the bundle is wherever it should be, a fresh namespace
-// included.
-func (d *demo) awaitBundles(ctx context.Context, fresh string) error {
-	return d.watched.await(ctx, d.limit, func(v view) (bool, string) {
-		_, _, missing := v.spread(d.bundle, d.excluded)
-		if !v.namespaces[fresh] {
-			missing = append(missing, fresh)
-		}
-		return len(missing) == 0, fmt.Sprintf("%s is missing or wrong in %s", rootCertName, strings.Join(missing, ", "))
-	})
-}
-
-// awaitRestored asks the API server itself: a watch may still show the deleted one.
-func (d *demo) awaitRestored(ctx context.Context, namespace string) error {
-	for {
-		got, err := d.kube.CoreV1().ConfigMaps(namespace).Get(ctx, rootCertName, metav1.GetOptions{})
-		if err == nil && got.Data[rootCertKey] == d.bundle {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s did not come back in %s: %w", rootCertName, namespace, context.Cause(ctx))
-		case <-time.After(poll):
-		}
-	}
-}
-
-// verdict looks once more, after a calm of two retry periods in which nothing may
-// have changed.
-func (d *demo) verdict(ctx context.Context) error {
-	before := d.journal.all()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(2 * d.timing.retry):
-	}
-	spans := d.journal.all()
-	if err := overlap(spans, time.Now()); err != nil {
-		return err
-	}
-	if len(spans) != len(before) || len(working(spans, witnessed)) != 1 {
-		return fmt.Errorf("the election did not stay settled: %d replicas work on %s", len(working(spans, witnessed)), witnessed)
-	}
-	if err := d.quiet(ctx); err != nil {
-		return err
-	}
-	d.screen.print(fmt.Sprintf("\nAll %d acts went as they should: %d spans of work, never two at once.\n", d.number, len(spans)))
+	d.screen.print(fmt.Sprintf("All %d steps went as expected.\n", len(script)))
 	return nil
 }
 
-func (d *demo) line(format string, args ...any) {
+func (d *demo) rollout() rollout.Options { return d.settings.rollout }
+
+// play runs one act and checks it.
+func (d *demo) play(ctx context.Context, a act) error {
+	before, err := d.terms()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if a.disturb == nil {
+		if err := errors.Join(d.install(ctx, d.Rollout), d.StartLoad(ctx)); err != nil {
+			return err
+		}
+	} else {
+		leader, err := d.Node.Pod(rollout.Namespace, before[len(before)-1].Pod)
+		if err != nil {
+			return err
+		}
+		began = time.Now()
+		if err := a.disturb(ctx, leader); err != nil {
+			return err
+		}
+	}
+	terms, err := d.await(ctx, a, len(before))
+	if err != nil {
+		return err
+	}
+	for i := max(len(before), 1); i < len(terms); i++ {
+		former, term := terms[i-1], terms[i]
+		d.note("the term of %s ended: %s", former.Pod, former.Ended)
+		d.note("%s leads after %v (%s)", term.Pod, term.From.Sub(began).Round(time.Millisecond), term.Began)
+	}
+	if len(before) == 0 {
+		d.note("%s leads (%s)", terms[0].Pod, terms[0].Began)
+	}
+	if a.then != nil {
+		return a.then(ctx)
+	}
+	return nil
+}
+
+func (d *demo) note(format string, args ...any) {
 	d.screen.print("   " + fmt.Sprintf(format, args...) + "\n")
 }
 
-// round writes a duration as people time things.
-func round(d time.Duration) string {
-	if d < 10*time.Millisecond {
-		return d.Round(100 * time.Microsecond).String()
+func (d *demo) terms() ([]verdict.Term, error) {
+	h, err := d.History()
+	return h.Terms(rollout.Namespace, rollout.NamespaceElection), err
+}
+
+// await waits until the terms of the lock fit the course and the new leader has created the ConfigMap everywhere. It
+// fails as soon as a Pod writes outside its term.
+func (d *demo) await(ctx context.Context, a act, before int) ([]verdict.Term, error) {
+	timing := verdict.Timing{Lease: d.rollout().Lease, Retry: d.rollout().Retry}
+	ctx, cancel := context.WithTimeout(ctx, 4*timing.Lease)
+	defer cancel()
+	for {
+		v, err := d.Judge()
+		if err != nil {
+			return nil, err
+		}
+		if err := v.Err(verdict.Unelected, verdict.Interleaved, verdict.Late, verdict.Returned); err != nil {
+			return nil, err
+		}
+		terms, err := d.terms()
+		if err != nil {
+			return nil, err
+		}
+		mismatch := a.course.Check(terms, before, a.revision, timing)
+		if mismatch == nil {
+			_, err := d.AwaitWanted(ctx)
+			return terms, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, mismatch
+		case <-time.After(judgeInterval):
+		}
 	}
-	return d.Round(time.Millisecond).String()
+}
+
+func (d *demo) kill(ctx context.Context, leader node.Pod) error {
+	return d.signal(ctx, leader, syscall.SIGKILL)
+}
+
+func (d *demo) signal(_ context.Context, pod node.Pod, signal syscall.Signal) error {
+	if err := d.Node.Signal(rollout.Namespace, pod.Name, signal); err != nil {
+		return fmt.Errorf("send %v to Pod %s: %w", signal, pod.Name, err)
+	}
+	return nil
+}
+
+// lose stops the process first, so that it cannot release the lock.
+func (d *demo) lose(ctx context.Context, leader node.Pod) error {
+	if err := d.signal(ctx, leader, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	none := int64(0)
+	if err := d.Kube.CoreV1().Pods(rollout.Namespace).Delete(ctx, leader.Name, metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
+		return err
+	}
+	if err := syscall.Kill(leader.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill Pod %s: %w", leader.Name, err)
+	}
+	return nil
+}
+
+func (d *demo) deletePod(ctx context.Context, leader node.Pod) error {
+	return d.Kube.CoreV1().Pods(rollout.Namespace).Delete(ctx, leader.Name, metav1.DeleteOptions{})
+}
+
+// deleteLock waits for all replicas first: a replica that starts at that moment could create the lock.
+func (d *demo) deleteLock(ctx context.Context, _ node.Pod) error {
+	for _, revision := range d.revisions() {
+		if err := d.AwaitReady(ctx, revision, 2); err != nil {
+			return err
+		}
+	}
+	return d.Kube.CoreV1().ConfigMaps(rollout.Namespace).Delete(ctx, rollout.NamespaceElection, metav1.DeleteOptions{})
+}
+
+func (d *demo) corrupt(ctx context.Context, _ node.Pod) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"this is not a record"}}}`, locks.LeaderElectionRecordAnnotationKey)
+	_, err := d.Kube.CoreV1().ConfigMaps(rollout.Namespace).Patch(ctx, rollout.NamespaceElection, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+func (d *demo) freeze(ctx context.Context, leader node.Pod) error {
+	d.frozen = leader
+	return d.signal(ctx, leader, syscall.SIGSTOP)
+}
+
+// resume writes with the token of the paused leader, which the fence must reject, and resumes the leader.
+func (d *demo) resume(ctx context.Context) error {
+	err := d.writeAsFrozen(ctx)
+	if err := errors.Join(err, d.signal(ctx, d.frozen, syscall.SIGCONT)); err != nil {
+		return err
+	}
+	d.note("%s continues; the audit log shows whether it writes", d.frozen.Name)
+	select {
+	case <-ctx.Done():
+	case <-time.After(d.rollout().Lease):
+	}
+	return nil
+}
+
+func (d *demo) writeAsFrozen(ctx context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(filepath.Dir(d.frozen.Log), "kubeconfig"))
+	if err != nil {
+		return fmt.Errorf("read kubeconfig of Pod %s: %w", d.frozen.Name, err)
+	}
+	client, err := kube.NewClient(config, kube.WithOwnConnections())
+	if err != nil {
+		return err
+	}
+	defer kube.CloseIdleConnections(client)
+	body := []byte(`{"data":{"root-cert.pem":"written by a paused leader"}}`)
+	_, err = client.Kube().CoreV1().ConfigMaps(rollout.Namespace).Patch(ctx, "istio-ca-root-cert", types.MergePatchType, body, metav1.PatchOptions{})
+	if !fence.IsRefusal(err) {
+		return fmt.Errorf("the fence did not reject a write of the paused leader: %v", err)
+	}
+	d.note("the API server rejected a write with its token: %s", firstSentence(err.Error()))
+	return nil
+}
+
+func firstSentence(text string) string {
+	first, _, _ := strings.Cut(text, "; ")
+	return first
 }

@@ -1,8 +1,8 @@
-// Command playground shows a control plane in two revisions at work on a real API
-// server: `playground run` starts it and tells what happens until Ctrl-C,
-// `playground demo` plays a script of flips and failures and judges each outcome.
+// Command playground runs a control plane of two revisions on a real API server on this machine. Pods are local processes.
 //
-// The pods are local processes that the embedded cluster runs. What a process did
-// and when is read from its own log; what the election looked like, from a watch
-// on the lock. Nothing is left behind when it ends.
+//	playground run      shows its elections until Ctrl-C
+//	playground demo     plays a script of flips and failures, and checks each step
+//	playground upgrade  upgrades from one revision to the other and back, under load
+//
+// demo and upgrade are judged by the audit log of the API server (package tests/upgrade/verdict).
 package main

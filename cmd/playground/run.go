@@ -2,240 +2,161 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"incumbent.dev/incumbent/pilot/debug"
+	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
 const (
-	// drawInterval is how often the table may change.
-	drawInterval = 200 * time.Millisecond
-	// serverInterval is how often the API server is asked whether it is there, serverLimit how
-	// long it may take to say so.
-	serverInterval, serverLimit = 500 * time.Millisecond, 2 * time.Second
-	// askLimit bounds a request to a replica.
-	askLimit = 5 * time.Second
+	olderImage = "pilot-older"
+	// lookInterval is the interval between two views, lookLimit bounds one view.
+	lookInterval = 300 * time.Millisecond
+	lookLimit    = 2 * time.Second
 )
 
-// playRun shows the elections until ctx ends.
-func playRun(ctx context.Context, s *stage) error {
-	guide, err := s.guide(ctx)
-	if err != nil {
-		return err
+// revisions returns the revisions in the order of their installation. The first is the default revision at the start.
+func (set settings) revisions() []string {
+	if set.rollout.Coordinated { // the newer version is installed later
+		return []string{"canary", "stable"}
 	}
-	s.screen.print(guide)
-	askCtx, stop := context.WithCancel(ctx)
-	var asker sync.WaitGroup
-	asker.Go(func() { s.askServer(askCtx) })
-	asker.Go(func() { s.askSample(askCtx) })
-	defer asker.Wait()
-	defer stop()
-	ticker := time.NewTicker(drawInterval)
-	defer ticker.Stop()
-	news := &news{}
-	var shown string
-	ours := s.lockNames()
-	for {
-		v, _ := s.watched.now()
-		spans := s.journal.all()
-		for _, line := range news.lines(v, spans) {
-			s.screen.say(line.at, "%s", line.text)
-		}
-		layout := func(width int) []string { return table(v, spans, ours, width) }
-		if text := strings.Join(layout(0), "\n"); text != shown {
-			shown = text
-			s.screen.show(time.Now(), layout)
-		}
-		s.screen.fit()
-		select {
-		case <-ctx.Done():
-			s.screen.leave()
-			return nil
-		case <-ticker.C:
-		}
-	}
+	return []string{"stable", "canary"}
 }
 
-// askServer asks the API server now and then whether it is there, until ctx ends.
-func (s *stage) askServer(ctx context.Context) {
-	ticker := time.NewTicker(serverInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
+// install installs both revisions.
+func (set settings) install(ctx context.Context, r *rollout.Rollout) error {
+	for i, revision := range set.revisions() {
+		release := rollout.Release{Revision: revision, Replicas: 2, WithoutElections: set.withoutElections}
+		if set.rollout.Coordinated && i == 0 {
+			release.Image = olderImage
 		}
-		bounded, cancel := context.WithTimeout(ctx, serverLimit)
-		asked := time.Now()
-		_, err := s.kube.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(bounded)
-		cancel()
-		if ctx.Err() == nil {
-			s.watched.serverReady(err == nil, asked)
+		if set.withoutElections {
+			release.Replicas = 1 // the chart allows no more
 		}
-	}
-}
-
-// guide is what to look at and to try. It has asked each replica. Their addresses stand in the table,
-// because they change when Pods do.
-func (s *stage) guide(ctx context.Context) (string, error) {
-	var text strings.Builder
-	v, _ := s.watched.now()
-	one, page := "", ""
-	for _, name := range slices.Sorted(maps.Keys(v.pods)) {
-		one, page = "http://"+address(v.pods[name]), pageAddress(v.pods[name])
-		for _, there := range []string{one + debug.Path, page} {
-			if err := ask(ctx, there); err != nil {
-				return "", err
+		if err := r.Apply(ctx, release); err != nil {
+			return err
+		}
+		if err := r.AwaitReady(ctx, revision, int(release.Replicas)); err != nil {
+			return err
+		}
+		if i == 0 {
+			if err := r.Flip(ctx, revision); err != nil {
+				return err
 			}
 		}
 	}
-	if leading, ok := v.pods[v.locks[witnessed].holder]; ok { // whose page shows most
-		page = pageAddress(leading)
+	return nil
+}
+
+// run shows the elections until ctx ends.
+func run(ctx context.Context, set settings, r *rollout.Rollout, out *screen) error {
+	out.print("Installing two revisions with Helm …\n")
+	if err := set.install(ctx, r); err != nil {
+		return err
 	}
+	urls, err := r.AwaitGateways(ctx)
+	if err != nil {
+		return err
+	}
+	var before view
+	available := true
+	for first := true; ctx.Err() == nil; first = false {
+		v, err := lookOnce(ctx, r, urls[0])
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			if first {
+				out.print(set.guide(r, v))
+			} else {
+				for _, line := range changes(before, v) {
+					out.line("%s", line)
+				}
+			}
+			if !available {
+				out.line("the API server is available")
+			}
+			out.show(v.table())
+			before = v
+		case available:
+			out.line("the API server is not available, the table is out of date: %v", err)
+		}
+		available = err == nil
+		select {
+		case <-ctx.Done():
+		case <-time.After(lookInterval):
+		}
+	}
+	return nil
+}
+
+func lookOnce(ctx context.Context, r *rollout.Rollout, gateway string) (view, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lookLimit, errors.New("no response"))
+	defer cancel()
+	return look(ctx, r.Kube, r.Node.Pods(), gateway)
+}
+
+// guide returns what to look at and what to try.
+func (set settings) guide(r *rollout.Rollout, v view) string {
+	page := ""
+	for name, replica := range v.replicas {
+		if page == "" || name == v.elections[rollout.NamespaceElection].holder {
+			page = pageURL(replica.address)
+		}
+	}
+	other := set.revisions()[1]
+	kubectl := shortest(r.Cluster.Kubectl()) + " -n " + rollout.Namespace
+	electionctl := shortest(filepath.Join(filepath.Dir(set.rollout.Helm), "electionctl")) + " -n " + rollout.Namespace
+	lock := "configmap"
+	if set.rollout.Coordinated {
+		lock = "lease"
+	}
+	var text strings.Builder
 	fmt.Fprintf(&text, `
-The control plane runs in two revisions, %s. Look at its elections in a browser:
+The control plane runs in two revisions: %s. Open its elections page:
 
    %s
 
-Each replica has such a page at port %d of its address in the table below, and answers at %d, such as
-%s, with /debug/elections as JSON, /healthz, /readyz and /metrics.
-A lease lasts %v. Things to try in another terminal:
+Each replica has this page at port %d of its address in the table. Try in another terminal:
 
-`, strings.Join(s.revisions(), " and "), page, pagePort, port, one, s.timing.lease)
-	fmt.Fprintf(&text, "   export KUBECONFIG=%s\n", s.cluster.Kubeconfig())
-	other := s.revisions()[1]
-	ctl := shortest(filepath.Join(filepath.Dir(s.helmProgram), "electionctl"), "electionctl") + " -n " + systemNamespace
-	fmt.Fprintf(&text, "\n   # why who leads, and what another default revision would move\n   %s explain istio-leader\n   %s plan --default-revision %s\n", ctl, ctl, other)
-	fmt.Fprintf(&text, "\n   # make %s the default revision\n   %s -n %s upgrade tags %s --set default=%[1]s\n",
-		other, shortest(s.helmProgram, "helm"), systemNamespace, shortest(s.chart("tags"), ""))
-	for _, trial := range s.trials() {
-		if trial.what != "" {
-			fmt.Fprintf(&text, "\n   # %s\n", trial.what)
-		}
-		fmt.Fprintf(&text, "   %s %s\n", s.kubectl(), trial.how)
+   export KUBECONFIG=%s
+
+`, strings.Join(set.revisions(), " and "), page, rollout.PagePort, r.Cluster.Kubeconfig())
+	for _, trial := range [][2]string{
+		{"show why the leader leads, and what another default revision would change",
+			electionctl + " explain istio-leader\n   " + electionctl + " plan --default-revision " + other},
+		{"make " + other + " the default revision", fmt.Sprintf("%s -n %s upgrade tags %s --set default=%s",
+			shortest(set.rollout.Helm), rollout.Namespace, shortest(filepath.Join(set.rollout.Charts, "tags")), other)},
+		{"scale a revision", kubectl + " scale deployment pilot-stable --replicas=3"},
+		{"delete the Pods of a revision", kubectl + " delete pod -l " + revisionLabel + "=stable"},
+		{"read the logs", kubectl + " logs -l " + revisionLabel + "=stable --prefix --tail=3"},
+		{"delete a lock", kubectl + " delete " + lock + " " + rollout.NamespaceElection},
+		{"create a namespace and see the ConfigMap that the leader creates in it", kubectl + " create namespace hello\n   " +
+			shortest(r.Cluster.Kubectl()) + " -n hello get configmap istio-ca-root-cert"},
+		{"show the sample", shortest(r.Cluster.Kubectl()) + " -n " + rollout.Shop + " get gateway,httproute,ingress,deployment,service,pod"},
+	} {
+		fmt.Fprintf(&text, "   # %s\n   %s\n", trial[0], trial[1])
 	}
-	fmt.Fprintf(&text, "\nCtrl-C ends all of it.\n")
-	return text.String(), nil
+	text.WriteString("\nPress Ctrl-C to stop everything.\n")
+	return text.String()
 }
 
-// trial is a thing to try: arguments of kubectl.
-type trial struct{ what, how string }
-
-// trials are those that go with how the locks are kept.
-func (set settings) trials() (all []trial) {
-	harm := []trial{
-		{"delete the lock", "-n " + systemNamespace + " delete configmap " + witnessed},
-		{"corrupt the record", "-n " + systemNamespace + " annotate configmap " + witnessed +
-			" control-plane.alpha.kubernetes.io/leader=nonsense --overwrite"},
-	}
-	if set.coordinated {
-		harm = []trial{
-			{"the candidates, and whom the coordinator has named", "-n " + systemNamespace + " get leasecandidates,leases"},
-			{"delete the lock", "-n " + systemNamespace + " delete lease " + witnessed},
-		}
-	}
-	return slices.Concat(replicaTrials, harm, workTrials)
-}
-
-var replicaTrials = []trial{
-	{"more replicas", "-n " + systemNamespace + " scale deployment pilot-stable --replicas=3"},
-	{"stop the replicas of a revision, the leader maybe among them", "-n " + systemNamespace + " delete pod -l " + revisionLabel + "=stable"},
-	{"what they say", "-n " + systemNamespace + " logs -l " + revisionLabel + "=stable --prefix --tail=3"},
-}
-
-var workTrials = []trial{
-	{"give the leader work, and see it done", "create namespace hello"},
-	{"", "-n hello get configmap " + rootCertName},
-	{"what is made for the Gateway, and what its status says (it answers at the address in the table)",
-		"-n " + sampleNamespace + " get gateway,httproute,ingress,deployment,service,pod"},
-}
-
-// kubectl is how to call it from here.
-func (s *stage) kubectl() string { return shortest(filepath.Join(s.programs, "kubectl"), "kubectl") }
-
-// shortest is how to name a file from here, or another name if it is not there.
-func shortest(path, otherwise string) string {
-	if _, err := os.Stat(path); err != nil && otherwise != "" {
-		return otherwise
+// shortest returns a path relative to the working directory, if it is below it.
+func shortest(path string) string {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return path
 	}
 	here, err := os.Getwd()
 	if err != nil {
 		return path
 	}
-	if short, err := filepath.Rel(here, path); err == nil && !strings.HasPrefix(short, "..") {
+	if short, err := filepath.Rel(here, absolute); err == nil && !strings.HasPrefix(short, "..") {
 		return short
 	}
-	return path
-}
-
-// ask fails unless an address answers with success.
-func ask(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return err
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", address, response.Status)
-	}
-	return nil
-}
-
-// news finds what has happened between two looks.
-type news struct {
-	known           map[string]span
-	defaultRevision string
-	away            bool
-}
-
-type newsLine struct {
-	at   time.Time
-	text string
-}
-
-func (n *news) lines(v view, spans []span) []newsLine {
-	var lines []newsLine
-	if n.known != nil && v.defaultRevision != n.defaultRevision {
-		lines = append(lines, newsLine{time.Now(), fmt.Sprintf("the default revision is now %q", v.defaultRevision)})
-	}
-	n.defaultRevision = v.defaultRevision
-	switch {
-	case !v.awaySince.IsZero() && !n.away:
-		lines = append(lines, newsLine{v.awaySince, "the API server is not ready any more"})
-	case v.awaySince.IsZero() && n.away:
-		lines = append(lines, newsLine{time.Now(), "the API server is ready again"})
-	}
-	n.away = !v.awaySince.IsZero()
-	if n.known == nil {
-		n.known = map[string]span{}
-	}
-	for _, s := range spans {
-		key := s.pod + s.election + s.from.String()
-		before, seen := n.known[key]
-		if !seen {
-			lines = append(lines, newsLine{s.from, fmt.Sprintf("%s began to work on %s", s.pod, s.election)})
-		}
-		if !s.to.IsZero() && before.to.IsZero() {
-			lines = append(lines, newsLine{s.to, fmt.Sprintf("%s stopped working on %s", s.pod, s.election)})
-		}
-		n.known[key] = s
-	}
-	slices.SortStableFunc(lines, func(a, b newsLine) int { return a.at.Compare(b.at) })
-	return lines
+	return absolute
 }

@@ -1,3 +1,3 @@
-// Package upgrade upgrades a control plane from one revision to another and back, while objects are written and requests
-// are sent, and has the API servers' audit logs judge it. See docs/upgrade.md for the figures.
+// Package upgrade upgrades a control plane from one revision to another and back under load. The audit logs of the API
+// servers are judged by package verdict. See docs/upgrade.md for the figures.
 package upgrade

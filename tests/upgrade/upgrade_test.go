@@ -6,7 +6,7 @@ import (
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
-// The whole way: stable, canary beside it, the default to canary, stable away and back, the default back, canary away.
+// Install canary, flip to it, reinstall stable, flip back, uninstall canary.
 func TestUpgrade(t *testing.T) {
 	w := start(t, rollout.Options{})
 	ctx := t.Context()
@@ -14,18 +14,18 @@ func TestUpgrade(t *testing.T) {
 	w.must(w.Install(ctx, rollout.Release{Revision: "canary", Replicas: 2}))
 	w.must(w.Flip(ctx, "canary"))
 	w.must(w.AwaitLeads(ctx, "canary"))
-	w.must(w.Settle(ctx))
+	w.awaitWanted()
 
 	w.must(w.Uninstall(ctx, "stable"))
 	w.must(w.Install(ctx, rollout.Release{Revision: "stable", Replicas: 3}))
 	w.must(w.Flip(ctx, "stable"))
 	w.must(w.AwaitLeads(ctx, "stable"))
-	w.must(w.Settle(ctx))
+	w.awaitWanted()
 	w.must(w.Uninstall(ctx, "canary"))
 
 	v := w.finish()
 	if len(v.Flips) != 2 {
-		t.Errorf("%d flips came to an end, of 2", len(v.Flips))
+		t.Errorf("%d flips finished, want 2", len(v.Flips))
 	}
-	w.leavesNoTraces("stable")
+	w.wantNoLeftovers("stable")
 }

@@ -16,11 +16,11 @@ import (
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
 
-// whole skips a test that is part of make upgrade-test alone.
+// whole skips a test that runs only in make upgrade-test.
 func whole(t *testing.T) {
 	t.Helper()
 	if os.Getenv("UPGRADE") != "whole" {
-		t.Skip("make upgrade-test runs it")
+		t.Skip("runs only in make upgrade-test")
 	}
 }
 
@@ -29,33 +29,33 @@ var (
 	canary = rollout.Release{Revision: "canary", Replicas: 2}
 )
 
-// All that can go wrong on the way, one after the other under the same work, judged by one log.
+// Several failures, one after the other under the same load.
 func TestUpgradeThroughTrouble(t *testing.T) {
 	whole(t)
 	w := start(t, rollout.Options{Lease: 6 * time.Second, Renew: 4 * time.Second, Retry: time.Second, Images: map[string]string{"crashing": "/bin/false"}})
 	w.begin()
 	w.canaryCrashes()
-	w.canaryHasNoRights()
-	w.flipsWithinASecond()
-	w.rollbackDuringAHandover()
-	w.allRestartAtOnce()
-	w.apiServerRestarts()
+	w.canaryWithoutRights()
+	w.flipTwice()
+	w.rollbackDuringHandover()
+	w.restartAll()
+	w.crashAPIServer()
 	w.finish()
 }
 
-// moves flips the default by the label, and waits until the revision leads and all is as wanted.
-func (w *world) moves(revision string) {
+// flip changes the label, and waits until the revision leads and every object is in its desired state.
+func (w *world) flip(revision string) {
 	w.t.Helper()
-	w.must(w.FlipAtOnce(w.t.Context(), revision))
+	w.must(w.FlipLabel(w.t.Context(), revision))
 	w.must(w.AwaitLeads(w.t.Context(), revision))
-	w.must(w.Settle(w.t.Context()))
+	w.awaitWanted()
 }
 
-// canaryCrashes: the chart refuses to make a revision the default that nobody runs. Mended in place, it is taken.
+// canaryCrashes: the chart rejects a default revision without available replicas. After a repair it accepts the revision.
 func (w *world) canaryCrashes() {
 	w.t.Helper()
 	ctx := w.t.Context()
-	w.Step(ctx, "canary crashes again and again")
+	w.Step(ctx, "canary crashes repeatedly")
 	broken := canary
 	broken.Image = "crashing"
 	w.must(w.Apply(ctx, broken))
@@ -68,81 +68,80 @@ func (w *world) canaryCrashes() {
 		return false
 	})
 	if err := w.Flip(ctx, "canary"); err == nil || !strings.Contains(err.Error(), "no replica of revision canary is available") {
-		w.t.Errorf("a flip to a revision that crashes: %v", err)
+		w.t.Errorf("flip to a crashing revision: %v", err)
 	}
 	w.must(w.AwaitLeads(ctx, "stable"))
-	// Canary's fence looks at a lock that nobody has ever held, which the chart has made: it does not refuse stable's writes for Gateways.
-	lock, err := w.Kube.CoordinationV1().Leases(rollout.Home).Get(ctx, "istio-gateway-deployment-canary", metav1.GetOptions{})
+	// The chart created the lock of canary's fence, and no candidate has ever held it. The fence must not reject stable's writes.
+	lock, err := w.Kube.CoordinationV1().Leases(rollout.Namespace).Get(ctx, "istio-gateway-deployment-canary", metav1.GetOptions{})
 	w.must(err)
 	if holder := lock.Spec.HolderIdentity; holder != nil && *holder != "" {
-		w.t.Errorf("canary crashes, and %q holds its lock", *holder)
+		w.t.Errorf("%q holds the lock of canary, which crashes", *holder)
 	}
 	w.must(w.Serve(ctx, "while-canary-crashes"))
 	w.must(w.Install(ctx, canary))
-	w.moves("canary")
-	w.moves("stable")
+	w.flip("canary")
+	w.flip("stable")
 }
 
-// canaryHasNoRights: the default goes to servers that may do nothing, so stable goes on with what is shared. With
-// their rights back, they take over.
-func (w *world) canaryHasNoRights() {
+// canaryWithoutRights: the default revision has no rights, so stable keeps the shared elections until canary has them.
+func (w *world) canaryWithoutRights() {
 	w.t.Helper()
 	ctx := w.t.Context()
 	w.must(w.Uninstall(ctx, "canary"))
 	w.Step(ctx, "canary has no rights")
 	powerless := canary
-	powerless.Powerless = true
+	powerless.WithoutRights = true
 	w.must(w.Apply(ctx, powerless))
-	w.eventually("canary's pods run", func() bool {
+	w.eventually("the Pods of canary run", func() bool {
 		pods, err := w.Pods(ctx, "canary")
 		return err == nil && len(pods) == 2 && pods[0].Status.PodIP != "" && pods[1].Status.PodIP != ""
 	})
-	w.must(w.FlipAtOnce(ctx, "canary"))
+	w.must(w.FlipLabel(ctx, "canary"))
 	spoilt := metav1.ObjectMeta{Name: "while-powerless"}
 	_, err := w.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: spoilt}, metav1.CreateOptions{})
 	w.must(err)
-	w.eventually("stable goes on", func() bool {
+	w.eventually("stable still distributes the bundle", func() bool {
 		_, err := w.Kube.CoreV1().ConfigMaps(spoilt.Name).Get(ctx, "istio-ca-root-cert", metav1.GetOptions{})
 		return err == nil
 	})
 	w.must(w.AwaitLeads(ctx, "stable"))
 	w.must(w.Install(ctx, canary))
 	w.must(w.AwaitLeads(ctx, "canary"))
-	w.must(w.Settle(ctx))
-	w.moves("stable")
+	w.awaitWanted()
+	w.flip("stable")
 }
 
-// flipsWithinASecond: there and back before anybody has finished.
-func (w *world) flipsWithinASecond() {
+// flipTwice flips back before the first flip has finished.
+func (w *world) flipTwice() {
 	w.t.Helper()
-	w.must(w.FlipAtOnce(w.t.Context(), "canary"))
-	w.moves("stable")
+	w.must(w.FlipLabel(w.t.Context(), "canary"))
+	w.flip("stable")
 }
 
-// rollbackDuringAHandover: the default goes back as soon as a challenger's request stands in the lock.
-func (w *world) rollbackDuringAHandover() {
+// rollbackDuringHandover flips back as soon as the lock contains a handover request.
+func (w *world) rollbackDuringHandover() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), endLimit)
 	defer cancel()
 	const lock = "istio-namespace-controller-election"
-	watch, err := w.Kube.CoreV1().ConfigMaps(rollout.Home).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + lock})
+	watch, err := w.Kube.CoreV1().ConfigMaps(rollout.Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + lock})
 	w.must(err)
 	defer watch.Stop()
-	w.must(w.FlipAtOnce(ctx, "canary"))
+	w.must(w.FlipLabel(ctx, "canary"))
 	for event := range watch.ResultChan() {
 		if c, ok := event.Object.(*corev1.ConfigMap); ok && c.Annotations[locks.HandoverRequestAnnotation] != "" {
-			w.moves("stable")
+			w.flip("stable")
 			return
 		}
 	}
-	w.t.Fatal("nobody asked for a handover")
+	w.t.Fatal("no candidate requested a handover")
 }
 
-// allRestartAtOnce: every pod of both revisions is deleted.
-func (w *world) allRestartAtOnce() {
+// restartAll deletes every Pod of both revisions.
+func (w *world) restartAll() {
 	w.t.Helper()
 	ctx := w.t.Context()
-	w.Step(ctx, "all pods of both revisions restart")
+	w.Step(ctx, "restart all Pods")
 	before := map[string]bool{}
 	for _, revision := range []string{"stable", "canary"} {
 		pods, err := w.Pods(ctx, revision)
@@ -151,8 +150,8 @@ func (w *world) allRestartAtOnce() {
 			before[pod.Name] = true
 		}
 	}
-	w.must(w.Kube.CoreV1().Pods(rollout.Home).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=pilot"}))
-	w.eventually("they are others", func() bool {
+	w.must(w.Kube.CoreV1().Pods(rollout.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=pilot"}))
+	w.eventually("all Pods are new", func() bool {
 		for _, revision := range []string{"stable", "canary"} {
 			pods, err := w.Pods(ctx, revision)
 			if err != nil {
@@ -169,22 +168,22 @@ func (w *world) allRestartAtOnce() {
 	w.must(w.AwaitReady(ctx, "stable", 3))
 	w.must(w.AwaitReady(ctx, "canary", 2))
 	w.must(w.AwaitLeads(ctx, "stable"))
-	w.must(w.Settle(ctx))
+	w.awaitWanted()
 }
 
-// apiServerRestarts right after a flip, as by a crash.
-func (w *world) apiServerRestarts() {
+// crashAPIServer crashes the API server right after a flip.
+func (w *world) crashAPIServer() {
 	w.t.Helper()
 	ctx := w.t.Context()
-	w.must(w.FlipAtOnce(ctx, "canary"))
+	w.must(w.FlipLabel(ctx, "canary"))
 	w.must(w.CrashAPIServer(ctx))
 	w.must(w.AwaitLeads(ctx, "canary"))
-	w.must(w.Settle(ctx))
+	w.awaitWanted()
 }
 
-// The default moves while the old leader is cut off: its API server stands still, with all connections open. It cannot be
-// asked, so its lease is waited for; what it wrote before, and what it does when it is back, is in the logs of two API servers.
-func TestFlipWhileTheOldLeaderIsCutOff(t *testing.T) {
+// The API server of the old leader is paused with all connections open, so the lease has to expire. The logs of two
+// API servers contain the writes.
+func TestFlip_LeaderCutOff(t *testing.T) {
 	whole(t)
 	w := start(t, rollout.Options{Lease: 6 * time.Second, Renew: 4 * time.Second, Retry: time.Second})
 	ctx := t.Context()
@@ -195,19 +194,19 @@ func TestFlipWhileTheOldLeaderIsCutOff(t *testing.T) {
 	w.must(w.Install(ctx, far))
 	w.must(w.Flip(ctx, "stable"))
 	w.must(w.AwaitLeads(ctx, "stable"))
-	w.must(w.Work(ctx))
+	w.must(w.StartLoad(ctx))
 	w.must(w.Install(ctx, canary))
 	w.must(server.Pause())
-	w.must(w.FlipAtOnce(ctx, "canary"))
+	w.must(w.FlipLabel(ctx, "canary"))
 	w.must(w.AwaitLeads(ctx, "canary"))
-	w.Step(ctx, "the cut is over")
+	w.Step(ctx, "the old leader is connected again")
 	w.must(server.Resume())
-	w.must(w.Settle(ctx))
-	w.moves("stable")
+	w.awaitWanted()
+	w.flip("stable")
 	w.finish()
 }
 
-// eventually waits until something holds.
+// eventually waits until a condition holds.
 func (w *world) eventually(what string, holds func() bool) {
 	w.t.Helper()
 	deadline := time.After(3 * time.Minute)
@@ -220,38 +219,37 @@ func (w *world) eventually(what string, holds func() bool) {
 	}
 }
 
-// A log of servers that do not elect has to be convicted: a checker that acquits it could not convict anybody.
-func TestServersWithoutElectionsAreConvicted(t *testing.T) {
+// Servers without elections must violate the rules.
+func TestWithoutElections_Violates(t *testing.T) {
 	whole(t)
-	w := start(t, rollout.Options{Unfenced: true})
+	w := start(t, rollout.Options{WithoutFence: true})
 	ctx := t.Context()
 	for _, revision := range []string{"stable", "canary"} {
-		w.must(w.Apply(ctx, rollout.Release{Revision: revision, Replicas: 1, Lawless: true}))
+		w.must(w.Apply(ctx, rollout.Release{Revision: revision, Replicas: 1, WithoutElections: true}))
 		w.must(w.AwaitReady(ctx, revision, 1))
 	}
 	w.must(w.Flip(ctx, "stable"))
-	v, err := w.Settled(ctx)
+	v, err := w.AwaitWanted(ctx)
 	w.must(err)
 	rules := map[verdict.Rule]int{}
 	for _, c := range v.Violations {
 		rules[c.Rule]++
 	}
 	if rules[verdict.Unelected] == 0 {
-		t.Errorf("the log of servers without elections: %v", v.Err())
+		t.Errorf("servers without elections: %v", v.Err())
 	}
-	t.Logf("convicted of %v", rules)
+	t.Logf("violations: %v", rules)
 }
 
-// TestFlips measures UPGRADE_FLIPS flips, 50 unless it says otherwise: from the change of the default to when a pod of the new
-// revision leads all that they share. Between two, the Gateways' rollouts come to their end: a Deployment that is rolled back and forth
-// each half second can lose all of its available pods at once, whoever asks for it (docs/upgrade.md, "What can go wrong").
+// TestFlips measures UPGRADE_FLIPS flips (default 50). Each flip waits for the rollout of the Gateways: a Deployment that is
+// rolled back every half second can lose all of its available Pods (docs/upgrade.md).
 func TestFlips(t *testing.T) {
 	whole(t)
 	n := 50
 	if text := os.Getenv("UPGRADE_FLIPS"); text != "" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("UPGRADE_FLIPS=%q is no number", text)
+			t.Fatalf("UPGRADE_FLIPS=%q is not a number", text)
 		}
 	}
 	w := start(t, rollout.Options{})
@@ -259,9 +257,9 @@ func TestFlips(t *testing.T) {
 	w.must(w.Install(t.Context(), canary))
 	for i := range n {
 		revision := []string{"canary", "stable"}[i%2]
-		w.moves(revision)
+		w.flip(revision)
 	}
 	if v := w.finish(); len(v.Flips) != n {
-		t.Errorf("%d flips came to an end, of %d", len(v.Flips), n)
+		t.Errorf("%d flips finished, want %d", len(v.Flips), n)
 	}
 }

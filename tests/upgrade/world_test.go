@@ -15,16 +15,16 @@ import (
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
 
-// endLimit bounds the end of a cluster, in which its pods get their grace period.
+// endLimit bounds the shutdown of a cluster.
 const endLimit = 2 * time.Minute
 
-// root is the repository's folder.
+// root is the root of the repository.
 const root = "../.."
 
-// built is the folder of the programs, once there is one.
+// built is the folder of the built programs.
 var built string
 
-// programs are built once for all tests of the package.
+// programs builds the programs once for all tests.
 var programs = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "upgrade-")
 	if err != nil {
@@ -42,7 +42,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	return folder, nil
 })
 
-// build puts the programs into the options.
+// build sets the programs in the options.
 func build(t *testing.T, options *rollout.Options) {
 	t.Helper()
 	folder, err := programs()
@@ -55,7 +55,7 @@ func build(t *testing.T, options *rollout.Options) {
 	options.Pilot, options.Dataplane, options.Helm = filepath.Join(folder, "pilot"), filepath.Join(folder, "dataplane"), filepath.Join(folder, "helm")
 }
 
-// seed is UPGRADE_SEED, or another one each time. It is printed.
+// seed returns UPGRADE_SEED, or a new seed. The rollout logs it.
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	given := os.Getenv("UPGRADE_SEED")
@@ -64,12 +64,12 @@ func seed(t *testing.T) uint64 {
 	}
 	n, err := strconv.ParseUint(given, 10, 64)
 	if err != nil {
-		t.Fatalf("UPGRADE_SEED=%q is no number", given)
+		t.Fatalf("UPGRADE_SEED=%q is not a number", given)
 	}
 	return n
 }
 
-// world is a rollout of a test.
+// world is the rollout of a test.
 type world struct {
 	*rollout.Rollout
 	t *testing.T
@@ -80,7 +80,7 @@ func start(t *testing.T, options rollout.Options) *world {
 	build(t, &options)
 	began := time.Now()
 	options.Seed = seed(t)
-	options.Say = func(text string) { t.Logf("%6.1f s  %s", time.Since(began).Seconds(), text) }
+	options.Log = func(text string) { t.Logf("%6.1f s  %s", time.Since(began).Seconds(), text) }
 	r, err := rollout.Start(t.Context(), options)
 	w := &world{r, t}
 	t.Cleanup(func() {
@@ -104,7 +104,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// showLogs prints the end of what each server and each of the shop's Gateways has said.
+// showLogs logs the end of the log of each server and proxy.
 func (w *world) showLogs() {
 	logs, _ := filepath.Glob(filepath.Join(w.Cluster.Dir(), "pods", "*pilot-*", "*log*"))
 	proxies, _ := filepath.Glob(filepath.Join(w.Cluster.Dir(), "pods", "shop_*", "*log*"))
@@ -116,39 +116,45 @@ func (w *world) showLogs() {
 	}
 }
 
-// finish ends the work, waits until all is as wanted, prints the figures, and fails the test for each violation.
+// finish stops the load, waits for the desired state, logs the figures, and fails the test for each violation.
 func (w *world) finish(change ...func(*verdict.Config)) verdict.Verdict {
 	w.t.Helper()
-	w.Step(w.t.Context(), "the writer rests")
-	w.must(w.Rest())
-	v, err := w.Settled(w.t.Context(), change...)
+	w.Step(w.t.Context(), "stop the load")
+	w.must(w.StopLoad())
+	v, err := w.AwaitWanted(w.t.Context(), change...)
 	w.must(err)
-	w.t.Logf("the figures:\n%v", v.Figures)
+	w.t.Logf("figures:\n%v", v.Figures)
 	if err := v.Err(); err != nil {
 		w.t.Error(err)
 	}
 	return v
 }
 
-// begin has three replicas of stable lead everything, and starts the work.
+// begin lets three replicas of stable lead everything, and starts the load.
 func (w *world) begin() {
 	w.t.Helper()
 	ctx := w.t.Context()
 	w.must(w.Install(ctx, rollout.Release{Revision: "stable", Replicas: 3}))
 	w.must(w.Flip(ctx, "stable"))
 	w.must(w.AwaitLeads(ctx, "stable"))
-	w.must(w.Work(ctx))
+	w.must(w.StartLoad(ctx))
 }
 
-// leavesNoTraces uninstalls what is left, and looks for what stays.
-func (w *world) leavesNoTraces(revision string) {
+func (w *world) awaitWanted() {
+	w.t.Helper()
+	_, err := w.AwaitWanted(w.t.Context())
+	w.must(err)
+}
+
+// wantNoLeftovers uninstalls everything and checks that nothing remains.
+func (w *world) wantNoLeftovers(revision string) {
 	w.t.Helper()
 	_, err := w.Helm(w.t.Context(), "uninstall", "tags")
 	w.must(err)
 	w.must(w.Uninstall(w.t.Context(), revision))
-	left, err := w.Traces(w.t.Context())
+	left, err := w.Leftovers(w.t.Context())
 	w.must(err)
 	if len(left) > 0 {
-		w.t.Errorf("it leaves behind %q", left)
+		w.t.Errorf("leftovers: %q", left)
 	}
 }

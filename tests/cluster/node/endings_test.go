@@ -3,20 +3,15 @@ package node_test
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
@@ -26,11 +21,8 @@ func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) 
 // A node that stops does not return before its Pods' processes have ended, and does not wait for
 // their own grace periods.
 func TestANodeThatStopsEndsItsProcessesFirst(t *testing.T) {
-	var connections open
 	w := newWorld(t, func(o *node.Options) {
 		o.StopGrace = 3 * time.Second
-		o.Config = rest.CopyConfig(o.Config)
-		o.Config.Dial = connections.dial
 	})
 	stubborn := podSpec("stubborn")
 	grace := int64(600)
@@ -61,72 +53,6 @@ func TestANodeThatStopsEndsItsProcessesFirst(t *testing.T) {
 			t.Errorf("the polite one was not given time to end:\n%s", log)
 		}
 	}
-	if connections.made.Load() == 0 {
-		t.Error("it had no connections, which shows nothing")
-	}
-	w.until("its connections are closed", func(context.Context) (bool, error) { return connections.now.Load() == 0, nil })
-}
-
-// open counts connections.
-type open struct{ made, now atomic.Int32 }
-
-func (o *open) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	o.made.Add(1)
-	o.now.Add(1)
-	return &counted{Conn: c, closed: sync.OnceFunc(func() { o.now.Add(-1) })}, nil
-}
-
-// counted is a connection that tells of its end.
-type counted struct {
-	net.Conn
-	closed func()
-}
-
-func (c *counted) Close() error {
-	c.closed()
-	return c.Conn.Close()
-}
-
-// A Pod's end that no watch has shown, because the API server was away, ends its process, too.
-func TestAPodThatWentUnseenTakesItsProcess(t *testing.T) {
-	w := newWorld(t, nil)
-	w.create("stubborn", podSpec("stubborn"))
-	w.ready(1)
-	here, err := w.node.Pod(w.namespace, "stubborn")
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := w.cluster.AddAPIServer(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	elsewhere := cluster.ClientFor(t, second.Admin()).Kube()
-	if err := w.cluster.APIServer().Kill(); err != nil {
-		t.Fatal(err)
-	}
-	none := int64(0)
-	deleted := elsewhere.CoreV1().Pods(w.namespace).Delete(t.Context(), "stubborn", metav1.DeleteOptions{GracePeriodSeconds: &none})
-	// What it finds when it starts anew is all that it knows: the watch cannot be resumed.
-	if err := errors.Join(deleted, w.cluster.APIServer().Start(t.Context()), second.Stop()); err != nil {
-		t.Fatal(err)
-	}
-	w.until("its process is gone", func(context.Context) (bool, error) { return gone(here.PID), nil })
-	w.ready(0)
-}
-
-func TestADeletionMayShortenTheGracePeriod(t *testing.T) {
-	w := newWorld(t, nil)
-	stubborn := podSpec("stubborn")
-	grace := int64(600)
-	stubborn.TerminationGracePeriodSeconds = &grace
-	w.create("stubborn", stubborn)
-	w.ready(1)
-	w.kubectl("delete", "pod", "stubborn", "--grace-period=1", "--wait=false")
-	w.ready(0) // within a bound far below the ten minutes
 }
 
 func TestPodsOfOthersAreLeftAlone(t *testing.T) {

@@ -3,20 +3,13 @@ package node_test
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
-	"net"
-	"net/http"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
@@ -90,47 +83,4 @@ func (w *world) refuses(t *testing.T, words string, args ...string) {
 	if !errors.As(err, &failed) || !strings.Contains(string(said), words) {
 		t.Errorf("kubectl %s: %v, want %q in\n%s", strings.Join(args[4:], " "), err, words, said)
 	}
-}
-
-// A node that starts anew under its name has another address, where its logs are then asked for.
-func TestANodeThatStartsAnewHasItsLogsAtItsNewAddress(t *testing.T) {
-	first := newWorld(t, func(o *node.Options) { o.Name = "again" })
-	address := func() string {
-		there, err := first.client.CoreV1().Nodes().Get(t.Context(), "again", metav1.GetOptions{})
-		if err != nil || len(there.Status.Addresses) == 0 {
-			return ""
-		}
-		return there.Status.Addresses[0].Address
-	}
-	first.until("the first has registered", func(context.Context) (bool, error) { return address() != "", nil })
-	before := address()
-	second := newWorld(t, func(o *node.Options) { o.Name = "again" })
-	second.until("the second has registered", func(context.Context) (bool, error) { return address() != before, nil })
-	if strangers := stranger(t, address()); strangers == nil {
-		t.Error("the node serves those who show no certificate")
-	}
-	// Who has one of the cluster's, and no right to what nodes serve.
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(second.cluster.Dir(), "controller-manager.kubeconfig"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stranger(t, address(), certificate); err == nil || !strings.Contains(err.Error(), "403") {
-		t.Errorf("the node serves those who may not get nodes/proxy: %v", err)
-	}
-}
-
-// stranger asks a node's endpoint, with a certificate or without.
-func stranger(t *testing.T, address string, certificates ...tls.Certificate) error {
-	t.Helper()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}, DisableKeepAlives: true}
-	client := &http.Client{Transport: transport, Timeout: bound}
-	response, err := client.Get("https://" + net.JoinHostPort(address, "10250") + "/containerLogs/default/one/replica")
-	if err != nil {
-		return err
-	}
-	return errors.Join(response.Body.Close(), map[bool]error{true: errors.New(response.Status)}[response.StatusCode != http.StatusOK])
 }

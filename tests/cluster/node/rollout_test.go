@@ -3,12 +3,10 @@ package node_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -136,78 +134,6 @@ func TestAProcessThatFailsBacksOff(t *testing.T) {
 		return status.RestartCount >= 2 && status.State.Waiting != nil &&
 			status.State.Waiting.Reason == "CrashLoopBackOff" && strings.Contains(status.State.Waiting.Message, "output"), nil
 	})
-}
-
-// restarts collects the waits before restarts that a node logs.
-type restarts struct {
-	slog.Handler
-	waits chan time.Duration
-}
-
-func (r restarts) WithAttrs([]slog.Attr) slog.Handler { return r }
-
-func (r restarts) Handle(_ context.Context, record slog.Record) error {
-	record.Attrs(func(attr slog.Attr) bool {
-		if attr.Key == "restart" {
-			select {
-			case r.waits <- attr.Value.Duration():
-			default: // enough
-			}
-		}
-		return true
-	})
-	return nil
-}
-
-func (r restarts) Enabled(context.Context, slog.Level) bool { return true }
-
-func TestOnlyFailuresInARowWaitLonger(t *testing.T) {
-	const first = 50 * time.Millisecond
-	for _, c := range []struct {
-		script string
-		most   time.Duration // which makes a run a long one, too
-		want   []time.Duration
-	}{
-		{"exit 1", time.Minute, []time.Duration{0, first, 2 * first, 4 * first}},
-		{"sleep 0.2; exit 1", 2 * first, []time.Duration{0, 0, 0}},
-	} {
-		t.Run(c.script, func(t *testing.T) {
-			seen := restarts{waits: make(chan time.Duration, 10)}
-			w := newWorld(t, func(o *node.Options) {
-				o.RestartDelay, o.MaxRestartDelay, o.Logger = first, c.most, slog.New(seen)
-			})
-			spec := podSpec("-c", c.script)
-			spec.Containers[0].Image = "/bin/sh"
-			w.create("failing", spec)
-			for i, wait := range c.want {
-				select {
-				case got := <-seen.waits:
-					if got != wait {
-						t.Errorf("wait %d is %v, want %v", i, got, wait)
-					}
-				case <-time.After(bound):
-					t.Fatal("it does not end")
-				}
-			}
-		})
-	}
-}
-
-func TestPodsOutliveAnAPIServerThatCrashed(t *testing.T) {
-	w := newWorld(t, nil)
-	w.deploy("web", 1)
-	before := w.node.Pods()
-	if err := w.cluster.APIServer().Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.cluster.APIServer().Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w.kubectl("scale", "deployment/web", "--replicas=2")
-	w.ready(2)
-	if pod, err := w.node.Pod(w.namespace, before[0].Name); err != nil || pod.PID != before[0].PID {
-		t.Errorf("the Pod was %+v, now it is %+v (%v)", before[0], pod, err)
-	}
 }
 
 func TestAPodThatCannotRunSaysWhy(t *testing.T) {

@@ -1,2 +1,2 @@
-// Package upgrade does what tests/upgrade does, with istiod's elector in the place of ours in one revision, or in both.
+// Package upgrade repeats tests/upgrade with istiod's elector in one revision or in both.
 package upgrade

@@ -1,10 +1,10 @@
-// Package rollout upgrades a control plane revision by revision, on a cluster of its own with real processes, real tokens and the
-// charts, while package workload keeps it busy; package verdict judges what the API servers' audit logs say.
+// Package rollout upgrades a control plane revision by revision, on its own cluster, with real processes, real tokens and
+// the Helm charts. Package workload adds load, and package verdict judges the audit logs of the API servers.
 //
 //	r, err := rollout.Start(ctx, rollout.Options{Pilot: …, Dataplane: …, Helm: …, Charts: …})
 //	defer r.End(ctx)
 //	err = r.Install(ctx, rollout.Release{Revision: "stable", Replicas: 3})
-//	err = r.Work(ctx)
+//	err = r.StartLoad(ctx)
 //	…
-//	v, err := r.Settled(ctx)
+//	v, err := r.AwaitWanted(ctx)
 package rollout

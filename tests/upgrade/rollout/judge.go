@@ -13,45 +13,34 @@ import (
 	"incumbent.dev/incumbent/tests/upgrade/workload"
 )
 
-// auditLog is one that is read while it is written.
+// auditLog reads a growing audit log.
 type auditLog struct {
-	path   string
 	file   *os.File
 	rest   []byte
 	events []verdict.Event
 }
 
 func (l *auditLog) read() error {
-	if l.file == nil {
-		file, err := os.Open(l.path)
-		if err != nil {
-			return fmt.Errorf("opening an audit log: %w", err)
-		}
-		l.file = file
-	}
 	more, err := io.ReadAll(l.file)
 	if err != nil {
-		return fmt.Errorf("reading an audit log: %w", err)
+		return fmt.Errorf("read audit log: %w", err)
 	}
 	text := append(l.rest, more...)
-	whole := bytes.LastIndexByte(text, '\n') + 1
-	l.rest = bytes.Clone(text[whole:])
-	events, err := verdict.Read(bytes.NewReader(text[:whole]))
+	complete := bytes.LastIndexByte(text, '\n') + 1
+	l.rest = bytes.Clone(text[complete:])
+	events, err := verdict.Read(bytes.NewReader(text[:complete]))
 	l.events = append(l.events, events...)
 	return err
 }
 
-func (l *auditLog) close() error {
-	if l.file == nil {
-		return nil
-	}
-	return l.file.Close()
-}
-
-// history is all that was stored so far.
-func (r *Rollout) history() (verdict.History, error) {
+// History returns all writes so far.
+func (r *Rollout) History() (verdict.History, error) {
 	for _, path := range r.Cluster.AuditLogs()[len(r.logs):] {
-		r.logs = append(r.logs, &auditLog{path: path})
+		file, err := os.Open(path)
+		if err != nil {
+			return verdict.History{}, fmt.Errorf("open audit log: %w", err)
+		}
+		r.logs = append(r.logs, &auditLog{file: file})
 	}
 	var all [][]verdict.Event
 	for _, log := range r.logs {
@@ -63,13 +52,13 @@ func (r *Rollout) history() (verdict.History, error) {
 	return verdict.Order(all...)
 }
 
-// Config is what is judged.
-func (r *Rollout) Config() verdict.Config {
+// config returns the configuration of the verdict.
+func (r *Rollout) config() verdict.Config {
 	return verdict.Config{
-		Namespace: Home, Duties: r.options.duties(), Requests: r.Requests(),
+		Namespace: Namespace, Duties: r.options.duties(), Requests: r.Requests(),
 		Revision: func(user string) string {
-			revision, _ := strings.CutPrefix(user, "system:serviceaccount:"+Home+":pilot-")
-			if revision == user {
+			revision, ok := strings.CutPrefix(user, "system:serviceaccount:"+Namespace+":pilot-")
+			if !ok {
 				return ""
 			}
 			return revision
@@ -81,25 +70,31 @@ func (r *Rollout) Config() verdict.Config {
 	}
 }
 
-// Settle waits until every object is as wanted; while the writer works, those that it leaves alone, for on a busy machine there
-// is always one of the others that was changed a moment ago.
-func (r *Rollout) Settle(ctx context.Context) error {
-	_, err := r.Settled(ctx)
-	return err
+// Judge judges all writes so far. The given functions change the configuration first.
+func (r *Rollout) Judge(change ...func(*verdict.Config)) (verdict.Verdict, error) {
+	h, err := r.History()
+	if err != nil {
+		return verdict.Verdict{}, err
+	}
+	config := r.config()
+	for _, do := range change {
+		do(&config)
+	}
+	return verdict.Judge(h, config), nil
 }
 
-// Settled is Settle, and judges what happened until then: a moment later a pod of a Gateway may be unready again on a busy
-// machine, and rightly said to be. change, if given, may change what is judged.
-func (r *Rollout) Settled(ctx context.Context, change ...func(*verdict.Config)) (v verdict.Verdict, err error) {
+// AwaitWanted waits until every object is in its desired state, and returns the verdict of that moment. While the load
+// is on, it ignores the objects of the writer: one of them has always just been changed.
+func (r *Rollout) AwaitWanted(ctx context.Context, change ...func(*verdict.Config)) (v verdict.Verdict, err error) {
 	var last []verdict.Violation
-	err = r.await(ctx, "every object is as wanted", func(context.Context) (bool, error) {
+	err = r.await(ctx, "every object is in its desired state", func(context.Context) (bool, error) {
 		if v, err = r.Judge(change...); err != nil {
 			return false, err
 		}
 		last = nil
-		for _, c := range v.Violations {
-			if c.Rule == verdict.Unwanted && (!r.working || !workload.Wrote(c.Namespace)) {
-				last = append(last, c)
+		for _, violation := range v.Violations {
+			if violation.Rule == verdict.Unwanted && (!r.loaded || !workload.Wrote(violation.Namespace)) {
+				last = append(last, violation)
 			}
 		}
 		return len(last) == 0, nil
@@ -108,17 +103,4 @@ func (r *Rollout) Settled(ctx context.Context, change ...func(*verdict.Config)) 
 		return v, fmt.Errorf("%w: %v", err, last)
 	}
 	return v, nil
-}
-
-// Judge judges all that happened. change, if given, may change what is judged.
-func (r *Rollout) Judge(change ...func(*verdict.Config)) (verdict.Verdict, error) {
-	h, err := r.history()
-	if err != nil {
-		return verdict.Verdict{}, err
-	}
-	config := r.Config()
-	for _, do := range change {
-		do(&config)
-	}
-	return verdict.Judge(h, config), nil
 }

@@ -20,14 +20,13 @@ import (
 )
 
 const (
-	// manager is the field manager of what is applied here.
+	// manager is the field manager of applied objects.
 	manager = "upgrade"
-	// shop is the namespace of the Gateways that get requests, and Gateways their number.
-	shop     = "shop"
-	Gateways = 3
+	// Shop is the namespace of the Gateways that receive requests.
+	Shop = "shop"
 )
 
-// apply makes objects, or makes them what they should be.
+// apply applies objects by server-side apply.
 func (r *Rollout) apply(ctx context.Context, objects ...runtime.Object) error {
 	for _, object := range objects {
 		u, resource, err := r.resource(object)
@@ -37,26 +36,26 @@ func (r *Rollout) apply(ctx context.Context, objects ...runtime.Object) error {
 		unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 		body, err := json.Marshal(u)
 		if err != nil {
-			return fmt.Errorf("encoding %s %s: %w", u.GetKind(), u.GetName(), err)
+			return fmt.Errorf("encode %s %s: %w", u.GetKind(), u.GetName(), err)
 		}
 		force := true
 		_, err = resource.Patch(ctx, u.GetName(), "application/apply-patch+yaml", body, metav1.PatchOptions{FieldManager: manager, Force: &force})
 		if err != nil {
-			return fmt.Errorf("applying %s %s: %w", u.GetKind(), u.GetName(), err)
+			return fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
 		}
 	}
 	return nil
 }
 
-// resource is where an object is kept.
+// resource returns the client for an object.
 func (r *Rollout) resource(object runtime.Object) (*unstructured.Unstructured, dynamic.ResourceInterface, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encoding an object: %w", err)
+		return nil, nil, fmt.Errorf("encode object: %w", err)
 	}
 	unstructured.RemoveNestedField(content, "status")
 	u := &unstructured.Unstructured{Object: content}
-	// Right for every kind of object that is made here but one.
+	// The guess is wrong for Gateways.
 	resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
 	if u.GetKind() == "Gateway" {
 		resource.Resource = "gateways"
@@ -73,24 +72,24 @@ func namespaceObject(name string) *corev1.Namespace {
 	return &corev1.Namespace{TypeMeta: core("Namespace"), ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// putObjects puts into the cluster what the control plane works on.
+// putObjects creates the objects that the control plane works on.
 func (r *Rollout) putObjects(ctx context.Context) error {
 	front := &corev1.Service{
-		TypeMeta: core("Service"), ObjectMeta: metav1.ObjectMeta{Namespace: Home, Name: "istio-ingressgateway"},
+		TypeMeta: core("Service"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "istio-ingressgateway"},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "http", Port: workload.Port, Protocol: corev1.ProtocolTCP}}},
 	}
 	class := &networkingv1.IngressClass{
 		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "IngressClass"},
 		ObjectMeta: metav1.ObjectMeta{Name: "istio"}, Spec: networkingv1.IngressClassSpec{Controller: "istio.io/ingress-controller"},
 	}
-	if err := r.apply(ctx, namespaceObject(Home), namespaceObject(shop), front, class); err != nil {
+	if err := r.apply(ctx, namespaceObject(Namespace), namespaceObject(Shop), front, class); err != nil {
 		return err
 	}
-	// The stand-in for a proxy knows no routes: where requests go to is an overlay's to say.
+	// The proxy has no routes. The overlay sets its backend.
 	overlay := fmt.Sprintf(`spec: {replicas: 2, template: {spec: {containers: [{name: istio-proxy, env: [{name: BACKEND, value: %q}, {name: LINGER, value: %q}]}]}}}`,
 		r.backend, Linger)
-	for n := range Gateways {
-		at := metav1.ObjectMeta{Namespace: shop, Name: fmt.Sprint("web-", n+1)}
+	for n := range r.options.Gateways {
+		at := metav1.ObjectMeta{Namespace: Shop, Name: fmt.Sprint("web-", n+1)}
 		if err := r.apply(ctx,
 			&corev1.ConfigMap{TypeMeta: core("ConfigMap"), ObjectMeta: at, Data: map[string]string{"deployment": overlay}},
 			workload.Ingress(at),
@@ -105,7 +104,7 @@ func (r *Rollout) putObjects(ctx context.Context) error {
 		}
 	}
 	return r.await(ctx, "the ingress gateway's Service has an address", func(ctx context.Context) (bool, error) {
-		service, err := r.Kube.CoreV1().Services(Home).Get(ctx, front.Name, metav1.GetOptions{})
+		service, err := r.Kube.CoreV1().Services(Namespace).Get(ctx, front.Name, metav1.GetOptions{})
 		if err != nil || len(service.Status.LoadBalancer.Ingress) == 0 {
 			return false, err
 		}
@@ -114,35 +113,35 @@ func (r *Rollout) putObjects(ctx context.Context) error {
 	})
 }
 
-// Serve makes a namespace with a Gateway, and waits until the Gateway is served.
+// Serve creates a namespace with a Gateway and waits until the Gateway is programmed.
 func (r *Rollout) Serve(ctx context.Context, name string) error {
 	at := metav1.ObjectMeta{Namespace: name, Name: name}
 	if err := r.apply(ctx, namespaceObject(name), workload.Gateway(at, "")); err != nil {
 		return err
 	}
-	return r.await(ctx, "Gateway "+name+" is served", func(ctx context.Context) (bool, error) {
+	return r.await(ctx, "Gateway "+name+" is programmed", func(ctx context.Context) (bool, error) {
 		g, err := r.gateways.Gateways(name).Get(ctx, name, metav1.GetOptions{})
 		return err == nil && meta.IsStatusConditionTrue(g.Status.Conditions, string(gateway.GatewayConditionProgrammed)), err
 	})
 }
 
-// awaitSample waits until the Gateways are served, by two pods each, and lists where.
-func (r *Rollout) awaitSample(ctx context.Context) (urls []string, err error) {
-	err = r.await(ctx, "the Gateways are served", func(ctx context.Context) (bool, error) {
+// AwaitGateways waits until each Gateway is programmed and has two available Pods. It returns the URLs.
+func (r *Rollout) AwaitGateways(ctx context.Context) (urls []string, err error) {
+	err = r.await(ctx, "the Gateways are programmed", func(ctx context.Context) (bool, error) {
 		urls = nil
-		all, err := r.gateways.Gateways(shop).List(ctx, metav1.ListOptions{})
+		all, err := r.gateways.Gateways(Shop).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
 		for _, g := range all.Items {
-			d, err := r.Kube.AppsV1().Deployments(shop).Get(ctx, g.Name+"-istio", metav1.GetOptions{})
+			d, err := r.Kube.AppsV1().Deployments(Shop).Get(ctx, g.Name+"-istio", metav1.GetOptions{})
 			if err != nil || d.Status.AvailableReplicas < 2 ||
 				!meta.IsStatusConditionTrue(g.Status.Conditions, string(gateway.GatewayConditionProgrammed)) || len(g.Status.Addresses) == 0 {
 				return false, err
 			}
 			urls = append(urls, "http://"+net.JoinHostPort(g.Status.Addresses[0].Value, strconv.Itoa(workload.Port)))
 		}
-		return len(urls) == Gateways, nil
+		return len(urls) == r.options.Gateways, nil
 	})
 	return urls, err
 }

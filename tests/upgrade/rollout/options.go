@@ -2,92 +2,93 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
 
-// Options say what is upgraded.
+// Options describe the cluster and the control plane.
 type Options struct {
-	// Programs is the folder of etcd and kube-apiserver; "" is as in tests/cluster.
+	// Programs is the folder of etcd and kube-apiserver. If empty, the default of tests/cluster applies.
 	Programs string
-	// Pilot is the server's program, Dataplane the stand-in for a proxy.
+	// Pilot is the server program, Dataplane the program that replaces the proxy of Gateways.
 	Pilot, Dataplane string
-	// Helm is the program, and Charts the folder of the charts.
+	// Helm is the Helm program, Charts the folder of the charts.
 	Helm, Charts string
-	// Images are further programs, by the names that releases call them.
+	// Images are further programs by image name.
 	Images map[string]string
-	// Lease, Renew and Retry are the elections'; zero means 15 s, 10 s and 2 s.
+	// Lease, Renew and Retry are the timing of the elections. Default: 15 s, 10 s and 2 s.
 	Lease, Renew, Retry time.Duration
-	// Seed is the writer's.
+	// Seed is the seed of the writer.
 	Seed uint64
-	// Unfenced leaves the fence out.
-	Unfenced bool
-	// WithoutGateways leaves out Gateways, and with them the requests and what the writer does to routes: the two shared
-	// elections are left.
+	// Coordinated lets a coordinator choose the leaders.
+	Coordinated bool
+	// WithoutFence installs no fence.
+	WithoutFence bool
+	// Gateways is the number of Gateways that receive requests. Default: 3.
+	Gateways int
+	// WithoutGateways leaves out Gateways, requests and routes. Only the two shared elections remain.
 	WithoutGateways bool
-	// Bare puts nothing into the cluster: no namespace, no Gateways.
+	// Bare creates no objects, not even the namespace.
 	Bare bool
-	// Say hears of each step; nil means nobody does.
-	Say func(text string)
-	// Patience bounds each wait. It is no measure of speed.
-	Patience time.Duration
+	// Log receives a line for each step. Optional.
+	Log func(text string)
+	// WaitLimit bounds each wait. Default: 3 minutes.
+	WaitLimit time.Duration
 }
 
 func (o Options) withDefaults() Options {
 	if o.Lease == 0 {
-		o.Lease, o.Renew, o.Retry = 15*time.Second, 10*time.Second, 2*time.Second
+		o.Lease = 15 * time.Second
+		o.Renew = 10 * time.Second
+		o.Retry = 2 * time.Second
 	}
-	if o.Say == nil {
-		o.Say = func(string) {}
+	if o.Gateways == 0 {
+		o.Gateways = 3
 	}
-	if o.Patience == 0 {
-		o.Patience = 3 * time.Minute
+	if o.Log == nil {
+		o.Log = func(string) {}
+	}
+	if o.WaitLimit == 0 {
+		o.WaitLimit = 3 * time.Minute
 	}
 	return o
 }
 
-// Release is one revision.
+// Release is the release of one revision.
 type Release struct {
 	Revision string
 	Replicas int32
-	// Image is "" for the server.
+	// Image is the image; "" means Options.Pilot.
 	Image string
-	// Node is the one that its pods run on; "" means the first.
+	// Node is the node of its Pods; "" means the first node.
 	Node string
-	// Powerless gives its account no rights; Lawless has it work without elections.
-	Powerless, Lawless bool
+	// WithoutRights removes the role bindings of its service account.
+	WithoutRights bool
+	// WithoutElections starts all controllers in all replicas.
+	WithoutElections bool
 }
 
 const (
-	// betweenRequests makes 200 requests a second.
 	betweenRequests = 5 * time.Millisecond
 	betweenWrites   = 250 * time.Millisecond
-)
-
-// Linger and Drain are how long a proxy serves after it was told to end, and how long it has for requests under way then. On
-// a busy machine it takes controllers more than eight seconds to say that its Pod is ready no more.
-const (
+	// Linger is the time that a proxy keeps serving after SIGTERM. On a busy machine, controllers need more than eight
+	// seconds to remove the Pod from the endpoints.
 	Linger = 15 * time.Second
-	Drain  = 5 * time.Second
+	// Drain is the time for open requests after Linger.
+	Drain = 5 * time.Second
 )
 
-func (r *Rollout) say(format string, args ...any) { r.options.Say(fmt.Sprintf(format, args...)) }
+func (r *Rollout) log(format string, args ...any) { r.options.Log(fmt.Sprintf(format, args...)) }
 
-// duties are the four controllers, as docs/controllers.md lists what they write.
+// duties returns the writes of the four controllers (docs/controllers.md).
 func (o Options) duties() []verdict.Duty {
 	writes := func(resources ...string) func(verdict.Write) bool {
-		return func(w verdict.Write) bool {
-			for _, resource := range resources {
-				if w.Resource == resource {
-					return true
-				}
-			}
-			return false
-		}
+		return func(w verdict.Write) bool { return slices.Contains(resources, w.Resource) }
 	}
 	all := []verdict.Duty{
-		{Name: "namespace", Lock: "istio-namespace-controller-election", Guards: func(w verdict.Write) bool {
+		{Name: "namespace", Lock: NamespaceElection, Guards: func(w verdict.Write) bool {
 			return w.Resource == "configmaps" && w.Name == bundleName
 		}},
 		{Name: "ingress", Lock: "istio-leader", Guards: writes("ingresses/status")},

@@ -19,6 +19,7 @@ import (
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/certs"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/balancer"
 	"incumbent.dev/incumbent/tests/cluster/node"
@@ -27,18 +28,19 @@ import (
 )
 
 const (
-	// Home is the control plane's namespace.
-	Home = "istio-system"
+	// Namespace is the control plane's namespace.
+	Namespace = "istio-system"
+	// NamespaceElection is the election of the namespace controller.
+	NamespaceElection = leaderelection.NamespaceController
 
-	bundleName = "istio-ca-root-cert"
-	bundleKey  = "root-cert.pem"
-	image      = "pilot"
-	proxyImage = "auto"
-	// headerTimeout bounds the wait for the header of a request to the backend.
+	bundleName    = "istio-ca-root-cert"
+	bundleKey     = "root-cert.pem"
+	image         = "pilot"
+	proxyImage    = "auto"
 	headerTimeout = 10 * time.Second
 )
 
-// Rollout is a cluster in which a control plane is upgraded.
+// Rollout is a cluster with a control plane.
 type Rollout struct {
 	options Options
 	Cluster *cluster.Cluster
@@ -56,20 +58,20 @@ type Rollout struct {
 	writer   *workload.Writer
 	logs     []*auditLog
 
-	// What is stopped in this order, each before the next: the work, the pods, and what serves them.
-	stopWork, stopPods, stopParts context.CancelFunc
-	work, pods, parts             sync.WaitGroup
+	// End stops the load, then the Pods, then the rest.
+	stopLoad, stopPods, stopParts context.CancelFunc
+	load, pods, parts             sync.WaitGroup
 
-	working bool
+	loaded bool
 
 	mu      sync.Mutex
 	failure error
 }
 
-// Start starts the cluster. What it returns is to be ended even beside an error.
+// Start starts the cluster. The caller must call End, also after an error.
 func Start(ctx context.Context, options Options) (*Rollout, error) {
 	nothing := func() {}
-	r := &Rollout{options: options.withDefaults(), stopWork: nothing, stopPods: nothing, stopParts: nothing}
+	r := &Rollout{options: options.withDefaults(), stopLoad: nothing, stopPods: nothing, stopParts: nothing}
 	if err := r.startCluster(ctx); err != nil {
 		return r, err
 	}
@@ -87,9 +89,12 @@ func Start(ctx context.Context, options Options) (*Rollout, error) {
 
 func (r *Rollout) startCluster(ctx context.Context) error {
 	var err error
+	args := []string{"--service-cluster-ip-range=10.96.0.0/16"} // each Gateway has a Service
+	if r.options.Coordinated {
+		args = append(args, "--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true")
+	}
 	r.Cluster, err = cluster.Start(ctx, cluster.Options{
-		Assets: r.options.Programs, Services: true, Audit: true, AuditPolicy: verdict.Policy,
-		APIServerArgs: []string{"--service-cluster-ip-range=10.96.0.0/16"}, // each Gateway has a Service
+		Assets: r.options.Programs, Services: true, Audit: true, AuditPolicy: verdict.Policy, APIServerArgs: args,
 	})
 	if err != nil {
 		return err
@@ -97,21 +102,21 @@ func (r *Rollout) startCluster(ctx context.Context) error {
 	config := r.Cluster.Admin()
 	config.WarningHandler = rest.NoWarnings{}
 	if r.http, err = rest.HTTPClientFor(config); err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	if r.Kube, err = kubernetes.NewForConfigAndClient(config, r.http); err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	if r.objects, err = dynamic.NewForConfigAndClient(config, r.http); err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	if r.gateways, err = gatewayclient.NewForConfigAndClient(config, r.http); err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	return r.Cluster.LoadGatewayAPI(ctx)
 }
 
-// startParts starts the load balancer, and the backend of all requests.
+// startParts starts the load balancer and the backend.
 func (r *Rollout) startParts(ctx context.Context) error {
 	balance, err := balancer.New(balancer.Options{Config: r.Cluster.Admin()})
 	if err != nil {
@@ -119,7 +124,7 @@ func (r *Rollout) startParts(ctx context.Context) error {
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return fmt.Errorf("listening for the backend: %w", err)
+		return fmt.Errorf("listen for backend: %w", err)
 	}
 	r.backend = "http://" + listener.Addr().String()
 	server := &http.Server{ReadHeaderTimeout: headerTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -127,16 +132,16 @@ func (r *Rollout) startParts(ctx context.Context) error {
 	})}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stopParts = func() { stop(); _ = server.Close() }
-	r.parts.Go(func() { r.fail("the load balancer has ended", balance.Run(ctx)) })
+	r.parts.Go(func() { r.fail("load balancer ended", balance.Run(ctx)) })
 	r.parts.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			r.fail("the backend has ended", err)
+			r.fail("backend ended", err)
 		}
 	})
 	return nil
 }
 
-// fail notes that a part has ended by itself.
+// fail records that a part ended unexpectedly.
 func (r *Rollout) fail(what string, err error) {
 	if err == nil {
 		return
@@ -160,11 +165,11 @@ func (r *Rollout) images() map[string]string {
 	return images
 }
 
-// FarNode is the name of the node that StartFarNode starts.
+// FarNode is the node that StartFarNode starts.
 const FarNode = "far"
 
-// StartFarNode starts a node that knows the cluster by an API server of its own, and the pods on it with it: when that one
-// is paused, they are cut off, with their connections open. It runs the pods of releases that name it.
+// StartFarNode starts a second node, which uses a second API server together with its Pods. Pausing that API server
+// cuts them off while their connections stay open. The node runs the Pods of releases that name it.
 func (r *Rollout) StartFarNode(ctx context.Context) (*cluster.APIServer, error) {
 	server, err := r.Cluster.AddAPIServer(ctx)
 	if err != nil {
@@ -179,7 +184,7 @@ func (r *Rollout) StartFarNode(ctx context.Context) (*cluster.APIServer, error) 
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	first := r.stopPods
 	r.stopPods = func() { first(); stop() }
-	r.pods.Go(func() { r.fail("the far node has ended", far.Run(ctx)) })
+	r.pods.Go(func() { r.fail("far node ended", far.Run(ctx)) })
 	return server, nil
 }
 
@@ -194,32 +199,32 @@ func (r *Rollout) startPods(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stopPods = stop
-	r.pods.Go(func() { r.fail("the node has ended", r.Node.Run(ctx)) })
+	r.pods.Go(func() { r.fail("node ended", r.Node.Run(ctx)) })
 	authority, err := certs.NewAuthority("incumbent tests")
 	if err != nil {
 		return err
 	}
 	r.bundle = string(authority.PEM)
 	if err := os.WriteFile(r.BundleFile(), authority.PEM, 0o600); err != nil {
-		return fmt.Errorf("writing the CA bundle: %w", err)
+		return fmt.Errorf("write CA bundle: %w", err)
 	}
 	return nil
 }
 
-// BundleFile is where the CA bundle lies that the servers spread.
+// BundleFile returns the path of the CA bundle that the control plane distributes.
 func (r *Rollout) BundleFile() string { return filepath.Join(r.Cluster.Dir(), "bundle.pem") }
 
-// End ends everything.
+// End stops everything.
 func (r *Rollout) End(ctx context.Context) error {
-	r.stopWork()
-	r.work.Wait()
+	r.stopLoad()
+	r.load.Wait()
 	r.stopPods()
 	r.pods.Wait()
 	r.stopParts()
 	r.parts.Wait()
 	errs := []error{r.broken()}
 	for _, log := range r.logs {
-		errs = append(errs, log.close())
+		errs = append(errs, log.file.Close())
 	}
 	if r.http != nil {
 		utilnet.CloseIdleConnectionsFor(r.http.Transport)
@@ -230,12 +235,12 @@ func (r *Rollout) End(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Work starts the writer and the requests, which go on until Rest.
-func (r *Rollout) Work(ctx context.Context) error {
+// StartLoad starts the writer and the requests.
+func (r *Rollout) StartLoad(ctx context.Context) error {
 	var urls []string
 	if !r.options.WithoutGateways {
 		var err error
-		if urls, err = r.awaitSample(ctx); err != nil {
+		if urls, err = r.AwaitGateways(ctx); err != nil {
 			return err
 		}
 	}
@@ -245,27 +250,28 @@ func (r *Rollout) Work(ctx context.Context) error {
 		WithoutGateways: r.options.WithoutGateways,
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	r.stopWork, r.working = stop, true
+	r.stopLoad = stop
+	r.loaded = true
 	if len(urls) > 0 {
-		r.work.Go(func() { r.requests.Run(ctx) })
+		r.load.Go(func() { r.requests.Run(ctx) })
 	}
-	r.work.Go(func() { r.fail("the writer has ended", r.writer.Run(ctx)) })
-	r.say("the writer begins, with seed %d, and requests to %d Gateways", r.options.Seed, len(urls))
+	r.load.Go(func() { r.fail("writer ended", r.writer.Run(ctx)) })
+	r.log("start the writer with seed %d, and requests to %d Gateways", r.options.Seed, len(urls))
 	return nil
 }
 
-// Rest ends the work.
-func (r *Rollout) Rest() error {
-	r.stopWork()
-	r.work.Wait()
-	r.working = false
+// StopLoad stops the writer and the requests.
+func (r *Rollout) StopLoad() error {
+	r.stopLoad()
+	r.load.Wait()
+	r.loaded = false
 	return r.broken()
 }
 
-// Requests is how the requests went so far.
+// Requests returns the results of the requests so far.
 func (r *Rollout) Requests() verdict.Requests {
 	if r.requests == nil {
 		return verdict.Requests{}
 	}
-	return r.requests.SoFar()
+	return r.requests.Results()
 }

@@ -10,87 +10,98 @@ import (
 	"time"
 )
 
-// Duty is what one controller writes, and the lock that says who may.
+// Duty describes what one controller writes, and the lock that guards it.
 type Duty struct {
 	Name string
-	// Lock is the election's; with PerRevision the writer's revision is appended to it.
+	// Lock is the election. If PerRevision is true, the writer's revision is appended.
 	Lock        string
 	PerRevision bool
-	// Guards tells which writes are this controller's; only those of pods that have a revision are asked about.
+	// Guards reports whether a write is one of this controller. It is called for writes of Pods that have a revision.
 	Guards func(w Write) bool
 }
 
-// Config says what is judged.
+// Config describes what is judged.
 type Config struct {
-	// Namespace is the control plane's, with its locks.
+	// Namespace is the control plane's namespace, with its locks.
 	Namespace string
-	// Revision is that of an account (a token's user name), "" for whoever is of no revision.
+	// Revision returns the revision of a user name, or "".
 	Revision func(user string) string
 	Duties   []Duty
-	// Wanted says what objects should be like; nil asks nothing.
+	// Wanted describes the desired state of objects. Optional.
 	Wanted *Wanted
-	// Peers are revisions whose elector is not ours: what they write late is a figure, not a violation.
+	// Peers are revisions that use another elector. Their late writes are counted, but are no violations.
 	Peers []string
-	// Requests are the HTTP requests that were sent meanwhile.
+	// Requests are the results of the HTTP requests that were sent.
 	Requests Requests
 }
 
-// Requests are how those that the data plane got went.
+// Requests are the results of HTTP requests through the data plane.
 type Requests struct {
 	Sent, Failed int
-	// Drain is how long a proxy has for the requests under way when it ends.
+	// Drain is the time that a proxy has for open requests when it ends.
 	Drain time.Duration
-	// Why are some of the failures.
-	Why []string
+	// Errors are some of the failures.
+	Errors []string
 }
 
-// Rule is what a conviction is for.
+// Rule names the rule that was violated.
 type Rule string
 
 // The rules.
 const (
-	Unelected   Rule = "unelected"
+	// Unelected: a Pod wrote a guarded object without ever having had a term.
+	Unelected Rule = "unelected"
+	// Interleaved: a Pod wrote after the later term of another Pod had begun to write.
 	Interleaved Rule = "interleaved"
-	Late        Rule = "late"
-	Returned    Rule = "returned"
-	Unwanted    Rule = "unwanted"
-	Incomplete  Rule = "incomplete"
-	Failed      Rule = "requests"
+	// Late: a Pod wrote after its term had ended or another one had begun.
+	Late Rule = "late"
+	// Returned: one revision wrote an object, another changed it, and the first wrote it back, although the default
+	// revision had not returned to it.
+	Returned Rule = "returned"
+	// Unwanted: at the end an object is not in its desired state.
+	Unwanted Rule = "unwanted"
+	// Incomplete: the log lacks writes, or nothing was there to be judged.
+	Incomplete Rule = "incomplete"
+	// Failed: HTTP requests failed.
+	Failed Rule = "requests"
 )
 
-// Violation is one thing that is wrong.
+// Violation is one violation of a rule.
 type Violation struct {
 	Rule
-	What string
-	// Namespace is that of an object that is not as wanted.
+	Text string
+	// Namespace is the namespace of an object that is not in its desired state.
 	Namespace string
 }
 
-func (c Violation) String() string { return string(c.Rule) + ": " + c.What }
+func (v Violation) String() string { return string(v.Rule) + ": " + v.Text }
 
-// Verdict is what came out.
+// Verdict is the result.
 type Verdict struct {
 	Violations []Violation
 	Figures
 }
 
-// Err is an error that lists the violations; nil if there are none.
-func (v Verdict) Err() error {
-	if len(v.Violations) == 0 {
-		return nil
-	}
+// Err returns an error that lists the violations of the given rules, or of all rules; nil if there are none.
+func (v Verdict) Err(rules ...Rule) error {
 	const most = 20
 	var lines []string
-	for _, c := range v.Violations[:min(most, len(v.Violations))] {
-		lines = append(lines, "  "+c.String())
+	for _, violation := range v.Violations {
+		if len(rules) == 0 || slices.Contains(rules, violation.Rule) {
+			lines = append(lines, "  "+violation.String())
+		}
 	}
-	if n := len(v.Violations) - most; n > 0 {
-		lines = append(lines, fmt.Sprintf("  and %d more", n))
+	n := len(lines)
+	if n == 0 {
+		return nil
 	}
-	return fmt.Errorf("%d violations by the audit log:\n%s", len(v.Violations), strings.Join(lines, "\n"))
+	if n > most {
+		lines = append(lines[:most], fmt.Sprintf("  and %d more", n-most))
+	}
+	return fmt.Errorf("%d violations in the audit log:\n%s", n, strings.Join(lines, "\n"))
 }
 
-// judge is a judgement under way.
+// judge holds the state of Judge.
 type judge struct {
 	Config
 	history History
@@ -99,14 +110,14 @@ type judge struct {
 	flips   []flip
 }
 
-// flip is a write of the default tag that changed the revision.
+// flip is a change of the default revision.
 type flip struct {
 	version  uint64
 	at       time.Time
 	revision string
 }
 
-// defaultTag is the webhook whose label says which revision is the default.
+// defaultTag is the webhook whose label names the default revision.
 const (
 	defaultTag    = "istio-revision-tag-default"
 	revisionLabel = "istio.io/rev"
@@ -117,24 +128,25 @@ func Judge(h History, config Config) Verdict {
 	j := &judge{Config: config, history: h, terms: map[string][]Term{}}
 	j.findTerms()
 	j.findFlips()
-	work := j.findWork()
+	guarded := j.findGuarded()
 	for _, duty := range config.Duties {
-		j.judgeTerms(duty, work[duty.Name])
-		j.judgeReturns(duty, work[duty.Name])
+		j.judgeTerms(duty, guarded[duty.Name])
+		j.judgeReturns(duty, guarded[duty.Name])
 	}
-	j.judgeWhole(work)
+	j.judgeLog(guarded)
 	if config.Wanted != nil {
 		j.judgeWanted()
 	}
 	if r := config.Requests; r.Failed > 0 {
-		j.convict(Failed, "%d of %d failed, with a drain of %v: %s", r.Failed, r.Sent, r.Drain, strings.Join(r.Why, "; "))
+		j.add(Failed, "%d of %d failed, with a drain of %v: %s", r.Failed, r.Sent, r.Drain, strings.Join(r.Errors, "; "))
 	}
-	j.figures(work)
+	slices.SortStableFunc(j.verdict.Violations, func(a, b Violation) int { return cmp.Compare(a.Rule, b.Rule) })
+	j.measure(guarded)
 	return j.verdict
 }
 
-func (j *judge) convict(rule Rule, format string, args ...any) {
-	j.verdict.Violations = append(j.verdict.Violations, Violation{Rule: rule, What: fmt.Sprintf(format, args...)})
+func (j *judge) add(rule Rule, format string, args ...any) {
+	j.verdict.Violations = append(j.verdict.Violations, Violation{Rule: rule, Text: fmt.Sprintf(format, args...)})
 }
 
 func (j *judge) findTerms() {
@@ -149,15 +161,15 @@ func (j *judge) findTerms() {
 		unanswered[j.lockOf(w)] = append(unanswered[j.lockOf(w)], w)
 	}
 	for _, lock := range slices.Sorted(maps.Keys(writes)) {
-		terms, lacks := lockTerms(lock, writes[lock], unanswered[lock])
+		terms, gaps := lockTerms(lock, writes[lock], unanswered[lock])
 		j.terms[lock] = terms
-		for _, what := range lacks {
-			j.convict(Incomplete, "%s", what)
+		for _, gap := range gaps {
+			j.add(Incomplete, "%s", gap)
 		}
 	}
 }
 
-// lockOf is the lock that a write is of, "" for none.
+// lockOf returns the lock that a write changes, or "".
 func (j *judge) lockOf(w Write) string {
 	if w.Namespace != j.Namespace || w.Resource != "leases" && w.Resource != "configmaps" {
 		return ""
@@ -171,27 +183,27 @@ func (j *judge) lockOf(w Write) string {
 }
 
 func (j *judge) findFlips() {
-	now := ""
+	current := ""
 	for _, w := range j.history.Writes {
 		if w.Kind() != "mutatingwebhookconfigurations" || w.Name != defaultTag {
 			continue
 		}
-		if revision := text(w.Object, "metadata", "labels", revisionLabel); revision != now {
-			now = revision
+		if revision := text(w.Object, "metadata", "labels", revisionLabel); revision != current {
+			current = revision
 			j.flips = append(j.flips, flip{w.Version, w.Answered, revision})
 		}
 	}
 }
 
-// work is a guarded write.
-type work struct {
+// guarded is a write of a revision to an object that an election guards.
+type guarded struct {
 	Write
 	revision, lock string
 }
 
-// findWork sorts the revisions' writes by duty.
-func (j *judge) findWork() map[string][]work {
-	found := map[string][]work{}
+// findGuarded groups the guarded writes by duty.
+func (j *judge) findGuarded() map[string][]guarded {
+	found := map[string][]guarded{}
 	for _, w := range j.history.Writes {
 		revision := j.Revision(w.User)
 		if revision == "" || j.lockOf(w) != "" {
@@ -205,16 +217,16 @@ func (j *judge) findWork() map[string][]work {
 			if d.PerRevision {
 				lock += "-" + revision
 			}
-			found[d.Name] = append(found[d.Name], work{w, revision, lock})
+			found[d.Name] = append(found[d.Name], guarded{w, revision, lock})
 			break
 		}
 	}
 	return found
 }
 
-// judgeTerms holds each write against the terms of its lock.
-func (j *judge) judgeTerms(duty Duty, all []work) {
-	wrote := map[string]uint64{} // the first write of a term, by lock and start
+// judgeTerms compares each guarded write with the terms of its lock.
+func (j *judge) judgeTerms(duty Duty, all []guarded) {
+	wrote := map[uint64]uint64{} // the first guarded write of a term, by the start of the term
 	for _, w := range all {
 		var own, latest *Term
 		for i := range j.terms[w.lock] {
@@ -227,39 +239,23 @@ func (j *judge) judgeTerms(duty Duty, all []work) {
 		}
 		switch {
 		case own == nil:
-			j.convict(Unelected, "%s: %v, without a term of %s", duty.Name, w, w.lock)
+			j.add(Unelected, "%s: %v, without a term of %s", duty.Name, w, w.lock)
 		case own == latest:
-			key := fmt.Sprint(w.lock, own.Start)
-			if wrote[key] == 0 {
-				wrote[key] = w.Version
+			wrote[own.Start] = cmp.Or(wrote[own.Start], w.Version)
+			// The leader learns of a deleted or corrupted lock only by its watch.
+			if own.End != 0 && own.End < w.Version && own.Ended != Deleted && own.Ended != Corrupted {
+				j.addLate(Late, w, own, "its term was %s at %d", own.Ended, own.End)
 			}
-			// A deleted lock is learnt by the watch.
-			if own.End != 0 && own.End < w.Version && own.How != "deleted" {
-				j.late(w, own, "%s: %v, and its term was %s at %d", duty.Name, w, own.How, own.End)
-			}
+		case wrote[latest.Start] == 0:
+			j.addLate(Late, w, own, "the term of %s began at %d", latest.Pod, latest.Start)
 		default:
-			first := wrote[fmt.Sprint(w.lock, latest.Start)]
-			if first == 0 {
-				j.late(w, own, "%s: %v, and the term of %s began at %d", duty.Name, w, latest.Pod, latest.Start)
-				continue
-			}
-			j.overlapped(w, own)
-			if !slices.Contains(j.Peers, w.revision) {
-				j.convict(Interleaved, "%s: %v, and %s, whose term began at %d, had written at %d", duty.Name, w, latest.Pod, latest.Start, first)
-			}
+			j.addLate(Interleaved, w, own, "%s, whose term began at %d, had written at %d", latest.Pod, latest.Start, wrote[latest.Start])
 		}
 	}
 }
 
-func (j *judge) late(w work, own *Term, format string, args ...any) {
-	j.overlapped(w, own)
-	if !slices.Contains(j.Peers, w.revision) {
-		j.convict(Late, format, args...)
-	}
-}
-
-// overlapped notes a write that came after the writer's term.
-func (j *judge) overlapped(w work, own *Term) {
+// addLate adds a write that came after the writer's term.
+func (j *judge) addLate(rule Rule, w guarded, own *Term, format string, args ...any) {
 	f := &j.verdict.Figures
 	f.LateWrites++
 	for _, t := range j.terms[w.lock] {
@@ -268,17 +264,20 @@ func (j *judge) overlapped(w work, own *Term) {
 			break
 		}
 	}
+	if !slices.Contains(j.Peers, w.revision) {
+		j.add(rule, "%v, and %s", w, fmt.Sprintf(format, args...))
+	}
 }
 
-// run is a row of writes of one revision to one object.
+// run is a sequence of writes of one revision to one object.
 type run struct {
 	revision    string
-	first, last work
+	first, last guarded
 	contents    map[string]bool
 }
 
-// judgeReturns looks for objects that revisions write back and forth.
-func (j *judge) judgeReturns(duty Duty, all []work) {
+// judgeReturns finds objects that two revisions write alternately.
+func (j *judge) judgeReturns(duty Duty, all []guarded) {
 	objects := map[string][]*run{}
 	for _, w := range all {
 		key := fmt.Sprint(w.UID, " ", w.Resource)
@@ -287,25 +286,26 @@ func (j *judge) judgeReturns(duty Duty, all []work) {
 			runs = append(runs, &run{revision: w.revision, first: w, contents: map[string]bool{}})
 			objects[key] = runs
 		}
-		now := runs[len(runs)-1]
-		now.last, now.contents[content(w.Write)] = w, true
+		current := runs[len(runs)-1]
+		current.last = w
+		current.contents[content(w.Write)] = true
 	}
 	for _, key := range slices.Sorted(maps.Keys(objects)) {
 		runs := objects[key]
 		for i := 2; i < len(runs); i++ {
 			before, between, again := runs[i-2], runs[i-1], runs[i]
-			if before.revision != again.revision || !shares(before.contents, again.contents) || between.contents[content(again.first.Write)] {
+			if before.revision != again.revision || !intersect(before.contents, again.contents) || between.contents[content(again.first.Write)] {
 				continue
 			}
 			if !j.flippedTo(again.revision, before.first.Version, again.first.Version) {
-				j.convict(Returned, "%s: %v, after %v and %v, without the default having come back to %s",
+				j.add(Returned, "%s: %v, after %v and %v, although the default revision did not return to %s",
 					duty.Name, again.first, before.last, between.last, again.revision)
 			}
 		}
 	}
 }
 
-func shares(a, b map[string]bool) bool {
+func intersect(a, b map[string]bool) bool {
 	for key := range a {
 		if b[key] {
 			return true
@@ -318,11 +318,11 @@ func (j *judge) flippedTo(revision string, after, before uint64) bool {
 	return slices.ContainsFunc(j.flips, func(f flip) bool { return f.revision == revision && f.version > after && f.version < before })
 }
 
-// content is what a write left, but for what each write changes.
+// content returns the content of a write without the fields that every write changes.
 func content(w Write) string {
 	parts := map[string]any{"labels": at(w.Object, "metadata", "labels"), "annotations": at(w.Object, "metadata", "annotations")}
 	if strings.HasSuffix(w.Resource, "/status") {
-		parts = map[string]any{"status": timeless(at(w.Object, "status"))}
+		parts = map[string]any{"status": withoutTimes(at(w.Object, "status"))}
 	} else {
 		for key, value := range w.Object {
 			if key != "metadata" && key != "status" {
@@ -332,47 +332,45 @@ func content(w Write) string {
 	}
 	encoded, err := json.Marshal(parts)
 	if err != nil {
-		return err.Error() // of what was decoded from JSON: cannot be
+		return err.Error() // not possible: parts was decoded from JSON
 	}
 	return string(encoded)
 }
 
-// timeless is a value without the times and generations of its conditions.
-func timeless(value any) any {
+// withoutTimes returns a value without the times and generations of its conditions.
+func withoutTimes(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		kept := map[string]any{}
 		for key, field := range value {
 			if key != "lastTransitionTime" && key != "observedGeneration" {
-				kept[key] = timeless(field)
+				kept[key] = withoutTimes(field)
 			}
 		}
 		return kept
 	case []any:
 		var kept []any
 		for _, entry := range value {
-			kept = append(kept, timeless(entry))
+			kept = append(kept, withoutTimes(entry))
 		}
 		return kept
 	}
 	return value
 }
 
-// judgeWhole convicts a log in which nothing was to be judged: it would acquit anybody.
-func (j *judge) judgeWhole(all map[string][]work) {
+// judgeLog reports a log without guarded writes, which would otherwise pass without a check.
+func (j *judge) judgeLog(all map[string][]guarded) {
 	for _, d := range j.Duties {
 		if len(all[d.Name]) == 0 {
-			j.convict(Incomplete, "nobody wrote what %s guards", d.Lock)
+			j.add(Incomplete, "no write is guarded by %s", d.Lock)
 		}
 	}
 	if len(j.flips) == 0 {
-		j.convict(Incomplete, "there was never a default revision")
+		j.add(Incomplete, "there was never a default revision")
 	}
 	for _, w := range j.history.Unanswered {
-		// It may have been stored. Whoever sent it may have been within its rights or not, which the version would tell.
 		if j.Revision(w.User) != "" && j.lockOf(w) == "" {
 			j.verdict.Figures.Unanswered++
 		}
 	}
-	slices.SortStableFunc(j.verdict.Violations, func(a, b Violation) int { return cmp.Compare(a.Rule, b.Rule) })
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// begun is how each log begins: stable is the default, leads, and has served a namespace.
+// begun is the start of each log: stable is the default revision, leads, and has served a namespace.
 func begun(t *testing.T) *script {
 	s := newScript(t)
 	s.flip("stable")
@@ -16,16 +16,16 @@ func begun(t *testing.T) *script {
 	return s
 }
 
-func TestHonestLogsAreAcquitted(t *testing.T) {
+func TestJudge_CorrectLog(t *testing.T) {
 	for name, play := range map[string]func(s *script){
-		"nothing more": func(*script) {},
+		"no more events": func(*script) {},
 		"a flip": func(s *script) {
 			s.flip("canary")
 			s.handover("stable-1", "canary-1", 2)
 			s.space("more")
 			s.bundle("canary-1", "more", "right")
 		},
-		"there and back, each repairing what somebody has spoilt": func(s *script) {
+		"two flips, and repairs by both leaders": func(s *script) {
 			for i, revision := range []string{"canary", "stable"} {
 				s.flip(revision)
 				s.handover([]string{"stable-1", "canary-1"}[i], revision+"-1", i+2)
@@ -41,38 +41,38 @@ func TestHonestLogsAreAcquitted(t *testing.T) {
 				s.put("admin", "delete", "namespaces", "", "more", fields{"metadata": fields{"deletionTimestamp": "now"}})
 			}
 		},
-		"a release, and the next": func(s *script) {
+		"a release": func(s *script) {
 			s.lock("stable-1", bundles, "", "", 1)
 			s.lock("stable-2", bundles, "stable-2", "stable", 2)
 			s.bundle("admin", "shop", "wrong")
 			s.bundle("stable-2", "shop", "right")
 		},
-		"a challenger's request leaves the term alone": func(s *script) {
+		"a handover request does not end the term": func(s *script) {
 			s.lock("canary-1", bundles, "stable-1", "stable", 1)
 			s.bundle("admin", "shop", "wrong")
 			s.bundle("stable-1", "shop", "right")
 		},
-		"the lock was deleted, and the leader learns of it": func(s *script) {
+		"a deleted lock": func(s *script) {
 			s.remove("admin", "leases", home, bundles)
 			s.bundle("admin", "shop", "wrong")
 			s.bundle("stable-1", "shop", "right")
 			s.lock("stable-1", bundles, "stable-1", "stable", 1)
 		},
-		"what was refused, tried dry, or changed nothing": func(s *script) {
+		"rejected, dry-run and empty writes": func(s *script) {
 			s.log(request{verb: "patch", resource: "configmaps", namespace: "shop", name: "bundle", who: "canary-1", code: 403, stage: stageComplete})
 			s.log(request{verb: "patch", resource: "configmaps", namespace: "shop", name: "bundle", who: "canary-1", code: 200, dry: true, stage: stageComplete})
 			same := fields{"metadata": fields{"uid": s.uids[key("configmaps", "shop", "bundle")], "resourceVersion": "4"}}
 			s.log(request{verb: "patch", resource: "configmaps", namespace: "shop", name: "bundle", who: "canary-1", code: 200, object: same, stage: stageComplete})
 		},
-		"a namespace without a bundle that goes": func(s *script) {
+		"a terminating namespace without a bundle": func(s *script) {
 			s.space("brief")
 			s.put("admin", "delete", "namespaces", "", "brief", fields{"metadata": fields{"deletionTimestamp": "now"}})
 		},
-		"deleted and put back": func(s *script) {
+		"a deleted and recreated object": func(s *script) {
 			s.remove("admin", "configmaps", "shop", "bundle")
 			s.bundle("stable-1", "shop", "right")
 		},
-		"a term that began by a write whose answer was lost with its server": func(s *script) {
+		"a term that began with an unanswered write": func(s *script) {
 			s.lock("stable-1", bundles, "", "", 1)
 			s.unanswered("stable-2", bundles)
 			s.lock("stable-2", bundles, "stable-2", "stable", 3)
@@ -90,8 +90,8 @@ func TestHonestLogsAreAcquitted(t *testing.T) {
 	}
 }
 
-// Each of these logs has one thing wrong with it, of the rule that it is listed under.
-func TestWrongLogsAreConvicted(t *testing.T) {
+// Each log violates one rule once.
+func TestJudge_Violation(t *testing.T) {
 	flipped := func(s *script) {
 		s.flip("canary")
 		s.handover("stable-1", "canary-1", 2)
@@ -101,37 +101,37 @@ func TestWrongLogsAreConvicted(t *testing.T) {
 		play func(s *script)
 		want string
 	}{
-		"a pod that was never elected": {Unelected, func(s *script) {
+		"a Pod without a term": {Unelected, func(s *script) {
 			s.bundle("admin", "shop", "wrong")
 			s.bundle("stable-2", "shop", "right")
-		}, "stable-2's patch of configmaps shop/bundle at 6, without a term of bundles"},
-		"before its term": {Unelected, func(s *script) {
+		}, "patch by stable-2 of configmaps shop/bundle at 6, without a term of bundles"},
+		"before the term": {Unelected, func(s *script) {
 			s.flip("canary")
 			s.bundle("canary-1", "shop", "right")
 			s.handover("stable-1", "canary-1", 2)
-		}, "canary-1's"},
-		"nominated, but not yet by an own write": {Unelected, func(s *script) {
+		}, "canary-1"},
+		"nominated, before its own write": {Unelected, func(s *script) {
 			s.flip("canary")
 			s.lock("stable-1", bundles, "canary-1", "canary", 2)
 			s.bundle("canary-1", "shop", "right")
 			s.lock("canary-1", bundles, "canary-1", "canary", 2)
-		}, "canary-1's"},
-		"between another's writes": {Interleaved, func(s *script) {
+		}, "canary-1"},
+		"after a write of the next term": {Interleaved, func(s *script) {
 			flipped(s)
 			s.space("a")
 			s.bundle("canary-1", "a", "right")
 			s.space("b")
 			s.bundle("stable-1", "b", "right")
-		}, "stable-1's patch of configmaps b/bundle"},
+		}, "patch by stable-1 of configmaps b/bundle"},
 		"after the next term began": {Late, func(s *script) {
 			flipped(s)
 			s.bundle("stable-1", "shop", "right")
 		}, "the term of canary-1 began at 7"},
-		"after its own release": {Late, func(s *script) {
+		"after the release": {Late, func(s *script) {
 			s.lock("stable-1", bundles, "", "", 1)
 			s.bundle("stable-1", "shop", "right")
 		}, "its term was released at 5"},
-		"after it has written another in": {Late, func(s *script) {
+		"after the handover": {Late, func(s *script) {
 			s.flip("canary")
 			s.lock("stable-1", bundles, "canary-1", "canary", 2)
 			s.bundle("stable-1", "shop", "right")
@@ -142,34 +142,34 @@ func TestWrongLogsAreConvicted(t *testing.T) {
 			s.bundle("canary-1", "shop", "other")
 			s.handover("canary-1", "stable-1", 3)
 			s.bundle("stable-1", "shop", "right")
-		}, "without the default having come back to stable"},
-		"written back by the one to whom the default did not come": {Returned, func(s *script) {
+		}, "although the default revision did not return to stable"},
+		"written back before the flip": {Returned, func(s *script) {
 			flipped(s)
 			s.bundle("canary-1", "shop", "right2")
 			s.handover("canary-1", "stable-1", 3)
 			s.bundle("stable-1", "shop", "right")
 			s.flip("stable")
 			s.flip("canary")
-		}, "come back to stable"},
+		}, "did not return to stable"},
 		"missing at the end": {Unwanted, func(s *script) { s.space("late") }, "bundle late/late at the end: it is missing"},
-		"wrong at the end":   {Unwanted, func(s *script) { s.bundle("admin", "shop", "wrong") }, "it is another one"},
+		"wrong at the end":   {Unwanted, func(s *script) { s.bundle("admin", "shop", "wrong") }, "it has other content"},
 		"deleted at the end": {Unwanted, func(s *script) { s.remove("admin", "configmaps", "shop", "bundle") }, "it is missing"},
-		"a hole in the lock's log": {Incomplete, func(s *script) {
+		"a gap in the log of the lock": {Incomplete, func(s *script) {
 			s.lock("stable-1", bundles, "stable-1", "stable", 3)
 		}, "goes from 1 transitions to 3"},
-		"a hole beside a write of another lock that was not answered": {Incomplete, func(s *script) {
+		"a gap and an unanswered write of another lock": {Incomplete, func(s *script) {
 			s.unanswered("stable-1", "other")
 			s.lock("stable-1", bundles, "stable-1", "stable", 3)
 		}, "goes from 1 transitions to 3"},
-		"a hole before a write that was not answered": {Incomplete, func(s *script) {
+		"a gap before an unanswered write": {Incomplete, func(s *script) {
 			s.lock("stable-1", bundles, "stable-1", "stable", 3)
 			s.unanswered("stable-1", bundles)
 		}, "goes from 1 transitions to 3"},
-		"a hole of two, with one write that was not answered": {Incomplete, func(s *script) {
+		"a gap of two and one unanswered write": {Incomplete, func(s *script) {
 			s.unanswered("stable-1", bundles)
 			s.lock("stable-1", bundles, "stable-1", "stable", 4)
 		}, "goes from 1 transitions to 4"},
-		"two holes, with one write that was not answered": {Incomplete, func(s *script) {
+		"two gaps and one unanswered write": {Incomplete, func(s *script) {
 			s.unanswered("stable-1", bundles)
 			s.lock("stable-1", bundles, "stable-1", "stable", 3)
 			s.lock("stable-1", bundles, "stable-1", "stable", 5)
@@ -183,30 +183,30 @@ func TestWrongLogsAreConvicted(t *testing.T) {
 			test.play(s)
 			v := s.judged(config())
 			if err := v.Err(); len(v.Violations) != 1 || v.Violations[0].Rule != test.rule || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("want one of %s with %q: %v", test.rule, test.want, err)
+				t.Errorf("want one violation of %s with %q: %v", test.rule, test.want, err)
 			}
 		})
 	}
 }
 
-func TestAnEmptyLogAcquitsNobody(t *testing.T) {
+func TestJudge_EmptyLog(t *testing.T) {
 	v := newScript(t).judged(config())
-	if err := v.Err(); len(v.Violations) != 2 || !strings.Contains(err.Error(), "nobody wrote what bundles guards") ||
+	if err := v.Err(); len(v.Violations) != 2 || !strings.Contains(err.Error(), "no write is guarded by bundles") ||
 		!strings.Contains(err.Error(), "never a default revision") {
 		t.Error(err)
 	}
 }
 
-func TestFailedRequestsAreConvicted(t *testing.T) {
+func TestJudge_FailedRequests(t *testing.T) {
 	c := config()
-	c.Requests = Requests{Sent: 10, Failed: 1, Drain: 5 * time.Second, Why: []string{"refused"}}
+	c.Requests = Requests{Sent: 10, Failed: 1, Drain: 5 * time.Second, Errors: []string{"refused"}}
 	if err := begun(t).judged(c).Err(); err == nil || !strings.Contains(err.Error(), "requests: 1 of 10 failed, with a drain of 5s: refused") {
 		t.Error(err)
 	}
 }
 
-// What a peer's elector writes late is counted all the same.
-func TestPeersAreMeasuredNotConvicted(t *testing.T) {
+// Late writes of other electors are counted.
+func TestJudge_Peers(t *testing.T) {
 	s := begun(t)
 	s.flip("canary")
 	s.lock("canary-1", bundles, "canary-1", "canary", 2)
@@ -227,9 +227,9 @@ func TestPeersAreMeasuredNotConvicted(t *testing.T) {
 	}
 }
 
-// Versions order, time stamps do not: a log whose stamps all go backwards says the same.
-func TestTimeStampsOrderNothing(t *testing.T) {
-	for name, step := range map[string]time.Duration{"as it was": time.Second, "backwards": -time.Second, "all at once": 0} {
+// Timestamps do not change the verdict.
+func TestJudge_IgnoresTimestamps(t *testing.T) {
+	for name, step := range map[string]time.Duration{"original": time.Second, "backwards": -time.Second, "equal": 0} {
 		s := begun(t)
 		for range 2 {
 			s.clock = s.clock.Add(step - time.Second)
@@ -245,8 +245,8 @@ func TestTimeStampsOrderNothing(t *testing.T) {
 	}
 }
 
-// The lines of several servers' logs come in any order.
-func TestLogsOfSeveralServersAreOne(t *testing.T) {
+// The events of several API servers come in any order.
+func TestOrder_SeveralLogs(t *testing.T) {
 	s := begun(t)
 	s.flip("canary")
 	s.handover("stable-1", "canary-1", 2)
@@ -278,7 +278,7 @@ func TestLogsOfSeveralServersAreOne(t *testing.T) {
 			t.Errorf("%v comes after %v", h.Writes[i], h.Writes[i-1])
 		}
 	}
-	// The deletion stands between the two objects of one name, by the first one's last version.
+	// The deletion comes between the two objects of one name.
 	for i, w := range h.Writes {
 		if w.Deleted && (h.Writes[i-1].UID != w.UID || h.Writes[i+1].Name != "bundle") {
 			t.Errorf("the deletion comes after %v and before %v", h.Writes[i-1], h.Writes[i+1])
@@ -286,8 +286,8 @@ func TestLogsOfSeveralServersAreOne(t *testing.T) {
 	}
 }
 
-// A server that was killed leaves a request without an answer, and maybe half a line.
-func TestWhatAServerDidNotLogToTheEnd(t *testing.T) {
+// A killed API server leaves a request without a response, and possibly an incomplete line.
+func TestRead_IncompleteLog(t *testing.T) {
 	s := begun(t)
 	s.log(request{verb: "patch", resource: "configmaps", namespace: "shop", name: "bundle", who: "stable-1", stage: stageReceived})
 	s.lines.WriteString(`{"auditID": "half`)
@@ -297,10 +297,10 @@ func TestWhatAServerDidNotLogToTheEnd(t *testing.T) {
 	}
 	half := `{"kind":"Event","auditID":"a","requestObj{"kind":"Event","auditID":"b"}` + "\n"
 	if events, err := Read(strings.NewReader(half)); err != nil || len(events) != 1 || events[0].AuditID != "b" {
-		t.Errorf("half a line before a whole one: %v, %v", events, err)
+		t.Errorf("incomplete line before a complete one: %v, %v", events, err)
 	}
 	if _, err := Read(strings.NewReader("{\n{}\n")); err == nil || !strings.Contains(err.Error(), "line 1") {
-		t.Errorf("a broken line in the middle: %v", err)
+		t.Errorf("broken line in the middle: %v", err)
 	}
 }
 
@@ -320,9 +320,9 @@ func TestFigures(t *testing.T) {
 	}
 	text := v.String()
 	for _, want := range []string{
-		"median 0s, p99 3s, of 2 flips (1 overtaken by the next)", "terms: 2; nobody led for 1s at most (bundles, handed over by stable-1)",
-		"guarded writes: 3 to 2 objects, 1.5 each, 2 at most (configmaps a/bundle)",
-		"not as wanted (bundle, created): 2 times, 2s at most (a/a: it is missing, during: flip)",
+		"median 0s, p99 3s (2 flips, 1 unfinished)", "terms: 2; longest time without a leader: 1s (bundles, handed over by stable-1)",
+		"guarded writes: 3 to 2 objects",
+		"not in the desired state (bundle, created): 2 times, at most 2s (a/a: it is missing, during: flip)",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -337,10 +337,10 @@ func TestQuantile(t *testing.T) {
 	}
 	for part, want := range map[float64]time.Duration{0.5: 50, 0.99: 99, 1: 100} {
 		if got := Quantile(hundred, part); got != want {
-			t.Errorf("the quantile %v of 1 to 100 is %d", part, got)
+			t.Errorf("quantile %v of 1 to 100: %d", part, got)
 		}
 	}
 	if Quantile(nil, 0.5) != 0 {
-		t.Error("nothing has a median")
+		t.Error("no durations: want 0")
 	}
 }

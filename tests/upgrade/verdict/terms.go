@@ -5,27 +5,43 @@ import (
 	"fmt"
 	"time"
 
+	"incumbent.dev/incumbent/internal/inspect"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Term is one time of leadership, by the writes of the lock.
+// Change states how a term began or ended, by the writes of the lock.
+type Change string
+
+// The changes.
+const (
+	Created    Change = "created"     // there was no lock
+	Acquired   Change = "acquired"    // the lock was free
+	Nominated  Change = "nominated"   // another process wrote this candidate as holder
+	Overwrote  Change = "overwrote"   // another holder's record was overwritten, or an unreadable one
+	Reclaimed  Change = "reclaimed"   // the holder itself began a new term
+	Released   Change = "released"    // the holder cleared the record
+	HandedOver Change = "handed over" // the holder wrote another candidate as holder
+	Taken      Change = "taken"       // another process wrote another holder
+	Deleted    Change = "deleted"     // the lock was deleted
+	Corrupted  Change = "corrupted"   // the record became unreadable
+)
+
+// Term is one term of leadership, by the writes of the lock.
 type Term struct {
 	Lock, Pod string
-	// Key is the rank that the record has, a revision.
+	// Key is the key in the record: the holder's revision.
 	Key string
-	// Start is the holder's own first write, End the write by which the record is its own no more; 0 while it is.
+	// Start is the version of the holder's own first write. End is the version of the write that ended the term, or 0.
 	Start, End uint64
-	// From is when Start was answered; To is when the holder's last own write of the record was, its release or handover
-	// included.
-	From, To time.Time
-	// How it ended: "released", "handed over", "taken", "deleted"; "" while it has not.
-	How string
+	// From is the time of Start. To is the time of the holder's last own write of the record. EndedAt is the time of End.
+	From, To, EndedAt time.Time
+	Began, Ended      Change
 
 	uid         string
 	transitions int
 }
 
-// record is what a lock says.
+// record is the content of a lock.
 type record struct {
 	holder, key string
 	transitions int
@@ -34,7 +50,8 @@ type record struct {
 func recordOf(w Write) (r record, ok bool) {
 	if w.Kind() == "leases" {
 		return record{
-			holder: text(w.Object, "spec", "holderIdentity"), key: text(w.Object, "metadata", "annotations", locks.LeaseHolderKey),
+			holder:      inspect.Pod(text(w.Object, "spec", "holderIdentity"), w.Name),
+			key:         text(w.Object, "metadata", "annotations", locks.LeaseHolderKey),
 			transitions: number(w.Object, "spec", "leaseTransitions"),
 		}, true
 	}
@@ -46,73 +63,117 @@ func recordOf(w Write) (r record, ok bool) {
 	return record{of.HolderIdentity, of.HolderKey, of.LeaderTransitions}, true
 }
 
-// lockTerms are the terms of one lock, and what its writes lack: an increase of the transitions that no write of
-// the log made. One whose answer was never logged may have been stored, and have made an increase of one: its writer
-// has not learnt that it leads.
-func lockTerms(lock string, writes, unanswered []Write) (terms []Term, lacks []string) {
-	var uid string
-	var before int
+// Terms returns the terms of a lock.
+func (h History) Terms(namespace, lock string) []Term {
+	is := func(w Write) bool {
+		return w.Namespace == namespace && w.Name == lock && (w.Resource == "leases" || w.Resource == "configmaps")
+	}
+	terms, _ := lockTerms(lock, filter(h.Writes, is), filter(h.Unanswered, is))
+	return terms
+}
+
+func filter(writes []Write, keep func(Write) bool) (kept []Write) {
 	for _, w := range writes {
-		now := func() *Term { // the one that has not ended
-			if n := len(terms); n > 0 && terms[n-1].End == 0 {
-				return &terms[n-1]
-			}
-			return nil
+		if keep(w) {
+			kept = append(kept, w)
+		}
+	}
+	return kept
+}
+
+// lockTerms returns the terms of one lock. It also returns the gaps of its log: the transitions grew without a logged
+// write. An unanswered write explains growth by one.
+func lockTerms(lock string, writes, unanswered []Write) (terms []Term, gaps []string) {
+	var uid string
+	var before record
+	readable := false
+	for _, w := range writes {
+		var current *Term
+		if n := len(terms); n > 0 && terms[n-1].End == 0 {
+			current = &terms[n-1]
 		}
 		if w.Deleted {
-			if t := now(); t != nil {
-				t.end(w, "deleted")
+			current.end(w, Deleted)
+			uid, readable = "", false
+			continue
+		}
+		r, ok := recordOf(w)
+		if !ok {
+			if current != nil {
+				current.end(w, Corrupted)
 			}
+			readable = false
 			continue
 		}
-		r, readable := recordOf(w)
-		if !readable {
-			continue
-		}
-		missing := max(0, r.transitions-before-1)
+		missing := max(0, r.transitions-before.transitions-1)
 		if w.UID == uid && missing > 0 {
 			missing, unanswered = explained(missing, w, unanswered)
 		}
-		if w.UID == uid && (missing > 0 || r.transitions < before) {
-			lacks = append(lacks, fmt.Sprintf("the log of lock %s goes from %d transitions to %d at %d", lock, before, r.transitions, w.Version))
+		if w.UID == uid && (missing > 0 || r.transitions < before.transitions) {
+			gaps = append(gaps, fmt.Sprintf("the log of lock %s goes from %d transitions to %d at %d", lock, before.transitions, r.transitions, w.Version))
 		}
-		t := now()
-		if t != nil && (t.uid != w.UID || t.Pod != r.holder || t.transitions != r.transitions) {
-			t.end(w, "taken")
-			switch {
-			case w.Pod != t.Pod:
-			case r.holder == "":
-				t.How = "released"
-			default:
-				t.How = "handed over"
+		began := beginning(w, r, before, w.UID == uid, readable)
+		if current != nil && (current.uid != w.UID || current.Pod != r.holder || current.transitions != r.transitions) {
+			current.end(w, ending(w, r, current))
+			if current.Ended == Reclaimed {
+				began = Reclaimed
 			}
-			t = nil
+			current = nil
 		}
-		uid, before = w.UID, r.transitions
+		uid, before, readable = w.UID, r, true
 		switch {
-		case t != nil && w.Pod == t.Pod:
-			t.To = w.Answered
-		case t == nil && r.holder != "" && w.Pod == r.holder:
+		case current != nil && w.Pod == current.Pod:
+			current.To = w.Answered
+		case current == nil && r.holder != "" && w.Pod == r.holder:
 			terms = append(terms, Term{
-				Lock: lock, Pod: w.Pod, Key: r.key, Start: w.Version, From: w.Answered, To: w.Answered, uid: w.UID, transitions: r.transitions,
+				Lock: lock, Pod: w.Pod, Key: r.key, Start: w.Version, From: w.Answered, To: w.Answered, Began: began, uid: w.UID, transitions: r.transitions,
 			})
 		}
 	}
-	return terms, lacks
+	return terms, gaps
 }
 
-func (t *Term) end(by Write, how string) {
-	t.End, t.How = by.Version, how
-	if by.Pod == t.Pod {
+func beginning(w Write, r, before record, sameLock, readable bool) Change {
+	switch {
+	case !sameLock:
+		return Created
+	case readable && before.holder == "":
+		return Acquired
+	case readable && before.holder == r.holder && before.transitions == r.transitions:
+		return Nominated
+	}
+	return Overwrote
+}
+
+func ending(w Write, r record, current *Term) Change {
+	switch {
+	case w.Pod != current.Pod:
+		return Taken
+	case r.holder == "":
+		return Released
+	case r.holder == current.Pod:
+		return Reclaimed
+	}
+	return HandedOver
+}
+
+func (t *Term) end(by Write, how Change) {
+	if t == nil {
+		return
+	}
+	t.End = by.Version
+	t.EndedAt = by.Answered
+	t.Ended = how
+	if how == Released || how == HandedOver {
 		t.To = by.Answered
 	}
 }
 
-// explained takes those unanswered writes away that came before w was answered and may have made so many increases of
-// the transitions. It returns how many they do not explain, and the writes that are left: each explains one.
+// explained removes the unanswered writes that were received before w was answered and may have increased the
+// transitions. Each explains one increase. It returns the unexplained number and the remaining writes.
 func explained(missing int, w Write, unanswered []Write) (unexplained int, left []Write) {
 	for _, lost := range unanswered {
-		if missing > 0 && lost.Came.Before(w.Answered) {
+		if missing > 0 && lost.Received.Before(w.Answered) {
 			missing--
 			continue
 		}

@@ -8,30 +8,29 @@ import (
 	"time"
 )
 
-// Wanted says what objects should be like. Each part may be empty, and then asks nothing.
+// Wanted describes the desired state of objects. Empty parts are not checked.
 type Wanted struct {
-	// Bundle is the key of ConfigMap BundleName that every namespace but Excluded should have, BundleKey its name in it.
+	// Bundle is the value of BundleKey in ConfigMap BundleName, in every namespace except Excluded.
 	BundleName, BundleKey, Bundle string
 	Excluded                      []string
-	// IngressAddress is the address that every Ingress should have.
+	// IngressAddress is the address of every Ingress.
 	IngressAddress string
-	// Gateways: each should be programmed with an address, and deployed by the default revision, routes be accepted.
+	// Gateways requires that each Gateway is programmed, has an address and is deployed by the default revision, and that
+	// routes are accepted.
 	Gateways bool
 }
 
-// Span is a time in which an object was not as wanted.
+// Span is a period in which an object was not in its desired state.
 type Span struct {
 	Kind, Namespace, Name string
-	// Since is the write after which it was not.
+	// Since is the write that began it.
 	Since Write
-	// Why says what was not as wanted at first, Step during which of the upgrade's steps it began.
-	Why, Step string
-	Length    time.Duration
-	// gone: it ended because the object went.
-	gone bool
+	// Reason is the first difference, Step the step of the upgrade in which the span began.
+	Reason, Step string
+	Length       time.Duration
 }
 
-// Cause is what a span began with, in a few words that many spans share.
+// Cause returns the cause of the span in a few words.
 func (s Span) Cause() string {
 	switch s.Since.Kind() {
 	case "mutatingwebhookconfigurations":
@@ -50,10 +49,10 @@ func (s Span) Cause() string {
 	return "edited"
 }
 
-// state is what there is at one version.
+// state is the set of objects at one version.
 type state struct {
 	wanted *Wanted
-	// objects are by kind, namespace and name.
+	// objects are keyed by kind, namespace and name.
 	objects         map[string]map[string]any
 	defaultRevision string
 }
@@ -68,15 +67,15 @@ const (
 	kindRoute      = "route"
 )
 
-// thing is what one question is about.
-type thing struct{ kind, namespace, name string }
+// target identifies one check.
+type target struct{ kind, namespace, name string }
 
-// take puts a write into the state, and lists what has to be asked about again.
-func (s *state) take(w Write) (again []thing) {
+// apply applies a write and returns the checks that it affects.
+func (s *state) apply(w Write) (affected []target) {
 	id := key(w.Kind(), w.Namespace, w.Name)
 	switch {
 	case w.Deleted && w.Kind() == "namespaces":
-		// What is in it goes without a word: namespaces that the log does not know are taken for living ones.
+		// Its objects are deleted without audit events. A namespace that the log does not contain counts as existing.
 		s.objects[id] = map[string]any{"metadata": map[string]any{"deletionTimestamp": "gone"}}
 	case w.Deleted:
 		delete(s.objects, id)
@@ -85,17 +84,16 @@ func (s *state) take(w Write) (again []thing) {
 	}
 	switch w.Kind() {
 	case "namespaces":
-		again = append(again, thing{kindBundle, w.Name, w.Name})
-		// All in it goes with it.
+		affected = append(affected, target{kindBundle, w.Name, w.Name})
 		for id := range s.objects {
 			kind, path, _ := strings.Cut(id, " ")
 			if namespace, name, _ := strings.Cut(path, "/"); namespace == w.Name {
-				again = append(again, thingsOf(kind, namespace, name)...)
+				affected = append(affected, targetsOf(kind, namespace, name)...)
 			}
 		}
 	case "configmaps":
 		if w.Name == s.wanted.BundleName {
-			again = append(again, thing{kindBundle, w.Namespace, w.Namespace})
+			affected = append(affected, target{kindBundle, w.Namespace, w.Namespace})
 		}
 	case "mutatingwebhookconfigurations":
 		if w.Name != defaultTag {
@@ -105,46 +103,46 @@ func (s *state) take(w Write) (again []thing) {
 		for id := range s.objects {
 			if path, ok := strings.CutPrefix(id, "gateways "); ok {
 				namespace, name, _ := strings.Cut(path, "/")
-				again = append(again, thing{kindDeployment, namespace, name})
+				affected = append(affected, target{kindDeployment, namespace, name})
 			}
 		}
 	case "deployments":
 		if name := text(w.Object, "metadata", "labels", gatewayLabel); name != "" {
-			again = append(again, thing{kindDeployment, w.Namespace, name})
+			affected = append(affected, target{kindDeployment, w.Namespace, name})
 		}
 	case "gateways":
-		again = append(thingsOf(w.Kind(), w.Namespace, w.Name), s.routesOf(w.Namespace, w.Name)...)
+		affected = append(targetsOf(w.Kind(), w.Namespace, w.Name), s.routesOf(w.Namespace, w.Name)...)
 	default:
-		again = append(again, thingsOf(w.Kind(), w.Namespace, w.Name)...)
+		affected = append(affected, targetsOf(w.Kind(), w.Namespace, w.Name)...)
 	}
-	return again
+	return affected
 }
 
 const gatewayLabel = "gateway.networking.k8s.io/gateway-name"
 
-func thingsOf(kind, namespace, name string) []thing {
+func targetsOf(kind, namespace, name string) []target {
 	switch kind {
 	case "ingresses":
-		return []thing{{kindIngress, namespace, name}}
+		return []target{{kindIngress, namespace, name}}
 	case "httproutes":
-		return []thing{{kindRoute, namespace, name}}
+		return []target{{kindRoute, namespace, name}}
 	case "gateways":
-		return []thing{{kindGateway, namespace, name}, {kindDeployment, namespace, name}}
+		return []target{{kindGateway, namespace, name}, {kindDeployment, namespace, name}}
 	}
 	return nil
 }
 
-// routesOf are those in a Gateway's namespace that name it.
-func (s *state) routesOf(namespace, gateway string) (found []thing) {
+// routesOf returns the routes in a Gateway's namespace that name it.
+func (s *state) routesOf(namespace, gateway string) (found []target) {
 	for id, object := range s.objects {
 		if name, ok := strings.CutPrefix(id, key("httproutes", namespace, "")); ok && slices.Contains(parents(object), gateway) {
-			found = append(found, thing{kindRoute, namespace, name})
+			found = append(found, target{kindRoute, namespace, name})
 		}
 	}
 	return found
 }
 
-// parents are the Gateways that a route names; here they are of its own namespace.
+// parents returns the Gateways that a route names. They are in its own namespace.
 func parents(route map[string]any) (names []string) {
 	for _, entry := range list(route, "spec", "parentRefs") {
 		ref, _ := entry.(map[string]any)
@@ -153,24 +151,24 @@ func parents(route map[string]any) (names []string) {
 	return names
 }
 
-// lives reports whether a namespace is there and stays. One from before the log is there.
-func (s *state) lives(namespace string) bool {
+// exists reports whether a namespace exists and is not being deleted.
+func (s *state) exists(namespace string) bool {
 	object, known := s.objects[key("namespaces", "", namespace)]
 	return !known || text(object, "metadata", "deletionTimestamp") == ""
 }
 
-// lack says what of a thing is not as wanted; "" for what is, or is not wanted at all.
-func (s *state) lack(t thing) string {
-	if !s.lives(t.namespace) {
+// missing returns what is not in the desired state, or "".
+func (s *state) missing(t target) string {
+	if !s.exists(t.namespace) {
 		return ""
 	}
 	switch t.kind {
 	case kindBundle:
-		return s.lackOfBundle(t)
+		return s.missingBundle(t)
 	case kindIngress:
-		return s.lackOfIngress(t)
+		return s.missingIngress(t)
 	case kindRoute:
-		return s.lackOfRoute(t)
+		return s.missingRoute(t)
 	}
 	gateway := s.objects[key("gateways", t.namespace, t.name)]
 	switch {
@@ -181,12 +179,12 @@ func (s *state) lack(t thing) string {
 	case t.kind == kindGateway && len(list(gateway, "status", "addresses")) == 0:
 		return "it has no address"
 	case t.kind == kindDeployment:
-		return s.lackOfDeployment(t, gateway)
+		return s.missingDeployment(t, gateway)
 	}
 	return ""
 }
 
-func (s *state) lackOfBundle(t thing) string {
+func (s *state) missingBundle(t target) string {
 	namespace := s.objects[key("namespaces", "", t.name)]
 	if s.wanted.BundleName == "" || namespace == nil || slices.Contains(s.wanted.Excluded, t.name) {
 		return ""
@@ -195,12 +193,12 @@ func (s *state) lackOfBundle(t thing) string {
 	case bundle == nil:
 		return "it is missing"
 	case text(bundle, "data", s.wanted.BundleKey) != s.wanted.Bundle:
-		return "it is another one"
+		return "it has other content"
 	}
 	return ""
 }
 
-func (s *state) lackOfIngress(t thing) string {
+func (s *state) missingIngress(t target) string {
 	ingress := s.objects[key("ingresses", t.namespace, t.name)]
 	if s.wanted.IngressAddress == "" || ingress == nil {
 		return ""
@@ -215,9 +213,9 @@ func (s *state) lackOfIngress(t thing) string {
 	return ""
 }
 
-func (s *state) lackOfRoute(t thing) string {
+func (s *state) missingRoute(t target) string {
 	route := s.objects[key("httproutes", t.namespace, t.name)]
-	// One without its Gateway is nobody's.
+	// No controller handles a route without its Gateway.
 	if !s.wanted.Gateways || route == nil || !slices.ContainsFunc(parents(route), func(name string) bool {
 		return s.objects[key("gateways", t.namespace, name)] != nil
 	}) {
@@ -232,7 +230,7 @@ func (s *state) lackOfRoute(t thing) string {
 	return "it is not accepted"
 }
 
-func (s *state) lackOfDeployment(t thing, gateway map[string]any) string {
+func (s *state) missingDeployment(t target, gateway map[string]any) string {
 	wanted := text(gateway, "metadata", "labels", revisionLabel)
 	if wanted == "" {
 		wanted = s.defaultRevision
@@ -240,7 +238,7 @@ func (s *state) lackOfDeployment(t thing, gateway map[string]any) string {
 	for id, object := range s.objects {
 		if strings.HasPrefix(id, key("deployments", t.namespace, "")) && text(object, "metadata", "labels", gatewayLabel) == t.name {
 			if got := text(object, "spec", "template", "metadata", "annotations", revisionLabel); got != wanted {
-				return fmt.Sprintf("it is of %q", got)
+				return fmt.Sprintf("it is of revision %q", got)
 			}
 			return ""
 		}
@@ -248,7 +246,7 @@ func (s *state) lackOfDeployment(t thing, gateway map[string]any) string {
 	return "it is missing"
 }
 
-// condition is the status of a condition of the object's present form; "" for none.
+// condition returns the status of a condition of the current generation, or "".
 func condition(object map[string]any, conditions []any, name string) string {
 	for _, entry := range conditions {
 		c, _ := entry.(map[string]any)
@@ -259,18 +257,18 @@ func condition(object map[string]any, conditions []any, name string) string {
 	return ""
 }
 
-// StepName is a ConfigMap of the control plane's namespace into which whoever upgrades writes which step it is at, so that
-// the log tells.
+// StepName is a ConfigMap in the control plane's namespace that contains the current step of the upgrade.
 const (
 	StepName = "upgrade-step"
 	StepKey  = "step"
 )
 
-// judgeWanted follows what there is from write to write.
+// judgeWanted applies the writes one by one and checks the affected objects.
 func (j *judge) judgeWanted() {
 	now := &state{wanted: j.Wanted, objects: map[string]map[string]any{}}
-	open := map[thing]Span{}
-	step, last := "", time.Time{}
+	open := map[target]Span{}
+	step := ""
+	var last time.Time
 	for _, w := range j.history.Writes {
 		if w.Answered.After(last) {
 			last = w.Answered
@@ -278,15 +276,14 @@ func (j *judge) judgeWanted() {
 		if w.Kind() == "configmaps" && w.Namespace == j.Namespace && w.Name == StepName {
 			step = text(w.Object, "data", StepKey)
 		}
-		for _, t := range now.take(w) {
-			why := now.lack(t)
-			span, lacking := open[t]
+		for _, t := range now.apply(w) {
+			reason := now.missing(t)
+			span, isOpen := open[t]
 			switch {
-			case why != "" && !lacking:
-				open[t] = Span{Kind: t.kind, Namespace: t.namespace, Name: t.name, Since: w, Why: why, Step: step}
-			case why == "" && lacking:
+			case reason != "" && !isOpen:
+				open[t] = Span{Kind: t.kind, Namespace: t.namespace, Name: t.name, Since: w, Reason: reason, Step: step}
+			case reason == "" && isOpen:
 				span.Length = max(0, w.Answered.Sub(span.Since.Answered))
-				span.gone = !now.exists(t)
 				j.verdict.Spans = append(j.verdict.Spans, span)
 				delete(open, t)
 			}
@@ -295,15 +292,9 @@ func (j *judge) judgeWanted() {
 	for _, span := range slices.SortedFunc(maps.Values(open), func(a, b Span) int {
 		return strings.Compare(a.Kind+a.Namespace+a.Name, b.Kind+b.Namespace+b.Name)
 	}) {
-		j.convict(Unwanted, "%s %s/%s at the end: %s since %v", span.Kind, span.Namespace, span.Name, now.lack(thing{span.Kind, span.Namespace, span.Name}), span.Since)
+		j.add(Unwanted, "%s %s/%s at the end: %s since %v", span.Kind, span.Namespace, span.Name, now.missing(target{span.Kind, span.Namespace, span.Name}), span.Since)
 		j.verdict.Violations[len(j.verdict.Violations)-1].Namespace = span.Namespace
 		span.Length = max(0, last.Sub(span.Since.Answered))
 		j.verdict.Spans = append(j.verdict.Spans, span)
 	}
-}
-
-// exists reports whether the object is there and stays.
-func (s *state) exists(t thing) bool {
-	kind := map[string]string{kindIngress: "ingresses", kindRoute: "httproutes", kindGateway: "gateways", kindDeployment: "gateways"}[t.kind]
-	return s.lives(t.namespace) && (kind == "" || s.objects[key(kind, t.namespace, t.name)] != nil)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// conditions are those of a status, of a generation.
+// conditions returns the conditions of a generation.
 func conditions(generation int, pairs ...string) []any {
 	var all []any
 	for i := 0; i < len(pairs); i += 2 {
@@ -15,8 +15,7 @@ func conditions(generation int, pairs ...string) []any {
 	return all
 }
 
-// What of Ingresses, Gateways, their Deployments and routes is not as wanted at the end is named.
-func TestWhatIsWanted(t *testing.T) {
+func TestJudge_DesiredState(t *testing.T) {
 	generation := func(n int) fields { return fields{"generation": n} }
 	gateway := func(s *script, n, seen int, programmed string, addresses ...any) {
 		s.put("admin", "update", "gateways/status", "shop", "web", fields{
@@ -52,33 +51,33 @@ func TestWhatIsWanted(t *testing.T) {
 		play func(s *script)
 		want string
 	}{
-		"all of it":              {func(s *script) { served(s); ingress(s, "192.0.2.9"); route(s, 2, 2, "False", "True") }, ""},
-		"an Ingress without":     {func(s *script) { ingress(s) }, "ingress shop/web at the end: it has no address"},
-		"an Ingress' other one":  {func(s *script) { ingress(s, "192.0.2.8") }, "it has another address"},
-		"a route not accepted":   {func(s *script) { served(s); route(s, 1, 1, "False") }, "route shop/web at the end: it is not accepted"},
-		"a route of before":      {func(s *script) { served(s); route(s, 2, 1, "True") }, "it is not accepted"},
-		"not programmed":         {func(s *script) { served(s); gateway(s, 1, 1, "False", fields{}) }, "gateway shop/web at the end: it is not programmed"},
-		"programmed before":      {func(s *script) { served(s); gateway(s, 2, 1, "True", fields{}) }, "it is not programmed"},
-		"without an address":     {func(s *script) { served(s); gateway(s, 1, 1, "True") }, "it has no address"},
-		"not deployed":           {func(s *script) { gateway(s, 1, 1, "True", fields{}) }, "gateway's deployment shop/web at the end: it is missing"},
-		"deployed by another":    {func(s *script) { served(s); deployment(s, "canary") }, `it is of "canary"`},
-		"the default has moved":  {func(s *script) { served(s); s.flip("canary") }, `it is of "stable"`},
-		"it was deleted instead": {func(s *script) { ingress(s); s.remove("admin", "ingresses", "shop", "web") }, ""},
-		"a route of nobody":      {func(s *script) { route(s, 1, 1, "False") }, ""},
-		"a route whose Gateway goes": {func(s *script) {
+		"desired state":                   {func(s *script) { served(s); ingress(s, "192.0.2.9"); route(s, 2, 2, "False", "True") }, ""},
+		"Ingress without address":         {func(s *script) { ingress(s) }, "ingress shop/web at the end: it has no address"},
+		"Ingress with another address":    {func(s *script) { ingress(s, "192.0.2.8") }, "it has another address"},
+		"route not accepted":              {func(s *script) { served(s); route(s, 1, 1, "False") }, "route shop/web at the end: it is not accepted"},
+		"route of an old generation":      {func(s *script) { served(s); route(s, 2, 1, "True") }, "it is not accepted"},
+		"not programmed":                  {func(s *script) { served(s); gateway(s, 1, 1, "False", fields{}) }, "gateway shop/web at the end: it is not programmed"},
+		"programmed in an old generation": {func(s *script) { served(s); gateway(s, 2, 1, "True", fields{}) }, "it is not programmed"},
+		"Gateway without address":         {func(s *script) { served(s); gateway(s, 1, 1, "True") }, "it has no address"},
+		"not deployed":                    {func(s *script) { gateway(s, 1, 1, "True", fields{}) }, "gateway's deployment shop/web at the end: it is missing"},
+		"deployed by another revision":    {func(s *script) { served(s); deployment(s, "canary") }, `it is of revision "canary"`},
+		"after a flip":                    {func(s *script) { served(s); s.flip("canary") }, `it is of revision "stable"`},
+		"deleted Ingress":                 {func(s *script) { ingress(s); s.remove("admin", "ingresses", "shop", "web") }, ""},
+		"route without Gateway":           {func(s *script) { route(s, 1, 1, "False") }, ""},
+		"route of a deleted Gateway": {func(s *script) {
 			served(s)
 			route(s, 1, 1, "False")
 			s.remove("admin", "gateways", "shop", "web")
 		}, ""},
-		"a route whose Gateway comes": {func(s *script) { route(s, 1, 1); served(s) }, "it is not accepted"},
-		"its namespace is gone": {func(s *script) {
+		"route before its Gateway": {func(s *script) { route(s, 1, 1); served(s) }, "it is not accepted"},
+		"deleted namespace": {func(s *script) {
 			s.space("gone")
 			s.put("admin", "create", "gateways", "gone", "web", fields{})
 			s.put("admin", "create", "ingresses", "gone", "web", fields{})
 			s.put("admin", "delete", "namespaces", "", "gone", fields{"metadata": fields{"deletionTimestamp": "now"}})
 			s.remove("admin", "namespaces", "", "gone")
 		}, ""},
-		"its namespace goes": {func(s *script) {
+		"terminating namespace": {func(s *script) {
 			gateway(s, 1, 1, "False")
 			s.put("admin", "delete", "namespaces", "", "shop", fields{"metadata": fields{"deletionTimestamp": "now"}})
 		}, ""},

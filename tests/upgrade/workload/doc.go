@@ -1,3 +1,3 @@
-// Package workload is what goes on in a cluster while its control plane is upgraded: somebody makes, edits and deletes
-// what the controllers look at, and clients send requests through Gateways.
+// Package workload generates load during an upgrade: it creates, edits and deletes objects that the controllers reconcile,
+// and sends requests through Gateways.
 package workload

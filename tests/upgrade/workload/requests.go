@@ -12,28 +12,28 @@ import (
 )
 
 const (
-	// senders is how many requests may be under way at once.
+	// senders is the number of concurrent requests.
 	senders = 16
-	// requestLimit bounds one request. It is no measure of speed: a machine that is busy is not a request that failed.
+	// requestLimit bounds one request. It is long, because a busy machine is not a failure.
 	requestLimit = 30 * time.Second
-	// someWhy is how many failures are told of.
-	someWhy = 5
+	// maxErrors is the number of errors that are kept.
+	maxErrors = 5
 )
 
-// Requests sends HTTP requests to some addresses in turn, for as long as Run does.
+// Requests sends HTTP requests to a list of URLs in turn.
 type Requests struct {
-	// URLs are where to; each answer must be 200.
+	// URLs receive the requests. Each response must be 200.
 	URLs []string
-	// Every is the time between two.
+	// Every is the time between two requests.
 	Every time.Duration
-	// Drain is said in the figures.
+	// Drain is copied to the results.
 	Drain time.Duration
 
 	mu     sync.Mutex
 	counts verdict.Requests
 }
 
-// Run sends until ctx ends, and returns when all that were sent are answered.
+// Run sends requests until ctx ends. It returns when all responses have arrived.
 func (r *Requests) Run(ctx context.Context) {
 	transport := &http.Transport{MaxIdleConnsPerHost: senders}
 	defer transport.CloseIdleConnections()
@@ -43,7 +43,7 @@ func (r *Requests) Run(ctx context.Context) {
 	for range senders {
 		all.Go(func() {
 			for url := range turns {
-				// A request that was begun is finished: what ends with the test is no failure.
+				// A request that has begun is finished, because the end of the test is not a failure.
 				r.count(url, get(context.WithoutCancel(ctx), client, url))
 			}
 		})
@@ -77,10 +77,10 @@ func get(ctx context.Context, client *http.Client, url string) error {
 	}
 	defer response.Body.Close()
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return fmt.Errorf("%s: the answer: %w", url, err)
+		return fmt.Errorf("read response of %s: %w", url, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, response.Status)
+		return fmt.Errorf("%s responded %s", url, response.Status)
 	}
 	return nil
 }
@@ -91,18 +91,18 @@ func (r *Requests) count(url string, err error) {
 	r.counts.Sent++
 	if err != nil {
 		r.counts.Failed++
-		if len(r.counts.Why) < someWhy {
-			r.counts.Why = append(r.counts.Why, fmt.Sprintf("%s: %v", url, err))
+		if len(r.counts.Errors) < maxErrors {
+			r.counts.Errors = append(r.counts.Errors, fmt.Sprintf("%s: %v", url, err))
 		}
 	}
 }
 
-// SoFar is how they went.
-func (r *Requests) SoFar() verdict.Requests {
+// Results returns the results so far.
+func (r *Requests) Results() verdict.Requests {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	counts := r.counts
 	counts.Drain = r.Drain
-	counts.Why = append([]string(nil), counts.Why...)
+	counts.Errors = append([]string(nil), counts.Errors...)
 	return counts
 }

@@ -22,22 +22,22 @@ import (
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 )
 
-// writeLimit bounds one write, with its tries.
+// writeLimit bounds one write with its retries.
 const writeLimit = time.Minute
 
-// Writer makes, edits and deletes namespaces, Ingresses, Gateways and routes at random.
+// Writer creates, edits and deletes namespaces, Ingresses, Gateways and routes at random.
 type Writer struct {
 	Kube     kubernetes.Interface
 	Gateways gatewayclient.GatewayV1Interface
-	// Seed decides what it does, in which order. When, and beside what, is the machine's to decide.
+	// Seed determines the operations and their order.
 	Seed uint64
 	// Every is the time between two writes.
 	Every time.Duration
-	// Bundle is the name of the ConfigMap that is spread; the writer spoils or deletes some.
+	// Bundle is the name of the distributed ConfigMap. The writer changes or deletes some of them.
 	Bundle string
-	// Most is how many of a kind there are at once; of Gateways, each of which is a pod, half of them.
+	// Most is the maximum number of objects of a kind. For Gateways it is half of that.
 	Most int
-	// WithoutGateways has it write namespaces and Ingresses alone.
+	// WithoutGateways limits it to namespaces and Ingresses.
 	WithoutGateways bool
 
 	random *rand.Rand
@@ -48,27 +48,27 @@ type Writer struct {
 	writes int
 }
 
-// ours is what a writer calls its objects, before a number.
-const ours = "w"
+// prefix begins the name of each object; a number follows.
+const prefix = "w"
 
-// Wrote tells whether a writer makes namespaces of that name.
+// Wrote reports whether a writer creates namespaces of that name.
 func Wrote(namespace string) bool {
-	rest, ok := strings.CutPrefix(namespace, ours)
+	rest, ok := strings.CutPrefix(namespace, prefix)
 	_, err := strconv.Atoi(rest)
 	return ok && err == nil
 }
 
-// place is where an object is.
+// place identifies an object.
 type place struct{ namespace, name string }
 
-// Writes is how many it has sent so far.
+// Writes returns the number of writes so far.
 func (w *Writer) Writes() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.writes
 }
 
-// Run writes until ctx ends. An API server that is away is waited for. Its error is of a write that failed for another reason.
+// Run writes until ctx ends. It retries while the API server is unavailable, and returns any other error.
 func (w *Writer) Run(ctx context.Context) error {
 	w.random, w.there = rand.New(rand.NewPCG(w.Seed, 0)), map[string][]place{}
 	tick := time.NewTicker(w.Every)
@@ -80,12 +80,12 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := w.step(ctx); err != nil {
-			return fmt.Errorf("the writer with seed %d, write %d: %w", w.Seed, w.Writes(), err)
+			return fmt.Errorf("write %[2]d of seed %[1]d: %[3]w", w.Seed, w.Writes(), err)
 		}
 	}
 }
 
-// step does one thing. What was begun is finished, so that what is there is known.
+// step does one operation. It finishes after ctx has ended, so that the writer knows which objects exist.
 func (w *Writer) step(ctx context.Context) error {
 	kinds := []string{"namespace", "ingress", "gateway", "route"}
 	if w.WithoutGateways {
@@ -117,7 +117,7 @@ func (w *Writer) step(ctx context.Context) error {
 	defer cancel()
 	for {
 		err := do(ctx)
-		if !away(err) {
+		if !temporary(err) {
 			return err
 		}
 		select {
@@ -128,15 +128,15 @@ func (w *Writer) step(ctx context.Context) error {
 	}
 }
 
-// away tells whether a write may go better with another try: the server did not answer, or another write came in between.
-func away(err error) bool {
+// temporary reports whether a retry of a write may succeed.
+func temporary(err error) bool {
 	var status apierrors.APIStatus
 	return err != nil && (!errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err))
 }
 
-// done is err, unless the write was done by a try before.
-func done(err error, already func(error) bool) error {
+// unless returns err, or nil if an earlier attempt has already done the write.
+func unless(err error, already func(error) bool) error {
 	if already(err) {
 		return nil
 	}
@@ -145,7 +145,7 @@ func done(err error, already func(error) bool) error {
 
 func (w *Writer) create(kind string) func(context.Context) error {
 	w.made++
-	at := place{name: fmt.Sprint(ours, w.made)}
+	at := place{name: fmt.Sprint(prefix, w.made)}
 	if kind == "namespace" {
 		at.namespace = at.name
 	} else {
@@ -155,13 +155,13 @@ func (w *Writer) create(kind string) func(context.Context) error {
 	w.there[kind] = append(w.there[kind], at)
 	parent := at.name
 	if gateways := w.there["gateway"]; kind == "route" && len(gateways) > 0 {
-		// A route's parent is in its own namespace here.
+		// A route is in the namespace of its Gateway.
 		of := gateways[w.random.IntN(len(gateways))]
 		at.namespace, parent = of.namespace, of.name
 		w.there[kind][len(w.there[kind])-1] = at
 	} else if kind == "route" {
 		w.there[kind] = w.there[kind][:len(w.there[kind])-1]
-		return func(context.Context) error { return nil } // it would be nobody's
+		return func(context.Context) error { return nil } // there is no Gateway
 	}
 	meta := metav1.ObjectMeta{Namespace: at.namespace, Name: at.name}
 	return func(ctx context.Context) error {
@@ -176,11 +176,11 @@ func (w *Writer) create(kind string) func(context.Context) error {
 		case "route":
 			_, err = w.Gateways.HTTPRoutes(at.namespace).Create(ctx, Route(meta, parent), metav1.CreateOptions{})
 		}
-		return done(err, apierrors.IsAlreadyExists)
+		return unless(err, apierrors.IsAlreadyExists)
 	}
 }
 
-// edit changes something that the controllers have to look at again.
+// edit changes an object so that a controller has to reconcile it.
 func (w *Writer) edit(kind string, at place) func(context.Context) error {
 	n := w.random.IntN(1000)
 	spoil := w.random.IntN(2) == 0
@@ -191,7 +191,7 @@ func (w *Writer) edit(kind string, at place) func(context.Context) error {
 			err = w.editBundle(ctx, at.name, n, spoil)
 		case "ingress":
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"edited":"%d"}}}`, n)
-			if spoil { // somebody takes the address away
+			if spoil {
 				_, err = w.Kube.NetworkingV1().Ingresses(at.namespace).Patch(ctx, at.name, types.MergePatchType, []byte(`{"status":{"loadBalancer":{"ingress":null}}}`), metav1.PatchOptions{}, "status")
 				break
 			}
@@ -203,17 +203,17 @@ func (w *Writer) edit(kind string, at place) func(context.Context) error {
 			patch := fmt.Appendf(nil, `{"spec":{"hostnames":["h%d.example"]}}`, n)
 			_, err = w.Gateways.HTTPRoutes(at.namespace).Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
-		return done(err, apierrors.IsNotFound)
+		return unless(err, apierrors.IsNotFound)
 	}
 }
 
 func (w *Writer) editBundle(ctx context.Context, namespace string, n int, spoil bool) error {
 	maps := w.Kube.CoreV1().ConfigMaps(namespace)
 	if spoil {
-		return done(maps.Delete(ctx, w.Bundle, metav1.DeleteOptions{}), apierrors.IsNotFound)
+		return unless(maps.Delete(ctx, w.Bundle, metav1.DeleteOptions{}), apierrors.IsNotFound)
 	}
-	_, err := maps.Patch(ctx, w.Bundle, types.MergePatchType, fmt.Appendf(nil, `{"data":{"root-cert.pem":"spoilt %d"}}`, n), metav1.PatchOptions{})
-	return done(err, apierrors.IsNotFound)
+	_, err := maps.Patch(ctx, w.Bundle, types.MergePatchType, fmt.Appendf(nil, `{"data":{"root-cert.pem":"changed %d"}}`, n), metav1.PatchOptions{})
+	return unless(err, apierrors.IsNotFound)
 }
 
 func (w *Writer) remove(kind string, i int) func(context.Context) error {
@@ -236,11 +236,11 @@ func (w *Writer) remove(kind string, i int) func(context.Context) error {
 		case "route":
 			err = w.Gateways.HTTPRoutes(at.namespace).Delete(ctx, at.name, metav1.DeleteOptions{})
 		}
-		return done(err, apierrors.IsNotFound)
+		return unless(err, apierrors.IsNotFound)
 	}
 }
 
-// Ingress is one of the class istio.
+// Ingress returns an Ingress of class istio.
 func Ingress(meta metav1.ObjectMeta) *networkingv1.Ingress {
 	class := "istio"
 	return &networkingv1.Ingress{
@@ -252,7 +252,7 @@ func Ingress(meta metav1.ObjectMeta) *networkingv1.Ingress {
 	}
 }
 
-// Gateway is one with a listener, with the overlay of a ConfigMap unless that is "".
+// Gateway returns a Gateway with one listener, and with the overlay of a ConfigMap unless overlay is "".
 func Gateway(meta metav1.ObjectMeta, overlay string) *gateway.Gateway {
 	g := &gateway.Gateway{
 		TypeMeta:   metav1.TypeMeta{APIVersion: gateway.GroupVersion.String(), Kind: "Gateway"},
@@ -267,10 +267,10 @@ func Gateway(meta metav1.ObjectMeta, overlay string) *gateway.Gateway {
 	return g
 }
 
-// Port is that of each Gateway's listener.
+// Port is the port of each listener.
 const Port = 8080
 
-// Route is one of a Gateway of its namespace.
+// Route returns a route of a Gateway in its namespace.
 func Route(meta metav1.ObjectMeta, parent string) *gateway.HTTPRoute {
 	return &gateway.HTTPRoute{
 		TypeMeta:   metav1.TypeMeta{APIVersion: gateway.GroupVersion.String(), Kind: "HTTPRoute"},

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script makes up an audit log. Each write gets the next version, and an answer a second after the one before.
+// script builds an audit log. Each write gets the next version, and its response comes a second after the previous one.
 type script struct {
 	t       *testing.T
 	lines   bytes.Buffer
@@ -29,13 +29,12 @@ func newScript(t *testing.T) *script {
 
 const home = "istio-system"
 
-// fields is an object's content.
 type fields = map[string]any
 
-// request is one line.
+// request is one line of the log.
 type request struct {
 	verb, resource, namespace, name string
-	who                             string // a pod such as stable-1, or a user
+	who                             string // a Pod such as stable-1, or a user
 	object                          fields
 	code                            int
 	from                            string
@@ -52,7 +51,7 @@ func (s *script) log(r request) {
 	}
 	resource, subresource, _ := strings.Cut(r.resource, "/")
 	if resource == "namespaces" && r.verb != "create" {
-		r.namespace = r.name // so the API server has it
+		r.namespace = r.name // as the API server logs it
 	}
 	ref := fields{"resource": resource, "subresource": subresource, "namespace": r.namespace, "name": r.name}
 	uri := "/apis"
@@ -78,7 +77,7 @@ func (s *script) next() {
 	s.clock = s.clock.Add(time.Second)
 }
 
-// put is a write that is stored.
+// put adds a stored write.
 func (s *script) put(who, verb, resource, namespace, name string, object fields) {
 	s.t.Helper()
 	s.next()
@@ -96,7 +95,7 @@ func (s *script) put(who, verb, resource, namespace, name string, object fields)
 	s.log(request{verb: verb, resource: resource, namespace: namespace, name: name, who: who, object: object, code: 200, stage: stageComplete})
 }
 
-// remove is a deletion, whose answer tells no version.
+// remove adds a deletion, whose response has no version.
 func (s *script) remove(who, resource, namespace, name string) {
 	s.t.Helper()
 	s.next()
@@ -106,7 +105,7 @@ func (s *script) remove(who, resource, namespace, name string) {
 	delete(s.uids, id)
 }
 
-// lock is a write of a Lease.
+// lock adds a write of a Lease.
 func (s *script) lock(who, election, holder, revision string, transitions int) {
 	s.t.Helper()
 	s.put(who, "update", "leases", home, election, fields{
@@ -115,7 +114,7 @@ func (s *script) lock(who, election, holder, revision string, transitions int) {
 	})
 }
 
-// unanswered is one whose answer is not in the log, and which may have been stored.
+// unanswered adds a write of a Lease without a response.
 func (s *script) unanswered(who, election string) {
 	s.t.Helper()
 	s.next()
@@ -127,7 +126,7 @@ func (s *script) flip(revision string) {
 	s.put("admin", "update", "mutatingwebhookconfigurations", "", defaultTag, fields{"metadata": fields{"labels": fields{revisionLabel: revision}}})
 }
 
-// bundle is the work of the election bundles.
+// bundle adds a write that the election bundles guards.
 func (s *script) bundle(who, namespace, content string) {
 	s.t.Helper()
 	s.put(who, "patch", "configmaps", namespace, "bundle", fields{"data": fields{"pem": content}})
@@ -152,8 +151,8 @@ func config() Config {
 	}
 }
 
-// judged reads, orders and judges what was made up.
-func (s *script) judged(c Config) Verdict {
+// history reads and orders the log.
+func (s *script) history() History {
 	s.t.Helper()
 	events, err := Read(&s.lines)
 	if err != nil {
@@ -163,10 +162,15 @@ func (s *script) judged(c Config) Verdict {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return Judge(h, c)
+	return h
 }
 
-// handover is what an honest one looks like in the log of a lock.
+func (s *script) judged(c Config) Verdict {
+	s.t.Helper()
+	return Judge(s.history(), c)
+}
+
+// handover adds the two writes of a handover.
 func (s *script) handover(from, to string, transitions int) {
 	s.t.Helper()
 	revision, _, _ := strings.Cut(to, "-")

@@ -8,14 +8,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Policy is the audit policy that Judge needs: the bodies of all writes of what upgrades are about. The stage at
-// which a request came is kept, so that a write whose answer was never logged, because its server died, is known of.
-// Nothing is left out by user: what people, Kubernetes' own controllers and pods write decides what is wanted.
+// Policy is the audit policy that Judge needs: the bodies of all relevant writes. It keeps the stage RequestReceived,
+// because a killed API server logs no response.
 const Policy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitManagedFields: true
@@ -67,7 +65,7 @@ const (
 	podExtra      = "authentication.kubernetes.io/pod-name"
 )
 
-// pod is that of the token, "" for what is no pod's.
+// pod returns the Pod that the token is bound to, or "".
 func (e Event) pod() string {
 	for _, name := range e.User.Extra[podExtra] {
 		return name
@@ -77,8 +75,7 @@ func (e Event) pod() string {
 
 func (e Event) dryRun() bool { return strings.Contains(e.RequestURI, "dryRun=") }
 
-// Read reads an audit log. A last line that is not whole is a server's that was killed while it wrote: it is left
-// out, and its request is one without an answer.
+// Read reads an audit log. It ignores an incomplete last line: the API server was killed while it wrote the line.
 func Read(log io.Reader) ([]Event, error) {
 	lines := bufio.NewReader(log)
 	var events []Event
@@ -88,50 +85,16 @@ func Read(log io.Reader) ([]Event, error) {
 			return events, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading an audit log: %w", err)
+			return nil, fmt.Errorf("read audit log: %w", err)
 		}
-		// The next process goes on where the killed one stopped.
+		// A restarted API server appends to the incomplete line of the killed one.
 		if begin := bytes.LastIndex(line, []byte(`{"kind":"Event"`)); begin > 0 && !json.Valid(line) {
 			line = line[begin:]
 		}
 		var e Event
 		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("line %d of an audit log: %w", number, err)
+			return nil, fmt.Errorf("read line %d of audit log: %w", number, err)
 		}
 		events = append(events, e)
 	}
-}
-
-// Write is a write that was stored.
-type Write struct {
-	// Version is the resourceVersion that it left. A deletion tells none: it has the last one that the object had.
-	Version uint64
-	Deleted bool
-	Verb    string
-	// Resource has the subresource with it: "gateways/status".
-	Resource, Namespace, Name, UID string
-	// Pod is the one that the writer's token is bound to, User its account.
-	Pod, User string
-	// Came and Answered are as the API server stamped them.
-	Came, Answered time.Time
-	// Object is what was left.
-	Object map[string]any
-}
-
-func (w Write) String() string {
-	name := w.Name
-	if w.Namespace != "" {
-		name = w.Namespace + "/" + w.Name
-	}
-	who := w.Pod
-	if who == "" {
-		who = w.User
-	}
-	return fmt.Sprintf("%s's %s of %s %s at %d", who, w.Verb, w.Resource, name, w.Version)
-}
-
-// Kind is the resource without a subresource.
-func (w Write) Kind() string {
-	kind, _, _ := strings.Cut(w.Resource, "/")
-	return kind
 }

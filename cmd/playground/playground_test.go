@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestParse(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                       "missing command",
+		"play":                                   `unknown command "play"`,
+		"run now":                                `unexpected argument "now"`,
+		"upgrade --coordinated":                  "does not support",
+		"demo --lease-duration=1s":               "--lease-duration",
+		"run --coordinated":                      "",
+		"demo":                                   "",
+		"demo --coordinated --disable-elections": "exclude each other",
+	} {
+		_, err := parse(strings.Fields(args), io.Discard)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("playground %s: %v, want %q", args, err, want)
+		}
+	}
+	var help strings.Builder
+	if _, err := parse([]string{"--help"}, &help); err == nil || !strings.Contains(help.String(), "Usage: playground COMMAND") {
+		t.Errorf("--help: %v\n%s", err, help.String())
+	}
+}
+
+// The names are as long as in a cluster.
+func TestTable(t *testing.T) {
+	stable := "pilot-stable-6cfd8f489b-spbvd"
+	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.Local)
+	before := view{
+		defaultRevision: "stable",
+		elections:       map[string]election{"istio-namespace-controller-election": {holder: stable, since: at}, "istio-leader": {holder: stable, since: at}, "old": {}},
+		replicas: map[string]replica{
+			stable:                          {revision: "stable", address: "127.191.255.253", ready: "yes"},
+			"pilot-canary-5ff8d9b7b6-9dwrn": {revision: "canary", address: "127.146.96.4", ready: "terminating", restarts: 2},
+		},
+		gateway: "http://127.191.255.253:8080", answeredBy: "web-istio-6cfd8f489b-spbvd", ingress: "127.191.255.252",
+	}
+	want := `ELECTION                            HOLDER                        SINCE
+istio-leader                        pilot-stable-6cfd8f489b-spbvd 12:00:00
+istio-namespace-controller-election pilot-stable-6cfd8f489b-spbvd 12:00:00
+old                                 (free)
+
+POD (default revision: stable) REVISION READY       RESTARTS ADDRESS
+pilot-canary-5ff8d9b7b6-9dwrn  canary   terminating 2        127.146.96.4
+pilot-stable-6cfd8f489b-spbvd  stable   yes         0        127.191.255.253
+
+SAMPLE             ADDRESS                     ANSWERED BY
+Gateway shop/web-1 http://127.191.255.253:8080 web-istio-6cfd8f489b-spbvd
+Ingress shop/web-1 127.191.255.252`
+	if got := strings.Join(before.table(), "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	after := view{defaultRevision: "canary", elections: map[string]election{
+		"istio-namespace-controller-election": {unreadable: true}, "istio-leader": {holder: "pilot-canary", since: at},
+	}}
+	if got := fmt.Sprintf("%q", changes(before, after)); got != `["the default revision is \"canary\"" "pilot-canary leads istio-leader" `+
+		`"the record of istio-namespace-controller-election is unreadable" "the lock old was deleted"]` {
+		t.Errorf("changes: %s", got)
+	}
+}
+
+func TestScreen(t *testing.T) {
+	var out strings.Builder
+	width, height := 12, 5
+	s := &screen{out: &out, size: func() (int, int) { return width, height }}
+	s.show([]string{"0123456789abc"})
+	s.print("news\n")
+	s.show([]string{"1", "2", "3", "4", "5"})
+	width = 40
+	s.show([]string{"1"})
+	s.leave()
+	s.print("end\n")
+	want := "\n0123456789…\n" + "\x1b[2A\x1b[Jnews\n\n0123456789…\n" + "\x1b[2A\x1b[J\n1\n2\n… 3 more l…\n" + "\x1b[2J\x1b[H\n1\n" + "end\n"
+	if got := out.String(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	out.Reset()
+	s = &screen{out: &out}
+	s.show([]string{"a"})
+	s.show([]string{"a"})
+	s.print("news\n")
+	if got := out.String(); got != "\na\n\nnews\n" {
+		t.Errorf("without a terminal: %q", got)
+	}
+}
+
+// A demo whose servers run without elections must fail in the first step.
+func TestDemo_WithoutElections(t *testing.T) {
+	folder := t.TempDir()
+	root := filepath.Join("..", "..")
+	for _, args := range [][]string{
+		{"build", "-o", folder, "incumbent.dev/incumbent/cmd/pilot", "incumbent.dev/incumbent/tests/cluster/dataplane"},
+		{"-C", filepath.Join(root, "tools", "helm"), "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(folder, "helm"), "."},
+	} {
+		build := exec.CommandContext(t.Context(), "go", args...)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if output, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("go %v: %v\n%s", args, err, output)
+		}
+	}
+	set, err := parse([]string{
+		"demo", "--disable-elections", "--programs=" + os.Getenv("KUBEBUILDER_ASSETS"), "--pilot=" + filepath.Join(folder, "pilot"),
+		"--dataplane=" + filepath.Join(folder, "dataplane"), "--helm=" + filepath.Join(folder, "helm"), "--charts=" + filepath.Join(root, "deploy", "charts"),
+	}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	err = play(t.Context(), set, &screen{out: &out})
+	if err == nil || !strings.Contains(err.Error(), "step 1") || !strings.Contains(err.Error(), "unelected") {
+		t.Errorf("demo without elections: %v; it printed\n%s", err, out.String())
+	}
+}
