@@ -182,7 +182,7 @@ func TestWhatCannotStartEndsWithOne(t *testing.T) {
 		`pilot: unknown command "serve"`:                    {"serve"},
 		`pilot: unknown command "instal" for "pilot fence"`: {"fence", "instal"},
 		"pilot: unknown flag: --leas-duration":              {"server", "--leas-duration=1s"},
-		"pilot: the fence does not stand":                   {"fence", "verify", "--kubeconfig=" + kubeconfig(t, adminConfig(t)), "--namespace=default", "--revisions=only"},
+		"pilot: the fence is not in effect":                   {"fence", "verify", "--kubeconfig=" + kubeconfig(t, adminConfig(t)), "--namespace=default", "--revisions=only"},
 		"pilot: environment variable ENABLE_WRITE_GATE=\"x": {"server", "--ca-bundle=x"},
 	} {
 		var env []string

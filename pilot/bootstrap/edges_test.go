@@ -109,17 +109,6 @@ func TestNegativeDurationsAreNamed(t *testing.T) {
 	}
 }
 
-// full takes so many writes and no more.
-type full int
-
-func (f *full) Write(p []byte) (int, error) {
-	if *f == 0 {
-		return 0, errAway
-	}
-	*f--
-	return len(p), nil
-}
-
 // Pages say what they are, and only pages that were asked for profile the process.
 func TestWhatPagesAre(t *testing.T) {
 	for _, profiling := range []bool{false, true} {

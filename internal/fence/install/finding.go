@@ -5,30 +5,28 @@ import (
 	"fmt"
 )
 
-// Verdict is the result for one object or write that was checked.
+// Verdict is the result of a check.
 type Verdict string
 
-// The verdicts.
 const (
-	// Holds: it is as it should be.
+	// Holds means that the check passed.
 	Holds Verdict = "holds"
-	// Fails: it is not.
+	// Fails means that the check failed.
 	Fails Verdict = "fails"
-	// Undecided: that could not be found out.
+	// Undecided means that the check could not be made.
 	Undecided Verdict = "unclear"
-	// Skipped: there is nothing to find out now, as nobody leads or nothing is to be refused yet.
+	// Skipped means that there is nothing to check now, because no candidate leads or the mode rejects nothing.
 	Skipped Verdict = "skipped"
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
-	// Server is the API server that was asked.
+	// Server is the API server that was checked.
 	Server string `json:"server"`
-	// What was looked at, as a sentence.
-	What string `json:"what"`
-	// Verdict says how it was.
+	// What is the statement that was checked.
+	What    string  `json:"what"`
 	Verdict Verdict `json:"verdict"`
-	// Why says what was seen, in words.
+	// Why is the reason of the verdict.
 	Why string `json:"why,omitempty"`
 }
 
@@ -44,16 +42,15 @@ func (f Finding) String() string {
 	return text
 }
 
-// Judging says what is accepted of findings. The zero value takes what holds, and what
-// is skipped.
+// Judging selects the verdicts that Judge accepts. The zero value accepts Holds and Skipped.
 type Judging struct {
-	// AllowUnclear accepts what could not be found out.
+	// AllowUnclear also accepts Undecided.
 	AllowUnclear bool
-	// Strict accepts nothing but what holds.
+	// Strict accepts only Holds.
 	Strict bool
 }
 
-// Judge is nil if the findings are accepted.
+// Judge returns an error that names the findings that are not accepted.
 func Judge(findings []Finding, by Judging) error {
 	var fails, unclear []error
 	for _, f := range findings {
@@ -66,13 +63,13 @@ func Judge(findings []Finding, by Judging) error {
 	}
 	switch {
 	case len(findings) == 0:
-		return errors.New("nothing was looked at")
+		return errors.New("nothing was checked")
 	case len(fails) > 0:
-		return fmt.Errorf("the fence does not stand: %w", errors.Join(fails...))
+		return fmt.Errorf("the fence is not in effect: %w", errors.Join(fails...))
 	case len(unclear) > 0 && by.Strict:
-		return fmt.Errorf("whether the fence stands is not shown in full (--strict): %w", errors.Join(unclear...))
+		return fmt.Errorf("some checks could not be made (--strict requires all): %w", errors.Join(unclear...))
 	case len(unclear) > 0:
-		return fmt.Errorf("whether the fence stands is unclear (--allow-unclear accepts that): %w", errors.Join(unclear...))
+		return fmt.Errorf("some checks could not be made (use --allow-unclear to accept this): %w", errors.Join(unclear...))
 	}
 	return nil
 }

@@ -28,12 +28,12 @@ func TestJudge(t *testing.T) {
 	}
 	// An administrator has to know which flag refused it.
 	unclear := []Finding{{Verdict: Undecided, What: "w", Why: "y"}}
-	for want, by := range map[string]Judging{"(--strict): w: y": {Strict: true}, "(--allow-unclear accepts that): w: y": {}} {
+	for want, by := range map[string]Judging{"(--strict requires all): w: y": {Strict: true}, "(use --allow-unclear to accept this): w: y": {}} {
 		if err := Judge(unclear, by); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("by %+v: %v, without %q", by, err, want)
 		}
 	}
 	if Judge(nil, Judging{AllowUnclear: true}) == nil {
-		t.Error("nothing that was looked at stands")
+		t.Error("no findings were accepted")
 	}
 }

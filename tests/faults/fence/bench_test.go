@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -152,26 +151,5 @@ func (s *stage) churn(rate int) (count func() int) {
 		mu.Lock()
 		defer mu.Unlock()
 		return done
-	}
-}
-
-// BenchmarkFencedWrite is what the policies cost a write: a guarded one by the holder, beside
-// the same one of a ConfigMap that nothing guards.
-func BenchmarkFencedWrite(b *testing.B) {
-	s := stageOn(b, ownCluster(b, cluster.Options{}), fence.Lease)
-	a, other := s.pod("a"), s.pod("b")
-	s.put(record{holder: "a", transitions: 3})
-	s.install(s.declaration())
-	s.stands(a, other)
-	for _, name := range []string{"free", guarded} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				_, err := a.CoreV1().ConfigMaps(s.namespace).Create(b.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
-					metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -138,67 +137,4 @@ func (s *stage) buoys() fence.Declaration {
 	d.Election += "-buoys"
 	d.Guards = []fence.Guard{{Group: customGroup, Resources: []string{"buoys"}, Namespaces: []string{s.namespace}}}
 	return d
-}
-
-// What no policy sees is refused in declarations, and here is that no policy sees it: what would
-// be a guard of it admits everyone. Webhook configurations are another matter: they are judged.
-func TestFenceOfKindsThatPoliciesDoNotSee(t *testing.T) {
-	t.Parallel()
-	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
-	s.pod("a")
-	s.put(record{holder: "a", transitions: 3})
-	const group = "admissionregistration.k8s.io"
-	unseen := map[string]string{
-		"validatingadmissionpolicies": "ValidatingAdmissionPolicy", "validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBinding",
-		"mutatingadmissionpolicies": "MutatingAdmissionPolicy", "mutatingadmissionpolicybindings": "MutatingAdmissionPolicyBinding",
-	}
-	seen := map[string]string{
-		"validatingwebhookconfigurations": "ValidatingWebhookConfiguration", "mutatingwebhookconfigurations": "MutatingWebhookConfiguration",
-	}
-	d := s.declaration()
-	d.Guards = nil
-	for resource := range unseen {
-		wrong := s.declaration()
-		wrong.Guards = []fence.Guard{{Group: group, Resources: []string{resource}, Names: []string{guarded}}}
-		if err := wrong.Validate(); err == nil || !strings.Contains(err.Error(), resource) {
-			t.Errorf("a guard of %s: %v", resource, err)
-		}
-	}
-	for resource := range seen {
-		d.Guards = append(d.Guards, fence.Guard{Group: group, Resources: []string{resource}, Names: []string{guarded}})
-	}
-	set, err := fence.Render(s.namespace, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// By hand: a guard of the others, as it would be.
-	for _, p := range set.Work {
-		rules := p.Policy.Spec.MatchConstraints.ResourceRules
-		for resource := range unseen {
-			rules[0].Resources = append(rules[0].Resources, resource)
-		}
-	}
-	if _, err := install.Apply(t.Context(), s.admin, set); err != nil {
-		t.Fatal(err)
-	}
-	leader, other := cluster.ClientFor(t, s.as(s.namespace+"/"+account, "a")).Dynamic(), cluster.ClientFor(t, s.as(s.namespace+"/"+account, "b")).Dynamic()
-	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	for resource, kind := range seen {
-		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1", "kind": kind, "metadata": map[string]any{"name": guarded}}}
-		at := schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
-		_, err := other.Resource(at).Create(t.Context(), object, dry)
-		s.refused("making a "+kind, err)
-		_, err = leader.Resource(at).Create(t.Context(), object, dry)
-		s.allowed("making a "+kind, err)
-	}
-	for resource, kind := range unseen {
-		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1", "kind": kind, "metadata": map[string]any{"name": guarded}, "spec": map[string]any{}}}
-		_, err := other.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).Create(t.Context(), object, dry)
-		switch {
-		case fence.IsRefusal(err):
-			t.Errorf("%s are judged by policies here: they can be guarded", resource)
-		case err != nil && !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err): // the last is a version that is not served
-			t.Errorf("%s: %v", resource, err)
-		}
-	}
 }

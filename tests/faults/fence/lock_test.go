@@ -117,6 +117,7 @@ func TestFenceGuardsTheLockFromItsBeginToItsEnd(t *testing.T) {
 }
 
 func TestFenceRefusesRecordsThatReadTwoWays(t *testing.T) {
+	t.Parallel()
 	s, a, b := guardedLock(t, fence.ConfigMap)
 	write := func(as kubernetes.Interface, raw string) error {
 		cm := record{}.configMap()

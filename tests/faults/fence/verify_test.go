@@ -1,20 +1,14 @@
 package fence
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/fence/install"
-	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
-	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // finding is the one whose sentence has all these words, once.
@@ -74,6 +68,7 @@ func (s *stage) versions() string {
 
 // Each verb and each resource is tried, as the leader and as others, and nothing is changed by it.
 func TestFenceVerifyTriesEveryWrite(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, fence.Lease)
 	a, b := s.pod("a"), s.pod("b")
 	s.put(record{holder: "a", transitions: 3})
@@ -147,53 +142,11 @@ func TestFenceVerifyTriesEveryWrite(t *testing.T) {
 	}
 }
 
-// An API server that does not act on policies at all: neither installing nor verifying believes
-// what is stored.
-func TestFenceWithoutTheAdmissionPlugin(t *testing.T) {
-	t.Parallel()
-	s := stageOn(t, ownCluster(t, cluster.Options{APIServerArgs: []string{"--disable-admission-plugins=ValidatingAdmissionPolicy"}}), fence.Lease)
-	s.pod("a")
-	s.put(record{holder: "a", transitions: 3})
-	set, err := fence.Render(s.namespace, s.declaration())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, install.ErrNotSeen)
-	defer cancel()
-	if changes, err := install.Apply(ctx, s.admin, set); !errors.Is(err, install.ErrNotSeen) || len(changes) == 0 {
-		t.Errorf("installing: %v, %v", changes, err)
-	}
-	findings, err := install.Verify(t.Context(), s.cluster.Admin(), set, s.declaration())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := install.Judge(findings, install.Judging{}); err == nil || !strings.Contains(err.Error(), "create was admitted") {
-		t.Errorf("verify: %v", err)
-	}
-}
-
-// A declaration whose account has a typing error: nothing can be tried as it, and that is said.
-func TestFenceVerifyOfAnAccountThatIsNot(t *testing.T) {
-	s := newStage(t, fence.Lease)
-	d := s.declaration()
-	d.ServiceAccounts = []string{s.namespace + "/pilto"}
-	s.install(d)
-	findings, err := install.Verify(t.Context(), s.cluster.Admin(), s.set, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f := finding(t, findings, "service account "+s.namespace+"/pilto"); f.Verdict != install.Undecided {
-		t.Errorf("got %v", f)
-	}
-	if install.Judge(findings, install.Judging{}) == nil {
-		t.Error("it stands")
-	}
-}
-
 // audit and warn admit what they find wrong, and a missing lock refuses nobody.
 func TestFenceModes(t *testing.T) {
 	for _, mode := range []fence.Mode{fence.Audit, fence.Warn} {
 		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
 			s := newStage(t, fence.ConfigMap)
 			b := s.pod("b")
 			d := s.declaration()
@@ -232,24 +185,5 @@ func TestFenceModes(t *testing.T) {
 			}
 			s.refused("a write of another pod", s.write(b))
 		})
-	}
-}
-
-// Findings as JSON have the same fields as install.Finding.
-func TestFenceVerifyInJSON(t *testing.T) {
-	s := newStage(t, fence.ConfigMap)
-	s.pod("a")
-	config := install.Config{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, Elections: bootstrap.FencedElections(bootstrap.Config{DisableGatewayAPI: true}), ServiceAccounts: []string{account}, Output: "json"}
-	var out strings.Builder
-	if err := config.Verify(t.Context(), &out); err == nil {
-		t.Error("a fence that is not there stands")
-	}
-	var findings []install.Finding
-	if err := json.Unmarshal([]byte(out.String()), &findings); err != nil || len(findings) < 2 || findings[1].Verdict != install.Fails || findings[0].Server == "" {
-		t.Errorf("%v: %+v in\n%s", err, findings, &out)
-	}
-	config.Output = "xml"
-	if err := config.Verify(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "table, json or yaml") {
-		t.Errorf("xml: %v", err)
 	}
 }

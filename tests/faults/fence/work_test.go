@@ -61,6 +61,7 @@ func (s *stage) unbound(account string) kubernetes.Interface {
 }
 
 func TestFenceCoversEveryVerb(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, fence.Lease)
 	d := s.declaration()
 	d.Guards = append(d.Guards,
@@ -170,6 +171,7 @@ func TestFenceWithoutALock(t *testing.T) {
 }
 
 func TestFenceOfPerRevisionElections(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, fence.Lease)
 	d := s.declaration()
 	d.Revisions = []string{"stable", "canary"}

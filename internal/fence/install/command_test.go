@@ -1,0 +1,178 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+var commands = map[string]func(Config, context.Context, io.Writer) error{
+	"install": Config.Install, "verify": Config.Verify, "remove": Config.Remove,
+	"render": func(c Config, _ context.Context, out io.Writer) error { return c.Render(out) },
+	"report": func(c Config, _ context.Context, out io.Writer) error { return c.Report(out) },
+}
+
+func TestCommands_WrongInput(t *testing.T) {
+	for name, x := range map[string]struct {
+		config Config
+		only   []string // commands that need the input
+		want   string
+	}{
+		"no file":       {Config{File: "/no/such"}, []string{"render", "install", "verify"}, "--file: open /no/such"},
+		"lock":          {Config{Elections: sharedElection, ServiceAccounts: []string{"a"}, Lock: "endpoints"}, []string{"render", "install", "verify"}, `lock "endpoints"`},
+		"no kubeconfig": {Config{Elections: sharedElection, ServiceAccounts: []string{"a"}, Kubernetes: kube.Source{Path: "/no/such"}}, []string{"install", "verify", "remove"}, "/no/such"},
+		"address":       {Config{Elections: sharedElection, ServiceAccounts: []string{"a"}, RESTConfig: &rest.Config{Host: "https://%zz"}}, []string{"install", "verify", "remove"}, "%zz"},
+		"api server": {
+			Config{Elections: sharedElection, ServiceAccounts: []string{"a"}, RESTConfig: &rest.Config{Host: "http://127.0.0.1:1"}, APIServers: []string{"https://%zz"}},
+			[]string{"install", "verify", "remove"}, "--api-server=https://%zz",
+		},
+		"no audit log": {Config{AuditLog: "/no/such"}, []string{"report"}, "--audit-log: open /no/such"},
+	} {
+		for _, command := range x.only {
+			var out bytes.Buffer
+			if err := commands[command](x.config, t.Context(), &out); err == nil || !strings.Contains(err.Error(), x.want) || out.Len() > 0 {
+				t.Errorf("%s, %s: error %v, and output\n%s", name, command, err, &out)
+			}
+		}
+	}
+}
+
+func TestInstall_RepeatsVerification(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		requests := 0
+		there := stubbed(func(*http.Request) (*http.Response, error) {
+			requests++
+			return nil, errAway
+		})
+		set, declarations, err := Config{Elections: sharedElection, ServiceAccounts: []string{"a"}}.render()
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := errors.New("too late")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*verifyPause-time.Millisecond, late)
+		defer cancel()
+		_, err = (&connection{clients: []kube.Client{clientOf(t, there)}}).await(ctx, set, declarations)
+		if !errors.Is(err, late) || !strings.Contains(err.Error(), errAway.Error()) || !strings.Contains(err.Error(), there.Host) || requests != 10 {
+			t.Errorf("after %d requests: %v", requests, err)
+		}
+	})
+}
+
+// An API server that is listed and not reachable: Install changes nothing unless that is accepted.
+func TestCommands_UnreachableServer(t *testing.T) {
+	for _, accepted := range []bool{false, true} {
+		for _, command := range []string{"install", "verify", "remove"} {
+			requests := 0
+			config := Config{Elections: sharedElection, ServiceAccounts: []string{"a"}, AllowUnclear: accepted, RESTConfig: listing(func(r *http.Request) (*http.Response, error) {
+				if r.URL.Hostname() == "10.0.0.1" {
+					requests++
+				}
+				return nil, errAway
+			}, slice([]discoveryv1.EndpointPort{port("https", 6443)}, "10.0.0.2"))}
+			var out bytes.Buffer
+			err := commands[command](config, t.Context(), &out)
+			if err == nil || !strings.Contains(err.Error(), errAway.Error()) {
+				t.Fatalf("%s: %v", command, err)
+			}
+			unchanged := command == "install" && !accepted
+			if strings.Contains(err.Error(), "nothing was changed") != unchanged || (requests == 0) != unchanged {
+				t.Errorf("%s, accepted: %t: %v, after %d requests", command, accepted, err, requests)
+			}
+			if strings.Contains(out.String(), "API server https://10.0.0.2:6443 (listed by Service default/kubernetes) is reachable") == unchanged {
+				t.Errorf("%s, accepted: %t: output\n%s", command, accepted, &out)
+			}
+		}
+	}
+}
+
+func TestReport_Output(t *testing.T) {
+	const event = `{"stage":"ResponseComplete","verb":"update","objectRef":{"resource":"secrets","namespace":"ns","name":"x"},` +
+		`"responseStatus":{"message":"ValidatingAdmissionPolicy 'incumbent-fence.s.work-1' with binding 'y' denied request: not the leader"}}`
+	for name, x := range map[string]struct{ log, output, want, err string }{
+		"table":   {event, "table", "secrets ns/x", ""},
+		"default": {event, "", "secrets ns/x", ""},
+		"yaml":    {event, "yaml", "object: secrets ns/x", ""},
+		"empty":   {"", "table", "no violations found\n", ""},
+		"wrong":   {"hello", "table", "", "line 1 of the audit log"},
+	} {
+		file := filepath.Join(t.TempDir(), "audit.log")
+		if err := os.WriteFile(file, []byte(x.log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		err := Config{AuditLog: file, Output: x.output}.Report(&out)
+		if (err == nil) != (x.err == "") || err != nil && (!strings.Contains(err.Error(), x.err) || !strings.Contains(err.Error(), "--audit-log="+file)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !strings.Contains(out.String(), x.want) || strings.HasPrefix(out.String(), "- ") != (name == "yaml") {
+			t.Errorf("%s:\n%s", name, &out)
+		}
+	}
+}
+
+func TestReport_StandardInput(t *testing.T) {
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := os.Stdin
+	os.Stdin = reader
+	defer func() { os.Stdin = before }()
+	defer reader.Close()
+	if _, err := writer.WriteString("no event\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Config{AuditLog: "-"}).Report(io.Discard); err == nil || !strings.Contains(err.Error(), "line 1 of the audit log") {
+		t.Errorf("the standard input was not read: %v", err)
+	}
+}
+
+func TestFindings_Output(t *testing.T) {
+	findings := []Finding{{Server: "s", What: "one", Verdict: Holds}, {Server: "s", What: "two", Verdict: Fails, Why: "so"}}
+	text, err := json.MarshalIndent(findings, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for output, want := range map[string]string{
+		"": "holds    one\nFAILS    two: so\n", "table": "holds    one\nFAILS    two: so\n", "json": string(text) + "\n",
+		"yaml": "- server: s\n  verdict: holds\n  what: one\n- server: s\n  verdict: fails\n  what: two\n  why: so\n",
+	} {
+		c := Config{Output: output}
+		var out bytes.Buffer
+		if err := c.print(&out, findings); err != nil || out.String() != want {
+			t.Errorf("--output=%s: %v\n%s", output, err, &out)
+		}
+		if err := c.print(broken{}, findings); !c.table() && !errors.Is(err, errAway) {
+			t.Errorf("--output=%s, to a writer that fails: %v", output, err)
+		}
+	}
+	if err := (Config{Output: "xml"}).print(io.Discard, findings); err == nil || err.Error() != "--output=xml: use table, json or yaml" {
+		t.Errorf("unknown format: %v", err)
+	}
+}
+
+func hosts(configs []*rest.Config) (all []string) {
+	for _, c := range configs {
+		all = append(all, c.Host)
+	}
+	slices.Sort(all)
+	return all
+}
