@@ -161,7 +161,7 @@ func installedHasItsEffects(t *testing.T) {
 		{[]string{"install", "--wait=0", "--service-account=other"}, nil, "", "--take-over"},
 		{[]string{"install", "--wait=0", "--service-account=other", "--take-over"}, []string{"applied "}, "", ""},
 		{[]string{"remove"}, []string{"removed "}, "", ""},
-		{[]string{"verify", "--allow-unclear"}, []string{"FAILS"}, "", "does not stand"},
+		{[]string{"verify", "--allow-unclear"}, []string{"FAILS"}, "", "is not in effect"},
 	} {
 		out, err := run(step.args[0], step.args[1:]...)
 		if (err == nil) != (step.wrong == "") || err != nil && !strings.Contains(err.Error(), step.wrong) {
