@@ -61,7 +61,7 @@ func TestSignalEndsTheProcessInOrder(t *testing.T) {
 			if r := after.record; r.HolderIdentity != "" || r.LeaseDurationSeconds != 1 || r.LeaderTransitions != before.record.LeaderTransitions || after.marker != "" {
 				t.Errorf("the lock was not released: %+v", after)
 			}
-			inOrder(t, p.log(), "run function started", "stopping", "run function ended", "server has ended")
+			inOrder(t, p.log(), "run function started", "stopping", "run function ended", "server stopped")
 			if p.Errors.String() != "" {
 				t.Errorf("it complains:\n%s", &p.Errors)
 			}
@@ -141,7 +141,7 @@ func stuckProcessEnds(t *testing.T, _ *world) {
 	if took := time.Since(sent); took < time.Second || took > 19*time.Second {
 		t.Errorf("it ended after %v", took)
 	}
-	if log := p.log(); !strings.Contains(log, "run functions have outstayed the drain limit") || strings.Contains(log, "server has ended") {
+	if log := p.log(); !strings.Contains(log, "run functions have outstayed the drain limit") || strings.Contains(log, "server stopped") {
 		t.Error("the log does not say why it ended")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"istio.io/pkg/log"
 
-	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/internal/istiolog"
 )
 
 // logging is what the flags say of the log.
@@ -40,7 +40,7 @@ func istioNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 
 // configure sets Istio's log up. Scopes have to be registered before: the server's is.
 func (l *logging) configure() error {
-	bootstrap.NewLogger()
+	istiolog.New()
 	options := log.DefaultOptions()
 	options.JSONEncoding, options.OutputPaths = l.asJSON, l.target
 	scopes := slices.Sorted(maps.Keys(log.Scopes()))

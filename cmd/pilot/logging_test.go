@@ -9,6 +9,7 @@ import (
 
 	"istio.io/pkg/log"
 
+	"incumbent.dev/incumbent/internal/istiolog"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
@@ -80,8 +81,8 @@ func TestLogFlagsHaveTheirEffect(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "log")
 		root := command(programs{serve: func(context.Context, bootstrap.Config) error {
-			bootstrap.NewLogger().Info("told")
-			bootstrap.NewLogger().Debug("whispered")
+			istiolog.New().Info("told")
+			istiolog.New().Debug("whispered")
 			return nil
 		}})
 		root.SetArgs(append([]string{"server", "--log-target=" + file}, strings.Fields(flags)...))

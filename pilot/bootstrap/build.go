@@ -63,7 +63,7 @@ func (b Build) String() string {
 		text += ", commit " + b.Revision + " of " + b.Time
 	}
 	if b.Modified {
-		text += ", with changes that were not committed"
+		text += ", modified"
 	}
 	return text
 }

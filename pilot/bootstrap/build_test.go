@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-func TestBuildIsWhatTheToolchainNoted(t *testing.T) {
+func TestReadBuild(t *testing.T) {
 	here := runtime.GOOS + "/" + runtime.GOARCH
 	for text, test := range map[string]struct {
 		info debug.BuildInfo
 		want Build
 	}{
-		"pilot v1.2.3, go1.26.8, " + here + ", commit abc of 2026-01-02T03:04:05Z, with changes that were not committed": {
+		"pilot v1.2.3, go1.26.8, " + here + ", commit abc of 2026-01-02T03:04:05Z, modified": {
 			debug.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
 				{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-01-02T03:04:05Z"}, {Key: "vcs.modified", Value: "true"},
 			}},
@@ -32,10 +32,10 @@ func TestBuildIsWhatTheToolchainNoted(t *testing.T) {
 	}
 	releaseVersion = "1.2.3"
 	defer func() { releaseVersion = "" }()
-	if told := ReadBuild(); told.Version != "1.2.3" {
-		t.Errorf("told to be 1.2.3, it is %s", told.Version)
+	if release := ReadBuild(); release.Version != "1.2.3" {
+		t.Errorf("with releaseVersion 1.2.3 it is %s", release.Version)
 	}
 	if here := ReadBuild(); here.Go != runtime.Version() {
-		t.Errorf("this program was built by %s", here.Go)
+		t.Errorf("the Go version is %s", here.Go)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/istiolog"
 	"incumbent.dev/incumbent/pilot/controllers/ingress"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -130,7 +131,7 @@ func (c Config) withDefaults() Config {
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, defaultShutdownTimeout)
 	c.Revision = cmp.Or(c.Revision, "default")
 	if c.Logger == nil {
-		c.Logger = NewLogger()
+		c.Logger = istiolog.New()
 	}
 	return c
 }

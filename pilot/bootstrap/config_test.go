@@ -1,140 +1,71 @@
 package bootstrap
 
 import (
-	"net/http"
-	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-func goodConfig() Config {
-	return Config{
-		RESTConfig: &rest.Config{Host: "http://127.0.0.1:1"}, Namespace: "istio-system", Identity: "pilot-a", Revision: "stable",
-		Address: "127.0.0.1:0", CABundle: "/ca.pem", Logger: quiet,
+func TestConfigDefaults(t *testing.T) {
+	got := Config{Logger: quiet}.withDefaults()
+	want := Config{QPS: 40, Burst: 60, IngressMode: "STRICT", IngressClass: "istio", IngressService: "istio-ingressgateway", Lock: "configmap", ShutdownTimeout: 20 * time.Second, Revision: "default", Logger: quiet}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	given := Config{QPS: -1, Burst: 2, IngressMode: "OFF", IngressClass: "c", IngressService: "s", Lock: "lease", ShutdownTimeout: time.Second, Revision: "r", Logger: quiet}
+	if got := given.withDefaults(); !reflect.DeepEqual(got, given) {
+		t.Errorf("given values became %+v", got)
+	}
+	if (Config{}).withDefaults().Logger == nil {
+		t.Error("no logger")
 	}
 }
 
-func TestWrongConfigurationsNameTheFlag(t *testing.T) {
-	for flag, spoil := range map[string]func(*Config){
-		"--namespace":           func(c *Config) { c.Namespace = "" },
-		"--namespace=\"No\"":    func(c *Config) { c.Namespace = "No" },
-		"--identity is empty":   func(c *Config) { c.Identity = "" },
-		"--identity=":           func(c *Config) { c.Identity = strings.Repeat("x", 254) },
-		"--revision=\"1.2\"":    func(c *Config) { c.Revision = "1.2" },
-		"--address=":            func(c *Config) { c.Address = "15014" },
-		"--ca-bundle":           func(c *Config) { c.CABundle = "" },
-		"--excluded-namespaces": func(c *Config) { c.ExcludedNamespaces = []string{"A"} },
-		"--ingress-controller-mode: \"sometimes\" is none of OFF, STRICT, DEFAULT": func(c *Config) { c.IngressMode = "sometimes" },
-		"--ingress-service=\"A.b\"": func(c *Config) { c.IngressService = "A.b" },
-		"--lock":                    func(c *Config) { c.Lock = "endpoints" },
-		"--shutdown-timeout":        func(c *Config) { c.ShutdownTimeout = -time.Second },
-		"--kube-burst":              func(c *Config) { c.Burst = -1 },
-		"--lease-duration=-1s":      func(c *Config) { c.LeaseDuration = -time.Second },
-		"--renew-deadline":          func(c *Config) { c.RenewDeadline = time.Hour },
-		"--retry-period":            func(c *Config) { c.RetryPeriod = time.Hour },
-		"--lease-duration":          func(c *Config) { c.LeaseDuration = 1500 * time.Millisecond },
+func TestConfigErrors_NameTheFlag(t *testing.T) {
+	for want, spoil := range map[string]func(*Config){
+		"--namespace is empty":         func(c *Config) { c.Namespace = "" },
+		"--namespace=\"No\"":           func(c *Config) { c.Namespace = "No" },
+		"--identity is empty":          func(c *Config) { c.Identity = "" },
+		"--identity=":                  func(c *Config) { c.Identity = strings.Repeat("x", 254) },
+		"--revision=\"1.2\"":           func(c *Config) { c.Revision = "1.2" },
+		"--address=":                   func(c *Config) { c.Address = "15014" },
+		"--debug-address=":             func(c *Config) { c.DebugAddress = "15016" },
+		"--ca-bundle":                  func(c *Config) { c.CABundle = "" },
+		"--excluded-namespaces":        func(c *Config) { c.ExcludedNamespaces = []string{"A"} },
+		"--ingress-controller-mode":    func(c *Config) { c.IngressMode = "sometimes" },
+		"--ingress-service=\"A.b\"":    func(c *Config) { c.IngressService = "A.b" },
+		"--lock":                       func(c *Config) { c.Lock = "endpoints" },
+		"--election-strategy=S":        func(c *Config) { c.ElectionStrategy = "S" },
+		"--shutdown-timeout=-4ns is n": func(c *Config) { c.ShutdownTimeout = -4 },
+		"--kube-burst=-5 is negative":  func(c *Config) { c.Burst = -5 },
+		"--lease-duration=-1ns is n":   func(c *Config) { c.LeaseDuration = -1 },
+		"--renew-deadline=-2ns is n":   func(c *Config) { c.RenewDeadline = -2 },
+		"--retry-period=-3ns is n":     func(c *Config) { c.RetryPeriod = -3 },
+		"--renew-deadline":             func(c *Config) { c.RenewDeadline = time.Hour },
+		"--retry-period":               func(c *Config) { c.RetryPeriod = time.Hour },
+		"--lease-duration":             func(c *Config) { c.LeaseDuration = 1500 * time.Millisecond },
 		"remote cluster: reading kubeconfig /no/such/file: no such file or directory; give --remote-kubeconfig=FILE": func(c *Config) { c.RemoteKubeconfig = "/no/such/file" },
-		"no-such-file": func(c *Config) { c.RESTConfig, c.Kubernetes = nil, kube.Source{Path: "/no-such-file"} },
+		"no-such-file":      func(c *Config) { c.RESTConfig, c.Kubernetes = nil, kube.Source{Path: "/no-such-file"} },
+		"%zz":               func(c *Config) { c.RESTConfig = answered(nil); c.RESTConfig.Host = "https://%zz" },
+		"--lock=lease":      func(c *Config) { c.ElectionStrategy = "S" },
+		"give incumbent.de": func(c *Config) { c.ElectionStrategy, c.Lock = "Zone", "lease" },
+		"above the binary version": func(c *Config) {
+			c.ElectionStrategy, c.Lock, c.EmulationVersion = "incumbent.dev/DefaultRevision", "lease", "9.0.0"
+		},
 	} {
-		t.Run(flag, func(t *testing.T) {
+		t.Run(want, func(t *testing.T) {
 			config := goodConfig()
 			spoil(&config)
-			_, err := New(config)
-			if err == nil || !strings.Contains(err.Error(), flag) {
-				t.Errorf("error %v does not name it", err)
+			s, err := New(config)
+			if err == nil || s != nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), want) != 1 {
+				t.Errorf("error %v", err)
 			}
 		})
 	}
 	if _, err := New(goodConfig()); err != nil {
 		t.Error(err)
-	}
-}
-
-func get(t *testing.T, s *Server, path string) (int, string) {
-	t.Helper()
-	recorder := httptest.NewRecorder()
-	s.handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
-	return recorder.Code, recorder.Body.String()
-}
-
-func TestPagesBeforeTheServerRuns(t *testing.T) {
-	s, err := New(goodConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]struct {
-		code int
-		text string
-	}{
-		"/":                {200, "/debug/elections"},
-		"/healthz":         {200, "ok"},
-		"/readyz":          {503, errNotReached.Error()},
-		"/metrics":         {200, `leader_election_master_status{name="istio-namespace-controller-election"} 0`},
-		"/debug/elections": {200, `"id": "istio-namespace-controller-election"`},
-		"/elsewhere":       {404, ""},
-	} {
-		if code, text := get(t, s, path); code != want.code || !strings.Contains(text, want.text) {
-			t.Errorf("%s answers %d:\n%s", path, code, text)
-		}
-	}
-	if s.Address() != "" {
-		t.Errorf("it listens on %s", s.Address())
-	}
-	s.stopping.Store(true)
-	if code, _ := get(t, s, "/readyz"); code != 503 {
-		t.Errorf("ready while stopping: %d", code)
-	}
-}
-
-func TestMetrics(t *testing.T) {
-	s, err := New(goodConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.metrics.Phase("x", "following", "leading", "expired")
-	s.metrics.Call("x", "renew", "leading", "ok", 7*time.Millisecond)
-	s.metrics.Call("x", "renew", "leading", "unknown", time.Second)
-	for range 2 {
-		s.metrics.Call("x", "renew", "leading", "conflict", time.Millisecond)
-	}
-	s.metrics.Term("x", true, "lease-expired")
-	s.metrics.Term("y", true, "lock-free")
-	s.metrics.Term("y", false, "superseded")
-	for i, what := range []k8sleaderelection.Interval{
-		k8sleaderelection.Drain, k8sleaderelection.Handover, k8sleaderelection.HandoverGiven, k8sleaderelection.Leaderless,
-	} {
-		s.metrics.ObserveDuration("x", what, time.Duration(i+1)*time.Second)
-	}
-	_, text := get(t, s, "/metrics")
-	for _, want := range []string{
-		`leader_election_master_status{name="x"} 1`, `leader_election_master_status{name="y"} 0`,
-		`leader_election_slowpath_total{name="x"} 2`,
-		`incumbent_election_phase_changes_total{from="following",name="x",reason="expired",to="leading"} 1`,
-		`incumbent_election_requests_total{name="x",result="ok",role="leading",verb="renew"} 1`,
-		`incumbent_election_request_seconds_count{name="x",verb="renew"} 4`,
-		`incumbent_election_renew_seconds_bucket{name="x",le="0.01"} 1`,
-		`incumbent_election_renew_seconds_count{name="x"} 1`,
-		`incumbent_election_transitions_total{change="began",name="x",reason="lease-expired"} 1`,
-		`incumbent_election_transitions_total{change="ended",name="y",reason="superseded"} 1`,
-		`incumbent_election_drain_seconds_bucket{name="x",le="1"} 1`,
-		`incumbent_election_drain_seconds_sum{name="x"} 1`, `incumbent_election_handover_seconds_sum{name="x"} 2`,
-		`incumbent_election_handover_given_seconds_sum{name="x"} 3`, `incumbent_election_leaderless_seconds_sum{name="x"} 4`,
-		`leader_election_master_status{name="istio-leader"} 0`,
-		`incumbent_election_cover_left_seconds{name="istio-namespace-controller-election"} 0`,
-		`incumbent_election_cover_seconds{name="istio-namespace-controller-election"} 15`,
-		`incumbent_election_candidate{name="istio-namespace-controller-election",revision="stable"} 0`,
-		`incumbent_election_handover_wait_seconds{name="istio-namespace-controller-election"} 0`,
-		`incumbent_election_definitions_missing{name="istio-gateway-deployment-stable"} 0`,
-		`incumbent_election_refused_writes_total{by="gate",name="istio-namespace-controller-election"} 0`,
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s", want)
-		}
 	}
 }

@@ -218,8 +218,8 @@ func (s *site) elect(rows []election) error {
 		}
 		le.Warm(s.warm(row, j, le.Status().Lock, log)).AddRunContext(logged(log, j.Run))
 		s.testFence(le, row)
-		if !row.lease { // else nobody has it of the other kind
-			s.others.watch(le)
+		if !row.lease && s.lockTypes != nil {
+			s.lockTypes.Watch(le)
 		}
 		countWrites(s.metrics, le)
 		s.jobs = append(s.jobs, j)
@@ -244,7 +244,7 @@ func (s *site) warm(row election, j job, lock string, log *slog.Logger) func(con
 		s.metrics.unknown.WithLabelValues(lock).Set(0)
 	}
 	return func(ctx context.Context) error {
-		if err := s.known(ctx, lock, row.kinds, log); err != nil {
+		if err := s.awaitKinds(ctx, lock, row.kinds, log); err != nil {
 			return err
 		}
 		if row.tagged {

@@ -56,7 +56,7 @@ func (e *events) run(ctx context.Context) error {
 	select {
 	case <-sink.flushed:
 	case <-late.C:
-		e.log.Info("the last Events were not written in time")
+		e.log.Info("last Events were not written in time")
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package bootstrap
 
 import (
+	"context"
+
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -32,6 +34,12 @@ func (s *site) newSelfTest() *install.SelfTest {
 func (s *site) testFence(le *leaderelection.LeaderElection, row election) {
 	if s.fence != nil {
 		s.fence.Add(le.Status, row.writes)
-		onTerms(le, s.fence.Wake)
+		// The self-test runs whenever a term begins or ends.
+		le.AddRunContext(func(ctx context.Context) error {
+			s.fence.Wake()
+			<-ctx.Done()
+			s.fence.Wake()
+			return nil
+		})
 	}
 }

@@ -1,17 +1,20 @@
 package bootstrap
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -24,13 +27,70 @@ import (
 )
 
 const (
-	// patience bounds every wait; none is expected to come near.
+	// patience bounds every wait.
 	patience = harness.Patience
-	// electionID is that of the tests' own row.
+	// electionID is the election of the tests' own row.
 	electionID = "tests-election"
 	// guarded is the ConfigMap that the row's controller writes.
 	guarded = "guarded"
 )
+
+var (
+	quiet   = slog.New(slog.DiscardHandler)
+	errAway = errors.New("connection refused by the test")
+	await   = harness.Until
+)
+
+// goodConfig is a valid configuration of a server that reaches no API server.
+func goodConfig() Config {
+	return Config{
+		RESTConfig: &rest.Config{Host: "http://127.0.0.1:1"}, Namespace: "istio-system", Identity: "pilot-a", Revision: "stable",
+		Address: "127.0.0.1:0", CABundle: "/ca.pem", Logger: quiet,
+	}
+}
+
+// mustNew returns a server that was not started, with the rows of its configuration if rows is nil.
+func mustNew(t *testing.T, config Config, rows []election) *Server {
+	t.Helper()
+	if rows == nil {
+		rows = config.rows()
+	}
+	s, err := newServer(config, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// answered is a client configuration. The function answers its requests.
+func answered(answer roundTripper) *rest.Config {
+	return &rest.Config{Host: "https://10.0.0.1:6443", WrapTransport: func(http.RoundTripper) http.RoundTripper { return answer }}
+}
+
+func respond(r *http.Request, value any) (*http.Response, error) {
+	content, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(content)),
+	}, nil
+}
+
+// failed responds with an error of the API server.
+func failed(r *http.Request, err *apierrors.StatusError) (*http.Response, error) {
+	status := err.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	resp, wrong := respond(r, status)
+	if resp != nil {
+		resp.StatusCode = int(status.Code)
+	}
+	return resp, wrong
+}
 
 // environment is a namespace of the shared cluster.
 type environment struct {
@@ -42,23 +102,10 @@ type environment struct {
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	c := cluster.Shared(t)
-	admin := c.Client(t)
-	return &environment{cluster: c, admin: admin, home: c.Namespace(t)}
+	return &environment{cluster: c, admin: c.Client(t), home: c.Namespace(t)}
 }
 
-// breakRecord makes the lock's record one that cannot be read.
-func (e *environment) breakRecord(t *testing.T) {
-	t.Helper()
-	lock := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: electionID}}
-	err := cluster.Edit(t.Context(), e.admin.Kube().CoreV1().ConfigMaps(e.home), lock, func(lock *corev1.ConfigMap) {
-		metav1.SetMetaDataAnnotation(&lock.ObjectMeta, locks.LeaderElectionRecordAnnotationKey, "no record")
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// identity is a Pod's, with the manifests' rights and those of the tests' controller.
+// identity is the client configuration of a Pod, with the rights of the manifests and of the tests' controller.
 func (e *environment) identity(t *testing.T, pod string) *rest.Config {
 	t.Helper()
 	return e.cluster.Identity(t, cluster.IdentityOptions{
@@ -71,29 +118,54 @@ func (e *environment) rules() []rbacv1.PolicyRule {
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update"}})
 }
 
-// rights are those of all rows of the table, with further locks, for the revision that config gives.
+// rights are the rights of all rows of the table, and those on further locks.
 func rights(locks ...string) manifests.Rights {
 	all := Rights(Config{Revision: "stable"})
 	all.Add(manifests.Rights{ConfigMaps: locks, Leases: locks})
 	return all
 }
 
-func readFile(t *testing.T, name string) string {
+// config is the configuration of a replica. Its lease is long, so no lease expires within a test.
+func (e *environment) config(t *testing.T, pod string) Config {
 	t.Helper()
-	content, err := os.ReadFile(name)
+	return Config{
+		RESTConfig: e.identity(t, pod), Namespace: e.home, Identity: pod, Revision: "stable", Address: "127.0.0.1:0", CABundle: "/no/such/file",
+		LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
+	}
+}
+
+// breakRecord makes the record of the lock unreadable.
+func (e *environment) breakRecord(t *testing.T) {
+	t.Helper()
+	lock := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: electionID}}
+	err := cluster.Edit(t.Context(), e.admin.Kube().CoreV1().ConfigMaps(e.home), lock, func(lock *corev1.ConfigMap) {
+		metav1.SetMetaDataAnnotation(&lock.ObjectMeta, locks.LeaderElectionRecordAnnotationKey, "no record")
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(content)
 }
 
-// controller is a job of the tests: it works until it is told to stop, and longer if held.
+// configMapRecord reads the record of a ConfigMap lock as istiod does.
+func (e *environment) configMapRecord(t *testing.T) (record locks.LeaderElectionRecord, annotations map[string]string) {
+	t.Helper()
+	lock, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), electionID, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(lock.Annotations[locks.LeaderElectionRecordAnnotationKey]), &record); err != nil {
+		t.Fatal(err)
+	}
+	return record, lock.Annotations
+}
+
+// controller is the tests' own job. It runs until its context ends, and longer if held is set.
 type controller struct {
 	client kube.Client
-	warms  chan struct{} // once for each Warm
-	cold   chan struct{} // nil, or what Warm waits for beside its context
-	began  chan struct{} // once for each term
-	held   chan struct{} // nil, or what Run waits for beside its context
+	warms  chan struct{} // receives one value for each Warm
+	cold   chan struct{} // if set, Warm waits for it too
+	began  chan struct{} // receives one value for each term
+	held   chan struct{} // if set, Run waits for it too
 	fails  chan error
 	closed bool
 }
@@ -128,7 +200,7 @@ func (c *controller) Run(ctx context.Context) error {
 
 func (c *controller) Close() { c.closed = true }
 
-// rows is a table of one election, whose controller this is.
+// rows is a table with one election for this controller.
 func (c *controller) rows() []election {
 	return []election{{
 		id: electionID,
@@ -140,41 +212,28 @@ func (c *controller) rows() []election {
 	}}
 }
 
-// write creates a ConfigMap by the client that the controller was given.
+// write creates a ConfigMap with the controller's client.
 func (c *controller) write(ctx context.Context, namespace, name string) error {
 	_, err := c.client.Kube().CoreV1().ConfigMaps(namespace).Create(ctx,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	return err
 }
 
-// replica is a server that runs.
+// replica is a running server.
 type replica struct {
 	*Server
 	lines *harness.Log
-	end   func() error // stops it, and says how it ended
+	end   func() error // stops it and returns the result of Run
 }
 
-// config is that of a replica. Its lease is long: what happens within a test was not
-// caused by one that ran out.
-func (e *environment) config(t *testing.T, pod string) Config {
-	t.Helper()
-	return Config{
-		RESTConfig: e.identity(t, pod), Namespace: e.home, Identity: pod, Revision: "stable", Address: "127.0.0.1:0", CABundle: "/no/such/file",
-		LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
-	}
-}
-
-// start runs a server until the test's end.
+// start runs a server until the test ends.
 func start(t *testing.T, config Config, rows []election) *replica {
 	t.Helper()
 	r := &replica{lines: &harness.Log{}}
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.NewTextHandler(r.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	var err error
-	if r.Server, err = newServer(config, rows); err != nil {
-		t.Fatal(err)
-	}
+	r.Server = mustNew(t, config, rows)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -188,25 +247,30 @@ func start(t *testing.T, config Config, rows []election) *replica {
 			t.Logf("%s logged:\n%s", config.Identity, r.lines)
 		}
 	})
-	await(t, "it listens", func() bool { return r.Address() != "" })
+	await(t, "the server listens", func() bool { return r.Address() != "" })
 	return r
 }
 
-// await looks again and again until something holds.
-var await = harness.Until
+// stop ends the server and fails the test if Run returned an error.
+func (r *replica) stop(t *testing.T) {
+	t.Helper()
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+}
 
-// page asks a server for a page, and metric for a sample, "" when there is none.
 func (r *replica) page(t *testing.T, path string) (int, string) {
 	t.Helper()
 	return harness.Page(t, r.Address(), path)
 }
 
+// metric returns a sample, empty if there is none.
 func (r *replica) metric(t *testing.T, sample string) string {
 	t.Helper()
 	return harness.Metric(t, r.Address(), sample)
 }
 
-// states are the server's elections, at /debug/elections.
+// states returns the server's elections, from /debug/elections.
 func (r *replica) states(t *testing.T) (all []electionState) {
 	t.Helper()
 	_, text := r.page(t, "/debug/elections")
@@ -216,7 +280,7 @@ func (r *replica) states(t *testing.T) (all []electionState) {
 	return all
 }
 
-// election is the first of them.
+// election returns the first of them.
 func (r *replica) election(t *testing.T) electionState {
 	t.Helper()
 	return r.states(t)[0]
@@ -224,39 +288,27 @@ func (r *replica) election(t *testing.T) electionState {
 
 func (r *replica) leads(t *testing.T) {
 	t.Helper()
-	await(t, "it leads", func() bool { return r.election(t).Leading })
+	await(t, "the server leads", func() bool { return r.election(t).Leading })
 }
 
-// configMapRecord is what a ConfigMap lock says, as istiod reads it.
-func (e *environment) configMapRecord(t *testing.T) (record locks.LeaderElectionRecord, annotations map[string]string) {
+// follows waits until the server observes a leader.
+func (r *replica) follows(t *testing.T, leader string) {
 	t.Helper()
-	lock, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), electionID, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(lock.Annotations[locks.LeaderElectionRecordAnnotationKey]), &record); err != nil {
-		t.Fatal(err)
-	}
-	return record, lock.Annotations
+	await(t, "the server follows "+leader, func() bool { return r.election(t).LeaderIdentity == leader })
 }
 
-// requests notes what passes a transport, before it is sent.
+// requests records the requests of a transport.
 type requests struct {
 	mu  sync.Mutex
-	all []noted
+	all []*http.Request
 }
 
-type noted struct {
-	*http.Request
-	at time.Time
-}
-
-// through has a configuration's requests noted.
+// through makes a client configuration record its requests.
 func (r *requests) through(config *rest.Config) *rest.Config {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) {
 			r.mu.Lock()
-			r.all = append(r.all, noted{req, time.Now()})
+			r.all = append(r.all, req)
 			r.mu.Unlock()
 			return next.RoundTrip(req)
 		})
@@ -264,18 +316,14 @@ func (r *requests) through(config *rest.Config) *rest.Config {
 	return config
 }
 
-// that are those for which a condition holds.
-func (r *requests) that(holds func(*http.Request) bool) (found []noted) {
+// matching returns the requests that match.
+func (r *requests) matching(match func(*http.Request) bool) (found []*http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, n := range r.all {
-		if holds(n.Request) {
-			found = append(found, n)
+	for _, req := range r.all {
+		if match(req) {
+			found = append(found, req)
 		}
 	}
 	return found
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

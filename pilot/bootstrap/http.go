@@ -2,14 +2,23 @@ package bootstrap
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/atomic"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 const (
@@ -71,4 +80,156 @@ func (h *httpServer) serve(ctx context.Context) error {
 		err = errors.Join(err, ended)
 	}
 	return err
+}
+
+// handler serves the pages.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", s.check(s.healthy))
+	mux.HandleFunc("GET /readyz", s.check(func(*http.Request) error { return s.ready() }))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.gatherers(), promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /debug/elections", s.electionsPage)
+	mux.HandleFunc("GET /{$}", s.index)
+	if s.config.Profiling {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// gatherers are the metrics of all sites.
+func (s *Server) gatherers() (all prometheus.Gatherers) {
+	for _, at := range s.sites() {
+		all = append(all, at.metrics.registry)
+	}
+	return all
+}
+
+func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprintf(w, "pilot %s, revision %s\n\n/healthz\n/readyz\n/metrics\n/debug/elections\n", s.config.Identity, s.config.Revision)
+	if s.config.Profiling {
+		fmt.Fprintln(w, "/debug/pprof/")
+	}
+}
+
+// check is a page that says ok, or what is wrong.
+func (s *Server) check(of func(*http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if err := of(req); err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, err)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
+}
+
+// healthy fails when the process had better be restarted: when controllers are at work
+// although their lease is long over.
+func (s *Server) healthy(req *http.Request) error {
+	var errs []error
+	for _, le := range s.elections.All() {
+		errs = append(errs, le.Healthz().Check(req))
+	}
+	return errors.Join(errs...)
+}
+
+var (
+	errStopping   = errors.New("the server is stopping")
+	errNotReached = errors.New("the API server has not answered yet")
+)
+
+// ready never depends on leading. It begins when the API server has let this process in
+// for the first time, and does not end with the API server: all replicas at once would
+// count as gone then, and none of them could do better than wait.
+func (s *Server) ready() error {
+	switch {
+	case s.stopping.Load():
+		return errStopping
+	case s.reached.Load():
+		return nil
+	case s.watcher.HasSynced():
+		s.reached.Store(true)
+		return nil
+	}
+	reporter, ok := s.watcher.(revisions.Reporter)
+	if !ok {
+		return errNotReached
+	}
+	problem := reporter.Problem()
+	if apierrors.IsForbidden(problem) { // it knows who asks, and elections do without the answer
+		s.reached.Store(true)
+		return nil
+	}
+	return errors.Join(errNotReached, problem)
+}
+
+// electionState is one election at /debug/elections.
+type electionState struct {
+	ID string `json:"id"`
+	// Cluster is "remote" for the remote cluster's, absent for the server's own.
+	Cluster        string     `json:"cluster,omitempty"`
+	Namespace      string     `json:"namespace"`
+	Lock           string     `json:"lock"`
+	LockType       string     `json:"lockType"`
+	Phase          string     `json:"phase"`
+	Reason         string     `json:"reason,omitempty"`
+	Since          *time.Time `json:"since,omitempty"`
+	Leading        bool       `json:"leading"`
+	Identity       string     `json:"identity"`
+	Key            string     `json:"key"`
+	LeaderIdentity string     `json:"leaderIdentity"`
+	LeaderKey      string     `json:"leaderKey"`
+	Transitions    int        `json:"transitions"`
+	// Strategy is the one by which a coordinator chooses who leads; absent where nobody chooses.
+	Strategy string `json:"strategy,omitempty"`
+	Token    string `json:"token,omitempty"`
+	// DefaultRevision is null until it is known, and "" when there is none.
+	DefaultRevision *string `json:"defaultRevision"`
+	// Fence is what the self-test found last; absent without a fence.
+	Fence *install.State `json:"fence,omitempty"`
+	// OtherLock says who holds a lock of the other kind with this election's name.
+	OtherLock string `json:"otherLock,omitempty"`
+}
+
+func stateOf(now leaderelection.Status) electionState {
+	state := electionState{
+		ID: now.ElectionID, Namespace: now.Namespace, Lock: now.Lock, LockType: now.LockType,
+		Phase: now.Phase, Reason: now.Reason, Leading: now.Leading,
+		Identity: now.Identity, Key: now.Key, LeaderIdentity: now.Holder, LeaderKey: now.HolderKey,
+		Transitions: now.Transitions, Token: now.Token, Strategy: now.Strategy,
+	}
+	if !now.Since.IsZero() {
+		state.Since = &now.Since
+	}
+	if now.DefaultKnown {
+		state.DefaultRevision = &now.Default
+	}
+	return state
+}
+
+func (s *Server) electionsPage(w http.ResponseWriter, _ *http.Request) {
+	states := []electionState{}
+	for _, at := range s.sites() {
+		for _, le := range at.mine {
+			state := stateOf(le.Status())
+			state.Fence = at.fence.State(state.Lock)
+			state.OtherLock = at.lockTypes.Problem(le)
+			if at.config.remote {
+				state.Cluster = remoteLabel
+			}
+			states = append(states, state)
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(states); err != nil {
+		s.log.Debug("reader of /debug/elections went away", "err", err)
+	}
 }

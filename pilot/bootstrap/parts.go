@@ -31,7 +31,7 @@ type running struct {
 	ended  chan error // has room for the one answer
 }
 
-var errOutstayed = errors.New("has not ended in time")
+var errStopTimeout = errors.New("did not stop in time")
 
 // runParts starts parts one after the other, waits until ctx ends or a part does, and
 // stops them in reverse. A part that ends by itself ends the others; the error says
@@ -47,7 +47,7 @@ func runParts(ctx context.Context, log *slog.Logger, stopping func(), parts []pa
 		}
 		if p.start != nil {
 			if err := p.start(); err != nil {
-				errs = multierror.Append(errs, fmt.Errorf("starting %s: %w", p.name, err))
+				errs = multierror.Append(errs, fmt.Errorf("start %s: %w", p.name, err))
 				break
 			}
 		}
@@ -59,8 +59,8 @@ func runParts(ctx context.Context, log *slog.Logger, stopping func(), parts []pa
 		case <-ctx.Done():
 			log.Info("stopping", "reason", context.Cause(ctx))
 		case name := <-early:
-			log.Error("a part has ended by itself, stopping", "part", name)
-			errs = multierror.Append(errs, fmt.Errorf("%s has ended by itself", name))
+			log.Error("a part ended early; stopping", "part", name)
+			errs = multierror.Append(errs, fmt.Errorf("%s ended early", name))
 		}
 	}
 	stopping()
@@ -96,6 +96,6 @@ func (r running) stop() error {
 	case err := <-r.ended:
 		return err
 	case <-late.C:
-		return fmt.Errorf("%w: %v", errOutstayed, r.bound)
+		return fmt.Errorf("%w: %v", errStopTimeout, r.bound)
 	}
 }

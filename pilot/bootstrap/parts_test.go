@@ -3,123 +3,102 @@ package bootstrap
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-var quiet = slog.New(slog.DiscardHandler)
+// partLog records the starts and ends of parts. Parts run one after the other, so it needs no mutex.
+type partLog struct{ lines []string }
 
-// diary notes what parts do, in order.
-type diary struct {
-	mu    sync.Mutex
-	lines []string
-}
+func (l *partLog) add(line string) { l.lines = append(l.lines, line) }
 
-func (d *diary) note(line string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lines = append(d.lines, line)
-}
-
-// part takes stop to end, and fails to start with err.
-func (d *diary) part(name string, stop time.Duration, err error) part {
+// part takes stopTime to end and fails to start with err.
+func (l *partLog) part(name string, stopTime time.Duration, err error) part {
 	return part{
 		name: name, bound: 10 * time.Second,
 		start: func() error {
-			d.note("start " + name)
+			l.add("start " + name)
 			return err
 		},
 		run: func(ctx context.Context) error {
 			<-ctx.Done()
-			<-time.After(stop)
-			d.note("end " + name)
+			<-time.After(stopTime)
+			l.add("end " + name)
 			return nil
 		},
 	}
 }
 
-func TestPartsStopInReverseEachAfterTheOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Minute, cancel)
-		var d diary
-		err := runParts(ctx, quiet, func() {}, []part{d.part("a", 0, nil), d.part("b", time.Second, nil), d.part("c", 3*time.Second, nil)})
-		if err != nil {
-			t.Error(err)
-		}
-		if want := []string{"start a", "start b", "start c", "end c", "end b", "end a"}; !slices.Equal(d.lines, want) {
-			t.Errorf("%q, want %q", d.lines, want)
-		}
-	})
-}
-
-func TestFailedStartRollsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var d diary
-		broken := errors.New("broken")
-		err := runParts(t.Context(), quiet, func() {}, []part{d.part("a", 0, nil), d.part("b", 0, broken), d.part("c", 0, nil)})
-		if !errors.Is(err, broken) || !strings.Contains(err.Error(), "starting b") {
-			t.Errorf("error is %v", err)
-		}
-		if want := []string{"start a", "start b", "end a"}; !slices.Equal(d.lines, want) {
-			t.Errorf("%q, want %q", d.lines, want)
-		}
-	})
-}
-
-func TestPartThatEndsByItselfEndsTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var d diary
-		lost := errors.New("lost")
-		early := part{name: "b", bound: time.Second, run: func(context.Context) error { return lost }}
-		err := runParts(t.Context(), quiet, func() {}, []part{d.part("a", 0, nil), early, d.part("c", 0, nil)})
-		if !errors.Is(err, lost) || !strings.Contains(err.Error(), "b has ended by itself") {
-			t.Errorf("error is %v", err)
-		}
-		if want := []string{"end c", "end a"}; !slices.Equal(d.lines[len(d.lines)-2:], want) {
-			t.Errorf("%q does not end with %q", d.lines, want)
-		}
-	})
-}
-
-func TestPartThatOutstaysItsBoundIsReportedAndLeftBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		var d diary
-		held := make(chan struct{})
-		stuck := part{
-			name: "stuck", bound: 10 * time.Second,
-			start: func() error { cancel(); return nil },
-			run:   func(context.Context) error { <-held; return nil },
-		}
-		began := time.Now()
-		err := runParts(ctx, quiet, func() {}, []part{d.part("a", 0, nil), stuck})
-		if !errors.Is(err, errOutstayed) || !strings.Contains(err.Error(), "stuck") || time.Since(began) != 10*time.Second {
-			t.Errorf("after %v: %v", time.Since(began), err)
-		}
-		if !slices.Contains(d.lines, "end a") {
-			t.Errorf("the part before it was not stopped: %q", d.lines)
-		}
-		close(held)
-	})
-}
-
-func TestStopDuringStartStartsNoFurtherPart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		var d diary
-		first := d.part("a", 0, nil)
-		first.start = func() error { cancel(); return nil }
-		if err := runParts(ctx, quiet, func() {}, []part{first, d.part("b", 0, nil)}); err != nil {
-			t.Error(err)
-		}
-		if want := []string{"end a"}; !slices.Equal(d.lines, want) {
-			t.Errorf("%q, want %q", d.lines, want)
-		}
-	})
+func TestRunParts(t *testing.T) {
+	broken := errors.New("broken")
+	for name, test := range map[string]struct {
+		parts func(l *partLog, cancel func()) []part
+		want  []string
+		is    error  // the error wraps it
+		text  string // the error contains it
+	}{
+		"stops in reverse order": {
+			parts: func(l *partLog, cancel func()) []part {
+				time.AfterFunc(time.Minute, cancel)
+				return []part{l.part("a", 0, nil), l.part("b", time.Second, nil), l.part("c", 3*time.Second, nil)}
+			},
+			want: []string{"start a", "start b", "start c", "stopping", "end c", "end b", "end a"},
+		},
+		"failed start rolls back": {
+			parts: func(l *partLog, _ func()) []part {
+				return []part{l.part("a", 0, nil), l.part("b", 0, broken), l.part("c", 0, nil)}
+			},
+			want: []string{"start a", "start b", "stopping", "end a"}, is: broken, text: "start b",
+		},
+		"part that ends early stops the others": {
+			parts: func(l *partLog, _ func()) []part {
+				early := part{name: "b", bound: time.Second, run: func(context.Context) error { return broken }}
+				return []part{l.part("a", 0, nil), early}
+			},
+			want: []string{"start a", "stopping", "end a"}, is: broken, text: "b ended early",
+		},
+		"cancel during start": {
+			parts: func(l *partLog, cancel func()) []part {
+				first := l.part("a", 0, nil)
+				first.start = func() error { cancel(); return nil }
+				return []part{first, l.part("b", 0, nil)}
+			},
+			want: []string{"stopping", "end a"},
+		},
+		"part that exceeds its bound is reported": {
+			parts: func(l *partLog, cancel func()) []part {
+				stuck := part{name: "stuck", bound: 10 * time.Second, run: func(ctx context.Context) error {
+					<-ctx.Done()
+					time.Sleep(time.Minute)
+					return nil
+				}}
+				time.AfterFunc(time.Second, cancel)
+				return []part{l.part("a", 0, nil), stuck}
+			},
+			want: []string{"start a", "stopping", "end a"}, is: errStopTimeout, text: "stuck",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var l partLog
+				began := time.Now()
+				err := runParts(ctx, quiet, func() { l.add("stopping") }, test.parts(&l, cancel))
+				if !errors.Is(err, test.is) || err != nil && !strings.Contains(err.Error(), test.text) {
+					t.Errorf("error %v", err)
+				}
+				if !slices.Equal(l.lines, test.want) {
+					t.Errorf("%q, want %q", l.lines, test.want)
+				}
+				if took := time.Since(began); errors.Is(err, errStopTimeout) && took != 11*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				time.Sleep(time.Minute) // for the stuck part
+			})
+		})
+	}
 }

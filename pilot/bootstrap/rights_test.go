@@ -1,97 +1,221 @@
 package bootstrap
 
 import (
-	"reflect"
+	"fmt"
+	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pilot/controllers/namespace"
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// What the rows' controllers may do, word by word. That they may do no more is asked of a real API
-// server as well.
-func TestRightsOfTheRows(t *testing.T) {
-	read, core, net, apps, gateway := []string{"list", "watch"}, []string{""}, []string{"networking.k8s.io"}, []string{"apps"}, []string{"gateway.networking.k8s.io"}
-	hooks, events, change := []string{"admissionregistration.k8s.io"}, []string{"create", "patch"}, []string{"get", "list", "watch", "create", "patch"}
-	status := []rbacv1.PolicyRule{
-		{APIGroups: gateway, Resources: []string{"gatewayclasses", "gateways", "httproutes", "referencegrants"}, Verbs: read},
-		{APIGroups: gateway, Resources: []string{"gatewayclasses/status", "gateways/status", "httproutes/status"}, Verbs: []string{"patch"}},
-		{APIGroups: core, Resources: []string{"namespaces", "secrets", "services"}, Verbs: read},
-		{APIGroups: apps, Resources: []string{"deployments"}, Verbs: read},
-		{APIGroups: core, Resources: []string{"events"}, Verbs: events},
+// mayDo lists everything that the manifests allow, as "verb group/resource namespace name". "home" is the namespace of
+// the control plane, "other" is any namespace, "-" is none.
+var mayDo = map[string]bool{
+	// "mine" is a lock of this revision, "theirs" a lock of another revision, "predecessor" the shared lock before them.
+	"get configmaps home predecessor": true, "watch configmaps home predecessor": true, "update configmaps home predecessor": true,
+	"get coordination.k8s.io/leases home mine": true, "watch coordination.k8s.io/leases home new": true, "update coordination.k8s.io/leases home mine": true,
+	// The member Lease of each Pod, whose name is not known in advance. The fence restricts these rights to it.
+	"list coordination.k8s.io/leases home new":  true,
+	"patch coordination.k8s.io/leases home new": true, "delete coordination.k8s.io/leases home new": true,
+	"create configmaps home new": true, "create coordination.k8s.io/leases home new": true,
+	"get configmaps home lock": true, "watch configmaps home lock": true, "update configmaps home lock": true,
+	"get coordination.k8s.io/leases home lock": true, "watch coordination.k8s.io/leases home lock": true, "update coordination.k8s.io/leases home lock": true,
+	"list events home new": true, "create events home new": true, "patch events home new": true, "patch events home lock": true, "patch events home bundle": true, "patch events home webhook": true,
+	"list pods home new": true, "watch pods home new": true,
+	"list nodes - new": true, "watch nodes - new": true, "create events - new": true, "patch events - new": true,
+	"list networking.k8s.io/ingresses - new": true, "watch networking.k8s.io/ingresses - new": true,
+	"list networking.k8s.io/ingressclasses - new": true, "watch networking.k8s.io/ingressclasses - new": true,
+	"patch networking.k8s.io/ingresses/status - new": true,
+	"list namespaces - new":                          true, "watch namespaces - new": true,
+	"create configmaps other new": true, "create configmaps - new": true,
+	"list configmaps - new": true, "watch configmaps - new": true, "patch configmaps - bundle": true,
+	"patch configmaps home bundle": true, "patch configmaps other bundle": true,
+	"get admissionregistration.k8s.io/mutatingwebhookconfigurations - webhook":       true,
+	"list admissionregistration.k8s.io/mutatingwebhookconfigurations - new":          true,
+	"watch admissionregistration.k8s.io/mutatingwebhookconfigurations - new":         true,
+	"list admissionregistration.k8s.io/validatingwebhookconfigurations - validator":  true,
+	"watch admissionregistration.k8s.io/validatingwebhookconfigurations - validator": true,
+	"list gateway.networking.k8s.io/gateways - new":                                  true, "watch gateway.networking.k8s.io/gateways - new": true,
+	"patch gateway.networking.k8s.io/gateways - new": true, "patch gateway.networking.k8s.io/gateways/status - new": true,
+	"list gateway.networking.k8s.io/httproutes - new": true, "watch gateway.networking.k8s.io/httproutes - new": true,
+	"patch gateway.networking.k8s.io/httproutes/status - new": true,
+	"list gateway.networking.k8s.io/gatewayclasses - new":     true, "watch gateway.networking.k8s.io/gatewayclasses - new": true,
+	"create gateway.networking.k8s.io/gatewayclasses - new": true, "patch gateway.networking.k8s.io/gatewayclasses/status - new": true,
+	"list gateway.networking.k8s.io/referencegrants - new": true, "watch gateway.networking.k8s.io/referencegrants - new": true,
+	"list secrets - new": true, "watch secrets - new": true,
+	"get services - new": true, "list services - new": true, "watch services - new": true, "create services - new": true, "patch services - new": true,
+	"get serviceaccounts - new": true, "list serviceaccounts - new": true, "watch serviceaccounts - new": true,
+	"create serviceaccounts - new": true, "patch serviceaccounts - new": true,
+	"get apps/deployments - new": true, "list apps/deployments - new": true, "watch apps/deployments - new": true,
+	"create apps/deployments - new": true, "patch apps/deployments - new": true,
+	"list admissionregistration.k8s.io/validatingadmissionpolicies - new":        true,
+	"watch admissionregistration.k8s.io/validatingadmissionpolicies - new":       true,
+	"list admissionregistration.k8s.io/validatingadmissionpolicybindings - new":  true,
+	"watch admissionregistration.k8s.io/validatingadmissionpolicybindings - new": true,
+}
+
+var (
+	verbs     = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate"}
+	resources = []string{
+		"configmaps", "coordination.k8s.io/leases", "events", "namespaces", "secrets", "pods", "serviceaccounts", "users",
+		"admissionregistration.k8s.io/mutatingwebhookconfigurations", "admissionregistration.k8s.io/validatingadmissionpolicies",
+		"admissionregistration.k8s.io/validatingadmissionpolicybindings",
+		"rbac.authorization.k8s.io/roles", "rbac.authorization.k8s.io/clusterroles", "apps/deployments", "services", "nodes", "networking.k8s.io/ingresses", "networking.k8s.io/ingressclasses", "networking.k8s.io/ingresses/status", "*/*",
+		"admissionregistration.k8s.io/validatingwebhookconfigurations", "serviceaccounts/token", "services/status", "apps/deployments/status",
+		"gateway.networking.k8s.io/gateways", "gateway.networking.k8s.io/gateways/status", "gateway.networking.k8s.io/gatewayclasses",
+		"gateway.networking.k8s.io/gatewayclasses/status", "gateway.networking.k8s.io/httproutes", "gateway.networking.k8s.io/httproutes/status",
+		"gateway.networking.k8s.io/referencegrants",
 	}
-	for name, test := range map[string]struct{ got, want manifests.Rights }{
-		"namespace controller": {namespaceRights(Config{}), manifests.Rights{Everywhere: []rbacv1.PolicyRule{
-			{APIGroups: core, Resources: []string{"namespaces"}, Verbs: read},
-			{APIGroups: core, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
-			{APIGroups: core, Resources: []string{"configmaps"}, ResourceNames: []string{"istio-ca-root-cert"}, Verbs: []string{"list", "watch", "patch"}},
-		}}},
-		"ingress controller": {ingressRights(Config{IngressService: "a-service"}), manifests.Rights{
-			Home: []rbacv1.PolicyRule{
-				{APIGroups: core, Resources: []string{"services"}, ResourceNames: []string{"a-service"}, Verbs: read},
-				{APIGroups: core, Resources: []string{"pods"}, Verbs: read},
-			},
-			Everywhere: []rbacv1.PolicyRule{
-				{APIGroups: net, Resources: []string{"ingresses", "ingressclasses"}, Verbs: read},
-				{APIGroups: net, Resources: []string{"ingresses/status"}, Verbs: []string{"patch"}},
-				{APIGroups: core, Resources: []string{"nodes"}, Verbs: read},
-				{APIGroups: core, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-			},
-		}},
-		"gateway status, without a class": {gatewayStatusRights(Config{DisableGatewayClass: true}), manifests.Rights{Everywhere: status}},
-		"gateway status": {gatewayStatusRights(Config{}), manifests.Rights{Everywhere: append(slices.Clone(status),
-			rbacv1.PolicyRule{APIGroups: gateway, Resources: []string{"gatewayclasses"}, Verbs: []string{"create"}})}},
-		"gateway deployment": {gatewayDeploymentRights(Config{}), manifests.Rights{Everywhere: []rbacv1.PolicyRule{
-			{APIGroups: gateway, Resources: []string{"gateways", "gatewayclasses"}, Verbs: read},
-			{APIGroups: gateway, Resources: []string{"gateways"}, Verbs: []string{"patch"}},
-			{APIGroups: core, Resources: []string{"configmaps", "namespaces"}, Verbs: read},
-			{APIGroups: core, Resources: []string{"services"}, Verbs: change},
-			{APIGroups: core, Resources: []string{"serviceaccounts"}, Verbs: change},
-			{APIGroups: apps, Resources: []string{"deployments"}, Verbs: change},
-			{APIGroups: core, Resources: []string{"events"}, Verbs: events},
-		}}},
-		"tags": {tagRights(), manifests.Rights{
-			Home: []rbacv1.PolicyRule{{APIGroups: core, Resources: []string{"services"}, Verbs: read}},
-			Everywhere: []rbacv1.PolicyRule{
-				{APIGroups: hooks, Resources: []string{"mutatingwebhookconfigurations"}, Verbs: read},
-				{APIGroups: hooks, Resources: []string{"validatingwebhookconfigurations"}, ResourceNames: []string{"istiod-default-validator"}, Verbs: read},
-			},
-		}},
-		"locks of a revision": {
-			locksOf(Config{Revision: "r"}), manifests.Rights{
-				ConfigMaps: []string{"istio-namespace-controller-election", "istio-leader", "istio-gateway-status-leader"},
-				Leases:     []string{"istio-namespace-controller-election", "istio-leader", "istio-gateway-status-leader-r", "istio-gateway-deployment-r"},
-			},
-		},
-		"locks without elections": {locksOf(Config{DisableElections: true}), manifests.Rights{}},
-	} {
-		if !reflect.DeepEqual(test.got, test.want) {
-			t.Errorf("%s: got %+v\nwant %+v", name, test.got, test.want)
+)
+
+// allowed reports whether an entry of mayDo implies an access.
+func allowed(verb, resource, place, name string) bool {
+	key := strings.Join([]string{verb, resource, place, name}, " ")
+	if mayDo[key] {
+		return true
+	}
+	// A right without a name includes all names.
+	if mayDo[strings.Join([]string{verb, resource, place, "new"}, " ")] {
+		return true
+	}
+	// A right in the cluster includes all namespaces.
+	for _, n := range []string{name, "new"} {
+		if mayDo[strings.Join([]string{verb, resource, "-", n}, " ")] {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRights asks a real API server for every combination: the manifests allow mayDo and nothing else.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	for _, revision := range []string{"stable", "canary"} {
+		access, err := manifests.MakeAccess(manifests.Values{
+			Namespace: e.home, Name: "plane", Revision: revision, Rights: Rights(Config{Revision: revision}), Image: "pilot",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.create(t, access)
+	}
+	locks, within := Elections(Config{})
+	names := map[string]string{
+		"lock": locks[0], "bundle": namespace.ConfigMapName, "webhook": revisions.DefaultTagWebhook(""), "validator": revisions.DefaultValidator, "new": "",
+		"mine": within[1] + "-stable", "theirs": within[1] + "-canary", "predecessor": within[0],
+	}
+	places := map[string]string{"home": e.home, "other": "default", "-": ""}
+	may := func(account, verb, resource, place, name string) bool {
+		group, kind, grouped := strings.Cut(resource, "/")
+		if !grouped {
+			group, kind = "", resource
+		}
+		kind, subresource, _ := strings.Cut(kind, "/")
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + e.home + ":" + account, Groups: []string{"system:serviceaccounts", "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: kind, Subresource: subresource, Namespace: places[place], Name: names[name]},
+		}}
+		answer, err := e.admin.Kube().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			t.Error(err)
+			return false
+		}
+		return answer.Status.Allowed
+	}
+	await(t, "the roles are in effect", func() bool {
+		return may("plane-stable", "create", "events", "home", "new") && may("plane-stable", "list", "namespaces", "-", "new")
+	})
+	var asking sync.WaitGroup
+	for _, verb := range verbs {
+		asking.Go(func() {
+			for _, resource := range resources {
+				for place := range places {
+					for name := range names {
+						if got, want := may("plane-stable", verb, resource, place, name), allowed(verb, resource, place, name); got != want {
+							t.Errorf("%s %s in %s, %s: %v, want %v", verb, resource, place, name, got, want)
+						}
+					}
+				}
+			}
+		})
+	}
+	asking.Wait()
+	await(t, "the roles of the other revision are in effect", func() bool { return may("plane-canary", "update", "coordination.k8s.io/leases", "home", "theirs") })
+	if may("plane-canary", "update", "coordination.k8s.io/leases", "home", "mine") || may("plane-canary", "update", "configmaps", "home", "mine") {
+		t.Error("another revision may write a lock of this revision")
+	}
+	for _, other := range []string{"default", "plane"} {
+		if may(other, "get", "configmaps", "home", "lock") || may(other, "list", "namespaces", "-", "new") {
+			t.Errorf("the service account %s has rights", other)
 		}
 	}
 }
 
-// locksOf are the locks alone.
-func locksOf(c Config) manifests.Rights {
-	all := Rights(c)
-	return manifests.Rights{ConfigMaps: all.ConfigMaps, Leases: all.Leases}
+// create creates the RBAC objects.
+func (e *environment) create(t *testing.T, access manifests.Access) {
+	t.Helper()
+	kube, strict := e.admin.Kube(), metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+	var kinds []string
+	for _, object := range access.Objects() {
+		var err error
+		switch o := object.(type) {
+		case *corev1.ServiceAccount:
+			_, err = kube.CoreV1().ServiceAccounts(o.Namespace).Create(t.Context(), o, strict)
+		case *rbacv1.Role:
+			_, err = kube.RbacV1().Roles(o.Namespace).Create(t.Context(), o, strict)
+		case *rbacv1.RoleBinding:
+			_, err = kube.RbacV1().RoleBindings(o.Namespace).Create(t.Context(), o, strict)
+		case *rbacv1.ClusterRole:
+			_, err = kube.RbacV1().ClusterRoles().Create(t.Context(), o, strict)
+		case *rbacv1.ClusterRoleBinding:
+			_, err = kube.RbacV1().ClusterRoleBindings().Create(t.Context(), o, strict)
+		default:
+			t.Errorf("unexpected object %T", o)
+		}
+		kinds = append(kinds, strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1."))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}; !slices.Equal(kinds, want) {
+		t.Errorf("the objects are %q, to be created in the order %q", kinds, want)
+	}
 }
 
-// Of the locks within a revision a fence judges by one.
-func TestTheGuardedLeases(t *testing.T) {
-	for name, c := range map[string]struct {
-		config Config
-		want   []string
-	}{
-		"a fence":             {Config{Fence: true, Revision: "canary"}, []string{"istio-gateway-deployment-canary"}},
-		"without a revision":  {Config{Fence: true}, []string{"istio-gateway-deployment-default"}},
-		"no fence":            {Config{Revision: "canary"}, nil},
-		"a fence, none elect": {Config{Fence: true, DisableElections: true, Revision: "canary"}, nil},
-	} {
-		if got := GuardedLeases(c.config); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+// TestDeploymentMatchesServer checks the probes and the grace period of the Deployment against a server.
+func TestDeploymentMatchesServer(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	deployment, err := manifests.MakeDeployment(manifests.Values{Rights: Rights(Config{}), Image: "pilot"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := deployment.Spec.Template.Spec
+	container := pod.Containers[0]
+	r := start(t, e.config(t, "a"), newController().rows())
+	for probe, want := range map[*corev1.Probe]string{container.ReadinessProbe: "/readyz", container.LivenessProbe: "/healthz"} {
+		if path := probe.HTTPGet.Path; path != want {
+			t.Errorf("a probe requests %s, want %s", path, want)
 		}
+		await(t, "the page of the probe exists", func() bool { code, _ := r.page(t, probe.HTTPGet.Path); return code == http.StatusOK })
+		if port := probe.HTTPGet.Port.String(); port != container.Ports[0].Name {
+			t.Errorf("a probe uses port %s", port)
+		}
+	}
+	longest := defaultShutdownTimeout + 4*stopGrace // the bound of the elections and two more parts
+	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < longest {
+		t.Errorf("the grace period is %v, and a stop may take %v", grace, longest)
 	}
 }

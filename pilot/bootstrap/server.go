@@ -2,12 +2,20 @@ package bootstrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"go.uber.org/atomic"
 
+	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/migration"
+	"incumbent.dev/incumbent/pilot/debug"
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 const (
@@ -66,7 +74,7 @@ func (s *Server) sites() []*site {
 // Run starts the server and returns when ctx has ended and all that was started has
 // ended, too, or when a part of it fails. Locks that it held are released.
 func (s *Server) Run(ctx context.Context) error {
-	s.log.Info("server", "version", ReadBuild().Version, "identity", s.config.Identity, "namespace", s.config.Namespace, "revision", s.config.Revision,
+	s.log.Info("starting server", "version", ReadBuild().Version, "identity", s.config.Identity, "namespace", s.config.Namespace, "revision", s.config.Revision,
 		"cluster", s.config.ClusterID, "lock", s.config.Lock, "elections", !s.config.DisableElections, "gate", !s.config.DisableGate, "fence", s.config.Fence)
 	err := runParts(ctx, s.log, func() { s.stopping.Store(true) }, s.parts())
 	for _, at := range s.sites() {
@@ -75,20 +83,20 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("server %s: %w", s.config.Identity, err)
 	}
-	s.log.Info("server has ended", "identity", s.config.Identity)
+	s.log.Info("server stopped", "identity", s.config.Identity)
 	return nil
 }
 
 // parts are what a server is made of, in the order in which they start.
 func (s *Server) parts() []part {
-	parts := []part{{name: "the HTTP server", start: s.listen, run: s.http.serve, bound: httpStop + stopGrace}}
+	parts := []part{{name: "HTTP server", start: s.listen, run: s.http.serve, bound: httpStop + stopGrace}}
 	if s.page != nil {
-		parts = append(parts, s.pagePart())
+		parts = append(parts, s.page.part())
 	}
 	for _, at := range s.sites() {
 		parts = append(parts, at.beside()...)
 	}
-	return append(parts, part{name: "the elections", run: s.campaign, bound: s.config.ShutdownTimeout + 2*stopGrace})
+	return append(parts, part{name: "elections", run: s.campaign, bound: s.config.ShutdownTimeout + 2*stopGrace})
 }
 
 // listen says where, which --address may have left to the system.
@@ -111,4 +119,140 @@ func (s *Server) campaign(ctx context.Context) error {
 		}
 	}()
 	return s.elections.RunContext(ctx)
+}
+
+// site is a cluster in which a server elects and works: its own, or the remote one.
+type site struct {
+	config Config // AtRemote for the remote one
+	log    *slog.Logger
+
+	work, own kube.Client // the work's, and the one without a limit for all else
+	events    *events
+	watcher   revisions.DefaultWatcher
+	tags      *tags               // nil unless a row needs it
+	elections *leaderelection.Set // all of the server, those of its other site too
+	mine      []*leaderelection.LeaderElection
+	jobs      []job
+	metrics   *metrics
+	fence     *install.SelfTest        // nil without a fence
+	lockTypes *migration.LockTypeCheck // nil if no lock can have another type
+	member    *members.Publisher       // nil: the server says nothing of itself
+	// candidates are for the elections page; nil without it, or where members say nothing.
+	candidates *debug.CandidateWatch
+}
+
+// remoteLabel is what the log, metrics and pages call the remote cluster.
+const remoteLabel = "remote"
+
+// AtRemote is what the server does in the remote cluster: Elections and Rights of it are what the user of
+// RemoteKubeconfig takes part in there, and needs.
+func (c Config) AtRemote() Config {
+	c.remote = true
+	return c
+}
+
+// newSite puts together what a server does in one cluster, and starts nothing.
+func newSite(config Config, elections *leaderelection.Set, rows []election) (*site, error) {
+	s := &site{config: config, log: config.Logger, elections: elections}
+	if config.remote {
+		s.log = s.log.With("cluster", remoteLabel)
+		// Tokens of another cluster are bound to no Pod of this one: no fence could tell who writes.
+		s.config.Fence = false
+	}
+	s.metrics = newMetrics(config.remote)
+	if err := s.connect(); err != nil {
+		return nil, err
+	}
+	s.events = newEvents(s.own, config.Identity, s.log)
+	s.fence = s.newSelfTest()
+	if !config.DisableElections && config.Lock != leaderelection.MultiLock.String() {
+		s.lockTypes = migration.NewLockTypeCheck(migration.Config{
+			Client: s.own, Events: s.events, Registry: s.metrics, Logger: s.log, RetryPeriod: config.RetryPeriod,
+		})
+	}
+	s.metrics.MustRegister(statusCollector{s})
+	// Whatever the server's namespace, elections go by the one webhook that istiod's go by.
+	s.watcher = revisions.NewDefault(s.own, revisions.Config{Revision: config.Revision, Logger: s.log})
+	if err := s.elect(rows); err != nil {
+		return nil, err
+	}
+	return s, s.publish()
+}
+
+// connect makes the clients. Those that keep the process informed have connections of
+// their own, so that no burst of work holds them up.
+func (s *site) connect() error {
+	config, err := s.config.restConfig()
+	if err != nil {
+		return err
+	}
+	s.work, err = kube.NewClient(config, kube.WithRateLimit(s.config.QPS, s.config.Burst), kube.WithUserAgent(userAgent), kube.WithOwnConnections())
+	if err != nil {
+		return err
+	}
+	s.own, err = kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithUserAgent(userAgent), kube.WithOwnConnections())
+	return err
+}
+
+// beside is what runs beside the site's elections.
+func (s *site) beside() []part {
+	where := ""
+	if s.config.remote {
+		where = " of the remote cluster"
+	}
+	all := []part{
+		{name: "event recorder" + where, run: s.events.run, bound: eventsStop + stopGrace},
+		{name: "default revision watcher" + where, run: s.watch, bound: stopGrace},
+	}
+	if s.fence != nil {
+		all = append(all, part{name: "fence self-test" + where, run: s.fence.Run, bound: stopGrace})
+	}
+	if s.lockTypes != nil {
+		all = append(all, part{name: "lock type check" + where, run: s.lockTypes.Run, bound: stopGrace})
+	}
+	if s.member != nil {
+		all = append(all, part{name: "member Lease" + where, run: s.member.Run, bound: members.StopTimeout + stopGrace})
+	}
+	if s.config.Coordinator && s.config.ElectionStrategy != "" && !s.config.DisableElections && !s.config.remote {
+		all = append(all, part{name: "coordinator check", run: s.followCoordinator, bound: stopGrace})
+	}
+	if s.candidates != nil {
+		all = append(all, part{name: "candidate watcher" + where, run: s.candidates.Run, bound: stopGrace})
+	}
+	if s.tags != nil {
+		all = append(all, part{name: "tag watcher" + where, run: s.tags.run, bound: stopGrace})
+	}
+	return all
+}
+
+func (s *site) watch(ctx context.Context) error {
+	s.watcher.Run(ctx.Done())
+	return nil
+}
+
+// close ends the controllers' caches, once the elections have ended.
+func (s *site) close() {
+	for _, j := range s.jobs {
+		j.Close()
+	}
+}
+
+func (s *site) disconnect() {
+	kube.CloseIdleConnections(s.work)
+	kube.CloseIdleConnections(s.own)
+}
+
+var errOwnCluster = errors.New("it is the server's own cluster: give another one's kubeconfig")
+
+// newRemote is the site of RemoteKubeconfig. One that leads to the server's own cluster is refused: there
+// the server would stand against itself, under one name.
+func newRemote(config Config, home *site) (*site, error) {
+	s, err := newSite(config.AtRemote(), home.elections, config.AtRemote().rows())
+	if err != nil {
+		return nil, fmt.Errorf("the remote cluster: %w", err)
+	}
+	if s.own.RESTConfig().Host == home.own.RESTConfig().Host {
+		return nil, fmt.Errorf("--remote-kubeconfig=%s: %w", config.RemoteKubeconfig, errOwnCluster)
+	}
+	return s, nil
 }

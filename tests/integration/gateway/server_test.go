@@ -24,7 +24,7 @@ func TestDefinitionsComeAndGo(t *testing.T) {
 	p := newPlane(t)
 	p.removeDefinitions()
 	r := p.serve("a", p.identity("a"))
-	const waits, gone = "the API server does not know some kinds, waiting for their definitions", "resource kind is not served by the API server; waiting for its CustomResourceDefinition"
+	const waits, gone = "waiting for missing CustomResourceDefinitions", "resource kind is not served by the API server; waiting for its CustomResourceDefinition"
 	p.until("both rows wait", func() bool { return r.log.Count(waits) == 2 })
 	p.othersGoOn()
 	if n := len(r.leads(p)); n != 1 {
@@ -71,7 +71,7 @@ func TestOlderDefinitions(t *testing.T) {
 	defer p.serveV1(true, gatewayKinds...)
 	p.serveV1(false, gatewayKinds...)
 	r := p.serve("a", p.identity("a"))
-	const waits, older = "the API server does not know some kinds, waiting for their definitions", " (only v1beta1 is served: install a newer definition)"
+	const waits, older = "waiting for missing CustomResourceDefinitions", " (only v1beta1 is served: install a newer definition)"
 	missing := func(kinds ...string) string {
 		var all []string
 		for _, kind := range kinds {

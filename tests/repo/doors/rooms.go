@@ -84,12 +84,14 @@ var rooms = []room{
 	{path: reconcile, doors: []string{client}, testDoors: harness, without: library},
 
 	// The server.
-	{path: "pilot/debug", doors: []string{inspect, elector}, testDoors: harness, without: library},
+	{path: "internal/istiolog"},
+	{path: "internal/migration", doors: []string{elections, locks, client}, testDoors: harness, without: library},
+	{path: "pilot/debug", doors: []string{inspect, members, elections, elector, client}, testDoors: harness, without: library},
 	{path: "pilot/bootstrap", doors: []string{"pilot/...", "pkg/...", "internal/..."}, testDoors: harness},
 	// What pilot and electionctl have in common.
 	{path: "cmd/fencecommand", doors: []string{"pilot/bootstrap", features, "internal/fence/install"}, testDoors: harness},
 	{path: "cmd/playground", doors: []string{"cmd/...", "pilot/...", "pkg/...", "internal/...", "tests/cluster", "tests"}, environment: true},
-	{path: "cmd/pilot", doors: []string{"cmd/fencecommand", "internal/fence/install", "pilot/bootstrap", "pkg/..."}, testDoors: harness, environment: true},
+	{path: "cmd/pilot", doors: []string{"cmd/fencecommand", "internal/fence/install", "internal/istiolog", "pilot/bootstrap", "pkg/..."}, testDoors: harness, environment: true},
 
 	// Tests look at everything; nothing but a test looks at them.
 	{path: "internal/testutil", doors: []string{revisions}, environment: true},

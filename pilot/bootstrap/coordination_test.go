@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +22,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// coordinatedConfig is that of a server which takes part in the coordinator's election and whose own election is coordinated.
+// coordinatedConfig is the configuration of a server that can be the coordinator and has a coordinated election.
 func (e *environment) coordinatedConfig(t *testing.T, pod string) Config {
 	t.Helper()
 	c := Config{
@@ -37,7 +38,7 @@ func (e *environment) coordinatedConfig(t *testing.T, pod string) Config {
 	return c
 }
 
-// coordinatedRows are the tests' own election and the coordinator's.
+// coordinatedRows are the tests' own election and the election of the coordinator.
 func coordinatedRows() (*controller, []election) {
 	c := newController()
 	i := slices.IndexFunc(table, func(row election) bool { return row.id == leaderelection.Coordinator })
@@ -53,9 +54,11 @@ func (e *environment) lease(t *testing.T, name string) *coordinationv1.Lease {
 	return l
 }
 
-// coordinatorHasItsEffect: this API server serves no LeaseCandidates, so that members are the candidates. The coordinator makes the lock and
-// names its holder; when its process ends, the next coordinator names the next.
-func coordinatorHasItsEffect(t *testing.T, e *environment) {
+// TestCoordinator uses an API server without LeaseCandidates, so member Leases are the candidates. The coordinator creates
+// the lock and writes its holder. When its process ends, the next coordinator writes the next holder.
+func TestCoordinator(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
 	_, rowsOfA := coordinatedRows()
 	_, rowsOfB := coordinatedRows()
 	a := start(t, e.coordinatedConfig(t, "a"), rowsOfA)
@@ -66,46 +69,32 @@ func coordinatorHasItsEffect(t *testing.T, e *environment) {
 		}
 	}
 	await(t, "a leads the coordinator's election", holds(leaderelection.Coordinator, "a"))
-	await(t, "a leads by a's own word", holds(electionID, "a."+electionID))
+	await(t, "a leads its election", holds(electionID, "a."+electionID))
 	if l := e.lease(t, electionID); l.Annotations[locks.StrategyAnnotation] != coordination.DefaultRevision {
-		t.Errorf("nobody coordinates %+v", l)
+		t.Errorf("no strategy on %+v", l)
 	}
 	b := start(t, e.coordinatedConfig(t, "b"), rowsOfB)
 	await(t, "b is a candidate", func() bool {
 		l := e.lease(t, "incumbent-member-b")
 		return strings.Contains(l.Annotations["incumbent.dev/member-state"], `"warm":true,"fit":true,"strategy"`)
 	})
-	began := time.Now()
-	if err := a.end(); err != nil {
-		t.Error(err)
-	}
+	a.stop(t)
 	await(t, "b coordinates", holds(leaderelection.Coordinator, "b"))
 	await(t, "b leads", holds(electionID, "b."+electionID))
-	t.Logf("b leads %v after a was told to end", time.Since(began))
 	if strings.Contains(b.lines.String(), "settling") {
-		t.Error("b has settled although a has ended well")
+		t.Error("b settled although a released the lock")
 	}
 
-	config := e.coordinatedConfig(t, "c")
-	config.Lock = "configmap"
-	if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "--lock=lease") {
-		t.Errorf("a coordinated ConfigMap: %v", err)
-	}
-	config.Lock, config.ElectionStrategy = "lease", "Zone"
-	if _, err := newServer(config, newController().rows()); err == nil || !strings.Contains(err.Error(), "give "+coordination.DefaultRevision) {
-		t.Errorf("a strategy that the API server would refuse: %v", err)
-	}
-	if err := b.end(); err != nil {
-		t.Error(err)
-	}
+	b.stop(t)
 	with, without := Rights(Config{Coordinator: true}), Rights(Config{})
 	if len(with.Home) != len(without.Home)+2 || len(with.Leases) != len(without.Leases)+1 {
-		t.Errorf("one that coordinates has the rights %+v, one that does not %+v", with, without)
+		t.Errorf("rights of a coordinator %+v, without %+v", with, without)
 	}
 }
 
-// emulationHasItsEffect: a server that is told so chooses by the oldest emulation version, too, and says what it emulates itself.
-func emulationHasItsEffect(t *testing.T, e *environment) {
+func TestCoordinator_OldestEmulationVersion(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
 	for name, emulated := range map[string]string{"m-1": "1.1.0", "m-2": "1.2.0"} {
 		state := members.State{Revision: "r", Cluster: members.Local, Version: "1.2.0", EmulationVersion: emulated, Elections: []members.Election{
 			{Name: "oldest", Candidate: true, Warm: true, Fit: true, Strategy: coordination.OldestEmulationVersion},
@@ -125,18 +114,59 @@ func emulationHasItsEffect(t *testing.T, e *environment) {
 	config.OldestEmulation, config.EmulationVersion = true, "0.0.0-1"
 	_, rows := coordinatedRows()
 	s := start(t, config, rows)
-	await(t, "the older emulation version is named", func() bool {
+	await(t, "the candidate with the older emulation version is the holder", func() bool {
 		l := e.lease(t, "oldest")
 		return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == "m-1.oldest" && l.Annotations[locks.StrategyAnnotation] == coordination.OldestEmulationVersion
 	})
-	await(t, "it says what it emulates", func() bool {
+	await(t, "its own emulation version is published", func() bool {
 		return strings.Contains(e.lease(t, "incumbent-member-d").Annotations["incumbent.dev/member-state"], `"emulationVersion":"0.0.0-1"`)
 	})
-	if err := s.end(); err != nil {
-		t.Error(err)
+	s.stop(t)
+}
+
+func TestMemberLease(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "a")
+	config.Revision = "a-revision"
+	pod, err := e.admin.Kube().CoreV1().Pods(e.home).Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	config.EmulationVersion = "9.0.0"
-	if _, err := newServer(config, newController().rows()); err == nil || !strings.Contains(err.Error(), "above the binary version") {
-		t.Errorf("more than its own version: %v", err)
+	config.PodUID = string(pod.UID)
+	list := func() []members.Member {
+		all, err := members.List(t.Context(), e.admin.Kube(), e.home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	c := newController()
+	c.cold = make(chan struct{})
+	r := start(t, config, c.rows())
+	want := members.Election{Name: electionID, Candidate: true, Fit: true}
+	await(t, "the member is published before it is warm", func() bool {
+		all := list()
+		return len(all) == 1 && len(all[0].Elections) == 1 && all[0].Elections[0] == want
+	})
+	if m := list()[0]; m.Identity != "a" || m.Key() != "a-revision" || m.Version != ReadBuild().Version || m.PodUID != config.PodUID || m.Late(time.Now(), time.Minute) {
+		t.Errorf("the member is %+v", m)
+	}
+	close(c.cold)
+	want.Warm = true
+	await(t, "the member is warm", func() bool { return list()[0].Elections[0] == want })
+	r.stop(t)
+	if all := list(); len(all) > 0 {
+		t.Errorf("after the stop: %+v", all)
+	}
+	config = e.config(t, "b")
+	config.DisableMember = true
+	var sent requests
+	sent.through(config.RESTConfig)
+	b := start(t, config, newController().rows())
+	b.leads(t)
+	b.stop(t)
+	if asked := sent.matching(func(r *http.Request) bool { return strings.Contains(r.URL.Path, members.NamePrefix) }); len(asked) > 0 {
+		t.Errorf("%d requests without a member Lease", len(asked))
 	}
 }

@@ -1,4 +1,5 @@
-package bootstrap
+// Package istiolog connects log/slog to the log of istio.io/pkg.
+package istiolog
 
 import (
 	"context"
@@ -8,39 +9,38 @@ import (
 	istiolog "istio.io/pkg/log"
 )
 
-// NewLogger writes to Istio's log, in the scope "pilot".
-func NewLogger() *slog.Logger {
-	return slog.New(bridge{scope: istiolog.RegisterScope("pilot", "the control-plane server")})
+// New returns a logger that writes to Istio's log, in the scope "pilot".
+func New() *slog.Logger {
+	return slog.New(handler{scope: istiolog.RegisterScope("pilot", "the control-plane server")})
 }
 
-// bridge hands slog's records to a scope of Istio's log.
-type bridge struct {
+// handler is a slog.Handler that writes to a scope of Istio's log.
+type handler struct {
 	scope  *istiolog.Scope
 	labels []any  // keys and values, as WithLabels takes them
 	prefix string // of open groups, each with a dot
 }
 
-// Enabled is slog.Handler's, as are the methods below.
-func (b bridge) Enabled(_ context.Context, level slog.Level) bool {
+func (h handler) Enabled(_ context.Context, level slog.Level) bool {
 	switch {
 	case level >= slog.LevelError:
-		return b.scope.ErrorEnabled()
+		return h.scope.ErrorEnabled()
 	case level >= slog.LevelWarn:
-		return b.scope.WarnEnabled()
+		return h.scope.WarnEnabled()
 	case level >= slog.LevelInfo:
-		return b.scope.InfoEnabled()
+		return h.scope.InfoEnabled()
 	}
-	return b.scope.DebugEnabled()
+	return h.scope.DebugEnabled()
 }
 
-func (b bridge) Handle(_ context.Context, record slog.Record) error {
+func (h handler) Handle(_ context.Context, record slog.Record) error {
 	record.Attrs(func(a slog.Attr) bool {
-		b = b.with(a)
+		h = h.with(a)
 		return true
 	})
-	scope := b.scope
-	if len(b.labels) > 0 {
-		scope = scope.WithLabels(b.labels...)
+	scope := h.scope
+	if len(h.labels) > 0 {
+		scope = scope.WithLabels(h.labels...)
 	}
 	switch {
 	case record.Level >= slog.LevelError:
@@ -55,43 +55,44 @@ func (b bridge) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-func (b bridge) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
-		b = b.with(a)
+		h = h.with(a)
 	}
-	return b
+	return h
 }
 
-func (b bridge) WithGroup(name string) slog.Handler {
+func (h handler) WithGroup(name string) slog.Handler {
 	if name != "" {
-		b.prefix += name + "."
+		h.prefix += name + "."
 	}
-	return b
+	return h
 }
 
 // with adds one attribute, or the members of a group.
-func (b bridge) with(a slog.Attr) bridge {
+func (h handler) with(a slog.Attr) handler {
 	value := a.Value.Resolve()
 	if value.Kind() == slog.KindGroup {
-		inner := b
+		inner := h
 		if a.Key != "" {
 			inner.prefix += a.Key + "."
 		}
 		for _, member := range value.Group() {
 			inner = inner.with(member)
 		}
-		b.labels = inner.labels
-		return b
+		h.labels = inner.labels
+		return h
 	}
 	if a.Key == "" {
-		return b
+		return h
 	}
-	labels := make([]any, 0, len(b.labels)+2)
-	b.labels = append(append(labels, b.labels...), b.prefix+a.Key, plain(value))
-	return b
+	// Copy the labels: other loggers share the slice.
+	labels := make([]any, 0, len(h.labels)+2)
+	h.labels = append(append(labels, h.labels...), h.prefix+a.Key, plain(value))
+	return h
 }
 
-// plain is a value that reads the same in text and in JSON.
+// plain returns a value with the same form in text and in JSON.
 func plain(value slog.Value) any {
 	switch value.Kind() {
 	case slog.KindBool, slog.KindInt64, slog.KindUint64, slog.KindFloat64, slog.KindString:

@@ -7,11 +7,15 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // kindsEvery is how often a row looks whether the API server knows its kinds. Nothing tells.
@@ -24,7 +28,7 @@ const olderLooks = 2
 // known waits until the API server knows all kinds, and says once which are missing, and once which are served in
 // other versions alone. What it cannot find out because the server does not answer, or refuses, is for the controller's
 // caches to report.
-func (s *site) known(ctx context.Context, lock string, kinds []schema.GroupVersionResource, log *slog.Logger) error {
+func (s *site) awaitKinds(ctx context.Context, lock string, kinds []schema.GroupVersionResource, log *slog.Logger) error {
 	ticker := time.NewTicker(kindsEvery)
 	defer ticker.Stop()
 	said, older := false, 0
@@ -35,7 +39,7 @@ func (s *site) known(ctx context.Context, lock string, kinds []schema.GroupVersi
 		}
 		if len(missing) == 0 {
 			if said {
-				log.Info("the API server knows all kinds now")
+				log.Info("all CustomResourceDefinitions are served")
 			}
 			return nil
 		}
@@ -44,7 +48,7 @@ func (s *site) known(ctx context.Context, lock string, kinds []schema.GroupVersi
 			older++
 		}
 		if !said || others && older == olderLooks {
-			log.Warn("the API server does not know some kinds, waiting for their definitions", "missing", names)
+			log.Warn("waiting for missing CustomResourceDefinitions", "missing", names)
 			if others {
 				older = olderLooks
 			}
@@ -106,4 +110,47 @@ func (s *site) versions(ctx context.Context, kind schema.GroupVersionResource) (
 		}
 	}
 	return all
+}
+
+// tags are the names under which a server's revision is reachable, for the controllers whose
+// objects choose a revision.
+type tags struct {
+	watcher revisions.TagWatcher
+	known   chan struct{} // closed once they are
+}
+
+// followTags makes the watcher of tags, if one of the rows needs it.
+func (s *site) followTags(rows []election) {
+	for _, row := range rows {
+		if row.tagged {
+			s.tags = newTags(revisions.NewTags(s.own, revisions.Config{
+				Revision: s.config.Revision, Namespace: s.config.Namespace, Logger: s.log,
+			}))
+			return
+		}
+	}
+}
+
+func newTags(watcher revisions.TagWatcher) *tags {
+	t := &tags{watcher: watcher, known: make(chan struct{})}
+	once := sync.OnceFunc(func() { close(t.known) })
+	watcher.AddHandler(func(sets.Set[string]) { once() })
+	return t
+}
+
+// run follows them until ctx ends.
+func (t *tags) run(ctx context.Context) error {
+	t.watcher.Run(ctx.Done())
+	return nil
+}
+
+// await waits until they are known: before, all objects of a tag would look like another revision's. What
+// keeps them from being known, the watcher reports.
+func (t *tags) await(ctx context.Context) error {
+	select {
+	case <-t.known:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the tags of revisions: %w", context.Cause(ctx))
+	}
 }

@@ -1,0 +1,241 @@
+package migration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// Config configures a LockTypeCheck.
+type Config struct {
+	// Client reads the locks of the other type.
+	Client kube.Client
+	// Events receives a warning for both locks of an election.
+	Events k8sresourcelock.EventRecorder
+	// Registry exports the metric.
+	Registry prometheus.Registerer
+	Logger   *slog.Logger
+	// RetryPeriod is the interval between reads while a check is not finished. If 0, it is the default of elections.
+	RetryPeriod time.Duration
+}
+
+// LockTypeCheck looks for locks of the other type with the names of this server's elections. A released lock and a
+// lock that a migration holds are ignored. A lock that no process renews is reported as stale.
+type LockTypeCheck struct {
+	config    Config
+	held      *prometheus.GaugeVec
+	wake      chan struct{} // has room for one
+	elections []*leaderelection.LeaderElection
+
+	mu    sync.Mutex
+	found map[*leaderelection.LeaderElection]observation
+}
+
+// observation is the knowledge about one lock of the other type.
+type observation struct {
+	// record and raw are the record as last read. since is the time of the first read with this content.
+	record k8sresourcelock.LeaderElectionRecord
+	raw    string
+	since  time.Time
+	// renewed reports that the record changed between two reads, so a live process renews it.
+	renewed bool
+	// stale reports that the record has not changed for its lease duration.
+	stale bool
+	// failed reports that the last read failed and that this was logged.
+	failed bool
+}
+
+// readTimeout bounds one read of a lock.
+const readTimeout = 5 * time.Second
+
+// NewLockTypeCheck returns a check without elections. It starts nothing.
+func NewLockTypeCheck(config Config) *LockTypeCheck {
+	config.RetryPeriod = cmp.Or(config.RetryPeriod, leaderelection.DefaultRetryPeriod)
+	c := &LockTypeCheck{
+		config: config, wake: make(chan struct{}, 1), found: map[*leaderelection.LeaderElection]observation{},
+		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "incumbent_election_other_lock_held",
+			Help: "1 if a live process renews a lock of the other type with the name of the election, else 0. If 1, two installations elect separately and two leaders can be active.",
+		}, []string{"name"}),
+	}
+	config.Registry.MustRegister(c.held)
+	return c
+}
+
+// Watch adds an election. It must be called before Run and before the election runs.
+func (c *LockTypeCheck) Watch(le *leaderelection.LeaderElection) {
+	c.elections = append(c.elections, le)
+	c.held.WithLabelValues(le.Status().Lock).Set(0)
+	// Two installations that start at the same time find no lock yet. The second leader finds the lock of the first.
+	le.AddRunContext(func(ctx context.Context) error {
+		c.wakeUp()
+		<-ctx.Done()
+		c.wakeUp()
+		return nil
+	})
+}
+
+func (c *LockTypeCheck) wakeUp() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // a check is pending
+	}
+}
+
+// Run checks all elections at the start and whenever a term begins or ends, and repeats checks that are not finished.
+func (c *LockTypeCheck) Run(ctx context.Context) error {
+	for {
+		unfinished := false
+		for _, le := range c.elections {
+			unfinished = c.check(ctx, le, time.Now()) || unfinished
+		}
+		retry := time.NewTimer(c.config.RetryPeriod)
+		if !unfinished {
+			retry.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			retry.Stop()
+			return nil
+		case <-c.wake:
+			retry.Stop()
+		case <-retry.C:
+		}
+	}
+}
+
+// check reads the other lock of an election once. It reports whether the check must be repeated.
+func (c *LockTypeCheck) check(ctx context.Context, le *leaderelection.LeaderElection, now time.Time) (unfinished bool) {
+	status := le.Status()
+	other := otherType(status.LockType)
+	readCtx, cancel := context.WithTimeout(ctx, readTimeout)
+	snap, err := c.read(readCtx, other, status.Namespace, status.Lock)
+	cancel()
+	log := c.config.Logger.With("election", status.Lock, "ours", status.LockType, "other", other)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.found[le]
+	after, unfinished := before.next(snap, err, now)
+	c.found[le] = after
+	switch {
+	case ctx.Err() != nil:
+	case after.failed && !before.failed:
+		log.Info("failed to read the lock of the other type", "err", err)
+	case after.renewed && !before.renewed:
+		c.held.WithLabelValues(status.Lock).Set(1)
+		log.Warn("another installation uses a different lock type for this election, so two leaders can be active: "+
+			"set the same --lock everywhere, or --lock=multi while migrating",
+			"holder", after.record.HolderIdentity, "key", after.record.HolderKey)
+		c.recordEvents(status, other, after.record.HolderIdentity)
+	case before.renewed && !after.renewed:
+		c.held.WithLabelValues(status.Lock).Set(0)
+		log.Info("the other installation no longer holds a lock of a different type")
+	case after.stale && !before.stale:
+		log.Info("found a stale lock of the other type; delete it", "holder", after.record.HolderIdentity)
+	}
+	return unfinished
+}
+
+// next returns the observation after a further read, and whether another read is needed.
+func (o observation) next(snap k8sresourcelock.Snapshot, err error, now time.Time) (next observation, again bool) {
+	if err != nil {
+		o.failed = true
+		return o, !apierrors.IsForbidden(err)
+	}
+	record := snap.Record
+	raw := string(snap.Raw)
+	if record.HolderIdentity == "" || heldByMigration(snap) {
+		return observation{}, false
+	}
+	lease := time.Duration(record.LeaseDurationSeconds) * time.Second
+	switch {
+	case o.since.IsZero():
+		return observation{record: record, raw: raw, since: now}, true
+	case o.raw != raw:
+		return observation{record: record, raw: raw, since: now, renewed: true}, true
+	case now.Sub(o.since) <= lease:
+		o.failed = false
+		return o, true
+	}
+	return observation{record: record, raw: raw, since: o.since, stale: true}, false
+}
+
+// heldByMigration reports whether the holder also holds the other lock type, or holds this lock for its successors.
+func heldByMigration(snap k8sresourcelock.Snapshot) bool {
+	prefix := "v1 " + snap.Record.HolderIdentity + " "
+	return strings.HasPrefix(snap.Notes[k8sresourcelock.MultiLockAnnotation], prefix) ||
+		strings.HasPrefix(snap.Notes[k8sresourcelock.PredecessorAnnotation], prefix)
+}
+
+func otherType(lockType string) string {
+	if lockType == leaderelection.LeaseLock.String() {
+		return leaderelection.ConfigMapLock.String()
+	}
+	return leaderelection.LeaseLock.String()
+}
+
+// read returns the zero Snapshot if the object does not exist.
+func (c *LockTypeCheck) read(ctx context.Context, lockType, namespace, name string) (snap k8sresourcelock.Snapshot, err error) {
+	if lockType == leaderelection.LeaseLock.String() {
+		lease, err := c.config.Client.Kube().CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			return k8sresourcelock.LeaseSnapshot(lease), nil
+		}
+		return snap, ignoreNotFound(err)
+	}
+	configMap, err := c.config.Client.Kube().CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		return k8sresourcelock.ConfigMapSnapshot(configMap), nil
+	}
+	return snap, ignoreNotFound(err)
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// lockObjects are the object kinds of the lock types, for Events.
+var lockObjects = map[string]corev1.ObjectReference{
+	leaderelection.ConfigMapLock.String(): {APIVersion: "v1", Kind: "ConfigMap"},
+	leaderelection.LeaseLock.String():     {APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+}
+
+// recordEvents writes a warning on both locks, so that a user of either installation finds it.
+func (c *LockTypeCheck) recordEvents(status leaderelection.Status, other, holder string) {
+	for _, lockType := range []string{status.LockType, other} {
+		object := lockObjects[lockType]
+		object.Namespace = status.Namespace
+		object.Name = status.Lock
+		c.config.Events.Eventf(&object, corev1.EventTypeWarning, "LeaderElection",
+			"%s uses the %s while %s holds the %s: two leaders can be active", status.Identity, status.LockType, holder, other)
+	}
+}
+
+// Problem describes the live holder of the other lock. It is empty if there is none, and for a nil check.
+func (c *LockTypeCheck) Problem(le *leaderelection.LeaderElection) string {
+	if c == nil {
+		return ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if found := c.found[le]; found.renewed {
+		return fmt.Sprintf("%s holds the %s", found.record.HolderIdentity, otherType(le.Status().LockType))
+	}
+	return ""
+}

@@ -1,0 +1,256 @@
+package migration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/atomic"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const lockName = "an-election"
+
+var (
+	errAway   = errors.New("connection refused by the test")
+	resource  = schema.GroupResource{Resource: "configmaps"}
+	forbidden = apierrors.NewForbidden(resource, lockName, errors.New("no"))
+)
+
+func TestObservation(t *testing.T) {
+	begin := time.Now()
+	record := func(content string, annotations map[string]string) locks.Snapshot {
+		return locks.Snapshot{
+			Exists: true, Record: locks.LeaderElectionRecord{HolderIdentity: "x", LeaseDurationSeconds: 10, LeaderTransitions: 3},
+			Raw: []byte(content), Notes: annotations,
+		}
+	}
+	released := record("r", nil)
+	released.Record.HolderIdentity = ""
+	type read struct {
+		snap  locks.Snapshot
+		err   error
+		after time.Duration
+		again bool
+		want  string
+	}
+	first := read{snap: record("1", nil), again: true, want: "seen"}
+	renewed := read{snap: record("2", nil), again: true, want: "renewed"}
+	for name, reads := range map[string][]read{
+		"no lock":          {{}},
+		"released":         {{snap: released}},
+		"renewed":          {first, renewed, renewed, {snap: released}},
+		"stale":            {first, {snap: record("1", nil), after: 10 * time.Second, again: true, want: "seen"}, {snap: record("1", nil), after: 11 * time.Second, want: "stale"}},
+		"holder died":      {first, renewed, {snap: record("2", nil), after: 11 * time.Second, want: "stale"}},
+		"multi":            {{snap: record("1", map[string]string{locks.MultiLockAnnotation: "v1 x 3 uid"})}},
+		"predecessor":      {{snap: record("1", map[string]string{locks.PredecessorAnnotation: "v1 x 3 y"})}},
+		"multi of another": {{snap: record("1", map[string]string{locks.MultiLockAnnotation: "v1 y 3"}), again: true, want: "seen"}},
+		"forbidden":        {{err: forbidden, want: "failed"}},
+		"away":             {{err: errAway, again: true, want: "failed"}, first},
+	} {
+		var o observation
+		for i, r := range reads {
+			var again bool
+			o, again = o.next(r.snap, r.err, begin.Add(r.after))
+			got := map[bool]string{true: "seen"}[!o.since.IsZero()]
+			for word, holds := range map[string]bool{"renewed": o.renewed, "stale": o.stale, "failed": o.failed} {
+				if holds {
+					got = word
+				}
+			}
+			if got != r.want || again != r.again {
+				t.Errorf("%s, read %d: %q, again %v", name, i, got, again)
+			}
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func respond(r *http.Request, code int, value any) (*http.Response, error) {
+	content, err := json.Marshal(value)
+	return &http.Response{
+		StatusCode: code, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(content)),
+	}, err
+}
+
+func fail(r *http.Request, err *apierrors.StatusError) (*http.Response, error) {
+	status := err.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	return respond(r, int(status.Code), status)
+}
+
+func notFound(r *http.Request) (*http.Response, error) {
+	return fail(r, apierrors.NewNotFound(resource, lockName))
+}
+
+func away(*http.Request) (*http.Response, error) { return nil, errAway }
+
+type recordedEvents struct{ all []string }
+
+func (e *recordedEvents) Eventf(object runtime.Object, kind, reason, message string, args ...any) {
+	o := object.(*corev1.ObjectReference)
+	e.all = append(e.all, fmt.Sprintf("%s %s %s/%s %s: ", kind, o.Kind, o.Namespace, o.Name, reason)+fmt.Sprintf(message, args...))
+}
+
+// newCheck returns the check of one election with a Lease lock. The function answers its requests.
+func newCheck(t *testing.T, retry time.Duration, log *slog.Logger, answer roundTripper) (*LockTypeCheck, *leaderelection.LeaderElection, *recordedEvents) {
+	t.Helper()
+	var client kube.Client = cluster.ClientFor(t, &rest.Config{Host: "https://10.0.0.1:6443", WrapTransport: func(http.RoundTripper) http.RoundTripper { return answer }})
+	le, err := leaderelection.New(client, leaderelection.Config{
+		Namespace: "home", Identity: "pilot-a", ElectionID: lockName, Lock: leaderelection.LeaseLock, Logger: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := &recordedEvents{}
+	c := NewLockTypeCheck(Config{Client: client, Events: events, Registry: prometheus.NewRegistry(), Logger: log, RetryPeriod: retry})
+	c.Watch(le)
+	return c, le, events
+}
+
+func heldMetric(t *testing.T, c *LockTypeCheck) float64 {
+	t.Helper()
+	families, err := c.config.Registry.(*prometheus.Registry).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families[0].GetMetric()[0].GetGauge().GetValue()
+}
+
+func TestCheck_ReportsEachStateOnce(t *testing.T) {
+	held := func(n int) roundTripper {
+		record := fmt.Sprintf(`{"holderIdentity":"x","leaseDurationSeconds":10,"leaderTransitions":%d}`, n)
+		return func(r *http.Request) (*http.Response, error) {
+			return respond(r, http.StatusOK, corev1.ConfigMap{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+				ObjectMeta: metav1.ObjectMeta{Name: lockName, Annotations: map[string]string{locks.LeaderElectionRecordAnnotationKey: record}},
+			})
+		}
+	}
+	denied := func(r *http.Request) (*http.Response, error) { return fail(r, forbidden) }
+	var answer roundTripper
+	text := &harness.Log{}
+	c, le, events := newCheck(t, 0, slog.New(slog.NewTextHandler(text, nil)), func(r *http.Request) (*http.Response, error) {
+		if deadline, bounded := r.Context().Deadline(); !bounded || time.Until(deadline) > readTimeout {
+			t.Errorf("%s may take until %v", r.URL.Path, deadline)
+		}
+		if request := r.Method + " " + r.URL.Path; request != "GET /api/v1/namespaces/home/configmaps/"+lockName {
+			t.Errorf("unexpected request %s", request)
+		}
+		return answer(r)
+	})
+	begin := time.Now()
+	const different, failed, problem = "another installation uses a different lock type", "failed to read", "x holds the configmap"
+	for i, step := range []struct {
+		answer roundTripper
+		at     time.Duration
+		again  bool
+		held   float64
+		logged string
+		state  string
+	}{
+		{notFound, 0, false, 0, "", ""},
+		{away, 0, true, 0, failed, ""},
+		{away, 0, true, 0, "", ""},
+		{denied, 0, false, 0, "", ""},
+		{held(1), 0, true, 0, "", ""},
+		{held(1), 10 * time.Second, true, 0, "", ""},
+		{held(2), 11 * time.Second, true, 1, different, problem},
+		{held(3), 12 * time.Second, true, 1, "", problem},
+		{away, 13 * time.Second, true, 1, failed, problem},
+		{held(3), 22 * time.Second, true, 1, "", problem},
+		{held(3), 23 * time.Second, false, 0, "no longer holds", ""},
+		{notFound, 24 * time.Second, false, 0, "", ""},
+		{held(4), 25 * time.Second, true, 0, "", ""},
+		{held(4), 36 * time.Second, false, 0, "found a stale lock", ""},
+		{held(4), 37 * time.Second, false, 0, "", ""},
+	} {
+		answer = step.answer
+		before := text.String()
+		if again := c.check(t.Context(), le, begin.Add(step.at)); again != step.again {
+			t.Errorf("step %d: again %v", i, again)
+		}
+		logged := strings.TrimPrefix(text.String(), before)
+		if (step.logged == "") != (logged == "") || !strings.Contains(logged, step.logged) || strings.Count(logged, "\n") > 1 {
+			t.Errorf("step %d: logged %q", i, logged)
+		}
+		if got := heldMetric(t, c); got != step.held {
+			t.Errorf("step %d: the metric is %v", i, got)
+		}
+		if state := c.Problem(le); state != step.state {
+			t.Errorf("step %d: the problem is %q", i, state)
+		}
+	}
+	const warning = "Warning %s home/" + lockName + " LeaderElection: pilot-a uses the lease while x holds the configmap: two leaders can be active"
+	want := fmt.Sprintf(warning, "Lease") + "\n" + fmt.Sprintf(warning, "ConfigMap")
+	if got := strings.Join(events.all, "\n"); got != want {
+		t.Errorf("the Events are\n%s", got)
+	}
+}
+
+func TestRun_Reads(t *testing.T) {
+	const period = 10*time.Minute + time.Second
+	for name, test := range map[string]struct {
+		retry  time.Duration
+		answer roundTripper
+		reads  int
+	}{
+		"no lock":      {0, notFound, 1},
+		"away":         {0, away, 1 + int(period/leaderelection.DefaultRetryPeriod)},
+		"longer retry": {time.Minute, away, 11},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var reads atomic.Int64
+				c, _, _ := newCheck(t, test.retry, slog.New(slog.DiscardHandler), func(r *http.Request) (*http.Response, error) {
+					reads.Inc()
+					return test.answer(r)
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- c.Run(ctx) }()
+				time.Sleep(period)
+				synctest.Wait()
+				if n := int(reads.Load()); n != test.reads {
+					t.Errorf("%d reads, want %d", n, test.reads)
+				}
+				c.wakeUp() // as the start of a term does
+				synctest.Wait()
+				if n := int(reads.Load()); n != test.reads+1 {
+					t.Errorf("%d reads after waking up", n-test.reads)
+				}
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,385 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pilot/controllers/namespace"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+func TestElectionConfig(t *testing.T) {
+	config := goodConfig()
+	config.Namespace, config.Identity, config.Revision, config.Lock = "a-namespace", "an-identity", "a-revision", "lease"
+	config.LeaseDuration, config.RenewDeadline, config.RetryPeriod, config.ShutdownTimeout = 41*time.Second, 23*time.Second, 5*time.Second, 7*time.Second
+	config.healthTolerance, config.DisableElections, config.ExitOnStuckDrain = 3*time.Second, true, true
+	s := mustNew(t, config, newController().rows())
+	got := s.electionConfig(election{id: "an-election", perRevision: true})
+	want := leaderelection.Config{
+		Namespace: "a-namespace", Identity: "an-identity", Revision: "a-revision", ElectionID: "an-election", PerRevision: true,
+		Lock: leaderelection.LeaseLock, LeaseDuration: 41 * time.Second, RenewDeadline: 23 * time.Second, RetryPeriod: 5 * time.Second,
+		StopLimit: 7 * time.Second, HealthTolerance: 3 * time.Second, Disabled: true, ExitOnStuckDrain: true,
+		DefaultWatcher: s.watcher, EventRecorder: s.events, Observer: s.metrics, Logger: s.log,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	s.site.config.remote = true
+	if !s.electionConfig(election{}).Remote || got.Remote {
+		t.Error("only candidates of the remote cluster are remote")
+	}
+	s.config.Lock = "multi"
+	before := &leaderelection.Predecessor{Name: "an-election"}
+	if got := s.electionConfig(election{lease: true, predecessor: before}); got.Lock != leaderelection.LeaseLock || got.Predecessor != before {
+		t.Errorf("a row with its own lock type: %v, %v", got.Lock, got.Predecessor)
+	}
+	if got := s.electionConfig(election{}); got.Lock != leaderelection.MultiLock || got.Predecessor != nil {
+		t.Errorf("a row without: %v, %v", got.Lock, got.Predecessor)
+	}
+}
+
+func TestElections_ByFlags(t *testing.T) {
+	ns, ingress := leaderelection.NamespaceController, leaderelection.IngressController
+	status, deployment := leaderelection.GatewayStatusController, leaderelection.GatewayDeploymentController
+	for name, test := range map[string]struct {
+		config              Config
+		shared, perRevision []string
+		gatewayRights       bool
+	}{
+		"defaults":      {Config{}, []string{ns, ingress}, []string{status, deployment}, true},
+		"no ingress":    {Config{IngressMode: "off"}, []string{ns}, []string{status, deployment}, true},
+		"no gateways":   {Config{DisableGatewayAPI: true}, []string{ns, ingress}, nil, false},
+		"no status":     {Config{DisableGatewayStatus: true}, []string{ns, ingress}, []string{deployment}, true},
+		"no deployment": {Config{DisableGatewayDeployment: true}, []string{ns, ingress}, []string{status}, true},
+		"coordinator":   {Config{Coordinator: true, DisableGatewayAPI: true}, []string{ns, ingress, leaderelection.Coordinator}, nil, false},
+		"remote":        {Config{}.AtRemote(), []string{ns}, nil, false},
+	} {
+		shared, perRevision := Elections(test.config)
+		if !slices.Equal(shared, test.shared) || !slices.Equal(perRevision, test.perRevision) {
+			t.Errorf("%s: %q and %q", name, shared, perRevision)
+		}
+		if got := strings.Contains(fmt.Sprint(Rights(test.config)), gateway.GroupName); got != test.gatewayRights {
+			t.Errorf("%s: rights on the Gateway API: %v", name, got)
+		}
+	}
+	if shared, perRevision := Elections(Config{DisableElections: true}); shared != nil || perRevision != nil {
+		t.Errorf("without elections: %q, %q", shared, perRevision)
+	}
+	home := func(c Config) int { return len(Rights(c).Home) }
+	if with := home(Config{}); home(Config{DisableMember: true}) != with-1 || home(Config{DisableElections: true}) != with-1 {
+		t.Error("a server without a member Lease has rights for it")
+	}
+	if class := func(c Config) string { return fmt.Sprint(Rights(c)) }; class(Config{}) == class(Config{DisableGatewayClass: true}) {
+		t.Error("a server that creates no GatewayClass has the same rights")
+	}
+}
+
+func TestElectionLogger_NamesTheLock(t *testing.T) {
+	config := goodConfig()
+	text := &harness.Log{}
+	config.Logger = slog.New(slog.NewTextHandler(text, nil))
+	rows := newController().rows()
+	rows[0].perRevision = true
+	rows[0].guards = func(_ kube.Client, _ Config, tools tools) (job, error) {
+		tools.log.Info("made")
+		return newController(), nil
+	}
+	if mustNew(t, config, rows); text.Count("made", "election="+electionID+"-stable") != 1 {
+		t.Errorf("the log is\n%s", text)
+	}
+	wrong := errors.New("no controller")
+	rows[0].guards = func(kube.Client, Config, tools) (job, error) { return nil, wrong }
+	if _, err := newServer(config, rows); !errors.Is(err, wrong) {
+		t.Errorf("a controller that cannot be created: %v", err)
+	}
+}
+
+func TestLockTypes(t *testing.T) {
+	t.Parallel()
+	for lock, want := range map[string][2]bool{"": {true, false}, "lease": {false, true}, "multi": {true, true}} {
+		t.Run(lock, func(t *testing.T) {
+			t.Parallel()
+			e := newEnvironment(t)
+			config := e.config(t, "a-replica")
+			config.Lock = lock
+			config.Revision = "a-revision"
+			start(t, config, newController().rows()).leads(t)
+			_, noConfigMap := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), electionID, metav1.GetOptions{})
+			_, noLease := e.admin.Kube().CoordinationV1().Leases(e.home).Get(t.Context(), electionID, metav1.GetOptions{})
+			if got := [2]bool{noConfigMap == nil, noLease == nil}; got != want {
+				t.Errorf("ConfigMap and Lease exist: %v", got)
+			}
+			if want[0] {
+				if record, _ := e.configMapRecord(t); record.HolderIdentity != "a-replica" || record.HolderKey != "a-revision" || record.LeaseDurationSeconds != 60 {
+					t.Errorf("the record is %+v", record)
+				}
+			}
+		})
+	}
+}
+
+// TestLockTypeCheck shows the wiring of the check; internal/migration shows what it detects.
+func TestLockTypeCheck(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	first := start(t, e.config(t, "first"), newController().rows())
+	first.leads(t)
+	config := e.config(t, "second")
+	config.Lock = "lease"
+	second := start(t, config, newController().rows())
+	const text = "another installation uses a different lock type"
+	await(t, "the second reports it", func() bool {
+		return second.metric(t, fmt.Sprintf("incumbent_election_other_lock_held{name=%q}", electionID)) == "1" &&
+			second.lines.Count("level=WARN", text, "holder=first") == 1 && second.election(t).OtherLock == "first holds the configmap"
+	})
+	for lock, want := range map[string]bool{"configmap": true, "lease": true, "multi": false} {
+		config := goodConfig()
+		config.Lock = lock
+		if s := mustNew(t, config, nil); (s.lockTypes != nil) != want {
+			t.Errorf("--lock=%s has a check: %v", lock, !want)
+		}
+	}
+}
+
+func TestDisabledElections(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "a")
+	var sent requests
+	sent.through(config.RESTConfig)
+	config.DisableElections = true
+	for range 2 { // both lead
+		c := newController()
+		r := start(t, config, c.rows())
+		<-c.began
+		if err := c.write(t.Context(), e.home, "x"); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Errorf("a write fails: %v", err)
+		}
+		if now := r.election(t); !now.Leading || now.Phase != "disabled" {
+			t.Errorf("the state is %+v", now)
+		}
+	}
+	if locks := sent.matching(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/"+electionID) }); len(locks) > 0 {
+		t.Errorf("%d requests for the lock", len(locks))
+	}
+}
+
+func TestGate(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	leading := newController()
+	a := start(t, e.config(t, "a"), leading.rows())
+	a.leads(t)
+	admitted := fmt.Sprintf("incumbent_election_admitted_writes_total{name=%q}", electionID)
+	before := a.metric(t, admitted)
+	if err := leading.write(t.Context(), e.home, "by-a"); err != nil {
+		t.Errorf("the leader: %v", err)
+	}
+	if after := a.metric(t, admitted); before != "0" || after != "1" {
+		t.Errorf("admitted by the gate: %s, then %s", before, after)
+	}
+	var sent requests
+	config := e.config(t, "b")
+	sent.through(config.RESTConfig)
+	following := newController()
+	b := start(t, config, following.rows())
+	b.follows(t, "a")
+	if err := following.write(t.Context(), e.home, "by-b"); !errors.Is(err, fence.ErrNotLeader) {
+		t.Errorf("the follower: %v", err)
+	}
+	if n := sent.matching(func(r *http.Request) bool {
+		return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configmaps")
+	}); len(n) > 0 {
+		t.Errorf("%d writes of a follower were sent", len(n))
+	}
+	if refused := b.metric(t, fmt.Sprintf("incumbent_election_refused_writes_total{by=\"gate\",name=%q}", electionID)); refused != "1" {
+		t.Errorf("refused by the gate: %s", refused)
+	}
+	a.stop(t)
+	if err := leading.write(t.Context(), e.home, "later"); !errors.Is(err, fence.ErrNotLeader) {
+		t.Errorf("after the stop: %v", err)
+	}
+	b.leads(t)
+	open := newController()
+	config = e.config(t, "c")
+	config.DisableGate = true
+	start(t, config, open.rows()).follows(t, "b")
+	if err := open.write(t.Context(), e.home, "by-c"); err != nil {
+		t.Errorf("a follower without a gate: %v", err)
+	}
+}
+
+func TestCampaignWaitsForWarmup(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "a")
+	var sent requests
+	sent.through(config.RESTConfig)
+	c := newController()
+	c.cold = make(chan struct{})
+	r := start(t, config, c.rows())
+	<-c.warms
+	other := start(t, e.config(t, "b"), newController().rows())
+	other.leads(t)
+	campaigns := sent.matching(func(r *http.Request) bool {
+		return r.Method != http.MethodGet && strings.Contains(r.URL.Path, "configmaps")
+	})
+	if len(campaigns) > 0 || r.election(t).Leading {
+		t.Errorf("%d writes for the lock before the controller was warm", len(campaigns))
+	}
+	close(c.cold)
+	r.follows(t, "b")
+	other.stop(t)
+	r.leads(t)
+	<-c.began
+}
+
+// TestNamespaceRow and TestIngressRow run rows of the server's table with the rights of the manifests.
+func TestNamespaceRow(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "a")
+	config.CABundle = "testdata/ca.pem"
+	excluded, err := e.cluster.NewNamespace(t.Context(), "excluded")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ExcludedNamespaces = []string{excluded}
+	start(t, config, table[:1]).leads(t)
+	for range 2 { // they are reconciled after the excluded one
+		name, err := e.cluster.NewNamespace(t.Context(), "with")
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the bundle exists", func() bool {
+			cm, err := e.admin.Kube().CoreV1().ConfigMaps(name).Get(t.Context(), namespace.ConfigMapName, metav1.GetOptions{})
+			return err == nil && strings.Contains(cm.Data[namespace.BundleKey], "BEGIN CERTIFICATE")
+		})
+	}
+	if _, err := e.admin.Kube().CoreV1().ConfigMaps(excluded).Get(t.Context(), namespace.ConfigMapName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the bundle in an excluded namespace: %v", err)
+	}
+}
+
+func TestIngressRow(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "a")
+	config.IngressMode, config.IngressClass, config.IngressService = "default", "a-class", "a-gateway"
+	e.cluster.Identity(t, cluster.IdentityOptions{
+		Namespace: e.home, PodName: "b", ServiceAccount: "pilot", ClusterRules: manifests.ClusterRules(Rights(config)),
+		Rules: manifests.NamespaceRules(Rights(config)),
+	})
+	client := e.admin.Kube()
+	if _, err := client.CoreV1().Services(e.home).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "a-gateway"}, Spec: corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.5"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	start(t, config, table[1:2]).leads(t)
+	for name, annotations := range map[string]map[string]string{"annotated": {"kubernetes.io/ingress.class": "a-class"}, "classless": nil} {
+		if _, err := client.NetworkingV1().Ingresses(e.home).Create(t.Context(), &networkingv1.Ingress{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
+			Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{
+				Service: &networkingv1.IngressServiceBackend{Name: "app", Port: networkingv1.ServiceBackendPort{Number: 80}},
+			}},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the Ingress has its status", func() bool {
+			i, err := client.NetworkingV1().Ingresses(e.home).Get(t.Context(), name, metav1.GetOptions{})
+			return err == nil && len(i.Status.LoadBalancer.Ingress) == 1 && i.Status.LoadBalancer.Ingress[0].IP == "192.0.2.5"
+		})
+	}
+}
+
+// gateways returns a client of the Gateway API. Gateways in the environment's namespace belong to the revision of its name.
+func (e *environment) gateways(t *testing.T) gatewayclient.GatewayV1Interface {
+	t.Helper()
+	if err := e.cluster.LoadGatewayAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	label := fmt.Sprintf(`{"metadata":{"labels":{"istio.io/rev":%q}}}`, e.home)
+	if _, err := e.admin.Kube().CoreV1().Namespaces().Patch(t.Context(), e.home, types.MergePatchType, []byte(label), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := gatewayclient.NewForConfig(e.admin.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func newGateway(name string) *gateway.Gateway {
+	return &gateway.Gateway{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: gateway.GatewaySpec{
+		GatewayClassName: "istio", Listeners: []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}},
+	}}
+}
+
+// TestGatewayRows runs both Gateway rows with the rights that the manifests give their configuration. No other test of this
+// package creates the GatewayClass.
+func TestGatewayRows(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	client := e.gateways(t)
+	if _, err := client.Gateways(e.home).Create(t.Context(), newGateway("gw"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, withoutClass := range []bool{true, false} {
+		config := e.config(t, fmt.Sprint("unused-", withoutClass))
+		config.Identity = fmt.Sprint("replica-", withoutClass)
+		config.Revision = e.home
+		config.IngressMode = "OFF"
+		config.DisableGatewayClass = withoutClass
+		needed := Rights(config)
+		config.RESTConfig = e.cluster.Identity(t, cluster.IdentityOptions{
+			Namespace: e.home, PodName: config.Identity, ServiceAccount: "pilot-" + e.home,
+			Rules: manifests.NamespaceRules(needed), ClusterRules: manifests.ClusterRules(needed),
+		})
+		r := start(t, config, config.rows())
+		await(t, "the Gateway is accepted and deployed", func() bool {
+			g, err := client.Gateways(e.home).Get(t.Context(), "gw", metav1.GetOptions{})
+			_, notDeployed := e.admin.Kube().AppsV1().Deployments(e.home).Get(t.Context(), "gw-istio", metav1.GetOptions{})
+			return err == nil && notDeployed == nil && slices.ContainsFunc(g.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == "Accepted" })
+		})
+		class := func() bool {
+			_, err := client.GatewayClasses().Get(t.Context(), "istio", metav1.GetOptions{})
+			return err == nil
+		}
+		if withoutClass && class() {
+			t.Error("a GatewayClass exists")
+		} else if !withoutClass {
+			await(t, "a GatewayClass exists", class)
+		}
+		for _, state := range r.states(t)[1:] {
+			if state.LeaderIdentity != config.Identity || state.LockType != "lease" || state.Lock != state.ID+"-"+e.home {
+				t.Errorf("%+v", state)
+			}
+		}
+		r.stop(t)
+	}
+	lock, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), leaderelection.GatewayStatusController, metav1.GetOptions{})
+	if err != nil || !strings.Contains(fmt.Sprint(lock.Annotations), "incumbent-successors") {
+		t.Errorf("the predecessor's lock: %v, %v", lock, err)
+	}
+}

@@ -1,0 +1,166 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// writtenEvents collects the Events that the API server received.
+type writtenEvents struct {
+	mu  sync.Mutex
+	all []corev1.Event
+}
+
+func (w *writtenEvents) take(r *http.Request) (*http.Response, error) {
+	content, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	var event corev1.Event
+	if err := json.Unmarshal(content, &event); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	w.all = append(w.all, event)
+	w.mu.Unlock()
+	event.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}
+	return respond(r, event)
+}
+
+func (w *writtenEvents) messages() (all []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, event := range w.all {
+		all = append(all, event.Message)
+	}
+	return all
+}
+
+func TestEventRecorder_WritesUntilItEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		slow  time.Duration // duration of a request
+		took  time.Duration // duration of the stop
+		late  int
+		count int
+	}{
+		"fast":     {count: 2},
+		"slow":     {slow: 500 * time.Millisecond, took: time.Second, count: 2},
+		"too late": {slow: 3 * time.Second, took: 2 * time.Second, late: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var written writtenEvents
+				client := cluster.ClientFor(t, func() *rest.Config {
+					c := answered(func(r *http.Request) (*http.Response, error) {
+						select {
+						case <-time.After(test.slow):
+							return written.take(r)
+						case <-r.Context().Done():
+							return nil, r.Context().Err()
+						}
+					})
+					c.ContentType = "application/json"
+					return c
+				}())
+				log := &harness.Log{}
+				e := newEvents(client, "the-pod", slog.New(slog.NewTextHandler(log, nil)))
+				object := &corev1.ObjectReference{Kind: "Lease", Namespace: "home", Name: "lock"}
+				e.Eventf(object, corev1.EventTypeNormal, "Reason", "before")
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- e.run(ctx) }()
+				synctest.Wait()
+				e.Eventf(object, corev1.EventTypeNormal, "Reason", "one of %d", 2)
+				e.Eventf(object, corev1.EventTypeWarning, "Reason", "the last")
+				began := time.Now()
+				cancel()
+				if err := <-ended; err != nil || time.Since(began) != test.took {
+					t.Errorf("it ended after %v with %v", time.Since(began), err)
+				}
+				e.Eventf(object, corev1.EventTypeNormal, "Reason", "after")
+				synctest.Wait()
+				if got := strings.Join(written.messages(), ", "); test.count > 0 && got != "one of 2, the last" || test.count == 0 && got != "" {
+					t.Errorf("written: %q", got)
+				}
+				if n := log.Count("last Events were not written in time"); n != test.late {
+					t.Errorf("missing Events were logged %d times", n)
+				}
+				for _, event := range written.all {
+					if event.Source.Component != userAgent || event.Source.Host != "the-pod" || event.InvolvedObject.Name != "lock" || event.Namespace != "home" {
+						t.Errorf("an Event is %+v", event)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestEventSink_BoundsRequests(t *testing.T) {
+	tried := 0
+	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1", WrapTransport: func(http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			tried++
+			deadline, bounded := r.Context().Deadline()
+			if left := time.Until(deadline); !bounded || left <= 0 || left > eventTimeout {
+				t.Errorf("%s %s has %v (%v)", r.Method, r.URL.Path, left, bounded)
+			}
+			return nil, errAway
+		})
+	}}, kube.WithOwnConnections())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kube.CloseIdleConnections(client)
+	sink := &eventSink{ctx: t.Context(), client: client, trouble: kube.NewTrouble(quiet, nil)}
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "an-event"}}
+	for verb, send := range map[string]func() (*corev1.Event, error){
+		"create": func() (*corev1.Event, error) { return sink.Create(event) },
+		"update": func() (*corev1.Event, error) { return sink.Update(event) },
+		"patch":  func() (*corev1.Event, error) { return sink.Patch(event, []byte("{}")) },
+	} {
+		before := tried
+		if _, err := send(); !errors.Is(err, errAway) || tried == before {
+			t.Errorf("%s: %v, after %d requests", verb, err, tried-before)
+		}
+	}
+}
+
+// TestEventSink_LogsForbiddenOnce also shows that other errors go to the broadcaster, which retries.
+func TestEventSink_LogsForbiddenOnce(t *testing.T) {
+	var log bytes.Buffer
+	sink := &eventSink{trouble: kube.NewTrouble(slog.New(slog.NewTextHandler(&log, nil)), nil)}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no"))
+	event := &corev1.Event{Message: "mine"}
+	for i, step := range []struct {
+		err    error
+		logged int
+	}{{forbidden, 1}, {forbidden, 1}, {errAway, 1}, {forbidden, 1}, {nil, 1}, {forbidden, 2}} {
+		stored, err := sink.written(event)(nil, step.err)
+		if refused := errors.Is(step.err, forbidden); refused && (err != nil || stored != event) || !refused && !errors.Is(err, step.err) {
+			t.Errorf("step %d: %v, %v", i, stored, err)
+		}
+		if n := strings.Count(log.String(), `msg="permission is missing" verb="write Events"`); n != step.logged {
+			t.Errorf("step %d: logged %d times", i, n)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// fenced is a table with one election. Its controller writes an object that no other test writes.
+func (c *controller) fenced(e *environment) []election {
+	rows := c.rows()
+	rows[0].writes = []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{e.guardedName()}, Namespaces: []string{e.home}}}
+	return rows
+}
+
+func (e *environment) guardedName() string { return guarded + "-" + e.home }
+
+// installFence installs a fence for such a table and returns a function that removes it.
+func (e *environment) installFence(t *testing.T, rows []election) (remove func()) {
+	t.Helper()
+	set, err := fence.Render(e.home, fence.Declaration{
+		Election: electionID, Namespace: e.home, Lock: fence.ConfigMap, ServiceAccounts: []string{e.home + "/pilot"}, Guards: rows[0].writes,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := install.Apply(t.Context(), e.admin.Kube(), set); err != nil {
+		t.Fatal(err)
+	}
+	remove = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		if _, err := install.Remove(ctx, e.admin.Kube(), set.Name); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(remove)
+	return remove
+}
+
+// TestFenceSelfTest shows the wiring of the self-test; internal/fence/install shows what it detects. The interval is an
+// hour, so a test is caused by a term or by a change of the policies.
+func TestFenceSelfTest(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	leading := newController()
+	remove := e.installFence(t, leading.fenced(e))
+	inEffect := func(r *replica) string {
+		return r.metric(t, fmt.Sprintf("incumbent_fence_in_effect{name=%q}", electionID))
+	}
+	checks := func(r *replica, answer, role string) string {
+		return r.metric(t, fmt.Sprintf("incumbent_fence_checks_total{answer=%q,name=%q,role=%q}", answer, electionID, role))
+	}
+	config := e.config(t, "a")
+	config.Fence = true
+	config.fenceEvery = time.Hour
+	a := start(t, config, leading.fenced(e))
+	await(t, "the leader's write is admitted", func() bool { return inEffect(a) == "1" && checks(a, "admitted", "leading") != "" })
+	var sent requests
+	config = e.config(t, "b")
+	config.Fence = true
+	config.fenceEvery = time.Hour
+	sent.through(config.RESTConfig)
+	b := start(t, config, newController().fenced(e))
+	await(t, "the follower's write is refused", func() bool {
+		now := b.election(t).Fence
+		return inEffect(b) == "1" && checks(b, "refused", "following") != "" && now != nil && now.InEffect && !now.Leading
+	})
+	remove()
+	await(t, "the follower reports that the fence is not in effect", func() bool {
+		now := b.election(t).Fence
+		return inEffect(b) == "0" && now != nil && !now.InEffect && now.Answer == "admitted"
+	})
+	await(t, "an Event reports it", func() bool {
+		events, err := e.admin.Kube().CoreV1().Events(e.home).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=WriteFence,type=Warning"})
+		return err == nil && len(events.Items) > 0
+	})
+	if n := b.lines.Count("fence is not in effect"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	persisted := sent.matching(func(r *http.Request) bool {
+		return r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/configmaps") && r.URL.Query().Get("dryRun") != metav1.DryRunAll
+	})
+	if len(persisted) > 0 {
+		t.Errorf("a follower sent %s %s", persisted[0].Method, persisted[0].URL)
+	}
+	if _, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), e.guardedName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the object of the self-test exists: %v", err)
+	}
+}
+
+func TestFenceSelfTest_OnlyIfConfigured(t *testing.T) {
+	config := goodConfig()
+	config.Fence = true
+	config.DisableGatewayAPI = true
+	config.RemoteKubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cluster.WriteKubeconfig(config.RemoteKubeconfig, &rest.Config{Host: "http://127.0.0.2:1"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	s := mustNew(t, config, nil)
+	if s.fence == nil || s.remote.fence != nil {
+		t.Errorf("a self-test in the own cluster: %v, in the remote cluster: %v", s.fence != nil, s.remote.fence != nil)
+	}
+	config.Fence = false
+	if mustNew(t, config, nil).fence != nil {
+		t.Error("a self-test without a fence")
+	}
+}
+
+func TestGuardedLeases(t *testing.T) {
+	for name, test := range map[string]struct {
+		config Config
+		want   []string
+	}{
+		"fence":             {Config{Fence: true, Revision: "canary"}, []string{"istio-gateway-deployment-canary"}},
+		"default revision":  {Config{Fence: true}, []string{"istio-gateway-deployment-default"}},
+		"no fence":          {Config{Revision: "canary"}, nil},
+		"without elections": {Config{Fence: true, DisableElections: true, Revision: "canary"}, nil},
+	} {
+		if got := GuardedLeases(test.config); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

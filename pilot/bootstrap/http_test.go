@@ -1,0 +1,331 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/atomic"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// get returns a page of a server that is not running.
+func get(t *testing.T, s *Server, path string) (code int, kind, text string) {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	s.handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+	return recorder.Code, recorder.Header().Get("Content-Type"), recorder.Body.String()
+}
+
+func TestPages_BeforeStart(t *testing.T) {
+	s := mustNew(t, goodConfig(), nil)
+	const plain = "text/plain; charset=utf-8"
+	for path, want := range map[string]struct {
+		code       int
+		kind, text string
+	}{
+		"/":                {200, plain, "/debug/elections"},
+		"/healthz":         {200, plain, "ok\n"},
+		"/readyz":          {503, plain, errNotReached.Error()},
+		"/metrics":         {200, "text/plain", `leader_election_master_status{name="istio-namespace-controller-election"} 0`},
+		"/debug/elections": {200, "application/json", "[\n  {\n    \"id\": \"istio-namespace-controller-election\""},
+		"/elsewhere":       {404, plain, ""},
+	} {
+		if code, kind, text := get(t, s, path); code != want.code || !strings.HasPrefix(kind, want.kind) || !strings.Contains(text, want.text) {
+			t.Errorf("%s: %d, %s:\n%s", path, code, kind, text)
+		}
+	}
+	if s.Address() != "" {
+		t.Errorf("the server listens on %s", s.Address())
+	}
+}
+
+func TestPages_Profiling(t *testing.T) {
+	for _, profiling := range []bool{false, true} {
+		config := goodConfig()
+		config.Profiling = profiling
+		s := mustNew(t, config, nil)
+		for path, words := range map[string]string{"cmdline": os.Args[0], "": "goroutine", "symbol": "num_symbols", "trace?seconds=0.01": "go 1", "profile?seconds=1": ""} {
+			code, _, text := get(t, s, "/debug/pprof/"+path)
+			if found := code == http.StatusOK && strings.Contains(text, words); found != profiling {
+				t.Errorf("profiling %v: %q answers %d", profiling, path, code)
+			}
+		}
+		if _, _, text := get(t, s, "/"); strings.Contains(text, "/debug/pprof/") != profiling {
+			t.Errorf("profiling %v: the index is\n%s", profiling, text)
+		}
+	}
+}
+
+func TestElectionState(t *testing.T) {
+	since := time.Now()
+	got := stateOf(leaderelection.Status{
+		ElectionID: "id", Namespace: "ns", Lock: "lock", LockType: "kind", Identity: "me", Key: "key", Phase: "phase", Reason: "why",
+		Leading: true, Holder: "you", HolderKey: "your-key", Transitions: 7, Token: "9", Since: since, Default: "rev", DefaultKnown: true,
+	})
+	revision := "rev"
+	want := electionState{
+		ID: "id", Namespace: "ns", Lock: "lock", LockType: "kind", Phase: "phase", Reason: "why", Since: &since, Leading: true,
+		Identity: "me", Key: "key", LeaderIdentity: "you", LeaderKey: "your-key", Transitions: 7, Token: "9", DefaultRevision: &revision,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if empty := stateOf(leaderelection.Status{Default: "rev"}); !reflect.DeepEqual(empty, electionState{}) {
+		t.Errorf("the state of an empty status is %+v", empty)
+	}
+}
+
+// fakeWatcher is a watcher of the default revision with a fixed state.
+type fakeWatcher struct {
+	revisions.DefaultWatcher
+	synced  bool
+	problem error
+}
+
+func (w *fakeWatcher) HasSynced() bool { return w.synced }
+func (w *fakeWatcher) Problem() error  { return w.problem }
+
+func TestReady(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "", errors.New("no"))
+	for name, test := range map[string]struct {
+		first   fakeWatcher
+		ready   bool
+		problem string
+	}{
+		"not synced":       {fakeWatcher{}, false, errNotReached.Error()},
+		"away":             {fakeWatcher{problem: errAway}, false, errAway.Error()},
+		"synced":           {fakeWatcher{synced: true}, true, ""},
+		"forbidden":        {fakeWatcher{problem: forbidden}, true, ""},
+		"synced, and away": {fakeWatcher{synced: true, problem: errAway}, true, ""},
+	} {
+		s := mustNew(t, goodConfig(), nil)
+		now := test.first
+		s.watcher = &now
+		if err := s.ready(); (err == nil) != test.ready || err != nil && (!errors.Is(err, errNotReached) || !strings.Contains(err.Error(), test.problem)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		now = fakeWatcher{problem: errAway}
+		if err := s.ready(); (err == nil) != test.ready {
+			t.Errorf("%s, then the API server fails: %v", name, err)
+		}
+		s.stopping.Store(true)
+		if err := s.ready(); !errors.Is(err, errStopping) {
+			t.Errorf("%s, then the server stops: %v", name, err)
+		}
+	}
+}
+
+// disconnect makes the requests of a client configuration fail while the returned value is true.
+func disconnect(config *rest.Config, now bool) *atomic.Bool {
+	gone := atomic.NewBool(now)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			if gone.Load() {
+				return nil, errAway
+			}
+			return next.RoundTrip(req)
+		})
+	})
+	return gone
+}
+
+func TestReadiness_RealAPIServer(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "a")
+	gone := disconnect(config.RESTConfig, true)
+	c := newController()
+	c.held = make(chan struct{})
+	r := start(t, config, c.rows())
+	ready := func(want int, words string) func() bool {
+		return func() bool {
+			code, text := r.page(t, "/readyz")
+			return code == want && strings.Contains(text, words)
+		}
+	}
+	await(t, "/readyz contains the cause", ready(503, errAway.Error()))
+	if code, text := r.page(t, "/healthz"); code != http.StatusOK {
+		t.Errorf("unhealthy while the API server is away: %s", text)
+	}
+	gone.Store(false)
+	await(t, "it is ready", ready(200, "ok"))
+	r.leads(t)
+	gone.Store(true)
+	await(t, "the API server is away again", func() bool { return r.lines.Count("level=WARN", errAway.Error()) >= 2 })
+	if !ready(200, "ok")() {
+		t.Error("not ready after the API server went away")
+	}
+	gone.Store(false)
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.end() }()
+	await(t, "not ready while it stops", ready(503, errStopping.Error()))
+	if code, text := r.page(t, "/healthz"); code != http.StatusOK {
+		t.Errorf("unhealthy while it stops: %s", text)
+	}
+	close(c.held)
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadiness_WithoutRightToReadTags(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "a")
+	config.RESTConfig = e.cluster.Identity(t, cluster.IdentityOptions{
+		Namespace: e.home, PodName: "b", ServiceAccount: "other", Rules: e.rules(),
+	})
+	r := start(t, config, newController().rows())
+	await(t, "it is ready", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
+	r.leads(t)
+	if r.lines.Count("level=WARN", "permission is missing") == 0 {
+		t.Error("the missing permission was not logged")
+	}
+}
+
+func TestReadiness_InvalidToken(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "a")
+	config.RESTConfig.BearerToken = "none"
+	r := start(t, config, newController().rows())
+	await(t, "/readyz contains the cause", func() bool {
+		code, text := r.page(t, "/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(text, "Unauthorized")
+	})
+}
+
+func TestHealth_StuckController(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "a")
+	config.LeaseDuration = 3 * time.Second
+	config.RenewDeadline = 1500 * time.Millisecond
+	config.RetryPeriod = 500 * time.Millisecond
+	config.healthTolerance = 100 * time.Millisecond
+	c := newController()
+	c.held = make(chan struct{})
+	r := start(t, config, c.rows())
+	r.leads(t)
+	e.breakRecord(t)
+	await(t, "it is unhealthy", func() bool {
+		code, text := r.page(t, "/healthz")
+		return code == http.StatusServiceUnavailable && strings.Contains(text, "run functions")
+	})
+	if code, _ := r.page(t, "/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz answers %d", code)
+	}
+	close(c.held)
+	await(t, "it is healthy again", func() bool { code, _ := r.page(t, "/healthz"); return code == http.StatusOK })
+}
+
+func TestElectionsJSON(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "second")
+	config.Revision = "canary"
+	r := start(t, config, newController().rows())
+	r.leads(t)
+	await(t, "the default revision is known", func() bool { return r.election(t).DefaultRevision != nil })
+	record, _ := e.configMapRecord(t)
+	now := r.election(t)
+	if now.Since == nil || *now.DefaultRevision != "" || now.Token == "" {
+		t.Errorf("since %v, default revision %q, token %q", now.Since, *now.DefaultRevision, now.Token)
+	}
+	now.Since, now.DefaultRevision, now.Token = nil, nil, ""
+	want := electionState{
+		ID: electionID, Namespace: e.home, Lock: electionID, LockType: "configmap", Phase: "leading", Reason: now.Reason, Leading: true,
+		Identity: "second", Key: "canary", LeaderIdentity: "second", LeaderKey: "canary", Transitions: record.LeaderTransitions,
+	}
+	if now != want || now.Reason == "" {
+		t.Errorf("got %+v\nwant %+v", now, want)
+	}
+}
+
+func TestHTTPServerStop(t *testing.T) {
+	for name, ends := range map[string]bool{"request ends": true, "request hangs": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			arrived := make(chan struct{})
+			release := make(chan struct{})
+			h := newHTTPServer("--address", "127.0.0.1:0", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				close(arrived)
+				<-release
+				fmt.Fprint(w, "answer")
+			}), quiet)
+			if h.address() != "" {
+				t.Error("it listens before listen")
+			}
+			if err := h.listen(); err != nil {
+				t.Fatal(err)
+			}
+			if limit := h.server.ReadHeaderTimeout; limit <= 0 || limit > headerTimeout {
+				t.Errorf("the header may take %v", limit)
+			}
+			if ends {
+				h.bound = time.Hour
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			answer := make(chan string, 1)
+			go func() { served <- h.serve(ctx) }()
+			go func() { answer <- getText(ctx, h.address()) }()
+			<-arrived
+			cancel()
+			if ends {
+				await(t, "new connections are refused", func() bool {
+					conn, err := net.Dial("tcp", h.address())
+					if err == nil {
+						conn.Close()
+					}
+					return errors.Is(err, syscall.ECONNREFUSED)
+				})
+				close(release)
+			} else {
+				defer close(release)
+			}
+			if err := <-served; err != nil {
+				t.Errorf("serve returned %v", err)
+			}
+			if got := <-answer; (got == "answer") != ends {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// getText sends a request with a context that outlives ctx.
+func getText(ctx context.Context, address string) string {
+	request, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, "http://"+address, nil)
+	if err != nil {
+		return err.Error()
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

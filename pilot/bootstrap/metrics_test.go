@@ -1,0 +1,118 @@
+package bootstrap
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+func TestMetrics_Values(t *testing.T) {
+	s := mustNew(t, goodConfig(), nil)
+	s.metrics.Phase("x", "following", "leading", "expired")
+	s.metrics.Call("x", "renew", "leading", "ok", 7*time.Millisecond)
+	s.metrics.Call("x", "renew", "leading", "unknown", time.Second)
+	for range 2 {
+		s.metrics.Call("x", "renew", "leading", "conflict", time.Millisecond)
+	}
+	s.metrics.Term("x", true, "lease-expired")
+	s.metrics.Term("y", true, "lock-free")
+	s.metrics.Term("y", false, "superseded")
+	for i, what := range []k8sleaderelection.Interval{
+		k8sleaderelection.Drain, k8sleaderelection.Handover, k8sleaderelection.HandoverGiven, k8sleaderelection.Leaderless,
+	} {
+		s.metrics.ObserveDuration("x", what, time.Duration(i+1)*time.Second)
+	}
+	s.metrics.ObserveDuration("x", k8sleaderelection.Interval("unknown"), time.Second) // is ignored
+	_, _, text := get(t, s, "/metrics")
+	for _, want := range []string{
+		`leader_election_master_status{name="x"} 1`, `leader_election_master_status{name="y"} 0`,
+		`leader_election_slowpath_total{name="x"} 2`,
+		`incumbent_election_phase_changes_total{from="following",name="x",reason="expired",to="leading"} 1`,
+		`incumbent_election_requests_total{name="x",result="ok",role="leading",verb="renew"} 1`,
+		`incumbent_election_request_seconds_count{name="x",verb="renew"} 4`,
+		`incumbent_election_renew_seconds_bucket{name="x",le="0.01"} 1`,
+		`incumbent_election_renew_seconds_count{name="x"} 1`,
+		`incumbent_election_transitions_total{change="began",name="x",reason="lease-expired"} 1`,
+		`incumbent_election_transitions_total{change="ended",name="y",reason="superseded"} 1`,
+		`incumbent_election_drain_seconds_bucket{name="x",le="1"} 1`,
+		`incumbent_election_drain_seconds_sum{name="x"} 1`, `incumbent_election_handover_seconds_sum{name="x"} 2`,
+		`incumbent_election_handover_given_seconds_sum{name="x"} 3`, `incumbent_election_leaderless_seconds_sum{name="x"} 4`,
+		`leader_election_master_status{name="istio-leader"} 0`,
+		`incumbent_election_cover_left_seconds{name="istio-namespace-controller-election"} 0`,
+		`incumbent_election_cover_seconds{name="istio-namespace-controller-election"} 15`,
+		`incumbent_election_candidate{name="istio-namespace-controller-election",revision="stable"} 0`,
+		`incumbent_election_handover_wait_seconds{name="istio-namespace-controller-election"} 0`,
+		`incumbent_election_definitions_missing{name="istio-gateway-deployment-stable"} 0`,
+		`incumbent_election_refused_writes_total{by="gate",name="istio-namespace-controller-election"} 0`,
+		`incumbent_build_info{goversion="` + ReadBuild().Go + `"`, "go_goroutines ", "process_open_fds ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+func TestMetrics_Buckets(t *testing.T) {
+	request := []float64{.002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	long := []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300}
+	m := newMetrics(false)
+	m.Call("x", "renew", "leading", "ok", time.Second)
+	for what := range m.durations {
+		m.ObserveDuration("x", what, time.Second)
+	}
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		var bounds []float64
+		for _, b := range family.GetMetric()[0].GetHistogram().GetBucket() {
+			bounds = append(bounds, b.GetUpperBound())
+		}
+		want := long
+		if name := family.GetName(); strings.HasSuffix(name, "request_seconds") || strings.HasSuffix(name, "renew_seconds") {
+			want = request
+		}
+		if len(bounds) > 0 && !slices.Equal(bounds, want) {
+			t.Errorf("%s has the buckets %v", family.GetName(), bounds)
+		}
+	}
+}
+
+func TestCandidateMetric(t *testing.T) {
+	for now, want := range map[leaderelection.Status]float64{
+		{Running: true, Warm: true}: 1, {Running: true}: 0, {Warm: true}: 0, {Running: true, Warm: true, Unfit: true}: 0,
+	} {
+		if got := could(now); got != want {
+			t.Errorf("%+v: %v", now, got)
+		}
+	}
+}
+
+func TestMetrics_PerServer(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	leads := `leader_election_master_status{name="` + electionID + `"}`
+	a := start(t, e.config(t, "a"), newController().rows())
+	a.leads(t)
+	b := start(t, e.config(t, "b"), newController().rows())
+	b.follows(t, "a")
+	if one, other := a.metric(t, leads), b.metric(t, leads); one != "1" || other != "0" {
+		t.Errorf("a: %s, b: %s", one, other)
+	}
+	record, _ := e.configMapRecord(t)
+	if token, transitions := a.metric(t, `incumbent_election_term_token{name="`+electionID+`"}`), a.metric(t, `incumbent_election_term_transitions{name="`+electionID+`"}`); token == "" || transitions != "1" || record.LeaderTransitions != 1 {
+		t.Errorf("token %s, transitions %s", token, transitions)
+	}
+	a.stop(t)
+	await(t, "b leads", func() bool { return b.metric(t, leads) == "1" })
+	began := `incumbent_election_transitions_total{change="began",name="` + electionID + `",reason="lock-free"}`
+	if b.metric(t, began) != "1" {
+		_, text := b.page(t, "/metrics")
+		t.Errorf("no %s:\n%s", began, text)
+	}
+}

@@ -1,0 +1,145 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/pilot/debug"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+// electionsPage serves the elections page at --debug-address, apart from health and metrics.
+type electionsPage struct {
+	sites   []*site
+	page    *debug.Page
+	http    *httpServer
+	changed chan struct{} // has room for one
+}
+
+// pageStop is the maximum time that the page needs to stop: its streams end immediately.
+const pageStop = httpStop + stopGrace
+
+func newElectionsPage(config Config, sites []*site) (*electionsPage, error) {
+	p := &electionsPage{sites: sites, changed: make(chan struct{}, 1)}
+	var err error
+	p.page, err = debug.New(debug.Config{Source: p.state, Changed: p.changed, Address: config.DebugAddress, Log: config.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("--debug-address: %w", err)
+	}
+	p.http = newHTTPServer("--debug-address", config.DebugAddress, p.page.Handler(), config.Logger)
+	for _, at := range sites {
+		at.metrics.changed = p.wake
+		if !at.config.memberless() {
+			at.candidates = debug.NewCandidateWatch(at.own, at.config.Namespace, p.wake, at.log)
+		}
+	}
+	return p, nil
+}
+
+// wake reports that the elections may have changed.
+func (p *electionsPage) wake() {
+	select {
+	case p.changed <- struct{}{}:
+	default: // a refresh is pending
+	}
+}
+
+// part returns the page as a part of the server. If the page cannot listen, the server runs without it: the port may be
+// in use by another replica on the same node's network.
+func (p *electionsPage) part() part {
+	log := p.sites[0].log
+	return part{name: "elections page", bound: pageStop, run: func(ctx context.Context) error {
+		if err := p.http.listen(); err != nil {
+			log.Error("elections page is not available", "err", err)
+			<-ctx.Done()
+			return nil
+		}
+		log.Info("elections page", "url", "http://"+p.http.address()+debug.Path)
+		return p.run(ctx)
+	}}
+}
+
+// run serves until ctx ends. The page ends before the listener, which waits for its streams.
+func (p *electionsPage) run(ctx context.Context) error {
+	serveCtx, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	pageCtx, stopPage := context.WithCancel(ctx)
+	defer stopPage()
+	served := make(chan error, 1)
+	go func() {
+		served <- p.http.serve(serveCtx)
+		stopPage() // also if the listener fails
+	}()
+	recorded := make(chan struct{})
+	go func() {
+		defer close(recorded)
+		p.recordEvents(pageCtx)
+	}()
+	err := p.page.Run(pageCtx)
+	stopServing()
+	<-recorded
+	if serveErr := <-served; serveErr != nil {
+		return serveErr
+	}
+	return err
+}
+
+// recordEvents adds terms from before the start of the process to the page's history.
+func (p *electionsPage) recordEvents(ctx context.Context) {
+	for _, at := range p.sites {
+		var elections []debug.Election
+		for _, le := range at.mine {
+			elections = append(elections, at.shown(le))
+		}
+		if err := p.page.RecordEvents(ctx, at.own.Kube(), at.config.Namespace, elections); err != nil && ctx.Err() == nil {
+			at.log.Warn("elections page shows no terms from before its start", "err", err)
+		}
+	}
+}
+
+// state returns what the page shows now.
+func (p *electionsPage) state() debug.State {
+	home := p.sites[0]
+	s := debug.State{Identity: home.config.Identity, Revision: home.config.Revision, Version: ReadBuild().Version}
+	for _, at := range p.sites {
+		candidates := at.candidates.ByLock(time.Now())
+		for _, le := range at.mine {
+			if now := le.Status(); at == home && now.DefaultKnown {
+				s.Default = k8sleaderelection.DefaultRevision{Revision: now.Default, Synced: true}
+			}
+			e := at.shown(le)
+			if candidates != nil {
+				e.Candidates = append([]inspect.Candidate{}, candidates[e.Lock]...)
+			}
+			s.Elections = append(s.Elections, e)
+		}
+	}
+	return s
+}
+
+// shown returns an election as the page shows it, without its candidates.
+func (s *site) shown(le *leaderelection.LeaderElection) debug.Election {
+	e := debug.FromStatus(le.Status())
+	if s.config.remote {
+		e.Cluster = remoteLabel
+	}
+	if !s.config.DisableGate {
+		e.Gate = "shut"
+		if e.Phase == "disabled" || le.Gate().Check() == nil {
+			e.Gate = "open"
+		}
+	}
+	if state := s.fence.State(e.Lock); state != nil {
+		e.Fence = "in effect"
+		e.FenceBroken = !state.InEffect
+		if e.FenceBroken {
+			e.Fence = strings.TrimSpace(state.Answer + " " + state.Detail)
+		}
+	}
+	e.Problem = s.lockTypes.Problem(le)
+	return e
+}

@@ -1,0 +1,96 @@
+package bootstrap
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/debug"
+)
+
+// shows returns a replica's elections page, empty while it is not served.
+func (r *replica) shows(t *testing.T) string {
+	t.Helper()
+	_, body := harness.Page(t, r.Server.page.http.address(), debug.Path)
+	return body
+}
+
+func TestElectionsPage(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "a")
+	config.DebugAddress = "127.0.0.1:0"
+	config.Revision = "a-revision"
+	c := newController()
+	c.cold = make(chan struct{})
+	a := start(t, config, c.rows())
+	await(t, "no candidate is warm", func() bool { return strings.Contains(a.shows(t), "nobody leads") })
+	close(c.cold)
+	a.leads(t)
+	await(t, "it leads without followers", func() bool {
+		page := a.shows(t)
+		return strings.Contains(page, `<span class="here">this process</span>`) && strings.Contains(page, "gate open") &&
+			strings.Contains(page, `data-label="Followers"><span class="quiet">none</span>`)
+	})
+	stream, err := http.Get("http://" + a.Server.page.http.address() + debug.Path + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	frames := bufio.NewReader(stream.Body)
+	if line, err := frames.ReadString('\n'); err != nil || line == "" {
+		t.Errorf("the stream begins with %q, error %v", line, err)
+	}
+
+	config = e.config(t, "b")
+	config.DebugAddress = a.Server.page.http.address()
+	b := start(t, config, newController().rows())
+	await(t, "another server runs without a page: its address is in use", func() bool {
+		_, metrics := b.page(t, "/metrics")
+		return strings.Contains(metrics, "leader_election_master_status") && b.Server.page.http.address() == ""
+	})
+	await(t, "the page shows the follower", func() bool {
+		page := a.shows(t)
+		return strings.Contains(page, "<summary>1, 1 ready</summary>") && strings.Contains(page, `<span class="identity">b</span>`)
+	})
+	b.stop(t)
+	await(t, "the page shows no follower", func() bool { return !strings.Contains(a.shows(t), `<span class="identity">b</span>`) })
+	if err := a.end(); err != nil { // with a reader
+		t.Error(err)
+	}
+	_, _ = io.Copy(io.Discard, frames) // the stream ends
+	config = e.config(t, "c")
+	config.DebugAddress = "127.0.0.1:0"
+	c2 := start(t, config, newController().rows())
+	await(t, "the page of a later process shows the earlier leader, from Events", func() bool {
+		page := c2.shows(t)
+		return strings.Contains(page, "<title>a led, ") && strings.Contains(page, "c (stable) took it")
+	})
+	config = e.config(t, "d")
+	if config.DebugAddress != "" || start(t, config, newController().rows()).Server.page != nil {
+		t.Error("a page without --debug-address")
+	}
+}
+
+func TestElectionsPage_ListenerFails(t *testing.T) {
+	p := &electionsPage{changed: make(chan struct{}, 1)}
+	var err error
+	if p.page, err = debug.New(debug.Config{Source: func() debug.State { return debug.State{} }}); err != nil {
+		t.Fatal(err)
+	}
+	p.http = newHTTPServer("--debug-address", "127.0.0.1:0", p.page.Handler(), (&Config{}).withDefaults().Logger)
+	if err := p.http.listen(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.http.listener.Load().(net.Listener).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.run(context.Background()); err == nil {
+		t.Error("no error")
+	}
+}

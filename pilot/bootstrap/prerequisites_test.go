@@ -1,0 +1,309 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/atomic"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/revisions"
+)
+
+// TestAwaitKinds also shows that a kind counts as served if the API server does not answer. The caches report that.
+func TestAwaitKinds(t *testing.T) {
+	kinds := []schema.GroupVersionResource{{Group: "x.y", Version: "v1", Resource: "widgets"}, {Version: "v1", Resource: "pods"}, {Group: "x.y", Version: "v1", Resource: "parts"}}
+	lists := func(names ...string) func(r *http.Request) (*http.Response, error) {
+		return func(r *http.Request) (*http.Response, error) {
+			all := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
+			for _, name := range names {
+				all.APIResources = append(all.APIResources, metav1.APIResource{Name: name})
+			}
+			return respond(r, all)
+		}
+	}
+	none := func(r *http.Request) (*http.Response, error) {
+		return failed(r, apierrors.NewNotFound(schema.GroupResource{Group: "x.y"}, "v1"))
+	}
+	away := func(*http.Request) (*http.Response, error) { return nil, errAway }
+	for name, test := range map[string]struct {
+		answers []func(r *http.Request) (*http.Response, error) // of the group, look by look
+		missing string
+		took    time.Duration
+	}{
+		"all served":        {[]func(r *http.Request) (*http.Response, error){lists("widgets", "parts")}, "", 0},
+		"API server away":   {[]func(r *http.Request) (*http.Response, error){away}, "", 0},
+		"group missing":     {[]func(r *http.Request) (*http.Response, error){none, none, lists("parts", "widgets")}, "[widgets.x.y parts.x.y]", 10 * time.Second},
+		"one missing":       {[]func(r *http.Request) (*http.Response, error){lists("parts"), lists("parts", "widgets")}, "[widgets.x.y]", 5 * time.Second},
+		"one appears first": {[]func(r *http.Request) (*http.Response, error){none, lists("parts"), none, away}, "[widgets.x.y parts.x.y]", 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := goodConfig()
+				text := &harness.Log{}
+				config.Logger = slog.New(slog.NewTextHandler(text, nil))
+				looks := 0
+				config.RESTConfig = answered(func(r *http.Request) (*http.Response, error) {
+					switch r.URL.Path {
+					case "/api/v1":
+						return lists("pods")(r)
+					case "/apis/x.y/v1":
+						looks++ // two for each look: one for each kind
+						return test.answers[min((looks-1)/2, len(test.answers)-1)](r)
+					}
+					return nil, fmt.Errorf("unexpected request %s", r.URL.Path)
+				})
+				s, err := newServer(config, newController().rows())
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				if err := s.awaitKinds(t.Context(), "x", kinds, config.Logger); err != nil || time.Since(began) != test.took {
+					t.Errorf("it took %v: %v", time.Since(began), err)
+				}
+				logged := map[bool]int{true: 1}[test.missing != ""]
+				if text.Count("waiting for missing CustomResourceDefinitions", `missing="`+test.missing+`"`)+text.Count("waiting for missing CustomResourceDefinitions", "missing="+test.missing) < logged ||
+					text.Count("waiting for missing CustomResourceDefinitions") != logged || text.Count("all CustomResourceDefinitions are served") != logged {
+					t.Errorf("the log is\n%s", text)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		config := goodConfig()
+		config.RESTConfig = answered(none)
+		s, err := newServer(config, newController().rows())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 12*time.Second, errAway)
+		defer cancel()
+		began := time.Now()
+		if err := s.awaitKinds(ctx, "x", kinds[:1], quiet); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "widgets.x.y") || time.Since(began) != 12*time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestRowWaitsForItsKinds(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	waiting := newController()
+	row := waiting.rows()[0]
+	row.kinds = []schema.GroupVersionResource{
+		{Group: "late.example", Version: "v1", Resource: "stages"}, {Version: "v1", Resource: "pods"}, {Group: "late.example", Version: "v1", Resource: "props"},
+	}
+	config := e.config(t, "a")
+	r := start(t, config, append([]election{{
+		id: leaderelection.NamespaceController, guards: namespaceController, rights: namespaceRights,
+	}}, row))
+	const line = "waiting for missing CustomResourceDefinitions"
+	await(t, "it is logged", func() bool { return r.lines.Count(line, "election="+electionID) == 1 })
+	await(t, "the other row leads", func() bool { return r.election(t).Leading })
+	absent := fmt.Sprintf("incumbent_election_definitions_missing{name=%q}", electionID)
+	if n := r.metric(t, absent); n != "2" {
+		t.Errorf("the metric is %s", n)
+	}
+	if r.metric(t, fmt.Sprintf("incumbent_election_definitions_missing{name=%q}", leaderelection.NamespaceController)) != "" {
+		t.Error("an election without such kinds has the metric")
+	}
+	for election, could := range map[string]string{electionID: "0", leaderelection.NamespaceController: "1"} {
+		sample := fmt.Sprintf("incumbent_election_candidate{name=%q,revision=%q}", election, config.Revision)
+		if n := r.metric(t, sample); n != could {
+			t.Errorf("%s is %s, want %s", sample, n, could)
+		}
+	}
+	if r.lines.Count(line, `missing="[stages.late.example props.late.example]"`) != 1 {
+		t.Error("the log does not name the kinds")
+	}
+	select {
+	case <-waiting.began:
+		t.Error("the row runs")
+	default:
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := e.cluster.LoadDefinitions(ctx, definitions(t, "Stage", "Prop")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-waiting.began:
+	case <-ctx.Done():
+		t.Fatal("the row does not run although its kinds are served")
+	}
+	if n := r.metric(t, absent); n != "0" {
+		t.Errorf("with all kinds served, the metric is %s", n)
+	}
+	if r.lines.Count(line) != 1 || r.lines.Count("all CustomResourceDefinitions are served", "election="+electionID) != 1 {
+		t.Error("not logged once each")
+	}
+}
+
+// definitions returns a folder with CustomResourceDefinitions of these kinds.
+func definitions(t *testing.T, kinds ...string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, kind := range kinds {
+		singular := strings.ToLower(kind)
+		text := fmt.Sprintf("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: %[1]ss.late.example}\n"+
+			"spec:\n  group: late.example\n  scope: Namespaced\n  names: {kind: %[2]s, plural: %[1]ss, singular: %[1]s}\n"+
+			"  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]\n", singular, kind)
+		if err := os.WriteFile(filepath.Join(folder, singular+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// staleTags is a tag watcher with an interrupted watch. It reports that all objects belong to the revision.
+type staleTags struct {
+	asked   atomic.Int32
+	current chan struct{}
+}
+
+func (*staleTags) Run(<-chan struct{})               {}
+func (*staleTags) HasSynced() bool                   { return true }
+func (*staleTags) AddHandler(h revisions.TagHandler) { h(sets.New[string]()) }
+func (*staleTags) GetMyTags() sets.Set[string]       { return nil }
+func (*staleTags) IsMine(metav1.ObjectMeta) bool     { return true }
+func (p *staleTags) AwaitCurrent(ctx context.Context) {
+	p.asked.Inc()
+	select {
+	case <-p.current:
+	case <-ctx.Done():
+	}
+}
+
+// TestNoWritesWithStaleTags shows that no controller writes before the tags are current again. With stale tags, two
+// revisions could overwrite each other's changes to a Gateway.
+func TestNoWritesWithStaleTags(t *testing.T) {
+	e := newEnvironment(t)
+	client := e.gateways(t)
+	if _, err := client.Gateways(e.home).Create(t.Context(), newGateway("gw"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, row := range table {
+		if !row.tagged {
+			continue
+		}
+		rows++
+		t.Run(row.id, func(t *testing.T) {
+			before, err := client.Gateways(e.home).Get(t.Context(), "gw", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := func() bool {
+				now, err := client.Gateways(e.home).Get(t.Context(), "gw", metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return now.ResourceVersion != before.ResourceVersion
+			}
+			tags := &staleTags{current: make(chan struct{})}
+			log := slog.New(slog.DiscardHandler)
+			j, err := row.guards(e.admin, Config{Namespace: e.home, Revision: e.home, DisableGatewayClass: true}, tools{log: log, events: &events{}, tags: tags})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- j.Run(ctx) }()
+			await(t, "it waits for current tags", func() bool { return tags.asked.Load() > 0 })
+			if changed() {
+				t.Error("it writes before the tags are current")
+			}
+			close(tags.current)
+			await(t, "it writes", changed)
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if rows != 2 {
+		t.Errorf("%d rows use tags", rows)
+	}
+}
+
+// fakeTags is a tag watcher that the test controls.
+type fakeTags struct{ handlers []revisions.TagHandler }
+
+func (w *fakeTags) Run(stop <-chan struct{})          { <-stop }
+func (w *fakeTags) HasSynced() bool                   { return false }
+func (w *fakeTags) AddHandler(h revisions.TagHandler) { w.handlers = append(w.handlers, h) }
+func (w *fakeTags) GetMyTags() sets.Set[string]       { return nil }
+func (w *fakeTags) IsMine(metav1.ObjectMeta) bool     { return false }
+
+func (w *fakeTags) sync() {
+	for _, h := range w.handlers {
+		h(sets.New("stable"))
+	}
+}
+
+func TestWarmupWaitsForTags(t *testing.T) {
+	errCold := errors.New("cold")
+	for name, test := range map[string]struct {
+		tagged, synced, stopped bool
+		want                    error
+		warmed                  int
+	}{
+		"not tagged":               {false, false, false, errCold, 1},
+		"tags unknown":             {true, false, true, context.Canceled, 0},
+		"tags known":               {true, true, false, errCold, 1},
+		"tags known, then stopped": {true, true, true, errCold, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				watcher := &fakeTags{}
+				s := &site{tags: newTags(watcher)}
+				controller := &coldController{err: errCold}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ended := make(chan error, 1)
+				go func() { ended <- s.warm(election{tagged: test.tagged}, controller, "x", quiet)(ctx) }()
+				synctest.Wait()
+				if test.tagged && controller.warmed > 0 {
+					t.Error("warmed before the tags are known")
+				}
+				if test.synced {
+					watcher.sync()
+					watcher.sync()
+				}
+				synctest.Wait()
+				if test.stopped {
+					cancel()
+				}
+				if err := <-ended; !errors.Is(err, test.want) || controller.warmed != test.warmed {
+					t.Errorf("error %v, warmed %d times", err, controller.warmed)
+				}
+			})
+		})
+	}
+}
+
+// coldController is a job that fails in Warm.
+type coldController struct {
+	controller
+	err    error
+	warmed int
+}
+
+func (c *coldController) Warm(context.Context) error {
+	c.warmed++
+	return c.err
+}

@@ -1,0 +1,269 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+func TestServerParts(t *testing.T) {
+	config := goodConfig()
+	config.ShutdownTimeout = 7 * time.Second
+	config.Fence = true
+	config.DebugAddress = "127.0.0.1:0"
+	config.RemoteKubeconfig = filepath.Join(t.TempDir(), "remote")
+	if err := cluster.WriteKubeconfig(config.RemoteKubeconfig, &rest.Config{Host: "https://10.0.0.2:6443"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range mustNew(t, config, nil).parts() {
+		got = append(got, fmt.Sprint(p.name, " ", p.bound))
+	}
+	want := []string{
+		"HTTP server 7s", "elections page 7s",
+		"event recorder 7s", "default revision watcher 5s", "fence self-test 5s", "lock type check 5s", "member Lease 7s", "candidate watcher 5s", "tag watcher 5s",
+		"event recorder of the remote cluster 7s", "default revision watcher of the remote cluster 5s", "lock type check of the remote cluster 5s",
+		"member Lease of the remote cluster 7s", "candidate watcher of the remote cluster 5s",
+		"elections 17s",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestServerEnd(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, test := range map[string]struct {
+		address, wrong string
+		closed         bool
+	}{
+		"canceled":          {"127.0.0.1:0", "", true},
+		"address is in use": {taken.Addr().String(), "give another --address", false},
+	} {
+		config := goodConfig()
+		text := &harness.Log{}
+		config.Address = test.address
+		config.DisableElections = true
+		config.Logger = slog.New(slog.NewTextHandler(text, nil))
+		config.RESTConfig = answered(func(*http.Request) (*http.Response, error) { return nil, errAway })
+		c := newController()
+		s := mustNew(t, config, c.rows())
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		if test.wrong == "" {
+			<-c.began
+			cancel(errors.New("canceled by the test"))
+		}
+		err := <-ended
+		cancel(nil)
+		if (err == nil) != (test.wrong == "") || err != nil && (!strings.Contains(err.Error(), test.wrong) || !strings.Contains(err.Error(), "server pilot-a: ")) {
+			t.Errorf("%s: Run returned %v", name, err)
+		}
+		if c.closed != test.closed || !errors.Is(s.ready(), errStopping) {
+			t.Errorf("%s: the controller is closed: %v, ready: %v", name, c.closed, s.ready())
+		}
+		if test.wrong == "" && text.Count("stopping", "canceled by the test") != 1 {
+			t.Errorf("%s: the cause is not in the log\n%s", name, text)
+		}
+	}
+}
+
+func TestServerClients(t *testing.T) {
+	config := goodConfig()
+	config.QPS = 3
+	config.Burst = 4
+	s := mustNew(t, config, newController().rows())
+	if s.events.client != s.own {
+		t.Error("Events use the client of the controllers")
+	}
+	own := s.own.RESTConfig()
+	work := s.work.RESTConfig()
+	if own.QPS >= 0 || work.QPS != 3 || work.Burst != 4 || own.UserAgent != userAgent || work.UserAgent != userAgent {
+		t.Errorf("limits are %v, and %v, %d of %q and %q", own.QPS, work.QPS, work.Burst, own.UserAgent, work.UserAgent)
+	}
+}
+
+func TestServerLogsWhetherItsRevisionIsDefault(t *testing.T) {
+	for revision, ours := range map[string]string{"stable": "ours=true", "canary": "ours=false"} {
+		synctest.Test(t, func(t *testing.T) {
+			config := goodConfig()
+			text := &harness.Log{}
+			config.Revision = revision
+			config.Logger = slog.New(slog.NewTextHandler(text, nil))
+			config.RESTConfig = answered(func(r *http.Request) (*http.Response, error) {
+				if !strings.HasSuffix(r.URL.Path, "/mutatingwebhookconfigurations") || r.URL.Query().Get("watch") != "" {
+					return nil, errAway
+				}
+				return respond(r, admissionv1.MutatingWebhookConfigurationList{
+					TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfigurationList"},
+					ListMeta: metav1.ListMeta{ResourceVersion: "5"},
+					Items: []admissionv1.MutatingWebhookConfiguration{{ObjectMeta: metav1.ObjectMeta{
+						Name: revisions.DefaultTagWebhook(""), ResourceVersion: "4", Labels: map[string]string{"istio.io/rev": "stable"},
+					}}},
+				})
+			})
+			s := mustNew(t, config, newController().rows())
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- s.watch(ctx) }()
+			synctest.Wait()
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if text.Count("default revision", "revision=stable", ours) != 1 {
+				t.Errorf("%s logs\n%s", revision, text)
+			}
+		})
+	}
+}
+
+func TestServerUsesKubeconfigContext(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "a")
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cluster.WriteKubeconfig(path, config.RESTConfig, ""); err != nil {
+		t.Fatal(err)
+	}
+	file, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Contexts["right"] = file.Contexts[file.CurrentContext]
+	file.Clusters["dead"] = &api.Cluster{Server: "http://127.0.0.1:1"}
+	file.Contexts["dead"] = &api.Context{Cluster: "dead"}
+	file.CurrentContext = "dead"
+	if err := clientcmd.WriteToFile(*file, path); err != nil {
+		t.Fatal(err)
+	}
+	config.RESTConfig = nil
+	config.Kubernetes = kube.Source{Path: path, Context: "right"}
+	config.ClusterID = "the-cluster"
+	config.Address = "127.0.0.3:0"
+	r := start(t, config, newController().rows())
+	r.leads(t)
+	if r.lines.Count("msg=\"starting server\"", "cluster=the-cluster") != 1 || !strings.HasPrefix(r.Address(), "127.0.0.3:") {
+		t.Errorf("it listens on %s, or its log does not name the cluster", r.Address())
+	}
+}
+
+// TestServerRemoteCluster uses a remote cluster that answers no request. tests/integration/ground uses a real one.
+func TestServerRemoteCluster(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	listed := make(chan struct{}, 1000)
+	remote := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/namespaces") {
+			select {
+			case listed <- struct{}{}:
+			default:
+			}
+		}
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(remote.Close)
+	config := e.config(t, "a")
+	config.RemoteKubeconfig = filepath.Join(t.TempDir(), "remote")
+	if err := cluster.WriteKubeconfig(config.RemoteKubeconfig, &rest.Config{Host: remote.URL}, ""); err != nil {
+		t.Fatal(err)
+	}
+	config.ExcludedNamespaces = []string{"default"}
+	r := start(t, config, table[:1])
+	r.leads(t)
+	<-listed
+	states := r.states(t)
+	if len(states) != 2 || states[0].Cluster != "" || states[0].Key != "stable" || states[1].Cluster != "remote" || states[1].Key != "^stable" || states[1].Leading {
+		t.Errorf("the elections are %+v", states)
+	}
+	sample := `{cluster="remote",name="` + leaderelection.NamespaceController + `"}`
+	if got := r.metric(t, "leader_election_master_status"+sample); got != "0" {
+		t.Errorf("the metric of the remote election is %q", got)
+	}
+	if code, text := r.page(t, "/readyz"); code != http.StatusOK {
+		t.Errorf("not ready: %s", text)
+	}
+	r.stop(t)
+	config.RemoteKubeconfig = filepath.Join(t.TempDir(), "own")
+	if err := cluster.WriteKubeconfig(config.RemoteKubeconfig, config.RESTConfig, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(config); !errors.Is(err, errOwnCluster) {
+		t.Errorf("its own cluster as the remote one: %v", err)
+	}
+}
+
+func TestServerStop_StuckController(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	config := e.config(t, "a")
+	config.ShutdownTimeout = time.Second
+	c := newController()
+	c.held = make(chan struct{})
+	r := start(t, config, c.rows())
+	r.leads(t)
+	stopped := time.Now()
+	ended := make(chan error, 1)
+	go func() { ended <- r.end() }()
+	var err error
+	select {
+	case err = <-ended:
+		if took := time.Since(stopped); took < config.ShutdownTimeout || took >= defaultShutdownTimeout {
+			t.Errorf("it ended after %v", took)
+		}
+	case <-time.After(patience):
+	}
+	close(c.held)
+	if !errors.Is(err, k8sleaderelection.ErrStuckDrain) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("Run returned %v", err)
+	}
+	if !c.closed {
+		t.Error("the controller was not closed")
+	}
+}
+
+func TestFailedController_AnotherReplicaLeads(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	failing := newController()
+	a := start(t, e.config(t, "a"), failing.rows())
+	a.leads(t)
+	b := start(t, e.config(t, "b"), newController().rows())
+	b.follows(t, "a")
+	failing.fails <- errors.New("no disk")
+	b.leads(t)
+	if a.lines.Count("level=ERROR", "run function ended", `err="no disk"`) != 1 {
+		t.Error("the failure was not logged")
+	}
+	if n := a.lines.Count("occurred"); n > 0 {
+		t.Errorf("%d lines contain a list of errors", n)
+	}
+}
