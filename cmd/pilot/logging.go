@@ -54,10 +54,10 @@ func (l *logging) configure() error {
 		}
 		level, ok := levels[name]
 		if !ok {
-			return fmt.Errorf("--log-level=%s: %q is none of debug, info, warn, error, none", l.level, name)
+			return fmt.Errorf("--log-level=%s: %q is not one of debug, info, warn, error, none", l.level, name)
 		}
 		if one && !slices.Contains(scopes, scope) {
-			return fmt.Errorf("--log-level=%s: there is no scope %q; the scopes are %s", l.level, scope, strings.Join(scopes, ", "))
+			return fmt.Errorf("--log-level=%s: unknown scope %q; the scopes are %s", l.level, scope, strings.Join(scopes, ", "))
 		}
 		for _, s := range scopes {
 			if !one || s == scope {

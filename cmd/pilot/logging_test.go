@@ -13,8 +13,6 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
-// --log-level: what names no scope is for all, wherever it stands; what names one is for it
-// alone; of two for the same, the last counts.
 func TestLogLevels(t *testing.T) {
 	const own, other = "pilot", "default"
 	t.Cleanup(func() {
@@ -42,29 +40,28 @@ func TestLogLevels(t *testing.T) {
 		}
 		for i, scope := range []string{own, other} {
 			if got := log.FindScope(scope).GetOutputLevel(); got != want[i] {
-				t.Errorf("--log-level=%s: that of %s is %v, want %v", level, scope, got, want[i])
+				t.Errorf("--log-level=%s: scope %s is %v, want %v", level, scope, got, want[i])
 			}
 		}
 	}
 }
 
-func TestWrongLogLevelsNameWhatThereIs(t *testing.T) {
+func TestLogLevelErrors(t *testing.T) {
 	for level, words := range map[string][]string{
-		"loud":         {"--log-level=loud", "debug, info, warn, error, none"},
-		"pilot:":       {`"" is none of`},
-		"nobody:debug": {`no scope "nobody"`, "default, ", "pilot"},
+		"loud":          {"--log-level=loud", "debug, info, warn, error, none"},
+		"pilot:":        {`"" is not one of`},
+		"unknown:debug": {`no scope "unknown"`, "default, ", "pilot"},
 	} {
 		err := (&logging{level: level, target: []string{"stdout"}}).configure()
 		for _, word := range words {
 			if err == nil || !strings.Contains(err.Error(), word) {
-				t.Errorf("--log-level=%s: %v does not say %q", level, err, word)
+				t.Errorf("--log-level=%s: %v lacks %q", level, err, word)
 			}
 		}
 	}
 }
 
-// What the flags of the log do to a server's lines.
-func TestLogFlagsHaveTheirEffect(t *testing.T) {
+func TestLogFlags(t *testing.T) {
 	clearVariables(t)
 	t.Cleanup(func() {
 		if err := (&logging{level: "info", target: []string{"stdout"}}).configure(); err != nil {
@@ -74,15 +71,15 @@ func TestLogFlagsHaveTheirEffect(t *testing.T) {
 	for flags, want := range map[string]struct{ json, debug bool }{
 		"":                         {},
 		"--log-level=debug":        {debug: true},
-		"--log-output-level=debug": {debug: true}, // as istiod calls it
+		"--log-output-level=debug": {debug: true}, // the name in istiod
 		"--log_output_level=debug": {debug: true},
 		"--log-as-json":            {json: true},
 		"--log_as_json":            {json: true},
 	} {
 		file := filepath.Join(t.TempDir(), "log")
 		root := command(programs{serve: func(context.Context, bootstrap.Config) error {
-			istiolog.New().Info("told")
-			istiolog.New().Debug("whispered")
+			istiolog.New().Info("at info")
+			istiolog.New().Debug("at debug")
 			return nil
 		}})
 		root.SetArgs(append([]string{"server", "--log-target=" + file}, strings.Fields(flags)...))
@@ -95,7 +92,7 @@ func TestLogFlagsHaveTheirEffect(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := string(text)
-		if !strings.Contains(lines, "told") || strings.Contains(lines, "whispered") != want.debug || strings.HasPrefix(lines, "{") != want.json {
+		if !strings.Contains(lines, "at info") || strings.Contains(lines, "at debug") != want.debug || strings.HasPrefix(lines, "{") != want.json {
 			t.Errorf("%s: the log is\n%s", flags, lines)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"incumbent.dev/incumbent/pkg/features"
 )
 
-// pilot runs a command line and returns what it says.
+// pilot runs a command line and returns its output.
 func pilot(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	root := command(programs{serve: serve, fence: fencecommand.Do})
@@ -31,7 +31,7 @@ func pilot(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestFeaturesAreListed(t *testing.T) {
+func TestFeaturesCommand(t *testing.T) {
 	t.Setenv("REVISION", "canary")
 	out, err := pilot(t, "features")
 	if err != nil {
@@ -44,14 +44,14 @@ func TestFeaturesAreListed(t *testing.T) {
 	}
 }
 
-// full is a file system without room.
+// full is a writer that fails.
 type full struct{}
 
-var errFull = errors.New("no space left, says the test")
+var errFull = errors.New("no space left in the test")
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
-func TestWhatCannotBeWrittenIsAnError(t *testing.T) {
+func TestOutputError(t *testing.T) {
 	for _, args := range [][]string{{"features"}, {"version"}, {"version", "-o", "json"}, {"fence", "render", "--revisions=only"}} {
 		root := command(programs{serve: serve, fence: fencecommand.Do})
 		root.SetOut(full{})
@@ -62,25 +62,24 @@ func TestWhatCannotBeWrittenIsAnError(t *testing.T) {
 	}
 }
 
-var rewrite = flag.Bool("rewrite", false, "write what pilot says of itself to testdata")
+var rewrite = flag.Bool("rewrite", false, "write the output of the commands to testdata")
 
-// What each command says of itself: flags, what they default to without an environment, and
-// the environment variables.
-func TestHelpIsAsWritten(t *testing.T) {
+// TestHelp compares the help of all commands and the list of variables, without an environment.
+func TestHelp(t *testing.T) {
 	for _, variable := range features.List() {
 		t.Setenv(variable.Name, "")
 	}
 	var all strings.Builder
-	asked := [][]string{{"features"}}
-	var ask func(c *cobra.Command, words []string)
-	ask = func(c *cobra.Command, words []string) {
-		asked = append(asked, append(slices.Clone(words), "--help"))
+	commands := [][]string{{"features"}}
+	var add func(c *cobra.Command, words []string)
+	add = func(c *cobra.Command, words []string) {
+		commands = append(commands, append(slices.Clone(words), "--help"))
 		for _, below := range c.Commands() {
-			ask(below, append(slices.Clone(words), below.Name()))
+			add(below, append(slices.Clone(words), below.Name()))
 		}
 	}
-	ask(command(programs{}), nil)
-	for _, args := range asked {
+	add(command(programs{}), nil)
+	for _, args := range commands {
 		out, err := pilot(t, args...)
 		if err != nil {
 			t.Fatal(err)
@@ -98,11 +97,11 @@ func TestHelpIsAsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all.String() != string(want) {
-		t.Errorf("%s is not what pilot says (go test -rewrite writes it):\n%s", file, all.String())
+		t.Errorf("%s is out of date (update it with go test -rewrite):\n%s", file, all.String())
 	}
 }
 
-func TestWrongInputIsNamed(t *testing.T) {
+func TestInputErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		env  map[string]string
 		args []string
@@ -120,22 +119,22 @@ func TestWrongInputIsNamed(t *testing.T) {
 		"arguments of features": {nil, []string{"features", "now"}, "now"},
 		"arguments of version":  {nil, []string{"version", "now"}, "now"},
 		"log level":             {nil, []string{"server", "--log-level=loud"}, `--log-level=loud: "loud"`},
-		"log scope":             {nil, []string{"server", "--log-level=info,nobody:debug"}, `there is no scope "nobody"`},
+		"log scope":             {nil, []string{"server", "--log-level=info,unknown:debug"}, `unknown scope "unknown"`},
 		"log target":            {nil, []string{"server", "--log-target=/no/such/folder/log"}, "--log-target=/no/such/folder/log"},
-		"timing that is none":   {map[string]string{"POD_NAME": "a", "KUBECONFIG": ""}, []string{"server", "--ca-bundle=x", "--lease-duration=-1s"}, "--lease-duration=-1s"},
+		"negative duration":     {map[string]string{"POD_NAME": "a", "KUBECONFIG": ""}, []string{"server", "--ca-bundle=x", "--lease-duration=-1s"}, "--lease-duration=-1s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for variable, value := range test.env {
 				t.Setenv(variable, value)
 			}
 			if _, err := pilot(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v does not name %s", err, test.want)
+				t.Errorf("error %v lacks %s", err, test.want)
 			}
 		})
 	}
 }
 
-func TestFenceIsRendered(t *testing.T) {
+func TestFenceRender(t *testing.T) {
 	out, err := pilot(t, "fence", "render", "--namespace=mesh", "--lock=lease", "--service-account=istiod-{revision}", "--revisions=stable,canary", "--coordinator=system:apiserver")
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +149,7 @@ func TestFenceIsRendered(t *testing.T) {
 	}
 }
 
-func TestFenceNamesWrongInput(t *testing.T) {
+func TestFenceInputErrors(t *testing.T) {
 	file := func(content string) string {
 		name := filepath.Join(t.TempDir(), "fence.yaml")
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
@@ -166,49 +165,48 @@ func TestFenceNamesWrongInput(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no such file":     {[]string{"render", "--file=/no/such"}, "--file: open /no/such"},
-		"unknown field":    {[]string{"render", file(strings.Replace(good, "lock:", "lokc:", 1))}, `unknown field "lokc"`},
-		"no declarations":  {[]string{"render", file("{}")}, "give a list of declarations under elections"},
-		"wide":             {[]string{"render", file(strings.Replace(good, ", names: [x]", "", 1))}, "wide: true"},
-		"lock":             {[]string{"render", "--lock=endpoints", "--revisions=only"}, `lock "endpoints"`},
-		"service account":  {[]string{"render", "--service-account=A", "--revisions=only"}, `service account "istio-system/A"`},
-		"no server":        {[]string{"verify", "--kubeconfig=/no/such", "--revisions=only"}, "/no/such"},
-		"no server either": {[]string{"install", "--kubeconfig=/no/such", "--revisions=only"}, "/no/such"},
-		"to remove":        {[]string{"remove", "--kubeconfig=/no/such"}, "/no/such"},
-		"no revisions":     {[]string{"render"}, "give the revisions with --revisions"},
-		"argument":         {[]string{"render", "now"}, "now"},
-		"no such verb":     {[]string{"dance"}, `unknown command "dance" for "pilot fence"`},
+		"no such file":    {[]string{"render", "--file=/no/such"}, "--file: open /no/such"},
+		"unknown field":   {[]string{"render", file(strings.Replace(good, "lock:", "lokc:", 1))}, `unknown field "lokc"`},
+		"no declarations": {[]string{"render", file("{}")}, "give a list of declarations under elections"},
+		"wide":            {[]string{"render", file(strings.Replace(good, ", names: [x]", "", 1))}, "wide: true"},
+		"lock":            {[]string{"render", "--lock=endpoints", "--revisions=only"}, `lock "endpoints"`},
+		"service account": {[]string{"render", "--service-account=A", "--revisions=only"}, `service account "istio-system/A"`},
+		"verify":          {[]string{"verify", "--kubeconfig=/no/such", "--revisions=only"}, "/no/such"},
+		"install":         {[]string{"install", "--kubeconfig=/no/such", "--revisions=only"}, "/no/such"},
+		"remove":          {[]string{"remove", "--kubeconfig=/no/such"}, "/no/such"},
+		"no revisions":    {[]string{"render"}, "give the revisions with --revisions"},
+		"argument":        {[]string{"render", "now"}, "now"},
+		"no such verb":    {[]string{"dance"}, `unknown command "dance" for "pilot fence"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := pilot(t, append([]string{"fence"}, test.args...)...); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v does not say %s", err, test.want)
+				t.Errorf("error %v lacks %s", err, test.want)
 			}
 		})
 	}
 }
 
-// What is wrong is said once, by main, and without a page of usage.
-func TestErrorsAreLeftToMain(t *testing.T) {
+// TestErrorsPrintedOnce shows that commands print neither errors nor usage: main prints the error.
+func TestErrorsPrintedOnce(t *testing.T) {
 	for _, args := range [][]string{{"server", "--no-such-flag"}, {"dance"}, {"fence", "render", "--lock=endpoints", "--revisions=only"}} {
 		root := command(programs{serve: serve, fence: fencecommand.Do})
-		var said bytes.Buffer
-		root.SetOut(&said)
-		root.SetErr(&said)
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(&out)
 		root.SetArgs(args)
-		if err := root.ExecuteContext(t.Context()); err == nil || said.Len() > 0 {
-			t.Errorf("pilot %q: error %v, and it says\n%s", args, err, &said)
+		if err := root.ExecuteContext(t.Context()); err == nil || out.Len() > 0 {
+			t.Errorf("pilot %q: error %v, output\n%s", args, err, &out)
 		}
 	}
 }
 
-// Whoever calls it by a verb that there is not is told so.
-func TestFenceKnowsItsVerbs(t *testing.T) {
+func TestFenceUnknownVerb(t *testing.T) {
 	if err := fencecommand.Do(t.Context(), "dance", install.Config{}, full{}); err == nil || !strings.Contains(err.Error(), "there is no pilot fence dance") {
-		t.Errorf("error %v does not name the verb", err)
+		t.Errorf("error %v lacks the verb", err)
 	}
 }
 
-func TestVersionIsTold(t *testing.T) {
+func TestVersionCommand(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +216,7 @@ func TestVersionIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{"version": built.Main.Version, "go": built.GoVersion, "platform": runtime.GOOS + "/" + runtime.GOARCH}
-	if built.Main.Version == "" { // as go test has it
+	if built.Main.Version == "" { // in a test binary
 		want["version"] = "(devel)"
 	}
 	out, err := pilot(t, "version", "-o", "json")
@@ -244,6 +242,6 @@ func TestVersionIsTold(t *testing.T) {
 		t.Errorf("%v, %s", err, text)
 	}
 	if _, err := pilot(t, "version", "-o", "yaml"); err == nil || !strings.Contains(err.Error(), `--output="yaml"`) {
-		t.Errorf("error %v does not name the flag", err)
+		t.Errorf("error %v lacks the flag", err)
 	}
 }

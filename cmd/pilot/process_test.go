@@ -1,17 +1,24 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.opencensus.io/stats/view"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
@@ -21,42 +28,34 @@ import (
 )
 
 const (
-	// asProgram has the test's binary be pilot: what runs then is main.
+	// asProgram makes the test binary run main.
 	asProgram = "RUN_AS_PILOT"
-	// bundleName and bundleKey are where Pods look for the bundle.
-	bundleName, bundleKey = "istio-ca-root-cert", "root-cert.pem"
-	// patience bounds every wait; none is expected to come near.
+	// patience bounds every wait.
 	patience = time.Minute
-	// longLease is that of tests in which no lease runs out: whoever gets a lock was let to.
-	longLease = 10 * time.Minute
+	// endBound is far below the lease: a process that ends within it did not wait for an expiry.
+	endBound = 30 * time.Second
 )
+
+var await = harness.Until
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 		return
 	}
-	// istio.io/pkg/log starts OpenCensus' worker when it is imported.
-	view.Stop()
+	view.Stop() // istio.io/pkg/log starts OpenCensus' worker when it is imported
 	cluster.Main(m, cluster.Options{WithoutControllers: true})
 }
 
-// identity is a Pod's, with the manifests' rights.
+// identity returns the client configuration of a Pod with the rights of the manifests.
 func identity(t *testing.T, home, pod string) *rest.Config {
 	t.Helper()
-	return identityFor(t, bootstrap.Config{}, home, pod)
-}
-
-// identityFor has the rights that a configuration needs.
-func identityFor(t *testing.T, config bootstrap.Config, home, pod string) *rest.Config {
-	t.Helper()
-	rights := bootstrap.Rights(config)
+	rights := bootstrap.Rights(bootstrap.Config{})
 	return cluster.Shared(t).Identity(t, cluster.IdentityOptions{
-		Namespace: home, PodName: pod, ServiceAccount: "pilot-" + cmp.Or(config.Revision, "default"), Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
+		Namespace: home, PodName: pod, ServiceAccount: "pilot-default", Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
 }
 
-// kubeconfig writes one, and returns its path.
 func kubeconfig(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -66,122 +65,230 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 	return path
 }
 
-// newNamespaces makes some.
-func newNamespaces(t *testing.T, prefix string, n int) []string {
+// bundle writes a file for --ca-bundle. With an empty file a server leads and writes nothing.
+func bundle(t *testing.T, content []byte) string {
 	t.Helper()
-	var names []string
-	for range n {
-		name, err := cluster.Shared(t).NewNamespace(t.Context(), prefix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		names = append(names, name)
-	}
-	return names
-}
-
-// bundle is a file with a CA's certificate, and what is in it.
-func bundle(t *testing.T) (file, content string) {
-	t.Helper()
-	text := harness.CA(t)
-	file = filepath.Join(t.TempDir(), bundleKey)
-	if err := os.WriteFile(file, text, 0o600); err != nil {
+	file := filepath.Join(t.TempDir(), "root-cert.pem")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return file, string(text)
+	return "--ca-bundle=" + file
 }
 
-// carries reports whether a namespace has the bundle.
-func carries(t *testing.T, client kubernetes.Interface, name, content string) bool {
-	t.Helper()
-	cm, err := client.CoreV1().ConfigMaps(name).Get(t.Context(), bundleName, metav1.GetOptions{})
-	return err == nil && cm.Data[bundleKey] == content
-}
+// process is a running pilot.
+type process struct{ *harness.Process }
 
-// await looks again and again until something holds.
-var await = harness.Until
-
-// process is pilot, as a process of its own.
-type process struct {
-	*harness.Process
-	began   time.Time
-	logFile string // where it logs, if not to its standard output
-}
-
-// launch starts pilot with arguments and with an environment that is all it has.
+// launch starts pilot with the given environment only.
 func launch(t *testing.T, name string, env []string, args ...string) *process {
 	t.Helper()
 	path, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	return &process{began: began, Process: harness.Start(t, name, append([]string{asProgram + "=1"}, env...), path, args...)}
+	return &process{harness.Start(t, name, append([]string{asProgram + "=1"}, env...), path, args...)}
 }
 
-// log is what it has logged so far.
-func (p *process) log() string {
-	if p.logFile == "" {
-		return p.Out.String()
-	}
-	content, err := os.ReadFile(p.logFile)
-	if err != nil {
-		return ""
-	}
-	return string(content)
+// launchServer starts a server whose lease does not expire within a test.
+func launchServer(t *testing.T, config *rest.Config, home string, args ...string) *process {
+	t.Helper()
+	env := []string{"POD_NAME=a", "POD_NAMESPACE=" + home, "KUBECONFIG=" + kubeconfig(t, config)}
+	return launch(t, t.Name(), env, append([]string{
+		"server", "--address=127.0.0.1:0", "--debug-address=", "--lease-duration=10m", "--renew-deadline=5m", "--retry-period=1s",
+	}, args...)...)
 }
 
-var addressField = regexp.MustCompile(`"?address"?[=:]"?([0-9.]+:[0-9]+)`)
+var addressField = regexp.MustCompile(`address[=:]"?([0-9.]+:[0-9]+)|"address":"([0-9.]+:[0-9]+)"`)
 
-// address is where it serves, "" until it does.
-func (p *process) address() string {
-	if found := addressField.FindStringSubmatch(p.log()); found != nil {
-		return found[1]
-	}
-	return ""
-}
-
-// page is what it answers, 0 while it does not, and metric a sample.
 func (p *process) page(t *testing.T, path string) (int, string) {
 	t.Helper()
-	return harness.Page(t, p.address(), path)
-}
-
-func (p *process) metric(t *testing.T, sample string) string {
-	t.Helper()
-	return harness.Metric(t, p.address(), sample)
-}
-
-// election is one that it takes part in.
-type election struct {
-	Phase, LockType, Identity, Key, Cluster string
-	Leading                                 bool
-}
-
-// elections are all that it takes part in, none while it does not answer.
-func (p *process) elections(t *testing.T) (all []election) {
-	t.Helper()
-	if _, page := p.page(t, "/debug/elections"); json.Unmarshal([]byte(page), &all) != nil {
-		return nil
+	found := addressField.FindStringSubmatch(p.Out.String())
+	if found == nil {
+		return 0, ""
 	}
-	return all
-}
-
-// election is the first of them.
-func (p *process) election(t *testing.T) (e election) {
-	t.Helper()
-	if all := p.elections(t); len(all) > 0 {
-		return all[0]
-	}
-	return e
+	return harness.Page(t, found[1]+found[2], path)
 }
 
 func (p *process) leads(t *testing.T) {
 	t.Helper()
-	await(t, p.Name+" leads", func() bool { return p.election(t).Leading })
+	await(t, p.Name+" leads", func() bool {
+		var all []struct{ Leading bool }
+		_, page := p.page(t, "/debug/elections")
+		return json.Unmarshal([]byte(page), &all) == nil && len(all) > 0 && all[0].Leading
+	})
 }
 
-func adminConfig(t *testing.T) *rest.Config {
+// lock is a ConfigMap lock in wire format.
+type lock struct {
+	HolderIdentity                          string
+	LeaseDurationSeconds, LeaderTransitions int
+	marker                                  string
+}
+
+func readLock(t *testing.T, home string) (l lock) {
 	t.Helper()
-	return cluster.Shared(t).Admin()
+	names, _ := bootstrap.Elections(bootstrap.Config{})
+	object, err := cluster.Shared(t).Client(t).Kube().CoreV1().ConfigMaps(home).Get(t.Context(), names[0], metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(object.Annotations["control-plane.alpha.kubernetes.io/leader"]), &l); err != nil {
+		t.Fatal(err)
+	}
+	l.marker = object.Annotations["incumbent.dev/leader"]
+	return l
+}
+
+func TestSignal_ReleasesLock(t *testing.T) {
+	t.Parallel()
+	for name, signal := range map[string]os.Signal{"SIGTERM": syscall.SIGTERM, "SIGINT": os.Interrupt} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home := cluster.Shared(t).Namespace(t)
+			p := launchServer(t, identity(t, home, "a"), home, bundle(t, nil))
+			p.leads(t)
+			before := readLock(t, home)
+			if before.HolderIdentity != "a" || !strings.HasPrefix(before.marker, "v1 a ") {
+				t.Fatalf("the lock is %+v", before)
+			}
+			sent := time.Now()
+			p.Signal(t, signal)
+			if code := p.Exit(t); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			if took := time.Since(sent); took > endBound {
+				t.Errorf("it took %v to end", took)
+			}
+			if after := readLock(t, home); after != (lock{LeaseDurationSeconds: 1, LeaderTransitions: before.LeaderTransitions}) {
+				t.Errorf("the lock was not released: %+v", after)
+			}
+			inOrder(t, p.Out.String(), "run function started", "stopping", "run function ended", "server stopped")
+			if p.Errors.String() != "" {
+				t.Errorf("stderr:\n%s", &p.Errors)
+			}
+		})
+	}
+}
+
+func inOrder(t *testing.T, log string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		_, after, found := strings.Cut(log, word)
+		if !found {
+			t.Errorf("%q is missing or not in the order of %q", word, words)
+			return
+		}
+		log = after
+	}
+}
+
+// stuck starts a leader whose first write of the CA bundle gets no reply, so its controller does not end.
+func stuck(t *testing.T, args ...string) *process {
+	t.Helper()
+	admin := cluster.Shared(t).Admin()
+	target, err := url.Parse(admin.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := cluster.Shared(t).Namespace(t)
+	config := identity(t, home, "a")
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Set("Authorization", "Bearer "+config.BearerToken) // clients send no token without TLS
+		},
+		Transport: transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
+	held := make(chan struct{}, 1000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configmaps") {
+			held <- struct{}{}
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise the end of the connection is not detected
+			<-r.Context().Done()
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	front := rest.CopyConfig(config)
+	front.Host = server.URL
+	front.TLSClientConfig = rest.TLSClientConfig{}
+	p := launchServer(t, front, home, append(args, "--lock=lease", bundle(t, harness.CA(t)))...)
+	p.leads(t)
+	select {
+	case <-held:
+	case <-time.After(patience):
+		t.Fatal("no write was sent")
+	}
+	return p
+}
+
+// TestStuckController_ExitsWith3 shows that the process ends although its controller does not, without releasing the lock.
+func TestStuckController_ExitsWith3(t *testing.T) {
+	t.Parallel()
+	p := stuck(t, "--shutdown-timeout=1s")
+	sent := time.Now()
+	p.Signal(t, syscall.SIGTERM)
+	if code := p.Exit(t); code != 3 {
+		t.Errorf("exit code %d", code)
+	}
+	if took := time.Since(sent); took < time.Second || took > 19*time.Second { // the default is 20 s
+		t.Errorf("it ended after %v", took)
+	}
+	if log := p.Out.String(); !strings.Contains(log, "drain limit") || strings.Contains(log, "server stopped") {
+		t.Error("the log does not contain the cause")
+	}
+}
+
+func TestSecondSignalKills(t *testing.T) {
+	t.Parallel()
+	p := stuck(t, "--shutdown-timeout=10m")
+	p.Signal(t, syscall.SIGTERM)
+	await(t, "it stops", func() bool { return strings.Contains(p.Out.String(), "stopping") })
+	await(t, "it is killed", func() bool {
+		_ = p.Send(syscall.SIGTERM) // repeatedly, because the handler of the first signal is removed a moment later
+		select {
+		case <-p.Ended():
+			return true
+		default:
+			return false
+		}
+	})
+	if code := p.Exit(t); code != -int(syscall.SIGTERM) {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestStartErrors_ExitWith1(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	config := "--kubeconfig=" + kubeconfig(t, identity(t, cluster.Shared(t).Namespace(t), "a"))
+	for want, args := range map[string][]string{
+		"listening on " + taken.Addr().String():             {"server", config, "--identity=a", "--ca-bundle=x", "--address=" + taken.Addr().String()},
+		`pilot: unknown command "serve"`:                    {"serve"},
+		"pilot: environment variable ENABLE_WRITE_GATE=\"x": {"server", "--ca-bundle=x"},
+	} {
+		var env []string
+		if strings.Contains(want, "environment") {
+			env = []string{"ENABLE_WRITE_GATE=x", "POD_NAME=a"}
+		}
+		p := launch(t, want, env, args...)
+		code := p.Exit(t)
+		if text := p.Errors.String(); code != 1 || !strings.Contains(text, want) || strings.Count(text, "pilot: ") != 1 || strings.Contains(text, "Usage:") {
+			t.Errorf("%v: exit code %d:\n%s", args, code, text)
+		}
+	}
+	if p := launch(t, "version", nil, "version"); p.Exit(t) != 0 || !strings.HasPrefix(p.Out.String(), "pilot ") {
+		t.Errorf("pilot version: %s", &p.Out)
+	}
 }

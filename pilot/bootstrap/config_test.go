@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -49,7 +51,7 @@ func TestConfigErrors_NameTheFlag(t *testing.T) {
 		"--lease-duration":             func(c *Config) { c.LeaseDuration = 1500 * time.Millisecond },
 		"remote cluster: reading kubeconfig /no/such/file: no such file or directory; give --remote-kubeconfig=FILE": func(c *Config) { c.RemoteKubeconfig = "/no/such/file" },
 		"no-such-file":      func(c *Config) { c.RESTConfig, c.Kubernetes = nil, kube.Source{Path: "/no-such-file"} },
-		"%zz":               func(c *Config) { c.RESTConfig = answered(nil); c.RESTConfig.Host = "https://%zz" },
+		"invalid URL":       func(c *Config) { c.RESTConfig = &rest.Config{Host: "https://%zz"} },
 		"--lock=lease":      func(c *Config) { c.ElectionStrategy = "S" },
 		"give incumbent.de": func(c *Config) { c.ElectionStrategy, c.Lock = "Zone", "lease" },
 		"above the binary version": func(c *Config) {

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -105,7 +106,7 @@ func TestMetrics_PerServer(t *testing.T) {
 		t.Errorf("a: %s, b: %s", one, other)
 	}
 	record, _ := e.configMapRecord(t)
-	if token, transitions := a.metric(t, `incumbent_election_term_token{name="`+electionID+`"}`), a.metric(t, `incumbent_election_term_transitions{name="`+electionID+`"}`); token == "" || transitions != "1" || record.LeaderTransitions != 1 {
+	if token, transitions := a.metric(t, `incumbent_election_term_token{name="`+electionID+`"}`), a.metric(t, `incumbent_election_term_transitions{name="`+electionID+`"}`); token == "" || transitions != strconv.Itoa(record.LeaderTransitions) {
 		t.Errorf("token %s, transitions %s", token, transitions)
 	}
 	a.stop(t)

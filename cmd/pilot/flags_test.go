@@ -18,20 +18,17 @@ import (
 	"incumbent.dev/incumbent/pkg/features"
 )
 
-// Every flag and variable sets the one field that it is for, and no other: what is handed to
-// the server and to the fence is compared field by field. What they make of it is in effects.
-
-// fieldOf are the fields of flags whose names are not those of their fields.
+// fieldOf maps flags to fields with a different name.
 var fieldOf = map[string]string{
 	"other-service-account": "Others",
 	"kubeconfig":            "Kubernetes.Path", "context": "Kubernetes.Context", "kube-qps": "QPS", "kube-burst": "Burst",
 	"ingress-controller-mode": "IngressMode", "pprof": "Profiling", "service-account": "ServiceAccounts", "coordinator": "Coordinators", "api-server": "APIServers",
 }
 
-// notHanded are flags that the command line itself acts on.
-var notHanded = []string{"log-level", "log-as-json", "log-target", "help"}
+// commandFlags are flags that the command uses itself.
+var commandFlags = []string{"log-level", "log-as-json", "log-target", "help"}
 
-// sample is a value of a flag's type that is the default of none, and how its field shows it.
+// sample returns a value that no flag of the type has by default, and the printed value of its field.
 func sample(t *testing.T, f *pflag.Flag) (value, shown string) {
 	t.Helper()
 	switch kind := f.Value.Type(); kind {
@@ -49,13 +46,13 @@ func sample(t *testing.T, f *pflag.Flag) (value, shown string) {
 	case "stringSlice":
 		return "one,two", "[one two]"
 	default:
-		t.Fatalf("--%s is a %s: give an example", f.Name, kind)
+		t.Fatalf("--%s has the type %s: add a sample", f.Name, kind)
 		return "", ""
 	}
 }
 
-// handed is what a command line hands over, and the fence's verb, field by field.
-func handed(t *testing.T, args ...string) map[string]string {
+// parsed returns the fields of the configuration that a command line creates, and the verb of a fence command.
+func parsed(t *testing.T, args ...string) map[string]string {
 	t.Helper()
 	fields := map[string]string{}
 	root := command(programs{
@@ -78,7 +75,7 @@ func handed(t *testing.T, args ...string) map[string]string {
 	return fields
 }
 
-// flatten notes the fields of a structure, those of structures within it too.
+// flatten adds the fields of a structure and of nested structures.
 func flatten(into map[string]string, prefix string, v reflect.Value) {
 	for i := range v.NumField() {
 		name, field := prefix+v.Type().Field(i).Name, v.Field(i)
@@ -86,14 +83,14 @@ func flatten(into map[string]string, prefix string, v reflect.Value) {
 		case reflect.Struct:
 			flatten(into, name+".", field)
 		case reflect.Func:
-			into[name] = fmt.Sprint("there: ", !field.IsNil())
+			into[name] = fmt.Sprint("set: ", !field.IsNil())
 		default:
 			into[name] = fmt.Sprint(field)
 		}
 	}
 }
 
-// changed are the fields that differ, with what they are now.
+// changed returns the new values of fields that differ.
 func changed(before, after map[string]string) map[string]string {
 	differ := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(after)) {
@@ -104,8 +101,8 @@ func changed(before, after map[string]string) map[string]string {
 	return differ
 }
 
-// handing are the commands that hand something over, with their words.
-func handing(t *testing.T) map[string]*cobra.Command {
+// configured returns the commands that create a configuration, by their words.
+func configured(t *testing.T) map[string]*cobra.Command {
 	t.Helper()
 	all := map[string]*cobra.Command{}
 	for _, c := range command(programs{}).Commands() {
@@ -124,15 +121,11 @@ func handing(t *testing.T) map[string]*cobra.Command {
 	return all
 }
 
-// setVariables sets every variable to a value that is its default nowhere, and returns them.
-func setVariables(t *testing.T) map[string]string {
+func setVariables(t *testing.T) {
 	t.Helper()
-	all := map[string]string{}
 	for _, v := range features.List() {
-		all[v.Name] = otherValue(t, v)
-		t.Setenv(v.Name, all[v.Name])
+		t.Setenv(v.Name, otherValue(t, v))
 	}
-	return all
 }
 
 func clearVariables(t *testing.T) {
@@ -142,7 +135,7 @@ func clearVariables(t *testing.T) {
 	}
 }
 
-// otherValue is one that a variable may have and has not by default.
+// otherValue returns a valid value that is not the default.
 func otherValue(t *testing.T, v features.Flag) string {
 	t.Helper()
 	switch {
@@ -157,46 +150,46 @@ func otherValue(t *testing.T, v features.Flag) string {
 	}
 }
 
-func TestEveryFlagSetsItsFieldAlone(t *testing.T) {
+func TestFlagSetsOneField(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T){
-		"without an environment": clearVariables,
-		"before the environment": func(t *testing.T) { t.Helper(); setVariables(t) },
+		"without environment":   clearVariables,
+		"overrides environment": setVariables,
 	} {
 		t.Run(name, func(t *testing.T) {
 			prepare(t)
-			for words, c := range handing(t) {
+			for words, c := range configured(t) {
 				args := strings.Fields(words)
-				before := handed(t, args...)
+				before := parsed(t, args...)
 				flags := 0
 				for _, set := range []*pflag.FlagSet{c.Flags(), c.InheritedFlags()} {
 					set.VisitAll(func(f *pflag.Flag) {
-						if slices.Contains(notHanded, f.Name) {
+						if slices.Contains(commandFlags, f.Name) {
 							return
 						}
 						flags++
 						value, shown := sample(t, f)
-						// Istiod's flags have underscores.
+						// The flags of istiod have underscores.
 						for _, flag := range []string{f.Name, strings.ReplaceAll(f.Name, "-", "_")} {
-							got := changed(before, handed(t, append(args, "--"+flag+"="+value)...))
-							if uid, there := got["PodUID"]; f.Name == "identity" && there && uid == "" {
-								delete(got, "PodUID") // which is of the Pod that POD_NAME names
+							got := changed(before, parsed(t, append(args, "--"+flag+"="+value)...))
+							if uid, exists := got["PodUID"]; f.Name == "identity" && exists && uid == "" {
+								delete(got, "PodUID") // it belongs to the Pod of POD_NAME
 							}
-							if len(got) != 1 || got[theField(before, f.Name)] != shown {
-								t.Errorf("pilot %s --%s=%s: it sets %v", words, flag, value, got)
+							if len(got) != 1 || got[fieldName(before, f.Name)] != shown {
+								t.Errorf("pilot %s --%s=%s: sets %v", words, flag, value, got)
 							}
 						}
 					})
 				}
 				if flags < 10 {
-					t.Errorf("pilot %s has but %d flags", words, flags)
+					t.Errorf("pilot %s has %d flags", words, flags)
 				}
 			}
 		})
 	}
 }
 
-// theField is the name of a flag's field: without regard to hyphens and case, that of the flag.
-func theField(fields map[string]string, flag string) string {
+// fieldName returns the name of a flag's field: by default the name of the flag without hyphens, in any case.
+func fieldName(fields map[string]string, flag string) string {
 	if field := fieldOf[flag]; field != "" {
 		return field
 	}
@@ -208,13 +201,13 @@ func theField(fields map[string]string, flag string) string {
 	return ""
 }
 
-// fieldsOfVariables are what the variables set, of the server and of the fence.
+// fieldsOfVariables maps variables to the fields that they set, of the server and of the fence.
 var fieldsOfVariables = map[string][2]string{
 	"POD_NAMESPACE": {"Namespace", "Namespace"}, "POD_NAME": {"Identity"}, "POD_UID": {"PodUID"}, "ENABLE_MEMBER_LEASE": {"DisableMember"}, "ENABLE_COORDINATOR": {"Coordinator"}, "ELECTION_STRATEGY": {"ElectionStrategy"}, "ENABLE_OLDEST_EMULATION_VERSION": {"OldestEmulation"}, "EMULATION_VERSION": {"EmulationVersion"}, "REVISION": {"Revision"}, "CLUSTER_ID": {"ClusterID"},
 	"KUBECONFIG": {"Kubernetes.List", "Kubernetes.List"}, "LEADER_ELECTION_LOCK": {"Lock", "Lock"},
 	"LEADER_ELECTION_LEASE_DURATION": {"LeaseDuration"}, "LEADER_ELECTION_RENEW_DEADLINE": {"RenewDeadline"}, "LEADER_ELECTION_RETRY_PERIOD": {"RetryPeriod"},
 	"ENABLE_WRITE_FENCE": {"Fence"},
-	// These are for what is there by default, and the fields for its absence.
+	// These fields are negations.
 	"ENABLE_LEADER_ELECTION": {"DisableElections"}, "ENABLE_WRITE_GATE": {"DisableGate"},
 	"PILOT_ENABLE_GATEWAY_API":                         {"DisableGatewayAPI", "Elections"},
 	"PILOT_ENABLE_GATEWAY_API_STATUS":                  {"DisableGatewayStatus"},
@@ -222,19 +215,19 @@ var fieldsOfVariables = map[string][2]string{
 	"PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER": {"DisableGatewayClass"},
 }
 
-func TestEveryVariableSetsItsFieldAlone(t *testing.T) {
+func TestVariableSetsOneField(t *testing.T) {
 	clearVariables(t)
 	for _, v := range features.List() {
 		fields, known := fieldsOfVariables[v.Name]
 		if !known {
-			t.Errorf("nobody says what %s sets: give it an entry in fieldsOfVariables", v.Name)
+			t.Errorf("%s has no entry in fieldsOfVariables", v.Name)
 			continue
 		}
 		for i, words := range []string{"server", "fence render"} {
-			before := handed(t, strings.Fields(words)...)
+			before := parsed(t, strings.Fields(words)...)
 			value := otherValue(t, v)
 			t.Setenv(v.Name, value)
-			got := changed(before, handed(t, strings.Fields(words)...))
+			got := changed(before, parsed(t, strings.Fields(words)...))
 			t.Setenv(v.Name, "")
 			if v.Type == "boolean" {
 				value = "true"
@@ -244,16 +237,15 @@ func TestEveryVariableSetsItsFieldAlone(t *testing.T) {
 				want = map[string]string{}
 			}
 			if !maps.Equal(got, want) {
-				t.Errorf("pilot %s with %s: it sets %v, not %v", words, v.Name, got, want)
+				t.Errorf("pilot %s with %s: sets %v, want %v", words, v.Name, got, want)
 			}
 		}
 	}
 }
 
-// What every server and every fence is told whatever the flags are.
-func TestWhatIsHandedOverWithoutFlags(t *testing.T) {
+func TestConfigWithoutFlags(t *testing.T) {
 	clearVariables(t)
-	server := handed(t, "server")
+	server := parsed(t, "server")
 	for field, want := range map[string]string{
 		"ExitOnStuckDrain": "true", "Logger": "<nil>", "RESTConfig": "<nil>", "DisableElections": "false", "DisableGate": "false", "Fence": "false", "DisableMember": "false", "PodUID": "", "Coordinator": "false", "ElectionStrategy": "", "OldestEmulation": "false", "EmulationVersion": "",
 		"DisableGatewayAPI": "false", "DisableGatewayStatus": "false", "DisableGatewayDeployment": "false", "DisableGatewayClass": "false",
@@ -261,15 +253,14 @@ func TestWhatIsHandedOverWithoutFlags(t *testing.T) {
 		"LeaseDuration": "30s", "RenewDeadline": "15s", "RetryPeriod": "7.5s", "ShutdownTimeout": "0s",
 	} {
 		if server[field] != want {
-			t.Errorf("the server's %s is %q, not %q", field, server[field], want)
+			t.Errorf("the server's %s is %q, want %q", field, server[field], want)
 		}
 	}
 	for _, verb := range []string{"render", "install", "verify", "report", "remove"} {
 		want := map[string]string{
 			"verb": verb, "Namespace": "istio-system", "Lock": "configmap", "Wait": "30s", "Output": "table", "AuditLog": "-",
 		}
-		for field, value := range handed(t, "fence", verb) {
-			// Whatever is not named here is nothing.
+		for field, value := range parsed(t, "fence", verb) {
 			if expected, named := want[field]; named && value != expected || !named && !slices.Contains([]string{"", "[]", "false", "0s", "<nil>"}, value) {
 				t.Errorf("pilot fence %s: its %s is %q, want %q", verb, field, value, expected)
 			}
