@@ -30,12 +30,12 @@ type LeaderElection struct {
 
 	clock  *k8sleaderelection.Clock
 	gate   *fence.Gate
-	gates  *bothCovers // what moves gate where there is a predecessor
 	health *k8sleaderelection.HealthzAdaptor
 	// elector is the one that runs, or ran last. Before that it is the one by which
 	// the configuration was checked.
 	elector     atomic.Pointer[k8sleaderelection.LeaderElector]
-	predecessor atomic.Pointer[predecessorLock] // likewise; nil where there is none
+	predecessor predecessor
+	lockClient  kubernetes.Interface // of the current or last run
 	running     atomic.Bool
 	warmed      atomic.Bool // since the run that there is, or was last
 	absent      atomic.Bool // the coordinator is known to be gone
@@ -71,7 +71,6 @@ func newElection(client kube.Client, cfg Config) *LeaderElection {
 	cfg = cfg.withDefaults()
 	l := &LeaderElection{cfg: cfg, client: client, clock: k8sleaderelection.NewClock(nil), registry: &alone}
 	l.gate = fence.NewGate(cfg.lockName(), l.clock)
-	l.gates = &bothCovers{gate: l.gate}
 	l.health = k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance)
 	l.invalid = l.validate()
 	return l
@@ -99,9 +98,6 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 	}
 	elector.SetCoordinatorAbsent(l.absent.Load())
 	l.elector.Store(elector)
-	if l.cfg.Predecessor != nil {
-		return l.connectPredecessor(client)
-	}
 	return nil
 }
 
@@ -109,10 +105,6 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderelection.LeaderElectionConfig {
 	c := l.configOn(l.lock(client, l.shared))
 	c.Name, c.RunFunctions, c.Gate = l.cfg.lockName(), []func(context.Context) error{l.work}, l.gate
-	if l.cfg.Predecessor != nil {
-		c.Gate = l.gates.first()
-		c.RunFunctions[0] = func(ctx context.Context) error { return l.predecessor.Load().run(ctx) }
-	}
 	c.ReleaseOnCancel = true
 	c.Ranked, c.SyncWait, c.PreemptImmediately = !l.cfg.PerRevision, l.cfg.syncWait(), l.cfg.PreemptImmediately
 	if l.cfg.PerRevision {
@@ -289,7 +281,7 @@ func (l *LeaderElection) IsLeader() bool {
 		return l.running.Load()
 	}
 	e := l.elector.Load()
-	return e != nil && e.IsLeader() && l.mayWork()
+	return e != nil && e.IsLeader()
 }
 
 // Leader returns the identity and key of the holder that the record last seen names; empty

@@ -112,36 +112,6 @@ func TestAFollowerKnowsItsLeader(t *testing.T) {
 	})
 }
 
-// Beside a predecessor's lock that another holds, the election leads and yet may not act.
-func TestAnElectionThatWaitsForItsPredecessor(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *lockServer) {
-		before := old(t, s.objects, "former")
-		passes(time.Minute)
-		a := s.candidate(t, "a", func(c *Config) { c.Predecessor = &Predecessor{Name: locktest.Name} })
-		a.AddRunContext(a.work)
-		a.starts(t)
-		passes(5 * time.Second)
-		if st := a.Status(); !st.Waiting || st.Leading || st.CoverLeft != 0 || a.IsLeader() || a.works() || a.admits(t) {
-			t.Errorf("beside its predecessor: %+v", st)
-		}
-		before.quit()
-		passes(time.Minute)
-		if st := a.Status(); st.Waiting || !st.Leading || !a.IsLeader() || !a.works() || !a.admits(t) {
-			t.Errorf("after its predecessor: %+v", st)
-		}
-		if err := a.quits(); err != nil {
-			t.Error(err)
-		}
-		fails := s.candidate(t, "b", func(c *Config) { c.Predecessor = &Predecessor{Name: locktest.Name} })
-		fails.AddRunContext(func(context.Context) error { return errPlay })
-		fails.starts(t)
-		passes(10 * time.Second)
-		if err := fails.quits(); !errors.Is(err, errPlay) {
-			t.Errorf("a function failed, and the election ended with %v", err)
-		}
-	})
-}
-
 // One run at a time, after the warm functions, and each ended run leaves room for the next.
 func TestTheRunsOfAnElection(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {

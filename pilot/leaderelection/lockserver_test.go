@@ -104,7 +104,6 @@ func (s *lockServer) candidate(t *testing.T, name string, change ...func(*Config
 	// CLOCK_BOOTTIME is real inside a bubble, and what waits for it stops the bubble's time.
 	l.clock = bubbleClock()
 	l.gate = fence.NewGate(l.cfg.lockName(), l.clock)
-	l.gates = &bothCovers{gate: l.gate}
 	a.LeaderElection = l
 	return a
 }

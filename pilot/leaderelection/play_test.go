@@ -14,7 +14,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/play"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -56,9 +55,6 @@ func newWorld(t *testing.T, seed uint64, b bug) *world {
 	shared := w.objects.Beside(locktest.Lease)
 	for _, revision := range play.Revisions {
 		w.leases[revision] = shared
-		if w.Mix.HasPredecessor() {
-			w.leases[revision] = w.objects.Beside(locktest.Lease)
-		}
 	}
 	w.judge.Violated = w.Violated
 	return w
@@ -134,8 +130,6 @@ func (w *world) election(name, revision string, m play.Make, k playKube, watcher
 		cfg.Lock = MultiLock
 	case play.LeaseOnly:
 		cfg.Lock = LeaseLock
-	case play.WithPredecessor:
-		cfg.Lock, cfg.Predecessor = LeaseLock, &Predecessor{Name: locktest.Name, Lock: ConfigMapLock}
 	case play.IstiodPeer, play.ClientGoPeer:
 	}
 	l, err := New(playClient{kube: k}, cfg)
@@ -145,7 +139,6 @@ func (w *world) election(name, revision string, m play.Make, k playKube, watcher
 	// CLOCK_BOOTTIME is real inside a bubble, and what waits for it stops the bubble's time.
 	l.clock = bubbleClock()
 	l.gate = fence.NewGate(cfg.lockName(), l.clock)
-	l.gates = &bothCovers{gate: l.gate}
 	// Those of one process share their watches; here each has its own way to the store.
 	l.shared = &k8sresourcelock.Shared{Client: k.getter(), ShareFrom: 1 + w.Intn(2)}
 	return l
@@ -212,5 +205,3 @@ type played struct {
 	most          int // requests of one process to one object in a span
 	log           string
 }
-
-var _ k8sleaderelection.Gate = coverOf{}

@@ -276,7 +276,7 @@ func (w *world) allKnow() bool {
 			return false
 		}
 		record := w.objects.Snapshot().Record
-		if p.Make == play.LeaseOnly || p.Make == play.WithPredecessor {
+		if p.Make == play.LeaseOnly {
 			record = w.leases[p.Revision].Snapshot().Record
 		}
 		if p.Make == play.BothLocks && record.HolderIdentity != s.Holder {

@@ -133,7 +133,7 @@ func (w *world) endFaults() {
 // which nobody of ours may ask to give way, and beside a predecessor each revision has its own leader.
 func (w *world) prefers(revision string) (is bool) {
 	for _, p := range w.processes {
-		if p.Make.Peer() || p.Make == play.WithPredecessor {
+		if p.Make.Peer() {
 			return false
 		}
 		is = is || p.Revision == revision

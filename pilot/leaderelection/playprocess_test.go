@@ -103,7 +103,7 @@ func (p *process) elector() (run func(context.Context)) {
 				e.Run(ctx)
 			}
 		}
-	case play.ConfigMapOnly, play.BothLocks, play.LeaseOnly, play.WithPredecessor:
+	case play.ConfigMapOnly, play.BothLocks, play.LeaseOnly:
 	}
 	k := playKube{configMaps: p.clients[0], leases: p.clients[1]}
 	if wrap := w.bug.client; wrap != nil {

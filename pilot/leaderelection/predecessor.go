@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
+	"time"
 
 	"go.uber.org/atomic"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,30 +15,22 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Predecessor names a lock that guarded, in earlier versions, what an election guards
-// now, such as the one ConfigMap istio-gateway-status-leader that elections per revision
-// have replaced. Replicas of earlier versions, istiods too, act while they hold it.
+// Predecessor is the lock that guarded the work of an election in earlier versions, for example the ConfigMap
+// istio-gateway-status-leader, which elections per revision have replaced.
 //
-// The leader of an election with a predecessor starts its run functions once it holds
-// that lock as well: it waits like any other candidate until the lock is free or its
-// lease has run out, and then keeps it, under the name incumbent-successors, which is no
-// process (k8sresourcelock.Successors), for as long as functions run. Leaders that come in the same predecessor's place, those of other
-// revisions, keep it together and do not wait for each other. Replicas of earlier
-// versions see a held lock and wait.
+// When RunContext starts, it reads this lock. If the lock is absent or has no holder, the candidate campaigns for the election
+// immediately. If the lock has a holder, the candidate joins that lock first, with the same identity and key, and does not
+// campaign for the election. When it leads the old lock, the previous holder can no longer act: the candidate releases the old lock
+// for good and campaigns for the election. istiod follows the same protocol, so both can be upgraded in any order.
 //
-// Followers watch the lock as well, and write nothing to it: whom they have seen lead by it
-// may still act when they lead, whatever a restore has made of the record.
-//
-// Nobody releases a lock that is kept so: another process may be keeping it too. When the
-// last one has stopped it runs out, and replicas of earlier versions go on a lease later.
-// That is the way back. Once no such replica can come any more, leave the predecessor
-// out of the configuration and delete its object; see docs/migration.md.
+// The old lock is never created, and it is not read again after that. To go back to a version that elects by the old lock,
+// stop all newer replicas first.
 type Predecessor struct {
-	// Namespace of the lock object; empty means the election's own.
+	// Namespace of the lock object. If empty, it is the namespace of the election.
 	Namespace string
 	// Name of the lock object.
 	Name string
-	// Lock is its kind: ConfigMapLock or LeaseLock.
+	// Lock is the kind of the lock object: ConfigMapLock or LeaseLock.
 	Lock LockType
 }
 
@@ -54,180 +45,149 @@ func (p Predecessor) validate() error {
 	return errors.Join(errs...)
 }
 
-// predecessorLock keeps a predecessor's lock while run functions run.
-type predecessorLock struct {
-	elector     *k8sleaderelection.LeaderElector
-	self        string
-	work        func(context.Context) error
-	log         *slog.Logger
-	campaigns   atomic.Bool // else it observes
-	observation observation
-
-	mu      sync.Mutex
-	present presentRun
+// predecessor is the wait for the lock of earlier versions.
+type predecessor struct {
+	waiting atomic.Bool
+	elector atomic.Pointer[k8sleaderelection.LeaderElector]
 }
 
-// presentRun is the run that there is, or was last.
-type presentRun struct {
-	term   k8sleaderelection.Term // the election's own
-	ended  <-chan struct{}        // closed at its end, which is for
-	end    context.CancelFunc
-	failed error // what work returned before it was told to stop
+// refresh passes a change of the default revision on to the elector of the old lock.
+func (p *predecessor) refresh() {
+	if e := p.elector.Load(); e != nil {
+		e.Refresh()
+	}
 }
 
-// newPredecessorLock makes one by that configuration, and has work done while the lock is kept.
-func newPredecessorLock(config k8sleaderelection.LeaderElectionConfig, work func(context.Context) error, log *slog.Logger) (*predecessorLock, error) {
-	k := &predecessorLock{self: config.Lock.Identity(), work: work, log: log.With("lock", config.Lock.Describe())}
-	// Until the lock is kept, it is a candidate as earlier versions have them.
-	config.Ranked, config.Successor, config.ReleaseOnCancel = true, true, true
-	config.RunFunctions = []func(context.Context) error{k.lead}
-	config.Callbacks.OnNewLeader = func(holder string) {
-		if k.campaigns.Load() {
-			k.logWaiting(holder)
+// awaitPredecessor returns when no process of an earlier version can act, or when ctx ends.
+func (l *LeaderElection) awaitPredecessor(ctx context.Context, client kubernetes.Interface) error {
+	if l.cfg.Predecessor == nil {
+		return nil
+	}
+	l.predecessor.waiting.Store(true)
+	defer l.predecessor.waiting.Store(false)
+	lock := l.predecessorLock(client)
+	for ctx.Err() == nil {
+		snapshot, err := l.readPredecessor(ctx, lock)
+		if err != nil {
+			return nil //nolint:nilerr // ctx has ended
 		}
-	}
-	var err error
-	k.elector, err = k8sleaderelection.NewLeaderElector(config)
-	return k, err
-}
-
-// observation is what follows the lock while it is not campaigned for.
-type observation struct {
-	during context.Context // the election's run; nil: nothing is observed
-	pause  context.CancelFunc
-	all    sync.WaitGroup
-}
-
-// observe has the lock followed until ctx ends, but for the runs that there are meanwhile. Who has led by it may act still when
-// this process comes to lead its own lock, and after a restore the record may not tell so any more. end returns when nothing
-// is under way.
-func (k *predecessorLock) observe(ctx context.Context) (end func()) {
-	o := &k.observation
-	during, cancel := context.WithCancel(ctx)
-	o.during = during
-	k.resumeObserving()
-	return func() { cancel(); o.all.Wait() }
-}
-
-// resumeObserving does nothing once the election's run has been told to end: functions that outstay their limit return after it.
-func (k *predecessorLock) resumeObserving() {
-	o := &k.observation
-	if o.during == nil || o.during.Err() != nil {
-		return
-	}
-	ctx, pause := context.WithCancel(o.during)
-	o.pause = pause
-	o.all.Go(func() { _ = k.elector.Observe(ctx) }) // which nothing keeps from running
-}
-
-func (k *predecessorLock) pauseObserving() {
-	if o := &k.observation; o.pause != nil {
-		o.pause()
-		o.all.Wait()
-	}
-}
-
-// run has work run while the lock is kept, anew after each time that it was lost. It returns when ctx has ended or
-// work has failed, and work has returned.
-func (k *predecessorLock) run(ctx context.Context) error {
-	k.pauseObserving()
-	defer k.resumeObserving()
-	term, _ := k8sleaderelection.TermFromContext(ctx)
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	k.mu.Lock()
-	k.present = presentRun{term: term, ended: ctx.Done(), end: end}
-	k.mu.Unlock()
-	k.campaigns.Store(true)
-	defer k.campaigns.Store(false)
-	k.logWaiting(k.elector.GetLeader()) // it was seen before, and is no new one
-	err := k.elector.Campaign(ctx)
-	<-k.elector.Drained() // bounded by what the election's own elector does about a drain that outstays its limit
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if failed := k.present.failed; errors.Is(err, k8sleaderelection.ErrStuckDrain) || failed != nil {
-		return failed // functions have returned
-	}
-	return err
-}
-
-func (k *predecessorLock) logWaiting(holder string) {
-	if holder != "" && holder != k8sresourcelock.Successors && holder != k.self {
-		k.log.Info("waiting for the predecessor's lock", "holder", holder)
-	}
-}
-
-// lead runs while the lock is kept, in the election's own term, which ends with what work returns before it is told to
-// stop.
-func (k *predecessorLock) lead(ctx context.Context) error {
-	k.mu.Lock()
-	present := k.present
-	k.mu.Unlock()
-	k.log.Info("the predecessor's lock is kept; run functions may start")
-	err := k8sleaderelection.ErrGoexit // unless work returns
-	defer func() {
-		if err == nil || ctx.Err() != nil {
-			return
+		if !snapshot.Exists || snapshot.Unreadable == nil && snapshot.Record.HolderIdentity == "" {
+			return nil
 		}
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.present.failed = err
-		present.end()
-	}()
-	err = k.work(k8sleaderelection.ContextWithTerm(ctx, present.term))
-	select {
-	case <-present.ended:
-	default:
-		if ctx.Err() != nil {
-			k.log.Warn("the predecessor's lock was lost; run functions have been stopped")
+		active, err := l.joinPredecessor(ctx, lock)
+		if active || err != nil {
+			return err
 		}
+		// The lock was deleted while this candidate waited. Its last holder may act until its lease has expired.
+		wait(ctx, l.predecessorLease(snapshot.Record)+l.cfg.PeerGrace)
 	}
-	return err
-}
-
-// mayWork reports whether the predecessor's lock, if there is one, is kept now.
-func (l *LeaderElection) mayWork() bool {
-	k := l.predecessor.Load()
-	return k == nil || k.elector.IsLeader()
-}
-
-// connectPredecessor makes what keeps the predecessor's lock.
-func (l *LeaderElection) connectPredecessor(client kubernetes.Interface) error {
-	k, err := newPredecessorLock(l.predecessorConfig(client), l.work, l.cfg.Logger.With("election", l.cfg.lockName()))
-	if err != nil {
-		return err
-	}
-	l.predecessor.Store(k)
 	return nil
 }
 
-// observePredecessor has the predecessor's lock, if there is one, followed until end is called, or ctx ends.
-func (l *LeaderElection) observePredecessor(ctx context.Context) (end func()) {
-	if k := l.predecessor.Load(); k != nil {
-		return k.observe(ctx)
-	}
-	return func() {}
-}
-
-// predecessorConfig configures the elector for the predecessor's lock.
-func (l *LeaderElection) predecessorConfig(client kubernetes.Interface) k8sleaderelection.LeaderElectionConfig {
+func (l *LeaderElection) predecessorLock(client kubernetes.Interface) *existingLock {
 	p := *l.cfg.Predecessor
 	if p.Namespace == "" {
 		p.Namespace = l.cfg.Namespace
 	}
-	c := l.configOn(l.lockOn(client, metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, p.Lock, l.shared))
-	c.Name, c.Gate = l.cfg.lockName()+" (predecessor)", l.gates.second()
-	// The election's own lock is held meanwhile, so that no drain of its elector is under way: that one reports the
-	// functions when its term has ended, and ends the process if it is to.
-	c.OnStuckDrain = func() {
-		l.cfg.Logger.Error("run functions did not return in time after the predecessor's lock was lost; stepping down",
-			"election", l.cfg.lockName())
-		l.StepDown()
-	}
-	return c
+	return &existingLock{Versioned: l.lockOn(client, metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, p.Lock, l.shared)}
 }
 
-// knownDefault is the default revision as the watcher has it now.
+// readPredecessor reads the old lock, and repeats that after RetryPeriod until it succeeds. An error means that ctx has ended.
+func (l *LeaderElection) readPredecessor(ctx context.Context, lock *existingLock) (k8sresourcelock.Snapshot, error) {
+	logged := ""
+	for {
+		call, cancel := context.WithTimeout(ctx, l.cfg.RenewDeadline)
+		snapshot, err := lock.Read(call)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return snapshot, ctx.Err()
+		}
+		if text := err.Error(); text != logged {
+			logged = text
+			l.cfg.Logger.Warn("failed to read the predecessor's lock; run functions wait. Grant get, watch and update on it.",
+				"election", l.cfg.lockName(), "lock", lock.Describe(), "err", err)
+		}
+		wait(ctx, l.cfg.RetryPeriod)
+	}
+}
+
+// joinPredecessor takes part in the election of the old lock until this process leads it, and releases it. It returns false if
+// ctx ended or the lock was deleted.
+func (l *LeaderElection) joinPredecessor(ctx context.Context, lock *existingLock) (active bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var led atomic.Bool
+	lock.deleted = cancel
+	config := l.configOn(lock)
+	config.Name, config.Ranked, config.ReleaseOnCancel = l.cfg.lockName()+" (predecessor)", true, true
+	config.RunFunctions = []func(context.Context) error{func(ctx context.Context) error {
+		led.Store(true)
+		cancel()
+		<-ctx.Done()
+		return nil
+	}}
+	config.Callbacks.OnNewLeader = func(holder string) {
+		if holder != "" && holder != l.cfg.holder() {
+			l.cfg.Logger.Info("waiting for the predecessor's lock", "election", l.cfg.lockName(), "lock", lock.Describe(), "holder", holder)
+		}
+	}
+	elector, err := k8sleaderelection.NewLeaderElector(config)
+	if err != nil {
+		return false, fmt.Errorf("join the predecessor's lock %s: %w", lock.Describe(), err)
+	}
+	l.predecessor.elector.Store(elector)
+	defer l.predecessor.elector.Store(nil)
+	err = elector.Campaign(ctx)
+	if led.Load() {
+		l.cfg.Logger.Info("acquired the predecessor's lock and released it; the election is active", "election", l.cfg.lockName(), "lock", lock.Describe())
+		return true, nil
+	}
+	return false, err
+}
+
+// predecessorLease returns the longer of the own and the recorded lease, with the bound that electors apply.
+func (l *LeaderElection) predecessorLease(record k8sresourcelock.LeaderElectionRecord) time.Duration {
+	own := l.cfg.LeaseDuration
+	recorded := time.Duration(record.LeaseDurationSeconds) * time.Second
+	return max(own, min(recorded, max(time.Hour, 10*own)))
+}
+
+// existingLock is a lock that is not created.
+type existingLock struct {
+	k8sresourcelock.Versioned
+	deleted func() // called when the elector would create the lock
+}
+
+// Write implements k8sresourcelock.Versioned.
+func (l *existingLock) Write(ctx context.Context, base k8sresourcelock.Snapshot, record k8sresourcelock.LeaderElectionRecord, annotations map[string]string) (k8sresourcelock.Snapshot, error) {
+	if !base.Exists {
+		l.deleted()
+		return k8sresourcelock.Snapshot{}, k8sresourcelock.ErrConflict
+	}
+	return l.Versioned.Write(ctx, base, record, annotations)
+}
+
+// Annotate implements k8sresourcelock.Annotated, as both kinds of locks do.
+func (l *existingLock) Annotate(ctx context.Context, base k8sresourcelock.Snapshot, annotations map[string]string) (k8sresourcelock.Snapshot, error) {
+	return l.Versioned.(k8sresourcelock.Annotated).Annotate(ctx, base, annotations)
+}
+
+// Subscribe implements k8sresourcelock.Subscribable.
+func (l *existingLock) Subscribe(ctx context.Context, wake func()) k8sresourcelock.Subscription {
+	return k8sresourcelock.Subscribe(ctx, l.Versioned, wake)
+}
+
+// wait returns after d or when ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// knownDefault returns the default revision of the watcher.
 func (l *LeaderElection) knownDefault() k8sleaderelection.DefaultRevision {
 	if w := l.cfg.DefaultWatcher; w != nil && w.HasSynced() {
 		return k8sleaderelection.DefaultRevision{Synced: true, Revision: w.GetDefault()}

@@ -43,9 +43,11 @@ func (l *LeaderElection) takePart(ctx context.Context) error {
 	if err != nil {
 		return l.wrap(err)
 	}
-	err = l.elector.Load().Campaign(ctx)
-	release()
-	return err
+	defer release()
+	if err := l.awaitPredecessor(ctx, l.lockClient); err != nil {
+		return l.wrap(err)
+	}
+	return l.elector.Load().Campaign(ctx)
 }
 
 func (l *LeaderElection) begin() error {
@@ -134,6 +136,7 @@ func (l *LeaderElection) prepare(ctx context.Context) (release func(), err error
 			l.cfg.DefaultWatcher = own.defaultWatcher()
 		}
 	}
+	l.lockClient = lockClient
 	if err := l.connect(lockClient); err != nil {
 		release()
 		return nil, err
@@ -143,8 +146,8 @@ func (l *LeaderElection) prepare(ctx context.Context) (release func(), err error
 		release()
 		return nil, err
 	}
-	unobserve, unfollow, releaseShared := l.observePredecessor(ctx), l.followDefault(), release
-	return func() { unobserve(); unpublish(); unfollow(); releaseShared() }, nil
+	unfollow, releaseShared := l.followDefault(), release
+	return func() { unpublish(); unfollow(); releaseShared() }, nil
 }
 
 // followDefault has the elector ask for the default revision whenever it may have changed, from now on. unfollow ends
@@ -205,9 +208,7 @@ func (l *LeaderElection) pollDefault() (end func()) {
 // reconsider has the electors ask for the default revision again: what a handler was told can be older than what it is now.
 func (l *LeaderElection) reconsider() {
 	l.elector.Load().Refresh()
-	if k := l.predecessor.Load(); k != nil {
-		k.elector.Refresh() // for the rank that the kept lock shows
-	}
+	l.predecessor.refresh()
 }
 
 // Set is a process's part in several elections. Those of one client share what their locks need: a connection, a bound

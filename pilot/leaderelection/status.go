@@ -27,8 +27,7 @@ type Status struct {
 	// ask for the lock, because it outranks the leader or the leader is unfit; of the leader, from when it accepted a
 	// request. Zero: no handover is due.
 	HandoverWait time.Duration
-	// Waiting: this process leads the election, but does not hold its predecessor's lock yet, or any more, so that run
-	// functions do not run. Leading is false then. It is always false without a Predecessor.
+	// Waiting reports whether this candidate waits for its Predecessor's lock and does not campaign for the election yet.
 	Waiting bool
 	// Running: this process takes part in the election. Warm: its warm functions have returned.
 	Running, Warm bool
@@ -79,8 +78,8 @@ func (l *LeaderElection) Status() Status {
 		return s
 	}
 	now := e.Status()
-	s.Phase, s.Reason, s.Leading, s.Since = now.Phase, now.Reason, now.Leading && l.mayWork(), now.Since
-	s.Waiting = now.Leading && !s.Leading
+	s.Phase, s.Reason, s.Leading, s.Since = now.Phase, now.Reason, now.Leading, now.Since
+	s.Waiting = l.predecessor.waiting.Load()
 	if s.Leading {
 		s.CoverLeft = now.ValidFor
 	}

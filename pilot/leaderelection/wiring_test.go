@@ -77,40 +77,6 @@ func TestWhatAnElectionAsksOfItsElector(t *testing.T) {
 	}
 }
 
-// The elector for a predecessor's lock has the election's timing, clock, gate and log.
-func TestWhatAnElectionAsksOfItsPredecessorsElector(t *testing.T) {
-	cfg := Config{
-		Namespace: "istio-system", ElectionID: "new", Identity: "a", Revision: "canary", Predecessor: &Predecessor{Name: "old", Lock: LeaseLock},
-		LeaseDuration: 40 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 3 * time.Second,
-		DrainLimit: 4 * time.Second, StopLimit: 5 * time.Second, PeerGrace: 6 * time.Second, Logger: slog.New(slog.DiscardHandler),
-	}
-	l, err := New(nobody(t), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.shared = &k8sresourcelock.Shared{CallsAtOnce: 1}
-	c := l.predecessorConfig(l.client.Kube())
-	if c.LeaseDuration != cfg.LeaseDuration || c.RenewDeadline != cfg.RenewDeadline || c.RetryPeriod != cfg.RetryPeriod ||
-		c.DrainLimit != cfg.DrainLimit || c.StopLimit != cfg.StopLimit || c.PeerGrace != cfg.PeerGrace {
-		t.Errorf("%+v", c)
-	}
-	if c.Name != "new (predecessor)" || c.Gate != l.gates.second() || c.Clock != l.clock || c.Shared != l.shared || c.Logger != cfg.Logger ||
-		c.Lock.Describe() != "istio-system/old" || c.Lock.Identity() != "a" || c.Lock.Key() != "canary" {
-		t.Errorf("%+v", c)
-	}
-	if own := l.electorConfig(l.client.Kube()); own.Gate != l.gates.first() {
-		t.Errorf("the election's own elector moves %+v", own.Gate)
-	}
-	c.OnStuckDrain() // which an election that does not run may be told
-	if limit := l.predecessor.Load().elector.DrainLimit(); limit != cfg.DrainLimit {
-		t.Errorf("its drain limit is %v", limit)
-	}
-	cfg.Predecessor = &Predecessor{Namespace: "other", Name: "old"}
-	if l, err = New(nobody(t), cfg); err != nil || l.predecessorConfig(l.client.Kube()).Lock.Describe() != "other/old" {
-		t.Errorf("it looks for the lock in its own namespace: %v", err)
-	}
-}
-
 // What stores the record, by the kind of lock.
 func TestTheLockOfAnElection(t *testing.T) {
 	recorder := &silentRecorder{}

@@ -37,21 +37,9 @@ func (p *Part) Kill(now time.Time) {
 	p.Dead = true
 }
 
-// Excludes reports whether the two must never run at once. Leaders that have come in one
-// predecessor's place do not wait for each other; and for peers nobody answers.
+// Excludes reports whether the run functions of p and q must not run at the same time. Other electors are not covered.
 func (p *Part) Excludes(q *Part) bool {
-	if p == q || p.Make.Peer() || q.Make.Peer() {
-		return false
-	}
-	return p.Make != WithPredecessor || q.Make != WithPredecessor || p.Revision == q.Revision
-}
-
-// Election names the one that a process takes part in, by which tokens grow.
-func (p *Part) Election() string {
-	if p.Make == WithPredecessor {
-		return p.Revision
-	}
-	return ""
+	return p != q && !p.Make.Peer() && !q.Make.Peer()
 }
 
 // Judge is one-at-a-time, and that tokens grow. Its users hold their own lock.
@@ -60,21 +48,15 @@ type Judge struct {
 	Violated func(format string, args ...any)
 
 	all    []*Part
-	tokens map[string]held
-	Terms  int
-}
-
-// held is the newest token of an election, and whose it is.
-type held struct {
 	token uint64
-	part  *Part
+	Terms  int
 }
 
 // Enters adds a process.
 func (j *Judge) Enters(p *Part) { j.all = append(j.all, p) }
 
 // Forget begins a new history, in which tokens start anew.
-func (j *Judge) Forget() { j.tokens = nil }
+func (j *Judge) Forget() { j.token = 0 }
 
 // Starts is asked when a process's functions start. excused: their token belongs to no history.
 func (j *Judge) Starts(p *Part, token uint64, excused bool) {
@@ -90,16 +72,10 @@ func (j *Judge) Starts(p *Part, token uint64, excused bool) {
 	if excused {
 		return
 	}
-	last := j.tokens[p.Election()]
-	// When the predecessor's lock was lost, functions start again in the same term.
-	again := p.Make == WithPredecessor && token == last.token && p == last.part
-	if token <= last.token && !again {
-		j.Violated("%s has the token %d after %d", p.Name, token, last.token)
+	if token <= j.token {
+		j.Violated("%s has the token %d after %d", p.Name, token, j.token)
 	}
-	if j.tokens == nil {
-		j.tokens = map[string]held{}
-	}
-	j.tokens[p.Election()] = held{token, p}
+	j.token = token
 }
 
 // Writes is asked when a write has passed the gate: no other's functions run.

@@ -7,13 +7,12 @@ const (
 	ConfigMapOnly Make = iota
 	BothLocks
 	LeaseOnly
-	WithPredecessor // a Lease of its revision's, with the ConfigMap as the predecessor
 	IstiodPeer
 	ClientGoPeer
 )
 
 func (m Make) String() string {
-	return [...]string{"configmap", "both", "lease", "predecessor", "istiod", "client-go"}[m]
+	return [...]string{"configmap", "both", "lease", "istiod", "client-go"}[m]
 }
 
 // Peer reports whether such a process is not ours, so that nobody answers for it.
@@ -29,12 +28,7 @@ var Mixes = []Mix{
 	{LeaseOnly, LeaseOnly, IstiodPeer},
 	{ConfigMapOnly, BothLocks},
 	{BothLocks, LeaseOnly},
-	{WithPredecessor, WithPredecessor, ConfigMapOnly},
-	{WithPredecessor, IstiodPeer},
 }
-
-// HasPredecessor reports whether each revision has a Lease of its own.
-func (m Mix) HasPredecessor() bool { return m[0] == WithPredecessor }
 
 // ByLease reports whether all elect by one Lease alone.
 func (m Mix) ByLease() bool { return m[0] == LeaseOnly }

@@ -233,7 +233,7 @@ func TestThreeStepsBack(t *testing.T) {
 }
 
 // The leader of the old kind is lost. Its lease is waited for, from the last that was seen of it.
-func TestPredecessorIsLost(t *testing.T) {
+func TestPredecessor_HolderLost(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	o := s.enter("o", "stable", leaderelection.ConfigMapLock)
