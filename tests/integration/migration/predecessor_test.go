@@ -3,6 +3,9 @@ package migration
 import (
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -41,7 +44,7 @@ func TestPredecessor_Absent(t *testing.T) {
 	s := newStage(t)
 	n := s.enter("n1", "stable", leaderelection.LeaseLock, perRevision)
 	s.leads(n, "there is no lock of an earlier version")
-	if s.configMap().Exists {
-		t.Error("the lock of earlier versions was created")
+	if lock, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), election, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the lock of earlier versions: %v, %v", lock, err)
 	}
 }
