@@ -3,7 +3,6 @@ package harness
 import (
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -25,7 +24,7 @@ type Process struct {
 func Start(t testing.TB, name string, env []string, path string, args ...string) *Process {
 	t.Helper()
 	p := &Process{Name: name, cmd: exec.Command(path, args...), ended: make(chan struct{})}
-	p.cmd.Env = append(append([]string{"HOME=" + t.TempDir()}, Mutants()...), env...)
+	p.cmd.Env = append([]string{"HOME=" + t.TempDir()}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.Out, &p.Errors
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
@@ -48,16 +47,6 @@ func Start(t testing.TB, name string, env []string, path string, args ...string)
 func end(text string) string {
 	const most = 20_000
 	return text[max(0, len(text)-most):]
-}
-
-// Mutants are the variables of tests/mutants, by which a process has the fault that is tried.
-func Mutants() (all []string) {
-	for _, entry := range os.Environ() {
-		if strings.HasPrefix(entry, "INCUMBENT_MUTANT") {
-			all = append(all, entry)
-		}
-	}
-	return all
 }
 
 // PID is its number.

@@ -29,7 +29,6 @@ const (
 	latest      = "results/latest.json"
 	quickLatest = "results/quick.json.tmp"
 	page        = "../../docs/benchmarks.md"
-	picture     = "../../docs/benchmarks.svg"
 )
 
 type flags struct {
@@ -113,15 +112,15 @@ func measure(ctx context.Context, f flags) (err error) {
 		}
 		for _, name := range names {
 			results.Scenarios[name] = measured[name]
-			fmt.Printf("\n### %s\n\n%s", name, results.Tables(name))
+			fmt.Printf("%s measured\n", name)
 		}
 		if err := results.Write(path); err != nil {
 			return err
 		}
 	}
-	fmt.Printf("\nNumbers to reach:\n\n%s\nAll of it took %v.\n", results.GoalTable(), time.Since(began).Round(time.Second))
+	fmt.Printf("\n%s\n%s\n%s\nFinished after %v.\n", results.Times(), results.Requests(), results.Scale(), time.Since(began).Round(time.Second))
 	if f.quick {
-		fmt.Println("(A quick run has few rounds: its p99 is its slowest one.)")
+		fmt.Println("A quick run has few rounds: its p99 is the slowest round.")
 		return nil
 	}
 	return render()
@@ -147,8 +146,7 @@ func groups(wanted []string, quick bool) [][]string {
 	return all
 }
 
-// render writes the page and the picture, and the results as it read them, so that all
-// three have the same sum.
+// render writes the page, and the results as it read them, so that both have the same checksum.
 func render() error {
 	results, err := report.Read(latest)
 	if err != nil {
@@ -165,8 +163,5 @@ func render() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", page, err)
 	}
-	if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(picture, []byte(results.Picture()), 0o644)
+	return os.WriteFile(page, []byte(text), 0o644)
 }

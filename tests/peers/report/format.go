@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// millis formats a time with three digits that count.
+// millis formats milliseconds with three significant digits.
 func millis(ms float64) string {
 	switch {
 	case ms == 0:
@@ -29,7 +29,7 @@ func digits(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// ratio formats how many times one value is another.
+// ratio formats value/ours.
 func ratio(value, ours float64) string {
 	if ours <= 0 {
 		return "–"
@@ -40,7 +40,7 @@ func ratio(value, ours float64) string {
 // grid is a Markdown table.
 type grid struct {
 	b     strings.Builder
-	right int // the columns from here on are numbers
+	right int // the first column that is right-aligned
 }
 
 func newGrid(right int, head ...string) *grid {

@@ -7,34 +7,29 @@ import (
 	"regexp"
 )
 
-// The page carries what is generated between such comments, one pair per table.
+// section is a generated part of the page.
 var section = regexp.MustCompile(`(?s)<!-- generated: ([a-z]+)[^\n]*-->\n.*?<!-- end -->`)
 
-// Page replaces the generated parts of a page by those of these results.
+// Page replaces the generated parts of the page.
 func (r *Results) Page(text string) (string, error) {
-	var err error
+	content := map[string]string{
+		"times": r.Times(), "requests": r.Requests(), "scale": r.Scale(), "provenance": r.Provenance(),
+	}
 	found := map[string]bool{}
 	text = section.ReplaceAllStringFunc(text, func(old string) string {
 		name := section.FindStringSubmatch(old)[1]
 		found[name] = true
-		content := ""
-		switch name {
-		case "goals":
-			content = r.GoalTable() + "\n" + r.Provenance()
-		default:
-			content = r.Tables(name)
-		}
-		return fmt.Sprintf("<!-- generated: %s, of results %s -->\n\n%s\n<!-- end -->", name, r.Sum(), content)
+		return fmt.Sprintf("<!-- generated: %s, of results %s -->\n\n%s\n<!-- end -->", name, r.Sum(), content[name])
 	})
-	for _, name := range append([]string{"goals"}, Scenarios...) {
+	for name := range content {
 		if !found[name] {
-			err = fmt.Errorf("there is no place for the generated part %q", name)
+			return "", fmt.Errorf("the page has no generated part %q", name)
 		}
 	}
-	return text, err
+	return text, nil
 }
 
-// Sum tells results apart.
+// Sum returns a checksum of the results.
 func (r *Results) Sum() string {
 	raw, err := json.Marshal(r)
 	if err != nil {

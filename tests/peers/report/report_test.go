@@ -1,10 +1,7 @@
 package report
 
 import (
-	"encoding/xml"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -53,115 +50,37 @@ func TestSpread(t *testing.T) {
 
 func TestTables(t *testing.T) {
 	r := sample()
-	for scenario, rows := range map[string][]string{
-		Graceful: {
-			"| incumbent, ConfigMap | 30/15/7.5 | 3 | 5.00 ms | 6.00 ms | 8.00 ms | 8.00 ms | 1.00× | 1.00× | 0 of 3 | 0 |",
-			"| Istio, ConfigMap | 30/15/7.5 | 3 | 900 ms | 6.00 s | 12.0 s | 12.0 s | 1000× | 1500× | 1 of 3 | 3.00 ms |",
-			"| client-go | 15/10/2 | 0 (+2 not in time) | – |",
-		},
-		Requests: {
-			"| Istio | 30/15/7.5 | 21.0 | 2.62× | 4.00 | 2.00× | 0.50 | 0.50× |",
-			"| Istio | 30/15/7.5 | follower | 5.00 | 0.00 |",
-		},
-		Scale: {"| leader | 1000 | Istio: too many | – |", "| leader | 1000 | incumbent | 17.0 KiB | 0.00 KiB | 1.00× |"},
-		Crash: {"Not measured"},
+	for row, table := range map[string]string{
+		"| graceful handover | incumbent | 30/15/7.5 | 6.00 ms | 8.00 ms | 1.00× | 0 of 3 |":            r.Times(),
+		"| graceful handover | Istio | 30/15/7.5 | 6.00 s | 12.0 s | 1000× | 1 of 3, at most 3.00 ms |": r.Times(),
+		"| graceful handover | limit |  | 3.00 ms | 4.00 ms | 0.50× | – |":                              r.Times(),
+		"| Istio | 30/15/7.5 | 21.0 | 4.00 | 0.50 |":                                                    r.Requests(),
+		"| leader | Istio: too many | – | – | – |":                                                      r.Scale(),
+		"| leader | incumbent | 17.0 KiB | 3.00 | 133 |":                                                r.Scale(),
+		"Measured 2026-01-02, ; incumbent abc.":                                                         (&Results{Scenarios: map[string]*Scenario{Graceful: r.Scenarios[Graceful]}}).Provenance(),
 	} {
-		text := r.Tables(scenario)
-		for _, row := range rows {
-			if !strings.Contains(text, row) {
-				t.Errorf("%s lacks %q:\n%s", scenario, row, text)
-			}
+		if !strings.Contains(table, row) {
+			t.Errorf("missing %q in\n%s", row, table)
 		}
 	}
 }
 
-func TestGoals(t *testing.T) {
-	got := map[string]Goal{}
-	for _, g := range sample().Goals() {
-		got[g.What] = g
-	}
-	for what, want := range map[string]Goal{
-		"graceful handover, median: Istio ≥ 100× ours":                        {Value: "1000×", Reached: true, Measured: true},
-		"graceful handover, p99: client-go at 15/10/2 ≥ 50× ours":             {Value: "–"},
-		"requests per minute and election, 3 replicas at 30/15/7.5: ours ≤ 8": {Value: "8.00", Reached: true, Measured: true},
-		"CPU of an idle follower: ours below Istio's at 30/15/7.5":            {Value: "2.00×", Measured: true},
-		"1,000 elections as leader: heap + stacks ≤ 16 KiB each":              {Value: "17.0 KiB", Measured: true},
-	} {
-		g, ok := got[what]
-		if !ok || g.Measured != want.Measured || want.Measured && (g.Value != want.Value || g.Reached != want.Reached) {
-			t.Errorf("%s: %+v, want %+v", what, g, want)
-		}
-	}
-}
-
-func TestProvenance(t *testing.T) {
-	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	whole := func() *Results {
-		r := &Results{Scenarios: map[string]*Scenario{}}
-		for i, name := range Scenarios {
-			r.Scenarios[name] = &Scenario{
-				Began: began.Add(time.Duration(i) * 101 * time.Second), Seconds: 100, Machine: "a", Versions: map[string]string{Ours: "1"},
-			}
-		}
-		return r
-	}
-	for want, change := range map[string]func(r *Results){
-		"All of one run":           func(*Results) {},
-		"Of one run, without 1":    func(r *Results) { delete(r.Scenarios, Scale) },
-		"Not of one run**: gracef": func(r *Results) { r.Scenarios[Steal].Machine = "b" },
-		"with 2, on a":             func(r *Results) { r.Scenarios[Crash].Versions = map[string]string{Ours: "2"} },
-		"Not of one run**":         func(r *Results) { r.Scenarios[Scale].Began = began.Add(time.Hour) },
-		"; crash at":               func(r *Results) { r.Scenarios[Graceful].Began = began.Add(time.Hour) },
-	} {
-		r := whole()
-		change(r)
-		if got := r.Provenance(); !strings.Contains(got, want) {
-			t.Errorf("%q does not say %q", got, want)
-		}
-	}
-}
-
-func TestPictureIsXMLAndShowsEachRow(t *testing.T) {
-	text := sample().Picture()
-	decoder := xml.NewDecoder(strings.NewReader(text))
-	for {
-		_, err := decoder.Token()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, want := range []string{"Istio, ConfigMap, 30/15/7.5", ">10 s<", ">time, log scale<", "prefers-color-scheme: dark"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the picture lacks %q", want)
-		}
-	}
-}
-
-// TestPageIsOfTheseResults: what docs show is what was measured last.
-func TestPageIsOfTheseResults(t *testing.T) {
-	const docs = "../../../docs"
+func TestPage_UpToDate(t *testing.T) {
 	r, err := Read("../results/latest.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(filepath.Join(docs, "benchmarks.md"))
+	page, err := os.ReadFile("../../../docs/benchmarks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want, err := r.Page(string(page)); err != nil || want != string(page) {
-		t.Errorf("docs/benchmarks.md is not of results/latest.json (%v): run `make bench ARGS=-render`", err)
-	}
-	picture, err := os.ReadFile(filepath.Join(docs, "benchmarks.svg"))
-	if err != nil || string(picture) != r.Picture() {
-		t.Errorf("docs/benchmarks.svg is not of results/latest.json (%v): run `make bench ARGS=-render`", err)
+		t.Errorf("docs/benchmarks.md differs from results/latest.json (%v). Run `make bench ARGS=-render`.", err)
 	}
 }
 
-func TestPageNeedsAllItsParts(t *testing.T) {
-	if _, err := sample().Page("<!-- generated: goals -->\n<!-- end -->"); err == nil {
-		t.Error("a page without places for the tables was accepted")
+func TestPage_MissingPart(t *testing.T) {
+	if _, err := sample().Page("<!-- generated: times -->\n<!-- end -->"); err == nil {
+		t.Error("a page without all generated parts was accepted")
 	}
 }

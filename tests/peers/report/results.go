@@ -20,10 +20,10 @@ const (
 	Scale    = "scale"
 )
 
-// Scenarios are all of them.
+// Scenarios are all scenarios.
 var Scenarios = []string{Graceful, Crash, Steal, Requests, Scale}
 
-// The libraries as tables call them. Limit is the row of what nobody can beat.
+// The libraries as tables name them. Limit is two writes and one event without an elector.
 const (
 	Ours     = "incumbent"
 	Istio    = "Istio"
@@ -31,10 +31,10 @@ const (
 	Limit    = "limit"
 )
 
-// TakingOver begins the case of a row in which one library takes over from another.
+// TakingOver begins the case of a row in which one library acquires the lock from another.
 const TakingOver = "taking over from"
 
-// Results is what was measured, scenario by scenario.
+// Results are the measurements by scenario.
 type Results struct {
 	Scenarios map[string]*Scenario `json:"scenarios"`
 }
@@ -43,10 +43,10 @@ type Results struct {
 type Scenario struct {
 	Began   time.Time `json:"began"`
 	Seconds float64   `json:"seconds"`
-	// HarnessCPU is the CPU time, in seconds, of the process that measures. Candidates run in
-	// that process, except those of the scenarios requests and scale.
+	// HarnessCPU is the CPU time of the measuring process in seconds. It includes the candidates, except in the scenarios
+	// requests and scale.
 	HarnessCPU float64 `json:"harnessCPUSeconds"`
-	// ServerCPU is that of the API server and of etcd.
+	// ServerCPU is the CPU time of the API server and etcd.
 	ServerCPU float64           `json:"serverCPUSeconds"`
 	Machine   string            `json:"machine"`
 	Versions  map[string]string `json:"versions"`
@@ -61,32 +61,31 @@ type Scenario struct {
 type Series struct {
 	Library string `json:"library"`
 	Timing  string `json:"timing,omitempty"`
-	// Case tells rows of a library and a timing apart, such as by lock.
+	// Case distinguishes rows of a library and a timing, for example by lock.
 	Case string `json:"case,omitempty"`
-	// Part of the scenario, where it has several: refused, swallowed.
+	// Part is the part of the scenario: refused or swallowed.
 	Part string `json:"part,omitempty"`
 	// Millis are the times.
 	Millis []float64 `json:"ms"`
-	// Overlap is for how long, in each round, two run functions were alive at once.
+	// Overlap is the time, in each round, in which two run functions ran concurrently.
 	Overlap []float64 `json:"overlapMs,omitempty"`
-	// Lost are rounds that did not end within their bound, which is told too.
+	// Lost is the number of rounds that did not end in time.
 	Lost int `json:"lost,omitempty"`
 }
 
-// Load is what one process did per minute and election, in a quiet election.
+// Load is the load of one process in idle elections.
 type Load struct {
 	Library string `json:"library"`
 	Timing  string `json:"timing"`
 	Role    string `json:"role"`
-	// PerMinute are requests by verb and resource, per minute and election.
+	// PerMinute are the requests by verb and resource, per minute and election.
 	PerMinute map[string]float64 `json:"perMinute"`
-	// CPU is seconds of CPU per hour of the whole process, with Elections in it.
+	// CPU is the CPU time of the process in seconds per hour.
 	CPU       float64 `json:"cpuSecondsPerHour"`
 	Elections int     `json:"elections"`
 }
 
-// Size is what elections of one process take, per election, less what the process
-// takes without them.
+// Size is the cost of an election in a process with many elections.
 type Size struct {
 	Library    string  `json:"library"`
 	Timing     string  `json:"timing"`
@@ -95,17 +94,17 @@ type Size struct {
 	HeapKiB    float64 `json:"heapKiB"`
 	StackKiB   float64 `json:"stackKiB"`
 	Goroutines float64 `json:"goroutines"`
-	// PerSecond are requests of the process per second.
+	// PerSecond is the number of requests of the process per second.
 	PerSecond float64 `json:"requestsPerSecond"`
-	// CPU is seconds of CPU per hour and election.
+	// CPU is the CPU time per election in seconds per hour.
 	CPU float64 `json:"cpuSecondsPerHour"`
-	// Lost is how many terms ended while it was measured, which none should.
+	// Lost is the number of terms that ended during the measurement.
 	Lost int `json:"lostTerms,omitempty"`
-	// Failed says why there is nothing to measure.
+	// Failed is the reason why nothing was measured.
 	Failed string `json:"failed,omitempty"`
 }
 
-// Load reads results; none yet is an empty Results.
+// Read reads results. It returns empty Results if the file does not exist.
 func Read(path string) (*Results, error) {
 	r := &Results{Scenarios: map[string]*Scenario{}}
 	raw, err := os.ReadFile(path)
@@ -116,7 +115,7 @@ func Read(path string) (*Results, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(raw, r); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	return r, nil
 }
@@ -133,33 +132,19 @@ func (r *Results) Write(path string) error {
 	return os.WriteFile(path, append(raw, '\n'), 0o644)
 }
 
-// Spread is how times are distributed.
+// Spread describes a distribution.
 type Spread struct {
 	N                     int
 	Min, Median, P99, Max float64
 }
 
-// SpreadOf sorts a copy. The p99 of fewer than a hundred is the largest.
+// SpreadOf returns the spread of values. The p99 of fewer than a hundred values is the largest.
 func SpreadOf(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
 	}
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
-	// The smallest value that at least this share of all does not exceed.
 	at := func(percent int) float64 { return sorted[max(0, (percent*n+99)/100-1)] }
 	return Spread{N: n, Min: sorted[0], Median: at(50), P99: at(99), Max: sorted[n-1]}
-}
-
-// find returns the series of a scenario, nil if it has none such.
-func (r *Results) find(scenario string, match func(Series) bool) *Series {
-	s := r.Scenarios[scenario]
-	if s == nil {
-		return nil
-	}
-	i := slices.IndexFunc(s.Series, match)
-	if i < 0 {
-		return nil
-	}
-	return &s.Series[i]
 }
