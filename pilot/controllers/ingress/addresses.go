@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// address is where an Ingress is served.
+// address is an address at which an Ingress is served.
 type address = networkingv1.IngressLoadBalancerIngress
 
-// addressesOf are those of a Service: its external name, or what its load balancer and its
-// external IPs have; where it has none of these, the external IPs of the nodes on which its pods
-// run. They are sorted, and each is there once. What the API server would refuse is left out: one
-// address of that kind would cost all Ingresses their status.
+// addressesOf returns the addresses of a Service, sorted and without duplicates: its external name,
+// or those of its load balancer and its external IPs, or else the external IPs of the nodes of its
+// pods. It omits addresses that the API server would reject, because a single one would make every
+// status update fail.
 func addressesOf(service *corev1.Service, pods []*corev1.Pod, node func(name string) *corev1.Node) []address {
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
 		return sorted([]address{parsed(service.Spec.ExternalName)})
@@ -42,7 +42,7 @@ func addressesOf(service *corev1.Service, pods []*corev1.Pod, node func(name str
 	return sorted(nodesOf(service, pods, node))
 }
 
-// nodesOf are the external IPs of all nodes on which a Service's pods run.
+// nodesOf returns the external IPs of the nodes on which the pods of a Service run.
 func nodesOf(service *corev1.Service, pods []*corev1.Pod, node func(string) *corev1.Node) (all []address) {
 	for _, pod := range pods {
 		if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil || !selects(service, pod) {
@@ -61,13 +61,12 @@ func nodesOf(service *corev1.Service, pods []*corev1.Pod, node func(string) *cor
 	return all
 }
 
-// selects reports whether a pod is a Service's. One without a selector has none.
+// selects reports whether a Service selects a pod. A Service without a selector selects no pod.
 func selects(service *corev1.Service, pod *corev1.Pod) bool {
 	return len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
 }
 
-// parsed is an IP or else a host name: an external name may be either, and only the right
-// field of the two may have it.
+// parsed returns the text as an IP or as a host name. An external name can be either.
 func parsed(text string) address {
 	if ip := onlyIP(text); ip.IP != "" {
 		return ip
@@ -75,7 +74,7 @@ func parsed(text string) address {
 	return address{Hostname: strings.TrimSuffix(text, ".")}
 }
 
-// onlyIP is empty for what is no IP.
+// onlyIP returns an empty address if the text is not an IP.
 func onlyIP(text string) address {
 	if ip := net.ParseIP(text); ip != nil {
 		return address{IP: ip.String()}
@@ -83,8 +82,8 @@ func onlyIP(text string) address {
 	return address{}
 }
 
-// sorted are addresses in one order, without empty ones; what is there several times is
-// there once, with the ports of all.
+// sorted returns the addresses in a fixed order, without empty ones. It merges the ports of
+// duplicates.
 func sorted(addresses []address) (all []address) {
 	slices.SortStableFunc(addresses, byName)
 	for _, a := range addresses {

@@ -12,71 +12,71 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
-// Mode says which Ingresses are of our class, by the names that Istio has for it.
+// Mode selects the Ingresses of the class. Its values are those of Istio.
 type Mode string
 
 const (
-	// Off: none is.
+	// Off selects no Ingress.
 	Off Mode = "OFF"
-	// Strict: those whose annotation kubernetes.io/ingress.class is the class, and, without the
-	// annotation, those whose IngressClass has the controller istio.io/ingress-controller.
+	// Strict selects Ingresses whose annotation kubernetes.io/ingress.class is the class and, without
+	// the annotation, Ingresses whose IngressClass has the controller istio.io/ingress-controller.
 	Strict Mode = "STRICT"
-	// Default: those, and all that have neither the annotation nor an IngressClass that exists.
+	// Default also selects Ingresses with neither the annotation nor an existing IngressClass.
 	Default Mode = "DEFAULT"
 )
 
 const (
-	// ControllerName is the controller of an IngressClass whose Ingresses are ours.
+	// ControllerName is the controller of our IngressClasses.
 	ControllerName = "istio.io/ingress-controller"
 
-	// ReasonUnknownClass and ReasonNotWritten are the reasons of Events on an Ingress: it names an IngressClass that
-	// does not exist; its status cannot be written.
+	// ReasonUnknownClass is the reason of the Event on an Ingress whose IngressClass does not exist.
 	ReasonUnknownClass = "UnknownClass"
-	ReasonNotWritten   = "StatusNotWritten"
+	// ReasonNotWritten is the reason of the Event on an Ingress whose status cannot be written.
+	ReasonNotWritten = "StatusNotWritten"
 
 	classAnnotation = "kubernetes.io/ingress.class"
 	name            = "ingress controller"
 )
 
-// ParseMode reads a Mode in any case.
+// ParseMode returns the Mode with this name, ignoring case.
 func ParseMode(text string) (Mode, error) {
 	for _, known := range []Mode{Off, Strict, Default} {
 		if strings.EqualFold(text, string(known)) {
 			return known, nil
 		}
 	}
-	return "", fmt.Errorf("%q is none of %s, %s, %s", text, Off, Strict, Default)
+	return "", fmt.Errorf("unknown mode %q: use %s, %s or %s", text, Off, Strict, Default)
 }
 
-// Config of a Controller.
+// Config configures a Controller.
 type Config struct {
-	// Mode and Class say which Ingresses are ours.
+	// Mode and Class select the Ingresses.
 	Mode  Mode
 	Class string
-	// Service is the gateway's: its addresses are those of the Ingresses.
+	// Service is the Service of the gateway. Its addresses are written into the Ingresses.
 	Service types.NamespacedName
-	// Workers is how many writes may be under way at once; 0 means 4.
+	// Workers is the number of concurrent reconciles. Default: 4.
 	Workers int
-	// Event receives why a status is not written, on the Ingress; nil means nobody does.
+	// Event records on an Ingress why its status is not written. Optional.
 	Event reconcile.Event
-	// Logger receives what begins and ends to fail; nil means slog.Default().
+	// Logger logs failures and their ends. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Validate reports all that cannot be meant.
+// Validate returns all errors of the configuration.
 func (c Config) Validate() error {
 	var errs []error
 	if _, err := ParseMode(string(c.Mode)); err != nil {
-		errs = append(errs, fmt.Errorf("mode: %w", err))
+		errs = append(errs, err)
 	}
 	if c.Class == "" {
-		errs = append(errs, errors.New("the class is empty: name one, such as istio"))
+		errs = append(errs, errors.New("class is not set: set a class, for example istio"))
 	}
 	for _, problem := range validation.IsDNS1123Label(c.Service.Namespace) {
-		errs = append(errs, fmt.Errorf("the service's namespace %q: %s", c.Service.Namespace, problem))
+		errs = append(errs, fmt.Errorf("service namespace %q: %s", c.Service.Namespace, problem))
 	}
 	for _, problem := range validation.IsDNS1035Label(c.Service.Name) {
-		errs = append(errs, fmt.Errorf("the service %q: %s", c.Service.Name, problem))
+		errs = append(errs, fmt.Errorf("service %q: %s", c.Service.Name, problem))
 	}
 	return errors.Join(append(errs, reconcile.ValidateWorkers(c.Workers))...)
 }

@@ -18,7 +18,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// Controller writes the status of Ingresses. Its keys are their names.
+// Controller writes the status of Ingresses. Its keys are the names of Ingresses.
 type Controller struct {
 	loop      *reconcile.Controller[key]
 	config    Config
@@ -27,17 +27,16 @@ type Controller struct {
 	services  *reconcile.Cache[key, *corev1.Service]
 	pods      *reconcile.Cache[key, *corev1.Pod]
 	nodes     *reconcile.Cache[key, *corev1.Node]
-	trouble   *kube.Trouble // whether the Service exists
+	trouble   *kube.Trouble // logs whether the Service exists
 	problems  *reconcile.Problems[key]
 }
 
 type key = types.NamespacedName
 
-// byClass is the index of Ingresses by the IngressClass that they name.
+// byClass is the index of Ingresses by the IngressClass of their spec.
 const byClass = "class"
 
-// New checks the configuration and starts nothing. The controller reads and writes
-// through client alone.
+// New validates the configuration and starts nothing. All requests of the controller use client.
 func New(client kube.Client, config Config) (*Controller, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -45,7 +44,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	config.Mode, _ = ParseMode(string(config.Mode)) // validated
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	c := &Controller{config: config, trouble: kube.NewTrouble(config.Logger, nil), problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
-		Begins: "Ingress gets no status", Over: "nothing is wrong with the Ingress any more", Event: config.Event, Logger: config.Logger,
+		Begins: "Ingress gets no status", Over: "Ingress problem is solved", Event: config.Event, Logger: config.Logger,
 	})}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
@@ -58,7 +57,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	return c, nil
 }
 
-// watch declares what the controller reads.
+// watch declares the caches of the controller.
 func (c *Controller) watch() {
 	core, networking := c.loop.Client().Kube().CoreV1(), c.loop.Client().Kube().NetworkingV1()
 	c.ingresses = reconcile.Watch(c.loop, reconcile.Kind[key, *networkingv1.Ingress]{
@@ -85,18 +84,18 @@ func (c *Controller) watch() {
 			if service := c.service(); service == nil || !selects(service, p) {
 				return nil
 			}
-			return c.ifNodesCount()
+			return c.affectedByNodes()
 		},
 	})
 	c.nodes = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Node]{
 		Name: "nodes", From: reconcile.From(core.Nodes(), reconcile.Selector{}), Keep: slimNode,
-		Keys: func(*corev1.Node) []key { return c.ifNodesCount() },
+		Keys: func(*corev1.Node) []key { return c.affectedByNodes() },
 	})
 }
 
-// ifNodesCount are all Ingresses where their addresses are the nodes', else none: in a cluster
-// that has a load balancer, pods come and go without a look at each Ingress.
-func (c *Controller) ifNodesCount() []key {
+// affectedByNodes returns all Ingresses if their addresses are those of nodes, or none. With a load
+// balancer, changes of pods cause no reconcile.
+func (c *Controller) affectedByNodes() []key {
 	service := c.service()
 	if service == nil || len(addressesOf(service, nil, nil)) > 0 {
 		return nil
@@ -114,24 +113,24 @@ func names(ingresses []*networkingv1.Ingress) []key {
 	return all
 }
 
-// Warm fills the caches, so that a Run later starts at once. It returns when they are filled, or
-// with ctx's error; they are kept up to date until Close in either case.
+// Warm fills the caches, so that a later Run starts without delay. It returns when the caches are
+// filled, or returns the error of ctx. In both cases the caches stay up to date until Close.
 func (c *Controller) Warm(ctx context.Context) error { return c.loop.Warm(ctx) }
 
-// Run keeps the status of the class's Ingresses until ctx ends. It returns nil then, when
-// nothing that it started goes on and no write is under way.
+// Run writes the status of Ingresses until ctx is done. It returns nil after everything it started
+// and all its writes have ended.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// Close ends what Warm started, and returns when it has ended. A closed controller may
-// be warmed again.
+// Close stops the caches that Warm started and waits until they have ended. Warm can be called
+// again afterwards.
 func (c *Controller) Close() { c.loop.Close() }
 
-// service is the gateway's, nil when it does not exist.
+// service returns the Service of the gateway, or nil if it does not exist.
 func (c *Controller) service() *corev1.Service {
 	return c.services.Get(c.config.Service.Namespace, c.config.Service.Name)
 }
 
-// reconcile writes one Ingress's status, if it is of our class and differs.
+// reconcile updates the status of one Ingress.
 func (c *Controller) reconcile(ctx context.Context, name key) error {
 	target := c.ingresses.At(name, reconcile.Ref{Namespace: name.Namespace, Name: name.Name})
 	have, known := target.Latest()
@@ -151,21 +150,21 @@ func (c *Controller) reconcile(ctx context.Context, name key) error {
 	if !exists || equality.Semantic.DeepEqual(have.Status.LoadBalancer.Ingress, wanted) {
 		return nil
 	}
-	// A patch leaves alone what the cache does not keep; by the version and the UID in it, it
-	// is refused for any other Ingress than the one that was looked at.
-	body, _ := json.Marshal(map[string]any{ // which cannot fail
+	// A patch keeps the fields that the cache drops. Version and UID make the API server reject it
+	// if the Ingress has changed.
+	body, _ := json.Marshal(map[string]any{ // cannot fail
 		"metadata": map[string]any{"resourceVersion": have.ResourceVersion, "uid": have.UID},
 		"status":   map[string]any{"loadBalancer": map[string]any{"ingress": wanted}},
 	})
 	got, err := c.loop.Client().Kube().NetworkingV1().Ingresses(name.Namespace).
 		Patch(ctx, name.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
 	if err := target.Answered(have, got, err); err != nil {
-		return fmt.Errorf("writing the status of Ingress %s: %w", name, err)
+		return fmt.Errorf("update status of Ingress %s: %w", name, err)
 	}
 	return nil
 }
 
-// class is the one that an Ingress's spec names, nil where it names none or one that does not exist.
+// class returns the IngressClass of an Ingress, or nil if the spec names no class or a missing class.
 func (c *Controller) class(ingress *networkingv1.Ingress) *networkingv1.IngressClass {
 	if ingress.Spec.IngressClassName == nil {
 		return nil
@@ -173,27 +172,27 @@ func (c *Controller) class(ingress *networkingv1.Ingress) *networkingv1.IngressC
 	return c.classes.Get("", *ingress.Spec.IngressClassName)
 }
 
-// addresses are those of the Service, if it exists. Whether it does is said once.
+// addresses returns the addresses of the Service, and logs a change of its existence.
 func (c *Controller) addresses() (all []address, exists bool) {
 	service := c.service()
 	if service == nil {
-		c.trouble.Observe(c.missing(), errors.New("the Service does not exist"))
+		c.trouble.Observe(c.missing(), errors.New("gateway Service does not exist"))
 		return nil, false
 	}
 	c.trouble.Observe(c.missing(), nil)
 	return addressesOf(service, c.pods.List(), func(name string) *corev1.Node { return c.nodes.Get("", name) }), true
 }
 
-// missing is the condition that there is no Service.
+// missing returns the condition that the Service does not exist.
 func (c *Controller) missing() kube.Condition {
 	return kube.Condition{
 		Name:   "missing service",
-		Begins: "the gateway's Service does not exist, Ingresses keep their status",
-		Ends:   "the gateway's Service exists now", About: []any{"service", c.config.Service},
+		Begins: "gateway Service does not exist; Ingresses keep their status",
+		Ends:   "gateway Service exists now", About: []any{"service", c.config.Service},
 	}
 }
 
-// failing says on an Ingress why its status cannot be written.
+// failing records an Event with the error on an Ingress.
 func (c *Controller) failing(name key, err error) {
 	if ingress := c.ingresses.Get(name.Namespace, name.Name); ingress != nil {
 		c.problems.Failed(ingress, ReasonNotWritten, err)

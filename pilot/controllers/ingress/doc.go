@@ -1,20 +1,19 @@
-// Package ingress writes into the status of every Ingress of a class at which addresses it is
-// served: those of the gateway's Service.
+// Package ingress writes the addresses of the gateway's Service into the status of every Ingress of
+// a class.
 //
-// Which Ingresses these are goes by Istio's rule (Mode), and by nothing else: not by a revision's
-// label. One leader of any revision writes for all, so whatever it passed over would stay without
-// a status for good. Two installations in one cluster need two classes, else they overwrite
-// each other.
+// Mode selects the Ingresses by Istio's rule. The revision label has no effect: one leader of any
+// revision writes for all, so an Ingress that it skipped would never get a status. Two
+// installations in one cluster need different classes; otherwise they overwrite each other.
 //
-// The status is written with the version of the Ingress that it was decided on, and only
-// where it differs. One that is of the class no more keeps what it has, for its next
-// controller; and so do all while the Service does not exist.
+// The controller writes a status only if it differs, guarded by the version of the Ingress that it
+// read. An Ingress that leaves the class keeps its status for its next controller. All Ingresses
+// keep their status while the Service does not exist.
 //
-// The controller knows nothing of elections. It gets a client and, for as long as it may
-// write, a context:
+// The controller does not depend on elections. It gets a client, and a context that ends when it
+// must stop writing:
 //
 //	c, err := ingress.New(client, ingress.Config{Mode: ingress.Strict, Class: "istio", Service: service})
-//	err = c.Warm(ctx) // optional: fills caches, which stay until Close
-//	err = c.Run(ctx)  // returns when ctx has ended and no write is under way
+//	err = c.Warm(ctx) // optional: fills the caches, which stay until Close
+//	err = c.Run(ctx)  // returns after ctx is done and all writes have ended
 //	c.Close()
 package ingress

@@ -7,7 +7,7 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
-// These keep what the controller looks at.
+// These functions keep only the fields that the controller reads.
 
 func slimIngress(i *networkingv1.Ingress) *networkingv1.Ingress {
 	slim := &networkingv1.Ingress{

@@ -1,0 +1,239 @@
+package ingress
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	k8stesting "k8s.io/client-go/testing"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
+)
+
+func TestReconcile_Patch(t *testing.T) {
+	now, other := metav1.NewTime(time.Unix(1, 0)), "other"
+	for name, x := range map[string]struct {
+		change func(*networkingv1.Ingress)
+		want   int
+	}{
+		"ours":        {func(*networkingv1.Ingress) {}, 1},
+		"deleted":     {func(i *networkingv1.Ingress) { i.DeletionTimestamp = &now }, 0},
+		"other class": {func(i *networkingv1.Ingress) { i.Spec.IngressClassName = &other }, 0},
+		"no class":    {func(i *networkingv1.Ingress) { i.Spec.IngressClassName = nil }, 0},
+		"up to date":  {func(i *networkingv1.Ingress) { i.Status.LoadBalancer.Ingress = []address{ip("192.0.2.1")} }, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStub(t)
+			s.put(changedIngress(x.change))
+			s.put(&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: other, ResourceVersion: "1"}, Spec: networkingv1.IngressClassSpec{Controller: "example.com/x"}})
+			s.answers(errForbidden)
+			s.run(s.controller(), func() {})
+			patches := s.patches()
+			if len(patches) != x.want {
+				t.Errorf("%s: %q", name, patches)
+			}
+			for _, patch := range patches {
+				if want := `one status {"metadata":{"resourceVersion":"2","uid":"u"},"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`; patch != want {
+					t.Errorf("%s: %s, want %s", name, patch, want)
+				}
+			}
+		})
+	}
+}
+
+// A change that affects the addresses or the class causes an attempt during back-off. Other changes
+// do not, because they would bypass the back-off.
+func TestReconcile_CausedByChange(t *testing.T) {
+	label := map[string]string{"changed": "1"}
+	app := map[string]string{"app": "gateway"}
+	meta := func(namespace, name string, labels map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "u", ResourceVersion: "2", Labels: labels}
+	}
+	class := "ours"
+	external := func(ip string) corev1.NodeStatus {
+		return corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.9"}, {Type: corev1.NodeExternalIP, Address: ip}}}
+	}
+	running := func(m metav1.ObjectMeta, node string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: m, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"}}
+	}
+	balanced := &corev1.Service{
+		ObjectMeta: meta("home", "gateway", nil), Spec: corev1.ServiceSpec{Selector: app},
+		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.9"}}}},
+	}
+	for name, test := range map[string]struct {
+		before, change runtime.Object
+		attempts       int32
+	}{
+		"an Ingress's label":         {nil, &networkingv1.Ingress{ObjectMeta: meta("apps", "one", label), Spec: networkingv1.IngressSpec{IngressClassName: &class}}, 0},
+		"an Ingress's status":        {nil, &networkingv1.Ingress{ObjectMeta: meta("apps", "one", nil), Spec: networkingv1.IngressSpec{IngressClassName: &class}, Status: networkingv1.IngressStatus{LoadBalancer: networkingv1.IngressLoadBalancerStatus{Ingress: []address{ip("192.0.2.7")}}}}, 1},
+		"a class's label":            {nil, &networkingv1.IngressClass{ObjectMeta: meta("", class, label), Spec: networkingv1.IngressClassSpec{Controller: ControllerName}}, 0},
+		"the Service's label":        {nil, &corev1.Service{ObjectMeta: meta("home", "gateway", label), Spec: corev1.ServiceSpec{Selector: app}}, 0},
+		"the Service's addresses":    {nil, balanced, 1},
+		"a pod's address":            {nil, running(meta("home", "gateway-1", app), "one"), 0},
+		"a pod's node":               {nil, running(meta("home", "gateway-1", app), "two"), 1},
+		"unrelated pod":              {nil, running(meta("home", "other", label), "one"), 0},
+		"new pod":                    {nil, running(meta("home", "gateway-2", app), "one"), 1},
+		"new pod, balanced":          {balanced, running(meta("home", "gateway-2", app), "one"), 0},
+		"a node's label":             {nil, &corev1.Node{ObjectMeta: meta("", "one", label), Status: external("192.0.2.1")}, 0},
+		"a node's address":           {nil, &corev1.Node{ObjectMeta: meta("", "one", nil), Status: external("192.0.2.2")}, 1},
+		"a node's address, balanced": {balanced, &corev1.Node{ObjectMeta: meta("", "one", nil), Status: external("192.0.2.2")}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.answers(errForbidden)
+				s.run(s.controller(), func() {
+					if test.before != nil {
+						s.put(test.before)
+					}
+					time.Sleep(2 * time.Minute) // the delay is 30 s now
+					synctest.Wait()
+					before := s.attempts.Load()
+					s.put(test.change)
+					synctest.Wait()
+					if n := s.attempts.Load() - before; before == 0 || n != test.attempts {
+						t.Errorf("%d attempts, then %d, want %d", before, n, test.attempts)
+					}
+				})
+			})
+		})
+	}
+}
+
+// Without the Service, Ingresses keep their status.
+func TestReconcile_ServiceMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		if err := s.clientset.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "services"}, "home", "gateway"); err != nil {
+			t.Fatal(err)
+		}
+		s.put(changedIngress(func(i *networkingv1.Ingress) { i.Status.LoadBalancer.Ingress = []address{ip("192.0.2.9")} }))
+		s.answers(errForbidden)
+		s.run(s.controller(), func() {
+			s.put(changedIngress(func(i *networkingv1.Ingress) {
+				i.ResourceVersion, i.Status.LoadBalancer.Ingress = "3", []address{ip("192.0.2.8")}
+			}))
+			synctest.Wait()
+			if n := s.attempts.Load(); n != 0 || s.log.Count("Service does not exist; Ingresses keep their status") != 1 || s.log.Count("Service exists now") != 0 {
+				t.Errorf("%d attempts, log:\n%s", n, &s.log)
+			}
+			s.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "gateway", UID: "u", ResourceVersion: "4"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "gateway"}}})
+			synctest.Wait()
+			time.Sleep(time.Minute)
+			if n := s.attempts.Load(); n < 2 || s.log.Count("Service does not exist; Ingresses keep their status") != 1 || s.log.Count("Service exists now") != 1 {
+				t.Errorf("%d attempts, log:\n%s", n, &s.log)
+			}
+		})
+	})
+}
+
+func TestReconcile_WriteForbidden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.answers(errForbidden)
+		c := s.controller()
+		s.run(c, func() {
+			if err := c.Run(t.Context()); !errors.Is(err, reconcile.ErrRunning) {
+				t.Errorf("second Run: %v", err)
+			}
+			time.Sleep(time.Minute)
+			want := "one Warning StatusNotWritten update status of Ingress apps/one: "
+			if got := s.events.list(); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+				t.Errorf("Events: %q", got)
+			}
+			c.failing(key{Namespace: "apps", Name: "gone"}, errForbidden) // must not panic
+			if s.attempts.Load() < 3 || s.log.Count("reconcile failed", "update status of Ingress apps/one") != 1 {
+				t.Errorf("%d attempts, log:\n%s", s.attempts.Load(), &s.log)
+			}
+		})
+	})
+}
+
+// After a conflict, only an event for the Ingress causes another attempt.
+func TestReconcile_Conflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.answers(errConflict)
+		s.run(s.controller(), func() {
+			s.put(&corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: "one", UID: "u", ResourceVersion: "2"},
+				Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "192.0.2.2"}}},
+			})
+			synctest.Wait()
+			if n := s.attempts.Load(); n != 1 || s.log.Count("reconcile failed") > 0 {
+				t.Errorf("%d attempts, log:\n%s", n, &s.log)
+			}
+		})
+	})
+}
+
+func TestWarm_ReadForbidden(t *testing.T) {
+	for _, kind := range []string{"ingresses", "ingressclasses", "services", "pods", "nodes"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				for _, verb := range []string{"list", "watch"} {
+					s.clientset.PrependReactor(verb, kind, func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, errForbidden })
+				}
+				s.clientset.PrependWatchReactor(kind, k8stesting.DefaultWatchReactor(nil, errForbidden))
+				c := s.controller()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := c.Warm(ctx); err == nil || !strings.Contains(err.Error(), kind) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Warm returned %v", err)
+				}
+				c.Close()
+				if s.log.Count("permission is missing", " "+kind, "no status is written") != 1 {
+					t.Errorf("log:\n%s", &s.log)
+				}
+				for _, action := range s.clientset.Actions() {
+					if list, ok := action.(k8stesting.ListAction); ok && action.GetResource().Resource == "services" {
+						if got := list.GetListRestrictions().Fields.String(); got != "metadata.name=gateway" {
+							t.Errorf("Services are listed by %q", got)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// Each problem is reported once for each Ingress.
+func TestReconcile_UnknownClass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		later := "later"
+		lost := func(uid string) *networkingv1.Ingress {
+			return &networkingv1.Ingress{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "lost", UID: "1", ResourceVersion: uid}, Spec: networkingv1.IngressSpec{IngressClassName: &later},
+			}
+		}
+		s := newStub(t, lost("1"))
+		s.run(s.controller(), func() {
+			check := func(events, over int) {
+				t.Helper()
+				synctest.Wait()
+				if n := len(s.events.list()); n != events || s.log.Count("Ingress problem is solved") != over {
+					t.Errorf("%d Events, want %d:\n%s", n, events, &s.log)
+				}
+			}
+			check(1, 0)
+			ingresses := schema.GroupVersionResource{Group: networkingv1.GroupName, Version: "v1", Resource: "ingresses"}
+			if err := s.clientset.Tracker().Delete(ingresses, "apps", "lost"); err != nil {
+				t.Fatal(err)
+			}
+			check(1, 1)
+			s.put(lost("5"))
+			check(2, 1)
+			s.put(&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: later, ResourceVersion: "6"}, Spec: networkingv1.IngressClassSpec{Controller: ControllerName}})
+			check(2, 2)
+		})
+	})
+}
