@@ -65,9 +65,6 @@ func (l *loop) request(ctx context.Context, a core.Action, base k8sresourcelock.
 		return l.le.lock.Read(ctx)
 	}
 	record, notes := codec.EncodeRecord(a.Record), codec.EncodeAnnotations(a.Annotations)
-	if a.Annotations.Successor {
-		notes[k8sresourcelock.PredecessorAnnotation] = codec.SuccessorsNote(record, l.le.lock.Identity())
-	}
 	if lock, ok := l.le.lock.(k8sresourcelock.Annotated); ok && a.Op == core.SendRequest {
 		return lock.Annotate(ctx, base, notes)
 	}

@@ -54,9 +54,6 @@ func Decode(s k8sresourcelock.Snapshot) core.Snapshot {
 	out.Annotations = decodeAnnotations(s.Notes)
 	out.Annotations.Nominated = nomination(s, out.Annotations.Hold)
 	out.Strategy = s.Strategy != ""
-	if note := s.Notes[k8sresourcelock.PredecessorAnnotation]; note != "" {
-		out.Successor = strings.HasPrefix(note, SuccessorsNote(s.Record, ""))
-	}
 	if k8sresourcelock.ValidateIdentity(s.PreferredHolder) == nil { // otherwise the handover could not be written
 		out.Preferred = s.PreferredHolder
 	}
@@ -214,12 +211,6 @@ func formatMarker(m core.Marker) string {
 		s += " " + markerUnfit
 	}
 	return s
-}
-
-// SuccessorsNote returns the PredecessorAnnotation for a record of Successors. Beside the record of a process it says that
-// the process has won a predecessor's lock and does not act by it yet.
-func SuccessorsNote(r k8sresourcelock.LeaderElectionRecord, writer string) string {
-	return fmt.Sprintf("v1 %s %d %s", r.HolderIdentity, r.LeaderTransitions, writer)
 }
 
 // requestJSON is the JSON form of a request.

@@ -156,7 +156,7 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 		follows && next.Version > s.Snap.Version
 	switch {
 	case until == 0:
-	case acquired && (next.Acting() || c.Successor && s.Snap.Successor && next.bySuccessors()):
+	case acquired && next.Acting():
 		until = 0 // the new leader has waited for it
 	case s.Snap.Acting() && s.Snap.Record.Holder == next.Record.Holder && next.Acting() && next.Version > s.Snap.Version:
 		until = 0 // it acts in a recreated lock, so its previous run functions have ended

@@ -12,9 +12,6 @@ func (c Config) claim(s State, now ClockReading) (Record, Annotations) {
 	if s.Snap.Nominated() && !s.Snap.ByCoordinator() && old.Holder == c.Self && old.Transitions >= s.Snap.Floor {
 		record.Transitions = old.Transitions // the handover has counted this term
 	}
-	if c.writesForSuccessors(s, now.Mono) {
-		return c.successorsRecord(s, record)
-	}
 	return record, c.annotations(s, record, now, now.Mono >= c.settledAt(s))
 }
 
@@ -42,16 +39,13 @@ func (c Config) renewal(s State, now ClockReading) (Record, Annotations) {
 	record.Renewed = s.ownStamp(now.Wall)
 	record.Lease = c.Lease
 	record.Key = c.Key
-	if c.Successor && s.Snap.bySuccessors() {
-		return c.successorsRecord(s, record)
-	}
-	return record, c.annotations(s, record, now, !c.Successor && (s.Marked || now.Mono >= s.Earlier.SettleAt))
+	return record, c.annotations(s, record, now, s.Marked || now.Mono >= s.Earlier.SettleAt)
 }
 
 // annotations returns the annotations next to the own record. While settling, the marker of the earlier leader
 // stays, because the next holder has to wait for it too.
 func (c Config) annotations(s State, record Record, now ClockReading, act bool) Annotations {
-	annotations := Annotations{Hold: s.activeHold(record, now.Mono), Successor: c.Successor}
+	annotations := Annotations{Hold: s.activeHold(record, now.Mono)}
 	switch m := s.Snap.Annotations.Marker; {
 	case act:
 		annotations.Marker = Marker{Identity: c.Self, Transitions: record.Transitions, Handover: c.handsOver(s), Unfit: s.Unfit}

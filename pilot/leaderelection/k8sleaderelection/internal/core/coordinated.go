@@ -26,7 +26,7 @@ func (s Snapshot) promisedToOther(self string) bool {
 // hold takes precedence.
 func (c Config) prefersOther(s State, now Instant) bool {
 	l := s.Snap
-	return l.Strategy && l.Held() && !l.bySuccessors() && l.Preferred != "" && l.Preferred != l.Record.Holder && now >= s.holdEnds()
+	return l.Strategy && l.Held() && l.Preferred != "" && l.Preferred != l.Record.Holder && now >= s.holdEnds()
 }
 
 // giveWay ends a term for the preferred candidate. A coordinated holder hands over to it. Any other holder

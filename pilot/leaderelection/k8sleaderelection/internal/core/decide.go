@@ -116,7 +116,7 @@ func (c Config) decideWaiting(s State, now ClockReading, a Action, at Instant, w
 // releases the lock again.
 func (c Config) unrequestedNomination(s State, now Instant) bool {
 	switch {
-	case !c.IsNominee(s), c.Successor: // one that gave it back would say that no other successor acts, either
+	case !c.IsNominee(s):
 		return false
 	case c.Coordinated && !c.transferred(s):
 		return s.Unfit || now < s.BackOff.Until
@@ -178,8 +178,6 @@ func (c Config) acquireTime(s State) (Instant, Reason) {
 		return c.freeAcquireTime(s), Free
 	case snap.Record.Holder == c.Self && !s.Own.Duplicate:
 		return 0, Reclaimed
-	case c.Successor && snap.bySuccessors():
-		return 0, Joined
 	case snap.Nominated():
 		return c.withRankDelay(s, min(s.Since.Record.After(c.Retry), c.ExpiresAt(s))), Nominated
 	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.acceptsRequests(s)) && max(s.Displaced.NotBefore, s.holdEnds()) < c.ExpiresAt(s):
@@ -215,7 +213,7 @@ func (c Config) decideHolding(s State, now ClockReading, a Action) Action {
 	accept := false
 	refuse := ""
 	again := Never
-	if s.Phase != Settling && !c.Successor {
+	if s.Phase != Settling {
 		// A draining leader answers too: see ignoresRequests.
 		if accept, refuse, again = c.judge(s, now.Mono); accept || refuse != "" {
 			due = now.Mono
@@ -227,10 +225,6 @@ func (c Config) decideHolding(s State, now ClockReading, a Action) Action {
 	due = max(due, s.Effort.Writes.Next)
 	if now.Mono < due {
 		return a.wake(due).withReason(Holding)
-	}
-	if c.writesForSuccessors(s, now.Mono) && !s.Snap.bySuccessors() && !s.Known.Outdated() {
-		record, annotations := c.claim(s, now)
-		return a.write(Acquire, s.Snap, record, annotations).withReason(Settled)
 	}
 	record, annotations := c.renewal(s, now)
 	why := Renewing
@@ -252,11 +246,9 @@ func (c Config) renewAt(s State) Instant {
 	due := s.Own.Renewed.After(c.Retry)
 	m := s.Snap.Annotations.Marker
 	switch {
-	case s.Phase == Settling && !c.Successor:
+	case s.Phase == Settling:
 		return min(due, s.Earlier.SettleAt)
-	case s.Phase == Settling && !s.Known.Outdated(): // else it is one more renewal, which does not end settling
-		return min(due, c.settledAt(s))
-	case s.Phase == Leading && !c.Successor && (m.Handover != c.handsOver(s) || m.Unfit != s.Unfit):
+	case s.Phase == Leading && (m.Handover != c.handsOver(s) || m.Unfit != s.Unfit):
 		return min(due, s.Own.Renewed.After(c.Retry/markerShare))
 	}
 	return due

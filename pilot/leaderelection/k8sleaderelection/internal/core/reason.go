@@ -24,7 +24,6 @@ const (
 	Reclaimed           Reason = "own-name"
 	Replaced            Reason = "record-unreadable"
 	Nominated           Reason = "nominated"
-	Joined              Reason = "kept-by-successors"
 	Settled             Reason = "settled"
 	NoCoordinator       Reason = "no-coordinator"
 	EarlierHolderMayAct Reason = "earlier-holder-may-act"

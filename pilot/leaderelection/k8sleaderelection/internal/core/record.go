@@ -57,7 +57,6 @@ type Annotations struct {
 	Request   Request
 	Hold      Hold
 	Needs     NeedsBoth // on an object of a Pair only
-	Successor bool      // of a write: it is a successor's, see Snapshot.Successor
 }
 
 // UID identifies the lock object. A lock of two objects has both UIDs. A missing object has none.
@@ -79,8 +78,6 @@ type Snapshot struct {
 	// Strategy: a coordinator selects the holder. Preferred is the candidate that it prefers to the holder.
 	Strategy  bool
 	Preferred string
-	// Successor: the record was written by one that does not act by it: see predecessor.go.
-	Successor bool
 }
 
 // Halves has the objects of a Pair that contain a record. Zero: the lock is one object.

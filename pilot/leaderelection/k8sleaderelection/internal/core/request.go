@@ -60,7 +60,7 @@ func (r Request) AddressedTo(record Record) bool { return record.isTerm(r.Holder
 // Addressed reports whether there is a request to the leader of the present term.
 func (s Snapshot) Addressed() bool {
 	r := s.Annotations.Request
-	return s.Held() && !s.bySuccessors() && r.AddressedTo(s.Record) &&
+	return s.Held() && r.AddressedTo(s.Record) &&
 		r.Identity != s.Record.Holder && (r.Identity != "" || r.Reason == ForOperator)
 }
 

@@ -132,8 +132,6 @@ func (s *scenario) configure(words []string) error {
 			c.OneCycle = true
 		case "coordinated":
 			c.Coordinated = true
-		case "successor":
-			c.Successor = true
 		case "grace", "sync-wait":
 			d, err := time.ParseDuration(value)
 			if err != nil {
@@ -221,10 +219,6 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 			snap.Content = Unreadable
 		case w == "written":
 			snap.Record, snap.Annotations = s.last, s.annotations
-			snap.Successor, snap.Annotations.Successor = s.annotations.Successor, false
-		case name == "kept":
-			snap.Successor, snap.Record.Holder, snap.Record.Lease = true, Successors, 15*time.Second
-			snap.Record.Transitions, err = strconv.Atoi(value)
 		case w == "free":
 			snap.Record.Lease = time.Second
 		case name == "uid":

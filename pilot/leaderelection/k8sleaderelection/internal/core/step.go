@@ -26,7 +26,7 @@ func (c Config) sent(s State, a Action, now ClockReading) State {
 	}
 	s.Flight = Call{
 		Op: a.Op, Sent: now, Base: a.Base.Version, Learned: s.Learned,
-		Record: a.Record, Marker: a.Annotations.Marker.matches(a.Record) || a.Annotations.Successor && a.Record.Holder == Successors && now.Mono >= c.settledAt(s),
+		Record: a.Record, Marker: a.Annotations.Marker.matches(a.Record),
 	}
 	if a.Op == SendRequest {
 		s.Requesting.Wanted = true
@@ -86,7 +86,6 @@ func (c Config) mayActUntil(s State) Instant {
 	case snap.Exists && snap.Content == Unreadable:
 		return c.ExpiresAt(s)
 	case !snap.Held() || snap.Nominated(), // no holder, or a nominee that has not written yet
-		c.Successor && snap.bySuccessors(), // they act with us
 		// An own drained term, or the term of a previous process with this identity that had begun to act.
 		mine && !s.Own.Duplicate && (s.wrote(snap) || snap.Acting()):
 		return 0
@@ -127,7 +126,7 @@ func (c Config) ownsTerm(s State) bool {
 		snap.Record.Transitions != s.Term.Transitions || snap.Version < s.Term.Token {
 		return false
 	}
-	return c.Successor && snap.bySuccessors() || !snap.Halves.isHalf() && snap.Record.Holder == c.Self && s.wrote(snap)
+	return !snap.Halves.isHalf() && snap.Record.Holder == c.Self && s.wrote(snap)
 }
 
 // outranks reports whether this candidate may acquire the lock of the live holder.
