@@ -36,13 +36,13 @@ func (l *loop) send(a core.Action) {
 	}, func() {
 		defer l.helpers.Done()
 		ev := &event{in: core.Input{Kind: core.Replied, Result: core.Unknown}}
-		ev.call = call{a.Op, core.Unknown, errCrowded, decided.Until(l.le.clock.mono())}
+		ev.call = call{a.Op, core.Unknown, errNotSent, decided.Until(l.le.clock.mono())}
 		l.post(ev)
 	})
 }
 
-// errCrowded is why a call was never made.
-var errCrowded = errors.New("not sent: others were before it when the elector ended")
+// errNotSent is why a call was never made.
+var errNotSent = errors.New("not sent: others were before it when the elector ended")
 
 // exchange is the call itself, and what came of it. It counts from when it was decided on,
 // as the cover that it brings does.

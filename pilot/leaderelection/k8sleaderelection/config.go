@@ -204,7 +204,7 @@ func (c LeaderElectionConfig) validateCoordinated(wrong func(format string, args
 		wrong("Coordinated with a %T: a coordinator knows Leases alone, give a LeaseLock", lock)
 	default:
 		if !versioned {
-			wrong("Coordinated with a %T, which does not show what a coordinator writes: give a LeaseLock", lock)
+			wrong("Coordinated with a %T, which does not store what a coordinator writes: give a LeaseLock", lock)
 		}
 	}
 	if c.KeyComparison != nil {

@@ -49,13 +49,13 @@ type view struct {
 	phase           core.Phase
 	why             core.Reason
 	term            Term
-	cover           core.Validity
+	validity        core.Validity
 	known           bool
 	holder          string
 	key             string
-	count           int
+	transitions     int
 	defaultRevision DefaultRevision
-	alive           bool
+	running         bool
 	drained         <-chan struct{} // closed once functions that were left behind have ended
 	unfit           bool
 	acked           core.Instant
@@ -111,7 +111,7 @@ func RunOrDie(ctx context.Context, lec LeaderElectionConfig) {
 func (le *LeaderElector) Run(ctx context.Context) {
 	err := le.run(ctx, oneCycle)
 	if err != nil {
-		le.logger().Error("election ended with an error", "election", le.config.Name, "err", err)
+		le.logger().Error("election failed", "election", le.config.Name, "err", err)
 	}
 	// A second Run must not tell the first one's user that it has stopped. A run function's error may wrap that of another elector.
 	if stopped := le.config.Callbacks.OnStoppedLeading; stopped != nil && errors.Unwrap(err) != ErrRunning { //nolint:errorlint // not of a function
@@ -187,7 +187,7 @@ func (le *LeaderElector) stuck() error {
 // IsLeader reports whether this process may act now: it asks the clock, so that a
 // leader cut off from the API server stops being one on time.
 func (le *LeaderElector) IsLeader() bool {
-	return le.view.Load().cover.Left(le.clock.Now().core()) > 0
+	return le.view.Load().validity.Left(le.clock.Now().core()) > 0
 }
 
 // GetLeader returns the identity in the record last seen; empty when there is none.
@@ -274,7 +274,7 @@ type Status struct {
 func (le *LeaderElector) Status() Status {
 	v := le.view.Load()
 	now := le.clock.Now().core()
-	left := max(0, v.cover.Left(now))
+	left := max(0, v.validity.Left(now))
 	var handover time.Duration
 	if since := core.Instant(le.handover.Load()); since != 0 && v.phase != core.Done {
 		handover = max(0, since.Until(now.Mono))
@@ -282,7 +282,7 @@ func (le *LeaderElector) Status() Status {
 	return Status{
 		Phase: v.phase.String(), Reason: string(v.why), Since: v.changed,
 		Leading: left > 0, ValidFor: left, Term: v.term,
-		Unfit: v.unfit, Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.count,
+		Unfit: v.unfit, Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.transitions,
 		Default:      v.defaultRevision,
 		HandoverWait: handover,
 		Acting:       now.Mono < v.record.actsUntil, LeaseDuration: v.record.lease, HandsOver: v.record.handsOver, Hold: v.record.hold,

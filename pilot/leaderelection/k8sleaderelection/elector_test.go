@@ -1,272 +1,291 @@
 package k8sleaderelection_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"os"
+	"os/exec"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-func TestElectsOneAndHandsOnAfterTheDrain(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a, b := enterTwo(t, store)
-		if !a.isLive() || !a.IsLeader() || b.isLive() || b.GetLeader() != "a" {
-			t.Fatalf("a live %v, b live %v, b sees %q", a.isLive(), b.isLive(), b.GetLeader())
+func TestElectorDrainsBeforeRelease(t *testing.T) {
+	forEachLock(t, func(t *testing.T, store *locktest.Store) {
+		a, b := startTwo(t, store)
+		if !a.isRunning() || !a.IsLeader() || b.isRunning() || b.GetLeader() != "a" {
+			t.Fatalf("a runs %v, b runs %v, b sees leader %q", a.isRunning(), b.isRunning(), b.GetLeader())
 		}
 		a.drain = 3 * time.Second
-		if err := a.quit(); err != nil {
+		if err := a.stop(); err != nil {
 			t.Fatal(err)
 		}
-		pass(time.Second)
-		if !b.isLive() || record(store).HolderIdentity != "b" {
+		advance(time.Second)
+		if !b.isRunning() || record(store).HolderIdentity != "b" {
 			t.Fatalf("b does not lead; record %+v", record(store))
 		}
-		if b.lastStart().Before(a.lastStop()) {
-			t.Fatal("b started before a's function had returned")
-		}
-		if late := b.lastStart().Sub(a.lastStop()); late != 0 {
-			t.Errorf("b waited %v after the drain, although its watch shows the release at once", late)
+		if gap := b.lastStart().Sub(a.lastStop()); gap != 0 {
+			t.Errorf("b started %v after a's function returned", gap)
 		}
 	})
 }
 
-func TestStopsOnTimeWhileARequestHangs(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enter(t, store, "a")
-		b := enter(t, store, "b")
-		pass(time.Minute)
-		if b.isLive() {
-			a, b = b, a
-		}
+func TestLeaderStops_RequestHangs(t *testing.T) {
+	forEachLock(t, func(t *testing.T, store *locktest.Store) {
+		a, b := startTwo(t, store)
 		last := record(store).RenewTime.Time
 		a.lock.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} })
-		pass(renew)
-		if a.isLive() || a.IsLeader() {
-			t.Error("a acts beyond its cover")
+		advance(renew)
+		if a.isRunning() || a.IsLeader() {
+			t.Error("a leads after the end of its validity")
 		}
-		pass(lease)
-		if !b.isLive() {
-			t.Fatal("b did not take over")
+		advance(lease)
+		if !b.isRunning() {
+			t.Fatal("b does not lead")
 		}
-		if b.lastStart().Before(last.Add(lease)) {
-			t.Errorf("b started %v after the last renewal, before the lease was over", b.lastStart().Sub(last))
-		}
-		if b.lastStart().After(last.Add(lease + time.Second)) {
-			t.Errorf("b started only %v after the last renewal", b.lastStart().Sub(last))
+		if d := b.lastStart().Sub(last); d < lease || d > lease+time.Second {
+			t.Errorf("b started %v after the last renewal", d)
 		}
 	})
 }
 
-func TestQuiet(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enter(t, store, "a")
-		pass(time.Second)
-		b := enter(t, store, "b")
-		a.lock.SetLatency(time.Second, time.Second) // a write is counted from when it is sent
-		pass(time.Minute)
-		beforeA, beforeB := total(a.lock.Requests()), total(b.lock.Requests())
-		pass(3 * time.Minute) // the server ends watches after five
-		if got := total(b.lock.Requests()) - beforeB; got != 0 {
-			t.Errorf("a follower sent %d requests in 3 minutes: %v", got, b.lock.Requests())
-		}
-		if got := total(a.lock.Requests()) - beforeA; got != 24 {
-			t.Errorf("a leader sent %d requests in 3 minutes, want 24: %v", got, a.lock.Requests())
-		}
-	})
-}
-
-func TestDeletedLockIsMadeAnewByItsLeader(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a, b := enterTwo(t, store)
-		first := a.Status().Term
-		store.Delete()
-		pass(time.Second)
-		second := a.Status().Term
-		if !a.isLive() || b.isLive() || a.terms() != 2 {
-			t.Fatalf("a live %v in its term %d, b live %v", a.isLive(), a.terms(), b.isLive())
-		}
-		if second.Token <= first.Token || second.LockUID == first.LockUID {
-			t.Errorf("the new term %+v does not differ from %+v", second, first)
-		}
-	})
-}
-
-func TestDeletedLockOfADeadLeaderIsSettledFirst(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a, b := enterTwo(t, store)
-		a.lock.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} })
-		a.lock.MuteWatches(true)
-		cut := record(store).RenewTime.Time
-		store.Delete()
-		pass(lease + time.Second)
-		if !b.isLive() {
-			t.Fatal("b does not lead a lease after the deletion")
-		}
-		if b.lastStart().Before(cut.Add(lease)) {
-			t.Errorf("b started %v after the last renewal that it saw", b.lastStart().Sub(cut))
-		}
-	})
-}
-
-func TestCorruptRecordEndsTheTermAndIsReplacedAfterALease(t *testing.T) {
-	// Of a ConfigMap only: a Lease's fields are typed, and the API server admits no nonsense.
-	synctest.Test(t, func(t *testing.T) {
-		store := locktest.NewStore(locktest.ConfigMap)
-		a := enter(t, store, "a")
-		pass(time.Minute)
-		store.Corrupt()
-		pass(time.Second)
-		if a.isLive() {
-			t.Fatal("a leads on a record that nobody can read")
-		}
-		if !strings.Contains(a.logged(), "cannot be read") {
-			t.Errorf("not reported: %s", a.logged())
-		}
-		pass(lease - 2*time.Second)
-		if a.isLive() || store.Snapshot().Unreadable == nil {
-			t.Fatal("replaced before it stood unchanged for a lease")
-		}
-		pass(3 * time.Second)
-		if !a.isLive() {
-			t.Fatal("not replaced")
-		}
-	})
-}
-
-func TestFailedFunctionGivesAnotherItsChance(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a, b := enterTwo(t, store)
-		a.fail <- errors.New("no database")
-		pass(time.Second)
-		if a.isLive() || !b.isLive() {
-			t.Fatalf("a live %v, b live %v", a.isLive(), b.isLive())
-		}
-	})
-}
-
-func TestErrorsOfATermAreCollected(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		one, two, second := errors.New("no database"), errors.New("no disk"), make(chan struct{})
-		a := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.RunFunctions = append(c.RunFunctions, func(context.Context) error { <-second; return two })
-			c.Observer = failsNext{second}
-		})
-		a.start(t)
-		pass(time.Minute)
-		a.fail <- one
-		pass(time.Second)
-		if err := a.quit(); !errors.Is(err, one) || !errors.Is(err, two) {
-			t.Errorf("got %v, want both errors", err)
-		} else if !strings.HasSuffix(err.Error(), "no database; no disk") {
-			t.Errorf("got %q, which is no one line for a log field", err)
-		}
-	})
-}
-
-// failsNext lets another function fail between the first failure and the term's end.
-type failsNext struct{ next chan struct{} }
-
-func (f failsNext) Phase(_, _, to, _ string) {
-	if to == "draining" {
-		close(f.next)
-		synctest.Wait()
+// stranger returns the record of a holder that does not run.
+func stranger(transitions int) k8sresourcelock.LeaderElectionRecord {
+	now := metav1.Time{Time: time.Now().UTC().Truncate(time.Second)}
+	return k8sresourcelock.LeaderElectionRecord{
+		HolderIdentity: "stranger", HolderKey: "stable", LeaseDurationSeconds: int(lease.Seconds()),
+		AcquireTime: now, RenewTime: now, LeaderTransitions: transitions,
 	}
 }
 
-func (failsNext) Call(_, _, _, _ string, _ time.Duration) {}
+// A leader stops when its watch shows another holder. Without a watch event it stops on the conflict of its next renewal.
+func TestLeaderStops_OtherHolder(t *testing.T) {
+	for name, muted := range map[string]bool{"watch": false, "muted watch": true} {
+		t.Run(name, func(t *testing.T) {
+			forEachLock(t, func(t *testing.T, store *locktest.Store) {
+				a := startCandidate(t, store, "a")
+				advance(time.Minute + time.Second)
+				a.lock.MuteWatches(muted)
+				changed := time.Now()
+				store.Put("stranger", stranger(1))
+				advance(retry)
+				if a.isRunning() {
+					t.Fatal("a leads")
+				}
+				if d := a.lastStop().Sub(changed); !muted && d != 0 {
+					t.Errorf("a stopped %v after the watch event", d)
+				}
+			})
+		})
+	}
+}
 
-func TestForbiddenWatchFallsBackToPolling(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enter(t, store, "a")
-		pass(time.Second)
-		b := prepare(t, store, "b")
-		b.lock.Forbid(locktest.Watch)
-		b.start(t)
-		pass(time.Minute)
-		if err := a.quit(); err != nil {
-			t.Fatal(err)
+func TestElectorRequestRate(t *testing.T) {
+	forEachLock(t, func(t *testing.T, store *locktest.Store) {
+		a := startCandidate(t, store, "a")
+		advance(time.Second)
+		b := startCandidate(t, store, "b")
+		a.lock.SetLatency(time.Second, time.Second) // RetryPeriod counts from the time of sending
+		advance(time.Minute)
+		beforeA := total(a.lock.Requests())
+		beforeB := total(b.lock.Requests())
+		advance(3 * time.Minute) // the server ends watches after five
+		if got := total(b.lock.Requests()) - beforeB; got != 0 {
+			t.Errorf("the follower sent %d requests in 3 minutes: %v", got, b.lock.Requests())
 		}
-		pass(time.Duration(le.JitterFactor*float64(retry)) + retry)
-		if !b.isLive() {
-			t.Fatal("b did not hear of the release by polling")
-		}
-		if n := strings.Count(b.logged(), "cannot be watched"); n != 1 {
-			t.Errorf("the missing permission was reported %d times", n)
+		if got := total(a.lock.Requests()) - beforeA; got != 24 {
+			t.Errorf("the leader sent %d requests in 3 minutes, want 24: %v", got, a.lock.Requests())
 		}
 	})
 }
 
-func TestPlainLockWorks(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		plain := func(c *le.LeaderElectionConfig) {
+// The leader did not see the new holder yet when it releases.
+func TestReleaseKeepsNewHolder(t *testing.T) {
+	forEachLock(t, func(t *testing.T, store *locktest.Store) {
+		a := startCandidate(t, store, "a")
+		advance(time.Minute + time.Second)
+		a.lock.MuteWatches(true)
+		store.Put("stranger", stranger(1))
+		if !a.isRunning() {
+			t.Fatal("a saw the change")
+		}
+		if err := a.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if r := record(store); r.HolderIdentity != "stranger" || r.LeaseDurationSeconds != 30 {
+			t.Errorf("record after the release: %+v", r)
+		}
+	})
+}
+
+// The candidate loses and regains the lock between two renewals.
+func TestRegainedLockIsNewTerm(t *testing.T) {
+	for name, muted := range map[string]bool{"watch": false, "muted watch": true} {
+		t.Run(name, func(t *testing.T) {
+			forEachLock(t, func(t *testing.T, store *locktest.Store) {
+				a := startCandidate(t, store, "a")
+				advance(time.Minute + time.Second)
+				first := a.Status().Term
+				a.lock.MuteWatches(muted)
+				store.Put("stranger", stranger(1))
+				released := stranger(1)
+				released.HolderIdentity = ""
+				released.HolderKey = ""
+				released.LeaseDurationSeconds = 1
+				store.Put("stranger", released)
+				advance(2 * lease)
+				second := a.Status().Term
+				if !a.isRunning() || a.terms() != 2 || second.Transitions != 2 || second.Token <= first.Token {
+					t.Fatalf("runs %v, %d terms, %+v then %+v", a.isRunning(), a.terms(), first, second)
+				}
+				if a.lastStart().Before(a.lastStop()) {
+					t.Error("the second term began before the end of the first")
+				}
+			})
+		})
+	}
+}
+
+// If the key annotation is deleted, candidates of one revision do not preempt each other.
+func TestMissingKeyDoesNotPreempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.NewStore(locktest.Lease) // a ConfigMap has the key in the record
+		a, b := startRankedTwo(t, store, "stable")
+		for range 40 {
+			store.Annotate(k8sresourcelock.LeaseHolderKey, "")
+			advance(time.Second)
+		}
+		if !a.isRunning() || b.isRunning() || a.terms() != 1 || record(store).LeaderTransitions != 0 {
+			t.Errorf("a runs %v in term %d, b runs %v, record %+v\n%s%s", a.isRunning(), a.terms(), b.isRunning(), record(store), a.logged(), b.logged())
+		}
+	})
+}
+
+func TestKeyComparisonPreempts(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		a := startCandidate(t, store, "a")
+		advance(time.Minute)
+		b := startCandidate(t, store, "b", func(c *le.LeaderElectionConfig) {
+			c.KeyComparison = func(key string) bool { return key == "stable" }
+		})
+		advance(2 * time.Second)
+		if a.isRunning() || record(store).HolderIdentity != "b" {
+			t.Errorf("a runs %v, holder %s", a.isRunning(), record(store).HolderIdentity)
+		}
+		if s := b.Status(); s.Phase != "settling" || s.Leading || b.IsLeader() || s.ValidFor != 0 {
+			t.Errorf("status while settling: %+v", s)
+		}
+		advance(2 * lease)
+		if !b.isRunning() {
+			t.Error("b does not lead")
+		}
+	})
+}
+
+// A lock that implements only Interface is polled.
+func TestElectorPlainLock(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		a, b := startTwo(t, store, func(c *le.LeaderElectionConfig) {
 			c.Lock = struct{ k8sresourcelock.Interface }{c.Lock}
+		})
+		if !a.isRunning() || b.isRunning() {
+			t.Fatalf("a runs %v, b runs %v", a.isRunning(), b.isRunning())
 		}
-		a, b := enterTwo(t, store, plain)
-		if !a.isLive() || b.isLive() {
-			t.Fatalf("a live %v, b live %v", a.isLive(), b.isLive())
-		}
-		if err := a.quit(); err != nil {
+		if err := a.stop(); err != nil {
 			t.Fatal(err)
 		}
-		pass(3 * retry)
-		if !b.isLive() {
-			t.Fatal("b did not take over")
+		advance(3 * retry)
+		if !b.isRunning() {
+			t.Fatal("b does not lead")
 		}
 	})
 }
 
-func TestRunIsOneCycle(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
+func TestRunOneCycle(t *testing.T) {
+	forEachLock(t, func(t *testing.T, store *locktest.Store) {
 		stopped := 0
 		c := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
 			c.Callbacks.OnStoppedLeading = func() { stopped++ }
 		})
 		done := make(chan struct{})
 		go func() { defer close(done); c.Run(t.Context()) }()
-		pass(time.Minute)
+		advance(time.Minute)
 		store.Put("istiod", k8sresourcelock.LeaderElectionRecord{HolderIdentity: "istiod", LeaseDurationSeconds: 30, LeaderTransitions: 9})
 		<-done
-		if stopped != 1 || c.isLive() {
-			t.Errorf("OnStoppedLeading was called %d times; live %v", stopped, c.isLive())
+		if stopped != 1 || c.isRunning() {
+			t.Errorf("OnStoppedLeading calls: %d; runs %v", stopped, c.isRunning())
 		}
 		if got := record(store).HolderIdentity; got != "istiod" {
-			t.Errorf("another's lease was touched: holder is now %q", got)
+			t.Errorf("holder %q, want istiod", got)
 		}
 	})
 }
 
-func TestASecondRunDoesNotSayThatTheFirstHasStopped(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
+// A second Run or Campaign of a running elector returns immediately and does not affect the first.
+func TestRun_Concurrent(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
 		stopped := 0
 		c := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
 			c.Callbacks.OnStoppedLeading = func() { stopped++ }
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); c.Run(ctx) }()
-		pass(time.Minute)
-		c.Run(ctx)
-		if stopped != 0 || !c.isLive() {
-			t.Errorf("OnStoppedLeading was called %d times; live %v", stopped, c.isLive())
+		for range 2 { // an elector can run again
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); c.Run(ctx) }()
+			advance(time.Minute)
+			c.Run(ctx)
+			if err := c.Campaign(ctx); !errors.Is(err, le.ErrRunning) || stopped != 0 || !c.IsLeader() {
+				t.Errorf("Campaign returned %v, OnStoppedLeading calls: %d, leads %v", err, stopped, c.IsLeader())
+			}
+			cancel()
+			<-done
+			if stopped != 1 || c.IsLeader() {
+				t.Errorf("OnStoppedLeading calls: %d, leads %v", stopped, c.IsLeader())
+			}
+			stopped = 0
 		}
-		cancel()
-		<-done
-		if stopped != 1 {
-			t.Errorf("OnStoppedLeading was called %d times", stopped)
+		if n := strings.Count(c.logged(), "level=ERROR"); n != 2 || strings.Count(c.logged(), "running already") != 2 {
+			t.Errorf("errors logged: %d\n%s", n, c.logged())
 		}
 	})
 }
 
-// A user who calls Run again and again must not get new functions beside those that are
-// stuck, nor a gate that lets these through.
-func TestNoNewRunBesideFunctionsThatAreStuck(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
+func TestRunOrDie(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			le.RunOrDie(ctx, le.LeaderElectionConfig{Lock: store.Lock("a", "").Locker, LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry, Clock: testClock()})
+		}()
+		advance(time.Second)
+		if record(store).HolderIdentity != "a" {
+			t.Error("the elector does not campaign")
+		}
+		cancel()
+		<-ended
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic for an invalid configuration")
+			}
+		}()
+		le.RunOrDie(ctx, le.LeaderElectionConfig{})
+	})
+}
+
+// Run starts no functions while functions of an earlier run have not returned. Otherwise the gate would admit their writes.
+func TestRun_StuckFunctions(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
 		release := make(chan struct{})
 		started := 0
 		c := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
@@ -279,95 +298,345 @@ func TestNoNewRunBesideFunctionsThatAreStuck(t *testing.T) {
 			return cancel, done
 		}
 		_, done := run()
-		pass(time.Minute)
-		c.cut(true)
-		pass(2 * lease)
-		<-done // the term was lost, and the function does not return
-		c.cut(false)
+		advance(time.Minute)
+		c.disconnect(true)
+		advance(2 * lease)
+		<-done // the term is lost, the function does not return
+		c.disconnect(false)
 		stop, done := run()
-		pass(time.Minute)
+		advance(time.Minute)
 		if started != 1 || c.IsLeader() {
-			t.Fatalf("%d functions were started beside each other; leads %v", started, c.IsLeader())
+			t.Fatalf("functions started: %d; leads %v", started, c.IsLeader())
 		}
 		stop()
 		<-done
 		stop, done = run()
-		pass(time.Minute)
+		advance(time.Minute)
 		close(release)
-		pass(time.Minute)
+		advance(time.Minute)
 		if started != 2 {
-			t.Errorf("%d functions were started in the end", started)
+			t.Errorf("functions started: %d", started)
 		}
 		stop()
 		<-done
 	})
 }
 
-func TestStuckDrainIsReportedAndTheLockKept(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		stuck := 0
+func TestStuckDrainKeepsLock(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		reported := 0
 		release := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		c := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.OnStuckDrain = func() { stuck++ }
+			c.OnStuckDrain = func() { reported++ }
 			c.RunFunctions = []func(context.Context) error{func(context.Context) error { <-release; return nil }}
 		})
 		done := make(chan error, 1)
 		go func() { done <- c.Campaign(ctx) }()
-		pass(time.Minute)
+		advance(time.Minute)
 		cancel()
-		err := <-done
-		if !errors.Is(err, le.ErrStuckDrain) || stuck != 1 {
-			t.Errorf("got %v; reported %d times", err, stuck)
+		if err := <-done; !errors.Is(err, le.ErrStuckDrain) || reported != 1 {
+			t.Errorf("got %v; OnStuckDrain calls: %d", err, reported)
 		}
 		if record(store).HolderIdentity != "a" {
-			t.Error("the lock was given away while a function was alive")
+			t.Error("the lock was released while a function was running")
 		}
 		close(release)
 	})
 }
 
-func TestAnotherProcessOfTheSameName(t *testing.T) {
-	bubble(t, func(t *testing.T, store *locktest.Store) {
-		a := enter(t, store, "a")
-		pass(time.Minute)
-		twin := enter(t, store, "a")
-		pass(2 * time.Minute)
-		if a.isLive() == twin.isLive() {
-			t.Fatalf("first live %v, second live %v", a.isLive(), twin.isLive())
+// stuckEnv selects the process that does not return from its run function.
+const stuckEnv = "INCUMBENT_TEST_STUCK"
+
+func TestExitOnStuckDrain(t *testing.T) {
+	if os.Getenv(stuckEnv) != "" {
+		runStuck(t)
+		os.Exit(0)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	self := exec.CommandContext(ctx, os.Args[0], "-test.run", "^"+t.Name()+"$")
+	self.Env = append(os.Environ(), stuckEnv+"=yes")
+	out, err := self.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 || bytes.Contains(out, []byte("FAIL")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func runStuck(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	elector, err := le.NewLeaderElector(le.LeaderElectionConfig{
+		Lock: locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker, ReleaseOnCancel: true,
+		LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 5 * time.Second,
+		StopLimit: 50 * time.Millisecond, ExitOnStuckDrain: true,
+		RunFunctions: []func(context.Context) error{func(context.Context) error {
+			stop()
+			select {}
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(elector.Campaign(ctx))
+}
+
+// A failed function ends its term. Campaign starts another term and returns only errors of the last one.
+func TestCampaignTerms(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		stopped := 0
+		var a *candidate
+		a = prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
+			c.Callbacks.OnStoppedLeading = func() {
+				if stopped++; a.isRunning() {
+					t.Error("OnStoppedLeading was called before the function returned")
+				}
+			}
+		})
+		a.drain = time.Second
+		a.start(t)
+		advance(time.Minute)
+		a.fail <- errors.New("no database")
+		advance(10 * time.Minute)
+		a.StepDown()
+		advance(10 * time.Minute)
+		if !a.isRunning() || a.terms() != 3 || stopped != 2 {
+			t.Errorf("runs %v in term %d, OnStoppedLeading calls: %d", a.isRunning(), a.terms(), stopped)
 		}
-		if !strings.Contains(a.logged()+twin.logged(), "another live process uses this identity") {
-			t.Error("not reported")
+		if err := a.stop(); err != nil || stopped != 3 || strings.Contains(a.logged(), "waiting for run functions") {
+			t.Errorf("%v, OnStoppedLeading calls: %d\n%s", err, stopped, a.logged())
 		}
 	})
 }
 
-func TestInvalidConfigurationSaysWhichDurationToChange(t *testing.T) {
-	store := locktest.NewStore(locktest.Lease)
-	for name, c := range map[string]struct {
-		change func(*le.LeaderElectionConfig)
-		want   string
-	}{
-		"no lock":        {func(c *le.LeaderElectionConfig) { c.Lock = nil }, "no Lock"},
-		"fraction":       {func(c *le.LeaderElectionConfig) { c.LeaseDuration = 1500 * time.Millisecond }, "whole seconds"},
-		"deadline":       {func(c *le.LeaderElectionConfig) { c.RenewDeadline = lease }, "lengthen LeaseDuration"},
-		"retry":          {func(c *le.LeaderElectionConfig) { c.RetryPeriod = renew }, "shorten RetryPeriod"},
-		"zero retry":     {func(c *le.LeaderElectionConfig) { c.RetryPeriod = 0 }, "RetryPeriod 0s"},
-		"drain":          {func(c *le.LeaderElectionConfig) { c.DrainLimit = lease }, "shorten RenewDeadline or DrainLimit"},
-		"drift":          {func(c *le.LeaderElectionConfig) { c.MaxClockDrift = 0.4 }, "lengthen LeaseDuration"},
-		"negative grace": {func(c *le.LeaderElectionConfig) { c.PeerGrace = -1 }, "PeerGrace"},
-		"no identity":    {func(c *le.LeaderElectionConfig) { c.Lock = store.Lock("", "").Locker }, "identity"},
-		"long identity": {func(c *le.LeaderElectionConfig) {
-			c.Lock = store.Lock(strings.Repeat("x", 300), "").Locker
-		}, "identity"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			config := le.LeaderElectionConfig{Lock: store.Lock("a", "").Locker, LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry}
-			c.change(&config)
-			_, err := le.NewLeaderElector(config)
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want it to mention %q", err, c.want)
+func TestCampaignCollectsErrors(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		one := errors.New("no database")
+		two := errors.New("no disk")
+		second := make(chan struct{})
+		a := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
+			c.RunFunctions = append(c.RunFunctions, func(context.Context) error { <-second; return two })
+			c.Observer = failSecond{second}
+		})
+		a.start(t)
+		advance(time.Minute)
+		a.fail <- one
+		advance(time.Second)
+		if err := a.stop(); !errors.Is(err, one) || !errors.Is(err, two) || !strings.HasSuffix(err.Error(), "no database; no disk") {
+			t.Errorf("got %q, want both errors on one line", err)
+		}
+	})
+}
+
+// failSecond lets the second function fail between the first failure and the end of the term.
+type failSecond struct{ second chan struct{} }
+
+func (f failSecond) Phase(_, _, to, _ string) {
+	if to == "draining" {
+		close(f.second)
+		synctest.Wait()
+	}
+}
+
+func (failSecond) Call(_, _, _, _ string, _ time.Duration) {}
+
+func TestErrorAfterStopIgnored(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) {
+			c.RunFunctions = []func(context.Context) error{func(ctx context.Context) error {
+				<-ctx.Done()
+				return errors.New("interrupted")
+			}}
+		})
+		advance(time.Minute)
+		if err := a.stop(); err != nil || strings.Contains(a.logged(), "interrupted") {
+			t.Errorf("%v\n%s", err, a.logged())
+		}
+	})
+}
+
+// panicAfter returns a comparison that panics after n calls.
+func panicAfter(n int) func(string) bool {
+	calls := 0
+	return func(string) bool {
+		if calls++; calls > n {
+			panic("no comparison")
+		}
+		return false
+	}
+}
+
+// If a caller recovers from the panic of a callback, the functions are stopped and the gate is closed.
+func TestPanicEndsTerm(t *testing.T) {
+	for name, gate := range map[string]*testGate{"gate": {}, "no gate": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			a := prepare(t, locktest.NewStore(locktest.Lease), "a", func(c *le.LeaderElectionConfig) {
+				c.KeyComparison = panicAfter(20)
+				if gate != nil {
+					c.Gate = gate
+				}
+			})
+			leads := false
+			recovered := make(chan any)
+			go func() {
+				defer func() {
+					leads = gate != nil && gate.open || a.IsLeader()
+					recovered <- recover()
+				}()
+				_ = a.Campaign(t.Context())
+			}()
+			for a.terms() == 0 {
+				advance(time.Second)
+			}
+			if p := <-recovered; p != "no comparison" || leads {
+				t.Errorf("%s: recovered %v, leads %v", name, p, leads)
+			}
+			if synctest.Wait(); a.isRunning() {
+				t.Errorf("%s: the function did not stop", name)
+			}
+			if err := a.Campaign(t.Context()); !errors.Is(err, le.ErrRunning) {
+				t.Errorf("%s: next run: %v", name, err)
 			}
 		})
 	}
+}
+
+type testGate struct {
+	mu     sync.Mutex
+	open   bool
+	term   le.Term
+	drains int
+}
+
+func (g *testGate) Set(term le.Term, end le.Validity) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open = end != le.Validity{}
+	g.term = term
+}
+
+func (g *testGate) Drain() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.drains++
+}
+
+func (g *testGate) wants(t *testing.T, open bool, drains int) {
+	t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open != open || g.drains != drains || open != (g.term != le.Term{}) {
+		t.Errorf("open %v in term %+v, drained %d times; want %v, %d", g.open, g.term, g.drains, open, drains)
+	}
+}
+
+func TestGateFollowsTerm(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		g := &testGate{}
+		startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.Gate = g })
+		advance(time.Second)
+		g.wants(t, true, 0)
+		putHolder(store, "x")
+		advance(time.Second)
+		g.wants(t, false, 1)
+	})
+}
+
+// OnStartedLeading runs concurrently with the run functions and ends with the term.
+func TestOnStartedLeadingContext(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		var started, ended []le.Term
+		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) {
+			c.Callbacks.OnStartedLeading = func(ctx context.Context) {
+				term, _ := le.TermFromContext(ctx)
+				started = append(started, term)
+				<-ctx.Done()
+				after(3 * time.Second)
+				ended = append(ended, term)
+			}
+		})
+		advance(time.Minute)
+		term := a.Status().Term
+		if !a.isRunning() || len(started) != 1 || started[0] != term || len(ended) != 0 {
+			t.Fatalf("function runs %v, callback started in %+v, ended in %+v", a.isRunning(), started, ended)
+		}
+		begin := time.Now()
+		if err := a.stop(); err != nil || len(ended) != 1 || time.Since(begin) != 3*time.Second {
+			t.Errorf("stopped after %v with %v, callback ended in %+v", time.Since(begin), err, ended)
+		}
+	})
+}
+
+func TestUnfitLeaderHandsOver(t *testing.T) {
+	forEachLock(t, func(t *testing.T, store *locktest.Store) {
+		var unfit atomic.Bool
+		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) {
+			c.FitnessCheck = func(context.Context) error {
+				if unfit.Load() {
+					return errors.New("cold cache")
+				}
+				return nil
+			}
+		})
+		advance(time.Second)
+		unfit.Store(true)
+		neverFit := startCandidate(t, store, "u", func(c *le.LeaderElectionConfig) {
+			c.FitnessCheck = func(context.Context) error { return errors.New("never fit") }
+		})
+		advance(time.Minute)
+		if marker := store.Snapshot().Notes[k8sresourcelock.MarkerAnnotation]; !a.isRunning() || a.terms() != 1 || marker != "v1 a 0 handover unfit" {
+			t.Fatalf("the unfit leader runs %v in term %d, marker %s", a.isRunning(), a.terms(), marker)
+		}
+		b := startCandidate(t, store, "b")
+		advance(time.Second)
+		if a.isRunning() || !b.isRunning() {
+			t.Fatalf("a runs %v, b runs %v\n%s", a.isRunning(), b.isRunning(), a.logged())
+		}
+		b.stop()
+		advance(time.Minute)
+		if a.terms() != 1 || neverFit.terms() != 0 {
+			t.Fatal("an unfit follower campaigns")
+		}
+		unfit.Store(false)
+		advance(time.Minute)
+		if !a.isRunning() {
+			t.Error("a is fit again and does not lead")
+		}
+		if !strings.Contains(a.logged(), "unfit to lead") || !strings.Contains(a.logged(), "cold cache") {
+			t.Error(a.logged())
+		}
+	})
+}
+
+type testMetric struct {
+	mu sync.Mutex
+	on map[string]bool
+}
+
+func (m *testMetric) NewLeaderMetric() le.SwitchMetric { return m }
+
+func (m *testMetric) On(name string) { m.set(name, true) }
+
+func (m *testMetric) Off(name string) { m.set(name, false) }
+
+func (m *testMetric) set(name string, on bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.on[name] = on
+}
+
+func TestSetProvider(t *testing.T) {
+	m := &testMetric{on: map[string]bool{}}
+	le.SetProvider(m)
+	defer le.SetProvider(nil)
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.Name = "metered" })
+		advance(time.Second)
+		if !m.on["metered"] {
+			t.Error("the metric of a leader is off")
+		}
+		if err := a.stop(); err != nil || m.on["metered"] {
+			t.Errorf("after the end: metric on %v, error %v", m.on["metered"], err)
+		}
+	})
 }

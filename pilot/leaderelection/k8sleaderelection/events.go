@@ -26,7 +26,7 @@ func (r *reporter) handover(c *change) {
 	switch c.acknowledged() {
 	case core.SendRequest:
 		request := c.in.Snap.Annotations.Request
-		r.event("asked %s to hand over (%s)", c.in.Snap.Record.Holder, request.Reason)
+		r.event("requested a handover from %s (%s)", c.in.Snap.Record.Holder, request.Reason)
 	case core.HandOver:
 		r.event("handed over to %s", c.before.Flight.Record.Holder)
 	case core.Acquire:
@@ -37,9 +37,9 @@ func (r *reporter) handover(c *change) {
 	}
 	if c.beginsHandover() {
 		if request := c.after.Snap.Annotations.Request; request.Accepted {
-			r.event("accepted the request of %s, drains", request.Identity)
+			r.event("accepted the handover request of %s", request.Identity)
 		} else {
-			r.event("drains for %s, whom the coordinator prefers", c.after.Snap.Preferred)
+			r.event("handing over to %s, preferred by the coordinator", c.after.Snap.Preferred)
 		}
 	}
 	if c.action.Op == core.Acquire {

@@ -66,7 +66,7 @@ func (f *fitCheck) ask(ctx context.Context, l *loop) error {
 }
 
 func errUnanswered(l *loop) error {
-	return fmt.Errorf("the check has not answered within a RetryPeriod of %v", l.core.Retry)
+	return fmt.Errorf("fitness check did not return within RetryPeriod %v", l.core.Retry)
 }
 
 // end gives a check that is under way the time to notice that its context has ended.
@@ -79,6 +79,6 @@ func (f *fitCheck) end(l *loop) {
 	select {
 	case <-f.answer:
 	case <-limit.C:
-		l.report.log.Error("a Fit check does not return although its context has ended; it is left behind")
+		l.report.log.Error("fitness check did not return after the end of its context")
 	}
 }

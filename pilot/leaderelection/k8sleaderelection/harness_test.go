@@ -3,17 +3,26 @@ package k8sleaderelection_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	lease = 30 * time.Second
@@ -21,17 +30,17 @@ const (
 	retry = 7500 * time.Millisecond
 )
 
-// candidate is one elector in a bubble, with a run function whose life it records.
+// candidate is an elector in a synctest bubble. Its run function records when it starts and stops.
 type candidate struct {
 	*le.LeaderElector
 	lock  *locktest.Lock
-	drain time.Duration // how long the run function takes to return
-	fail  chan error    // what the run function returns with while leading
+	drain time.Duration // time that the run function needs to stop
+	fail  chan error    // the run function returns an error from fail
 
 	defaultRevision atomic.Pointer[le.DefaultRevision] // nil: unknown
 
 	mu      sync.Mutex
-	live    bool
+	running bool
 	started []time.Time
 	stopped []time.Time
 	log     bytes.Buffer
@@ -39,21 +48,21 @@ type candidate struct {
 	done    chan error
 }
 
-// enter starts a candidate that campaigns until the test or quit ends it.
-func enter(t *testing.T, store *locktest.Store, identity string, change ...func(*le.LeaderElectionConfig)) *candidate {
+// startCandidate starts a candidate that campaigns until the end of the test.
+func startCandidate(t *testing.T, store *locktest.Store, identity string, change ...func(*le.LeaderElectionConfig)) *candidate {
 	t.Helper()
 	c := prepare(t, store, identity, change...)
 	c.start(t)
 	return c
 }
 
-// enterTwo starts a candidate that leads, and one that has followed for a minute.
-func enterTwo(t *testing.T, store *locktest.Store, change ...func(*le.LeaderElectionConfig)) (leader, follower *candidate) {
+// startTwo starts a leader a, and a follower b that has followed for a minute.
+func startTwo(t *testing.T, store *locktest.Store, change ...func(*le.LeaderElectionConfig)) (leader, follower *candidate) {
 	t.Helper()
-	leader = enter(t, store, "a", change...)
-	pass(time.Second)
-	follower = enter(t, store, "b", change...)
-	pass(time.Minute)
+	leader = startCandidate(t, store, "a", change...)
+	advance(time.Second)
+	follower = startCandidate(t, store, "b", change...)
+	advance(time.Minute)
 	return leader, follower
 }
 
@@ -67,10 +76,9 @@ func prepareKey(t *testing.T, store *locktest.Store, identity, key string, chang
 	c := &candidate{lock: store.Lock(identity, key), fail: make(chan error, 1), done: make(chan error, 1)}
 	config := le.LeaderElectionConfig{
 		Lock: c.lock.Locker, LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry,
-		ReleaseOnCancel: true, Name: "test", RunFunctions: []func(context.Context) error{c.work},
-		Clock:  bubbleClock(),
-		Logger: slog.New(slog.NewTextHandler(&locked{c: c}, nil)),
-
+		ReleaseOnCancel: true, Name: "test", RunFunctions: []func(context.Context) error{c.run},
+		Clock:           testClock(),
+		Logger:          slog.New(slog.NewTextHandler(&lockedLog{c: c}, nil)),
 		DefaultRevision: c.knownDefault,
 	}
 	for _, f := range change {
@@ -91,7 +99,7 @@ func (c *candidate) knownDefault() le.DefaultRevision {
 	return le.DefaultRevision{}
 }
 
-// setDefaultRevision changes what the candidate is told when it asks, and has it ask.
+// setDefaultRevision changes the default revision and notifies the elector.
 func (c *candidate) setDefaultRevision(d le.DefaultRevision) {
 	c.defaultRevision.Store(&d)
 	c.Refresh()
@@ -107,8 +115,8 @@ func (c *candidate) start(t *testing.T) {
 	})
 }
 
-// cut takes the candidate's connection away: what it sends and what it watches.
-func (c *candidate) cut(is bool) {
+// disconnect lets requests of the candidate hang and mutes its watches.
+func (c *candidate) disconnect(is bool) {
 	c.lock.MuteWatches(is)
 	c.lock.SetFault(nil)
 	if is {
@@ -116,24 +124,24 @@ func (c *candidate) cut(is bool) {
 	}
 }
 
-// quit stops the candidate and returns what Campaign did.
-func (c *candidate) quit() error {
+// stop ends the campaign and returns its error.
+func (c *candidate) stop() error {
 	c.cancel()
 	err := <-c.done
 	c.done <- err
 	return err
 }
 
-func (c *candidate) work(ctx context.Context) error {
+func (c *candidate) run(ctx context.Context) error {
 	c.mu.Lock()
-	c.live = true
+	c.running = true
 	c.started = append(c.started, time.Now())
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
-		c.live = false
+		defer c.mu.Unlock()
+		c.running = false
 		c.stopped = append(c.stopped, time.Now())
-		c.mu.Unlock()
 	}()
 	select {
 	case <-ctx.Done():
@@ -144,10 +152,10 @@ func (c *candidate) work(ctx context.Context) error {
 	}
 }
 
-func (c *candidate) isLive() bool {
+func (c *candidate) isRunning() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.live
+	return c.running
 }
 
 func (c *candidate) terms() int {
@@ -156,7 +164,6 @@ func (c *candidate) terms() int {
 	return len(c.started)
 }
 
-// lastStart is when the newest term's functions started.
 func (c *candidate) lastStart() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,42 +182,47 @@ func (c *candidate) logged() string {
 	return c.log.String()
 }
 
-type locked struct{ c *candidate }
+type lockedLog struct{ c *candidate }
 
-func (l *locked) Write(p []byte) (int, error) {
+func (l *lockedLog) Write(p []byte) (int, error) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	return l.c.log.Write(p)
 }
 
-// bubbleClock is a clock whose boot time is the bubble's.
-func bubbleClock() *le.Clock {
+// testClock returns a clock with the boot time of the synctest bubble.
+func testClock() *le.Clock {
 	epoch := time.Now()
 	return le.NewClock(func() int64 { return int64(time.Since(epoch)) })
 }
 
-// after lets the bubble's time pass and everything that follows from it happen.
 func after(d time.Duration) { <-time.After(d) }
 
-func pass(d time.Duration) {
+// advance waits d of the bubble's time, and then until all goroutines are idle.
+func advance(d time.Duration) {
 	after(d)
 	synctest.Wait()
 }
 
-// bubble runs f with time of its own.
-func bubble(t *testing.T, f func(t *testing.T, store *locktest.Store)) {
-	for _, kind := range []locktest.Kind{locktest.ConfigMap, locktest.Lease} {
-		t.Run(string(kind), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { f(t, locktest.NewStore(kind)) })
+// onConfigMap runs f in a synctest bubble with a ConfigMap lock.
+func onConfigMap(t *testing.T, f func(t *testing.T, store *locktest.Store)) {
+	synctest.Test(t, func(t *testing.T) { f(t, locktest.NewStore(locktest.ConfigMap)) })
+}
+
+// forEachLock runs f in a synctest bubble with each kind of lock and of watch.
+func forEachLock(t *testing.T, f func(t *testing.T, store *locktest.Store)) {
+	t.Run("ConfigMap", func(t *testing.T) { onConfigMap(t, f) })
+	for name, shared := range map[string]bool{"Lease": false, "shared watch": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := locktest.NewStore(locktest.Lease)
+				if shared {
+					store.ShareWatches()
+				}
+				f(t, store)
+			})
 		})
 	}
-	t.Run("leases that share watches", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			store := locktest.NewStore(locktest.Lease)
-			store.ShareWatches()
-			f(t, store)
-		})
-	})
 }
 
 func total(requests map[locktest.Verb]int) (n int) {
@@ -221,3 +233,123 @@ func total(requests map[locktest.Verb]int) (n int) {
 }
 
 func record(s *locktest.Store) k8sresourcelock.LeaderElectionRecord { return s.Snapshot().Record }
+
+// putHolder writes another holder into the record, as a peer would.
+func putHolder(store *locktest.Store, holder string) {
+	r := record(store)
+	r.HolderIdentity = holder
+	r.HolderKey = "canary"
+	r.LeaseDurationSeconds = 30
+	r.RenewTime = metav1.NewTime(r.RenewTime.Add(7 * time.Second))
+	store.Put("", r)
+}
+
+// startRanked starts a candidate with a revision, which is ranked by the default revision.
+func startRanked(t *testing.T, store *locktest.Store, identity, revision, defaultRevision string) *candidate {
+	t.Helper()
+	c := prepareKey(t, store, identity, revision, func(c *le.LeaderElectionConfig) { c.Ranked = true })
+	c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: defaultRevision})
+	c.start(t)
+	return c
+}
+
+// startRankedTwo starts a leader a of the default revision stable, and a follower b of the given revision.
+func startRankedTwo(t *testing.T, store *locktest.Store, revision string) (leader, follower *candidate) {
+	t.Helper()
+	leader = startRanked(t, store, "a", "stable", "stable")
+	advance(time.Second)
+	follower = startRanked(t, store, "b", revision, "stable")
+	advance(time.Minute)
+	return leader, follower
+}
+
+func setDefault(revision string, candidates ...*candidate) {
+	for _, c := range candidates {
+		c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: revision})
+	}
+}
+
+// recorder is an Observer and an EventRecorder that keeps what it receives.
+type recorder struct {
+	mu        sync.Mutex
+	events    []string
+	terms     []string
+	calls     map[string]int
+	durations []string
+	changes   int // calls of StatusChanged
+}
+
+func (w *recorder) Phase(string, string, string, string) {}
+
+func (w *recorder) Call(_, verb, _, result string, _ time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.calls == nil {
+		w.calls = map[string]int{}
+	}
+	w.calls[verb+" "+result]++
+}
+
+func (w *recorder) Term(_ string, began bool, reason string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.terms = append(w.terms, map[bool]string{true: "+", false: "-"}[began]+reason)
+}
+
+func (w *recorder) StatusChanged(string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changes++
+}
+
+func (w *recorder) ObserveDuration(_ string, what le.Interval, took time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.durations = append(w.durations, fmt.Sprintf("%s %v", what, took))
+}
+
+func (w *recorder) Eventf(_ runtime.Object, kind, _, message string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, strings.TrimPrefix(kind+": ", "Normal: ")+fmt.Sprintf(message, args...))
+}
+
+// take returns and clears what was received since the last call.
+func (w *recorder) take() (events, terms, durations []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	events, terms, durations = w.events, w.terms, w.durations
+	w.events, w.terms, w.durations = nil, nil, nil
+	return events, terms, durations
+}
+
+func (w *recorder) wants(t *testing.T, identity string, events, terms, durations []string) {
+	t.Helper()
+	gotEvents, gotTerms, gotDurations := w.take()
+	slices.Sort(gotDurations) // a reply and its watch event arrive in either order
+	for _, pair := range []struct {
+		what      string
+		got, want []string
+	}{{"events", gotEvents, events}, {"terms", gotTerms, terms}, {"durations", gotDurations, durations}} {
+		if !slices.Equal(pair.got, pair.want) {
+			t.Errorf("%s: %s\n%q, want\n%q", identity, pair.what, pair.got, pair.want)
+		}
+	}
+}
+
+// startRecorded starts a ranked candidate of a revision, with a recorder. The default revision is stable.
+func startRecorded(t *testing.T, store *locktest.Store, identity, revision string, w *recorder, change ...func(*le.LeaderElectionConfig)) *candidate {
+	t.Helper()
+	lock := store.LockWith(k8sresourcelock.ResourceLockConfig{Identity: identity, Key: revision, EventRecorder: w})
+	c := prepareKey(t, store, identity, revision, append(change, func(c *le.LeaderElectionConfig) {
+		c.Lock = lock.Locker
+		c.Ranked = true
+		c.Observer = w
+	})...)
+	c.lock = lock
+	c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
+	c.start(t)
+	return c
+}
+
+type words = []string

@@ -47,7 +47,7 @@ func (h *HealthzAdaptor) SetLeaderElection(le *LeaderElector) {
 // maxTolerableExpiredLease.
 func (le *LeaderElector) Check(maxTolerableExpiredLease time.Duration) error {
 	v := le.view.Load()
-	if !v.alive {
+	if !v.running {
 		return nil
 	}
 	select {
@@ -59,5 +59,5 @@ func (le *LeaderElector) Check(maxTolerableExpiredLease time.Duration) error {
 	if late <= maxTolerableExpiredLease {
 		return nil
 	}
-	return fmt.Errorf("election %s: run functions are still alive %v after the lease ran out", le.config.Name, late.Round(time.Millisecond))
+	return fmt.Errorf("election %s: run functions are still running %v after the lease expired", le.config.Name, late.Round(time.Millisecond))
 }

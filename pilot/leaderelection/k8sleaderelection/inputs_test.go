@@ -8,14 +8,13 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// A tick that is late must not find missing what has come meanwhile: an acknowledgement,
-// or the end of a drain.
-func TestTheTickComesLast(t *testing.T) {
+// A late tick must not come before an acknowledgement or the end of a drain.
+func TestNextOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopped := make(chan struct{})
 		close(stopped)
 		l := &loop{inputs: newInputs(), timer: time.NewTimer(0)}
-		<-time.After(time.Second) // it is late
+		<-time.After(time.Second)
 		for range 2 {
 			l.signal(watchEvent)
 		}
@@ -35,13 +34,13 @@ func TestTheTickComesLast(t *testing.T) {
 		}
 		go l.post(&event{in: core.Input{Kind: core.Drained}})
 		if s, ev := l.next(); s != 0 || ev.in.Kind != core.Drained || l.stop != nil || l.signals != 0 {
-			t.Errorf("then signal %d, event %+v, signals %d", s, ev, l.signals)
+			t.Errorf("signal %d, event %+v, signals %d", s, ev, l.signals)
 		}
 	})
 }
 
-// Of a timer and an event that are there together, the event comes first, however often select picks the other.
-func TestAnEventComesBeforeTheTimer(t *testing.T) {
+// If a timer and an event are ready together, the event comes first, whichever of them select returns.
+func TestNextReturnsEventFirst(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			l := &loop{inputs: newInputs(), timer: time.NewTimer(time.Second)}
@@ -54,7 +53,7 @@ func TestAnEventComesBeforeTheTimer(t *testing.T) {
 			}()
 			<-time.After(2 * time.Second)
 			synctest.Wait()
-			if first == ticked { // the timer was before it
+			if first == ticked { // the timer fired before the event was posted
 				first, ev = l.next()
 			}
 			if first != 0 || ev == nil {
@@ -65,14 +64,13 @@ func TestAnEventComesBeforeTheTimer(t *testing.T) {
 	}
 }
 
-// Once the loop has ended nobody waits for it.
-func TestAnEndedLoopTakesNothing(t *testing.T) {
+func TestPost_EndedLoop(t *testing.T) {
 	l := &loop{inputs: newInputs()}
 	close(l.ended)
 	if l.post(&event{}) {
-		t.Error("it was taken")
+		t.Error("an ended loop took an event")
 	}
 	for range 3 {
-		l.signal(ticked)
+		l.signal(ticked) // does not block
 	}
 }

@@ -113,7 +113,7 @@ func (l *loop) abandon() {
 		gate.Set(Term{}, Validity{})
 	}
 	last := *l.le.view.Load()
-	last.cover = core.Validity{}
+	last.validity = core.Validity{}
 	l.le.view.Store(&last)
 	if l.term != nil {
 		l.term.cancel(fmt.Errorf("election %s: %w: a callback has panicked", l.le.config.Name, ErrNotLeading))
@@ -267,11 +267,11 @@ func (l *loop) publish(c *change) {
 	}
 	v := view{
 		phase: s.Phase, why: s.Why, term: l.publicTerm, known: s.Known != core.Unread,
-		defaultRevision: s.Default, alive: s.Running, unfit: s.Unfit, acked: l.acked, changed: l.changed,
-		cover: s.Gate(),
+		defaultRevision: s.Default, running: s.Running, unfit: s.Unfit, acked: l.acked, changed: l.changed,
+		validity: s.Gate(),
 	}
 	if s.Snap.Exists && s.Snap.Content == core.Readable {
-		v.holder, v.key, v.count = s.Snap.Record.Holder, s.Snap.Record.Key, s.Snap.Record.Transitions
+		v.holder, v.key, v.transitions = s.Snap.Record.Holder, s.Snap.Record.Key, s.Snap.Record.Transitions
 		v.record = l.report.recordViewOf(s)
 	}
 	old := l.le.view.Load()

@@ -8,192 +8,214 @@ import (
 
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// enterPair runs a candidate that holds both objects of a pair. Its lock field is its way
-// to the primary.
-func enterPair(t *testing.T, pair locktest.Pair, identity string) (*candidate, *locktest.PairLock) {
+// preparePair returns a ranked candidate with a MultiLock. Its lock field is the client of the primary. The default
+// revision is stable.
+func preparePair(t *testing.T, pair locktest.Pair, identity, revision string) (*candidate, *locktest.PairLock) {
 	t.Helper()
-	lock := pair.Lock(identity, "stable")
-	c := prepare(t, pair.Primary, identity, func(c *le.LeaderElectionConfig) { c.Lock = lock.MultiLock })
+	lock := pair.Lock(identity, revision)
+	c := prepareKey(t, pair.Primary, identity, revision, func(c *le.LeaderElectionConfig) {
+		c.Lock = lock.MultiLock
+		c.Ranked = true
+	})
 	c.lock = lock.Primary
-	c.start(t)
+	setDefault("stable", c)
 	return c, lock
 }
 
-func TestBothLocks(t *testing.T) {
-	play := func(name string, f func(t *testing.T, pair locktest.Pair, a, b *candidate, ways *locktest.PairLock)) {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				pair := locktest.NewPair()
-				a, ways := enterPair(t, pair, "a")
-				pass(time.Second)
-				b, _ := enterPair(t, pair, "b")
-				pass(time.Minute)
-				if !a.isLive() || b.isLive() || record(pair.Primary).HolderIdentity != "a" || record(pair.Secondary).HolderIdentity != "a" {
-					t.Fatalf("a live %v, b live %v, records %+v and %+v", a.isLive(), b.isLive(), record(pair.Primary), record(pair.Secondary))
-				}
-				f(t, pair, a, b, ways)
-			})
-		})
-	}
-	play("the token is the secondary's", func(t *testing.T, pair locktest.Pair, a, _ *candidate, _ *locktest.PairLock) {
-		first := pair.Secondary.History()[0]
-		term := a.Status().Term
-		if term.Token != first.Version || term.LockUID != string(pair.Secondary.Snapshot().UID) {
-			t.Errorf("term %+v, the Lease's first version %d", term, first.Version)
+// playPair runs f with a leader a of the default revision and a follower b of another revision.
+func playPair(t *testing.T, f func(t *testing.T, pair locktest.Pair, a, b *candidate, lockA, lockB *locktest.PairLock)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		pair := locktest.NewPair()
+		a, lockA := preparePair(t, pair, "a", "stable")
+		a.start(t)
+		advance(time.Second)
+		b, lockB := preparePair(t, pair, "b", "canary")
+		b.start(t)
+		advance(time.Minute)
+		if !a.isRunning() || b.isRunning() || b.GetLeader() != "a" || record(pair.Primary).HolderIdentity != "a" || record(pair.Secondary).HolderIdentity != "a" {
+			t.Fatalf("a runs %v, b runs %v, records %+v and %+v", a.isRunning(), b.isRunning(), record(pair.Primary), record(pair.Secondary))
 		}
+		f(t, pair, a, b, lockA, lockB)
 	})
-	play("a release is followed at once", func(t *testing.T, pair locktest.Pair, a, b *candidate, _ *locktest.PairLock) {
-		if err := a.quit(); err != nil {
+}
+
+func TestMultiLock_Release(t *testing.T) {
+	playPair(t, func(t *testing.T, pair locktest.Pair, a, b *candidate, _, _ *locktest.PairLock) {
+		first := pair.Secondary.History()[0]
+		if term := a.Status().Term; term.Token != first.Version || term.LockUID != string(pair.Secondary.Snapshot().UID) {
+			t.Errorf("term %+v, first version of the secondary %d", term, first.Version)
+		}
+		if err := a.stop(); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
-		if !b.isLive() || b.lastStart() != a.lastStop() {
-			t.Errorf("b live %v", b.isLive())
+		advance(time.Second)
+		if !b.isRunning() || b.lastStart().Sub(a.lastStop()) > 50*time.Millisecond { // the delay of a lower rank
+			t.Errorf("b runs %v", b.isRunning())
 		}
 	})
-	for name, which := range map[string]func(locktest.Pair) *locktest.Store{
-		"primary":   func(p locktest.Pair) *locktest.Store { return p.Primary },
-		"secondary": func(p locktest.Pair) *locktest.Store { return p.Secondary },
-	} {
-		for what, harm := range map[string]func(*locktest.Store){
-			"deleted":    func(s *locktest.Store) { s.Delete() },
-			"emptied":    (*locktest.Store).Empty,
-			"unreadable": (*locktest.Store).Corrupt,
-		} {
-			play("the "+name+" is "+what, func(t *testing.T, pair locktest.Pair, a, b *candidate, _ *locktest.PairLock) {
-				harm(which(pair))
-				synctest.Wait()
-				if a.isLive() && a.terms() == 1 {
-					t.Fatal("a goes on in the term whose record is gone")
-				}
-				pass(2*lease + time.Minute)
-				if a.isLive() == b.isLive() {
-					t.Errorf("a live %v, b live %v", a.isLive(), b.isLive())
-				}
-			})
-		}
-	}
-	play("a request hangs between the two", func(t *testing.T, pair locktest.Pair, a, b *candidate, ways *locktest.PairLock) {
-		ways.Secondary.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} })
+}
+
+// A renewal counts only after the second write.
+func TestMultiLock_RequestHangs(t *testing.T) {
+	playPair(t, func(t *testing.T, pair locktest.Pair, a, _ *candidate, lockA, _ *locktest.PairLock) {
+		lockA.Secondary.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} })
 		last := record(pair.Secondary).RenewTime.Time
-		pass(renew)
-		if a.isLive() || a.IsLeader() {
-			t.Errorf("a acts %v after the last write that reached both", time.Since(last))
+		if advance(renew); a.isRunning() || a.IsLeader() {
+			t.Errorf("a leads %v after the last write to both objects", time.Since(last))
 		}
 	})
 }
 
-// A candidate that may not write Leases must not take the ConfigMap from those who need
-// that alone.
-func TestWithoutRightsToTheSecondaryThePrimaryIsLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pair := locktest.NewPair()
-		b := pair.Lock("b", "stable")
-		b.Secondary.Forbid(locktest.Create, locktest.Update)
-		c := prepare(t, pair.Primary, "b", func(c *le.LeaderElectionConfig) { c.Lock = b.MultiLock })
-		c.start(t)
-		pass(time.Minute)
-		if n := len(pair.Primary.History()); n != 0 || c.isLive() {
-			t.Errorf("the ConfigMap was written %d times by one that can never lead", n)
+func TestMultiLock_DefaultChange(t *testing.T) {
+	playPair(t, func(t *testing.T, _ locktest.Pair, a, b *candidate, lockA, lockB *locktest.PairLock) {
+		for _, lock := range []*locktest.Lock{lockA.Primary, lockA.Secondary, lockB.Primary, lockB.Secondary} {
+			lock.SetLatency(time.Millisecond, time.Millisecond)
 		}
-		old := enter(t, pair.Primary, "a")
-		pass(time.Second)
-		if !old.isLive() {
-			t.Error("the old replica does not lead")
-		}
-	})
-}
-
-// The nominee's claim and the former leader's second write do not get in each other's way.
-func TestHandoverBetweenBothLocksIsPrompt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pair := locktest.NewPair()
-		all := map[string]*candidate{}
-		for identity, revision := range map[string]string{"a": "stable", "b": "canary"} {
-			lock := pair.Lock(identity, revision)
-			lock.Primary.SetLatency(time.Millisecond, time.Millisecond)
-			lock.Secondary.SetLatency(time.Millisecond, time.Millisecond)
-			c := prepareKey(t, pair.Primary, identity, revision, func(c *le.LeaderElectionConfig) { c.Lock, c.Ranked = lock.MultiLock, true })
-			c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
-			all[identity] = c
-		}
-		a, b := all["a"], all["b"]
-		a.start(t)
-		pass(time.Second)
-		b.start(t)
-		pass(time.Minute)
-		flip := time.Now()
+		changed := time.Now()
 		setDefault("canary", a, b)
-		pass(time.Second)
-		if !b.isLive() || a.isLive() {
-			t.Fatalf("a live %v, b live %v", a.isLive(), b.isLive())
+		advance(time.Second)
+		if !b.isRunning() || a.isRunning() {
+			t.Fatalf("a runs %v, b runs %v", a.isRunning(), b.isRunning())
 		}
-		if took := b.lastStart().Sub(flip); took > 50*time.Millisecond {
+		if took := b.lastStart().Sub(changed); took > 50*time.Millisecond {
 			t.Errorf("the handover took %v with requests of 2 ms", took)
 		}
 	})
 }
 
-// Without a watch of one object the lock is polled, however lively the other's watch is.
-func TestBothLocksArePolledWhileOneIsNotWatched(t *testing.T) {
-	for name, disturb := range map[string]func(*locktest.Client){
-		"forbidden": func(c *locktest.Client) { c.Forbid(locktest.Watch) },
-		"hanging":   func(c *locktest.Client) { c.FailNext(locktest.Watch, locktest.Fault{Hang: true}) },
-	} {
-		for half, which := range map[string]func(*locktest.PairLock) *locktest.Lock{
-			"primary":   func(l *locktest.PairLock) *locktest.Lock { return l.Primary },
-			"secondary": func(l *locktest.PairLock) *locktest.Lock { return l.Secondary },
-		} {
-			t.Run(name+" "+half, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					pair := locktest.NewPair()
-					a, _ := enterPair(t, pair, "a")
-					pass(time.Second)
-					lock := pair.Lock("b", "stable")
-					disturb(which(lock).Client)
-					b := prepare(t, pair.Primary, "b", func(c *le.LeaderElectionConfig) { c.Lock = lock.MultiLock })
-					b.start(t)
-					pass(time.Minute)
-					if !a.isLive() || b.isLive() || b.GetLeader() != "a" {
-						t.Fatalf("a live %v, b live %v, b sees %q", a.isLive(), b.isLive(), b.GetLeader())
-					}
-					if err := a.quit(); err != nil {
-						t.Fatal(err)
-					}
-					pass(retry * 3)
-					if !b.isLive() {
-						t.Error("b has not polled its way to the released lock")
-					}
-				})
-			})
-		}
-	}
-}
-
-// The two objects are watched by two connections, and what was written second may be seen
-// first: the nomination in both is not the work of another process of one's name.
-func TestHandoverBetweenBothLocksWhoseWatchesDiffer(t *testing.T) {
-	for _, slow := range []string{"primary", "secondary"} {
-		t.Run(slow, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				pair := locktest.NewPair()
-				a, _ := enterPair(t, pair, "a")
-				pass(time.Second)
-				b, ways := enterPair(t, pair, "b")
-				map[string]*locktest.Lock{"primary": ways.Primary, "secondary": ways.Secondary}[slow].SetWatchDelay(200 * time.Millisecond)
-				pass(time.Minute)
+// Both objects have their own watch. The nominee may see the second write first, which is not a duplicate identity.
+func TestMultiLock_WatchDelay(t *testing.T) {
+	for name, half := range pairHalves {
+		t.Run(name, func(t *testing.T) {
+			playPair(t, func(t *testing.T, pair locktest.Pair, a, b *candidate, _, lockB *locktest.PairLock) {
+				half(lockB).SetWatchDelay(200 * time.Millisecond)
+				advance(time.Minute)
 				began := time.Now()
 				o := admin.Operator{Lock: pair.Lock("operator", "").MultiLock, Requester: "alice"}
-				if err := o.Transfer(t.Context(), "b", "stable", "", time.Minute); err != nil {
+				if err := o.Transfer(t.Context(), "b", "canary", "", time.Minute); err != nil {
 					t.Error(err)
 				}
 				took := time.Since(began)
-				pass(time.Millisecond) // b is told at the same instant as the operator
-				if !b.isLive() || a.isLive() || took > time.Second || strings.Contains(b.logged(), "another live process") {
-					t.Errorf("a live %v, b live %v after %v\n%s", a.isLive(), b.isLive(), took, b.logged())
+				advance(time.Millisecond)
+				if !b.isRunning() || a.isRunning() || took > time.Second || strings.Contains(b.logged(), "another live process") {
+					t.Errorf("a runs %v, b runs %v after %v\n%s", a.isRunning(), b.isRunning(), took, b.logged())
+				}
+			})
+		})
+	}
+}
+
+var pairHalves = map[string]func(*locktest.PairLock) *locktest.Lock{
+	"primary":   func(l *locktest.PairLock) *locktest.Lock { return l.Primary },
+	"secondary": func(l *locktest.PairLock) *locktest.Lock { return l.Secondary },
+}
+
+// Without a watch of one object, the follower polls.
+func TestMultiLock_WatchForbidden(t *testing.T) {
+	for name, half := range pairHalves {
+		t.Run(name, func(t *testing.T) {
+			playPair(t, func(t *testing.T, _ locktest.Pair, a, b *candidate, _, lockB *locktest.PairLock) {
+				half(lockB).Forbid(locktest.Watch)
+				half(lockB).DropWatches()
+				advance(time.Minute)
+				if err := a.stop(); err != nil {
+					t.Fatal(err)
+				}
+				if advance(3 * retry); !b.isRunning() {
+					t.Error("b does not lead")
+				}
+			})
+		})
+	}
+}
+
+// A shared watch reads the Lease before it is established. If that read hangs, the watch starts again. Otherwise the
+// follower would poll forever.
+func TestMultiLock_WatchReadHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pair := locktest.NewPair()
+		a, _ := preparePair(t, pair, "a", "stable")
+		a.start(t)
+		advance(time.Second)
+		b, lock := preparePair(t, pair, "b", "stable")
+		lease := lock.Secondary.Locker.(*k8sresourcelock.LeaseLock)
+		lease.Shared = &k8sresourcelock.Shared{Client: lease.Client, ShareFrom: 1}
+		b.start(t)
+		advance(time.Minute)
+		lock.Secondary.FailNext(locktest.Get, locktest.Fault{Hang: true})
+		lock.Secondary.ExpireWatches()
+		advance(time.Minute)
+		reads := func() int {
+			return lock.Primary.Requests()[locktest.Get] + lock.Secondary.Requests()[locktest.Get]
+		}
+		before := reads()
+		advance(2 * time.Minute)
+		if n := reads() - before; n > 0 || !a.isRunning() || b.isRunning() {
+			t.Errorf("the follower read %d times in two minutes; a runs %v, b runs %v", n, a.isRunning(), b.isRunning())
+		}
+	})
+}
+
+// A candidate that may not write the secondary does not request a handover. Otherwise the leader would drain repeatedly.
+func TestMultiLock_SecondaryForbidden(t *testing.T) {
+	playPair(t, func(t *testing.T, _ locktest.Pair, a, b *candidate, _, lockB *locktest.PairLock) {
+		lockB.Secondary.Forbid(locktest.Create, locktest.Update)
+		setDefault("canary", a, b)
+		advance(10 * time.Minute)
+		if a.terms() != 1 || b.terms() != 0 {
+			t.Errorf("terms: a %d, b %d", a.terms(), b.terms())
+		}
+		lockB.Secondary.Allow(locktest.Create, locktest.Update)
+		if advance(time.Minute); !b.isRunning() {
+			t.Errorf("b may write both objects and does not lead\n%s", b.logged())
+		}
+	})
+}
+
+// An operator may use the MultiLock or one of its locks, and may write between the two writes of a renewal.
+func TestMultiLock_PauseAndResume(t *testing.T) {
+	for name, lock := range map[string]func(locktest.Pair) k8sresourcelock.Interface{
+		"both":      func(p locktest.Pair) k8sresourcelock.Interface { return p.Lock("operator", "").MultiLock },
+		"primary":   func(p locktest.Pair) k8sresourcelock.Interface { return p.Primary.Lock("operator", "").Locker },
+		"secondary": func(p locktest.Pair) k8sresourcelock.Interface { return p.Secondary.Lock("operator", "").Locker },
+	} {
+		t.Run(name, func(t *testing.T) {
+			playPair(t, func(t *testing.T, pair locktest.Pair, a, b *candidate, lockA, _ *locktest.PairLock) {
+				o := admin.Operator{Lock: lock(pair), Requester: "alice"}
+				betweenWrites := func(f func() error) {
+					done := false
+					lockA.Secondary.SetFault(func(v locktest.Verb) locktest.Fault {
+						if v == locktest.Update && !done {
+							done = true
+							if err := f(); err != nil {
+								t.Error(err)
+							}
+						}
+						return locktest.Fault{}
+					})
+					advance(4 * retry)
+				}
+				betweenWrites(func() error { return o.Pause(t.Context(), "", time.Hour) })
+				setDefault("canary", a, b)
+				if advance(time.Minute); !a.isRunning() || b.isRunning() {
+					t.Fatalf("paused: a runs %v, b runs %v", a.isRunning(), b.isRunning())
+				}
+				for _, store := range []*locktest.Store{pair.Primary, pair.Secondary} {
+					if store.Snapshot().Notes[k8sresourcelock.HoldAnnotation] == "" {
+						t.Errorf("%s has no hold", store.Kind())
+					}
+				}
+				betweenWrites(func() error { return o.Resume(t.Context()) })
+				// A write of one object must not restore the hold.
+				pair.Primary.Annotate("example.com/n", "1")
+				pair.Secondary.Annotate("example.com/n", "1")
+				if advance(time.Minute); a.isRunning() || !b.isRunning() {
+					t.Errorf("resumed: a runs %v, b runs %v\n%s", a.isRunning(), b.isRunning(), a.logged()+b.logged())
 				}
 			})
 		})

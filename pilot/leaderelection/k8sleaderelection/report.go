@@ -73,7 +73,7 @@ const exitStuck = 3
 func (r *reporter) pass(c *change) {
 	after := &c.after
 	if c.err != nil { // each of them: nothing else tells why a leader stepped down
-		r.log.Error("a run function failed; stepping down for a while", "err", c.err)
+		r.log.Error("run function failed; stepping down", "err", c.err)
 	}
 	if c.denied() {
 		r.callFailed(c.call)
@@ -81,7 +81,7 @@ func (r *reporter) pass(c *change) {
 	r.record(c)
 	r.coordination(c)
 	if after.Drain.Overdue && !c.before.Drain.Overdue {
-		r.log.Error("run functions have outstayed the drain limit; the lock is not given away, it lapses", "why", string(after.Why))
+		r.log.Error("run functions did not return within the drain limit; letting the lease expire", "why", string(after.Why))
 		if f := r.le.config.OnStuckDrain; f != nil {
 			f()
 		}
@@ -160,27 +160,26 @@ func (r *reporter) record(c *change) {
 		return
 	}
 	if lock.Unversioned() {
-		r.warnOnce("store", "unversioned", "the lock's store keeps no versions, as client-go's fake clientset: it has no compare-and-swap, "+
-			"and excludes nobody but the electors of this process")
+		r.warnOnce("store", "unversioned", "lock has no resource versions, for example because of client-go's fake clientset; electors of other processes are not excluded")
 	}
 	switch after.Snap.Content {
 	case core.Unreadable:
-		if r.warnOnce(topicRecord, lock.Unreadable.Error(), "the lock's record cannot be read; it counts as held until unchanged for a lease", "err", lock.Unreadable) {
-			r.warn("cannot read the record: %v", lock.Unreadable)
+		if r.warnOnce(topicRecord, lock.Unreadable.Error(), "lock record is unreadable; it counts as held until it is unchanged for a lease duration", "err", lock.Unreadable) {
+			r.warn("failed to read the record: %v", lock.Unreadable)
 		}
 	case core.Readable:
 		// Beyond this the core counts a shorter time: an absurd lease must not keep everybody out.
 		if bound := r.core.LeaseBound(); after.Snap.Record.Lease > bound {
-			r.warnOnce(topicRecord, after.Snap.Record.Lease.String(), "the holder's lease duration is absurd; a shorter one counts",
+			r.warnOnce(topicRecord, after.Snap.Record.Lease.String(), "lease duration in the lock record is too long; a shorter one counts",
 				"recorded", after.Snap.Record.Lease, "counted", bound, "holder", after.Snap.Record.Holder)
 			break
 		}
-		r.resolved(topicRecord, "the lock's record can be read again")
+		r.resolved(topicRecord, "lock record is readable again")
 	case core.Missing:
 	}
 	if after.Own.Duplicate && !before.Own.Duplicate {
-		r.log.Error("another live process uses this identity; give each process its own", "holder", after.Snap.Record.Holder)
-		r.warn("is not alone: another live process uses this identity")
+		r.log.Error("another live process uses this identity. Give each process its own identity.", "holder", after.Snap.Record.Holder)
+		r.warn("found another live process with the same identity")
 	}
 }
 
@@ -207,16 +206,16 @@ func (r *reporter) fitness(err error) {
 		r.resolved(topicFitness, "fit to lead again")
 		return
 	}
-	r.warnOnce(topicFitness, err.Error(), "unfit to lead: a follower does not campaign, a leader hands over when it is asked", "err", err)
+	r.warnOnce(topicFitness, err.Error(), "unfit to lead; a follower does not campaign, a leader accepts handover requests", "err", err)
 }
 
 // watching reports a watch that cannot be had; nil: one that is up.
 func (r *reporter) watching(err error) {
 	if err == nil {
-		r.resolved(topicWatch, "the lock is being watched again")
+		r.resolved(topicWatch, "watch of the lock is established again")
 		return
 	}
-	r.warnOnce(topicWatch, string(apierrors.ReasonForError(err)), "the lock cannot be watched; polling until it can", "err", err)
+	r.warnOnce(topicWatch, string(apierrors.ReasonForError(err)), "failed to watch the lock; polling", "err", err)
 }
 
 // recordViewOf is the part of Status that comes from a lock that can be read.

@@ -2,171 +2,138 @@ package k8sleaderelection
 
 import (
 	"context"
-	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// sleeper plays the kernel: CLOCK_BOOTTIME, which a suspend moves, and its timers, of which
-// those whose time has come meanwhile ring when the machine is awake again.
-type sleeper struct {
+// suspender stands in for the kernel. A suspend advances CLOCK_BOOTTIME and rings the alarms that are due.
+type suspender struct {
 	mu    sync.Mutex
 	slept time.Duration
 	due   map[*alarm]int64
 }
 
-func (s *sleeper) boottime() int64 {
+func newSuspender() (*suspender, *Clock) {
+	s := &suspender{due: map[*alarm]int64{}}
+	clock := NewClock(s.boottime)
+	clock.alarms = s
+	return s, clock
+}
+
+func (s *suspender) boottime() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now()
 }
 
-// now is for who holds mu.
-func (s *sleeper) now() int64 { return readBoottime() + int64(s.slept) }
+// now requires mu.
+func (s *suspender) now() int64 { return readBoottime() + int64(s.slept) }
 
-func (s *sleeper) set(a *alarm, at int64) {
+func (s *suspender) set(a *alarm, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at <= s.now() {
-		delete(s.due, a)
-		go a.ring()
-		return
-	}
 	s.due[a] = at
+	s.ring()
 }
 
-func (s *sleeper) unset(a *alarm) {
+func (s *suspender) unset(a *alarm) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.due, a)
 }
 
-// sleep is a suspend, and what follows it.
-func (s *sleeper) sleep(d time.Duration) {
+func (s *suspender) suspend(d time.Duration) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.slept += d
-	now := s.now()
-	var due []*alarm
+	s.ring()
+}
+
+// ring requires mu.
+func (s *suspender) ring() {
 	for a, at := range s.due {
-		if at <= now {
-			due = append(due, a)
+		if at <= s.now() {
 			delete(s.due, a)
+			go a.ring()
 		}
-	}
-	s.mu.Unlock()
-	for _, a := range due {
-		a.ring()
 	}
 }
 
-// Nobody asks for anything: the timer alone tells the run functions of a suspend.
-func TestRunFunctionsAreToldOfASuspend(t *testing.T) {
-	const suspends = 20
-	var longest time.Duration
-	for range suspends {
-		s := &sleeper{due: map[*alarm]int64{}}
-		clock := NewClock(s.boottime)
-		clock.alarms = s
-		began, told := make(chan struct{}), make(chan time.Time)
-		le, err := NewLeaderElector(LeaderElectionConfig{
-			Lock: locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker, Name: "test", Clock: clock, ReleaseOnCancel: true,
-			// Nothing else is due while the test lasts.
-			LeaseDuration: 4 * time.Hour, RenewDeadline: 2 * time.Hour, RetryPeriod: time.Hour,
-			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-			RunFunctions: []func(context.Context) error{func(ctx context.Context) error {
-				close(began)
-				<-ctx.Done()
-				told <- time.Now()
-				return nil
-			}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); le.Run(ctx) }()
-		<-began
-		awake := time.Now()
-		s.sleep(3 * time.Hour)
-		select {
-		case at := <-told:
-			longest = max(longest, at.Sub(awake))
-		case <-time.After(time.Minute):
-			t.Fatal("not told within a minute")
-		}
-		cancel()
-		<-done
+// After a suspend, only the alarm wakes the loop: nothing reads the clock and no other timer is due.
+func TestSuspendEndsTerm(t *testing.T) {
+	s, clock := newSuspender()
+	started := make(chan struct{})
+	stopped := make(chan time.Time)
+	l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+		c.Clock = clock
+		c.LeaseDuration = 4 * time.Hour
+		c.RenewDeadline = 2 * time.Hour
+		c.RetryPeriod = time.Hour
+		c.RunFunctions = []func(context.Context) error{func(ctx context.Context) error {
+			close(started)
+			<-ctx.Done()
+			stopped <- time.Now()
+			return nil
+		}}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); l.le.Run(ctx) }()
+	<-started
+	resumed := time.Now()
+	s.suspend(3 * time.Hour)
+	select {
+	case at := <-stopped:
+		t.Logf("figure: the run functions were stopped %v after a suspend", at.Sub(resumed).Round(time.Microsecond))
+	case <-time.After(time.Minute):
+		t.Fatal("not stopped within a minute")
 	}
-	t.Logf("figure: %d suspends past the end of the cover: run functions were told %v after the process ran again, at most", suspends, longest.Round(time.Microsecond))
+	cancel()
+	<-done
 }
 
-// The machine may sleep between the reading that the core went by and the setting of the timer.
-func TestASleepBeforeTheTimerIsSetCounts(t *testing.T) {
-	s := &sleeper{due: map[*alarm]int64{}}
-	clock := NewClock(s.boottime)
-	clock.alarms = s
+// The machine may suspend between the clock reading and the setting of the alarm.
+func TestSetBootAlarm_SuspendBefore(t *testing.T) {
+	s, clock := newSuspender()
 	l := &loop{le: &LeaderElector{clock: clock}}
 	rang := make(chan struct{})
 	l.bootAlarm.ring = func() { close(rang) }
 	now := clock.read()
 	l.state.Validity = now.Plus(time.Hour)
-	s.sleep(3 * time.Hour)
+	s.suspend(3 * time.Hour)
 	l.setBootAlarm(now, now.Mono.After(time.Hour))
-	select {
-	case <-rang:
-	case <-time.After(time.Minute):
-		t.Fatal("the timer has not rung within a minute of its time")
-	}
+	<-rang
 }
 
-// after is in so much time, by CLOCK_BOOTTIME.
-func after(wait time.Duration) int64 { return readBoottime() + int64(wait) }
-
-// The process has one timer, whoever sets it, and none when nobody does.
-func TestTimerOfTheProcess(t *testing.T) {
-	files := openTimers(t)
-	rang := make(chan int, 10)
-	var all []*alarm
-	for i, wait := range []time.Duration{40 * time.Millisecond, time.Hour, 10 * time.Millisecond, time.Hour} {
-		a := &alarm{ring: func() { rang <- i }}
-		all = append(all, a)
-		timers.set(a, after(wait))
-	}
-	if n := openTimers(t) - files; n != 1 {
-		t.Errorf("%d files for four alarms", n)
-	}
-	timers.set(all[3], after(70*time.Millisecond))
-	for _, want := range []int{2, 0, 3} {
-		if got := <-rang; got != want {
-			t.Errorf("alarm %d rang, not %d", got, want)
+func TestSetBootAlarm(t *testing.T) {
+	s, clock := newSuspender()
+	l := &loop{le: &LeaderElector{clock: clock}}
+	soon := clock.mono().After(time.Minute)
+	validity := clock.read().Plus(time.Hour)
+	for _, c := range []struct {
+		name     string
+		validity core.Validity
+		wake     core.Instant
+		want     int
+	}{{"follower", core.Validity{}, soon, 0}, {"leader", validity, soon, 1}, {"nothing to wait for", validity, core.Never, 0}} {
+		l.state.Validity = c.validity
+		if l.setBootAlarm(clock.read(), c.wake); len(s.due) != c.want {
+			t.Errorf("%s: %d alarms", c.name, len(s.due))
 		}
 	}
-	timers.unset(all[1])
-	if n := openTimers(t) - files; n != 0 {
-		t.Errorf("%d files are left", n)
-	}
-	// Set again, and one that is past.
-	timers.set(all[0], after(-time.Second))
-	if got := <-rang; got != 0 {
-		t.Errorf("alarm %d rang", got)
-	}
-	for _, a := range all {
-		timers.unset(a)
-	}
-	if n := openTimers(t) - files; n != 0 {
-		t.Errorf("%d files are left", n)
-	}
 }
 
-// openTimers counts the process's timers.
+func boottimeIn(d time.Duration) int64 { return readBoottime() + int64(d) }
+
 func openTimers(t *testing.T) (n int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -181,27 +148,86 @@ func openTimers(t *testing.T) (n int) {
 	return n
 }
 
-// A leader sets the timer; a follower, and one that runs no more, does not.
-func TestOnlyALeaderSetsTheTimer(t *testing.T) {
-	s := &sleeper{due: map[*alarm]int64{}}
-	clock := NewClock(s.boottime)
-	clock.alarms = s
-	l := &loop{le: &LeaderElector{clock: clock}}
-	count := func(wake core.Instant) int {
-		l.setBootAlarm(clock.read(), wake)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.due)
+// wants checks the remaining time of the timer of the system.
+func (t *timerfd) wants(test *testing.T, want time.Duration) {
+	test.Helper()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	conn, err := t.file.SyscallConn()
+	if err != nil {
+		test.Fatal(err)
 	}
-	soon := clock.mono().After(time.Minute)
-	if n := count(soon); n != 0 {
-		t.Errorf("a follower has set %d", n)
+	var timer unix.ItimerSpec
+	if err := conn.Control(func(fd uintptr) { _ = unix.TimerfdGettime(int(fd), &timer) }); err != nil {
+		test.Fatal(err)
 	}
-	l.state.Validity = clock.read().Plus(time.Hour)
-	if n := count(soon); n != 1 {
-		t.Errorf("a leader has set %d", n)
+	if left := time.Duration(timer.Value.Nano()); left > want || left < want-10*time.Minute {
+		test.Errorf("the timer fires in %v, want %v", left, want)
 	}
-	if n := count(core.Never); n != 0 {
-		t.Errorf("one that has nothing to wait for has set %d", n)
+}
+
+// All alarms use one timer of the system, set to the earliest of them. It is closed with the last alarm.
+func TestTimerfd(t *testing.T) {
+	files := openTimers(t)
+	var tf timerfd
+	rang := make(chan string, 10)
+	newAlarm := func(name string) *alarm { return &alarm{ring: func() { rang <- name }} }
+	wantRing := func(want string) {
+		t.Helper()
+		if got := <-rang; got != want {
+			t.Errorf("%s rang, want %s", got, want)
+		}
+	}
+	a := newAlarm("a")
+	b := newAlarm("b")
+	c := newAlarm("c")
+	tf.set(a, boottimeIn(2*time.Hour))
+	tf.set(b, boottimeIn(3*time.Hour))
+	tf.set(c, boottimeIn(4*time.Hour))
+	tf.wants(t, 2*time.Hour)
+	if n := openTimers(t) - files; n != 1 {
+		t.Errorf("%d files for three alarms", n)
+	}
+	tf.set(b, boottimeIn(time.Hour))
+	tf.wants(t, time.Hour)
+	tf.set(b, boottimeIn(5*time.Hour))
+	tf.wants(t, 2*time.Hour)
+	tf.set(b, boottimeIn(10*time.Millisecond))
+	wantRing("b")
+	tf.wants(t, 2*time.Hour)
+	tf.unset(a)
+	tf.unset(a)
+	// The timer still fires at the time of the removed alarm, and is then set again.
+	if due := tf.due(); len(due) != 0 {
+		t.Errorf("%d alarms are due", len(due))
+	}
+	tf.wants(t, 4*time.Hour)
+	tf.set(c, boottimeIn(-time.Hour))
+	wantRing("c")
+	tf.unset(c)
+	if n := openTimers(t) - files; n != 0 || len(rang) != 0 {
+		t.Errorf("%d files left, %d alarms rang", n, len(rang))
+	}
+}
+
+// unset of the last alarm waits for an alarm that is ringing.
+func TestTimerfdUnset_Ringing(t *testing.T) {
+	var tf timerfd
+	for range 5 {
+		began := make(chan struct{})
+		release := make(chan struct{})
+		var returned atomic.Bool
+		a := &alarm{ring: func() {
+			close(began)
+			<-release
+			returned.Store(true)
+		}}
+		tf.set(a, boottimeIn(-time.Second))
+		<-began
+		time.AfterFunc(10*time.Millisecond, func() { close(release) })
+		tf.unset(a)
+		if !returned.Load() {
+			t.Fatal("unset returned while the alarm was ringing")
+		}
 	}
 }

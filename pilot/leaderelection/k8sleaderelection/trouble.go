@@ -18,7 +18,7 @@ const (
 	topicReach   = "reach"
 	topicRead    = "read"
 	topicWrite   = "write"
-	topicAsk     = "ask"
+	topicRequest = "ask"
 	topicWatch   = "watch"
 	topicFitness = "fitness"
 	topicRecord  = "record"
@@ -103,7 +103,7 @@ func (r *reporter) resolved(topic, message string) {
 // callFailed reports a call that brought nothing.
 func (r *reporter) callFailed(c call) {
 	if !fromServer(c.err) {
-		r.warnOnce(topicReach, string(apierrors.ReasonForError(c.err)), "a call for the lock failed; still trying", "call", c.op.String(), "err", c.err)
+		r.warnOnce(topicReach, string(apierrors.ReasonForError(c.err)), "request for the lock failed; retrying", "call", c.op.String(), "err", c.err)
 		return
 	}
 	cause := causeOf(c.err)
@@ -112,14 +112,14 @@ func (r *reporter) callFailed(c call) {
 
 // callSucceeded ends the troubles of its kind.
 func (r *reporter) callSucceeded(c call) {
-	r.resolved(topicReach, "the lock's API server answers again")
+	r.resolved(topicReach, "requests for the lock succeed again")
 	switch topic := topicOf(c.op); topic {
 	case topicRead:
-		r.resolved(topic, "the lock can be read again")
+		r.resolved(topic, "reading the lock succeeds again")
 	case topicWrite:
-		r.resolved(topic, "the lock can be written again")
+		r.resolved(topic, "writing the lock succeeds again")
 	default:
-		r.resolved(topic, "requests to hand over can be written again")
+		r.resolved(topic, "writing handover requests succeeds again")
 	}
 }
 
@@ -128,7 +128,7 @@ func topicOf(op core.Op) string {
 	case core.Read:
 		return topicRead
 	case core.SendRequest:
-		return topicAsk
+		return topicRequest
 	case core.NoOp, core.Acquire, core.Renew, core.Release, core.HandOver:
 	}
 	return topicWrite
@@ -143,25 +143,25 @@ func causeOf(err error) cause {
 	text := err.Error()
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return cause{"namespace-terminating", "the lock's namespace is being deleted, no lock can be created in it; still trying"}
+		return cause{"namespace-terminating", "namespace of the lock is being deleted; retrying"}
 	case strings.Contains(text, "exceeded quota"):
-		return cause{"quota", "a quota leaves no room for the lock; still trying"}
+		return cause{"quota", "quota does not allow the lock; retrying"}
 	case strings.Contains(text, "ValidatingAdmissionPolicy"):
-		return cause{"admission-policy", "an admission policy denies the lock's change; still trying"}
+		return cause{"admission-policy", "admission policy denies the change of the lock; retrying"}
 	case strings.Contains(text, "admission webhook"):
-		return cause{"admission-webhook", "an admission webhook denies the lock's change; still trying"}
+		return cause{"admission-webhook", "admission webhook denies the change of the lock; retrying"}
 	case strings.Contains(text, "failed calling webhook"):
-		return cause{"admission-webhook-down", "an admission webhook does not answer, and the lock cannot be changed without it; still trying"}
+		return cause{"admission-webhook-down", "admission webhook for the lock does not respond; retrying"}
 	case strings.Contains(text, "database space exceeded"):
-		return cause{"store-full", "the API server's store is full; still trying"}
+		return cause{"store-full", "storage of the API server is full; retrying"}
 	case apierrors.IsTooManyRequests(err):
-		return cause{"too-many-requests", "the API server has too many requests; still trying, at its pace"}
+		return cause{"too-many-requests", "API server has too many requests; retrying after the requested delay"}
 	case apierrors.IsForbidden(err):
-		return cause{"forbidden", "a permission on the lock is missing; still trying"}
+		return cause{"forbidden", "permission for the lock is missing; retrying"}
 	case apierrors.IsUnauthorized(err):
-		return cause{"unauthorized", "the API server does not know this process's credentials; still trying"}
+		return cause{"unauthorized", "API server rejected the credentials; retrying"}
 	case apierrors.IsNotFound(err):
-		return cause{"namespace-missing", "the lock's namespace does not exist; still trying"}
+		return cause{"namespace-missing", "namespace of the lock does not exist; retrying"}
 	}
-	return cause{"error " + string(apierrors.ReasonForError(err)), "a call for the lock failed; still trying"}
+	return cause{"error " + string(apierrors.ReasonForError(err)), "request for the lock failed; retrying"}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	absent      = "no coordinator names a leader, for three lease durations"
-	chosenAgain = "a coordinator chooses who holds this lock again"
+	absent      = "coordinator chose no leader for three lease durations"
+	chosenAgain = "coordinator chooses the leader again"
 )
 
 // Kubernetes' controller makes the lock of candidates that ask for a strategy of ours, and nobody chooses by that. After three lease durations

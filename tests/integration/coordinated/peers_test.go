@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	doesNotWait = "a coordinator chooses who holds this lock, and this elector does not wait to be named"
-	wiped       = "the lock's strategy was wiped"
+	doesNotWait = "lock is coordinated and this elector is not"
+	wiped       = "strategy was removed from the lock"
 )
 
 // One that is not told to wait meets a coordinated Lease: it says so once, leads what it finds free, and gives way by a
@@ -101,7 +101,7 @@ func TestAnIstiodInACoordinatedElection(t *testing.T) {
 	peer.write("", 0)
 	w.await("the new default leads, named by the coordinator", canary.leads.Load)
 	for _, c := range []*candidate{stable, canary} {
-		w.await("it is over", func() bool { return c.log.Count("the lock has its strategy again") == 1 })
+		w.await("it is over", func() bool { return c.log.Count("lock has a strategy again") == 1 })
 		if c.log.Count(wiped) != 1 {
 			t.Errorf("it is said more than once:\n%s", c.log.String())
 		}

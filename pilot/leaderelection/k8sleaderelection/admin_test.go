@@ -1,0 +1,87 @@
+package k8sleaderelection_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+func operator(store *locktest.Store) admin.Operator {
+	return admin.Operator{Lock: store.Lock("operator", "").Locker, Requester: "alice"}
+}
+
+func TestOperatorTransfer(t *testing.T) {
+	forEachLock(t, func(t *testing.T, store *locktest.Store) {
+		a, c := startRankedTwo(t, store, "canary")
+		a.drain = 3 * time.Second
+		if err := operator(store).Transfer(t.Context(), "b", "canary", "try it", 10*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !c.isRunning() || a.isRunning() || !c.lastStart().Equal(a.lastStop()) {
+			t.Fatalf("a runs %v, b runs %v", a.isRunning(), c.isRunning())
+		}
+		want := `{"holder":"b","transitions":1,"seconds":600,"requester":"alice","reason":"transfer","note":"try it"}`
+		if hold := store.Snapshot().Notes[k8sresourcelock.HoldAnnotation]; hold != want {
+			t.Errorf("hold %s", hold)
+		}
+		advance(9 * time.Minute)
+		if !c.isRunning() || a.terms() != 1 {
+			t.Fatalf("within the hold: b runs %v, a has led %d terms", c.isRunning(), a.terms())
+		}
+		advance(2 * time.Minute)
+		if c.isRunning() || !a.isRunning() {
+			t.Fatal("after the hold a outranks b and does not lead")
+		}
+	})
+}
+
+func TestOperatorStepDown(t *testing.T) {
+	forEachLock(t, func(t *testing.T, store *locktest.Store) {
+		a, b := startRankedTwo(t, store, "canary")
+		if err := operator(store).StepDown(t.Context(), "node drain", 5*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		advance(time.Second)
+		if a.isRunning() || !b.isRunning() {
+			t.Fatalf("a runs %v, b runs %v", a.isRunning(), b.isRunning())
+		}
+		advance(4 * time.Minute)
+		if a.terms() != 1 {
+			t.Fatal("a leads again within its cool-down")
+		}
+		advance(2 * time.Minute)
+		if !a.isRunning() || b.isRunning() {
+			t.Fatal("after the cool-down a outranks b and does not lead")
+		}
+	})
+}
+
+func TestOperatorPause(t *testing.T) {
+	forEachLock(t, func(t *testing.T, store *locktest.Store) {
+		a, b := startRankedTwo(t, store, "canary")
+		if err := operator(store).Pause(t.Context(), "incident", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		setDefault("canary", a, b)
+		advance(30 * time.Minute)
+		if !a.isRunning() || store.Snapshot().Notes[k8sresourcelock.HandoverRequestAnnotation] != "" {
+			t.Fatal("b requested the lock during the pause")
+		}
+		if err := operator(store).Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		advance(time.Second)
+		if a.isRunning() || !b.isRunning() {
+			t.Fatal("b outranks a after the resume and does not lead")
+		}
+		if err := operator(store).Resume(t.Context()); !errors.Is(err, admin.ErrNoHold) {
+			t.Error(err)
+		}
+	})
+}

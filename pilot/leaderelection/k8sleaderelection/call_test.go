@@ -1,0 +1,128 @@
+package k8sleaderelection
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// fakeLock records the method and the context of each call. Each call takes a second and returns err.
+type fakeLock struct {
+	k8sresourcelock.Versioned
+	err   error
+	calls []string
+	ctx   context.Context
+	left  time.Duration // until the deadline of ctx
+}
+
+func (f *fakeLock) call(ctx context.Context, method string) (k8sresourcelock.Snapshot, error) {
+	deadline, _ := ctx.Deadline()
+	f.left = time.Until(deadline)
+	f.ctx = ctx
+	f.calls = append(f.calls, method)
+	<-time.After(time.Second)
+	return k8sresourcelock.Snapshot{}, f.err
+}
+
+func (f *fakeLock) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
+	return f.call(ctx, "read")
+}
+
+func (f *fakeLock) Write(ctx context.Context, _ k8sresourcelock.Snapshot, _ k8sresourcelock.LeaderElectionRecord, _ map[string]string) (k8sresourcelock.Snapshot, error) {
+	return f.call(ctx, "write")
+}
+
+type annotatedLock struct{ *fakeLock }
+
+func (f annotatedLock) Annotate(ctx context.Context, _ k8sresourcelock.Snapshot, _ map[string]string) (k8sresourcelock.Snapshot, error) {
+	return f.call(ctx, "annotate")
+}
+
+func TestSend(t *testing.T) {
+	resource := schema.GroupResource{Resource: "locks"}
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		op         core.Op
+		err        error
+		plain      bool // the lock cannot be annotated
+		result     core.Result
+		retryAfter time.Duration
+		call       string
+	}{
+		"read":                 {core.Read, nil, false, core.OK, 0, "read"},
+		"renewal":              {core.Renew, nil, false, core.OK, 0, "write"},
+		"request":              {core.SendRequest, nil, false, core.OK, 0, "annotate"},
+		"request, plain lock":  {core.SendRequest, nil, true, core.OK, 0, "write"},
+		"failed request":       {core.SendRequest, broken, false, core.Unknown, 0, "annotate"},
+		"conflict":             {core.Renew, k8sresourcelock.ErrConflict, false, core.Conflict, 0, "write"},
+		"too many requests":    {core.Renew, apierrors.NewTooManyRequests("x", 7), false, core.Refused, 7 * time.Second, "write"},
+		"retry-after too long": {core.Renew, apierrors.NewTooManyRequests("x", 1<<30), false, core.Refused, time.Hour, "write"},
+		"negative retry-after": {core.Renew, apierrors.NewTooManyRequests("x", -7), false, core.Refused, 0, "write"},
+		"forbidden":            {core.Renew, apierrors.NewForbidden(resource, "x", nil), false, core.Refused, 0, "write"},
+		"server timeout":       {core.Renew, apierrors.NewServerTimeout(resource, "update", 5), false, core.Unknown, 0, "write"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := &fakeLock{Versioned: locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Unwatched(), err: c.err}
+				var lock k8sresourcelock.Interface = annotatedLock{fake}
+				if c.plain {
+					lock = fake
+				}
+				shared := &k8sresourcelock.Shared{CallsAtOnce: 1}
+				epoch := time.Now()
+				l := idleLoop(t, lock, func(config *LeaderElectionConfig) {
+					config.Shared = shared
+					config.Clock = NewClock(func() int64 { return int64(time.Since(epoch)) })
+				})
+				l.send(core.Action{Op: c.op})
+				l.helpers.Wait()
+				ev := <-l.events
+				if ev.in.Result != c.result || ev.in.RetryAfter != c.retryAfter || ev.call.op != c.op || !errors.Is(ev.call.err, c.err) || ev.call.took != time.Second {
+					t.Errorf("%+v, %+v", ev.in, ev.call)
+				}
+				if len(fake.calls) != 1 || fake.calls[0] != c.call || fake.left != l.core.CallTimeout || !errors.Is(fake.ctx.Err(), context.Canceled) {
+					t.Errorf("calls %q, timeout %v, context %v", fake.calls, fake.left, fake.ctx.Err())
+				}
+				free := false
+				shared.Call(t.Context(), time.Hour, func(ended func()) { free = true; ended() }, func() {})
+				if synctest.Wait(); !free {
+					t.Error("the call still counts as in flight")
+				}
+			})
+		})
+	}
+}
+
+// A call that waited until its context ended was not sent. Its duration is the time that it waited.
+func TestSend_NotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := &k8sresourcelock.Shared{CallsAtOnce: 1}
+		hang := make(chan struct{})
+		shared.Call(t.Context(), time.Hour, func(ended func()) { <-hang; ended() }, func() {})
+		epoch := time.Now()
+		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+			c.Shared = shared
+			c.Clock = NewClock(func() int64 { return int64(time.Since(epoch)) })
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		l.values = ctx
+		l.send(core.Action{Op: core.Renew})
+		l.helpers.Wait()
+		ev := <-l.events
+		if ev.in.Kind != core.Replied || ev.in.Result != core.Unknown || ev.call.op != core.Renew || ev.call.result != core.Unknown ||
+			!errors.Is(ev.call.err, errNotSent) || ev.call.took != time.Second {
+			t.Errorf("%+v, %+v", ev.in, ev.call)
+		}
+		close(hang)
+	})
+}

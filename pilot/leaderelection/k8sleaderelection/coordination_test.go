@@ -1,0 +1,159 @@
+package k8sleaderelection_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+func coordinated(c *le.LeaderElectionConfig) {
+	c.Coordinated = true
+	c.Ranked = true
+}
+
+// nominate writes a holder into the Lease, as the coordinator of Kubernetes does.
+func nominate(store *locktest.Store, holder string) {
+	store.Mutate(func(obj locktest.Object) {
+		spec := &obj.(*coordinationv1.Lease).Spec
+		spec.Strategy = new(coordinationv1.CoordinatedLeaseStrategy("example.com/Zone"))
+		spec.PreferredHolder = nil
+		spec.HolderIdentity = &holder
+		spec.LeaseDurationSeconds = new(int32(5))
+		spec.AcquireTime = nil
+		spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+	})
+}
+
+func prefer(store *locktest.Store, holder string) {
+	store.Mutate(func(obj locktest.Object) { obj.(*coordinationv1.Lease).Spec.PreferredHolder = &holder })
+}
+
+// onLeases runs f in a synctest bubble with a Lease that has its own watch, and with a shared watch.
+func onLeases(t *testing.T, f func(t *testing.T, store *locktest.Store)) {
+	for _, shared := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := locktest.NewStore(locktest.Lease)
+			if shared {
+				store.ShareWatches()
+			}
+			f(t, store)
+		})
+	}
+}
+
+func TestCoordinatedElector(t *testing.T) {
+	onLeases(t, func(t *testing.T, store *locktest.Store) {
+		a := startCandidate(t, store, "a", coordinated)
+		b := startCandidate(t, store, "b", coordinated)
+		advance(lease)
+		if store.Snapshot().Exists || a.isRunning() || b.isRunning() {
+			t.Fatalf("without a nomination: %+v", store.Snapshot())
+		}
+		nominate(store, "a")
+		advance(time.Second)
+		if s := store.Snapshot(); !a.isRunning() || s.Record.LeaderTransitions != 1 || s.Record.LeaseDurationSeconds != int(lease/time.Second) || s.Strategy == "" {
+			t.Fatalf("a is nominated: %+v", s)
+		}
+		prefer(store, "b")
+		prefer(store, "b")
+		advance(time.Second)
+		if s := store.Snapshot(); a.isRunning() || !b.isRunning() || s.Record.HolderIdentity != "b" || s.Record.LeaderTransitions != 2 || s.PreferredHolder != "" || s.Strategy == "" {
+			t.Fatalf("b is preferred: %+v", s)
+		}
+		if err := b.stop(); err != nil {
+			t.Fatal(err)
+		}
+		spec := store.Snapshot().Object.(*coordinationv1.Lease).Spec
+		if spec.HolderIdentity == nil || *spec.HolderIdentity != "" || spec.Strategy == nil {
+			t.Errorf("after the release: %+v", spec)
+		}
+		advance(lease)
+		if a.isRunning() || store.Snapshot().Record.HolderIdentity != "" {
+			t.Errorf("a acquired the lock without a nomination: %+v", store.Snapshot().Record)
+		}
+	})
+}
+
+// Candidates are ranked again when the coordinator has been absent for three lease durations.
+func TestCoordinatorAbsent(t *testing.T) {
+	onLeases(t, func(t *testing.T, store *locktest.Store) {
+		a := prepareKey(t, store, "a", "stable", coordinated)
+		b := prepareKey(t, store, "b", "canary", coordinated)
+		for _, c := range []*candidate{a, b} {
+			c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "canary"})
+			c.start(t)
+		}
+		nominate(store, "a")
+		advance(lease)
+		if !a.isRunning() {
+			t.Fatal("a is nominated and does not lead")
+		}
+		a.SetCoordinatorAbsent(true)
+		b.SetCoordinatorAbsent(true)
+		advance(2 * lease)
+		if !a.isRunning() {
+			t.Fatal("b acquired the lock too early")
+		}
+		advance(2 * lease)
+		if !b.isRunning() {
+			t.Fatalf("b outranks a and does not lead:\n%s", b.logged())
+		}
+		b.SetCoordinatorAbsent(false)
+		advance(lease)
+		if n := strings.Count(b.logged(), "coordinator chooses the leader again"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, b.logged())
+		}
+	})
+}
+
+// An elector that is not coordinated releases for a preferred holder.
+func TestUncoordinatedElector(t *testing.T) {
+	onLeases(t, func(t *testing.T, store *locktest.Store) {
+		nominate(store, "") // the coordinator of Kubernetes writes this if it does not know the strategy
+		a := startCandidate(t, store, "a")
+		advance(lease)
+		if !a.isRunning() {
+			t.Fatal("a does not lead")
+		}
+		b := startCandidate(t, store, "b", coordinated)
+		prefer(store, "b")
+		advance(time.Second)
+		if s := store.Snapshot(); a.isRunning() || b.isRunning() || s.Record.HolderIdentity != "" || s.PreferredHolder != "b" {
+			t.Fatalf("a did not release: %+v\n%s", s, a.logged())
+		}
+		nominate(store, "b")
+		advance(lease)
+		if !b.isRunning() || a.isRunning() {
+			t.Error("b is nominated and does not lead")
+		}
+		if n := strings.Count(a.logged(), "lock is coordinated and this elector is not"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, a.logged())
+		}
+	})
+}
+
+// istiod removes the strategy from a Lease when it writes it.
+func TestStrategyRemoved(t *testing.T) {
+	onLeases(t, func(t *testing.T, store *locktest.Store) {
+		a := startCandidate(t, store, "a", coordinated)
+		nominate(store, "a")
+		advance(time.Second)
+		store.Mutate(func(obj locktest.Object) {
+			spec := &obj.(*coordinationv1.Lease).Spec
+			spec.Strategy = nil
+			spec.HolderIdentity = new("istiod")
+			spec.LeaseTransitions = new(int32(2))
+		})
+		advance(time.Second)
+		if n := strings.Count(a.logged(), "strategy was removed from the lock"); n != 1 || a.isRunning() {
+			t.Errorf("logged %d times, runs %v:\n%s", n, a.isRunning(), a.logged())
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package k8sleaderelection
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// fitLoop returns an idle loop with a fitness check, and its log.
+func fitLoop(t *testing.T, check func(context.Context) error) (*loop, *bytes.Buffer) {
+	t.Helper()
+	var log bytes.Buffer
+	return idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+		c.FitnessCheck = check
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	}), &log
+}
+
+// startChecks runs checkFitness and returns a function that ends it.
+func startChecks(t *testing.T, l *loop) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); l.checkFitness(ctx) }()
+	return func() { cancel(); <-done }
+}
+
+func TestCheckFitness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var unfit atomic.Bool
+		var checks atomic.Int64
+		l, log := fitLoop(t, func(ctx context.Context) error {
+			checks.Add(1)
+			if unfit.Load() {
+				return errors.New("no disk")
+			}
+			select { // the end of the elector may interrupt a check
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(2 * time.Second):
+				return nil
+			}
+		})
+		stop := startChecks(t, l)
+		wants := func(want bool) {
+			t.Helper()
+			<-time.After(4 * l.core.Retry)
+			if all := l.posted(); len(all) != 1 || all[0].in.Unfit != want {
+				t.Errorf("events %v, want unfit %v", all, want)
+			}
+		}
+		wants(false)
+		unfit.Store(true)
+		wants(true)
+		unfit.Store(false)
+		wants(false)
+		<-time.After(time.Until(time.Now().Add(l.core.Retry)))
+		before := checks.Load()
+		began := time.Now()
+		stop()
+		if n := len(l.posted()); checks.Load() != before || time.Since(began) != 0 || n != 0 || strings.Count(log.String(), "unfit to lead") != 1 {
+			t.Errorf("after the end: %d checks, %d events, took %v\n%s", checks.Load()-before, n, time.Since(began), log)
+		}
+	})
+}
+
+// A check has RetryPeriod to return. A later result counts for the next period, and no second check runs concurrently.
+func TestFitCheck_Late(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unfit := errors.New("no disk")
+		var timeout time.Duration
+		l, _ := fitLoop(t, func(ctx context.Context) error {
+			deadline, _ := ctx.Deadline()
+			timeout = time.Until(deadline)
+			<-time.After(timeout * 3 / 2)
+			return unfit
+		})
+		var f fitCheck
+		began := time.Now()
+		err := f.ask(t.Context(), l)
+		synctest.Wait()
+		if err == nil || errors.Is(err, unfit) || time.Since(began) != l.core.Retry || timeout != l.core.Retry {
+			t.Errorf("%v after %v, timeout %v", err, time.Since(began), timeout)
+		}
+		if err := f.ask(t.Context(), l); !errors.Is(err, unfit) || f.answer != nil || time.Since(began) != l.core.Retry*3/2 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// The end of the elector waits for a running check, for at most RetryPeriod.
+func TestFitCheck_End(t *testing.T) {
+	for _, c := range []struct {
+		takes, want time.Duration
+		logged      bool
+	}{
+		{0, 0, false},
+		{time.Second, time.Second, false},
+		{time.Hour, 7500 * time.Millisecond, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l, log := fitLoop(t, func(ctx context.Context) error {
+				<-ctx.Done()
+				<-time.After(c.takes)
+				return nil
+			})
+			stop := startChecks(t, l)
+			<-time.After(time.Second)
+			began := time.Now()
+			stop()
+			if took := time.Since(began); took != c.want || strings.Contains(log.String(), "fitness check did not return after the end") != c.logged {
+				t.Errorf("check takes %v: waited %v, log %q", c.takes, took, log.String())
+			}
+			<-time.After(c.takes)
+		})
+	}
+}

@@ -1,0 +1,230 @@
+package k8sleaderelection
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// idleLoop returns the loop of an elector that does not run. Posted events stay in its channel.
+func idleLoop(t testing.TB, lock k8sresourcelock.Interface, change ...func(*LeaderElectionConfig)) *loop {
+	t.Helper()
+	config := LeaderElectionConfig{Lock: lock, LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond}
+	for _, f := range change {
+		f(&config)
+	}
+	le, err := NewLeaderElector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLoop(le, campaigning)
+	l.values = t.Context()
+	l.events = make(chan *event, 16)
+	l.timer = time.NewTimer(time.Hour)
+	l.report = newReporter(le, &l.core)
+	return l
+}
+
+// posted returns the events that were posted, once all goroutines are idle.
+func (l *loop) posted() (all []*event) {
+	synctest.Wait()
+	for len(l.events) > 0 {
+		all = append(all, <-l.events)
+		synctest.Wait()
+	}
+	return all
+}
+
+// silentAlarms are alarms that never ring.
+type silentAlarms struct {
+	mu  sync.Mutex
+	due map[*alarm]int64
+}
+
+func (b *silentAlarms) set(a *alarm, at int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.due[a] = at
+}
+
+func (b *silentAlarms) unset(a *alarm) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.due, a)
+}
+
+// At its end, Campaign has removed its alarms and registrations, and waits for its callbacks.
+func TestCampaignReleasesResources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		epoch := time.Now()
+		clock := NewClock(func() int64 { return int64(time.Since(epoch)) })
+		alarms := &silentAlarms{due: map[*alarm]int64{}}
+		clock.alarms = alarms
+		returned := false
+		l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+			c.Clock = clock
+			c.RunFunctions = []func(context.Context) error{func(ctx context.Context) error { <-ctx.Done(); return nil }}
+			c.Callbacks.OnNewLeader = func(string) {
+				<-time.After(47 * time.Second)
+				returned = true
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.le.Campaign(ctx) }()
+		<-time.After(45 * time.Second)
+		synctest.Wait()
+		if !l.le.IsLeader() || l.le.loop.Load() == nil || len(alarms.due) != 1 || len(clock.jumps.loops) != 1 {
+			t.Fatalf("leads %v, alarms %v", l.le.IsLeader(), alarms.due)
+		}
+		cancel()
+		if err := <-ended; err != nil || !returned {
+			t.Errorf("%v, OnNewLeader returned %v", err, returned)
+		}
+		if l.le.loop.Load() != nil || len(alarms.due) != 0 || len(clock.jumps.loops) != 0 {
+			t.Errorf("loop %v, alarms %v, registered loops %d", l.le.loop.Load() != nil, alarms.due, len(clock.jumps.loops))
+		}
+	})
+}
+
+// KeyComparison gets the key of the newest known record that has a holder.
+func TestKeyComparisonRecord(t *testing.T) {
+	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+		c.KeyComparison = func(key string) bool { return key == "low" }
+	})
+	l.state.Snap.Record = core.Record{Holder: "x", Key: "high"}
+	low := core.Record{Holder: "y", Key: "low"}
+	for name, c := range map[string]struct {
+		kind   core.Kind
+		result core.Result
+		record core.Record
+		want   bool
+	}{
+		"seen":         {core.Seen, core.Unknown, low, true},
+		"read":         {core.Replied, core.OK, low, true},
+		"failed read":  {core.Replied, core.Refused, low, false},
+		"no snapshot":  {core.Unwatched, core.OK, low, false},
+		"other key":    {core.Seen, core.OK, core.Record{Holder: "y", Key: "high"}, false},
+		"empty holder": {core.Seen, core.OK, core.Record{Key: "low"}, false},
+	} {
+		if got := l.beats(&core.Input{Kind: c.kind, Result: c.result, Snap: core.Snapshot{Record: c.record}}); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestPublish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var leaders []string
+		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+			c.Callbacks.OnNewLeader = func(name string) { leaders = append(leaders, name) }
+		})
+		began := time.Now()
+		publish := func(kind core.Kind, edit func(*core.State)) view {
+			before := l.state
+			before.Flight.Sent.Mono = 300
+			edit(&l.state)
+			<-time.After(time.Second)
+			l.publish(&change{before: before, after: l.state, in: core.Input{Kind: kind}})
+			l.helpers.Wait()
+			return *l.le.view.Load()
+		}
+		validity := core.Validity{Mono: 1 << 60, Boot: 1 << 60, Wall: 1 << 60}
+		held := core.Snapshot{Exists: true, Content: core.Readable, Record: core.Record{Holder: "x", Key: "k", Transitions: 3}}
+		for _, c := range []struct {
+			name  string
+			kind  core.Kind
+			edit  func(*core.State)
+			check func(view) bool
+		}{
+			{"no reply", core.Seen, func(s *core.State) { s.Validity = validity; s.Phase = core.Leading }, func(v view) bool {
+				return !v.known && v.acked == 0 && v.validity == validity && v.changed.Equal(began.Add(time.Second))
+			}},
+			{"renewed", core.Replied, func(s *core.State) { s.Validity.Mono++ }, func(v view) bool {
+				return v.acked == 300 && v.validity == l.state.Validity && v.changed.Equal(began.Add(time.Second))
+			}},
+			{"other reply", core.Replied, func(s *core.State) { l.acked = 7; s.Known = core.Current }, func(v view) bool { return v.acked == 7 && v.known }},
+			{"end of validity", core.Replied, func(s *core.State) { s.Validity = core.Validity{} }, func(v view) bool { return v.acked == 7 }},
+			{"draining", core.Seen, func(s *core.State) { s.Validity = validity; s.Phase = core.Draining }, func(v view) bool { return v.validity == validity }},
+			{"lost", core.Seen, func(s *core.State) { s.Drain.Lost = core.ValidityLost }, func(v view) bool { return v.validity == core.Validity{} }},
+			{"holder", core.Seen, func(s *core.State) { s.Snap = held }, func(v view) bool { return v.holder == "x" && v.key == "k" && v.transitions == 3 }},
+			{"same holder", core.Seen, func(s *core.State) { s.Unfit = true }, func(v view) bool { return v.holder == "x" && v.unfit }},
+			{"deleted", core.Seen, func(s *core.State) { s.Snap.Exists = false }, func(v view) bool { return v.holder == "" }},
+			{"unreadable", core.Seen, func(s *core.State) { s.Snap = held; s.Snap.Content = core.Unreadable }, func(v view) bool { return v.holder == "" }},
+		} {
+			if v := publish(c.kind, c.edit); !c.check(v) {
+				t.Errorf("%s: %+v", c.name, v)
+			}
+		}
+		if len(leaders) != 1 || leaders[0] != "x" {
+			t.Errorf("OnNewLeader calls: %q", leaders)
+		}
+	})
+}
+
+func TestSetTerm_Ended(t *testing.T) {
+	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
+	l.publicTerm = Term{LockUID: "u", Transitions: 3, Token: 7}
+	c := &change{before: core.State{Term: core.Term{UID: core.UID{First: "u"}, Transitions: 3}}}
+	c.lock.UID = "u"
+	c.lock.ResourceVersion = "9"
+	if l.setTerm(c); l.publicTerm != (Term{}) {
+		t.Errorf("term %+v", l.publicTerm)
+	}
+}
+
+func TestCheckBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tolerance = 10 * time.Second
+		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) { c.Name = "test" })
+		l.le.view.Store(&view{running: true, acked: l.le.clock.mono()})
+		<-time.After(l.le.config.LeaseDuration + tolerance)
+		if err := l.le.Check(tolerance); err != nil {
+			t.Errorf("at the bound: %v", err)
+		}
+		<-time.After(time.Second)
+		if err := l.le.Check(tolerance); err == nil || err.Error() != "election test: run functions are still running 11s after the lease expired" {
+			t.Errorf("after the bound: %v", err)
+		}
+	})
+}
+
+// BenchmarkRenewalSeen measures the work of a follower for each renewal in its watch, without decoding the object.
+func BenchmarkRenewalSeen(b *testing.B) {
+	l := idleLoop(b, locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker)
+	l.pass(&event{news: &k8sresourcelock.News{Kind: k8sresourcelock.Up}})
+	lease := renewedLease()
+	b.ReportAllocs()
+	for i := range b.N {
+		lease.ResourceVersion = strconv.Itoa(1000 + i)
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: lease.Spec.RenewTime.Add(time.Second)}
+		l.pass(&event{news: &k8sresourcelock.News{Kind: k8sresourcelock.Changed, Snapshot: k8sresourcelock.LeaseSnapshot(lease)}})
+	}
+	if l.state.Phase != core.Following || l.state.Snap.Version != uint64(999+b.N) {
+		b.Fatalf("phase %v, version %d", l.state.Phase, l.state.Snap.Version)
+	}
+}
+
+func renewedLease() *coordinationv1.Lease {
+	began := metav1.MicroTime{Time: time.Unix(1_700_000_000, 0)}
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "e", UID: "1", Annotations: map[string]string{
+				k8sresourcelock.LeaseHolderKey: "stable", k8sresourcelock.MarkerAnnotation: "v1 another 3 handover",
+			},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(30)), LeaseTransitions: new(int32(3)), AcquireTime: &began, RenewTime: &began,
+		},
+	}
+}

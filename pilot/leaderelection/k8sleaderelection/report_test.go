@@ -1,0 +1,287 @@
+package k8sleaderelection
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// observer is a TermObserver and a metric that records each call as a line.
+type observer struct{ lines []string }
+
+func (o *observer) add(format string, args ...any) {
+	o.lines = append(o.lines, fmt.Sprintf(format, args...))
+}
+
+func (o *observer) Phase(name, from, to, reason string) {
+	o.add("phase %s %s %s %s", name, from, to, reason)
+}
+
+func (o *observer) Call(name, verb, role, result string, took time.Duration) {
+	o.add("call %s %s %s %s %v", name, verb, role, result, took)
+}
+
+func (o *observer) Term(name string, began bool, reason string) {
+	o.add("term %s %v %s", name, began, reason)
+}
+
+func (*observer) StatusChanged(string) {}
+
+func (o *observer) ObserveDuration(name string, what Interval, took time.Duration) {
+	o.add("duration %s %s %v", name, what, took)
+}
+
+func (o *observer) On(name string)                { o.add("on %s", name) }
+func (o *observer) Off(name string)               { o.add("off %s", name) }
+func (o *observer) SlowpathExercised(name string) { o.add("slow path %s", name) }
+
+func (o *observer) wants(t *testing.T, what string, want ...string) {
+	t.Helper()
+	if !slices.Equal(o.lines, want) {
+		t.Errorf("%s: %q, want %q", what, o.lines, want)
+	}
+	o.lines = nil
+}
+
+// switchOnly hides SlowpathExercised.
+type switchOnly struct{ SwitchMetric }
+
+// reporting returns the reporter of an elector that does not run, with its observer and its log.
+func reporting(t *testing.T, change ...func(*LeaderElectionConfig)) (*reporter, *observer, *bytes.Buffer) {
+	t.Helper()
+	o := &observer{}
+	log := &bytes.Buffer{}
+	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, append(change, func(c *LeaderElectionConfig) {
+		c.Name = "e"
+		c.Observer = o
+		c.Logger = slog.New(slog.NewTextHandler(log, nil))
+	})...)
+	l.report.metric = o
+	return l.report, o, log
+}
+
+func TestReportPhase(t *testing.T) {
+	r, o, log := reporting(t)
+	r.claim = core.Nominated
+	r.pass(&change{before: core.State{Phase: core.Settling}, after: core.State{Phase: core.Leading, Why: "why", Running: true}})
+	o.wants(t, "leading", "phase e settling leading why", "on e", "term e true nominated")
+	if strings.Count(log.String(), "claim=nominated") != 1 {
+		t.Errorf("log %s", log)
+	}
+	for name, c := range map[string]struct {
+		lost    core.Loss
+		failure error
+	}{"validity lost": {core.ValidityLost, nil}, "record lost": {core.RecordLost, nil}, "failed function": {core.NotLost, errors.New("x")}, "stopped": {}} {
+		r.term(&core.State{Phase: core.Leading}, nil)
+		o.lines = nil
+		r.term(&core.State{Phase: core.Draining, Why: "why", Drain: core.Drain{Lost: c.lost}}, c.failure)
+		o.wants(t, name, "off e", "term e false why")
+		r.term(&core.State{Phase: core.Following}, nil)
+		o.wants(t, name+", following")
+	}
+}
+
+func TestReportCall(t *testing.T) {
+	r, o, log := reporting(t)
+	r.answered(core.Leading, call{op: core.Renew, result: core.Unknown, err: errors.New("away"), took: 3 * time.Second})
+	o.wants(t, "failure", "call e renew leading unknown 3s")
+	if strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("after a failure: %s", log)
+	}
+	r.answered(core.Leading, call{op: core.Renew, result: core.OK, took: time.Second})
+	o.wants(t, "success", "call e renew leading ok 1s")
+	if strings.Count(log.String(), `msg="requests for the lock succeed again"`) != 1 {
+		t.Errorf("after a success: %s", log)
+	}
+	r.answered(core.Following, call{op: core.Acquire, result: core.Conflict})
+	o.wants(t, "conflict", "call e acquire following conflict 0s", "slow path e")
+	r.metric = switchOnly{o}
+	r.answered(core.Following, call{op: core.Acquire, result: core.Conflict})
+	o.wants(t, "conflict without SlowpathMetric", "call e acquire following conflict 0s")
+}
+
+// A stuck drain and a duplicate identity are reported once, not in each pass.
+func TestReportOnce(t *testing.T) {
+	stuck := 0
+	r, _, log := reporting(t, func(c *LeaderElectionConfig) { c.OnStuckDrain = func() { stuck++ } })
+	before := core.State{Phase: core.Draining, Running: true}
+	for i := range 3 {
+		after := before
+		after.Drain.Overdue = true
+		after.Own.Duplicate = true
+		after.Learned = uint32(i + 1)
+		r.pass(&change{before: before, after: after})
+		before = after
+	}
+	for _, err := range []error{errors.New("cold"), errors.New("cold"), nil, nil} {
+		r.fitness(err)
+	}
+	for _, line := range []string{
+		"run functions did not return within the drain limit", "another live process uses this identity",
+		`msg="unfit to lead; a follower does not campaign`, `msg="fit to lead again"`,
+	} {
+		if n := strings.Count(log.String(), line); n != 1 {
+			t.Errorf("%q logged %d times:\n%s", line, n, log)
+		}
+	}
+	if stuck != 1 {
+		t.Errorf("OnStuckDrain calls: %d", stuck)
+	}
+}
+
+func TestReportRecord(t *testing.T) {
+	r, _, log := reporting(t)
+	see := func(content core.Content, lease time.Duration, lock k8sresourcelock.Snapshot) string {
+		log.Reset()
+		for range 2 {
+			s := core.State{Learned: 1, Snap: core.Snapshot{Exists: true, Content: content, Record: core.Record{Holder: "x", Lease: lease}}}
+			r.record(&change{after: s, lock: lock})
+		}
+		return log.String()
+	}
+	bound := r.core.LeaseBound()
+	unversioned := k8sresourcelock.Snapshot{Exists: true, Object: &coordinationv1.Lease{}}
+	for _, c := range []struct {
+		content core.Content
+		lease   time.Duration
+		lock    k8sresourcelock.Snapshot
+		want    string
+	}{
+		{core.Readable, bound, k8sresourcelock.Snapshot{}, ""},
+		{core.Readable, bound, unversioned, "lock has no resource versions"},
+		{core.Unreadable, 0, k8sresourcelock.Snapshot{Unreadable: errors.New("half")}, "lock record is unreadable"},
+		{core.Unreadable, 0, k8sresourcelock.Snapshot{Unreadable: errors.New("other half")}, "other half"},
+		{core.Readable, bound, k8sresourcelock.Snapshot{}, "lock record is readable again"},
+		{core.Readable, 100 * time.Hour, k8sresourcelock.Snapshot{}, fmt.Sprintf("recorded=%v counted=%v holder=x", 100*time.Hour, bound)},
+		{core.Readable, bound, k8sresourcelock.Snapshot{}, "lock record is readable again"},
+	} {
+		lines := 1
+		if c.want == "" {
+			lines = 0
+		}
+		if got := see(c.content, c.lease, c.lock); strings.Count(got, "\n") != lines || !strings.Contains(got, c.want) {
+			t.Errorf("log %q, want once %q", got, c.want)
+		}
+	}
+}
+
+// A conflict is reported as a failure if the core counts it as one.
+func TestReportDenied(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind         core.Kind
+		result       core.Result
+		writes, asks [2]uint8 // failures before and after
+		want         bool
+	}{
+		"write":               {core.Replied, core.Conflict, [2]uint8{1, 2}, [2]uint8{}, true},
+		"request":             {core.Replied, core.Conflict, [2]uint8{2, 0}, [2]uint8{0, 1}, true},
+		"not counted":         {core.Replied, core.Conflict, [2]uint8{1, 1}, [2]uint8{1, 1}, false},
+		"end of the failures": {core.Replied, core.Conflict, [2]uint8{2, 0}, [2]uint8{2, 0}, false},
+		"refused":             {core.Replied, core.Refused, [2]uint8{1, 2}, [2]uint8{}, false},
+		"watch event":         {core.Seen, core.Conflict, [2]uint8{1, 2}, [2]uint8{}, false},
+	} {
+		change := &change{in: core.Input{Kind: c.kind, Result: c.result}}
+		change.before.Effort.Writes.Fails = c.writes[0]
+		change.after.Effort.Writes.Fails = c.writes[1]
+		change.before.Effort.Requests.Fails = c.asks[0]
+		change.after.Effort.Requests.Fails = c.asks[1]
+		if change.denied() != c.want {
+			t.Errorf("%s: denied %v", name, !c.want)
+		}
+	}
+}
+
+func TestBrief(t *testing.T) {
+	fits := strings.Repeat("x", maxBrief)
+	for text, want := range map[string]string{fits: fits, fits + "x": fits + "…", "two\n lines": "two lines", strings.Repeat("ä", maxBrief): strings.Repeat("ä", maxBrief/2) + "…"} {
+		if got := brief(errors.New(text)); got != want {
+			t.Errorf("%d bytes of %d: %s", len(got), len(text), got)
+		}
+	}
+}
+
+func TestRecordView(t *testing.T) {
+	r, _, _ := reporting(t)
+	const seen = core.Instant(time.Second)
+	const lease = 40 * time.Second
+	own := r.le.config.Lock.Identity()
+	until := seen.After(lease)
+	hold := core.Hold{Holder: "x", Transitions: 4, Seconds: 60, Reason: core.HoldForPause}
+	marker := func(identity string, transitions int, handover bool) func(*core.State) {
+		return func(s *core.State) {
+			s.Snap.Annotations.Marker = core.Marker{Identity: identity, Transitions: transitions, Handover: handover}
+		}
+	}
+	phase := func(p core.Phase) func(*core.State) {
+		return func(s *core.State) { s.Snap.Record.Holder = own; s.Phase = p }
+	}
+	held := func(h core.Hold) func(*core.State) {
+		return func(s *core.State) { s.Snap.Annotations.Hold = h }
+	}
+	for name, c := range map[string]struct {
+		change func(*core.State)
+		want   recordView
+	}{
+		"peer":                     {func(*core.State) {}, recordView{actsUntil: until, lease: lease}},
+		"marker":                   {marker("x", 4, true), recordView{actsUntil: until, lease: lease, handsOver: true}},
+		"marker without handover":  {marker("x", 4, false), recordView{actsUntil: until, lease: lease}},
+		"marker of another holder": {marker("y", 3, true), recordView{lease: lease}},
+		"marker of another term":   {marker("x", 3, true), recordView{lease: lease}},
+		"free":                     {func(s *core.State) { s.Snap.Record.Holder = "" }, recordView{lease: lease}},
+		"settling":                 {phase(core.Settling), recordView{lease: lease}},
+		"leading":                  {phase(core.Leading), recordView{actsUntil: until, lease: lease}},
+		"draining":                 {phase(core.Draining), recordView{actsUntil: until, lease: lease}},
+		"short lease":              {func(s *core.State) { s.Snap.Record.Lease = time.Second }, recordView{actsUntil: seen.After(r.core.Lease), lease: time.Second}},
+		"hold":                     {held(hold), recordView{actsUntil: until, lease: lease, hold: hold}},
+		"expired hold":             {held(core.Hold{Holder: "x", Transitions: 4}), recordView{actsUntil: until, lease: lease}},
+		"hold of another holder":   {held(core.Hold{Holder: "y", Transitions: 4, Seconds: 60}), recordView{actsUntil: until, lease: lease}},
+		"hold of another term":     {held(core.Hold{Holder: "x", Transitions: 3, Seconds: 60}), recordView{actsUntil: until, lease: lease}},
+		"nominee without its own write": {func(s *core.State) {
+			s.Snap.Record.Renewed = s.Snap.Record.Acquired
+			s.Snap.Annotations.Nominated = core.Nomination{Identity: "x", Transitions: 4}
+		}, recordView{lease: lease}},
+	} {
+		s := core.State{Known: core.Current, Since: core.Since{Record: seen}, Snap: core.Snapshot{
+			Exists: true, Content: core.Readable,
+			Record: core.Record{Holder: "x", Key: "k", Lease: lease, Transitions: 4, Acquired: 1, Renewed: 2},
+		}}
+		c.change(&s)
+		if got := r.recordViewOf(&s); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestClaim(t *testing.T) {
+	for name, c := range map[string]struct {
+		holder, nominee string
+		renewed         core.Stamp
+		want            core.Reason
+	}{
+		"nominated":             {"a", "a", 5, core.Nominated},
+		"nominated and renewed": {"a", "a", 6, core.Reclaimed},
+		"own identity":          {"a", "", 5, core.Reclaimed},
+		"nominated another":     {"b", "b", 5, core.Reclaimed},
+	} {
+		r, _, _ := reporting(t)
+		snap := core.Snapshot{Exists: true, Content: core.Readable, Record: core.Record{Holder: c.holder, Acquired: 5, Renewed: c.renewed, Transitions: 3}}
+		if c.nominee != "" {
+			snap.Annotations.Nominated = core.Nomination{Identity: c.nominee, Transitions: 3}
+		}
+		r.handover(&change{after: core.State{Snap: snap}, action: core.Action{Op: core.Acquire, Why: core.Reclaimed}})
+		if r.claim != c.want || r.displaced != c.holder {
+			t.Errorf("%s: %s from %s; want %s", name, r.claim, r.displaced, c.want)
+		}
+	}
+}

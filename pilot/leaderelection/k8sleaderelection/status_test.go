@@ -1,0 +1,298 @@
+package k8sleaderelection_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+func TestStatus(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		a := prepare(t, store, "a", func(c *le.LeaderElectionConfig) { c.DrainLimit = 3 * time.Second })
+		a.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
+		if s := a.Status(); s.Phase != "following" || s.Leading || s.Known || a.DrainLimit() != 3*time.Second {
+			t.Errorf("before it runs: %+v, drain limit %v", s, a.DrainLimit())
+		}
+		began := time.Now()
+		a.start(t)
+		advance(time.Second)
+		s := a.Status()
+		r := record(store)
+		if s.Phase != "leading" || s.Reason == "" || s.Since.Before(began) || !s.Leading || !s.Known || s.ValidFor > renew || s.ValidFor < renew-time.Second ||
+			s.Term == (le.Term{}) || s.Holder != "a" || s.HolderKey != "stable" || s.Transitions != r.LeaderTransitions || s.Unfit ||
+			s.Default != (le.DefaultRevision{Synced: true, Revision: "stable"}) || a.GetLeader() != "a" {
+			t.Errorf("%+v", s)
+		}
+		r.HolderIdentity = "x"
+		r.HolderKey = "canary"
+		r.LeaderTransitions = 7
+		store.Put("x", r)
+		advance(time.Second)
+		if s := a.Status(); s.Leading || s.ValidFor != 0 || s.Holder != "x" || s.HolderKey != "canary" || s.Transitions != 7 || s.Reason == "" {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// blocker is an Observer that can block the loop.
+type blocker struct {
+	on      atomic.Bool
+	release chan struct{}
+}
+
+func (*blocker) Phase(_, _, _, _ string) {}
+
+func (h *blocker) Call(_, _, _, _ string, _ time.Duration) {
+	if h.on.Load() {
+		<-h.release
+	}
+}
+
+// While the loop is blocked, IsLeader and Status read the clock.
+func TestIsLeaderUsesClock(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		h := &blocker{release: make(chan struct{})}
+		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.Observer = h })
+		advance(time.Minute)
+		if !a.IsLeader() || !a.Status().Leading {
+			t.Fatal("a does not lead")
+		}
+		h.on.Store(true)
+		advance(lease)
+		if s := a.Status(); s.Phase != "leading" || a.IsLeader() || s.Leading || s.ValidFor != 0 {
+			t.Errorf("after the validity: IsLeader %v, status %+v", a.IsLeader(), s)
+		}
+		h.on.Store(false)
+		close(h.release)
+	})
+}
+
+func TestLeaseExpiresByMonotonicClock(t *testing.T) {
+	for name, jump := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+				var offset atomic.Int64
+				clock := testClock().WithWall(func() int64 { return time.Now().UnixNano() + offset.Load() })
+				a := startCandidate(t, store, "a")
+				advance(time.Second)
+				b := startCandidate(t, store, "b", func(c *le.LeaderElectionConfig) { c.Clock = clock })
+				advance(time.Minute)
+				a.disconnect(true)
+				offset.Store(int64(jump))
+				history := store.History()
+				last := history[len(history)-1].At
+				advance(lease + time.Second)
+				if !b.isRunning() || b.lastStart().Sub(last) < lease || b.lastStart().Sub(last) > lease+time.Second {
+					t.Errorf("b runs %v in term %d", b.isRunning(), b.terms())
+				}
+				a.disconnect(false)
+			})
+		})
+	}
+}
+
+// After a suspend, timers of the Go runtime fire late. The first reading of the clock wakes the loop.
+func TestFirstReadingAfterSuspend(t *testing.T) {
+	for name, read := range map[string]func(*candidate, *le.Clock){
+		"gate":     func(_ *candidate, clock *le.Clock) { clock.Now() },
+		"IsLeader": func(c *candidate, _ *le.Clock) { c.IsLeader() },
+		"Status":   func(c *candidate, _ *le.Clock) { c.Status() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+				epoch := time.Now()
+				slept := time.Duration(0)
+				clock := le.NewClock(func() int64 { return int64(time.Since(epoch) + slept) })
+				c := startCandidate(t, store, "a", func(config *le.LeaderElectionConfig) { config.Clock = clock })
+				advance(time.Second)
+				if !c.isRunning() {
+					t.Fatal("a does not lead")
+				}
+				slept = 20 * time.Second
+				read(c, clock)
+				if advance(time.Nanosecond); c.terms() != 2 {
+					t.Errorf("the function was not stopped\n%s", c.logged())
+				}
+			})
+		})
+	}
+}
+
+// The elector calls DefaultRevision at its start and on Refresh. A result that is not synced changes nothing.
+func TestRefreshDefaultRevision(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		a := prepare(t, store, "a", func(c *le.LeaderElectionConfig) { c.Ranked = true })
+		want := func(when, revision string) {
+			t.Helper()
+			advance(time.Second)
+			if s := a.Status(); s.Default != (le.DefaultRevision{Synced: revision != "", Revision: revision}) {
+				t.Errorf("%s: %+v", when, s.Default)
+			}
+		}
+		a.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "canary"})
+		want("before the start", "")
+		a.defaultRevision.Store(&le.DefaultRevision{Synced: true, Revision: "stable"})
+		a.start(t)
+		want("after the start", "stable")
+		a.defaultRevision.Store(&le.DefaultRevision{Synced: true, Revision: "canary"})
+		want("before Refresh", "stable")
+		for range 3 {
+			go a.Refresh()
+		}
+		want("after Refresh", "canary")
+		a.setDefaultRevision(le.DefaultRevision{})
+		want("not synced", "canary")
+		if err := a.stop(); err != nil {
+			t.Error(err)
+		}
+		a.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
+		want("after the end", "canary")
+	})
+}
+
+func TestDefaultChangeHandsOver(t *testing.T) {
+	forEachLock(t, func(t *testing.T, store *locktest.Store) {
+		a, b := startRankedTwo(t, store, "canary")
+		a.drain = 3 * time.Second
+		setDefault("canary", a, b)
+		advance(4 * time.Second)
+		if a.isRunning() || !b.isRunning() {
+			t.Fatalf("a runs %v, b runs %v\n%s%s", a.isRunning(), b.isRunning(), a.logged(), b.logged())
+		}
+		if gap := b.lastStart().Sub(a.lastStop()); gap != 0 {
+			t.Errorf("b started %v after a's function returned", gap)
+		}
+		snap := store.Snapshot()
+		if snap.Record.HolderIdentity != "b" || snap.Record.HolderKey != "canary" || snap.Record.LeaderTransitions != 1 {
+			t.Errorf("record %+v", snap.Record)
+		}
+		if len(snap.Notes) != 1 || snap.Notes[k8sresourcelock.MarkerAnnotation] != "v1 b 1 handover" {
+			t.Errorf("annotations %v", snap.Notes)
+		}
+		setDefault("stable", a, b)
+		advance(time.Second)
+		if !a.isRunning() || b.isRunning() {
+			t.Fatal("b did not hand back")
+		}
+	})
+}
+
+// HandoverWait is set while a handover is pending, for the leader and the challenger.
+func TestStatusHandoverWait(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		a, b := startRankedTwo(t, store, "canary")
+		want := func(when string, wantA, wantB time.Duration) {
+			t.Helper()
+			if gotA, gotB := a.Status().HandoverWait, b.Status().HandoverWait; gotA != wantA || gotB != wantB {
+				t.Errorf("%s: a %v, b %v, want %v, %v", when, gotA, gotB, wantA, wantB)
+			}
+		}
+		want("before", 0, 0)
+		setDefault("canary", b)
+		advance(20 * time.Second)
+		want("a refuses", 0, 20*time.Second)
+		setDefault("stable", b)
+		advance(time.Second)
+		want("b withdraws", 0, 0)
+		a.drain = 30 * time.Second
+		setDefault("canary", a, b)
+		advance(5 * time.Second)
+		want("a drains", 5*time.Second, 5*time.Second)
+		advance(30 * time.Second)
+		want("b leads", 0, 0)
+		setDefault("stable", a, b)
+		advance(time.Millisecond)
+		a.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "canary"})
+		advance(time.Minute)
+		a.drain = 3 * time.Second
+		setDefault("canary", a, b)
+		advance(time.Second)
+		a.disconnect(true)
+		_ = a.stop() // the release fails
+		if s := a.Status(); s.Phase != "done" || s.HandoverWait != 0 {
+			t.Errorf("after the end: %+v", s)
+		}
+	})
+}
+
+// A follower's observer is notified of each renewal of the leader, and not in between.
+func TestStatusChanged(t *testing.T) {
+	forEachLock(t, func(t *testing.T, store *locktest.Store) {
+		var seen recorder
+		changes := func() int {
+			seen.mu.Lock()
+			defer seen.mu.Unlock()
+			return seen.changes
+		}
+		a := startRanked(t, store, "a", "stable", "stable")
+		advance(time.Second)
+		b := startRecorded(t, store, "b", "stable", &seen)
+		advance(time.Second)
+		st := b.Status()
+		if st.Holder != "a" || !st.Acting || !st.HandsOver || st.LeaseDuration != lease || st.Hold.Seconds != 0 {
+			t.Errorf("%+v", st)
+		}
+		before := changes()
+		advance(time.Minute) // a renewal every 7.5 s
+		if n := changes() - before; n < 8 || n > 9 {
+			t.Errorf("%d changes in a minute", n)
+		}
+		a.disconnect(true)
+		history := store.History()
+		before = changes()
+		advance(time.Until(history[len(history)-1].At.Add(lease - time.Second)))
+		if n := changes() - before; n > 1 || !b.Status().Acting {
+			t.Errorf("%d changes without a renewal; %+v", n, b.Status())
+		}
+		advance(2 * time.Second)
+		if st := b.Status(); st.Holder == "a" && st.Acting {
+			t.Errorf("the lease expired: %+v", st)
+		}
+	})
+}
+
+// The check fails while run functions continue after the end of the lease. A follower is healthy.
+func TestHealthzAdaptor(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		const tolerance = 10 * time.Second
+		watchdog := le.NewLeaderHealthzAdaptor(tolerance)
+		other := le.NewLeaderHealthzAdaptor(tolerance)
+		if watchdog.Check(nil) != nil || watchdog.Name() != "leaderElection" {
+			t.Error("unhealthy without an elector")
+		}
+		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.WatchDog = watchdog })
+		advance(time.Second)
+		b := startCandidate(t, store, "b", func(c *le.LeaderElectionConfig) { c.WatchDog = other })
+		advance(time.Minute)
+		if !a.isRunning() || b.isRunning() || watchdog.Check(nil) != nil || other.Check(nil) != nil {
+			t.Fatal("unhealthy while a leads and b follows")
+		}
+		a.drain = 2 * lease
+		a.disconnect(true)
+		advance(lease + tolerance - retry)
+		if err := watchdog.Check(nil); err != nil {
+			t.Errorf("within the tolerance: %v", err)
+		}
+		advance(2 * retry)
+		set := le.NewLeaderHealthzAdaptor(tolerance)
+		set.SetLeaderElection(a.LeaderElector)
+		for _, check := range []*le.HealthzAdaptor{watchdog, set} {
+			if err := check.Check(nil); err == nil || !strings.Contains(err.Error(), "test") {
+				t.Errorf("after the tolerance: %v", err)
+			}
+		}
+		if other.Check(nil) != nil {
+			t.Error("the new leader is unhealthy")
+		}
+		advance(2 * lease)
+		if err := watchdog.Check(nil); err != nil {
+			t.Errorf("after the functions returned: %v", err)
+		}
+		a.disconnect(false)
+	})
+}

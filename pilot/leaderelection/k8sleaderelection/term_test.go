@@ -1,0 +1,96 @@
+package k8sleaderelection
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+func TestTermContext(t *testing.T) {
+	want := Term{LockUID: "u", Transitions: 3, Token: 9}
+	if got, ok := TermFromContext(ContextWithTerm(t.Context(), want)); !ok || got != want {
+		t.Errorf("%+v, %v", got, ok)
+	}
+	if _, ok := TermFromContext(t.Context()); ok {
+		t.Error("a context without a term has one")
+	}
+}
+
+func TestTermDrained(t *testing.T) {
+	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
+	closed := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	term1 := &term{l: l}
+	first := term1.drained()
+	if closed(first) || first != term1.drained() {
+		t.Error("drained while a function is running")
+	}
+	if term1.end(); !closed(first) || !closed(term1.drained()) {
+		t.Error("not drained after the end")
+	}
+	term2 := &term{l: l}
+	if term2.end(); !closed(term2.drained()) {
+		t.Error("not drained, first call after the end")
+	}
+}
+
+// A term ends when all functions have returned or called runtime.Goexit. A panic does not wait for them.
+func TestTermRun(t *testing.T) {
+	type functions = []func(context.Context) error
+	returned := false
+	slow := func(context.Context) error { <-time.After(time.Second); returned = true; return nil }
+	quick := func(context.Context) error { return nil }
+	goexit := func(context.Context) error { runtime.Goexit(); return nil }
+	for name, c := range map[string]struct {
+		functions functions
+		err       error
+	}{
+		"slow first":   {functions{slow, quick}, nil},
+		"slow last":    {functions{quick, slow}, nil},
+		"goexit":       {functions{goexit}, ErrGoexit},
+		"goexit first": {functions{goexit, slow}, ErrGoexit},
+		"goexit last":  {functions{slow, goexit}, ErrGoexit},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
+			ctx, cancel := context.WithCancel(t.Context())
+			term := &term{l: l}
+			returned = false
+			go term.run(ctx, c.functions)
+			<-time.After(time.Minute)
+			cancel()
+			var drained int
+			for _, ev := range l.posted() {
+				if ev.in.Kind == core.Drained {
+					drained++
+				} else if !errors.Is(ev.err, ErrGoexit) {
+					t.Errorf("%s: %v", name, ev.err)
+				}
+			}
+			if err := term.failure(); drained != 1 || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || len(c.functions) > 1 && !returned {
+				t.Errorf("%s: drained events %d, slow function returned %v, %v", name, drained, returned, err)
+			}
+		})
+	}
+	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
+	defer func() {
+		if p := recover(); p != "broken" || len(l.events) != 0 {
+			t.Errorf("recovered %v, events %d", p, len(l.events))
+		}
+	}()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	(&term{l: l}).run(ended, functions{func(context.Context) error { panic("broken") }})
+}

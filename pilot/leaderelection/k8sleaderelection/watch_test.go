@@ -1,0 +1,113 @@
+package k8sleaderelection_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+// Without a watch, a follower polls after RetryPeriod plus jitter. A failed attempt to watch does not delay the poll.
+func TestFollowerPolls(t *testing.T) {
+	for name, err := range map[string]error{
+		"forbidden": apierrors.NewForbidden(leases, locktest.Name, nil),
+		"error":     apierrors.NewInternalError(errors.New("etcd")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			forEachLock(t, func(t *testing.T, store *locktest.Store) {
+				startCandidate(t, store, "a")
+				advance(time.Second)
+				b := startCandidate(t, store, "b")
+				advance(time.Minute)
+				var polls []time.Time
+				b.lock.SetFault(func(v locktest.Verb) locktest.Fault {
+					switch v {
+					case locktest.Watch:
+						return locktest.Fault{Err: err}
+					case locktest.Get:
+						polls = append(polls, time.Now())
+					}
+					return locktest.Fault{}
+				})
+				b.lock.DropWatches()
+				advance(40 * retry)
+				if n := len(polls); n <= 20 || n > 40 {
+					t.Fatalf("%d polls in 40 RetryPeriods", n)
+				}
+				between := map[time.Duration]bool{}
+				for i := 1; i < len(polls); i++ {
+					between[polls[i].Sub(polls[i-1])] = true
+				}
+				if len(between) < 3 {
+					t.Errorf("no jitter between polls: %v", between)
+				}
+			})
+		})
+	}
+}
+
+// After etcd was restored from a backup, a watch from a lost version is accepted and shows no events.
+func TestWatchRestarts_StoreRestored(t *testing.T) {
+	forEachLock(t, func(t *testing.T, store *locktest.Store) {
+		a, b := startTwo(t, store)
+		backup := store.Backup()
+		advance(20 * time.Minute)
+		store.Restore(backup)
+		advance(2 * lease)
+		leader := a
+		other := b
+		if b.isRunning() {
+			leader = b
+			other = a
+		}
+		reads := other.lock.Requests()[locktest.Get]
+		leader.stop()
+		synctest.Wait()
+		if n := other.lock.Requests()[locktest.Get] - reads; !other.isRunning() || !other.lastStart().Equal(leader.lastStop()) || n != 0 {
+			t.Errorf("the follower leads %v, after %d reads", other.isRunning(), n)
+		}
+	})
+}
+
+// A deleted lock is not a restored store: the watch continues.
+func TestWatchContinues_LockDeleted(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		a := startCandidate(t, store, "a")
+		advance(time.Minute)
+		a.lock.MuteWatches(true)
+		before := a.lock.Requests()[locktest.Watch]
+		store.Delete()
+		advance(lease)
+		if n := a.lock.Requests()[locktest.Watch] - before; n != 0 || !store.Snapshot().Exists {
+			t.Errorf("%d new watches", n)
+		}
+		a.lock.MuteWatches(false)
+	})
+}
+
+// A hanging call of one elector delays a call of another by at most half of the call timeout.
+func TestSharedCallsQueue(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		shared := &k8sresourcelock.Shared{CallsAtOnce: 1}
+		share := func(c *le.LeaderElectionConfig) { c.Shared = shared }
+		a := prepare(t, store, "a", share)
+		a.disconnect(true)
+		a.start(t)
+		synctest.Wait()
+		b := startCandidate(t, store, "b", share)
+		advance((renew-retry)/2/2 - time.Millisecond)
+		if n := b.lock.Requests()[locktest.Get]; n != 0 {
+			t.Errorf("%d reads while another call is in flight", n)
+		}
+		advance(2 * time.Millisecond)
+		if n := b.lock.Requests()[locktest.Get]; n != 1 {
+			t.Errorf("%d reads after half of the call timeout", n)
+		}
+	})
+}

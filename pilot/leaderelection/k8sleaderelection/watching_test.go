@@ -1,0 +1,43 @@
+package k8sleaderelection
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+)
+
+func TestDecodeNews(t *testing.T) {
+	store := locktest.NewStore(locktest.ConfigMap)
+	for name, c := range map[string]struct {
+		news    k8sresourcelock.News
+		watched bool // before the event
+		failed  bool // a failure was logged before
+		want    core.Input
+		log     string
+	}{
+		"up":                 {k8sresourcelock.News{Kind: k8sresourcelock.Up}, false, false, core.Input{Kind: core.Watching}, ""},
+		"up after a gap":     {k8sresourcelock.News{Kind: k8sresourcelock.Up, Gap: true}, false, false, core.Input{Kind: core.Watching, Gap: true}, ""},
+		"up after a failure": {k8sresourcelock.News{Kind: k8sresourcelock.Up}, false, true, core.Input{Kind: core.Watching}, "watch of the lock is established again"},
+		"down":               {k8sresourcelock.News{Kind: k8sresourcelock.Down}, true, true, core.Input{Kind: core.Unwatched}, ""},
+		"down with an error": {k8sresourcelock.News{Kind: k8sresourcelock.Down, Err: errors.New("x")}, true, false, core.Input{Kind: core.Unwatched}, "failed to watch the lock"},
+		"failed attempt":     {k8sresourcelock.News{Kind: k8sresourcelock.Down, Err: errors.New("x")}, false, false, core.Input{}, "failed to watch the lock"},
+		"invalid version":    {k8sresourcelock.News{Kind: k8sresourcelock.Changed, Snapshot: k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "1a"}}, true, false, core.Input{}, "1a"},
+	} {
+		r, _, log := reporting(t)
+		l := idleLoop(t, store.Lock("a", "stable").Plain())
+		l.report = r
+		l.state.Watch = c.watched
+		if c.failed {
+			r.watching(errors.New("x"))
+			log.Reset()
+		}
+		ev := &event{news: &c.news}
+		if l.decodeNews(ev); ev.in != c.want || (log.Len() > 0) != (c.log != "") || !strings.Contains(log.String(), c.log) {
+			t.Errorf("%s: %+v, log %q", name, ev.in, log)
+		}
+	}
+}
