@@ -60,7 +60,7 @@ func TestCutOffLeaderStopsBeforeItsSuccessorStarts(t *testing.T) {
 			t.Error("a still acts")
 		}
 		lives.Apart(t, a, b)
-		if n := strings.Count(a.log.String()[before:], "a call for the lock failed"); n != 1 {
+		if n := strings.Count(a.log.String()[before:], "request for the lock failed"); n != 1 {
 			t.Errorf("one trouble was reported %d times", n)
 		}
 	})

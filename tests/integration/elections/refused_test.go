@@ -20,19 +20,19 @@ import (
 // once. The bounds count what is sent: a slow machine sends less.
 func TestRefusedWrites(t *testing.T) {
 	for name, refuse := range map[string]refusal{
-		"a permission is taken away": {func(t *testing.T, s *stage) { s.allow(t, "get", "watch") }, "a permission on the lock is missing", false},
-		"an admission policy denies": {func(t *testing.T, s *stage) { s.deny(t) }, "an admission policy denies the lock's change", false},
-		"a webhook denies":           {func(t *testing.T, s *stage) { s.webhook(t, http.StatusForbidden) }, "an admission webhook denies the lock's change", false},
-		"a webhook says 429":         {func(t *testing.T, s *stage) { s.webhook(t, http.StatusTooManyRequests) }, "an admission webhook denies the lock's change", false},
-		"a webhook does not answer":  {func(t *testing.T, s *stage) { s.webhook(t, 0) }, "an admission webhook does not answer", false},
+		"a permission is taken away": {func(t *testing.T, s *stage) { s.allow(t, "get", "watch") }, "permission for the lock is missing", false},
+		"an admission policy denies": {func(t *testing.T, s *stage) { s.deny(t) }, "admission policy denies the change of the lock", false},
+		"a webhook denies":           {func(t *testing.T, s *stage) { s.webhook(t, http.StatusForbidden) }, "admission webhook denies the change of the lock", false},
+		"a webhook says 429":         {func(t *testing.T, s *stage) { s.webhook(t, http.StatusTooManyRequests) }, "admission webhook denies the change of the lock", false},
+		"a webhook does not answer":  {func(t *testing.T, s *stage) { s.webhook(t, 0) }, "admission webhook for the lock does not respond", false},
 		"the namespace is being deleted": {func(t *testing.T, s *stage) {
 			s.terminate(t)
 			s.deleteLock(t)
-		}, "the lock's namespace is being deleted", true},
+		}, "namespace of the lock is being deleted", true},
 		"a quota leaves no room": {func(t *testing.T, s *stage) {
 			s.quota(t)
 			s.deleteLock(t)
-		}, "a quota leaves no room for the lock", true},
+		}, "quota does not allow the lock", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +53,7 @@ func TestWritesAreRefusedByAFullStore(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	refusal{func(t *testing.T, s *stage) { s.fill(t) }, "the API server's store is full", false}.check(t, newStageOn(t, c, leaderelection.LeaseLock))
+	refusal{func(t *testing.T, s *stage) { s.fill(t) }, "storage of the API server is full", false}.check(t, newStageOn(t, c, leaderelection.LeaseLock))
 }
 
 // refusal is a way in which an API server refuses writes; gone: only those that make an object,

@@ -185,7 +185,7 @@ func TestSeveralElectionsOfAProcess(t *testing.T) {
 			if n := a.leads(); n != 0 {
 				t.Errorf("%d functions of a are alive", n)
 			}
-			if strings.Contains(b.log.String(), "cannot be watched") {
+			if strings.Contains(b.log.String(), "failed to watch the lock") {
 				t.Error("the lack of a right that can be done without is reported")
 			}
 		})

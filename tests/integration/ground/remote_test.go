@@ -151,7 +151,7 @@ func localGoBeforeRemote(t *testing.T, west, east *cluster.Cluster) {
 	await(t, "an Event in east says why", func() bool {
 		events, err := inEast.Kube().CoreV1().Events(home).List(t.Context(), metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
-			return e.Message == "pod-of-east asked pod-of-west to hand over (local-over-remote)"
+			return e.Message == "pod-of-east requested a handover from pod-of-west (local-over-remote)"
 		})
 	})
 	(&stage{admin: inEast}).carries(t, home, ofEast)
