@@ -17,6 +17,7 @@ import (
 // Codec decodes locks for one elector. Hashes of records are comparable within one Codec.
 type Codec struct{ seed maphash.Seed }
 
+// New returns a Codec.
 func New() Codec { return Codec{seed: maphash.MakeSeed()} }
 
 // Snapshot decodes a snapshot of a lock. It fails if the version of the object is not a number.

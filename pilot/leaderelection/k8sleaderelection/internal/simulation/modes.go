@@ -122,6 +122,7 @@ func (m Mode) peerKind() *peerKind {
 	return istiod
 }
 
+// ModeNamed returns the mode of that name.
 func ModeNamed(name string) (Mode, bool) {
 	for _, m := range Modes {
 		if m.Name == name {

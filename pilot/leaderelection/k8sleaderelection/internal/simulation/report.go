@@ -37,6 +37,7 @@ var allChecks = []Check{
 	OneAtATime, Peers, Settling, Handover, Orders, Fitness, NoFlapping, Release, Validity, Token, StepDown, HardStop, OwnLockOnly, OneTerm, NothingLost, Prompt, Quiet, Effort, Reports, Changes, Count, Coordination,
 }
 
+// Violation is a failed check.
 type Violation struct {
 	Check  Check
 	At     Time
