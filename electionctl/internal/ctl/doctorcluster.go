@@ -12,8 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/inspect"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 )
 
 // flow is by which priority the API server takes renewals. Behind a flood of other requests

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/internal/fence"
 )
 
 // configElections are an election that all revisions share and one per revision.

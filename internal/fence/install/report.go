@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/internal/fence"
 )
 
 // Found is one kind of write that a fence found wrong, by an audit log: which policy judged

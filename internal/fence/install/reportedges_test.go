@@ -9,7 +9,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/internal/fence"
 )
 
 // auditLine is one of an audit log.

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/client-go/dynamic"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/internal/fence"
 )
 
 // A probe's write, dry, and what its answer says.

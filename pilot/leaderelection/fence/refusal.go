@@ -2,23 +2,15 @@ package fence
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net/http"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"incumbent.dev/incumbent/internal/fence"
 )
 
-// refusedBy begins the API server's word for a refusal by one of our policies. It is a
-// string in JSON and in protobuf alike.
-var refusedBy = []byte("ValidatingAdmissionPolicy '" + PolicyPrefix)
-
-// IsRefusal reports whether the API server has refused a write by one of our policies.
-func IsRefusal(err error) bool {
-	status := apierrors.APIStatus(nil)
-	return errors.As(err, &status) && bytes.Contains([]byte(status.Status().Message), refusedBy)
-}
+// IsRefusal reports whether err is the rejection of a write by a policy of a fence.
+func IsRefusal(err error) bool { return fence.IsRefusal(err) }
 
 const (
 	// firstPause and lastPause lie between two tries. The last is long enough for a policy
@@ -37,7 +29,7 @@ func refused(resp *http.Response) bool {
 	}
 	head, err := io.ReadAll(io.LimitReader(resp.Body, mostRefusal))
 	resp.Body = &reread{Reader: io.MultiReader(bytes.NewReader(head), &failed{err}, resp.Body), Closer: resp.Body}
-	return bytes.Contains(head, refusedBy)
+	return fence.Refuses(head)
 }
 
 // reread is a body that was read in part.

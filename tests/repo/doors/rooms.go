@@ -64,8 +64,9 @@ var rooms = []room{
 	{path: elector, doors: []string{core, locks}, testDoors: harness, without: alone},
 
 	// Elections and what guards them.
-	{path: elections + "/fence", doors: []string{elector, locks, client, members}, testDoors: harness, without: library},
-	{path: "internal/fence/install", doors: []string{elections, elections + "/fence", locks, client}, testDoors: append([]string{revisions}, harness...), without: library},
+	{path: "internal/fence", doors: []string{locks, members}, testDoors: append([]string{elector}, harness...), without: library},
+	{path: elections + "/fence", doors: []string{"internal/fence", elector, client}, testDoors: harness, without: library},
+	{path: "internal/fence/install", doors: []string{elections, "internal/fence", locks, client}, testDoors: append([]string{revisions}, harness...), without: library},
 	{path: elections + "/coordination", doors: []string{elector, locks, members, client, revisions}, testDoors: harness, without: library},
 	// What people want to know of an election, for commands and pages: from objects alone.
 	{path: inspect, doors: []string{elector, locks, members}, testDoors: harness, without: alone},

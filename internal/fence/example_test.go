@@ -3,7 +3,7 @@ package fence_test
 import (
 	"fmt"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/internal/fence"
 )
 
 // The policies by which the API server lets only the pod that the lock names write the status of Ingresses.

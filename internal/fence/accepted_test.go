@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/internal/fence"
 )
 
 // What narrows a guard down may come in any number, and a revision in a label where there are revisions.
