@@ -5,10 +5,11 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// ClusterRules are the rights that a Controller needs, everywhere. No rule can narrow what is made for Gateways to
-// its label; a fence can. What is created for the first time is read once more by its name, before it is changed.
+// ClusterRules returns the cluster-wide permissions of a Controller. RBAC cannot limit writes to labelled
+// objects; a fence can. The verb get is needed before the first apply of a created object.
 func ClusterRules() []rbacv1.PolicyRule {
-	reads, writes := []string{"list", "watch"}, []string{"get", "list", "watch", "create", "patch"}
+	reads := []string{"list", "watch"}
+	writes := []string{"get", "list", "watch", "create", "patch"}
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{gateway.GroupName}, Resources: []string{"gateways", "gatewayclasses"}, Verbs: reads},
 		{APIGroups: []string{gateway.GroupName}, Resources: []string{"gateways"}, Verbs: []string{"patch"}},

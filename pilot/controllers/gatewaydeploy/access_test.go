@@ -7,8 +7,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Its rights are these, and no others.
-func TestWhatIsAllowed(t *testing.T) {
+func TestClusterRules(t *testing.T) {
 	var got, want []string
 	for _, rule := range ClusterRules() {
 		for _, group := range rule.APIGroups {

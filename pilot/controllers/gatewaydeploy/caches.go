@@ -12,7 +12,7 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// keepGateway leaves out the status, which changes more often than all else and says nothing here.
+// keepGateway drops the status, which changes often and is not used.
 func keepGateway(gw *gateway.Gateway) *gateway.Gateway {
 	meta := reconcile.Meta(gw.ObjectMeta)
 	meta.Labels, meta.Annotations = gw.Labels, gw.Annotations
@@ -26,15 +26,15 @@ func keepClass(class *gateway.GatewayClass) *gateway.GatewayClass {
 	}
 }
 
-// keepNamespace keeps which revision a namespace has, and no other label: those of many change all the time.
+// keepNamespace keeps only the revision label, because other labels of namespaces can change often.
 func keepNamespace(namespace *corev1.Namespace) *corev1.Namespace {
 	kept := &corev1.Namespace{ObjectMeta: reconcile.Meta(namespace.ObjectMeta)}
 	kept.Labels = revisions.Inherited(metav1.ObjectMeta{}, namespace.Labels).Labels
 	return kept
 }
 
-// keepConfigMap keeps what may be a template or an overlay. Most ConfigMaps of a cluster are neither: of their
-// keys the names are kept, for those that are referred to by mistake.
+// keepConfigMap keeps the text of templates and overlays, and only the names of all other keys, which
+// problems report.
 func (c *Controller) keepConfigMap(configMap *corev1.ConfigMap) *corev1.ConfigMap {
 	meta := reconcile.Meta(configMap.ObjectMeta)
 	if class := configMap.Labels[ClassDefaultsLabel]; class != "" {
@@ -50,15 +50,15 @@ func (c *Controller) keepConfigMap(configMap *corev1.ConfigMap) *corev1.ConfigMa
 	return &corev1.ConfigMap{ObjectMeta: meta, Data: data}
 }
 
-// parsed is the template as it was read last.
+// parsed is the last parsed template.
 type parsed struct {
-	text     *string // nil: the program's own
+	text     *string // nil for the built-in template
 	template *Template
 	problem  error
 }
 
-// currentTemplate is the one in force, or why there is none. While the ConfigMap is wrong nothing is written: what is
-// deployed stays.
+// currentTemplate returns the template, or an error if the ConfigMap is invalid. Deployed objects do not
+// change then.
 func (c *Controller) currentTemplate() (*Template, error) {
 	configMap := c.configMaps.Get(c.config.Namespace, c.config.Template)
 	c.mu.Lock()

@@ -3,9 +3,11 @@ package gatewaydeploy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -18,18 +20,17 @@ import (
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
-	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// served is a controller whose caches are filled from lists, by the plural of the kind; nothing changes afterwards. A
-// kind that is not in it is not known. What a channel under "watch " and the plural gives is shown as new.
+// served returns a controller whose caches are filled from lists by plural name. A channel under "watch " plus
+// the plural name provides new objects. Kinds that are missing in lists are not served.
 func served(t *testing.T, lists map[string]any) *Controller {
 	t.Helper()
 	return servedBy(t, lists, func(w http.ResponseWriter, r *http.Request) { t.Errorf("%s %s", r.Method, r.URL) }, Config{Logger: slog.New(slog.DiscardHandler)})
 }
 
-// servedBy is served with what answers writes.
+// servedBy is like served, with a handler for writes.
 func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, config Config) *Controller {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +50,7 @@ func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, config
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			list = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity}
 		case r.URL.Query().Get("watch") != "":
-			_ = http.NewResponseController(w).Flush() // fails when the test has ended
+			_ = http.NewResponseController(w).Flush() // returns an error after the test
 			added, _ := lists["watch "+kind].(chan runtime.Object)
 			for {
 				select {
@@ -85,8 +86,7 @@ func listed(items any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"resourceVersion": "9"}, "items": items}
 }
 
-// Which Gateways a change concerns, which defaults are in force, and what is seen of one Gateway.
-func TestWhatIsFoundInTheCaches(t *testing.T) {
+func TestCaches_Lookup(t *testing.T) {
 	config := func(namespace, name, class string, created int64) corev1.ConfigMap {
 		meta := metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.Unix(created, 0)}
 		if class != "" {
@@ -135,70 +135,143 @@ func TestWhatIsFoundInTheCaches(t *testing.T) {
 		"system/a": "shop/web", "system/newer": "shop/web", "shop/elsewhere": "",
 	} {
 		one := configs[name]
-		if got := names(c.concerned(&one)); got != want {
-			t.Errorf("ConfigMap %s concerns %q, want %q", name, got, want)
+		if got := names(c.affected(&one)); got != want {
+			t.Errorf("ConfigMap %s affects %q, want %q", name, got, want)
 		}
 	}
 	for value, want := range map[[2]string]string{
 		{byNamespace, "shop"}: "shop/web", {byNamespace, "store"}: "store/other", {byClass, "istio"}: "shop/web", {byClass, "other"}: "store/other",
-		{byWanted, "Service/shop/edge"}: "shop/web", {byWanted, "Deployment/shop/edge"}: "shop/web", {byWanted, "ServiceAccount/shop/sa"}: "shop/web",
-		{byWanted, "Service/shop/web-istio"}: "", {byParameters, "shop/params"}: "shop/web", {byParameters, "store/"}: "",
+		{byChild, "Service/shop/edge"}: "shop/web", {byChild, "Deployment/shop/edge"}: "shop/web", {byChild, "ServiceAccount/shop/sa"}: "shop/web",
+		{byChild, "Service/shop/web-istio"}: "", {byParameters, "shop/params"}: "shop/web", {byParameters, "store/"}: "",
 	} {
 		if got := names(c.indexed(value[0], value[1])); got != want {
-			t.Errorf("by %v there is %q, want %q", value, got, want)
+			t.Errorf("index %v has %q, want %q", value, got, want)
 		}
 	}
 	if got := c.defaults("istio"); got == nil || got.Name != "a" {
-		t.Errorf("the defaults are %+v, want those of a", got)
+		t.Errorf("defaults are %+v, want a", got)
 	}
 	if got := c.defaults("other"); got != nil {
-		t.Errorf("a class without has the defaults %+v", got)
+		t.Errorf("defaults of a class without defaults: %+v", got)
 	}
 	gw := c.gateways.Get("shop", "web")
 	view, seen := c.view(keyOf(gw), gw)
 	if view.Gateway != gw || !*seen || view.Existing(Service, "edge") != nil || view.Parameters("params") == nil || view.Parameters("a") != nil || view.Defaults.Name != "a" ||
 		view.Class == nil || view.Class.Annotations != nil || view.Image != "auto" || view.Parameters("params").Data["else"] != "" || !*seen {
-		t.Errorf("what is seen is %+v, %v", view, *seen)
+		t.Errorf("the view is %+v, %v", view, *seen)
 	}
 	if !c.isMine(gw.ObjectMeta) || c.isMine(other.ObjectMeta) || !c.incomplete(keyOf(gw)) || c.incomplete(key{Namespace: "shop", Name: "none"}) {
-		t.Error("whose namespace is known, or what is incomplete, is wrong")
+		t.Error("wrong result of isMine or incomplete")
 	}
 	if c.config.IsMine = func(metav1.ObjectMeta) bool { return false }; c.isMine(gw.ObjectMeta) {
-		t.Error("one of another revision is ours")
+		t.Error("isMine is true for another revision")
 	}
 	if len(gw.Status.Conditions) > 0 || len(c.namespaces.Get("", "shop").Labels) > 0 {
-		t.Errorf("of a Gateway %+v is kept, and of its namespace %+v", gw.Status, c.namespaces.Get("", "shop").Labels)
+		t.Errorf("kept Gateway status %+v, namespace labels %+v", gw.Status, c.namespaces.Get("", "shop").Labels)
 	}
 }
 
-// A kind that the API server does not know is the controller's problem, by its name.
-func TestWhatIsFoundOfAKindThatIsMissing(t *testing.T) {
-	kinds := []string{"configmaps", "namespaces", "services", "serviceaccounts", "deployments", "gateways", "gatewayclasses"}
-	for _, missing := range kinds {
-		lists := map[string]any{}
-		for _, kind := range kinds {
-			if kind != missing {
-				lists[kind] = listed(nil)
-			}
+// meta returns metadata with more fields than are kept.
+func meta(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: "uid", ResourceVersion: "3", Generation: 9, CreationTimestamp: metav1.Unix(100, 0),
+		Labels: map[string]string{"istio.io/rev": "canary", "other": "label"}, Annotations: map[string]string{"an": "annotation"},
+		ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: ControllerName, Operation: metav1.ManagedFieldsOperationApply},
+			{Manager: ControllerName, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status"},
+			{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate},
+		},
+	}
+}
+
+// slim returns the metadata that is always kept.
+func slim(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "uid", ResourceVersion: "3"}
+}
+
+func TestCaches_Keep(t *testing.T) {
+	c := unstarted(t, Config{Namespace: "system"})
+	labelled := slim("shop", "web")
+	labelled.Labels, labelled.Annotations = meta("", "").Labels, meta("", "").Annotations
+	spec := gateway.GatewaySpec{GatewayClassName: "a"}
+	revision := slim("", "shop")
+	revision.Labels = map[string]string{"istio.io/rev": "canary"}
+	data := map[string]string{"deployment": "a", "service": "b", "serviceAccount": "c", TemplateKey: "d", "other": "e"}
+	defaults, kept := meta("shop", "web"), slim("shop", "web")
+	defaults.Labels = map[string]string{ClassDefaultsLabel: "istio", "other": "label"}
+	kept.Labels, kept.CreationTimestamp = map[string]string{ClassDefaultsLabel: "istio"}, metav1.Unix(100, 0)
+	overlays := map[string]string{"deployment": "a", "service": "b", "serviceAccount": "c", TemplateKey: "", "other": ""}
+	for name, c := range map[string]struct{ got, want any }{
+		"Gateway": {
+			keepGateway(&gateway.Gateway{ObjectMeta: meta("shop", "web"), Spec: spec, Status: gateway.GatewayStatus{Conditions: []metav1.Condition{{Type: "a"}}}}),
+			&gateway.Gateway{ObjectMeta: labelled, Spec: spec},
+		},
+		"class": {
+			keepClass(&gateway.GatewayClass{ObjectMeta: meta("", "a"), Spec: gateway.GatewayClassSpec{ControllerName: "c", Description: new(string)}}),
+			&gateway.GatewayClass{ObjectMeta: slim("", "a"), Spec: gateway.GatewayClassSpec{ControllerName: "c"}},
+		},
+		"namespace": {
+			keepNamespace(&corev1.Namespace{ObjectMeta: meta("", "shop"), Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"a"}}}),
+			&corev1.Namespace{ObjectMeta: revision},
+		},
+		"ConfigMap": {
+			c.keepConfigMap(&corev1.ConfigMap{ObjectMeta: meta("shop", "web"), Data: data, BinaryData: map[string][]byte{"a": nil}}),
+			&corev1.ConfigMap{ObjectMeta: slim("shop", "web"), Data: overlays},
+		},
+		"class defaults": {
+			c.keepConfigMap(&corev1.ConfigMap{ObjectMeta: defaults, Data: data}), &corev1.ConfigMap{ObjectMeta: kept, Data: overlays},
+		},
+		"template": {
+			c.keepConfigMap(&corev1.ConfigMap{ObjectMeta: meta("system", DefaultTemplateName), Data: data}),
+			&corev1.ConfigMap{ObjectMeta: slim("system", DefaultTemplateName), Data: data},
+		},
+		"template name in another namespace": {
+			c.keepConfigMap(&corev1.ConfigMap{ObjectMeta: meta("shop", DefaultTemplateName), Data: data}),
+			&corev1.ConfigMap{ObjectMeta: slim("shop", DefaultTemplateName), Data: overlays},
+		},
+	} {
+		if !reflect.DeepEqual(c.got, c.want) {
+			t.Errorf("%s: kept\n%+v, want\n%+v", name, c.got, c.want)
 		}
-		var log harness.Log
-		c := servedBy(t, lists, nil, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		ctx, cancel := context.WithCancel(t.Context())
-		warm := make(chan error, 1)
-		go func() { warm <- c.Warm(ctx) }()
-		var problem error
-		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, bound, true, func(context.Context) (bool, error) {
-			problem = c.Problem()
-			return problem != nil && strings.HasPrefix(problem.Error(), missing+": "), nil
+	}
+}
+
+func TestCurrentTemplate(t *testing.T) {
+	filled := func(items ...corev1.ConfigMap) *Controller {
+		c := served(t, map[string]any{
+			"gateways": listed(nil), "gatewayclasses": listed(nil), "configmaps": listed(items), "services": listed(nil),
+			"namespaces": listed(nil), "serviceaccounts": listed(nil), "deployments": listed(nil),
 		})
-		cancel()
-		if warmed := <-warm; err != nil || warmed == nil {
-			t.Errorf("without %s the problem is %v, and it was warmed with %v", missing, problem, warmed)
-		} else if !strings.HasPrefix(warmed.Error(), "gateway deployment controller: filling caches: ") {
-			t.Errorf("it does not say who: %v", warmed)
+		if err := c.Warm(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		if log.Count("does not know a kind", "kind="+missing, `instead="no Gateway is deployed"`) != 1 {
-			t.Errorf("the log:\n%s", &log)
-		}
+		return c
+	}
+	configMap := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: DefaultTemplateName}, Data: map[string]string{TemplateKey: embedded}}
+	c := filled(configMap)
+	first, err := c.currentTemplate()
+	again, _ := c.currentTemplate()
+	if want := "key " + TemplateKey + " of ConfigMap system/" + DefaultTemplateName; err != nil || first.source != want || again != first {
+		t.Errorf("%+v, %v, then %+v", first, err, again)
+	}
+	other := "other"
+	c.template = parsed{text: &other, template: DefaultTemplate(), problem: errors.New("other")}
+	if got, err := c.currentTemplate(); err != nil || got.source != first.source {
+		t.Errorf("after a change: %+v, %v", got, err)
+	}
+	configMap.Data = map[string]string{TemplateKey: "{{ .Name"}
+	if got, err := filled(configMap).currentTemplate(); err == nil {
+		t.Errorf("invalid template: %+v", got)
+	}
+	without := filled()
+	without.template = c.template
+	if got, err := without.currentTemplate(); err != nil || got.source != "built-in template" {
+		t.Errorf("after the deletion of the ConfigMap: %+v, %v", got, err)
+	}
+	unused := unstarted(t, Config{Namespace: "system"})
+	first, err = unused.currentTemplate()
+	again, _ = unused.currentTemplate()
+	if err != nil || first == nil || first.source != "built-in template" || first != again {
+		t.Errorf("without a ConfigMap: %+v, %v, then %+v", first, err, again)
 	}
 }

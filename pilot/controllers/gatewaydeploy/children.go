@@ -19,32 +19,32 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// children are the objects of one kind, of whatever type.
+// children is a child for any object type.
 type children interface {
-	// latest is one of a Gateway's namespace, as far as known; nil for none.
+	// latest returns an object of the Gateway's namespace, or nil. See reconcile.Target.Latest.
 	latest(of key, name string) (o metav1.Object, known bool)
-	// write carries out a step.
+	// write executes a step.
 	write(ctx context.Context, client kube.Client, of key, s Step) error
 }
 
-// child is the cache of one kind.
+// child is the cache of one kind of created objects.
 type child[T reconcile.Object] struct {
 	kind  Kind
 	cache *reconcile.Cache[key, T]
 }
 
-// watchChild adds a kind. Of an object that is ours all is kept that an apply may own; keep leaves out the rest. Of
-// others it is enough that they are there.
+// watchChild adds a kind. keep drops the fields of managed objects that an apply cannot own. Of other
+// objects only the identity is kept.
 func watchChild[T reconcile.Object](c *Controller, kind Kind, from reconcile.Source, keep func(T) T) children {
 	return child[T]{kind, reconcile.Watch(c.loop, reconcile.Kind[key, T]{
 		Name: kind.Resource().Resource, From: from,
 		Keep: func(o T) T { return kept(kind, o, keep) },
-		Keys: func(o T) []key { return c.indexed(byWanted, indexed(kind, o.GetNamespace(), o.GetName())) },
+		Keys: func(o T) []key { return c.indexed(byChild, indexed(kind, o.GetNamespace(), o.GetName())) },
 	})}
 }
 
 func kept[T reconcile.Object](kind Kind, o T, keep func(T) T) T {
-	if _, ours := o.GetLabels()[ManagedLabel]; ours {
+	if _, managed := o.GetLabels()[ManagedLabel]; managed {
 		o = keep(o)
 		o.SetManagedFields(ourFields(o.GetManagedFields()))
 		return o
@@ -74,7 +74,7 @@ func (k child[T]) latest(of key, name string) (metav1.Object, bool) {
 }
 
 func (k child[T]) write(ctx context.Context, client kube.Client, of key, s Step) error {
-	have, _ := s.read.(T) // what the plan was made of: by now the cache may show more
+	have, _ := s.read.(T) // not the current cache: the plan was based on this object
 	resource := client.Dynamic().Resource(s.Kind.Resource()).Namespace(s.Namespace)
 	var got *unstructured.Unstructured
 	var err error
@@ -89,15 +89,15 @@ func (k child[T]) write(ctx context.Context, client kube.Client, of key, s Step)
 	}
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // the Gateway ends with it
+		return nil // the Gateway is deleted too
 	case err == nil, apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
 		return k.target(of, s.Name).Answered(have, object, err)
 	}
 	return fmt.Errorf("%s %s %s/%s: %w", s.Action, s.Kind, s.Namespace, s.Name, err)
 }
 
-// apply sends what is wanted, by the version that was read. Fields that our create wrote become those of an apply
-// before: interrupted in between, the object is as it was, and the next try goes on.
+// apply sends the document, guarded by the version that was read. If needed, it claims the fields of the
+// create first. An interruption in between changes no content, and the next attempt continues.
 func apply(ctx context.Context, resource dynamic.ResourceInterface, s Step) (*unstructured.Unstructured, error) {
 	wanted := unstructured.Unstructured{Object: s.Document}
 	if s.Claim {
@@ -111,18 +111,19 @@ func apply(ctx context.Context, resource dynamic.ResourceInterface, s Step) (*un
 	if err != nil {
 		return nil, err
 	}
-	force := true // a field that somebody else has changed is wanted all the same
+	force := true // overwrite fields that another client has changed
 	return resource.Patch(ctx, s.Name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: ControllerName, Force: &force})
 }
 
-// claim makes the fields of our create those of our apply. Whose the others are has to be read: the cache does not keep it.
+// claim converts the managedFields entry of the create into an entry of an apply. It reads the object,
+// because the cache drops the entries of other managers.
 func claim(ctx context.Context, resource dynamic.ResourceInterface, name, version string) (*unstructured.Unstructured, error) {
 	present, err := resource.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
 	if present.GetResourceVersion() != version {
-		return nil, apierrors.NewConflict(Deployment.Resource().GroupResource(), name, fmt.Errorf("it is at %s, and was read at %s", present.GetResourceVersion(), version))
+		return nil, apierrors.NewConflict(Deployment.Resource().GroupResource(), name, fmt.Errorf("version is %s, expected %s", present.GetResourceVersion(), version))
 	}
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(present, sets.New(ControllerName), ControllerName)
 	if err != nil || len(patch) == 0 {
@@ -131,21 +132,21 @@ func claim(ctx context.Context, resource dynamic.ResourceInterface, name, versio
 	return resource.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: ControllerName})
 }
 
-// typedAs reads an answer.
+// typedAs converts a response.
 func typedAs[T reconcile.Object](kind Kind, got *unstructured.Unstructured) (T, error) {
 	var none T
 	to := known[kind].empty()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, to); err != nil {
-		return none, fmt.Errorf("reading the answer: %w", err)
+		return none, fmt.Errorf("decode response: %w", err)
 	}
 	object, ok := to.(T)
 	if !ok {
-		return none, fmt.Errorf("the answer is a %T", to)
+		return none, fmt.Errorf("response is a %T", to)
 	}
 	return object, nil
 }
 
-// ourFields are the entries of our writes.
+// ourFields returns the entries of this controller.
 func ourFields(all []metav1.ManagedFieldsEntry) (ours []metav1.ManagedFieldsEntry) {
 	for _, entry := range all {
 		if entry.Manager == ControllerName && entry.Subresource == "" {

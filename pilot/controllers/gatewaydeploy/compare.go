@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// appliedAnnotation is a digest of what was wanted when an object was written last. Fields that are not wanted any more
-// cannot be told from those that the API server filled in, which are ours too; that something else is wanted can.
+// appliedAnnotation holds a digest of the document that was written last. It reveals removed fields, which
+// are otherwise indistinguishable from defaults of the API server that this controller owns.
 const appliedAnnotation = "incumbent.dev/applied"
 
-// seal notes on a document what it says.
+// seal writes the digest of a document into its annotations.
 func seal(document map[string]any) error {
 	unstructured.RemoveNestedField(document, "metadata", "annotations", appliedAnnotation)
 	content, err := json.Marshal(document)
@@ -27,13 +27,12 @@ func seal(document map[string]any) error {
 	return unstructured.SetNestedField(document, hex.EncodeToString(sum[:16]), "metadata", "annotations", appliedAnnotation)
 }
 
-// asWanted tells whether an object is as an apply of the document would leave it: the same was wanted when it
-// was written last, and each field of it is still ours and has its value. A field that somebody else has changed is not ours
-// any more.
-func (k Kind) asWanted(present metav1.Object, document map[string]any) (bool, error) {
+// upToDate reports whether an apply of the document would not change an object: the same document was
+// written last, and this controller still owns each field with its value.
+func (k Kind) upToDate(present metav1.Object, document map[string]any) (bool, error) {
 	owned, err := known[k].owned(asApplied(present))
 	if err != nil {
-		return false, fmt.Errorf("reading who owns the fields of %s %s/%s: %w", k, present.GetNamespace(), present.GetName(), err)
+		return false, fmt.Errorf("read managedFields of %s %s/%s: %w", k, present.GetNamespace(), present.GetName(), err)
 	}
 	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(owned)
 	if err != nil {
@@ -43,7 +42,7 @@ func (k Kind) asWanted(present metav1.Object, document map[string]any) (bool, er
 	if err != nil {
 		return false, err
 	}
-	// What is written in several ways, such as quantities, is so in one way only in the other two.
+	// Quantities, for example, have several notations. The other two values are canonical.
 	canonical, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
 		return false, err
@@ -51,8 +50,8 @@ func (k Kind) asWanted(present metav1.Object, document map[string]any) (bool, er
 	return holds(have, document, canonical), nil
 }
 
-// holds tells whether a value has all that is wanted of it; form is what is wanted in its canonical form, with fields
-// beside that nobody asked for.
+// holds reports whether a value contains the wanted value. form is the wanted value in canonical form,
+// which may have additional fields.
 func holds(have, want, form any) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -71,7 +70,7 @@ func holds(have, want, form any) bool {
 			return len(want) == 0
 		}
 		for i, value := range want {
-			// In most lists others may add items, and the order says nothing.
+			// Others may add items to lists of objects, and their order has no meaning.
 			if !anyHolds(items, value, forms[i]) {
 				return false
 			}
@@ -94,6 +93,6 @@ func anyHolds(items []any, want, form any) bool {
 }
 
 func isMap(value any) bool {
-	_, is := value.(map[string]any)
-	return is
+	_, ok := value.(map[string]any)
+	return ok
 }

@@ -15,36 +15,36 @@ import (
 )
 
 const (
-	// DefaultTemplateName is the ConfigMap in the system namespace that takes the place of the program's template, and
-	// TemplateKey is its key.
+	// DefaultTemplateName is the name of the ConfigMap in the system namespace that replaces the built-in
+	// template.
 	DefaultTemplateName = "istio-gateway-template"
-	TemplateKey         = "template.yaml"
-	// defaultImage is what Istio's own templates have: a webhook of the cluster puts the proxy's image in its place.
+	// TemplateKey is the key of the template in the ConfigMap.
+	TemplateKey = "template.yaml"
+	// defaultImage is the image of Istio's own templates. A webhook replaces it by the proxy image.
 	defaultImage = "auto"
 )
 
-// Config of a Controller.
+// Config configures a Controller.
 type Config struct {
-	// Namespace is the system namespace, for the template and the defaults of classes.
+	// Namespace is the system namespace, which contains the template and the class defaults.
 	Namespace string
-	// Revision is the control plane's, which stands on the Pods; "" means default.
+	// Revision is the revision of the control plane, which is set on the Pods. Default: "default".
 	Revision string
-	// IsMine tells whether a Gateway belongs to this revision; nil means that all do. It is given the Gateway's metadata
-	// with the label istio.io/rev of its namespace, where the Gateway has none. When its answers change, Refresh has to be
-	// called.
+	// IsMine reports whether a Gateway belongs to this revision. The metadata includes the label
+	// istio.io/rev of the namespace if the Gateway has none. Call Refresh when its results change. If nil,
+	// all Gateways belong to this revision.
 	IsMine func(metav1.ObjectMeta) bool
-	// Await, when set, returns when IsMine goes by what is so at present: it is asked before each Gateway. A
-	// revisions.Awaiter has one.
+	// Await blocks until the inputs of IsMine are up to date. It is called before each reconcile. Optional.
 	Await func(ctx context.Context)
-	// Template is the name of the ConfigMap with the template; "" means DefaultTemplateName.
+	// Template is the name of the ConfigMap with the template. Default: DefaultTemplateName.
 	Template string
-	// Image is the proxy's; "" means auto.
+	// Image is the proxy image. Default: "auto".
 	Image string
-	// Event receives what is wrong, on the Gateway. nil: problems are only logged.
+	// Event records problems on the Gateway. If nil, problems are only logged.
 	Event reconcile.Event
-	// Workers is how many Gateways may be worked on at once; 0 means 4.
+	// Workers is the number of concurrent reconciles. Default: 4.
 	Workers int
-	// Logger receives what begins and ends to fail; nil means slog.Default().
+	// Logger logs failures and their ends. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -59,15 +59,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports all that cannot be meant.
+// Validate returns all errors of the configuration.
 func (c Config) Validate() error {
 	var errs []error
 	for _, problem := range validation.IsDNS1123Label(c.Namespace) {
-		errs = append(errs, fmt.Errorf("the system namespace %q: %s", c.Namespace, problem))
+		errs = append(errs, fmt.Errorf("system namespace %q: %s", c.Namespace, problem))
 	}
 	if c.Template != "" {
 		if wrong := validation.IsDNS1123Subdomain(c.Template); len(wrong) > 0 {
-			errs = append(errs, fmt.Errorf("the template's ConfigMap %q: %s", c.Template, strings.Join(wrong, ", ")))
+			errs = append(errs, fmt.Errorf("template ConfigMap %q: %s", c.Template, strings.Join(wrong, ", ")))
 		}
 	}
 	return errors.Join(append(errs, reconcile.ValidateWorkers(c.Workers))...)

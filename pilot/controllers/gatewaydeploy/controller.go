@@ -21,23 +21,23 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// The indexes of the Gateways' cache, and one of the ConfigMaps'.
+// Indexes of Gateways, except byDefaults.
 const (
-	byNamespace  = "namespace"  // by their namespace
-	byClass      = "class"      // by the name of their class
-	byWanted     = "wanted"     // by kind and name of what is made for them
-	byParameters = "parameters" // by the name of the ConfigMap that they refer to
-	byDefaults   = "defaults"   // by the class that they are defaults of
+	byNamespace  = "namespace"
+	byClass      = "class"
+	byChild      = "child"      // kind, namespace and name of each child
+	byParameters = "parameters" // ConfigMap of parametersRef
+	byDefaults   = "defaults"   // of ConfigMaps: class whose defaults it contains
 )
 
-// key names a Gateway.
+// key is the name of a Gateway.
 type key = types.NamespacedName
 
-// Controller makes what Gateways need.
+// Controller deploys Gateways.
 type Controller struct {
 	config Config
 	loop   *reconcile.Controller[key]
-	writer gatewayclient.GatewaysGetter // to write
+	writer gatewayclient.GatewaysGetter
 
 	gateways   *reconcile.Cache[key, *gateway.Gateway]
 	classes    *reconcile.Cache[key, *gateway.GatewayClass]
@@ -51,14 +51,14 @@ type Controller struct {
 	template parsed
 }
 
-// New checks the configuration and starts nothing. The controller reads and writes through client alone.
+// New validates the configuration and starts nothing. All requests of the controller use client.
 func New(client kube.Client, config Config) (*Controller, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("gateway deployment controller: %w", err)
 	}
 	config = config.withDefaults()
 	c := &Controller{config: config, template: parsed{template: DefaultTemplate()}, problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
-		Begins: "Gateway cannot be deployed as it is", Over: "Gateway can be deployed again", Event: config.Event, Logger: config.Logger,
+		Begins: "Gateway cannot be deployed", Over: "Gateway can be deployed again", Event: config.Event, Logger: config.Logger,
 	})}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
@@ -77,7 +77,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	return c, nil
 }
 
-// watch adds the kinds that are looked at.
+// watch declares the caches of the controller.
 func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
 	kube := c.loop.Client().Kube()
 	c.gateways = reconcile.Watch(c.loop, reconcile.Kind[key, *gateway.Gateway]{
@@ -86,11 +86,11 @@ func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
 		Indexes: map[string]func(*gateway.Gateway) []string{
 			byNamespace: func(gw *gateway.Gateway) []string { return []string{gw.Namespace} },
 			byClass:     func(gw *gateway.Gateway) []string { return []string{string(gw.Spec.GatewayClassName)} },
-			byWanted: func(gw *gateway.Gateway) (wanted []string) {
+			byChild: func(gw *gateway.Gateway) (children []string) {
 				for _, kind := range Kinds {
-					wanted = append(wanted, indexed(kind, gw.Namespace, namesOf(gw).of(kind)))
+					children = append(children, indexed(kind, gw.Namespace, namesOf(gw).of(kind)))
 				}
-				return wanted
+				return children
 			},
 			byParameters: func(gw *gateway.Gateway) []string {
 				if name, _ := parametersOf(gw); name != "" {
@@ -106,7 +106,7 @@ func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
 	})
 	c.configMaps = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.ConfigMap]{
 		Name: "configmaps", From: reconcile.From(kube.CoreV1().ConfigMaps(""), reconcile.Selector{}),
-		Keep: c.keepConfigMap, Keys: c.concerned,
+		Keep: c.keepConfigMap, Keys: c.affected,
 		Indexes: map[string]func(*corev1.ConfigMap) []string{byDefaults: func(configMap *corev1.ConfigMap) []string {
 			if class := configMap.Labels[ClassDefaultsLabel]; class != "" && configMap.Namespace == c.config.Namespace {
 				return []string{class}
@@ -114,7 +114,7 @@ func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
 			return nil
 		}},
 	})
-	// A Gateway without a revision of its own has that of its namespace.
+	// A Gateway without a revision label has the revision of its namespace.
 	c.namespaces = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Namespace]{
 		Name: "namespaces", From: reconcile.From(kube.CoreV1().Namespaces(), reconcile.Selector{}), Keep: keepNamespace,
 		Keys: func(namespace *corev1.Namespace) []key { return c.indexed(byNamespace, namespace.Name) },
@@ -122,7 +122,7 @@ func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
 	c.watchChildren(kube)
 }
 
-// watchChildren adds those that are made for Gateways.
+// watchChildren declares the caches of created objects.
 func (c *Controller) watchChildren(kube kubernetes.Interface) {
 	c.children = map[Kind]children{
 		ServiceAccount: watchChild(c, ServiceAccount, reconcile.From(kube.CoreV1().ServiceAccounts(""), reconcile.Selector{}),
@@ -140,20 +140,21 @@ func (c *Controller) watchChildren(kube kubernetes.Interface) {
 	}
 }
 
-// Warm fills the caches, so that a Run later starts at once. It returns when they are filled, or with ctx's error;
-// they are kept up to date until Close in either case.
+// Warm fills the caches, so that a later Run starts without delay. It returns when the caches are
+// filled, or returns the error of ctx. In both cases the caches stay up to date until Close.
 func (c *Controller) Warm(ctx context.Context) error { return c.loop.Warm(ctx) }
 
-// Run deploys Gateways until ctx ends. It returns nil then, when no write is under way.
+// Run deploys Gateways until ctx is done. It returns nil after all writes have ended.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// Close ends what Warm started, and returns when it has ended.
+// Close stops the caches that Warm started and waits until they have ended. Warm can be called
+// again afterwards.
 func (c *Controller) Close() { c.loop.Close() }
 
-// Problem is what keeps the controller from knowing the cluster, nil when nothing does.
+// Problem returns the error that keeps the caches from being filled or up to date, or nil.
 func (c *Controller) Problem() error { return c.loop.Problem() }
 
-// Refresh has all Gateways looked at, when IsMine answers otherwise than before.
+// Refresh reconciles all Gateways. Call it when the results of IsMine change.
 func (c *Controller) Refresh() { c.loop.EnqueueAll() }
 
 func keyOf(o metav1.Object) key { return key{Namespace: o.GetNamespace(), Name: o.GetName()} }
@@ -162,7 +163,7 @@ func indexed(kind Kind, namespace, name string) string {
 	return string(kind) + "/" + namespace + "/" + name
 }
 
-// indexed are the Gateways that an index has under a value.
+// indexed returns the Gateways with this value in an index.
 func (c *Controller) indexed(index, value string) (keys []key) {
 	for _, gw := range c.gateways.By(index, value) {
 		keys = append(keys, keyOf(gw))
@@ -170,8 +171,8 @@ func (c *Controller) indexed(index, value string) (keys []key) {
 	return keys
 }
 
-// concerned are the Gateways to look at when a ConfigMap has changed.
-func (c *Controller) concerned(configMap *corev1.ConfigMap) []key {
+// affected returns the Gateways that depend on a ConfigMap.
+func (c *Controller) affected(configMap *corev1.ConfigMap) []key {
 	if c.isTemplate(configMap) {
 		var all []key
 		for _, gw := range c.gateways.List() {
@@ -190,7 +191,7 @@ func (c *Controller) isTemplate(configMap *corev1.ConfigMap) bool {
 	return configMap.Namespace == c.config.Namespace && configMap.Name == c.config.Template
 }
 
-// defaults is the overlay of a class: of several the oldest.
+// defaults returns the ConfigMap with the defaults of a class, or nil. Of several it returns the oldest.
 func (c *Controller) defaults(class string) *corev1.ConfigMap {
 	all := c.configMaps.By(byDefaults, class)
 	if len(all) == 0 {
@@ -201,8 +202,8 @@ func (c *Controller) defaults(class string) *corev1.ConfigMap {
 	})
 }
 
-// incomplete tells whether an object is missing that a Gateway needs: somebody waits for that, and that of a thousand others
-// is as it should be takes a second to find out.
+// incomplete reports whether an object of a Gateway is missing. Such a Gateway is reconciled before
+// complete ones, whose check takes about a second per thousand.
 func (c *Controller) incomplete(of key) bool {
 	gw := c.gateways.Get(of.Namespace, of.Name)
 	if gw == nil {
@@ -215,7 +216,7 @@ func (c *Controller) incomplete(of key) bool {
 	})
 }
 
-// reconcile makes what one Gateway needs.
+// reconcile deploys one Gateway.
 func (c *Controller) reconcile(ctx context.Context, of key) error {
 	self := c.gateways.At(of, reconcile.Ref{Namespace: of.Namespace, Name: of.Name})
 	gw, known := self.Latest()
@@ -229,11 +230,10 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 	view, seen := c.view(of, gw)
 	plan := Decide(view)
 	if !*seen {
-		return nil // the caches are behind; what they show next has the Gateway looked at again
+		return nil // the caches are stale; their next event causes a reconcile
 	}
 	if plan.Version {
-		// A Gateway that has changed meanwhile may be another version's by now: nothing is made for it before it was
-		// looked at again.
+		// If the Gateway has changed, another controller version may serve it now.
 		if written, err := c.writeVersion(ctx, self, gw); !written {
 			return err
 		}
@@ -250,14 +250,14 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 	return errors.Join(errs...)
 }
 
-// isMine tells whether a Gateway belongs to the revision, by its label or that of its namespace. One whose namespace is
-// not known yet is looked at again when it is.
+// isMine reports whether a Gateway belongs to the revision, by its label or the label of its namespace. It
+// returns false until the namespace is cached.
 func (c *Controller) isMine(meta metav1.ObjectMeta) bool {
 	namespace := c.namespaces.Get("", meta.Namespace)
 	return namespace != nil && c.config.IsMine(revisions.Inherited(meta, namespace.Labels))
 }
 
-// view is what the caches show of a Gateway. seen becomes false when they are behind an answer.
+// view returns the cached objects of a Gateway. seen becomes false if a cache is stale.
 func (c *Controller) view(of key, gw *gateway.Gateway) (v View, seen *bool) {
 	all := true
 	v = View{

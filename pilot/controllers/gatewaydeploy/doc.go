@@ -1,34 +1,36 @@
-// Package gatewaydeploy makes what a Gateway of the Gateway API needs to run: a ServiceAccount, a Service and a
-// Deployment, from a template.
+// Package gatewaydeploy deploys Gateways of the Gateway API: it creates a ServiceAccount, a Service and
+// a Deployment for each Gateway from a template.
 //
-// Decide is the whole of its rules, a pure function: from a Gateway and what the caches show to the wanted objects,
-// and to what is done with each of them.
+// Decide is a pure function with all rules. From a Gateway and the caches it computes the desired
+// objects and one action for each:
 //
-//	there is none                         create
-//	ours, and not as wanted               apply, guarded by the version that was read
-//	ours, and as wanted                   nothing
-//	without label, or another Gateway's   nothing, and a Problem that says so
+//	missing                               create
+//	managed and different                 apply, guarded by the version that was read
+//	managed and up to date                none
+//	not managed, or of another Gateway    none, and a Problem is reported
 //
-// Ours is what has the label gateway.istio.io/managed. Nothing there is never answered with an apply: that would take
-// over what somebody makes meanwhile. Names, annotations and labels are Istio's, so that istiod and this controller can
-// take turns: what the one made is ours to the other.
+// An object is managed if it has the label gateway.istio.io/managed. A missing object is never
+// applied, because an apply would adopt an object that another client created in between. Names,
+// annotations and labels are those of Istio, so that istiod and this controller can take turns.
 //
-// As wanted is an object that was written last when the same was wanted (annotation incumbent.dev/applied), and in which
-// each wanted field is still ours and has its value: the API server notes owners of fields (managedFields), and a
-// field that somebody else changes is that one's from then on. Fields that others add are theirs, and stay.
+// An object is up to date if its annotation incumbent.dev/applied shows that the same document was
+// written last, and if this controller still owns each field with its value. The API server tracks
+// the owners in managedFields: a field that another client changes becomes owned by that client.
+// Fields that others add stay.
 //
-// A create is noted as another owner than an apply of the same name. Before the first apply the one becomes the other, by
-// a patch of its own, else what is not wanted any more would stay. Interrupted between any two writes, the next try goes on
-// where it ended.
+// The API server records the fields of a create and of an apply as different owners. Before the first
+// apply, a separate patch converts the entry of the create; otherwise an apply could not remove
+// fields. The controller can be interrupted between any two writes.
 //
-// What is wrong with a Gateway, its parameters, the template or an object of its name is said once, in an Event on the
-// Gateway and in the log, and harms nothing that is deployed. Objects of a name that a Gateway had before stay until the
-// Gateway is deleted.
+// A problem with a Gateway, its parameters, the template or an existing object is reported once, in
+// an Event on the Gateway and in the log. It does not affect deployed objects. If the name of the
+// objects changes, the old ones stay until the Gateway is deleted.
 //
-// The controller knows nothing of elections. It gets a client and, for as long as it may write, a context:
+// The controller does not depend on elections. It gets a client, and a context that ends when it
+// must stop writing:
 //
 //	c, err := gatewaydeploy.New(client, gatewaydeploy.Config{Namespace: "istio-system"})
-//	err = c.Warm(ctx) // optional: fills caches, which stay until Close
-//	err = c.Run(ctx)  // returns when ctx has ended and no write is under way
+//	err = c.Warm(ctx) // optional: fills the caches, which stay until Close
+//	err = c.Run(ctx)  // returns after ctx is done and all writes have ended
 //	c.Close()
 package gatewaydeploy

@@ -15,28 +15,28 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Kind is one of the three that are made for a Gateway.
+// Kind is a kind of object that is created for a Gateway.
 type Kind string
 
-// The kinds, by their names in the API.
+// The kinds.
 const (
 	ServiceAccount Kind = "ServiceAccount"
 	Service        Kind = "Service"
 	Deployment     Kind = "Deployment"
 )
 
-// Kinds are all of them, in the order in which they are written: Pods need their account.
+// Kinds lists all kinds in the order of writing: Pods need their ServiceAccount.
 var Kinds = []Kind{ServiceAccount, Service, Deployment}
 
-// facts are what is to know of a kind.
+// facts describes a kind.
 type facts struct {
 	gvk      schema.GroupVersionKind
 	resource string
-	// overlay is its key in a ConfigMap of parameters.
+	// overlay is the key of the kind in an overlay.
 	overlay string
-	// empty makes an object of the kind.
+	// empty returns a new object.
 	empty func() metav1.Object
-	// owned makes an object of those fields of another one that an apply of ours owns.
+	// owned returns a copy with only the fields that an apply of this controller owns.
 	owned func(metav1.Object) (metav1.Object, error)
 }
 
@@ -64,12 +64,12 @@ var known = map[Kind]facts{
 	},
 }
 
-// Resource is what the API calls the objects of a kind.
+// Resource returns the API resource of a kind.
 func (k Kind) Resource() schema.GroupVersionResource {
 	return known[k].gvk.GroupVersion().WithResource(known[k].resource)
 }
 
-// extract turns client-go's apply configurations back into objects, which can be compared.
+// extract converts client-go's apply configurations into objects, which can be compared.
 func extract[T any, P interface {
 	*T
 	metav1.Object
@@ -78,7 +78,7 @@ func extract[T any, P interface {
 	return func(o metav1.Object) (metav1.Object, error) {
 		typed, ok := o.(P)
 		if !ok {
-			return nil, fmt.Errorf("a %T is no %T", o, typed)
+			return nil, fmt.Errorf("unexpected type %T, want %T", o, typed)
 		}
 		fields, err := of(typed)
 		if err != nil {
@@ -93,13 +93,13 @@ func extract[T any, P interface {
 	}
 }
 
-// typed reads a document as an object of the kind. A field that the kind does not have is an error.
+// typed decodes a document. It returns an error for unknown fields.
 func (k Kind) typed(document map[string]any) (metav1.Object, error) {
 	content, err := json.Marshal(document)
 	if err != nil {
 		return nil, err
 	}
 	to := known[k].empty()
-	unknown, err := kjson.UnmarshalStrict(content, to) // which names the field, and tells A from a
+	unknown, err := kjson.UnmarshalStrict(content, to) // reports the field, and is case-sensitive
 	return to, errors.Join(append(unknown, err)...)
 }

@@ -13,86 +13,89 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// What Istio calls things. Deployments in the field carry these names.
+// Names that Istio defines. Existing deployments use them.
 const (
-	// ControllerName is how a GatewayClass names this controller, and the field manager of what is applied.
+	// ControllerName is the controller name of a GatewayClass and the field manager of writes.
 	ControllerName = "istio.io/gateway-controller"
-	// DefaultClass is ours although no GatewayClass of that name exists.
+	// DefaultClass is served even if no GatewayClass of that name exists.
 	DefaultClass = "istio"
-	// ManagedLabel marks what was made for a Gateway; its value is ManagedBy. What lacks it is left alone.
+	// ManagedLabel marks objects that were created for a Gateway. Objects without it are not changed.
 	ManagedLabel = "gateway.istio.io/managed"
-	ManagedBy    = "istio.io-gateway-controller"
-	// GatewayLabel and ClassLabel name the Gateway and its class on what was made for it.
+	// ManagedBy is the value of ManagedLabel.
+	ManagedBy = "istio.io-gateway-controller"
+	// GatewayLabel is the label with the name of the Gateway on created objects.
 	GatewayLabel = "gateway.networking.k8s.io/gateway-name"
-	ClassLabel   = "gateway.networking.k8s.io/gateway-class-name"
-	// ClassDefaultsLabel, on a ConfigMap in the system namespace, names the class whose Gateways it is an overlay of.
+	// ClassLabel is the label with the class of the Gateway on created objects.
+	ClassLabel = "gateway.networking.k8s.io/gateway-class-name"
+	// ClassDefaultsLabel marks a ConfigMap in the system namespace as overlay for all Gateways of a class.
 	ClassDefaultsLabel = "gateway.istio.io/defaults-for-class"
 
-	// formerGatewayLabel is what selectors used before Istio 1.24. A selector cannot be changed.
+	// formerGatewayLabel is the selector label before Istio 1.24. Selectors are immutable.
 	formerGatewayLabel = "istio.io/gateway-name"
 
-	// NameOverride is a Gateway's annotation with the name of its Service and Deployment.
+	// NameOverride is the annotation of a Gateway that sets the name of its Service and Deployment.
 	NameOverride = "gateway.istio.io/name-override"
 
 	accountOverride     = "gateway.istio.io/service-account"
 	versionAnnotation   = "gateway.istio.io/controller-version"
 	serviceTypeOverride = "networking.istio.io/service-type"
 
-	// controllerVersion is what istiod writes since 1.18; the rules here are those of that version.
+	// controllerVersion is the version that istiod writes since 1.18. This controller follows its rules.
 	controllerVersion = 5
 
 	statusPort     = 15021
 	statusPortName = "status-port"
 )
 
-// names are what the objects of a Gateway are called.
+// names holds the names of the objects of a Gateway.
 type names struct {
 	// workload is the name of Service and Deployment.
 	workload string
 	account  string
-	// chosenAccount: the Gateway names its ServiceAccount, which may be another's then.
+	// chosenAccount reports whether the Gateway sets its ServiceAccount, which may then be shared.
 	chosenAccount bool
 }
 
-// namesOf are by default those of the Gateway and its class. Istiod gives its waypoints no suffix; they are not
-// made here.
+// namesOf returns the names, which by default consist of the Gateway and its class.
 func namesOf(gw *gateway.Gateway) names {
 	usual := gw.Name + "-" + string(gw.Spec.GatewayClassName)
-	account, chosen := gw.Annotations[accountOverride]
+	account, annotated := gw.Annotations[accountOverride]
 	return names{
 		workload:      cmp.Or(gw.Annotations[NameOverride], usual),
 		account:       cmp.Or(account, usual),
-		chosenAccount: chosen && account != "",
+		chosenAccount: annotated && account != "",
 	}
 }
 
-// problem is what is wrong with them, nil if nothing is. The API server would say it too, for each object and try.
+// problem returns a problem if a name is invalid, or nil. Without this check, the API server would reject
+// each object on each attempt.
 func (n names) problem(gw *gateway.Gateway) *Problem {
 	if len(gw.Name) > validation.LabelValueMaxLength {
-		return problemf(ReasonInvalidName, "the Gateway's own name has %d characters and is the value of label %s on what is made for it, which may have %d: give it a shorter name",
+		return problemf(ReasonInvalidName, "Gateway name has %d characters; as the value of label %s it may have at most %d",
 			len(gw.Name), GatewayLabel, validation.LabelValueMaxLength)
 	}
 	if wrong := validation.IsDNS1123Label(n.workload); len(wrong) > 0 {
-		return problemf(ReasonInvalidName, "Service and Deployment cannot be called %q (%d characters): %s; choose a name with annotation %s",
+		return problemf(ReasonInvalidName, "invalid name %q of Service and Deployment (%d characters): %s; set a name with annotation %s",
 			n.workload, len(n.workload), strings.Join(wrong, ", "), NameOverride)
 	}
 	if wrong := validation.IsDNS1123Subdomain(n.account); len(wrong) > 0 {
-		return problemf(ReasonInvalidName, "the ServiceAccount cannot be called %q: %s; choose a name with annotation %s",
+		return problemf(ReasonInvalidName, "invalid ServiceAccount name %q: %s; set a name with annotation %s",
 			n.account, strings.Join(wrong, ", "), accountOverride)
 	}
 	if class := string(gw.Spec.GatewayClassName); len(class) > validation.LabelValueMaxLength {
-		return problemf(ReasonInvalidName, "the name of the class %s has %d characters and is the value of label %s on what is made for the Gateway, which may have %d: give it a shorter name",
+		return problemf(ReasonInvalidName, "class name %s has %d characters; as the value of label %s it may have at most %d",
 			class, len(class), ClassLabel, validation.LabelValueMaxLength)
 	}
 	return nil
 }
 
-// WorkloadName is what Service and Deployment of a Gateway are called.
+// WorkloadName returns the name of the Service and the Deployment of a Gateway.
 func WorkloadName(gw *gateway.Gateway) string { return namesOf(gw).workload }
 
-// takesPart tells by the controller version on a Gateway whether it is ours to serve, and whether our
-// version has to be written onto it. Larger numbers win; what is no number is of a scheme that is not known yet.
-func takesPart(gw *gateway.Gateway) (ours, write bool) {
+// checkVersion reports, by the controller version on a Gateway, whether this controller serves it, and
+// whether it must write its own version. Larger versions have precedence, as do values that are not
+// numbers, because a future version may use another format.
+func checkVersion(gw *gateway.Gateway) (ours, write bool) {
 	present, stated := gw.Annotations[versionAnnotation]
 	if !stated {
 		return true, true
@@ -104,8 +107,8 @@ func takesPart(gw *gateway.Gateway) (ours, write bool) {
 	return true, version < controllerVersion
 }
 
-// managed tells whether the Gateway wants a deployment made. One with addresses points at a deployment
-// of its own, unless it asks for a single IP address, which the Service gets.
+// managed reports whether a Gateway needs a deployment. A Gateway with addresses refers to an existing
+// deployment, except if it requests a single IP address for the Service.
 func managed(gw *gateway.Gateway) bool {
 	switch addresses := gw.Spec.Addresses; len(addresses) {
 	case 0:
@@ -117,10 +120,11 @@ func managed(gw *gateway.Gateway) bool {
 	}
 }
 
-// portsOf are the Service's: the status port, and one for each port number that a listener has, unique in
-// number and name. A Service with two ports of one name or number is refused as a whole.
+// portsOf returns the ports of the Service: the status port and each port number of the listeners. Numbers
+// and names are unique, because the API server rejects a Service with duplicates.
 func portsOf(gw *gateway.Gateway) []corev1.ServicePort {
-	numbers, used := sets.New[int32](statusPort), sets.New(statusPortName)
+	numbers := sets.New[int32](statusPort)
+	used := sets.New(statusPortName)
 	ports := []corev1.ServicePort{servicePort(statusPortName, statusPort, "tcp")}
 	for _, listener := range gw.Spec.Listeners {
 		number := int32(listener.Port)
@@ -138,8 +142,8 @@ func servicePort(name string, number int32, protocol string) corev1.ServicePort 
 	return corev1.ServicePort{Name: name, Port: number, TargetPort: intstr.FromInt32(number), Protocol: corev1.ProtocolTCP, AppProtocol: &protocol}
 }
 
-// portName makes a port's name of a listener's, which may be longer and have dots in it. Of two that would be the
-// same, the later one gets its port's number.
+// portName returns the name of a port for a listener, whose name may be longer and contain dots. On a
+// collision it appends the port number.
 func portName(listener string, number int32, used sets.Set[string]) string {
 	base := cut(strings.ReplaceAll(listener, ".", "-"), validation.DNS1123LabelMaxLength)
 	name := base
@@ -154,16 +158,17 @@ func portName(listener string, number int32, used sets.Set[string]) string {
 	return name
 }
 
-// cut shortens a name to at most n characters; a name does not end in a hyphen.
+// cut shortens a name to at most n characters, without a hyphen at the end.
 func cut(name string, n int) string {
 	return strings.TrimRight(name[:min(n, len(name))], "-")
 }
 
-// infrastructure are the labels and annotations for all that is made: those of spec.infrastructure where there are
-// some, else the Gateway's own. The Gateway API's own keys are not for users to set, and annotations that steer
-// this controller or kubectl mean the Gateway alone.
+// infrastructure returns the labels and annotations for created objects: those of spec.infrastructure if
+// set, or else those of the Gateway. It omits keys of the Gateway API and annotations that control this
+// controller or kubectl.
 func infrastructure(gw *gateway.Gateway) (labels, annotations map[string]string) {
-	labels, annotations = gw.Labels, gw.Annotations
+	labels = gw.Labels
+	annotations = gw.Annotations
 	if in := gw.Spec.Infrastructure; in != nil {
 		if in.Labels != nil {
 			labels = texts(in.Labels)
@@ -184,9 +189,10 @@ func texts[K, V ~string](from map[K]V) map[string]string {
 	return to
 }
 
-// without copies what may stand on other objects.
+// without returns a copy without these keys and the keys of the Gateway API.
 func without(from map[string]string, keys ...string) map[string]string {
-	omitted, to := sets.New(keys...), map[string]string{}
+	omitted := sets.New(keys...)
+	to := map[string]string{}
 	for key, value := range from {
 		if !omitted.Has(key) && !strings.HasPrefix(key, gateway.GroupName+"/") {
 			to[key] = value

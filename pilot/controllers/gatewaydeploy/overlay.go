@@ -14,32 +14,32 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Overlay is what a ConfigMap adds to rendered objects: by key serviceAccount, service and deployment, a
-// strategic merge patch as YAML.
+// Overlay contains strategic merge patches for rendered objects, as YAML, with the keys serviceAccount,
+// service and deployment.
 type Overlay struct {
-	// Source says in problems where it comes from.
+	// Source describes the origin in problems.
 	Source string
 	Data   map[string]string
 }
 
-// overlayOf makes an Overlay of a ConfigMap.
+// overlayOf returns the Overlay of a ConfigMap.
 func overlayOf(configMap *corev1.ConfigMap) Overlay {
 	return Overlay{Source: "ConfigMap " + configMap.Namespace + "/" + configMap.Name, Data: configMap.Data}
 }
 
-// parametersOf is the name of the ConfigMap that a Gateway refers to, "" for none.
+// parametersOf returns the name of the ConfigMap of parametersRef, or "".
 func parametersOf(gw *gateway.Gateway) (name string, p *Problem) {
 	if gw.Spec.Infrastructure == nil || gw.Spec.Infrastructure.ParametersRef == nil {
 		return "", nil
 	}
 	ref := gw.Spec.Infrastructure.ParametersRef
 	if ref.Group != "" || ref.Kind != "ConfigMap" {
-		return "", problemf(ReasonInvalidParameters, "spec.infrastructure.parametersRef is a %s of group %q, only ConfigMaps of the core group can be used", ref.Kind, ref.Group)
+		return "", problemf(ReasonInvalidParameters, "spec.infrastructure.parametersRef refers to a %s of group %q; only ConfigMaps of the core group are supported", ref.Kind, ref.Group)
 	}
 	return ref.Name, nil
 }
 
-// check reports keys that mean nothing here: one that is misspelt would be left out without a word.
+// check returns a problem for an unknown key, which may be misspelled.
 func (o Overlay) check() *Problem {
 	keys := make([]string, 0, len(Kinds))
 	for _, kind := range Kinds {
@@ -47,13 +47,13 @@ func (o Overlay) check() *Problem {
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
 		if !slices.Contains(keys, key) {
-			return problemf(ReasonInvalidParameters, "%s has the key %q, known are %s", o.Source, key, strings.Join(keys, ", "))
+			return problemf(ReasonInvalidParameters, "%s: unknown key %q; use %s", o.Source, key, strings.Join(keys, ", "))
 		}
 	}
 	return nil
 }
 
-// onto merges what the overlay has for the kind into a document, and gives the result.
+// onto returns a document merged with the overlay of its kind.
 func (o Overlay) onto(kind Kind, document map[string]any) (map[string]any, *Problem) {
 	key := known[kind].overlay
 	text, ok := o.Data[key]
@@ -69,27 +69,28 @@ func (o Overlay) onto(kind Kind, document map[string]any) (map[string]any, *Prob
 		return nil, problemf(ReasonInvalidParameters, "%s, key %s: %v", o.Source, key, err)
 	}
 	if _, err := kind.typed(merged); err != nil {
-		return nil, problemf(ReasonInvalidParameters, "%s, key %s makes no %s: %v", o.Source, key, kind, err)
+		return nil, problemf(ReasonInvalidParameters, "%s, key %s: result is not a valid %s: %v", o.Source, key, kind, err)
 	}
 	if changed := identityChanged(document, merged); changed != "" {
-		return nil, problemf(ReasonInvalidParameters, "%s, key %s changes %s, which is not an overlay's to change", o.Source, key, changed)
+		return nil, problemf(ReasonInvalidParameters, "%s, key %s: an overlay must not change %s", o.Source, key, changed)
 	}
 	return merged, nil
 }
 
-// merge is a strategic merge. Apimachinery's panics where two items of a list have keys that cannot be compared, such as
-// two containers that are called {a: b}. Whoever may make a ConfigMap could end every control plane by that.
+// merge performs a strategic merge and converts panics to errors. Apimachinery panics if merge keys are not
+// comparable, such as containers with the name {a: b}. Any author of a ConfigMap could crash every
+// control plane with that.
 func merge(document, patch map[string]any, kind Kind) (merged map[string]any, err error) {
 	defer func() {
-		if why := recover(); why != nil {
-			err = fmt.Errorf("it cannot be merged: %v", why)
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("cannot merge: %v", reason)
 		}
 	}()
 	original := unstructured.Unstructured{Object: document}
 	return strategicpatch.StrategicMergeMapPatch(original.DeepCopy().Object, patch, known[kind].empty())
 }
 
-// identity are the fields by which an object is found, owned and ended.
+// identity lists the fields that an overlay must not change.
 var identity = [][]string{
 	{"apiVersion"},
 	{"kind"},
@@ -112,7 +113,7 @@ var identity = [][]string{
 	{"status"},
 }
 
-// identityChanged names a field of the identity in which two documents differ, "" for none.
+// identityChanged returns the first identity field in which two documents differ, or "".
 func identityChanged(before, after map[string]any) string {
 	for _, path := range identity {
 		a, _, _ := unstructured.NestedFieldNoCopy(before, path...)
@@ -124,7 +125,7 @@ func identityChanged(before, after map[string]any) string {
 	return ""
 }
 
-// identify gives a rendered document what a template is not to decide: whose it is.
+// identify sets the labels and the owner reference of a rendered document.
 func identify(document map[string]any, gw *gateway.Gateway) error {
 	for _, label := range [][2]string{
 		{ManagedLabel, ManagedBy}, {GatewayLabel, gw.Name}, {ClassLabel, string(gw.Spec.GatewayClassName)},
@@ -139,8 +140,8 @@ func identify(document map[string]any, gw *gateway.Gateway) error {
 	return unstructured.SetNestedSlice(document, []any{owner}, "metadata", "ownerReferences")
 }
 
-// ownedBy tells whether an object was made for a Gateway of this name, in whatever incarnation: what a deleted one
-// left is taken over before it is collected.
+// ownedBy reports whether an object was created for a Gateway of this name. Objects of a deleted Gateway of
+// the same name count, so that they are adopted before they are garbage-collected.
 func ownedBy(o metav1.Object, gw *gateway.Gateway) bool {
 	if name, ok := o.GetLabels()[GatewayLabel]; ok {
 		return name == gw.Name
@@ -150,5 +151,5 @@ func ownedBy(o metav1.Object, gw *gateway.Gateway) bool {
 			return owner.Name == gw.Name
 		}
 	}
-	return true // of an istiod that gave its ServiceAccounts no owner
+	return true // some versions of istiod set no owner on ServiceAccounts
 }

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// created tells whether an object still has what our create wrote as the fields of a create. Another
-// apply would share them with that entry, and could never take one away.
+// created reports whether an object still has the managedFields entry of our create. An apply would share
+// its fields with that entry and could not remove them.
 func created(o metav1.Object) bool {
 	for _, entry := range o.GetManagedFields() {
 		if byOurCreate(entry) {
@@ -16,13 +16,13 @@ func created(o metav1.Object) bool {
 	return false
 }
 
-// byOurCreate tells whether an entry is of the create with which an object of ours begins.
+// byOurCreate reports whether an entry belongs to our create.
 func byOurCreate(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == ControllerName && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == ""
 }
 
-// asApplied is the object with the fields of our create as those of an apply, which is what becomes of them before
-// the first apply. An object has fields of the one or of the other.
+// asApplied returns the object with the entry of our create converted into an entry of an apply, as claim
+// does.
 func asApplied(o metav1.Object) metav1.Object {
 	if !created(o) {
 		return o

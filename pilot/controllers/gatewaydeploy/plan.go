@@ -12,102 +12,103 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Action is what becomes of one object.
+// Action is the action for one object.
 type Action string
 
 // The actions.
 const (
-	// Leave: it is as wanted, or not ours to change.
+	// Leave does nothing: the object is up to date or must not be changed.
 	Leave Action = "leave"
-	// Create: there is none. An apply in its place would take over one that somebody makes meanwhile.
+	// Create creates a missing object. An apply would adopt an object that was created in between.
 	Create Action = "create"
-	// Apply: it is ours and differs.
+	// Apply changes a managed object.
 	Apply Action = "apply"
 )
 
-// Step is one object that a Gateway wants, and what to do about it.
+// Step is one object of a Gateway and its action.
 type Step struct {
 	Kind      Kind
 	Namespace string
 	Name      string
 	Action    Action
-	// Document is what is wanted. That of an Apply names the resourceVersion that was read.
+	// Document is the desired object. For Apply it includes the resourceVersion that was read.
 	Document map[string]any
-	// Claim: before an Apply, the fields of the create have to become those of an apply.
+	// Claim reports whether the fields of the create must be claimed before the Apply.
 	Claim bool
-	// Problem is why it is left although it is not as wanted; nil else.
+	// Problem is the reason for Leave if the object is not as desired, or nil.
 	Problem *Problem
 
-	read metav1.Object // that of its name, nil for none
+	read metav1.Object // existing object, or nil
 }
 
-// Plan is what is to be done for one Gateway.
+// Plan lists the actions for one Gateway.
 type Plan struct {
-	// Skipped says why nothing is: the Gateway is not ours to serve. "" if it is.
+	// Skipped is the reason why this controller does not serve the Gateway, or "".
 	Skipped string
-	// Problem is why nothing can be done although it is ours; nil else.
+	// Problem is the reason why the Gateway cannot be deployed, or nil.
 	Problem *Problem
-	// Version: our controller version has to be written onto the Gateway, before all else.
+	// Version reports whether the controller version must be written to the Gateway first.
 	Version bool
-	// Steps are the objects, in the order of Kinds.
+	// Steps lists the objects in the order of Kinds.
 	Steps []Step
 }
 
-// View is what a plan is made of. Nothing in it is changed.
+// View is the input of Decide, which does not modify it.
 type View struct {
 	Gateway *gateway.Gateway
-	// Class is the Gateway's, nil when there is none of that name.
+	// Class is the class of the Gateway, or nil if it does not exist.
 	Class *gateway.GatewayClass
-	// IsMine tells whether an object belongs to this control plane's revision.
+	// IsMine reports whether an object belongs to the revision of this control plane.
 	IsMine func(metav1.ObjectMeta) bool
-	// Template and TemplateProblem: the one in force, and why there is none.
+	// Template is the current template, or nil with a TemplateProblem.
 	Template        *Template
 	TemplateProblem error
-	// Defaults is the overlay of the class, nil for none. Parameters finds one of the Gateway's namespace.
-	Defaults   *corev1.ConfigMap
+	// Defaults is the ConfigMap with the overlay of the class, or nil.
+	Defaults *corev1.ConfigMap
+	// Parameters returns a ConfigMap of the Gateway's namespace, or nil.
 	Parameters func(name string) *corev1.ConfigMap
-	// Existing finds an object of the Gateway's namespace, nil when there is none.
+	// Existing returns an object of the Gateway's namespace, or nil.
 	Existing func(kind Kind, name string) metav1.Object
-	// Image and Revision are for the template.
+	// Image and Revision are values for the template.
 	Image, Revision string
 }
 
-// Decide says what to do for a Gateway.
+// Decide returns the plan for a Gateway.
 func Decide(v View) Plan {
-	if why := v.skipped(); why != "" {
-		return Plan{Skipped: why}
+	if reason := v.skipped(); reason != "" {
+		return Plan{Skipped: reason}
 	}
-	_, version := takesPart(v.Gateway)
+	_, version := checkVersion(v.Gateway)
 	steps, p := v.steps()
 	if p != nil {
-		// The version is ours to write as soon as we serve the Gateway, however well.
+		// The version is written even if the Gateway cannot be deployed.
 		return Plan{Version: version, Problem: p}
 	}
 	return Plan{Version: version, Steps: steps}
 }
 
-// skipped says why a Gateway is not ours to serve, "" if it is.
+// skipped returns the reason why this controller does not serve the Gateway, or "".
 func (v View) skipped() string {
 	gw := v.Gateway
-	ours, _ := takesPart(gw)
+	ours, _ := checkVersion(gw)
 	switch {
 	case v.Class != nil && v.Class.Spec.ControllerName != ControllerName:
-		return "its class is of another controller"
+		return "class belongs to another controller"
 	case v.Class == nil && gw.Spec.GatewayClassName != DefaultClass:
-		return "there is no class of that name"
+		return "class does not exist"
 	case gw.DeletionTimestamp != nil:
-		return "it is being deleted"
+		return "Gateway is being deleted"
 	case !v.IsMine(gw.ObjectMeta):
-		return "it is of another revision"
+		return "Gateway belongs to another revision"
 	case !managed(gw):
-		return "its addresses are of a deployment that is not made here"
+		return "addresses refer to an existing deployment"
 	case !ours:
-		return "its controller version, " + gw.Annotations[versionAnnotation] + ", is not ours"
+		return "controller version " + gw.Annotations[versionAnnotation] + " has precedence"
 	}
 	return ""
 }
 
-// steps renders what is wanted and compares it with what there is.
+// steps renders the desired objects and compares them with the existing ones.
 func (v View) steps() ([]Step, *Problem) {
 	called := namesOf(v.Gateway)
 	if p := called.problem(v.Gateway); p != nil {
@@ -134,7 +135,7 @@ func (v View) steps() ([]Step, *Problem) {
 	return steps, nil
 }
 
-// documents are what the template says, one of each kind.
+// documents renders the template, which must yield one object of each kind.
 func (v View) documents(called names) (map[Kind]map[string]any, *Problem) {
 	if v.TemplateProblem != nil {
 		return nil, problemf(ReasonInvalidTemplate, "%v", v.TemplateProblem)
@@ -143,7 +144,7 @@ func (v View) documents(called names) (map[Kind]map[string]any, *Problem) {
 	if err != nil {
 		return nil, problemf(ReasonInvalidTemplate, "%v", err)
 	}
-	wrong := func(format string, args ...any) (map[Kind]map[string]any, *Problem) {
+	invalid := func(format string, args ...any) (map[Kind]map[string]any, *Problem) {
 		return nil, problemf(ReasonInvalidTemplate, v.Template.source+": "+format, args...)
 	}
 	documents := map[Kind]map[string]any{}
@@ -153,25 +154,25 @@ func (v View) documents(called names) (map[Kind]map[string]any, *Problem) {
 		about, ok := known[kind]
 		switch {
 		case !ok || object.GroupVersionKind() != about.gvk:
-			return wrong("document %d is a %q of %q, only ServiceAccount, Service and Deployment are made", n+1, object.GetKind(), object.GetAPIVersion())
+			return invalid("document %d is a %q of %q; only ServiceAccount, Service and Deployment are allowed", n+1, object.GetKind(), object.GetAPIVersion())
 		case documents[kind] != nil:
-			return wrong("document %d is a second %s", n+1, kind)
+			return invalid("document %d is a second %s", n+1, kind)
 		case object.GetName() != called.of(kind) || object.GetNamespace() != v.Gateway.Namespace:
-			return wrong("the %s is %s/%s and has to be %s/%s", kind, object.GetNamespace(), object.GetName(), v.Gateway.Namespace, called.of(kind))
+			return invalid("%s is %s/%s, must be %s/%s", kind, object.GetNamespace(), object.GetName(), v.Gateway.Namespace, called.of(kind))
 		case identityChanged(map[string]any{}, map[string]any{"status": document["status"]}) != "":
-			return wrong("the %s has a status", kind)
+			return invalid("%s must not have a status", kind)
 		}
 		if _, err := kind.typed(document); err != nil {
-			return wrong("the %s is none: %v", kind, err)
+			return invalid("invalid %s: %v", kind, err)
 		}
 		if err := identify(document, v.Gateway); err != nil {
-			return wrong("the %s: %v", kind, err)
+			return invalid("%s: %v", kind, err)
 		}
 		documents[kind] = document
 	}
 	for _, kind := range Kinds {
 		if documents[kind] == nil {
-			return wrong("there is no %s in it", kind)
+			return invalid("%s is missing", kind)
 		}
 	}
 	return documents, nil
@@ -184,7 +185,7 @@ func (n names) of(kind Kind) string {
 	return n.workload
 }
 
-// overlays are those of the class and of the Gateway, in the order in which they are merged.
+// overlays returns the overlays of the class and of the Gateway in the order of merging.
 func (v View) overlays() ([]Overlay, *Problem) {
 	var found []Overlay
 	if v.Defaults != nil {
@@ -197,7 +198,7 @@ func (v View) overlays() ([]Overlay, *Problem) {
 	if name != "" {
 		configMap := v.Parameters(name)
 		if configMap == nil {
-			return nil, problemf(ReasonInvalidParameters, "spec.infrastructure.parametersRef names ConfigMap %s/%s, which does not exist", v.Gateway.Namespace, name)
+			return nil, problemf(ReasonInvalidParameters, "ConfigMap %s/%s of spec.infrastructure.parametersRef does not exist", v.Gateway.Namespace, name)
 		}
 		found = append(found, overlayOf(configMap))
 	}
@@ -209,7 +210,7 @@ func (v View) overlays() ([]Overlay, *Problem) {
 	return found, nil
 }
 
-// values are what the template gets.
+// values returns the values for the template.
 func (v View) values(called names) Values {
 	gw := v.Gateway
 	labels, annotations := infrastructure(gw)
@@ -242,7 +243,7 @@ func (v View) values(called names) Values {
 	}
 }
 
-// step compares one document with the object of its name.
+// step compares one document with the existing object.
 func (v View) step(kind Kind, called names, document map[string]any) Step {
 	s := Step{Kind: kind, Namespace: v.Gateway.Namespace, Name: called.of(kind), Action: Leave, Document: document}
 	present := v.Existing(kind, s.Name)
@@ -251,41 +252,42 @@ func (v View) step(kind Kind, called names, document map[string]any) Step {
 		keepSelector(present, document)
 	}
 	if err := seal(document); err != nil {
-		s.Problem = problemf(ReasonInvalidTemplate, "%s: the %s: %v", v.Template.source, kind, err)
+		s.Problem = problemf(ReasonInvalidTemplate, "%s: %s: %v", v.Template.source, kind, err)
 		return s
 	}
 	if present == nil {
 		s.Action = Create
 		return s
 	}
-	chosen := kind == ServiceAccount && called.chosenAccount // which may well be there already, and shared
+	chosen := kind == ServiceAccount && called.chosenAccount // may exist already and be shared
 	_, managed := present.GetLabels()[ManagedLabel]
 	switch {
 	case !managed && !chosen:
-		s.Problem = problemf(ReasonNotManaged, "%s %s/%s was not made for a Gateway, it has no label %s: it stays as it is; rename or delete it, or choose a name with annotation %s",
+		s.Problem = problemf(ReasonNotManaged, "%s %s/%s exists without label %s and is not changed; delete it, or set another name with annotation %s",
 			kind, s.Namespace, s.Name, ManagedLabel, NameOverride)
 	case managed && !chosen && !ownedBy(present, v.Gateway):
-		s.Problem = problemf(ReasonNameTaken, "%s %s/%s was made for Gateway %s: choose another name with annotation %s",
+		s.Problem = problemf(ReasonNameTaken, "%s %s/%s belongs to Gateway %s; set another name with annotation %s",
 			kind, s.Namespace, s.Name, present.GetLabels()[GatewayLabel], NameOverride)
 	}
 	if s.Problem != nil || !managed || !ownedBy(present, v.Gateway) || present.GetDeletionTimestamp() != nil {
 		return s
 	}
-	same, err := kind.asWanted(present, document)
+	same, err := kind.upToDate(present, document)
 	if err != nil {
 		s.Problem = problemf(ReasonWriteFailed, "%v", err)
 		return s
 	}
 	if !same {
-		s.Action, s.Claim = Apply, created(present)
+		s.Action = Apply
+		s.Claim = created(present)
 		object := unstructured.Unstructured{Object: document}
 		object.SetResourceVersion(present.GetResourceVersion())
-		object.SetUID(present.GetUID()) // else it would be made if it is gone by now
+		object.SetUID(present.GetUID()) // prevents recreation if it was deleted
 	}
 	return s
 }
 
-// keepSelector keeps that of a Deployment made by an istiod before 1.24, since it cannot be changed.
+// keepSelector keeps the immutable selector of a Deployment that an istiod before 1.24 created.
 func keepSelector(present metav1.Object, document map[string]any) {
 	deployment, ok := present.(*appsv1.Deployment)
 	if !ok || deployment.Spec.Selector == nil || !slices.Contains(selectorKeys(deployment), formerGatewayLabel) {
@@ -294,7 +296,7 @@ func keepSelector(present metav1.Object, document map[string]any) {
 	labels := map[string]any{}
 	for key, value := range deployment.Spec.Selector.MatchLabels {
 		labels[key] = value
-		_ = unstructured.SetNestedField(document, value, "spec", "template", "metadata", "labels", key) // it was typed
+		_ = unstructured.SetNestedField(document, value, "spec", "template", "metadata", "labels", key) // cannot fail
 	}
 	_ = unstructured.SetNestedMap(document, map[string]any{"matchLabels": labels}, "spec", "selector")
 }

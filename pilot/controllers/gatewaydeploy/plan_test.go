@@ -2,7 +2,6 @@ package gatewaydeploy
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -11,146 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/managedfields/managedfieldstest"
-	"k8s.io/client-go/applyconfigurations"
-	"k8s.io/client-go/kubernetes/scheme"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// played is a View whose objects have owners of fields as an API server notes them.
-type played struct {
-	View
-	t       *testing.T
-	objects map[string]metav1.Object
-	configs map[string]*corev1.ConfigMap
-}
-
-func play(t *testing.T, change ...func(*gateway.Gateway)) *played {
-	gw := &gateway.Gateway{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "uid-1", ResourceVersion: "7"},
-		Spec: gateway.GatewaySpec{
-			GatewayClassName: DefaultClass,
-			Listeners:        []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}},
-		},
-	}
-	for _, do := range change {
-		do(gw)
-	}
-	p := &played{t: t, objects: map[string]metav1.Object{}, configs: map[string]*corev1.ConfigMap{}}
-	p.View = View{
-		Gateway: gw, IsMine: func(metav1.ObjectMeta) bool { return true },
-		Template: DefaultTemplate(), Image: "proxy", Revision: "canary",
-		Parameters: func(name string) *corev1.ConfigMap { return p.configs[name] },
-		Existing:   func(kind Kind, name string) metav1.Object { return p.objects[string(kind)+"/"+name] },
-	}
-	return p
-}
-
-// put stores an object whose fields have those owners; by is what each of them wrote, in turn.
-func (p *played) put(kind Kind, by ...write) metav1.Object {
-	p.t.Helper()
-	server := managedfieldstest.NewTestFieldManager(applyconfigurations.NewTypeConverter(scheme.Scheme), known[kind].gvk)
-	for _, w := range by {
-		o := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(w.document)}
-		o.SetResourceVersion("")
-		var err error
-		if w.apply {
-			err = server.Apply(o, w.manager, true)
-		} else {
-			err = server.Update(o, w.manager)
-		}
-		if err != nil {
-			p.t.Fatal(err)
-		}
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(server.Live())
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	o, err := kind.typed(content)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	o.SetManagedFields(server.ManagedFields())
-	o.SetResourceVersion("42")
-	p.objects[string(kind)+"/"+o.GetName()] = o
-	return o
-}
-
-// write is one that an API server took.
-type write struct {
-	manager  string
-	apply    bool
-	document map[string]any
-}
-
-// settle carries out what the plan says, as creates.
-func (p *played) settle() {
-	p.t.Helper()
-	for _, s := range p.plan().Steps {
-		if s.Action == Create {
-			p.put(s.Kind, write{ControllerName, false, s.Document})
-		}
-	}
-}
-
-func (p *played) plan() Plan {
-	p.t.Helper()
-	plan := Decide(p.View)
-	if plan.Problem != nil && len(plan.Steps) > 0 {
-		p.t.Errorf("a plan with a problem has steps: %+v", plan)
-	}
-	return plan
-}
-
-// actions are those of the steps, in the order of Kinds.
-func (plan Plan) actions() string {
-	var all []string
-	for _, s := range plan.Steps {
-		said := string(s.Action)
-		if s.Claim {
-			said += "+claim"
-		}
-		if s.Problem != nil {
-			said += ":" + s.Problem.Reason
-		}
-		all = append(all, said)
-	}
-	return strings.Join(all, " ")
-}
-
-func (plan Plan) document(kind Kind) *unstructured.Unstructured {
-	for _, s := range plan.Steps {
-		if s.Kind == kind {
-			return &unstructured.Unstructured{Object: s.Document}
-		}
-	}
-	return &unstructured.Unstructured{}
-}
-
-// edited is a copy of a document with one field set.
-func edited(document map[string]any, value any, path ...string) map[string]any {
-	to := runtime.DeepCopyJSON(document)
-	if err := unstructured.SetNestedField(to, value, path...); err != nil {
-		panic(err)
-	}
-	return to
-}
-
-func annotated(key, value string) func(*gateway.Gateway) {
-	return func(gw *gateway.Gateway) {
-		if gw.Annotations == nil {
-			gw.Annotations = map[string]string{}
-		}
-		gw.Annotations[key] = value
-	}
-}
-
-func named(name string) func(*gateway.Gateway) {
-	return func(gw *gateway.Gateway) { gw.Name = name }
-}
-
-func TestWhichGatewaysAreServed(t *testing.T) {
+func TestDecide_Skipped(t *testing.T) {
 	class := func(controller string) *gateway.GatewayClass {
 		return &gateway.GatewayClass{Spec: gateway.GatewayClassSpec{ControllerName: gateway.GatewayController(controller)}}
 	}
@@ -170,25 +33,25 @@ func TestWhichGatewaysAreServed(t *testing.T) {
 		skipped string
 		version bool
 	}{
-		"the default class needs no object":         {version: true},
-		"a class of ours":                           {change: other, class: class(ControllerName), version: true},
-		"no such class":                             {change: other, skipped: "no class"},
-		"a class of another controller":             {change: other, class: class("example.com/c"), skipped: "another controller"},
-		"the default class, taken by another":       {class: class("example.com/c"), skipped: "another controller"},
-		"another revision's":                        {others: true, skipped: "another revision"},
-		"being deleted":                             {change: func(gw *gateway.Gateway) { gw.DeletionTimestamp = &metav1.Time{} }, skipped: "deleted"},
-		"an address without a type":                 {change: address(nil), version: true},
-		"an IP address":                             {change: address(&ip), version: true},
-		"a host name":                               {change: address(&hostname), skipped: "addresses"},
-		"two addresses":                             {change: address(&ip, &ip), skipped: "addresses"},
-		"the controller version of an old istiod":   {change: annotated(versionAnnotation, "1"), version: true},
-		"our controller version":                    {change: annotated(versionAnnotation, "5")},
-		"a larger controller version":               {change: annotated(versionAnnotation, "6"), skipped: "controller version, 6"},
-		"a controller version that is no number":    {change: annotated(versionAnnotation, "v5"), skipped: "controller version, v5"},
-		"an empty controller version":               {change: annotated(versionAnnotation, ""), skipped: "controller version"},
-		"a controller version larger than any int":  {change: annotated(versionAnnotation, "99999999999999999999"), skipped: "controller version"},
-		"a negative controller version is smaller":  {change: annotated(versionAnnotation, "-1"), version: true},
-		"an override does not matter to who serves": {change: annotated(NameOverride, "edge"), version: true},
+		"default class without object":            {version: true},
+		"our class":                               {change: other, class: class(ControllerName), version: true},
+		"missing class":                           {change: other, skipped: "does not exist"},
+		"a class of another controller":           {change: other, class: class("example.com/c"), skipped: "another controller"},
+		"default class of another controller":     {class: class("example.com/c"), skipped: "another controller"},
+		"another revision":                        {others: true, skipped: "another revision"},
+		"being deleted":                           {change: func(gw *gateway.Gateway) { gw.DeletionTimestamp = &metav1.Time{} }, skipped: "deleted"},
+		"an address without a type":               {change: address(nil), version: true},
+		"an IP address":                           {change: address(&ip), version: true},
+		"a host name":                             {change: address(&hostname), skipped: "addresses"},
+		"two addresses":                           {change: address(&ip, &ip), skipped: "addresses"},
+		"the controller version of an old istiod": {change: annotated(versionAnnotation, "1"), version: true},
+		"our controller version":                  {change: annotated(versionAnnotation, "5")},
+		"a larger controller version":             {change: annotated(versionAnnotation, "6"), skipped: "controller version 6"},
+		"controller version is not a number":      {change: annotated(versionAnnotation, "v5"), skipped: "controller version v5"},
+		"an empty controller version":             {change: annotated(versionAnnotation, ""), skipped: "controller version"},
+		"controller version exceeds int":          {change: annotated(versionAnnotation, "99999999999999999999"), skipped: "controller version"},
+		"negative controller version":             {change: annotated(versionAnnotation, "-1"), version: true},
+		"name override":                           {change: annotated(NameOverride, "edge"), version: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var changes []func(*gateway.Gateway)
@@ -210,11 +73,11 @@ func TestWhichGatewaysAreServed(t *testing.T) {
 	}
 }
 
-func TestWhatAGatewayGets(t *testing.T) {
+func TestDecide_NewGateway(t *testing.T) {
 	p := play(t)
 	plan := p.plan()
 	if got := plan.actions(); got != "create create create" {
-		t.Fatalf("nothing is there, and the plan is %s", got)
+		t.Fatalf("the plan for a new Gateway is %s", got)
 	}
 	for _, kind := range Kinds {
 		o := plan.document(kind)
@@ -240,7 +103,7 @@ func TestWhatAGatewayGets(t *testing.T) {
 		t.Errorf("the Pods are %+v", deployment.Spec.Template.Spec)
 	}
 	if deployment.Spec.Replicas != nil {
-		t.Error("the number of replicas is not ours to keep: an autoscaler sets it")
+		t.Error("replicas must not be set, because an autoscaler may set it")
 	}
 	for key, value := range deployment.Spec.Selector.MatchLabels {
 		if deployment.Spec.Template.Labels[key] != value {
@@ -252,128 +115,216 @@ func TestWhatAGatewayGets(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
-	long := strings.Repeat("a", 57)
+// Each case lists the previous writes to the Service.
+func TestDecide_ExistingObjects(t *testing.T) {
+	type document = map[string]any
+	ports := []any{map[string]any{"name": "mine", "port": int64(1), "protocol": "TCP"}}
 	for name, c := range map[string]struct {
-		change            []func(*gateway.Gateway)
-		workload, account string
-		reason            string
+		// stored returns the writes, given the desired document.
+		stored  func(want document) []write
+		want    string
+		version string // resourceVersion of an apply
 	}{
-		"by default":                              {nil, "web-istio", "web-istio", ""},
-		"another name":                            {[]func(*gateway.Gateway){annotated(NameOverride, "edge")}, "edge", "web-istio", ""},
-		"another account":                         {[]func(*gateway.Gateway){annotated(accountOverride, "sa")}, "web-istio", "sa", ""},
-		"an empty override is none":               {[]func(*gateway.Gateway){annotated(NameOverride, ""), annotated(accountOverride, "")}, "web-istio", "web-istio", ""},
-		"63 characters":                           {[]func(*gateway.Gateway){named(long)}, long + "-istio", long + "-istio", ""},
-		"64 characters":                           {[]func(*gateway.Gateway){named(long + "b")}, "", "", ReasonInvalidName},
-		"64 characters with a name":               {[]func(*gateway.Gateway){named(long + "b"), annotated(NameOverride, "edge")}, "edge", long + "b-istio", ""},
-		"the Gateway's own name of 64":            {[]func(*gateway.Gateway){named(strings.Repeat("a", 64)), annotated(NameOverride, "edge")}, "", "", ReasonInvalidName},
-		"its own name of 63, and another for all": {[]func(*gateway.Gateway){named(strings.Repeat("a", 63)), annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "edge", "sa", ""},
-		"a class of 63 characters": {[]func(*gateway.Gateway){func(gw *gateway.Gateway) {
-			gw.Spec.GatewayClassName = gateway.ObjectName(strings.Repeat("c", 63))
-		}, annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "edge", "sa", ""},
-		"a class of 64 characters": {[]func(*gateway.Gateway){func(gw *gateway.Gateway) {
-			gw.Spec.GatewayClassName = gateway.ObjectName(strings.Repeat("c", 64))
-		}, annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "", "", ReasonInvalidName},
-		"a name that is none":            {[]func(*gateway.Gateway){annotated(NameOverride, "No_Name")}, "", "", ReasonInvalidName},
-		"an account that is none":        {[]func(*gateway.Gateway){annotated(accountOverride, "No_Name")}, "", "", ReasonInvalidName},
-		"a name with a path in it":       {[]func(*gateway.Gateway){annotated(NameOverride, "../other")}, "", "", ReasonInvalidName},
-		"a name that breaks out of YAML": {[]func(*gateway.Gateway){annotated(NameOverride, "a\"\nkind: Secret")}, "", "", ReasonInvalidName},
+		"as created": {func(w document) []write {
+			return []write{{ControllerName, false, w}}
+		}, "leave", ""},
+		"as applied": {func(w document) []write {
+			return []write{{ControllerName, true, w}}
+		}, "leave", ""},
+		"added fields of others": {func(w document) []write {
+			more := edited(edited(w, "Local", "spec", "externalTrafficPolicy"), "b", "metadata", "annotations", "a")
+			return []write{{ControllerName, false, w}, {"kubectl-edit", false, more}}
+		}, "leave", ""},
+		"changed field of the create": {func(w document) []write {
+			return []write{{ControllerName, false, w}, {"kubectl-edit", false, edited(w, "NodePort", "spec", "type")}}
+		}, "apply+claim", "42"},
+		"changed field of the apply": {func(w document) []write {
+			return []write{{ControllerName, true, w}, {"kubectl-edit", false, edited(w, "NodePort", "spec", "type")}}
+		}, "apply", "42"},
+		"removed field": {func(w document) []write {
+			less := runtime.DeepCopyJSON(w)
+			unstructured.RemoveNestedField(less, "spec", "ipFamilyPolicy")
+			return []write{{ControllerName, true, w}, {"kubectl-edit", false, less}}
+		}, "apply", "42"},
+		"applied with more fields": {func(w document) []write {
+			return []write{{ControllerName, true, sealed(edited(w, "Local", "spec", "externalTrafficPolicy"))}}
+		}, "apply", "42"},
+		"created with more fields": {func(w document) []write {
+			return []write{{ControllerName, false, sealed(edited(w, "Local", "spec", "externalTrafficPolicy"))}}
+		}, "apply+claim", "42"},
+		"applied with other ports": {func(w document) []write {
+			return []write{{ControllerName, true, sealed(edited(w, ports, "spec", "ports"))}}
+		}, "apply", "42"},
+		"removed port": {func(w document) []write {
+			return []write{{ControllerName, true, w}, {"kubectl-edit", false, edited(w, ports, "spec", "ports")}}
+		}, "apply", "42"},
+		"added port": {func(w document) []write {
+			have, _, _ := unstructured.NestedSlice(w, "spec", "ports")
+			return []write{{ControllerName, true, w}, {"kubectl-edit", false, edited(w, append(have, ports...), "spec", "ports")}}
+		}, "leave", ""},
+		"applied by istiod": {func(w document) []write {
+			plain := runtime.DeepCopyJSON(w)
+			unstructured.RemoveNestedField(plain, "metadata", "annotations", appliedAnnotation)
+			return []write{{ControllerName, true, plain}}
+		}, "apply", "42"},
+		"with defaults of the API server": {func(w document) []write {
+			full := edited(w, "None", "spec", "sessionAffinity")
+			list, _, _ := unstructured.NestedSlice(full, "spec", "ports")
+			for _, p := range list {
+				if port, ok := p.(map[string]any); ok {
+					port["nodePort"] = int64(30000)
+				}
+			}
+			return []write{{ControllerName, false, edited(full, list, "spec", "ports")}}
+		}, "leave", ""},
+		"without label": {func(w document) []write {
+			plain := runtime.DeepCopyJSON(w)
+			unstructured.RemoveNestedField(plain, "metadata", "labels")
+			return []write{{"kubectl-create", false, plain}}
+		}, "leave:NotManaged", ""},
+		"removed label": {func(w document) []write {
+			plain := runtime.DeepCopyJSON(w)
+			unstructured.RemoveNestedField(plain, "metadata", "labels", ManagedLabel)
+			return []write{{ControllerName, false, w}, {"kubectl-edit", false, plain}}
+		}, "leave:NotManaged", ""},
+		"of another Gateway": {func(w document) []write {
+			return []write{{ControllerName, false, edited(w, "other", "metadata", "labels", GatewayLabel)}}
+		}, "leave:NameTaken", ""},
+		"of a deleted Gateway of the same name": {func(w document) []write {
+			old := runtime.DeepCopyJSON(w)
+			o := unstructured.Unstructured{Object: old}
+			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway", Name: "web", UID: "uid-0"}})
+			return []write{{ControllerName, true, sealed(old)}}
+		}, "apply", "42"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := play(t, c.change...)
-			p.Class = &gateway.GatewayClass{Spec: gateway.GatewayClassSpec{ControllerName: ControllerName}}
-			plan := p.plan()
-			if c.reason != "" {
-				if plan.Problem == nil || plan.Problem.Reason != c.reason || !plan.Version {
-					t.Errorf("the plan is %+v, want %s, and the version written all the same", plan, c.reason)
-				}
-				return
+			p := play(t)
+			p.put(Service, c.stored(p.plan().document(Service).Object)...)
+			step := p.plan().Steps[1]
+			if got := (Plan{Steps: []Step{step}}).actions(); got != c.want {
+				t.Errorf("the Service is to %s, want %s", got, c.want)
 			}
-			if plan.Problem != nil {
-				t.Fatal(plan.Problem)
-			}
-			for kind, want := range map[Kind]string{ServiceAccount: c.account, Service: c.workload, Deployment: c.workload} {
-				if got := plan.document(kind).GetName(); got != want {
-					t.Errorf("the %s is called %q, want %q", kind, got, want)
-				}
+			o := unstructured.Unstructured{Object: step.Document}
+			if got := o.GetResourceVersion(); got != c.version {
+				t.Errorf("the document names version %q, want %q", got, c.version)
 			}
 		})
 	}
 }
 
-func TestPortsAreUniqueInNumberAndName(t *testing.T) {
-	long := strings.Repeat("x", 70)
-	for name, c := range map[string]struct {
-		listeners []string // name:port
-		want      string
-	}{
-		"none":                          {nil, "status-port:15021"},
-		"one":                           {[]string{"http:80"}, "status-port:15021 http:80"},
-		"two of one number":             {[]string{"a:80", "b:80"}, "status-port:15021 a:80"},
-		"names that differ by a dot":    {[]string{"a.b:80", "a-b:81"}, "status-port:15021 a-b:80 a-b-81:81"},
-		"the status port's name":        {[]string{"status-port:80"}, "status-port:15021 status-port-80:80"},
-		"the status port's number":      {[]string{"http:15021", "b:80"}, "status-port:15021 b:80"},
-		"too long":                      {[]string{long + ":80"}, "status-port:15021 " + long[:63] + ":80"},
-		"too long, and the same so far": {[]string{long + "a:80", long + "b:81"}, "status-port:15021 " + long[:63] + ":80 " + long[:60] + "-81:81"},
-		"taken by a number's suffix":    {[]string{"a-81:80", "a:82", "a:81"}, "status-port:15021 a-81:80 a:82 a-81-1:81"},
-		"cut at a hyphen":               {[]string{long[:62] + "-z:80"}, "status-port:15021 " + long[:62] + ":80"},
+func TestDecide_NothingAfterWrites(t *testing.T) {
+	for name, change := range map[string]func(*gateway.Gateway){
+		"plain":      func(*gateway.Gateway) {},
+		"labels":     func(gw *gateway.Gateway) { gw.Labels = map[string]string{"a": "b"} },
+		"an address": func(gw *gateway.Gateway) { gw.Spec.Addresses = []gateway.GatewaySpecAddress{{Value: "192.0.2.7"}} },
+		"many ports": func(gw *gateway.Gateway) {
+			gw.Spec.Listeners = append(gw.Spec.Listeners, gateway.Listener{Name: "b.c", Port: 81})
+		},
+		"no listeners":  func(gw *gateway.Gateway) { gw.Spec.Listeners = nil },
+		"a chosen name": annotated(NameOverride, "edge"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := play(t, func(gw *gateway.Gateway) {
-				gw.Spec.Listeners = nil
-				for _, l := range c.listeners {
-					called, text, _ := strings.Cut(l, ":")
-					number, err := strconv.Atoi(text)
-					if err != nil {
-						t.Fatal(err)
-					}
-					gw.Spec.Listeners = append(gw.Spec.Listeners, gateway.Listener{
-						Name: gateway.SectionName(called), Protocol: gateway.HTTPSProtocolType,
-						Port: gateway.PortNumber(number),
-					})
-				}
-			})
-			var got []string
-			for _, port := range portsOf(p.Gateway) {
-				got = append(got, fmt.Sprintf("%s:%d", port.Name, port.Port))
+			p := play(t, change)
+			p.Defaults = &corev1.ConfigMap{Data: map[string]string{
+				"deployment": `{spec: {template: {spec: {containers: [{name: istio-proxy, resources: {requests: {cpu: 0.1, memory: 1024Mi}}, ports: [{containerPort: 9}]}]}}}}`,
+				"service":    "{spec: {externalTrafficPolicy: Local, ports: [{port: 99, name: more}]}}",
+			}}
+			p.settle()
+			if got := p.plan().actions(); got != "leave leave leave" {
+				t.Errorf("the plan after creates is %s", got)
 			}
-			if all := strings.Join(got, " "); all != c.want {
-				t.Errorf("the ports are %s, want %s", all, c.want)
+			for key, o := range p.objects {
+				p.objects[key] = asApplied(o)
+			}
+			if got := p.plan().actions(); got != "leave leave leave" {
+				t.Errorf("the plan after applies is %s", got)
 			}
 		})
 	}
 }
 
-func TestInfrastructure(t *testing.T) {
-	own := func(gw *gateway.Gateway) {
-		gw.Labels = map[string]string{"own": "label"}
-		gw.Annotations = map[string]string{"own": "annotation", NameOverride: "edge", versionAnnotation: "5", corev1.LastAppliedConfigAnnotation: "{}"}
+// A ServiceAccount that the Gateway sets may belong to another owner.
+func TestDecide_ChosenServiceAccount(t *testing.T) {
+	for name, change := range map[string]func(document map[string]any) map[string]any{
+		"without label": func(d map[string]any) map[string]any {
+			unstructured.RemoveNestedField(d, "metadata", "labels")
+			return d
+		},
+		"of another Gateway": func(d map[string]any) map[string]any { return edited(d, "other", "metadata", "labels", GatewayLabel) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play(t, annotated(accountOverride, "shared"))
+			p.put(ServiceAccount, write{"other", false, change(p.plan().document(ServiceAccount).Object)})
+			if got := p.plan().actions(); got != "leave create create" {
+				t.Errorf("the plan is %s", got)
+			}
+			p = play(t)
+			p.put(ServiceAccount, write{"other", false, change(p.plan().document(ServiceAccount).Object)})
+			if step := p.plan().Steps[0]; step.Action != Leave || step.Problem == nil {
+				t.Errorf("an account of the default name: %+v", step)
+			}
+		})
 	}
-	given := func(gw *gateway.Gateway) {
-		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{
-			Labels:      map[gateway.LabelKey]gateway.LabelValue{"team": "a", GatewayLabel: "stolen", ManagedLabel: "stolen", gateway.GroupName + "/other": "stolen"},
-			Annotations: map[gateway.AnnotationKey]gateway.AnnotationValue{"cost": "b: \"c\"\n- d"},
-		}
+	// The chosen account does not affect the check of the Service.
+	p := play(t, annotated(accountOverride, "sa"))
+	p.objects["Service/web-istio"] = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-istio"}}
+	p.objects["ServiceAccount/sa"] = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "sa"}}
+	if got := p.plan().actions(); got != "leave leave:"+ReasonNotManaged+" create" {
+		t.Errorf("the plan is %s", got)
 	}
-	plan := play(t, own).plan()
+}
+
+// Selectors are immutable, and istiod before 1.24 used another one.
+func TestDecide_KeepsFormerSelector(t *testing.T) {
+	p := play(t)
+	former := map[string]any{formerGatewayLabel: "web"}
+	want := p.plan().document(Deployment).Object
+	old := edited(edited(want, former, "spec", "selector", "matchLabels"), "web", "spec", "template", "metadata", "labels", formerGatewayLabel)
+	p.put(Deployment, write{ControllerName, true, sealed(old)})
+	step := p.plan().Steps[2]
+	if step.Action != Leave || step.Problem != nil {
+		t.Errorf("the Deployment is to %s: %v", step.Action, step.Problem)
+	}
+	selector, _, _ := unstructured.NestedStringMap(step.Document, "spec", "selector", "matchLabels")
+	labels, _, _ := unstructured.NestedStringMap(step.Document, "spec", "template", "metadata", "labels")
+	if len(selector) != 1 || selector[formerGatewayLabel] != "web" || labels[formerGatewayLabel] != "web" || labels[GatewayLabel] != "web" {
+		t.Errorf("the selector is %v, the Pods have %v", selector, labels)
+	}
+}
+
+func TestKeepSelector(t *testing.T) {
+	document := map[string]any{"spec": map[string]any{"selector": "as wanted"}}
+	keepSelector(&appsv1.Deployment{}, document)
+	// Only the former selector is kept.
+	keepSelector(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}}}, document)
+	if text := fmt.Sprint(document); text != "map[spec:map[selector:as wanted]]" {
+		t.Error(text)
+	}
+}
+
+func TestDecide_DeletedObject(t *testing.T) {
+	p := play(t)
+	o := p.put(Service, write{ControllerName, false, edited(p.plan().document(Service).Object, "NodePort", "spec", "type")})
+	o.SetDeletionTimestamp(&metav1.Time{})
+	if got := p.plan().actions(); got != "create leave create" {
+		t.Errorf("the plan is %s", got)
+	}
+}
+
+func TestDecide_InvalidManagedFields(t *testing.T) {
 	for _, kind := range Kinds {
-		o := plan.document(kind)
-		if o.GetLabels()["own"] != "label" || o.GetAnnotations()["own"] != "annotation" || len(o.GetAnnotations()) != 2 { // and the digest
-			t.Errorf("without infrastructure the %s has %v and %v", kind, o.GetLabels(), o.GetAnnotations())
+		p := play(t)
+		o := p.put(kind, write{ControllerName, true, sealed(edited(p.plan().document(kind).Object, "b", "metadata", "annotations", "a"))})
+		fields := o.GetManagedFields()
+		fields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:spec":1}`)
+		o.SetManagedFields(fields)
+		for _, step := range p.plan().Steps {
+			if step.Kind != kind {
+				continue
+			}
+			if step.Action != Leave || step.Problem == nil || step.Problem.Reason != ReasonWriteFailed || !strings.Contains(step.Problem.Message, "read managedFields of "+string(kind)+" shop/web-istio") || strings.Contains(step.Problem.Message, "non-nil") {
+				t.Errorf("the %s: %+v, %v", kind, step, step.Problem)
+			}
 		}
-	}
-	plan = play(t, own, given).plan()
-	for _, kind := range Kinds {
-		o := plan.document(kind)
-		if o.GetLabels()["team"] != "a" || o.GetLabels()["own"] != "" || o.GetLabels()[gateway.GroupName+"/other"] != "" || o.GetAnnotations()["cost"] != "b: \"c\"\n- d" || o.GetAnnotations()["own"] != "" {
-			t.Errorf("with infrastructure the %s has %v and %v", kind, o.GetLabels(), o.GetAnnotations())
-		}
-		if o.GetLabels()[GatewayLabel] != "web" || o.GetLabels()[ManagedLabel] != ManagedBy {
-			t.Errorf("the %s is of %v", kind, o.GetLabels())
-		}
-	}
-	labels, _, _ := unstructured.NestedStringMap(plan.document(Deployment).Object, "spec", "template", "metadata", "labels")
-	if labels["team"] != "a" || labels[GatewayLabel] != "web" || labels[ManagedLabel] != ManagedBy {
-		t.Errorf("the Pods have %v", labels)
 	}
 }

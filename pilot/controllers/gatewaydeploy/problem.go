@@ -2,23 +2,23 @@ package gatewaydeploy
 
 import "incumbent.dev/incumbent/pilot/controllers/reconcile"
 
-// The reasons of problems, which are the reasons of the Events about them.
+// Reasons of problems and of their Events.
 const (
-	// ReasonInvalidName: an object would have a name that no object may have.
+	// ReasonInvalidName means that the name of an object would be invalid.
 	ReasonInvalidName = "InvalidName"
-	// ReasonInvalidTemplate: the template renders what is not to be applied.
+	// ReasonInvalidTemplate means that the template is invalid.
 	ReasonInvalidTemplate = "InvalidTemplate"
-	// ReasonInvalidParameters: the Gateway's parametersRef, or its class' defaults, cannot be used.
+	// ReasonInvalidParameters means that parametersRef or the class defaults are invalid.
 	ReasonInvalidParameters = "InvalidParameters"
-	// ReasonNotManaged: there is an object of that name which was not made for a Gateway.
+	// ReasonNotManaged means that an object of the same name exists without the managed label.
 	ReasonNotManaged = "NotManaged"
-	// ReasonNameTaken: there is an object of that name which was made for another Gateway.
+	// ReasonNameTaken means that an object of the same name belongs to another Gateway.
 	ReasonNameTaken = "NameTaken"
-	// ReasonWriteFailed: the API server refused a write.
+	// ReasonWriteFailed means that a write failed.
 	ReasonWriteFailed = "WriteFailed"
 )
 
-// Problem is why something is not done that a Gateway asks for.
+// Problem is the reason why a request in a Gateway is not fulfilled.
 type Problem = reconcile.Problem
 
 func problemf(reason, format string, args ...any) *Problem {

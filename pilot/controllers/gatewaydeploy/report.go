@@ -14,20 +14,20 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
-// failing is called when writes for a Gateway begin to fail.
+// failing records an Event when writes for a Gateway start to fail.
 func (c *Controller) failing(of key, err error) {
 	if gw := c.gateways.Get(of.Namespace, of.Name); gw != nil {
 		c.problems.Failed(reference(gw), ReasonWriteFailed, err)
 	}
 }
 
-// reference is what an Event is about.
+// reference returns the object of an Event.
 func reference(gw *gateway.Gateway) *corev1.ObjectReference {
 	return reconcile.Reference(gateway.GroupVersion.String(), "Gateway", gw)
 }
 
-// writeVersion notes on a Gateway that a controller of our version serves it. Neither written nor an error means that it has
-// changed: what the cache shows next has it looked at again.
+// writeVersion writes the controller version to a Gateway. If it returns false without an error, the Gateway
+// has changed and the next event causes a reconcile.
 func (c *Controller) writeVersion(ctx context.Context, self reconcile.Target[key, *gateway.Gateway], gw *gateway.Gateway) (written bool, err error) {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": gw.ResourceVersion, "uid": gw.UID,
@@ -36,9 +36,9 @@ func (c *Controller) writeVersion(ctx context.Context, self reconcile.Target[key
 	if err != nil {
 		return false, err
 	}
-	got, refused := c.writer.Gateways(gw.Namespace).Patch(ctx, gw.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: ControllerName})
-	if err := self.Answered(gw, got, refused); err != nil {
-		return false, fmt.Errorf("writing the controller version onto Gateway %s/%s: %w", gw.Namespace, gw.Name, err)
+	got, rejected := c.writer.Gateways(gw.Namespace).Patch(ctx, gw.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: ControllerName})
+	if err := self.Answered(gw, got, rejected); err != nil {
+		return false, fmt.Errorf("write controller version to Gateway %s/%s: %w", gw.Namespace, gw.Name, err)
 	}
-	return refused == nil, nil
+	return rejected == nil, nil
 }

@@ -21,47 +21,50 @@ import (
 //go:embed template.yaml
 var embedded string
 
-// maxRendered is more than any API server takes, and a bound for a template that does not end.
+// maxRendered bounds the output of a template. API servers accept less.
 const maxRendered = 1 << 20
 
-// Values are what a template is rendered with.
+// Values contains the values for a template.
 type Values struct {
-	// Gateway, Class and Namespace name the Gateway; UID is its.
+	// Gateway, Class, Namespace and UID identify the Gateway.
 	Gateway, Class, Namespace, UID string
-	// Name is that of Service and Deployment.
+	// Name is the name of the Service and the Deployment.
 	Name, ServiceAccount string
-	// Labels and Annotations are for all objects; Pods get PodLabels and PodAnnotations too.
+	// Labels and Annotations are set on all objects. Pods also get PodLabels and PodAnnotations.
 	Labels, Annotations, PodLabels, PodAnnotations map[string]string
-	// Selector chooses the Gateway's Pods.
+	// Selector selects the Pods of the Gateway.
 	Selector map[string]string
-	// Ports are the Service's, the status port first. Listen are their numbers without it, separated by commas.
-	Ports  []corev1.ServicePort
+	// Ports are the ports of the Service. The first is the status port.
+	Ports []corev1.ServicePort
+	// Listen contains the port numbers without the status port, separated by commas.
 	Listen string
-	// ServiceType is LoadBalancer unless the Gateway says otherwise; Address is the one that it asks for, "" for none.
-	ServiceType, Address string
-	// Image is that of the proxy, Revision the control plane's.
+	// ServiceType is LoadBalancer unless the Gateway sets another type.
+	ServiceType string
+	// Address is the requested IP address, or "".
+	Address string
+	// Image is the proxy image, Revision the revision of the control plane.
 	Image, Revision string
 }
 
-// Template says what is made for a Gateway.
+// Template renders the objects of a Gateway.
 type Template struct {
 	source string
 	parsed *template.Template
 }
 
-// DefaultTemplate is the one in the program.
+// DefaultTemplate returns the built-in template.
 func DefaultTemplate() *Template {
-	t, err := ParseTemplate("the program's own template", embedded)
+	t, err := ParseTemplate("built-in template", embedded)
 	if err != nil {
-		panic(err) // a test parses it
+		panic(err) // excluded by a test
 	}
 	return t
 }
 
-// ParseTemplate reads a template. source says in errors where it comes from.
+// ParseTemplate parses a template. source describes its origin in errors.
 func ParseTemplate(source, text string) (*Template, error) {
 	if strings.TrimSpace(text) == "" {
-		return nil, fmt.Errorf("%s is empty: delete it to have the program's own template", source)
+		return nil, fmt.Errorf("%s is empty; delete it to use the built-in template", source)
 	}
 	parsed, err := template.New("gateway").Option("missingkey=error").Funcs(functions).Parse(text)
 	if err != nil {
@@ -70,7 +73,7 @@ func ParseTemplate(source, text string) (*Template, error) {
 	return &Template{source: source, parsed: parsed}, nil
 }
 
-// functions are what a template may call beside text/template's own. JSON is YAML, and quotes what needs it.
+// functions are additional template functions. JSON is valid YAML and quotes where needed.
 var functions = template.FuncMap{
 	"quote": func(text string) (string, error) { return toJSON(text) },
 	"merge": func(all ...map[string]string) map[string]string {
@@ -88,7 +91,7 @@ func toJSON(value any) (string, error) {
 	return string(text), err
 }
 
-// render gives the documents of what the template says, in its order.
+// render returns the rendered documents in order.
 func (t *Template) render(values Values) ([]map[string]any, error) {
 	var out bounded
 	if err := t.parsed.Execute(&out, values); err != nil {
@@ -108,14 +111,13 @@ func (t *Template) render(values Values) ([]map[string]any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s, document %d: %w", t.source, n, err)
 		}
-		if len(document) > 0 { // else nothing but comments
+		if len(document) > 0 { // not only comments
 			found = append(found, document)
 		}
 	}
 }
 
-// decode reads one YAML document, with whole numbers as the API machinery has them. A key that stands in it twice is
-// an error.
+// decode decodes one YAML document, with integers as int64. Duplicate keys are an error.
 func decode(text []byte) (map[string]any, error) {
 	content, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -123,17 +125,17 @@ func decode(text []byte) (map[string]any, error) {
 	}
 	var document map[string]any
 	if err := utiljson.Unmarshal(content, &document); err != nil {
-		return nil, fmt.Errorf("it is no object: %w", err)
+		return nil, fmt.Errorf("not an object: %w", err)
 	}
 	return document, nil
 }
 
-// bounded is a buffer that refuses to grow without end.
+// bounded is a buffer with a size limit.
 type bounded struct{ bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > maxRendered {
-		return 0, fmt.Errorf("it renders more than %d bytes", maxRendered)
+		return 0, fmt.Errorf("output exceeds %d bytes", maxRendered)
 	}
 	return b.Buffer.Write(p)
 }

@@ -12,9 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/atomic"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,11 +29,11 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// bound is how long a test waits for what it wants to see.
+// bound limits each wait.
 const bound = 30 * time.Second
 
-// world is a namespace whose Gateways a controller deploys, which has no more rights than it needs. The system
-// namespace is the same one.
+// world is a namespace with a running controller that has no additional permissions. It is also the system
+// namespace.
 type world struct {
 	*testing.T
 	cluster   *cluster.Cluster
@@ -46,16 +44,17 @@ type world struct {
 	config    *rest.Config
 
 	mu sync.Mutex
-	// onWrite is called before a write is sent; an error keeps it from being sent. nil: none.
+	// onWrite is called before a write is sent. If it returns an error, the write is not sent.
 	onWrite func(call) error
 	writes  []call
-	// accepted are the writes that the API server took: one by a version that was changed meanwhile is refused, and tried again.
+	// accepted contains the writes that the API server accepted. Writes with an old version are rejected and
+	// retried.
 	accepted []call
-	// answered counts those that have ended, whatever the answer.
+	// answered counts the completed writes.
 	answered int
 	events   []string
-	// reads counts what is no write.
-	reads atomic.Int32
+	// sentinels counts the Gateways of settled.
+	sentinels int
 }
 
 // call is a write.
@@ -67,6 +66,7 @@ func (c call) String() string {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	t.Parallel()
 	c := cluster.Shared(t)
 	if err := c.LoadGatewayAPI(t.Context()); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// controller is one that is at work until stop or the test's end.
+// controller runs a controller until stop is called or the test ends.
 func (w *world) controller() (c *Controller, stop func()) {
 	w.Helper()
 	c = w.new()
@@ -130,7 +130,7 @@ func (w *world) new() *Controller {
 	return c
 }
 
-// counted notes writes.
+// counted records writes.
 type counted struct {
 	next http.RoundTripper
 	w    *world
@@ -138,7 +138,6 @@ type counted struct {
 
 func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodGet {
-		c.w.reads.Inc()
 		return c.next.RoundTrip(req)
 	}
 	one := call{verb: req.Method, path: req.URL.Path}
@@ -175,28 +174,28 @@ func (w *world) hook(f func(call) error) {
 	w.onWrite = f
 }
 
-// written are the writes so far.
+// written returns the writes so far.
 func (w *world) written() []call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.writes)
 }
 
-// answers are how many of them have been answered, or have failed.
+// answers returns the number of completed writes.
 func (w *world) answers() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.answered
 }
 
-// took are the writes that the API server has taken so far.
+// took returns the accepted writes so far.
 func (w *world) took() []call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.accepted)
 }
 
-// said are the Events so far.
+// said returns the Events so far.
 func (w *world) said() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,7 +214,7 @@ func (w *world) until(what string, holds func() error) {
 	}
 }
 
-// event waits until there is one that has all these parts.
+// event waits for an Event that contains all parts.
 func (w *world) event(parts ...string) {
 	w.Helper()
 	w.until(fmt.Sprintf("there is an Event with %q", parts), func() error {
@@ -224,11 +223,11 @@ func (w *world) event(parts ...string) {
 				return nil
 			}
 		}
-		return errors.New("there is none")
+		return errors.New("not found")
 	})
 }
 
-// create makes a Gateway with one listener.
+// create creates a Gateway with one listener.
 func (w *world) create(name string, change ...func(*gateway.Gateway)) *gateway.Gateway {
 	w.Helper()
 	gw := &gateway.Gateway{
@@ -256,7 +255,7 @@ func (w *world) edit(name, patch string) {
 	}
 }
 
-// get is an object, nil when there is none.
+// get returns an object, or nil.
 func (w *world) get(kind Kind, name string) *unstructured.Unstructured {
 	w.Helper()
 	o, err := w.objects.Resource(kind.Resource()).Namespace(w.namespace).Get(w.Context(), name, metav1.GetOptions{})
@@ -269,16 +268,16 @@ func (w *world) get(kind Kind, name string) *unstructured.Unstructured {
 	return o
 }
 
-// patch changes an object as somebody else.
+// patch changes an object as another client.
 func (w *world) patch(kind Kind, name, patch string) {
 	w.Helper()
-	_, err := w.objects.Resource(kind.Resource()).Namespace(w.namespace).Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
+	_, err := w.objects.Resource(kind.Resource()).Namespace(w.namespace).Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "other"})
 	if err != nil {
 		w.Fatal(err)
 	}
 }
 
-// deployed waits until all objects of that name are there.
+// deployed waits until all objects of this name exist.
 func (w *world) deployed(name string) {
 	w.Helper()
 	w.until(name+" is deployed", func() error {
@@ -291,13 +290,13 @@ func (w *world) deployed(name string) {
 	})
 }
 
-// ports waits until the Service has these, by number.
+// ports waits until the Service has these port numbers.
 func (w *world) ports(service string, want ...int64) {
 	w.Helper()
 	w.until(fmt.Sprintf("%s has the ports %v", service, want), func() error {
 		o := w.get(Service, service)
 		if o == nil {
-			return errors.New("there is none")
+			return errors.New("not found")
 		}
 		ports, _, _ := unstructured.NestedSlice(o.Object, "spec", "ports")
 		var numbers []int64
@@ -314,14 +313,14 @@ func (w *world) ports(service string, want ...int64) {
 	})
 }
 
-var sentinels int
+// sentinelWrites is the number of writes of one call of settled.
+const sentinelWrites = 3
 
-// settled waits until all that was changed before has been looked at: a Gateway that is made now is deployed, and by then
-// the watches have shown what was before.
+// settled waits until all earlier changes have been reconciled, by waiting for the deployment of a new Gateway.
 func (w *world) settled() {
 	w.Helper()
-	sentinels++
-	name := fmt.Sprintf("sentinel-%d", sentinels)
+	w.sentinels++
+	name := fmt.Sprintf("sentinel-%d", w.sentinels)
 	w.create(name, annotated(versionAnnotation, "5"))
 	w.until(name+" is written", func() error {
 		creates := 0
@@ -333,19 +332,10 @@ func (w *world) settled() {
 		if creates < len(Kinds) {
 			return fmt.Errorf("%d objects are there, after %v", creates, w.written())
 		}
-		// An object is seen before its writer's answer.
+		// An object can be visible before its writer has the response.
 		if answered, sent := w.answers(), len(w.written()); answered < sent {
 			return fmt.Errorf("%d of %d writes have their answers", answered, sent)
 		}
 		return nil
 	})
-}
-
-// sentinelWrites are those of one settled.
-const sentinelWrites = 3
-
-// allow gives the controller other rights from now on.
-func (w *world) allow(pod string, rules []rbacv1.PolicyRule) {
-	w.Helper()
-	w.cluster.Identity(w.T, cluster.IdentityOptions{Namespace: w.namespace, PodName: pod, ServiceAccount: "controller", ClusterRules: rules})
 }

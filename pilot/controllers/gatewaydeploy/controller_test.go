@@ -1,6 +1,7 @@
 package gatewaydeploy
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,11 +9,12 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,22 +23,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
-// sending is an API server that answers writes and shows nothing of them, with a controller whose caches are filled.
+// sending is a controller with filled caches whose API server accepts or rejects writes and sends no events.
 type sending struct {
 	*Controller
 	*played
 	log harness.Log
 
 	mu sync.Mutex
-	// refuses says why a write is refused, nil where it is not.
-	refuses func(verb, resource string) *apierrors.StatusError
+	// rejects returns the error of a write, or nil.
+	rejects func(verb, resource string) *apierrors.StatusError
 	sent    []string
 	bodies  map[string]*unstructured.Unstructured
 	events  []string
@@ -44,7 +45,7 @@ type sending struct {
 
 func newSending(t *testing.T, p *played) *sending {
 	t.Helper()
-	s := &sending{played: p, refuses: func(string, string) *apierrors.StatusError { return nil }, bodies: map[string]*unstructured.Unstructured{}}
+	s := &sending{played: p, rejects: func(string, string) *apierrors.StatusError { return nil }, bodies: map[string]*unstructured.Unstructured{}}
 	lists := map[string]any{
 		"gateways": listed([]*gateway.Gateway{p.Gateway}), "gatewayclasses": listed(nil), "configmaps": listed(slices.Collect(maps.Values(p.configs))),
 		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}),
@@ -85,8 +86,8 @@ func (s *sending) write(w http.ResponseWriter, r *http.Request) {
 		s.t.Errorf("%s is by %q", what, by)
 	}
 	s.sent = append(s.sent, what)
-	if refused := s.refuses(verb, resource); refused != nil {
-		status := refused.Status()
+	if rejected := s.rejects(verb, resource); rejected != nil {
+		status := rejected.Status()
 		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 		w.WriteHeader(int(status.Code))
 		_ = json.NewEncoder(w).Encode(status)
@@ -110,7 +111,7 @@ func (s *sending) write(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(o.Object)
 }
 
-// takes are the writes of one look at a Gateway.
+// takes returns the writes of one reconcile.
 func (s *sending) takes(t *testing.T, of key) (sent []string, err error) {
 	t.Helper()
 	s.mu.Lock()
@@ -127,8 +128,7 @@ var (
 	creation = []string{"patch gateways/web", "create serviceaccounts", "create services", "create deployments"}
 )
 
-// A new Gateway takes four writes, each of what is wanted; before a cache shows them there are no further ones.
-func TestWhatIsSentForANewGateway(t *testing.T) {
+func TestReconcile_NewGateway(t *testing.T) {
 	p := play(t)
 	s := newSending(t, p)
 	if sent, err := s.takes(t, web); err != nil || !slices.Equal(sent, creation) {
@@ -139,20 +139,20 @@ func TestWhatIsSentForANewGateway(t *testing.T) {
 	}
 	noted := s.bodies[creation[0]]
 	if noted.GetAnnotations()[versionAnnotation] != "5" || noted.GetResourceVersion() != "7" || noted.GetUID() != "uid-1" {
-		t.Errorf("onto the Gateway it writes %v", noted)
+		t.Errorf("the Gateway patch is %v", noted)
 	}
 	for i, kind := range Kinds {
 		if o := s.bodies[creation[i+1]]; o.GetKind() != string(kind) || o.GetName() != "web-istio" || o.GetLabels()[GatewayLabel] != "web" {
-			t.Errorf("it creates %v", o)
+			t.Errorf("created %v", o)
 		}
 	}
 	if sent, err := s.takes(t, key{Namespace: "shop", Name: "none"}); err != nil || len(sent) > 0 {
-		t.Errorf("for one that has gone it sends %q, %v", sent, err)
+		t.Errorf("for a missing Gateway: sent %q, %v", sent, err)
 	}
 }
 
-// What was refused because the caches are behind waits for them; any other refusal is said, of each object.
-func TestWhatIsSentAfterARefusal(t *testing.T) {
+// After a rejection that shows a stale cache, the controller waits for an event. Other errors are returned.
+func TestReconcile_RejectedWrite(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{}, "x", nil)
 	exists := apierrors.NewAlreadyExists(schema.GroupResource{}, "x")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "x", nil)
@@ -162,36 +162,36 @@ func TestWhatIsSentAfterARefusal(t *testing.T) {
 		verb, resource string
 		with           *apierrors.StatusError
 		first, again   int
-		says           []string
+		errs           []string
 	}{
-		"a Gateway that has changed":   {"patch", "gateways", conflict, 1, 0, nil},
-		"a Gateway that may not be":    {"patch", "gateways", forbidden, 1, 1, []string{"writing the controller version onto Gateway shop/web"}},
-		"objects that are there":       {"create", "", exists, 4, 0, nil},
-		"objects that have changed":    {"create", "", conflict, 4, 0, nil},
-		"objects that may not be":      {"create", "", forbidden, 4, 4, []string{"create ServiceAccount shop/web-istio", "create Service shop/web-istio", "create Deployment shop/web-istio"}},
-		"a namespace that is going":    {"create", "", ends, 4, 4, nil},
-		"objects that have gone":       {"create", "", apierrors.NewNotFound(schema.GroupResource{}, "x"), 4, 0, nil},
-		"one object that has appeared": {"create", "services", exists, 4, 0, nil},
+		"Gateway changed":       {"patch", "gateways", conflict, 1, 0, nil},
+		"Gateway forbidden":     {"patch", "gateways", forbidden, 1, 1, []string{"write controller version to Gateway shop/web"}},
+		"objects exist":         {"create", "", exists, 4, 0, nil},
+		"objects changed":       {"create", "", conflict, 4, 0, nil},
+		"objects forbidden":     {"create", "", forbidden, 4, 4, []string{"create ServiceAccount shop/web-istio", "create Service shop/web-istio", "create Deployment shop/web-istio"}},
+		"namespace terminating": {"create", "", ends, 4, 4, nil},
+		"objects deleted":       {"create", "", apierrors.NewNotFound(schema.GroupResource{}, "x"), 4, 0, nil},
+		"one object exists":     {"create", "services", exists, 4, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSending(t, play(t))
-			s.refuses = func(verb, resource string) *apierrors.StatusError {
+			s.rejects = func(verb, resource string) *apierrors.StatusError {
 				if verb == x.verb && (x.resource == "" || x.resource == resource) {
 					return x.with
 				}
 				return nil
 			}
-			for look, want := range []int{x.first, x.again} {
+			for attempt, want := range []int{x.first, x.again} {
 				sent, err := s.takes(t, web)
-				if x.resource != "gateways" && look == 1 && want > 0 {
-					want-- // its version was written before
+				if x.resource != "gateways" && attempt == 1 && want > 0 {
+					want-- // the version was written before
 				}
-				if len(sent) != want || (err != nil) != (len(x.says) > 0) {
-					t.Errorf("look %d: sent %q, %v", look+1, sent, err)
+				if len(sent) != want || (err != nil) != (len(x.errs) > 0) {
+					t.Errorf("reconcile %d: sent %q, %v", attempt+1, sent, err)
 				}
-				for _, says := range x.says {
-					if err == nil || !strings.Contains(err.Error(), says) {
-						t.Errorf("%v does not say %q", err, says)
+				for _, want := range x.errs {
+					if err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("%v lacks %q", err, want)
 					}
 				}
 			}
@@ -199,21 +199,20 @@ func TestWhatIsSentAfterARefusal(t *testing.T) {
 	}
 }
 
-// What is there is applied where it is not as wanted, at the version that was read, and left alone where it is.
-func TestWhatIsSentForAChange(t *testing.T) {
+func TestReconcile_Change(t *testing.T) {
 	p := play(t, annotated(versionAnnotation, "5"), func(gw *gateway.Gateway) {
 		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "params"}}
 	})
 	p.configs["params"] = &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "params"}, Data: map[string]string{"serviceAccount": "{imagePullSecrets: [{name: registry}], automountServiceAccountToken: false}"},
 	}
-	p.Image, p.Revision = "auto", "default" // as the controller's
+	p.Image, p.Revision = "auto", "default" // as in the controller
 	for _, step := range p.plan().Steps {
 		p.put(step.Kind, write{ControllerName, true, step.Document}).SetUID("uid-2")
 	}
 	complete := newSending(t, p)
 	if sent, err := complete.takes(t, web); err != nil || len(sent) > 0 || complete.incomplete(web) {
-		t.Errorf("where all is as wanted it sends %q, %v", sent, err)
+		t.Errorf("without changes: sent %q, %v", sent, err)
 	}
 	p.Gateway.Spec.Listeners[0].Port = 9090
 	s, want := newSending(t, p), []string{"apply services/web-istio", "apply deployments/web-istio"}
@@ -227,20 +226,19 @@ func TestWhatIsSentForAChange(t *testing.T) {
 			t.Errorf("%s: %v, %v", what, o, err)
 		}
 	}
-	// What has changed meanwhile is not tried again before a cache shows it.
+	// After a conflict, the controller waits for an event.
 	s = newSending(t, p)
-	s.refuses = func(string, string) *apierrors.StatusError {
+	s.rejects = func(string, string) *apierrors.StatusError {
 		return apierrors.NewConflict(schema.GroupResource{}, "x", nil)
 	}
 	for _, writes := range []int{2, 0} {
 		if sent, err := s.takes(t, web); err != nil || len(sent) != writes {
-			t.Errorf("after a conflict it sends %q, %v", sent, err)
+			t.Errorf("after a conflict: sent %q, %v", sent, err)
 		}
 	}
 }
 
-// That a Gateway has gone ends what was said of it.
-func TestWhatIsGoneHasNoProblem(t *testing.T) {
+func TestReconcile_ProblemEnds(t *testing.T) {
 	s := newSending(t, play(t))
 	gone := key{Namespace: "shop", Name: "gone"}
 	s.problems.Report(gone, reference(play(t, named("gone")).Gateway), problemf(ReasonInvalidName, "too long"))
@@ -252,20 +250,19 @@ func TestWhatIsGoneHasNoProblem(t *testing.T) {
 	if want := []string{"gone " + ReasonInvalidName + ": too long", "web " + ReasonWriteFailed + ": no right"}; !slices.Equal(s.events, want) {
 		t.Errorf("Events: %q", s.events)
 	}
-	// One of which the cache is behind has not gone.
+	// A stale cache does not end a problem.
 	s.problems.Report(web, reference(s.Gateway), problemf(ReasonInvalidName, "too long"))
-	s.refuses = func(string, string) *apierrors.StatusError {
+	s.rejects = func(string, string) *apierrors.StatusError {
 		return apierrors.NewConflict(schema.GroupResource{}, "x", nil)
 	}
 	for range 2 {
 		if _, err := s.takes(t, web); err != nil || s.log.Count("Gateway can be deployed again") != 1 {
-			t.Errorf("behind: %v, the log:\n%s", err, &s.log)
+			t.Errorf("stale cache: %v, the log:\n%s", err, &s.log)
 		}
 	}
 }
 
-// What keeps a Gateway from being deployed is said by an Event about it.
-func TestWhatIsSaidOfAPlanWithAProblem(t *testing.T) {
+func TestReconcile_ProblemEvent(t *testing.T) {
 	s := newSending(t, play(t, annotated(versionAnnotation, "5"), func(gw *gateway.Gateway) {
 		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "none"}}
 	}))
@@ -275,32 +272,119 @@ func TestWhatIsSaidOfAPlanWithAProblem(t *testing.T) {
 	}
 }
 
-// The fields of our create are claimed by us, of the object that was read and no later one.
-func TestWhatIsClaimed(t *testing.T) {
-	p := play(t)
-	p.settle()
-	present := p.objects["Service/web-istio"]
-	var patches []string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if r.Method == http.MethodPatch {
-			patches = append(patches, r.Header.Get("Content-Type")+" by "+r.URL.Query().Get("fieldManager"))
+// Each change of a related object causes a reconcile.
+func TestReconcile_CausedByChange(t *testing.T) {
+	seen := make(chan string, 100) // writes to Gateways, and Events
+	var checked atomic.Bool
+	lists, added := watchedLists(t)
+	c := servedBy(t, lists, func(w http.ResponseWriter, r *http.Request) {
+		_, what, _ := strings.Cut(r.URL.Path, "/v1/")
+		seen <- what
+		status := metav1.Status{Status: "Failure", Reason: metav1.StatusReasonConflict, Code: http.StatusConflict} // the controller waits for an event
+		if strings.HasSuffix(what, "/denied") {
+			status.Reason, status.Code = metav1.StatusReasonForbidden, http.StatusForbidden
 		}
-		document, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(present)
-		o := unstructured.Unstructured{Object: document}
-		o.SetGroupVersionKind(known[Service].gvk)
-		_ = json.NewEncoder(w).Encode(o.Object)
-	}))
-	defer server.Close()
-	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
+		w.WriteHeader(int(status.Code))
+		_ = json.NewEncoder(w).Encode(status)
+	}, Config{
+		IsMine: func(meta metav1.ObjectMeta) bool {
+			if checked.Load() && meta.Name == "made" {
+				seen <- "made is checked"
+			}
+			return true
+		},
+		Logger: slog.New(slog.DiscardHandler), Workers: 1, // in order
+		Event: func(about runtime.Object, _, reason, _ string, _ ...any) {
+			ref, _ := about.(*corev1.ObjectReference)
+			seen <- ref.Name + " " + reason
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	limit := time.After(bound)
+	expect := func(of, want string) {
+		t.Helper()
+		select {
+		case got := <-seen:
+			if got != want {
+				t.Errorf("%s: got %q, want %q", of, got, want)
+			}
+		case <-limit:
+			t.Errorf("%s: got nothing, want %q", of, want)
+		}
 	}
-	services := client.Resource(Service.Resource()).Namespace("shop")
-	if got, err := claim(t.Context(), services, "web-istio", "42"); err != nil || got.GetName() != "web-istio" || !slices.Equal(patches, []string{"application/json-patch+json by " + ControllerName}) {
-		t.Errorf("%v, %v, patches %q", got, err, patches)
+	expect("start", "namespaces/shop/gateways/first")
+	for _, x := range []struct {
+		kind string
+		o    runtime.Object
+		want string
+	}{
+		{"gateways", newer(play(t, named("late")).Gateway, "gateway.networking.k8s.io/v1", "Gateway"), "namespaces/shop/gateways/late"},
+		{"namespaces", newer(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "store"}}, "v1", "Namespace"), "namespaces/store/gateways/web"},
+		{"gatewayclasses", newer(&gateway.GatewayClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: gateway.GatewayClassSpec{ControllerName: ControllerName},
+		}, "gateway.networking.k8s.io/v1", "GatewayClass"), "namespaces/shop/gateways/web"},
+		{"services", newer(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "made-istio"}}, "v1", "Service"), "made " + ReasonNotManaged},
+		{"configmaps", newer(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: DefaultTemplateName}, Data: map[string]string{TemplateKey: "text"},
+		}, "v1", "ConfigMap"), "made " + ReasonInvalidTemplate},
+		{"gateways", newer(play(t, named("denied")).Gateway, "gateway.networking.k8s.io/v1", "Gateway"), "namespaces/shop/gateways/denied"},
+	} {
+		select {
+		case added[x.kind] <- x.o:
+		case <-limit:
+			t.Fatalf("no watch of %s", x.kind)
+		}
+		expect("event of "+x.kind, x.want)
 	}
-	if got, err := claim(t.Context(), services, "web-istio", "41"); !apierrors.IsConflict(err) || len(patches) != 1 {
-		t.Errorf("of another version: %v, %v, patches %q", got, err, patches)
+	expect("rejected write", "denied "+ReasonWriteFailed)
+	if err := c.Run(ctx); !errors.Is(err, reconcile.ErrRunning) {
+		t.Errorf("second Run: %v", err)
 	}
+	checked.Store(true)
+	c.Refresh()
+	for got := range seen { // between retries of rejected writes
+		if got == "made is checked" {
+			break
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// watchedLists returns the initial objects and the channels of the watches.
+func watchedLists(t *testing.T) (lists map[string]any, added map[string]chan runtime.Object) {
+	t.Helper()
+	made := play(t, named("made"), annotated(versionAnnotation, "5"))
+	made.Image, made.Revision = "auto", "default" // as in the controller
+	lists, added = map[string]any{
+		"gateways": listed([]*gateway.Gateway{
+			play(t, func(gw *gateway.Gateway) { gw.Namespace = "store" }).Gateway,
+			play(t, func(gw *gateway.Gateway) { gw.Spec.GatewayClassName = "own" }).Gateway,
+			play(t, named("first")).Gateway, made.Gateway,
+		}),
+		"namespaces":     listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}),
+		"gatewayclasses": listed(nil), "configmaps": listed(nil),
+	}, map[string]chan runtime.Object{}
+	for _, step := range made.plan().Steps {
+		lists[step.Kind.Resource().Resource] = listed([]metav1.Object{made.put(step.Kind, write{ControllerName, true, step.Document})})
+	}
+	for _, kind := range []string{"gateways", "gatewayclasses", "configmaps", "namespaces", "services"} {
+		added[kind] = make(chan runtime.Object)
+		lists["watch "+kind] = added[kind]
+	}
+	return lists, added
+}
+
+// newer prepares an object for a watch event.
+func newer[T interface {
+	runtime.Object
+	metav1.Object
+}](o T, apiVersion, kind string) T {
+	o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
+	o.SetResourceVersion("50")
+	return o
 }

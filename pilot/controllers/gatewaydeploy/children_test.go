@@ -1,0 +1,125 @@
+package gatewaydeploy
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+func TestKept_Children(t *testing.T) {
+	ours, others := meta("shop", "web"), meta("shop", "web")
+	ours.Labels = map[string]string{ManagedLabel: "of istiod"}
+	keep := func(o *appsv1.Deployment) *appsv1.Deployment {
+		return &appsv1.Deployment{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
+	}
+	deployment := func(meta metav1.ObjectMeta) *appsv1.Deployment {
+		return &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{MinReadySeconds: 3}, Status: appsv1.DeploymentStatus{Replicas: 2}}
+	}
+	want := deployment(*ours.DeepCopy())
+	want.Status, want.ManagedFields = appsv1.DeploymentStatus{}, ours.ManagedFields[:1]
+	if got := kept(Deployment, deployment(ours), keep); !reflect.DeepEqual(got, want) {
+		t.Errorf("managed: kept\n%+v, want\n%+v", got, want)
+	}
+	if got, want := kept(Deployment, deployment(others), keep), (&appsv1.Deployment{ObjectMeta: slim("shop", "web")}); !reflect.DeepEqual(got, want) {
+		t.Errorf("not managed: kept\n%+v, want\n%+v", got, want)
+	}
+}
+
+func TestManagedFieldsEntries(t *testing.T) {
+	entries := []metav1.ManagedFieldsEntry{
+		{Manager: ControllerName, Operation: metav1.ManagedFieldsOperationUpdate},
+		{Manager: ControllerName, Operation: metav1.ManagedFieldsOperationApply},
+		{Manager: ControllerName, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status"},
+		{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate},
+	}
+	if got := ourFields(entries); !reflect.DeepEqual(got, entries[:2]) {
+		t.Errorf("ours are %+v", got)
+	}
+	for i, want := range []bool{true, false, false, false} {
+		o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: entries[i : i+1]}}
+		if got := created(o); got != want {
+			t.Errorf("%+v: created: %v", entries[i], got)
+		}
+		applied := asApplied(o)
+		if (applied != metav1.Object(o)) != want || want && applied.GetManagedFields()[0].Operation != metav1.ManagedFieldsOperationApply {
+			t.Errorf("%+v as applied: %+v", entries[i], applied.GetManagedFields())
+		}
+	}
+	o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: entries}}
+	if got := asApplied(o).GetManagedFields(); len(got) != 4 || !reflect.DeepEqual(got[1:], entries[1:]) || o.ManagedFields[0].Operation != metav1.ManagedFieldsOperationUpdate {
+		t.Errorf("as applied: %+v, and the object itself %+v", got, o.ManagedFields)
+	}
+}
+
+func TestApply_WithClaim(t *testing.T) {
+	type answer struct {
+		code int
+		body string
+	}
+	object := func(version, fields string) string {
+		return `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop","resourceVersion":"` + version + `"` + fields + `}}`
+	}
+	owned := `,"managedFields":[{"manager":"` + ControllerName + `","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:type":{}}}}]`
+	failure := `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"InternalError","message":"out of order","code":500}`
+	for name, c := range map[string]struct {
+		get, patch answer
+		err        string
+		requests   string
+	}{
+		"get fails":                   {get: answer{500, failure}, err: "out of order", requests: "GET"},
+		"get returns another version": {get: answer{200, object("43", owned)}, err: "version is 43, expected 42", requests: "GET"},
+		"claim fails":                 {get: answer{200, object("42", owned)}, patch: answer{500, failure}, err: "out of order", requests: "GET PATCH"},
+		"already claimed":             {get: answer{200, object("42", "")}, patch: answer{200, object("44", "")}, requests: "GET APPLY 42"},
+		"claimed":                     {get: answer{200, object("42", owned)}, patch: answer{200, object("44", "")}, requests: "GET PATCH APPLY 44"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests []string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				a, verb := c.get, req.Method
+				if req.Method == http.MethodPatch {
+					a = c.patch
+				}
+				if req.Header.Get("Content-Type") == string(types.ApplyPatchType) {
+					var sent unstructured.Unstructured
+					if err := json.NewDecoder(req.Body).Decode(&sent.Object); err != nil {
+						t.Error(err)
+					}
+					verb = "APPLY " + sent.GetResourceVersion()
+					if req.URL.Query().Get("force") != "true" || req.URL.Query().Get("fieldManager") != ControllerName {
+						t.Errorf("the apply is %s", req.URL)
+					}
+				}
+				requests = append(requests, verb)
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(a.code)
+				_, _ = io.WriteString(w, a.body)
+			}))
+			defer server.Close()
+			client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: server.URL}, server.Client())
+			if err != nil {
+				t.Fatal(err)
+			}
+			document := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service"}}
+			document.SetResourceVersion("42")
+			got, err := apply(t.Context(), client.Resource(Service.Resource()).Namespace("shop"), Step{Kind: Service, Namespace: "shop", Name: "web", Document: document.Object, Claim: true})
+			if c.err == "" && (err != nil || got.GetResourceVersion() != "44") || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+				t.Errorf("the result is %+v, %v, want %q", got, err, c.err)
+			}
+			if all := strings.Join(requests, " "); all != c.requests {
+				t.Errorf("requests: %s, want %s", all, c.requests)
+			}
+		})
+	}
+}

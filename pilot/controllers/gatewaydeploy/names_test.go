@@ -1,0 +1,143 @@
+package gatewaydeploy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+func TestNames(t *testing.T) {
+	long := strings.Repeat("a", 57)
+	for name, c := range map[string]struct {
+		change            []func(*gateway.Gateway)
+		workload, account string
+		reason            string
+	}{
+		"by default":                              {nil, "web-istio", "web-istio", ""},
+		"another name":                            {[]func(*gateway.Gateway){annotated(NameOverride, "edge")}, "edge", "web-istio", ""},
+		"another account":                         {[]func(*gateway.Gateway){annotated(accountOverride, "sa")}, "web-istio", "sa", ""},
+		"empty overrides":                         {[]func(*gateway.Gateway){annotated(NameOverride, ""), annotated(accountOverride, "")}, "web-istio", "web-istio", ""},
+		"63 characters":                           {[]func(*gateway.Gateway){named(long)}, long + "-istio", long + "-istio", ""},
+		"64 characters":                           {[]func(*gateway.Gateway){named(long + "b")}, "", "", ReasonInvalidName},
+		"64 characters with a name":               {[]func(*gateway.Gateway){named(long + "b"), annotated(NameOverride, "edge")}, "edge", long + "b-istio", ""},
+		"the Gateway's own name of 64":            {[]func(*gateway.Gateway){named(strings.Repeat("a", 64)), annotated(NameOverride, "edge")}, "", "", ReasonInvalidName},
+		"its own name of 63, and another for all": {[]func(*gateway.Gateway){named(strings.Repeat("a", 63)), annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "edge", "sa", ""},
+		"a class of 63 characters": {[]func(*gateway.Gateway){func(gw *gateway.Gateway) {
+			gw.Spec.GatewayClassName = gateway.ObjectName(strings.Repeat("c", 63))
+		}, annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "edge", "sa", ""},
+		"a class of 64 characters": {[]func(*gateway.Gateway){func(gw *gateway.Gateway) {
+			gw.Spec.GatewayClassName = gateway.ObjectName(strings.Repeat("c", 64))
+		}, annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "", "", ReasonInvalidName},
+		"invalid name":                   {[]func(*gateway.Gateway){annotated(NameOverride, "No_Name")}, "", "", ReasonInvalidName},
+		"invalid account":                {[]func(*gateway.Gateway){annotated(accountOverride, "No_Name")}, "", "", ReasonInvalidName},
+		"a name with a path in it":       {[]func(*gateway.Gateway){annotated(NameOverride, "../other")}, "", "", ReasonInvalidName},
+		"a name that breaks out of YAML": {[]func(*gateway.Gateway){annotated(NameOverride, "a\"\nkind: Secret")}, "", "", ReasonInvalidName},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play(t, c.change...)
+			p.Class = &gateway.GatewayClass{Spec: gateway.GatewayClassSpec{ControllerName: ControllerName}}
+			plan := p.plan()
+			if c.reason != "" {
+				if plan.Problem == nil || plan.Problem.Reason != c.reason || !plan.Version {
+					t.Errorf("the plan is %+v, want %s, and the version", plan, c.reason)
+				}
+				return
+			}
+			if plan.Problem != nil {
+				t.Fatal(plan.Problem)
+			}
+			for kind, want := range map[Kind]string{ServiceAccount: c.account, Service: c.workload, Deployment: c.workload} {
+				if got := plan.document(kind).GetName(); got != want {
+					t.Errorf("the %s is called %q, want %q", kind, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestPortsOf(t *testing.T) {
+	long := strings.Repeat("x", 70)
+	for name, c := range map[string]struct {
+		listeners []string // name:port
+		want      string
+	}{
+		"none":                          {nil, "status-port:15021"},
+		"one":                           {[]string{"http:80"}, "status-port:15021 http:80"},
+		"two of one number":             {[]string{"a:80", "b:80"}, "status-port:15021 a:80"},
+		"names that differ by a dot":    {[]string{"a.b:80", "a-b:81"}, "status-port:15021 a-b:80 a-b-81:81"},
+		"the status port's name":        {[]string{"status-port:80"}, "status-port:15021 status-port-80:80"},
+		"the status port's number":      {[]string{"http:15021", "b:80"}, "status-port:15021 b:80"},
+		"too long":                      {[]string{long + ":80"}, "status-port:15021 " + long[:63] + ":80"},
+		"too long with a common prefix": {[]string{long + "a:80", long + "b:81"}, "status-port:15021 " + long[:63] + ":80 " + long[:60] + "-81:81"},
+		"collision with a suffix":       {[]string{"a-81:80", "a:82", "a:81"}, "status-port:15021 a-81:80 a:82 a-81-1:81"},
+		"cut at a hyphen":               {[]string{long[:62] + "-z:80"}, "status-port:15021 " + long[:62] + ":80"},
+		"only separators":               {[]string{"..:80"}, "status-port:15021 port-80:80"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play(t, func(gw *gateway.Gateway) {
+				gw.Spec.Listeners = nil
+				for _, l := range c.listeners {
+					called, text, _ := strings.Cut(l, ":")
+					number, err := strconv.Atoi(text)
+					if err != nil {
+						t.Fatal(err)
+					}
+					gw.Spec.Listeners = append(gw.Spec.Listeners, gateway.Listener{
+						Name: gateway.SectionName(called), Protocol: gateway.HTTPSProtocolType,
+						Port: gateway.PortNumber(number),
+					})
+				}
+			})
+			var got []string
+			for _, port := range portsOf(p.Gateway) {
+				got = append(got, fmt.Sprintf("%s:%d", port.Name, port.Port))
+			}
+			if all := strings.Join(got, " "); all != c.want {
+				t.Errorf("the ports are %s, want %s", all, c.want)
+			}
+		})
+	}
+}
+
+func TestInfrastructure(t *testing.T) {
+	own := func(gw *gateway.Gateway) {
+		gw.Labels = map[string]string{"own": "label"}
+		gw.Annotations = map[string]string{"own": "annotation", NameOverride: "edge", versionAnnotation: "5", corev1.LastAppliedConfigAnnotation: "{}"}
+	}
+	given := func(gw *gateway.Gateway) {
+		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{
+			Labels:      map[gateway.LabelKey]gateway.LabelValue{"team": "a", GatewayLabel: "stolen", ManagedLabel: "stolen", gateway.GroupName + "/other": "stolen"},
+			Annotations: map[gateway.AnnotationKey]gateway.AnnotationValue{"cost": "b: \"c\"\n- d"},
+		}
+	}
+	plan := play(t, own).plan()
+	for _, kind := range Kinds {
+		o := plan.document(kind)
+		if o.GetLabels()["own"] != "label" || o.GetAnnotations()["own"] != "annotation" || len(o.GetAnnotations()) != 2 { // and the digest
+			t.Errorf("without infrastructure the %s has %v and %v", kind, o.GetLabels(), o.GetAnnotations())
+		}
+	}
+	empty := play(t, own, func(gw *gateway.Gateway) { gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{} })
+	if labels, annotations := infrastructure(empty.Gateway); labels["own"] != "label" || annotations["own"] != "annotation" {
+		t.Errorf("with empty infrastructure: %v, %v", labels, annotations)
+	}
+	plan = play(t, own, given).plan()
+	for _, kind := range Kinds {
+		o := plan.document(kind)
+		if o.GetLabels()["team"] != "a" || o.GetLabels()["own"] != "" || o.GetLabels()[gateway.GroupName+"/other"] != "" || o.GetAnnotations()["cost"] != "b: \"c\"\n- d" || o.GetAnnotations()["own"] != "" {
+			t.Errorf("with infrastructure the %s has %v and %v", kind, o.GetLabels(), o.GetAnnotations())
+		}
+		if o.GetLabels()[GatewayLabel] != "web" || o.GetLabels()[ManagedLabel] != ManagedBy {
+			t.Errorf("the %s is of %v", kind, o.GetLabels())
+		}
+	}
+	labels, _, _ := unstructured.NestedStringMap(plan.document(Deployment).Object, "spec", "template", "metadata", "labels")
+	if labels["team"] != "a" || labels[GatewayLabel] != "web" || labels[ManagedLabel] != ManagedBy {
+		t.Errorf("the Pods have %v", labels)
+	}
+}

@@ -1,0 +1,169 @@
+package gatewaydeploy
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+func TestOverlay(t *testing.T) {
+	refer := func(group, kind, name string) func(*gateway.Gateway) {
+		return func(gw *gateway.Gateway) {
+			gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{
+				Group: gateway.Group(group), Kind: gateway.Kind(kind), Name: name,
+			}}
+		}
+	}
+	for name, c := range map[string]struct{ key, text, says string }{
+		"adds a variable":                        {"deployment", "spec: {template: {spec: {containers: [{name: istio-proxy, env: [{name: A, value: b}]}]}}}", ""},
+		"sets replicas":                          {"deployment", "spec: {replicas: 3}", ""},
+		"sets the Service's type":                {"service", "spec: {type: ClusterIP}", ""},
+		"annotates the account":                  {"serviceAccount", "metadata: {annotations: {a: b}}", ""},
+		"deletes what the template has":          {"service", "spec: {ipFamilyPolicy: null}", ""},
+		"is empty":                               {"service", "", ""},
+		"removes the label":                      {"service", "metadata: {labels: {gateway.istio.io/managed: null}}", ManagedLabel},
+		"removes all labels":                     {"service", "metadata: {labels: null}", ManagedLabel},
+		"changes the class label":                {"service", "metadata: {labels: {gateway.networking.k8s.io/gateway-class-name: b}}", ClassLabel},
+		"changes the Gateway label":              {"service", "metadata: {labels: {gateway.networking.k8s.io/gateway-name: b}}", GatewayLabel},
+		"is not YAML":                            {"service", "a: [", "key service: yaml: "},
+		"is not an object":                       {"service", "text", "key service"},
+		"has a misspelled field":                 {"deployment", "spec: {replicass: 3}", "replicass"},
+		"has an unknown key":                     {"deploymnet", "spec: {}", "deploymnet"},
+		"has an invalid directive":               {"service", "spec: {$patch: nonsense}", "nonsense"},
+		"has merge keys that are not comparable": {"deployment", "spec: {template: {spec: {containers: [{name: {a: b}}, {name: {a: b}}]}}}", "cannot merge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play(t, refer("", "ConfigMap", "params"))
+			plain := play(t).plan()
+			p.configs["params"] = &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: "params", Namespace: "shop"}, Data: map[string]string{c.key: c.text},
+			}
+			plan := p.plan()
+			if c.says != "" {
+				if plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters || !strings.Contains(plan.Problem.Message, c.says) ||
+					!strings.Contains(plan.Problem.Message, "ConfigMap shop/params") {
+					t.Errorf("the plan is %+v, want %s with %q", plan, ReasonInvalidParameters, c.says)
+				}
+				return
+			}
+			if plan.Problem != nil {
+				t.Fatal(plan.Problem)
+			}
+			changed := 0
+			for _, kind := range Kinds {
+				before, _ := toJSON(plain.document(kind).Object)
+				if after, _ := toJSON(plan.document(kind).Object); after != before {
+					changed++
+				}
+			}
+			if want := min(1, len(c.text)); changed != want {
+				t.Errorf("the overlay changes %d objects, want %d", changed, want)
+			}
+		})
+	}
+	for name, change := range map[string]func(*gateway.Gateway){
+		"missing ConfigMap": refer("", "ConfigMap", "params"),
+		"Secret":            refer("", "Secret", "params"),
+		"another group":     refer("example.com", "ConfigMap", "params"),
+	} {
+		if plan := play(t, change).plan(); plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters || name != "missing ConfigMap" && !strings.Contains(plan.Problem.Message, "only ConfigMaps of the core group") {
+			t.Errorf("%s: the plan is %+v", name, plan)
+		}
+	}
+}
+
+func TestOverlay_Identity(t *testing.T) {
+	for path, value := range map[string]any{
+		"apiVersion": "a/v1", "kind": "Secret", "status": map[string]any{"loadBalancer": map[string]any{}},
+		"metadata.name": "a", "metadata.generateName": "a", "metadata.namespace": "a", "metadata.uid": "a",
+		"metadata.resourceVersion": "1", "metadata.generation": int64(1), "metadata.selfLink": "a", "metadata.deletionGracePeriodSeconds": int64(1),
+		"metadata.creationTimestamp": "2026-01-01T00:00:00Z", "metadata.deletionTimestamp": "2026-01-01T00:00:00Z",
+		"metadata.ownerReferences": []any{}, "metadata.finalizers": []any{"example.com/a"}, "metadata.managedFields": []any{map[string]any{"manager": "a"}},
+	} {
+		text, err := toJSON(edited(map[string]any{}, value, strings.Split(path, ".")...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path == "metadata.ownerReferences" {
+			text = `{"metadata":{"ownerReferences":null}}`
+		}
+		p := play(t)
+		p.Defaults = &corev1.ConfigMap{Data: map[string]string{"service": text}}
+		plan := p.plan()
+		if plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters || !strings.Contains(plan.Problem.Message, "must not change "+path) {
+			t.Errorf("%s: %+v", text, plan.Problem)
+		}
+	}
+}
+
+func TestOverlay_ParametersOverrideClass(t *testing.T) {
+	p := play(t, func(gw *gateway.Gateway) {
+		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "params"}}
+	})
+	p.Defaults = &corev1.ConfigMap{Data: map[string]string{"deployment": "spec: {replicas: 2, minReadySeconds: 3}"}}
+	p.configs["params"] = &corev1.ConfigMap{Data: map[string]string{"deployment": "spec: {replicas: 5}"}}
+	spec, _, _ := unstructured.NestedMap(p.plan().document(Deployment).Object, "spec")
+	if spec["replicas"] != int64(5) || spec["minReadySeconds"] != int64(3) {
+		t.Errorf("the spec is %v", spec)
+	}
+}
+
+func TestOwnedBy(t *testing.T) {
+	gw := play(t).Gateway
+	owners := func(of ...string) []metav1.OwnerReference {
+		var all []metav1.OwnerReference
+		for _, one := range of {
+			kind, name, _ := strings.Cut(one, "/")
+			all = append(all, metav1.OwnerReference{Kind: kind, Name: name})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		label  string
+		owners []metav1.OwnerReference
+		want   bool
+	}{
+		"label":                     {label: "web", want: true},
+		"other label":               {label: "other"},
+		"label, other owner":        {label: "web", owners: owners("Gateway/other"), want: true},
+		"owner":                     {owners: owners("Gateway/web"), want: true},
+		"other owner":               {owners: owners("Gateway/other")},
+		"other kind first":          {owners: owners("Pod/other", "Gateway/web"), want: true},
+		"other kind, other Gateway": {owners: owners("Pod/web", "Gateway/other")},
+		"neither":                   {want: true},
+	} {
+		o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{OwnerReferences: c.owners}}
+		if c.label != "" {
+			o.Labels = map[string]string{GatewayLabel: c.label}
+		}
+		if got := ownedBy(o, gw); got != c.want {
+			t.Errorf("%s: ownedBy is %v", name, got)
+		}
+	}
+}
+
+// No overlay may cause a panic, because any author of a ConfigMap could crash the control plane.
+func FuzzOverlay(f *testing.F) {
+	for _, text := range []string{
+		"spec: {template: {spec: {containers: [{name: istio-proxy, env: [{name: A, value: b}]}]}}}",
+		"spec: {template: {spec: {containers: [{name: {a: b}}, {name: {a: b}}]}}}",
+		"spec: {template: {spec: {containers: [{$patch: replace}, {name: a}]}}}", "spec: {$retainKeys: [a], replicas: 1}",
+		"spec: {template: {spec: {$setElementOrder/containers: [{name: a}], containers: []}}}", "$patch: delete",
+		"metadata: {$deleteFromPrimitiveList/finalizers: [a]}", "spec: {ports: [{port: [1]}, {port: [1]}, null]}", "metadata: null", "spec: 1", "[]",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, kind := range Kinds {
+			p := play(t)
+			p.Defaults = &corev1.ConfigMap{Data: map[string]string{known[kind].overlay: text}}
+			if plan := p.plan(); plan.Problem == nil && len(plan.Steps) != len(Kinds) {
+				t.Errorf("the plan is %+v", plan)
+			}
+		}
+	})
+}

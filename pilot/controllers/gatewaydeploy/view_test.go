@@ -1,0 +1,174 @@
+package gatewaydeploy
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields/managedfieldstest"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// played is a View whose objects have managedFields as on an API server.
+type played struct {
+	View
+	t       *testing.T
+	objects map[string]metav1.Object
+	configs map[string]*corev1.ConfigMap
+}
+
+func play(t *testing.T, change ...func(*gateway.Gateway)) *played {
+	gw := &gateway.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "uid-1", ResourceVersion: "7"},
+		Spec: gateway.GatewaySpec{
+			GatewayClassName: DefaultClass,
+			Listeners:        []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}},
+		},
+	}
+	for _, do := range change {
+		do(gw)
+	}
+	p := &played{t: t, objects: map[string]metav1.Object{}, configs: map[string]*corev1.ConfigMap{}}
+	p.View = View{
+		Gateway: gw, IsMine: func(metav1.ObjectMeta) bool { return true },
+		Template: DefaultTemplate(), Image: "proxy", Revision: "canary",
+		Parameters: func(name string) *corev1.ConfigMap { return p.configs[name] },
+		Existing:   func(kind Kind, name string) metav1.Object { return p.objects[string(kind)+"/"+name] },
+	}
+	return p
+}
+
+// put stores an object after a sequence of writes.
+func (p *played) put(kind Kind, by ...write) metav1.Object {
+	p.t.Helper()
+	server := managedfieldstest.NewTestFieldManager(applyconfigurations.NewTypeConverter(scheme.Scheme), known[kind].gvk)
+	for _, w := range by {
+		o := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(w.document)}
+		o.SetResourceVersion("")
+		var err error
+		if w.apply {
+			err = server.Apply(o, w.manager, true)
+		} else {
+			err = server.Update(o, w.manager)
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(server.Live())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	o, err := kind.typed(content)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	o.SetManagedFields(server.ManagedFields())
+	o.SetResourceVersion("42")
+	p.objects[string(kind)+"/"+o.GetName()] = o
+	return o
+}
+
+// write is an accepted write.
+type write struct {
+	manager  string
+	apply    bool
+	document map[string]any
+}
+
+// settle executes the plan as creates.
+func (p *played) settle() {
+	p.t.Helper()
+	for _, s := range p.plan().Steps {
+		if s.Action == Create {
+			p.put(s.Kind, write{ControllerName, false, s.Document})
+		}
+	}
+}
+
+func (p *played) plan() Plan {
+	p.t.Helper()
+	plan := Decide(p.View)
+	if plan.Problem != nil && len(plan.Steps) > 0 {
+		p.t.Errorf("a plan with a problem has steps: %+v", plan)
+	}
+	return plan
+}
+
+// actions returns the actions and reasons in the order of Kinds.
+func (plan Plan) actions() string {
+	var all []string
+	for _, s := range plan.Steps {
+		action := string(s.Action)
+		if s.Claim {
+			action += "+claim"
+		}
+		if s.Problem != nil {
+			action += ":" + s.Problem.Reason
+		}
+		all = append(all, action)
+	}
+	return strings.Join(all, " ")
+}
+
+func (plan Plan) document(kind Kind) *unstructured.Unstructured {
+	for _, s := range plan.Steps {
+		if s.Kind == kind {
+			return &unstructured.Unstructured{Object: s.Document}
+		}
+	}
+	return &unstructured.Unstructured{}
+}
+
+// edited returns a copy of a document with one field set.
+func edited(document map[string]any, value any, path ...string) map[string]any {
+	to := runtime.DeepCopyJSON(document)
+	if err := unstructured.SetNestedField(to, value, path...); err != nil {
+		panic(err)
+	}
+	return to
+}
+
+// sealed returns a document with its digest.
+func sealed(document map[string]any) map[string]any {
+	if err := seal(document); err != nil {
+		panic(err)
+	}
+	return document
+}
+
+func annotated(key, value string) func(*gateway.Gateway) {
+	return func(gw *gateway.Gateway) {
+		if gw.Annotations == nil {
+			gw.Annotations = map[string]string{}
+		}
+		gw.Annotations[key] = value
+	}
+}
+
+func named(name string) func(*gateway.Gateway) {
+	return func(gw *gateway.Gateway) { gw.Name = name }
+}
+
+// unstarted returns a controller without an API server.
+func unstarted(t *testing.T, config Config) *Controller {
+	t.Helper()
+	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(client, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
