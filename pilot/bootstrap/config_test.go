@@ -49,7 +49,7 @@ func TestConfigErrors_NameTheFlag(t *testing.T) {
 		"--renew-deadline":             func(c *Config) { c.RenewDeadline = time.Hour },
 		"--retry-period":               func(c *Config) { c.RetryPeriod = time.Hour },
 		"--lease-duration":             func(c *Config) { c.LeaseDuration = 1500 * time.Millisecond },
-		"remote cluster: reading kubeconfig /no/such/file: no such file or directory; give --remote-kubeconfig=FILE": func(c *Config) { c.RemoteKubeconfig = "/no/such/file" },
+		"remote cluster: read kubeconfig /no/such/file: no such file or directory; set --remote-kubeconfig=FILE": func(c *Config) { c.RemoteKubeconfig = "/no/such/file" },
 		"no-such-file":      func(c *Config) { c.RESTConfig, c.Kubernetes = nil, kube.Source{Path: "/no-such-file"} },
 		"invalid URL":       func(c *Config) { c.RESTConfig = &rest.Config{Host: "https://%zz"} },
 		"--lock=lease":      func(c *Config) { c.ElectionStrategy = "S" },

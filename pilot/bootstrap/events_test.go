@@ -159,7 +159,7 @@ func TestEventSink_LogsForbiddenOnce(t *testing.T) {
 		if refused := errors.Is(step.err, forbidden); refused && (err != nil || stored != event) || !refused && !errors.Is(err, step.err) {
 			t.Errorf("step %d: %v, %v", i, stored, err)
 		}
-		if n := strings.Count(log.String(), `msg="permission is missing" verb="write Events"`); n != step.logged {
+		if n := strings.Count(log.String(), `msg="permission denied" verb="write Events"`); n != step.logged {
 			t.Errorf("step %d: logged %d times", i, n)
 		}
 	}

@@ -195,7 +195,7 @@ func TestReadiness_WithoutRightToReadTags(t *testing.T) {
 	r := start(t, config, newController().rows())
 	await(t, "it is ready", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
 	r.leads(t)
-	if r.lines.Count("level=WARN", "permission is missing") == 0 {
+	if r.lines.Count("level=WARN", "permission denied") == 0 {
 		t.Error("the missing permission was not logged")
 	}
 }

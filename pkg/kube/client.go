@@ -12,66 +12,60 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Client speaks to one API server.
+// Client has the clients of one API server.
 type Client interface {
-	// Kube is the typed client. Unless the configuration names a content type, it uses
-	// protobuf, at a fraction of JSON's cost.
+	// Kube returns the typed client. It uses protobuf unless the configuration names a content type.
 	Kube() kubernetes.Interface
-	// Dynamic is the client for kinds that are not compiled in.
+	// Dynamic returns the client for kinds without Go types.
 	Dynamic() dynamic.Interface
-	// RESTConfig is a copy of the configuration that the client was made of, its
-	// options applied. What is made of it passes the same transport, gates included, and
-	// waits for the same rate limiter.
+	// RESTConfig returns a copy of the client's configuration, with its options applied. Clients made from it use the same
+	// transport, including gates, and the same rate limiter.
 	RESTConfig() *rest.Config
 }
 
 type client struct {
 	config *rest.Config
 	http   *http.Client
-	base   http.RoundTripper // below everything that wraps it: what has the connections
-	// fresh takes the connections over, nil where they are the user's; wraps are the wrappers
-	// that the user gave.
+	base   http.RoundTripper // innermost transport, which has the connections
+	// fresh has the connections. It is nil if the configuration has its own transport. wraps are the wrappers of the configuration.
 	fresh   *freshener
 	wraps   transport.WrapperFunc
 	kube    kubernetes.Interface
 	dynamic dynamic.Interface
 }
 
-// NewClient makes a client from a configuration, which it copies. It sends nothing: an
-// API server that is away shows only later. An error means that the configuration or
-// an option is wrong, or that a file that it names cannot be read.
+// NewClient returns a client for a copy of the configuration. It sends no request, so it succeeds if the API server is down. It
+// returns an error if the configuration or an option is invalid or a named file cannot be read.
 //
-// Its connections are as FreshConnections says.
+// FreshConnections describes the connections of the client.
 func NewClient(config *rest.Config, opts ...Option) (Client, error) {
 	if config == nil {
-		return nil, errors.New("making a client: no configuration was given")
+		return nil, errors.New("make client: no configuration")
 	}
 	c := &client{config: rest.CopyConfig(config)}
 	for _, apply := range opts {
 		if err := apply(c.config); err != nil {
-			return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
+			return nil, fmt.Errorf("make client for %s: %w", config.Host, err)
 		}
 	}
-	// The wrappers that were there are kept apart, for connect.
+	// connect needs the wrappers of the configuration without fresh.
 	c.wraps = c.config.WrapTransport
 	if c.config.Transport == nil {
 		c.fresh = newFreshener()
 		c.config.WrapTransport = transport.Wrappers(c.fresh.wrap, c.wraps)
 	}
 	if err := c.connect(); err != nil {
-		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
+		return nil, fmt.Errorf("make client for %s: %w", config.Host, err)
 	}
 	return c, nil
 }
 
-// Derive makes a further client for the same API server with other limits or a further
-// transport. Gates of the first one's transport are part of the new one's: to be free
-// of a gate, derive from the client that has none. Unless it is given a limit, the two share
-// the first one's. One that is InMemory has no transport
-// that an option could change: it is returned as it is.
+// Derive returns another client for the same API server, with other limits or another wrapper. It keeps the gates of the first
+// client: to have no gate, derive from a client without one. Both clients share one rate limiter unless an option sets another. An
+// InMemory client has no transport and is returned unchanged.
 func Derive(from Client, opts ...Option) (Client, error) {
 	if from == nil {
-		return nil, errors.New("deriving a client: no client was given")
+		return nil, errors.New("derive client: no client")
 	}
 	if InMemory(from) {
 		return from, nil
@@ -79,8 +73,8 @@ func Derive(from Client, opts ...Option) (Client, error) {
 	return NewClient(from.RESTConfig(), opts...)
 }
 
-// InMemory reports whether there is no server behind a client, as with client-go's fake
-// clientsets, which unit tests use. Those have no REST client.
+// InMemory reports whether the client has no server, for example a fake clientset of client-go. Such a clientset has no REST
+// client.
 func InMemory(c Client) bool {
 	if c == nil || c.Kube() == nil {
 		return false
@@ -89,9 +83,8 @@ func InMemory(c Client) bool {
 	return ok && below == nil
 }
 
-// CloseIdleConnections closes the connections of a client, and those of all that were derived
-// from it: at once where no request is using them, and otherwise when the requests that do
-// have ended. A later request opens a new one.
+// CloseIdleConnections closes the connections of a client and of clients derived from it: unused connections now, the others
+// when their requests have ended. A later request opens a new connection.
 func CloseIdleConnections(c Client) {
 	own, ok := c.(*client)
 	if !ok {
@@ -103,9 +96,8 @@ func CloseIdleConnections(c Client) {
 	}
 }
 
-// closeIdle looks for what has connections. client-go's function for it writes a warning
-// to the log when it meets a transport of the user's that it cannot look into; that one
-// then has connections of its own, or none.
+// closeIdle closes the idle connections of the innermost transport that has some. The function of client-go for this logs a
+// warning for a transport that it cannot unwrap.
 func closeIdle(transport http.RoundTripper) {
 	switch t := transport.(type) {
 	case interface{ CloseIdleConnections() }:
@@ -115,8 +107,7 @@ func closeIdle(transport http.RoundTripper) {
 	}
 }
 
-// limit gives the configuration a limiter, if it has a limit and none yet: what is derived from
-// the client, and what is made of its configuration, has that one, too.
+// limit adds a rate limiter to the configuration if it has a limit and no limiter, so that derived clients share it.
 func (c *client) limit() error {
 	qps, burst := c.config.QPS, c.config.Burst
 	if qps == 0 {
@@ -126,19 +117,19 @@ func (c *client) limit() error {
 		return nil
 	}
 	if burst <= 0 {
-		return fmt.Errorf("a limit of %v requests/s needs a burst of at least 1, not %d", qps, burst)
+		return fmt.Errorf("a limit of %v requests/s needs a burst of at least 1, got %d", qps, burst)
 	}
 	c.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
 	return nil
 }
 
-// connect makes the clients over one transport.
+// connect makes the typed and the dynamic client with one transport.
 func (c *client) connect() error {
 	if err := c.limit(); err != nil {
 		return err
 	}
 	config := rest.CopyConfig(c.config)
-	// What wraps the transport need not let anyone look below it, so it is kept here.
+	// A wrapper may not give access to the transport below it, so the innermost transport is stored here.
 	var fresh transport.WrapperFunc
 	if c.fresh != nil {
 		fresh = c.fresh.wrap

@@ -22,7 +22,7 @@ import (
 
 var errRecorded = errors.New("recorded, not sent")
 
-// record is an option that keeps the headers of requests and sends none.
+// record returns an option that stores the headers of requests and sends none.
 func record(headers *[]http.Header) Option {
 	return WithWrapTransport(func(http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -36,7 +36,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-func TestNewClientLeavesItsConfigurationAlone(t *testing.T) {
+func TestNewClient_CopiesConfiguration(t *testing.T) {
 	config := &rest.Config{Host: "https://127.0.0.1:1", QPS: 3, Burst: 4}
 	before := *config
 	var headers []http.Header
@@ -53,7 +53,7 @@ func TestNewClientLeavesItsConfigurationAlone(t *testing.T) {
 	}
 }
 
-func TestTypedClientSpeaksProtobufAndTheDynamicOneDoesNot(t *testing.T) {
+func TestClient_ContentTypes(t *testing.T) {
 	var headers []http.Header
 	c, err := NewClient(&rest.Config{Host: "http://127.0.0.1:1"}, record(&headers), WithUserAgent("pilot-test"))
 	if err != nil {
@@ -86,9 +86,8 @@ func TestTypedClientSpeaksProtobufAndTheDynamicOneDoesNot(t *testing.T) {
 	}
 }
 
-// One limit holds for the typed and the dynamic client, for what is derived from them and for what others make of
-// their configuration; a client with a limit of its own has that one alone.
-func TestClientsShareOneLimit(t *testing.T) {
+// Derived clients and clients made from RESTConfig share the limit. A client with another limit does not.
+func TestDerive_SharesLimit(t *testing.T) {
 	c, err := NewClient(&rest.Config{Host: "http://127.0.0.1:1"}, WithRateLimit(0.001, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +134,7 @@ func TestClientsShareOneLimit(t *testing.T) {
 	}
 }
 
-func TestOwnConnections(t *testing.T) {
+func TestWithOwnConnections(t *testing.T) {
 	config := &rest.Config{Host: "https://127.0.0.1:1"}
 	transports := map[http.RoundTripper]bool{}
 	for _, opts := range [][]Option{nil, nil, {WithOwnConnections()}, {WithOwnConnections()}} {
@@ -160,14 +159,14 @@ func innermost(rt http.RoundTripper) http.RoundTripper {
 	}
 }
 
-func TestWrongOptions(t *testing.T) {
+func TestOptions_Invalid(t *testing.T) {
 	for name, test := range map[string]struct {
 		config *rest.Config
 		opt    Option
 		want   string
 	}{
 		"no configuration": {nil, nil, "no configuration"},
-		"no requests":      {&rest.Config{}, WithRateLimit(0, 1), "would stop all work"},
+		"no requests":      {&rest.Config{}, WithRateLimit(0, 1), "stops all requests"},
 		"no burst":         {&rest.Config{}, WithRateLimit(1, 0), "burst of at least 1"},
 		"no wrapper":       {&rest.Config{}, WithWrapTransport(nil), "is nil"},
 		"wrong address":    {&rest.Config{Host: "http://[::1"}, nil, "the dynamic client: "},
@@ -196,9 +195,8 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
-// The typed and the dynamic client have one limiter: that of the options, of the configuration,
-// or client-go's usual one.
-func TestLimits(t *testing.T) {
+// The limiter comes from the options, the configuration, or the default of client-go.
+func TestWithRateLimit(t *testing.T) {
 	given := flowcontrol.NewTokenBucketRateLimiter(1000, 7)
 	for name, test := range map[string]struct {
 		config *rest.Config
@@ -238,7 +236,7 @@ func TestLimits(t *testing.T) {
 				t.Error("one more than the burst is let through")
 			}
 			if name == "none given" {
-				return // it lets another through in 200 ms
+				return // the limiter allows the next request after 200 ms
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -258,7 +256,7 @@ type memory struct {
 
 func (m memory) Kube() kubernetes.Interface { return m.set }
 
-// another's REST client, which may have a server behind it.
+// another REST client, which may have a server.
 type foreign struct {
 	kubernetes.Interface
 	typedcore.CoreV1Interface
@@ -290,11 +288,11 @@ func TestInMemory(t *testing.T) {
 	if derived, err := Derive(none, WithUserAgent("a")); err != nil || derived != Client(none) {
 		t.Errorf("derived %v, %v", derived, err)
 	}
-	CloseIdleConnections(none) // has none
+	CloseIdleConnections(none) // it has no connections
 }
 
-// A dialer of the user's stays, and a transport needs none.
-func TestWhoHasConnectionsOfTheirOwnAnyway(t *testing.T) {
+// A custom dialer is kept. A custom transport needs no dialer.
+func TestWithOwnConnections_CustomDialer(t *testing.T) {
 	dialed := 0
 	config := &rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
 		dialed++

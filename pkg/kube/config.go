@@ -12,34 +12,31 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Source says where the configuration of a client comes from: the first of Path, List
-// and the pod's own service account that is given.
+// Source is the origin of a client configuration: Path if set, else List if set, else the service account of the pod.
 type Source struct {
-	// Path is one kubeconfig file, as --kubeconfig gives it.
+	// Path is one kubeconfig file, from --kubeconfig.
 	Path string
-	// List is a list of kubeconfig files to merge, as KUBECONFIG gives it: separated by
-	// colons (semicolons on Windows). Files that do not exist are passed over as kubectl
-	// does, but one of them must exist.
+	// List has kubeconfig files to merge, from KUBECONFIG, separated by colons (semicolons on Windows). Missing files are ignored,
+	// as in kubectl, but at least one must exist.
 	List string
-	// Context is the context to use; "" means the files' current one.
+	// Context is the context to use. If empty, it is the current context of the files.
 	Context string
-	// Flag is the command-line flag for Path, for errors; "" means --kubeconfig, for which KUBECONFIG and a pod's own
-	// service account do as well.
+	// Flag is the command-line flag for Path, for error messages. If empty, it is --kubeconfig, and the messages also name KUBECONFIG.
 	Flag string
 }
 
-// wayOut is of every error about where to find the API server that has no other.
-const wayOut = "give --kubeconfig=FILE or set KUBECONFIG, or run in a cluster's pod with neither"
+// advice is the advice of errors without a flag.
+const advice = "set --kubeconfig=FILE or KUBECONFIG, or run in a pod"
 
-// wayOut ends every error about where to find the API server.
-func (s Source) wayOut() string {
+// advice returns the advice for an error about the API server address.
+func (s Source) advice() string {
 	if s.Flag != "" {
-		return "give " + s.Flag + "=FILE"
+		return "set " + s.Flag + "=FILE"
 	}
-	return wayOut
+	return advice
 }
 
-// LoadConfig reads a configuration. Errors name the file and what to do.
+// LoadConfig reads a configuration. An error names the file and the fix.
 func LoadConfig(from Source) (*rest.Config, error) {
 	rules, name, err := from.rules()
 	if err != nil {
@@ -50,30 +47,30 @@ func LoadConfig(from Source) (*rest.Config, error) {
 	}
 	files, err := rules.Load()
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig %s: %w; %s", name, err, from.wayOut())
+		return nil, fmt.Errorf("read kubeconfig %s: %w; %s", name, err, from.advice())
 	}
 	chosen := from.Context
 	if chosen == "" {
 		chosen = files.CurrentContext
 	}
 	if chosen == "" && len(files.Clusters) == 0 {
-		return nil, fmt.Errorf("kubeconfig %s names no cluster; %s", name, from.wayOut())
+		return nil, fmt.Errorf("kubeconfig %s has no cluster; %s", name, from.advice())
 	}
 	if _, ok := files.Contexts[chosen]; chosen != "" && !ok {
 		return nil, fmt.Errorf("kubeconfig %s has no context %q; `kubectl config get-contexts` lists them", name, chosen)
 	}
 	config, err := clientcmd.NewNonInteractiveClientConfig(*files, chosen, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s, context %q: %w; %s", name, chosen, err, from.wayOut())
+		return nil, fmt.Errorf("kubeconfig %s, context %q: %w; %s", name, chosen, err, from.advice())
 	}
 	return config, nil
 }
 
-// rules are clientcmd's for the files, nil when none are given, and the name for them in errors.
+// rules returns the loading rules of clientcmd for the files, or nil without files, and the name of the files for errors.
 func (s Source) rules() (*clientcmd.ClientConfigLoadingRules, string, error) {
 	if s.Path != "" {
 		if err := readable(s.Path); err != nil {
-			return nil, "", fmt.Errorf("reading kubeconfig %s: %w; %s", s.Path, err, s.wayOut())
+			return nil, "", fmt.Errorf("read kubeconfig %s: %w; %s", s.Path, err, s.advice())
 		}
 		return &clientcmd.ClientConfigLoadingRules{ExplicitPath: s.Path}, s.Path, nil
 	}
@@ -87,18 +84,18 @@ func (s Source) rules() (*clientcmd.ClientConfigLoadingRules, string, error) {
 		if err == nil {
 			paths = append(paths, path)
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, "", fmt.Errorf("reading kubeconfig %s of KUBECONFIG: %w; %s", path, err, s.wayOut())
+			return nil, "", fmt.Errorf("read kubeconfig %s of KUBECONFIG: %w; %s", path, err, s.advice())
 		} else {
 			missing = errors.Join(missing, err)
 		}
 	}
 	if len(paths) == 0 {
-		return nil, "", fmt.Errorf("none of the files of KUBECONFIG=%s exists: %w; %s", s.List, missing, s.wayOut())
+		return nil, "", fmt.Errorf("none of the files of KUBECONFIG=%s exists: %w; %s", s.List, missing, s.advice())
 	}
 	return &clientcmd.ClientConfigLoadingRules{Precedence: paths}, strings.Join(paths, string(filepath.ListSeparator)), nil
 }
 
-// readable opens a file as the loader will, since the loader's own error is less clear.
+// readable returns an error if the loader cannot read the file. The error of the loader is less clear.
 func readable(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -106,7 +103,7 @@ func readable(path string) error {
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err == nil && info.IsDir() {
-		return errors.New("it is a folder")
+		return errors.New("it is a directory")
 	}
 	return nil
 }
@@ -114,10 +111,10 @@ func readable(path string) error {
 func inCluster(read func() (*rest.Config, error)) (*rest.Config, error) {
 	config, err := read()
 	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, fmt.Errorf("no API server is known: no kubeconfig is given and this is not a cluster's pod; %s", wayOut)
+		return nil, fmt.Errorf("no API server: no kubeconfig, and not in a pod; %s", advice)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the pod's own service account: %w; %s", err, wayOut)
+		return nil, fmt.Errorf("service account of the pod: %w; %s", err, advice)
 	}
 	return config, nil
 }

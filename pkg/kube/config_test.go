@@ -50,7 +50,7 @@ func TestLoadConfig(t *testing.T) {
 	}
 }
 
-func TestLoadConfigErrorsNameTheFileAndTheWayOut(t *testing.T) {
+func TestLoadConfig_Errors(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	good := write(t, kubeconfig)
 	garbage := write(t, "{")
@@ -62,21 +62,21 @@ func TestLoadConfigErrorsNameTheFileAndTheWayOut(t *testing.T) {
 		from  Source
 		wants []string
 	}{
-		"missing":                           {Source{Path: missing}, []string{"reading kubeconfig " + missing + ": no such file or directory; ", wayOut}},
-		"missing, by another flag":          {Source{Path: missing, Flag: "--other"}, []string{"reading kubeconfig " + missing, "; give --other=FILE"}},
-		"folder":                            {Source{Path: filepath.Dir(good)}, []string{filepath.Dir(good), "folder", wayOut}},
-		"garbage":                           {Source{Path: garbage}, []string{garbage, wayOut}},
-		"empty":                             {Source{Path: empty}, []string{empty, "no cluster", wayOut}},
-		"list of missing":                   {Source{List: missing}, []string{"none of the files of KUBECONFIG=" + missing + " exists: no such file", wayOut}},
-		"folder in list":                    {Source{List: good + string(filepath.ListSeparator) + filepath.Dir(good)}, []string{filepath.Dir(good) + " of KUBECONFIG: it is a folder", wayOut}},
+		"missing":                           {Source{Path: missing}, []string{"read kubeconfig " + missing + ": no such file or directory; ", advice}},
+		"missing, by another flag":          {Source{Path: missing, Flag: "--other"}, []string{"read kubeconfig " + missing, "; set --other=FILE"}},
+		"directory":                            {Source{Path: filepath.Dir(good)}, []string{filepath.Dir(good), "directory", advice}},
+		"garbage":                           {Source{Path: garbage}, []string{garbage, advice}},
+		"empty":                             {Source{Path: empty}, []string{empty, "no cluster", advice}},
+		"list of missing":                   {Source{List: missing}, []string{"none of the files of KUBECONFIG=" + missing + " exists: no such file", advice}},
+		"directory in list":                    {Source{List: good + string(filepath.ListSeparator) + filepath.Dir(good)}, []string{filepath.Dir(good) + " of KUBECONFIG: it is a directory", advice}},
 		"no context, and one that is named": {Source{Path: empty, Context: "two"}, []string{`no context "two"`}},
 		"current context is gone":           {Source{Path: gone}, []string{gone + ` has no context "one"`, "get-contexts"}},
-		"no current context":                {Source{Path: none}, []string{none + `, context ""`, wayOut}},
-		"garbage in list":                   {Source{List: good + string(filepath.ListSeparator) + garbage}, []string{garbage, wayOut}},
+		"no current context":                {Source{Path: none}, []string{none + `, context ""`, advice}},
+		"garbage in list":                   {Source{List: good + string(filepath.ListSeparator) + garbage}, []string{garbage, advice}},
 		"no such context":                   {Source{Path: good, Context: "two"}, []string{good, `"two"`, "get-contexts"}},
-		"broken context":                    {Source{Path: good, Context: "broken"}, []string{good, `"broken"`, wayOut}},
-		"nothing at all":                    {Source{}, []string{"not a cluster's pod", wayOut}},
-		"empty list":                        {Source{List: string(filepath.ListSeparator)}, []string{"not a cluster's pod", wayOut}},
+		"broken context":                    {Source{Path: good, Context: "broken"}, []string{good, `"broken"`, advice}},
+		"nothing at all":                    {Source{}, []string{"not in a pod", advice}},
+		"empty list":                        {Source{List: string(filepath.ListSeparator)}, []string{"not in a pod", advice}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := LoadConfig(test.from)
@@ -92,8 +92,7 @@ func TestLoadConfigErrorsNameTheFileAndTheWayOut(t *testing.T) {
 	}
 }
 
-// The files are closed that were opened to see whether they can be.
-func TestLoadConfigLeavesNoFileOpen(t *testing.T) {
+func TestLoadConfig_ClosesFiles(t *testing.T) {
 	good := write(t, kubeconfig)
 	open := func() int {
 		all, err := os.ReadDir("/proc/self/fd")
@@ -119,8 +118,8 @@ func TestInCluster(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for cause, say := range map[error]string{
-		fmt.Errorf("looking: %w", rest.ErrNotInCluster): "this is not a cluster's pod; " + wayOut,
-		errors.New("no token"):                          "the pod's own service account: no token; " + wayOut,
+		fmt.Errorf("looking: %w", rest.ErrNotInCluster): "not in a pod; " + advice,
+		errors.New("no token"):                          "service account of the pod: no token; " + advice,
 	} {
 		got, err := inCluster(func() (*rest.Config, error) { return nil, cause })
 		if got != nil || err == nil || !strings.HasSuffix(err.Error(), say) {

@@ -13,45 +13,39 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// FreshConnections derives a configuration whose clients do not go on with a connection on
-// which a request has timed out. NewClient does so by itself; this is for clients that are
-// made otherwise, such as for an elector alone.
+// FreshConnections returns a copy of the configuration. Its clients do not reuse a connection on which a request has timed out.
+// NewClient applies it. Use it for clients that are made in another way, for example for an elector alone.
 //
-// A request that was sent and not answered before the deadline of its context takes its
-// connection out of use: later ones get another, while other requests that are under way on it
-// go on. Watches, and logs that are followed, have connections of their own. An HTTP/2
-// connection on which nothing was read for 5 s is pinged, and closed, with all that waits on
-// it, if there is no answer within another 5 s. An attempt to connect that takes more than
-// 250 ms is raced by another, and so on with longer and longer times; no write is sent twice
-// for that.
+// If a request gets no response before the deadline of its context, later requests use another connection. Other requests on the
+// old connection continue. Watches and followed logs have separate connections. An HTTP/2 connection without data for 5 s is
+// pinged. It is closed, and its requests fail, if there is no response within another 5 s. If a connection attempt takes longer
+// than 250 ms, a second one starts, and so on with increasing intervals. No write is sent twice because of that.
 //
-// TLS settings, client certificates, the dialer and the proxy are those of the configuration,
-// with the reloading that they do. A configuration with a Transport of its own keeps that, and
-// none of this applies to it.
+// TLS settings, client certificates, dialer and proxy of the configuration apply, including their reloading. A configuration with
+// its own Transport keeps it, and nothing of this applies.
 func FreshConnections(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.WrapTransport = transport.Wrappers(newFreshener().wrap, config.WrapTransport)
 	return config
 }
 
-// freshener puts connections in the place of those that client-go would use: the same for
-// each client of a configuration and of its copies, as long as the copies connect alike.
+// freshener replaces the connections of client-go. Clients of a configuration and of its copies share them if the copies have
+// the same connection settings.
 type freshener struct {
 	mu   sync.Mutex
 	made *connections
-	// all are those of every client of the configuration and of what was derived from it, as
-	// long as there is such a client.
+	// all has the pools of each existing client of the configuration and of configurations derived from it.
 	all []weak.Pointer[pools]
 }
 
 func newFreshener() *freshener { return &freshener{} }
 
-// wrap has to be the innermost of a configuration's wrappers: what it is given is thrown
-// away but for its settings.
+// wrap returns a round tripper with the settings of next, which is not used otherwise. It must be the innermost wrapper of a
+// configuration.
 func (f *freshener) wrap(next http.RoundTripper) http.RoundTripper {
 	c, ok := next.(*connections)
 	if !ok {
-		// client-go makes one transport of equal settings, so that it tells them apart.
+		// client-go makes one transport for equal settings, so equal transports have equal settings.
 		if c = newConnections(next); c == nil {
 			return next
 		}
@@ -69,25 +63,25 @@ func (f *freshener) wrap(next http.RoundTripper) http.RoundTripper {
 	return c
 }
 
-// closeIdle is CloseIdleConnections for all of them.
+// closeIdle closes the idle connections of all clients.
 func (f *freshener) closeIdle() {
 	f.mu.Lock()
 	all := slices.Clone(f.all)
 	f.mu.Unlock()
 	for _, p := range all {
-		if there := p.Value(); there != nil {
-			there.CloseIdleConnections()
+		if existing := p.Value(); existing != nil {
+			existing.CloseIdleConnections()
 		}
 	}
 }
 
-// connections is a round tripper.
+// connections is a round tripper that uses pools.
 type connections struct {
 	base http.RoundTripper
 	*pools
 }
 
-// pools are the connections for requests that are answered at once, and for streams.
+// pools has the connections for calls and for streams.
 type pools struct{ calls, streams pool }
 
 func newConnections(base http.RoundTripper) *connections {
@@ -101,11 +95,10 @@ func newConnections(base http.RoundTripper) *connections {
 	}}
 }
 
-// WrappedRoundTripper lets client-go find the TLS settings.
+// WrappedRoundTripper gives client-go access to the TLS settings.
 func (c *connections) WrappedRoundTripper() http.RoundTripper { return c.base }
 
-// CloseIdleConnections closes those that no request is using, and the others after their
-// last request.
+// CloseIdleConnections closes unused connections now, and the others after their last request.
 func (p *pools) CloseIdleConnections() {
 	p.calls.closeIdle()
 	p.streams.closeIdle()
@@ -119,26 +112,24 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.calls.roundTrip(req)
 }
 
-// isStream reports whether the answer is one that goes on.
+// isStream reports whether the response is a watch or a followed log.
 func isStream(req *http.Request) bool {
 	query := req.URL.Query()
 	isTrue := func(s string) bool { return s == "true" || s == "1" }
 	return req.Method == http.MethodGet && (isTrue(query.Get("watch")) || isTrue(query.Get("follow")))
 }
 
-// model is the transport with the settings that are to be used. It changes when client-go
-// reloads a CA.
+// model provides the transport whose settings apply. client-go replaces that transport when it reloads a CA.
 type model interface {
 	settings() *http.Transport
-	// refresh has client-go look for a CA that has changed, if it is time to.
+	// refresh lets client-go check for a changed CA.
 	refresh(ctx context.Context)
 }
 
-// holders are client-go's round trippers around a bare transport. What is around a
-// transport otherwise does something with requests and has to stay.
+// holders are the round trippers of client-go that only hold a transport. Other wrappers change requests and must stay.
 var holders = []string{"*transport.trackedTransport", "*transport.atomicTransportHolder"}
 
-// modelOf is nil for what client-go did not make.
+// modelOf returns nil if client-go did not make the round tripper.
 func modelOf(base http.RoundTripper) model {
 	if t, ok := base.(*http.Transport); ok {
 		return fixed{t}
@@ -168,12 +159,11 @@ type held struct {
 }
 
 func (h held) settings() *http.Transport {
-	t, _ := h.last.WrappedRoundTripper().(*http.Transport) // it was, and only its settings change
+	t, _ := h.last.WrappedRoundTripper().(*http.Transport) // modelOf checked the type, and client-go changes only settings
 	return t
 }
 
-// refresh sends a request that has ended before it began: client-go looks for a new CA in
-// the course of requests only.
+// refresh sends a cancelled request, because client-go checks for a new CA only during requests.
 func (h held) refresh(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()

@@ -20,13 +20,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// secured is an API server over HTTP/2 that counts its connections. What it is asked for
-// the namespace "slow" it answers when the test ends; "watch" is a stream that lasts as long.
+// secured is an API server with HTTP/2 that counts its connections. It responds to requests for namespace "slow" when the test ends.
+// A watch is a stream that lasts as long.
 type secured struct {
 	*httptest.Server
 	made   atomic.Int32
 	posts  atomic.Int32
-	accept atomic.Int32 // so many connections are taken and not served
+	accept atomic.Int32 // number of connections to accept without serving them
 	end    chan struct{}
 }
 
@@ -64,7 +64,7 @@ func secure(t *testing.T) (*secured, *rest.Config) {
 	return s, &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}, QPS: -1}
 }
 
-// deaf takes some connections and does not serve them.
+// deaf accepts some connections and does not serve them.
 type deaf struct {
 	net.Listener
 	swallow *atomic.Int32
@@ -108,7 +108,7 @@ func get(ctx context.Context, c kubernetes.Interface, name string) error {
 	return err
 }
 
-func TestARequestThatTimedOutTakesItsConnectionOutOfUse(t *testing.T) {
+func TestTimeout_RetiresConnection(t *testing.T) {
 	s, config := secure(t)
 	c := made(t, config).Kube()
 	for range 3 {
@@ -119,7 +119,7 @@ func TestARequestThatTimedOutTakesItsConnectionOutOfUse(t *testing.T) {
 	if n := s.made.Load(); n != 1 {
 		t.Fatalf("%d connections for requests that were answered", n)
 	}
-	// What is under way on the connection goes on, and is answered in the end.
+	// The other request on the connection continues and gets its response.
 	other := make(chan error, 1)
 	go func() { other <- get(t.Context(), c, "slow") }()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -135,7 +135,7 @@ func TestARequestThatTimedOutTakesItsConnectionOutOfUse(t *testing.T) {
 		t.Errorf("another's request ended: %v", err)
 	default:
 	}
-	// A caller that gives up says nothing of the connection.
+	// A cancelled request does not retire the connection.
 	ctx, cancel = context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
 	if err := get(ctx, c, "slow"); !errors.Is(err, context.Canceled) {
@@ -153,12 +153,12 @@ func TestARequestThatTimedOutTakesItsConnectionOutOfUse(t *testing.T) {
 	}
 }
 
-// A connection that is being set up for long is raced by another, and nothing is sent twice.
-func TestSetupIsRaced(t *testing.T) {
+// A second connection attempt starts if the first is slow, and no request is sent twice.
+func TestSetup_IsRaced(t *testing.T) {
 	s, config := secure(t)
 	s.accept.Store(2)
 	c := made(t, config).Kube()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // less than the TLS handshake's
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // less than the timeout of the TLS handshake
 	defer cancel()
 	err := c.CoreV1().RESTClient().Post().Resource("namespaces").Body([]byte(`{}`)).Do(ctx).Error()
 	if err != nil || s.posts.Load() != 1 {
@@ -166,7 +166,7 @@ func TestSetupIsRaced(t *testing.T) {
 	}
 }
 
-func TestWhoSharesConnections(t *testing.T) {
+func TestConnections_Shared(t *testing.T) {
 	s, config := secure(t)
 	first := made(t, config)
 	count := func(c kubernetes.Interface) int32 {
@@ -207,7 +207,7 @@ func TestWhoSharesConnections(t *testing.T) {
 	if n := count(first.Kube()) + count(own.Kube()); n != 0 {
 		t.Errorf("the two made %d more", n)
 	}
-	// Another CA, another transport: what was verified for one is not used for another.
+	// A connection that was verified with one CA is not used with another CA.
 	other := first.RESTConfig()
 	other.CAData = nil
 	distrusts, err := kubernetes.NewForConfig(other)
@@ -219,8 +219,7 @@ func TestWhoSharesConnections(t *testing.T) {
 	}
 }
 
-// A watch has a connection of its own and outlives the time-out of a request.
-func TestAWatchOutlivesTimeOuts(t *testing.T) {
+func TestWatch_OutlivesTimeouts(t *testing.T) {
 	s, config := secure(t)
 	c := made(t, config).Kube()
 	w, err := c.CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{})
@@ -245,7 +244,7 @@ func TestAWatchOutlivesTimeOuts(t *testing.T) {
 	}
 }
 
-// reloaded is a model whose settings change, as client-go's do with a CA.
+// reloaded is a model whose settings change, as with a new CA.
 type reloaded struct {
 	present atomic.Pointer[http.Transport]
 }
@@ -253,14 +252,14 @@ type reloaded struct {
 func (r *reloaded) settings() *http.Transport { return r.present.Load() }
 func (*reloaded) refresh(context.Context)     {}
 
-func TestSettingsThatWereReloadedCount(t *testing.T) {
+func TestConnections_ReloadedSettings(t *testing.T) {
 	s, config := secure(t)
 	rt, err := rest.TransportFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	model := &reloaded{}
-	model.present.Store(&http.Transport{ForceAttemptHTTP2: true}) // knows no CA but the machine's
+	model.present.Store(&http.Transport{ForceAttemptHTTP2: true}) // trusts only the CAs of the machine
 	p := &pool{like: model}
 	send := func() error {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, bytes.NewReader(nil))
@@ -283,9 +282,8 @@ func TestSettingsThatWereReloadedCount(t *testing.T) {
 	p.closeIdle()
 }
 
-// client-go's round trippers around a bare transport are looked through, and nothing else is:
-// what wraps a transport has to stay.
-func TestWhatIsReplaced(t *testing.T) {
+// Only the holders of client-go are unwrapped.
+func TestModelOf(t *testing.T) {
 	_, config := secure(t)
 	byFile := rest.CopyConfig(config)
 	byFile.CAData, byFile.CAFile = nil, file(t, config.CAData)

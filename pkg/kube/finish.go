@@ -11,19 +11,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// WithFinishedWrites waits for the answer of a write that was sent, for up to limit,
-// even when its context ends. Giving up on a request does not undo it: the server may
-// carry it out a moment later, when its sender counts as having stopped. A request that
-// waits for the rate limiter is not sent yet and still ends with its context. An election's gate waits
-// for such writes as well, before the lock is released, but hides their answers from the caller whose context
-// has ended; and work that runs without elections has no gate.
+// WithFinishedWrites lets a write that was sent finish within limit, even if its context ends. Otherwise the server may execute
+// the write after its sender counts as stopped. A request that waits for the rate limiter is not sent yet and ends with its
+// context. The gate of an election also waits for such writes before the lock is released. It does not return their responses
+// to a caller whose context has ended, and programs without elections have no gate.
 //
-// Transports that are put around this one later, by a further WithWrapTransport, see
-// the context that ends; those already there see one that does not.
+// Wrappers that are added later see the context that ends. Wrappers that were added before see a context that does not end.
 func WithFinishedWrites(limit time.Duration) Option {
 	return func(config *rest.Config) error {
 		if limit <= 0 {
-			return errors.New("the limit for writes to finish in is not positive")
+			return errors.New("the limit for finishing writes must be positive")
 		}
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return finishing{next, limit} })
 		return nil
@@ -41,13 +38,13 @@ func (f finishing) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if err := req.Context().Err(); err != nil {
 		if req.Body != nil {
-			_ = req.Body.Close() // a round tripper closes it in any case
+			_ = req.Body.Close() // RoundTrip must close the body
 		}
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), f.limit)
 	sent := req.WithContext(ctx)
-	sent.Cancel = nil //nolint:staticcheck // by it the time-out of an http.Client would end the write all the same
+	sent.Cancel = nil //nolint:staticcheck // http.Client uses it for its timeout, which would end the write
 	resp, err := f.next.RoundTrip(sent)
 	if err != nil {
 		cancel()
@@ -57,10 +54,10 @@ func (f finishing) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
+// WrappedRoundTripper returns the wrapped transport to client-go.
 func (f finishing) WrappedRoundTripper() http.RoundTripper { return f.next }
 
-// finishedBody ends the context when the answer has been read.
+// finishedBody ends the context when the response has been read.
 type finishedBody struct {
 	io.ReadCloser
 	cancel func()

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A write goes on when its context ends, for a while; a read does not.
+// A write continues after its context has ended, within the limit. A read does not.
 func TestFinishedWrites(t *testing.T) {
 	for name, test := range map[string]struct {
 		answersAfter time.Duration
@@ -66,7 +66,7 @@ func TestFinishedWrites(t *testing.T) {
 	}
 }
 
-// answer is a server's, whose body ends with its request's context as net/http's does.
+// answer is a response whose body ends with the context of its request, as in net/http.
 type answer struct {
 	ctx    context.Context
 	closed *bool
@@ -84,8 +84,8 @@ func (a answer) Close() error {
 	return nil
 }
 
-// What client-go itself keeps from the transport reaches it here.
-func TestFinishedWritesByMethod(t *testing.T) {
+// These requests do not reach the transport through client-go.
+func TestFinishedWrites_Methods(t *testing.T) {
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "GET", "HEAD"} {
 		t.Run(method, func(t *testing.T) {
 			read := method == "GET" || method == "HEAD"
@@ -132,7 +132,7 @@ func TestFinishedWritesByMethod(t *testing.T) {
 			resp, err = rt.RoundTrip(req)
 			if read {
 				_ = resp.Body.Close()
-				return // it is the transport below that refuses
+				return // the transport below rejects it
 			}
 			if !errors.Is(err, context.Canceled) || len(sent) != 1 || !*closed {
 				t.Errorf("a write whose context had ended: error %v, sent %d times, its body closed: %v", err, len(sent)-1, *closed)
@@ -144,8 +144,8 @@ func TestFinishedWritesByMethod(t *testing.T) {
 	}
 }
 
-// rest.Config.Timeout ends requests by a channel beside the context.
-func TestATimeoutOfTheClientDoesNotCutAFinishedWrite(t *testing.T) {
+// rest.Config.Timeout ends requests by a channel, not by the context.
+func TestFinishedWrites_ClientTimeout(t *testing.T) {
 	arrived, release, cut := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -169,7 +169,7 @@ func TestATimeoutOfTheClientDoesNotCutAFinishedWrite(t *testing.T) {
 		_ = c.Kube().CoreV1().Namespaces().Delete(t.Context(), "a", metav1.DeleteOptions{})
 	}()
 	<-arrived
-	timeout := time.NewTimer(200 * time.Millisecond) // longer than the client's; the server must notice nothing of that
+	timeout := time.NewTimer(200 * time.Millisecond) // longer than the timeout of the client
 	defer timeout.Stop()
 	select {
 	case <-cut:
@@ -183,8 +183,7 @@ func TestATimeoutOfTheClientDoesNotCutAFinishedWrite(t *testing.T) {
 	<-ended
 }
 
-// A write that fails leaves nothing behind; one without a body is as good as another.
-func TestFinishedWritesThatFail(t *testing.T) {
+func TestFinishedWrites_Errors(t *testing.T) {
 	var sent context.Context
 	f := finishing{roundTripper(func(req *http.Request) (*http.Response, error) {
 		sent = req.Context()

@@ -19,8 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// For clients that are made otherwise: those of one configuration share connections, which go
-// out of use with a time-out; what wraps the transport stays, and so does the configuration.
+// Clients of one configuration share connections, which a timeout retires. Wrappers and configuration do not change.
 func TestFreshConnections(t *testing.T) {
 	s, config := secure(t)
 	wrapped := 0
@@ -57,7 +56,7 @@ func TestFreshConnections(t *testing.T) {
 	if wrapped != 4 {
 		t.Errorf("the user's wrapper saw %d requests", wrapped)
 	}
-	// What is not understood is left alone.
+	// An unknown round tripper is not replaced.
 	sent := 0
 	own, err := rest.HTTPClientFor(FreshConnections(&rest.Config{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
 		sent++
@@ -79,8 +78,7 @@ func TestFreshConnections(t *testing.T) {
 	}
 }
 
-// A transport that the user gives is used as it is, time-outs or not.
-func TestTheUsersTransportIsUsedAsItIs(t *testing.T) {
+func TestFreshConnections_CustomTransport(t *testing.T) {
 	s, config := secure(t)
 	rt, err := rest.TransportFor(config)
 	if err != nil {
@@ -105,8 +103,7 @@ func TestTheUsersTransportIsUsedAsItIs(t *testing.T) {
 	}
 }
 
-// The connections are closed, those of streams too, once nothing is under way on them: also
-// those whose last request has ended just now, and those of clients that were derived.
+// Unused connections are closed, including connections of streams, of derived clients, and after a request that has just ended.
 func TestCloseIdleConnections(t *testing.T) {
 	s, config := secure(t)
 	parent := made(t, config)
@@ -153,19 +150,18 @@ func TestCloseIdleConnections(t *testing.T) {
 		t.Errorf("%v connections are open after the last watch", open())
 	}
 	if err := get(t.Context(), parent.Kube(), "a"); err != nil || s.made.Load() != 5 {
-		t.Errorf("%v, %d connections: whoever needs one again opens it again", err, s.made.Load())
+		t.Errorf("%v, %d connections: a later request opens a new one", err, s.made.Load())
 	}
 }
 
-// A watch that cannot be begun says why.
-func TestAWatchThatFailsToBegin(t *testing.T) {
+func TestStreamTimeout(t *testing.T) {
 	c := made(t, &rest.Config{Host: "http://127.0.0.1:1", QPS: -1})
 	if w, err := c.Kube().CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("%v, %v", w, err)
 	}
 }
 
-func TestWhatIsAStream(t *testing.T) {
+func TestIsStream(t *testing.T) {
 	for query, want := range map[string]bool{
 		"": false, "watch=true": true, "a=b&watch=1": true, "watch=false": false, "watch=0": false, "watch=": false,
 		"follow=true": true, "follow=1&a=b": true, "follow=false": false, "fieldSelector=watch%3Dtrue": false, "rewatch=true": false,
@@ -182,8 +178,7 @@ func TestWhatIsAStream(t *testing.T) {
 	}
 }
 
-// What has client-go look for a new CA is a request that reaches no server.
-func TestALookForANewCASendsNothing(t *testing.T) {
+func TestRefresh_SendsNothing(t *testing.T) {
 	seen, answer := 0, &content{}
 	h := held{top: roundTripper(func(req *http.Request) (*http.Response, error) {
 		seen++
@@ -205,8 +200,8 @@ func TestALookForANewCASendsNothing(t *testing.T) {
 	}
 }
 
-// What a retired generation does not use is closed at once, though another request goes on.
-func TestRetiringClosesWhatIsIdle(t *testing.T) {
+// Retiring a generation closes its idle connections while another request continues.
+func TestRetire_ClosesIdle(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {

@@ -33,9 +33,8 @@ func (l *locked) String() string {
 	return l.buf.String()
 }
 
-// A user's transport that lets nobody look below it keeps no connection open, and its
-// type is no news for the log.
-func TestIdleConnectionsCloseBelowATransportOfTheUsers(t *testing.T) {
+// A wrapper without access to the transport below it keeps no connection open, and is not logged.
+func TestCloseIdleConnections_Wrapped(t *testing.T) {
 	var log locked
 	klog.SetSlogLogger(slog.New(slog.NewTextHandler(&log, nil)))
 	defer klog.ClearLogger()
@@ -70,8 +69,8 @@ func TestIdleConnectionsCloseBelowATransportOfTheUsers(t *testing.T) {
 	}
 }
 
-// One that has connections of its own closes them itself; one that has none is passed over, without a word.
-func TestIdleConnectionsOfATransportThatIsTheUsersOwn(t *testing.T) {
+// A custom transport with connections closes them. A custom transport without connections is ignored without a log message.
+func TestCloseIdleConnections_CustomTransport(t *testing.T) {
 	var log locked
 	klog.SetSlogLogger(slog.New(slog.NewTextHandler(&log, nil)))
 	defer klog.ClearLogger()

@@ -1,5 +1,8 @@
 package kube
 
+// net/http.Transport keeps a connection on which a request timed out, and waits for one slow connection attempt. The pool in
+// this file replaces such connections.
+
 import (
 	"context"
 	"errors"
@@ -14,20 +17,21 @@ import (
 )
 
 const (
-	// quietConnection is how long nothing may be read on a connection before it is pinged,
-	// and signOfLife how long the answer may take. Nothing that waits on a dead connection
-	// waits for longer than the two together.
-	quietConnection, signOfLife = 5 * time.Second, 5 * time.Second
-	// unwritable is how long a connection may take nothing.
-	unwritable = 10 * time.Second
-	// firstSetup is how long a connection may take to be set up before it is raced by
-	// another; each further one is given twice as long, the last one what the dialer gives.
-	firstSetup, lastSetup = 250 * time.Millisecond, 4 * time.Second
-	// streamBegins is how long a stream may take to begin.
-	streamBegins = 30 * time.Second
+	// pingInterval is the time without data after which a connection is pinged. It is closed after pingTimeout without a
+	// response. A request on a dead connection fails after the sum of both.
+	pingInterval = 5 * time.Second
+	pingTimeout  = 5 * time.Second
+	// writeTimeout is the longest time that a connection may accept no bytes.
+	writeTimeout = 10 * time.Second
+	// firstSetup is the time after which a second connection attempt starts. It doubles for each further attempt, up to
+	// lastSetup. The last attempt has the timeout of the dialer.
+	firstSetup = 250 * time.Millisecond
+	lastSetup  = 4 * time.Second
+	// streamTimeout is the longest time until a stream begins.
+	streamTimeout = 30 * time.Second
 )
 
-// pool is connections for one kind of request: those of the present generation.
+// pool has the connections for one kind of request. New requests use the current generation.
 type pool struct {
 	like    model
 	streams bool
@@ -36,18 +40,18 @@ type pool struct {
 	present *generation
 }
 
-// generation is the connections that requests share until one of them times out.
+// generation is a set of connections that requests share until a request on one of them times out.
 type generation struct {
 	*http.Transport
 	like *http.Transport
 
 	mu      sync.Mutex
-	used    int // by so many requests
+	used    int // number of requests
 	retired bool
 	open    map[*connection]struct{}
 }
 
-// take has to be followed by leave.
+// take returns the current generation. The caller calls leave when its request has ended.
 func (p *pool) take() *generation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,12 +69,12 @@ func (p *pool) take() *generation {
 
 func (p *pool) generation(like *http.Transport) *generation {
 	g := &generation{Transport: like.Clone(), like: like, open: map[*connection]struct{}{}}
-	// What is set up for HTTP/2, by client-go or by Clone, belongs to that transport's connections.
+	// The HTTP/2 settings that client-go or Clone made refer to connections of the other transport.
 	_, http2 := like.TLSNextProto["h2"]
 	g.TLSNextProto, g.ForceAttemptHTTP2 = nil, http2
-	g.HTTP2 = &http.HTTP2Config{SendPingTimeout: quietConnection, PingTimeout: signOfLife, WriteByteTimeout: unwritable}
+	g.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: pingTimeout, WriteByteTimeout: writeTimeout}
 	if p.streams {
-		g.ResponseHeaderTimeout = streamBegins
+		g.ResponseHeaderTimeout = streamTimeout
 	}
 	dial := like.DialContext
 	if dial == nil {
@@ -87,7 +91,7 @@ func (p *pool) generation(like *http.Transport) *generation {
 	return g
 }
 
-// retire takes a generation out of use.
+// retire removes a generation: later requests use another one.
 func (p *pool) retire(g *generation) {
 	p.mu.Lock()
 	if p.present == g {
@@ -97,8 +101,8 @@ func (p *pool) retire(g *generation) {
 	g.retire()
 }
 
-// closeIdle closes what no request is using, and the rest as soon as its requests have ended:
-// an HTTP/2 connection counts as idle only a moment after its last request, and would stay.
+// closeIdle closes unused connections now, and the others when their requests have ended. An HTTP/2 connection becomes idle
+// only some time after its last request, so closing idle connections is not enough.
 func (p *pool) closeIdle() {
 	p.mu.Lock()
 	present := p.present
@@ -124,7 +128,7 @@ func (g *generation) leave() {
 	g.closeUnused()
 }
 
-// closeUnused closes the connections of a retired generation that no request uses any more.
+// closeUnused closes the connections of a retired generation if no request uses it.
 func (g *generation) closeUnused() {
 	g.mu.Lock()
 	var unused []*connection
@@ -151,7 +155,7 @@ func (g *generation) opened(conn net.Conn) net.Conn {
 	return c
 }
 
-// connection is one that its generation knows of while it is open.
+// connection is a connection that its generation lists while it is open.
 type connection struct {
 	net.Conn
 	of *generation
@@ -165,35 +169,36 @@ func (c *connection) Close() error {
 }
 
 var (
-	// errSlowSetup ends a try for which there was no connection yet.
-	errSlowSetup = errors.New("setting up a connection takes long")
-	errCrossed   = errors.New("the connection was there too late")
+	// errSlowSetup ends an attempt that has no connection yet.
+	errSlowSetup = errors.New("connection setup is slow")
+	// errCrossed ends an attempt whose connection was ready when the attempt was cancelled.
+	errCrossed = errors.New("connection was ready too late")
 )
 
-// roundTrip tries again while a connection is being set up: what is set up already goes on,
-// and the first that is ready is used.
+// roundTrip starts another attempt while a connection is being set up. Earlier setups continue, and the request uses the first
+// connection that is ready.
 func (p *pool) roundTrip(req *http.Request) (*http.Response, error) {
 	for patience := firstSetup; ; patience *= 2 {
-		next := again(req)
+		next := rewound(req)
 		if patience > lastSetup || next == nil {
 			patience = 0
 		}
 		resp, err := p.try(req, patience)
-		if !mayGoAgain(req.Method, err) {
+		if !retriable(req.Method, err) {
 			return resp, err
 		}
 		req = next
 	}
 }
 
-// mayGoAgain reports whether a request was not sent, or does no harm if it was.
-func mayGoAgain(method string, err error) bool {
+// retriable reports whether the request was not sent, or can be sent twice.
+func retriable(method string, err error) bool {
 	isRead := method == http.MethodGet || method == http.MethodHead
 	return errors.Is(err, errSlowSetup) || isRead && errors.Is(err, errCrossed)
 }
 
-// again is the same request with a body that was not read; nil if there is none.
-func again(req *http.Request) *http.Request {
+// rewound returns the request with an unread body, or nil if its body cannot be read again.
+func rewound(req *http.Request) *http.Request {
 	if req.Body == nil {
 		return req
 	}
@@ -209,8 +214,8 @@ func again(req *http.Request) *http.Request {
 	return next
 }
 
-// try is one request. With a patience it ends with errSlowSetup when that is over and no
-// connection is there: nothing was sent then.
+// try sends the request once. If patience is positive and passes before a connection is ready, it returns errSlowSetup, and
+// nothing was sent.
 func (p *pool) try(req *http.Request, patience time.Duration) (*http.Response, error) {
 	caller := req.Context()
 	ctx, cancel := context.WithCancelCause(caller)
@@ -221,7 +226,7 @@ func (p *pool) try(req *http.Request, patience time.Duration) (*http.Response, e
 	})
 	setup := &setup{cancel: cancel, withholds: req.Body != nil && req.Body != http.NoBody}
 	if patience > 0 {
-		timer := time.AfterFunc(patience, setup.giveUp)
+		timer := time.AfterFunc(patience, setup.expire)
 		defer timer.Stop()
 	}
 	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: setup.gotConn}))
@@ -233,7 +238,7 @@ func (p *pool) try(req *http.Request, patience time.Duration) (*http.Response, e
 		defer end()
 		return nil, p.failed(g, caller, setup, err)
 	}
-	if resp.StatusCode != http.StatusSwitchingProtocols { // which is a connection for its caller
+	if resp.StatusCode != http.StatusSwitchingProtocols { // then the caller uses the body as a connection
 		resp.Body = &body{ReadCloser: resp.Body, end: end, failed: func(err error) error {
 			return p.failed(g, caller, setup, err)
 		}}
@@ -241,13 +246,13 @@ func (p *pool) try(req *http.Request, patience time.Duration) (*http.Response, e
 	return resp, nil
 }
 
-// failed retires the generation whose connection did not answer in time.
+// failed returns the error of an attempt. It retires the generation if there was no response in time.
 func (p *pool) failed(g *generation, ctx context.Context, setup *setup, err error) error {
 	switch {
-	case ctx.Err() != nil && setup.state.Load() > connected: // err would say that the set-up was slow
+	case ctx.Err() != nil && setup.state.Load() > connected: // err reports a slow setup then
 		return context.Cause(ctx)
 	case setup.state.Load() == crossed && setup.withholds:
-		return errSlowSetup // whatever was sent of it, its body was not
+		return errSlowSetup // the body was not sent
 	case setup.state.Load() == crossed:
 		return errCrossed
 	case setup.state.Load() == connected && timedOut(ctx, err):
@@ -256,38 +261,37 @@ func (p *pool) failed(g *generation, ctx context.Context, setup *setup, err erro
 	return err
 }
 
-// timedOut reports whether a request failed because there was no answer in time. That its
-// caller has cancelled it says nothing of the connection.
+// timedOut reports whether a request failed because there was no response in time. If the caller cancelled it, the state of
+// the connection is unknown.
 func timedOut(ctx context.Context, err error) bool {
 	var timeout net.Error
 	return errors.Is(ctx.Err(), context.DeadlineExceeded) || ctx.Err() == nil && errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// setup is how far a request has come.
+// setup is the progress of one attempt.
 type setup struct {
 	state  atomic.Int32
 	cancel context.CancelCauseFunc
-	// withholds: the request has a body, which is not given away once the try was given up.
+	// withholds reports whether the request has a body. It is not sent after the attempt has expired.
 	withholds bool
 }
 
 const (
 	connecting int32 = iota
 	connected
-	gaveUp
-	// crossed: the connection came while it was being given up. A request without a body may
-	// have been sent.
+	expired
+	// crossed means that the connection was ready while the attempt expired. A request without a body may have been sent.
 	crossed
 )
 
-// giveUp is the timer's.
-func (s *setup) giveUp() {
-	if s.state.CompareAndSwap(connecting, gaveUp) {
+// expire is called by the timer of the attempt.
+func (s *setup) expire() {
+	if s.state.CompareAndSwap(connecting, expired) {
 		s.cancel(errSlowSetup)
 	}
 }
 
-// gotConn comes right before the request is sent.
+// gotConn is called immediately before the request is sent.
 func (s *setup) gotConn(httptrace.GotConnInfo) {
 	if !s.state.CompareAndSwap(connecting, connected) {
 		s.state.Store(crossed)
@@ -295,7 +299,7 @@ func (s *setup) gotConn(httptrace.GotConnInfo) {
 	}
 }
 
-// withheld is the body of a request, without which no server acts on it. It is read after gotConn alone.
+// withheld is the body of a request. It is read only after gotConn. A server does not act on a request without its body.
 type withheld struct {
 	io.ReadCloser
 	setup *setup
@@ -308,7 +312,7 @@ func (w withheld) Read(p []byte) (int, error) {
 	return w.ReadCloser.Read(p)
 }
 
-// body is an answer that is being read.
+// body is the body of a response.
 type body struct {
 	io.ReadCloser
 	end    func()

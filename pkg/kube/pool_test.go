@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// wire is a connection that nothing passes; it knows whether it was closed.
+// wire is a connection without data that records whether it was closed.
 type wire struct {
 	net.Conn
 	closed int
@@ -26,7 +26,7 @@ func (w *wire) Close() error {
 	return errClosing
 }
 
-func TestAGenerationClosesWhatNobodyUses(t *testing.T) {
+func TestGeneration_ClosesUnused(t *testing.T) {
 	p := &pool{like: fixed{&http.Transport{}}}
 	g := p.take()
 	if again := p.take(); again != g {
@@ -50,13 +50,13 @@ func TestAGenerationClosesWhatNobodyUses(t *testing.T) {
 	}
 	g.opened(three)
 	if three.closed != 0 {
-		t.Error("what comes while a request waits for it is closed")
+		t.Error("a connection during a request waits for it is closed")
 	}
 	next := p.take()
 	if next == g {
-		t.Fatal("what is out of use is taken")
+		t.Fatal("a retired generation is used")
 	}
-	p.retire(g) // once more, by another request of it
+	p.retire(g) // a second time, by another request
 	if p.take() != next {
 		t.Error("the next generation went with the former one")
 	}
@@ -66,7 +66,7 @@ func TestAGenerationClosesWhatNobodyUses(t *testing.T) {
 	}
 	late := &wire{}
 	if g.opened(late); late.closed != 1 {
-		t.Error("what comes when nobody waits for it stays open")
+		t.Error("an unused late connection stays open")
 	}
 	idle := &wire{}
 	next.opened(idle)
@@ -77,11 +77,11 @@ func TestAGenerationClosesWhatNobodyUses(t *testing.T) {
 	}
 	p.retire(next)
 	if idle.closed != 1 {
-		t.Error("what was retired with nobody using it stays open")
+		t.Error("a retired unused connection stays open")
 	}
 }
 
-func TestNewSettingsRetireTheOldGeneration(t *testing.T) {
+func TestPool_NewSettings(t *testing.T) {
 	model := &reloaded{}
 	model.present.Store(&http.Transport{})
 	p := &pool{like: model}
@@ -94,7 +94,7 @@ func TestNewSettingsRetireTheOldGeneration(t *testing.T) {
 	}
 }
 
-// refreshing is a model that counts how often it is asked to look for new settings.
+// refreshing is a model that counts calls of refresh.
 type refreshing struct {
 	fixed
 	n int
@@ -102,7 +102,7 @@ type refreshing struct {
 
 func (r *refreshing) refresh(context.Context) { r.n++ }
 
-func TestWhatAGenerationTakesOver(t *testing.T) {
+func TestGeneration_Settings(t *testing.T) {
 	h2 := map[string]func(string, *tls.Conn) http.RoundTripper{"h2": nil}
 	for name, test := range map[string]struct {
 		like  *http.Transport
@@ -139,7 +139,7 @@ func TestWhatAGenerationTakesOver(t *testing.T) {
 	}
 }
 
-func TestEachConnectionBeginsWithALookForNewSettings(t *testing.T) {
+func TestGeneration_RefreshesBeforeDial(t *testing.T) {
 	refused := errors.New("refused")
 	conn := &wire{}
 	var answer error
@@ -160,14 +160,14 @@ func TestEachConnectionBeginsWithALookForNewSettings(t *testing.T) {
 	if model.n != 2 {
 		t.Errorf("looked %d times", model.n)
 	}
-	// Without a dialer of the user's there is the usual one.
+	// Without a custom dialer the default dialer is used.
 	g = (&pool{like: fixed{&http.Transport{}}}).generation(&http.Transport{})
 	if _, err := g.DialContext(t.Context(), "tcp", "127.0.0.1:1"); err == nil {
 		t.Error("port 1 answers")
 	}
 }
 
-// stubbed is a pool whose transport is a function.
+// stubbed returns a pool whose transport is a function.
 func stubbed(send roundTripper) *pool {
 	like := &http.Transport{}
 	g := &generation{Transport: &http.Transport{}, like: like, open: map[*connection]struct{}{}}
@@ -188,14 +188,14 @@ func gotConn(req *http.Request) {
 	httptrace.ContextClientTrace(req.Context()).GotConn(httptrace.GotConnInfo{})
 }
 
-// timeoutError is like the errors of net and net/http for a time-out.
+// timeoutError is an error like the timeout errors of net and net/http.
 type timeoutError struct{ is bool }
 
 func (timeoutError) Error() string   { return "i/o timeout" }
 func (e timeoutError) Timeout() bool { return e.is }
 func (timeoutError) Temporary() bool { return false }
 
-// content is an answer's body.
+// content is the body of a response.
 type content struct {
 	err    error
 	closed int
@@ -208,8 +208,8 @@ func (c *content) Close() error {
 	return errClosing
 }
 
-// What a try takes it gives back: when it fails at once, else when its answer was read.
-func TestATryEndsWithItsAnswer(t *testing.T) {
+// An attempt leaves its generation when it fails, or when its response was read.
+func TestTry_EndsWithResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent context.Context
 		var answer *http.Response
@@ -248,7 +248,7 @@ func TestATryEndsWithItsAnswer(t *testing.T) {
 		if g.used != 0 || sent.Err() == nil || p.present != g {
 			t.Errorf("after the answer: in use %d times, context %v, retired %v", g.used, sent.Err(), p.present != g)
 		}
-		// A connection that is its caller's from now on is no answer.
+		// A switched connection belongs to the caller.
 		answer = &http.Response{StatusCode: http.StatusSwitchingProtocols, Body: text}
 		if resp, err := p.try(stubRequest(t.Context(), t, http.MethodGet, nil), 0); err != nil || resp.Body != text {
 			t.Errorf("%T, %v", resp.Body, err)
@@ -256,9 +256,8 @@ func TestATryEndsWithItsAnswer(t *testing.T) {
 	})
 }
 
-// With a patience a try ends when that is over, and only if there is no connection by then; the
-// answer is not bound by it.
-func TestTheSetupIsWaitedForAsLongAsThereIsPatience(t *testing.T) {
+// An attempt ends after its patience only if there is no connection yet. The patience does not limit the response.
+func TestTry_Patience(t *testing.T) {
 	for name, test := range map[string]struct {
 		patience, connects, answers time.Duration // connects 0: never
 		want                        error
@@ -301,8 +300,8 @@ func TestTheSetupIsWaitedForAsLongAsThereIsPatience(t *testing.T) {
 	}
 }
 
-// An answer that breaks off for want of time retires the connection, one that ends does not.
-func TestReadingAnAnswer(t *testing.T) {
+// A response that times out retires the connection. A response that ends does not.
+func TestBody_Read(t *testing.T) {
 	for name, test := range map[string]struct {
 		read    error
 		late    bool // the caller's deadline has passed
@@ -340,7 +339,7 @@ func TestReadingAnAnswer(t *testing.T) {
 	}
 }
 
-func TestWhatAFailureSaysOfTheConnection(t *testing.T) {
+func TestFailed(t *testing.T) {
 	plain, why := errors.New("no"), errors.New("why")
 	live, ended := t.Context(), func() context.Context {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -357,8 +356,8 @@ func TestWhatAFailureSaysOfTheConnection(t *testing.T) {
 		"connected, and a failure":         {live, connected, plain, plain, false},
 		"connected, and a time-out":        {live, connected, timeoutError{true}, timeoutError{true}, true},
 		"not connected, and a time-out":    {live, connecting, timeoutError{true}, timeoutError{true}, false},
-		"given up":                         {live, gaveUp, errSlowSetup, errSlowSetup, false},
-		"given up, by its caller, too":     {ended, gaveUp, errSlowSetup, why, false},
+		"given up":                         {live, expired, errSlowSetup, errSlowSetup, false},
+		"given up, by its caller, too":     {ended, expired, errSlowSetup, why, false},
 		"crossed":                          {live, crossed, plain, errCrossed, false},
 		"crossed, and its caller's end":    {ended, crossed, plain, why, false},
 		"connected, and its caller's end":  {ended, connected, plain, plain, false},

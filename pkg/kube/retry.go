@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Pause waits, as between two tries of a request. The error is the cause of the context's end, if that comes first.
+// Pause waits for d. If ctx ends first, it returns the cause.
 func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -21,13 +21,13 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Backoff gives, by its Step, the waits between tries that fail in a row: first, and each time twice as long, up to most.
+// Backoff returns a back-off whose Step starts with first and doubles up to most.
 func Backoff(first, most time.Duration) *wait.Backoff {
 	return &wait.Backoff{Duration: first, Factor: 2, Steps: math.MaxInt, Cap: most}
 }
 
-// Older reports whether the one resourceVersion of an object was stored before the other. With one that
-// is none, such as "", it is false.
+// Older reports whether version was stored before than. Both are resourceVersions of one object. It returns false if either is
+// not a resourceVersion, for example "".
 func Older(version, than string) bool {
 	order, _ := resourceversion.CompareResourceVersion(version, than) // 0 with an error
 	return order < 0

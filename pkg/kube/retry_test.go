@@ -36,7 +36,7 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-func TestBackoffDoublesUpToItsLimit(t *testing.T) {
+func TestBackoff(t *testing.T) {
 	for _, test := range []struct {
 		first, most time.Duration
 		want        []time.Duration

@@ -41,15 +41,15 @@ func TestTimedOut(t *testing.T) {
 	}
 }
 
-func TestSetup(t *testing.T) {
+func TestSetup_States(t *testing.T) {
 	for name, test := range map[string]struct {
 		do    func(*setup)
 		state int32
 		ended bool
 	}{
 		"connected":                {func(s *setup) { s.gotConn(httptrace.GotConnInfo{}) }, connected, false},
-		"given up":                 {(*setup).giveUp, gaveUp, true},
-		"connected, then given up": {func(s *setup) { s.gotConn(httptrace.GotConnInfo{}); s.giveUp() }, connected, false},
+		"given up":                 {(*setup).expire, expired, true},
+		"connected, then given up": {func(s *setup) { s.gotConn(httptrace.GotConnInfo{}); s.expire() }, connected, false},
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		s := &setup{cancel: cancel}
@@ -59,34 +59,34 @@ func TestSetup(t *testing.T) {
 		}
 		cancel(nil)
 	}
-	// Whichever comes second, nothing is sent on a connection that was given up.
+	// In both orders nothing is sent on an expired attempt.
 	ctx, cancel := context.WithCancelCause(t.Context())
 	s := &setup{cancel: cancel}
-	s.state.Store(gaveUp)
+	s.state.Store(expired)
 	s.gotConn(httptrace.GotConnInfo{})
 	if s.state.Load() != crossed || context.Cause(ctx) != errSlowSetup {
 		t.Errorf("state %d, ended by %v", s.state.Load(), context.Cause(ctx))
 	}
 }
 
-func TestWhatMayGoAgain(t *testing.T) {
+func TestRetriable(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
 		read := method == "GET" || method == "HEAD"
 		for err, want := range map[error]bool{
 			nil: false, errSlowSetup: true, errCrossed: read, io.EOF: false, context.Canceled: false,
 		} {
-			if got := mayGoAgain(method, err); got != want {
+			if got := retriable(method, err); got != want {
 				t.Errorf("%s after %v: %v", method, err, got)
 			}
 		}
-		if wrapped := fmt.Errorf("get: %w", errSlowSetup); !mayGoAgain(method, wrapped) || mayGoAgain(method, fmt.Errorf("get: %w", errCrossed)) != read {
+		if wrapped := fmt.Errorf("get: %w", errSlowSetup); !retriable(method, wrapped) || retriable(method, fmt.Errorf("get: %w", errCrossed)) != read {
 			t.Errorf("%s: an error that is wrapped is another", method)
 		}
 	}
 }
 
-// A connection that comes right when it was given up gets no body: then the request was not made, and goes again.
-func TestWhatWasGivenUpIsNotSentAfterAll(t *testing.T) {
+// A connection that is ready when the attempt expires gets no body, so the request is sent again.
+func TestExpiredAttempt_SendsNoBody(t *testing.T) {
 	for name, test := range map[string]struct {
 		body io.Reader
 		sent []string
@@ -126,12 +126,12 @@ func TestWhatWasGivenUpIsNotSentAfterAll(t *testing.T) {
 	}
 }
 
-// once is a body that cannot be had again.
+// once is a body that can be read only once.
 type once struct{ io.Reader }
 
-// Tries come after 250 ms and twice as much each time, as many as fit 8 s; the last one is given
-// all the time there is. What cannot be sent again is tried once.
-func TestTriesOfASetup(t *testing.T) {
+// Attempts start after 250 ms, then after twice the interval each time, within 8 s. The last attempt has no limit. A request whose
+// body cannot be read again has one attempt.
+func TestRoundTrip_Attempts(t *testing.T) {
 	five := []time.Duration{0, 250 * time.Millisecond, 750 * time.Millisecond, 1750 * time.Millisecond, 3750 * time.Millisecond, 7750 * time.Millisecond}
 	for name, test := range map[string]struct {
 		method string
@@ -179,14 +179,14 @@ func TestTriesOfASetup(t *testing.T) {
 	}
 }
 
-func TestAgain(t *testing.T) {
+func TestRewound(t *testing.T) {
 	plain := stubRequest(t.Context(), t, http.MethodGet, nil)
-	if again(plain) != plain {
+	if rewound(plain) != plain {
 		t.Error("a request without a body is another one")
 	}
 	text := stubRequest(t.Context(), t, http.MethodPost, strings.NewReader("text"))
 	_, _ = io.ReadAll(text.Body)
-	next := again(text)
+	next := rewound(text)
 	if next == nil || next == text {
 		t.Fatal("the same request")
 	}
@@ -194,11 +194,11 @@ func TestAgain(t *testing.T) {
 		t.Errorf("its body is %q, %v", got, err)
 	}
 	text.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
-	if again(text) != nil {
+	if rewound(text) != nil {
 		t.Error("a request whose body is gone")
 	}
 	text.GetBody = nil
-	if again(text) != nil {
+	if rewound(text) != nil {
 		t.Error("a request whose body can be had once")
 	}
 }

@@ -12,29 +12,28 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Trouble keeps which kinds of requests fail at present, and logs when a failure begins,
-// changes and ends, not each try. Its methods may be called from any goroutine.
+// Trouble records which kinds of requests fail now. It logs when a failure begins, changes and ends, not each attempt. Its methods
+// are safe for concurrent use.
 type Trouble struct {
 	log     *slog.Logger
 	instead map[string]string
 
 	mu     sync.Mutex
-	failed map[string]error // by verb, or by a condition's name
-	away   error            // the last request, if it got no answer
+	failed map[string]error // by verb, or by name of the condition
+	away   error            // error of the last request, if it got no response
 }
 
-// NewTrouble returns a Trouble that logs to log. Its keys are the verbs that Tried is called with; instead says for each,
-// in words for the log, what the program does while requests of that verb are forbidden. It may be nil.
+// NewTrouble returns a Trouble that logs to log. instead maps a verb to the behavior of the program while requests of that verb are
+// forbidden. It is logged. It may be nil.
 func NewTrouble(log *slog.Logger, instead map[string]string) *Trouble {
 	return &Trouble{log: log, instead: instead, failed: map[string]error{}}
 }
 
-// Tried takes the outcome of one request. The verb says in words of what kind it was, such as "list ingresses": each
-// can fail while others succeed. A server that does not answer at all is one trouble whatever the verb, and over with
-// any answer.
+// Tried records the result of one request. The verb is the kind of request, for example "list ingresses". Each kind can fail
+// while others succeed. If the server does not respond, that is one failure for all verbs, and any response ends it.
 func (t *Trouble) Tried(verb string, err error) {
 	if errors.Is(err, context.Canceled) {
-		return // we ended it ourselves, which says nothing of the server
+		return // the program cancelled it, so the state of the server is unknown
 	}
 	if Reason(err) == noAnswer {
 		t.unanswered(verb, err)
@@ -50,31 +49,30 @@ func (t *Trouble) Tried(verb string, err error) {
 	}
 	t.mu.Unlock()
 	if away {
-		t.log.Info("API server answers again")
+		t.log.Info("API server responds again")
 	}
 	switch {
 	case Reason(err) == Reason(before):
 	case err == nil:
-		t.log.Info("works again", "verb", verb)
+		t.log.Info("API request succeeded again", "verb", verb)
 	case apierrors.IsForbidden(err):
-		t.log.Warn("permission is missing", "verb", verb, "instead", t.instead[verb], "err", err)
+		t.log.Warn("permission denied", "verb", verb, "instead", t.instead[verb], "err", err)
 	default:
-		t.log.Warn("API server does not answer as it should, trying on", "verb", verb, "err", err)
+		t.log.Warn("API request failed; retrying", "verb", verb, "err", err)
 	}
 }
 
-// Condition is a fault other than a failed request, such as the absence of an object that is needed. It is logged when it
-// begins and when it ends.
+// Condition is a problem other than a failed request, for example a missing object. It is logged when it begins and when it ends.
 type Condition struct {
-	// Name tells it from other conditions and from verbs. NewTrouble's instead may have an entry for it.
+	// Name identifies the condition. It differs from all verbs. The instead argument of NewTrouble may have an entry for it.
 	Name string
 	// Begins and Ends are the messages that are logged.
 	Begins, Ends string
-	// About are keys and values for both lines.
+	// About has the keys and values of both messages.
 	About []any
 }
 
-// Observe takes whether a condition holds: with a problem, which Problem includes from now on, or without.
+// Observe records a condition. With a problem it holds, and Problem includes it. With nil it has ended.
 func (t *Trouble) Observe(c Condition, problem error) {
 	t.mu.Lock()
 	_, before := t.failed[c.Name]
@@ -97,36 +95,35 @@ func (t *Trouble) Observe(c Condition, problem error) {
 	}
 }
 
-// unanswered takes a request that got no answer.
+// unanswered records a request without a response.
 func (t *Trouble) unanswered(verb string, err error) {
 	t.mu.Lock()
 	first := t.away == nil
 	t.away = fmt.Errorf("%s: %w", verb, err)
 	t.mu.Unlock()
 	if first {
-		t.log.Warn("API server does not answer, trying on", "verb", verb, "err", err)
+		t.log.Warn("API server does not respond; retrying", "verb", verb, "err", err)
 	}
 }
 
-// answered notes that the server is there, and reports whether it was away.
+// answered records a response, and reports whether the server did not respond before.
 func (t *Trouble) answered() (wasAway bool) {
 	wasAway = t.away != nil
 	t.away = nil
 	return wasAway
 }
 
-// Moot forgets a failure of the verb, whose requests are no longer needed: it is no part of Problem any more, and no line
-// in the log says that it is over.
+// Moot removes a failure of the verb without a log message, because requests of that verb are no longer needed.
 func (t *Trouble) Moot(verb string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.failed, verb)
 }
 
-const noAnswer = "no answer"
+const noAnswer = "no response"
 
-// Reason tells states of an API server apart, as the texts of errors differ from try to try: "" for no error,
-// the reason that the server gave, or "no answer".
+// Reason classifies an error, because its text can differ between attempts. It returns "" for nil, the reason of the API server, or
+// "no response".
 func Reason(err error) string {
 	if err == nil {
 		return ""
@@ -137,7 +134,7 @@ func Reason(err error) string {
 	return noAnswer
 }
 
-// Problem is the errors of requests that fail at present, in the order of verbs; nil when none does.
+// Problem returns the errors of requests that fail now, ordered by verb, or nil.
 func (t *Trouble) Problem() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

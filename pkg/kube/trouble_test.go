@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestTroubleIsLoggedOncePerState(t *testing.T) {
+func TestTrouble_LogsStateOnce(t *testing.T) {
 	var out bytes.Buffer
 	tr := NewTrouble(slog.New(slog.NewTextHandler(&out, nil)), nil)
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("no"))
@@ -28,7 +28,7 @@ func TestTroubleIsLoggedOncePerState(t *testing.T) {
 		{"list", fmt.Errorf("connection reset %d", 7), 1},
 		{"watch", errors.New("connection refused"), 1},
 		{"list", context.Canceled, 1},
-		{"list", forbidden, 3}, // the server is back, and refuses
+		{"list", forbidden, 3}, // the server responds again with a rejection
 		{"get", forbidden, 4},
 		{"list", forbidden, 4},
 		{"get", nil, 5},
@@ -47,7 +47,7 @@ func TestTroubleIsLoggedOncePerState(t *testing.T) {
 	}
 }
 
-func TestWhatTroubleSays(t *testing.T) {
+func TestTrouble_Messages(t *testing.T) {
 	var out bytes.Buffer
 	tr := NewTrouble(slog.New(slog.NewTextHandler(&out, nil)), map[string]string{"watch": "listing"})
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("no"))
@@ -55,18 +55,18 @@ func TestWhatTroubleSays(t *testing.T) {
 	for i, step := range []struct {
 		verb    string
 		err     error
-		line    string // the last one; "" for none
-		problem string // what is in it; "" for none
+		line    string // last log line, or ""
+		problem string // text of Problem, or ""
 	}{
 		{"watch", fmt.Errorf("get: %w", context.Canceled), "", ""},
 		{"watch", nil, "", ""},
-		{"watch", forbidden, `level=WARN msg="permission is missing" verb=watch instead=listing err=`, "watch: "},
-		{"watch", internal, `level=WARN msg="API server does not answer as it should, trying on" verb=watch err=`, "watch: Internal error"},
-		{"list", internal, `level=WARN msg="API server does not answer as it should, trying on" verb=list err=`, "list: Internal error"},
-		{"watch", nil, `level=INFO msg="works again" verb=watch`, "list: Internal error"},
-		{"list", nil, `level=INFO msg="works again" verb=list`, ""},
-		{"list", errors.New("refused"), `level=WARN msg="API server does not answer, trying on" verb=list err=refused`, "list: refused"},
-		{"watch", nil, `level=INFO msg="API server answers again"`, ""},
+		{"watch", forbidden, `level=WARN msg="permission denied" verb=watch instead=listing err=`, "watch: "},
+		{"watch", internal, `level=WARN msg="API request failed; retrying" verb=watch err=`, "watch: Internal error"},
+		{"list", internal, `level=WARN msg="API request failed; retrying" verb=list err=`, "list: Internal error"},
+		{"watch", nil, `level=INFO msg="API request succeeded again" verb=watch`, "list: Internal error"},
+		{"list", nil, `level=INFO msg="API request succeeded again" verb=list`, ""},
+		{"list", errors.New("refused"), `level=WARN msg="API server does not respond; retrying" verb=list err=refused`, "list: refused"},
+		{"watch", nil, `level=INFO msg="API server responds again"`, ""},
 	} {
 		out.Reset()
 		tr.Tried(step.verb, step.err)
@@ -88,16 +88,16 @@ func TestWhatTroubleSays(t *testing.T) {
 	}
 	tr.Moot("get")
 	if err := tr.Problem(); err != nil {
-		t.Errorf("what is not needed any more is a problem: %v", err)
+		t.Errorf("a removed verb is a problem: %v", err)
 	}
 	out.Reset()
 	if tr.Tried("get", nil); out.Len() != 0 {
-		t.Errorf("that it works again is said of what was not needed: %s", &out)
+		t.Errorf("logged the end of a removed failure: %s", &out)
 	}
 }
 
-// A condition is logged when it begins and when it ends, beside what fails, and is a problem in between.
-func TestConditions(t *testing.T) {
+// A condition is logged when it begins and when it ends.
+func TestTrouble_Conditions(t *testing.T) {
 	var out bytes.Buffer
 	tr := NewTrouble(slog.New(slog.NewTextHandler(&out, nil)), map[string]string{"no class": "it waits"})
 	class := Condition{Name: "no class", Begins: "no class", Ends: "there is a class", About: []any{"class", "a"}}
@@ -106,8 +106,8 @@ func TestConditions(t *testing.T) {
 	for i, step := range []struct {
 		about   Condition
 		problem error
-		line    string // the one that is logged; "" for none
-		all     string // of what is a problem
+		line    string // log line, or ""
+		all     string // text of Problem
 	}{
 		{class, nil, "", ""},
 		{class, missing, `level=WARN msg="no class" class=a instead="it waits"`, "it is missing"},

@@ -285,7 +285,7 @@ func TestWhichKindsMayNotBeRead(t *testing.T) {
 					t.Errorf("it is warm, or does not say why not: %v", err)
 				}
 				c.Close()
-				if s.log.Count("permission is missing", " "+kind, "no status of Gateways and routes is written") != 1 {
+				if s.log.Count("permission denied", " "+kind, "no status of Gateways and routes is written") != 1 {
 					t.Errorf("it says:\n%s", &s.log)
 				}
 				for _, action := range append(s.core.Actions(), s.api.Actions()...) {
