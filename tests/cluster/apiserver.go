@@ -16,15 +16,13 @@ import (
 
 const (
 	apiServerPort = 6443
-	// serviceIssuer is who signs service account tokens, and whom they are for.
+	// serviceIssuer is the issuer and the audience of service account tokens.
 	serviceIssuer = "https://kubernetes.default.svc"
-	// apiServerGrace is how long an API server has to end. It waits for open watches
-	// to finish, which do not.
+	// apiServerGrace limits the shutdown of an API server, which waits for open watches.
 	apiServerGrace = 2 * time.Second
 )
 
-// APIServer is one API server of a cluster. Its methods may be called from several
-// goroutines.
+// APIServer is one API server of a cluster. Its methods are safe for concurrent use.
 type APIServer struct {
 	cluster *Cluster
 	name    string
@@ -32,11 +30,11 @@ type APIServer struct {
 	admin   *rest.Config
 
 	mu      sync.Mutex
-	process *process.Process // the present one, or the last
-	further []string         // its arguments beside ours
+	process *process.Process // the current or the last process
+	further []string         // additional arguments
 }
 
-// newAPIServer is the n-th API server of the cluster, not started.
+// newAPIServer returns the n-th API server of the cluster, not started.
 func (c *Cluster) newAPIServer(n int) (*APIServer, error) {
 	address, err := c.block.Address(n)
 	if err != nil {
@@ -51,7 +49,7 @@ func (c *Cluster) newAPIServer(n int) (*APIServer, error) {
 	return s, err
 }
 
-// certified is the configuration of a user with a client certificate.
+// certified returns the configuration of a user with a client certificate.
 func (c *Cluster) certified(url, user string, groups ...string) (*rest.Config, error) {
 	pair, err := c.authority.client(user, groups...)
 	if err != nil {
@@ -63,27 +61,25 @@ func (c *Cluster) certified(url, user string, groups ...string) (*rest.Config, e
 	}), nil
 }
 
-// SetArgs has other arguments than Options.APIServerArgs count from the next Start on.
+// SetArgs replaces Options.APIServerArgs from the next Start on.
 func (s *APIServer) SetArgs(args ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.further = args
 }
 
-// URL is where it serves.
+// URL returns the URL of the API server.
 func (s *APIServer) URL() string { return fmt.Sprintf("https://%s:%d", s.address, apiServerPort) }
 
-// Admin is a client configuration for this API server that may do everything, without a rate
-// limit of its own. The caller owns it.
+// Admin returns a client configuration with all permissions and without a rate limit. The caller may change it.
 func (s *APIServer) Admin() *rest.Config { return rest.CopyConfig(s.admin) }
 
-// Start starts the API server, after Stop or Kill, and waits until it is ready. It serves on
-// the same address as before.
+// Start starts the API server after Stop or Kill, and waits until it is ready. The address does not change.
 func (s *APIServer) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running() {
-		return fmt.Errorf("starting %s: it is running", s.name)
+		return fmt.Errorf("start %s: it is running", s.name)
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("starting %s: %w", s.name, err)
@@ -95,7 +91,7 @@ func (s *APIServer) Start(ctx context.Context) error {
 		Env:  serverEnvironment(),
 		Dir:  s.cluster.folder.path,
 		Log:  s.cluster.folder.file(s.name + ".log"),
-		// etcd outlives it, whatever happens to us.
+		// etcd must outlive it.
 		Needs: []*process.Process{s.cluster.etcd},
 	})
 	if err != nil {
@@ -105,29 +101,28 @@ func (s *APIServer) Start(ctx context.Context) error {
 	return s.awaitReady(ctx)
 }
 
-// awaitReady asks with a connection of its own: none is left open.
+// awaitReady uses its own connection and closes it.
 func (s *APIServer) awaitReady(ctx context.Context) error {
 	config, err := rest.TLSConfigFor(s.admin)
 	if err != nil {
-		return fmt.Errorf("the admin's TLS configuration: %w", err)
+		return fmt.Errorf("get TLS configuration of admin: %w", err)
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 	defer client.CloseIdleConnections()
 	return await(ctx, s.name+" is ready", s.process, healthy(client, s.URL()+"/readyz"))
 }
 
-// Pause stops the process where it is (SIGSTOP): connections stay open, and no answer
-// comes. It has stopped when Pause returns. Resume lets it go on.
+// Pause stops the process (SIGSTOP). Connections stay open without a response. Pause returns when the process has
+// stopped.
 func (s *APIServer) Pause() error { return s.signal(syscall.SIGSTOP) }
 
-// Resume lets a paused API server go on.
+// Resume continues a paused API server.
 func (s *APIServer) Resume() error { return s.signal(syscall.SIGCONT) }
 
-// Kill ends the API server at once, as a crash would.
+// Kill ends the API server like a crash.
 func (s *APIServer) Kill() error { return s.end((*process.Process).Kill) }
 
-// Stop ends the API server in order, and by force if it has not ended after two seconds: it
-// waits for open watches, which have no end. Stopping a stopped one is harmless.
+// Stop stops the API server, after two seconds with SIGKILL, because it waits for open watches. It may be called twice.
 func (s *APIServer) Stop() error {
 	return s.end(func(p *process.Process) error { return p.Stop(apiServerGrace) })
 }
@@ -145,21 +140,21 @@ func (s *APIServer) signal(signal syscall.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.running() {
-		return fmt.Errorf("%s is not running: cannot send %v", s.name, signal)
+		return fmt.Errorf("send %[2]v to %[1]s: it is not running", s.name, signal)
 	}
 	return s.process.Signal(signal)
 }
 
 func (s *APIServer) running() bool { return s.process != nil && s.process.State() == nil }
 
-// arguments puts the command line together.
+// arguments returns the command line.
 func (s *APIServer) arguments() []string {
 	c := s.cluster
 	args := []string{
 		"--bind-address=" + s.address,
 		fmt.Sprintf("--secure-port=%d", apiServerPort),
-		// The API refuses loopback addresses as endpoints of the service "kubernetes", so
-		// nobody writes them; the advertised address is then only a flag that must be set.
+		// The API rejects loopback addresses as endpoints of the service "kubernetes", so this flag has no other
+		// effect.
 		"--advertise-address=" + s.address,
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.96.0.0/24",
@@ -168,7 +163,7 @@ func (s *APIServer) arguments() []string {
 		"--tls-cert-file=" + c.folder.file(servingCert),
 		"--tls-private-key-file=" + c.folder.file(servingKey),
 		"--client-ca-file=" + c.folder.file(caFile),
-		// Who it is to the node, which serves logs.
+		// The client certificate for the node, which serves logs.
 		"--kubelet-client-certificate=" + c.folder.file(kubeletCert),
 		"--kubelet-client-key=" + c.folder.file(kubeletKey),
 		"--kubelet-preferred-address-types=InternalIP",
@@ -176,7 +171,7 @@ func (s *APIServer) arguments() []string {
 		"--service-account-issuer=" + serviceIssuer,
 		"--service-account-key-file=" + c.folder.file(tokenKey),
 		"--service-account-signing-key-file=" + c.folder.file(tokenKey),
-		// Tokens end when they say, not a year later.
+		// Tokens expire as requested, not a year later.
 		"--service-account-extend-token-expiration=false",
 	}
 	if c.options.Audit {
@@ -184,12 +179,12 @@ func (s *APIServer) arguments() []string {
 			"--audit-policy-file="+c.folder.file(auditPolicy),
 			"--audit-log-path="+s.auditLog(),
 			"--audit-log-mode=blocking",
-			// Its default begins another file after 100 MB, and nobody would read the first.
+			// The default rotates the file after 100 MB, and only the last file is read.
 			"--audit-log-maxsize=0",
 		)
 	}
 	return append(args, s.further...)
 }
 
-// auditLog is where this API server writes what it was asked.
+// auditLog returns the path of the audit log.
 func (s *APIServer) auditLog() string { return s.cluster.folder.file(s.name + "-audit.log") }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// assetsVariable is envtest's: the folder of the programs.
+// assetsVariable is the variable of envtest with the folder of the programs.
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
 // The programs.
@@ -18,7 +18,7 @@ const (
 	controllerManagerProgram = "kube-controller-manager"
 )
 
-// assets is the folder that has all of the programs.
+// assets returns the folder if it contains all of the programs.
 func assets(folder string, programs ...string) (string, error) {
 	if folder == "" {
 		folder = os.Getenv(assetsVariable)
@@ -33,19 +33,18 @@ func assets(folder string, programs ...string) (string, error) {
 		info, err := os.Stat(filepath.Join(folder, program))
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			return "", fmt.Errorf("there is no %s in %s: run `make tools` in the repository, "+
-				"or set %s to a folder that has %s", program, folder, assetsVariable, strings.Join(programs, ", "))
+			return "", fmt.Errorf("no %s in %s: run `make tools` in the repository, "+
+				"or set %s to a folder with %s", program, folder, assetsVariable, strings.Join(programs, ", "))
 		case err != nil:
 			return "", fmt.Errorf("looking for %s: %w", program, err)
 		case info.IsDir() || info.Mode()&0o111 == 0:
-			return "", fmt.Errorf("%s is no program", filepath.Join(folder, program))
+			return "", fmt.Errorf("%s is not a program", filepath.Join(folder, program))
 		}
 	}
 	return folder, nil
 }
 
-// ownAssets is the folder of the running program if the API server is beside it, else
-// bin of the repository that the working directory is in.
+// ownAssets returns the folder of the running program if it contains kube-apiserver, else bin of the repository.
 func ownAssets() (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(self), apiServerProgram)); err == nil {
@@ -54,7 +53,7 @@ func ownAssets() (string, error) {
 	}
 	folder, err := os.Getwd()
 	if err != nil {
-		return "", fmt.Errorf("looking for the repository: %w", err)
+		return "", fmt.Errorf("find repository: %w", err)
 	}
 	for {
 		gomod, err := os.ReadFile(filepath.Join(folder, "go.mod"))
@@ -65,7 +64,7 @@ func ownAssets() (string, error) {
 			folder = parent
 			continue
 		}
-		return "", fmt.Errorf("no folder of etcd and kube-apiserver is known: "+
+		return "", fmt.Errorf("no folder of etcd and kube-apiserver found: "+
 			"set %s, or run inside the repository after `make tools`", assetsVariable)
 	}
 }

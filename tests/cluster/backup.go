@@ -11,20 +11,19 @@ import (
 	"time"
 )
 
-// Backup is etcd's data at one moment. It lies in the cluster's folder.
+// Backup is a copy of etcd's data in the folder of the cluster.
 type Backup struct{ path string }
 
-// standstillTimeout bounds the wait until etcd stands still.
+// standstillTimeout limits the wait until etcd has stopped.
 const standstillTimeout = 5 * time.Second
 
-// dataDir is where etcd keeps its data.
+// dataDir returns the data folder of etcd.
 func (c *Cluster) dataDir() string { return c.folder.file("etcd") }
 
-// Backup keeps etcd's present data. For that etcd stands still for a moment: what the
-// copy has is what a crash would have left at that moment.
+// Backup copies etcd's data. It stops etcd (SIGSTOP) for the copy, so the copy is like the data after a crash.
 func (c *Cluster) Backup(ctx context.Context) (*Backup, error) {
 	if c.External() {
-		return nil, errors.New("backing up: the cluster is an external one")
+		return nil, errors.New("back up: the cluster is external")
 	}
 	path, err := os.MkdirTemp(c.folder.path, "etcd-backup-*")
 	if err != nil {
@@ -40,7 +39,7 @@ func (c *Cluster) Backup(ctx context.Context) (*Backup, error) {
 	return &Backup{path}, nil
 }
 
-// copyStill copies the data once no thread of etcd runs any more.
+// copyStill copies the data after all threads of etcd have stopped.
 func (c *Cluster) copyStill(ctx context.Context, to string) error {
 	ctx, cancel := context.WithTimeout(ctx, standstillTimeout)
 	defer cancel()
@@ -50,7 +49,7 @@ func (c *Cluster) copyStill(ctx context.Context, to string) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("etcd does not stand still: %w", ctx.Err())
+			return fmt.Errorf("stop etcd: %w", ctx.Err())
 		}
 	}
 	return os.CopyFS(to, os.DirFS(c.dataDir()))
@@ -64,7 +63,7 @@ func stopped(pid int) bool {
 	}
 	for _, thread := range threads {
 		stat, err := os.ReadFile(thread)
-		// The state follows the program's name, which is in brackets.
+		// The state follows the program name in brackets.
 		_, state, found := bytes.Cut(stat, []byte(") "))
 		if err != nil || !found || state[0] != 'T' {
 			return false
@@ -73,9 +72,8 @@ func stopped(pid int) bool {
 	return true
 }
 
-// Restore puts a backup back, as after a disaster: the API servers end, etcd begins again
-// with the old data and gives versions out a second time, and the API servers that ran
-// are started again. It returns when they are ready. A further Restore may follow.
+// Restore restores a backup. It stops the API servers, starts etcd with the old data, and starts the API servers that
+// ran. resourceVersions are assigned a second time. It returns when the API servers are ready.
 func (c *Cluster) Restore(ctx context.Context, b *Backup) error {
 	ran := c.runningServers()
 	for _, server := range ran {
@@ -91,7 +89,7 @@ func (c *Cluster) Restore(ctx context.Context, b *Backup) error {
 		err = os.CopyFS(c.dataDir(), os.DirFS(b.path))
 	}
 	if err == nil {
-		// etcd does not start with a folder that others may read.
+		// etcd rejects a folder that other users can read.
 		err = os.Chmod(c.dataDir(), 0o700)
 	}
 	if err == nil {
@@ -108,7 +106,7 @@ func (c *Cluster) Restore(ctx context.Context, b *Backup) error {
 	return nil
 }
 
-// runningServers are the API servers that neither were stopped nor have ended by themselves.
+// runningServers returns the API servers that are running.
 func (c *Cluster) runningServers() (ran []*APIServer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-func TestABackupIsPutBack(t *testing.T) {
+func TestBackupRestore(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
 	if err != nil {
 		t.Fatal(err)
@@ -51,12 +51,12 @@ func TestABackupIsPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, err := maps.Get(t.Context(), "kept", metav1.GetOptions{}); err != nil || found.ResourceVersion != strconv.FormatUint(kept, 10) {
-		t.Errorf("kept is %v (%v), want it in version %d", found, err, kept)
+		t.Errorf("kept is %v (%v), want version %d", found, err, kept)
 	}
 	if _, err := maps.Get(t.Context(), "lost", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("lost is still there: %v", err)
+		t.Errorf("lost still exists: %v", err)
 	}
 	if again := create("again"); again >= lost {
-		t.Errorf("versions go on at %d, after %d", again, lost)
+		t.Errorf("the next version is %d, the last was %d", again, lost)
 	}
 }

@@ -16,17 +16,17 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
 
-// maxAPIServers is how many API servers a cluster can have.
+// maxAPIServers is the maximum number of API servers of a cluster.
 const maxAPIServers = 4
 
-// Cluster is a control plane that was started, or one that was there.
+// Cluster is a started control plane, or an external one.
 type Cluster struct {
 	options Options
 	assets  string
 	folder  *folder
 	admin   *rest.Config
 
-	// What follows is empty for an external cluster.
+	// The fields below are empty for an external cluster.
 	authority   authority
 	block       *loopback.Block
 	address     string
@@ -42,17 +42,15 @@ type Cluster struct {
 	stopErr error
 }
 
-// Start starts a cluster and waits until it works: API server ready, and unless left out,
-// controllers at work. ctx and Options.StartTimeout bound the start, not the cluster's life;
-// Stop ends that. When the start fails, nothing is left behind, and the error holds the last lines of
-// the server's log.
+// Start starts a cluster and waits until the API server is ready and the controllers work. ctx and Options.StartTimeout
+// limit the start only. A failed start leaves nothing behind, and its error contains the end of the server's log.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	options = options.withDefaults()
 	if err := options.validate(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, options.StartTimeout,
-		fmt.Errorf("it took longer than %v: %w", options.StartTimeout, context.DeadlineExceeded))
+		fmt.Errorf("start took longer than %v: %w", options.StartTimeout, context.DeadlineExceeded))
 	defer cancel()
 	c := &Cluster{options: options}
 	begin := c.begin
@@ -60,12 +58,12 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 		begin = c.adopt
 	}
 	if err := begin(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("starting the cluster: %w", err), c.Stop())
+		return nil, errors.Join(fmt.Errorf("start cluster: %w", err), c.Stop())
 	}
 	return c, nil
 }
 
-// begin starts the servers, each when the one before works.
+// begin starts the servers one after the other.
 func (c *Cluster) begin(ctx context.Context) error {
 	if err := c.prepare(); err != nil {
 		return err
@@ -82,7 +80,7 @@ func (c *Cluster) begin(ctx context.Context) error {
 	return c.startControllers(ctx)
 }
 
-// prepare does what needs no server: addresses, keys and files.
+// prepare creates addresses, keys and files.
 func (c *Cluster) prepare() error {
 	programs := []string{etcdProgram, apiServerProgram}
 	if !c.options.WithoutControllers {
@@ -101,7 +99,7 @@ func (c *Cluster) prepare() error {
 	if c.authority, err = newAuthority(); err != nil {
 		return err
 	}
-	var addresses []string // of all API servers that there may be
+	var addresses []string // of all possible API servers
 	for n := range maxAPIServers {
 		address, err := c.block.Address(n + 1)
 		if err != nil {
@@ -114,7 +112,7 @@ func (c *Cluster) prepare() error {
 		return err
 	}
 	if err := os.WriteFile(c.folder.file(auditPolicy), []byte(c.options.AuditPolicy), 0o600); err != nil {
-		return fmt.Errorf("writing the audit policy: %w", err)
+		return fmt.Errorf("write audit policy: %w", err)
 	}
 	if c.api, err = c.newAPIServer(1); err != nil {
 		return err
@@ -123,28 +121,27 @@ func (c *Cluster) prepare() error {
 	return WriteKubeconfig(c.Kubeconfig(), c.admin, "")
 }
 
-// adopt takes a cluster that is there.
+// adopt uses an external cluster.
 func (c *Cluster) adopt(context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", c.options.External)
 	if err != nil {
-		return fmt.Errorf("reading the kubeconfig %s: %w", c.options.External, err)
+		return fmt.Errorf("read kubeconfig %s: %w", c.options.External, err)
 	}
 	c.admin = unlimited(config)
 	c.folder, err = newFolder()
 	return err
 }
 
-// External reports whether the cluster was there before.
+// External reports whether the cluster is external.
 func (c *Cluster) External() bool { return c.options.External != "" }
 
-// Admin is a client configuration that may do everything, without a rate limit of its
-// own. The caller owns it.
+// Admin returns a client configuration with all permissions and without a rate limit. The caller may change it.
 func (c *Cluster) Admin() *rest.Config { return rest.CopyConfig(c.admin) }
 
-// URL is where the API server serves.
+// URL returns the URL of the API server.
 func (c *Cluster) URL() string { return c.admin.Host }
 
-// Kubeconfig is the path of the admin's kubeconfig.
+// Kubeconfig returns the path of the admin's kubeconfig.
 func (c *Cluster) Kubeconfig() string {
 	if c.External() {
 		return c.options.External
@@ -152,11 +149,10 @@ func (c *Cluster) Kubeconfig() string {
 	return c.folder.file(adminConfig)
 }
 
-// Dir is the cluster's temporary folder, with the servers' logs. Stop removes it.
+// Dir returns the temporary folder of the cluster, with the logs of the servers. Stop deletes it.
 func (c *Cluster) Dir() string { return c.folder.path }
 
-// Kubectl is the path of a kubectl: the one beside the API server if there is one, else whichever
-// the system finds.
+// Kubectl returns the path of kubectl: in the folder of the API server if it exists, else in PATH.
 func (c *Cluster) Kubectl() string {
 	const program = "kubectl"
 	if own := filepath.Join(c.assets, program); c.assets != "" {
@@ -167,8 +163,7 @@ func (c *Cluster) Kubectl() string {
 	return program
 }
 
-// AuditLog is the path of the API server's audit log, one JSON object for each
-// request; empty unless Options.Audit is set.
+// AuditLog returns the path of the audit log, with one JSON object per request. It is empty without Options.Audit.
 func (c *Cluster) AuditLog() string {
 	if c.api == nil || !c.options.Audit {
 		return ""
@@ -176,8 +171,7 @@ func (c *Cluster) AuditLog() string {
 	return c.api.auditLog()
 }
 
-// AuditLogs are the paths of the audit logs of all API servers that there have been, each in an order of its own; none
-// unless Options.Audit is set.
+// AuditLogs returns the paths of the audit logs of all API servers so far.
 func (c *Cluster) AuditLogs() []string {
 	if c.api == nil || !c.options.Audit {
 		return nil
@@ -191,21 +185,19 @@ func (c *Cluster) AuditLogs() []string {
 	return paths
 }
 
-// APIServer is the cluster's API server, to pause, stop, kill and start again; nil for
-// an external cluster.
+// APIServer returns the API server, or nil for an external cluster.
 func (c *Cluster) APIServer() *APIServer { return c.api }
 
-// AddAPIServer starts a further API server on the same etcd, with the same keys and
-// permissions. It stops with the cluster.
+// AddAPIServer starts another API server on the same etcd with the same keys. It stops together with the cluster.
 func (c *Cluster) AddAPIServer(ctx context.Context) (*APIServer, error) {
 	if c.External() {
-		return nil, errors.New("adding an API server: the cluster is an external one")
+		return nil, errors.New("add API server: the cluster is external")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	number := len(c.further) + 2
 	if number > maxAPIServers {
-		return nil, fmt.Errorf("adding an API server: a cluster has at most %d", maxAPIServers)
+		return nil, fmt.Errorf("add API server: a cluster has at most %d", maxAPIServers)
 	}
 	server, err := c.newAPIServer(number)
 	if err != nil {
@@ -215,8 +207,8 @@ func (c *Cluster) AddAPIServer(ctx context.Context) (*APIServer, error) {
 	return server, server.Start(ctx)
 }
 
-// Stop ends the servers, controllers first and etcd last, and removes the folder. It returns
-// within some twenty seconds, as a rule within one. Stopping twice is harmless.
+// Stop stops the servers and deletes the folder, usually within a second and always within about twenty. It may be
+// called twice.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() { c.stopErr = c.end() })
 	return c.stopErr
@@ -245,12 +237,12 @@ func (c *Cluster) end() error {
 		errs = append(errs, c.folder.remove())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("stopping the cluster: %w", err)
+		return fmt.Errorf("stop cluster: %w", err)
 	}
 	return nil
 }
 
-// serverEnvironment is ours, less what would lead the servers elsewhere.
+// serverEnvironment returns the environment of this process without the variables that would affect the servers.
 func serverEnvironment() []string {
 	var environment []string
 	for _, entry := range os.Environ() {

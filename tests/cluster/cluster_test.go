@@ -19,7 +19,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// bound is how long a test waits for what it wants to see.
+// bound limits each wait.
 const bound = 30 * time.Second
 
 func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
@@ -31,7 +31,6 @@ func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 	return client
 }
 
-// until waits for what it is named after.
 func until(t *testing.T, what string, holds func(context.Context) (bool, error)) {
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, bound, true, holds); err != nil {
@@ -39,7 +38,7 @@ func until(t *testing.T, what string, holds func(context.Context) (bool, error))
 	}
 }
 
-func TestServerAndClientTellTheirVersion(t *testing.T) {
+func TestVersions(t *testing.T) {
 	c := cluster.Shared(t)
 	version, err := clientFor(t, c.Admin()).ServerVersion()
 	if err != nil {
@@ -50,15 +49,15 @@ func TestServerAndClientTellTheirVersion(t *testing.T) {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	if !strings.HasPrefix(version.GitVersion, "v1.") || !strings.Contains(string(said), "Server Version: "+version.GitVersion) {
-		t.Errorf("the server says %+v, kubectl\n%s", version, said)
+		t.Errorf("server version %+v, kubectl\n%s", version, said)
 	}
 }
 
-func TestControllersCleanUp(t *testing.T) {
+func TestControllers_Cleanup(t *testing.T) {
 	c := cluster.Shared(t)
 	client := clientFor(t, c.Admin())
 	namespace := c.Namespace(t)
-	until(t, "the namespace has the cluster's certificate", func(ctx context.Context) (bool, error) {
+	until(t, "the namespace has the CA certificate", func(ctx context.Context) (bool, error) {
 		list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
 		return err == nil && len(list.Items) == 1 && list.Items[0].Name == "kube-root-ca.crt", err
 	})
@@ -78,7 +77,7 @@ func TestControllersCleanUp(t *testing.T) {
 	if err := client.CoreV1().ConfigMaps(namespace).Delete(t.Context(), "owner", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "what was owned is gone", func(ctx context.Context) (bool, error) {
+	until(t, "the owned object is deleted", func(ctx context.Context) (bool, error) {
 		list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
 		return err == nil && len(list.Items) == 1, err
 	})
@@ -86,24 +85,24 @@ func TestControllersCleanUp(t *testing.T) {
 	if err := c.DeleteNamespace(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the namespace is gone", func(ctx context.Context) (bool, error) {
+	until(t, "the namespace is deleted", func(ctx context.Context) (bool, error) {
 		_, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
-	// Each controller is its own service account, as in a real cluster.
+	// Each controller uses its own service account, as in a real cluster.
 	log, err := os.ReadFile(c.AuditLog())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, who := range []string{"namespace-controller", "generic-garbage-collector"} {
 		if !strings.Contains(string(log), `"username":"system:serviceaccount:kube-system:`+who+`"`) {
-			t.Errorf("nothing was asked by the %s", who)
+			t.Errorf("no request by the %s", who)
 		}
 	}
 }
 
-// What else of a real cluster is at work, because somebody's tests count on it.
-func TestControllersKeepPoliciesAndRolesUpToDate(t *testing.T) {
+// Other tests need these controllers.
+func TestControllers_PoliciesAndRoles(t *testing.T) {
 	c := cluster.Shared(t)
 	client := clientFor(t, c.Admin())
 	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
@@ -122,11 +121,11 @@ func TestControllersKeepPoliciesAndRolesUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the policy was checked", func(ctx context.Context) (bool, error) {
+	until(t, "the policy is checked", func(ctx context.Context) (bool, error) {
 		p, err := policies.Get(ctx, "unbound", metav1.GetOptions{})
 		return err == nil && p.Status.ObservedGeneration == p.Generation && p.Status.TypeChecking != nil, err
 	})
-	until(t, "the role view has what is aggregated into it", func(ctx context.Context) (bool, error) {
+	until(t, "the role view has the aggregated rules", func(ctx context.Context) (bool, error) {
 		role, err := client.RbacV1().ClusterRoles().Get(ctx, "view", metav1.GetOptions{})
 		return err == nil && len(role.Rules) > 0, err
 	})
@@ -136,24 +135,23 @@ func TestControllersKeepPoliciesAndRolesUpToDate(t *testing.T) {
 	}
 	for _, lease := range leases.Items {
 		if strings.Contains(lease.Name, "controller-manager") {
-			t.Errorf("there is an election %s, which would be in the way of what is tested", lease.Name)
+			t.Errorf("unexpected election %s", lease.Name)
 		}
 	}
 }
 
-// What a caller does to a configuration is the caller's own, and none is limited.
-func TestConfigurationsAreTheCallers(t *testing.T) {
+func TestAdmin_ReturnsCopy(t *testing.T) {
 	c := cluster.Shared(t)
 	c.Admin().Host, c.APIServer().Admin().Host = "elsewhere", "elsewhere"
 	identity := c.Identity(t, cluster.IdentityOptions{Namespace: c.Namespace(t), PodName: "a"})
 	for who, config := range map[string]*rest.Config{"admin": c.Admin(), "the API server's admin": c.APIServer().Admin(), "an identity": identity} {
 		if config.Host != c.URL() || config.QPS != -1 {
-			t.Errorf("%s is at %s with %v requests per second", who, config.Host, config.QPS)
+			t.Errorf("%s: host %s, %v requests per second", who, config.Host, config.QPS)
 		}
 	}
 }
 
-func TestRequestsAreAudited(t *testing.T) {
+func TestAuditLog(t *testing.T) {
 	c := cluster.Shared(t)
 	namespace := c.Namespace(t)
 	log, err := os.ReadFile(c.AuditLog())
@@ -161,13 +159,13 @@ func TestRequestsAreAudited(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(log), `"/api/v1/namespaces/`+namespace+`/serviceaccounts`) {
-		t.Errorf("the request for a service account in %s is not in the log", namespace)
+		t.Errorf("the log has no create of a service account in %s", namespace)
 	}
 }
 
 func TestGatewayAPI(t *testing.T) {
 	c := cluster.Shared(t)
-	for range 2 { // twice: the second finds them there
+	for range 2 { // the second call finds them
 		if err := c.LoadGatewayAPI(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -177,12 +175,12 @@ func TestGatewayAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(served.APIResources) == 0 {
-		t.Error("nothing is served")
+		t.Error("no resource is served")
 	}
 }
 
-// A cluster of its own: the shared one is for those who count on it.
-func TestTheAPIServerCanPauseStopAndComeBack(t *testing.T) {
+// The test disturbs the API server, so it needs its own cluster.
+func TestAPIServer_PauseAndKill(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +190,7 @@ func TestTheAPIServerCanPauseStopAndComeBack(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := os.Stat(c.Dir()); !os.IsNotExist(err) {
-			t.Errorf("its folder is still there: %v", err)
+			t.Errorf("the folder still exists: %v", err)
 		}
 	}()
 	impatient := c.Admin()
@@ -200,7 +198,7 @@ func TestTheAPIServerCanPauseStopAndComeBack(t *testing.T) {
 	client := clientFor(t, impatient)
 	answers := func(wanted bool) {
 		t.Helper()
-		until(t, "it is away, or back", func(ctx context.Context) (bool, error) {
+		until(t, "the API server is available, or not", func(ctx context.Context) (bool, error) {
 			_, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
 			return (err == nil) == wanted, nil
 		})
@@ -224,25 +222,23 @@ func TestTheAPIServerCanPauseStopAndComeBack(t *testing.T) {
 	try("kill", server.Kill())
 	answers(false)
 	_, err = clientFor(t, second.Admin()).CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
-	try("ask the other one", err)
+	try("request to the second API server", err)
 	if err := server.Pause(); err == nil {
-		t.Error("a killed one could be paused")
+		t.Error("Pause of a killed API server succeeded")
 	}
 	try("start", server.Start(t.Context()))
 	answers(true)
 	if err := server.Start(t.Context()); err == nil {
-		t.Error("a running one could be started")
+		t.Error("Start of a running API server succeeded")
 	}
 	try("stop", server.Stop())
 	try("stop again", server.Stop())
 	try("start", server.Start(t.Context()))
-	// Not by the impatient client: a machine that is busy answers later.
 	if _, err := clientFor(t, c.Admin()).CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{}); err != nil {
-		t.Errorf("what it knew is lost: %v", err)
+		t.Errorf("lost data: %v", err)
 	}
 }
 
-// BenchmarkStart tells how long a cluster takes to start and to stop.
 func BenchmarkStart(b *testing.B) {
 	for _, kind := range []struct {
 		name    string

@@ -15,11 +15,10 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
 
-// controllersGrace is how long the controller manager has to end.
+// controllersGrace limits the shutdown of the controller manager.
 const controllersGrace = 2 * time.Second
 
-// controllers are those that rollouts, clean-up and permissions need; others would only take
-// time from what is tested.
+// controllers are the controllers that rollouts, garbage collection and permissions need.
 var controllers = []string{
 	"clusterrole-aggregation-controller",
 	"deployment-controller",
@@ -31,10 +30,10 @@ var controllers = []string{
 	"validatingadmissionpolicy-status-controller",
 }
 
-// sliceController is the one that Options.Services asks for.
+// sliceController is started by Options.Services.
 const sliceController = "endpointslice-controller"
 
-// controllers are those that run.
+// controllers returns the controllers to start.
 func (o Options) controllers() string {
 	all := strings.Join(controllers, ",")
 	if o.Services {
@@ -43,8 +42,7 @@ func (o Options) controllers() string {
 	return all
 }
 
-// startControllers starts the controller manager and waits until it has made what
-// every namespace gets.
+// startControllers starts the controller manager and waits until it has created the objects that each namespace gets.
 func (c *Cluster) startControllers(ctx context.Context) error {
 	config, err := c.certified(c.api.URL(), "system:kube-controller-manager")
 	if err != nil {
@@ -68,18 +66,18 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	return c.awaitControllers(ctx)
 }
 
-// controllerArguments puts the command line together.
+// controllerArguments returns the command line.
 func (c *Cluster) controllerArguments(kubeconfig string) []string {
 	return []string{
 		"--kubeconfig=" + kubeconfig,
 		"--controllers=" + c.options.controllers(),
-		// Each controller is its own service account, as in a real cluster: policies
-		// that know the namespace controller by its name see it here too.
+		// Each controller uses its own service account, as in a real cluster. Policies need this to identify the
+		// namespace controller.
 		"--use-service-account-credentials=true",
 		"--root-ca-file=" + c.folder.file(caFile),
 		"--leader-elect=false",
 		"--secure-port=0",
-		// The default of 20 requests per second is for sharing an API server.
+		// The default of 20 requests per second is too slow for tests.
 		"--kube-api-qps=1000",
 		"--kube-api-burst=1000",
 	}
@@ -101,17 +99,17 @@ func (c *Cluster) awaitControllers(ctx context.Context) error {
 	})
 }
 
-// shortLived is an admin's client whose connections end with done.
+// shortLived returns an admin client. done closes its connections.
 func (c *Cluster) shortLived() (client *kubernetes.Clientset, done func(), err error) {
 	config := c.Admin()
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the cluster's own client: %w", err)
+		return nil, nil, fmt.Errorf("create client: %w", err)
 	}
 	client, err = kubernetes.NewForConfigAndClient(config, http)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the cluster's own client: %w", err)
+		return nil, nil, fmt.Errorf("create client: %w", err)
 	}
-	// Not the client's own method, which does not look below client-go's wrappers.
+	// The client's own method does not unwrap the transports of client-go.
 	return client, func() { utilnet.CloseIdleConnectionsFor(http.Transport) }, nil
 }

@@ -1,13 +1,12 @@
-// Package cluster runs a Kubernetes control plane on this machine for tests and the
-// playground: etcd, an API server with RBAC and ServiceAccount admission, and a controller
-// manager, as processes that end with the one that started them.
+// Package cluster runs a Kubernetes control plane on this machine, for tests and the playground: etcd, an API server with
+// RBAC and ServiceAccount admission, and a controller manager. The processes end with the process that started them.
 //
 //	c, err := cluster.Start(ctx, cluster.Options{})
 //	if err != nil { … }
 //	defer c.Stop()
 //	client, err := kubernetes.NewForConfig(c.Admin())
 //
-// A test package shares one, which starts when a test first asks for it:
+// The tests of a package share one cluster, which starts on first use:
 //
 //	func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{}) }
 //
@@ -20,20 +19,13 @@
 //		…
 //	}
 //
-// With INCUMBENT_TEST_CLUSTER, a kubeconfig, it is that cluster, and none is started.
+// INCUMBENT_TEST_CLUSTER names the kubeconfig of an external cluster to use instead.
 //
-// The programs come from `make tools`, or from the folder that KUBEBUILDER_ASSETS
-// names. They listen on loopback addresses that belong to this cluster alone, so that
-// clusters of several test packages run side by side; that is why Linux is needed.
-// Data, certificates and logs lie in a temporary folder that Stop removes. A
-// starter that was killed leaves its folder behind; the next Start removes it.
+// The programs come from `make tools`, or from the folder in KUBEBUILDER_ASSETS. They listen on loopback addresses of this
+// cluster only, so that several clusters can run concurrently. This requires Linux. Data, certificates and logs are in a
+// temporary folder that Stop deletes. The next Start deletes the folder of a killed process.
 //
-// Backup and Restore put etcd's data back to an earlier moment, as after a disaster.
+// envtest is not used, because it hides the processes. Tests here stop, kill and restart them.
 //
-// Not envtest: it hides the processes, which tests here stop, kill and start again, gives
-// them no lifeline, and tries a failing server five times before it tells. What is the same
-// is KUBEBUILDER_ASSETS and its folder.
-//
-// Package node, below, runs Pods as processes; a cluster without one has Pods that stay
-// Pending, which is enough for tokens bound to them.
+// Package node runs Pods as processes. Without it Pods stay Pending, which is sufficient for tokens bound to them.
 package cluster

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// patiently is for a machine on which a renewal is there before one's own write, again and again.
+// patiently retries often enough for a lock that another process renews continuously.
 var patiently = wait.Backoff{Steps: 50, Duration: 10 * time.Millisecond, Jitter: 1}
 
 // Objects is a typed client of one kind.
@@ -20,8 +20,8 @@ type Objects[T metav1.Object] interface {
 	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
 }
 
-// Edit changes the object of blank's name, guarded by its version, and again when it was overtaken. Where there is none it
-// creates blank, changed.
+// Edit changes the object with the name of blank, guarded by its resourceVersion. It retries on conflict. If there is
+// no object, it creates the changed blank.
 func Edit[T metav1.Object](ctx context.Context, client Objects[T], blank T, change func(T)) error {
 	return retry.RetryOnConflict(patiently, func() error {
 		object, err := client.Get(ctx, blank.GetName(), metav1.GetOptions{})

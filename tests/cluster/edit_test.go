@@ -13,7 +13,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// oneObject is a client of at most one object, by its name; its first writes fail with errs, and overtake the writer.
+// oneObject is a client of at most one object. Its first writes fail with errs, after another write.
 type oneObject struct {
 	stored *corev1.ConfigMap
 	errs   []error
@@ -67,7 +67,7 @@ func TestEdit(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&cm.ObjectMeta, "ours", "1")
 		})
 		if !errors.Is(err, test.err) || o.last != test.last || o.stored.Data["theirs"] != test.theirs || (err == nil) != (o.stored.Annotations["ours"] == "1") {
-			t.Errorf("%s: %v after %s, stored is %v %v", name, err, o.last, o.stored.Annotations, o.stored.Data)
+			t.Errorf("%s: %v after %s, stored %v %v", name, err, o.last, o.stored.Annotations, o.stored.Data)
 		}
 	}
 }

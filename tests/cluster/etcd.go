@@ -13,12 +13,11 @@ import (
 const (
 	etcdClientPort = 2379
 	etcdPeerPort   = 2380
-	// etcdGrace is how long etcd has to close its files.
+	// etcdGrace limits the shutdown of etcd.
 	etcdGrace = 5 * time.Second
 )
 
-// startEtcd starts the cluster's etcd and waits until it answers. It listens without
-// TLS: on an address of ours, for processes of ours, with data of tests.
+// startEtcd starts etcd and waits until it is healthy. It listens without TLS on an address of the cluster.
 func (c *Cluster) startEtcd(ctx context.Context) error {
 	clients := fmt.Sprintf("http://%s:%d", c.address, etcdClientPort)
 	peers := fmt.Sprintf("http://%s:%d", c.address, etcdPeerPort)
@@ -38,7 +37,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	return await(ctx, "etcd is healthy", etcd, healthy(client, clients+"/health"))
 }
 
-// etcdArguments puts the command line together.
+// etcdArguments returns the command line.
 func (c *Cluster) etcdArguments(clients, peers string) []string {
 	return append([]string{
 		"--name=default",

@@ -24,7 +24,7 @@ func fails(t *testing.T, ctx context.Context, options cluster.Options, words ...
 	}
 	for _, word := range words {
 		if !strings.Contains(err.Error(), word) {
-			t.Errorf("%q is missing in: %v", word, err)
+			t.Errorf("missing %q in: %v", word, err)
 		}
 	}
 	left, globErr := filepath.Glob(filepath.Join(temporary, "*"))
@@ -34,38 +34,38 @@ func fails(t *testing.T, ctx context.Context, options cluster.Options, words ...
 	return err
 }
 
-func TestMissingProgramsAreNamed(t *testing.T) {
+func TestStart_MissingPrograms(t *testing.T) {
 	empty := t.TempDir()
 	fails(t, t.Context(), cluster.Options{Assets: empty}, "no etcd in "+empty, "make tools", "KUBEBUILDER_ASSETS")
 	if err := os.WriteFile(filepath.Join(empty, "etcd"), []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fails(t, t.Context(), cluster.Options{Assets: empty}, "is no program")
+	fails(t, t.Context(), cluster.Options{Assets: empty}, "is not a program")
 }
 
-func TestAServerThatEndsTellsItsLastLines(t *testing.T) {
+func TestStart_ServerFails(t *testing.T) {
 	fails(t, t.Context(), cluster.Options{APIServerArgs: []string{"--no-such-flag"}, WithoutControllers: true},
-		"kube-apiserver ended by itself", "exit status 1", "unknown flag: --no-such-flag")
+		"kube-apiserver ended unexpectedly", "exit status 1", "unknown flag: --no-such-flag")
 }
 
-func TestAStartIsBounded(t *testing.T) {
-	err := fails(t, t.Context(), cluster.Options{StartTimeout: time.Millisecond}, "it took longer than 1ms", "etcd is healthy")
+func TestStart_Timeout(t *testing.T) {
+	err := fails(t, t.Context(), cluster.Options{StartTimeout: time.Millisecond}, "start took longer than 1ms", "etcd is healthy")
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("it is no exceeded deadline: %v", err)
+		t.Errorf("not DeadlineExceeded: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := fails(t, ctx, cluster.Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("it is not cancelled: %v", err)
+		t.Errorf("not Canceled: %v", err)
 	}
 }
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestStart_InvalidOptions(t *testing.T) {
 	fails(t, t.Context(), cluster.Options{StartTimeout: -time.Second}, "StartTimeout")
 	fails(t, t.Context(), cluster.Options{External: "/no/such/file"}, "/no/such/file")
 }
 
-func TestTheFolderOfAKilledStarterIsRemoved(t *testing.T) {
+func TestStart_RemovesOldFolders(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	dead, living := filepath.Join(temporary, "incumbent-cluster-dead"), filepath.Join(temporary, "incumbent-cluster-living")
@@ -74,7 +74,7 @@ func TestTheFolderOfAKilledStarterIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What is being made has no lock yet.
+	// A new folder has no lock yet.
 	if err := os.WriteFile(filepath.Join(dead, "lock"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -83,14 +83,14 @@ func TestTheFolderOfAKilledStarterIsRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It leaves another one's folder alone, even one that is locked and nothing else.
+	// It does not delete the folder of a running process.
 	other, err := cluster.Start(t.Context(), external)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, folder := range []string{c.Dir(), other.Dir()} {
 		if _, err := os.Stat(folder); err != nil {
-			t.Errorf("the folder of a living starter: %v", err)
+			t.Errorf("folder of a running process: %v", err)
 		}
 	}
 	if err := errors.Join(c.Stop(), other.Stop()); err != nil {

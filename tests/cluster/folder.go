@@ -13,28 +13,27 @@ const (
 	lockFile      = "lock"
 )
 
-// folder is the temporary folder of a cluster, locked as long as its starter lives.
+// folder is the temporary folder of a cluster. It is locked while its process runs.
 type folder struct {
 	path string
 	lock *os.File
 }
 
-// newFolder makes one, after removing those whose starters were killed.
+// newFolder creates a folder, after deleting the folders of killed processes.
 func newFolder() (*folder, error) {
 	sweep()
 	path, err := os.MkdirTemp("", folderPattern)
 	if err != nil {
-		return nil, fmt.Errorf("making the cluster's folder: %w", err)
+		return nil, fmt.Errorf("create folder of cluster: %w", err)
 	}
 	lock, err := lockFolder(path)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("locking the cluster's folder: %w", err), os.RemoveAll(path))
+		return nil, errors.Join(fmt.Errorf("lock folder of cluster: %w", err), os.RemoveAll(path))
 	}
 	return &folder{path: path, lock: lock}, nil
 }
 
-// lockFolder locks under another name first: a folder with an unlocked lock is one
-// without a starter.
+// lockFolder renames the lock after locking it: an unlocked lock means that the process has ended.
 func lockFolder(path string) (*os.File, error) {
 	temporary := filepath.Join(path, lockFile+".new")
 	lock, err := os.OpenFile(temporary, os.O_CREATE|os.O_RDWR, 0o600)
@@ -50,21 +49,20 @@ func lockFolder(path string) (*os.File, error) {
 	return lock, nil
 }
 
-// file is the path of a file in the folder.
+// file returns the path of a file in the folder.
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 
-// remove deletes the folder with all in it.
+// remove deletes the folder.
 func (f *folder) remove() error {
-	// The folder goes first: a sweep must not meet it unlocked.
+	// Delete the folder first, because sweep deletes unlocked folders.
 	err := errors.Join(os.RemoveAll(f.path), f.lock.Close())
 	if err != nil {
-		return fmt.Errorf("removing the cluster's folder: %w", err)
+		return fmt.Errorf("delete folder of cluster: %w", err)
 	}
 	return nil
 }
 
-// sweep removes the folders of starters that are gone. What cannot be removed, such as
-// another user's, stays: it is in nobody's way.
+// sweep deletes the folders of ended processes, and ignores errors.
 func sweep() {
 	found, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPattern))
 	for _, path := range found {

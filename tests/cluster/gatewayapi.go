@@ -22,8 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	// Nothing of it is used here. It keeps the module, whose folder holds the
-	// definitions, in go.mod.
+	// Unused. It keeps the module with the definitions in go.mod.
 	_ "sigs.k8s.io/gateway-api/pkg/consts"
 )
 
@@ -33,10 +32,8 @@ var definitions = schema.GroupVersionResource{
 	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 }
 
-// LoadGatewayAPI installs the standard resources of the Gateway API, of the version in
-// go.mod, and waits until they can be used. Those that are there already stay as they
-// are. It needs the go command, and a working directory inside this module: the
-// definitions are read from the module cache.
+// LoadGatewayAPI installs the standard resources of the Gateway API in the version of go.mod, and waits until they are
+// served. Existing definitions are not changed. It needs the go command and a working directory in this module.
 func (c *Cluster) LoadGatewayAPI(ctx context.Context) error {
 	folder, err := moduleFolder(ctx, gatewayModule)
 	if err != nil {
@@ -45,22 +42,22 @@ func (c *Cluster) LoadGatewayAPI(ctx context.Context) error {
 	return c.LoadDefinitions(ctx, filepath.Join(folder, "config", "crd", "standard"))
 }
 
-// LoadDefinitions installs the CustomResourceDefinitions in the YAML files of a folder, and
-// waits until they can be used. Other objects in the files are passed over.
+// LoadDefinitions installs the CustomResourceDefinitions in the YAML files of a folder, and waits until they are
+// served. It ignores other objects.
 func (c *Cluster) LoadDefinitions(ctx context.Context, folder string) error {
 	found, err := readDefinitions(folder)
 	if err != nil {
-		return fmt.Errorf("reading resource definitions: %w", err)
+		return fmt.Errorf("read resource definitions: %w", err)
 	}
 	config := c.Admin()
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return fmt.Errorf("making the cluster's own client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	defer utilnet.CloseIdleConnectionsFor(http.Transport)
 	client, err := dynamic.NewForConfigAndClient(config, http)
 	if err != nil {
-		return fmt.Errorf("making the cluster's own client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	for _, definition := range found {
 		_, err := client.Resource(definitions).Create(ctx, definition, metav1.CreateOptions{})
@@ -76,7 +73,7 @@ func (c *Cluster) LoadDefinitions(ctx context.Context, folder string) error {
 	return nil
 }
 
-// moduleFolder is where the module's files lie; they are downloaded if they have to be.
+// moduleFolder returns the folder of the module, and downloads it if needed.
 func moduleFolder(ctx context.Context, module string) (string, error) {
 	var complaint bytes.Buffer
 	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
@@ -90,12 +87,12 @@ func moduleFolder(ctx context.Context, module string) (string, error) {
 	case answer.Error != "":
 		return "", fmt.Errorf("locating module %s: %s", module, answer.Error)
 	case err != nil:
-		return "", fmt.Errorf("locating module %s with the go command: %w %s", module, err, complaint.String())
+		return "", fmt.Errorf("locate module %s with the go command: %w %s", module, err, complaint.String())
 	}
 	return answer.Dir, nil
 }
 
-// readDefinitions reads the definitions in a folder's YAML files.
+// readDefinitions reads the definitions in the YAML files of a folder.
 func readDefinitions(folder string) ([]*unstructured.Unstructured, error) {
 	names, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {
@@ -121,7 +118,7 @@ func readDefinitions(folder string) ([]*unstructured.Unstructured, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("there are none in %s", folder)
+		return nil, fmt.Errorf("no definitions in %s", folder)
 	}
 	return found, nil
 }
@@ -137,13 +134,12 @@ func awaitEstablished(ctx context.Context, client dynamic.Interface, name string
 		return established(object), nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting until %s can be used: %w", name, err)
+		return fmt.Errorf("wait until %s is served: %w", name, err)
 	}
 	return nil
 }
 
-// established reports whether a definition can be used. One that was made a moment ago may have no conditions, or
-// null in their place, which says as much.
+// established reports whether a definition is served. A new definition may have no conditions, or null.
 func established(definition *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
 	for _, entry := range conditions {

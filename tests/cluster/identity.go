@@ -14,39 +14,35 @@ import (
 )
 
 const (
-	// identityScheduler is nobody, so that no node runs an identity's Pod.
+	// identityScheduler does not exist, so that no node runs the Pod of an identity.
 	identityScheduler = "incumbent.dev/nobody"
-	// tokenSeconds is how long an identity's token is good for.
+	// tokenSeconds is the lifetime of an identity's token.
 	tokenSeconds = 3600
 )
 
-// IdentityOptions say who a replica is and what it may do.
+// IdentityOptions describe a replica and its permissions.
 type IdentityOptions struct {
-	// Namespace is where all of it lives; it must exist.
+	// Namespace must exist.
 	Namespace string
 	// PodName is the name of the Pod that the token is bound to.
 	PodName string
-	// ServiceAccount is the Pod's; empty means one named as the Pod. Replicas may share
-	// one.
+	// ServiceAccount is the service account of the Pod. Default: PodName. Replicas may share one.
 	ServiceAccount string
-	// Rules are what the service account may do in its namespace, ClusterRules what it may do
-	// everywhere. They replace those that an earlier identity with the same service
-	// account gave; nil leaves them as they are.
+	// Rules are the permissions in the namespace, ClusterRules those in the cluster. They replace the rules of an
+	// earlier identity with the same service account. If nil, the rules are not changed.
 	Rules, ClusterRules []rbacv1.PolicyRule
 }
 
-// NewIdentity makes a service account with its permissions and a Pod of it that nobody
-// runs, and gives a client configuration with a token that is bound to that Pod: the API server
-// sees the Pod's name and UID in each request, and refuses the token once the Pod is
-// deleted (within ten seconds, if it was used before). The token is good for an hour and is not
-// renewed. There is no rate limit.
+// NewIdentity creates a service account with its permissions and a Pod that does not run. It returns a client
+// configuration with a token bound to that Pod. The API server rejects the token within ten seconds after the Pod is
+// deleted. The token lasts an hour. There is no rate limit.
 func (c *Cluster) NewIdentity(ctx context.Context, options IdentityOptions) (*rest.Config, error) {
 	if options.ServiceAccount == "" {
 		options.ServiceAccount = options.PodName
 	}
 	config, err := c.newIdentity(ctx, options)
 	if err != nil {
-		return nil, fmt.Errorf("making the identity %s/%s: %w", options.Namespace, options.PodName, err)
+		return nil, fmt.Errorf("create identity %s/%s: %w", options.Namespace, options.PodName, err)
 	}
 	return config, nil
 }
@@ -65,7 +61,7 @@ func (c *Cluster) newIdentity(ctx context.Context, options IdentityOptions) (*re
 	}
 	pod, err := client.CoreV1().Pods(options.Namespace).Create(ctx, identityPod(options), metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("creating the Pod: %w", err)
+		return nil, fmt.Errorf("create Pod: %w", err)
 	}
 	token, err := podToken(ctx, client, pod)
 	if err != nil {
@@ -80,7 +76,7 @@ func ensureServiceAccount(ctx context.Context, client kubernetes.Interface, name
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
 	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating the service account %s/%s: %w", namespace, name, err)
+		return fmt.Errorf("create service account %s/%s: %w", namespace, name, err)
 	}
 	return nil
 }
@@ -96,7 +92,7 @@ func identityPod(options IdentityOptions) *corev1.Pod {
 	}
 }
 
-// podToken asks for a token of the Pod's service account that is bound to the Pod.
+// podToken requests a token of the service account that is bound to the Pod.
 func podToken(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) (string, error) {
 	seconds := int64(tokenSeconds)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
@@ -108,7 +104,7 @@ func podToken(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod)
 	granted, err := client.CoreV1().ServiceAccounts(pod.Namespace).
 		CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("requesting a token of service account %s: %w", pod.Spec.ServiceAccountName, err)
+		return "", fmt.Errorf("request token of service account %s: %w", pod.Spec.ServiceAccountName, err)
 	}
 	return granted.Status.Token, nil
 }

@@ -18,7 +18,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// readConfigMaps is what the identities below may do.
+// readConfigMaps are the permissions of the identities below.
 var readConfigMaps = []rbacv1.PolicyRule{{
 	APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"},
 }}
@@ -32,7 +32,7 @@ func whoami(ctx context.Context, client *kubernetes.Clientset) (authenticationv1
 	return review.Status.UserInfo, nil
 }
 
-func TestAnIdentityIsAPod(t *testing.T) {
+func TestIdentity_PodToken(t *testing.T) {
 	c := cluster.Shared(t)
 	namespace := c.Namespace(t)
 	config := c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: "a", ServiceAccount: "pilot"})
@@ -41,16 +41,15 @@ func TestAnIdentityIsAPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	if user.Username != "system:serviceaccount:"+namespace+":pilot" {
-		t.Errorf("its name is %s", user.Username)
+		t.Errorf("user name %s", user.Username)
 	}
 	if name := user.Extra["authentication.kubernetes.io/pod-name"]; !slices.Equal(name, []string{"a"}) {
-		t.Errorf("its Pod is %q", name)
+		t.Errorf("Pod %q", name)
 	}
 }
 
-// The API server remembers a token that it took for ten seconds, so this one is not shown to it
-// before.
-func TestTheTokenOfADeletedPodIsRefused(t *testing.T) {
+// The API server caches a token for ten seconds, so this token is not used before.
+func TestIdentity_DeletedPod(t *testing.T) {
 	c := cluster.Shared(t)
 	namespace := c.Namespace(t)
 	client := clientFor(t, c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: "a"}))
@@ -58,13 +57,13 @@ func TestTheTokenOfADeletedPodIsRefused(t *testing.T) {
 	if err := admin.CoreV1().Pods(namespace).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the API server refuses it", func(ctx context.Context) (bool, error) {
+	until(t, "the API server rejects it", func(ctx context.Context) (bool, error) {
 		_, err := whoami(ctx, client)
 		return apierrors.IsUnauthorized(err), nil
 	})
 }
 
-func TestAnIdentityMayDoNoMoreThanItsRules(t *testing.T) {
+func TestIdentity_Permissions(t *testing.T) {
 	c := cluster.Shared(t)
 	namespace, other := c.Namespace(t), c.Namespace(t)
 	client := clientFor(t, c.Identity(t, cluster.IdentityOptions{
@@ -72,7 +71,7 @@ func TestAnIdentityMayDoNoMoreThanItsRules(t *testing.T) {
 	}))
 	ctx := t.Context()
 	if _, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{}); err != nil {
-		t.Errorf("it may not do what its rules allow: %v", err)
+		t.Errorf("allowed request rejected: %v", err)
 	}
 	if _, err := client.CoreV1().ConfigMaps(other).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("reading elsewhere: %v", err)
@@ -85,8 +84,7 @@ func TestAnIdentityMayDoNoMoreThanItsRules(t *testing.T) {
 	}
 }
 
-// A service account has the rules that it was given last, and all of them go.
-func TestRulesReplaceEarlierOnes(t *testing.T) {
+func TestIdentity_ReplacesRules(t *testing.T) {
 	c := cluster.Shared(t)
 	namespace, other := c.Namespace(t), c.Namespace(t)
 	secrets := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}}}
@@ -102,20 +100,20 @@ func TestRulesReplaceEarlierOnes(t *testing.T) {
 	}
 	identity("a", secrets, secrets)
 	b := identity("b", readConfigMaps, nil)
-	until(t, "its rules are those that came last, and those that nobody replaced", func(context.Context) (bool, error) {
+	until(t, "the last rules are in effect", func(context.Context) (bool, error) {
 		_, mapsHere := may(b, namespace)
 		secretsThere, mapsThere := may(b, other)
 		return mapsHere && secretsThere && !mapsThere, nil
 	})
 	b = identity("c", nil, readConfigMaps)
-	until(t, "what was replaced is gone", func(context.Context) (bool, error) {
+	until(t, "the replaced rules are gone", func(context.Context) (bool, error) {
 		secretsHere, mapsHere := may(b, namespace)
 		secretsThere, mapsThere := may(b, other)
 		return !secretsHere && mapsHere && !secretsThere && mapsThere, nil
 	})
 }
 
-// claims are what a token says, unchecked.
+// claims returns the claims of a token without verification.
 func claims(t *testing.T, token string) (said struct {
 	Issuer   string   `json:"iss"`
 	Audience []string `json:"aud"`
@@ -125,7 +123,7 @@ func claims(t *testing.T, token string) (said struct {
 	t.Helper()
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		t.Fatalf("a token of %d parts", len(parts))
+		t.Fatalf("token of %d parts", len(parts))
 	}
 	text, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err == nil {
@@ -137,8 +135,7 @@ func claims(t *testing.T, token string) (said struct {
 	return said
 }
 
-// Tokens are the API server's own and for it alone, and end when they say.
-func TestTokensAreForTheAPIServerAndEnd(t *testing.T) {
+func TestTokens_AudienceAndExpiry(t *testing.T) {
 	c := cluster.Shared(t)
 	namespace := c.Namespace(t)
 	admin := clientFor(t, c.Admin())
@@ -163,19 +160,18 @@ func TestTokensAreForTheAPIServerAndEnd(t *testing.T) {
 		}
 		return granted.Status.Token
 	}
-	// What kubelets ask for is what API servers extend to a year unless they are told not to.
+	// The lifetime that kubelets request, which API servers extend to a year by default.
 	const kubelets = 3607
 	if said := claims(t, token(kubelets)); said.Expires-said.Issued != kubelets {
-		t.Errorf("a token of %d s ends after %d s", kubelets, said.Expires-said.Issued)
+		t.Errorf("a token of %d s expires after %d s", kubelets, said.Expires-said.Issued)
 	}
 	config.BearerToken = token(3600, "somebody-else")
 	if _, err := whoami(t.Context(), clientFor(t, config)); !apierrors.IsUnauthorized(err) {
-		t.Errorf("a token for somebody else: %v", err)
+		t.Errorf("token for another audience: %v", err)
 	}
 }
 
-// A Pod has a service account, as everywhere.
-func TestAPodNeedsItsServiceAccount(t *testing.T) {
+func TestPod_MissingServiceAccount(t *testing.T) {
 	c := cluster.Shared(t)
 	namespace := c.Namespace(t)
 	pods := clientFor(t, c.Admin()).CoreV1().Pods(namespace)
@@ -183,11 +179,11 @@ func TestAPodNeedsItsServiceAccount(t *testing.T) {
 		ServiceAccountName: "nobody", Containers: []corev1.Container{{Name: "a", Image: "none"}},
 	}}
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("a Pod of a service account that is not there: %v", err)
+		t.Errorf("Pod with a missing service account: %v", err)
 	}
 }
 
-func TestReplicasMayShareAServiceAccount(t *testing.T) {
+func TestIdentity_SharedServiceAccount(t *testing.T) {
 	c := cluster.Shared(t)
 	namespace, other := c.Namespace(t), c.Namespace(t)
 	for _, pod := range []string{"a", "b"} {
@@ -204,7 +200,7 @@ func TestReplicasMayShareAServiceAccount(t *testing.T) {
 	}
 }
 
-func TestAnExternalClusterIsUsedAsItIs(t *testing.T) {
+func TestExternalCluster(t *testing.T) {
 	c := cluster.Shared(t)
 	same, err := cluster.Start(t.Context(), cluster.Options{External: c.Kubeconfig()})
 	if err != nil {
@@ -223,7 +219,7 @@ func TestAnExternalClusterIsUsedAsItIs(t *testing.T) {
 	if namespace == "" {
 		t.Fatal("no namespace")
 	}
-	until(t, "what a guest has made is taken away", func(ctx context.Context) (bool, error) {
+	until(t, "the namespace is deleted", func(ctx context.Context) (bool, error) {
 		found, err := clientFor(t, c.Admin()).CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 		return apierrors.IsNotFound(err) || err == nil && found.DeletionTimestamp != nil, nil
 	})

@@ -8,9 +8,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// WriteKubeconfig writes a kubeconfig that is as good as config: certificates and
-// tokens stand in it, files that config names are named in it. namespace is what kubectl
-// takes when none is given; empty means default.
+// WriteKubeconfig writes a kubeconfig with the certificates and tokens of config. Files that config names are
+// referenced. namespace is the default namespace of kubectl.
 func WriteKubeconfig(path string, config *rest.Config, namespace string) error {
 	const name = "incumbent"
 	file := api.NewConfig()
@@ -36,13 +35,12 @@ func WriteKubeconfig(path string, config *rest.Config, namespace string) error {
 		AuthProvider:          config.AuthProvider,
 	}
 	if err := clientcmd.WriteToFile(*file, path); err != nil {
-		return fmt.Errorf("writing the kubeconfig %s: %w", path, err)
+		return fmt.Errorf("write kubeconfig %s: %w", path, err)
 	}
 	return nil
 }
 
-// unlimited lifts the client's own rate limit: tests measure the API server and what is
-// tested, not the client's patience.
+// unlimited removes the rate limit of the client.
 func unlimited(config *rest.Config) *rest.Config {
 	config.QPS = -1
 	return config

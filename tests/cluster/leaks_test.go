@@ -11,11 +11,11 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// leakVariable makes the test program leave a goroutine behind.
+// leakVariable makes the test program leak a goroutine.
 const leakVariable = "CLUSTER_TEST_LEAK"
 
-// A package fails whose tests leave a goroutine behind, even if all of them pass.
-func TestWhatIsLeftBehindFailsAPackage(t *testing.T) {
+// A package with a leaked goroutine fails, even if its tests pass.
+func TestMain_FailsOnLeak(t *testing.T) {
 	if os.Getenv(leakVariable) != "" {
 		go func() { select {} }()
 		return

@@ -8,8 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NewNamespace makes a namespace whose name begins with prefix, with the default
-// service account in it, which Pods need.
+// NewNamespace creates a namespace with the prefix and its default service account, which Pods need.
 func (c *Cluster) NewNamespace(ctx context.Context, prefix string) (string, error) {
 	client, done, err := c.shortLived()
 	if err != nil {
@@ -21,11 +20,11 @@ func (c *Cluster) NewNamespace(ctx context.Context, prefix string) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("creating a namespace %s-…: %w", prefix, err)
 	}
-	// The controller makes it too, a moment later or, where it was left out, never.
+	// The controller creates it later, or never without controllers.
 	return made.Name, ensureServiceAccount(ctx, client, made.Name, "default")
 }
 
-// DeleteNamespace begins to delete a namespace, and does not wait for the end.
+// DeleteNamespace starts to delete a namespace without waiting.
 func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
 	client, done, err := c.shortLived()
 	if err != nil {

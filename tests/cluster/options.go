@@ -5,37 +5,30 @@ import (
 	"time"
 )
 
-// Options say which cluster to start. The zero value is one with controllers and
-// without an audit log.
+// Options describe a cluster. The zero value has controllers and no audit log.
 type Options struct {
-	// External is the path of a kubeconfig. When set, that cluster is used as it is and
-	// nothing is started; the other fields are ignored.
+	// External is the path of a kubeconfig. If set, that cluster is used and the other fields are ignored.
 	External string
-	// Assets is the folder of the programs. Empty means KUBEBUILDER_ASSETS, else the folder
-	// of the running program if they are there, else bin of the repository.
+	// Assets is the folder of the programs. Default: KUBEBUILDER_ASSETS, else the folder of the running program, else
+	// bin of the repository.
 	Assets string
-	// WithoutControllers leaves out the controller manager: the cluster is ready a
-	// second earlier, and Deployments, garbage collection and the deletion of namespaces
-	// do nothing.
+	// WithoutControllers starts no controller manager. The start is a second faster.
 	WithoutControllers bool
-	// Services has EndpointSlices made for Services. The addresses of Pods must not be loopback ones
-	// then: see node.Options.PodNetwork.
+	// Services starts the controller of EndpointSlices. It needs node.Options.PodNetwork.
 	Services bool
-	// Audit writes each finished request to AuditLog.
+	// Audit writes each completed request to AuditLog.
 	Audit bool
-	// AuditPolicy is the audit policy, as YAML; empty means the metadata of every
-	// request.
+	// AuditPolicy is the audit policy as YAML. Default: the metadata of every request.
 	AuditPolicy string
-	// APIServerArgs are further arguments of the API server, such as
-	// "--feature-gates=…". They come last, and so win.
+	// APIServerArgs are additional arguments of the API server, such as "--feature-gates=…". They override the others.
 	APIServerArgs []string
-	// EtcdArgs are further arguments of etcd, such as "--quota-backend-bytes=…".
+	// EtcdArgs are additional arguments of etcd, such as "--quota-backend-bytes=…".
 	EtcdArgs []string
-	// StartTimeout bounds Start; zero means a minute.
+	// StartTimeout limits Start. Default: a minute.
 	StartTimeout time.Duration
 }
 
-// withDefaults fills in what is empty.
+// withDefaults replaces empty fields.
 func (o Options) withDefaults() Options {
 	if o.StartTimeout == 0 {
 		o.StartTimeout = time.Minute
@@ -46,7 +39,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate reports what cannot be meant.
+// validate rejects invalid options.
 func (o Options) validate() error {
 	if o.StartTimeout < 0 {
 		return fmt.Errorf("cluster options: StartTimeout %v is negative", o.StartTimeout)
@@ -54,7 +47,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// metadataPolicy has the API server note who asked for what, without bodies.
+// metadataPolicy logs the metadata of each request.
 const metadataPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]

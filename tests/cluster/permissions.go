@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// allow gives the identity's service account its rules.
+// allow sets the rules of the service account.
 func allow(ctx context.Context, client kubernetes.Interface, options IdentityOptions) error {
 	if options.Rules != nil {
 		if err := allowInNamespace(ctx, client, options); err != nil {
@@ -23,7 +23,7 @@ func allow(ctx context.Context, client kubernetes.Interface, options IdentityOpt
 	return nil
 }
 
-// subjects is the service account as roles are bound to it.
+// subjects returns the service account as the subject of a binding.
 func subjects(options IdentityOptions) []rbacv1.Subject {
 	return []rbacv1.Subject{{
 		Kind: rbacv1.ServiceAccountKind, Name: options.ServiceAccount, Namespace: options.Namespace,
@@ -39,7 +39,7 @@ func allowInNamespace(ctx context.Context, client kubernetes.Interface, options 
 		_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		return fmt.Errorf("giving role %s its rules: %w", meta.Name, err)
+		return fmt.Errorf("set rules of role %s: %w", meta.Name, err)
 	}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: meta,
@@ -61,7 +61,7 @@ func allowEverywhere(ctx context.Context, client kubernetes.Interface, options I
 		_, err = client.RbacV1().ClusterRoles().Update(ctx, role, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		return fmt.Errorf("giving cluster role %s its rules: %w", meta.Name, err)
+		return fmt.Errorf("set rules of cluster role %s: %w", meta.Name, err)
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta,
@@ -70,7 +70,7 @@ func allowEverywhere(ctx context.Context, client kubernetes.Interface, options I
 	}
 	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("binding cluster role %s: %w", meta.Name, err)
+		return fmt.Errorf("bind cluster role %s: %w", meta.Name, err)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/certs"
 )
 
-// authority signs the certificates of one cluster: the API server's and its clients'.
+// authority signs the certificates of one cluster.
 type authority struct{ *certs.Authority }
 
 func newAuthority() (authority, error) {
@@ -19,7 +19,7 @@ func newAuthority() (authority, error) {
 	return authority{a}, err
 }
 
-// server signs a certificate for serving on these addresses.
+// server signs a server certificate for the addresses.
 func (a authority) server(addresses []string) (certs.Pair, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "kube-apiserver"},
@@ -32,7 +32,7 @@ func (a authority) server(addresses []string) (certs.Pair, error) {
 	return a.Sign(template)
 }
 
-// client signs a certificate that makes its bearer the user, in the groups.
+// client signs a client certificate of the user and its groups.
 func (a authority) client(user string, groups ...string) (certs.Pair, error) {
 	return a.Sign(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -40,7 +40,7 @@ func (a authority) client(user string, groups ...string) (certs.Pair, error) {
 	})
 }
 
-// The files that the servers read, inside the cluster's folder.
+// The key files in the folder of the cluster.
 const (
 	caFile         = "ca.crt"
 	servingCert    = "apiserver.crt"
@@ -53,8 +53,7 @@ const (
 	managersConfig = "controller-manager.kubeconfig"
 )
 
-// writeKeys puts what the servers need to know each other into the folder. The key that
-// signs service account tokens is one for all API servers of a cluster.
+// writeKeys writes the keys of the servers. All API servers of a cluster share the key of service account tokens.
 func (a authority) writeKeys(folder string, addresses []string) error {
 	serving, err := a.server(addresses)
 	if err != nil {
@@ -64,7 +63,7 @@ func (a authority) writeKeys(folder string, addresses []string) error {
 	if err != nil {
 		return err
 	}
-	tokens, err := a.client("service account tokens") // of which the key alone is used
+	tokens, err := a.client("service account tokens") // only the key is used
 	if err != nil {
 		return err
 	}
@@ -73,7 +72,7 @@ func (a authority) writeKeys(folder string, addresses []string) error {
 		kubeletCert: kubelets.Cert, kubeletKey: kubelets.Key,
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
-			return fmt.Errorf("writing the cluster's keys: %w", err)
+			return fmt.Errorf("write keys of cluster: %w", err)
 		}
 	}
 	return nil

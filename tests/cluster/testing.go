@@ -17,14 +17,14 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// ExternalVariable names a kubeconfig: the packages that share a cluster then use that one (see
-// Options.External) instead of starting one each.
+// ExternalVariable names the kubeconfig of a cluster that test packages use instead of starting one (see
+// Options.External).
 const ExternalVariable = "INCUMBENT_TEST_CLUSTER"
 
-// cleanTimeout bounds a request that cleans up after a test.
+// cleanTimeout limits a cleanup request.
 const cleanTimeout = 10 * time.Second
 
-// shared is the test process's cluster: test packages are processes of their own.
+// shared is the cluster of the test process.
 var shared struct {
 	mu      sync.Mutex
 	main    bool
@@ -33,9 +33,8 @@ var shared struct {
 	err     error
 }
 
-// Main runs a package's tests with a cluster for all of them, which starts when one asks
-// for it (Shared), and fails the package when goroutines are left. It ends the process,
-// so it comes last in TestMain.
+// Main runs the tests of a package with one cluster, which Shared starts. It fails the package if a goroutine leaks. It
+// ends the process, so call it last in TestMain.
 func Main(m *testing.M, options Options) {
 	if there := os.Getenv(ExternalVariable); there != "" {
 		options.External = there
@@ -51,8 +50,7 @@ func Main(m *testing.M, options Options) {
 	os.Exit(code)
 }
 
-// endShared stops the cluster, and reports what it or a test left running. Connections to an
-// external cluster stay open, which is no leak of the tests.
+// endShared stops the cluster and reports leaked goroutines. Connections to an external cluster may stay open.
 func endShared() error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -72,8 +70,7 @@ func endShared() error {
 	return errors.Join(err, goleak.Find(ignored...))
 }
 
-// Shared is the package's cluster. The first call starts it; a start that failed fails every
-// test that asks.
+// Shared returns the cluster of the package. The first call starts it. If the start fails, every test fails.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	shared.mu.Lock()
@@ -90,11 +87,10 @@ func Shared(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// notInNames is what a namespace's name cannot hold.
+// notInNames matches characters that are not allowed in names.
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// Namespace is a fresh namespace, named after the test. It stays until the cluster ends; in an
-// external cluster it is deleted after the test.
+// Namespace creates a namespace that is named after the test. In an external cluster it is deleted after the test.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	prefix := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
@@ -104,7 +100,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	}
 	if c.External() {
 		t.Cleanup(func() {
-			// The test's own context has ended by now.
+			// The context of the test has ended.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cleanTimeout)
 			defer cancel()
 			if err := c.DeleteNamespace(ctx, name); err != nil {
@@ -115,7 +111,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	return name
 }
 
-// Identity is NewIdentity for tests.
+// Identity calls NewIdentity in a test.
 func (c *Cluster) Identity(t testing.TB, options IdentityOptions) *rest.Config {
 	t.Helper()
 	config, err := c.NewIdentity(t.Context(), options)
@@ -125,13 +121,13 @@ func (c *Cluster) Identity(t testing.TB, options IdentityOptions) *rest.Config {
 	return config
 }
 
-// Client is an administrator's, for a test as ClientFor's.
+// Client returns an admin client.
 func (c *Cluster) Client(t testing.TB) kube.Client {
 	t.Helper()
 	return ClientFor(t, c.Admin())
 }
 
-// ClientFor makes a client of which nothing limits the requests, and whose connections close with the test.
+// ClientFor returns a client without a rate limit. Its connections are closed after the test.
 func ClientFor(t testing.TB, config *rest.Config) kube.Client {
 	t.Helper()
 	client, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())

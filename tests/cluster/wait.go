@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// pollInterval is how often a starting server is asked.
+	// pollInterval is the interval of readiness checks.
 	pollInterval = 20 * time.Millisecond
-	// askTimeout bounds one question to it.
+	// askTimeout limits one check.
 	askTimeout = 2 * time.Second
 )
 
-// await asks until there is no error. It gives up when ctx ends or the server does,
-// and then says what was awaited, the last answer, and what the server wrote last.
+// await checks until there is no error. If ctx or the server ends, it returns the last error and the end of the
+// server's log.
 func await(ctx context.Context, what string, server *process.Process, ask func(context.Context) error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -36,12 +36,12 @@ func await(ctx context.Context, what string, server *process.Process, ask func(c
 		case <-ticker.C:
 		case <-server.Done():
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w (the last answer: %w); %s", what, context.Cause(ctx), err, server.Tail())
+			return fmt.Errorf("wait until %s: %w (last error: %w); %s", what, context.Cause(ctx), err, server.Tail())
 		}
 	}
 }
 
-// healthy asks a health endpoint.
+// healthy checks a health endpoint.
 func healthy(client *http.Client, url string) func(context.Context) error {
 	return func(ctx context.Context) (err error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

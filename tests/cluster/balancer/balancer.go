@@ -24,21 +24,21 @@ import (
 )
 
 const (
-	// callTimeout bounds one request to the API server.
+	// callTimeout limits one request to the API server.
 	callTimeout = 5 * time.Second
-	// firstRetry and lastRetry are the waits between tries of a Service that cannot be served.
+	// firstRetry and lastRetry limit the pause between two attempts to serve a Service.
 	firstRetry, lastRetry = 50 * time.Millisecond, 2 * time.Second
-	// maxConnections is how many connections one Service may have at once; others wait.
+	// maxConnections is the maximum number of connections of a Service.
 	maxConnections = 256
 	// byService is the index of EndpointSlices.
 	byService = "service"
 )
 
-// Options say for which cluster a balancer works.
+// Options describe a balancer.
 type Options struct {
-	// Config reaches the cluster; it may list and watch Services and EndpointSlices, and write the status of Services.
+	// Config must allow to list and watch Services and EndpointSlices, and to update the status of Services.
 	Config *rest.Config
-	// Logger hears of what cannot be served; nil means nobody.
+	// Logger logs Services that cannot be served. Optional.
 	Logger *slog.Logger
 }
 
@@ -49,14 +49,14 @@ type Balancer struct {
 	client  kubernetes.Interface
 	started atomic.Bool
 
-	// What follows is of the goroutine that works on the queue.
+	// The fields below belong to the goroutine of the queue.
 	addresses *loopback.Pool
-	fronts    map[string]*front // by the Service's key
+	fronts    map[string]*front // by the key of the Service
 	services  cache.Indexer
 	slices    cache.Indexer
 }
 
-// New makes a balancer that does nothing yet.
+// New validates the options. It starts nothing.
 func New(options Options) (*Balancer, error) {
 	if options.Config == nil {
 		return nil, errors.New("balancer options: Config is missing")
@@ -64,25 +64,24 @@ func New(options Options) (*Balancer, error) {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
-	// A client of its own, so that its connections end with Run.
+	// A separate client, so that its connections end with Run.
 	config := rest.CopyConfig(options.Config)
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("making the balancer's client: %w", err)
+		return nil, fmt.Errorf("create client of balancer: %w", err)
 	}
 	client, err := kubernetes.NewForConfigAndClient(config, http)
 	if err != nil {
-		return nil, fmt.Errorf("making the balancer's client: %w", err)
+		return nil, fmt.Errorf("create client of balancer: %w", err)
 	}
 	return &Balancer{log: options.Logger, http: http, client: client, fronts: map[string]*front{}}, nil
 }
 
-// Run serves until ctx ends, and returns when nothing listens and no connection is open any more. The addresses stay in
-// the status of Services; the next balancer writes its own. An API server that is away is waited for. A
-// balancer runs once.
+// Run serves Services until ctx ends. It returns after all listeners and connections are closed. The addresses remain
+// in the status of the Services. Run can be called once.
 func (b *Balancer) Run(ctx context.Context) (err error) {
 	if !b.started.CompareAndSwap(false, true) {
-		return errors.New("the balancer has run before: make a new one")
+		return errors.New("balancer has already run: create a new one")
 	}
 	defer utilnet.CloseIdleConnectionsFor(b.http.Transport)
 	if b.addresses, err = loopback.NewPool(); err != nil {
@@ -128,7 +127,7 @@ func (b *Balancer) work(ctx context.Context, queue workqueue.TypedRateLimitingIn
 			return
 		}
 		if err := b.serve(ctx, key); err != nil && ctx.Err() == nil {
-			b.log.Warn("a Service cannot be served", "service", key, "err", err)
+			b.log.Warn("failed to serve Service", "service", key, "err", err)
 			queue.AddRateLimited(key)
 		} else {
 			queue.Forget(key)
@@ -137,7 +136,7 @@ func (b *Balancer) work(ctx context.Context, queue workqueue.TypedRateLimitingIn
 	}
 }
 
-// serve makes what listens, and what the status says, agree with the Service.
+// serve updates the listeners and the status of a Service.
 func (b *Balancer) serve(ctx context.Context, key string) error {
 	object, _, _ := b.services.GetByKey(key) // the error is never set
 	service, ok := object.(*corev1.Service)
@@ -160,7 +159,7 @@ func (b *Balancer) serve(ctx context.Context, key string) error {
 	return b.publish(ctx, service, f.address)
 }
 
-// publish writes the address into the status, if it is not there. A Service that was changed meanwhile comes again.
+// publish writes the address into the status if needed. On conflict the watch triggers another attempt.
 func (b *Balancer) publish(ctx context.Context, service *corev1.Service, address string) error {
 	if present := service.Status.LoadBalancer.Ingress; len(present) == 1 && present[0].IP == address {
 		return nil
@@ -171,7 +170,7 @@ func (b *Balancer) publish(ctx context.Context, service *corev1.Service, address
 	changed.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
 	_, err := b.client.CoreV1().Services(service.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // the watch shows the change
+		return nil // the watch reports the change
 	}
 	return err
 }
@@ -184,7 +183,7 @@ func (b *Balancer) close(key string) {
 	}
 }
 
-// endpoints are where the ready ones of a Service's port are reached. It is called from any goroutine.
+// endpoints returns the ready endpoints of a Service port. It is safe for concurrent use.
 func (b *Balancer) endpoints(key, port string) []string {
 	objects, _ := b.slices.ByIndex(byService, key) // the index exists
 	var found []string
@@ -196,7 +195,7 @@ func (b *Balancer) endpoints(key, port string) []string {
 	return found
 }
 
-// serviceOf is the index of EndpointSlices.
+// serviceOf is the index function of EndpointSlices.
 func serviceOf(object any) ([]string, error) {
 	slice, ok := object.(*discoveryv1.EndpointSlice)
 	if !ok || slice.Labels[discoveryv1.LabelServiceName] == "" {

@@ -26,15 +26,15 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/balancer"
 )
 
-// bound is how long a test waits for what it wants to see.
+// bound limits each wait.
 const bound = 30 * time.Second
 
-// world is a namespace with a balancer at work.
+// world is a namespace with a running balancer.
 type world struct {
 	*testing.T
 	client    kubernetes.Interface
 	namespace string
-	// stop ends the balancer, and returns when and how it has ended.
+	// stop stops the balancer and returns the result of Run.
 	stop func() error
 }
 
@@ -70,7 +70,7 @@ func (w *world) until(what string, holds func() error) {
 	}
 }
 
-// service makes one of type LoadBalancer without a selector: its endpoints are the test's to write.
+// service creates a LoadBalancer Service without a selector. The test writes its endpoints.
 func (w *world) service(name string, ports ...int32) {
 	w.Helper()
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
@@ -83,7 +83,7 @@ func (w *world) service(name string, ports ...int32) {
 	}
 }
 
-// address is the one in the status, "" while there is none.
+// address returns the address in the status, or "".
 func (w *world) address(name string) string {
 	w.Helper()
 	service, err := w.client.CoreV1().Services(w.namespace).Get(w.Context(), name, metav1.GetOptions{})
@@ -100,14 +100,14 @@ func (w *world) addressed(name string) (address string) {
 	w.Helper()
 	w.until("it has an address", func() error {
 		if address = w.address(name); address == "" {
-			return errors.New("it has none")
+			return errors.New("no address")
 		}
 		return nil
 	})
 	return address
 }
 
-// backend is a server that says who it is.
+// backend is a server that responds with its name.
 type backend struct {
 	*httptest.Server
 	name string
@@ -135,7 +135,7 @@ func newBackend(t *testing.T, name, address string) backend {
 	return backend{s, name, int32(port)}
 }
 
-// endpoints writes the slice of a Service: one for each backend, each ready or not.
+// endpoints writes an EndpointSlice of the Service for a backend.
 func (w *world) endpoints(service string, servicePort int32, b backend, ready bool) {
 	w.Helper()
 	portName := "p" + strconv.Itoa(int(servicePort))
@@ -144,7 +144,7 @@ func (w *world) endpoints(service string, servicePort int32, b backend, ready bo
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: &portName, Port: &b.port}},
 		Endpoints: []discoveryv1.Endpoint{{
-			// As a Pod's status shows 127.0.0.1.
+			// The published form of 127.0.0.1.
 			Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 		}},
 	}
@@ -158,7 +158,7 @@ func (w *world) endpoints(service string, servicePort int32, b backend, ready bo
 	}
 }
 
-// ask is one request on a connection of its own.
+// ask sends one request on a new connection.
 func ask(ctx context.Context, address string, port int32) (string, error) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
@@ -176,11 +176,11 @@ func ask(ctx context.Context, address string, port int32) (string, error) {
 	return string(body), err
 }
 
-// answers waits until these answer, in any order, and no others.
+// answers waits until exactly these backends respond.
 func (w *world) answers(address string, port int32, names ...string) {
 	w.Helper()
 	want := strings.Join(names, ",")
-	w.until("it is answered by "+want, func() error {
+	w.until("the response comes from "+want, func() error {
 		seen := map[string]bool{}
 		for range 2 * max(1, len(names)) {
 			name, err := ask(w.Context(), address, port)
@@ -191,11 +191,11 @@ func (w *world) answers(address string, port int32, names ...string) {
 		}
 		for _, name := range names {
 			if !seen[name] {
-				return fmt.Errorf("%s does not, of %v", name, seen)
+				return fmt.Errorf("no response from %s, only from %v", name, seen)
 			}
 		}
 		if len(seen) != len(names) {
-			return fmt.Errorf("it is answered by %v", seen)
+			return fmt.Errorf("responses from %v", seen)
 		}
 		return nil
 	})
@@ -212,12 +212,12 @@ func (w *world) silent(address string, port int32) {
 	})
 }
 
-func TestConnectionsGoToReadyEndpoints(t *testing.T) {
+func TestReadyEndpoints(t *testing.T) {
 	w := newWorld(t)
 	w.service("web", 8080)
 	address := w.addressed("web")
 	if !strings.HasPrefix(address, "127.") {
-		t.Errorf("the address is %s", address)
+		t.Errorf("address %s", address)
 	}
 	w.silent(address, 8080)
 	a, b := newBackend(t, "a", "127.0.0.1"), newBackend(t, "b", "127.0.0.1")
@@ -228,14 +228,14 @@ func TestConnectionsGoToReadyEndpoints(t *testing.T) {
 	w.answers(address, 8080, "a", "b")
 	w.endpoints("web", 8080, a, false)
 	w.answers(address, 8080, "b")
-	// One that died, and does not show it yet, costs nobody a connection.
+	// A dead endpoint that is still listed costs no connection.
 	w.endpoints("web", 8080, a, true)
 	w.answers(address, 8080, "a", "b")
 	a.Close()
 	w.answers(address, 8080, "b")
 }
 
-func TestPortsAndServicesComeAndGo(t *testing.T) {
+func TestPortsAndServicesChange(t *testing.T) {
 	w := newWorld(t)
 	one, two := newBackend(t, "one", "127.0.0.1"), newBackend(t, "two", "127.0.0.1")
 	w.service("web", 8080)
@@ -273,9 +273,8 @@ func TestPortsAndServicesComeAndGo(t *testing.T) {
 	w.silent(other, 8080)
 }
 
-// A connection is bytes in both directions, each of which may end before the other; when the balancer ends, so does
-// the connection.
-func TestAConnectionLivesUntilTheBalancerEnds(t *testing.T) {
+// Each direction of a connection may end first. The end of the balancer closes the connection.
+func TestConnection_BalancerStops(t *testing.T) {
 	w := newWorld(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -323,7 +322,7 @@ func TestAConnectionLivesUntilTheBalancerEnds(t *testing.T) {
 	}
 	half, ok := dial().(*net.TCPConn)
 	if !ok {
-		t.Fatal("it is no TCP connection")
+		t.Fatal("not a TCP connection")
 	}
 	if _, err := half.Write([]byte("rest")); err != nil {
 		t.Fatal(err)
@@ -332,24 +331,24 @@ func TestAConnectionLivesUntilTheBalancerEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rest, err := io.ReadAll(half); string(rest) != "rest" || err != nil {
-		t.Errorf("what comes back is %q, %v", rest, err)
+		t.Errorf("received %q, %v", rest, err)
 	}
 	open := dial()
 	if err := w.stop(); err != nil {
 		t.Error(err)
 	}
 	if n, err := open.Read(make([]byte, 1)); n != 0 || err == nil {
-		t.Errorf("the connection gave %d bytes, %v, after the balancer's end", n, err)
+		t.Errorf("the connection returned %d bytes, %v, after the end of the balancer", n, err)
 	}
 	if conn, err := net.Dial("tcp", net.JoinHostPort(address, "7007")); err == nil {
-		t.Error("it takes connections after its end")
+		t.Error("it accepts connections after its end")
 		conn.Close()
 	}
 }
 
-func TestABalancerRunsOnce(t *testing.T) {
+func TestRun_Twice(t *testing.T) {
 	if _, err := balancer.New(balancer.Options{}); err == nil {
-		t.Error("there is one without a cluster")
+		t.Error("New without a cluster succeeded")
 	}
 	c := cluster.Shared(t)
 	b, err := balancer.New(balancer.Options{Config: c.Admin()})
@@ -362,6 +361,6 @@ func TestABalancerRunsOnce(t *testing.T) {
 		t.Error(err)
 	}
 	if err := b.Run(t.Context()); err == nil {
-		t.Error("it runs twice")
+		t.Error("a second Run succeeded")
 	}
 }

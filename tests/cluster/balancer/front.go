@@ -18,20 +18,20 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
 )
 
-// front is what listens for one Service.
+// front serves one Service.
 type front struct {
 	address string
 	log     *slog.Logger
-	// endpoints are where a port, by its name, is served at present.
+	// endpoints returns the endpoints of a port by name.
 	endpoints func(port string) []string
-	// slots bound how many connections there are.
+	// slots limit the number of connections.
 	slots chan struct{}
 	next  atomic.Uint64
 
-	listeners map[int32]*listener // by the Service's port; the balancer's goroutine alone touches it
+	listeners map[int32]*listener // by port; only the goroutine of the balancer uses it
 }
 
-// listener is that of one port, with its connections.
+// listener is the listener of one port, with its connections.
 type listener struct {
 	net.Listener
 	port  string
@@ -46,7 +46,7 @@ func newFront(address string, log *slog.Logger, endpoints func(string) []string)
 	}
 }
 
-// listen listens on these ports and no others. ctx, or close, ends it.
+// listen listens on exactly these ports until ctx ends or close is called.
 func (f *front) listen(ctx context.Context, ports []corev1.ServicePort) error {
 	wanted := map[int32]string{}
 	for _, port := range ports {
@@ -82,12 +82,12 @@ func (f *front) open(ctx context.Context, number int32, name string) (*listener,
 	}
 	ctx, stop := context.WithCancel(ctx)
 	l := &listener{Listener: socket, port: name, stop: stop}
-	context.AfterFunc(ctx, func() { _ = socket.Close() }) // which ends Accept
+	context.AfterFunc(ctx, func() { _ = socket.Close() }) // ends Accept
 	l.ended.Go(func() { f.accept(ctx, l) })
 	return l, nil
 }
 
-// close returns when no connection is open any more.
+// close returns after all connections are closed.
 func (l *listener) close() {
 	l.stop()
 	l.ended.Wait()
@@ -103,7 +103,7 @@ func (f *front) close() {
 	clear(f.listeners)
 }
 
-// accept takes connections as long as there is room for them.
+// accept accepts connections up to the limit.
 func (f *front) accept(ctx context.Context, l *listener) {
 	for {
 		select {
@@ -115,7 +115,7 @@ func (f *front) accept(ctx context.Context, l *listener) {
 		if err != nil {
 			<-f.slots
 			if ctx.Err() == nil {
-				f.log.Error("a port is not served any more", "port", l.port, "err", err)
+				f.log.Error("port is no longer served", "port", l.port, "err", err)
 			}
 			return
 		}
@@ -126,12 +126,12 @@ func (f *front) accept(ctx context.Context, l *listener) {
 	}
 }
 
-// forward joins a connection to an endpoint, until one of the two ends or ctx does.
+// forward connects a client to an endpoint until one of them or ctx ends.
 func (f *front) forward(ctx context.Context, client net.Conn, port string) {
 	defer client.Close()
 	server, err := f.dial(ctx, port)
 	if err != nil {
-		f.log.Info("a connection cannot be forwarded", "port", port, "err", err)
+		f.log.Info("failed to forward connection", "port", port, "err", err)
 		return
 	}
 	defer server.Close()
@@ -142,14 +142,14 @@ func (f *front) forward(ctx context.Context, client net.Conn, port string) {
 	copying.Wait()
 }
 
-// pipe copies until one side ends, and tells the other that nothing more comes. What failed ends both directions.
+// pipe copies until one side ends, and then closes the other side for writing. An error ends both directions.
 func pipe(to, from net.Conn) {
 	if _, err := io.Copy(to, from); err != nil {
 		_, _ = to.Close(), from.Close()
 		return
 	}
 	if half, ok := to.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // fails for a connection that has ended
+		_ = half.CloseWrite() // fails for a closed connection
 	}
 }
 
@@ -166,11 +166,10 @@ func (f *front) dial(ctx context.Context, port string) (net.Conn, error) {
 		}
 		errs = append(errs, err)
 	}
-	return nil, fmt.Errorf("none of %d ready endpoints answers: %w", len(endpoints), errors.Join(errs...))
+	return nil, fmt.Errorf("none of %d ready endpoints responds: %w", len(endpoints), errors.Join(errs...))
 }
 
-// ready are the targets of a slice for a port, by its name. A slice without ports or conditions says less than it could:
-// unknown counts as ready, as the API has it.
+// ready returns the targets of a slice for a named port. Unknown readiness counts as ready, as in the API.
 func ready(slice *discoveryv1.EndpointSlice, port string) []string {
 	var found []string
 	for _, p := range slice.Ports {

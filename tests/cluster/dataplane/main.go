@@ -22,15 +22,15 @@ import (
 const (
 	statusPort = "15021"
 	readyPath  = "/healthz/ready"
-	// headerTimeout bounds the wait for a request's header.
+	// headerTimeout limits the wait for the header of a request.
 	headerTimeout = 10 * time.Second
 )
 
 func main() {
-	ports := flag.String("ports", "", "the ports to serve, separated by commas")
-	backend := flag.String("backend", os.Getenv("BACKEND"), "the URL that all requests go to; none: each is answered with 404")
-	drain := flag.Duration("drain", 5*time.Second, "how long requests under way may take after SIGTERM")
-	linger := flag.String("linger", os.Getenv("LINGER"), "how long new requests are served after SIGTERM, a duration; none: not at all")
+	ports := flag.String("ports", "", "comma-separated ports to serve")
+	backend := flag.String("backend", os.Getenv("BACKEND"), "URL that receives all requests; if empty, each request gets 404")
+	drain := flag.Duration("drain", 5*time.Second, "time for open requests after SIGTERM")
+	linger := flag.String("linger", os.Getenv("LINGER"), "time during which new requests are accepted after SIGTERM; if empty, none are")
 	flag.Parse()
 	fatal := func(err error) {
 		fmt.Fprintln(os.Stderr, "dataplane:", err)
@@ -42,7 +42,7 @@ func main() {
 	if *linger != "" {
 		var err error
 		if lingers, err = time.ParseDuration(*linger); err != nil {
-			fatal(fmt.Errorf("how long it lingers: %w", err))
+			fatal(fmt.Errorf("parse linger duration: %w", err))
 		}
 	}
 	if err := run(ctx, os.Getenv("POD_IP"), *ports, *backend, *drain, func() <-chan time.Time { return time.After(lingers) }); err != nil {
@@ -50,9 +50,9 @@ func main() {
 	}
 }
 
-// run serves until ctx ends. Then it is not ready any more. It goes on until linger's time has come, and closes each connection after
-// its answer: whoever sends it requests learns by and by that it goes. Then it takes no new connections, and ends when the requests under
-// way have been answered, or after the drain's time.
+// run serves until ctx ends and is then not ready. Until linger expires it still serves requests, and closes each
+// connection after its response. Then it stops listening and returns when open requests have been answered, at the
+// latest after drain.
 func run(ctx context.Context, address, ports, backend string, drain time.Duration, linger func() <-chan time.Time) error {
 	next, done, err := proxy(backend)
 	if err != nil {
@@ -67,7 +67,7 @@ func run(ctx context.Context, address, ports, backend string, drain time.Duratio
 	var servers []*http.Server
 	defer func() {
 		for _, server := range servers {
-			_ = server.Close() // what it says, Serve or Shutdown has said
+			_ = server.Close() // Serve or Shutdown returned the error
 		}
 	}()
 	listen := func(port string, handler http.Handler) error {
@@ -93,7 +93,7 @@ func run(ctx context.Context, address, ports, backend string, drain time.Duratio
 		}
 	}
 	work := len(servers)
-	// Last: it is ready when all ports are served.
+	// Listen here last: ready means that all ports are served.
 	if err := listen(statusPort, status); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func run(ctx context.Context, address, ports, backend string, drain time.Duratio
 	return shutDown(context.WithoutCancel(ctx), servers[:work], drain)
 }
 
-// behave is what the ports do, and what the status port says, before and while it drains.
+// behave returns the handlers of the ports and of the status port.
 func behave(next http.Handler, draining *atomic.Bool) (handler, status http.Handler) {
 	handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if draining.Load() {
@@ -130,7 +130,7 @@ func behave(next http.Handler, draining *atomic.Bool) (handler, status http.Hand
 	return handler, status
 }
 
-// shutDown waits for the requests that are under way.
+// shutDown waits for open requests.
 func shutDown(ctx context.Context, servers []*http.Server, drain time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
@@ -143,7 +143,7 @@ func shutDown(ctx context.Context, servers []*http.Server, drain time.Duration) 
 	return errors.Join(errs...)
 }
 
-// proxy hands requests on. Each answer says which Pod it went through.
+// proxy forwards requests. Each response names the Pod.
 func proxy(backend string) (handler http.Handler, done func(), err error) {
 	through := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -159,7 +159,7 @@ func proxy(backend string) (handler http.Handler, done func(), err error) {
 		return nil, nil, fmt.Errorf("the backend: %w", err)
 	}
 	if target.Host == "" {
-		return nil, nil, fmt.Errorf("the backend %q is no URL with a host", backend)
+		return nil, nil, fmt.Errorf("backend %q is not a URL with a host", backend)
 	}
 	transport := &http.Transport{MaxIdleConns: 32, IdleConnTimeout: time.Minute}
 	forward := &httputil.ReverseProxy{

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 30 * time.Second
 
-// served runs a proxy on an address of this process alone.
+// served runs a proxy on its own address.
 func served(t *testing.T, backend string, linger <-chan time.Time) (address string, stop func(), ended <-chan error) {
 	t.Helper()
 	address = fmt.Sprintf("127.250.%d.%d", os.Getpid()>>8&0xff, os.Getpid()&0xff|1)
@@ -39,7 +39,7 @@ func served(t *testing.T, backend string, linger <-chan time.Time) (address stri
 		}
 		select {
 		case err := <-done:
-			t.Fatal("it has ended: ", err)
+			t.Fatal("it ended: ", err)
 		case <-deadline:
 			t.Fatal("it is not ready: ", code, err)
 		case <-time.After(10 * time.Millisecond):
@@ -47,7 +47,7 @@ func served(t *testing.T, backend string, linger <-chan time.Time) (address stri
 	}
 }
 
-// ask is one request on a connection of its own.
+// ask sends one request on a new connection.
 func ask(address, port, path string) (code int, body string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
@@ -60,7 +60,7 @@ func ask(address, port, path string) (code int, body string, err error) {
 	return response.StatusCode, string(text), err
 }
 
-func TestItServesAndFinishesWhatItHasBegun(t *testing.T) {
+func TestRun_FinishesOpenRequests(t *testing.T) {
 	arrived, answer := make(chan struct{}), make(chan struct{})
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -77,7 +77,7 @@ func TestItServesAndFinishesWhatItHasBegun(t *testing.T) {
 		}
 	}
 	if code, _, err := ask(address, statusPort, "/other"); code != http.StatusNotFound {
-		t.Errorf("the status port has something else: %d, %v", code, err)
+		t.Errorf("status port: %d, %v", code, err)
 	}
 	slow := make(chan string, 1)
 	go func() {
@@ -86,26 +86,26 @@ func TestItServesAndFinishesWhatItHasBegun(t *testing.T) {
 	}()
 	<-arrived
 	stop()
-	waits.Until(t, "it says that it drains", func() bool {
+	waits.Until(t, "it reports that it drains", func() bool {
 		code, _, _ := ask(address, statusPort, readyPath)
 		return code == http.StatusServiceUnavailable
 	})
 	select {
 	case err := <-ended:
-		t.Fatal("it ends while a request is under way: ", err)
+		t.Fatal("it ended during a request: ", err)
 	default:
 	}
 	close(answer)
 	if body := <-slow; !strings.Contains(body, "/slow") || strings.Contains(body, "error") {
-		t.Errorf("the request that was under way got %q", body)
+		t.Errorf("the open request got %q", body)
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }
 
-// While it lingers it is not ready, serves what comes, and has the connection closed.
-func TestItServesWhileItLingers(t *testing.T) {
+// While it lingers it is not ready, and serves requests with Connection: close.
+func TestRun_Lingers(t *testing.T) {
 	lingered := make(chan time.Time)
 	address, stop, ended := served(t, "", lingered)
 	transport := &http.Transport{}
@@ -123,16 +123,16 @@ func TestItServesWhileItLingers(t *testing.T) {
 		t.Error("it closes connections from the start")
 	}
 	stop()
-	waits.Until(t, "it says that it drains", func() bool {
+	waits.Until(t, "it reports that it drains", func() bool {
 		code, _, _ := ask(address, statusPort, readyPath)
 		return code == http.StatusServiceUnavailable
 	})
 	if response := get(); response.StatusCode != http.StatusNotFound || !response.Close {
-		t.Errorf("it answers %s, and closes the connection: %v", response.Status, response.Close)
+		t.Errorf("it responds %s, and closes the connection: %v", response.Status, response.Close)
 	}
 	select {
 	case err := <-ended:
-		t.Errorf("it has ended: %v", err)
+		t.Errorf("it ended: %v", err)
 	default:
 	}
 	close(lingered)
@@ -141,7 +141,7 @@ func TestItServesWhileItLingers(t *testing.T) {
 	}
 }
 
-func TestWithoutABackendThereIsNoRoute(t *testing.T) {
+func TestRun_NoBackend(t *testing.T) {
 	address, stop, ended := served(t, "", time.After(0))
 	if code, _, err := ask(address, "8080", "/"); code != http.StatusNotFound {
 		t.Errorf("it answers %d, %v", code, err)
@@ -152,12 +152,12 @@ func TestWithoutABackendThereIsNoRoute(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeServedIsAnError(t *testing.T) {
+func TestRun_InvalidOptions(t *testing.T) {
 	for name, c := range map[string][2]string{
-		"a port that is none":    {"no-port", ""},
-		"a port twice":           {"8080,8080", ""},
-		"a backend without host": {"8080", "nonsense"},
-		"a backend that is none": {"8080", "http://[::1"},
+		"invalid port":         {"no-port", ""},
+		"a port twice":         {"8080,8080", ""},
+		"backend without host": {"8080", "nonsense"},
+		"invalid backend":      {"8080", "http://[::1"},
 	} {
 		if err := run(t.Context(), "127.250.0.1", c[0], c[1], time.Second, nil); err == nil {
 			t.Errorf("%s: it serves", name)

@@ -17,17 +17,17 @@ import (
 const (
 	// callTimeout bounds one request to the API server.
 	callTimeout = 5 * time.Second
-	// firstPause and lastPause are the waits between tries of a request that failed.
+	// firstPause and lastPause limit the pause between two attempts.
 	firstPause, lastPause = 50 * time.Millisecond, 2 * time.Second
 )
 
 var everything = fields.Everything()
 
-// errFinal marks an error that no retry cures.
-var errFinal = errors.New("not tried again")
+// errFinal marks an error that is not retried.
+var errFinal = errors.New("not retried")
 
-// retry calls until it succeeds. It gives up, and tells so, when ctx ends or the error
-// wraps errFinal; report hears of errors, once for each text.
+// retry calls until call succeeds, ctx ends, or the error wraps errFinal. It passes each new error to report, and
+// reports success.
 func retry(ctx context.Context, report func(error), call func(context.Context) error) bool {
 	backoff := kube.Backoff(firstPause, lastPause)
 	said := ""
@@ -51,15 +51,14 @@ func retry(ctx context.Context, report func(error), call func(context.Context) e
 	}
 }
 
-// report logs errors of the node itself.
+// report returns a function that logs errors of the node itself.
 func (n *Node) report(doing string) func(error) {
 	return func(err error) {
-		n.options.Logger.Warn("the node waits for the API server", "doing", doing, "err", err)
+		n.options.Logger.Warn("node request failed; retrying", "doing", doing, "err", err)
 	}
 }
 
-// register makes the Node's object, or takes over one that is left of an earlier node of this
-// name, whose address was another. Binding does not ask for it; kubectl, tokens and logs do.
+// register creates the Node, or updates one of an earlier node with this name. kubectl, tokens and logs need it.
 func (n *Node) register(ctx context.Context) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.options.Name}, Status: n.status()}
 	_, err := n.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
@@ -72,7 +71,7 @@ func (n *Node) register(ctx context.Context) error {
 	return nil
 }
 
-// renew writes the present status into the Node that is there.
+// renew updates the status of the existing Node.
 func (n *Node) renew(ctx context.Context) error {
 	present, err := n.client.CoreV1().Nodes().Get(ctx, n.options.Name, metav1.GetOptions{})
 	if err != nil {
@@ -80,7 +79,7 @@ func (n *Node) renew(ctx context.Context) error {
 	}
 	present.Status = n.status()
 	if _, err := n.client.CoreV1().Nodes().UpdateStatus(ctx, present, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("writing the status of node %s: %w", n.options.Name, err)
+		return fmt.Errorf("update status of node %s: %w", n.options.Name, err)
 	}
 	return nil
 }

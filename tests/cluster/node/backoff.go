@@ -2,14 +2,14 @@ package node
 
 import "time"
 
-// backoff gives the waits before restarts in a row: none, first, twice as long, and so on.
+// backoff returns the delays before restarts: none, first, twice as long, and so on.
 type backoff struct {
 	first, most time.Duration
 	last        time.Duration
 	begun       bool
 }
 
-// next is the wait before the next restart.
+// next returns the delay before the next restart.
 func (b *backoff) next() time.Duration {
 	switch {
 	case !b.begun:
@@ -23,5 +23,5 @@ func (b *backoff) next() time.Duration {
 	return b.last
 }
 
-// reset begins a new row.
+// reset starts again without a delay.
 func (b *backoff) reset() { b.last, b.begun = 0, false }

@@ -9,8 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// bind binds the Pod to this node unless it is. It reports false when the Pod is not
-// ours to run.
+// bind binds the Pod to this node. It returns false if another node runs the Pod.
 func (w *worker) bind() bool {
 	if w.latest.Load().Spec.NodeName != "" {
 		return true
@@ -31,7 +30,7 @@ func (w *worker) bind() bool {
 	})
 }
 
-// checkBound looks whether an earlier try, whose answer was lost, has bound the Pod.
+// checkBound checks whether an earlier attempt with a lost response has bound the Pod.
 func (w *worker) checkBound(ctx context.Context) error {
 	pod, err := w.node.client.CoreV1().Pods(w.namespace).Get(ctx, w.name, metav1.GetOptions{})
 	switch {
@@ -40,20 +39,19 @@ func (w *worker) checkBound(ctx context.Context) error {
 	case err != nil:
 		return err
 	case pod.UID != w.uid || pod.Spec.NodeName != w.node.options.Name:
-		return fmt.Errorf("the Pod went to node %q (%w)", pod.Spec.NodeName, errFinal)
+		return fmt.Errorf("Pod is bound to node %q (%w)", pod.Spec.NodeName, errFinal)
 	}
 	return nil
 }
 
-// deleteObject removes the object of a Pod whose process has ended, which is what the
-// API server waits for.
+// deleteObject deletes the object of a Pod whose process has ended.
 func (w *worker) deleteObject() {
 	now := int64(0)
 	options := metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &w.uid}}
 	retry(w.exists, w.complain("deleting"), func(ctx context.Context) error {
 		err := w.node.client.CoreV1().Pods(w.namespace).Delete(ctx, w.name, options)
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil // it, or this one of its name, is gone
+			return nil // the Pod is gone, or another Pod has its name
 		}
 		return err
 	})
@@ -61,6 +59,6 @@ func (w *worker) deleteObject() {
 
 func (w *worker) complain(doing string) func(error) {
 	return func(err error) {
-		w.logger.Warn("a Pod waits for the API server", "doing", doing, "err", err)
+		w.logger.Warn("Pod request failed; retrying", "doing", doing, "err", err)
 	}
 }

@@ -1,37 +1,29 @@
-// Package node runs Pods as processes of this machine: a node for clusters that have no
-// kubelet, no container runtime and no network. With it `kubectl scale`, `kubectl
-// rollout restart` and `kubectl delete pod` do what they do elsewhere.
+// Package node runs Pods as local processes. It is a node for clusters without a kubelet, a container runtime and a
+// network. `kubectl scale`, `kubectl rollout restart` and `kubectl delete pod` work as usual.
 //
 //	n, err := node.New(node.Options{
 //		Config: c.Admin(), Dir: dir, Images: map[string]string{"pilot": "bin/pilot"},
 //	})
 //	if err != nil { … }
-//	err = n.Run(ctx) // until ctx ends; all processes have ended then
+//	err = n.Run(ctx) // until ctx ends and all processes have ended
 //
-// A Pod's life here:
+// The life of a Pod:
 //
 //	unscheduled ── bind ──▶ set up ── start ──▶ running ◀──▶ ready
 //	                                   ▲           │ exits
 //	                                   └─ back-off ┘
-//	deleted: SIGTERM, grace period, SIGKILL, and the object goes (grace period 0)
+//	deleted: SIGTERM, grace period, SIGKILL, then the object is deleted
 //
-// A process gets the command and arguments of the Pod's only container, and as its
-// whole environment: what the container's env says (values, and fields of the Pod),
-// KUBECONFIG with a token that is bound to the Pod and kept fresh, POD_NAME,
-// POD_NAMESPACE and POD_IP unless the Pod sets them, PATH, and HOME and TMPDIR in a
-// folder of its own. It has a loopback address of its own (status.podIP), on which every port
-// is free; its readinessProbe and its livenessProbe ask there, by httpGet or tcpSocket. A process
-// that does not answer the latter gets its grace period and is started again.
+// A process gets the command and arguments of the only container of the Pod. Its environment contains the container's
+// variables (values and fields of the Pod), KUBECONFIG with a token bound to the Pod, POD_NAME, POD_NAMESPACE, POD_IP,
+// PATH, HOME and TMPDIR. Each Pod has its own loopback address (status.podIP) with all ports. Readiness and liveness
+// probes use httpGet or tcpSocket. A process whose liveness probe fails is terminated and restarted.
 //
-// Its output is appended to a file (Pod.Log), and `kubectl logs` shows it, also with -f, --previous
-// and --tail: the node serves a kubelet's log endpoint, at an address of its own that stands in
-// the Node's status, to those whose client certificate the cluster's authority has signed and who may
-// get nodes/proxy. Of an API server elsewhere it cannot be reached.
+// The output is appended to a file (Pod.Log). `kubectl logs` shows it, also with -f, --previous and --tail: the node serves
+// the log endpoint of a kubelet to clients that may get nodes/proxy. A remote API server cannot reach it.
 //
-// What is not here: exec, volumes, several containers, init containers, startup probes, hooks,
-// resource limits. A Pod that asks for what would change its meaning (a second
-// container, a value from a Secret) does not run, and its status says why.
+// Not supported: exec, volumes, several containers, init containers, startup probes, hooks, and resource limits. If an
+// unsupported field would change the meaning of a Pod, the Pod does not run and its status contains the reason.
 //
-// No process outlives the node, not even one whose node is killed with SIGKILL: see
-// package process for how.
+// No process outlives the node, even if the node is killed with SIGKILL (see package process).
 package node

@@ -15,12 +15,11 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
-// gone reports whether there is no such process any more.
+// gone reports whether the process does not exist.
 func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
-// A node that stops does not return before its Pods' processes have ended, and does not wait for
-// their own grace periods.
-func TestANodeThatStopsEndsItsProcessesFirst(t *testing.T) {
+// A stopping node waits until the processes of its Pods have ended, but not for their grace periods.
+func TestNodeStop_EndsProcesses(t *testing.T) {
 	w := newWorld(t, func(o *node.Options) {
 		o.StopGrace = 3 * time.Second
 	})
@@ -43,40 +42,39 @@ func TestANodeThatStopsEndsItsProcessesFirst(t *testing.T) {
 	}
 	for _, pod := range pods {
 		if !gone(pod.PID) {
-			t.Errorf("the process of Pod %s is still there", pod.Name)
+			t.Errorf("process of Pod %s still exists", pod.Name)
 		}
 		log, err := os.ReadFile(pod.Log)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if polite := pod.Name == "polite"; polite && !strings.Contains(string(log), "ended:") {
-			t.Errorf("the polite one was not given time to end:\n%s", log)
+			t.Errorf("the process had no time to end:\n%s", log)
 		}
 	}
 }
 
-func TestPodsOfOthersAreLeftAlone(t *testing.T) {
+func TestOtherScheduler_Ignored(t *testing.T) {
 	w := newWorld(t, nil)
 	other := podSpec()
 	other.SchedulerName = "example.com/other"
 	w.create("other", other)
-	w.create("ours", podSpec()) // which the node sees later
-	w.until("ours is ready", func(context.Context) (bool, error) {
+	w.create("ours", podSpec()) // the node sees it later
+	w.until("the other Pod is ready", func(context.Context) (bool, error) {
 		pod, err := w.node.Pod(w.namespace, "ours")
 		return err == nil && pod.Ready, nil
 	})
 	if pod, err := w.node.Pod(w.namespace, "other"); !errors.Is(err, node.ErrNoPod) {
-		t.Errorf("the node runs %+v (%v), which another scheduler was asked to place", pod, err)
+		t.Errorf("the node runs %+v (%v), although it belongs to another scheduler", pod, err)
 	}
 }
 
-// A Pod whose process answers that it is unwell is unready, and ready again when it is well.
-func TestReadinessComesAndGoes(t *testing.T) {
+func TestReadinessChanges(t *testing.T) {
 	w := newWorld(t, nil)
 	w.create("one", podSpec())
 	ready := func(want corev1.ConditionStatus) {
 		t.Helper()
-		w.until("its condition is "+string(want), func(ctx context.Context) (bool, error) {
+		w.until("the condition is "+string(want), func(ctx context.Context) (bool, error) {
 			pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, "one", metav1.GetOptions{})
 			return err == nil && isReady(*pod) == (want == corev1.ConditionTrue), err
 		})

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// variables are a process's environment, in the order in which they were set.
+// variables are the environment of a process in order.
 type variables struct {
 	names  []string
 	values map[string]string
@@ -22,7 +22,7 @@ func (v *variables) set(name, value string) {
 	v.values[name] = value
 }
 
-// list is the form that a process takes.
+// list returns the variables as NAME=value.
 func (v *variables) list() []string {
 	list := make([]string, 0, len(v.names))
 	for _, name := range v.names {
@@ -31,8 +31,7 @@ func (v *variables) list() []string {
 	return list
 }
 
-// expand replaces $(NAME) by the value of a variable that is set, as Kubernetes does in
-// env, command and args; $$ is a dollar sign, and what is unknown stays.
+// expand replaces $(NAME) by the value of a variable, as Kubernetes does. $$ is a dollar sign; unknown names stay.
 func (v *variables) expand(text string) string {
 	var out strings.Builder
 	for {
@@ -57,7 +56,7 @@ func (v *variables) expand(text string) string {
 	}
 }
 
-// environment is the process's whole environment: nothing of the node's own but PATH.
+// environment returns the complete environment of the process.
 func (w *worker) environment(pod *corev1.Pod, container *corev1.Container, address string) (*variables, error) {
 	v := &variables{values: map[string]string{}}
 	work := filepath.Join(w.dir, workFolder)
@@ -81,10 +80,10 @@ func (w *worker) environment(pod *corev1.Pod, container *corev1.Container, addre
 	return v, nil
 }
 
-// valueFrom is the value of a field of the Pod.
+// valueFrom returns the value of a field of the Pod.
 func (w *worker) valueFrom(pod *corev1.Pod, from *corev1.EnvVarSource, address string) (string, error) {
 	if from.FieldRef == nil {
-		return "", fmt.Errorf("a process node knows values and fieldRef only")
+		return "", fmt.Errorf("a process node supports only values and fieldRef")
 	}
 	path := from.FieldRef.FieldPath
 	if key, ok := subscript(path, "metadata.labels"); ok {
@@ -109,11 +108,11 @@ func (w *worker) valueFrom(pod *corev1.Pod, from *corev1.EnvVarSource, address s
 	case "status.hostIP", "status.hostIPs":
 		return w.node.address, nil
 	default:
-		return "", fmt.Errorf("a process node knows no field %q", path)
+		return "", fmt.Errorf("a process node does not support field %q", path)
 	}
 }
 
-// subscript takes the key out of prefix['key'].
+// subscript returns the key in prefix['key'].
 func subscript(path, prefix string) (key string, ok bool) {
 	rest, ok := strings.CutPrefix(path, prefix+"['")
 	if !ok {

@@ -20,22 +20,21 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
-// bound is how long a test waits for what it wants to see.
+// bound limits each wait.
 const bound = 30 * time.Second
 
-// world is a cluster with a node, and a namespace in it.
+// world is a cluster with a node and a namespace.
 type world struct {
 	*testing.T
 	cluster   *cluster.Cluster
 	node      *node.Node
 	client    kubernetes.Interface
 	namespace string
-	// stop ends the node, and returns when and how it has ended.
+	// stop stops the node and returns the result of Run.
 	stop func() error
 }
 
-// newWorld starts a node of its own for the test: Pods of other tests wait for another one
-// of their own name.
+// newWorld starts a node for the test.
 func newWorld(t *testing.T, change func(*node.Options)) *world {
 	t.Helper()
 	c := cluster.Shared(t)
@@ -62,7 +61,7 @@ func newWorld(t *testing.T, change func(*node.Options)) *world {
 	return w
 }
 
-// removePods leaves nothing for the node of the next test.
+// removePods deletes all Pods, so that the node of the next test gets none.
 func (w *world) removePods(ctx context.Context) {
 	now := int64(0)
 	orphan := metav1.DeletePropagationBackground
@@ -85,7 +84,7 @@ func (w *world) removePods(ctx context.Context) {
 		return err == nil && len(pods.Items) == 0, err
 	})
 	if err != nil {
-		w.Error("Pods are left:", err)
+		w.Error("Pods remain:", err)
 	}
 }
 
@@ -98,16 +97,15 @@ func self(t *testing.T) string {
 	return path
 }
 
-// until waits for what it is named after.
 func (w *world) until(what string, holds func(context.Context) (bool, error)) {
 	w.Helper()
 	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, bound, true, holds)
 	if err != nil {
-		w.Fatalf("waiting until %s: %v; the node has %+v", what, err, w.node.Pods())
+		w.Fatalf("wait until %s: %v; the node has %+v", what, err, w.node.Pods())
 	}
 }
 
-// kubectl runs a command line in the namespace, and gives what it said.
+// kubectl runs kubectl in the namespace and returns its output.
 func (w *world) kubectl(args ...string) string {
 	w.Helper()
 	args = append([]string{"--kubeconfig", w.cluster.Kubeconfig(), "--namespace", w.namespace}, args...)
@@ -118,7 +116,7 @@ func (w *world) kubectl(args ...string) string {
 	return string(said)
 }
 
-// podSpec is that of a replica.
+// podSpec returns the spec of a replica.
 func podSpec(args ...string) corev1.PodSpec {
 	grace := int64(20)
 	return corev1.PodSpec{
@@ -137,7 +135,7 @@ func podSpec(args ...string) corev1.PodSpec {
 	}
 }
 
-// deploy makes a Deployment and waits until all of it is ready.
+// deploy creates a Deployment and waits until it is ready.
 func (w *world) deploy(name string, replicas int32) {
 	w.Helper()
 	labels := map[string]string{"app": name}
@@ -155,7 +153,7 @@ func (w *world) deploy(name string, replicas int32) {
 	w.ready(int(replicas))
 }
 
-// pods lists the Pods that are not being deleted.
+// pods returns the Pods that are not being deleted.
 func (w *world) pods(ctx context.Context) ([]corev1.Pod, error) {
 	list, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -170,11 +168,11 @@ func (w *world) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return live, nil
 }
 
-// ready waits until there are this many Pods, all of them ready, and no process besides.
+// ready waits until there are count Pods, all of them ready, and no other processes.
 func (w *world) ready(count int) []corev1.Pod {
 	w.Helper()
 	var pods []corev1.Pod
-	w.until("the wanted Pods and no others are ready", func(ctx context.Context) (bool, error) {
+	w.until("exactly the wanted Pods are ready", func(ctx context.Context) (bool, error) {
 		var err error
 		if pods, err = w.pods(ctx); err != nil || len(pods) != count || len(w.node.Pods()) != count {
 			return false, err
@@ -198,7 +196,7 @@ func isReady(pod corev1.Pod) bool {
 	return false
 }
 
-// create makes a Pod by itself.
+// create creates a Pod.
 func (w *world) create(name string, spec corev1.PodSpec) {
 	w.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}}, Spec: spec}

@@ -20,7 +20,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
-// ask gets a page of a replica, line by line.
+// ask returns the lines of a page of a replica.
 func (w *world) ask(pod corev1.Pod, page string) []string {
 	w.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -40,7 +40,7 @@ func field(path string) *corev1.EnvVarSource {
 	return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 }
 
-func TestAProcessKnowsWhoItIs(t *testing.T) {
+func TestProcessEnvironmentAndToken(t *testing.T) {
 	w := newWorld(t, func(o *node.Options) { o.TokenRefresh = 500 * time.Millisecond })
 	spec := podSpec("--name=$(NAME)", "$(UNKNOWN)", "$$(NAME)")
 	spec.Containers[0].Env = append(spec.Containers[0].Env,
@@ -58,12 +58,12 @@ func TestAProcessKnowsWhoItIs(t *testing.T) {
 
 	environment := w.ask(pod, "/env")
 	names := []string{
-		"INCUMBENT_LIFELINE", // by which the process ends with the node
+		"INCUMBENT_LIFELINE", // ends the process together with the node
 		"PATH", "HOME", "TMPDIR", "KUBECONFIG", "POD_NAME", "POD_NAMESPACE", "POD_IP", "NAME", "PLACE", "ADDRESS", "ACCOUNT", "APP", "BOTH", roleVariable,
 	}
 	for _, entry := range environment {
 		if name, _, _ := strings.Cut(entry, "="); !slices.Contains(names, name) {
-			t.Errorf("the process has %s in its environment", entry)
+			t.Errorf("unexpected variable %s", entry)
 		}
 	}
 	for _, wanted := range []string{
@@ -71,11 +71,11 @@ func TestAProcessKnowsWhoItIs(t *testing.T) {
 		"BOTH=one/one", "POD_NAME=one", "POD_NAMESPACE=mine", "POD_IP=" + pod.Status.PodIP,
 	} {
 		if !slices.Contains(environment, wanted) {
-			t.Errorf("%s is missing in\n%s", wanted, strings.Join(environment, "\n"))
+			t.Errorf("missing %s in\n%s", wanted, strings.Join(environment, "\n"))
 		}
 	}
 	if args := w.ask(pod, "/args"); !slices.Equal(args, []string{"--name=one", "$(UNKNOWN)", "$(NAME)"}) {
-		t.Errorf("its arguments are %q", args)
+		t.Errorf("arguments %q", args)
 	}
 
 	here, err := w.node.Pod(w.namespace, "one")
@@ -83,12 +83,12 @@ func TestAProcessKnowsWhoItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder := filepath.Dir(here.Log)
-	w.isWhoItSays(filepath.Join(folder, "kubeconfig"), pod)
+	w.wantIdentity(filepath.Join(folder, "kubeconfig"), pod)
 	w.tokenIsReplaced(filepath.Join(folder, "token"))
 }
 
-// isWhoItSays asks the API server whose kubeconfig this is.
-func (w *world) isWhoItSays(kubeconfig string, pod corev1.Pod) {
+// wantIdentity checks the user of a kubeconfig.
+func (w *world) wantIdentity(kubeconfig string, pod corev1.Pod) {
 	w.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 func TestKubectlLogs(t *testing.T) {
 	w := newWorld(t, func(o *node.Options) { o.RestartDelay = 50 * time.Millisecond })
-	// Its process says its number, and more for each signal.
+	// The process prints its number, and a line for each signal.
 	talker := podSpec("-c", `n=$(cat count 2>/dev/null || echo 0); n=$((n+1)); echo $n >count
 		trap 'echo process $n was asked; asked=yes' USR1
 		echo process $n begins; echo process $n goes on
@@ -27,7 +27,7 @@ func TestKubectlLogs(t *testing.T) {
 	w.ready(1)
 	says := func(want string, args ...string) {
 		t.Helper()
-		w.until(want+" is shown by logs "+strings.Join(args, " "), func(context.Context) (bool, error) {
+		w.until(want+" is the output of logs "+strings.Join(args, " "), func(context.Context) (bool, error) {
 			return w.kubectl(append([]string{"logs", "talker"}, args...)...) == want, nil
 		})
 	}
@@ -35,7 +35,7 @@ func TestKubectlLogs(t *testing.T) {
 	says("process 1 goes on\n", "--tail=1")
 	says("proc", "--limit-bytes=4")
 
-	// Followed to its end, by one who came before.
+	// A follower that started before the end of the process.
 	follow := exec.CommandContext(t.Context(), w.cluster.Kubectl(), "--kubeconfig", w.cluster.Kubeconfig(),
 		"--namespace", w.namespace, "logs", "-f", "talker")
 	output, err := follow.StdoutPipe()
@@ -49,7 +49,7 @@ func TestKubectlLogs(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 		if got, err := lines.ReadString('\n'); got != want+"\n" {
-			t.Fatalf("following shows %q (%v), want %q", got, err, want)
+			t.Fatalf("kubectl logs -f shows %q (%v), want %q", got, err, want)
 		}
 	}
 	expect("process 1 begins")
@@ -62,7 +62,7 @@ func TestKubectlLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rest, err := io.ReadAll(lines); len(rest) > 0 || err != nil {
-		t.Errorf("after the end of the process following shows %q (%v)", rest, err)
+		t.Errorf("kubectl logs -f shows %q (%v) after the end of the process", rest, err)
 	}
 	if err := follow.Wait(); err != nil {
 		t.Errorf("kubectl logs -f: %v", err)
@@ -74,7 +74,7 @@ func TestKubectlLogs(t *testing.T) {
 	w.refuses(t, "serves logs, and nothing at /exec/", "exec", "talker", "--", "true")
 }
 
-// refuses runs kubectl, which has to fail with these words.
+// refuses checks that kubectl fails with the given words.
 func (w *world) refuses(t *testing.T, words string, args ...string) {
 	t.Helper()
 	args = append([]string{"--kubeconfig", w.cluster.Kubeconfig(), "--namespace", w.namespace}, args...)

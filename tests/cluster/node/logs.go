@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// followInterval is how often a log that is followed is looked at.
+	// followInterval is the interval at which a followed log is read.
 	followInterval = 50 * time.Millisecond
 	tailBlock      = 16 << 10
 )
 
-// logRequest is what of `kubectl logs` a process node can do.
+// logRequest is the supported part of a log request.
 type logRequest struct {
 	follow, previous bool
-	// tail is how many of the last lines are wanted, limit how many bytes; -1: all.
+	// tail is the number of lines, limit the number of bytes; -1 means all.
 	tail, limit int64
 }
 
-// parseLogRequest refuses what it cannot do: lines here have no times but their own.
+// parseLogRequest returns an error for unsupported parameters.
 func parseLogRequest(query url.Values) (logRequest, error) {
 	r := logRequest{tail: -1, limit: -1}
 	for key, values := range query {
@@ -46,13 +46,13 @@ func parseLogRequest(query url.Values) (logRequest, error) {
 		case "timestamps":
 			var wanted bool
 			if wanted, err = strconv.ParseBool(value); wanted {
-				err = errors.New("lines have no times but those that the process wrote")
+				err = errors.New("lines have only the timestamps that the process wrote")
 			}
 		case "sinceSeconds", "sinceTime":
-			err = errors.New("a process node does not know when a line was written: use --tail")
+			err = errors.New("a process node does not record the time of a line: use --tail")
 		case "stream":
 			if value != "All" {
-				err = errors.New("standard output and error are one stream here")
+				err = errors.New("standard output and standard error are one stream")
 			}
 		}
 		if err != nil {
@@ -62,7 +62,7 @@ func parseLogRequest(query url.Values) (logRequest, error) {
 	return r, nil
 }
 
-// logs answers `kubectl logs`.
+// logs serves `kubectl logs`.
 func (e *endpoint) logs(w http.ResponseWriter, r *http.Request) {
 	request, err := parseLogRequest(r.URL.Query())
 	if err != nil {
@@ -75,7 +75,7 @@ func (e *endpoint) logs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if containers := worker.latest.Load().Spec.Containers; len(containers) != 1 || containers[0].Name != r.PathValue("container") {
-		http.Error(w, fmt.Sprintf("the Pod has no container %q here", r.PathValue("container")), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("Pod has no container %q", r.PathValue("container")), http.StatusNotFound)
 		return
 	}
 	which := worker.runs() - 1
@@ -83,17 +83,17 @@ func (e *endpoint) logs(w http.ResponseWriter, r *http.Request) {
 		which--
 	}
 	if which < 0 {
-		http.Error(w, "there was no such process", http.StatusBadRequest)
+		http.Error(w, "no such process", http.StatusBadRequest)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain")
-	// What goes wrong once it has begun can only be cut off.
+	// After the first byte an error can only end the response.
 	if err := worker.sendLog(r.Context(), w, which, request); err != nil && r.Context().Err() == nil {
-		worker.logger.Warn("a Pod's log was cut off", "err", err)
+		worker.logger.Warn("failed to send log of Pod", "err", err)
 	}
 }
 
-// worker is that of the Pod of that name, or nil. After a Pod of the same name the newer one counts.
+// worker returns the worker of a Pod, or nil. Of two Pods with the same name it returns the newer one.
 func (n *Node) worker(namespace, name string) *worker {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -110,7 +110,7 @@ func (w *worker) newer(than *worker) bool {
 	return than.latest.Load().CreationTimestamp.Before(&w.latest.Load().CreationTimestamp)
 }
 
-// mark notes where in the log the next process begins to write.
+// mark records the position in the log at which the next process starts.
 func (w *worker) mark() error {
 	end := int64(0)
 	info, err := os.Stat(w.view.Log)
@@ -118,7 +118,7 @@ func (w *worker) mark() error {
 	case err == nil:
 		end = info.Size()
 	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("looking at the Pod's log: %w", err)
+		return fmt.Errorf("read log of Pod: %w", err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,15 +126,14 @@ func (w *worker) mark() error {
 	return nil
 }
 
-// runs is how many processes have been started.
+// runs returns the number of processes so far.
 func (w *worker) runs() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.starts)
 }
 
-// part is where the output of the n-th process begins and ends in the log; to is -1 while it may
-// grow.
+// part returns the range of the n-th process in the log. to is -1 while it can grow.
 func (w *worker) part(n int) (from, to int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,7 +144,7 @@ func (w *worker) part(n int) (from, to int64) {
 	return from, to
 }
 
-// sendLog copies the output of the n-th process, and goes on while it lives if it is followed.
+// sendLog copies the output of the n-th process. With follow, it continues while the process runs.
 func (w *worker) sendLog(ctx context.Context, out http.ResponseWriter, n int, request logRequest) error {
 	file, err := os.Open(w.view.Log)
 	if err != nil {
@@ -164,7 +163,7 @@ func (w *worker) sendLog(ctx context.Context, out http.ResponseWriter, n int, re
 	}
 	flush := http.NewResponseController(out)
 	for {
-		// What it is now is asked before reading: what was written by then is all there.
+		// Check before reading, so that all output of an ended process is read.
 		alive := w.writes(n)
 		if _, to = w.part(n); to < 0 {
 			if to, err = file.Seek(0, io.SeekEnd); err != nil {
@@ -191,14 +190,14 @@ func (w *worker) sendLog(ctx context.Context, out http.ResponseWriter, n int, re
 	}
 }
 
-// writes reports whether the n-th process lives.
+// writes reports whether the n-th process runs.
 func (w *worker) writes(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return n == len(w.starts)-1 && w.process != nil && w.process.State() == nil
 }
 
-// lastLines is where the last lines of a part of a file begin; all of them for -1.
+// lastLines returns the offset of the last lines of a part of a file.
 func lastLines(file io.ReaderAt, from, to, lines int64) (int64, error) {
 	if lines < 0 {
 		return from, nil
@@ -218,7 +217,7 @@ func lastLines(file io.ReaderAt, from, to, lines int64) (int64, error) {
 				break
 			}
 			after := at - int64(len(block)) + int64(i) + 1
-			// The newline at the very end ends the last line, and begins none.
+			// The final newline ends the last line.
 			if after < to {
 				if seen++; seen == lines {
 					return after, nil

@@ -14,8 +14,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// roleVariable makes the test program play another part: a Pod's process, or a starter that
-// is killed.
+// roleVariable selects the role of the test program: the process of a Pod, or a starter that is killed.
 const roleVariable = "NODE_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -28,12 +27,12 @@ func TestMain(m *testing.M) {
 	cluster.Main(m, cluster.Options{})
 }
 
-// replica is a Pod's process: it serves its readiness and its environment until SIGTERM.
-// With the argument "stubborn" it does not hear that.
+// replica is the process of a Pod. It serves its readiness and environment until SIGTERM. With the argument "stubborn"
+// it ignores SIGTERM.
 func replica() int {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
-	var unwell atomic.Bool // from SIGUSR1 to SIGUSR2
+	var unwell atomic.Bool // true from SIGUSR1 to SIGUSR2
 	toggled := make(chan os.Signal, 1)
 	signal.Notify(toggled, syscall.SIGUSR1, syscall.SIGUSR2)
 	go func() {

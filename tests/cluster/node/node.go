@@ -20,8 +20,8 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
 )
 
-// ErrNoPod is what is returned for a Pod that this node does not run.
-var ErrNoPod = errors.New("this node runs no such Pod")
+// ErrNoPod is returned for a Pod that this node does not run.
+var ErrNoPod = errors.New("node does not run this Pod")
 
 // Node runs Pods as processes.
 type Node struct {
@@ -31,15 +31,15 @@ type Node struct {
 	started atomic.Bool
 
 	addresses *loopback.Pool
-	// address is the node's own, where it serves logs. Set by Run before there are workers.
+	// address is the address of the node itself, where it serves logs. Run sets it first.
 	address string
-	// workers are by the Pod's UID. Only the informer's handler adds and removes.
+	// workers are keyed by the UID of the Pod. Only the handler of the informer changes the map.
 	mu      sync.Mutex
 	workers map[types.UID]*worker
 	running sync.WaitGroup
 }
 
-// New checks the options and makes a node that does nothing yet.
+// New validates the options. It starts nothing.
 func New(options Options) (*Node, error) {
 	options = options.withDefaults()
 	if err := options.validate(); err != nil {
@@ -49,30 +49,29 @@ func New(options Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A client of its own, so that its connections end with Run.
+	// A separate client, so that its connections end with Run.
 	config := rest.CopyConfig(options.Config)
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("making the node's client: %w", err)
+		return nil, fmt.Errorf("create client of node: %w", err)
 	}
 	client, err := kubernetes.NewForConfigAndClient(config, http)
 	if err != nil {
-		return nil, fmt.Errorf("making the node's client: %w", err)
+		return nil, fmt.Errorf("create client of node: %w", err)
 	}
 	return &Node{options: options, http: http, client: client, workers: map[types.UID]*worker{}}, nil
 }
 
-// Run runs Pods until ctx ends, and returns when all their processes have ended, within
-// Options.StopGrace and a little. The Pods' objects stay. An API server that is away is waited
-// for. A node runs once.
+// Run runs Pods until ctx ends. It returns after all processes have ended, slightly later than Options.StopGrace. The
+// objects of the Pods remain. Run can be called once.
 func (n *Node) Run(ctx context.Context) (err error) {
 	if !n.started.CompareAndSwap(false, true) {
-		return errors.New("the node has run before: make a new one")
+		return errors.New("node has already run: create a new one")
 	}
-	// Not the client's own method, which does not look below client-go's wrappers.
+	// The client's own method does not unwrap the transports of client-go.
 	defer utilnet.CloseIdleConnectionsFor(n.http.Transport)
 	if err := os.MkdirAll(n.options.Dir, 0o700); err != nil {
-		return fmt.Errorf("making the node's folder: %w", err)
+		return fmt.Errorf("create folder of node: %w", err)
 	}
 	if n.addresses, err = loopback.NewPool(); err != nil {
 		return err
@@ -86,7 +85,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, logs.close()) }()
-	if !retry(ctx, n.report("registering the node"), n.register) {
+	if !retry(ctx, n.report("register node"), n.register) {
 		return nil
 	}
 	informer := cache.NewSharedIndexInformer(n.listWatch(), &corev1.Pod{}, 0, nil)
@@ -94,17 +93,17 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("watching Pods: %w", err)
 	}
 	informer.RunWithContext(ctx)
-	// It has returned from the last handler: nobody adds workers any more.
+	// The informer has returned, so no worker is added any more.
 	n.running.Wait()
 	return nil
 }
 
-// listWatch is for the Pods of all namespaces: those to bind have no node yet.
+// listWatch covers the Pods of all namespaces, because unscheduled Pods have no node.
 func (n *Node) listWatch() cache.ListerWatcher {
 	return cache.NewListWatchFromClient(n.client.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, everything)
 }
 
-// handler starts, tells and forgets workers. It never blocks: the work is theirs.
+// handler starts, updates and removes workers. It never blocks.
 func (n *Node) handler(ctx context.Context) cache.ResourceEventHandler {
 	see := func(object any) {
 		if pod, ok := object.(*corev1.Pod); ok {
@@ -125,7 +124,7 @@ func (n *Node) handler(ctx context.Context) cache.ResourceEventHandler {
 	}
 }
 
-// see hands a Pod to its worker; one that is new and for us gets one.
+// see passes a Pod to its worker. It starts a worker for a new Pod of this node.
 func (n *Node) see(ctx context.Context, pod *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -141,8 +140,7 @@ func (n *Node) see(ctx context.Context, pod *corev1.Pod) {
 	w.update(pod)
 }
 
-// mine tells whether this node runs the Pod: one bound to it, or one that waits for
-// the default scheduler, which is us, unless another node is.
+// mine reports whether this node runs the Pod: it is bound to this node, or it waits for the default scheduler.
 func (n *Node) mine(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return pod.Spec.NodeName == n.options.Name && pod.DeletionTimestamp != nil
@@ -151,7 +149,7 @@ func (n *Node) mine(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == n.options.Name || unscheduled && pod.Spec.SchedulerName == corev1.DefaultSchedulerName
 }
 
-// forget ends the worker of a Pod whose object is gone.
+// forget ends the worker of a deleted Pod.
 func (n *Node) forget(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -161,24 +159,23 @@ func (n *Node) forget(uid types.UID) {
 	}
 }
 
-// Pod is what a node knows of a Pod that it runs.
+// Pod is the state of a Pod on this node.
 type Pod struct {
 	Namespace, Name string
 	UID             types.UID
-	// Address is its loopback address.
+	// Address is the loopback address.
 	Address string
-	// Log is the file that the output of its processes is appended to.
+	// Log is the file with the output of the processes.
 	Log string
-	// PID is its process, or 0 while there is none.
+	// PID is the process ID, or 0 if there is no process.
 	PID int
-	// Restarts counts the processes before the present one.
+	// Restarts counts the previous processes.
 	Restarts int
-	// Ready tells whether it answered its readiness probe last.
+	// Ready is the result of the last readiness probe.
 	Ready bool
 }
 
-// Pods lists the Pods that the node runs, in no order. Those that are being set up have
-// no address yet.
+// Pods returns the Pods of the node in any order. A new Pod may have no address yet.
 func (n *Node) Pods() []Pod {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -189,7 +186,7 @@ func (n *Node) Pods() []Pod {
 	return pods
 }
 
-// Pod is the Pod of that name, if the node runs it.
+// Pod returns the Pod with that name.
 func (n *Node) Pod(namespace, name string) (Pod, error) {
 	for _, pod := range n.Pods() {
 		if pod.Namespace == namespace && pod.Name == name {
@@ -199,8 +196,8 @@ func (n *Node) Pod(namespace, name string) (Pod, error) {
 	return Pod{}, fmt.Errorf("%s/%s: %w", namespace, name, ErrNoPod)
 }
 
-// Signal sends a signal to the Pod's process. The error wraps ErrNoPod when the node does
-// not run the Pod, and os.ErrProcessDone when the Pod has no process now.
+// Signal sends a signal to the process of the Pod. The error wraps ErrNoPod if the node does not run the Pod, and
+// os.ErrProcessDone if the Pod has no process.
 func (n *Node) Signal(namespace, name string, signal syscall.Signal) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -13,39 +13,31 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
 )
 
-// Options say what a node runs, and for which cluster.
+// Options describe a node.
 type Options struct {
-	// Config reaches the cluster; it may bind Pods, write their status, delete them,
-	// request tokens, create Nodes and review access: an admin's.
+	// Config is the client configuration. It needs admin permissions.
 	Config *rest.Config
-	// Dir is a folder for the Pods' files and logs, made if need be. They stay after the
-	// Pods are gone.
+	// Dir is the folder for files and logs of Pods. It is created if needed, and remains.
 	Dir string
-	// Images are the programs that images stand for. An image that is the absolute path
-	// of a program stands for itself.
+	// Images maps images to programs. An absolute path is also an image.
 	Images map[string]string
-	// Name is the Node's; empty means "incumbent".
+	// Name is the name of the Node. Default: "incumbent".
 	Name string
-	// TokenLifetime is how long a Pod's token is good for; the API server takes no less
-	// than ten minutes. Zero means an hour.
+	// TokenLifetime is the lifetime of a Pod's token, at least ten minutes. Default: an hour.
 	TokenLifetime time.Duration
-	// TokenRefresh is the age at which a token is replaced; zero means four fifths of its
-	// lifetime.
+	// TokenRefresh is the age at which a token is replaced. Default: four fifths of its lifetime.
 	TokenRefresh time.Duration
-	// RestartDelay is the wait before the second restart in a row; the first comes at
-	// once, and each further one after twice as long, up to MaxRestartDelay. A process that
-	// ran for MaxRestartDelay begins a new row. Zero means a second, and half a minute.
+	// RestartDelay is the delay before the second consecutive restart. The first restart is immediate. Later delays
+	// double up to MaxRestartDelay. A process that ran for MaxRestartDelay resets the delay. Default: 1 s and 30 s.
 	RestartDelay, MaxRestartDelay time.Duration
-	// StopGrace is the most that a Pod gets of its grace period when the node stops; zero
-	// means five seconds.
+	// StopGrace limits the grace periods when the node stops. Default: 5 s.
 	StopGrace time.Duration
-	// PodNetwork has the status of Pods show 10.x.y.z for the loopback address 127.x.y.z that their process has, which
-	// knows it as POD_IP and status.podIP. An API server takes no loopback addresses in EndpointSlices, so
-	// Services need this; package balancer forwards to the one when it reads the other.
+	// PodNetwork makes the status of a Pod show 10.x.y.z instead of its loopback address 127.x.y.z. EndpointSlices
+	// allow no loopback addresses, so Services need this. Package balancer translates the address back.
 	PodNetwork bool
-	// BoundOnly has it run the Pods alone that name it: where there are several nodes, one of them takes the others.
+	// BoundOnly restricts the node to Pods that name it. With several nodes, one of them runs the unscheduled Pods.
 	BoundOnly bool
-	// Logger hears of what happens to Pods; nil means nobody.
+	// Logger logs events of Pods. Optional.
 	Logger *slog.Logger
 }
 
@@ -60,7 +52,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// published is the address that a Pod's status shows.
+// published returns the address in the status of a Pod.
 func (o Options) published(address string) string {
 	if o.PodNetwork {
 		return loopback.Published(address)
@@ -76,7 +68,7 @@ func orElse[T comparable](value, otherwise T) T {
 	return value
 }
 
-// minimalToken is the least that the API server grants.
+// minimalToken is the minimum of the API server.
 const minimalToken = 10 * time.Minute
 
 func (o Options) validate() error {
@@ -86,27 +78,27 @@ func (o Options) validate() error {
 	case o.Dir == "":
 		return errors.New("node options: Dir is missing")
 	case o.TokenLifetime < minimalToken:
-		return fmt.Errorf("node options: TokenLifetime is %v, the API server grants no less than %v", o.TokenLifetime, minimalToken)
+		return fmt.Errorf("node options: TokenLifetime is %v, want at least %v", o.TokenLifetime, minimalToken)
 	case o.TokenRefresh < 0 || o.TokenRefresh > o.TokenLifetime:
 		return fmt.Errorf("node options: TokenRefresh %v is not within the lifetime of %v", o.TokenRefresh, o.TokenLifetime)
 	case o.RestartDelay < 0 || o.MaxRestartDelay < o.RestartDelay:
-		return fmt.Errorf("node options: RestartDelay %v is not from 0 to MaxRestartDelay %v", o.RestartDelay, o.MaxRestartDelay)
+		return fmt.Errorf("node options: RestartDelay %v is not between 0 and MaxRestartDelay %v", o.RestartDelay, o.MaxRestartDelay)
 	case o.StopGrace < 0:
 		return fmt.Errorf("node options: StopGrace %v is negative", o.StopGrace)
 	}
 	for image, path := range o.Images {
 		info, err := os.Stat(path)
 		if err != nil {
-			return fmt.Errorf("node options: the program of image %q: %w", image, err)
+			return fmt.Errorf("node options: program of image %q: %w", image, err)
 		}
 		if info.IsDir() || info.Mode()&0o111 == 0 {
-			return fmt.Errorf("node options: image %q stands for %s, which is no program", image, path)
+			return fmt.Errorf("node options: image %q: %s is not a program", image, path)
 		}
 	}
 	return nil
 }
 
-// absolute makes paths independent of the working directory: processes have another.
+// absolute makes paths independent of the working directory.
 func (o Options) absolute() (Options, error) {
 	var err error
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {

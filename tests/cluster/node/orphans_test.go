@@ -24,12 +24,10 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
-// endBound is how long what a killed starter leaves behind may take to end: the
-// lifeline's grace of five seconds twice, API server and then etcd, and some.
+// endBound limits the shutdown after a kill: twice the grace of the lifeline, and a margin.
 const endBound = 15 * time.Second
 
-// starter starts a cluster, a node and a Pod, says "up" and the cluster's folder, and waits to be
-// killed.
+// starter starts a cluster, a node and a Pod, prints "up" and the folder of the cluster, and waits to be killed.
 func starter() int {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
 	defer cancel()
@@ -63,7 +61,7 @@ func startAll(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Its argument makes the process known as one of this cluster.
+	// The argument identifies the process as part of this cluster.
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: podSpec("stubborn", c.Dir())}
 	if _, err := client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		return "", err
@@ -73,7 +71,7 @@ func startAll(ctx context.Context) (string, error) {
 		return err == nil && pod.Ready, nil
 	})
 	if err != nil {
-		return "", fmt.Errorf("waiting for the Pod: %w", err)
+		return "", fmt.Errorf("wait for Pod: %w", err)
 	}
 	if os.Getenv("NODE_TEST_PAUSE") != "" {
 		err = errors.Join(c.APIServer().Pause(), n.Signal("default", "one", syscall.SIGSTOP))
@@ -81,7 +79,7 @@ func startAll(ctx context.Context) (string, error) {
 	return c.Dir(), err
 }
 
-func TestNothingOutlivesAKilledStarter(t *testing.T) {
+func TestKilledStarter_LeavesNoProcess(t *testing.T) {
 	for _, c := range []struct{ name, pause string }{{"running", ""}, {"stopped", "yes"}} {
 		t.Run(c.name, func(t *testing.T) {
 			command := exec.Command(self(t))
@@ -96,14 +94,13 @@ func TestNothingOutlivesAKilledStarter(t *testing.T) {
 			line, err := bufio.NewReader(output).ReadString('\n')
 			folder, up := strings.CutPrefix(strings.TrimSpace(line), "up ")
 			if err != nil || !up {
-				t.Errorf("the starter says %q (%v)", line, err)
+				t.Errorf("starter printed %q (%v)", line, err)
 			} else if there := processes(t, folder); len(there) != 4 {
 				t.Errorf("it started %v", there)
 			}
 			if err := command.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			// It says how it died, which is known.
 			_ = command.Wait()
 			if up {
 				awaitEnd(t, folder)
@@ -112,7 +109,7 @@ func TestNothingOutlivesAKilledStarter(t *testing.T) {
 	}
 }
 
-// awaitEnd waits until no process of the cluster is there, and watches their order.
+// awaitEnd waits until no process of the cluster exists. The API server must end before etcd.
 func awaitEnd(t *testing.T, folder string) {
 	t.Helper()
 	var left map[string]int
@@ -127,7 +124,6 @@ func awaitEnd(t *testing.T, folder string) {
 		t.Errorf("left behind: %v (%v)", left, err)
 	}
 	for _, pid := range left {
-		// What the test found wanting must not stay.
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	if err := os.RemoveAll(folder); err != nil {
@@ -135,8 +131,7 @@ func awaitEnd(t *testing.T, folder string) {
 	}
 }
 
-// processes are those with the folder in their command line, by their program's name. One
-// that has ended and was not waited for has no command line.
+// processes returns the processes with the folder in their command line, by program.
 func processes(t *testing.T, folder string) map[string]int {
 	t.Helper()
 	found := map[string]int{}
@@ -147,7 +142,7 @@ func processes(t *testing.T, folder string) map[string]int {
 	for _, entry := range entries {
 		line, err := os.ReadFile(entry)
 		if err != nil || !bytes.Contains(line, []byte(folder)) {
-			continue // it may have ended meanwhile
+			continue // it may have ended
 		}
 		program, _, _ := bytes.Cut(line, []byte{0})
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(entry)))

@@ -24,7 +24,7 @@ func TestExpand(t *testing.T) {
 		}
 	}
 	if list := v.list(); !slices.Equal(list, []string{"A=1", "B=$(A)"}) {
-		t.Errorf("the environment is %q", list)
+		t.Errorf("environment: %q", list)
 	}
 }
 
@@ -40,27 +40,27 @@ func TestBackoff(t *testing.T) {
 	want := []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second}
 	for range 2 {
 		if got := row(); !slices.Equal(got, want) {
-			t.Errorf("the waits are %v, want %v", got, want)
+			t.Errorf("delays %v, want %v", got, want)
 		}
 		b.reset()
 	}
 }
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestOptionsValidate(t *testing.T) {
 	good := Options{Config: &rest.Config{}, Dir: t.TempDir()}
 	if _, err := New(good); err != nil {
 		t.Error(err)
 	}
 	wrong := map[string]func(*Options){
-		"Config is missing":    func(o *Options) { o.Config = nil },
-		"Dir is missing":       func(o *Options) { o.Dir = "" },
-		"no less than 10m0s":   func(o *Options) { o.TokenLifetime = time.Minute },
-		"TokenRefresh":         func(o *Options) { o.TokenRefresh = 2 * time.Hour },
-		"RestartDelay":         func(o *Options) { o.RestartDelay = time.Hour },
-		"StopGrace":            func(o *Options) { o.StopGrace = -1 },
-		"program of image":     func(o *Options) { o.Images = map[string]string{"pilot": "/no/such/file"} },
-		"which is no program":  func(o *Options) { o.Images = map[string]string{"pilot": "/etc/passwd"} },
-		"stands for /, which ": func(o *Options) { o.Images = map[string]string{"pilot": "/"} },
+		"Config is missing":  func(o *Options) { o.Config = nil },
+		"Dir is missing":     func(o *Options) { o.Dir = "" },
+		"at least 10m0s":     func(o *Options) { o.TokenLifetime = time.Minute },
+		"TokenRefresh":       func(o *Options) { o.TokenRefresh = 2 * time.Hour },
+		"RestartDelay":       func(o *Options) { o.RestartDelay = time.Hour },
+		"StopGrace":          func(o *Options) { o.StopGrace = -1 },
+		"program of image":   func(o *Options) { o.Images = map[string]string{"pilot": "/no/such/file"} },
+		"is not a program":   func(o *Options) { o.Images = map[string]string{"pilot": "/etc/passwd"} },
+		"/ is not a program": func(o *Options) { o.Images = map[string]string{"pilot": "/"} },
 	}
 	for _, words := range slices.Sorted(maps.Keys(wrong)) {
 		options := good
@@ -71,7 +71,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-func TestWhichAddressAPodsStatusShows(t *testing.T) {
+func TestPublishedAddress(t *testing.T) {
 	for network, want := range map[bool]string{false: "127.70.1.2", true: "10.70.1.2"} {
 		if got := (Options{PodNetwork: network}).published("127.70.1.2"); got != want {
 			t.Errorf("PodNetwork %v: %s, want %s", network, got, want)

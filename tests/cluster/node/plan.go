@@ -12,14 +12,14 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
 
-// The names of a Pod's files, inside its folder.
+// The files in the folder of a Pod.
 const (
 	tokenFile      = "token"
 	kubeconfigFile = "kubeconfig"
 	workFolder     = "work"
 )
 
-// plan is how to start the Pod's process. An error says what of the Pod cannot be done here.
+// plan returns how to start the process of the Pod, or why it cannot run.
 func (w *worker) plan(address string) (process.Spec, error) {
 	pod := w.latest.Load()
 	container, err := onlyContainer(pod)
@@ -36,7 +36,7 @@ func (w *worker) plan(address string) (process.Spec, error) {
 	}
 	args := container.Args
 	if len(container.Command) > 0 {
-		// The image is one program, so the command's first word can only mean that.
+		// The image is one program, so the first word of the command names it.
 		args = append(append([]string{}, container.Command[1:]...), container.Args...)
 	}
 	expanded := make([]string, len(args))
@@ -44,24 +44,23 @@ func (w *worker) plan(address string) (process.Spec, error) {
 		expanded[i] = variables.expand(arg)
 	}
 	return process.Spec{
-		Name: fmt.Sprintf("the process of Pod %s/%s", w.namespace, w.name),
+		Name: fmt.Sprintf("process of Pod %s/%s", w.namespace, w.name),
 		Path: path, Args: expanded, Env: variables.list(),
 		Dir: filepath.Join(w.dir, workFolder), Log: w.view.Log,
 	}, nil
 }
 
-// onlyContainer is the Pod's container, if there is nothing about it that a process
-// cannot be.
+// onlyContainer returns the container of the Pod, or the unsupported field.
 func onlyContainer(pod *corev1.Pod) (*corev1.Container, error) {
 	switch {
 	case len(pod.Spec.InitContainers) > 0:
-		return nil, errors.New("a process node runs no init containers")
+		return nil, errors.New("a process node does not support init containers")
 	case len(pod.Spec.Containers) != 1:
-		return nil, fmt.Errorf("a process node runs one container in a Pod, this one has %d", len(pod.Spec.Containers))
+		return nil, fmt.Errorf("a process node supports one container, this Pod has %d", len(pod.Spec.Containers))
 	case len(pod.Spec.Containers[0].EnvFrom) > 0:
-		return nil, errors.New("a process node knows no envFrom: name the variables in env")
+		return nil, errors.New("a process node does not support envFrom: name the variables in env")
 	case pod.Spec.Containers[0].StartupProbe != nil:
-		return nil, errors.New("a process node knows no startupProbe: give the livenessProbe an initialDelaySeconds")
+		return nil, errors.New("a process node does not support startupProbe: use initialDelaySeconds of livenessProbe")
 	}
 	if alive := pod.Spec.Containers[0].LivenessProbe; alive != nil && alive.HTTPGet == nil && alive.TCPSocket == nil {
 		return nil, fmt.Errorf("livenessProbe: %w", errHandler)
@@ -69,7 +68,7 @@ func onlyContainer(pod *corev1.Pod) (*corev1.Container, error) {
 	return &pod.Spec.Containers[0], nil
 }
 
-// program is what an image stands for.
+// program returns the program of an image.
 func (o Options) program(image string) (string, error) {
 	if path, ok := o.Images[image]; ok {
 		return path, nil
@@ -80,7 +79,7 @@ func (o Options) program(image string) (string, error) {
 			return "", fmt.Errorf("the program %s: %w", image, err)
 		}
 		if info.IsDir() || info.Mode()&0o111 == 0 {
-			return "", fmt.Errorf("%s is no program", image)
+			return "", fmt.Errorf("%s is not a program", image)
 		}
 		return image, nil
 	}
@@ -88,5 +87,5 @@ func (o Options) program(image string) (string, error) {
 	for name := range o.Images {
 		known = append(known, name)
 	}
-	return "", fmt.Errorf("image %q stands for no program here: known are %s, and absolute paths", image, strings.Join(known, ", "))
+	return "", fmt.Errorf("image %q has no program: known are %s, and absolute paths", image, strings.Join(known, ", "))
 }

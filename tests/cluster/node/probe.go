@@ -17,15 +17,13 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// eager is the wait between probes until the first that succeeds: a kubelet would wait a
-// whole period, and a rollout here is watched by someone.
+// eager is the interval of readiness probes until the first success. A kubelet would wait a whole period.
 const eager = 100 * time.Millisecond
 
-// errHandler is what becomes of a probe that a process node cannot do.
-var errHandler = errors.New("a process node asks by httpGet or tcpSocket only")
+// errHandler is returned for an unsupported probe.
+var errHandler = errors.New("a process node supports only httpGet and tcpSocket probes")
 
-// probe asks for readiness as the container's readinessProbe says, until ctx ends. The
-// initial delay is not kept: until the first success it asks ten times a second.
+// probe runs the readiness probe until ctx ends. It ignores the initial delay.
 func (w *worker) probe(ctx context.Context, address string) {
 	container := w.latest.Load().Spec.Containers[0]
 	if container.ReadinessProbe == nil {
@@ -56,9 +54,7 @@ func (w *worker) probe(ctx context.Context, address string) {
 	}
 }
 
-// watchLife asks whether the process lives as the container's livenessProbe says. It returns
-// when the probe has failed as often in a row as the probe allows, with the last answer, or
-// with nil when ctx has ended. Nothing is hurried here: what is asked too soon is killed.
+// watchLife runs the liveness probe. It returns an error when the failure threshold is reached, and nil when ctx ends.
 func (w *worker) watchLife(ctx context.Context, address string) error {
 	container := w.latest.Load().Spec.Containers[0]
 	if container.LivenessProbe == nil {
@@ -76,13 +72,13 @@ func (w *worker) watchLife(ctx context.Context, address string) error {
 			continue
 		}
 		if failures++; ctx.Err() == nil && failures >= int(max(1, probe.FailureThreshold)) {
-			return fmt.Errorf("its liveness probe has failed %d times in a row: %w", failures, err)
+			return fmt.Errorf("liveness probe failed %d times in a row: %w", failures, err)
 		}
 	}
 	return nil
 }
 
-// seconds are at least one.
+// seconds returns n seconds, at least one.
 func seconds(n int32) time.Duration { return time.Duration(max(1, n)) * time.Second }
 
 func (w *worker) setReady(ready bool, why string) {
@@ -90,7 +86,7 @@ func (w *worker) setReady(ready bool, why string) {
 	w.status.ready(ready, why)
 }
 
-// asker is how to ask once, within the probe's time, and what to call in the end.
+// asker returns a function that probes once, and a function that closes its connections.
 func asker(probe corev1.Probe, container corev1.Container, address string) (ask func(context.Context) error, done func()) {
 	unbounded, done := asking(probe.ProbeHandler, container, address)
 	return func(ctx context.Context) error {
@@ -104,7 +100,7 @@ func asking(handler corev1.ProbeHandler, container corev1.Container, address str
 	none := func() {}
 	switch {
 	case handler.HTTPGet != nil:
-		// As a kubelet does, it trusts any certificate: it asks for life, not for truth.
+		// A kubelet accepts any certificate, too.
 		transport := &http.Transport{
 			DisableKeepAlives: true,
 			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
@@ -135,7 +131,7 @@ func probeURL(container corev1.Container, get *corev1.HTTPGetAction, address str
 		net.JoinHostPort(host, portOf(container, get.Port)), strings.TrimPrefix(get.Path, "/"))
 }
 
-// portOf is the number of a port that may go by its name.
+// portOf returns the number of a port or port name.
 func portOf(container corev1.Container, port intstr.IntOrString) string {
 	if port.Type == intstr.Int {
 		return strconv.Itoa(port.IntValue())

@@ -16,8 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// probed is a worker whose process answers its probes with codes, one after the other, and
-// sees at each what the Pod says by then.
+// probed is a worker whose process responds with the given codes. It records the readiness before each response.
 type probed struct {
 	*worker
 	address string
@@ -63,9 +62,7 @@ func (p *probed) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A Pod is unready once its readiness probe has failed as often in a row as it allows, and
-// not before; ready at the first success.
-func TestReadinessWaitsForTheFailureThreshold(t *testing.T) {
+func TestReadiness_FailureThreshold(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -76,12 +73,11 @@ func TestReadinessWaitsForTheFailureThreshold(t *testing.T) {
 	p.probe(ctx, p.address)
 	want := []bool{false, false, true, true, true, true, true, true, false, true}
 	if !slices.Equal(p.ready, want) {
-		t.Errorf("before each answer it was ready: %v, want %v", p.ready, want)
+		t.Errorf("readiness before each response: %v, want %v", p.ready, want)
 	}
 }
 
-// A process does not live once its liveness probe has failed as often in a row as it allows.
-func TestLifeWaitsForTheFailureThreshold(t *testing.T) {
+func TestLiveness_FailureThreshold(t *testing.T) {
 	t.Parallel()
 	p := newProbed(t, func(probe *corev1.Probe, c *corev1.Container) {
 		probe.FailureThreshold, probe.InitialDelaySeconds = 2, 1
@@ -92,23 +88,23 @@ func TestLifeWaitsForTheFailureThreshold(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "2 times in a row") || !strings.Contains(err.Error(), "500 Internal") || len(p.ready) != len(p.codes) {
 		t.Errorf("after %d answers: %v", len(p.ready), err)
 	}
-	// The initial delay, and a second before each of the others.
+	// The initial delay, and one second before each other probe.
 	if took := time.Since(began); took < 6*time.Second {
-		t.Errorf("it was asked %d times within %v", len(p.codes), took)
+		t.Errorf("probed %d times within %v", len(p.codes), took)
 	}
 }
 
-func TestLifeIsNotAskedWithoutAProbe(t *testing.T) {
+func TestLiveness_NoProbe(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	p := newProbed(t, func(*corev1.Probe, *corev1.Container) {}, func() {})
 	if err := p.watchLife(ctx, p.address); err != nil || ctx.Err() == nil {
-		t.Errorf("it lives, and is said to be dead: %v", err)
+		t.Errorf("unexpected failure: %v", err)
 	}
 }
 
-// That nobody answers whose time is over says nothing.
-func TestLifeIsNotAskedForAnyMore(t *testing.T) {
+// A failure after the end of ctx does not count.
+func TestLiveness_ContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	p := newProbed(t, func(probe *corev1.Probe, c *corev1.Container) {

@@ -14,7 +14,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
-func TestADeploymentLivesAsInACluster(t *testing.T) {
+func TestDeployment(t *testing.T) {
 	w := newWorld(t, nil)
 	w.deploy("web", 2)
 
@@ -41,7 +41,7 @@ func TestADeploymentLivesAsInACluster(t *testing.T) {
 	}
 }
 
-func TestAKilledProcessIsStartedAgainInItsPod(t *testing.T) {
+func TestKilledProcess_Restarts(t *testing.T) {
 	w := newWorld(t, nil)
 	w.create("one", podSpec())
 	before := w.ready(1)[0]
@@ -62,22 +62,22 @@ func TestAKilledProcessIsStartedAgainInItsPod(t *testing.T) {
 	})
 	after := w.ready(1)[0]
 	if after.UID != before.UID || after.Status.PodIP != before.Status.PodIP {
-		t.Errorf("it is another Pod: %s at %s, was %s at %s", after.UID, after.Status.PodIP, before.UID, before.Status.PodIP)
+		t.Errorf("another Pod: %s at %s, was %s at %s", after.UID, after.Status.PodIP, before.UID, before.Status.PodIP)
 	}
 	last := after.Status.ContainerStatuses[0].LastTerminationState.Terminated
 	if last == nil || last.ExitCode != 128+int32(syscall.SIGKILL) {
-		t.Errorf("its last end is told as %+v", last)
+		t.Errorf("last termination state: %+v", last)
 	}
 	now, err := w.node.Pod(w.namespace, "one")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if now.PID == old.PID || now.Restarts != 1 {
-		t.Errorf("the node tells %+v, before it was %+v", now, old)
+		t.Errorf("the node has %+v, before it had %+v", now, old)
 	}
 }
 
-func TestAnEndHasItsGracePeriod(t *testing.T) {
+func TestGracePeriod(t *testing.T) {
 	w := newWorld(t, nil)
 	w.create("polite", podSpec())
 	stubborn := podSpec("stubborn")
@@ -97,11 +97,11 @@ func TestAnEndHasItsGracePeriod(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(log), "told to end") || !strings.Contains(string(log), "ended:") {
-		t.Errorf("the polite one did not get its time:\n%s", log)
+		t.Errorf("the process had no time to end:\n%s", log)
 	}
 }
 
-func TestAnObjectRemovedByForceTakesItsProcess(t *testing.T) {
+func TestForcedDeletion_EndsProcess(t *testing.T) {
 	w := newWorld(t, nil)
 	w.create("stubborn", podSpec("stubborn"))
 	w.ready(1)
@@ -110,22 +110,22 @@ func TestAnObjectRemovedByForceTakesItsProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.kubectl("delete", "pod", "stubborn", "--grace-period=0", "--force")
-	// The node forgets the Pod in any case: what counts is the process.
+	// The node forgets the Pod in any case, so check the process.
 	w.until("its process is gone", func(context.Context) (bool, error) {
 		return gone(here.PID), nil
 	})
 	w.ready(0)
 	if err := w.node.Signal(w.namespace, "stubborn", syscall.SIGTERM); !errors.Is(err, node.ErrNoPod) {
-		t.Errorf("a signal to a Pod that is gone: %v", err)
+		t.Errorf("signal to a deleted Pod: %v", err)
 	}
 }
 
-func TestAProcessThatFailsBacksOff(t *testing.T) {
+func TestFailingProcess_BacksOff(t *testing.T) {
 	w := newWorld(t, nil)
 	spec := podSpec()
 	spec.Containers[0].Image = "/bin/false"
 	w.create("failing", spec)
-	w.until("it is told to crash again and again", func(ctx context.Context) (bool, error) {
+	w.until("it is in CrashLoopBackOff", func(ctx context.Context) (bool, error) {
 		pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, "failing", metav1.GetOptions{})
 		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
 			return false, err
@@ -136,7 +136,7 @@ func TestAProcessThatFailsBacksOff(t *testing.T) {
 	})
 }
 
-func TestAPodThatCannotRunSaysWhy(t *testing.T) {
+func TestUnsupportedPod_StatusHasReason(t *testing.T) {
 	w := newWorld(t, nil)
 	spec := podSpec()
 	spec.Containers[0].Image = "elsewhere/pilot:1.0"
@@ -145,7 +145,7 @@ func TestAPodThatCannotRunSaysWhy(t *testing.T) {
 	two.Containers = append(two.Containers, two.Containers[0])
 	two.Containers[1].Name = "second"
 	w.create("two", two)
-	for name, words := range map[string]string{"unknown": "stands for no program", "two": "one container"} {
+	for name, words := range map[string]string{"unknown": "has no program", "two": "one container"} {
 		w.until(name+" says why", func(ctx context.Context) (bool, error) {
 			pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, name, metav1.GetOptions{})
 			if err != nil || len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Waiting == nil {
@@ -157,6 +157,6 @@ func TestAPodThatCannotRunSaysWhy(t *testing.T) {
 	w.kubectl("delete", "pod", "unknown", "two")
 	_, err := w.client.CoreV1().Pods(w.namespace).Get(t.Context(), "two", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("a Pod that never ran is still there: %v", err)
+		t.Errorf("a Pod that never ran still exists: %v", err)
 	}
 }

@@ -22,23 +22,23 @@ import (
 )
 
 const (
-	// kubeletPort is where API servers expect a node to serve. The node's address is its own.
+	// kubeletPort is the port at which API servers contact a node.
 	kubeletPort = 10250
-	// headerTimeout bounds the wait for a request's header.
+	// headerTimeout limits the wait for the header of a request.
 	headerTimeout = 10 * time.Second
 )
 
-// endpoint is what of a kubelet's API a process node serves: logs.
+// endpoint serves logs, as a kubelet does.
 type endpoint struct {
 	node     *Node
 	server   *http.Server
 	listener net.Listener
-	// under counts the requests under way, which Close of a server does not wait for.
+	// under counts open requests, for which Server.Close does not wait.
 	under sync.WaitGroup
 	ended chan struct{}
 }
 
-// serve listens on the node's address until close. ctx ends requests.
+// serve listens on the address of the node until close. The end of ctx ends the requests.
 func (n *Node) serve(ctx context.Context, address string) (*endpoint, error) {
 	config, err := n.servingConfig(address)
 	if err != nil {
@@ -57,19 +57,19 @@ func (n *Node) serve(ctx context.Context, address string) (*endpoint, error) {
 	e.server = &http.Server{
 		Handler: e.counted(mux), ReadHeaderTimeout: headerTimeout,
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		// What of a connection cannot be spoken with is not the node's affair.
+		// Ignore broken connections.
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	go func() {
 		defer close(e.ended)
 		if err := e.server.Serve(e.listener); !errors.Is(err, http.ErrServerClosed) {
-			n.options.Logger.Error("the node serves no logs any more", "err", err)
+			n.options.Logger.Error("log server ended", "err", err)
 		}
 	}()
 	return e, nil
 }
 
-// close returns when nothing is served any more.
+// close returns after all requests have ended.
 func (e *endpoint) close() error {
 	err := e.server.Close()
 	<-e.ended
@@ -77,7 +77,7 @@ func (e *endpoint) close() error {
 	return err
 }
 
-// counted lets those pass who may ask.
+// counted authorizes requests and counts them.
 func (e *endpoint) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e.under.Add(1)
@@ -90,10 +90,9 @@ func (e *endpoint) counted(next http.Handler) http.Handler {
 	})
 }
 
-// authorize asks the API server, as a kubelet does, whether the bearer of the client certificate
-// may have what the node serves.
+// authorize asks the API server whether the client certificate may get nodes/proxy, as a kubelet does.
 func (n *Node) authorize(r *http.Request) error {
-	subject := r.TLS.PeerCertificates[0].Subject // there is one: the handshake asks for it
+	subject := r.TLS.PeerCertificates[0].Subject // the handshake requires a certificate
 	review, err := n.client.AuthorizationV1().SubjectAccessReviews().Create(r.Context(), &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: subject.CommonName, Groups: subject.Organization,
@@ -104,19 +103,19 @@ func (n *Node) authorize(r *http.Request) error {
 	}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
-		return fmt.Errorf("asking whether %s may: %w", subject.CommonName, err)
+		return fmt.Errorf("authorize %s: %w", subject.CommonName, err)
 	case !review.Status.Allowed:
 		return fmt.Errorf("%s may not get nodes/proxy", subject.CommonName)
 	}
 	return nil
 }
 
-// servingConfig has a certificate of the node's own, which API servers take unless they are told
-// otherwise, and asks for one that the cluster's authority has signed.
+// servingConfig returns a TLS configuration with a self-signed certificate. It requires client certificates of the
+// cluster's CA.
 func (n *Node) servingConfig(address string) (*tls.Config, error) {
 	cluster, err := rest.TLSConfigFor(n.options.Config)
 	if err != nil {
-		return nil, fmt.Errorf("the cluster's TLS configuration: %w", err)
+		return nil, fmt.Errorf("get TLS configuration of cluster: %w", err)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
 	if cluster != nil && cluster.RootCAs != nil {
@@ -127,7 +126,7 @@ func (n *Node) servingConfig(address string) (*tls.Config, error) {
 	return config, err
 }
 
-// ownCertificate is by an authority that nobody knows.
+// ownCertificate returns a certificate of a new CA.
 func ownCertificate(name, address string) (tls.Certificate, error) {
 	authority, err := certs.NewAuthority(name)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// statusWriter holds what the Pod's status should be, and writes it: always the latest, so
-// that a slow API server skips what is past.
+// statusWriter writes the latest status of the Pod. A slow API server skips older ones.
 type statusWriter struct {
 	w       *worker
 	changed chan struct{}
@@ -39,7 +38,7 @@ func (s *statusWriter) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.changed:
-			retry(ctx, s.w.complain("writing its status"), s.write)
+			retry(ctx, s.w.complain("write status"), s.write)
 		}
 	}
 }
@@ -53,15 +52,15 @@ func (s *statusWriter) write(ctx context.Context) error {
 		Patch(ctx, s.w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return nil // it, or this one of its name, is gone
+		return nil // the Pod is gone, or another Pod has its name
 	case apierrors.IsInvalid(err):
-		// Nor does it become valid. Another one of its name is refused like this: it has another UID.
+		// A retry cannot succeed. A Pod with the same name and another UID is rejected in this way, too.
 		return fmt.Errorf("%w (%w)", err, errFinal)
 	}
 	return err
 }
 
-// patch is the whole of what the node says, for this Pod and no other of its name.
+// patch returns the complete status, for this UID only.
 func (s *statusWriter) patch() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +75,7 @@ func (s *statusWriter) patch() ([]byte, error) {
 	for _, condition := range s.status.Conditions {
 		conditions = append(conditions, map[string]any{
 			"type": condition.Type, "status": condition.Status, "lastTransitionTime": condition.LastTransitionTime,
-			// Conditions are merged: what is empty has to be said, or the old one stays.
+			// Conditions are merged, so empty fields must be explicit.
 			"reason": condition.Reason, "message": condition.Message,
 		})
 	}
@@ -84,7 +83,7 @@ func (s *statusWriter) patch() ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.w.uid}, "status": fields})
 }
 
-// change makes a change and has it written.
+// change changes the status and triggers a write.
 func (s *statusWriter) change(do func()) {
 	s.mu.Lock()
 	do()
@@ -96,7 +95,7 @@ func (s *statusWriter) change(do func()) {
 	}
 }
 
-// placed begins the status.
+// placed sets the initial status.
 func (s *statusWriter) placed(address string) {
 	s.change(func() {
 		now := metav1.Now()
@@ -114,7 +113,7 @@ func (s *statusWriter) placed(address string) {
 	})
 }
 
-// waiting says that there is no process, and why.
+// waiting sets the state to waiting, with the reason.
 func (s *statusWriter) waiting(reason, message string) {
 	s.change(func() {
 		s.container.State = waitingState(reason, message)
@@ -122,18 +121,18 @@ func (s *statusWriter) waiting(reason, message string) {
 	})
 }
 
-// running says that there is a process, after so many others.
+// running sets the state to running.
 func (s *statusWriter) running(pid, restarts int) {
 	s.change(func() {
 		s.container.RestartCount = int32(restarts)
 		s.status.Phase = corev1.PodRunning
 		s.container.ContainerID = fmt.Sprintf("process://%d", pid)
 		s.container.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
-		s.why = "it was not asked yet"
+		s.why = "no probe yet"
 	})
 }
 
-// ready says whether the process answers, or why it does not.
+// ready sets the readiness and its reason.
 func (s *statusWriter) ready(ready bool, why string) {
 	s.mu.Lock()
 	same := s.container.Ready == ready && s.why == why
@@ -144,7 +143,7 @@ func (s *statusWriter) ready(ready bool, why string) {
 	s.change(func() { s.container.Ready, s.why = ready, why })
 }
 
-// ended says how the process ended.
+// ended sets the state to terminated.
 func (s *statusWriter) ended(state *os.ProcessState) {
 	s.change(func() {
 		terminated := &corev1.ContainerStateTerminated{
@@ -163,14 +162,13 @@ func (s *statusWriter) ended(state *os.ProcessState) {
 	})
 }
 
-// backOff says that the process is started again after a while; failure is what kept it from
-// starting at all, if anything did.
+// backOff sets the state to waiting for a restart. failure is the error of the start, or nil.
 func (s *statusWriter) backOff(delay time.Duration, failure error) {
 	s.change(func() {
 		if s.container.State.Terminated != nil {
 			s.container.LastTerminationState = s.container.State
 		}
-		message := fmt.Sprintf("restart after %v; its output is in %s", delay, s.w.view.Log)
+		message := fmt.Sprintf("restart after %v; the output is in %s", delay, s.w.view.Log)
 		reason := "CrashLoopBackOff"
 		if failure != nil {
 			reason, message = "RunContainerError", failure.Error()
@@ -179,12 +177,12 @@ func (s *statusWriter) backOff(delay time.Duration, failure error) {
 	})
 }
 
-// phase says that the Pod is over.
+// phase sets the phase of the Pod.
 func (s *statusWriter) phase(phase corev1.PodPhase) {
 	s.change(func() { s.status.Phase = phase })
 }
 
-// conclude derives the conditions.
+// conclude updates the conditions.
 func (s *statusWriter) conclude() {
 	started := s.container.State.Running != nil
 	s.container.Started = &started
@@ -221,7 +219,7 @@ func waitingState(reason, message string) corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
 }
 
-// exitCode is what a container runtime reports: 128 and the signal for a killed process.
+// exitCode returns the exit code as a container runtime does: 128 plus the signal for a killed process.
 func exitCode(state *os.ProcessState) int32 {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int32(status.Signal())
@@ -229,7 +227,7 @@ func exitCode(state *os.ProcessState) int32 {
 	return int32(state.ExitCode())
 }
 
-// finished tells whether the process is not started again, and marks the Pod as over.
+// finished reports whether the restart policy ends the Pod, and sets its phase.
 func (w *worker) finished(state *os.ProcessState) bool {
 	policy := w.latest.Load().Spec.RestartPolicy
 	succeeded := state.Success()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Start runs a node until the test and its subtests have ended.
+// Start runs a node until the test has ended.
 func Start(t testing.TB, options Options) *Node {
 	t.Helper()
 	n, err := New(options)

@@ -14,16 +14,15 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// setUp makes the Pod's files: folder, token, kubeconfig. It tries until the Pod is not
-// wanted any more, and then reports false.
+// setUp creates folder, token and kubeconfig of the Pod. It retries until the Pod is deleted, and then returns false.
 func (w *worker) setUp() bool {
 	complain := func(err error) {
-		w.logger.Warn("a Pod waits for its files", "err", err)
+		w.logger.Warn("failed to create files of Pod; retrying", "err", err)
 		w.status.waiting("CreateContainerConfigError", err.Error())
 	}
 	return retry(w.wanted, complain, func(ctx context.Context) error {
 		if err := os.MkdirAll(filepath.Join(w.dir, workFolder), 0o700); err != nil {
-			return fmt.Errorf("making the Pod's folder: %w", err)
+			return fmt.Errorf("create folder of Pod: %w", err)
 		}
 		if err := w.writeToken(ctx); err != nil {
 			return err
@@ -32,16 +31,15 @@ func (w *worker) setUp() bool {
 	})
 }
 
-// keepToken replaces the token in time, as long as there is a Pod.
+// keepToken replaces the token until the Pod is gone.
 func (w *worker) keepToken() {
-	complain := func(err error) { w.logger.Warn("a Pod's token gets old", "err", err) }
+	complain := func(err error) { w.logger.Warn("failed to refresh token of Pod; retrying", "err", err) }
 	for kube.Pause(w.exists, w.node.options.TokenRefresh) == nil {
 		retry(w.exists, complain, w.writeToken)
 	}
 }
 
-// writeToken requests a token that is bound to the Pod and puts it into its file at once
-// whole: readers see the old or the new one.
+// writeToken requests a token that is bound to the Pod, and replaces its file atomically.
 func (w *worker) writeToken(ctx context.Context) error {
 	account := w.latest.Load().Spec.ServiceAccountName
 	seconds := int64(w.node.options.TokenLifetime.Seconds())
@@ -54,19 +52,19 @@ func (w *worker) writeToken(ctx context.Context) error {
 	granted, err := w.node.client.CoreV1().ServiceAccounts(w.namespace).
 		CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("requesting a token of service account %s/%s: %w", w.namespace, account, err)
+		return fmt.Errorf("request token of service account %s/%s: %w", w.namespace, account, err)
 	}
 	path := filepath.Join(w.dir, tokenFile)
 	if err := os.WriteFile(path+".new", []byte(granted.Status.Token), 0o600); err != nil {
-		return fmt.Errorf("writing the Pod's token: %w", err)
+		return fmt.Errorf("write token of Pod: %w", err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("writing the Pod's token: %w", err)
+		return fmt.Errorf("write token of Pod: %w", err)
 	}
 	return nil
 }
 
-// writeKubeconfig points at the token's file, which clients read again now and then.
+// writeKubeconfig writes a kubeconfig that refers to the token file.
 func (w *worker) writeKubeconfig() error {
 	config := rest.AnonymousClientConfig(w.node.options.Config)
 	config.BearerTokenFile = filepath.Join(w.dir, tokenFile)

@@ -18,8 +18,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
 
-// worker runs one Pod. Its goroutine (run) goes through the Pod's life in order; two
-// contexts tell it where that stands.
+// worker runs one Pod. Its goroutine (run) does the steps in order, controlled by two contexts.
 type worker struct {
 	node            *Node
 	logger          *slog.Logger
@@ -28,21 +27,19 @@ type worker struct {
 	dir             string
 	status          *statusWriter
 
-	// exists ends when the object is gone or the node stops; wanted, within it, also
-	// when the object is being deleted.
+	// exists ends when the object is gone or the node stops. wanted also ends when the object is being deleted.
 	exists, wanted context.Context
-	// running ends when the node stops, before exists does: that tells an object that is gone from a
-	// node that goes.
+	// running ends when the node stops. It distinguishes a stopping node from a deleted object.
 	running        context.Context
 	gone, unwanted context.CancelFunc
 
 	latest atomic.Pointer[corev1.Pod]
 
-	// What follows is read by others.
+	// The fields below are read by other goroutines.
 	mu      sync.Mutex
 	process *process.Process
 	view    Pod
-	// starts are where in the log the output of each process begins.
+	// starts are the positions in the log at which each process started.
 	starts []int64
 }
 
@@ -61,7 +58,7 @@ func (n *Node) newWorker(ctx context.Context, pod *corev1.Pod) *worker {
 	return w
 }
 
-// update takes a newer version of the object.
+// update stores a newer version of the object.
 func (w *worker) update(pod *corev1.Pod) {
 	w.latest.Store(pod)
 	if pod.DeletionTimestamp != nil {
@@ -69,7 +66,7 @@ func (w *worker) update(pod *corev1.Pod) {
 	}
 }
 
-// run takes the Pod from its binding to its end.
+// run runs the Pod from its binding to its end.
 func (w *worker) run() {
 	defer w.gone()
 	var helpers sync.WaitGroup
@@ -77,7 +74,7 @@ func (w *worker) run() {
 		helpers.Go(func() { w.status.run(w.exists) })
 		w.runHere(&helpers)
 	}
-	// Even if no answer to the binding came: it may have been done.
+	// The binding may have succeeded without a response.
 	if w.exists.Err() == nil && w.wanted.Err() != nil {
 		w.deleteObject()
 	}
@@ -85,7 +82,7 @@ func (w *worker) run() {
 	helpers.Wait()
 }
 
-// runHere gives the Pod its address, its files and its process, and takes them back.
+// runHere allocates the address, creates the files and runs the process.
 func (w *worker) runHere(helpers *sync.WaitGroup) {
 	address, err := w.node.addresses.Take()
 	if err != nil {
@@ -107,14 +104,14 @@ func (w *worker) runHere(helpers *sync.WaitGroup) {
 	w.runProcesses(start, address)
 }
 
-// refuse tells why the Pod cannot run here, and waits until it is deleted.
+// refuse reports why the Pod cannot run, and waits until it is deleted.
 func (w *worker) refuse(reason string, err error) {
-	w.logger.Warn("a Pod cannot run", "reason", reason, "err", err)
+	w.logger.Warn("Pod cannot run", "reason", reason, "err", err)
 	w.status.waiting(reason, err.Error())
 	<-w.wanted.Done()
 }
 
-// runProcesses runs the Pod's process again and again, as its restart policy says.
+// runProcesses runs the process repeatedly, according to the restart policy.
 func (w *worker) runProcesses(start process.Spec, address string) {
 	delays := backoff{first: w.node.options.RestartDelay, most: w.node.options.MaxRestartDelay}
 	for w.wanted.Err() == nil {
@@ -133,7 +130,7 @@ func (w *worker) runProcesses(start process.Spec, address string) {
 		}
 		delay := delays.next()
 		w.status.backOff(delay, err)
-		w.logger.Info("a Pod's process ended", "state", fmt.Sprint(state), "err", err, "restart", delay)
+		w.logger.Info("process of Pod ended", "state", fmt.Sprint(state), "err", err, "restart", delay)
 		if kube.Pause(w.wanted, delay) != nil {
 			return
 		}
@@ -141,8 +138,8 @@ func (w *worker) runProcesses(start process.Spec, address string) {
 	}
 }
 
-// runOnce starts the process and returns when it has ended, by itself, because it did not
-// answer its liveness probe, or because the Pod is not wanted any more.
+// runOnce starts the process and returns when it has ended: by itself, after failed liveness probes, or because the Pod
+// is being deleted.
 func (w *worker) runOnce(start process.Spec, address string) (*os.ProcessState, error) {
 	if err := w.mark(); err != nil {
 		return nil, err
@@ -164,26 +161,25 @@ func (w *worker) runOnce(start process.Spec, address string) (*os.ProcessState, 
 	case <-w.wanted.Done():
 		err = w.terminate(p)
 	case why := <-dead: // nil when the Pod is not wanted any more
-		w.logger.Warn("a Pod's process does not live", "err", why)
+		w.logger.Warn("liveness probe failed", "err", why)
 		err = w.terminate(p)
 	}
 	stop()
 	prober.Wait()
 	if err != nil {
-		w.logger.Error("a Pod's process cannot be ended", "err", err)
+		w.logger.Error("failed to end process of Pod", "err", err)
 		return nil, err
 	}
 	w.status.ended(p.State())
 	return p.State(), nil
 }
 
-// terminate asks the process to end, and ends it after its grace period. A node that
-// stops shortens the period; an object that was removed by force has none left. A
-// process that is stopped (SIGSTOP) does not hear the request, as in a container.
+// terminate sends SIGTERM, and SIGKILL after the grace period. A stopping node shortens the period. A forced deletion
+// has none. A stopped process (SIGSTOP) ignores SIGTERM, as in a container.
 func (w *worker) terminate(p *process.Process) error {
 	grace := w.grace()
-	w.logger.Info("ending a Pod's process", "grace", grace)
-	// It may have ended by itself: the wait shows.
+	w.logger.Info("ending process of Pod", "grace", grace)
+	// The process may have ended already.
 	_ = p.Signal(syscall.SIGTERM)
 	ended := within(grace, p.Done(), w.exists.Done())
 	if !ended && w.running.Err() != nil {
@@ -195,7 +191,7 @@ func (w *worker) terminate(p *process.Process) error {
 	return p.Kill()
 }
 
-// grace is the period that the deletion asked for, or the Pod.
+// grace returns the grace period of the deletion or of the Pod.
 func (w *worker) grace() time.Duration {
 	pod := w.latest.Load()
 	seconds := pod.DeletionGracePeriodSeconds
@@ -208,7 +204,7 @@ func (w *worker) grace() time.Duration {
 	return time.Duration(*seconds) * time.Second
 }
 
-// fired tells whether the time of a timer has come, and stops it.
+// fired stops a timer and reports whether it has expired.
 func fired(timer *time.Timer) bool {
 	defer timer.Stop()
 	select {
@@ -219,7 +215,7 @@ func fired(timer *time.Timer) bool {
 	}
 }
 
-// within waits for done, at most for the bound or until cut, and tells whether it came.
+// within waits for done, at most for bound or until cut, and reports whether done was closed.
 func within(bound time.Duration, done, cut <-chan struct{}) bool {
 	timer := time.NewTimer(bound)
 	defer timer.Stop()
@@ -257,7 +253,7 @@ func (w *worker) signal(signal syscall.Signal) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.process == nil {
-		return fmt.Errorf("%s/%s has no process now: %w", w.namespace, w.name, os.ErrProcessDone)
+		return fmt.Errorf("%s/%s has no process: %w", w.namespace, w.name, os.ErrProcessDone)
 	}
 	return w.process.Signal(signal)
 }

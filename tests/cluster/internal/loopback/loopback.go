@@ -10,24 +10,23 @@ import (
 )
 
 const (
-	// Hosts is how many addresses a block has.
+	// Hosts is the number of addresses in a block.
 	Hosts = 253
-	// The second byte of a block, out of the way of what systems use themselves
-	// (127.0.0.1, 127.0.0.53, 127.0.1.1).
+	// The range of the second byte. It avoids addresses that systems use (127.0.0.1, 127.0.0.53, 127.0.1.1).
 	firstSecond, seconds = 64, 128
-	// reservationPort is held open on the last address of a block.
+	// reservationPort is open on the last address of a block.
 	reservationPort = 61000
 	attempts        = 100
 )
 
-// Block is a reserved row of loopback addresses, 127.x.y.1 to 127.x.y.253.
+// Block is a reserved range of loopback addresses, 127.x.y.1 to 127.x.y.253.
 type Block struct {
 	base        [4]byte
 	reservation net.Listener
 }
 
-// Reserve takes a free block. What holds it is a listening socket on its last address, which
-// the kernel closes when the program dies: nothing to clean up, nothing to grow stale.
+// Reserve reserves a free block. The reservation is a listening socket on its last address, which the kernel closes
+// when the program ends.
 func Reserve() (*Block, error) {
 	var last error
 	for range attempts {
@@ -42,10 +41,10 @@ func Reserve() (*Block, error) {
 			break
 		}
 	}
-	return nil, fmt.Errorf("reserving loopback addresses (works on Linux only): %w", last)
+	return nil, fmt.Errorf("reserve loopback addresses (requires Linux): %w", last)
 }
 
-// Address is the n-th address of the block, from 1 to Hosts.
+// Address returns the n-th address of the block, from 1 to Hosts.
 func (b *Block) Address(n int) (string, error) {
 	if n < 1 || n > Hosts {
 		return "", fmt.Errorf("loopback address %d: a block has 1 to %d", n, Hosts)
@@ -59,10 +58,10 @@ func (b *Block) address(n int) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// Release gives the block back.
+// Release releases the block.
 func (b *Block) Release() error {
 	if err := b.reservation.Close(); err != nil {
-		return fmt.Errorf("releasing loopback addresses: %w", err)
+		return fmt.Errorf("release loopback addresses: %w", err)
 	}
 	return nil
 }

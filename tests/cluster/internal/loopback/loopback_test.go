@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestBlocksDoNotMeet(t *testing.T) {
+func TestBlocks_Disjoint(t *testing.T) {
 	seen := map[string]bool{}
 	for range 20 {
 		block, err := Reserve()
@@ -25,7 +25,7 @@ func TestBlocksDoNotMeet(t *testing.T) {
 			}
 		}()
 		if second := block.base[1]; second < 64 || second >= 192 {
-			t.Errorf("127.%d is of what systems use themselves", second)
+			t.Errorf("127.%d is used by the system", second)
 		}
 		for _, n := range []int{1, Hosts} {
 			address, err := block.Address(n)
@@ -33,7 +33,7 @@ func TestBlocksDoNotMeet(t *testing.T) {
 				t.Fatal(err)
 			}
 			if seen[address] {
-				t.Errorf("%s is given out twice", address)
+				t.Errorf("%s was allocated twice", address)
 			}
 			seen[address] = true
 			listener, err := net.Listen("tcp", net.JoinHostPort(address, "61000"))
@@ -46,7 +46,7 @@ func TestBlocksDoNotMeet(t *testing.T) {
 	}
 }
 
-func TestAddressesAreThoseOfTheBlock(t *testing.T) {
+func TestBlockAddress(t *testing.T) {
 	block, err := Reserve()
 	if err != nil {
 		t.Fatal(err)
@@ -64,8 +64,7 @@ func TestAddressesAreThoseOfTheBlock(t *testing.T) {
 	}
 }
 
-// What holds a block is a socket on its last address, until the block is released.
-func TestABlockIsHeldUntilItsRelease(t *testing.T) {
+func TestBlockRelease(t *testing.T) {
 	block, err := Reserve()
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +78,7 @@ func TestABlockIsHeldUntilItsRelease(t *testing.T) {
 	}
 	listener, err := net.Listen("tcp4", held)
 	if err != nil {
-		t.Fatalf("%s is held after the release: %v", held, err)
+		t.Fatalf("%s is still reserved: %v", held, err)
 	}
 	listener.Close()
 }

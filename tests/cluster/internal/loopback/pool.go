@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Pool hands out the addresses of a block, those never used first, and then the one that was given back
-// longest ago: who gets one does not inherit the connections that others keep trying to its predecessor.
+// Pool allocates the addresses of a block. It reuses the address that was freed first, because other processes may
+// still connect to a recently freed address.
 type Pool struct {
 	block *Block
 
@@ -24,7 +24,7 @@ func NewPool() (*Pool, error) {
 	return &Pool{block: block, next: 1}, nil
 }
 
-// Take hands out an address.
+// Take allocates an address.
 func (p *Pool) Take() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -33,19 +33,19 @@ func (p *Pool) Take() (string, error) {
 		return p.block.Address(p.next - 1)
 	}
 	if len(p.free) == 0 {
-		return "", fmt.Errorf("all %d addresses of the block are taken", Hosts)
+		return "", fmt.Errorf("all %d addresses of the block are in use", Hosts)
 	}
 	address := p.free[0]
 	p.free = p.free[1:]
 	return address, nil
 }
 
-// GiveBack takes one back.
+// GiveBack frees an address.
 func (p *Pool) GiveBack(address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free = append(p.free, address)
 }
 
-// Release gives the block back.
+// Release releases the block.
 func (p *Pool) Release() error { return p.block.Release() }

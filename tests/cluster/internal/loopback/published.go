@@ -2,14 +2,13 @@ package loopback
 
 import "net/netip"
 
-// publishedFirst is the first byte of published addresses, of a network that is nobody's in particular.
+// publishedFirst is the first byte of published addresses.
 const publishedFirst = 10
 
-// Published is the address under which a loopback address stands in objects: 10.x.y.z for 127.x.y.z. An API server
-// takes no loopback address as an endpoint's.
+// Published returns the address 10.x.y.z for 127.x.y.z. EndpointSlices allow no loopback addresses.
 func Published(address string) string { return exchange(address, 127, publishedFirst) }
 
-// Actual is the loopback address that a published one stands for. Any other is itself.
+// Actual returns the loopback address of a published address. It returns other addresses unchanged.
 func Actual(address string) string { return exchange(address, publishedFirst, 127) }
 
 func exchange(address string, from, to byte) string {

@@ -2,7 +2,7 @@ package process
 
 import "syscall"
 
-// attributes gives the child a process group, and SIGKILL when the forking thread dies.
+// attributes sets a process group, and SIGKILL when the forking thread ends.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

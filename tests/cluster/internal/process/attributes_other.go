@@ -4,8 +4,7 @@ package process
 
 import "syscall"
 
-// attributes gives the child a process group. Only the lifeline ends it with its
-// starter here.
+// attributes sets a process group. On this system only the lifeline ends the process.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// killWait bounds the wait for a process after SIGKILL. Only one that the kernel
-// cannot end, such as one stuck in a device, outlasts it.
+// killWait limits the wait after SIGKILL, in case the process is stuck in the kernel.
 const killWait = 10 * time.Second
 
-// stopWait bounds the wait for a process to stop after SIGSTOP.
+// stopWait limits the wait after SIGSTOP.
 const stopWait = 10 * time.Second
 
 // Process is a started program.
@@ -26,8 +25,7 @@ type Process struct {
 	state     *os.ProcessState // set before done is closed
 }
 
-// Start runs what spec says. The process is waited for by a goroutine that ends with it;
-// Stop sees to that.
+// Start starts a process. A goroutine waits for it and ends with it.
 func Start(spec Spec) (*Process, error) {
 	log, err := spec.openLog()
 	if err != nil {
@@ -50,7 +48,7 @@ func Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// own forks and waits on one thread: see the package's documentation.
+// own forks and waits on one thread (see the package documentation).
 func (p *Process) own(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -60,24 +58,23 @@ func (p *Process) own(cmd *exec.Cmd, started chan<- error) {
 	if err != nil {
 		return
 	}
-	// Its error repeats what the state says: output goes to a file, so that there is
-	// nothing else that could fail.
+	// The error repeats the state.
 	_ = cmd.Wait()
 	p.state = cmd.ProcessState
 	_ = p.lifeline.Close()
 	close(p.done)
 }
 
-// Pid is the process's number.
+// Pid returns the process ID.
 func (p *Process) Pid() int { return p.process.Pid }
 
-// Log is the file that the output goes to.
+// Log returns the file with the output.
 func (p *Process) Log() string { return p.log }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// State says how the process ended, or is nil while it runs.
+// State returns how the process ended, or nil while it runs.
 func (p *Process) State() *os.ProcessState {
 	select {
 	case <-p.done:
@@ -87,11 +84,11 @@ func (p *Process) State() *os.ProcessState {
 	}
 }
 
-// Signal sends a signal. The error wraps os.ErrProcessDone when the process has ended. After
-// SIGSTOP it returns when the process has stopped: until then its threads may still answer.
+// Signal sends a signal. The error wraps os.ErrProcessDone if the process has ended. After SIGSTOP it waits until all
+// threads have stopped.
 func (p *Process) Signal(signal os.Signal) error {
 	if err := p.process.Signal(signal); err != nil {
-		return fmt.Errorf("sending %v to %s (process %d): %w", signal, p.name, p.Pid(), err)
+		return fmt.Errorf("send %v to %s (process %d): %w", signal, p.name, p.Pid(), err)
 	}
 	if signal == syscall.SIGSTOP {
 		return p.awaitStopped()
@@ -99,7 +96,7 @@ func (p *Process) Signal(signal os.Signal) error {
 	return nil
 }
 
-// awaitStopped is bounded by stopWait.
+// awaitStopped waits until the process has stopped, at most for stopWait.
 func (p *Process) awaitStopped() error {
 	bound := time.NewTimer(stopWait)
 	defer bound.Stop()
@@ -112,16 +109,15 @@ func (p *Process) awaitStopped() error {
 		select {
 		case <-again.C:
 		case <-p.done:
-			return fmt.Errorf("%s (process %d) has ended instead of stopping: %w", p.name, p.Pid(), os.ErrProcessDone)
+			return fmt.Errorf("%s (process %d) ended instead of stopping: %w", p.name, p.Pid(), os.ErrProcessDone)
 		case <-bound.C:
-			return fmt.Errorf("%s (process %d) goes on %v after SIGSTOP", p.name, p.Pid(), stopWait)
+			return fmt.Errorf("%s (process %d) still runs %v after SIGSTOP", p.name, p.Pid(), stopWait)
 		}
 	}
 }
 
-// Stop asks the process to end (SIGTERM), ends it after grace (SIGKILL), and returns
-// when it is gone. One that is stopped (SIGSTOP) is woken first. Stopping twice is
-// harmless.
+// Stop sends SIGTERM, and SIGKILL after grace. It returns when the process has ended. It first continues a stopped
+// process. It may be called twice.
 func (p *Process) Stop(grace time.Duration) error {
 	if err := p.end(syscall.SIGTERM, grace); err == nil {
 		return nil
@@ -129,12 +125,12 @@ func (p *Process) Stop(grace time.Duration) error {
 	return p.Kill()
 }
 
-// Kill ends the process (SIGKILL) and returns when it is gone.
+// Kill sends SIGKILL and returns when the process has ended.
 func (p *Process) Kill() error { return p.end(syscall.SIGKILL, killWait) }
 
 // end sends a signal and waits for the end.
 func (p *Process) end(signal syscall.Signal, bound time.Duration) error {
-	// Failing signals mean that it has ended, or show in the wait below.
+	// An error means that the process has ended, or shows in the wait below.
 	_ = p.process.Signal(signal)
 	_ = p.process.Signal(syscall.SIGCONT)
 	timer := time.NewTimer(bound)
@@ -143,6 +139,6 @@ func (p *Process) end(signal syscall.Signal, bound time.Duration) error {
 	case <-p.done:
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("%s (process %d) is still there %v after %v", p.name, p.Pid(), bound, signal)
+		return fmt.Errorf("%s (process %d) still exists %v after %v", p.name, p.Pid(), bound, signal)
 	}
 }

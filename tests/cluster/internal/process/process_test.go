@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// shell runs a script, and ends it with the test.
+// shell runs a script until the test ends.
 func shell(t *testing.T, script string) *Process {
 	t.Helper()
 	p, err := Start(Spec{
@@ -32,30 +32,30 @@ func shell(t *testing.T, script string) *Process {
 	return p
 }
 
-func TestAProcessThatEndsTellsHow(t *testing.T) {
+func TestFailure(t *testing.T) {
 	p := shell(t, "echo one; echo two >&2; exit 3")
 	<-p.Done()
 	if code := p.State().ExitCode(); code != 3 {
-		t.Errorf("its exit code is %d", code)
+		t.Errorf("exit code %d", code)
 	}
 	failure := p.Failure()
 	if failure == nil {
 		t.Fatal("it did not fail")
 	}
-	for _, words := range []string{"the script ended by itself", "exit status 3", "    one\n    two", p.Log()} {
+	for _, words := range []string{"the script ended unexpectedly", "exit status 3", "    one\n    two", p.Log()} {
 		if !strings.Contains(failure.Error(), words) {
-			t.Errorf("%q is missing in: %v", words, failure)
+			t.Errorf("missing %q in: %v", words, failure)
 		}
 	}
 	if err := p.Signal(os.Interrupt); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("a signal to it: %v", err)
+		t.Errorf("signal to an ended process: %v", err)
 	}
 	if err := p.Stop(time.Second); err != nil {
 		t.Errorf("stopping it: %v", err)
 	}
 }
 
-func TestARunningProcessHasNotFailed(t *testing.T) {
+func TestFailure_Running(t *testing.T) {
 	p := shell(t, "exec sleep 60")
 	if p.Failure() != nil || p.State() != nil {
 		t.Errorf("it tells %v, %v", p.Failure(), p.State())
@@ -68,12 +68,12 @@ func TestARunningProcessHasNotFailed(t *testing.T) {
 	}
 }
 
-func TestADeafProcessIsKilled(t *testing.T) {
-	// A signal that is ignored stays so in what exec runs.
+func TestStop_IgnoresSIGTERM(t *testing.T) {
+	// exec keeps an ignored signal ignored.
 	p := shell(t, "trap '' TERM; echo deaf; exec sleep 60")
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.Tail(), "deaf"); {
 		if time.Now().After(deadline) {
-			t.Fatal("it does not begin:", p.Tail())
+			t.Fatal("it does not start:", p.Tail())
 		}
 	}
 	if err := p.Stop(10 * time.Millisecond); err != nil {
@@ -84,18 +84,18 @@ func TestADeafProcessIsKilled(t *testing.T) {
 	}
 }
 
-func TestAStartThatFailsNamesTheProgram(t *testing.T) {
+func TestStart_Fails(t *testing.T) {
 	_, err := Start(Spec{Name: "nothing", Path: "/no/such/program", Log: filepath.Join(t.TempDir(), "log")})
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "starting nothing") {
 		t.Error(err)
 	}
 	_, err = Start(Spec{Name: "nothing", Path: "/bin/true", Log: "/dev/null/log"})
-	if err == nil || !strings.Contains(err.Error(), "nothing: making the folder of its log") {
+	if err == nil || !strings.Contains(err.Error(), "nothing: create folder of log") {
 		t.Error(err)
 	}
 }
 
-func TestTailIsShort(t *testing.T) {
+func TestTail(t *testing.T) {
 	p := shell(t, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do echo line $i; done")
 	<-p.Done()
 	if tail := p.Tail(); strings.Contains(tail, "line 1\n") || !strings.HasSuffix(tail, "line 13") {
@@ -108,12 +108,11 @@ func TestTailIsShort(t *testing.T) {
 	}
 }
 
-// One that is stopped hears that it is to end: it is woken for that.
-func TestAStoppedProcessIsWokenToEnd(t *testing.T) {
+func TestStop_StoppedProcess(t *testing.T) {
 	p := shell(t, "trap 'exit 7' TERM; echo up; while :; do sleep 0.02; done")
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.Tail(), "up"); {
 		if time.Now().After(deadline) {
-			t.Fatal("it does not begin:", p.Tail())
+			t.Fatal("it does not start:", p.Tail())
 		}
 	}
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
@@ -127,8 +126,7 @@ func TestAStoppedProcessIsWokenToEnd(t *testing.T) {
 	}
 }
 
-// A process has the environment and the folder that it was given, and nothing of its starter's.
-func TestAProcessHasWhatItWasGiven(t *testing.T) {
+func TestStart_Environment(t *testing.T) {
 	t.Setenv("OF_THE_STARTER", "only")
 	folder := t.TempDir()
 	p, err := Start(Spec{

@@ -7,37 +7,36 @@ import (
 	"path/filepath"
 )
 
-// lifelineVariable tells a program of ours which inherited descriptor is its
-// lifeline. tools/lifeline reads it; that is another module, hence this copy.
+// lifelineVariable names the file descriptor of the lifeline. tools/lifeline reads it; that is another module, hence
+// this copy.
 const lifelineVariable = "INCUMBENT_LIFELINE"
 
-// firstExtra is the number that the first of exec.Cmd.ExtraFiles gets in the child.
+// firstExtra is the descriptor of the first of exec.Cmd.ExtraFiles.
 const firstExtra = 3
 
-// Spec says what to run.
+// Spec describes a process.
 type Spec struct {
-	// Name is what errors call it.
+	// Name is used in errors.
 	Name string
-	// Path is the program; Args its arguments without the name.
+	// Path is the program. Args are its arguments without the name.
 	Path string
 	Args []string
-	// Env is the whole environment, as "KEY=value".
+	// Env is the complete environment, as "KEY=value".
 	Env []string
-	// Dir is the working directory; empty means the starter's own.
+	// Dir is the working directory. Default: the current one.
 	Dir string
-	// Log is the file that standard output and error are appended to.
+	// Log is the file to which output is appended.
 	Log string
-	// Needs are processes that have to outlive this one when the starter dies. Only
-	// programs that know lifelines do.
+	// Needs are processes that must outlive this one if the starter dies. Only programs with a lifeline support it.
 	Needs []*Process
 }
 
-// command makes the command with its lifeline. The second result is the end that the child
-// inherits, the third the one that keeps it alive.
+// command returns the command with its lifeline. child is the end that the child inherits, keep the end that keeps it
+// alive.
 func (s Spec) command() (cmd *exec.Cmd, child, keep *os.File, err error) {
 	child, keep, err = os.Pipe()
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("%s: making its lifeline: %w", s.Name, err)
+		return nil, nil, nil, fmt.Errorf("%s: create lifeline: %w", s.Name, err)
 	}
 	cmd = exec.Command(s.Path, s.Args...)
 	cmd.Dir = s.Dir
@@ -50,14 +49,14 @@ func (s Spec) command() (cmd *exec.Cmd, child, keep *os.File, err error) {
 	return cmd, child, keep, nil
 }
 
-// openLog opens the file for output, and makes its folder.
+// openLog opens the log and creates its folder.
 func (s Spec) openLog() (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(s.Log), 0o700); err != nil {
-		return nil, fmt.Errorf("%s: making the folder of its log: %w", s.Name, err)
+		return nil, fmt.Errorf("%s: create folder of log: %w", s.Name, err)
 	}
 	file, err := os.OpenFile(s.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("%s: opening its log: %w", s.Name, err)
+		return nil, fmt.Errorf("%s: open log: %w", s.Name, err)
 	}
 	return file, nil
 }

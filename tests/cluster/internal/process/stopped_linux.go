@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopped reports whether every thread of the process has stopped. A signal is sent before
-// the threads that run have taken notice of it: a server may still answer meanwhile. The state
-// is left for whoever else waits for the process (WNOWAIT).
+// stopped reports whether every thread of the process has stopped. A server can respond until then. WNOWAIT keeps the
+// state for other waits.
 func (p *Process) stopped() (bool, error) {
 	for {
 		var info unix.Siginfo
@@ -18,7 +17,7 @@ func (p *Process) stopped() (bool, error) {
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("asking whether %s (process %d) has stopped: %w", p.name, p.Pid(), err)
+			return false, fmt.Errorf("get state of %s (process %d): %w", p.name, p.Pid(), err)
 		}
 		return info.Signo != 0, nil
 	}

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// A server that was told to stop may still answer until each of its threads has noticed.
-func TestAProcessHasStoppedWhenSignalReturns(t *testing.T) {
+func TestSignal_WaitsForStop(t *testing.T) {
 	p := shell(t, "while :; do :; done")
 	for range 200 {
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
@@ -21,7 +20,7 @@ func TestAProcessHasStoppedWhenSignalReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
-			t.Fatalf("after SIGSTOP its state is %.1s", state)
+			t.Fatalf("state after SIGSTOP: %.1s", state)
 		}
 		if err := p.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
@@ -31,6 +30,6 @@ func TestAProcessHasStoppedWhenSignalReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := p.Signal(syscall.SIGSTOP); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("stopping what has ended: %v", err)
+		t.Errorf("SIGSTOP to an ended process: %v", err)
 	}
 }

@@ -2,5 +2,5 @@
 
 package process
 
-// stopped cannot be asked here: the signal is taken for the stop.
+// stopped is not supported on this system.
 func (p *Process) stopped() (bool, error) { return true, nil }

@@ -12,31 +12,29 @@ const (
 	tailLines = 12
 )
 
-// Tail gives the last lines of the process's log, indented, under a line that names
-// the file. It never fails: a log that cannot be read says so.
+// Tail returns the end of the log, indented, after a line with the file name. It reports read errors in the text.
 func (p *Process) Tail() string {
 	text, err := tail(p.log)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("its log cannot be read: %v", err)
+		return fmt.Sprintf("failed to read the log: %v", err)
 	case text == "":
 		return fmt.Sprintf("it wrote nothing to %s", p.log)
 	default:
-		return fmt.Sprintf("the last lines of %s:\n%s", p.log, text)
+		return fmt.Sprintf("end of %s:\n%s", p.log, text)
 	}
 }
 
-// Failure describes a process that ended although it should run, with the end of its
-// log; nil while it runs.
+// Failure returns an error for a process that ended, with the end of its log, or nil while it runs.
 func (p *Process) Failure() error {
 	state := p.State()
 	if state == nil {
 		return nil
 	}
-	return fmt.Errorf("%s ended by itself (%v); %s", p.name, state, p.Tail())
+	return fmt.Errorf("%s ended unexpectedly (%v); %s", p.name, state, p.Tail())
 }
 
-// tail reads the last lines of a file.
+// tail returns the last lines of a file.
 func tail(name string) (string, error) {
 	file, err := os.Open(name)
 	if err != nil {
