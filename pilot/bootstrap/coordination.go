@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -23,7 +24,7 @@ func (c Config) coordination(row election) *leaderelection.Coordination {
 		return nil
 	}
 	how := &leaderelection.Coordination{
-		Strategy: c.ElectionStrategy, BinaryVersion: coordination.Version(ReadBuild().Version), EmulationVersion: c.EmulationVersion,
+		Strategy: c.ElectionStrategy, BinaryVersion: leasecandidate.Version(ReadBuild().Version), EmulationVersion: c.EmulationVersion,
 	}
 	if !c.remote { // a Pod of another cluster can own nothing
 		how.PodUID = types.UID(c.PodUID)
@@ -50,7 +51,7 @@ func coordinatorRights(Config) manifests.Rights {
 // coordinator makes the controller that chooses.
 func coordinator(client kube.Client, config Config, tools tools) (job, error) {
 	// Its requests do not wait for those of the work, of which there are many when a leader begins.
-	quiet, err := kube.NewClient(coordination.Quiet(client.RESTConfig()), kube.WithRateLimit(-1, 0))
+	quiet, err := kube.NewClient(leasecandidate.WithoutWarnings(client.RESTConfig()), kube.WithRateLimit(-1, 0))
 	if err != nil {
 		return nil, err
 	}

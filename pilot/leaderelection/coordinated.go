@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
@@ -63,13 +64,13 @@ func (c Config) holder() string {
 }
 
 // publication configures the Publisher of this process's LeaseCandidate.
-func (c Config) publication(client kubernetes.Interface) coordination.PublisherConfig {
+func (c Config) publication(client kubernetes.Interface) leasecandidate.Config {
 	labels := map[string]string{coordination.RevisionLabel: c.Revision, coordination.LocationLabel: coordination.LocationLocal}
 	if c.Remote {
 		labels[coordination.LocationLabel] = coordination.LocationRemote
 	}
 	maps.Copy(labels, c.Coordination.Labels)
-	return coordination.PublisherConfig{
+	return leasecandidate.Config{
 		Client: client, Namespace: c.Namespace, Lease: c.lockName(), Pod: c.Identity, PodUID: c.Coordination.PodUID,
 		BinaryVersion: c.Coordination.BinaryVersion, EmulationVersion: c.Coordination.EmulationVersion, Strategy: c.Coordination.Strategy,
 		Labels: labels, Logger: c.Logger,
@@ -81,7 +82,7 @@ func (l *LeaderElection) publish(ctx context.Context, client kubernetes.Interfac
 	if l.cfg.Coordination == nil {
 		return func() {}, nil
 	}
-	publisher, err := coordination.NewPublisher(l.cfg.publication(client))
+	publisher, err := leasecandidate.New(l.cfg.publication(client))
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/errlist"
-	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
+	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -40,7 +40,7 @@ type LeaderElection struct {
 	warmed      atomic.Bool // since the run that there is, or was last
 	absent      atomic.Bool // the coordinator is known to be gone
 	// publisher is that of the run that there is, or was last; nil: nobody chooses.
-	publisher atomic.Pointer[coordination.Publisher]
+	publisher atomic.Pointer[leasecandidate.Publisher]
 	// follow is how the default revision is followed by a watcher whose handlers stay; nil until that was tried.
 	follow   func() (unfollow func())
 	registry *registry               // where to find what it shares with others of its client

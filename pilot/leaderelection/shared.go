@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"sync"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
+	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -77,7 +77,7 @@ func newShared(client kube.Client) (*shared, error) {
 		return nil, errors.New("the client that was given has no RESTConfig: make it with kube.NewClient, or give a LockClient")
 	}
 	var err error
-	if s.client, err = kube.NewClient(coordination.Quiet(k8sresourcelock.ClientConfig(config)), kube.WithOwnConnections()); err != nil {
+	if s.client, err = kube.NewClient(leasecandidate.WithoutWarnings(k8sresourcelock.ClientConfig(config)), kube.WithOwnConnections()); err != nil {
 		return nil, err
 	}
 	s.locks.Client = s.client.Kube().CoordinationV1()

@@ -6,92 +6,95 @@ import (
 	"strconv"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 )
 
-// Labels of a LeaseCandidate by which strategies tell candidates apart.
 const (
-	// RevisionLabel is the candidate's revision; without it, "default".
+	// OldestEmulationVersion and DefaultRevision are the names of the shipped strategies.
+	OldestEmulationVersion = string(coordinationv1.OldestEmulationVersion)
+	DefaultRevision        = "incumbent.dev/DefaultRevision"
+
+	// RevisionLabel is the label of a LeaseCandidate with its revision. The default is "default".
 	RevisionLabel = "incumbent.dev/revision"
-	// LocationLabel is LocationLocal or LocationRemote; without it, local.
-	LocationLabel = "incumbent.dev/location"
-	// FitLabel is "false" on a candidate that would rather not lead.
+	// LocationLabel is the label with LocationLocal (the default) or LocationRemote.
+	LocationLabel  = "incumbent.dev/location"
+	LocationLocal  = "local"
+	LocationRemote = "remote"
+	// FitLabel is the label that is "false" while a candidate is unfit.
 	FitLabel = "incumbent.dev/fit"
-	// PriorityLabel is a whole number that an operator gives; the larger goes first, and none is 0.
+	// PriorityLabel is the label with an integer that an operator sets. The highest priority is preferred. The default is 0.
 	PriorityLabel = "incumbent.dev/priority"
 )
 
-// Values of LocationLabel.
-const (
-	LocationLocal  = "local"
-	LocationRemote = "remote"
-)
+// CandidateName returns the name of a pod's candidate in an election. It is the name of the LeaseCandidate and the holder
+// identity in the lock. A LeaseCandidate belongs to one election, so a pod needs one name per election.
+func CandidateName(pod, lease string) string { return pod + "." + lease }
 
-// Candidate is a process that could lead an election.
+// Candidate is a process that can lead an election.
 type Candidate struct {
-	// Name is the holder identity that a choice writes.
+	// Name is the holder identity.
 	Name string
-	// Created is when its object was made, by the API server's clock; it is compared with the others' alone.
+	// Created is the creation time of its object, by the clock of the API server.
 	Created time.Time
-	// EmulationVersion and BinaryVersion are semantic versions as published, unchecked: each strategy decides what to do about
-	// one that cannot be read.
+	// EmulationVersion and BinaryVersion are the published versions. They may be invalid.
 	EmulationVersion, BinaryVersion string
-	// Strategy is the one that the candidate asks for.
+	// Strategy is the name of the strategy that the candidate requests.
 	Strategy string
 	Revision string
 	Remote   bool
 	Unfit    bool
 	Priority int
-	// Labels are all of its object's, for strategies of others.
+	// Labels are all labels of its object, for custom strategies.
 	Labels map[string]string
 }
 
 var (
-	errNoLease  = errors.New("it has no spec.leaseName")
-	errLabel    = errors.New("the value is none that the label may have")
-	errPriority = errors.New("the priority is no whole number")
+	errNoLease  = errors.New("spec.leaseName is empty")
+	errLabel    = errors.New("invalid value")
+	errPriority = errors.New("not an integer")
 )
 
-// FromLeaseCandidate reads a candidate. The error names the object and each label that cannot be read; such labels count as
-// absent, and the Candidate beside the error can be used. An object without spec.leaseName gives the zero Candidate.
-func FromLeaseCandidate(object *coordinationv1beta1.LeaseCandidate) (Candidate, error) {
+// parseCandidate reads a candidate. The error names the object and each invalid label. The Candidate is valid in spite of the
+// error and has the default for such a label. An object without spec.leaseName gives the zero Candidate.
+func parseCandidate(object *coordinationv1beta1.LeaseCandidate) (Candidate, error) {
 	c := Candidate{
 		Name: object.Name, Created: object.CreationTimestamp.Time,
 		EmulationVersion: object.Spec.EmulationVersion, BinaryVersion: object.Spec.BinaryVersion,
 		Strategy: string(object.Spec.Strategy), Labels: object.Labels,
 	}
-	var errs []error
+	err := c.parseLabels()
 	if object.Spec.LeaseName == "" {
-		c, errs = Candidate{}, append(errs, errNoLease)
-	} else {
-		errs = append(errs, c.readLabels())
+		c = Candidate{}
+		err = errNoLease
 	}
-	if err := errors.Join(errs...); err != nil {
-		return c, fmt.Errorf("LeaseCandidate %s/%s: %w", object.Namespace, object.Name, err)
+	if err != nil {
+		return c, fmt.Errorf("parse LeaseCandidate %s/%s: %w", object.Namespace, object.Name, err)
 	}
 	return c, nil
 }
 
-func (c *Candidate) readLabels() error {
+func (c *Candidate) parseLabels() error {
 	var errs []error
-	if c.Revision = c.Labels[RevisionLabel]; c.Revision == "" {
+	c.Revision = c.Labels[RevisionLabel]
+	if c.Revision == "" {
 		c.Revision = "default"
 	}
-	switch where := c.Labels[LocationLabel]; where {
+	switch location := c.Labels[LocationLabel]; location {
 	case "", LocationLocal:
 	case LocationRemote:
 		c.Remote = true
 	default:
-		errs = append(errs, fmt.Errorf("label %s=%q: %w: %s or %s", LocationLabel, where, errLabel, LocationLocal, LocationRemote))
+		errs = append(errs, fmt.Errorf("label %s=%q: %w: use %s or %s", LocationLabel, location, errLabel, LocationLocal, LocationRemote))
 	}
 	switch fit := c.Labels[FitLabel]; fit {
 	case "", "true":
 	case "false":
 		c.Unfit = true
 	default:
-		errs = append(errs, fmt.Errorf("label %s=%q: %w: true or false", FitLabel, fit, errLabel))
+		errs = append(errs, fmt.Errorf("label %s=%q: %w: use true or false", FitLabel, fit, errLabel))
 	}
-	if text, given := c.Labels[PriorityLabel]; given {
+	if text, set := c.Labels[PriorityLabel]; set {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			n = 0

@@ -18,35 +18,35 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Config of a Controller.
+// Config configures a Controller.
 type Config struct {
-	// Client reads and writes everything. An API server adds a deprecation warning to each answer about LeaseCandidates: a
-	// client that is made of Quiet(config) keeps those out of the log.
+	// Client sends all requests. An API server adds a deprecation warning to each response about LeaseCandidates, so
+	// the client should drop warnings about coordination.k8s.io/v1beta1.
 	Client kubernetes.Interface
-	// Namespace is that of the locks.
+	// Namespace is the namespace of the locks.
 	Namespace string
-	// Strategies are those that this coordinator chooses by; it leaves the elections of all others alone. nil means Own.
+	// Strategies are the strategies of this coordinator. It does not change elections of other strategies. The default is Own.
 	Strategies Registry
-	// Situation is what strategies look at beside the candidates; false while it is not known: then nobody is named.
-	// Reconsider says that it has changed.
+	// Situation returns the input of the strategies. If it returns false, the situation is unknown and no candidate is named.
+	// Call Reconsider if it changed.
 	Situation func() (Situation, bool)
-	// EventRecorder, if given, writes Kubernetes Events about the locks.
+	// EventRecorder records Kubernetes Events about the locks. Optional.
 	EventRecorder k8sresourcelock.EventRecorder
-	// Logger gets a line for each choice and each new trouble; nil means slog's default.
+	// Logger logs each choice and each new problem. The default is slog.Default.
 	Logger *slog.Logger
 }
 
-// Validate says all that is missing, and how to mend it.
+// Validate returns an error that lists all invalid fields.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Client == nil {
-		errs = append(errs, errors.New("no client was given"))
+		errs = append(errs, errors.New("Client is required"))
 	}
 	for _, problem := range validation.IsDNS1123Label(c.Namespace) {
 		errs = append(errs, fmt.Errorf("namespace %q: %s", c.Namespace, problem))
 	}
 	if c.Situation == nil {
-		errs = append(errs, errors.New("no Situation was given: strategies have to know the default revision"))
+		errs = append(errs, errors.New("Situation is required"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("coordinator: %w", err)
@@ -54,25 +54,27 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Controller names the leaders of a namespace's elections. It is to work under an election of its own; should two work at once, each
-// write is guarded by the version that it was decided on. All state comes from the objects, except for how long they have been
-// unchanged. Of locks a Controller observes that from Warm on, before and between its terms; of candidates, each term anew.
+// Controller chooses the leaders of the elections of a namespace. Run it as the leader of an election of its own. If two
+// run at the same time, each write is still guarded by the version on which it was decided.
 //
-// Candidates are LeaseCandidates. Where the API server does not serve them they are members (package members) that ask for a strategy
-// in an election, and then the Controller makes the locks as well.
+// All state comes from the objects, except for the time since which they are unchanged. A Controller records this time for locks
+// from Warm on, also between its terms. For candidates it starts again in each term.
+//
+// The candidates are LeaseCandidates. If the API server does not serve them, the candidates are members (package members)
+// that request a strategy, and the Controller also creates the locks.
 type Controller struct {
 	cfg        Config
 	leases     cache.SharedIndexInformer
 	candidates cache.SharedIndexInformer
-	heard      *hearing
-	stop       context.CancelFunc // nil: not warm
+	seen       *sightings
+	stop       context.CancelFunc // nil before Warm
 	informers  sync.WaitGroup
 
 	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[string] // nil: no term
+	queue workqueue.TypedRateLimitingInterface[string] // nil between terms
 }
 
-// New checks the configuration and starts nothing.
+// New validates the configuration and starts nothing.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -83,30 +85,30 @@ func New(cfg Config) (*Controller, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	c := &Controller{cfg: cfg, heard: newHearing()}
+	c := &Controller{cfg: cfg, seen: newSightings()}
 	c.leases = cache.NewSharedIndexInformer(leaseSource(cfg.Client, cfg.Namespace), &coordinationv1.Lease{}, 0,
-		cache.Indexers{byElection: c.heard.memberElections})
+		cache.Indexers{byElection: c.seen.memberElections})
 	c.candidates = cache.NewSharedIndexInformer(c.candidateSource(), &coordinationv1beta1.LeaseCandidate{}, 0,
 		cache.Indexers{byElection: candidateElection})
-	if err := c.candidates.SetWatchErrorHandlerWithContext(unlessUnserved); err != nil {
+	if err := c.candidates.SetWatchErrorHandlerWithContext(ignoreUnserved); err != nil {
 		return nil, err
 	}
 	for _, informer := range []cache.SharedIndexInformer{c.leases, c.candidates} {
-		if err := informer.SetTransform(withoutManagers); err != nil {
+		if err := informer.SetTransform(dropManagedFields); err != nil {
 			return nil, err
 		}
-		if _, err := informer.AddEventHandler(c.changed()); err != nil {
+		if _, err := informer.AddEventHandler(c.eventHandler()); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-// warmTimeout is after how long Warm says that it waits for LeaseCandidates.
+// warmTimeout is the time after which Warm logs that it waits for LeaseCandidates.
 const warmTimeout = 10 * time.Second
 
-// Warm begins to watch, and returns when locks and candidates are known, or that LeaseCandidates are not served. A process
-// that may not list them does not get further: it would name nobody, in the place of one that could.
+// Warm starts the watches. It returns when the locks are known, and the candidates or the fact that LeaseCandidates are not served.
+// If the process may not list them, Warm blocks until ctx ends, so that another process can coordinate.
 func (c *Controller) Warm(ctx context.Context) error {
 	if c.stop != nil {
 		return nil
@@ -117,7 +119,7 @@ func (c *Controller) Warm(ctx context.Context) error {
 		c.informers.Go(func() { informer.RunWithContext(own) })
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), c.leases.HasSynced) {
-		return fmt.Errorf("coordinator: the Leases of namespace %s cannot be listed and watched: %w", c.cfg.Namespace, context.Cause(ctx))
+		return fmt.Errorf("coordinator: list Leases of namespace %s: %w", c.cfg.Namespace, context.Cause(ctx))
 	}
 	soon, cancel := context.WithTimeout(ctx, warmTimeout)
 	defer cancel()
@@ -125,14 +127,14 @@ func (c *Controller) Warm(ctx context.Context) error {
 	if cache.WaitForCacheSync(soon.Done(), known) {
 		return nil
 	}
-	c.cfg.Logger.Warn("LeaseCandidates can not be listed and watched: this process does not coordinate until they can, or are known not to be served")
+	c.cfg.Logger.Warn("failed to list LeaseCandidates; not coordinating until it succeeds")
 	if !cache.WaitForCacheSync(ctx.Done(), known) {
-		return fmt.Errorf("coordinator: the LeaseCandidates of namespace %s cannot be listed and watched: %w", c.cfg.Namespace, context.Cause(ctx))
+		return fmt.Errorf("coordinator: list LeaseCandidates of namespace %s: %w", c.cfg.Namespace, context.Cause(ctx))
 	}
 	return nil
 }
 
-// Close ends what Warm began.
+// Close stops the watches.
 func (c *Controller) Close() {
 	if c.stop != nil {
 		c.stop()
@@ -140,28 +142,28 @@ func (c *Controller) Close() {
 	}
 }
 
-// Reconsider says that the Situation has changed.
+// Reconsider reports that the Situation changed.
 func (c *Controller) Reconsider() {
 	for _, name := range c.elections() {
 		c.enqueue(name)
 	}
 }
 
-// Run coordinates until ctx ends. It is called once for each term.
+// Run coordinates until ctx ends. Call it once for each term.
 func (c *Controller) Run(ctx context.Context) error {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, time.Minute))
 	c.setQueue(queue)
 	defer c.setQueue(nil)
 	stopAfterFunc := context.AfterFunc(ctx, queue.ShutDown)
 	defer stopAfterFunc()
-	t := &work{Controller: c, queue: queue, observers: map[string]*Observer{}, troubles: map[string]string{}}
+	t := newTerm(c, queue)
 	c.Reconsider()
 	for {
-		name, over := queue.Get()
-		if over {
+		name, shutDown := queue.Get()
+		if shutDown {
 			return nil
 		}
-		t.next(ctx, name)
+		t.process(ctx, name)
 		queue.Done(name)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
-// A strategy of one's own: the zone of the databases first, and then the order of this module. Candidates ask for it
-// by its name in their LeaseCandidate's spec.strategy.
+// A custom strategy that prefers a zone, then the order of DefaultRevision. A Controller with these strategies coordinates the elections
+// whose candidates request "example.com/Zone".
 func ExampleRegistry_With() {
 	zone := func(_ coordination.Situation, a, b coordination.Candidate) int {
 		here := func(c coordination.Candidate) bool { return c.Labels["topology.kubernetes.io/zone"] == "eu-1" }
@@ -19,14 +19,12 @@ func ExampleRegistry_With() {
 		}
 		return 1
 	}
-	strategies := coordination.Own().With("example.com/Zone", coordination.Best(
-		zone, coordination.InDefaultRevision, coordination.LocalFirst, coordination.FitFirst, coordination.NewestBinary))
-
-	best, strategy, err := strategies.Choose(coordination.Situation{DefaultRevision: "stable"}, []coordination.Candidate{
-		{Name: "pod-a.istio-leader", Revision: "stable", BinaryVersion: "1.2.0", Strategy: "example.com/Zone"},
-		{Name: "pod-b.istio-leader", Revision: "canary", BinaryVersion: "1.2.0", Strategy: "example.com/Zone",
-			Labels: map[string]string{"topology.kubernetes.io/zone": "eu-1"}},
+	strategy := coordination.Best(zone, coordination.CompareDefaultRevision)
+	best, _ := strategy(coordination.Situation{DefaultRevision: "stable"}, []coordination.Candidate{
+		{Name: "pod-a.istio-leader", Revision: "stable"},
+		{Name: "pod-b.istio-leader", Revision: "canary", Labels: map[string]string{"topology.kubernetes.io/zone": "eu-1"}},
 	})
-	fmt.Println(best.Name, strategy, err)
-	// Output: pod-b.istio-leader example.com/Zone <nil>
+	strategies := coordination.Own().With("example.com/Zone", strategy)
+	fmt.Println(best.Name, len(strategies))
+	// Output: pod-b.istio-leader 2
 }

@@ -5,62 +5,63 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
-
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Observer is what a coordinator remembers of one election: since when, by its own clock, the objects have been
-// as they are. Times of other clocks are compared with each other alone. A new Observer knows of no
-// change yet: nobody's lease is over and no answer counts before it has seen so itself. A Controller's knows what was seen before its term.
-type Observer struct {
+// observer records when the objects of an election last changed, by the coordinator's own clock. It compares times of other
+// clocks only with each other. A new observer has seen no change: it treats each lease as valid and each candidate as
+// unanswered. The observer of a Controller also has the changes that were seen before its term.
+type observer struct {
 	lease      leaseState
-	since      time.Time
+	since      time.Time // when lease was first seen
 	candidates map[string]*candidateState
 	preference preference
-	unseen     ownWrite
+	pending    pendingWrite
 }
 
-// ownWrite is what a coordinator has made of a lock and has not seen there yet.
-type ownWrite struct {
-	lease leaseState
-	at    time.Time
-	over  string // the resourceVersion that it replaced; "" for none
+// pendingWrite is the coordinator's last write of the lock, until the watch delivers it.
+type pendingWrite struct {
+	lease    leaseState
+	at       time.Time
+	replaced string // resourceVersion of the replaced Lease; empty if there is no pending write
 }
 
-// preference is what is known of whom the lock prefers to its holder.
 type preference struct {
-	who   string
+	name  string
 	since time.Time
-	// unanswered is who was preferred before for as long as one has to come, and did not.
-	unanswered string
+	// failed is the candidate of the previous preference, if it did not acquire the lock in time.
+	failed string
 }
 
-// unansweredAfter is for how long a preference stands that was given up since the candidate did not come: the clock of whoever gave it up may be faster.
-const unansweredAfter = ElectionDuration * 9 / 10
+// preferenceFailedAfter is the age at which a preference that another coordinator removed counts as failed. It is below
+// electionDuration, because the clock of the other coordinator may be faster.
+const preferenceFailedAfter = electionDuration * 9 / 10
 
-// leaseState is what of a Lease changes when its holder renews.
+// leaseState contains the fields of a Lease that change when its holder renews.
 type leaseState struct {
-	uid, holder string
+	uid         string
+	holder      string
 	renewed     int64
 	transitions int32
 	nominated   bool
 }
 
 type candidateState struct {
-	uid             string
-	renewed, pinged int64
-	// answered is when an answer was seen to come, zero for never; asked when the present ping was first seen.
-	answered, asked time.Time
-	// replaced is the version of its object that is known not to be the newest one, as of replacedAt.
-	replaced     string
-	replacedAt   time.Time
+	uid      string
+	renewed  int64
+	pinged   int64
+	answered time.Time // when the last answer was seen
+	askedAt  time.Time // when the current ping was first seen
+	// staleVersion is a resourceVersion of its object that was replaced at staleSince.
+	staleVersion string
+	staleSince   time.Time
+	// refusedUntil ends the back-off after a refused nomination.
 	refusedUntil time.Time
-	// gave is when it gave the lock up by itself: it stops, or has failed.
-	gave    time.Time
-	backOff time.Duration
-	// sparedUntil is until when it is not preferred to the present holder, as it did not come when it was.
-	sparedUntil  time.Time
-	spareBackOff time.Duration
+	backOff      time.Duration
+	// releasedAt is when it released the lock by itself, because it stopped or failed.
+	releasedAt time.Time
+	// skippedUntil ends the back-off after a preference that failed.
+	skippedUntil time.Time
+	skipBackOff  time.Duration
 }
 
 func stateOf(l *coordinationv1.Lease) leaseState {
@@ -70,99 +71,107 @@ func stateOf(l *coordinationv1.Lease) leaseState {
 	holder := value(l.Spec.HolderIdentity)
 	return leaseState{
 		uid: string(l.UID), holder: holder, renewed: micros(l.Spec.RenewTime), transitions: value(l.Spec.LeaseTransitions),
-		nominated: holder != "" && nominated(l),
+		nominated: holder != "" && isNominated(l),
 	}
 }
 
-// nominated reports whether somebody else has written the holder in, and it has not written itself: a coordinator, which leaves
-// the acquireTime to it, or a leader that hands over.
-func nominated(l *coordinationv1.Lease) bool {
-	return l.Spec.AcquireTime == nil ||
-		l.Annotations[k8sresourcelock.NominatedAnnotation] == value(l.Spec.HolderIdentity) && l.Spec.AcquireTime.Equal(l.Spec.RenewTime)
-}
-
-// observe takes in what there is at now.
-func (o *Observer) observe(now time.Time, e Election) {
-	known := o.candidates
+// observe records the changes since the last call.
+func (o *observer) observe(now time.Time, e election) {
+	previous := o.candidates
 	o.candidates = make(map[string]*candidateState, len(e.Candidates))
 	for _, object := range e.Candidates {
-		c := known[object.Name]
-		renewed, pinged := micros(object.Spec.RenewTime), micros(object.Spec.PingTime)
-		if c == nil || c.uid != string(object.UID) {
-			c = &candidateState{uid: string(object.UID), renewed: renewed, pinged: pinged, asked: now}
-		}
-		if c.renewed != renewed {
-			c.renewed, c.answered = renewed, now
-		}
-		if c.pinged != pinged {
-			c.pinged, c.asked = pinged, now
-		}
-		o.candidates[object.Name] = c
+		o.candidates[object.Name] = previous[object.Name].update(now, object)
 	}
-	stale := e.Lease != nil && e.Lease.ResourceVersion == o.unseen.over
-	if w := o.unseen; w.over != "" && (e.Lease == nil || e.Lease.ResourceVersion != w.over) {
-		o.unseen = ownWrite{}
+	stale := e.Lease != nil && e.Lease.ResourceVersion == o.pending.replaced
+	if w := o.pending; w.replaced != "" && !stale {
+		o.pending = pendingWrite{}
 		o.observeLock(w.at, w.lease)
 	}
 	o.observeLock(now, stateOf(e.Lease))
-	if who, was := preferred(e.Lease), o.preference; who != was.who && !stale {
-		o.preference = preference{who: who, since: now}
-		if now.Sub(was.since) >= unansweredAfter {
-			o.preference.unanswered = was.who
+	if name := preferredHolder(e.Lease); name != o.preference.name && !stale {
+		previous := o.preference
+		o.preference = preference{name: name, since: now}
+		if now.Sub(previous.since) >= preferenceFailedAfter {
+			o.preference.failed = previous.name
 		}
 	}
 }
 
-func (o *Observer) observeLock(now time.Time, state leaseState) {
-	was := o.lease
-	if was == state {
+func (c *candidateState) update(now time.Time, object *coordinationv1beta1.LeaseCandidate) *candidateState {
+	renewed := micros(object.Spec.RenewTime)
+	pinged := micros(object.Spec.PingTime)
+	if c == nil || c.uid != string(object.UID) {
+		return &candidateState{uid: string(object.UID), renewed: renewed, pinged: pinged, askedAt: now}
+	}
+	if c.renewed != renewed {
+		c.renewed = renewed
+		c.answered = now
+	}
+	if c.pinged != pinged {
+		c.pinged = pinged
+		c.askedAt = now
+	}
+	return c
+}
+
+func (o *observer) observeLock(now time.Time, state leaseState) {
+	before := o.lease
+	if before == state {
 		return
 	}
-	if c := o.candidates[was.holder]; c != nil && was.uid == state.uid && was.nominated && state.holder == "" {
-		c.refuse(now)
-	} else if c != nil && was.uid == state.uid && state.holder == "" {
-		c.gave = now
-	} else if c := o.candidates[state.holder]; c != nil && !state.nominated {
-		c.backOff, c.refusedUntil, c.gave = 0, time.Time{}, time.Time{} // it leads, if later than it was waited for
+	former := o.candidates[before.holder]
+	released := former != nil && before.uid == state.uid && state.holder == ""
+	switch holder := o.candidates[state.holder]; {
+	case released && before.nominated:
+		former.refuse(now)
+	case released:
+		former.releasedAt = now
+	case holder != nil && !state.nominated: // it leads, perhaps later than expected
+		holder.backOff = 0
+		holder.refusedUntil = time.Time{}
+		holder.releasedAt = time.Time{}
 	}
-	if was.holder != state.holder {
+	if before.holder != state.holder {
 		o.preference = preference{}
 		for _, c := range o.candidates {
-			c.sparedUntil, c.spareBackOff = time.Time{}, 0
+			c.skippedUntil = time.Time{}
+			c.skipBackOff = 0
 		}
 	}
-	o.lease, o.since = state, now
+	o.lease = state
+	o.since = now
 }
 
-// wrote notes that stored has replaced the lock of that resourceVersion. A nominee may give the lock back before the next look at
-// it, which then shows what was there before the nomination: by that alone it would be named again, and again.
-func (o *Observer) wrote(now time.Time, over string, stored *coordinationv1.Lease) {
-	o.unseen = ownWrite{lease: stateOf(stored), at: now, over: over}
-	// Another coordinator may change it before the next look: that would not show that it was there. What one withdraws itself
-	// puts nothing off.
-	if who := preferred(stored); who != "" && who != o.preference.who {
-		o.preference = preference{who: who, since: now}
-	} else if who == "" {
+// wrote records that stored replaced the lock with the given resourceVersion. A nominee may release the lock before the watch
+// delivers the nomination. Without this record the coordinator would not see a refusal and would name the same candidate again.
+func (o *observer) wrote(now time.Time, replaced string, stored *coordinationv1.Lease) {
+	o.pending = pendingWrite{lease: stateOf(stored), at: now, replaced: replaced}
+	// Another coordinator may remove a preference before the watch delivers it. An own removal is no reason to wait.
+	switch name := preferredHolder(stored); {
+	case name == "":
 		o.preference = preference{}
+	case name != o.preference.name:
+		o.preference = preference{name: name, since: now}
 	}
 }
 
-// replaced notes that the API server has another version of a candidate's object by now: it was asked, or somebody else was faster.
-func (o *Observer) replaced(now time.Time, object *coordinationv1beta1.LeaseCandidate) {
+// markStale records that the API server has a newer version of a candidate's object, because a ping succeeded or conflicted.
+func (o *observer) markStale(now time.Time, object *coordinationv1beta1.LeaseCandidate) {
 	if c := o.candidates[object.Name]; c != nil {
-		c.replaced, c.replacedAt = object.ResourceVersion, now
+		c.staleVersion = object.ResourceVersion
+		c.staleSince = now
 	}
 }
 
-// outdated reports whether a candidate's object is to be seen anew before it is asked: what is sent about a version that is replaced is
-// refused. A watch that has not told within an election duration may not be late but broken.
-func (c *candidateState) outdated(now time.Time, object *coordinationv1beta1.LeaseCandidate) bool {
-	return c.replaced != "" && c.replaced == object.ResourceVersion && now.Before(c.replacedAt.Add(ElectionDuration))
+// isStale reports whether a ping of this version would conflict. If the watch delivers nothing within an election duration,
+// it may be broken, and the ping is tried again.
+func (c *candidateState) isStale(now time.Time, object *coordinationv1beta1.LeaseCandidate) bool {
+	return c.staleVersion != "" && c.staleVersion == object.ResourceVersion && now.Before(c.staleSince.Add(electionDuration))
 }
 
-// overdue has a nomination that nobody answered, and that is over, count as refused.
-func (o *Observer) overdue(now time.Time, l *coordinationv1.Lease) {
-	if l == nil || !o.lease.nominated || now.Before(o.ends(l)) {
+// expireNomination counts an unanswered nomination whose time is over as refused.
+func (o *observer) expireNomination(now time.Time, l *coordinationv1.Lease) {
+	if l == nil || !o.lease.nominated || now.Before(o.expiry(l)) {
 		return
 	}
 	if c := o.candidates[o.lease.holder]; c != nil && !c.refusedUntil.After(o.since) {
@@ -170,37 +179,40 @@ func (o *Observer) overdue(now time.Time, l *coordinationv1.Lease) {
 	}
 }
 
-// refuse notes that the candidate was named and gave the lock back without a write of its own.
 func (c *candidateState) refuse(now time.Time) {
-	c.backOff = min(max(2*c.backOff, 2*ElectionDuration), maxRefusalBackOff)
+	c.backOff = nextBackOff(c.backOff)
 	c.refusedUntil = now.Add(c.backOff)
 }
 
-// ends is when the lease is over, unless it is renewed. A nominee has but an election duration to take it: whoever wrote it
-// in may have given it a longer lease, and it may have ended before that.
-func (o *Observer) ends(l *coordinationv1.Lease) time.Time {
+func nextBackOff(d time.Duration) time.Duration {
+	return min(max(2*d, 2*electionDuration), maxBackOff)
+}
+
+// expiry returns when the lease ends unless it is renewed. A nominee has at most an election duration to acquire the lock,
+// even if the nomination has a longer lease.
+func (o *observer) expiry(l *coordinationv1.Lease) time.Time {
 	lease := time.Duration(value(l.Spec.LeaseDurationSeconds)) * time.Second
 	if o.lease.nominated {
-		lease = min(lease, ElectionDuration)
+		lease = min(lease, electionDuration)
 	}
 	return o.since.Add(lease)
 }
 
-// holder is who has the lock, "" when its lease is over.
-func (o *Observer) holder(now time.Time, l *coordinationv1.Lease) string {
-	if !now.Before(o.ends(l)) {
+// holder returns the holder of the lock. It is empty if the lease expired.
+func (o *observer) holder(now time.Time, l *coordinationv1.Lease) string {
+	if !now.Before(o.expiry(l)) {
 		return ""
 	}
 	return value(l.Spec.HolderIdentity)
 }
 
-// spare notes that the candidate was preferred and did not come, and returns for how long it is not preferred again.
-func (o *Observer) spare(now time.Time, who string) time.Duration {
-	c := o.candidates[who]
+// skip records that a preferred candidate did not acquire the lock, and returns the time for which it is not preferred again.
+func (o *observer) skip(now time.Time, name string) time.Duration {
+	c := o.candidates[name]
 	if c == nil {
-		return ElectionDuration // it is gone, and cannot be preferred
+		return electionDuration // it is no candidate any more
 	}
-	c.spareBackOff = min(max(2*c.spareBackOff, 2*ElectionDuration), maxRefusalBackOff)
-	c.sparedUntil = now.Add(c.spareBackOff)
-	return c.spareBackOff
+	c.skipBackOff = nextBackOff(c.skipBackOff)
+	c.skippedUntil = now.Add(c.skipBackOff)
+	return c.skipBackOff
 }

@@ -1,4 +1,4 @@
-package coordination_test
+package coordination
 
 import (
 	"context"
@@ -18,12 +18,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// oracleSets is how many generated sets of candidates an ordinary test run has the API server choose among; ORACLE_SETS says another
-// number, and make sim plays 500.
+// oracleSets returns the number of random sets of candidates. ORACLE_SETS overrides it.
 func oracleSets(t *testing.T) int {
 	text := os.Getenv("ORACLE_SETS")
 	if text == "" {
@@ -31,23 +29,20 @@ func oracleSets(t *testing.T) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		t.Fatalf("ORACLE_SETS=%q: give a number", text)
+		t.Fatalf("ORACLE_SETS=%q: not a positive number", text)
 	}
 	return n
 }
 
-const (
-	// oracleBound is how long the API server's controller may take to choose in one election.
-	oracleBound = time.Minute
-)
+// oracleTimeout limits the time in which the API server's coordinator chooses in one election.
+const oracleTimeout = time.Minute
 
-// Kubernetes' own controller, in a running API server, chooses as ByOldestEmulationVersion does. A set's candidates
-// are created with an old renewTime, so that the controller asks all of them first, and they answer when all were
-// asked: it then decides once, and about all of them.
-func TestTheAPIServersControllerChoosesTheSame(t *testing.T) {
+// The API server's coordinator chooses as ByOldestEmulationVersion does. The candidates are created with an old renewTime, so that
+// the coordinator pings them. They answer after all are pinged, so that it decides once, among all.
+func TestOldestEmulationVersion_Oracle(t *testing.T) {
 	c := cluster.Shared(t)
 	if c.External() {
-		t.Skip("a cluster that is there already may run without the feature")
+		t.Skip("an external cluster may not have the feature")
 	}
 	config := c.Admin()
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
@@ -73,9 +68,9 @@ func TestTheAPIServersControllerChoosesTheSame(t *testing.T) {
 	}
 	close(sets)
 	all.Wait()
-	t.Logf("%d sets: %d holders the same, %d more among candidates that differ by nothing but their names, %d left without a holder", number, o.same, o.tied, o.none)
+	t.Logf("%d sets: %d equal holders, %d ties by name, %d without a holder", number, o.same, o.tied, o.none)
 	if o.same+o.tied+o.none != number || o.same < number/2 || o.none == 0 {
-		t.Error("too few sets say anything")
+		t.Error("too few conclusive sets")
 	}
 }
 
@@ -86,8 +81,8 @@ type oracle struct {
 	same, tied, none int
 }
 
-// specs draws the candidates of a set. Two of one binary version ask for one strategy: where they do not, the
-// controller's answer depends on the order of its cache.
+// specs returns the random candidates of a set. Candidates of the same binary version request the same strategy. Otherwise the
+// coordinator's answer depends on the order of its cache.
 func specs(seed uint64, lease string) (all []coordinationv1beta1.LeaseCandidateSpec) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	versions := []string{"1.0.0-rc.1", "1.0.0-rc.10", "1.0.0", "1.0.1", "1.1.0", "1.9.0", "1.10.0+build"}
@@ -106,11 +101,11 @@ func specs(seed uint64, lease string) (all []coordinationv1beta1.LeaseCandidateS
 	return all
 }
 
-// errLate: the controller may have decided before all had answered, which says nothing.
-var errLate = errors.New("the answers came too late")
+// errLate means that the coordinator may have decided before all candidates answered.
+var errLate = errors.New("answers were late")
 
 func (o *oracle) playInTime(ctx context.Context, seed uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, oracleBound)
+	ctx, cancel := context.WithTimeout(ctx, oracleTimeout)
 	defer cancel()
 	for try := 0; ; try++ {
 		if err := o.play(ctx, seed, fmt.Sprintf("set-%d-%d", seed, try)); !errors.Is(err, errLate) {
@@ -122,7 +117,7 @@ func (o *oracle) playInTime(ctx context.Context, seed uint64) error {
 func (o *oracle) play(ctx context.Context, seed uint64, lease string) error {
 	began := time.Now()
 	objects := o.client.CoordinationV1beta1().LeaseCandidates(o.namespace)
-	var candidates []coordination.Candidate
+	var candidates []Candidate
 	for i, spec := range specs(seed, lease) {
 		made, err := objects.Create(ctx, &coordinationv1beta1.LeaseCandidate{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d.%s", i, lease)}, Spec: spec,
@@ -130,7 +125,7 @@ func (o *oracle) play(ctx context.Context, seed uint64, lease string) error {
 		if err != nil {
 			return err
 		}
-		candidate, err := coordination.FromLeaseCandidate(made)
+		candidate, err := parseCandidate(made)
 		if err != nil {
 			return err
 		}
@@ -144,7 +139,7 @@ func (o *oracle) play(ctx context.Context, seed uint64, lease string) error {
 		}
 		object, err := until(w, func(l *coordinationv1beta1.LeaseCandidate) bool { return l.Spec.PingTime != nil })
 		if err != nil {
-			return fmt.Errorf("%s is not asked: %w", candidate.Name, err)
+			return fmt.Errorf("%s was not pinged: %w", candidate.Name, err)
 		}
 		asked = append(asked, object)
 	}
@@ -154,7 +149,7 @@ func (o *oracle) play(ctx context.Context, seed uint64, lease string) error {
 			return err
 		}
 	}
-	if time.Since(began) >= coordination.ElectionDuration { // for which the controller waits for answers
+	if time.Since(began) >= electionDuration {
 		return errLate
 	}
 	w, err := o.client.CoordinationV1().Leases(o.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + lease})
@@ -163,16 +158,16 @@ func (o *oracle) play(ctx context.Context, seed uint64, lease string) error {
 	}
 	chosen, err := until(w, func(*coordinationv1.Lease) bool { return true })
 	if err != nil {
-		return fmt.Errorf("there is no Lease: %w", err)
+		return fmt.Errorf("no Lease: %w", err)
 	}
 	return o.judge(chosen, candidates)
 }
 
-func (o *oracle) judge(chosen *coordinationv1.Lease, candidates []coordination.Candidate) error {
-	registry := coordination.Registry{}.With(coordination.OldestEmulationVersion, coordination.ByOldestEmulationVersion)
-	best, strategy, _ := registry.Choose(coordination.Situation{}, candidates)
+func (o *oracle) judge(chosen *coordinationv1.Lease, candidates []Candidate) error {
+	registry := Registry{}.With(OldestEmulationVersion, ByOldestEmulationVersion)
+	best, strategy, _ := registry.choose(Situation{}, candidates)
 	if chosen.Spec.Strategy == nil || string(*chosen.Spec.Strategy) != strategy {
-		return fmt.Errorf("the controller's strategy is %v, ours %q, of %+v", chosen.Spec.Strategy, strategy, candidates)
+		return fmt.Errorf("strategy of the API server %v, ours %q, of %+v", chosen.Spec.Strategy, strategy, candidates)
 	}
 	var holder string
 	if chosen.Spec.HolderIdentity != nil {
@@ -189,16 +184,16 @@ func (o *oracle) judge(chosen *coordinationv1.Lease, candidates []coordination.C
 		return nil
 	}
 	for _, c := range candidates {
-		// The controller takes the first of its cache's order then.
+		// In a tie the API server takes the first of its cache.
 		if c.Name == holder && c.EmulationVersion == best.EmulationVersion && c.BinaryVersion == best.BinaryVersion && c.Created.Equal(best.Created) {
 			o.tied++
 			return nil
 		}
 	}
-	return fmt.Errorf("the controller names %q, we name %q of %+v", holder, best.Name, candidates)
+	return fmt.Errorf("holder of the API server %q, ours %q of %+v", holder, best.Name, candidates)
 }
 
-// until waits for an object that is as it should be, and ends the watch.
+// until waits for an object that satisfies is, and stops the watch.
 func until[T any](w watch.Interface, is func(T) bool) (found T, err error) {
 	defer w.Stop()
 	for event := range w.ResultChan() {

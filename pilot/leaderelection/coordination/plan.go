@@ -12,40 +12,41 @@ import (
 )
 
 const (
-	// ElectionDuration is how long a candidate has for its answer, and how long the answer counts.
-	ElectionDuration = 5 * time.Second
-	// CandidateDuration is for how long one that was asked may be silent before its LeaseCandidate is collected.
-	CandidateDuration = 30 * time.Minute
-	// nominationSeconds is the lease that a nomination comes with, as Kubernetes' controller writes it.
+	// electionDuration is how long a coordinator waits for an answer, and how long an answer counts.
+	electionDuration = 5 * time.Second
+	// candidateDuration is how long a candidate may leave a ping unanswered before its LeaseCandidate is deleted.
+	candidateDuration = 30 * time.Minute
+	// nominationSeconds is the lease of a nomination. Kubernetes' coordinator writes the same.
 	nominationSeconds = 5
-	// maxRefusalBackOff bounds for how long one that was named and refused is not named again.
-	maxRefusalBackOff = 5 * time.Minute
+	// maxBackOff limits the back-off after a refused nomination or a failed preference.
+	maxBackOff = 5 * time.Minute
 )
 
-// Election is what the cluster shows of one election.
-type Election struct {
-	// Lease is the lock; nil while there is none: it is not a coordinator's to create.
+// election is the state of one election in the caches.
+type election struct {
+	// Lease is the lock. It is nil if the lock does not exist. A plan does not create it.
 	Lease      *coordinationv1.Lease
 	Candidates []*coordinationv1beta1.LeaseCandidate
-	// Alive: whoever is among the candidates is known to live, and nobody has to be asked. So it is with members.
+	// Alive is true if all candidates are known to be alive, so that no ping is needed. This is the case with members.
 	Alive bool
-	// Annotate: the API server keeps neither strategy nor preferredHolder in a spec, and has no controller that makes locks.
+	// Annotate is true if the API server drops strategy and preferredHolder of a Lease and does not create locks.
 	Annotate  bool
 	Situation Situation
 }
 
-// Plan is what a coordinator should write now. The zero Plan writes nothing.
-type Plan struct {
-	// Ping are candidates to ask, by a pingTime; Collect are those to delete.
-	Ping, Collect []*coordinationv1beta1.LeaseCandidate
-	// Lease is the lock as it should be; nil: as it is. Its resourceVersion is that of the one it was decided on.
+// plan contains the writes of a coordinator. The zero plan writes nothing.
+type plan struct {
+	// Ping and Delete are candidates to ping and to delete.
+	Ping   []*coordinationv1beta1.LeaseCandidate
+	Delete []*coordinationv1beta1.LeaseCandidate
+	// Lease is the new content of the lock, or nil. It has the resourceVersion on which the plan is based.
 	Lease *coordinationv1.Lease
-	// Again is when to plan anew if nothing changes until then; 0: never.
+	// Again is the time until the next plan if nothing changes. If 0, no plan is needed.
 	Again time.Duration
-	// Err says why nobody is named although somebody should be.
+	// Err is the reason why no candidate is named although one should be.
 	Err error
-	// Unreadable are candidates' labels that count as absent.
-	Unreadable []error
+	// Invalid lists candidates with invalid labels.
+	Invalid []error
 }
 
 func micros(t *metav1.MicroTime) int64 {
@@ -55,58 +56,52 @@ func micros(t *metav1.MicroTime) int64 {
 	return t.UnixMicro()
 }
 
-func value[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
-}
-
-// Plan says what to write at now, which is the coordinator's clock and must not jump; wall is what pingTime and
-// renewTime get, and may be wrong.
-func (o *Observer) Plan(now time.Time, wall time.Time, e Election, strategies Registry) (p Plan) {
+// plan returns what to write now. now is the coordinator's monotonic clock. wall is written as pingTime and renewTime
+// and may be wrong.
+func (o *observer) plan(now time.Time, wall time.Time, e election, strategies Registry) (p plan) {
 	o.observe(now, e)
-	o.overdue(now, e.Lease)
-	present := o.present(now, e, &p)
-	if len(present) == 0 {
+	o.expireNomination(now, e.Lease)
+	available := o.available(now, e, &p)
+	if len(available) == 0 {
 		if len(e.Candidates) > 0 && e.Lease != nil && value(e.Lease.Spec.HolderIdentity) == "" && strategyOf(e.Lease) != "" {
-			p.Err = ErrNoCandidates // all are silent, or have refused
+			p.Err = errNoCandidates // all candidates are silent or have refused
 		}
 		return p
 	}
-	candidates := p.read(present)
+	candidates := p.parse(available)
 	if e.Lease == nil {
-		if _, err := StrategyOf(candidates); errors.Is(err, ErrStrategies) {
-			p.Err = err // for which reason nobody makes the lock either
+		if _, err := chooseStrategy(candidates); errors.Is(err, errStrategies) {
+			p.Err = err // Kubernetes' coordinator does not create the lock for this reason
 		}
 		return p
 	}
 	written := strategyOf(e.Lease)
-	if _, known := strategies[written]; !known && !o.wiped(now, e, &p) {
-		return p // another's election, or one that nobody coordinates
+	if _, known := strategies[written]; !known && !o.restoresStrategy(now, e, &p) {
+		return p // an election of another coordinator, or not coordinated
 	}
 	e.Situation.Holder = o.holder(now, e.Lease)
-	best, strategy, err := strategies.Choose(e.Situation, candidates)
+	best, strategy, err := strategies.choose(e.Situation, candidates)
 	switch {
-	case errors.Is(err, ErrStrategies), err != nil && strategy == written:
+	case errors.Is(err, errStrategies), err != nil && strategy == written:
 		p.Err = err
 	case written == "" && err == nil:
 		p.Lease = e.Lease.DeepCopy()
-		ask(p.Lease, strategy, e.Annotate)
+		setStrategy(p.Lease, strategy, e.Annotate)
 		if p.Lease.Spec.HolderIdentity == nil {
 			p.Lease.Spec.HolderIdentity = new("")
 		}
 	case strategy == written:
-		best = o.willing(now, e, strategies[written], candidates, best)
-		o.choose(now, wall, e, present, best, &p)
-	} // else Kubernetes' controller has yet to write the strategy that counts now, or it was edited
+		best = o.withoutUnfit(e, strategies[written], candidates, best)
+		o.choose(now, wall, e, available, best, &p)
+	} // otherwise Kubernetes' coordinator still has to write the new strategy, or an operator edited it
 	return p
 }
 
-// willing is best, or beside a live holder who goes first without those who would give the lock back: no term is ended for them.
-func (o *Observer) willing(now time.Time, e Election, strategy Strategy, candidates []Candidate, best Candidate) Candidate {
-	holder := o.holder(now, e.Lease)
-	if !best.Unfit || holder == "" || preferred(e.Lease) != "" {
+// withoutUnfit returns best. If best is unfit and the lock has a live holder, it returns the best candidate that is fit or the
+// holder, because an unfit candidate would release the lock and the term would end for nothing.
+func (o *observer) withoutUnfit(e election, strategy Strategy, candidates []Candidate, best Candidate) Candidate {
+	holder := e.Situation.Holder
+	if !best.Unfit || holder == "" || preferredHolder(e.Lease) != "" {
 		return best
 	}
 	next, found := strategy(e.Situation, slices.DeleteFunc(slices.Clone(candidates), func(c Candidate) bool { return c.Unfit && c.Name != holder }))
@@ -116,35 +111,36 @@ func (o *Observer) willing(now time.Time, e Election, strategy Strategy, candida
 	return next
 }
 
-// choose plans that best leads.
-func (o *Observer) choose(now, wall time.Time, e Election, present []*coordinationv1beta1.LeaseCandidate, best Candidate, p *Plan) {
-	holder := o.holder(now, e.Lease)
+// choose plans the writes that make best the leader.
+func (o *observer) choose(now, wall time.Time, e election, available []*coordinationv1beta1.LeaseCandidate, best Candidate, p *plan) {
+	holder := e.Situation.Holder
 	live := holder != ""
 	if live {
-		p.again(o.ends(e.Lease).Sub(now))
+		p.within(o.expiry(e.Lease).Sub(now))
 	}
 	switch {
 	case live && best.Name == holder:
-		if preferred(e.Lease) != "" {
+		if preferredHolder(e.Lease) != "" {
 			p.Lease = e.Lease.DeepCopy()
-			preferNobody(p.Lease)
+			clearPreferredHolder(p.Lease)
 		}
-	case live && o.waits(now, best.Name, e.Lease, p):
-	case e.Alive || o.poll(now, present, p):
+	case live && o.mustWait(now, best.Name, e.Lease, p):
+	case e.Alive || o.poll(now, available, p):
 		p.name(best.Name, live, wall, e)
 	}
 }
 
-// wiped reports whether the strategy is to be written on a lock that has none: an elector that knows none has held it, or somebody has edited
-// it. Where a candidate holds it that is at once: Kubernetes' controller does it a quarter of an hour later. On a free lock that controller does it,
-// where it runs. A holder that is no candidate wipes it with each renewal, and nobody contends with that.
-func (o *Observer) wiped(now time.Time, e Election, p *Plan) bool {
+// restoresStrategy reports whether to write the strategy on a lock without one, because an elector without coordination held it, or
+// an operator edited it. If a candidate holds the lock, the strategy is restored immediately; Kubernetes' coordinator
+// would take 15 minutes. On a free lock Kubernetes' coordinator restores it, if it runs. A holder that is no candidate
+// removes the strategy with each renewal, so it is not restored.
+func (o *observer) restoresStrategy(now time.Time, e election, p *plan) bool {
 	holder := value(e.Lease.Spec.HolderIdentity)
-	switch left := o.since.Add(ElectionDuration).Sub(now); {
+	switch left := o.since.Add(electionDuration).Sub(now); {
 	case strategyOf(e.Lease) != "":
 		return false
 	case holder == "" && left > 0 && !e.Annotate:
-		p.again(left)
+		p.within(left)
 		return false
 	case holder == "":
 		return true
@@ -152,44 +148,42 @@ func (o *Observer) wiped(now time.Time, e Election, p *Plan) bool {
 	return slices.ContainsFunc(e.Candidates, func(c *coordinationv1beta1.LeaseCandidate) bool { return c.Name == holder })
 }
 
-// waits reports whether nothing is to be written beside a live holder now, but that one who has not come is no
-// longer waited for. A preference stands for an election duration: two coordinators that disagree would change it as fast as
-// the API server lets them.
-func (o *Observer) waits(now time.Time, best string, l *coordinationv1.Lease, p *Plan) bool {
-	spared := value(o.candidates[best]).sparedUntil
-	switch stands := o.preference.since.Add(ElectionDuration); {
-	case o.preference.who != "" && now.Before(stands):
-		p.again(stands.Sub(now))
-	case o.preference.who != "":
-		// The holder may be draining: then the lock becomes free, and who is best is named at once.
-		p.again(o.spare(now, o.preference.who))
+// mustWait reports whether best must not be preferred to a live holder yet. If a preferred candidate did not acquire the lock in
+// time, mustWait plans to remove the preference. A preference stays for an election duration, because two coordinators
+// that disagree would otherwise change it continuously.
+func (o *observer) mustWait(now time.Time, best string, l *coordinationv1.Lease, p *plan) bool {
+	skippedUntil := value(o.candidates[best]).skippedUntil
+	switch end := o.preference.since.Add(electionDuration); {
+	case o.preference.name != "" && now.Before(end):
+		p.within(end.Sub(now))
+	case o.preference.name != "":
+		p.within(o.skip(now, o.preference.name))
 		p.Lease = l.DeepCopy()
-		preferNobody(p.Lease)
-	case now.Before(spared):
-		p.again(spared.Sub(now))
-	case now.Before(stands) && best == o.preference.unanswered: // as another coordinator found out before
-		p.again(o.spare(now, best))
-	case now.Before(stands): // another coordinator has just withdrawn one
-		p.again(stands.Sub(now))
+		clearPreferredHolder(p.Lease)
+	case now.Before(skippedUntil):
+		p.within(skippedUntil.Sub(now))
+	case now.Before(end) && best == o.preference.failed: // another coordinator removed the preference
+		p.within(o.skip(now, best))
+	case now.Before(end): // another coordinator changed its choice
+		p.within(end.Sub(now))
 	default:
 		return false
 	}
 	return true
 }
 
-// again asks to be called in d at the latest.
-func (p *Plan) again(d time.Duration) {
+// within limits the time until the next plan to d.
+func (p *plan) within(d time.Duration) {
 	if p.Again == 0 || d < p.Again {
 		p.Again = max(d, time.Millisecond)
 	}
 }
 
-// read gives the strategies what the objects say.
-func (p *Plan) read(objects []*coordinationv1beta1.LeaseCandidate) (all []Candidate) {
+func (p *plan) parse(objects []*coordinationv1beta1.LeaseCandidate) (all []Candidate) {
 	for _, object := range objects {
-		c, err := FromLeaseCandidate(object)
+		c, err := parseCandidate(object)
 		if err != nil {
-			p.Unreadable = append(p.Unreadable, err)
+			p.Invalid = append(p.Invalid, err)
 		}
 		if c.Name != "" {
 			all = append(all, c)
@@ -198,45 +192,45 @@ func (p *Plan) read(objects []*coordinationv1beta1.LeaseCandidate) (all []Candid
 	return all
 }
 
-// present are the candidates that may be named: not those that let a ping go by, nor those that have just refused. One that has
-// just given the lock up is named if there is no other.
-func (o *Observer) present(now time.Time, e Election, p *Plan) (all []*coordinationv1beta1.LeaseCandidate) {
-	var gave []*coordinationv1beta1.LeaseCandidate
+// available returns the candidates that may be named. Candidates that left a ping unanswered or just refused are not available.
+// Candidates that just released the lock are available only if no other candidate is.
+func (o *observer) available(now time.Time, e election, p *plan) (all []*coordinationv1beta1.LeaseCandidate) {
+	var released []*coordinationv1beta1.LeaseCandidate
 	for _, object := range e.Candidates {
 		c := o.candidates[object.Name]
-		silent := asked(object.Spec)
+		silent := isPinged(object.Spec)
 		switch {
-		case silent && !now.Before(c.asked.Add(CandidateDuration)):
-			p.Collect = append(p.Collect, object)
-		case silent && !now.Before(c.asked.Add(ElectionDuration)):
-			p.again(c.asked.Add(CandidateDuration).Sub(now))
+		case silent && !now.Before(c.askedAt.Add(candidateDuration)):
+			p.Delete = append(p.Delete, object)
+		case silent && !now.Before(c.askedAt.Add(electionDuration)):
+			p.within(c.askedAt.Add(candidateDuration).Sub(now))
 		case now.Before(c.refusedUntil):
-			p.again(c.refusedUntil.Sub(now))
-		case !c.gave.IsZero() && now.Before(c.gave.Add(ElectionDuration)):
-			p.again(c.gave.Add(ElectionDuration).Sub(now))
-			gave = append(gave, object)
+			p.within(c.refusedUntil.Sub(now))
+		case !c.releasedAt.IsZero() && now.Before(c.releasedAt.Add(electionDuration)):
+			p.within(c.releasedAt.Add(electionDuration).Sub(now))
+			released = append(released, object)
 		default:
 			all = append(all, object)
 		}
 	}
 	if len(all) == 0 {
-		return gave
+		return released
 	}
 	return all
 }
 
-// poll asks those whose answers no longer count. It is complete when all have answered: nobody has to be waited for.
-func (o *Observer) poll(now time.Time, present []*coordinationv1beta1.LeaseCandidate, p *Plan) (complete bool) {
+// poll plans pings of the candidates without a recent answer. It reports whether all have answered.
+func (o *observer) poll(now time.Time, available []*coordinationv1beta1.LeaseCandidate, p *plan) (complete bool) {
 	complete = true
-	for _, object := range present {
+	for _, object := range available {
 		c := o.candidates[object.Name]
-		switch fresh := !c.answered.IsZero() && now.Before(c.answered.Add(ElectionDuration)); {
-		case asked(object.Spec):
+		switch fresh := !c.answered.IsZero() && now.Before(c.answered.Add(electionDuration)); {
+		case isPinged(object.Spec):
 			complete = false
-			p.again(c.asked.Add(ElectionDuration).Sub(now))
-		case !fresh && c.outdated(now, object):
+			p.within(c.askedAt.Add(electionDuration).Sub(now))
+		case !fresh && c.isStale(now, object):
 			complete = false
-			p.again(c.replacedAt.Add(ElectionDuration).Sub(now))
+			p.within(c.staleSince.Add(electionDuration).Sub(now))
 		case !fresh:
 			complete = false
 			p.Ping = append(p.Ping, object)
@@ -245,39 +239,46 @@ func (o *Observer) poll(now time.Time, present []*coordinationv1beta1.LeaseCandi
 	return complete
 }
 
-// name has best lead: at once if nobody does, by the holder's handing over if somebody does.
-func (p *Plan) name(best string, live bool, wall time.Time, e Election) {
+// name plans that best leads: as the preferred holder beside a live holder, otherwise as the holder.
+func (p *plan) name(best string, live bool, wall time.Time, e election) {
 	l := e.Lease.DeepCopy()
 	p.Lease = l
 	if live {
-		prefer(l, best, e.Annotate)
-		p.again(ElectionDuration)
+		setPreferredHolder(l, best, e.Annotate)
+		p.within(electionDuration)
 		return
 	}
-	preferNobody(l)
-	seconds, at := int32(nominationSeconds), After(wall, e.Lease.Spec.RenewTime)
-	l.Spec.HolderIdentity, l.Spec.AcquireTime = &best, nil
-	l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &seconds, &at
+	clearPreferredHolder(l)
+	renewed := laterThan(wall, e.Lease.Spec.RenewTime)
+	l.Spec.HolderIdentity = &best
+	l.Spec.AcquireTime = nil
+	l.Spec.LeaseDurationSeconds = new(int32(nominationSeconds))
+	l.Spec.RenewTime = &renewed
 }
 
-// After is wall, or a moment above last where the wall clock is behind it: what is written must change the object.
-func After(wall time.Time, last *metav1.MicroTime) metav1.MicroTime {
+// laterThan returns wall, or a later time than last if wall is not later. A write must change the object.
+func laterThan(wall time.Time, last *metav1.MicroTime) metav1.MicroTime {
 	if last != nil && !wall.After(last.Time) {
 		wall = last.Add(time.Second)
 	}
 	return metav1.NewMicroTime(wall.Truncate(time.Microsecond))
 }
 
-// Pinged is the candidate with a pingTime above its renewTime, so that it answers and the answer is seen.
-func Pinged(object *coordinationv1beta1.LeaseCandidate, wall time.Time) *coordinationv1beta1.LeaseCandidate {
+// isPinged reports whether a ping is unanswered.
+func isPinged(spec coordinationv1beta1.LeaseCandidateSpec) bool {
+	return spec.PingTime != nil && (spec.RenewTime == nil || spec.RenewTime.Before(spec.PingTime))
+}
+
+// pinged returns the candidate with a pingTime later than its renewTime.
+func pinged(object *coordinationv1beta1.LeaseCandidate, wall time.Time) *coordinationv1beta1.LeaseCandidate {
 	ping := object.DeepCopy()
-	at := After(wall, object.Spec.RenewTime)
+	at := laterThan(wall, object.Spec.RenewTime)
 	ping.Spec.PingTime = &at
 	return ping
 }
 
-// String is for logs.
-func (p Plan) String() string {
+// String returns the plan for test failures.
+func (p plan) String() string {
 	names := func(all []*coordinationv1beta1.LeaseCandidate) (s []string) {
 		for _, object := range all {
 			s = append(s, object.Name)
@@ -287,7 +288,7 @@ func (p Plan) String() string {
 	}
 	lease := "unchanged"
 	if p.Lease != nil {
-		lease = fmt.Sprintf("holder %q, preferred %q", value(p.Lease.Spec.HolderIdentity), preferred(p.Lease))
+		lease = fmt.Sprintf("holder %q, preferred %q", value(p.Lease.Spec.HolderIdentity), preferredHolder(p.Lease))
 	}
-	return fmt.Sprintf("ping %v, collect %v, lease %s, error %v", names(p.Ping), names(p.Collect), lease, p.Err)
+	return fmt.Sprintf("ping %v, delete %v, lease %s, error %v", names(p.Ping), names(p.Delete), lease, p.Err)
 }

@@ -1,8 +1,8 @@
-package coordination_test
+package coordination
 
 import (
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,332 +11,643 @@ import (
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// planned is an election whose objects the test changes, and a coordinator that plans by its own clock.
-type planned struct {
+// scenario is an election whose objects the test changes, and a coordinator with its own clock.
+type scenario struct {
 	t        testing.TB
 	now      time.Time
 	wall     time.Time
-	observer coordination.Observer
-	e        coordination.Election
+	observer observer
+	e        election
 }
 
-func plan(t testing.TB, names ...string) *planned {
-	strategy := coordinationv1.CoordinatedLeaseStrategy(coordination.DefaultRevision)
-	p := &planned{t: t, now: epoch, wall: epoch}
-	p.e.Lease = &coordinationv1.Lease{
+func newScenario(t testing.TB, names ...string) *scenario {
+	strategy := coordinationv1.CoordinatedLeaseStrategy(DefaultRevision)
+	s := &scenario{t: t, now: epoch, wall: epoch}
+	s.e.Lease = &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "l", ResourceVersion: "1"}, Spec: coordinationv1.LeaseSpec{Strategy: &strategy},
 	}
 	for i, name := range names {
 		at := metav1.NewMicroTime(epoch.Add(-time.Hour))
-		p.e.Candidates = append(p.e.Candidates, &coordinationv1beta1.LeaseCandidate{
+		s.e.Candidates = append(s.e.Candidates, &coordinationv1beta1.LeaseCandidate{
 			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(epoch.Add(time.Duration(i) * time.Second))},
 			Spec:       coordinationv1beta1.LeaseCandidateSpec{LeaseName: "x", BinaryVersion: "1.0.0", Strategy: strategy, RenewTime: &at},
 		})
 	}
-	return p
+	return s
 }
 
-// step plans, writes what is planned, and has those that are not silent answer.
-func (p *planned) step(silent ...string) coordination.Plan {
-	made := p.observer.Plan(p.now, p.wall, p.e, coordination.Own())
-	if made.Lease != nil {
-		p.e.Lease = p.stored(made.Lease)
+// newLed returns a scenario without pings in which the first candidate leads.
+func newLed(t testing.TB, names ...string) *scenario {
+	s := newScenario(t, names...)
+	s.e.Alive = true
+	s.e.Annotate = true
+	s.step()
+	s.renew()
+	return s
+}
+
+// step executes the plan. The candidates answer pings, except for the silent ones.
+func (s *scenario) step(silent ...string) plan {
+	p := s.observer.plan(s.now, s.wall, s.e, Own())
+	if p.Lease != nil {
+		s.e.Lease = s.stored(p.Lease)
 	}
-	for _, asked := range made.Ping {
-		for i, c := range p.e.Candidates {
-			if c.Name == asked.Name {
-				p.e.Candidates[i] = coordination.Pinged(c, p.wall)
-				if !strings.Contains(fmt.Sprint(silent), c.Name) {
-					p.e.Candidates[i].Spec.RenewTime = p.e.Candidates[i].Spec.PingTime
+	for _, ping := range p.Ping {
+		for i, c := range s.e.Candidates {
+			if c.Name == ping.Name {
+				s.e.Candidates[i] = pinged(c, s.wall)
+				if !slices.Contains(silent, c.Name) {
+					s.e.Candidates[i].Spec.RenewTime = s.e.Candidates[i].Spec.PingTime
 				}
 			}
 		}
 	}
-	return made
+	return p
 }
 
-// stored is what an API server makes of a Lease: one without the feature keeps only what a spec has had before.
-func (p *planned) stored(sent *coordinationv1.Lease) *coordinationv1.Lease {
-	if !p.e.Annotate {
+// stored returns what the API server stores. Without the feature it drops the fields, except for an existing strategy.
+func (s *scenario) stored(sent *coordinationv1.Lease) *coordinationv1.Lease {
+	if !s.e.Annotate {
 		return sent
 	}
 	stored := sent.DeepCopy()
 	stored.Spec.PreferredHolder = nil
-	if p.e.Lease.Spec.Strategy == nil {
+	if s.e.Lease.Spec.Strategy == nil {
 		stored.Spec.Strategy = nil
 	}
 	return stored
 }
 
-func (p *planned) pass(d time.Duration) { p.now, p.wall = p.now.Add(d), p.wall.Add(d) }
+func (s *scenario) sleep(d time.Duration) {
+	s.now = s.now.Add(d)
+	s.wall = s.wall.Add(d)
+}
 
-func (p *planned) is(holder, preferred string) {
-	p.t.Helper()
-	snap := k8sresourcelock.LeaseSnapshot(p.e.Lease)
-	h, q := snap.Record.HolderIdentity, snap.PreferredHolder
-	if h != holder || q != preferred {
-		p.t.Errorf("holder %q, preferred %q; want %q, %q", h, q, holder, preferred)
+func (s *scenario) wantLock(holder, preferred string) {
+	s.t.Helper()
+	if h, p := value(s.e.Lease.Spec.HolderIdentity), preferredHolder(s.e.Lease); h != holder || p != preferred {
+		s.t.Errorf("holder %q, preferred %q; want %q, %q", h, p, holder, preferred)
 	}
 }
 
-// claim is the holder's own write.
-func (p *planned) claim() {
-	l := p.e.Lease.DeepCopy()
-	at, seconds := coordination.After(p.wall, l.Spec.RenewTime), int32(15)
-	l.Spec.AcquireTime, l.Spec.RenewTime, l.Spec.LeaseDurationSeconds = &at, &at, &seconds
-	p.e.Lease = l
+// edit changes the lock.
+func (s *scenario) edit(change func(*coordinationv1.Lease)) {
+	s.e.Lease = s.e.Lease.DeepCopy()
+	change(s.e.Lease)
 }
 
-func (p *planned) quiet(what string) {
-	p.t.Helper()
-	if made := p.step(); made.Lease != nil || len(made.Ping)+len(made.Collect) > 0 || made.Err != nil {
-		p.t.Errorf("%s: %v", what, made)
+// renew is a write of the holder.
+func (s *scenario) renew() {
+	s.edit(func(l *coordinationv1.Lease) {
+		at := laterThan(s.wall, l.Spec.RenewTime)
+		l.Spec.AcquireTime = &at
+		l.Spec.RenewTime = &at
+		l.Spec.LeaseDurationSeconds = new(int32(15))
+	})
+}
+
+// release is a release by the holder or nominee.
+func (s *scenario) release() {
+	s.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("") })
+}
+
+// withdraw is another coordinator's removal of the preference.
+func (s *scenario) withdraw() {
+	s.edit(clearPreferredHolder)
+	s.renew()
+}
+
+func (s *scenario) wantNothing(when string) {
+	s.t.Helper()
+	if p := s.step(); p.Lease != nil || len(p.Ping)+len(p.Delete) > 0 || p.Err != nil {
+		s.t.Errorf("%s: planned %v", when, p)
 	}
 }
 
-func TestPlanNamesPrefersAndIsQuiet(t *testing.T) {
-	for _, wrong := range []time.Duration{0, -time.Hour, time.Hour} {
-		p := plan(t, "a", "b")
-		p.wall = p.wall.Add(wrong)
-		if made := p.step(); len(made.Ping) != 2 || made.Lease != nil {
-			t.Fatalf("at first: %v", made)
+func (s *scenario) wantAgain(when string, want time.Duration, silent ...string) {
+	s.t.Helper()
+	if p := s.step(silent...); p.Again != want {
+		s.t.Errorf("%s: again after %v, want %v (%v)", when, p.Again, want, p)
+	}
+}
+
+func (s *scenario) label(i int, labels map[string]string) {
+	s.e.Candidates[i] = s.e.Candidates[i].DeepCopy()
+	s.e.Candidates[i].Labels = labels
+}
+
+// prioritize makes a candidate the best.
+func (s *scenario) prioritize(i int) { s.label(i, map[string]string{PriorityLabel: "1"}) }
+
+// sleepAndRenew sleeps in steps in which the holder renews and nothing is planned.
+func (s *scenario) sleepAndRenew(when string, d time.Duration) {
+	s.t.Helper()
+	for left := d; left > 0; left -= 10 * time.Second {
+		s.sleep(min(left, 10*time.Second))
+		s.renew()
+		s.wantNothing(when)
+	}
+}
+
+func TestPlan_NamesAndPrefers(t *testing.T) {
+	for _, skew := range []time.Duration{0, -time.Hour, time.Hour} {
+		s := newScenario(t, "a", "b")
+		s.wall = s.wall.Add(skew)
+		if p := s.step(); len(p.Ping) != 2 || p.Lease != nil {
+			t.Fatalf("first plan: %v", p)
 		}
-		if made := p.step(); made.Lease == nil || made.Lease.ResourceVersion != "1" || made.Lease.Spec.AcquireTime != nil || *made.Lease.Spec.LeaseDurationSeconds != 5 {
-			t.Fatalf("nobody is named: %v", made)
+		if p := s.step(); p.Lease == nil || p.Lease.ResourceVersion != "1" || p.Lease.Spec.AcquireTime != nil || *p.Lease.Spec.LeaseDurationSeconds != 5 {
+			t.Fatalf("second plan: %v", p)
 		}
-		p.is("a", "")
-		p.claim()
-		p.quiet("a leads")
-		p.e.Candidates[1] = p.e.Candidates[1].DeepCopy()
-		p.e.Candidates[1].Labels = map[string]string{coordination.PriorityLabel: "1"}
-		p.pass(10 * time.Second)
-		if made := p.step(); len(made.Ping) != 2 {
-			t.Fatalf("b is better, and nobody is asked: %v", made)
+		s.wantLock("a", "")
+		s.renew()
+		s.wantNothing("a leads")
+		s.prioritize(1)
+		s.sleep(10 * time.Second)
+		if p := s.step(); len(p.Ping) != 2 {
+			t.Fatalf("b is better: %v", p)
 		}
-		p.step()
-		p.is("a", "b")
-		p.quiet("b is waited for")
+		s.step()
+		s.wantLock("a", "b")
+		s.wantNothing("b is preferred")
 	}
 }
 
-func TestPlanClearsWhoNeverComes(t *testing.T) {
-	p := plan(t, "a", "b")
-	p.step()
-	p.step()
-	p.claim()
-	p.step()
-	p.e.Candidates[1].Labels = map[string]string{coordination.PriorityLabel: "1"}
-	p.pass(6 * time.Second)
-	p.step()
-	p.step()
-	p.is("a", "b")
-	p.claim()
-	p.quiet("b is waited for")
-	p.pass(coordination.ElectionDuration - 1)
-	p.quiet("b is waited for, and not asked again")
-	p.pass(1)
-	p.step()
-	p.is("a", "")
-	p.quiet("b has not come")
-	p.pass(2*coordination.ElectionDuration - 1)
-	p.claim()
-	p.quiet("b is left alone")
-	p.pass(1)
-	if made := p.step("b"); len(made.Ping) != 2 {
-		t.Fatalf("b is not asked again: %v", made)
-	}
-	p.step("b")
-	p.pass(coordination.ElectionDuration)
-	p.claim()
-	p.step("b")
-	p.is("a", "")
-	p.quiet("b is silent")
-	p.pass(coordination.CandidateDuration)
-	if made := p.step(); len(made.Collect) != 1 || made.Collect[0].Name != "b" {
-		t.Errorf("b is not collected: %v", made)
-	}
-}
-
-// A nominee that gives the lock back, or lets the nomination lapse, is not named again for a while.
-func TestPlanBacksOffFromRefusals(t *testing.T) {
-	for name, refuse := range map[string]func(*planned){
-		"released": func(p *planned) {
-			p.e.Lease = p.e.Lease.DeepCopy()
-			nobody := ""
-			p.e.Lease.Spec.HolderIdentity = &nobody
-		},
-		"lapsed": func(p *planned) { p.step(); p.pass(5 * time.Second) },
+// A nominee that releases the lock or lets the nomination expire is not named again during its back-off.
+func TestPlan_RefusedNomination(t *testing.T) {
+	for name, refuse := range map[string]func(*scenario){
+		"released": (*scenario).release,
+		"expired":  func(s *scenario) { s.step(); s.sleep(5 * time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := plan(t, "a", "b")
-			p.step()
-			p.step()
-			p.is("a", "")
-			p.quiet("a is named")
-			refuse(p)
-			p.step()
-			p.step()
-			p.is("b", "")
-			p.claim()
-			p.step()
-			p.pass(9 * time.Second)
-			p.claim()
-			p.quiet("a's back-off")
-			p.is("b", "")
-			p.pass(2 * time.Second)
-			p.claim()
-			if made := p.step(); len(made.Ping) != 2 {
-				t.Errorf("a is not asked again: %v", made)
+			s := newScenario(t, "a", "b")
+			s.step()
+			s.step()
+			s.wantLock("a", "")
+			s.wantNothing("a is named")
+			refuse(s)
+			s.step()
+			s.step()
+			s.wantLock("b", "")
+			s.renew()
+			s.step()
+			s.sleep(9 * time.Second)
+			s.renew()
+			s.wantNothing("back-off of a")
+			s.wantLock("b", "")
+			s.sleep(2 * time.Second)
+			s.renew()
+			if p := s.step(); len(p.Ping) != 2 {
+				t.Errorf("after the back-off: %v", p)
 			}
 		})
 	}
 }
 
-// Another clock's times say nothing: a lease is over when it has been seen unchanged for its duration.
-func TestPlanJudgesExpiryByChange(t *testing.T) {
-	p := plan(t, "a", "b")
-	holder, old, seconds := "b", metav1.NewMicroTime(epoch.Add(-24*time.Hour)), int32(15)
-	p.e.Lease.Spec.HolderIdentity, p.e.Lease.Spec.RenewTime, p.e.Lease.Spec.AcquireTime, p.e.Lease.Spec.LeaseDurationSeconds = &holder, &old, &old, &seconds
-	p.step()
-	p.step()
-	p.is("b", "a")
-	p.quiet("a is waited for")
-	p.pass(15*time.Second - time.Millisecond)
-	p.step()
-	p.is("b", "")
-	p.pass(time.Millisecond)
-	p.step()
-	p.step()
-	p.is("a", "")
-}
-
-// A free lock is given at once, also to one that was preferred and has not come: it was its holder that took its time.
-func TestPlanNamesWhoWasWaitedFor(t *testing.T) {
-	for _, form := range []string{"spec", "annotations"} {
-		p := plan(t, "a", "b")
-		if form == "annotations" {
-			p.e.Lease.Spec.Strategy = nil
-			p.e.Lease.Annotations = map[string]string{k8sresourcelock.StrategyAnnotation: coordination.DefaultRevision}
+// A nominee may release the lock before the watch delivers the nomination. This is a refusal. An older version of the lock is not.
+func TestPlan_RefusalBeforeWatchEvent(t *testing.T) {
+	for _, delayed := range []bool{false, true} {
+		s := newScenario(t, "a", "b")
+		s.e.Alive = true
+		before := s.e.Lease
+		named := s.step().Lease
+		named.ResourceVersion = "2"
+		s.observer.wrote(s.now, "1", named)
+		if delayed {
+			s.e.Lease = before
+			s.step()
+			s.wantLock("a", "")
 		}
-		p.e.Alive, p.e.Annotate = true, true
-		p.step()
-		p.is("a", "")
-		p.claim()
-		p.quiet("a leads")
-		p.e.Candidates[1].Labels = map[string]string{coordination.PriorityLabel: "1"}
-		p.step()
-		snap := k8sresourcelock.LeaseSnapshot(p.e.Lease)
-		if snap.PreferredHolder != "b" || p.e.Lease.Spec.PreferredHolder != nil { // which an API server without the feature drops
-			t.Fatalf("%s: %+v", form, p.e.Lease)
-		}
-		p.quiet("b is waited for")
-		p.pass(coordination.ElectionDuration)
-		p.claim()
-		p.step()
-		if snap := k8sresourcelock.LeaseSnapshot(p.e.Lease); snap.PreferredHolder != "" {
-			t.Fatalf("%s: it is waited for: %+v", form, p.e.Lease)
-		}
-		p.e.Lease = p.e.Lease.DeepCopy()
-		p.e.Lease.Spec.HolderIdentity = new("")
-		p.step()
-		p.is("b", "")
-		// A nominee of a leader that handed over has not written itself either.
-		p.e.Lease = p.e.Lease.DeepCopy()
-		p.e.Lease.Spec.AcquireTime = p.e.Lease.Spec.RenewTime
-		metav1.SetMetaDataAnnotation(&p.e.Lease.ObjectMeta, k8sresourcelock.NominatedAnnotation, "b")
-		p.step()
-		p.pass(5 * time.Second)
-		p.step()
-		p.is("a", "")
+		s.e.Lease = named
+		s.release()
+		s.e.Lease.ResourceVersion = "3"
+		s.step()
+		s.wantLock("b", "")
 	}
 }
 
-// One that gave the lock up stops, or has failed: another is named first, and it is if there is none.
-func TestPlanNamesAnotherThanWhoGaveUp(t *testing.T) {
+// A lease expires when it was unchanged for its duration, whatever its times are.
+func TestPlan_ExpiryByObservation(t *testing.T) {
+	s := newScenario(t, "a", "b")
+	old := metav1.NewMicroTime(epoch.Add(-24 * time.Hour))
+	s.e.Lease.Spec.HolderIdentity = new("b")
+	s.e.Lease.Spec.RenewTime = &old
+	s.e.Lease.Spec.AcquireTime = &old
+	s.e.Lease.Spec.LeaseDurationSeconds = new(int32(15))
+	s.step()
+	s.step()
+	s.wantLock("b", "a")
+	s.wantNothing("a is preferred")
+	s.sleep(15*time.Second - time.Millisecond)
+	s.step()
+	s.wantLock("b", "")
+	s.sleep(time.Millisecond)
+	s.step()
+	s.step()
+	s.wantLock("a", "")
+}
+
+// A free lock goes to the best candidate, also after a preference for it failed because the holder drained slowly.
+func TestPlan_FreeLockAfterFailedPreference(t *testing.T) {
+	for _, annotated := range []bool{false, true} {
+		s := newScenario(t, "a", "b")
+		if annotated {
+			s.e.Lease.Spec.Strategy = nil
+			s.e.Lease.Annotations = map[string]string{k8sresourcelock.StrategyAnnotation: DefaultRevision}
+		}
+		s.e.Alive = true
+		s.e.Annotate = true
+		s.step()
+		s.renew()
+		s.wantNothing("a leads")
+		s.prioritize(1)
+		s.step()
+		s.wantLock("a", "b")
+		s.wantNothing("b is preferred")
+		s.sleep(electionDuration)
+		s.renew()
+		s.step()
+		s.wantLock("a", "")
+		s.release()
+		s.step()
+		s.wantLock("b", "")
+		// A nominee of a leader that handed over has an acquireTime. It has not written the lock either.
+		s.edit(func(l *coordinationv1.Lease) {
+			l.Spec.AcquireTime = l.Spec.RenewTime
+			metav1.SetMetaDataAnnotation(&l.ObjectMeta, k8sresourcelock.NominatedAnnotation, "b")
+		})
+		s.step()
+		s.sleep(5 * time.Second)
+		s.step()
+		s.wantLock("a", "")
+	}
+}
+
+// A candidate that released the lock has stopped or failed. It is named only if no other candidate exists.
+func TestPlan_AfterRelease(t *testing.T) {
 	for names, want := range map[string]string{"a b": "b", "a": "a"} {
-		p := plan(t, strings.Fields(names)...)
-		p.e.Alive, p.e.Annotate = true, true
-		p.step()
-		p.claim()
-		p.quiet("a leads")
-		p.e.Lease = p.e.Lease.DeepCopy()
-		p.e.Lease.Spec.HolderIdentity = new("")
-		p.step()
-		p.is(want, "")
-		p.claim()
-		p.pass(coordination.ElectionDuration)
-		p.claim()
-		p.step()
+		s := newLed(t, strings.Fields(names)...)
+		s.wantNothing("a leads")
+		s.release()
+		s.step()
+		s.wantLock(want, "")
+		s.renew()
+		s.sleep(electionDuration)
+		s.renew()
+		s.step()
 		if want == "b" {
-			p.is("b", "a") // who is older goes first, now that it is there after all
+			s.wantLock("b", "a") // a is older
+			continue
 		}
+		s.e.Candidates = append(s.e.Candidates, newScenario(t, "a", "b").e.Candidates[1])
+		s.wantNothing("a leads again")
 	}
 }
 
-// Two coordinators that disagree change a preference once in an election duration.
-func TestPlanDoesNotContend(t *testing.T) {
-	p := plan(t, "a", "b", "c")
-	p.e.Alive, p.e.Annotate = true, true
-	p.step()
-	p.claim()
-	p.e.Candidates[1].Labels = map[string]string{coordination.PriorityLabel: "1"}
-	p.step()
-	p.is("a", "b")
-	p.e.Lease = p.e.Lease.DeepCopy()
-	metav1.SetMetaDataAnnotation(&p.e.Lease.ObjectMeta, k8sresourcelock.PreferredHolderAnnotation, "c")
-	p.quiet("another one prefers c")
-	p.is("a", "c")
+// Two coordinators that disagree change the preference at most once per election duration.
+func TestPlan_OtherPreference(t *testing.T) {
+	s := newLed(t, "a", "b", "c")
+	s.prioritize(1)
+	s.step()
+	s.wantLock("a", "b")
+	s.edit(func(l *coordinationv1.Lease) {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, k8sresourcelock.PreferredHolderAnnotation, "c")
+	})
+	s.wantNothing("another coordinator prefers c")
+	s.wantLock("a", "c")
 }
 
-// A strategy that was wiped is written again where a candidate leads, and not beside one that wipes it with each renewal.
-func TestPlanWritesAWipedStrategy(t *testing.T) {
-	p := plan(t, "a", "b")
-	p.step()
-	p.step()
-	p.claim()
-	p.quiet("a leads")
-	wipe := func() { p.e.Lease = p.e.Lease.DeepCopy(); p.e.Lease.Spec.Strategy = nil }
-	wipe()
-	if p.step(); p.e.Lease.Spec.Strategy == nil || *p.e.Lease.Spec.Strategy != coordination.DefaultRevision {
-		t.Errorf("it was wiped: %+v", p.e.Lease.Spec)
+func TestPlan_RestoresStrategy(t *testing.T) {
+	s := newScenario(t, "a", "b")
+	s.step()
+	s.step()
+	s.renew()
+	s.wantNothing("a leads")
+	remove := func() { s.edit(func(l *coordinationv1.Lease) { l.Spec.Strategy = nil }) }
+	remove()
+	if s.step(); strategyOf(s.e.Lease) != DefaultRevision {
+		t.Errorf("not restored: %+v", s.e.Lease.Spec)
 	}
-	p.is("a", "")
-	p.quiet("a leads on")
-	wipe()
-	p.e.Candidates[0].Spec.Strategy = "example.com/Other"
-	if made := p.step(); !errors.Is(made.Err, coordination.ErrStrategies) || made.Lease != nil || len(made.Ping) > 0 {
-		t.Errorf("two strategies are asked for: %v", made)
+	s.wantLock("a", "")
+	s.wantNothing("a still leads")
+	remove()
+	s.e.Candidates[0].Spec.Strategy = "example.com/Other"
+	if p := s.step(); !errors.Is(p.Err, errStrategies) || p.Lease != nil || len(p.Ping) > 0 {
+		t.Errorf("two strategies: %v", p)
 	}
-	p.e.Candidates[1].Spec.Strategy = "example.com/Other"
-	p.quiet("another's is asked for")
-	p.e.Candidates = p.e.Candidates[1:]
-	p.e.Candidates[0].Spec.Strategy = coordination.DefaultRevision
-	p.quiet("one that is no candidate leads")
+	s.e.Candidates[1].Spec.Strategy = "example.com/Other"
+	s.wantNothing("strategy of another coordinator")
+	s.e.Candidates = s.e.Candidates[1:]
+	s.e.Candidates[0].Spec.Strategy = DefaultRevision
+	s.wantNothing("the holder is no candidate")
+
+	free := newScenario(t, "a")
+	free.e.Lease.Spec.Strategy = nil
+	free.e.Lease.Spec.HolderIdentity = new("")
+	free.wantNothing("Kubernetes' coordinator restores it")
+	free.sleep(electionDuration)
+	if free.step(); strategyOf(free.e.Lease) != DefaultRevision {
+		t.Errorf("not restored on a free lock: %+v", free.e.Lease.Spec)
+	}
 }
 
-func TestPlanLeavesAlone(t *testing.T) {
-	for name, change := range map[string]func(*coordination.Election){
-		"no lock":         func(e *coordination.Election) { e.Lease = nil },
-		"no strategy":     func(e *coordination.Election) { e.Lease.Spec.Strategy = nil },
-		"another's":       func(e *coordination.Election) { *e.Lease.Spec.Strategy = "example.com/Other" },
-		"Kubernetes' own": func(e *coordination.Election) { *e.Lease.Spec.Strategy = coordinationv1.OldestEmulationVersion },
-		"an empty spec":   func(e *coordination.Election) { e.Lease.Spec = coordinationv1.LeaseSpec{} },
-		"nobody":          func(e *coordination.Election) { e.Candidates = nil },
-		"another strategy": func(e *coordination.Election) {
-			e.Candidates[0].Spec.Strategy, e.Candidates[0].Spec.BinaryVersion = "example.com/Other", "2.0.0"
+func TestPlan_OtherElections(t *testing.T) {
+	for name, change := range map[string]func(*election){
+		"no lock":             func(e *election) { e.Lease = nil },
+		"no strategy":         func(e *election) { e.Lease.Spec.Strategy = nil },
+		"other strategy":      func(e *election) { *e.Lease.Spec.Strategy = "example.com/Other" },
+		"Kubernetes strategy": func(e *election) { *e.Lease.Spec.Strategy = coordinationv1.OldestEmulationVersion },
+		"empty spec":          func(e *election) { e.Lease.Spec = coordinationv1.LeaseSpec{} },
+		"no candidates":       func(e *election) { e.Candidates = nil },
+		"newer candidate with other strategy": func(e *election) {
+			e.Candidates[0].Spec.Strategy = "example.com/Other"
+			e.Candidates[0].Spec.BinaryVersion = "2.0.0"
 		},
 	} {
-		p := plan(t, "a", "b")
-		change(&p.e)
-		p.quiet(name)
+		s := newScenario(t, "a", "b")
+		change(&s.e)
+		s.wantNothing(name)
 	}
-	p := plan(t, "a", "b")
-	p.e.Candidates[0].Spec.Strategy = "example.com/Other"
-	if made := p.step(); !errors.Is(made.Err, coordination.ErrStrategies) || made.Lease != nil || len(made.Ping) > 0 {
-		t.Errorf("two strategies: %v", made)
+}
+
+func TestPlan_Errors(t *testing.T) {
+	for name, hasLock := range map[string]bool{"with a lock": true, "without a lock": false} {
+		s := newScenario(t, "a", "b")
+		if !hasLock {
+			s.e.Lease = nil
+		}
+		s.e.Candidates[1].Spec.Strategy = "example.com/Other"
+		if p := s.step(); !errors.Is(p.Err, errStrategies) || p.Lease != nil || len(p.Ping) > 0 {
+			t.Errorf("%s: %v", name, p)
+		}
 	}
+	s := newScenario(t, "a", "b")
+	s.step("a", "b")
+	s.wantNothing("pinged")
+	s.sleep(electionDuration)
+	if p := s.step("a", "b"); !errors.Is(p.Err, errNoCandidates) || p.Lease != nil {
+		t.Errorf("no answers: %v", p)
+	}
+	s = newLed(t, "a", "b")
+	s.label(1, map[string]string{PriorityLabel: "high"})
+	if p := s.step(); len(p.Invalid) != 1 || p.Lease != nil {
+		t.Errorf("invalid label: %v, %v", p.Invalid, p)
+	}
+}
+
+// A nominee that acquires the lock late still leads, and is not asked to hand over.
+func TestPlan_LateNominee(t *testing.T) {
+	s := newScenario(t, "a", "b")
+	s.e.Alive = true
+	s.step()
+	s.wantLock("a", "")
+	late := s.e.Lease
+	s.wantNothing("a is named")
+	s.sleep(electionDuration)
+	s.step()
+	s.wantLock("b", "") // this write conflicts
+	s.e.Lease = late
+	s.renew()
+	s.wantNothing("a leads")
+	s.sleepAndRenew("a leads", 30*time.Second)
+	s.wantLock("a", "")
+}
+
+// An unfit candidate would release the lock, so no term ends for it.
+func TestPlan_UnfitBest(t *testing.T) {
+	s := newLed(t, "a", "b")
+	s.e.Situation.DefaultRevision = "canary"
+	s.label(1, map[string]string{RevisionLabel: "canary", FitLabel: "false"})
+	s.sleepAndRenew("b is unfit", time.Minute)
+	s.label(1, map[string]string{RevisionLabel: "canary", FitLabel: "true"})
+	s.step()
+	s.wantLock("a", "b")
+}
+
+// A leader that hands over writes its own lease duration. The nominee still has only an election duration.
+func TestPlan_NominationLimit(t *testing.T) {
+	s := newScenario(t, "a", "b")
+	s.e.Alive = true
+	s.step()
+	s.edit(func(l *coordinationv1.Lease) {
+		l.Spec.HolderIdentity = new("b")
+		l.Spec.AcquireTime = l.Spec.RenewTime
+		l.Spec.LeaseDurationSeconds = new(int32(16))
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, k8sresourcelock.NominatedAnnotation, "b")
+	})
+	s.step()
+	s.sleep(electionDuration - time.Millisecond)
+	s.step()
+	if holder := *s.e.Lease.Spec.HolderIdentity; holder != "b" {
+		t.Fatalf("%s is named too early", holder)
+	}
+	s.sleep(time.Millisecond)
+	s.step()
+	s.wantLock("a", "")
+}
+
+// The strategy may be an annotation from an API server without the feature. An API server with the feature requires it in the spec.
+func TestPlan_StrategyFromAnnotation(t *testing.T) {
+	s := newScenario(t, "a", "b")
+	s.e.Alive = true
+	s.e.Lease.Spec.Strategy = nil
+	s.e.Lease.Annotations = map[string]string{k8sresourcelock.StrategyAnnotation: DefaultRevision}
+	s.step()
+	s.renew()
+	s.prioritize(1)
+	s.step()
+	if spec := s.e.Lease.Spec; value(spec.Strategy) != DefaultRevision || value(spec.PreferredHolder) != "b" || len(s.e.Lease.Annotations) > 0 {
+		t.Errorf("%+v", s.e.Lease)
+	}
+}
+
+// If a coordinator with a faster clock withdraws a preference, the back-off for the candidate is the same.
+func TestPlan_WithdrawnByOther(t *testing.T) {
+	s := newLed(t, "a", "b")
+	s.prioritize(1)
+	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second} {
+		s.step()
+		s.wantLock("a", "b")
+		s.wantNothing("b is preferred")
+		s.sleep(electionDuration - 100*time.Millisecond)
+		s.withdraw()
+		s.wantNothing("withdrawn")
+		s.sleepAndRenew("back-off of b", want-time.Millisecond)
+		s.wantLock("a", "")
+		s.sleep(time.Millisecond)
+	}
+	s.step()
+	s.wantLock("a", "b")
+	// A preference that is withdrawn earlier is a disagreement, not a failure.
+	s.wantNothing("b is preferred")
+	s.sleep(time.Second)
+	s.withdraw()
+	s.wantAgain("withdrawn early", electionDuration)
+	s.sleep(electionDuration)
+	s.step()
+	s.wantLock("a", "b")
+}
+
+// Replicas of a Deployment can have the same creation time. The name does not end a term.
+func TestPlan_SameAge(t *testing.T) {
+	s := newScenario(t, "b")
+	s.e.Alive = true
+	s.step()
+	s.wantLock("b", "")
+	other := s.e.Candidates[0].DeepCopy()
+	other.Name = "a"
+	s.e.Candidates = append(s.e.Candidates, other)
+	s.wantNothing("b is named")
+	s.renew()
+	s.wantNothing("b leads")
+	s.sleepAndRenew("b leads", 10*time.Second)
+	s.e.Candidates[1] = other.DeepCopy()
+	s.e.Candidates[1].CreationTimestamp = metav1.NewTime(other.CreationTimestamp.Add(-time.Second))
+	s.step()
+	s.wantLock("b", "a")
+	s.e.Candidates[1] = other
+	s.step()
+	s.wantLock("b", "")
+	s.sleep(15 * time.Second)
+	s.step()
+	s.wantLock("a", "") // without a holder the name decides
+}
+
+func TestPlan_Again(t *testing.T) {
+	s := newLed(t, "a", "b")
+	s.wantAgain("a leads", 15*time.Second)
+	s.sleep(4 * time.Second)
+	s.wantAgain("a leads", 11*time.Second)
+	s.sleep(time.Second)
+	s.renew()
+	s.wantAgain("a renewed", 15*time.Second)
+	s.prioritize(1)
+	s.wantAgain("b is preferred", 5*time.Second)
+	s.wantAgain("preference is stored", 5*time.Second)
+	s.sleep(2 * time.Second)
+	s.wantAgain("b is preferred", 3*time.Second)
+	s.sleep(3 * time.Second)
+	s.wantAgain("preference failed", 10*time.Second)
+	s.renew()
+	s.sleep(4 * time.Second)
+	s.wantAgain("back-off", 6*time.Second)
+	s.sleep(6 * time.Second)
+	s.renew()
+	s.wantAgain("preferred again", 5*time.Second)
+	s.wantNothing("preferred again")
+	s.sleep(5 * time.Second)
+	s.renew()
+	s.wantAgain("failed again", 15*time.Second) // the lease is shorter than the back-off
+	s.label(1, nil)
+	s.wantAgain("a is best", 15*time.Second)
+	s.wantLock("a", "")
+	s.edit(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32(7)) })
+	s.sleep(time.Second)
+	s.wantAgain("new term with the same times", 15*time.Second)
+}
+
+func TestPlan_PreferenceBackOff(t *testing.T) {
+	s := newLed(t, "a", "b")
+	s.prioritize(1)
+	for _, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
+		s.renew()
+		s.step()
+		s.wantLock("a", "b")
+		s.wantNothing("b is preferred")
+		s.sleep(electionDuration)
+		s.renew()
+		s.step()
+		s.wantLock("a", "")
+		s.wantNothing("preference failed")
+		s.sleepAndRenew("back-off of b", want*time.Second-time.Second)
+		s.wantLock("a", "")
+		s.sleep(time.Second)
+	}
+	s.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("c") })
+	s.renew()
+	s.step()
+	s.wantLock("c", "b") // a new holder resets the back-off
+}
+
+func TestPlan_RefusalBackOff(t *testing.T) {
+	s := newScenario(t, "a")
+	s.e.Alive = true
+	s.e.Annotate = true
+	for _, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
+		s.step()
+		s.wantLock("a", "")
+		s.wantNothing("a is named")
+		s.release()
+		s.wantAgain("a refused", want*time.Second)
+		s.sleep(want*time.Second - 1)
+		s.wantAgain("back-off", time.Millisecond)
+		s.wantLock("", "")
+		s.sleep(1)
+	}
+	s.step()
+	s.renew()
+	s.wantNothing("a leads")
+	s.release()
+	s.wantAgain("a released", 5*time.Second)
+	s.wantLock("a", "")
+	s.wantNothing("a is named without competition")
+	s.release()
+	s.wantAgain("a refused after it led", 10*time.Second)
+}
+
+func TestPlan_Answers(t *testing.T) {
+	s := newScenario(t, "a", "b")
+	if p := s.step("a"); len(p.Ping) != 2 || p.Again != 0 {
+		t.Fatalf("first plan: %v, again after %v", p, p.Again)
+	}
+	s.wantAgain("pinged", 5*time.Second, "a")
+	s.wantLock("", "")
+	s.sleep(4 * time.Second)
+	s.wantAgain("pinged", time.Second, "a")
+	s.wantLock("", "")
+	s.sleep(time.Second) // now the answer of b is too old
+	if p := s.step("a"); len(p.Ping) != 1 || p.Ping[0].Name != "b" {
+		t.Fatalf("a is silent: %v", p)
+	}
+	s.wantAgain("b answered", candidateDuration-5*time.Second, "a")
+	s.wantLock("b", "")
+	s.sleep(candidateDuration - 6*time.Second)
+	s.renew()
+	s.step("a")
+	s.renew()
+	if p := s.step("a"); len(p.Delete) > 0 {
+		t.Errorf("deleted early: %v", p)
+	}
+	s.sleep(time.Second)
+	if p := s.step("a"); len(p.Delete) != 1 || p.Delete[0].Name != "a" {
+		t.Errorf("not deleted: %v", p)
+	}
+	s.label(0, nil)
+	s.e.Candidates[0].UID = "other"
+	if p := s.step("a"); len(p.Delete) > 0 {
+		t.Errorf("a new object is deleted: %v", p)
+	}
+}
+
+// State of a deleted Lease does not count for a new Lease of the same name.
+func TestPlan_NewLease(t *testing.T) {
+	s := newScenario(t, "a", "b")
+	s.e.Alive = true
+	s.e.Annotate = true
+	s.step()
+	s.wantLock("a", "")
+	s.wantNothing("a is named")
+	s.release()
+	s.e.Lease.UID = "second"
+	s.step()
+	s.wantLock("a", "") // not a refusal
+	s.renew()
+	s.wantNothing("a leads")
+	s.release()
+	s.e.Lease.UID = "third"
+	s.step()
+	s.wantLock("a", "") // not a release
 }

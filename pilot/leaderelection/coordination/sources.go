@@ -20,7 +20,7 @@ import (
 	"incumbent.dev/incumbent/internal/members"
 )
 
-// byElection indexes candidates by the name of their lock.
+// byElection is the index of candidates and members by the name of their lock.
 const byElection = "election"
 
 func leaseSource(client kubernetes.Interface, namespace string) *cache.ListWatch {
@@ -33,120 +33,117 @@ func leaseSource(client kubernetes.Interface, namespace string) *cache.ListWatch
 	}
 }
 
-// candidateSource notes in passing whether LeaseCandidates are served: an API server without the feature, as it is by default, says
-// that there are none of that name.
+// candidateSource also records whether LeaseCandidates are served. By default, an API server does not serve them and
+// answers "not found".
 func (c *Controller) candidateSource() *cache.ListWatch {
 	objects := c.cfg.Client.CoordinationV1beta1().LeaseCandidates(c.cfg.Namespace)
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := objects.List(ctx, o)
-			c.served(err)
+			c.recordServed(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := objects.Watch(ctx, o)
-			c.served(err)
+			c.recordServed(err)
 			return w, err
 		},
 	}
 }
 
-// unlessUnserved reports what goes wrong with a watch as client-go does. That LeaseCandidates are not served was said already.
-func unlessUnserved(ctx context.Context, r *cache.Reflector, err error) {
+// ignoreUnserved logs watch errors as client-go does, except that LeaseCandidates are not served. recordServed logs that.
+func ignoreUnserved(ctx context.Context, r *cache.Reflector, err error) {
 	if !apierrors.IsNotFound(err) {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 	}
 }
 
-// hearing is what the sources tell beside their objects.
-type hearing struct {
-	gone  atomic.Bool // LeaseCandidates are not served
-	drops atomic.Bool // of a Lease, the API server has not stored strategy or preferredHolder
-	mu    sync.Mutex
-	// back is when LeaseCandidates began to be served again; zero: they were from the beginning.
-	back time.Time
-	last map[string]heard // by member Lease
-	// members are what their Leases say, by name: each takes part in many elections, and is read once.
-	members map[string]parsed
-	// locks are known before a term begins: one that coordinates after another has been following them for as long.
-	locks map[string]seenLock
+// sightings records what the objects alone do not contain.
+type sightings struct {
+	unserved    atomic.Bool // LeaseCandidates are not served
+	dropsFields atomic.Bool // the API server drops strategy and preferredHolder of a Lease
+	mu          sync.Mutex
+	// servedAgain is when LeaseCandidates began to be served after they were not.
+	servedAgain time.Time
+	renewals    map[string]renewal // by member Lease
+	// members caches parsed member Leases, because a member can be in many elections.
+	members map[string]parsedMember
+	// locks are recorded between terms too, so that a new term knows how old the leases are.
+	locks map[string]lockSighting
 }
 
-// seenLock is how a lock is, and since when.
-type seenLock struct {
+// lockSighting is the state of a lock and when it was first seen.
+type lockSighting struct {
 	state leaseState
 	since time.Time
 }
 
-// heard is a member's last renewal, and when it was seen.
-type heard struct {
+// renewal is the last renewal of a member and when it was seen.
+type renewal struct {
 	renewed int64
 	at      time.Time
 }
 
-// parsed is what a member's Lease of that resourceVersion says.
-type parsed struct {
+type parsedMember struct {
 	version string
 	member  members.Member
 	err     error
 }
 
-func newHearing() *hearing {
-	return &hearing{last: map[string]heard{}, locks: map[string]seenLock{}, members: map[string]parsed{}}
+func newSightings() *sightings {
+	return &sightings{renewals: map[string]renewal{}, locks: map[string]lockSighting{}, members: map[string]parsedMember{}}
 }
 
-// member is members.Parse of a Lease.
-func (h *hearing) member(lease *coordinationv1.Lease) (members.Member, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	p, known := h.members[lease.Name]
+func (s *sightings) member(lease *coordinationv1.Lease) (members.Member, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, known := s.members[lease.Name]
 	if !known || p.version != lease.ResourceVersion {
 		p.version = lease.ResourceVersion
 		p.member, p.err = members.Parse(lease)
-		h.members[lease.Name] = p
+		s.members[lease.Name] = p
 	}
 	return p.member, p.err
 }
 
-func (c *Controller) unserved() bool { return c.heard.gone.Load() }
+func (c *Controller) unserved() bool { return c.seen.unserved.Load() }
 
-// publishing is for how long candidates may take to publish themselves once LeaseCandidates are served: each tries again after
-// longestUnserved at the latest.
-const publishing = longestUnserved + 3*requestTimeout
+// publishPeriod is how long candidates may take to publish themselves after LeaseCandidates are served again. Publishers
+// (internal/leasecandidate) retry at least every 5 minutes.
+const publishPeriod = 5*time.Minute + 3*requestTimeout
 
-// byMembers reports whether members are the candidates, and for how long yet; 0: until LeaseCandidates are served. While candidates have yet
-// to publish themselves, whoever has done so first would be best for that alone.
-func (c *Controller) byMembers() (yes bool, left time.Duration) {
+// useMembers reports whether the members are the candidates, and for how much longer. 0 means until LeaseCandidates are served.
+// Members remain the candidates for publishPeriod, because otherwise the first published candidate would be chosen.
+func (c *Controller) useMembers() (yes bool, left time.Duration) {
 	if c.unserved() {
 		return true, 0
 	}
-	c.heard.mu.Lock()
-	defer c.heard.mu.Unlock()
-	if c.heard.back.IsZero() {
+	c.seen.mu.Lock()
+	defer c.seen.mu.Unlock()
+	if c.seen.servedAgain.IsZero() {
 		return false, 0
 	}
-	left = publishing - time.Since(c.heard.back)
+	left = publishPeriod - time.Since(c.seen.servedAgain)
 	return left > 0, max(left, 0)
 }
 
-func (c *Controller) served(err error) {
-	gone := apierrors.IsNotFound(err)
-	if err != nil && !gone || c.heard.gone.Swap(gone) == gone {
+func (c *Controller) recordServed(err error) {
+	unserved := apierrors.IsNotFound(err)
+	if err != nil && !unserved || c.seen.unserved.Swap(unserved) == unserved {
 		return
 	}
-	if gone {
-		c.cfg.Logger.Info("the API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1): members that ask for a strategy are the candidates")
+	if unserved {
+		c.cfg.Logger.Info("API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1); using members as candidates")
 	} else {
-		c.heard.mu.Lock()
-		c.heard.back = time.Now()
-		c.heard.mu.Unlock()
-		c.cfg.Logger.Info("the API server serves LeaseCandidates: they are the candidates of an election once all have published themselves", "atTheLatest", publishing)
+		c.seen.mu.Lock()
+		c.seen.servedAgain = time.Now()
+		c.seen.mu.Unlock()
+		c.cfg.Logger.Info("API server serves LeaseCandidates; using them once all candidates are published", "timeout", publishPeriod)
 	}
 	c.Reconsider()
 }
 
-// withoutManagers drops what nobody here reads. Whose the holder's key is, which that tells, is of no account.
-func withoutManagers(object any) (any, error) {
+func dropManagedFields(object any) (any, error) {
 	if o, err := meta.Accessor(object); err == nil {
 		o.SetManagedFields(nil)
 	}
@@ -160,15 +157,15 @@ func candidateElection(object any) ([]string, error) {
 	return nil, nil
 }
 
-// memberElections are the elections in which a member asks for a strategy. Other Leases are none's.
-func (h *hearing) memberElections(object any) (names []string, _ error) {
+// memberElections returns the elections in which a member requests a strategy.
+func (s *sightings) memberElections(object any) (names []string, _ error) {
 	lease, ok := object.(*coordinationv1.Lease)
 	if !ok || lease.Labels[members.Label] != members.LabelValue {
 		return nil, nil
 	}
-	m, err := h.member(lease)
+	m, err := s.member(lease)
 	if err != nil {
-		return nil, nil //nolint:nilerr // it is nobody's candidate
+		return nil, nil //nolint:nilerr // an invalid member is no candidate
 	}
 	for _, e := range m.Elections {
 		if e.Candidate && e.Strategy != "" {
@@ -178,84 +175,84 @@ func (h *hearing) memberElections(object any) (names []string, _ error) {
 	return names, nil
 }
 
-// changed looks at each election that an object is about, before its change and after it.
-func (c *Controller) changed() cache.ResourceEventHandler {
-	touch := func(objects ...any) {
-		for _, object := range objects {
-			switch o := object.(type) {
-			case *coordinationv1beta1.LeaseCandidate:
-				c.enqueue(o.Spec.LeaseName)
-			case *coordinationv1.Lease:
-				if o.Labels[members.Label] != members.LabelValue {
-					c.heard.noteLock(o)
-					c.enqueue(o.Name)
-					continue
-				}
-				c.heard.note(o)
-				names, _ := c.heard.memberElections(o)
-				for _, name := range names {
-					c.enqueue(name)
-				}
-			}
-		}
-	}
+// eventHandler enqueues the elections of an object before and after its change.
+func (c *Controller) eventHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { touch(object) },
-		UpdateFunc: func(before, object any) { touch(before, object) },
+		AddFunc: c.handle,
+		UpdateFunc: func(before, object any) {
+			c.handle(before)
+			c.handle(object)
+		},
 		DeleteFunc: func(object any) {
 			if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = missed.Obj
 			}
-			touch(object)
+			c.handle(object)
 			if lease, ok := object.(*coordinationv1.Lease); ok {
-				c.heard.forget(lease.Name)
+				c.seen.forget(lease.Name)
 			}
 		},
 	}
 }
 
-// note remembers when a member's renewal was seen.
-func (h *hearing) note(lease *coordinationv1.Lease) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (c *Controller) handle(object any) {
+	switch o := object.(type) {
+	case *coordinationv1beta1.LeaseCandidate:
+		c.enqueue(o.Spec.LeaseName)
+	case *coordinationv1.Lease:
+		if o.Labels[members.Label] != members.LabelValue {
+			c.seen.recordLock(o)
+			c.enqueue(o.Name)
+			return
+		}
+		c.seen.recordRenewal(o)
+		names, _ := c.seen.memberElections(o)
+		for _, name := range names {
+			c.enqueue(name)
+		}
+	}
+}
+
+func (s *sightings) recordRenewal(lease *coordinationv1.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	renewed := micros(lease.Spec.RenewTime)
-	if known, ok := h.last[lease.Name]; !ok || renewed > known.renewed {
-		h.last[lease.Name] = heard{renewed: renewed, at: time.Now()}
+	if known, ok := s.renewals[lease.Name]; !ok || renewed > known.renewed {
+		s.renewals[lease.Name] = renewal{renewed: renewed, at: time.Now()}
 	}
 }
 
-// noteLock remembers since when a lock is as it is.
-func (h *hearing) noteLock(lease *coordinationv1.Lease) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if state := stateOf(lease); h.locks[lease.Name].state != state {
-		h.locks[lease.Name] = seenLock{state: state, since: time.Now()}
+func (s *sightings) recordLock(lease *coordinationv1.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state := stateOf(lease); s.locks[lease.Name].state != state {
+		s.locks[lease.Name] = lockSighting{state: state, since: time.Now()}
 	}
 }
 
-// forget drops what is known of a Lease that is gone.
-func (h *hearing) forget(name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.locks, name)
-	delete(h.members, name)
-	delete(h.last, name)
+func (s *sightings) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.locks, name)
+	delete(s.members, name)
+	delete(s.renewals, name)
 }
 
-// observer is one that knows of a lock what has been seen of it so far.
-func (h *hearing) observer(name string) *Observer {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return &Observer{lease: h.locks[name].state, since: h.locks[name].since}
+// observer returns an observer with what has been seen of the lock.
+func (s *sightings) observer(name string) *observer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &observer{lease: s.locks[name].state, since: s.locks[name].since}
 }
 
-func (h *hearing) of(name string) heard {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.last[name]
+// renewedAt returns when the last renewal of a member was seen.
+func (s *sightings) renewedAt(name string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.renewals[name].at
 }
 
-// elections are the names of all that might have something to do.
+// elections returns the names of all elections with candidates or members.
 func (c *Controller) elections() []string {
 	names := c.candidates.GetIndexer().ListIndexFuncValues(byElection)
 	names = append(names, c.leases.GetIndexer().ListIndexFuncValues(byElection)...)

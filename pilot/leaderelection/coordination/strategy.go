@@ -9,40 +9,33 @@ import (
 	"strings"
 
 	"github.com/blang/semver/v4"
-	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
-// Names of strategies, as candidates ask for them.
-const (
-	OldestEmulationVersion = string(coordinationv1.OldestEmulationVersion)
-	DefaultRevision        = "incumbent.dev/DefaultRevision"
-)
-
-// Situation is what a strategy may look at beside the candidates.
+// Situation is the state of the cluster that a strategy may use, in addition to the candidates.
 type Situation struct {
-	// DefaultRevision is the revision that the cluster's default tag names; "" while that is not known, or there is none.
+	// DefaultRevision is the default revision. It is empty if it is unknown or none is set.
 	DefaultRevision string
-	// Holder is the candidate that has the lock, "" while nobody has it or its lease is over. An Observer's Plan says it.
+	// Holder is the name of the candidate that holds the lock. It is empty if the lock is free or the lease expired.
+	// The Controller sets it.
 	Holder string
 }
 
-// Strategy names the candidate that should lead; false if none of them can. It is a pure function:
-// its answer depends on what it is given alone, and not on the candidates' order.
+// Strategy returns the candidate that should lead, and false if no candidate can. It must be a pure function whose answer does not
+// depend on the order of the candidates.
 type Strategy func(Situation, []Candidate) (Candidate, bool)
 
-// Compare says which of two candidates goes first: a with a negative number, b with a positive one, 0 if it
-// does not tell them apart.
+// Compare returns a negative number if a is preferred, a positive number if b is, and 0 if neither is.
 type Compare func(s Situation, a, b Candidate) int
 
-// Registry is the strategies that a coordinator knows, by name. It leaves the elections of all others alone.
+// Registry contains the strategies of a coordinator by name. The coordinator does not change elections of other strategies.
 type Registry map[string]Strategy
 
-// Own is a registry of this module's own strategies: without OldestEmulationVersion, which
-// an API server may run itself.
-func Own() Registry { return Registry{DefaultRevision: ByDefaultRevision} }
+// Own returns a registry of the strategies of this module. It does not contain OldestEmulationVersion, because the API
+// server may run that strategy.
+func Own() Registry { return Registry{DefaultRevision: Best(CompareDefaultRevision)} }
 
-// With is a copy of the registry with one more strategy. Its name must be qualified, such as "example.com/Zone":
-// the API server refuses all others but its own.
+// With returns a copy of the registry with one more strategy. The name must be qualified, such as "example.com/Zone". The API
+// server rejects other names.
 func (r Registry) With(name string, strategy Strategy) Registry {
 	all := maps.Clone(r)
 	if all == nil {
@@ -52,9 +45,9 @@ func (r Registry) With(name string, strategy Strategy) Registry {
 	return all
 }
 
-// Best makes a strategy of comparisons, the most important first. Candidates that none of them tells apart go by age,
-// the oldest first. Creation times are whole seconds: of those of one second the holder goes on, as no term is to end for a name,
-// and without one the name decides.
+// Best returns a strategy that applies comparisons in order of importance. If they prefer neither of two candidates, the older
+// one is preferred. Creation times have a resolution of a second. Within a second the holder is preferred, so that no
+// term ends only because of a name. Otherwise the name decides.
 func Best(compares ...Compare) Strategy {
 	return func(s Situation, candidates []Candidate) (Candidate, bool) {
 		if len(candidates) == 0 {
@@ -71,53 +64,38 @@ func Best(compares ...Compare) Strategy {
 	}
 }
 
-// ByOldestEmulationVersion is Kubernetes' strategy: the lowest emulation version, then the lowest binary
-// version, then the oldest. A candidate with a version that cannot be read is left out.
+// ByOldestEmulationVersion is the strategy of Kubernetes. It prefers the lowest emulation version, then the lowest binary
+// version, then the oldest candidate. It ignores candidates with an invalid version.
 func ByOldestEmulationVersion(s Situation, candidates []Candidate) (Candidate, bool) {
-	var readable []Candidate
+	var valid []Candidate
 	for _, c := range candidates {
 		_, emulation := semver.ParseTolerant(c.EmulationVersion)
 		_, binary := semver.ParseTolerant(c.BinaryVersion)
 		if emulation == nil && binary == nil {
-			readable = append(readable, c)
+			valid = append(valid, c)
 		}
 	}
-	return Best(oldestEmulation, oldestBinary)(s, readable)
+	return Best(compareEmulation)(s, valid)
 }
 
-// ByDefaultRevision prefers the default revision, candidates of this cluster to remote ones, fit to unfit ones,
-// a higher priority, and a newer binary.
-func ByDefaultRevision(s Situation, candidates []Candidate) (Candidate, bool) {
-	return Best(InDefaultRevision, LocalFirst, FitFirst, PriorityFirst, NewestBinary)(s, candidates)
+func compareEmulation(_ Situation, a, b Candidate) int {
+	return cmp.Or(versionOrZero(a.EmulationVersion).Compare(versionOrZero(b.EmulationVersion)), compareBinary(b, a))
 }
 
-// InDefaultRevision puts candidates of the default revision first. Without one nobody goes first.
-func InDefaultRevision(s Situation, a, b Candidate) int {
-	if s.DefaultRevision == "" {
-		return 0
+// CompareDefaultRevision is the comparison of the strategy DefaultRevision. It prefers the default revision, then local
+// candidates, fit candidates, a higher priority, and a newer binary. An invalid version counts as 0.0.0.
+func CompareDefaultRevision(s Situation, a, b Candidate) int {
+	byRevision := 0
+	if s.DefaultRevision != "" {
+		byRevision = first(a.Revision == s.DefaultRevision, b.Revision == s.DefaultRevision)
 	}
-	return first(a.Revision == s.DefaultRevision, b.Revision == s.DefaultRevision)
+	return cmp.Or(byRevision, first(!a.Remote, !b.Remote), first(!a.Unfit, !b.Unfit), cmp.Compare(b.Priority, a.Priority), compareBinary(a, b))
 }
 
-// LocalFirst puts candidates that are not remote first.
-func LocalFirst(_ Situation, a, b Candidate) int { return first(!a.Remote, !b.Remote) }
-
-// FitFirst puts candidates that are not unfit first.
-func FitFirst(_ Situation, a, b Candidate) int { return first(!a.Unfit, !b.Unfit) }
-
-// PriorityFirst puts the higher priority first.
-func PriorityFirst(_ Situation, a, b Candidate) int { return cmp.Compare(b.Priority, a.Priority) }
-
-// NewestBinary puts the newest binary version first; one that cannot be read counts as 0.0.0.
-func NewestBinary(_ Situation, a, b Candidate) int {
+// compareBinary prefers the newest binary version.
+func compareBinary(a, b Candidate) int {
 	return versionOrZero(b.BinaryVersion).Compare(versionOrZero(a.BinaryVersion))
 }
-
-func oldestEmulation(_ Situation, a, b Candidate) int {
-	return versionOrZero(a.EmulationVersion).Compare(versionOrZero(b.EmulationVersion))
-}
-
-func oldestBinary(s Situation, a, b Candidate) int { return NewestBinary(s, b, a) }
 
 func first(a, b bool) int {
 	switch {
@@ -130,45 +108,42 @@ func first(a, b bool) int {
 }
 
 var (
-	// ErrNoCandidates: there is nobody to choose.
-	ErrNoCandidates = errors.New("there is no candidate that could lead")
-	// ErrStrategies: candidates of the newest binary version ask for different strategies.
-	ErrStrategies = errors.New("candidates of the newest binary version ask for different strategies")
-	// ErrUnknownStrategy: the registry does not have the strategy, so somebody else's coordinator chooses.
-	ErrUnknownStrategy = errors.New("the strategy is none of this coordinator's")
+	errNoCandidates    = errors.New("no candidate can lead")
+	errStrategies      = errors.New("candidates of the newest binary version request different strategies")
+	errUnknownStrategy = errors.New("strategy is not in the registry of this coordinator")
 )
 
-// StrategyOf is the strategy that counts for candidates: that of the newest binary version. If two are asked for there, none
-// counts, and the error, ErrStrategies, names both candidates. Kubernetes' controller agrees, except that
-// in some orders of its candidates it also refuses two strategies at a lower binary version.
-func StrategyOf(candidates []Candidate) (string, error) {
-	newest, found := Best(NewestBinary)(Situation{}, candidates)
+// chooseStrategy returns the strategy that the candidates of the newest binary version request. The error is errNoCandidates or
+// errStrategies, if they request different ones. Kubernetes' coordinator agrees, except that, for some orders of its
+// candidates, it also rejects two strategies at a lower binary version.
+func chooseStrategy(candidates []Candidate) (string, error) {
+	newest, found := Best(func(_ Situation, a, b Candidate) int { return compareBinary(a, b) })(Situation{}, candidates)
 	if !found {
-		return "", ErrNoCandidates
+		return "", errNoCandidates
 	}
 	sorted := slices.SortedFunc(slices.Values(candidates), func(a, b Candidate) int { return strings.Compare(a.Name, b.Name) })
 	for _, c := range sorted {
-		if NewestBinary(Situation{}, newest, c) == 0 && c.Strategy != newest.Strategy {
-			return "", fmt.Errorf("%w: %s asks for %q, %s for %q", ErrStrategies, newest.Name, newest.Strategy, c.Name, c.Strategy)
+		if compareBinary(newest, c) == 0 && c.Strategy != newest.Strategy {
+			return "", fmt.Errorf("%w: %s requests %q, %s requests %q", errStrategies, newest.Name, newest.Strategy, c.Name, c.Strategy)
 		}
 	}
 	return newest.Strategy, nil
 }
 
-// Choose is who should lead, and by which strategy. The error is ErrNoCandidates, ErrStrategies or
-// ErrUnknownStrategy; the strategy is returned beside the last one too.
-func (r Registry) Choose(s Situation, candidates []Candidate) (Candidate, string, error) {
-	name, err := StrategyOf(candidates)
+// choose returns the candidate that should lead, and the strategy. The error is errNoCandidates, errStrategies or
+// errUnknownStrategy. The strategy is also returned with errUnknownStrategy.
+func (r Registry) choose(s Situation, candidates []Candidate) (Candidate, string, error) {
+	name, err := chooseStrategy(candidates)
 	if err != nil {
 		return Candidate{}, "", err
 	}
 	strategy, known := r[name]
 	if !known {
-		return Candidate{}, name, fmt.Errorf("%q: %w", name, ErrUnknownStrategy)
+		return Candidate{}, name, fmt.Errorf("%q: %w", name, errUnknownStrategy)
 	}
 	best, found := strategy(s, candidates)
 	if !found {
-		return Candidate{}, name, ErrNoCandidates
+		return Candidate{}, name, errNoCandidates
 	}
 	return best, name, nil
 }

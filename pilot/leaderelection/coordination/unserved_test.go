@@ -19,7 +19,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// switched answers as an API server does that serves LeaseCandidates no longer, once it is off; what is being watched then ends.
+// switched is a transport that, once off, answers as if LeaseCandidates were not served, and ends their watches.
 type switched struct {
 	next http.RoundTripper
 	off  atomic.Bool
@@ -56,10 +56,11 @@ func (s *switched) end() {
 	}
 }
 
-// The feature is switched off while an election runs: its leader goes on, members are the candidates from then on, and the next
-// choice goes by annotations.
-func TestLeaseCandidatesAreServedNoLonger(t *testing.T) {
-	n := inNamespace(t)
+// If the API server stops serving LeaseCandidates, the leader stays, members become the candidates, and annotations replace the
+// fields of the Lease.
+func TestController_LeaseCandidatesUnserved(t *testing.T) {
+	t.Parallel()
+	n := newFixture(t)
 	config := cluster.Shared(t).Admin()
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	var s *switched
@@ -73,8 +74,9 @@ func TestLeaseCandidatesAreServedNoLonger(t *testing.T) {
 	}
 	n.client = client
 	n.coordinate()
-	a, b := n.replica("x", "a", "stable"), n.replica("x", "b", "canary")
-	n.awaits("a leads", "x", a.leads.Load)
+	a := n.replica("x", "a", "stable")
+	b := n.replica("x", "b", "canary")
+	n.await("a leads", "x", a.leads.Load)
 	for pod, revision := range map[string]string{"a": "stable", "b": "canary"} {
 		publisher, err := members.New(members.Config{
 			Client: client, Namespace: n.namespace, Identity: pod, Logger: slog.New(slog.DiscardHandler),
@@ -93,15 +95,15 @@ func TestLeaseCandidatesAreServedNoLonger(t *testing.T) {
 		t.Cleanup(func() { cancel(); publishing.Wait() })
 	}
 	s.end()
-	n.flip("canary")
-	n.awaits("b leads, who is known as a member alone", "x", b.leads.Load)
+	n.setDefault("canary")
+	n.await("b leads as a member", "x", b.leads.Load)
 	if a.leads.Load() {
 		t.Error("a leads, too")
 	}
 	lease := n.lease("x")
 	if _, there := lease.Annotations[k8sresourcelock.PreferredHolderAnnotation]; there || lease.Spec.PreferredHolder != nil {
-		t.Errorf("somebody is preferred still: %+v", lease)
+		t.Errorf("the preferred holder remains: %+v", lease)
 	}
 	b.stop()
-	n.awaits("a follows b's end", "x", a.leads.Load)
+	n.await("a leads after b stopped", "x", a.leads.Load)
 }

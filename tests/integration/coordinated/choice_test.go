@@ -41,9 +41,12 @@ func (w *world) unfit(pod, revision string) *candidate {
 	return c
 }
 
+// electionDuration is how long a coordinator waits for an answer.
+const electionDuration = 5 * time.Second
+
 // nominations is how often one that refuses may be named in d: left alone for two election durations, and for twice as long each time.
 func nominations(d time.Duration) (n int) {
-	backOff := 2 * coordination.ElectionDuration
+	backOff := 2 * electionDuration
 	for n = 1; d >= backOff; n++ {
 		d -= backOff
 		backOff *= 2

@@ -92,7 +92,8 @@ func (w *world) strangers(mine kube.Client) {
 	_, err = candidates.Update(ctx, changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 	w.refused("to label another's", err)
 	w.refused("to delete another's", candidates.Delete(ctx, theirs.Name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}))
-	asked := coordination.Pinged(get("canary-1.x"), theirs.CreationTimestamp.Time)
+	asked := get("canary-1.x")
+	asked.Spec.PingTime = new(metav1.NowMicro())
 	if _, err := candidates.Update(ctx, asked, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil && !apierrors.IsConflict(err) {
 		t.Errorf("to ask another: %v", err)
 	}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/internal/testutil/defaults"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
@@ -52,7 +53,7 @@ func newWorld(t *testing.T) *world {
 // connect makes a client whose connections end with the test.
 func (w *world) connect(config *rest.Config) kube.Client {
 	w.t.Helper()
-	client, err := kube.NewClient(coordination.Quiet(config), kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	client, err := kube.NewClient(leasecandidate.WithoutWarnings(config), kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,5 +1,7 @@
 package doors
 
+import "slices"
+
 // Shorthands for the rooms that several others open onto.
 const (
 	elections = "pilot/leaderelection"
@@ -13,6 +15,7 @@ const (
 	errlist   = "internal/errlist"
 	inspect   = "internal/inspect"
 	members   = "internal/members"
+	candidate = "internal/leasecandidate"
 )
 
 // room is one folder with all below it that is no room of its own.
@@ -67,14 +70,15 @@ var rooms = []room{
 	{path: "internal/fence", doors: []string{locks, members}, testDoors: append([]string{elector}, harness...), without: library},
 	{path: elections + "/fence", doors: []string{"internal/fence", elector, client}, testDoors: harness, without: library},
 	{path: "internal/fence/install", doors: []string{elections, "internal/fence", locks, client}, testDoors: append([]string{revisions}, harness...), without: library},
-	{path: elections + "/coordination", doors: []string{elector, locks, members, client, revisions}, testDoors: harness, without: library},
+	{path: elections + "/coordination", doors: []string{elector, locks, members}, testDoors: append(slices.Clone(harness), candidate), without: library},
+	{path: candidate, doors: []string{elections + "/coordination", client}, testDoors: harness, without: library},
 	// What people want to know of an election, for commands and pages: from objects alone.
 	{path: inspect, doors: []string{elector, locks, members}, testDoors: harness, without: alone},
 	// Who could lead what, published and read by Leases of their own.
 	{path: members, testDoors: harness, without: alone},
 	{
 		path:      elections,
-		doors:     []string{elector, locks, elections + "/fence", elections + "/coordination", client, revisions, errlist},
+		doors:     []string{elector, locks, elections + "/fence", elections + "/coordination", candidate, client, revisions, errlist},
 		testDoors: harness, without: library,
 		// Istio-style constructors read what concerns an election, as istiod's do.
 		environmentFile: "environment.go",

@@ -1,4 +1,4 @@
-package coordination
+package leasecandidate
 
 import (
 	"context"
@@ -23,64 +23,63 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientv1beta1 "k8s.io/client-go/kubernetes/typed/coordination/v1beta1"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const (
-	// requestTimeout bounds one request of a Publisher.
+	// requestTimeout limits one request.
 	requestTimeout = 5 * time.Second
-	// retryPeriod is how long a Publisher waits after a request that failed or a watch that ended, soon after the one before.
+	// retryPeriod is the pause after the second of two failures in short succession.
 	retryPeriod = 5 * time.Second
-	// unservedPeriod is after how long a Publisher tries again whether the API server serves LeaseCandidates by now,
-	// twice as long after each try, and longestUnserved at most.
-	unservedPeriod, longestUnserved = 30 * time.Second, 5 * time.Minute
-	// publishTries bounds how often the object is read and written again, since somebody else has written in between.
-	publishTries = 3
-	// stopTimeout bounds how long a Publisher takes to end.
+	// unservedPeriod is the initial interval between checks for the LeaseCandidate API. It doubles after each check, up to
+	// longestUnserved. The coordinator relies on longestUnserved (coordination.publishPeriod).
+	unservedPeriod  = 30 * time.Second
+	longestUnserved = 5 * time.Minute
+	// maxPublishAttempts is the maximum number of attempts to update the LeaseCandidate on conflict.
+	maxPublishAttempts = 3
+	// stopTimeout limits the deletion of the LeaseCandidate at the end.
 	stopTimeout = 2 * time.Second
 )
 
-// PublisherConfig says what a process publishes of itself for one election.
-type PublisherConfig struct {
-	// Client is what the LeaseCandidate is read and written by.
+// Config configures a Publisher.
+type Config struct {
+	// Client reads and writes the LeaseCandidate.
 	Client kubernetes.Interface
-	// Namespace and Lease are those of the lock.
+	// Namespace and Lease identify the lock.
 	Namespace, Lease string
-	// Pod is this process's, and PodUID its UID, to which the LeaseCandidate is to belong; "" where it runs in none.
+	// Pod is the name of this process. PodUID is the UID of its Pod, which becomes the owner of the LeaseCandidate. It is empty outside
+	// a Pod.
 	Pod    string
 	PodUID types.UID
-	// BinaryVersion and EmulationVersion are semantic versions without a v in front. EmulationVersion is at
-	// most BinaryVersion; empty means the same.
+	// BinaryVersion and EmulationVersion are semantic versions without leading v. EmulationVersion is at most BinaryVersion,
+	// which is the default.
 	BinaryVersion, EmulationVersion string
-	// Strategy is the one that this candidate asks for, such as DefaultRevision.
+	// Strategy is the strategy that this candidate requests, such as coordination.DefaultRevision.
 	Strategy string
-	// Labels are what strategies look at, such as RevisionLabel. Others that are put on the object stay.
+	// Labels are the labels for strategies, such as coordination.RevisionLabel. Labels that others set on the object are preserved.
 	Labels map[string]string
-	// Logger says when publishing begins to fail and works again; nil means slog's default.
+	// Logger logs when publishing begins to fail and when it succeeds again. The default is slog.Default.
 	Logger *slog.Logger
 }
 
-// CandidateName is what the candidate of a pod in an election is called: its LeaseCandidate and the holder
-// that is written into the lock. An object is for one election, so that two of a pod need two names.
-func CandidateName(pod, lease string) string { return pod + "." + lease }
+func (c Config) name() string { return coordination.CandidateName(c.Pod, c.Lease) }
 
-func (c PublisherConfig) name() string { return CandidateName(c.Pod, c.Lease) }
-
-// Validate says all that the API server would refuse, and how to mend it.
-func (c PublisherConfig) Validate() error {
+// Validate returns an error that lists everything that the API server would reject.
+func (c Config) Validate() error {
 	err := c.ValidateCandidate()
 	if c.Client == nil {
-		err = errors.Join(fmt.Errorf("candidate %s: no client was given", c.name()), err)
+		err = errors.Join(fmt.Errorf("candidate %s: Client is required", c.name()), err)
 	}
 	return err
 }
 
-// ValidateCandidate is Validate before there is a client.
-func (c PublisherConfig) ValidateCandidate() error {
+// ValidateCandidate validates everything except Client.
+func (c Config) ValidateCandidate() error {
 	var errs []error
-	add := func(what, value string, problems []string) {
+	add := func(field, value string, problems []string) {
 		for _, problem := range problems {
-			errs = append(errs, fmt.Errorf("%s %q: %s", what, value, problem))
+			errs = append(errs, fmt.Errorf("%s %q: %s", field, value, problem))
 		}
 	}
 	add("namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
@@ -98,12 +97,13 @@ func (c PublisherConfig) ValidateCandidate() error {
 	return nil
 }
 
-func (c PublisherConfig) validateStrategy() error {
-	if c.Strategy == OldestEmulationVersion {
+func (c Config) validateStrategy() error {
+	if c.Strategy == coordination.OldestEmulationVersion {
 		return nil
 	}
 	if !strings.Contains(c.Strategy, "/") {
-		return fmt.Errorf("strategy %q: give %s, %s, or a qualified name such as example.com/Zone", c.Strategy, DefaultRevision, OldestEmulationVersion)
+		return fmt.Errorf("strategy %q: use %s, %s, or a qualified name such as example.com/Zone",
+			c.Strategy, coordination.DefaultRevision, coordination.OldestEmulationVersion)
 	}
 	for _, problem := range validation.IsQualifiedName(c.Strategy) {
 		return fmt.Errorf("strategy %q: %s", c.Strategy, problem)
@@ -111,45 +111,45 @@ func (c PublisherConfig) validateStrategy() error {
 	return nil
 }
 
-func (c PublisherConfig) validateVersions() error {
-	binary, err := parseStrict(c.BinaryVersion)
+func (c Config) validateVersions() error {
+	binary, err := parseVersion(c.BinaryVersion)
 	if err != nil {
 		return fmt.Errorf("binary version: %w", err)
 	}
-	emulation, err := parseStrict(c.emulation())
+	emulation, err := parseVersion(c.emulation())
 	switch {
 	case err != nil:
 		return fmt.Errorf("emulation version: %w", err)
 	case emulation.GT(binary):
-		return fmt.Errorf("the emulation version %s is above the binary version %s: give at most that", c.emulation(), c.BinaryVersion)
-	case c.Strategy == OldestEmulationVersion && emulation.EQ(semver.Version{}):
-		return fmt.Errorf("the emulation version %s: %s needs one above 0.0.0", c.emulation(), OldestEmulationVersion)
+		return fmt.Errorf("emulation version %s is higher than binary version %s", c.emulation(), c.BinaryVersion)
+	case c.Strategy == coordination.OldestEmulationVersion && emulation.EQ(semver.Version{}):
+		return fmt.Errorf("emulation version %s: %s requires a version above 0.0.0", c.emulation(), coordination.OldestEmulationVersion)
 	}
 	return nil
 }
 
-func (c PublisherConfig) emulation() string {
+func (c Config) emulation() string {
 	if c.EmulationVersion == "" {
 		return c.BinaryVersion
 	}
 	return c.EmulationVersion
 }
 
-// Publisher keeps a process's LeaseCandidate for one election, and answers when it is asked whether it lives.
+// Publisher maintains a process's LeaseCandidate for one election and answers pings.
 type Publisher struct {
-	cfg     PublisherConfig
+	cfg     Config
 	objects clientv1beta1.LeaseCandidateInterface
-	// published: this process has written the object, so that what an earlier one left has been renewed.
+	// published is true once this process has written the object. Before, the object may be from an earlier process.
 	published bool
 	trouble   *kube.Trouble
-	unserved  bool // LeaseCandidates are, as was logged
+	unserved  bool // it was logged that LeaseCandidates are not served
 
 	unfit   atomic.Bool
-	changed chan struct{} // has room for the word that unfit has changed
+	changed chan struct{} // signals a change of unfit; has capacity 1
 }
 
-// NewPublisher checks the configuration and starts nothing.
-func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
+// New validates the configuration and starts nothing.
+func New(cfg Config) (*Publisher, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -159,12 +159,11 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	cfg.Logger = cfg.Logger.With("leaseCandidate", cfg.Namespace+"/"+cfg.name())
 	return &Publisher{
 		cfg: cfg, objects: cfg.Client.CoordinationV1beta1().LeaseCandidates(cfg.Namespace), changed: make(chan struct{}, 1),
-		trouble: kube.NewTrouble(cfg.Logger, map[string]string{keepVerb: "no coordinator sees this candidate"}),
+		trouble: kube.NewTrouble(cfg.Logger, map[string]string{publishVerb: "no coordinator sees this candidate"}),
 	}, nil
 }
 
-// SetFit says whether this process would mind to lead. It does not block and may be called at any time; a Publisher
-// that was not told is fit.
+// SetFit sets whether this process is fit to lead. The default is fit. It does not block.
 func (p *Publisher) SetFit(fit bool) {
 	if p.unfit.Swap(!fit) == !fit {
 		return
@@ -175,8 +174,8 @@ func (p *Publisher) SetFit(fit bool) {
 	}
 }
 
-// Run publishes until ctx ends, and then deletes the LeaseCandidate. While nobody asks it sends no request. Where
-// the API is not served, or refuses it, it says so once and tries again.
+// Run publishes the LeaseCandidate until ctx ends, and then deletes it. It sends no request unless it is pinged. If the API server
+// does not serve LeaseCandidates or rejects the request, it logs that once and retries.
 func (p *Publisher) Run(ctx context.Context) error {
 	var ended time.Time
 	unserved := unservedPeriod
@@ -186,8 +185,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		if !apierrors.IsNotFound(err) {
 			unserved = unservedPeriod
 		}
-		// API servers end a watch every few minutes, and an answer may fail. Who asks meanwhile waits five seconds for it: the first
-		// try is at once.
+		// The first retry is immediate, because a coordinator waits only five seconds for an answer.
 		switch {
 		case apierrors.IsNotFound(err):
 			_ = kube.Pause(ctx, unserved)
@@ -201,8 +199,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve publishes the object and follows it until its watch ends. A watch that ended is no error: the object is
-// read anew.
+// serve publishes the object and answers pings until the watch ends.
 func (p *Publisher) serve(ctx context.Context) error {
 	object, err := p.publish(ctx)
 	if err != nil {
@@ -218,7 +215,7 @@ func (p *Publisher) serve(ctx context.Context) error {
 	defer w.Stop()
 	p.report(ctx, nil)
 	for {
-		// The watch begins behind what was read or written last, and tells nothing of that.
+		// The watch does not deliver the version that was read or written last.
 		if err := p.answer(ctx, object); err != nil {
 			return err
 		}
@@ -247,11 +244,11 @@ func (p *Publisher) serve(ctx context.Context) error {
 	}
 }
 
-// publish has the object say what this process is. Who has written it in between, as one that asks does, is waiting for an answer.
+// publish writes the object. It retries on conflict immediately, because a coordinator may wait for an answer.
 func (p *Publisher) publish(ctx context.Context) (object *coordinationv1beta1.LeaseCandidate, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	for range publishTries {
+	for range maxPublishAttempts {
 		if object, err = p.write(ctx); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			break
 		}
@@ -259,19 +256,19 @@ func (p *Publisher) publish(ctx context.Context) (object *coordinationv1beta1.Le
 	return object, err
 }
 
-// write creates the object, or brings the one that there is up to date. One of another election cannot be changed
-// and is made anew.
+// write creates or updates the object. An object of another election is replaced, because leaseName is immutable.
 func (p *Publisher) write(ctx context.Context) (*coordinationv1beta1.LeaseCandidate, error) {
 	have, err := p.objects.Get(ctx, p.cfg.name(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // else there are no such objects
+	// With an unexpected response the resource is not served, otherwise the object does not exist.
+	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return p.objects.Create(ctx, p.wanted(&coordinationv1beta1.LeaseCandidate{}), metav1.CreateOptions{})
 	}
 	if err != nil {
 		return nil, err
 	}
 	if have.Spec.LeaseName != p.cfg.Lease {
-		only := metav1.DeleteOptions{Preconditions: metav1.NewPreconditionDeleteOptions(string(have.UID)).Preconditions}
-		if err := p.objects.Delete(ctx, have.Name, only); err != nil {
+		options := metav1.DeleteOptions{Preconditions: metav1.NewPreconditionDeleteOptions(string(have.UID)).Preconditions}
+		if err := p.objects.Delete(ctx, have.Name, options); err != nil {
 			return nil, err
 		}
 		return p.objects.Create(ctx, p.wanted(&coordinationv1beta1.LeaseCandidate{}), metav1.CreateOptions{})
@@ -283,32 +280,34 @@ func (p *Publisher) write(ctx context.Context) (*coordinationv1beta1.LeaseCandid
 	return p.objects.Update(ctx, wanted, metav1.UpdateOptions{})
 }
 
-// wanted is have with what this process says of itself. Labels of others stay.
+// wanted returns a copy of have with the fields of this process.
 func (p *Publisher) wanted(have *coordinationv1beta1.LeaseCandidate) *coordinationv1beta1.LeaseCandidate {
 	o := have.DeepCopy()
-	o.Name, o.Namespace = p.cfg.name(), p.cfg.Namespace
+	o.Name = p.cfg.name()
+	o.Namespace = p.cfg.Namespace
 	if o.Labels == nil && len(p.cfg.Labels) > 0 {
 		o.Labels = map[string]string{}
 	}
 	for key, value := range p.cfg.Labels {
 		o.Labels[key] = value
 	}
-	if _, labelled := o.Labels[FitLabel]; labelled || p.unfit.Load() {
-		metav1.SetMetaDataLabel(&o.ObjectMeta, FitLabel, strconv.FormatBool(!p.unfit.Load()))
+	if _, labelled := o.Labels[coordination.FitLabel]; labelled || p.unfit.Load() {
+		metav1.SetMetaDataLabel(&o.ObjectMeta, coordination.FitLabel, strconv.FormatBool(!p.unfit.Load()))
 	}
 	if p.cfg.PodUID != "" {
 		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.cfg.Pod, UID: p.cfg.PodUID}}
 	}
-	o.Spec.LeaseName, o.Spec.BinaryVersion, o.Spec.EmulationVersion = p.cfg.Lease, p.cfg.BinaryVersion, p.cfg.emulation()
+	o.Spec.LeaseName = p.cfg.Lease
+	o.Spec.BinaryVersion = p.cfg.BinaryVersion
+	o.Spec.EmulationVersion = p.cfg.emulation()
 	o.Spec.Strategy = coordinationv1.CoordinatedLeaseStrategy(p.cfg.Strategy)
-	if !p.published || o.Spec.RenewTime == nil || asked(o.Spec) {
+	if !p.published || o.Spec.RenewTime == nil || isPinged(o.Spec) {
 		o.Spec.RenewTime = answerTo(o.Spec.PingTime, time.Now())
 	}
 	return o
 }
 
-// answerTo is a renewTime by which a ping is answered, whatever the clocks say: who asked compares it with its own
-// pingTime, so that it is never before that.
+// answerTo returns a renewTime that is not earlier than the ping, because the coordinator's clock may be ahead.
 func answerTo(ping *metav1.MicroTime, now time.Time) *metav1.MicroTime {
 	if ping != nil && now.Before(ping.Time) {
 		now = ping.Time
@@ -316,14 +315,14 @@ func answerTo(ping *metav1.MicroTime, now time.Time) *metav1.MicroTime {
 	return &metav1.MicroTime{Time: now}
 }
 
-// asked reports whether somebody waits for an answer.
-func asked(spec coordinationv1beta1.LeaseCandidateSpec) bool {
+// isPinged reports whether a ping is unanswered.
+func isPinged(spec coordinationv1beta1.LeaseCandidateSpec) bool {
 	return spec.PingTime != nil && (spec.RenewTime == nil || spec.RenewTime.Before(spec.PingTime))
 }
 
-// answer writes a renewTime if somebody has asked. Who wrote in between is seen by the watch, and answered then.
+// answer writes renewTime if a ping is unanswered. On conflict the watch delivers the newer version, which is answered then.
 func (p *Publisher) answer(ctx context.Context, object *coordinationv1beta1.LeaseCandidate) error {
-	if object == nil || !asked(object.Spec) {
+	if object == nil || !isPinged(object.Spec) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -337,8 +336,7 @@ func (p *Publisher) answer(ctx context.Context, object *coordinationv1beta1.Leas
 	return err
 }
 
-// keepVerb is what the log calls what a Publisher does.
-const keepVerb = "keep the LeaseCandidate"
+const publishVerb = "publish the LeaseCandidate"
 
 func (p *Publisher) report(ctx context.Context, err error) {
 	if ctx.Err() != nil {
@@ -346,19 +344,20 @@ func (p *Publisher) report(ctx context.Context, err error) {
 	}
 	unserved := apierrors.IsNotFound(err)
 	if unserved && !p.unserved {
-		p.cfg.Logger.Info("the API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1): no coordinator sees this candidate by one")
+		p.cfg.Logger.Info("API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1); not publishing one")
 	}
-	if p.unserved = unserved; !unserved { // which is how most API servers are, and no trouble
-		p.trouble.Tried(keepVerb, err)
+	p.unserved = unserved
+	if !unserved { // most API servers do not serve them, so that is no problem
+		p.trouble.Tried(publishVerb, err)
 	}
 }
 
-// remove ends what was published. What is left of a process that cannot do this goes with its Pod.
+// remove deletes the object. If that fails, the object is deleted with its Pod.
 func (p *Publisher) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	err := p.objects.Delete(ctx, p.cfg.name(), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && p.trouble.Problem() == nil {
-		p.cfg.Logger.Info("the LeaseCandidate is left behind", "err", err)
+		p.cfg.Logger.Info("failed to delete the LeaseCandidate", "err", err)
 	}
 }

@@ -1,4 +1,4 @@
-package coordination_test
+package leasecandidate
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -23,16 +24,16 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-const bound = 30 * time.Second
+const timeout = 30 * time.Second
 
-// published is a Publisher that runs on the real API server.
+// published is a Publisher with the real API server.
 type published struct {
 	t       *testing.T
 	client  kubernetes.Interface
-	cfg     coordination.PublisherConfig
+	cfg     Config
 	log     harness.Log
 	request atomic.Int64
-	before  func(*http.Request) // is called before each of its requests
+	before  func(*http.Request) // called before each request
 	end     func()
 }
 
@@ -46,11 +47,11 @@ func clientOf(t *testing.T, config *rest.Config) kubernetes.Interface {
 	return client
 }
 
-func publish(t *testing.T, change func(*coordination.PublisherConfig)) *published {
+func publish(t *testing.T, change func(*Config)) *published {
 	t.Helper()
 	c := cluster.Shared(t)
 	if c.External() {
-		t.Skip("a cluster that is there already may run without the feature")
+		t.Skip("an external cluster may not have the feature")
 	}
 	p := &published{t: t, client: clientOf(t, c.Admin())}
 	counted := c.Admin()
@@ -63,7 +64,7 @@ func publish(t *testing.T, change func(*coordination.PublisherConfig)) *publishe
 			return inner.RoundTrip(r)
 		})
 	})
-	p.cfg = coordination.PublisherConfig{
+	p.cfg = Config{
 		Client: clientOf(t, counted), Namespace: c.Namespace(t), Lease: "istio-leader", Pod: "pod-a", PodUID: "u",
 		BinaryVersion: "1.2.0", EmulationVersion: "1.1.0", Strategy: coordination.DefaultRevision,
 		Labels: map[string]string{coordination.RevisionLabel: "canary"}, Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
@@ -76,7 +77,7 @@ func publish(t *testing.T, change func(*coordination.PublisherConfig)) *publishe
 
 func (p *published) run() {
 	p.t.Helper()
-	publisher, err := coordination.NewPublisher(p.cfg)
+	publisher, err := New(p.cfg)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -92,10 +93,10 @@ func (p *published) run() {
 	p.t.Cleanup(p.end)
 }
 
-// see waits for the object to be as it should.
+// see waits until the object satisfies is.
 func (p *published) see(what string, is func(*coordinationv1beta1.LeaseCandidate) bool) *coordinationv1beta1.LeaseCandidate {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), bound)
+	ctx, cancel := context.WithTimeout(p.t.Context(), timeout)
 	defer cancel()
 	w, err := p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", coordination.CandidateName(p.cfg.Pod, p.cfg.Lease)).String(),
@@ -122,7 +123,7 @@ func (p *published) change(object *coordinationv1beta1.LeaseCandidate, change fu
 
 func renewed(o *coordinationv1beta1.LeaseCandidate) bool { return o.Spec.RenewTime != nil }
 
-func TestPublisherPublishesAnswersAndDeletes(t *testing.T) {
+func TestPublisher_AnswersPings(t *testing.T) {
 	p := publish(t, nil)
 	p.run()
 	o := p.see("published", renewed)
@@ -131,7 +132,7 @@ func TestPublisherPublishesAnswersAndDeletes(t *testing.T) {
 		len(o.OwnerReferences) != 1 || o.OwnerReferences[0].Kind != "Pod" || o.OwnerReferences[0].Name != "pod-a" || o.OwnerReferences[0].UID != "u" {
 		t.Errorf("published: %+v", o)
 	}
-	// The clock of who asks may be an hour ahead, or an hour behind.
+	// The clock of the coordinator may be wrong.
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
 		ping := metav1.NewMicroTime(o.Spec.RenewTime.Add(ahead + time.Second).Truncate(time.Microsecond))
 		if ahead < 0 {
@@ -143,25 +144,25 @@ func TestPublisherPublishesAnswersAndDeletes(t *testing.T) {
 		})
 		o = p.see("answered", func(o *coordinationv1beta1.LeaseCandidate) bool { return !o.Spec.RenewTime.Before(&ping) })
 		if !o.Spec.PingTime.Equal(&ping) || o.Labels[coordination.PriorityLabel] != "7" {
-			t.Errorf("the answer changes what it is not about: %+v", o)
+			t.Errorf("the answer changed other fields: %+v", o)
 		}
 	}
 	objects := p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace)
 	if err := objects.Delete(t.Context(), o.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	o = p.see("made anew", func(again *coordinationv1beta1.LeaseCandidate) bool { return again.UID != o.UID })
+	o = p.see("recreated", func(again *coordinationv1beta1.LeaseCandidate) bool { return again.UID != o.UID })
 	p.end()
 	if _, err := objects.Get(t.Context(), o.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("after its end: %v", err)
+		t.Errorf("after Run: %v", err)
 	}
 	if p.log.Count() > 0 {
-		t.Errorf("it says\n%s", p.log.String())
+		t.Errorf("log:\n%s", p.log.String())
 	}
 }
 
-// left is what an earlier process of the name has left.
-func (p *published) left(lease string) *coordinationv1beta1.LeaseCandidate {
+// leftover creates an object of an earlier process.
+func (p *published) leftover(lease string) *coordinationv1beta1.LeaseCandidate {
 	p.t.Helper()
 	o, err := p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace).Create(p.t.Context(), &coordinationv1beta1.LeaseCandidate{
 		ObjectMeta: metav1.ObjectMeta{Name: "pod-a.istio-leader", Labels: map[string]string{coordination.PriorityLabel: "7"}},
@@ -173,10 +174,10 @@ func (p *published) left(lease string) *coordinationv1beta1.LeaseCandidate {
 	return o
 }
 
-// One that asks while the object is brought up to date, or somebody that deletes it, is no trouble: it is read again, and answered.
-func TestPublisherIsInterfered(t *testing.T) {
+// A ping or deletion during the first update is handled without a log message.
+func TestPublisher_ConcurrentChanges(t *testing.T) {
 	for name, interfere := range map[string]func(p *published, o *coordinationv1beta1.LeaseCandidate){
-		"asked": func(p *published, o *coordinationv1beta1.LeaseCandidate) {
+		"pinged": func(p *published, o *coordinationv1beta1.LeaseCandidate) {
 			p.change(o, func(o *coordinationv1beta1.LeaseCandidate) {
 				o.Spec.PingTime = &metav1.MicroTime{Time: time.Now().Add(time.Hour)}
 			})
@@ -190,7 +191,7 @@ func TestPublisherIsInterfered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := publish(t, nil)
-			o := p.left("istio-leader")
+			o := p.leftover("istio-leader")
 			var once sync.Once
 			p.before = func(r *http.Request) {
 				if r.Method == http.MethodPut {
@@ -198,65 +199,65 @@ func TestPublisherIsInterfered(t *testing.T) {
 				}
 			}
 			p.run()
-			p.see("published, and answered", func(o *coordinationv1beta1.LeaseCandidate) bool {
+			p.see("published and answered", func(o *coordinationv1beta1.LeaseCandidate) bool {
 				return o.Spec.BinaryVersion == "1.2.0" && renewed(o) && !o.Spec.RenewTime.Before(o.Spec.PingTime)
 			})
 			p.end()
 			if p.log.Count() > 0 {
-				t.Errorf("it says\n%s", p.log.String())
+				t.Errorf("log:\n%s", p.log.String())
 			}
 		})
 	}
 }
 
-// What an earlier process of the name has left is taken over with what operators put on it; one of another
-// election is made anew.
-func TestPublisherMeetsWhatIsThere(t *testing.T) {
+// An object of an earlier process is updated and keeps the labels of operators. An object of another election is replaced.
+func TestPublisher_ExistingObject(t *testing.T) {
 	p := publish(t, nil)
 	for lease, same := range map[string]bool{"istio-leader": true, "another": false} {
-		old := p.left(lease)
+		old := p.leftover(lease)
 		p.run()
 		o := p.see("renewed", renewed)
 		if kept := o.UID == old.UID && o.Labels[coordination.PriorityLabel] == "7"; kept != same || o.Spec.LeaseName != "istio-leader" || o.Spec.BinaryVersion != "1.2.0" {
-			t.Errorf("of %s: %+v", lease, o)
+			t.Errorf("existing object of %s: %+v", lease, o)
 		}
 		p.end()
 	}
 }
 
 // All that a configuration can get wrong is said before the API server says it, which refuses the same.
-func TestPublisherConfigIsChecked(t *testing.T) {
+func TestConfigIsChecked(t *testing.T) {
 	p := publish(t, nil)
-	for want, change := range map[string]func(*coordination.PublisherConfig){
-		"no client":            func(c *coordination.PublisherConfig) { c.Client = nil },
-		`namespace "A"`:        func(c *coordination.PublisherConfig) { c.Namespace = "A" },
-		`lease ""`:             func(c *coordination.PublisherConfig) { c.Lease = "" },
-		`pod "a/b"`:            func(c *coordination.PublisherConfig) { c.Pod = "a/b" },
-		`name "aaaa`:           func(c *coordination.PublisherConfig) { c.Pod = strings.Repeat("a", 245) },
-		`label "a b"`:          func(c *coordination.PublisherConfig) { c.Labels = map[string]string{"a b": "c"} },
-		`label a "b c"`:        func(c *coordination.PublisherConfig) { c.Labels = map[string]string{"a": "b c"} },
-		`strategy ""`:          func(c *coordination.PublisherConfig) { c.Strategy = "" },
-		`strategy "Oldest"`:    func(c *coordination.PublisherConfig) { c.Strategy = "Oldest" },
-		`strategy "a/"`:        func(c *coordination.PublisherConfig) { c.Strategy = "a/" },
-		"give 1.2.0":           func(c *coordination.PublisherConfig) { c.BinaryVersion = "v1.2.0" },
-		`the version "1.2"`:    func(c *coordination.PublisherConfig) { c.BinaryVersion = "1.2" },
-		`the version ""`:       func(c *coordination.PublisherConfig) { c.BinaryVersion = "" },
-		`the version "01.2.0"`: func(c *coordination.PublisherConfig) { c.BinaryVersion = "01.2.0" },
-		`the version "1.2.0 "`: func(c *coordination.PublisherConfig) { c.EmulationVersion = "1.2.0 " },
-		"is above the binary":  func(c *coordination.PublisherConfig) { c.EmulationVersion = "1.2.1" },
-		"needs one above 0.0.0": func(c *coordination.PublisherConfig) {
-			c.EmulationVersion, c.Strategy = "0.0.0", coordination.OldestEmulationVersion
+	for want, change := range map[string]func(*Config){
+		"Client is required":    func(c *Config) { c.Client = nil },
+		`namespace "A"`:         func(c *Config) { c.Namespace = "A" },
+		`lease ""`:              func(c *Config) { c.Lease = "" },
+		`pod "a/b"`:             func(c *Config) { c.Pod = "a/b" },
+		`name "aaaa`:            func(c *Config) { c.Pod = strings.Repeat("a", 245) },
+		`label "a b"`:           func(c *Config) { c.Labels = map[string]string{"a b": "c"} },
+		`label a "b c"`:         func(c *Config) { c.Labels = map[string]string{"a": "b c"} },
+		`strategy ""`:           func(c *Config) { c.Strategy = "" },
+		`strategy "Oldest"`:     func(c *Config) { c.Strategy = "Oldest" },
+		`strategy "a/"`:         func(c *Config) { c.Strategy = "a/" },
+		"use 1.2.0":             func(c *Config) { c.BinaryVersion = "v1.2.0" },
+		`version "1.2"`:         func(c *Config) { c.BinaryVersion = "1.2" },
+		`version ""`:            func(c *Config) { c.BinaryVersion = "" },
+		`version "01.2.0"`:      func(c *Config) { c.BinaryVersion = "01.2.0" },
+		`version "1.2.0 "`:      func(c *Config) { c.EmulationVersion = "1.2.0 " },
+		"is higher than binary": func(c *Config) { c.EmulationVersion = "1.2.1" },
+		"requires a version above 0.0.0": func(c *Config) {
+			c.EmulationVersion = "0.0.0"
+			c.Strategy = coordination.OldestEmulationVersion
 		},
 	} {
 		cfg := p.cfg
 		change(&cfg)
-		if _, err := coordination.NewPublisher(cfg); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "candidate ") {
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "candidate ") {
 			t.Errorf("%s: %v", want, err)
 		}
-		if want == "no client" || cfg.Namespace == "A" {
+		if want == "Client is required" || cfg.Namespace == "A" {
 			continue
 		}
-		// The Lease's and the pod's names are ours to check: a LeaseCandidate takes others too.
+		// The API server does not check leaseName.
 		object := &coordinationv1beta1.LeaseCandidate{
 			ObjectMeta: metav1.ObjectMeta{Name: coordination.CandidateName(cfg.Pod, cfg.Lease), Labels: cfg.Labels},
 			Spec: coordinationv1beta1.LeaseCandidateSpec{
@@ -265,10 +266,10 @@ func TestPublisherConfigIsChecked(t *testing.T) {
 		}
 		_, err := p.client.CoordinationV1beta1().LeaseCandidates(cfg.Namespace).Create(t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil {
-			t.Errorf("%s: the API server takes it", want)
+			t.Errorf("%s: the API server accepts it", want)
 		}
 	}
-	if _, err := coordination.NewPublisher(p.cfg); err != nil {
+	if _, err := New(p.cfg); err != nil {
 		t.Error(err)
 	}
 }
@@ -277,6 +278,17 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func strategyOf(cfg coordination.PublisherConfig) coordinationv1.CoordinatedLeaseStrategy {
+func strategyOf(cfg Config) coordinationv1.CoordinatedLeaseStrategy {
 	return coordinationv1.CoordinatedLeaseStrategy(cfg.Strategy)
+}
+
+// until waits for an object that satisfies is, and stops the watch.
+func until(w watch.Interface, is func(*coordinationv1beta1.LeaseCandidate) bool) (*coordinationv1beta1.LeaseCandidate, error) {
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if object, ok := event.Object.(*coordinationv1beta1.LeaseCandidate); ok && event.Type != watch.Deleted && is(object) {
+			return object, nil
+		}
+	}
+	return nil, context.DeadlineExceeded
 }

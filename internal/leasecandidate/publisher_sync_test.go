@@ -1,4 +1,4 @@
-package coordination_test
+package leasecandidate
 
 import (
 	"context"
@@ -15,25 +15,24 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
-// silent is an API server whose watch stays up and says nothing, or that serves no LeaseCandidates.
+// silent is an API server whose watch delivers only pings, or that does not serve LeaseCandidates.
 type silent struct {
-	mu      sync.Mutex
-	asked   []string
-	missing bool
-	fails   int    // PUTs that are to fail
-	object  string // what a GET shows; "" for nothing
-	events  *io.PipeWriter
+	mu        sync.Mutex
+	requested []string
+	missing   bool
+	fails     int    // number of PUTs to fail
+	object    string // response of GET; empty: not found
+	events    *io.PipeWriter
 }
 
 const (
-	unasked = `{"kind":"LeaseCandidate","apiVersion":"coordination.k8s.io/v1beta1","metadata":{"name":"pod-a.x","resourceVersion":"1"},"spec":{"leaseName":"x"}}`
-	pinged  = `{"kind":"LeaseCandidate","apiVersion":"coordination.k8s.io/v1beta1","metadata":{"name":"pod-a.x","resourceVersion":"2"},"spec":{"leaseName":"x","pingTime":"2026-01-02T03:04:05.000000Z"}}`
+	unpinged = `{"kind":"LeaseCandidate","apiVersion":"coordination.k8s.io/v1beta1","metadata":{"name":"pod-a.x","resourceVersion":"1"},"spec":{"leaseName":"x"}}`
+	pinged   = `{"kind":"LeaseCandidate","apiVersion":"coordination.k8s.io/v1beta1","metadata":{"name":"pod-a.x","resourceVersion":"2"},"spec":{"leaseName":"x","pingTime":"2026-01-02T03:04:05.000000Z"}}`
 )
 
-// ping asks, and has the next answers fail.
+// ping delivers a ping. The next PUTs fail.
 func (s *silent) ping(fails int) {
 	s.mu.Lock()
 	s.fails, s.object = fails, pinged
@@ -49,13 +48,13 @@ func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
 	}
 	if r.URL.Query().Get("watch") != "" {
-		s.asked = append(s.asked, "WATCH")
+		s.requested = append(s.requested, "WATCH")
 		out, in := io.Pipe()
 		s.events = in
-		context.AfterFunc(r.Context(), func() { _ = in.CloseWithError(errors.New("the watch ended")) })
+		context.AfterFunc(r.Context(), func() { _ = in.CloseWithError(errors.New("watch ended")) })
 		return answer(http.StatusOK, out)
 	}
-	s.asked = append(s.asked, r.Method)
+	s.requested = append(s.requested, r.Method)
 	if r.Method == http.MethodPut && s.fails > 0 {
 		s.fails--
 		return answer(http.StatusInternalServerError, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500}`)))
@@ -63,7 +62,7 @@ func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet && s.object != "" {
 		return answer(http.StatusOK, io.NopCloser(strings.NewReader(s.object)))
 	}
-	if s.missing { // as an API server says it of a kind that it does not know
+	if s.missing { // response for an unknown resource
 		response, err := answer(http.StatusNotFound, io.NopCloser(strings.NewReader("404 page not found\n")))
 		response.Header.Set("Content-Type", "text/plain; charset=utf-8")
 		return response, err
@@ -71,21 +70,21 @@ func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet {
 		return answer(http.StatusNotFound, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)))
 	}
-	return answer(http.StatusOK, io.NopCloser(strings.NewReader(unasked)))
+	return answer(http.StatusOK, io.NopCloser(strings.NewReader(unpinged)))
 }
 
 func (s *silent) requests() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := strings.Join(s.asked, " ")
-	s.asked = nil
+	all := strings.Join(s.requested, " ")
+	s.requested = nil
 	return all
 }
 
-func quiet(t *testing.T, server *silent) (log *harness.Log, end func()) {
+func runWith(t *testing.T, server *silent) (log *harness.Log, end func()) {
 	config := &rest.Config{Host: "http://api", Transport: server, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 	log = &harness.Log{}
-	publisher, err := coordination.NewPublisher(coordination.PublisherConfig{
+	publisher, err := New(Config{
 		Client: clientOf(t, config), Namespace: "ns", Lease: "x", Pod: "pod-a", BinaryVersion: "1.2.0", Strategy: "a/b",
 		Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
@@ -104,59 +103,59 @@ func quiet(t *testing.T, server *silent) (log *harness.Log, end func()) {
 	}
 }
 
-func TestAnIdleCandidateSendsNothing(t *testing.T) {
+func TestPublisher_Idle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &silent{}
-		log, end := quiet(t, server)
+		log, end := runWith(t, server)
 		if got := server.requests(); got != "GET POST WATCH" {
-			t.Errorf("at first it sends %s", got)
+			t.Errorf("at start: %s", got)
 		}
 		<-time.After(24 * time.Hour)
 		synctest.Wait()
 		if got := server.requests(); got != "" {
-			t.Errorf("in a day it sends %s", got)
+			t.Errorf("in a day: %s", got)
 		}
 		end()
 		if got := server.requests(); got != "DELETE" {
-			t.Errorf("at its end it sends %s", got)
+			t.Errorf("at the end: %s", got)
 		}
 		if log.Count() > 0 {
-			t.Errorf("it says\n%s", log.String())
+			t.Errorf("log:\n%s", log.String())
 		}
 	})
 }
 
-// Who asks counts an answer for five seconds: one that failed is tried again at once, and then once in a while.
-func TestAnAnswerThatFails(t *testing.T) {
+// A failed answer is retried immediately, then with pauses.
+func TestPublisher_FailedAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &silent{}
-		_, end := quiet(t, server)
+		_, end := runWith(t, server)
 		<-time.After(time.Minute)
 		server.requests()
 		server.ping(1)
 		synctest.Wait()
 		if got := server.requests(); got != "PUT GET PUT WATCH" {
-			t.Errorf("after a failure it sends %s", got)
+			t.Errorf("after a failure: %s", got)
 		}
 		<-time.After(time.Minute)
 		server.ping(1000)
 		<-time.After(time.Minute - time.Second)
 		synctest.Wait()
 		if got := strings.Count(server.requests(), "PUT"); got != 2+11 {
-			t.Errorf("%d answers that fail in a minute", got)
+			t.Errorf("%d failing answers in a minute", got)
 		}
 		end()
 	})
 }
 
-func TestWithoutTheAPIItIsSaidOnce(t *testing.T) {
+func TestPublisher_Unserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &silent{missing: true}
-		log, end := quiet(t, server)
+		log, end := runWith(t, server)
 		<-time.After(30*time.Second + time.Second)
 		synctest.Wait()
 		if got := server.requests(); got != "GET GET" {
-			t.Errorf("in half a minute it sends %s", got)
+			t.Errorf("in half a minute: %s", got)
 		}
 		<-time.After(time.Hour)
 		synctest.Wait()
@@ -168,7 +167,7 @@ func TestWithoutTheAPIItIsSaidOnce(t *testing.T) {
 		}
 		end()
 		if !strings.Contains(log.String(), "does not serve LeaseCandidates") || log.Count() != 1 || log.Count("level=INFO") != 1 {
-			t.Errorf("it says\n%s", log.String())
+			t.Errorf("log:\n%s", log.String())
 		}
 	})
 }

@@ -15,29 +15,28 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
+	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// The timing of both kinds of candidate.
 const (
 	benchLease = 15 * time.Second
 	benchRenew = 10 * time.Second
 	benchRetry = 2 * time.Second
 )
 
-// BenchmarkHandoverByKubernetes: Kubernetes' own coordinator prefers a candidate of an older emulation version to the leader. It is the time from
-// when that one was published, or had become the default, to its first work: of our candidates, of client-go's, and of ours under our own
-// coordinator when the default changes. Each of them leads for a moment before the next begins.
-func BenchmarkHandoverByKubernetes(b *testing.B) {
+// BenchmarkCoordinatedHandover measures the time until a better candidate leads: with the API server's coordinator for candidates of this module
+// and of client-go, from the publication of an older emulation version, and with the coordinator of this module, from a change of the default revision.
+func BenchmarkCoordinatedHandover(b *testing.B) {
 	klog.SetOutput(io.Discard)
 	klog.LogToStderr(false)
-	n := inNamespace(b)
+	n := newFixture(b)
 	n.coordinate()
 	kinds := []struct {
 		name string
 		once func(round int) time.Duration
-	}{{"ours", n.handsOver}, {"client-go", n.lapses}, {"default-flips", n.flips}}
+	}{{"incumbent", n.handOver}, {"client-go", n.clientGo}, {"default-revision", n.changeDefault}}
 	for _, kind := range kinds {
 		b.Run(kind.name, func(b *testing.B) {
 			var took []time.Duration
@@ -51,50 +50,53 @@ func BenchmarkHandoverByKubernetes(b *testing.B) {
 		})
 	}
 	if n.overlap.Load() > 0 {
-		b.Error("two of ours have acted at once")
+		b.Error("two leaders at the same time")
 	}
 }
 
-func ourTiming(emulation string) func(*k8sleaderelection.LeaderElectionConfig, *coordination.PublisherConfig) {
-	return func(e *k8sleaderelection.LeaderElectionConfig, p *coordination.PublisherConfig) {
-		e.LeaseDuration, e.RenewDeadline, e.RetryPeriod = benchLease, benchRenew, benchRetry
+func withBenchTiming(emulation string) func(*k8sleaderelection.LeaderElectionConfig, *leasecandidate.Config) {
+	return func(e *k8sleaderelection.LeaderElectionConfig, p *leasecandidate.Config) {
+		e.LeaseDuration = benchLease
+		e.RenewDeadline = benchRenew
+		e.RetryPeriod = benchRetry
 		if emulation != "" {
-			p.Strategy, p.EmulationVersion = coordination.OldestEmulationVersion, emulation
+			p.Strategy = coordination.OldestEmulationVersion
+			p.EmulationVersion = emulation
 		}
 	}
 }
 
-func (n *coordinated) handsOver(round int) time.Duration {
+func (n *fixture) handOver(round int) time.Duration {
 	lease := fmt.Sprintf("ours-%d", round)
-	a := n.replica(lease, fmt.Sprint("a-", round), "stable", ourTiming("1.2.0"))
-	n.awaits("a leads", lease, a.leads.Load)
+	a := n.replica(lease, fmt.Sprint("a-", round), "stable", withBenchTiming("1.2.0"))
+	n.await("a leads", lease, a.leads.Load)
 	began := time.Now()
-	b := n.replica(lease, fmt.Sprint("b-", round), "stable", ourTiming("1.1.0"))
-	n.awaits("b leads", lease, b.leads.Load)
+	b := n.replica(lease, fmt.Sprint("b-", round), "stable", withBenchTiming("1.1.0"))
+	n.await("b leads", lease, b.leads.Load)
 	defer a.stop()
 	defer b.stop()
 	return time.Duration(b.began.Load() - began.UnixNano())
 }
 
-func (n *coordinated) flips(round int) time.Duration {
+func (n *fixture) changeDefault(round int) time.Duration {
 	lease := fmt.Sprintf("flips-%d", round)
-	n.flip("stable")
-	a := n.replica(lease, fmt.Sprint("a-", round), "stable", ourTiming(""))
-	n.awaits("a leads", lease, a.leads.Load)
-	b := n.replica(lease, fmt.Sprint("b-", round), "canary", ourTiming(""))
-	n.awaits("b is a candidate", lease, func() bool {
+	n.setDefault("stable")
+	a := n.replica(lease, fmt.Sprint("a-", round), "stable", withBenchTiming(""))
+	n.await("a leads", lease, a.leads.Load)
+	b := n.replica(lease, fmt.Sprint("b-", round), "canary", withBenchTiming(""))
+	n.await("b is published", lease, func() bool {
 		_, err := n.client.CoordinationV1beta1().LeaseCandidates(n.namespace).Get(n.t.Context(), b.identity, metav1.GetOptions{})
 		return err == nil
 	})
 	began := time.Now()
-	n.flip("canary")
-	n.awaits("b leads", lease, b.leads.Load)
+	n.setDefault("canary")
+	n.await("b leads", lease, b.leads.Load)
 	defer a.stop()
 	defer b.stop()
 	return time.Duration(b.began.Load() - began.UnixNano())
 }
 
-func (n *coordinated) lapses(round int) time.Duration {
+func (n *fixture) clientGo(round int) time.Duration {
 	lease := fmt.Sprintf("client-go-%d", round)
 	ctx, cancel := context.WithCancel(n.t.Context())
 	var running sync.WaitGroup
@@ -130,7 +132,7 @@ func (n *coordinated) lapses(round int) time.Duration {
 		case at := <-leads:
 			return at
 		case <-time.After(2 * time.Minute):
-			n.t.Fatal("client-go's candidate does not lead")
+			n.t.Fatal("the candidate of client-go does not lead")
 			return time.Time{}
 		}
 	}

@@ -1,0 +1,377 @@
+package coordination
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
+
+	"incumbent.dev/incumbent/internal/members"
+)
+
+const (
+	// requestTimeout limits each request.
+	requestTimeout = 5 * time.Second
+	// probePeriod is the time between two checks of whether the API server keeps the fields of a coordinated Lease.
+	probePeriod = 30 * time.Second
+	// memberTolerance is how much later than its duration a member's renewal may be seen.
+	memberTolerance = 10 * time.Second
+)
+
+// term is one term of a Controller.
+type term struct {
+	*Controller
+	queue     workqueue.TypedRateLimitingInterface[string]
+	observers map[string]*observer
+	problems  map[string]string // logged problems by election
+	probed    time.Time         // when the API server was last probed
+}
+
+func newTerm(c *Controller, queue workqueue.TypedRateLimitingInterface[string]) *term {
+	return &term{Controller: c, queue: queue, observers: map[string]*observer{}, problems: map[string]string{}}
+}
+
+// process reconciles one election and enqueues it again when the next plan is due.
+func (t *term) process(ctx context.Context, name string) {
+	again, err := t.reconcile(ctx, name)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		t.queue.AddRateLimited(name)
+	default:
+		t.queue.Forget(name)
+		if again > 0 {
+			t.queue.AddAfter(name, again)
+		}
+	}
+}
+
+// reconcile executes the plan of an election. A conflict is no error, because the watch delivers the newer version.
+func (t *term) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
+	situation, known := t.cfg.Situation()
+	if !known {
+		return time.Second, nil
+	}
+	e, again := t.election(name, situation)
+	if len(e.Candidates) == 0 && (e.Lease == nil || strategyOf(e.Lease) == "") {
+		delete(t.observers, name)
+		delete(t.problems, name)
+		return again, nil
+	}
+	o := t.observers[name]
+	if o == nil {
+		o = t.seen.observer(name)
+		t.observers[name] = o
+	}
+	created, retry, err := t.createLock(ctx, name, e)
+	if created && err == nil {
+		return again, nil
+	}
+	var p plan
+	if err == nil {
+		p = o.plan(time.Now(), time.Now(), e, t.cfg.Strategies)
+		err = t.write(ctx, o, e, p)
+	}
+	for _, d := range []time.Duration{again, retry} {
+		if d > 0 {
+			p.within(d)
+		}
+	}
+	if ctx.Err() == nil {
+		t.report(name, e, errors.Join(append(p.Invalid, p.Err, err)...))
+	}
+	return p.Again, err
+}
+
+// election returns the state of an election, and when it changes although no object does.
+func (t *term) election(name string, situation Situation) (e election, again time.Duration) {
+	e = election{Situation: situation, Lease: t.lease(name), Annotate: t.seen.dropsFields.Load()}
+	published := t.leaseCandidates(name)
+	byMembers, left := t.useMembers()
+	if byMembers {
+		e.Candidates, again = t.memberCandidates(name)
+	}
+	if !byMembers || left > 0 && allPublished(e.Candidates, published) {
+		e.Candidates = published
+		return e, 0
+	}
+	e.Alive = true
+	e.Annotate = true
+	if left > 0 && (again == 0 || left < again) {
+		again = left
+	}
+	return e, again
+}
+
+// allPublished reports whether each candidate from a member has a LeaseCandidate.
+func allPublished(byMembers, published []*coordinationv1beta1.LeaseCandidate) bool {
+	return !slices.ContainsFunc(byMembers, func(m *coordinationv1beta1.LeaseCandidate) bool {
+		return !slices.ContainsFunc(published, func(c *coordinationv1beta1.LeaseCandidate) bool { return c.Name == m.Name })
+	})
+}
+
+func (t *term) lease(name string) *coordinationv1.Lease {
+	object, exists, _ := t.leases.GetIndexer().GetByKey(t.cfg.Namespace + "/" + name)
+	if lease, ok := object.(*coordinationv1.Lease); exists && ok && lease.Labels[members.Label] != members.LabelValue {
+		return lease
+	}
+	return nil
+}
+
+func (t *term) leaseCandidates(name string) (all []*coordinationv1beta1.LeaseCandidate) {
+	objects, _ := t.candidates.GetIndexer().ByIndex(byElection, name)
+	for _, object := range objects {
+		all = append(all, object.(*coordinationv1beta1.LeaseCandidate))
+	}
+	return all
+}
+
+// memberCandidates returns the members of the election that request a strategy, are warm, and renewed in time. It also returns
+// when the next of them is due to renew.
+func (t *term) memberCandidates(name string) (all []*coordinationv1beta1.LeaseCandidate, again time.Duration) {
+	objects, _ := t.leases.GetIndexer().ByIndex(byElection, name)
+	for _, object := range objects {
+		lease := object.(*coordinationv1.Lease)
+		m, err := t.seen.member(lease)
+		if err != nil {
+			continue
+		}
+		part, _ := m.Part(name)
+		left := time.Until(t.seen.renewedAt(lease.Name).Add(m.Duration + memberTolerance))
+		if !part.Warm || left <= 0 {
+			continue
+		}
+		if again == 0 || left < again {
+			again = left
+		}
+		all = append(all, fromMember(lease, m, part))
+	}
+	return all, again
+}
+
+// fromMember returns a member as a LeaseCandidate of one of its elections. The labels of the member's Lease, which an operator
+// may set, are copied.
+func fromMember(lease *coordinationv1.Lease, m members.Member, part members.Election) *coordinationv1beta1.LeaseCandidate {
+	version := strings.TrimPrefix(m.Version, "v")
+	c := &coordinationv1beta1.LeaseCandidate{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: CandidateName(m.Identity, part.Name), Namespace: lease.Namespace, UID: lease.UID, CreationTimestamp: lease.CreationTimestamp,
+			Labels: map[string]string{},
+		},
+		Spec: coordinationv1beta1.LeaseCandidateSpec{
+			LeaseName: part.Name, BinaryVersion: version, EmulationVersion: cmp.Or(m.EmulationVersion, version),
+			Strategy: coordinationv1.CoordinatedLeaseStrategy(part.Strategy),
+		},
+	}
+	for key, value := range lease.Labels {
+		c.Labels[key] = value
+	}
+	c.Labels[RevisionLabel] = m.Revision
+	c.Labels[LocationLabel] = string(m.Cluster)
+	c.Labels[FitLabel] = fmt.Sprint(part.Fit)
+	return c
+}
+
+// createLock creates the lock, or writes the strategy on a lock without one, if the API server's coordinator does not. A dry-run
+// create shows whether it does.
+func (t *term) createLock(ctx context.Context, name string, e election) (created bool, again time.Duration, err error) {
+	if len(e.Candidates) == 0 || e.Lease != nil && (!e.Annotate || strategyOf(e.Lease) != "") {
+		return false, 0, nil
+	}
+	var p plan
+	_, strategy, err := t.cfg.Strategies.choose(e.Situation, p.parse(e.Candidates))
+	if err != nil {
+		if e.Annotate { // otherwise the API server's coordinator may know the strategy
+			t.report(name, e, err)
+		}
+		return e.Annotate, 0, nil // only a change of the candidates can help
+	}
+	leases := t.cfg.Client.CoordinationV1().Leases(t.cfg.Namespace)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	lease := newLease(t.cfg.Namespace, name)
+	var stored *coordinationv1.Lease
+	switch left := time.Until(t.probed.Add(probePeriod)); {
+	case e.Lease != nil:
+		lease = e.Lease.DeepCopy()
+		setStrategy(lease, strategy, true)
+		stored, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	case e.Annotate:
+		setStrategy(lease, strategy, true)
+		stored, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	case left > 0:
+		return false, left, nil
+	default:
+		t.probed = time.Now()
+		setStrategy(lease, strategy, false)
+		stored, err = leases.Create(ctx, lease, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+	if err == nil {
+		t.recordFields(lease, stored)
+	}
+	return e.Annotate, probePeriod, ignoreConflict(err)
+}
+
+// recordFields records whether the API server keeps strategy and preferredHolder of a Lease. It may serve LeaseCandidates
+// and drop these fields.
+func (c *Controller) recordFields(sent, stored *coordinationv1.Lease) {
+	drops, known := fieldsDropped(sent, stored)
+	if !known || c.seen.dropsFields.Swap(drops) == drops {
+		return
+	}
+	if drops && !c.unserved() {
+		c.cfg.Logger.Info("API server drops strategy and preferredHolder of a Lease; using annotations and creating locks")
+	}
+	c.Reconsider()
+}
+
+// newLease returns a free lock.
+func newLease(namespace, name string) *coordinationv1.Lease {
+	now := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond))
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new(""), LeaseDurationSeconds: new(int32(1)), RenewTime: &now, AcquireTime: &now, LeaseTransitions: new(int32(0)),
+		},
+	}
+}
+
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func request(ctx context.Context, action string, send func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := ignoreConflict(send(ctx)); err != nil {
+		return fmt.Errorf("%s: %w", action, err)
+	}
+	return nil
+}
+
+// write executes a plan.
+func (t *term) write(ctx context.Context, o *observer, e election, p plan) error {
+	errs := []error{t.ping(ctx, o, p.Ping)}
+	candidates := t.cfg.Client.CoordinationV1beta1().LeaseCandidates(t.cfg.Namespace)
+	for _, c := range p.Delete {
+		errs = append(errs, request(ctx, "delete LeaseCandidate "+c.Name, func(ctx context.Context) error {
+			t.cfg.Logger.Info("deleting a LeaseCandidate that did not answer", "leaseCandidate", c.Name, "timeout", candidateDuration)
+			return candidates.Delete(ctx, c.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion}})
+		}))
+	}
+	if p.Lease != nil {
+		errs = append(errs, request(ctx, "update Lease "+p.Lease.Name, func(ctx context.Context) error {
+			written, err := t.cfg.Client.CoordinationV1().Leases(t.cfg.Namespace).Update(ctx, p.Lease, metav1.UpdateOptions{})
+			if err == nil {
+				o.wrote(time.Now(), e.Lease.ResourceVersion, written)
+				t.recordFields(p.Lease, written)
+				t.reportChoice(e.Lease, written)
+			}
+			return err
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// ping pings all candidates concurrently.
+func (t *term) ping(ctx context.Context, o *observer, all []*coordinationv1beta1.LeaseCandidate) error {
+	// The order makes equal errors equal, so that they are logged once.
+	all = slices.SortedFunc(slices.Values(all), func(a, b *coordinationv1beta1.LeaseCandidate) int { return strings.Compare(a.Name, b.Name) })
+	candidates := t.cfg.Client.CoordinationV1beta1().LeaseCandidates(t.cfg.Namespace)
+	errs := make([]error, len(all))
+	var pings sync.WaitGroup
+	for i, c := range all {
+		pings.Go(func() {
+			errs[i] = request(ctx, "ping LeaseCandidate "+c.Name, func(ctx context.Context) error {
+				_, err := candidates.Update(ctx, pinged(c, time.Now()), metav1.UpdateOptions{})
+				return err
+			})
+		})
+	}
+	pings.Wait()
+	for i, c := range all {
+		if errs[i] == nil {
+			o.markStale(time.Now(), c)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// reportChoice logs what a write of the lock changed.
+func (t *term) reportChoice(before, after *coordinationv1.Lease) {
+	holder := value(after.Spec.HolderIdentity)
+	former := value(before.Spec.HolderIdentity)
+	preferred := preferredHolder(after)
+	log := t.cfg.Logger.With("lease", after.Name, "strategy", strategyOf(after))
+	switch {
+	case strategyOf(before) == "":
+		log.Info("restoring strategy that was removed from the lock", "leader", holder)
+	case holder != "" && isNominated(after) && (holder != former || !isNominated(before)):
+		log.Info("named the leader", "leader", holder, "before", former)
+		t.event(after, corev1.EventTypeNormal, "LeaderNamed", "named %s (%s)", holder, strategyOf(after))
+	case preferred != "":
+		log.Info("requested a leader change", "leader", holder, "preferred", preferred)
+		t.event(after, corev1.EventTypeNormal, "LeaderPreferred", "prefers %s to %s (%s)", preferred, holder, strategyOf(after))
+	case preferredHolder(before) != "":
+		log.Info("withdrew the request for a leader change", "leader", holder, "preferred", preferredHolder(before))
+	}
+}
+
+func (t *term) event(about runtime.Object, eventType, reason, message string, args ...any) {
+	if t.cfg.EventRecorder != nil {
+		t.cfg.EventRecorder.Eventf(about, eventType, reason, message, args...)
+	}
+}
+
+// objects returns the objects of the election in the API server. Candidates from members are not.
+func (e election) objects() (all []runtime.Object) {
+	if e.Lease != nil {
+		all = append(all, e.Lease)
+	}
+	for _, c := range e.Candidates {
+		if c.ResourceVersion != "" {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// report logs a problem of an election once, until it changes or is resolved.
+func (t *term) report(name string, e election, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if t.problems[name] == text {
+		return
+	}
+	t.problems[name] = text
+	log := t.cfg.Logger.With("lease", name)
+	switch {
+	case err == nil:
+		delete(t.problems, name)
+		log.Info("problem of the election resolved")
+	case errors.Is(err, errStrategies):
+		log.Warn("cannot choose a leader", "err", err)
+		for _, object := range e.objects() {
+			t.event(object, corev1.EventTypeWarning, "StrategiesDisagree", "cannot choose a leader: %v", err)
+		}
+	default:
+		log.Warn("failed to coordinate the election", "err", err)
+	}
+}

@@ -1,0 +1,81 @@
+package coordination
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// echo is a transport that counts requests by object name and answers with the object that was sent, or a conflict.
+type echo struct {
+	code int
+	sent map[string]int
+}
+
+func (c *echo) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	c.sent[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]++
+	contentType := r.Header.Get("Content-Type")
+	if c.code != http.StatusOK {
+		contentType = "application/json"
+		body = fmt.Appendf(nil, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, metav1.StatusReasonConflict, c.code)
+	}
+	return &http.Response{
+		StatusCode: c.code, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r, ContentLength: int64(len(body)),
+	}, nil
+}
+
+// While the watch has not delivered a ping, another ping would conflict. It is not sent until the watch delivers a newer version
+// or an election duration passes.
+func TestReconcile_DelayedWatch(t *testing.T) {
+	for _, code := range []int{http.StatusOK, http.StatusConflict} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &echo{code: code, sent: map[string]int{}}
+			c := controllerOf(t, &rest.Config{Host: "http://unused", Transport: server})
+			w := newTerm(c, nil)
+			lease := &coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n", ResourceVersion: "1"},
+				Spec:       coordinationv1.LeaseSpec{Strategy: new(coordinationv1.CoordinatedLeaseStrategy(DefaultRevision))},
+			}
+			candidate := candidateOf("a.x")
+			candidate.ResourceVersion = "2"
+			if err := c.leases.GetIndexer().Add(lease); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.candidates.GetIndexer().Add(candidate); err != nil {
+				t.Fatal(err)
+			}
+			reconcile := func(when string, pings int, again time.Duration) {
+				t.Helper()
+				got, err := w.reconcile(t.Context(), "x")
+				if err != nil || server.sent["a.x"] != pings || got != again {
+					t.Errorf("status %d, %s: %d pings, want %d; again after %v, want %v (%v)", code, when, server.sent["a.x"], pings, got, again, err)
+				}
+			}
+			reconcile("first", 1, 0)
+			reconcile("other event", 1, electionDuration)
+			time.Sleep(electionDuration - time.Second)
+			reconcile("later event", 1, time.Second)
+			time.Sleep(time.Second)
+			reconcile("watch silent", 2, 0)
+			newer := candidateOf("a.x")
+			newer.ResourceVersion = "3"
+			if err := w.candidates.GetIndexer().Update(newer); err != nil {
+				t.Fatal(err)
+			}
+			reconcile("newer version", 3, 0)
+		})
+	}
+}
