@@ -182,7 +182,7 @@ func (p *simProcess) release(l *coordinationv1.Lease, preferred string) {
 		return
 	}
 	p.w.namedBy = nil
-	if p.w.now-p.w.actedAt > 12*time.Second && p.better(to) {
+	if p.w.now-p.w.actedAt > 6*time.Second && p.better(to) {
 		p.w.violate("handover", "%s hands over to %s, which is worse", p.name, to.name)
 	}
 	p.write(l, preferred, simLeaseSeconds)
