@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -21,18 +19,8 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// oracleSets returns the number of random sets of candidates. ORACLE_SETS overrides it.
-func oracleSets(t *testing.T) int {
-	text := os.Getenv("ORACLE_SETS")
-	if text == "" {
-		return 100
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("ORACLE_SETS=%q: not a positive number", text)
-	}
-	return n
-}
+// oracleSets is the number of random sets of candidates.
+const oracleSets = 100
 
 // oracleTimeout limits the time in which the API server's coordinator chooses in one election.
 const oracleTimeout = time.Minute
@@ -62,14 +50,13 @@ func TestOldestEmulationVersion_Oracle(t *testing.T) {
 			}
 		})
 	}
-	number := oracleSets(t)
-	for seed := range uint64(number) {
+	for seed := range uint64(oracleSets) {
 		sets <- seed
 	}
 	close(sets)
 	all.Wait()
-	t.Logf("%d sets: %d equal holders, %d ties by name, %d without a holder", number, o.same, o.tied, o.none)
-	if o.same+o.tied+o.none != number || o.same < number/2 || o.none == 0 {
+	t.Logf("%d sets: %d equal holders, %d ties by name, %d without a holder", oracleSets, o.same, o.tied, o.none)
+	if o.same+o.tied+o.none != oracleSets || o.same < oracleSets/2 || o.none == 0 {
 		t.Error("too few conclusive sets")
 	}
 }
