@@ -8,15 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// behindLimit bounds the wait for objects that cannot be read again. It is longer than leases are: after an outage of this
-// length no leader of before leads any more.
+// behindLimit limits the wait for objects that cannot be read. It is longer than a lease, so no leader from before the outage still
+// leads.
 const behindLimit = 2 * time.Minute
 
-// behind knows which kinds of objects may have changed unseen.
+// behind has the kinds of objects that may have changed unseen.
 type behind struct {
 	mu    sync.Mutex
 	kinds sets.Set[string]
-	// resolved closes when there are none again, behindLimit after the first was added, or with the watcher; nil when there are none.
+	// resolved closes when kinds is empty, behindLimit after the first kind was added, or when the watcher ends. It is nil if kinds is
+	// empty.
 	resolved <-chan struct{}
 	finish   context.CancelFunc
 }
@@ -28,7 +29,8 @@ func (b *behind) add(ctx context.Context, kind string) {
 	defer b.mu.Unlock()
 	if len(b.kinds) == 0 {
 		limit, finish := context.WithTimeout(ctx, behindLimit)
-		b.resolved, b.finish = limit.Done(), finish
+		b.resolved = limit.Done()
+		b.finish = finish
 	}
 	b.kinds.Insert(kind)
 }
@@ -39,7 +41,8 @@ func (b *behind) remove(kind string) {
 	b.kinds.Delete(kind)
 	if len(b.kinds) == 0 && b.finish != nil {
 		b.finish()
-		b.resolved, b.finish = nil, nil
+		b.resolved = nil
+		b.finish = nil
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// waited is how long a watcher holds up who asks at a time, a minute at most.
+// waited returns the duration of AwaitCurrent, at most a minute.
 func waited(t *testing.T, r Awaiter) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -25,8 +25,6 @@ func waited(t *testing.T, r Awaiter) time.Duration {
 	return time.Since(from)
 }
 
-// Who writes by what a watcher says waits, after a watch has broken off, until it has read again: not before, not longer,
-// and not where a permission is missing.
 func TestAwaitCurrent(t *testing.T) {
 	var (
 		gone      = errors.New("connection refused")
@@ -34,19 +32,19 @@ func TestAwaitCurrent(t *testing.T) {
 		minute    = time.Minute
 	)
 	for name, test := range map[string]struct {
-		// lists fail with this from cut on, and until back.
+		// lists is the error of lists between cut and back.
 		list error
 		back time.Duration
-		// watches: of one that is not accepted, ever.
+		// watches is the error of a watch that is never accepted.
 		watch error
-		// what is waited 10 s after the start, right after the cut at 20 s, and 4 minutes later.
+		// want has the wait 10 s after the start, after the cut at 20 s, and 4 minutes later.
 		before, after, later [2]time.Duration
 	}{
 		"a watch that breaks off":     {nil, 0, nil, [2]time.Duration{}, [2]time.Duration{1, time.Second}, [2]time.Duration{}},
 		"an API server that restarts": {gone, 30 * time.Second, nil, [2]time.Duration{}, [2]time.Duration{9 * time.Second, 13 * time.Second}, [2]time.Duration{}},
-		// The fourth retry comes no earlier than 0.8 s after the cut, and less than 1.2 s after the third, whatever the jitter.
-		"one that forbids everything at first":   {forbidden, 20800 * time.Millisecond, nil, [2]time.Duration{}, [2]time.Duration{800 * time.Millisecond, 2 * time.Second}, [2]time.Duration{}},
-		"one that does not come back":            {gone, time.Hour, nil, [2]time.Duration{}, [2]time.Duration{minute, minute}, [2]time.Duration{}},
+		// The fourth attempt is at least 0.8 s after the cut, and less than 1.2 s after the third.
+		"server that forbids everything at first":   {forbidden, 20800 * time.Millisecond, nil, [2]time.Duration{}, [2]time.Duration{800 * time.Millisecond, 2 * time.Second}, [2]time.Duration{}},
+		"server that stays down":            {gone, time.Hour, nil, [2]time.Duration{}, [2]time.Duration{minute, minute}, [2]time.Duration{}},
 		"no permission to watch":                 {nil, 0, forbidden, [2]time.Duration{}, [2]time.Duration{}, [2]time.Duration{}},
 		"watches that the server does not serve": {nil, 0, gone, [2]time.Duration{0, 3 * time.Second}, [2]time.Duration{0, 3 * time.Second}, [2]time.Duration{0, 3 * time.Second}},
 	} {

@@ -8,10 +8,10 @@ import (
 	"go.uber.org/atomic"
 )
 
-// broadcaster shows a value to readers and tells handlers about each change of it.
+// broadcaster stores a value and calls handlers with each change.
 type broadcaster[T any] struct {
 	equal func(a, b T) bool
-	// wake has room for one, so that whoever posts never waits.
+	// wake has capacity one, so post never blocks.
 	wake chan struct{}
 
 	mu       sync.Mutex
@@ -23,10 +23,10 @@ type broadcaster[T any] struct {
 
 type handler[T any] struct {
 	call    func(T)
-	removed atomic.Bool // values may be on their way to it still
+	removed atomic.Bool // the queue may still have values for it
 }
 
-// delivery is a value on its way to some handlers.
+// delivery is a queued value with its handlers.
 type delivery[T any] struct {
 	value T
 	to    []*handler[T]
@@ -36,26 +36,27 @@ func newBroadcaster[T any](equal func(a, b T) bool) *broadcaster[T] {
 	return &broadcaster[T]{equal: equal, wake: make(chan struct{}, 1)}
 }
 
-// read returns the value, and whether there has been one yet.
+// read returns the value, and whether a value was posted.
 func (b *broadcaster[T]) read() (value T, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.value, b.known
 }
 
-// post shows a value.
+// post sets the value.
 func (b *broadcaster[T]) post(value T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.known && b.equal(b.value, value) {
 		return
 	}
-	b.value, b.known = value, true
+	b.value = value
+	b.known = true
 	b.send(delivery[T]{value, slices.Clone(b.handlers)})
 }
 
-// handle adds a handler, which is called with the present value if there is one. Once remove has returned no further call
-// of it begins; one that is under way is not waited for, since a handler may remove itself.
+// handle adds a handler, which is called with the current value if there is one. No call begins after remove has returned. remove
+// does not wait for a running call, because a handler may remove itself.
 func (b *broadcaster[T]) handle(call func(T)) (remove func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,8 +81,7 @@ func (b *broadcaster[T]) send(d delivery[T]) {
 	}
 }
 
-// deliver calls handlers until ctx ends. One of a further Run goes on where the former
-// one stopped.
+// deliver calls handlers until ctx ends. The next call of deliver continues with the rest of the queue.
 func (b *broadcaster[T]) deliver(ctx context.Context) {
 	for ctx.Err() == nil {
 		if next, ok := b.next(); ok {

@@ -11,7 +11,7 @@ func newTestBroadcaster() *broadcaster[string] {
 	return newBroadcaster(func(a, b string) bool { return a == b })
 }
 
-func TestBroadcasterKnowsUnknownFromNone(t *testing.T) {
+func TestBroadcaster_UnknownIsNotEmpty(t *testing.T) {
 	b := newTestBroadcaster()
 	if value, known := b.read(); known || value != "" {
 		t.Errorf("a new broadcaster says %q, %v", value, known)
@@ -22,7 +22,7 @@ func TestBroadcasterKnowsUnknownFromNone(t *testing.T) {
 	}
 }
 
-func TestBroadcasterDeliversEachChangeInOrder(t *testing.T) {
+func TestBroadcaster_Order(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		b := newTestBroadcaster()
@@ -52,8 +52,7 @@ func TestBroadcasterDeliversEachChangeInOrder(t *testing.T) {
 	})
 }
 
-// A handler that uses the broadcaster it is called by must not hang.
-func TestBroadcasterHoldsNoLockWhileItDelivers(t *testing.T) {
+func TestBroadcaster_HandlerMayCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		b := newTestBroadcaster()
@@ -75,8 +74,7 @@ func TestBroadcasterHoldsNoLockWhileItDelivers(t *testing.T) {
 	})
 }
 
-// A handler that was removed is called no more, by what was on its way either, and the others are.
-func TestBroadcasterForgetsRemovedHandlers(t *testing.T) {
+func TestBroadcaster_RemovedHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		b := newTestBroadcaster()
@@ -97,7 +95,7 @@ func TestBroadcasterForgetsRemovedHandlers(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if len(gone) != 0 || !slices.Equal(self, []string{"a"}) || !slices.Equal(stays, []string{"a", "b"}) {
-			t.Errorf("one that was removed was told %q, one that removes itself %q, one that stays %q", gone, self, stays)
+			t.Errorf("removed handler got %q, self-removing handler %q, remaining handler %q", gone, self, stays)
 		}
 		if len(b.handlers) != 1 {
 			t.Errorf("%d handlers are left", len(b.handlers))

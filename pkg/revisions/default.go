@@ -6,36 +6,32 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// DefaultWatcher knows which revision is the default one. Its methods may be called
-// from any goroutine.
+// DefaultWatcher watches the default revision. Its methods are safe for concurrent use.
 type DefaultWatcher interface {
-	// Run follows the webhook until stopCh closes, and returns when all that it started
-	// has ended. It may be called again then; while it runs, a second call is reported
-	// and returns at once.
+	// Run follows the webhook until stopCh closes, and returns when everything that it started has ended. It may be called again
+	// then. A second call while it runs is logged and returns immediately.
 	Run(stopCh <-chan struct{})
-	// HasSynced reports whether the webhook has been read at least once, or found absent.
+	// HasSynced reports whether the webhook has been read, or was found absent, at least once.
 	HasSynced() bool
-	// GetDefault is the default revision as last read; "" when there is none, and
-	// before HasSynced.
+	// GetDefault returns the default revision that was read last. It returns "" if there is none or before HasSynced.
 	GetDefault() string
-	// AddHandler has handler called by Run with the present value, once HasSynced, and
-	// with each later one. Handlers are called one after the other; one may call the
-	// watcher, and one that does not return holds up the others and the end of Run.
+	// AddHandler adds a handler. Run calls it with the current value when HasSynced is true, and with each later value. Handlers
+	// are called one after the other and may call the watcher. A handler that does not return delays the others and the end of Run.
 	AddHandler(handler DefaultHandler)
 }
 
-// DefaultHandler is called with the default revision, "" when there is none.
+// DefaultHandler receives the default revision, or "" if there is none.
 type DefaultHandler func(string)
 
-// Subscribable is implemented by the DefaultWatchers of this package, for users that end before the watcher does.
+// Subscribable is implemented by the DefaultWatchers of this package, for users that end before the watcher.
 type Subscribable interface {
-	// Subscribe adds a handler as AddHandler does; unsubscribe removes it. Once unsubscribe has returned, no further call
-	// of handler begins. It does not wait for a call that is under way.
+	// Subscribe adds a handler like AddHandler, and unsubscribe removes it. No call of handler begins after unsubscribe has
+	// returned. unsubscribe does not wait for a running call.
 	Subscribe(handler DefaultHandler) (unsubscribe func())
 }
 
-// DefaultTagWebhook is the name of the webhook that says which revision is the default
-// one for a control plane in a namespace; "" counts as istio-system.
+// DefaultTagWebhook returns the name of the webhook whose label is the default revision of a control plane in a namespace. An empty
+// namespace is istio-system.
 func DefaultTagWebhook(namespace string) string {
 	const name = "istio-revision-tag-default"
 	if namespace == "" || namespace == usualNamespace {
@@ -44,14 +40,12 @@ func DefaultTagWebhook(namespace string) string {
 	return name + "-" + namespace
 }
 
-// NewDefaultWatcher watches the webhook of a namespace's default tag (DefaultTagWebhook).
-// revision is this process's own, which the log mentions.
+// NewDefaultWatcher returns a watcher of the webhook DefaultTagWebhook. revision is the revision of this process, for the log.
 func NewDefaultWatcher(client kube.Client, revision string, istioNamespace string) DefaultWatcher {
 	return NewDefault(client, Config{Revision: revision, Namespace: istioNamespace})
 }
 
-// NewDefault is NewDefaultWatcher with all of Config. The watcher it returns also implements
-// Reporter, Awaiter and Subscribable.
+// NewDefault returns a watcher with a complete Config. The watcher also implements Reporter, Awaiter and Subscribable.
 func NewDefault(client kube.Client, config Config) DefaultWatcher {
 	config = config.withDefaults()
 	name := DefaultTagWebhook(config.Namespace)
@@ -60,8 +54,8 @@ func NewDefault(client kube.Client, config Config) DefaultWatcher {
 		name: name, revision: config.Revision, log: log,
 		broadcaster: newBroadcaster(func(a, b string) bool { return a == b }),
 		runner: newRunner(client, log, config.PollInterval, map[string]string{
-			"list":  "reading it by get",
-			"get":   "the default revision stays as last read, unknown if it never was",
+			"list":  "reading it with get",
+			"get":   "keeping the default revision that was read last, if any",
 			"watch": "reading it every " + config.PollInterval.String(),
 		}),
 	}
@@ -89,8 +83,7 @@ func (w *defaultWatcher) Run(stopCh <-chan struct{}) {
 	}}))
 }
 
-// labelled is the revision that the webhook names. A label that is there but empty
-// names the revision without a name; one that is not there names none.
+// labelled returns the revision of the webhook. An empty label is the revision without a name. Without the label there is none.
 func (w *defaultWatcher) labelled(item webhook) string {
 	revision, ok := item.Labels[revisionLabel]
 	if ok && revision == "" {
@@ -101,7 +94,7 @@ func (w *defaultWatcher) labelled(item webhook) string {
 
 func (w *defaultWatcher) post(revision string) {
 	if before, known := w.broadcaster.read(); !known || before != revision {
-		w.log.Info("default revision", "revision", revision, "before", before, "ours", revision == w.revision)
+		w.log.Info("default revision changed", "revision", revision, "before", before, "ours", revision == w.revision)
 	}
 	w.broadcaster.post(revision)
 }
@@ -118,10 +111,10 @@ func (w *defaultWatcher) GetDefault() string {
 
 func (w *defaultWatcher) AddHandler(handler DefaultHandler) { w.Subscribe(handler) }
 
-// Subscribe is Subscribable's.
+// Subscribe implements Subscribable.
 func (w *defaultWatcher) Subscribe(handler DefaultHandler) (unsubscribe func()) {
 	if handler == nil {
-		w.log.Error("handler is nil, it is left out")
+		w.log.Error("handler is nil; ignored it")
 		return func() {}
 	}
 	return w.broadcaster.handle(handler)

@@ -1,26 +1,20 @@
-// Package revisions follows which revision of the control plane is the default one, and
-// which tags belong to a revision.
+// Package revisions watches the default revision of the control plane and the tags of a revision.
 //
-// Both are labels of MutatingWebhookConfigurations: the default revision is the label
-// istio.io/rev of the one named istio-revision-tag-default (of a control plane outside
-// istio-system: istio-revision-tag-default-<namespace>), and a tag is the label
-// istio.io/tag of one whose istio.io/rev is the revision. Since 1.27 istiod's tags may be
-// labels of Services in its namespace, too, and where there is no default tag, objects
-// without a label are those of the revision that istiod-default-validator is labelled
-// with: TagWatcher knows both. DefaultWatcher reads neither, as istiod's does not:
-// elections go by the webhook alone.
+// Both are labels of MutatingWebhookConfigurations. The default revision is the label istio.io/rev of the webhook
+// istio-revision-tag-default, or istio-revision-tag-default-<namespace> outside istio-system. A tag is the label istio.io/tag of a
+// webhook whose label istio.io/rev is the revision. Since version 1.27, istiod also reads tags from Services in its namespace. Without
+// a default tag, objects without a label belong to the revision of istiod-default-validator. TagWatcher reads both. DefaultWatcher
+// reads neither, like istiod: elections use the webhook only.
 //
-// A watcher distinguishes three states: nothing was read yet (HasSynced is false), there
-// is no default revision, and there is one. It keeps what it has read while the API
-// server is away. It reads and watches with the verbs list and watch; without list it
-// reads one object by get, and without watch it reads again every few seconds. A
-// failure is logged once when it begins and once when it is over.
+// A watcher distinguishes three states: nothing has been read (HasSynced is false), there is no default revision, and there is one.
+// It keeps its values while the API server is down. It uses the verbs list and watch. Without list it reads one object with get, and
+// without watch it polls. A failure is logged once when it begins and once when it ends.
 //
 //	     list, or get         watch
 //	not synced ────▶ synced ◀───────▶ following
 //	                   ▲  └─────┐
 //	                   └────────┘ no watch: read again after Config.PollInterval
 //
-// Handlers are called in the order of the changes, one at a time, with no lock held. A user that
-// ends before the watcher does adds its handler by Subscribable, and removes it again.
+// Handlers are called in the order of the changes, one at a time, without a mutex held. A user that ends before the watcher uses
+// Subscribable to remove its handler.
 package revisions

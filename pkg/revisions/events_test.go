@@ -16,9 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Every watch begins where a read of just now ended, whatever became of the one before: also
-// where a store that was put back has versions that are smaller than before.
-func TestEachWatchFollowsARead(t *testing.T) {
+func TestReflector_ReadsBeforeWatch(t *testing.T) {
 	for name, test := range map[string]func() watch.Interface{
 		"after the server's ordinary end": func() watch.Interface { return ends(6 * time.Minute) },
 		"after an error event":            func() watch.Interface { return events(failure(apierrors.NewInternalError(errors.New("no")))) },
@@ -61,8 +59,7 @@ func TestEachWatchFollowsARead(t *testing.T) {
 	}
 }
 
-// Events in their order, of the one object, and no word of bookmarks.
-func TestEventsAreHandedOn(t *testing.T) {
+func TestReflector_Events(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h heard
 		s := script{
@@ -79,9 +76,7 @@ func TestEventsAreHandedOn(t *testing.T) {
 	})
 }
 
-// Without list, a watch begins with what is there; a get that is sent once it is accepted
-// shows what went in between, and what the watch then shows of before that is old.
-func TestWithoutListNothingIsMissedAndNothingOldIsTold(t *testing.T) {
+func TestReflector_WithoutList(t *testing.T) {
 	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
 	one := func(version string) (*webhook, error) { item := hook("a", version); return &item, nil }
 	gone := func() (*webhook, error) { return nil, apierrors.NewNotFound(hooksResource, "a") }
@@ -106,7 +101,7 @@ func TestWithoutListNothingIsMissedAndNothingOldIsTold(t *testing.T) {
 			},
 			want: []string{"all: a@5", "all: a@9", "set a@9", "set a@10"},
 		},
-		"deleted and made anew in between": {
+		"recreated between the requests": {
 			get:  func(n int) (*webhook, error) { return one(fmt.Sprint(5 + 4*n)) },
 			show: []watch.Event{event(watch.Deleted, "a", "8"), event(watch.Added, "a", "9")},
 			want: []string{"all: a@5", "all: a@9", "set a@9"},
@@ -131,8 +126,7 @@ func TestWithoutListNothingIsMissedAndNothingOldIsTold(t *testing.T) {
 	}
 }
 
-// A tag lasts no longer than its label, the webhook's other label, or the webhook.
-func TestATagEndsWithItsLabel(t *testing.T) {
+func TestTagWatcher_LabelRemoved(t *testing.T) {
 	for name, change := range map[string]func(*tagWatcher){
 		"with its webhook":     func(w *tagWatcher) { w.sink().remove("a") },
 		"while nobody watched": func(w *tagWatcher) { w.sink().replace([]webhook{tagHook("b", "test", "stable")}) },
@@ -160,8 +154,7 @@ func TestATagEndsWithItsLabel(t *testing.T) {
 	}
 }
 
-// A handler may do with its set what it likes.
-func TestTagHandlersHaveASetOfTheirOwn(t *testing.T) {
+func TestTagWatcher_HandlerSetIsCopied(t *testing.T) {
 	w := NewTags(nil, Config{Revision: "stable", Logger: quiet}).(*tagWatcher)
 	w.AddHandler(func(tags sets.Set[string]) { tags.Insert("changed by a handler") })
 	w.readAll()
@@ -174,12 +167,11 @@ func TestTagHandlersHaveASetOfTheirOwn(t *testing.T) {
 	}
 }
 
-// What selects by label hears of every name, and of no bookmark.
-func TestEventsByLabel(t *testing.T) {
+func TestReflector_EventsByLabel(t *testing.T) {
 	var h heard
 	f := reflector[webhook]{label: tagLabel, to: h.sink()}
 	for _, e := range []watch.Event{event(watch.Added, "a", "6"), event(watch.Bookmark, "", "9"), event(watch.Modified, "b", "10")} {
-		f.hand(e.Type, e.Object.(*webhook))
+		f.forward(e.Type, e.Object.(*webhook))
 	}
 	if want := []string{"set a@6", "set b@10"}; !slices.Equal(h, want) {
 		t.Errorf("told %q, want %q", h, want)

@@ -13,14 +13,14 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// inMemory stands for the client of an API server, which kube.NewClient makes.
+// inMemory replaces the client of an API server from kube.NewClient.
 type inMemory struct{ clientset kubernetes.Interface }
 
 func (c inMemory) Kube() kubernetes.Interface { return c.clientset }
 func (inMemory) Dynamic() dynamic.Interface   { return nil }
 func (inMemory) RESTConfig() *rest.Config     { return nil }
 
-// The default revision is a label of one webhook. A handler hears of it when it is first known, and of each change.
+// The default revision is a label of a webhook. A handler is called with the first value and with each change.
 func ExampleNewDefaultWatcher() {
 	client := inMemory{fake.NewClientset(&admissionv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "istio-revision-tag-default", Labels: map[string]string{"istio.io/rev": "canary"}},

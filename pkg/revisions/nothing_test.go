@@ -11,7 +11,7 @@ import (
 	core "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// Of the other kinds that a watcher of tags reads, a script has none: tagkinds_test.go has.
+// A script has no objects of the other kinds. tagkinds_test.go has tests with all kinds.
 func (s scriptedSet) CoreV1() core.CoreV1Interface { return noCore{} }
 
 func (s scriptedGroup) ValidatingWebhookConfigurations() admission.ValidatingWebhookConfigurationInterface {

@@ -1,5 +1,8 @@
 package revisions
 
+// client-go's Reflector needs list and watch and reports no missing permission. The reflector in this file works with get, or
+// without watch, backs off for at most two seconds, and reports when its objects may have changed unseen.
+
 import (
 	"context"
 	"fmt"
@@ -15,46 +18,46 @@ import (
 )
 
 const (
-	// readTimeout bounds one list or get, and the wait for a watch to be accepted.
+	// readTimeout is the timeout of a list, of a get, and of the start of a watch.
 	readTimeout = 10 * time.Second
-	// A failed try is followed by the next after a wait that doubles between these.
-	firstRetry, lastRetry = 200 * time.Millisecond, 2 * time.Second
-	// A watch that ends before this counts as a failed try, so that a proxy which
-	// closes watches does not cause a hot loop.
+	// firstRetry is the pause after the first failed attempt. It doubles up to lastRetry.
+	firstRetry = 200 * time.Millisecond
+	lastRetry  = 2 * time.Second
+	// shortWatch is the duration below which a watch counts as failed, because a proxy may close each watch.
 	shortWatch = time.Second
-	// The server ends a watch after a random time between these.
-	minWatch, maxWatch = 5 * time.Minute, 10 * time.Minute
+	// minWatch and maxWatch are the bounds of the random time after which the server ends a watch.
+	minWatch = 5 * time.Minute
+	maxWatch = 10 * time.Minute
 )
 
-// sink takes the objects that were read, from one goroutine at a time.
+// sink receives the objects that were read, from one goroutine at a time.
 type sink[T any] struct {
-	// replace says all that there is.
+	// replace receives all objects.
 	replace func([]T)
-	// set says that one is there or has changed, remove that it is gone.
+	// set receives a new or changed object, remove the name of a deleted one.
 	set    func(T)
 	remove func(name string)
 }
 
-// reflector tells a sink about the objects of one kind that a selector matches.
+// reflector sends the objects of one kind that match a selector to a sink.
 type reflector[T any] struct {
 	source[T]
-	// of follows the verb where a trouble is reported, for a watcher of several kinds.
+	// of is appended to the verb in reports, for a watcher of several kinds.
 	of string
-	// name is the one object to follow; "" follows those that label selects.
+	// name is the object to follow. If empty, label selects the objects.
 	name, label string
-	// optional objects count as absent where reading them is forbidden from the start.
+	// optional objects count as absent if reading them is forbidden from the start.
 	optional bool
-	// poll is how often to read where watching is forbidden.
+	// poll is the interval of reads if watching is forbidden.
 	poll    time.Duration
 	to      sink[T]
 	trouble *kube.Trouble
 	behind  *behind
-	// known says that the sink has been given all objects.
+	// known reports whether the sink has received all objects.
 	known bool
 }
 
-// run follows until ctx ends. Each round reads, and then watches from where the read
-// left off until the watch ends.
+// run follows the objects until ctx ends. Each round reads, and watches from the version of the read until the watch ends.
 func (f *reflector[T]) run(ctx context.Context) {
 	backoff := kube.Backoff(firstRetry, lastRetry)
 	for ctx.Err() == nil {
@@ -67,33 +70,30 @@ func (f *reflector[T]) run(ctx context.Context) {
 		case apierrors.IsForbidden(err) && backoff.Duration == lastRetry:
 			wait = jitter(f.poll)
 		default:
-			// What is forbidden, too, is soon tried again at first: an API server that has just started forbids
-			// everything until it has read its roles.
+			// A forbidden request is also repeated soon at first: an API server that has just started forbids all requests
+			// until it has read its roles.
 			wait = jitter(backoff.Step())
 		}
 		_ = kube.Pause(ctx, wait)
 	}
-	f.behind.remove(f.of) // nobody is to wait for what will not be read again
+	f.behind.remove(f.of) // no caller may wait for a read that does not happen
 }
 
-// round reports whether its watch lasted for a while, and why it ended. It begins with a
-// read, always: a version from before an etcd was restored may lie in its future, and a watch
-// that goes on from there is accepted, and silent.
+// round reports whether its watch lasted longer than shortWatch, and why it ended. It always begins with a read: after a restore of
+// etcd, a known version can be in the future, and a watch from there is accepted and receives no events.
 func (f *reflector[T]) round(ctx context.Context) (lasted bool, err error) {
 	version, err := f.read(ctx)
 	if err == nil {
 		lasted, err = f.watch(ctx, version)
 	}
-	// Changes go unseen until the next read. Where it may not read, or watch, what it reads at the pace of polls is
-	// all that can be known.
+	// Changes are not seen until the next read. If reading or watching is forbidden, polling is the best that is possible.
 	if !apierrors.IsForbidden(err) {
 		f.behind.add(ctx, f.of)
 	}
 	return lasted, err
 }
 
-// read tells the sink all that there is, and returns the version from which a watch
-// goes on: "" when the answer, of a get, has none.
+// read sends all objects to the sink. It returns the version from which a watch continues, or "" after a get.
 func (f *reflector[T]) read(ctx context.Context) (version string, err error) {
 	version, err = f.list(ctx)
 	if f.name != "" && apierrors.IsForbidden(err) {
@@ -124,12 +124,12 @@ func (f *reflector[T]) list(ctx context.Context) (version string, err error) {
 	if err != nil {
 		return "", err
 	}
-	f.trouble.Moot("get" + f.of) // asked for only where list is forbidden
+	f.trouble.Moot("get" + f.of) // get is used only if list is forbidden
 	f.replace(slices.DeleteFunc(all, func(item T) bool { return !f.concerns(&item) }))
 	return version, nil
 }
 
-// get tells the sink of the one object, and returns its version, "" when it is absent.
+// get sends the object to the sink and returns its version, or "" if it is absent.
 func (f *reflector[T]) get(ctx context.Context) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -147,8 +147,8 @@ func (f *reflector[T]) get(ctx context.Context) (version string, err error) {
 	return metaOf(item).GetResourceVersion(), nil
 }
 
-// watch follows changes after a version until the server ends it, and reports whether it
-// lasted for a while; a nil error is the ordinary end.
+// watch follows changes after a version until the server ends the watch. It reports whether the watch lasted longer than shortWatch.
+// A nil error is the normal end.
 func (f *reflector[T]) watch(ctx context.Context, version string) (lasted bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -161,25 +161,25 @@ func (f *reflector[T]) watch(ctx context.Context, version string) (lasted bool, 
 		return false, err
 	}
 	defer w.Stop()
-	ripe := time.After(shortWatch)
+	long := time.After(shortWatch)
 	oldest := ""
 	if version == "" {
-		// A watch from no version begins with what is there, and says nothing when
-		// nothing is: what went between the first read and here shows only in another.
+		// A watch without a version begins with the existing objects. It does not report an object that was deleted between the
+		// first read and the start of the watch, so read again.
 		if oldest, err = f.get(ctx); err != nil {
 			return false, err
 		}
 	}
 	err = f.events(ctx, w, oldest)
 	select {
-	case <-ripe:
+	case <-long:
 		lasted = true
 	default:
 	}
 	return lasted, err
 }
 
-// open starts a watch, and gives up when the server does not accept it in time.
+// open starts a watch. It fails if the server does not accept it within readTimeout.
 func (f *reflector[T]) open(ctx context.Context, cancel context.CancelFunc, version string) (watch.Interface, error) {
 	late := time.AfterFunc(readTimeout, cancel)
 	w, err := f.source.watch(ctx, f.watching(version))
@@ -189,11 +189,10 @@ func (f *reflector[T]) open(ctx context.Context, cancel context.CancelFunc, vers
 	if err == nil {
 		w.Stop()
 	}
-	return nil, fmt.Errorf("not accepted within %v", readTimeout)
+	return nil, fmt.Errorf("watch was not accepted within %v", readTimeout)
 }
 
-// events hands a watch's events on until it ends. Those older than a get that was
-// answered after the watch began are old news.
+// events forwards the events of a watch until it ends. It drops events older than a get that was sent after the watch began.
 func (f *reflector[T]) events(ctx context.Context, w watch.Interface, oldest string) error {
 	for {
 		select {
@@ -205,15 +204,15 @@ func (f *reflector[T]) events(ctx context.Context, w watch.Interface, oldest str
 			case event.Type == watch.Error:
 				return apierrors.FromObject(event.Object)
 			case !ok:
-				return nil // the watch has ended, or shows what it was not asked for
+				return nil // the watch has ended, or sent an object of another kind
 			case !kube.Older(metaOf(item).GetResourceVersion(), oldest):
-				f.hand(event.Type, item)
+				f.forward(event.Type, item)
 			}
 		}
 	}
 }
 
-func (f *reflector[T]) hand(kind watch.EventType, item *T) {
+func (f *reflector[T]) forward(kind watch.EventType, item *T) {
 	if !f.concerns(item) {
 		return
 	}
@@ -226,14 +225,12 @@ func (f *reflector[T]) hand(kind watch.EventType, item *T) {
 	}
 }
 
-// concerns reports whether this is the one object to follow, if it is one. A bookmark has
-// no name, and a store that knows no field selectors, as a fake clientset, shows others too.
+// concerns reports whether the item is followed. A bookmark has no name, and a fake clientset ignores field selectors.
 func (f *reflector[T]) concerns(item *T) bool {
 	return f.name == "" || metaOf(item).GetName() == f.name
 }
 
-// selection selects the objects to list: by name, the only form of list and watch that RBAC can
-// allow for one object.
+// selection returns the options of a list. RBAC can allow list and watch of one object only with a selector by name.
 func (f *reflector[T]) selection() metav1.ListOptions {
 	if f.name != "" {
 		return metav1.ListOptions{FieldSelector: "metadata.name=" + f.name}
@@ -244,12 +241,14 @@ func (f *reflector[T]) selection() metav1.ListOptions {
 func (f *reflector[T]) watching(version string) metav1.ListOptions {
 	options := f.selection()
 	seconds := int64((minWatch + rand.N(maxWatch-minWatch)) / time.Second)
-	options.ResourceVersion, options.TimeoutSeconds, options.AllowWatchBookmarks = version, &seconds, true
+	options.ResourceVersion = version
+	options.TimeoutSeconds = &seconds
+	options.AllowWatchBookmarks = true
 	return options
 }
 
-// expired reports whether a version is too old to watch from.
+// expired reports whether the version is too old for a watch.
 func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// jitter spreads a wait over half to one and a half of its length.
+// jitter returns a random duration between 0.5 d and 1.5 d.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// backsOff checks that waits double from the first to the last, each within its jitter.
+// backsOff checks that the pauses double from first to last, within the jitter.
 func backsOff(t *testing.T, waits []time.Duration) {
 	t.Helper()
 	want := firstRetry
@@ -31,14 +31,14 @@ func backsOff(t *testing.T, waits []time.Duration) {
 	}
 }
 
-func TestRetriesBackOff(t *testing.T) {
+func TestReflector_BackOff(t *testing.T) {
 	refused := apierrors.NewInternalError(errors.New("no"))
 	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
 	for name, test := range map[string]struct {
 		s     script
 		verb  string
-		times [2]int // bounds, within ten minutes
-		// problem is its last Problem, "" for none.
+		times [2]int // bounds in ten minutes
+		// problem is the text of the last Problem, or "".
 		problem string
 	}{
 		"a list that fails": {script{
@@ -48,7 +48,7 @@ func TestRetriesBackOff(t *testing.T) {
 			list:  func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
 			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
 		}, "watch", [2]int{270, 340}, "watch: Internal error"},
-		"a watch that ends at once": {script{
+		"a watch that ends immediately": {script{
 			list:  func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
 			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return ends(0), nil },
 		}, "watch", [2]int{270, 340}, ""},
@@ -113,11 +113,10 @@ func TestRetriesBackOff(t *testing.T) {
 	}
 }
 
-// firstTries is how often what is forbidden is tried before that is done at the pace of polls.
+// firstTries is the number of attempts of a forbidden request before polling starts.
 const firstTries = 4
 
-// What is forbidden is tried at the pace of polls, after some that come sooner, and does not lengthen other waits.
-func TestForbiddenVerbsArePolled(t *testing.T) {
+func TestReflector_ForbiddenVerbs(t *testing.T) {
 	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
 	one := func() (*webhook, error) { item := hook("a", "5"); return &item, nil }
 	good := func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5", hook("a", "5")) }
@@ -166,7 +165,7 @@ func TestForbiddenVerbsArePolled(t *testing.T) {
 					t.Errorf("it reports %v, want %q", problem, test.problem)
 				}
 				for i, wait := range s.tries("list") {
-					// The server may just have started, and not know yet who may do what.
+					// The server may have just started and not have read its roles.
 					if quick := i < firstTries; !quick && (wait < 2500*time.Millisecond || wait > 7500*time.Millisecond) || quick && wait > 2*lastRetry {
 						t.Errorf("poll %d after %v", i, wait)
 					}
@@ -182,8 +181,7 @@ func TestForbiddenVerbsArePolled(t *testing.T) {
 	}
 }
 
-// That reading is forbidden says of no object that it is absent, unless it is one that may be missing.
-func TestWhatMayNotBeReadIsNotKnown(t *testing.T) {
+func TestReflector_ForbiddenIsUnknown(t *testing.T) {
 	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
 	for _, label := range []string{"", tagLabel} {
 		synctest.Test(t, func(t *testing.T) {
@@ -200,8 +198,7 @@ func TestWhatMayNotBeReadIsNotKnown(t *testing.T) {
 	}
 }
 
-// Once it may list again, nothing is reported of the get that it does without.
-func TestATroubleEndsWithItsCause(t *testing.T) {
+func TestReflector_TroubleEnds(t *testing.T) {
 	refused := apierrors.NewInternalError(errors.New("no"))
 	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
 	synctest.Test(t, func(t *testing.T) {
@@ -219,7 +216,7 @@ func TestATroubleEndsWithItsCause(t *testing.T) {
 			t.Errorf("after %d gets it reports %v", s.count("get"), problem)
 		}
 	})
-	// That there is none is an answer.
+	// An absent object is a valid result.
 	synctest.Test(t, func(t *testing.T) {
 		var h heard
 		s := script{
@@ -239,8 +236,7 @@ func TestATroubleEndsWithItsCause(t *testing.T) {
 	})
 }
 
-// After a watch that lasted the waits begin anew.
-func TestBackOffIsReset(t *testing.T) {
+func TestReflector_BackOffReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const failures = 8
 		var good []time.Duration
@@ -255,7 +251,7 @@ func TestBackOffIsReset(t *testing.T) {
 		follow(t, &s, new(heard), 10*time.Minute)
 		waits := s.tries("watch")
 		for i := range good {
-			after := (i + 1) * (failures + 1) // the first watch after the good one
+			after := (i + 1) * (failures + 1) // the first watch after the long one
 			if after+1 >= len(waits) {
 				break
 			}
@@ -271,8 +267,7 @@ func TestBackOffIsReset(t *testing.T) {
 	})
 }
 
-// A read and the acceptance of a watch have a deadline.
-func TestRequestsThatAreNotAnsweredAreGivenUp(t *testing.T) {
+func TestReflector_Timeouts(t *testing.T) {
 	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
 	for verb, s := range map[string]*script{
 		"list": {},
@@ -297,7 +292,7 @@ func TestRequestsThatAreNotAnsweredAreGivenUp(t *testing.T) {
 		t.Run(verb, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				follow(t, s, new(heard), 10*time.Minute)
-				// 10 s for an answer and 2 s of waiting, with what comes before that.
+				// 10 s timeout and 2 s pause, plus earlier requests
 				if got := s.count("list"); got < 45 || got > 56 {
 					t.Errorf("%d tries in ten minutes", got)
 				}

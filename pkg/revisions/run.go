@@ -15,28 +15,27 @@ import (
 )
 
 const (
-	// revisionLabel of a webhook names a revision; of any object, the one it asks for.
+	// revisionLabel names the revision of a webhook or of any other object.
 	revisionLabel = "istio.io/rev"
-	// tagLabel of a webhook makes its revision reachable under a further name.
+	// tagLabel names a tag of the revision of a webhook.
 	tagLabel = "istio.io/tag"
-	// unnamed is the revision that an empty name stands for.
+	// unnamed is the revision of an empty name.
 	unnamed = "default"
-	// usualNamespace is the one whose default tag has no suffix.
+	// usualNamespace is the namespace whose default tag has no suffix.
 	usualNamespace = "istio-system"
-	// pollInterval is Config.PollInterval's default.
+	// pollInterval is the default of Config.PollInterval.
 	pollInterval = 5 * time.Second
 )
 
-// Config of a watcher.
+// Config is the configuration of a watcher.
 type Config struct {
-	// Revision is the watcher's own; "" counts as "default".
+	// Revision is the revision of this process. If empty, it is "default".
 	Revision string
-	// Namespace is the control plane's; "" counts as istio-system.
+	// Namespace is the namespace of the control plane. If empty, it is istio-system.
 	Namespace string
-	// PollInterval is how often to read where a permission is missing, watch above all;
-	// 0 counts as 5 s.
+	// PollInterval is the interval of reads if a permission is missing, for example watch. If zero, it is 5 s.
 	PollInterval time.Duration
-	// Logger receives what begins and ends to fail, and changes; nil means slog.Default().
+	// Logger receives changes, and the begin and end of failures. If nil, it is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -58,18 +57,17 @@ func (c Config) withDefaults() Config {
 
 // Reporter is implemented by the watchers of this package.
 type Reporter interface {
-	// Problem says which requests fail at present: for a missing permission, or because the
-	// server does not answer; nil when all is well. A watcher with a problem may still be in sync, by a
-	// permission that it has instead.
+	// Problem returns the errors of requests that fail now, because a permission is missing or the server does not respond. It
+	// returns nil if none fails. A watcher with a problem can be in sync, by means of another permission.
 	Problem() error
 }
 
-// Awaiter is implemented by the watchers of this package, for controllers whose writes depend on what these have read.
+// Awaiter is implemented by the watchers of this package, for controllers whose writes depend on the default revision or on tags.
 type Awaiter interface {
-	// AwaitCurrent returns while changes are being seen, or polled for. When a watch has broken off, as by a
-	// restart of the API server, it waits until all has been read again: until then the watcher may be
-	// wrong, and a write that depends on it may undo that of the right revision. It waits no longer than until ctx
-	// ends, and two minutes from when the watch broke off.
+	// AwaitCurrent returns immediately while the watcher sees or polls changes. If a watch has ended, for example because the API
+	// server restarts, AwaitCurrent waits until all objects have been read again. Until then the watcher may be wrong, and a write
+	// that depends on it may revert a write of the right revision. It waits until ctx ends, and at most two minutes after the end
+	// of the watch.
 	AwaitCurrent(ctx context.Context)
 }
 
@@ -88,10 +86,10 @@ type runner struct {
 	behind  *behind
 }
 
-// Problem is Reporter's.
+// Problem implements Reporter.
 func (r *runner) Problem() error { return r.trouble.Problem() }
 
-// AwaitCurrent is Awaiter's.
+// AwaitCurrent implements Awaiter.
 func (r *runner) AwaitCurrent(ctx context.Context) { r.behind.await(ctx) }
 
 func newRunner(client kube.Client, log *slog.Logger, poll time.Duration, instead map[string]string) *runner {
@@ -101,18 +99,17 @@ func newRunner(client kube.Client, log *slog.Logger, poll time.Duration, instead
 	}
 }
 
-// reflection is one of the reflectors of a watcher: made for the client and run.
+// reflection makes and runs one reflector of a watcher.
 type reflection func(context.Context, *runner)
 
-// run follows and delivers until stop closes, and returns when all have ended. A
-// nil stop never closes.
+// run runs the reflectors and deliver until stop closes. It returns when all have ended. A nil stop never closes.
 func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), all ...reflection) {
 	if r.client == nil {
-		r.log.Error("watcher has no client, it will know nothing")
+		r.log.Error("no client configured; the default revision will stay unknown")
 		return
 	}
 	if !r.running.CompareAndSwap(false, true) {
-		r.log.Error("watcher runs already, its second Run does nothing")
+		r.log.Error("watcher is already running; ignored the second Run")
 		return
 	}
 	defer r.running.Store(false)
@@ -152,8 +149,10 @@ func validators(f reflector[validator]) reflection {
 	}
 }
 
-// runFor runs the reflector as a watcher's.
+// runFor runs the reflector for a watcher.
 func (f *reflector[T]) runFor(ctx context.Context, r *runner) {
-	f.poll, f.trouble, f.behind = r.poll, r.trouble, r.behind
+	f.poll = r.poll
+	f.trouble = r.trouble
+	f.behind = r.behind
 	f.run(ctx)
 }

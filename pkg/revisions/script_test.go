@@ -19,11 +19,11 @@ import (
 
 var hooksResource = schema.GroupResource{Resource: "mutatingwebhookconfigurations"}
 
-// script answers a reflector's requests and notes when each came, in a synctest bubble.
+// script responds to the requests of a reflector and records their times, in a synctest bubble.
 type script struct {
 	admission.MutatingWebhookConfigurationInterface
 	t *testing.T
-	// name or label has to be in each list and watch.
+	// name or label must be in each list and watch.
 	name, label string
 	began       time.Time
 	calls       []call
@@ -35,12 +35,12 @@ type script struct {
 type call struct {
 	verb  string
 	at    time.Duration
-	from  string // a watch's version
+	from  string // version of a watch
 	ctx   context.Context
 	shown *shown
 }
 
-// shown is a watch that knows whether it was ended.
+// shown is a watch that records whether it was stopped.
 type shown struct {
 	watch.Interface
 	stopped bool
@@ -60,11 +60,11 @@ func (s *script) note(ctx context.Context, verb, from string) int {
 	return n
 }
 
-// left checks that nothing is left of the requests so far.
+// left checks that all requests have ended.
 func (s *script) left() {
 	for i, c := range s.calls {
 		if c.ctx.Err() == nil {
-			s.t.Errorf("the context of request %d, %s, goes on after its round", i, c.verb)
+			s.t.Errorf("the context of request %d, %s, continues after its round", i, c.verb)
 		}
 		if c.shown != nil && !c.shown.stopped {
 			s.t.Errorf("the watch of request %d was not ended", i)
@@ -72,7 +72,7 @@ func (s *script) left() {
 	}
 }
 
-// asked checks what a list or watch asks for.
+// asked checks the options of a list or watch.
 func (s *script) asked(verb string, options metav1.ListOptions) {
 	want := metav1.ListOptions{LabelSelector: s.label}
 	if s.name != "" {
@@ -132,7 +132,7 @@ func (s *script) Watch(ctx context.Context, options metav1.ListOptions) (watch.I
 	return at.shown, nil
 }
 
-// source reads what the script answers.
+// source returns a source that uses the script.
 func (s *script) source() source[webhook] {
 	return sourceOf(s, func(list *admissionv1.MutatingWebhookConfigurationList) []webhook { return list.Items })
 }
@@ -163,7 +163,7 @@ func (h heard) count(what string) (n int) {
 	return n
 }
 
-// follow runs a reflector of the webhook "a" for a time, and then ends it, at once.
+// follow runs a reflector of the webhook "a" for a duration and stops it.
 func follow(t *testing.T, s *script, h *heard, d time.Duration) (problem error) {
 	t.Helper()
 	s.began, s.t = time.Now(), t
@@ -185,7 +185,7 @@ func follow(t *testing.T, s *script, h *heard, d time.Duration) (problem error) 
 	select {
 	case <-ended:
 	default:
-		t.Error("it goes on after its end")
+		t.Error("it continues after its end")
 		<-ended
 	}
 	s.left()
@@ -205,7 +205,7 @@ func listed(version string, items ...webhook) (*admissionv1.MutatingWebhookConfi
 	return &admissionv1.MutatingWebhookConfigurationList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: items}, nil
 }
 
-// events is a watch that shows these and stays open until it is stopped.
+// events is a watch that sends the events and stays open until it is stopped.
 func events(all ...watch.Event) *watch.FakeWatcher {
 	w := watch.NewFakeWithChanSize(len(all), false)
 	for _, e := range all {
@@ -214,7 +214,7 @@ func events(all ...watch.Event) *watch.FakeWatcher {
 	return w
 }
 
-// ends is one that the server ends after a time.
+// ends is a watch that the server ends after a duration.
 func ends(after time.Duration, all ...watch.Event) *watch.FakeWatcher {
 	w := events(all...)
 	time.AfterFunc(after, w.Stop)
@@ -230,7 +230,7 @@ func failure(err *apierrors.StatusError) watch.Event {
 	return watch.Event{Type: watch.Error, Object: &err.ErrStatus}
 }
 
-// tries are the times between the requests of a verb.
+// tries returns the times between the requests of a verb.
 func (s *script) tries(verb string) (waits []time.Duration) {
 	last := time.Duration(-1)
 	for _, c := range s.calls {

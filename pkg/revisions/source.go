@@ -14,14 +14,14 @@ type source[T any] struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// typed is a typed client of one kind, as far as a source needs it.
+// typed has the methods of a typed client that a source needs.
 type typed[T any, L metav1.ListInterface] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Get(context.Context, string, metav1.GetOptions) (*T, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// sourceOf reads through a typed client; items are those of a list.
+// sourceOf returns a source that uses a typed client. items returns the items of a list.
 func sourceOf[T any, L metav1.ListInterface](client typed[T, L], items func(L) []T) source[T] {
 	return source[T]{
 		list: func(ctx context.Context, options metav1.ListOptions) ([]T, string, error) {
@@ -36,7 +36,7 @@ func sourceOf[T any, L metav1.ListInterface](client typed[T, L], items func(L) [
 	}
 }
 
-// metaOf is the metadata of an object, which all that a typed client returns have.
+// metaOf returns the metadata of an object of a typed client.
 func metaOf[T any](item *T) metav1.Object {
 	meta, _ := any(item).(metav1.Object)
 	return meta

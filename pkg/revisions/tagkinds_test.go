@@ -33,14 +33,13 @@ func defaultValidators(labels map[string]string, namespaces ...string) []validat
 	return []validator{v}
 }
 
-// Who has an object is asked of each revision: never two say that it is theirs.
-func TestWhoseAnObjectIs(t *testing.T) {
+func TestIsMine(t *testing.T) {
 	stable := map[string]string{revisionLabel: "stable"}
 	for name, test := range map[string]struct {
 		webhooks   []webhook
 		services   []corev1.Service
 		validators []validator
-		// want is the one revision that has an object with a label, "" for none.
+		// want is the revision that owns an object with the label, or "".
 		want map[string]string
 	}{
 		"nothing": {want: map[string]string{"": "default", "default": "default", "stable": "stable", "prod": ""}},
@@ -74,14 +73,14 @@ func TestWhoseAnObjectIs(t *testing.T) {
 			validators: defaultValidators(stable, "istio-system"),
 			want:       map[string]string{"": "stable", "stable": "stable", "default": "default"},
 		},
-		"one that calls nothing":   {validators: defaultValidators(stable), want: map[string]string{"": "stable"}},
+		"a webhook without calls":  {validators: defaultValidators(stable), want: map[string]string{"": "stable"}},
 		"one by a URL":             {validators: defaultValidators(stable, ""), want: map[string]string{"": "stable"}},
 		"of another control plane": {validators: defaultValidators(stable, "istio-system", "elsewhere"), want: map[string]string{"": "default"}},
 		"without a revision":       {validators: defaultValidators(nil, "istio-system"), want: map[string]string{"": "default"}},
 		"of the one without a name": {
 			validators: defaultValidators(map[string]string{revisionLabel: ""}, "istio-system"), want: map[string]string{"": "default"},
 		},
-		"a default tag goes before the validator": {
+		"a default tag overrides the validator": {
 			webhooks: []webhook{tagHook("a", "default", "canary")}, validators: defaultValidators(stable),
 			want: map[string]string{"": "canary", "default": "canary"},
 		},
@@ -115,7 +114,7 @@ func TestWhoseAnObjectIs(t *testing.T) {
 					}
 					for _, object := range objects {
 						if got := w.IsMine(object); got != (revision == want) {
-							t.Errorf("labelled %q, it is %s's: %v, want that of %q", label, revision, got, want)
+							t.Errorf("label %q, revision %s: mine is %v, want the revision %q", label, revision, got, want)
 						}
 					}
 				}
@@ -124,8 +123,7 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	}
 }
 
-// Nothing is known before each kind was read.
-func TestTagsAreKnownOnceAllKindsWereRead(t *testing.T) {
+func TestTagWatcher_SyncsAllKinds(t *testing.T) {
 	reads := map[string]func(*tagWatcher){
 		"webhooks":  func(w *tagWatcher) { w.sink().replace(nil) },
 		"services":  func(w *tagWatcher) { w.serviceSink().replace(nil) },
@@ -142,7 +140,7 @@ func TestTagsAreKnownOnceAllKindsWereRead(t *testing.T) {
 			t.Errorf("without %s: synced %v", last, w.HasSynced())
 		}
 		if NewTags(nil, Config{Revision: "stable", Logger: quiet}).IsMine(metav1.ObjectMeta{}) {
-			t.Error("a revision with a name has what has no label before anything was read")
+			t.Error("a named revision owns unlabelled objects before the first read")
 		}
 		if reads[last](w); !w.HasSynced() {
 			t.Errorf("with %s: not synced", last)
@@ -178,8 +176,7 @@ const (
 	validatorName  = " metadata.name=istiod-default-validator"
 )
 
-// All three kinds are read once and then watched, each by its own selector, and nothing else is.
-func TestTagWatcherReadsThreeKinds(t *testing.T) {
+func TestTagWatcher_ThreeKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := transport{t: t, all: map[string][]any{
 			hooksPath:  {wire("MutatingWebhookConfiguration", "a", map[string]string{tagLabel: "old", revisionLabel: "stable"})},
@@ -223,7 +220,7 @@ func TestTagWatcherReadsThreeKinds(t *testing.T) {
 		check("no validator", 5, false, "old", "new")
 		s.show(watch.Deleted, "services", wire("Service", "b", map[string]string{tagLabel: "new", revisionLabel: "stable"}))
 		check("no Service", 6, false, "old")
-		// What came and went while there was no watch shows in the read before the next one.
+		// The read before the next watch shows changes during the gap.
 		s.set(func() { s.all["services"], s.all[validatorsPath] = nil, []any{v("stable")} })
 		s.cut("services")
 		s.cut(validatorsPath)
@@ -236,9 +233,7 @@ func TestTagWatcherReadsThreeKinds(t *testing.T) {
 	})
 }
 
-// Without the right to Services or to the validator the rest is known, each lack is said once,
-// and what comes to be allowed is read.
-func TestTagWatcherWithoutRights(t *testing.T) {
+func TestTagWatcher_Forbidden(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		missing := []string{
@@ -258,7 +253,7 @@ func TestTagWatcherWithoutRights(t *testing.T) {
 		}
 		<-time.After(10 * time.Minute)
 		for _, what := range missing {
-			if n := s.count(what); n < 100 || n > 140 { // each 5 s
+			if n := s.count(what); n < 100 || n > 140 { // one per 5 s
 				t.Errorf("asked %d times for %s", n, what)
 			}
 		}
@@ -270,7 +265,7 @@ func TestTagWatcherWithoutRights(t *testing.T) {
 		if !w.GetMyTags().Equal(sets.New("stable", "old", "prod")) || !w.IsMine(metav1.ObjectMeta{}) || w.(Reporter).Problem() != nil {
 			t.Errorf("once allowed: tags %v, problem %v", w.GetMyTags(), w.(Reporter).Problem())
 		}
-		// What was read stays when the right goes.
+		// Values stay after a permission is removed.
 		s.set(func() { s.forbidden = missing })
 		s.cut("services")
 		s.cut(validatorsPath)
@@ -282,10 +277,10 @@ func TestTagWatcherWithoutRights(t *testing.T) {
 		end()
 	})
 	for line, n := range map[string]int{
-		`verb="list services" instead="tags of Services stay as last read, none if they never were"`:          2,
-		`verb="list validator" instead="reading it by get"`:                                                   2,
-		`verb="get validator" instead="the default validator counts as last read, as absent if it never was"`: 2,
-		`msg="permission is missing"`: 6,
+		`verb="list services" instead="keeping the tags of Services that were read last, if any"`: 2,
+		`verb="list validator" instead="reading it with get"`:                                     2,
+		`verb="get validator" instead="keeping the default validator that was read last, if any"`: 2,
+		`msg="permission denied"`: 6,
 	} {
 		if got := strings.Count(out.String(), line); got != n {
 			t.Errorf("said %d times %s, want %d:\n%s", got, line, n, &out)
@@ -293,8 +288,7 @@ func TestTagWatcherWithoutRights(t *testing.T) {
 	}
 }
 
-// Without watch they are read again and again; and by get where only that is allowed.
-func TestTagWatcherPolls(t *testing.T) {
+func TestTagWatcher_Polls(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		s := transport{t: t, all: map[string][]any{}, forbidden: []string{
@@ -324,8 +318,7 @@ func TestTagWatcherPolls(t *testing.T) {
 	}
 }
 
-// A server that fails is no permission that is missing: nothing is known until it has answered.
-func TestTagWatcherWaitsForAServerThatFails(t *testing.T) {
+func TestTagWatcher_ServerFails(t *testing.T) {
 	for _, what := range []string{"list " + servicesPath + " istio.io/tag", "list " + validatorsPath + validatorName} {
 		synctest.Test(t, func(t *testing.T) {
 			s := transport{t: t, failing: []string{what}, all: map[string][]any{}}

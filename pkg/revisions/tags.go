@@ -12,40 +12,34 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// TagWatcher knows under which names one revision is reachable. Its methods may be
-// called from any goroutine.
+// TagWatcher watches the tags of one revision. Its methods are safe for concurrent use.
 //
-// A tag is a MutatingWebhookConfiguration or, in the control plane's namespace, a Service
-// with the labels istio.io/tag and istio.io/rev. Where both have a tag, the Service counts:
-// istiod takes a tag from either, so two of its revisions call an object theirs while the
-// two disagree, and its log names the webhook as the one to delete.
+// A tag is a MutatingWebhookConfiguration or, in the namespace of the control plane, a Service with the labels istio.io/tag and
+// istio.io/rev. If both exist for a tag, the Service counts. istiod reads both, so two of its revisions own an object while webhook
+// and Service differ, and its log recommends deleting the webhook.
 type TagWatcher interface {
-	// Run follows the tags until stopCh closes, as DefaultWatcher's does.
+	// Run follows the tags until stopCh closes, like DefaultWatcher.Run.
 	Run(stopCh <-chan struct{})
-	// HasSynced reports whether webhooks, Services and the default validator have been
-	// read at least once. Services and the validator count as absent when reading them is
-	// forbidden from the start.
+	// HasSynced reports whether webhooks, Services and the default validator have been read at least once. Services and the
+	// validator count as absent if reading them is forbidden from the start.
 	HasSynced() bool
-	// AddHandler has handler called by Run with the present tags, once HasSynced, and
-	// whenever they or what IsMine says change. It stays for as long as the watcher: its
-	// users, the controllers of a process, are made once, together with it.
+	// AddHandler adds a handler. Run calls it with the current tags when HasSynced is true, and whenever the tags or a result of
+	// IsMine change. It cannot be removed.
 	AddHandler(handler TagHandler)
-	// GetMyTags is the revision's own name and its tags, the caller's to change.
+	// GetMyTags returns the name of the revision and its tags, in a new set.
 	GetMyTags() sets.Set[string]
-	// IsMine reports whether an object, or a namespace, belongs to the revision: by its
-	// label istio.io/rev, which names the revision or a tag of it. One without the
-	// label belongs to the revision with the tag default; where there is no such tag, to the
-	// revision of the ValidatingWebhookConfiguration istiod-default-validator; and where
-	// there is none either, to the revision without a name. Inherited gives an object the
-	// label of its namespace.
+	// IsMine reports whether an object or a namespace belongs to the revision: its label istio.io/rev names the revision or one of
+	// its tags. An object without the label belongs to the revision with the tag default. Without that tag, it belongs to the
+	// revision of the ValidatingWebhookConfiguration istiod-default-validator, and without that to the revision without a name.
+	// Inherited adds the label of the namespace to an object.
 	IsMine(metav1.ObjectMeta) bool
 }
 
-// Inherited is an object's metadata with the revision of its namespace, given by the
-// namespace's labels, unless it has a label of its own.
+// Inherited returns the metadata of an object with the revision label of its namespace, unless the object has that label.
+// namespace has the labels of the namespace.
 func Inherited(object metav1.ObjectMeta, namespace map[string]string) metav1.ObjectMeta {
-	revision, there := namespace[revisionLabel]
-	if _, own := object.Labels[revisionLabel]; own || !there {
+	revision, labelled := namespace[revisionLabel]
+	if _, own := object.Labels[revisionLabel]; own || !labelled {
 		return object
 	}
 	labels := maps.Clone(object.Labels)
@@ -57,22 +51,19 @@ func Inherited(object metav1.ObjectMeta, namespace map[string]string) metav1.Obj
 	return object
 }
 
-// DefaultValidator is the name of the ValidatingWebhookConfiguration that validates what no revision's own
-// does.
+// DefaultValidator is the name of the ValidatingWebhookConfiguration for objects that belong to no other revision.
 const DefaultValidator = "istiod-default-validator"
 
-// TagHandler is called with the revision's own name and its tags. The set is the handler's.
+// TagHandler receives the name of the revision and its tags, in a new set.
 type TagHandler func(sets.Set[string])
 
-// NewTagWatcher watches the tags of a revision, "" for the one without a name.
-// Webhooks that call a service of another namespace than systemNamespace are tags of
-// another control plane.
+// NewTagWatcher returns a watcher of the tags of a revision. An empty revision is the revision without a name. Webhooks that call a
+// Service outside systemNamespace are tags of another control plane.
 func NewTagWatcher(client kube.Client, revision string, systemNamespace string) TagWatcher {
 	return NewTags(client, Config{Revision: revision, Namespace: systemNamespace})
 }
 
-// NewTags is NewTagWatcher with all of Config. The watcher it returns also implements Reporter
-// and Awaiter.
+// NewTags returns a watcher with a complete Config. The watcher also implements Reporter and Awaiter.
 func NewTags(client kube.Client, config Config) TagWatcher {
 	config = config.withDefaults()
 	log := config.Logger.With("revision", config.Revision)
@@ -82,18 +73,18 @@ func NewTags(client kube.Client, config Config) TagWatcher {
 		broadcaster: newBroadcaster(tags.equal), webhooks: tagged{}, services: tagged{},
 		unread: sets.New(ofWebhooks, ofServices, ofValidator),
 		runner: newRunner(client, log, config.PollInterval, map[string]string{
-			"list":                "the tags stay as last read",
+			"list":                "keeping the tags that were read last",
 			"watch":               every,
-			"list" + ofServices:   "tags of Services stay as last read, none if they never were",
+			"list" + ofServices:   "keeping the tags of Services that were read last, if any",
 			"watch" + ofServices:  every,
-			"list" + ofValidator:  "reading it by get",
-			"get" + ofValidator:   "the default validator counts as last read, as absent if it never was",
+			"list" + ofValidator:  "reading it with get",
+			"get" + ofValidator:   "keeping the default validator that was read last, if any",
 			"watch" + ofValidator: "reading it every " + config.PollInterval.String(),
 		}),
 	}
 }
 
-// What a watcher of tags reads, as it is said of a trouble.
+// Suffixes of verbs in reports, one for each kind that a watcher of tags reads.
 const (
 	ofWebhooks  = ""
 	ofServices  = " services"
@@ -106,25 +97,23 @@ type tagWatcher struct {
 	broadcaster         *broadcaster[tags]
 	*runner
 
-	// mu orders the reflectors, each of which has a goroutine of its own. What they have
-	// read so far is below.
+	// mu guards the fields below. Each reflector has its own goroutine.
 	mu                 sync.Mutex
 	unread             sets.Set[string]
 	webhooks, services tagged
-	// validator is the revision of the default validator, "" when there is none.
+	// validator is the revision of the default validator, or "".
 	validator string
 }
 
-// tagged has the tags of one kind of object, by the objects' names.
+// tagged has the tags of one kind of object, by object name.
 type tagged map[string]tag
 
 type tag struct{ name, revision string }
 
-// tags are the names of the revision, and those that are tags of another one. A set in
-// here is never changed.
+// tags has the names of the revision, and the tags of other revisions. Its sets are never changed.
 type tags struct {
 	mine, others sets.Set[string]
-	// unlabelled says that objects without a label are the revision's.
+	// unlabelled reports whether objects without a label belong to the revision.
 	unlabelled bool
 }
 
@@ -153,7 +142,7 @@ func (w *tagWatcher) serviceSink() sink[corev1.Service] {
 	})
 }
 
-// tagSink keeps the tags of one kind of objects.
+// tagSink returns a sink that stores the tags of one kind of object.
 func tagSink[T any](w *tagWatcher, of string, known tagged, read func(T) (name string, got tag, ok bool)) sink[T] {
 	take := func(item T) {
 		name, got, ok := read(item)
@@ -191,7 +180,7 @@ func (w *tagWatcher) validatorSink() sink[validator] {
 	}
 }
 
-// validates is the revision that a default validator names, "" for none of this control plane.
+// validates returns the revision of a default validator, or "" if it belongs to another control plane.
 func (w *tagWatcher) validates(item validator) string {
 	for _, hook := range item.Webhooks {
 		if service := hook.ClientConfig.Service; service != nil && service.Namespace != w.namespace {
@@ -201,8 +190,7 @@ func (w *tagWatcher) validates(item validator) string {
 	return named(item.Labels)
 }
 
-// named is the revision that labels name: the one without a name for an empty label, and
-// "" without the label.
+// named returns the revision in the labels. An empty label is the revision without a name. Without the label it returns "".
 func named(labels map[string]string) string {
 	revision, labelled := labels[revisionLabel]
 	if labelled && revision == "" {
@@ -211,14 +199,13 @@ func named(labels map[string]string) string {
 	return revision
 }
 
-// tagOf is the tag that labels tell of.
+// tagOf returns the tag in the labels.
 func tagOf(labels map[string]string) (got tag, ok bool) {
 	got = tag{labels[tagLabel], named(labels)}
 	return got, got.name != "" && got.revision != ""
 }
 
-// concerns reports whether a webhook is this control plane's: not when all that it
-// calls are services of other namespaces.
+// concerns reports whether a webhook belongs to this control plane. It does not if it calls only Services of other namespaces.
 func (w *tagWatcher) concerns(item webhook) bool {
 	if len(item.Webhooks) == 0 {
 		return true
@@ -231,7 +218,7 @@ func (w *tagWatcher) concerns(item webhook) bool {
 	return false
 }
 
-// change takes what was read of one kind. The tags are known once each kind was read.
+// change applies a change of one kind. The tags are known when each kind has been read.
 func (w *tagWatcher) change(of string, take func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -244,13 +231,13 @@ func (w *tagWatcher) change(of string, take func()) {
 
 func (w *tagWatcher) post() {
 	t := w.read()
-	if before, _ := w.broadcaster.read(); !before.equal(t) { // of none, too: there is one's own always
-		w.log.Info("tags", "mine", sets.List(t.mine), "others", sets.List(t.others), "unlabelled", t.unlabelled)
+	if before, _ := w.broadcaster.read(); !before.equal(t) { // the name of the revision is always a tag, so an unknown value differs
+		w.log.Info("tags changed", "mine", sets.List(t.mine), "others", sets.List(t.others), "unlabelled", t.unlabelled)
 	}
 	w.broadcaster.post(t)
 }
 
-// read combines what was read of all kinds.
+// read returns the tags of all kinds.
 func (w *tagWatcher) read() tags {
 	t := tags{mine: sets.New(w.revision), others: sets.New[string]()}
 	defaultTag := false
@@ -279,11 +266,11 @@ func (w *tagWatcher) read() tags {
 	return t
 }
 
-// isMine reports whether a label's value names the revision.
+// isMine reports whether the value of a label names the revision.
 func (t tags) isMine(name, revision string) bool {
 	if name == revision {
-		// A tag of the same name takes it away: with the default tag on another
-		// revision, the one without a name is no longer the default.
+		// A tag with the name of this revision overrides the name. For example, if the tag default is on another revision, the
+		// revision without a name is not the default.
 		return !t.others.Has(name)
 	}
 	return t.mine.Has(name)
@@ -294,18 +281,18 @@ func (w *tagWatcher) HasSynced() bool {
 	return known
 }
 
-func (w *tagWatcher) GetMyTags() sets.Set[string] { return w.present().mine.Clone() }
+func (w *tagWatcher) GetMyTags() sets.Set[string] { return w.current().mine.Clone() }
 
 func (w *tagWatcher) IsMine(object metav1.ObjectMeta) bool {
-	t := w.present()
+	t := w.current()
 	if name := object.Labels[revisionLabel]; name != "" {
 		return t.isMine(name, w.revision)
 	}
 	return t.unlabelled
 }
 
-// present is the tags as last read; before the first reading, the revision's own name.
-func (w *tagWatcher) present() tags {
+// current returns the tags that were read last. Before the first read it returns the name of the revision only.
+func (w *tagWatcher) current() tags {
 	t, known := w.broadcaster.read()
 	if !known {
 		return tags{mine: sets.New(w.revision), unlabelled: w.revision == unnamed}
@@ -315,7 +302,7 @@ func (w *tagWatcher) present() tags {
 
 func (w *tagWatcher) AddHandler(handler TagHandler) {
 	if handler == nil {
-		w.log.Error("handler is nil, it is left out")
+		w.log.Error("handler is nil; ignored it")
 		return
 	}
 	w.broadcaster.handle(func(t tags) { handler(t.mine.Clone()) })

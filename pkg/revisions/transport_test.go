@@ -16,13 +16,13 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// transport answers the requests of a watcher, of any kind, and notes each.
+// transport responds to the requests of a watcher and records them.
 type transport struct {
 	t  *testing.T
 	mu sync.Mutex
-	// all are the objects that there are, by resource, in the wire form.
+	// all has the objects by resource, in wire form.
 	all map[string][]any
-	// forbidden are requests, as asked names them, and failing those that get no good answer.
+	// forbidden and failing are requests that get an error, in the form of asked.
 	forbidden, failing []string
 	asked              []string
 	watches            map[string][]*io.PipeWriter
@@ -39,7 +39,7 @@ func (s *transport) client() kube.Client {
 	return c
 }
 
-// RoundTrip answers a request.
+// RoundTrip implements http.RoundTripper.
 func (s *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	query := req.URL.Query()
 	path := strings.TrimPrefix(strings.TrimPrefix(req.URL.Path, "/apis/admissionregistration.k8s.io/v1/"), "/api/v1/")
@@ -83,7 +83,7 @@ func (s *transport) answer(req *http.Request, code int, what any) (*http.Respons
 	}, err
 }
 
-// show has the last watch of a resource show an event.
+// show sends an event to the last watch of a resource.
 func (s *transport) show(kind watch.EventType, resource string, object any) {
 	s.t.Helper()
 	content, err := json.Marshal(map[string]any{"type": kind, "object": object})
@@ -108,14 +108,14 @@ func (s *transport) cut(resource string) {
 	s.watches[resource] = nil
 }
 
-// set changes what there is, and what may be read.
+// set changes objects and permissions.
 func (s *transport) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 }
 
-// count is how often something was asked for.
+// count returns the number of requests.
 func (s *transport) count(what string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *transport) count(what string) (n int) {
 	return n
 }
 
-// wire is the wire form of an object.
+// wire returns the wire form of an object.
 func wire(kind, name string, labels map[string]string, more ...map[string]any) map[string]any {
 	version := "v1"
 	if kind != "Service" {
@@ -145,7 +145,7 @@ func wire(kind, name string, labels map[string]string, more ...map[string]any) m
 	return o
 }
 
-// calling is a webhook configuration's one webhook, of a Service in a namespace.
+// calling is a webhook that calls a Service in a namespace.
 func calling(namespace string) map[string]any {
 	return map[string]any{"webhooks": []any{map[string]any{"name": "a", "clientConfig": map[string]any{"service": map[string]any{"namespace": namespace, "name": "istiod"}}}}}
 }

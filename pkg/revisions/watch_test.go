@@ -23,7 +23,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// scripted is a client whose webhooks are a script's.
+// scripted is a client whose webhooks come from a script.
 type scripted struct {
 	kube.Client
 	*script
@@ -49,7 +49,7 @@ func (s scriptedGroup) MutatingWebhookConfigurations() admission.MutatingWebhook
 	return s.script
 }
 
-// runs is a watcher's Run; end ends it and is back when it has returned.
+// runs starts Run of a watcher. end stops it and waits for its return.
 func runs(run func(<-chan struct{})) (end func()) {
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -62,7 +62,7 @@ func runs(run func(<-chan struct{})) (end func()) {
 	}
 }
 
-// shows is a script whose watch shows what is sent.
+// shows returns a script whose watch sends the events of a channel.
 func shows(t *testing.T, name, label string, items ...webhook) (*script, chan<- watch.Event) {
 	all := make(chan watch.Event)
 	return &script{
@@ -94,7 +94,7 @@ func revisionHook(name, revision string) webhook {
 	return webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{revisionLabel: revision}}}
 }
 
-func TestDefaultWatcherFollowsItsWebhook(t *testing.T) {
+func TestDefaultWatcher_FollowsWebhook(t *testing.T) {
 	for namespace, name := range map[string]string{"": "istio-revision-tag-default", "mesh": "istio-revision-tag-default-mesh"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -135,8 +135,7 @@ func TestDefaultWatcherFollowsItsWebhook(t *testing.T) {
 	}
 }
 
-// None is a default, too; and it is known once it was read.
-func TestDefaultWatcherKnowsThatThereIsNone(t *testing.T) {
+func TestDefaultWatcher_NoDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := shows(t, "istio-revision-tag-default", "")
 		w := NewDefaultWatcher(scripted{script: s}, "stable", "")
@@ -152,9 +151,7 @@ func TestDefaultWatcherKnowsThatThereIsNone(t *testing.T) {
 	})
 }
 
-// Changes are logged, each once, and that they make the default ours; a second Run is refused
-// while there is one, and none is once that has ended.
-func TestDefaultWatcherReports(t *testing.T) {
+func TestDefaultWatcher_Logs(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		name := "istio-revision-tag-default"
@@ -181,12 +178,12 @@ func TestDefaultWatcherReports(t *testing.T) {
 		}
 	})
 	for line, n := range map[string]int{
-		`msg="handler is nil, it is left out" webhook=istio-revision-tag-default`:                            1,
-		`msg="watcher runs already, its second Run does nothing"`:                                            2,
-		`msg="default revision" webhook=istio-revision-tag-default`:                                          4,
-		`msg="default revision" webhook=istio-revision-tag-default revision=stable before="" ours=true`:      1,
-		`msg="default revision" webhook=istio-revision-tag-default revision=canary before=stable ours=false`: 1,
-		`msg="default revision" webhook=istio-revision-tag-default revision=stable before=canary ours=true`:  1,
+		`msg="handler is nil; ignored it" webhook=istio-revision-tag-default`:                                        1,
+		`msg="watcher is already running; ignored the second Run"`:                                                   2,
+		`msg="default revision changed" webhook=istio-revision-tag-default`:                                          4,
+		`msg="default revision changed" webhook=istio-revision-tag-default revision=stable before="" ours=true`:      1,
+		`msg="default revision changed" webhook=istio-revision-tag-default revision=canary before=stable ours=false`: 1,
+		`msg="default revision changed" webhook=istio-revision-tag-default revision=stable before=canary ours=true`:  1,
 	} {
 		if got := strings.Count(out.String(), line); got != n {
 			t.Errorf("%d times %q, want %d:\n%s", got, line, n, &out)
@@ -194,8 +191,7 @@ func TestDefaultWatcherReports(t *testing.T) {
 	}
 }
 
-// A default that is there from the start is the first that is logged, also where it is none.
-func TestDefaultWatcherLogsThatThereIsNone(t *testing.T) {
+func TestDefaultWatcher_LogsNoDefault(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := shows(t, "istio-revision-tag-default", "")
@@ -204,13 +200,12 @@ func TestDefaultWatcherLogsThatThereIsNone(t *testing.T) {
 		synctest.Wait()
 		end()
 	})
-	if got := strings.Count(out.String(), `msg="default revision" webhook=istio-revision-tag-default revision="" before="" ours=false`); got != 1 {
+	if got := strings.Count(out.String(), `msg="default revision changed" webhook=istio-revision-tag-default revision="" before="" ours=false`); got != 1 {
 		t.Errorf("said %d times:\n%s", got, &out)
 	}
 }
 
-// Run does not return before all that it started has ended.
-func TestRunAwaitsItsHandlers(t *testing.T) {
+func TestRun_AwaitsHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := "istio-revision-tag-default"
 		s, _ := shows(t, name, "", revisionHook(name, "stable"))
@@ -230,9 +225,7 @@ func TestRunAwaitsItsHandlers(t *testing.T) {
 	})
 }
 
-// Permissions that are missing are said once, with what happens instead, and where there is no
-// watch it is read at the pace that is configured, 5 s by default.
-func TestWatchersSayWhatTheyLack(t *testing.T) {
+func TestWatchers_MissingPermissions(t *testing.T) {
 	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
 	for _, poll := range []time.Duration{0, time.Minute} {
 		pace := poll
@@ -248,14 +241,14 @@ func TestWatchersSayWhatTheyLack(t *testing.T) {
 				"istio-revision-tag-default", "",
 				func(c kube.Client, config Config) interface{ Run(<-chan struct{}) } { return NewDefault(c, config) },
 				map[string]string{
-					"list": "reading it by get", "get": "the default revision stays as last read, unknown if it never was",
+					"list": "reading it with get", "get": "keeping the default revision that was read last, if any",
 					"watch": "reading it every " + pace.String(),
 				},
 			},
 			"tags": {
 				"", "istio.io/tag",
 				func(c kube.Client, config Config) interface{ Run(<-chan struct{}) } { return NewTags(c, config) },
-				map[string]string{"list": "the tags stay as last read", "watch": "reading them every " + pace.String()},
+				map[string]string{"list": "keeping the tags that were read last", "watch": "reading them every " + pace.String()},
 			},
 		} {
 			t.Run(fmt.Sprint(name, ", every ", pace), func(t *testing.T) {
@@ -288,7 +281,7 @@ func TestWatchersSayWhatTheyLack(t *testing.T) {
 					}
 				})
 				for verb, instead := range test.instead {
-					line := `msg="permission is missing"`
+					line := `msg="permission denied"`
 					rest := fmt.Sprintf(`verb=%s instead=%q`, verb, instead)
 					n := 0
 					for _, one := range strings.Split(out.String(), "\n") {
@@ -305,8 +298,7 @@ func TestWatchersSayWhatTheyLack(t *testing.T) {
 	}
 }
 
-// Handlers are told when the tags change, or only those of others, on which IsMine depends.
-func TestTagWatcherFollowsAllTags(t *testing.T) {
+func TestTagWatcher_FollowsAllTags(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		s, show := shows(t, "", "istio.io/tag", tagHook("a", "prod", "stable"), tagHook("b", "test", "canary"))
@@ -320,15 +312,15 @@ func TestTagWatcherFollowsAllTags(t *testing.T) {
 			t.Error("not synced")
 		}
 		for _, e := range []watch.Event{
-			of(watch.Modified, tagHook("a", "prod", "stable")), // nothing new
-			of(watch.Added, tagHook("c", "stable", "canary")),  // a tag of another, of our name
+			of(watch.Modified, tagHook("a", "prod", "stable")), // no change
+			of(watch.Added, tagHook("c", "stable", "canary")),  // a tag of another revision with our name
 			of(watch.Added, tagHook("d", "new", "stable")),
 			of(watch.Deleted, tagHook("a", "prod", "stable")),
 		} {
 			show <- e
 			synctest.Wait()
 			if e.Object.(*webhook).Name == "c" && w.IsMine(metav1.ObjectMeta{Labels: map[string]string{revisionLabel: "stable"}}) {
-				t.Error("mine, though a tag of that name is another's")
+				t.Error("mine, although another revision has a tag of that name")
 			}
 		}
 		end()
@@ -336,7 +328,7 @@ func TestTagWatcherFollowsAllTags(t *testing.T) {
 			t.Errorf("told %q, want %q", told, want)
 		}
 	})
-	if got := strings.Count(out.String(), "msg=tags"); got != 4 {
+	if got := strings.Count(out.String(), `msg="tags changed"`); got != 4 {
 		t.Errorf("%d lines of tags:\n%s", got, &out)
 	}
 	if got := strings.Count(out.String(), "handler is nil"); got != 1 {
@@ -344,7 +336,7 @@ func TestTagWatcherFollowsAllTags(t *testing.T) {
 	}
 }
 
-func TestNewTagWatcherIsOfItsRevisionAndNamespace(t *testing.T) {
+func TestNewTagWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := shows(t, "", "istio.io/tag", tagHook("a", "ours", "stable", "mesh"), tagHook("b", "theirs", "stable", "istio-system"))
 		w := NewTagWatcher(scripted{script: s}, "stable", "mesh")
@@ -357,19 +349,18 @@ func TestNewTagWatcherIsOfItsRevisionAndNamespace(t *testing.T) {
 	})
 }
 
-func TestDefaults(t *testing.T) {
+func TestConfig_Defaults(t *testing.T) {
 	got := Config{}.withDefaults()
 	if got.Revision != "default" || got.Namespace != "istio-system" || got.PollInterval != 5*time.Second || got.Logger != slog.Default() {
 		t.Errorf("defaults are %+v", got)
 	}
 	given := Config{Revision: "a", Namespace: "b", PollInterval: time.Minute, Logger: quiet}
 	if got := given.withDefaults(); got != given {
-		t.Errorf("what was given became %+v", got)
+		t.Errorf("the configuration became %+v", got)
 	}
 }
 
-// One that is made without a logger logs to the usual one, and knows which revision is its own.
-func TestNewDefaultWatcherLogsWhetherTheDefaultIsOurs(t *testing.T) {
+func TestNewDefaultWatcher_LogsOurs(t *testing.T) {
 	var out bytes.Buffer
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))

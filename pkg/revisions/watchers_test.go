@@ -25,7 +25,7 @@ func TestDefaultTagWebhook(t *testing.T) {
 	}
 }
 
-func TestRevisionThatAWebhookNames(t *testing.T) {
+func TestLabelled(t *testing.T) {
 	w := NewDefault(nil, Config{Logger: quiet}).(*defaultWatcher)
 	for _, test := range []struct {
 		labels map[string]string
@@ -42,7 +42,7 @@ func TestRevisionThatAWebhookNames(t *testing.T) {
 	}
 }
 
-func TestWatchersWithoutAClientReportAndReturn(t *testing.T) {
+func TestRun_NoClient(t *testing.T) {
 	var out bytes.Buffer
 	config := Config{Logger: slog.New(slog.NewTextHandler(&out, nil))}
 	NewDefault(nil, config).Run(nil)
@@ -63,7 +63,7 @@ func tagHook(name, tag, revision string, namespaces ...string) webhook {
 	return item
 }
 
-// readAll has the watcher read these webhooks, and that there is nothing else.
+// readAll lets the watcher read these webhooks and no other objects.
 func (w *tagWatcher) readAll(all ...webhook) {
 	w.sink().replace(all)
 	w.serviceSink().replace(nil)
