@@ -52,13 +52,13 @@ type use struct {
 	labels        []string
 }
 
-// uses are those of an expression. The labels by which it groups or joins are wanted of each metric in it that the grouping is over.
+// uses returns the metrics of an expression with the labels of their matchers.
 func uses(where, expr string) (all []use, err error) {
 	read, err := parser.ParseExpr(expr)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w in %s", where, err, expr)
 	}
-	parser.Inspect(read, func(node parser.Node, path []parser.Node) error {
+	parser.Inspect(read, func(node parser.Node, _ []parser.Node) error {
 		selector, ok := node.(*parser.VectorSelector)
 		if !ok {
 			return nil
@@ -69,41 +69,10 @@ func uses(where, expr string) (all []use, err error) {
 				one.labels = append(one.labels, matcher.Name)
 			}
 		}
-		one.labels = append(one.labels, wanted(path, node)...)
 		all = append(all, one)
 		return nil
 	})
 	return all, nil
-}
-
-// wanted are the labels that what is above a metric wants of it: those by which it is grouped or joined. What a join adds to
-// them is the other side's.
-func wanted(path []parser.Node, node parser.Node) (all []string) {
-	var added []string
-	for i, below := len(path)-1, node; i >= 0; i, below = i-1, path[i] {
-		switch e := path[i].(type) {
-		case *parser.AggregateExpr:
-			for _, label := range e.Grouping {
-				if !e.Without && !slices.Contains(added, label) {
-					all = append(all, label)
-				}
-			}
-		case *parser.BinaryExpr:
-			m := e.VectorMatching
-			if m == nil || !m.On {
-				continue
-			}
-			all = append(all, m.MatchingLabels...)
-			if below == e.RHS { // whose other labels end here
-				if m.Card == parser.CardManyToOne {
-					all = append(all, m.Include...)
-				}
-				return all
-			}
-			added = append(added, m.Include...)
-		}
-	}
-	return all
 }
 
 // everyUse is what alerts and dashboard want of metrics.
@@ -139,14 +108,3 @@ func TestEachExpressionParses(t *testing.T) {
 	}
 }
 
-// What an expression wants is found out, or the check of it could find nothing.
-func TestUsesOfMetrics(t *testing.T) {
-	t.Parallel() // one of them mostly waits
-	got, err := uses("x", `sum by (a, e) (rate(m{b="1", c!="2"}[5m]) * on (d) group_left (e) (n{f=~"."} >= bool 0))`)
-	if err != nil || len(got) != 2 || fmt.Sprint(got[0].labels) != "[b d a]" || fmt.Sprint(got[1].labels) != "[f d e]" || got[0].metric != "m" || got[1].metric != "n" {
-		t.Errorf("%+v (%v)", got, err)
-	}
-	if _, err := uses("x", "sum by (a (m)"); err == nil {
-		t.Error("what is no expression is taken")
-	}
-}
