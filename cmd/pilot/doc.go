@@ -1,5 +1,4 @@
-// Command pilot is the control-plane server: `pilot server` runs one replica of one
-// revision, `pilot fence` has the API server refuse the writes of whoever does not lead,
-// `pilot features` lists the environment variables that it knows, and
-// `pilot version` says what was built.
+// Command pilot is the control-plane server. `pilot server` runs one replica of one revision, `pilot fence` makes the API
+// server reject writes from non-leaders, `pilot features` lists the environment variables, and `pilot version` prints the
+// version.
 package main

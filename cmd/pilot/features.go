@@ -9,12 +9,11 @@ import (
 	"incumbent.dev/incumbent/pkg/features"
 )
 
-// featuresCommand lists the environment variables. It works with wrong values, too:
-// then it also says what is wrong.
+// featuresCommand lists the environment variables. It also reports invalid values.
 func featuresCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "features",
-		Short: "List the environment variables that the server knows, and their values here",
+		Short: "List the environment variables of the server and their current values",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)

@@ -12,7 +12,7 @@ import (
 	"incumbent.dev/incumbent/internal/istiolog"
 )
 
-// logging is what the flags say of the log.
+// logging has the values of the log flags.
 type logging struct {
 	level  string
 	asJSON bool
@@ -24,12 +24,12 @@ var levels = map[string]log.Level{
 }
 
 func (l *logging) declare(f *pflag.FlagSet) {
-	f.StringVar(&l.level, "log-level", "info", "what to log: debug, info, warn, error or none; for one scope alone as scope:level, several with commas (warn,pilot:debug)")
+	f.StringVar(&l.level, "log-level", "info", "log level: debug, info, warn, error or none. Use scope:level for one scope and commas for several (warn,pilot:debug)")
 	f.BoolVar(&l.asJSON, "log-as-json", false, "write each log line as JSON")
-	f.StringArrayVar(&l.target, "log-target", []string{"stdout"}, "where to log to: stdout, stderr or a file; may be given several times")
+	f.StringArrayVar(&l.target, "log-target", []string{"stdout"}, "log output: stdout, stderr or a file; can be repeated")
 }
 
-// istioNames has flags in istiod's style, with underscores, mean ours.
+// istioNames maps the flags of istiod, with underscores, to the flags of pilot.
 func istioNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	name = strings.ReplaceAll(name, "_", "-")
 	if name == "log-output-level" {
@@ -38,14 +38,15 @@ func istioNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// configure sets Istio's log up. Scopes have to be registered before: the server's is.
+// configure configures Istio's log. The server's scope must be registered first.
 func (l *logging) configure() error {
 	istiolog.New()
 	options := log.DefaultOptions()
-	options.JSONEncoding, options.OutputPaths = l.asJSON, l.target
+	options.JSONEncoding = l.asJSON
+	options.OutputPaths = l.target
 	scopes := slices.Sorted(maps.Keys(log.Scopes()))
 	words := strings.Split(l.level, ",")
-	// What names no scope is for all of them, wherever it stands.
+	// A level without a scope applies to all scopes, in any position.
 	slices.SortStableFunc(words, func(a, b string) int { return strings.Count(a, ":") - strings.Count(b, ":") })
 	for _, word := range words {
 		scope, name, one := strings.Cut(word, ":")

@@ -19,13 +19,13 @@ func main() {
 	os.Exit(run())
 }
 
-// run is main with deferred calls that run.
+// run returns the exit code, so that deferred calls run before main exits.
 func run() int {
-	// The first signal ends the context; after it, a second one kills the process as ever.
+	// The first signal cancels the context. A second signal kills the process.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	defer log.Sync() //nolint:errcheck // standard output cannot always be synced, and the process ends
+	defer log.Sync() //nolint:errcheck // standard output cannot always be synced
 	if err := command(programs{serve: serve, fence: fencecommand.Do}).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "pilot:", err)
 		return 1
@@ -33,19 +33,19 @@ func run() int {
 	return 0
 }
 
-// programs is what the command line starts.
+// programs has the functions that the commands call.
 type programs struct {
 	serve func(context.Context, bootstrap.Config) error
 	fence fencecommand.Run
 }
 
-// command puts the command line together. What the environment says are the flags'
-// defaults; what is wrong with it matters to the server alone.
+// command returns the root command. The environment has the defaults of the flags. Only the server fails if the
+// environment is invalid.
 func command(start programs) *cobra.Command {
 	flags, wrong := features.FromEnv()
 	root := &cobra.Command{
 		Use:           "pilot",
-		Short:         "A control plane that runs in several revisions at once",
+		Short:         "A control plane that can run in several revisions concurrently",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -18,7 +18,7 @@ func serve(ctx context.Context, config bootstrap.Config) error {
 	return server.Run(ctx)
 }
 
-// serverCommand runs a server with the environment's values, and flags before them.
+// serverCommand runs a server. Flags override the environment.
 func serverCommand(env features.Features, wrong error, run func(context.Context, bootstrap.Config) error) *cobra.Command {
 	config := bootstrap.Config{
 		DisableElections: !env.EnableLeaderElection, DisableGate: !env.EnableWriteGate, Fence: env.EnableWriteFence,
@@ -41,7 +41,7 @@ func serverCommand(env features.Features, wrong error, run func(context.Context,
 				return err
 			}
 			if config.Identity != env.PodName {
-				config.PodUID = "" // the garbage collector would delete what belongs to a Pod of another name
+				config.PodUID = "" // the garbage collector deletes objects with an owner of another name
 			}
 			config.ExitOnStuckDrain = true
 			return run(cmd.Context(), config)
@@ -52,30 +52,30 @@ func serverCommand(env features.Features, wrong error, run func(context.Context,
 	return cmd
 }
 
-// bind declares the flags.
+// bind adds the flags.
 func bind(cmd *cobra.Command, config *bootstrap.Config, env features.Features) {
 	f := cmd.Flags()
-	f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file; without it KUBECONFIG, and without that the pod's service account")
-	f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig; without it the current one")
-	f.StringVar(&config.RemoteKubeconfig, "remote-kubeconfig", "", "kubeconfig file of a remote cluster, whose namespaces get the CA bundle, too; it is elected for there, in the namespace of the same name, and that cluster's own control planes go first")
-	f.Float32Var(&config.QPS, "kube-qps", 40, "requests a second to each API server for the work of all controllers together; negative for no limit. Elections are not limited")
-	f.IntVar(&config.Burst, "kube-burst", 60, "requests at once to each API server for the work of all controllers together")
-	f.StringVar(&config.Namespace, "namespace", env.PodNamespace, "the control plane's namespace, with its locks (POD_NAMESPACE)")
-	f.StringVar(&config.Identity, "identity", env.PodName, "this process's name in elections, unique among live processes (POD_NAME)")
-	f.StringVar(&config.Revision, "revision", env.Revision, "the control plane's revision; empty means default (REVISION)")
-	f.StringVar(&config.ClusterID, "cluster-id", env.ClusterID, "the cluster's name, for the log (CLUSTER_ID)")
-	f.StringVar(&config.Address, "address", ":15014", "where to serve /healthz, /readyz, /metrics and /debug/elections")
-	f.StringVar(&config.DebugAddress, "debug-address", "127.0.0.1:15016", "where to serve the elections page, /debug/elections, for people (kubectl port-forward reaches it); empty for no page")
-	f.BoolVar(&config.Profiling, "pprof", false, "serve Go's profiles at --address, under /debug/pprof/; they tell much about the process, so keep the address to yourself")
-	f.StringVar(&config.CABundle, "ca-bundle", "", "file of PEM certificates to spread to every namespace; it is followed when it changes")
+	f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file (default: KUBECONFIG, or the service account of the pod)")
+	f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig (default: the current context)")
+	f.StringVar(&config.RemoteKubeconfig, "remote-kubeconfig", "", "kubeconfig file of a remote cluster that gets the CA bundle too. The election takes place in the namespace of the same name there; control planes of that cluster have higher rank")
+	f.Float32Var(&config.QPS, "kube-qps", 40, "requests per second of all controllers to each API server; negative for no limit. Elections are not limited")
+	f.IntVar(&config.Burst, "kube-burst", 60, "burst of requests of all controllers to each API server")
+	f.StringVar(&config.Namespace, "namespace", env.PodNamespace, "namespace of the control plane and its locks (POD_NAMESPACE)")
+	f.StringVar(&config.Identity, "identity", env.PodName, "identity of this process in elections, unique among live processes (POD_NAME)")
+	f.StringVar(&config.Revision, "revision", env.Revision, "revision of the control plane; empty means default (REVISION)")
+	f.StringVar(&config.ClusterID, "cluster-id", env.ClusterID, "name of the cluster, for the log (CLUSTER_ID)")
+	f.StringVar(&config.Address, "address", ":15014", "listen address for /healthz, /readyz, /metrics and /debug/elections")
+	f.StringVar(&config.DebugAddress, "debug-address", "127.0.0.1:15016", "listen address for the elections page, /debug/elections; empty for no page. Use kubectl port-forward to open it")
+	f.BoolVar(&config.Profiling, "pprof", false, "serve Go profiles at --address under /debug/pprof/. They contain internals of the process, so restrict access to the address")
+	f.StringVar(&config.CABundle, "ca-bundle", "", "file of PEM certificates to copy to every namespace; changes of the file are applied")
 	f.StringSliceVar(&config.ExcludedNamespaces, "excluded-namespaces", nil, "namespaces without the CA bundle (default kube-system, kube-public, kube-node-lease, local-path-storage)")
-	f.StringVar(&config.IngressMode, "ingress-controller-mode", "STRICT", "which Ingresses get a status: OFF (none), STRICT (those of the class) or DEFAULT (those without a class, too)")
-	f.StringVar(&config.IngressClass, "ingress-class", "istio", "the class: the annotation kubernetes.io/ingress.class. An IngressClass counts by its controller, istio.io/ingress-controller")
-	f.StringVar(&config.IngressService, "ingress-service", "istio-ingressgateway", "the Service of --namespace whose addresses the Ingresses get")
-	f.StringVar(&config.Lock, "lock", env.ElectionLock, "kind of lock objects: configmap, lease, or multi to move from one to the other (LEADER_ELECTION_LOCK)")
-	f.StringVar(&config.ElectionStrategy, "election-strategy", env.ElectionStrategy, "by which strategy a coordinator chooses who leads the elections that all revisions share, such as incumbent.dev/DefaultRevision; empty: the candidates settle it (ELECTION_STRATEGY)")
-	f.DurationVar(&config.LeaseDuration, "lease-duration", env.LeaseDuration, "how long a candidate waits for a silent leader (LEADER_ELECTION_LEASE_DURATION)")
-	f.DurationVar(&config.RenewDeadline, "renew-deadline", env.RenewDeadline, "how long a leader acts after its last acknowledged renewal (LEADER_ELECTION_RENEW_DEADLINE)")
-	f.DurationVar(&config.RetryPeriod, "retry-period", env.RetryPeriod, "how often a leader renews (LEADER_ELECTION_RETRY_PERIOD)")
-	f.DurationVar(&config.ShutdownTimeout, "shutdown-timeout", 0, "how long controllers may take to stop while their locks are kept (default 20s)")
+	f.StringVar(&config.IngressMode, "ingress-controller-mode", "STRICT", "Ingresses that get a status: OFF (none), STRICT (those of the class) or DEFAULT (also those without a class)")
+	f.StringVar(&config.IngressClass, "ingress-class", "istio", "value of the annotation kubernetes.io/ingress.class. An IngressClass matches by its controller, istio.io/ingress-controller")
+	f.StringVar(&config.IngressService, "ingress-service", "istio-ingressgateway", "Service in --namespace with the addresses for Ingresses")
+	f.StringVar(&config.Lock, "lock", env.ElectionLock, "type of the locks: configmap, lease, or multi (both, while migrating) (LEADER_ELECTION_LOCK)")
+	f.StringVar(&config.ElectionStrategy, "election-strategy", env.ElectionStrategy, "strategy by which a coordinator chooses the leaders of shared elections, for example incumbent.dev/DefaultRevision; empty for no coordination (ELECTION_STRATEGY)")
+	f.DurationVar(&config.LeaseDuration, "lease-duration", env.LeaseDuration, "time after which a candidate acquires a lock that is not renewed (LEADER_ELECTION_LEASE_DURATION)")
+	f.DurationVar(&config.RenewDeadline, "renew-deadline", env.RenewDeadline, "time for which a leader may act after it sent its last acknowledged renewal (LEADER_ELECTION_RENEW_DEADLINE)")
+	f.DurationVar(&config.RetryPeriod, "retry-period", env.RetryPeriod, "interval between renewals of a leader (LEADER_ELECTION_RETRY_PERIOD)")
+	f.DurationVar(&config.ShutdownTimeout, "shutdown-timeout", 0, "time for controllers to stop before their locks are released (default 20s)")
 }

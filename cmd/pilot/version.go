@@ -9,12 +9,12 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
-// versionCommand says what was built.
+// versionCommand prints the version of the program.
 func versionCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Say of which version this program was built, and by what",
+		Short: "Print the version of the program and its toolchain",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			build := bootstrap.ReadBuild()
@@ -30,6 +30,6 @@ func versionCommand() *cobra.Command {
 			return fmt.Errorf("--output=%q: give text or json", output)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "how to say it: text or json")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return cmd
 }

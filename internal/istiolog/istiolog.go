@@ -1,5 +1,5 @@
-// Package istiolog connects log/slog to the log of istio.io/pkg.
 package istiolog
+
 
 import (
 	"context"

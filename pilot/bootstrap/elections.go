@@ -241,7 +241,7 @@ func (s *site) tools(log *slog.Logger) tools {
 // warm prepares a row's controller, as soon as there is what it reads.
 func (s *site) warm(row election, j job, lock string, log *slog.Logger) func(context.Context) error {
 	if len(row.kinds) > 0 {
-		s.metrics.unknown.WithLabelValues(lock).Set(0)
+		s.metrics.missing.WithLabelValues(lock).Set(0)
 	}
 	return func(ctx context.Context) error {
 		if err := s.awaitKinds(ctx, lock, row.kinds, log); err != nil {

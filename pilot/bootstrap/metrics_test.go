@@ -41,13 +41,13 @@ func TestMetrics_Values(t *testing.T) {
 		`incumbent_election_transitions_total{change="ended",name="y",reason="superseded"} 1`,
 		`incumbent_election_drain_seconds_bucket{name="x",le="1"} 1`,
 		`incumbent_election_drain_seconds_sum{name="x"} 1`, `incumbent_election_handover_seconds_sum{name="x"} 2`,
-		`incumbent_election_handover_given_seconds_sum{name="x"} 3`, `incumbent_election_leaderless_seconds_sum{name="x"} 4`,
+		`incumbent_election_handover_leader_seconds_sum{name="x"} 3`, `incumbent_election_leaderless_seconds_sum{name="x"} 4`,
 		`leader_election_master_status{name="istio-leader"} 0`,
-		`incumbent_election_cover_left_seconds{name="istio-namespace-controller-election"} 0`,
-		`incumbent_election_cover_seconds{name="istio-namespace-controller-election"} 15`,
+		`incumbent_election_validity_left_seconds{name="istio-namespace-controller-election"} 0`,
+		`incumbent_election_validity_seconds{name="istio-namespace-controller-election"} 15`,
 		`incumbent_election_candidate{name="istio-namespace-controller-election",revision="stable"} 0`,
 		`incumbent_election_handover_wait_seconds{name="istio-namespace-controller-election"} 0`,
-		`incumbent_election_definitions_missing{name="istio-gateway-deployment-stable"} 0`,
+		`incumbent_election_missing_kinds{name="istio-gateway-deployment-stable"} 0`,
 		`incumbent_election_refused_writes_total{by="gate",name="istio-namespace-controller-election"} 0`,
 		`incumbent_build_info{goversion="` + ReadBuild().Go + `"`, "go_goroutines ", "process_open_fds ",
 	} {
@@ -88,7 +88,7 @@ func TestCandidateMetric(t *testing.T) {
 	for now, want := range map[leaderelection.Status]float64{
 		{Running: true, Warm: true}: 1, {Running: true}: 0, {Warm: true}: 0, {Running: true, Warm: true, Unfit: true}: 0,
 	} {
-		if got := could(now); got != want {
+		if got := canLead(now); got != want {
 			t.Errorf("%+v: %v", now, got)
 		}
 	}

@@ -35,7 +35,7 @@ func (s *site) awaitKinds(ctx context.Context, lock string, kinds []schema.Group
 	for {
 		missing := s.missing(kinds)
 		if len(kinds) > 0 {
-			s.metrics.unknown.WithLabelValues(lock).Set(float64(len(missing)))
+			s.metrics.missing.WithLabelValues(lock).Set(float64(len(missing)))
 		}
 		if len(missing) == 0 {
 			if said {

@@ -114,11 +114,11 @@ func TestRowWaitsForItsKinds(t *testing.T) {
 	const line = "waiting for missing CustomResourceDefinitions"
 	await(t, "it is logged", func() bool { return r.lines.Count(line, "election="+electionID) == 1 })
 	await(t, "the other row leads", func() bool { return r.election(t).Leading })
-	absent := fmt.Sprintf("incumbent_election_definitions_missing{name=%q}", electionID)
+	absent := fmt.Sprintf("incumbent_election_missing_kinds{name=%q}", electionID)
 	if n := r.metric(t, absent); n != "2" {
 		t.Errorf("the metric is %s", n)
 	}
-	if r.metric(t, fmt.Sprintf("incumbent_election_definitions_missing{name=%q}", leaderelection.NamespaceController)) != "" {
+	if r.metric(t, fmt.Sprintf("incumbent_election_missing_kinds{name=%q}", leaderelection.NamespaceController)) != "" {
 		t.Error("an election without such kinds has the metric")
 	}
 	for election, could := range map[string]string{electionID: "0", leaderelection.NamespaceController: "1"} {

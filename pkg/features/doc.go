@@ -1,7 +1,5 @@
-// Package features is where the environment is read: once, by the server, and handed
-// down as values.
+// Package features reads the environment. The server calls FromEnv once and passes the values down.
 //
-// The variables are registered through istio.io/pkg/env under Istio's names where
-// Istio has them. Its own getters log a value that they cannot parse and go on with the
-// default; FromEnv reports it as an error that names the variable.
+// The variables are registered with istio.io/pkg/env, under Istio's names if Istio has them. The getters of that package
+// log an invalid value and use the default. FromEnv returns an error that names the variable.
 package features

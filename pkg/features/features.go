@@ -12,61 +12,60 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Features has the values of the environment variables. Each field's comment begins with the
-// variable and its default.
+// Features has the values of the environment variables. The comment of a field has the variable and its default.
 type Features struct {
-	// EnableLeaderElection: ENABLE_LEADER_ELECTION, true. If false, every run function starts at once.
+	// EnableLeaderElection: ENABLE_LEADER_ELECTION, true. If false, every run function starts immediately.
 	EnableLeaderElection bool
-	// EnableWriteGate: ENABLE_WRITE_GATE, true. If false, controllers may write whoever leads.
+	// EnableWriteGate: ENABLE_WRITE_GATE, true. If false, controllers can write without holding the lock.
 	EnableWriteGate bool
-	// EnableWriteFence: ENABLE_WRITE_FENCE, false. If true, policies guard what controllers write.
+	// EnableWriteFence: ENABLE_WRITE_FENCE, false. If true, the server tests the fence.
 	EnableWriteFence bool
-	// EnableMemberLease: ENABLE_MEMBER_LEASE, true. If false, the server does not publish which elections it could lead.
+	// EnableMemberLease: ENABLE_MEMBER_LEASE, true. If false, the server does not publish which elections it can lead.
 	EnableMemberLease bool
-	// EnableCoordinator: ENABLE_COORDINATOR, false. If true, the server may lead the election of a coordinator.
+	// EnableCoordinator: ENABLE_COORDINATOR, false. If true, the server can be the coordinator.
 	EnableCoordinator bool
-	// ElectionStrategy: ELECTION_STRATEGY, "". The strategy by which a coordinator chooses the leaders of shared elections;
-	// "": no coordinator does.
+	// ElectionStrategy: ELECTION_STRATEGY, "". The strategy by which a coordinator chooses the leaders of shared elections.
+	// If empty, they are not coordinated.
 	ElectionStrategy string
-	// EnableOldestEmulationVersion: ENABLE_OLDEST_EMULATION_VERSION, false. If true, the server's coordinator also chooses by
+	// EnableOldestEmulationVersion: ENABLE_OLDEST_EMULATION_VERSION, false. If true, the coordinator supports
 	// OldestEmulationVersion.
 	EnableOldestEmulationVersion bool
-	// EmulationVersion: EMULATION_VERSION, "". The version that the server behaves like in coordinated elections; "": its own.
+	// EmulationVersion: EMULATION_VERSION, "". The emulation version in coordinated elections. If empty, the server's version.
 	EmulationVersion string
-	// EnableGatewayAPI: PILOT_ENABLE_GATEWAY_API, true. If false, nothing of the Gateway API is served, whatever the next
-	// three say.
+	// EnableGatewayAPI: PILOT_ENABLE_GATEWAY_API, true. If false, the controllers of the Gateway API are disabled, regardless of
+	// the next three fields.
 	EnableGatewayAPI bool
-	// EnableGatewayAPIStatus: PILOT_ENABLE_GATEWAY_API_STATUS, true. If false, no status of its objects is written, and no
-	// GatewayClass is made.
+	// EnableGatewayAPIStatus: PILOT_ENABLE_GATEWAY_API_STATUS, true. If false, the server writes no status and creates no
+	// GatewayClass.
 	EnableGatewayAPIStatus bool
-	// EnableGatewayAPIDeploymentController: PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER, true. If false, nothing is
-	// deployed for Gateways.
+	// EnableGatewayAPIDeploymentController: PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER, true. If false, the
+	// server deploys nothing for Gateways.
 	EnableGatewayAPIDeploymentController bool
-	// EnableGatewayAPIGatewayClassController: PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER, true. If false, no
-	// GatewayClass is made.
+	// EnableGatewayAPIGatewayClassController: PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER, true. If false, the
+	// server creates no GatewayClass.
 	EnableGatewayAPIGatewayClassController bool
-	// Revision: REVISION, "". The control plane's revision; elections count "" as "default".
+	// Revision: REVISION, "". The revision of the control plane. Empty means "default".
 	Revision string
-	// PodName: POD_NAME, "". This process's identity in elections.
+	// PodName: POD_NAME, "". The identity of this process in elections.
 	PodName string
-	// PodUID: POD_UID, "". The UID of the Pod called PodName.
+	// PodUID: POD_UID, "". The UID of the Pod PodName.
 	PodUID string
-	// PodNamespace: POD_NAMESPACE, "istio-system". The namespace of this control plane and its locks.
+	// PodNamespace: POD_NAMESPACE, "istio-system". The namespace of the control plane and its locks.
 	PodNamespace string
-	// ClusterID: CLUSTER_ID, "Kubernetes". The name of the cluster that this process runs in.
+	// ClusterID: CLUSTER_ID, "Kubernetes". The name of the cluster in which this process runs.
 	ClusterID string
-	// Kubeconfig: KUBECONFIG, "". A list of files as kubectl takes it.
+	// Kubeconfig: KUBECONFIG, "". A list of files, as for kubectl.
 	Kubeconfig string
-	// ElectionLock: LEADER_ELECTION_LOCK, "configmap". It may be "multi" or "lease" too, and is in lower case here.
+	// ElectionLock: LEADER_ELECTION_LOCK, "configmap". One of "configmap", "multi" and "lease", in lower case.
 	ElectionLock string
 	// LeaseDuration, RenewDeadline and RetryPeriod: LEADER_ELECTION_LEASE_DURATION, 30s; LEADER_ELECTION_RENEW_DEADLINE,
-	// 15s; LEADER_ELECTION_RETRY_PERIOD, 7.5s. The elections' timing. Each is positive; whether they fit together, the
-	// election checks.
+	// 15s; LEADER_ELECTION_RETRY_PERIOD, 7.5s. The timing of elections. Each is positive; the election checks their
+	// relation.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 }
 
-// FromEnv reads the environment. A variable that is set to nothing counts as not set.
-// The error names every variable with a wrong value, and what it should be.
+// FromEnv reads the environment. An empty variable counts as not set. The error names every variable with an invalid
+// value and describes valid values.
 func FromEnv() (Features, error) { return parse(os.LookupEnv) }
 
 func parse(lookup func(string) (string, bool)) (Features, error) {
@@ -100,7 +99,7 @@ func parse(lookup func(string) (string, bool)) (Features, error) {
 	return f, errors.Join(r.errs...)
 }
 
-// reader turns texts to values and collects what is wrong with them.
+// reader converts texts to values and collects errors.
 type reader struct {
 	lookup func(string) (string, bool)
 	errs   []error
@@ -133,7 +132,7 @@ func (r *reader) duration(v env.Var) time.Duration {
 	return value
 }
 
-// text reads a text and, unless it is empty, has it checked.
+// text reads a text and checks it unless it is empty.
 func (r *reader) text(v env.Var, check func(string) []string) string {
 	value := r.raw(v)
 	if value == "" || check == nil {

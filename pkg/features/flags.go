@@ -9,56 +9,55 @@ import (
 	"istio.io/pkg/env"
 )
 
-// The variables. A new one is registered here, gets a field in Features, and a line in
-// parse.
+// A new variable is registered here and gets a field in Features and a line in parse.
 var (
 	enableLeaderElection = env.Register("ENABLE_LEADER_ELECTION", true,
-		"If false, every controller runs in every replica at once and no lock is touched. For a single replica only.").Var
+		"If false, every replica runs all controllers without locks. Only for a single replica.").Var
 	revision = env.Register("REVISION", "",
-		"The control plane's revision; empty means \"default\".").Var
+		"The revision of the control plane. Empty means \"default\".").Var
 	podName = env.Register("POD_NAME", "",
-		"The process's name in elections, unique among live processes; usually metadata.name by the downward API.").Var
+		"The identity of the process in elections, unique among live processes. Usually metadata.name from the downward API.").Var
 	podUID = env.Register("POD_UID", "",
-		"The UID of the Pod that POD_NAME names, to which the member Lease then belongs; usually metadata.uid by the downward API.").Var
+		"The UID of the Pod POD_NAME, which owns the member Lease. Usually metadata.uid from the downward API.").Var
 	podNamespace = env.Register("POD_NAMESPACE", "istio-system",
-		"The namespace of the control plane and its locks; usually metadata.namespace by the downward API.").Var
+		"The namespace of the control plane and its locks. Usually metadata.namespace from the downward API.").Var
 	clusterID = env.Register("CLUSTER_ID", "Kubernetes",
-		"The name of the cluster that the control plane runs in.").Var
+		"The name of the cluster in which the control plane runs.").Var
 	kubeconfig = env.Register("KUBECONFIG", "",
-		"Kubeconfig files to merge, separated by colons; empty means the pod's own service account.").Var
+		"Kubeconfig files to merge, separated by colons. If empty, the service account of the pod.").Var
 	enableWriteGate = env.Register("ENABLE_WRITE_GATE", true,
-		"If false, controllers write whoever leads: a process that was stopped for a while sends what it had queued.").Var
+		"If false, controllers can write without holding the lock; a process that resumes after a pause may send queued writes.").Var
 	enableMemberLease = env.Register("ENABLE_MEMBER_LEASE", true,
-		"If false, the server publishes no Lease that says which elections it could lead.").Var
+		"If false, the server does not publish a Lease with the elections that it can lead.").Var
 	enableCoordinator = env.Register("ENABLE_COORDINATOR", false,
-		"If true, the server takes part in the election of a coordinator, which names the leaders of coordinated elections.").Var
+		"If true, the server can be the coordinator, which chooses the leaders of coordinated elections.").Var
 	electionStrategy = env.Register("ELECTION_STRATEGY", "",
-		"By which strategy a coordinator chooses who leads the elections that all revisions share, such as incumbent.dev/DefaultRevision; empty: the candidates settle it.").Var
+		"Strategy by which a coordinator chooses the leaders of shared elections, for example incumbent.dev/DefaultRevision. If empty, the elections are not coordinated.").Var
 	enableOldestEmulationVersion = env.Register("ENABLE_OLDEST_EMULATION_VERSION", false,
-		"If true, the coordinator also chooses by OldestEmulationVersion, for an API server whose own coordinator is off.").Var
+		"If true, the coordinator supports the strategy OldestEmulationVersion, for API servers without a coordinator.").Var
 	emulationVersion = env.Register("EMULATION_VERSION", "",
-		"The version that the server behaves like in coordinated elections, such as 1.2.0, at most its own; empty means its own.").Var
+		"The emulation version of the server in coordinated elections, for example 1.2.0, at most its own version. If empty, its own version.").Var
 	enableWriteFence = env.Register("ENABLE_WRITE_FENCE", false,
-		"If true, policies in the API server guard what controllers write (pilot fence install), and the server checks that they do.").Var
+		"If true, the server tests whether the fence (pilot fence install) is in effect for the writes of its controllers.").Var
 	enableGatewayAPI = env.Register("PILOT_ENABLE_GATEWAY_API", true,
-		"If false, nothing of the Gateway API is served: its two elections do not take place, whatever the variables that begin with this name say.").Var
+		"If false, both controllers of the Gateway API are disabled, regardless of the variables that begin with this name.").Var
 	enableGatewayAPIStatus = env.Register("PILOT_ENABLE_GATEWAY_API_STATUS", true,
-		"If false, no status of GatewayClasses, Gateways and HTTPRoutes is written, and no GatewayClass is made.").Var
+		"If false, the server does not write the status of GatewayClasses, Gateways and HTTPRoutes, and does not create a GatewayClass.").Var
 	enableGatewayAPIDeployment = env.Register("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER", true,
-		"If false, no ServiceAccounts, Services and Deployments are made for Gateways.").Var
+		"If false, the server does not create ServiceAccounts, Services and Deployments for Gateways.").Var
 	enableGatewayAPIClass = env.Register("PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER", true,
-		"If false, the GatewayClass istio is not made where it is missing.").Var
+		"If false, the server does not create a missing GatewayClass istio.").Var
 	electionLock = env.Register("LEADER_ELECTION_LOCK", "configmap",
-		"What kind of object the locks are: configmap, as istiod's, or lease; multi holds both, to move from one to the other.").Var
+		"Type of the locks: configmap (as in istiod), lease, or multi (both, while migrating).").Var
 	leaseDuration = env.Register("LEADER_ELECTION_LEASE_DURATION", 30*time.Second,
-		"How long a candidate waits for a silent leader before it takes over; whole seconds.").Var
+		"Time after which a candidate acquires a lock that is not renewed. Whole seconds.").Var
 	renewDeadline = env.Register("LEADER_ELECTION_RENEW_DEADLINE", 15*time.Second,
-		"How long a leader acts after its last acknowledged renewal was sent.").Var
+		"Time for which a leader may act after it sent its last acknowledged renewal.").Var
 	retryPeriod = env.Register("LEADER_ELECTION_RETRY_PERIOD", 7500*time.Millisecond,
-		"How often a leader renews.").Var
+		"Interval between renewals of a leader.").Var
 )
 
-// all is every variable of ours; istio.io/pkg/env knows those of other packages too.
+// all lists the variables of this package. istio.io/pkg/env also has those of other packages.
 var all = []env.Var{
 	enableLeaderElection, enableWriteGate, enableWriteFence, revision, podName, podNamespace, clusterID, kubeconfig,
 	enableGatewayAPI, enableGatewayAPIStatus, enableGatewayAPIDeployment, enableGatewayAPIClass,
@@ -72,13 +71,13 @@ type Flag struct {
 	Type        string
 	Default     string
 	Description string
-	// Value is the present one, as set or by default; it may be one that FromEnv refuses.
+	// Value is the current value or the default. FromEnv may reject it.
 	Value string
-	// Set reports whether the environment sets it to anything.
+	// Set reports whether the environment contains a value.
 	Set bool
 }
 
-// List describes the variables, sorted by name.
+// List returns the variables, sorted by name.
 func List() []Flag { return list(os.LookupEnv) }
 
 func list(lookup func(string) (string, bool)) []Flag {

@@ -8,24 +8,22 @@ import (
 	"testing"
 )
 
-// The chart's file is what is rendered now.
-func TestTheChartHasTheDashboard(t *testing.T) {
+func TestDashboardUpToDate(t *testing.T) {
 	content, err := render()
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join("..", "..", "deploy", "charts", "pilot", "files", "dashboard.json")
-	there, err := os.ReadFile(file)
+	stored, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(there, content) {
-		t.Errorf("%s is not what is rendered now; `make dashboard` writes it anew", file)
+	if !bytes.Equal(stored, content) {
+		t.Errorf("%s is out of date; run `make dashboard`", file)
 	}
 }
 
-// No two panels lie on each other, none goes beyond the page, and each says what it shows.
-func TestPanelsHaveTheirPlaces(t *testing.T) {
+func TestPanelsDoNotOverlap(t *testing.T) {
 	taken := map[[2]int]string{}
 	content, err := json.Marshal(place(panels))
 	if err != nil {
@@ -49,7 +47,7 @@ func TestPanelsHaveTheirPlaces(t *testing.T) {
 			for y := range p.GridPos.H {
 				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
 				if taken[at] != "" || at[0] >= columns {
-					t.Errorf("%q lies on %q at %v", p.Title, taken[at], at)
+					t.Errorf("%q overlaps %q at %v", p.Title, taken[at], at)
 				}
 				taken[at] = p.Title
 			}

@@ -5,31 +5,32 @@ import (
 	"fmt"
 )
 
-// What there is of Grafana's JSON here is what the panels need, by the schema of Grafana 9 and later.
+// The subset of Grafana's JSON that the panels need, for Grafana 9 and later.
 type (
 	object = map[string]any
 	list   = []any
 )
 
-// source is the Prometheus that the reader chooses.
+// source is the data source that the user chooses.
 var source = object{"type": "prometheus", "uid": "${datasource}"}
 
-// query is an expression and what its series are called.
+// query is an expression with the legend of its series.
 type query struct{ expr, legend string }
 
-// panel is one of the dashboard.
+// panel is a panel of the dashboard.
 type panel struct {
-	title, says string
+	title       string
+	description string
 	kind        string // Grafana's: stat, state-timeline, timeseries, row
 	unit        string
 	width       int
 	height      int
 	queries     []query
-	// states are what values mean, by value; nil: they are numbers.
+	// states map values to texts. If nil, values are numbers.
 	states []state
-	// limits are from which values on a colour holds, first that of all below.
+	// limits are the lower bounds of colours, in ascending order.
 	limits []limit
-	// most is the largest value on the axis; 0: whatever comes.
+	// most is the largest value on the axis. If 0, the axis adapts.
 	most float64
 }
 
@@ -40,21 +41,25 @@ type limit struct {
 	colour string
 }
 
-// columns is how many a dashboard has.
+// columns is the width of a dashboard.
 const columns = 24
 
-// place lays panels out from left to right, row by row.
+// place arranges panels from left to right, row by row.
 func place(panels []panel) list {
 	var all list
-	x, y, tallest := 0, 0, 0
+	var x, y, tallest int
 	for i, p := range panels {
 		if x+p.width > columns {
-			x, y, tallest = 0, y+tallest, 0
+			y += tallest
+			x = 0
+			tallest = 0
 		}
 		o := p.object()
-		o["id"], o["gridPos"] = i+1, object{"x": x, "y": y, "w": p.width, "h": p.height}
+		o["id"] = i + 1
+		o["gridPos"] = object{"x": x, "y": y, "w": p.width, "h": p.height}
 		all = append(all, o)
-		x, tallest = x+p.width, max(tallest, p.height)
+		x += p.width
+		tallest = max(tallest, p.height)
 	}
 	return all
 }
@@ -65,7 +70,8 @@ func (p panel) object() object {
 	}
 	defaults := object{"unit": p.unit, "color": object{"mode": "palette-classic"}}
 	if p.most > 0 {
-		defaults["min"], defaults["max"] = 0, p.most
+		defaults["min"] = 0
+		defaults["max"] = p.most
 	}
 	if p.states != nil {
 		options := object{}
@@ -83,7 +89,8 @@ func (p panel) object() object {
 			}
 			steps = append(steps, step)
 		}
-		defaults["color"], defaults["thresholds"] = object{"mode": "thresholds"}, object{"mode": "absolute", "steps": steps}
+		defaults["color"] = object{"mode": "thresholds"}
+		defaults["thresholds"] = object{"mode": "absolute", "steps": steps}
 	}
 	targets := list{}
 	for i, q := range p.queries {
@@ -92,7 +99,7 @@ func (p panel) object() object {
 		})
 	}
 	return object{
-		"type": p.kind, "title": p.title, "description": p.says, "datasource": source, "targets": targets,
+		"type": p.kind, "title": p.title, "description": p.description, "datasource": source, "targets": targets,
 		"fieldConfig": object{"defaults": defaults, "overrides": list{}}, "options": p.options(),
 	}
 }
@@ -108,7 +115,7 @@ func (p panel) options() object {
 	return object{"legend": legend, "tooltip": object{"mode": "multi", "sort": "desc"}}
 }
 
-// variable is a choice of the reader's, of the values of a label.
+// variable returns a selection of label values.
 func variable(name, label, of string) object {
 	ask := fmt.Sprintf("label_values(%s, %s)", of, name)
 	return object{
@@ -117,7 +124,7 @@ func variable(name, label, of string) object {
 	}
 }
 
-// render is the dashboard as JSON.
+// render returns the dashboard as JSON.
 func render() ([]byte, error) {
 	content, err := json.MarshalIndent(object{
 		"uid": "incumbent-elections", "title": "Elections", "tags": list{"incumbent"}, "schemaVersion": 38, "version": 1, "editable": true,

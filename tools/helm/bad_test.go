@@ -38,7 +38,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		{"pilot", "monitoring.rules.enabled=perhaps", []string{"'/monitoring/rules/enabled'", "want boolean"}},
 		{"pilot", "monitoring.rules.runbooks=a#b", []string{"'/monitoring/rules/runbooks'"}},
 		{"pilot", "monitoring.serviceMonitor.interval=often", []string{"'/monitoring/serviceMonitor/interval'"}},
-		{"pilot", "monitoring.rules.nobodyLeadsFor=1.5m", []string{"'/monitoring/rules/nobodyLeadsFor'"}},
+		{"pilot", "monitoring.rules.noLeaderFor=1.5m", []string{"'/monitoring/rules/noLeaderFor'"}},
 		{"pilot", "monitoring.dashboard.labels.a=b c", []string{"'/monitoring/dashboard/labels/a'"}},
 		{"pilot", "image=", []string{"image is empty", "--set image="}},
 		{"pilot", "caBundle.file=", []string{"caBundle is empty", "--set caBundle.configMap=NAME"}},

@@ -227,7 +227,7 @@ func TestAgainstARealControlPlane(t *testing.T) {
 }
 
 // mayBeEmpty are panels that show something only where something is wrong or goes on.
-var mayBeEmpty = []string{"Handovers that go on", "Requests that were not answered ok"}
+var mayBeEmpty = []string{"Pending handovers", "Failed requests"}
 
 func (p *prometheus) everyPanelShowsSomething(t *testing.T) {
 	t.Helper()

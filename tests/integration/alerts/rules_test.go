@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const nobodyLeads = "IncumbentNobodyLeads"
+const nobodyLeads = "IncumbentNoLeader"
 
 // What is not asked for is not there; what is has the labels by which operators find it.
 func TestWhatIsMonitored(t *testing.T) {
@@ -24,7 +24,7 @@ func TestWhatIsMonitored(t *testing.T) {
 	if off := rendered(t, everything+",elections.enabled=false"); len(off.rules) > 0 || len(off.monitors) != 1 {
 		t.Errorf("without elections there are the rules %+v and %d ServiceMonitors", off.rules, len(off.monitors))
 	}
-	on := rendered(t, everything+",monitoring.rules.nobodyLeadsFor=9m,monitoring.rules.labels.release=prom,monitoring.serviceMonitor.labels.release=prom,monitoring.serviceMonitor.interval=7s")
+	on := rendered(t, everything+",monitoring.rules.noLeaderFor=9m,monitoring.rules.labels.release=prom,monitoring.serviceMonitor.labels.release=prom,monitoring.serviceMonitor.interval=7s")
 	if len(on.rules) != 1 || len(on.monitors) != 1 || len(on.dashboard) != 1 {
 		t.Fatalf("there are %d, %d and %d", len(on.rules), len(on.monitors), len(on.dashboard))
 	}

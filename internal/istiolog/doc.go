@@ -1,0 +1,2 @@
+// Package istiolog connects log/slog to the log of istio.io/pkg.
+package istiolog
