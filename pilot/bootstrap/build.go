@@ -8,28 +8,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Build is what a program was built of, as the Go toolchain noted it in the program.
+// Build is the build information of a program, from the Go toolchain.
 type Build struct {
-	// Version is the module's: a tag, a pseudo-version that names a commit, or "(devel)"
-	// where the sources lay in no repository; or what the linker was told.
+	// Version is a tag, a pseudo-version with a commit, or "(devel)" outside a repository. The linker can set it.
 	Version string `json:"version"`
-	// Revision is the commit and Time is the commit's; Modified: there were changes that
-	// were not committed. Empty and false where the sources lay in no repository.
+	// Revision and Time are those of the commit. Modified reports uncommitted changes. They are empty outside a repository.
 	Revision string `json:"revision"`
 	Time     string `json:"time"`
 	Modified bool   `json:"modified"`
-	// Go is the toolchain's version, Platform is what it built for.
+	// Go is the version of the toolchain, Platform the target.
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// releaseVersion is what a release is called that the toolchain finds no tag of: -ldflags '-X incumbent.dev/incumbent/pilot/bootstrap.releaseVersion=1.2.3'.
+// releaseVersion overrides the version, for builds without a tag: -ldflags '-X
+// incumbent.dev/incumbent/pilot/bootstrap.releaseVersion=1.2.3'.
 var releaseVersion string
 
-// ReadBuild reads the running program's.
+// ReadBuild returns the build information of the running program.
 func ReadBuild() Build {
 	info, ok := debug.ReadBuildInfo()
-	if !ok { // built by something that is not the go command
+	if !ok { // not built by the go command
 		info = &debug.BuildInfo{GoVersion: runtime.Version()}
 	}
 	return buildOf(info)
@@ -56,7 +55,7 @@ func buildOf(info *debug.BuildInfo) Build {
 	return b
 }
 
-// String is for people.
+// String returns a line for users.
 func (b Build) String() string {
 	text := fmt.Sprintf("pilot %s, %s, %s", b.Version, b.Go, b.Platform)
 	if b.Revision != "" {
@@ -68,11 +67,11 @@ func (b Build) String() string {
 	return text
 }
 
-// metric is 1, with what the program was built of as labels.
+// metric returns a gauge with the build information as labels.
 func (b Build) metric() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "incumbent_build_info",
-		Help: "What this program was built of: always 1.",
+		Help: "Always 1. The labels have the build information of the program.",
 		ConstLabels: prometheus.Labels{
 			"version": b.Version, "revision": b.Revision, "modified": fmt.Sprint(b.Modified), "goversion": b.Go, "platform": b.Platform,
 		},

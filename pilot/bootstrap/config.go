@@ -19,99 +19,95 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// Config of a Server. Errors about it name the flags of cmd/pilot.
+// Config is the configuration of a Server. Errors name the flags of cmd/pilot.
 type Config struct {
-	// Kubernetes says where the API server is.
+	// Kubernetes locates the API server.
 	Kubernetes kube.Source
-	// RESTConfig, when set, is used instead of Kubernetes.
+	// RESTConfig replaces Kubernetes if set.
 	RESTConfig *rest.Config
-	// RemoteKubeconfig is a file that says where another cluster's API server is; "" means that there
-	// is none. Controllers that work in remote clusters, too, do so there, under elections
-	// in that cluster's namespace of the same name, where candidates of that cluster go before this server.
+	// RemoteKubeconfig is the kubeconfig of a remote cluster. If empty, there is none. Controllers that support remote
+	// clusters also run there. Their elections are in the namespace of the same name in that cluster, and candidates of
+	// that cluster outrank this server.
 	RemoteKubeconfig string
-	// QPS and Burst limit the work's requests to each cluster; a negative QPS means no limit. Elections
-	// and the default revision have clients of their own, without a limit. 0 means 40
-	// and 60.
+	// QPS and Burst limit the requests of the controllers to each cluster. A negative QPS means no limit. Elections use
+	// another client without a limit. 0 means 40 and 60.
 	QPS   float32
 	Burst int
 
-	// Namespace is the control plane's: its locks live there.
+	// Namespace is the namespace of the control plane and its locks.
 	Namespace string
-	// Identity is this process's name in elections, unique among live processes.
+	// Identity is the name of this process in elections, unique among live processes.
 	Identity string
-	// PodUID is that of the Pod that is called Identity, and to which what the server publishes of itself is to
-	// belong; "" where it runs in none.
+	// PodUID is the UID of the Pod Identity, which owns the objects that the server publishes about itself. Empty if the
+	// server does not run in a Pod.
 	PodUID string
-	// DisableMember keeps the server from publishing a Lease that says what it could lead (package members).
+	// DisableMember disables the Lease with the elections that the server can lead (package members).
 	DisableMember bool
-	// Revision of this control plane; "" counts as "default".
+	// Revision is the revision of this control plane. Empty means "default".
 	Revision string
-	// ClusterID is the name of the cluster, for the log.
+	// ClusterID is the name of the cluster in the log.
 	ClusterID string
 
-	// Address is where to serve health, metrics and the state of elections.
+	// Address is the listen address for health, metrics and the state of elections.
 	Address string
-	// DebugAddress is where to serve the elections page (package debug), for people; "" means nowhere.
+	// DebugAddress is the listen address for the elections page (package debug). If empty, there is no page.
 	DebugAddress string
-	// CABundle is the file that the namespace controller spreads.
+	// CABundle is the file that the namespace controller copies to every namespace.
 	CABundle string
-	// ExcludedNamespaces get no bundle; nil means the controller's own list.
+	// ExcludedNamespaces get no bundle. If nil, the default list of the controller.
 	ExcludedNamespaces []string
 
-	// IngressMode and IngressClass say which Ingresses get a status: OFF (none, and no election),
-	// STRICT or DEFAULT, as ingress.Mode has it; "" means STRICT, and "istio".
+	// IngressMode and IngressClass select the Ingresses that get a status. With mode OFF there is no election; see
+	// ingress.Mode. Empty means STRICT and "istio".
 	IngressMode, IngressClass string
-	// IngressService is the Service of the control plane's namespace whose addresses are
-	// the Ingresses'; "" means istio-ingressgateway.
+	// IngressService is the Service in Namespace with the addresses for Ingresses. Empty means istio-ingressgateway.
 	IngressService string
 
-	// DisableGatewayAPI turns both controllers of the Gateway API off, DisableGatewayStatus and
-	// DisableGatewayDeployment one of them. DisableGatewayClass leaves it to others to make the
-	// GatewayClass istio.
+	// DisableGatewayAPI disables both controllers of the Gateway API. DisableGatewayStatus and DisableGatewayDeployment
+	// disable one of them. With DisableGatewayClass the server does not create the GatewayClass istio.
 	DisableGatewayAPI, DisableGatewayStatus, DisableGatewayDeployment, DisableGatewayClass bool
 
-	// Lock is "configmap", "lease" or, between the two, "multi"; "" means configmap.
+	// Lock is "configmap", "lease" or "multi" (both, while migrating). Empty means configmap.
 	Lock string
-	// Coordinator has the server take part in the election of a coordinator, which names the leaders of the namespace's coordinated
-	// elections (package coordination).
+	// Coordinator makes the server a candidate for the coordinator, which chooses the leaders of coordinated elections in
+	// the namespace (package coordination).
 	Coordinator bool
-	// ElectionStrategy has a coordinator choose who leads the elections that all revisions share, by the strategy of that
-	// name; "" leaves that to the candidates. It needs Lock "lease".
+	// ElectionStrategy is the strategy that a coordinator uses to choose the leaders of shared elections. If empty, there is
+	// no coordination. It requires Lock "lease".
 	ElectionStrategy string
-	// OldestEmulation has the coordinator choose by OldestEmulationVersion as well, which an API server with the feature
-	// CoordinatedLeaderElection does itself.
+	// OldestEmulation adds the strategy OldestEmulationVersion to the coordinator. An API server with the feature
+	// CoordinatedLeaderElection implements it itself.
 	OldestEmulation bool
-	// EmulationVersion is what the server behaves like in coordinated elections, a semantic version without a v in front that
-	// is at most its own; "" means its own.
+	// EmulationVersion is the emulation version in coordinated elections: a semantic version without v, at most the version
+	// of the server. Empty means the version of the server.
 	EmulationVersion string
-	// LeaseDuration, RenewDeadline and RetryPeriod are the elections' timing; 0 means
-	// 30 s, 15 s and 7.5 s.
+	// LeaseDuration, RenewDeadline and RetryPeriod are the timing of elections. 0 means 30 s, 15 s and 7.5 s.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// DisableElections runs every controller at once and touches no lock.
+	// DisableElections runs every controller immediately, without locks.
 	DisableElections bool
-	// DisableGate gives controllers a client that writes whoever leads.
+	// DisableGate gives controllers a client without a gate.
 	DisableGate bool
 	// Fence says that policies in the API server guard what controllers write (see
 	// FenceConfig). The server then finds out by itself, at its start and whenever a term
 	// begins or has ended, whether they do.
 	Fence bool
-	// ShutdownTimeout is how long controllers may take to stop while their locks are
-	// kept; 0 means 20 s. The whole stop takes some seconds more at most.
+	// ShutdownTimeout is the time for controllers to stop before their locks are released. 0 means 20 s. The whole stop
+	// takes a few seconds more at most.
 	ShutdownTimeout time.Duration
 
-	// Profiling serves Go's profiles at Address, under /debug/pprof/.
+	// Profiling serves Go profiles at Address, under /debug/pprof/.
 	Profiling bool
 
-	// ExitOnStuckDrain ends the process, with exit code 3, when a controller outstays its drain: another one may
-	// lead soon, and only that makes sure that this one does not act. Without it the server reports it and goes on.
+	// ExitOnStuckDrain ends the process with exit code 3 if a controller exceeds its drain limit. Only that ensures that
+	// it stops before another candidate leads. If false, the server logs it and continues.
 	ExitOnStuckDrain bool
-	// Logger receives everything; nil means Istio's log.
+	// Logger receives all log lines. If nil, Istio's log.
 	Logger *slog.Logger
 
-	// remote: this is what the server does in the remote cluster.
+	// remote marks the configuration for the remote cluster.
 	remote bool
-	// Tests shorten these: how long run functions may outlive their lease before the server
-	// counts as unhealthy, and how often the fence's self-test looks by itself.
+	// Tests set these: the time for which run functions may exceed their lease before the server is unhealthy, and the
+	// interval of the fence's self-test.
 	healthTolerance, fenceEvery time.Duration
 }
 
@@ -136,16 +132,16 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// ingress is the configuration of the ingress controller, as far as flags have it.
+// ingress returns the configuration of the ingress controller, as far as flags define it.
 func (c Config) ingress() ingress.Config {
 	mode, err := ingress.ParseMode(c.IngressMode)
 	if err != nil {
-		mode = ingress.Mode(c.IngressMode) // for Validate to refuse
+		mode = ingress.Mode(c.IngressMode) // Validate rejects it
 	}
 	return ingress.Config{Mode: mode, Class: c.IngressClass, Service: types.NamespacedName{Namespace: c.Namespace, Name: c.IngressService}}
 }
 
-// validateIngress names what is wrong with the ingress controller's flags.
+// validateIngress checks the flags of the ingress controller.
 func (c Config) validateIngress(wrong func(format string, args ...any)) {
 	c = c.withDefaults()
 	if _, err := ingress.ParseMode(c.IngressMode); err != nil {
@@ -156,14 +152,13 @@ func (c Config) validateIngress(wrong func(format string, args ...any)) {
 	}
 }
 
-// Validate reports all that cannot be meant, by flag and with the way out. How the
-// durations relate is for the elections to judge; New asks them.
+// Validate reports all invalid values by flag, with advice. New checks the relation of the durations.
 func (c Config) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	named := func(flag, value, wayOut string, check func(string) []string) {
+	named := func(flag, value, advice string, check func(string) []string) {
 		if value == "" {
-			wrong("%s is empty: %s", flag, wayOut)
+			wrong("%s is empty: %s", flag, advice)
 			return
 		}
 		for _, problem := range check(value) {
@@ -179,7 +174,7 @@ func (c Config) Validate() error {
 		wrong("--address=%q: give [host]:port, such as :15014: %w", c.Address, err)
 	}
 	if _, _, err := net.SplitHostPort(c.DebugAddress); err != nil && c.DebugAddress != "" {
-		wrong("--debug-address=%q: give host:port, such as 127.0.0.1:15016, or an empty one for no elections page: %w", c.DebugAddress, err)
+		wrong("--debug-address=%q: give host:port, such as 127.0.0.1:15016, or an empty value for no elections page: %w", c.DebugAddress, err)
 	}
 	if c.CABundle == "" {
 		wrong("--ca-bundle is missing: give a file of PEM certificates")
@@ -191,7 +186,7 @@ func (c Config) Validate() error {
 		wrong("--lock: %w", err)
 	}
 	if c.ElectionStrategy != "" && c.Lock != leaderelection.LeaseLock.String() {
-		wrong("--election-strategy=%s: a coordinator knows Leases alone: give --lock=lease", c.ElectionStrategy)
+		wrong("--election-strategy=%s: coordination requires Leases: give --lock=lease", c.ElectionStrategy)
 	}
 	if c.Burst < 0 {
 		wrong("--kube-burst=%d is negative: give a positive number", c.Burst)
@@ -220,10 +215,10 @@ func lockType(name string) (leaderelection.LockType, error) {
 			return known, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is none of configmap, multi, lease", name)
+	return 0, fmt.Errorf("%q is not one of configmap, multi, lease", name)
 }
 
-// restConfig is where the API server is.
+// restConfig returns the client configuration of the cluster.
 func (c Config) restConfig() (*rest.Config, error) {
 	if c.remote {
 		return kube.LoadConfig(kube.Source{Path: c.RemoteKubeconfig, Flag: "--remote-kubeconfig"})

@@ -17,8 +17,8 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// coordination is how a row's leader is chosen; nil: its candidates settle that among themselves. Those of one revision
-// have nothing for a strategy to choose between.
+// coordination returns how a coordinator chooses the leader of a row. It is nil if the row is not coordinated. A strategy
+// chooses between revisions, so elections of one revision are not coordinated.
 func (c Config) coordination(row election) *leaderelection.Coordination {
 	if c.ElectionStrategy == "" || row.perRevision || row.uncoordinated || c.DisableElections {
 		return nil
@@ -26,21 +26,21 @@ func (c Config) coordination(row election) *leaderelection.Coordination {
 	how := &leaderelection.Coordination{
 		Strategy: c.ElectionStrategy, BinaryVersion: leasecandidate.Version(ReadBuild().Version), EmulationVersion: c.EmulationVersion,
 	}
-	if !c.remote { // a Pod of another cluster can own nothing
+	if !c.remote { // a Pod of another cluster cannot be an owner
 		how.PodUID = types.UID(c.PodUID)
 	}
 	return how
 }
 
-// candidateRights are for a LeaseCandidate in each coordinated election, whose name is known to nobody before the Pod is there. Which
-// of all LeaseCandidates it is, the fence sees to.
+// candidateRights allows a LeaseCandidate for each coordinated election. Its name is not known before the Pod exists, so only
+// the fence restricts it to the Pod's own objects.
 func candidateRights() manifests.Rights {
 	return manifests.Rights{Home: []rbacv1.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leasecandidates"}, Verbs: []string{"get", "create", "update", "delete", "watch"}},
 	}}
 }
 
-// coordinatorRights: read candidates and locks, ask and collect the ones, and write who holds the others.
+// coordinatorRights allows reading, pinging and deleting candidates, and writing the holder of locks.
 func coordinatorRights(Config) manifests.Rights {
 	return manifests.Rights{Home: []rbacv1.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "list", "update", "watch"}},
@@ -48,9 +48,9 @@ func coordinatorRights(Config) manifests.Rights {
 	}}
 }
 
-// coordinator makes the controller that chooses.
+// coordinator creates the coordinator.
 func coordinator(client kube.Client, config Config, tools tools) (job, error) {
-	// Its requests do not wait for those of the work, of which there are many when a leader begins.
+	// Its client has no rate limit, because controllers send many requests when a term starts.
 	quiet, err := kube.NewClient(leasecandidate.WithoutWarnings(client.RESTConfig()), kube.WithRateLimit(-1, 0))
 	if err != nil {
 		return nil, err
@@ -73,11 +73,11 @@ func coordinator(client kube.Client, config Config, tools tools) (job, error) {
 	return c, nil
 }
 
-// coordinatorLook is how often the coordinator's election is looked at. That costs no request.
+// coordinatorLook is the interval at which the state of the coordinator's election is checked, without requests.
 const coordinatorLook = time.Second
 
-// followCoordinator tells the coordinated elections of the site whether the coordinator is known to be gone, by what its own
-// election shows: nobody leads it. A server that takes no part in that leaves it to the elections to notice.
+// followCoordinator informs the coordinated elections of the site if the election of the coordinator has no leader. On other
+// servers the elections detect that themselves.
 func (s *site) followCoordinator(ctx context.Context) error {
 	ticker := time.NewTicker(coordinatorLook)
 	defer ticker.Stop()
@@ -100,18 +100,18 @@ func (s *site) followCoordinator(ctx context.Context) error {
 	}
 }
 
-// memberless servers publish nothing: those that elect nobody could lead nothing.
+// memberless reports whether the server publishes no member Lease.
 func (c Config) memberless() bool { return c.DisableMember || c.DisableElections }
 
-// memberRights are for a Lease whose name is known to nobody before the Pod is there. Which of all Leases it is, the
-// fence sees to. The others' are read by the elections page.
+// memberRights allows the member Lease. Its name is not known before the Pod exists, so only the fence restricts it to the
+// Pod's own Lease. The elections page reads the Leases of all members.
 func memberRights() manifests.Rights {
 	return manifests.Rights{Home: []rbacv1.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "patch", "delete", "list", "watch"}},
 	}}
 }
 
-// publish makes the publisher of the site's cluster.
+// publish creates the publisher of the member Lease.
 func (s *site) publish() (err error) {
 	if s.config.memberless() {
 		return nil
@@ -119,7 +119,7 @@ func (s *site) publish() (err error) {
 	config := members.Config{
 		Client: s.own.Kube(), Namespace: s.config.Namespace, Identity: s.config.Identity, State: s.memberState, Logger: s.log,
 	}
-	if !s.config.remote { // a Pod of another cluster can own nothing
+	if !s.config.remote { // a Pod of another cluster cannot be an owner
 		config.PodUID = types.UID(s.config.PodUID)
 	}
 	s.member, err = members.New(config)

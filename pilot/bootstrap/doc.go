@@ -1,14 +1,12 @@
-// Package bootstrap puts a control-plane server together, starts it and stops it in
-// order. It is the one package that knows everyone.
+// Package bootstrap builds a server from a configuration, starts its parts in order and stops them in reverse order. It is
+// the only package that imports all others.
 //
-//	start ▶  http · events · default revision · other locks · fence · elections
-//	stop  ◀  http · events · default revision · other locks · fence · elections
+//	start ▶  http · events · default revision · lock types · fence · elections
+//	stop  ◀  http · events · default revision · lock types · fence · elections
 //
-// Each part is up before the next one starts, and has ended before the one before it
-// is told to stop, or has outstayed its bound, which is reported. So run functions have
-// drained and locks are released while health and metrics still answer. When a part
-// cannot start, those before it are stopped again.
+// Each part has started before the next one starts. On stop, each part has ended or exceeded its bound before the previous
+// one is canceled. So run functions have drained and locks are released while health and metrics still answer. If a part
+// cannot start, the parts before it are stopped.
 //
-// No part needs the API server to be there: while it is away, the server runs, says so
-// once, and waits.
+// The server starts without the API server and waits for it.
 package bootstrap

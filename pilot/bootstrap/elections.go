@@ -17,103 +17,97 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// job is a controller that an election guards, and that knows nothing of it.
+// job is a controller that an election guards. It does not depend on the election.
 type job interface {
-	// Warm prepares, before the process campaigns.
+	// Warm fills the caches before the process campaigns.
 	Warm(ctx context.Context) error
-	// Run works until ctx ends, once for each term.
+	// Run runs the controller for one term, until ctx ends.
 	Run(ctx context.Context) error
-	// Close ends what Warm started.
+	// Close stops what Warm started.
 	Close()
 }
 
-// election is one row of the table of elections.
+// election is a row of the table of elections.
 type election struct {
 	id string
-	// perRevision: each revision elects for itself.
+	// perRevision makes an election for each revision.
 	perRevision bool
-	// lease: its lock is a Lease, whatever --lock says.
+	// lease makes the lock a Lease, regardless of --lock.
 	lease bool
-	// uncoordinated: no coordinator chooses who leads it, whatever --election-strategy says.
+	// uncoordinated excludes the election from --election-strategy.
 	uncoordinated bool
-	// remote: the controller works in a remote cluster, too, where its election is another one.
+	// remote runs the controller in a remote cluster too, with a separate election there.
 	remote bool
-	// predecessor, if given, is the lock that guarded the same work in earlier versions
-	// (docs/migration.md).
+	// predecessor is the lock of the same controller in earlier versions (docs/migration.md). Optional.
 	predecessor *leaderelection.Predecessor
-	// on reports whether a server takes part, by its flags; nil means always. Where it does not,
-	// nobody asks for the row's rights.
+	// on reports whether the configuration enables the row. If nil, it is always enabled. A disabled row has no rights.
 	on func(config Config) bool
-	// kinds must be known to the API server before the controller warms its caches: those
-	// of CustomResourceDefinitions. Until then the row waits, and says so once.
+	// kinds are custom resources that the API server must serve before the controller warms its caches.
 	kinds []schema.GroupVersionResource
-	// tagged: the controller looks at the tags of revisions, to tell its own objects from
-	// others'. The server watches them, and the row waits until they are known.
+	// tagged reports that the controller uses the tags of revisions. The row waits until they are known.
 	tagged bool
-	// guards makes the controller. The client's writes pass the election's gate.
-	guards func(client kube.Client, config Config, tools tools) (job, error)
-	// rights are all that the controller reads and writes.
+	// newJob creates the controller. The writes of the client pass the gate of the election.
+	newJob func(client kube.Client, config Config, tools tools) (job, error)
+	// rights returns everything that the controller reads and writes.
 	rights func(config Config) manifests.Rights
-	// writes are what a fence guards for the holder: all that the controller writes, and that
-	// names or labels narrow down. A status they do not: while its lock is missing, a fence of it would
-	// refuse everyone's. It gets the gate alone, unless a declaration of the user's own (pilot fence
-	// --file) names it, with wide: true.
+	// writes are the writes that a fence newJob: those that names or labels select. A status has neither, so a missing lock
+	// would reject the writes of all clients. Only the gate guards it, unless the user declares it (pilot fence --file, wide:
+	// true).
 	writes []fence.Guard
 }
 
-// tools are what a controller gets beside its client and configuration.
+// tools are the dependencies of a controller other than its client and configuration.
 type tools struct {
 	log *slog.Logger
-	// events writes Events about the controller's objects. They are no writes of a term.
+	// events writes Events about the controller's objects. They do not pass the gate.
 	events *events
-	// watcher knows the default revision.
+	// watcher has the default revision.
 	watcher revisions.DefaultWatcher
-	// tags tells a row that is tagged which objects are the revision's; nil for others.
+	// tags has the tags of the revision. It is nil unless the row is tagged.
 	tags revisions.TagWatcher
 }
 
-// table is which elections a server takes part in. A further controller is one more row here: its
-// flags are fields of Config, which its functions on, guards and rights look at, and a line in docs/controllers.md.
-// Its rights are rendered with the others' (Rights), and its lock is named with theirs (Elections).
+// table lists the elections of a server. A new controller is a row here, fields in Config that the row's functions use, and
+// a line in docs/controllers.md. Rights and Elections include it.
 var table = []election{
 	{
-		id: leaderelection.NamespaceController, guards: namespaceController, rights: namespaceRights, remote: true,
+		id: leaderelection.NamespaceController, newJob: namespaceController, rights: namespaceRights, remote: true,
 		writes: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{namespace.ConfigMapName}}},
 	},
 	{
-		id: leaderelection.IngressController, guards: ingressController, rights: ingressRights,
+		id: leaderelection.IngressController, newJob: ingressController, rights: ingressRights,
 		on: func(c Config) bool { return c.ingress().Mode != ingress.Off },
 	},
 	{
 		id: leaderelection.GatewayStatusController, perRevision: true, lease: true, tagged: true,
-		// Which guarded the status for all revisions, istiods' too, before each had an election.
+		// The lock for all revisions, including istiod, before each revision had an election.
 		predecessor: &leaderelection.Predecessor{Name: leaderelection.GatewayStatusController, Lock: leaderelection.ConfigMapLock},
 		on:          func(c Config) bool { return !c.DisableGatewayAPI && !c.DisableGatewayStatus },
 		kinds:       gatewayKinds("gatewayclasses", "gateways", "httproutes", "referencegrants"),
-		guards:      gatewayStatus, rights: gatewayStatusRights,
+		newJob:      gatewayStatus, rights: gatewayStatusRights,
 	},
 	{
 		id: leaderelection.GatewayDeploymentController, perRevision: true, lease: true, tagged: true,
 		on:     func(c Config) bool { return !c.DisableGatewayAPI && !c.DisableGatewayDeployment },
 		kinds:  gatewayKinds("gatewayclasses", "gateways"),
-		guards: gatewayDeployment, rights: gatewayDeploymentRights, writes: gatewayDeploymentWrites,
+		newJob: gatewayDeployment, rights: gatewayDeploymentRights, writes: gatewayDeploymentWrites,
 	},
 	{
 		id: leaderelection.Coordinator, lease: true, uncoordinated: true,
 		on:     func(c Config) bool { return c.Coordinator },
-		guards: coordinator, rights: coordinatorRights,
+		newJob: coordinator, rights: coordinatorRights,
 	},
 }
 
-// rows are those of the table that a configuration turns on.
+// rows returns the rows that the configuration enables.
 func (c Config) rows() []election {
 	return slices.DeleteFunc(slices.Clone(table), func(row election) bool {
 		return c.remote && !row.remote || row.on != nil && !row.on(c.withDefaults())
 	})
 }
 
-// Elections lists the names of the elections that a server takes part in; those of
-// perRevision get "-<revision>" appended to make their lock's name. With DisableElections there are none.
+// Elections returns the names of the elections of a server. The lock names of perRevision have "-<revision>" appended. With
+// DisableElections there are none.
 func Elections(config Config) (shared, perRevision []string) {
 	if config.DisableElections {
 		return nil, nil
@@ -132,8 +126,8 @@ func electionsOf(rows []election) (shared, perRevision []string) {
 	return shared, perRevision
 }
 
-// Rights are what a server of a configuration needs, beside what each server may: the locks of its
-// elections, those within its revision included, and what its controllers read and write.
+// Rights returns the rights that depend on the configuration: on the locks of its elections and on the objects of its
+// controllers.
 func Rights(config Config) (all manifests.Rights) {
 	config = config.withDefaults()
 	rows := config.rows()
@@ -155,8 +149,8 @@ func Rights(config Config) (all manifests.Rights) {
 	return all
 }
 
-// GuardedLeases are the locks by which a fence of one revision judges, and which nobody but that revision's servers makes: as long
-// as one is missing, the API server refuses everyone what it guards.
+// GuardedLeases returns the locks of a revision that its fence uses as parameters. Only servers of the revision create them.
+// While one is missing, the API server rejects the guarded writes of all clients.
 func GuardedLeases(config Config) (names []string) {
 	config = config.withDefaults()
 	if !config.Fence || config.DisableElections {
@@ -170,8 +164,8 @@ func GuardedLeases(config Config) (names []string) {
 	return names
 }
 
-// locks are the lock objects of a row. Those of a row that goes by --lock may be of either kind, and of both
-// while it moves from one to the other.
+// locks returns the rights on the lock objects of a row. If --lock selects the type, it includes both types, for a
+// migration.
 func (row election) locks(revision string) (all manifests.Rights) {
 	name := row.id
 	if row.perRevision {
@@ -199,7 +193,7 @@ func ingressController(client kube.Client, config Config, tools tools) (job, err
 	return ingress.New(client, c)
 }
 
-// elect puts the elections of a table together.
+// elect builds the elections of a table.
 func (s *site) elect(rows []election) error {
 	s.followTags(rows)
 	for _, row := range rows {
@@ -212,7 +206,7 @@ func (s *site) elect(rows []election) error {
 		if s.config.DisableGate {
 			client = s.work
 		}
-		j, err := row.guards(client, s.config, s.tools(log))
+		j, err := row.newJob(client, s.config, s.tools(log))
 		if err != nil {
 			return err
 		}
@@ -238,7 +232,7 @@ func (s *site) tools(log *slog.Logger) tools {
 	return t
 }
 
-// warm prepares a row's controller, as soon as there is what it reads.
+// warm returns the warm-up of a row. It waits for the kinds and tags that the controller reads.
 func (s *site) warm(row election, j job, lock string, log *slog.Logger) func(context.Context) error {
 	if len(row.kinds) > 0 {
 		s.metrics.missing.WithLabelValues(lock).Set(0)
@@ -277,8 +271,7 @@ func (s *site) electionConfig(row election) leaderelection.Config {
 	}
 }
 
-// logged brackets a run function's life with two lines, by which one can tell from
-// logs who worked when.
+// logged logs the start and end of a run function.
 func logged(log *slog.Logger, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		log.Info("run function started")

@@ -100,7 +100,7 @@ func TestElectionLogger_NamesTheLock(t *testing.T) {
 	config.Logger = slog.New(slog.NewTextHandler(text, nil))
 	rows := newController().rows()
 	rows[0].perRevision = true
-	rows[0].guards = func(_ kube.Client, _ Config, tools tools) (job, error) {
+	rows[0].newJob = func(_ kube.Client, _ Config, tools tools) (job, error) {
 		tools.log.Info("made")
 		return newController(), nil
 	}
@@ -108,7 +108,7 @@ func TestElectionLogger_NamesTheLock(t *testing.T) {
 		t.Errorf("the log is\n%s", text)
 	}
 	wrong := errors.New("no controller")
-	rows[0].guards = func(kube.Client, Config, tools) (job, error) { return nil, wrong }
+	rows[0].newJob = func(kube.Client, Config, tools) (job, error) { return nil, wrong }
 	if _, err := newServer(config, rows); !errors.Is(err, wrong) {
 		t.Errorf("a controller that cannot be created: %v", err)
 	}

@@ -20,13 +20,12 @@ import (
 const (
 	// eventTimeout bounds one request for an Event.
 	eventTimeout = 5 * time.Second
-	// eventsStop bounds how long the last Events may take to be written.
+	// eventsStop bounds the time to write the last Events.
 	eventsStop = 2 * time.Second
 )
 
-// events writes Kubernetes Events while it runs; before and after, they are dropped.
-// Writing happens in the background: whoever reports one does not wait, and a server
-// that refuses them hurts nothing.
+// events writes Kubernetes Events in the background while it runs. Before and after, they are dropped. Callers do not wait,
+// and errors have no other effect.
 type events struct {
 	client   kube.Client
 	identity string
@@ -39,10 +38,10 @@ func newEvents(client kube.Client, identity string, log *slog.Logger) *events {
 }
 
 func (e *events) run(ctx context.Context) error {
-	// The Events of the elections' end are still to be written when ctx ends.
+	// Events about the end of elections are written after ctx ends.
 	writeCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	trouble := kube.NewTrouble(e.log, map[string]string{eventVerb: "the log has the same"})
+	trouble := kube.NewTrouble(e.log, map[string]string{eventVerb: "the log has the same information"})
 	sink := &eventSink{ctx: writeCtx, client: e.client, trouble: trouble, flushed: make(chan struct{})}
 	broadcaster := record.NewBroadcaster(record.WithContext(writeCtx))
 	broadcaster.StartRecordingToSink(sink)
@@ -61,15 +60,14 @@ func (e *events) run(ctx context.Context) error {
 	return nil
 }
 
-// Eventf is what locks ask of a recorder.
+// Eventf implements the recorder of locks.
 func (e *events) Eventf(object runtime.Object, kind, reason, message string, args ...any) {
 	if recorder := e.recorder.Load(); recorder != nil {
 		(*recorder).Eventf(object, kind, reason, message, args...)
 	}
 }
 
-// lastEvent is the reason of an Event that is never written: a broadcaster has no other
-// way to tell that those before it were.
+// lastEvent is the reason of an Event that is not written. It shows that the broadcaster has written all Events before it.
 const lastEvent = "Last"
 
 // eventSink writes Events. A broadcaster calls it from one goroutine.
@@ -90,7 +88,7 @@ func (s *eventSink) Create(event *corev1.Event) (*corev1.Event, error) {
 	return s.written(event)(s.client.Kube().CoreV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{}))
 }
 
-// Update is part of the interface; broadcasters patch.
+// Update implements the interface. Broadcasters call Patch.
 func (s *eventSink) Update(event *corev1.Event) (*corev1.Event, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, eventTimeout)
 	defer cancel()
@@ -104,14 +102,14 @@ func (s *eventSink) Patch(event *corev1.Event, patch []byte) (*corev1.Event, err
 		Patch(ctx, event.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}))
 }
 
-// eventVerb is what the log calls the writeCtx of Events.
+// eventVerb is the name of these requests in the log.
 const eventVerb = "write Events"
 
-// written takes what became of an Event. One that may not be written is not tried again.
+// written handles the result of a request. A forbidden Event is not retried.
 func (s *eventSink) written(event *corev1.Event) func(*corev1.Event, error) (*corev1.Event, error) {
 	return func(stored *corev1.Event, err error) (*corev1.Event, error) {
 		if err != nil && !apierrors.IsForbidden(err) {
-			return stored, err // which the broadcaster tries again
+			return stored, err // the broadcaster retries
 		}
 		if s.trouble.Tried(eventVerb, err); err != nil {
 			return event, nil

@@ -14,7 +14,7 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// gatewayKinds are some of the Gateway API's.
+// gatewayKinds returns resources of the Gateway API.
 func gatewayKinds(resources ...string) (kinds []schema.GroupVersionResource) {
 	for _, resource := range resources {
 		kinds = append(kinds, schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: gatewayv1.GroupVersion.Version, Resource: resource})
@@ -44,8 +44,8 @@ func gatewayDeployment(client kube.Client, config Config, tools tools) (job, err
 	return c, nil
 }
 
-// gatewayDeploymentWrites are what is made for Gateways, by the label that all of it has. What else the controller
-// writes, its version onto a Gateway, has nothing by which to narrow it down.
+// gatewayDeploymentWrites selects the objects for Gateways by their common label. The other write of the controller, its
+// version on a Gateway, cannot be selected.
 var gatewayDeploymentWrites = []fence.Guard{
 	{Group: "apps", Resources: []string{"deployments"}, Labels: managedByUs},
 	{Resources: []string{"services"}, Labels: managedByUs},

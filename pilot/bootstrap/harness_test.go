@@ -204,7 +204,7 @@ func (c *controller) Close() { c.closed = true }
 func (c *controller) rows() []election {
 	return []election{{
 		id: electionID,
-		guards: func(client kube.Client, _ Config, _ tools) (job, error) {
+		newJob: func(client kube.Client, _ Config, _ tools) (job, error) {
 			c.client = client
 			return c, nil
 		},

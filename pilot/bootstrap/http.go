@@ -22,16 +22,15 @@ import (
 )
 
 const (
-	// httpStop is how long requests under way may take to end.
+	// httpStop is the time for pending requests to end.
 	httpStop = 2 * time.Second
-	// headerTimeout bounds the wait for a request's header, so that idle clients do not
-	// hold connections.
+	// headerTimeout bounds the wait for a request's header, so that idle clients do not keep connections open.
 	headerTimeout = 10 * time.Second
 )
 
-// httpServer serves until it is told to stop.
+// httpServer is an HTTP server with a bounded stop.
 type httpServer struct {
-	flag     string // that says where
+	flag     string // the flag with the address, for errors
 	wanted   string
 	bound    time.Duration // httpStop
 	server   *http.Server
@@ -48,7 +47,7 @@ func newHTTPServer(flag, address string, handler http.Handler, log *slog.Logger)
 func (h *httpServer) listen() error {
 	listener, err := net.Listen("tcp", h.wanted)
 	if err != nil {
-		return fmt.Errorf("listening on %s: %w; give another %s, or :0 for any free port", h.wanted, err, h.flag)
+		return fmt.Errorf("listen on %s: %w; give another %s, or :0 for any free port", h.wanted, err, h.flag)
 	}
 	h.listener.Store(listener)
 	return nil
@@ -74,7 +73,7 @@ func (h *httpServer) serve(ctx context.Context) error {
 	defer cancel()
 	err := h.server.Shutdown(ctx)
 	if err != nil {
-		err = h.server.Close() // whoever still reads is cut off
+		err = h.server.Close() // close the remaining connections
 	}
 	if ended := <-ended; !errors.Is(ended, http.ErrServerClosed) {
 		err = errors.Join(err, ended)
@@ -82,7 +81,7 @@ func (h *httpServer) serve(ctx context.Context) error {
 	return err
 }
 
-// handler serves the pages.
+// handler returns the pages of --address.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.check(s.healthy))
@@ -100,7 +99,7 @@ func (s *Server) handler() http.Handler {
 	return mux
 }
 
-// gatherers are the metrics of all sites.
+// gatherers returns the metrics of all sites.
 func (s *Server) gatherers() (all prometheus.Gatherers) {
 	for _, at := range s.sites() {
 		all = append(all, at.metrics.registry)
@@ -116,7 +115,7 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// check is a page that says ok, or what is wrong.
+// check returns a page with ok or an error.
 func (s *Server) check(of func(*http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -129,8 +128,7 @@ func (s *Server) check(of func(*http.Request) error) http.HandlerFunc {
 	}
 }
 
-// healthy fails when the process had better be restarted: when controllers are at work
-// although their lease is long over.
+// healthy fails if controllers still run long after their lease expired. A restart solves that.
 func (s *Server) healthy(req *http.Request) error {
 	var errs []error
 	for _, le := range s.elections.All() {
@@ -141,12 +139,11 @@ func (s *Server) healthy(req *http.Request) error {
 
 var (
 	errStopping   = errors.New("the server is stopping")
-	errNotReached = errors.New("the API server has not answered yet")
+	errNotReached = errors.New("no response from the API server yet")
 )
 
-// ready never depends on leading. It begins when the API server has let this process in
-// for the first time, and does not end with the API server: all replicas at once would
-// count as gone then, and none of them could do better than wait.
+// ready does not depend on leading. A server becomes ready when the API server first accepts a request. It remains ready if
+// the API server fails: otherwise all replicas would become unready together, without a benefit.
 func (s *Server) ready() error {
 	switch {
 	case s.stopping.Load():
@@ -162,17 +159,17 @@ func (s *Server) ready() error {
 		return errNotReached
 	}
 	problem := reporter.Problem()
-	if apierrors.IsForbidden(problem) { // it knows who asks, and elections do without the answer
+	if apierrors.IsForbidden(problem) { // the API server authenticated the request, and elections do not need the response
 		s.reached.Store(true)
 		return nil
 	}
 	return errors.Join(errNotReached, problem)
 }
 
-// electionState is one election at /debug/elections.
+// electionState is an election at /debug/elections.
 type electionState struct {
 	ID string `json:"id"`
-	// Cluster is "remote" for the remote cluster's, absent for the server's own.
+	// Cluster is "remote" for elections in the remote cluster, else absent.
 	Cluster        string     `json:"cluster,omitempty"`
 	Namespace      string     `json:"namespace"`
 	Lock           string     `json:"lock"`
@@ -186,14 +183,14 @@ type electionState struct {
 	LeaderIdentity string     `json:"leaderIdentity"`
 	LeaderKey      string     `json:"leaderKey"`
 	Transitions    int        `json:"transitions"`
-	// Strategy is the one by which a coordinator chooses who leads; absent where nobody chooses.
+	// Strategy is the strategy of a coordinated election, else absent.
 	Strategy string `json:"strategy,omitempty"`
 	Token    string `json:"token,omitempty"`
-	// DefaultRevision is null until it is known, and "" when there is none.
+	// DefaultRevision is null until it is known, and empty if there is none.
 	DefaultRevision *string `json:"defaultRevision"`
-	// Fence is what the self-test found last; absent without a fence.
+	// Fence is the last result of the self-test. Absent without a fence.
 	Fence *install.State `json:"fence,omitempty"`
-	// OtherLock says who holds a lock of the other kind with this election's name.
+	// OtherLock describes the holder of a lock of the other type.
 	OtherLock string `json:"otherLock,omitempty"`
 }
 
@@ -230,6 +227,6 @@ func (s *Server) electionsPage(w http.ResponseWriter, _ *http.Request) {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(states); err != nil {
-		s.log.Debug("reader of /debug/elections went away", "err", err)
+		s.log.Debug("failed to write /debug/elections", "err", err)
 	}
 }

@@ -139,14 +139,14 @@ type statusCollector struct{ site *site }
 
 var (
 	validityLeft = prometheus.NewDesc("incumbent_election_validity_left_seconds",
-		"Time for which this process may act without another renewal. 0 if it may not act.", []string{"name"}, nil)
+		"How long this process may act without another renewal. 0 if it may not act.", []string{"name"}, nil)
 	validity = prometheus.NewDesc("incumbent_election_validity_seconds",
-		"Time for which an acknowledged renewal allows the leader to act: the renew deadline.", []string{"name"}, nil)
+		"How long an acknowledged renewal allows the leader to act: the renew deadline.", []string{"name"}, nil)
 	candidate = prometheus.NewDesc("incumbent_election_candidate",
 		"1 if this process can lead: it is a candidate, its caches are warm and it is fit. Else 0. The label revision is its own.",
 		[]string{"name", "revision"}, nil)
 	handoverWait = prometheus.NewDesc("incumbent_election_handover_wait_seconds",
-		"Time for which this process has had a reason to request the lock, or has been draining to hand it over. Else 0.",
+		"How long this process has had a reason to request the lock, or has been draining to hand it over. Else 0.",
 		[]string{"name"}, nil)
 	token = prometheus.NewDesc("incumbent_election_term_token",
 		"Fencing token of the current term of this process. Absent if it has no term.", []string{"name"}, nil)

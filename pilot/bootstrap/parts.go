@@ -13,30 +13,29 @@ import (
 	"incumbent.dev/incumbent/internal/errlist"
 )
 
-// part is one of the things that a server is made of.
+// part is a component of a server with its own lifetime.
 type part struct {
 	name string
-	// start readies it and returns soon; nil when there is nothing to ready.
+	// start prepares the part and returns soon. Optional.
 	start func() error
-	// run does its work until ctx ends, and returns when all of it has ended.
+	// run works until ctx ends, and returns when everything it started has ended.
 	run func(ctx context.Context) error
-	// bound is how long run may take to end.
+	// bound is the maximum time for run to return after ctx has ended.
 	bound time.Duration
 }
 
-// running is a part that was started.
+// running is a started part.
 type running struct {
 	part
 	cancel context.CancelFunc
-	ended  chan error // has room for the one answer
+	ended  chan error // has room for one error
 }
 
 var errStopTimeout = errors.New("did not stop in time")
 
-// runParts starts parts one after the other, waits until ctx ends or a part does, and
-// stops them in reverse. A part that ends by itself ends the others; the error says
-// which, and what went wrong with any of them. stopping is called before the first of
-// them is told to stop.
+// runParts starts parts one after the other, waits until ctx ends or a part ends, and stops the parts in reverse order. A
+// part that ends early stops the others. The error names it and has the errors of all parts. stopping is called before
+// the first part is canceled.
 func runParts(ctx context.Context, log *slog.Logger, stopping func(), parts []part) error {
 	var errs *multierror.Error
 	var started []running
@@ -73,7 +72,7 @@ func runParts(ctx context.Context, log *slog.Logger, stopping func(), parts []pa
 	return errlist.Error(errs)
 }
 
-// begin runs a part with a context that outlives ctx: stop ends it, in its turn.
+// begin runs a part with a context that stop cancels, because ctx ends before the part's turn.
 func (p part) begin(ctx context.Context, early chan<- string) running {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := running{part: p, cancel: cancel, ended: make(chan error, 1)}
@@ -87,7 +86,7 @@ func (p part) begin(ctx context.Context, early chan<- string) running {
 	return r
 }
 
-// stop ends a part and waits for that, within its bound.
+// stop cancels a part and waits until it ends, within its bound.
 func (r running) stop() error {
 	r.cancel()
 	late := time.NewTimer(r.bound)

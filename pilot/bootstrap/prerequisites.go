@@ -18,51 +18,51 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// kindsEvery is how often a row looks whether the API server knows its kinds. Nothing tells.
+// kindsEvery is the interval at which a row checks whether its kinds are served. There is no event for that.
 const kindsEvery = 5 * time.Second
 
-// olderLooks is in how many looks, after a first one that found none, older definitions must be there to be spoken of: of those that
-// are installed just now, the API server may serve one version a moment before the other.
+// olderLooks is the number of checks that must find only older versions before they are logged. During an installation the
+// API server can serve one version a moment before another.
 const olderLooks = 2
 
-// known waits until the API server knows all kinds, and says once which are missing, and once which are served in
-// other versions alone. What it cannot find out because the server does not answer, or refuses, is for the controller's
-// caches to report.
+// awaitKinds waits until the API server serves all kinds. It logs missing kinds once, and once more if only older versions
+// are served. If discovery fails, a kind counts as served: the caches of the controller report that.
 func (s *site) awaitKinds(ctx context.Context, lock string, kinds []schema.GroupVersionResource, log *slog.Logger) error {
 	ticker := time.NewTicker(kindsEvery)
 	defer ticker.Stop()
-	said, older := false, 0
+	logged := false
+	older := 0
 	for {
 		missing := s.missing(kinds)
 		if len(kinds) > 0 {
 			s.metrics.missing.WithLabelValues(lock).Set(float64(len(missing)))
 		}
 		if len(missing) == 0 {
-			if said {
+			if logged {
 				log.Info("all CustomResourceDefinitions are served")
 			}
 			return nil
 		}
-		names, others := s.described(ctx, missing, older < olderLooks)
+		names, others := s.describe(ctx, missing, older < olderLooks)
 		if others {
 			older++
 		}
-		if !said || others && older == olderLooks {
+		if !logged || others && older == olderLooks {
 			log.Warn("waiting for missing CustomResourceDefinitions", "missing", names)
 			if others {
 				older = olderLooks
 			}
-			said = true
+			logged = true
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the definitions of %v: %w", names, context.Cause(ctx))
+			return fmt.Errorf("wait for the CustomResourceDefinitions of %v: %w", names, context.Cause(ctx))
 		case <-ticker.C:
 		}
 	}
 }
 
-// missing are the kinds that the API server says it does not know.
+// missing returns the kinds that the API server does not serve.
 func (s *site) missing(kinds []schema.GroupVersionResource) (all []schema.GroupVersionResource) {
 	for _, kind := range kinds {
 		if served, known := s.serves(kind); known && !served {
@@ -72,7 +72,7 @@ func (s *site) missing(kinds []schema.GroupVersionResource) (all []schema.GroupV
 	return all
 }
 
-// serves asks the API server whether it serves a kind; known is false where it does not say.
+// serves reports whether the API server serves a kind. known is false if discovery fails.
 func (s *site) serves(kind schema.GroupVersionResource) (served, known bool) {
 	list, err := s.own.Kube().Discovery().ServerResourcesForGroupVersion(kind.GroupVersion().String())
 	if err != nil {
@@ -81,9 +81,8 @@ func (s *site) serves(kind schema.GroupVersionResource) (served, known bool) {
 	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == kind.Resource }), true
 }
 
-// described names kinds. With look it adds what the API server serves of them in their place, and reports whether
-// there is any: whoever looks for a missing definition then finds one, which is too old.
-func (s *site) described(ctx context.Context, kinds []schema.GroupVersionResource, look bool) (names []string, others bool) {
+// describe returns the names of kinds. With look it adds other served versions, and reports whether there are any.
+func (s *site) describe(ctx context.Context, kinds []schema.GroupVersionResource, look bool) (names []string, others bool) {
 	for _, kind := range kinds {
 		name := kind.Resource + "." + kind.Group
 		if look {
@@ -97,7 +96,7 @@ func (s *site) described(ctx context.Context, kinds []schema.GroupVersionResourc
 	return names, others
 }
 
-// versions are those in which the API server serves a kind. Where it does not say, there is none.
+// versions returns the served versions of a kind. It is empty if discovery fails.
 func (s *site) versions(ctx context.Context, kind schema.GroupVersionResource) (all []string) {
 	body, err := s.own.Kube().Discovery().RESTClient().Get().AbsPath("/apis", kind.Group).Do(ctx).Raw()
 	var group metav1.APIGroup
@@ -112,14 +111,13 @@ func (s *site) versions(ctx context.Context, kind schema.GroupVersionResource) (
 	return all
 }
 
-// tags are the names under which a server's revision is reachable, for the controllers whose
-// objects choose a revision.
+// tags watches the tags of the server's revision for controllers of objects that select a revision.
 type tags struct {
 	watcher revisions.TagWatcher
-	known   chan struct{} // closed once they are
+	known   chan struct{} // closed after the first sync
 }
 
-// followTags makes the watcher of tags, if one of the rows needs it.
+// followTags creates the tag watcher if a row needs it.
 func (s *site) followTags(rows []election) {
 	for _, row := range rows {
 		if row.tagged {
@@ -138,19 +136,19 @@ func newTags(watcher revisions.TagWatcher) *tags {
 	return t
 }
 
-// run follows them until ctx ends.
+// run watches until ctx ends.
 func (t *tags) run(ctx context.Context) error {
 	t.watcher.Run(ctx.Done())
 	return nil
 }
 
-// await waits until they are known: before, all objects of a tag would look like another revision's. What
-// keeps them from being known, the watcher reports.
+// await waits until the tags are known. Before, all objects of a tag would appear to belong to another revision. The
+// watcher reports errors.
 func (t *tags) await(ctx context.Context) error {
 	select {
 	case <-t.known:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the tags of revisions: %w", context.Cause(ctx))
+		return fmt.Errorf("wait for the tags of revisions: %w", context.Cause(ctx))
 	}
 }

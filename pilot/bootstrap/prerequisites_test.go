@@ -109,7 +109,7 @@ func TestRowWaitsForItsKinds(t *testing.T) {
 	}
 	config := e.config(t, "a")
 	r := start(t, config, append([]election{{
-		id: leaderelection.NamespaceController, guards: namespaceController, rights: namespaceRights,
+		id: leaderelection.NamespaceController, newJob: namespaceController, rights: namespaceRights,
 	}}, row))
 	const line = "waiting for missing CustomResourceDefinitions"
 	await(t, "it is logged", func() bool { return r.lines.Count(line, "election="+electionID) == 1 })
@@ -216,7 +216,7 @@ func TestNoWritesWithStaleTags(t *testing.T) {
 			}
 			tags := &staleTags{current: make(chan struct{})}
 			log := slog.New(slog.DiscardHandler)
-			j, err := row.guards(e.admin, Config{Namespace: e.home, Revision: e.home, DisableGatewayClass: true}, tools{log: log, events: &events{}, tags: tags})
+			j, err := row.newJob(e.admin, Config{Namespace: e.home, Revision: e.home, DisableGatewayClass: true}, tools{log: log, events: &events{}, tags: tags})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,10 +10,10 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// writeEvents is about a controller's objects, which may lie anywhere.
+// writeEvents allows Events about objects in any namespace.
 var writeEvents = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}
 
-// namespaceRights: keep one ConfigMap in every namespace. Its creation cannot be narrowed to a name.
+// namespaceRights allows one ConfigMap in every namespace. RBAC cannot restrict create to a name.
 func namespaceRights(Config) manifests.Rights {
 	return manifests.Rights{Everywhere: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list", "watch"}},
@@ -25,8 +25,7 @@ func namespaceRights(Config) manifests.Rights {
 	}}
 }
 
-// ingressRights: read Ingresses, their classes and what the addresses come from, write their
-// status, and Events about them.
+// ingressRights allows reading Ingresses, their classes and the sources of addresses, and writing their status and Events.
 func ingressRights(config Config) manifests.Rights {
 	read := []string{"list", "watch"}
 	return manifests.Rights{
@@ -43,17 +42,18 @@ func ingressRights(config Config) manifests.Rights {
 	}
 }
 
-// gatewayStatusRights: read all that a status depends on, and write it; the class istio, too, unless others make it.
+// gatewayStatusRights allows reading everything that a status depends on, writing it, and creating the class istio.
 func gatewayStatusRights(config Config) manifests.Rights {
 	return manifests.Rights{Everywhere: gatewaystatus.ClusterRules(!config.DisableGatewayClass)}
 }
 
-// gatewayDeploymentRights: read Gateways and what they refer to, make and change what they need, and write Events about them.
+// gatewayDeploymentRights allows reading Gateways and the objects that they refer to, and writing their deployments and
+// Events.
 func gatewayDeploymentRights(Config) manifests.Rights {
 	return manifests.Rights{Everywhere: append(gatewaydeploy.ClusterRules(), writeEvents)}
 }
 
-// tagRights: read the tags of revisions. Webhooks are found by their labels, of which RBAC knows nothing.
+// tagRights allows reading the tags of revisions. Webhooks are selected by labels, which RBAC cannot express.
 func tagRights() manifests.Rights {
 	read := []string{"list", "watch"}
 	return manifests.Rights{

@@ -19,24 +19,23 @@ import (
 )
 
 const (
-	// stopGrace is what a part gets beyond the bound that it keeps by itself.
+	// stopGrace is added to the bound that a part enforces itself.
 	stopGrace = 5 * time.Second
 	userAgent = "incumbent-pilot"
 )
 
 // Server is one replica of a control plane.
 type Server struct {
-	*site        // of its own cluster
-	remote *site // nil without one
+	*site        // its own cluster
+	remote *site // nil without a remote cluster
 
 	http     *httpServer
-	page     *electionsPage // nil without one
+	page     *electionsPage // nil without a page
 	stopping atomic.Bool
-	reached  atomic.Bool // the API server has let this process in once
+	reached  atomic.Bool // the API server has accepted a request
 }
 
-// New checks the configuration, reads the kubeconfig and puts the server together. It
-// starts nothing.
+// New validates the configuration, reads the kubeconfig and builds the server. It starts nothing.
 func New(config Config) (*Server, error) { return newServer(config, config.rows()) }
 
 func newServer(config Config, rows []election) (*Server, error) {
@@ -63,7 +62,7 @@ func newServer(config Config, rows []election) (*Server, error) {
 	return s, nil
 }
 
-// sites are the clusters that the server works in, its own first.
+// sites returns the clusters of the server, its own first.
 func (s *Server) sites() []*site {
 	if s.remote == nil {
 		return []*site{s.site}
@@ -71,8 +70,7 @@ func (s *Server) sites() []*site {
 	return []*site{s.site, s.remote}
 }
 
-// Run starts the server and returns when ctx has ended and all that was started has
-// ended, too, or when a part of it fails. Locks that it held are released.
+// Run runs the server until ctx ends or a part fails. It returns after all parts have ended and locks are released.
 func (s *Server) Run(ctx context.Context) error {
 	s.log.Info("starting server", "version", ReadBuild().Version, "identity", s.config.Identity, "namespace", s.config.Namespace, "revision", s.config.Revision,
 		"cluster", s.config.ClusterID, "lock", s.config.Lock, "elections", !s.config.DisableElections, "gate", !s.config.DisableGate, "fence", s.config.Fence)
@@ -87,19 +85,19 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// parts are what a server is made of, in the order in which they start.
+// parts returns the parts of a server in start order.
 func (s *Server) parts() []part {
 	parts := []part{{name: "HTTP server", start: s.listen, run: s.http.serve, bound: httpStop + stopGrace}}
 	if s.page != nil {
 		parts = append(parts, s.page.part())
 	}
 	for _, at := range s.sites() {
-		parts = append(parts, at.beside()...)
+		parts = append(parts, at.services()...)
 	}
 	return append(parts, part{name: "elections", run: s.campaign, bound: s.config.ShutdownTimeout + 2*stopGrace})
 }
 
-// listen says where, which --address may have left to the system.
+// listen logs the address, because --address can have port 0.
 func (s *Server) listen() error {
 	if err := s.http.listen(); err != nil {
 		return err
@@ -108,10 +106,10 @@ func (s *Server) listen() error {
 	return nil
 }
 
-// Address is where HTTP is served, "" until Run listens there.
+// Address returns the address of the HTTP server. It is empty until Run listens.
 func (s *Server) Address() string { return s.http.address() }
 
-// campaign takes part in the elections. The controllers' caches end after them.
+// campaign runs the elections and stops the caches of the controllers afterwards.
 func (s *Server) campaign(ctx context.Context) error {
 	defer func() {
 		for _, at := range s.sites() {
@@ -121,42 +119,42 @@ func (s *Server) campaign(ctx context.Context) error {
 	return s.elections.RunContext(ctx)
 }
 
-// site is a cluster in which a server elects and works: its own, or the remote one.
+// site is a cluster of the server: its own or the remote cluster.
 type site struct {
-	config Config // AtRemote for the remote one
+	config Config // AtRemote for the remote cluster
 	log    *slog.Logger
 
-	work, own kube.Client // the work's, and the one without a limit for all else
+	work, own kube.Client // of the controllers, and of everything else, without a limit
 	events    *events
 	watcher   revisions.DefaultWatcher
-	tags      *tags               // nil unless a row needs it
-	elections *leaderelection.Set // all of the server, those of its other site too
+	tags      *tags               // nil if no row needs it
+	elections *leaderelection.Set // of both sites
 	mine      []*leaderelection.LeaderElection
 	jobs      []job
 	metrics   *metrics
 	fence     *install.SelfTest        // nil without a fence
 	lockTypes *migration.LockTypeCheck // nil if no lock can have another type
-	member    *members.Publisher       // nil: the server says nothing of itself
-	// candidates are for the elections page; nil without it, or where members say nothing.
+	member    *members.Publisher       // nil if disabled
+	// candidates is nil without an elections page or member Leases.
 	candidates *debug.CandidateWatch
 }
 
-// remoteLabel is what the log, metrics and pages call the remote cluster.
+// remoteLabel is the name of the remote cluster in logs, metrics and pages.
 const remoteLabel = "remote"
 
-// AtRemote is what the server does in the remote cluster: Elections and Rights of it are what the user of
-// RemoteKubeconfig takes part in there, and needs.
+// AtRemote returns the configuration for the remote cluster. Its Elections and Rights apply to the user of
+// RemoteKubeconfig.
 func (c Config) AtRemote() Config {
 	c.remote = true
 	return c
 }
 
-// newSite puts together what a server does in one cluster, and starts nothing.
+// newSite builds the parts for one cluster. It starts nothing.
 func newSite(config Config, elections *leaderelection.Set, rows []election) (*site, error) {
 	s := &site{config: config, log: config.Logger, elections: elections}
 	if config.remote {
 		s.log = s.log.With("cluster", remoteLabel)
-		// Tokens of another cluster are bound to no Pod of this one: no fence could tell who writes.
+		// Tokens of another cluster are not bound to a Pod of this cluster, so a fence cannot identify the writer.
 		s.config.Fence = false
 	}
 	s.metrics = newMetrics(config.remote)
@@ -171,7 +169,7 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 		})
 	}
 	s.metrics.MustRegister(statusCollector{s})
-	// Whatever the server's namespace, elections go by the one webhook that istiod's go by.
+	// As in istiod, elections use the same webhook in every namespace.
 	s.watcher = revisions.NewDefault(s.own, revisions.Config{Revision: config.Revision, Logger: s.log})
 	if err := s.elect(rows); err != nil {
 		return nil, err
@@ -179,8 +177,7 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 	return s, s.publish()
 }
 
-// connect makes the clients. Those that keep the process informed have connections of
-// their own, so that no burst of work holds them up.
+// connect creates the clients. Each has its own connections, so that controllers do not delay elections.
 func (s *site) connect() error {
 	config, err := s.config.restConfig()
 	if err != nil {
@@ -194,8 +191,8 @@ func (s *site) connect() error {
 	return err
 }
 
-// beside is what runs beside the site's elections.
-func (s *site) beside() []part {
+// services returns the parts of the site other than its elections.
+func (s *site) services() []part {
 	where := ""
 	if s.config.remote {
 		where = " of the remote cluster"
@@ -230,7 +227,7 @@ func (s *site) watch(ctx context.Context) error {
 	return nil
 }
 
-// close ends the controllers' caches, once the elections have ended.
+// close stops the caches of the controllers.
 func (s *site) close() {
 	for _, j := range s.jobs {
 		j.Close()
@@ -242,14 +239,14 @@ func (s *site) disconnect() {
 	kube.CloseIdleConnections(s.own)
 }
 
-var errOwnCluster = errors.New("it is the server's own cluster: give another one's kubeconfig")
+var errOwnCluster = errors.New("it is the server's own cluster: give the kubeconfig of another cluster")
 
-// newRemote is the site of RemoteKubeconfig. One that leads to the server's own cluster is refused: there
-// the server would stand against itself, under one name.
+// newRemote builds the site of RemoteKubeconfig. The server's own cluster is an error: the server would compete with
+// itself under one identity.
 func newRemote(config Config, home *site) (*site, error) {
 	s, err := newSite(config.AtRemote(), home.elections, config.AtRemote().rows())
 	if err != nil {
-		return nil, fmt.Errorf("the remote cluster: %w", err)
+		return nil, fmt.Errorf("remote cluster: %w", err)
 	}
 	if s.own.RESTConfig().Host == home.own.RESTConfig().Host {
 		return nil, fmt.Errorf("--remote-kubeconfig=%s: %w", config.RemoteKubeconfig, errOwnCluster)

@@ -24,7 +24,7 @@ type Features struct {
 	EnableMemberLease bool
 	// EnableCoordinator: ENABLE_COORDINATOR, false. If true, the server can be the coordinator.
 	EnableCoordinator bool
-	// ElectionStrategy: ELECTION_STRATEGY, "". The strategy by which a coordinator chooses the leaders of shared elections.
+	// ElectionStrategy: ELECTION_STRATEGY, "". The strategy that a coordinator uses to choose the leaders of shared elections.
 	// If empty, they are not coordinated.
 	ElectionStrategy string
 	// EnableOldestEmulationVersion: ENABLE_OLDEST_EMULATION_VERSION, false. If true, the coordinator supports
@@ -52,7 +52,7 @@ type Features struct {
 	PodUID string
 	// PodNamespace: POD_NAMESPACE, "istio-system". The namespace of the control plane and its locks.
 	PodNamespace string
-	// ClusterID: CLUSTER_ID, "Kubernetes". The name of the cluster in which this process runs.
+	// ClusterID: CLUSTER_ID, "Kubernetes". The name of the cluster of this process.
 	ClusterID string
 	// Kubeconfig: KUBECONFIG, "". A list of files, as for kubectl.
 	Kubeconfig string

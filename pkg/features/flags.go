@@ -22,7 +22,7 @@ var (
 	podNamespace = env.Register("POD_NAMESPACE", "istio-system",
 		"The namespace of the control plane and its locks. Usually metadata.namespace from the downward API.").Var
 	clusterID = env.Register("CLUSTER_ID", "Kubernetes",
-		"The name of the cluster in which the control plane runs.").Var
+		"The name of the cluster of the control plane.").Var
 	kubeconfig = env.Register("KUBECONFIG", "",
 		"Kubeconfig files to merge, separated by colons. If empty, the service account of the pod.").Var
 	enableWriteGate = env.Register("ENABLE_WRITE_GATE", true,
@@ -32,7 +32,7 @@ var (
 	enableCoordinator = env.Register("ENABLE_COORDINATOR", false,
 		"If true, the server can be the coordinator, which chooses the leaders of coordinated elections.").Var
 	electionStrategy = env.Register("ELECTION_STRATEGY", "",
-		"Strategy by which a coordinator chooses the leaders of shared elections, for example incumbent.dev/DefaultRevision. If empty, the elections are not coordinated.").Var
+		"Strategy that a coordinator uses to choose the leaders of shared elections, for example incumbent.dev/DefaultRevision. If empty, the elections are not coordinated.").Var
 	enableOldestEmulationVersion = env.Register("ENABLE_OLDEST_EMULATION_VERSION", false,
 		"If true, the coordinator supports the strategy OldestEmulationVersion, for API servers without a coordinator.").Var
 	emulationVersion = env.Register("EMULATION_VERSION", "",
@@ -52,12 +52,12 @@ var (
 	leaseDuration = env.Register("LEADER_ELECTION_LEASE_DURATION", 30*time.Second,
 		"Time after which a candidate acquires a lock that is not renewed. Whole seconds.").Var
 	renewDeadline = env.Register("LEADER_ELECTION_RENEW_DEADLINE", 15*time.Second,
-		"Time for which a leader may act after it sent its last acknowledged renewal.").Var
+		"How long a leader may act after it sent its last acknowledged renewal.").Var
 	retryPeriod = env.Register("LEADER_ELECTION_RETRY_PERIOD", 7500*time.Millisecond,
 		"Interval between renewals of a leader.").Var
 )
 
-// all lists the variables of this package. istio.io/pkg/env also has those of other packages.
+// all lists the variables of this package. istio.io/pkg/env also has variables of other packages.
 var all = []env.Var{
 	enableLeaderElection, enableWriteGate, enableWriteFence, revision, podName, podNamespace, clusterID, kubeconfig,
 	enableGatewayAPI, enableGatewayAPIStatus, enableGatewayAPIDeployment, enableGatewayAPIClass,

@@ -1,2 +1,2 @@
-// Command dashboard writes the dashboard of the chart pilot, as Grafana's JSON. panels.go says what is on it.
+// Command dashboard renders the dashboard of the chart pilot as JSON for Grafana. panels.go has its panels.
 package main

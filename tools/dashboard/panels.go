@@ -73,7 +73,7 @@ var panels = []panel{
 		queries: []query{{quantile(0.99, "election_handover_seconds"), election + ": total"}, {quantile(0.99, "election_handover_leader_seconds"), election + ": leader"}},
 	},
 	{
-		title: "Pending handovers", description: "Time for which a candidate has waited for the lock, or a leader has been draining.", kind: "timeseries", unit: "s", width: 8, height: 8,
+		title: "Pending handovers", description: "How long a candidate has waited for the lock, or a leader has been draining.", kind: "timeseries", unit: "s", width: 8, height: 8,
 		queries: []query{{of("election_handover_wait_seconds") + " > 0", election + ": {{pod}}"}},
 	},
 	{
