@@ -5,12 +5,10 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// ClusterRules are the rights that a Controller needs, everywhere; makesClass says that it makes the
-// class istio where it is missing. Secrets cannot be narrowed to those of certificates by any rule: what
-// is read are those of type kubernetes.io/tls, and their keys are dropped at once.
-//
-// The rights of Config.Tags are not among them.
-func ClusterRules(makesClass bool) []rbacv1.PolicyRule {
+// ClusterRules returns the cluster-wide permissions of a Controller, except those of Config.Tags. With
+// createClass, they include the creation of the class istio. RBAC cannot limit access to Secrets by
+// type. The controller reads Secrets of type kubernetes.io/tls and drops their keys immediately.
+func ClusterRules(createClass bool) []rbacv1.PolicyRule {
 	read := []string{"list", "watch"}
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{gateway.GroupName}, Resources: []string{"gatewayclasses", "gateways", "httproutes", "referencegrants"}, Verbs: read},
@@ -19,7 +17,7 @@ func ClusterRules(makesClass bool) []rbacv1.PolicyRule {
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: read},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}
-	if makesClass {
+	if createClass {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{gateway.GroupName}, Resources: []string{"gatewayclasses"}, Verbs: []string{"create"}})
 	}
 	return rules

@@ -25,7 +25,7 @@ const (
 	byGateway     = "gateway"
 )
 
-// caches are the view of a controller.
+// caches is the view of a controller.
 type caches struct {
 	tags          revisions.TagWatcher
 	classCache    *reconcile.Cache[key, *gateway.GatewayClass]
@@ -38,7 +38,7 @@ type caches struct {
 	workloadCache *reconcile.Cache[key, *appsv1.Deployment]
 }
 
-// watch adds the kinds. What changes of one has those looked at whose status depends on it.
+// watch declares the caches. A change causes a reconcile of each object whose status depends on it.
 func (c *caches) watch(loop *reconcile.Controller[key], api versioned.GatewayV1Interface, client kubernetes.Interface, tags revisions.TagWatcher) {
 	c.tags = tags
 	c.watchGateways(loop, api)
@@ -101,7 +101,7 @@ func (c *caches) watchRest(loop *reconcile.Controller[key], client kubernetes.In
 	})
 	c.secretCache = reconcile.Watch(loop, reconcile.Kind[key, *corev1.Secret]{
 		Name: "secrets", From: reconcile.From(client.CoreV1().Secrets(""), reconcile.Selector{Fields: "type=" + string(corev1.SecretTypeTLS)}),
-		Keep: judgedSecret,
+		Keep: checkedSecret,
 		Keys: func(o *corev1.Secret) []key {
 			return c.gatewayKeys(c.gatewayCache.By(byCertificate, o.Namespace+"/"+o.Name))
 		},
@@ -119,9 +119,9 @@ func (c *caches) watchRest(loop *reconcile.Controller[key], client kubernetes.In
 }
 
 func keptGateway(o *gateway.Gateway) *gateway.Gateway {
-	override, chosen := o.Annotations[gatewaydeploy.NameOverride]
+	override, annotated := o.Annotations[gatewaydeploy.NameOverride]
 	o.ObjectMeta = meta(o.ObjectMeta)
-	if chosen {
+	if annotated {
 		o.Annotations = map[string]string{gatewaydeploy.NameOverride: override}
 	}
 	return o
@@ -137,7 +137,7 @@ func keptService(o *corev1.Service) *corev1.Service {
 	return kept
 }
 
-// gatewayKeys are Gateways and the routes whose parents they are.
+// gatewayKeys returns the keys of Gateways and of their routes.
 func (c *caches) gatewayKeys(gateways []*gateway.Gateway) (all []key) {
 	for _, g := range gateways {
 		all = append(all, key{gatewayKind, g.Namespace, g.Name})
@@ -148,7 +148,7 @@ func (c *caches) gatewayKeys(gateways []*gateway.Gateway) (all []key) {
 	return all
 }
 
-// routeKeys are routes and the Gateways that they name.
+// routeKeys returns the keys of routes and of their parent Gateways.
 func (c *caches) routeKeys(routes []*gateway.HTTPRoute) (all []key) {
 	for _, route := range routes {
 		all = append(all, key{routeKind, route.Namespace, route.Name})
@@ -161,7 +161,7 @@ func (c *caches) routeKeys(routes []*gateway.HTTPRoute) (all []key) {
 	return all
 }
 
-// grantKeys are all whom a grant concerns.
+// grantKeys returns the keys of all Gateways and routes in the namespaces of a grant.
 func (c *caches) grantKeys(grant *gateway.ReferenceGrant) (all []key) {
 	for _, from := range grant.Spec.From {
 		for _, g := range c.gatewayCache.By(byNamespace, string(from.Namespace)) {
@@ -174,8 +174,8 @@ func (c *caches) grantKeys(grant *gateway.ReferenceGrant) (all []key) {
 	return all
 }
 
-// namespaceKeys are all in a namespace, and those whom they name or are named by: its labels
-// say whose they are, and what listeners take.
+// namespaceKeys returns the keys of all Gateways and routes of a namespace and of related objects. The
+// labels of the namespace affect the revision and the routes that listeners allow.
 func (c *caches) namespaceKeys(namespace *corev1.Namespace) []key {
 	return append(c.gatewayKeys(c.gatewayCache.By(byNamespace, namespace.Name)), c.routeKeys(c.routeCache.By(byNamespace, namespace.Name))...)
 }
@@ -194,7 +194,7 @@ func gatewayNames(o metav1.Object) []string {
 	return nil
 }
 
-// certificateNames are the Secrets that a Gateway refers to.
+// certificateNames returns the Secrets to which a Gateway refers.
 func certificateNames(g *gateway.Gateway) (all []string) {
 	for _, l := range g.Spec.Listeners {
 		if l.TLS == nil {
@@ -207,7 +207,7 @@ func certificateNames(g *gateway.Gateway) (all []string) {
 	return distinct(all)
 }
 
-// parentNames are the Gateways that a route refers to.
+// parentNames returns the Gateways to which a route refers.
 func parentNames(route *gateway.HTTPRoute) (all []string) {
 	for _, ref := range route.Spec.ParentRefs {
 		if name, ok := parentGateway(route, ref); ok {
@@ -217,7 +217,7 @@ func parentNames(route *gateway.HTTPRoute) (all []string) {
 	return distinct(all)
 }
 
-// backendNames are the objects that a route refers to as backends.
+// backendNames returns the backends to which a route refers.
 func backendNames(route *gateway.HTTPRoute) (all []string) {
 	for _, ref := range backends(route) {
 		all = append(all, string(valueOr(ref.Namespace, gateway.Namespace(route.Namespace)))+"/"+string(ref.Name))

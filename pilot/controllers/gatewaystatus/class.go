@@ -6,19 +6,19 @@ import (
 	"sigs.k8s.io/gateway-api/pkg/features"
 )
 
-// ClassName is the class that is made when there is none of that name.
+// ClassName is the name of the class that is created if it is missing.
 const ClassName = "istio"
 
-// newClass is the class that is made.
+// newClass returns the class to create.
 func newClass() *gateway.GatewayClass {
-	description := "Gateways whose proxies are deployed for them"
+	description := "Gateways with automatically deployed proxies"
 	return &gateway.GatewayClass{
 		ObjectMeta: metav1.ObjectMeta{Name: ClassName},
 		Spec:       gateway.GatewayClassSpec{ControllerName: ControllerName, Description: &description},
 	}
 }
 
-// supportedFeatures are those whose rules statuses follow, in the order of their names.
+// supportedFeatures returns the features that the status follows, sorted by name.
 func supportedFeatures() []gateway.SupportedFeature {
 	var all []gateway.SupportedFeature
 	for _, name := range []features.FeatureName{
@@ -31,13 +31,13 @@ func supportedFeatures() []gateway.SupportedFeature {
 	return all
 }
 
-// classStatus is what the status of a class should be, without times.
+// classStatus returns the desired status of a class, without times.
 func classStatus(class *gateway.GatewayClass) gateway.GatewayClassStatus {
 	accepted := condition(gateway.GatewayClassConditionStatusAccepted, true, gateway.GatewayClassReasonAccepted,
 		"Gateways of this class are served", class.Generation)
 	if class.Spec.ParametersRef != nil {
 		accepted = condition(gateway.GatewayClassConditionStatusAccepted, false, gateway.GatewayClassReasonInvalidParameters,
-			"this controller knows no parameters of a class: leave out parametersRef", class.Generation)
+			"parameters of a class are not supported; remove parametersRef", class.Generation)
 	}
 	return gateway.GatewayClassStatus{Conditions: []metav1.Condition{accepted}, SupportedFeatures: supportedFeatures()}
 }

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// condition makes one without its time. "" as the message is its reason.
+// condition returns a condition without time.
 func condition[T, R ~string](kind T, status bool, reason R, message string, generation int64) metav1.Condition {
 	c := metav1.Condition{
 		Type: string(kind), Status: metav1.ConditionFalse, Reason: string(reason), Message: message, ObservedGeneration: generation,
@@ -17,9 +17,9 @@ func condition[T, R ~string](kind T, status bool, reason R, message string, gene
 	return c
 }
 
-// timed are wanted conditions with their times: that of before where the status has not changed.
-// Conditions of other types that there were stay, before them, as they were; and so does one that was
-// written for a later generation, as the Gateway API asks of implementations.
+// timed returns the existing conditions, updated to the wanted ones. The time of a condition changes only
+// with its status. Conditions of other types stay. As the Gateway API requires, a condition that was
+// written for a later generation stays too.
 func timed(before, wanted []metav1.Condition, now metav1.Time) []metav1.Condition {
 	all := slices.Clone(before)
 	for _, c := range wanted {
@@ -40,8 +40,8 @@ func timed(before, wanted []metav1.Condition, now metav1.Time) []metav1.Conditio
 	return all
 }
 
-// only are the wanted conditions with their times, and no other: for a list that is this
-// controller's alone.
+// only is like timed, but removes conditions of other types. It is for lists that only this controller
+// writes.
 func only(before, wanted []metav1.Condition, now metav1.Time) []metav1.Condition {
 	before = slices.DeleteFunc(slices.Clone(before), func(b metav1.Condition) bool {
 		return !slices.ContainsFunc(wanted, func(c metav1.Condition) bool { return b.Type == c.Type })

@@ -10,35 +10,35 @@ import (
 )
 
 const (
-	// name is what logs and errors call the controller.
+	// name is the name of the controller in logs and errors.
 	name = "gateway status controller"
-	// maxParents is how many entries the status of a route may have, of all controllers.
+	// maxParents is the maximum number of entries in the status of a route.
 	maxParents = 32
 )
 
-// The reasons of Events on the objects whose status is written.
+// Reasons of Events.
 const (
-	// ReasonUnknownClass: a Gateway names a class that does not exist, so it is nobody's.
+	// ReasonUnknownClass means that the class of a Gateway does not exist.
 	ReasonUnknownClass = "UnknownClass"
-	// ReasonStatusFull: a route's status has no room for all entries.
+	// ReasonStatusFull means that the status of a route is limited to fewer entries than needed.
 	ReasonStatusFull = "StatusFull"
-	// ReasonNotWritten: the API server refused to have a status written.
+	// ReasonNotWritten means that a status update failed.
 	ReasonNotWritten = "StatusNotWritten"
 )
 
-// Config of a Controller.
+// Config configures a Controller.
 type Config struct {
-	// Tags says which objects the revision has. Whoever made it runs it; the controller
-	// waits for its HasSynced, and looks at all objects when it changes. While a
-	// revisions.Awaiter is not current, nothing is written.
+	// Tags selects the objects of the revision. The caller runs it. The controller waits for HasSynced and
+	// reconciles all objects after a change. If Tags is a revisions.Awaiter, the controller writes nothing
+	// while it is not current.
 	Tags revisions.TagWatcher
-	// LeaveClass says that the class istio is not made where it is missing.
+	// LeaveClass disables the creation of the class istio.
 	LeaveClass bool
-	// Event receives what is wrong and stands in no condition, on the object. nil: it is only logged.
+	// Event records problems that are not in a condition. If nil, they are only logged.
 	Event reconcile.Event
-	// Workers is how many writes may be under way at once; 0 means 4.
+	// Workers is the number of concurrent reconciles. Default: 4.
 	Workers int
-	// Logger receives what begins and ends to fail; nil means slog.Default().
+	// Logger logs failures and their ends. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -47,11 +47,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports all that cannot be meant.
+// Validate returns all errors of the configuration.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Tags == nil {
-		errs = append(errs, errors.New("the watcher of tags is missing: make one with revisions.NewTags"))
+		errs = append(errs, errors.New("tag watcher is not set: create it with revisions.NewTags"))
 	}
 	return errors.Join(append(errs, reconcile.ValidateWorkers(c.Workers))...)
 }

@@ -16,7 +16,7 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// key is an object whose status is written.
+// key identifies an object with a status.
 type key struct{ kind, namespace, name string }
 
 const classKind = "GatewayClass"
@@ -28,12 +28,11 @@ type Controller struct {
 	api    versioned.GatewayV1Interface
 	caches
 	problems *reconcile.Problems[key]
-	// retagged has room for one: the tags have changed.
+	// retagged signals a change of tags. Its capacity is 1.
 	retagged chan struct{}
 }
 
-// New checks the configuration and starts nothing. The controller reads and writes through
-// client alone.
+// New validates the configuration and starts nothing. All requests of the controller use client.
 func New(client kube.Client, config Config) (*Controller, error) {
 	return newController(client, config, func(config *rest.Config) (versioned.GatewayV1Interface, error) { return versioned.NewForConfig(config) })
 }
@@ -44,7 +43,7 @@ func newController(client kube.Client, config Config, connect func(*rest.Config)
 	}
 	config = config.withDefaults()
 	c := &Controller{config: config, retagged: make(chan struct{}, 1), problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
-		Begins: "no status, or not all of it, is written", Over: "the status can be written again", Event: config.Event, Logger: config.Logger,
+		Begins: "status is not written completely", Over: "status is written completely again", Event: config.Event, Logger: config.Logger,
 	})}
 	var await func(context.Context)
 	if tags, ok := config.Tags.(revisions.Awaiter); ok {
@@ -59,7 +58,7 @@ func newController(client kube.Client, config Config, connect func(*rest.Config)
 		return nil, err
 	}
 	if c.api, err = connect(c.loop.Client().RESTConfig()); err != nil {
-		return nil, fmt.Errorf("%s: making a client of the Gateway API: %w", name, err)
+		return nil, fmt.Errorf("%s: create Gateway API client: %w", name, err)
 	}
 	c.watch(c.loop, c.api, c.loop.Client().Kube(), config.Tags)
 	config.Tags.AddHandler(func(sets.Set[string]) {
@@ -71,18 +70,19 @@ func newController(client kube.Client, config Config, connect func(*rest.Config)
 	return c, nil
 }
 
-// Warm fills the caches, so that a Run later starts at once. It returns when they are filled, or with
-// ctx's error; they are kept up to date until Close in either case.
+// Warm fills the caches, so that a later Run starts without delay. It returns when the caches are
+// filled, or returns the error of ctx. In both cases the caches stay up to date until Close.
 func (c *Controller) Warm(ctx context.Context) error { return c.loop.Warm(ctx) }
 
-// Close ends what Warm started, and returns when it has ended. A closed controller may be warmed again.
+// Close stops the caches that Warm started and waits until they have ended. Warm can be called
+// again afterwards.
 func (c *Controller) Close() { c.loop.Close() }
 
-// Problem is what keeps caches from being filled or up to date, nil when nothing does.
+// Problem returns the error that keeps the caches from being filled or up to date, or nil.
 func (c *Controller) Problem() error { return c.loop.Problem() }
 
-// Run writes statuses until ctx ends. It returns nil then, when nothing that it started goes on and
-// no write is under way.
+// Run writes statuses until ctx is done. It returns nil after everything it started and all its writes
+// have ended.
 func (c *Controller) Run(ctx context.Context) error {
 	return c.loop.Run(ctx, func(ctx context.Context) {
 		c.loop.Enqueue(key{classKind, "", ClassName})
@@ -97,10 +97,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	})
 }
 
-// reconcile writes the status of one object, if it should and is not as it should be.
+// reconcile updates the status of one object.
 func (c *Controller) reconcile(ctx context.Context, k key) error {
 	if !c.config.Tags.HasSynced() {
-		return nil // the watcher tells when it has
+		return nil // the handler is called after the sync
 	}
 	switch k.kind {
 	case classKind:
@@ -112,14 +112,14 @@ func (c *Controller) reconcile(ctx context.Context, k key) error {
 	}
 }
 
-// failing is called when writes for an object begin to fail.
+// failing records an Event when writes for an object start to fail.
 func (c *Controller) failing(k key, err error) {
 	if o := c.object(k); o != nil {
 		c.problems.Failed(reference(k, o), ReasonNotWritten, err)
 	}
 }
 
-// object is the one of a key, nil when there is none.
+// object returns the object of a key, or nil.
 func (c *Controller) object(k key) metav1.Object {
 	switch k.kind {
 	case classKind:
@@ -138,12 +138,12 @@ func (c *Controller) object(k key) metav1.Object {
 	return nil
 }
 
-// reference is what an Event is about.
+// reference returns the object of an Event.
 func reference(k key, o metav1.Object) *corev1.ObjectReference {
 	return reconcile.Reference(gateway.GroupVersion.String(), k.kind, o)
 }
 
-// lives reports whether an object's namespace exists and will go on to.
-func lives(namespace *corev1.Namespace) bool {
+// active reports whether a namespace exists and is not being deleted.
+func active(namespace *corev1.Namespace) bool {
 	return namespace != nil && namespace.DeletionTimestamp == nil
 }

@@ -1,16 +1,16 @@
-// Package gatewaystatus writes the status of the Gateway API's objects: GatewayClass, Gateway and
-// HTTPRoute.
+// Package gatewaystatus writes the status of GatewayClasses, Gateways and HTTPRoutes of the Gateway
+// API.
 //
-// It writes for classes whose controllerName is istio.io/gateway-controller, and makes the class
-// istio when there is none of that name. Of Gateways and HTTPRoutes it writes to those that its
-// revision has, by their label istio.io/rev or that of their namespace. No route is translated:
-// Accepted says what the Gateway API's rules say, and Programmed that the Gateway's own Deployment
-// is available and its Service has an address, ports included.
+// It serves classes with the controllerName istio.io/gateway-controller, and creates the class istio
+// if it is missing. It writes to Gateways and HTTPRoutes of its revision, by their label
+// istio.io/rev or the label of their namespace. It translates no routes: Accepted follows the rules
+// of the Gateway API. Programmed means that the Gateway's own Deployment is available and its Service
+// has an address and the ports.
 //
-// What a status should be is told by functions without side effects, of a view of the cluster:
-// classStatus, gatewayStatus and routeParents. A view is the caches, or a test's table.
+// The pure functions classStatus, gatewayStatus and routeParents compute a status from a view, which
+// is the caches or a table in tests.
 //
-// HTTPRoute's status.parents is one list of all controllers' entries, of which an API server knows
-// no owners: server-side apply would replace it as a whole. So it is patched entry by entry,
-// guarded by resourceVersion, and entries of other controllers stay as they are stored.
+// The list status.parents of an HTTPRoute contains the entries of all controllers, and the API
+// server cannot track owners of entries: a server-side apply would replace the whole list. The
+// controller therefore patches single entries, guarded by resourceVersion.
 package gatewaystatus

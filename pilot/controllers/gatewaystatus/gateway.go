@@ -12,12 +12,12 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 )
 
-// maxAddresses is how many addresses a Gateway's status may have.
+// maxAddresses is the maximum number of addresses in the status of a Gateway.
 const maxAddresses = 16
 
-// gatewayStatus is what the status of a Gateway that is ours should be, without times.
+// gatewayStatus returns the desired status of a Gateway, without times.
 func gatewayStatus(v view, g *gateway.Gateway) gateway.GatewayStatus {
-	listeners := judged(v, g)
+	listeners := checkListeners(v, g)
 	service := owned(g, v.services(g.Namespace, g.Name))
 	var addresses []gateway.GatewayStatusAddress
 	if service != nil {
@@ -32,14 +32,14 @@ func gatewayStatus(v view, g *gateway.Gateway) gateway.GatewayStatus {
 	case !slices.ContainsFunc(listeners, func(l listener) bool { return l.valid() }):
 		programmed = condition(gateway.GatewayConditionProgrammed, false, gateway.GatewayReasonInvalid, "no listener is valid", g.Generation)
 	case !slices.ContainsFunc(listeners, serves):
-		programmed = condition(gateway.GatewayConditionProgrammed, false, gateway.GatewayReasonPending, "Service "+service.Name+" has no port of a listener yet", g.Generation)
+		programmed = condition(gateway.GatewayConditionProgrammed, false, gateway.GatewayReasonPending, "Service "+service.Name+" does not have the port of any listener yet", g.Generation)
 	}
 	status := gateway.GatewayStatus{Addresses: addresses, Conditions: []metav1.Condition{accepted, programmed}}
 	attached := attachments(v, g, listeners)
 	for i := range listeners {
 		p := waiting
 		if p == nil && !hasPort(service, int32(listeners[i].Port)) {
-			p = problemf(gateway.ListenerReasonPending, "Service %s has no port %d yet", service.Name, listeners[i].Port)
+			p = problemf(gateway.ListenerReasonPending, "Service %s does not have port %d yet", service.Name, listeners[i].Port)
 		}
 		if p != nil {
 			p = &problem{string(gateway.ListenerReasonPending), p.message}
@@ -49,20 +49,20 @@ func gatewayStatus(v view, g *gateway.Gateway) gateway.GatewayStatus {
 	return status
 }
 
-// acceptance is the condition Accepted.
+// acceptance returns the condition Accepted.
 func acceptance(g *gateway.Gateway, listeners []listener) metav1.Condition {
 	is := func(status bool, reason gateway.GatewayConditionReason, message string) metav1.Condition {
 		return condition(gateway.GatewayConditionAccepted, status, reason, message, g.Generation)
 	}
 	if p := g.Spec.Infrastructure; p != nil && p.ParametersRef != nil && (p.ParametersRef.Group != "" || p.ParametersRef.Kind != "ConfigMap") {
-		return is(false, gateway.GatewayReasonInvalidParameters, "infrastructure.parametersRef has to name a ConfigMap, not a "+string(p.ParametersRef.Kind))
+		return is(false, gateway.GatewayReasonInvalidParameters, "infrastructure.parametersRef must refer to a ConfigMap, not a "+string(p.ParametersRef.Kind))
 	}
 	if len(g.Spec.Addresses) > 1 {
-		return is(false, gateway.GatewayReasonUnsupportedAddress, "one address at most can be asked for")
+		return is(false, gateway.GatewayReasonUnsupportedAddress, "at most one address is supported")
 	}
 	for _, address := range g.Spec.Addresses {
 		if kind := valueOr(address.Type, gateway.IPAddressType); kind != gateway.IPAddressType {
-			return is(false, gateway.GatewayReasonUnsupportedAddress, "an address of type "+string(kind)+" cannot be asked for: use "+string(gateway.IPAddressType))
+			return is(false, gateway.GatewayReasonUnsupportedAddress, "address type "+string(kind)+" is not supported; use "+string(gateway.IPAddressType))
 		}
 	}
 	valid := func(l *listener) bool { return l.valid() }
@@ -70,47 +70,46 @@ func acceptance(g *gateway.Gateway, listeners []listener) metav1.Condition {
 	case !slices.ContainsFunc(listeners, func(l listener) bool { return l.accepted() }):
 		return is(false, gateway.GatewayReasonListenersNotValid, "no listener is accepted: "+names(listeners, (*listener).accepted))
 	case names(listeners, valid) != names(nil, valid):
-		return is(true, gateway.GatewayReasonListenersNotValid, "listeners that are not valid: "+names(listeners, valid))
+		return is(true, gateway.GatewayReasonListenersNotValid, "invalid listeners: "+names(listeners, valid))
 	}
 	return is(true, gateway.GatewayReasonAccepted, "")
 }
 
-// unprogrammed says why nothing serves a Gateway yet, nil when something does.
+// unprogrammed returns the reason why a Gateway is not served yet, or nil.
 func unprogrammed(v view, g *gateway.Gateway, accepted metav1.Condition, service *corev1.Service, addresses []gateway.GatewayStatusAddress) *problem {
 	deployment := owned(g, v.deployments(g.Namespace, g.Name))
 	switch {
 	case accepted.Status != metav1.ConditionTrue:
-		return problemf(gateway.GatewayReasonInvalid, "the Gateway is not accepted")
+		return problemf(gateway.GatewayReasonInvalid, "Gateway is not accepted")
 	case deployment == nil:
-		return problemf(gateway.GatewayReasonPending, "there is no Deployment %s of this Gateway yet", gatewaydeploy.WorkloadName(g))
+		return problemf(gateway.GatewayReasonPending, "Deployment %s of this Gateway does not exist yet", gatewaydeploy.WorkloadName(g))
 	case !available(deployment):
-		return problemf(gateway.GatewayReasonPending, "Deployment %s is not available in its present form", deployment.Name)
+		return problemf(gateway.GatewayReasonPending, "Deployment %s has no available pod of the current version", deployment.Name)
 	case service == nil:
-		return problemf(gateway.GatewayReasonPending, "there is no Service %s of this Gateway yet", gatewaydeploy.WorkloadName(g))
+		return problemf(gateway.GatewayReasonPending, "Service %s of this Gateway does not exist yet", gatewaydeploy.WorkloadName(g))
 	case len(addresses) == 0:
 		return problemf(gateway.GatewayReasonAddressNotAssigned, "Service %s has no address yet", service.Name)
 	}
 	for _, wanted := range g.Spec.Addresses {
 		if wanted.Value != "" && !slices.ContainsFunc(addresses, func(a gateway.GatewayStatusAddress) bool { return sameIP(a.Value, wanted.Value) }) {
-			return problemf(gateway.GatewayReasonAddressNotUsable, "Service %s has not got the address %s", service.Name, wanted.Value)
+			return problemf(gateway.GatewayReasonAddressNotUsable, "Service %s does not have the address %s", service.Name, wanted.Value)
 		}
 	}
 	return nil
 }
 
-// sameIP reports whether two texts are one IP address.
+// sameIP reports whether two texts are the same IP address.
 func sameIP(a, b string) bool {
 	first, err := netip.ParseAddr(a)
 	if err != nil {
 		return false
 	}
-	second, _ := netip.ParseAddr(b) // what is none is like no other
+	second, _ := netip.ParseAddr(b) // an invalid address equals no valid one
 	return first == second
 }
 
-// owned is the one of some objects that is owned by a Gateway and has the name of what is made for it, nil for
-// none. A label alone may have been set by anyone; and what was made under a name that the Gateway had
-// before stays, and serves nothing new.
+// owned returns the object that is owned by a Gateway and has its current workload name, or nil. Labels are
+// not sufficient, because any user can set them. Objects with a former name do not count.
 func owned[T any, P interface {
 	*T
 	metav1.Object
@@ -124,11 +123,11 @@ func owned[T any, P interface {
 	return nil
 }
 
-// available reports whether a pod of a Deployment's present form serves: more pods are available than
-// there are of former ones.
+// available reports whether a pod of the current version of a Deployment is available, that is, whether
+// more pods are available than old pods exist.
 func available(d *appsv1.Deployment) bool {
-	former := d.Status.Replicas - d.Status.UpdatedReplicas
-	return d.Status.ObservedGeneration >= d.Generation && d.Status.AvailableReplicas > former &&
+	old := d.Status.Replicas - d.Status.UpdatedReplicas
+	return d.Status.ObservedGeneration >= d.Generation && d.Status.AvailableReplicas > old &&
 		slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
 			return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
 		})
@@ -138,8 +137,8 @@ func hasPort(service *corev1.Service, port int32) bool {
 	return slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
 }
 
-// addressesOf are where a Service can be reached: what its load balancer was given, and external
-// IPs; one without a load balancer by its cluster IPs.
+// addressesOf returns the addresses of a Service: those of its load balancer, its external IPs and, without
+// a load balancer, its cluster IPs.
 func addressesOf(service *corev1.Service) []gateway.GatewayStatusAddress {
 	var all []gateway.GatewayStatusAddress
 	add := func(value string) {
@@ -167,7 +166,7 @@ func addressesOf(service *corev1.Service) []gateway.GatewayStatusAddress {
 	return all
 }
 
-// attachments counts the routes of each listener.
+// attachments returns the number of routes of each listener.
 func attachments(v view, g *gateway.Gateway, listeners []listener) []int32 {
 	counts := make([]int32, len(listeners))
 	for _, route := range v.routes(g.Namespace, g.Name) {

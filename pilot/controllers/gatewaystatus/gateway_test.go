@@ -3,7 +3,6 @@ package gatewaystatus
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
-	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 )
 
@@ -21,15 +19,15 @@ const (
 	good   = "True/Accepted False/NoConflicts True/ResolvedRefs True/Programmed"
 )
 
-// listenersSay are the listeners' four conditions, kinds and routes.
-func listenersSay(t *testing.T, status gateway.GatewayStatus) (all []string) {
+// listenerStates returns the conditions and the numbers of kinds and routes of each listener.
+func listenerStates(t *testing.T, status gateway.GatewayStatus) (all []string) {
 	t.Helper()
 	for _, l := range status.Listeners {
 		one := string(l.Name) + ":"
 		for _, kind := range []gateway.ListenerConditionType{
 			gateway.ListenerConditionAccepted, gateway.ListenerConditionConflicted, gateway.ListenerConditionResolvedRefs, gateway.ListenerConditionProgrammed,
 		} {
-			one += " " + said(t, l.Conditions, kind, 3)
+			one += " " + stated(t, l.Conditions, kind, 3)
 		}
 		if l.SupportedKinds == nil {
 			t.Error("supportedKinds is null")
@@ -42,7 +40,7 @@ func listenersSay(t *testing.T, status gateway.GatewayStatus) (all []string) {
 	return all
 }
 
-func TestStatusOfListeners(t *testing.T) {
+func TestGatewayStatus_Listeners(t *testing.T) {
 	unresolved := func(reason string) string {
 		return "https: True/Accepted False/NoConflicts False/" + reason + " False/Invalid, 1 kinds, 0 routes"
 	}
@@ -53,22 +51,22 @@ func TestStatusOfListeners(t *testing.T) {
 		accepted  string   // the Gateway's
 		want      []string
 	}{
-		"HTTP":             {[]string{plain}, nil, "True/Accepted", []string{"http: " + good + ", 1 kinds, 0 routes"}},
-		"HTTPS":            {[]string{certificate("good")}, nil, "True/Accepted", []string{"https: " + good + ", 1 kinds, 0 routes"}},
-		"no Secret":        {[]string{certificate("none")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
-		"a bad Secret":     {[]string{certificate("bad")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
-		"two, one bad":     {[]string{certificate("good}, {name: bad")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
-		"of another group": {[]string{certificate("good, group: example.com")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
-		"of another kind":  {[]string{certificate("good, kind: ConfigMap")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
+		"HTTP":               {[]string{plain}, nil, "True/Accepted", []string{"http: " + good + ", 1 kinds, 0 routes"}},
+		"HTTPS":              {[]string{certificate("good")}, nil, "True/Accepted", []string{"https: " + good + ", 1 kinds, 0 routes"}},
+		"missing Secret":     {[]string{certificate("none")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
+		"invalid Secret":     {[]string{certificate("bad")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
+		"one of two invalid": {[]string{certificate("good}, {name: bad")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
+		"other group":        {[]string{certificate("good, group: example.com")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
+		"other kind":         {[]string{certificate("good, kind: ConfigMap")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
 		"no certificate": {
 			[]string{`{name: https, port: 443, protocol: HTTPS}`}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")},
 		},
-		"an empty tls": {
+		"empty tls": {
 			[]string{`{name: https, port: 443, protocol: HTTPS, tls: {}}`}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")},
 		},
 		"certificate without grant":         {[]string{certificate("good, namespace: web")}, nil, "True/ListenersNotValid", []string{unresolved("RefNotPermitted")}},
 		"missing certificate without grant": {[]string{certificate("none, namespace: web")}, nil, "True/ListenersNotValid", []string{unresolved("RefNotPermitted")}},
-		"with grants of others": {[]string{certificate("good, namespace: web")}, []string{
+		"unrelated grants": {[]string{certificate("good, namespace: web")}, []string{
 			`{from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: infra}], to: [{group: "", kind: Secret}]}`,
 			`{from: [{group: example.com, kind: Gateway, namespace: infra}], to: [{group: "", kind: Secret}]}`,
 			`{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: web}], to: [{group: "", kind: Secret}]}`,
@@ -76,41 +74,41 @@ func TestStatusOfListeners(t *testing.T) {
 			`{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}], to: [{group: example.com, kind: Secret}]}`,
 			`{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}], to: [{group: "", kind: Secret, name: other}]}`,
 		}, "True/ListenersNotValid", []string{unresolved("RefNotPermitted")}},
-		"with a grant": {[]string{certificate("good, namespace: web")}, []string{
+		"grant": {[]string{certificate("good, namespace: web")}, []string{
 			`{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}], to: [{group: "", kind: Secret, name: good}]}`,
 		}, "True/Accepted", []string{"https: " + good + ", 1 kinds, 0 routes"}},
-		"with a grant for all": {[]string{certificate("good, namespace: web")}, []string{
+		"grant for all": {[]string{certificate("good, namespace: web")}, []string{
 			`{from: [{group: a, kind: B, namespace: c}, {group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}], to: [{group: d, kind: E}, {group: "", kind: Secret}]}`,
 		}, "True/Accepted", []string{"https: " + good + ", 1 kinds, 0 routes"}},
-		"an unknown protocol": {
+		"unknown protocol": {
 			[]string{`{name: tcp, port: 81, protocol: TCP}`}, nil, "False/ListenersNotValid",
 			[]string{"tcp: False/UnsupportedProtocol False/NoConflicts True/ResolvedRefs False/Invalid, 0 kinds, 0 routes"},
 		},
-		"one of two known": {
+		"one known protocol": {
 			[]string{plain, `{name: tcp, port: 81, protocol: TCP}`}, nil, "True/ListenersNotValid",
 			[]string{"http: " + good + ", 1 kinds, 0 routes", "tcp: False/UnsupportedProtocol False/NoConflicts True/ResolvedRefs False/Invalid, 0 kinds, 0 routes"},
 		},
-		"only an unknown kind": {
+		"unknown kind": {
 			[]string{`{name: http, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: InvalidRoute}]}}`}, nil, "True/ListenersNotValid",
 			[]string{"http: True/Accepted False/NoConflicts False/InvalidRouteKinds False/Invalid, 0 kinds, 0 routes"},
 		},
-		"of another group's kind": {
+		"kind of another group": {
 			[]string{`{name: http, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{group: example.com, kind: HTTPRoute}]}}`}, nil, "True/ListenersNotValid",
 			[]string{"http: True/Accepted False/NoConflicts False/InvalidRouteKinds False/Invalid, 0 kinds, 0 routes"},
 		},
-		"an unknown kind, too": {
+		"known and unknown kind": {
 			[]string{`{name: http, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: InvalidRoute}, {kind: HTTPRoute}, {group: gateway.networking.k8s.io, kind: HTTPRoute}]}}`},
 			nil, "True/ListenersNotValid",
 			[]string{"http: True/Accepted False/NoConflicts False/InvalidRouteKinds False/Invalid, 1 kinds, 0 routes"},
 		},
-		"two protocols at a port": {
+		"two protocols on a port": {
 			[]string{plain, `{name: https, port: 80, protocol: HTTPS, tls: {certificateRefs: [{name: good}]}}`}, nil, "False/ListenersNotValid",
 			[]string{
 				"http: False/ProtocolConflict True/ProtocolConflict True/ResolvedRefs False/Invalid, 1 kinds, 0 routes",
 				"https: False/ProtocolConflict True/ProtocolConflict True/ResolvedRefs False/Invalid, 1 kinds, 0 routes",
 			},
 		},
-		"two with a hostname": {
+		"two with the same hostname": {
 			[]string{
 				`{name: a, port: 80, protocol: HTTP, hostname: a.example}`, `{name: b, port: 80, protocol: HTTP, hostname: a.example}`,
 				`{name: c, port: 80, protocol: HTTP, hostname: c.example}`,
@@ -121,30 +119,29 @@ func TestStatusOfListeners(t *testing.T) {
 				"c: " + good + ", 1 kinds, 0 routes",
 			},
 		},
-		"a port that the Service has not": {
+		"port that the Service lacks": {
 			[]string{plain, `{name: new, port: 8081, protocol: HTTP}`}, nil, "True/Accepted",
 			[]string{"http: " + good + ", 1 kinds, 0 routes", "new: True/Accepted False/NoConflicts True/ResolvedRefs False/Pending, 1 kinds, 0 routes"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := aGateway(t, test.listeners...)
+			g := newGateway(t, test.listeners...)
 			v := usual(t, g)
 			for _, spec := range test.grants {
 				v.objects = append(v.objects, grant(t, "web", spec))
 			}
 			status := gatewayStatus(v, g)
-			if got := listenersSay(t, status); !slices.Equal(got, test.want) {
+			if got := listenerStates(t, status); !slices.Equal(got, test.want) {
 				t.Errorf("listeners are\n%q, want\n%q", got, test.want)
 			}
-			if got := said(t, status.Conditions, gateway.GatewayConditionAccepted, 3); got != test.accepted {
+			if got := stated(t, status.Conditions, gateway.GatewayConditionAccepted, 3); got != test.accepted {
 				t.Errorf("Accepted is %s, want %s", got, test.accepted)
 			}
 		})
 	}
 }
 
-// Programmed is earned: by the Gateway's own Deployment and Service, in their present form.
-func TestProgrammed(t *testing.T) {
+func TestGatewayStatus_Programmed(t *testing.T) {
 	deployment := func(change func(*appsv1.Deployment)) func(*table) {
 		return func(v *table) { change(v.deployments("infra", "gw")[0]) }
 	}
@@ -155,46 +152,46 @@ func TestProgrammed(t *testing.T) {
 		change            func(*table)
 		gateway, listener string
 	}{
-		"all there":                             {func(*table) {}, "True/Programmed", "True/Programmed"},
-		"no Deployment":                         {deployment(func(d *appsv1.Deployment) { d.Labels = nil }), "False/Pending", "False/Pending"},
-		"a foreign Deployment":                  {deployment(func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "other" }), "False/Pending", "False/Pending"},
-		"a Deployment of an earlier generation": {deployment(func(d *appsv1.Deployment) { d.Generation = 1 }), "False/Pending", "False/Pending"},
-		"one of the present generation": {
+		"complete":                    {func(*table) {}, "True/Programmed", "True/Programmed"},
+		"no Deployment":               {deployment(func(d *appsv1.Deployment) { d.Labels = nil }), "False/Pending", "False/Pending"},
+		"Deployment of another owner": {deployment(func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "other" }), "False/Pending", "False/Pending"},
+		"old generation":              {deployment(func(d *appsv1.Deployment) { d.Generation = 1 }), "False/Pending", "False/Pending"},
+		"current generation": {
 			deployment(func(d *appsv1.Deployment) { d.Generation, d.Status.ObservedGeneration = 2, 2 }), "True/Programmed", "True/Programmed",
 		},
-		"no pod of the present form": {deployment(func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 0 }), "False/Pending", "False/Pending"},
-		"one of the present form that serves not yet": {
+		"no current pod": {deployment(func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 0 }), "False/Pending", "False/Pending"},
+		"current pod not available": {
 			deployment(func(d *appsv1.Deployment) { d.Status.Replicas = 2 }), "False/Pending", "False/Pending",
 		},
-		"one of the present form that serves, too": {
+		"current pod available": {
 			deployment(func(d *appsv1.Deployment) { d.Status.Replicas, d.Status.AvailableReplicas = 2, 2 }), "True/Programmed", "True/Programmed",
 		},
-		"no pod at all": {deployment(func(d *appsv1.Deployment) {
+		"no pod": {deployment(func(d *appsv1.Deployment) {
 			d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = 0, 0, 0
 		}), "False/Pending", "False/Pending"},
-		"another name than before": {func(v *table) {
+		"changed name": {func(v *table) {
 			v.gateway("infra", "gw").Annotations = map[string]string{gatewaydeploy.NameOverride: "edge"}
 		}, "False/Pending", "False/Pending"},
-		"not available":         {deployment(func(d *appsv1.Deployment) { d.Status.Conditions[0].Status = corev1.ConditionFalse }), "False/Pending", "False/Pending"},
-		"progressing only":      {deployment(func(d *appsv1.Deployment) { d.Status.Conditions[0].Type = appsv1.DeploymentProgressing }), "False/Pending", "False/Pending"},
-		"no Service":            {service(func(s *corev1.Service) { s.Labels = nil }), "False/Pending", "False/Pending"},
-		"a foreign Service":     {service(func(s *corev1.Service) { s.OwnerReferences = nil }), "False/Pending", "False/Pending"},
-		"no address":            {service(func(s *corev1.Service) { s.Status.LoadBalancer.Ingress = nil }), "False/AddressNotAssigned", "False/Pending"},
-		"no port of a listener": {service(func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }), "False/Pending", "False/Pending"},
+		"not available":            {deployment(func(d *appsv1.Deployment) { d.Status.Conditions[0].Status = corev1.ConditionFalse }), "False/Pending", "False/Pending"},
+		"progressing only":         {deployment(func(d *appsv1.Deployment) { d.Status.Conditions[0].Type = appsv1.DeploymentProgressing }), "False/Pending", "False/Pending"},
+		"no Service":               {service(func(s *corev1.Service) { s.Labels = nil }), "False/Pending", "False/Pending"},
+		"Service of another owner": {service(func(s *corev1.Service) { s.OwnerReferences = nil }), "False/Pending", "False/Pending"},
+		"no address":               {service(func(s *corev1.Service) { s.Status.LoadBalancer.Ingress = nil }), "False/AddressNotAssigned", "False/Pending"},
+		"no port of a listener":    {service(func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }), "False/Pending", "False/Pending"},
 		"parameters of another kind": {func(v *table) {
 			v.gateway("infra", "gw").Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Group: "a", Kind: "B"}}
 		}, "False/Invalid", "False/Pending"},
 		"parameters of a ConfigMap": {func(v *table) {
 			v.gateway("infra", "gw").Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap"}}
 		}, "True/Programmed", "True/Programmed"},
-		"an address that it asks for, and has not got": {asking("10.0.0.1"), "False/AddressNotUsable", "False/Pending"},
-		"an address that it asks for, and has":         {asking("127.0.0.9"), "True/Programmed", "True/Programmed"},
-		"an address that is none":                      {asking("::ffff:rubbish"), "False/AddressNotUsable", "False/Pending"},
-		"an address, where there is a hostname": {func(v *table) {
-			asking("10.0.0.1")(v)
+		"requested address not assigned": {requesting("10.0.0.1"), "False/AddressNotUsable", "False/Pending"},
+		"requested address assigned":     {requesting("127.0.0.9"), "True/Programmed", "True/Programmed"},
+		"invalid address":                {requesting("::ffff:rubbish"), "False/AddressNotUsable", "False/Pending"},
+		"requested address, hostname assigned": {func(v *table) {
+			requesting("10.0.0.1")(v)
 			v.services("infra", "gw")[0].Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "a.example"}}
 		}, "False/AddressNotUsable", "False/Pending"},
-		"two addresses": {asking("127.0.0.9", "127.0.0.9"), "False/Invalid", "False/Pending"},
+		"two addresses": {requesting("127.0.0.9", "127.0.0.9"), "False/Invalid", "False/Pending"},
 		"any hostname": {func(v *table) {
 			kind := gateway.HostnameAddressType
 			v.gateway("infra", "gw").Spec.Addresses = []gateway.GatewaySpecAddress{{Type: &kind}}
@@ -207,20 +204,20 @@ func TestProgrammed(t *testing.T) {
 		}, "False/Invalid", "False/Invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := usual(t, aGateway(t, plain))
+			v := usual(t, newGateway(t, plain))
 			test.change(v)
 			status := gatewayStatus(v, v.gateway("infra", "gw"))
-			if got := said(t, status.Conditions, gateway.GatewayConditionProgrammed, 3); got != test.gateway {
-				t.Errorf("the Gateway says %s, want %s", got, test.gateway)
+			if got := stated(t, status.Conditions, gateway.GatewayConditionProgrammed, 3); got != test.gateway {
+				t.Errorf("Gateway: %s, want %s", got, test.gateway)
 			}
-			if got := said(t, status.Listeners[0].Conditions, gateway.ListenerConditionProgrammed, 3); got != test.listener {
-				t.Errorf("its listener says %s, want %s", got, test.listener)
+			if got := stated(t, status.Listeners[0].Conditions, gateway.ListenerConditionProgrammed, 3); got != test.listener {
+				t.Errorf("listener: %s, want %s", got, test.listener)
 			}
 		})
 	}
 }
 
-func TestAddresses(t *testing.T) {
+func TestAddressesOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		service corev1.Service
 		want    []string
@@ -250,30 +247,24 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// A Gateway is told that its class is unknown by the revision that would have it, and by none where the class is another's,
-// nor where it is the one that is made.
-func TestUnknownClass(t *testing.T) {
-	for class, want := range map[string]bool{"istio": false, "other": false, "nowhere": true} {
-		for revision, ours := range map[string]bool{"stable": true, "canary": false} {
-			for _, made := range []bool{true, false} {
-				g := aGateway(t, plain)
-				g.Spec.GatewayClassName = gateway.ObjectName(class)
-				v := usual(t, g)
-				v.revision = revision
-				if !made {
-					v.objects = slices.DeleteFunc(v.objects, func(o metav1.Object) bool { return o.GetName() == ClassName })
-				}
-				p := unknownClass(v, g)
-				if got := p != nil; got != (want && ours) || got && (p.Reason != ReasonUnknownClass || !strings.Contains(p.Message, class)) {
-					t.Errorf("class %s, revision %s, istio made %v: %v", class, revision, made, p)
-				}
-			}
+func TestSameIPAndParameters(t *testing.T) {
+	if sameIP("a.example", "b.example") || sameIP("192.0.2.1", "b.example") || !sameIP("2001:db8::1", "2001:db8:0::1") {
+		t.Error("which addresses are one is wrong")
+	}
+	one := []listener{{}}
+	for kind, want := range map[gateway.Kind]metav1.ConditionStatus{"": metav1.ConditionTrue, "ConfigMap": metav1.ConditionTrue, "Secret": metav1.ConditionFalse} {
+		g := &gateway.Gateway{Spec: gateway.GatewaySpec{Infrastructure: &gateway.GatewayInfrastructure{}}}
+		if kind != "" {
+			g.Spec.Infrastructure.ParametersRef = &gateway.LocalParametersReference{Kind: kind, Name: "x"}
+		}
+		if got := acceptance(g, one).Status; got != want {
+			t.Errorf("with parameters of kind %q it is accepted: %s", kind, got)
 		}
 	}
 }
 
-// asking has the Gateway ask for addresses.
-func asking(values ...string) func(*table) {
+// requesting returns a change after which the Gateway requests addresses.
+func requesting(values ...string) func(*table) {
 	return func(v *table) {
 		for _, value := range values {
 			g := v.gateway("infra", "gw")
@@ -282,18 +273,17 @@ func asking(values ...string) func(*table) {
 	}
 }
 
-// Of several Services it is the one that has the name of what is made for the Gateway now, and is its own, in
-// whatever order they come.
-func TestTheOneOfTheWantedNameCounts(t *testing.T) {
+// The result does not depend on the order.
+func TestOwned(t *testing.T) {
 	of := func(name, owner string) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{UID: "x"}, {UID: "g"}}[:map[string]int{"x": 1, "g": 2}[owner]]}}
 	}
 	for override, want := range map[string]string{"": "gw-istio", "edge": "edge", "theirs": "", "none": ""} {
-		g := aGateway(t)
+		g := newGateway(t)
 		g.Annotations = map[string]string{gatewaydeploy.NameOverride: override, "other": "annotation"}
 		g = keptGateway(g)
 		if len(g.Annotations) != 1 {
-			t.Errorf("what is kept of the annotations is %v", g.Annotations)
+			t.Errorf("kept annotations: %v", g.Annotations)
 		}
 		all := []*corev1.Service{of("a", "g"), of("gw-istio", "g"), of("edge", "g"), of("theirs", "x")}
 		for range 2 {
@@ -302,52 +292,37 @@ func TestTheOneOfTheWantedNameCounts(t *testing.T) {
 				got = found.Name
 			}
 			if got != want {
-				t.Errorf("with the override %q it is %q, want %q", override, got, want)
+				t.Errorf("override %q: got %q, want %q", override, got, want)
 			}
 			slices.Reverse(all)
 		}
 	}
-	if kept := keptGateway(aGateway(t)); kept.Annotations != nil {
-		t.Errorf("without one, what is kept of the annotations is %v", kept.Annotations)
+	if kept := keptGateway(newGateway(t)); kept.Annotations != nil {
+		t.Errorf("without one, kept annotations: %v", kept.Annotations)
 	}
 }
 
-func TestStatusOfAClass(t *testing.T) {
-	class := newClass()
-	class.Generation = 3
-	status := classStatus(class)
-	if got := said(t, status.Conditions, gateway.GatewayClassConditionStatusAccepted, 3); got != "True/Accepted" {
-		t.Errorf("Accepted is %s", got)
-	}
-	if !slices.IsSortedFunc(status.SupportedFeatures, func(a, b gateway.SupportedFeature) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) }) || len(status.SupportedFeatures) == 0 {
-		t.Errorf("features are %v", status.SupportedFeatures)
-	}
-	var names []string
-	for _, f := range status.SupportedFeatures {
-		names = append(names, string(f.Name))
-	}
-	want := "Gateway GatewayAddressEmpty GatewayInfrastructure GatewayPort8080 HTTPRoute HTTPRouteParentRefPort ReferenceGrant"
-	if got := strings.Join(names, " "); got != want {
-		t.Errorf("the features are %s, want %s", got, want)
-	}
-	class.Spec.ParametersRef = &gateway.ParametersReference{}
-	if got := said(t, classStatus(class).Conditions, gateway.GatewayClassConditionStatusAccepted, 3); got != "False/InvalidParameters" {
-		t.Errorf("with parameters Accepted is %s", got)
+func TestAttachments_CountRouteOnce(t *testing.T) {
+	g := newGateway(t, plain)
+	v := usual(t, g, newRoute(t, "infra", "{parentRefs: [{name: gw}, {name: gw, sectionName: http}, {name: gw, port: 81}]}"))
+	other := newRoute(t, "infra", "{parentRefs: [{name: gw}]}")
+	other.Name, other.Labels = "other", map[string]string{"istio.io/rev": "canary"}
+	elsewhere := newRoute(t, "infra", "{parentRefs: [{name: gw, sectionName: none}, {name: elsewhere}, {name: gw, kind: Service, group: ''}]}")
+	elsewhere.Name = "elsewhere"
+	v.objects = append(v.objects, other, elsewhere)
+	if got := gatewayStatus(v, g).Listeners[0].AttachedRoutes; got != 1 {
+		t.Errorf("%d routes are attached", got)
 	}
 }
 
-func TestAJudgedSecretHasNoKey(t *testing.T) {
-	certificate, private := harness.KeyPair(t)
-	data := map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: private}
-	got := judgedSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cert", Annotations: map[string]string{"a": "b"}}, Data: data})
-	if got.Name != "cert" || got.Annotations != nil || got.Data != nil || got.StringData[verdictKey] != "" {
-		t.Errorf("a good one is %v", got)
+func TestRouteKinds(t *testing.T) {
+	route := gateway.RouteGroupKind{Kind: routeKind}
+	kinds, wrong := routeKinds(gateway.Listener{AllowedRoutes: &gateway.AllowedRoutes{Kinds: []gateway.RouteGroupKind{route, route}}})
+	if len(kinds) != 1 || wrong != nil {
+		t.Errorf("%v, %v", kinds, wrong)
 	}
-	if again := judgedSecret(got); again.StringData[verdictKey] != "" {
-		t.Errorf("judged again it is %v", again)
-	}
-	data[corev1.TLSPrivateKeyKey] = []byte("Hello world")
-	if got := judgedSecret(&corev1.Secret{Data: data}); got.Data != nil || got.StringData[verdictKey] == "" {
-		t.Errorf("a bad one is %v", got)
+	all := []listener{{Listener: gateway.Listener{Name: "b"}}, {Listener: gateway.Listener{Name: "a"}}}
+	if got := names(all, func(*listener) bool { return false }); got != "[a b]" {
+		t.Error(got)
 	}
 }

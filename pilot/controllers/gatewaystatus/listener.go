@@ -9,22 +9,22 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// listener is a Gateway's listener with what was found out about it.
+// listener is a listener of a Gateway with its problems.
 type listener struct {
 	gateway.Listener
-	// kinds are those routes that it takes.
+	// kinds are the supported kinds of routes.
 	kinds []gateway.RouteGroupKind
-	// refused, conflict and refs are what is wrong with it, nil for nothing.
-	refused, conflict, refs *problem
+	// unsupported, conflict and refs are problems, or nil.
+	unsupported, conflict, refs *problem
 }
 
-// valid reports whether nothing is wrong.
+// valid reports whether the listener has no problem.
 func (l *listener) valid() bool { return l.accepted() && l.refs == nil }
 
-func (l *listener) accepted() bool { return l.refused == nil && l.conflict == nil }
+func (l *listener) accepted() bool { return l.unsupported == nil && l.conflict == nil }
 
-// judged are the listeners of a Gateway, in their order.
-func judged(v view, g *gateway.Gateway) []listener {
+// checkListeners returns the listeners of a Gateway with their problems.
+func checkListeners(v view, g *gateway.Gateway) []listener {
 	all := make([]listener, len(g.Spec.Listeners))
 	for i, one := range g.Spec.Listeners {
 		l := listener{Listener: one}
@@ -32,7 +32,7 @@ func judged(v view, g *gateway.Gateway) []listener {
 		case gateway.HTTPProtocolType, gateway.HTTPSProtocolType:
 			l.kinds, l.refs = routeKinds(one)
 		default:
-			l.refused = problemf(gateway.ListenerReasonUnsupportedProtocol, "protocol %s is not supported: use HTTP or HTTPS", one.Protocol)
+			l.unsupported = problemf(gateway.ListenerReasonUnsupportedProtocol, "protocol %s is not supported; use HTTP or HTTPS", one.Protocol)
 		}
 		if one.Protocol == gateway.HTTPSProtocolType {
 			if p := certificatesProblem(v, g, one); p != nil {
@@ -45,8 +45,9 @@ func judged(v view, g *gateway.Gateway) []listener {
 	return all
 }
 
-// routeKinds are the kinds of routes that a listener of HTTP takes, and what is wrong with those it asks for.
-func routeKinds(l gateway.Listener) (supported []gateway.RouteGroupKind, wrong *problem) {
+// routeKinds returns the supported kinds of routes of an HTTP listener and a problem with its requested
+// kinds.
+func routeKinds(l gateway.Listener) (supported []gateway.RouteGroupKind, p *problem) {
 	group := gateway.Group(gateway.GroupName)
 	ours := gateway.RouteGroupKind{Group: &group, Kind: routeKind}
 	if l.AllowedRoutes == nil || len(l.AllowedRoutes.Kinds) == 0 {
@@ -54,18 +55,18 @@ func routeKinds(l gateway.Listener) (supported []gateway.RouteGroupKind, wrong *
 	}
 	for _, kind := range l.AllowedRoutes.Kinds {
 		if valueOr(kind.Group, group) != group || kind.Kind != routeKind {
-			wrong = problemf(gateway.ListenerReasonInvalidRouteKinds, "routes of kind %s are not supported: use HTTPRoute", kind.Kind)
+			p = problemf(gateway.ListenerReasonInvalidRouteKinds, "routes of kind %s are not supported; use HTTPRoute", kind.Kind)
 		} else if len(supported) == 0 {
 			supported = []gateway.RouteGroupKind{ours}
 		}
 	}
-	return supported, wrong
+	return supported, p
 }
 
-// certificatesProblem says what is wrong with a listener's certificates, nil for nothing.
+// certificatesProblem returns the first problem with the certificates of a listener, or nil.
 func certificatesProblem(v view, g *gateway.Gateway, l gateway.Listener) *problem {
 	if l.TLS == nil || len(l.TLS.CertificateRefs) == 0 {
-		return problemf(gateway.ListenerReasonInvalidCertificateRef, "a listener of HTTPS needs a certificate: name a Secret in certificateRefs")
+		return problemf(gateway.ListenerReasonInvalidCertificateRef, "an HTTPS listener needs a certificate; set certificateRefs to a Secret")
 	}
 	for _, ref := range l.TLS.CertificateRefs {
 		if p := certificateProblem(v, g, ref); p != nil {
@@ -75,14 +76,14 @@ func certificatesProblem(v view, g *gateway.Gateway, l gateway.Listener) *proble
 	return nil
 }
 
-// conflict says with which other listener one cannot be served, nil for none. None of them wins.
+// conflict returns a problem if a listener conflicts with another one, or nil. Both listeners are rejected.
 func conflict(all []gateway.Listener, i int) *problem {
 	for j, other := range all {
 		one := all[i]
 		switch {
 		case j == i || other.Port != one.Port:
 		case other.Protocol != one.Protocol:
-			return problemf(gateway.ListenerReasonProtocolConflict, "listener %s speaks %s at the same port", other.Name, other.Protocol)
+			return problemf(gateway.ListenerReasonProtocolConflict, "listener %s uses protocol %s on the same port", other.Name, other.Protocol)
 		case valueOr(other.Hostname, "") == valueOr(one.Hostname, ""):
 			return problemf(gateway.ListenerReasonHostnameConflict, "listener %s has the same port and hostname", other.Name)
 		}
@@ -90,14 +91,16 @@ func conflict(all []gateway.Listener, i int) *problem {
 	return nil
 }
 
-// takes reports whether routes of a namespace may attach to a listener.
-func (l *listener) takes(g *gateway.Gateway, namespace string, namespaceLabels map[string]string) bool {
+// allows reports whether routes of a namespace may attach to a listener.
+func (l *listener) allows(g *gateway.Gateway, namespace string, namespaceLabels map[string]string) bool {
 	if len(l.kinds) == 0 {
 		return false
 	}
-	from, selector := gateway.NamespacesFromSame, (*metav1.LabelSelector)(nil)
+	from := gateway.NamespacesFromSame
+	var selector *metav1.LabelSelector
 	if l.AllowedRoutes != nil && l.AllowedRoutes.Namespaces != nil {
-		from, selector = valueOr(l.AllowedRoutes.Namespaces.From, from), l.AllowedRoutes.Namespaces.Selector
+		from = valueOr(l.AllowedRoutes.Namespaces.From, from)
+		selector = l.AllowedRoutes.Namespaces.Selector
 	}
 	switch from {
 	case gateway.NamespacesFromAll:
@@ -105,15 +108,15 @@ func (l *listener) takes(g *gateway.Gateway, namespace string, namespaceLabels m
 	case gateway.NamespacesFromSame:
 		return namespace == g.Namespace
 	case gateway.NamespacesFromSelector:
-		// One that is not there selects nothing, and neither does one that is not valid.
+		// A missing or invalid selector selects nothing.
 		s, err := metav1.LabelSelectorAsSelector(selector)
 		return err == nil && s.Matches(labels.Set(namespaceLabels))
 	}
 	return false
 }
 
-// status is what a listener's status should be, without times. waiting is why the Gateway is not
-// programmed yet, nil when it is.
+// status returns the desired status of a listener, without times. waiting is the reason why the Gateway is
+// not programmed yet, or nil.
 func (l *listener) status(generation int64, attached int32, waiting *problem) gateway.ListenerStatus {
 	is := func(kind gateway.ListenerConditionType, p *problem, good gateway.ListenerConditionReason) metav1.Condition {
 		if p != nil {
@@ -125,13 +128,13 @@ func (l *listener) status(generation int64, attached int32, waiting *problem) ga
 	if l.conflict != nil {
 		conflicted = condition(gateway.ListenerConditionConflicted, true, l.conflict.reason, l.conflict.message, generation)
 	}
-	unaccepted := l.refused
+	unaccepted := l.unsupported
 	if unaccepted == nil {
 		unaccepted = l.conflict
 	}
 	unprogrammed := waiting
 	if !l.valid() {
-		unprogrammed = problemf(gateway.ListenerReasonInvalid, "the listener is not valid, see its other conditions")
+		unprogrammed = problemf(gateway.ListenerReasonInvalid, "listener is invalid; see its other conditions")
 	}
 	return gateway.ListenerStatus{
 		Name: l.Name, SupportedKinds: append([]gateway.RouteGroupKind{}, l.kinds...), AttachedRoutes: attached,
@@ -144,7 +147,7 @@ func (l *listener) status(generation int64, attached int32, waiting *problem) ga
 	}
 }
 
-// names lists the listeners that a condition does not hold for.
+// names returns the names of the listeners for which a condition does not hold.
 func names(all []listener, holds func(*listener) bool) string {
 	var out []string
 	for i := range all {

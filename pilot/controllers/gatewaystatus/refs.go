@@ -9,15 +9,15 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// A problem with a reference: a reason for the condition ResolvedRefs, and what is wrong.
+// problem is the reason and the message of a condition.
 type problem struct{ reason, message string }
 
 func problemf[R ~string](reason R, format string, args ...any) *problem {
 	return &problem{string(reason), fmt.Sprintf(format, args...)}
 }
 
-// granted reports whether a ReferenceGrant lets objects of a kind of this API, in a namespace,
-// refer to an object of the core API in another one.
+// granted reports whether objects of a Gateway API kind in one namespace may refer to a core object in
+// another namespace.
 func granted(v view, fromKind, fromNamespace, toKind, toNamespace, toName string) bool {
 	if fromNamespace == toNamespace {
 		return true
@@ -31,56 +31,60 @@ func granted(v view, fromKind, fromNamespace, toKind, toNamespace, toName string
 	})
 }
 
-// certificateProblem says what is wrong with a listener's reference to a certificate, nil for nothing.
-// Whether a Secret exists is not said to those who may not refer to it.
+// certificateProblem returns a problem with a reference to a certificate, or nil. Without a grant, it does
+// not reveal whether the Secret exists.
 func certificateProblem(v view, g *gateway.Gateway, ref gateway.SecretObjectReference) *problem {
-	group, kind := valueOr(ref.Group, ""), valueOr(ref.Kind, secretKind)
-	namespace, name := string(valueOr(ref.Namespace, gateway.Namespace(g.Namespace))), string(ref.Name)
+	group := valueOr(ref.Group, "")
+	kind := valueOr(ref.Kind, secretKind)
+	namespace := string(valueOr(ref.Namespace, gateway.Namespace(g.Namespace)))
+	name := string(ref.Name)
 	if group != "" || kind != secretKind {
-		return problemf(gateway.ListenerReasonInvalidCertificateRef, "certificate %s is a %s of the group %q: it has to be a Secret", name, kind, group)
+		return problemf(gateway.ListenerReasonInvalidCertificateRef, "certificate %s is a %s of group %q; it must be a Secret", name, kind, group)
 	}
 	if !granted(v, gatewayKind, g.Namespace, secretKind, namespace, name) {
-		return problemf(gateway.ListenerReasonRefNotPermitted, "no ReferenceGrant in namespace %s lets Gateways of %s refer to Secret %s", namespace, g.Namespace, name)
+		return problemf(gateway.ListenerReasonRefNotPermitted, "no ReferenceGrant in namespace %s allows Gateways of namespace %s to refer to Secret %s", namespace, g.Namespace, name)
 	}
 	secret := v.secret(namespace, name)
 	switch {
 	case secret == nil:
-		return problemf(gateway.ListenerReasonInvalidCertificateRef, "there is no Secret %s/%s of type %s", namespace, name, corev1.SecretTypeTLS)
-	case secret.StringData[verdictKey] != "":
-		return problemf(gateway.ListenerReasonInvalidCertificateRef, "Secret %s/%s: %s", namespace, name, secret.StringData[verdictKey])
+		return problemf(gateway.ListenerReasonInvalidCertificateRef, "Secret %s/%s of type %s does not exist", namespace, name, corev1.SecretTypeTLS)
+	case secret.StringData[problemKey] != "":
+		return problemf(gateway.ListenerReasonInvalidCertificateRef, "Secret %s/%s: %s", namespace, name, secret.StringData[problemKey])
 	}
 	return nil
 }
 
-// verdictKey is where the cache keeps what is wrong with a Secret: its key pair is dropped.
-const verdictKey = "problem"
+// problemKey is the key under which the cache stores the problem of a Secret. The key pair is dropped.
+const problemKey = "problem"
 
-// judgedSecret is a Secret without its data, but with a verdict on them. One that was judged already
-// is returned as it is: an informer may transform what it has once more.
-func judgedSecret(secret *corev1.Secret) *corev1.Secret {
-	if _, done := secret.StringData[verdictKey]; done { // an API server sends no such field
+// checkedSecret returns a Secret without its data and with their problem. It returns a checked Secret
+// unchanged, because an informer can transform an object twice.
+func checkedSecret(secret *corev1.Secret) *corev1.Secret {
+	if _, done := secret.StringData[problemKey]; done { // the API server never sends this field
 		return secret
 	}
-	judged := &corev1.Secret{ObjectMeta: meta(secret.ObjectMeta), Type: secret.Type, StringData: map[string]string{verdictKey: ""}}
+	checked := &corev1.Secret{ObjectMeta: meta(secret.ObjectMeta), Type: secret.Type, StringData: map[string]string{problemKey: ""}}
 	if _, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]); err != nil {
-		judged.StringData[verdictKey] = fmt.Sprintf("%s and %s are no key pair: %v", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)
+		checked.StringData[problemKey] = fmt.Sprintf("%s and %s are not a key pair: %v", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)
 	}
-	return judged
+	return checked
 }
 
-// backendProblem says what is wrong with a route's reference to a backend, nil for nothing.
+// backendProblem returns a problem with a reference to a backend, or nil.
 func backendProblem(v view, route *gateway.HTTPRoute, ref gateway.BackendObjectReference) *problem {
-	group, kind := valueOr(ref.Group, ""), valueOr(ref.Kind, serviceKind)
-	namespace, name := string(valueOr(ref.Namespace, gateway.Namespace(route.Namespace))), string(ref.Name)
+	group := valueOr(ref.Group, "")
+	kind := valueOr(ref.Kind, serviceKind)
+	namespace := string(valueOr(ref.Namespace, gateway.Namespace(route.Namespace)))
+	name := string(ref.Name)
 	if group != "" || kind != serviceKind {
-		return problemf(gateway.RouteReasonInvalidKind, "backend %s is a %s of the group %q: it has to be a Service", name, kind, group)
+		return problemf(gateway.RouteReasonInvalidKind, "backend %s is a %s of group %q; it must be a Service", name, kind, group)
 	}
 	if !granted(v, routeKind, route.Namespace, serviceKind, namespace, name) {
-		return problemf(gateway.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s lets HTTPRoutes of %s refer to Service %s", namespace, route.Namespace, name)
+		return problemf(gateway.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s allows HTTPRoutes of namespace %s to refer to Service %s", namespace, route.Namespace, name)
 	}
 	service := v.service(namespace, name)
 	if service == nil {
-		return problemf(gateway.RouteReasonBackendNotFound, "there is no Service %s/%s", namespace, name)
+		return problemf(gateway.RouteReasonBackendNotFound, "Service %s/%s does not exist", namespace, name)
 	}
 	port := int32(valueOr(ref.Port, 0))
 	if service.Spec.Type != corev1.ServiceTypeExternalName && !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port }) {
@@ -89,7 +93,7 @@ func backendProblem(v view, route *gateway.HTTPRoute, ref gateway.BackendObjectR
 	return nil
 }
 
-// backends are all references of a route to backends, in their order.
+// backends returns all backend references of a route, in order.
 func backends(route *gateway.HTTPRoute) []gateway.BackendObjectReference {
 	var all []gateway.BackendObjectReference
 	mirrors := func(filters []gateway.HTTPRouteFilter) {

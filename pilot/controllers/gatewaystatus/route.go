@@ -8,7 +8,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// parentGateway is the Gateway that a route's parentRef names, and whether it names one.
+// parentGateway returns the Gateway of a parentRef. If the parent is not a Gateway, ok is false.
 func parentGateway(route *gateway.HTTPRoute, ref gateway.ParentReference) (name types.NamespacedName, ok bool) {
 	name = types.NamespacedName{Namespace: string(valueOr(ref.Namespace, gateway.Namespace(route.Namespace))), Name: string(ref.Name)}
 	return name, valueOr(ref.Group, gateway.GroupName) == gateway.GroupName && valueOr(ref.Kind, gatewayKind) == gatewayKind
@@ -19,8 +19,8 @@ func refersTo(route *gateway.HTTPRoute, ref gateway.ParentReference, g *gateway.
 	return ok && name.Namespace == g.Namespace && name.Name == g.Name
 }
 
-// routeParents are the entries that a route's status should have of this controller, without
-// times, in the order of parentRefs. Others' Gateways get none.
+// routeParents returns the desired entries of this controller in the status of a route, without times, in
+// the order of parentRefs.
 func routeParents(v view, route *gateway.HTTPRoute) []gateway.RouteParentStatus {
 	var all []gateway.RouteParentStatus
 	if !mine(v, route.ObjectMeta) {
@@ -36,8 +36,8 @@ func routeParents(v view, route *gateway.HTTPRoute) []gateway.RouteParentStatus 
 			continue
 		}
 		accepted := condition(gateway.RouteConditionAccepted, true, gateway.RouteReasonAccepted, "", route.Generation)
-		if _, wrong := attach(v, route, ref, g, judged(v, g)); wrong != nil {
-			accepted = condition(gateway.RouteConditionAccepted, false, wrong.reason, wrong.message, route.Generation)
+		if _, p := attach(v, route, ref, g, checkListeners(v, g)); p != nil {
+			accepted = condition(gateway.RouteConditionAccepted, false, p.reason, p.message, route.Generation)
 		}
 		all = append(all, gateway.RouteParentStatus{
 			ParentRef: ref, ControllerName: ControllerName, Conditions: []metav1.Condition{accepted, resolution(v, route)},
@@ -46,7 +46,7 @@ func routeParents(v view, route *gateway.HTTPRoute) []gateway.RouteParentStatus 
 	return all
 }
 
-// resolution is the condition ResolvedRefs of a route.
+// resolution returns the condition ResolvedRefs of a route.
 func resolution(v view, route *gateway.HTTPRoute) metav1.Condition {
 	for _, ref := range backends(route) {
 		if p := backendProblem(v, route, ref); p != nil {
@@ -56,10 +56,10 @@ func resolution(v view, route *gateway.HTTPRoute) metav1.Condition {
 	return condition(gateway.RouteConditionResolvedRefs, true, gateway.RouteReasonResolvedRefs, "", route.Generation)
 }
 
-// attach returns the listeners that a route attaches to by a parentRef, and why it is not
-// accepted, nil if it is.
-func attach(v view, route *gateway.HTTPRoute, ref gateway.ParentReference, g *gateway.Gateway, listeners []listener) (on []int, wrong *problem) {
-	matching, allowed := 0, 0
+// attach returns the indexes of the listeners to which a parentRef attaches a route, or a problem.
+func attach(v view, route *gateway.HTTPRoute, ref gateway.ParentReference, g *gateway.Gateway, listeners []listener) (on []int, p *problem) {
+	matching := 0
+	allowed := 0
 	var namespaceLabels map[string]string
 	if namespace := v.namespace(route.Namespace); namespace != nil {
 		namespaceLabels = namespace.Labels
@@ -70,28 +70,28 @@ func attach(v view, route *gateway.HTTPRoute, ref gateway.ParentReference, g *ga
 			continue
 		}
 		matching++
-		if !l.takes(g, route.Namespace, namespaceLabels) {
+		if !l.allows(g, route.Namespace, namespaceLabels) {
 			continue
 		}
 		allowed++
-		if hostsMeet(string(valueOr(l.Hostname, "")), route.Spec.Hostnames) {
+		if hostsIntersect(string(valueOr(l.Hostname, "")), route.Spec.Hostnames) {
 			on = append(on, i)
 		}
 	}
 	switch {
 	case matching == 0:
-		return nil, problemf(gateway.RouteReasonNoMatchingParent, "Gateway %s/%s has no listener of this name and port", g.Namespace, g.Name)
+		return nil, problemf(gateway.RouteReasonNoMatchingParent, "Gateway %s/%s has no listener with this name and port", g.Namespace, g.Name)
 	case allowed == 0:
-		return nil, problemf(gateway.RouteReasonNotAllowedByListeners, "no such listener of Gateway %s/%s takes HTTPRoutes of namespace %s", g.Namespace, g.Name, route.Namespace)
+		return nil, problemf(gateway.RouteReasonNotAllowedByListeners, "no such listener of Gateway %s/%s allows HTTPRoutes of namespace %s", g.Namespace, g.Name, route.Namespace)
 	case len(on) == 0:
-		return nil, problemf(gateway.RouteReasonNoMatchingListenerHostname, "no hostname of the route is one of a listener of Gateway %s/%s", g.Namespace, g.Name)
+		return nil, problemf(gateway.RouteReasonNoMatchingListenerHostname, "no hostname of the route matches a listener of Gateway %s/%s", g.Namespace, g.Name)
 	}
 	return on, nil
 }
 
-// hostsMeet reports whether a listener's hostname and a route's have a host in common. None
-// means all.
-func hostsMeet(listener string, route []gateway.Hostname) bool {
+// hostsIntersect reports whether the hostnames of a listener and a route have a host in common. An empty
+// value means all hosts.
+func hostsIntersect(listener string, route []gateway.Hostname) bool {
 	if listener == "" || len(route) == 0 {
 		return true
 	}
@@ -103,10 +103,11 @@ func hostsMeet(listener string, route []gateway.Hostname) bool {
 	return false
 }
 
-// hostMatches reports whether a pattern, which may begin with "*.", has all hosts of another.
-// The star is one label or more, and not none.
+// hostMatches reports whether a pattern, which may start with "*.", includes all hosts of another. The star
+// stands for at least one label.
 func hostMatches(pattern, host string) bool {
-	pattern, host = strings.ToLower(pattern), strings.ToLower(host)
+	pattern = strings.ToLower(pattern)
+	host = strings.ToLower(host)
 	if suffix, wild := strings.CutPrefix(pattern, "*"); wild {
 		return strings.HasSuffix(host, suffix) && len(host) > len(suffix)
 	}

@@ -2,6 +2,7 @@ package gatewaystatus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -32,7 +33,7 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// stub is a client without a server behind it, and the watcher of tags. It counts tries to write by what they write.
+// stub is a client without an API server and a tag watcher. It counts attempts to write.
 type stub struct {
 	*testing.T
 	core *kubefake.Clientset
@@ -40,9 +41,9 @@ type stub struct {
 	log  harness.Log
 
 	mu      sync.Mutex
-	answer  error // to all writes, nil: they are done
+	answer  error // result of all writes; if nil, they succeed
 	tries   map[string]int
-	version int // the last one
+	version int
 	events  []string
 	synced  bool
 	mine    string // the revision
@@ -50,19 +51,27 @@ type stub struct {
 }
 
 func (s *stub) Kube() kubernetes.Interface { return s.core }
-func (s *stub) Dynamic() dynamic.Interface { return nil }
-func (s *stub) RESTConfig() *rest.Config   { return &rest.Config{} }
 
-func (s *stub) Run(<-chan struct{})               {}
-func (s *stub) GetMyTags() sets.Set[string]       { return nil }
+func (s *stub) Dynamic() dynamic.Interface { return nil }
+
+func (s *stub) RESTConfig() *rest.Config { return &rest.Config{} }
+
+func (s *stub) Run(<-chan struct{}) {}
+
+func (s *stub) GetMyTags() sets.Set[string] { return nil }
+
 func (s *stub) AddHandler(h revisions.TagHandler) { s.handler = h }
-func (s *stub) HasSynced() bool                   { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }
+
+func (s *stub) HasSynced() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }
+
 func (s *stub) IsMine(object metav1.ObjectMeta) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return object.Labels["istio.io/rev"] == s.mine
 }
+
 func (s *stub) set(change func()) { s.mu.Lock(); defer s.mu.Unlock(); change() }
+
 func (s *stub) note(about runtime.Object, _, reason, message string, args ...any) {
 	ref, _ := about.(*corev1.ObjectReference)
 	s.set(func() {
@@ -92,7 +101,7 @@ func newStub(t *testing.T) *stub {
 			if answer != nil {
 				return true, nil, answer
 			}
-			// As an API server does, and the fake one does not: each write makes another version.
+			// The fake clientset does not set a new resourceVersion.
 			switch action := action.(type) {
 			case k8stesting.PatchActionImpl:
 				action.Patch = versions.ReplaceAll(action.Patch, []byte(`${1}"`+version+`"`))
@@ -112,7 +121,7 @@ func newStub(t *testing.T) *stub {
 // versions are in merge patches and in JSON patches.
 var versions = regexp.MustCompile(`("resourceVersion":|"path":"/metadata/resourceVersion","value":)"\d*"`)
 
-// changed is an object of the world after a change; version tells it from before.
+// changed returns a change of an object of the world.
 func changed[T runtime.Object](name string, change func(T)) func(*stub) {
 	return func(s *stub) {
 		s.Helper()
@@ -125,11 +134,11 @@ func changed[T runtime.Object](name string, change func(T)) func(*stub) {
 				return
 			}
 		}
-		s.Fatalf("there is no %s", name)
+		s.Fatalf("%s not found", name)
 	}
 }
 
-// world is a Gateway with its route and all that their statuses depend on.
+// world returns a Gateway, its route and all objects that affect their status.
 func world() []runtime.Object {
 	meta := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "u", ResourceVersion: "1", Generation: 1}
@@ -170,7 +179,7 @@ func world() []runtime.Object {
 	}
 }
 
-// put stores an object, there or not.
+// put creates or updates an object.
 func (s *stub) put(o runtime.Object) {
 	s.Helper()
 	resource, tracker := schema.GroupVersionResource{Version: "v1"}, s.core.Tracker()
@@ -208,7 +217,7 @@ func (s *stub) controller(config Config) *Controller {
 	return c
 }
 
-// run runs a controller for as long as during takes.
+// run runs a controller while the function runs.
 func (s *stub) run(config Config, during func()) {
 	s.Helper()
 	c := s.controller(config)
@@ -221,4 +230,25 @@ func (s *stub) run(config Config, during func()) {
 	if err := <-ended; err != nil {
 		s.Error(err)
 	}
+}
+
+var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "one", errors.New("no right"))
+
+// state returns a condition as "Status/Reason".
+func state(conditions []metav1.Condition, kind string) string {
+	for _, c := range conditions {
+		if c.Type == kind {
+			return string(c.Status) + "/" + c.Reason
+		}
+	}
+	return ""
+}
+
+func (s *stub) gateway() *gateway.Gateway {
+	s.Helper()
+	g, err := s.api.GatewayV1().Gateways("apps").Get(s.Context(), "gw", metav1.GetOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return g
 }

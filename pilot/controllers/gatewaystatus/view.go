@@ -20,33 +20,34 @@ const (
 	secretKind  = "Secret"
 )
 
-// view is what is known of the cluster. What does not exist is nil.
+// view provides the objects of the cluster. It returns nil for missing objects.
 type view interface {
 	class(name string) *gateway.GatewayClass
 	gateway(namespace, name string) *gateway.Gateway
 	service(namespace, name string) *corev1.Service
 	secret(namespace, name string) *corev1.Secret
 	namespace(name string) *corev1.Namespace
-	// grants are the ReferenceGrants in a namespace.
+	// grants returns the ReferenceGrants in a namespace.
 	grants(namespace string) []*gateway.ReferenceGrant
-	// routes are those that name a Gateway as a parent.
+	// routes returns the routes whose parent is a Gateway.
 	routes(gatewayNamespace, gatewayName string) []*gateway.HTTPRoute
-	// deployments and services are those labelled with a Gateway's name, in its namespace.
+	// deployments returns the Deployments that are labelled with the name of a Gateway.
 	deployments(gatewayNamespace, gatewayName string) []*appsv1.Deployment
+	// services returns the Services that are labelled with the name of a Gateway.
 	services(gatewayNamespace, gatewayName string) []*corev1.Service
-	// isMine says whether the revision has an object.
+	// isMine reports whether an object belongs to the revision.
 	isMine(metav1.ObjectMeta) bool
 }
 
-// mine reports whether the revision has an object that lies in a namespace. One whose namespace
-// is not known is nobody's yet.
+// mine reports whether a namespaced object belongs to the revision. It returns false until the namespace is
+// cached.
 func mine(v view, object metav1.ObjectMeta) bool {
 	namespace := v.namespace(object.Namespace)
 	return namespace != nil && v.isMine(revisions.Inherited(object, namespace.Labels))
 }
 
-// ours reports whether a Gateway is of a class of this controller, and the revision's. The class istio is this controller's
-// also where it is missing: to what deploys Gateways it is, and to istiod.
+// ours reports whether a Gateway belongs to a class of this controller and to the revision. The class istio
+// belongs to this controller even if it is missing, as in gatewaydeploy and istiod.
 func ours(v view, g *gateway.Gateway) bool {
 	if g == nil {
 		return false
@@ -58,17 +59,17 @@ func ours(v view, g *gateway.Gateway) bool {
 	return class.Spec.ControllerName == ControllerName && mine(v, g.ObjectMeta)
 }
 
-// unknownClass says that a Gateway of the revision is nobody's because there is no class of the name,
-// nil where that is not so. The class istio is known, also before it is made.
+// unknownClass returns a problem if a Gateway of the revision has a missing class, or nil. The class istio
+// never counts as missing.
 func unknownClass(v view, g *gateway.Gateway) *reconcile.Problem {
 	class := string(g.Spec.GatewayClassName)
 	if class == ClassName || v.class(class) != nil || !mine(v, g.ObjectMeta) {
 		return nil
 	}
-	return reconcile.Problemf(ReasonUnknownClass, "there is no GatewayClass %s: the Gateway is nobody's before it is there", class)
+	return reconcile.Problemf(ReasonUnknownClass, "GatewayClass %s does not exist; create it or set another class", class)
 }
 
-// valueOr is what a pointer points to, and the default for nil.
+// valueOr returns the value of a pointer, or a default for nil.
 func valueOr[T any](value *T, otherwise T) T {
 	if value == nil {
 		return otherwise
@@ -76,9 +77,10 @@ func valueOr[T any](value *T, otherwise T) T {
 	return *value
 }
 
-// meta is what is kept of the metadata of all objects.
+// meta returns the metadata that is kept of all objects.
 func meta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	kept := reconcile.Meta(m)
-	kept.Labels, kept.Generation = m.Labels, m.Generation
+	kept.Labels = m.Labels
+	kept.Generation = m.Generation
 	return kept
 }

@@ -15,12 +15,12 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
-const statusOf = "status"
+const statusSubresource = "status"
 
-// now is the time as the API server would keep it.
+// now returns the current time with the precision of the API server.
 func now() metav1.Time { return metav1.Now().Rfc3339Copy() }
 
-// reconcileClass makes the class istio where it is missing, and writes the status of classes that are ours.
+// reconcileClass creates the class istio if it is missing, and updates the status of a class.
 func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 	target := c.classCache.At(k, reconcile.Ref{Name: k.name})
 	have, known := target.Latest()
@@ -30,12 +30,12 @@ func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 	case have == nil && (k.name != ClassName || c.config.LeaveClass):
 		return nil
 	case have == nil:
-		made, err := c.api.GatewayClasses().Create(ctx, newClass(), metav1.CreateOptions{})
-		if err := target.Answered(nil, made, err); err != nil {
-			return fmt.Errorf("creating GatewayClass %s: %w", k.name, err)
+		created, err := c.api.GatewayClasses().Create(ctx, newClass(), metav1.CreateOptions{})
+		if err := target.Answered(nil, created, err); err != nil {
+			return fmt.Errorf("create GatewayClass %s: %w", k.name, err)
 		}
 		if err == nil {
-			c.loop.Enqueue(k) // it has no status yet
+			c.loop.Enqueue(k) // to write its status
 		}
 		return nil
 	case have.Spec.ControllerName != ControllerName || have.DeletionTimestamp != nil || !c.isMine(have.ObjectMeta):
@@ -46,23 +46,23 @@ func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 	if equality.Semantic.DeepEqual(have.Status, wanted) {
 		return nil
 	}
-	got, err := c.api.GatewayClasses().Patch(ctx, k.name, types.MergePatchType, merged(have, map[string]any{
+	got, err := c.api.GatewayClasses().Patch(ctx, k.name, types.MergePatchType, mergePatch(have, map[string]any{
 		"conditions": wanted.Conditions, "supportedFeatures": wanted.SupportedFeatures,
-	}), metav1.PatchOptions{}, statusOf)
+	}), metav1.PatchOptions{}, statusSubresource)
 	if err := target.Answered(have, got, err); err != nil {
-		return fmt.Errorf("writing the status of GatewayClass %s: %w", k.name, err)
+		return fmt.Errorf("update status of GatewayClass %s: %w", k.name, err)
 	}
 	return nil
 }
 
-// reconcileGateway writes the status of a Gateway that is ours.
+// reconcileGateway updates the status of a Gateway.
 func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 	target := c.gatewayCache.At(k, reconcile.Ref{Namespace: k.namespace, Name: k.name})
 	have, known := target.Latest()
 	if !known {
 		return nil
 	}
-	if have == nil || have.DeletionTimestamp != nil || !lives(c.namespace(k.namespace)) {
+	if have == nil || have.DeletionTimestamp != nil || !active(c.namespace(k.namespace)) {
 		c.problems.Report(k, nil)
 		return nil
 	}
@@ -86,23 +86,23 @@ func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 		equality.Semantic.DeepEqual(have.Status.Listeners, wanted.Listeners) {
 		return nil
 	}
-	got, err := c.api.Gateways(k.namespace).Patch(ctx, k.name, types.MergePatchType, merged(have, map[string]any{
+	got, err := c.api.Gateways(k.namespace).Patch(ctx, k.name, types.MergePatchType, mergePatch(have, map[string]any{
 		"addresses": wanted.Addresses, "conditions": wanted.Conditions, "listeners": wanted.Listeners,
-	}), metav1.PatchOptions{}, statusOf)
+	}), metav1.PatchOptions{}, statusSubresource)
 	if err := target.Answered(have, got, err); err != nil {
-		return fmt.Errorf("writing the status of Gateway %s/%s: %w", k.namespace, k.name, err)
+		return fmt.Errorf("update status of Gateway %s/%s: %w", k.namespace, k.name, err)
 	}
 	return nil
 }
 
-// reconcileRoute writes our entries of a route's status.
+// reconcileRoute updates the entries of this controller in the status of a route.
 func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
 	target := c.routeCache.At(k, reconcile.Ref{Namespace: k.namespace, Name: k.name})
 	have, known := target.Latest()
 	if !known {
 		return nil
 	}
-	if have == nil || have.DeletionTimestamp != nil || !lives(c.namespace(k.namespace)) || !mine(c, have.ObjectMeta) {
+	if have == nil || have.DeletionTimestamp != nil || !active(c.namespace(k.namespace)) || !mine(c, have.ObjectMeta) {
 		c.problems.Report(k, nil)
 		return nil
 	}
@@ -111,41 +111,42 @@ func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
 	if change == nil {
 		return nil
 	}
-	got, err := c.api.HTTPRoutes(k.namespace).Patch(ctx, k.name, change.kind, change.body, metav1.PatchOptions{}, statusOf)
+	got, err := c.api.HTTPRoutes(k.namespace).Patch(ctx, k.name, change.kind, change.body, metav1.PatchOptions{}, statusSubresource)
 	if err := target.Answered(have, got, err); err != nil {
-		return fmt.Errorf("writing the status of HTTPRoute %s/%s: %w", k.namespace, k.name, err)
+		return fmt.Errorf("update status of HTTPRoute %s/%s: %w", k.namespace, k.name, err)
 	}
 	return nil
 }
 
-// merged is a merge patch of some fields of a status, which holds for the version of the object alone.
-func merged(have metav1.Object, status map[string]any) []byte {
-	body, _ := json.Marshal(map[string]any{ // which cannot fail
+// mergePatch returns a merge patch of status fields, guarded by the version of the object.
+func mergePatch(have metav1.Object, status map[string]any) []byte {
+	body, _ := json.Marshal(map[string]any{ // cannot fail
 		"metadata": map[string]any{"resourceVersion": have.GetResourceVersion()}, "status": maps.Clone(status),
 	})
 	return body
 }
 
-// patch is a change to be sent.
+// patch is the type and body of a patch.
 type patch struct {
 	kind types.PatchType
 	body []byte
 }
 
-// changeParents is the change that gives a route's status our entries, nil when it has them. left is
-// how many find no room: those of other controllers are not ours to remove. What is theirs is not in
-// the change: so it stays as it is stored, also where this program's types know less than that.
+// changeParents returns the patch that updates the entries of this controller in the status of a route, or
+// nil. left is the number of entries that exceed the limit. The patch does not contain entries of other
+// controllers, so that their unknown fields stay too.
 func changeParents(route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus, now metav1.Time) (change *patch, left int) {
 	var ops []map[string]any
-	present, written := route.Status.Parents, make([]bool, len(wanted))
-	var gone []int
+	present := route.Status.Parents
+	written := make([]bool, len(wanted))
+	var removed []int
 	for i, have := range present {
 		if have.ControllerName != ControllerName {
 			continue
 		}
 		j := indexOf(wanted, written, route, have.ParentRef)
 		if j < 0 {
-			gone = append(gone, i)
+			removed = append(removed, i)
 			continue
 		}
 		written[j] = true
@@ -155,47 +156,47 @@ func changeParents(route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus,
 			ops = append(ops, map[string]any{"op": "replace", "path": fmt.Sprint("/status/parents/", i), "value": entry})
 		}
 	}
-	for _, i := range backwards(gone) { // so that what is before keeps its index
+	for _, i := range backwards(removed) { // so that earlier indexes stay valid
 		ops = append(ops, map[string]any{"op": "remove", "path": fmt.Sprint("/status/parents/", i)})
 	}
-	room := maxParents - len(present) + len(gone)
-	var fresh []gateway.RouteParentStatus
+	room := maxParents - len(present) + len(removed)
+	var added []gateway.RouteParentStatus
 	for j, entry := range wanted {
 		switch {
 		case written[j]:
-		case len(fresh) == room:
+		case len(added) == room:
 			left++
 		default:
 			entry.Conditions = timed(nil, entry.Conditions, now)
-			fresh = append(fresh, entry)
+			added = append(added, entry)
 			ops = append(ops, map[string]any{"op": "add", "path": "/status/parents/-", "value": entry})
 		}
 	}
-	if len(present) == 0 && len(fresh) > 0 { // there may be no list, nor a status, to add to
-		return &patch{types.MergePatchType, merged(route, map[string]any{"parents": fresh})}, left
+	if len(present) == 0 && len(added) > 0 { // the list or the status may not exist
+		return &patch{types.MergePatchType, mergePatch(route, map[string]any{"parents": added})}, left
 	}
 	return jsonPatch(route, ops), left
 }
 
-// jsonPatch is a patch of these operations, which holds for the version of the object alone; nil if there are none.
+// jsonPatch returns a JSON patch, guarded by the version of the object, or nil if there are no operations.
 func jsonPatch(have metav1.Object, ops []map[string]any) *patch {
 	if len(ops) == 0 {
 		return nil
 	}
 	guard := map[string]any{"op": "replace", "path": "/metadata/resourceVersion", "value": have.GetResourceVersion()}
-	body, _ := json.Marshal(slices.Insert(ops, 0, guard)) // which cannot fail
+	body, _ := json.Marshal(slices.Insert(ops, 0, guard)) // cannot fail
 	return &patch{types.JSONPatchType, body}
 }
 
-// full says that entries of ours find no room in a route's status, nil when none is left.
+// full returns a problem if entries exceed the limit, or nil.
 func full(left int) *reconcile.Problem {
 	if left == 0 {
 		return nil
 	}
-	return reconcile.Problemf(ReasonStatusFull, "status.parents has room for %d entries and is full of other controllers': some of %s are left out", maxParents, ControllerName)
+	return reconcile.Problemf(ReasonStatusFull, "status.parents is limited to %d entries; entries of %s are missing because of entries of other controllers", maxParents, ControllerName)
 }
 
-// indexOf is the wanted entry for a parent, of those that are not written yet; -1 for none.
+// indexOf returns the index of the wanted entry for a parent that is not written yet, or -1.
 func indexOf(wanted []gateway.RouteParentStatus, written []bool, route *gateway.HTTPRoute, parent gateway.ParentReference) int {
 	for j, entry := range wanted {
 		if !written[j] && equality.Semantic.DeepEqual(plainRef(route, entry.ParentRef), plainRef(route, parent)) {
@@ -205,11 +206,14 @@ func indexOf(wanted []gateway.RouteParentStatus, written []bool, route *gateway.
 	return -1
 }
 
-// plainRef is a reference with its defaults.
+// plainRef returns a reference with explicit defaults.
 func plainRef(route *gateway.HTTPRoute, ref gateway.ParentReference) gateway.ParentReference {
-	group, kind := valueOr(ref.Group, gateway.GroupName), valueOr(ref.Kind, gatewayKind)
+	group := valueOr(ref.Group, gateway.GroupName)
+	kind := valueOr(ref.Kind, gatewayKind)
 	namespace := valueOr(ref.Namespace, gateway.Namespace(route.Namespace))
-	ref.Group, ref.Kind, ref.Namespace = &group, &kind, &namespace
+	ref.Group = &group
+	ref.Kind = &kind
+	ref.Namespace = &namespace
 	return ref
 }
 

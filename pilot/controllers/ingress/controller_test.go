@@ -191,7 +191,7 @@ func TestWarm_ReadForbidden(t *testing.T) {
 					t.Errorf("Warm returned %v", err)
 				}
 				c.Close()
-				if s.log.Count("permission is missing", " "+kind, "no status is written") != 1 {
+				if s.log.Count("permission denied", " "+kind, "no status is written") != 1 {
 					t.Errorf("log:\n%s", &s.log)
 				}
 				for _, action := range s.clientset.Actions() {

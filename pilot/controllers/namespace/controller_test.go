@@ -105,7 +105,7 @@ func TestRun_WithoutReadPermission(t *testing.T) {
 				}
 				s.run(c, func() { time.Sleep(10 * time.Minute) })
 				c.Close()
-				if n := s.count(); n != 0 || s.log.Count("permission is missing", "list "+kind, "CA bundle is not distributed") != 1 {
+				if n := s.count(); n != 0 || s.log.Count("permission denied", "list "+kind, "CA bundle is not distributed") != 1 {
 					t.Errorf("%d writes; log:\n%s", n, &s.log)
 				}
 			})

@@ -245,13 +245,13 @@ func TestARouteWith32Parents(t *testing.T) {
 	c.put("Gateway", "gw", listening)
 	c.start()
 	c.says("gw", c.ofGateway("gw"), "Accepted", "True/Accepted")
-	c.await("said so", func() bool { return strings.Contains(c.log.String(), "full of other controllers") })
+	c.await("said so", func() bool { return strings.Contains(c.log.String(), "entries of other controllers") })
 	c.backend("backend") // another look at it
 	c.settled()
 	if got := c.theirs("route"); !reflect.DeepEqual(got, before) || len(got) != 32 {
 		t.Errorf("theirs have changed: %d", len(got))
 	}
-	if n, said := c.writes.count("/route/"), strings.Count(c.log.String(), "full of other controllers"); n != 0 || said != 1 {
+	if n, said := c.writes.count("/route/"), strings.Count(c.log.String(), "entries of other controllers"); n != 0 || said != 1 {
 		t.Errorf("%d writes, said %d times", n, said)
 	}
 	if said := c.events.of("HTTPRoute route Warning StatusFull true: "); len(said) != 1 {

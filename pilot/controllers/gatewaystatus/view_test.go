@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
 )
 
-// table is a view of what a test lists.
+// table is a view of listed objects.
 type table struct {
 	objects []metav1.Object
 	revision,
@@ -45,16 +45,21 @@ func one[T any, P interface {
 func (t *table) class(name string) *gateway.GatewayClass {
 	return one[gateway.GatewayClass](t, "", name)
 }
+
 func (t *table) gateway(namespace, name string) *gateway.Gateway {
 	return one[gateway.Gateway](t, namespace, name)
 }
+
 func (t *table) service(namespace, name string) *corev1.Service {
 	return one[corev1.Service](t, namespace, name)
 }
+
 func (t *table) secret(namespace, name string) *corev1.Secret {
 	return one[corev1.Secret](t, namespace, name)
 }
+
 func (t *table) namespace(name string) *corev1.Namespace { return one[corev1.Namespace](t, "", name) }
+
 func (t *table) grants(namespace string) []*gateway.ReferenceGrant {
 	return find[gateway.ReferenceGrant](t, namespace, nil)
 }
@@ -90,7 +95,7 @@ func (t *table) isMine(object metav1.ObjectMeta) bool {
 	return revision == t.revision
 }
 
-// read is an object of its YAML.
+// read decodes YAML.
 func read[T any](t *testing.T, content string) *T {
 	t.Helper()
 	o := new(T)
@@ -100,8 +105,8 @@ func read[T any](t *testing.T, content string) *T {
 	return o
 }
 
-// usual is a cluster with the class, the namespaces infra and web, a Service in each, and a Gateway's
-// Deployment and Service.
+// usual returns a cluster with the class, the namespaces infra and web, a Service in each, and the Deployment and the
+// Service of a Gateway.
 func usual(t *testing.T, objects ...metav1.Object) *table {
 	t.Helper()
 	owner := []metav1.OwnerReference{{UID: "g"}}
@@ -127,12 +132,12 @@ func usual(t *testing.T, objects ...metav1.Object) *table {
 		},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "good", Namespace: "infra"}, Type: corev1.SecretTypeTLS},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "good", Namespace: "web"}, Type: corev1.SecretTypeTLS},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bad", Namespace: "infra"}, Type: corev1.SecretTypeTLS, StringData: map[string]string{verdictKey: "rubbish"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bad", Namespace: "infra"}, Type: corev1.SecretTypeTLS, StringData: map[string]string{problemKey: "invalid"}},
 	)}
 }
 
-// aGateway has a listener for each text.
-func aGateway(t *testing.T, listeners ...string) *gateway.Gateway {
+// newGateway returns a Gateway with these listeners.
+func newGateway(t *testing.T, listeners ...string) *gateway.Gateway {
 	t.Helper()
 	g := &gateway.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: "infra", UID: types.UID("g"), Generation: 3},
@@ -144,8 +149,8 @@ func aGateway(t *testing.T, listeners ...string) *gateway.Gateway {
 	return g
 }
 
-// aRoute is one of a namespace with this specification.
-func aRoute(t *testing.T, namespace, spec string) *gateway.HTTPRoute {
+// newRoute returns a route with this specification.
+func newRoute(t *testing.T, namespace, spec string) *gateway.HTTPRoute {
 	t.Helper()
 	return &gateway.HTTPRoute{
 		ObjectMeta: metav1.ObjectMeta{Name: "route", Namespace: namespace, Generation: 5}, Spec: *read[gateway.HTTPRouteSpec](t, spec),
@@ -157,8 +162,8 @@ func grant(t *testing.T, namespace, spec string) *gateway.ReferenceGrant {
 	return &gateway.ReferenceGrant{ObjectMeta: metav1.ObjectMeta{Name: "grant", Namespace: namespace}, Spec: *read[gateway.ReferenceGrantSpec](t, spec)}
 }
 
-// said is a condition as "Status/Reason", "" when there is none, and reports one of another generation.
-func said[T ~string](t *testing.T, conditions []metav1.Condition, kind T, generation int64) string {
+// stated returns a condition as "Status/Reason", or "". It reports a wrong generation.
+func stated[T ~string](t *testing.T, conditions []metav1.Condition, kind T, generation int64) string {
 	t.Helper()
 	for _, c := range conditions {
 		if c.Type != string(kind) {

@@ -2,7 +2,6 @@ package gatewaystatus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -12,19 +11,17 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	k8stesting "k8s.io/client-go/testing"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
-var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "one", errors.New("no right"))
-
-// A change that a status depends on is looked at when it comes, also while its write waits out a back-off; any other is not: it
-// would go past that.
-func TestWhichChangesCauseATry(t *testing.T) {
+// A change that affects a status causes an attempt during back-off. Other changes do not.
+func TestReconcile_CausedByChange(t *testing.T) {
 	note := map[string]string{"changed": "1"}
 	for name, test := range map[string]struct {
 		change         func(*stub)
@@ -65,7 +62,7 @@ func TestWhichChangesCauseATry(t *testing.T) {
 				s := newStub(t)
 				s.answer = errForbidden
 				s.run(Config{}, func() {
-					time.Sleep(2 * time.Minute) // the back-off is half a minute by then
+					time.Sleep(2 * time.Minute) // the delay is 30 s now
 					synctest.Wait()
 					before := s.tried()
 					test.change(s)
@@ -73,7 +70,7 @@ func TestWhichChangesCauseATry(t *testing.T) {
 					after := s.tried()
 					for what, want := range map[string]int{"gateways apps/gw": test.gateway, "httproutes apps/route": test.route, "gatewayclasses /istio": test.class} {
 						if n := after["patch "+what] - before["patch "+what]; before["patch "+what] == 0 || n != want {
-							t.Errorf("%s: %d tries, and then %d, want %d", what, before["patch "+what], n, want)
+							t.Errorf("%s: %d attempts, then %d, want %d", what, before["patch "+what], n, want)
 						}
 					}
 				})
@@ -82,8 +79,7 @@ func TestWhichChangesCauseATry(t *testing.T) {
 	}
 }
 
-// Each status is one write, and no further one while nothing changes; what fails is said once, on the object.
-func TestStatusesAreWrittenOnce(t *testing.T) {
+func TestReconcile_WritesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.run(Config{}, func() {
@@ -96,38 +92,38 @@ func TestStatusesAreWrittenOnce(t *testing.T) {
 			}
 			g, err := s.api.GatewayV1().Gateways("apps").Get(t.Context(), "gw", metav1.GetOptions{})
 			if err != nil || len(g.Status.Conditions) < 2 || len(g.Status.Addresses) != 1 || len(g.Status.Listeners) != 1 {
-				t.Errorf("%v, the Gateway says %+v", err, g.Status)
+				t.Errorf("%v, Gateway: %+v", err, g.Status)
 			}
 			route, err := s.api.GatewayV1().HTTPRoutes("apps").Get(t.Context(), "route", metav1.GetOptions{})
 			if err != nil || len(route.Status.Parents) != 1 {
-				t.Errorf("%v, the route says %+v", err, route.Status)
+				t.Errorf("%v, route: %+v", err, route.Status)
 			}
 			if len(s.events) > 0 || s.log.String() != "" {
-				t.Errorf("it says %q\n%s", s.events, &s.log)
+				t.Errorf("events %q, log:\n%s", s.events, &s.log)
 			}
 		})
 	})
 }
 
-func TestFailedStatusesAreSaidOnce(t *testing.T) {
+func TestReconcile_WriteForbidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.answer = errForbidden
 		s.run(Config{}, func() {
 			time.Sleep(5 * time.Minute)
-			said := map[string]int{}
+			events := map[string]int{}
 			s.set(func() {
 				for _, event := range s.events {
-					what, why, _ := strings.Cut(event, ": writing the status of ")
-					said[what+" "+why[:strings.IndexByte(why, ':')]]++
+					what, reason, _ := strings.Cut(event, ": update status of ")
+					events[what+" "+reason[:strings.IndexByte(reason, ':')]]++
 				}
 			})
 			want := map[string]int{
 				"GatewayClass istio StatusNotWritten GatewayClass istio": 1, "Gateway gw StatusNotWritten Gateway apps/gw": 1,
 				"HTTPRoute route StatusNotWritten HTTPRoute apps/route": 1,
 			}
-			if !maps.Equal(said, want) {
-				t.Errorf("%v, want %v", said, want)
+			if !maps.Equal(events, want) {
+				t.Errorf("%v, want %v", events, want)
 			}
 			if n := s.log.Count("reconcile failed"); n != 1 {
 				t.Errorf("%d lines:\n%s", n, &s.log)
@@ -136,49 +132,21 @@ func TestFailedStatusesAreSaidOnce(t *testing.T) {
 	})
 }
 
-// Of an object that has gone while its write failed there is nobody to tell.
-func TestAWriteThatFailsForWhatIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub(t)
-		c := s.controller(Config{})
-		if err := c.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		for _, name := range []string{"gone", "gw", "route", "istio"} {
-			for _, kind := range []string{gatewayKind, routeKind, classKind} {
-				namespace := "apps"
-				if kind == classKind {
-					namespace = ""
-				}
-				c.failing(key{kind, namespace, name}, errForbidden)
-			}
-		}
-		said := strings.Join(s.events, "\n")
-		for _, want := range []string{"Gateway gw Status", "HTTPRoute route Status", "GatewayClass istio Status"} {
-			if strings.Count(said, want) != 1 || len(s.events) != 3 {
-				t.Errorf("Events:\n%s", said)
-			}
-		}
-	})
-}
-
-// Nothing is written before the tags are known, for what is not the revision's, nor for what is going.
-func TestWhatGetsNoStatus(t *testing.T) {
+func TestReconcile_Skipped(t *testing.T) {
 	now := metav1.NewTime(time.Unix(1, 0))
 	everything := []string{"gateways apps/gw", "httproutes apps/route", "gatewayclasses /istio"}
 	for name, test := range map[string]struct {
 		change func(*stub)
 		not    []string
 	}{
-		"unknown tags":              {func(s *stub) { s.synced = false }, everything},
-		"another revision":          {func(s *stub) { s.mine = "other" }, everything},
-		"another revision's route":  {changed("route", func(o *gateway.HTTPRoute) { o.Labels = map[string]string{"istio.io/rev": "other"} }), everything[1:2]},
-		"a Gateway that is going":   {changed("gw", func(o *gateway.Gateway) { o.DeletionTimestamp = &now }), everything[:1]},
-		"a route that is going":     {changed("route", func(o *gateway.HTTPRoute) { o.DeletionTimestamp = &now }), everything[1:2]},
-		"a class that is going":     {changed("istio", func(o *gateway.GatewayClass) { o.DeletionTimestamp = &now }), everything[2:]},
-		"a namespace that is going": {changed("apps", func(o *corev1.Namespace) { o.DeletionTimestamp = &now }), everything[:2]},
-		"another's class":           {changed("istio", func(o *gateway.GatewayClass) { o.Spec.ControllerName = "example.com/other" }), everything},
+		"unknown tags":                {func(s *stub) { s.synced = false }, everything},
+		"another revision":            {func(s *stub) { s.mine = "other" }, everything},
+		"route of another revision":   {changed("route", func(o *gateway.HTTPRoute) { o.Labels = map[string]string{"istio.io/rev": "other"} }), everything[1:2]},
+		"deleted Gateway":             {changed("gw", func(o *gateway.Gateway) { o.DeletionTimestamp = &now }), everything[:1]},
+		"deleted route":               {changed("route", func(o *gateway.HTTPRoute) { o.DeletionTimestamp = &now }), everything[1:2]},
+		"deleted class":               {changed("istio", func(o *gateway.GatewayClass) { o.DeletionTimestamp = &now }), everything[2:]},
+		"deleted namespace":           {changed("apps", func(o *corev1.Namespace) { o.DeletionTimestamp = &now }), everything[:2]},
+		"class of another controller": {changed("istio", func(o *gateway.GatewayClass) { o.Spec.ControllerName = "example.com/other" }), everything},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -204,12 +172,11 @@ func TestWhatGetsNoStatus(t *testing.T) {
 	}
 }
 
-// The class istio is made where it is missing, unless others make it; no other class is.
-func TestTheClassIsMade(t *testing.T) {
+func TestReconcile_CreatesClass(t *testing.T) {
 	for leave, want := range map[bool]map[string]int{
 		false: {"create gatewayclasses": 1, "patch gatewayclasses /istio": 1}, true: {},
 	} {
-		t.Run(fmt.Sprint("left to others: ", leave), func(t *testing.T) {
+		t.Run(fmt.Sprint("LeaveClass: ", leave), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
 				for _, resource := range []string{"gatewayclasses/istio", "gateways/gw", "httproutes/route"} {
@@ -233,38 +200,63 @@ func TestTheClassIsMade(t *testing.T) {
 	}
 }
 
-// A Gateway of an unknown class is told so once, that it is over too, and anew when another has its name.
-func TestAnUnknownClassIsSaidOfEachGateway(t *testing.T) {
+func TestReconcile_CreateClassForbidden(t *testing.T) {
+	for answer, lines := range map[error]int{nil: 0, error(errForbidden): 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStub(t)
+			if err := s.api.Tracker().Delete(schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: "gatewayclasses"}, "", "istio"); err != nil {
+				t.Fatal(err)
+			}
+			for _, resource := range []string{"gateways/gw", "httproutes/route"} {
+				kind, name, _ := strings.Cut(resource, "/")
+				if err := s.api.Tracker().Delete(schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: kind}, "apps", name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.answer = answer
+			s.run(Config{}, func() {
+				time.Sleep(time.Minute)
+				if n := s.log.Count("create GatewayClass istio"); n != lines {
+					t.Errorf("%v: %d lines:\n%s", answer, n, &s.log)
+				}
+				if n := s.tried()["create gatewayclasses"]; (n > 3) != (lines > 0) || n == 0 {
+					t.Errorf("%v: %d attempts", answer, n)
+				}
+			})
+		})
+	}
+}
+
+func TestReconcile_UnknownClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		lost := changed("gw", func(o *gateway.Gateway) { o.Spec.GatewayClassName = "later" })
 		lost(s)
 		s.run(Config{}, func() {
-			said := func(events, over int) {
+			check := func(events, solved int) {
 				t.Helper()
 				synctest.Wait()
 				n := 0
 				s.set(func() { n = len(s.events) })
-				if n != events || s.log.Count("the status can be written again") != over {
+				if n != events || s.log.Count("status is written completely again") != solved {
 					t.Errorf("%d Events, want %d:\n%s", n, events, &s.log)
 				}
 			}
-			said(1, 0)
+			check(1, 0)
 			gateways := schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: "gateways"}
 			if err := s.api.Tracker().Delete(gateways, "apps", "gw"); err != nil {
 				t.Fatal(err)
 			}
-			said(1, 1)
+			check(1, 1)
 			lost(s)
-			said(2, 1)
+			check(2, 1)
 			s.put(&gateway.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "later", ResourceVersion: "9"}, Spec: gateway.GatewayClassSpec{ControllerName: "example.com/x"}})
-			said(2, 2)
+			check(2, 2)
 		})
 	})
 }
 
-// Each kind that may not be read is named, with what is not done meanwhile.
-func TestWhichKindsMayNotBeRead(t *testing.T) {
+func TestWarm_ReadForbidden(t *testing.T) {
 	for kind, only := range map[string]string{
 		"gatewayclasses": "", "gateways": "", "httproutes": "", "referencegrants": "", "namespaces": "", "services": "",
 		"secrets": "type=kubernetes.io/tls", "deployments": gateway.GatewayNameLabelKey,
@@ -282,11 +274,11 @@ func TestWhichKindsMayNotBeRead(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				if err := c.Warm(ctx); err == nil || !strings.Contains(err.Error(), kind) || c.Problem() == nil {
-					t.Errorf("it is warm, or does not say why not: %v", err)
+					t.Errorf("Warm returned %v", err)
 				}
 				c.Close()
 				if s.log.Count("permission denied", " "+kind, "no status of Gateways and routes is written") != 1 {
-					t.Errorf("it says:\n%s", &s.log)
+					t.Errorf("log:\n%s", &s.log)
 				}
 				for _, action := range append(s.core.Actions(), s.api.Actions()...) {
 					list, ok := action.(k8stesting.ListAction)
@@ -294,10 +286,151 @@ func TestWhichKindsMayNotBeRead(t *testing.T) {
 						continue
 					}
 					if by := list.GetListRestrictions(); by.Fields.String()+by.Labels.String() != only {
-						t.Errorf("they are listed by %q and %q", by.Fields, by.Labels)
+						t.Errorf("selectors: %q and %q", by.Fields, by.Labels)
 					}
 				}
 			})
 		})
 	}
+}
+
+// A change of the address keeps the times of unchanged conditions.
+func TestReconcile_AddressChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		plain := func(o *gateway.Gateway) {
+			o.Spec.Listeners[0].Protocol, o.Spec.Listeners[0].TLS = gateway.HTTPProtocolType, nil
+		}
+		changed("gw", plain)(s)
+		s.put(&gateway.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "further", ResourceVersion: "1"}, Spec: gateway.GatewayClassSpec{ControllerName: ControllerName}})
+		s.run(Config{}, func() {
+			synctest.Wait()
+			before := s.gateway().Status
+			if got := state(before.Conditions, "Programmed"); got != "True/Programmed" {
+				t.Errorf("Programmed is %s", got)
+			}
+			time.Sleep(time.Hour)
+			s.put(&corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "apps", Name: "gw-istio", UID: "u", ResourceVersion: "200", Labels: map[string]string{gateway.GatewayNameLabelKey: "gw"},
+					OwnerReferences: []metav1.OwnerReference{{Kind: "Gateway", Name: "gw", UID: "u"}},
+				},
+				Spec:   corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 443}}},
+				Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.8"}}}},
+			})
+			synctest.Wait()
+			after := s.gateway().Status
+			if n := after.Listeners[0].AttachedRoutes; n != 1 {
+				t.Errorf("%d routes are attached", n)
+			}
+			if len(after.Addresses) != 1 || after.Addresses[0].Value != "192.0.2.8" {
+				t.Errorf("the addresses are %v", after.Addresses)
+			}
+			for i, c := range after.Listeners[0].Conditions {
+				if !c.LastTransitionTime.Equal(&before.Listeners[0].Conditions[i].LastTransitionTime) {
+					t.Errorf("%s has a new time: %v", c.Type, c)
+				}
+			}
+			want := map[string]int{"patch gateways apps/gw": 2, "patch httproutes apps/route": 1, "patch gatewayclasses /istio": 1, "patch gatewayclasses /further": 1}
+			if got := s.tried(); !maps.Equal(got, want) {
+				t.Errorf("%v, want %v", got, want)
+			}
+		})
+	})
+}
+
+func TestReconcile_ConditionTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		changed("gw", func(o *gateway.Gateway) {
+			o.Status.Conditions = []metav1.Condition{{Type: "Odd", Status: "True", Reason: "Theirs", LastTransitionTime: early}}
+		})(s)
+		s.run(Config{}, func() {
+			status := s.gateway().Status
+			if len(status.Conditions) != 3 || status.Conditions[0].Type != "Odd" || len(status.Listeners[0].Conditions) != 4 {
+				t.Errorf("the conditions are %+v", status)
+			}
+			for _, c := range append(status.Conditions, status.Listeners[0].Conditions...) {
+				if want := time.Now().Unix(); c.Type != "Odd" && c.LastTransitionTime.Unix() != want {
+					t.Errorf("%s has the time %v", c.Type, c.LastTransitionTime)
+				}
+			}
+		})
+	})
+}
+
+func TestReconcile_NamespaceRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		certificate, private := harness.KeyPair(t)
+		changed("tls", func(o *corev1.Secret) { o.Data = map[string][]byte{"tls.crt": certificate, "tls.key": private} })(s)
+		routes := schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: "httproutes"}
+		if err := s.api.Tracker().Delete(routes, "apps", "route"); err != nil {
+			t.Fatal(err)
+		}
+		s.run(Config{}, func() {
+			if got := state(s.gateway().Status.Listeners[0].Conditions, "ResolvedRefs"); got != "True/ResolvedRefs" {
+				t.Errorf("ResolvedRefs is %s", got)
+			}
+		})
+		s.mine = "later"
+		changed("gw", func(o *gateway.Gateway) { o.Spec.Listeners[0].Port = 444 })(s)
+		before := s.tried()["patch gateways apps/gw"]
+		s.run(Config{}, func() {
+			if n := s.tried()["patch gateways apps/gw"] - before; n != 0 {
+				t.Errorf("%d writes to a Gateway of another revision", n)
+			}
+			changed("apps", func(o *corev1.Namespace) { o.Labels = map[string]string{"istio.io/rev": "later"} })(s)
+			synctest.Wait()
+			if n := s.tried()["patch gateways apps/gw"] - before; n != 1 {
+				t.Errorf("%d writes after the revision of the namespace changed", n)
+			}
+		})
+	})
+}
+
+func TestReconcile_Deletions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.run(Config{LeaveClass: true}, func() {
+			for _, resource := range []string{"namespaces", "gatewayclasses/istio", "httproutes/route", "gateways/gw"} {
+				kind, name, _ := strings.Cut(resource, "/")
+				tracker, group, namespace := s.api.Tracker(), gateway.GroupName, "apps"
+				switch kind {
+				case "namespaces":
+					tracker, group, namespace, name = s.core.Tracker(), "", "", "apps"
+				case "gatewayclasses":
+					namespace = ""
+				}
+				if err := tracker.Delete(schema.GroupVersionResource{Group: group, Version: "v1", Resource: kind}, namespace, name); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+			want := map[string]int{"patch gateways apps/gw": 1, "patch httproutes apps/route": 1, "patch gatewayclasses /istio": 1}
+			if got := s.tried(); !maps.Equal(got, want) {
+				t.Errorf("%v, want %v", got, want)
+			}
+		})
+	})
+}
+
+func TestReconcile_StatusFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		changed("route", func(o *gateway.HTTPRoute) {
+			for n := range maxParents {
+				o.Status.Parents = append(o.Status.Parents, gateway.RouteParentStatus{
+					ParentRef: gateway.ParentReference{Name: gateway.ObjectName(fmt.Sprint("theirs-", n))}, ControllerName: "example.com/theirs",
+				})
+			}
+		})(s)
+		s.run(Config{}, func() {
+			s.set(func() {
+				if len(s.events) != 1 || !strings.HasPrefix(s.events[0], "HTTPRoute route StatusFull: ") {
+					t.Errorf("Events: %q", s.events)
+				}
+			})
+		})
+	})
 }

@@ -1,0 +1,83 @@
+package gatewaystatus
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+func TestClassStatus(t *testing.T) {
+	class := newClass()
+	class.Generation = 3
+	status := classStatus(class)
+	if got := stated(t, status.Conditions, gateway.GatewayClassConditionStatusAccepted, 3); got != "True/Accepted" {
+		t.Errorf("Accepted is %s", got)
+	}
+	if !slices.IsSortedFunc(status.SupportedFeatures, func(a, b gateway.SupportedFeature) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) }) || len(status.SupportedFeatures) == 0 {
+		t.Errorf("features are %v", status.SupportedFeatures)
+	}
+	var names []string
+	for _, f := range status.SupportedFeatures {
+		names = append(names, string(f.Name))
+	}
+	want := "Gateway GatewayAddressEmpty GatewayInfrastructure GatewayPort8080 HTTPRoute HTTPRouteParentRefPort ReferenceGrant"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("the features are %s, want %s", got, want)
+	}
+	class.Spec.ParametersRef = &gateway.ParametersReference{}
+	if got := stated(t, classStatus(class).Conditions, gateway.GatewayClassConditionStatusAccepted, 3); got != "False/InvalidParameters" {
+		t.Errorf("with parameters Accepted is %s", got)
+	}
+}
+
+func TestOurs(t *testing.T) {
+	foreign := newClass()
+	foreign.Spec.ControllerName = "example.com/other"
+	for name, test := range map[string]struct {
+		class    string
+		existing *gateway.GatewayClass
+		revision string
+		want     bool
+	}{
+		"exists":           {ClassName, newClass(), "stable", true},
+		"missing":          {ClassName, nil, "stable", true},
+		"other revision":   {ClassName, nil, "canary", false},
+		"other controller": {ClassName, foreign, "stable", false},
+		"other class":      {"none", newClass(), "stable", false},
+	} {
+		g := newGateway(t, plain)
+		g.Spec.GatewayClassName = gateway.ObjectName(test.class)
+		v := usual(t, g)
+		v.revision = test.revision
+		v.objects = slices.DeleteFunc(v.objects, func(o metav1.Object) bool { _, is := o.(*gateway.GatewayClass); return is })
+		if test.existing != nil {
+			v.objects = append(v.objects, test.existing)
+		}
+		if got := ours(v, g); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestUnknownClass(t *testing.T) {
+	for class, want := range map[string]bool{"istio": false, "other": false, "nowhere": true} {
+		for revision, ours := range map[string]bool{"stable": true, "canary": false} {
+			for _, exists := range []bool{true, false} {
+				g := newGateway(t, plain)
+				g.Spec.GatewayClassName = gateway.ObjectName(class)
+				v := usual(t, g)
+				v.revision = revision
+				if !exists {
+					v.objects = slices.DeleteFunc(v.objects, func(o metav1.Object) bool { return o.GetName() == ClassName })
+				}
+				p := unknownClass(v, g)
+				if got := p != nil; got != (want && ours) || got && (p.Reason != ReasonUnknownClass || !strings.Contains(p.Message, class)) {
+					t.Errorf("class %s, revision %s, istio exists %v: %v", class, revision, exists, p)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package gatewaystatus
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+)
+
+func TestCheckedSecret(t *testing.T) {
+	certificate, private := harness.KeyPair(t)
+	data := map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: private}
+	got := checkedSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cert", Annotations: map[string]string{"a": "b"}}, Data: data})
+	if got.Name != "cert" || got.Annotations != nil || got.Data != nil || got.StringData[problemKey] != "" {
+		t.Errorf("valid Secret: %v", got)
+	}
+	if again := checkedSecret(got); again.StringData[problemKey] != "" {
+		t.Errorf("checked twice: %v", again)
+	}
+	data[corev1.TLSPrivateKeyKey] = []byte("Hello world")
+	if got := checkedSecret(&corev1.Secret{Data: data}); got.Data != nil || got.StringData[problemKey] == "" {
+		t.Errorf("invalid Secret: %v", got)
+	}
+}
+
+func TestReferencedNames(t *testing.T) {
+	g := newGateway(t, plain, fmt.Sprintf(secure, "b, namespace: web}, {name: a"), `{name: c, port: 1, protocol: HTTPS, tls: {certificateRefs: [{name: a}]}}`)
+	if got := certificateNames(g); !slices.Equal(got, []string{"infra/a", "web/b"}) {
+		t.Errorf("certificates are %q", got)
+	}
+	route := newRoute(t, "web", "{parentRefs: [{name: b}, {name: a, namespace: infra}, {name: b, port: 1}, {kind: Service, group: '', name: x}], rules: [{backendRefs: [{name: z, namespace: infra}, {name: x}, {name: x}]}]}")
+	if got := parentNames(route); !slices.Equal(got, []string{"infra/a", "web/b"}) {
+		t.Errorf("parents are %q", got)
+	}
+	if got := backendNames(route); !slices.Equal(got, []string{"infra/z", "web/x"}) {
+		t.Errorf("backends are %q", got)
+	}
+}
