@@ -196,7 +196,7 @@ func pair(locks []Lock) Election {
 // Of returns the election of one lock, from that lock alone: without candidates, and without a second look.
 func Of(l Lock) Election {
 	s, r := l.Snapshot, l.Snapshot.Record
-	notes := admin.DecodeNotes(s)
+	notes := admin.DecodeAnnotations(s)
 	e := Election{
 		Namespace: l.Namespace, Name: l.Name, Lock: l.Kind, Program: l.program(notes.Leads),
 		Holder: r.HolderIdentity, Key: r.HolderKey, Since: r.AcquireTime.Time, Renewed: r.RenewTime.Time,
@@ -225,7 +225,7 @@ func Of(l Lock) Election {
 	return e
 }
 
-func state(s k8sresourcelock.Snapshot, notes admin.Notes) State {
+func state(s k8sresourcelock.Snapshot, notes admin.Annotations) State {
 	switch {
 	case s.Unreadable != nil:
 		return Unreadable

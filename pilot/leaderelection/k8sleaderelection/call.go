@@ -12,7 +12,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// call is one ended request for the lock, with its result.
+// call is an ended request for the lock, with its result.
 type call struct {
 	op     core.Op
 	result core.Result
@@ -20,8 +20,7 @@ type call struct {
 	took   time.Duration
 }
 
-// send makes the action's call. It always ends, by its own deadline, and always posts
-// exactly one reply.
+// send starts the call of an action. The call ends by its own timeout, and posts exactly one reply.
 func (l *loop) send(a core.Action) {
 	base := l.base
 	ctx, cancel := context.WithTimeout(l.values, l.core.CallTimeout)
@@ -41,11 +40,10 @@ func (l *loop) send(a core.Action) {
 	})
 }
 
-// errNotSent is why a call was never made.
-var errNotSent = errors.New("not sent: others were before it when the elector ended")
+// errNotSent is the error of a call that was never sent.
+var errNotSent = errors.New("not sent: too many calls in flight")
 
-// exchange is the call itself, and what came of it. It counts from when it was decided on,
-// as the cover that it brings does.
+// exchange makes the call and returns its reply. Its duration counts from the decision, as the validity does.
 func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock.Snapshot, decided core.Instant) *event {
 	snap, err := l.request(ctx, a, base)
 	ev := &event{in: core.Input{Kind: core.Replied}, lock: snap}
@@ -71,14 +69,14 @@ func (l *loop) request(ctx context.Context, a core.Action, base k8sresourcelock.
 	return l.le.lock.Write(ctx, base, record, notes)
 }
 
-// maxRetryAfter keeps an absurd wish from overflowing a Duration; the core bounds it further.
+// maxRetryAfter, in seconds, prevents an overflow of Duration. The core limits the delay further.
 const maxRetryAfter = 3600
 
-// fromServer reports whether err is an API server's answer.
+// fromServer reports whether err is a response of an API server.
 func fromServer(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
 
-// resultOf sorts errors by what they prove. A conflict and a refusal prove that nothing was
-// written; anything else, a time-out above all, leaves it open.
+// resultOf classifies an error by what it proves. After a conflict or a refusal, nothing was written. After any other
+// error, the write may have been stored.
 func resultOf(err error) core.Result {
 	switch {
 	case err == nil:

@@ -11,8 +11,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// readBoottime reads CLOCK_BOOTTIME: like the monotonic clock, but it also counts the
-// time that the machine was suspended.
+// readBoottime reads CLOCK_BOOTTIME. Unlike the monotonic clock, it also counts while the machine sleeps.
 func readBoottime() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -21,8 +20,7 @@ func readBoottime() int64 {
 	return ts.Nano()
 }
 
-// timers is all that a process has of them: one file, and one goroutine that waits on it,
-// while an elector leads.
+// timers is the only timerfd of the process. It has a file and a goroutine while an elector leads.
 var timers timerfd
 
 func processAlarms() bootAlarms { return &timers }
@@ -30,13 +28,13 @@ func processAlarms() bootAlarms { return &timers }
 // timerfd rings alarms by CLOCK_BOOTTIME.
 type timerfd struct {
 	mu     sync.Mutex
-	alarms []*alarm // at by CLOCK_BOOTTIME, in no order
+	alarms []*alarm // in no order
 	file   *os.File
-	ended  chan struct{} // closed when nobody waits on file any more
+	ended  chan struct{} // closed when wait has returned
 }
 
-// set has a.ring called when CLOCK_BOOTTIME is at at, or at once if it has been; it must not
-// take long. Where the system has no such timer, nothing is: the others ring, only later.
+// set makes a.ring be called at the given time, or immediately if it has passed. a.ring must return quickly. If the
+// system has no such timer, set does nothing, and timers of the runtime fire later.
 func (t *timerfd) set(a *alarm, at int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,10 +48,10 @@ func (t *timerfd) set(a *alarm, at int64) {
 	t.arm()
 }
 
-// unset returns when nothing that the last alarm needed is there any more.
+// unset removes an alarm. With the last alarm, it waits until the goroutine has ended.
 func (t *timerfd) unset(a *alarm) {
 	t.mu.Lock()
-	// The timer may ring for it yet, and due sets it anew.
+	// The timer may still fire at its time. due sets it again.
 	t.alarms = slices.DeleteFunc(t.alarms, func(other *alarm) bool { return other == a })
 	var ended chan struct{}
 	if len(t.alarms) == 0 && t.file != nil {
@@ -72,15 +70,15 @@ func (t *timerfd) open() bool {
 	if err != nil {
 		return false
 	}
-	// The runtime waits on it together with all sockets, and needs no thread for it.
-	t.file, t.ended = os.NewFile(uintptr(fd), "timerfd"), make(chan struct{})
+	t.file = os.NewFile(uintptr(fd), "timerfd") // the runtime polls it like a socket, without a thread
+	t.ended = make(chan struct{})
 	go t.wait(t.file, t.ended)
 	return true
 }
 
-// arm sets the timer to the earliest alarm. The caller holds mu, and there is one.
+// arm sets the timer to the earliest alarm. It requires mu and at least one alarm.
 func (t *timerfd) arm() {
-	// Zero would stop the timer; what is past rings at once.
+	// Zero would stop the timer. A time in the past fires immediately.
 	earliest := slices.MinFunc(t.alarms, func(a, b *alarm) int { return cmp.Compare(a.at, b.at) })
 	at := unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, int64(earliest.at)))}
 	conn, err := t.file.SyscallConn()
@@ -103,7 +101,7 @@ func (t *timerfd) wait(file *os.File, ended chan struct{}) {
 	}
 }
 
-// due takes out the alarms whose time has come.
+// due removes and returns the alarms that are due.
 func (t *timerfd) due() (due []*alarm) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,8 +2,8 @@
 
 package k8sleaderelection
 
-// readBoottime has no equivalent here: a cover is measured without it.
+// readBoottime returns 0, because the platform has no such clock.
 func readBoottime() int64 { return 0 }
 
-// processAlarms has no equivalent either.
+// processAlarms returns nil, because the platform has no such alarms.
 func processAlarms() bootAlarms { return nil }

@@ -12,163 +12,139 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// JitterFactor spreads polls: one comes RetryPeriod × (1 + JitterFactor × a random number in [0,1)) after the lock was
-// last seen. RenewDeadline has to exceed RetryPeriod × JitterFactor. client-go has the same constant.
+// JitterFactor distributes polls over time. The pause before a poll is RetryPeriod × (1 + JitterFactor × r), where r is a
+// random number in [0,1). RenewDeadline must be greater than RetryPeriod × JitterFactor.
 const JitterFactor = core.JitterFactor
 
-// DefaultMaxClockDrift is the share by which clock rates may differ from true time.
-// Clocks of computers stay below 0.0005 even undisciplined; this leaves room.
+// DefaultMaxClockDrift is the default maximum relative error of clock rates. Clocks of computers stay below 0.0005, even
+// without NTP.
 const DefaultMaxClockDrift = 0.02
 
-// KeyComparisonFunc reports whether this candidate outranks a live holder whose
-// record carries existingKey, and may therefore take its lock. The elector's goroutine
-// calls it for every event, so it has to be quick and must not block. Call
-// LeaderElector.Refresh when its answer may have changed. nil: nobody outranks anybody.
+// KeyComparisonFunc reports whether this candidate outranks a live holder with existingKey in its record, and may preempt
+// it. The elector calls it for every input, so it must be fast and must not block. Call LeaderElector.Refresh when its
+// result may have changed. If nil, this candidate outranks no other.
 type KeyComparisonFunc func(existingKey string) bool
 
-// LeaderCallbacks are called when a term begins or ends, and when another candidate holds the lock.
+// LeaderCallbacks are called when a term begins or ends and when the holder changes.
 type LeaderCallbacks struct {
-	// OnStartedLeading runs while the term lasts; its context ends with the term's
-	// right to act. A release waits for its return. Returning early keeps the lead.
+	// OnStartedLeading is a run function. Its context ends with the term. The lock is released after it has
+	// returned. If it returns early, the term continues.
 	OnStartedLeading func(context.Context)
-	// OnStoppedLeading is called when Run is about to return, whether it led or not,
-	// and by Campaign after each term.
+	// OnStoppedLeading is called by Run before it returns, even if this process never led, and by Campaign after each
+	// term.
 	OnStoppedLeading func()
-	// OnNewLeader is called when the record names another holder than before, this
-	// candidate included; not when it names nobody. Each call runs on a goroutine of its
-	// own, so that two may overlap, or come in the other order. It must not block: Run
-	// waits for all of them before it returns.
+	// OnNewLeader is called when the record has a new holder, which may be this candidate. It is not called when the
+	// lock becomes free. Each call runs in its own goroutine, so calls may overlap. It must not block: Run waits for
+	// all calls before it returns.
 	OnNewLeader func(identity string)
 }
 
-// LeaderElectionConfig configures one candidate of one election. Lock, LeaseDuration,
-// RenewDeadline and RetryPeriod are required; all else is optional. The fields down to Name
-// are client-go's, but for KeyComparison, which is that of Istio's fork.
+// LeaderElectionConfig configures one candidate of one election. Lock, LeaseDuration, RenewDeadline and RetryPeriod are
+// required. The fields up to Name are those of client-go, and KeyComparison is that of Istio's fork.
 type LeaderElectionConfig struct {
-	// Lock stores the record. The candidate's identity and key come from it.
+	// Lock stores the record. It also has the identity and the key of the candidate.
 	Lock k8sresourcelock.Interface
 
-	// LeaseDuration is written into the record. A follower may take the lock once it has
-	// seen the record unchanged for the recorded duration or its own, whichever is longer;
-	// of the recorded one no more counts than ten times its own, or an hour if that is
-	// longer. In whole seconds, at least one.
+	// LeaseDuration is written into the record, in whole seconds, at least one. A follower may acquire the lock when
+	// the record was unchanged for the longer of its own and the recorded duration. A recorded duration counts up to an
+	// hour or ten times the own duration, whichever is longer.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long an acknowledged write lets the leader act, counted
-	// from when that write was sent.
+	// RenewDeadline is the validity: how long a leader may act, counted from when its last acknowledged write was sent.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between two writes of a leader, and between polls.
+	// RetryPeriod is the time between the writes of a leader, and between polls.
 	RetryPeriod time.Duration
 
-	// KeyComparison lets this candidate preempt a live holder. With Ranked it is unused.
+	// KeyComparison lets this candidate preempt a live holder. It is not used if Ranked is set.
 	KeyComparison KeyComparisonFunc
-	Callbacks     LeaderCallbacks
-	// WatchDog, if given, reports this elector's health.
+	// Callbacks are optional.
+	Callbacks LeaderCallbacks
+	// WatchDog, if set, reports the health of this elector.
 	WatchDog *HealthzAdaptor
-	// ReleaseOnCancel gives the lock up at the end, after the drain, so that the next
-	// leader need not wait for the lease to run out.
+	// ReleaseOnCancel releases the lock after the drain, so that the next leader does not wait for the lease to expire.
 	ReleaseOnCancel bool
-	// Name names the election in metrics and logs. Empty means Lock.Describe().
+	// Name is the name of the election in metrics and logs. The default is Lock.Describe().
 	Name string
 
-	// Work runs while the term lasts, beside OnStartedLeading. A function that
-	// returns an error while leading makes the leader step down as by StepDown; one that
-	// returns nil is done.
+	// RunFunctions run while this process leads, concurrently with OnStartedLeading. If one returns an error during a
+	// term, the leader steps down (see StepDown). If one returns nil, the term continues.
 	RunFunctions []func(ctx context.Context) error
-	// Ranked makes keys revisions, which Outranks compares by the default revision that
-	// DefaultRevision gives. A candidate that outranks the leader asks it to hand over if
-	// it is one of ours, and preempts any other.
+	// Ranked ranks candidates by their keys as revisions (see Outranks) and DefaultRevision. A candidate that outranks
+	// the leader requests a handover. It preempts a leader that cannot hand over, such as istiod.
 	Ranked bool
-	// DefaultRevision, if given, says what is known of the default revision now; one that is not Synced says nothing. The
-	// elector asks when it starts and at each Refresh, and nobody passes it a value, which could come late. It must not block.
+	// DefaultRevision returns the current default revision. The elector calls it at startup and on each Refresh, and
+	// ignores a result that is not Synced. It must not block.
 	DefaultRevision func() DefaultRevision
-	// SyncWait is how long a Ranked elector that does not know the default revision yet
-	// waits for it, from its start, before it takes a lock. A leader that does not know the
-	// default cannot judge a request, so a candidate of higher rank preempts it, and then
-	// settles for a lease. 0: not at all.
+	// SyncWait is how long a Ranked candidate waits after its start for DefaultRevision to be Synced, before it acquires
+	// a lock. Otherwise a candidate of higher rank could not request a handover: it would preempt and settle for a
+	// lease. If zero, the candidate does not wait.
 	SyncWait time.Duration
-	// Coordinated leaves the choice of the leader to a coordinator (Kubernetes' coordinated election, KEP-4355, or the one
-	// of package coordination), for a LeaseLock alone. The elector creates no lock, takes none and asks no leader for it: it
-	// waits until it is named, and hands over to the candidate that spec.preferredHolder names. Where a coordinator neglects
-	// a lock for three lease durations, or is known to be absent for so long (SetCoordinatorAbsent), the other rules count.
+	// Coordinated leaves the choice of the leader to a coordinator: the one of Kubernetes (KEP-4355) or that of package
+	// coordination. It requires a LeaseLock. The candidate waits until it is nominated, and hands over to the
+	// preferred holder of the Lease. If no coordinator chose a leader, or it was absent (see SetCoordinatorAbsent), for
+	// three lease durations, candidates acquire the lock as without a coordinator.
 	Coordinated bool
-	// Successor says that the lock guarded in earlier versions what newer locks guard now: see k8sresourcelock.Successors.
-	// The elector wins it as any candidate does, and then keeps it together with other Successors, all of which lead at once. It
-	// is never released, and a second Campaign still waits for the holders that the first has seen.
-	Successor bool
-	// DrainLimit is how long after the end of the cover, or after the record was lost, run
-	// functions may take to return. 0 means the longest that the lease leaves room for:
-	// LeaseDuration × (1−MaxClockDrift)/(1+MaxClockDrift) − RenewDeadline, which is 13.8 s
-	// at 30/15/7.5 s and the default MaxClockDrift. A longer one is an error.
+	// DrainLimit is how long run functions may take to return after the end of the validity or the loss of the record.
+	// The default and maximum is what the lease leaves room for:
+	// LeaseDuration × (1−MaxClockDrift)/(1+MaxClockDrift) − RenewDeadline. At 30, 15 and 7.5 s it is 13.8 s.
 	DrainLimit time.Duration
-	// StopLimit is how long they may take after a stop, a step-down or an accepted
-	// handover, while the lease is kept. 0 means twice LeaseDuration.
+	// StopLimit is how long run functions may take to return after a stop, a step-down or an accepted handover, while
+	// the lease is renewed. The default is twice LeaseDuration.
 	StopLimit time.Duration
-	// PeerGrace is added to the lease of a holder without a valid marker, which may be a
-	// peer, before this candidate acts: whether it was preempted or its lease has run out.
-	// At 30/15/7.5 s it takes 15 s for an istiod that is cut off in the middle of a
-	// renewal, and RetryPeriod + 2×RenewDeadline − LeaseDuration, which is 7.5 s, for
-	// client-go's elector: see docs/handover.md. 0: none.
+	// PeerGrace is added to the lease of a previous holder without a valid marker, which may be istiod or client-go.
+	// This candidate does not act earlier. At 30, 15 and 7.5 s, an istiod that is cut off during a renewal needs 15 s,
+	// and client-go needs RetryPeriod + 2×RenewDeadline − LeaseDuration = 7.5 s. The default is 0.
 	PeerGrace time.Duration
-	// PreemptImmediately acts at once after preempting a holder that cannot be asked,
-	// as Istio's elector does. That holder may still act: then two do at the same time.
+	// PreemptImmediately skips settling after a preemption, as Istio's elector does. Then two candidates may act at the
+	// same time.
 	PreemptImmediately bool
-	// MaxClockDrift is the share by which this machine's clock rates may be off. 0
-	// means DefaultMaxClockDrift.
+	// MaxClockDrift is the maximum relative error of this machine's clock rates. The default is DefaultMaxClockDrift.
 	MaxClockDrift float64
-	// Gate refuses writes outside the cover. Only the elector's loop moves it.
+	// Gate, if set, rejects writes outside the validity. The elector sets it.
 	Gate Gate
-	// Clock measures the cover; give Gate the same one. nil: a new one.
+	// Clock measures the validity. Gate must use the same Clock. The default is a new Clock.
 	Clock *Clock
-	// Fit, if given, says whether this process is fit to lead; an error says why not. It
-	// is asked once per RetryPeriod and has that long to answer; no answer counts as unfit.
-	// A follower that is unfit, or was not asked yet, does not campaign. A leader that
-	// becomes unfit leads on, says so in the lock, and hands over to the first candidate
-	// that asks: a lock is never left to nobody. At its end Run waits for a check under
-	// way, whose context has ended, for another RetryPeriod at most, and then logs that it
-	// is left behind.
+	// FitnessCheck returns an error if this process should not lead. The elector calls it once per RetryPeriod, and a
+	// check that takes longer counts as an error. An unfit follower does not campaign, and neither does a follower before
+	// its first check. An unfit leader keeps the lock, marks itself unfit, and hands over to the first candidate that
+	// requests it. At its end, Run waits for a running check for at most RetryPeriod.
 	FitnessCheck func(ctx context.Context) error
-	// OnStuckDrain is called once for a drain that has outstayed its limit. From then on
-	// the lock is not renewed: it lapses, and another candidate may lead beside the functions
-	// that still run.
+	// OnStuckDrain is called once per term if the run functions exceed their limit. The lock is not renewed or
+	// released then. It expires, and another candidate may lead while the functions are still running.
 	OnStuckDrain func()
-	// ExitOnStuckDrain ends the process, with exit code 3, for a drain that has outstayed
-	// its limit, after OnStuckDrain has returned: functions that will not end block every
-	// next term, and only the process's end is sure to end them.
+	// ExitOnStuckDrain ends the process with exit code 3 in that case, after OnStuckDrain returned. Only the end of the
+	// process stops such functions.
 	ExitOnStuckDrain bool
-	// Shared, if given, bounds the calls of all electors that have the same one; their LeaseLocks get it too.
+	// Shared, if set, limits the concurrent calls of all electors that use it.
 	Shared *k8sresourcelock.Shared
-	// Observer is called with phases and calls, for metrics.
+	// Observer, if set, receives phases and calls for metrics.
 	Observer Observer
-	// Logger gets one line per transition and per new trouble. nil: slog.Default.
+	// Logger receives a line per phase change and per new problem. The default is slog.Default.
 	Logger *slog.Logger
 }
 
-// Gate admits writes until an end that only the elector moves.
+// Gate rejects the writes of run functions outside the validity. Package fence has an implementation.
 type Gate interface {
-	// Set admits writes of the given term until end; the zero Cover shuts the gate.
-	// It does not block.
+	// Set admits writes of the term until end. The zero Validity closes the gate. Set must not block.
 	Set(term Term, end Validity)
-	// Drain admits no more writes in the present term and returns when all that were
-	// admitted have been answered or have run out.
+	// Drain closes the gate for the current term and returns when all admitted writes were answered or timed out.
 	Drain()
 }
 
-// Term is one unbroken time of leadership. The zero Term is none.
+// Term is an uninterrupted period of leadership. The zero Term is none.
 type Term struct {
-	// LockUID is the UID of the lock object; of a MultiLock, of the secondary.
+	// LockUID is the UID of the lock object, or of the secondary of a MultiLock.
 	LockUID string
-	// Transitions is the record's leaderTransitions.
+	// Transitions is leaderTransitions of the record.
 	Transitions int
-	// Token is the fencing token: the resourceVersion of the term's first own write; with
-	// a MultiLock, of that to the secondary.
-	// It grows from term to term within one etcd history.
+	// Token is the fencing token: the resourceVersion of the leader's first write in this term, or of its write to the
+	// secondary of a MultiLock. It grows from term to term within one etcd history.
 	Token uint64
 }
 
-// Validate returns an error that lists all that is wrong with the configuration, and how to correct it.
+// Validate returns an error that lists all mistakes of the configuration and how to correct them.
 func (c LeaderElectionConfig) Validate() error {
 	if c.Lock == nil {
-		return errors.New("no Lock: give the lock that the election is about")
+		return errors.New("no Lock: set the lock of the election")
 	}
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -177,7 +153,7 @@ func (c LeaderElectionConfig) Validate() error {
 		errs = append(errs, v.Validate())
 	}
 	if c.LeaseDuration < time.Second || c.LeaseDuration%time.Second != 0 {
-		add("LeaseDuration %v: the record carries whole seconds, at least one", c.LeaseDuration)
+		add("LeaseDuration %v: must be whole seconds, at least one", c.LeaseDuration)
 	}
 	if c.RetryPeriod <= 0 {
 		add("RetryPeriod %v: must be greater than zero", c.RetryPeriod)
@@ -190,48 +166,27 @@ func (c LeaderElectionConfig) Validate() error {
 		add("LeaseDuration %v must be greater than RenewDeadline %v: lengthen LeaseDuration", c.LeaseDuration, c.RenewDeadline)
 	}
 	c.validateCoordinated(add)
-	c.validateSuccessor(add)
 	errs = append(errs, c.validateLimits()...)
-	return errors.Join(errs...) // which leaves out nil
+	return errors.Join(errs...)
 }
 
-func (c LeaderElectionConfig) validateCoordinated(wrong func(format string, args ...any)) {
+func (c LeaderElectionConfig) validateCoordinated(add func(format string, args ...any)) {
 	if !c.Coordinated {
 		return
 	}
 	switch _, versioned := c.Lock.(k8sresourcelock.Versioned); lock := c.Lock.(type) {
 	case *k8sresourcelock.ConfigMapLock, *k8sresourcelock.MultiLock:
-		wrong("Coordinated with a %T: a coordinator knows Leases alone, give a LeaseLock", lock)
+		add("Coordinated with a %T: a coordinator supports only Leases. Use a LeaseLock.", lock)
 	default:
 		if !versioned {
-			wrong("Coordinated with a %T, which does not store what a coordinator writes: give a LeaseLock", lock)
+			add("Coordinated with a %T, which does not store what a coordinator writes. Use a LeaseLock.", lock)
 		}
 	}
 	if c.KeyComparison != nil {
-		wrong("Coordinated with a KeyComparison: a coordinator chooses, leave one of the two out")
+		add("Coordinated with a KeyComparison: the coordinator chooses the leader. Set only one of them.")
 	}
 	if c.PreemptImmediately {
-		wrong("Coordinated with PreemptImmediately: nobody preempts where a coordinator chooses, leave one of the two out")
-	}
-}
-
-func (c LeaderElectionConfig) validateSuccessor(wrong func(format string, args ...any)) {
-	if !c.Successor {
-		return
-	}
-	switch _, versioned := c.Lock.(k8sresourcelock.Versioned); lock := c.Lock.(type) {
-	case *k8sresourcelock.MultiLock:
-		wrong("Successor with a %T: earlier versions hold one object, give a lock on that", lock)
-	default:
-		if !versioned {
-			wrong("Successor with a %T, which cannot carry the note that the lock is kept: give a ConfigMapLock or a LeaseLock", lock)
-		}
-	}
-	if c.Coordinated {
-		wrong("Successor and Coordinated: a coordinator names one leader, and successors lead together; leave one of the two out")
-	}
-	if c.PreemptImmediately {
-		wrong("Successor with PreemptImmediately: all successors would act beside whom one has preempted, leave one of the two out")
+		add("Coordinated with PreemptImmediately: a coordinated candidate does not preempt. Set only one of them.")
 	}
 }
 
@@ -244,7 +199,7 @@ func (c LeaderElectionConfig) validateLimits() (errs []error) {
 	if c.MaxClockDrift < 0 || c.MaxClockDrift >= 1 {
 		return append(errs, fmt.Errorf("MaxClockDrift %v: must be at least 0 and less than 1", c.MaxClockDrift))
 	}
-	limit := c.DrainLimit // before a default that comes of the other durations
+	limit := c.DrainLimit // the default depends on the other durations
 	c = c.withDefaults()
 	t := c.timing()
 	switch room := derive.DrainRoom(t, c.MaxClockDrift); {
@@ -260,20 +215,21 @@ func (c LeaderElectionConfig) validateLimits() (errs []error) {
 	return errs
 }
 
-// withDefaults fills in what was left at zero.
+// withDefaults returns a copy with defaults for zero fields.
 func (c LeaderElectionConfig) withDefaults() LeaderElectionConfig {
 	if c.MaxClockDrift == 0 {
 		c.MaxClockDrift = DefaultMaxClockDrift
 	}
 	t := c.timing()
-	c.DrainLimit, c.StopLimit = t.DrainLimit, t.StopLimit
+	c.DrainLimit = t.DrainLimit
+	c.StopLimit = t.StopLimit
 	if c.Name == "" {
 		c.Name = c.Lock.Describe()
 	}
 	return c
 }
 
-// timing is the part of the configuration that is durations.
+// timing returns the durations for the core.
 func (c LeaderElectionConfig) timing() core.Timing {
 	return derive.Timing(core.Timing{
 		Lease: c.LeaseDuration, Validity: c.RenewDeadline, Retry: c.RetryPeriod,
@@ -281,17 +237,15 @@ func (c LeaderElectionConfig) timing() core.Timing {
 	}, c.MaxClockDrift)
 }
 
-// core is the part of the configuration that decisions are made by.
+// core returns the configuration of the core, without OneCycle.
 func (c LeaderElectionConfig) core() core.Config {
 	return core.Config{
 		Self: c.Lock.Identity(), Key: c.Lock.Key(),
-		Timing:    c.timing(),
-		Ranked:    c.Ranked,
-		External:  !c.Ranked && c.KeyComparison != nil,
-		Immediate: c.PreemptImmediately,
-		Release:   c.ReleaseOnCancel,
-
+		Timing:      c.timing(),
+		Ranked:      c.Ranked,
+		External:    !c.Ranked && c.KeyComparison != nil,
+		Immediate:   c.PreemptImmediately,
+		Release:     c.ReleaseOnCancel,
 		Coordinated: c.Coordinated,
-		Successor:   c.Successor,
 	}
 }

@@ -120,7 +120,7 @@ func TestConfigValidate(t *testing.T) {
 			coordinated(func(c *LeaderElectionConfig) { c.Lock = &k8sresourcelock.ConfigMapLock{} }), "Coordinated with a *k8sresourcelock.ConfigMapLock: ",
 		},
 		"coordinated plain lock": {
-			coordinated(func(c *LeaderElectionConfig) { c.Lock = store.Lock("a", "").Plain() }), "which does not store what a coordinator writes: ",
+			coordinated(func(c *LeaderElectionConfig) { c.Lock = store.Lock("a", "").Plain() }), "which does not store what a coordinator writes. ",
 		},
 		"coordinated and compared": {
 			coordinated(func(c *LeaderElectionConfig) { c.KeyComparison = func(string) bool { return true } }), "Coordinated with a KeyComparison: ",

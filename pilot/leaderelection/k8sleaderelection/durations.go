@@ -2,18 +2,17 @@ package k8sleaderelection
 
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
-// durations measures the intervals that a TermObserver is given. Each instant is the begin of
-// one that is under way, and zero when none is.
+// durations measures the intervals for a TermObserver. Each field is the begin of a running interval, or zero.
 type durations struct {
 	drainSince, requestedSince, handingOverSince, leaderlessSince core.Instant
-	// wantsSince is since when there is a reason to ask the leader for the lock, asked or not.
+	// wantsSince is since when this candidate has a reason to request the lock.
 	wantsSince core.Instant
 }
 
 func (s *durations) pass(r *reporter, c *change) {
-	s.waits(r.core.WantsHandover(c.after, c.in.Now.Mono), c.in.Now.Mono)
+	s.wants(r.core.WantsHandover(c.after, c.in.Now.Mono), c.in.Now.Mono)
 	if r.termObserver() == nil {
-		s.handover(r, c) // which Status shows as well
+		s.handover(r, c) // for Status
 		return
 	}
 	now, before, after := c.in.Now.Mono, &c.before, &c.after
@@ -32,8 +31,8 @@ func (s *durations) pass(r *reporter, c *change) {
 	}
 }
 
-// waits takes in whether there is a reason to ask.
-func (s *durations) waits(wants bool, now core.Instant) {
+// wants updates wantsSince.
+func (s *durations) wants(wants bool, now core.Instant) {
 	switch {
 	case !wants:
 		s.wantsSince = 0
@@ -42,7 +41,7 @@ func (s *durations) waits(wants bool, now core.Instant) {
 	}
 }
 
-// handover: the challenger's part and the leader's.
+// handover measures a handover for the challenger and for the leader.
 func (s *durations) handover(r *reporter, c *change) {
 	now := c.in.Now.Mono
 	op := c.acknowledged()
@@ -53,7 +52,7 @@ func (s *durations) handover(r *reporter, c *change) {
 		r.observe(Handover, &s.requestedSince, now)
 	}
 	if !c.after.Requesting.Wanted && op != core.SendRequest && c.after.Phase == core.Following || c.after.Phase == core.Leading {
-		s.requestedSince = 0 // it did not come to that
+		s.requestedSince = 0 // not needed any more
 	}
 	if c.beginsHandover() {
 		s.handingOverSince = now
@@ -66,7 +65,7 @@ func (s *durations) handover(r *reporter, c *change) {
 	}
 }
 
-// handoverSince is when the handover began that goes on now, zero when none does.
+// handoverSince returns when the pending handover began, or zero.
 func (s *durations) handoverSince() core.Instant {
 	if s.wantsSince != 0 {
 		return s.wantsSince
@@ -74,7 +73,7 @@ func (s *durations) handoverSince() core.Instant {
 	return s.handingOverSince
 }
 
-// observe reports what has begun at the instant, if it has, and is over now.
+// observe reports a running interval and ends it.
 func (r *reporter) observe(what Interval, since *core.Instant, now core.Instant) {
 	if *since != 0 && r.termObserver() != nil {
 		r.termObserver().ObserveDuration(r.le.config.Name, what, since.Until(now))
@@ -82,8 +81,8 @@ func (r *reporter) observe(what Interval, since *core.Instant, now core.Instant)
 	*since = 0
 }
 
-// leaderlessSince is since when nobody acts by what the record shows now, zero when
-// somebody does or the record is not known. See Leaderless.
+// leaderlessSince returns since when no candidate acts according to the record. It is zero if a candidate acts or the
+// record is unknown. See Leaderless.
 func (r *reporter) leaderlessSince(c *change) core.Instant {
 	now, s := c.in.Now.Mono, &c.after
 	switch until := r.core.ActsUntil(*s); {
@@ -92,6 +91,6 @@ func (r *reporter) leaderlessSince(c *change) core.Instant {
 	case until == 0:
 		return now
 	default:
-		return until // a lease that has run out did so then, whenever we look
+		return until // the end of the lease
 	}
 }

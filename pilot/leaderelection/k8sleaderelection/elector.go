@@ -16,35 +16,32 @@ import (
 )
 
 var (
-	// ErrNotLeading is the cause of a run function's context that has ended.
+	// ErrNotLeading is the cause of the context of a run function after the end of its term.
 	ErrNotLeading = errors.New("no longer leading")
-	// ErrStuckDrain is returned when run functions outstayed their limit: StopLimit after a
-	// stop, DrainLimit after the end of the cover. They are still running; the lock was not
-	// given away and lapses.
+	// ErrStuckDrain is returned if run functions exceeded their limit: StopLimit after a stop, DrainLimit after the end
+	// of the validity. They are still running. The lock was not released; its lease expires.
 	ErrStuckDrain = errors.New("run functions did not return within their limit")
-	// ErrRunning is returned by a second Campaign beside a first, or beside a Run. A second
-	// Run logs it.
-	ErrRunning = errors.New("the elector is running already")
+	// ErrRunning is returned by Campaign if the elector is running. A second Run logs it.
+	ErrRunning = errors.New("elector is already running")
 )
 
-// LeaderElector is one candidate of one election.
+// LeaderElector is one candidate of one election. Its methods may be called concurrently.
 type LeaderElector struct {
 	config  LeaderElectionConfig
-	core    core.Config // but for OneCycle
+	core    core.Config // without OneCycle
 	lock    k8sresourcelock.Versioned
 	codec   codec.Codec
 	clock   *Clock
 	exit    func(code int)
 	running atomic.Bool
 	view    atomic.Pointer[view]
-	absent  atomic.Bool          // the coordinator is known to be gone
-	loop    atomic.Pointer[loop] // nil unless it runs
-	former  *core.State          // what a Successor's run before this one, in whichever mode, knew in the end
-	// handover is the core.Instant since which a handover to this process, or by it, goes on; 0: none does.
-	handover atomic.Int64
+	absent  atomic.Bool          // see SetCoordinatorAbsent
+	loop    atomic.Pointer[loop] // nil if the elector is not running
+	// handoverSince is the core.Instant at which the pending handover began; zero if none is pending.
+	handoverSince atomic.Int64
 }
 
-// view is the part of the loop's state that other goroutines read. It is replaced, never changed.
+// view is the part of the loop's state that other goroutines read. It is replaced, never modified.
 type view struct {
 	phase           core.Phase
 	why             core.Reason
@@ -54,24 +51,24 @@ type view struct {
 	holder          string
 	key             string
 	transitions     int
-	defaultRevision DefaultRevision
-	running         bool
-	drained         <-chan struct{} // closed once functions that were left behind have ended
+	defaultRevision core.DefaultRevision
+	running         bool            // run functions have not all returned
+	drained         <-chan struct{} // closed when functions that exceeded their limit have returned
 	unfit           bool
 	acked           core.Instant
 	changed         time.Time
 	record          recordView
 }
 
-// recordView is decoded from the lock, beside who holds it.
+// recordView is the part of Status that is derived from the lock.
 type recordView struct {
-	actsUntil core.Instant // what its holder is believed to act until; zero: it does not act
+	actsUntil core.Instant // until when the holder may act; zero: it does not act
 	lease     time.Duration
 	handsOver bool
-	hold      Hold
+	hold      core.Hold
 }
 
-// NewLeaderElector checks the configuration and starts nothing.
+// NewLeaderElector validates the configuration and returns an elector. It starts nothing.
 func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
 	if err := lec.Validate(); err != nil {
 		return nil, err
@@ -95,7 +92,7 @@ func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
 	return le, nil
 }
 
-// RunOrDie runs one cycle, and panics on a configuration that is not valid.
+// RunOrDie calls Run of a new elector. It panics if the configuration is invalid.
 func RunOrDie(ctx context.Context, lec LeaderElectionConfig) {
 	le, err := NewLeaderElector(lec)
 	if err != nil {
@@ -104,54 +101,39 @@ func RunOrDie(ctx context.Context, lec LeaderElectionConfig) {
 	le.Run(ctx)
 }
 
-// Run takes part for one cycle: it returns when ctx has ended or the term was lost,
-// after the run functions have returned and, with ReleaseOnCancel, the lock was given
-// up. What Campaign would return is logged. If functions of an earlier run are still
-// there, it takes part when they have returned.
+// Run takes part in the election for one cycle. It returns when ctx is done or the term was lost, after the run functions
+// have returned and, with ReleaseOnCancel, the lock was released. It logs the error that Campaign would return. If run
+// functions of an earlier run have not returned, Run first waits for them.
 func (le *LeaderElector) Run(ctx context.Context) {
-	err := le.run(ctx, oneCycle)
+	err := le.run(ctx, true)
 	if err != nil {
 		le.logger().Error("election failed", "election", le.config.Name, "err", err)
 	}
-	// A second Run must not tell the first one's user that it has stopped. A run function's error may wrap that of another elector.
-	if stopped := le.config.Callbacks.OnStoppedLeading; stopped != nil && errors.Unwrap(err) != ErrRunning { //nolint:errorlint // not of a function
+	// A second Run must not call OnStoppedLeading, because the first one continues. errors.Is would also match the error
+	// of another elector that a run function returned.
+	if stopped := le.config.Callbacks.OnStoppedLeading; stopped != nil && errors.Unwrap(err) != ErrRunning { //nolint:errorlint // see above
 		stopped()
 	}
 }
 
-// Campaign takes part until ctx ends, term after term. It returns once everything it
-// started has ended, with the errors of run functions that failed in the last term,
-// or ErrStuckDrain. If functions of an earlier run are still there, it takes part when
-// they have returned.
-func (le *LeaderElector) Campaign(ctx context.Context) error { return le.run(ctx, campaigning) }
+// Campaign takes part in the election until ctx is done, term after term. It returns when everything that it started has
+// ended. The error has the errors of run functions that failed in the last term, or is ErrStuckDrain or ErrRunning. If
+// run functions of an earlier run have not returned, Campaign first waits for them.
+func (le *LeaderElector) Campaign(ctx context.Context) error { return le.run(ctx, false) }
 
-// Observe follows the lock until ctx ends, and writes nothing to it. A Successor's Campaign begins with what it has seen: who
-// led by the lock before may act still, and the record may not tell so any more. Its errors are those of Campaign.
-func (le *LeaderElector) Observe(ctx context.Context) error { return le.run(ctx, observing) }
-
-// runMode is how an elector runs.
-type runMode uint8
-
-const (
-	campaigning runMode = iota // term after term
-	oneCycle
-	observing
-)
-
-func (le *LeaderElector) run(ctx context.Context, mode runMode) error {
+func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
 	if !le.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("election %s: %w", le.config.Name, ErrRunning)
 	}
 	err := le.awaitDrained(ctx)
 	if err == nil {
-		err = newLoop(le, mode).run(ctx)
+		err = newLoop(le, oneCycle).run(ctx)
 	}
-	le.running.Store(false) // not if a callback has panicked: what ran then may not have ended
+	le.running.Store(false) // not after a panic of a callback: run functions may not have returned
 	return err
 }
 
-// awaitDrained waits for run functions of an earlier run: in a new term they would be beside those
-// that it starts, and its gate open to them.
+// awaitDrained waits for run functions of an earlier run. The gate of a new term would admit their writes.
 func (le *LeaderElector) awaitDrained(ctx context.Context) error {
 	drained := le.Drained()
 	select {
@@ -168,9 +150,8 @@ func (le *LeaderElector) awaitDrained(ctx context.Context) error {
 	}
 }
 
-// Drained returns a channel that is closed once no run function of an ended Run or Campaign
-// is running. It is closed already unless the last one has ended with ErrStuckDrain. Ask again
-// after each run: a channel is about the runs that have ended before the call.
+// Drained returns a channel that is closed when no run function of an ended Run or Campaign is running. It is open only
+// after ErrStuckDrain. Each channel covers the runs that ended before the call.
 func (le *LeaderElector) Drained() <-chan struct{} {
 	if drained := le.view.Load().drained; drained != nil {
 		return drained
@@ -184,33 +165,30 @@ func (le *LeaderElector) stuck() error {
 	return fmt.Errorf("election %s: %w", le.config.Name, ErrStuckDrain)
 }
 
-// IsLeader reports whether this process may act now: it asks the clock, so that a
-// leader cut off from the API server stops being one on time.
+// IsLeader reports whether this process may act now. It reads the clock, so it returns false at the end of the validity
+// even if the API server cannot be reached.
 func (le *LeaderElector) IsLeader() bool {
 	return le.view.Load().validity.Left(le.clock.Now().core()) > 0
 }
 
-// GetLeader returns the identity in the record last seen; empty when there is none.
+// GetLeader returns the holder in the last known record, or "" if there is none.
 func (le *LeaderElector) GetLeader() string { return le.view.Load().holder }
 
-// SetCoordinatorAbsent tells a Coordinated elector whether the election's coordinator is known to be gone, as
-// of now. After three lease durations of that the rules without one count. It does not block and may be called at any
-// time, before Run too.
+// SetCoordinatorAbsent sets whether the coordinator of a Coordinated election is known to be absent. After three lease
+// durations of absence, candidates acquire the lock without it. It does not block and may be called before Run.
 func (le *LeaderElector) SetCoordinatorAbsent(absent bool) {
 	if le.absent.Swap(absent) != absent {
-		le.signal(absence)
+		le.signal(coordinatorChanged)
 	}
 }
 
-// Refresh makes the elector ask its DefaultRevision and its KeyComparison again at once. It does not block and may be
-// called at any time: one that does not run yet asks when it starts.
-func (le *LeaderElector) Refresh() { le.signal(reevaluate) }
+// Refresh makes the elector call DefaultRevision and KeyComparison again. It does not block and may be called at any time.
+func (le *LeaderElector) Refresh() { le.signal(refresh) }
 
-// StepDown ends the present term, if there is one: drain, release, and then no campaign for
-// one RetryPeriod, so that another candidate gets its chance. For each further step-down in a
-// row that time is doubled, up to 32 RetryPeriods; a term of more than a lease ends the row.
-// It does not block.
-func (le *LeaderElector) StepDown() { le.signal(stepsDown) }
+// StepDown ends the current term: the leader drains, releases the lock, and does not campaign for RetryPeriod, so that
+// another candidate can lead. The pause doubles with each step-down, up to 32 RetryPeriods. It starts again at RetryPeriod
+// after a term that was longer than a lease. StepDown does not block. It has no effect on a follower.
+func (le *LeaderElector) StepDown() { le.signal(stepDown) }
 
 func (le *LeaderElector) signal(s signal) {
 	if l := le.loop.Load(); l != nil {
@@ -218,74 +196,77 @@ func (le *LeaderElector) signal(s signal) {
 	}
 }
 
-// DrainLimit is how long run functions may take to return once a cover has ended: the
-// configured limit or, without one, the longest for which two of ours never act at once.
+// DrainLimit returns DrainLimit of the configuration, or its default.
 func (le *LeaderElector) DrainLimit() time.Duration { return le.config.DrainLimit }
 
-// Hold is an operator's order that the holder stays, whatever its rank; the zero Hold is none. Its fields:
-//
-//	Holder      string // who stays, in the term with that many Transitions
-//	Transitions int
-//	Seconds     int    // for how long, as each reader counts from when it first saw the hold
-//	Requester   string // who gave the order
-//	Reason      string // pause or transfer
-//	Note        string // the operator's reason, in words
-type Hold = core.Hold
+// Hold keeps the holder by order of an operator: no candidate requests or preempts the lock by rank. The zero Hold is none.
+type Hold struct {
+	// Holder and Transitions identify the term that is held.
+	Holder      string
+	Transitions int
+	// Seconds is the duration. Each reader counts it from when it first saw the hold.
+	Seconds int
+	// Requester is the operator.
+	Requester string
+	// Reason is pause or transfer.
+	Reason string
+	// Note is a text by the operator.
+	Note string
+}
 
-// Status is a picture of an elector: its phase and term, and the record last seen.
+// Status is a snapshot of the state of an elector.
 type Status struct {
 	// Phase is following, settling, leading, draining, releasing or done.
 	Phase string
-	// Reason is why it entered that phase, in one word.
+	// Reason is a word for why the elector entered the phase.
 	Reason string
-	// Since is when it did, by the wall clock.
+	// Since is when it entered the phase, by the wall clock.
 	Since time.Time
-	// Leading: this process may act now.
+	// Leading is set if this process may act now.
 	Leading bool
-	// ValidFor is for how much longer, without another write.
+	// ValidFor is the rest of the validity. It is zero if Leading is not set.
 	ValidFor time.Duration
-	// Term is the present one; zero when there is none.
+	// Term is the current term of this process, or zero.
 	Term Term
-	// Known is false until the lock was read once.
+	// Known is set if the lock was read.
 	Known bool
-	// Holder, HolderKey and Transitions are those of the record last seen.
+	// Holder, HolderKey and Transitions are those of the last known record.
 	Holder, HolderKey string
 	Transitions       int
-	// Acting: the holder acts, as far as the record tells: it was not only nominated, it does not wait for an earlier
-	// one, and its lease has not run out.
+	// Acting is set if the holder may act, according to the record: it was not only nominated, it does not wait for a
+	// previous leader, and its lease has not expired.
 	Acting bool
-	// LeaseDuration is the record's.
+	// LeaseDuration is the duration in the record.
 	LeaseDuration time.Duration
-	// HandsOver: the holder passes the lock on when it is asked.
+	// HandsOver is set if the holder accepts handover requests.
 	HandsOver bool
-	// Hold is the operator's order about the present term that keeps the holder there; zero when there is none.
+	// Hold is the hold of the current term, or zero.
 	Hold Hold
-	// Unfit: the Fit function says that this process should not lead.
+	// Unfit is set if FitnessCheck failed.
 	Unfit bool
-	// Default is the default revision by which this elector ranks.
+	// Default is the default revision that this elector knows.
 	Default DefaultRevision
-	// HandoverWait is the age of a handover that is due and not done. Of a follower it counts from when it had a reason to
-	// ask for the lock, because it outranks the leader or the leader is unfit; of the leader, from when it accepted a
-	// request. Zero: no handover is due.
+	// HandoverWait is the age of a pending handover, or zero. For a follower it counts from when it outranked the leader
+	// or the leader became unfit. For a leader it counts from when it accepted a request.
 	HandoverWait time.Duration
 }
 
-// Status returns a consistent picture of the elector.
+// Status returns the current status.
 func (le *LeaderElector) Status() Status {
 	v := le.view.Load()
 	now := le.clock.Now().core()
 	left := max(0, v.validity.Left(now))
 	var handover time.Duration
-	if since := core.Instant(le.handover.Load()); since != 0 && v.phase != core.Done {
+	if since := core.Instant(le.handoverSince.Load()); since != 0 && v.phase != core.Done {
 		handover = max(0, since.Until(now.Mono))
 	}
 	return Status{
 		Phase: v.phase.String(), Reason: string(v.why), Since: v.changed,
 		Leading: left > 0, ValidFor: left, Term: v.term,
 		Unfit: v.unfit, Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.transitions,
-		Default:      v.defaultRevision,
+		Default:      DefaultRevision(v.defaultRevision),
 		HandoverWait: handover,
-		Acting:       now.Mono < v.record.actsUntil, LeaseDuration: v.record.lease, HandsOver: v.record.handsOver, Hold: v.record.hold,
+		Acting:       now.Mono < v.record.actsUntil, LeaseDuration: v.record.lease, HandsOver: v.record.handsOver, Hold: Hold(v.record.hold),
 	}
 }
 

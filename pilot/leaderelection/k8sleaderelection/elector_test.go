@@ -254,7 +254,7 @@ func TestRun_Concurrent(t *testing.T) {
 			}
 			stopped = 0
 		}
-		if n := strings.Count(c.logged(), "level=ERROR"); n != 2 || strings.Count(c.logged(), "running already") != 2 {
+		if n := strings.Count(c.logged(), "level=ERROR"); n != 2 || strings.Count(c.logged(), "already running") != 2 {
 			t.Errorf("errors logged: %d\n%s", n, c.logged())
 		}
 	})

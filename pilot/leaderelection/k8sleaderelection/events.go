@@ -7,12 +7,12 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// event writes an Event about the lock object. The lock begins it with the identity.
+// event records an Event about the lock object. The lock prefixes the identity.
 func (r *reporter) event(format string, args ...any) {
 	r.le.config.Lock.RecordEvent(fmt.Sprintf(format, args...))
 }
 
-// warn writes an Event of type Warning, if the lock knows that type.
+// warn records an Event of type Warning, or of type Normal if the lock does not support it.
 func (r *reporter) warn(format string, args ...any) {
 	if lock, ok := r.le.config.Lock.(k8sresourcelock.Warning); ok {
 		lock.RecordWarning(fmt.Sprintf(format, args...))
@@ -21,7 +21,7 @@ func (r *reporter) warn(format string, args ...any) {
 	r.event(format, args...)
 }
 
-// handover writes Events about how the lock passes from one to another.
+// handover records Events about handovers and preemptions.
 func (r *reporter) handover(c *change) {
 	switch c.acknowledged() {
 	case core.SendRequest:
@@ -43,7 +43,8 @@ func (r *reporter) handover(c *change) {
 		}
 	}
 	if c.action.Op == core.Acquire {
-		r.claim, r.displaced = c.action.Why, c.after.Snap.Record.Holder
+		r.claim = c.action.Why
+		r.displaced = c.after.Snap.Record.Holder
 		if r.core.IsNominee(c.after) {
 			r.claim = core.Nominated
 		}

@@ -8,10 +8,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// checkFitness asks the Fit function once per RetryPeriod, and posts each change of its
-// answer. A check has a RetryPeriod's time; one that has not answered by then has said
-// no, and no other is made before it has returned. Until the first answer the candidate
-// counts as unfit: see newLoop.
+// checkFitness calls FitnessCheck once per RetryPeriod and posts each change of its result. A check that does not
+// return in time counts as unfit, and the next one starts only after it returned.
 func (l *loop) checkFitness(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -36,12 +34,12 @@ func (l *loop) checkFitness(ctx context.Context) {
 	}
 }
 
-// fitCheck is a call of the Fit function, which may ignore the end of its context.
+// fitCheck is a call of FitnessCheck, which may ignore the end of its context.
 type fitCheck struct {
-	answer chan error // nil: none is under way
+	answer chan error // nil if no check is running
 }
 
-// ask returns the check's answer, or an error when it has none in time.
+// ask returns the result of the check, or an error after a RetryPeriod.
 func (f *fitCheck) ask(ctx context.Context, l *loop) error {
 	ctx, cancel := context.WithTimeout(ctx, l.core.Retry)
 	defer cancel()
@@ -69,7 +67,7 @@ func errUnanswered(l *loop) error {
 	return fmt.Errorf("fitness check did not return within RetryPeriod %v", l.core.Retry)
 }
 
-// end gives a check that is under way the time to notice that its context has ended.
+// end waits for a running check for at most RetryPeriod.
 func (f *fitCheck) end(l *loop) {
 	if f.answer == nil {
 		return

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// HealthzAdaptor is a health check that fails when an elector's process still acts
-// although its lease is long over: then the process had better be restarted.
+// HealthzAdaptor is a health check that fails if run functions continue long after their lease expired. Restart the
+// process then.
 type HealthzAdaptor struct {
 	timeout time.Duration
 	mu      sync.Mutex
 	elector *LeaderElector
 }
 
-// NewLeaderHealthzAdaptor returns a check that tolerates run functions for timeout
-// beyond the end of the lease. Without an elector it is healthy.
+// NewLeaderHealthzAdaptor returns a check that fails when run functions continue for longer than timeout after the
+// lease expired. Without an elector, it succeeds.
 func NewLeaderHealthzAdaptor(timeout time.Duration) *HealthzAdaptor {
 	return &HealthzAdaptor{timeout: timeout}
 }
 
-// Name is the check's name in a health endpoint.
+// Name returns leaderElection, the name of the check.
 func (h *HealthzAdaptor) Name() string { return "leaderElection" }
 
-// Check reports an elector that outstays its lease.
+// Check returns the error of LeaderElector.Check. It ignores the request.
 func (h *HealthzAdaptor) Check(*http.Request) error {
 	h.mu.Lock()
 	elector := h.elector
@@ -35,23 +35,22 @@ func (h *HealthzAdaptor) Check(*http.Request) error {
 	return elector.Check(h.timeout)
 }
 
-// SetLeaderElection makes le what the check is about.
+// SetLeaderElection sets the elector to check.
 func (h *HealthzAdaptor) SetLeaderElection(le *LeaderElector) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.elector = le
 }
 
-// Check returns an error when run functions are still alive although the last
-// acknowledged write of their term is older than the lease by more than
-// maxTolerableExpiredLease.
+// Check returns an error if run functions are still running although their lease expired more than
+// maxTolerableExpiredLease ago.
 func (le *LeaderElector) Check(maxTolerableExpiredLease time.Duration) error {
 	v := le.view.Load()
 	if !v.running {
 		return nil
 	}
 	select {
-	case <-v.drained: // they did end, after the elector had given up on them
+	case <-v.drained: // they returned after the elector had ended
 		return nil
 	default:
 	}

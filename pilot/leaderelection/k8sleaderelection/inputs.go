@@ -2,25 +2,24 @@ package k8sleaderelection
 
 import "sync"
 
-// signal is a set of inputs to the loop of which one is enough, however often it was raised. The
-// lower comes first.
+// signal is a set of inputs that need no queue, because one of each is enough. The loop handles the lowest first.
 type signal uint8
 
 const (
-	stopping   signal = 1 << iota // Run's context has ended
-	reevaluate                    // the default revision or the comparison may have changed
-	stepsDown                     // StepDown
-	watchEvent                    // the subscription has News
-	absence                       // the coordinator is known to be gone, or no longer
-	ticked                        // a timer's
+	stopping           signal = 1 << iota // Run's context is done
+	refresh                               // Refresh
+	stepDown                              // StepDown
+	watchEvent                            // the subscription has news
+	coordinatorChanged                    // SetCoordinatorAbsent
+	ticked                                // a timer
 )
 
-// inputs holds the events and signals that a loop has not processed yet.
+// inputs holds the events and signals that a loop has not handled yet.
 type inputs struct {
 	events chan *event
-	// ended is closed when nobody takes in any more.
+	// ended is closed when the loop takes no more inputs.
 	ended chan struct{}
-	// signaled has room for one value: that there are signals.
+	// signaled has a buffer of one: there are signals.
 	signaled chan struct{}
 
 	mu      sync.Mutex
@@ -31,7 +30,7 @@ func newInputs() inputs {
 	return inputs{events: make(chan *event), ended: make(chan struct{}), signaled: make(chan struct{}, 1)}
 }
 
-// signal raises one. It does not block.
+// signal raises a signal. It does not block.
 func (i *inputs) signal(s signal) {
 	i.mu.Lock()
 	i.signals |= s
@@ -42,7 +41,7 @@ func (i *inputs) signal(s signal) {
 	}
 }
 
-// post hands over an event, and reports whether it was taken: it is not once the loop has ended.
+// post sends an event and reports whether the loop took it. An ended loop takes none.
 func (i *inputs) post(ev *event) bool {
 	select {
 	case i.events <- ev:
@@ -52,7 +51,7 @@ func (i *inputs) post(ev *event) bool {
 	}
 }
 
-// takeSignal takes the lowest signal; 0: there is none.
+// takeSignal removes and returns the lowest signal, or 0.
 func (i *inputs) takeSignal() signal {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -61,10 +60,8 @@ func (i *inputs) takeSignal() signal {
 	return s
 }
 
-// next waits for something to take in: an event, or else a signal. Events come first: whoever
-// posts them posts few and waits, while signals may be given without end. The tick comes last:
-// what else is there may be the acknowledgement, or the end of a drain, whose absence a tick at
-// its time would find.
+// next waits for an event or a signal. Events come first: each sender waits, while signals can be raised without limit. The
+// tick comes last, because another input may be the acknowledgement or the end of a drain that the tick would miss.
 func (l *loop) next() (signal, *event) {
 	for {
 		select {

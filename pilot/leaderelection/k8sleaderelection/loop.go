@@ -13,59 +13,55 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// event is an input on its way to the loop, with the lock as it was stored.
+// event is an input for the loop, with the stored lock that it shows.
 type event struct {
 	in   core.Input
 	lock k8sresourcelock.Snapshot
-	call call                  // Replied
-	err  error                 // StepDown: the run function's
-	news *k8sresourcelock.News // what it says is not in yet
+	call call                  // of Replied
+	err  error                 // of StepDown: the error of a run function
+	news *k8sresourcelock.News // not decoded yet
 }
 
-// loop owns an elector's state while it runs. Watch, replies and run functions post events,
-// or leave signals; nobody but the goroutine that runs it reads or writes the state.
+// loop owns the state of a running elector. Only the goroutine of run reads or writes the state. Watch, replies and run
+// functions post events or raise signals.
 type loop struct {
 	inputs
 
 	le         *LeaderElector
-	mode       runMode
 	core       core.Config
 	state      core.State
 	base       k8sresourcelock.Snapshot // the object that state.Snap was decoded from
-	acked      core.Instant
-	changed    time.Time
+	acked      core.Instant             // when the last acknowledged write was sent
+	changed    time.Time                // of the phase
 	term       *term
-	publicTerm Term  // the present one, as others know it
-	err        error // of the last term that has ended
+	publicTerm Term
+	err        error // of the last ended term
 
-	stop        <-chan struct{} // the end of Run's context; nil once it was seen
+	stop        <-chan struct{} // the end of Run's context; nil after it was received
 	timer       *time.Timer
-	bootAlarm   alarm // by CLOCK_BOOTTIME: the same, should the machine sleep meanwhile
+	bootAlarm   alarm // the same by CLOCK_BOOTTIME, in case the machine sleeps
 	helpers     sync.WaitGroup
-	values      context.Context              // Run's, without its end: a release comes after the stop
-	stopFitness context.CancelFunc           // of what runs beside the loop; nil: nothing does
-	watch       k8sresourcelock.Subscription // nil: the lock cannot be watched
+	values      context.Context              // Run's context without its end, because the release follows it
+	stopFitness context.CancelFunc           // nil without a fitness check
+	watch       k8sresourcelock.Subscription // nil if the lock cannot be watched
 	report      *reporter
 
-	shared *k8sresourcelock.Shared // what bounds calls
+	shared *k8sresourcelock.Shared
 }
 
-func newLoop(le *LeaderElector, mode runMode) *loop {
-	l := &loop{inputs: newInputs(), le: le, core: le.core, mode: mode, shared: le.config.Shared}
-	if le.former != nil {
-		l.state = *le.former
-	}
-	// One that only observes is unfit for as long as it runs: it takes nothing and asks for nothing.
-	l.state.Unfit = le.config.FitnessCheck != nil || mode == observing
+func newLoop(le *LeaderElector, oneCycle bool) *loop {
+	l := &loop{inputs: newInputs(), le: le, core: le.core, shared: le.config.Shared}
+	l.state.Unfit = le.config.FitnessCheck != nil // until the first check
 	if l.shared == nil {
 		l.shared = &k8sresourcelock.Shared{}
 	}
-	l.core.OneCycle, l.bootAlarm.ring = mode == oneCycle, l.tick
+	l.core.OneCycle = oneCycle
+	l.bootAlarm.ring = l.tick
 	return l
 }
 
-// run takes part until the core says Done. It returns when everything that it started has
-// ended, except run functions that outstayed their limit.
+// run takes part until the core is Done. It returns when everything that it started has ended, except run functions that
+// exceeded their limit.
 func (l *loop) run(ctx context.Context) error {
 	defer l.abandon()
 	l.start(ctx)
@@ -83,28 +79,28 @@ func (l *loop) run(ctx context.Context) error {
 }
 
 func (l *loop) start(ctx context.Context) {
-	l.values, l.stop = context.WithoutCancel(ctx), ctx.Done()
+	l.values = context.WithoutCancel(ctx)
+	l.stop = ctx.Done()
 	l.timer = time.NewTimer(math.MaxInt64)
 	l.report = newReporter(l.le, &l.core)
-	l.report.observes = l.mode == observing
 	l.changed = time.Now()
 	l.startWatching()
-	if l.le.config.FitnessCheck != nil && l.mode != observing {
+	if l.le.config.FitnessCheck != nil {
 		fitness, stop := context.WithCancel(l.values)
 		l.stopFitness = stop
 		l.helpers.Go(func() { l.checkFitness(fitness) })
 	}
 	l.le.loop.Store(l)
 	l.le.clock.jumps.add(l)
-	l.le.clock.Now() // what the first reading after a sleep is compared with
-	l.pass(l.defaultNow())
+	l.le.clock.Now() // the first reading, for the detection of jumps
+	l.pass(l.refreshDefault())
 	if l.le.absent.Load() {
-		l.pass(l.eventOf(absence))
+		l.pass(l.eventOf(coordinatorChanged))
 	}
 }
 
-// abandon ends the term of a loop that a callback has ended, by a panic or runtime.Goexit:
-// whoever called Run may live on, and nobody would shut the gate any more.
+// abandon closes the gate and ends the term if a callback ended the loop by a panic or runtime.Goexit. The caller of Run
+// may recover, and no other goroutine would close the gate.
 func (l *loop) abandon() {
 	if l.state.Phase == core.Done {
 		return
@@ -116,12 +112,12 @@ func (l *loop) abandon() {
 	last.validity = core.Validity{}
 	l.le.view.Store(&last)
 	if l.term != nil {
-		l.term.cancel(fmt.Errorf("election %s: %w: a callback has panicked", l.le.config.Name, ErrNotLeading))
+		l.term.cancel(fmt.Errorf("election %s: %w: a callback panicked", l.le.config.Name, ErrNotLeading))
 	}
-	go func() { _ = l.finish() }() // a panic waits for nothing
+	go func() { _ = l.finish() }() // a panic must not wait
 }
 
-// finish ends all that the loop started, and returns how it ended.
+// finish ends everything that the loop started and returns its error.
 func (l *loop) finish() error {
 	close(l.ended)
 	l.le.loop.Store(nil)
@@ -134,15 +130,6 @@ func (l *loop) finish() error {
 		l.stopFitness()
 	}
 	l.helpers.Wait()
-	if l.core.Successor {
-		known := l.state.Resumed()
-		l.le.former = &known
-	}
-	return l.outcome()
-}
-
-// outcome is how it ended.
-func (l *loop) outcome() error {
 	if l.term == nil {
 		return l.err
 	}
@@ -152,34 +139,34 @@ func (l *loop) outcome() error {
 	return l.le.stuck()
 }
 
-// eventOf makes a signal an event.
+// eventOf returns the event of a signal.
 func (l *loop) eventOf(s signal) *event {
 	switch s {
 	case stopping:
 		return &event{in: core.Input{Kind: core.Stop}}
-	case reevaluate:
-		return l.defaultNow()
-	case stepsDown:
+	case refresh:
+		return l.refreshDefault()
+	case stepDown:
 		return &event{in: core.Input{Kind: core.StepDown}}
-	case absence:
+	case coordinatorChanged:
 		return &event{in: core.Input{Kind: core.Coordinator, Absent: l.le.absent.Load()}}
 	}
 	return &event{}
 }
 
-// defaultNow tells the default revision.
-func (l *loop) defaultNow() *event {
+// refreshDefault returns an event with the default revision, or a tick if it is not synced.
+func (l *loop) refreshDefault() *event {
 	ev := &event{}
-	if ask := l.le.config.DefaultRevision; ask != nil {
-		if d := ask(); d.Synced {
-			ev.in.Kind, ev.in.Default = core.DefaultChanged, d
+	if f := l.le.config.DefaultRevision; f != nil {
+		if d := f(); d.Synced {
+			ev.in.Kind = core.DefaultChanged
+			ev.in.Default = core.DefaultRevision(d)
 		}
 	}
 	return ev
 }
 
-// pass stamps the time, steps, and makes true what the core wants. The gate comes
-// first, because closing it must wait for nothing.
+// pass reads the clocks, calls Step and applies its action. The gate is set first, because nothing may delay its closing.
 func (l *loop) pass(ev *event) {
 	switch {
 	case ev.news != nil:
@@ -192,13 +179,13 @@ func (l *loop) pass(ev *event) {
 	ev.in.Now = l.le.clock.read()
 	ev.in.Jitter = uint8(rand.Uint32())
 	ev.in.Beats = l.beats(&ev.in)
-	// One copy of each: a goroutine's stack is as large as its largest pass.
+	// Only one copy of each state, to keep the stack of the goroutine small.
 	c := &change{in: ev.in, before: l.state, lock: ev.lock, call: ev.call, err: ev.err}
 	c.after, c.action = l.core.Step(c.before, c.in)
 	l.state = c.after
 	if c.after.Learned != c.before.Learned {
 		l.base = ev.lock.Base()
-		if c.after.Snap.Version < c.before.Snap.Version { // the core gives an absent lock the version of before
+		if c.after.Snap.Version < c.before.Snap.Version { // the version of a deleted lock stays
 			l.rewound()
 		}
 	}
@@ -206,7 +193,7 @@ func (l *loop) pass(ev *event) {
 	l.setGate(&c.action)
 	l.publish(c)
 	l.report.pass(c)
-	l.le.handover.Store(int64(l.report.durations.handoverSince()))
+	l.le.handoverSince.Store(int64(l.report.durations.handoverSince()))
 	l.setWork(&c.action)
 	if c.action.Op != core.NoOp {
 		l.send(c.action)
@@ -214,7 +201,7 @@ func (l *loop) pass(ev *event) {
 	l.setTimer(c.in.Now, c.action.Wake)
 }
 
-// beats asks the KeyComparisonFunc about the holder of the newest snapshot.
+// beats calls KeyComparison with the key of the newest record.
 func (l *loop) beats(in *core.Input) bool {
 	if !l.core.External {
 		return false
@@ -232,7 +219,7 @@ func (l *loop) setGate(a *core.Action) {
 	}
 }
 
-// setWork starts the term's functions, or tells them to stop.
+// setWork starts or cancels the run functions.
 func (l *loop) setWork(a *core.Action) {
 	switch {
 	case a.Run && l.term == nil:
@@ -242,21 +229,22 @@ func (l *loop) setWork(a *core.Action) {
 	}
 }
 
-// termEnded follows the return of the last run function.
+// termEnded handles the return of the last run function.
 func (l *loop) termEnded() {
-	l.err, l.term = l.term.failure(), nil
+	l.err = l.term.failure()
+	l.term = nil
 	if stopped := l.le.config.Callbacks.OnStoppedLeading; stopped != nil && !l.core.OneCycle {
 		stopped()
 	}
 }
 
-// setTimer has the loop woken at that time, which may be never.
+// setTimer wakes the loop at the given time, which may be Never.
 func (l *loop) setTimer(now core.ClockReading, wake core.Instant) {
 	l.timer.Reset(l.le.clock.mono().Until(wake))
 	l.setBootAlarm(now, wake)
 }
 
-// publish shows others where the loop stands.
+// publish updates the view and calls OnNewLeader.
 func (l *loop) publish(c *change) {
 	s, before := &c.after, &c.before
 	if c.in.Kind == core.Replied && s.Validity != before.Validity && s.Validity != (core.Validity{}) {
@@ -271,7 +259,9 @@ func (l *loop) publish(c *change) {
 		validity: s.Gate(),
 	}
 	if s.Snap.Exists && s.Snap.Content == core.Readable {
-		v.holder, v.key, v.transitions = s.Snap.Record.Holder, s.Snap.Record.Key, s.Snap.Record.Transitions
+		v.holder = s.Snap.Record.Holder
+		v.key = s.Snap.Record.Key
+		v.transitions = s.Snap.Record.Transitions
 		v.record = l.report.recordViewOf(s)
 	}
 	old := l.le.view.Load()
@@ -287,8 +277,7 @@ func (l *loop) publish(c *change) {
 	}
 }
 
-// setTerm notes the present term in the form that others get. Its token is the version
-// of the object that a fence goes by, which of a lock of two objects is one of them.
+// setTerm sets the public form of the term. Its token is the version of the object that the fence uses.
 func (l *loop) setTerm(c *change) {
 	t := c.after.Term
 	switch t {
@@ -296,7 +285,7 @@ func (l *loop) setTerm(c *change) {
 	case core.Term{}:
 		l.publicTerm = Term{}
 	default:
-		token, _ := codec.ParseVersion(c.lock.ResourceVersion) // as the codec did when it took the snapshot in
+		token, _ := codec.ParseVersion(c.lock.ResourceVersion) // the codec has parsed it before
 		l.publicTerm = Term{LockUID: string(c.lock.UID), Transitions: t.Transitions, Token: token}
 	}
 }

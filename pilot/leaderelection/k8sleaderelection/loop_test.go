@@ -27,7 +27,7 @@ func idleLoop(t testing.TB, lock k8sresourcelock.Interface, change ...func(*Lead
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLoop(le, campaigning)
+	l := newLoop(le, false)
 	l.values = t.Context()
 	l.events = make(chan *event, 16)
 	l.timer = time.NewTimer(time.Hour)

@@ -5,71 +5,68 @@ import (
 	"time"
 )
 
-// MetricsProvider makes the metrics that electors report to.
+// MetricsProvider creates the metrics of electors. Its interface is that of client-go.
 type MetricsProvider interface {
+	// NewLeaderMetric returns a metric. It is called once per Run or Campaign.
 	NewLeaderMetric() SwitchMetric
 }
 
-// SwitchMetric is on while this process leads the election of that name.
+// SwitchMetric is on while this process leads the election with that name.
 type SwitchMetric interface {
+	// On is called at the begin of a term.
 	On(name string)
+	// Off is called at the end of a term.
 	Off(name string)
 }
 
-// SlowpathMetric is an optional extension of SwitchMetric: it counts writes that
-// needed a read first, because the elector's picture of the lock was behind.
+// SlowpathMetric is an optional extension of SwitchMetric.
 type SlowpathMetric interface {
+	// SlowpathExercised is called after a write that failed because the lock had changed.
 	SlowpathExercised(name string)
 }
 
-// Observer is called with what an elector does, for metrics. Its methods are called from the
-// elector's loop: they must not block.
+// Observer receives what an elector does, for metrics. The loop of the elector calls it, so it must not block.
 type Observer interface {
-	// Phase: the candidate went from one phase to another, for a reason of one word.
+	// Phase is called on each change of the phase, with a word for the reason.
 	Phase(name, from, to, reason string)
-	// Call: a request for the lock has ended, after took. verb is its purpose: read, acquire,
-	// renew, release, ask or hand-over. role is the candidate's phase. result is ok, conflict
-	// (the lock had changed, nothing was written), unknown (no usable answer: a write may have
-	// been stored) or refused (the API server did not do it).
+	// Call is called at the end of a request for the lock. verb is its purpose: read, acquire, renew, release, request
+	// or hand-over. role is the phase. result is ok, conflict (the lock had changed, nothing was written), refused (the
+	// API server rejected it) or unknown (no usable reply; a write may have been stored).
 	Call(name, verb, role, result string, took time.Duration)
 }
 
 // TermObserver is an optional extension of Observer.
 type TermObserver interface {
 	Observer
-	// Term: a term of this process began or ended. A term begins when run functions may run.
-	// The reason of a begin is the right by which the lock was taken, such as lock-free.
+	// Term is called at the begin and the end of each term. The reason of a begin is why the lock was acquired, for
+	// example lock-free.
 	Term(name string, began bool, reason string)
-	// ObserveDuration: the interval is over, after took.
+	// ObserveDuration is called at the end of an interval.
 	ObserveDuration(name string, what Interval, took time.Duration)
-	// StatusChanged is for programs that show elections: it is called whenever Status shows something else than before. That time
-	// has passed is no change, that the leader has renewed is one.
+	// StatusChanged is called when Status returns another value than before, apart from the passing of time. A renewal
+	// of the leader is a change.
 	StatusChanged(name string)
 }
 
-// Interval names what a TermObserver is given the duration of.
+// Interval is the name of a measured interval.
 type Interval string
 
 const (
-	// Drain: from the end of the run functions' contexts until all had returned and every
+	// Drain is the time from the end of the contexts of the run functions until all functions have returned and every
 	// admitted write was answered.
 	Drain Interval = "drain"
-	// Handover: from sending the first request for this lock until this process,
-	// nominated, leads. The drain of the former leader is part of it.
+	// Handover is the time from the first request of this process until it leads as the nominee. It includes the drain of
+	// the previous leader.
 	Handover Interval = "handover"
-	// HandoverGiven: the same as the leader sees it: from accepting a request until the challenger is written in.
+	// HandoverGiven is the time from the acceptance of a request by this leader until the challenger was written as holder.
 	HandoverGiven Interval = "handover-given"
-	// Leaderless: how long nobody acted, as this one process sees it; every candidate
-	// of the election reports it. It begins when a record is seen that names nobody, or
-	// somebody nominated who has not written itself yet, or when there is no record or
-	// none that can be read, or when the recorded lease runs out by this process's
-	// clock. It ends when a record is seen whose holder acts.
+	// Leaderless is the time in which no candidate acted, as seen by this process. It begins when a lease expires, or
+	// when a record has no holder or only a nominee, is unreadable or was deleted. It ends when a record shows a holder
+	// that acts. Each candidate reports it.
 	//
-	// It is too short where the record does not show it: a leader that died stops acting
-	// then, and not at the end of its lease; and another candidate without a marker counts
-	// as acting, because a peer, which has none, cannot be told from one of ours that
-	// settles. It is too long by the latency of the watch. The time before the process
-	// first read the lock is not in it, and one that outlasts the process is not reported.
+	// It is too short if a leader died, because the leader counts until its lease expires. It is also too short if a
+	// holder without a marker settles, because it looks like istiod. It includes the latency of the watch. It does not
+	// include the time before the first read.
 	Leaderless Interval = "leaderless"
 )
 
@@ -78,15 +75,14 @@ var provider struct {
 	MetricsProvider
 }
 
-// SetProvider sets the metrics provider of electors whose Run or Campaign begins after this
-// call; nil: no metrics. Unlike client-go's it may be called again.
+// SetProvider sets the metrics provider for each later Run and Campaign. If nil, there are no metrics. Unlike that of
+// client-go, it may be called again.
 func SetProvider(metricsProvider MetricsProvider) {
 	provider.Lock()
 	defer provider.Unlock()
 	provider.MetricsProvider = metricsProvider
 }
 
-// newLeaderMetric asks the present provider.
 func newLeaderMetric() SwitchMetric {
 	provider.Lock()
 	defer provider.Unlock()

@@ -12,8 +12,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// versioned returns lock with versions, which a lock that has no more than Interface
-// gets made up: they count the changes that this process saw.
+// versioned returns lock with versions. For a lock that implements only Interface, the versions count the changes that
+// this process saw.
 func versioned(lock k8sresourcelock.Interface) k8sresourcelock.Versioned {
 	if v, ok := lock.(k8sresourcelock.Versioned); ok {
 		return v
@@ -21,9 +21,8 @@ func versioned(lock k8sresourcelock.Interface) k8sresourcelock.Versioned {
 	return &plainLock{Interface: lock}
 }
 
-// plainLock gives a lock with only Interface what the loop needs. It cannot carry
-// markers: a restarted process settles a lease before it leads again. It is used by
-// one call at a time, as the loop makes them.
+// plainLock adds versions to a lock that implements only Interface. It cannot store markers, so a restarted process
+// settles for a lease before it leads. It does not support concurrent calls.
 type plainLock struct {
 	k8sresourcelock.Interface
 	last k8sresourcelock.Snapshot
@@ -68,7 +67,7 @@ func (p *plainLock) Write(ctx context.Context, base k8sresourcelock.Snapshot, r 
 	return p.last, nil
 }
 
-// note keeps a changed record as what is stored now. Raw is never nil: a record was there.
+// note stores a changed record. Raw is never nil, because a record exists.
 func (p *plainLock) note(r k8sresourcelock.LeaderElectionRecord, raw []byte) {
 	p.seen++
 	p.last = k8sresourcelock.Snapshot{

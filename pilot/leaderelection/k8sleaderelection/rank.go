@@ -2,16 +2,16 @@ package k8sleaderelection
 
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
-// DefaultRevision is the knowledge of which revision is the default one:
-//
-//	Synced   bool   // whether that is known
-//	Revision string // the default revision; "" when there is none
-//
-// "Not yet synced" (the zero value) and "there is none" are different values.
-type DefaultRevision = core.DefaultRevision
+// DefaultRevision is the default revision as far as it is known. The zero value means that it is not known yet.
+type DefaultRevision struct {
+	// Synced is set if the default revision is known.
+	Synced bool
+	// Revision is the default revision, or "" if there is none.
+	Revision string
+}
 
-// RevisionKey is the key of a candidate of that revision: the revision, with "^" in
-// front when it is remote. An empty revision counts as "default".
+// RevisionKey returns the key of a candidate: its revision, with the prefix "^" if the candidate is remote, which means
+// outside the cluster of the lock. An empty revision becomes "default".
 func RevisionKey(revision string, remote bool) string {
 	if revision == "" {
 		revision = "default"
@@ -22,10 +22,9 @@ func RevisionKey(revision string, remote bool) string {
 	return revision
 }
 
-// Outranks reports whether a candidate with key ours goes before a holder with key
-// theirs: it is of the default revision and the holder is not; or both are of the same
-// revision, it is local and the holder remote. While the default is not known, or there is
-// none, no revision outranks another. An empty key outranks nobody.
+// Outranks reports whether a candidate with key ours outranks a holder with key theirs. It does if it has the default
+// revision and the holder has not, or if both have the same revision, the candidate is local and the holder is remote.
+// If the default revision is unknown or none, no revision outranks another. An empty key outranks no key.
 func Outranks(ours, theirs string, d DefaultRevision) bool {
-	return core.Outranks(ours, theirs, d)
+	return core.Outranks(ours, theirs, core.DefaultRevision(d))
 }

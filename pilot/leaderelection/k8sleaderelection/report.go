@@ -10,19 +10,19 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// reporter says what happens: each transition once, each trouble once until it
-// changes or is over, so that an API server that is away does not fill the log.
+// reporter writes logs, metrics and Events. It reports each phase change once, and each failure once until its cause
+// changes or it ends.
 type reporter struct {
-	le        *LeaderElector
-	core      *core.Config
-	log       *slog.Logger
-	metric    SwitchMetric
-	on        bool
-	observes  bool // its end is no change of phase to tell
+	le     *LeaderElector
+	core   *core.Config
+	log    *slog.Logger
+	metric SwitchMetric
+	on     bool
+
 	durations durations
 
-	claim     core.Reason // why the lock was taken, last time
-	displaced string      // who held it then
+	claim     core.Reason // why the lock was last acquired
+	displaced string      // the holder before that
 	troubles  troubles
 }
 
@@ -43,22 +43,22 @@ type change struct {
 	before, after core.State
 	action        core.Action
 	lock          k8sresourcelock.Snapshot
-	call          call  // that has ended
-	err           error // a run function's
+	call          call  // of Replied
+	err           error // of a run function
 }
 
-// denied reports whether a write has met a conflict with nobody, which the core counts as a failure.
+// denied reports whether a write met a conflict although no other candidate wrote. The core counts this as a failure.
 func (c *change) denied() bool {
 	return c.in.Kind == core.Replied && c.in.Result == core.Conflict &&
 		(c.after.Effort.Writes.Fails > c.before.Effort.Writes.Fails || c.after.Effort.Requests.Fails > c.before.Effort.Requests.Fails)
 }
 
-// beginsHandover reports whether the leader drains for another from now on.
+// beginsHandover reports whether the leader starts to drain for a handover.
 func (c *change) beginsHandover() bool {
 	return c.after.Drain.Kind.HandsOver() && !c.before.Drain.Kind.HandsOver()
 }
 
-// acknowledged is the operation of ours that the pass has seen confirmed; NoOp when there is none.
+// acknowledged returns the own operation that this pass saw confirmed, or NoOp.
 func (c *change) acknowledged() core.Op {
 	if call := c.before.Flight; call.Succeeded(c.in) {
 		return call.Op
@@ -66,13 +66,13 @@ func (c *change) acknowledged() core.Op {
 	return core.NoOp
 }
 
-// exitStuck is ExitOnStuckDrain's exit code: neither a panic's nor that of an ordinary error.
+// exitStuck is the exit code of ExitOnStuckDrain. It differs from that of a panic.
 const exitStuck = 3
 
-// pass reports what one pass of the loop changed.
+// pass reports the changes of one pass of the loop.
 func (r *reporter) pass(c *change) {
 	after := &c.after
-	if c.err != nil { // each of them: nothing else tells why a leader stepped down
+	if c.err != nil {
 		r.log.Error("run function failed; stepping down", "err", c.err)
 	}
 	if c.denied() {
@@ -90,10 +90,10 @@ func (r *reporter) pass(c *change) {
 		}
 	}
 	r.handover(c)
-	if c.before.Phase != after.Phase && !r.observes {
+	if c.before.Phase != after.Phase {
 		log := r.log
 		if after.Phase == core.Leading {
-			// The right by which the lock was taken: by the phases alone a release looks like a lease that ran out.
+			// The phases alone do not show whether the lock was free or its lease expired.
 			log = log.With("claim", string(r.claim))
 		}
 		log.Info("election phase changed", "from", c.before.Phase.String(), "to", after.Phase.String(), "why", string(after.Why),
@@ -106,8 +106,7 @@ func (r *reporter) pass(c *change) {
 	r.durations.pass(r, c)
 }
 
-// term reports the begin and the end of a term to metrics and as Events; failure is the
-// run function's error that ended it, if one did.
+// term reports the begin and the end of a term. failure is the error of a run function that ended it, if any.
 func (r *reporter) term(s *core.State, failure error) {
 	leading := s.Phase == core.Leading
 	if leading == r.on {
@@ -135,10 +134,10 @@ func (r *reporter) term(s *core.State, failure error) {
 	}
 }
 
-// maxBrief leaves room in the 1,024 bytes that an Event's text may have.
+// maxBrief is below the limit of 1,024 bytes for the message of an Event.
 const maxBrief = 800
 
-// brief is an error's text on one line, as an Event can carry it.
+// brief returns the text of an error on one line, short enough for an Event.
 func brief(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	if len(text) > maxBrief {
@@ -147,13 +146,13 @@ func brief(err error) string {
 	return text
 }
 
-// termObserver is the Observer if it is a TermObserver; nil otherwise.
+// termObserver returns the Observer if it is a TermObserver, or nil.
 func (r *reporter) termObserver() TermObserver {
 	o, _ := r.le.config.Observer.(TermObserver)
 	return o
 }
 
-// record reports a record that cannot be believed, and a process of the same name.
+// record reports an unreadable record, an absurd lease duration and a duplicate identity.
 func (r *reporter) record(c *change) {
 	before, after, lock := &c.before, &c.after, &c.lock
 	if after.Learned == before.Learned {
@@ -168,7 +167,7 @@ func (r *reporter) record(c *change) {
 			r.warn("failed to read the record: %v", lock.Unreadable)
 		}
 	case core.Readable:
-		// Beyond this the core counts a shorter time: an absurd lease must not keep everybody out.
+		// The core limits the lease, so that an absurd duration does not block all candidates.
 		if bound := r.core.LeaseBound(); after.Snap.Record.Lease > bound {
 			r.warnOnce(topicRecord, after.Snap.Record.Lease.String(), "lease duration in the lock record is too long; a shorter one counts",
 				"recorded", after.Snap.Record.Lease, "counted", bound, "holder", after.Snap.Record.Holder)
@@ -183,7 +182,7 @@ func (r *reporter) record(c *change) {
 	}
 }
 
-// answered reports the end of a call for the lock.
+// answered reports the end of a call.
 func (r *reporter) answered(phase core.Phase, c call) {
 	if o := r.le.config.Observer; o != nil {
 		o.Call(r.le.config.Name, c.op.String(), phase.String(), c.result.String(), c.took)
@@ -200,7 +199,7 @@ func (r *reporter) answered(phase core.Phase, c call) {
 	}
 }
 
-// fitness reports why this process should not lead; nil: it is fit.
+// fitness reports the result of a fitness check.
 func (r *reporter) fitness(err error) {
 	if err == nil {
 		r.resolved(topicFitness, "fit to lead again")
@@ -209,7 +208,7 @@ func (r *reporter) fitness(err error) {
 	r.warnOnce(topicFitness, err.Error(), "unfit to lead; a follower does not campaign, a leader accepts handover requests", "err", err)
 }
 
-// watching reports a watch that cannot be had; nil: one that is up.
+// watching reports the state of the watch: nil if it is established, or why it failed.
 func (r *reporter) watching(err error) {
 	if err == nil {
 		r.resolved(topicWatch, "watch of the lock is established again")
@@ -218,11 +217,11 @@ func (r *reporter) watching(err error) {
 	r.warnOnce(topicWatch, string(apierrors.ReasonForError(err)), "failed to watch the lock; polling", "err", err)
 }
 
-// recordViewOf is the part of Status that comes from a lock that can be read.
+// recordViewOf returns the part of Status that is derived from a readable record.
 func (r *reporter) recordViewOf(s *core.State) (v recordView) {
 	snap := &s.Snap
 	v.lease = snap.Record.Lease
-	// Beside the marker of a former holder the present one waits until that one has ended.
+	// The marker of a previous holder shows that the current holder is settling.
 	if snap.Former() == "" {
 		v.actsUntil = r.core.ActsUntil(*s)
 	}

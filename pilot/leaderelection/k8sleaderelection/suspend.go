@@ -10,17 +10,16 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// alarm is when a loop wants to be woken by CLOCK_BOOTTIME.
+// alarm wakes a loop at a time of CLOCK_BOOTTIME.
 type alarm struct {
 	ring func()
 	at   core.Instant
 }
 
-// setBootAlarm has the loop woken at that time by CLOCK_BOOTTIME as well, if it has a cover:
-// that ends while the machine sleeps, and run functions have to be told as soon as the
-// process runs again. A follower waits for another's lease, which runs by monotonic time.
-// The alarm is counted from now, the reading that the core went by: were it counted from a
-// second one, the machine could sleep between the two, and the alarm would wait once more.
+// setBootAlarm wakes a leader at the given time by CLOCK_BOOTTIME also. If the validity ends while the machine sleeps,
+// the run functions are stopped as soon as the process runs again. A follower does not need it, because leases expire
+// by monotonic time. now is the reading of this pass: with a second reading, a sleep between the two would delay the
+// alarm.
 func (l *loop) setBootAlarm(now core.ClockReading, wake core.Instant) {
 	alarms := l.le.clock.alarms
 	switch {
@@ -32,33 +31,32 @@ func (l *loop) setBootAlarm(now core.ClockReading, wake core.Instant) {
 	}
 }
 
-// tick makes the loop look at the clocks.
+// tick makes the loop read the clocks.
 func (l *loop) tick() { l.signal(ticked) }
 
-// jumps notices when a clock has gone on while the monotonic one stood still: the machine
-// has slept, or was set. Whoever reads the clocks first finds out, such as a gate that
-// checks a write, and all loops that use this clock are woken.
+// jumps detects that a clock advanced while the monotonic clock stood still, because the machine slept or the clock
+// was set. The first reader of the clocks detects it, for example a gate, and wakes all loops.
 type jumps struct {
-	boot, wall atomic.Int64 // how far ahead of the monotonic clock they were
+	boot, wall atomic.Int64 // offset from the monotonic clock at the last reading
 
 	mu    sync.Mutex
 	loops map[*loop]struct{}
 }
 
-// jump is by how much a clock has to have gone ahead. Two clocks are not read at the same
-// time, and a busy machine may do something else in between.
+// jump is the minimum change of the offset. The clocks are not read at the same instant.
 const jump = 20 * time.Millisecond
 
 func newJumps() *jumps {
 	j := &jumps{loops: map[*loop]struct{}{}}
-	j.boot.Store(math.MaxInt64) // nothing is ahead of what was not read yet
+	j.boot.Store(math.MaxInt64) // before the first reading
 	j.wall.Store(math.MaxInt64)
 	return j
 }
 
-// seen reports whether one of the clocks has jumped ahead since the last reading.
+// seen reports whether a clock has jumped since the last reading.
 func (j *jumps) seen(now core.ClockReading) bool {
-	boot, wall := j.ahead(&j.boot, now.Boot-int64(now.Mono)), j.ahead(&j.wall, now.Wall-int64(now.Mono))
+	boot := j.ahead(&j.boot, now.Boot-int64(now.Mono))
+	wall := j.ahead(&j.wall, now.Wall-int64(now.Mono))
 	return boot || wall
 }
 
@@ -66,7 +64,7 @@ func (j *jumps) ahead(last *atomic.Int64, now int64) bool {
 	before := last.Load()
 	switch {
 	case now > before && now-before > int64(jump):
-		return last.CompareAndSwap(before, now) // one reader tells
+		return last.CompareAndSwap(before, now) // true for one reader only
 	case now < before:
 		last.CompareAndSwap(before, now)
 	}

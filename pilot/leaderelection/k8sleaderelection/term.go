@@ -11,33 +11,32 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// term is one time of leadership: the run functions' context and their end.
+// term is a term of this process: the context of its run functions, and their end.
 type term struct {
 	l      *loop
 	cancel context.CancelCauseFunc
 
 	mu       sync.Mutex
-	err      error         // all errors while leading
-	returned bool          // the context has ended, and all have returned
-	ended    chan struct{} // closed then; nil while nobody asked for it
+	err      error         // of all functions that failed during the term
+	returned bool          // the context is done and all functions have returned
+	ended    chan struct{} // closed when returned is set; created on demand
 }
 
 type termKey struct{}
 
-// TermFromContext returns the term that a run function's context belongs to.
+// TermFromContext returns the term that the context of a run function belongs to.
 func TermFromContext(ctx context.Context) (Term, bool) {
 	t, ok := ctx.Value(termKey{}).(Term)
 	return t, ok
 }
 
-// ContextWithTerm returns a context that belongs to a term, as that of a run function does:
-// for run functions that make contexts of their own, and for tests.
+// ContextWithTerm returns a context that belongs to a term. It is for run functions that create their own contexts,
+// and for tests.
 func ContextWithTerm(ctx context.Context, t Term) context.Context {
 	return context.WithValue(ctx, termKey{}, t)
 }
 
-// startTerm starts the run functions. They post an input for each failure, and one for
-// their end.
+// startTerm starts the run functions. The term posts an event for each failure and one for its end.
 func startTerm(l *loop, which Term) *term {
 	config := &l.le.config
 	ctx, cancel := context.WithCancelCause(ContextWithTerm(l.values, which))
@@ -50,17 +49,14 @@ func startTerm(l *loop, which Term) *term {
 	return t
 }
 
-// ErrGoexit stands for the error of a run function that ended its goroutine with
-// runtime.Goexit, as a test's FailNow does, in place of returning.
-var ErrGoexit = errors.New("the run function ended its goroutine with runtime.Goexit")
+// ErrGoexit is the error of a run function that called runtime.Goexit, for example by FailNow of a test.
+var ErrGoexit = errors.New("function called runtime.Goexit")
 
-// run ends the term when every function has returned, its context has ended and no admitted
-// write is under way. Functions that return early are done; the term goes on. The last
-// one runs right here: most terms have but one.
+// run ends the term when every function has returned, its context is done and every admitted write was answered. The
+// last function runs in this goroutine, because most terms have only one.
 func (t *term) run(ctx context.Context, functions []func(context.Context) error) {
 	var others sync.WaitGroup
-	// Deferred, because a function may end this goroutine. A panic must not wait here for a
-	// stop that may never come: the process is to die of it now.
+	// Deferred, because a function may call runtime.Goexit. A panic must not wait for the end of the context.
 	defer func() {
 		if p := recover(); p != nil {
 			panic(p)
@@ -78,16 +74,14 @@ func (t *term) run(ctx context.Context, functions []func(context.Context) error)
 
 func (t *term) finish(ctx context.Context) {
 	<-ctx.Done()
-	// If the loop has given these functions up, no other begins before they have ended:
-	// the gate is still this term's.
+	// The gate still belongs to this term: no new term starts before these functions have returned.
 	if gate := t.l.le.config.Gate; gate != nil {
 		gate.Drain()
 	}
 	t.end()
 }
 
-// call runs one function. An error that it returns after its context has ended is no failure, and
-// the first failure is enough to end the term.
+// call runs one function. An error after the end of the context is not a failure.
 func (t *term) call(ctx context.Context, f func(context.Context) error) {
 	err := ErrGoexit // unless f returns
 	defer func() {
@@ -98,11 +92,11 @@ func (t *term) call(ctx context.Context, f func(context.Context) error) {
 	err = f(ctx)
 }
 
-// fail tells the loop of each failure, which is reported; the first one ends the term.
+// fail collects an error and reports it to the loop. The first one ends the term.
 func (t *term) fail(err error) {
 	t.mu.Lock()
 	errs := multierror.Append(t.err, err)
-	errs.ErrorFormat = oneLine // it becomes a field of a log line
+	errs.ErrorFormat = oneLine // for a field of a log line
 	t.err = errs
 	t.mu.Unlock()
 	t.l.post(&event{in: core.Input{Kind: core.StepDown}, err: err})
@@ -116,7 +110,7 @@ func oneLine(errs []error) string {
 	return strings.Join(texts, "; ")
 }
 
-// failure is all errors while leading.
+// failure returns all errors of the term.
 func (t *term) failure() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,8 +127,7 @@ func (t *term) end() {
 	t.l.post(&event{in: core.Input{Kind: core.Drained}})
 }
 
-// drained is closed once all functions have returned. Only a term that the loop did not
-// wait for is asked for it.
+// drained returns a channel that is closed when all functions have returned.
 func (t *term) drained() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,44 +12,44 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// What can be in trouble. Calls of one kind can fail while those of another succeed, so
-// each kind is a topic of its own; a server that cannot be reached is one for all.
+// Topics of failures. Each kind of call has its own topic, because one kind can fail while another succeeds. If the API
+// server cannot be reached, there is one topic for all.
 const (
 	topicReach   = "reach"
 	topicRead    = "read"
 	topicWrite   = "write"
-	topicRequest = "ask"
+	topicRequest = "request"
 	topicWatch   = "watch"
 	topicFitness = "fitness"
 	topicRecord  = "record"
-	// Who chooses: a coordinator, or the candidates.
+
 	topicCoordinator = "coordinator"
 	topicStrategy    = "strategy"
 )
 
-// quietFor bounds the lines about one topic: after its end, or after a line about it, one
-// that comes back at once is not reported until it has stayed for as long.
+// quietFor limits the log lines of a topic whose failures end and return quickly. A failure that returns within
+// quietFor is logged only if it lasts longer.
 const quietFor = time.Minute
 
-// troubles remembers what has been reported: each cause once in a spell of trouble.
+// troubles remembers which failures were logged.
 type troubles struct {
 	now func() core.Instant
 
-	mu     sync.Mutex // calls report from the loop, watches from their own goroutine
+	mu     sync.Mutex // for the loop and the fitness check
 	topics map[string]*spell
 }
 
-// spell is one time in which a topic was in trouble, or its quiet after that.
+// spell is the state of a topic.
 type spell struct {
-	causes []string // that were reported; none: nothing was, or it is over
-	said   core.Instant
-	ever   bool // said is set
+	causes []string // logged causes; empty if there is no failure
+	logged core.Instant
+	ever   bool // logged is set
 }
 
-// maxCauses bounds the lines of a spell in which the cause keeps changing.
+// maxCauses limits the log lines of a failure with changing causes.
 const maxCauses = 8
 
-// begin notes a cause and reports whether it is to be logged.
+// begin adds a cause and reports whether to log it.
 func (t *troubles) begin(topic, cause string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,14 +65,16 @@ func (t *troubles) begin(topic, cause string) bool {
 	if slices.Contains(s.causes, cause) || len(s.causes) == maxCauses {
 		return false
 	}
-	if s.ever && len(s.causes) == 0 && topic != topicRecord && s.said.Until(now) < quietFor {
+	if s.ever && len(s.causes) == 0 && topic != topicRecord && s.logged.Until(now) < quietFor {
 		return false
 	}
-	s.causes, s.said, s.ever = append(s.causes, cause), now, true
+	s.causes = append(s.causes, cause)
+	s.logged = now
+	s.ever = true
 	return true
 }
 
-// end reports whether there was a trouble that had been logged.
+// end clears a topic and reports whether its failure was logged.
 func (t *troubles) end(topic string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,12 +82,13 @@ func (t *troubles) end(topic string) bool {
 	if s == nil || len(s.causes) == 0 {
 		return false
 	}
-	s.causes, s.said = nil, t.now()
+	s.causes = nil
+	s.logged = t.now()
 	return true
 }
 
-// warnOnce logs a trouble, unless it is known.
-func (r *reporter) warnOnce(topic, cause, message string, args ...any) (news bool) {
+// warnOnce logs a failure and returns true, unless its cause was logged before.
+func (r *reporter) warnOnce(topic, cause, message string, args ...any) (logged bool) {
 	if !r.troubles.begin(topic, cause) {
 		return false
 	}
@@ -93,14 +96,14 @@ func (r *reporter) warnOnce(topic, cause, message string, args ...any) (news boo
 	return true
 }
 
-// resolved logs that a topic's trouble has ended, if there was one.
+// resolved logs the end of a failure, if the failure was logged.
 func (r *reporter) resolved(topic, message string) {
 	if r.troubles.end(topic) {
 		r.log.Info(message)
 	}
 }
 
-// callFailed reports a call that brought nothing.
+// callFailed reports a failed call.
 func (r *reporter) callFailed(c call) {
 	if !fromServer(c.err) {
 		r.warnOnce(topicReach, string(apierrors.ReasonForError(c.err)), "request for the lock failed; retrying", "call", c.op.String(), "err", c.err)
@@ -110,7 +113,7 @@ func (r *reporter) callFailed(c call) {
 	r.warnOnce(topicOf(c.op), cause.name, cause.message, "call", c.op.String(), "cause", cause.name, "err", c.err)
 }
 
-// callSucceeded ends the troubles of its kind.
+// callSucceeded ends the failures of that kind of call.
 func (r *reporter) callSucceeded(c call) {
 	r.resolved(topicReach, "requests for the lock succeed again")
 	switch topic := topicOf(c.op); topic {
@@ -134,11 +137,11 @@ func topicOf(op core.Op) string {
 	return topicWrite
 }
 
-// cause says why an API server does not do what it was asked for.
+// cause is why the API server rejected a call.
 type cause struct{ name, message string }
 
-// causeOf tells causes apart by the text of an API server's error. Its reason alone would not do:
-// a policy, a quota and a missing permission are all Forbidden.
+// causeOf returns the cause of an error of the API server, by its text. The reason is not enough: for a policy, a
+// quota and a missing permission it is Forbidden.
 func causeOf(err error) cause {
 	text := err.Error()
 	switch {

@@ -5,32 +5,32 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// startWatching follows the lock, if it can be watched.
+// startWatching subscribes to the lock, if it can be watched.
 func (l *loop) startWatching() {
 	l.watch = k8sresourcelock.Subscribe(l.values, l.le.lock, func() { l.signal(watchEvent) })
 }
 
-// takeNews takes in what the watch has to tell, each of it in a pass of its own.
+// takeNews handles the events of the watch, one per pass.
 func (l *loop) takeNews() {
 	if l.watch == nil {
 		return
 	}
 	for _, n := range l.watch.Next() {
 		if l.state.Phase == core.Done {
-			return // the news before it has ended the run
+			return // the previous event ended the run
 		}
 		l.pass(&event{news: &n})
 	}
 }
 
-// decodeNews turns news into an input.
+// decodeNews decodes a watch event into an input.
 func (l *loop) decodeNews(ev *event) {
 	switch n := ev.news; n.Kind {
 	case k8sresourcelock.Up:
 		ev.in.Kind, ev.in.Gap = core.Watching, n.Gap
 		l.report.watching(nil)
 	case k8sresourcelock.Down:
-		if l.state.Watch { // only its end is one: tries that fail must not put polls off
+		if l.state.Watch { // a failed attempt must not delay a poll
 			ev.in.Kind = core.Unwatched
 		}
 		if n.Err != nil {
@@ -46,7 +46,7 @@ func (l *loop) decodeNews(ev *event) {
 	}
 }
 
-// rewound has the watch begin anew: the store has gone back in time.
+// rewound restarts the watch, because the store was restored to an older version.
 func (l *loop) rewound() {
 	if l.watch != nil {
 		l.watch.Rewound(l.base.ResourceVersion)

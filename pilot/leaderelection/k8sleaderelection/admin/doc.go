@@ -1,5 +1,5 @@
-// Package orders is an operator's side of an election. An Operator gives orders by way of the lock object: transfer, step
-// down, pause, resume. DecodeNotes reads what stands on a lock, for programs that show elections.
+// Package admin has the commands of an operator for an election. An Operator writes them to the lock object: transfer,
+// step-down, pause and resume. DecodeAnnotations reads the annotations of a lock, for programs that show elections.
 //
-// The electors that obey are those of package k8sleaderelection.
+// The electors of package k8sleaderelection execute the commands. istiod and client-go ignore them.
 package admin
