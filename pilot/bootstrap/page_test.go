@@ -29,7 +29,7 @@ func TestElectionsPage(t *testing.T) {
 	c := newController()
 	c.cold = make(chan struct{})
 	a := start(t, config, c.rows())
-	await(t, "no candidate is warm", func() bool { return strings.Contains(a.shows(t), "nobody leads") })
+	await(t, "no candidate is warm", func() bool { return strings.Contains(a.shows(t), "no leader") })
 	close(c.cold)
 	a.leads(t)
 	await(t, "it leads without followers", func() bool {
@@ -69,7 +69,7 @@ func TestElectionsPage(t *testing.T) {
 	c2 := start(t, config, newController().rows())
 	await(t, "the page of a later process shows the earlier leader, from Events", func() bool {
 		page := c2.shows(t)
-		return strings.Contains(page, "<title>a led, ") && strings.Contains(page, "c (stable) took it")
+		return strings.Contains(page, "<title>a led, ") && strings.Contains(page, "c (stable) acquired the lock")
 	})
 	config = e.config(t, "d")
 	if config.DebugAddress != "" || start(t, config, newController().rows()).Server.page != nil {

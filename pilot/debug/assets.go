@@ -2,7 +2,7 @@ package debug
 
 import (
 	"bytes"
-	_ "embed" // for the page's files
+	_ "embed" // for the assets
 	"fmt"
 	"html/template"
 	"net/http"
@@ -30,10 +30,10 @@ var templates = template.Must(template.New("page").Funcs(template.FuncMap{
 	"moment": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 }).Parse(pageHTML))
 
-// glyphs tell revisions apart for who does not see their colours; the first is no revision's.
+// glyphs distinguish revisions without colours. The first means no revision.
 var glyphs = []string{"○", "●", "■", "▲", "◆", "★", "✚"}
 
-// signs is how many revisions can be told apart.
+// signs is the number of distinct colours and glyphs.
 const signs = 6
 
 func glyph(sign int) string { return glyphs[sign] }
@@ -47,7 +47,7 @@ type asset struct{ name, kind, content string }
 
 func assets() []asset {
 	return []asset{
-		{"page.css", "text/css; charset=utf-8", pageCSS + coverCSS()},
+		{"page.css", "text/css; charset=utf-8", pageCSS + validityCSS()},
 		{"page.js", "text/javascript; charset=utf-8", pageJS},
 		{"idiomorph.js", "text/javascript; charset=utf-8", idiomorphJS},
 		{"icon.svg", "image/svg+xml", iconSVG},
@@ -59,15 +59,13 @@ func (a asset) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	http.ServeContent(w, req, a.name, time.Time{}, bytes.NewReader([]byte(a.content)))
 }
 
-// longestCover is the longest cover, in seconds, that has a class of its own; longer ones, in
-// which a bar hardly moves, run as if they were of this length.
-const longestCover = 120
+// longestValidity is the longest validity in seconds with its own class. Bars of a longer validity use this class.
+const longestValidity = 120
 
-// coverCSS are the classes by which a bar gets its duration and how much of it is over: a
-// style attribute would be inline style, which the page's policy forbids.
-func coverCSS() string {
+// validityCSS returns classes for the duration and the elapsed share of a bar. The policy forbids style attributes.
+func validityCSS() string {
 	var b strings.Builder
-	for seconds := 1; seconds <= longestCover; seconds++ {
+	for seconds := 1; seconds <= longestValidity; seconds++ {
 		fmt.Fprintf(&b, ".of-%d{--of:%ds}\n", seconds, seconds)
 	}
 	for hundredth := range 101 {
@@ -76,9 +74,9 @@ func coverCSS() string {
 	return b.String()
 }
 
-// coverClass is the class of a bar of which left is left.
-func coverClass(left, of time.Duration) string {
+// validityClass returns the classes of a bar.
+func validityClass(left, of time.Duration) string {
 	over := 1 - min(1, max(0, float64(left)/float64(max(of, 1))))
-	seconds := min(longestCover, max(1, int((of+time.Second/2)/time.Second)))
+	seconds := min(longestValidity, max(1, int((of+time.Second/2)/time.Second)))
 	return fmt.Sprintf("of-%d over-%d", seconds, int(100*over+0.5))
 }

@@ -8,41 +8,38 @@ import (
 	"time"
 )
 
-// Config is what a Page needs to know.
+// Config configures a Page.
 type Config struct {
-	// Source returns the present elections. It is called by one goroutine at a time, at most
-	// 20 times a second, and must not block.
+	// Source returns the current elections. One goroutine calls it, at most 20 times a second. It must not block.
 	Source func() State
-	// Changed is received from whenever the elections may have changed. A channel of capacity 1,
-	// which the sender skips when it is full, loses nothing. Nil: the page looks every Idle.
+	// Changed signals that the elections may have changed. Use a channel of capacity 1 and skip the send if it is full. If
+	// nil, the page reads Source every Idle.
 	Changed <-chan struct{}
-	// Address is what the page's listener listens on. Its host is answered, beside localhost and
-	// loopback addresses; without a host (":15016", "0.0.0.0:15016") any address, but no name.
+	// Address is the listen address. The page accepts its host, localhost and loopback addresses in the Host header. If it
+	// has no host (":15016", "0.0.0.0:15016"), the page accepts any address, but no other names.
 	Address string
-	// Hosts are further names and addresses, without port, that the page answers.
+	// Hosts are further accepted names and addresses, without port.
 	Hosts []string
-	// Log hears of what readers did wrong, at level debug; nil: nobody does.
+	// Log receives errors of clients at level debug. Optional.
 	Log *slog.Logger
-	// Now is the clock for history and the timeline; nil: time.Now.
+	// Now is the clock for the history and the timeline. If nil, time.Now.
 	Now func() time.Time
-	// Idle is after how long the page looks, and publishes, although nothing was said to have
-	// changed: the timeline moves on, and dead connections are found. 0: 5 seconds.
+	// Idle is the interval at which the page publishes a frame without a change, to move the timeline and to detect dead
+	// connections. If 0, 5 seconds.
 	Idle time.Duration
-	// MaxStreams bounds the pages that are open at the same time; 0: 128.
+	// MaxStreams is the maximum number of open streams. If 0, 128.
 	MaxStreams int
-	// MaxHistory bounds the changes that are remembered of each election; the oldest go first.
-	// 0: 512.
+	// MaxHistory is the maximum number of stored changes of each election. If 0, 512.
 	MaxHistory int
-	// WriteTimeout is how long one frame may take to reach a reader, before the reader is dropped.
-	// 0: 5 seconds.
+	// WriteTimeout is the maximum time to send a frame to a client. If 0, 5 seconds.
 	WriteTimeout time.Duration
 }
 
-// Validate says what is wrong with the configuration.
+// Validate reports invalid values.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Source == nil {
-		errs = append(errs, errors.New("debug: Source is missing: the page has nothing to show without it"))
+		errs = append(errs, errors.New("debug: Source is missing"))
 	}
 	if c.Address != "" {
 		if _, _, err := net.SplitHostPort(c.Address); err != nil {

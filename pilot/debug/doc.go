@@ -1,17 +1,14 @@
-// Package debug is the elections page: who leads what, of which revision, for how much longer
-// without another write, who led when, and what a change of the default revision would do.
+// Package debug serves the elections page: leaders, their revision and validity, the history of leaders, and a preview of
+// another default revision.
 //
-// It asks nobody. The server hands it the present elections as plain values (Config.Source) and
-// says when they may have changed (Config.Changed). Run keeps what it sees as history and
-// publishes a frame at most 20 times a second. Each frame is immutable; requests and streams
-// only read the newest one, so a slow reader holds up nobody and misses frames instead.
+// The page sends no requests for its state. The server passes the elections as plain values (Config.Source) and signals
+// changes (Config.Changed). Run stores the history and publishes a frame at most 20 times a second. A frame is immutable.
+// Requests and streams only read the newest frame, so a slow client delays no other client and misses frames.
 //
-// The page is HTML and SVG from the server, readable without JavaScript. With it, one stream of
-// server-sent events brings the whole <main>, which idiomorph morphs into the document, so that
-// focus, scroll position and opened details stay. No style or script is inline: the
-// Content-Security-Policy forbids both, and what an identity contains is never markup.
+// The server renders HTML and SVG, so the page can be read without JavaScript. With JavaScript, a stream of server-sent
+// events sends the whole <main>. idiomorph merges it into the document, so focus, scroll position and opened details
+// remain. The Content-Security-Policy forbids inline styles and scripts. Identities are never interpreted as markup.
 //
-// The page is read-only, takes GET and HEAD alone, and answers only names that cannot be
-// another site's: a browser on the same machine could otherwise be made to read it (DNS
-// rebinding).
+// The page is read-only, accepts only GET and HEAD, and checks the Host header. Otherwise another site could read it through
+// a browser on the same machine (DNS rebinding).
 package debug

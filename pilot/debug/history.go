@@ -7,41 +7,39 @@ import (
 	"time"
 )
 
-// Change is the beginning of a time in which one and the same candidate held an election, or
-// nobody did.
+// Change is the start of a period with the same holder, or without one.
 type Change struct {
-	// At is when it began, by the page's clock.
+	// At is the start of the period.
 	At time.Time
-	// Leader and Key are the holder's; an empty Leader: nobody held it.
+	// Leader and Key are those of the record. Leader is empty if there was no holder.
 	Leader, Key string
-	// Acting: the holder acted, see Election.
+	// Acting reports that the holder acted. See Election.
 	Acting bool
-	// Transitions is the record's count of terms.
+	// Transitions is leaderTransitions of the record.
 	Transitions int
 }
 
-// sameAs reports whether nothing but time has passed.
+// sameAs reports whether the changes differ in At only.
 func (c Change) sameAs(d Change) bool {
 	d.At = c.At
 	return c == d
 }
 
-// history is who led when. Changes are appended and dropped at the front, never written over,
-// so that frames may share them.
+// history has the changes of each election. They are appended, and removed at the front, but never modified, so frames can
+// share them.
 type history struct {
 	most int
 	of   map[name][]Change
-	// revisions are all that were ever seen, in the order of their first appearance, so that
-	// each keeps its colour and sign.
+	// revisions has all observed revisions in order of appearance, so that each keeps its colour and sign.
 	revisions []string
 }
 
-// mostRevisions bounds what revisions may fill: those that come later share a sign.
+// mostRevisions bounds the revisions. Later ones share a sign.
 const mostRevisions = 64
 
 func newHistory(most int) *history { return &history{most: most, of: map[name][]Change{}} }
 
-// observe takes in what is seen at this instant. Elections that are gone are forgotten.
+// observe adds the current state and removes elections that no longer exist.
 func (h *history) observe(now time.Time, s State) {
 	h.meet(s.Revision)
 	h.meet(s.Default.Revision)
@@ -67,20 +65,21 @@ func (h *history) append(n name, c Change) {
 	h.of[n] = all[max(0, len(all)-h.most):]
 }
 
-// termBegan is when the present term began, that the holder did not act for a while included, or
-// when nobody held the lock any more. Not seen: it went on already when the first change was seen.
+// termBegan returns the start of the current term or of the period without a holder. seen is false if it started before the
+// first change.
 func termBegan(changes []Change) (began time.Time, seen bool) {
 	if len(changes) == 0 {
 		return began, false
 	}
-	last, i := changes[len(changes)-1], len(changes)-1
+	i := len(changes) - 1
+	last := changes[i]
 	for i > 0 && changes[i-1].Leader == last.Leader && (last.Leader == "" || changes[i-1].Transitions == last.Transitions) {
 		i--
 	}
 	return changes[i].At, i > 0
 }
 
-// before adds what is known of the time before the first observation.
+// before adds changes from before the first observation.
 func (h *history) before(n name, past []Change) {
 	known := h.of[n]
 	past = slices.Clone(past)
@@ -112,12 +111,12 @@ func (h *history) meet(revision string) {
 	}
 }
 
-// picture is the history as it is now; it does not change any more.
+// picture returns an immutable copy.
 func (h *history) picture() history {
 	return history{most: h.most, of: maps.Clone(h.of), revisions: slices.Clone(h.revisions)}
 }
 
-// begin is when the first change of all was seen.
+// begin returns the time of the first change.
 func (h history) begin(now time.Time) time.Time {
 	first := now
 	for _, all := range h.of {
@@ -128,7 +127,7 @@ func (h history) begin(now time.Time) time.Time {
 	return first
 }
 
-// sign is a revision's number among all, which its colour and its sign go by; 0: no revision.
+// sign returns the number of a revision's colour and sign. 0 means no revision.
 func (h history) sign(revision string) int {
 	i := slices.Index(h.revisions, revision)
 	switch {

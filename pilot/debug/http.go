@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Path is where the page is; its parts lie below.
+// Path is the path of the page and the prefix of its assets.
 const Path = "/debug/elections"
 
-// policy lets the page load its own files and nothing else; nothing inline runs.
+// policy allows the page to load only its own files, and no inline scripts or styles.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Handler serves the page below Path, and leads there from "/".
+// Handler serves the page below Path and redirects "/" to it.
 func (p *Page) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/{$}", http.RedirectHandler(Path, http.StatusFound))
@@ -27,7 +27,7 @@ func (p *Page) Handler() http.Handler {
 	return p.guard(mux)
 }
 
-// guard refuses what no reader of the page asks for, and gives every answer its headers.
+// guard checks host and method and sets the headers of all responses.
 func (p *Page) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		header := w.Header()
@@ -40,27 +40,27 @@ func (p *Page) guard(next http.Handler) http.Handler {
 		header.Set("Cache-Control", "no-store")
 		switch {
 		case !p.hosts.answer(req.Host):
-			p.config.Log.Debug("elections page asked for by a name that is not its own", "host", req.Host)
+			p.config.Log.Debug("elections page requested with an unknown host", "host", req.Host)
 			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf(
-				"This page does not answer to the name %.100q. Ask for it as localhost (kubectl port-forward), or by the address that it listens on.", req.Host))
+				"Unknown host %.100q. Use localhost (kubectl port-forward) or the listen address of the page.", req.Host))
 		case req.Method != http.MethodGet && req.Method != http.MethodHead:
 			header.Set("Allow", "GET, HEAD")
-			refuse(w, http.StatusMethodNotAllowed, "This page is read-only: it takes GET and HEAD.")
+			refuse(w, http.StatusMethodNotAllowed, "This page is read-only. Use GET or HEAD.")
 		default:
 			next.ServeHTTP(w, req)
 		}
 	})
 }
 
-// refuse answers with one line of plain text.
+// refuse sends an error as one line of plain text.
 func refuse(w http.ResponseWriter, status int, text string) { http.Error(w, text, status) }
 
-// show answers with the whole page.
+// show sends the whole page.
 func (p *Page) show(w http.ResponseWriter, req *http.Request) {
 	f := p.newest.Load()
 	if f == nil {
 		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, "The page has not looked at the elections yet. Try again in a second.")
+		refuse(w, http.StatusServiceUnavailable, "The page has no state yet. Retry in a second.")
 		return
 	}
 	q, err := parse(req.URL.Query())
@@ -70,20 +70,20 @@ func (p *Page) show(w http.ResponseWriter, req *http.Request) {
 	}
 	body, err := f.page(q)
 	if err != nil {
-		p.config.Log.Error("elections page cannot be rendered", "err", err)
-		refuse(w, http.StatusInternalServerError, "The page cannot be rendered; the server's log says why.")
+		p.config.Log.Error("failed to render the elections page", "err", err)
+		refuse(w, http.StatusInternalServerError, "The page cannot be rendered. See the server's log.")
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if _, err := w.Write(body); err != nil {
-		p.config.Log.Debug("reader of the elections page went away", "err", err)
+		p.config.Log.Debug("failed to send the elections page", "err", err)
 	}
 }
 
-// hosts are the names and addresses, without port, that the page answers to.
+// hosts are the accepted names and addresses, without port.
 type hosts struct {
 	names map[string]bool
-	// addresses: any address will do. Only a name can be made to mean another machine.
+	// addresses accepts any address. DNS rebinding needs a name.
 	addresses bool
 }
 
@@ -100,7 +100,7 @@ func newHosts(address string, more []string) hosts {
 	return h
 }
 
-// answer reports whether a request with that Host header is meant for this page.
+// answer reports whether the Host header is accepted.
 func (h hosts) answer(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -112,7 +112,7 @@ func (h hosts) answer(host string) bool {
 	return h.names[host]
 }
 
-// canonical is one form for all spellings of a host.
+// canonical returns the canonical form of a host.
 func canonical(host string) string {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if bare, ok := strings.CutPrefix(host, "["); ok {

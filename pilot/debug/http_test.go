@@ -36,7 +36,7 @@ func ask(p *Page, method, host, target string) *httptest.ResponseRecorder {
 	return w
 }
 
-func TestConfigIsChecked(t *testing.T) {
+func TestConfigErrors(t *testing.T) {
 	for want, c := range map[string]Config{
 		"Source is missing":   {},
 		"give host:port":      {Source: sample, Address: "localhost"},
@@ -121,7 +121,7 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	if w := ask(newPage(t, Config{}), "GET", "localhost", Path); w.Code != 503 {
-		t.Errorf("before the first look: %d", w.Code)
+		t.Errorf("before the first frame: %d", w.Code)
 	}
 }
 
@@ -142,7 +142,7 @@ func (l *pipes) Accept() (net.Conn, error) {
 func (l *pipes) Close() error   { close(l.closed); return nil }
 func (l *pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// served runs a page and a server of it until the returned function is called.
+// served is a running page and its HTTP server.
 type served struct {
 	page    *Page
 	pipes   *pipes
@@ -165,7 +165,7 @@ func serve(t *testing.T, c Config) *served {
 	return s
 }
 
-// open asks for a stream and returns the connection once the request is written.
+// open requests a stream and returns the connection after the request is written.
 func (s *served) open(t *testing.T) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	mine, its := net.Pipe()
@@ -177,7 +177,7 @@ func (s *served) open(t *testing.T) (net.Conn, *bufio.Reader) {
 	return mine, bufio.NewReader(mine)
 }
 
-// events counts the events that reach a reader, until the stream ends.
+// events counts received events until the stream ends.
 func events(in *bufio.Reader, n *atomic.Int32) {
 	for {
 		line, err := in.ReadString('\n')
@@ -192,12 +192,12 @@ func events(in *bufio.Reader, n *atomic.Int32) {
 
 func TestStreamFollowsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		changed, covered := make(chan struct{}, 1), time.Now().Add(time.Hour)
+		changed, validUntil := make(chan struct{}, 1), time.Now().Add(time.Hour)
 		var transitions atomic.Int32
 		s := serve(t, Config{Changed: changed, Source: func() State {
 			state := sample()
-			for i := range state.Elections { // its end stays where it is
-				state.Elections[i].CoverLeft = time.Until(covered)
+			for i := range state.Elections { // the end of validity is constant
+				state.Elections[i].ValidityLeft = time.Until(validUntil)
 			}
 			state.Elections[0].Transitions = int(transitions.Load())
 			return state
@@ -209,19 +209,19 @@ func TestStreamFollowsChanges(t *testing.T) {
 		if n.Load() != 1 {
 			t.Fatalf("%d events on opening, want 1", n.Load())
 		}
-		time.Sleep(time.Second) // from here on nothing is coalesced with the first look
+		time.Sleep(time.Second) // later changes are not merged with the first frame
 		changed <- struct{}{}
 		time.Sleep(100 * time.Millisecond)
 		if n.Load() != 1 {
-			t.Errorf("%d events although nothing was different", n.Load())
+			t.Errorf("%d events without a change", n.Load())
 		}
 		transitions.Add(1)
 		changed <- struct{}{}
 		synctest.Wait()
 		if n.Load() != 2 {
-			t.Errorf("%d events at once after a change, want 2", n.Load())
+			t.Errorf("%d events after a change, want 2", n.Load())
 		}
-		for range 1000 { // for a second, a change each millisecond
+		for range 1000 { // one change per millisecond
 			transitions.Add(1)
 			select {
 			case changed <- struct{}{}:
@@ -247,25 +247,25 @@ func TestStreamFollowsChanges(t *testing.T) {
 	})
 }
 
-func TestSlowReaderIsDropped(t *testing.T) {
+func TestSlowClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, Config{MaxStreams: 1})
-		s.open(t) // and never reads
+		s.open(t) // does not read
 		synctest.Wait()
 		if len(s.page.streams) != 1 {
 			t.Fatal("no stream")
 		}
 		if w := ask(s.page, "GET", "localhost", Path+"/events"); w.Code != 503 || !strings.Contains(w.Body.String(), "Too many pages") {
-			t.Errorf("a stream too many: %d %s", w.Code, w.Body)
+			t.Errorf("beyond MaxStreams: %d %s", w.Code, w.Body)
 		}
 		time.Sleep(s.page.config.WriteTimeout + time.Second)
 		if len(s.page.streams) != 0 {
-			t.Error("who does not read keeps a stream")
+			t.Error("the slow client still has a stream")
 		}
 	})
 }
 
-func TestStreamsEndWithThePage(t *testing.T) {
+func TestRunEndsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, Config{})
 		s.open(t) // a write hangs
@@ -279,7 +279,7 @@ func TestStreamsEndWithThePage(t *testing.T) {
 			t.Errorf("Run ended after %v: %v", time.Since(began), err)
 		}
 		if w := ask(s.page, "GET", "localhost", Path+"/events"); w.Code != 503 {
-			t.Errorf("a stream of a page that has ended: %d", w.Code)
+			t.Errorf("a stream after the end: %d", w.Code)
 		}
 	})
 }
@@ -293,7 +293,7 @@ func TestRecord(t *testing.T) {
 		}
 		synctest.Wait()
 		if w := ask(s.page, "GET", "localhost", Path); !strings.Contains(w.Body.String(), "former (old)") {
-			t.Error("what was recorded is not shown")
+			t.Error("the recorded change is not shown")
 		}
 		s.stop()
 		<-s.stopped
@@ -312,14 +312,14 @@ func TestRecord(t *testing.T) {
 	})
 }
 
-func TestOnlyWhatIsSeenIsADifference(t *testing.T) {
+func TestFrameDiffers(t *testing.T) {
 	h := newHistory(8)
 	old := frameOf(after(0), sample(), h)
 	for what, change := range map[string]func(*State){
 		"default":    func(s *State) { s.Default.Revision = "canary" },
 		"leader":     func(s *State) { s.Elections[0].Leader = "b" },
 		"candidates": func(s *State) { s.Elections[1].Candidates = s.Elections[0].Candidates },
-		"renewal":    func(s *State) { s.Elections[0].CoverLeft += time.Second },
+		"renewal":    func(s *State) { s.Elections[0].ValidityLeft += time.Second },
 		"fewer":      func(s *State) { s.Elections = s.Elections[1:] },
 	} {
 		s := sample()
@@ -330,7 +330,7 @@ func TestOnlyWhatIsSeenIsADifference(t *testing.T) {
 	}
 	for left, renewed := range map[time.Duration]bool{10 * time.Second: false, 10200 * time.Millisecond: false, 9800 * time.Millisecond: false, 10400 * time.Millisecond: true} {
 		s := sample()
-		s.Elections[0].CoverLeft = left // two seconds after it was 12
+		s.Elections[0].ValidityLeft = left // two seconds after 12 s were left
 		f := frameOf(after(2), s, h)
 		f.deadlines = deadlines(f.at, s, old)
 		if f.differs(old) != renewed {
@@ -339,8 +339,8 @@ func TestOnlyWhatIsSeenIsADifference(t *testing.T) {
 	}
 	s := sample()
 	s.Elections[0].Lock = "another"
-	s.Elections[0].CoverLeft = 10200 * time.Millisecond
+	s.Elections[0].ValidityLeft = 10200 * time.Millisecond
 	if got := deadlines(after(2), s, old)[0]; !got.Equal(after(2).Add(10200 * time.Millisecond)) {
-		t.Errorf("another election's cover ends at %v", got)
+		t.Errorf("another election's validity ends at %v", got)
 	}
 }

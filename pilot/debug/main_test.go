@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata anew")
+var rewrite = flag.Bool("rewrite", false, "update testdata")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -31,8 +31,8 @@ func sample() State {
 	lease := Election{
 		ID: "istio-status-leader", Namespace: "istio-system", Lock: "istio-status-leader", Kind: "Lease",
 		Leader: "a", Key: "stable", Acting: true, HandsOver: true, Ranked: true, LeaseSeconds: 30,
-		Phase: "leading", Leading: true, CoverLeft: 12 * time.Second, Cover: 15 * time.Second,
-		Transitions: 3, Token: "4711", Fence: "stands", Gate: "open", Candidates: candidates,
+		Phase: "leading", Leading: true, ValidityLeft: 12 * time.Second, Validity: 15 * time.Second,
+		Transitions: 3, Token: "4711", Fence: "in effect", Gate: "open", Candidates: candidates,
 	}
 	peer := Election{
 		ID: "istio-leader", Namespace: "istio-system", Lock: "istio-leader", Kind: "ConfigMap",
@@ -52,7 +52,7 @@ func hostile() State {
 	const markup = `<script>alert("x")</script>' onload=x`
 	return State{Identity: markup, Revision: markup, Version: markup, Elections: []Election{{
 		ID: markup, Namespace: markup, Lock: markup, Kind: markup, Cluster: markup, Leader: markup, Key: markup,
-		Leading: true, Acting: true, Cover: time.Second, Fence: markup, Gate: markup, Problem: markup, Token: markup,
+		Leading: true, Acting: true, Validity: time.Second, Fence: markup, Gate: markup, Problem: markup, Token: markup,
 		Hold:       &inspect.Hold{Requester: markup, Reason: markup},
 		Candidates: []inspect.Candidate{{Identity: "b" + markup, Key: markup}},
 	}}}

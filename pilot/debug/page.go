@@ -10,7 +10,7 @@ import (
 	"go.uber.org/atomic"
 )
 
-// pause is how long at least lies between two frames.
+// pause is the minimum time between two frames.
 const pause = 50 * time.Millisecond
 
 // Page is the elections page.
@@ -24,18 +24,17 @@ type Page struct {
 	ended   chan struct{} // closed when Run returns
 }
 
-// run is the call of Run that streams end with.
+// run has the context of Run, which ends streams.
 type run struct{ ctx context.Context }
 
-// frame is all there is to show at one instant. It does not change, but for what was already
-// rendered of it.
+// frame is the state at one time. It is immutable except for the cache of rendered views.
 type frame struct {
 	at      time.Time
 	state   State
 	history history
-	// deadlines are the ends of covers, in the order of the elections.
+	// deadlines are the ends of validity, in the order of the elections.
 	deadlines []time.Time
-	// next is closed when there is a newer frame.
+	// next is closed when a newer frame exists.
 	next     chan struct{}
 	rendered rendered
 }
@@ -45,7 +44,7 @@ type past struct {
 	changes []Change
 }
 
-// New makes a page and starts nothing.
+// New validates the configuration and starts nothing.
 func New(config Config) (*Page, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -57,14 +56,11 @@ func New(config Config) (*Page, error) {
 	}, nil
 }
 
-// errAgain is the answer to a second Run.
-var errAgain = errors.New("debug: the page runs already")
+var errAgain = errors.New("debug: the page is already running")
 
-// errEnded is the answer to who has something for a page that has ended.
 var errEnded = errors.New("debug: the page has ended")
 
-// Run looks at the elections and publishes what it sees until ctx ends. It returns when all
-// streams have ended, which they do at once.
+// Run publishes frames until ctx ends. It returns when all streams have ended, which they do immediately.
 func (p *Page) Run(ctx context.Context) error {
 	if !p.running.CompareAndSwap(nil, &run{ctx}) {
 		return errAgain
@@ -92,15 +88,14 @@ func (p *Page) Run(ctx context.Context) error {
 		}
 		wait(ctx, pause)
 	}
-	for range cap(p.streams) { // when all places are taken, no stream has one
+	for range cap(p.streams) { // all streams have ended when all slots are taken
 		p.streams <- struct{}{}
 	}
 	return nil
 }
 
-// Record tells the page who led an election before it began to look, as far as that is known
-// from elsewhere. What it has seen by itself stays. It returns when Run has taken it in, and with
-// an error when Run has returned.
+// Record adds changes of an election from before the first observation. It returns after Run has received them, or an error
+// if Run has ended.
 func (p *Page) Record(ctx context.Context, of Election, changes []Change) error {
 	select {
 	case p.past <- past{of.name(), changes}:
@@ -112,21 +107,21 @@ func (p *Page) Record(ctx context.Context, of Election, changes []Change) error 
 	}
 }
 
-// look makes a frame of what is there now.
+// look returns a frame of the current state.
 func (p *Page) look(h *history) *frame {
 	state, now := p.config.Source(), p.config.Now()
 	h.observe(now, state)
 	return &frame{at: now, state: state, history: h.picture(), next: make(chan struct{}), deadlines: deadlines(now, state, p.newest.Load())}
 }
 
-// sameCover is how far two looks at one cover's end may lie apart: the first is kept.
-const sameCover = 300 * time.Millisecond
+// sameValidity is the tolerance within which two calculated ends of validity count as equal.
+const sameValidity = 300 * time.Millisecond
 
-// deadlines are the ends of covers. One that old knows already keeps its end to the instant, as long as nobody renews.
+// deadlines returns the ends of validity. Without a renewal it returns the values of the old frame.
 func deadlines(now time.Time, s State, old *frame) (all []time.Time) {
 	for i, e := range s.Elections {
-		end := now.Add(e.CoverLeft)
-		if old != nil && i < len(old.deadlines) && old.state.Elections[i].name() == e.name() && end.Sub(old.deadlines[i]).Abs() <= sameCover {
+		end := now.Add(e.ValidityLeft)
+		if old != nil && i < len(old.deadlines) && old.state.Elections[i].name() == e.name() && end.Sub(old.deadlines[i]).Abs() <= sameValidity {
 			end = old.deadlines[i]
 		}
 		all = append(all, end)
@@ -134,14 +129,14 @@ func deadlines(now time.Time, s State, old *frame) (all []time.Time) {
 	return all
 }
 
-// publish replaces the newest frame, and wakes who waits for it.
+// publish replaces the newest frame and wakes the streams.
 func (p *Page) publish(f *frame) {
 	if old := p.newest.Swap(f); old != nil {
 		close(old.next)
 	}
 }
 
-// differs reports whether anybody would see a difference, other than that time has passed.
+// differs reports whether the frames differ visibly, other than in time.
 func (f *frame) differs(old *frame) bool {
 	a, b := f.state, old.state
 	if len(a.Elections) != len(b.Elections) {
@@ -152,19 +147,19 @@ func (f *frame) differs(old *frame) bool {
 			return true
 		}
 	}
-	a.Elections, b.Elections = withoutCover(a.Elections), withoutCover(b.Elections)
+	a.Elections, b.Elections = withoutValidity(a.Elections), withoutValidity(b.Elections)
 	return !reflect.DeepEqual(a, b)
 }
 
-func withoutCover(elections []Election) []Election {
+func withoutValidity(elections []Election) []Election {
 	elections = slices.Clone(elections)
 	for i := range elections {
-		elections[i].CoverLeft = 0
+		elections[i].ValidityLeft = 0
 	}
 	return elections
 }
 
-// wait returns after d, or when ctx has ended.
+// wait returns after d or when ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -9,11 +9,11 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// query is what a reader asked for.
+// query has the parameters of a request.
 type query struct {
-	// Range is 5m, 1h or all: how much of the past the timeline shows.
+	// Range is the length of the timeline: 5m, 1h or all.
 	Range string
-	// Asks: what if Default were the default revision, empty: if there were none.
+	// Asks requests a preview with Default as the default revision. Empty means no default revision.
 	Asks    bool
 	Default string
 }
@@ -27,7 +27,7 @@ var ranges = []struct {
 	{"all", "all", 0},
 }
 
-// revisionForm is what a revision can look like: it is the value of a label.
+// revisionForm matches revisions, which are label values.
 var revisionForm = regexp.MustCompile(`^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`)
 
 func parse(values url.Values) (query, error) {
@@ -40,7 +40,7 @@ func parse(values url.Values) (query, error) {
 	}
 	q.Asks, q.Default = values.Has("default"), values.Get("default")
 	if !revisionForm.MatchString(q.Default) {
-		return q, fmt.Errorf("default=%.80q is no name of a revision: give letters, digits, '-', '_' and '.', at most 63", q.Default)
+		return q, fmt.Errorf("default=%.80q is not a valid revision: use letters, digits, '-', '_' and '.', at most 63", q.Default)
 	}
 	return q, nil
 }
@@ -54,7 +54,7 @@ func lengthOf(name string) (time.Duration, bool) {
 	return 0, false
 }
 
-// link is the query as a relative address.
+// link returns the query as a relative URL.
 func (q query) link() string {
 	values := url.Values{}
 	if q.Range != ranges[0].name {
@@ -76,16 +76,16 @@ func (q query) asking(asks bool, revision string) query {
 	return q
 }
 
-// steps is in how many the timeline moves from end to end.
+// steps is the number of visible steps of the timeline.
 const steps = 300
 
-// span is what the timeline of a frame shows.
+// span returns the period of the timeline.
 func (q query) span(f *frame) span {
 	length, _ := lengthOf(q.Range)
 	if length == 0 {
 		length = f.at.Sub(f.history.begin(f.at))
 	}
-	// It moves on by steps that one can see, so that most frames leave it as it is.
+	// The timeline moves in visible steps, so that it is equal in most frames.
 	step := max(time.Second, (length / steps).Truncate(time.Second))
 	to := f.at.Truncate(step)
 	if to.Before(f.at) {

@@ -7,62 +7,61 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// State is all that the page shows of one moment.
+// State is the state of all elections at one time.
 type State struct {
-	// Identity, Revision and Version are the process's.
+	// Identity, Revision and Version are those of the process.
 	Identity, Revision, Version string
-	// Default is the default revision; not synced: not known.
+	// Default is the default revision, not synced if unknown.
 	Default k8sleaderelection.DefaultRevision
-	// Elections are shown in this order.
+	// Elections are in display order.
 	Elections []Election
 }
 
-// Election is one election as this process sees it.
+// Election is the state of an election as observed by this process.
 type Election struct {
-	// ID, Namespace, Lock and Kind name the election, its lock object and that object's kind.
+	// ID, Namespace, Lock and Kind identify the election, its lock object and the kind of the object.
 	ID, Namespace, Lock, Kind string
-	// Cluster is where the lock lies; empty: in the server's own cluster.
+	// Cluster is the cluster of the lock. Empty means the server's own cluster.
 	Cluster string
-	// Leader and Key are the holder's, by the record; an empty Leader: nobody holds it.
+	// Leader and Key are those of the record. Leader is empty if the lock has no holder.
 	Leader, Key string
-	// Strategy is the one by which a coordinator chooses who leads; empty: nobody chooses.
+	// Strategy is the strategy of a coordinated election, else empty.
 	Strategy string
-	// Acting: the holder may act, as far as can be told. It is false while the holder settles
-	// or was only nominated, and when its lease has run out.
+	// Acting reports that the holder may act. It is false while the holder settles or is only nominated, and after its lease
+	// expired.
 	Acting bool
-	// HandsOver: the holder passes the lock on when it is asked. Ranked: candidates of the
-	// default revision go before others. LeaseSeconds are the record's.
+	// HandsOver reports that the holder accepts handover requests. Ranked reports that candidates of the default revision
+	// outrank others. LeaseSeconds is the lease duration of the record.
 	HandsOver, Ranked bool
 	LeaseSeconds      int
-	// Hold keeps the holder there, by an operator's order.
+	// Hold is the hold of an operator.
 	Hold *inspect.Hold
-	// Phase and Reason are this process's, Since when the phase began.
+	// Phase, Reason and Since are the phase of this process, its cause and its start.
 	Phase, Reason string
 	Since         time.Time
-	// Leading: this process may act; CoverLeft is for how much longer without another write,
-	// of Cover after each.
+	// Leading reports that this process may act. ValidityLeft is the remaining validity, Validity the validity after a renewal.
 	Leading          bool
-	CoverLeft, Cover time.Duration
-	// Transitions is the record's count of terms, Token this process's fencing token.
+	ValidityLeft, Validity time.Duration
+	// Transitions is leaderTransitions of the record, Token the fencing token of this process.
 	Transitions int
 	Token       string
-	// Fence is what the fence's self-test found last, in a few words; empty: there is no fence.
+	// Fence is the last result of the fence's self-test. Empty means no fence.
 	Fence       string
 	FenceBroken bool
-	// Gate is open or shut; empty: writes pass no gate.
+	// Gate is open or shut. Empty means no gate.
 	Gate string
-	// Candidates are those that take part, the leader among them; nil: not known.
+	// Candidates includes the leader. It is nil if unknown.
 	Candidates []inspect.Candidate
-	// Problem wants somebody to look; empty: there is none.
+	// Problem describes a problem that a user must solve. Empty means none.
 	Problem string
 }
 
-// name tells an election from all others of a process.
+// name identifies an election within a process.
 type name struct{ cluster, namespace, kind, lock string }
 
 func (e Election) name() name { return name{e.Cluster, e.Namespace, e.Kind, e.Lock} }
 
-// inspected is the election in the words of inspect, which knows what rank would do.
+// inspected converts the election for package inspect, which predicts the effect of rank.
 func (e Election) inspected() inspect.Election {
 	state := inspect.Holds
 	switch {
@@ -79,7 +78,7 @@ func (e Election) inspected() inspect.Election {
 	}
 }
 
-// ifDefault is what would become of the election were that the default revision.
+// ifDefault predicts the outcome of another default revision.
 func (e Election) ifDefault(d k8sleaderelection.DefaultRevision) inspect.Outcome {
 	i := e.inspected()
 	return i.If(d, i.Known(e.Candidates != nil))

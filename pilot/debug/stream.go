@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// longAgo, as a deadline, ends a write that is under way.
+// longAgo is a deadline that ends a pending write.
 var longAgo = time.Unix(1, 0)
 
-// stream sends the page's <main> whenever there is a newer frame, until the reader goes, is too
-// slow, or the page ends.
+// stream sends <main> for each new frame, until the client disconnects or is too slow, or the page ends.
 func (p *Page) stream(w http.ResponseWriter, req *http.Request) {
 	q, err := parse(req.URL.Query())
 	if err != nil {
@@ -28,7 +27,7 @@ func (p *Page) stream(w http.ResponseWriter, req *http.Request) {
 		defer func() { <-p.streams }()
 	default:
 		w.Header().Set("Retry-After", "5")
-		refuse(w, http.StatusServiceUnavailable, "Too many pages are open already. Close some, or reload this one by hand.")
+		refuse(w, http.StatusServiceUnavailable, "Too many pages are open. Close some, or reload this page manually.")
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -36,13 +35,13 @@ func (p *Page) stream(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if err := p.send(r.ctx, w, req, q); err != nil {
-		p.config.Log.Debug("reader of the elections page was dropped", "err", err)
+		p.config.Log.Debug("disconnected a client of the elections page", "err", err)
 	}
 }
 
 func (p *Page) send(ctx context.Context, w http.ResponseWriter, req *http.Request, q query) error {
 	out := http.NewResponseController(w)
-	// A write that hangs ends with the page, too.
+	// A hanging write ends with the page.
 	stop := context.AfterFunc(ctx, func() { _ = out.SetWriteDeadline(longAgo) })
 	defer stop()
 	for {
@@ -54,7 +53,7 @@ func (p *Page) send(ctx context.Context, w http.ResponseWriter, req *http.Reques
 		if err := out.SetWriteDeadline(p.config.Now().Add(p.config.WriteTimeout)); err != nil {
 			return err
 		}
-		if ctx.Err() != nil { // asked after the deadline was set, which would undo what stop has set
+		if ctx.Err() != nil { // checked after setting the deadline, which overwrites the deadline of stop
 			return nil
 		}
 		if _, err := w.Write(message(body)); err != nil {
@@ -73,7 +72,7 @@ func (p *Page) send(ctx context.Context, w http.ResponseWriter, req *http.Reques
 	}
 }
 
-// message is one server-sent event. A line break ends a field, so each line is one of its own.
+// message returns a server-sent event. Each line of the body is a field.
 func message(body []byte) []byte {
 	var b bytes.Buffer
 	b.WriteString("retry: 1000\nevent: main\n")

@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// bar is a stretch of one election's timeline, in hundredths of its width.
+// bar is a part of an election's timeline, in percent of its width.
 type bar struct {
 	X, Width float64
-	// Class is acting, pending (held, but nobody acts) or gap; Sign the revision's.
+	// Class is acting, pending (the holder does not act) or gap. Sign is that of the revision.
 	Class string
 	Sign  int
-	// Wide: there is room for the sign.
+	// Wide reports that the sign fits.
 	Wide  bool
 	Title string
 }
 
-// mark is an instant at which the lock went from one holder to another, or to a new term.
+// mark is the start of a term.
 type mark struct {
 	X float64
-	// Of is how many there are so close to each other that they are drawn as one.
+	// Of is the number of marks that are drawn as one.
 	Of    int
 	Title string
 }
 
-// thinnest is how wide a gap is drawn at least: a handover of milliseconds is not to be missed in an hour.
-// marksApart is how far two marks lie apart at least: the width of one on a telephone.
+// thinnest is the minimum width of a gap, so that a handover of milliseconds is visible. roomyFrom is the minimum width of
+// a bar with a sign. marksApart is the minimum distance of marks, their width on a phone.
 const (
 	thinnest   = 0.4
 	roomyFrom  = 4.0
 	marksApart = 0.8
 )
 
-// span is the time that a timeline shows.
+// span is the period of a timeline.
 type span struct{ from, to time.Time }
 
-// at is where an instant lies, in hundredths.
+// at returns the position of a time in percent.
 func (s span) at(t time.Time) float64 {
 	whole := s.to.Sub(s.from)
 	if whole <= 0 {
@@ -45,7 +45,7 @@ func (s span) at(t time.Time) float64 {
 	return min(100, max(0, 100*float64(t.Sub(s.from))/float64(whole)))
 }
 
-// bars draws changes: first who acted, then, above, when nobody did.
+// bars returns the bars of changes: first acting leaders, then the periods without, which are drawn above.
 func (s span) bars(changes []Change, sign func(revision string) int) (all []bar) {
 	var above []bar
 	for i, c := range changes {
@@ -71,7 +71,7 @@ func (s span) bars(changes []Change, sign func(revision string) int) (all []bar)
 	return append(all, above...)
 }
 
-// marks are where another holder or a new term begins. Those that would cover each other are one.
+// marks returns the starts of terms. Close marks are merged.
 func (s span) marks(changes []Change) (all []mark) {
 	for i, c := range changes {
 		if i == 0 || c.Leader == "" || c.sameTerm(changes[i-1]) || c.At.Before(s.from) || c.At.After(s.to) {
@@ -80,7 +80,7 @@ func (s span) marks(changes []Change) (all []mark) {
 		m := mark{X: s.at(c.At), Of: 1, Title: clock(c.At) + " " + c.after(changes[i-1])}
 		if n := len(all); n > 0 && m.X-all[n-1].X < marksApart {
 			m.X, m.Of = all[n-1].X, all[n-1].Of+1
-			m.Title = fmt.Sprintf("%d changes, the last: %s", m.Of, clock(c.At)+" "+c.after(changes[i-1]))
+			m.Title = fmt.Sprintf("%d changes, last: %s", m.Of, clock(c.At)+" "+c.after(changes[i-1]))
 			all[n-1] = m
 			continue
 		}
@@ -89,7 +89,7 @@ func (s span) marks(changes []Change) (all []mark) {
 	return all
 }
 
-// sameTerm reports whether the holder is the same, in the same term.
+// sameTerm reports whether holder and term are the same.
 func (c Change) sameTerm(before Change) bool {
 	return c.Leader == before.Leader && c.Transitions == before.Transitions
 }
@@ -111,9 +111,9 @@ func (c Change) title(end time.Time, open bool) string {
 	}
 	switch c.class() {
 	case "gap":
-		return "nobody held it, " + lasted
+		return "no holder, " + lasted
 	case "pending":
-		return c.who() + " held it without acting, " + lasted
+		return c.who() + " held the lock without acting, " + lasted
 	}
 	return c.who() + " led, " + lasted
 }
@@ -129,28 +129,28 @@ func (c Change) who() string {
 	return c.Leader + " (" + revision + ")"
 }
 
-// after says in words what became different; empty: nothing worth a mark.
+// after describes the difference. It is empty if the difference is not shown.
 func (c Change) after(before Change) string {
 	switch {
 	case c.Leader == "" && before.Leader != "":
-		return before.who() + " gave it up: nobody holds it"
+		return before.who() + " released the lock"
 	case c.Leader == "":
 		return ""
 	case before.Leader == "":
-		return c.who() + " took it"
+		return c.who() + " acquired the lock"
 	case c.Leader != before.Leader:
-		return "passed from " + before.who() + " to " + c.who()
+		return "changed from " + before.who() + " to " + c.who()
 	case c.Transitions != before.Transitions:
 		return c.who() + " began a new term"
 	case c.Acting && !before.Acting:
-		return c.who() + " acts now"
+		return c.who() + " started acting"
 	case !c.Acting:
-		return c.who() + " holds it, but does not act"
+		return c.who() + " holds the lock without acting"
 	}
 	return ""
 }
 
-// event is a line of the list below the timeline.
+// event is an entry of the list below the timeline.
 type event struct {
 	At             time.Time
 	Election, What string
@@ -159,7 +159,7 @@ type event struct {
 // mostEvents bounds the list.
 const mostEvents = 20
 
-// events are the newest changes of all elections, the newest first.
+// events returns the newest changes of all elections, newest first.
 func (s span) events(of map[name][]Change) (all []event) {
 	namespaces := map[string]bool{}
 	for n := range of {
@@ -188,8 +188,8 @@ func (s span) events(of map[name][]Change) (all []event) {
 	return all[:min(len(all), mostEvents)]
 }
 
-// happened says what change i was, and for how long nobody had acted before it. That a holder took the lock is told when
-// it acts, which it mostly does at once; empty: nothing worth a line.
+// happened describes change i and the time without an acting leader before it. An acquisition is described when its holder
+// starts to act. It is empty if the change is not listed.
 func happened(changes []Change, i int) string {
 	c := changes[i]
 	if i+1 < len(changes) && c.begins(changes[i+1]) {
@@ -206,15 +206,15 @@ func happened(changes []Change, i int) string {
 	for gap > 0 && !changes[gap-1].Acting {
 		gap--
 	}
-	return what + "; nobody acted for " + durationText(c.At.Sub(changes[gap].At))
+	return what + ", after " + durationText(c.At.Sub(changes[gap].At)) + " without an acting leader"
 }
 
-// begins reports whether the holder of c, which does not act yet, does so in next.
+// begins reports whether the holder of c starts acting in next.
 func (c Change) begins(next Change) bool {
 	return c.Leader != "" && !c.Acting && next.Acting && next.sameTerm(c)
 }
 
-// durationText is a duration for people: two figures are enough.
+// durationText returns a rounded duration.
 func durationText(d time.Duration) string {
 	switch {
 	case d < 0:

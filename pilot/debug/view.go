@@ -10,12 +10,12 @@ import (
 	"incumbent.dev/incumbent/internal/inspect"
 )
 
-// view is what the template shows, all in words and numbers: a template decides nothing.
+// view has the values of the template.
 type view struct {
 	Query   query
 	Process chip
 	State   State
-	// Default is the default revision; Known is false until it was read.
+	// Default is the default revision. Known is false until it is synced.
 	Default        chip
 	Known          bool
 	Here, Orphaned int
@@ -28,14 +28,14 @@ type view struct {
 	Events         []event
 }
 
-// chip is a revision with its colour and sign.
+// chip is a revision with its colour and glyph.
 type chip struct {
 	Sign     int
 	Revision string
 	Remote   bool
 }
 
-// choice is a link, or what was chosen.
+// choice is a link or the current selection.
 type choice struct {
 	Chip   chip
 	Text   string
@@ -43,19 +43,18 @@ type choice struct {
 	Chosen bool
 }
 
-// row is one election.
+// row is the row of an election.
 type row struct {
 	Election
-	// Anchor is the row's id, by which morphing knows it again.
+	// Anchor is the id of the row, for merging.
 	Anchor   string
 	Revision chip
 	Mine     bool
-	// HolderState is a word on the holder, when it does not simply lead.
+	// HolderState describes the holder if it does not act.
 	HolderState string
-	// Since is when the term began. Here and in covers it is an instant, which stays as it is while time passes: of
-	// hundreds of elections only those that change are sent for drawing.
+	// Since is the start of the term. It is a time and not a duration, so that rows without changes remain equal.
 	Since     string
-	Cover     *cover
+	Validity     *validity
 	Followers []follower
 	Summary   string
 	If        *outcome
@@ -63,8 +62,8 @@ type row struct {
 	Marks     []mark
 }
 
-// cover is the bar of what is left before the leader has to write again.
-type cover struct{ ID, Class, Text, Whole string }
+// validity is the bar of the remaining validity.
+type validity struct{ ID, Class, Text, Whole string }
 
 type follower struct {
 	inspect.Candidate
@@ -88,7 +87,7 @@ func (h history) chip(key string) chip {
 	return chip{Sign: h.sign(revision), Revision: revision, Remote: remote}
 }
 
-// view puts together what a reader gets to see of the frame.
+// view returns the values of a frame for a query.
 func (f *frame) view(q query) view {
 	span := q.span(f)
 	v := view{
@@ -103,7 +102,7 @@ func (f *frame) view(q query) view {
 	}
 	for _, revision := range f.history.revisions {
 		if !revisionForm.MatchString(revision) {
-			continue // no label can have that value, so no webhook can name it as the default
+			continue // not a valid label value, so it cannot be the default revision
 		}
 		v.Ifs = append(v.Ifs, choice{Chip: f.history.chip(revision), Text: revision, Link: q.asking(true, revision).link(), Chosen: q.Asks && q.Default == revision})
 	}
@@ -140,18 +139,18 @@ func (f *frame) row(i int, e Election, q query, span span) row {
 	}
 	switch {
 	case e.Leader == "":
-		r.HolderState = "nobody leads"
+		r.HolderState = "no leader"
 	case !e.Acting && r.Mine:
 		r.HolderState = e.Phase
 	case !e.Acting:
-		r.HolderState = "does not act"
+		r.HolderState = "not acting"
 	}
-	if e.Leading && e.Cover > 0 {
-		r.Cover = &cover{
-			ID:    fmt.Sprintf("cover-%d-%d", i, f.deadlines[i].UnixMilli()),
-			Class: coverClass(e.CoverLeft, e.Cover),
-			Text:  fmt.Sprintf("until %s, unless it is renewed", clock(f.deadlines[i])),
-			Whole: durationText(e.Cover),
+	if e.Leading && e.Validity > 0 {
+		r.Validity = &validity{
+			ID:    fmt.Sprintf("validity-%d-%d", i, f.deadlines[i].UnixMilli()),
+			Class: validityClass(e.ValidityLeft, e.Validity),
+			Text:  fmt.Sprintf("valid until %s unless renewed", clock(f.deadlines[i])),
+			Whole: durationText(e.Validity),
 		}
 	}
 	f.followers(&r)
@@ -161,7 +160,7 @@ func (f *frame) row(i int, e Election, q query, span span) row {
 	return r
 }
 
-// followers are the candidates but for the holder.
+// followers adds the candidates other than the holder.
 func (f *frame) followers(r *row) {
 	warm := 0
 	for _, c := range r.Candidates {
@@ -198,7 +197,7 @@ func (f *frame) outcome(e Election, q query) *outcome {
 	return &outcome{Outcome: o, Chip: f.history.chip(o.Revision), Moves: o.Move != inspect.Stays && o.Move != inspect.Unknown}
 }
 
-// sum counts the outcomes.
+// sum returns a summary of the outcomes.
 func (v view) sum() string {
 	moving, unknown := 0, 0
 	for _, r := range v.Rows {
@@ -207,14 +206,14 @@ func (v view) sum() string {
 			unknown += count(r.If.Move == inspect.Unknown)
 		}
 	}
-	text := fmt.Sprintf("%d of %d elections would move", moving, len(v.Rows))
+	text := fmt.Sprintf("%d of %d elections would change leaders", moving, len(v.Rows))
 	if unknown > 0 {
-		text += fmt.Sprintf(", of %d it cannot be told", unknown)
+		text += fmt.Sprintf(", %d unknown", unknown)
 	}
 	return text
 }
 
-// day is a clock's time, with the date where that is another than the frame's.
+// day returns a time, with the date if it differs from the date of the frame.
 func (f *frame) day(t time.Time) string {
 	if t, at := t.UTC(), f.at.UTC(); t.YearDay() == at.YearDay() && t.Year() == at.Year() {
 		return clock(t)
@@ -229,16 +228,16 @@ func ago(d time.Duration) string {
 	return durationText(d) + " ago"
 }
 
-// rendered is what was made of a frame already, so that a hundred open pages cost one.
+// rendered caches views of a frame for concurrent streams.
 type rendered struct {
 	mu  sync.Mutex
 	all map[query][]byte
 }
 
-// mostRendered bounds how many views of one frame are kept.
+// mostRendered is the maximum number of cached views.
 const mostRendered = 16
 
-// main is the frame's <main> for a query.
+// main returns <main> of the frame for a query.
 func (f *frame) main(q query) ([]byte, error) {
 	f.rendered.mu.Lock()
 	defer f.rendered.mu.Unlock()
@@ -258,7 +257,7 @@ func (f *frame) main(q query) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// page is the whole document.
+// page returns the whole document.
 func (f *frame) page(q query) ([]byte, error) {
 	var b bytes.Buffer
 	err := templates.ExecuteTemplate(&b, "page", f.view(q))

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestGoldenPages(t *testing.T) {
+func TestPage_Golden(t *testing.T) {
 	flip := newHistory(512)
 	before := sample()
 	before.Elections[0].Leader, before.Elections[0].Key, before.Elections[0].Acting = "b", "canary", false
@@ -47,7 +47,7 @@ func TestGoldenPages(t *testing.T) {
 			}
 			golden(t, name+".html", body)
 			if strings.Contains(string(body), "<script>") || strings.Contains(string(body), "style=") || strings.Contains(string(body), "ZgotmplZ") {
-				t.Error("markup of others, inline style, or what the template engine refused, is in the page")
+				t.Error("the page contains unescaped markup, inline style or a rejected value")
 			}
 		})
 	}
@@ -66,11 +66,11 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; look at it with: go test ./pilot/debug -rewrite; git diff. Now:\n%s", file, got)
+		t.Errorf("%s is out of date; update it with go test ./pilot/debug -rewrite. Now:\n%s", file, got)
 	}
 }
 
-func TestQueries(t *testing.T) {
+func TestQuery(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "?",
 		"range=5m":                           "?",
@@ -78,8 +78,8 @@ func TestQueries(t *testing.T) {
 		"default=":                           "?default=",
 		"default=canary":                     "?default=canary",
 		"range=7m":                           "give 5m, 1h or all",
-		"default=%3Cb%3E":                    "is no name of a revision",
-		"default=" + strings.Repeat("a", 64): "is no name of a revision",
+		"default=%3Cb%3E":                    "is not a valid revision",
+		"default=" + strings.Repeat("a", 64): "is not a valid revision",
 	} {
 		values, err := url.ParseQuery(text)
 		if err != nil {
@@ -96,14 +96,14 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-func TestHistoryKeepsChangesAlone(t *testing.T) {
+func TestHistory_StoresOnlyChanges(t *testing.T) {
 	h, s := newHistory(3), sample()
 	n := s.Elections[0].name()
 	for i := range 5 {
 		h.observe(after(i), s)
 	}
 	if got := h.of[n]; len(got) != 1 || !got[0].At.Equal(start) {
-		t.Errorf("nothing changed, and there are %v", got)
+		t.Errorf("without changes: %v", got)
 	}
 	shared := h.picture()
 	for i := range 5 {
@@ -111,18 +111,18 @@ func TestHistoryKeepsChangesAlone(t *testing.T) {
 		h.observe(after(10+i), s)
 	}
 	if got := h.of[n]; len(got) != 3 || got[2].Transitions != 14 {
-		t.Errorf("of the newest three there are %v", got)
+		t.Errorf("the newest three are %v", got)
 	}
 	if got := shared.of[n]; len(got) != 1 || got[0].Transitions != 3 {
-		t.Errorf("a picture has changed: %v", got)
+		t.Errorf("a picture changed: %v", got)
 	}
 	s.Elections = s.Elections[1:]
 	if h.observe(after(20), s); h.of[n] != nil {
-		t.Error("an election that is gone is remembered")
+		t.Error("a removed election is still stored")
 	}
 }
 
-func TestHistoryBeforeTheFirstLook(t *testing.T) {
+func TestHistoryBefore(t *testing.T) {
 	h, s := newHistory(3), sample()
 	n := s.Elections[0].name()
 	h.observe(after(100), s)
@@ -132,20 +132,20 @@ func TestHistoryBeforeTheFirstLook(t *testing.T) {
 		got = append(got, c.Leader)
 	}
 	if fmt.Sprint(got) != "[x y a]" {
-		t.Errorf("%v, want x y a: sorted, bounded, and nothing from after the first look", got)
+		t.Errorf("%v, want x y a: sorted, bounded, without changes after the first observation", got)
 	}
 	if !slices.Contains(h.revisions, "old") || !h.begin(after(300)).Equal(after(20)) {
-		t.Error("the past's revision or begin is missing")
+		t.Error("the revision or the begin is missing")
 	}
 }
 
-func TestRevisionsKeepTheirSigns(t *testing.T) {
+func TestRevisionSigns(t *testing.T) {
 	h := newHistory(3)
 	for i := range 2 * mostRevisions {
 		h.meet(fmt.Sprint("r", i))
 	}
 	if len(h.revisions) != mostRevisions {
-		t.Errorf("%d revisions are remembered", len(h.revisions))
+		t.Errorf("%d revisions are stored", len(h.revisions))
 	}
 	for revision, want := range map[string]int{"": 0, "r0": 1, "r5": 6, "r6": 1, "r127": signs} {
 		if got := h.sign(revision); got != want {
@@ -173,8 +173,8 @@ func TestTimeline(t *testing.T) {
 		"0.0+50.0 acting true a (stable) led, 03:03:45, for 70 s",
 		"60.0+20.0 acting true b (canary, remote) led, 03:05:05, for 20 s",
 		"80.0+20.0 acting true a (stable) led, since 03:05:25",
-		"50.0+10.0 pending true b (canary, remote) held it without acting, 03:04:55, for 10 s",
-		"80.0+0.4 gap false nobody held it, 03:05:25, for 1 ms",
+		"50.0+10.0 pending true b (canary, remote) held the lock without acting, 03:04:55, for 10 s",
+		"80.0+0.4 gap false no holder, 03:05:25, for 1 ms",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("bars\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -184,23 +184,23 @@ func TestTimeline(t *testing.T) {
 		got = append(got, fmt.Sprintf("%.1f %s", m.X, m.Title))
 	}
 	want = []string{
-		"50.0 03:04:55 passed from a (stable) to b (canary, remote)",
-		"80.0 03:05:25 a (stable) took it",
+		"50.0 03:04:55 changed from a (stable) to b (canary, remote)",
+		"80.0 03:05:25 a (stable) acquired the lock",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("marks\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	day := span{from: after(-86400), to: after(100)}
-	if m := day.marks(changes); len(m) != 1 || m[0].Of != 3 || m[0].Title != "3 changes, the last: 03:05:25 a (stable) took it" {
-		t.Errorf("a day has the marks %v", m)
+	if m := day.marks(changes); len(m) != 1 || m[0].Of != 3 || m[0].Title != "3 changes, last: 03:05:25 a (stable) acquired the lock" {
+		t.Errorf("marks of a day: %v", m)
 	}
 	events := s.events(map[name][]Change{{lock: "e"}: changes})
-	if len(events) != 3 || !strings.Contains(events[2].What, "passed from a (stable) to b (canary, remote); nobody acted for 10 s") {
+	if len(events) != 3 || !strings.Contains(events[2].What, "changed from a (stable) to b (canary, remote), after 10 s without an acting leader") {
 		t.Errorf("events: %v", events)
 	}
 }
 
-func TestTermsBegin(t *testing.T) {
+func TestTermBegan(t *testing.T) {
 	seen := []Change{
 		{At: after(0), Leader: "a", Acting: true, Transitions: 1}, {At: after(10), Leader: "b", Transitions: 2},
 		{At: after(12), Leader: "b", Acting: true, Transitions: 2}, {At: after(20), Leader: "b", Transitions: 2},
@@ -212,10 +212,10 @@ func TestTermsBegin(t *testing.T) {
 		seen    bool
 	}{
 		"never observed":  {nil, time.Time{}, false},
-		"went on":         {seen[:1], after(0), false},
+		"began before":         {seen[:1], after(0), false},
 		"began":           {seen, after(10), true},
-		"nobody":          {free, after(30), true},
-		"renewed by name": {append(slices.Clone(seen), Change{At: after(50), Leader: "b", Transitions: 3}), after(50), true},
+		"no holder":          {free, after(30), true},
+		"same holder again": {append(slices.Clone(seen), Change{At: after(50), Leader: "b", Transitions: 3}), after(50), true},
 	} {
 		if at, seen := termBegan(c.changes); !at.Equal(c.at) || seen != c.seen {
 			t.Errorf("%s: %v, %v", name, at, seen)
@@ -223,15 +223,15 @@ func TestTermsBegin(t *testing.T) {
 	}
 }
 
-// A key of another's can be anything. What no label can be is no default, so nobody is asked what if it were.
-func TestLinksLeadSomewhere(t *testing.T) {
+// TestPreviewLinks_ValidRevisions uses a holder key that is not a valid revision, which another elector can write.
+func TestPreviewLinks_ValidRevisions(t *testing.T) {
 	s := sample()
 	s.Elections[0].Key = "no revision!"
 	f := frameOf(after(0), s, newHistory(8))
 	for _, c := range f.view(query{Range: "5m"}).Ifs {
 		values, err := url.ParseQuery(strings.TrimPrefix(c.Link, "?"))
 		if _, wrong := parse(values); err != nil || wrong != nil {
-			t.Errorf("the link %q leads to %v, %v", c.Link, err, wrong)
+			t.Errorf("link %q: %v, %v", c.Link, err, wrong)
 		}
 	}
 }
@@ -246,7 +246,7 @@ func TestDurations(t *testing.T) {
 		}
 	}
 	if half, one := ago(150*time.Second), ago(time.Minute); half != "2.5 min ago" || one != "60 s ago" {
-		t.Errorf("the timeline's middle is %q, a minute is %q", half, one)
+		t.Errorf("2.5 minutes: %q, a minute: %q", half, one)
 	}
 	f := frame{at: time.Date(2026, 1, 1, 0, 30, 0, 0, time.UTC)}
 	for back, want := range map[time.Duration]string{20 * time.Minute: "00:10:00", time.Hour: "Dec 31 23:30", 365 * 24 * time.Hour: "Jan 1 00:30"} {
@@ -255,11 +255,11 @@ func TestDurations(t *testing.T) {
 		}
 	}
 	for left, want := range map[time.Duration]string{15 * time.Second: "of-15 over-0", 3 * time.Second: "of-15 over-80", -1: "of-15 over-100", time.Hour: "of-15 over-0"} {
-		if got := coverClass(left, 15*time.Second); got != want {
+		if got := validityClass(left, 15*time.Second); got != want {
 			t.Errorf("%v of 15 s: %s, want %s", left, got, want)
 		}
 	}
-	if got := coverClass(time.Hour, time.Hour); got != "of-120 over-0" {
+	if got := validityClass(time.Hour, time.Hour); got != "of-120 over-0" {
 		t.Errorf("an hour: %s", got)
 	}
 }

@@ -11,15 +11,15 @@
   };
 
   const keep = {
-    // A bar that runs already is not begun anew; another cover is another id.
+    // A running bar is not restarted. A renewed validity has another id.
     beforeNodeMorphed: (before, after) =>
-      !(before.classList?.contains("cover") && before.id === after.id),
-    // What the reader opened stays open.
+      !(before.classList?.contains("validity") && before.id === after.id),
+    // Opened details remain open.
     beforeAttributeUpdated: (attribute) => attribute !== "open",
   };
 
-  // Of hundreds of elections nearly all stay as they are from one frame to the next. Rows and lanes of the same text as
-  // in the frame before are not even parsed; a cover's class says how much of it was over when it was sent.
+  // With hundreds of elections, most do not change between frames. Rows and lanes with unchanged text are not parsed.
+  // The class of a bar has the elapsed share when it was sent, so it is ignored.
   const parts = /<(tr|div class="lane") id="([^"]*)"[^]*?<\/(?:tr|div)>/g;
   const sent = new Map();
   const comparable = (text) => text.replace(/ over-\d+"/g, '"');
@@ -36,9 +36,9 @@
     return thin;
   };
 
-  // What is equal is left alone, what nobody can have opened or focused is replaced, and the rest is for idiomorph.
+  // Equal elements are kept, elements without links or details are replaced, and idiomorph merges the rest.
   const containers = "main, section, table, tbody, tr, .timeline, .lane";
-  const whole = (after) => { // for those that look at all of it
+  const whole = (after) => { // restores omitted elements for idiomorph
     for (const same of after.querySelectorAll("[data-same]")) same.replaceWith(document.getElementById(same.id).cloneNode(true));
     return after;
   };
@@ -56,7 +56,7 @@
       [...before.children].forEach((child, i) => merge(child, others[i]));
     } else if (before.matches(".strip, td, .changes, .legend, .axis") && !before.querySelector("a, summary")) {
       before.replaceWith(after);
-    } else if (shape(before).isEqualNode(shape(after))) { // which spares idiomorph a look at all that lies beside it
+    } else if (shape(before).isEqualNode(shape(after))) { // idiomorph need not compare the siblings
       Idiomorph.morph(before, whole(after).innerHTML, { morphStyle: "innerHTML", callbacks: keep });
     } else {
       Idiomorph.morph(before, whole(after), { morphStyle: "outerHTML", callbacks: keep });
@@ -68,14 +68,14 @@
     pending = undefined;
     if (html === undefined) return;
     const next = new DOMParser().parseFromString(thinned(html), "text/html").querySelector("main");
-    for (const bar of next.querySelectorAll(".cover")) { // one that runs goes on
+    for (const bar of next.querySelectorAll(".validity")) { // keep running bars
       const running = document.getElementById(bar.id);
       if (running) bar.replaceWith(running.cloneNode(true));
     }
     try {
       merge(document.querySelector("main"), next);
     } catch (error) {
-      sent.clear(); // nobody knows what is drawn of it
+      sent.clear(); // the drawn state is unknown
       throw error;
     }
   };
@@ -91,12 +91,12 @@
     });
     mine.addEventListener("error", () => {
       if (mine !== source) return;
-      say("down", "not connected, trying again");
+      say("down", "disconnected; retrying");
       if (mine.readyState === EventSource.CLOSED) setTimeout(() => mine === source && follow(), 3000);
     });
   };
 
-  // Links to other views of this page change what the stream sends; nothing is loaded anew.
+  // Links to other views of this page restart the stream. The page is not reloaded.
   document.addEventListener("click", (event) => {
     const link = event.target.closest("main a[href^='?']");
     if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;

@@ -80,7 +80,7 @@ type crowd struct {
 
 // A leader of the crowd renews when so much of its cover is over.
 const (
-	crowdCover = 15 * time.Second
+	crowdValidity = 15 * time.Second
 	crowdRenew = 7500 * time.Millisecond
 )
 
@@ -90,11 +90,11 @@ func newCrowd(n int) *crowd {
 		name := fmt.Sprintf("election-%03d", i)
 		c.all = append(c.all, debug.Election{
 			ID: name, Namespace: "istio-system", Lock: name, Kind: "Lease", Leader: "pilot-stable", Key: "stable", Acting: true, HandsOver: true,
-			Ranked: true, LeaseSeconds: 30, Phase: "leading", Leading: true, Cover: crowdCover, Gate: "open", Fence: "stands",
+			Ranked: true, LeaseSeconds: 30, Phase: "leading", Leading: true, Validity: crowdValidity, Gate: "open", Fence: "in effect",
 			Candidates: []inspect.Candidate{{Identity: "pilot-stable", Key: "stable", Warm: true, Fit: true}, {Identity: "pilot-canary", Key: "canary", Warm: true, Fit: true}},
 		})
 		// The renewals of a process that leads many lie apart.
-		c.until = append(c.until, time.Now().Add(crowdCover-crowdRenew*time.Duration(i)/time.Duration(n)))
+		c.until = append(c.until, time.Now().Add(crowdValidity-crowdRenew*time.Duration(i)/time.Duration(n)))
 	}
 	return c
 }
@@ -103,10 +103,10 @@ func (c *crowd) state() debug.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.all {
-		for time.Until(c.until[i]) <= crowdCover-crowdRenew {
+		for time.Until(c.until[i]) <= crowdValidity-crowdRenew {
 			c.until[i] = c.until[i].Add(crowdRenew)
 		}
-		c.all[i].CoverLeft = time.Until(c.until[i])
+		c.all[i].ValidityLeft = time.Until(c.until[i])
 	}
 	return debug.State{Identity: "pilot-stable", Revision: "stable", Default: k8sleaderelection.DefaultRevision{Revision: "stable", Synced: true}, Elections: slices.Clone(c.all)}
 }

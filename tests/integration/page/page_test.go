@@ -86,7 +86,7 @@ func follows(t *testing.T, p *plane, b *chromium.Browser) {
 	for at, tab := range tabs {
 		until(t, tab, "the timeline of "+at+" has marks", `document.querySelectorAll(".strip .mark").length > 0`)
 		until(t, tab, "the list of "+at+" tells of the flip",
-			`[...document.querySelectorAll(".events .what")].some(e => e.textContent.includes("passed from pilot-canary (canary) to pilot-stable (stable)"))`)
+			`[...document.querySelectorAll(".events .what")].some(e => e.textContent.includes("changed from pilot-canary (canary) to pilot-stable (stable)"))`)
 	}
 }
 
@@ -133,7 +133,7 @@ func keys(t *testing.T, p *plane, b *chromium.Browser) {
 	const canary = `document.querySelector("nav a[href$='default=canary']")`
 	ask[bool](t, tab, `(`+canary+`.focus(), true)`)
 	press(t, tab, kb.Enter)
-	until(t, tab, "what would be is said", `document.querySelector(".if")?.textContent.includes("2 of 2 elections would move")`)
+	until(t, tab, "what would be is said", `document.querySelector(".if")?.textContent.includes("2 of 2 elections would change leaders")`)
 }
 
 func press(t *testing.T, tab *chromium.Tab, key string) {
@@ -224,7 +224,7 @@ func gone(t *testing.T, b *chromium.Browser) {
 		}
 		until(t, tab, "it is live", settled)
 	}) // which ends here
-	until(t, tab, "it says so", `document.getElementById("live").textContent === "not connected, trying again"`)
+	until(t, tab, "it says so", `document.getElementById("live").textContent === "disconnected; retrying"`)
 	if err := tab.Close(); err != nil {
 		t.Error(err)
 	}
