@@ -1,10 +1,8 @@
 package k8sresourcelock
 
-import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
-
 // Successors is the recorded holder of a lock that is kept as a predecessor. It is the name of
 // no process, so that none that restarts under a former holder's name takes itself for the leader.
-const Successors = core.Successors
+const Successors = "incumbent-successors"
 
 // KeptForSuccessors reports whether the lock is held only as a predecessor.
 func (s Snapshot) KeptForSuccessors() bool {

@@ -13,8 +13,6 @@ type Config struct {
 	OneCycle  bool // a lost term ends the elector
 	// Coordinated: a coordinator names the leader. See coordinated.go.
 	Coordinated bool
-	// Successor: the lock is a predecessor's, kept together with others. See predecessor.go.
-	Successor bool
 }
 
 // Phase is the phase of a candidate.
