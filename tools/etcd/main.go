@@ -1,4 +1,4 @@
-// Command etcd is etcd 3.6.8 with a lifeline: it ends when those who need it are gone.
+// Command etcd is etcd 3.6.8 with a lifeline: it ends together with the processes that need it.
 package main
 
 import (

@@ -16,8 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What is wrong with values is named by the value, and with the way out where there is one.
-func TestWrongValuesAreNamed(t *testing.T) {
+// Errors name the value, and the fix if there is one.
+func TestValues_Invalid(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		chart, set string
 		want       []string
@@ -61,30 +62,33 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		{"tags", "tags.prod=", []string{"'/tags/prod'"}},
 		{"tags", "force=1", []string{"'/force'", "want boolean"}},
 	} {
-		args := []string{"template", "stable", charts(c.chart), "--namespace", "istio-system"}
-		if c.chart == "pilot" {
-			args = append(args, "--set", "image=pilot,caBundle.file=/ca.pem")
-		}
-		a := helm(t, append(args, "--set", c.set)...)
-		if a.err == nil {
-			t.Errorf("%s of %s is taken", c.set, c.chart)
-		}
-		for _, word := range c.want {
-			if !strings.Contains(a.complaints, word) {
-				t.Errorf("%s of %s: it does not say %q: %s", c.set, c.chart, word, a.complaints)
+		t.Run(c.chart+" "+c.set[:min(len(c.set), 40)], func(t *testing.T) {
+			t.Parallel()
+			args := []string{"template", "stable", charts(c.chart), "--namespace", "istio-system"}
+			if c.chart == "pilot" {
+				args = append(args, "--set", "image=pilot,caBundle.file=/ca.pem")
 			}
-		}
+			a := helm(t, append(args, "--set", c.set)...)
+			if a.err == nil {
+				t.Error("accepted")
+			}
+			for _, word := range c.want {
+				if !strings.Contains(a.complaints, word) {
+					t.Errorf("missing %q in: %s", word, a.complaints)
+				}
+			}
+		})
 	}
 	if a := helm(t, "template", "Stable.1", charts("pilot"), "--set", "image=pilot,caBundle.file=/ca.pem"); a.err == nil {
-		t.Errorf("a release's name that is no revision is taken: %s", a.out)
+		t.Errorf("accepted a release name that is not a revision: %s", a.out)
 	}
 	if a := helm(t, "template", "v1.2", charts("pilot"), "--set", "image=pilot,caBundle.file=/ca.pem"); !strings.Contains(a.complaints, `revision "v1.2", the release's name`) {
-		t.Errorf("a release v1.2 is answered %v %s", a.err, a.complaints)
+		t.Errorf("release v1.2: %v %s", a.err, a.complaints)
 	}
 }
 
-// What is there already is somebody else's.
-func TestOthersObjects(t *testing.T) {
+// Existing objects are not changed.
+func TestInstall_ExistingObjects(t *testing.T) {
 	p := newPlace(t)
 	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
 		Name: "istio-revision-tag-theirs", Labels: map[string]string{"istio.io/tag": "theirs", "istio.io/rev": "old"},
@@ -93,7 +97,7 @@ func TestOthersObjects(t *testing.T) {
 	if _, err := hooks.Create(t.Context(), hook, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	defer hooks.Delete(t.Context(), hook.Name, metav1.DeleteOptions{}) //nolint:errcheck // the cluster goes, too
+	defer hooks.Delete(t.Context(), hook.Name, metav1.DeleteOptions{}) //nolint:errcheck // the cluster is deleted, too
 	p.refused(t, tags("install", "tags", "--set", "tags.theirs=canary,force=true"),
 		"tag theirs (webhook istio-revision-tag-theirs, for revision old) was not made by this chart", "istioctl tag set theirs --revision canary --overwrite")
 	p.mustHelm(t, tags("install", "tags", "--set", "default=nobody,force=true")...)
@@ -110,17 +114,17 @@ func TestOthersObjects(t *testing.T) {
 	}
 	p.refused(t, pilot("install", "mine"), "revision mine is there already, and no release has made it", "pilot-mine")
 	if a := helm(t, append(pilot("install", "stable"), "--namespace", "not-there", "--kubeconfig", p.Kubeconfig())...); a.err == nil || !strings.Contains(a.complaints, `namespaces "not-there" not found`) {
-		t.Errorf("without the namespace it says %v %s", a.err, a.complaints)
+		t.Errorf("without the namespace: %v %s", a.err, a.complaints)
 	}
-	// The definitions of the Gateway API are not in this cluster.
+	// This cluster has no Gateway API definitions.
 	said := p.mustHelm(t, pilot("install", "stable")...)
 	if !strings.Contains(said, "does not know gateway.networking.k8s.io/v1 GatewayClass, Gateway, HTTPRoute, ReferenceGrant: ") || !strings.Contains(said, "Revision stable of pilot is in namespace "+p.namespace) {
 		t.Errorf("it says %s", said)
 	}
 }
 
-// Definitions of an earlier release of the Gateway API are said to be that, and those that a release does not need are not.
-func TestOlderGatewayAPI(t *testing.T) {
+// The notes name old Gateway API definitions, unless the release does not need them.
+func TestInstall_OldGatewayAPI(t *testing.T) {
 	p := newPlace(t)
 	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	client, err := dynamic.NewForConfig(p.Admin())
@@ -140,9 +144,9 @@ versions: [{name: v1, served: %t, storage: true, schema: {openAPIV3Schema: {type
 		if _, err := client.Resource(definitions).Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		defer client.Resource(definitions).Delete(t.Context(), name, metav1.DeleteOptions{}) //nolint:errcheck // the cluster goes, too
+		defer client.Resource(definitions).Delete(t.Context(), name, metav1.DeleteOptions{}) //nolint:errcheck // the cluster is deleted, too
 	}
-	eventually(t, "they are served", func(context.Context) (bool, string) {
+	eventually(t, "the definitions are served", func(context.Context) (bool, string) {
 		served := 0
 		for _, version := range []string{"v1", "v1beta1"} {
 			if list, err := p.kube.Discovery().ServerResourcesForGroupVersion("gateway.networking.k8s.io/" + version); err == nil {
@@ -157,7 +161,7 @@ versions: [{name: v1, served: %t, storage: true, schema: {openAPIV3Schema: {type
 	} {
 		said := p.mustHelm(t, pilot("upgrade", "stable", "--install", "--set", "replicas=0", "--set", c.set)...)
 		if c.older == "" && strings.Contains(said, "gateway.networking.k8s.io") || c.older != "" && !strings.Contains(said, fmt.Sprintf(line, c.older)) || strings.Contains(said, "does not know") {
-			t.Errorf("with %s it says %s", c.set, said)
+			t.Errorf("with %s: %s", c.set, said)
 		}
 	}
 }

@@ -2,8 +2,9 @@ package main
 
 import "testing"
 
-// A release gets a strategy when the fences of all others know its candidates, and no other gets a fence that does not.
-func TestFencesKnowEachOthersCandidates(t *testing.T) {
+// A release gets a strategy only if the fences of all releases know its candidates.
+func TestCoordinatedFences(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	lease := []string{"--set", "elections.lock=lease"}
 	coordinated := append([]string{"--set", "elections.strategy=incumbent.dev/DefaultRevision"}, lease...)

@@ -13,14 +13,13 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
-// pair is a policy with its binding in the chart, of an installation that there is not. The templates put in
-// what a release is called, and give it the name that its content then has.
+// pair is a policy and its binding in the chart. The templates insert the names of the release and of its content.
 type pair struct {
-	// Name is without the digest of the content, if it has one.
+	// Name has no digest of the content.
 	Name string `json:"name"`
-	// Variants are the kinds of lock, and the controllers that are off, with which it is part of the fence.
+	// Variants are the kinds of lock and disabled controllers of the fences that contain the policy.
 	Variants []string `json:"variants"`
-	// Keeps: it belongs to no release. Denies: it is part of fences that refuse alone.
+	// Keeps marks a policy of no release. Denies marks a policy of denying fences only.
 	Keeps   bool           `json:"keeps,omitempty"`
 	Denies  bool           `json:"denies,omitempty"`
 	Locks   string         `json:"locks,omitempty"`
@@ -47,7 +46,7 @@ func (p pair) like(other pair) bool {
 	return errA == nil && errB == nil && string(a) == string(b)
 }
 
-// coordinators are those that a coordinated fence of the chart knows beside its candidates: Kubernetes' own.
+// coordinators returns the coordinators that a coordinated fence of the chart accepts besides its candidates.
 func coordinators(coordinated bool) []string {
 	if !coordinated {
 		return nil
@@ -55,8 +54,8 @@ func coordinators(coordinated bool) []string {
 	return []string{"system:apiserver"}
 }
 
-// The chart's policies are what package fence renders.
-func TestFenceOfTheChart(t *testing.T) {
+// The policies of the chart equal those of package fence.
+func TestChart_Fence(t *testing.T) {
 	var all []pair
 	for _, lock := range []string{"configmap", "lease", "lease coordinated", "multi"} {
 		for _, without := range []string{"", " without gateway deployment"} {

@@ -18,16 +18,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The API server takes what the chart renders, whatever the values are, and prunes nothing of it as unknown: that is the check of
-// its schema.
-func TestAPIServerTakesWhatIsRendered(t *testing.T) {
+// The API server accepts the rendered objects of all trials and prunes no field.
+func TestChart_AcceptedByAPIServer(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	var all strings.Builder
-	seen := map[string]bool{} // much is the same in most
+	seen := map[string]bool{} // most documents repeat
 	for name, c := range trials {
 		text := c.text(t, p.namespace)
 		if !strings.Contains(text, "kind: Deployment") {
-			t.Errorf("%s: there is no Deployment", name)
+			t.Errorf("%s: no Deployment", name)
 		}
 		for _, document := range strings.Split("\n"+text, "\n---\n") {
 			if !seen[document] {
@@ -40,7 +40,7 @@ func TestAPIServerTakesWhatIsRendered(t *testing.T) {
 	p.dryRun(t, mustHelm(t, "template", "tags", charts("tags"), "--set", "default=a,tags.prod=b"))
 }
 
-// dryRun gives objects to the API server as kubectl does.
+// dryRun applies objects with kubectl --dry-run.
 func (p place) dryRun(t *testing.T, objects string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -54,9 +54,9 @@ func (p place) dryRun(t *testing.T, objects string) {
 	}
 }
 
-// Two revisions from their charts, as processes with the charts' rights: the fences of both stand beside each other, the tag's
-// release flips the elections to and fro, and a revision that goes leaves the other its work.
-func TestTwoRevisions(t *testing.T) {
+// Two revisions run as processes with the permissions of their charts. Both fences are in effect. The tags release
+// moves the elections, and uninstalling one revision does not affect the other.
+func TestInstall_BothRevisions(t *testing.T) {
 	p := newPlace(t)
 	program := build(t, "./cmd/pilot")
 	p.runPods(t, program)
@@ -97,10 +97,10 @@ func TestTwoRevisions(t *testing.T) {
 	p.nothingIsLeft(t)
 }
 
-// fenceStands asks pilot itself, as the documents have it.
+// fenceStands waits until `pilot fence verify` succeeds.
 func (p place) fenceStands(t *testing.T, program, revision string) {
 	t.Helper()
-	eventually(t, "the fence of "+revision, func(ctx context.Context) (bool, string) { // which API servers take in when they come to it
+	eventually(t, "fence of "+revision, func(ctx context.Context) (bool, string) { // API servers load policies with a delay
 		command := exec.CommandContext(ctx, program, "fence", "verify", "--kubeconfig", p.Kubeconfig(), "--namespace", p.namespace,
 			"--set", p.namespace+"-pilot-"+revision, "--revisions", revision, "--other-service-account", "pilot-*", "--allow-unclear")
 		command.Env = append(os.Environ(), "PILOT_ENABLE_GATEWAY_API=false")
@@ -109,8 +109,7 @@ func (p place) fenceStands(t *testing.T, program, revision string) {
 	})
 }
 
-// lockIsServedFirst: a request for a lock by an account of the chart is served beside other elections; one for other
-// things is not.
+// lockIsServedFirst checks that only requests for locks match the flow schema of the chart.
 func (p place) lockIsServedFirst(t *testing.T, account string) {
 	t.Helper()
 	schema, err := p.kube.FlowcontrolV1().FlowSchemas().Get(t.Context(), account+"."+p.namespace, metav1.GetOptions{})
@@ -161,28 +160,28 @@ func (p place) lockIsServedFirst(t *testing.T, account string) {
 		}
 		answer.Body.Close()
 		if by := answer.Header.Get("X-Kubernetes-PF-FlowSchema-UID"); (by == string(schema.UID)) != request.first {
-			t.Errorf("%s %s, answered %s, is of the flow schema %s; that of the chart is %s", request.method, request.path, answer.Status, by, schema.UID)
+			t.Errorf("%s %s (%s): flow schema %s, the chart has %s", request.method, request.path, answer.Status, by, schema.UID)
 		}
 	}
 }
 
-// nothingIsLeft of the releases but the locks, in the namespace, and the keepers.
+// nothingIsLeft checks that only locks and permanent policies remain.
 func (p place) nothingIsLeft(t *testing.T) {
 	t.Helper()
 	policies, err := p.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "incumbent.dev/fence"})
 	if err != nil || len(policies.Items) > 0 {
-		t.Errorf("%d policies are left (%v)", len(policies.Items), err)
+		t.Errorf("%d policies remain (%v)", len(policies.Items), err)
 	}
 	hooks, err := p.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{LabelSelector: "istio.io/tag"})
 	if err != nil || len(hooks.Items) > 0 {
-		t.Errorf("%d tags are left (%v)", len(hooks.Items), err)
+		t.Errorf("%d tags remain (%v)", len(hooks.Items), err)
 	}
 	roles, err := p.kube.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=incumbent"})
 	if err != nil || len(roles.Items) > 0 {
-		t.Errorf("%d cluster roles are left (%v)", len(roles.Items), err)
+		t.Errorf("%d cluster roles remain (%v)", len(roles.Items), err)
 	}
 	secrets, err := p.kube.CoreV1().Secrets(p.namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(secrets.Items) > 0 {
-		t.Errorf("%d secrets are left (%v)", len(secrets.Items), err)
+		t.Errorf("%d secrets remain (%v)", len(secrets.Items), err)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// The folders of deploy/kustomize are what the charts render, for those who install without Helm.
+// deploy/kustomize contains the rendered charts, for installations without Helm.
 func TestKustomize(t *testing.T) {
+	t.Parallel()
 	c := cluster.Shared(t)
 	for name, args := range map[string][]string{
 		"stable": {"template", "stable", charts("pilot"), "--set", "image=pilot,caBundle.configMap=incumbent-ca"},

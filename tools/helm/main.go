@@ -1,4 +1,4 @@
-// Command helm is Helm's own, so that a clone needs no other one.
+// Command helm is Helm, so that a clone needs no other installation.
 package main
 
 import (
@@ -13,9 +13,9 @@ import (
 
 func main() { os.Exit(run()) }
 
-// run is main with an exit code. What Cobra has printed already is not said again.
+// run returns the exit code. Cobra has printed the error.
 func run() int {
-	// Whatever the file is called, its fields in the cluster are those of every helm.
+	// The field manager must not depend on the file name.
 	kube.ManagedFieldsManager = "helm"
 	command, err := helmcmd.NewRootCmd(os.Stdout, os.Args[1:], helmcmd.SetupLogging)
 	if err != nil {

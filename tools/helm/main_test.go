@@ -15,9 +15,9 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what is rendered into deploy")
+var rewrite = flag.Bool("rewrite", false, "write the rendered files to deploy")
 
-// asHelm has a test's program be helm itself, so that no other one has to be built.
+// asHelm makes the test program run as helm, so that no other program has to be built.
 const asHelm = "BE_HELM"
 
 func TestMain(m *testing.M) {
@@ -30,26 +30,26 @@ func TestMain(m *testing.M) {
 // limit bounds one run of helm.
 const limit = 2 * time.Minute
 
-// answer is what a run of helm has said.
+// answer is the result of a run of helm.
 type answer struct {
 	out, complaints string
 	err             error
 }
 
-// charts is where they lie.
+// charts returns the folder of a chart.
 func charts(name string) string { return filepath.Join("..", "..", "deploy", "charts", name) }
 
-// helm runs it.
+// helm runs helm.
 func helm(t testing.TB, args ...string) answer {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit) // clean-ups run it, too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit) // cleanup functions call it, too
 	defer cancel()
 	if args[0] == "template" {
-		// Without a cluster, a helm that is in a test's program takes itself to be of an old Kubernetes.
+		// Without a cluster, helm in a test program assumes an old Kubernetes.
 		args = append(args, "--kube-version", "v1.36.3")
 	}
 	command := exec.CommandContext(ctx, self, args...)
@@ -61,7 +61,7 @@ func helm(t testing.TB, args ...string) answer {
 	return answer{out.String(), complaints.String(), err}
 }
 
-// mustHelm wants it to succeed.
+// mustHelm fails the test if helm fails.
 func mustHelm(t testing.TB, args ...string) string {
 	t.Helper()
 	a := helm(t, args...)
@@ -71,7 +71,7 @@ func mustHelm(t testing.TB, args ...string) string {
 	return a.out
 }
 
-// golden compares a file of the repository with what it is to be, or writes it.
+// golden compares a file with the rendered content, or writes the file.
 func golden(t *testing.T, file string, content []byte) {
 	t.Helper()
 	if *rewrite {
@@ -89,16 +89,16 @@ func golden(t *testing.T, file string, content []byte) {
 	if bytes.Equal(there, content) {
 		return
 	}
-	t.Errorf("%s is not what is rendered now; `make charts` writes it anew:\n%s", file, difference(string(there), string(content)))
+	t.Errorf("%s is out of date: run `make charts`\n%s", file, difference(string(there), string(content)))
 }
 
-// difference is the first line in which two texts differ.
+// difference returns the first different line.
 func difference(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range min(len(w), len(g)) {
 		if w[i] != g[i] {
-			return fmt.Sprintf("line %d\nthere %s\nnow   %s", i+1, w[i], g[i])
+			return fmt.Sprintf("line %d\nfile     %s\nrendered %s", i+1, w[i], g[i])
 		}
 	}
-	return "one of them goes on"
+	return "one text is longer"
 }

@@ -23,7 +23,7 @@ const (
 	bundle     = "istio-ca-root-cert"
 )
 
-// candidate is a pod of an account, by its own token.
+// candidate is a Pod with the token of a service account.
 type candidate struct {
 	p    place
 	name string
@@ -40,7 +40,7 @@ func (p place) candidate(t *testing.T, name, account string, rules ...rbacv1.Pol
 	return candidate{p, name, client}
 }
 
-// record writes who holds the lock, as istiod's elector and ours both do.
+// record writes the record of the lock, as istiod and incumbent do.
 func (c candidate) record(ctx context.Context, holder, key string, transitions int, options ...metav1.UpdateOptions) error {
 	now := time.Now().UTC().Format(time.RFC3339)
 	text := fmt.Sprintf(`{"holderIdentity":%q,"holderKey":%q,"leaseDurationSeconds":30,"acquireTime":%q,"renewTime":%q,"leaderTransitions":%d}`, holder, key, now, now, transitions)
@@ -59,12 +59,12 @@ func (c candidate) record(ctx context.Context, holder, key string, transitions i
 	return err
 }
 
-// dry is that the lock could be taken from whom it names now.
+// dry tries to acquire the lock with a dry run.
 func (c candidate) dry(ctx context.Context, transitions int) error {
 	return c.record(ctx, c.name, c.name, transitions, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// write writes what the fence guards.
+// write writes a guarded object.
 func (c candidate) write(ctx context.Context) error {
 	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"by":%q}}`, bundle, c.name)
 	force := true
@@ -72,7 +72,8 @@ func (c candidate) write(ctx context.Context) error {
 	return err
 }
 
-// becomes waits until the API server, whose fence learns of locks and policies by watches, answers so.
+// becomes waits until the request fails with word, or succeeds if word is empty. The fence reads locks and policies
+// with a delay.
 func becomes(t *testing.T, what string, word string, request func(context.Context) error) {
 	t.Helper()
 	eventually(t, what, func(ctx context.Context) (bool, string) {
@@ -84,10 +85,12 @@ func becomes(t *testing.T, what string, word string, request func(context.Contex
 	})
 }
 
-// An account that fence.others names, as docs/upgrade.md has it for istiod, may take a lock that the fence guards; then the fence refuses the
-// writes of our pods, until one of them holds the lock again. Before it is named, and after, it may not.
-func TestFenceWithOthers(t *testing.T) {
-	p, ctx := newPlace(t), t.Context()
+// An account in fence.others can acquire the lock. The fence then rejects the writes of the chart's Pods until one of
+// them holds the lock again.
+func TestFenceOthers(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	ctx := t.Context()
 	release := func(verb string, more ...string) {
 		t.Helper()
 		p.mustHelm(t, pilot(verb, "stable", append(more, "--set", "replicas=0")...)...)
@@ -103,35 +106,35 @@ func TestFenceWithOthers(t *testing.T) {
 	istiod := p.candidate(t, "theirs", "istiod", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create", "update", "patch"}})
 	must(ours.record(ctx, ours.name, "stable", 0))
 	const notLeader = "is not the leader"
-	becomes(t, "who does not hold the lock may not write", notLeader, second.write)
-	becomes(t, "who holds it writes", "", ours.write)
+	becomes(t, "a Pod without the lock cannot write", notLeader, second.write)
+	becomes(t, "the holder writes", "", ours.write)
 	takes := func(ctx context.Context) error { return istiod.dry(ctx, 1) }
-	becomes(t, "an account that is not named may not take the lock", "", func(ctx context.Context) error {
+	becomes(t, "another account cannot acquire the lock", "", func(ctx context.Context) error {
 		if err := takes(ctx); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("it is answered %w", errors.Join(err, errors.New("and not refused")))
+			return fmt.Errorf("response %w", errors.Join(err, errors.New("want Forbidden")))
 		}
 		return nil
 	})
 
 	release("upgrade", "--set", "fence.others={"+p.namespace+"/istiod}")
-	becomes(t, "the account that is named may take it", "", takes)
+	becomes(t, "the declared account can acquire the lock", "", takes)
 	must(istiod.record(ctx, istiod.name, "default", 1))
-	becomes(t, "ours does not lead any more", notLeader, ours.write)
+	becomes(t, "the former holder cannot write", notLeader, ours.write)
 	if err := second.write(ctx); !apierrors.IsForbidden(err) {
-		t.Errorf("a further pod of ours: %v", err)
+		t.Errorf("another Pod of the chart: %v", err)
 	}
-	must(istiod.write(ctx)) // whose account the fence does not judge
+	must(istiod.write(ctx)) // the fence does not apply to its account
 	must(istiod.record(ctx, "", "", 1))
 	must(ours.record(ctx, ours.name, "stable", 2))
-	becomes(t, "ours writes again", "", ours.write)
+	becomes(t, "the new holder writes", "", ours.write)
 	if err := second.write(ctx); !apierrors.IsForbidden(err) {
-		t.Errorf("a further pod of ours, in the end: %v", err)
+		t.Errorf("another Pod of the chart, at the end: %v", err)
 	}
 
 	release("upgrade")
-	becomes(t, "an account that is named no more may not take it", "", func(ctx context.Context) error {
+	becomes(t, "the removed account cannot acquire the lock", "", func(ctx context.Context) error {
 		if err := istiod.dry(ctx, 3); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("it is answered %w", errors.Join(err, errors.New("and not refused")))
+			return fmt.Errorf("response %w", errors.Join(err, errors.New("want Forbidden")))
 		}
 		return nil
 	})

@@ -17,7 +17,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
-// place is a cluster with a namespace of a test's own.
+// place is a cluster with a namespace for the test.
 type place struct {
 	*cluster.Cluster
 	namespace string
@@ -36,7 +36,7 @@ func newPlace(t *testing.T) place {
 	return p
 }
 
-// helm runs it in the namespace.
+// helm runs helm in the namespace.
 func (p place) helm(t *testing.T, args ...string) answer {
 	t.Helper()
 	return helm(t, append(args, "--kubeconfig", p.Kubeconfig(), "--namespace", p.namespace)...)
@@ -51,38 +51,38 @@ func (p place) mustHelm(t *testing.T, args ...string) string {
 	return a.out
 }
 
-// refused wants helm to fail and to say all of what, in one line beside its own words.
+// refused checks that helm fails with all of the given words.
 func (p place) refused(t *testing.T, args []string, what ...string) {
 	t.Helper()
 	a := p.helm(t, args...)
 	if a.err == nil {
-		t.Errorf("helm %s goes through: %s", strings.Join(args, " "), a.out)
+		t.Errorf("helm %s succeeded: %s", strings.Join(args, " "), a.out)
 	}
 	for _, word := range what {
 		if !strings.Contains(a.complaints, word) {
-			t.Errorf("helm %s does not say %q: %s", strings.Join(args, " "), word, a.complaints)
+			t.Errorf("helm %s: missing %q in %s", strings.Join(args, " "), word, a.complaints)
 		}
 	}
 }
 
-// pilot are the arguments that install a revision.
+// pilot returns the arguments that install a revision.
 func pilot(verb, release string, more ...string) []string {
 	return append([]string{verb, release, charts("pilot"), "--set", "image=pilot", "--set", "caBundle.file=/ca.pem"}, more...)
 }
 
-// tags are those that say which revision is the default one.
+// tags returns the arguments that set the default revision.
 func tags(verb, release string, more ...string) []string {
 	return append([]string{verb, release, charts("tags")}, more...)
 }
 
-// clear uninstalls what is left, so that namespaces can go.
+// clear uninstalls all releases, so that the namespace can be deleted.
 func (p place) clear(t *testing.T) {
 	for _, release := range strings.Fields(p.mustHelm(t, "list", "--short")) {
 		p.mustHelm(t, "uninstall", release)
 	}
 }
 
-// build makes a program of the main module.
+// build builds a program of the main module.
 func build(t *testing.T, what string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), filepath.Base(what))
@@ -103,7 +103,7 @@ func (p place) runPods(t *testing.T, program string) {
 	})
 }
 
-// eventually waits for something of the cluster.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, is func(context.Context) (bool, string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -121,7 +121,7 @@ func eventually(t *testing.T, what string, is func(context.Context) (bool, strin
 	}
 }
 
-// holder is who a ConfigMap's record names.
+// holder returns the record of a ConfigMap lock.
 func (p place) holder(lock string) func(context.Context) (record string, err error) {
 	return func(ctx context.Context) (string, error) {
 		found, err := p.kube.CoreV1().ConfigMaps(p.namespace).Get(ctx, lock, metav1.GetOptions{})

@@ -20,22 +20,22 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 )
 
-// trial is a release, by the chart's values and by those of the packages that the tests and the server go by.
+// trial describes a release by the values of the chart, and by the values of the packages.
 type trial struct {
 	release, values string
-	// config is what the server then gets, and all that follows from it; rights are its.
+	// config is the configuration of the server.
 	config bootstrap.Config
-	// manifests are what to install, but for what follows from config.
+	// manifests are the values of package manifests that do not follow from config.
 	manifests manifests.Values
 	fence     install.Config
-	// unfenced: there are no policies.
+	// unfenced expects no policies.
 	unfenced bool
 }
 
-// always is what each trial has.
+// always are the values of each trial.
 const always = "image: pilot\ncaBundle: {file: /ca.pem}\n"
 
-// fenced are the arguments and variables of a server with a fence.
+// fenced returns the environment of a server with a fence.
 func fenced(more map[string]string) map[string]string {
 	env := map[string]string{"ENABLE_WRITE_FENCE": "true"}
 	maps.Copy(env, more)
@@ -58,11 +58,11 @@ var trials = map[string]trial{
 		config:    bootstrap.Config{Lock: "lease", ElectionStrategy: "incumbent.dev/DefaultRevision", Coordinator: true},
 		manifests: manifests.Values{Args: []string{"--lock=lease", "--election-strategy=incumbent.dev/DefaultRevision"}, Env: fenced(map[string]string{"ENABLE_COORDINATOR": "true"})},
 	},
-	"a fence for those that others coordinate": {
+	"fence for coordinated candidates of other releases": {
 		values: "{elections: {lock: lease}, fence: {coordinated: true}}", config: bootstrap.Config{Lock: "lease"}, manifests: manifests.Values{Args: []string{"--lock=lease"}},
 		fence: install.Config{Coordinated: true},
 	},
-	"coordinated by others": {
+	"coordinated by another release": {
 		values: "{elections: {lock: lease, strategy: mine, coordinator: false}, fence: {mode: audit}, gatewayAPI: {deployment: false}}",
 		config: bootstrap.Config{Lock: "lease", ElectionStrategy: "mine", DisableGatewayDeployment: true},
 		manifests: manifests.Values{
@@ -70,7 +70,7 @@ var trials = map[string]trial{
 		},
 		fence: install.Config{Mode: "audit"},
 	},
-	"a coordinator for others": {
+	"coordinator of other releases": {
 		values: "elections: {coordinator: true}", config: bootstrap.Config{Coordinator: true},
 		manifests: manifests.Values{Env: fenced(map[string]string{"ENABLE_COORDINATOR": "true"})},
 	},
@@ -152,8 +152,9 @@ var trials = map[string]trial{
 	},
 }
 
-// Chart and packages make the same objects, whatever is asked of them: what tests of the server run under is what is installed.
-func TestChartAndManifestsAreTheSame(t *testing.T) {
+// The chart and the packages create the same objects, so that server tests use the installed permissions.
+func TestChart_EqualsManifests(t *testing.T) {
+	t.Parallel()
 	for name, c := range trials {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -165,19 +166,19 @@ func TestChartAndManifestsAreTheSame(t *testing.T) {
 				if got[key] == "" {
 					t.Errorf("the chart has no %s", key)
 				} else if got[key] != want[key] {
-					t.Errorf("%s differs: manifests first, the chart second\n%s", key, difference(want[key], got[key]))
+					t.Errorf("%s differs (first manifests, then the chart)\n%s", key, difference(want[key], got[key]))
 				}
 			}
 			for key := range got {
 				if want[key] == "" {
-					t.Errorf("the chart has a %s that manifests have not", key)
+					t.Errorf("only the chart has %s", key)
 				}
 			}
 		})
 	}
 }
 
-// made are the objects of the packages.
+// made returns the objects of the packages.
 func (c trial) made(t *testing.T) map[string]string {
 	t.Helper()
 	v := c.manifests
@@ -239,7 +240,7 @@ func (c trial) policies(t *testing.T, name string) (objects []runtime.Object) {
 	return objects
 }
 
-// text is what the chart renders.
+// text returns the rendered chart.
 func (c trial) text(t *testing.T, namespace string) string {
 	t.Helper()
 	if c.release == "" {
@@ -257,12 +258,12 @@ func (c trial) text(t *testing.T, namespace string) string {
 	return mustHelm(t, args...)
 }
 
-// rendered are the chart's objects.
+// rendered returns the objects of the chart.
 func rendered(t *testing.T, c trial) map[string]string {
 	t.Helper()
 	var objects []runtime.Object
 	for _, o := range parse(t, c.text(t, "istio-system")) {
-		// Which is said to helm alone.
+		// This annotation is for helm only.
 		unstructured.RemoveNestedField(o.Object, "metadata", "annotations", "helm.sh/resource-policy")
 		if len(o.GetAnnotations()) == 0 {
 			o.SetAnnotations(nil)
@@ -272,7 +273,7 @@ func rendered(t *testing.T, c trial) map[string]string {
 	return byKey(t, objects)
 }
 
-// parse reads the documents of a stream.
+// parse reads YAML documents.
 func parse(t testing.TB, text string) (objects []*unstructured.Unstructured) {
 	t.Helper()
 	for _, document := range strings.Split("\n"+text, "\n---") {
@@ -287,7 +288,7 @@ func parse(t testing.TB, text string) (objects []*unstructured.Unstructured) {
 	return objects
 }
 
-// byKey are objects as text, without what a server fills in.
+// byKey returns the objects as text, without fields of the server.
 func byKey(t testing.TB, objects []runtime.Object) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -297,12 +298,12 @@ func byKey(t testing.TB, objects []runtime.Object) map[string]string {
 		u := &unstructured.Unstructured{Object: content}
 		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 		if spec, ok := content["spec"].(map[string]any); ok && len(spec) == 0 {
-			delete(content, "spec") // a new lock's says nothing, but Go writes it
+			delete(content, "spec") // Go writes an empty spec for a new lock
 		}
 		unstructured.RemoveNestedField(content, "spec", "template", "metadata", "creationTimestamp")
 		key := fmt.Sprintf("%s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName())
 		if all[key] != "" {
-			t.Errorf("%s is there twice", key)
+			t.Errorf("duplicate %s", key)
 		}
 		text, err := json.MarshalIndent(content, "", " ")
 		if err != nil {

@@ -6,13 +6,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 )
 
-// paths are all values of a chart, those that have others below them as well.
+// paths returns all values of a chart, including maps.
 func paths(t *testing.T, chart string) (all map[string]any) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(charts(chart), "values.yaml"))
@@ -37,10 +36,11 @@ func paths(t *testing.T, chart string) (all map[string]any) {
 	return all
 }
 
-// A value that is null, or of a type that it cannot have, is taken for nothing or named by the schema: none fails inside a template.
-func TestNoValueFailsInsideATemplate(t *testing.T) {
-	// Of these, null says nothing, as what is empty does.
-	may := map[string][]string{
+// A value that is null or of a wrong type is accepted, or rejected by the schema with its name. It never fails in a template.
+func TestValues_NullAndWrongType(t *testing.T) {
+	t.Parallel()
+	// For these values null means the default.
+	optional := map[string][]string{
 		"pilot": {
 			"revision", "replicas", "caBundle.configMap", "elections.member", "elections.strategy", "elections.coordinator", "elections.leaseDuration", "elections.renewDeadline", "elections.retryPeriod", "fence.others", "fence.set", "fence.coordinated",
 			"excludedNamespaces", "remoteKubeconfigSecret", "kube.qps", "kube.burst", "log.level", "args", "env", "resources", "imagePullPolicy", "pod",
@@ -48,49 +48,87 @@ func TestNoValueFailsInsideATemplate(t *testing.T) {
 		},
 		"tags": {"default", "tags", "force"},
 	}
-	// Of these it says what is missing.
-	missing := map[string]string{"image": "image is empty: name", "caBundle.file": "caBundle is empty: name"}
+	// For these values the template reports that they are missing.
+	missing := []string{"image", "caBundle.file"}
+	base := map[string]string{"pilot": "image: pilot\ncaBundle: {file: /ca.pem}", "tags": "tags: {prod: stable}"}
+	for chart, optional := range optional {
+		var null, required, leaves, maps []string
+		for path, value := range paths(t, chart) {
+			_, isMap := value.(map[string]any)
+			isMap = isMap && !slices.Contains(optional, path)
+			switch {
+			case isMap && !strings.Contains(path, "."):
+				maps = append(maps, path)
+			case isMap:
+			case slices.Contains(optional, path):
+				null = append(null, path)
+				leaves = append(leaves, path)
+			default:
+				leaves = append(leaves, path)
+				if !slices.Contains(missing, path) {
+					required = append(required, path)
+				}
+			}
+		}
+		for name, c := range map[string]struct {
+			paths    []string
+			value    string
+			accepted bool
+		}{
+			"optional null":  {null, "null", true},
+			"required null":  {required, "null", false},
+			"wrong type":     {withoutChildren(leaves), "[{a: {b: c}}]", false},
+			"text for a map": {maps, "text", false},
+		} {
+			if len(c.paths) == 0 {
+				continue
+			}
+			t.Run(chart+" "+name, func(t *testing.T) {
+				t.Parallel()
+				a := helm(t, append([]string{"template", "stable", charts(chart), "--namespace", "istio-system"}, valueFiles(t, base[chart], c.paths, c.value)...)...)
+				if c.accepted {
+					if a.err != nil {
+						t.Error(a.complaints)
+					}
+					return
+				}
+				if a.err == nil || !strings.Contains(a.complaints, "values don't meet the specifications of the schema") {
+					t.Fatalf("%v: %s", a.err, a.complaints)
+				}
+				for _, path := range c.paths {
+					if !strings.Contains(a.complaints, "'/"+strings.ReplaceAll(path, ".", "/")) && !strings.Contains(a.complaints, "'"+path[strings.LastIndex(path, ".")+1:]+"'") {
+						t.Errorf("%s is not named in\n%s", path, a.complaints)
+					}
+				}
+			})
+		}
+	}
+}
+
+// withoutChildren removes the paths below another path.
+func withoutChildren(paths []string) (kept []string) {
+	for _, path := range paths {
+		if !slices.ContainsFunc(paths, func(other string) bool { return strings.HasPrefix(path, other+".") }) {
+			kept = append(kept, path)
+		}
+	}
+	return kept
+}
+
+// valueFiles returns the arguments with a file for base and a file for each path.
+func valueFiles(t *testing.T, base string, paths []string, value string) (args []string) {
+	t.Helper()
 	folder := t.TempDir()
-	base := map[string]string{"pilot": filepath.Join(folder, "pilot.yaml"), "tags": filepath.Join(folder, "tags.yaml")}
-	for chart, text := range map[string]string{"pilot": "image: pilot\ncaBundle: {file: /ca.pem}", "tags": "tags: {prod: stable}"} {
-		if err := os.WriteFile(base[chart], []byte(text), 0o600); err != nil {
+	texts := []string{base}
+	for _, path := range paths {
+		texts = append(texts, strings.ReplaceAll(path, ".", ": {")+": "+value+strings.Repeat("}", strings.Count(path, ".")))
+	}
+	for i, text := range texts {
+		file := filepath.Join(folder, fmt.Sprintf("%03d.yaml", i))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		args = append(args, "--values", file)
 	}
-	var running sync.WaitGroup
-	defer running.Wait()
-	slots := make(chan struct{}, 4)
-	for chart, taken := range may {
-		for path, value := range paths(t, chart) {
-			wrong := "{a: {b: c}}"
-			if _, ok := value.(map[string]any); ok {
-				wrong = "text"
-			}
-			for what, text := range map[string]string{"null": "null", "wrong": wrong} {
-				file := filepath.Join(folder, fmt.Sprintf("%s-%s-%s.yaml", chart, path, what))
-				content := strings.ReplaceAll(path, ".", ": {") + ": " + text + strings.Repeat("}", strings.Count(path, "."))
-				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				args := []string{"template", "stable", charts(chart), "--namespace", "istio-system", "--values", base[chart], "--values", file}
-				running.Go(func() {
-					slots <- struct{}{}
-					defer func() { <-slots }()
-					a := helm(t, args...)
-					switch {
-					case what == "null" && slices.Contains(taken, path):
-						if a.err != nil {
-							t.Errorf("%s of %s, where null says nothing, is answered %s", content, chart, a.complaints)
-						}
-					case a.err != nil && what == "null" && missing[path] != "" && strings.Contains(a.complaints, missing[path]):
-					case a.err == nil:
-						t.Errorf("%s of %s is taken", content, chart)
-					case !strings.Contains(a.complaints, "values don't meet the specifications of the schema") ||
-						!strings.Contains(a.complaints, "'/"+strings.ReplaceAll(path, ".", "/")) && !strings.Contains(a.complaints, "'"+path[strings.LastIndex(path, ".")+1:]+"'"):
-						t.Errorf("%s of %s is answered without the value's name by the schema: %s", content, chart, a.complaints)
-					}
-				})
-			}
-		}
-	}
+	return args
 }

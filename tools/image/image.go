@@ -19,22 +19,22 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// description is what an image is made of.
+// description describes an image.
 type description struct {
-	// program is the file, which becomes /<name> and the entry point.
+	// program is the file. It becomes /<name> and the entry point.
 	program, name string
 	platform      v1.Platform
-	// licence is the file with its text, identifier its SPDX name.
+	// licence is the license file, identifier its SPDX name.
 	licence, identifier string
 	version, revision   string
-	// created is the time of all in it, so that the same sources make the same image.
+	// created is the timestamp of all files, so that the image is reproducible.
 	created time.Time
 }
 
-// nobody is who the program runs as: a number, by which a kubelet sees that it is not root.
+// nobody is the numeric user ID, so that a kubelet can verify that it is not root.
 const nobody = 65532
 
-// build makes the image.
+// build creates the image.
 func (d description) build() (v1.Image, error) {
 	program, err := os.ReadFile(d.program)
 	if err != nil {
@@ -48,7 +48,7 @@ func (d description) build() (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	// OCI's types, and not docker's, which an empty image begins with.
+	// Use the media types of OCI. An empty image has those of docker.
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err := mutate.Append(base, mutate.Addendum{
 		Layer: layer, History: v1.History{Created: v1.Time{Time: d.created}, CreatedBy: "incumbent.dev/incumbent/tools/image"},
@@ -72,12 +72,12 @@ func (d description) build() (v1.Image, error) {
 	}
 	annotated, ok := mutate.Annotations(image, d.labels()).(v1.Image)
 	if !ok {
-		return nil, errors.New("an image with annotations is no image")
+		return nil, errors.New("annotated image has an unexpected type")
 	}
 	return annotated, nil
 }
 
-// labels say what is in it, in OCI's words.
+// labels returns the OCI labels.
 func (d description) labels() map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":    d.name,
@@ -88,14 +88,14 @@ func (d description) labels() map[string]string {
 	}
 }
 
-// file is one of a layer.
+// file is a file of a layer.
 type file struct {
 	name    string
 	mode    int64
 	content []byte
 }
 
-// layer packs files.
+// layer creates a layer.
 func (d description) layer(files []file) (v1.Layer, error) {
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)
@@ -118,9 +118,9 @@ func (d description) layer(files []file) (v1.Layer, error) {
 		tarball.WithMediaType(types.OCILayer))
 }
 
-// write puts images into a layout, in place of what it had, and says what they are called.
+// write replaces the layout by images and returns their digests.
 func write(folder string, all []description) ([]v1.Hash, error) {
-	// What lay there before may be of other sources.
+	// Old images may have other sources.
 	if err := os.RemoveAll(folder); err != nil {
 		return nil, err
 	}

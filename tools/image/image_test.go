@@ -25,7 +25,7 @@ import (
 
 var root = filepath.Join("..", "..")
 
-// made makes the image for this machine, as `make image` does.
+// made creates the image for this machine, as `make image` does.
 func made(t *testing.T) (folder, said string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "image")
@@ -37,7 +37,7 @@ func made(t *testing.T) (folder, said string) {
 	return folder, out.String()
 }
 
-// only is the layout's one image.
+// only returns the only image of the layout.
 func only(t *testing.T, folder string) v1.Image {
 	t.Helper()
 	index, err := layout.ImageIndexFromPath(folder)
@@ -45,14 +45,14 @@ func only(t *testing.T, folder string) v1.Image {
 		t.Fatal(err)
 	}
 	if err := validate.Index(index); err != nil {
-		t.Fatalf("the layout is not as it should be: %v", err)
+		t.Fatalf("invalid layout: %v", err)
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 1 {
-		t.Fatalf("it has %d images (%v)", len(manifest.Manifests), err)
+		t.Fatalf("%d images (%v)", len(manifest.Manifests), err)
 	}
 	if p := manifest.Manifests[0].Platform; p == nil || p.OS != "linux" || p.Architecture != runtime.GOARCH {
-		t.Errorf("it is for %v", p)
+		t.Errorf("platform %v", p)
 	}
 	image, err := index.Image(manifest.Manifests[0].Digest)
 	if err != nil {
@@ -61,7 +61,7 @@ func only(t *testing.T, folder string) v1.Image {
 	return image
 }
 
-// through pushes an image to a registry, and pulls it from there.
+// through pushes an image to a registry and pulls it.
 func through(t *testing.T, image v1.Image) v1.Image {
 	t.Helper()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
@@ -78,12 +78,12 @@ func through(t *testing.T, image v1.Image) v1.Image {
 		t.Fatal(err)
 	}
 	if err := validate.Image(pulled); err != nil {
-		t.Fatalf("what was pulled is not as it should be: %v", err)
+		t.Fatalf("invalid pulled image: %v", err)
 	}
 	return pulled
 }
 
-// extracted are an image's files.
+// extracted returns the files of an image.
 func extracted(t *testing.T, image v1.Image) map[string][]byte {
 	t.Helper()
 	stream := mutate.Extract(image)
@@ -105,15 +105,14 @@ func extracted(t *testing.T, image v1.Image) map[string][]byte {
 	}
 }
 
-// The image goes to a registry and comes back, is valid, says what it is, and its program runs and needs nothing of the
-// system that it runs on.
+// The image can be pushed and pulled, is valid and labelled, and its static program runs.
 func TestImageRuns(t *testing.T) {
 	folder, said := made(t)
 	local := only(t, folder)
 	pulled := through(t, local)
 	before, _ := local.Digest()
 	if after, err := pulled.Digest(); err != nil || after != before || !strings.Contains(said, before.String()) {
-		t.Errorf("%v was pushed, %v pulled (%v), and it was said:\n%s", before, after, err, said)
+		t.Errorf("pushed %v, pulled %v (%v); output:\n%s", before, after, err, said)
 	}
 	config, err := pulled.ConfigFile()
 	if err != nil {
@@ -121,19 +120,19 @@ func TestImageRuns(t *testing.T) {
 	}
 	head, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
 	if err != nil {
-		t.Skipf("sources without a repository have no revision: %v", err)
+		t.Skipf("sources without a repository: revision %v", err)
 	}
 	labels := config.Config.Labels
 	if labels["org.opencontainers.image.version"] != "1.2.3" || labels["org.opencontainers.image.licenses"] != "Apache-2.0" ||
 		!strings.HasPrefix(labels["org.opencontainers.image.revision"], strings.TrimSpace(string(head))) {
-		t.Errorf("its labels are %v", labels)
+		t.Errorf("labels %v", labels)
 	}
 	if config.Config.User != "65532:65532" || len(config.Config.Entrypoint) != 1 {
-		t.Errorf("it runs %q as %q", config.Config.Entrypoint, config.Config.User)
+		t.Errorf("entry point %q, user %q", config.Config.Entrypoint, config.Config.User)
 	}
 	files := extracted(t, pulled)
 	if len(files) != 2 || !bytes.Contains(files["LICENSE"], []byte("Apache License")) {
-		t.Errorf("it has %d files", len(files))
+		t.Errorf("%d files", len(files))
 	}
 	program := filepath.Join(t.TempDir(), "pilot")
 	if err := os.WriteFile(program, files[strings.TrimPrefix(config.Config.Entrypoint[0], "/")], 0o700); err != nil {
@@ -148,7 +147,7 @@ func TestImageRuns(t *testing.T) {
 	}
 }
 
-// isStatic wants a program without an interpreter and libraries.
+// isStatic checks that a program needs no interpreter and no libraries.
 func isStatic(t *testing.T, program string) {
 	t.Helper()
 	file, err := elf.Open(program)
@@ -162,7 +161,7 @@ func isStatic(t *testing.T, program string) {
 	}
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP {
-			t.Error("it needs an interpreter")
+			t.Error("the program needs an interpreter")
 		}
 	}
 }
@@ -172,7 +171,7 @@ func TestImageIsReproducible(t *testing.T) {
 	first, said := made(t)
 	second, again := made(t)
 	if strings.ReplaceAll(said, first, "") != strings.ReplaceAll(again, second, "") {
-		t.Errorf("it was\n%sand then\n%s", said, again)
+		t.Errorf("first\n%sthen\n%s", said, again)
 	}
 }
 
@@ -185,7 +184,7 @@ func TestBadOrders(t *testing.T) {
 		`unexpected argument "there"`: {"there"},
 	} {
 		if err := run(t.Context(), args, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is answered %v, not %s", args, err, want)
+			t.Errorf("%q: %v, want %s", args, err, want)
 		}
 	}
 }

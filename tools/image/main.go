@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// order is what the command line says.
+// order are the flags.
 type order struct {
 	root, out, version, platforms string
 	trim                          bool
@@ -39,9 +39,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	flags.StringVar(&o.root, "root", ".", "folder of the sources")
 	flags.StringVar(&o.out, "out", "", "folder of the OCI layout, which is replaced")
-	flags.StringVar(&o.version, "version", "", "version of what is in it")
-	flags.StringVar(&o.platforms, "platforms", "", "such as linux/amd64,linux/arm64")
-	flags.BoolVar(&o.trim, "trimpath", true, "leave this machine's folders out of the program")
+	flags.StringVar(&o.version, "version", "", "version of the program")
+	flags.StringVar(&o.platforms, "platforms", "", "comma-separated platforms, such as linux/amd64,linux/arm64")
+	flags.BoolVar(&o.trim, "trimpath", true, "build with -trimpath")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -49,16 +49,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case flags.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case o.out == "":
-		return errors.New("-out is missing: name the folder of the layout")
+		return errors.New("-out is missing: set the folder of the layout")
 	case o.version == "":
-		return errors.New("-version is missing: say the version, such as 0.1.0")
+		return errors.New("-version is missing: set a version such as 0.1.0")
 	case o.platforms == "":
-		return errors.New("-platforms is missing: say for which, such as linux/amd64")
+		return errors.New("-platforms is missing: set platforms such as linux/amd64")
 	}
 	return o.make(ctx, out)
 }
 
-// make builds the program for each platform, and the images of them.
+// make builds the program and the image for each platform.
 func (o order) make(ctx context.Context, out io.Writer) error {
 	revision, created, err := o.commit(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func (o order) make(ctx context.Context, out io.Writer) error {
 	for _, name := range strings.Split(o.platforms, ",") {
 		platform, err := v1.ParsePlatform(name)
 		if err != nil || platform.OS == "" || platform.Architecture == "" {
-			return fmt.Errorf("-platforms: %q is none: say such as linux/amd64", name)
+			return fmt.Errorf("-platforms: invalid platform %q: use a form such as linux/amd64", name)
 		}
 		program := filepath.Join(folder, strings.ReplaceAll(name, "/", "-"))
 		if err := o.compile(ctx, *platform, program); err != nil {
@@ -94,7 +94,7 @@ func (o order) make(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// compile builds a program that needs no library of its system.
+// compile builds a static program.
 func (o order) compile(ctx context.Context, platform v1.Platform, to string) error {
 	to, err := filepath.Abs(to)
 	if err != nil {
@@ -105,13 +105,13 @@ func (o order) compile(ctx context.Context, platform v1.Platform, to string) err
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
-		return fmt.Errorf("building pilot for %s: %w", platform.String(), err)
+		return fmt.Errorf("build pilot for %s: %w", platform.String(), err)
 	}
 	return nil
 }
 
-// commit is of what the sources are: its name, with -dirty for changes that are in none, and its time. Sources that lie in
-// no repository have neither.
+// commit returns the commit of the sources, with -dirty for uncommitted changes, and its time. Both are empty without a
+// repository.
 func (o order) commit(ctx context.Context) (revision string, created time.Time, err error) {
 	git := func(args ...string) (string, error) {
 		command := exec.CommandContext(ctx, "git", args...)
@@ -123,18 +123,18 @@ func (o order) commit(ctx context.Context) (revision string, created time.Time, 
 	}
 	revision, err = git("rev-parse", "HEAD")
 	if err != nil {
-		return "unknown", time.Unix(0, 0).UTC(), nil //nolint:nilerr // it lies in no repository, or there is no git
+		return "unknown", time.Unix(0, 0).UTC(), nil //nolint:nilerr // there is no repository or no git
 	}
 	when, err := git("show", "-s", "--format=%cI", "HEAD")
 	if err != nil {
-		return "", time.Time{}, fmt.Errorf("asking git for the time of %s: %w", revision, err)
+		return "", time.Time{}, fmt.Errorf("get time of commit %s: %w", revision, err)
 	}
 	if created, err = time.Parse(time.RFC3339, when); err != nil {
-		return "", time.Time{}, fmt.Errorf("the time of commit %s: %w", revision, err)
+		return "", time.Time{}, fmt.Errorf("parse time of commit %s: %w", revision, err)
 	}
 	changes, err := git("status", "--porcelain")
 	if err != nil {
-		return "", time.Time{}, fmt.Errorf("asking git for changes: %w", err)
+		return "", time.Time{}, fmt.Errorf("get uncommitted changes: %w", err)
 	}
 	if changes != "" {
 		revision += "-dirty"

@@ -1,5 +1,4 @@
-// Command kube-apiserver is Kubernetes' own with a lifeline: it ends when its
-// starter is gone.
+// Command kube-apiserver is kube-apiserver with a lifeline: it ends together with its starter.
 package main
 
 import (

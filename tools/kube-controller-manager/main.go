@@ -1,5 +1,4 @@
-// Command kube-controller-manager is Kubernetes' own with a lifeline: it ends when
-// its starter is gone.
+// Command kube-controller-manager is kube-controller-manager with a lifeline: it ends together with its starter.
 package main
 
 import (

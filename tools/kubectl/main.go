@@ -1,4 +1,4 @@
-// Command kubectl is Kubernetes' own, so that a clone needs no other one.
+// Command kubectl is kubectl, so that a clone needs no other installation.
 package main
 
 import (
@@ -12,8 +12,8 @@ import (
 )
 
 func main() {
-	// -v has to count before the command is put together: plugins and kuberc are
-	// read on the way. An unreadable level is reported by the command itself.
+	// Set -v before the command is created, because plugins and kuberc are read then. The command reports an invalid
+	// level.
 	_, _ = logs.GlogSetter(cmd.GetLogVerbosity(os.Args))
 	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
 		util.CheckErr(err)

@@ -5,11 +5,10 @@ import (
 	"syscall"
 )
 
-// The signal at the parent's death belongs to the thread that was forked, which is
-// the main thread. Initialization runs on it; main need not.
+// The parent-death signal belongs to the forked thread, which is the main thread. Init functions run on it.
 func init() {
 	if _, given := os.LookupEnv(Variable); given {
-		// Should it fail, SIGKILL stays: the program still ends.
+		// If it fails, SIGKILL remains and still ends the program.
 		_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGCONT), 0)
 	}
 }

@@ -10,16 +10,14 @@ import (
 )
 
 const (
-	// Variable names the environment variable that holds the file descriptor.
+	// Variable is the environment variable with the file descriptor.
 	Variable = "INCUMBENT_LIFELINE"
-	// grace is how long a program has for an orderly end once the lifeline broke.
+	// grace limits the shutdown after the lifeline was closed.
 	grace = 5 * time.Second
 )
 
-// Hold starts to watch the lifeline that was given by the environment, if any. When
-// it breaks, the program is asked to end (SIGTERM to itself), and is ended after five
-// seconds. A variable that names no open pipe ends the program with a message: without
-// its lifeline it would stay behind.
+// Hold watches the lifeline in the environment, if any. When it is closed, the program gets SIGTERM, and exits after
+// five seconds. An invalid variable ends the program with an error, because it would outlive its starter.
 func Hold() {
 	text, given := os.LookupEnv(Variable)
 	if !given {
@@ -33,7 +31,7 @@ func Hold() {
 	go watch(pipe)
 }
 
-// open takes over the inherited descriptor and keeps it from being inherited on.
+// open opens the inherited descriptor and sets close-on-exec.
 func open(text string) (*os.File, error) {
 	fd, err := strconv.Atoi(text)
 	if err != nil || fd < 3 {
@@ -54,12 +52,11 @@ func open(text string) (*os.File, error) {
 	return pipe, nil
 }
 
-// watch waits for the end of the file. A read that fails otherwise counts as the end:
-// a program that cannot see its starter has none.
+// watch waits for the end of file. Any other read error counts as the end.
 func watch(pipe *os.File) {
 	_, _ = io.Copy(io.Discard, pipe)
 	time.AfterFunc(grace, func() {
-		fmt.Fprintf(os.Stderr, "lifeline: still here %v after the starter is gone: exiting\n", grace)
+		fmt.Fprintf(os.Stderr, "lifeline: still running %v after the starter ended: exiting\n", grace)
 		os.Exit(1)
 	})
 	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)

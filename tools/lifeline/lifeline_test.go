@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// TestMain plays a program with a lifeline when the tests start it as one: an ordinary one, or
-// one that is deaf to SIGTERM.
+// TestMain runs the test program as a program with a lifeline. One kind ignores SIGTERM.
 func TestMain(m *testing.M) {
 	switch os.Getenv("LIFELINE_TEST") {
 	case "":
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 	time.Sleep(time.Minute)
 }
 
-// start starts the test program with the descriptor that the variable names, 3 being the lifeline.
+// start starts the test program with the descriptor in the variable. Descriptor 3 is the lifeline.
 func start(t *testing.T, kind, variable string) (command *exec.Cmd, lifeline *os.File, said *bytes.Buffer) {
 	t.Helper()
 	reader, writer, err := os.Pipe()
@@ -53,12 +52,12 @@ func start(t *testing.T, kind, variable string) (command *exec.Cmd, lifeline *os
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = command.Process.Kill() })
-	// Either it is up, or it ended and there is nothing to read.
+	// The program is running, or it has ended.
 	_, _ = output.Read(make([]byte, 3))
 	return command, writer, said
 }
 
-func TestAProgramEndsWithItsLifeline(t *testing.T) {
+func TestHold_LifelineCloses(t *testing.T) {
 	command, lifeline, _ := start(t, "ordinary", "3")
 	lifeline.Close()
 	_ = command.Wait()
@@ -67,23 +66,23 @@ func TestAProgramEndsWithItsLifeline(t *testing.T) {
 	}
 }
 
-func TestADeafProgramIsEnded(t *testing.T) {
+func TestHold_SIGTERMIgnored(t *testing.T) {
 	command, lifeline, said := start(t, "deaf", "3")
 	lifeline.Close()
 	_ = command.Wait()
-	if command.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "still here 5s after") {
-		t.Errorf("it ended with %v and said %q", command.ProcessState, said)
+	if command.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "still running 5s after") {
+		t.Errorf("it ended with %v and printed %q", command.ProcessState, said)
 	}
 }
 
-func TestAWrongVariableIsTold(t *testing.T) {
+func TestHold_InvalidVariable(t *testing.T) {
 	for variable, words := range map[string]string{
 		"three": "want the number", "0": "want the number", "99": "no open file descriptor",
 	} {
 		command, _, said := start(t, "ordinary", variable)
 		_ = command.Wait()
 		if command.ProcessState.ExitCode() != 2 || !strings.Contains(said.String(), words) {
-			t.Errorf("%s: it ended with %v and said %q", variable, command.ProcessState, said)
+			t.Errorf("%s: it ended with %v and printed %q", variable, command.ProcessState, said)
 		}
 	}
 }

@@ -1,2 +1,2 @@
-// Package certs makes certificates for tests.
+// Package certs creates certificates for tests.
 package certs

@@ -1,3 +1,2 @@
-// Package harness is what tests of servers share wherever they lie: a program as a process, the pages that it
-// serves, and what tests within this folder have in tests/internal.
+// Package harness runs programs as processes and reads the pages that they serve, for tests of servers.
 package harness

@@ -8,25 +8,25 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/waits"
 )
 
-// Patience bounds every wait; none is expected to come near.
+// Patience bounds every wait.
 const Patience = waits.Bound
 
-// Log is what is logged, to be read while it is written. Its zero value is empty.
+// Log is a log that can be read while it is written. Its zero value is empty.
 type Log = logs.Buffer
 
-// Until waits until something holds, and ends the test if it does not within Patience.
+// Until waits until a condition holds, and fails the test after Patience.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	waits.Until(t, what, holds)
 }
 
-// CA makes the certificate of a CA, as PEM. Each is another one.
+// CA returns the certificate of a new CA as PEM.
 func CA(t testing.TB) []byte {
 	t.Helper()
 	return certs.CA(t)
 }
 
-// KeyPair makes a self-signed certificate and its key, as PEM.
+// KeyPair returns a new certificate and its key as PEM.
 func KeyPair(t testing.TB) (certificate, private []byte) {
 	t.Helper()
 	return certs.KeyPair(t)

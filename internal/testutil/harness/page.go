@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Page is what a server at an address answers, 0 while it does not. No connection is left open.
+// Page returns the status and body of a page, or 0 without a response. It closes its connection.
 func Page(t testing.TB, address, path string) (status int, text string) {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: Patience}
@@ -22,14 +22,13 @@ func Page(t testing.TB, address, path string) (status int, text string) {
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // which is the end of a server
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // the server ended
 		t.Error(err)
 	}
 	return response.StatusCode, string(content)
 }
 
-// Metric is the value of a sample that a server shows, "" when it shows none. A name without labels stands for the first
-// sample of that name.
+// Metric returns the value of a sample, or "". A name without labels matches the first sample with that name.
 func Metric(t testing.TB, address, sample string) string {
 	t.Helper()
 	_, page := Page(t, address, "/metrics")

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Process is a program that was started.
+// Process is a started program.
 type Process struct {
-	// Name is what the test calls it.
+	// Name is used in messages.
 	Name string
-	// Out and Errors are what it has written.
+	// Out and Errors are the output so far.
 	Out, Errors Log
 
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
 
-// Start starts a command, with an environment that is all it has. It is killed when the test ends, or
-// when the test's process does, and shown if the test has failed.
+// Start starts a command with exactly this environment. The process is killed at the end of the test or of the test
+// process. If the test fails, its output is logged.
 func Start(t testing.TB, name string, env []string, path string, args ...string) *Process {
 	t.Helper()
 	p := &Process{Name: name, cmd: exec.Command(path, args...), ended: make(chan struct{})}
@@ -32,7 +32,7 @@ func Start(t testing.TB, name string, env []string, path string, args ...string)
 	}
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // what it ended with is in ProcessState
+		_ = p.cmd.Wait() // the result is in ProcessState
 	}()
 	t.Cleanup(func() {
 		p.Kill()
@@ -43,25 +43,25 @@ func Start(t testing.TB, name string, env []string, path string, args ...string)
 	return p
 }
 
-// end is as much of a long text as one reads.
+// end returns the end of a long text.
 func end(text string) string {
 	const most = 20_000
 	return text[max(0, len(text)-most):]
 }
 
-// PID is its number.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Ended is closed when it has ended.
+// Ended returns a channel that is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Kill ends it as a crash would. One that has ended stays as it is.
+// Kill kills the process like a crash, if it is running.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 }
 
-// Signal sends it a signal.
+// Signal sends a signal.
 func (p *Process) Signal(t testing.TB, s os.Signal) {
 	t.Helper()
 	if err := p.Send(s); err != nil {
@@ -69,16 +69,16 @@ func (p *Process) Signal(t testing.TB, s os.Signal) {
 	}
 }
 
-// Send is Signal to one that may have ended: then the error wraps os.ErrProcessDone.
+// Send sends a signal. If the process has ended, the error wraps os.ErrProcessDone.
 func (p *Process) Send(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Exit waits for its end, and returns how it ended: an exit code, or minus a signal.
+// Exit waits for the end of the process. It returns the exit code, or minus the signal.
 func (p *Process) Exit(t testing.TB) int {
 	t.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(Patience):
-		t.Fatalf("%s has not ended within %v", p.Name, Patience)
+		t.Fatalf("%s did not end within %v", p.Name, Patience)
 	}
 	status, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {

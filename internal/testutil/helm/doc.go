@@ -1,2 +1,2 @@
-// Package helm runs Helm as a program, which its module, tools/helm, builds.
+// Package helm runs the Helm program that tools/helm builds.
 package helm

@@ -14,14 +14,14 @@ import (
 // limit bounds one run.
 const limit = time.Minute
 
-// Helm is the program, for one namespace of a cluster.
+// Helm runs Helm for one namespace of a cluster.
 type Helm struct {
 	Program, Namespace, Kubeconfig string
-	// Home is the folder for what it keeps of itself: nothing of the user's is read or written.
+	// Home is the folder of Helm's own files. The user's files are not used.
 	Home string
 }
 
-// Run runs it, and returns what it has said.
+// Run runs Helm and returns its output.
 func (h Helm) Run(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
 	defer cancel()

@@ -1,2 +1,2 @@
-// Package lives records when the run functions of tests' candidates ran, finds those that ran at once, and runs candidates.
+// Package lives records when run functions ran, detects overlaps, and runs candidates.
 package lives

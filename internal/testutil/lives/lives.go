@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// Span is the life of a run function. The zero To means that it goes on; Told is when it was told to stop, and zero until then.
+// Span is one run of a run function. To is zero while it runs. Told is the time at which its context was cancelled, or
+// zero.
 type Span struct{ From, Told, To time.Time }
 
-// Spans are those of one candidate, in their order.
+// Spans are the spans of one candidate in order.
 type Spans []Span
 
-// Last is the newest, the zero Span where there is none.
+// Last returns the newest span, or the zero Span.
 func (s Spans) Last() Span {
 	if len(s) == 0 {
 		return Span{}
@@ -22,22 +23,22 @@ func (s Spans) Last() Span {
 	return s[len(s)-1]
 }
 
-// Live reports whether the newest goes on.
+// Live reports whether the newest span has not ended.
 func (s Spans) Live() bool { return len(s) > 0 && s.Last().To.IsZero() }
 
-// Draining reports whether the newest goes on although the run function was told to stop.
+// Draining reports whether the newest span has not ended although it was cancelled.
 func (s Spans) Draining() bool { return s.Live() && !s.Last().Told.IsZero() }
 
-// Recorder records the Spans of a run function. The zero value has none.
+// Recorder records the spans of a run function. Its zero value is empty.
 type Recorder struct {
 	mu    sync.Mutex
 	spans Spans
 }
 
-// Recorded is a Recorder that has these.
+// Recorded returns a Recorder with these spans.
 func Recorded(spans ...Span) *Recorder { return &Recorder{spans: spans} }
 
-// Begin notes that the function runs. It returns what notes that it was told to stop, and that it has ended.
+// Begin records the start. stopping records the cancellation, ended the end.
 func (r *Recorder) Begin() (stopping, ended func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,28 +54,28 @@ func (r *Recorder) Begin() (stopping, ended func()) {
 	return note(func(s *Span) *time.Time { return &s.Told }), note(func(s *Span) *time.Time { return &s.To })
 }
 
-// Spans are all so far.
+// Spans returns the spans so far.
 func (r *Recorder) Spans() Spans {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.spans)
 }
 
-// Last is Spans.Last.
+// Last returns Spans().Last().
 func (r *Recorder) Last() Span { return r.Spans().Last() }
 
-// Live is Spans.Live.
+// Live returns Spans().Live().
 func (r *Recorder) Live() bool { return r.Spans().Live() }
 
-// Draining is Spans.Draining.
+// Draining returns Spans().Draining().
 func (r *Recorder) Draining() bool { return r.Spans().Draining() }
 
-// Candidate is one whose Spans are compared.
+// Candidate is a candidate whose spans are compared.
 type Candidate interface {
 	Lives() (name string, spans Spans)
 }
 
-// Apart fails the test when run functions of two candidates ran at once. It returns how many Spans it compared.
+// Apart fails the test if run functions of two candidates ran concurrently. It returns the number of spans.
 func Apart[C Candidate](t testing.TB, all ...C) (spans int) {
 	t.Helper()
 	now := time.Now()
@@ -86,7 +87,7 @@ func Apart[C Candidate](t testing.TB, all ...C) (spans int) {
 			for _, x := range some {
 				for _, y := range others {
 					if d := overlap(x, y, now); d > 0 {
-						t.Errorf("%s and %s ran at once for %v: since %v and since %v", name, another, d, x.From, y.From)
+						t.Errorf("%s and %s ran concurrently for %v: since %v and since %v", name, another, d, x.From, y.From)
 					}
 				}
 			}
@@ -95,7 +96,7 @@ func Apart[C Candidate](t testing.TB, all ...C) (spans int) {
 	return spans
 }
 
-// overlap is for how long both went on, zero or less if never.
+// overlap returns the length of the overlap, or a value of at most zero.
 func overlap(x, y Span, now time.Time) time.Duration {
 	end := func(s Span) time.Time {
 		if s.To.IsZero() {
@@ -119,17 +120,17 @@ type Process struct {
 	done   chan error
 }
 
-// Start runs it until Cancel or Quit, whatever becomes of ctx.
+// Start runs the candidate until Cancel or Quit, even if ctx ends.
 func (p *Process) Start(ctx context.Context, run func(context.Context) error) {
 	ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p.done = make(chan error, 1)
 	go func() { p.done <- run(ctx) }()
 }
 
-// Cancel tells it to end.
+// Cancel cancels the candidate.
 func (p *Process) Cancel() { p.cancel() }
 
-// Quit tells it to end, and returns what it has ended with, as often as it is called.
+// Quit cancels the candidate and returns its error. It may be called repeatedly.
 func (p *Process) Quit() error {
 	p.cancel()
 	err := <-p.done

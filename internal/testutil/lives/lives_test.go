@@ -16,7 +16,7 @@ type candidate struct {
 
 func (c candidate) Lives() (string, Spans) { return c.name, c.Spans() }
 
-// failed collects what a test would fail with.
+// failed collects the failures of a test.
 type failed struct {
 	testing.TB
 	lines []string
@@ -32,7 +32,7 @@ func TestRecorder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r Recorder
 		if r.Live() || r.Draining() || r.Last() != (Span{}) {
-			t.Error("it has a span before the first")
+			t.Error("span before the first Begin")
 		}
 		began := time.Now()
 		stopping, ended := r.Begin()
@@ -42,7 +42,7 @@ func TestRecorder(t *testing.T) {
 		time.Sleep(time.Second)
 		stopping()
 		if !r.Live() || !r.Draining() {
-			t.Errorf("told to stop: %+v", r.Spans())
+			t.Errorf("cancelled: %+v", r.Spans())
 		}
 		time.Sleep(time.Second)
 		ended()
@@ -52,7 +52,7 @@ func TestRecorder(t *testing.T) {
 	})
 }
 
-// Candidates that ran at once are named, ones that go on included; those that took turns are not.
+// Overlapping candidates are reported, including spans that have not ended.
 func TestApart(t *testing.T) {
 	now := time.Now()
 	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
@@ -61,23 +61,23 @@ func TestApart(t *testing.T) {
 		other Span
 		fails int
 	}{
-		"between":                  {Span{From: at(-6), To: at(-2)}, 0},
-		"within the first span":    {Span{From: at(-8), To: at(-7)}, 1},
-		"over its end":             {Span{From: at(-7), To: at(-5)}, 1},
-		"over its begin":           {Span{From: at(-10), To: at(-8)}, 1},
-		"over all":                 {Span{From: at(-10)}, 2},
-		"beside one that goes on":  {Span{From: at(-1), To: at(0)}, 1},
-		"both go on":               {Span{From: at(-1)}, 1},
-		"told is nothing that ran": {Span{From: at(-5), Told: at(-4), To: at(-3)}, 0},
+		"between":                        {Span{From: at(-6), To: at(-2)}, 0},
+		"within the first span":          {Span{From: at(-8), To: at(-7)}, 1},
+		"across its end":                 {Span{From: at(-7), To: at(-5)}, 1},
+		"across its start":               {Span{From: at(-10), To: at(-8)}, 1},
+		"over all":                       {Span{From: at(-10)}, 2},
+		"concurrent with a running span": {Span{From: at(-1), To: at(0)}, 1},
+		"both are running":               {Span{From: at(-1)}, 1},
+		"cancelled, but not concurrent":  {Span{From: at(-5), Told: at(-4), To: at(-3)}, 0},
 	} {
 		f := &failed{TB: t}
 		if n := Apart(f, first, candidate{"second", Recorded(test.other)}); n != 3 || len(f.lines) != test.fails {
-			t.Errorf("%s: of %d spans it finds %q, want %d", name, n, f.lines, test.fails)
+			t.Errorf("%s: %d spans, failures %q, want %d", name, n, f.lines, test.fails)
 		}
 	}
 }
 
-func TestProcessEndsAsOftenAsItIsAsked(t *testing.T) {
+func TestProcessQuit_Twice(t *testing.T) {
 	var p Process
 	over := errors.New("over")
 	p.Start(t.Context(), func(ctx context.Context) error {
@@ -86,7 +86,7 @@ func TestProcessEndsAsOftenAsItIsAsked(t *testing.T) {
 	})
 	for range 2 {
 		if err := p.Quit(); !errors.Is(err, over) {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("Quit returned %v", err)
 		}
 	}
 }

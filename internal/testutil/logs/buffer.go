@@ -19,14 +19,14 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.out.Write(p)
 }
 
-// String is all that was logged so far.
+// String returns the log so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.out.String()
 }
 
-// Count is how many lines have all words.
+// Count returns the number of lines that contain all words.
 func (b *Buffer) Count(words ...string) (n int) {
 	for line := range strings.Lines(b.String()) {
 		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {

@@ -1,2 +1,2 @@
-// Package logs keeps what is logged in a test, to be read while it is written.
+// Package logs provides a log that tests read while it is written.
 package logs

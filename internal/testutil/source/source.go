@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Module is the syntax of one module.
+// Module is a parsed module.
 type Module struct {
-	// Path is the module's import path, as go.mod gives it.
+	// Path is the import path in go.mod.
 	Path  string
 	Files []*File
 	fset  *token.FileSet
@@ -22,23 +22,23 @@ type Module struct {
 
 // File is one parsed Go file.
 type File struct {
-	// Name is the path inside the module, with slashes.
+	// Name is the slash-separated path in the module.
 	Name string
-	// Lines is the length of the file.
+	// Lines is the number of lines.
 	Lines  int
 	Syntax *ast.File
 	module *Module
 }
 
-// Load parses the module whose go.mod lies at the root of fsys.
+// Load parses the module with go.mod at the root of fsys.
 func Load(fsys fs.FS) (*Module, error) {
 	gomod, err := fs.ReadFile(fsys, "go.mod")
 	if err != nil {
-		return nil, fmt.Errorf("reading the module's go.mod: %w", err)
+		return nil, fmt.Errorf("read go.mod: %w", err)
 	}
 	m := &Module{Path: modulePath(string(gomod)), fset: token.NewFileSet()}
 	if m.Path == "" {
-		return nil, fmt.Errorf("go.mod names no module")
+		return nil, fmt.Errorf("go.mod has no module")
 	}
 	err = fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
@@ -54,7 +54,7 @@ func Load(fsys fs.FS) (*Module, error) {
 	return m, err
 }
 
-// enter decides whether a folder belongs to the module.
+// enter skips folders that do not belong to the module.
 func (m *Module) enter(fsys fs.FS, name string) error {
 	base := path.Base(name)
 	if name == "." {
@@ -96,32 +96,31 @@ func modulePath(gomod string) string {
 	return ""
 }
 
-// Test reports whether the file is compiled for tests only.
+// Test reports whether the file is a test file.
 func (f *File) Test() bool { return strings.HasSuffix(f.Name, "_test.go") }
 
-// Package is the folder of the file inside the module.
+// Package returns the folder of the file in the module.
 func (f *File) Package() string { return path.Dir(f.Name) }
 
-// Line is the line of a position in the file.
+// Line returns the line of a position.
 func (f *File) Line(pos token.Pos) int { return f.module.fset.Position(pos).Line }
 
 // Import is one import of a file.
 type Import struct {
-	// Path is the import path; Local the path inside the module, "" for a package
-	// of another one.
+	// Path is the import path. Local is the path in the module, or "".
 	Path, Local string
-	// Name is how the file calls the package.
+	// Name is the name of the package in the file.
 	Name string
 	Line int
 }
 
-// Imports lists what the file imports.
+// Imports returns the imports of the file.
 func (f *File) Imports() []Import {
 	imports := make([]Import, 0, len(f.Syntax.Imports))
 	for _, spec := range f.Syntax.Imports {
 		importPath, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			continue // the parser has accepted it, so it is a string
+			continue // the parser accepted it, so it is a string
 		}
 		imp := Import{Path: importPath, Name: path.Base(importPath), Line: f.Line(spec.Pos())}
 		imp.Local, _ = strings.CutPrefix(importPath, f.module.Path+"/")
@@ -136,17 +135,16 @@ func (f *File) Imports() []Import {
 	return imports
 }
 
-// Use is one mention of another package's name.
+// Use is a use of a name of another package.
 type Use struct {
-	// Name is the mention with the package's import path: "time.Now".
+	// Name contains the import path: "time.Now".
 	Name string
 	Line int
 	Node *ast.SelectorExpr
 }
 
-// Uses lists where the file mentions any of the names, each given with the
-// import path of its package, as in "time.Now". A package imported under another
-// name is recognized.
+// Uses returns the uses of the names, each with the import path of its package: "time.Now". It resolves renamed
+// imports.
 func (f *File) Uses(names ...string) []Use {
 	packages := map[string]string{}
 	for _, imp := range f.Imports() {

@@ -19,14 +19,14 @@ func load(t *testing.T, files map[string]string) *Module {
 	return m
 }
 
-func TestLoadLeavesOutWhatIsNotTheModule(t *testing.T) {
+func TestLoad_SkipsOtherFiles(t *testing.T) {
 	m := load(t, map[string]string{
 		"a/a.go":          "package a\n",
-		"a/testdata/b.go": "not even Go",
+		"a/testdata/b.go": "not Go",
 		".hidden/c.go":    "package c\n",
 		"nested/go.mod":   "module example.dev/other\n",
 		"nested/d/d.go":   "package d\n",
-		"a/notes.txt":     "not Go either",
+		"a/notes.txt":     "also not Go",
 	})
 	var names []string
 	for _, f := range m.Files {
@@ -37,7 +37,7 @@ func TestLoadLeavesOutWhatIsNotTheModule(t *testing.T) {
 	}
 }
 
-func TestImportsKnowTheModule(t *testing.T) {
+func TestImports(t *testing.T) {
 	m := load(t, map[string]string{"a/a.go": "package a\n\nimport (\n\t\"fmt\"\n\tbee \"example.dev/house/b\"\n)\n"})
 	got := m.Files[0].Imports()
 	want := []Import{
@@ -49,7 +49,7 @@ func TestImportsKnowTheModule(t *testing.T) {
 	}
 }
 
-func TestUsesFollowTheImportsName(t *testing.T) {
+func TestUses_RenamedImport(t *testing.T) {
 	m := load(t, map[string]string{"a/a.go": `package a
 
 import clock "time"
@@ -71,7 +71,7 @@ func f() {
 	}
 }
 
-func TestLoadSaysWhatIsWrong(t *testing.T) {
+func TestLoad_Invalid(t *testing.T) {
 	if _, err := Load(fstest.MapFS{}); err == nil {
 		t.Error("a folder without go.mod was loaded")
 	}
@@ -80,6 +80,6 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 	}
 	broken := fstest.MapFS{"go.mod": {Data: []byte("module m\n")}, "a.go": {Data: []byte("pack age")}}
 	if _, err := Load(broken); err == nil {
-		t.Error("a file that is no Go was loaded")
+		t.Error("a file that is not Go was loaded")
 	}
 }

@@ -1,2 +1,2 @@
-// Package waits waits in tests for what real processes and API servers bring about.
+// Package waits waits for conditions in tests.
 package waits

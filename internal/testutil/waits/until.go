@@ -6,12 +6,12 @@ import (
 )
 
 const (
-	// Bound is how long a wait takes at most; what takes this long has failed.
+	// Bound bounds a wait.
 	Bound = time.Minute
 	every = 5 * time.Millisecond
 )
 
-// Until waits until something holds, and ends the test if it does not within Bound.
+// Until waits until a condition holds, and fails the test after Bound.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(Bound)
